@@ -1,0 +1,16 @@
+# pipeline_add_folders(DIR...): adds every folder directly below DIR that has a CMakeLists.txt and was not added before, so that a
+# new plugin or test folder is part of the build as soon as it is there.
+function(pipeline_add_folders)
+  foreach(parent ${ARGN})
+    file(GLOB lists CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${parent}/*/CMakeLists.txt)
+    list(SORT lists)
+    foreach(file ${lists})
+      cmake_path(GET file PARENT_PATH folder)
+      cmake_path(NORMAL_PATH folder)
+      get_directory_property(added SUBDIRECTORIES)
+      if(NOT folder IN_LIST added)
+        add_subdirectory(${folder})
+      endif()
+    endforeach()
+  endforeach()
+endfunction()

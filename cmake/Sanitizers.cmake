@@ -1,0 +1,7 @@
+if(PIPELINE_SANITIZE)
+  add_compile_options(-fsanitize=${PIPELINE_SANITIZE} -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${PIPELINE_SANITIZE})
+  if(PIPELINE_SANITIZE MATCHES "undefined")
+    add_compile_options(-fno-sanitize-recover=undefined)
+  endif()
+endif()

@@ -1,0 +1,1 @@
+// Carries the precompiled LibTorch headers that TorchPch.cmake lists; holds no code.
