@@ -1,0 +1,142 @@
+"""Fetches a Debian or Ubuntu release's package lists with apt, without root and beside the system's own lists."""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+class Unavailable(Exception):
+    """What failed, and what to do about it."""
+
+
+def os_release():
+    values = {}
+    try:
+        with open("/etc/os-release", encoding="utf-8") as file:
+            for line in file:
+                key, _, value = line.strip().partition("=")
+                values[key] = value.strip("\"'")
+    except OSError:
+        pass
+    return values
+
+
+def run(command, **options):
+    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
+                          env=dict(os.environ, LC_ALL="C.UTF-8"), **options)
+
+
+def apt_options(folder):
+    for name in ("lists/partial", "cache/archives/partial"):
+        os.makedirs(os.path.join(folder, name))
+    open(os.path.join(folder, "status"), "w").close()
+    # Hooks belong to the system's lists (Docker's images delete downloaded packages in one): not to be run here.
+    config = os.path.join(folder, "apt.conf")
+    with open(config, "w", encoding="utf-8") as file:
+        for hook in ("Pre-Invoke", "Post-Invoke", "Post-Invoke-Success"):
+            file.write(f"#clear APT::Update::{hook};\n")
+    options = {
+        "Acquire::Languages": "en",
+        "Acquire::GzipIndexes": "false",
+        "Acquire::Retries": "3",
+        "Acquire::PDiffs": "false",
+        "APT::Sandbox::User": "root",  # a private folder need not be readable by apt's own user
+        "Dir::State": folder,
+        "Dir::State::Lists": f"{folder}/lists",
+        "Dir::State::status": f"{folder}/status",
+        "Dir::Cache": f"{folder}/cache",
+        "Dir::Cache::pkgcache": "",
+        "Dir::Cache::srcpkgcache": "",
+    }
+    # Contents, icons, sources and the like may be switched on system-wide; two kinds of index are enough here.
+    for line in run(["apt-config", "dump", "Acquire::IndexTargets"]).stdout.splitlines():
+        match = re.match(r"Acquire::IndexTargets::(deb(?:-src)?)::([^: ]+) ", line)
+        if match and match.groups() not in (("deb", "Packages"), ("deb", "Translations")):
+            options[f"Acquire::IndexTargets::{match[1]}::{match[2]}::DefaultEnabled"] = "false"
+    flags = ["-c", config]
+    for key, value in options.items():
+        flags += ["-o", f"{key}={value}"]
+    return flags
+
+
+def stanzas(text):
+    """Splits deb822 text into fields: {"Package": "0ad", ...}; continuation lines keep their leading space."""
+    for block in text.split("\n\n"):
+        fields, key = {}, None
+        for line in block.split("\n"):
+            if line[:1] in (" ", "\t"):
+                if key:
+                    fields[key] += "\n" + line
+            elif ":" in line:
+                key, _, value = line.partition(":")
+                fields[key] = value.strip()
+        if fields:
+            yield fields
+
+
+def wanted_targets(flags, codename, architecture):
+    """The release's own package lists and translations that apt has just fetched, and what they are called."""
+    listing = run(["apt-get", "indextargets"] + flags)
+    found, release = {"Packages": [], "Translations": []}, ""
+    for target in stanzas(listing.stdout):
+        kind = target.get("Created-By")
+        if kind not in found or target.get("Origin") not in ("Debian", "Ubuntu"):
+            continue
+        if codename and target.get("Codename") != codename:
+            continue
+        if re.search(r"-(updates|security|backports|proposed)", target.get("Suite", "") + target.get("Codename", "")):
+            continue
+        if target.get("Component") not in ("main", "universe"):
+            continue
+        if target.get("Architecture", architecture) not in (architecture, "all"):
+            continue
+        if os.path.exists(target["Filename"]) or find_compressed(target["Filename"]):
+            found[kind].append(target["Filename"])
+            release = f"{target['Origin']} {target.get('Version', '')} ({target.get('Codename', '')})"
+    return found, release
+
+
+def find_compressed(path):
+    for suffix in (".lz4", ".gz", ".xz", ".bz2", ".zst", ".lzma"):
+        if os.path.exists(path + suffix):
+            return path + suffix
+    return None
+
+
+def read_index(path):
+    path = path if os.path.exists(path) else find_compressed(path)
+    if not re.search(r"\.(lz4|gz|xz|bz2|zst|lzma)$", path):
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    result = run(["/usr/lib/apt/apt-helper", "cat-file", path])
+    if result.returncode != 0:
+        raise Unavailable(f"apt-helper cannot read {path} ({result.stderr.strip()})", "run it again")
+    return result.stdout
+
+
+def fetch(folder, say):
+    """Returns {"Packages": [paths], "Translations": [paths]} and the release's name; say(text) hears of progress."""
+    for tool in ("apt-get", "apt-config", "dpkg"):
+        if not shutil.which(tool):
+            raise Unavailable(f"{tool} is not on this system",
+                              "run this script on Debian or Ubuntu, or copy a set that was built there into the cache, "
+                              "or give the task pairs of your own in its [task.data] table")
+    codename = os_release().get("VERSION_CODENAME", "")
+    architecture = run(["dpkg", "--print-architecture"]).stdout.strip()
+    flags = apt_options(folder)
+    say(f"fetching the package lists of {codename or 'this system'} into a private folder with apt-get update (about 16 MB)")
+    started = time.monotonic()
+    update = run(["apt-get", "update"] + flags)
+    found, release = wanted_targets(flags, codename, architecture)
+    messages = [line for line in (update.stdout + update.stderr).splitlines() if line.startswith(("E:", "W:", "Err:"))]
+    for kind in found:
+        if not found[kind]:
+            for line in messages[:8]:
+                print(f"  apt: {line}", file=sys.stderr)
+            raise Unavailable(
+                f"apt-get update brought no {kind} list of {codename or 'Debian'} main (exit code {update.returncode})",
+                "check the network and the proxy settings, and that /etc/apt/sources.list or sources.list.d names the "
+                "distribution's own archive; a plain `apt-get update` as root must work")
+    say(f"fetched {release} in {time.monotonic() - started:.0f} s")
+    return found, release
