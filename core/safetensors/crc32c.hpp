@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace pipeline::safetensors {
+
+// CRC-32C (Castagnoli, as in iSCSI and ext4: reflected polynomial 0x82f63b78, initial value and final xor
+// ~0). Running: crc32c(crc32c(0, a), b) is the checksum of a followed by b. The empty text has 0; "123456789"
+// has 0xe3069283. Uses the SSE4.2 instruction where the CPU has it, a table otherwise.
+uint32_t crc32c(uint32_t crc, std::span<const std::byte> data);
+
+// The table alone, for the test that both agree.
+uint32_t crc32c_portable(uint32_t crc, std::span<const std::byte> data);
+
+struct FileChecksum {
+  uint64_t bytes;
+  uint32_t crc32c;
+};
+
+// Of any file, read in pieces. Throws Error when it cannot be read.
+FileChecksum checksum_file(const std::string& path);
+
+}  // namespace pipeline::safetensors

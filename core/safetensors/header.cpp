@@ -1,0 +1,209 @@
+#include "core/safetensors/header.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+#include <nlohmann/json.hpp>
+
+#include "core/safetensors/error.hpp"
+#include "core/safetensors/json_text.hpp"
+
+namespace pipeline::safetensors {
+namespace {
+
+using nlohmann::json;
+
+constexpr uint64_t kLengthBytes = 8;
+
+std::string range_string(uint64_t begin, uint64_t end) {
+  return "[" + std::to_string(begin) + ", " + std::to_string(end) + "]";
+}
+
+const json& member(const json& object, const char* key, const std::string& context) {
+  const auto found = object.find(key);
+  if (found == object.end()) throw Error(context + ": has no \"" + key + "\"");
+  return *found;
+}
+
+std::vector<uint64_t> unsigned_list(const json& value, const char* key, const std::string& context) {
+  const auto bad = [&] {
+    return Error(context + ": " + key + " = " + json_excerpt(value) +
+                 ": must be a list of non-negative integers");
+  };
+  if (!value.is_array()) throw bad();
+  std::vector<uint64_t> numbers;
+  for (const json& number : value) {
+    if (!number.is_number_unsigned()) throw bad();
+    numbers.push_back(number.get<uint64_t>());
+  }
+  return numbers;
+}
+
+TensorInfo parse_tensor(const std::string& name, const json& value, const std::string& file) {
+  const std::string context = file + ": tensor " + json_excerpt(name);
+  if (!value.is_object()) throw Error(context + ": is " + json_excerpt(value) + ": must be an object");
+  for (const auto& [key, ignored] : value.items()) {
+    if (key != "dtype" && key != "shape" && key != "data_offsets") {
+      throw Error(context + ": unknown key " + json_excerpt(key) +
+                  ": expected dtype, shape and data_offsets");
+    }
+  }
+  const json& dtype_value = member(value, "dtype", context);
+  const auto dtype =
+      dtype_value.is_string() ? dtype_from_name(dtype_value.get_ref<const std::string&>()) : std::nullopt;
+  if (!dtype) throw Error(context + ": dtype = " + json_excerpt(dtype_value) + ": not a dtype of the format");
+
+  TensorInfo info{name, *dtype, {}, 0, 0};
+  for (const uint64_t dim : unsigned_list(member(value, "shape", context), "shape", context)) {
+    if (dim > uint64_t{std::numeric_limits<int64_t>::max()}) {
+      throw Error(context + ": dimension " + std::to_string(dim) + ": larger than a signed 64-bit integer");
+    }
+    info.shape.push_back(static_cast<int64_t>(dim));
+  }
+  const auto offsets = unsigned_list(member(value, "data_offsets", context), "data_offsets", context);
+  if (offsets.size() != 2) {
+    throw Error(context + ": data_offsets has " + std::to_string(offsets.size()) + " entries: must have 2");
+  }
+  info.begin = offsets[0];
+  info.end = offsets[1];
+  if (info.begin > info.end) {
+    throw Error(context + ": data_offsets " + range_string(info.begin, info.end) + " end before they begin");
+  }
+  const uint64_t expected = byte_size(info.dtype, info.shape, context);
+  if (info.end - info.begin != expected) {
+    throw Error(context + ": data_offsets " + range_string(info.begin, info.end) + " hold " +
+                std::to_string(info.end - info.begin) + " bytes, but " + std::string(dtype_name(info.dtype)) +
+                " of shape " + shape_string(info.shape) + " needs " + std::to_string(expected));
+  }
+  return info;
+}
+
+Metadata parse_metadata(const json& value, const std::string& file) {
+  const std::string context = file + ": __metadata__";
+  if (!value.is_object())
+    throw Error(context + " = " + json_excerpt(value) + ": must be an object of strings");
+  Metadata metadata;
+  for (const auto& [key, text] : value.items()) {
+    if (!text.is_string()) {
+      throw Error(context + "." + key + " = " + json_excerpt(text) + ": must be a string");
+    }
+    metadata.emplace(key, text.get<std::string>());
+  }
+  return metadata;
+}
+
+// The data of the tensors, sorted by offset, must tile [0, data_bytes) exactly.
+void check_tiling(const std::vector<TensorInfo>& tensors, uint64_t data_bytes, const std::string& file) {
+  uint64_t position = 0;
+  for (const TensorInfo& tensor : tensors) {
+    if (tensor.begin != position) {
+      throw Error(file + ": tensor " + json_excerpt(tensor.name) + ": data_offsets " +
+                  range_string(tensor.begin, tensor.end) +
+                  (tensor.begin < position ? " overlap the tensor before" : " leave a gap") +
+                  ": must begin at " + std::to_string(position));
+    }
+    if (tensor.end > data_bytes) {
+      throw Error(file + ": tensor " + json_excerpt(tensor.name) + ": data_offsets " +
+                  range_string(tensor.begin, tensor.end) + " reach past the " + std::to_string(data_bytes) +
+                  " bytes of data in the file: truncated?");
+    }
+    position = tensor.end;
+  }
+  if (position != data_bytes) {
+    throw Error(file + ": holds " + std::to_string(data_bytes) + " bytes of data, but its tensors only " +
+                std::to_string(position));
+  }
+}
+
+uint64_t read_length(std::span<const std::byte> image) {
+  uint64_t length = 0;
+  for (size_t i = 0; i < kLengthBytes; ++i) length |= std::to_integer<uint64_t>(image[i]) << (8 * i);
+  return length;
+}
+
+}  // namespace
+
+std::string shape_string(const Shape& shape) {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
+  return text + "]";
+}
+
+uint64_t byte_size(Dtype dtype, const Shape& shape, const std::string& context) {
+  // A zero dimension makes the size 0 only after every other dimension has been found valid.
+  uint64_t bits = static_cast<uint64_t>(dtype_bits(dtype));
+  bool overflow = false;
+  for (const int64_t dim : shape) {
+    if (dim < 0)
+      throw Error(context + ": shape " + shape_string(shape) + ": dimensions must not be negative");
+    overflow |= __builtin_mul_overflow(bits, static_cast<uint64_t>(dim), &bits);
+  }
+  if (overflow) throw Error(context + ": shape " + shape_string(shape) + ": the size overflows 64 bits");
+  if (bits % 8 != 0) {
+    throw Error(context + ": " + std::string(dtype_name(dtype)) + " of shape " + shape_string(shape) +
+                " is no whole number of bytes");
+  }
+  return bits / 8;
+}
+
+Header parse_header(std::span<const std::byte> image, const std::string& file) {
+  if (image.size() < kLengthBytes) {
+    throw Error(file + ": is " + std::to_string(image.size()) +
+                " bytes long: too short for a safetensors file");
+  }
+  const uint64_t length = read_length(image);
+  if (length > kMaxHeaderBytes) {
+    throw Error(file + ": header length = " + std::to_string(length) + ": must be at most " +
+                std::to_string(kMaxHeaderBytes) + ": not a safetensors file?");
+  }
+  if (length > image.size() - kLengthBytes) {
+    throw Error(file + ": header length = " + std::to_string(length) + ", but the file has only " +
+                std::to_string(image.size() - kLengthBytes) + " bytes after it: truncated?");
+  }
+  const std::string_view text(reinterpret_cast<const char*>(image.data()) + kLengthBytes, length);
+  if (!text.starts_with('{')) throw Error(file + ": the header must begin with '{': not a safetensors file?");
+  const json object = parse_json(text, file + ": header");
+
+  Header header;
+  header.data_start = kLengthBytes + length;
+  for (const auto& [name, value] : object.items()) {
+    if (name == "__metadata__") {
+      header.metadata = parse_metadata(value, file);
+    } else {
+      header.tensors.push_back(parse_tensor(name, value, file));
+    }
+  }
+  std::sort(header.tensors.begin(), header.tensors.end(), [](const TensorInfo& a, const TensorInfo& b) {
+    return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
+  });
+  check_tiling(header.tensors, image.size() - header.data_start, file);
+  return header;
+}
+
+std::string format_header(std::span<const TensorInfo> tensors, const Metadata& metadata,
+                          const std::string& file) {
+  std::string text = "{";
+  try {
+    if (!metadata.empty()) text += "\"__metadata__\":" + json(metadata).dump() + ",";
+    for (const TensorInfo& tensor : tensors) {
+      text += json(tensor.name).dump() + ":{\"dtype\":\"" + std::string(dtype_name(tensor.dtype)) +
+              "\",\"shape\":" + json(tensor.shape).dump() + ",\"data_offsets\":[" +
+              std::to_string(tensor.begin) + "," + std::to_string(tensor.end) + "]},";
+    }
+  } catch (const json::exception&) {  // the only one that dump() throws
+    throw Error(file + ": a tensor name or a metadata text is not valid UTF-8");
+  }
+  if (text.back() == ',') text.pop_back();
+  text += "}";
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  if (text.size() > kMaxHeaderBytes) {
+    throw Error(file + ": the header would be " + std::to_string(text.size()) +
+                " bytes long: must be at most " + std::to_string(kMaxHeaderBytes));
+  }
+  std::string prefix(kLengthBytes, '\0');
+  for (size_t i = 0; i < kLengthBytes; ++i) prefix[i] = static_cast<char>(text.size() >> (8 * i) & 0xff);
+  return prefix + text;
+}
+
+}  // namespace pipeline::safetensors

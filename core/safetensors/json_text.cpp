@@ -1,0 +1,46 @@
+#include "core/safetensors/json_text.hpp"
+
+#include <set>
+#include <vector>
+
+#include "core/safetensors/error.hpp"
+
+namespace pipeline::safetensors {
+
+using nlohmann::json;
+
+json parse_json(std::string_view text, const std::string& context) {
+  std::vector<std::set<std::string>> keys;  // of the objects that are open, outermost first
+  const auto check = [&](int, json::parse_event_t event, json& value) {
+    switch (event) {
+      case json::parse_event_t::object_start:
+        keys.emplace_back();
+        break;
+      case json::parse_event_t::object_end:
+        keys.pop_back();
+        break;
+      case json::parse_event_t::key:
+        if (!keys.back().insert(value.get<std::string>()).second) {
+          throw Error(context + ": key " + json_excerpt(value) + " stands twice in one object");
+        }
+        break;
+      default:
+        break;
+    }
+    return true;
+  };
+  try {
+    return json::parse(text, check);
+  } catch (const json::exception& error) {
+    throw Error(context + ": not valid JSON: " + error.what());
+  }
+}
+
+std::string json_excerpt(const json& value) {
+  constexpr size_t kMaxBytes = 120;
+  std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);  // ASCII: may be cut anywhere
+  if (text.size() > kMaxBytes) text = text.substr(0, kMaxBytes) + "...";
+  return text;
+}
+
+}  // namespace pipeline::safetensors

@@ -1,0 +1,154 @@
+#include "core/safetensors/writer.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <set>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/safetensors/error.hpp"
+#include "core/safetensors/json_text.hpp"
+
+namespace pipeline::safetensors {
+namespace {
+
+constexpr size_t kBufferBytes = size_t{1} << 20;
+
+// Only such a file is ours to remove: a path may also lead to a device or a pipe.
+bool is_regular(int fd) {
+  struct stat status;
+  return ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+}
+
+}  // namespace
+
+Writer::Writer(const std::string& path, WriterOptions options)
+    : name_(path),
+      file_(path, O_WRONLY | O_CREAT | O_TRUNC),
+      remove_unfinished_(is_regular(file_.fd())),
+      options_(std::move(options)) {}
+
+Writer::Writer(int fd, std::string name, WriterOptions options)
+    : name_(std::move(name)),
+      file_(Descriptor::borrow(fd)),
+      remove_unfinished_(false),
+      options_(std::move(options)) {}
+
+Writer::~Writer() {
+  if (remove_unfinished_ && !finished_) ::unlink(name_.c_str());
+}
+
+void Writer::declare(const std::string& name, Dtype dtype, const Shape& shape) {
+  const std::string context = name_ + ": tensor " + json_excerpt(name);
+  if (laid_out_) throw Error(context + ": declared after the layout was fixed");
+  if (name == "__metadata__") throw Error(context + ": this name is reserved by the format");
+  // Offsets are filled in by layout(); until then `end` holds the size.
+  tensors_.push_back({name, dtype, shape, 0, byte_size(dtype, shape, context)});
+}
+
+std::span<const TensorInfo> Writer::layout() {
+  if (laid_out_) return tensors_;
+  std::set<std::string_view> names;
+  for (const TensorInfo& tensor : tensors_) {
+    if (!names.insert(tensor.name).second) {
+      throw Error(name_ + ": tensor " + json_excerpt(tensor.name) + ": declared twice");
+    }
+  }
+  std::stable_sort(tensors_.begin(), tensors_.end(), [](const TensorInfo& a, const TensorInfo& b) {
+    return dtype_bits(a.dtype) > dtype_bits(b.dtype);
+  });
+  uint64_t position = 0;
+  for (TensorInfo& tensor : tensors_) {
+    tensor.begin = position;
+    if (__builtin_add_overflow(position, tensor.end, &position)) {
+      throw Error(name_ + ": tensor " + json_excerpt(tensor.name) +
+                  ": the size of the file overflows 64 bits");
+    }
+    tensor.end = position;
+  }
+  laid_out_ = true;
+  return tensors_;
+}
+
+void Writer::begin() {
+  if (begun_) return;
+  layout();
+  begun_ = true;
+  buffer_ = std::make_unique<std::byte[]>(kBufferBytes);
+  const std::string header = format_header(tensors_, options_.metadata, name_);
+  append(std::as_bytes(std::span(header)));
+  skip_complete();
+}
+
+void Writer::skip_complete() {
+  while (current_ < tensors_.size() && position_ == tensors_[current_].end) ++current_;
+}
+
+void Writer::write(std::string_view name, std::span<const std::byte> piece) {
+  if (finished_) throw Error(name_ + ": written to after it was finished");
+  begin();
+  if (piece.empty()) return;
+  if (current_ == tensors_.size() || tensors_[current_].name != name) {
+    throw Error(
+        name_ + ": data of tensor " + json_excerpt(std::string(name)) + " written, expected " +
+        (current_ == tensors_.size() ? "none: all are complete" : json_excerpt(tensors_[current_].name)));
+  }
+  const TensorInfo& tensor = tensors_[current_];
+  if (piece.size() > tensor.end - position_) {
+    throw Error(name_ + ": tensor " + json_excerpt(tensor.name) + ": " +
+                std::to_string(position_ - tensor.begin + piece.size()) + " bytes written, expected " +
+                std::to_string(tensor.end - tensor.begin));
+  }
+  append(piece);
+  position_ += piece.size();
+  skip_complete();
+}
+
+FileChecksum Writer::finish() {
+  if (finished_) throw Error(name_ + ": finished twice");
+  begin();
+  if (current_ < tensors_.size()) {
+    const TensorInfo& tensor = tensors_[current_];
+    throw Error(name_ + ": tensor " + json_excerpt(tensor.name) + ": only " +
+                std::to_string(position_ - tensor.begin) + " of " +
+                std::to_string(tensor.end - tensor.begin) + " bytes were written");
+  }
+  flush();
+  if (options_.sync && ::fsync(file_.fd()) != 0) throw system_error(name_ + ": cannot be synced to disk");
+  file_.close(name_);
+  finished_ = true;
+  return written_;
+}
+
+// Small pieces are gathered, large ones go straight through.
+void Writer::append(std::span<const std::byte> bytes) {
+  if (buffered_ + bytes.size() > kBufferBytes) flush();
+  if (bytes.size() >= kBufferBytes) return put(bytes);
+  std::copy(bytes.begin(), bytes.end(), buffer_.get() + buffered_);
+  buffered_ += bytes.size();
+}
+
+void Writer::flush() {
+  put({buffer_.get(), buffered_});
+  buffered_ = 0;
+}
+
+void Writer::put(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    // In pieces, so that the checksum runs over bytes that are still in the cache.
+    const ssize_t put = ::write(file_.fd(), bytes.data(), std::min(bytes.size(), kBufferBytes));
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0)
+      throw system_error(name_ + ": cannot be written after " + std::to_string(written_.bytes) + " bytes");
+    const auto count = static_cast<size_t>(put);
+    written_.crc32c = crc32c(written_.crc32c, bytes.first(count));
+    written_.bytes += count;
+    bytes = bytes.subspan(count);
+  }
+}
+
+}  // namespace pipeline::safetensors

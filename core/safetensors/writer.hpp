@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/safetensors/crc32c.hpp"
+#include "core/safetensors/descriptor.hpp"
+#include "core/safetensors/header.hpp"
+
+namespace pipeline::safetensors {
+
+struct WriterOptions {
+  bool sync = false;                       // fsync before finish() returns
+  Metadata metadata = {{"format", "pt"}};  // transformers refuses files without this entry
+};
+
+// Writes a safetensors file from front to back in memory that does not grow with the data: declare every
+// tensor, then write the data of each, in as many pieces as you like, in the order of layout().
+//
+//   Writer writer(path);
+//   writer.declare("wte.weight", Dtype::kF32, {vocab, width});
+//   writer.write("wte.weight", bytes);
+//   FileChecksum sum = writer.finish();
+//
+// A file that was opened by path and not finished is removed. Not for use by several threads at once.
+class Writer {
+ public:
+  explicit Writer(const std::string& path, WriterOptions options = {});  // creates or replaces the file
+  Writer(int fd, std::string name, WriterOptions options = {});          // borrows fd; `name` is for messages
+  Writer(const Writer&) = delete;
+  Writer& operator=(const Writer&) = delete;
+  ~Writer();
+
+  void declare(const std::string& name, Dtype dtype, const Shape& shape);
+
+  // The tensors in the order of their data: by falling element size, so that each is aligned, otherwise as
+  // declared. No declaration is accepted afterwards.
+  std::span<const TensorInfo> layout();
+
+  // The next piece of `name`, which must be the first tensor of layout() that is not complete.
+  void write(std::string_view name, std::span<const std::byte> piece);
+
+  // Completes the file. Throws Error when data is missing. Size and checksum are those of the whole file.
+  FileChecksum finish();
+
+ private:
+  void begin();
+  void skip_complete();
+  void append(std::span<const std::byte> bytes);
+  void flush();
+  void put(std::span<const std::byte> bytes);
+
+  std::string name_;
+  Descriptor file_;
+  bool remove_unfinished_;
+  WriterOptions options_;
+  std::vector<TensorInfo> tensors_;
+  bool laid_out_ = false;
+  bool begun_ = false;
+  bool finished_ = false;
+  size_t current_ = 0;     // index of the tensor being written
+  uint64_t position_ = 0;  // bytes of data accepted so far
+  std::unique_ptr<std::byte[]> buffer_;
+  size_t buffered_ = 0;
+  FileChecksum written_{0, 0};
+};
+
+}  // namespace pipeline::safetensors
