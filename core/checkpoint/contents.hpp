@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "core/abi/pipeline.h"
+
+namespace pipeline::checkpoint {
+
+// What a checkpoint says besides its tensors. The JSON texts are objects that only the core understands.
+struct Contents {
+  uint64_t step = 0;  // optimizer steps done; names the folder
+  std::string train_state_json = "{}";
+  std::string config_toml;  // the resolved config
+  std::string identity_json = "{}";
+  std::optional<double>
+      metric;  // of the latest evaluation; one that is not finite is kept but never is the best
+};
+
+// Calls the visitor once per piece, always in the same order. It is called twice, from any thread; whatever
+// it captures (the strategy's snapshot) lives until it is destroyed.
+using PieceVisitor = std::function<void(const pl_piece& piece)>;
+using PieceSource = std::function<void(const PieceVisitor& visit)>;
+
+// The processes that write one checkpoint together. `all_ok` tells every rank whether all ranks are well, and
+// is at the same time the barrier; it throws when a rank is lost. One process needs none.
+struct Group {
+  int rank = 0;
+  int world_size = 1;
+  std::function<bool(bool ok)> all_ok;
+};
+
+}  // namespace pipeline::checkpoint

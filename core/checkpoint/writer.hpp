@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/checkpoint/contents.hpp"
+#include "core/checkpoint/store.hpp"
+
+namespace pipeline::checkpoint {
+
+struct Saved {
+  uint64_t step = 0;
+  std::string path;
+  uint64_t bytes = 0;  // written by this rank
+  double seconds = 0;
+  std::vector<std::string> pruned;  // names of older checkpoints that were removed (rank 0)
+};
+
+// Writes a checkpoint into the store, or leaves the store as it was. All ranks of the group call it together;
+// those that own no pieces pass an empty source. Throws pipeline::Error, PL_ERROR_NO_SPACE when the disk is
+// full (seen before anything is written where the file system knows), after removing what it wrote. An
+// existing checkpoint of the same step is replaced once the new one is complete.
+Saved write(Store& store, const Contents& contents, const PieceSource& pieces, const Group& group = {});
+
+}  // namespace pipeline::checkpoint
