@@ -9,9 +9,19 @@ namespace pipeline::safetensors {
 
 using nlohmann::json;
 
+namespace {
+
+// The library walks what it has parsed by recursion, which a hostile file must not be able to make deep.
+constexpr int kMaxDepth = 32;
+
+}  // namespace
+
 json parse_json(std::string_view text, const std::string& context) {
   std::vector<std::set<std::string>> keys;  // of the objects that are open, outermost first
-  const auto check = [&](int, json::parse_event_t event, json& value) {
+  const auto check = [&](int depth, json::parse_event_t event, json& value) {
+    if (depth > kMaxDepth) {
+      throw Error(context + ": nested deeper than " + std::to_string(kMaxDepth) + " levels");
+    }
     switch (event) {
       case json::parse_event_t::object_start:
         keys.emplace_back();

@@ -7,7 +7,7 @@
 
 namespace pipeline::safetensors {
 
-// Parses JSON and refuses what the standard parser lets pass: a key that stands twice in one object.
+// Parses JSON and refuses what the library lets pass: a key that stands twice in one object, and deep nesting.
 // Throws Error with `context`, the byte and the cause.
 nlohmann::json parse_json(std::string_view text, const std::string& context);
 

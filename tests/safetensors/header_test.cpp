@@ -113,7 +113,7 @@ TEST(Header, TheDataMustBeTiledExactly) {
 
 TEST(Header, DeepNestingIsAnErrorNotACrash) {
   const std::string deep = "{\"a\":" + std::string(1 << 20, '[') + std::string(1 << 20, ']') + "}";
-  EXPECT_THAT(error(image(deep, 0)), StartsWith("m.st: tensor \"a\": is "));
+  EXPECT_EQ(error(image(deep, 0)), "m.st: header: nested deeper than 32 levels");
 }
 
 TEST(Header, LongValuesAreShortenedInMessages) {
