@@ -1,4 +1,4 @@
-# pipeline_test(NAME source... [LIBS target...] [TORCH] [LONG] [TIMEOUT seconds] [LABELS label...])
+# pipeline_test(NAME source... [LIBS target...] [TORCH] [LONG] [TIMEOUT seconds])
 #
 # A GoogleTest binary. Without LibTorch every TEST is a test of CTest's; with it (TORCH) the binary is one test, because loading
 # LibTorch takes longer than most tests. LONG: label `long`, which only `scripts/test --all` runs. The sources see
@@ -6,15 +6,8 @@
 find_package(GTest REQUIRED)
 include(GoogleTest)
 
-# What sanitizers need to know about the libraries we do not build; each entry has its reason in the file.
-set(_pipeline_test_environment
-  "ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1:detect_container_overflow=0"
-  "LSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/cmake/sanitizers/lsan.txt:print_suppressions=0"
-  "TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/cmake/sanitizers/tsan.txt:second_deadlock_stack=1"
-  "UBSAN_OPTIONS=print_stacktrace=1")
-
 function(pipeline_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH;LONG" "TIMEOUT" "LIBS;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH;LONG" "TIMEOUT" "LIBS")
   if(arg_TORCH AND NOT TARGET torch::cpu)
     return()
   endif()
@@ -24,8 +17,9 @@ function(pipeline_test name)
   if(PIPELINE_SANITIZE)
     math(EXPR arg_TIMEOUT "${arg_TIMEOUT} * 5")
   endif()
+  set(label)
   if(arg_LONG)
-    list(APPEND arg_LABELS long)
+    set(label LABELS long)
   endif()
 
   add_executable(${name} ${arg_UNPARSED_ARGUMENTS})
@@ -35,16 +29,12 @@ function(pipeline_test name)
     PIPELINE_BUILD_DIR="${CMAKE_BINARY_DIR}"
     PIPELINE_EXECUTABLE="${CMAKE_BINARY_DIR}/bin/pipeline")
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/bin)
-  set(properties TIMEOUT ${arg_TIMEOUT} ENVIRONMENT "${_pipeline_test_environment}")
   if(arg_TORCH)
     pipeline_use_torch(${name})
     add_test(NAME ${name} COMMAND ${name})
-    set_tests_properties(${name} PROPERTIES ${properties} LABELS "${arg_LABELS}")
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} ${label})
   else()
-    # gtest_discover_tests hands list values on unquoted, so a list has to be escaped once more.
-    string(REPLACE ";" "\\;" environment "${_pipeline_test_environment}")
-    string(REPLACE ";" "\\;" labels "${arg_LABELS}")
     gtest_discover_tests(${name} TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
-      PROPERTIES TIMEOUT ${arg_TIMEOUT} ENVIRONMENT "${environment}" LABELS "${labels}")
+      PROPERTIES TIMEOUT ${arg_TIMEOUT} ${label})
   endif()
 endfunction()

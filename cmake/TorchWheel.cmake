@@ -43,7 +43,7 @@ set_target_properties(torch::c10 PROPERTIES IMPORTED_LOCATION "${_torch_lib}/lib
 add_library(torch::cpu SHARED IMPORTED)
 set_target_properties(torch::cpu PROPERTIES
   IMPORTED_LOCATION "${_torch_lib}/libtorch_cpu.so"
-  INTERFACE_SYSTEM_INCLUDE_DIRECTORIES "${_torch_include};${_torch_include}/torch/csrc/api/include"
+  INTERFACE_INCLUDE_DIRECTORIES "${_torch_include};${_torch_include}/torch/csrc/api/include"
   INTERFACE_COMPILE_DEFINITIONS "_GLIBCXX_USE_CXX11_ABI=1"
   INTERFACE_LINK_LIBRARIES torch::c10)
 
@@ -51,6 +51,6 @@ if(EXISTS "${_torch_lib}/libtorch_cuda.so")
   add_library(torch::cuda SHARED IMPORTED)
   set_target_properties(torch::cuda PROPERTIES
     IMPORTED_LOCATION "${_torch_lib}/libtorch_cuda.so"
-    INTERFACE_SYSTEM_INCLUDE_DIRECTORIES "${PIPELINE_TORCH_DIR}/nvidia/cu13/include"
+    INTERFACE_INCLUDE_DIRECTORIES "${PIPELINE_TORCH_DIR}/nvidia/cu13/include"
     INTERFACE_LINK_LIBRARIES "torch::cpu;${_torch_lib}/libc10_cuda.so")
 endif()
