@@ -1,0 +1,56 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/config/plugin_config.hpp"
+#include "core/config/settings.hpp"
+
+namespace pipeline::config {
+
+struct LoadArgs {
+  std::string file;               // as the user wrote it; empty: only `sets` and defaults
+  std::vector<std::string> sets;  // arguments of --set: "train.max_steps=20", "stage.sft.optimizer.lr=1e-5"
+  std::string stage;              // argument of --stage; empty: all stages
+};
+
+struct Sources;  // what was read: sources.hpp
+
+// A configuration: the core's own options, checked, and the plugins' tables, to be checked against a plugin's schema with
+// plugin(). Later sources win: defaults, the files that `extends` names, the file, its [[stage]], --set. A value type; immutable.
+class Config : public Settings {
+ public:
+  // Names in order of execution; only the one that LoadArgs.stage names, if it does. Without [[stage]]: one, "train".
+  std::vector<std::string> stage_names() const;
+  // False: there is no [[stage]], and the one stage is implied.
+  bool has_stages() const;
+  // This configuration with the stage's own values over it, and `stage.name`, `stage.kind` (train, evaluate, predict, export) and
+  // `stage.init_from` set. Throws ConfigError for a name that is not there.
+  Config for_stage(std::string_view name) const;
+
+  // Checks `table` ("task", "strategy", "backend") against the plugin's options. Throws ConfigError with all that is wrong.
+  pl_config plugin(std::string_view table, std::span<const pl_option> options) const;
+
+  // The file it was loaded from, as the user wrote it.
+  const std::string& file() const;
+  // All values in force as TOML that loads as the same configuration; with origins, each line ends with a comment that says where
+  // the value is from. `plugins`: what plugin() returned, so that their defaults are in it, too.
+  std::string to_toml(bool with_origins, std::span<const PluginConfig* const> plugins = {}) const;
+  // The same values as one JSON object, tables as objects.
+  std::string to_json(std::span<const PluginConfig* const> plugins = {}) const;
+
+ private:
+  friend Config load(const LoadArgs& args);
+  Config(std::shared_ptr<const Sources> sources, std::string_view stage);
+
+  std::shared_ptr<const Sources> sources_;
+  std::string stage_;  // empty: not narrowed to a stage
+};
+
+// Reads, merges and checks everything but the plugins' own options. Throws ConfigError.
+Config load(const LoadArgs& args);
+
+}  // namespace pipeline::config

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/config/origin.hpp"
+#include "core/plugins/error.hpp"
+
+namespace pipeline::config {
+
+// What is wrong with a configuration: one or more lines of the form `file:line: key = value: problem: remedy`, all that were
+// found, in the order of the files. what() joins them with newlines. code() is PL_ERROR_CONFIG.
+class ConfigError : public Error {
+ public:
+  explicit ConfigError(std::string problem);
+  explicit ConfigError(std::vector<std::string> problems);
+
+  const std::vector<std::string>& problems() const { return problems_; }
+
+ private:
+  std::vector<std::string> problems_;
+};
+
+// `origin: key = value: problem`. `value` is TOML source; empty: the key has none.
+std::string format_problem(const Origin& origin, std::string_view key, std::string_view value, std::string_view problem);
+
+// Collects problems, so that a user sees all of them at once.
+class Problems {
+ public:
+  // The same line twice is kept once (a value that several stages inherit).
+  void add(const Origin& origin, std::string line);
+  bool empty() const { return entries_.empty(); }
+  // Throws ConfigError with everything added, ordered by file and line; command-line values last.
+  void throw_if_any() const;
+
+ private:
+  struct Entry {
+    Origin origin;
+    std::string line;
+  };
+  std::vector<Entry> entries_;
+};
+
+}  // namespace pipeline::config

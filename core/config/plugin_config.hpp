@@ -1,0 +1,47 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "pipeline.h"
+#include "core/config/settings.hpp"
+
+namespace pipeline::config {
+
+// The options of one plugin: its table (`[task]`, `[strategy]`, `[backend]`) checked against the schema that it publishes. Keys are
+// those of the schema ("model.n_head"). What the plugin sees through pl_host.config_*.
+class PluginConfig : public Settings {
+ public:
+  PluginConfig(PluginConfig&&) = default;
+  PluginConfig& operator=(PluginConfig&&) = default;
+
+  // As the ABI hands them out: the pointers live as long as this object, also when it is moved.
+  pl_str string(std::string_view key) const;
+  std::span<const pl_str> string_list(std::string_view key) const;
+
+ protected:
+  friend class Config;
+  PluginConfig(std::string prefix, std::string file) : Settings(std::move(prefix), std::move(file)) {}
+  // Paths made absolute, strings as pl_str; called once, when all settings are in.
+  void publish_strings();
+
+ private:
+  struct Strings {
+    std::vector<std::string> storage;
+    std::vector<pl_str> views;
+  };
+  std::map<std::string, std::unique_ptr<Strings>, std::less<>> strings_;
+};
+
+// Sets the config_* slots of the host's table. host.error_new must be set already; it is kept for all later calls.
+void fill_host_slots(pl_host& host);
+
+}  // namespace pipeline::config
+
+// The ABI's opaque type is this C++ type.
+struct pl_config : pipeline::config::PluginConfig {
+  using PluginConfig::PluginConfig;
+};

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "pipeline.h"
+#include "core/config/error.hpp"
+#include "core/config/origin.hpp"
+#include "core/config/value.hpp"
+
+namespace pipeline::config {
+
+// One key of a schema with the value in force.
+struct Setting {
+  pl_option option;
+  std::optional<Value> value;  // nothing: not given, and the option has no default
+  Origin origin;
+};
+
+// Validated options by key. Reading a key that the schema does not have, or as another type than it has, is a mistake of the
+// program: Error with PL_ERROR_FAILED. Reading one that has no value (not given, no default) is a ConfigError that says so; the
+// find_ functions return nothing instead. Immutable: safe to read from any thread.
+class Settings {
+ public:
+  bool get_bool(std::string_view key) const;
+  int64_t get_int(std::string_view key) const;
+  double get_float(std::string_view key) const;
+  const std::string& get_string(std::string_view key) const;
+  // Absolute; "" stays "". `~/` at the beginning is the home folder.
+  std::string get_path(std::string_view key) const;
+  const std::vector<int64_t>& get_int_list(std::string_view key) const;
+  const std::vector<double>& get_float_list(std::string_view key) const;
+  const std::vector<std::string>& get_string_list(std::string_view key) const;
+  std::vector<std::string> get_path_list(std::string_view key) const;
+
+  std::optional<bool> find_bool(std::string_view key) const;
+  std::optional<int64_t> find_int(std::string_view key) const;
+  std::optional<double> find_float(std::string_view key) const;
+  std::optional<std::string> find_string(std::string_view key) const;
+  std::optional<std::string> find_path(std::string_view key) const;
+
+  // Whether the user gave it (in a file or by --set); false: the default, if there is one, is in force.
+  bool is_set(std::string_view key) const;
+  // Whether there is a value, given or default.
+  bool has_value(std::string_view key) const;
+  const Origin& origin(std::string_view key) const;
+  // The value in force as TOML source, "" if there is none.
+  std::string show(std::string_view key) const;
+  // To throw: `file:line: key = value: problem`. Write the problem as "what is wrong: what to do".
+  ConfigError error(std::string_view key, std::string_view problem) const;
+
+  // All keys in the schema's order, without the prefix.
+  const std::vector<std::string>& keys() const { return keys_; }
+  const Setting& setting(std::string_view key) const;
+  // "" for the core's own options, "task." for those of a task's plugin.
+  const std::string& prefix() const { return prefix_; }
+
+ protected:
+  Settings(std::string prefix, std::string file) : prefix_(std::move(prefix)), file_(std::move(file)) {}
+  void insert(Setting setting);
+
+ private:
+  template <class T>
+  const T* find(std::string_view key, uint32_t type, const char* type_name) const;
+  template <class T>
+  const T& get(std::string_view key, uint32_t type, const char* type_name) const;
+
+  std::string prefix_;
+  std::string file_;  // for messages about keys that are nowhere
+  std::vector<std::string> keys_;
+  std::map<std::string, Setting, std::less<>> settings_;
+};
+
+}  // namespace pipeline::config
