@@ -1,0 +1,98 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "core/plugins/flight_record.hpp"
+#include "core/plugins/host.hpp"
+#include "core/plugins/plugin.hpp"
+#include "core/plugins/thread_check.hpp"
+
+namespace pipeline::plugins {
+
+struct OpenArgs {
+  std::string address;  // host name or IP of rank 0
+  std::uint32_t port = 0;
+  std::string group;  // unique among the groups at this address and port
+  std::int32_t rank = 0;
+  std::int32_t world_size = 1;
+  std::int32_t local_rank = 0;
+  std::int32_t local_world_size = 1;
+  pl_device device{PL_DEVICE_CPU, 0};
+  std::chrono::duration<double> timeout{600};
+};
+
+// A collective under way. Wait for it once, before its buffers go; a Work that is dropped is waited for, and
+// its failure is lost.
+class Work {
+ public:
+  Work(const pl_communicator& communicator, pl_work* handle)
+      : communicator_(&communicator), handle_(handle) {}
+  Work(Work&& other) noexcept
+      : communicator_(other.communicator_), handle_(std::exchange(other.handle_, nullptr)) {}
+  Work& operator=(Work&&) = delete;
+  ~Work();
+
+  // Throws Error; zero timeout: the group's. With a stream: makes the stream wait, not the host. [any-thread]
+  void wait(std::chrono::duration<double> timeout = {}, void* stream = nullptr);
+
+ private:
+  const pl_communicator* communicator_;
+  pl_work* handle_;
+};
+
+// A group of ranks over a backend plugin. Every call, of the core and of strategies, goes through one
+// forwarding table that checks thread tags, names the plugin in errors and keeps the flight record.
+// Collectives are [serialized].
+class Communicator {
+ public:
+  // Blocks until all ranks are there. `context` and `config` must outlive it.
+  Communicator(const Plugin& backend, const pl_context& context, const pl_config* config,
+               const OpenArgs& args);
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  std::int32_t rank() const { return view_.rank; }
+  std::int32_t world_size() const { return view_.world_size; }
+  const Plugin& plugin() const;
+  std::string library() const;    // "NCCL 2.27.3"
+  std::string transport() const;  // interface or mechanism
+
+  Work all_reduce(const pl_buffer& in_out, std::uint32_t reduce = PL_REDUCE_SUM);
+  // `counts`: elements of each rank, in elements; empty: even.
+  Work reduce_scatter(const pl_buffer& in, const pl_buffer& out_shard,
+                      std::span<const std::uint64_t> counts = {}, std::uint32_t reduce = PL_REDUCE_SUM);
+  Work all_gather(const pl_buffer& in_shard, const pl_buffer& out_full,
+                  std::span<const std::uint64_t> counts = {});
+  Work broadcast(const pl_buffer& in_out, std::int32_t root);
+  Work all_to_all(const pl_buffer& in, const pl_buffer& out, std::span<const std::uint64_t> send_counts = {},
+                  std::span<const std::uint64_t> receive_counts = {});
+  Work barrier();
+  // Concurrent with everything: pending and later calls fail. [any-thread]
+  void abort(std::string_view reason);
+
+  // What a strategy is given.
+  const pl_communicator& view() const { return view_; }
+  const FlightRecord& record() const;
+
+  // The state behind the forwarding table.
+  struct Channel;
+
+ private:
+  std::unique_ptr<Channel> channel_;
+  pl_communicator view_{};
+};
+
+// A buffer in host memory.
+pl_buffer host_buffer(float* data, std::uint64_t count);
+pl_buffer host_buffer(double* data, std::uint64_t count);
+pl_buffer host_buffer(std::int64_t* data, std::uint64_t count);
+pl_buffer host_buffer(std::uint8_t* data, std::uint64_t count);
+
+}  // namespace pipeline::plugins

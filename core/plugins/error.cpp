@@ -1,0 +1,62 @@
+#include "core/plugins/error.hpp"
+
+#include <memory>
+#include <new>
+
+#include "core/plugins/str.hpp"
+
+namespace pipeline {
+namespace {
+
+// Handed out when there is no memory for a new one; never freed.
+pl_error* out_of_memory() noexcept {
+  static pl_error error{PL_ERROR_OUT_OF_MEMORY, "out of memory"};  // short: needs no allocation
+  return &error;
+}
+
+void free_error(pl_error* error) noexcept {
+  if (error != out_of_memory()) delete error;
+}
+
+pl_error* error_new(std::uint32_t code, pl_str message) noexcept {
+  try {
+    return new pl_error{code, std::string(plugins::view(message))};
+  } catch (...) {
+    return out_of_memory();
+  }
+}
+
+}  // namespace
+
+void check(pl_error* error) {
+  if (!error) return;
+  std::unique_ptr<pl_error, void (*)(pl_error*)> owner(error, [](pl_error* e) { free_error(e); });
+  throw Error(error->code, error->message);
+}
+
+pl_error* make_error(std::uint32_t code, const std::string& message) noexcept {
+  return error_new(code, plugins::to_pl(message));
+}
+
+pl_error* current_exception_as_error() noexcept {
+  try {
+    throw;
+  } catch (const Error& e) {
+    return error_new(e.code(), plugins::to_pl(e.what()));
+  } catch (const std::bad_alloc&) {
+    return out_of_memory();
+  } catch (const std::exception& e) {
+    return error_new(PL_ERROR_FAILED, plugins::to_pl(e.what()));
+  } catch (...) {
+    return error_new(PL_ERROR_FAILED, plugins::to_pl("an exception that is not a std::exception"));
+  }
+}
+
+void plugins::fill_error_slots(pl_host& host) {
+  host.error_new = error_new;
+  host.error_code = [](const pl_error* error) noexcept { return error->code; };
+  host.error_message = [](const pl_error* error) noexcept { return to_pl(error->message); };
+  host.error_free = free_error;
+}
+
+}  // namespace pipeline

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "pipeline.h"
+
+namespace pipeline::plugins {
+
+// A collective as this rank called it.
+struct Flight {
+  std::uint64_t sequence = 0;  // 1-based, the same on all ranks
+  const char* operation = "";  // "all_reduce"
+  std::uint64_t count = 0;     // elements of the first buffer
+  pl_dtype dtype{};
+  std::chrono::steady_clock::time_point started{};
+  std::chrono::steady_clock::time_point finished{};  // of its wait; as started while it is under way
+  bool done = false;
+  bool failed = false;
+};
+
+// "all_reduce #12 (4096 x float32)"
+std::string describe(const Flight& flight);
+
+// The last collectives of one group: what to look at when a rank hangs or fails. [any-thread]
+class FlightRecord {
+ public:
+  static constexpr std::size_t kCapacity = 64;
+
+  void begin(const char* operation, std::uint64_t count, pl_dtype dtype, const pl_work* work);
+  void end(const pl_work* work, bool failed);
+
+  std::vector<Flight> recent() const;  // oldest first
+  // How long the oldest collective under way has been waiting for; 0 when there is none.
+  std::chrono::steady_clock::duration longest_pending() const;
+
+ private:
+  struct Entry {
+    Flight flight;
+    const pl_work* work;
+  };
+  mutable std::mutex mutex_;
+  std::vector<Entry> entries_;  // a ring: the flight with sequence s is at (s - 1) % kCapacity
+  std::uint64_t next_ = 1;
+};
+
+}  // namespace pipeline::plugins

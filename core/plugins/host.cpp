@@ -1,0 +1,132 @@
+#include "core/plugins/host.hpp"
+
+#include "core/plugins/error.hpp"
+#include "core/plugins/seed.hpp"
+#include "core/plugins/str.hpp"
+#include "core/plugins/thread_check.hpp"
+
+void pl_context::set_run_info(const pl_run_info& info) {
+  run_dir_ = pipeline::plugins::view(info.run_dir);
+  cache_dir_ = pipeline::plugins::view(info.cache_dir);
+  info_ = info;
+  info_.struct_size = sizeof(pl_run_info);
+  info_.run_dir = pipeline::plugins::to_pl(run_dir_);
+  info_.cache_dir = pipeline::plugins::to_pl(cache_dir_);
+}
+
+void pl_context::keep_exception() const noexcept {
+  std::lock_guard lock(mutex_);
+  if (!kept_) kept_ = std::current_exception();
+  failed_.store(true, std::memory_order_release);
+}
+
+void pl_context::throw_kept() const {
+  std::exception_ptr kept;
+  {
+    std::lock_guard lock(mutex_);
+    kept = std::exchange(kept_, nullptr);
+    failed_.store(false, std::memory_order_relaxed);
+  }
+  if (kept) std::rethrow_exception(kept);
+}
+
+namespace pipeline::plugins {
+namespace {
+
+// Runs a callback that has no way to fail: what it throws is kept in the context.
+template <class Function>
+void keep(const pl_context* context, Function&& function) noexcept {
+  try {
+    function();
+  } catch (...) {
+    context->keep_exception();
+  }
+}
+
+void log(const pl_context* context, std::uint32_t level, pl_str line) noexcept {
+  if (context->log) keep(context, [&] { context->log(level, view(line)); });
+}
+
+void metric(const pl_context* context, pl_str name, double sum, double weight) noexcept {
+  keep(context, [&] {
+    check_main_thread(context->main_thread(), context->plugin, "pl_host.metric");
+    if (context->metric) context->metric(view(name), sum, weight);
+  });
+}
+
+void progress(const pl_context* context, pl_str what, std::uint64_t done, std::uint64_t total) noexcept {
+  if (context->progress) keep(context, [&] { context->progress(view(what), done, total); });
+}
+
+std::uint32_t cancelled(const pl_context* context) noexcept {
+  bool answer = false;
+  if (context->cancelled) keep(context, [&] { answer = context->cancelled(); });
+  return answer ? 1 : 0;
+}
+
+const pl_run_info* run_info(const pl_context* context) noexcept { return &context->run_info(); }
+
+std::uint64_t seed(const pl_context* context, pl_str stream, std::uint64_t a, std::uint64_t b,
+                   std::uint64_t c) noexcept {
+  return derive_seed(context->run_info().seed, view(stream), a, b, c);
+}
+
+pl_error* no_config(const pl_config*, pl_str key, const void*) noexcept {
+  return make_error(PL_ERROR_FAILED,
+                    "option '" + std::string(view(key)) + "': this program has no configuration reader");
+}
+
+// Every config slot answers with an error until core/config is there.
+void fill_config_slots(pl_host& host) {
+  host.config_bool = [](const pl_config* c, pl_str key, std::uint32_t* out) noexcept {
+    return no_config(c, key, out);
+  };
+  host.config_int = [](const pl_config* c, pl_str key, std::int64_t* out) noexcept {
+    return no_config(c, key, out);
+  };
+  host.config_float = [](const pl_config* c, pl_str key, double* out) noexcept {
+    return no_config(c, key, out);
+  };
+  host.config_string = [](const pl_config* c, pl_str key, pl_str* out) noexcept {
+    return no_config(c, key, out);
+  };
+  host.config_int_list = [](const pl_config* c, pl_str key, const std::int64_t** out,
+                            std::uint64_t*) noexcept { return no_config(c, key, out); };
+  host.config_float_list = [](const pl_config* c, pl_str key, const double** out, std::uint64_t*) noexcept {
+    return no_config(c, key, out);
+  };
+  host.config_string_list = [](const pl_config* c, pl_str key, const pl_str** out, std::uint64_t*) noexcept {
+    return no_config(c, key, out);
+  };
+  host.config_is_set = [](const pl_config*, pl_str) noexcept { return std::uint32_t{0}; };
+  host.config_error = [](const pl_config*, pl_str key, pl_str problem) noexcept {
+    return make_error(PL_ERROR_CONFIG, std::string(view(key)) + ": " + std::string(view(problem)));
+  };
+}
+
+pl_host& table() {
+  static pl_host host = [] {
+    pl_host made{};
+    made.struct_size = sizeof(pl_host);
+    made.abi_major = PL_ABI_MAJOR;
+    made.abi_minor = PL_ABI_MINOR;
+    fill_error_slots(made);
+    made.log = log;
+    made.metric = metric;
+    made.progress = progress;
+    made.cancelled = cancelled;
+    made.run_info = run_info;
+    made.seed = seed;
+    fill_config_slots(made);
+    return made;
+  }();
+  return host;
+}
+
+}  // namespace
+
+const pl_host& host_table() { return table(); }
+
+void extend_host_table(const std::function<void(pl_host&)>& fill) { fill(table()); }
+
+}  // namespace pipeline::plugins

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include "pipeline.h"
+
+namespace pipeline::plugins {
+
+enum class Kind : std::uint32_t {
+  kTask = PL_PLUGIN_TASK,
+  kStrategy = PL_PLUGIN_STRATEGY,
+  kBackend = PL_PLUGIN_BACKEND
+};
+
+inline constexpr std::array kKinds{Kind::kTask, Kind::kStrategy, Kind::kBackend};
+
+// "task"; also the table of the configuration that names such a plugin.
+constexpr std::string_view kind_name(Kind kind) {
+  return kind == Kind::kTask ? "task" : kind == Kind::kStrategy ? "strategy" : "backend";
+}
+
+// The sub-folder of a plugin folder.
+constexpr std::string_view kind_folder(Kind kind) {
+  return kind == Kind::kTask ? "tasks" : kind == Kind::kStrategy ? "strategies" : "backends";
+}
+
+}  // namespace pipeline::plugins

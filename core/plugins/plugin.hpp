@@ -1,0 +1,64 @@
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/plugins/kind.hpp"
+#include "pipeline.h"
+
+namespace pipeline::plugins {
+
+// A loaded plugin whose table has been negotiated and checked. Lives until the process ends: libraries are
+// never unloaded.
+class Plugin {
+ public:
+  // Loads the file, or returns what it was loaded as before. Throws Error with one message that names the
+  // file, what is wrong with it and what to do. [main]
+  static const Plugin& load(const std::filesystem::path& file);
+
+  Kind kind() const { return kind_; }
+  const std::string& name() const { return name_; }
+  const std::string& version() const { return version_; }
+  const std::string& summary() const { return summary_; }
+  const std::string& runtime() const { return runtime_; }  // e.g. "torch 2.11.0+cu130 cxx11-abi"; empty: none
+  const std::filesystem::path& path() const { return path_; }
+  std::string label() const { return std::string(kind_name(kind_)) + " " + name_; }  // "task summarization"
+  std::uint32_t abi_minor() const { return table_.abi_minor; }
+
+  // Its options, copied to the size that this program knows, so that they can be indexed.
+  std::span<const pl_option> options() const { return options_; }
+
+  // The table of its kind, copied to the size that this program knows; a slot that the plugin does not have
+  // is NULL.
+  const pl_task_api& task() const { return task_; }
+  const pl_strategy_api& strategy() const { return strategy_; }
+  const pl_backend_api& backend() const { return backend_; }
+
+  // The table of an extension, or NULL.
+  const void* query(std::string_view extension) const;
+
+  Plugin(const Plugin&) = delete;
+  Plugin& operator=(const Plugin&) = delete;
+
+ private:
+  friend void shutdown_plugins();
+  Plugin(std::filesystem::path path, const pl_plugin& table);
+  void negotiate_api(const void* api);
+
+  std::filesystem::path path_;
+  pl_plugin table_{};
+  Kind kind_{};
+  std::string name_, version_, summary_, runtime_;
+  std::vector<pl_option> options_;
+  pl_task_api task_{};
+  pl_strategy_api strategy_{};
+  pl_backend_api backend_{};
+};
+
+// The last call into every loaded plugin, in reverse order of loading; none may be used afterwards. [main]
+void shutdown_plugins();
+
+}  // namespace pipeline::plugins

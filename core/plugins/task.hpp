@@ -1,0 +1,107 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/plugins/batch.hpp"
+#include "core/plugins/host.hpp"
+#include "core/plugins/plugin.hpp"
+#include "core/plugins/thread_check.hpp"
+
+namespace pipeline::plugins {
+
+// What load() is to load; see pl_load_args.
+struct LoadArgs {
+  std::uint32_t split = PL_SPLIT_TRAIN;
+  std::uint32_t purpose = PL_PURPOSE_TRAIN;
+  std::span<const std::uint64_t> ids;
+  std::uint64_t epoch = 0;
+};
+
+// Receives an evaluation's sums and the samples worth reading.
+struct EvaluationSink {
+  std::function<void(std::string_view name, double sum, double weight)> value;
+  std::function<void(std::uint64_t sample_id, std::string_view text)> sample;
+};
+
+// Receives a prediction's rows (the fields after the id) and files.
+struct PredictionSink {
+  std::function<void(std::uint64_t sample_id, std::span<const std::string_view> fields)> row;
+  std::function<void(std::uint64_t sample_id, std::string_view name, std::span<const std::byte> bytes)> file;
+};
+
+struct Metric {
+  std::string name;
+  std::string source;  // name of the value it is computed from
+  std::string help;
+  std::uint32_t aggregate = PL_AGGREGATE_MEAN;
+  std::uint32_t better = PL_BETTER_LOWER;
+};
+
+// A task object: one method a slot, Error instead of pl_error. `context` and `config` must outlive it. [main]
+// but for load() and what is marked.
+class Task {
+ public:
+  Task(const Plugin& plugin, const pl_context& context, const pl_config* config);
+  ~Task();
+  Task(const Task&) = delete;
+  Task& operator=(const Task&) = delete;
+
+  const Plugin& plugin() const { return plugin_; }
+  pl_task* handle() const { return self_; }
+
+  bool has_prepare() const { return api_.prepare; }
+  void prepare();
+  void open();
+
+  std::uint64_t sample_count(std::uint32_t split) const;
+  bool has_sample_costs() const { return api_.sample_costs; }
+  void sample_costs(std::uint32_t split, std::span<const std::uint64_t> ids,
+                    std::span<double> out) const;  // [any-thread]
+  std::string data_fingerprint() const;            // empty: the task has none
+  Batch load(const LoadArgs& args) const;          // [any-thread]
+
+  // All parameters, read once and checked: names, unique; shapes; units. Strings and shapes live as long as
+  // the task.
+  const std::vector<pl_parameter>& parameters();
+  void initialize(std::uint64_t index, std::span<float> out);
+  bool has_import_model() const { return api_.import_model; }
+  void import_model(const std::filesystem::path& folder);
+  void bind(std::uint64_t index, const pl_tensor& value, const pl_tensor& grad);
+  bool has_unit_hooks() const { return api_.set_unit_hooks; }
+  void set_unit_hooks(const pl_unit_hooks& hooks);
+
+  // Returns the view of the loss sum, valid until the next call. struct_size of `args` is set here.
+  pl_tensor train(const Batch& batch, pl_train_args args);
+  void evaluate(const Batch& batch, pl_evaluate_args args, const EvaluationSink& sink);
+  std::vector<Metric> metrics() const;  // besides the loss; empty: none
+  bool has_predict() const { return api_.predict; }
+  std::vector<std::string> prediction_columns() const;
+  std::string sample_name(std::uint32_t split, std::uint64_t sample_id) const;  // [any-thread]
+  void predict(const Batch& batch, pl_evaluate_args args, const PredictionSink& sink);
+  std::optional<double> flops(const Batch& batch) const;  // nothing: the task does not know
+  bool has_export_model() const { return api_.export_model; }
+  void export_model(const std::filesystem::path& folder);
+
+ private:
+  friend class Batch;
+  template <class Function>
+  void call(const char* slot, Function&& function) const;
+  template <class Function>
+  void call_main(const char* slot, Function&& function) const;
+
+  const Plugin& plugin_;
+  const pl_task_api& api_;
+  const pl_context& context_;
+  pl_task* self_ = nullptr;
+  std::vector<pl_parameter> parameters_;
+};
+
+}  // namespace pipeline::plugins

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <atomic>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "core/plugins/error.hpp"
+
+// The ABI's thread tags, checked at every call where PIPELINE_THREAD_CHECKS is defined and free of cost where
+// it is not.
+namespace pipeline::plugins {
+
+#ifdef PIPELINE_THREAD_CHECKS
+inline constexpr bool kThreadChecks = true;
+#else
+inline constexpr bool kThreadChecks = false;
+#endif
+
+// [main]
+inline void check_main_thread(std::thread::id main, std::string_view who, std::string_view slot) {
+  if (!kThreadChecks || std::this_thread::get_id() == main) return;
+  throw Error(
+      std::string(who) + ": " + std::string(slot) +
+      " is tagged [main] and was called from a thread other than the one that runs the training loop");
+}
+
+// [serialized]: any thread, one call at a time for each object. Lives in that object; a Scope spans one call.
+class SerialCheck {
+ public:
+  class Scope {
+   public:
+    Scope(SerialCheck& check, std::string_view who, std::string_view slot) : check_(check) {
+      if (!kThreadChecks || !check_.busy_.exchange(true, std::memory_order_acquire)) return;
+      throw Error(std::string(who) + ": " + std::string(slot) +
+                  " is tagged [serialized] and was called while another call on the same object was running");
+    }
+    ~Scope() {
+      if (kThreadChecks) check_.busy_.store(false, std::memory_order_release);
+    }
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    SerialCheck& check_;
+  };
+
+ private:
+  std::atomic<bool> busy_{false};
+};
+
+}  // namespace pipeline::plugins
