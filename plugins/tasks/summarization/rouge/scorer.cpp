@@ -1,0 +1,157 @@
+#include "plugins/tasks/summarization/rouge/scorer.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <stdexcept>
+#include <unordered_map>
+
+#include "plugins/tasks/summarization/rouge/lcs.hpp"
+#include "plugins/tasks/summarization/rouge/tokenize.hpp"
+
+namespace pipeline::rouge {
+namespace {
+
+// Tokens as numbers that are equal where the tokens are: everything below compares numbers.
+class Vocabulary {
+ public:
+  std::vector<uint32_t> number(const std::vector<std::string>& tokens) {
+    std::vector<uint32_t> numbers;
+    numbers.reserve(tokens.size());
+    for (const auto& token : tokens) {
+      numbers.push_back(numbers_.emplace(token, static_cast<uint32_t>(numbers_.size())).first->second);
+    }
+    return numbers;
+  }
+  size_t size() const { return numbers_.size(); }
+
+ private:
+  std::unordered_map<std::string, uint32_t> numbers_;
+};
+
+Score make_score(size_t common, size_t in_target, size_t in_prediction) {
+  Score score;
+  score.precision = static_cast<double>(common) / static_cast<double>(std::max<size_t>(in_prediction, 1));
+  score.recall = static_cast<double>(common) / static_cast<double>(std::max<size_t>(in_target, 1));
+  if (score.precision + score.recall > 0) {
+    score.f = 2 * score.precision * score.recall / (score.precision + score.recall);
+  }
+  return score;
+}
+
+// The n-grams of the text as windows into it, sorted, so that equal ones are neighbours.
+std::vector<Tokens> sorted_ngrams(Tokens tokens, size_t n) {
+  std::vector<Tokens> ngrams;
+  for (size_t i = 0; i + n <= tokens.size(); ++i) ngrams.push_back(tokens.subspan(i, n));
+  std::sort(ngrams.begin(), ngrams.end(),
+            [](Tokens a, Tokens b) { return std::ranges::lexicographical_compare(a, b); });
+  return ngrams;
+}
+
+Score score_ngrams(Tokens target, Tokens prediction, size_t n) {
+  const auto a = sorted_ngrams(target, n), b = sorted_ngrams(prediction, n);
+  size_t common = 0;  // with multiplicity: the sum of the smaller counts
+  for (size_t i = 0, j = 0; i < a.size() && j < b.size();) {
+    if (std::ranges::equal(a[i], b[j])) {
+      ++common, ++i, ++j;
+    } else if (std::ranges::lexicographical_compare(a[i], b[j])) {
+      ++i;
+    } else {
+      ++j;
+    }
+  }
+  return make_score(common, a.size(), b.size());
+}
+
+Score score_lcs(Tokens target, Tokens prediction) {
+  return make_score(LcsTable(target, prediction).length(), target.size(), prediction.size());
+}
+
+std::vector<std::vector<uint32_t>> tokenize_lines(std::string_view text, bool use_stemmer,
+                                                  Vocabulary& vocabulary) {
+  std::vector<std::vector<uint32_t>> lines;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    lines.push_back(vocabulary.number(tokenize(text.substr(begin, end - begin), use_stemmer)));
+    begin = end + 1;
+  }
+  return lines;
+}
+
+Score score_lines(std::string_view target, std::string_view prediction, bool use_stemmer) {
+  Vocabulary vocabulary;
+  const auto target_lines = tokenize_lines(target, use_stemmer, vocabulary);
+  const auto prediction_lines = tokenize_lines(prediction, use_stemmer, vocabulary);
+
+  // A token counts at most as often as both texts have it, however many lines it is common to.
+  std::vector<size_t> left_in_target(vocabulary.size()), left_in_prediction(vocabulary.size());
+  size_t in_target = 0, in_prediction = 0;
+  for (const auto& line : target_lines) {
+    in_target += line.size();
+    for (const uint32_t token : line) ++left_in_target[token];
+  }
+  for (const auto& line : prediction_lines) {
+    in_prediction += line.size();
+    for (const uint32_t token : line) ++left_in_prediction[token];
+  }
+
+  size_t common = 0;
+  for (const auto& line : target_lines) {
+    std::vector<bool> in_union(line.size());
+    for (const auto& other : prediction_lines) {
+      for (const size_t position : LcsTable(line, other).positions()) in_union[position] = true;
+    }
+    for (size_t i = 0; i < line.size(); ++i) {
+      if (!in_union[i] || left_in_target[line[i]] == 0 || left_in_prediction[line[i]] == 0) continue;
+      --left_in_target[line[i]];
+      --left_in_prediction[line[i]];
+      ++common;
+    }
+  }
+  return make_score(common, in_target, in_prediction);
+}
+
+bool is_ngram_type(std::string_view type) {
+  return type.size() == 6 && type.starts_with("rouge") && type[5] >= '1' && type[5] <= '9';
+}
+
+}  // namespace
+
+Scorer::Scorer(std::vector<std::string> types, bool use_stemmer)
+    : types_(std::move(types)), use_stemmer_(use_stemmer) {
+  for (const auto& type : types_) {
+    if (is_ngram_type(type) || type == "rougeL" || type == "rougeLsum") continue;
+    throw std::invalid_argument("ROUGE type \"" + type + "\": must be rouge1 to rouge9, rougeL or rougeLsum");
+  }
+}
+
+std::vector<Score> Scorer::score(std::string_view target, std::string_view prediction) const {
+  Vocabulary vocabulary;
+  const auto a = vocabulary.number(tokenize(target, use_stemmer_));
+  const auto b = vocabulary.number(tokenize(prediction, use_stemmer_));
+  std::vector<Score> scores;
+  for (const auto& type : types_) {
+    if (type == "rougeL") {
+      scores.push_back(score_lcs(a, b));
+    } else if (type == "rougeLsum") {
+      scores.push_back(score_lines(target, prediction, use_stemmer_));
+    } else {
+      scores.push_back(score_ngrams(a, b, static_cast<size_t>(type.back() - '0')));
+    }
+  }
+  return scores;
+}
+
+std::vector<Score> Scorer::score_multi(std::span<const std::string> targets,
+                                       std::string_view prediction) const {
+  if (targets.empty()) throw std::invalid_argument("ROUGE needs at least one reference");
+  auto best = score(targets[0], prediction);
+  for (const auto& target : targets.subspan(1)) {
+    const auto scores = score(target, prediction);
+    for (size_t t = 0; t < best.size(); ++t) {
+      if (scores[t].f > best[t].f) best[t] = scores[t];
+    }
+  }
+  return best;
+}
+
+}  // namespace pipeline::rouge
