@@ -4,8 +4,8 @@
 #include <fstream>
 #include <iterator>
 
+#include "core/json/strict_json.hpp"
 #include "core/safetensors/error.hpp"
-#include "core/safetensors/json_text.hpp"
 
 namespace pipeline::safetensors {
 namespace {
@@ -19,6 +19,14 @@ constexpr const char* kIndex = "model.safetensors.index.json";
 bool is_plain_name(const std::string& name) {
   return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
          name.find('\0') == std::string::npos;
+}
+
+json parse_index(const std::string& text, const std::string& path) {
+  try {
+    return strict_json::parse(text, path);
+  } catch (const strict_json::Error& error) {
+    throw Error(error.what());
+  }
 }
 
 }  // namespace
@@ -44,7 +52,7 @@ void Folder::open_shards(const std::string& index_path) {
   std::ifstream stream(index_path, std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(stream), {}};
   if (!stream) throw Error(index_path + ": cannot be read");
-  const json index = parse_json(text, index_path);
+  const json index = parse_index(text, index_path);
   if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object()) {
     throw Error(index_path + ": must be an object with \"weight_map\", an object of file names");
   }
@@ -53,8 +61,8 @@ void Folder::open_shards(const std::string& index_path) {
   std::map<std::string, size_t> shards;         // shard -> index in files_
   for (const auto& [name, shard] : index["weight_map"].items()) {
     if (!shard.is_string() || !is_plain_name(shard.get_ref<const std::string&>())) {
-      throw Error(index_path + ": weight_map[" + json_excerpt(name) + "] = " + json_excerpt(shard) +
-                  ": must be the name of a file in the same folder");
+      throw Error(index_path + ": weight_map[" + strict_json::excerpt(name) +
+                  "] = " + strict_json::excerpt(shard) + ": must be the name of a file in the same folder");
     }
     expected.emplace(name, shard.get<std::string>());
     shards.emplace(shard.get<std::string>(), 0);
@@ -65,8 +73,9 @@ void Folder::open_shards(const std::string& index_path) {
     for (const TensorView& tensor : files_.back().tensors()) {
       const auto mapped = expected.find(tensor.name);
       if (mapped == expected.end() || mapped->second != shard) {
-        throw Error(files_.back().path() + ": tensor " + json_excerpt(tensor.name) + ": " + index_path +
-                    " maps it to " + (mapped == expected.end() ? "no file" : json_excerpt(mapped->second)));
+        throw Error(files_.back().path() + ": tensor " + strict_json::excerpt(tensor.name) + ": " +
+                    index_path + " maps it to " +
+                    (mapped == expected.end() ? "no file" : strict_json::excerpt(mapped->second)));
       }
     }
   }
@@ -74,7 +83,7 @@ void Folder::open_shards(const std::string& index_path) {
     const File& file = files_[shards.at(shard)];
     const TensorView* tensor = file.find(name);
     if (tensor == nullptr) {
-      throw Error(file.path() + ": has no tensor " + json_excerpt(name) + ", which " + index_path +
+      throw Error(file.path() + ": has no tensor " + strict_json::excerpt(name) + ", which " + index_path +
                   " maps to it");
     }
     index_.emplace(name, tensor);
@@ -94,7 +103,7 @@ const TensorView* Folder::find(std::string_view name) const {
 
 const TensorView& Folder::at(std::string_view name) const {
   if (const TensorView* tensor = find(name)) return *tensor;
-  throw Error(path_ + ": has no tensor " + json_excerpt(std::string(name)) + " among its " +
+  throw Error(path_ + ": has no tensor " + strict_json::excerpt(std::string(name)) + " among its " +
               std::to_string(size()));
 }
 

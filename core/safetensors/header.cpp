@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <limits>
-#include <set>
+#include <tuple>
 
-#include <nlohmann/json.hpp>
-
+#include "core/json/strict_json.hpp"
 #include "core/safetensors/error.hpp"
-#include "core/safetensors/json_text.hpp"
 
 namespace pipeline::safetensors {
 namespace {
@@ -28,7 +26,7 @@ const json& member(const json& object, const char* key, const std::string& conte
 
 std::vector<uint64_t> unsigned_list(const json& value, const char* key, const std::string& context) {
   const auto bad = [&] {
-    return Error(context + ": " + key + " = " + json_excerpt(value) +
+    return Error(context + ": " + key + " = " + strict_json::excerpt(value) +
                  ": must be a list of non-negative integers");
   };
   if (!value.is_array()) throw bad();
@@ -41,18 +39,20 @@ std::vector<uint64_t> unsigned_list(const json& value, const char* key, const st
 }
 
 TensorInfo parse_tensor(const std::string& name, const json& value, const std::string& file) {
-  const std::string context = file + ": tensor " + json_excerpt(name);
-  if (!value.is_object()) throw Error(context + ": is " + json_excerpt(value) + ": must be an object");
+  const std::string context = file + ": tensor " + strict_json::excerpt(name);
+  if (!value.is_object())
+    throw Error(context + ": is " + strict_json::excerpt(value) + ": must be an object");
   for (const auto& [key, ignored] : value.items()) {
     if (key != "dtype" && key != "shape" && key != "data_offsets") {
-      throw Error(context + ": unknown key " + json_excerpt(key) +
+      throw Error(context + ": unknown key " + strict_json::excerpt(key) +
                   ": expected dtype, shape and data_offsets");
     }
   }
   const json& dtype_value = member(value, "dtype", context);
   const auto dtype =
       dtype_value.is_string() ? dtype_from_name(dtype_value.get_ref<const std::string&>()) : std::nullopt;
-  if (!dtype) throw Error(context + ": dtype = " + json_excerpt(dtype_value) + ": not a dtype of the format");
+  if (!dtype)
+    throw Error(context + ": dtype = " + strict_json::excerpt(dtype_value) + ": not a dtype of the format");
 
   TensorInfo info{name, *dtype, {}, 0, 0};
   for (const uint64_t dim : unsigned_list(member(value, "shape", context), "shape", context)) {
@@ -82,11 +82,11 @@ TensorInfo parse_tensor(const std::string& name, const json& value, const std::s
 Metadata parse_metadata(const json& value, const std::string& file) {
   const std::string context = file + ": __metadata__";
   if (!value.is_object())
-    throw Error(context + " = " + json_excerpt(value) + ": must be an object of strings");
+    throw Error(context + " = " + strict_json::excerpt(value) + ": must be an object of strings");
   Metadata metadata;
   for (const auto& [key, text] : value.items()) {
     if (!text.is_string()) {
-      throw Error(context + "." + key + " = " + json_excerpt(text) + ": must be a string");
+      throw Error(context + "." + key + " = " + strict_json::excerpt(text) + ": must be a string");
     }
     metadata.emplace(key, text.get<std::string>());
   }
@@ -98,13 +98,13 @@ void check_tiling(const std::vector<TensorInfo>& tensors, uint64_t data_bytes, c
   uint64_t position = 0;
   for (const TensorInfo& tensor : tensors) {
     if (tensor.begin != position) {
-      throw Error(file + ": tensor " + json_excerpt(tensor.name) + ": data_offsets " +
+      throw Error(file + ": tensor " + strict_json::excerpt(tensor.name) + ": data_offsets " +
                   range_string(tensor.begin, tensor.end) +
                   (tensor.begin < position ? " overlap the tensor before" : " leave a gap") +
                   ": must begin at " + std::to_string(position));
     }
     if (tensor.end > data_bytes) {
-      throw Error(file + ": tensor " + json_excerpt(tensor.name) + ": data_offsets " +
+      throw Error(file + ": tensor " + strict_json::excerpt(tensor.name) + ": data_offsets " +
                   range_string(tensor.begin, tensor.end) + " reach past the " + std::to_string(data_bytes) +
                   " bytes of data in the file: truncated?");
     }
@@ -113,6 +113,14 @@ void check_tiling(const std::vector<TensorInfo>& tensors, uint64_t data_bytes, c
   if (position != data_bytes) {
     throw Error(file + ": holds " + std::to_string(data_bytes) + " bytes of data, but its tensors only " +
                 std::to_string(position));
+  }
+}
+
+json parse_object(std::string_view text, const std::string& file) {
+  try {
+    return strict_json::parse(text, file + ": header");
+  } catch (const strict_json::Error& error) {
+    throw Error(error.what());
   }
 }
 
@@ -163,7 +171,7 @@ Header parse_header(std::span<const std::byte> image, const std::string& file) {
   }
   const std::string_view text(reinterpret_cast<const char*>(image.data()) + kLengthBytes, length);
   if (!text.starts_with('{')) throw Error(file + ": the header must begin with '{': not a safetensors file?");
-  const json object = parse_json(text, file + ": header");
+  const json object = parse_object(text, file);
 
   Header header;
   header.data_start = kLengthBytes + length;

@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/json/strict_json.hpp"
 #include "core/safetensors/error.hpp"
-#include "core/safetensors/json_text.hpp"
 
 namespace pipeline::safetensors {
 namespace {
@@ -43,7 +43,7 @@ Writer::~Writer() {
 }
 
 void Writer::declare(const std::string& name, Dtype dtype, const Shape& shape) {
-  const std::string context = name_ + ": tensor " + json_excerpt(name);
+  const std::string context = name_ + ": tensor " + strict_json::excerpt(name);
   if (laid_out_) throw Error(context + ": declared after the layout was fixed");
   if (name == "__metadata__") throw Error(context + ": this name is reserved by the format");
   // Offsets are filled in by layout(); until then `end` holds the size.
@@ -55,7 +55,7 @@ std::span<const TensorInfo> Writer::layout() {
   std::set<std::string_view> names;
   for (const TensorInfo& tensor : tensors_) {
     if (!names.insert(tensor.name).second) {
-      throw Error(name_ + ": tensor " + json_excerpt(tensor.name) + ": declared twice");
+      throw Error(name_ + ": tensor " + strict_json::excerpt(tensor.name) + ": declared twice");
     }
   }
   std::stable_sort(tensors_.begin(), tensors_.end(), [](const TensorInfo& a, const TensorInfo& b) {
@@ -65,7 +65,7 @@ std::span<const TensorInfo> Writer::layout() {
   for (TensorInfo& tensor : tensors_) {
     tensor.begin = position;
     if (__builtin_add_overflow(position, tensor.end, &position)) {
-      throw Error(name_ + ": tensor " + json_excerpt(tensor.name) +
+      throw Error(name_ + ": tensor " + strict_json::excerpt(tensor.name) +
                   ": the size of the file overflows 64 bits");
     }
     tensor.end = position;
@@ -93,13 +93,14 @@ void Writer::write(std::string_view name, std::span<const std::byte> piece) {
   begin();
   if (piece.empty()) return;
   if (current_ == tensors_.size() || tensors_[current_].name != name) {
-    throw Error(
-        name_ + ": data of tensor " + json_excerpt(std::string(name)) + " written, expected " +
-        (current_ == tensors_.size() ? "none: all are complete" : json_excerpt(tensors_[current_].name)));
+    throw Error(name_ + ": data of tensor " + strict_json::excerpt(std::string(name)) +
+                " written, expected " +
+                (current_ == tensors_.size() ? "none: all are complete"
+                                             : strict_json::excerpt(tensors_[current_].name)));
   }
   const TensorInfo& tensor = tensors_[current_];
   if (piece.size() > tensor.end - position_) {
-    throw Error(name_ + ": tensor " + json_excerpt(tensor.name) + ": " +
+    throw Error(name_ + ": tensor " + strict_json::excerpt(tensor.name) + ": " +
                 std::to_string(position_ - tensor.begin + piece.size()) + " bytes written, expected " +
                 std::to_string(tensor.end - tensor.begin));
   }
@@ -113,7 +114,7 @@ FileChecksum Writer::finish() {
   begin();
   if (current_ < tensors_.size()) {
     const TensorInfo& tensor = tensors_[current_];
-    throw Error(name_ + ": tensor " + json_excerpt(tensor.name) + ": only " +
+    throw Error(name_ + ": tensor " + strict_json::excerpt(tensor.name) + ": only " +
                 std::to_string(position_ - tensor.begin) + " of " +
                 std::to_string(tensor.end - tensor.begin) + " bytes were written");
   }

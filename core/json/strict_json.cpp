@@ -1,11 +1,9 @@
-#include "core/safetensors/json_text.hpp"
+#include "core/json/strict_json.hpp"
 
-#include <set>
+#include <unordered_set>
 #include <vector>
 
-#include "core/safetensors/error.hpp"
-
-namespace pipeline::safetensors {
+namespace pipeline::strict_json {
 
 using nlohmann::json;
 
@@ -16,12 +14,11 @@ constexpr int kMaxDepth = 32;
 
 }  // namespace
 
-json parse_json(std::string_view text, const std::string& context) {
-  std::vector<std::set<std::string>> keys;  // of the objects that are open, outermost first
+json parse(std::string_view text, const std::string& context) {
+  std::vector<std::unordered_set<std::string>> keys;  // of the objects that are open, outermost first
   const auto check = [&](int depth, json::parse_event_t event, json& value) {
-    if (depth > kMaxDepth) {
+    if (depth > kMaxDepth)
       throw Error(context + ": nested deeper than " + std::to_string(kMaxDepth) + " levels");
-    }
     switch (event) {
       case json::parse_event_t::object_start:
         keys.emplace_back();
@@ -31,7 +28,7 @@ json parse_json(std::string_view text, const std::string& context) {
         break;
       case json::parse_event_t::key:
         if (!keys.back().insert(value.get<std::string>()).second) {
-          throw Error(context + ": key " + json_excerpt(value) + " stands twice in one object");
+          throw Error(context + ": key " + excerpt(value) + " stands twice in one object");
         }
         break;
       default:
@@ -46,11 +43,11 @@ json parse_json(std::string_view text, const std::string& context) {
   }
 }
 
-std::string json_excerpt(const json& value) {
+std::string excerpt(const json& value) {
   constexpr size_t kMaxBytes = 120;
   std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);  // ASCII: may be cut anywhere
   if (text.size() > kMaxBytes) text = text.substr(0, kMaxBytes) + "...";
   return text;
 }
 
-}  // namespace pipeline::safetensors
+}  // namespace pipeline::strict_json

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+// JSON that comes from elsewhere: model files, tokenizer files, indexes.
+namespace pipeline::strict_json {
+
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// Parses JSON and also refuses what the library lets pass: a key that stands twice in one object, and deep
+// nesting. Throws Error with `context` (the file), the byte and the cause.
+nlohmann::json parse(std::string_view text, const std::string& context);
+
+// A value as it may stand in an error message: JSON, shortened, pure ASCII.
+std::string excerpt(const nlohmann::json& value);
+
+}  // namespace pipeline::strict_json
