@@ -1,0 +1,56 @@
+# What the set-up scripts share. Sourced by them and by scripts/pipeline, whose quick path runs with every command: as few processes as can be.
+root=$(cd "${BASH_SOURCE[0]%/*}/../.." && pwd -P)
+cache=${XDG_CACHE_HOME:-${HOME:-~}/.cache}/pipeline
+build=$root/build/release
+[[ $(<"$root/cmake/TorchVersion.cmake") =~ PIPELINE_TORCH_VERSION\ ([0-9.]+) ]]
+torch_dir=$cache/torch-${BASH_REMATCH[1]}
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+die() {
+  printf 'setup: error: %s\n' "$*" >&2
+  exit 1
+}
+
+# finish_line WHAT: says that WHAT is done and how long it took since the script started.
+finish_line() { say "$1 (${SECONDS} s)"; }
+
+# progress TEXT: one moving line on a terminal, a line every 15 seconds elsewhere.
+progress_at=0
+progress() {
+  if [[ -t 2 ]]; then
+    printf '\rsetup: %s\033[K' "$1" >&2
+  elif ((SECONDS - progress_at >= 15)); then
+    progress_at=$SECONDS
+    say "$1"
+  fi
+}
+progress_end() { if [[ -t 2 ]]; then printf '\r\033[K' >&2; fi; }
+
+# lock FILE WHAT: holds FILE's lock until the script ends; says WHAT it waits for.
+lock() {
+  mkdir -p "${1%/*}"
+  exec 9>"$1"
+  flock -n 9 || {
+    say "waiting for another process that is $2"
+    flock 9
+  }
+}
+
+# wheel_sets: sets `sets` to the files of scripts/setup/wheels that this machine and this checkout need.
+wheel_sets() {
+  sets=(cpu)
+  if [[ -e /dev/nvidiactl || -e /usr/lib/wsl/lib/libcuda.so.1 ]]; then
+    sets+=(cuda)
+  elif [[ -d $root/backends/nccl ]]; then
+    sets+=(nccl)
+  fi
+}
+
+# torch_unpacked SET: whether SET was unpacked from the pins of this checkout and its libraries have the sizes they had then.
+torch_unpacked() {
+  local state=$torch_dir/unpacked libraries
+  [[ -s $state/$1.files && -f $state/$1.libraries && $(<"$state/$1.txt") == "$(<"$root/scripts/setup/wheels/$1.txt")" ]] || return 1
+  mapfile -t libraries <"$state/$1.libraries"
+  ((${#libraries[@]} == 0)) ||
+    [[ $(cd "$torch_dir" && stat -c '%s %n' "${libraries[@]#* }" 2>/dev/null) == "$(<"$state/$1.libraries")" ]]
+}
