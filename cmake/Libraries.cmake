@@ -1,0 +1,14 @@
+# The distribution's libraries that the core and the plugins use, found once; packages in scripts/setup/packages.txt.
+find_package(Boost CONFIG REQUIRED COMPONENTS filesystem headers)
+find_package(CLI11 CONFIG REQUIRED)
+find_package(Threads REQUIRED)
+find_package(fmt CONFIG REQUIRED)
+find_package(nlohmann_json CONFIG REQUIRED)
+find_package(spdlog CONFIG REQUIRED)
+find_package(tomlplusplus CONFIG REQUIRED)
+
+# Debian's PCRE2 brings no CMake package.
+find_path(PCRE2_INCLUDE_DIR pcre2.h REQUIRED)
+find_library(PCRE2_8_LIBRARY pcre2-8 REQUIRED)
+add_library(pcre2::pcre2-8 SHARED IMPORTED)
+set_target_properties(pcre2::pcre2-8 PROPERTIES IMPORTED_LOCATION ${PCRE2_8_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${PCRE2_INCLUDE_DIR})
