@@ -1,0 +1,67 @@
+// Option values as TOML source, for the defaults in a plugin's schema.
+#pragma once
+
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pipeline {
+inline namespace sdk_v1 __attribute__((visibility("hidden"))) {
+
+  inline std::string to_toml(bool value) { return value ? "true" : "false"; }
+
+  inline std::string to_toml(int64_t value) { return std::to_string(value); }
+
+  // The shortest text that reads back as the same number, always recognisable as a float.
+  inline std::string to_toml(double value) {
+    if (std::isnan(value)) return "nan";
+    if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
+    char buffer[32];
+    const auto result = std::to_chars(buffer, buffer + sizeof(buffer), value);
+    std::string text(buffer, result.ptr);
+    const size_t exponent = text.find('e');
+    if (text.find('.') == std::string::npos)
+      text.insert(exponent == std::string::npos ? text.size() : exponent, ".0");
+    return text;
+  }
+
+  inline std::string to_toml(std::string_view value) {
+    static constexpr char kHex[] = "0123456789abcdef";
+    std::string text = "\"";
+    for (const char c : value) {
+      const auto byte = static_cast<unsigned char>(c);
+      if (c == '"' || c == '\\') {
+        text += '\\';
+        text += c;
+      } else if (byte < 0x20 || byte == 0x7f) {
+        text += "\\u00";
+        text += kHex[byte >> 4];
+        text += kHex[byte & 15];
+      } else {
+        text += c;
+      }
+    }
+    return text + '"';
+  }
+
+  inline std::string to_toml(const std::string& value) { return to_toml(std::string_view(value)); }
+  inline std::string to_toml(const std::filesystem::path& value) {
+    return to_toml(std::string_view(value.native()));
+  }
+
+  template <class T>
+  std::string to_toml(const std::vector<T>& values) {
+    std::string text = "[";
+    for (const T& value : values) {
+      if (text.size() > 1) text += ", ";
+      text += to_toml(value);
+    }
+    return text + ']';
+  }
+
+}  // namespace )
+}  // namespace pipeline
