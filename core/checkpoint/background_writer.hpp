@@ -1,8 +1,7 @@
 #pragma once
 
-#include <condition_variable>
+#include <atomic>
 #include <exception>
-#include <mutex>
 #include <optional>
 #include <thread>
 
@@ -13,43 +12,34 @@ namespace pipeline::checkpoint {
 // Writes checkpoints on a thread of its own, one at a time. Used from one thread. The group's `all_ok` is
 // called on the writing thread, so it must not share a communicator with the training loop.
 //
-//   if (auto saved = writer.poll()) log(*saved);                  // throws what the last one failed with
-//   writer.start(contents, [snapshot](auto& visit) { ... });      // a snapshot made with PL_SNAPSHOT_COPY
+//   if (auto saved = writer.poll()) log(*saved);               // or throws what the last one failed with
+//   writer.start(contents, [snapshot](auto& visit) { ... });   // of a snapshot made with PL_SNAPSHOT_COPY
 //   ...
 //   writer.finish();
 class BackgroundWriter {
  public:
   explicit BackgroundWriter(Store& store, Group group = {});
-  ~BackgroundWriter();  // waits; an error that nobody asked for is lost
+  ~BackgroundWriter();  // waits; an outcome that nobody asked for is lost
   BackgroundWriter(const BackgroundWriter&) = delete;
   BackgroundWriter& operator=(const BackgroundWriter&) = delete;
 
-  bool busy() const;
+  bool busy() const { return thread_.joinable() && !done_; }
 
   // What became of the last one, told once: its result, or its error, thrown. Nothing while it is being
   // written.
   std::optional<Saved> poll();
-
-  // Waits for the one before, throws its error if poll() has not told it yet (nothing is started then), then
-  // starts. The source is destroyed on the writing thread when the checkpoint is complete.
-  void start(Contents contents, PieceSource pieces);
-
-  // Waits, then as poll().
+  // Waits, then the same.
   std::optional<Saved> finish();
 
- private:
-  void run();
+  // finish(), and unless that throws, starts the next one. The source is destroyed on the writing thread.
+  std::optional<Saved> start(Contents contents, PieceSource pieces);
 
+ private:
   Store& store_;
   Group group_;
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  bool stop_ = false;
-  bool pending_ = false;  // handed over and not finished
-  Contents contents_;
-  PieceSource pieces_;
-  std::optional<Saved> saved_;
-  std::exception_ptr error_;
+  std::atomic<bool> done_ = false;
+  Saved saved_;                 // until done_: the thread's
+  std::exception_ptr failure_;  // until done_: the thread's
   std::thread thread_;
 };
 

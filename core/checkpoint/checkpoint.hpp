@@ -1,18 +1,19 @@
 #pragma once
 
 #include <map>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/checkpoint/contents.hpp"
 #include "core/checkpoint/manifest.hpp"
+#include "core/safetensors/file.hpp"
 
 namespace pipeline::checkpoint {
 
-// A tensor that the reader's caller wants.
+// A tensor that the reader's caller needs.
 struct Wanted {
   std::string parameter;
   std::vector<int64_t> shape;
@@ -22,27 +23,20 @@ struct Wanted {
 // wrote it. Data is memory-mapped and comes in as it is touched. Const and safe for any thread.
 class Checkpoint {
  public:
-  // Checks the manifest, that every file is there with its size, and that the pieces of each tensor cover it.
-  // Throws pipeline::Error, PL_ERROR_CORRUPT where the content is at fault.
+  // Checks the manifest, that every file is there with its size and its tensors, and that the pieces of each
+  // tensor cover it. Throws pipeline::Error, PL_ERROR_CORRUPT where the content is at fault.
   static Checkpoint open(const std::string& path);
-
-  Checkpoint(Checkpoint&&) noexcept;
-  Checkpoint& operator=(Checkpoint&&) noexcept;
-  ~Checkpoint();
 
   const std::string& path() const { return path_; }
   const Contents& contents() const { return manifest_.contents; }
-  const std::vector<Tensor>& tensors() const {
-    return manifest_.tensors;
-  }  // by kind, then as they were written
+  const std::vector<Tensor>& tensors() const { return manifest_.tensors; }
   const Tensor* find(std::string_view kind, std::string_view parameter) const;  // nullptr when there is none
 
   // Reads every byte and compares the checksums. Throws pipeline::Error, PL_ERROR_CORRUPT.
   void verify() const;
 
-  // Fills `destination` with request.count elements from request.offset of the tensor (request.kind,
-  // .parameter). A request with another shape or dtype than the tensor's, or for one that is not there, is an
-  // error.
+  // Fills `destination` with request.count elements from request.offset on of tensor (request.kind,
+  // .parameter). One that is not there, or has another shape or dtype than the request, is an error.
   void read(const pl_piece& request, void* destination) const;
 
   // The tensors of `kind` must be exactly `wanted`: one error lists all that are missing, unexpected or
@@ -50,19 +44,22 @@ class Checkpoint {
   void check(std::string_view kind, std::span<const Wanted> wanted) const;
 
  private:
-  struct Files;
   Checkpoint(std::string path, Manifest manifest);
+  void open_files();
 
   std::string path_;
   Manifest manifest_;
-  std::map<std::pair<std::string, std::string>, size_t, std::less<>> index_;  // (kind, parameter) -> tensor
-  std::unique_ptr<Files> files_;
+  std::map<std::pair<std::string, std::string>, size_t> index_;  // (kind, parameter) -> tensor
+  std::vector<safetensors::File> files_;                         // as in the manifest
 };
+
+// The manifest of the checkpoint in folder `path`, with the presence and size of its files checked.
+Manifest read_manifest(const std::string& path);
 
 enum class Which { kLast, kBest };
 
 // For `init_from` and --checkpoint: `path` is a checkpoint, a folder of checkpoints, or a run's folder. kBest
-// falls back to the last one where no checkpoint has a metric. The checkpoint has been verified.
+// is the last one where no checkpoint has a metric. What is returned has been verified.
 Checkpoint open_any(const std::string& path, Which which, bool higher_is_better = false);
 
 }  // namespace pipeline::checkpoint

@@ -5,7 +5,6 @@
 #include <string_view>
 #include <vector>
 
-#include "core/abi/pipeline.h"
 #include "core/checkpoint/contents.hpp"
 
 namespace pipeline::checkpoint {
@@ -43,14 +42,17 @@ struct Manifest {
   std::vector<Tensor> tensors;
 };
 
-// The text carries a checksum of itself. `file` names it in errors. Parsing throws pipeline::Error,
-// PL_ERROR_CORRUPT, for damage, a newer format version, or pieces that leave a gap or overlap.
-std::string format_manifest(const Manifest& manifest);
-Manifest parse_manifest(std::string_view text, const std::string& file);
+// The text carries a checksum of itself. `path` names the file in errors. Both throw pipeline::Error; parsing
+// with PL_ERROR_CORRUPT for damage and for pieces that leave a gap or overlap, PL_ERROR_UNSUPPORTED for a
+// newer version.
+std::string format_manifest(const Manifest& manifest, const std::string& path);
+Manifest parse_manifest(std::string_view text, const std::string& path);
 
-// One rank's share, that rank 0 puts together; same text form.
-std::string format_share(const StoredFile& file, const std::vector<Tensor>& tensors);
-void merge_share(Manifest& manifest, std::string_view text, const std::string& file);
+// Adds what another rank wrote: its files and, tensor by tensor, its extents.
+void merge(Manifest& into, const Manifest& share, const std::string& path);
+
+// Throws pipeline::Error, PL_ERROR_CORRUPT, where the extents of a tensor leave a gap or overlap.
+void check_coverage(const Manifest& manifest, const std::string& path);
 
 uint64_t element_count(const std::vector<int64_t>& shape);
 std::string tensor_label(std::string_view kind, std::string_view parameter);  // "value/wte.weight"; "step"

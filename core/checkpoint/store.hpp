@@ -11,7 +11,7 @@
 namespace pipeline::checkpoint {
 
 struct StoreOptions {
-  std::string folder;     // the run's `checkpoints` folder; made when the first one is written
+  std::string folder;     // a run's `checkpoints`; made when the first one is written
   uint64_t keep = 3;      // the newest ones; 0: all
   bool keep_best = true;  // and the one with the best metric
   bool higher_is_better = false;
@@ -25,16 +25,17 @@ struct Found {
 
 struct Rejected {
   std::string name;    // of the entry in the folder
-  std::string reason;  // "manifest.json is missing"
+  std::string reason;  // ends in what is wrong with it
 };
 
 struct Scan {
   std::vector<Found>
       checkpoints;  // newest first; manifest and file sizes are right, checksums not yet looked at
-  std::vector<Rejected> rejected;  // by name: damaged ones and things that are not ours
+  std::vector<Rejected> rejected;  // damaged ones and what is not ours, by name
 };
 
-// The folder that holds a run's checkpoints, one folder each: `step-00000123`. [main]
+// The folder that holds a run's checkpoints, one folder each: `step-00000123`. While a checkpoint is written
+// in the background, another thread may scan; entries that change meanwhile can show up as rejected.
 class Store {
  public:
   explicit Store(StoreOptions options, FileSystem& file_system = FileSystem::real());
@@ -46,20 +47,21 @@ class Store {
   // The newest one that verifies in full. What was passed over on the way, and why, is appended to
   // `rejected`.
   std::optional<Checkpoint> newest_good(std::vector<Rejected>* rejected = nullptr) const;
+  // By metric, the older one of equals. A metric that is not finite never is the best.
   std::optional<Found> best() const;
 
-  // Puts right what a killed run left: half-written folders are removed, a replaced checkpoint whose
-  // successor did not arrive comes back. Returns what was done, one line each. Call it on rank 0 before
-  // anything is read.
+  // Puts right what a killed run left: half-written folders are removed, and a checkpoint that was about to
+  // be replaced comes back. Returns what was done, one line each. Rank 0 calls it before anything is read or
+  // written.
   std::vector<std::string> recover();
 
   // Removes checkpoints up to `step` that are neither among the newest `keep` nor the best. Damaged and
   // foreign entries, and checkpoints beyond `step`, are left alone. Returns the names of those removed.
   std::vector<std::string> prune(uint64_t step);
 
-  std::string path_of(uint64_t step) const;
-  std::string temporary_path_of(uint64_t step) const;
-  std::string replaced_path_of(uint64_t step) const;
+  std::string path_of(uint64_t step) const;            // step-00000123
+  std::string temporary_path_of(uint64_t step) const;  // being written or being removed
+  std::string replaced_path_of(uint64_t step) const;   // the older one, while its successor moves in
 
  private:
   StoreOptions options_;

@@ -1,0 +1,161 @@
+#include "core/checkpoint/checkpoint.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <sys/stat.h>
+
+#include "core/checkpoint/file_system.hpp"
+#include "core/checkpoint/hex.hpp"
+#include "core/checkpoint/piece.hpp"
+#include "core/plugins/error.hpp"
+#include "core/safetensors/crc32c.hpp"
+#include "core/safetensors/error.hpp"
+
+namespace pipeline::checkpoint {
+namespace {
+
+[[noreturn]] void corrupt(const std::string& message) { throw Error(PL_ERROR_CORRUPT, message); }
+
+void check_size(const std::string& path, uint64_t expected) {
+  struct stat status;
+  if (::stat(path.c_str(), &status) != 0) {
+    if (errno == ENOENT) corrupt(path + ": is missing");
+    throw Error(path + ": cannot be examined: " + std::strerror(errno));
+  }
+  const auto actual = static_cast<uint64_t>(status.st_size);
+  if (actual != expected) {
+    corrupt(path + ": has " + std::to_string(actual) + " bytes, the manifest says " +
+            std::to_string(expected) + (actual < expected ? ": truncated" : ""));
+  }
+}
+
+}  // namespace
+
+Manifest read_manifest(const std::string& path) {
+  const std::string file = path + "/" + kManifestName;
+  if (!exists(file)) corrupt(file + ": is missing: not a complete checkpoint");
+  Manifest manifest = parse_manifest(read_text(file), file);
+  check_coverage(manifest, file);
+  for (const StoredFile& stored : manifest.files) check_size(path + "/" + stored.name, stored.bytes);
+  return manifest;
+}
+
+Checkpoint Checkpoint::open(const std::string& path) {
+  Checkpoint checkpoint(path, read_manifest(path));
+  try {
+    checkpoint.open_files();
+  } catch (const safetensors::Error& error) {
+    if (error.os_error() != 0) throw Error(error.what());
+    corrupt(error.what());
+  }
+  return checkpoint;
+}
+
+Checkpoint::Checkpoint(std::string path, Manifest manifest)
+    : path_(std::move(path)), manifest_(std::move(manifest)) {
+  for (size_t i = 0; i < manifest_.tensors.size(); ++i) {
+    const Tensor& tensor = manifest_.tensors[i];
+    if (!index_.try_emplace({tensor.kind, tensor.parameter}, i).second) {
+      corrupt(path_ + "/" + kManifestName + ": tensor " + tensor_label(tensor.kind, tensor.parameter) +
+              " is there twice");
+    }
+  }
+}
+
+void Checkpoint::open_files() {
+  for (const StoredFile& stored : manifest_.files)
+    files_.push_back(safetensors::File::open(path_ + "/" + stored.name));
+  for (const Tensor& tensor : manifest_.tensors) {
+    for (const Extent& extent : tensor.extents) {
+      const safetensors::TensorView& view = files_[extent.file].at(extent.name);
+      if (view.dtype_name() != tensor.dtype || static_cast<uint64_t>(view.element_count()) != extent.count) {
+        corrupt(files_[extent.file].path() + ": tensor \"" + extent.name + "\" has " +
+                std::to_string(view.element_count()) + " elements of " + std::string(view.dtype_name()) +
+                ", the manifest says " + std::to_string(extent.count) + " of " + tensor.dtype);
+      }
+    }
+  }
+}
+
+const Tensor* Checkpoint::find(std::string_view kind, std::string_view parameter) const {
+  const auto found = index_.find({std::string(kind), std::string(parameter)});
+  return found == index_.end() ? nullptr : &manifest_.tensors[found->second];
+}
+
+void Checkpoint::verify() const {
+  for (const StoredFile& stored : manifest_.files) {
+    const std::string path = path_ + "/" + stored.name;
+    check_size(path, stored.bytes);
+    try {
+      const safetensors::FileChecksum actual = safetensors::checksum_file(path);
+      if (actual.crc32c != stored.crc32c) {
+        corrupt(path + ": is damaged: its CRC-32C is " + hex(actual.crc32c) + ", the manifest says " +
+                hex(stored.crc32c));
+      }
+    } catch (const safetensors::Error& error) {
+      throw Error(error.what());
+    }
+  }
+}
+
+void Checkpoint::read(const pl_piece& request, void* destination) const {
+  const std::string label = tensor_label(text(request.kind), text(request.parameter));
+  const std::string where = path_ + ": tensor " + label;
+  const Tensor* tensor = find(text(request.kind), text(request.parameter));
+  if (!tensor) throw Error(PL_ERROR_CONFIG, where + ": is not in this checkpoint");
+  const std::vector<int64_t> shape = shape_of(request);
+  const std::string_view dtype = safetensors::dtype_name(dtype_of(request, label));
+  if (shape != tensor->shape || dtype != tensor->dtype) {
+    throw Error(PL_ERROR_CONFIG, where + ": is " + tensor->dtype + " " +
+                                     safetensors::shape_string(tensor->shape) + ", this run needs " +
+                                     std::string(dtype) + " " + safetensors::shape_string(shape));
+  }
+  const uint64_t count = element_count(shape);
+  if (request.offset > count || request.count > count - request.offset) {
+    throw Error(where + ": " + std::to_string(request.count) + " elements from " +
+                std::to_string(request.offset) + " on asked for, it has " + std::to_string(count));
+  }
+  if (request.count == 0) return;
+
+  // The extents are contiguous, so the first one that reaches past the offset holds its element.
+  auto extent =
+      std::upper_bound(tensor->extents.begin(), tensor->extents.end(), request.offset,
+                       [](uint64_t offset, const Extent& e) { return offset < e.offset + e.count; });
+  const size_t width = request.dtype.bits / 8u;
+  auto* out = static_cast<std::byte*>(destination);
+  for (uint64_t done = 0; done < request.count; ++extent) {
+    const uint64_t skip = request.offset + done - extent->offset;
+    const uint64_t taken = std::min(extent->count - skip, request.count - done);
+    const std::span<const std::byte> data = files_[extent->file].at(extent->name).data;
+    std::memcpy(out + done * width, data.data() + skip * width, taken * width);
+    done += taken;
+  }
+}
+
+void Checkpoint::check(std::string_view kind, std::span<const Wanted> wanted) const {
+  std::string missing, unexpected, mis_shaped;
+  std::map<std::string_view, bool> known;
+  for (const Wanted& want : wanted) {
+    known[want.parameter] = true;
+    const Tensor* tensor = find(kind, want.parameter);
+    if (!tensor) {
+      missing += "\n  missing: " + want.parameter + " " + safetensors::shape_string(want.shape);
+    } else if (tensor->shape != want.shape) {
+      mis_shaped += "\n  mis-shaped: " + want.parameter + " is " + safetensors::shape_string(tensor->shape) +
+                    ", the model has " + safetensors::shape_string(want.shape);
+    }
+  }
+  for (const Tensor& tensor : manifest_.tensors) {
+    if (tensor.kind == kind && !known.contains(tensor.parameter)) {
+      unexpected += "\n  unexpected: " + tensor.parameter + " " + safetensors::shape_string(tensor.shape);
+    }
+  }
+  if (!missing.empty() || !unexpected.empty() || !mis_shaped.empty()) {
+    throw Error(PL_ERROR_CONFIG, path_ + ": does not fit the model (" + std::string(kind) + "):" + missing +
+                                     unexpected + mis_shaped);
+  }
+}
+
+}  // namespace pipeline::checkpoint

@@ -1,0 +1,136 @@
+#include "core/checkpoint/file_system.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <sstream>
+#include <system_error>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "core/abi/pipeline.h"
+#include "core/plugins/error.hpp"
+
+namespace pipeline::checkpoint {
+namespace {
+
+[[noreturn]] void fail(const std::string& what, int code) {
+  const bool full = code == ENOSPC || code == EDQUOT;
+  throw Error(full ? PL_ERROR_NO_SPACE : PL_ERROR_FAILED, what + ": " + std::strerror(code));
+}
+
+// An open descriptor of a file or a folder.
+class Handle {
+ public:
+  Handle(std::string path, int flags)
+      : path_(std::move(path)), fd_(::open(path_.c_str(), flags | O_CLOEXEC, 0666)) {
+    if (fd_ < 0) fail(path_ + ": cannot be opened", errno);
+  }
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+  ~Handle() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+
+  void write(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      const ssize_t count = ::write(fd_, bytes.data(), bytes.size());
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) fail(path_ + ": cannot be written", errno);
+      bytes = bytes.subspan(static_cast<size_t>(count));
+    }
+  }
+  void sync() {
+    if (::fsync(fd_) != 0) fail(path_ + ": cannot be synced to disk", errno);
+  }
+  void close() {
+    if (::close(std::exchange(fd_, -1)) != 0) fail(path_ + ": cannot be closed", errno);
+  }
+
+ private:
+  std::string path_;
+  int fd_;
+};
+
+class RealOutputFile : public OutputFile {
+ public:
+  explicit RealOutputFile(const std::string& path) : handle_(path, O_WRONLY | O_CREAT | O_EXCL) {}
+  void write(std::span<const std::byte> bytes) override { handle_.write(bytes); }
+  void sync() override { handle_.sync(); }
+  void close() override { handle_.close(); }
+
+ private:
+  Handle handle_;
+};
+
+class RealFileSystem : public FileSystem {
+ public:
+  std::unique_ptr<OutputFile> create(const std::string& path) override {
+    return std::make_unique<RealOutputFile>(path);
+  }
+  void make_folder(const std::string& path) override {
+    std::error_code error;
+    std::filesystem::create_directories(path, error);
+    if (error) fail(path + ": cannot be made", error.value());
+  }
+  void sync_folder(const std::string& path) override {
+    Handle folder(path, O_RDONLY | O_DIRECTORY);
+    folder.sync();
+  }
+  void rename(const std::string& from, const std::string& to) override {
+    if (::rename(from.c_str(), to.c_str()) != 0) fail(from + ": cannot be renamed to " + to, errno);
+  }
+  void remove(const std::string& path) override {
+    std::error_code error;
+    std::filesystem::remove_all(path, error);
+    if (error) fail(path + ": cannot be removed", error.value());
+  }
+  uint64_t free_bytes(const std::string& folder) override {
+    struct statvfs status;
+    // A file system that cannot say is no reason not to try.
+    if (::statvfs(folder.c_str(), &status) != 0) return std::numeric_limits<uint64_t>::max();
+    return uint64_t{status.f_bavail} * status.f_frsize;
+  }
+};
+
+}  // namespace
+
+FileSystem& FileSystem::real() {
+  static RealFileSystem instance;
+  return instance;
+}
+
+bool exists(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::exists(path, error);
+}
+
+std::vector<std::string> list_folder(const std::string& path) {
+  std::vector<std::string> names;
+  std::error_code error;
+  std::filesystem::directory_iterator entry(path, error);
+  if (error == std::errc::no_such_file_or_directory) return names;
+  for (const std::filesystem::directory_iterator end; !error && entry != end; entry.increment(error)) {
+    names.push_back(entry->path().filename().string());
+  }
+  if (error) fail(path + ": cannot be listed", error.value());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::string read_text(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  if (!file || (file.peek() != std::ifstream::traits_type::eof() && !(text << file.rdbuf())) || file.bad()) {
+    fail(path + ": cannot be read", errno != 0 ? errno : EIO);
+  }
+  return text.str();
+}
+
+}  // namespace pipeline::checkpoint

@@ -1,0 +1,121 @@
+#include "core/checkpoint/piece_file.hpp"
+
+#include <algorithm>
+#include <span>
+
+#include "core/checkpoint/piece.hpp"
+#include "core/plugins/error.hpp"
+#include "core/safetensors/crc32c.hpp"
+#include "core/safetensors/error.hpp"
+#include "core/safetensors/header.hpp"
+
+namespace pipeline::checkpoint {
+namespace {
+
+// Small enough that the checksum leaves the bytes in the processor's cache for the write that follows.
+constexpr size_t kWriteBytes = size_t{1} << 20;
+
+class SummingFile {
+ public:
+  SummingFile(FileSystem& file_system, const std::string& path) : file_(file_system.create(path)) {}
+
+  void write(std::span<const std::byte> bytes) {
+    bytes_ += bytes.size();
+    while (!bytes.empty()) {
+      const std::span<const std::byte> chunk = bytes.first(std::min(bytes.size(), kWriteBytes));
+      crc_ = safetensors::crc32c(crc_, chunk);
+      file_->write(chunk);
+      bytes = bytes.subspan(chunk.size());
+    }
+  }
+  void finish() {
+    file_->sync();
+    file_->close();
+  }
+  uint64_t bytes() const { return bytes_; }
+  uint32_t crc32c() const { return crc_; }
+
+ private:
+  std::unique_ptr<OutputFile> file_;
+  uint64_t bytes_ = 0;
+  uint32_t crc_ = 0;
+};
+
+uint64_t byte_count(const pl_piece& piece) { return piece.count * (piece.dtype.bits / 8u); }
+
+void check_piece(const pl_piece& piece, const std::string& label) {
+  const uint64_t count = element_count(shape_of(piece));
+  if (piece.offset > count || piece.count > count - piece.offset) {
+    throw Error("checkpoint piece " + label + ": " + std::to_string(piece.count) + " elements from " +
+                std::to_string(piece.offset) + " on, but the tensor has " + std::to_string(count));
+  }
+  if (piece.count > 0 && !piece.data) throw Error("checkpoint piece " + label + ": has no data");
+}
+
+std::vector<safetensors::TensorInfo> lay_out(std::vector<safetensors::TensorInfo> tensors, uint64_t& bytes) {
+  std::stable_sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
+    return safetensors::dtype_bits(a.dtype) > safetensors::dtype_bits(b.dtype);
+  });
+  for (safetensors::TensorInfo& tensor : tensors) {
+    const uint64_t size = safetensors::byte_size(tensor.dtype, tensor.shape, tensor.name);
+    tensor.begin = bytes;
+    tensor.end = bytes += size;
+  }
+  return tensors;
+}
+
+}  // namespace
+
+PieceFile::PieceFile(const std::string& name, const PieceSource& pieces) : pieces_(pieces) {
+  std::vector<safetensors::TensorInfo> tensors;
+  std::set<std::string> names;
+  Manifest found;
+  pieces_([&](const pl_piece& piece) {
+    const std::string kind(text(piece.kind));
+    const std::string parameter(text(piece.parameter));
+    const std::string label = tensor_label(kind, parameter);
+    const std::vector<int64_t> shape = shape_of(piece);
+    const safetensors::Dtype dtype = dtype_of(piece, label);
+    check_piece(piece, label);
+    const bool whole = piece.count == element_count(shape);
+    const std::string stored = whole ? label : label + "@" + std::to_string(piece.offset);
+    if (!names.insert(stored).second) throw Error("checkpoint piece " + stored + ": is there twice");
+    tensors.push_back(
+        {stored, dtype, whole ? shape : safetensors::Shape{static_cast<int64_t>(piece.count)}, 0, 0});
+    found.tensors.push_back({kind,
+                             parameter,
+                             std::string(safetensors::dtype_name(dtype)),
+                             shape,
+                             {{piece.offset, piece.count, 0, stored}}});
+    widths_.insert(piece.dtype.bits);
+  });
+  merge(share_, found, name);
+  share_.files = {{name, 0, 0}};
+  try {
+    header_ = safetensors::format_header(lay_out(std::move(tensors), data_bytes_), {{"format", "pt"}}, name);
+  } catch (const safetensors::Error& error) {
+    throw Error(error.what());
+  }
+}
+
+Manifest PieceFile::write(FileSystem& file_system, const std::string& folder) {
+  StoredFile& stored = share_.files.front();
+  SummingFile file(file_system, folder + "/" + stored.name);
+  file.write(std::as_bytes(std::span(header_)));
+  for (const int width : widths_) {
+    pieces_([&](const pl_piece& piece) {
+      if (piece.dtype.bits == width)
+        file.write({static_cast<const std::byte*>(piece.data), byte_count(piece)});
+    });
+  }
+  if (file.bytes() != bytes()) {
+    throw Error(stored.name + ": the snapshot's pieces add up to " + std::to_string(file.bytes()) +
+                " bytes now, and to " + std::to_string(bytes()) + " when they were counted");
+  }
+  file.finish();
+  stored.bytes = file.bytes();
+  stored.crc32c = file.crc32c();
+  return share_;
+}
+
+}  // namespace pipeline::checkpoint

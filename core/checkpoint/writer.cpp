@@ -1,0 +1,169 @@
+#include "core/checkpoint/writer.hpp"
+
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <functional>
+#include <optional>
+#include <span>
+
+#include "core/checkpoint/piece_file.hpp"
+#include "core/plugins/error.hpp"
+
+namespace pipeline::checkpoint {
+namespace {
+
+std::string megabytes(uint64_t bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f MB", static_cast<double>(bytes) / 1e6);
+  return text;
+}
+
+void write_text(FileSystem& file_system, const std::string& path, const std::string& text) {
+  const std::unique_ptr<OutputFile> file = file_system.create(path);
+  file->write(std::as_bytes(std::span(text)));
+  file->sync();
+  file->close();
+}
+
+// One checkpoint on its way to disk, in phases that all ranks enter and leave together.
+class Transaction {
+ public:
+  Transaction(Store& store, const Contents& contents, const Group& group)
+      : store_(store),
+        files_(store.file_system()),
+        contents_(contents),
+        group_(group),
+        folder_(store.temporary_path_of(contents.step)) {}
+
+  uint64_t run(const PieceSource& pieces) {
+    try {
+      together([&] {
+        if (group_.rank == 0) begin();
+      });
+      together([&] { write_pieces(pieces); });
+      together([&] {
+        if (group_.rank == 0) commit();
+      });
+    } catch (...) {
+      if (group_.rank == 0) discard();
+      throw;
+    }
+    return bytes_;
+  }
+
+ private:
+  // Runs one rank's part and agrees with the others that all parts went well.
+  void together(const std::function<void()>& part) {
+    std::exception_ptr failure;
+    try {
+      part();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    const bool all_ok = group_.all_ok ? group_.all_ok(!failure) : !failure;
+    if (failure) std::rethrow_exception(failure);
+    if (!all_ok) {
+      throw Error(PL_ERROR_PEER,
+                  store_.path_of(contents_.step) + ": not written: another rank failed, see its log");
+    }
+  }
+
+  void begin() {
+    files_.remove(folder_);
+    files_.make_folder(folder_);
+  }
+
+  void write_pieces(const PieceSource& pieces) {
+    char name[64];
+    std::snprintf(name, sizeof name, "state-%05d-of-%05d.safetensors", group_.rank, group_.world_size);
+    PieceFile file(name, pieces);
+    if (!file.empty()) {
+      check_space(file.bytes());
+      share_ = file.write(files_, folder_);
+      bytes_ = file.bytes();
+    }
+    if (group_.rank != 0)
+      write_text(files_, share_path(group_.rank), format_manifest(share_, share_path(group_.rank)));
+  }
+
+  void check_space(uint64_t needed) const {
+    const uint64_t available = files_.free_bytes(folder_);
+    if (available >= needed) return;
+    throw Error(PL_ERROR_NO_SPACE,
+                store_.path_of(contents_.step) + ": needs " + megabytes(needed) + ", the disk has " +
+                    megabytes(available) +
+                    " free: make room, lower checkpoint.keep, or move run.dir to another disk");
+  }
+
+  void commit() {
+    Manifest manifest = share_;
+    for (int rank = 1; rank < group_.world_size; ++rank) {
+      const std::string path = share_path(rank);
+      merge(manifest, parse_manifest(read_text(path), path), path);
+      files_.remove(path);
+    }
+    manifest.contents = contents_;
+    manifest.world_size = group_.world_size;
+    const std::string path = folder_ + "/" + kManifestName;
+    check_coverage(manifest, path);
+    write_text(files_, path, format_manifest(manifest, path));
+    files_.sync_folder(folder_);
+    move_into_place();
+  }
+
+  void move_into_place() {
+    const std::string target = store_.path_of(contents_.step);
+    const std::string replaced = store_.replaced_path_of(contents_.step);
+    const bool replaces = exists(target);
+    if (replaces) {
+      files_.remove(replaced);
+      files_.rename(target, replaced);
+    }
+    try {
+      files_.rename(folder_, target);
+    } catch (...) {
+      if (replaces) files_.rename(replaced, target);
+      throw;
+    }
+    files_.sync_folder(store_.options().folder);
+    if (replaces) files_.remove(replaced);
+  }
+
+  // The error that led here is the one to tell; what cannot be removed now goes in the next Store::recover().
+  void discard() noexcept {
+    try {
+      files_.remove(folder_);
+    } catch (...) {
+    }
+  }
+
+  std::string share_path(int rank) const { return folder_ + "/share-" + std::to_string(rank) + ".json"; }
+
+  Store& store_;
+  FileSystem& files_;
+  const Contents& contents_;
+  const Group& group_;
+  std::string folder_;
+  Manifest share_;
+  uint64_t bytes_ = 0;
+};
+
+}  // namespace
+
+Saved write(Store& store, const Contents& contents, const PieceSource& pieces, const Group& group) {
+  const auto start = std::chrono::steady_clock::now();
+  Saved saved{contents.step, store.path_of(contents.step), 0, 0, {}, {}};
+  saved.bytes = Transaction(store, contents, group).run(pieces);
+  if (group.rank == 0) {
+    try {
+      saved.pruned = store.prune(contents.step);
+    } catch (const Error& error) {
+      saved.prune_problem = error.what();
+    }
+  }
+  saved.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return saved;
+}
+
+}  // namespace pipeline::checkpoint

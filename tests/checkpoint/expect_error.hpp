@@ -1,0 +1,16 @@
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/plugins/error.hpp"
+
+// `statement` must throw pipeline::Error with this code and text.
+#define EXPECT_ERROR(statement, expected_code, matcher)     \
+  try {                                                     \
+    statement;                                              \
+    ADD_FAILURE() << "no error from " #statement;           \
+  } catch (const pipeline::Error& error) {                  \
+    EXPECT_EQ(error.code(), expected_code) << error.what(); \
+    EXPECT_THAT(error.what(), matcher);                     \
+  }

@@ -1,0 +1,193 @@
+#include <barrier>
+#include <fstream>
+#include <thread>
+
+#include "core/checkpoint/store.hpp"
+#include "core/checkpoint/writer.hpp"
+#include "core/safetensors/file.hpp"
+#include "tests/checkpoint/expect_error.hpp"
+#include "tests/checkpoint/state.hpp"
+#include "tests/checkpoint/temporary_folder.hpp"
+
+namespace pipeline::checkpoint {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+class RoundTrip : public testing::Test {
+ protected:
+  TemporaryFolder folder_;
+  Store store_{{folder_.path() + "/checkpoints", 3, true, false}};
+  std::vector<StateTensor> state_ = make_state(1);
+};
+
+// Writes with one thread per rank; fails[rank] makes that rank's source throw.
+std::vector<std::string> write_as(Store& store, const std::vector<StateTensor>& state, int world_size,
+                                  uint64_t step, int failing_rank = -1) {
+  std::barrier barrier(world_size);
+  std::atomic<bool> ok[2] = {true, true};
+  std::vector<std::string> errors(static_cast<size_t>(world_size));
+  const auto rank_main = [&](int rank) {
+    int round = 0;
+    const Group group{rank, world_size, [&](bool mine) {
+                        std::atomic<bool>& all = ok[round++ % 2];
+                        if (!mine) all = false;
+                        barrier.arrive_and_wait();
+                        const bool result = all;
+                        barrier.arrive_and_wait();
+                        if (rank == 0) all = true;
+                        return result;
+                      }};
+    const PieceSource pieces = source(state, rank, world_size);
+    try {
+      write(
+          store, contents_of(step),
+          [&](const PieceVisitor& visit) {
+            if (rank == failing_rank) throw Error(PL_ERROR_NO_SPACE, "this rank fails");
+            pieces(visit);
+          },
+          group);
+    } catch (const Error& error) {
+      errors[static_cast<size_t>(rank)] = error.what();
+    }
+  };
+  std::vector<std::jthread> ranks;
+  for (int rank = 0; rank < world_size; ++rank) ranks.emplace_back(rank_main, rank);
+  ranks.clear();
+  return errors;
+}
+
+TEST_F(RoundTrip, KeepsContentsAndEveryByte) {
+  Contents contents = contents_of(123, 2.5);
+  contents.train_state_json = R"({"epoch": 3, "loss": 0.1, "seed": 18446744073709551615})";
+  const Saved saved = write(store_, contents, source(state_));
+  EXPECT_EQ(saved.path, store_.options().folder + "/step-00000123");
+
+  const Checkpoint checkpoint = Checkpoint::open(saved.path);
+  checkpoint.verify();
+  EXPECT_TRUE(holds(checkpoint, state_));
+  EXPECT_EQ(checkpoint.contents().step, 123u);
+  EXPECT_EQ(checkpoint.contents().metric, 2.5);
+  EXPECT_EQ(checkpoint.contents().train_state_json, R"({"epoch":3,"loss":0.1,"seed":18446744073709551615})");
+  EXPECT_EQ(checkpoint.contents().config_toml, contents.config_toml);
+  EXPECT_EQ(checkpoint.contents().identity_json, contents.identity_json);
+  EXPECT_THAT(list_folder(saved.path),
+              testing::ElementsAre("manifest.json", "state-00000-of-00001.safetensors"));
+}
+
+TEST_F(RoundTrip, OneProcessWritesAPlainFileOfFullTensors) {
+  const Saved saved = write(store_, contents_of(1), source(state_));
+  const auto file = safetensors::File::open(saved.path + "/state-00000-of-00001.safetensors");
+  for (const StateTensor& tensor : state_) {
+    const safetensors::TensorView& view = file.at(tensor_label(tensor.kind, tensor.parameter));
+    EXPECT_EQ(view.shape, tensor.shape);
+    EXPECT_TRUE(std::ranges::equal(view.data, tensor.bytes)) << view.name;
+    if (!view.data.empty()) {
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(view.data.data()) % (tensor.dtype.bits / 8), 0u) << view.name;
+    }
+  }
+}
+
+TEST_F(RoundTrip, AnyWorldSizeReadsAnyWorldSizesFiles) {
+  for (const int world_size : {1, 2, 3, 5}) {
+    const auto step = static_cast<uint64_t>(world_size);
+    for (const std::string& error : write_as(store_, state_, world_size, step)) EXPECT_EQ(error, "");
+    const Checkpoint checkpoint = Checkpoint::open(store_.path_of(step));
+    checkpoint.verify();
+    EXPECT_TRUE(holds(checkpoint, state_)) << world_size;
+    const StateTensor& tensor = state_[0];
+    for (uint64_t offset = 0; offset < tensor.count(); offset += 11) {
+      const uint64_t count = std::min<uint64_t>(37, tensor.count() - offset);
+      const auto first = tensor.bytes.begin() + static_cast<std::ptrdiff_t>(offset * 4);
+      EXPECT_EQ(read_back(checkpoint, tensor, offset, count),
+                std::vector(first, first + static_cast<std::ptrdiff_t>(count * 4)));
+    }
+  }
+}
+
+TEST_F(RoundTrip, ARankThatFailsLeavesNothingBehindOnAnyRank) {
+  write(store_, contents_of(1), source(state_));
+  for (const int failing : {0, 2}) {
+    const std::vector<std::string> errors = write_as(store_, make_state(9), 3, 2, failing);
+    for (int rank = 0; rank < 3; ++rank) {
+      EXPECT_THAT(errors[static_cast<size_t>(rank)],
+                  rank == failing ? std::string("this rank fails")
+                                  : store_.path_of(2) + ": not written: another rank failed, see its log");
+    }
+    EXPECT_THAT(list_folder(store_.options().folder), testing::ElementsAre("step-00000001"));
+  }
+}
+
+TEST_F(RoundTrip, ReplacesACheckpointOfTheSameStep) {
+  write(store_, contents_of(7), source(state_));
+  const std::vector<StateTensor> other = make_state(77);
+  write(store_, contents_of(7), source(other));
+  EXPECT_TRUE(holds(Checkpoint::open(store_.path_of(7)), other));
+  EXPECT_THAT(list_folder(store_.options().folder), testing::ElementsAre("step-00000007"));
+}
+
+TEST_F(RoundTrip, RequestsThatDoNotFitAreErrors) {
+  write(store_, contents_of(1), source(state_));
+  const Checkpoint checkpoint = Checkpoint::open(store_.path_of(1));
+  std::vector<std::byte> buffer(4096);
+  const std::string path = store_.path_of(1);
+
+  EXPECT_ERROR(
+      checkpoint.read(request_for(make_tensor("exp_avg", "ln.bias", {7}, kFloat32, 0), 0, 7), buffer.data()),
+      PL_ERROR_CONFIG, path + ": tensor exp_avg/ln.bias: is not in this checkpoint");
+  EXPECT_ERROR(
+      checkpoint.read(request_for(make_tensor("value", "ln.bias", {8}, kFloat32, 0), 0, 7), buffer.data()),
+      PL_ERROR_CONFIG, path + ": tensor value/ln.bias: is F32 [7], this run needs F32 [8]");
+  EXPECT_ERROR(
+      checkpoint.read(request_for(make_tensor("value", "ln.bias", {7}, kBfloat16, 0), 0, 7), buffer.data()),
+      PL_ERROR_CONFIG, path + ": tensor value/ln.bias: is F32 [7], this run needs BF16 [7]");
+  EXPECT_ERROR(checkpoint.read(request_for(state_[1], 3, 5), buffer.data()), PL_ERROR_FAILED,
+               path + ": tensor value/ln.bias: 5 elements from 3 on asked for, it has 7");
+}
+
+TEST_F(RoundTrip, StrictCheckListsEverythingAtOnce) {
+  write(store_, contents_of(1), source(state_));
+  const Checkpoint checkpoint = Checkpoint::open(store_.path_of(1));
+  const std::vector<Wanted> all{
+      {"wte.weight", {50, 7}}, {"ln.bias", {7}}, {"half", {3, 5}}, {"none", {0, 4}}};
+  checkpoint.check("value", all);
+  const std::vector<Wanted> other{{"wte.weight", {7, 50}}, {"ln.bias", {7}}, {"head", {2}}, {"none", {0, 4}}};
+  EXPECT_ERROR(checkpoint.check("value", other), PL_ERROR_CONFIG,
+               store_.path_of(1) +
+                   ": does not fit the model (value):\n"
+                   "  missing: head [2]\n"
+                   "  unexpected: half [3, 5]\n"
+                   "  mis-shaped: wte.weight is [50, 7], the model has [7, 50]");
+}
+
+TEST_F(RoundTrip, PiecesThatContradictThemselvesAreRefused) {
+  const auto write_pieces = [&](const std::vector<pl_piece>& pieces) {
+    write(store_, contents_of(1), [&](const PieceVisitor& visit) {
+      for (const pl_piece& piece : pieces) visit(piece);
+    });
+  };
+  pl_piece whole = request_for(state_[1], 0, 7);
+  whole.data = state_[1].bytes.data();
+  EXPECT_ERROR(write_pieces({whole, whole}), PL_ERROR_FAILED,
+               "checkpoint piece value/ln.bias: is there twice");
+  pl_piece beyond = whole;
+  beyond.offset = 1;
+  EXPECT_ERROR(write_pieces({beyond}), PL_ERROR_FAILED,
+               "checkpoint piece value/ln.bias: 7 elements from 1 on, but the tensor has 7");
+  pl_piece part = whole;
+  part.count = 3;
+  EXPECT_ERROR(write_pieces({part}), PL_ERROR_CORRUPT,
+               HasSubstr("manifest.json: tensor value/ln.bias: elements from 3 on are in no file"));
+  pl_piece strange = whole;
+  strange.dtype.bits = 24;
+  EXPECT_ERROR(write_pieces({strange}), PL_ERROR_UNSUPPORTED,
+               StartsWith("checkpoint piece value/ln.bias: dtype code 2 with 24 bits and 1 lanes"));
+  pl_piece empty = whole;
+  empty.data = nullptr;
+  EXPECT_ERROR(write_pieces({empty}), PL_ERROR_FAILED, "checkpoint piece value/ln.bias: has no data");
+  EXPECT_TRUE(list_folder(store_.options().folder).empty());
+}
+
+}  // namespace
+}  // namespace pipeline::checkpoint

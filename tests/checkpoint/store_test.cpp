@@ -1,0 +1,171 @@
+#include "core/checkpoint/store.hpp"
+
+#include <cmath>
+#include <fstream>
+
+#include "core/checkpoint/writer.hpp"
+#include "tests/checkpoint/expect_error.hpp"
+#include "tests/checkpoint/state.hpp"
+#include "tests/checkpoint/temporary_folder.hpp"
+
+namespace pipeline::checkpoint {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+namespace fs = std::filesystem;
+
+class StoreTest : public testing::Test {
+ protected:
+  Store make(uint64_t keep, bool keep_best = true, bool higher_is_better = false) {
+    return Store({checkpoints_, keep, keep_best, higher_is_better});
+  }
+  Saved save(Store& store, uint64_t step, std::optional<double> metric = std::nullopt) {
+    return write(store, contents_of(step, metric), source(make_state(static_cast<uint32_t>(step))));
+  }
+  std::vector<std::string> names() { return list_folder(checkpoints_); }
+
+  TemporaryFolder folder_;
+  std::string checkpoints_ = folder_.path() + "/checkpoints";
+};
+
+TEST(StepFolder, NamesAreExact) {
+  EXPECT_EQ(folder_name(123), "step-00000123");
+  EXPECT_EQ(step_of("step-00000123"), 123u);
+  EXPECT_EQ(step_of("step-123456789"), 123456789u);
+  for (const char* name : {"step-123", "step-0000012x", "step--0000123", "step-000000123", "Step-00000123",
+                           "step-", "step-99999999999999999999999"}) {
+    EXPECT_EQ(step_of(name), std::nullopt) << name;
+  }
+}
+
+TEST_F(StoreTest, AnEmptyOrMissingFolderHoldsNothing) {
+  Store store = make(3);
+  EXPECT_THAT(store.scan().checkpoints, IsEmpty());
+  EXPECT_EQ(store.newest_good(), std::nullopt);
+  EXPECT_FALSE(store.best());
+  EXPECT_THAT(store.recover(), IsEmpty());
+  EXPECT_THAT(store.prune(10), IsEmpty());
+}
+
+TEST_F(StoreTest, KeepsTheNewestAndTheBest) {
+  Store store = make(2);
+  save(store, 10, 5.0);
+  save(store, 20, 3.0);
+  EXPECT_THAT(save(store, 30, 4.0).pruned, ElementsAre("step-00000010"));
+  EXPECT_THAT(save(store, 40, 3.0).pruned, IsEmpty());  // 20 is the best, being the first of equals
+  EXPECT_THAT(save(store, 50).pruned, ElementsAre("step-00000030"));
+  EXPECT_THAT(names(), ElementsAre("step-00000020", "step-00000040", "step-00000050"));
+  EXPECT_EQ(store.best()->step, 20u);
+  EXPECT_EQ(store.newest_good()->contents().step, 50u);
+}
+
+TEST_F(StoreTest, KeepZeroKeepsAllAndKeepBestCanBeSwitchedOff) {
+  Store all = make(0);
+  for (uint64_t step = 1; step <= 5; ++step) save(all, step, static_cast<double>(step));
+  EXPECT_EQ(names().size(), 5u);
+  Store one = make(1, false);
+  save(one, 6, 9.0);
+  EXPECT_THAT(names(), ElementsAre("step-00000006"));
+}
+
+TEST_F(StoreTest, HigherMayBeBetter) {
+  Store store = make(1, true, true);
+  save(store, 1, 0.5);
+  save(store, 2, 0.4);
+  EXPECT_EQ(store.best()->step, 1u);
+}
+
+TEST_F(StoreTest, AMetricThatIsNotFiniteIsKeptButNeverBest) {
+  Store store = make(0);
+  save(store, 1, std::nan(""));
+  EXPECT_FALSE(store.best());
+  save(store, 2, 7.0);
+  save(store, 3, -INFINITY);
+  save(store, 4, INFINITY);
+  EXPECT_EQ(store.best()->step, 2u);
+  EXPECT_TRUE(std::isnan(*Checkpoint::open(store.path_of(1)).contents().metric));
+  EXPECT_EQ(Checkpoint::open(store.path_of(3)).contents().metric, -INFINITY);
+  EXPECT_EQ(Checkpoint::open(store.path_of(4)).contents().metric, INFINITY);
+}
+
+TEST_F(StoreTest, NewerOnesOfAnAbandonedContinuationDoNotPushOutGoodOnes) {
+  Store store = make(2);
+  for (const uint64_t step : {10, 20, 90, 100}) save(store, step);
+  Store next = make(2);
+  save(next, 30);
+  EXPECT_THAT(names(), ElementsAre("step-00000030", "step-00000090", "step-00000100"));
+}
+
+TEST_F(StoreTest, ForeignThingsAreNamedAndLeftAlone) {
+  Store store = make(1);
+  save(store, 1);
+  fs::create_directories(checkpoints_ + "/backup");
+  fs::create_directories(checkpoints_ + "/step-00000005");
+  fs::copy(store.path_of(1), checkpoints_ + "/step-00000003");
+  std::ofstream(checkpoints_ + "/notes.txt") << "mine";
+  save(store, 2);
+  const Scan scan = store.scan();
+  ASSERT_EQ(scan.checkpoints.size(), 1u);
+  EXPECT_EQ(scan.checkpoints[0].step, 2u);
+  std::vector<std::string> reasons;
+  for (const Rejected& entry : scan.rejected) reasons.push_back(entry.name + ": " + entry.reason);
+  EXPECT_THAT(
+      reasons,
+      ElementsAre("backup: is not a checkpoint: its name is not of the form step-00000123",
+                  "notes.txt: is not a checkpoint: its name is not of the form step-00000123",
+                  "step-00000003: " + checkpoints_ + "/step-00000003: is of step 1: the folder was renamed",
+                  "step-00000005: " + checkpoints_ +
+                      "/step-00000005/manifest.json: is missing: not a complete checkpoint"));
+}
+
+TEST_F(StoreTest, RecoverPutsRightWhatAKilledRunLeft) {
+  Store store = make(0);
+  for (const uint64_t step : {1, 2, 3}) save(store, step);
+  fs::create_directories(store.temporary_path_of(4));
+  fs::rename(store.path_of(2), store.replaced_path_of(2));  // killed before its successor moved in
+  fs::copy(store.path_of(3), store.replaced_path_of(3));    // killed after
+  fs::create_directories(checkpoints_ + "/.tmp-else");      // not ours
+  EXPECT_THAT(
+      store.recover(),
+      ElementsAre(store.path_of(2) + ": brought back, its successor was not complete when the run was killed",
+                  store.replaced_path_of(3) + ": removed, its successor is complete",
+                  store.temporary_path_of(4) + ": removed, left half-written by a killed run"));
+  EXPECT_THAT(names(), ElementsAre(".tmp-else", "step-00000001", "step-00000002", "step-00000003"));
+  EXPECT_THAT(store.recover(), IsEmpty());
+}
+
+TEST_F(StoreTest, OpenAnyTakesACheckpointAFolderOfThemOrARunsFolder) {
+  Store store = make(0);
+  save(store, 1, 0.5);
+  save(store, 2, 0.7);
+  EXPECT_EQ(open_any(store.path_of(1), Which::kLast).contents().step, 1u);
+  EXPECT_EQ(open_any(checkpoints_, Which::kLast).contents().step, 2u);
+  EXPECT_EQ(open_any(checkpoints_, Which::kBest).contents().step, 1u);
+  EXPECT_EQ(open_any(checkpoints_, Which::kBest, true).contents().step, 2u);
+  EXPECT_EQ(open_any(folder_.path(), Which::kBest).contents().step, 1u);
+}
+
+TEST_F(StoreTest, OpenAnyFallsBackToTheLastWithoutMetricsAndSaysWhatItLacks) {
+  Store store = make(0);
+  save(store, 1);
+  save(store, 2);
+  EXPECT_EQ(open_any(folder_.path(), Which::kBest).contents().step, 2u);
+
+  fs::remove(store.path_of(1) + "/manifest.json");
+  fs::remove(store.path_of(2) + "/state-00000-of-00001.safetensors");
+  EXPECT_ERROR(open_any(folder_.path(), Which::kLast), PL_ERROR_CONFIG,
+               folder_.path() +
+                   ": holds no good checkpoint; give a checkpoint (a folder with manifest.json), a folder of "
+                   "them (step-00000123), or a run's folder (with checkpoints/ in it)\n"
+                   "  step-00000001: " +
+                   store.path_of(1) +
+                   "/manifest.json: is missing: not a complete checkpoint\n"
+                   "  step-00000002: " +
+                   store.path_of(2) + "/state-00000-of-00001.safetensors: is missing");
+  EXPECT_ERROR(open_any(folder_.path() + "/nowhere", Which::kLast), PL_ERROR_CONFIG,
+               testing::StartsWith(folder_.path() + "/nowhere: holds no good checkpoint"));
+}
+
+}  // namespace
+}  // namespace pipeline::checkpoint
