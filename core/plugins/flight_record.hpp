@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,9 @@ struct Flight {
   bool failed = false;
 };
 
+// "float32"
+std::string dtype_name(pl_dtype dtype);
+
 // "all_reduce #12 (4096 x float32)"
 std::string describe(const Flight& flight);
 
@@ -32,6 +36,7 @@ class FlightRecord {
 
   void begin(const char* operation, std::uint64_t count, pl_dtype dtype, const pl_work* work);
   void end(const pl_work* work, bool failed);
+  std::optional<Flight> find(const pl_work* work) const;  // nothing: not under way, or long ago
 
   std::vector<Flight> recent() const;  // oldest first
   // How long the oldest collective under way has been waiting for; 0 when there is none.

@@ -25,7 +25,7 @@ class Plugin {
   const std::string& summary() const { return summary_; }
   const std::string& runtime() const { return runtime_; }  // e.g. "torch 2.11.0+cu130 cxx11-abi"; empty: none
   const std::filesystem::path& path() const { return path_; }
-  std::string label() const { return std::string(kind_name(kind_)) + " " + name_; }  // "task summarization"
+  const std::string& label() const { return label_; }  // "task summarization"
   std::uint32_t abi_minor() const { return table_.abi_minor; }
 
   // Its options, copied to the size that this program knows, so that they can be indexed.
@@ -51,7 +51,7 @@ class Plugin {
   std::filesystem::path path_;
   pl_plugin table_{};
   Kind kind_{};
-  std::string name_, version_, summary_, runtime_;
+  std::string name_, version_, summary_, runtime_, label_;
   std::vector<pl_option> options_;
   pl_task_api task_{};
   pl_strategy_api strategy_{};

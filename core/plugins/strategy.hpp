@@ -7,9 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/plugins/host.hpp"
-#include "core/plugins/plugin.hpp"
-#include "core/plugins/thread_check.hpp"
+#include "core/plugins/call.hpp"
 
 namespace pipeline::plugins {
 
@@ -56,7 +54,7 @@ class Strategy {
   Strategy(const Strategy&) = delete;
   Strategy& operator=(const Strategy&) = delete;
 
-  const Plugin& plugin() const { return plugin_; }
+  const Plugin& plugin() const { return call_.plugin(); }
   const pl_strategy_info& info() const { return info_; }
 
   // Views to bind the task to; they and what they point to live as long as the strategy.
@@ -80,15 +78,10 @@ class Strategy {
 
  private:
   friend class Snapshot;
-  template <class Function>
-  void call(const char* slot, Function&& function) const;
-  template <class Function>
-  void call_main(const char* slot, Function&& function) const;
   static pl_error* ready(void* user, const pl_gradient* gradient) noexcept;
 
-  const Plugin& plugin_;
   const pl_strategy_api& api_;
-  const pl_context& context_;
+  Caller call_;
   pl_strategy* self_ = nullptr;
   pl_strategy_info info_{};
   pl_gradient_sink sink_{};

@@ -11,9 +11,7 @@
 #include <vector>
 
 #include "core/plugins/batch.hpp"
-#include "core/plugins/host.hpp"
-#include "core/plugins/plugin.hpp"
-#include "core/plugins/thread_check.hpp"
+#include "core/plugins/call.hpp"
 
 namespace pipeline::plugins {
 
@@ -54,7 +52,7 @@ class Task {
   Task(const Task&) = delete;
   Task& operator=(const Task&) = delete;
 
-  const Plugin& plugin() const { return plugin_; }
+  const Plugin& plugin() const { return call_.plugin(); }
   pl_task* handle() const { return self_; }
 
   bool has_prepare() const { return api_.prepare; }
@@ -92,14 +90,9 @@ class Task {
 
  private:
   friend class Batch;
-  template <class Function>
-  void call(const char* slot, Function&& function) const;
-  template <class Function>
-  void call_main(const char* slot, Function&& function) const;
 
-  const Plugin& plugin_;
   const pl_task_api& api_;
-  const pl_context& context_;
+  Caller call_;
   pl_task* self_ = nullptr;
   std::vector<pl_parameter> parameters_;
 };

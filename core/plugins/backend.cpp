@@ -1,0 +1,134 @@
+#include "core/plugins/backend.hpp"
+
+#include "core/plugins/backend_channel.hpp"
+#include "core/plugins/str.hpp"
+#include "core/plugins/struct_copy.hpp"
+
+namespace pipeline::plugins {
+namespace {
+
+const std::uint64_t* counts_or_null(std::span<const std::uint64_t> counts, std::int32_t world_size,
+                                    const char* what) {
+  if (counts.empty()) return nullptr;
+  if (counts.size() != static_cast<std::size_t>(world_size))
+    throw Error(std::string(what) + ": needs one count for each of the " + std::to_string(world_size) +
+                " ranks, got " + std::to_string(counts.size()));
+  return counts.data();
+}
+
+pl_buffer buffer_of(void* data, std::uint64_t count, pl_dtype dtype) {
+  auto buffer = sized<pl_buffer>();
+  buffer.data = data;
+  buffer.count = count;
+  buffer.dtype = dtype;
+  buffer.device = {PL_DEVICE_CPU, 0};
+  return buffer;
+}
+
+pl_backend_info info_of(const pl_communicator& communicator) {
+  auto info = sized<pl_backend_info>();
+  check(communicator.api->info(communicator.comm, &info));
+  return info;
+}
+
+}  // namespace
+
+Work::~Work() {
+  if (handle_) host_table().error_free(communicator_->api->wait(communicator_->comm, handle_, nullptr, 0));
+}
+
+void Work::wait(std::chrono::duration<double> timeout, void* stream) {
+  check(communicator_->api->wait(communicator_->comm, std::exchange(handle_, nullptr), stream,
+                                 timeout.count()));
+}
+
+Communicator::Communicator(const Plugin& backend, const pl_context& context, const pl_config* config,
+                           const OpenArgs& args)
+    : channel_(std::make_unique<Channel>(backend, context)) {
+  auto raw = sized<pl_backend_open_args>();
+  raw.port = args.port;
+  raw.rank = args.rank;
+  raw.world_size = args.world_size;
+  raw.local_rank = args.local_rank;
+  raw.local_world_size = args.local_world_size;
+  raw.device = args.device;
+  raw.timeout_seconds = args.timeout.count();
+  raw.address = to_pl(args.address);
+  raw.group = to_pl(args.group);
+  channel_->call.main(
+      "open", [&] { return channel_->api.open(&host_table(), &context, config, &raw, &channel_->comm); });
+  if (!channel_->comm) throw Error(backend.label() + ": open returned no error and no group");
+  view_ = sized<pl_communicator>();
+  view_.rank = args.rank;
+  view_.world_size = args.world_size;
+  view_.api = &forwarding_table();
+  view_.comm = reinterpret_cast<pl_comm*>(channel_.get());
+}
+
+Communicator::~Communicator() { channel_->api.close(channel_->comm); }
+
+const Plugin& Communicator::plugin() const { return channel_->call.plugin(); }
+const FlightRecord& Communicator::record() const { return channel_->record; }
+std::string Communicator::library() const { return std::string(plugins::view(info_of(view_).library)); }
+std::string Communicator::transport() const { return std::string(plugins::view(info_of(view_).transport)); }
+
+Work Communicator::all_reduce(const pl_buffer& in_out, std::uint32_t reduce) {
+  pl_work* work = nullptr;
+  check(view_.api->all_reduce(view_.comm, &in_out, reduce, &work));
+  return Work(view_, work);
+}
+
+Work Communicator::reduce_scatter(const pl_buffer& in, const pl_buffer& out_shard,
+                                  std::span<const std::uint64_t> counts, std::uint32_t reduce) {
+  pl_work* work = nullptr;
+  const std::uint64_t* each = counts_or_null(counts, view_.world_size, "reduce_scatter");
+  check(view_.api->reduce_scatter(view_.comm, &in, &out_shard, each, reduce, &work));
+  return Work(view_, work);
+}
+
+Work Communicator::all_gather(const pl_buffer& in_shard, const pl_buffer& out_full,
+                              std::span<const std::uint64_t> counts) {
+  pl_work* work = nullptr;
+  const std::uint64_t* each = counts_or_null(counts, view_.world_size, "all_gather");
+  check(view_.api->all_gather(view_.comm, &in_shard, &out_full, each, &work));
+  return Work(view_, work);
+}
+
+Work Communicator::broadcast(const pl_buffer& in_out, std::int32_t root) {
+  pl_work* work = nullptr;
+  check(view_.api->broadcast(view_.comm, &in_out, root, &work));
+  return Work(view_, work);
+}
+
+Work Communicator::all_to_all(const pl_buffer& in, const pl_buffer& out,
+                              std::span<const std::uint64_t> send_counts,
+                              std::span<const std::uint64_t> receive_counts) {
+  pl_work* work = nullptr;
+  const std::uint64_t* send = counts_or_null(send_counts, view_.world_size, "all_to_all (send)");
+  const std::uint64_t* receive = counts_or_null(receive_counts, view_.world_size, "all_to_all (receive)");
+  check(view_.api->all_to_all(view_.comm, &in, &out, send, receive, &work));
+  return Work(view_, work);
+}
+
+Work Communicator::barrier() {
+  pl_work* work = nullptr;
+  check(view_.api->barrier(view_.comm, &work));
+  return Work(view_, work);
+}
+
+void Communicator::abort(std::string_view reason) { view_.api->abort(view_.comm, to_pl(reason)); }
+
+pl_buffer host_buffer(float* data, std::uint64_t count) {
+  return buffer_of(data, count, {PL_DTYPE_FLOAT, 32, 1});
+}
+pl_buffer host_buffer(double* data, std::uint64_t count) {
+  return buffer_of(data, count, {PL_DTYPE_FLOAT, 64, 1});
+}
+pl_buffer host_buffer(std::int64_t* data, std::uint64_t count) {
+  return buffer_of(data, count, {PL_DTYPE_INT, 64, 1});
+}
+pl_buffer host_buffer(std::uint8_t* data, std::uint64_t count) {
+  return buffer_of(data, count, {PL_DTYPE_UINT, 8, 1});
+}
+
+}  // namespace pipeline::plugins

@@ -1,0 +1,119 @@
+#include "core/plugins/backend_channel.hpp"
+
+#include <fmt/format.h>
+
+namespace pipeline::plugins {
+namespace {
+
+using Channel = Communicator::Channel;
+
+Channel& channel(pl_comm* comm) { return *reinterpret_cast<Channel*>(comm); }
+
+// Starts a collective: `start` calls the backend's slot.
+template <class Start>
+pl_error* forward(pl_comm* comm, const char* operation, const pl_buffer* first, pl_work** out,
+                  Start&& start) noexcept {
+  return guard([&] {
+    Channel& self = channel(comm);
+    const SerialCheck::Scope scope(self.serial, self.call.plugin().label(), operation);
+    self.call.any(operation, [&] { return start(self.api, self.comm); });
+    if (!*out)
+      throw Error(fmt::format("{}: {} returned no error and no work", self.call.plugin().label(), operation));
+    self.record.begin(operation, first ? first->count : 0, first ? first->dtype : pl_dtype{}, *out);
+  });
+}
+
+pl_error* open(const pl_host*, const pl_context*, const pl_config*, const pl_backend_open_args*,
+               pl_comm**) noexcept {
+  return make_error(PL_ERROR_UNSUPPORTED, "groups of ranks are opened by the host alone");
+}
+
+pl_error* info(pl_comm* comm, pl_backend_info* out) noexcept {
+  return guard([&] {
+    Channel& self = channel(comm);
+    self.call.any("info", [&] { return self.api.info(self.comm, out); });
+  });
+}
+
+pl_error* all_reduce(pl_comm* comm, const pl_buffer* in_out, std::uint32_t reduce, pl_work** out) noexcept {
+  return forward(comm, "all_reduce", in_out, out, [&](const pl_backend_api& api, pl_comm* group) {
+    return api.all_reduce(group, in_out, reduce, out);
+  });
+}
+
+pl_error* reduce_scatter(pl_comm* comm, const pl_buffer* in, const pl_buffer* out_shard,
+                         const std::uint64_t* counts, std::uint32_t reduce, pl_work** out) noexcept {
+  return forward(comm, "reduce_scatter", in, out, [&](const pl_backend_api& api, pl_comm* group) {
+    return api.reduce_scatter(group, in, out_shard, counts, reduce, out);
+  });
+}
+
+pl_error* all_gather(pl_comm* comm, const pl_buffer* in_shard, const pl_buffer* out_full,
+                     const std::uint64_t* counts, pl_work** out) noexcept {
+  return forward(comm, "all_gather", out_full, out, [&](const pl_backend_api& api, pl_comm* group) {
+    return api.all_gather(group, in_shard, out_full, counts, out);
+  });
+}
+
+pl_error* broadcast(pl_comm* comm, const pl_buffer* in_out, std::int32_t root, pl_work** out) noexcept {
+  return forward(comm, "broadcast", in_out, out, [&](const pl_backend_api& api, pl_comm* group) {
+    return api.broadcast(group, in_out, root, out);
+  });
+}
+
+pl_error* all_to_all(pl_comm* comm, const pl_buffer* in, const pl_buffer* out_buffer,
+                     const std::uint64_t* send_counts, const std::uint64_t* receive_counts,
+                     pl_work** out) noexcept {
+  return forward(comm, "all_to_all", in, out, [&](const pl_backend_api& api, pl_comm* group) {
+    return api.all_to_all(group, in, out_buffer, send_counts, receive_counts, out);
+  });
+}
+
+pl_error* barrier(pl_comm* comm, pl_work** out) noexcept {
+  return forward(comm, "barrier", nullptr, out,
+                 [&](const pl_backend_api& api, pl_comm* group) { return api.barrier(group, out); });
+}
+
+// A failure says which collective it was.
+pl_error* wait(pl_comm* comm, pl_work* work, void* stream, double timeout_seconds) noexcept {
+  return guard([&] {
+    Channel& self = channel(comm);
+    const std::optional<Flight> flight = self.record.find(work);
+    bool failed = true;
+    try {
+      self.call.any("wait", [&] { return self.api.wait(self.comm, work, stream, timeout_seconds); });
+      failed = false;
+    } catch (const Error& e) {
+      self.record.end(work, failed);
+      throw Error(e.code(),
+                  flight ? fmt::format("{} in {}", e.what(), describe(*flight)) : std::string(e.what()));
+    }
+    self.record.end(work, failed);
+  });
+}
+
+void abort(pl_comm* comm, pl_str reason) noexcept { channel(comm).api.abort(channel(comm).comm, reason); }
+
+// The group is the host's; it closes it.
+void close(pl_comm*) noexcept {}
+
+}  // namespace
+
+const pl_backend_api& forwarding_table() {
+  static const pl_backend_api table{sizeof(pl_backend_api),
+                                    0,
+                                    open,
+                                    info,
+                                    all_reduce,
+                                    reduce_scatter,
+                                    all_gather,
+                                    broadcast,
+                                    all_to_all,
+                                    barrier,
+                                    wait,
+                                    abort,
+                                    close};
+  return table;
+}
+
+}  // namespace pipeline::plugins

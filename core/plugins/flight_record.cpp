@@ -1,0 +1,71 @@
+#include "core/plugins/flight_record.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace pipeline::plugins {
+
+using Clock = std::chrono::steady_clock;
+
+std::string dtype_name(pl_dtype dtype) {
+  const char* kind = dtype.code == PL_DTYPE_INT      ? "int"
+                     : dtype.code == PL_DTYPE_UINT   ? "uint"
+                     : dtype.code == PL_DTYPE_FLOAT  ? "float"
+                     : dtype.code == PL_DTYPE_BFLOAT ? "bfloat"
+                     : dtype.code == PL_DTYPE_BOOL   ? "bool"
+                                                     : "unknown";
+  return fmt::format("{}{}", kind, dtype.bits);
+}
+
+std::string describe(const Flight& flight) {
+  if (flight.count == 0) return fmt::format("{} #{}", flight.operation, flight.sequence);
+  return fmt::format("{} #{} ({} x {})", flight.operation, flight.sequence, flight.count,
+                     dtype_name(flight.dtype));
+}
+
+void FlightRecord::begin(const char* operation, std::uint64_t count, pl_dtype dtype, const pl_work* work) {
+  std::lock_guard lock(mutex_);
+  Entry entry{{next_++, operation, count, dtype, Clock::now(), {}, false, false}, work};
+  entry.flight.finished = entry.flight.started;
+  if (entries_.size() < kCapacity)
+    entries_.push_back(entry);
+  else
+    entries_[(entry.flight.sequence - 1) % kCapacity] = entry;
+}
+
+void FlightRecord::end(const pl_work* work, bool failed) {
+  std::lock_guard lock(mutex_);
+  for (Entry& entry : entries_) {
+    if (entry.work != work || entry.flight.done) continue;
+    entry.flight.done = true;
+    entry.flight.failed = failed;
+    entry.flight.finished = Clock::now();
+  }
+}
+
+std::optional<Flight> FlightRecord::find(const pl_work* work) const {
+  std::lock_guard lock(mutex_);
+  for (const Entry& entry : entries_)
+    if (entry.work == work && !entry.flight.done) return entry.flight;
+  return std::nullopt;
+}
+
+std::vector<Flight> FlightRecord::recent() const {
+  std::lock_guard lock(mutex_);
+  std::vector<Flight> flights;
+  for (const Entry& entry : entries_) flights.push_back(entry.flight);
+  std::sort(flights.begin(), flights.end(),
+            [](const Flight& a, const Flight& b) { return a.sequence < b.sequence; });
+  return flights;
+}
+
+Clock::duration FlightRecord::longest_pending() const {
+  std::lock_guard lock(mutex_);
+  Clock::duration longest{};
+  for (const Entry& entry : entries_)
+    if (!entry.flight.done) longest = std::max(longest, Clock::now() - entry.flight.started);
+  return longest;
+}
+
+}  // namespace pipeline::plugins

@@ -1,0 +1,196 @@
+#include "core/plugins/plugin.hpp"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <boost/dll/shared_library.hpp>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "core/plugins/error.hpp"
+#include "core/plugins/host.hpp"
+#include "core/plugins/schema.hpp"
+#include "core/plugins/slots.hpp"
+#include "core/plugins/str.hpp"
+#include "core/plugins/struct_copy.hpp"
+
+namespace fs = std::filesystem;
+
+namespace pipeline::plugins {
+namespace {
+
+// All of this process. Never destroyed: plugins stay loaded, and may still be called while statics are taken
+// down.
+struct Loaded {
+  using File = std::pair<dev_t, ino_t>;
+  std::map<File, std::unique_ptr<const Plugin>> plugins;
+  std::map<File, std::string> failures;  // pl_plugin_entry is called once, so its failure is remembered
+  std::vector<const Plugin*> order;
+};
+
+Loaded& loaded() {
+  static Loaded& instance = *new Loaded;
+  return instance;
+}
+
+struct stat stat_file(const fs::path& file) {
+  struct stat info {};
+  if (::stat(file.c_str(), &info) != 0)
+    throw Error(PL_ERROR_CONFIG, file.string() + ": there is no such file");
+  if (!S_ISREG(info.st_mode))
+    throw Error(PL_ERROR_CONFIG, file.string() + ": is not a file, must be a plugin (NAME.so)");
+  return info;
+}
+
+pl_plugin_entry_fn open_library(const fs::path& file) {
+  const auto mode = static_cast<boost::dll::load_mode::type>(RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  std::error_code failure;
+  auto& library = *new boost::dll::shared_library;  // never closed
+  library.load(file, failure, mode);
+  if (failure) {
+    delete &library;
+    const char* reason = dlerror();
+    std::string text = reason ? reason : failure.message();
+    const std::string prefix = file.string() + ": ";
+    if (text.starts_with(prefix)) text.erase(0, prefix.size());
+    throw Error("cannot be loaded: " + text);
+  }
+  if (!library.has("pl_plugin_entry"))
+    throw Error(
+        "exports no pl_plugin_entry, so it is not a pipeline plugin (build it with the SDK's macro, or as "
+        "pipeline.h says)");
+  return reinterpret_cast<pl_plugin_entry_fn>(
+      &library.get<const pl_plugin*(const pl_host*, pl_error**)>("pl_plugin_entry"));
+}
+
+const pl_plugin* call_entry(pl_plugin_entry_fn entry) {
+  pl_error* error = nullptr;
+  const pl_plugin* table = nullptr;
+  try {
+    table = entry(&host_table(), &error);
+  } catch (const std::exception& e) {
+    throw Error(fmt::format("a C++ exception left its pl_plugin_entry, which the ABI forbids: {}", e.what()));
+  } catch (...) {
+    throw Error("a C++ exception left its pl_plugin_entry, which the ABI forbids: not a std::exception");
+  }
+  if (error) {
+    try {
+      check(error);
+    } catch (const Error& e) {
+      if (table)
+        throw Error(fmt::format("its pl_plugin_entry returned a table and also an error: {}", e.what()));
+      throw Error(e.code(), fmt::format("does not work with this program: {}", e.what()));
+    }
+  }
+  if (!table) throw Error("its pl_plugin_entry returned NULL and no error");
+  return table;
+}
+
+// [a-z0-9_-]+
+bool is_name(std::string_view name) {
+  for (char c : name)
+    if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-')) return false;
+  return !name.empty();
+}
+
+pl_plugin receive_table(const pl_plugin* raw) {
+  const pl_plugin table = copy_and_extend<pl_plugin>(raw);
+  if (!PL_HAS(pl_plugin, &table, abi_minor))
+    throw Error(fmt::format("its pl_plugin has struct_size {}, too short to say which ABI it was built for",
+                            table.struct_size));
+  if (table.abi_major != PL_ABI_MAJOR)
+    throw Error(
+        fmt::format("was built for plugin ABI {}.{}, this program has {}.{}, and the first number must be "
+                    "the same: rebuild it "
+                    "with this program's pipeline.h",
+                    table.abi_major, table.abi_minor, PL_ABI_MAJOR, PL_ABI_MINOR));
+  if (!PL_HAS(pl_plugin, &table, api))
+    throw Error(fmt::format("its pl_plugin has {} bytes, must have at least {}", table.struct_size,
+                            offsetof(pl_plugin, api) + sizeof(table.api)));
+  if (table.kind < PL_PLUGIN_TASK || table.kind > PL_PLUGIN_BACKEND)
+    throw Error(fmt::format("kind is {}, must be {} (task), {} (strategy) or {} (backend)", table.kind,
+                            PL_PLUGIN_TASK, PL_PLUGIN_STRATEGY, PL_PLUGIN_BACKEND));
+  if (!is_name(view(table.name)))
+    throw Error(fmt::format("its name is '{}', must be made of a-z, 0-9, _ and -", view(table.name)));
+  return table;
+}
+
+void check_file_name(const fs::path& file, std::string_view name) {
+  if (file.stem() == name) return;
+  throw Error(fmt::format(
+      "calls itself '{}', so its file must be called {}.so: plugins are found by their file's name", name,
+      name));
+}
+
+// The linker would mix two builds of one library without a word.
+void check_runtime(std::string_view runtime) {
+  if (runtime.empty()) return;
+  for (const Plugin* other : loaded().order) {
+    if (other->runtime().empty() || other->runtime() == runtime) continue;
+    throw Error(fmt::format(
+        "was built for '{}', but {} ({}), which is already loaded, for '{}': both cannot be in one process; "
+        "rebuild one of them",
+        runtime, other->label(), other->path().string(), other->runtime()));
+  }
+}
+
+}  // namespace
+
+const Plugin& Plugin::load(const fs::path& file) {
+  const struct stat info = stat_file(file);
+  const Loaded::File key{info.st_dev, info.st_ino};
+  if (auto found = loaded().plugins.find(key); found != loaded().plugins.end()) return *found->second;
+  if (auto failed = loaded().failures.find(key); failed != loaded().failures.end())
+    throw Error(failed->second);
+  try {
+    const fs::path path = fs::canonical(file);
+    std::unique_ptr<const Plugin> plugin(new Plugin(path, *call_entry(open_library(path))));
+    loaded().order.push_back(plugin.get());
+    return *loaded().plugins.emplace(key, std::move(plugin)).first->second;
+  } catch (const Error& e) {
+    const std::string message = file.string() + ": " + e.what();
+    loaded().failures.emplace(key, message);
+    throw Error(e.code(), message);
+  }
+}
+
+Plugin::Plugin(fs::path path, const pl_plugin& raw)
+    : path_(std::move(path)),
+      table_(receive_table(&raw)),
+      kind_(static_cast<Kind>(table_.kind)),
+      name_(view(table_.name)),
+      version_(view(table_.version)),
+      summary_(view(table_.summary)),
+      runtime_(view(table_.runtime)),
+      label_(fmt::format("{} {}", kind_name(kind_), name_)) {
+  check_file_name(path_, name_);
+  check_runtime(runtime_);
+  negotiate_api(table_.api);
+  options_ = copy_options(table_);
+}
+
+void Plugin::negotiate_api(const void* api) {
+  if (!api) throw Error("its api table is NULL");
+  if (kind_ == Kind::kTask) task_ = copy_and_extend<pl_task_api>(api);
+  if (kind_ == Kind::kStrategy) strategy_ = copy_and_extend<pl_strategy_api>(api);
+  if (kind_ == Kind::kBackend) backend_ = copy_and_extend<pl_backend_api>(api);
+  const void* copy = kind_ == Kind::kTask       ? static_cast<const void*>(&task_)
+                     : kind_ == Kind::kStrategy ? static_cast<const void*>(&strategy_)
+                                                : static_cast<const void*>(&backend_);
+  const std::string problem = slot_problem(kind_, copy, struct_size_of(api));
+  if (!problem.empty()) throw Error(problem);
+}
+
+const void* Plugin::query(std::string_view extension) const {
+  return table_.query ? table_.query(to_pl(extension)) : nullptr;
+}
+
+void shutdown_plugins() {
+  std::vector<const Plugin*> order = std::exchange(loaded().order, {});
+  for (auto plugin = order.rbegin(); plugin != order.rend(); ++plugin)
+    if ((*plugin)->table_.shutdown) (*plugin)->table_.shutdown();
+}
+
+}  // namespace pipeline::plugins

@@ -1,0 +1,144 @@
+#include "core/plugins/registry.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "core/plugins/child.hpp"
+#include "core/plugins/error.hpp"
+#include "core/plugins/suggest.hpp"
+
+namespace fs = std::filesystem;
+
+namespace pipeline::plugins {
+namespace {
+
+// Loading LibTorch from a cold disk takes seconds.
+constexpr std::chrono::seconds kLoadLimit{60};
+
+std::vector<fs::path> files_in(const fs::path& folder) {
+  std::vector<fs::path> files;
+  std::error_code failure;
+  for (const auto& entry : fs::directory_iterator(folder, failure))
+    if (entry.path().extension() == ".so" && !entry.is_directory(failure)) files.push_back(entry.path());
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+// Where the files of a kind lie in a folder, in search order.
+std::vector<fs::path> places(const fs::path& folder, Kind kind) {
+  return {folder / kind_folder(kind), folder};
+}
+
+// Files of this name and kind, in search order; each file once.
+std::vector<fs::path> candidates(const std::vector<SearchFolder>& folders, Kind kind, std::string_view name) {
+  std::vector<fs::path> found;
+  std::error_code failure;
+  for (const SearchFolder& folder : folders) {
+    for (const fs::path& place : places(folder.path, kind)) {
+      const fs::path file = place / fmt::format("{}.so", name);
+      const bool again = std::any_of(found.begin(), found.end(), [&](const fs::path& other) {
+        return fs::equivalent(file, other, failure);
+      });
+      if (fs::exists(file, failure) && !again) found.push_back(file);
+    }
+  }
+  return found;
+}
+
+Listing describe(const fs::path& file, std::string_view kind_of_folder) {
+  Listing listing;
+  listing.kind = kind_of_folder;
+  listing.name = file.stem().string();
+  listing.path = file;
+  const ChildResult child = run_in_child(kLoadLimit, [&] {
+    const Plugin& plugin = Plugin::load(file);
+    return nlohmann::json{
+        {"kind", kind_name(plugin.kind())}, {"version", plugin.version()}, {"summary", plugin.summary()}}
+        .dump();
+  });
+  if (!child.ok) {
+    listing.problem = child.problem;
+    if (const std::string prefix = file.string() + ": "; listing.problem.starts_with(prefix))
+      listing.problem.erase(0, prefix.size());
+    return listing;
+  }
+  const auto facts = nlohmann::json::parse(child.value);
+  listing.kind = facts["kind"];
+  listing.version = facts["version"];
+  listing.summary = facts["summary"];
+  if (!kind_of_folder.empty() && listing.kind != kind_of_folder)
+    listing.problem =
+        fmt::format("is a {}, but lies in a folder for the kind {}", listing.kind, kind_of_folder);
+  return listing;
+}
+
+}  // namespace
+
+Registry::Registry(std::vector<SearchFolder> folders, Note note)
+    : folders_(std::move(folders)), note_(std::move(note)) {}
+
+const Plugin& Registry::find(Kind kind, std::string_view name) {
+  const auto key = std::make_pair(kind, std::string(name));
+  if (auto found = found_.find(key); found != found_.end()) return *found->second;
+  const std::vector<fs::path> files = candidates(folders_, kind, name);
+  if (files.empty()) not_found(kind, name);
+  const Plugin& plugin = Plugin::load(files.front());
+  if (plugin.kind() != kind)
+    throw Error(PL_ERROR_CONFIG,
+                fmt::format("{}.plugin = \"{}\": {} is a {}, must be a {}", kind_name(kind), name,
+                            files.front().string(), kind_name(plugin.kind()), kind_name(kind)));
+  if (note_) {
+    for (std::size_t i = 1; i < files.size(); ++i)
+      note_(fmt::format("{} is used for {} {}; {} comes later in the search order and is not",
+                        files[0].string(), kind_name(kind), name, files[i].string()));
+  }
+  found_.emplace(key, &plugin);
+  return plugin;
+}
+
+void Registry::not_found(Kind kind, std::string_view name) const {
+  std::string searched;
+  std::error_code failure;
+  for (const SearchFolder& folder : folders_)
+    searched += fmt::format("\n  {} ({}{})", folder.path.string(), folder.origin,
+                            fs::is_directory(folder.path, failure) ? "" : ", not there");
+  const std::vector<std::string> known = names(kind);
+  std::string meant = closest(name, known);
+  std::string hint = !meant.empty()  ? fmt::format("; did you mean \"{}\"?", meant)
+                     : known.empty() ? fmt::format("; there is no {} at all", kind_name(kind))
+                                     : fmt::format("; there are: {}", fmt::join(known, ", "));
+  throw Error(
+      PL_ERROR_CONFIG,
+      fmt::format("{0}.plugin = \"{1}\": no {0} of this name{2}\nSearched for {3}/{1}.so and {1}.so in:{4}",
+                  kind_name(kind), name, hint, kind_folder(kind), searched));
+}
+
+std::vector<std::string> Registry::names(Kind kind) const {
+  std::set<std::string> names;
+  for (const SearchFolder& folder : folders_)
+    for (const fs::path& place : places(folder.path, kind))
+      for (const fs::path& file : files_in(place)) names.insert(file.stem().string());
+  return {names.begin(), names.end()};
+}
+
+std::vector<Listing> Registry::list() const {
+  std::vector<Listing> listings;
+  std::set<std::pair<std::string, std::string>> seen;
+  const auto add = [&](const fs::path& file, std::string_view kind) {
+    Listing listing = describe(file, kind);
+    if (listing.problem.empty() && !seen.emplace(listing.kind, listing.name).second)
+      listing.problem = "is not used: one of this name comes earlier in the search order";
+    listings.push_back(std::move(listing));
+  };
+  for (const SearchFolder& folder : folders_) {
+    for (Kind kind : kKinds)
+      for (const fs::path& file : files_in(folder.path / kind_folder(kind))) add(file, kind_name(kind));
+    for (const fs::path& file : files_in(folder.path)) add(file, {});
+  }
+  return listings;
+}
+
+}  // namespace pipeline::plugins

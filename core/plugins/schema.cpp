@@ -1,0 +1,202 @@
+#include "core/plugins/schema.hpp"
+
+#include <fmt/format.h>
+
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <string_view>
+
+#include "core/plugins/error.hpp"
+#include "core/plugins/str.hpp"
+#include "core/plugins/struct_copy.hpp"
+
+namespace pipeline::plugins {
+namespace {
+
+constexpr std::uint32_t kAllFlags = PL_OPTION_REQUIRED | PL_OPTION_HAS_MINIMUM | PL_OPTION_HAS_MAXIMUM |
+                                    PL_OPTION_ABOVE_MINIMUM | PL_OPTION_BELOW_MAXIMUM | PL_OPTION_MAY_CHANGE;
+
+// [a-z0-9_]+ separated by dots.
+bool is_key(std::string_view key) {
+  bool start = true;
+  for (char c : key) {
+    if (c == '.' ? start : !((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_')) return false;
+    start = c == '.';
+  }
+  return !start;
+}
+
+bool is_list(std::uint32_t type) { return type >= PL_OPTION_INT_LIST; }
+
+bool is_number(std::uint32_t type) {
+  return type == PL_OPTION_INT || type == PL_OPTION_FLOAT || type == PL_OPTION_INT_LIST ||
+         type == PL_OPTION_FLOAT_LIST;
+}
+
+bool has_type(const toml::node& node, std::uint32_t type) {
+  switch (type) {
+    case PL_OPTION_BOOL:
+      return node.is_boolean();
+    case PL_OPTION_INT:
+    case PL_OPTION_INT_LIST:
+      return node.is_integer();
+    case PL_OPTION_FLOAT:
+    case PL_OPTION_FLOAT_LIST:
+      return node.is_number();
+    default:
+      return node.is_string();
+  }
+}
+
+class OptionCheck {
+ public:
+  explicit OptionCheck(const pl_option& option) : option_(option) {}
+
+  void run() const {
+    if (!is_key(view(option_.key)))
+      fail("the key must be lower-case words separated by dots, like \"model.n_head\"");
+    if (view(option_.key) == "plugin") fail("this key names the plugin itself");
+    if (!*option_type_name(option_.type)) fail(fmt::format("type {} is unknown", option_.type));
+    if (option_.flags & ~kAllFlags) fail(fmt::format("flags {:#x} has bits that are unknown", option_.flags));
+    check_range();
+    check_choices();
+    check_default();
+  }
+
+ private:
+  [[noreturn]] void fail(std::string_view problem) const {
+    throw Error(fmt::format("option '{}': {}", view(option_.key), problem));
+  }
+
+  bool flag(std::uint32_t bit) const { return option_.flags & bit; }
+
+  void check_range() const {
+    if ((flag(PL_OPTION_HAS_MINIMUM) || flag(PL_OPTION_HAS_MAXIMUM)) && !is_number(option_.type))
+      fail(fmt::format("a {} cannot have a minimum or maximum", option_type_name(option_.type)));
+    if (flag(PL_OPTION_ABOVE_MINIMUM) && !flag(PL_OPTION_HAS_MINIMUM))
+      fail("ABOVE_MINIMUM needs HAS_MINIMUM");
+    if (flag(PL_OPTION_BELOW_MAXIMUM) && !flag(PL_OPTION_HAS_MAXIMUM))
+      fail("BELOW_MAXIMUM needs HAS_MAXIMUM");
+    if (flag(PL_OPTION_HAS_MINIMUM) && flag(PL_OPTION_HAS_MAXIMUM) && !(option_.minimum <= option_.maximum))
+      fail(fmt::format("minimum {} is above maximum {}", option_.minimum, option_.maximum));
+  }
+
+  void check_choices() const {
+    if (option_.choice_count == 0) return;
+    if (!option_.choices) fail(fmt::format("choice_count is {} and choices is NULL", option_.choice_count));
+    if (option_.type != PL_OPTION_STRING && option_.type != PL_OPTION_STRING_LIST)
+      fail(fmt::format("a {} cannot have choices", option_type_name(option_.type)));
+  }
+
+  // The default as the configuration's reader would see it; it must obey the option's own rules.
+  void check_default() const {
+    const std::string source(view(option_.default_value));
+    if (flag(PL_OPTION_REQUIRED)) {
+      if (!source.empty()) fail(fmt::format("is required and has a default, {}", source));
+      return;
+    }
+    if (source.empty()) fail("has no default and is not marked PL_OPTION_REQUIRED");
+    toml::table parsed;
+    try {
+      parsed = toml::parse("value = " + source);
+    } catch (const toml::parse_error& e) {
+      fail(fmt::format("default `{}` is not TOML: {}", source, e.description()));
+    }
+    const toml::node* value = parsed.get("value");
+    if (!value || parsed.size() != 1) fail(fmt::format("default `{}` is not one TOML value", source));
+    if (!is_list(option_.type)) return check_default_value(*value, source);
+    if (!value->is_array())
+      fail(fmt::format("default `{}` is not a {}", source, option_type_name(option_.type)));
+    for (const toml::node& element : *value->as_array()) check_default_value(element, source);
+  }
+
+  void check_default_value(const toml::node& value, const std::string& source) const {
+    if (!has_type(value, option_.type))
+      fail(fmt::format("default `{}` is not a {}", source, option_type_name(option_.type)));
+    if (is_number(option_.type)) {
+      const double number = value.value<double>().value_or(0);
+      const bool low =
+          flag(PL_OPTION_HAS_MINIMUM) &&
+          (flag(PL_OPTION_ABOVE_MINIMUM) ? !(number > option_.minimum) : !(number >= option_.minimum));
+      const bool high =
+          flag(PL_OPTION_HAS_MAXIMUM) &&
+          (flag(PL_OPTION_BELOW_MAXIMUM) ? !(number < option_.maximum) : !(number <= option_.maximum));
+      if (low || high) fail(fmt::format("default `{}` is outside of its own range", source));
+    }
+    if (option_.choice_count > 0) {
+      const auto text = value.value<std::string_view>().value_or("");
+      if (std::none_of(option_.choices, option_.choices + option_.choice_count,
+                       [&](const pl_str& choice) { return view(choice) == text; }))
+        fail(fmt::format("default `{}` is not one of its own choices", source));
+    }
+  }
+
+  const pl_option& option_;
+};
+
+// Two options cannot be one key, nor one a value and the other a table below it.
+void check_keys(std::vector<std::string> keys) {
+  std::sort(keys.begin(), keys.end());
+  for (const std::string& key : keys) {
+    if (std::count(keys.begin(), keys.end(), key) > 1)
+      throw Error(fmt::format("option '{}': is there twice", key));
+    for (const std::string& other : keys)
+      if (other.starts_with(key + "."))
+        throw Error(fmt::format("option '{}': is a value and, because of '{}', a table", key, other));
+  }
+}
+
+}  // namespace
+
+const char* option_type_name(std::uint32_t type) {
+  switch (type) {
+    case PL_OPTION_BOOL:
+      return "boolean";
+    case PL_OPTION_INT:
+      return "integer";
+    case PL_OPTION_FLOAT:
+      return "number";
+    case PL_OPTION_STRING:
+      return "string";
+    case PL_OPTION_PATH:
+      return "path";
+    case PL_OPTION_INT_LIST:
+      return "list of integers";
+    case PL_OPTION_FLOAT_LIST:
+      return "list of numbers";
+    case PL_OPTION_STRING_LIST:
+      return "list of strings";
+    case PL_OPTION_PATH_LIST:
+      return "list of paths";
+    default:
+      return "";
+  }
+}
+
+std::vector<pl_option> copy_options(const pl_plugin& table) {
+  if (table.option_count == 0) return {};
+  if (!table.options) throw Error(fmt::format("option_count is {} and options is NULL", table.option_count));
+  const std::uint32_t stride = struct_size_of(table.options);
+  if (stride < sizeof(pl_option) || stride % alignof(pl_option) != 0)
+    throw Error(fmt::format("its pl_option has {} bytes, must be at least {} and a multiple of {}", stride,
+                            sizeof(pl_option), alignof(pl_option)));
+
+  std::vector<pl_option> options;
+  std::vector<std::string> keys;
+  const auto* bytes = reinterpret_cast<const char*>(table.options);
+  for (std::uint64_t i = 0; i < table.option_count; ++i) {
+    if (struct_size_of(bytes + i * stride) != stride)
+      throw Error(fmt::format("option {}: struct_size is {}, the first one's is {}", i,
+                              struct_size_of(bytes + i * stride), stride));
+    options.push_back(copy_and_extend<pl_option>(bytes + i * stride));
+    OptionCheck(options.back()).run();
+    keys.emplace_back(view(options.back().key));
+  }
+  check_keys(std::move(keys));
+  return options;
+}
+
+}  // namespace pipeline::plugins

@@ -1,0 +1,118 @@
+#include "core/plugins/slots.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <iterator>
+#include <string_view>
+
+#include "pipeline.h"
+
+namespace pipeline::plugins {
+namespace {
+
+#define TASK(name, required) \
+  { #name, offsetof(pl_task_api, name), required }
+constexpr Slot kTaskSlots[] = {
+    TASK(create, true),
+    TASK(destroy, true),
+    TASK(prepare, false),
+    TASK(open, true),
+    TASK(sample_count, true),
+    TASK(sample_costs, false),
+    TASK(data_fingerprint, false),
+    TASK(load, true),
+    TASK(batch_info, true),
+    TASK(batch_free, true),
+    TASK(parameter_count, true),
+    TASK(parameter, true),
+    TASK(initialize, true),
+    TASK(import_model, false),
+    TASK(bind, true),
+    TASK(set_unit_hooks, false),
+    TASK(train, true),
+    TASK(evaluate, true),
+    TASK(metric_count, false),
+    TASK(metric, false),
+    TASK(prediction_columns, false),
+    TASK(sample_name, false),
+    TASK(predict, false),
+    TASK(flops, false),
+    TASK(export_model, false),
+};
+#undef TASK
+
+#define BACKEND(name) \
+  { #name, offsetof(pl_backend_api, name), true }
+constexpr Slot kBackendSlots[] = {
+    BACKEND(open),       BACKEND(info),      BACKEND(all_reduce), BACKEND(reduce_scatter),
+    BACKEND(all_gather), BACKEND(broadcast), BACKEND(all_to_all), BACKEND(barrier),
+    BACKEND(wait),       BACKEND(abort),     BACKEND(close),
+};
+#undef BACKEND
+
+#define STRATEGY(name, required) \
+  { #name, offsetof(pl_strategy_api, name), required }
+constexpr Slot kStrategySlots[] = {
+    STRATEGY(create, true),          STRATEGY(destroy, true),         STRATEGY(info, true),
+    STRATEGY(storage, true),         STRATEGY(unit_hooks, false),     STRATEGY(begin_step, true),
+    STRATEGY(gradient_ready, true),  STRATEGY(end_micro_batch, true), STRATEGY(step, true),
+    STRATEGY(collect, true),         STRATEGY(load_state, true),      STRATEGY(snapshot, true),
+    STRATEGY(snapshot_pieces, true), STRATEGY(snapshot_free, true),   STRATEGY(memory, true),
+};
+#undef STRATEGY
+
+// Optional slots of which a task has all or none.
+constexpr const char* kMetricGroup[] = {"metric_count", "metric"};
+constexpr const char* kPredictGroup[] = {"prediction_columns", "sample_name", "predict"};
+
+bool has(const void* api, const Slot& slot) {
+  void* pointer = nullptr;
+  std::memcpy(&pointer, static_cast<const char*>(api) + slot.offset, sizeof pointer);
+  return pointer != nullptr;
+}
+
+bool has_named(const void* api, std::string_view name) {
+  return std::any_of(std::begin(kTaskSlots), std::end(kTaskSlots),
+                     [&](const Slot& slot) { return slot.name == name && has(api, slot); });
+}
+
+std::string group_problem(const void* api, std::span<const char* const> group) {
+  const char* present = nullptr;
+  const char* absent = nullptr;
+  for (const char* name : group) (has_named(api, name) ? present : absent) = name;
+  if (!present || !absent) return {};
+  return fmt::format("has slot '{}' but not '{}': of {} a task has all or none", present, absent,
+                     fmt::join(group, ", "));
+}
+
+}  // namespace
+
+std::span<const Slot> slots(Kind kind) {
+  if (kind == Kind::kTask) return kTaskSlots;
+  if (kind == Kind::kStrategy) return kStrategySlots;
+  return kBackendSlots;
+}
+
+std::uint32_t api_size(Kind kind) {
+  if (kind == Kind::kTask) return sizeof(pl_task_api);
+  if (kind == Kind::kStrategy) return sizeof(pl_strategy_api);
+  return sizeof(pl_backend_api);
+}
+
+std::string slot_problem(Kind kind, const void* api, std::uint32_t received) {
+  for (const Slot& slot : slots(kind)) {
+    if (!slot.required || has(api, slot)) continue;
+    if (received < slot.offset + sizeof(void*))
+      return fmt::format("its pl_{}_api has {} bytes, too short for the required slot '{}' (at byte {})",
+                         kind_name(kind), received, slot.name, slot.offset);
+    return fmt::format("the required slot '{}' of its pl_{}_api is NULL", slot.name, kind_name(kind));
+  }
+  if (kind != Kind::kTask) return {};
+  const std::string metric = group_problem(api, kMetricGroup);
+  return metric.empty() ? group_problem(api, kPredictGroup) : metric;
+}
+
+}  // namespace pipeline::plugins

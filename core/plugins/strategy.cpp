@@ -1,0 +1,146 @@
+#include "core/plugins/strategy.hpp"
+
+#include <fmt/format.h>
+
+#include "core/plugins/str.hpp"
+#include "core/plugins/struct_copy.hpp"
+
+namespace pipeline::plugins {
+
+Strategy::Strategy(const Plugin& plugin, const pl_context& context, const pl_config* config,
+                   std::span<const pl_parameter> parameters, const pl_optimizer_args& optimizer,
+                   const pl_communicator* communicator)
+    : api_(plugin.strategy()), call_(plugin, context) {
+  auto optimizer_args = optimizer;
+  optimizer_args.struct_size = sizeof optimizer_args;
+  auto args = sized<pl_strategy_args>();
+  args.parameters = parameters.data();
+  args.parameter_count = parameters.size();
+  args.optimizer = &optimizer_args;
+  args.communicator = communicator;
+  call_.main("create", [&] { return api_.create(&host_table(), &call_.context(), config, &args, &self_); });
+  if (!self_) throw Error(call_.plugin().label() + ": create returned no error and no object");
+  try {
+    info_ = sized<pl_strategy_info>();
+    call_.main("info", [&] { return api_.info(self_, &info_); });
+    if (info_.micro_batch_order != PL_ORDER_BLOCK && info_.micro_batch_order != PL_ORDER_INTERLEAVED)
+      throw Error(fmt::format("{}: micro_batch_order {} is unknown", call_.plugin().label(),
+                              info_.micro_batch_order));
+    if ((info_.flags & PL_STRATEGY_NEEDS_UNIT_HOOKS) && !api_.unit_hooks)
+      throw Error(call_.plugin().label() + ": says that it needs unit hooks and has no slot 'unit_hooks'");
+  } catch (...) {
+    api_.destroy(self_);
+    throw;
+  }
+  sink_ = sized<pl_gradient_sink>();
+  sink_.user = this;
+  sink_.ready = ready;
+}
+
+Strategy::~Strategy() { api_.destroy(self_); }
+
+Storage Strategy::storage(std::uint64_t index) const {
+  Storage storage{};
+  call_.main("storage", [&] { return api_.storage(self_, index, &storage.value, &storage.grad); });
+  return storage;
+}
+
+pl_unit_hooks Strategy::unit_hooks() const {
+  auto hooks = sized<pl_unit_hooks>();
+  call_.main("unit_hooks", [&] { return api_.unit_hooks(self_, &hooks); });
+  if (!hooks.enter || !hooks.leave)
+    throw Error(call_.plugin().label() + ": its unit hooks lack enter or leave");
+  return hooks;
+}
+
+void Strategy::begin_step(std::uint64_t micro_batches) {
+  call_.main("begin_step", [&] { return api_.begin_step(self_, micro_batches); });
+}
+
+void Strategy::gradient_ready(const pl_gradient& gradient) {
+  const SerialCheck::Scope scope(ready_check_, call_.plugin().label(), "gradient_ready");
+  call_.any("gradient_ready", [&] { return api_.gradient_ready(self_, &gradient); });
+}
+
+// Called by the task: the error goes back through it, with this plugin's name in front.
+pl_error* Strategy::ready(void* user, const pl_gradient* gradient) noexcept {
+  return guard([&] { static_cast<Strategy*>(user)->gradient_ready(*gradient); });
+}
+
+void Strategy::end_micro_batch(const pl_tensor* loss) {
+  call_.main("end_micro_batch", [&] { return api_.end_micro_batch(self_, loss); });
+}
+
+std::uint64_t Strategy::step(pl_step_args args) {
+  args.struct_size = sizeof args;
+  std::uint64_t ticket = 0;
+  call_.main("step", [&] { return api_.step(self_, &args, &ticket); });
+  return ticket;
+}
+
+pl_step_report Strategy::collect(std::uint64_t ticket) {
+  auto report = sized<pl_step_report>();
+  call_.main("collect", [&] { return api_.collect(self_, ticket, &report); });
+  return report;
+}
+
+namespace {
+
+template <class Callback>
+struct Visit {
+  const Callback& callback;
+  const pl_context& context;
+};
+
+pl_error* on_read(void* user, const pl_piece* raw, void* destination) noexcept {
+  const auto& visit = *static_cast<Visit<PieceReader>*>(user);
+  return call_back(visit.context, [&] { visit.callback(copy_and_extend<pl_piece>(raw), destination); });
+}
+
+using PieceVisitor = std::function<void(const pl_piece&)>;
+
+pl_error* on_piece(void* user, const pl_piece* raw) noexcept {
+  const auto& visit = *static_cast<Visit<PieceVisitor>*>(user);
+  return call_back(visit.context, [&] { visit.callback(copy_and_extend<pl_piece>(raw)); });
+}
+
+pl_error* on_memory(void* user, pl_str what, std::uint64_t bytes) noexcept {
+  auto& list = *static_cast<std::vector<std::pair<std::string, std::uint64_t>>*>(user);
+  return guard([&] { list.emplace_back(view(what), bytes); });
+}
+
+}  // namespace
+
+void Strategy::load_state(const PieceReader& read, bool values_only) {
+  Visit<PieceReader> visit{read, call_.context()};
+  auto reader = sized<pl_state_reader>();
+  reader.values_only = values_only ? 1 : 0;
+  reader.user = &visit;
+  reader.read = on_read;
+  call_.main("load_state", [&] { return api_.load_state(self_, &reader); });
+}
+
+Snapshot Strategy::snapshot(std::uint32_t mode) const {
+  pl_snapshot* snapshot = nullptr;
+  call_.main("snapshot", [&] { return api_.snapshot(self_, mode, &snapshot); });
+  if (!snapshot) throw Error(call_.plugin().label() + ": snapshot returned no error and no snapshot");
+  return Snapshot(*this, snapshot);
+}
+
+void Snapshot::pieces(const PieceVisitor& callback) const {
+  Visit<PieceVisitor> visit{callback, strategy_->call_.context()};
+  strategy_->call_.any("snapshot_pieces",
+                       [&] { return strategy_->api_.snapshot_pieces(handle_, on_piece, &visit); });
+}
+
+Snapshot::~Snapshot() {
+  if (handle_) strategy_->api_.snapshot_free(handle_);
+}
+
+std::vector<std::pair<std::string, std::uint64_t>> Strategy::memory() const {
+  std::vector<std::pair<std::string, std::uint64_t>> list;
+  call_.main("memory", [&] { return api_.memory(self_, on_memory, &list); });
+  return list;
+}
+
+}  // namespace pipeline::plugins

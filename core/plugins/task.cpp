@@ -1,0 +1,103 @@
+#include "core/plugins/task.hpp"
+
+#include <fmt/format.h>
+
+#include "core/plugins/str.hpp"
+#include "core/plugins/struct_copy.hpp"
+
+namespace pipeline::plugins {
+
+Task::Task(const Plugin& plugin, const pl_context& context, const pl_config* config)
+    : api_(plugin.task()), call_(plugin, context) {
+  call_.main("create", [&] { return api_.create(&host_table(), &call_.context(), config, &self_); });
+  if (!self_) throw Error(call_.plugin().label() + ": create returned no error and no object");
+}
+
+Task::~Task() { api_.destroy(self_); }
+
+void Task::prepare() {
+  call_.main("prepare", [&] { return api_.prepare(self_); });
+}
+
+void Task::open() {
+  call_.main("open", [&] { return api_.open(self_); });
+}
+
+std::uint64_t Task::sample_count(std::uint32_t split) const {
+  std::uint64_t count = 0;
+  call_.main("sample_count", [&] { return api_.sample_count(self_, split, &count); });
+  return count;
+}
+
+void Task::sample_costs(std::uint32_t split, std::span<const std::uint64_t> ids,
+                        std::span<double> out) const {
+  if (ids.size() != out.size())
+    throw Error(fmt::format("sample_costs: {} ids and room for {} costs", ids.size(), out.size()));
+  call_.any("sample_costs",
+            [&] { return api_.sample_costs(self_, split, ids.data(), ids.size(), out.data()); });
+}
+
+std::string Task::data_fingerprint() const {
+  if (!api_.data_fingerprint) return {};
+  call_.check_main("data_fingerprint");
+  return std::string(view(api_.data_fingerprint(self_)));
+}
+
+Batch Task::load(const LoadArgs& args) const {
+  auto raw = sized<pl_load_args>();
+  raw.split = args.split;
+  raw.purpose = args.purpose;
+  raw.ids = args.ids.data();
+  raw.count = args.ids.size();
+  raw.epoch = args.epoch;
+  pl_batch* batch = nullptr;
+  call_.any("load", [&] { return api_.load(self_, &raw, &batch); });
+  if (!batch) throw Error(call_.plugin().label() + ": load returned no error and no batch");
+  return Batch(*this, batch);
+}
+
+Batch::Batch(const Task& task, pl_batch* handle)
+    : task_(&task), handle_(handle), info_(sized<pl_batch_info>()) {
+  try {
+    task.call_.any("batch_info", [&] { return task.api_.batch_info(task.self_, handle_, &info_); });
+  } catch (...) {
+    task.api_.batch_free(task.self_, handle_);
+    throw;
+  }
+}
+
+Batch::~Batch() {
+  if (handle_) task_->api_.batch_free(task_->self_, handle_);
+}
+
+pl_tensor Task::train(const Batch& batch, pl_train_args args) {
+  args.struct_size = sizeof args;
+  pl_tensor loss{};
+  call_.main("train", [&] { return api_.train(self_, batch.handle(), &args, &loss); });
+  if (!loss.data) throw Error(call_.plugin().label() + ": train returned no error and no loss");
+  return loss;
+}
+
+std::optional<double> Task::flops(const Batch& batch) const {
+  if (!api_.flops) return std::nullopt;
+  call_.check_main("flops");
+  return api_.flops(self_, batch.handle());
+}
+
+void Task::export_model(const std::filesystem::path& folder) {
+  call_.main("export_model", [&] { return api_.export_model(self_, to_pl(folder.native())); });
+}
+
+void Task::import_model(const std::filesystem::path& folder) {
+  call_.main("import_model", [&] { return api_.import_model(self_, to_pl(folder.native())); });
+}
+
+void Task::bind(std::uint64_t index, const pl_tensor& value, const pl_tensor& grad) {
+  call_.main("bind", [&] { return api_.bind(self_, index, &value, &grad); });
+}
+
+void Task::set_unit_hooks(const pl_unit_hooks& hooks) {
+  call_.main("set_unit_hooks", [&] { return api_.set_unit_hooks(self_, &hooks); });
+}
+
+}  // namespace pipeline::plugins
