@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,5 +14,5 @@
     ADD_FAILURE() << "no error from " #statement;           \
   } catch (const pipeline::Error& error) {                  \
     EXPECT_EQ(error.code(), expected_code) << error.what(); \
-    EXPECT_THAT(error.what(), matcher);                     \
+    EXPECT_THAT(std::string(error.what()), matcher);        \
   }

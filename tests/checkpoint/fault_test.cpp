@@ -1,3 +1,7 @@
+#include <csignal>
+
+#include <sys/resource.h>
+
 #include "core/checkpoint/store.hpp"
 #include "core/checkpoint/writer.hpp"
 #include "tests/checkpoint/expect_error.hpp"
@@ -13,66 +17,62 @@ using testing::ElementsAre;
 const std::vector<StateTensor> kOld = make_state(1);
 const std::vector<StateTensor> kNew = make_state(2);
 
-bool is_temporary(const std::string& name) { return name.starts_with(".tmp-"); }
-
 // Saves checkpoint `step` over an existing checkpoint of step 1, failing at every file operation in turn.
 class Fault : public testing::TestWithParam<std::tuple<uint64_t, bool>> {
  protected:
-  // Returns false when the fault came too late to happen.
-  void run_all(const std::function<void(FaultyFileSystem&, Store&, const std::string& folder)>& after) {
+  // False: the fault came too late to happen.
+  bool run(uint64_t fail_at) {
     const auto [step, broken] = GetParam();
-    for (uint64_t fail_at = 0;; ++fail_at) {
-      SCOPED_TRACE("operation " + std::to_string(fail_at));
-      TemporaryFolder folder;
-      Store good({folder.path(), 1, false, false});
-      write(good, contents_of(1), source(kOld));
-      FaultyFileSystem files;
-      files.fail_at = fail_at;
-      files.broken = broken;
-      Store store({folder.path(), 1, false, false}, files);
-      try {
-        const Saved saved = write(store, contents_of(step), source(kNew));
-        EXPECT_EQ(saved.prune_problem, files.failed() ? "injected fault" : "");
-      } catch (const Error& error) {
-        EXPECT_EQ(error.code(), PL_ERROR_NO_SPACE);
-        EXPECT_STREQ(error.what(), "injected fault");
-      }
-      if (!files.failed()) {
-        EXPECT_GT(fail_at, 10u);
-        return;
-      }
-      after(files, good, folder.path());
-      if (HasFatalFailure()) return;
+    TemporaryFolder folder;
+    Store good({folder.path(), 1, false, false});
+    write(good, contents_of(1), source(kOld));
+    FaultyFileSystem files;
+    files.fail_at = fail_at;
+    files.broken = broken;
+    Store store({folder.path(), 1, false, false}, files);
+    try {
+      const Saved saved = write(store, contents_of(step), source(kNew));
+      EXPECT_EQ(saved.prune_problem, files.failed() ? "injected fault" : "");
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), PL_ERROR_NO_SPACE);
+      EXPECT_STREQ(error.what(), "injected fault");
+      if (!broken) expect_no_leftovers(folder.path());
     }
+
+    good.recover();  // as the next start of the run does
+    expect_no_leftovers(folder.path());
+    std::vector<Rejected> rejected;
+    const std::optional<Checkpoint> checkpoint = good.newest_good(&rejected);
+    for (const Rejected& entry : rejected) ADD_FAILURE() << entry.reason;
+    EXPECT_TRUE(checkpoint && (holds(*checkpoint, kOld) || holds(*checkpoint, kNew)));
+
+    write(good, contents_of(step), source(kNew));
+    EXPECT_THAT(list_folder(folder.path()), ElementsAre(folder_name(step)));
+    EXPECT_TRUE(holds(*good.newest_good(), kNew));
+    return files.failed();
+  }
+
+  void expect_no_leftovers(const std::string& folder) {
+    for (const std::string& name : list_folder(folder)) EXPECT_FALSE(name.starts_with(".tmp-")) << name;
   }
 };
 
 TEST_P(Fault, LeavesOneOfTheTwoWholeAndTheNextSaveWorks) {
-  const auto [step, broken] = GetParam();
-  run_all([&, step = step, broken = broken](FaultyFileSystem&, Store& store, const std::string& folder) {
-    if (!broken) {
-      for (const std::string& name : list_folder(folder))
-        EXPECT_FALSE(is_temporary(name) && step != 2) << name;
-    }
-    store.recover();  // as the next start of the run does
-    std::vector<Rejected> rejected;
-    const std::optional<Checkpoint> checkpoint = store.newest_good(&rejected);
-    ASSERT_TRUE(checkpoint.has_value());
-    for (const Rejected& entry : rejected) ADD_FAILURE() << entry.reason;
-    EXPECT_TRUE(holds(*checkpoint, kOld) || holds(*checkpoint, kNew));
-
-    write(store, contents_of(step), source(kNew));
-    EXPECT_THAT(list_folder(folder), ElementsAre(folder_name(step)));
-    EXPECT_TRUE(holds(*store.newest_good(), kNew));
-  });
+  uint64_t fail_at = 0;
+  for (bool failed = true; failed; ++fail_at) {
+    SCOPED_TRACE("operation " + std::to_string(fail_at));
+    failed = run(fail_at);
+  }
+  EXPECT_GT(fail_at, 12u);
 }
 
 // step 1 replaces the checkpoint that is there, step 2 comes beside it.
+std::string name_of(const testing::TestParamInfo<std::tuple<uint64_t, bool>>& tested) {
+  const auto [step, broken] = tested.param;
+  return std::string(step == 1 ? "replacing" : "new") + (broken ? "_killed" : "_failing_once");
+}
 INSTANTIATE_TEST_SUITE_P(EveryOperation, Fault, testing::Combine(testing::Values(1, 2), testing::Bool()),
-                         [](const auto& info) {
-                           return std::string(std::get<0>(info.param) == 1 ? "replacing" : "new") +
-                                  (std::get<1>(info.param) ? "_killed" : "_failing_once");
-                         });
+                         name_of);
 
 TEST(FullDisk, IsSeenBeforeAnythingIsWritten) {
   TemporaryFolder folder;
@@ -96,6 +96,26 @@ TEST(FullDisk, OtherErrorsKeepTheirKind) {
   EXPECT_ERROR(write(store, contents_of(2), source(kNew)), PL_ERROR_FAILED, "injected fault");
 }
 
+// The file system itself refuses in the middle of a write: a limit on the size of files, hit after some bytes
+// went through.
+TEST(RealFileSystem, AWriteThatStopsInTheMiddleLeavesTheStoreAsItWas) {
+  TemporaryFolder folder;
+  Store store({folder.path()});
+  write(store, contents_of(1), source(kOld));
+  rlimit before;
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small{1000, before.rlim_max};
+  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  EXPECT_ERROR(
+      write(store, contents_of(2), source(kNew)), PL_ERROR_FAILED,
+      store.temporary_path_of(2) + "/state-00000-of-00001.safetensors: cannot be written: File too large");
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  ::signal(SIGXFSZ, handler);
+  EXPECT_THAT(list_folder(folder.path()), ElementsAre("step-00000001"));
+  EXPECT_TRUE(holds(*store.newest_good(), kOld));
+}
+
 TEST(RealFileSystem, NamesThePathAndTheCause) {
   TemporaryFolder folder;
   FileSystem& files = FileSystem::real();
@@ -110,7 +130,6 @@ TEST(RealFileSystem, NamesThePathAndTheCause) {
       files.rename(folder.path() + "/gone", folder.path() + "/there"), PL_ERROR_FAILED,
       folder.path() + "/gone: cannot be renamed to " + folder.path() + "/there: No such file or directory");
   EXPECT_GT(files.free_bytes(folder.path()), 0u);
-  const std::string text = "x";
   EXPECT_ERROR(files.create("/dev/full"), PL_ERROR_FAILED, "/dev/full: cannot be opened: File exists");
   EXPECT_ERROR(read_text(folder.path() + "/gone"), PL_ERROR_FAILED,
                folder.path() + "/gone: cannot be read: No such file or directory");
