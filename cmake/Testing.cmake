@@ -38,3 +38,25 @@ function(pipeline_test name)
       PROPERTIES TIMEOUT ${arg_TIMEOUT} ${label})
   endif()
 endfunction()
+
+# pipeline_fuzz(NAME source... CORPUS folder [RUNS n] [LIBS target...])
+#
+# A fuzz target (LLVMFuzzerTestOneInput) run over RUNS (default 20000) mutations of the corpus's files in the quick tests, and over
+# twenty times as many, from another seed, in the long ones. What matters is the run under the sanitizers.
+function(pipeline_fuzz name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "CORPUS;RUNS" "LIBS")
+  if(NOT arg_RUNS)
+    set(arg_RUNS 20000)
+  endif()
+  cmake_path(ABSOLUTE_PATH arg_CORPUS)
+  add_executable(${name} ${arg_UNPARSED_ARGUMENTS} ${PROJECT_SOURCE_DIR}/tests/support/fuzz_main.cpp)
+  target_link_libraries(${name} PRIVATE ${arg_LIBS} pipeline_sdk)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/bin)
+  math(EXPR many "${arg_RUNS} * 20")
+  add_test(NAME ${name} COMMAND ${name} --runs ${arg_RUNS} ${arg_CORPUS})
+  add_test(NAME ${name}.long COMMAND ${name} --runs ${many} --seed 2 ${arg_CORPUS})
+  set_tests_properties(${name} PROPERTIES TIMEOUT 600)
+  set_tests_properties(${name}.long PROPERTIES TIMEOUT 1800 LABELS long)
+  # Both write the same file with the input in work.
+  set_tests_properties(${name} ${name}.long PROPERTIES RESOURCE_LOCK ${name})
+endfunction()
