@@ -1,0 +1,32 @@
+function(run)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(NOT status EQUAL 0)
+    list(JOIN ARGN " " command)
+    message(FATAL_ERROR "${command}\nended with ${status}:\n${output}")
+  endif()
+endfunction()
+
+file(REMOVE_RECURSE ${WORK})
+run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/first)
+file(RENAME ${WORK}/first ${WORK}/moved)
+run(${WORK}/moved/bin/pipeline --help)
+run(${CMAKE_COMMAND} -G ${GENERATOR} -S ${SOURCE} -B ${WORK}/build -DCMAKE_BUILD_TYPE=Debug -DCMAKE_PREFIX_PATH=${WORK}/moved
+    -DPIPELINE_TORCH_DIR=${TORCH_DIR})
+run(${CMAKE_COMMAND} --build ${WORK}/build)
+
+foreach(plugin backends/outside_c tasks/outside_torch)
+  execute_process(COMMAND ${NM} -D --defined-only ${WORK}/build/plugins/${plugin}.so OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL ANY)
+  string(REGEX REPLACE "[^\n]* [A-Za-z] ([^\n]*)\n" "\\1;" symbols "${symbols}")
+  if(NOT symbols STREQUAL "pl_plugin_entry;")
+    message(FATAL_ERROR "${plugin}.so exports ${symbols} and must export pl_plugin_entry alone")
+  endif()
+endforeach()
+
+# Nothing in the prefix may name the folder it was built from or first installed to, but the LibTorch that it needs.
+file(GLOB_RECURSE texts ${WORK}/moved/lib/cmake/*)
+foreach(file ${texts})
+  file(READ ${file} text)
+  if(text MATCHES "${BUILD}" OR text MATCHES "${WORK}/first")
+    message(FATAL_ERROR "${file} names the build folder or the first prefix: the prefix cannot be moved")
+  endif()
+endforeach()

@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# scripts/pipeline: when it sets up, when it does not, what it hands on, and which data it fetches.
+. "${BASH_SOURCE[0]%/*}/check.sh"
+
+mkdir -p checkout/scripts/data checkout/cmake checkout/core checkout/plugins checkout/backends checkout/configs
+cp "$source/scripts/pipeline" checkout/scripts/
+cp -r "$source/scripts/setup" checkout/scripts/
+cp "$source/cmake/TorchVersion.cmake" checkout/cmake/
+touch checkout/CMakeLists.txt checkout/CMakePresets.json checkout/core/a.cpp
+
+# Stand-ins: each set-up step notes that it ran; the build makes a program that shows its arguments.
+for step in packages torch; do
+  printf '#!/bin/sh\necho %s >>"%s/steps"\n' $step "$work" >checkout/scripts/setup/$step
+done
+cat >checkout/scripts/setup/build <<'STEP'
+#!/usr/bin/env bash
+set -e
+. "${BASH_SOURCE[0]%/*}/lib.sh"
+echo "build $*" >>"$root/../steps"
+mkdir -p "$build/bin"
+printf '#!/usr/bin/env bash\n[[ ${1-} != die ]] || kill -TERM $$\nprintf "[%%s]" "$@"\nexit 75\n' >"$build/bin/pipeline"
+chmod +x "$build/bin/pipeline"
+touch "$build/.built"
+STEP
+. checkout/scripts/setup/lib.sh
+wheel_sets
+for set in "${sets[@]}"; do
+  mkdir -p "$torch_dir/unpacked"
+  cp "checkout/scripts/setup/wheels/$set.txt" "$torch_dir/unpacked/"
+  echo "1 x" >"$torch_dir/unpacked/$set.files"
+  : >"$torch_dir/unpacked/$set.libraries"
+done
+
+run() {
+  : >steps
+  status=0
+  output=$(checkout/scripts/pipeline "$@" 2>&1) || status=$?
+}
+steps() { tr '\n' ',' <steps; }
+age() { find checkout -exec touch -d '1 hour ago' {} +; }
+
+run --help
+expect "the first run sets up" "$(steps)" "packages,torch,build release product,"
+age
+touch checkout/build/release/.built
+run run 'a b' ''
+expect "nothing to do" "$(steps)" ""
+expect "arguments arrive as they are" "$output" "[run][a b][]"
+expect "the exit code is the program's" "$status" 75
+run die
+expect "a signal's death is the program's" "$status" 143
+
+touch checkout/core/a.cpp
+run --help
+expect "a newer source" "$(steps)" "packages,torch,build release product,"
+age
+touch checkout/build/release/.built
+touch -d '1 hour' checkout/core/b.cpp
+touch -d '1 minute ago' checkout/core
+run --help
+expect "a new source" "$(steps)" "packages,torch,build release product,"
+rm checkout/core/b.cpp
+age
+touch checkout/build/release/.built
+touch -d '1 second' checkout/core
+run --help
+expect "a removed source shows in its folder" "$(steps)" "packages,torch,build release product,"
+age
+touch checkout/build/release/.built
+rm "$torch_dir/unpacked/cpu.files"
+run --help
+expect "LibTorch is gone" "$(steps)" "packages,torch,build release product,"
+echo "1 x" >"$torch_dir/unpacked/cpu.files"
+
+# A data script notes its calls; `--check` says whether its output is there.
+cat >checkout/scripts/data/words <<'DATA'
+#!/bin/sh
+root=${0%/*}/../..
+echo "words $*" >>"$root/../steps"
+[ "${1-}" = --check ] && { test -e "$root/words"; exit; }
+touch "$root/words"
+DATA
+chmod +x checkout/scripts/data/words
+printf '# A run.\n# data: scripts/data/words\n[run]\nname = "x"\n' >checkout/configs/base.toml
+printf 'extends = "base.toml"\n[run]\nname = "y"\n' >checkout/configs/child.toml
+age
+touch checkout/build/release/.built
+run explain checkout/configs/base.toml
+expect "verbs that read no data fetch none" "$(steps)" ""
+run run checkout/configs/child.toml --set a=b
+expect "the data of an extended config is fetched" "$(steps)" "words --check,words ,"
+run run checkout/configs/base.toml
+expect "data that is there is not fetched again" "$(steps)" "words --check,"
+cd checkout/configs
+: >../../steps
+../scripts/pipeline run child.toml >/dev/null || true
+cd ../..
+expect "a config named without a folder" "$(steps)" "words --check,"
+printf '# data: scripts/data/none\n' >checkout/configs/bad.toml
+run run checkout/configs/bad.toml
+expect "a data script that is not there" "$status $(grep -c scripts/data/none <<<"$output")" "1 1"
+finish

@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# scripts/setup/unpack.py and torch_unpacked: what is kept, and that damage and changed pins are seen.
+. "${BASH_SOURCE[0]%/*}/check.sh"
+
+mkdir -p checkout/scripts checkout/cmake wheels
+cp -r "$source/scripts/setup" checkout/scripts/
+cp "$source/cmake/TorchVersion.cmake" checkout/cmake/
+python3 - <<'PY'
+import zipfile
+with zipfile.ZipFile("wheels/a-1-py3-none-any.whl", "w") as wheel:
+    wheel.writestr("torch/lib/libone.so", "one")
+    wheel.writestr("torch/lib/libother.so", "not asked for")
+    wheel.writestr("torch/include/deep/a.h", "header")
+PY
+pins=checkout/scripts/setup/wheels/cpu.txt
+cat >$pins <<'PINS'
+a==1
+# unpack torch/lib/libone.so torch/include/*
+PINS
+. checkout/scripts/setup/lib.sh
+unpack() { python3 checkout/scripts/setup/unpack.py $pins wheels "$torch_dir"; }
+seen() { if torch_unpacked cpu; then echo complete; else echo incomplete; fi; }
+
+expect "nothing is there" "$(seen)" incomplete
+unpack
+expect "all is there" "$(seen)" complete
+expect "what is unpacked" "$(cd "$torch_dir/torch" && find . -type f | sort | tr '\n' ' ')" "./include/deep/a.h ./lib/libone.so "
+expect "sizes are listed" "$(<"$torch_dir/unpacked/cpu.files")" $'6 torch/include/deep/a.h\n3 torch/lib/libone.so'
+
+printf 'on' >"$torch_dir/torch/lib/libone.so"
+expect "a library cut short" "$(seen)" incomplete
+unpack
+rm "$torch_dir/torch/lib/libone.so"
+expect "a library removed" "$(seen)" incomplete
+unpack
+rm "$torch_dir/unpacked/cpu.files"
+expect "killed before the list was written" "$(seen)" incomplete
+unpack
+echo '# another version' >>$pins
+expect "other pins" "$(seen)" incomplete
+unpack
+expect "unpacked again" "$(seen)" complete
+
+cp $pins pins
+printf '# unpack torch/lib/libnone.so\n' >>$pins
+expect "a part that no wheel has" "$(unpack 2>&1 | grep -c libnone.so)" 1
+cp pins $pins
+
+# A damaged wheel ends with an error and leaves no complete tree.
+python3 - <<'PY'
+path = "wheels/a-1-py3-none-any.whl"
+data = bytearray(open(path, "rb").read())
+data[data.index(b"header")] ^= 1
+open(path, "wb").write(data)
+PY
+status=0
+unpack 2>/dev/null || status=$?
+expect "a damaged wheel fails" "$((status != 0))" 1
+expect "a damaged wheel is not complete" "$(seen)" incomplete
+
+finish
