@@ -19,25 +19,39 @@ struct LoadArgs {
 
 struct Sources;  // what was read: sources.hpp
 
-// A configuration: the core's own options, checked, and the plugins' tables, to be checked against a plugin's schema with
-// plugin(). Later sources win: defaults, the files that `extends` names, the file, its [[stage]], --set. A value type; immutable.
+// One key with the value in force.
+struct Row {
+  std::string key;    // full: "task.model.n_head"
+  std::string value;  // TOML source; empty: not given, and no default
+  Origin origin;
+  bool may_change;  // when a run is continued
+};
+
+// A configuration: the core's own options, checked, and the plugins' tables, to be checked against a plugin's
+// schema with plugin(). Later sources win: defaults, the files that `extends` names, the file, its [[stage]],
+// --set. A value type; immutable.
 class Config : public Settings {
  public:
-  // Names in order of execution; only the one that LoadArgs.stage names, if it does. Without [[stage]]: one, "train".
+  // Names in order of execution; only the one that LoadArgs.stage names, if it does. Without [[stage]]: one,
+  // "train".
   std::vector<std::string> stage_names() const;
   // False: there is no [[stage]], and the one stage is implied.
   bool has_stages() const;
-  // This configuration with the stage's own values over it, and `stage.name`, `stage.kind` (train, evaluate, predict, export) and
-  // `stage.init_from` set. Throws ConfigError for a name that is not there.
+  // This configuration with the stage's own values over it, and `stage.name`, `stage.kind` (train, evaluate,
+  // predict, export) and `stage.init_from` set. Throws ConfigError for a name that is not there.
   Config for_stage(std::string_view name) const;
 
-  // Checks `table` ("task", "strategy", "backend") against the plugin's options. Throws ConfigError with all that is wrong.
+  // Checks `table` ("task", "strategy", "backend") against the plugin's options. Throws ConfigError with all
+  // that is wrong.
   pl_config plugin(std::string_view table, std::span<const pl_option> options) const;
 
   // The file it was loaded from, as the user wrote it.
   const std::string& file() const;
-  // All values in force as TOML that loads as the same configuration; with origins, each line ends with a comment that says where
-  // the value is from. `plugins`: what plugin() returned, so that their defaults are in it, too.
+  // Every key: the core's, then those of the plugin tables. `plugins`: what plugin() returned, so that their
+  // defaults are in it, too.
+  std::vector<Row> rows(std::span<const PluginConfig* const> plugins = {}) const;
+  // All values in force as TOML that loads as the same configuration; with origins, each line ends with a
+  // comment that says where the value is from.
   std::string to_toml(bool with_origins, std::span<const PluginConfig* const> plugins = {}) const;
   // The same values as one JSON object, tables as objects.
   std::string to_json(std::span<const PluginConfig* const> plugins = {}) const;

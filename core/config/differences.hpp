@@ -15,16 +15,18 @@ struct Difference {
   std::string before;  // as TOML source; "" where there was none
   std::string now;
   Origin origin;    // of the value now
-  bool may_change;  // it cannot change the result, or is meant to be changed (length of training, devices, ...)
+  bool may_change;  // it cannot change the result, or is meant to be changed (length of training, devices,
+                    // ...)
 };
 
 // Compares the resolved config that a run stored (Config::to_toml of its stage) with the one in force.
 std::vector<Difference> differences(std::string_view stored_toml, const Config& now,
                                     std::span<const PluginConfig* const> plugins = {});
 
-// Throws ConfigError with both values of every key that must not change; returns the differences that are allowed.
-// `where` names the stored one: "runs/x/checkpoints/step-200".
-std::vector<Difference> require_resumable(std::string_view stored_toml, std::string_view where, const Config& now,
+// Throws ConfigError with both values of every key that must not change; returns the differences that are
+// allowed. `where` names the stored one: "runs/x/checkpoints/step-200".
+std::vector<Difference> require_resumable(std::string_view stored_toml, std::string_view where,
+                                          const Config& now,
                                           std::span<const PluginConfig* const> plugins = {});
 
 }  // namespace pipeline::config

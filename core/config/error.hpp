@@ -9,8 +9,9 @@
 
 namespace pipeline::config {
 
-// What is wrong with a configuration: one or more lines of the form `file:line: key = value: problem: remedy`, all that were
-// found, in the order of the files. what() joins them with newlines. code() is PL_ERROR_CONFIG.
+// What is wrong with a configuration: one or more lines of the form `file:line: key = value: problem:
+// remedy`, all that were found, in the order of the files. what() joins them with newlines. code() is
+// PL_ERROR_CONFIG.
 class ConfigError : public Error {
  public:
   explicit ConfigError(std::string problem);
@@ -23,7 +24,8 @@ class ConfigError : public Error {
 };
 
 // `origin: key = value: problem`. `value` is TOML source; empty: the key has none.
-std::string format_problem(const Origin& origin, std::string_view key, std::string_view value, std::string_view problem);
+std::string format_problem(const Origin& origin, std::string_view key, std::string_view value,
+                           std::string_view problem);
 
 // Collects problems, so that a user sees all of them at once.
 class Problems {

@@ -8,8 +8,9 @@
 
 namespace pipeline::config {
 
-// A table of options for a terminal, at most `width` columns: key, type, default, range or choices, unit, help. `prefix` is put
-// before each key ("task.").
+// Options for a terminal, at most `width` columns: below a line [table] for each table, a line or more for
+// each key with type, default, and help with unit and range or choices. `prefix` is put before each key
+// ("task.").
 std::string explain(std::span<const pl_option> options, std::string_view prefix = "", size_t width = 100);
 
 // The same as a Markdown table.

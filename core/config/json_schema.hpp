@@ -16,8 +16,8 @@ struct PluginSchema {
   std::vector<pl_option> options;
 };
 
-// JSON Schema (draft 7) of configuration files, for editors: completion, types, ranges, help. Options of a plugin are offered where
-// `plugin` names it.
+// JSON Schema (draft 7) of configuration files, for editors: completion, types, ranges, help. Options of a
+// plugin are offered where `plugin` names it.
 std::string json_schema(std::span<const pl_option> core, std::span<const PluginSchema> plugins);
 
 }  // namespace pipeline::config

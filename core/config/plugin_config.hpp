@@ -6,15 +6,17 @@
 #include <string>
 #include <vector>
 
-#include "pipeline.h"
 #include "core/config/settings.hpp"
+#include "pipeline.h"
 
 namespace pipeline::config {
 
-// The options of one plugin: its table (`[task]`, `[strategy]`, `[backend]`) checked against the schema that it publishes. Keys are
-// those of the schema ("model.n_head"). What the plugin sees through pl_host.config_*.
+// The options of one plugin: its table (`[task]`, `[strategy]`, `[backend]`) checked against the schema that
+// it publishes. Keys are those of the schema ("model.n_head"). What the plugin sees through pl_host.config_*.
 class PluginConfig : public Settings {
  public:
+  // `prefix`: "task."; `file`: as the user wrote it, for messages; `settings`: checked already.
+  PluginConfig(std::string prefix, std::string file, std::vector<Setting> settings);
   PluginConfig(PluginConfig&&) = default;
   PluginConfig& operator=(PluginConfig&&) = default;
 
@@ -22,21 +24,20 @@ class PluginConfig : public Settings {
   pl_str string(std::string_view key) const;
   std::span<const pl_str> string_list(std::string_view key) const;
 
- protected:
-  friend class Config;
-  PluginConfig(std::string prefix, std::string file) : Settings(std::move(prefix), std::move(file)) {}
-  // Paths made absolute, strings as pl_str; called once, when all settings are in.
-  void publish_strings();
-
  private:
+  // Strings and paths (made absolute) of one key.
   struct Strings {
     std::vector<std::string> storage;
     std::vector<pl_str> views;
   };
+
+  const Strings& strings(std::string_view key, bool is_list) const;
+
   std::map<std::string, std::unique_ptr<Strings>, std::less<>> strings_;
 };
 
-// Sets the config_* slots of the host's table. host.error_new must be set already; it is kept for all later calls.
+// Sets the config_* slots of the host's table. host.error_new must be set already; it is kept for all later
+// calls.
 void fill_host_slots(pl_host& host);
 
 }  // namespace pipeline::config

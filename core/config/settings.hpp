@@ -7,10 +7,10 @@
 #include <string_view>
 #include <vector>
 
-#include "pipeline.h"
 #include "core/config/error.hpp"
 #include "core/config/origin.hpp"
 #include "core/config/value.hpp"
+#include "pipeline.h"
 
 namespace pipeline::config {
 
@@ -21,9 +21,10 @@ struct Setting {
   Origin origin;
 };
 
-// Validated options by key. Reading a key that the schema does not have, or as another type than it has, is a mistake of the
-// program: Error with PL_ERROR_FAILED. Reading one that has no value (not given, no default) is a ConfigError that says so; the
-// find_ functions return nothing instead. Immutable: safe to read from any thread.
+// Validated options by key. Reading a key that the schema does not have, or as another type than it has, is a
+// mistake of the program: Error with PL_ERROR_FAILED. Reading one that has no value (not given, no default)
+// is a ConfigError that says so; the find_ functions return nothing instead. Immutable: safe to read from any
+// thread.
 class Settings {
  public:
   bool get_bool(std::string_view key) const;
@@ -62,17 +63,22 @@ class Settings {
  protected:
   Settings(std::string prefix, std::string file) : prefix_(std::move(prefix)), file_(std::move(file)) {}
   void insert(Setting setting);
+  const std::string& file_name() const { return file_; }
 
  private:
+  // The value, or nullptr if there is none.
   template <class T>
-  const T* find(std::string_view key, uint32_t type, const char* type_name) const;
+  const T* find(std::string_view key, uint32_t type) const;
   template <class T>
-  const T& get(std::string_view key, uint32_t type, const char* type_name) const;
+  const T& get(std::string_view key, uint32_t type) const;
 
   std::string prefix_;
   std::string file_;  // for messages about keys that are nowhere
   std::vector<std::string> keys_;
   std::map<std::string, Setting, std::less<>> settings_;
 };
+
+// As Settings::get_path gives it. Throws ConfigError if `~/` is used and there is no home folder.
+std::string absolute_path(const std::string& path);
 
 }  // namespace pipeline::config

@@ -9,7 +9,8 @@
 namespace pipeline::config {
 
 // A value that was checked against its option. Paths are kept as they were written.
-using Value = std::variant<bool, int64_t, double, std::string, std::vector<int64_t>, std::vector<double>, std::vector<std::string>>;
+using Value = std::variant<bool, int64_t, double, std::string, std::vector<int64_t>, std::vector<double>,
+                           std::vector<std::string>>;
 
 // TOML source that reads back as exactly this value.
 std::string to_toml(const Value& value);

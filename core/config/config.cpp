@@ -1,0 +1,139 @@
+#include "core/config/config.hpp"
+
+#include <algorithm>
+
+#include "core/config/core_options.hpp"
+#include "core/config/option.hpp"
+#include "core/config/sources.hpp"
+#include "core/config/suggest.hpp"
+#include "core/config/vocabulary.hpp"
+
+namespace pipeline::config {
+namespace {
+
+// Tables whose keys, but for the core's own, belong to a plugin and are judged with its schema.
+bool is_for_plugin(std::string_view key) {
+  for (const std::string_view table : {"task", "strategy", "backend"})
+    if (key.starts_with(table) && key.size() > table.size() && key[table.size()] == '.') return true;
+  return false;
+}
+
+void add_problem(const Entry& entry, std::string_view key, std::string_view problem, Problems& problems) {
+  problems.add(entry.origin, format_problem(entry.origin, key, shown(entry.value), problem));
+}
+
+Setting default_setting(const pl_option& option) { return {option, default_value(option), Origin{}}; }
+
+// The value that `table` gives to the option, or its default. A bad value is added to `problems`.
+Setting resolve(const pl_option& option, const std::string& key, const Table& table, Problems& problems) {
+  Setting setting = default_setting(option);
+  const auto found = table.entries.find(key);
+  if (found == table.entries.end()) return setting;
+  Checked checked = check(option, found->second.value);
+  if (!checked.value) {
+    add_problem(found->second, key, checked.problem, problems);
+    return setting;
+  }
+  setting.value = std::move(checked.value);
+  setting.origin = found->second.origin;
+  return setting;
+}
+
+Origin whole_file(const std::string& file) {
+  return file.empty() ? Origin{} : Origin{Origin::Kind::kFile, file, 0, 0, ""};
+}
+
+void check_required(const pl_option& option, const std::string& key, const Table& table,
+                    const std::string& file, Problems& problems) {
+  if ((option.flags & PL_OPTION_REQUIRED) && !table.entries.contains(key))
+    problems.add(whole_file(file),
+                 format_problem(whole_file(file), key, "",
+                                "is required and not given: " + std::string(view(option.help))));
+}
+
+// All that can be said of one layer without the others.
+void check_layer(const Table& table, Problems& problems) {
+  Vocabulary vocabulary;
+  vocabulary.add(core_options(), "");
+  vocabulary.check(table, is_for_plugin, problems);
+  for (const pl_option& option : core_options())
+    resolve(option, std::string(view(option.key)), table, problems);
+}
+
+void check_all(const Sources& sources, Problems& problems) {
+  Table above_stages = sources.base;
+  above_stages.merge(sources.sets);
+  check_layer(above_stages, problems);
+  for (const StageLayer& stage : sources.stages) {
+    check_layer(stage.table, problems);
+    const Table merged = sources.merged(stage.name);
+    for (const pl_option& option : core_options())
+      check_required(option, std::string(view(option.key)), merged, sources.file, problems);
+  }
+  for (const auto& [name, table] : sources.stage_sets) check_layer(table, problems);
+}
+
+}  // namespace
+
+Config::Config(std::shared_ptr<const Sources> sources, std::string_view stage)
+    : Settings("", sources->file), sources_(std::move(sources)), stage_(stage) {
+  const Table table = sources_->merged(stage);
+  Problems problems;
+  for (const pl_option& option : core_options()) {
+    Setting setting = resolve(option, std::string(view(option.key)), table, problems);
+    const std::string_view key = view(option.key);
+    if (key == "schedule.lr_scaling" && setting.value == Value(std::string("conservative")))
+      setting.value = Value(std::string("none"));
+    if (key == "stage.name" && !stage.empty()) setting.value = Value(std::string(stage));
+    insert(std::move(setting));
+  }
+  problems.throw_if_any();
+}
+
+std::vector<std::string> Config::stage_names() const {
+  if (!sources_->selected_stage.empty()) return {sources_->selected_stage};
+  return sources_->stage_names();
+}
+
+bool Config::has_stages() const { return sources_->has_stages; }
+
+const std::string& Config::file() const { return sources_->file; }
+
+Config Config::for_stage(std::string_view name) const {
+  if (!sources_->find_stage(name)) {
+    const std::vector<std::string> names = sources_->stage_names();
+    const std::string near = closest(name, names);
+    throw ConfigError("stage " + std::string(name) + ": no such stage: " +
+                      (near.empty() ? "there is " + alternatives(names) : "did you mean " + near + "?"));
+  }
+  return Config(sources_, name);
+}
+
+pl_config Config::plugin(std::string_view table, std::span<const pl_option> options) const {
+  const std::string prefix = std::string(table) + '.';
+  const Table merged = sources_->merged(stage_);
+  Vocabulary vocabulary;
+  vocabulary.add(core_options(), "");
+  vocabulary.add(options, prefix);
+  Problems problems;
+  vocabulary.check(
+      merged, [&](std::string_view key) { return !key.starts_with(prefix); }, problems);
+  std::vector<Setting> settings;
+  for (const pl_option& option : options) {
+    const std::string key = prefix + std::string(view(option.key));
+    settings.push_back(resolve(option, key, merged, problems));
+    check_required(option, key, merged, sources_->file, problems);
+  }
+  problems.throw_if_any();
+  return pl_config(prefix, sources_->file, std::move(settings));
+}
+
+Config load(const LoadArgs& args) {
+  Problems problems;
+  auto sources = std::make_shared<Sources>(read_sources(args, problems));
+  check_all(*sources, problems);
+  problems.throw_if_any();
+  return Config(std::move(sources), "");
+}
+
+}  // namespace pipeline::config

@@ -1,0 +1,68 @@
+#include "core/config/differences.hpp"
+
+#include "core/config/document.hpp"
+
+namespace pipeline::config {
+namespace {
+
+std::map<std::string, Entry> stored_entries(std::string_view toml) {
+  const Document document = parse(toml, "stored configuration", 0);
+  std::map<std::string, Entry> entries(document.root.entries.begin(), document.root.entries.end());
+  if (document.resolved_stage)
+    for (const auto& [key, entry] : document.resolved_stage->table.entries)
+      entries.emplace("stage." + key, entry);
+  return entries;
+}
+
+bool same_source(const std::string& a, const std::string& b) {
+  const std::optional<Literal> left = parse_value(a);
+  const std::optional<Literal> right = parse_value(b);
+  return left && right ? same(*left, *right) : a == b;
+}
+
+std::string or_not_set(const std::string& value) { return value.empty() ? "not set" : value; }
+
+}  // namespace
+
+std::vector<Difference> differences(std::string_view stored_toml, const Config& now,
+                                    std::span<const PluginConfig* const> plugins) {
+  std::map<std::string, Entry> stored = stored_entries(stored_toml);
+  std::vector<Difference> differences;
+  for (const Row& row : now.rows(plugins)) {
+    const auto before = stored.find(row.key);
+    const std::string value = before == stored.end() ? "" : to_toml(before->second.value);
+    if (!same_source(value, row.value))
+      differences.push_back({row.key, value, row.value, row.origin, row.may_change});
+    if (before != stored.end()) stored.erase(before);
+  }
+  for (const auto& [key, entry] : stored)
+    differences.push_back({key, to_toml(entry.value), "", Origin{}, false});
+  return differences;
+}
+
+std::vector<Difference> require_resumable(std::string_view stored_toml, std::string_view where,
+                                          const Config& now, std::span<const PluginConfig* const> plugins) {
+  std::vector<Difference> allowed;
+  Problems problems;
+  for (Difference& difference : differences(stored_toml, now, plugins)) {
+    if (difference.may_change) {
+      allowed.push_back(std::move(difference));
+      continue;
+    }
+    const std::string before = shorten(or_not_set(difference.before), 80);
+    std::string remedy = ", and it must stay the same when a run is continued: ";
+    if (difference.before.empty()) {
+      remedy += "remove it";
+    } else {
+      remedy += "write " + before;
+    }
+    problems.add(difference.origin,
+                 format_problem(difference.origin, difference.key, shorten(or_not_set(difference.now), 80),
+                                "was " + before + " in " + std::string(where) + remedy +
+                                    ", or start over with --fresh"));
+  }
+  problems.throw_if_any();
+  return allowed;
+}
+
+}  // namespace pipeline::config

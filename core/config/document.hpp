@@ -1,0 +1,62 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/config/literal.hpp"
+#include "core/config/origin.hpp"
+
+namespace pipeline::config {
+
+struct Entry {
+  Literal value;
+  Origin origin;
+};
+
+// A tree of TOML tables, flattened: values by dotted key, and the tables themselves, so that an unknown empty
+// one is noticed. Keys that TOML would have to quote stay quoted and so match no option.
+struct Table {
+  std::map<std::string, Entry, std::less<>> entries;
+  std::map<std::string, Origin, std::less<>> tables;
+
+  // Values of `other` replace those here.
+  void merge(const Table& other);
+};
+
+// One [[stage]].
+struct StageTable {
+  Origin origin;
+  Table table;  // name, kind, init_from and the tables it overrides
+};
+
+// One parsed TOML text.
+struct Document {
+  Table root;  // without `extends` and `stage`
+  std::optional<Entry> extends;
+  std::optional<Entry> stage_value;          // `stage` where it is neither a table nor an array of tables
+  std::optional<StageTable> resolved_stage;  // [stage]: what a resolved config says about its stage
+  std::optional<std::vector<StageTable>> stages;
+};
+
+// Throws ConfigError on a syntax error: `file:line:column: what is wrong`. `order`: see Origin.
+Document parse(std::string_view text, const std::string& file, int order);
+
+// One argument of --set. Bare words are strings. Throws ConfigError.
+struct Assignment {
+  std::string key;
+  Table table;  // one value under `key`, or the values of an inline table
+};
+Assignment parse_set(const std::string& argument);
+
+// The TOML source of one value, as in pl_option.default_value; nothing if it is not one.
+std::optional<Literal> parse_value(std::string_view text);
+
+// Whether TOML allows it without quotes.
+bool is_bare_key(std::string_view key);
+// Bare keys with dots between them.
+bool is_dotted_key(std::string_view key);
+
+}  // namespace pipeline::config

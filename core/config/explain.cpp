@@ -1,0 +1,121 @@
+#include "core/config/explain.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "core/config/option.hpp"
+
+namespace pipeline::config {
+namespace {
+
+// Terminal columns of UTF-8 text, for scripts whose characters are one column wide.
+size_t columns(std::string_view text) {
+  return static_cast<size_t>(
+      std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+}
+
+std::string padded(std::string text, size_t width) {
+  const size_t used = columns(text);
+  if (used < width) text.append(width - used, ' ');
+  return text;
+}
+
+// `text` in lines of at most `width` columns, broken at spaces; a longer word stays whole.
+std::vector<std::string> wrapped(std::string_view text, size_t width) {
+  std::vector<std::string> lines(1);
+  while (!text.empty()) {
+    const std::string_view word = text.substr(0, text.find(' '));
+    text.remove_prefix(std::min(text.size(), word.size() + 1));
+    if (!lines.back().empty() && columns(lines.back()) + 1 + columns(word) > width) lines.emplace_back();
+    if (!lines.back().empty()) lines.back() += ' ';
+    lines.back() += word;
+  }
+  return lines;
+}
+
+std::string default_text(const pl_option& option) {
+  if (option.flags & PL_OPTION_REQUIRED) return "required";
+  return option.default_value.len == 0 ? "-" : std::string(view(option.default_value));
+}
+
+std::string help_text(const pl_option& option) {
+  std::string text(view(option.help));
+  const bool named_in_help = option.choice_count > 0 && text.find(range_text(option)) != std::string::npos;
+  std::string facts(view(option.unit));
+  if (!named_in_help && !range_text(option).empty())
+    facts += (facts.empty() ? "" : ", ") + range_text(option);
+  if (!facts.empty()) text += " (" + facts + ")";
+  return text;
+}
+
+struct SplitKey {
+  std::string table;
+  std::string name;
+};
+
+SplitKey split(const pl_option& option, std::string_view prefix) {
+  const std::string key = std::string(prefix) + std::string(view(option.key));
+  const size_t dot = key.rfind('.');
+  return dot == std::string::npos ? SplitKey{"", key} : SplitKey{key.substr(0, dot), key.substr(dot + 1)};
+}
+
+std::string escaped(std::string text) {
+  for (size_t bar = text.find('|'); bar != std::string::npos; bar = text.find('|', bar + 2))
+    text.insert(bar, "\\");
+  return text;
+}
+
+}  // namespace
+
+std::string explain(std::span<const pl_option> options, std::string_view prefix, size_t width) {
+  constexpr size_t kGap = 2;
+  // Widest entries of the first three columns; a longer one moves the rest to the next line.
+  size_t key_width = 3, type_width = 4, default_width = 7;
+  for (const pl_option& option : options) {
+    key_width = std::max(key_width, std::min<size_t>(28, columns(split(option, prefix).name)));
+    type_width = std::max(type_width, std::min<size_t>(15, type_name(option.type).size()));
+    default_width = std::max(default_width, std::min<size_t>(16, columns(default_text(option))));
+  }
+  const size_t help_column = key_width + type_width + default_width + 3 * kGap;
+  const size_t help_width = std::max<size_t>(24, width > help_column ? width - help_column : 0);
+
+  std::string out, table;
+  for (const pl_option& option : options) {
+    const SplitKey key = split(option, prefix);
+    if (out.empty() || key.table != table) {
+      table = key.table;
+      if (!table.empty()) out += (out.empty() ? "[" : "\n[") + table + "]\n";
+    }
+    std::string line;
+    size_t end = 0;  // of the columns so far
+    const auto cell = [&](const std::string& text, size_t cell_width) {
+      line = padded(line, end) + text;
+      end += cell_width + kGap;
+      if (columns(line) < end) return;
+      out += line + '\n';
+      line.clear();
+    };
+    cell(key.name, key_width);
+    cell(type_name(option.type), type_width);
+    cell(default_text(option), default_width);
+    for (const std::string& help : wrapped(help_text(option), help_width)) {
+      out += padded(line, help_column) + help + '\n';
+      line.clear();
+    }
+  }
+  return out;
+}
+
+std::string explain_markdown(std::span<const pl_option> options, std::string_view prefix) {
+  std::string out = "| key | type | default | meaning |\n| --- | --- | --- | --- |\n";
+  for (const pl_option& option : options) {
+    const std::string value = default_text(option);
+    const bool is_code = option.default_value.len > 0;
+    out += "| `" + std::string(prefix) + std::string(view(option.key)) + "` | " + type_name(option.type) +
+           " | " + (is_code ? "`" + escaped(value) + "`" : value) + " | " + escaped(help_text(option)) +
+           " |\n";
+  }
+  return out;
+}
+
+}  // namespace pipeline::config

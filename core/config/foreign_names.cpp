@@ -1,0 +1,179 @@
+#include "core/config/foreign_names.hpp"
+
+#include <algorithm>
+#include <iterator>
+
+#include "core/config/suggest.hpp"
+
+namespace pipeline::config {
+namespace {
+
+struct Names {
+  std::string_view theirs;  // space-separated; dotted where the last part alone says too little
+  std::string_view ours;
+};
+
+constexpr Names kKeys[] = {
+    {"epochs epoch num_epochs max_epoch n_epochs nb_epochs total_epochs num_train_epochs",
+     "train.max_epochs"},
+    {"steps num_steps n_steps max_step total_steps train_steps training_steps num_training_steps "
+     "max_train_steps max_iters "
+     "max_iterations num_iterations iterations train_iters",
+     "train.max_steps"},
+    {"max_time time_limit max_duration", "train.max_seconds"},
+    {"batch_size",
+     "train.global_batch (samples per optimizer step over all devices) or train.batch_per_device"},
+    {"train_batch_size global_batch_size total_batch_size effective_batch_size", "train.global_batch"},
+    {"local_batch_size device_batch_size batch_size_per_device batch_size_per_gpu per_gpu_batch_size "
+     "per_gpu_train_batch_size "
+     "per_device_train_batch_size per_device_batch_size",
+     "train.micro_batch (samples per forward pass) or train.batch_per_device (samples per optimizer step and "
+     "device)"},
+    {"micro_batch_size microbatch_size train_micro_batch_size_per_gpu device_train_microbatch_size",
+     "train.micro_batch"},
+    {"eval_batch_size val_batch_size per_device_eval_batch_size per_gpu_eval_batch_size",
+     "train.micro_batch, which evaluation uses, too"},
+    {"gradient_accumulation_steps gradient_accumulation accumulate_grad_batches grad_accumulation_steps "
+     "grad_accum_steps "
+     "grad_acc_steps grad_accum accumulation accumulate update_freq iter_size",
+     "train.accumulation_steps"},
+    {"max_grad_norm grad_norm max_norm clip_norm clip_grad grad_clip gradient_clip gradient_clipping "
+     "gradient_clip_val "
+     "clip_gradients grad_norm_clip",
+     "train.clip_grad_norm"},
+    {"fp16 bf16 fp32 amp use_amp half tf32 mixed_precision mixed_precision_param dtype torch_dtype "
+     "fp16.enabled bf16.enabled "
+     "fp16_full_eval bf16_full_eval",
+     "train.precision = \"auto\", \"fp32\", \"bf16\" or \"fp16\""},
+    {"initial_scale_power init_scale", "train.loss_scale"},
+    {"loss_scale_window scale_window growth_interval", "train.loss_scale_interval"},
+    {"gradient_checkpointing grad_checkpointing activation_checkpoint activation_checkpointing.mode "
+     "activation_checkpointing.enabled use_checkpoint recompute",
+     "train.activation_checkpointing = true"},
+    {"model_name_or_path pretrained_model_name_or_path pretrained pretrained_model pretrained_path "
+     "init_checkpoint "
+     "initial_load_path load_from load_checkpoint init_weights",
+     "train.init_from"},
+
+    {"learning_rate learningrate base_lr max_lr peak_lr initial_lr init_lr optimizer.params.lr",
+     "optimizer.lr"},
+    {"wd l2 adam_weight_decay optimizer.params.weight_decay", "optimizer.weight_decay"},
+    {"adam_beta1", "optimizer.beta1"},
+    {"adam_beta2", "optimizer.beta2"},
+    {"betas adam_betas optimizer.params.betas", "optimizer.beta1 and optimizer.beta2"},
+    {"eps adam_eps adam_epsilon optimizer.params.eps", "optimizer.epsilon"},
+    {"optim optimizer_name optimizer_type optimizer.type optimizer.name", "optimizer.kind"},
+
+    {"lr_schedule lr_scheduler scheduler lr_scheduler_type scheduler_type lr_decay_style decay_type "
+     "lr_policy scheduler.type "
+     "scheduler.name",
+     "schedule.kind = \"cosine\", \"linear\" or \"constant\""},
+    {"warmup warmup_iters num_warmup_steps lr_warmup_steps lr_warmup_iters warmup_num_steps",
+     "schedule.warmup_steps"},
+    {"warmup_ratio warmup_fraction warmup_epochs", "schedule.warmup_steps, a number of steps"},
+    {"min_lr lr_min lr_end eta_min min_lr_factor min_lr_rate final_lr",
+     "schedule.min_lr_ratio, a share of optimizer.lr"},
+    {"lr_decay_iters lr_decay_steps decay_steps decay_ratio total_num_steps",
+     "train.max_steps: the schedule ends with the training"},
+    {"scale_lr lr_scale auto_scale_lr", "schedule.lr_scaling"},
+
+    {"num_workers dataloader_num_workers data_workers n_workers workers_per_gpu num_data_workers",
+     "loader.workers"},
+    {"prefetch_factor dataloader_prefetch_factor num_prefetch", "loader.prefetch"},
+    {"dataloader_pin_memory use_pinned_memory", "loader.pin_memory"},
+    {"length_grouped bucket_by_length sort_by_length train_sampling_strategy", "loader.group_by_length"},
+
+    {"random_seed manual_seed global_seed seed_everything data_seed torch_seed rng_seed", "run.seed"},
+    {"deterministic full_determinism use_deterministic_algorithms cudnn_deterministic debug.deterministic",
+     "run.reproducible"},
+    {"output_dir out_dir save_dir outdir default_root_dir logging_dir log_dir work_dir working_dir "
+     "dump_folder project_dir",
+     "run.dir"},
+    {"run_name experiment_name exp_name experiment project project_name", "run.name"},
+    {"accelerator", "run.device"},
+
+    {"save_steps save_every save_interval save_freq save_strategy checkpoint_every checkpoint_interval "
+     "checkpoint_steps "
+     "checkpointing_steps every_n_train_steps ckpt_freq checkpoint.interval checkpoint.enable",
+     "checkpoint.every"},
+    {"save_total_limit save_top_k keep_latest_k checkpoints_total_limit max_to_keep", "checkpoint.keep"},
+    {"load_best_model_at_end save_best", "checkpoint.keep_best"},
+    {"async_save async_mode", "checkpoint.background"},
+    {"metric_for_best_model monitor", "evaluate.best_metric"},
+    {"resume resume_from resume_from_checkpoint auto_resume ckpt_path",
+     "run.dir: a run in the same folder continues by itself"},
+    {"overwrite_output_dir", "the flag --fresh"},
+    {"eval_steps eval_every eval_interval eval_freq eval_strategy evaluation_strategy val_check_interval "
+     "validation_steps "
+     "check_val_every_n_epoch do_eval validation.freq",
+     "evaluate.every"},
+    {"limit_val_batches eval_iters max_eval_samples eval_samples limit_test_batches", "evaluate.max_samples"},
+
+    {"logging_steps log_interval log_freq log_every_n_steps log_steps steps_per_print print_freq print_every "
+     "metrics.log_freq",
+     "observe.log_every"},
+    {"logging_level verbose verbosity log_verbosity", "observe.log_level"},
+    {"disable_tqdm enable_progress_bar progress_bar", "observe.console"},
+
+    {"devices num_devices gpus n_gpus n_gpu num_gpus gpus_per_node nproc_per_node nproc num_processes "
+     "world_size "
+     "ntasks_per_node data_parallel_size",
+     "launch.processes, per host"},
+    {"nodes num_nodes nnodes num_machines",
+     "launch.processes, per host; hosts come from the launcher (Slurm, torchrun, MPI)"},
+    {"num_threads num_cpu_threads_per_process omp_num_threads torch_num_threads", "launch.threads"},
+    {"ddp_timeout nccl_timeout init_timeout_seconds train_timeout_seconds", "launch.stall_seconds"},
+    {"distributed_type sharding_strategy fsdp data_parallel data_parallel_mode",
+     "strategy.plugin = \"single\", \"ddp\" or \"sharded\""},
+    {"zero_optimization zero_optimization.stage zero_stage data_parallel_shard_degree "
+     "data_parallel_replicate_degree",
+     "strategy.plugin = \"sharded\" with strategy.zero_stage"},
+    {"dist_backend ddp_backend distributed_backend process_group_backend", "backend.plugin"},
+    {"plugin_path plugin_paths plugin_dir plugins_dir", "plugins.paths"},
+};
+
+constexpr Names kTables[] = {
+    {"training trainer training_args train_args hyperparameters", "[train]"},
+    {"optim", "[optimizer]"},
+    {"scheduler lr_scheduler lr_schedule", "[schedule]"},
+    {"dataloader data_loader", "[loader]"},
+    {"eval evaluation validation validate val", "[evaluate]"},
+    {"checkpointing checkpoints ckpt", "[checkpoint]"},
+    {"log logging logger metrics", "[observe]"},
+    {"model network", "[task.model]"},
+    {"data dataset datasets", "[task.data]"},
+    {"distributed parallelism parallel deepspeed fsdp zero_optimization", "[strategy]"},
+    {"launcher accelerate", "[launch]"},
+    {"fp16 bf16 amp mixed_precision", "train.precision"},
+    {"job experiment", "[run]"},
+    {"plugin", "[plugins]"},
+    {"stages", "[[stage]]"},
+};
+
+std::string_view look_up(const Names* begin, const Names* end, std::string_view theirs) {
+  for (const Names* names = begin; names != end; ++names)
+    for (std::string_view rest = names->theirs; !rest.empty();) {
+      const std::string_view name = rest.substr(0, rest.find(' '));
+      if (name.size() == theirs.size() && edit_distance(name, theirs) == 0) return names->ours;
+      rest.remove_prefix(std::min(rest.size(), name.size() + 1));
+    }
+  return "";
+}
+
+}  // namespace
+
+std::string_view our_name_for_key(std::string_view foreign_key) {
+  for (;;) {
+    const std::string_view ours = look_up(std::begin(kKeys), std::end(kKeys), foreign_key);
+    if (!ours.empty()) return ours;
+    const size_t dot = foreign_key.find('.');
+    if (dot == std::string_view::npos) return "";
+    foreign_key.remove_prefix(dot + 1);
+  }
+}
+
+std::string_view our_name_for_table(std::string_view foreign_table) {
+  return look_up(std::begin(kTables), std::end(kTables), foreign_table);
+}
+
+}  // namespace pipeline::config

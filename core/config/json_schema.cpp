@@ -1,0 +1,119 @@
+#include "core/config/json_schema.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "core/config/document.hpp"
+#include "core/config/option.hpp"
+
+namespace pipeline::config {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json scalar_schema(const pl_option& option) {
+  switch (option.type) {
+    case PL_OPTION_BOOL:
+      return {{"type", "boolean"}};
+    case PL_OPTION_INT:
+    case PL_OPTION_INT_LIST:
+      return {{"type", "integer"}};
+    case PL_OPTION_FLOAT:
+    case PL_OPTION_FLOAT_LIST:
+      return {{"type", "number"}};
+    default:
+      return {{"type", "string"}};
+  }
+}
+
+Json default_json(const Value& value) {
+  return std::visit([](const auto& content) { return Json(content); }, value);
+}
+
+Json option_schema(const pl_option& option) {
+  Json schema = scalar_schema(option);
+  if (option.flags & PL_OPTION_HAS_MINIMUM)
+    schema[option.flags & PL_OPTION_ABOVE_MINIMUM ? "exclusiveMinimum" : "minimum"] = option.minimum;
+  if (option.flags & PL_OPTION_HAS_MAXIMUM)
+    schema[option.flags & PL_OPTION_BELOW_MAXIMUM ? "exclusiveMaximum" : "maximum"] = option.maximum;
+  for (uint32_t i = 0; option.choices && i < option.choice_count; ++i)
+    schema["enum"].push_back(view(option.choices[i]));
+  if (is_list(option.type)) schema = {{"type", "array"}, {"items", schema}};
+  std::string help(view(option.help));
+  if (option.unit.len > 0) help += " (" + std::string(view(option.unit)) + ")";
+  schema["description"] = help;
+  if (const std::optional<Value> value = default_value(option)) schema["default"] = default_json(*value);
+  return schema;
+}
+
+Json closed_object() {
+  return {{"type", "object"}, {"properties", Json::object()}, {"additionalProperties", false}};
+}
+
+// Puts an option at its dotted place below `table`, and makes the tables on the way. Nothing is marked as
+// required: a value may come from a file that is extended.
+void place(const pl_option& option, Json& table) {
+  std::string_view key = view(option.key);
+  Json* at = &table;
+  for (size_t dot = key.find('.'); dot != std::string_view::npos; dot = key.find('.')) {
+    Json& properties = (*at)["properties"];
+    const std::string part(key.substr(0, dot));
+    if (!properties.contains(part)) properties[part] = closed_object();
+    at = &properties[part];
+    key.remove_prefix(dot + 1);
+  }
+  (*at)["properties"][std::string(key)] = option_schema(option);
+}
+
+// A plugin's table is judged by the schema of the plugin that it names: if plugin == NAME then (core's keys
+// and NAME's).
+Json plugin_table(const Json& core_table, const std::string& table, std::span<const PluginSchema> plugins) {
+  Json choice = {{"type", "object"}, {"properties", core_table["properties"]}};
+  Json& names = choice["properties"]["plugin"]["examples"];
+  names = Json::array();
+  if (table != "task") names.push_back("auto");
+  Json conditions = Json::array();
+  for (const PluginSchema& plugin : plugins) {
+    if (plugin.table != table) continue;
+    names.push_back(plugin.name);
+    Json whole = core_table;
+    whole["description"] = plugin.summary;
+    for (const pl_option& option : plugin.options) place(option, whole);
+    const Json named = {{"properties", {{"plugin", {{"const", plugin.name}}}}}, {"required", {"plugin"}}};
+    conditions.push_back({{"if", named}, {"then", whole}});
+  }
+  if (!conditions.empty()) choice["allOf"] = conditions;
+  return choice;
+}
+
+}  // namespace
+
+std::string json_schema(std::span<const pl_option> core, std::span<const PluginSchema> plugins) {
+  Json root = closed_object();
+  for (const pl_option& option : core) place(option, root);
+  Json tables = root["properties"];
+  for (const char* table : {"task", "strategy", "backend"})
+    if (tables.contains(table)) tables[table] = plugin_table(tables[table], table, plugins);
+
+  Json schema = {{"$schema", "http://json-schema.org/draft-07/schema#"}, {"title", "pipeline configuration"}};
+  schema.update(closed_object());
+  Json stage = closed_object();
+  if (tables.contains("stage")) {
+    stage["properties"] = tables["stage"]["properties"];
+    tables.erase("stage");
+  }
+  Json& properties = schema["properties"];
+  properties["extends"] = {{"type", "string"},
+                           {"description", "a file whose values this one builds on, relative to this file"}};
+  for (const auto& [name, table] : tables.items()) {
+    schema["definitions"][name] = table;
+    const Json reference = {{"$ref", "#/definitions/" + name}};
+    properties[name] = reference;
+    if (name != "launch" && name != "plugins") stage["properties"][name] = reference;
+  }
+  properties["stage"] = {{"type", "array"},
+                         {"items", stage},
+                         {"description", "stages run in order; each overrides the tables above"}};
+  return schema.dump(2);
+}
+
+}  // namespace pipeline::config

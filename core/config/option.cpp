@@ -1,0 +1,281 @@
+#include "core/config/option.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+
+#include "core/config/core_options.hpp"
+#include "core/config/document.hpp"
+#include "core/config/suggest.hpp"
+#include "core/plugins/error.hpp"
+
+namespace pipeline::config {
+namespace {
+
+struct TypeNames {
+  const char* name;
+  const char* plural;
+};
+
+constexpr TypeNames kScalars[] = {{"boolean", "booleans"},
+                                  {"integer", "integers"},
+                                  {"number", "numbers"},
+                                  {"string", "strings"},
+                                  {"path", "paths"}};
+
+// The scalar type of a list's elements.
+uint32_t element_type(uint32_t type) {
+  switch (type) {
+    case PL_OPTION_INT_LIST:
+      return PL_OPTION_INT;
+    case PL_OPTION_FLOAT_LIST:
+      return PL_OPTION_FLOAT;
+    case PL_OPTION_STRING_LIST:
+      return PL_OPTION_STRING;
+    case PL_OPTION_PATH_LIST:
+      return PL_OPTION_PATH;
+    default:
+      return type;
+  }
+}
+
+// Without the ".0" that TOML wants.
+std::string plain(double number) {
+  std::string text = to_toml(number);
+  return text.ends_with(".0") ? text.substr(0, text.size() - 2) : text;
+}
+
+std::vector<std::string> choices_of(const pl_option& option) {
+  std::vector<std::string> choices;
+  for (uint32_t i = 0; option.choices && i < option.choice_count; ++i)
+    choices.emplace_back(view(option.choices[i]));
+  return choices;
+}
+
+std::string limits(const pl_option& option) {
+  const bool low = option.flags & PL_OPTION_HAS_MINIMUM;
+  const bool high = option.flags & PL_OPTION_HAS_MAXIMUM;
+  const std::string minimum =
+      (option.flags & PL_OPTION_ABOVE_MINIMUM ? "above " : "at least ") + plain(option.minimum);
+  const std::string maximum =
+      (option.flags & PL_OPTION_BELOW_MAXIMUM ? "below " : "at most ") + plain(option.maximum);
+  return low && high ? minimum + " and " + maximum : low ? minimum : maximum;
+}
+
+template <class Number>
+bool in_range(const pl_option& option, Number number) {
+  const auto x = static_cast<double>(number);
+  if ((option.flags & PL_OPTION_HAS_MINIMUM) &&
+      !(option.flags & PL_OPTION_ABOVE_MINIMUM ? x > option.minimum : x >= option.minimum))
+    return false;
+  return !(option.flags & PL_OPTION_HAS_MAXIMUM) ||
+         (option.flags & PL_OPTION_BELOW_MAXIMUM ? x < option.maximum : x <= option.maximum);
+}
+
+Checked wrong(std::string problem) { return {std::nullopt, std::move(problem)}; }
+
+template <class Number>
+Checked in_range_or_wrong(const pl_option& option, Number number) {
+  if (!in_range(option, number)) return wrong("out of range: must be " + limits(option));
+  return {Value(number), ""};
+}
+
+// A string that holds what the option wants: "20" for 20.
+bool is_quoted(const pl_option& option, const Literal& literal) {
+  if (literal.kind != Literal::Kind::kString) return false;
+  const std::optional<Literal> inside = parse_value(literal.text);
+  return inside && inside->kind != Literal::Kind::kString && check(option, *inside).value.has_value();
+}
+
+Checked check_bool(const pl_option& option, const Literal& literal) {
+  if (literal.kind == Literal::Kind::kBool) return {Value(literal.boolean), ""};
+  for (const char* word : {"true", "false"})
+    if (literal.kind == Literal::Kind::kString && edit_distance(literal.text, word) == 0)
+      return wrong("must be true or false: write " + std::string(word) + " without quotes");
+  return wrong("must be true or false, is " + kind_name(literal));
+}
+
+Checked check_int(const pl_option& option, const Literal& literal) {
+  if (literal.kind == Literal::Kind::kInt) return in_range_or_wrong(option, literal.integer);
+  if (literal.kind == Literal::Kind::kFloat && std::abs(literal.number) < 9e15 &&
+      literal.number == std::floor(literal.number))
+    return wrong("must be an integer: write " + std::to_string(static_cast<int64_t>(literal.number)));
+  if (is_quoted(option, literal))
+    return wrong("must be an integer: write " + literal.text + " without quotes");
+  return wrong("must be an integer, is " + kind_name(literal));
+}
+
+Checked check_float(const pl_option& option, const Literal& literal) {
+  if (literal.kind == Literal::Kind::kInt)
+    return in_range_or_wrong(option, static_cast<double>(literal.integer));
+  if (literal.kind == Literal::Kind::kFloat)
+    return std::isfinite(literal.number) ? in_range_or_wrong(option, literal.number)
+                                         : wrong("must be a finite number");
+  if (is_quoted(option, literal)) return wrong("must be a number: write " + literal.text + " without quotes");
+  return wrong("must be a number, is " + kind_name(literal));
+}
+
+Checked check_string(const pl_option& option, const Literal& literal) {
+  // On the command line 2024 and true are words like others.
+  const bool is_word = !literal.typed.empty() && literal.kind != Literal::Kind::kArray;
+  if (literal.kind != Literal::Kind::kString && !is_word)
+    return wrong("must be a string, is " + kind_name(literal) + ": put it in quotes");
+  const std::string& text = literal.kind == Literal::Kind::kString ? literal.text : literal.typed;
+  const std::vector<std::string> choices = choices_of(option);
+  if (choices.empty() || std::ranges::find(choices, text) != choices.end()) return {Value(text), ""};
+  const std::string near = closest(text, choices);
+  return wrong("is not one of " + range_text(option) + (near.empty() ? "" : ": did you mean " + near + "?"));
+}
+
+Checked check_scalar(const pl_option& option, const Literal& literal) {
+  switch (option.type) {
+    case PL_OPTION_BOOL:
+      return check_bool(option, literal);
+    case PL_OPTION_INT:
+      return check_int(option, literal);
+    case PL_OPTION_FLOAT:
+      return check_float(option, literal);
+    default:
+      return check_string(option, literal);
+  }
+}
+
+template <class T>
+Checked check_items(const pl_option& element, const Literal& literal) {
+  std::vector<T> values;
+  for (const Literal& item : literal.items) {
+    Checked checked = check_scalar(element, item);
+    if (!checked.value) return wrong("element " + std::to_string(values.size() + 1) + " " + checked.problem);
+    values.push_back(std::get<T>(std::move(*checked.value)));
+  }
+  return {Value(std::move(values)), ""};
+}
+
+std::string list_remedy(const pl_option& option, const Literal& literal) {
+  pl_option element = option;
+  element.type = element_type(option.type);
+  const Checked one = check_scalar(element, literal);
+  return one.value ? ": write [" + to_toml(*one.value) + "]"
+                   : ": write it in brackets, with commas between the elements";
+}
+
+}  // namespace
+
+std::string type_name(uint32_t type) {
+  if (type >= PL_OPTION_BOOL && type <= PL_OPTION_PATH) return kScalars[type - PL_OPTION_BOOL].name;
+  if (is_list(type)) return std::string("list of ") + kScalars[element_type(type) - PL_OPTION_BOOL].plural;
+  return "type " + std::to_string(type);
+}
+
+bool is_list(uint32_t type) { return type >= PL_OPTION_INT_LIST && type <= PL_OPTION_PATH_LIST; }
+
+std::string range_text(const pl_option& option) {
+  if (option.choices && option.choice_count > 0) return alternatives(choices_of(option));
+  const bool low = option.flags & PL_OPTION_HAS_MINIMUM;
+  const bool high = option.flags & PL_OPTION_HAS_MAXIMUM;
+  const bool above = option.flags & PL_OPTION_ABOVE_MINIMUM;
+  const std::string maximum = (option.flags & PL_OPTION_BELOW_MAXIMUM ? "< " : "<= ") + plain(option.maximum);
+  if (low && high && !above && !(option.flags & PL_OPTION_BELOW_MAXIMUM))
+    return plain(option.minimum) + " to " + plain(option.maximum);
+  if (low && high) return plain(option.minimum) + (above ? " < x " : " <= x ") + maximum;
+  if (low) return (above ? "> " : ">= ") + plain(option.minimum);
+  return high ? maximum : "";
+}
+
+Checked check(const pl_option& option, const Literal& literal) {
+  if (!is_list(option.type)) return check_scalar(option, literal);
+  if (literal.kind != Literal::Kind::kArray)
+    return wrong("must be a " + type_name(option.type) + ", is " + kind_name(literal) +
+                 list_remedy(option, literal));
+  pl_option element = option;
+  element.type = element_type(option.type);
+  switch (option.type) {
+    case PL_OPTION_INT_LIST:
+      return check_items<int64_t>(element, literal);
+    case PL_OPTION_FLOAT_LIST:
+      return check_items<double>(element, literal);
+    default:
+      return check_items<std::string>(element, literal);
+  }
+}
+
+std::optional<Value> default_value(const pl_option& option) {
+  const std::string_view source = view(option.default_value);
+  if (source.empty()) return {};
+  const std::optional<Literal> literal = parse_value(source);
+  const std::string key(view(option.key));
+  if (!literal)
+    throw Error("option " + key + ": its default " + std::string(source) + " is not a TOML value");
+  Checked checked = check(option, *literal);
+  if (!checked.value)
+    throw Error("option " + key + ": its default " + std::string(source) + " " + checked.problem);
+  return checked.value;
+}
+
+std::vector<pl_option> copy_options(const pl_option* first, uint64_t count) {
+  std::vector<pl_option> options;
+  if (!first || count == 0) return options;
+  const size_t stride = first->struct_size;
+  const char* bytes = reinterpret_cast<const char*>(first);
+  for (uint64_t i = 0; i < count; ++i) {
+    pl_option option{};
+    std::memcpy(&option, bytes + i * stride, std::min(stride, sizeof(option)));
+    option.struct_size = sizeof(option);
+    options.push_back(option);
+  }
+  return options;
+}
+
+std::vector<std::string> schema_problems(std::span<const pl_option> options, std::string_view table) {
+  constexpr uint32_t kKnownFlags = PL_OPTION_REQUIRED | PL_OPTION_HAS_MINIMUM | PL_OPTION_HAS_MAXIMUM |
+                                   PL_OPTION_ABOVE_MINIMUM | PL_OPTION_BELOW_MAXIMUM | PL_OPTION_MAY_CHANGE;
+  std::vector<std::string> problems;
+  std::vector<std::string> keys;
+  for (const pl_option& option : table.empty() ? std::span<const pl_option>() : core_options())
+    if (view(option.key).starts_with(std::string(table) + '.'))
+      keys.emplace_back(view(option.key).substr(table.size() + 1));
+
+  for (const pl_option& option : options) {
+    const std::string key(view(option.key));
+    const auto add = [&](const std::string& problem) {
+      problems.push_back("option " + key + ": " + problem);
+    };
+    if (!is_dotted_key(key)) add("its key is not made of letters, digits, _ and - between dots");
+    for (const std::string& other : keys) {
+      if (other == key) add("its key is taken");
+      if (other.starts_with(key + '.') || key.starts_with(other + '.'))
+        add("is a value, and " + other + " would make it a table");
+    }
+    keys.push_back(key);
+
+    if (option.type < PL_OPTION_BOOL || option.type > PL_OPTION_PATH_LIST) {
+      add("its type " + std::to_string(option.type) + " is unknown");
+      continue;
+    }
+    const uint32_t element = element_type(option.type);
+    const bool is_number = element == PL_OPTION_INT || element == PL_OPTION_FLOAT;
+    const bool is_text = element == PL_OPTION_STRING || element == PL_OPTION_PATH;
+    if (option.flags & ~kKnownFlags) add("it has unknown flags");
+    if ((option.flags & (PL_OPTION_HAS_MINIMUM | PL_OPTION_HAS_MAXIMUM)) && !is_number)
+      add("a range needs a number");
+    if ((option.flags & PL_OPTION_ABOVE_MINIMUM) && !(option.flags & PL_OPTION_HAS_MINIMUM))
+      add("ABOVE_MINIMUM without HAS_MINIMUM");
+    if ((option.flags & PL_OPTION_BELOW_MAXIMUM) && !(option.flags & PL_OPTION_HAS_MAXIMUM))
+      add("BELOW_MAXIMUM without HAS_MAXIMUM");
+    if (option.choice_count > 0 && (!is_text || !option.choices))
+      add("choices need a string, and a table of them");
+    if (view(option.help).empty()) add("it has no help");
+    if (view(option.help).find('\n') != std::string_view::npos) add("its help is more than one line");
+    if ((option.flags & PL_OPTION_REQUIRED) && option.default_value.len > 0)
+      add("it is required and has a default");
+    try {
+      default_value(option);
+    } catch (const Error& error) {
+      problems.emplace_back(error.what());
+    }
+  }
+  return problems;
+}
+
+}  // namespace pipeline::config

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/config/literal.hpp"
+#include "core/config/value.hpp"
+#include "pipeline.h"
+
+namespace pipeline::config {
+
+inline std::string_view view(pl_str text) {
+  return text.len == 0 || !text.ptr ? std::string_view() : std::string_view(text.ptr, text.len);
+}
+
+// "integer", "list of strings".
+std::string type_name(uint32_t type);
+bool is_list(uint32_t type);
+
+// What may stand there, for people: "auto, fp32 or bf16", ">= 1", "0 <= x < 1", "".
+std::string range_text(const pl_option& option);
+
+// The value as this option takes it, or what is wrong with it ("problem: remedy").
+struct Checked {
+  std::optional<Value> value;
+  std::string problem;
+};
+Checked check(const pl_option& option, const Literal& literal);
+
+// Nothing if the option has no default. Throws Error (PL_ERROR_FAILED) if the default is not a value of the
+// option.
+std::optional<Value> default_value(const pl_option& option);
+
+// The options of a plugin, which may have been built with a longer or shorter pl_option: the first one's
+// struct_size is the stride.
+std::vector<pl_option> copy_options(const pl_option* first, uint64_t count);
+
+// What is wrong with a schema itself, one line each: doubled or malformed keys, defaults that do not fit, ...
+// `table`: the one that the keys stand under ("task"), whose own keys may not be taken; empty for the core's.
+std::vector<std::string> schema_problems(std::span<const pl_option> options, std::string_view table);
+
+}  // namespace pipeline::config

@@ -1,0 +1,130 @@
+#include "core/config/settings.hpp"
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "core/config/literal.hpp"
+#include "core/config/option.hpp"
+
+namespace pipeline::config {
+
+std::string absolute_path(const std::string& path) {
+  if (path.empty()) return path;
+  std::filesystem::path full = path;
+  if (path.starts_with("~/")) {
+    const char* home = std::getenv("HOME");
+    if (!home || !*home)
+      throw ConfigError(path + ": ~ is the home folder, and HOME is not set: write the whole path");
+    full = std::filesystem::path(home) / path.substr(2);
+  }
+  return std::filesystem::absolute(full).lexically_normal().string();
+}
+
+void Settings::insert(Setting setting) {
+  std::string key(view(setting.option.key));
+  keys_.push_back(key);
+  settings_.insert_or_assign(std::move(key), std::move(setting));
+}
+
+const Setting& Settings::setting(std::string_view key) const {
+  const auto found = settings_.find(key);
+  if (found == settings_.end())
+    throw Error("option " + prefix_ + std::string(key) + " was asked for, which the schema does not have");
+  return found->second;
+}
+
+template <class T>
+const T* Settings::find(std::string_view key, uint32_t type) const {
+  const Setting& found = setting(key);
+  if (found.option.type != type)
+    throw Error("option " + prefix_ + std::string(key) + " is a " + type_name(found.option.type) +
+                " and was asked for as a " + type_name(type));
+  return found.value ? &std::get<T>(*found.value) : nullptr;
+}
+
+template <class T>
+const T& Settings::get(std::string_view key, uint32_t type) const {
+  const T* value = find<T>(key, type);
+  if (!value) throw error(key, "is needed here and has no default: give it a value");
+  return *value;
+}
+
+bool Settings::get_bool(std::string_view key) const { return get<bool>(key, PL_OPTION_BOOL); }
+int64_t Settings::get_int(std::string_view key) const { return get<int64_t>(key, PL_OPTION_INT); }
+double Settings::get_float(std::string_view key) const { return get<double>(key, PL_OPTION_FLOAT); }
+const std::string& Settings::get_string(std::string_view key) const {
+  return get<std::string>(key, PL_OPTION_STRING);
+}
+std::string Settings::get_path(std::string_view key) const {
+  return absolute_path(get<std::string>(key, PL_OPTION_PATH));
+}
+
+const std::vector<int64_t>& Settings::get_int_list(std::string_view key) const {
+  return get<std::vector<int64_t>>(key, PL_OPTION_INT_LIST);
+}
+
+const std::vector<double>& Settings::get_float_list(std::string_view key) const {
+  return get<std::vector<double>>(key, PL_OPTION_FLOAT_LIST);
+}
+
+const std::vector<std::string>& Settings::get_string_list(std::string_view key) const {
+  return get<std::vector<std::string>>(key, PL_OPTION_STRING_LIST);
+}
+
+std::vector<std::string> Settings::get_path_list(std::string_view key) const {
+  std::vector<std::string> paths;
+  for (const std::string& path : get<std::vector<std::string>>(key, PL_OPTION_PATH_LIST))
+    paths.push_back(absolute_path(path));
+  return paths;
+}
+
+namespace {
+
+template <class T>
+std::optional<T> copy(const T* value) {
+  return value ? std::optional<T>(*value) : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<bool> Settings::find_bool(std::string_view key) const {
+  return copy(find<bool>(key, PL_OPTION_BOOL));
+}
+std::optional<int64_t> Settings::find_int(std::string_view key) const {
+  return copy(find<int64_t>(key, PL_OPTION_INT));
+}
+std::optional<double> Settings::find_float(std::string_view key) const {
+  return copy(find<double>(key, PL_OPTION_FLOAT));
+}
+
+std::optional<std::string> Settings::find_string(std::string_view key) const {
+  return copy(find<std::string>(key, PL_OPTION_STRING));
+}
+
+std::optional<std::string> Settings::find_path(std::string_view key) const {
+  const std::string* path = find<std::string>(key, PL_OPTION_PATH);
+  return path ? std::optional(absolute_path(*path)) : std::nullopt;
+}
+
+bool Settings::is_set(std::string_view key) const {
+  return setting(key).origin.kind != Origin::Kind::kDefault;
+}
+
+bool Settings::has_value(std::string_view key) const { return setting(key).value.has_value(); }
+
+const Origin& Settings::origin(std::string_view key) const { return setting(key).origin; }
+
+std::string Settings::show(std::string_view key) const {
+  const Setting& found = setting(key);
+  return found.value ? to_toml(*found.value) : "";
+}
+
+ConfigError Settings::error(std::string_view key, std::string_view problem) const {
+  const Setting& found = setting(key);
+  Origin origin = found.origin;
+  if (!found.value && origin.kind == Origin::Kind::kDefault && !file_.empty())
+    origin = {Origin::Kind::kFile, file_, 0, 0, ""};
+  return ConfigError(format_problem(origin, prefix_ + std::string(key), shorten(show(key), 80), problem));
+}
+
+}  // namespace pipeline::config

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pipeline::config {
+
+// Damerau-Levenshtein distance (optimal string alignment): insertions, deletions, substitutions and swaps of
+// neighbours. Upper and lower case, and - and _, count as the same.
+size_t edit_distance(std::string_view a, std::string_view b);
+
+// The candidate that `name` is most likely a misspelling of, "" if none is near: at most a third of the
+// characters wrong.
+std::string closest(std::string_view name, std::span<const std::string> candidates);
+
+// "a", "a or b", "a, b or c".
+std::string alternatives(std::span<const std::string> names);
+
+}  // namespace pipeline::config

@@ -1,0 +1,73 @@
+#include "core/config/value.hpp"
+
+#include <charconv>
+#include <cmath>
+
+namespace pipeline::config {
+namespace {
+
+template <class Items>
+std::string list(const Items& items) {
+  std::string text = "[";
+  for (const auto& item : items) {
+    if (text.size() > 1) text += ", ";
+    text += to_toml(Value(item));
+  }
+  return text + "]";
+}
+
+}  // namespace
+
+std::string to_toml(double number) {
+  if (std::isnan(number)) return "nan";
+  if (std::isinf(number)) return number > 0 ? "inf" : "-inf";
+  char buffer[32];
+  std::string text(buffer, std::to_chars(buffer, buffer + sizeof(buffer), number).ptr);
+  const size_t exponent = text.find('e');
+  if (exponent == std::string::npos) return text.find('.') == std::string::npos ? text + ".0" : text;
+  // 1e-08 is what to_chars writes; 1e-8 is what people write.
+  const size_t digits = exponent + 2;
+  while (digits + 1 < text.size() && text[digits] == '0') text.erase(digits, 1);
+  if (text[exponent + 1] == '+') text.erase(exponent + 1, 1);
+  return text;
+}
+
+std::string to_toml(std::string_view text) {
+  static constexpr char kHex[] = "0123456789ABCDEF";
+  std::string out = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (c == '\n') {
+      out += "\\n";
+    } else if (c == '\t') {
+      out += "\\t";
+    } else if (c == '\r') {
+      out += "\\r";
+    } else if (byte < 0x20 || byte == 0x7f) {
+      out += "\\u00";
+      out += kHex[byte >> 4];
+      out += kHex[byte & 15];
+    } else {
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
+std::string to_toml(const Value& value) {
+  struct Writer {
+    std::string operator()(bool flag) const { return flag ? "true" : "false"; }
+    std::string operator()(int64_t number) const { return std::to_string(number); }
+    std::string operator()(double number) const { return to_toml(number); }
+    std::string operator()(const std::string& text) const { return to_toml(std::string_view(text)); }
+    std::string operator()(const std::vector<int64_t>& items) const { return list(items); }
+    std::string operator()(const std::vector<double>& items) const { return list(items); }
+    std::string operator()(const std::vector<std::string>& items) const { return list(items); }
+  };
+  return std::visit(Writer(), value);
+}
+
+}  // namespace pipeline::config

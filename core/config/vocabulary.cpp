@@ -1,0 +1,136 @@
+#include "core/config/vocabulary.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "core/config/foreign_names.hpp"
+#include "core/config/option.hpp"
+#include "core/config/suggest.hpp"
+
+namespace pipeline::config {
+namespace {
+
+// As many names as a reader takes in at a glance; beyond that, the verb that lists them is named.
+constexpr size_t kFew = 12;
+
+std::string_view table_of(std::string_view key) {
+  const size_t dot = key.rfind('.');
+  return dot == std::string_view::npos ? std::string_view() : key.substr(0, dot);
+}
+
+std::string_view last_part(std::string_view key) {
+  const size_t dot = key.rfind('.');
+  return dot == std::string_view::npos ? key : key.substr(dot + 1);
+}
+
+bool is_below(std::string_view key, std::string_view table) {
+  return key.size() > table.size() && key.starts_with(table) && key[table.size()] == '.';
+}
+
+}  // namespace
+
+void Vocabulary::add(std::span<const pl_option> options, std::string_view prefix) {
+  for (const pl_option& option : options)
+    keys_.push_back(std::string(prefix) + std::string(view(option.key)));
+}
+
+bool Vocabulary::is_key(std::string_view key) const { return std::ranges::find(keys_, key) != keys_.end(); }
+
+bool Vocabulary::is_table(std::string_view table) const {
+  return std::ranges::any_of(keys_, [&](const std::string& key) { return is_below(key, table); });
+}
+
+std::vector<std::string> Vocabulary::keys_in(std::string_view table) const {
+  std::vector<std::string> keys;
+  for (const std::string& key : keys_)
+    if (table_of(key) == table) keys.push_back(key);
+  return keys;
+}
+
+const std::string* Vocabulary::value_above(std::string_view key) const {
+  const auto found =
+      std::ranges::find_if(keys_, [&](const std::string& known) { return is_below(key, known); });
+  return found == keys_.end() ? nullptr : &*found;
+}
+
+std::string Vocabulary::about_key(const std::string& key, const Literal& value) const {
+  if (const std::string* above = value_above(key))
+    return "unknown key: " + *above + " is a value, not a table";
+  if (is_table(key)) {
+    for (const char* main_key : {".plugin", ".kind"})
+      if (is_key(key + main_key))
+        return "is a table, not a value: write " + key + main_key + " = " + shown(value);
+    return "is a table, not a value: write its keys below [" + key + "]";
+  }
+  const std::string_view ours = our_name_for_key(key);
+  if (!ours.empty()) return "unknown key: write " + std::string(ours);
+
+  const std::string_view name = last_part(key);
+  const std::vector<std::string> siblings = keys_in(table_of(key));
+  std::vector<std::string> sibling_names, elsewhere, names;
+  for (const std::string& sibling : siblings) sibling_names.emplace_back(last_part(sibling));
+  const std::string near_sibling = closest(name, sibling_names);
+  if (!near_sibling.empty())
+    return "unknown key: did you mean " +
+           siblings[static_cast<size_t>(std::ranges::find(sibling_names, near_sibling) -
+                                        sibling_names.begin())] +
+           "?";
+
+  for (const std::string& known : keys_) {
+    if (edit_distance(last_part(known), name) == 0) elsewhere.push_back(known);
+    names.emplace_back(last_part(known));
+  }
+  if (!elsewhere.empty() && elsewhere.size() <= 4)
+    return "unknown key: did you mean " + alternatives(elsewhere) + "?";
+  const std::string near = closest(key, keys_);
+  if (!near.empty()) return "unknown key: did you mean " + near + "?";
+  const std::string near_name = closest(name, names);
+  if (!near_name.empty())
+    return "unknown key: did you mean " +
+           keys_[static_cast<size_t>(std::ranges::find(names, near_name) - names.begin())] + "?";
+  if (!siblings.empty() && siblings.size() <= kFew)
+    return "unknown key: [" + std::string(table_of(key)) + "] has " + alternatives(sibling_names);
+  return "unknown key: `pipeline explain` lists all keys";
+}
+
+std::string Vocabulary::about_table(const std::string& table) const {
+  if (is_key(table)) return "is a value, not a table: write " + table + " = ...";
+  if (const std::string* above = value_above(table))
+    return "unknown table: " + *above + " is a value, not a table";
+  const std::string_view ours = our_name_for_table(table);
+  if (!ours.empty()) return "unknown table: write " + std::string(ours);
+  std::set<std::string> tables;
+  for (const std::string& key : keys_)
+    for (std::string_view above = table_of(key); !above.empty(); above = table_of(above))
+      tables.emplace(above);
+  const std::vector<std::string> known(tables.begin(), tables.end());
+  const std::string near = closest(table, known);
+  if (!near.empty()) return "unknown table: did you mean [" + near + "]?";
+  std::vector<std::string> siblings;
+  for (const std::string& other : known)
+    if (table_of(other) == table_of(table)) siblings.push_back(other);
+  if (siblings.empty()) return "unknown table: [" + std::string(table_of(table)) + "] has no tables in it";
+  return "unknown table: there is " + alternatives(siblings);
+}
+
+void Vocabulary::check(const Table& table, const std::function<bool(std::string_view)>& skip,
+                       Problems& problems) const {
+  std::vector<std::string_view> unknown;
+  for (const auto& [name, origin] : table.tables) {
+    if (skip(name) || is_table(name)) continue;
+    if (std::ranges::any_of(unknown, [&](std::string_view above) { return is_below(name, above); })) continue;
+    unknown.push_back(name);
+    problems.add(origin, format_problem(origin, "[" + name + "]", "", about_table(name)));
+  }
+  for (const auto& [key, entry] : table.entries) {
+    if (skip(key) || is_key(key)) continue;
+    // What stands in an unknown table is reported with it, unless there is more to say.
+    const bool reported =
+        std::ranges::any_of(unknown, [&](std::string_view above) { return is_below(key, above); });
+    if (reported && our_name_for_key(key).empty()) continue;
+    problems.add(entry.origin,
+                 format_problem(entry.origin, key, shown(entry.value), about_key(key, entry.value)));
+  }
+}
+
+}  // namespace pipeline::config

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/config/document.hpp"
+#include "core/config/error.hpp"
+#include "pipeline.h"
+
+namespace pipeline::config {
+
+// The names that a configuration may use, and advice about those it may not.
+class Vocabulary {
+ public:
+  // Adds options whose full keys are prefix + key.
+  void add(std::span<const pl_option> options, std::string_view prefix);
+
+  bool is_key(std::string_view key) const;
+  bool is_table(std::string_view table) const;
+
+  // What is wrong with a name that is not a key (or not a table), as "problem: remedy".
+  std::string about_key(const std::string& key, const Literal& value) const;
+  std::string about_table(const std::string& table) const;
+
+  // Adds a problem for every key and table of `table` that is not known. `skip`: names to be judged
+  // elsewhere.
+  void check(const Table& table, const std::function<bool(std::string_view)>& skip, Problems& problems) const;
+
+ private:
+  std::vector<std::string> keys_in(std::string_view table) const;
+  const std::string* value_above(std::string_view key) const;
+
+  std::vector<std::string> keys_;  // full
+};
+
+}  // namespace pipeline::config
