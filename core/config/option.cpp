@@ -88,7 +88,7 @@ bool is_quoted(const pl_option& option, const Literal& literal) {
   return inside && inside->kind != Literal::Kind::kString && check(option, *inside).value.has_value();
 }
 
-Checked check_bool(const pl_option& option, const Literal& literal) {
+Checked check_bool(const Literal& literal) {
   if (literal.kind == Literal::Kind::kBool) return {Value(literal.boolean), ""};
   for (const char* word : {"true", "false"})
     if (literal.kind == Literal::Kind::kString && edit_distance(literal.text, word) == 0)
@@ -131,7 +131,7 @@ Checked check_string(const pl_option& option, const Literal& literal) {
 Checked check_scalar(const pl_option& option, const Literal& literal) {
   switch (option.type) {
     case PL_OPTION_BOOL:
-      return check_bool(option, literal);
+      return check_bool(literal);
     case PL_OPTION_INT:
       return check_int(option, literal);
     case PL_OPTION_FLOAT:
