@@ -1,0 +1,109 @@
+#include "plugins/tasks/common/tokenizer/bpe_model.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <queue>
+#include <tuple>
+
+namespace pipeline::text {
+namespace {
+
+// Up to here a scan over all pairs for each merge is faster than a heap, and everything is on the stack.
+constexpr size_t kShortBytes = 64;
+
+}  // namespace
+
+BpeModel::BpeModel(const Vocabulary& vocabulary) : pairs_(vocabulary.merges), byte_ids_{} {
+  for (size_t id = 0; id < vocabulary.tokens.size(); ++id) {
+    const std::string& token = vocabulary.tokens[id];
+    if (token.size() == 1) byte_ids_[static_cast<uint8_t>(token[0])] = static_cast<int32_t>(id);
+  }
+}
+
+void BpeModel::encode_append(std::string_view piece, std::vector<int32_t>& ids) const {
+  piece.size() <= kShortBytes ? encode_short(piece, ids) : encode_long(piece, ids);
+}
+
+void BpeModel::encode_short(std::string_view piece, std::vector<int32_t>& ids) const {
+  struct Part {
+    int32_t token;
+    int32_t merged;  // what it becomes together with the next one
+    uint32_t rank;   // of that merge
+  };
+  Part parts[kShortBytes];
+  Part* end = parts;
+  for (const char byte : piece) *end++ = {byte_ids_[static_cast<uint8_t>(byte)], 0, kNoRank};
+  const auto look_up = [&](Part* part) {
+    part->rank = kNoRank;
+    if (part + 1 == end) return;
+    const PairTable::Entry& entry = pairs_.find(part[0].token, part[1].token);
+    part->merged = entry.result;
+    part->rank = entry.rank;
+  };
+  for (Part* part = parts; part != end; ++part) look_up(part);
+
+  while (true) {
+    Part* best = parts;
+    for (Part* part = parts + 1; part < end; ++part) {
+      if (part->rank < best->rank) best = part;
+    }
+    if (best->rank == kNoRank) break;
+    best->token = best->merged;
+    std::copy(best + 2, end, best + 1);
+    --end;
+    look_up(best);
+    if (best != parts) look_up(best - 1);
+  }
+  for (const Part* part = parts; part != end; ++part) ids.push_back(part->token);
+}
+
+void BpeModel::encode_long(std::string_view piece, std::vector<int32_t>& ids) const {
+  constexpr size_t kNone = ~size_t{0};
+  struct Node {  // of a list of the tokens that are left, from left to right
+    int32_t token;
+    size_t previous;
+    size_t next;
+  };
+  struct Candidate {
+    uint32_t rank;
+    size_t at;  // the left token
+    int32_t left;
+    int32_t right;
+    int32_t result;
+    bool operator>(const Candidate& other) const {
+      return std::tie(rank, at) > std::tie(other.rank, other.at);
+    }
+  };
+  std::vector<Node> nodes(piece.size());
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    nodes[i] = {byte_ids_[static_cast<uint8_t>(piece[i])], i == 0 ? kNone : i - 1,
+                i + 1 == nodes.size() ? kNone : i + 1};
+  }
+  std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> candidates;
+  const auto look_up = [&](size_t at) {
+    const size_t next = nodes[at].next;
+    if (next == kNone) return;
+    const PairTable::Entry& entry = pairs_.find(nodes[at].token, nodes[next].token);
+    if (entry.rank != kNoRank) candidates.push({entry.rank, at, entry.left, entry.right, entry.result});
+  };
+  for (size_t i = 0; i < nodes.size(); ++i) look_up(i);
+
+  constexpr int32_t kGone = -1;
+  while (!candidates.empty()) {
+    const Candidate best = candidates.top();
+    candidates.pop();
+    Node& left = nodes[best.at];
+    // Merges next to it may have overtaken a candidate.
+    if (left.token != best.left || left.next == kNone || nodes[left.next].token != best.right) continue;
+    Node& right = nodes[left.next];
+    left.token = best.result;
+    right.token = kGone;
+    left.next = right.next;
+    if (left.next != kNone) nodes[left.next].previous = best.at;
+    look_up(best.at);
+    if (left.previous != kNone) look_up(left.previous);
+  }
+  for (size_t at = 0; at != kNone; at = nodes[at].next) ids.push_back(nodes[at].token);
+}
+
+}  // namespace pipeline::text

@@ -1,0 +1,176 @@
+#include "plugins/tasks/common/tokenizer/bpe_trainer.hpp"
+
+#include <array>
+#include <queue>
+#include <span>
+#include <tuple>
+#include <unordered_set>
+#include <vector>
+
+#include "plugins/tasks/common/tokenizer/byte_alphabet.hpp"
+#include "plugins/tasks/common/tokenizer/pre_tokenizer.hpp"
+
+namespace pipeline::text {
+namespace {
+
+struct Word {
+  std::span<int32_t> tokens;  // shrinks as they merge
+  int64_t count;
+};
+
+// How often a pair stands side by side in all words, and in which: a word stays listed when the pair has left
+// it.
+struct PairUse {
+  int64_t count = 0;
+  std::vector<uint32_t> words;
+};
+
+struct Candidate {
+  int64_t count;
+  int32_t left;
+  int32_t right;
+  // Last in the queue's order is the best: most frequent, then smallest ids.
+  bool operator<(const Candidate& other) const {
+    return std::tie(count, other.left, other.right) < std::tie(other.count, left, right);
+  }
+};
+
+uint64_t key_of(int32_t left, int32_t right) {
+  return uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right);
+}
+
+class MergeLearner {
+ public:
+  explicit MergeLearner(size_t piece_bytes) { pool_.reserve(piece_bytes); }
+
+  void add_byte_tokens() {
+    for (const uint8_t byte : alphabet_order()) {
+      byte_ids_[byte] = static_cast<int32_t>(vocabulary_.tokens.size());
+      add_token(std::string(1, static_cast<char>(byte)));
+    }
+  }
+
+  void add_word(std::string_view piece, int64_t count) {
+    const size_t begin = pool_.size();  // within what was reserved: spans stay valid
+    for (const char byte : piece) pool_.push_back(byte_ids_[static_cast<uint8_t>(byte)]);
+    const auto tokens = std::span(pool_).subspan(begin);
+    const auto word = static_cast<uint32_t>(words_.size());
+    words_.push_back({tokens, count});
+    for (size_t i = 0; i + 1 < tokens.size(); ++i) change(tokens[i], tokens[i + 1], count, word);
+  }
+
+  Vocabulary learn(size_t token_count, int64_t min_frequency) {
+    for (const auto& [key, use] : uses_) push(key, use.count);
+    while (vocabulary_.tokens.size() < token_count && !candidates_.empty()) {
+      const Candidate best = candidates_.top();
+      candidates_.pop();
+      const uint64_t key = key_of(best.left, best.right);
+      const int64_t count = uses_.at(key).count;
+      if (count != best.count) {  // merges of its neighbours have changed it since
+        push(key, count);
+        continue;
+      }
+      if (count < min_frequency) break;
+      merge(best.left, best.right);
+    }
+    return std::move(vocabulary_);
+  }
+
+ private:
+  int32_t add_token(const std::string& bytes) {
+    const auto [entry, is_new] = ids_.emplace(bytes, static_cast<int32_t>(vocabulary_.tokens.size()));
+    if (is_new) vocabulary_.tokens.push_back(bytes);
+    return entry->second;
+  }
+
+  void push(uint64_t key, int64_t count) {
+    if (count > 0)
+      candidates_.push({count, static_cast<int32_t>(key >> 32), static_cast<int32_t>(key & 0xffffffff)});
+  }
+
+  void change(int32_t left, int32_t right, int64_t difference, uint32_t word) {
+    PairUse& use = uses_[key_of(left, right)];
+    use.count += difference;
+    if (difference > 0 && (use.words.empty() || use.words.back() != word)) use.words.push_back(word);
+  }
+
+  void merge(int32_t left, int32_t right) {
+    const int32_t result = add_token(vocabulary_.tokens[static_cast<size_t>(left)] +
+                                     vocabulary_.tokens[static_cast<size_t>(right)]);
+    const uint64_t key = key_of(left, right);
+    // A pair comes back when another merge makes one of its tokens anew; its rule is there already.
+    if (merged_.insert(key).second) vocabulary_.merges.push_back({left, right, result});
+    const std::vector<uint32_t> words = std::move(uses_.at(key).words);
+    touched_.clear();
+    for (const uint32_t word : words) merge_in_word(left, right, result, word);
+    uses_.at(key) = {};
+    for (const uint64_t touched : touched_) push(touched, uses_.at(touched).count);
+  }
+
+  void merge_in_word(int32_t left, int32_t right, int32_t result, uint32_t word) {
+    auto& [tokens, count] = words_[word];
+    size_t kept = 0;
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      if (i + 1 == tokens.size() || tokens[i] != left || tokens[i + 1] != right) {
+        tokens[kept++] = tokens[i];
+        continue;
+      }
+      if (kept > 0) {
+        change(tokens[kept - 1], left, -count, word);
+        change(tokens[kept - 1], result, count, word);
+        touched_.insert(key_of(tokens[kept - 1], result));
+      }
+      if (i + 2 < tokens.size()) {
+        change(right, tokens[i + 2], -count, word);
+        change(result, tokens[i + 2], count, word);
+        touched_.insert(key_of(result, tokens[i + 2]));
+      }
+      tokens[kept++] = result;
+      ++i;
+    }
+    tokens = tokens.first(kept);
+  }
+
+  Vocabulary vocabulary_;
+  std::unordered_map<std::string, int32_t> ids_;
+  std::array<int32_t, 256> byte_ids_{};
+  std::vector<int32_t> pool_;
+  std::vector<Word> words_;
+  std::unordered_map<uint64_t, PairUse> uses_;
+  std::priority_queue<Candidate> candidates_;
+  std::unordered_set<uint64_t> touched_;
+  std::unordered_set<uint64_t> merged_;
+};
+
+}  // namespace
+
+void BpeTrainer::add(std::string_view text) {
+  for (PieceScanner scanner(text); scanner.next();) {
+    const auto found = piece_counts_.find(scanner.piece());
+    if (found != piece_counts_.end()) {
+      ++found->second;
+    } else {
+      piece_counts_.emplace(scanner.piece(), 1);
+    }
+  }
+}
+
+ByteLevelBpe BpeTrainer::train(const TrainerOptions& options) const {
+  if (options.vocab_size < 257) {
+    throw Error("vocab_size = " + std::to_string(options.vocab_size) +
+                ": must be at least 257: 256 bytes and " + kEndOfText);
+  }
+  if (piece_counts_.empty()) throw Error("a tokenizer cannot be trained without text");
+  size_t piece_bytes = 0;
+  for (const auto& entry : piece_counts_) piece_bytes += entry.first.size();
+
+  MergeLearner learner(piece_bytes);
+  learner.add_byte_tokens();
+  for (const auto& [piece, count] : piece_counts_) learner.add_word(piece, count);
+  Vocabulary vocabulary = learner.learn(static_cast<size_t>(options.vocab_size) - 1, options.min_frequency);
+  vocabulary.special.push_back(static_cast<int32_t>(vocabulary.tokens.size()));
+  vocabulary.tokens.push_back(kEndOfText);
+  return ByteLevelBpe(std::move(vocabulary));
+}
+
+}  // namespace pipeline::text

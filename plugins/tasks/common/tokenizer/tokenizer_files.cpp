@@ -1,0 +1,82 @@
+#include "plugins/tasks/common/tokenizer/tokenizer_files.hpp"
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "plugins/tasks/common/tokenizer/error.hpp"
+
+namespace pipeline::text {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kTokenizerJson = "tokenizer.json";
+
+struct FilePair {
+  const char* vocab;
+  const char* merges;
+};
+constexpr std::array<FilePair, 2> kPairs = {{{"vocab.json", "merges.txt"}, {"encoder.json", "vocab.bpe"}}};
+
+NamedText read_file(const fs::path& path) {
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) throw Error(path.string() + ": is a folder, expected a file");
+  std::ifstream stream(path, std::ios::binary);
+  NamedText file{path.string(), std::string(std::istreambuf_iterator<char>(stream), {})};
+  if (!stream || stream.bad()) throw Error(file.path + ": cannot be read: " + std::strerror(errno));
+  return file;
+}
+
+void write_file(const fs::path& path, const std::string& text) {
+  std::ofstream stream(path, std::ios::binary | std::ios::trunc);
+  stream << text;
+  stream.close();
+  if (!stream) throw Error(path.string() + ": cannot be written: " + std::strerror(errno));
+}
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+Vocabulary load_pair(const fs::path& folder, const FilePair& pair) {
+  // Hugging Face's slow tokenizers keep added tokens here; without them ids would be missing.
+  if (is_there(folder / "added_tokens.json")) {
+    throw Error((folder / "added_tokens.json").string() +
+                ": added tokens are read from tokenizer.json only: save the tokenizer in that form");
+  }
+  return parse_vocab_and_merges(read_file(folder / pair.vocab), read_file(folder / pair.merges));
+}
+
+}  // namespace
+
+Vocabulary load_vocabulary(const std::string& path) {
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) {
+    const fs::path folder(path);
+    if (is_there(folder / kTokenizerJson)) return parse_tokenizer_json(read_file(folder / kTokenizerJson));
+    for (const FilePair& pair : kPairs) {
+      if (is_there(folder / pair.vocab)) return load_pair(folder, pair);
+    }
+    throw Error(path + ": has no tokenizer: neither tokenizer.json nor vocab.json with merges.txt");
+  }
+  const fs::path file(path);
+  for (const FilePair& pair : kPairs) {
+    if (file.filename() == pair.vocab || file.filename() == pair.merges)
+      return load_pair(file.parent_path(), pair);
+  }
+  return parse_tokenizer_json(read_file(file));
+}
+
+void save_vocabulary(const Vocabulary& vocabulary, const std::string& folder) {
+  const fs::path base(folder);
+  write_file(base / kPairs[0].vocab, format_vocab_json(vocabulary));
+  write_file(base / kPairs[0].merges, format_merges(vocabulary));
+  write_file(base / kTokenizerJson, format_tokenizer_json(vocabulary));
+}
+
+}  // namespace pipeline::text

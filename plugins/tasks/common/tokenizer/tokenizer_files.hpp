@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "plugins/tasks/common/tokenizer/vocabulary.hpp"
+
+namespace pipeline::text {
+
+// A file's text and the name for it in errors.
+struct NamedText {
+  std::string path;
+  std::string text;
+};
+
+// See ByteLevelBpe::load() and save().
+Vocabulary load_vocabulary(const std::string& path);
+void save_vocabulary(const Vocabulary& vocabulary, const std::string& folder);
+
+// GPT-2's own form: vocab.json, an object of ids by token, and merges.txt, "#version" on the first line (it
+// may be missing), then "left right" on each. "<|endoftext|>" is special where it is a token.
+Vocabulary parse_vocab_and_merges(const NamedText& vocab, const NamedText& merges);
+std::string format_vocab_json(const Vocabulary& vocabulary);
+std::string format_merges(const Vocabulary& vocabulary);
+
+// Hugging Face's one-file form. Anything that would make the ids differ from GPT-2's rules (a normalizer,
+// another pre-tokenizer or model, options of these) is an error; `truncation` and `padding` say nothing about
+// ids and are for the caller.
+Vocabulary parse_tokenizer_json(const NamedText& file);
+std::string format_tokenizer_json(const Vocabulary& vocabulary);
+
+}  // namespace pipeline::text

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace pipeline::text {
+
+struct CodePoint {
+  uint32_t value;  // kInvalidByte where no well-formed sequence begins
+  uint32_t bytes;  // 1 for an invalid byte
+};
+
+inline constexpr uint32_t kInvalidByte = 0xffffffff;
+
+// The code point at the front of [begin, end), which must not be empty. Overlong forms, surrogates, values
+// over U+10FFFF and cut sequences are invalid, one byte at a time.
+CodePoint decode_utf8(const char* begin, const char* end);
+
+// At most U+10FFFF, and no surrogate.
+void append_utf8(uint32_t code_point, std::string& text);
+
+// The text with U+FFFD for each ill-formed part, as Python's errors="replace" and Rust's from_utf8_lossy cut
+// the parts: the longest prefix of a well-formed sequence, or one byte.
+std::string replace_invalid_utf8(std::string text);
+
+}  // namespace pipeline::text

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace pipeline::text {
+
+// Two tokens that may stand side by side become one.
+struct Merge {
+  int32_t left;
+  int32_t right;
+  int32_t result;  // its bytes are those of left and right
+};
+
+// What a byte-level BPE tokenizer's files hold, checked: every byte has a token of its own, no two tokens are
+// the same, merges are distinct pairs of them.
+struct Vocabulary {
+  std::vector<std::string> tokens;  // bytes by id
+  std::vector<Merge> merges;        // the first has precedence
+  std::vector<int32_t> special;     // ids of tokens that stand for themselves and no merge makes; rising
+};
+
+inline constexpr const char* kEndOfText = "<|endoftext|>";
+
+}  // namespace pipeline::text

@@ -1,0 +1,98 @@
+#include "plugins/tasks/common/tokenizer/vocabulary_builder.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <unordered_set>
+
+#include "core/json/strict_json.hpp"
+#include "plugins/tasks/common/tokenizer/byte_alphabet.hpp"
+#include "plugins/tasks/common/tokenizer/error.hpp"
+
+namespace pipeline::text {
+
+using strict_json::excerpt;
+
+void VocabularyBuilder::insert(const std::string& text, std::string bytes, int64_t id,
+                               const std::string& place) {
+  if (id < 0 || id > std::numeric_limits<int32_t>::max()) {
+    throw Error(place + ": id of " + excerpt(text) + " = " + std::to_string(id) +
+                ": must be from 0 to 2147483647");
+  }
+  tokens_.emplace(text, Token{std::move(bytes), static_cast<int32_t>(id)});
+}
+
+void VocabularyBuilder::add_special(const std::string& content, int64_t id, const std::string& place) {
+  if (content.empty()) throw Error(place + ": is empty");
+  if (tokens_.contains(content)) throw Error(place + ": " + excerpt(content) + " was added before");
+  insert(content, content, id, place);
+  vocabulary_.special.push_back(static_cast<int32_t>(id));
+}
+
+void VocabularyBuilder::add_token(const std::string& text, int64_t id, const std::string& place) {
+  const auto known = tokens_.find(text);
+  if (known != tokens_.end()) {
+    if (known->second.id == id) return;
+    throw Error(place + ": id of " + excerpt(text) + " = " + std::to_string(id) + ": the special token has " +
+                std::to_string(known->second.id));
+  }
+  auto bytes = from_alphabet(text);
+  if (!bytes || bytes->empty()) {
+    throw Error(place + ": token " + excerpt(text) + ": is not written in GPT-2's byte alphabet");
+  }
+  insert(text, std::move(*bytes), id, place);
+}
+
+void VocabularyBuilder::check_tokens(const std::string& place) {
+  std::vector<const std::string*> text_of(tokens_.size(), nullptr);
+  for (const auto& [text, token] : tokens_) {
+    const auto id = static_cast<size_t>(token.id);
+    if (id >= text_of.size()) {
+      throw Error(place + ": id of " + excerpt(text) + " = " + std::to_string(id) + ": the ids of " +
+                  std::to_string(text_of.size()) + " tokens must be 0 to " +
+                  std::to_string(text_of.size() - 1));
+    }
+    if (text_of[id] != nullptr) {
+      throw Error(place + ": " + excerpt(std::min(text, *text_of[id])) + " and " +
+                  excerpt(std::max(text, *text_of[id])) + " both have id " + std::to_string(id));
+    }
+    text_of[id] = &text;
+  }
+  std::unordered_set<std::string_view> distinct;
+  vocabulary_.tokens.reserve(text_of.size());
+  for (const std::string* text : text_of) {
+    const std::string& bytes = tokens_.at(*text).bytes;
+    if (!distinct.insert(bytes).second) throw Error(place + ": two tokens stand for " + excerpt(bytes));
+    vocabulary_.tokens.push_back(bytes);
+  }
+  for (const uint8_t byte : alphabet_order()) {
+    const std::string bytes(1, static_cast<char>(byte));
+    if (!distinct.contains(bytes)) {
+      throw Error(place + ": byte " + std::to_string(byte) + ", written " + excerpt(to_alphabet(bytes)) +
+                  ", has no token: not the vocabulary of a byte-level tokenizer?");
+    }
+  }
+  std::sort(vocabulary_.special.begin(), vocabulary_.special.end());
+}
+
+int32_t VocabularyBuilder::id_of(const std::string& text, const std::function<std::string()>& place) const {
+  const auto found = tokens_.find(text);
+  if (found == tokens_.end()) throw Error(place() + ": " + excerpt(text) + " is not in the vocabulary");
+  return found->second.id;
+}
+
+void VocabularyBuilder::add_merge(std::string_view left, std::string_view right,
+                                  const std::function<std::string()>& place) {
+  std::string text(left);
+  const int32_t left_id = id_of(text, place);
+  const int32_t right_id = id_of(std::string(right), place);
+  const int32_t result_id = id_of(text.append(right), place);
+  const uint64_t pair = uint64_t{static_cast<uint32_t>(left_id)} << 32 | static_cast<uint32_t>(right_id);
+  const auto [known, is_new] = merge_ranks_.emplace(pair, vocabulary_.merges.size());
+  if (!is_new) {
+    throw Error(place() + ": " + excerpt(std::string(left)) + " and " + excerpt(std::string(right)) +
+                " are also merge number " + std::to_string(known->second + 1));
+  }
+  vocabulary_.merges.push_back({left_id, right_id, result_id});
+}
+
+}  // namespace pipeline::text

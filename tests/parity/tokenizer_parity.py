@@ -1,0 +1,189 @@
+"""Compares our tokenizer with Hugging Face's `tokenizers`: pieces, ids, texts, files and training must be equal.
+
+PIPELINE_PYTHON names the interpreter that has the packages of tokenizer-requirements.txt. GPT-2's own vocabulary is compared
+where it can be downloaded. Exit code 77: skipped, for the reason printed.
+"""
+import argparse
+import json
+import os
+import random
+import struct
+import subprocess
+import sys
+import tempfile
+
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+def skip(reason):
+    print(f"skipped: {reason}")
+    sys.exit(77)
+
+
+class Tool:
+    """The program tokenizer_tool."""
+
+    def __init__(self, program):
+        self.program = program
+
+    def ask(self, arguments, frames, sent_size=1, answered_size=4):
+        data = b"".join(struct.pack("<I", len(frame) // sent_size) + frame for frame in frames)
+        output = subprocess.run([self.program] + arguments, input=data, stdout=subprocess.PIPE, check=True).stdout
+        answers, at = [], 0
+        while at < len(output):
+            size = struct.unpack_from("<I", output, at)[0] * answered_size
+            answers.append(output[at + 4:at + 4 + size])
+            at += 4 + size
+        return answers
+
+    def integers(self, arguments, texts):
+        answers = self.ask(arguments, texts)
+        assert len(answers) == len(texts), f"{len(answers)} answers to {len(texts)} texts"
+        return [list(struct.unpack(f"<{len(answer) // 4}i", answer)) for answer in answers]
+
+    def encode(self, path, texts, special=False):
+        return self.integers(["encode-special" if special else "encode", path], texts)
+
+    def decode(self, path, lists):
+        return self.ask(["decode", path], [struct.pack(f"<{len(ids)}i", *ids) for ids in lists], 4, 1)
+
+
+class Report:
+    def __init__(self):
+        self.failed = 0
+
+    def compare(self, what, inputs, ours, theirs):
+        wrong = [i for i, (a, b) in enumerate(zip(ours, theirs)) if a != b]
+        if len(ours) != len(theirs):
+            wrong.append(min(len(ours), len(theirs)) - 1)
+        print(f"{what}: {len(theirs)} compared, {len(wrong)} differ", flush=True)
+        for i in wrong[:3]:
+            print(f"  {inputs[i]!r}\n    ours   {ours[i]!r}\n    theirs {theirs[i]!r}")
+        self.failed += len(wrong)
+
+
+def byte_level(tokenizers, model):
+    """A tokenizer of theirs that is nothing but GPT-2's rules around a model."""
+    tokenizer = tokenizers.Tokenizer(model)
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    return tokenizer
+
+
+def their_piece_sizes(splitter, text):
+    # Offsets count characters, and every character of the alphabet that the pieces are written in is one byte.
+    return [len(piece) for piece, _ in splitter.pre_tokenize_str(text)]
+
+
+def compare_pieces(report, tool, tokenizers, texts):
+    splitter = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    ours = tool.integers(["pieces"], [text.encode() for text in texts])
+    report.compare("pieces of texts", texts, ours, [their_piece_sizes(splitter, text) for text in texts])
+    for start in range(0, 0x110000, 0x10000):
+        probes = [f"a{chr(c)}b1{chr(c)}2.{chr(c)}." for c in range(start, start + 0x10000) if not 0xD800 <= c < 0xE000]
+        ours = tool.integers(["pieces"], [probe.encode() for probe in probes])
+        report.compare(f"pieces around U+{start:05X} and the next 65,535", probes, ours,
+                       [their_piece_sizes(splitter, probe) for probe in probes])
+
+
+def compare_codes(report, tool, name, path, theirs, texts):
+    """theirs: without special tokens."""
+    ours = tool.encode(path, [text.encode() for text in texts])
+    report.compare(f"{name}: ids", texts, ours, [e.ids for e in theirs.encode_batch_fast(texts, add_special_tokens=False)])
+    rng = random.Random(5)
+    size = theirs.get_vocab_size()
+    lists = ours + [[rng.randrange(size) for _ in range(rng.randrange(20))] for _ in range(5000)]
+    report.compare(f"{name}: decoded texts", lists, [text.decode() for text in tool.decode(path, lists)],
+                   theirs.decode_batch(lists, skip_special_tokens=False))
+
+
+def compare_bytes(report, tool, path, texts):
+    """What no other tokenizer takes: bytes that are not UTF-8 come back, as errors="replace" shows them."""
+    answers = tool.decode(path, tool.encode(path, texts))
+    report.compare("texts that are not UTF-8, there and back", texts, [answer.decode() for answer in answers],
+                   [text.decode(errors="replace") for text in texts])
+
+
+def their_training(tokenizers, texts, vocab_size, min_frequency):
+    trainer = tokenizers.trainers.BpeTrainer(vocab_size=vocab_size - 1, min_frequency=min_frequency, show_progress=False,
+                                             initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = byte_level(tokenizers, tokenizers.models.BPE())
+    tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
+
+
+def compare_training(report, tool, tokenizers, name, folder, texts, vocab_size, min_frequency):
+    tool.ask(["train", str(vocab_size), str(min_frequency), folder], [text.encode() for text in texts])
+    ours = tokenizers.Tokenizer.from_file(os.path.join(folder, "tokenizer.json"))
+    theirs = their_training(tokenizers, texts, vocab_size, min_frequency)
+    vocab = ours.get_vocab()
+    eot = vocab.pop("<|endoftext|>")
+    merges = [json.loads(t.to_str())["model"]["merges"] for t in (ours, theirs)]
+    report.compare(f"{name}: trained merges", merges[1], *merges)
+    report.compare(f"{name}: trained vocabulary", [name], [vocab], [theirs.get_vocab()])
+    report.compare(f"{name}: the special token is the last", [name], [eot], [len(vocab)])
+
+
+def compare_files(report, tool, tokenizers, folder, texts):
+    """Files of ours load there, files of theirs load here, and both forms give the same ids."""
+    files = [os.path.join(folder, file) for file in ("vocab.json", "merges.txt")]
+    whole = tokenizers.Tokenizer.from_file(os.path.join(folder, "tokenizer.json"))
+    pair = byte_level(tokenizers, tokenizers.models.BPE.from_file(*files))
+    data = [text.encode() for text in texts]
+    report.compare("vocab.json and merges.txt of ours, read by them", texts, tool.encode(files[0], data),
+                   [e.ids for e in pair.encode_batch_fast(texts)])
+    marked = [f"{text}<|endoftext|>{text}<|endoftext|>" for text in texts]
+    report.compare("tokenizer.json of ours, special tokens recognized", marked,
+                   tool.encode(folder, [text.encode() for text in marked], special=True),
+                   [e.ids for e in whole.encode_batch_fast(marked)])
+    with tempfile.TemporaryDirectory() as other:
+        saved = os.path.join(other, "tokenizer.json")
+        whole.save(saved)
+        report.compare("tokenizer.json of theirs, read by us", texts, tool.encode(saved, data),
+                       [e.ids for e in pair.encode_batch_fast(texts)])
+
+
+def compare_gpt2(report, tool, tokenizers, folder, texts):
+    model = tokenizers.models.BPE.from_file(os.path.join(folder, "encoder.json"), os.path.join(folder, "vocab.bpe"))
+    compare_codes(report, tool, "GPT-2", folder, byte_level(tokenizers, model), texts)
+    greetings = ["Hello world", " Hello world"]
+    report.compare("GPT-2: what its documentation states", greetings, tool.encode(folder, [text.encode() for text in greetings]),
+                   [[15496, 995], [18435, 995]])
+
+
+def main():
+    if wanted := os.environ.pop("PIPELINE_PYTHON", None):
+        os.execv(wanted, [wanted] + sys.argv)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--tool", required=True, help="the program tokenizer_tool")
+    arguments = parser.parse_args()
+    tool = Tool(arguments.tool)
+    try:
+        import tokenizers
+        import tokenizers.trainers
+    except ImportError as error:
+        skip(f"{error}: set PIPELINE_PYTHON to a Python with tests/parity/tokenizer-requirements.txt")
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    import gpt2_vocabulary
+    import tokenizer_samples as samples
+
+    report = Report()
+    # Special tokens have their own comparison; elsewhere they are text.
+    texts = [t for t in samples.AWKWARD + samples.TRAINING + samples.random_texts(10000, seed=1) if "<|endoftext|>" not in t]
+    compare_pieces(report, tool, tokenizers, texts)
+    with tempfile.TemporaryDirectory() as folder:
+        compare_training(report, tool, tokenizers, "a few sentences", folder, samples.TRAINING, 512, 2)
+        compare_training(report, tool, tokenizers, "random texts", folder, samples.random_texts(20000, seed=2), 4096, 2)
+        compare_codes(report, tool, "trained", folder, tokenizers.Tokenizer.from_file(folder + "/tokenizer.json"), texts)
+        compare_files(report, tool, tokenizers, folder, texts[:2000])
+        compare_bytes(report, tool, folder, samples.random_bytes(5000, seed=3))
+    try:
+        compare_gpt2(report, tool, tokenizers, gpt2_vocabulary.fetch(), texts)
+        compare_bytes(report, tool, gpt2_vocabulary.fetch(), samples.random_bytes(5000, seed=4))
+    except RuntimeError as error:
+        print(f"GPT-2's own vocabulary: not compared: {error}")
+    print("all equal" if report.failed == 0 else f"{report.failed} differ")
+    return 0 if report.failed == 0 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
