@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cerrno>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+
+namespace pipeline::summarization {
+
+// Data that cannot be used, or files that cannot be read or written: what, where, the value seen, what to do.
+class DataError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// The caller's `cancelled` said so; nothing is wrong.
+class Cancelled : public std::runtime_error {
+ public:
+  Cancelled() : std::runtime_error("cancelled") {}
+};
+
+// "<what>: <text of errno>: <remedy>". Call it before anything else can change errno.
+inline DataError system_error(const std::string& what, const std::string& remedy) {
+  return DataError(what + ": " + std::generic_category().message(errno) + ": " + remedy);
+}
+
+}  // namespace pipeline::summarization

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pipeline::summarization {
+
+// A file read once from its start in blocks. A byte-order mark of UTF-8 is skipped; compressed files and
+// UTF-16 are refused by name.
+class Input {
+ public:
+  // Called after each block with the bytes read so far; may throw to stop.
+  using OnBlock = std::function<void(uint64_t)>;
+
+  // Throws DataError when the file cannot be opened, is empty, or is of a kind that is not text.
+  Input(const std::string& path, OnBlock on_block);
+  ~Input();
+  Input(const Input&) = delete;
+  Input& operator=(const Input&) = delete;
+
+  // The rest of the block, which the caller takes from with advance(); empty at the end of the file.
+  std::string_view ahead() {
+    if (at_ == end_) fill();
+    return {block_.data() + at_, end_ - at_};
+  }
+  void advance(size_t bytes) { at_ += bytes; }
+
+  // The next byte, or -1 at the end.
+  int peek() {
+    if (at_ == end_) fill();
+    return at_ == end_ ? -1 : static_cast<unsigned char>(block_[at_]);
+  }
+
+  const std::string& path() const { return path_; }
+  uint64_t bytes_read() const { return bytes_read_; }
+
+ private:
+  void fill();
+  void look_at_start();
+
+  std::string path_;
+  OnBlock on_block_;
+  int fd_;
+  std::vector<char> block_;
+  size_t at_ = 0, end_ = 0;
+  uint64_t bytes_read_ = 0;
+};
+
+}  // namespace pipeline::summarization

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "plugins/tasks/summarization/data/error.hpp"
+#include "plugins/tasks/summarization/data/pair_report.hpp"
+
+namespace pipeline::summarization {
+
+struct Pair {
+  std::string id;        // as in the file, or the number of the record (from 1) where the file has no ids
+  std::string document;  // valid UTF-8, not blank; exactly as in the file, NUL characters included
+  std::string summary;   // the same, but empty if absent and not required
+  uint64_t line = 0;     // where the record starts, from 1
+};
+
+// What the fields are called: keys of JSON objects, or names in the header row of CSV.
+struct Columns {
+  std::string document = "document";
+  std::string summary = "summary";
+  std::string id = "id";
+  bool summary_required = true;  // false for files that are only predicted
+  bool id_required = false;
+};
+
+struct ReadOptions {
+  uint64_t max_record_bytes = uint64_t{16}
+                              << 20;  // longer ones are dropped, and memory stays bounded by a few times this
+  std::function<void(uint64_t)> on_block;  // bytes read so far, about every MiB; may throw to stop
+};
+
+// Reads document/summary pairs from a file, one record at a time and in order: JSONL (*.jsonl, *.ndjson,
+// *.json: an object a line) or CSV with a header row as RFC 4180 has it (*.csv; *.tsv with tabs). A pair that
+// is not usable is dropped and counted in `report` by reason. Throws DataError when the file cannot be read,
+// lacks a column, or has no usable pair. Beside a record and a block of the file the memory used is 32 bytes
+// for each explicit id (to find duplicates).
+void read_pairs(const std::string& path, const Columns& columns, const std::function<void(Pair&&)>& sink,
+                PairReport& report, const ReadOptions& options = {});
+
+}  // namespace pipeline::summarization

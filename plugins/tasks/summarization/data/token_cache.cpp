@@ -1,0 +1,122 @@
+#include "plugins/tasks/summarization/data/token_cache.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstring>
+#include <utility>
+
+#include "plugins/tasks/summarization/data/error.hpp"
+
+namespace pipeline::summarization {
+namespace {
+
+std::string_view map_file(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) throw system_error(path, "the token cache must be built first");
+  struct stat status {};
+  void* data = MAP_FAILED;
+  if (::fstat(fd, &status) == 0 && static_cast<size_t>(status.st_size) >= sizeof(CacheHeader)) {
+    data = ::mmap(nullptr, static_cast<size_t>(status.st_size), PROT_READ, MAP_SHARED, fd, 0);
+  }
+  ::close(fd);
+  if (data == MAP_FAILED)
+    throw DataError(path + ": too short for a token cache, or it cannot be mapped: build it again");
+  return {static_cast<const char*>(data), static_cast<size_t>(status.st_size)};
+}
+
+}  // namespace
+
+TokenCache::TokenCache(const std::string& path, const Hash128& key, Verify verify)
+    : path_(path), file_(map_file(path)) {
+  try {
+    std::memcpy(&header_, file_.data(), sizeof header_);
+    check(key, verify);
+    report_ = PairReport::from_json(std::string(file_.substr(header_.report_begin)));
+  } catch (...) {
+    ::munmap(const_cast<char*>(file_.data()), file_.size());
+    throw;
+  }
+}
+
+TokenCache::TokenCache(TokenCache&& other) noexcept
+    : path_(std::move(other.path_)),
+      file_(std::exchange(other.file_, {})),
+      header_(std::exchange(other.header_, {})),
+      report_(std::move(other.report_)) {}
+
+TokenCache& TokenCache::operator=(TokenCache&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(file_, other.file_);
+  std::swap(header_, other.header_);
+  std::swap(report_, other.report_);
+  return *this;
+}
+
+TokenCache::~TokenCache() {
+  if (!file_.empty()) ::munmap(const_cast<char*>(file_.data()), file_.size());
+}
+
+// Nothing that sample() relies on is taken on trust, so that a damaged file cannot lead it out of the
+// mapping.
+void TokenCache::check(const Hash128& key, Verify verify) {
+  const auto refuse = [&](const std::string& problem) {
+    throw DataError(path_ + ": " + problem + ": build it again");
+  };
+  const CacheHeader& h = header_;
+  if (std::memcmp(h.magic, kCacheMagic, sizeof kCacheMagic) != 0) refuse("not a token cache");
+  if (h.version != kCacheVersion) {
+    refuse("a token cache of version " + std::to_string(h.version) + ", not " +
+           std::to_string(kCacheVersion));
+  }
+  if (hash128(file_.substr(0, offsetof(CacheHeader, header_hash))) != h.header_hash)
+    refuse("its header is damaged");
+  if (h.key != key) refuse("made from other data, another tokenizer or other options");
+  if (h.file_bytes != file_.size()) {
+    refuse("it has " + std::to_string(file_.size()) + " bytes instead of " + std::to_string(h.file_bytes));
+  }
+  const uint64_t most = file_.size();  // of anything, and small enough for the sums below
+  const bool in_order = (h.token_bytes == 2 || h.token_bytes == 4) && h.tokens <= most && h.samples < most &&
+                        sizeof h + h.tokens * h.token_bytes <= h.index_begin &&
+                        h.index_begin % alignof(CacheEntry) == 0 && h.index_begin <= most &&
+                        h.ids_begin == h.index_begin + (h.samples + 1) * sizeof(CacheEntry) &&
+                        h.ids_begin <= h.report_begin && h.report_begin <= most;
+  if (!in_order) refuse("its sections do not fit together");
+  if (hash128(file_.substr(h.index_begin)) != h.tables_hash) refuse("its tables are damaged");
+  const uint64_t ids_bytes = h.report_begin - h.ids_begin;
+  for (uint64_t i = 0; i < h.samples; ++i) {
+    const CacheEntry &e = entry(i), &next = entry(i + 1);
+    if (e.tokens_begin + e.document_tokens + e.summary_tokens != next.tokens_begin ||
+        next.tokens_begin > h.tokens || e.id_begin > next.id_begin || next.id_begin > ids_bytes) {
+      refuse("its entry " + std::to_string(i) + " is out of order");
+    }
+  }
+  if (verify == Verify::kAll && hash128(file_.substr(sizeof h, h.index_begin - sizeof h)) != h.tokens_hash) {
+    refuse("its tokens are damaged");
+  }
+}
+
+const CacheEntry& TokenCache::entry(uint64_t i) const {
+  return reinterpret_cast<const CacheEntry*>(file_.data() + header_.index_begin)[i];
+}
+
+TokenSample TokenCache::sample(uint64_t i) const {
+  const CacheEntry& e = entry(i);
+  const char* document = file_.data() + sizeof(CacheHeader) + e.tokens_begin * header_.token_bytes;
+  const char* summary = document + uint64_t{e.document_tokens} * header_.token_bytes;
+  return {TokenView(document, e.document_tokens, header_.token_bytes),
+          TokenView(summary, e.summary_tokens, header_.token_bytes),
+          file_.substr(header_.ids_begin + e.id_begin, entry(i + 1).id_begin - e.id_begin), e.line};
+}
+
+Hash128 TokenCache::fingerprint() const {
+  const auto bytes = [](const Hash128& hash) {
+    return std::string_view(reinterpret_cast<const char*>(&hash), sizeof hash);
+  };
+  return Hasher128().update(bytes(header_.tokens_hash)).update(bytes(header_.tables_hash)).finish();
+}
+
+}  // namespace pipeline::summarization

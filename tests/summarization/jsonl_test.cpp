@@ -1,0 +1,156 @@
+#include "plugins/tasks/summarization/data/jsonl.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tests/summarization/reading.hpp"
+
+namespace pipeline::summarization {
+namespace {
+
+const Drop& only_drop(const Read& read, DropReason reason) {
+  EXPECT_EQ(read.report.dropped(), read.report.drop(reason).count);
+  return read.report.drop(reason);
+}
+
+constexpr const char* kGood = R"({"document": "good", "summary": "g"})"
+                              "\n";
+
+TEST(Jsonl, ReadsFieldsInAnyOrderAmongOthers) {
+  const auto read = read_text(
+      "a.jsonl",
+      "{\"summary\":\"s\",\"source\":{\"document\":\"no\",\"list\":[1,{}]},\"document\":\"d\",\"id\":\"x\"}\n"
+      "{\"document\":\"d2\",\"summary\":\"s2\",\"id\":-17}\r\n"
+      "\n"
+      "{\"document\":\"d3\",\"summary\":\"s3\"}");
+  ASSERT_EQ(read.pairs.size(), 3u);
+  EXPECT_EQ(read.report.records, 3u);
+  EXPECT_EQ(read.pairs[0].document, "d");
+  EXPECT_EQ(read.pairs[0].summary, "s");
+  EXPECT_EQ(read.pairs[0].id, "x");
+  EXPECT_EQ(read.pairs[1].id, "-17");
+  EXPECT_EQ(read.pairs[2].id, "3");  // the number of the record, not of the line
+  EXPECT_EQ(read.pairs[2].line, 4u);
+}
+
+TEST(Jsonl, IdsBeyondSixtyFourBitsKeepTheirDigits) {
+  const auto read =
+      read_text("a.jsonl", R"({"document":"d","summary":"s","id":123456789012345678901234567890})");
+  EXPECT_EQ(read.pairs.at(0).id, "123456789012345678901234567890");
+}
+
+TEST(Jsonl, KeepsOtherScriptsAndEscapesExactly) {
+  const auto read = read_text("a.jsonl",
+                              "\xef\xbb\xbf{\"document\":\"中文 עברית \\ud83d\\ude00 \\u0000 "
+                              "\\\"\\n\",\"summary\":\"Ελλ\\u0416\"}\n");
+  EXPECT_EQ(read.pairs.at(0).document, std::string("中文 עברית 😀 ") + '\0' + " \"\n");
+  EXPECT_EQ(read.pairs.at(0).summary, "ΕλλЖ");
+}
+
+TEST(Jsonl, LoneSurrogatesAreDroppedAndNamed) {
+  const auto read = read_text("a.jsonl", std::string(kGood) + R"({"document":"\ud800 x","summary":"s"})"
+                                                              "\n"
+                                                              R"({"document":"\udc00","summary":"s"})"
+                                                              "\n"
+                                                              R"({"document":"d","summary":"\ud83d\u0041"})"
+                                                              "\n");
+  EXPECT_EQ(only_drop(read, DropReason::kLoneSurrogate).lines, (std::vector<uint64_t>{2, 3, 4}));
+}
+
+TEST(Jsonl, BrokenUtf8IsDroppedWithItsColumn) {
+  const auto read =
+      read_text("a.jsonl", std::string(kGood) + "{\"document\":\"caf\xe9\",\"summary\":\"s\"}\n");
+  EXPECT_EQ(only_drop(read, DropReason::kInvalidUtf8).detail, "column 17");
+}
+
+TEST(Jsonl, WhatIsNoObjectIsDropped) {
+  const auto read = read_text(
+      "a.jsonl", std::string(kGood) +
+                     "[1,2]\n7\n\"text\"\nnull\nword\n{\"document\" \"x\"}\n{\"document\":\"x\"} {}\n"
+                     "{\"document\":\"d\",\"document\":\"e\",\"summary\":\"s\"}\n{\"document\":\"x\n");
+  EXPECT_EQ(only_drop(read, DropReason::kNotAnObject).count, 9u);
+  EXPECT_EQ(read.report.drop(DropReason::kNotAnObject).detail, "a list, not an object");
+}
+
+TEST(Jsonl, TakesNestingOfAnyDepth) {
+  const std::string deep(1000000, '[');
+  const auto read = read_text(
+      "a.jsonl",
+      kGood + ("{\"x\":" + deep + std::string(1000000, ']') + ",\"document\":\"d\",\"summary\":\"s\"}\n") +
+          deep + "\n");
+  EXPECT_EQ(read.pairs.size(), 2u);
+  EXPECT_EQ(only_drop(read, DropReason::kNotAnObject).lines, std::vector<uint64_t>{3});
+}
+
+TEST(Jsonl, MissingFieldsAreNamedWithWhatIsThere) {
+  const auto read = read_text("a.jsonl", std::string(kGood) + R"({"text":"d","summary":"s"})"
+                                                              "\n{}\n"
+                                                              R"({"document":"d"})");
+  const auto& drop = only_drop(read, DropReason::kMissingField);
+  EXPECT_EQ(drop.count, 3u);
+  EXPECT_EQ(drop.detail, "no \"document\"; there is \"text\", \"summary\"");
+}
+
+TEST(Jsonl, WrongTypesAreDropped) {
+  const auto read = read_text("a.jsonl", std::string(kGood) + R"({"document":7,"summary":"s"})"
+                                                              "\n"
+                                                              R"({"document":["d"],"summary":"s"})"
+                                                              "\n"
+                                                              R"({"document":{"document":"d"},"summary":"s"})"
+                                                              "\n"
+                                                              R"({"document":"d","summary":null})"
+                                                              "\n"
+                                                              R"({"document":"d","summary":"s","id":1.5})"
+                                                              "\n"
+                                                              R"({"document":"d","summary":"s","id":true})"
+                                                              "\n");
+  EXPECT_EQ(only_drop(read, DropReason::kWrongType).count, 6u);
+}
+
+TEST(Jsonl, ALastLineThatIsCutOffIsSaidToBe) {
+  const auto read = read_text("a.jsonl", std::string(kGood) + R"({"document":"half of a li)");
+  EXPECT_EQ(only_drop(read, DropReason::kUnfinished).lines, std::vector<uint64_t>{2});
+}
+
+TEST(Jsonl, HugeLinesAreDroppedInBoundedMemoryAndTheRestIsRead) {
+  const testing::TemporaryFolder folder;
+  const auto path = folder / "a.jsonl";
+  {
+    std::ofstream stream(path, std::ios::binary);
+    stream << "{\"document\":\"";
+    const std::string block(1 << 20, 'x');
+    for (int i = 0; i < 100; ++i) stream << block;
+    stream << "\",\"summary\":\"s\"}\n" << kGood;
+  }
+  const auto read = read_file(path);
+  EXPECT_EQ(read.pairs.size(), 1u);
+  EXPECT_EQ(only_drop(read, DropReason::kTooLong).lines, std::vector<uint64_t>{1});
+
+  ReadOptions options;
+  options.max_record_bytes = uint64_t{200} << 20;
+  EXPECT_EQ(read_file(path, {}, options).pairs.at(0).document.size(), size_t{100} << 20);
+}
+
+TEST(Jsonl, TheLimitIsExact) {
+  const std::string line = R"({"document":"d","summary":"s"})";
+  ReadOptions options;
+  options.max_record_bytes = line.size();
+  EXPECT_EQ(read_text("a.jsonl", line + "\n" + line, {}, options).pairs.size(), 2u);
+  EXPECT_EQ(
+      only_drop(read_text("a.jsonl", line + "\n" + line + " \n", {}, options), DropReason::kTooLong).count,
+      1u);
+}
+
+TEST(Jsonl, LinesMayGoOverTheEndOfABlock) {
+  std::string text;
+  std::vector<std::string> documents;
+  for (int i = 0; text.size() < (5 << 20); ++i) {
+    documents.push_back(std::to_string(i) + std::string(static_cast<size_t>(i % 9973) * 7, 'a'));
+    text += "{\"document\":\"" + documents.back() + "\",\"summary\":\"s\"}\n";
+  }
+  const auto read = read_text("a.jsonl", text);
+  ASSERT_EQ(read.pairs.size(), documents.size());
+  for (size_t i = 0; i < documents.size(); ++i) ASSERT_EQ(read.pairs[i].document, documents[i]) << i;
+}
+
+}  // namespace
+}  // namespace pipeline::summarization

@@ -1,0 +1,117 @@
+#include "plugins/tasks/summarization/data/pairs.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tests/summarization/reading.hpp"
+
+namespace pipeline::summarization {
+namespace {
+
+TEST(Pairs, ColumnsCanBeNamed) {
+  Columns columns;
+  columns.document = "text";
+  columns.summary = "title";
+  columns.id = "key";
+  EXPECT_EQ(read_text("a.jsonl", R"({"text":"d","title":"s","key":"k"})", columns).pairs.at(0).id, "k");
+  EXPECT_EQ(read_text("A.CSV", "key,title,text\nk,s,d\n", columns).pairs.at(0).document, "d");
+  columns.summary = "text";
+  EXPECT_NE(error_of("a.jsonl", "{}", columns).find("must be three different ones"), std::string::npos);
+}
+
+TEST(Pairs, AFileThatIsOnlyPredictedNeedsNoSummary) {
+  Columns columns;
+  columns.summary_required = false;
+  for (const auto* text :
+       {R"({"document":"d"})", R"({"document":"d","summary":null})", R"({"document":"d","summary":""})"}) {
+    EXPECT_EQ(read_text("a.jsonl", text, columns).pairs.at(0).summary, "") << text;
+  }
+  EXPECT_EQ(read_text("a.csv", "document\nd\n", columns).pairs.at(0).summary, "");
+  EXPECT_EQ(read_text("a.csv", "document,summary\nd,s\n", columns).pairs.at(0).summary, "s");
+}
+
+TEST(Pairs, RequiredIdsMustBeThere) {
+  Columns columns;
+  columns.id_required = true;
+  EXPECT_NE(error_of("a.jsonl", R"({"document":"d","summary":"s"})", columns).find("no \"id\""),
+            std::string::npos);
+  EXPECT_NE(error_of("a.csv", "document,summary\nd,s\n", columns).find("no column \"id\""),
+            std::string::npos);
+}
+
+TEST(Pairs, DuplicateIdsAndBlankFieldsAreDroppedByReason) {
+  const auto read = read_text("a.jsonl",
+                              "{\"id\":\"a\",\"document\":\"d\",\"summary\":\"s\"}\n"
+                              "{\"id\":\"a\",\"document\":\"e\",\"summary\":\"t\"}\n"
+                              "{\"id\":\"b\",\"document\":\" \\n\",\"summary\":\"t\"}\n"
+                              "{\"id\":\"c\",\"document\":\"e\",\"summary\":\"\\u3000\"}\n"
+                              "{\"id\":\"\",\"document\":\"e\",\"summary\":\"t\"}\n"
+                              "{\"id\":\"d\",\"document\":\"f\",\"summary\":\"u\"}\n");
+  EXPECT_EQ(read.pairs.size(), 2u);
+  EXPECT_EQ(read.report.drop(DropReason::kDuplicateId).detail, "\"a\"");
+  EXPECT_EQ(read.report.drop(DropReason::kEmptyField).lines, (std::vector<uint64_t>{3, 4, 5}));
+  EXPECT_EQ(read.report.table("a.jsonl"),
+            "4 of 6 records of a.jsonl were dropped\n"
+            "  3: a field is empty (document), lines 3, 4, 5: fill it or remove the record\n"
+            "  1: the id was there before (\"a\"), line 2: make ids unique, or leave the column out");
+}
+
+TEST(Pairs, TheReportKeepsTheFirstLinesOnlyAndSurvivesJson) {
+  std::string text = R"({"document":"d","summary":"s"})"
+                     "\n";
+  for (int i = 0; i < 50; ++i) text += "\xff\n";
+  const auto read = read_text("a.jsonl", text);
+  const auto table = read.report.table("a.jsonl");
+  EXPECT_NE(table.find("50: not valid UTF-8 (column 1), lines 2, 3, 4, 5, 6, ...: convert"),
+            std::string::npos)
+      << table;
+  EXPECT_EQ(PairReport::from_json(read.report.to_json()).table("a.jsonl"), table);
+  EXPECT_THROW(PairReport::from_json("{}"), DataError);
+  EXPECT_EQ(PairReport{}.table("a.jsonl"), "");
+}
+
+TEST(Pairs, AFileWithoutAUsablePairIsAnErrorOfItsFirstLine) {
+  EXPECT_EQ(error_of("a.jsonl", "\n{\"text\":\"d\"}\nx\n"),
+            "a.jsonl:2: a field is missing (no \"document\"; there is \"text\"); none of the 2 records is a "
+            "usable pair: name the "
+            "columns in [task.data] (document, summary, id)");
+  EXPECT_EQ(error_of("a.json", "[\n{\"document\":\"d\"}\n]"),
+            "a.json:1: not a JSON object (a list, not an object); none of the 3 records is a usable pair: "
+            "write one JSON object a line");
+  EXPECT_EQ(error_of("a.jsonl", "\n\n"),
+            "a.jsonl: no records, only blank lines or a header: give it document/summary pairs");
+  EXPECT_EQ(error_of("a.csv", "document,summary\n"),
+            "a.csv: no records, only blank lines or a header: give it document/summary pairs");
+}
+
+TEST(Pairs, FilesThatCannotBeReadAreNamed) {
+  EXPECT_EQ(error_of("a.jsonl", ""),
+            "a.jsonl: the file is empty: it must hold at least one document/summary pair");
+  EXPECT_EQ(error_of("a.jsonl", "\x1f\x8b\x08 packed"),
+            "a.jsonl: compressed with gzip: unpack it first (gunzip)");
+  EXPECT_EQ(error_of("a.csv", std::string("\xff\xfe"
+                                          "d\0o\0",
+                                          6)),
+            "a.csv: UTF-16 text: convert it first (iconv -f UTF-16 -t UTF-8)");
+  EXPECT_NE(error_of("a.txt", "x").find("must end in .jsonl"), std::string::npos);
+  const testing::TemporaryFolder folder;
+  EXPECT_NE(testing::message_of<DataError>([&] { read_file(folder / "no.jsonl"); }).find("No such file"),
+            std::string::npos);
+  std::filesystem::create_directory(folder / "folder.csv");
+  EXPECT_NE(testing::message_of<DataError>([&] { read_file(folder / "folder.csv"); }).find("directory"),
+            std::string::npos);
+}
+
+TEST(Pairs, OnBlockSeesTheBytesAndCanStop) {
+  const std::string text = R"({"document":"d","summary":"s"})"
+                           "\n";
+  ReadOptions options;
+  uint64_t seen = 0;
+  options.on_block = [&](uint64_t bytes) { seen = bytes; };
+  read_text("a.jsonl", text, {}, options);
+  EXPECT_EQ(seen, text.size());
+  options.on_block = [](uint64_t) { throw Cancelled(); };
+  EXPECT_THROW(read_text("a.jsonl", text, {}, options), Cancelled);
+}
+
+}  // namespace
+}  // namespace pipeline::summarization

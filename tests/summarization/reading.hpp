@@ -1,0 +1,40 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plugins/tasks/summarization/data/pairs.hpp"
+#include "tests/safetensors/temporary_folder.hpp"
+
+namespace pipeline::summarization {
+
+struct Read {
+  std::vector<Pair> pairs;
+  PairReport report;
+};
+
+// Everything in the file; what read_pairs throws goes through.
+inline Read read_file(const std::string& path, const Columns& columns = {}, const ReadOptions& options = {}) {
+  Read read;
+  read_pairs(
+      path, columns, [&](Pair&& pair) { read.pairs.push_back(std::move(pair)); }, read.report, options);
+  return read;
+}
+
+// The same of a file with this text.
+inline Read read_text(const std::string& name, const std::string& text, const Columns& columns = {},
+                      const ReadOptions& options = {}) {
+  const testing::TemporaryFolder folder;
+  return read_file(folder.write(name, text), columns, options);
+}
+
+// The error that reading this text ends in.
+inline std::string error_of(const std::string& name, const std::string& text, const Columns& columns = {}) {
+  const testing::TemporaryFolder folder;
+  const auto path = folder.write(name, text);
+  const auto message = testing::message_of<DataError>([&] { read_file(path, columns); });
+  return message.starts_with(folder.path() + "/") ? message.substr(folder.path().size() + 1) : message;
+}
+
+}  // namespace pipeline::summarization

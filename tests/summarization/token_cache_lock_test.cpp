@@ -1,0 +1,87 @@
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "plugins/tasks/summarization/data/file_lock.hpp"
+#include "tests/summarization/token_caching.hpp"
+
+namespace pipeline::summarization {
+namespace {
+
+// Runs `work` in a process of its own; its result is the exit status.
+pid_t in_child(const std::function<int()>& work) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    int status = 100;
+    try {
+      status = work();
+    } catch (...) {
+    }
+    ::_exit(status);
+  }
+  return child;
+}
+
+int status_of(pid_t child) {
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 200 + WTERMSIG(status);
+}
+
+TEST(TokenCacheLock, OfSeveralProcessesOneTokenizes) {
+  const testing::TemporaryFolder folder;
+  const auto source = source_of(folder.write("train.jsonl", kThreePairs));
+  std::vector<pid_t> children;
+  for (int process = 0; process < 6; ++process) {
+    children.push_back(in_child([&] {
+      bool tokenized = false;
+      auto hooks = hooks_of_bytes();
+      hooks.encode = [&](std::string_view text) {
+        tokenized = true;
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        return encode_bytes(text);
+      };
+      const auto cache = open_or_build_token_cache(folder / "cache", source, hooks);
+      return cache.size() == 3 && text_of(cache.sample(0).summary) == "one" ? tokenized : 99;
+    }));
+  }
+  int tokenized = 0;
+  for (const pid_t child : children) tokenized += status_of(child);
+  EXPECT_EQ(tokenized, 1);
+}
+
+TEST(TokenCacheLock, AProcessThatIsKilledReleasesIt) {
+  const testing::TemporaryFolder folder;
+  const auto source = source_of(folder.write("train.jsonl", kThreePairs));
+  const pid_t child = in_child([&] {
+    auto hooks = hooks_of_bytes();
+    hooks.encode = [](std::string_view) -> std::vector<int32_t> {
+      ::raise(SIGKILL);
+      return {};
+    };
+    open_or_build_token_cache(folder / "cache", source, hooks);
+    return 0;
+  });
+  EXPECT_EQ(status_of(child), 200 + SIGKILL);
+  EXPECT_EQ(open_or_build_token_cache(folder / "cache", source, hooks_of_bytes()).size(), 3u);
+}
+
+TEST(TokenCacheLock, WaitingIsToldOnceAndCanBeCancelled) {
+  const testing::TemporaryFolder folder;
+  const FileLock held(folder / "lock", nullptr, nullptr);
+  int told = 0, asked = 0;
+  EXPECT_THROW(FileLock(
+                   folder / "lock", [&] { ++told; }, [&] { return ++asked == 3; }),
+               Cancelled);
+  EXPECT_EQ(told, 1);
+  EXPECT_EQ(asked, 3);
+}
+
+}  // namespace
+}  // namespace pipeline::summarization

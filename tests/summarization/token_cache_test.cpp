@@ -1,0 +1,156 @@
+#include "plugins/tasks/summarization/data/token_cache.hpp"
+
+#include <atomic>
+#include <stdexcept>
+
+#include <gtest/gtest.h>
+
+#include "tests/summarization/token_caching.hpp"
+
+namespace pipeline::summarization {
+namespace {
+
+class TokenCacheTest : public ::testing::Test {
+ protected:
+  std::string cache_folder() const { return folder_ / "cache"; }
+  TokenCache open(const TokenCacheSource& source, const TokenCacheHooks& hooks = hooks_of_bytes()) const {
+    return open_or_build_token_cache(cache_folder(), source, hooks);
+  }
+
+  testing::TemporaryFolder folder_;
+  std::string path_ = folder_.write("train.jsonl", kThreePairs);
+};
+
+TEST_F(TokenCacheTest, HoldsTheTokensOfEveryPairInOrder) {
+  const auto cache = open(source_of(path_));
+  ASSERT_EQ(cache.size(), 3u);
+  EXPECT_EQ(text_of(cache.sample(0).document), "first document");
+  EXPECT_EQ(text_of(cache.sample(0).summary), "one");
+  EXPECT_EQ(cache.sample(1).id, "ü");
+  EXPECT_EQ(text_of(cache.sample(1).document), "второй");
+  EXPECT_EQ(cache.sample(2).line, 4u);
+  EXPECT_EQ(cache.tokens(), std::string("first documentoneвторой2thirdthree").size());
+  int64_t copied[3];
+  cache.sample(0).document.copy(copied, 6, 3);
+  EXPECT_EQ(copied[0], 'd');
+  EXPECT_EQ(copied[2], 'c');
+}
+
+TEST_F(TokenCacheTest, KeepsTheReportOfWhatWasDropped) {
+  EXPECT_EQ(open(source_of(path_)).report().drop(DropReason::kNotAnObject).lines, std::vector<uint64_t>{2});
+  EXPECT_EQ(open(source_of(path_)).report().records, 4u);
+}
+
+TEST_F(TokenCacheTest, TokenizesOnceForTheSameContent) {
+  int calls = 0;
+  auto hooks = hooks_of_bytes();
+  hooks.encode = [&](std::string_view text) { return ++calls, encode_bytes(text); };
+  const auto first = open(source_of(path_), hooks);
+  EXPECT_EQ(calls, 6);
+  folder_.write("train.jsonl", kThreePairs);  // written again, the same content
+  EXPECT_EQ(open(source_of(path_), hooks).fingerprint(), first.fingerprint());
+  EXPECT_EQ(calls, 6);
+}
+
+TEST_F(TokenCacheTest, AnythingThatMattersGivesAnotherKey) {
+  const auto source = source_of(path_);
+  const auto key = token_cache_key(source);
+  const auto differs = [&](auto&& change) {
+    auto other = source;
+    change(other);
+    return token_cache_key(other) != key;
+  };
+  EXPECT_EQ(token_cache_key(source), key);
+  EXPECT_TRUE(differs([](auto& s) { s.tokenizer = "other"; }));
+  EXPECT_TRUE(differs([](auto& s) { s.vocabulary_size = 300; }));
+  EXPECT_TRUE(differs([](auto& s) { s.columns.document = "text"; }));
+  EXPECT_TRUE(differs([](auto& s) { s.columns.summary_required = false; }));
+  EXPECT_TRUE(differs([](auto& s) { s.max_record_bytes = 100; }));
+  EXPECT_TRUE(differs([&](auto& s) { s.path = folder_.write("changed.jsonl", kThreePairs + "\n"); }));
+  EXPECT_FALSE(differs([&](auto& s) { s.path = folder_.write("renamed.jsonl", kThreePairs); }));
+  EXPECT_TRUE(differs([&](auto& s) { s.path = folder_.write("train.csv", kThreePairs); }));
+}
+
+TEST_F(TokenCacheTest, TakesVocabulariesOfEverySize) {
+  for (const int32_t shift : {255, 65535 - 255, 65536 - 255, 70000, 2000000000}) {
+    auto source = source_of(path_);
+    source.tokenizer = std::to_string(shift);
+    source.vocabulary_size = static_cast<uint32_t>(shift) + 256;
+    auto hooks = hooks_of_bytes();
+    hooks.encode = [&](std::string_view text) { return encode_bytes(text, shift); };
+    const auto cache = open(source, hooks);
+    EXPECT_EQ(cache.sample(2).document[0], 't' + shift);
+    EXPECT_EQ(cache.sample(1).document[0], 0xd0 + shift);
+  }
+}
+
+TEST_F(TokenCacheTest, TokensOutsideTheVocabularyAreRefused) {
+  auto source = source_of(path_);
+  source.vocabulary_size = 200;
+  EXPECT_EQ(
+      testing::message_of<DataError>([&] { open(source); }),
+      "the tokenizer gave token 208, its vocabulary has 200: the tokenizer's files do not belong together");
+  EXPECT_EQ(files_in(cache_folder()).size(), 1u);  // the lock
+}
+
+TEST_F(TokenCacheTest, ThreadsDoNotChangeTheResult) {
+  std::string text;
+  for (int i = 0; i < 5000; ++i) {
+    text += "{\"document\":\"d" + std::string(static_cast<size_t>(i % 300), 'x') + std::to_string(i) +
+            "\",\"summary\":\"s\"}\n";
+  }
+  const auto source = source_of(folder_.write("many.jsonl", text));
+  auto hooks = hooks_of_bytes();
+  const auto one = open_or_build_token_cache(folder_ / "one", source, hooks).fingerprint();
+  hooks.threads = 4;
+  EXPECT_EQ(open_or_build_token_cache(folder_ / "four", source, hooks).fingerprint(), one);
+}
+
+TEST_F(TokenCacheTest, AnErrorOfTheTokenizerGoesThroughFromAnyThread) {
+  auto hooks = hooks_of_bytes();
+  hooks.threads = 3;
+  hooks.encode = [](std::string_view text) -> std::vector<int32_t> {
+    if (text == "three") throw std::runtime_error("no such token");
+    return encode_bytes(text);
+  };
+  EXPECT_EQ(testing::message_of<std::runtime_error>([&] { open(source_of(path_), hooks); }), "no such token");
+  EXPECT_EQ(files_in(cache_folder()).size(), 1u);
+}
+
+TEST_F(TokenCacheTest, ProgressIsReportedAndCancellingLeavesNothing) {
+  auto hooks = hooks_of_bytes();
+  uint64_t done = 0, total = 0;
+  hooks.progress = [&](uint64_t bytes_done, uint64_t bytes_total, uint64_t) {
+    done = bytes_done, total = bytes_total;
+  };
+  hooks.cancelled = [] { return true; };
+  EXPECT_THROW(open(source_of(path_), hooks), Cancelled);
+  EXPECT_EQ(files_in(cache_folder()).size(), 1u);
+  hooks.cancelled = [] { return false; };
+  open(source_of(path_), hooks);
+  EXPECT_EQ(done, kThreePairs.size());
+  EXPECT_EQ(total, kThreePairs.size());
+}
+
+TEST_F(TokenCacheTest, AFileThatChangesWhileItIsReadIsRefused) {
+  auto hooks = hooks_of_bytes();
+  hooks.encode = [&](std::string_view text) {
+    folder_.write("train.jsonl", kThreePairs + "\n");
+    return encode_bytes(text);
+  };
+  const auto message = testing::message_of<DataError>([&] { open(source_of(path_), hooks); });
+  EXPECT_NE(message.find("changed while it was being read"), std::string::npos) << message;
+}
+
+TEST_F(TokenCacheTest, UnusableFilesAreErrorsAndLeaveNoCache) {
+  EXPECT_THROW(open(source_of(folder_ / "no.jsonl")), DataError);
+  EXPECT_THROW(open(source_of(folder_.write("bad.jsonl", "x\n"))), DataError);
+  auto source = source_of(path_);
+  EXPECT_NE(testing::message_of<DataError>([&] {
+              open_or_build_token_cache(path_ + "/cache", source, hooks_of_bytes());
+            }).find("cache folder"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace pipeline::summarization
