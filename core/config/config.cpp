@@ -24,11 +24,16 @@ void add_problem(const Entry& entry, std::string_view key, std::string_view prob
 
 Setting default_setting(const pl_option& option) { return {option, default_value(option), Origin{}}; }
 
+// What a file can write to be rid of a value that it inherits, for options that need not have one.
+bool is_unset(const pl_option& option, const Literal& literal) {
+  return can_be_unset(option) && literal.kind == Literal::Kind::kString && literal.text == kUnset;
+}
+
 // The value that `table` gives to the option, or its default. A bad value is added to `problems`.
 Setting resolve(const pl_option& option, const std::string& key, const Table& table, Problems& problems) {
   Setting setting = default_setting(option);
   const auto found = table.entries.find(key);
-  if (found == table.entries.end()) return setting;
+  if (found == table.entries.end() || is_unset(option, found->second.value)) return setting;
   Checked checked = check(option, found->second.value);
   if (!checked.value) {
     add_problem(found->second, key, checked.problem, problems);

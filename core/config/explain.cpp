@@ -33,6 +33,8 @@ std::vector<std::string> wrapped(std::string_view text, size_t width) {
   return lines;
 }
 
+bool may_change(const pl_option& option) { return option.flags & PL_OPTION_MAY_CHANGE; }
+
 std::string default_text(const pl_option& option) {
   if (option.flags & PL_OPTION_REQUIRED) return "required";
   return option.default_value.len == 0 ? "-" : std::string(view(option.default_value));
@@ -54,7 +56,8 @@ struct SplitKey {
 };
 
 SplitKey split(const pl_option& option, std::string_view prefix) {
-  const std::string key = std::string(prefix) + std::string(view(option.key));
+  const std::string key =
+      std::string(prefix) + std::string(view(option.key)) + (may_change(option) ? "*" : "");
   const size_t dot = key.rfind('.');
   return dot == std::string::npos ? SplitKey{"", key} : SplitKey{key.substr(0, dot), key.substr(dot + 1)};
 }
@@ -103,6 +106,7 @@ std::string explain(std::span<const pl_option> options, std::string_view prefix,
       line.clear();
     }
   }
+  if (std::ranges::any_of(options, may_change)) out += "\n* may change when a run is continued\n";
   return out;
 }
 
@@ -111,9 +115,9 @@ std::string explain_markdown(std::span<const pl_option> options, std::string_vie
   for (const pl_option& option : options) {
     const std::string value = default_text(option);
     const bool is_code = option.default_value.len > 0;
-    out += "| `" + std::string(prefix) + std::string(view(option.key)) + "` | " + type_name(option.type) +
-           " | " + (is_code ? "`" + escaped(value) + "`" : value) + " | " + escaped(help_text(option)) +
-           " |\n";
+    out += "| `" + std::string(prefix) + std::string(view(option.key)) +
+           (may_change(option) ? "`* | " : "` | ") + type_name(option.type) + " | " +
+           (is_code ? "`" + escaped(value) + "`" : value) + " | " + escaped(help_text(option)) + " |\n";
   }
   return out;
 }

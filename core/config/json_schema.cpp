@@ -38,6 +38,7 @@ Json option_schema(const pl_option& option) {
   for (uint32_t i = 0; option.choices && i < option.choice_count; ++i)
     schema["enum"].push_back(view(option.choices[i]));
   if (is_list(option.type)) schema = {{"type", "array"}, {"items", schema}};
+  if (can_be_unset(option)) schema = {{"anyOf", {schema, {{"const", kUnset}}}}};
   std::string help(view(option.help));
   if (option.unit.len > 0) help += " (" + std::string(view(option.unit)) + ")";
   schema["description"] = help;
@@ -113,7 +114,7 @@ std::string json_schema(std::span<const pl_option> core, std::span<const PluginS
   properties["stage"] = {{"type", "array"},
                          {"items", stage},
                          {"description", "stages run in order; each overrides the tables above"}};
-  return schema.dump(2);
+  return schema.dump(2) + "\n";
 }
 
 }  // namespace pipeline::config

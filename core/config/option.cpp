@@ -170,6 +170,12 @@ std::string type_name(uint32_t type) {
 
 bool is_list(uint32_t type) { return type >= PL_OPTION_INT_LIST && type <= PL_OPTION_PATH_LIST; }
 
+bool can_be_unset(const pl_option& option) {
+  const uint32_t element = element_type(option.type);
+  return option.default_value.len == 0 && !(option.flags & PL_OPTION_REQUIRED) &&
+         element != PL_OPTION_STRING && element != PL_OPTION_PATH;
+}
+
 std::string range_text(const pl_option& option) {
   if (option.choices && option.choice_count > 0) return alternatives(choices_of(option));
   const bool low = option.flags & PL_OPTION_HAS_MINIMUM;

@@ -24,6 +24,11 @@ bool is_list(uint32_t type);
 // What may stand there, for people: "auto, fp32 or bf16", ">= 1", "0 <= x < 1", "".
 std::string range_text(const pl_option& option);
 
+// `key = "unset"` takes back a value from a file that is extended. Only where it cannot be mistaken for a
+// value: the option has no default, is not required, and is no string.
+inline constexpr std::string_view kUnset = "unset";
+bool can_be_unset(const pl_option& option);
+
 // The value as this option takes it, or what is wrong with it ("problem: remedy").
 struct Checked {
   std::optional<Value> value;

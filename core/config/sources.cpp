@@ -117,21 +117,32 @@ void read_set(const std::string& argument, Sources& sources, Problems& problems)
     sources.sets.merge(assignment.table);
     return;
   }
-  // stage.NAME.KEY, from an argument or from an inline table.
+  if (!sources.has_stages) {
+    problems.add(
+        {Origin::Kind::kSet, "", 0, 0, argument},
+        "--set " + shorten(argument, 200) + ": this configuration has no [[stage]]: leave stage.NAME. out");
+    return;
+  }
+  // stage.NAME.TABLE.KEY, from an argument or from an inline table.
+  const std::vector<std::string> names = sources.stage_names();
   for (const auto& [key, entry] : assignment.table.entries) {
-    const size_t dot = key.find('.', 6);
-    const std::string name = dot == std::string::npos ? "" : key.substr(6, dot - 6);
-    const std::vector<std::string> names = sources.stage_names();
-    if (name.empty() || !sources.find_stage(name)) {
-      const std::string near = closest(name, names);
-      problems.add(entry.origin, format_problem(entry.origin, key, "",
-                                                "no stage is named so: write stage.NAME.KEY=VALUE" +
-                                                    (near.empty() ? ", where NAME is " + alternatives(names)
-                                                                  : ": did you mean stage." + near + "?")));
-      continue;
+    const auto fail = [&, &full = key, &value = entry](const std::string& problem) {
+      problems.add(value.origin, format_problem(value.origin, full, "", problem));
+    };
+    const size_t name_end = std::min(key.find('.', 6), key.size());
+    const std::string name = key.size() > 6 ? key.substr(6, name_end - 6) : "";
+    const std::string rest = name_end < key.size() ? key.substr(name_end + 1) : "";
+    const std::string near = closest(name, names);
+    if (rest.find('.') == std::string::npos) {
+      fail("write stage.NAME.TABLE.KEY=VALUE, where NAME is " + alternatives(names));
+    } else if (!sources.find_stage(name)) {
+      fail("no stage is named so: " +
+           (near.empty() ? "there is " + alternatives(names) : "did you mean " + near + "?"));
+    } else if (belongs_to_run(rest)) {
+      fail("cannot differ between the stages of a run: write --set " + rest + "=VALUE");
+    } else {
+      sources.stage_sets[name].entries.insert_or_assign(rest, entry);
     }
-    const std::string rest = key.substr(dot + 1);
-    sources.stage_sets[name].entries.insert_or_assign(rest, entry);
   }
 }
 
