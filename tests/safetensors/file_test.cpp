@@ -8,14 +8,14 @@
 #include "core/safetensors/error.hpp"
 #include "core/safetensors/folder.hpp"
 #include "core/safetensors/writer.hpp"
-#include "tests/safetensors/temporary_folder.hpp"
+#include "tests/support/test_files.hpp"
 
 namespace pipeline::safetensors {
 namespace {
 
-using pipeline::testing::message_of;
-using pipeline::testing::read_all;
-using pipeline::testing::TemporaryFolder;
+using pipeline::tests::FilesFolder;
+using pipeline::tests::message_of;
+using pipeline::tests::read_all;
 using ::testing::HasSubstr;
 
 template <class T>
@@ -38,7 +38,7 @@ const std::string kHuggingFaceFile(
     405);
 
 TEST(File, ReadsWhatHuggingFaceWrote) {
-  const TemporaryFolder folder;
+  const FilesFolder folder;
   const File file = File::open(folder.write("hf.safetensors", kHuggingFaceFile));
   EXPECT_EQ(file.metadata(), (Metadata{{"format", "pt"}, {"note", "Grüße"}}));
   ASSERT_EQ(file.tensors().size(), 5u);
@@ -63,7 +63,7 @@ TEST(File, ReadsWhatHuggingFaceWrote) {
 }
 
 TEST(Writer, WritesTheBytesThatHuggingFaceWrites) {
-  const TemporaryFolder folder;
+  const FilesFolder folder;
   Writer writer(folder / "ours.safetensors", {.metadata = {{"format", "pt"}, {"note", "Grüße"}}});
   writer.declare("m", Dtype::kBool, {3});
   writer.declare("a", Dtype::kF32, {2});
@@ -88,7 +88,7 @@ TEST(Writer, WritesTheBytesThatHuggingFaceWrites) {
 }
 
 TEST(Writer, LargeTensorsInPiecesOfAnySizeComeBack) {
-  const TemporaryFolder folder;
+  const FilesFolder folder;
   std::vector<uint32_t> data((5 << 20) / 4 + 3);
   for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<uint32_t>(i * 2654435761u);
   const auto bytes = bytes_of(data);
@@ -108,7 +108,7 @@ TEST(Writer, LargeTensorsInPiecesOfAnySizeComeBack) {
 }
 
 TEST(Writer, AlignsEveryTensor) {
-  const TemporaryFolder folder;
+  const FilesFolder folder;
   Writer writer(folder / "x");
   writer.declare("odd", Dtype::kU8, {3});
   writer.declare("a name that is longer", Dtype::kF32, {1});
@@ -130,7 +130,7 @@ TEST(Writer, AlignsEveryTensor) {
 }
 
 TEST(Writer, MisuseIsAnError) {
-  const TemporaryFolder folder;
+  const FilesFolder folder;
   const std::string path = folder / "x";
   const std::vector<std::byte> four(4);
   {
@@ -180,7 +180,7 @@ TEST(Writer, AFullDiskIsReportedWithItsErrno) {
 }
 
 TEST(File, EveryTruncationAndOneExtraByteAreFound) {
-  const TemporaryFolder folder;
+  const FilesFolder folder;
   for (size_t size = 0; size < kHuggingFaceFile.size(); ++size) {
     const std::string path = folder.write("cut", kHuggingFaceFile.substr(0, size));
     EXPECT_THROW(File::open(path), Error) << size;
@@ -189,7 +189,7 @@ TEST(File, EveryTruncationAndOneExtraByteAreFound) {
 }
 
 TEST(File, WhatIsNotAFileIsNamed) {
-  const TemporaryFolder folder;
+  const FilesFolder folder;
   EXPECT_THAT(message_of<Error>([&] { File::open(folder / "none"); }),
               HasSubstr("none: cannot be opened: No such"));
   EXPECT_EQ(message_of<Error>([&] { File::open(folder.path()); }), folder.path() + ": is not a regular file");
@@ -197,7 +197,7 @@ TEST(File, WhatIsNotAFileIsNamed) {
 }
 
 TEST(File, MovesKeepViewsValid) {
-  const TemporaryFolder folder;
+  const FilesFolder folder;
   File first = File::open(folder.write("hf.safetensors", kHuggingFaceFile));
   const std::byte* data = first.at("a").data.data();
   File second = std::move(first);

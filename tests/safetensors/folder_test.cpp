@@ -5,13 +5,13 @@
 
 #include "core/safetensors/error.hpp"
 #include "core/safetensors/writer.hpp"
-#include "tests/safetensors/temporary_folder.hpp"
+#include "tests/support/test_files.hpp"
 
 namespace pipeline::safetensors {
 namespace {
 
-using pipeline::testing::message_of;
-using pipeline::testing::TemporaryFolder;
+using pipeline::tests::FilesFolder;
+using pipeline::tests::message_of;
 using ::testing::HasSubstr;
 
 constexpr const char* kIndex = "model.safetensors.index.json";
@@ -25,7 +25,7 @@ void write_file(const std::string& path, const std::vector<std::string>& names) 
 }
 
 TEST(Folder, OneFile) {
-  const TemporaryFolder folder;
+  const FilesFolder folder;
   write_file(folder / "model.safetensors", {"b", "a"});
   const Folder weights = Folder::open(folder.path());
   EXPECT_EQ(weights.names(), (std::vector<std::string>{"a", "b"}));
@@ -33,7 +33,7 @@ TEST(Folder, OneFile) {
 }
 
 TEST(Folder, Shards) {
-  const TemporaryFolder folder;
+  const FilesFolder folder;
   write_file(folder / "model-1.safetensors", {"a", "b"});
   write_file(folder / "model-2.safetensors", {"c"});
   folder.write(kIndex, R"({"metadata":{"total_size":3},"weight_map":{"a":"model-1.safetensors",)"
@@ -47,7 +47,7 @@ TEST(Folder, Shards) {
 }
 
 TEST(Folder, AnIndexThatDisagreesWithItsFilesIsAnError) {
-  const TemporaryFolder folder;
+  const FilesFolder folder;
   const auto error = [&](const std::string& index) {
     folder.write(kIndex, index);
     return message_of<Error>([&] { Folder::open(folder.path()); });
@@ -72,7 +72,7 @@ TEST(Folder, AnIndexThatDisagreesWithItsFilesIsAnError) {
 }
 
 TEST(Folder, NothingThereIsNamed) {
-  const TemporaryFolder folder;
+  const FilesFolder folder;
   EXPECT_EQ(message_of<Error>([&] { Folder::open(folder.path()); }),
             folder.path() + ": has neither model.safetensors nor model.safetensors.index.json");
 }

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/safetensors/error.hpp"
-#include "tests/safetensors/temporary_folder.hpp"
+#include "tests/support/test_files.hpp"
 
 namespace pipeline::safetensors {
 namespace {
@@ -23,7 +23,7 @@ std::string image(const std::string& json, size_t data_bytes, uint64_t length = 
 Header parse(const std::string& bytes) { return parse_header(std::as_bytes(std::span(bytes)), "m.st"); }
 
 std::string error(const std::string& bytes) {
-  return pipeline::testing::message_of<Error>([&] { parse(bytes); });
+  return pipeline::tests::message_of<Error>([&] { parse(bytes); });
 }
 
 TEST(Header, TensorsComeInTheOrderOfTheirData) {

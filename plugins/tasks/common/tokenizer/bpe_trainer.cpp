@@ -45,8 +45,7 @@ class MergeLearner {
 
   void add_byte_tokens() {
     for (const uint8_t byte : alphabet_order()) {
-      byte_ids_[byte] = static_cast<int32_t>(vocabulary_.tokens.size());
-      add_token(std::string(1, static_cast<char>(byte)));
+      byte_ids_[byte] = add_token(std::string(1, static_cast<char>(byte)));
     }
   }
 
@@ -77,10 +76,9 @@ class MergeLearner {
   }
 
  private:
-  int32_t add_token(const std::string& bytes) {
-    const auto [entry, is_new] = ids_.emplace(bytes, static_cast<int32_t>(vocabulary_.tokens.size()));
-    if (is_new) vocabulary_.tokens.push_back(bytes);
-    return entry->second;
+  int32_t add_token(std::string bytes) {
+    vocabulary_.tokens.push_back(std::move(bytes));
+    return static_cast<int32_t>(vocabulary_.tokens.size()) - 1;
   }
 
   void push(uint64_t key, int64_t count) {
@@ -94,16 +92,16 @@ class MergeLearner {
     if (difference > 0 && (use.words.empty() || use.words.back() != word)) use.words.push_back(word);
   }
 
+  // The result is always a new token: between two ends of tokens, what has been merged depends on the bytes
+  // there alone.
   void merge(int32_t left, int32_t right) {
     const int32_t result = add_token(vocabulary_.tokens[static_cast<size_t>(left)] +
                                      vocabulary_.tokens[static_cast<size_t>(right)]);
-    const uint64_t key = key_of(left, right);
-    // A pair comes back when another merge makes one of its tokens anew; its rule is there already.
-    if (merged_.insert(key).second) vocabulary_.merges.push_back({left, right, result});
-    const std::vector<uint32_t> words = std::move(uses_.at(key).words);
+    vocabulary_.merges.push_back({left, right, result});
+    const std::vector<uint32_t> words = std::move(uses_.at(key_of(left, right)).words);
     touched_.clear();
     for (const uint32_t word : words) merge_in_word(left, right, result, word);
-    uses_.at(key) = {};
+    uses_.at(key_of(left, right)) = {};
     for (const uint64_t touched : touched_) push(touched, uses_.at(touched).count);
   }
 
@@ -132,14 +130,12 @@ class MergeLearner {
   }
 
   Vocabulary vocabulary_;
-  std::unordered_map<std::string, int32_t> ids_;
   std::array<int32_t, 256> byte_ids_{};
   std::vector<int32_t> pool_;
   std::vector<Word> words_;
   std::unordered_map<uint64_t, PairUse> uses_;
   std::priority_queue<Candidate> candidates_;
   std::unordered_set<uint64_t> touched_;
-  std::unordered_set<uint64_t> merged_;
 };
 
 }  // namespace

@@ -20,9 +20,8 @@ struct TrainerOptions {
 
 // Learns a tokenizer from text: over and over, the pair of tokens that stands side by side most often inside
 // the pieces of the text becomes a token; of equals, the pair with the smaller left, then right, id. The same
-// text in any order and any parts gives the same tokenizer, and the merges are those of Hugging Face's
-// BpeTrainer with the ByteLevel alphabet, except that a pair is never listed twice (theirs can be, after two
-// pairs have made the same token).
+// text in any order and any parts gives the same tokenizer, and its merges are those of Hugging Face's
+// BpeTrainer with the ByteLevel alphabet.
 //
 //   BpeTrainer trainer;
 //   for (const std::string& text : texts) trainer.add(text);

@@ -1,0 +1,238 @@
+#include "plugins/tasks/common/tokenizer/tokenizer_files.hpp"
+
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "plugins/tasks/common/tokenizer/byte_alphabet.hpp"
+#include "tests/tokenizer/fixtures.hpp"
+
+namespace pipeline::text {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+using tests::FilesFolder;
+using tests::fixture;
+using tests::message_of;
+using tests::read_all;
+using tests::trained_tokenizer;
+
+json trained_json() { return json::parse(read_all(fixture("tokenizer.json"))); }
+
+// The message for a tokenizer.json with one thing changed.
+template <class Change>
+std::string json_error(Change change) {
+  json file = trained_json();
+  change(file);
+  return message_of<Error>([&] { parse_tokenizer_json({"t.json", file.dump()}); });
+}
+
+// The vocabulary of 256 bytes and "ab", as vocab.json.
+json small_vocab() {
+  json vocab;
+  int id = 0;
+  for (const uint8_t byte : alphabet_order())
+    vocab[to_alphabet(std::string(1, static_cast<char>(byte)))] = id++;
+  vocab["ab"] = id;
+  return vocab;
+}
+
+std::string vocab_error(const json& vocab) {
+  return message_of<Error>([&] { parse_vocab_and_merges({"v.json", vocab.dump()}, {"m.txt", ""}); });
+}
+
+std::string merges_error(const std::string& merges) {
+  return message_of<Error>([&] {
+    parse_vocab_and_merges({"v.json", small_vocab().dump()}, {"m.txt", merges});
+  });
+}
+
+TEST(ByteAlphabet, IsThatOfGpt2) {
+  EXPECT_EQ(to_alphabet(" a\n\t\x7f\xa0\xad~\xff"), "ĠaĊĉġłŃ~ÿ");
+  EXPECT_EQ(to_alphabet(std::string(1, '\0')), "Ā");
+  for (int byte = 0; byte < 256; ++byte) {
+    const std::string one(1, static_cast<char>(byte));
+    EXPECT_EQ(from_alphabet(to_alphabet(one)), one);
+  }
+  for (const char* text : {" ", "\n", "\u00ad", "\u00a0", "\u0144", "中", "\xff"})
+    EXPECT_EQ(from_alphabet(text), std::nullopt);
+  EXPECT_EQ(alphabet_order()[0], '!');
+  EXPECT_EQ(alphabet_order()[188], 0);
+  EXPECT_EQ(alphabet_order()[255], 0xad);
+}
+
+TEST(TokenizerFiles, BothFormsHoldTheSameTokenizer) {
+  const FilesFolder folder;
+  trained_tokenizer().save(folder.path());
+  for (const char* name : {"", "vocab.json", "merges.txt", "tokenizer.json"}) {
+    EXPECT_EQ(ByteLevelBpe::load(folder / name).fingerprint(), trained_tokenizer().fingerprint()) << name;
+  }
+  EXPECT_EQ(read_all(folder / "merges.txt"), read_all(fixture("merges.txt")))
+      << "not as Hugging Face writes it";
+  std::filesystem::remove(folder / "tokenizer.json");
+  EXPECT_EQ(ByteLevelBpe::load(folder.path()).fingerprint(), trained_tokenizer().fingerprint());
+}
+
+TEST(TokenizerFiles, OpenAisNamesAndLineEndsOfAnotherSystemAreRead) {
+  const FilesFolder folder;
+  folder.write("encoder.json", small_vocab().dump());
+  folder.write("vocab.bpe", "#version: 0.2\r\na b\r\n");
+  const ByteLevelBpe tokenizer = ByteLevelBpe::load(folder.path());
+  EXPECT_EQ(tokenizer.encode("ab"), std::vector<int32_t>{256});
+  EXPECT_FALSE(tokenizer.has_eot());
+}
+
+TEST(TokenizerFiles, MergesAreReadAsStringsAndAsPairs) {
+  json file = trained_json();
+  for (json& merge : file["model"]["merges"]) {
+    ASSERT_TRUE(merge.is_array());
+    merge = merge[0].get<std::string>() + " " + merge[1].get<std::string>();
+  }
+  EXPECT_EQ(ByteLevelBpe(parse_tokenizer_json({"t.json", file.dump()})).fingerprint(),
+            trained_tokenizer().fingerprint());
+}
+
+TEST(TokenizerFiles, MissingFilesAreNamed) {
+  const FilesFolder folder;
+  EXPECT_EQ(message_of<Error>([&] { ByteLevelBpe::load(folder.path()); }),
+            folder.path() + ": has no tokenizer: neither tokenizer.json nor vocab.json with merges.txt");
+  EXPECT_EQ(message_of<Error>([&] { ByteLevelBpe::load(folder / "x.json"); }),
+            folder / "x.json: cannot be read: No such file or directory");
+  folder.write("vocab.json", small_vocab().dump());
+  EXPECT_EQ(message_of<Error>([&] { ByteLevelBpe::load(folder.path()); }),
+            folder / "merges.txt: cannot be read: No such file or directory");
+  folder.write("merges.txt", "");
+  folder.write("added_tokens.json", "{}");
+  EXPECT_EQ(message_of<Error>([&] { ByteLevelBpe::load(folder.path()); }),
+            folder /
+                "added_tokens.json: added tokens are read from tokenizer.json only: save the tokenizer in "
+                "that form");
+  std::filesystem::create_directory(folder / "tokenizer.json");
+  EXPECT_EQ(message_of<Error>([&] { ByteLevelBpe::load(folder.path()); }),
+            folder / "tokenizer.json: is a folder, expected a file");
+  EXPECT_THAT(message_of<Error>([&] { trained_tokenizer().save(folder / "none"); }),
+              StartsWith(folder / "none/vocab.json: cannot be written: "));
+}
+
+TEST(VocabJson, DefectsAreNamed) {
+  const auto changed = [](auto change) {
+    json vocab = small_vocab();
+    change(vocab);
+    return vocab_error(vocab);
+  };
+  EXPECT_EQ(vocab_error(json::array()), "v.json: must be an object of ids by token");
+  EXPECT_EQ(changed([](json& v) { v["ab"] = "256"; }),
+            "v.json: id of \"ab\" = \"256\": must be a non-negative integer");
+  EXPECT_EQ(changed([](json& v) { v["ab"] = -1; }),
+            "v.json: id of \"ab\" = -1: must be a non-negative integer");
+  EXPECT_EQ(changed([](json& v) { v["ab"] = 1.5; }),
+            "v.json: id of \"ab\" = 1.5: must be a non-negative integer");
+  EXPECT_EQ(changed([](json& v) { v["ab"] = ~uint64_t{0}; }),
+            "v.json: id of \"ab\" = 9223372036854775807: must be from 0 to 2147483647");
+  EXPECT_EQ(changed([](json& v) { v["ab"] = 300; }),
+            "v.json: id of \"ab\" = 300: the ids of 257 tokens must be 0 to 256");
+  EXPECT_EQ(changed([](json& v) { v["ab"] = 0; }), "v.json: \"!\" and \"ab\" both have id 0");
+  EXPECT_EQ(changed([](json& v) { v["a b"] = 257; }),
+            "v.json: token \"a b\": is not written in GPT-2's byte alphabet");
+  EXPECT_EQ(changed([](json& v) { v[""] = 257; }),
+            "v.json: token \"\": is not written in GPT-2's byte alphabet");
+  EXPECT_EQ(
+      changed([](json& v) {
+        v.erase("Ġ");
+        v["ab"] = 220;
+      }),
+      "v.json: byte 32, written \"\\u0120\", has no token: not the vocabulary of a byte-level tokenizer?");
+  EXPECT_EQ(message_of<Error>([] {
+              parse_vocab_and_merges({"v.json", R"({"a":0,"a":1})"}, {"m.txt", ""});
+            }),
+            "v.json: key \"a\" stands twice in one object");
+  EXPECT_THAT(message_of<Error>([] {
+                parse_vocab_and_merges({"v.json", "{"}, {"m.txt", ""});
+              }),
+              StartsWith("v.json: not valid JSON: "));
+}
+
+TEST(MergesTxt, DefectsAreNamedWithTheirLine) {
+  const std::string shape = ": must be two tokens with one space between";
+  EXPECT_EQ(merges_error("#version: 0.2\na b\nab"), "m.txt:3: \"ab\"" + shape);
+  EXPECT_EQ(merges_error("a b c\n"), "m.txt:1: \"a b c\"" + shape);
+  EXPECT_EQ(merges_error(" b\n"), "m.txt:1: \" b\"" + shape);
+  EXPECT_EQ(merges_error("a \n"), "m.txt:1: \"a \"" + shape);
+  EXPECT_EQ(merges_error("a b\n\n"), "m.txt:2: \"\"" + shape);
+  EXPECT_EQ(merges_error("a b\n#version: 0.2\n"), "m.txt:2: \"#version:\" is not in the vocabulary");
+  EXPECT_EQ(merges_error("a bb\n"), "m.txt:1: \"bb\" is not in the vocabulary");
+  EXPECT_EQ(merges_error("b a\n"), "m.txt:1: \"ba\" is not in the vocabulary");
+  EXPECT_EQ(merges_error("a b\na b\n"), "m.txt:2: \"a\" and \"b\" are also merge number 1");
+  EXPECT_EQ(merges_error("\xff b\n"), "m.txt:1: \"\\ufffd\" is not in the vocabulary");
+}
+
+TEST(TokenizerJson, WhatIsNotGpt2sIsRefusedByName) {
+  const std::string remedy = ": only GPT-2's byte-level BPE is read here";
+  EXPECT_EQ(json_error([](json& f) {
+              f["normalizer"] = {{"type", "NFC"}};
+            }),
+            "t.json: normalizer = {\"type\":\"NFC\"}: must be null" + remedy);
+  EXPECT_EQ(json_error([](json& f) {
+              f["pre_tokenizer"] = {{"type", "Whitespace"}};
+            }),
+            "t.json: pre_tokenizer.type = \"Whitespace\": must be \"ByteLevel\"" + remedy);
+  EXPECT_EQ(json_error([](json& f) { f["pre_tokenizer"] = nullptr; }),
+            "t.json: pre_tokenizer = null: must be an object");
+  EXPECT_EQ(json_error([](json& f) { f["pre_tokenizer"]["add_prefix_space"] = true; }),
+            "t.json: pre_tokenizer.add_prefix_space = true: must be false" + remedy);
+  EXPECT_EQ(json_error([](json& f) { f["pre_tokenizer"]["use_regex"] = false; }),
+            "t.json: pre_tokenizer.use_regex = false: must be true" + remedy);
+  EXPECT_EQ(json_error([](json& f) {
+              f["post_processor"] = {{"type", "TemplateProcessing"}};
+            }),
+            "t.json: post_processor.type = \"TemplateProcessing\": must be \"ByteLevel\"" + remedy);
+  EXPECT_EQ(json_error([](json& f) {
+              f["decoder"] = {{"type", "WordPiece"}};
+            }),
+            "t.json: decoder.type = \"WordPiece\": must be \"ByteLevel\"" + remedy);
+  EXPECT_EQ(json_error([](json& f) { f["model"]["type"] = "WordPiece"; }),
+            "t.json: model.type = \"WordPiece\": must be \"BPE\"" + remedy);
+  EXPECT_EQ(json_error([](json& f) { f["model"]["dropout"] = 0.1; }),
+            "t.json: model.dropout = 0.1: must be 0.0" + remedy);
+  EXPECT_EQ(json_error([](json& f) { f["model"]["end_of_word_suffix"] = "</w>"; }),
+            "t.json: model.end_of_word_suffix = \"</w>\": must be \"\"" + remedy);
+  EXPECT_EQ(json_error([](json& f) { f["model"]["ignore_merges"] = true; }),
+            "t.json: model.ignore_merges = true: must be false" + remedy);
+  EXPECT_EQ(json_error([](json& f) { f["added_tokens"][0]["lstrip"] = true; }),
+            "t.json: added_tokens[0].lstrip = true: must be false" + remedy);
+}
+
+TEST(TokenizerJson, DefectsAreNamed) {
+  EXPECT_EQ(json_error([](json& f) { f["model"].erase("merges"); }), "t.json: model.merges: must be a list");
+  EXPECT_EQ(json_error([](json& f) { f.erase("model"); }), "t.json: model = null: must be an object");
+  EXPECT_EQ(json_error([](json& f) { f = json::array(); }), "t.json: = []: must be an object");
+  EXPECT_EQ(json_error([](json& f) { f["model"]["vocab"] = json::array(); }),
+            "t.json: model.vocab: must be an object of ids by token");
+  EXPECT_EQ(json_error([](json& f) { f["model"]["merges"][3] = 5; }),
+            "t.json: model.merges[3] = 5: must be two tokens");
+  EXPECT_EQ(json_error([](json& f) { f["model"]["merges"][3] = {"a"}; }),
+            "t.json: model.merges[3] = [\"a\"]: must be two tokens");
+  EXPECT_EQ(json_error([](json& f) {
+              f["model"]["merges"][3] = {"zz", "q"};
+            }),
+            "t.json: model.merges[3]: \"zz\" is not in the vocabulary");
+  EXPECT_EQ(json_error([](json& f) { f["added_tokens"] = 1; }), "t.json: added_tokens = 1: must be a list");
+  EXPECT_EQ(json_error([](json& f) { f["added_tokens"][0]["content"] = 7; }),
+            "t.json: added_tokens[0].content = 7: must be a string");
+  EXPECT_EQ(json_error([](json& f) { f["added_tokens"][0]["content"] = ""; }),
+            "t.json: added_tokens[0].content: is empty");
+  EXPECT_EQ(json_error([](json& f) { f["added_tokens"][0]["id"] = "x"; }),
+            "t.json: added_tokens[0].id = \"x\": must be a non-negative integer");
+  EXPECT_EQ(json_error([](json& f) { f["added_tokens"][0]["content"] = "!"; }),
+            "t.json: model.vocab: id of \"!\" = 0: the special token has 511");
+  EXPECT_EQ(json_error([](json& f) { f["added_tokens"].push_back(f["added_tokens"][0]); }),
+            "t.json: added_tokens[1].content: \"<|endoftext|>\" was added before");
+  EXPECT_EQ(json_error([](json& f) { f["added_tokens"][0]["content"] = " "; }),
+            "t.json: model.vocab: two tokens stand for \" \"");
+}
+
+}  // namespace
+}  // namespace pipeline::text
