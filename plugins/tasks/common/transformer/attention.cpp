@@ -1,0 +1,179 @@
+#include "attention.hpp"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <cmath>
+
+#include "attention_kernel.hpp"
+#include "kernels/kernels.hpp"
+
+namespace pipeline::transformer {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::Variable;
+using torch::autograd::variable_list;
+
+// What an attention Function keeps besides tensors; held by the graph as an IValue custom class would be, but
+// without registering one.
+struct Saved : torch::CustomClassHolder {
+  AttentionLayout layout;
+  Dropout dropout;
+};
+
+c10::intrusive_ptr<Saved> saved(AutogradContext* ctx) {
+  return c10::static_intrusive_pointer_cast<Saved>(ctx->saved_data["attention"].toCapsule());
+}
+
+void save(AutogradContext* ctx, const AttentionLayout& layout, const Dropout& dropout) {
+  auto holder = c10::make_intrusive<Saved>();
+  holder->layout = layout;
+  holder->dropout = dropout;
+  ctx->saved_data["attention"] = c10::IValue::make_capsule(std::move(holder));
+}
+
+class SelfAttention : public torch::autograd::Function<SelfAttention> {
+ public:
+  static Variable forward(AutogradContext* ctx, const Variable& qkv, const AttentionLayout& layout,
+                          const Dropout& dropout) {
+    const int64_t rows = qkv.size(0), width = qkv.size(1) / 3;
+    at::Tensor out = at::empty({rows, width}, qkv.options());
+    at::Tensor log_sum = at::empty({layout.heads, rows}, qkv.options());
+    attention_forward(qkv.narrow(1, 0, width), qkv.narrow(1, width, width), qkv.narrow(1, 2 * width, width),
+                      layout, dropout, out, log_sum);
+    save(ctx, layout, dropout);
+    ctx->save_for_backward({qkv, out, log_sum});
+    return out;
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    const auto tensors = ctx->get_saved_variables();
+    const at::Tensor &qkv = tensors[0], &out = tensors[1], &log_sum = tensors[2];
+    const auto state = saved(ctx);
+    const int64_t width = out.size(1);
+    at::Tensor dqkv = at::empty_like(qkv);
+    at::Tensor dq = dqkv.narrow(1, 0, width), dk = dqkv.narrow(1, width, width),
+               dv = dqkv.narrow(1, 2 * width, width);
+    attention_backward(qkv.narrow(1, 0, width), qkv.narrow(1, width, width), qkv.narrow(1, 2 * width, width),
+                       state->layout, state->dropout, out, log_sum, grads[0].contiguous(), dq, dk, dv);
+    return {dqkv, Variable(), Variable()};
+  }
+};
+
+class CrossAttention : public torch::autograd::Function<CrossAttention> {
+ public:
+  static Variable forward(AutogradContext* ctx, const Variable& q, const Variable& k, const Variable& v,
+                          const AttentionLayout& layout, const Dropout& dropout) {
+    at::Tensor out = at::empty({q.size(0), q.size(1)}, q.options());
+    at::Tensor log_sum = at::empty({layout.heads, q.size(0)}, q.options());
+    attention_forward(q, k, v, layout, dropout, out, log_sum);
+    save(ctx, layout, dropout);
+    ctx->save_for_backward({q, k, v, out, log_sum});
+    return out;
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    const auto tensors = ctx->get_saved_variables();
+    const at::Tensor &q = tensors[0], &k = tensors[1], &v = tensors[2], &out = tensors[3],
+                     &log_sum = tensors[4];
+    const auto state = saved(ctx);
+    at::Tensor dq = at::empty(q.sizes(), q.options());
+    at::Tensor dkv = at::empty({k.size(0), 2 * k.size(1)}, k.options());
+    at::Tensor dk = dkv.narrow(1, 0, k.size(1)), dv = dkv.narrow(1, k.size(1), k.size(1));
+    attention_backward(q, k, v, state->layout, state->dropout, out, log_sum, grads[0].contiguous(), dq, dk,
+                       dv);
+    return {dq, dk, dv, Variable(), Variable()};
+  }
+};
+
+at::Tensor per_head(const at::Tensor& x, int64_t start, int64_t length, int64_t heads) {  // (1, H, length, D)
+  return x.narrow(0, start, length).view({length, heads, -1}).transpose(0, 1).unsqueeze(0);
+}
+
+// Which keys each query of sequence s may see: (queries, keys) of booleans.
+at::Tensor visibility(const AttentionLayout& layout, int64_t s, at::Device device) {
+  const int64_t start = layout.queries.start(s), count = layout.queries.length(s);
+  at::Tensor at =
+      layout.positions.empty()
+          ? at::arange(count, at::kLong)
+          : at::tensor(at::IntArrayRef(layout.positions.data() + start, static_cast<size_t>(count)),
+                       at::kLong);
+  return at::arange(layout.keys.length(s), at::kLong).unsqueeze(0).le(at.unsqueeze(1)).to(device);
+}
+
+// Any device and dtype, differentiated by autograd, sequence by sequence.
+at::Tensor attention_of_sequences(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                  const AttentionLayout& layout, const Dropout& dropout) {
+  std::vector<at::Tensor> outs;
+  for (int64_t s = 0; s < layout.queries.sequences(); ++s) {
+    const int64_t queries = layout.queries.length(s), keys = layout.keys.length(s);
+    if (queries == 0) continue;
+    const at::Tensor qs = per_head(q, layout.queries.start(s), queries, layout.heads);
+    const at::Tensor ks = per_head(k, layout.keys.start(s), keys, layout.heads);
+    const at::Tensor vs = per_head(v, layout.keys.start(s), keys, layout.heads);
+    at::Tensor out;
+    if (!dropout.active()) {
+      const bool triangle = layout.causal && layout.positions.empty();
+      const std::optional<at::Tensor> mask =
+          layout.causal && !triangle ? std::optional(visibility(layout, s, q.device())) : std::nullopt;
+      out = at::scaled_dot_product_attention(qs, ks, vs, mask, 0.0, triangle);
+    } else {
+      at::Tensor scores = at::matmul(qs, ks.transpose(-1, -2)) / std::sqrt(static_cast<double>(qs.size(-1)));
+      if (layout.causal) {
+        scores = scores.masked_fill(visibility(layout, s, q.device()).logical_not(), -INFINITY);
+      }
+      std::vector<at::Tensor> masks;
+      for (int64_t h = 0; h < layout.heads; ++h) {
+        const Dropout of_head{dropout.p,
+                              dropout_row_key(dropout.key, static_cast<uint64_t>(s * layout.heads + h))};
+        masks.push_back(dropout_mask(of_head, 0, queries, keys, q.options()));
+      }
+      out = at::matmul(
+          at::softmax(scores, -1, at::kFloat).to(q.scalar_type()) * at::stack(masks).unsqueeze(0), vs);
+    }
+    outs.push_back(out.squeeze(0).transpose(0, 1).reshape({queries, q.size(1)}));
+  }
+  return outs.empty() ? at::empty_like(q) : at::cat(outs);
+}
+
+at::Tensor offsets(const Ragged& ragged, at::Device device) {
+  return at::tensor(at::IntArrayRef(ragged.starts), at::kLong).to(at::TensorOptions(device).dtype(at::kInt));
+}
+
+// One call for all sequences; CUDA in half precision only.
+at::Tensor flash_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                           const AttentionLayout& layout) {
+  const auto heads = [&](const at::Tensor& x) { return x.view({x.size(0), layout.heads, -1}); };
+  const at::Tensor starts = offsets(layout.queries, q.device());
+  const int64_t longest = layout.queries.longest();
+  return std::get<0>(at::_flash_attention_forward(heads(q), heads(k), heads(v), starts, starts, longest,
+                                                  longest, 0.0, layout.causal, false))
+      .reshape({q.size(0), q.size(1)});
+}
+
+}  // namespace
+
+at::Tensor ragged_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                            const AttentionLayout& layout, const Dropout& dropout) {
+  TORCH_CHECK(
+      layout.queries.rows() == q.size(0) && layout.keys.rows() == k.size(0) && q.size(1) % layout.heads == 0,
+      "attention: q ", q.sizes(), ", k ", k.sizes(), " for ", layout.queries.rows(), " query rows, ",
+      layout.keys.rows(), " key rows, ", layout.heads, " heads");
+  if (attention_kernel_takes(q, k, v)) return CrossAttention::apply(q, k, v, layout, dropout);
+  const bool half = q.scalar_type() == at::kBFloat16 || q.scalar_type() == at::kHalf;
+  if (q.is_cuda() && half && !dropout.active() && layout.positions.empty())
+    return flash_attention(q, k, v, layout);
+  return attention_of_sequences(q, k, v, layout, dropout);
+}
+
+at::Tensor ragged_self_attention(const at::Tensor& qkv, const AttentionLayout& layout,
+                                 const Dropout& dropout) {
+  const int64_t width = qkv.size(1) / 3;
+  const at::Tensor q = qkv.narrow(1, 0, width), k = qkv.narrow(1, width, width),
+                   v = qkv.narrow(1, 2 * width, width);
+  if (attention_kernel_takes(q, k, v)) return SelfAttention::apply(qkv, layout, dropout);
+  return ragged_attention(q, k, v, layout, dropout);
+}
+
+}  // namespace pipeline::transformer

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "dropout.hpp"
+#include "ragged.hpp"
+
+namespace pipeline::transformer {
+
+// Who attends to what. Query rows and key rows are both laid end to end, sequence by sequence, and need not
+// be as many: queries may be a subset of the rows (the last layer needs only those with a target), or the
+// newest rows of a cache.
+struct AttentionLayout {
+  Ragged queries;
+  Ragged keys;
+  int64_t heads = 1;
+  bool causal = true;
+  // (query rows) position of each query within its sequence's keys; causal: it sees keys 0 .. position.
+  // Empty: row r of a sequence is at position r (then queries and keys have the same lengths).
+  std::vector<int64_t> positions;
+};
+
+// q: (Nq, C), k and v: (Nk, C), all with rows at any stride, C = heads * head width -> (Nq, C), fp32 or the
+// dtype of q. Scaled by 1/sqrt(head width). Differentiable.
+at::Tensor ragged_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                            const AttentionLayout& layout, const Dropout& dropout = {});
+
+// Self-attention over qkv (N, 3C), whose columns are q, k, v. The gradient is one (N, 3C) tensor, written in
+// place by the heads.
+at::Tensor ragged_self_attention(const at::Tensor& qkv, const AttentionLayout& layout,
+                                 const Dropout& dropout = {});
+
+}  // namespace pipeline::transformer

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "dropout.hpp"
+
+namespace pipeline::transformer {
+
+// The halves of a pre-norm transformer layer as autograd Functions. Each saves its input and what is dear to
+// compute again; layer norm and GELU are done a second time in the backward pass instead of being kept.
+// Weights are (in, out). x is the residual stream; the matrix products run in `compute` (fp32, or bf16/fp16
+// as autocast would), sums over rows and norms in the dtype of x.
+struct Norm {
+  at::Tensor weight, bias;  // (C)
+  double eps = 1e-5;
+};
+struct Linear {
+  at::Tensor weight, bias;  // (in, out), (out)
+};
+
+// norm(x) W + b: (N, out) in `compute`.
+at::Tensor norm_linear(const at::Tensor& x, const Norm& norm, const Linear& linear, at::ScalarType compute);
+
+// residual + dropout(h W + b): (N, C) in the dtype of residual.
+at::Tensor linear_residual(const at::Tensor& h, const Linear& linear, const at::Tensor& residual,
+                           const Dropout& dropout);
+
+// x + dropout(gelu(norm(x) W1 + b1) W2 + b2), with GELU's tanh form.
+at::Tensor norm_mlp_residual(const at::Tensor& x, const Norm& norm, const Linear& up, const Linear& down,
+                             const Dropout& dropout, at::ScalarType compute);
+
+}  // namespace pipeline::transformer

@@ -1,0 +1,147 @@
+#include "cross_entropy_head.hpp"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <numeric>
+
+#include "fast_path.hpp"
+#include "gemm.hpp"
+#include "kernels/kernels.hpp"
+#include "layer_norm.hpp"
+#include "parallel.hpp"
+
+namespace pipeline::transformer {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::Variable;
+using torch::autograd::variable_list;
+
+// Losses of the rows in double, added in order. With `gradient`, logits become scale * (softmax - one hot).
+at::Tensor cross_entropy(at::Tensor& logits, const at::Tensor& targets, bool gradient, double scale) {
+  if (!fast_path(logits)) {
+    const at::Tensor log_p = at::log_softmax(logits, 1, at::kFloat);
+    const at::Tensor column = targets.unsqueeze(1);
+    const at::Tensor loss = log_p.gather(1, column).sum(at::kDouble).neg();
+    if (gradient) {
+      at::Tensor d = log_p.exp().mul_(scale);
+      d.scatter_add_(1, column, at::full_like(column, -scale, d.options()));
+      logits.copy_(d);
+    }
+    return loss;
+  }
+  const int64_t rows = logits.size(0), columns = logits.size(1);
+  float* const data = logits.mutable_data_ptr<float>();
+  const int64_t* const target = targets.const_data_ptr<int64_t>();
+  std::vector<float> losses(static_cast<size_t>(rows));
+  parallel_tasks(rows, 32 * rows * columns, [&](int64_t n) {
+    losses[static_cast<size_t>(n)] = kernels().cross_entropy_row(data + n * columns, columns, target[n],
+                                                                 gradient, static_cast<float>(scale));
+  });
+  return at::scalar_tensor(std::accumulate(losses.begin(), losses.end(), 0.0), at::kDouble);
+}
+
+// A chunk is split evenly, so that the last one is not a sliver.
+int64_t even_chunk(int64_t rows, int64_t most) {
+  const int64_t chunks = (rows + most - 1) / most;
+  return chunks == 0 ? 1 : (rows + chunks - 1) / chunks;
+}
+
+constexpr int64_t kDefaultChunk = 512;
+
+// Gradients are computed here and only handed on in backward(). Inputs 0 to 3 are differentiable.
+class CrossEntropyHead : public torch::autograd::Function<CrossEntropyHead> {
+ public:
+  static variable_list forward(AutogradContext* ctx, const Variable& x, const Variable& norm_weight,
+                               const Variable& norm_bias, const Variable& weight, const at::Tensor& targets,
+                               double eps, const HeadOptions& options, bool gradient) {
+    const at::Tensor rows = at::nonzero(targets >= 0).squeeze(1);
+    const at::Tensor target = targets.index_select(0, rows);
+    const at::Tensor picked = rows.size(0) == x.size(0) ? x : x.index_select(0, rows);
+    const LayerNormed normed = layer_norm(picked, norm_weight, norm_bias, eps);
+    const at::Tensor h = normed.y.to(options.compute), w = weight.to(options.compute);
+
+    const bool need_weight = gradient && weight.requires_grad();
+    const int64_t count = rows.size(0),
+                  chunk = even_chunk(count, options.chunk > 0 ? options.chunk : kDefaultChunk);
+    at::Tensor buffer = at::empty({std::min(chunk, count), weight.size(0)}, h.options());
+    at::Tensor dh = gradient ? at::empty_like(h) : at::Tensor();
+    at::Tensor dweight =
+        need_weight ? at::empty(weight.sizes(), weight.options().dtype(options.compute)) : at::Tensor();
+    if (need_weight && count == 0) dweight.zero_();
+    at::Tensor sum = at::zeros({}, x.options().dtype(at::kDouble));
+    for (int64_t begin = 0; begin < count; begin += chunk) {
+      const int64_t size = std::min(chunk, count - begin);
+      const at::Tensor h_chunk = h.narrow(0, begin, size);
+      at::Tensor logits = buffer.narrow(0, 0, size);
+      gemm_out(logits, h_chunk, w, {.b_transposed = true});
+      sum.add_(cross_entropy(logits, target.narrow(0, begin, size), gradient, options.scale));
+      if (!gradient) continue;
+      at::Tensor dh_chunk = dh.narrow(0, begin, size);
+      gemm_out(dh_chunk, logits, w);
+      if (need_weight) gemm_out(dweight, logits, h_chunk, {.a_transposed = true, .accumulate = begin > 0});
+    }
+    if (gradient) {
+      buffer.reset();
+      LayerNormGradients d =
+          layer_norm_backward(dh.to(x.scalar_type()), picked, norm_weight, norm_bias, normed.mean,
+                              normed.rstd, {}, x.requires_grad(), norm_weight.requires_grad());
+      ctx->save_for_backward(
+          {d.x, d.weight, d.bias, need_weight ? dweight.to(weight.scalar_type()) : at::Tensor(), rows});
+      ctx->saved_data["rows"] = x.size(0);
+      auto holder = c10::make_intrusive<Holder>();
+      holder->shared = options.shared;
+      ctx->saved_data["shared"] = c10::IValue::make_capsule(std::move(holder));
+    }
+    const at::Tensor total = sum.to(at::kFloat);
+    ctx->mark_non_differentiable({total});
+    return {total, sum.mul(options.scale).to(at::kFloat)};
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    const at::Tensor& factor = grads[1];
+    auto saved = ctx->get_saved_variables();
+    const at::Tensor rows = saved[4];
+    // The usual factor is exactly 1; the host cannot look on a device without waiting for it.
+    if (!factor.device().is_cpu() || factor.item<float>() != 1.0f) {
+      for (size_t i = 0; i < 4; ++i) {
+        if (saved[i].defined()) saved[i] = saved[i] * factor;
+      }
+    }
+    at::Tensor dx = saved[0];
+    const int64_t count = ctx->saved_data["rows"].toInt();
+    if (dx.defined() && dx.size(0) != count) {
+      dx = at::zeros({count, dx.size(1)}, dx.options()).index_copy_(0, rows, saved[0]);
+    }
+    const auto holder = c10::static_intrusive_pointer_cast<Holder>(ctx->saved_data["shared"].toCapsule());
+    at::Tensor dweight = saved[3];
+    if (holder->shared && dweight.defined()) holder->shared->value = std::exchange(dweight, {});
+    return {dx, saved[1], saved[2], dweight, Variable(), Variable(), Variable(), Variable()};
+  }
+
+ private:
+  struct Holder : torch::CustomClassHolder {
+    std::shared_ptr<SharedGradient> shared;
+  };
+};
+
+}  // namespace
+
+Loss cross_entropy_head(const at::Tensor& x, const at::Tensor& targets, const Norm& norm,
+                        const at::Tensor& weight, const HeadOptions& options) {
+  const bool gradient = at::GradMode::is_enabled() &&
+                        (x.requires_grad() || weight.requires_grad() || norm.weight.requires_grad());
+  const variable_list out =
+      CrossEntropyHead::apply(x, norm.weight, norm.bias, weight, targets, norm.eps, options, gradient);
+  return {out[0], out[1]};
+}
+
+at::Tensor head_logits(const at::Tensor& x, const at::Tensor& rows, const Norm& norm,
+                       const at::Tensor& weight, at::ScalarType compute) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor h = layer_norm(x.index_select(0, rows), norm.weight, norm.bias, norm.eps).y.to(compute);
+  return gemm(h, weight.to(compute), {.b_transposed = true}).to(at::kFloat);
+}
+
+}  // namespace pipeline::transformer

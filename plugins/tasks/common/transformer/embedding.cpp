@@ -1,0 +1,101 @@
+#include "embedding.hpp"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "fast_path.hpp"
+#include "kernels/kernels.hpp"
+#include "parallel.hpp"
+
+namespace pipeline::transformer {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::Variable;
+using torch::autograd::variable_list;
+
+struct Holder : torch::CustomClassHolder {
+  std::shared_ptr<SharedGradient> shared;
+};
+
+// gradient[index[n]] += dx[n], n in order, so that repeated indices add up in one order.
+void add_rows(at::Tensor& gradient, const at::Tensor& index, const at::Tensor& dx) {
+  if (!fast_path(gradient) || !fast_path(dx)) {
+    gradient.index_add_(0, index, dx.to(gradient.scalar_type()));
+    return;
+  }
+  const int64_t columns = dx.size(1);
+  const int64_t* const rows = index.const_data_ptr<int64_t>();
+  const float* const from = dx.const_data_ptr<float>();
+  float* const to = gradient.mutable_data_ptr<float>();
+  const int64_t parts = std::min<int64_t>(columns, thread_count());
+  parallel_rows(columns, (columns + parts - 1) / parts, dx.size(0), [&](int64_t begin, int64_t end) {
+    for (int64_t n = 0; n < dx.size(0); ++n) {
+      kernels().add(from + n * columns + begin, to + rows[n] * columns + begin, end - begin);
+    }
+  });
+}
+
+void check_range(const at::Tensor& index, int64_t size, const char* what) {
+  if (index.numel() == 0 || !index.device().is_cpu()) return;
+  const int64_t* const values = index.const_data_ptr<int64_t>();
+  for (int64_t n = 0; n < index.numel(); ++n) {
+    TORCH_CHECK_INDEX(values[n] >= 0 && values[n] < size, what, " ", values[n], " at row ", n,
+                      ": must be 0 to ", size - 1);
+  }
+}
+
+class Embed : public torch::autograd::Function<Embed> {
+ public:
+  static Variable forward(AutogradContext* ctx, const Variable& table, const Variable& positions_table,
+                          const at::Tensor& tokens, const at::Tensor& positions, double p, int64_t key,
+                          std::shared_ptr<SharedGradient> shared) {
+    const Dropout dropout{p, static_cast<uint64_t>(key)};
+    at::Tensor x = at::index_select(table, 0, tokens).add_(at::index_select(positions_table, 0, positions));
+    if (dropout.active()) x = apply_dropout(x, dropout, {}, true);
+    ctx->save_for_backward({tokens, positions});
+    ctx->saved_data["p"] = p;
+    ctx->saved_data["key"] = key;
+    ctx->saved_data["rows"] = table.size(0);
+    ctx->saved_data["position_rows"] = positions_table.size(0);
+    auto holder = c10::make_intrusive<Holder>();
+    holder->shared = std::move(shared);
+    ctx->saved_data["shared"] = c10::IValue::make_capsule(std::move(holder));
+    return x;
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    const auto saved = ctx->get_saved_variables();
+    const at::Tensor &tokens = saved[0], &positions = saved[1];
+    const Dropout dropout{ctx->saved_data["p"].toDouble(),
+                          static_cast<uint64_t>(ctx->saved_data["key"].toInt())};
+    const auto holder = c10::static_intrusive_pointer_cast<Holder>(ctx->saved_data["shared"].toCapsule());
+    const at::Tensor dy = grads[0].contiguous();
+    const at::Tensor dx = dropout.active() ? apply_dropout(dy, dropout) : dy;
+
+    at::Tensor dtable, dpositions;
+    if (ctx->needs_input_grad(0)) {
+      if (holder->shared) dtable = std::exchange(holder->shared->value, {});
+      if (!dtable.defined()) dtable = at::zeros({ctx->saved_data["rows"].toInt(), dx.size(1)}, dx.options());
+      add_rows(dtable, tokens, dx);
+    }
+    if (ctx->needs_input_grad(1)) {
+      dpositions = at::zeros({ctx->saved_data["position_rows"].toInt(), dx.size(1)}, dx.options());
+      add_rows(dpositions, positions, dx);
+    }
+    return {dtable, dpositions, Variable(), Variable(), Variable(), Variable(), Variable()};
+  }
+};
+
+}  // namespace
+
+at::Tensor embed(const at::Tensor& tokens, const at::Tensor& positions, const at::Tensor& table,
+                 const at::Tensor& positions_table, const Dropout& dropout,
+                 std::shared_ptr<SharedGradient> shared) {
+  check_range(tokens, table.size(0), "token");
+  check_range(positions, positions_table.size(0), "position");
+  return Embed::apply(table, positions_table, tokens, positions, dropout.p, static_cast<int64_t>(dropout.key),
+                      std::move(shared));
+}
+
+}  // namespace pipeline::transformer

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+
+#include "dropout.hpp"
+#include "shared_gradient.hpp"
+
+namespace pipeline::transformer {
+
+// dropout(table[tokens] + positions_table[positions]): (N, C). tokens, positions: (N) int64.
+// `shared`: see SharedGradient; null when the table is not tied to a head.
+at::Tensor embed(const at::Tensor& tokens, const at::Tensor& positions, const at::Tensor& table,
+                 const at::Tensor& positions_table, const Dropout& dropout,
+                 std::shared_ptr<SharedGradient> shared = nullptr);
+
+}  // namespace pipeline::transformer

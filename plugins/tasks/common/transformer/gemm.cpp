@@ -1,0 +1,122 @@
+#include "gemm.hpp"
+
+#include <ATen/ATen.h>
+
+#include "fast_path.hpp"
+#include "kernels/kernels.hpp"
+#include "parallel.hpp"
+
+namespace pipeline::transformer {
+namespace {
+
+bool kernel_takes(const at::Tensor& x) {
+  return x.device().is_cpu() && x.scalar_type() == at::kFloat && x.stride(1) == 1;
+}
+
+void aten_gemm(at::Tensor& c, const at::Tensor& a, const at::Tensor& b, const GemmOptions& options) {
+  const at::Tensor left = options.a_transposed ? a.t() : a;
+  const at::Tensor right = options.b_transposed ? b.t() : b;
+  if (options.accumulate) {
+    c.addmm_(left, right);
+    if (options.bias.defined()) c.add_(options.bias);
+  } else if (options.bias.defined()) {
+    at::addmm_out(c, options.bias, left, right);
+  } else {
+    at::mm_out(c, left, right);
+  }
+  if (options.addend.defined()) c.add_(options.addend);
+  if (options.gelu.defined()) {
+    at::Tensor gelu = options.gelu;
+    at::gelu_out(gelu, c, "tanh");
+  }
+}
+
+// Rows x columns of threads that read least: each thread packs the rows of a and the columns of b that its
+// part of c needs.
+struct Grid {
+  int64_t rows, columns;
+};
+
+Grid best_grid(const Gemm& whole, int64_t threads) {
+  Grid best{1, threads};
+  int64_t least = INT64_MAX;
+  for (int64_t rows = 1; rows <= threads; ++rows) {
+    if (threads % rows != 0) continue;
+    const int64_t cost = whole.m / rows + whole.n / (threads / rows);
+    if (cost < least) least = cost, best = {rows, threads / rows};
+  }
+  return best;
+}
+
+int64_t share(int64_t size, int64_t parts, int64_t multiple) {
+  const int64_t each = (size + parts - 1) / parts;
+  return (each + multiple - 1) / multiple * multiple;
+}
+
+void run(const Gemm& whole) {
+  const Kernels& kernel = kernels();
+  const Grid grid = best_grid(whole, thread_count());
+  const int64_t rows = share(whole.m, grid.rows, kernel.gemm_rows);
+  const int64_t columns = share(whole.n, grid.columns, kernel.gemm_columns);
+  parallel_tasks(grid.rows * grid.columns, 2 * whole.m * whole.n * whole.k, [&](int64_t part) {
+    const int64_t i = part / grid.columns * rows, j = part % grid.columns * columns;
+    if (i >= whole.m || j >= whole.n) return;
+    Gemm mine = whole;
+    mine.m = std::min(rows, whole.m - i);
+    mine.n = std::min(columns, whole.n - j);
+    mine.a += i * (whole.a_transposed ? 1 : whole.lda);
+    mine.b += j * (whole.b_transposed ? whole.ldb : 1);
+    mine.c += i * whole.ldc + j;
+    if (whole.bias) mine.bias += j;
+    if (whole.addend) mine.addend += i * whole.ldc + j;
+    if (whole.gelu) mine.gelu += i * whole.ldc + j;
+    kernel.gemm(mine);
+  });
+}
+
+}  // namespace
+
+void gemm_out(at::Tensor& c, const at::Tensor& a, const at::Tensor& b, const GemmOptions& options) {
+  const int64_t m = a.size(options.a_transposed ? 1 : 0), k = a.size(options.a_transposed ? 0 : 1);
+  const int64_t n = b.size(options.b_transposed ? 0 : 1);
+  TORCH_CHECK(b.size(options.b_transposed ? 1 : 0) == k && c.size(0) == m && c.size(1) == n,
+              "gemm: ", a.sizes(), " and ", b.sizes(), " into ", c.sizes());
+  if (!kernel_takes(a) || !kernel_takes(b) || !kernel_takes(c) || k == 0) return aten_gemm(c, a, b, options);
+  if (m == 0 || n == 0) return;
+  TORCH_CHECK(c.stride(0) == n || !(options.addend.defined() || options.gelu.defined()),
+              "gemm: addend and gelu need a contiguous result");
+  run({.m = m,
+       .n = n,
+       .k = k,
+       .a = a.const_data_ptr<float>(),
+       .lda = a.stride(0),
+       .a_transposed = options.a_transposed,
+       .b = b.const_data_ptr<float>(),
+       .ldb = b.stride(0),
+       .b_transposed = options.b_transposed,
+       .c = c.mutable_data_ptr<float>(),
+       .ldc = c.stride(0),
+       .accumulate = options.accumulate,
+       .bias = options.bias.defined() ? options.bias.const_data_ptr<float>() : nullptr,
+       .addend = options.addend.defined() ? options.addend.const_data_ptr<float>() : nullptr,
+       .gelu = options.gelu.defined() ? options.gelu.mutable_data_ptr<float>() : nullptr});
+}
+
+at::Tensor gemm(const at::Tensor& a, const at::Tensor& b, const GemmOptions& options) {
+  at::Tensor c =
+      at::empty({a.size(options.a_transposed ? 1 : 0), b.size(options.b_transposed ? 0 : 1)}, a.options());
+  gemm_out(c, a, b, options);
+  return c;
+}
+
+at::Tensor column_sum(const at::Tensor& x) {
+  if (!fast_path(x)) return x.sum(0);
+  at::Tensor total = at::empty({x.size(1)}, x.options());
+  parallel_rows(x.size(1), 64, x.size(0), [&](int64_t begin, int64_t end) {
+    kernels().column_sum(x.const_data_ptr<float>(), total.mutable_data_ptr<float>(), x.size(0), x.size(1),
+                         begin, end);
+  });
+  return total;
+}
+
+}  // namespace pipeline::transformer

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace pipeline::transformer {
+
+struct GemmOptions {
+  bool a_transposed = false;
+  bool b_transposed = false;
+  bool accumulate = false;  // c += instead of c =
+  at::Tensor bias = {};     // (n), added to every row
+  at::Tensor addend = {};   // (m, n), contiguous
+  at::Tensor gelu = {};     // (m, n), contiguous; receives gelu(c)
+};
+
+// c (m, n) = op(a) op(b) [+ bias] [+ addend]; 2-D, rows may be further apart than their width. Not recorded
+// by autograd. On the CPU in fp32 the bits of an element depend on its row, its column and k alone: not on
+// threads, not on m.
+void gemm_out(at::Tensor& c, const at::Tensor& a, const at::Tensor& b, const GemmOptions& options = {});
+at::Tensor gemm(const at::Tensor& a, const at::Tensor& b, const GemmOptions& options = {});
+
+// Sums over rows: (n).
+at::Tensor column_sum(const at::Tensor& x);
+
+}  // namespace pipeline::transformer

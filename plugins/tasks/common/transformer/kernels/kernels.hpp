@@ -1,0 +1,109 @@
+#pragma once
+
+// fp32 kernels for CPUs, compiled once per instruction set and chosen when first used. Raw pointers, serial,
+// row-major: the callers own shapes, memory and threads. Every result element is computed in an order that
+// depends on its own row and the sizes only, so the bits do not change with the number of threads or with the
+// other rows of a batch.
+
+#include <cstdint>
+
+namespace pipeline::transformer {
+
+// c (m, n) = a (m, k) b (k, n) [+ c] [+ bias (n)] [+ addend (m, n)]. A transposed operand is stored (k, m) or
+// (n, k).
+struct Gemm {
+  int64_t m, n, k;
+  const float* a;
+  int64_t lda;
+  bool a_transposed;
+  const float* b;
+  int64_t ldb;
+  bool b_transposed;
+  float* c;
+  int64_t ldc;
+  bool accumulate = false;        // add to what is in c
+  const float* bias = nullptr;    // (n)
+  const float* addend = nullptr;  // (m, n), row stride ldc; may be c's own values only through `accumulate`
+  float* gelu = nullptr;          // (m, n), row stride ldc: also write gelu(c)
+};
+
+// A row of dropout: element j is kept when hash(key, j) >= threshold, and then multiplied by scale.
+struct DropoutRow {
+  uint64_t key;
+  uint32_t threshold;
+  float scale;
+};
+
+// Causal or full attention of one head over one sequence; rows of q, k, v, out are `stride` floats apart.
+struct AttentionHead {
+  int64_t queries, keys, width;  // width: the head's channels
+  const float *q, *k, *v;
+  int64_t q_stride, kv_stride;
+  const int64_t* positions;  // (queries) position of each query among the keys; causal: it sees keys
+                             // 0..position. Null: sees all
+  float scale;
+  uint64_t dropout_key;  // row r uses dropout_row_key(dropout_key, r)
+  uint32_t dropout_threshold;
+  float dropout_scale;
+};
+
+struct Kernels {
+  const char* name;  // "avx512", "avx2", "sse2"
+
+  // Serial; packs its operands into scratch memory of the calling thread. One fixed order of sums per element
+  // of c.
+  void (*gemm)(const Gemm& task);
+  int64_t gemm_rows, gemm_columns;  // split work at multiples of these to keep the tiles full
+
+  // y = (x - mean) * rstd * weight + bias per row; mean, rstd: (rows).
+  void (*layer_norm)(const float* x, const float* weight, const float* bias, float* y, float* mean,
+                     float* rstd, int64_t rows, int64_t columns, float eps);
+  void (*layer_norm_again)(const float* x, const float* weight, const float* bias, const float* mean,
+                           const float* rstd, float* y, int64_t rows, int64_t columns);
+  // dx = d(layer norm)/dx dy [+ residual (rows, columns)]
+  void (*layer_norm_backward)(const float* dy, const float* x, const float* weight, const float* mean,
+                              const float* rstd, const float* residual, float* dx, int64_t rows,
+                              int64_t columns);
+  // For columns [begin, end), rows in order: dweight = sum dy * (x - mean) * rstd, dbias = sum dy.
+  void (*layer_norm_backward_parameters)(const float* dy, const float* x, const float* mean,
+                                         const float* rstd, float* dweight, float* dbias, int64_t rows,
+                                         int64_t columns, int64_t begin, int64_t end);
+
+  // gelu: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
+  void (*gelu)(const float* x, float* y, int64_t count);
+  // y = gelu(x); d = d * gelu'(x) in place.
+  void (*gelu_backward)(const float* x, float* y, float* d, int64_t count);
+
+  void (*column_sum)(const float* x, float* sum, int64_t rows, int64_t columns, int64_t begin, int64_t end);
+  void (*add)(const float* x, float* y, int64_t count);  // y += x
+
+  // y = x * mask [+ residual]; x and y may be the same.
+  void (*dropout)(const float* x, const float* residual, float* y, int64_t columns, DropoutRow row);
+
+  // Negative log likelihood of `target` under softmax(logits). With `gradient` the row becomes scale *
+  // (softmax - one hot).
+  float (*cross_entropy_row)(float* logits, int64_t columns, int64_t target, bool gradient, float scale);
+
+  // out: (queries, width) row stride q_stride's counterpart out_stride; log_sum: (queries) of exp(scaled
+  // scores).
+  void (*attention)(const AttentionHead& head, float* out, int64_t out_stride, float* log_sum);
+  // dq, dk, dv: written with d_q_stride and d_kv_stride; dk and dv are overwritten.
+  void (*attention_backward)(const AttentionHead& head, const float* out, const float* dout,
+                             int64_t out_stride, const float* log_sum, float* dq, int64_t dq_stride,
+                             float* dk, float* dv, int64_t dkv_stride);
+};
+
+// The widest set that this CPU has.
+const Kernels& kernels();
+// By name, for tests; null when this CPU has not got it.
+const Kernels* kernels_named(const char* name);
+
+// Static: a shared inline function would be the linker's pick among instruction sets.
+static inline uint64_t dropout_row_key(uint64_t key, uint64_t row) {  // splitmix64
+  uint64_t z = key + (row + 1) * 0x9e3779b97f4a7c15ULL;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+  return z ^ (z >> 31);
+}
+
+}  // namespace pipeline::transformer

@@ -1,0 +1,209 @@
+#pragma once
+
+// Kernels that go over rows: layer norm, GELU, dropout, column sums, cross-entropy.
+
+#include "gemm.inc.hpp"
+#include "kernels.hpp"
+#include "simd.hpp"
+
+namespace pipeline::transformer {
+namespace {
+
+// Calls body(j, load, store) for each vector of a row; the last one may be partial. Lanes beyond the end load
+// as 0.
+template <class Body>
+PIPELINE_INLINE void for_vectors(int64_t begin, int64_t end, Body body) {
+  int64_t j = begin;
+  for (; j + kWidth <= end; j += kWidth) {
+    body(
+        j, [j](const float* p) __attribute__((always_inline)) { return load(p + j); },
+        [j](float* p, Vec v) __attribute__((always_inline)) { store(p + j, v); });
+  }
+  if (j < end) {
+    const int64_t live = end - j;
+    body(
+        j, [ j, live ](const float* p) __attribute__((always_inline)) { return load_part(p + j, live); },
+        [ j, live ](float* p, Vec v) __attribute__((always_inline)) { store_part(p + j, v, live); });
+  }
+}
+
+static void layer_norm_again(const float* x, const float* weight, const float* bias, const float* mean,
+                             const float* rstd, float* y, int64_t rows, int64_t columns) {
+  for (int64_t n = 0; n < rows; ++n, x += columns, y += columns) {
+    const Vec center = splat(mean[n]), scale = splat(rstd[n]);
+    for_vectors(
+        0, columns, [&](int64_t, auto get, auto put) __attribute__((always_inline)) {
+          put(y, (get(x) - center) * scale * get(weight) + get(bias));
+        });
+  }
+}
+
+static void layer_norm(const float* x, const float* weight, const float* bias, float* y, float* mean,
+                       float* rstd, int64_t rows, int64_t columns, float eps) {
+  for (int64_t n = 0; n < rows; ++n, x += columns, y += columns) {
+    Vec total{};
+    for_vectors(
+        0, columns, [&](int64_t, auto get, auto) __attribute__((always_inline)) { total += get(x); });
+    const float center = sum(total) / static_cast<float>(columns);
+    // Two passes: the sum of squares less the squared mean would lose the digits of rows with a large mean.
+    Vec squares{};
+    for_vectors(
+        0, columns, [&](int64_t j, auto get, auto) __attribute__((always_inline)) {
+          const Vec d = get(x) - center;
+          if (j + kWidth <= columns) {
+            squares += d * d;
+          } else {
+            float lanes[kWidth];
+            store(lanes, d * d);
+            squares += load_part(lanes, columns - j);
+          }
+        });
+    mean[n] = center;
+    rstd[n] = 1.0f / __builtin_sqrtf(sum(squares) / static_cast<float>(columns) + eps);
+    layer_norm_again(x, weight, bias, mean + n, rstd + n, y, 1, columns);
+  }
+}
+
+static void layer_norm_backward(const float* dy, const float* x, const float* weight, const float* mean,
+                                const float* rstd, const float* residual, float* dx, int64_t rows,
+                                int64_t columns) {
+  for (int64_t n = 0; n < rows; ++n) {
+    const int64_t at = n * columns;
+    const float *dy_row = dy + at, *x_row = x + at;
+    const Vec center = splat(mean[n]), scale = splat(rstd[n]);
+    Vec sum_g{}, sum_gx{};
+    for_vectors(
+        0, columns, [&](int64_t, auto get, auto) __attribute__((always_inline)) {
+          const Vec g = get(dy_row) * get(weight);  // 0 in lanes beyond the end
+          sum_g += g;
+          sum_gx += g * ((get(x_row) - center) * scale);
+        });
+    const Vec mean_g = splat(sum(sum_g) / static_cast<float>(columns));
+    const Vec mean_gx = splat(sum(sum_gx) / static_cast<float>(columns));
+    for_vectors(
+        0, columns, [&](int64_t, auto get, auto put) __attribute__((always_inline)) {
+          const Vec g = get(dy_row) * get(weight);
+          Vec d = (g - mean_g - (get(x_row) - center) * scale * mean_gx) * scale;
+          if (residual) d += get(residual + at);
+          put(dx + at, d);
+        });
+  }
+}
+
+static void layer_norm_backward_parameters(const float* dy, const float* x, const float* mean,
+                                           const float* rstd, float* dweight, float* dbias, int64_t rows,
+                                           int64_t columns, int64_t begin, int64_t end) {
+  for_vectors(
+      begin, end, [&](int64_t, auto, auto put) __attribute__((always_inline)) {
+        put(dweight, Vec{});
+        put(dbias, Vec{});
+      });
+  for (int64_t n = 0; n < rows; ++n, dy += columns, x += columns) {
+    const Vec center = splat(mean[n]), scale = splat(rstd[n]);
+    for_vectors(
+        begin, end, [&](int64_t, auto get, auto put) __attribute__((always_inline)) {
+          const Vec d = get(dy);
+          put(dweight, get(dweight) + d * ((get(x) - center) * scale));
+          put(dbias, get(dbias) + d);
+        });
+  }
+}
+
+static void gelu(const float* x, float* y, int64_t count) {
+  for_vectors(
+      0, count, [&](int64_t, auto get, auto put) __attribute__((always_inline)) { put(y, gelu_of(get(x))); });
+}
+
+static void gelu_backward(const float* x, float* y, float* d, int64_t count) {
+  for_vectors(
+      0, count, [&](int64_t, auto get, auto put) __attribute__((always_inline)) {
+        const Vec v = get(x);
+        // gelu = v s with s the logistic function of t = 2 sqrt(2/pi) (v + 0.044715 v^3).
+        const Vec square = v * v;
+        const Vec t = v * (1.5957691216057308f + 0.07135481627f * square);
+        const Vec slope = 1.5957691216057308f + 0.21406444881f * square;
+        const Vec s = 1.0f / (1.0f + exp(-t));
+        put(y, v * s);
+        put(d, get(d) * (s + v * s * (1.0f - s) * slope));
+      });
+}
+
+static void column_sum(const float* x, float* total, int64_t rows, int64_t columns, int64_t begin,
+                       int64_t end) {
+  for_vectors(
+      begin, end, [&](int64_t, auto, auto put) __attribute__((always_inline)) { put(total, Vec{}); });
+  for (int64_t n = 0; n < rows; ++n, x += columns) {
+    for_vectors(
+        begin, end, [&](int64_t, auto get, auto put) __attribute__((always_inline)) {
+          put(total, get(total) + get(x));
+        });
+  }
+}
+
+static void add(const float* x, float* y, int64_t count) {
+  for_vectors(
+      0, count, [&](int64_t, auto get, auto put) __attribute__((always_inline)) { put(y, get(y) + get(x)); });
+}
+
+// scale where the element is kept, 0 where it is dropped, for elements j .. j + kWidth - 1. Chris Wellons'
+// 32-bit finalizer.
+PIPELINE_INLINE Vec dropout_mask(DropoutRow row, int64_t j) {
+  UintVec h;
+  for (int i = 0; i < kWidth; ++i) h[i] = static_cast<uint32_t>(i);
+  h = (h + static_cast<uint32_t>(j)) * 0x9e3779b1u + static_cast<uint32_t>(row.key);
+  h = (h ^ (h >> 16)) * 0x7feb352du;
+  h = (h ^ (h >> 15) ^ static_cast<uint32_t>(row.key >> 32)) * 0x846ca68bu;
+  h ^= h >> 16;
+  return h >= (UintVec{} + row.threshold) ? splat(row.scale) : Vec{};
+}
+
+static void dropout(const float* x, const float* residual, float* y, int64_t columns, DropoutRow row) {
+  for_vectors(
+      0, columns, [&](int64_t j, auto get, auto put) __attribute__((always_inline)) {
+        const Vec kept = get(x) * dropout_mask(row, j);
+        put(y, residual ? kept + get(residual) : kept);
+      });
+}
+
+PIPELINE_INLINE float row_max(const float* x, int64_t count) {
+  Vec top = splat(-__builtin_inff());
+  int64_t j = 0;
+  for (; j + kWidth <= count; j += kWidth) top = max(top, load(x + j));
+  if (j < count) top = max(top, load_part(x + j, count - j, -__builtin_inff()));
+  return max(top);
+}
+
+// x = exp(x * scale - shift), and the sum of that.
+PIPELINE_INLINE float row_exp(float* x, int64_t count, float scale, float shift) {
+  Vec total{};
+  int64_t j = 0;
+  for (; j + kWidth <= count; j += kWidth) {
+    const Vec e = exp(load(x + j) * scale - shift);
+    store(x + j, e);
+    total += e;
+  }
+  if (j < count) {
+    const Vec e = exp(load_part(x + j, count - j, -__builtin_inff()) * scale - shift);
+    store_part(x + j, e, count - j);
+    total += e;
+  }
+  return sum(total);
+}
+
+static float cross_entropy_row(float* logits, int64_t columns, int64_t target, bool gradient, float scale) {
+  const float top = row_max(logits, columns);
+  const float at_target = logits[target] - top;
+  const float total = row_exp(logits, columns, 1.0f, top);
+  if (gradient) {
+    const Vec factor = splat(scale / total);
+    for_vectors(
+        0, columns, [&](int64_t, auto get, auto put) __attribute__((always_inline)) {
+          put(logits, get(logits) * factor);
+        });
+    logits[target] -= scale;
+  }
+  return __builtin_logf(total) - at_target;
+}
+
+}  // namespace
+}  // namespace pipeline::transformer

@@ -1,0 +1,97 @@
+#pragma once
+
+// Vectors as wide as the instruction set that this file is compiled for. Include it only from the sources
+// that are compiled once per instruction set: everything here has internal linkage, so that no wide
+// instruction leaks into code that runs on every CPU.
+
+#include <cstdint>
+#include <cstring>
+
+#if defined(__AVX512F__)
+#define PIPELINE_SIMD_WIDTH 16
+#elif defined(__AVX2__)
+#define PIPELINE_SIMD_WIDTH 8
+#else
+#define PIPELINE_SIMD_WIDTH 4
+#endif
+
+#define PIPELINE_INLINE static inline __attribute__((always_inline))
+
+namespace pipeline::transformer {
+namespace {
+
+constexpr int kWidth = PIPELINE_SIMD_WIDTH;
+typedef float Vec __attribute__((vector_size(kWidth * 4)));
+typedef int32_t IntVec __attribute__((vector_size(kWidth * 4)));
+typedef uint32_t UintVec __attribute__((vector_size(kWidth * 4)));
+
+PIPELINE_INLINE Vec load(const float* p) {
+  Vec v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+
+PIPELINE_INLINE void store(float* p, Vec v) { std::memcpy(p, &v, sizeof v); }
+
+// x - 0 is x for every x, so compilers make this one broadcast; 0 + x is not (minus zero).
+PIPELINE_INLINE Vec splat(float x) { return x - Vec{}; }
+
+// The first n < kWidth lanes; the others are `fill`, or stay as they are.
+PIPELINE_INLINE Vec load_part(const float* p, int64_t n, float fill = 0) {
+  float lanes[kWidth];
+  for (int i = 0; i < kWidth; ++i) lanes[i] = i < n ? p[i] : fill;
+  return load(lanes);
+}
+
+PIPELINE_INLINE void store_part(float* p, Vec v, int64_t n) {
+  float lanes[kWidth];
+  store(lanes, v);
+  std::memcpy(p, lanes, static_cast<size_t>(n) * sizeof(float));
+}
+
+PIPELINE_INLINE Vec max(Vec a, Vec b) { return a > b ? a : b; }
+PIPELINE_INLINE Vec min(Vec a, Vec b) { return a < b ? a : b; }
+
+PIPELINE_INLINE float sum(Vec v) {
+  float lanes[kWidth];
+  store(lanes, v);
+  for (int step = kWidth / 2; step > 0; step /= 2) {
+    for (int i = 0; i < step; ++i) lanes[i] += lanes[i + step];
+  }
+  return lanes[0];
+}
+
+PIPELINE_INLINE float max(Vec v) {
+  float lanes[kWidth];
+  store(lanes, v);
+  float m = lanes[0];
+  for (int i = 1; i < kWidth; ++i) m = lanes[i] > m ? lanes[i] : m;
+  return m;
+}
+
+// e^x, relative error under 2e-7 (Cephes' polynomial); below -87.3 it is 0.
+PIPELINE_INLINE Vec exp(Vec x) {
+  const Vec low = splat(-87.3f);
+  const Vec clamped = min(max(x, low), splat(88.3f));
+  // n = round(x / ln 2): adding and taking away 1.5 * 2^23 rounds to the nearest integer.
+  const Vec shift = splat(12582912.0f);
+  const Vec biased = clamped * 1.44269504088896341f + shift;
+  const Vec n = biased - shift;
+  const Vec r = clamped - n * 0.693359375f - n * -2.12194440e-4f;
+  Vec p = splat(1.9875691500e-4f);
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * r * r + r + 1.0f;
+  IntVec bits;
+  std::memcpy(&bits, &biased, sizeof bits);
+  bits = (bits << 23) + 0x3f800000;  // 2^n: the integer is in the low bits of the mantissa
+  Vec power;
+  std::memcpy(&power, &bits, sizeof power);
+  return x < low ? splat(0.0f) : p * power;
+}
+
+}  // namespace
+}  // namespace pipeline::transformer

@@ -1,0 +1,81 @@
+#include "layer_norm.hpp"
+
+#include <ATen/ATen.h>
+
+#include <array>
+
+#include "fast_path.hpp"
+#include "kernels/kernels.hpp"
+#include "parallel.hpp"
+
+namespace pipeline::transformer {
+namespace {
+
+constexpr int64_t kRowGrain = 64;
+constexpr int64_t kColumnGrain = 64;
+
+const float* in(const at::Tensor& x) { return x.const_data_ptr<float>(); }
+float* out(at::Tensor& x) { return x.mutable_data_ptr<float>(); }
+
+}  // namespace
+
+LayerNormed layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps) {
+  if (!fast_path(x)) {
+    auto [y, mean, rstd] = at::native_layer_norm(x, {x.size(1)}, weight, bias, eps);
+    return {y, mean, rstd};
+  }
+  const int64_t rows = x.size(0), columns = x.size(1);
+  LayerNormed result{at::empty_like(x), at::empty({rows}, x.options()), at::empty({rows}, x.options())};
+  parallel_rows(rows, kRowGrain, 8 * columns, [&](int64_t begin, int64_t end) {
+    kernels().layer_norm(in(x) + begin * columns, in(weight), in(bias), out(result.y) + begin * columns,
+                         out(result.mean) + begin, out(result.rstd) + begin, end - begin, columns,
+                         static_cast<float>(eps));
+  });
+  return result;
+}
+
+at::Tensor layer_norm_again(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                            const at::Tensor& mean, const at::Tensor& rstd) {
+  if (!fast_path(x)) return x.sub(mean).mul_(rstd).mul_(weight).add_(bias);
+  const int64_t rows = x.size(0), columns = x.size(1);
+  at::Tensor y = at::empty_like(x);
+  parallel_rows(rows, kRowGrain, 8 * columns, [&](int64_t begin, int64_t end) {
+    kernels().layer_norm_again(in(x) + begin * columns, in(weight), in(bias), in(mean) + begin,
+                               in(rstd) + begin, out(y) + begin * columns, end - begin, columns);
+  });
+  return y;
+}
+
+LayerNormGradients layer_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& weight,
+                                       const at::Tensor& bias, const at::Tensor& mean, const at::Tensor& rstd,
+                                       const at::Tensor& residual, bool need_x, bool need_parameters) {
+  LayerNormGradients result;
+  if (!fast_path(x) || !fast_path(dy)) {
+    auto [dx, dweight, dbias] =
+        at::native_layer_norm_backward(dy.to(x.scalar_type()), x, {x.size(1)}, mean, rstd, weight, bias,
+                                       {need_x, need_parameters, need_parameters});
+    if (need_x && residual.defined()) dx.add_(residual);
+    return {dx, dweight, dbias};
+  }
+  const int64_t rows = x.size(0), columns = x.size(1);
+  if (need_parameters) {
+    result.weight = at::empty_like(weight);
+    result.bias = at::empty_like(bias);
+    parallel_rows(columns, kColumnGrain, 8 * rows, [&](int64_t begin, int64_t end) {
+      kernels().layer_norm_backward_parameters(in(dy), in(x), in(mean), in(rstd), out(result.weight),
+                                               out(result.bias), rows, columns, begin, end);
+    });
+  }
+  if (need_x) {
+    result.x = at::empty_like(x);
+    parallel_rows(rows, kRowGrain, 8 * columns, [&](int64_t begin, int64_t end) {
+      const int64_t at = begin * columns;
+      kernels().layer_norm_backward(in(dy) + at, in(x) + at, in(weight), in(mean) + begin, in(rstd) + begin,
+                                    residual.defined() ? in(residual) + at : nullptr, out(result.x) + at,
+                                    end - begin, columns);
+    });
+  }
+  return result;
+}
+
+}  // namespace pipeline::transformer

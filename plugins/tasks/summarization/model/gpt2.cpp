@@ -1,0 +1,161 @@
+#include "gpt2.hpp"
+
+#include <ATen/ATen.h>
+
+#include "transformer/checkpoint.hpp"
+#include "transformer/dropout.hpp"
+#include "transformer/embedding.hpp"
+
+namespace pipeline::summarization {
+namespace {
+
+using transformer::AttentionLayout;
+using transformer::Dropout;
+using transformer::Linear;
+using transformer::Norm;
+
+// The places of dropout: 0 the embedding, then three per layer.
+enum class Site : uint64_t { kAttention, kProjection, kMlp };
+
+Dropout dropout_at(const ForwardOptions& options, double p, int64_t layer, Site site) {
+  if (!options.training || p == 0) return {};
+  return {p, transformer::dropout_key(options.dropout_seed,
+                                      1 + 3 * static_cast<uint64_t>(layer) + static_cast<uint64_t>(site))};
+}
+
+}  // namespace
+
+PackedBatch pack(const std::vector<std::vector<int64_t>>& tokens,
+                 const std::vector<std::vector<int64_t>>& targets) {
+  TORCH_CHECK(tokens.size() == targets.size(), "pack: ", tokens.size(), " sequences, ", targets.size(),
+              " rows of targets");
+  PackedBatch batch;
+  std::vector<int64_t> ids, positions, wanted;
+  for (size_t s = 0; s < tokens.size(); ++s) {
+    TORCH_CHECK(tokens[s].size() == targets[s].size(), "pack: sequence ", s, " has ", tokens[s].size(),
+                " tokens, ", targets[s].size(), " targets");
+    ids.insert(ids.end(), tokens[s].begin(), tokens[s].end());
+    wanted.insert(wanted.end(), targets[s].begin(), targets[s].end());
+    for (size_t i = 0; i < tokens[s].size(); ++i) positions.push_back(static_cast<int64_t>(i));
+    batch.sequences.append(static_cast<int64_t>(tokens[s].size()));
+  }
+  batch.tokens = at::tensor(ids, at::kLong);
+  batch.positions = at::tensor(positions, at::kLong);
+  batch.targets = at::tensor(wanted, at::kLong);
+  return batch;
+}
+
+std::vector<at::Tensor> Gpt2Layer::parameters() const {
+  return {ln_1.weight,
+          ln_1.bias,
+          attention.weight,
+          attention.bias,
+          attention_projection.weight,
+          attention_projection.bias,
+          ln_2.weight,
+          ln_2.bias,
+          up.weight,
+          up.bias,
+          down.weight,
+          down.bias};
+}
+
+Gpt2::Gpt2(const Gpt2Config& config) : config_(config) {
+  config_.check();
+  const int64_t width = config_.n_embd;
+  const auto child = [](torch::nn::Module& owner, const std::string& name) {
+    return owner.register_module(name, std::make_shared<torch::nn::Module>(name));
+  };
+  const auto transformer = child(*this, "transformer");
+  wte_ = parameter(*child(*transformer, "wte"), "weight", {config_.vocab_size, width});
+  wpe_ = parameter(*child(*transformer, "wpe"), "weight", {config_.n_positions, width});
+  const auto h = child(*transformer, "h");
+  for (int64_t i = 0; i < config_.n_layer; ++i) {
+    const auto block = child(*h, std::to_string(i));
+    Gpt2Layer layer;
+    layer.ln_1 = norm(*child(*block, "ln_1"));
+    const auto attention = child(*block, "attn");
+    layer.attention = linear(*child(*attention, "c_attn"), width, 3 * width);
+    layer.attention_projection = linear(*child(*attention, "c_proj"), width, width);
+    layer.ln_2 = norm(*child(*block, "ln_2"));
+    const auto mlp = child(*block, "mlp");
+    layer.up = linear(*child(*mlp, "c_fc"), width, config_.inner());
+    layer.down = linear(*child(*mlp, "c_proj"), config_.inner(), width);
+    layers_.push_back(layer);
+  }
+  final_norm_ = norm(*child(*transformer, "ln_f"));
+}
+
+at::Tensor Gpt2::parameter(torch::nn::Module& owner, const std::string& name, at::IntArrayRef shape) {
+  return owner.register_parameter(name, at::empty(shape, at::kFloat));
+}
+
+Norm Gpt2::norm(torch::nn::Module& owner) {
+  return {parameter(owner, "weight", {config_.n_embd}), parameter(owner, "bias", {config_.n_embd}),
+          config_.layer_norm_epsilon};
+}
+
+Linear Gpt2::linear(torch::nn::Module& owner, int64_t in, int64_t out) {
+  return {parameter(owner, "weight", {in, out}), parameter(owner, "bias", {out})};
+}
+
+at::Tensor Gpt2::embed(const at::Tensor& tokens, const at::Tensor& positions, const ForwardOptions& options,
+                       std::shared_ptr<transformer::SharedGradient> shared) const {
+  Dropout dropout;
+  if (options.training) dropout = {config_.embd_pdrop, transformer::dropout_key(options.dropout_seed, 0)};
+  return transformer::embed(tokens, positions, wte_, wpe_, dropout, std::move(shared));
+}
+
+at::Tensor Gpt2::layer(int64_t index, const at::Tensor& x, const AttentionLayout& layout,
+                       const ForwardOptions& options) const {
+  const Gpt2Layer& w = layers_[static_cast<size_t>(index)];
+  const at::Tensor qkv = transformer::norm_linear(x, w.ln_1, w.attention, options.compute);
+  const at::Tensor h = transformer::ragged_self_attention(
+      qkv, layout, dropout_at(options, config_.attn_pdrop, index, Site::kAttention));
+  const at::Tensor middle = transformer::linear_residual(
+      h, w.attention_projection, x, dropout_at(options, config_.resid_pdrop, index, Site::kProjection));
+  return transformer::norm_mlp_residual(middle, w.ln_2, w.up, w.down,
+                                        dropout_at(options, config_.resid_pdrop, index, Site::kMlp),
+                                        options.compute);
+}
+
+at::Tensor Gpt2::body(const PackedBatch& batch, const ForwardOptions& options,
+                      std::shared_ptr<transformer::SharedGradient> shared) const {
+  AttentionLayout layout;
+  layout.queries = layout.keys = batch.sequences;
+  layout.heads = config_.n_head;
+  at::Tensor x = embed(batch.tokens, batch.positions, options, std::move(shared));
+  for (int64_t i = 0; i < config_.n_layer; ++i) {
+    UnitBody run = [this, i, layout, options](const at::Tensor& input) {
+      return layer(i, input, layout, options);
+    };
+    if (options.checkpoint_activations) {
+      run = [this, i, run = std::move(run)](const at::Tensor& input) {
+        return transformer::checkpoint(run, input, layers_[static_cast<size_t>(i)].parameters());
+      };
+    }
+    x = wrapper_ ? wrapper_(i + 1, x, run) : run(x);
+  }
+  return x;
+}
+
+transformer::Loss Gpt2::loss(const PackedBatch& batch, const ForwardOptions& options) {
+  TORCH_CHECK(
+      batch.tokens.size(0) == batch.sequences.rows() && batch.targets.size(0) == batch.sequences.rows(),
+      "GPT-2: ", batch.tokens.size(0), " tokens and ", batch.targets.size(0), " targets for sequences of ",
+      batch.sequences.rows(), " rows in all");
+  const auto shared = wte_.requires_grad() ? std::make_shared<transformer::SharedGradient>() : nullptr;
+  const at::Tensor x = body(batch, options, shared);
+  return transformer::cross_entropy_head(
+      x, batch.targets, final_norm_, wte_,
+      {.scale = options.scale, .chunk = options.head_chunk, .compute = options.compute, .shared = shared});
+}
+
+at::Tensor Gpt2::logits(const PackedBatch& batch, const at::Tensor& rows, at::ScalarType compute) {
+  const at::NoGradGuard no_grad;
+  ForwardOptions options;
+  options.compute = compute;
+  return transformer::head_logits(body(batch, options, nullptr), rows, final_norm_, wte_, compute);
+}
+
+}  // namespace pipeline::summarization

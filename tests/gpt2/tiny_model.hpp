@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "gpt2.hpp"
+
+// The tiny GPT-2 of tests/parity/gpt2_reference.py, and what transformers computed for it.
+namespace pipeline::summarization::testing {
+
+Gpt2Config tiny_config();  // no dropout
+void fill_by_formula(Gpt2& model);
+std::vector<std::vector<int64_t>> tiny_tokens();
+std::vector<std::vector<int64_t>> tiny_targets();
+PackedBatch tiny_batch();
+
+// The checksums of gpt2_reference.py: sum, Euclidean norm, sum with changing signs.
+std::vector<double> checksums(const at::Tensor& tensor);
+
+const nlohmann::json& fixture();
+
+}  // namespace pipeline::summarization::testing
