@@ -125,7 +125,7 @@ constexpr Names kKeys[] = {
     {"ddp_timeout nccl_timeout init_timeout_seconds train_timeout_seconds", "launch.stall_seconds"},
     {"distributed_type sharding_strategy fsdp data_parallel data_parallel_mode",
      "strategy.plugin = \"single\", \"ddp\" or \"sharded\""},
-    {"zero_optimization zero_optimization.stage zero_stage data_parallel_shard_degree "
+    {"zero_optimization zero_optimization.stage data_parallel_shard_degree "
      "data_parallel_replicate_degree",
      "strategy.plugin = \"sharded\" with strategy.zero_stage"},
     {"dist_backend ddp_backend distributed_backend process_group_backend", "backend.plugin"},

@@ -28,8 +28,8 @@ const PluginConfig::Strings& PluginConfig::strings(std::string_view key, bool is
   const bool fits = is_list ? type == PL_OPTION_STRING_LIST || type == PL_OPTION_PATH_LIST
                             : type == PL_OPTION_STRING || type == PL_OPTION_PATH;
   if (!fits)
-    throw Error("option " + prefix() + std::string(key) + " is a " + type_name(type) +
-                " and was asked for as a " + type_name(is_list ? PL_OPTION_STRING_LIST : PL_OPTION_STRING));
+    throw Error("option " + prefix() + std::string(key) + " is of type " + type_name(type) +
+                ", and was asked for as " + type_name(is_list ? PL_OPTION_STRING_LIST : PL_OPTION_STRING));
   if (!found.value) throw error(key, "is needed here and has no default: give it a value");
   return *strings_.find(key)->second;
 }

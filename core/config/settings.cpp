@@ -37,8 +37,8 @@ template <class T>
 const T* Settings::find(std::string_view key, uint32_t type) const {
   const Setting& found = setting(key);
   if (found.option.type != type)
-    throw Error("option " + prefix_ + std::string(key) + " is a " + type_name(found.option.type) +
-                " and was asked for as a " + type_name(type));
+    throw Error("option " + prefix_ + std::string(key) + " is of type " + type_name(found.option.type) +
+                ", and was asked for as " + type_name(type));
   return found.value ? &std::get<T>(*found.value) : nullptr;
 }
 

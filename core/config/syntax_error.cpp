@@ -138,6 +138,11 @@ std::string given_twice(std::string_view text, size_t line, bool is_table) {
          (is_table ? ": put all its keys under one of the two" : ": keep one of the two");
 }
 
+std::string with_article(std::string_view noun) {
+  const bool vowel = !noun.empty() && std::string_view("aeiou").find(noun[0]) != std::string_view::npos;
+  return (vowel ? "an " : "a ") + std::string(noun);
+}
+
 // toml++ says "Error while parsing PLACE: WHAT".
 std::string in_plain_words(std::string_view text, size_t line, size_t column, std::string_view description) {
   const size_t colon = description.find(": ");
@@ -157,7 +162,7 @@ std::string in_plain_words(std::string_view text, size_t line, size_t column, st
     return "not a TOML value: booleans are true and false in lower case, text needs quotes";
   if (says("control characters") && place.find("string") != std::string_view::npos)
     return "a string does not end in its line: close it with the quote that it began with";
-  if (says("end-of-file")) return "the file ends in the middle of a " + std::string(place) + ": close it";
+  if (says("end-of-file")) return "the file ends in the middle of " + with_article(place) + ": close it";
   if (says("expected '=', saw")) return "a key without a value: write key = value";
   if (says("expected value, saw")) return "there is no value after the =: give one, or remove the key";
   if (says("comma or closing ']'")) return "a list's elements need a comma between them";
@@ -166,7 +171,7 @@ std::string in_plain_words(std::string_view text, size_t line, size_t column, st
   if (says("expected a comment or whitespace"))
     return "unexpected text after the " + std::string(place == "table header" ? "table header" : "value") +
            ": one key = value in a line, text in quotes";
-  return std::string(what) + " (in a " + std::string(place) + "): see toml.io for the syntax";
+  return std::string(what) + " (in " + with_article(place) + "): see toml.io for the syntax";
 }
 
 }  // namespace

@@ -1,0 +1,180 @@
+#include <algorithm>
+
+#include "core/config/core_options.hpp"
+#include "core/config/foreign_names.hpp"
+#include "core/config/option.hpp"
+#include "tests/config/config_files.hpp"
+
+namespace pipeline::config {
+namespace {
+
+class UnknownNames : public ConfigFiles {
+ protected:
+  static std::string problem(const std::string& line) {
+    return problems("task.plugin = 't'\n" + line + "\n");
+  }
+};
+
+TEST_F(UnknownNames, MisspeltKeysAndTables) {
+  EXPECT_EQ(problem("train.max_stepz = 3"),
+            "x.toml:2: train.max_stepz = 3: unknown key: did you mean train.max_steps?");
+  EXPECT_EQ(problem("train.Max-Steps = 3"),
+            "x.toml:2: train.Max-Steps = 3: unknown key: did you mean train.max_steps?");
+  EXPECT_EQ(problem("train.mciro_batch = 3"),
+            "x.toml:2: train.mciro_batch = 3: unknown key: did you mean train.micro_batch?");
+  EXPECT_EQ(problem("[trian]\nmax_steps = 3"), "x.toml:2: [trian]: unknown table: did you mean [train]?");
+  EXPECT_EQ(problem("[Train]\nmax_steps = 3"), "x.toml:2: [Train]: unknown table: did you mean [train]?");
+  EXPECT_EQ(problem("[strategies]"), "x.toml:2: [strategies]: unknown table: did you mean [strategy]?");
+  EXPECT_EQ(problem("[train.foo]\nx = 1"),
+            "x.toml:2: [train.foo]: unknown table: [train] has no tables in it");
+  EXPECT_EQ(problem("[zebra]"),
+            "x.toml:2: [zebra]: unknown table: there is backend, checkpoint, evaluate, launch, loader, "
+            "observe, optimizer, "
+            "plugins, run, schedule, stage, strategy, task or train");
+  EXPECT_EQ(problem("[loader]\nzebra = 1"),
+            "x.toml:3: loader.zebra = 1: unknown key: [loader] has workers, prefetch, pin_memory, shuffle, "
+            "group_by_length or "
+            "group_window");
+  EXPECT_EQ(problem("train.zebra = 1"),
+            "x.toml:2: train.zebra = 1: unknown key: `pipeline explain` lists all keys");
+}
+
+TEST_F(UnknownNames, KeysInTheWrongTable) {
+  EXPECT_EQ(problem("train.weight_decay = 0.1"),
+            "x.toml:2: train.weight_decay = 0.1: unknown key: did you mean optimizer.weight_decay?");
+  EXPECT_EQ(problem("lr = 0.1"), "x.toml:2: lr = 0.1: unknown key: did you mean optimizer.lr?");
+  EXPECT_EQ(problem("max_steps = 1"), "x.toml:2: max_steps = 1: unknown key: did you mean train.max_steps?");
+  EXPECT_EQ(problem("seed = 1"), "x.toml:2: seed = 1: unknown key: did you mean run.seed?");
+  EXPECT_EQ(problem("train.every = 1"),
+            "x.toml:2: train.every = 1: unknown key: did you mean evaluate.every or checkpoint.every?");
+}
+
+TEST_F(UnknownNames, QuotedKeysAreNotKeys) {
+  EXPECT_EQ(problem("'train.max_steps' = 3"),
+            "x.toml:2: \"train.max_steps\" = 3: unknown key: did you mean train.max_steps?");
+  EXPECT_EQ(problem("'' = 3"), "x.toml:2: \"\" = 3: unknown key: `pipeline explain` lists all keys");
+}
+
+TEST_F(UnknownNames, OfOtherToolsAreAnsweredWithOurs) {
+  // Their key anywhere -> the key that the message must name.
+  const std::pair<const char*, const char*> names[] = {
+      {"epochs", "train.max_epochs"},
+      {"num_train_epochs", "train.max_epochs"},
+      {"batch_size", "train.global_batch"},
+      {"per_device_train_batch_size", "train.micro_batch"},
+      {"train_micro_batch_size_per_gpu", "train.micro_batch"},
+      {"gradient_accumulation_steps", "train.accumulation_steps"},
+      {"accumulate_grad_batches", "train.accumulation_steps"},
+      {"num_workers", "loader.workers"},
+      {"dataloader_num_workers", "loader.workers"},
+      {"learning_rate", "optimizer.lr"},
+      {"max_grad_norm", "train.clip_grad_norm"},
+      {"gradient_clipping", "train.clip_grad_norm"},
+      {"gradient_clip_val", "train.clip_grad_norm"},
+      {"num_warmup_steps", "schedule.warmup_steps"},
+      {"lr_scheduler_type", "schedule.kind"},
+      {"fp16", "train.precision"},
+      {"bf16", "train.precision"},
+      {"mixed_precision", "train.precision"},
+      {"gradient_checkpointing", "train.activation_checkpointing"},
+      {"save_steps", "checkpoint.every"},
+      {"save_total_limit", "checkpoint.keep"},
+      {"eval_steps", "evaluate.every"},
+      {"logging_steps", "observe.log_every"},
+      {"metric_for_best_model", "evaluate.best_metric"},
+      {"output_dir", "run.dir"},
+      {"resume_from_checkpoint", "run.dir"},
+      {"devices", "launch.processes"},
+      {"num_nodes", "launch.processes"},
+      {"nproc_per_node", "launch.processes"},
+      {"model_name_or_path", "train.init_from"},
+      {"dist_backend", "backend.plugin"},
+  };
+  for (const auto& [theirs, ours] : names) {
+    // At the top, in a table where it does not belong, and in one that does not exist.
+    for (const std::string& place : {std::string(), std::string("observe."), std::string("zebra.")}) {
+      const std::string key = place + theirs;
+      const std::string message = problem(key + " = 1");
+      EXPECT_NE(message.find(key + " = 1: unknown key: write " + ours), std::string::npos) << message;
+    }
+  }
+  EXPECT_EQ(problem("[zero_optimization]\nstage = 3"),
+            "x.toml:2: [zero_optimization]: unknown table: write [strategy]\n"
+            "x.toml:3: zero_optimization.stage = 3: unknown key: write strategy.plugin = \"sharded\" with "
+            "strategy.zero_stage");
+  EXPECT_EQ(problem("[training]\nepochs = 3\nfoo = 1"),
+            "x.toml:2: [training]: unknown table: write [train]\n"
+            "x.toml:3: training.epochs = 3: unknown key: write train.max_epochs");
+  EXPECT_EQ(problem("[model]\nn_head = 3"), "x.toml:2: [model]: unknown table: write [task.model]");
+}
+
+TEST_F(UnknownNames, EveryAnswerBeginsWithARealKey) {
+  for (const char* theirs : {"epochs",
+                             "max_iters",
+                             "time_limit",
+                             "batch_size",
+                             "train_batch_size",
+                             "local_batch_size",
+                             "grad_accum",
+                             "clip_grad",
+                             "amp",
+                             "init_scale",
+                             "scale_window",
+                             "recompute",
+                             "pretrained",
+                             "base_lr",
+                             "wd",
+                             "adam_beta1",
+                             "adam_beta2",
+                             "betas",
+                             "eps",
+                             "optim",
+                             "lr_schedule",
+                             "warmup",
+                             "warmup_ratio",
+                             "min_lr",
+                             "lr_decay_iters",
+                             "scale_lr",
+                             "num_workers",
+                             "prefetch_factor",
+                             "use_pinned_memory",
+                             "length_grouped",
+                             "manual_seed",
+                             "deterministic",
+                             "out_dir",
+                             "exp_name",
+                             "accelerator",
+                             "save_every",
+                             "max_to_keep",
+                             "save_best",
+                             "async_save",
+                             "monitor",
+                             "resume",
+                             "eval_every",
+                             "eval_iters",
+                             "log_interval",
+                             "verbose",
+                             "progress_bar",
+                             "gpus",
+                             "nnodes",
+                             "num_threads",
+                             "ddp_timeout",
+                             "fsdp",
+                             "ddp_backend",
+                             "plugin_dir"}) {
+    const std::string answer(our_name_for_key(theirs));
+    const std::string key = answer.substr(0, answer.find_first_of(" :,"));
+    const auto options = core_options();
+    EXPECT_TRUE(
+        std::ranges::any_of(options, [&](const pl_option& option) { return view(option.key) == key; }))
+        << theirs << " -> " << answer;
+  }
+}
+
+TEST_F(UnknownNames, NoNameOfOursIsTakenForOneOfTheirs) {
+  for (const pl_option& option : core_options())
+    EXPECT_EQ(our_name_for_key(view(option.key)), "") << view(option.key);
+}
+
+}  // namespace
+}  // namespace pipeline::config
