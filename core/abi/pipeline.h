@@ -599,6 +599,16 @@ typedef struct pl_strategy_api {
   pl_error *(*memory)(pl_strategy *self, pl_memory_visitor visit, void *user);
 } pl_strategy_api;
 
+/* Extension of strategies: what the device can do at most, measured with a matrix product in info->compute_dtype on
+ * info->threads, in a fraction of a second. FLOP/s of one device. [main] */
+#define PL_EXTENSION_PEAK_FLOPS "pl.peak-flops/1"
+
+typedef struct pl_peak_flops {
+  uint32_t struct_size;
+  uint32_t reserved;
+  pl_error *(*measure)(const pl_host *host, const pl_run_info *info, double *out);
+} pl_peak_flops;
+
 /* ---------------------------------------------------------------------------------------------------------- the entry */
 
 #define PL_PLUGIN_TASK 1u

@@ -1,0 +1,38 @@
+#include "core/cli/verb.hpp"
+
+#include <cstdio>
+
+#include <fmt/format.h>
+
+#include "core/observe/log.hpp"
+#include "core/train/session.hpp"
+
+namespace pipeline::cli {
+
+void add_check(CLI::App& app, Action& action) {
+  auto args = std::make_shared<ConfigArgs>();
+  auto verbose = std::make_shared<bool>(false);
+  CLI::App* verb = app.add_subcommand("check", "Checks a configuration and its plugins' options, without data and without training");
+  args->add_to(*verb);
+  verb->add_flag("-v,--verbose", *verbose, "print the configuration in force, with where each value comes from");
+  verb->footer("Example:\n  pipeline check configs/summarization.toml -v");
+  verb->callback([=, &action] {
+    action = [=] {
+      const config::Config config = args->load();
+      observe::Console console(observe::Console::Mode::plain);
+      observe::Log log(console, observe::Level::info);
+      plugins::Registry registry =
+          make_registry(args->plugin_paths, config.get_path_list("plugins.paths"), [&](const std::string& line) { log.info(line); });
+      for (const std::string& name : config.stage_names()) {
+        const config::Config stage = config.has_stages() ? config.for_stage(name) : config;
+        const train::Session session(stage, registry, log, {});
+        if (config.has_stages()) console.line(fmt::format("# stage {}", name));
+        if (*verbose) console.line(session.resolved_toml());
+      }
+      console.line(fmt::format("{}: in order", config.file()));
+      return kDone;
+    };
+  });
+}
+
+}  // namespace pipeline::cli

@@ -1,0 +1,85 @@
+#include <cstdio>
+#include <string>
+
+#include <fmt/format.h>
+#include <malloc.h>
+
+#include "core/cli/verb.hpp"
+#include "core/config/plugin_config.hpp"
+#include "core/config/suggest.hpp"
+#include "core/plugins/error.hpp"
+#include "core/plugins/host.hpp"
+#include "core/plugins/plugin.hpp"
+
+namespace {
+
+using namespace pipeline;
+
+// Large tensors come and go every step. glibc would give each one back to the system and fault it in again, page by page.
+void keep_freed_memory() {
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
+}
+
+int report(const Error& error) {
+  const std::string text = error.what();
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string line = text.substr(begin, end - begin);
+    fmt::print(stderr, "{}{}\n", line.starts_with(' ') ? "" : "error: ", line);
+    begin = end + 1;
+  }
+  return error.code() == PL_ERROR_CONFIG ? cli::kUsage : cli::kFailed;
+}
+
+// CLI11 only says that a word was not expected.
+void refuse_unknown_verb(const CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return;
+  std::vector<std::string> names;
+  for (const CLI::App* verb : app.get_subcommands({})) names.push_back(verb->get_name());
+  if (std::find(names.begin(), names.end(), argv[1]) != names.end()) return;
+  const std::string guess = config::closest(argv[1], names);
+  throw Error(PL_ERROR_CONFIG, fmt::format("there is no verb '{}'{}; `pipeline --help` lists them", argv[1],
+                                           guess.empty() ? "" : fmt::format(", did you mean '{}'?", guess)));
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Trains models by composing a task, a strategy and a backend that a TOML file names.", "pipeline");
+  app.set_version_flag("--version", PIPELINE_VERSION);
+  app.require_subcommand(1);
+  app.footer("Example:\n  pipeline run configs/summarization.toml\n\nEach verb has --help. Exit codes: 0 done, 1 failed, 2 wrong usage or "
+             "configuration,\n75 stopped by a signal with a checkpoint: run the same command again.");
+  cli::Action action;
+  cli::add_run(app, action);
+  cli::add_evaluate(app, action);
+  cli::add_predict(app, action);
+  cli::add_export(app, action);
+  cli::add_check(app, action);
+  cli::add_explain(app, action);
+  cli::add_plugins(app, action);
+  cli::add_devices(app, action);
+  refuse_unknown_verb(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? cli::kDone : cli::kUsage;
+  }
+  return action();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  keep_freed_memory();
+  plugins::extend_host_table(config::fill_host_slots);
+  int code = cli::kFailed;
+  try {
+    code = run(argc, argv);
+  } catch (const Error& error) {
+    code = report(error);
+  } catch (const std::exception& error) {
+    code = report(Error(error.what()));
+  }
+  plugins::shutdown_plugins();
+  return code;
+}

@@ -1,0 +1,51 @@
+// What the verbs of the command line have in common. One file a verb; each adds its subcommand with add_NAME.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "core/config/config.hpp"
+#include "core/observe/log.hpp"
+#include "core/plugins/registry.hpp"
+#include "core/train/runner.hpp"
+
+namespace pipeline::cli {
+
+enum ExitCode { kDone = 0, kFailed = 1, kUsage = 2, kInterrupted = 75 };
+
+// The verb that was chosen, to be run after parsing; returns the exit code.
+using Action = std::function<int()>;
+
+// The arguments of verbs that work on a configuration.
+struct ConfigArgs {
+  std::string file;
+  std::vector<std::string> sets;
+  std::string stage;
+  std::vector<std::string> plugin_paths;
+
+  // Adds FILE, --set, --stage and --plugin-path.
+  void add_to(CLI::App& verb);
+  config::Config load() const { return config::load({.file = file, .sets = sets, .stage = stage}); }
+};
+
+// A verb's registry: folders from the command line, the configuration, the environment and beside the program.
+plugins::Registry make_registry(const std::vector<std::string>& command_line, const std::vector<std::string>& config_paths,
+                                plugins::Registry::Note note);
+
+// Loads the configuration, makes console, log and registry, and runs `work` with them under the signal handlers.
+int with_workspace(const ConfigArgs& args, const std::function<train::Outcome(const train::Workspace&)>& work);
+
+void add_run(CLI::App& app, Action& action);
+void add_evaluate(CLI::App& app, Action& action);
+void add_predict(CLI::App& app, Action& action);
+void add_export(CLI::App& app, Action& action);
+void add_check(CLI::App& app, Action& action);
+void add_explain(CLI::App& app, Action& action);
+void add_plugins(CLI::App& app, Action& action);
+void add_check_plugin(CLI::App& app, Action& action);
+void add_devices(CLI::App& app, Action& action);
+
+}  // namespace pipeline::cli

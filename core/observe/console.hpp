@@ -1,0 +1,43 @@
+// The terminal: finished lines, and on a terminal one status line below them that is redrawn in place. Nothing else in the process
+// writes to stdout. Thread-safe.
+#pragma once
+
+#include <cstdio>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+namespace pipeline::observe {
+
+class Console {
+ public:
+  enum class Mode { automatic, plain, off };
+
+  // automatic: a status line if `out` is a terminal and NO_COLOR is not set; otherwise plain lines. off: nothing is written.
+  explicit Console(Mode mode, std::FILE* out = stdout);
+  ~Console();
+  Console(const Console&) = delete;
+  Console& operator=(const Console&) = delete;
+
+  bool interactive() const { return interactive_; }
+  int width() const;  // in columns
+
+  void line(std::string_view text);
+  // Replaces the status line, cut to the terminal's width; empty removes it. Only where interactive().
+  void status(std::string_view text);
+
+ private:
+  void erase();
+  void draw();
+
+  std::FILE* const out_;
+  const bool enabled_;
+  const bool interactive_;
+  std::mutex mutex_;
+  std::string status_;
+};
+
+// "━━━━━╸────": `done` from 0 to 1 in `columns` characters.
+std::string progress_bar(double done, int columns);
+
+}  // namespace pipeline::observe

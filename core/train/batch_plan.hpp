@@ -1,0 +1,52 @@
+// How one optimizer step is cut into micro-batches. The same plan for every world size: only who runs which micro-batch changes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "core/abi/pipeline.h"
+
+namespace pipeline::train {
+
+// What the user asked for; unset fields are derived.
+struct BatchRequest {
+  std::optional<uint64_t> global_batch;
+  std::optional<uint64_t> batch_per_device;
+  std::optional<uint64_t> micro_batch;
+  std::optional<uint64_t> accumulation_steps;
+  uint64_t default_global_batch = 32;
+  uint64_t world_size = 1;
+  bool reproducible = false;
+};
+
+// A request that cannot be met: the key to blame and what would work.
+class BatchError : public std::runtime_error {
+ public:
+  BatchError(std::string key, const std::string& problem) : std::runtime_error(problem), key_(std::move(key)) {}
+  const std::string& key() const { return key_; }
+
+ private:
+  std::string key_;
+};
+
+struct BatchPlan {
+  uint64_t global_batch = 0;   // samples per optimizer step, all ranks together
+  uint64_t micro_batch = 0;    // samples per forward pass
+  uint64_t micro_batches = 0;  // per optimizer step, all ranks together
+  uint64_t world_size = 1;
+
+  // Throws BatchError.
+  static BatchPlan make(const BatchRequest& request);
+
+  // Micro-batches per rank; where the world size does not divide them, the last ones of some ranks are empty.
+  uint64_t accumulation_steps() const { return (micro_batches + world_size - 1) / world_size; }
+
+  // The global indices of the micro-batches that `rank` runs, in order; nullopt is an empty one. All ranks get equally many.
+  // `order` is PL_ORDER_BLOCK or PL_ORDER_INTERLEAVED.
+  std::vector<std::optional<uint64_t>> micro_batches_of(uint64_t rank, uint32_t order) const;
+};
+
+}  // namespace pipeline::train

@@ -1,0 +1,138 @@
+#include "core/train/checkpointer.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/config/differences.hpp"
+#include "core/observe/format.hpp"
+#include "core/plugins/error.hpp"
+#include "core/train/clock.hpp"
+
+namespace pipeline::train {
+namespace {
+
+bool higher_is_better(Session& session) {
+  const std::string& name = session.config().get_string("evaluate.best_metric");
+  for (const plugins::Metric& metric : session.task().metrics())
+    if (metric.name == name) return metric.better == PL_BETTER_HIGHER;
+  return false;  // the loss, or a figure that the task does not describe
+}
+
+checkpoint::StoreOptions store_options(Session& session, const RunFolder& folder) {
+  const config::Config& config = session.config();
+  return {.folder = folder.checkpoints().string(),
+          .keep = static_cast<uint64_t>(config.get_int("checkpoint.keep")),
+          .keep_best = config.get_bool("checkpoint.keep_best"),
+          .higher_is_better = higher_is_better(session)};
+}
+
+}  // namespace
+
+std::string numeric_identity(const Session& session) {
+  const pl_run_info& info = session.run_info();
+  return nlohmann::json{{"micro_batch", info.micro_batch},
+                        {"threads", info.threads},
+                        {"device", info.device.type == PL_DEVICE_CUDA ? "cuda" : "cpu"},
+                        {"precision", session.precision().name},
+                        {"library", session.task_plugin().runtime()}}
+      .dump();
+}
+
+Checkpointer::Checkpointer(Session& session, const RunFolder& folder)
+    : session_(session),
+      log_(session.log()),
+      store_(store_options(session, folder)),
+      writer_(store_),
+      every_(static_cast<uint64_t>(session.config().get_int("checkpoint.every"))),
+      every_seconds_(session.config().get_float("checkpoint.every_seconds")),
+      saved_at_(now_seconds()) {}
+
+std::optional<checkpoint::Checkpoint> Checkpointer::newest() {
+  for (const std::string& line : store_.recover()) log_.info(line);
+  std::vector<checkpoint::Rejected> rejected;
+  auto found = store_.newest_good(&rejected);
+  for (const checkpoint::Rejected& entry : rejected)
+    log_.warning(fmt::format("{}/{} is not used: {}", store_.options().folder, entry.name, entry.reason));
+  return found;
+}
+
+void Checkpointer::require_same_run(const checkpoint::Checkpoint& from) const {
+  const checkpoint::Contents& contents = from.contents();
+  for (const config::Difference& d :
+       config::require_resumable(contents.config_toml, from.path(), session_.config(), session_.plugin_configs()))
+    log_.info(fmt::format("changed since the checkpoint: {} = {} (was {})", d.key, d.now, d.before));
+
+  const auto then = nlohmann::json::parse(contents.identity_json, nullptr, false);
+  const auto now = nlohmann::json::parse(numeric_identity(session_));
+  std::string changes;
+  for (const auto& [key, value] : now.items())
+    if (!then.is_object() || !then.contains(key) || then[key] != value)
+      changes += fmt::format("{}{} {} (was {})", changes.empty() ? "" : ", ", key, value.dump(),
+                             then.is_object() && then.contains(key) ? then[key].dump() : "not recorded");
+  if (changes.empty()) return;
+  if ((session_.run_info().flags & PL_RUN_REPRODUCIBLE) != 0)
+    throw Error(PL_ERROR_CONFIG, fmt::format("{}: cannot be continued with the same bits, and run.reproducible = true: {}: run it as before, "
+                                             "or set run.reproducible = false",
+                                             from.path(), changes));
+  log_.info("changed since the checkpoint, so the last digits of the results may differ: " + changes);
+}
+
+bool Checkpointer::due(uint64_t step) const {
+  if (step == saved_step_) return false;
+  return (every_ > 0 && step % every_ == 0) || (every_seconds_ > 0 && now_seconds() - saved_at_ >= every_seconds_);
+}
+
+void Checkpointer::continue_from(uint64_t step) {
+  saved_step_ = step;
+  saved_at_ = now_seconds();
+}
+
+void Checkpointer::tell(const std::optional<checkpoint::Saved>& saved) {
+  if (!saved) return;
+  log_.info(fmt::format("saved {} ({}, {:.1f} s)", saved->path, observe::human_bytes(saved->bytes), saved->seconds));
+  for (const std::string& name : saved->pruned) log_.debug("removed the older checkpoint " + name);
+}
+
+template <class Function>
+void Checkpointer::guarded(bool strict, Function&& function) {
+  try {
+    function();
+  } catch (const Error& error) {
+    const bool goes_on = error.code() == PL_ERROR_NO_SPACE && !strict &&
+                         session_.config().get_string("checkpoint.on_full_disk") == "continue";
+    if (!goes_on) throw;
+    log_.warning(fmt::format("no checkpoint was written: {}; the one before is untouched, training goes on "
+                             "(checkpoint.on_full_disk = \"continue\")",
+                             error.what()));
+  }
+}
+
+void Checkpointer::save(const TrainState& state, std::optional<double> metric, bool wait) {
+  checkpoint::Contents contents{.step = state.step,
+                                .train_state_json = state.to_json(),
+                                .config_toml = session_.resolved_toml(),
+                                .identity_json = numeric_identity(session_),
+                                .metric = metric};
+  const bool background = !wait && session_.config().get_bool("checkpoint.background");
+  guarded(wait, [&] { tell(writer_.finish()); });
+  continue_from(state.step);
+  guarded(wait, [&] {
+    const auto snapshot = std::make_shared<plugins::Snapshot>(
+        session_.strategy().snapshot(background ? PL_SNAPSHOT_COPY : PL_SNAPSHOT_VIEW));
+    const checkpoint::PieceSource pieces = [snapshot](const checkpoint::PieceVisitor& visit) { snapshot->pieces(visit); };
+    if (background)
+      writer_.start(std::move(contents), pieces);
+    else
+      tell(checkpoint::write(store_, contents, pieces));
+  });
+}
+
+void Checkpointer::poll() {
+  guarded(false, [&] { tell(writer_.poll()); });
+}
+
+void Checkpointer::finish() {
+  guarded(true, [&] { tell(writer_.finish()); });
+}
+
+}  // namespace pipeline::train

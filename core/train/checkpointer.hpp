@@ -1,0 +1,58 @@
+// When checkpoints are written, by whom, and what a full disk means: the loop's side of core/checkpoint.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "core/checkpoint/background_writer.hpp"
+#include "core/checkpoint/store.hpp"
+#include "core/train/run_folder.hpp"
+#include "core/train/session.hpp"
+#include "core/train/train_state.hpp"
+
+namespace pipeline::train {
+
+// Used from one thread.
+class Checkpointer {
+ public:
+  Checkpointer(Session& session, const RunFolder& folder);
+
+  // The newest checkpoint that verifies; what was repaired or passed over on the way is logged.
+  std::optional<checkpoint::Checkpoint> newest();
+
+  // Throws when the run that `from` belongs to was another one: other options, or in reproducible mode another numeric identity.
+  void require_same_run(const checkpoint::Checkpoint& from) const;
+
+  bool due(uint64_t step) const;
+  // Writes what the strategy holds after state.step steps; in the background unless `wait`. A full disk is an error, or a warning where
+  // checkpoint.on_full_disk says so and `wait` is not set.
+  void save(const TrainState& state, std::optional<double> metric, bool wait);
+  // Tells of what was written since the last call.
+  void poll();
+  void finish();
+
+  uint64_t saved_step() const { return saved_step_; }
+  void continue_from(uint64_t step);
+  const checkpoint::Store& store() const { return store_; }
+
+ private:
+  void tell(const std::optional<checkpoint::Saved>& saved);
+  template <class Function>
+  void guarded(bool strict, Function&& function);
+
+  Session& session_;
+  observe::Log& log_;
+  checkpoint::Store store_;
+  checkpoint::BackgroundWriter writer_;
+  uint64_t every_ = 0;
+  double every_seconds_ = 0;
+  uint64_t saved_step_ = ~uint64_t{0};
+  double saved_at_ = 0;  // monotonic seconds
+};
+
+// What else decides a run's numbers besides its options, as JSON: another one cannot give the same bits.
+std::string numeric_identity(const Session& session);
+
+}  // namespace pipeline::train

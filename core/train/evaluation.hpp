@@ -1,0 +1,52 @@
+// Evaluates a split: sums and weights, added in the order of the samples, so that the figures depend neither on batches' grouping nor
+// on who computed them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/plugins/task.hpp"
+
+namespace pipeline::train {
+
+struct EvaluationRequest {
+  uint32_t split = PL_SPLIT_VAL;
+  uint32_t purpose = PL_PURPOSE_VALIDATE;
+  uint64_t samples = 0;      // the first this many; 0: all
+  uint64_t batch = 8;        // samples per batch
+  unsigned workers = 4;
+  uint64_t prefetch = 2;     // batches per worker
+  uint64_t shown = 0;        // samples to show
+  void* stream = nullptr;
+  std::function<bool()> cancelled;                                   // asked between batches
+  std::function<void(uint64_t done, uint64_t total)> progress;       // in samples
+  std::function<void(uint64_t sample_id, std::string_view text)> show;
+};
+
+struct Figure {
+  std::string name;
+  double value = 0;
+  uint32_t better = PL_BETTER_LOWER;
+};
+
+struct Evaluation {
+  std::vector<Figure> figures;  // "loss" first
+  uint64_t samples = 0;
+  double seconds = 0;
+
+  const Figure* find(std::string_view name) const;
+};
+
+// nullopt: cancelled.
+std::optional<Evaluation> evaluate(plugins::Task& task, const EvaluationRequest& request);
+
+// PL_SPLIT_... for "train", "val", "test".
+uint32_t split_code(std::string_view name);
+std::string_view split_name(uint32_t code);
+
+}  // namespace pipeline::train

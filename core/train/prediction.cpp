@@ -1,0 +1,170 @@
+#include "core/train/prediction.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include "core/observe/format.hpp"
+#include "core/plugins/error.hpp"
+#include "core/train/clock.hpp"
+#include "core/train/prefetcher.hpp"
+
+namespace pipeline::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The file under construction, and beside it how far it is known to be good.
+class PartialFile {
+ public:
+  PartialFile(fs::path output, std::string identity)
+      : output_(std::move(output)),
+        part_(output_.string() + ".part"),
+        progress_(output_.string() + ".progress"),
+        identity_(std::move(identity)) {
+    std::ifstream in(progress_);
+    const auto json = in ? nlohmann::json::parse(in, nullptr, false) : nlohmann::json();
+    std::error_code error;
+    if (json.is_object() && json.value("identity", "") == identity_ && fs::file_size(part_, error) >= json.value("bytes", uint64_t{0}) &&
+        !error) {
+      samples_ = json.value("samples", uint64_t{0});
+      bytes_ = json.value("bytes", uint64_t{0});
+    }
+    descriptor_ = ::open(part_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    if (descriptor_ < 0 || ::ftruncate(descriptor_, static_cast<off_t>(bytes_)) != 0 || ::lseek(descriptor_, 0, SEEK_END) < 0) fail(part_);
+  }
+  ~PartialFile() { ::close(descriptor_); }
+  PartialFile(const PartialFile&) = delete;
+  PartialFile& operator=(const PartialFile&) = delete;
+
+  uint64_t samples() const { return samples_; }
+  bool empty() const { return bytes_ == 0; }
+
+  void append(std::string_view text, uint64_t samples_done) {
+    for (size_t done = 0; done < text.size();) {
+      const ssize_t wrote = ::write(descriptor_, text.data() + done, text.size() - done);
+      if (wrote < 0 && errno == EINTR) continue;
+      if (wrote < 0) fail(part_);
+      done += static_cast<size_t>(wrote);
+    }
+    bytes_ += text.size();
+    samples_ = samples_done;
+    const fs::path temporary = progress_.string() + ".tmp";
+    std::ofstream out(temporary, std::ios::trunc);
+    out << nlohmann::json{{"identity", identity_}, {"samples", samples_}, {"bytes", bytes_}};
+    if (!out.flush()) fail(temporary);
+    out.close();
+    fs::rename(temporary, progress_);
+  }
+
+  void finish() {
+    if (::fsync(descriptor_) != 0) fail(part_);
+    fs::rename(part_, output_);
+    fs::remove(progress_);
+  }
+
+ private:
+  [[noreturn]] static void fail(const fs::path& file) {
+    const int error = errno;
+    throw Error(error == ENOSPC ? PL_ERROR_NO_SPACE : PL_ERROR_FAILED,
+                fmt::format("{}: cannot be written: {}; what is there is kept, and the same command goes on with it", file.string(),
+                            std::strerror(error)));
+  }
+
+  fs::path output_, part_, progress_;
+  std::string identity_;
+  int descriptor_ = -1;
+  uint64_t samples_ = 0, bytes_ = 0;
+};
+
+struct Row {
+  uint64_t sample;
+  std::string text;
+};
+
+void write_side_file(const fs::path& folder, std::string_view name, std::span<const std::byte> bytes) {
+  if (name.empty() || name.find('/') != std::string_view::npos || name.starts_with('.'))
+    throw Error(fmt::format("the task gave '{}' as the name of a file: must be a plain file name", name));
+  fs::create_directories(folder);
+  std::ofstream out(folder / name, std::ios::binary | std::ios::trunc);
+  out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  if (!out.flush()) throw Error(fmt::format("{}: cannot be written: {}", (folder / name).string(), std::strerror(errno)));
+}
+
+}  // namespace
+
+std::string csv_field(std::string_view text) {
+  if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
+  std::string quoted = "\"";
+  for (const char c : text) quoted.append(c == '"' ? 2 : 1, c);
+  return quoted + '"';
+}
+
+Prediction predict(Session& session, const PredictionRequest& request) {
+  const double began = now_seconds();
+  plugins::Task& task = session.task();
+  if (!task.has_predict()) throw Error(PL_ERROR_CONFIG, fmt::format("{} makes no predictions", session.task_plugin().label()));
+  const uint64_t total = task.sample_count(request.split), batch_size = session.plan().micro_batch;
+  if (request.output.has_parent_path()) fs::create_directories(request.output.parent_path());
+  PartialFile file(request.output, request.identity);
+  const fs::path side_files = request.output.parent_path() / (request.output.stem().string() + "-files");
+  const uint64_t first = file.samples();
+
+  if (file.empty()) {
+    std::string header = "id";
+    for (const std::string& column : task.prediction_columns()) header += "," + csv_field(column);
+    file.append(header + "\n", 0);
+  }
+  const auto sequence = [&](uint64_t index) -> std::optional<LoadRequest> {
+    LoadRequest load;
+    const uint64_t begin = first + index * batch_size;
+    for (uint64_t id = begin; id < std::min(begin + batch_size, total); ++id) load.ids.push_back(id);
+    if (load.ids.empty()) return std::nullopt;
+    return load;
+  };
+  const unsigned workers = session.workers();
+  Prefetcher batches(task, {.split = request.split, .purpose = PL_PURPOSE_PREDICT, .workers = workers, .ahead = 1 + 2 * uint64_t{workers}},
+                     sequence);
+
+  Prediction result{.samples = first, .continued = first};
+  std::vector<Row> rows;
+  const plugins::PredictionSink sink{
+      .row =
+          [&](uint64_t sample, std::span<const std::string_view> fields) {
+            std::string text = csv_field(task.sample_name(request.split, sample));
+            for (const std::string_view field : fields) text += "," + csv_field(field);
+            rows.push_back({sample, text + "\n"});
+          },
+      .file = [&](uint64_t, std::string_view name, std::span<const std::byte> bytes) { write_side_file(side_files, name, bytes); }};
+  while (!(session.args().cancelled && session.args().cancelled())) {
+    const std::optional<plugins::Batch> batch = batches.next();
+    if (!batch) {
+      result.complete = true;
+      break;
+    }
+    rows.clear();
+    pl_evaluate_args args{};
+    args.purpose = PL_PURPOSE_PREDICT;
+    task.predict(*batch, args, sink);
+    std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.sample < b.sample; });
+    std::string text;
+    for (const Row& row : rows) text += row.text;
+    result.samples = std::min(result.samples + batch_size, total);
+    file.append(text, result.samples);
+    session.log().console().status(fmt::format("predicting {} {}/{}",
+                                               observe::progress_bar(static_cast<double>(result.samples) / static_cast<double>(total), 30),
+                                               observe::grouped(result.samples), observe::grouped(total)));
+  }
+  session.log().console().status({});
+  if (result.complete) file.finish();
+  result.seconds = now_seconds() - began;
+  return result;
+}
+
+}  // namespace pipeline::train

@@ -1,0 +1,62 @@
+// What a run tells of each step: one line of metrics.jsonl, the console's status line or plain lines, and advice.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/observe/json_lines.hpp"
+#include "core/observe/log.hpp"
+
+namespace pipeline::train {
+
+struct StepRecord {
+  uint64_t step = 0;  // 1-based
+  double epoch = 0;   // 0.5: half of the first one is done
+  double loss = 0;    // mean over the global batch
+  double learning_rate = 0;
+  double grad_norm = 0;
+  bool skipped = false;      // the gradient was not finite
+  double loss_scale = 1;
+  uint64_t samples = 0;
+  uint64_t tokens = 0;       // useful ones
+  uint64_t positions = 0;    // computed, padding included
+  std::optional<double> flops;
+  double seconds = 0;
+  double data_wait_seconds = 0;
+  std::vector<std::pair<std::string, double>> task_metrics;
+};
+
+class Reporter {
+ public:
+  struct Options {
+    uint64_t total_steps = 0;  // 0: unknown
+    double max_seconds = 0;    // 0: none
+    uint64_t every = 10;       // plain lines, in steps
+    double peak_flops = 0;     // of all devices; 0: unknown, MFU is left out
+    bool dynamic_loss_scale = false;
+  };
+
+  Reporter(observe::Log& log, const std::filesystem::path& metrics_file, Options options);
+
+  void step(const StepRecord& record, double elapsed_seconds, uint64_t memory_bytes);
+
+ private:
+  void write(const StepRecord& record, std::optional<double> mfu);
+  std::string line(const StepRecord& record, double elapsed_seconds, uint64_t memory_bytes, std::optional<double> mfu) const;
+  void advise(const StepRecord& record);
+
+  observe::Log& log_;
+  const Options options_;
+  observe::JsonLines metrics_;
+  bool write_failed_ = false;
+  std::deque<StepRecord> recent_;  // for rates
+  uint64_t seen_ = 0;
+  double waited_ = 0, worked_ = 0;  // seconds, for the advice
+  bool advised_ = false;
+};
+
+}  // namespace pipeline::train

@@ -1,0 +1,110 @@
+#include "core/train/run_folder.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "core/plugins/error.hpp"
+
+namespace pipeline::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kLock = ".lock";
+constexpr const char* kFinished = "finished.txt";
+
+[[noreturn]] void fail(const fs::path& path, const char* what) {
+  const int error = errno;
+  throw Error(error == ENOSPC || error == EDQUOT ? PL_ERROR_NO_SPACE : PL_ERROR_FAILED,
+              fmt::format("{}: {}: {}", path.string(), what, std::strerror(error)));
+}
+
+fs::path free_name(const fs::path& path) {
+  for (int i = 1;; ++i) {
+    const fs::path candidate = path.string() + "." + std::to_string(i);
+    if (!fs::exists(candidate)) return candidate;
+  }
+}
+
+int lock(const fs::path& path) {
+  const fs::path file = path / kLock;
+  const int descriptor = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (descriptor < 0) fail(file, "cannot be created");
+  if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
+    char owner[32] = {};
+    const ssize_t size = ::read(descriptor, owner, sizeof owner - 1);
+    ::close(descriptor);
+    throw Error(PL_ERROR_CONFIG, fmt::format("run.dir = {}: is in use by process {}: wait for it, stop it, or choose another run.dir",
+                                             path.string(), size > 0 ? owner : "of another host"));
+  }
+  const std::string me = std::to_string(::getpid());
+  if (::ftruncate(descriptor, 0) != 0 || ::write(descriptor, me.data(), me.size()) < 0) {
+    ::close(descriptor);
+    fail(file, "cannot be written");
+  }
+  return descriptor;
+}
+
+}  // namespace
+
+RunFolder::RunFolder(fs::path path, bool fresh) : path_(std::move(path)) {
+  std::error_code error;
+  if (fs::exists(path_) && !fs::is_directory(path_))
+    throw Error(PL_ERROR_CONFIG, fmt::format("run.dir = {}: is a file, must be a folder", path_.string()));
+  const bool ours = fs::exists(path_ / kLock);
+  if (!ours && fs::exists(path_) && !fs::is_empty(path_))
+    throw Error(PL_ERROR_CONFIG,
+                fmt::format("run.dir = {}: holds files that are not of a run: choose another run.dir", path_.string()));
+  if (ours && fresh) {
+    lock_ = lock(path_);  // not under a running process's feet
+    moved_aside_ = free_name(path_);
+    fs::rename(path_, *moved_aside_);
+    ::close(lock_);
+  }
+  fs::create_directories(path_, error);
+  if (error) {
+    errno = error.value();
+    fail(path_, "cannot be created");
+  }
+  lock_ = lock(path_);
+}
+
+RunFolder::~RunFolder() {
+  if (lock_ >= 0) ::close(lock_);
+}
+
+std::optional<std::string> RunFolder::read_file(const std::string& name) const {
+  std::ifstream in(path_ / name, std::ios::binary);
+  if (!in) return std::nullopt;
+  return std::string(std::istreambuf_iterator<char>(in), {});
+}
+
+std::optional<std::string> RunFolder::finished() const { return read_file(kFinished); }
+void RunFolder::mark_finished(const std::string& how) const { write_file(kFinished, how); }
+
+void RunFolder::write_file(const std::string& name, const std::string& content) const {
+  const fs::path target = path_ / name, temporary = path_ / (name + ".tmp");
+  const int descriptor = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (descriptor < 0) fail(temporary, "cannot be created");
+  size_t done = 0;
+  while (done < content.size()) {
+    const ssize_t wrote = ::write(descriptor, content.data() + done, content.size() - done);
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0) {
+      ::close(descriptor);
+      fail(temporary, "cannot be written");
+    }
+    done += static_cast<size_t>(wrote);
+  }
+  if (::fsync(descriptor) != 0 || ::close(descriptor) != 0) fail(temporary, "cannot be written");
+  fs::rename(temporary, target);
+}
+
+}  // namespace pipeline::train

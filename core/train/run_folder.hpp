@@ -1,0 +1,43 @@
+// The folder of one run (or of one stage of it): what is in it, whether it may be used, and whose it is at the moment.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+namespace pipeline::train {
+
+class RunFolder {
+ public:
+  // Makes the folder if needed and locks it: a second process in it is an error that names the first. `fresh`: an older run in it is
+  // moved aside to `<path>.1` (.2, ...). A folder with other people's files in it is refused. Throws pipeline::Error.
+  RunFolder(std::filesystem::path path, bool fresh);
+  ~RunFolder();
+  RunFolder(const RunFolder&) = delete;
+  RunFolder& operator=(const RunFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
+  std::filesystem::path metrics() const { return path_ / "metrics.jsonl"; }
+  std::filesystem::path evaluations() const { return path_ / "eval.jsonl"; }
+
+  // Where an older run was moved to, if it was.
+  const std::optional<std::filesystem::path>& moved_aside() const { return moved_aside_; }
+
+  // What mark_finished() was told, if the run is complete.
+  std::optional<std::string> finished() const;
+  void mark_finished(const std::string& how) const;
+
+  // A small file of the folder; nullopt if it is not there.
+  std::optional<std::string> read_file(const std::string& name) const;
+
+  // Writes a small file whole or not at all.
+  void write_file(const std::string& name, const std::string& content) const;
+
+ private:
+  std::filesystem::path path_;
+  std::optional<std::filesystem::path> moved_aside_;
+  int lock_ = -1;
+};
+
+}  // namespace pipeline::train

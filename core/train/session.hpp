@@ -1,0 +1,91 @@
+// A task and a strategy brought together for one purpose: plugins found, options checked, data prepared, parameters bound. What the
+// verbs (train, evaluate, predict, export) have in common.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/config/config.hpp"
+#include "core/launch/devices.hpp"
+#include "core/observe/log.hpp"
+#include "core/plugins/registry.hpp"
+#include "core/plugins/strategy.hpp"
+#include "core/plugins/task.hpp"
+#include "core/train/batch_plan.hpp"
+#include "core/train/precision.hpp"
+
+namespace pipeline::train {
+
+struct SessionArgs {
+  uint32_t purpose = PL_PURPOSE_TRAIN;
+  std::filesystem::path run_dir;  // empty: none
+  std::function<bool()> cancelled;
+};
+
+// Used from one thread. Reads the config in the constructor; the later steps are called once each, in this order. `registry` and `log`
+// must outlive it.
+class Session {
+ public:
+  // Finds the plugins and checks the whole configuration, without touching data. Throws ConfigError or Error.
+  Session(config::Config config, plugins::Registry& registry, observe::Log& log, SessionArgs args);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  // Creates the task, prepares the data (one process per cache folder, the others wait) and opens it.
+  void open_task();
+  // Creates the strategy for the task's parameters. They have no values yet: load_weights() and its like in weights.hpp give them.
+  void create_strategy();
+  // Binds the task to the strategy's storage; from here on it can work.
+  void bind();
+
+  const config::Config& config() const { return config_; }
+  const BatchPlan& plan() const { return plan_; }
+  const Precision& precision() const { return precision_; }
+  const launch::Devices& devices() const { return devices_; }
+  const pl_run_info& run_info() const { return info_; }
+  plugins::Task& task() { return *task_; }
+  plugins::Strategy& strategy() { return *strategy_; }
+  const plugins::Plugin& task_plugin() const { return *task_plugin_; }
+  const plugins::Plugin& strategy_plugin() const { return *strategy_plugin_; }
+  observe::Log& log() { return log_; }
+  const SessionArgs& args() const { return args_; }
+  unsigned workers() const;
+
+  // The plugins' options in force, for printing and storing.
+  std::vector<const config::PluginConfig*> plugin_configs() const;
+  std::string resolved_toml() const;
+
+  // What the task reported through pl_host.metric since the last call: (name, mean).
+  std::vector<std::pair<std::string, double>> take_metrics();
+
+ private:
+  struct Sum;
+  void set_up_context(pl_context& context);
+
+  config::Config config_;
+  observe::Log& log_;
+  SessionArgs args_;
+  launch::Devices devices_;
+  BatchPlan plan_;
+  Precision precision_;
+  pl_run_info info_{};
+  std::string run_dir_, cache_dir_;
+  const plugins::Plugin* task_plugin_ = nullptr;
+  const plugins::Plugin* strategy_plugin_ = nullptr;
+  std::optional<pl_config> task_config_, strategy_config_;
+  pl_context task_context_, strategy_context_;
+  std::vector<Sum> metrics_;
+  // The task goes first: it is bound to the strategy's memory.
+  std::unique_ptr<plugins::Strategy> strategy_;
+  std::unique_ptr<plugins::Task> task_;
+};
+
+// [optimizer] as strategies take it.
+pl_optimizer_args optimizer_args(const config::Config& config);
+
+}  // namespace pipeline::train

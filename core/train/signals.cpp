@@ -1,0 +1,45 @@
+#include "core/train/signals.hpp"
+
+#include <atomic>
+#include <csignal>
+#include <cstring>
+
+#include <unistd.h>
+
+namespace pipeline::train {
+namespace {
+
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1};
+std::atomic<int> first_signal{0};
+static_assert(std::atomic<int>::is_always_lock_free, "a handler must not wait");
+struct sigaction previous[std::size(kSignals)];
+
+void on_signal(int signal) {
+  int none = 0;
+  if (first_signal.compare_exchange_strong(none, signal)) return;
+  static constexpr char kText[] = "\nsecond signal: leaving at once, without a checkpoint\n";
+  [[maybe_unused]] const auto ignored = ::write(STDERR_FILENO, kText, sizeof kText - 1);
+  ::_exit(128 + signal);
+}
+
+}  // namespace
+
+Signals::Signals() {
+  first_signal = 0;
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  action.sa_flags = SA_RESTART;
+  for (size_t i = 0; i < std::size(kSignals); ++i) ::sigaction(kSignals[i], &action, &previous[i]);
+}
+
+Signals::~Signals() {
+  for (size_t i = 0; i < std::size(kSignals); ++i) ::sigaction(kSignals[i], &previous[i], nullptr);
+}
+
+int Signals::received() { return first_signal.load(std::memory_order_relaxed); }
+
+const char* Signals::name(int signal) {
+  return signal == SIGINT ? "SIGINT" : signal == SIGTERM ? "SIGTERM" : signal == SIGUSR1 ? "SIGUSR1" : strsignal(signal);
+}
+
+}  // namespace pipeline::train

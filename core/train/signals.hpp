@@ -1,0 +1,20 @@
+// Signals as a flag that the loop looks at between steps: nothing is saved inside a handler. The first SIGINT, SIGTERM or SIGUSR1
+// asks for a checkpoint and exit code 75; the second one leaves at once.
+#pragma once
+
+namespace pipeline::train {
+
+class Signals {
+ public:
+  // Installs the handlers for as long as it lives. One at a time in a process.
+  Signals();
+  ~Signals();
+  Signals(const Signals&) = delete;
+  Signals& operator=(const Signals&) = delete;
+
+  // The signal that came first, or 0. Any thread.
+  static int received();
+  static const char* name(int signal);
+};
+
+}  // namespace pipeline::train

@@ -1,0 +1,29 @@
+// What a checkpoint holds besides tensors so that a run continues exactly. The data position is the step.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "core/train/loss_scale.hpp"
+
+namespace pipeline::train {
+
+struct Best {
+  double value = 0;
+  uint64_t step = 0;
+};
+
+struct TrainState {
+  uint64_t step = 0;             // optimizer steps done
+  double seconds = 0;            // spent training, over all processes that continued this run
+  LossScale loss_scale{{}};
+  std::optional<bool> unapplied; // was the last step finite? Not yet in loss_scale, which learns of it one step late
+  std::optional<Best> best;      // of evaluate.best_metric
+
+  std::string to_json() const;
+  // Throws pipeline::Error (PL_ERROR_CORRUPT) naming `where`.
+  static TrainState from_json(const std::string& text, const LossScale::Options& options, const std::string& where);
+};
+
+}  // namespace pipeline::train

@@ -1,0 +1,398 @@
+#include "core/train/trainer.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include "core/observe/format.hpp"
+#include "core/observe/memory.hpp"
+#include "core/plugins/error.hpp"
+#include "core/plugins/seed.hpp"
+#include "core/train/clock.hpp"
+#include "core/train/initial_values.hpp"
+#include "core/train/model_file.hpp"
+#include "core/train/peak_flops.hpp"
+#include "core/train/signals.hpp"
+#include "core/train/weights.hpp"
+
+namespace pipeline::train {
+namespace {
+
+constexpr double kCheckSeconds = 0.25;  // between looks at the background writer
+
+LossScale::Options loss_scale_options(const Session& session) {
+  return {.dynamic = session.precision().loss_scaling,
+          .initial = session.config().get_float("train.loss_scale"),
+          .growth_interval = static_cast<uint64_t>(session.config().get_int("train.loss_scale_interval"))};
+}
+
+Sampler::Options sampler_options(Session& session) {
+  const config::Config& config = session.config();
+  plugins::Task& task = session.task();
+  Sampler::Options options{.samples = task.sample_count(PL_SPLIT_TRAIN),
+                           .seed = session.run_info().seed,
+                           .shuffle = config.get_bool("loader.shuffle"),
+                           .costs = {},
+                           .window_steps = static_cast<uint64_t>(config.get_int("loader.group_window"))};
+  if (options.samples == 0) throw Error(PL_ERROR_CONFIG, fmt::format("{} has no training samples", session.task_plugin().label()));
+  if (!config.get_bool("loader.group_by_length")) return options;
+  if (!task.has_sample_costs())
+    throw config.error("loader.group_by_length", fmt::format("{} does not say how long its samples are: use false", session.task_plugin().label()));
+  options.costs = [&task](std::span<const uint64_t> ids, std::span<double> out) { task.sample_costs(PL_SPLIT_TRAIN, ids, out); };
+  return options;
+}
+
+std::string host_name() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 ? name : "?";
+}
+
+}  // namespace
+
+Trainer::Trainer(Session& session, RunFolder& folder)
+    : session_(session),
+      folder_(folder),
+      log_(session.log()),
+      config_(session.config()),
+      sampler_(session.plan(), sampler_options(session)),
+      my_micro_batches_(session.plan().micro_batches_of(static_cast<uint64_t>(session.run_info().rank),
+                                                        session.strategy().info().micro_batch_order)),
+      checkpointer_(session, folder) {
+  state_.loss_scale = LossScale(loss_scale_options(session));
+  plan_length();
+}
+
+Trainer::~Trainer() = default;
+
+uint64_t Trainer::every(const char* key) const { return static_cast<uint64_t>(config_.get_int(key)); }
+
+void Trainer::plan_length() {
+  const auto steps = config_.find_int("train.max_steps"), epochs = config_.find_int("train.max_epochs");
+  max_seconds_ = config_.find_float("train.max_seconds").value_or(0);
+  if (steps) total_steps_ = static_cast<uint64_t>(*steps);
+  if (epochs) {
+    const uint64_t in_epochs = static_cast<uint64_t>(*epochs) * sampler_.steps_per_epoch();
+    total_steps_ = total_steps_ == 0 ? in_epochs : std::min(total_steps_, in_epochs);
+  }
+  if (total_steps_ == 0 && max_seconds_ == 0)
+    throw config_.error("train.max_steps", "nothing says when training ends: give train.max_steps, train.max_epochs or train.max_seconds");
+
+  const std::string& kind = config_.get_string("schedule.kind");
+  if (total_steps_ == 0 && kind != "constant")
+    throw config_.error("schedule.kind", "needs to know the last step: give train.max_steps or train.max_epochs beside train.max_seconds, or "
+                                         "use \"constant\"");
+  const std::string& scaling = config_.get_string("schedule.lr_scaling");
+  const LrScaling how = scaling == "linear" ? LrScaling::linear : scaling == "sqrt" ? LrScaling::sqrt : LrScaling::none;
+  const uint64_t batch = session_.plan().global_batch;
+  if (how != LrScaling::none && !config_.has_value("schedule.base_batch"))
+    throw config_.error("schedule.lr_scaling", "needs schedule.base_batch, the effective batch that optimizer.lr is right for");
+  schedule_ = {.peak = scale_learning_rate(config_.get_float("optimizer.lr"), how, batch,
+                                           how == LrScaling::none ? batch : every("schedule.base_batch")),
+               .decay = kind == "linear" ? Decay::linear : kind == "constant" ? Decay::constant : Decay::cosine,
+               .warmup_steps = every("schedule.warmup_steps"),
+               .total_steps = total_steps_,
+               .final_ratio = config_.get_float("schedule.min_lr_ratio")};
+  if (total_steps_ > 0 && schedule_.warmup_steps >= total_steps_)
+    throw config_.error("schedule.warmup_steps", fmt::format("must be fewer than the {} steps of the run", total_steps_));
+}
+
+void Trainer::start(const std::string& init_from) {
+  phase_ = "loading weights";
+  std::string weights;
+  if (const auto checkpoint = checkpointer_.newest()) {
+    resume(*checkpoint);
+    weights = "continued from " + checkpoint->path();
+  } else {
+    for (const auto& file : {folder_.metrics(), folder_.evaluations()}) observe::JsonLines::cut_back(file, "step", 0);
+    weights = load_weights(session_, init_from);
+  }
+  session_.bind();
+  folder_.write_file("config.toml", session_.resolved_toml());
+  folder_.write_file("model.json", model_json(session_));
+  announce(weights);
+  reporter_ = std::make_unique<Reporter>(
+      log_, folder_.metrics(),
+      Reporter::Options{.total_steps = total_steps_,
+                        .max_seconds = max_seconds_,
+                        .every = every("observe.log_every"),
+                        .peak_flops = measure_peak_flops(session_),
+                        .dynamic_loss_scale = session_.precision().loss_scaling});
+}
+
+void Trainer::resume(const checkpoint::Checkpoint& from) {
+  checkpointer_.require_same_run(from);
+  std::vector<checkpoint::Wanted> wanted = wanted_values(session_.task());
+  from.check("value", wanted);
+  session_.strategy().load_state([&](const pl_piece& piece, void* destination) { from.read(piece, destination); }, false);
+  state_ = TrainState::from_json(from.contents().train_state_json, loss_scale_options(session_), from.path());
+  last_finite_ = state_.unapplied;
+  state_.unapplied.reset();
+  checkpointer_.continue_from(state_.step);
+  for (const auto& file : {folder_.metrics(), folder_.evaluations()})
+    observe::JsonLines::cut_back(file, "step", state_.step + 1);
+}
+
+void Trainer::announce(const std::string& weights) const {
+  const BatchPlan& plan = session_.plan();
+  const pl_run_info& info = session_.run_info();
+  const pl_strategy_info& strategy = session_.strategy().info();
+  const ParameterCount count = count_parameters(session_);
+  const auto say = [&](const char* what, const std::string& text) { log_.info(fmt::format("{:<11}{}", what, text)); };
+
+  say("task", fmt::format("{} {}, strategy {}, backend none", session_.task_plugin().name(), session_.task_plugin().version(),
+                          session_.strategy_plugin().name()));
+  say("device", fmt::format("{}, {} thread{}", launch::describe(info.device, session_.devices()), info.threads, info.threads == 1 ? "" : "s"));
+  say("processes", fmt::format("{} on host {}; this is rank {}, local rank {}", info.world_size, host_name(), info.rank, info.local_rank));
+  say("batch", fmt::format("{} samples = micro-batch {} x {} accumulation step{} x {} device{}", plan.global_batch, plan.micro_batch,
+                           plan.accumulation_steps(), plan.accumulation_steps() == 1 ? "" : "s", plan.world_size,
+                           plan.world_size == 1 ? "" : "s"));
+  say("model", fmt::format("{} parameters, {} trainable; {}", observe::grouped(count.total), observe::grouped(count.trainable), weights));
+  say("precision", fmt::format("{}: parameter {}, compute {}, gradient {}, reduction {}, master {}, optimizer {}", session_.precision().name,
+                               dtype_name(info.parameter_dtype), dtype_name(info.compute_dtype), dtype_name(strategy.gradient_dtype),
+                               dtype_name(strategy.reduction_dtype), dtype_name(strategy.master_dtype), dtype_name(strategy.optimizer_dtype)));
+  const std::string& scaling = config_.get_string("schedule.lr_scaling");
+  const double base = config_.get_float("optimizer.lr");
+  say("rate", fmt::format("{:.3g}{}, {} after {} warm-up steps", schedule_.peak,
+                          scaling == "linear" || scaling == "sqrt"
+                              ? fmt::format(" ({:.3g} for a batch of {}, scaled {} to {})", base, every("schedule.base_batch"), scaling, plan.global_batch)
+                              : "",
+                          config_.get_string("schedule.kind"), schedule_.warmup_steps));
+  if (config_.is_set("train.batch_per_device"))
+    log_.info("train.batch_per_device is set, so the global batch grows with the number of devices");
+  const uint64_t samples = session_.task().sample_count(PL_SPLIT_TRAIN);
+  const double spe = static_cast<double>(sampler_.steps_per_epoch());
+  say("length", (total_steps_ > 0 ? fmt::format("{} steps = {:.2f} epochs", total_steps_, static_cast<double>(total_steps_) / spe)
+                                  : std::string("until the time is up")) +
+                    fmt::format(" of {} samples in {} steps", observe::grouped(samples), sampler_.steps_per_epoch()) +
+                    (max_seconds_ > 0 ? ", at most " + observe::human_duration(max_seconds_) : ""));
+  if (samples < plan.global_batch)
+    log_.warning(fmt::format("there are fewer training samples ({}) than train.global_batch ({}): every step sees all of them, and no more",
+                             samples, plan.global_batch));
+}
+
+void Trainer::start_loading() {
+  const uint64_t first = state_.step, per_step = my_micro_batches_.size();
+  const auto sequence = [this, first, per_step](uint64_t index) -> std::optional<LoadRequest> {
+    const uint64_t step = first + index / per_step;
+    if (total_steps_ > 0 && step >= total_steps_) return std::nullopt;
+    LoadRequest request{.ids = {}, .epoch = sampler_.epoch_of(step)};
+    if (const auto m = my_micro_batches_[index % per_step]) request.ids = sampler_.micro_batch(step, *m);
+    return request;
+  };
+  const unsigned workers = session_.workers();
+  batches_ = std::make_unique<Prefetcher>(session_.task(),
+                                          Prefetcher::Options{.split = PL_SPLIT_TRAIN,
+                                                              .purpose = PL_PURPOSE_TRAIN,
+                                                              .workers = workers,
+                                                              .ahead = per_step + workers * every("loader.prefetch")},
+                                          sequence);
+}
+
+double Trainer::elapsed() const { return state_.seconds + now_seconds() - began_; }
+
+bool Trainer::done() const {
+  return (total_steps_ > 0 && state_.step >= total_steps_) || (max_seconds_ > 0 && elapsed() >= max_seconds_);
+}
+
+Outcome Trainer::run() {
+  began_ = now_seconds();
+  if (done()) {
+    log_.info(fmt::format("nothing to do: the run is at step {}", state_.step));
+    return Outcome::finished;
+  }
+  start_loading();
+  const uint64_t evaluate_every = every("evaluate.every");
+  // An evaluation that a signal or a kill cut off is made up for.
+  bool evaluate = state_.step > 0 && evaluate_every > 0 && state_.step % evaluate_every == 0;
+  double looked = 0;
+  for (;;) {
+    const bool last = done();
+    if (evaluate || (last && config_.get_bool("evaluate.at_end"))) {
+      if (!evaluate_now()) log_.info("the evaluation was cut off; it is made up for when the run continues");
+    }
+    const int signal = Signals::received();
+    if (signal != 0 && !last) {
+      log_.info(fmt::format("{}: saving at step {} and leaving", Signals::name(signal), state_.step));
+      save(true);
+      return Outcome::interrupted;
+    }
+    if (last) break;
+    const bool is_best = metric_ && state_.best && state_.best->step == state_.step && config_.get_bool("checkpoint.keep_best");
+    if (checkpointer_.due(state_.step) || (is_best && checkpointer_.saved_step() != state_.step)) save(false);
+    if (now_seconds() - looked > kCheckSeconds) {
+      checkpointer_.poll();
+      looked = now_seconds();
+    }
+    metric_.reset();
+    train_step();
+    evaluate = evaluate_every > 0 && state_.step % evaluate_every == 0 && !done();
+  }
+  save(true);
+  log_.console().status({});
+  return Outcome::finished;
+}
+
+void Trainer::train_step() {
+  const uint64_t step = state_.step;
+  phase_ = fmt::format("training step {}", step + 1);
+  const double began = now_seconds();
+  if (pending_) pending_->record.seconds = began - pending_->began;
+
+  std::vector<plugins::Batch> batches;
+  for (size_t i = 0; i < my_micro_batches_.size(); ++i) batches.push_back(std::move(*batches_->next()));
+  Pending now;
+  now.began = began;
+  StepRecord& record = now.record;
+  record.step = step + 1;
+  record.learning_rate = schedule_.at(step);
+  record.data_wait_seconds = now_seconds() - began;
+  record.loss_scale = state_.loss_scale.value();
+  record.samples = sampler_.samples_in(step);
+  record.epoch = static_cast<double>(step + 1) / static_cast<double>(sampler_.steps_per_epoch());
+  double flops = 0;
+  bool flops_known = true;
+  for (const plugins::Batch& batch : batches) {
+    if (!batch) continue;
+    now.weight += batch.weight();
+    record.tokens += batch.info().tokens;
+    record.positions += batch.info().positions;
+    const auto count = session_.task().flops(batch);
+    flops_known = flops_known && count.has_value();
+    flops += count.value_or(0);
+  }
+  if (flops_known) record.flops = flops;
+
+  plugins::Strategy& strategy = session_.strategy();
+  strategy.begin_step(batches.size());
+  for (size_t i = 0; i < batches.size(); ++i) {
+    if (!batches[i]) {
+      strategy.end_micro_batch(nullptr);
+      continue;
+    }
+    const uint64_t m = *my_micro_batches_[i];
+    pl_train_args args{};
+    args.scale = now.weight > 0 ? state_.loss_scale.value() / now.weight : 0;
+    args.seed = derive_seed(session_.run_info().seed, "dropout", step, m);
+    args.step = step;
+    args.micro_batch = m;
+    args.gradients = &strategy.gradient_sink();
+    const pl_tensor loss = session_.task().train(batches[i], args);
+    strategy.end_micro_batch(&loss);
+    batches[i] = plugins::Batch();  // its memory goes before the next one needs some
+  }
+  pl_step_args args{};
+  args.learning_rate = record.learning_rate;
+  args.clip_norm = config_.get_float("train.clip_grad_norm");
+  args.inverse_scale = 1 / state_.loss_scale.value();
+  now.ticket = strategy.step(args);
+  record.task_metrics = session_.take_metrics();
+
+  // The report of the step before: by now it is there, so nobody waits for the device.
+  collect();
+  if (last_finite_) state_.loss_scale.update(*std::exchange(last_finite_, std::nullopt));
+  if (state_.loss_scale.nonfinite_in_a_row() >= every("train.max_nonfinite_steps"))
+    throw Error(fmt::format("the gradient was not finite in {} steps in a row, up to step {} (train.max_nonfinite_steps): lower "
+                            "optimizer.lr, lower train.clip_grad_norm, or look at the samples named above",
+                            state_.loss_scale.nonfinite_in_a_row(), step));
+  pending_ = std::move(now);
+  ++state_.step;
+}
+
+void Trainer::collect() {
+  if (!pending_) return;
+  Pending done = std::move(*pending_);
+  pending_.reset();
+  StepRecord& record = done.record;
+  if (record.seconds == 0) record.seconds = now_seconds() - done.began;
+  const pl_step_report report = session_.strategy().collect(done.ticket);
+  record.loss = done.weight > 0 ? report.loss_sum / done.weight : 0;
+  record.grad_norm = report.grad_norm;
+  record.skipped = report.finite == 0;
+  last_finite_ = !record.skipped;
+  reporter_->step(record, elapsed(), observe::host_memory().peak);
+  if (record.skipped) report_skipped(record.step - 1);
+}
+
+void Trainer::report_skipped(uint64_t step) {
+  constexpr size_t kNamed = 8;
+  if (state_.loss_scale.dynamic() && state_.loss_scale.value() > 1) {
+    log_.debug(fmt::format("step {}: fp16 overflow at loss scale {}; the update was skipped", step + 1, state_.loss_scale.value()));
+    return;
+  }
+  std::string names;
+  size_t count = 0;
+  for (uint64_t m = 0; m < session_.plan().micro_batches; ++m)
+    for (const uint64_t id : sampler_.micro_batch(step, m))
+      if (++count <= kNamed) names += (names.empty() ? "" : ", ") + session_.task().sample_name(PL_SPLIT_TRAIN, id);
+  if (count > kNamed) names += fmt::format(" and {} more", count - kNamed);
+  log_.warning(fmt::format("step {}: the gradient is not finite; the update was skipped. Samples: {}", step + 1, names));
+}
+
+bool Trainer::evaluate_now() {
+  collect();
+  phase_ = fmt::format("evaluation after step {}", state_.step);
+  if (session_.task().sample_count(PL_SPLIT_VAL) == 0) return true;
+  std::vector<std::string> shown;
+  const auto result =
+      evaluate(session_.task(), {.split = PL_SPLIT_VAL,
+                                 .purpose = PL_PURPOSE_VALIDATE,
+                                 .samples = every("evaluate.max_samples"),
+                                 .batch = session_.plan().micro_batch,
+                                 .workers = session_.workers(),
+                                 .prefetch = every("loader.prefetch"),
+                                 .shown = every("evaluate.samples"),
+                                 .cancelled = [] { return Signals::received() != 0; },
+                                 .progress =
+                                     [&](uint64_t done, uint64_t total) {
+                                       log_.console().status(fmt::format(
+                                           "evaluating after step {} {} {}/{}", state_.step,
+                                           observe::progress_bar(static_cast<double>(done) / static_cast<double>(total), 20), done, total));
+                                     },
+                                 .show = [&](uint64_t, std::string_view text) { shown.emplace_back(text); }});
+  log_.console().status({});
+  if (!result) return false;
+
+  nlohmann::ordered_json json{{"step", state_.step}, {"samples", result->samples}, {"seconds", result->seconds}};
+  std::string text;
+  for (const Figure& figure : result->figures) {
+    json[figure.name] = std::isfinite(figure.value) ? nlohmann::ordered_json(figure.value) : nullptr;
+    text += fmt::format("  {} {:.4f}", figure.name, figure.value);
+  }
+  observe::JsonLines(folder_.evaluations()).append(json);
+
+  const std::string& name = config_.get_string("evaluate.best_metric");
+  const Figure* figure = result->find(name);
+  if (figure == nullptr)
+    throw config_.error("evaluate.best_metric", fmt::format("the task reports no such figure; it reports {}", [&] {
+                          std::string names;
+                          for (const Figure& f : result->figures) names += (names.empty() ? "" : ", ") + f.name;
+                          return names;
+                        }()));
+  metric_ = figure->value;
+  const bool better = std::isfinite(figure->value) &&
+                      (!state_.best || (checkpointer_.store().options().higher_is_better ? figure->value > state_.best->value
+                                                                                        : figure->value < state_.best->value));
+  if (better) state_.best = Best{figure->value, state_.step};
+  log_.info(fmt::format("evaluation after step {}:{}  ({} samples in {:.1f} s{})", state_.step, text, result->samples, result->seconds,
+                        better ? fmt::format("; best {} so far", name) : ""));
+  for (const std::string& sample : shown) log_.info(sample);
+  return true;
+}
+
+void Trainer::save(bool final) {
+  collect();
+  phase_ = fmt::format("saving after step {}", state_.step);
+  if (checkpointer_.saved_step() != state_.step) {
+    TrainState state = state_;
+    state.seconds = elapsed();
+    state.unapplied = last_finite_;
+    checkpointer_.save(state, metric_, final);
+  }
+  if (final) checkpointer_.finish();
+}
+
+}  // namespace pipeline::train

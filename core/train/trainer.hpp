@@ -1,0 +1,82 @@
+// The training loop. It knows steps, not models: the task computes, the strategy updates, and everything they need is a pure function
+// of the step.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/train/checkpointer.hpp"
+#include "core/train/evaluation.hpp"
+#include "core/train/outcome.hpp"
+#include "core/train/prefetcher.hpp"
+#include "core/train/reporter.hpp"
+#include "core/train/run_folder.hpp"
+#include "core/train/sampler.hpp"
+#include "core/train/schedule.hpp"
+#include "core/train/session.hpp"
+#include "core/train/train_state.hpp"
+
+namespace pipeline::train {
+
+// Trains one stage to its end, or until a signal. The session's task is open and its strategy created. Used from one thread.
+class Trainer {
+ public:
+  Trainer(Session& session, RunFolder& folder);
+  ~Trainer();
+
+  // Continues from the newest good checkpoint of the run folder, or starts anew: from `init_from` (a checkpoint, a run folder or a folder
+  // of another tool), or with the task's own initial values where that is empty.
+  void start(const std::string& init_from);
+  Outcome run();
+
+  // What is being done at the moment, for errors: "training step 12".
+  const std::string& phase() const { return phase_; }
+
+ private:
+  struct Pending {  // a step whose report has not been collected
+    uint64_t ticket = 0;
+    double weight = 0;
+    double began = 0;
+    StepRecord record;
+  };
+
+  void resume(const checkpoint::Checkpoint& from);
+  void plan_length();
+  void announce(const std::string& weights) const;
+  void start_loading();
+  void train_step();
+  void collect();
+  void report_skipped(uint64_t step);
+  bool evaluate_now();
+  void save(bool final);
+  bool done() const;
+  double elapsed() const;
+  uint64_t every(const char* key) const;
+
+  Session& session_;
+  RunFolder& folder_;
+  observe::Log& log_;
+  const config::Config& config_;
+  std::string phase_ = "starting";
+
+  Sampler sampler_;
+  std::vector<std::optional<uint64_t>> my_micro_batches_;
+  Schedule schedule_;
+  uint64_t total_steps_ = 0;  // 0: until max_seconds
+  double max_seconds_ = 0;    // 0: no limit
+
+  TrainState state_;
+  std::optional<Pending> pending_;
+  std::optional<bool> last_finite_;  // of the step before, applied after the one that runs
+  std::optional<double> metric_;     // evaluate.best_metric, if it was evaluated after this very step
+  double began_ = 0;                 // of this process's training, monotonic seconds
+
+  Checkpointer checkpointer_;
+  std::unique_ptr<Reporter> reporter_;
+  std::unique_ptr<Prefetcher> batches_;
+};
+
+}  // namespace pipeline::train

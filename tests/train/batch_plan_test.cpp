@@ -1,0 +1,78 @@
+#include "core/train/batch_plan.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace pipeline::train {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::string problem_of(const BatchRequest& request) {
+  try {
+    BatchPlan::make(request);
+  } catch (const BatchError& error) {
+    return error.key() + ": " + error.what();
+  }
+  return "no error";
+}
+
+TEST(BatchPlan, TheClassicCase) {
+  for (const uint64_t world : {1u, 2u}) {
+    const BatchPlan plan = BatchPlan::make({.global_batch = 256, .micro_batch = 16, .world_size = world});
+    EXPECT_EQ(plan.global_batch, 256u);
+    EXPECT_EQ(plan.micro_batches, 16u);
+    EXPECT_EQ(plan.accumulation_steps(), world == 1 ? 16u : 8u);
+  }
+}
+
+TEST(BatchPlan, MicroBatchDefaultsToEightForEveryWorldSize) {
+  for (const uint64_t world : {1u, 2u, 4u})
+    EXPECT_EQ(BatchPlan::make({.global_batch = 64, .world_size = world}).micro_batch, 8u);
+  EXPECT_EQ(BatchPlan::make({.global_batch = 6}).micro_batch, 6u);
+  EXPECT_EQ(BatchPlan::make({}).global_batch, 32u);
+}
+
+TEST(BatchPlan, AccumulationStepsGiveTheMicroBatch) {
+  EXPECT_EQ(BatchPlan::make({.global_batch = 48, .accumulation_steps = 3, .world_size = 2}).micro_batch, 8u);
+  EXPECT_EQ(problem_of({.global_batch = 50, .accumulation_steps = 3, .world_size = 2}),
+            "train.accumulation_steps: 3 accumulation steps on 2 devices need a global batch that 6 divides, and it is 50: use "
+            "train.global_batch = 48 or 54");
+}
+
+TEST(BatchPlan, BatchPerDeviceGrowsWithTheDevices) {
+  EXPECT_EQ(BatchPlan::make({.batch_per_device = 16, .world_size = 4}).global_batch, 64u);
+  EXPECT_THAT(problem_of({.batch_per_device = 16, .world_size = 4, .reproducible = true}), HasSubstr("run.reproducible"));
+}
+
+TEST(BatchPlan, ContradictionsNameTheKey) {
+  EXPECT_THAT(problem_of({.global_batch = 8, .batch_per_device = 8}), HasSubstr("train.batch_per_device: is given together"));
+  EXPECT_THAT(problem_of({.micro_batch = 8, .accumulation_steps = 2}), HasSubstr("train.accumulation_steps: is given together"));
+}
+
+TEST(BatchPlan, SizesThatDoNotDivideNameTheNearestThatDo) {
+  EXPECT_EQ(problem_of({.global_batch = 20, .micro_batch = 8}),
+            "train.micro_batch: the global batch of 20 is not a multiple of the micro-batch of 8: use train.micro_batch = 5 or 10, or "
+            "train.global_batch = 16 or 24");
+  EXPECT_EQ(problem_of({.global_batch = 12}),
+            "train.global_batch: the global batch of 12 is not a multiple of the micro-batch of 8 (the default): use train.micro_batch = 6 or "
+            "12, or train.global_batch = 8 or 16");
+}
+
+TEST(BatchPlan, FewerMicroBatchesThanRanksIsAnError) {
+  EXPECT_EQ(problem_of({.global_batch = 16, .micro_batch = 8, .world_size = 4}),
+            "train.global_batch: 16 samples in micro-batches of 8 are 2 for 4 devices, and each needs at least one: use train.micro_batch = "
+            "4, or train.global_batch = 32 or more");
+}
+
+TEST(BatchPlan, RanksTakeBlocksOrTurns) {
+  const BatchPlan plan = BatchPlan::make({.global_batch = 5, .micro_batch = 1, .world_size = 2});
+  EXPECT_THAT(plan.micro_batches_of(0, PL_ORDER_BLOCK), ElementsAre(0, 1, 2));
+  EXPECT_THAT(plan.micro_batches_of(1, PL_ORDER_BLOCK), ElementsAre(3, 4, std::nullopt));
+  EXPECT_THAT(plan.micro_batches_of(0, PL_ORDER_INTERLEAVED), ElementsAre(0, 2, 4));
+  EXPECT_THAT(plan.micro_batches_of(1, PL_ORDER_INTERLEAVED), ElementsAre(1, 3, std::nullopt));
+}
+
+}  // namespace
+}  // namespace pipeline::train

@@ -1,0 +1,81 @@
+#include "core/train/schedule.hpp"
+
+#include <gtest/gtest.h>
+
+#include "core/train/loss_scale.hpp"
+
+#include <nlohmann/json.hpp>
+
+namespace pipeline::train {
+namespace {
+
+TEST(Schedule, WarmsUpThenFallsByACosine) {
+  const Schedule schedule{.peak = 1, .decay = Decay::cosine, .warmup_steps = 4, .total_steps = 14, .final_ratio = 0.1};
+  EXPECT_DOUBLE_EQ(schedule.at(0), 0.25);
+  EXPECT_DOUBLE_EQ(schedule.at(3), 1);
+  EXPECT_DOUBLE_EQ(schedule.at(4), 1);
+  EXPECT_DOUBLE_EQ(schedule.at(9), 0.55);  // half way: (1 + 0.1) / 2
+  EXPECT_NEAR(schedule.at(14), 0.1, 1e-15);
+  EXPECT_NEAR(schedule.at(1000), 0.1, 1e-15);
+}
+
+TEST(Schedule, LinearAndConstant) {
+  const Schedule linear{.peak = 2, .decay = Decay::linear, .total_steps = 10, .final_ratio = 0};
+  EXPECT_DOUBLE_EQ(linear.at(0), 2);
+  EXPECT_DOUBLE_EQ(linear.at(5), 1);
+  const Schedule constant{.peak = 2, .decay = Decay::constant, .warmup_steps = 2};
+  EXPECT_DOUBLE_EQ(constant.at(0), 1);
+  EXPECT_DOUBLE_EQ(constant.at(1'000'000), 2);
+}
+
+TEST(Schedule, ScalesByEffectiveBatch) {
+  EXPECT_DOUBLE_EQ(scale_learning_rate(1e-4, LrScaling::linear, 64, 8), 8e-4);
+  EXPECT_NEAR(scale_learning_rate(1e-4, LrScaling::sqrt, 64, 8), 2.83e-4, 1e-6);
+  EXPECT_DOUBLE_EQ(scale_learning_rate(1e-4, LrScaling::none, 64, 8), 1e-4);
+}
+
+TEST(LossScale, HalvesOnOverflowAndDoublesAfterTheInterval) {
+  LossScale scale({.dynamic = true, .initial = 8, .growth_interval = 2});
+  scale.update(false);
+  EXPECT_EQ(scale.value(), 4);
+  scale.update(true);
+  scale.update(true);
+  EXPECT_EQ(scale.value(), 8);
+  EXPECT_EQ(scale.nonfinite_total(), 1u);
+}
+
+TEST(LossScale, OverflowsThatAHigherScaleExplainsDoNotCountAsFailures) {
+  LossScale scale({.dynamic = true, .initial = 4, .growth_interval = 100});
+  scale.update(false);
+  scale.update(false);
+  EXPECT_EQ(scale.nonfinite_in_a_row(), 0u);
+  EXPECT_EQ(scale.value(), 1);
+  scale.update(false);
+  EXPECT_EQ(scale.nonfinite_in_a_row(), 1u);
+}
+
+TEST(LossScale, WithoutScalingEveryFailureCounts) {
+  LossScale scale(LossScale::Options{});
+  scale.update(false);
+  scale.update(false);
+  EXPECT_EQ(scale.value(), 1);
+  EXPECT_EQ(scale.nonfinite_in_a_row(), 2u);
+  scale.update(true);
+  EXPECT_EQ(scale.nonfinite_in_a_row(), 0u);
+  EXPECT_EQ(scale.nonfinite_total(), 2u);
+}
+
+TEST(LossScale, ContinuesExactly) {
+  LossScale a({.dynamic = true, .initial = 64, .growth_interval = 3}), b({.dynamic = true, .initial = 1, .growth_interval = 3});
+  for (const bool finite : {true, true, false, true, true}) a.update(finite);
+  b.load_state(a.state());
+  for (const bool finite : {true, true, false}) {
+    a.update(finite);
+    b.update(finite);
+    EXPECT_EQ(a.value(), b.value());
+    EXPECT_EQ(a.state(), b.state());
+  }
+}
+
+}  // namespace
+}  // namespace pipeline::train
