@@ -1,0 +1,101 @@
+#include "plugins/strategies/common/arena_state.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+namespace pipeline::strategies {
+namespace {
+
+constexpr char kStep[] = "step";
+
+// Calls visit(piece, first element of it in part.values) for what `part` has of each parameter, in the
+// parameters' order.
+void for_each_piece(const Layout& layout, const std::vector<Parameter>& parameters, const ArenaPart& part,
+                    const std::function<void(const Piece&, int64_t)>& visit) {
+  const int64_t end = part.begin + part.values.numel();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const Slot& slot = layout.slot_of(i);
+    const int64_t first = std::max(part.begin, slot.offset);
+    const int64_t last = std::min(end, slot.offset + slot.count);
+    const bool is_here = slot.count == 0 ? slot.offset >= part.begin && slot.offset < end : first < last;
+    if (!is_here) continue;
+    Piece piece;
+    piece.parameter = parameters[i].name;
+    piece.kind = part.kind;
+    piece.shape = parameters[i].shape;
+    piece.offset = static_cast<uint64_t>(first - slot.offset);
+    piece.count = static_cast<uint64_t>(last - first);
+    piece.dtype = kFloat32;
+    visit(piece, first - part.begin);
+  }
+}
+
+Piece step_piece(const int64_t* data) {
+  Piece piece;
+  piece.kind = kStep;
+  piece.count = 1;
+  piece.dtype = kInt64;
+  piece.data = data;
+  return piece;
+}
+
+class ArenaSnapshot : public Snapshot {
+ public:
+  ArenaSnapshot(std::shared_ptr<const Layout> layout,
+                std::shared_ptr<const std::vector<Parameter>> parameters, std::vector<ArenaPart> parts,
+                int64_t step)
+      : layout_(std::move(layout)),
+        parameters_(std::move(parameters)),
+        parts_(std::move(parts)),
+        step_(step) {}
+
+  void visit(const Visitor& visitor) const override {
+    for (const ArenaPart& part : parts_) {
+      for_each_piece(*layout_, *parameters_, part, [&](Piece piece, int64_t first) {
+        piece.data = part.values.const_data_ptr<float>() + first;
+        visitor(piece);
+      });
+    }
+    visitor(step_piece(&step_));
+  }
+
+ private:
+  std::shared_ptr<const Layout> layout_;
+  std::shared_ptr<const std::vector<Parameter>> parameters_;
+  std::vector<ArenaPart> parts_;
+  int64_t step_;
+};
+
+}  // namespace
+
+ArenaState::ArenaState(std::shared_ptr<const Layout> layout, const std::vector<Parameter>& parameters)
+    : layout_(std::move(layout)), parameters_(std::make_shared<const std::vector<Parameter>>(parameters)) {}
+
+std::unique_ptr<Snapshot> ArenaState::snapshot(std::vector<ArenaPart> parts, const at::Tensor& step_count,
+                                               bool copy) const {
+  for (ArenaPart& part : parts) {
+    part.values =
+        part.values.to(at::TensorOptions().device(at::kCPU).dtype(at::kFloat), /*non_blocking=*/false, copy);
+  }
+  return std::make_unique<ArenaSnapshot>(layout_, parameters_, std::move(parts),
+                                         static_cast<int64_t>(step_count.item<float>()));
+}
+
+void ArenaState::read(const StateReader& reader, const ArenaPart& part) const {
+  const bool in_place = part.values.is_cpu() && part.values.scalar_type() == at::kFloat;
+  for_each_piece(*layout_, *parameters_, part, [&](const Piece& piece, int64_t first) {
+    at::Tensor target = part.values.narrow(0, first, static_cast<int64_t>(piece.count));
+    at::Tensor host = in_place ? target : at::empty(target.sizes(), at::kFloat);
+    reader.read(piece, host.mutable_data_ptr<float>());
+    if (!in_place) target.copy_(host);
+  });
+}
+
+int64_t ArenaState::read_step_count(const StateReader& reader) {
+  int64_t step = 0;
+  reader.read(step_piece(nullptr), &step);
+  return step;
+}
+
+}  // namespace pipeline::strategies

@@ -1,0 +1,91 @@
+#include "plugins/strategies/common/gradient_norm.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include <ATen/Parallel.h>
+
+#include "plugins/strategies/common/layout.hpp"
+
+namespace pipeline::strategies {
+namespace {
+
+// Element i of a chunk is added to lane i mod kLanes, so that the compiler can add lanes at once without
+// changing the result. The square of a float is exact in double, so it makes no difference whether the
+// processor fuses multiply and add.
+constexpr size_t kLanes = 8;
+using Lanes = std::array<double, kLanes>;
+constexpr int64_t kGrain = 32;  // chunks a thread takes at least
+
+void add_squares(Lanes& lanes, const float* data, int64_t count) {  // count: a multiple of kLanes
+  Lanes sums = lanes;
+  for (int64_t i = 0; i < count; i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      const double value = data[i + static_cast<int64_t>(lane)];
+      sums[lane] += value * value;
+    }
+  }
+  lanes = sums;
+}
+
+double chunk_sum(const GradientRuns& runs, int64_t begin) {
+  const int64_t end = begin + kChunk;
+  auto run = std::partition_point(
+      runs.begin(), runs.end(), [&](const GradientRun& r) { return r.offset + r.gradient.numel() <= begin; });
+  Lanes lanes{};
+  for (; run != runs.end() && run->offset < end; ++run) {
+    const int64_t first = std::max(begin, run->offset);
+    const int64_t last = std::min(end, run->offset + run->gradient.numel());
+    add_squares(lanes, run->gradient.const_data_ptr<float>() + (first - run->offset), last - first);
+  }
+  double sum = 0;
+  for (const double lane : lanes) sum += lane;
+  return sum;
+}
+
+at::Tensor flatten(const GradientRuns& runs, int64_t begin, int64_t end, at::Device device) {
+  at::Tensor flat = at::zeros({end - begin}, at::TensorOptions().dtype(at::kFloat).device(device));
+  for (const GradientRun& run : runs) {
+    const int64_t first = std::max(begin, run.offset);
+    const int64_t last = std::min(end, run.offset + run.gradient.numel());
+    if (first < last) {
+      flat.narrow(0, first - begin, last - first)
+          .copy_(run.gradient.narrow(0, first - run.offset, last - first));
+    }
+  }
+  return flat;
+}
+
+}  // namespace
+
+at::Tensor chunk_sums(const GradientRuns& runs, int64_t begin, int64_t end, at::Device device) {
+  if (!device.is_cpu()) {
+    const at::Tensor chunks = flatten(runs, begin, end, device).view({-1, kChunk});
+    return at::linalg_vector_norm(chunks, 2, at::IntArrayRef{1}, false, at::kDouble).square_();
+  }
+  const int64_t count = (end - begin) / kChunk;
+  at::Tensor sums = at::empty({count}, at::kDouble);
+  double* out = sums.mutable_data_ptr<double>();
+  at::parallel_for(0, count, kGrain, [&](int64_t first, int64_t last) {
+    for (int64_t chunk = first; chunk < last; ++chunk) out[chunk] = chunk_sum(runs, begin + chunk * kChunk);
+  });
+  return sums;
+}
+
+at::Tensor in_order_sum(const at::Tensor& sums) {
+  // Elsewhere than on the CPU a sum over a tensor of a given length has a fixed order, too.
+  if (!sums.is_cpu()) return sums.sum();
+  double total = 0;
+  const double* data = sums.const_data_ptr<double>();
+  for (int64_t i = 0; i < sums.numel(); ++i) total += data[i];
+  return at::scalar_tensor(total, at::kDouble);
+}
+
+at::Tensor sum_of_squares(const GradientRuns& runs, at::Device device) {
+  if (runs.empty()) return at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(device));
+  std::vector<at::Tensor> gradients;
+  for (const GradientRun& run : runs) gradients.push_back(run.gradient);
+  return at::stack(at::_foreach_norm(gradients, 2, at::kDouble)).square_().sum();
+}
+
+}  // namespace pipeline::strategies

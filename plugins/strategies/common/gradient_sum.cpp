@@ -1,0 +1,66 @@
+#include "plugins/strategies/common/gradient_sum.hpp"
+
+#include <utility>
+
+namespace pipeline::strategies {
+namespace {
+
+// As a run of the arena: kept where it can be, otherwise copied.
+at::Tensor to_run(const at::Tensor& gradient, const Slot& slot, bool owned) {
+  if (owned && gradient.scalar_type() == at::kFloat && gradient.is_contiguous() &&
+      slot.count == slot.padded) {
+    return gradient.view({slot.count});
+  }
+  at::Tensor run = at::empty({slot.padded}, gradient.options().dtype(at::kFloat));
+  run.narrow(0, 0, slot.count).copy_(gradient.reshape({slot.count}));
+  if (slot.padded != slot.count) run.narrow(0, slot.count, slot.padded - slot.count).zero_();
+  return run;
+}
+
+}  // namespace
+
+GradientSum::GradientSum(std::shared_ptr<const Layout> layout, bool fixed_tree)
+    : layout_(std::move(layout)),
+      fixed_tree_(fixed_tree),
+      current_(layout_->trainable_slots()),
+      tree_([](Gradients& into, Gradients&& right) {
+        for (size_t slot = 0; slot < into.size(); ++slot) {
+          if (!into[slot].defined()) {
+            into[slot] = std::move(right[slot]);
+          } else if (right[slot].defined()) {
+            into[slot].add_(right[slot]);
+          }
+          right[slot].reset();
+        }
+      }) {}
+
+void GradientSum::add(size_t slot, const at::Tensor& gradient, bool owned) {
+  at::Tensor& sum = current_[slot];
+  const Slot& place = layout_->slots()[slot];
+  if (sum.defined()) {
+    sum.narrow(0, 0, place.count).add_(gradient.reshape({place.count}));
+  } else {
+    sum = to_run(gradient, place, owned);
+  }
+}
+
+void GradientSum::end_micro_batch() {
+  if (fixed_tree_) tree_.push(std::exchange(current_, Gradients(layout_->trainable_slots())));
+}
+
+GradientRuns GradientSum::finish() {
+  if (fixed_tree_) current_ = tree_.finish();
+  GradientRuns runs;
+  for (size_t slot = 0; slot < current_.size(); ++slot) {
+    if (current_[slot].defined()) runs.push_back({layout_->slots()[slot].offset, std::move(current_[slot])});
+  }
+  clear();
+  return runs;
+}
+
+void GradientSum::clear() {
+  tree_.clear();
+  current_.assign(layout_->trainable_slots(), at::Tensor());
+}
+
+}  // namespace pipeline::strategies

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "plugins/strategies/common/gradient_run.hpp"
+#include "plugins/strategies/common/layout.hpp"
+#include "plugins/strategies/common/sum_tree.hpp"
+
+namespace pipeline::strategies {
+
+// Adds up the gradients of a step's micro-batches as they are handed over, in float32. The first gradient of
+// a parameter is kept as it comes, without a copy, wherever its memory can be; the next ones are added to it
+// and freed.
+class GradientSum {
+ public:
+  // fixed_tree: along the tree over micro-batches, for the same bits on any number of ranks; otherwise in the
+  // order in which they come, which holds one gradient at a time.
+  GradientSum(std::shared_ptr<const Layout> layout, bool fixed_tree);
+
+  // `owned`: the tensor's memory may be kept and written to. Of any float dtype and the parameter's element
+  // count.
+  void add(size_t slot, const at::Tensor& gradient, bool owned);
+  void end_micro_batch();
+
+  // The sums, of those parameters that had a gradient. Empties this object.
+  GradientRuns finish();
+  void clear();
+
+ private:
+  using Gradients = std::vector<at::Tensor>;  // by slot; undefined: none came
+
+  std::shared_ptr<const Layout> layout_;
+  bool fixed_tree_;
+  Gradients current_;  // of this micro-batch; without the tree, of all
+  SumTree<Gradients> tree_;
+};
+
+}  // namespace pipeline::strategies

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <pipeline.h>
+
+#include "plugins/strategies/common/gradient_run.hpp"
+#include "plugins/strategies/common/layout.hpp"
+
+namespace pipeline::strategies {
+
+// What all gradients of a step have in common; float32 scalars on the device. Without one: nothing to do.
+struct GradientScale {
+  std::optional<at::Tensor> divisor;    // gradients are divided by it first
+  std::optional<at::Tensor> found_inf;  // 1: leave everything as it is, the step count, too
+};
+
+// A tensor of the optimizer's state, as long as the master weights, in the same order.
+struct OptimizerState {
+  std::string kind;  // "exp_avg"
+  at::Tensor values;
+};
+
+// The update rule over (a shard of) the flat arena, in float32. PyTorch's fused kernels do the work: one pass
+// over weights, gradients and state, gradients scaled on the way.
+class Optimizer {
+ public:
+  // `master`: the weights of the arena from element `begin` on. Throws Error for options that make no sense.
+  static std::unique_ptr<Optimizer> create(const pl_optimizer_args& args, at::Tensor master, int64_t begin);
+  virtual ~Optimizer() = default;
+
+  const std::vector<OptimizerState>& state() const { return state_; }
+
+  // Updates done: a float32 scalar on the device, which takes part in the bias correction.
+  at::Tensor& step_count() { return step_count_; }
+  void set_step_count(int64_t count) { step_count_.fill_(count); }
+
+  // Once per step, before update().
+  void advance(const GradientScale& scale);
+  // The runs all belong to `group` and lie within the master weights.
+  void update(const Group& group, const GradientRuns& runs, double learning_rate, const GradientScale& scale);
+
+ protected:
+  Optimizer(const pl_optimizer_args& args, at::Tensor master, int64_t begin,
+            const std::vector<std::string>& kinds);
+
+  struct Lists {
+    std::vector<at::Tensor> weights, gradients;
+    std::vector<std::vector<at::Tensor>> state;  // as in state_
+  };
+  virtual void apply(const Lists& lists, double learning_rate, double weight_decay,
+                     const GradientScale& scale) = 0;
+
+  pl_optimizer_args args_;
+
+ private:
+  at::Tensor master_;
+  int64_t begin_;
+  std::vector<OptimizerState> state_;
+  at::Tensor step_count_;
+};
+
+}  // namespace pipeline::strategies

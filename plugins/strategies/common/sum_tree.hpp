@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <utility>
+#include <vector>
+
+namespace pipeline::strategies {
+
+// Adds leaves, as they come, along one fixed binary tree: at level L, node k is the sum of leaves [k 2^L,
+// (k+1) 2^L), left plus right; a node whose right half is beyond the last leaf is its left half.
+// Floating-point sums depend on the order, so this is what makes a sum independent of which rank adds which
+// leaves. It holds at most log2(leaves) + 1 nodes, as a binary counter holds bits.
+template <class Node>
+class SumTree {
+ public:
+  using Add = std::function<void(Node& into, Node&& right)>;
+
+  // `first`: index of the first leaf, for a rank that adds a later block. Nodes that need leaves of other
+  // ranks stay apart.
+  explicit SumTree(Add add, uint64_t first = 0) : add_(std::move(add)), next_(first) {}
+
+  void push(Node leaf) {
+    stack_.push_back({0, next_++, std::move(leaf)});
+    while (stack_.size() > 1 && is_right_half_of_pair()) add_last_two();
+  }
+
+  // The sum of all leaves, if the first one was leaf 0; leaves the tree empty. Node{} without leaves.
+  Node finish() {
+    while (stack_.size() > 1) add_last_two();
+    Node sum = stack_.empty() ? Node{} : std::move(stack_.back().node);
+    clear();
+    return sum;
+  }
+
+  // The nodes that are complete without the leaves of other ranks, in the order of their leaves; leaves the tree empty.
+  std::vector<Entry> take_nodes() {
+    std::vector<Entry> nodes = std::exchange(stack_, {});
+    clear();
+    return nodes;
+  }
+
+  void clear() {
+    stack_.clear();
+    next_ = 0;
+  }
+
+ private:
+  bool is_right_half_of_pair() const {
+    const Entry& right = stack_.back();
+    return right.index % 2 == 1 && stack_[stack_.size() - 2].level == right.level;
+  }
+
+  void add_last_two() {
+    Entry right = std::move(stack_.back());
+    stack_.pop_back();
+    Entry& left = stack_.back();
+    add_(left.node, std::move(right.node));
+    ++left.level;
+    left.index /= 2;
+  }
+
+  Add add_;
+  uint64_t next_;
+  std::vector<Entry> stack_;  // in the order of their leaves
+};
+
+// The most nodes that a tree over `leaves` leaves holds at once, the leaf being computed included.
+constexpr uint64_t tree_copies(uint64_t leaves) {
+  uint64_t copies = leaves == 0 ? 0 : 1;
+  for (uint64_t power = 2; power <= leaves; power *= 2) ++copies;
+  return copies;
+}
+
+}  // namespace pipeline::strategies

@@ -1,0 +1,123 @@
+// The flat arena's layout, and the gradient norm over it.
+#include <cmath>
+#include <numeric>
+
+#include <ATen/Parallel.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "plugins/strategies/common/gradient_norm.hpp"
+#include "plugins/strategies/common/layout.hpp"
+
+namespace pipeline::strategies {
+namespace {
+
+Parameter parameter(std::string name, std::vector<int64_t> shape, bool decay, double lr_multiplier = 1,
+                    bool trainable = true) {
+  return {std::move(name), std::move(shape), trainable, decay, 0, lr_multiplier};
+}
+
+const std::vector<Parameter> kMixed{parameter("w0", {100, 50}, true),
+                                    parameter("b0", {7}, false),
+                                    parameter("frozen", {33}, true, 1, false),
+                                    parameter("w1", {16}, true),
+                                    parameter("b1", {1}, false),
+                                    parameter("head", {3, 3}, true, 0.1),
+                                    parameter("nothing", {0, 5}, false),
+                                    parameter("scalar", {}, false)};
+
+TEST(Layout, GroupsAreContiguousAndEverythingIsAligned) {
+  const Layout layout(kMixed);
+  ASSERT_EQ(layout.groups().size(), 3u);
+  std::vector<std::vector<size_t>> members;
+  for (const Group& group : layout.groups()) {
+    EXPECT_EQ(layout.slots()[group.first_slot].offset % kChunk, 0);
+    members.emplace_back();
+    for (size_t i = 0; i < group.slot_count; ++i)
+      members.back().push_back(layout.slots()[group.first_slot + i].parameter);
+  }
+  EXPECT_THAT(members, testing::ElementsAre(testing::ElementsAre(0, 3), testing::ElementsAre(1, 4, 6, 7),
+                                            testing::ElementsAre(5)));
+  EXPECT_EQ(layout.groups()[2].lr_multiplier, 0.1);
+  int64_t end = 0;
+  for (const Slot& slot : layout.slots()) {
+    EXPECT_GE(slot.offset, end);
+    EXPECT_EQ(slot.offset % kAlignment, 0);
+    EXPECT_EQ(slot.padded % kRun, 0);
+    EXPECT_EQ(slot.count, static_cast<int64_t>(kMixed[slot.parameter].count()));
+    EXPECT_EQ(&layout.slot_of(slot.parameter), &slot);
+    end = slot.offset + slot.padded;
+  }
+  EXPECT_EQ(layout.trainable_slots(), 7u);
+  EXPECT_EQ(layout.trainable_length() % kChunk, 0);
+  EXPECT_EQ(layout.length() % kChunk, 0);
+  EXPECT_GE(layout.slot_of(2).offset, layout.trainable_length());
+}
+
+TEST(Layout, MayBeEmpty) {
+  const Layout layout({});
+  EXPECT_EQ(layout.length(), 0);
+  EXPECT_TRUE(layout.groups().empty());
+}
+
+// Runs of random numbers that fill an arena of some chunks, with gaps, and the same as one flat tensor.
+struct Gradients {
+  explicit Gradients(std::vector<int64_t> lengths) {
+    at::manual_seed(5);
+    int64_t offset = 0;
+    for (const int64_t length : lengths) {
+      runs.push_back({offset, at::randn({length}, at::kFloat)});
+      offset += round_up(length, kAlignment) + kAlignment;
+    }
+    end = round_up(offset, kChunk);
+    flat = at::zeros({end}, at::kFloat);
+    for (const GradientRun& run : runs) flat.narrow(0, run.offset, run.gradient.numel()).copy_(run.gradient);
+  }
+  GradientRuns runs;
+  at::Tensor flat;
+  int64_t end = 0;
+};
+
+Gradients some_gradients() { return Gradients({16, 5008, 48, 9600, 4096, 160, 123456, 16}); }
+
+TEST(GradientNorm, IsTheSumOfSquares) {
+  const Gradients g = some_gradients();
+  const double expected = g.flat.to(at::kDouble).square().sum().item<double>();
+  EXPECT_NEAR(in_order_sum(chunk_sums(g.runs, 0, g.end, at::kCPU)).item<double>(), expected,
+              expected * 1e-14);
+  EXPECT_NEAR(sum_of_squares(g.runs, at::kCPU).item<double>(), expected, expected * 1e-6);
+  EXPECT_EQ(sum_of_squares({}, at::kCPU).item<double>(), 0);
+}
+
+TEST(GradientNorm, ChunksDoNotDependOnRunsShardsOrThreads) {
+  const Gradients g = some_gradients();
+  const at::Tensor whole = chunk_sums(g.runs, 0, g.end, at::kCPU);
+  EXPECT_TRUE(chunk_sums({{0, g.flat}}, 0, g.end, at::kCPU).equal(whole));
+  for (const int64_t cut : {kChunk, 3 * kChunk, g.end - kChunk}) {
+    const at::Tensor flat_left = g.flat.narrow(0, 0, cut);
+    const at::Tensor left = chunk_sums({{0, flat_left}}, 0, cut, at::kCPU);
+    const at::Tensor right = chunk_sums(g.runs, cut, g.end, at::kCPU);
+    EXPECT_TRUE(at::cat({left, right}).equal(whole)) << cut;
+  }
+  const int threads = at::get_num_threads();
+  for (const int count : {1, 2, 3}) {
+    at::set_num_threads(count);
+    EXPECT_TRUE(chunk_sums(g.runs, 0, g.end, at::kCPU).equal(whole)) << count;
+  }
+  at::set_num_threads(threads);
+}
+
+TEST(GradientNorm, SeesWhatIsNotFinite) {
+  for (const float bad : {NAN, INFINITY, -INFINITY}) {
+    Gradients g = some_gradients();
+    g.runs[3].gradient[77] = bad;
+    EXPECT_FALSE(std::isfinite(in_order_sum(chunk_sums(g.runs, 0, g.end, at::kCPU)).item<double>()));
+  }
+  // The square of the largest float is no infinity in double.
+  Gradients g = some_gradients();
+  g.runs[3].gradient.fill_(3e38f);
+  EXPECT_TRUE(std::isfinite(in_order_sum(chunk_sums(g.runs, 0, g.end, at::kCPU)).item<double>()));
+}
+
+}  // namespace
+}  // namespace pipeline::strategies

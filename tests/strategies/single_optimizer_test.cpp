@@ -1,0 +1,107 @@
+// The numbers of `single`'s updates against PyTorch's own optimizers.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/sgd.h>
+
+#include "tests/strategies/strategy_run.hpp"
+
+namespace pipeline::strategies {
+namespace {
+
+const std::vector<ParameterSpec> kSpecs{{"w", {33, 65}, true},          {"odd", {7}, false},
+                                        {"head", {16, 16}, true, 0.25}, {"one", {}, false},
+                                        {"long", {4097}, true},         {"even", {64}, false, 0.25}};
+
+// One group per parameter, as the strategy's groups say.
+template <class Options>
+std::vector<torch::optim::OptimizerParamGroup> groups(std::vector<at::Tensor>& values,
+                                                      const Options& defaults, double learning_rate,
+                                                      double weight_decay) {
+  std::vector<torch::optim::OptimizerParamGroup> result;
+  for (size_t i = 0; i < kSpecs.size(); ++i) {
+    Options options = defaults;
+    options.lr(learning_rate * kSpecs[i].lr_multiplier).weight_decay(kSpecs[i].decay ? weight_decay : 0);
+    result.emplace_back(std::vector<at::Tensor>{values[i]}, std::make_unique<Options>(options));
+  }
+  return result;
+}
+
+// Ten steps of two micro-batches, with clipping in every other one.
+template <class TorchOptimizer, class Options>
+void compare(const pl_optimizer_args& args, const Options& options) {
+  StrategyRun run(kSpecs, args);
+  std::vector<at::Tensor> values;
+  at::manual_seed(1);
+  for (size_t i = 0; i < kSpecs.size(); ++i) {
+    values.push_back(at::randn(kSpecs[i].shape));
+    run.set(i, values[i]);
+    values[i] = values[i].clone().set_requires_grad(true);
+  }
+  const double learning_rate = 0.02;
+  TorchOptimizer reference(groups(values, options, learning_rate, args.weight_decay), options);
+  for (uint64_t step = 0; step < 10; ++step) {
+    const std::vector<Gradients> micro_batches{random_gradients(kSpecs, 10 * step),
+                                               random_gradients(kSpecs, 10 * step + 1)};
+    const double clip = step % 2 == 0 ? 3.0 : 0.0;
+    double squares = 0;
+    for (size_t i = 0; i < kSpecs.size(); ++i) {
+      values[i].mutable_grad() = (micro_batches[0][i] + micro_batches[1][i]) * 0.5;
+      squares += values[i].grad().to(at::kDouble).square().sum().template item<double>();
+    }
+    const double norm = std::sqrt(squares);
+    if (clip > 0) {
+      for (at::Tensor& value : values) value.mutable_grad().mul_(std::min(1.0, clip / (norm + 1e-6)));
+    }
+    reference.step();
+    const pl_step_report report = run.step(micro_batches, learning_rate, clip, 0.5);
+    EXPECT_NEAR(report.grad_norm, norm, norm * 1e-6);
+    EXPECT_EQ(report.finite, 1u);
+    for (size_t i = 0; i < kSpecs.size(); ++i) {
+      EXPECT_TRUE(at::allclose(run.value(i), values[i].detach(), 1e-5, 1e-6))
+          << kSpecs[i].name << " in step " << step;
+    }
+  }
+}
+
+TEST(SingleOptimizer, AdamWIsPyTorchs) {
+  compare<torch::optim::AdamW>(adamw(0.1), torch::optim::AdamWOptions().betas({0.9, 0.95}).eps(1e-8));
+}
+
+TEST(SingleOptimizer, SgdIsPyTorchs) {
+  compare<torch::optim::SGD>(sgd(0, 0.1), torch::optim::SGDOptions(0.02));
+  compare<torch::optim::SGD>(sgd(0.9, 0.1), torch::optim::SGDOptions(0.02).momentum(0.9));
+  compare<torch::optim::SGD>(sgd(0.9, 0.1, true),
+                             torch::optim::SGDOptions(0.02).momentum(0.9).nesterov(true));
+}
+
+TEST(SingleOptimizer, RefusesOptionsThatMakeNoSense) {
+  const auto error_of = [](pl_optimizer_args args) -> std::string {
+    try {
+      StrategyRun run({{"w", {2}}}, args);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "none";
+  };
+  using testing::HasSubstr;
+  pl_optimizer_args args = adamw();
+  args.beta2 = 1;
+  EXPECT_THAT(error_of(args), HasSubstr("optimizer.beta2 = 1: must be at least 0 and below 1"));
+  args = adamw(-1);
+  EXPECT_THAT(error_of(args), HasSubstr("optimizer.weight_decay = -1: must be 0 or more"));
+  args = adamw();
+  args.epsilon = 0;
+  EXPECT_THAT(error_of(args), HasSubstr("optimizer.epsilon = 0: must be above 0"));
+  EXPECT_THAT(error_of(sgd(0, 0, true)),
+              HasSubstr("optimizer.momentum = 0: must be above 0 where optimizer.nesterov is true"));
+  args = adamw();
+  args.kind = 9;
+  EXPECT_THAT(error_of(args), HasSubstr("optimizer kind 9: this plugin knows AdamW (1) and SGD (2)"));
+  args = adamw();
+  args.flags = 8;
+  EXPECT_THAT(error_of(args), HasSubstr("optimizer flags 8: this plugin knows 1"));
+}
+
+}  // namespace
+}  // namespace pipeline::strategies

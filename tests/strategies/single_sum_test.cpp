@@ -1,0 +1,204 @@
+// How `single` adds gradients and losses, and what it does with those that are not finite.
+#include <cmath>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/strategies/strategy_run.hpp"
+
+namespace pipeline::strategies {
+namespace {
+
+const std::vector<ParameterSpec> kSpecs{{"w", {33, 65}}, {"b", {7}, false}, {"v", {64, 16}}};
+
+// The sum over leaves [first, last) as the design defines it, written without a stack.
+at::Tensor tree_sum(const std::vector<at::Tensor>& leaves, size_t first, size_t last) {
+  if (last - first == 1) return leaves[first];
+  size_t half = 1;
+  while (half * 2 < last - first) half *= 2;
+  return tree_sum(leaves, first, first + half) + tree_sum(leaves, first + half, last);
+}
+
+// SGD with rate 1 from zero leaves exactly the negated sum in the weights.
+std::vector<at::Tensor> summed(const std::vector<Gradients>& micro_batches, bool reproducible) {
+  StrategyRun run(kSpecs, sgd(), {.reproducible = reproducible, .micro_batches = micro_batches.size()});
+  run.step(micro_batches, 1.0);
+  std::vector<at::Tensor> sums;
+  for (size_t i = 0; i < kSpecs.size(); ++i) sums.push_back(run.value(i).neg());
+  EXPECT_EQ(run.live_gradients(), 0);
+  return sums;
+}
+
+TEST(SingleSum, ReproducibleSumsFollowTheTreeToTheBit) {
+  bool differs_from_a_plain_sum = false;
+  for (size_t count = 1; count <= 9; ++count) {
+    std::vector<Gradients> micro_batches;
+    for (size_t m = 0; m < count; ++m) micro_batches.push_back(random_gradients(kSpecs, m));
+    const std::vector<at::Tensor> tree = summed(micro_batches, true);
+    const std::vector<at::Tensor> plain = summed(micro_batches, false);
+    for (size_t i = 0; i < kSpecs.size(); ++i) {
+      std::vector<at::Tensor> leaves;
+      at::Tensor in_turn = at::zeros(kSpecs[i].shape);
+      for (const Gradients& gradients : micro_batches) {
+        leaves.push_back(gradients[i]);
+        in_turn += gradients[i];
+      }
+      EXPECT_TRUE(tree[i].equal(tree_sum(leaves, 0, count))) << count << " " << kSpecs[i].name;
+      EXPECT_TRUE(plain[i].equal(in_turn)) << count << " " << kSpecs[i].name;
+      differs_from_a_plain_sum |= !tree[i].equal(in_turn);
+    }
+  }
+  EXPECT_TRUE(differs_from_a_plain_sum);
+}
+
+TEST(SingleSum, LossesFollowTheTreeInDouble) {
+  for (size_t count = 1; count <= 9; ++count) {
+    StrategyRun run(kSpecs, sgd(), {.reproducible = true, .micro_batches = count});
+    run.strategy().begin_step(count);
+    std::vector<at::Tensor> losses;
+    for (size_t m = 0; m < count; ++m) {
+      losses.push_back(at::scalar_tensor(std::exp(static_cast<double>(m)) / 3, at::kDouble));
+      run.end_micro_batch(losses.back());
+      if (m % 2 == 0) losses.back() = losses.back().clone();
+    }
+    const uint64_t ticket = run.strategy().step(StrategyRun::step_args(1));
+    EXPECT_EQ(run.strategy().collect(ticket).loss_sum, tree_sum(losses, 0, count).item<double>());
+  }
+}
+
+TEST(SingleSum, AMicroBatchThatWasNotRunCountsAsZero) {
+  for (const bool reproducible : {false, true}) {
+    StrategyRun run(kSpecs, sgd(), {.reproducible = reproducible, .micro_batches = 3});
+    run.strategy().begin_step(3);
+    run.end_micro_batch({});
+    const Gradients gradients = random_gradients(kSpecs, 1);
+    for (size_t i = 0; i < kSpecs.size(); ++i) run.hand_over(i, gradients[i].clone());
+    run.end_micro_batch(at::full({}, 2.5f));
+    run.end_micro_batch({});
+    const pl_step_report report = run.strategy().collect(run.strategy().step(StrategyRun::step_args(1)));
+    EXPECT_EQ(report.loss_sum, 2.5);
+    for (size_t i = 0; i < kSpecs.size(); ++i) EXPECT_TRUE(run.value(i).equal(gradients[i].neg()));
+  }
+}
+
+TEST(SingleSum, AGradientThatComesTwiceIsAdded) {
+  for (const bool reproducible : {false, true}) {
+    StrategyRun run(kSpecs, sgd(), {.reproducible = reproducible});
+    run.strategy().begin_step(1);
+    const Gradients a = random_gradients(kSpecs, 1), b = random_gradients(kSpecs, 2);
+    for (size_t i = 0; i < kSpecs.size(); ++i) {
+      run.hand_over(i, a[i].clone());
+      run.lend(i, b[i]);
+    }
+    run.end_micro_batch(at::ones({}));
+    run.strategy().step(StrategyRun::step_args(1));
+    for (size_t i = 0; i < kSpecs.size(); ++i) EXPECT_TRUE(run.value(i).equal((a[i] + b[i]).neg()));
+  }
+}
+
+TEST(SingleSum, TakesGradientsThatAreLentOrStridedOrNarrow) {
+  StrategyRun run(kSpecs, sgd());
+  const Gradients gradients = random_gradients(kSpecs, 3);
+  run.strategy().begin_step(1);
+  run.lend(0, gradients[0]);
+  run.hand_over(1, gradients[1].to(at::kBFloat16));
+  run.hand_over(2, gradients[2].t().contiguous().t());
+  run.end_micro_batch(at::ones({}));
+  run.strategy().step(StrategyRun::step_args(1));
+  EXPECT_TRUE(run.value(0).equal(gradients[0].neg()));
+  EXPECT_TRUE(run.value(1).equal(gradients[1].to(at::kBFloat16).to(at::kFloat).neg()));
+  EXPECT_TRUE(run.value(2).equal(gradients[2].neg()));
+  EXPECT_EQ(run.live_gradients(), 0);
+}
+
+TEST(SingleSum, NarrowGradientsAddUpInFloat32) {
+  const std::vector<ParameterSpec> specs{{"w", {32}}};
+  StrategyRun run(specs, sgd(), {.dtype = at::kBFloat16, .micro_batches = 300});
+  // In bfloat16, 256 + 1 is 256.
+  const std::vector<Gradients> ones(300, Gradients{at::ones({32}, at::kBFloat16)});
+  EXPECT_DOUBLE_EQ(run.step(ones, 1.0).grad_norm, 300 * std::sqrt(32.0));
+}
+
+TEST(SingleSum, AParameterWithoutGradientIsUpdatedWithZero) {
+  StrategyRun with(kSpecs, adamw()), without(kSpecs, adamw());
+  for (StrategyRun* run : {&with, &without}) {
+    run->set(0, at::ones(kSpecs[0].shape));
+    run->step({random_gradients(kSpecs, 1)});
+  }
+  Gradients gradients = random_gradients(kSpecs, 2);
+  gradients[0].zero_();
+  gradients[1].zero_();
+  with.step({gradients});
+  gradients[0].reset();
+  gradients[1].reset();
+  without.step({gradients});
+  EXPECT_EQ(with.state(), without.state());
+}
+
+TEST(SingleSum, ANonFiniteGradientSkipsTheUpdateAndNothingElse) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    for (const float bad : {NAN, INFINITY, -INFINITY}) {
+      StrategyRun run(kSpecs, adamw(), {.dtype = dtype, .micro_batches = 2}),
+          other(kSpecs, adamw(), {.dtype = dtype, .micro_batches = 2});
+      for (StrategyRun* each : {&run, &other}) {
+        each->step({random_gradients(kSpecs, 1), random_gradients(kSpecs, 2)});
+      }
+      const State before = run.state();
+      const at::Tensor value = run.value(0).clone();
+      Gradients gradients = random_gradients(kSpecs, 3);
+      gradients[2][5][5] = bad;
+      const pl_step_report report = run.step({random_gradients(kSpecs, 4), gradients}, 0.1, 1.0);
+      EXPECT_EQ(report.finite, 0u);
+      EXPECT_FALSE(std::isfinite(report.grad_norm));
+      EXPECT_EQ(run.state(), before);
+      EXPECT_TRUE(run.value(0).equal(value));
+      for (StrategyRun* each : {&run, &other}) {
+        EXPECT_EQ(each->step({random_gradients(kSpecs, 5), random_gradients(kSpecs, 6)}).finite, 1u);
+      }
+      EXPECT_EQ(run.state(), other.state());
+    }
+  }
+}
+
+TEST(SingleSum, NormAndClippingDoNotDependOnThreads) {
+  const int threads = at::get_num_threads();
+  std::vector<State> states;
+  std::vector<double> norms;
+  const std::vector<ParameterSpec> specs{{"big", {300, 1000}}, {"b", {9}, false}};
+  for (const int count : {1, 2, 3}) {
+    at::set_num_threads(count);
+    StrategyRun run(specs, adamw());
+    run.step({random_gradients(specs, 1)}, 0.1, 1.0);
+    norms.push_back(run.step({random_gradients(specs, 2)}, 0.1, 1.0).grad_norm);
+    states.push_back(run.state());
+  }
+  at::set_num_threads(threads);
+  for (size_t i = 1; i < states.size(); ++i) {
+    EXPECT_EQ(states[i], states[0]);
+    EXPECT_EQ(norms[i], norms[0]);
+  }
+}
+
+TEST(SingleSum, ClippingAndScaleMakeAnUpdateOfThatNorm) {
+  StrategyRun run(kSpecs, sgd());
+  const pl_step_report report = run.step({random_gradients(kSpecs, 1)}, 1.0, 0.5, 1.0 / 1024);
+  double squares = 0, unscaled = 0;
+  const Gradients gradients = random_gradients(kSpecs, 1);
+  for (size_t i = 0; i < kSpecs.size(); ++i) {
+    squares += run.value(i).to(at::kDouble).square().sum().item<double>();
+    unscaled += gradients[i].to(at::kDouble).square().sum().item<double>();
+  }
+  EXPECT_NEAR(report.grad_norm, std::sqrt(unscaled) / 1024, 1e-9);
+  EXPECT_LT(report.grad_norm, 0.5);  // below the limit: not clipped
+  EXPECT_NEAR(std::sqrt(squares), report.grad_norm, 1e-6);
+
+  StrategyRun clipped(kSpecs, sgd());
+  clipped.step({gradients}, 1.0, 0.5);
+  squares = 0;
+  for (size_t i = 0; i < kSpecs.size(); ++i)
+    squares += clipped.value(i).to(at::kDouble).square().sum().item<double>();
+  EXPECT_NEAR(std::sqrt(squares), 0.5, 1e-6);
+}
+
+}  // namespace
+}  // namespace pipeline::strategies

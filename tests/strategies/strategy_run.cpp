@@ -1,0 +1,203 @@
+#include "tests/strategies/strategy_run.hpp"
+
+#include <cstring>
+
+namespace pipeline::strategies {
+namespace {
+
+pl_dtype to_pl(at::ScalarType dtype) {
+  switch (dtype) {
+    case at::kFloat:
+      return {PL_DTYPE_FLOAT, 32, 1};
+    case at::kHalf:
+      return {PL_DTYPE_FLOAT, 16, 1};
+    case at::kBFloat16:
+      return {PL_DTYPE_BFLOAT, 16, 1};
+    case at::kDouble:
+      return {PL_DTYPE_FLOAT, 64, 1};
+    default:
+      throw std::runtime_error("no such dtype in these tests");
+  }
+}
+
+at::ScalarType to_torch(pl_dtype dtype) {
+  for (const at::ScalarType type : {at::kFloat, at::kHalf, at::kBFloat16, at::kDouble}) {
+    if (std::memcmp(&dtype, std::array{to_pl(type)}.data(), sizeof dtype) == 0) return type;
+  }
+  throw std::runtime_error("no such dtype in these tests");
+}
+
+pl_str str(const std::string& text) { return {text.data(), text.size()}; }
+
+pl_tensor view(const at::Tensor& tensor) {
+  pl_tensor out{};
+  out.data = tensor.data_ptr();
+  out.device = {PL_DEVICE_CPU, 0};
+  out.ndim = static_cast<int32_t>(tensor.dim());
+  out.dtype = to_pl(tensor.scalar_type());
+  out.shape = const_cast<int64_t*>(tensor.sizes().data());
+  if (!tensor.is_contiguous()) out.strides = const_cast<int64_t*>(tensor.strides().data());
+  return out;
+}
+
+const plugins::Plugin& load_plugin(const std::string& name) {
+  return plugins::Plugin::load(std::string(PIPELINE_BUILD_DIR) + "/lib/pipeline/plugins/strategies/" + name +
+                               ".so");
+}
+
+std::string label(const pl_piece& piece) {
+  const std::string kind(piece.kind.ptr, piece.kind.len);
+  return piece.parameter.len == 0 ? kind : kind + "/" + std::string(piece.parameter.ptr, piece.parameter.len);
+}
+
+struct Owned {
+  at::Tensor tensor;
+  int* live;
+};
+
+}  // namespace
+
+pl_optimizer_args adamw(double weight_decay) {
+  pl_optimizer_args args{};
+  args.struct_size = sizeof args;
+  args.kind = PL_OPTIMIZER_ADAMW;
+  args.beta1 = 0.9;
+  args.beta2 = 0.95;
+  args.epsilon = 1e-8;
+  args.weight_decay = weight_decay;
+  return args;
+}
+
+pl_optimizer_args sgd(double momentum, double weight_decay, bool nesterov) {
+  pl_optimizer_args args{};
+  args.struct_size = sizeof args;
+  args.kind = PL_OPTIMIZER_SGD;
+  args.flags = nesterov ? PL_OPTIMIZER_NESTEROV : 0;
+  args.momentum = momentum;
+  args.weight_decay = weight_decay;
+  return args;
+}
+
+StrategyRun::StrategyRun(std::vector<ParameterSpec> specs, const pl_optimizer_args& optimizer,
+                         const RunOptions& options)
+    : specs_(std::move(specs)) {
+  pl_run_info run{};
+  run.struct_size = sizeof run;
+  run.purpose = PL_PURPOSE_TRAIN;
+  run.flags = options.reproducible ? PL_RUN_REPRODUCIBLE : 0;
+  run.threads = static_cast<uint32_t>(at::get_num_threads());
+  run.world_size = run.local_world_size = options.world_size;
+  run.device = {PL_DEVICE_CPU, 0};
+  run.parameter_dtype = run.compute_dtype = to_pl(options.dtype);
+  run.micro_batches = options.micro_batches;
+  context_.set_run_info(run);
+  std::vector<pl_parameter> parameters;
+  for (const ParameterSpec& spec : specs_) {
+    pl_parameter parameter{};
+    parameter.struct_size = sizeof parameter;
+    parameter.flags = (spec.trainable ? PL_PARAMETER_TRAINABLE : 0) | (spec.decay ? PL_PARAMETER_DECAY : 0);
+    parameter.ndim = static_cast<uint32_t>(spec.shape.size());
+    parameter.shape = spec.shape.data();
+    parameter.name = str(spec.name);
+    parameter.lr_multiplier = spec.lr_multiplier;
+    parameters.push_back(parameter);
+  }
+  strategy_ = std::make_unique<plugins::Strategy>(load_plugin(options.plugin), context_, nullptr, parameters,
+                                                  optimizer, nullptr);
+}
+
+at::Tensor StrategyRun::value(size_t index) {
+  const plugins::Storage storage = strategy_->storage(index);
+  return at::from_blob(storage.value.data, {storage.value.shape, static_cast<size_t>(storage.value.ndim)},
+                       at::TensorOptions().dtype(to_torch(storage.value.dtype)));
+}
+
+void StrategyRun::set(size_t index, const at::Tensor& new_value) {
+  State values = state();
+  const at::Tensor flat = new_value.to(at::kFloat).contiguous();
+  std::memcpy(values.at("value/" + specs_[index].name).data(), flat.data_ptr(), flat.nbytes());
+  load(values, true);
+}
+
+void StrategyRun::hand_over(size_t index, at::Tensor gradient) {
+  const auto owned = new Owned{std::move(gradient), &live_};
+  ++live_;
+  const pl_tensor tensor = view(owned->tensor);
+  pl_gradient sent{};
+  sent.struct_size = sizeof sent;
+  sent.index = index;
+  sent.tensor = &tensor;
+  sent.owner = owned;
+  sent.release = [](void* owner) {
+    const std::unique_ptr<Owned> freed(static_cast<Owned*>(owner));
+    --*freed->live;
+  };
+  strategy_->gradient_ready(sent);
+}
+
+void StrategyRun::lend(size_t index, const at::Tensor& gradient) {
+  const pl_tensor tensor = view(gradient);
+  pl_gradient sent{};
+  sent.struct_size = sizeof sent;
+  sent.index = index;
+  sent.tensor = &tensor;
+  strategy_->gradient_ready(sent);
+}
+
+void StrategyRun::end_micro_batch(const at::Tensor& loss) {
+  if (!loss.defined()) return strategy_->end_micro_batch(nullptr);
+  const pl_tensor tensor = view(loss);
+  strategy_->end_micro_batch(&tensor);
+}
+
+pl_step_args StrategyRun::step_args(double learning_rate, double clip_norm, double inverse_scale) {
+  pl_step_args args{};
+  args.struct_size = sizeof args;
+  args.learning_rate = learning_rate;
+  args.clip_norm = clip_norm;
+  args.inverse_scale = inverse_scale;
+  return args;
+}
+
+pl_step_report StrategyRun::step(const std::vector<Gradients>& micro_batches, double learning_rate,
+                                 double clip_norm, double inverse_scale) {
+  strategy_->begin_step(micro_batches.size());
+  for (const Gradients& gradients : micro_batches) {
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      if (gradients[i].defined()) hand_over(i, gradients[i].clone());
+    }
+    end_micro_batch(at::ones({}));
+  }
+  return strategy_->collect(strategy_->step(step_args(learning_rate, clip_norm, inverse_scale)));
+}
+
+State StrategyRun::state_of(const plugins::Snapshot& snapshot) {
+  State state;
+  snapshot.pieces([&](const pl_piece& piece) {
+    const auto* bytes = static_cast<const std::byte*>(piece.data);
+    state[label(piece)].assign(bytes, bytes + piece.count * piece.dtype.bits / 8);
+  });
+  return state;
+}
+
+void StrategyRun::load(const State& state, bool values_only) {
+  strategy_->load_state(
+      [&](const pl_piece& piece, void* destination) {
+        const auto found = state.find(label(piece));
+        if (found == state.end()) throw Error(PL_ERROR_CONFIG, label(piece) + ": is not in this state");
+        const size_t width = piece.dtype.bits / 8u;
+        std::memcpy(destination, found->second.data() + piece.offset * width, piece.count * width);
+      },
+      values_only);
+}
+
+Gradients random_gradients(const std::vector<ParameterSpec>& specs, uint64_t seed) {
+  at::manual_seed(seed);
+  Gradients gradients;
+  for (const ParameterSpec& spec : specs) {
+    gradients.push_back(spec.trainable ? at::randn(spec.shape, at::kFloat) : at::Tensor());
+  }
+  return gradients;
+}
+
+}  // namespace pipeline::strategies

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/plugins/error.hpp"
+#include "core/plugins/host.hpp"
+#include "core/plugins/plugin.hpp"
+#include "core/plugins/strategy.hpp"
+
+namespace pipeline::strategies {
+
+struct ParameterSpec {
+  std::string name;
+  std::vector<int64_t> shape;
+  bool decay = true;
+  double lr_multiplier = 1;
+  bool trainable = true;
+};
+
+struct RunOptions {
+  std::string plugin = "single";
+  bool reproducible = false;
+  at::ScalarType dtype = at::kFloat;
+  int32_t world_size = 1;
+  uint64_t micro_batches = 1;
+};
+
+pl_optimizer_args adamw(double weight_decay = 0.1);
+pl_optimizer_args sgd(double momentum = 0, double weight_decay = 0, bool nesterov = false);
+
+// Gradients of one micro-batch, by parameter; undefined: none.
+using Gradients = std::vector<at::Tensor>;
+
+// A piece of state by "kind/parameter", as bytes.
+using State = std::map<std::string, std::vector<std::byte>>;
+
+// Drives a strategy plugin through its table, as the core does, with gradients that the test makes up.
+class StrategyRun {
+ public:
+  StrategyRun(std::vector<ParameterSpec> specs, const pl_optimizer_args& optimizer,
+              const RunOptions& options = {});
+
+  plugins::Strategy& strategy() { return *strategy_; }
+  const std::vector<ParameterSpec>& specs() const { return specs_; }
+  at::Tensor value(size_t index);  // the bound memory itself
+  void set(size_t index, const at::Tensor& value);
+
+  // The task's side. Handing over moves the tensor's memory; lending lets the strategy look at it during the
+  // call.
+  void hand_over(size_t index, at::Tensor gradient);
+  void lend(size_t index, const at::Tensor& gradient);
+  void end_micro_batch(const at::Tensor& loss);
+
+  // One whole step; hands over copies.
+  pl_step_report step(const std::vector<Gradients>& micro_batches, double learning_rate = 0.1,
+                      double clip_norm = 0, double inverse_scale = 1);
+  static pl_step_args step_args(double learning_rate, double clip_norm = 0, double inverse_scale = 1);
+
+  State state(uint32_t mode = PL_SNAPSHOT_COPY) const { return state_of(strategy_->snapshot(mode)); }
+  static State state_of(const plugins::Snapshot& snapshot);
+  void load(const State& state, bool values_only = false);
+
+  int live_gradients() const { return live_; }  // handed over and not released
+
+ private:
+  std::vector<ParameterSpec> specs_;
+  pl_context context_{"strategy under test"};
+  std::unique_ptr<plugins::Strategy> strategy_;
+  int live_ = 0;
+};
+
+// Gradients for all trainable parameters, different for every seed.
+Gradients random_gradients(const std::vector<ParameterSpec>& specs, uint64_t seed);
+
+}  // namespace pipeline::strategies
