@@ -151,7 +151,9 @@ TEST(SingleSnapshot, ACopyStaysAndAViewShowsTheStateItself) {
   EXPECT_EQ(StrategyRun::state_of(view), before);
   view.pieces([&](const pl_piece& piece) {
     const std::string kind(piece.kind.ptr, piece.kind.len), name(piece.parameter.ptr, piece.parameter.len);
-    if (kind == "value" && name == "w") EXPECT_EQ(piece.data, run.value(0).data_ptr());
+    if (kind == "value" && name == "w") {
+      EXPECT_EQ(piece.data, run.value(0).data_ptr());
+    }
   });
   train(run, 1, 2);
   EXPECT_EQ(StrategyRun::state_of(copy), before);

@@ -16,9 +16,15 @@ class SumTree {
  public:
   using Add = std::function<void(Node& into, Node&& right)>;
 
-  // `first`: index of the first leaf, for a rank that adds a later block. Nodes that need leaves of other
-  // ranks stay apart.
-  explicit SumTree(Add add, uint64_t first = 0) : add_(std::move(add)), next_(first) {}
+  // A node of the tree, as far as its leaves exist.
+  struct Entry {
+    uint32_t level;
+    uint64_t index;
+    Node node;
+  };
+
+  // `first`: index of the first leaf, for a rank that adds a later block and then wants take_nodes().
+  explicit SumTree(Add add, uint64_t first = 0) : add_(std::move(add)), first_(first), next_(first) {}
 
   void push(Node leaf) {
     stack_.push_back({0, next_++, std::move(leaf)});
@@ -33,7 +39,8 @@ class SumTree {
     return sum;
   }
 
-  // The nodes that are complete without the leaves of other ranks, in the order of their leaves; leaves the tree empty.
+  // The nodes that are complete without the leaves of other ranks, in the order of their leaves; leaves the
+  // tree empty.
   std::vector<Entry> take_nodes() {
     std::vector<Entry> nodes = std::exchange(stack_, {});
     clear();
@@ -42,7 +49,7 @@ class SumTree {
 
   void clear() {
     stack_.clear();
-    next_ = 0;
+    next_ = first_;
   }
 
  private:
@@ -61,7 +68,8 @@ class SumTree {
   }
 
   Add add_;
-  uint64_t next_;
+  uint64_t first_;
+  uint64_t next_;             // leaf
   std::vector<Entry> stack_;  // in the order of their leaves
 };
 

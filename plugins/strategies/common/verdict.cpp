@@ -28,7 +28,7 @@ Verdict judge_on_device(const at::Tensor& sum_of_squares, const pl_step_args& ar
   Verdict verdict;
   verdict.grad_norm = sum_of_squares.sqrt().mul_(args.inverse_scale);
   verdict.finite = verdict.grad_norm.isfinite().to(at::kDouble);
-  verdict.scale.found_inf = verdict.finite.rsub(1).to(at::kFloat);
+  verdict.scale.found_inf = verdict.finite.neg().add_(1).to(at::kFloat);
   at::Tensor divisor = at::full_like(verdict.grad_norm, 1 / args.inverse_scale);
   if (args.clip_norm > 0) {
     divisor =
