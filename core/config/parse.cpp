@@ -4,12 +4,22 @@
 
 #include "core/config/document.hpp"
 #include "core/config/error.hpp"
+#include "core/config/readable.hpp"
 #include "core/config/syntax_error.hpp"
 #include "core/config/value.hpp"
 
+namespace {
+
+// toml++ 3.3 asserts some of what it should check (a table header `[?]`), and with NDEBUG lets the compiler
+// assume it. Here such an assertion throws, in every build.
+struct FailedAssertion {};
+[[noreturn]] void fail_assertion() { throw FailedAssertion(); }
+
+}  // namespace
+
+#undef NDEBUG
+#define TOML_ASSERT(condition) ((condition) ? static_cast<void>(0) : fail_assertion())
 #define TOML_HEADER_ONLY 1
-#define TOML_ENABLE_FORMATTERS 1
-#define TOML_ENABLE_UNRELEASED_FEATURES 0
 #include <toml++/toml.h>
 
 namespace pipeline::config {
@@ -107,10 +117,30 @@ std::optional<std::vector<StageTable>> stage_list(const toml::node& node, const 
   return stages;
 }
 
+// The first line that an assertion of toml++ fails in. It parses from the front, so more lines only ever fail
+// more.
+size_t line_of_failed_assertion(std::string_view text) {
+  std::vector<size_t> ends;  // of lines
+  for (size_t end = 0; end < text.size(); ++end)
+    if (text[end] == '\n' || end + 1 == text.size()) ends.push_back(end + 1);
+  const auto parses = [&](size_t end) {
+    try {
+      (void)toml::parse(text.substr(0, end));
+    } catch (const toml::parse_error&) {
+    } catch (const FailedAssertion&) {
+      return false;
+    }
+    return true;
+  };
+  return static_cast<size_t>(std::ranges::partition_point(ends, parses) - ends.begin()) + 1;
+}
+
 toml::table parse_or_throw(std::string_view text, const std::string& file) {
   refuse_unreadable(text, file);
   try {
     return toml::parse(text, std::string_view(file));
+  } catch (const FailedAssertion&) {
+    throw syntax_error(text, file, line_of_failed_assertion(text), 1, "unexpected character");
   } catch (const toml::parse_error& error) {
     const toml::source_position at = error.source().begin;
     throw syntax_error(text, file, at.line, at.column, error.description());
@@ -169,6 +199,8 @@ std::optional<Literal> parse_value(std::string_view text) {
     if (!may_hold_hash && text.find('#') != std::string_view::npos) return {};
     return Flattener("", 0).literal(node);
   } catch (const toml::parse_error&) {
+    return {};
+  } catch (const FailedAssertion&) {
     return {};
   } catch (const ConfigError&) {
     return {};

@@ -4,31 +4,10 @@
 #include <optional>
 
 #include "core/config/document.hpp"
+#include "core/config/readable.hpp"
 
 namespace pipeline::config {
 namespace {
-
-// Parts of a dotted key; toml++ 3.3 recurses once per part when it frees a table.
-constexpr int kDeepestKey = 32;
-
-// Length of the UTF-8 character at the beginning of `text`, 0 if there is none (RFC 3629: no surrogates, no
-// overlong forms).
-size_t character_length(std::string_view text) {
-  const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
-  const unsigned lead = byte(0);
-  if (lead < 0x80) return 1;
-  const size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-  if (lead < 0xc2 || lead > 0xf4) return 0;
-  for (size_t i = 1; i < length; ++i)
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  if ((lead == 0xe0 && byte(1) < 0xa0) || (lead == 0xed && byte(1) > 0x9f)) return 0;
-  if ((lead == 0xf0 && byte(1) < 0x90) || (lead == 0xf4 && byte(1) > 0x8f)) return 0;
-  return length;
-}
-
-std::string at(const std::string& file, size_t line, size_t column) {
-  return file + ':' + std::to_string(line) + ':' + std::to_string(column) + ": ";
-}
 
 std::string_view line_of(std::string_view text, size_t line) {
   for (; line > 1; --line) {
@@ -38,51 +17,6 @@ std::string_view line_of(std::string_view text, size_t line) {
   }
   return text.substr(0, text.find_first_of("\r\n"));
 }
-
-// Counts the dots of keys, outside of strings and comments.
-class DepthGuard {
- public:
-  // Takes in the first character of `rest`.
-  bool too_deep(std::string_view rest) {
-    const char c = rest[0];
-    if (skip_ > 0) {
-      --skip_;
-    } else if (comment_ || !quote_.empty()) {
-      inside(rest);
-    } else if (c == '"' || c == '\'') {
-      const std::string_view triple = c == '"' ? "\"\"\"" : "\'\'\'";
-      quote_ = rest.starts_with(triple) ? triple : triple.substr(0, 1);
-      skip_ = quote_.size() - 1;
-    } else if (c == '.') {
-      return ++dots_ > kDeepestKey;
-    } else if (std::string_view(",=[]{}#\n").find(c) != std::string_view::npos) {
-      dots_ = 0;
-      comment_ = c == '#';
-    }
-    return false;
-  }
-
- private:
-  void inside(std::string_view rest) {
-    if (rest[0] == '\n' && quote_.size() < 3) {
-      comment_ = false;
-      quote_ = {};
-      dots_ = 0;
-    } else if (comment_) {
-      return;
-    } else if (rest[0] == '\\' && quote_[0] == '"') {
-      skip_ = rest.size() > 1 && rest[1] != '\n' ? 1 : 0;
-    } else if (rest.starts_with(quote_)) {
-      skip_ = quote_.size() - 1;
-      quote_ = {};
-    }
-  }
-
-  std::string_view quote_;  // that the string we are in ends with
-  bool comment_ = false;
-  size_t skip_ = 0;  // characters that belong to one already seen
-  int dots_ = 0;
-};
 
 // What stands at `column` up to a separator.
 std::string word_at(std::string_view line, size_t column) {
@@ -152,6 +86,8 @@ std::string in_plain_words(std::string_view text, size_t line, size_t column, st
   if (place.starts_with(kIntroduction)) place.remove_prefix(kIntroduction.size());
   const auto says = [&](std::string_view part) { return what.find(part) != std::string_view::npos; };
 
+  if (says("unexpected character"))
+    return "a line that is not TOML: keys and tables are made of letters, digits, _ and -, or are in quotes";
   if (says("cannot redefine") || says("cannot insert"))
     return given_twice(text, line, place == "table header");
   if (says("could not determine value type")) {
@@ -175,23 +111,6 @@ std::string in_plain_words(std::string_view text, size_t line, size_t column, st
 }
 
 }  // namespace
-
-void refuse_unreadable(std::string_view text, const std::string& file) {
-  size_t line = 1, column = 1;
-  DepthGuard guard;
-  for (size_t i = 0; i < text.size();) {
-    const size_t length = character_length(text.substr(i));
-    if (length == 0)
-      throw ConfigError(at(file, line, column) + "not UTF-8 text: save the file in the encoding UTF-8");
-    if (text[i] == '\0') throw ConfigError(at(file, line, column) + "a NUL byte: this is not a text file");
-    if (guard.too_deep(text.substr(i)))
-      throw ConfigError(at(file, line, column) + "a key of more than " + std::to_string(kDeepestKey) +
-                        " parts: no option is that deep");
-    column = text[i] == '\n' ? 1 : column + 1;
-    line += text[i] == '\n' ? 1 : 0;
-    i += length;
-  }
-}
 
 ConfigError syntax_error(std::string_view text, const std::string& file, size_t line, size_t column,
                          std::string_view description) {

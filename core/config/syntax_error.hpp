@@ -8,10 +8,6 @@
 
 namespace pipeline::config {
 
-// Throws ConfigError for text that must not reach the parser: not UTF-8, with a NUL byte, or with keys so
-// deep that the parser would exhaust the stack.
-void refuse_unreadable(std::string_view text, const std::string& file);
-
 // What toml++ found wrong at line and column (1-based), in plain words.
 ConfigError syntax_error(std::string_view text, const std::string& file, size_t line, size_t column,
                          std::string_view description);

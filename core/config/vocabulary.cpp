@@ -116,18 +116,19 @@ std::string Vocabulary::about_table(const std::string& table) const {
 void Vocabulary::check(const Table& table, const std::function<bool(std::string_view)>& skip,
                        Problems& problems) const {
   std::vector<std::string_view> unknown;
+  const auto is_below_unknown = [&](std::string_view name) {
+    return std::ranges::any_of(unknown,
+                               [&](std::string_view table_name) { return is_below(name, table_name); });
+  };
   for (const auto& [name, origin] : table.tables) {
-    if (skip(name) || is_table(name)) continue;
-    if (std::ranges::any_of(unknown, [&](std::string_view above) { return is_below(name, above); })) continue;
+    if (skip(name) || is_table(name) || is_below_unknown(name)) continue;
     unknown.push_back(name);
     problems.add(origin, format_problem(origin, "[" + name + "]", "", about_table(name)));
   }
   for (const auto& [key, entry] : table.entries) {
     if (skip(key) || is_key(key)) continue;
     // What stands in an unknown table is reported with it, unless there is more to say.
-    const bool reported =
-        std::ranges::any_of(unknown, [&](std::string_view above) { return is_below(key, above); });
-    if (reported && our_name_for_key(key).empty()) continue;
+    if (is_below_unknown(key) && our_name_for_key(key).empty()) continue;
     problems.add(entry.origin,
                  format_problem(entry.origin, key, shown(entry.value), about_key(key, entry.value)));
   }

@@ -83,12 +83,15 @@ std::string tables(const std::vector<Row>& rows, const std::string& header_prefi
   return out;
 }
 
+// What the stage overrides. The values are those in force, since --set wins over the stage's own.
 std::string stage_text(const StageLayer& stage, const Sources& sources, bool with_origins) {
-  Table table = stage.table;
+  Table own = stage.table;
   if (const auto sets = sources.stage_sets.find(stage.name); sets != sources.stage_sets.end())
-    table.merge(sets->second);
+    own.merge(sets->second);
+  const Table merged = sources.merged(stage.name);
   std::vector<Row> rows;
-  for (const auto& [key, entry] : table.entries) {
+  for (const auto& [key, unused] : own.entries) {
+    const Entry& entry = merged.entries.at(key);
     const std::string name = key.starts_with("stage.") ? key.substr(6) : key;
     rows.push_back({name, config::to_toml(entry.value), entry.origin, false});
   }

@@ -26,8 +26,9 @@ TEST_F(Syntax, TextWithoutQuotes) {
             "x.toml:1:15: protein is not a TOML value: text needs quotes: \"protein\"");
   EXPECT_EQ(problems("run.dir = runs/x # here\n"),
             "x.toml:1:11: runs/x is not a TOML value: text needs quotes: \"runs/x\"");
-  EXPECT_EQ(problems("# größer\n[run]\nname = Grüße\n"),
-            "x.toml:3:8: Grüße is not a TOML value: text needs quotes: \"Grüße\"");
+  EXPECT_EQ(
+      problems("# größer\n[run]\nname = Grüße\n"),
+      "x.toml:3:10: Grüße stands outside of quotes: put text in quotes; keys are made of a-z, 0-9, _ and -");
   EXPECT_EQ(problems("run.reproducible = True\n"),
             "x.toml:1:20: not a TOML value: booleans are true and false in lower case, text needs quotes");
 }
@@ -57,6 +58,19 @@ TEST_F(Syntax, WhatIsMissingOrTooMuch) {
             "toml.io for the syntax");
 }
 
+// toml++ 3.3 ends the process here, or worse, if it is let.
+TEST_F(Syntax, TableHeadersThatTheParserDoesNotExpect) {
+  EXPECT_EQ(problems("a = 1\n[?train]\nx = 1\n"),
+            "x.toml:2:1: a line that is not TOML: keys and tables are made of letters, digits, _ and -, or "
+            "are in quotes");
+  EXPECT_EQ(problems("a = 1\n\n[[=]]"),
+            "x.toml:3:1: a line that is not TOML: keys and tables are made of letters, digits, _ and -, or "
+            "are in quotes");
+  EXPECT_EQ(set_problem("run.name={?=1}"),
+            "--set run.name={?=1}: the value is not valid TOML: check its quotes and brackets (a list of "
+            "strings is [\"a\", \"b\"])");
+}
+
 TEST_F(Syntax, WhatIsNotText) {
   EXPECT_EQ(problems("a = 1\nb = \"\xe9t\xe9\"\n"),
             "x.toml:2:6: not UTF-8 text: save the file in the encoding UTF-8");
@@ -78,6 +92,19 @@ TEST_F(Syntax, VeryDeepKeysAreRefusedBeforeTheyExhaustTheStack) {
   std::string nested = "a = ";
   for (int i = 0; i < 10'000; ++i) nested += "[{b.b.b.b = ";
   EXPECT_NE(problems(nested + "\n"), "");
+}
+
+// toml++ 3.3 takes some of these for impossible.
+TEST_F(Syntax, OtherScriptsBelongInQuotes) {
+  for (const char* word : {"é", "Ґ", "、", "\xe2\x80\xa8", "🎈", "\xc2\xa0"}) {
+    const std::string w = word;
+    EXPECT_EQ(problems("task.plugin = 't'\n" + w + " = 1\n"),
+              "x.toml:2:1: " + w +
+                  " stands outside of quotes: put text in quotes; keys are made of a-z, 0-9, _ and -");
+    EXPECT_EQ(problems("task.plugin = 't' # " + w + "\nrun.name = \"\"\"" + w + "\"\"\"\"\"\nrun.dir = " + w +
+                       "\n"),
+              "");
+  }
 }
 
 TEST_F(Syntax, DotsInStringsAndCommentsAreNotKeys) {

@@ -66,7 +66,7 @@ TEST_F(Write, AllStagesReadBack) {
       "task.plugin = 't'\n[[stage]]\nname = 'a'\n[[stage]]\nname = 'b'\ninit_from = 'a'\noptimizer.lr = "
       "1e-5\n[stage.train]\n"
       "max_steps = 3\n",
-      {"stage.a.optimizer.lr=2e-5"});
+      {"stage.a.optimizer.lr=2e-5", "train.max_steps=9"});
   const Config again = load_text(config.to_toml(true));
   EXPECT_EQ(again.stage_names(), config.stage_names());
   for (const char* stage : {"a", "b"})
