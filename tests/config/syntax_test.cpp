@@ -101,8 +101,8 @@ TEST_F(Syntax, OtherScriptsBelongInQuotes) {
     EXPECT_EQ(problems("task.plugin = 't'\n" + w + " = 1\n"),
               "x.toml:2:1: " + w +
                   " stands outside of quotes: put text in quotes; keys are made of a-z, 0-9, _ and -");
-    EXPECT_EQ(problems("task.plugin = 't' # " + w + "\nrun.name = \"\"\"" + w + "\"\"\"\"\"\nrun.dir = " + w +
-                       "\n"),
+    EXPECT_EQ(problems("task.plugin = 't' # " + w + "\nrun.name = \"\"\"" + w + "\"\"\"\"\"\nrun.dir = '''" +
+                       w + "''''\n"),
               "");
   }
 }
