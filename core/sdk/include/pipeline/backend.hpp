@@ -11,64 +11,64 @@
 #include <string_view>
 
 namespace pipeline {
-inline namespace sdk_v1 __attribute__((visibility("hidden"))) {
+inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
 
-  template <class ConfigT>
-  struct BackendSetup : Setup<ConfigT> {
-    BackendSetup(const pl_context* raw_context, const pl_config* raw_config, const pl_backend_open_args* sent)
-        : Setup<ConfigT>(raw_context, raw_config), args(receive_args(sent)) {}
+template <class ConfigT>
+struct BackendSetup : Setup<ConfigT> {
+  BackendSetup(const pl_context* raw_context, const pl_config* raw_config, const pl_backend_open_args* sent)
+      : Setup<ConfigT>(raw_context, raw_config), args(receive_args(sent)) {}
 
-    pl_backend_open_args args;  // strings valid in the constructor only
-  };
+  pl_backend_open_args args;  // strings valid in the constructor only
+};
 
-  // A collective under way.
-  class Work {
-   public:
-    Work() = default;
-    Work(const Work&) = delete;
-    Work& operator=(const Work&) = delete;
-    virtual ~Work() = default;
-    // With a stream: makes the stream wait, not the host. timeout_seconds <= 0: the group's. [any-thread]
-    virtual void wait(void* stream, double timeout_seconds) = 0;
-  };
+// A collective under way.
+class Work {
+ public:
+  Work() = default;
+  Work(const Work&) = delete;
+  Work& operator=(const Work&) = delete;
+  virtual ~Work() = default;
+  // With a stream: makes the stream wait, not the host. timeout_seconds <= 0: the group's. [any-thread]
+  virtual void wait(void* stream, double timeout_seconds) = 0;
+};
 
-  // Elements per rank; nullopt: even.
-  using Counts = std::optional<std::span<const uint64_t>>;
+// Elements per rank; nullopt: even.
+using Counts = std::optional<std::span<const uint64_t>>;
 
-  // The constructor opens the group and blocks until all ranks are there, at most args.timeout_seconds.
-  // Collectives start and return at once, one call at a time, from any thread; abort is concurrent with
-  // everything and makes pending and later calls fail with PL_ERROR_PEER within a second. The destructor
-  // closes the group; all work has been waited for.
-  template <class ConfigT>
-  class Backend : public Object<ConfigT> {
-   public:
-    using Interface = Backend;
-    using Config = ConfigT;
-    using Setup = BackendSetup<ConfigT>;
-    using Started = std::unique_ptr<Work>;
+// The constructor opens the group and blocks until all ranks are there, at most args.timeout_seconds.
+// Collectives start and return at once, one call at a time, from any thread; abort is concurrent with
+// everything and makes pending and later calls fail with PL_ERROR_PEER within a second. The destructor
+// closes the group; all work has been waited for.
+template <class ConfigT>
+class Backend : public Object<ConfigT> {
+ public:
+  using Interface = Backend;
+  using Config = ConfigT;
+  using Setup = BackendSetup<ConfigT>;
+  using Started = std::unique_ptr<Work>;
 
-    explicit Backend(Setup setup) : Object<ConfigT>(setup), world_size_(setup.args.world_size) {}
-    int32_t world_size() const { return world_size_; }
+  explicit Backend(Setup setup) : Object<ConfigT>(setup), world_size_(setup.args.world_size) {}
+  int32_t world_size() const { return world_size_; }
 
-    // "NCCL 2.27.3"; the interface or mechanism in use, as far as it is known.
-    virtual const std::string& library() const = 0;
-    virtual const std::string& transport() const = 0;
+  // "NCCL 2.27.3"; the interface or mechanism in use, as far as it is known.
+  virtual const std::string& library() const = 0;
+  virtual const std::string& transport() const = 0;
 
-    virtual Started all_reduce(const pl_buffer& in_out, uint32_t reduce) = 0;
-    virtual Started reduce_scatter(const pl_buffer& in, const pl_buffer& out_shard, Counts counts,
-                                   uint32_t reduce) = 0;
-    virtual Started all_gather(const pl_buffer& in_shard, const pl_buffer& out_full, Counts counts) = 0;
-    virtual Started broadcast(const pl_buffer& in_out, int32_t root) = 0;
-    virtual Started all_to_all(const pl_buffer& in, const pl_buffer& out, Counts send_counts,
-                               Counts receive_counts) = 0;
-    virtual Started barrier() = 0;
-    virtual void abort(std::string_view reason) = 0;
+  virtual Started all_reduce(const pl_buffer& in_out, uint32_t reduce) = 0;
+  virtual Started reduce_scatter(const pl_buffer& in, const pl_buffer& out_shard, Counts counts,
+                                 uint32_t reduce) = 0;
+  virtual Started all_gather(const pl_buffer& in_shard, const pl_buffer& out_full, Counts counts) = 0;
+  virtual Started broadcast(const pl_buffer& in_out, int32_t root) = 0;
+  virtual Started all_to_all(const pl_buffer& in, const pl_buffer& out, Counts send_counts,
+                             Counts receive_counts) = 0;
+  virtual Started barrier() = 0;
+  virtual void abort(std::string_view reason) = 0;
 
-   private:
-    int32_t world_size_;
-  };
+ private:
+  int32_t world_size_;
+};
 
-}  // namespace )
+}  // namespace gnu::visibility("hidden")]]sdk_v1
 }  // namespace pipeline
 
 #include <pipeline/backend_table.hpp>

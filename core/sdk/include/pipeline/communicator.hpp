@@ -7,93 +7,93 @@
 #include <utility>
 
 namespace pipeline {
-inline namespace sdk_v1 __attribute__((visibility("hidden"))) {
+inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
 
-  // `count` elements of contiguous memory on `device`, filled or used on `stream` (NULL on CPU).
-  inline pl_buffer buffer(void* data, uint64_t count, pl_dtype dtype, pl_device device = kCpu,
-                          void* stream = nullptr) {
-    auto out = sized<pl_buffer>();
-    out.data = data;
-    out.count = count;
-    out.dtype = dtype;
-    out.device = device;
-    out.stream = stream;
-    return out;
-  }
+// `count` elements of contiguous memory on `device`, filled or used on `stream` (NULL on CPU).
+inline pl_buffer buffer(void* data, uint64_t count, pl_dtype dtype, pl_device device = kCpu,
+                        void* stream = nullptr) {
+  auto out = sized<pl_buffer>();
+  out.data = data;
+  out.count = count;
+  out.dtype = dtype;
+  out.device = device;
+  out.stream = stream;
+  return out;
+}
 
-  // The group of ranks that a strategy works in, borrowed from the host. Every collective starts and returns
-  // at once; all ranks must call the same ones in the same order with the same counts, one call at a time.
-  // The buffers must live until wait().
-  class Communicator {
+// The group of ranks that a strategy works in, borrowed from the host. Every collective starts and returns
+// at once; all ranks must call the same ones in the same order with the same counts, one call at a time.
+// The buffers must live until wait().
+class Communicator {
+ public:
+  // A collective under way. Dropping it unwaited waits too, since the backend still uses the buffers.
+  class Work {
    public:
-    // A collective under way. Dropping it unwaited waits too, since the backend still uses the buffers.
-    class Work {
-     public:
-      Work(const Communicator& on, pl_work* work) : on_(&on), work_(work) {}
-      Work(Work&& other) noexcept : on_(other.on_), work_(std::exchange(other.work_, nullptr)) {}
-      Work& operator=(Work&&) = delete;
-      ~Work() {
-        if (work_ != nullptr) host().error_free(on_->wait_raw(std::exchange(work_, nullptr), nullptr, 0));
-      }
-      // With a stream: makes the stream wait, not the host. timeout_seconds <= 0: the group's.
-      void wait(void* stream = nullptr, double timeout_seconds = 0) {
-        check(on_->wait_raw(std::exchange(work_, nullptr), stream, timeout_seconds));
-      }
-
-     private:
-      const Communicator* on_;
-      pl_work* work_;
-    };
-
-    explicit Communicator(const pl_communicator* sent) : raw_(receive(sent)), api_(receive(raw_.api)) {}
-
-    int32_t rank() const { return raw_.rank; }
-    int32_t world_size() const { return raw_.world_size; }
-
-    Work all_reduce(const pl_buffer& in_out, uint32_t reduce = PL_REDUCE_SUM) const {
-      return start([&](pl_work** work) { return api_.all_reduce(raw_.comm, &in_out, reduce, work); });
+    Work(const Communicator& on, pl_work* work) : on_(&on), work_(work) {}
+    Work(Work&& other) noexcept : on_(other.on_), work_(std::exchange(other.work_, nullptr)) {}
+    Work& operator=(Work&&) = delete;
+    ~Work() {
+      if (work_ != nullptr) host().error_free(on_->wait_raw(std::exchange(work_, nullptr), nullptr, 0));
     }
-    // `counts`: elements per rank, world_size of them; NULL: even.
-    Work reduce_scatter(const pl_buffer& in, const pl_buffer& out_shard, const uint64_t* counts = nullptr,
-                        uint32_t reduce = PL_REDUCE_SUM) const {
-      return start([&](pl_work** work) {
-        return api_.reduce_scatter(raw_.comm, &in, &out_shard, counts, reduce, work);
-      });
+    // With a stream: makes the stream wait, not the host. timeout_seconds <= 0: the group's.
+    void wait(void* stream = nullptr, double timeout_seconds = 0) {
+      check(on_->wait_raw(std::exchange(work_, nullptr), stream, timeout_seconds));
     }
-    Work all_gather(const pl_buffer& in_shard, const pl_buffer& out_full,
-                    const uint64_t* counts = nullptr) const {
-      return start(
-          [&](pl_work** work) { return api_.all_gather(raw_.comm, &in_shard, &out_full, counts, work); });
-    }
-    Work broadcast(const pl_buffer& in_out, int32_t root) const {
-      return start([&](pl_work** work) { return api_.broadcast(raw_.comm, &in_out, root, work); });
-    }
-    Work all_to_all(const pl_buffer& in, const pl_buffer& out, const uint64_t* send_counts = nullptr,
-                    const uint64_t* receive_counts = nullptr) const {
-      return start([&](pl_work** work) {
-        return api_.all_to_all(raw_.comm, &in, &out, send_counts, receive_counts, work);
-      });
-    }
-    Work barrier() const {
-      return start([&](pl_work** work) { return api_.barrier(raw_.comm, work); });
-    }
-    // Concurrent with everything.
-    void abort(std::string_view reason) const { api_.abort(raw_.comm, str(reason)); }
 
    private:
-    template <class Start>
-    Work start(Start&& call) const {
-      pl_work* work = nullptr;
-      check(call(&work));
-      return Work(*this, work);
-    }
-    pl_error* wait_raw(pl_work* work, void* stream, double timeout_seconds) const {
-      return work == nullptr ? nullptr : api_.wait(raw_.comm, work, stream, timeout_seconds);
-    }
-
-    pl_communicator raw_;
-    pl_backend_api api_;
+    const Communicator* on_;
+    pl_work* work_;
   };
 
-}  // namespace )
+  explicit Communicator(const pl_communicator* sent) : raw_(receive(sent)), api_(receive(raw_.api)) {}
+
+  int32_t rank() const { return raw_.rank; }
+  int32_t world_size() const { return raw_.world_size; }
+
+  Work all_reduce(const pl_buffer& in_out, uint32_t reduce = PL_REDUCE_SUM) const {
+    return start([&](pl_work** work) { return api_.all_reduce(raw_.comm, &in_out, reduce, work); });
+  }
+  // `counts`: elements per rank, world_size of them; NULL: even.
+  Work reduce_scatter(const pl_buffer& in, const pl_buffer& out_shard, const uint64_t* counts = nullptr,
+                      uint32_t reduce = PL_REDUCE_SUM) const {
+    return start([&](pl_work** work) {
+      return api_.reduce_scatter(raw_.comm, &in, &out_shard, counts, reduce, work);
+    });
+  }
+  Work all_gather(const pl_buffer& in_shard, const pl_buffer& out_full,
+                  const uint64_t* counts = nullptr) const {
+    return start(
+        [&](pl_work** work) { return api_.all_gather(raw_.comm, &in_shard, &out_full, counts, work); });
+  }
+  Work broadcast(const pl_buffer& in_out, int32_t root) const {
+    return start([&](pl_work** work) { return api_.broadcast(raw_.comm, &in_out, root, work); });
+  }
+  Work all_to_all(const pl_buffer& in, const pl_buffer& out, const uint64_t* send_counts = nullptr,
+                  const uint64_t* receive_counts = nullptr) const {
+    return start([&](pl_work** work) {
+      return api_.all_to_all(raw_.comm, &in, &out, send_counts, receive_counts, work);
+    });
+  }
+  Work barrier() const {
+    return start([&](pl_work** work) { return api_.barrier(raw_.comm, work); });
+  }
+  // Concurrent with everything.
+  void abort(std::string_view reason) const { api_.abort(raw_.comm, str(reason)); }
+
+ private:
+  template <class Start>
+  Work start(Start&& call) const {
+    pl_work* work = nullptr;
+    check(call(&work));
+    return Work(*this, work);
+  }
+  pl_error* wait_raw(pl_work* work, void* stream, double timeout_seconds) const {
+    return work == nullptr ? nullptr : api_.wait(raw_.comm, work, stream, timeout_seconds);
+  }
+
+  pl_communicator raw_;
+  pl_backend_api api_;
+};
+
+}  // namespace gnu::visibility("hidden")]]sdk_v1
 }  // namespace pipeline

@@ -5,61 +5,60 @@
 #include <string_view>
 
 namespace pipeline {
-inline namespace sdk_v1 __attribute__((visibility("hidden"))) {
+inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
 
-  // The run, as one plugin object sees it. Copies are cheap and valid as long as the object. All methods
-  // [any-thread] but metric.
-  class Context {
-   public:
-    explicit Context(const pl_context* context)
-        : context_(context), run_(receive(host().run_info(context))) {}
+// The run, as one plugin object sees it. Copies are cheap and valid as long as the object. All methods
+// [any-thread] but metric.
+class Context {
+ public:
+  explicit Context(const pl_context* context) : context_(context), run_(receive(host().run_info(context))) {}
 
-    const pl_run_info& run() const { return run_; }
-    bool reproducible() const { return (run_.flags & PL_RUN_REPRODUCIBLE) != 0; }
-    bool activation_checkpointing() const { return (run_.flags & PL_RUN_ACTIVATION_CHECKPOINTING) != 0; }
-    bool pin_memory() const { return (run_.flags & PL_RUN_PIN_MEMORY) != 0; }
+  const pl_run_info& run() const { return run_; }
+  bool reproducible() const { return (run_.flags & PL_RUN_REPRODUCIBLE) != 0; }
+  bool activation_checkpointing() const { return (run_.flags & PL_RUN_ACTIVATION_CHECKPOINTING) != 0; }
+  bool pin_memory() const { return (run_.flags & PL_RUN_PIN_MEMORY) != 0; }
 
-    // One line; the parts are put together.
-    template <class... Parts>
-    void debug(const Parts&... parts) const {
-      log(PL_LOG_DEBUG, concat(parts...));
-    }
-    template <class... Parts>
-    void info(const Parts&... parts) const {
-      log(PL_LOG_INFO, concat(parts...));
-    }
-    template <class... Parts>
-    void warn(const Parts&... parts) const {
-      log(PL_LOG_WARNING, concat(parts...));
-    }
-    void log(uint32_t level, std::string_view line) const { host().log(context_, level, str(line)); }
+  // One line; the parts are put together.
+  template <class... Parts>
+  void debug(const Parts&... parts) const {
+    log(PL_LOG_DEBUG, concat(parts...));
+  }
+  template <class... Parts>
+  void info(const Parts&... parts) const {
+    log(PL_LOG_INFO, concat(parts...));
+  }
+  template <class... Parts>
+  void warn(const Parts&... parts) const {
+    log(PL_LOG_WARNING, concat(parts...));
+  }
+  void log(uint32_t level, std::string_view line) const { host().log(context_, level, str(line)); }
 
-    // A figure for this step's line of metrics.jsonl. [main]
-    void metric(std::string_view name, double sum, double weight) const {
-      host().metric(context_, str(name), sum, weight);
-    }
+  // A figure for this step's line of metrics.jsonl. [main]
+  void metric(std::string_view name, double sum, double weight) const {
+    host().metric(context_, str(name), sum, weight);
+  }
 
-    // total = 0: unknown.
-    void progress(std::string_view what, uint64_t done, uint64_t total) const {
-      host().progress(context_, str(what), done, total);
-    }
+  // total = 0: unknown.
+  void progress(std::string_view what, uint64_t done, uint64_t total) const {
+    host().progress(context_, str(what), done, total);
+  }
 
-    bool cancelled() const { return host().cancelled(context_) != 0; }
-    void throw_if_cancelled() const {
-      if (cancelled()) throw Error::received("stopped on request", PL_ERROR_CANCELLED);
-    }
+  bool cancelled() const { return host().cancelled(context_) != 0; }
+  void throw_if_cancelled() const {
+    if (cancelled()) throw Error::received("stopped on request", PL_ERROR_CANCELLED);
+  }
 
-    // The only source of randomness: a pure function of (run.seed, stream, a, b, c).
-    uint64_t seed(std::string_view stream, uint64_t a = 0, uint64_t b = 0, uint64_t c = 0) const {
-      return host().seed(context_, str(stream), a, b, c);
-    }
+  // The only source of randomness: a pure function of (run.seed, stream, a, b, c).
+  uint64_t seed(std::string_view stream, uint64_t a = 0, uint64_t b = 0, uint64_t c = 0) const {
+    return host().seed(context_, str(stream), a, b, c);
+  }
 
-    const pl_context* raw() const { return context_; }
+  const pl_context* raw() const { return context_; }
 
-   private:
-    const pl_context* context_;
-    pl_run_info run_;
-  };
+ private:
+  const pl_context* context_;
+  pl_run_info run_;
+};
 
-}  // namespace )
+}  // namespace gnu::visibility("hidden")]]sdk_v1
 }  // namespace pipeline

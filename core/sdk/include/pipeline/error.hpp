@@ -6,41 +6,41 @@
 #include <string>
 
 namespace pipeline {
-inline namespace sdk_v1 __attribute__((visibility("hidden"))) {
+inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
 
-  // What a plugin throws, and what it catches when a call to the host or to another plugin fails. The message
-  // says what failed, the value seen, the value expected and what to do; the SDK puts the plugin's name in
-  // front when it leaves the plugin.
-  class Error : public std::runtime_error {
-   public:
-    explicit Error(const std::string& message, uint32_t code = PL_ERROR_FAILED)
-        : std::runtime_error(message), code_(code) {}
+// What a plugin throws, and what it catches when a call to the host or to another plugin fails. The message
+// says what failed, the value seen, the value expected and what to do; the SDK puts the plugin's name in
+// front when it leaves the plugin.
+class Error : public std::runtime_error {
+ public:
+  explicit Error(const std::string& message, uint32_t code = PL_ERROR_FAILED)
+      : std::runtime_error(message), code_(code) {}
 
-    // An error that came through the ABI: its message already names its origin and is passed on unchanged.
-    static Error received(const std::string& message, uint32_t code) {
-      Error error(message, code);
-      error.received_ = true;
-      return error;
-    }
-
-    uint32_t code() const { return code_; }  // PL_ERROR_...
-    bool was_received() const { return received_; }
-
-   private:
-    uint32_t code_;
-    bool received_ = false;
-  };
-
-  // Throws Error with the parts put together.
-  template <class... Parts>
-  [[noreturn]] void fail(const Parts&... parts) {
-    throw Error(concat(parts...));
+  // An error that came through the ABI: its message already names its origin and is passed on unchanged.
+  static Error received(const std::string& message, uint32_t code) {
+    Error error(message, code);
+    error.received_ = true;
+    return error;
   }
 
-  template <class... Parts>
-  [[noreturn]] void fail_with(uint32_t code, const Parts&... parts) {
-    throw Error(concat(parts...), code);
-  }
+  uint32_t code() const { return code_; }  // PL_ERROR_...
+  bool was_received() const { return received_; }
 
-}  // namespace )
+ private:
+  uint32_t code_;
+  bool received_ = false;
+};
+
+// Throws Error with the parts put together.
+template <class... Parts>
+[[noreturn]] void fail(const Parts&... parts) {
+  throw Error(concat(parts...));
+}
+
+template <class... Parts>
+[[noreturn]] void fail_with(uint32_t code, const Parts&... parts) {
+  throw Error(concat(parts...), code);
+}
+
+}  // namespace gnu::visibility("hidden")]]sdk_v1
 }  // namespace pipeline

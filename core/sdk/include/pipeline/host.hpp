@@ -6,34 +6,34 @@
 #include <string_view>
 
 namespace pipeline {
-inline namespace sdk_v1 __attribute__((visibility("hidden"))) {
+inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
 
-  // What the entry function notes, once per plugin.
-  struct Globals {
-    pl_host host{};           // the host's table, as far as it goes
-    std::string plugin_name;  // in front of every message
-  };
+// What the entry function notes, once per plugin.
+struct Globals {
+  pl_host host{};           // the host's table, as far as it goes
+  std::string plugin_name;  // in front of every message
+};
 
-  // Never destroyed: a worker thread may still fail while the process exits.
-  inline Globals& globals() {
-    static Globals& instance = *new Globals;
-    return instance;
-  }
+// Never destroyed: a worker thread may still fail while the process exits.
+inline Globals& globals() {
+  static Globals& instance = *new Globals;
+  return instance;
+}
 
-  inline const pl_host& host() { return globals().host; }
+inline const pl_host& host() { return globals().host; }
 
-  // Throws what a call through the ABI reported, and frees it.
-  inline void check(pl_error * error) {
-    if (error == nullptr) return;
-    const Error copy =
-        Error::received(std::string(view(host().error_message(error))), host().error_code(error));
-    host().error_free(error);
-    throw copy;
-  }
+// Throws what a call through the ABI reported, and frees it.
+inline void check(pl_error* error) {
+  if (error == nullptr) return;
+  const Error copy =
+      Error::received(std::string(view(host().error_message(error))), host().error_code(error));
+  host().error_free(error);
+  throw copy;
+}
 
-  inline pl_error* make_error(uint32_t code, std::string_view message) {
-    return host().error_new(code, str(message));
-  }
+inline pl_error* make_error(uint32_t code, std::string_view message) {
+  return host().error_new(code, str(message));
+}
 
-}  // namespace )
+}  // namespace gnu::visibility("hidden")]]sdk_v1
 }  // namespace pipeline

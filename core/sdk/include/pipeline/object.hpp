@@ -7,49 +7,49 @@
 #include <utility>
 
 namespace pipeline {
-inline namespace sdk_v1 __attribute__((visibility("hidden"))) {
+inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
 
-  // What every plugin object is created from.
-  template <class ConfigT>
-  struct Setup {
-    Setup(const pl_context* raw_context, const pl_config* raw_config)
-        : context(raw_context), config(read_config<ConfigT>(raw_config)), errors(raw_config) {}
+// What every plugin object is created from.
+template <class ConfigT>
+struct Setup {
+  Setup(const pl_context* raw_context, const pl_config* raw_config)
+      : context(raw_context), config(read_config<ConfigT>(raw_config)), errors(raw_config) {}
 
-    Context context;
-    ConfigT config;
-    ConfigErrors errors;
-  };
+  Context context;
+  ConfigT config;
+  ConfigErrors errors;
+};
 
-  // What every plugin object knows: its run, its options, and how to complain about them.
-  template <class ConfigT>
-  class Object {
-   public:
-    explicit Object(Setup<ConfigT> setup)
-        : context_(setup.context), config_(std::move(setup.config)), errors_(std::move(setup.errors)) {}
-    Object(const Object&) = delete;
-    Object& operator=(const Object&) = delete;
-    virtual ~Object() = default;
+// What every plugin object knows: its run, its options, and how to complain about them.
+template <class ConfigT>
+class Object {
+ public:
+  explicit Object(Setup<ConfigT> setup)
+      : context_(setup.context), config_(std::move(setup.config)), errors_(std::move(setup.errors)) {}
+  Object(const Object&) = delete;
+  Object& operator=(const Object&) = delete;
+  virtual ~Object() = default;
 
-    const Context& context() const { return context_; }
-    const pl_run_info& run() const { return context_.run(); }
-    const ConfigT& config() const { return config_; }
+  const Context& context() const { return context_; }
+  const pl_run_info& run() const { return context_.run(); }
+  const ConfigT& config() const { return config_; }
 
-    // Throws `file:line: key = value: problem`.
-    [[noreturn]] void config_error(std::string_view key, std::string_view problem) const {
-      errors_(key, problem);
-    }
-    bool is_set(std::string_view key) const { return errors_.is_set(key); }
+  // Throws `file:line: key = value: problem`.
+  [[noreturn]] void config_error(std::string_view key, std::string_view problem) const {
+    errors_(key, problem);
+  }
+  bool is_set(std::string_view key) const { return errors_.is_set(key); }
 
-   private:
-    Context context_;
-    ConfigT config_;
-    ConfigErrors errors_;
-  };
+ private:
+  Context context_;
+  ConfigT config_;
+  ConfigErrors errors_;
+};
 
 // True if class T overrides the virtual `slot` of T::Interface. A slot that is not overridden keeps the type
 // of a member of the interface; one that is hidden, overloaded or made private in T counts as overridden.
 #define PIPELINE_OVERRIDES(T, slot) \
   (!requires { requires std::is_same_v<decltype(&T::slot), decltype(&T::Interface::slot)>; })
 
-}  // namespace )
+}  // namespace gnu::visibility("hidden")]]sdk_v1
 }  // namespace pipeline

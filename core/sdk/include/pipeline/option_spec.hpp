@@ -8,60 +8,56 @@
 #include <vector>
 
 namespace pipeline {
-inline namespace sdk_v1 __attribute__((visibility("hidden"))) {
+inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
 
-  // One declared option. The setters are what a config struct's `describe` chains onto a declaration.
-  class OptionSpec {
-   public:
-    OptionSpec& min(double value) { return minimum(value, PL_OPTION_HAS_MINIMUM); }
-    OptionSpec& above(double value) {
-      return minimum(value, PL_OPTION_HAS_MINIMUM | PL_OPTION_ABOVE_MINIMUM);
-    }
-    OptionSpec& max(double value) { return maximum(value, PL_OPTION_HAS_MAXIMUM); }
-    OptionSpec& below(double value) {
-      return maximum(value, PL_OPTION_HAS_MAXIMUM | PL_OPTION_BELOW_MAXIMUM);
-    }
-    OptionSpec& unit(std::string_view text) {
-      unit_ = text;
-      return *this;
-    }
-    OptionSpec& choices(std::initializer_list<std::string_view> values) {
-      choices_.assign(values.begin(), values.end());
-      return *this;
-    }
-    // No default: the user must give it.
-    OptionSpec& required() {
-      flags_ |= PL_OPTION_REQUIRED;
-      return *this;
-    }
-    // May differ when a run is continued: it cannot change the result.
-    OptionSpec& may_change() {
-      flags_ |= PL_OPTION_MAY_CHANGE;
-      return *this;
-    }
+// One declared option. The setters are what a config struct's `describe` chains onto a declaration.
+class OptionSpec {
+ public:
+  OptionSpec& min(double value) { return minimum(value, PL_OPTION_HAS_MINIMUM); }
+  OptionSpec& above(double value) { return minimum(value, PL_OPTION_HAS_MINIMUM | PL_OPTION_ABOVE_MINIMUM); }
+  OptionSpec& max(double value) { return maximum(value, PL_OPTION_HAS_MAXIMUM); }
+  OptionSpec& below(double value) { return maximum(value, PL_OPTION_HAS_MAXIMUM | PL_OPTION_BELOW_MAXIMUM); }
+  OptionSpec& unit(std::string_view text) {
+    unit_ = text;
+    return *this;
+  }
+  OptionSpec& choices(std::initializer_list<std::string_view> values) {
+    choices_.assign(values.begin(), values.end());
+    return *this;
+  }
+  // No default: the user must give it.
+  OptionSpec& required() {
+    flags_ |= PL_OPTION_REQUIRED;
+    return *this;
+  }
+  // May differ when a run is continued: it cannot change the result.
+  OptionSpec& may_change() {
+    flags_ |= PL_OPTION_MAY_CHANGE;
+    return *this;
+  }
 
-   private:
-    friend class Options;
-    friend class Schema;
+ private:
+  friend class Options;
+  friend class Schema;
 
-    OptionSpec& minimum(double value, uint32_t flags) {
-      flags_ = (flags_ & ~PL_OPTION_ABOVE_MINIMUM) | flags;
-      minimum_ = value;
-      return *this;
-    }
-    OptionSpec& maximum(double value, uint32_t flags) {
-      flags_ = (flags_ & ~PL_OPTION_BELOW_MAXIMUM) | flags;
-      maximum_ = value;
-      return *this;
-    }
+  OptionSpec& minimum(double value, uint32_t flags) {
+    flags_ = (flags_ & ~PL_OPTION_ABOVE_MINIMUM) | flags;
+    minimum_ = value;
+    return *this;
+  }
+  OptionSpec& maximum(double value, uint32_t flags) {
+    flags_ = (flags_ & ~PL_OPTION_BELOW_MAXIMUM) | flags;
+    maximum_ = value;
+    return *this;
+  }
 
-    uint32_t type_ = 0;
-    uint32_t flags_ = 0;
-    double minimum_ = 0;
-    double maximum_ = 0;
-    std::string key_, default_, unit_, help_;
-    std::vector<std::string> choices_;
-  };
+  uint32_t type_ = 0;
+  uint32_t flags_ = 0;
+  double minimum_ = 0;
+  double maximum_ = 0;
+  std::string key_, default_, unit_, help_;
+  std::vector<std::string> choices_;
+};
 
-}  // namespace )
+}  // namespace gnu::visibility("hidden")]]sdk_v1
 }  // namespace pipeline

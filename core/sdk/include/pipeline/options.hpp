@@ -29,189 +29,185 @@
 #include <limits>
 
 namespace pipeline {
-inline namespace sdk_v1 __attribute__((visibility("hidden"))) {
+inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
 
-  // Reports what is wrong with a value as `file:line: table.key = value: problem`. Keys are relative to the
-  // struct's own group.
-  class ConfigErrors {
-   public:
-    explicit ConfigErrors(const pl_config* config, std::string prefix = "")
-        : config_(config), prefix_(std::move(prefix)) {}
+// Reports what is wrong with a value as `file:line: table.key = value: problem`. Keys are relative to the
+// struct's own group.
+class ConfigErrors {
+ public:
+  explicit ConfigErrors(const pl_config* config, std::string prefix = "")
+      : config_(config), prefix_(std::move(prefix)) {}
 
-    [[noreturn]] void operator()(std::string_view key, std::string_view problem) const {
-      check(host().config_error(config_, str(prefix_ + std::string(key)), str(problem)));
-      fail_with(PL_ERROR_CONFIG, prefix_, key, ": ", problem);
-    }
-
-    // False: the default is in force.
-    bool is_set(std::string_view key) const {
-      return host().config_is_set(config_, str(prefix_ + std::string(key))) != 0;
-    }
-
-   private:
-    const pl_config* config_;
-    std::string prefix_;
-  };
-
-  class Options;
-
-  template <class T>
-  concept DescribesOptions = requires(T config, Options & options) {
-    config.describe(options);
-  };
-
-  template <class T>
-  concept ValidatesOptions = requires(const T config, const ConfigErrors& errors) {
-    config.validate(errors);
-  };
-
-  // The visitor that `describe` is given. Without a config it collects the declarations, with one it reads
-  // the values.
-  class Options {
-   public:
-    Options() = default;
-    explicit Options(const pl_config* config) : config_(config) {}
-
-    template <class T>
-    OptionSpec& operator()(std::string_view key, T& value, std::string_view help) {
-      const std::string full = prefix_ + std::string(key);
-      if (config_ != nullptr) {
-        read(str(full), value);
-        return ignored_ = OptionSpec();
-      }
-      for (const OptionSpec& other : specs_) {
-        if (other.key_ == full) fail("option ", full, " is declared twice");
-      }
-      OptionSpec& spec = specs_.emplace_back();
-      spec.key_ = full;
-      spec.help_ = help;
-      declare(spec, value);
-      return spec;
-    }
-
-    // Declares the options of `config` below `key`.
-    template <DescribesOptions T>
-    void group(std::string_view key, T& config) {
-      const std::string outer = prefix_;
-      prefix_ += std::string(key) + '.';
-      config.describe(*this);
-      if constexpr (ValidatesOptions<T>) {
-        if (config_ != nullptr) config.validate(ConfigErrors(config_, prefix_));
-      }
-      prefix_ = outer;
-    }
-
-   private:
-    friend class Schema;
-    using Path = std::filesystem::path;
-
-    static void declare(OptionSpec& spec, bool value) { declare_as(spec, PL_OPTION_BOOL, value); }
-    template <std::integral T>
-    static void declare(OptionSpec& spec, T value) {
-      declare_as(spec, PL_OPTION_INT, static_cast<int64_t>(value));
-      if constexpr (std::is_unsigned_v<T>) spec.min(0);
-      if constexpr (sizeof(T) < sizeof(int64_t)) {
-        spec.min(static_cast<double>(std::numeric_limits<T>::min()))
-            .max(static_cast<double>(std::numeric_limits<T>::max()));
-      }
-    }
-    template <std::floating_point T>
-    static void declare(OptionSpec& spec, T value) {
-      declare_as(spec, PL_OPTION_FLOAT, static_cast<double>(value));
-    }
-    static void declare(OptionSpec& spec, const std::string& value) {
-      declare_as(spec, PL_OPTION_STRING, value);
-    }
-    static void declare(OptionSpec& spec, const Path& value) { declare_as(spec, PL_OPTION_PATH, value); }
-    static void declare(OptionSpec& spec, const std::vector<int64_t>& value) {
-      declare_as(spec, PL_OPTION_INT_LIST, value);
-    }
-    static void declare(OptionSpec& spec, const std::vector<double>& value) {
-      declare_as(spec, PL_OPTION_FLOAT_LIST, value);
-    }
-    static void declare(OptionSpec& spec, const std::vector<std::string>& value) {
-      declare_as(spec, PL_OPTION_STRING_LIST, value);
-    }
-    static void declare(OptionSpec& spec, const std::vector<Path>& value) {
-      declare_as(spec, PL_OPTION_PATH_LIST, value);
-    }
-
-    template <class T>
-    static void declare_as(OptionSpec& spec, uint32_t type, const T& value) {
-      spec.type_ = type;
-      spec.default_ = to_toml(value);
-    }
-
-    void read(pl_str key, bool& value) const {
-      uint32_t out = 0;
-      check(host().config_bool(config_, key, &out));
-      value = out != 0;
-    }
-    template <std::integral T>
-    void read(pl_str key, T& value) const {
-      int64_t out = 0;
-      check(host().config_int(config_, key, &out));
-      value = static_cast<T>(out);
-    }
-    template <std::floating_point T>
-    void read(pl_str key, T& value) const {
-      double out = 0;
-      check(host().config_float(config_, key, &out));
-      value = static_cast<T>(out);
-    }
-    void read(pl_str key, std::string& value) const { value = read_text(key); }
-    void read(pl_str key, Path& value) const { value = read_text(key); }
-    void read(pl_str key, std::vector<int64_t>& value) const {
-      read_list(key, value, host().config_int_list);
-    }
-    void read(pl_str key, std::vector<double>& value) const {
-      read_list(key, value, host().config_float_list);
-    }
-    void read(pl_str key, std::vector<std::string>& value) const { read_texts(key, value); }
-    void read(pl_str key, std::vector<Path>& value) const { read_texts(key, value); }
-
-    std::string read_text(pl_str key) const {
-      pl_str out{};
-      check(host().config_string(config_, key, &out));
-      return std::string(view(out));
-    }
-    template <class T, class Getter>
-    void read_list(pl_str key, std::vector<T>& value, Getter getter) const {
-      const T* out = nullptr;
-      uint64_t count = 0;
-      check(getter(config_, key, &out, &count));
-      value.assign(out, out + count);
-    }
-    template <class T>
-    void read_texts(pl_str key, std::vector<T>& value) const {
-      const pl_str* out = nullptr;
-      uint64_t count = 0;
-      check(host().config_string_list(config_, key, &out, &count));
-      value.clear();
-      for (uint64_t i = 0; i < count; ++i) value.emplace_back(std::string(view(out[i])));
-    }
-
-    const pl_config* config_ = nullptr;
-    std::string prefix_;
-    std::deque<OptionSpec> specs_;  // a deque: `describe` holds references while it chains
-    OptionSpec ignored_;            // what the setters write to while reading
-  };
-
-  // A plugin that has no options.
-  struct NoConfig {
-    void describe(Options&) {}
-  };
-
-  template <class T>
-  T read_config(const pl_config* config) {
-    static_assert(DescribesOptions<T>,
-                  "a config struct needs `void describe(pipeline::Options& o)`: see pipeline/options.hpp");
-    T result;
-    Options reader(config);
-    result.describe(reader);
-    if constexpr (ValidatesOptions<T>) result.validate(ConfigErrors(config));
-    return result;
+  [[noreturn]] void operator()(std::string_view key, std::string_view problem) const {
+    check(host().config_error(config_, str(prefix_ + std::string(key)), str(problem)));
+    fail_with(PL_ERROR_CONFIG, prefix_, key, ": ", problem);
   }
 
-}  // namespace )
+  // False: the default is in force.
+  bool is_set(std::string_view key) const {
+    return host().config_is_set(config_, str(prefix_ + std::string(key))) != 0;
+  }
+
+ private:
+  const pl_config* config_;
+  std::string prefix_;
+};
+
+class Options;
+
+template <class T>
+concept DescribesOptions = requires(T config, Options& options) {
+  config.describe(options);
+};
+
+template <class T>
+concept ValidatesOptions = requires(const T config, const ConfigErrors& errors) {
+  config.validate(errors);
+};
+
+// The visitor that `describe` is given. Without a config it collects the declarations, with one it reads
+// the values.
+class Options {
+ public:
+  Options() = default;
+  explicit Options(const pl_config* config) : config_(config) {}
+
+  template <class T>
+  OptionSpec& operator()(std::string_view key, T& value, std::string_view help) {
+    const std::string full = prefix_ + std::string(key);
+    if (config_ != nullptr) {
+      read(str(full), value);
+      return ignored_ = OptionSpec();
+    }
+    for (const OptionSpec& other : specs_) {
+      if (other.key_ == full) fail("option ", full, " is declared twice");
+    }
+    OptionSpec& spec = specs_.emplace_back();
+    spec.key_ = full;
+    spec.help_ = help;
+    declare(spec, value);
+    return spec;
+  }
+
+  // Declares the options of `config` below `key`.
+  template <DescribesOptions T>
+  void group(std::string_view key, T& config) {
+    const std::string outer = prefix_;
+    prefix_ += std::string(key) + '.';
+    config.describe(*this);
+    if constexpr (ValidatesOptions<T>) {
+      if (config_ != nullptr) config.validate(ConfigErrors(config_, prefix_));
+    }
+    prefix_ = outer;
+  }
+
+ private:
+  friend class Schema;
+  using Path = std::filesystem::path;
+
+  static void declare(OptionSpec& spec, bool value) { declare_as(spec, PL_OPTION_BOOL, value); }
+  template <std::integral T>
+  static void declare(OptionSpec& spec, T value) {
+    declare_as(spec, PL_OPTION_INT, static_cast<int64_t>(value));
+    if constexpr (std::is_unsigned_v<T>) spec.min(0);
+    if constexpr (sizeof(T) < sizeof(int64_t)) {
+      spec.min(static_cast<double>(std::numeric_limits<T>::min()))
+          .max(static_cast<double>(std::numeric_limits<T>::max()));
+    }
+  }
+  template <std::floating_point T>
+  static void declare(OptionSpec& spec, T value) {
+    declare_as(spec, PL_OPTION_FLOAT, static_cast<double>(value));
+  }
+  static void declare(OptionSpec& spec, const std::string& value) {
+    declare_as(spec, PL_OPTION_STRING, value);
+  }
+  static void declare(OptionSpec& spec, const Path& value) { declare_as(spec, PL_OPTION_PATH, value); }
+  static void declare(OptionSpec& spec, const std::vector<int64_t>& value) {
+    declare_as(spec, PL_OPTION_INT_LIST, value);
+  }
+  static void declare(OptionSpec& spec, const std::vector<double>& value) {
+    declare_as(spec, PL_OPTION_FLOAT_LIST, value);
+  }
+  static void declare(OptionSpec& spec, const std::vector<std::string>& value) {
+    declare_as(spec, PL_OPTION_STRING_LIST, value);
+  }
+  static void declare(OptionSpec& spec, const std::vector<Path>& value) {
+    declare_as(spec, PL_OPTION_PATH_LIST, value);
+  }
+
+  template <class T>
+  static void declare_as(OptionSpec& spec, uint32_t type, const T& value) {
+    spec.type_ = type;
+    spec.default_ = to_toml(value);
+  }
+
+  void read(pl_str key, bool& value) const {
+    uint32_t out = 0;
+    check(host().config_bool(config_, key, &out));
+    value = out != 0;
+  }
+  template <std::integral T>
+  void read(pl_str key, T& value) const {
+    int64_t out = 0;
+    check(host().config_int(config_, key, &out));
+    value = static_cast<T>(out);
+  }
+  template <std::floating_point T>
+  void read(pl_str key, T& value) const {
+    double out = 0;
+    check(host().config_float(config_, key, &out));
+    value = static_cast<T>(out);
+  }
+  void read(pl_str key, std::string& value) const { value = read_text(key); }
+  void read(pl_str key, Path& value) const { value = read_text(key); }
+  void read(pl_str key, std::vector<int64_t>& value) const { read_list(key, value, host().config_int_list); }
+  void read(pl_str key, std::vector<double>& value) const { read_list(key, value, host().config_float_list); }
+  void read(pl_str key, std::vector<std::string>& value) const { read_texts(key, value); }
+  void read(pl_str key, std::vector<Path>& value) const { read_texts(key, value); }
+
+  std::string read_text(pl_str key) const {
+    pl_str out{};
+    check(host().config_string(config_, key, &out));
+    return std::string(view(out));
+  }
+  template <class T, class Getter>
+  void read_list(pl_str key, std::vector<T>& value, Getter getter) const {
+    const T* out = nullptr;
+    uint64_t count = 0;
+    check(getter(config_, key, &out, &count));
+    value.assign(out, out + count);
+  }
+  template <class T>
+  void read_texts(pl_str key, std::vector<T>& value) const {
+    const pl_str* out = nullptr;
+    uint64_t count = 0;
+    check(host().config_string_list(config_, key, &out, &count));
+    value.clear();
+    for (uint64_t i = 0; i < count; ++i) value.emplace_back(std::string(view(out[i])));
+  }
+
+  const pl_config* config_ = nullptr;
+  std::string prefix_;
+  std::deque<OptionSpec> specs_;  // a deque: `describe` holds references while it chains
+  OptionSpec ignored_;            // what the setters write to while reading
+};
+
+// A plugin that has no options.
+struct NoConfig {
+  void describe(Options&) {}
+};
+
+template <class T>
+T read_config(const pl_config* config) {
+  static_assert(DescribesOptions<T>,
+                "a config struct needs `void describe(pipeline::Options& o)`: see pipeline/options.hpp");
+  T result;
+  Options reader(config);
+  result.describe(reader);
+  if constexpr (ValidatesOptions<T>) result.validate(ConfigErrors(config));
+  return result;
+}
+
+}  // namespace gnu::visibility("hidden")]]sdk_v1
 }  // namespace pipeline

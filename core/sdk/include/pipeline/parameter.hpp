@@ -8,81 +8,80 @@
 #include <vector>
 
 namespace pipeline {
-inline namespace sdk_v1 __attribute__((visibility("hidden"))) {
+inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
 
-  struct Parameter {
-    std::string name;
-    std::vector<int64_t> shape;
-    bool trainable = true;
-    bool decay = true;         // weight decay applies
-    uint32_t unit = 0;         // layer index
-    double lr_multiplier = 1;  // of the learning rate
+struct Parameter {
+  std::string name;
+  std::vector<int64_t> shape;
+  bool trainable = true;
+  bool decay = true;         // weight decay applies
+  uint32_t unit = 0;         // layer index
+  double lr_multiplier = 1;  // of the learning rate
 
-    uint64_t count() const { return element_count(shape); }
+  uint64_t count() const { return element_count(shape); }
 
-    static Parameter from(const pl_parameter& p) {
-      return {std::string(view(p.name)),
-              {p.shape, p.shape + p.ndim},
-              (p.flags & PL_PARAMETER_TRAINABLE) != 0,
-              (p.flags & PL_PARAMETER_DECAY) != 0,
-              p.unit,
-              p.lr_multiplier};
-    }
+  static Parameter from(const pl_parameter& p) {
+    return {std::string(view(p.name)),
+            {p.shape, p.shape + p.ndim},
+            (p.flags & PL_PARAMETER_TRAINABLE) != 0,
+            (p.flags & PL_PARAMETER_DECAY) != 0,
+            p.unit,
+            p.lr_multiplier};
+  }
 
-    // Borrows the name and the shape.
-    pl_parameter raw() const {
-      auto out = sized<pl_parameter>();
-      out.flags = (trainable ? PL_PARAMETER_TRAINABLE : 0) | (decay ? PL_PARAMETER_DECAY : 0);
-      out.ndim = static_cast<uint32_t>(shape.size());
-      out.unit = unit;
-      out.shape = shape.data();
-      out.name = str(name);
-      out.lr_multiplier = lr_multiplier;
-      return out;
-    }
-  };
+  // Borrows the name and the shape.
+  pl_parameter raw() const {
+    auto out = sized<pl_parameter>();
+    out.flags = (trainable ? PL_PARAMETER_TRAINABLE : 0) | (decay ? PL_PARAMETER_DECAY : 0);
+    out.ndim = static_cast<uint32_t>(shape.size());
+    out.unit = unit;
+    out.shape = shape.data();
+    out.name = str(name);
+    out.lr_multiplier = lr_multiplier;
+    return out;
+  }
+};
 
-  // A finished gradient on its way from a task to a strategy. When it carries the task's own tensor it owns
-  // that memory, and frees it unless take_owner() moved it on.
-  class Gradient {
+// A finished gradient on its way from a task to a strategy. When it carries the task's own tensor it owns
+// that memory, and frees it unless take_owner() moved it on.
+class Gradient {
+ public:
+  // Moves on with the memory of a gradient; frees it when it goes.
+  class Owner {
    public:
-    // Moves on with the memory of a gradient; frees it when it goes.
-    class Owner {
-     public:
-      Owner() = default;
-      Owner(void* owner, void (*release)(void*)) : owner_(owner), release_(release) {}
-      Owner(Owner&& other) noexcept
-          : owner_(std::exchange(other.owner_, nullptr)), release_(other.release_) {}
-      Owner& operator=(Owner&& other) noexcept {
-        std::swap(owner_, other.owner_);
-        std::swap(release_, other.release_);
-        return *this;
-      }
-      ~Owner() {
-        if (owner_ != nullptr) release_(owner_);
-      }
-      explicit operator bool() const { return owner_ != nullptr; }
-
-     private:
-      void* owner_ = nullptr;
-      void (*release_)(void*) = nullptr;
-    };
-
-    explicit Gradient(const pl_gradient* sent) : raw_(receive(sent)) {
-      if (raw_.owner != nullptr) owner_ = Owner(raw_.owner, raw_.release);
-      if (raw_.tensor == nullptr) fail("gradient ", raw_.index, " comes without a tensor");
+    Owner() = default;
+    Owner(void* owner, void (*release)(void*)) : owner_(owner), release_(release) {}
+    Owner(Owner&& other) noexcept : owner_(std::exchange(other.owner_, nullptr)), release_(other.release_) {}
+    Owner& operator=(Owner&& other) noexcept {
+      std::swap(owner_, other.owner_);
+      std::swap(release_, other.release_);
+      return *this;
     }
-
-    uint64_t index() const { return raw_.index; }             // of the parameter
-    const pl_tensor& tensor() const { return *raw_.tensor; }  // valid during the call
-    void* stream() const { return raw_.stream; }              // it is complete on; NULL on CPU
-    bool is_handed_over() const { return raw_.owner != nullptr; }
-    Owner take_owner() { return std::move(owner_); }  // to keep the tensor's memory after the call
+    ~Owner() {
+      if (owner_ != nullptr) release_(owner_);
+    }
+    explicit operator bool() const { return owner_ != nullptr; }
 
    private:
-    pl_gradient raw_;
-    Owner owner_;
+    void* owner_ = nullptr;
+    void (*release_)(void*) = nullptr;
   };
 
-}  // namespace )
+  explicit Gradient(const pl_gradient* sent) : raw_(receive(sent)) {
+    if (raw_.owner != nullptr) owner_ = Owner(raw_.owner, raw_.release);
+    if (raw_.tensor == nullptr) fail("gradient ", raw_.index, " comes without a tensor");
+  }
+
+  uint64_t index() const { return raw_.index; }             // of the parameter
+  const pl_tensor& tensor() const { return *raw_.tensor; }  // valid during the call
+  void* stream() const { return raw_.stream; }              // it is complete on; NULL on CPU
+  bool is_handed_over() const { return raw_.owner != nullptr; }
+  Owner take_owner() { return std::move(owner_); }  // to keep the tensor's memory after the call
+
+ private:
+  pl_gradient raw_;
+  Owner owner_;
+};
+
+}  // namespace gnu::visibility("hidden")]]sdk_v1
 }  // namespace pipeline

@@ -8,59 +8,59 @@
 #include <string_view>
 
 namespace pipeline {
-inline namespace sdk_v1 __attribute__((visibility("hidden"))) {
+inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
 
-  // Says which library the plugin brings that must be the same in the whole process; a header that wraps such
-  // a library installs its own (pipeline/torch/runtime.hpp does).
-  inline std::string_view (*runtime_tag)() = nullptr;
+// Says which library the plugin brings that must be the same in the whole process; a header that wraps such
+// a library installs its own (pipeline/torch/runtime.hpp does).
+inline std::string_view (*runtime_tag)() = nullptr;
 
-  struct PluginName {
-    std::string_view name;
-    std::string_view version;
-    std::string_view summary;
-  };
+struct PluginName {
+  std::string_view name;
+  std::string_view version;
+  std::string_view summary;
+};
 
-  // Table: TaskTable, StrategyTable or BackendTable of the plugin's class. Two optional static functions of
-  // the class go into the plugin's own table: `const void* query(std::string_view id)` for extensions and
-  // `void shutdown()`, the last call of all.
-  template <class Table>
-  const pl_plugin* make_plugin(const pl_host* sent, pl_error** error, const PluginName& naming) noexcept {
-    using Class = typename Table::Class;
-    static pl_plugin plugin = sized<pl_plugin>();
-    plugin.abi_major = PL_ABI_MAJOR;
-    plugin.abi_minor = PL_ABI_MINOR;
-    plugin.kind = Table::kKind;
-    plugin.name = str(naming.name);
-    plugin.version = str(naming.version);
-    plugin.summary = str(naming.summary);
-    // Nothing else of a host of another major version can be relied on. It refuses by itself when it reads
-    // ours.
-    if (sent->abi_major != PL_ABI_MAJOR) return &plugin;
+// Table: TaskTable, StrategyTable or BackendTable of the plugin's class. Two optional static functions of
+// the class go into the plugin's own table: `const void* query(std::string_view id)` for extensions and
+// `void shutdown()`, the last call of all.
+template <class Table>
+const pl_plugin* make_plugin(const pl_host* sent, pl_error** error, const PluginName& naming) noexcept {
+  using Class = typename Table::Class;
+  static pl_plugin plugin = sized<pl_plugin>();
+  plugin.abi_major = PL_ABI_MAJOR;
+  plugin.abi_minor = PL_ABI_MINOR;
+  plugin.kind = Table::kKind;
+  plugin.name = str(naming.name);
+  plugin.version = str(naming.version);
+  plugin.summary = str(naming.summary);
+  // Nothing else of a host of another major version can be relied on. It refuses by itself when it reads
+  // ours.
+  if (sent->abi_major != PL_ABI_MAJOR) return &plugin;
 
-    globals().host = receive(sent);
-    globals().plugin_name = naming.name;
-    *error = guard([&] {
-      if (!PL_HAS(pl_host, sent, config_error)) {  // the last field of version 1.0
-        fail_with(PL_ERROR_UNSUPPORTED, "the host's table has ", sent->struct_size,
-                  " bytes, expected at least ", offsetof(pl_host, config_error) + sizeof(void*),
-                  ": use another host");
-      }
-      const std::vector<pl_option>& options = schema_of<typename Class::Config>();
-      plugin.options = options.data();
-      plugin.option_count = options.size();
-      plugin.api = Table::api();
-      if (runtime_tag != nullptr) plugin.runtime = str(runtime_tag());
-      if constexpr (requires { Class::query(std::string_view()); }) {
-        plugin.query = [](pl_str id) -> const void* { return Class::query(view(id)); };
-      }
-      if constexpr (requires { Class::shutdown(); }) {
-        plugin.shutdown = [] { guard_void(nullptr, [] { Class::shutdown(); }); };
-      }
-    });
-    return *error == nullptr ? &plugin : nullptr;
-  }
+  globals().host = receive(sent);
+  globals().plugin_name = naming.name;
+  *error = guard([&] {
+    if (!PL_HAS(pl_host, sent, config_error)) {  // the last field of version 1.0
+      fail_with(PL_ERROR_UNSUPPORTED, "the host's table has ", sent->struct_size,
+                " bytes, expected at least ", offsetof(pl_host, config_error) + sizeof(void*),
+                ": use another host");
+    }
+    const std::vector<pl_option>& options = schema_of<typename Class::Config>();
+    plugin.options = options.data();
+    plugin.option_count = options.size();
+    plugin.api = Table::api();
+    if (runtime_tag != nullptr) plugin.runtime = str(runtime_tag());
+    if constexpr (requires { Class::query(std::string_view()); }) {
+      plugin.query = [](pl_str id) -> const void* { return Class::query(view(id)); };
+    }
+    if constexpr (requires { Class::shutdown(); }) {
+      plugin.shutdown = [] { guard_void(nullptr, [] { Class::shutdown(); }); };
+    }
+  });
+  return *error == nullptr ? &plugin : nullptr;
+}
 
-}  // namespace )
+}  // namespace gnu::visibility("hidden")]]sdk_v1
 }  // namespace pipeline
 
 #define PIPELINE_ENTRY(Table, plugin_name, plugin_version, plugin_summary)                             \

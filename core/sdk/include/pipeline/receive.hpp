@@ -8,68 +8,68 @@
 #include <type_traits>
 
 namespace pipeline {
-inline namespace sdk_v1 __attribute__((visibility("hidden"))) {
+inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
 
-  template <class T>
-  concept Sized = std::is_trivially_copyable_v<T> && requires(T t) {
-    t.struct_size;
-  };
+template <class T>
+concept Sized = std::is_trivially_copyable_v<T> && requires(T t) {
+  t.struct_size;
+};
 
-  // A copy of the fields that both sides know; those that the sender does not have are zero.
-  template <Sized T>
-  T receive(const T* sent) {
-    if (sent == nullptr) fail("a required struct is NULL");
-    T own{};
-    std::memcpy(static_cast<void*>(&own), sent, std::min<size_t>(sent->struct_size, sizeof(T)));
-    own.struct_size = sizeof(T);
-    return own;
-  }
+// A copy of the fields that both sides know; those that the sender does not have are zero.
+template <Sized T>
+T receive(const T* sent) {
+  if (sent == nullptr) fail("a required struct is NULL");
+  T own{};
+  std::memcpy(static_cast<void*>(&own), sent, std::min<size_t>(sent->struct_size, sizeof(T)));
+  own.struct_size = sizeof(T);
+  return own;
+}
 
-  // The same for an options struct (..._args): an option that this plugin does not know must not be asked
-  // for.
-  template <Sized T>
-  T receive_args(const T* sent) {
-    T own = receive(sent);
-    const auto* bytes = reinterpret_cast<const unsigned char*>(sent);
-    for (size_t i = sizeof(T); i < sent->struct_size; ++i) {
-      if (bytes[i] != 0) {
-        fail_with(PL_ERROR_UNSUPPORTED, "the host asks for an option at byte ", i,
-                  " of a struct of which this plugin, built for ABI ", PL_ABI_MAJOR, ".", PL_ABI_MINOR,
-                  ", knows ", sizeof(T), " bytes: use a newer build of the plugin");
-      }
+// The same for an options struct (..._args): an option that this plugin does not know must not be asked
+// for.
+template <Sized T>
+T receive_args(const T* sent) {
+  T own = receive(sent);
+  const auto* bytes = reinterpret_cast<const unsigned char*>(sent);
+  for (size_t i = sizeof(T); i < sent->struct_size; ++i) {
+    if (bytes[i] != 0) {
+      fail_with(PL_ERROR_UNSUPPORTED, "the host asks for an option at byte ", i,
+                " of a struct of which this plugin, built for ABI ", PL_ABI_MAJOR, ".", PL_ABI_MINOR,
+                ", knows ", sizeof(T), " bytes: use a newer build of the plugin");
     }
-    return own;
   }
+  return own;
+}
 
-  // Element `i` of an array whose stride is the first element's struct_size.
-  template <Sized T>
-  T receive_element(const T* array, uint64_t i) {
-    const auto* bytes = reinterpret_cast<const unsigned char*>(array);
-    T own{};
-    std::memcpy(static_cast<void*>(&own), bytes + i * array->struct_size,
-                std::min<size_t>(array->struct_size, sizeof(T)));
-    own.struct_size = sizeof(T);
-    return own;
+// Element `i` of an array whose stride is the first element's struct_size.
+template <Sized T>
+T receive_element(const T* array, uint64_t i) {
+  const auto* bytes = reinterpret_cast<const unsigned char*>(array);
+  T own{};
+  std::memcpy(static_cast<void*>(&own), bytes + i * array->struct_size,
+              std::min<size_t>(array->struct_size, sizeof(T)));
+  own.struct_size = sizeof(T);
+  return own;
+}
+
+// Writes `value` into the caller's struct, as far as the caller knows its fields.
+template <Sized T>
+void fill(T* out, T value) {
+  if (out == nullptr) fail("a required output struct is NULL");
+  if (out->struct_size < sizeof(out->struct_size)) {
+    fail("an output struct has struct_size ", out->struct_size, ": the caller must set it to sizeof");
   }
+  value.struct_size = out->struct_size;
+  std::memcpy(static_cast<void*>(out), &value, std::min<size_t>(out->struct_size, sizeof(T)));
+}
 
-  // Writes `value` into the caller's struct, as far as the caller knows its fields.
-  template <Sized T>
-  void fill(T * out, T value) {
-    if (out == nullptr) fail("a required output struct is NULL");
-    if (out->struct_size < sizeof(out->struct_size)) {
-      fail("an output struct has struct_size ", out->struct_size, ": the caller must set it to sizeof");
-    }
-    value.struct_size = out->struct_size;
-    std::memcpy(static_cast<void*>(out), &value, std::min<size_t>(out->struct_size, sizeof(T)));
-  }
+// A struct with its size set and all else zero.
+template <Sized T>
+T sized() {
+  T value{};
+  value.struct_size = sizeof(T);
+  return value;
+}
 
-  // A struct with its size set and all else zero.
-  template <Sized T>
-  T sized() {
-    T value{};
-    value.struct_size = sizeof(T);
-    return value;
-  }
-
-}  // namespace )
+}  // namespace gnu::visibility("hidden")]]sdk_v1
 }  // namespace pipeline

@@ -9,65 +9,65 @@
 #include <string_view>
 
 namespace pipeline {
-inline namespace sdk_v1 __attribute__((visibility("hidden"))) {
+inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
 
-  // A contiguous run of elements of one flattened tensor of the state. Borrows everything.
-  struct Piece {
-    std::string_view parameter;      // name; empty for state of the optimizer as a whole
-    std::string_view kind;           // "value" (the master), "exp_avg", "exp_avg_sq", "momentum", "step", ...
-    std::span<const int64_t> shape;  // of the whole tensor
-    uint64_t offset = 0;             // first element
-    uint64_t count = 0;
-    pl_dtype dtype = kFloat32;
-    const void* data = nullptr;  // host memory; NULL in requests
+// A contiguous run of elements of one flattened tensor of the state. Borrows everything.
+struct Piece {
+  std::string_view parameter;      // name; empty for state of the optimizer as a whole
+  std::string_view kind;           // "value" (the master), "exp_avg", "exp_avg_sq", "momentum", "step", ...
+  std::span<const int64_t> shape;  // of the whole tensor
+  uint64_t offset = 0;             // first element
+  uint64_t count = 0;
+  pl_dtype dtype = kFloat32;
+  const void* data = nullptr;  // host memory; NULL in requests
 
-    pl_piece raw() const {
-      auto out = sized<pl_piece>();
-      out.ndim = static_cast<uint32_t>(shape.size());
-      out.parameter = str(parameter);
-      out.kind = str(kind);
-      out.shape = shape.data();
-      out.offset = offset;
-      out.count = count;
-      out.dtype = dtype;
-      out.data = data;
-      return out;
-    }
-  };
+  pl_piece raw() const {
+    auto out = sized<pl_piece>();
+    out.ndim = static_cast<uint32_t>(shape.size());
+    out.parameter = str(parameter);
+    out.kind = str(kind);
+    out.shape = shape.data();
+    out.offset = offset;
+    out.count = count;
+    out.dtype = dtype;
+    out.data = data;
+    return out;
+  }
+};
 
-  // Where a strategy gets its state from when a run starts or continues.
-  class StateReader {
-   public:
-    explicit StateReader(const pl_state_reader* sent) : raw_(receive(sent)) {}
+// Where a strategy gets its state from when a run starts or continues.
+class StateReader {
+ public:
+  explicit StateReader(const pl_state_reader* sent) : raw_(receive(sent)) {}
 
-    // A fresh start: only "value" can be read, all else begins at zero.
-    bool values_only() const { return raw_.values_only != 0; }
+  // A fresh start: only "value" can be read, all else begins at zero.
+  bool values_only() const { return raw_.values_only != 0; }
 
-    // Fills `destination` (host) with piece.count elements of piece.dtype. A piece that is not there is an
-    // Error.
-    void read(const Piece& piece, void* destination) const {
-      const pl_piece request = piece.raw();
-      check(raw_.read(raw_.user, &request, destination));
-    }
+  // Fills `destination` (host) with piece.count elements of piece.dtype. A piece that is not there is an
+  // Error.
+  void read(const Piece& piece, void* destination) const {
+    const pl_piece request = piece.raw();
+    check(raw_.read(raw_.user, &request, destination));
+  }
 
-   private:
-    pl_state_reader raw_;
-  };
+ private:
+  pl_state_reader raw_;
+};
 
-  // The pieces of the state that this rank owns, as they were at one step. May be visited and freed on any
-  // thread.
-  class Snapshot {
-   public:
-    using Visitor = std::function<void(const Piece&)>;
-    Snapshot() = default;
-    Snapshot(const Snapshot&) = delete;
-    Snapshot& operator=(const Snapshot&) = delete;
-    virtual ~Snapshot() = default;
-    // In a fixed order; what a piece points to stays valid until the snapshot goes.
-    virtual void visit(const Visitor& visitor) const = 0;
-  };
+// The pieces of the state that this rank owns, as they were at one step. May be visited and freed on any
+// thread.
+class Snapshot {
+ public:
+  using Visitor = std::function<void(const Piece&)>;
+  Snapshot() = default;
+  Snapshot(const Snapshot&) = delete;
+  Snapshot& operator=(const Snapshot&) = delete;
+  virtual ~Snapshot() = default;
+  // In a fixed order; what a piece points to stays valid until the snapshot goes.
+  virtual void visit(const Visitor& visitor) const = 0;
+};
 
-  using MemoryVisitor = std::function<void(std::string_view what, uint64_t bytes)>;
+using MemoryVisitor = std::function<void(std::string_view what, uint64_t bytes)>;
 
-}  // namespace )
+}  // namespace gnu::visibility("hidden")]]sdk_v1
 }  // namespace pipeline

@@ -20,84 +20,84 @@
 #include <vector>
 
 namespace pipeline {
-inline namespace sdk_v1 __attribute__((visibility("hidden"))) {
+inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
 
-  template <class ConfigT>
-  struct StrategySetup : Setup<ConfigT> {
-    StrategySetup(const pl_context* raw_context, const pl_config* raw_config, const pl_strategy_args* sent)
-        : Setup<ConfigT>(raw_context, raw_config) {
-      const pl_strategy_args args = receive_args(sent);
-      for (uint64_t i = 0; i < args.parameter_count; ++i) {
-        parameters.push_back(Parameter::from(receive_element(args.parameters, i)));
-      }
-      optimizer = receive_args(args.optimizer);
-      if (args.communicator != nullptr) communicator.emplace(args.communicator);
+template <class ConfigT>
+struct StrategySetup : Setup<ConfigT> {
+  StrategySetup(const pl_context* raw_context, const pl_config* raw_config, const pl_strategy_args* sent)
+      : Setup<ConfigT>(raw_context, raw_config) {
+    const pl_strategy_args args = receive_args(sent);
+    for (uint64_t i = 0; i < args.parameter_count; ++i) {
+      parameters.push_back(Parameter::from(receive_element(args.parameters, i)));
     }
+    optimizer = receive_args(args.optimizer);
+    if (args.communicator != nullptr) communicator.emplace(args.communicator);
+  }
 
-    std::vector<Parameter> parameters;
-    pl_optimizer_args optimizer;
-    std::optional<Communicator> communicator;  // none with one process
+  std::vector<Parameter> parameters;
+  pl_optimizer_args optimizer;
+  std::optional<Communicator> communicator;  // none with one process
+};
+
+// One training step: begin_step, then per micro-batch of this rank gradient_ready* and end_micro_batch,
+// then step; its report is collected one step later. Everything is called on the main thread,
+// gradient_ready one call at a time from any thread, except what says otherwise. Throw Error to report a
+// failure.
+template <class ConfigT>
+class Strategy : public Object<ConfigT> {
+ public:
+  using Interface = Strategy;
+  using Config = ConfigT;
+  using Setup = StrategySetup<ConfigT>;
+
+  explicit Strategy(Setup setup)
+      : Object<ConfigT>(setup),
+        parameters_(std::move(setup.parameters)),
+        optimizer_(setup.optimizer),
+        communicator_(std::move(setup.communicator)) {}
+
+  const std::vector<Parameter>& parameters() const { return parameters_; }
+  const pl_optimizer_args& optimizer() const { return optimizer_; }
+  const Communicator* communicator() const { return communicator_ ? &*communicator_ : nullptr; }
+
+  virtual pl_strategy_info info() = 0;
+
+  // What the task is to be bound to: memory of this object, also the shapes. grad.data == NULL: gradients
+  // are handed over.
+  struct Storage {
+    pl_tensor value;
+    pl_tensor grad;
   };
+  virtual Storage storage(uint64_t index) = 0;
 
-  // One training step: begin_step, then per micro-batch of this rank gradient_ready* and end_micro_batch,
-  // then step; its report is collected one step later. Everything is called on the main thread,
-  // gradient_ready one call at a time from any thread, except what says otherwise. Throw Error to report a
-  // failure.
-  template <class ConfigT>
-  class Strategy : public Object<ConfigT> {
-   public:
-    using Interface = Strategy;
-    using Config = ConfigT;
-    using Setup = StrategySetup<ConfigT>;
+  // (optional, both or none) Called between the units of a task, for info().flags &
+  // PL_STRATEGY_NEEDS_UNIT_HOOKS. [serialized]
+  virtual void enter_unit(uint32_t /*unit*/, uint32_t /*pass*/) {}
+  virtual void leave_unit(uint32_t /*unit*/, uint32_t /*pass*/) {}
 
-    explicit Strategy(Setup setup)
-        : Object<ConfigT>(setup),
-          parameters_(std::move(setup.parameters)),
-          optimizer_(setup.optimizer),
-          communicator_(std::move(setup.communicator)) {}
+  // micro_batches: that this rank will run, empty ones included.
+  virtual void begin_step(uint64_t micro_batches) = 0;
+  virtual void gradient_ready(Gradient gradient) = 0;
+  // The task's loss sum, valid during the call; NULL: this rank had no micro-batch here, its gradients
+  // count as zero.
+  virtual void end_micro_batch(const pl_tensor* loss) = 0;
+  // Reduces, clips, updates. Returns the ticket that collect() takes.
+  virtual uint64_t step(const pl_step_args& args) = 0;
+  virtual pl_step_report collect(uint64_t ticket) = 0;
 
-    const std::vector<Parameter>& parameters() const { return parameters_; }
-    const pl_optimizer_args& optimizer() const { return optimizer_; }
-    const Communicator* communicator() const { return communicator_ ? &*communicator_ : nullptr; }
+  virtual void load_state(const StateReader& reader) = 0;
+  // mode: PL_SNAPSHOT_COPY or PL_SNAPSHOT_VIEW.
+  virtual std::unique_ptr<Snapshot> snapshot(uint32_t mode) = 0;
+  // Bytes on this rank's device and host, by what they are for.
+  virtual void memory(const MemoryVisitor& visit) = 0;
 
-    virtual pl_strategy_info info() = 0;
+ private:
+  std::vector<Parameter> parameters_;
+  pl_optimizer_args optimizer_;
+  std::optional<Communicator> communicator_;
+};
 
-    // What the task is to be bound to: memory of this object, also the shapes. grad.data == NULL: gradients
-    // are handed over.
-    struct Storage {
-      pl_tensor value;
-      pl_tensor grad;
-    };
-    virtual Storage storage(uint64_t index) = 0;
-
-    // (optional, both or none) Called between the units of a task, for info().flags &
-    // PL_STRATEGY_NEEDS_UNIT_HOOKS. [serialized]
-    virtual void enter_unit(uint32_t /*unit*/, uint32_t /*pass*/) {}
-    virtual void leave_unit(uint32_t /*unit*/, uint32_t /*pass*/) {}
-
-    // micro_batches: that this rank will run, empty ones included.
-    virtual void begin_step(uint64_t micro_batches) = 0;
-    virtual void gradient_ready(Gradient gradient) = 0;
-    // The task's loss sum, valid during the call; NULL: this rank had no micro-batch here, its gradients
-    // count as zero.
-    virtual void end_micro_batch(const pl_tensor* loss) = 0;
-    // Reduces, clips, updates. Returns the ticket that collect() takes.
-    virtual uint64_t step(const pl_step_args& args) = 0;
-    virtual pl_step_report collect(uint64_t ticket) = 0;
-
-    virtual void load_state(const StateReader& reader) = 0;
-    // mode: PL_SNAPSHOT_COPY or PL_SNAPSHOT_VIEW.
-    virtual std::unique_ptr<Snapshot> snapshot(uint32_t mode) = 0;
-    // Bytes on this rank's device and host, by what they are for.
-    virtual void memory(const MemoryVisitor& visit) = 0;
-
-   private:
-    std::vector<Parameter> parameters_;
-    pl_optimizer_args optimizer_;
-    std::optional<Communicator> communicator_;
-  };
-
-}  // namespace )
+}  // namespace gnu::visibility("hidden")]]sdk_v1
 }  // namespace pipeline
 
 #include <pipeline/strategy_table.hpp>

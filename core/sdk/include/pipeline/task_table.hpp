@@ -5,181 +5,179 @@
 #include <pipeline/task_object.hpp>
 
 namespace pipeline {
-inline namespace sdk_v1 __attribute__((visibility("hidden"))) {
+inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
 
-  template <class T>
-  class TaskTable {
-    using Object = TaskObject<T>;
-    using Batch = typename T::Batch;
+template <class T>
+class TaskTable {
+  using Object = TaskObject<T>;
+  using Batch = typename T::Batch;
 
-   public:
-    using Class = T;
-    static constexpr uint32_t kKind = PL_PLUGIN_TASK;
+ public:
+  using Class = T;
+  static constexpr uint32_t kKind = PL_PLUGIN_TASK;
 
-    static const void* api() {
-      static constexpr bool kColumns = PIPELINE_OVERRIDES(T, prediction_columns);
-      static_assert(
-          kColumns == PIPELINE_OVERRIDES(T, sample_name) && kColumns == PIPELINE_OVERRIDES(T, predict),
-          "override prediction_columns, sample_name and predict, or none of them");
-      static const pl_task_api table = [] {
-        auto t = sized<pl_task_api>();
-        add_data(t);
-        add_model(t);
-        t.train = train;
-        t.evaluate = evaluate;
-        if constexpr (PIPELINE_OVERRIDES(T, metrics)) {
-          t.metric_count = [](pl_task* s) -> uint64_t { return object(s).metrics.size(); };
-          t.metric = [](pl_task* s, uint64_t index, pl_metric* out) {
-            return guard([&] { fill(out, object(s).metric(index)); });
-          };
-        }
-        if constexpr (kColumns) {
-          t.prediction_columns = [](pl_task* s, const pl_str** out, uint64_t* count) {
-            return guard([&] {
-              *out = object(s).column_views.data();
-              *count = object(s).column_views.size();
-            });
-          };
-          t.sample_name = [](pl_task* s, uint32_t split, uint64_t id, pl_str* out) {
-            return guard([&] { *out = str(object(s).keep_name(to_split(split), id)); });
-          };
-          t.predict = predict;
-        }
-        if constexpr (PIPELINE_OVERRIDES(T, flops)) {
-          t.flops = [](pl_task* s, const pl_batch* b) {
-            return guard_value(self(s).context().raw(), 0.0, [&] { return self(s).flops(batch(b)); });
-          };
-        }
-        if constexpr (PIPELINE_OVERRIDES(T, export_model)) {
-          t.export_model = [](pl_task* s, pl_str folder) {
-            return guard([&] { self(s).export_model(view(folder)); });
-          };
-        }
-        return t;
-      }();
-      return &table;
-    }
-
-   private:
-    static Object& object(pl_task* s) { return *reinterpret_cast<Object*>(s); }
-    static T& self(pl_task* s) { return object(s).task; }
-    static const T& any_thread(pl_task* s) {
-      return object(s).task;
-    }  // its const methods may run concurrently
-    static const Batch& batch(const pl_batch* b) { return *reinterpret_cast<const Batch*>(b); }
-
-    static void add_data(pl_task_api& t) {
-      t.create = [](const pl_host*, const pl_context* context, const pl_config* config, pl_task** out) {
-        return guard([&] {
-          *out = nullptr;
-          *out = reinterpret_cast<pl_task*>(new Object(typename T::Setup(context, config)));
-        });
-      };
-      t.destroy = [](pl_task* s) {
-        if (s == nullptr) return;
-        const pl_context* context = self(s).context().raw();
-        guard_void(context, [&] { delete &object(s); });
-      };
-      if constexpr (PIPELINE_OVERRIDES(T, prepare)) {
-        t.prepare = [](pl_task* s) { return guard([&] { self(s).prepare(); }); };
+  static const void* api() {
+    static constexpr bool kColumns = PIPELINE_OVERRIDES(T, prediction_columns);
+    static_assert(
+        kColumns == PIPELINE_OVERRIDES(T, sample_name) && kColumns == PIPELINE_OVERRIDES(T, predict),
+        "override prediction_columns, sample_name and predict, or none of them");
+    static const pl_task_api table = [] {
+      auto t = sized<pl_task_api>();
+      add_data(t);
+      add_model(t);
+      t.train = train;
+      t.evaluate = evaluate;
+      if constexpr (PIPELINE_OVERRIDES(T, metrics)) {
+        t.metric_count = [](pl_task* s) -> uint64_t { return object(s).metrics.size(); };
+        t.metric = [](pl_task* s, uint64_t index, pl_metric* out) {
+          return guard([&] { fill(out, object(s).metric(index)); });
+        };
       }
-      t.open = [](pl_task* s) { return guard([&] { object(s).open(); }); };
-      t.sample_count = [](pl_task* s, uint32_t split, uint64_t* out) {
-        return guard([&] { *out = any_thread(s).sample_count(to_split(split)); });
-      };
-      if constexpr (PIPELINE_OVERRIDES(T, sample_cost)) {
-        t.sample_costs = [](pl_task* s, uint32_t split, const uint64_t* ids, uint64_t count, double* out) {
+      if constexpr (kColumns) {
+        t.prediction_columns = [](pl_task* s, const pl_str** out, uint64_t* count) {
           return guard([&] {
-            for (uint64_t i = 0; i < count; ++i) out[i] = any_thread(s).sample_cost(to_split(split), ids[i]);
+            *out = object(s).column_views.data();
+            *count = object(s).column_views.size();
           });
         };
+        t.sample_name = [](pl_task* s, uint32_t split, uint64_t id, pl_str* out) {
+          return guard([&] { *out = str(object(s).keep_name(to_split(split), id)); });
+        };
+        t.predict = predict;
       }
-      if constexpr (PIPELINE_OVERRIDES(T, data_fingerprint)) {
-        t.data_fingerprint = [](pl_task* s) { return str(object(s).fingerprint); };
-      }
-      t.load = load;
-      t.batch_info = batch_info;
-      t.batch_free = [](pl_task* s, pl_batch* b) {
-        guard_void(self(s).context().raw(), [&] { delete reinterpret_cast<Batch*>(b); });
-      };
-    }
-
-    static void add_model(pl_task_api& t) {
-      t.parameter_count = [](pl_task* s) -> uint64_t { return object(s).parameters.size(); };
-      t.parameter = [](pl_task* s, uint64_t index, pl_parameter* out) {
-        return guard([&] { fill(out, object(s).parameter(index).raw()); });
-      };
-      t.initialize = [](pl_task* s, uint64_t index, pl_tensor* out) {
-        return guard([&] {
-          object(s).check_shape(index, "the initial value", *out);
-          self(s).initialize(index, *out);
-        });
-      };
-      if constexpr (PIPELINE_OVERRIDES(T, import_model)) {
-        t.import_model = [](pl_task* s, pl_str folder) {
-          return guard([&] { self(s).import_model(view(folder)); });
+      if constexpr (PIPELINE_OVERRIDES(T, flops)) {
+        t.flops = [](pl_task* s, const pl_batch* b) {
+          return guard_value(self(s).context().raw(), 0.0, [&] { return self(s).flops(batch(b)); });
         };
       }
-      t.bind = [](pl_task* s, uint64_t index, const pl_tensor* value, const pl_tensor* grad) {
-        return guard([&] {
-          if (value->data != nullptr) object(s).check_shape(index, "the storage of the value", *value);
-          if (grad->data != nullptr) object(s).check_shape(index, "the storage of the gradient", *grad);
-          self(s).bind(index, *value, *grad);
-        });
-      };
-      if constexpr (T::kHasUnits) {
-        t.set_unit_hooks = [](pl_task* s, const pl_unit_hooks* hooks) {
-          return guard([&] {
-            object(s).hooks = receive(hooks);
-            self(s).set_unit_hooks(object(s).hooks);
-          });
+      if constexpr (PIPELINE_OVERRIDES(T, export_model)) {
+        t.export_model = [](pl_task* s, pl_str folder) {
+          return guard([&] { self(s).export_model(view(folder)); });
         };
       }
-    }
+      return t;
+    }();
+    return &table;
+  }
 
-    static pl_error* load(pl_task* s, const pl_load_args* sent, pl_batch** out) {
+ private:
+  static Object& object(pl_task* s) { return *reinterpret_cast<Object*>(s); }
+  static T& self(pl_task* s) { return object(s).task; }
+  static const T& any_thread(pl_task* s) { return object(s).task; }  // its const methods may run concurrently
+  static const Batch& batch(const pl_batch* b) { return *reinterpret_cast<const Batch*>(b); }
+
+  static void add_data(pl_task_api& t) {
+    t.create = [](const pl_host*, const pl_context* context, const pl_config* config, pl_task** out) {
       return guard([&] {
         *out = nullptr;
-        const pl_load_args args = receive_args(sent);
-        const LoadRequest request{
-            to_split(args.split), to_purpose(args.purpose), {args.ids, args.count}, args.epoch};
-        const uint64_t count = any_thread(s).sample_count(request.split);
-        for (const uint64_t id : request.ids) {
-          if (id >= count) fail("sample ", id, " of split ", args.split, ", which has ", count);
-        }
-        *out = reinterpret_cast<pl_batch*>(new Batch(any_thread(s).load(request)));
+        *out = reinterpret_cast<pl_task*>(new Object(typename T::Setup(context, config)));
       });
+    };
+    t.destroy = [](pl_task* s) {
+      if (s == nullptr) return;
+      const pl_context* context = self(s).context().raw();
+      guard_void(context, [&] { delete &object(s); });
+    };
+    if constexpr (PIPELINE_OVERRIDES(T, prepare)) {
+      t.prepare = [](pl_task* s) { return guard([&] { self(s).prepare(); }); };
     }
+    t.open = [](pl_task* s) { return guard([&] { object(s).open(); }); };
+    t.sample_count = [](pl_task* s, uint32_t split, uint64_t* out) {
+      return guard([&] { *out = any_thread(s).sample_count(to_split(split)); });
+    };
+    if constexpr (PIPELINE_OVERRIDES(T, sample_cost)) {
+      t.sample_costs = [](pl_task* s, uint32_t split, const uint64_t* ids, uint64_t count, double* out) {
+        return guard([&] {
+          for (uint64_t i = 0; i < count; ++i) out[i] = any_thread(s).sample_cost(to_split(split), ids[i]);
+        });
+      };
+    }
+    if constexpr (PIPELINE_OVERRIDES(T, data_fingerprint)) {
+      t.data_fingerprint = [](pl_task* s) { return str(object(s).fingerprint); };
+    }
+    t.load = load;
+    t.batch_info = batch_info;
+    t.batch_free = [](pl_task* s, pl_batch* b) {
+      guard_void(self(s).context().raw(), [&] { delete reinterpret_cast<Batch*>(b); });
+    };
+  }
 
-    static pl_error* batch_info(pl_task* s, const pl_batch* b, pl_batch_info* out) {
+  static void add_model(pl_task_api& t) {
+    t.parameter_count = [](pl_task* s) -> uint64_t { return object(s).parameters.size(); };
+    t.parameter = [](pl_task* s, uint64_t index, pl_parameter* out) {
+      return guard([&] { fill(out, object(s).parameter(index).raw()); });
+    };
+    t.initialize = [](pl_task* s, uint64_t index, pl_tensor* out) {
       return guard([&] {
-        const BatchInfo info = any_thread(s).batch_info(batch(b));
-        auto raw = sized<pl_batch_info>();
-        raw.weight = info.weight;
-        raw.samples = info.samples;
-        raw.tokens = info.tokens;
-        raw.positions = info.positions;
-        fill(out, raw);
+        object(s).check_shape(index, "the initial value", *out);
+        self(s).initialize(index, *out);
       });
+    };
+    if constexpr (PIPELINE_OVERRIDES(T, import_model)) {
+      t.import_model = [](pl_task* s, pl_str folder) {
+        return guard([&] { self(s).import_model(view(folder)); });
+      };
     }
-
-    static pl_error* train(pl_task* s, const pl_batch* b, const pl_train_args* args, pl_tensor* loss) {
-      return guard([&] { *loss = self(s).train(batch(b), TrainArgs(receive_args(args))); });
-    }
-
-    static pl_error* evaluate(pl_task* s, const pl_batch* b, const pl_evaluate_args* args,
-                              const pl_evaluation_sink* out) {
+    t.bind = [](pl_task* s, uint64_t index, const pl_tensor* value, const pl_tensor* grad) {
       return guard([&] {
-        EvaluationSink sink(out, receive_args(args));
-        self(s).run_evaluate(batch(b), sink);
+        if (value->data != nullptr) object(s).check_shape(index, "the storage of the value", *value);
+        if (grad->data != nullptr) object(s).check_shape(index, "the storage of the gradient", *grad);
+        self(s).bind(index, *value, *grad);
       });
+    };
+    if constexpr (T::kHasUnits) {
+      t.set_unit_hooks = [](pl_task* s, const pl_unit_hooks* hooks) {
+        return guard([&] {
+          object(s).hooks = receive(hooks);
+          self(s).set_unit_hooks(object(s).hooks);
+        });
+      };
     }
+  }
 
-    static pl_error* predict(pl_task* s, const pl_batch* b, const pl_evaluate_args* args,
-                             const pl_prediction_sink* out) {
-      return guard([&] { self(s).run_predict(batch(b), PredictionSink(out, receive_args(args))); });
-    }
-  };
+  static pl_error* load(pl_task* s, const pl_load_args* sent, pl_batch** out) {
+    return guard([&] {
+      *out = nullptr;
+      const pl_load_args args = receive_args(sent);
+      const LoadRequest request{
+          to_split(args.split), to_purpose(args.purpose), {args.ids, args.count}, args.epoch};
+      const uint64_t count = any_thread(s).sample_count(request.split);
+      for (const uint64_t id : request.ids) {
+        if (id >= count) fail("sample ", id, " of split ", args.split, ", which has ", count);
+      }
+      *out = reinterpret_cast<pl_batch*>(new Batch(any_thread(s).load(request)));
+    });
+  }
 
-}  // namespace )
+  static pl_error* batch_info(pl_task* s, const pl_batch* b, pl_batch_info* out) {
+    return guard([&] {
+      const BatchInfo info = any_thread(s).batch_info(batch(b));
+      auto raw = sized<pl_batch_info>();
+      raw.weight = info.weight;
+      raw.samples = info.samples;
+      raw.tokens = info.tokens;
+      raw.positions = info.positions;
+      fill(out, raw);
+    });
+  }
+
+  static pl_error* train(pl_task* s, const pl_batch* b, const pl_train_args* args, pl_tensor* loss) {
+    return guard([&] { *loss = self(s).train(batch(b), TrainArgs(receive_args(args))); });
+  }
+
+  static pl_error* evaluate(pl_task* s, const pl_batch* b, const pl_evaluate_args* args,
+                            const pl_evaluation_sink* out) {
+    return guard([&] {
+      EvaluationSink sink(out, receive_args(args));
+      self(s).run_evaluate(batch(b), sink);
+    });
+  }
+
+  static pl_error* predict(pl_task* s, const pl_batch* b, const pl_evaluate_args* args,
+                           const pl_prediction_sink* out) {
+    return guard([&] { self(s).run_predict(batch(b), PredictionSink(out, receive_args(args))); });
+  }
+};
+
+}  // namespace gnu::visibility("hidden")]]sdk_v1
 }  // namespace pipeline

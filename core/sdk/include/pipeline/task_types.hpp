@@ -9,144 +9,144 @@
 #include <vector>
 
 namespace pipeline {
-inline namespace sdk_v1 __attribute__((visibility("hidden"))) {
+inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
 
-  enum class Split : uint32_t { kTrain = PL_SPLIT_TRAIN, kVal = PL_SPLIT_VAL, kTest = PL_SPLIT_TEST };
+enum class Split : uint32_t { kTrain = PL_SPLIT_TRAIN, kVal = PL_SPLIT_VAL, kTest = PL_SPLIT_TEST };
 
-  inline Split to_split(uint32_t code) {
-    if (code > PL_SPLIT_TEST) fail_with(PL_ERROR_UNSUPPORTED, "split ", code, " is not known");
-    return static_cast<Split>(code);
+inline Split to_split(uint32_t code) {
+  if (code > PL_SPLIT_TEST) fail_with(PL_ERROR_UNSUPPORTED, "split ", code, " is not known");
+  return static_cast<Split>(code);
+}
+
+enum class Purpose : uint32_t {
+  kTrain = PL_PURPOSE_TRAIN,
+  kEvaluate = PL_PURPOSE_EVALUATE,
+  kPredict = PL_PURPOSE_PREDICT,
+  kExport = PL_PURPOSE_EXPORT,
+  kValidate = PL_PURPOSE_VALIDATE,
+};
+
+inline Purpose to_purpose(uint32_t code) {
+  if (code < PL_PURPOSE_TRAIN || code > PL_PURPOSE_VALIDATE) {
+    fail_with(PL_ERROR_UNSUPPORTED, "purpose ", code, " is not known");
+  }
+  return static_cast<Purpose>(code);
+}
+
+struct LoadRequest {
+  Split split;
+  Purpose purpose;                // training may mask or augment, prediction must not need targets
+  std::span<const uint64_t> ids;  // each < sample_count(split)
+  uint64_t epoch;                 // random choices must depend on (seed, epoch, sample id) alone
+};
+
+struct BatchInfo {
+  double weight = 0;       // what the loss sum is divided by, e.g. target tokens; may be 0
+  uint64_t samples = 0;    // in the batch
+  uint64_t tokens = 0;     // useful positions; 0: there is no such thing
+  uint64_t positions = 0;  // positions computed, padding included
+};
+
+// Where finished gradients go.
+class GradientSink {
+ public:
+  explicit GradientSink(const pl_gradient_sink* sent) : raw_(receive(sent)) {}
+
+  // The gradient that was bound is complete, or, with an owner, a tensor that now belongs to the strategy,
+  // which calls release(owner) once, from any thread, also when this throws. One call at a time.
+  void ready(uint64_t index, const pl_tensor& gradient, void* stream = nullptr, void* owner = nullptr,
+             void (*release)(void*) = nullptr) const {
+    auto message = sized<pl_gradient>();
+    message.index = index;
+    message.tensor = &gradient;
+    message.stream = stream;
+    message.owner = owner;
+    message.release = release;
+    check(raw_.ready(raw_.user, &message));
   }
 
-  enum class Purpose : uint32_t {
-    kTrain = PL_PURPOSE_TRAIN,
-    kEvaluate = PL_PURPOSE_EVALUATE,
-    kPredict = PL_PURPOSE_PREDICT,
-    kExport = PL_PURPOSE_EXPORT,
-    kValidate = PL_PURPOSE_VALIDATE,
-  };
+ private:
+  pl_gradient_sink raw_;
+};
 
-  inline Purpose to_purpose(uint32_t code) {
-    if (code < PL_PURPOSE_TRAIN || code > PL_PURPOSE_VALIDATE) {
-      fail_with(PL_ERROR_UNSUPPORTED, "purpose ", code, " is not known");
-    }
-    return static_cast<Purpose>(code);
+struct TrainArgs {
+  explicit TrainArgs(const pl_train_args& args)
+      : scale(args.scale),
+        seed(args.seed),
+        step(args.step),
+        micro_batch(args.micro_batch),
+        stream(args.stream),
+        gradients(args.gradients) {}
+
+  double scale;          // backward starts from (loss sum x scale)
+  uint64_t seed;         // for dropout
+  uint64_t step;         // 0-based optimizer step
+  uint64_t micro_batch;  // index in the global batch
+  void* stream;          // device stream to work on; NULL on CPU
+  GradientSink gradients;
+};
+
+// Where an evaluation's sums go.
+class EvaluationSink {
+ public:
+  EvaluationSink(const pl_evaluation_sink* sent, const pl_evaluate_args& args)
+      : raw_(receive(sent)),
+        purpose_(to_purpose(args.purpose)),
+        left_(args.sample_limit),
+        stream_(args.stream) {}
+
+  Purpose purpose() const { return purpose_; }
+  void* stream() const { return stream_; }
+  void value(std::string_view name, double sum, double weight) const {
+    check(raw_.value(raw_.user, str(name), sum, weight));
   }
 
-  struct LoadRequest {
-    Split split;
-    Purpose purpose;                // training may mask or augment, prediction must not need targets
-    std::span<const uint64_t> ids;  // each < sample_count(split)
-    uint64_t epoch;                 // random choices must depend on (seed, epoch, sample id) alone
-  };
+  // How many more samples are to be shown in this batch.
+  uint64_t samples_left() const { return left_; }
+  // A sample worth reading, as text of any number of lines. Ignored when no more are wanted.
+  void sample(uint64_t id, std::string_view text) {
+    if (left_ == 0) return;
+    --left_;
+    check(raw_.sample(raw_.user, id, str(text)));
+  }
 
-  struct BatchInfo {
-    double weight = 0;       // what the loss sum is divided by, e.g. target tokens; may be 0
-    uint64_t samples = 0;    // in the batch
-    uint64_t tokens = 0;     // useful positions; 0: there is no such thing
-    uint64_t positions = 0;  // positions computed, padding included
-  };
+ private:
+  pl_evaluation_sink raw_;
+  Purpose purpose_;
+  uint64_t left_;
+  void* stream_;
+};
 
-  // Where finished gradients go.
-  class GradientSink {
-   public:
-    explicit GradientSink(const pl_gradient_sink* sent) : raw_(receive(sent)) {}
+// Where predictions go: rows of submission.csv, in any order within a batch, and files beside it.
+class PredictionSink {
+ public:
+  PredictionSink(const pl_prediction_sink* sent, const pl_evaluate_args& args)
+      : raw_(receive(sent)), stream_(args.stream) {}
 
-    // The gradient that was bound is complete, or, with an owner, a tensor that now belongs to the strategy,
-    // which calls release(owner) once, from any thread, also when this throws. One call at a time.
-    void ready(uint64_t index, const pl_tensor& gradient, void* stream = nullptr, void* owner = nullptr,
-               void (*release)(void*) = nullptr) const {
-      auto message = sized<pl_gradient>();
-      message.index = index;
-      message.tensor = &gradient;
-      message.stream = stream;
-      message.owner = owner;
-      message.release = release;
-      check(raw_.ready(raw_.user, &message));
-    }
+  void* stream() const { return stream_; }
+  // `fields`: as many as prediction_columns().
+  void row(uint64_t id, const std::vector<std::string>& fields) const {
+    std::vector<pl_str> views;
+    for (const std::string& field : fields) views.push_back(str(field));
+    check(raw_.row(raw_.user, id, views.data(), views.size()));
+  }
+  void file(uint64_t id, std::string_view name, std::string_view bytes) const {
+    check(raw_.file(raw_.user, id, str(name), bytes.data(), bytes.size()));
+  }
 
-   private:
-    pl_gradient_sink raw_;
-  };
+ private:
+  pl_prediction_sink raw_;
+  void* stream_;
+};
 
-  struct TrainArgs {
-    explicit TrainArgs(const pl_train_args& args)
-        : scale(args.scale),
-          seed(args.seed),
-          step(args.step),
-          micro_batch(args.micro_batch),
-          stream(args.stream),
-          gradients(args.gradients) {}
+// How a value of the evaluation becomes a figure.
+struct Metric {
+  std::string name;
+  std::string help;
+  std::string source = "";                 // the value it is computed from; empty: its own name
+  uint32_t aggregate = PL_AGGREGATE_MEAN;  // PL_AGGREGATE_...
+  uint32_t better = PL_BETTER_LOWER;       // PL_BETTER_...
+};
 
-    double scale;          // backward starts from (loss sum x scale)
-    uint64_t seed;         // for dropout
-    uint64_t step;         // 0-based optimizer step
-    uint64_t micro_batch;  // index in the global batch
-    void* stream;          // device stream to work on; NULL on CPU
-    GradientSink gradients;
-  };
-
-  // Where an evaluation's sums go.
-  class EvaluationSink {
-   public:
-    EvaluationSink(const pl_evaluation_sink* sent, const pl_evaluate_args& args)
-        : raw_(receive(sent)),
-          purpose_(to_purpose(args.purpose)),
-          left_(args.sample_limit),
-          stream_(args.stream) {}
-
-    Purpose purpose() const { return purpose_; }
-    void* stream() const { return stream_; }
-    void value(std::string_view name, double sum, double weight) const {
-      check(raw_.value(raw_.user, str(name), sum, weight));
-    }
-
-    // How many more samples are to be shown in this batch.
-    uint64_t samples_left() const { return left_; }
-    // A sample worth reading, as text of any number of lines. Ignored when no more are wanted.
-    void sample(uint64_t id, std::string_view text) {
-      if (left_ == 0) return;
-      --left_;
-      check(raw_.sample(raw_.user, id, str(text)));
-    }
-
-   private:
-    pl_evaluation_sink raw_;
-    Purpose purpose_;
-    uint64_t left_;
-    void* stream_;
-  };
-
-  // Where predictions go: rows of submission.csv, in any order within a batch, and files beside it.
-  class PredictionSink {
-   public:
-    PredictionSink(const pl_prediction_sink* sent, const pl_evaluate_args& args)
-        : raw_(receive(sent)), stream_(args.stream) {}
-
-    void* stream() const { return stream_; }
-    // `fields`: as many as prediction_columns().
-    void row(uint64_t id, const std::vector<std::string>& fields) const {
-      std::vector<pl_str> views;
-      for (const std::string& field : fields) views.push_back(str(field));
-      check(raw_.row(raw_.user, id, views.data(), views.size()));
-    }
-    void file(uint64_t id, std::string_view name, std::string_view bytes) const {
-      check(raw_.file(raw_.user, id, str(name), bytes.data(), bytes.size()));
-    }
-
-   private:
-    pl_prediction_sink raw_;
-    void* stream_;
-  };
-
-  // How a value of the evaluation becomes a figure.
-  struct Metric {
-    std::string name;
-    std::string help;
-    std::string source = "";                 // the value it is computed from; empty: its own name
-    uint32_t aggregate = PL_AGGREGATE_MEAN;  // PL_AGGREGATE_...
-    uint32_t better = PL_BETTER_LOWER;       // PL_BETTER_...
-  };
-
-}  // namespace )
+}  // namespace gnu::visibility("hidden")]]sdk_v1
 }  // namespace pipeline

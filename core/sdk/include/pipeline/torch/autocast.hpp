@@ -4,49 +4,49 @@
 #include <ATen/core/Tensor.h>
 
 namespace pipeline {
-inline namespace sdk_v1 __attribute__((visibility("hidden"))) {
+inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
 
-  // Which operations run in which dtype: with autocast, matrix products in `dtype`, sums and losses in
-  // float32.
-  struct Autocast {
-    c10::DeviceType device = c10::kCPU;
-    bool enabled = false;
-    at::ScalarType dtype = at::kBFloat16;
+// Which operations run in which dtype: with autocast, matrix products in `dtype`, sums and losses in
+// float32.
+struct Autocast {
+  c10::DeviceType device = c10::kCPU;
+  bool enabled = false;
+  at::ScalarType dtype = at::kBFloat16;
 
-    static Autocast current(c10::DeviceType device) {
-      return {device, at::autocast::is_autocast_enabled(device), at::autocast::get_autocast_dtype(device)};
-    }
-    static Autocast for_compute(c10::DeviceType device, at::ScalarType compute) {
-      const bool narrow = compute == at::kBFloat16 || compute == at::kHalf;
-      return {device, narrow, narrow ? compute : at::kBFloat16};
-    }
-  };
+  static Autocast current(c10::DeviceType device) {
+    return {device, at::autocast::is_autocast_enabled(device), at::autocast::get_autocast_dtype(device)};
+  }
+  static Autocast for_compute(c10::DeviceType device, at::ScalarType compute) {
+    const bool narrow = compute == at::kBFloat16 || compute == at::kHalf;
+    return {device, narrow, narrow ? compute : at::kBFloat16};
+  }
+};
 
-  // In force while it lives. With `cache`, a float32 weight that is used twice is converted once.
-  class AutocastScope {
-   public:
-    explicit AutocastScope(const Autocast& wanted, bool cache = true)
-        : outer_(Autocast::current(wanted.device)), outer_cache_(at::autocast::is_autocast_cache_enabled()) {
-      set(wanted, cache);
-      at::autocast::increment_nesting();
-    }
-    AutocastScope(const AutocastScope&) = delete;
-    AutocastScope& operator=(const AutocastScope&) = delete;
-    ~AutocastScope() {
-      if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
-      set(outer_, outer_cache_);
-    }
+// In force while it lives. With `cache`, a float32 weight that is used twice is converted once.
+class AutocastScope {
+ public:
+  explicit AutocastScope(const Autocast& wanted, bool cache = true)
+      : outer_(Autocast::current(wanted.device)), outer_cache_(at::autocast::is_autocast_cache_enabled()) {
+    set(wanted, cache);
+    at::autocast::increment_nesting();
+  }
+  AutocastScope(const AutocastScope&) = delete;
+  AutocastScope& operator=(const AutocastScope&) = delete;
+  ~AutocastScope() {
+    if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
+    set(outer_, outer_cache_);
+  }
 
-   private:
-    static void set(const Autocast& state, bool cache) {
-      at::autocast::set_autocast_enabled(state.device, state.enabled);
-      at::autocast::set_autocast_dtype(state.device, state.dtype);
-      at::autocast::set_autocast_cache_enabled(cache);
-    }
+ private:
+  static void set(const Autocast& state, bool cache) {
+    at::autocast::set_autocast_enabled(state.device, state.enabled);
+    at::autocast::set_autocast_dtype(state.device, state.dtype);
+    at::autocast::set_autocast_cache_enabled(cache);
+  }
 
-    Autocast outer_;
-    bool outer_cache_;
-  };
+  Autocast outer_;
+  bool outer_cache_;
+};
 
-}  // namespace )
+}  // namespace gnu::visibility("hidden")]]sdk_v1
 }  // namespace pipeline

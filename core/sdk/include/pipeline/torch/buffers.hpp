@@ -8,36 +8,35 @@
 #include <vector>
 
 namespace pipeline {
-inline namespace sdk_v1 __attribute__((visibility("hidden"))) {
+inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
 
-  // A model's tensors that are not parameters: constants such as masks. No checkpoint has them, so training
-  // must not change them.
-  class Buffers {
-   public:
-    void add(const std::string& name, at::Tensor& tensor, c10::Device device) {
-      if (!tensor.defined()) return;
-      if (tensor.device() != device) tensor.set_data(tensor.to(device));
-      buffers_.push_back({name, tensor, tensor._version()});
+// A model's tensors that are not parameters: constants such as masks. No checkpoint has them, so training
+// must not change them.
+class Buffers {
+ public:
+  void add(const std::string& name, at::Tensor& tensor, c10::Device device) {
+    if (!tensor.defined()) return;
+    if (tensor.device() != device) tensor.set_data(tensor.to(device));
+    buffers_.push_back({name, tensor, tensor._version()});
+  }
+
+  void check_unchanged() const {
+    for (const Buffer& buffer : buffers_) {
+      if (buffer.tensor._version() == buffer.version) continue;
+      fail("buffer ", buffer.name,
+           " was changed in training, and no checkpoint would have it: make it a parameter, or use a layer ",
+           "without running statistics, e.g. LayerNorm or GroupNorm in place of BatchNorm");
     }
+  }
 
-    void check_unchanged() const {
-      for (const Buffer& buffer : buffers_) {
-        if (buffer.tensor._version() == buffer.version) continue;
-        fail(
-            "buffer ", buffer.name,
-            " was changed in training, and no checkpoint would have it: make it a parameter, or use a layer ",
-            "without running statistics, e.g. LayerNorm or GroupNorm in place of BatchNorm");
-      }
-    }
-
-   private:
-    struct Buffer {
-      std::string name;
-      at::Tensor tensor;
-      int64_t version;
-    };
-    std::vector<Buffer> buffers_;
+ private:
+  struct Buffer {
+    std::string name;
+    at::Tensor tensor;
+    int64_t version;
   };
+  std::vector<Buffer> buffers_;
+};
 
-}  // namespace )
+}  // namespace gnu::visibility("hidden")]]sdk_v1
 }  // namespace pipeline

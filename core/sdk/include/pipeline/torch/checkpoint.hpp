@@ -13,108 +13,108 @@
 #include <vector>
 
 namespace pipeline {
-inline namespace sdk_v1 __attribute__((visibility("hidden"))) {
+inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
 
-  using Tensors = std::vector<at::Tensor>;
-  // A layer as a function of its inputs. What else it uses must not change between forward and backward.
-  using LayerFn = std::function<Tensors(const Tensors& inputs)>;
+using Tensors = std::vector<at::Tensor>;
+// A layer as a function of its inputs. What else it uses must not change between forward and backward.
+using LayerFn = std::function<Tensors(const Tensors& inputs)>;
 
-  inline bool any_requires_grad(const Tensors& tensors) {
-    return std::any_of(tensors.begin(), tensors.end(),
-                       [](const at::Tensor& t) { return t.defined() && t.requires_grad(); });
+inline bool any_requires_grad(const Tensors& tensors) {
+  return std::any_of(tensors.begin(), tensors.end(),
+                     [](const at::Tensor& t) { return t.defined() && t.requires_grad(); });
+}
+
+// What the second computation needs to be the same as the first, to the bit.
+struct CheckpointedLayer : torch::CustomClassHolder {
+  CheckpointedLayer(LayerFn fn, Tensors weights, c10::Device on)
+      : layer(std::move(fn)),
+        parameters(std::move(weights)),
+        device(on),
+        random(on),
+        autocast(Autocast::current(on.type())) {}
+
+  LayerFn layer;
+  Tensors parameters;
+  c10::Device device;
+  RandomState random;
+  Autocast autocast;
+};
+
+// The parameters are inputs, so that their gradients leave through this function like any other and each is
+// complete when it arrives. A backward() inside would lose those of a layer whose own input needs no
+// gradient.
+struct CheckpointFunction : torch::autograd::Function<CheckpointFunction> {
+  using Context = torch::autograd::AutogradContext;
+
+  static Tensors forward(Context* context, const c10::intrusive_ptr<CheckpointedLayer>& state,
+                         at::TensorList inputs, at::TensorList /*parameters*/) {
+    context->save_for_backward(inputs.vec());
+    context->saved_data["state"] = c10::IValue::make_capsule(state);
+    context->set_materialize_grads(false);
+    // Without the cache: a converted weight that was cached here, where nothing is recorded, would be
+    // without gradient elsewhere.
+    const AutocastScope scope(state->autocast, /*cache=*/false);
+    return state->layer(inputs.vec());
   }
 
-  // What the second computation needs to be the same as the first, to the bit.
-  struct CheckpointedLayer : torch::CustomClassHolder {
-    CheckpointedLayer(LayerFn fn, Tensors weights, c10::Device on)
-        : layer(std::move(fn)),
-          parameters(std::move(weights)),
-          device(on),
-          random(on),
-          autocast(Autocast::current(on.type())) {}
-
-    LayerFn layer;
-    Tensors parameters;
-    c10::Device device;
-    RandomState random;
-    Autocast autocast;
-  };
-
-  // The parameters are inputs, so that their gradients leave through this function like any other and each is
-  // complete when it arrives. A backward() inside would lose those of a layer whose own input needs no
-  // gradient.
-  struct CheckpointFunction : torch::autograd::Function<CheckpointFunction> {
-    using Context = torch::autograd::AutogradContext;
-
-    static Tensors forward(Context* context, const c10::intrusive_ptr<CheckpointedLayer>& state,
-                           at::TensorList inputs, at::TensorList /*parameters*/) {
-      context->save_for_backward(inputs.vec());
-      context->saved_data["state"] = c10::IValue::make_capsule(state);
-      context->set_materialize_grads(false);
-      // Without the cache: a converted weight that was cached here, where nothing is recorded, would be
-      // without gradient elsewhere.
-      const AutocastScope scope(state->autocast, /*cache=*/false);
-      return state->layer(inputs.vec());
+  static Tensors backward(Context* context, const Tensors& output_gradients) {
+    const auto state =
+        c10::static_intrusive_pointer_cast<CheckpointedLayer>(context->saved_data["state"].toCapsule());
+    const Tensors saved = context->get_saved_variables();
+    Tensors inputs, wanted;
+    std::vector<size_t> position;  // of each wanted gradient among (inputs, parameters)
+    for (size_t i = 0; i < saved.size(); ++i) {
+      inputs.push_back(saved[i].detach());
+      if (!context->needs_input_grad(i)) continue;
+      inputs.back().requires_grad_(true);
+      wanted.push_back(inputs.back());
+      position.push_back(i);
+    }
+    for (size_t p = 0; p < state->parameters.size(); ++p) {
+      if (!context->needs_input_grad(saved.size() + p)) continue;
+      wanted.push_back(state->parameters[p]);
+      position.push_back(saved.size() + p);
     }
 
-    static Tensors backward(Context* context, const Tensors& output_gradients) {
-      const auto state =
-          c10::static_intrusive_pointer_cast<CheckpointedLayer>(context->saved_data["state"].toCapsule());
-      const Tensors saved = context->get_saved_variables();
-      Tensors inputs, wanted;
-      std::vector<size_t> position;  // of each wanted gradient among (inputs, parameters)
-      for (size_t i = 0; i < saved.size(); ++i) {
-        inputs.push_back(saved[i].detach());
-        if (!context->needs_input_grad(i)) continue;
-        inputs.back().requires_grad_(true);
-        wanted.push_back(inputs.back());
-        position.push_back(i);
-      }
-      for (size_t p = 0; p < state->parameters.size(); ++p) {
-        if (!context->needs_input_grad(saved.size() + p)) continue;
-        wanted.push_back(state->parameters[p]);
-        position.push_back(saved.size() + p);
-      }
-
-      const Tensors outputs = recompute(*state, inputs);
-      Tensors roots, root_gradients;
-      for (size_t i = 0; i < outputs.size(); ++i) {
-        if (!output_gradients[i].defined() || !outputs[i].requires_grad()) continue;
-        roots.push_back(outputs[i]);
-        root_gradients.push_back(output_gradients[i]);
-      }
-      Tensors result(1 + saved.size() + state->parameters.size());  // the first argument is no tensor
-      if (roots.empty() || wanted.empty()) return result;
-      Tensors gradients =
-          torch::autograd::grad(roots, wanted, root_gradients, std::nullopt, false, /*allow_unused=*/true);
-      for (size_t i = 0; i < gradients.size(); ++i) result[1 + position[i]] = std::move(gradients[i]);
-      return result;
+    const Tensors outputs = recompute(*state, inputs);
+    Tensors roots, root_gradients;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (!output_gradients[i].defined() || !outputs[i].requires_grad()) continue;
+      roots.push_back(outputs[i]);
+      root_gradients.push_back(output_gradients[i]);
     }
-
-   private:
-    static Tensors recompute(const CheckpointedLayer& state, const Tensors& inputs) {
-      const RandomState later(state.device);
-      state.random.restore();
-      Tensors outputs;
-      {
-        const at::AutoGradMode record(true);
-        const AutocastScope scope(state.autocast, /*cache=*/false);
-        outputs = state.layer(inputs);
-      }
-      later.restore();
-      return outputs;
-    }
-  };
-
-  // layer(inputs), keeping only the inputs. `parameters`: every tensor besides the inputs that the layer uses
-  // and that needs a gradient.
-  inline Tensors checkpoint(const LayerFn& layer, const Tensors& inputs, const Tensors& parameters) {
-    if (!at::GradMode::is_enabled() || (!any_requires_grad(inputs) && !any_requires_grad(parameters)))
-      return layer(inputs);
-    const c10::Device device = !inputs.empty() ? inputs.front().device() : parameters.front().device();
-    return CheckpointFunction::apply(c10::make_intrusive<CheckpointedLayer>(layer, parameters, device),
-                                     at::TensorList(inputs), at::TensorList(parameters));
+    Tensors result(1 + saved.size() + state->parameters.size());  // the first argument is no tensor
+    if (roots.empty() || wanted.empty()) return result;
+    Tensors gradients =
+        torch::autograd::grad(roots, wanted, root_gradients, std::nullopt, false, /*allow_unused=*/true);
+    for (size_t i = 0; i < gradients.size(); ++i) result[1 + position[i]] = std::move(gradients[i]);
+    return result;
   }
 
-}  // namespace )
+ private:
+  static Tensors recompute(const CheckpointedLayer& state, const Tensors& inputs) {
+    const RandomState later(state.device);
+    state.random.restore();
+    Tensors outputs;
+    {
+      const at::AutoGradMode record(true);
+      const AutocastScope scope(state.autocast, /*cache=*/false);
+      outputs = state.layer(inputs);
+    }
+    later.restore();
+    return outputs;
+  }
+};
+
+// layer(inputs), keeping only the inputs. `parameters`: every tensor besides the inputs that the layer uses
+// and that needs a gradient.
+inline Tensors checkpoint(const LayerFn& layer, const Tensors& inputs, const Tensors& parameters) {
+  if (!at::GradMode::is_enabled() || (!any_requires_grad(inputs) && !any_requires_grad(parameters)))
+    return layer(inputs);
+  const c10::Device device = !inputs.empty() ? inputs.front().device() : parameters.front().device();
+  return CheckpointFunction::apply(c10::make_intrusive<CheckpointedLayer>(layer, parameters, device),
+                                   at::TensorList(inputs), at::TensorList(parameters));
+}
+
+}  // namespace gnu::visibility("hidden")]]sdk_v1
 }  // namespace pipeline

@@ -8,31 +8,31 @@
 #include <string>
 
 namespace pipeline {
-inline namespace sdk_v1 __attribute__((visibility("hidden"))) {
+inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
 
-  inline uint32_t torch_error_code(const c10::Error& error, const std::string& message) {
-    if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return PL_ERROR_OUT_OF_MEMORY;
-    if (dynamic_cast<const c10::DistError*>(&error) != nullptr) return PL_ERROR_PEER;
-    if (dynamic_cast<const c10::NotImplementedError*>(&error) != nullptr) return PL_ERROR_UNSUPPORTED;
-    // The CPU allocator, the CUDA runtime and cuBLAS say it in words only.
-    for (const char* words : {"DefaultCPUAllocator", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED"}) {
-      if (message.find(words) != std::string::npos) return PL_ERROR_OUT_OF_MEMORY;
-    }
-    return PL_ERROR_FAILED;
+inline uint32_t torch_error_code(const c10::Error& error, const std::string& message) {
+  if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return PL_ERROR_OUT_OF_MEMORY;
+  if (dynamic_cast<const c10::DistError*>(&error) != nullptr) return PL_ERROR_PEER;
+  if (dynamic_cast<const c10::NotImplementedError*>(&error) != nullptr) return PL_ERROR_UNSUPPORTED;
+  // The CPU allocator, the CUDA runtime and cuBLAS say it in words only.
+  for (const char* words : {"DefaultCPUAllocator", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED"}) {
+    if (message.find(words) != std::string::npos) return PL_ERROR_OUT_OF_MEMORY;
   }
+  return PL_ERROR_FAILED;
+}
 
-  inline std::optional<Error> translate_torch_error(std::exception_ptr exception) {
-    try {
-      std::rethrow_exception(exception);
-    } catch (const c10::Error& error) {
-      const std::string message = error.what_without_backtrace();
-      return Error(message, torch_error_code(error, message));
-    } catch (...) {
-      return std::nullopt;
-    }
+inline std::optional<Error> translate_torch_error(std::exception_ptr exception) {
+  try {
+    std::rethrow_exception(exception);
+  } catch (const c10::Error& error) {
+    const std::string message = error.what_without_backtrace();
+    return Error(message, torch_error_code(error, message));
+  } catch (...) {
+    return std::nullopt;
   }
+}
 
-  inline const bool kTorchErrorsInstalled = (library_translator = translate_torch_error, true);
+inline const bool kTorchErrorsInstalled = (library_translator = translate_torch_error, true);
 
-}  // namespace )
+}  // namespace gnu::visibility("hidden")]]sdk_v1
 }  // namespace pipeline

@@ -6,29 +6,29 @@
 #include <string>
 
 namespace pipeline {
-inline namespace sdk_v1 __attribute__((visibility("hidden"))) {
+inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
 
-  // named_parameters() yields torch's OrderedDict items or pairs of (name, tensor).
-  template <class T>
-  concept HasNamedParameters = requires(T model) {
-    model.named_parameters();
-  };
+// named_parameters() yields torch's OrderedDict items or pairs of (name, tensor).
+template <class T>
+concept HasNamedParameters = requires(T model) {
+  model.named_parameters();
+};
 
-  template <class Items, class F>
-  void for_each_named(Items && items, F && visit) {
-    for (auto&& item : items) {
-      if constexpr (requires { item.key(); }) {
-        visit(item.key(), item.value());
-      } else {
-        visit(item.first, item.second);
-      }
+template <class Items, class F>
+void for_each_named(Items&& items, F&& visit) {
+  for (auto&& item : items) {
+    if constexpr (requires { item.key(); }) {
+      visit(item.key(), item.value());
+    } else {
+      visit(item.first, item.second);
     }
   }
+}
 
-  template <class Model>
-  void set_training(Model & model, bool on) {
-    if constexpr (requires { model.train(on); }) model.train(on);
-  }
+template <class Model>
+void set_training(Model& model, bool on) {
+  if constexpr (requires { model.train(on); }) model.train(on);
+}
 
-}  // namespace )
+}  // namespace gnu::visibility("hidden")]]sdk_v1
 }  // namespace pipeline

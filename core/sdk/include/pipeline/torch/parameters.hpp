@@ -16,130 +16,130 @@
 #include <vector>
 
 namespace pipeline {
-inline namespace sdk_v1 __attribute__((visibility("hidden"))) {
+inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
 
-  class ParameterTable {
-   public:
-    ParameterTable() = default;
-    ParameterTable(const ParameterTable&) = delete;
-    ParameterTable& operator=(const ParameterTable&) = delete;
-    ~ParameterTable() {
-      for (Entry& entry : entries_) torch::autograd::impl::set_post_acc_grad_hooks(entry.tensor, nullptr);
-    }
-
-    // A tensor that the model holds under two names is one parameter, under the first. Weight decay applies
-    // to matrices.
-    void add(const std::string& name, const at::Tensor& tensor) {
-      if (!index_.emplace(tensor.unsafeGetTensorImpl(), entries_.size()).second) return;
-      Parameter info;
-      info.name = name;
-      info.shape = tensor.sizes().vec();
-      info.trainable = tensor.requires_grad();
-      info.decay = tensor.dim() >= 2;
-      entries_.push_back({std::move(info), tensor});
-    }
-
-    size_t size() const { return entries_.size(); }
-    Parameter& info(uint64_t index) { return entries_.at(index).info; }
-    at::Tensor& tensor(uint64_t index) { return entries_.at(index).tensor; }
-
-    // The model computes from now on with the strategy's memory; what it had allocated itself is freed.
-    void bind(uint64_t index, const pl_tensor& value, const pl_tensor& grad) {
-      Entry& entry = entries_.at(index);
-      const at::NoGradGuard no_grad;
-      if (value.data != nullptr) entry.tensor.set_data(to_torch(value));
-      entry.bound = true;
-      entry.tensor.requires_grad_(entry.info.trainable);
-      if (!entry.info.trainable) return;
-      entry.accumulates = grad.data != nullptr;
-      entry.tensor.mutable_grad() = entry.accumulates ? to_torch(grad) : at::Tensor();
-      torch::autograd::impl::set_post_acc_grad_hooks(entry.tensor, std::make_unique<Hook>(*this, index));
-    }
-
-    void check_bound() const {
-      for (const Entry& entry : entries_) {
-        if (!entry.bound) fail("parameter ", entry.info.name, " was not bound before the first batch");
-      }
-    }
-
-    // Gradients go to `sink` while this lives. Without one, a backward pass is an error.
-    class Delivery {
-     public:
-      Delivery(ParameterTable& table, const GradientSink& sink) : table_(table) { table_.sink_ = &sink; }
-      Delivery(const Delivery&) = delete;
-      Delivery& operator=(const Delivery&) = delete;
-      ~Delivery() { table_.sink_ = nullptr; }
-
-     private:
-      ParameterTable& table_;
-    };
-
-    // For gradients that were computed without autograd: adds to the bound gradient, or hands the tensor
-    // over.
-    void deliver(const at::Tensor& parameter, at::Tensor gradient) {
-      const auto found = index_.find(parameter.unsafeGetTensorImpl());
-      if (found == index_.end()) fail("a gradient for a tensor that is not a parameter of the model");
-      Entry& entry = entries_[found->second];
-      if (shape_of(gradient).size() != entry.info.shape.size() ||
-          gradient.sizes() != at::IntArrayRef(entry.info.shape)) {
-        fail("the gradient of ", entry.info.name, " has shape ", name_of(shape_of(gradient)), ", expected ",
-             name_of(entry.info.shape));
-      }
-      if (!entry.info.trainable) return;
-      const at::NoGradGuard no_grad;
-      if (entry.accumulates) {
-        entry.tensor.mutable_grad().add_(gradient);
-      } else {
-        entry.tensor.mutable_grad() = std::move(gradient);
-      }
-      ready(found->second);
-    }
-
-   private:
-    struct Entry {
-      Parameter info;
-      at::Tensor tensor;
-      bool bound = false;
-      bool accumulates = false;  // into the strategy's memory; otherwise gradients are handed over
-    };
-
-    // Called by autograd when a parameter's gradient is complete, on the thread of the backward pass.
-    struct Hook : torch::autograd::PostAccumulateGradHook {
-      Hook(ParameterTable& owner, uint64_t which) : table(owner), index(which) {}
-      void operator()(const at::Tensor&) override { table.ready(index); }
-      ParameterTable& table;
-      uint64_t index;
-    };
-
-    void ready(uint64_t index) {
-      const std::lock_guard lock(mutex_);  // autograd has a thread for each device
-      Entry& entry = entries_[index];
-      if (sink_ == nullptr) fail("a gradient of ", entry.info.name, " was computed outside of training");
-      void* stream = current_stream(entry.tensor.device());
-      if (entry.accumulates) {
-        const pl_tensor view = to_pl(entry.tensor.grad());
-        return sink_->ready(index, view, stream);
-      }
-      at::Tensor gradient = std::move(entry.tensor.mutable_grad());
-      entry.tensor.mutable_grad() = at::Tensor();
-      if (!gradient.is_contiguous()) gradient = gradient.contiguous();
-      auto owner = std::make_unique<at::Tensor>(std::move(gradient));
-      const pl_tensor view = to_pl(*owner);
-      at::Tensor* owned = owner.release();  // the strategy's from here on, also if it throws
-      sink_->ready(index, view, stream, owned, [](void* memory) { delete static_cast<at::Tensor*>(memory); });
-    }
-
-    std::vector<Entry> entries_;
-    std::unordered_map<const void*, uint64_t> index_;  // by TensorImpl
-    const GradientSink* sink_ = nullptr;
-    std::mutex mutex_;
-  };
-
-  // A tensor of the given shape without memory of its own, for a parameter whose initial value is written by
-  // TorchTask::initialize_parameter: a big model is then never held twice.
-  inline at::Tensor unallocated(at::IntArrayRef shape) {
-    return at::zeros({}, at::TensorOptions().dtype(at::kFloat)).expand(shape);
+class ParameterTable {
+ public:
+  ParameterTable() = default;
+  ParameterTable(const ParameterTable&) = delete;
+  ParameterTable& operator=(const ParameterTable&) = delete;
+  ~ParameterTable() {
+    for (Entry& entry : entries_) torch::autograd::impl::set_post_acc_grad_hooks(entry.tensor, nullptr);
   }
 
-}  // namespace )
+  // A tensor that the model holds under two names is one parameter, under the first. Weight decay applies
+  // to matrices.
+  void add(const std::string& name, const at::Tensor& tensor) {
+    if (!index_.emplace(tensor.unsafeGetTensorImpl(), entries_.size()).second) return;
+    Parameter info;
+    info.name = name;
+    info.shape = tensor.sizes().vec();
+    info.trainable = tensor.requires_grad();
+    info.decay = tensor.dim() >= 2;
+    entries_.push_back({std::move(info), tensor});
+  }
+
+  size_t size() const { return entries_.size(); }
+  Parameter& info(uint64_t index) { return entries_.at(index).info; }
+  at::Tensor& tensor(uint64_t index) { return entries_.at(index).tensor; }
+
+  // The model computes from now on with the strategy's memory; what it had allocated itself is freed.
+  void bind(uint64_t index, const pl_tensor& value, const pl_tensor& grad) {
+    Entry& entry = entries_.at(index);
+    const at::NoGradGuard no_grad;
+    if (value.data != nullptr) entry.tensor.set_data(to_torch(value));
+    entry.bound = true;
+    entry.tensor.requires_grad_(entry.info.trainable);
+    if (!entry.info.trainable) return;
+    entry.accumulates = grad.data != nullptr;
+    entry.tensor.mutable_grad() = entry.accumulates ? to_torch(grad) : at::Tensor();
+    torch::autograd::impl::set_post_acc_grad_hooks(entry.tensor, std::make_unique<Hook>(*this, index));
+  }
+
+  void check_bound() const {
+    for (const Entry& entry : entries_) {
+      if (!entry.bound) fail("parameter ", entry.info.name, " was not bound before the first batch");
+    }
+  }
+
+  // Gradients go to `sink` while this lives. Without one, a backward pass is an error.
+  class Delivery {
+   public:
+    Delivery(ParameterTable& table, const GradientSink& sink) : table_(table) { table_.sink_ = &sink; }
+    Delivery(const Delivery&) = delete;
+    Delivery& operator=(const Delivery&) = delete;
+    ~Delivery() { table_.sink_ = nullptr; }
+
+   private:
+    ParameterTable& table_;
+  };
+
+  // For gradients that were computed without autograd: adds to the bound gradient, or hands the tensor
+  // over.
+  void deliver(const at::Tensor& parameter, at::Tensor gradient) {
+    const auto found = index_.find(parameter.unsafeGetTensorImpl());
+    if (found == index_.end()) fail("a gradient for a tensor that is not a parameter of the model");
+    Entry& entry = entries_[found->second];
+    if (shape_of(gradient).size() != entry.info.shape.size() ||
+        gradient.sizes() != at::IntArrayRef(entry.info.shape)) {
+      fail("the gradient of ", entry.info.name, " has shape ", name_of(shape_of(gradient)), ", expected ",
+           name_of(entry.info.shape));
+    }
+    if (!entry.info.trainable) return;
+    const at::NoGradGuard no_grad;
+    if (entry.accumulates) {
+      entry.tensor.mutable_grad().add_(gradient);
+    } else {
+      entry.tensor.mutable_grad() = std::move(gradient);
+    }
+    ready(found->second);
+  }
+
+ private:
+  struct Entry {
+    Parameter info;
+    at::Tensor tensor;
+    bool bound = false;
+    bool accumulates = false;  // into the strategy's memory; otherwise gradients are handed over
+  };
+
+  // Called by autograd when a parameter's gradient is complete, on the thread of the backward pass.
+  struct Hook : torch::autograd::PostAccumulateGradHook {
+    Hook(ParameterTable& owner, uint64_t which) : table(owner), index(which) {}
+    void operator()(const at::Tensor&) override { table.ready(index); }
+    ParameterTable& table;
+    uint64_t index;
+  };
+
+  void ready(uint64_t index) {
+    const std::lock_guard lock(mutex_);  // autograd has a thread for each device
+    Entry& entry = entries_[index];
+    if (sink_ == nullptr) fail("a gradient of ", entry.info.name, " was computed outside of training");
+    void* stream = current_stream(entry.tensor.device());
+    if (entry.accumulates) {
+      const pl_tensor view = to_pl(entry.tensor.grad());
+      return sink_->ready(index, view, stream);
+    }
+    at::Tensor gradient = std::move(entry.tensor.mutable_grad());
+    entry.tensor.mutable_grad() = at::Tensor();
+    if (!gradient.is_contiguous()) gradient = gradient.contiguous();
+    auto owner = std::make_unique<at::Tensor>(std::move(gradient));
+    const pl_tensor view = to_pl(*owner);
+    at::Tensor* owned = owner.release();  // the strategy's from here on, also if it throws
+    sink_->ready(index, view, stream, owned, [](void* memory) { delete static_cast<at::Tensor*>(memory); });
+  }
+
+  std::vector<Entry> entries_;
+  std::unordered_map<const void*, uint64_t> index_;  // by TensorImpl
+  const GradientSink* sink_ = nullptr;
+  std::mutex mutex_;
+};
+
+// A tensor of the given shape without memory of its own, for a parameter whose initial value is written by
+// TorchTask::initialize_parameter: a big model is then never held twice.
+inline at::Tensor unallocated(at::IntArrayRef shape) {
+  return at::zeros({}, at::TensorOptions().dtype(at::kFloat)).expand(shape);
+}
+
+}  // namespace gnu::visibility("hidden")]]sdk_v1
 }  // namespace pipeline

@@ -22,77 +22,77 @@
 #endif
 
 namespace pipeline {
-inline namespace sdk_v1 __attribute__((visibility("hidden"))) {
+inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
 
-  inline std::string_view torch_runtime_tag() {
+inline std::string_view torch_runtime_tag() {
 #if defined(_GLIBCXX_USE_CXX11_ABI) && _GLIBCXX_USE_CXX11_ABI == 0
-    return "torch " TORCH_VERSION "+" PIPELINE_TORCH_VARIANT " old-cxx-abi";
+  return "torch " TORCH_VERSION "+" PIPELINE_TORCH_VARIANT " old-cxx-abi";
 #else
-    return "torch " TORCH_VERSION "+" PIPELINE_TORCH_VARIANT " cxx11-abi";
+  return "torch " TORCH_VERSION "+" PIPELINE_TORCH_VARIANT " cxx11-abi";
 #endif
+}
+
+inline const bool kTorchTagInstalled = (runtime_tag = torch_runtime_tag, true);
+
+// Makes the device usable or throws. Plugins link the CPU half of LibTorch only; the CUDA half registers
+// itself when it is loaded, which must come before the first use of CUDA in the process.
+inline c10::Device open_device(pl_device device) {
+  const c10::Device result = to_torch(device);
+  if (!result.is_cuda()) return result;
+  Dl_info cpu_half{};
+  dladdr(reinterpret_cast<const void*>(&at::globalContext), &cpu_half);
+  std::string path(cpu_half.dli_fname == nullptr ? "" : cpu_half.dli_fname);
+  path = path.substr(0, path.rfind('/') + 1) + "libtorch_cuda.so";
+  if (dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {
+    fail_with(PL_ERROR_UNSUPPORTED, name_of(device),
+              ": the CUDA half of LibTorch cannot be loaded: ", dlerror());
   }
+  if (!at::globalContext().hasCUDA())
+    fail_with(PL_ERROR_UNSUPPORTED, name_of(device), ": LibTorch sees no CUDA device");
+  return result;
+}
 
-  inline const bool kTorchTagInstalled = (runtime_tag = torch_runtime_tag, true);
-
-  // Makes the device usable or throws. Plugins link the CPU half of LibTorch only; the CUDA half registers
-  // itself when it is loaded, which must come before the first use of CUDA in the process.
-  inline c10::Device open_device(pl_device device) {
-    const c10::Device result = to_torch(device);
-    if (!result.is_cuda()) return result;
-    Dl_info cpu_half{};
-    dladdr(reinterpret_cast<const void*>(&at::globalContext), &cpu_half);
-    std::string path(cpu_half.dli_fname == nullptr ? "" : cpu_half.dli_fname);
-    path = path.substr(0, path.rfind('/') + 1) + "libtorch_cuda.so";
-    if (dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {
-      fail_with(PL_ERROR_UNSUPPORTED, name_of(device),
-                ": the CUDA half of LibTorch cannot be loaded: ", dlerror());
-    }
-    if (!at::globalContext().hasCUDA())
-      fail_with(PL_ERROR_UNSUPPORTED, name_of(device), ": LibTorch sees no CUDA device");
-    return result;
-  }
-
-  // Called by every plugin that computes with LibTorch; the settings are the same for all of a process.
-  inline void apply_run_settings(const Context& context) {
-    const auto threads = static_cast<int>(context.run().threads);
-    if (threads > 0) {
-      at::set_num_threads(threads);
-      // Can be set once, before the first use; another plugin of this process may have done so.
-      if (at::get_num_interop_threads() != 1) {
-        try {
-          at::set_num_interop_threads(1);
-        } catch (const c10::Error& error) {
-          context.debug("LibTorch keeps ", at::get_num_interop_threads(),
-                        " inter-op threads: ", error.what_without_backtrace());
-        }
+// Called by every plugin that computes with LibTorch; the settings are the same for all of a process.
+inline void apply_run_settings(const Context& context) {
+  const auto threads = static_cast<int>(context.run().threads);
+  if (threads > 0) {
+    at::set_num_threads(threads);
+    // Can be set once, before the first use; another plugin of this process may have done so.
+    if (at::get_num_interop_threads() != 1) {
+      try {
+        at::set_num_interop_threads(1);
+      } catch (const c10::Error& error) {
+        context.debug("LibTorch keeps ", at::get_num_interop_threads(),
+                      " inter-op threads: ", error.what_without_backtrace());
       }
     }
-    at::Context& torch = at::globalContext();
-    torch.setDeterministicAlgorithms(context.reproducible(), /*warn_only=*/false);
-    torch.setDeterministicCuDNN(context.reproducible());
-    torch.setBenchmarkCuDNN(!context.reproducible());
-    torch.setDeterministicFillUninitializedMemory(
-        false);  // it would write all memory twice and change no result
+  }
+  at::Context& torch = at::globalContext();
+  torch.setDeterministicAlgorithms(context.reproducible(), /*warn_only=*/false);
+  torch.setDeterministicCuDNN(context.reproducible());
+  torch.setBenchmarkCuDNN(!context.reproducible());
+  torch.setDeterministicFillUninitializedMemory(
+      false);  // it would write all memory twice and change no result
+}
+
+// The handle, as the ABI passes it, of the stream that this thread works on; NULL on CPU.
+inline void* current_stream(c10::Device device) {
+  if (device.is_cpu()) return nullptr;
+  return c10::impl::VirtualGuardImpl(device.type()).getStream(device).native_handle();
+}
+
+// Works on the host's stream while it lives; NULL: the current one. A device stream that LibTorch did not
+// make has its handle as its id.
+class StreamScope {
+ public:
+  StreamScope(c10::Device device, void* stream) {
+    if (device.is_cpu() || stream == nullptr) return;
+    guard_.emplace(c10::Stream(c10::Stream::UNSAFE, device, reinterpret_cast<c10::StreamId>(stream)));
   }
 
-  // The handle, as the ABI passes it, of the stream that this thread works on; NULL on CPU.
-  inline void* current_stream(c10::Device device) {
-    if (device.is_cpu()) return nullptr;
-    return c10::impl::VirtualGuardImpl(device.type()).getStream(device).native_handle();
-  }
+ private:
+  std::optional<c10::StreamGuard> guard_;
+};
 
-  // Works on the host's stream while it lives; NULL: the current one. A device stream that LibTorch did not
-  // make has its handle as its id.
-  class StreamScope {
-   public:
-    StreamScope(c10::Device device, void* stream) {
-      if (device.is_cpu() || stream == nullptr) return;
-      guard_.emplace(c10::Stream(c10::Stream::UNSAFE, device, reinterpret_cast<c10::StreamId>(stream)));
-    }
-
-   private:
-    std::optional<c10::StreamGuard> guard_;
-  };
-
-}  // namespace )
+}  // namespace gnu::visibility("hidden")]]sdk_v1
 }  // namespace pipeline

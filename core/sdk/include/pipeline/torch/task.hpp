@@ -21,221 +21,221 @@
 #include <vector>
 
 namespace pipeline {
-inline namespace sdk_v1 __attribute__((visibility("hidden"))) {
+inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
 
-  // The loss of a batch: the SUM over what batch_info() counts as weight, not the mean. The core divides by
-  // the weight of the whole global batch, over all micro-batches and ranks; a mean of means would weigh
-  // ragged batches wrongly.
-  struct LossSum {
-    explicit LossSum(at::Tensor tensor) : sum(std::move(tensor)) {}
-    at::Tensor sum;  // scalar, float32 or float64
-  };
+// The loss of a batch: the SUM over what batch_info() counts as weight, not the mean. The core divides by
+// the weight of the whole global batch, over all micro-batches and ranks; a mean of means would weigh
+// ragged batches wrongly.
+struct LossSum {
+  explicit LossSum(at::Tensor tensor) : sum(std::move(tensor)) {}
+  at::Tensor sum;  // scalar, float32 or float64
+};
 
-  // ConfigT: see options.hpp. ModelT: see model.hpp. BatchT: a struct of tensors, see batch.hpp. Besides the
-  // pure methods here an author writes sample_count() and batch_info(), and any of the optional methods of
-  // Task: metrics, predict and its two companions, sample_cost, data_fingerprint, flops, import_model,
-  // export_model, prepare. What is called with a Batch runs on the run's device.
-  template <class ConfigT, class ModelT, class BatchT>
-  class TorchTask : public Task<ConfigT, BatchT> {
-    static_assert(HasNamedParameters<ModelT>,
-                  "a model needs named_parameters(): see pipeline/torch/model.hpp");
-    static_assert(NamesTensors<BatchT>,
-                  "a batch needs tensors(visit), which visits its tensors: see pipeline/torch/batch.hpp");
+// ConfigT: see options.hpp. ModelT: see model.hpp. BatchT: a struct of tensors, see batch.hpp. Besides the
+// pure methods here an author writes sample_count() and batch_info(), and any of the optional methods of
+// Task: metrics, predict and its two companions, sample_cost, data_fingerprint, flops, import_model,
+// export_model, prepare. What is called with a Batch runs on the run's device.
+template <class ConfigT, class ModelT, class BatchT>
+class TorchTask : public Task<ConfigT, BatchT> {
+  static_assert(HasNamedParameters<ModelT>, "a model needs named_parameters(): see pipeline/torch/model.hpp");
+  static_assert(NamesTensors<BatchT>,
+                "a batch needs tensors(visit), which visits its tensors: see pipeline/torch/batch.hpp");
 
-   public:
-    using typename Task<ConfigT, BatchT>::Batch;
-    using Model = ModelT;
-    using Task<ConfigT, BatchT>::Task;
+ public:
+  using typename Task<ConfigT, BatchT>::Batch;
+  using Model = ModelT;
+  using Task<ConfigT, BatchT>::Task;
 
-    // Opens the data. [main]
-    virtual void open_data() = 0;
-    // A new model on the CPU, initialised by itself from torch's default generator, which is seeded.
-    virtual std::shared_ptr<ModelT> build_model() = 0;
-    // Reads samples and makes a batch of them, in host memory; by worker threads, ahead of time. Random
-    // choices come from make_generator(context().seed("...", request.epoch, id)).
-    virtual BatchT make_batch(const LoadRequest& request) const = 0;
-    // Forward pass. In training the result must lead back to the parameters.
-    virtual LossSum loss(const Batch& batch) = 0;
+  // Opens the data. [main]
+  virtual void open_data() = 0;
+  // A new model on the CPU, initialised by itself from torch's default generator, which is seeded.
+  virtual std::shared_ptr<ModelT> build_model() = 0;
+  // Reads samples and makes a batch of them, in host memory; by worker threads, ahead of time. Random
+  // choices come from make_generator(context().seed("...", request.epoch, id)).
+  virtual BatchT make_batch(const LoadRequest& request) const = 0;
+  // Forward pass. In training the result must lead back to the parameters.
+  virtual LossSum loss(const Batch& batch) = 0;
 
-    // Changes what is not so by default: weight decay on tensors of two or more dimensions, unit 0, learning
-    // rate x 1, trainable as requires_grad says.
-    virtual void describe_parameter(Parameter& /*parameter*/) {}
-    // Writes the initial value of a parameter; by default what the module made of itself. For models too big
-    // to be held twice.
-    virtual void initialize_parameter(uint64_t index, const std::string& /*name*/, at::Tensor& out) {
-      out.copy_(parameters_.tensor(index));
-    }
-    // Forward and backward; to be overridden where a loss and autograd are not enough. Gradients leave
-    // through backward() or deliver().
-    virtual LossSum train_batch(const Batch& batch, const TrainArgs& args) {
-      LossSum result = loss(batch);
-      backward(result, args.scale);
-      return result;
-    }
-    // The loss; an override adds its own values and samples and calls this one.
-    void evaluate(const Batch& batch, EvaluationSink& sink) override {
-      const LossSum result = loss(batch);
-      check_loss(result);
-      sink.value("loss", result.sum.template item<double>(), this->batch_info(batch).weight);
-    }
-    // False: operations run in the dtypes that the model gives them, whatever train.precision says of the
-    // others.
-    virtual bool wants_autocast() const { return true; }
+  // Changes what is not so by default: weight decay on tensors of two or more dimensions, unit 0, learning
+  // rate x 1, trainable as requires_grad says.
+  virtual void describe_parameter(Parameter& /*parameter*/) {}
+  // Writes the initial value of a parameter; by default what the module made of itself. For models too big
+  // to be held twice.
+  virtual void initialize_parameter(uint64_t index, const std::string& /*name*/, at::Tensor& out) {
+    out.copy_(parameters_.tensor(index));
+  }
+  // Forward and backward; to be overridden where a loss and autograd are not enough. Gradients leave
+  // through backward() or deliver().
+  virtual LossSum train_batch(const Batch& batch, const TrainArgs& args) {
+    LossSum result = loss(batch);
+    backward(result, args.scale);
+    return result;
+  }
+  // The loss; an override adds its own values and samples and calls this one.
+  void evaluate(const Batch& batch, EvaluationSink& sink) override {
+    const LossSum result = loss(batch);
+    check_loss(result);
+    sink.value("loss", result.sum.template item<double>(), this->batch_info(batch).weight);
+  }
+  // False: operations run in the dtypes that the model gives them, whatever train.precision says of the
+  // others.
+  virtual bool wants_autocast() const { return true; }
 
-    // For the methods above.
-    ModelT& model() { return *model_; }
-    c10::Device device() const { return device_; }
-    bool is_training() const { return training_; }
-    // How the model is to run its layers; redeclare kHasUnits as true when it does and parameters have their
-    // units.
-    Units& units() { return units_; }
-    // Of the batch in training: default generators are seeded with it already, dropout of one's own needs it.
-    uint64_t batch_seed() const { return batch_seed_; }
-    // loss() in the run's precision. The backward pass comes after it, not inside: it takes its dtypes from what was recorded.
+  // For the methods above.
+  ModelT& model() { return *model_; }
+  c10::Device device() const { return device_; }
+  bool is_training() const { return training_; }
+  // How the model is to run its layers; redeclare kHasUnits as true when it does and parameters have their
+  // units.
+  Units& units() { return units_; }
+  // Of the batch in training: default generators are seeded with it already, dropout of one's own needs it.
+  uint64_t batch_seed() const { return batch_seed_; }
+  // loss() in the run's precision. The backward pass comes after it, not inside: it takes its dtypes from
+  // what was recorded.
   LossSum forward(const Batch& batch) {
     const AutocastScope scope(autocast_);
     return loss(batch);
   }
   void backward(const LossSum& loss_sum, double scale) {
-      check_loss(loss_sum);
-      if (!loss_sum.sum.requires_grad()) fail("the loss does not lead back to any parameter");
-      loss_sum.sum.backward(at::full({}, scale, loss_sum.sum.options()));
-      units_.finish_backward();
-    }
-    // A gradient that was computed without autograd.
-    void deliver(const at::Tensor& parameter, at::Tensor gradient) {
-      parameters_.deliver(parameter, std::move(gradient));
-    }
+    check_loss(loss_sum);
+    if (!loss_sum.sum.requires_grad()) fail("the loss does not lead back to any parameter");
+    loss_sum.sum.backward(at::full({}, scale, loss_sum.sum.options()));
+    units_.finish_backward();
+  }
+  // A gradient that was computed without autograd.
+  void deliver(const at::Tensor& parameter, at::Tensor gradient) {
+    parameters_.deliver(parameter, std::move(gradient));
+  }
 
-    // ------------------------------------------------------------------------ implementation of Task, not
-    // for authors
+  // ------------------------------------------------------------------------ implementation of Task, not
+  // for authors
 
-    void open() final {
-      apply_run_settings(this->context());
-      device_ = open_device(this->run().device);
-      autocast_ = Autocast::for_compute(device_.type(), to_torch(this->run().compute_dtype));
-      autocast_.enabled &= wants_autocast();
-      units_.set_checkpointing(this->context().activation_checkpointing());
-      open_data();
-      seed_default_generators(device_, this->context().seed("initialize"));
-      model_ = build_model();
-      if (model_ == nullptr) fail("build_model() returned no model");
-      for_each_named(model_->named_parameters(),
-                     [&](const std::string& name, const at::Tensor& t) { parameters_.add(name, t); });
-      if constexpr (requires { model_->named_buffers(); }) {
-        for_each_named(model_->named_buffers(),
-                       [&](const std::string& name, at::Tensor& t) { buffers_.add(name, t, device_); });
-      }
-      set_training(*model_, true);
+  void open() final {
+    apply_run_settings(this->context());
+    device_ = open_device(this->run().device);
+    autocast_ = Autocast::for_compute(device_.type(), to_torch(this->run().compute_dtype));
+    autocast_.enabled &= wants_autocast();
+    units_.set_checkpointing(this->context().activation_checkpointing());
+    open_data();
+    seed_default_generators(device_, this->context().seed("initialize"));
+    model_ = build_model();
+    if (model_ == nullptr) fail("build_model() returned no model");
+    for_each_named(model_->named_parameters(),
+                   [&](const std::string& name, const at::Tensor& t) { parameters_.add(name, t); });
+    if constexpr (requires { model_->named_buffers(); }) {
+      for_each_named(model_->named_buffers(),
+                     [&](const std::string& name, at::Tensor& t) { buffers_.add(name, t, device_); });
     }
+    set_training(*model_, true);
+  }
 
-    BatchT load(const LoadRequest& request) const final {
-      const at::NoGradGuard no_grad;
-      const c10::ParallelGuard one_thread(true);  // the cores belong to the training thread
-      BatchT batch = make_batch(request);
-      if (device_.is_cuda() && this->context().pin_memory()) pin_batch(batch);
-      return batch;
-    }
+  BatchT load(const LoadRequest& request) const final {
+    const at::NoGradGuard no_grad;
+    const c10::ParallelGuard one_thread(true);  // the cores belong to the training thread
+    BatchT batch = make_batch(request);
+    if (device_.is_cuda() && this->context().pin_memory()) pin_batch(batch);
+    return batch;
+  }
 
-    std::vector<Parameter> parameters() final {
-      std::vector<Parameter> result;
-      for (uint64_t i = 0; i < parameters_.size(); ++i) {
-        describe_parameter(parameters_.info(i));
-        result.push_back(parameters_.info(i));
-      }
-      return result;
+  std::vector<Parameter> parameters() final {
+    std::vector<Parameter> result;
+    for (uint64_t i = 0; i < parameters_.size(); ++i) {
+      describe_parameter(parameters_.info(i));
+      result.push_back(parameters_.info(i));
     }
-    void initialize(uint64_t index, pl_tensor& out) final {
-      const at::NoGradGuard no_grad;
-      at::Tensor tensor = to_torch(out);
-      initialize_parameter(index, parameters_.info(index).name, tensor);
-    }
-    void bind(uint64_t index, const pl_tensor& value, const pl_tensor& grad) final {
-      parameters_.bind(index, value, grad);
-    }
-    void set_unit_hooks(const pl_unit_hooks& hooks) final { units_.set_hooks(&hooks); }
+    return result;
+  }
+  void initialize(uint64_t index, pl_tensor& out) final {
+    const at::NoGradGuard no_grad;
+    at::Tensor tensor = to_torch(out);
+    initialize_parameter(index, parameters_.info(index).name, tensor);
+  }
+  void bind(uint64_t index, const pl_tensor& value, const pl_tensor& grad) final {
+    parameters_.bind(index, value, grad);
+  }
+  void set_unit_hooks(const pl_unit_hooks& hooks) final { units_.set_hooks(&hooks); }
 
-    pl_tensor train(const Batch& batch, const TrainArgs& args) final {
-      prepare_pass(true);
-      const StreamScope stream(device_, args.stream);
-      const typename ParameterTable::Delivery delivery(parameters_, args.gradients);
-      seed_default_generators(device_, args.seed);
-      batch_seed_ = args.seed;
-      try {
-        loss_ = on_device(batch, [&](const Batch& b) { return train_batch(b, args); }).sum.detach();
-      } catch (...) {
-        units_.abandon();
-        throw;
-      }
-      buffers_.check_unchanged();
-      if (this->context().activation_checkpointing() && !units_.used()) {
-        fail_with(PL_ERROR_CONFIG,
-                  "train.activation_checkpointing is on, but this task does not run its layers through "
-                  "units(): switch it off");
-      }
-      return to_pl(loss_);
+  pl_tensor train(const Batch& batch, const TrainArgs& args) final {
+    prepare_pass(true);
+    const StreamScope stream(device_, args.stream);
+    const typename ParameterTable::Delivery delivery(parameters_, args.gradients);
+    seed_default_generators(device_, args.seed);
+    batch_seed_ = args.seed;
+    try {
+      loss_ = on_device(batch, [&](const Batch& b) { return train_batch(b, args); }).sum.detach();
+    } catch (...) {
+      units_.abandon();
+      throw;
     }
-    void run_evaluate(const Batch& batch, EvaluationSink& sink) {
-      without_gradients(sink.stream(),
-                        [&] { on_device(batch, [&](const Batch& b) { this->evaluate(b, sink); }); });
+    buffers_.check_unchanged();
+    if (this->context().activation_checkpointing() && !units_.used()) {
+      fail_with(PL_ERROR_CONFIG,
+                "train.activation_checkpointing is on, but this task does not run its layers through "
+                "units(): switch it off");
     }
-    void run_predict(const Batch& batch, const PredictionSink& sink) {
-      without_gradients(sink.stream(),
-                        [&] { on_device(batch, [&](const Batch& b) { this->predict(b, sink); }); });
-    }
+    return to_pl(loss_);
+  }
+  void run_evaluate(const Batch& batch, EvaluationSink& sink) {
+    without_gradients(sink.stream(),
+                      [&] { on_device(batch, [&](const Batch& b) { this->evaluate(b, sink); }); });
+  }
+  void run_predict(const Batch& batch, const PredictionSink& sink) {
+    without_gradients(sink.stream(),
+                      [&] { on_device(batch, [&](const Batch& b) { this->predict(b, sink); }); });
+  }
 
-   private:
-    void prepare_pass(bool training) {
-      if (!checked_) parameters_.check_bound();
-      checked_ = true;
-      if (training_ != training) set_training(*model_, training);
-      training_ = training;
-    }
+ private:
+  void prepare_pass(bool training) {
+    if (!checked_) parameters_.check_bound();
+    checked_ = true;
+    if (training_ != training) set_training(*model_, training);
+    training_ = training;
+  }
 
-    // With autocast in force. On the CPU a batch is used where it is.
-    template <class F>
-    auto on_device(const Batch& batch, F&& f) {
-      const AutocastScope scope(autocast_);
-      if (device_.is_cpu()) return f(batch);
-      return f(batch_on(device_, batch));
-    }
-
-    template <class F>
-    void without_gradients(void* raw_stream, F&& f) {
-      prepare_pass(false);
-      const StreamScope stream(device_, raw_stream);
-      seed_default_generators(device_, this->context().seed("evaluate"));
+  // With autocast in force. On the CPU a batch is used where it is.
+  template <class F>
+  auto on_device(const Batch& batch, F&& f) {
     const AutocastScope scope(autocast_);
-      if (this->run().purpose == PL_PURPOSE_TRAIN) {
-        const at::NoGradGuard no_grad;  // tensors that the model keeps may meet autograd later
-        f();
-      } else {
-        const c10::InferenceMode inference;
-        f();
-      }
+    if (device_.is_cpu()) return f(batch);
+    return f(batch_on(device_, batch));
+  }
+
+  template <class F>
+  void without_gradients(void* raw_stream, F&& f) {
+    prepare_pass(false);
+    const StreamScope stream(device_, raw_stream);
+    seed_default_generators(device_, this->context().seed("evaluate"));
+    const AutocastScope scope(autocast_);
+    if (this->run().purpose == PL_PURPOSE_TRAIN) {
+      const at::NoGradGuard no_grad;  // tensors that the model keeps may meet autograd later
+      f();
+    } else {
+      const c10::InferenceMode inference;
+      f();
     }
+  }
 
-    static void check_loss(const LossSum& loss) {
-      if (!loss.sum.defined()) fail("loss() returned no tensor");
-      if (loss.sum.dim() != 0)
-        fail("loss() returned shape ", name_of(shape_of(loss.sum)), ", expected the sum, a scalar");
-      if (loss.sum.scalar_type() != at::kFloat && loss.sum.scalar_type() != at::kDouble) {
-        fail("loss() returned ", at::toString(loss.sum.scalar_type()),
-             ", expected a sum in float32 or float64");
-      }
+  static void check_loss(const LossSum& loss) {
+    if (!loss.sum.defined()) fail("loss() returned no tensor");
+    if (loss.sum.dim() != 0)
+      fail("loss() returned shape ", name_of(shape_of(loss.sum)), ", expected the sum, a scalar");
+    if (loss.sum.scalar_type() != at::kFloat && loss.sum.scalar_type() != at::kDouble) {
+      fail("loss() returned ", at::toString(loss.sum.scalar_type()),
+           ", expected a sum in float32 or float64");
     }
+  }
 
-    c10::Device device_{c10::kCPU};
-    Autocast autocast_;
-    std::shared_ptr<ModelT> model_;
-    ParameterTable parameters_;  // goes before the model does
-    Buffers buffers_;
-    Units units_;
-    at::Tensor loss_;
-    uint64_t batch_seed_ = 0;
-    bool training_ = true;
-    bool checked_ = false;
-  };
+  c10::Device device_{c10::kCPU};
+  Autocast autocast_;
+  std::shared_ptr<ModelT> model_;
+  ParameterTable parameters_;  // goes before the model does
+  Buffers buffers_;
+  Units units_;
+  at::Tensor loss_;
+  uint64_t batch_seed_ = 0;
+  bool training_ = true;
+  bool checked_ = false;
+};
 
-}  // namespace )
+}  // namespace gnu::visibility("hidden")]]sdk_v1
 }  // namespace pipeline

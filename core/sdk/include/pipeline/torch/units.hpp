@@ -9,139 +9,139 @@
 #include <vector>
 
 namespace pipeline {
-inline namespace sdk_v1 __attribute__((visibility("hidden"))) {
+inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
 
-  // A model runs layer k of its stack as `x = units(k, *layer, x)` or, without modules, as units.run(k, fn,
-  // inputs, parameters). With neither hooks nor checkpointing that is a plain call. [main] in the forward
-  // pass, the thread of the backward pass in that.
-  //
-  // The backward pass of unit k lies between the backward of two identity functions: the one around its
-  // outputs enters, the one around its inputs leaves. All gradients of the unit arrive in between, since
-  // autograd runs what was recorded last first.
-  class Units {
-   public:
-    // Both are set before the first pass. NULL: no hooks.
-    void set_hooks(const pl_unit_hooks* hooks) { hooks_ = hooks; }
-    void set_checkpointing(bool on) { checkpointing_ = on; }
-    // Whether the model runs anything through here at all.
-    bool used() const { return used_; }
+// A model runs layer k of its stack as `x = units(k, *layer, x)` or, without modules, as units.run(k, fn,
+// inputs, parameters). With neither hooks nor checkpointing that is a plain call. [main] in the forward
+// pass, the thread of the backward pass in that.
+//
+// The backward pass of unit k lies between the backward of two identity functions: the one around its
+// outputs enters, the one around its inputs leaves. All gradients of the unit arrive in between, since
+// autograd runs what was recorded last first.
+class Units {
+ public:
+  // Both are set before the first pass. NULL: no hooks.
+  void set_hooks(const pl_unit_hooks* hooks) { hooks_ = hooks; }
+  void set_checkpointing(bool on) { checkpointing_ = on; }
+  // Whether the model runs anything through here at all.
+  bool used() const { return used_; }
 
-    Tensors run(uint32_t unit, const LayerFn& layer, const Tensors& inputs, const Tensors& parameters) {
-      used_ = true;
-      if (hooks_ == nullptr) return call(layer, inputs, parameters);
-      check(hooks_->enter(hooks_->user, unit, PL_PASS_FORWARD));
-      const bool leaves = at::GradMode::is_enabled() && any_requires_grad(inputs);
-      Tensors outputs = call(layer, leaves ? through<Leave>(unit, inputs, false) : inputs, parameters);
-      if (at::GradMode::is_enabled() && any_requires_grad(outputs))
-        outputs = through<Enter>(unit, outputs, leaves);
-      check(hooks_->leave(hooks_->user, unit, PL_PASS_FORWARD));
-      return outputs;
-    }
+  Tensors run(uint32_t unit, const LayerFn& layer, const Tensors& inputs, const Tensors& parameters) {
+    used_ = true;
+    if (hooks_ == nullptr) return call(layer, inputs, parameters);
+    check(hooks_->enter(hooks_->user, unit, PL_PASS_FORWARD));
+    const bool leaves = at::GradMode::is_enabled() && any_requires_grad(inputs);
+    Tensors outputs = call(layer, leaves ? through<Leave>(unit, inputs, false) : inputs, parameters);
+    if (at::GradMode::is_enabled() && any_requires_grad(outputs))
+      outputs = through<Enter>(unit, outputs, leaves);
+    check(hooks_->leave(hooks_->user, unit, PL_PASS_FORWARD));
+    return outputs;
+  }
 
-    // A layer with parameters() and forward(inputs...), e.g. a torch::nn::Module.
-    template <class Layer, std::convertible_to<at::Tensor>... Inputs>
-    at::Tensor operator()(uint32_t unit, Layer& layer, const Inputs&... inputs) {
-      const LayerFn fn = [&layer](const Tensors& x) {
-        return call_layer(layer, x, std::index_sequence_for<Inputs...>());
-      };
-      return run(unit, fn, {inputs...}, layer.parameters())[0];
-    }
-
-    // After backward: leaves the units that could not by themselves, because no gradient passes through their
-    // inputs.
-    void finish_backward() {
-      close_if([](const Open&) { return true; });
-    }
-    // After a pass that failed.
-    void abandon() { open_.clear(); }
-
-   private:
-    struct Open {
-      uint32_t unit;
-      bool leaves;  // by itself
+  // A layer with parameters() and forward(inputs...), e.g. a torch::nn::Module.
+  template <class Layer, std::convertible_to<at::Tensor>... Inputs>
+  at::Tensor operator()(uint32_t unit, Layer& layer, const Inputs&... inputs) {
+    const LayerFn fn = [&layer](const Tensors& x) {
+      return call_layer(layer, x, std::index_sequence_for<Inputs...>());
     };
+    return run(unit, fn, {inputs...}, layer.parameters())[0];
+  }
 
-    template <class Layer, size_t... I>
-    static Tensors call_layer(Layer& layer, const Tensors& x, std::index_sequence<I...>) {
-      return {layer.forward(x[I]...)};
-    }
+  // After backward: leaves the units that could not by themselves, because no gradient passes through their
+  // inputs.
+  void finish_backward() {
+    close_if([](const Open&) { return true; });
+  }
+  // After a pass that failed.
+  void abandon() { open_.clear(); }
 
-    Tensors call(const LayerFn& layer, const Tensors& inputs, const Tensors& parameters) const {
-      return checkpointing_ ? checkpoint(layer, inputs, parameters) : layer(inputs);
-    }
-
-    void enter_backward(uint32_t unit, bool leaves) {
-      // A unit that cannot leave by itself is done by now: all that it recorded is later than what this one
-      // did.
-      close_if([](const Open& other) { return !other.leaves; });
-      check(hooks_->enter(hooks_->user, unit, PL_PASS_BACKWARD));
-      open_.push_back({unit, leaves});
-    }
-    void leave_backward(uint32_t unit) {
-      close_if([&](const Open& other) { return other.unit == unit; });
-    }
-
-    template <class Condition>
-    void close_if(Condition&& done) {
-      std::vector<Open> closing;
-      for (const Open& unit : open_) {
-        if (done(unit)) closing.push_back(unit);
-      }
-      std::erase_if(open_, done);
-      for (const Open& unit : closing) check(hooks_->leave(hooks_->user, unit.unit, PL_PASS_BACKWARD));
-    }
-
-    // An identity whose backward tells `units`. It returns detach(): its input itself would make later
-    // in-place operations fail.
-    template <class Derived>
-    struct Identity : torch::autograd::Function<Derived> {
-      using Context = torch::autograd::AutogradContext;
-      static Tensors forward(Context* context, Units* units, int64_t unit, bool leaves,
-                             at::TensorList tensors) {
-        context->saved_data["units"] = reinterpret_cast<int64_t>(units);
-        context->saved_data["unit"] = unit;
-        context->saved_data["leaves"] = leaves;
-        context->set_materialize_grads(false);
-        Tensors same;
-        for (const at::Tensor& t : tensors) same.push_back(t.detach());
-        return same;
-      }
-      static Tensors backward(Context* context, Tensors gradients) {
-        auto* units = reinterpret_cast<Units*>(context->saved_data["units"].toInt());
-        Derived::tell(*units, static_cast<uint32_t>(context->saved_data["unit"].toInt()),
-                      context->saved_data["leaves"].toBool());
-        gradients.insert(gradients.begin(), 3, at::Tensor());  // the arguments that are no tensors
-        return gradients;
-      }
-    };
-    struct Enter : Identity<Enter> {
-      static void tell(Units& units, uint32_t unit, bool leaves) { units.enter_backward(unit, leaves); }
-    };
-    struct Leave : Identity<Leave> {
-      static void tell(Units& units, uint32_t unit, bool /*leaves*/) { units.leave_backward(unit); }
-    };
-
-    // Passes the tensors that need a gradient through one Function.
-    template <class Function>
-    Tensors through(uint32_t unit, const Tensors& tensors, bool leaves) {
-      Tensors recorded;
-      for (const at::Tensor& t : tensors) {
-        if (t.defined() && t.requires_grad()) recorded.push_back(t);
-      }
-      recorded = Function::apply(this, static_cast<int64_t>(unit), leaves, at::TensorList(recorded));
-      Tensors result = tensors;
-      size_t next = 0;
-      for (at::Tensor& t : result) {
-        if (t.defined() && t.requires_grad()) t = std::move(recorded[next++]);
-      }
-      return result;
-    }
-
-    const pl_unit_hooks* hooks_ = nullptr;
-    bool checkpointing_ = false;
-    bool used_ = false;
-    std::vector<Open> open_;  // in the backward pass
+ private:
+  struct Open {
+    uint32_t unit;
+    bool leaves;  // by itself
   };
 
-}  // namespace )
+  template <class Layer, size_t... I>
+  static Tensors call_layer(Layer& layer, const Tensors& x, std::index_sequence<I...>) {
+    return {layer.forward(x[I]...)};
+  }
+
+  Tensors call(const LayerFn& layer, const Tensors& inputs, const Tensors& parameters) const {
+    return checkpointing_ ? checkpoint(layer, inputs, parameters) : layer(inputs);
+  }
+
+  void enter_backward(uint32_t unit, bool leaves) {
+    // A unit that cannot leave by itself is done by now: all that it recorded is later than what this one
+    // did.
+    close_if([](const Open& other) { return !other.leaves; });
+    check(hooks_->enter(hooks_->user, unit, PL_PASS_BACKWARD));
+    open_.push_back({unit, leaves});
+  }
+  void leave_backward(uint32_t unit) {
+    close_if([&](const Open& other) { return other.unit == unit; });
+  }
+
+  template <class Condition>
+  void close_if(Condition&& done) {
+    std::vector<Open> closing;
+    for (const Open& unit : open_) {
+      if (done(unit)) closing.push_back(unit);
+    }
+    std::erase_if(open_, done);
+    for (const Open& unit : closing) check(hooks_->leave(hooks_->user, unit.unit, PL_PASS_BACKWARD));
+  }
+
+  // An identity whose backward tells `units`. It returns detach(): its input itself would make later
+  // in-place operations fail.
+  template <class Derived>
+  struct Identity : torch::autograd::Function<Derived> {
+    using Context = torch::autograd::AutogradContext;
+    static Tensors forward(Context* context, Units* units, int64_t unit, bool leaves,
+                           at::TensorList tensors) {
+      context->saved_data["units"] = reinterpret_cast<int64_t>(units);
+      context->saved_data["unit"] = unit;
+      context->saved_data["leaves"] = leaves;
+      context->set_materialize_grads(false);
+      Tensors same;
+      for (const at::Tensor& t : tensors) same.push_back(t.detach());
+      return same;
+    }
+    static Tensors backward(Context* context, Tensors gradients) {
+      auto* units = reinterpret_cast<Units*>(context->saved_data["units"].toInt());
+      Derived::tell(*units, static_cast<uint32_t>(context->saved_data["unit"].toInt()),
+                    context->saved_data["leaves"].toBool());
+      gradients.insert(gradients.begin(), 3, at::Tensor());  // the arguments that are no tensors
+      return gradients;
+    }
+  };
+  struct Enter : Identity<Enter> {
+    static void tell(Units& units, uint32_t unit, bool leaves) { units.enter_backward(unit, leaves); }
+  };
+  struct Leave : Identity<Leave> {
+    static void tell(Units& units, uint32_t unit, bool /*leaves*/) { units.leave_backward(unit); }
+  };
+
+  // Passes the tensors that need a gradient through one Function.
+  template <class Function>
+  Tensors through(uint32_t unit, const Tensors& tensors, bool leaves) {
+    Tensors recorded;
+    for (const at::Tensor& t : tensors) {
+      if (t.defined() && t.requires_grad()) recorded.push_back(t);
+    }
+    recorded = Function::apply(this, static_cast<int64_t>(unit), leaves, at::TensorList(recorded));
+    Tensors result = tensors;
+    size_t next = 0;
+    for (at::Tensor& t : result) {
+      if (t.defined() && t.requires_grad()) t = std::move(recorded[next++]);
+    }
+    return result;
+  }
+
+  const pl_unit_hooks* hooks_ = nullptr;
+  bool checkpointing_ = false;
+  bool used_ = false;
+  std::vector<Open> open_;  // in the backward pass
+};
+
+}  // namespace gnu::visibility("hidden")]]sdk_v1
 }  // namespace pipeline
