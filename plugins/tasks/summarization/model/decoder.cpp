@@ -1,0 +1,131 @@
+#include "decoder.hpp"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+namespace pipeline::summarization {
+
+using transformer::AttentionLayout;
+
+Decoder::Decoder(Gpt2& model, const std::vector<std::vector<int64_t>>& prompts, int64_t slots_per_prompt,
+                 int64_t new_tokens, at::ScalarType compute)
+    : model_(model), compute_(compute), slots_per_prompt_(slots_per_prompt) {
+  for (const auto& prompt : prompts) {
+    const auto length = static_cast<int64_t>(prompt.size());
+    TORCH_CHECK(length > 0, "prompt ", prompts_.sequences(),
+                " is empty: generation needs a token to start from");
+    TORCH_CHECK(length + new_tokens <= model.config().n_positions, "prompt ", prompts_.sequences(), " has ",
+                length, " tokens: with ", new_tokens, " new ones that is more than n_positions (",
+                model.config().n_positions, "); shorten one or the other");
+    prompts_.append(length);
+    prompt_tokens_.insert(prompt_tokens_.end(), prompt.begin(), prompt.end());
+    lengths_.insert(lengths_.end(), static_cast<size_t>(slots_per_prompt), length);
+  }
+  capacity_ = prompts_.longest() + new_tokens;
+  const auto slots = static_cast<int64_t>(lengths_.size());
+  for (int64_t i = 0; i < model.config().n_layer; ++i) {
+    cache_.push_back(at::empty({slots * capacity_, 2 * model.config().n_embd},
+                               model.token_embedding().options().dtype(compute)));
+  }
+}
+
+// x: (N, C). Row n of the new keys and values goes to row cache_rows[n] of the cache; then attention over
+// `layout`, whose keys are either the rows of x themselves (same lengths) or the whole cache.
+at::Tensor Decoder::run(at::Tensor x, const AttentionLayout& layout, const std::vector<int64_t>& cache_rows) {
+  const int64_t width = model_.config().n_embd;
+  const at::Tensor rows = at::tensor(cache_rows, at::kLong).to(x.device());
+  for (size_t i = 0; i < cache_.size(); ++i) {
+    const Gpt2Layer& w = model_.layers()[i];
+    const at::Tensor qkv = transformer::norm_linear(x, w.ln_1, w.attention, compute_);
+    cache_[i].index_copy_(0, rows, qkv.narrow(1, width, 2 * width));
+    const at::Tensor h =
+        layout.positions.empty()
+            ? transformer::ragged_self_attention(qkv, layout)
+            : transformer::ragged_attention(qkv.narrow(1, 0, width), cache_[i].narrow(1, 0, width),
+                                            cache_[i].narrow(1, width, width), layout);
+    x = transformer::linear_residual(h, w.attention_projection, x, {});
+    x = transformer::norm_mlp_residual(x, w.ln_2, w.up, w.down, {}, compute_);
+  }
+  return x;
+}
+
+at::Tensor Decoder::prompt_logits() {
+  const at::NoGradGuard no_grad;
+  std::vector<int64_t> positions, cache_rows, last;
+  for (int64_t p = 0; p < prompts_.sequences(); ++p) {
+    for (int64_t i = 0; i < prompts_.length(p); ++i) {
+      positions.push_back(i);
+      cache_rows.push_back(p * slots_per_prompt_ * capacity_ + i);
+    }
+    last.push_back(prompts_.start(p + 1) - 1);
+  }
+  const at::Device device = model_.token_embedding().device();
+  AttentionLayout layout;
+  layout.queries = layout.keys = prompts_;
+  layout.heads = model_.config().n_head;
+  at::Tensor x = model_.embed(at::tensor(prompt_tokens_, at::kLong).to(device),
+                              at::tensor(positions, at::kLong).to(device), {});
+  x = run(std::move(x), layout, cache_rows);
+  for (const at::Tensor& cache : cache_) {  // the other slots start from the same keys and values
+    for (int64_t p = 0; p < prompts_.sequences(); ++p) {
+      const int64_t first = p * slots_per_prompt_;
+      for (int64_t s = 1; s < slots_per_prompt_; ++s) {
+        cache.narrow(0, (first + s) * capacity_, prompts_.length(p))
+            .copy_(cache.narrow(0, first * capacity_, prompts_.length(p)));
+      }
+    }
+  }
+  return transformer::head_logits(x, at::tensor(last, at::kLong).to(device), model_.final_norm(),
+                                  model_.token_embedding(), compute_);
+}
+
+at::Tensor Decoder::append(std::span<const int64_t> slots, std::span<const int64_t> tokens) {
+  const at::NoGradGuard no_grad;
+  AttentionLayout layout;
+  layout.heads = model_.config().n_head;
+  std::vector<int64_t> cache_rows;
+  size_t next = 0;
+  for (int64_t slot = 0; slot < static_cast<int64_t>(lengths_.size()); ++slot) {
+    layout.keys.append(capacity_);
+    const bool active = next < slots.size() && slots[next] == slot;
+    layout.queries.append(active ? 1 : 0);  // a slot that rests has no query
+    if (!active) continue;
+    int64_t& length = lengths_[static_cast<size_t>(slot)];
+    TORCH_CHECK(length < capacity_, "slot ", slot, " is full: ", capacity_, " tokens");
+    layout.positions.push_back(length);
+    cache_rows.push_back(slot * capacity_ + length);
+    ++length;
+    ++next;
+  }
+  TORCH_CHECK(next == slots.size() && tokens.size() == slots.size(), "append: ", slots.size(), " slots, ",
+              tokens.size(), " tokens; slots must be below ", lengths_.size(), " and ascend");
+  const at::Device device = model_.token_embedding().device();
+  const auto on_device = [&](at::IntArrayRef values) { return at::tensor(values, at::kLong).to(device); };
+  at::Tensor x = model_.embed(on_device({tokens.data(), tokens.size()}), on_device(layout.positions), {});
+  x = run(std::move(x), layout, cache_rows);
+  return transformer::head_logits(x, at::arange(x.size(0), at::kLong).to(device), model_.final_norm(),
+                                  model_.token_embedding(), compute_);
+}
+
+void Decoder::reorder(int64_t prompt, std::span<const int64_t> from) {
+  const int64_t first = prompt * slots_per_prompt_, start = prompts_.length(prompt);
+  bool same = true;
+  for (size_t i = 0; i < from.size(); ++i) same = same && from[i] == static_cast<int64_t>(i);
+  if (same) return;
+  const int64_t longest =
+      *std::max_element(lengths_.begin() + first, lengths_.begin() + first + slots_per_prompt_);
+  const at::Tensor index =
+      at::tensor(at::IntArrayRef(from.data(), from.size()), at::kLong).to(cache_.front().device());
+  for (const at::Tensor& cache : cache_) {  // the prompt's rows are the same in all its slots
+    const at::Tensor written = cache.narrow(0, first * capacity_, slots_per_prompt_ * capacity_)
+                                   .view({slots_per_prompt_, capacity_, -1})
+                                   .narrow(1, start, longest - start);
+    written.copy_(written.index_select(0, index));
+  }
+  std::vector<int64_t> lengths;
+  for (const int64_t slot : from) lengths.push_back(lengths_[static_cast<size_t>(first + slot)]);
+  std::copy(lengths.begin(), lengths.end(), lengths_.begin() + first);
+}
+
+}  // namespace pipeline::summarization
