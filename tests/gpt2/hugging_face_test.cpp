@@ -1,0 +1,215 @@
+#include "hugging_face.hpp"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include "core/safetensors/folder.hpp"
+#include "core/safetensors/writer.hpp"
+#include "tiny_model.hpp"
+
+namespace pipeline::summarization::testing {
+namespace {
+
+using safetensors::Dtype;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class HuggingFaceTest : public ::testing::Test {
+ protected:
+  HuggingFaceTest() : model_(tiny_config()) {
+    fill_by_formula(model_);
+    folder_ = std::filesystem::path(::testing::TempDir()) /
+              (std::string("gpt2-") + ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+    save_hugging_face_gpt2(folder_, tiny_config(), [&](size_t i) { return model_.parameters()[i]; });
+  }
+  ~HuggingFaceTest() override { std::filesystem::remove_all(folder_); }
+
+  struct Stored {
+    std::string name;
+    at::Tensor value;
+  };
+
+  // The model's parameters by the names of openai-community/gpt2, without prefix.
+  std::vector<Stored> bare() const {
+    std::vector<Stored> tensors;
+    for (const auto& item : model_.named_parameters()) {
+      tensors.push_back({item.key().substr(std::string("transformer.").size()), item.value().detach()});
+    }
+    return tensors;
+  }
+
+  void write(const std::vector<Stored>& tensors, const std::string& file = "model.safetensors") const {
+    safetensors::Writer writer((folder_ / file).string());
+    std::map<std::string, at::Tensor> values;
+    for (const Stored& tensor : tensors) {
+      const Dtype dtype = tensor.value.scalar_type() == at::kHalf       ? Dtype::kF16
+                          : tensor.value.scalar_type() == at::kBFloat16 ? Dtype::kBF16
+                          : tensor.value.scalar_type() == at::kLong     ? Dtype::kI64
+                                                                        : Dtype::kF32;
+      writer.declare(tensor.name, dtype, tensor.value.sizes().vec());
+      values[tensor.name] = tensor.value.contiguous();
+    }
+    for (const safetensors::TensorInfo& info : writer.layout()) {
+      const at::Tensor& value = values.at(info.name);
+      writer.write(info.name, std::as_bytes(std::span(static_cast<const char*>(value.const_data_ptr()),
+                                                      value.nbytes())));
+    }
+    writer.finish();
+  }
+
+  void write_config(const std::string& text) const { std::ofstream(folder_ / "config.json") << text; }
+
+  std::string error() const {
+    try {
+      HuggingFaceGpt2 folder(folder_);
+    } catch (const std::exception& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  void expect_same_parameters(double tolerance = 0) const {
+    const HuggingFaceGpt2 folder(folder_);
+    for (size_t i = 0; i < folder.parameters().size(); ++i) {
+      at::Tensor value = at::empty(folder.parameters()[i].shape);
+      folder.read(i, value);
+      const double difference = (value - model_.parameters()[i]).abs().max().item<double>();
+      EXPECT_LE(difference, tolerance) << folder.parameters()[i].name;
+    }
+  }
+
+  Gpt2 model_;
+  std::filesystem::path folder_;
+};
+
+TEST_F(HuggingFaceTest, WhatIsSavedIsReadBack) {
+  expect_same_parameters();
+  const Gpt2Config read = read_gpt2_config(folder_ / "config.json"), saved = tiny_config();
+  EXPECT_EQ(read.n_embd, saved.n_embd);
+  EXPECT_EQ(read.n_layer, saved.n_layer);
+  EXPECT_EQ(read.n_head, saved.n_head);
+  EXPECT_EQ(read.inner(), saved.inner());
+  EXPECT_EQ(read.vocab_size, saved.vocab_size);
+  EXPECT_EQ(read.n_positions, saved.n_positions);
+  EXPECT_EQ(read.eos_token_id, saved.eos_token_id);
+  EXPECT_EQ(read.resid_pdrop, 0);
+  EXPECT_EQ(read.layer_norm_epsilon, saved.layer_norm_epsilon);
+}
+
+TEST_F(HuggingFaceTest, SavedNamesHaveThePrefixAndNoHead) {
+  const safetensors::Folder folder = safetensors::Folder::open(folder_);
+  EXPECT_EQ(folder.size(), parameter_list(tiny_config()).size());
+  EXPECT_NE(folder.find("transformer.h.2.mlp.c_proj.weight"), nullptr);
+  EXPECT_EQ(folder.find("lm_head.weight"), nullptr);
+  EXPECT_EQ(folder.files().front().metadata().at("format"), "pt");
+}
+
+TEST_F(HuggingFaceTest, BareNamesMasksAndTiedHeadAreAccepted) {
+  auto tensors = bare();
+  tensors.push_back({"h.0.attn.bias", at::ones({1, 1, 32, 32})});
+  tensors.push_back({"lm_head.weight", tensors.front().value});
+  write(tensors);
+  expect_same_parameters();
+}
+
+TEST_F(HuggingFaceTest, HalfPrecisionIsConverted) {
+  for (const at::ScalarType type : {at::kHalf, at::kBFloat16}) {
+    auto tensors = bare();
+    for (Stored& tensor : tensors) tensor.value = tensor.value.to(type);
+    write(tensors);
+    expect_same_parameters(type == at::kHalf ? 6e-4 : 5e-3);
+  }
+}
+
+TEST_F(HuggingFaceTest, ShardsAreRead) {
+  const auto tensors = bare();
+  const std::vector<Stored> first(tensors.begin(), tensors.begin() + 10),
+      second(tensors.begin() + 10, tensors.end());
+  std::filesystem::remove(folder_ / "model.safetensors");
+  write(first, "model-00001-of-00002.safetensors");
+  write(second, "model-00002-of-00002.safetensors");
+  nlohmann::json map;
+  for (const Stored& tensor : first) map[tensor.name] = "model-00001-of-00002.safetensors";
+  for (const Stored& tensor : second) map[tensor.name] = "model-00002-of-00002.safetensors";
+  std::ofstream(folder_ / "model.safetensors.index.json")
+      << nlohmann::json{{"metadata", {{"total_size", 0}}}, {"weight_map", map}};
+  expect_same_parameters();
+}
+
+TEST_F(HuggingFaceTest, EveryDifferenceIsInOneError) {
+  auto tensors = bare();
+  std::erase_if(tensors, [](const Stored& tensor) {
+    return tensor.name == "h.1.ln_2.bias" || tensor.name == "wpe.weight";
+  });
+  tensors.push_back({"h.3.ln_1.weight", at::ones({32})});
+  for (Stored& tensor : tensors) {
+    if (tensor.name == "h.0.attn.c_attn.weight") tensor.value = tensor.value.t();
+  }
+  write(tensors);
+  EXPECT_THAT(error(), AllOf(HasSubstr("missing (2): wpe.weight, h.1.ln_2.bias"),
+                             HasSubstr("unexpected (1): h.3.ln_1.weight"),
+                             HasSubstr("h.0.attn.c_attn.weight is [96, 32], must be [32, 96]")));
+}
+
+TEST_F(HuggingFaceTest, AnUntiedHeadIsRefused) {
+  auto tensors = bare();
+  tensors.push_back({"lm_head.weight", tensors.front().value + 1});
+  write(tensors);
+  EXPECT_THAT(error(), HasSubstr("lm_head.weight differs from wte.weight"));
+}
+
+TEST_F(HuggingFaceTest, OtherDtypesAreRefused) {
+  auto tensors = bare();
+  tensors.front().value = tensors.front().value.to(at::kLong);
+  write(tensors);
+  EXPECT_THAT(error(), HasSubstr("wte.weight has dtype I64: must be F32, F16, BF16 or F64"));
+}
+
+TEST_F(HuggingFaceTest, OtherArchitecturesAreRefused) {
+  write_config(R"({"model_type": "llama"})");
+  EXPECT_THAT(error(), HasSubstr("config.json: model_type = \"llama\": only \"gpt2\" is supported"));
+  write_config(R"({"model_type": "gpt2", "activation_function": "relu"})");
+  EXPECT_THAT(error(), HasSubstr("activation_function = \"relu\""));
+  write_config(R"({"model_type": "gpt2", "scale_attn_by_inverse_layer_idx": true})");
+  EXPECT_THAT(error(), HasSubstr("scale_attn_by_inverse_layer_idx = true: only false"));
+  write_config(R"({"model_type": "gpt2", "n_layer": "12"})");
+  EXPECT_THAT(error(), HasSubstr("n_layer = \"12\": must be an integer"));
+  write_config(R"({"model_type": "gpt2", "n_embd": 30, "n_head": 4})");
+  EXPECT_THAT(error(), HasSubstr("n_head = 4: must divide n_embd (30)"));
+  std::filesystem::remove(folder_ / "config.json");
+  EXPECT_THAT(error(), HasSubstr("config.json: cannot be read"));
+}
+
+TEST(InitialValueTest, IsAFunctionOfSeedAndIndexWithTheRightSpread) {
+  Gpt2Config config = tiny_config();
+  config.n_embd = 128;
+  const auto parameters = parameter_list(config);
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    at::Tensor first = at::empty(parameters[i].shape), again = at::empty(parameters[i].shape),
+               other = at::empty(parameters[i].shape);
+    initial_value(config, 7, i, first);
+    initial_value(config, 7, i, again);
+    initial_value(config, 8, i, other);
+    const std::string& name = parameters[i].name;
+    EXPECT_TRUE(first.equal(again)) << name;
+    EXPECT_EQ(parameters[i].weight_decay, parameters[i].shape.size() == 2) << name;
+    if (parameters[i].shape.size() == 1) {
+      EXPECT_TRUE(first.eq(name.ends_with(".bias") ? 0 : 1).all().item<bool>()) << name;
+    } else {
+      EXPECT_FALSE(first.equal(other)) << name;
+      const double expected = name.ends_with("c_proj.weight") ? 0.02 / std::sqrt(6.0) : 0.02;
+      EXPECT_NEAR(first.std().item<double>(), expected, 0.05 * expected) << name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pipeline::summarization::testing
