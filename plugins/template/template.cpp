@@ -23,10 +23,9 @@ struct Batch {
 };
 
 struct Network : torch::nn::Module {
-  explicit Network(int64_t width) : hidden(1, width), out(width, 1) {
-    register_module("hidden", hidden);
-    register_module("out", out);
-  }
+  explicit Network(int64_t width)
+      : hidden(register_module("hidden", torch::nn::Linear(1, width))),
+        out(register_module("out", torch::nn::Linear(width, 1))) {}
   at::Tensor forward(const at::Tensor& x) { return out(at::tanh(hidden(x))); }
   torch::nn::Linear hidden, out;
 };

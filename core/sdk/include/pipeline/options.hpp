@@ -65,6 +65,13 @@ concept ValidatesOptions = requires(const T config, const ConfigErrors& errors) 
   config.validate(errors);
 };
 
+// What a member of a config struct may be.
+template <class T>
+concept OptionValue = std::integral<T> || std::floating_point<T> || std::same_as<T, std::string> ||
+    std::same_as<T, std::filesystem::path> || std::same_as<T, std::vector<int64_t>> ||
+    std::same_as<T, std::vector<double>> || std::same_as<T, std::vector<std::string>> ||
+    std::same_as<T, std::vector<std::filesystem::path>>;
+
 // The visitor that `describe` is given. Without a config it collects the declarations, with one it reads
 // the values.
 class Options {
@@ -74,19 +81,11 @@ class Options {
 
   template <class T>
   OptionSpec& operator()(std::string_view key, T& value, std::string_view help) {
-    const std::string full = prefix_ + std::string(key);
-    if (config_ != nullptr) {
-      read(str(full), value);
-      return ignored_ = OptionSpec();
-    }
-    for (const OptionSpec& other : specs_) {
-      if (other.key_ == full) fail("option ", full, " is declared twice");
-    }
-    OptionSpec& spec = specs_.emplace_back();
-    spec.key_ = full;
-    spec.help_ = help;
-    declare(spec, value);
-    return spec;
+    static_assert(
+        OptionValue<T>,
+        "an option is a bool, an integer, a float, a string, a path, or a vector of int64_t, double, "
+        "std::string or std::filesystem::path");
+    if constexpr (OptionValue<T>) return add(prefix_ + std::string(key), value, help);
   }
 
   // Declares the options of `config` below `key`.
@@ -104,6 +103,22 @@ class Options {
  private:
   friend class Schema;
   using Path = std::filesystem::path;
+
+  template <class T>
+  OptionSpec& add(const std::string& key, T& value, std::string_view help) {
+    if (config_ != nullptr) {
+      read(str(key), value);
+      return ignored_ = OptionSpec();
+    }
+    for (const OptionSpec& other : specs_) {
+      if (other.key_ == key) fail("option ", key, " is declared twice");
+    }
+    OptionSpec& spec = specs_.emplace_back();
+    spec.key_ = key;
+    spec.help_ = help;
+    declare(spec, value);
+    return spec;
+  }
 
   static void declare(OptionSpec& spec, bool value) { declare_as(spec, PL_OPTION_BOOL, value); }
   template <std::integral T>

@@ -1,0 +1,17 @@
+# The template, copied out of the project and built against an installed prefix, as its README says.
+function(run)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(NOT status EQUAL 0)
+    list(JOIN ARGN " " command)
+    message(FATAL_ERROR "${command}\nended with ${status}:\n${output}")
+  endif()
+endfunction()
+
+file(REMOVE_RECURSE ${WORK})
+run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/prefix)
+file(COPY ${SOURCE} DESTINATION ${WORK})
+run(${CMAKE_COMMAND} -S ${WORK}/template -B ${WORK}/build -DCMAKE_PREFIX_PATH=${WORK}/prefix -DPIPELINE_TORCH_DIR=${TORCH_DIR})
+run(${CMAKE_COMMAND} --build ${WORK}/build)
+if(NOT EXISTS ${WORK}/build/plugins/tasks/template.so)
+  message(FATAL_ERROR "the build made no plugins/tasks/template.so")
+endif()
