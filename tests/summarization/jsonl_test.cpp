@@ -112,7 +112,7 @@ TEST(Jsonl, ALastLineThatIsCutOffIsSaidToBe) {
 }
 
 TEST(Jsonl, HugeLinesAreDroppedInBoundedMemoryAndTheRestIsRead) {
-  const testing::TemporaryFolder folder;
+  const tests::FilesFolder folder;
   const auto path = folder / "a.jsonl";
   {
     std::ofstream stream(path, std::ios::binary);

@@ -93,11 +93,11 @@ TEST(Pairs, FilesThatCannotBeReadAreNamed) {
                                           6)),
             "a.csv: UTF-16 text: convert it first (iconv -f UTF-16 -t UTF-8)");
   EXPECT_NE(error_of("a.txt", "x").find("must end in .jsonl"), std::string::npos);
-  const testing::TemporaryFolder folder;
-  EXPECT_NE(testing::message_of<DataError>([&] { read_file(folder / "no.jsonl"); }).find("No such file"),
+  const tests::FilesFolder folder;
+  EXPECT_NE(tests::message_of<DataError>([&] { read_file(folder / "no.jsonl"); }).find("No such file"),
             std::string::npos);
   std::filesystem::create_directory(folder / "folder.csv");
-  EXPECT_NE(testing::message_of<DataError>([&] { read_file(folder / "folder.csv"); }).find("directory"),
+  EXPECT_NE(tests::message_of<DataError>([&] { read_file(folder / "folder.csv"); }).find("directory"),
             std::string::npos);
 }
 

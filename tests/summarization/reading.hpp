@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "plugins/tasks/summarization/data/pairs.hpp"
-#include "tests/safetensors/temporary_folder.hpp"
+#include "tests/support/test_files.hpp"
 
 namespace pipeline::summarization {
 
@@ -25,15 +25,15 @@ inline Read read_file(const std::string& path, const Columns& columns = {}, cons
 // The same of a file with this text.
 inline Read read_text(const std::string& name, const std::string& text, const Columns& columns = {},
                       const ReadOptions& options = {}) {
-  const testing::TemporaryFolder folder;
+  const tests::FilesFolder folder;
   return read_file(folder.write(name, text), columns, options);
 }
 
 // The error that reading this text ends in.
 inline std::string error_of(const std::string& name, const std::string& text, const Columns& columns = {}) {
-  const testing::TemporaryFolder folder;
+  const tests::FilesFolder folder;
   const auto path = folder.write(name, text);
-  const auto message = testing::message_of<DataError>([&] { read_file(path, columns); });
+  const auto message = tests::message_of<DataError>([&] { read_file(path, columns); });
   return message.starts_with(folder.path() + "/") ? message.substr(folder.path().size() + 1) : message;
 }
 

@@ -12,15 +12,15 @@ class TokenCacheDamage : public ::testing::Test {
  protected:
   void SetUp() override {
     path_ = open_or_build_token_cache(folder_.path(), source_, hooks_of_bytes()).path();
-    good_ = testing::read_all(path_);
+    good_ = tests::read_all(path_);
   }
 
   std::string reason_for(const std::string& content) {
     folder_.write(std::filesystem::path(path_).filename().string(), content);
-    return testing::message_of<DataError>([&] { TokenCache(path_, key_, TokenCache::Verify::kAll); });
+    return tests::message_of<DataError>([&] { TokenCache(path_, key_, TokenCache::Verify::kAll); });
   }
 
-  testing::TemporaryFolder folder_;
+  tests::FilesFolder folder_;
   TokenCacheSource source_ = source_of(folder_.write("train.jsonl", kThreePairs));
   Hash128 key_ = token_cache_key(source_);
   std::string path_, good_;
@@ -48,7 +48,7 @@ TEST_F(TokenCacheDamage, TheReasonIsSaid) {
   newer[8] = 2;
   EXPECT_NE(reason_for(newer).find("version 2, not 1"), std::string::npos);
   folder_.write(std::filesystem::path(path_).filename().string(), good_);
-  EXPECT_NE(testing::message_of<DataError>([&] {
+  EXPECT_NE(tests::message_of<DataError>([&] {
               TokenCache(path_, Hash128{1, 2}, TokenCache::Verify::kAll);
             }).find("another tokenizer"),
             std::string::npos);
@@ -83,14 +83,14 @@ TEST_F(TokenCacheDamage, ADamagedCacheIsBuiltAgainAndTheReasonNoted) {
   EXPECT_EQ(open_or_build_token_cache(folder_.path(), source_, hooks).size(), 3u);
   ASSERT_EQ(notes.size(), 1u);
   EXPECT_NE(notes[0].find("build it again"), std::string::npos);
-  EXPECT_EQ(testing::read_all(path_), good_);
+  EXPECT_EQ(tests::read_all(path_), good_);
 }
 
 TEST_F(TokenCacheDamage, WhatAKilledProcessLeftIsOverwritten) {
   std::filesystem::rename(path_, path_ + ".part");
   folder_.write(std::filesystem::path(path_ + ".part").filename().string(), std::string(10000, 'x'));
   open_or_build_token_cache(folder_.path(), source_, hooks_of_bytes());
-  EXPECT_EQ(testing::read_all(path_), good_);
+  EXPECT_EQ(tests::read_all(path_), good_);
   EXPECT_FALSE(std::filesystem::exists(path_ + ".part"));
 }
 

@@ -35,7 +35,7 @@ int status_of(pid_t child) {
 }
 
 TEST(TokenCacheLock, OfSeveralProcessesOneTokenizes) {
-  const testing::TemporaryFolder folder;
+  const tests::FilesFolder folder;
   const auto source = source_of(folder.write("train.jsonl", kThreePairs));
   std::vector<pid_t> children;
   for (int process = 0; process < 6; ++process) {
@@ -57,7 +57,7 @@ TEST(TokenCacheLock, OfSeveralProcessesOneTokenizes) {
 }
 
 TEST(TokenCacheLock, AProcessThatIsKilledReleasesIt) {
-  const testing::TemporaryFolder folder;
+  const tests::FilesFolder folder;
   const auto source = source_of(folder.write("train.jsonl", kThreePairs));
   const pid_t child = in_child([&] {
     auto hooks = hooks_of_bytes();
@@ -73,7 +73,7 @@ TEST(TokenCacheLock, AProcessThatIsKilledReleasesIt) {
 }
 
 TEST(TokenCacheLock, WaitingIsToldOnceAndCanBeCancelled) {
-  const testing::TemporaryFolder folder;
+  const tests::FilesFolder folder;
   const FileLock held(folder / "lock", nullptr, nullptr);
   int told = 0, asked = 0;
   EXPECT_THROW(FileLock(

@@ -17,7 +17,7 @@ class TokenCacheTest : public ::testing::Test {
     return open_or_build_token_cache(cache_folder(), source, hooks);
   }
 
-  testing::TemporaryFolder folder_;
+  tests::FilesFolder folder_;
   std::string path_ = folder_.write("train.jsonl", kThreePairs);
 };
 
@@ -88,7 +88,7 @@ TEST_F(TokenCacheTest, TokensOutsideTheVocabularyAreRefused) {
   auto source = source_of(path_);
   source.vocabulary_size = 200;
   EXPECT_EQ(
-      testing::message_of<DataError>([&] { open(source); }),
+      tests::message_of<DataError>([&] { open(source); }),
       "the tokenizer gave token 208, its vocabulary has 200: the tokenizer's files do not belong together");
   EXPECT_EQ(files_in(cache_folder()).size(), 1u);  // the lock
 }
@@ -113,7 +113,7 @@ TEST_F(TokenCacheTest, AnErrorOfTheTokenizerGoesThroughFromAnyThread) {
     if (text == "three") throw std::runtime_error("no such token");
     return encode_bytes(text);
   };
-  EXPECT_EQ(testing::message_of<std::runtime_error>([&] { open(source_of(path_), hooks); }), "no such token");
+  EXPECT_EQ(tests::message_of<std::runtime_error>([&] { open(source_of(path_), hooks); }), "no such token");
   EXPECT_EQ(files_in(cache_folder()).size(), 1u);
 }
 
@@ -138,7 +138,7 @@ TEST_F(TokenCacheTest, AFileThatChangesWhileItIsReadIsRefused) {
     folder_.write("train.jsonl", kThreePairs + "\n");
     return encode_bytes(text);
   };
-  const auto message = testing::message_of<DataError>([&] { open(source_of(path_), hooks); });
+  const auto message = tests::message_of<DataError>([&] { open(source_of(path_), hooks); });
   EXPECT_NE(message.find("changed while it was being read"), std::string::npos) << message;
 }
 
@@ -146,7 +146,7 @@ TEST_F(TokenCacheTest, UnusableFilesAreErrorsAndLeaveNoCache) {
   EXPECT_THROW(open(source_of(folder_ / "no.jsonl")), DataError);
   EXPECT_THROW(open(source_of(folder_.write("bad.jsonl", "x\n"))), DataError);
   auto source = source_of(path_);
-  EXPECT_NE(testing::message_of<DataError>([&] {
+  EXPECT_NE(tests::message_of<DataError>([&] {
               open_or_build_token_cache(path_ + "/cache", source, hooks_of_bytes());
             }).find("cache folder"),
             std::string::npos);

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "plugins/tasks/summarization/data/token_cache_builder.hpp"
-#include "tests/safetensors/temporary_folder.hpp"
+#include "tests/support/test_files.hpp"
 
 namespace pipeline::summarization {
 

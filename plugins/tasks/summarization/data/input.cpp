@@ -10,7 +10,7 @@
 namespace pipeline::summarization {
 namespace {
 
-constexpr size_t kBlockBytes = size_t{1} << 20;
+constexpr size_t kBlockBytes = size_t{1} << 16;
 
 struct Signature {
   std::string_view start;

@@ -28,7 +28,7 @@ struct Columns {
 struct ReadOptions {
   uint64_t max_record_bytes = uint64_t{16}
                               << 20;  // longer ones are dropped, and memory stays bounded by a few times this
-  std::function<void(uint64_t)> on_block;  // bytes read so far, about every MiB; may throw to stop
+  std::function<void(uint64_t)> on_block;  // bytes read so far, often; may throw to stop
 };
 
 // Reads document/summary pairs from a file, one record at a time and in order: JSONL (*.jsonl, *.ndjson,
