@@ -36,7 +36,8 @@ const Setting& Settings::setting(std::string_view key) const {
 template <class T>
 const T* Settings::find(std::string_view key, uint32_t type) const {
   const Setting& found = setting(key);
-  if (found.option.type != type)
+  const bool path_as_text = type == PL_OPTION_STRING && found.option.type == PL_OPTION_PATH;
+  if (found.option.type != type && !path_as_text)
     throw Error("option " + prefix_ + std::string(key) + " is of type " + type_name(found.option.type) +
                 ", and was asked for as " + type_name(type));
   return found.value ? &std::get<T>(*found.value) : nullptr;

@@ -30,7 +30,7 @@ class Settings {
   bool get_bool(std::string_view key) const;
   int64_t get_int(std::string_view key) const;
   double get_float(std::string_view key) const;
-  const std::string& get_string(std::string_view key) const;
+  const std::string& get_string(std::string_view key) const;  // of a path: as it was written
   // Absolute; "" stays "". `~/` at the beginning is the home folder.
   std::string get_path(std::string_view key) const;
   const std::vector<int64_t>& get_int_list(std::string_view key) const;

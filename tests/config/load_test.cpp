@@ -66,6 +66,7 @@ TEST_F(Load, ErrorsOfCallersNameWhereTheValueComesFrom) {
 TEST_F(Load, PathsAreTakenFromTheCurrentFolder) {
   const Config config =
       load_text("task.plugin = 't'\nrun.dir = 'runs/a'\nplugins.paths = ['p', '/q', '~/r']\n");
+  EXPECT_EQ(config.find_string("run.dir"), "runs/a");
   EXPECT_EQ(config.find_path("run.dir"), (std::filesystem::current_path() / "runs/a").string());
   EXPECT_EQ(config.get_path_list("plugins.paths"),
             (std::vector<std::string>{std::filesystem::current_path() / "p", "/q",

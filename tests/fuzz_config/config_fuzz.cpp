@@ -1,0 +1,89 @@
+// TOML text and --set arguments to a configuration: whatever comes in, there is either a ConfigError that
+// says something or a configuration that is written and read back as the same one. Input: the file, then a
+// line `---`, then one --set argument a line.
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "core/config/config.hpp"
+#include "core/config/differences.hpp"
+#include "tests/config/plugin_options.hpp"
+
+namespace {
+
+using namespace pipeline::config;
+
+class File {
+ public:
+  File() {
+    std::string folder = std::filesystem::temp_directory_path() / "pipeline-config-fuzz-XXXXXX";
+    if (!mkdtemp(folder.data())) std::abort();
+    path_ = folder + "/x.toml";
+  }
+  ~File() { std::filesystem::remove_all(std::filesystem::path(path_).parent_path()); }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+
+  const std::string& path() const { return path_; }
+  void write(std::string_view text) const { std::ofstream(path_, std::ios::binary) << text; }
+
+ private:
+  std::string path_;
+};
+
+void require(bool holds, const char* what) {
+  if (holds) return;
+  std::fprintf(stderr, "%s\n", what);
+  std::abort();
+}
+
+// Every value in force, for all stages, with the plugin's options checked.
+std::string all_values(const Config& config) {
+  std::string values;
+  const auto options = task_options();
+  for (const std::string& name : config.stage_names()) {
+    const Config stage = config.for_stage(name);
+    for (const Row& row : stage.rows()) values += row.key + " = " + row.value + '\n';
+    (void)stage.to_json();
+    require(differences(stage.to_toml(true), stage).empty(), "a configuration differs from its own record");
+    try {
+      const pl_config task = stage.plugin("task", options);
+      const PluginConfig* plugins[] = {&task};
+      require(differences(stage.to_toml(true, plugins), stage, plugins).empty(),
+              "a task differs from its own record");
+    } catch (const ConfigError& error) {
+      require(!error.problems().empty(), "an error without a problem");
+    }
+  }
+  return values;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static const File file;
+  const std::string input(reinterpret_cast<const char*>(data), size);
+  const size_t end = std::min(input.find("\n---\n"), input.size());
+  LoadArgs args{.file = file.path(), .sets = {}, .stage = ""};
+  for (size_t begin = end + 5; begin < input.size();) {
+    const size_t line_end = std::min(input.find('\n', begin), input.size());
+    args.sets.push_back(input.substr(begin, line_end - begin));
+    begin = line_end + 1;
+  }
+  try {
+    file.write(input.substr(0, end));
+    const Config config = load(args);
+    const std::string values = all_values(config);
+    file.write(config.to_toml(true));
+    require(all_values(load({.file = file.path(), .sets = {}, .stage = ""})) == values,
+            "a configuration does not read back as the same");
+  } catch (const ConfigError& error) {
+    require(!error.problems().empty() && error.what()[0] != '\0', "an error without a problem");
+    require(error.code() == PL_ERROR_CONFIG, "an error with another code");
+  }
+  return 0;
+}
