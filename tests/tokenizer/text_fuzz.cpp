@@ -1,0 +1,34 @@
+// Any bytes as a text: they survive, decode to valid UTF-8, and are encoded piece by piece.
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+#include "plugins/tasks/common/tokenizer/byte_level_bpe.hpp"
+#include "plugins/tasks/common/tokenizer/pre_tokenizer.hpp"
+#include "plugins/tasks/common/tokenizer/utf8.hpp"
+#include "tests/tokenizer/fixtures.hpp"
+
+using namespace pipeline;
+
+namespace {
+
+void require(bool condition) {
+  if (!condition) std::abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string text(reinterpret_cast<const char*>(data), size);
+  const text::ByteLevelBpe& tokenizer = tests::trained_tokenizer();
+  const std::vector<int32_t> ids = tokenizer.encode(text);
+  require(tokenizer.decode_bytes(ids) == text);
+  require(tokenizer.decode_bytes(tokenizer.encode(text, text::SpecialTokens::kRecognize)) == text);
+  const std::string shown = tokenizer.decode(ids);
+  require(text::replace_invalid_utf8(shown) == shown);
+
+  std::vector<int32_t> one_by_one;  // a piece stays one where it stands alone
+  for (text::PieceScanner scanner(text); scanner.next();) tokenizer.encode_append(scanner.piece(), one_by_one);
+  require(one_by_one == ids);
+  return 0;
+}
