@@ -95,7 +95,10 @@ Outcome train_stage(const Workspace& workspace, RunFolder& folder, const config:
 }  // namespace
 
 fs::path run_dir(const config::Config& config) {
-  if (const auto dir = config.find_string("run.dir"); dir && !dir->empty()) return *dir;
+  if (const auto dir = config.find_path("run.dir"); dir && !dir->empty()) {
+    const fs::path relative = fs::path(*dir).lexically_relative(fs::current_path());  // shorter to read, where it is below
+    return relative.empty() || *relative.begin() == ".." ? fs::path(*dir) : relative;
+  }
   const auto name = config.find_string("run.name");
   return fs::path("runs") / (name && !name->empty() ? *name : fs::path(config.file()).stem().string());
 }

@@ -1,0 +1,121 @@
+// The options of the summarization task.
+#pragma once
+
+#include <pipeline/options.hpp>
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "gpt2_config.hpp"
+
+namespace pipeline::summarization {
+
+struct DataConfig {
+  std::filesystem::path train, val, test;
+  std::string document_column = "document", summary_column = "summary", id_column = "id";
+  int64_t max_record_bytes = 16 << 20;
+
+  void describe(Options& o) {
+    o("train", train, "pairs to learn from: JSONL or CSV").required();
+    o("val", val, "pairs to evaluate on while training; none if empty");
+    o("test", test, "pairs to evaluate or predict at the end; none if empty").may_change();
+    o("document_column", document_column, "name of the text to be summarized");
+    o("summary_column", summary_column, "name of the summary; a test file that is only predicted needs none");
+    o("id_column", id_column, "name of the id; records are numbered where there is none");
+    o("max_record_bytes", max_record_bytes, "longer records are dropped").unit("bytes").min(1024);
+  }
+};
+
+struct TokenizerConfig {
+  std::filesystem::path path;
+  int64_t vocab_size = 8192;
+
+  void describe(Options& o) {
+    o("path", path, "tokenizer.json, or a folder with it or with vocab.json and merges.txt; trained on the data if empty");
+    o("vocab_size", vocab_size, "of the tokenizer that is trained").unit("tokens").min(257).max(1 << 20);
+  }
+};
+
+struct ModelConfig {
+  Gpt2Config gpt2;  // vocab_size and the token ids come from the tokenizer
+
+  void describe(Options& o) {
+    o("n_layer", gpt2.n_layer, "layers").min(1);
+    o("n_head", gpt2.n_head, "attention heads").min(1);
+    o("n_embd", gpt2.n_embd, "width of the residual stream").min(1);
+    o("n_inner", gpt2.n_inner, "width of the feed-forward part; 0 is 4 n_embd").min(0);
+    o("n_positions", gpt2.n_positions, "longest sequence").unit("tokens").min(8);
+    o("embd_pdrop", gpt2.embd_pdrop, "dropout after the embedding").min(0).below(1);
+    o("attn_pdrop", gpt2.attn_pdrop, "dropout of attention weights").min(0).below(1);
+    o("resid_pdrop", gpt2.resid_pdrop, "dropout before each residual addition").min(0).below(1);
+    o("layer_norm_epsilon", gpt2.layer_norm_epsilon, "added to the variance").above(0);
+    o("initializer_range", gpt2.initializer_range, "standard deviation of fresh weights").above(0);
+  }
+  void validate(const ConfigErrors& errors) const {
+    if (gpt2.n_embd % gpt2.n_head != 0)
+      errors("n_head", "must divide task.model.n_embd (" + std::to_string(gpt2.n_embd) + ")");
+  }
+};
+
+struct SequenceConfig {
+  int64_t max_tokens = 512, max_summary_tokens = 64;
+  std::string separator = "\nTL;DR:\n", loss = "summary";
+
+  void describe(Options& o) {
+    o("max_tokens", max_tokens, "document, separator and summary together; the document is cut so that the summary fits").unit("tokens").min(8);
+    o("max_summary_tokens", max_summary_tokens, "a longer summary is cut").unit("tokens").min(1);
+    o("separator", separator, "text between document and summary");
+    o("loss", loss, "what is learnt: the summary, or the whole text").choices({"summary", "all"});
+  }
+};
+
+struct GenerateConfig {
+  std::string method = "greedy";
+  double temperature = 1, top_p = 1, length_penalty = 1;
+  int64_t top_k = 0, beams = 4, max_tokens = 64;
+
+  void describe(Options& o) {
+    o("method", method, "how a summary is written").choices({"greedy", "sample", "beam"}).may_change();
+    o("temperature", temperature, "of sample: below 1 is bolder in its favourites").above(0).may_change();
+    o("top_k", top_k, "of sample: among the k likeliest tokens; 0 is all").min(0).may_change();
+    o("top_p", top_p, "of sample: among the likeliest tokens with this share of the probability").above(0).max(1).may_change();
+    o("beams", beams, "of beam: hypotheses kept").min(1).max(64).may_change();
+    o("length_penalty", length_penalty, "of beam: exponent of the length that scores are divided by").may_change();
+    o("max_tokens", max_tokens, "longest summary written").unit("tokens").min(1).may_change();
+  }
+};
+
+struct RougeConfig {
+  int64_t validate_samples = 0, evaluate_samples = 0, lead_words = 12;
+
+  void describe(Options& o) {
+    o("validate_samples", validate_samples, "summaries written and scored in each evaluation while training").unit("samples").min(0).may_change();
+    o("evaluate_samples", evaluate_samples, "the same in a full evaluation; 0 is all").unit("samples").min(0).may_change();
+    o("lead_words", lead_words, "the baseline: the document's first words").unit("words").min(1).may_change();
+  }
+};
+
+struct SummarizationConfig {
+  DataConfig data;
+  TokenizerConfig tokenizer;
+  ModelConfig model;
+  SequenceConfig sequence;
+  GenerateConfig generate;
+  RougeConfig rouge;
+
+  void describe(Options& o) {
+    o.group("data", data);
+    o.group("tokenizer", tokenizer);
+    o.group("model", model);
+    o.group("sequence", sequence);
+    o.group("generate", generate);
+    o.group("rouge", rouge);
+  }
+  void validate(const ConfigErrors& errors) const {
+    if (sequence.max_tokens > model.gpt2.n_positions)
+      errors("sequence.max_tokens", "must not exceed task.model.n_positions (" + std::to_string(model.gpt2.n_positions) + ")");
+  }
+};
+
+}  // namespace pipeline::summarization

@@ -1,0 +1,36 @@
+// The data of a run: a tokenizer and, per split, the tokens of its pairs. All of it comes from a cache that is filled once.
+#pragma once
+
+#include <pipeline/context.hpp>
+#include <pipeline/task_types.hpp>
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "plugins/tasks/common/tokenizer/byte_level_bpe.hpp"
+#include "plugins/tasks/summarization/data/token_cache.hpp"
+#include "plugins/tasks/summarization/task/config.hpp"
+
+namespace pipeline::summarization {
+
+class Corpus {
+ public:
+  // Opens the caches in the run's cache folder, and makes those that are missing: trains a tokenizer where none is given, and
+  // tokenizes. Says what it dropped from the files. [main]
+  Corpus(const SummarizationConfig& config, const Context& context);
+
+  const text::ByteLevelBpe& tokenizer() const { return *tokenizer_; }
+  uint64_t size(Split split) const { return cache(split) ? cache(split)->size() : 0; }
+  TokenSample sample(Split split, uint64_t id) const { return cache(split)->sample(id); }  // [any-thread]
+  std::string fingerprint() const;
+
+ private:
+  const std::optional<TokenCache>& cache(Split split) const { return caches_[static_cast<size_t>(split)]; }
+
+  std::optional<text::ByteLevelBpe> tokenizer_;
+  std::array<std::optional<TokenCache>, 3> caches_;
+};
+
+}  // namespace pipeline::summarization

@@ -1,0 +1,56 @@
+#include "plugins/tasks/summarization/task/sequence.hpp"
+
+#include <algorithm>
+
+namespace pipeline::summarization {
+namespace {
+
+struct Lengths {
+  int64_t document, separator, summary;
+  bool whole_summary;  // so that it is followed by the end of text
+  int64_t total() const { return document + separator + summary; }
+};
+
+Lengths lengths(const TokenSample& sample, const SequenceRules& rules) {
+  const auto separator = static_cast<int64_t>(rules.separator.size()), size = static_cast<int64_t>(sample.summary.size());
+  const int64_t summary = std::min({size, rules.max_summary_tokens, std::max<int64_t>(rules.max_tokens - separator, 0)});
+  const int64_t room = std::max<int64_t>(rules.max_tokens - separator - summary, 0);
+  return {std::min(static_cast<int64_t>(sample.document.size()), room), separator, summary, summary == size};
+}
+
+void append(const TokenView& view, int64_t count, std::vector<int64_t>& out) {
+  const size_t at = out.size();
+  out.resize(at + static_cast<size_t>(count));
+  view.copy(out.data() + at, 0, static_cast<uint32_t>(count));
+}
+
+}  // namespace
+
+int64_t sequence_length(const TokenSample& sample, const SequenceRules& rules) { return lengths(sample, rules).total(); }
+
+Sequence make_sequence(const TokenSample& sample, const SequenceRules& rules) {
+  const Lengths length = lengths(sample, rules);
+  Sequence result;
+  append(sample.document, length.document, result.tokens);
+  result.tokens.insert(result.tokens.end(), rules.separator.begin(), rules.separator.end());
+  append(sample.summary, length.summary, result.tokens);
+
+  const size_t size = result.tokens.size();
+  result.targets.assign(size, -1);
+  // The separator's last token predicts the summary's first.
+  const size_t first = rules.loss_on_all ? 0 : static_cast<size_t>(length.document + length.separator) - 1;
+  for (size_t i = first; i + 1 < size; ++i) result.targets[i] = result.tokens[i + 1];
+  if (length.whole_summary && size > 0) result.targets[size - 1] = rules.end_of_text;
+  return result;
+}
+
+std::vector<int64_t> make_prompt(const TokenSample& sample, const SequenceRules& rules, int64_t new_tokens) {
+  const auto separator = static_cast<int64_t>(rules.separator.size());
+  const int64_t room = std::max<int64_t>(rules.max_tokens - separator - new_tokens, 1);
+  std::vector<int64_t> prompt;
+  append(sample.document, std::min(static_cast<int64_t>(sample.document.size()), room), prompt);
+  prompt.insert(prompt.end(), rules.separator.begin(), rules.separator.end());
+  return prompt;
+}
+
+}  // namespace pipeline::summarization

@@ -1,0 +1,34 @@
+// How a document and its summary become one sequence of tokens: document, separator, summary; the token after the last one is
+// the end of text. The document is cut at its end so that the summary always fits.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "plugins/tasks/summarization/data/token_cache.hpp"
+
+namespace pipeline::summarization {
+
+struct SequenceRules {
+  int64_t max_tokens = 512;  // of the input
+  int64_t max_summary_tokens = 64;
+  std::vector<int64_t> separator;
+  int64_t end_of_text = 0;
+  bool loss_on_all = false;
+};
+
+struct Sequence {
+  std::vector<int64_t> tokens;   // input
+  std::vector<int64_t> targets;  // the token after each input token, -1: no loss
+};
+
+// For learning and evaluating.
+Sequence make_sequence(const TokenSample& sample, const SequenceRules& rules);
+
+// For writing a summary: document and separator, with room for `new_tokens` more in `max_tokens`.
+std::vector<int64_t> make_prompt(const TokenSample& sample, const SequenceRules& rules, int64_t new_tokens);
+
+// Tokens of make_sequence(), without making it.
+int64_t sequence_length(const TokenSample& sample, const SequenceRules& rules);
+
+}  // namespace pipeline::summarization
