@@ -144,14 +144,17 @@ const Plugin& Plugin::load(const fs::path& file) {
   if (auto found = loaded().plugins.find(key); found != loaded().plugins.end()) return *found->second;
   if (auto failed = loaded().failures.find(key); failed != loaded().failures.end())
     throw Error(failed->second);
+  const fs::path path = fs::canonical(file);
+  bool opened = false;
   try {
-    const fs::path path = fs::canonical(file);
-    std::unique_ptr<const Plugin> plugin(new Plugin(path, *call_entry(open_library(path))));
+    const pl_plugin_entry_fn entry = open_library(path);
+    opened = true;
+    std::unique_ptr<const Plugin> plugin(new Plugin(path, *call_entry(entry)));
     loaded().order.push_back(plugin.get());
     return *loaded().plugins.emplace(key, std::move(plugin)).first->second;
   } catch (const Error& e) {
     const std::string message = file.string() + ": " + e.what();
-    loaded().failures.emplace(key, message);
+    if (opened) loaded().failures.emplace(key, message);
     throw Error(e.code(), message);
   }
 }

@@ -75,7 +75,7 @@ class OptionCheck {
 
   void check_range() const {
     if ((flag(PL_OPTION_HAS_MINIMUM) || flag(PL_OPTION_HAS_MAXIMUM)) && !is_number(option_.type))
-      fail(fmt::format("a {} cannot have a minimum or maximum", option_type_name(option_.type)));
+      fail(fmt::format("type {} cannot have a minimum or maximum", option_type_name(option_.type)));
     if (flag(PL_OPTION_ABOVE_MINIMUM) && !flag(PL_OPTION_HAS_MINIMUM))
       fail("ABOVE_MINIMUM needs HAS_MINIMUM");
     if (flag(PL_OPTION_BELOW_MAXIMUM) && !flag(PL_OPTION_HAS_MAXIMUM))
@@ -88,7 +88,7 @@ class OptionCheck {
     if (option_.choice_count == 0) return;
     if (!option_.choices) fail(fmt::format("choice_count is {} and choices is NULL", option_.choice_count));
     if (option_.type != PL_OPTION_STRING && option_.type != PL_OPTION_STRING_LIST)
-      fail(fmt::format("a {} cannot have choices", option_type_name(option_.type)));
+      fail(fmt::format("type {} cannot have choices", option_type_name(option_.type)));
   }
 
   // The default as the configuration's reader would see it; it must obey the option's own rules.
@@ -109,13 +109,13 @@ class OptionCheck {
     if (!value || parsed.size() != 1) fail(fmt::format("default `{}` is not one TOML value", source));
     if (!is_list(option_.type)) return check_default_value(*value, source);
     if (!value->is_array())
-      fail(fmt::format("default `{}` is not a {}", source, option_type_name(option_.type)));
+      fail(fmt::format("default `{}` is not of type {}", source, option_type_name(option_.type)));
     for (const toml::node& element : *value->as_array()) check_default_value(element, source);
   }
 
   void check_default_value(const toml::node& value, const std::string& source) const {
     if (!has_type(value, option_.type))
-      fail(fmt::format("default `{}` is not a {}", source, option_type_name(option_.type)));
+      fail(fmt::format("default `{}` is not of type {}", source, option_type_name(option_.type)));
     if (is_number(option_.type)) {
       const double number = value.value<double>().value_or(0);
       const bool low =

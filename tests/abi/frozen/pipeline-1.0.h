@@ -1,0 +1,650 @@
+/* pipeline.h - the stable C ABI between the `pipeline` host and its plugins.
+ *
+ * A plugin is one shared library that exports one function, `pl_plugin_entry`, and is a task (data, model, loss), a strategy
+ * (where parameters, gradients and optimizer state live) or a backend (how bytes move between processes). This header is all
+ * a plugin needs: it is C99, includes nothing but two standard headers, and never changes incompatibly within a major version.
+ * README.md beside it states the rules, CHANGELOG.md what was appended when.
+ *
+ * Conventions, true of every declaration below:
+ *  - Structs that cross by pointer begin with `struct_size`; the sender sets it to sizeof. Fields are only ever appended. The
+ *    receiver copies min(struct_size, its own sizeof) bytes and takes the rest as zero, so either side may be the newer one.
+ *    An *options* struct (named ..._args) that is larger than the receiver knows and has a nonzero byte in the unknown part
+ *    is refused: a new option is never silently ignored. In an array, `struct_size` of the first element is the stride.
+ *    pl_str, pl_device, pl_dtype and pl_tensor are frozen as they are and carry no size.
+ *  - Slots are required unless marked (optional); optional ones may be NULL. The host checks required slots once, at load.
+ *  - Functions that can fail return `pl_error *`: NULL is success. Errors are made by the host (pl_host.error_new), whoever
+ *    raises them, and freed by the receiver (pl_host.error_free). No C++ exception may leave a function of this ABI.
+ *  - Every pointer has one of four lifetimes. static: until the process ends. borrowed-call: until the call returns.
+ *    borrowed-object: until the object that returned it is destroyed. owned: the receiver frees it with the named function.
+ *    Arguments are borrowed-call where nothing else is said.
+ *  - Every function has a thread tag. [main]: only the thread that runs the training loop. [any-thread]: any thread, also
+ *    concurrently. [serialized]: any thread, one call at a time per object, in the same order on all ranks.
+ *  - Strings are UTF-8, not NUL-terminated. Flags and codes are plain uint32_t constants; unknown ones are an error. */
+#ifndef PIPELINE_ABI_PIPELINE_H
+#define PIPELINE_ABI_PIPELINE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define PL_ABI_MAJOR 1u /* must match between host and plugin */
+#define PL_ABI_MINOR 0u /* may differ either way */
+
+/* True if the struct at `pointer` (of struct type `type`), as its sender sized it, contains `field`. */
+#define PL_HAS(type, pointer, field) \
+  ((pointer)->struct_size >= offsetof(type, field) + sizeof(((const type *)0)->field))
+
+/* ---------------------------------------------------------------------------------------------------- basic values */
+
+typedef struct pl_str {
+  const char *ptr; /* may be NULL when len is 0 */
+  size_t len;
+} pl_str;
+
+typedef struct pl_error pl_error;     /* made and freed by the host */
+typedef struct pl_config pl_config;   /* the validated options of one plugin */
+typedef struct pl_context pl_context; /* what one plugin object sees of its run */
+
+/* Error codes: what the caller can do about it. The message is for people. */
+#define PL_ERROR_FAILED 1u        /* anything else */
+#define PL_ERROR_CONFIG 2u        /* the user's configuration or input is wrong */
+#define PL_ERROR_OUT_OF_MEMORY 3u /* host or device memory is exhausted */
+#define PL_ERROR_CANCELLED 4u     /* stopped because pl_host.cancelled said so */
+#define PL_ERROR_TIMEOUT 5u       /* another rank did not answer in time */
+#define PL_ERROR_PEER 6u          /* another rank died or aborted */
+#define PL_ERROR_UNSUPPORTED 7u   /* this device, dtype or combination cannot be done */
+#define PL_ERROR_CORRUPT 8u       /* stored data is damaged */
+#define PL_ERROR_NO_SPACE 9u      /* the disk is full */
+
+/* Devices, dtypes and tensors are laid out as DLPack's DLDevice, DLDataType and DLTensor, with DLPack's codes. */
+#define PL_DEVICE_CPU 1
+#define PL_DEVICE_CUDA 2
+#define PL_DEVICE_CUDA_HOST 3 /* pinned host memory */
+
+typedef struct pl_device {
+  int32_t type;
+  int32_t id;
+} pl_device;
+
+#define PL_DTYPE_INT 0u
+#define PL_DTYPE_UINT 1u
+#define PL_DTYPE_FLOAT 2u
+#define PL_DTYPE_BFLOAT 4u
+#define PL_DTYPE_BOOL 6u
+
+typedef struct pl_dtype {
+  uint8_t code;
+  uint8_t bits;
+  uint16_t lanes; /* always 1 here */
+} pl_dtype;
+
+typedef struct pl_tensor {
+  void *data; /* NULL: no tensor */
+  pl_device device;
+  int32_t ndim;
+  pl_dtype dtype;
+  int64_t *shape;   /* ndim extents */
+  int64_t *strides; /* in elements; NULL: contiguous, row-major */
+  uint64_t byte_offset;
+} pl_tensor;
+
+/* --------------------------------------------------------------------------------------------------------- options */
+
+#define PL_OPTION_BOOL 1u
+#define PL_OPTION_INT 2u
+#define PL_OPTION_FLOAT 3u
+#define PL_OPTION_STRING 4u
+#define PL_OPTION_PATH 5u /* a string; relative paths are taken from the folder the run was started in */
+#define PL_OPTION_INT_LIST 6u
+#define PL_OPTION_FLOAT_LIST 7u
+#define PL_OPTION_STRING_LIST 8u
+#define PL_OPTION_PATH_LIST 9u
+
+#define PL_OPTION_REQUIRED 1u          /* no default: the user must give it */
+#define PL_OPTION_HAS_MINIMUM 2u       /* value (or each list element) >= minimum */
+#define PL_OPTION_HAS_MAXIMUM 4u       /* value (or each list element) <= maximum */
+#define PL_OPTION_ABOVE_MINIMUM 8u     /* value > minimum; with HAS_MINIMUM */
+#define PL_OPTION_BELOW_MAXIMUM 16u    /* value < maximum; with HAS_MAXIMUM */
+#define PL_OPTION_MAY_CHANGE 32u       /* may differ when a run is continued: it cannot change the result */
+
+/* One key that a plugin understands. The host validates, fills in defaults, and prints it (`pipeline explain`). */
+typedef struct pl_option {
+  uint32_t struct_size;
+  uint32_t type;  /* PL_OPTION_BOOL ... */
+  uint32_t flags; /* PL_OPTION_REQUIRED ... */
+  uint32_t choice_count;
+  pl_str key;            /* below the plugin's table, dotted: "model.n_head" */
+  pl_str default_value;  /* as TOML source: `12`, `"gelu"`, `[1, 2]`; empty when required */
+  pl_str unit;           /* "tokens", "seconds", ...; may be empty */
+  pl_str help;           /* one line */
+  const pl_str *choices; /* strings only; static; NULL: any */
+  double minimum;
+  double maximum;
+} pl_option;
+
+/* ------------------------------------------------------------------------------------------------- what a run looks like */
+
+#define PL_PURPOSE_TRAIN 1u
+#define PL_PURPOSE_EVALUATE 2u /* a full evaluation, by verb or stage */
+#define PL_PURPOSE_PREDICT 3u
+#define PL_PURPOSE_EXPORT 4u
+#define PL_PURPOSE_VALIDATE 5u /* the evaluation between training steps */
+
+#define PL_RUN_REPRODUCIBLE 1u             /* same bits on any number of processes */
+#define PL_RUN_ACTIVATION_CHECKPOINTING 2u /* recompute activations in the backward pass */
+#define PL_RUN_PIN_MEMORY 4u               /* batches should be loaded into pinned memory */
+
+/* The facts of a run, the same for all objects of a process. */
+typedef struct pl_run_info {
+  uint32_t struct_size;
+  uint32_t purpose;
+  uint32_t flags;
+  uint32_t threads; /* CPU threads that this process may compute with */
+  int32_t rank;
+  int32_t world_size;
+  int32_t local_rank;
+  int32_t local_world_size;
+  pl_device device;
+  pl_dtype parameter_dtype; /* of the values that a task is bound to; the strategy keeps float32 masters if it is narrower */
+  pl_dtype compute_dtype;   /* of matrix products and activations */
+  uint64_t seed;
+  /* The batch plan; 0 when not training. global_batch = micro_batch x micro_batches. */
+  uint64_t global_batch;  /* samples per optimizer step, all ranks together */
+  uint64_t micro_batch;   /* samples per forward pass */
+  uint64_t micro_batches; /* per optimizer step, all ranks together */
+  pl_str run_dir;         /* the run's own folder; empty when there is none */
+  pl_str cache_dir;       /* for prepared data; shared by runs */
+} pl_run_info;
+
+#define PL_LOG_DEBUG 1u
+#define PL_LOG_INFO 2u
+#define PL_LOG_WARNING 3u
+#define PL_LOG_ERROR 4u
+
+/* Everything outside that a plugin sees: it reads no environment, writes to no console, installs no signal handler, uses no
+ * clock as a seed. One table per process, static. `context` is what the plugin object was created with, borrowed-object. */
+typedef struct pl_host {
+  uint32_t struct_size;
+  uint32_t abi_major;
+  uint32_t abi_minor;
+  uint32_t reserved;
+
+  /* Errors. error_new copies the message and never returns NULL. [any-thread] */
+  pl_error *(*error_new)(uint32_t code, pl_str message);
+  uint32_t (*error_code)(const pl_error *error);
+  pl_str (*error_message)(const pl_error *error); /* borrowed-object */
+  void (*error_free)(pl_error *error);            /* NULL is allowed */
+
+  /* One finished line, without a newline at its end. [any-thread] */
+  void (*log)(const pl_context *context, uint32_t level, pl_str line);
+  /* A value that goes into this step's line of metrics.jsonl, averaged over the step by weight; keep names stable. [main] */
+  void (*metric)(const pl_context *context, pl_str name, double sum, double weight);
+  /* Progress of something long (`prepare`, a download). total = 0: unknown. [any-thread] */
+  void (*progress)(const pl_context *context, pl_str what, uint64_t done, uint64_t total);
+  /* Nonzero: give up soon, with PL_ERROR_CANCELLED. [any-thread] */
+  uint32_t (*cancelled)(const pl_context *context);
+  const pl_run_info *(*run_info)(const pl_context *context); /* borrowed-object [any-thread] */
+  /* A seed as a pure function of (run.seed, stream, a, b, c): the only source of randomness. [any-thread] */
+  uint64_t (*seed)(const pl_context *context, pl_str stream, uint64_t a, uint64_t b, uint64_t c);
+
+  /* Options, validated, with defaults filled in; a key that the plugin's schema does not have is an error, and so is a wrong
+   * type. Pointers stay valid until the config does. [any-thread] */
+  pl_error *(*config_bool)(const pl_config *config, pl_str key, uint32_t *out);
+  pl_error *(*config_int)(const pl_config *config, pl_str key, int64_t *out);
+  pl_error *(*config_float)(const pl_config *config, pl_str key, double *out);
+  pl_error *(*config_string)(const pl_config *config, pl_str key, pl_str *out); /* also paths, made absolute; borrowed-object */
+  pl_error *(*config_int_list)(const pl_config *config, pl_str key, const int64_t **out, uint64_t *count);
+  pl_error *(*config_float_list)(const pl_config *config, pl_str key, const double **out, uint64_t *count);
+  pl_error *(*config_string_list)(const pl_config *config, pl_str key, const pl_str **out, uint64_t *count);
+  uint32_t (*config_is_set)(const pl_config *config, pl_str key); /* 0: the default is in force */
+  /* An error of the form `file:line: task.model.n_head = 7: problem`, code PL_ERROR_CONFIG. */
+  pl_error *(*config_error)(const pl_config *config, pl_str key, pl_str problem);
+} pl_host;
+
+/* ------------------------------------------------------------------------------------------ parameters and gradients */
+
+#define PL_PARAMETER_TRAINABLE 1u
+#define PL_PARAMETER_DECAY 2u /* weight decay applies */
+
+/* A parameter tensor. A task has no state besides its parameters that training changes. */
+typedef struct pl_parameter {
+  uint32_t struct_size;
+  uint32_t flags;
+  uint32_t ndim;
+  uint32_t unit; /* layer index: parameters that are used together; units run in increasing order */
+  const int64_t *shape;
+  pl_str name;          /* unique; as in the checkpoint */
+  double lr_multiplier; /* of the learning rate; 1 is normal */
+} pl_parameter;
+
+/* A finished gradient of one micro-batch. */
+typedef struct pl_gradient {
+  uint32_t struct_size;
+  uint32_t reserved;
+  uint64_t index;          /* of the parameter */
+  const pl_tensor *tensor; /* same shape as the parameter; the bound gradient, or the task's own tensor */
+  void *stream;            /* device stream that the gradient is complete on; NULL on CPU */
+  /* Owner of the task's own tensor: the strategy now owns it and calls release(owner) once, from any thread, when it no
+   * longer needs the memory. NULL when the tensor is the bound gradient. */
+  void *owner;
+  void (*release)(void *owner);
+} pl_gradient;
+
+typedef struct pl_gradient_sink {
+  uint32_t struct_size;
+  uint32_t reserved;
+  void *user;
+  /* A parameter that is used twice may come twice; the second one is added. [serialized] within one `train` */
+  pl_error *(*ready)(void *user, const pl_gradient *gradient);
+} pl_gradient_sink;
+
+/* Told by the task where its units begin and end, so that a strategy can hold one unit's parameters at a time. Between enter
+ * and leave the unit's values are in place, at the addresses they were bound to; outside they may be anything. */
+#define PL_PASS_FORWARD 1u
+#define PL_PASS_BACKWARD 2u
+
+typedef struct pl_unit_hooks {
+  uint32_t struct_size;
+  uint32_t reserved;
+  void *user;
+  pl_error *(*enter)(void *user, uint32_t unit, uint32_t pass); /* [serialized] */
+  pl_error *(*leave)(void *user, uint32_t unit, uint32_t pass); /* [serialized] */
+} pl_unit_hooks;
+
+/* ------------------------------------------------------------------------------------------------------------ tasks */
+
+typedef struct pl_task pl_task;   /* made by pl_task_api.create */
+typedef struct pl_batch pl_batch; /* made by pl_task_api.load */
+
+#define PL_SPLIT_TRAIN 0u
+#define PL_SPLIT_VAL 1u
+#define PL_SPLIT_TEST 2u
+
+typedef struct pl_load_args {
+  uint32_t struct_size;
+  uint32_t split;
+  uint32_t purpose; /* PL_PURPOSE_...: training may mask or augment, prediction must not need targets */
+  uint32_t reserved;
+  const uint64_t *ids; /* `count` samples, each < sample_count(split) */
+  uint64_t count;
+  uint64_t epoch; /* 0-based; 0 outside training. Random choices must depend on (seed, epoch, sample id) alone */
+} pl_load_args;
+
+typedef struct pl_batch_info {
+  uint32_t struct_size;
+  uint32_t reserved;
+  double weight;      /* what the loss sum is divided by, e.g. target tokens; may be 0 */
+  uint64_t samples;   /* samples in the batch */
+  uint64_t tokens;    /* useful positions computed; 0 when the task has no such thing */
+  uint64_t positions; /* positions computed, padding included */
+} pl_batch_info;
+
+typedef struct pl_train_args {
+  uint32_t struct_size;
+  uint32_t reserved;
+  double scale;         /* backward starts from (loss sum x scale) */
+  uint64_t seed;        /* for dropout; a pure function of (run.seed, step, micro_batch) */
+  uint64_t step;        /* 0-based optimizer step */
+  uint64_t micro_batch; /* index in the global batch */
+  void *stream;         /* device stream to work on; NULL on CPU */
+  const pl_gradient_sink *gradients;
+} pl_train_args;
+
+typedef struct pl_evaluate_args {
+  uint32_t struct_size;
+  uint32_t purpose; /* PL_PURPOSE_VALIDATE, _EVALUATE or _PREDICT */
+  void *stream;
+  uint64_t sample_limit; /* how many samples to show through the sink's `sample`; 0: none */
+} pl_evaluate_args;
+
+/* What an evaluation yields. Sums are added over batches in the order of the samples, so the result does not depend on the
+ * number of processes. All functions [main]. */
+typedef struct pl_evaluation_sink {
+  uint32_t struct_size;
+  uint32_t reserved;
+  void *user;
+  pl_error *(*value)(void *user, pl_str name, double sum, double weight);
+  /* A sample worth reading, as text of any number of lines. */
+  pl_error *(*sample)(void *user, uint64_t sample_id, pl_str text);
+} pl_evaluation_sink;
+
+/* What a prediction yields: rows of submission.csv, in any order within a batch, and files beside it. All functions [main]. */
+typedef struct pl_prediction_sink {
+  uint32_t struct_size;
+  uint32_t reserved;
+  void *user;
+  pl_error *(*row)(void *user, uint64_t sample_id, const pl_str *fields, uint64_t count);
+  pl_error *(*file)(void *user, uint64_t sample_id, pl_str name, const void *bytes, uint64_t size);
+} pl_prediction_sink;
+
+#define PL_AGGREGATE_MEAN 1u     /* sum / weight */
+#define PL_AGGREGATE_SUM 2u      /* sum */
+#define PL_AGGREGATE_EXP_MEAN 3u /* exp(sum / weight), e.g. perplexity */
+
+#define PL_BETTER_LOWER 1u
+#define PL_BETTER_HIGHER 2u
+
+/* How a value of the evaluation becomes a figure. Every task reports "loss" (mean, lower). */
+typedef struct pl_metric {
+  uint32_t struct_size;
+  uint32_t aggregate;
+  uint32_t better;
+  uint32_t reserved;
+  pl_str name;
+  pl_str source; /* name of the value it is computed from; empty: its own name */
+  pl_str help;
+} pl_metric;
+
+/* Order of calls: create, [prepare], open, [import_model], parameter*, initialize*, bind*, then work. All slots [main] unless tagged. */
+typedef struct pl_task_api {
+  uint32_t struct_size;
+  uint32_t reserved;
+
+  /* Reads the options; touches no data. `host` static, `context` and `config` borrowed-object. */
+  pl_error *(*create)(const pl_host *host, const pl_context *context, const pl_config *config, pl_task **out);
+  void (*destroy)(pl_task *self);
+
+  /* (optional) Downloads, parses, tokenizes into cache_dir. One process at a time; the others wait. Finds finished work. */
+  pl_error *(*prepare)(pl_task *self);
+  /* Opens data and builds the model for run_info.purpose. */
+  pl_error *(*open)(pl_task *self);
+
+  /* Data. */
+  pl_error *(*sample_count)(pl_task *self, uint32_t split, uint64_t *out); /* 0: no such split */
+  /* (optional) Relative cost of samples, e.g. tokens, for grouping alike ones: out[i] for ids[i]. [any-thread] */
+  pl_error *(*sample_costs)(pl_task *self, uint32_t split, const uint64_t *ids, uint64_t count, double *out);
+  /* (optional) Identifies the data's content; borrowed-object. The same on all ranks and in a continued run. */
+  pl_str (*data_fingerprint)(pl_task *self);
+  pl_error *(*load)(pl_task *self, const pl_load_args *args, pl_batch **out);                    /* [any-thread] */
+  pl_error *(*batch_info)(pl_task *self, const pl_batch *batch, pl_batch_info *out);             /* [any-thread] */
+  void (*batch_free)(pl_task *self, pl_batch *batch);                                            /* [any-thread] */
+
+  /* Parameters. Strings and shapes borrowed-object. */
+  uint64_t (*parameter_count)(pl_task *self);
+  pl_error *(*parameter)(pl_task *self, uint64_t index, pl_parameter *out);
+  /* Writes the initial value into `out` (host, float32, contiguous): a pure function of (run.seed, index), or of what was
+   * imported. */
+  pl_error *(*initialize)(pl_task *self, uint64_t index, pl_tensor *out);
+  /* (optional) Takes initial values from a folder of another tool, e.g. Hugging Face. Strict: one error lists all missing,
+   * unexpected and mis-shaped tensors. */
+  pl_error *(*import_model)(pl_task *self, pl_str folder);
+  /* The strategy's storage for parameter `index`: value and gradient live at these addresses until destroy; the views are
+   * borrowed-call, their memory borrowed-object. grad->data == NULL: hand gradients over (see pl_gradient.owner). */
+  pl_error *(*bind)(pl_task *self, uint64_t index, const pl_tensor *value, const pl_tensor *grad);
+  /* (optional) Needed by strategies that do not keep all parameters in place. hooks: borrowed-object, static members. */
+  pl_error *(*set_unit_hooks)(pl_task *self, const pl_unit_hooks *hooks);
+
+  /* Work. No slot waits for the device. */
+  /* Forward and backward. `loss`: receives a view of the float32 or float64 scalar loss SUM (unscaled) on the device, valid
+   * until the next call on this object. Gradients are *added* to bound gradients. */
+  pl_error *(*train)(pl_task *self, const pl_batch *batch, const pl_train_args *args, pl_tensor *loss);
+  pl_error *(*evaluate)(pl_task *self, const pl_batch *batch, const pl_evaluate_args *args, const pl_evaluation_sink *sink);
+  /* (optional) Figures besides the loss; index < metric_count. */
+  uint64_t (*metric_count)(pl_task *self);
+  pl_error *(*metric)(pl_task *self, uint64_t index, pl_metric *out);
+  /* (optional, all three or none) The columns of submission.csv after the id, borrowed-object; the id of a sample; its rows. */
+  pl_error *(*prediction_columns)(pl_task *self, const pl_str **out, uint64_t *count);
+  pl_error *(*sample_name)(pl_task *self, uint32_t split, uint64_t sample_id, pl_str *out); /* borrowed-object [any-thread] */
+  pl_error *(*predict)(pl_task *self, const pl_batch *batch, const pl_evaluate_args *args, const pl_prediction_sink *sink);
+  /* (optional) Floating-point operations of forward and backward for this batch, for the utilisation figure (MFU). */
+  double (*flops)(pl_task *self, const pl_batch *batch);
+  /* (optional) Writes the bound values into an existing, empty folder, in the form that other tools load. */
+  pl_error *(*export_model)(pl_task *self, pl_str folder);
+} pl_task_api;
+
+/* --------------------------------------------------------------------------------------------------------- backends */
+
+typedef struct pl_comm pl_comm; /* a group of ranks; made by pl_backend_api.open */
+typedef struct pl_work pl_work; /* a collective under way */
+
+#define PL_REDUCE_SUM 1u
+#define PL_REDUCE_MIN 2u
+#define PL_REDUCE_MAX 3u
+
+typedef struct pl_buffer {
+  uint32_t struct_size;
+  uint32_t reserved;
+  void *data;
+  uint64_t count; /* elements */
+  pl_dtype dtype;
+  pl_device device;
+  void *stream; /* device stream that fills or uses the buffer; NULL on CPU */
+} pl_buffer;
+
+typedef struct pl_backend_open_args {
+  uint32_t struct_size;
+  uint32_t port;
+  int32_t rank;
+  int32_t world_size;
+  int32_t local_rank;
+  int32_t local_world_size;
+  pl_device device;
+  double timeout_seconds; /* for the rendezvous and, by default, for each collective */
+  pl_str address;         /* host name or IP of rank 0 */
+  pl_str group;           /* unique name of this group among those at the same address and port */
+} pl_backend_open_args;
+
+typedef struct pl_backend_info {
+  uint32_t struct_size;
+  uint32_t reserved;
+  pl_str library;   /* "NCCL 2.27.3" */
+  pl_str transport; /* interface or mechanism in use, as far as it is known */
+} pl_backend_info;
+
+/* Collectives start and return at once; buffers must live until the work is waited for. All ranks call the same collectives in
+ * the same order with the same counts. `counts` are elements per rank, world_size of them; NULL: even. */
+typedef struct pl_backend_api {
+  uint32_t struct_size;
+  uint32_t reserved;
+
+  /* [main]; blocks until all ranks are there, at most timeout_seconds. */
+  pl_error *(*open)(const pl_host *host, const pl_context *context, const pl_config *config,
+                    const pl_backend_open_args *args, pl_comm **out);
+  pl_error *(*info)(pl_comm *comm, pl_backend_info *out); /* strings borrowed-object [any-thread] */
+
+  pl_error *(*all_reduce)(pl_comm *comm, const pl_buffer *in_out, uint32_t reduce, pl_work **out);      /* [serialized] */
+  pl_error *(*reduce_scatter)(pl_comm *comm, const pl_buffer *in, const pl_buffer *out_shard, const uint64_t *counts,
+                              uint32_t reduce, pl_work **out);                                          /* [serialized] */
+  pl_error *(*all_gather)(pl_comm *comm, const pl_buffer *in_shard, const pl_buffer *out_full, const uint64_t *counts,
+                          pl_work **out);                                                               /* [serialized] */
+  pl_error *(*broadcast)(pl_comm *comm, const pl_buffer *in_out, int32_t root, pl_work **out);          /* [serialized] */
+  pl_error *(*all_to_all)(pl_comm *comm, const pl_buffer *in, const pl_buffer *out_buffer, const uint64_t *send_counts,
+                          const uint64_t *receive_counts, pl_work **out);                               /* [serialized] */
+  pl_error *(*barrier)(pl_comm *comm, pl_work **out);                                                   /* [serialized] */
+
+  /* Waits for the work and frees it, also when it fails. With a stream: makes the stream wait, not the host.
+   * timeout_seconds <= 0: the group's. [any-thread] */
+  pl_error *(*wait)(pl_comm *comm, pl_work *work, void *stream, double timeout_seconds);
+  /* Concurrent with everything: pending and later calls fail with PL_ERROR_PEER within a second. [any-thread] */
+  void (*abort)(pl_comm *comm, pl_str reason);
+  void (*close)(pl_comm *comm); /* [main] frees comm; all work has been waited for */
+} pl_backend_api;
+
+/* ------------------------------------------------------------------------------------------------------- strategies */
+
+typedef struct pl_strategy pl_strategy; /* made by pl_strategy_api.create */
+typedef struct pl_snapshot pl_snapshot; /* made by pl_strategy_api.snapshot */
+
+/* A group of ranks as strategies see it: the host's own table over the backend's (it keeps the heartbeat and the flight
+ * record), so slots are called as communicator->api->all_reduce(communicator->comm, ...). */
+typedef struct pl_communicator {
+  uint32_t struct_size;
+  int32_t rank;
+  int32_t world_size;
+  uint32_t reserved;
+  const pl_backend_api *api;
+  pl_comm *comm;
+} pl_communicator;
+
+#define PL_OPTIMIZER_ADAMW 1u
+#define PL_OPTIMIZER_SGD 2u
+
+#define PL_OPTIMIZER_NESTEROV 1u
+
+/* AdamW (Loshchilov and Hutter, arXiv 1711.05101; decoupled decay) or SGD with momentum, as PyTorch defines them. */
+typedef struct pl_optimizer_args {
+  uint32_t struct_size;
+  uint32_t kind;
+  uint32_t flags;
+  uint32_t reserved;
+  double beta1, beta2, epsilon; /* AdamW */
+  double momentum;              /* SGD */
+  double weight_decay;          /* for parameters with PL_PARAMETER_DECAY */
+} pl_optimizer_args;
+
+typedef struct pl_strategy_args {
+  uint32_t struct_size;
+  uint32_t reserved;
+  const pl_parameter *parameters; /* borrowed-call: copy what is kept */
+  uint64_t parameter_count;
+  const pl_optimizer_args *optimizer;
+  const pl_communicator *communicator; /* borrowed-object; NULL with one process */
+} pl_strategy_args;
+
+/* Which rank runs micro-batch m of M: a contiguous block each, or m mod world_size. */
+#define PL_ORDER_BLOCK 1u
+#define PL_ORDER_INTERLEAVED 2u
+
+#define PL_STRATEGY_NEEDS_UNIT_HOOKS 1u
+#define PL_STRATEGY_OWNS_SHARDS 2u /* every rank has pieces of the state; otherwise rank 0 has them all */
+
+typedef struct pl_strategy_info {
+  uint32_t struct_size;
+  uint32_t flags;
+  uint32_t micro_batch_order;
+  uint32_t reserved;
+  pl_dtype gradient_dtype;  /* accumulated in */
+  pl_dtype reduction_dtype; /* sent between ranks in */
+  pl_dtype master_dtype;    /* that the optimizer updates */
+  pl_dtype optimizer_dtype; /* of the moments */
+} pl_strategy_info;
+
+typedef struct pl_step_args {
+  uint32_t struct_size;
+  uint32_t reserved;
+  double learning_rate;
+  double clip_norm;     /* 0: no clipping */
+  double inverse_scale; /* gradients are multiplied by it first (1 / loss scale) */
+  void *stream;
+} pl_step_args;
+
+typedef struct pl_step_report {
+  uint32_t struct_size;
+  uint32_t finite;  /* 0: a gradient was not finite and the update was skipped, on all ranks */
+  double loss_sum;  /* over all micro-batches and ranks */
+  double grad_norm; /* after inverse_scale, before clipping */
+} pl_step_report;
+
+/* A contiguous run of elements of one flattened tensor of the training state. */
+typedef struct pl_piece {
+  uint32_t struct_size;
+  uint32_t ndim;
+  pl_str parameter;     /* name; empty for state of the optimizer as a whole */
+  pl_str kind;          /* "value" (the master), "exp_avg", "exp_avg_sq", "momentum", "step", ... */
+  const int64_t *shape; /* of the whole tensor */
+  uint64_t offset;      /* first element, in the flattened tensor */
+  uint64_t count;
+  pl_dtype dtype;
+  uint32_t reserved;
+  const void *data; /* host memory; NULL in requests */
+} pl_piece;
+
+typedef struct pl_state_reader {
+  uint32_t struct_size;
+  uint32_t values_only; /* nonzero: a fresh start; only "value" can be read, all else begins at zero */
+  void *user;
+  /* Fills `destination` (host) with piece->count elements of piece->dtype. A piece that is not there is an error. */
+  pl_error *(*read)(void *user, const pl_piece *piece, void *destination);
+} pl_state_reader;
+
+typedef pl_error *(*pl_piece_visitor)(void *user, const pl_piece *piece);
+typedef pl_error *(*pl_memory_visitor)(void *user, pl_str what, uint64_t bytes);
+
+#define PL_SNAPSHOT_COPY 1u /* stays what it is while training goes on */
+#define PL_SNAPSHOT_VIEW 2u /* no copy where that is possible; valid until the next begin_step */
+
+/* One training step: begin_step, then per micro-batch of this rank gradient_ready* and end_micro_batch, then step; its report is
+ * collected one step later. All slots [main] unless tagged. */
+typedef struct pl_strategy_api {
+  uint32_t struct_size;
+  uint32_t reserved;
+
+  pl_error *(*create)(const pl_host *host, const pl_context *context, const pl_config *config, const pl_strategy_args *args,
+                      pl_strategy **out);
+  void (*destroy)(pl_strategy *self);
+  pl_error *(*info)(pl_strategy *self, pl_strategy_info *out);
+  /* What the task is to be bound to; views borrowed-object. grad->data == NULL: hand over; both NULL-data: frozen elsewhere. */
+  pl_error *(*storage)(pl_strategy *self, uint64_t index, pl_tensor *value, pl_tensor *grad);
+  /* (optional) For info.flags & PL_STRATEGY_NEEDS_UNIT_HOOKS. out->user borrowed-object. */
+  pl_error *(*unit_hooks)(pl_strategy *self, pl_unit_hooks *out);
+
+  pl_error *(*begin_step)(pl_strategy *self, uint64_t micro_batches); /* that this rank will run, empty ones included */
+  pl_error *(*gradient_ready)(pl_strategy *self, const pl_gradient *gradient); /* [serialized] */
+  /* loss: the task's, borrowed-call; NULL: this rank had no micro-batch here, its gradients count as zero. */
+  pl_error *(*end_micro_batch)(pl_strategy *self, const pl_tensor *loss);
+  /* Reduces, clips, updates. The step's report can be collected with *ticket, for the last two steps. */
+  pl_error *(*step)(pl_strategy *self, const pl_step_args *args, uint64_t *ticket);
+  pl_error *(*collect)(pl_strategy *self, uint64_t ticket, pl_step_report *out); /* waits for that step only */
+
+  /* State. */
+  pl_error *(*load_state)(pl_strategy *self, const pl_state_reader *reader);
+  pl_error *(*snapshot)(pl_strategy *self, uint32_t mode, pl_snapshot **out); /* owned: snapshot_free */
+  /* The pieces that this rank owns, in a fixed order, each valid until snapshot_free. [any-thread] */
+  pl_error *(*snapshot_pieces)(pl_snapshot *snapshot, pl_piece_visitor visit, void *user);
+  void (*snapshot_free)(pl_snapshot *snapshot); /* [any-thread] */
+  /* Bytes on this rank's device and host, by what they are for. */
+  pl_error *(*memory)(pl_strategy *self, pl_memory_visitor visit, void *user);
+} pl_strategy_api;
+
+/* Extension of strategies: what the device can do at most, measured with a matrix product in info->compute_dtype on
+ * info->threads, in a fraction of a second. FLOP/s of one device. [main] */
+#define PL_EXTENSION_PEAK_FLOPS "pl.peak-flops/1"
+
+typedef struct pl_peak_flops {
+  uint32_t struct_size;
+  uint32_t reserved;
+  pl_error *(*measure)(const pl_host *host, const pl_run_info *info, double *out);
+} pl_peak_flops;
+
+/* ---------------------------------------------------------------------------------------------------------- the entry */
+
+#define PL_PLUGIN_TASK 1u
+#define PL_PLUGIN_STRATEGY 2u
+#define PL_PLUGIN_BACKEND 3u
+
+typedef struct pl_plugin {
+  uint32_t struct_size;
+  uint32_t abi_major; /* PL_ABI_MAJOR and PL_ABI_MINOR of the header it was built with */
+  uint32_t abi_minor;
+  uint32_t kind;
+  pl_str name;    /* as in `plugin = "name"`: [a-z0-9_-]+ */
+  pl_str version; /* of the plugin */
+  pl_str summary; /* one line */
+  /* What it links besides the C library that must be the same in the whole process, e.g. "torch 2.11.0+cu130 cxx11-abi";
+   * empty: nothing. Two different nonempty tags in one process are refused. */
+  pl_str runtime;
+  const pl_option *options;
+  uint64_t option_count;
+  const void *api; /* pl_task_api, pl_strategy_api or pl_backend_api, by kind; static */
+  /* (optional) A table for an extension by id, e.g. "pl.cuda-graph/1", or NULL. [any-thread] */
+  const void *(*query)(pl_str id);
+  /* (optional) The last call into the plugin, after all of its objects are gone. Libraries are never unloaded. [main] */
+  void (*shutdown)(void);
+} pl_plugin;
+
+/* The one exported symbol. Returns a static table, or NULL if it cannot work with this host (it then has said why in *error).
+ * Called once per process. [main] */
+typedef const pl_plugin *(*pl_plugin_entry_fn)(const pl_host *host, pl_error **error);
+
+#define PL_EXPORT __attribute__((visibility("default")))
+
+PL_EXPORT const pl_plugin *pl_plugin_entry(const pl_host *host, pl_error **error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,144 @@
+#include "core/plugins/host.hpp"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "core/plugins/error.hpp"
+#include "core/plugins/str.hpp"
+#include "core/plugins/struct_copy.hpp"
+
+namespace pipeline::plugins {
+namespace {
+
+TEST(Host, HasEverySlotAndSaysItsVersion) {
+  const pl_host& host = host_table();
+  EXPECT_EQ(host.struct_size, sizeof(pl_host));
+  EXPECT_EQ(host.abi_major, PL_ABI_MAJOR);
+  EXPECT_EQ(host.abi_minor, PL_ABI_MINOR);
+  const auto* slot = reinterpret_cast<void* const*>(&host.error_new);
+  const auto* end = reinterpret_cast<void* const*>(&host + 1);
+  for (; slot != end; ++slot) EXPECT_NE(*slot, nullptr);
+}
+
+TEST(Host, ErrorsCarryCodeAndACopyOfTheMessage) {
+  const pl_host& host = host_table();
+  std::string text = "parameter h.0.attn: shape is (2, 3)";
+  pl_error* error = host.error_new(PL_ERROR_CORRUPT, to_pl(text));
+  text.assign(text.size(), 'x');
+  EXPECT_EQ(host.error_code(error), PL_ERROR_CORRUPT);
+  EXPECT_EQ(view(host.error_message(error)), "parameter h.0.attn: shape is (2, 3)");
+  try {
+    check(error);
+    FAIL() << "check() must throw";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), PL_ERROR_CORRUPT);
+    EXPECT_STREQ(e.what(), "parameter h.0.attn: shape is (2, 3)");
+  }
+  host.error_free(nullptr);
+  check(nullptr);
+}
+
+TEST(Host, GuardTurnsEveryThrowIntoAnError) {
+  const auto code_of = [](pl_error* error) {
+    const std::uint32_t code = host_table().error_code(error);
+    host_table().error_free(error);
+    return code;
+  };
+  EXPECT_EQ(guard([] {}), nullptr);
+  EXPECT_EQ(code_of(guard([] { throw Error(PL_ERROR_NO_SPACE, "disk"); })), PL_ERROR_NO_SPACE);
+  EXPECT_EQ(code_of(guard([] { throw std::bad_alloc(); })), PL_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(code_of(guard([] { throw std::runtime_error("x"); })), PL_ERROR_FAILED);
+  EXPECT_EQ(code_of(guard([] { throw 3; })), PL_ERROR_FAILED);
+}
+
+TEST(Host, ContextCarriesCallsToItsCallbacks) {
+  pl_context context("task x");
+  std::vector<std::string> lines;
+  context.log = [&](std::uint32_t level, std::string_view line) {
+    lines.push_back(std::to_string(level) + std::string(line));
+  };
+  context.metric = [&](std::string_view name, double sum, double weight) {
+    lines.push_back(std::string(name) + std::to_string(sum / weight));
+  };
+  context.progress = [&](std::string_view what, std::uint64_t done, std::uint64_t total) {
+    lines.push_back(std::string(what) + std::to_string(done) + "/" + std::to_string(total));
+  };
+  context.cancelled = [] { return true; };
+  const pl_host& host = host_table();
+  host.log(&context, PL_LOG_WARNING, to_pl("careful"));
+  host.metric(&context, to_pl("accuracy"), 1, 4);
+  host.progress(&context, to_pl("tokens"), 2, 5);
+  EXPECT_EQ(lines, (std::vector<std::string>{"3careful", "accuracy0.250000", "tokens2/5"}));
+  EXPECT_EQ(host.cancelled(&context), 1u);
+  context.rethrow();
+}
+
+TEST(Host, CallbacksThatAreNotSetDoNothing) {
+  pl_context context("task x");
+  host_table().log(&context, PL_LOG_INFO, to_pl("nobody listens"));
+  host_table().metric(&context, to_pl("accuracy"), 1, 4);
+  host_table().progress(&context, to_pl("tokens"), 2, 5);
+  EXPECT_EQ(host_table().cancelled(&context), 0u);
+  context.rethrow();
+}
+
+TEST(Host, AThrowingCallbackComesOutOfRethrowOnce) {
+  pl_context context("task x");
+  context.log = [](std::uint32_t, std::string_view) {
+    throw Error(PL_ERROR_NO_SPACE, "the log's disk is full");
+  };
+  host_table().log(&context, PL_LOG_INFO, to_pl("line"));
+  host_table().log(&context, PL_LOG_INFO, to_pl("line"));
+  EXPECT_THROW(context.rethrow(), Error);
+  context.rethrow();
+}
+
+TEST(Host, RunInfoKeepsCopiesOfItsStrings) {
+  pl_context context("task x");
+  {
+    std::string run = "runs/a", cache = "cache/b";
+    auto info = sized<pl_run_info>();
+    info.seed = 5;
+    info.run_dir = to_pl(run);
+    info.cache_dir = to_pl(cache);
+    context.set_run_info(info);
+  }
+  const pl_run_info* info = host_table().run_info(&context);
+  EXPECT_EQ(view(info->run_dir), "runs/a");
+  EXPECT_EQ(view(info->cache_dir), "cache/b");
+  EXPECT_EQ(host_table().seed(&context, to_pl("s"), 1, 2, 3),
+            host_table().seed(&context, to_pl("s"), 1, 2, 3));
+  EXPECT_NE(host_table().seed(&context, to_pl("s"), 1, 2, 3),
+            host_table().seed(&context, to_pl("s"), 1, 2, 4));
+}
+
+#ifdef PIPELINE_THREAD_CHECKS
+TEST(Host, MetricFromAnotherThreadIsReported) {
+  pl_context context("task x");
+  std::thread([&] { host_table().metric(&context, to_pl("accuracy"), 1, 1); }).join();
+  EXPECT_THROW(context.rethrow(), Error);
+}
+#endif
+
+TEST(StructCopy, ExtendsShorterAndCutsLonger) {
+  struct Longer {
+    pl_batch_info known;
+    double later;
+  };
+  Longer longer{{sizeof(Longer), 0, 1.5, 2, 3, 4}, 9};
+  EXPECT_EQ(copy_and_extend<pl_batch_info>(&longer).positions, 4u);
+  EXPECT_TRUE(has_unknown_part(&longer.known));
+  longer.later = 0;
+  EXPECT_FALSE(has_unknown_part(&longer.known));
+
+  pl_batch_info shorter{offsetof(pl_batch_info, tokens), 0, 1.5, 2, 77, 77};
+  const auto copy = copy_and_extend<pl_batch_info>(&shorter);
+  EXPECT_EQ(copy.samples, 2u);
+  EXPECT_EQ(copy.tokens, 0u);
+  EXPECT_FALSE(PL_HAS(pl_batch_info, &copy, tokens));
+  EXPECT_TRUE(PL_HAS(pl_batch_info, &copy, samples));
+}
+
+}  // namespace
+}  // namespace pipeline::plugins

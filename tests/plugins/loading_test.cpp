@@ -1,0 +1,172 @@
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "core/plugins/child.hpp"
+#include "core/plugins/str.hpp"
+#include "tests/plugins/zoo.hpp"
+
+namespace pipeline::plugins {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::EndsWith;
+using ::testing::StartsWith;
+
+TEST(Loading, AGoodPluginTellsItsFacts) {
+  const Plugin& plugin = Plugin::load(zoo("good"));
+  EXPECT_EQ(plugin.kind(), Kind::kTask);
+  EXPECT_EQ(plugin.name(), "good");
+  EXPECT_EQ(plugin.label(), "task good");
+  EXPECT_EQ(plugin.version(), "1.2");
+  EXPECT_EQ(plugin.summary(), "a plugin of the zoo");
+  EXPECT_EQ(plugin.runtime(), "");
+  EXPECT_TRUE(plugin.options().empty());
+  EXPECT_NE(plugin.task().train, nullptr);
+  EXPECT_EQ(plugin.task().prepare, nullptr);
+  EXPECT_EQ(*static_cast<const int*>(plugin.query("zoo.test/1")), 42);
+  EXPECT_EQ(plugin.query("zoo.test/2"), nullptr);
+}
+
+TEST(Loading, TheSameFileIsLoadedOnce) {
+  const fs::path link = fs::path(ZOO_DIR) / ".." / "zoo" / "good.so";
+  EXPECT_EQ(&Plugin::load(zoo("good")), &Plugin::load(link));
+}
+
+TEST(Loading, LibrariesStayLocalAndLoaded) {
+  Plugin::load(zoo("good"));
+  EXPECT_EQ(dlsym(RTLD_DEFAULT, "pl_plugin_entry"), nullptr);
+  void* handle = dlopen(zoo("good").c_str(), RTLD_NOW | RTLD_NOLOAD);
+  ASSERT_NE(handle, nullptr);
+  dlclose(handle);
+}
+
+TEST(Loading, ANewerMinorWithLargerTablesIsAccepted) {
+  const Plugin& plugin = Plugin::load(zoo("newer_minor"));
+  EXPECT_EQ(plugin.abi_minor(), 7u);
+  EXPECT_EQ(plugin.task().struct_size, sizeof(pl_task_api));
+  EXPECT_NE(plugin.task().evaluate, nullptr);
+}
+
+struct Case {
+  const char* name;
+  std::string message;
+};
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+class BadPlugin : public ::testing::TestWithParam<Case> {};
+
+TEST_P(BadPlugin, IsAnsweredByOneMessage) {
+  const ChildResult child =
+      run_in_child(std::chrono::seconds(60), [] { return problem_of(zoo(GetParam().name)); });
+  EXPECT_EQ(child.problem, "");
+  EXPECT_EQ(child.value, GetParam().message);
+  EXPECT_EQ(child.output, "");
+}
+
+std::string slot_offset(std::size_t offset) { return std::to_string(offset); }
+
+INSTANTIATE_TEST_SUITE_P(
+    Zoo, BadPlugin,
+    ::testing::Values(
+        Case{"no_symbol",
+             "exports no pl_plugin_entry, so it is not a pipeline plugin (build it with the SDK's macro, or "
+             "as pipeline.h says)"},
+        Case{"wrong_major",
+             "was built for plugin ABI 2.0, this program has 1.0, and the first number must be the same: "
+             "rebuild it with this "
+             "program's pipeline.h"},
+        Case{"no_version", "its pl_plugin has struct_size 8, too short to say which ABI it was built for"},
+        Case{"short_plugin", "its pl_plugin has 40 bytes, must have at least " +
+                                 slot_offset(offsetof(pl_plugin, api) + sizeof(void*))},
+        Case{"short_table", "its pl_task_api has 24 bytes, too short for the required slot 'open' (at byte " +
+                                slot_offset(offsetof(pl_task_api, open)) + ")"},
+        Case{"missing_slot", "the required slot 'train' of its pl_task_api is NULL"},
+        Case{"half_group",
+             "has slot 'predict' but not 'sample_name': of prediction_columns, sample_name, predict a task "
+             "has all or none"},
+        Case{"null_return", "its pl_plugin_entry returned NULL and no error"},
+        Case{"null_with_error", "does not work with this program: needs a unicorn, and there is none"},
+        Case{"table_and_error",
+             "its pl_plugin_entry returned a table and also an error: cannot make up its mind"},
+        Case{"null_api", "its api table is NULL"},
+        Case{"throws", "a C++ exception left its pl_plugin_entry, which the ABI forbids: out of patience"},
+        Case{"wrong_kind", "kind is 9, must be 1 (task), 2 (strategy) or 3 (backend)"},
+        Case{"bad_name", "its name is 'Bad Name', must be made of a-z, 0-9, _ and -"},
+        Case{"other_name",
+             "calls itself 'something_else', so its file must be called something_else.so: plugins are found "
+             "by their file's name"},
+        Case{"unresolved", "cannot be loaded: undefined symbol: zoo_function_that_nobody_has"},
+        Case{"not_elf", "cannot be loaded: invalid ELF header"},
+        Case{"empty", "cannot be loaded: file too short"}, Case{"does_not_exist", "there is no such file"}),
+    [](const ::testing::TestParamInfo<Case>& tested) { return std::string(tested.param.name); });
+
+// What loading ends in when the file is `bytes`.
+std::string problem_of_bytes(const std::string& name, const std::string& bytes) {
+  const fs::path file = fs::path(::testing::TempDir()) / (name + "-" + std::to_string(::getpid()) + ".so");
+  std::ofstream(file, std::ios::binary) << bytes;
+  const std::string problem = problem_of(file);
+  fs::remove(file);
+  return problem;
+}
+
+std::string read_bytes(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+TEST(Loading, ALibraryForAnotherArchitectureIsRefused) {
+  std::string bytes = read_bytes(zoo("good"));
+  bytes[4] = 1;  // EI_CLASS = ELFCLASS32
+  EXPECT_EQ(problem_of_bytes("class32", bytes), "cannot be loaded: wrong ELF class: ELFCLASS32");
+}
+
+TEST(Loading, ATruncatedLibraryIsRefused) {
+  const std::string bytes = read_bytes(zoo("good"));
+  EXPECT_THAT(problem_of_bytes("header", bytes.substr(0, 60)), StartsWith("cannot be loaded: "));
+}
+
+TEST(Loading, AFailureIsRememberedAndTheEntryNotCalledAgain) {
+  EXPECT_EQ(problem_of(zoo("null_with_error")), problem_of(zoo("null_with_error")));
+}
+
+TEST(Loading, EqualRuntimeTagsAgree) {
+  Plugin::load(zoo("tag_one"));
+  EXPECT_EQ(problem_of(zoo("tag_one_too")), "");
+}
+
+TEST(Loading, TwoRuntimeTagsInOneProcessAreRefusedWithBothInTheMessage) {
+  const ChildResult child = run_in_child(std::chrono::seconds(60), [] {
+    Plugin::load(zoo("tag_one"));
+    return problem_of(zoo("tag_two"));
+  });
+  EXPECT_EQ(child.value, "was built for 'torch 2.10.0+cu126 cxx11-abi', but task tag_one (" +
+                             fs::canonical(zoo("tag_one")).string() +
+                             "), which is already loaded, for 'torch 2.11.0+cpu cxx11-abi': both cannot be "
+                             "in one process; rebuild "
+                             "one of them")
+      << child.problem;
+}
+
+TEST(Loading, ShutdownComesOnceInReverseOrder) {
+  const fs::path file = fs::path(::testing::TempDir()) / ("shutdown-" + std::to_string(::getpid()));
+  const ChildResult child = run_in_child(std::chrono::seconds(60), [&] {
+    ::setenv("ZOO_SHUTDOWN_FILE", file.c_str(), 1);
+    Plugin::load(zoo("good"));
+    Plugin::load(zoo("newer_minor"));
+    shutdown_plugins();
+    shutdown_plugins();
+    return std::string("done");
+  });
+  EXPECT_EQ(child.value, "done") << child.problem;
+  EXPECT_THAT(read_bytes(file),
+              EndsWith("newer_minor\ngood\n"));  // others that this process has loaded come before
+  EXPECT_EQ(read_bytes(file).find("good"), read_bytes(file).rfind("good"));
+  fs::remove(file);
+}
+
+}  // namespace
+}  // namespace pipeline::plugins
