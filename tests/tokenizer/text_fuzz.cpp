@@ -28,7 +28,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   require(text::replace_invalid_utf8(shown) == shown);
 
   std::vector<int32_t> one_by_one;  // a piece stays one where it stands alone
-  for (text::PieceScanner scanner(text); scanner.next();) tokenizer.encode_append(scanner.piece(), one_by_one);
+  for (text::PieceScanner scanner(text); scanner.next();)
+    tokenizer.encode_append(scanner.piece(), one_by_one);
   require(one_by_one == ids);
   return 0;
 }
