@@ -1,8 +1,9 @@
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <chrono>
+#include <csignal>
 #include <functional>
 #include <thread>
 
@@ -70,6 +71,23 @@ TEST(TokenCacheLock, AProcessThatIsKilledReleasesIt) {
   });
   EXPECT_EQ(status_of(child), 200 + SIGKILL);
   EXPECT_EQ(open_or_build_token_cache(folder / "cache", source, hooks_of_bytes()).size(), 3u);
+}
+
+// A limit on the size of files stands for a full disk.
+TEST(TokenCacheLock, AFullDiskIsAnErrorThatLeavesOnlyTheLock) {
+  const tests::FilesFolder folder;
+  const auto source = source_of(folder.write("train.jsonl", kThreePairs));
+  const pid_t child = in_child([&] {
+    ::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{100, 100};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    const auto message = tests::message_of<DataError>(
+        [&] { open_or_build_token_cache(folder / "cache", source, hooks_of_bytes()); });
+    return message.find("check the free space") != std::string::npos ? 0 : 1;
+  });
+  EXPECT_EQ(status_of(child), 0);
+  ASSERT_EQ(files_in(folder / "cache").size(), 1u);
+  EXPECT_TRUE(files_in(folder / "cache")[0].ends_with(".lock"));
 }
 
 TEST(TokenCacheLock, WaitingIsToldOnceAndCanBeCancelled) {
