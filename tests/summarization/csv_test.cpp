@@ -83,8 +83,7 @@ TEST(Csv, BrokenUtf8IsDropped) {
 TEST(Csv, AMissingColumnIsAnErrorWithTheHeader) {
   EXPECT_EQ(error_of("a.csv", "\ntext,summary\na,b\n"),
             "a.csv:2: no column \"document\"; the header has \"text\", \"summary\": name the columns in "
-            "[task.data] (document, "
-            "summary, id)");
+            "[task.data] (document_column, summary_column, id_column)");
   EXPECT_EQ(error_of("a.csv", "document,summary,document\na,b,c\n"),
             "a.csv:1: two columns are named \"document\": rename one of them");
   EXPECT_EQ(error_of("a.csv", "document,\"summary\na,b\n"),

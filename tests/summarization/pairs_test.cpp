@@ -73,7 +73,7 @@ TEST(Pairs, AFileWithoutAUsablePairIsAnErrorOfItsFirstLine) {
   EXPECT_EQ(error_of("a.jsonl", "\n{\"text\":\"d\"}\nx\n"),
             "a.jsonl:2: a field is missing (no \"document\"; there is \"text\"); none of the 2 records is a "
             "usable pair: name the "
-            "columns in [task.data] (document, summary, id)");
+            "columns in [task.data] (document_column, summary_column, id_column)");
   EXPECT_EQ(error_of("a.json", "[\n{\"document\":\"d\"}\n]"),
             "a.json:1: not a JSON object (a list, not an object); none of the 3 records is a usable pair: "
             "write one JSON object a line");

@@ -20,7 +20,7 @@ constexpr std::array<Text, kDropReasons> kTexts = {{
     {"not a JSON object", "write one JSON object a line"},
     {"not valid UTF-8", "convert the file to UTF-8 (iconv)"},
     {"a \\u escape is half of a surrogate pair", "write the character itself, or both halves"},
-    {"a field is missing", "name the columns in [task.data] (document, summary, id)"},
+    {"a field is missing", "name the columns in [task.data] (document_column, summary_column, id_column)"},
     {"a field is not text", "document and summary must be strings, id a string or a whole number"},
     {"a field is empty", "fill it or remove the record"},
     {"the id was there before", "make ids unique, or leave the column out"},

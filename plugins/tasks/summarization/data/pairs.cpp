@@ -150,7 +150,7 @@ CsvPlaces find_columns(const CsvReader& header, const Columns& columns, const st
     if (place == fields.end()) {
       if (!required) return std::nullopt;
       throw DataError(where + "no column \"" + name + "\"; the header has " + list_names(fields) +
-                      ": name the columns in [task.data] (document, summary, id)");
+                      ": name the columns in [task.data] (document_column, summary_column, id_column)");
     }
     if (std::find(place + 1, fields.end(), name) != fields.end()) {
       throw DataError(where + "two columns are named \"" + name + "\": rename one of them");
@@ -205,7 +205,8 @@ void read_pairs(const std::string& path, const Columns& columns, const std::func
       columns.summary == columns.id) {
     throw DataError(path + ": the columns \"" + columns.document + "\", \"" + columns.summary + "\" and \"" +
                     columns.id +
-                    "\" must be three different ones: name them in [task.data] (document, summary, id)");
+                    "\" must be three different ones: name them in [task.data] (document_column, "
+                    "summary_column, id_column)");
   }
   report = {};
   const Format format = format_of(path);
