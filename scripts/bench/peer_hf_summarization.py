@@ -1,0 +1,96 @@
+"""Hugging Face transformers + Accelerate as the peer of bench_gpt2: same weights, same examples, fused AdamW, all cores.
+
+Reads requests from stdin, one per line: "N" runs N steps and answers one JSON line; the end of input ends it. So a driver can let the
+two take turns in one run.
+"""
+
+import argparse
+import json
+import sys
+import time
+
+import torch
+from accelerate import Accelerator
+from transformers import GPT2LMHeadModel
+
+IGNORED = -100
+
+
+def status(key):
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith(key))
+
+
+def reset_peak():
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")
+
+
+def collate(examples):
+    """Dynamic padding to the longest of the batch; the loss is over the summary."""
+    longest = max(len(e["tokens"]) for e in examples)
+    ids, mask, labels = [], [], []
+    for e in examples:
+        padding = longest - len(e["tokens"])
+        ids.append(e["tokens"] + [0] * padding)
+        mask.append([1] * len(e["tokens"]) + [0] * padding)
+        labels.append([IGNORED] * e["prompt"] + e["tokens"][e["prompt"]:] + [IGNORED] * padding)
+    return {"input_ids": torch.tensor(ids), "attention_mask": torch.tensor(mask), "labels": torch.tensor(labels)}
+
+
+def language_model_batch(examples):
+    ids = torch.tensor([e["tokens"] for e in examples])
+    return {"input_ids": ids, "labels": ids}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", required=True, help="Hugging Face folder")
+    parser.add_argument("--examples", required=True)
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument("--dropout", type=float, default=0.0)
+    parser.add_argument("--language-model", action="store_true", help="all examples equally long, loss over all tokens")
+    arguments = parser.parse_args()
+
+    torch.set_num_threads(arguments.threads)
+    accelerator = Accelerator(cpu=True)
+    model = GPT2LMHeadModel.from_pretrained(
+        arguments.model, resid_pdrop=arguments.dropout, embd_pdrop=arguments.dropout, attn_pdrop=arguments.dropout)
+    decayed = [p for p in model.parameters() if p.dim() >= 2]
+    plain = [p for p in model.parameters() if p.dim() < 2]
+    optimizer = torch.optim.AdamW(
+        [{"params": decayed, "weight_decay": 0.1}, {"params": plain, "weight_decay": 0.0}],
+        lr=1e-4, betas=(0.9, 0.95), eps=1e-8, fused=True)
+    with open(arguments.examples) as file:
+        examples = [json.loads(line) for line in file]
+    loader = torch.utils.data.DataLoader(
+        examples, batch_size=arguments.batch, shuffle=False, drop_last=True,
+        collate_fn=language_model_batch if arguments.language_model else collate)
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    model.train()
+    batches = iter(loader)
+    reset_peak()
+    print(json.dumps({"ready": True, "attention": model.config._attn_implementation}), flush=True)
+    for request in sys.stdin:
+        losses, tokens, padded = [], 0, 0
+        start, cpu_start = time.perf_counter(), time.process_time()
+        for _ in range(int(request)):
+            batch = next(batches, None)
+            if batch is None:
+                batches = iter(loader)
+                batch = next(batches)
+            loss = model(**batch, use_cache=False).loss
+            accelerator.backward(loss)
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(loss.item())
+            padded += batch["input_ids"].numel()
+            tokens += int(batch["attention_mask"].sum()) if "attention_mask" in batch else batch["input_ids"].numel()
+        seconds = time.perf_counter() - start
+        print(json.dumps({"seconds": seconds, "cpu_seconds": time.process_time() - cpu_start, "tokens": tokens, "padded_tokens": padded, "losses": losses,
+                          "peak_bytes": status("VmHWM")}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
