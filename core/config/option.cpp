@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstring>
 
-#include "core/config/core_options.hpp"
 #include "core/config/document.hpp"
 #include "core/config/suggest.hpp"
 #include "core/plugins/error.hpp"
@@ -217,71 +215,6 @@ std::optional<Value> default_value(const pl_option& option) {
   if (!checked.value)
     throw Error("option " + key + ": its default " + std::string(source) + " " + checked.problem);
   return checked.value;
-}
-
-std::vector<pl_option> copy_options(const pl_option* first, uint64_t count) {
-  std::vector<pl_option> options;
-  if (!first || count == 0) return options;
-  const size_t stride = first->struct_size;
-  const char* bytes = reinterpret_cast<const char*>(first);
-  for (uint64_t i = 0; i < count; ++i) {
-    pl_option option{};
-    std::memcpy(&option, bytes + i * stride, std::min(stride, sizeof(option)));
-    option.struct_size = sizeof(option);
-    options.push_back(option);
-  }
-  return options;
-}
-
-std::vector<std::string> schema_problems(std::span<const pl_option> options, std::string_view table) {
-  constexpr uint32_t kKnownFlags = PL_OPTION_REQUIRED | PL_OPTION_HAS_MINIMUM | PL_OPTION_HAS_MAXIMUM |
-                                   PL_OPTION_ABOVE_MINIMUM | PL_OPTION_BELOW_MAXIMUM | PL_OPTION_MAY_CHANGE;
-  std::vector<std::string> problems;
-  std::vector<std::string> keys;
-  for (const pl_option& option : table.empty() ? std::span<const pl_option>() : core_options())
-    if (view(option.key).starts_with(std::string(table) + '.'))
-      keys.emplace_back(view(option.key).substr(table.size() + 1));
-
-  for (const pl_option& option : options) {
-    const std::string key(view(option.key));
-    const auto add = [&](const std::string& problem) {
-      problems.push_back("option " + key + ": " + problem);
-    };
-    if (!is_dotted_key(key)) add("its key is not made of letters, digits, _ and - between dots");
-    for (const std::string& other : keys) {
-      if (other == key) add("its key is taken");
-      if (other.starts_with(key + '.') || key.starts_with(other + '.'))
-        add("is a value, and " + other + " would make it a table");
-    }
-    keys.push_back(key);
-
-    if (option.type < PL_OPTION_BOOL || option.type > PL_OPTION_PATH_LIST) {
-      add("its type " + std::to_string(option.type) + " is unknown");
-      continue;
-    }
-    const uint32_t element = element_type(option.type);
-    const bool is_number = element == PL_OPTION_INT || element == PL_OPTION_FLOAT;
-    const bool is_text = element == PL_OPTION_STRING || element == PL_OPTION_PATH;
-    if (option.flags & ~kKnownFlags) add("it has unknown flags");
-    if ((option.flags & (PL_OPTION_HAS_MINIMUM | PL_OPTION_HAS_MAXIMUM)) && !is_number)
-      add("a range needs a number");
-    if ((option.flags & PL_OPTION_ABOVE_MINIMUM) && !(option.flags & PL_OPTION_HAS_MINIMUM))
-      add("ABOVE_MINIMUM without HAS_MINIMUM");
-    if ((option.flags & PL_OPTION_BELOW_MAXIMUM) && !(option.flags & PL_OPTION_HAS_MAXIMUM))
-      add("BELOW_MAXIMUM without HAS_MAXIMUM");
-    if (option.choice_count > 0 && (!is_text || !option.choices))
-      add("choices need a string, and a table of them");
-    if (view(option.help).empty()) add("it has no help");
-    if (view(option.help).find('\n') != std::string_view::npos) add("its help is more than one line");
-    if ((option.flags & PL_OPTION_REQUIRED) && option.default_value.len > 0)
-      add("it is required and has a default");
-    try {
-      default_value(option);
-    } catch (const Error& error) {
-      problems.emplace_back(error.what());
-    }
-  }
-  return problems;
 }
 
 }  // namespace pipeline::config

@@ -2,10 +2,8 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "core/config/literal.hpp"
 #include "core/config/value.hpp"
@@ -39,13 +37,5 @@ Checked check(const pl_option& option, const Literal& literal);
 // Nothing if the option has no default. Throws Error (PL_ERROR_FAILED) if the default is not a value of the
 // option.
 std::optional<Value> default_value(const pl_option& option);
-
-// The options of a plugin, which may have been built with a longer or shorter pl_option: the first one's
-// struct_size is the stride.
-std::vector<pl_option> copy_options(const pl_option* first, uint64_t count);
-
-// What is wrong with a schema itself, one line each: doubled or malformed keys, defaults that do not fit, ...
-// `table`: the one that the keys stand under ("task"), whose own keys may not be taken; empty for the core's.
-std::vector<std::string> schema_problems(std::span<const pl_option> options, std::string_view table);
 
 }  // namespace pipeline::config
