@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <fstream>
+#include <optional>
 #include <system_error>
 
 #include <fcntl.h>
@@ -10,6 +11,18 @@
 #include <unistd.h>
 
 namespace pipeline::observe {
+namespace {
+
+// The integer under `key` of a line of JSON; nullopt where the line is broken or has none.
+std::optional<uint64_t> integer_in(const std::string& line, const std::string& key) {
+  const auto parsed = nlohmann::json::parse(line, nullptr, false);
+  if (parsed.is_discarded() || !parsed.is_object()) return std::nullopt;
+  const auto value = parsed.find(key);
+  if (value == parsed.end() || !value->is_number_unsigned()) return std::nullopt;
+  return value->get<uint64_t>();
+}
+
+}  // namespace
 
 JsonLines::JsonLines(std::filesystem::path file)
     : file_(std::move(file)), descriptor_(::open(file_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) {
@@ -50,18 +63,21 @@ bool JsonLines::flush() {
   return true;
 }
 
+bool JsonLines::contains(const std::filesystem::path& file, const std::string& key, uint64_t value) {
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);)
+    if (integer_in(line, key) == value) return true;
+  return false;
+}
+
 void JsonLines::cut_back(const std::filesystem::path& file, const std::string& key, uint64_t limit) {
   std::ifstream in(file);
   if (!in) return;
   const std::filesystem::path temporary = file.string() + ".tmp";
   {
     std::ofstream out(temporary, std::ios::trunc);
-    for (std::string line; std::getline(in, line);) {
-      const auto parsed = nlohmann::json::parse(line, nullptr, false);
-      if (parsed.is_discarded() || !parsed.is_object()) continue;
-      const auto value = parsed.find(key);
-      if (value != parsed.end() && value->is_number_integer() && value->get<uint64_t>() < limit) out << line << '\n';
-    }
+    for (std::string line; std::getline(in, line);)
+      if (const auto value = integer_in(line, key); value && *value < limit) out << line << '\n';
     if (!out.flush()) throw std::system_error(errno, std::generic_category(), "cannot write " + temporary.string());
   }
   std::filesystem::rename(temporary, file);

@@ -24,6 +24,8 @@ class JsonLines {
   uint64_t pending() const { return pending_lines_; }
   int last_error() const { return error_; }
 
+  // Whether a line has this integer under `key`.
+  static bool contains(const std::filesystem::path& file, const std::string& key, uint64_t value);
   // Keeps the whole lines whose integer `key` is below `limit`, in place and atomically. A missing file is fine.
   static void cut_back(const std::filesystem::path& file, const std::string& key, uint64_t limit);
 

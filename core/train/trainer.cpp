@@ -207,7 +207,8 @@ Outcome Trainer::run() {
   start_loading();
   const uint64_t evaluate_every = every("evaluate.every");
   // An evaluation that a signal or a kill cut off is made up for.
-  bool evaluate = state_.step > 0 && evaluate_every > 0 && state_.step % evaluate_every == 0;
+  bool evaluate = state_.step > 0 && evaluate_every > 0 && state_.step % evaluate_every == 0 &&
+                  !observe::JsonLines::contains(folder_.evaluations(), "step", state_.step);
   double looked = 0;
   for (;;) {
     const bool last = done();

@@ -13,7 +13,7 @@ namespace pipeline::summarization {
 
 struct DataConfig {
   std::filesystem::path train, val, test;
-  std::string document_column = "document", summary_column = "summary", id_column = "id";
+  std::string document_column = "document", summary_column = "summary", id_column;
   int64_t max_record_bytes = 16 << 20;
 
   void describe(Options& o) {
@@ -22,7 +22,7 @@ struct DataConfig {
     o("test", test, "pairs to evaluate or predict at the end; none if empty").may_change();
     o("document_column", document_column, "name of the text to be summarized");
     o("summary_column", summary_column, "name of the summary; a test file that is only predicted needs none");
-    o("id_column", id_column, "name of the id; records are numbered where there is none");
+    o("id_column", id_column, "name of the id; if empty, `id` where there is one, and records are numbered where there is none");
     o("max_record_bytes", max_record_bytes, "longer records are dropped").unit("bytes").min(1024);
   }
 };

@@ -15,9 +15,9 @@ namespace fs = std::filesystem;
 Columns columns_of(const DataConfig& data, Split split) {
   return {.document = data.document_column,
           .summary = data.summary_column,
-          .id = data.id_column,
+          .id = data.id_column.empty() ? "id" : data.id_column,
           .summary_required = split != Split::kTest,
-          .id_required = false};
+          .id_required = !data.id_column.empty()};
 }
 
 const fs::path& file_of(const DataConfig& data, Split split) {

@@ -1,0 +1,87 @@
+#include "tests/e2e/program.hpp"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+
+namespace pipeline::tests {
+namespace {
+
+std::filesystem::path temporary_file() {
+  std::string name = (std::filesystem::temp_directory_path() / "pipeline-out-XXXXXX").string();
+  const int descriptor = ::mkstemp(name.data());
+  if (descriptor < 0) throw std::runtime_error("mkstemp failed");
+  ::close(descriptor);
+  return name;
+}
+
+}  // namespace
+
+Process::Process(std::vector<std::string> arguments, const std::filesystem::path& working_dir)
+    : out_(temporary_file()), err_(temporary_file()) {
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  pid_ = ::fork();
+  if (pid_ != 0) return;
+  const int out = ::open(out_.c_str(), O_WRONLY | O_TRUNC), err = ::open(err_.c_str(), O_WRONLY | O_TRUNC), in = ::open("/dev/null", O_RDONLY);
+  ::dup2(in, 0);
+  ::dup2(out, 1);
+  ::dup2(err, 2);
+  if (::chdir(working_dir.c_str()) == 0) ::execv(argv[0], argv.data());
+  ::_exit(127);
+}
+
+Process::~Process() {
+  if (pid_ > 0) {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  std::filesystem::remove(out_);
+  std::filesystem::remove(err_);
+}
+
+void Process::signal(int number) const { ::kill(pid_, number); }
+
+Result Process::wait() {
+  int status = 0;
+  ::waitpid(pid_, &status, 0);
+  pid_ = -1;
+  return {.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), .out = read_text(out_), .err = read_text(err_)};
+}
+
+std::vector<std::string> pipeline_command(std::vector<std::string> arguments) {
+  ::setenv("PIPELINE_PLUGIN_PATH", PIPELINE_BUILD_DIR "/tests/plugins", 1);
+  arguments.insert(arguments.begin(), PIPELINE_EXECUTABLE);
+  return arguments;
+}
+
+Result pipeline(std::vector<std::string> arguments, const std::filesystem::path& working_dir) {
+  return Process(pipeline_command(std::move(arguments)), working_dir).wait();
+}
+
+std::string read_text(const std::filesystem::path& file) {
+  std::stringstream text;
+  text << std::ifstream(file, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+std::vector<std::string> read_lines(const std::filesystem::path& file) {
+  std::istringstream in(read_text(file));
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+void write_text(const std::filesystem::path& file, const std::string& text) {
+  std::filesystem::create_directories(file.parent_path());
+  std::ofstream(file, std::ios::binary) << text;
+}
+
+}  // namespace pipeline::tests

@@ -1,0 +1,54 @@
+// Runs the real executable, as a user would.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace pipeline::tests {
+
+struct Result {
+  int code = -1;  // exit code, or 128 + signal
+  std::string out;
+  std::string err;
+};
+
+// A started process; killed if it is still there when this object goes.
+class Process {
+ public:
+  explicit Process(std::vector<std::string> arguments, const std::filesystem::path& working_dir = ".");
+  ~Process();
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  void signal(int number) const;
+  Result wait();
+
+ private:
+  pid_t pid_ = -1;
+  std::filesystem::path out_, err_;
+};
+
+// `pipeline ARGUMENTS...` with the test plugins on its path.
+Result pipeline(std::vector<std::string> arguments, const std::filesystem::path& working_dir = ".");
+std::vector<std::string> pipeline_command(std::vector<std::string> arguments);
+
+std::string read_text(const std::filesystem::path& file);
+std::vector<std::string> read_lines(const std::filesystem::path& file);
+void write_text(const std::filesystem::path& file, const std::string& text);
+
+// Waits until `condition` holds, at most a minute.
+template <class Condition>
+bool eventually(Condition condition) {
+  for (int i = 0; i < 6000; ++i) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
+}
+
+}  // namespace pipeline::tests

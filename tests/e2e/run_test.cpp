@@ -1,0 +1,272 @@
+// Whole runs with the plugins in plain C: a task that fits a line, a strategy that does SGD.
+#include <csignal>
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/e2e/program.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+namespace pipeline::tests {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr const char* kConfig = R"([run]
+dir = "run"
+reproducible = true
+[task]
+plugin = "linear_regression"
+[strategy]
+plugin = "plain_sgd"
+[optimizer]
+kind = "sgd"
+lr = 0.05
+[train]
+global_batch = 16
+micro_batch = 4
+max_steps = 60
+[evaluate]
+every = 20
+[checkpoint]
+every = 15
+)";
+
+class Run : public testing::Test {
+ protected:
+  Run() { write_text(path("train.toml"), kConfig); }
+
+  fs::path path(const std::string& name) const { return folder_.path() / name; }
+  Result run(std::vector<std::string> more = {}) const {
+    more.insert(more.begin(), {"run", "train.toml"});
+    return pipeline(std::move(more), folder_.path());
+  }
+  Process start(std::vector<std::string> more = {}) const {
+    more.insert(more.begin(), {"run", "train.toml"});
+    return Process(pipeline_command(std::move(more)), folder_.path());
+  }
+  // (step, loss, gradient norm) of each line, as they are written.
+  std::vector<std::string> curve(const std::string& run) const {
+    std::vector<std::string> lines;
+    for (const std::string& line : read_lines(path(run + "/metrics.jsonl"))) {
+      const auto json = nlohmann::json::parse(line);
+      lines.push_back(json["step"].dump() + " " + json["loss"].dump() + " " + json["grad_norm"].dump());
+    }
+    return lines;
+  }
+  std::string state(const std::string& run, int step) const {
+    char name[32];
+    std::snprintf(name, sizeof name, "step-%08d", step);
+    return read_text(path(run) / "checkpoints" / name / "state-00000-of-00001.safetensors");
+  }
+  std::vector<std::string> checkpoints(const std::string& run) const {
+    std::vector<std::string> names;
+    if (fs::exists(path(run) / "checkpoints"))
+      for (const auto& entry : fs::directory_iterator(path(run) / "checkpoints")) names.push_back(entry.path().filename());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(Run, TrainsAndLeavesAWholeRunFolder) {
+  const Result result = run();
+  ASSERT_EQ(result.code, 0) << result.out << result.err;
+  for (const char* text : {"linear_regression", "plain_sgd", "16 samples = micro-batch 4 x 4 accumulation steps x 1 device", "fp32",
+                           "step 60/60", "evaluation after step 60"})
+    EXPECT_THAT(result.out, HasSubstr(text));
+  EXPECT_EQ(result.err, "");
+  for (const char* file : {"config.toml", "model.json", "metrics.jsonl", "eval.jsonl", "train.log", "logs/rank-0.log"})
+    EXPECT_TRUE(fs::exists(path("run") / file)) << file;
+  const auto lines = read_lines(path("run/metrics.jsonl"));
+  ASSERT_EQ(lines.size(), 60u);
+  const auto first = nlohmann::json::parse(lines.front()), last = nlohmann::json::parse(lines.back());
+  for (const char* key : {"step", "epoch", "loss", "learning_rate", "grad_norm", "samples", "tokens", "tokens_per_second", "mfu", "seconds",
+                          "data_wait_seconds"})
+    EXPECT_TRUE(first.contains(key)) << key;
+  EXPECT_LT(last["loss"].get<double>(), first["loss"].get<double>() / 10);
+  EXPECT_EQ(read_lines(path("run/eval.jsonl")).size(), 3u);
+  const auto model = nlohmann::json::parse(read_text(path("run/model.json")));
+  EXPECT_EQ(model["parameters"]["total"], model["parameters"]["trainable"]);
+}
+
+TEST_F(Run, TheSameCommandAgainDoesNothing) {
+  ASSERT_EQ(run().code, 0);
+  const std::string before = read_text(path("run/metrics.jsonl"));
+  const Result again = run();
+  EXPECT_EQ(again.code, 0);
+  EXPECT_THAT(again.out, HasSubstr("is finished already: nothing to do"));
+  EXPECT_EQ(read_text(path("run/metrics.jsonl")), before);
+}
+
+TEST_F(Run, AContinuedRunEqualsAnUninterruptedOneToTheBit) {
+  ASSERT_EQ(run({"--set", "run.dir=whole"}).code, 0);
+  // The schedule must be that of the whole run, so the first part ends by a signal-like cut: fewer steps, constant rate.
+  ASSERT_EQ(run({"--set", "run.dir=whole-constant", "--set", "schedule.kind=constant"}).code, 0);
+  ASSERT_EQ(run({"--set", "run.dir=parts", "--set", "schedule.kind=constant", "--set", "train.max_steps=23"}).code, 0);
+  const Result second = run({"--set", "run.dir=parts", "--set", "schedule.kind=constant"});
+  ASSERT_EQ(second.code, 0) << second.err;
+  EXPECT_THAT(second.out, HasSubstr("continued from parts/checkpoints/step-00000023"));
+  EXPECT_EQ(curve("parts"), curve("whole-constant"));
+  EXPECT_EQ(state("parts", 60), state("whole-constant", 60));
+  EXPECT_NE(state("parts", 60), state("whole", 60)) << "another schedule gives another result, so the comparison means something";
+}
+
+TEST_F(Run, AKilledRunGoesOnExactly) {
+  ASSERT_EQ(run({"--set", "run.dir=whole", "--set", "train.max_steps=3000", "--set", "checkpoint.every=200"}).code, 0);
+  const std::vector<std::string> options{"--set", "run.dir=killed", "--set", "train.max_steps=3000", "--set", "checkpoint.every=200"};
+  for (int kill = 1; kill <= 3; ++kill) {
+    Process process = start(options);
+    const size_t lines = kill * 600u;
+    if (!eventually([&] { return read_lines(path("killed/metrics.jsonl")).size() > lines || fs::exists(path("killed/finished.txt")); })) break;
+    process.signal(SIGKILL);
+    process.wait();
+  }
+  ASSERT_EQ(run(options).code, 0);
+  EXPECT_EQ(curve("killed"), curve("whole"));
+  EXPECT_EQ(state("killed", 3000), state("whole", 3000));
+}
+
+TEST_F(Run, ASignalSavesAndLeavesWith75) {
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) {
+    const std::string dir = "signal-" + std::to_string(signal);
+    const std::vector<std::string> options{"--set", "run.dir=" + dir, "--set", "train.max_steps=200000", "--set", "checkpoint.every=0", "--set",
+                                           "evaluate.every=0"};
+    Process process = start(options);
+    ASSERT_TRUE(eventually([&] { return read_lines(path(dir + "/metrics.jsonl")).size() > 20; }));
+    process.signal(signal);
+    const Result result = process.wait();
+    EXPECT_EQ(result.code, 75) << result.out << result.err;
+    EXPECT_THAT(result.out, HasSubstr("saving at step"));
+    const auto saved = checkpoints(dir);
+    ASSERT_EQ(saved.size(), 1u);
+    EXPECT_EQ(std::stoul(saved[0].substr(5)), read_lines(path(dir + "/metrics.jsonl")).size());
+  }
+}
+
+TEST_F(Run, AnotherOptionThatDecidesTheResultIsRefused) {
+  ASSERT_EQ(run().code, 0);
+  const Result result = run({"--set", "optimizer.lr=0.06"});
+  EXPECT_EQ(result.code, 2);
+  EXPECT_THAT(result.err, HasSubstr("optimizer.lr"));
+  EXPECT_THAT(result.err, HasSubstr("0.05"));
+  EXPECT_THAT(result.err, HasSubstr("0.06"));
+}
+
+TEST_F(Run, FreshMovesTheOldRunAside) {
+  ASSERT_EQ(run().code, 0);
+  const Result result = run({"--fresh", "--set", "optimizer.lr=0.06"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("the older run was moved aside to run.1"));
+  EXPECT_TRUE(fs::exists(path("run.1/metrics.jsonl")));
+}
+
+TEST_F(Run, ADamagedCheckpointIsNamedAndTheOneBeforeIsUsed) {
+  ASSERT_EQ(run({"--set", "run.dir=whole", "--set", "schedule.kind=constant"}).code, 0);
+  ASSERT_EQ(run({"--set", "schedule.kind=constant", "--set", "train.max_steps=45"}).code, 0);
+  // Kept are 30, 40 (the best of the evaluations) and 45.
+  const fs::path newest = path("run/checkpoints/step-00000045/state-00000-of-00001.safetensors");
+  fs::resize_file(newest, fs::file_size(newest) - 3);
+  const Result result = run({"--set", "schedule.kind=constant"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("step-00000045 is not used: "));
+  EXPECT_THAT(result.out, HasSubstr("continued from run/checkpoints/step-00000040"));
+  EXPECT_EQ(curve("run"), curve("whole"));
+}
+
+TEST_F(Run, TwoProcessesInOneFolderAreRefused) {
+  Process process = start({"--set", "train.max_steps=200000"});
+  ASSERT_TRUE(eventually([&] { return fs::exists(path("run/metrics.jsonl")); }));
+  const Result second = run();
+  EXPECT_EQ(second.code, 2);
+  EXPECT_THAT(second.err, HasSubstr("is in use by process"));
+  process.signal(SIGKILL);
+}
+
+TEST_F(Run, AccumulationDoesNotChangeTheCurve) {
+  ASSERT_EQ(run({"--set", "run.dir=a", "--set", "train.micro_batch=16"}).code, 0);
+  ASSERT_EQ(run({"--set", "run.dir=b", "--set", "train.micro_batch=1"}).code, 0);
+  const auto a = read_lines(path("a/metrics.jsonl")), b = read_lines(path("b/metrics.jsonl"));
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double x = nlohmann::json::parse(a[i])["loss"], y = nlohmann::json::parse(b[i])["loss"];
+    EXPECT_NEAR(x, y, 1e-5 * std::abs(x)) << "step " << i + 1;
+  }
+}
+
+TEST_F(Run, EvaluatePredictAndExport) {
+  ASSERT_EQ(run().code, 0);
+  const Result evaluate = pipeline({"evaluate", "train.toml"}, folder_.path());
+  EXPECT_EQ(evaluate.code, 0) << evaluate.err;
+  const auto figures = nlohmann::json::parse(read_text(path("run/evaluation-test.json")));
+  EXPECT_TRUE(figures["figures"].contains("loss"));
+  const Result predict = pipeline({"predict", "train.toml", "--checkpoint", "last", "--output", "answers.csv"}, folder_.path());
+  EXPECT_EQ(predict.code, 0) << predict.err;
+  const auto rows = read_lines(path("answers.csv"));
+  ASSERT_GT(rows.size(), 2u);
+  EXPECT_THAT(rows[0], testing::StartsWith("id,"));
+  EXPECT_THAT(rows[1], testing::StartsWith("point-0,"));
+  const Result twice = pipeline({"predict", "train.toml", "--checkpoint", "last", "--output", "again.csv"}, folder_.path());
+  EXPECT_EQ(twice.code, 0);
+  EXPECT_EQ(read_text(path("again.csv")), read_text(path("answers.csv")));
+}
+
+TEST_F(Run, StagesRunInOrderAndOnce) {
+  write_text(path("train.toml"), std::string(kConfig) + R"(
+[[stage]]
+name = "first"
+train.max_steps = 20
+[[stage]]
+name = "second"
+init_from = "first"
+train.max_steps = 10
+[[stage]]
+name = "figures"
+kind = "evaluate"
+init_from = "second"
+)");
+  const Result result = run();
+  ASSERT_EQ(result.code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("weights from run/first/checkpoints/step-00000020"));
+  EXPECT_TRUE(fs::exists(path("run/figures/evaluation-test.json")));
+  const double first_end = nlohmann::json::parse(read_lines(path("run/first/metrics.jsonl")).back())["loss"];
+  const double second_start = nlohmann::json::parse(read_lines(path("run/second/metrics.jsonl")).front())["loss"];
+  EXPECT_LT(second_start, 2 * first_end + 0.1);
+  const Result again = run();
+  EXPECT_EQ(again.code, 0);
+  EXPECT_THAT(again.out, Not(HasSubstr("step 1/")));
+}
+
+TEST_F(Run, WrongInputIsNamedWithExitCode2) {
+  const auto problem = [&](std::vector<std::string> arguments) {
+    const Result result = run(std::move(arguments));
+    EXPECT_EQ(result.code, 2);
+    EXPECT_EQ(result.out, "");
+    return result.err;
+  };
+  EXPECT_EQ(problem({"--set", "train.max_stepz=3"}), "error: --set train.max_stepz=3: unknown key: did you mean train.max_steps?\n");
+  EXPECT_THAT(problem({"--set", "strategy.plugin=plain_sdg"}), HasSubstr("did you mean \"plain_sgd\"?"));
+  EXPECT_THAT(problem({"--set", "train.global_batch=12", "--set", "train.micro_batch=8"}), HasSubstr("use train.micro_batch = 6 or 12"));
+  EXPECT_THAT(problem({"--set", "run.device=cuda"}), HasSubstr("run.device"));
+  EXPECT_THAT(problem({"--nonsense"}), HasSubstr("--nonsense"));
+  EXPECT_FALSE(fs::exists(path("run/metrics.jsonl")));
+  const Result verb = pipeline({"rnu"});
+  EXPECT_EQ(verb.code, 2);
+  EXPECT_THAT(verb.err, HasSubstr("did you mean 'run'?"));
+}
+
+TEST(Help, EveryVerbHasHelpWithAnExample) {
+  for (const char* verb : {"run", "evaluate", "predict", "export", "check", "explain", "plugins", "devices"}) {
+    const Result result = pipeline({verb, "--help"});
+    EXPECT_EQ(result.code, 0);
+    EXPECT_THAT(result.out, HasSubstr("Example")) << verb;
+  }
+}
+
+}  // namespace
+}  // namespace pipeline::tests
