@@ -4,7 +4,9 @@
 #include <cerrno>
 #include <cstring>
 
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "core/checkpoint/file_system.hpp"
 #include "core/checkpoint/hex.hpp"
@@ -29,6 +31,14 @@ void check_size(const std::string& path, uint64_t expected) {
     corrupt(path + ": has " + std::to_string(actual) + " bytes, the manifest says " +
             std::to_string(expected) + (actual < expected ? ": truncated" : ""));
   }
+}
+
+// Gives pages of the mapping back once they have been copied, so that loading does not hold everything twice.
+void release(std::span<const std::byte> mapped) {
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const uintptr_t begin = (reinterpret_cast<uintptr_t>(mapped.data()) + page - 1) / page * page;
+  const uintptr_t end = reinterpret_cast<uintptr_t>(mapped.data() + mapped.size()) / page * page;
+  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
 }  // namespace
@@ -128,8 +138,10 @@ void Checkpoint::read(const pl_piece& request, void* destination) const {
   for (uint64_t done = 0; done < request.count; ++extent) {
     const uint64_t skip = request.offset + done - extent->offset;
     const uint64_t taken = std::min(extent->count - skip, request.count - done);
-    const std::span<const std::byte> data = files_[extent->file].at(extent->name).data;
-    std::memcpy(out + done * width, data.data() + skip * width, taken * width);
+    const std::span<const std::byte> data =
+        files_[extent->file].at(extent->name).data.subspan(skip * width, taken * width);
+    std::memcpy(out + done * width, data.data(), data.size());
+    release(data);
     done += taken;
   }
 }
