@@ -1,0 +1,119 @@
+// What makes sharded strategies possible: an arena that is cut anywhere at a multiple of kChunk is updated to
+// the same bits as a whole one, and its pieces are those of the whole one, cut.
+#include <cstring>
+#include <map>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "plugins/strategies/common/arena_state.hpp"
+#include "plugins/strategies/common/gradient_sum.hpp"
+#include "plugins/strategies/common/optimizer.hpp"
+
+namespace pipeline::strategies {
+namespace {
+
+std::vector<Parameter> make_parameters() {
+  std::vector<Parameter> parameters;
+  char name = 'a';
+  for (const int64_t count : {5000, 7, 4097, 1, 9999, 16, 333, 12345}) {
+    parameters.push_back({std::string(1, name++), {count}, true, true, 0, 1.0});
+  }
+  return parameters;
+}
+
+const std::vector<Parameter> kParameters = make_parameters();
+
+pl_optimizer_args optimizer_args(uint32_t kind) {
+  pl_optimizer_args args{};
+  args.struct_size = sizeof args;
+  args.kind = kind;
+  args.beta1 = 0.9;
+  args.beta2 = 0.95;
+  args.epsilon = 1e-8;
+  args.momentum = 0.9;
+  args.weight_decay = 0.1;
+  return args;
+}
+
+struct Arena {
+  std::shared_ptr<const Layout> layout = std::make_shared<const Layout>(kParameters);
+  at::Tensor values = at::zeros({layout->length()});
+
+  Arena() {
+    at::manual_seed(3);
+    for (const Slot& slot : layout->slots())
+      values.narrow(0, slot.offset, slot.count).copy_(at::randn({slot.count}));
+  }
+
+  GradientRuns gradients(uint64_t seed) const {
+    at::manual_seed(seed);
+    GradientSum sum(layout, false);
+    for (size_t slot = 0; slot < layout->slots().size(); ++slot)
+      sum.add(slot, at::randn({layout->slots()[slot].count}), true);
+    return sum.finish();
+  }
+};
+
+TEST(Shard, UpdatesAreTheSameToTheBitWhereverTheArenaIsCut) {
+  for (const uint32_t kind : {PL_OPTIMIZER_ADAMW, PL_OPTIMIZER_SGD}) {
+    Arena whole;
+    const auto reference = Optimizer::create(optimizer_args(kind), whole.values, 0);
+    const GradientScale scale{at::scalar_tensor(1.7f, at::kFloat), std::nullopt};
+    for (uint64_t step = 0; step < 5; ++step) {
+      reference->advance(scale);
+      reference->update(whole.layout->groups()[0], whole.gradients(step), 0.01, scale);
+    }
+
+    const int64_t end = whole.layout->length();
+    for (const int64_t cut : {kChunk, 2 * kChunk, 3 * kChunk, end - kChunk}) {
+      Arena arena;
+      const auto left = Optimizer::create(optimizer_args(kind), arena.values.narrow(0, 0, cut), 0);
+      const auto right = Optimizer::create(optimizer_args(kind), arena.values.narrow(0, cut, end - cut), cut);
+      for (uint64_t step = 0; step < 5; ++step) {
+        at::Tensor flat = at::zeros({end});
+        for (const GradientRun& run : arena.gradients(step)) {
+          flat.narrow(0, run.offset, run.gradient.numel()).copy_(run.gradient);
+        }
+        left->advance(scale);
+        right->advance(scale);
+        left->update(arena.layout->groups()[0], {{0, flat.narrow(0, 0, cut)}}, 0.01, scale);
+        right->update(arena.layout->groups()[0], {{cut, flat.narrow(0, cut, end - cut)}}, 0.01, scale);
+      }
+      EXPECT_TRUE(arena.values.equal(whole.values)) << cut;
+      for (size_t i = 0; i < reference->state().size(); ++i) {
+        EXPECT_TRUE(
+            at::cat({left->state()[i].values, right->state()[i].values}).equal(reference->state()[i].values))
+            << cut << " " << reference->state()[i].kind;
+      }
+    }
+  }
+}
+
+TEST(Shard, PiecesOfShardsMakeUpTheTensors) {
+  const Arena arena;
+  const ArenaState state(arena.layout, kParameters);
+  const int64_t end = arena.layout->length();
+  const int64_t cut = 2 * kChunk;
+  std::map<std::string, std::vector<float>> seen;
+  for (const auto& [first, last] : {std::pair<int64_t, int64_t>{0, cut}, {cut, end}}) {
+    const auto snapshot =
+        state.snapshot({{"value", first, arena.values.narrow(0, first, last - first)}}, at::zeros({}), true);
+    snapshot->visit([&](const Piece& piece) {
+      if (piece.kind != "value") return;
+      std::vector<float>& tensor = seen[std::string(piece.parameter)];
+      EXPECT_EQ(piece.offset, tensor.size()) << piece.parameter;
+      const auto* data = static_cast<const float*>(piece.data);
+      tensor.insert(tensor.end(), data, data + piece.count);
+    });
+  }
+  ASSERT_EQ(seen.size(), kParameters.size());
+  for (size_t i = 0; i < kParameters.size(); ++i) {
+    const Slot& slot = arena.layout->slot_of(i);
+    EXPECT_TRUE(at::tensor(seen[kParameters[i].name]).equal(arena.values.narrow(0, slot.offset, slot.count)))
+        << i;
+  }
+}
+
+}  // namespace
+}  // namespace pipeline::strategies
