@@ -21,7 +21,7 @@ class PrecisionTest : public testing::Test {
   const pl_plugin& plugin_ = small::plugin(fake::host());
 };
 
-TEST_F(PrecisionTest, autocast_is_in_force_in_training_and_evaluation_alone) {
+TEST_F(PrecisionTest, autocast_is_in_force_in_forward_passes_alone) {
   for (const pl_dtype dtype : {pipeline::kBFloat16, pipeline::kFloat16}) {
     TaskRunner runner(plugin_, "dropout = 0.0"), wide(plugin_, "dropout = 0.0");
     runner.context.run.compute_dtype = dtype;
@@ -31,6 +31,7 @@ TEST_F(PrecisionTest, autocast_is_in_force_in_training_and_evaluation_alone) {
     ASSERT_EQ(wide.train(batch).message, "");
     EXPECT_EQ(small::Task::compute_dtype, at::kFloat);
     ASSERT_EQ(runner.train(batch).message, "");
+    EXPECT_FALSE(small::Task::autocast_in_backward);
     EXPECT_FALSE(at::autocast::is_autocast_enabled(at::kCPU));
     EXPECT_NE(runner.loss, wide.loss);
     EXPECT_NEAR(runner.loss, wide.loss, 0.02 * wide.loss);

@@ -100,12 +100,17 @@ class Task : public pipeline::TorchTask<Config, Network, Batch> {
     if (config().oddity == "constant loss") return pipeline::LossSum(at::ones({}));
     const at::Tensor y = model().forward(batch.x, units());
     compute_dtype = y.scalar_type();
+    if (y.requires_grad()) {
+      y.register_hook(
+          [](const at::Tensor&) { autocast_in_backward = at::autocast::is_autocast_enabled(at::kCPU); });
+    }
     if (config().oddity == "vector loss") return pipeline::LossSum((y - batch.y).square().sum(0));
     if (config().oddity == "narrow loss") return pipeline::LossSum((y.to(at::kBFloat16)).sum());
     return pipeline::LossSum(at::mse_loss(y.to(at::kFloat), batch.y, at::Reduction::Sum));
   }
 
   static inline at::ScalarType compute_dtype = at::kFloat;  // of the last output
+  static inline bool autocast_in_backward = false;
 };
 
 inline const pl_plugin& plugin(const pl_host& host) {

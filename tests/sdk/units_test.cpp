@@ -209,6 +209,24 @@ TEST(CheckpointingTest, keeps_the_inputs_only) {
   EXPECT_TRUE(at::equal(x.grad(), dx));
 }
 
+TEST(CheckpointingTest, leaves_the_random_stream_where_it_was) {
+  const at::Tensor x = at::ones({100}).requires_grad_(true);
+  const pipeline::LayerFn layer = [](const pipeline::Tensors& in) -> pipeline::Tensors {
+    return {at::dropout(in[0], 0.5, true)};
+  };
+  std::vector<at::Tensor> results;
+  for (const bool checkpointing : {false, true}) {
+    pipeline::seed_default_generators(c10::Device(c10::kCPU), 3);
+    x.mutable_grad() = at::Tensor();
+    const at::Tensor y = checkpointing ? pipeline::checkpoint(layer, {x}, {})[0] : layer({x})[0];
+    const at::Tensor between = at::rand({5});
+    y.sum().backward();
+    EXPECT_TRUE(at::equal(x.grad(), y.detach())) << "the same elements are dropped";
+    results.push_back(at::cat({y.detach(), between, at::rand({5})}));
+  }
+  EXPECT_TRUE(at::equal(results[0], results[1]));
+}
+
 TEST(CheckpointingTest, works_where_the_input_needs_no_gradient_and_an_output_is_not_used) {
   const at::Tensor w = at::randn({4, 4}).requires_grad_(true), unused = at::randn({2}).requires_grad_(true);
   const at::Tensor x = at::randn({3, 4}), ids = at::arange(3);

@@ -22,30 +22,27 @@ struct Autocast {
   }
 };
 
-// In force while it lives. With `cache`, a float32 weight that is used twice is converted once.
+// In force while it lives.
 class AutocastScope {
  public:
-  explicit AutocastScope(const Autocast& wanted, bool cache = true)
-      : outer_(Autocast::current(wanted.device)), outer_cache_(at::autocast::is_autocast_cache_enabled()) {
-    set(wanted, cache);
+  explicit AutocastScope(const Autocast& wanted) : outer_(Autocast::current(wanted.device)) {
+    set(wanted);
     at::autocast::increment_nesting();
   }
   AutocastScope(const AutocastScope&) = delete;
   AutocastScope& operator=(const AutocastScope&) = delete;
   ~AutocastScope() {
     if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
-    set(outer_, outer_cache_);
+    set(outer_);
   }
 
  private:
-  static void set(const Autocast& state, bool cache) {
+  static void set(const Autocast& state) {
     at::autocast::set_autocast_enabled(state.device, state.enabled);
     at::autocast::set_autocast_dtype(state.device, state.dtype);
-    at::autocast::set_autocast_cache_enabled(cache);
   }
 
   Autocast outer_;
-  bool outer_cache_;
 };
 
 }  // namespace gnu::visibility("hidden")]]sdk_v1

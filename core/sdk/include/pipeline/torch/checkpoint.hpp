@@ -51,9 +51,6 @@ struct CheckpointFunction : torch::autograd::Function<CheckpointFunction> {
     context->save_for_backward(inputs.vec());
     context->saved_data["state"] = c10::IValue::make_capsule(state);
     context->set_materialize_grads(false);
-    // Without the cache: a converted weight that was cached here, where nothing is recorded, would be
-    // without gradient elsewhere.
-    const AutocastScope scope(state->autocast, /*cache=*/false);
     return state->layer(inputs.vec());
   }
 
@@ -98,7 +95,7 @@ struct CheckpointFunction : torch::autograd::Function<CheckpointFunction> {
     Tensors outputs;
     {
       const at::AutoGradMode record(true);
-      const AutocastScope scope(state.autocast, /*cache=*/false);
+      const AutocastScope scope(state.autocast);
       outputs = state.layer(inputs);
     }
     later.restore();

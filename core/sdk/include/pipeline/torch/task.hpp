@@ -67,7 +67,7 @@ class TorchTask : public Task<ConfigT, BatchT> {
   // Forward and backward; to be overridden where a loss and autograd are not enough. Gradients leave
   // through backward() or deliver().
   virtual LossSum train_batch(const Batch& batch, const TrainArgs& args) {
-    LossSum result = loss(batch);
+    LossSum result = forward(batch);
     backward(result, args.scale);
     return result;
   }
@@ -107,8 +107,7 @@ class TorchTask : public Task<ConfigT, BatchT> {
     parameters_.deliver(parameter, std::move(gradient));
   }
 
-  // ------------------------------------------------------------------------ implementation of Task, not
-  // for authors
+  // ------------------------------------------------------------- the methods of Task, not for authors
 
   void open() final {
     apply_run_settings(this->context());
@@ -192,10 +191,9 @@ class TorchTask : public Task<ConfigT, BatchT> {
     training_ = training;
   }
 
-  // With autocast in force. On the CPU a batch is used where it is.
+  // On the CPU a batch is used where it is.
   template <class F>
   auto on_device(const Batch& batch, F&& f) {
-    const AutocastScope scope(autocast_);
     if (device_.is_cpu()) return f(batch);
     return f(batch_on(device_, batch));
   }
