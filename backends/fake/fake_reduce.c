@@ -42,6 +42,7 @@ static uint16_t float_to_float16(float value) {
   double units;
   if (value != value) return (uint16_t)(sign | 0x7e00u);
   if (magnitude == 0) return sign;
+  if (isinf(value)) return (uint16_t)(sign | 0x7c00u);
   frexp(magnitude, &exponent); /* magnitude is in [2^(exponent-1), 2^exponent) */
   if (exponent < -13) exponent = -13;
   units = nearbyint(

@@ -115,6 +115,9 @@ static pl_error* zoo_bind(pl_task* self, uint64_t index, const pl_tensor* value,
   (void)grad;
   return zoo_error(self->host, "the zoo has no parameters");
 }
+#ifdef ZOO_LEAKS
+PL_EXPORT
+#endif
 pl_error* zoo_train(pl_task* self, const pl_batch* batch, const pl_train_args* args, pl_tensor* loss);
 pl_error* zoo_train(pl_task* self, const pl_batch* batch, const pl_train_args* args, pl_tensor* loss) {
   (void)batch;

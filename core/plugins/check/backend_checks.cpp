@@ -1,0 +1,101 @@
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <numeric>
+
+#include "core/plugins/backend.hpp"
+#include "core/plugins/check/subject.hpp"
+#include "core/plugins/error.hpp"
+
+namespace pipeline::plugins {
+namespace {
+
+std::uint32_t free_port() {
+  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  const bool bound = fd >= 0 && ::bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
+                     ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0;
+  if (fd >= 0) ::close(fd);
+  if (!bound) throw Error("cannot find a free port");
+  return ntohs(address.sin_port);
+}
+
+// A group of one rank, on the CPU.
+class Lonely {
+ public:
+  explicit Lonely(const CheckArgs& args) : subject_(args) {
+    OpenArgs open;
+    open.address = "127.0.0.1";
+    open.port = free_port();
+    open.group = "check";
+    open.timeout = std::chrono::seconds(20);
+    try {
+      group_ = std::make_unique<Communicator>(subject_.plugin(), subject_.context(), subject_.config(), open);
+    } catch (const Error& e) {
+      if (e.code() == PL_ERROR_UNSUPPORTED) throw Skip{e.what()};
+      throw;
+    }
+  }
+  Communicator& group() { return *group_; }
+
+ private:
+  Subject subject_;
+  std::unique_ptr<Communicator> group_;
+};
+
+void opens_and_closes(const CheckArgs& args) {
+  Lonely lonely(args);
+  if (lonely.group().library().empty()) throw Error("info: library is empty");
+}
+
+// With one rank every collective leaves or copies the data.
+void collectives_of_one_rank(const CheckArgs& args) {
+  Lonely lonely(args);
+  Communicator& group = lonely.group();
+  std::vector<float> in(8), out(8), expected(8);
+  std::iota(expected.begin(), expected.end(), 1.0f);
+  const auto expect = [&](const std::vector<float>& seen, const char* what) {
+    if (seen != expected) throw Error(fmt::format("{} of one rank changed the data", what));
+  };
+  in = expected;
+  group.all_reduce(host_buffer(in.data(), 8)).wait();
+  expect(in, "all_reduce");
+  group.broadcast(host_buffer(in.data(), 8), 0).wait();
+  expect(in, "broadcast");
+  group.reduce_scatter(host_buffer(in.data(), 8), host_buffer(out.data(), 8)).wait();
+  expect(out, "reduce_scatter");
+  out.assign(8, 0);
+  group.all_gather(host_buffer(in.data(), 8), host_buffer(out.data(), 8)).wait();
+  expect(out, "all_gather");
+  out.assign(8, 0);
+  group.all_to_all(host_buffer(in.data(), 8), host_buffer(out.data(), 8)).wait();
+  expect(out, "all_to_all");
+  group.barrier().wait();
+}
+
+void abort_ends_everything(const CheckArgs& args) {
+  Lonely lonely(args);
+  lonely.group().abort("the check wants it");
+  try {
+    lonely.group().barrier().wait();
+  } catch (const Error&) {
+    return;
+  }
+  throw Error("a barrier after abort succeeded");
+}
+
+}  // namespace
+
+std::vector<Promise> backend_promises() {
+  return {{"opens and closes a group of one rank", opens_and_closes},
+          {"collectives of one rank leave the data as it is", collectives_of_one_rank},
+          {"calls after abort fail", abort_ends_everything}};
+}
+
+}  // namespace pipeline::plugins

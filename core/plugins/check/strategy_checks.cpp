@@ -1,0 +1,185 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <limits>
+#include <map>
+
+#include "core/plugins/check/subject.hpp"
+#include "core/plugins/error.hpp"
+#include "core/plugins/str.hpp"
+#include "core/plugins/strategy.hpp"
+#include "core/plugins/struct_copy.hpp"
+
+namespace pipeline::plugins {
+namespace {
+
+constexpr std::int64_t kShape[] = {3, 5};
+constexpr std::size_t kCount = 15;
+using State = std::map<std::string, std::vector<std::byte>>;  // "weight/exp_avg" -> its bytes
+
+// A strategy over one parameter of 3 x 5, at its start.
+class Bench {
+ public:
+  explicit Bench(const CheckArgs& args) : subject_(args) {
+    parameter_ = sized<pl_parameter>();
+    parameter_.flags = PL_PARAMETER_TRAINABLE | PL_PARAMETER_DECAY;
+    parameter_.ndim = 2;
+    parameter_.shape = kShape;
+    parameter_.name = to_pl("weight");
+    parameter_.lr_multiplier = 1;
+    try {
+      create(PL_OPTIMIZER_ADAMW);
+    } catch (const Error& e) {
+      if (e.code() != PL_ERROR_UNSUPPORTED) throw;
+      create(PL_OPTIMIZER_SGD);
+    }
+    storage_ = strategy().storage(0);
+    strategy().load_state(
+        [](const pl_piece& piece, void* destination) {
+          auto* out = static_cast<float*>(destination);
+          for (std::uint64_t i = 0; i < piece.count; ++i)
+            out[i] = 0.1f * static_cast<float>(piece.offset + i);
+        },
+        true);
+  }
+
+  Strategy& strategy() { return *strategy_; }
+  const Storage& storage() const { return storage_; }
+
+  // One step with one micro-batch whose gradient is `value` everywhere.
+  pl_step_report step(float value) {
+    strategy().begin_step(1);
+    std::vector<float> mine(kCount, value);
+    pl_tensor tensor = storage_.grad;
+    if (!tensor.data) {
+      tensor = storage_.value;
+      tensor.dtype = {PL_DTYPE_FLOAT, 32, 1};
+      tensor.data = mine.data();
+      tensor.byte_offset = 0;
+    } else {
+      auto* gradient = reinterpret_cast<float*>(static_cast<char*>(tensor.data) + tensor.byte_offset);
+      for (std::size_t i = 0; i < kCount; ++i) gradient[i] += value;
+    }
+    auto gradient = sized<pl_gradient>();
+    gradient.tensor = &tensor;
+    if (!storage_.grad.data) {
+      gradient.owner = mine.data();
+      gradient.release = [](void*) {};
+      kept_.push_back(std::move(mine));  // the strategy may keep it
+    }
+    strategy().gradient_ready(gradient);
+    double loss = 2.5;
+    pl_tensor loss_tensor{};
+    loss_tensor.data = &loss;
+    loss_tensor.device = {PL_DEVICE_CPU, 0};
+    loss_tensor.dtype = {PL_DTYPE_FLOAT, 64, 1};
+    strategy().end_micro_batch(&loss_tensor);
+    auto args = sized<pl_step_args>();
+    args.learning_rate = 0.01;
+    args.inverse_scale = 1;
+    return strategy().collect(strategy().step(args));
+  }
+
+  State state(std::uint32_t mode = PL_SNAPSHOT_COPY) {
+    State state;
+    strategy().snapshot(mode).pieces([&](const pl_piece& piece) {
+      const auto* data = static_cast<const std::byte*>(piece.data);
+      state[fmt::format("{}/{}", view(piece.parameter), view(piece.kind))].assign(
+          data, data + piece.count * piece.dtype.bits / 8);
+    });
+    return state;
+  }
+
+ private:
+  void create(std::uint32_t optimizer) {
+    auto args = sized<pl_optimizer_args>();
+    args.kind = optimizer;
+    args.beta1 = 0.9;
+    args.beta2 = 0.999;
+    args.epsilon = 1e-8;
+    args.momentum = 0.9;
+    strategy_ = std::make_unique<Strategy>(subject_.plugin(), subject_.context(), subject_.config(),
+                                           std::span(&parameter_, 1), args, nullptr);
+  }
+
+  Subject subject_;
+  pl_parameter parameter_{};
+  std::unique_ptr<Strategy> strategy_;
+  Storage storage_{};
+  std::vector<std::vector<float>> kept_;
+};
+
+void is_created(const CheckArgs& args) {
+  Bench bench(args);
+  if (bench.strategy().memory().empty()) throw Error("memory reports nothing");
+}
+
+void a_step_changes_the_value(const CheckArgs& args) {
+  Bench bench(args);
+  const State before = bench.state();
+  const pl_step_report report = bench.step(1.0f);
+  if (!report.finite) throw Error("a step with finite gradients is reported as not finite");
+  if (report.loss_sum != 2.5)
+    throw Error(fmt::format("loss_sum is {}, the micro-batch's loss was 2.5", report.loss_sum));
+  if (std::abs(report.grad_norm - std::sqrt(15.0)) > 1e-5)
+    throw Error(fmt::format("grad_norm is {}, must be sqrt(15)", report.grad_norm));
+  if (bench.state().at("weight/value") == before.at("weight/value")) throw Error("the value did not change");
+}
+
+void addresses_never_change(const CheckArgs& args) {
+  Bench bench(args);
+  bench.step(1.0f);
+  const Storage later = bench.strategy().storage(0);
+  if (later.value.data != bench.storage().value.data || later.grad.data != bench.storage().grad.data)
+    throw Error("the storage of a parameter moved");
+}
+
+void a_bad_gradient_is_skipped(const CheckArgs& args) {
+  Bench bench(args);
+  bench.step(1.0f);
+  const State before = bench.state();
+  for (float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+    if (bench.step(bad).finite) throw Error("a gradient that is not finite is reported as finite");
+    if (bench.state() != before) throw Error("a gradient that is not finite changed the state");
+  }
+}
+
+void state_comes_back(const CheckArgs& args) {
+  Bench trained(args);
+  trained.step(1.0f);
+  trained.step(-0.5f);
+  const State state = trained.state();
+  if (state != trained.state(PL_SNAPSHOT_VIEW)) throw Error("a view of the state differs from a copy");
+  Bench fresh(args);
+  fresh.strategy().load_state(
+      [&](const pl_piece& piece, void* destination) {
+        const auto found = state.find(fmt::format("{}/{}", view(piece.parameter), view(piece.kind)));
+        if (found == state.end())
+          throw Error(
+              fmt::format("asks for {}/{}, which it did not save", view(piece.parameter), view(piece.kind)));
+        const std::size_t width = piece.dtype.bits / 8u;
+        if ((piece.offset + piece.count) * width > found->second.size())
+          throw Error("asks for more than it saved");
+        std::memcpy(destination, found->second.data() + piece.offset * width, piece.count * width);
+      },
+      false);
+  if (fresh.state() != state) throw Error("the state that was loaded is not the state that was saved");
+  trained.step(0.25f);
+  fresh.step(0.25f);
+  if (fresh.state() != trained.state())
+    throw Error("a step after loading differs from the same step without");
+}
+
+}  // namespace
+
+std::vector<Promise> strategy_promises() {
+  return {{"is created and says what memory it uses", is_created},
+          {"a step updates the parameter and reports loss and gradient norm", a_step_changes_the_value},
+          {"addresses of parameters never change", addresses_never_change},
+          {"a gradient that is not finite changes nothing", a_bad_gradient_is_skipped},
+          {"its state can be saved and loaded, bit for bit", state_comes_back}};
+}
+
+}  // namespace pipeline::plugins

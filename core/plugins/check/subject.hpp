@@ -1,0 +1,51 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/config/plugin_config.hpp"
+#include "core/plugins/check/check_plugin.hpp"
+#include "core/plugins/host.hpp"
+#include "core/plugins/plugin.hpp"
+
+namespace pipeline::plugins {
+
+// A reason to skip a check, thrown by it.
+struct Skip {
+  std::string reason;
+};
+
+// The plugin under test with all that an object of it is created with. Lives in a check's own process.
+class Subject {
+ public:
+  // Throws Skip when an option is required and no configuration gives it.
+  explicit Subject(const CheckArgs& args);
+  ~Subject();
+
+  const Plugin& plugin() const { return plugin_; }
+  const pl_context& context() const { return *context_; }
+  const pl_config* config() const { return &config_; }
+
+ private:
+  const Plugin& plugin_;
+  pl_config config_;
+  std::unique_ptr<pl_context> context_;
+  std::filesystem::path folder_;  // run and cache folder, removed at the end
+};
+
+// One promise and the function that tests it: throws an exception when it is broken, Skip when it does not
+// apply.
+struct Promise {
+  std::string name;
+  std::function<void(const CheckArgs& args)> test;
+};
+
+std::vector<Promise> library_promises();
+std::vector<Promise> task_promises();
+std::vector<Promise> strategy_promises();
+std::vector<Promise> backend_promises();
+
+}  // namespace pipeline::plugins

@@ -1,0 +1,250 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <numeric>
+#include <thread>
+
+#include "core/plugins/check/subject.hpp"
+#include "core/plugins/error.hpp"
+#include "core/plugins/str.hpp"
+#include "core/plugins/struct_copy.hpp"
+#include "core/plugins/task.hpp"
+
+namespace pipeline::plugins {
+namespace {
+
+// A task that is open and bound to storage of its own.
+class OpenTask {
+ public:
+  explicit OpenTask(const CheckArgs& args, bool hand_over = false)
+      : subject_(args), task_(subject_.plugin(), subject_.context(), subject_.config()) {
+    if (task_.has_prepare()) task_.prepare();
+    task_.open();
+    for (const pl_parameter& parameter : task_.parameters()) bind(parameter, hand_over);
+  }
+
+  Task& task() { return task_; }
+
+  std::vector<std::uint64_t> some_ids(std::uint64_t most = 2) const {
+    const std::uint64_t count = task_.sample_count(PL_SPLIT_TRAIN);
+    if (count == 0) throw Error("sample_count of the training split is 0");
+    std::vector<std::uint64_t> ids(std::min(count, most));
+    std::iota(ids.begin(), ids.end(), 0);
+    return ids;
+  }
+
+  // Trains on one batch from zero gradients and returns the loss and all gradients, as bits.
+  std::vector<float> train(const Batch& batch) {
+    for (std::vector<float>& gradient : gradients_) std::fill(gradient.begin(), gradient.end(), 0.0f);
+    auto sink = sized<pl_gradient_sink>();
+    sink.user = this;
+    sink.ready = ready;
+    auto args = sized<pl_train_args>();
+    args.scale = 1;
+    args.seed = 42;
+    args.gradients = &sink;
+    const pl_tensor loss = task_.train(batch, args);
+    std::vector<float> result{static_cast<float>(scalar(loss))};
+    for (const std::vector<float>& gradient : gradients_)
+      result.insert(result.end(), gradient.begin(), gradient.end());
+    return result;
+  }
+
+ private:
+  void bind(const pl_parameter& parameter, bool hand_over) {
+    const std::size_t index = values_.size();
+    std::size_t count = 1;
+    for (std::uint32_t d = 0; d < parameter.ndim; ++d) count *= static_cast<std::size_t>(parameter.shape[d]);
+    values_.emplace_back(count);
+    gradients_.emplace_back(count);
+    task_.initialize(index, values_.back());
+    shapes_.emplace_back(parameter.shape, parameter.shape + parameter.ndim);
+    pl_tensor value{};
+    value.data = values_.back().data();
+    value.device = {PL_DEVICE_CPU, 0};
+    value.ndim = static_cast<std::int32_t>(parameter.ndim);
+    value.dtype = {PL_DTYPE_FLOAT, 32, 1};
+    value.shape = shapes_.back().data();
+    pl_tensor gradient = value;
+    const bool trainable = parameter.flags & PL_PARAMETER_TRAINABLE;
+    gradient.data = hand_over || !trainable ? nullptr : gradients_.back().data();
+    task_.bind(index, value, gradient);
+  }
+
+  static double scalar(const pl_tensor& tensor) {
+    if (tensor.dtype.code != PL_DTYPE_FLOAT || (tensor.dtype.bits != 32 && tensor.dtype.bits != 64))
+      throw Error("the loss is neither float32 nor float64");
+    const char* data = static_cast<const char*>(tensor.data) + tensor.byte_offset;
+    double wide = 0;
+    float narrow = 0;
+    if (tensor.dtype.bits == 64)
+      std::memcpy(&wide, data, sizeof wide);
+    else
+      std::memcpy(&narrow, data, sizeof narrow), wide = static_cast<double>(narrow);
+    return wide;
+  }
+
+  // A gradient that is handed over is added here, as a strategy would.
+  static pl_error* ready(void* user, const pl_gradient* gradient) noexcept {
+    return guard([&] {
+      auto& self = *static_cast<OpenTask*>(user);
+      std::vector<float>& sum = self.gradients_.at(gradient->index);
+      if (!gradient->owner) return;
+      if (!gradient->release) throw Error("a gradient is handed over without `release`");
+      const auto* data = reinterpret_cast<const float*>(static_cast<const char*>(gradient->tensor->data) +
+                                                        gradient->tensor->byte_offset);
+      if (gradient->tensor->dtype.bits != 32) throw Error("a gradient of a float32 parameter is not float32");
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += data[i];
+      gradient->release(gradient->owner);
+    });
+  }
+
+  Subject subject_;
+  Task task_;
+  std::vector<std::vector<float>> values_, gradients_;
+  std::vector<std::vector<std::int64_t>> shapes_;
+};
+
+Batch load(OpenTask& open, std::vector<std::uint64_t> ids) {
+  return open.task().load({PL_SPLIT_TRAIN, PL_PURPOSE_TRAIN, ids, 0});
+}
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+void is_created_and_destroyed(const CheckArgs& args) {
+  const Subject subject(args);
+  for (int i = 0; i < 2; ++i) Task(subject.plugin(), subject.context(), subject.config());
+}
+
+void opens(const CheckArgs& args) {
+  OpenTask open(args);
+  open.task().metrics();
+  if (open.task().has_predict() && open.task().prediction_columns().empty())
+    throw Error("prediction_columns are none");
+}
+
+void batches_are_weighed(const CheckArgs& args) {
+  OpenTask open(args);
+  const std::vector<std::uint64_t> ids = open.some_ids();
+  const Batch batch = load(open, ids);
+  if (batch.info().samples != ids.size())
+    throw Error(fmt::format("batch_info: samples is {}, {} were loaded", batch.info().samples, ids.size()));
+  if (!(batch.weight() >= 0) || !std::isfinite(batch.weight()))
+    throw Error(fmt::format("batch_info: weight is {}", batch.weight()));
+  if (batch.info().tokens > batch.info().positions && batch.info().positions != 0)
+    throw Error(
+        fmt::format("batch_info: {} tokens in {} positions", batch.info().tokens, batch.info().positions));
+}
+
+void wrong_ids_are_refused(const CheckArgs& args) {
+  OpenTask open(args);
+  const std::uint64_t count = open.task().sample_count(PL_SPLIT_TRAIN);
+  for (std::uint64_t id : {count, ~std::uint64_t{0}}) {
+    try {
+      load(open, {id});
+    } catch (const Error&) {
+      continue;
+    }
+    throw Error(fmt::format("load took sample {} of {}", id, count));
+  }
+}
+
+void training_is_reproducible(const CheckArgs& args) {
+  OpenTask open(args);
+  const Batch batch = load(open, open.some_ids());
+  const std::vector<float> first = open.train(batch), second = open.train(batch);
+  for (float value : first)
+    if (!std::isfinite(value)) throw Error("loss or gradients are not finite at the first step");
+  if (!same_bits(first, second)) throw Error("the same batch and seed gave another loss or other gradients");
+  OpenTask again(args);
+  if (!same_bits(first, again.train(load(again, again.some_ids()))))
+    throw Error("a second object gave another loss or other gradients");
+}
+
+void gradients_can_be_handed_over(const CheckArgs& args) {
+  OpenTask bound(args), handing(args, true);
+  const std::vector<float> in_place = bound.train(load(bound, bound.some_ids()));
+  if (!same_bits(in_place, handing.train(load(handing, handing.some_ids()))))
+    throw Error("gradients that are handed over differ from those added in place");
+}
+
+void loads_concurrently(const CheckArgs& args) {
+  OpenTask open(args);
+  const std::vector<float> expected = open.train(load(open, open.some_ids()));
+  std::vector<Batch> batches(4);
+  std::vector<std::exception_ptr> failures(batches.size());
+  std::vector<std::thread> threads;
+  const std::vector<std::uint64_t> ids = open.some_ids();
+  for (std::size_t i = 0; i < batches.size(); ++i)
+    threads.emplace_back([&, i] {
+      try {
+        for (int round = 0; round < 8; ++round)
+          batches[i] = open.task().load({PL_SPLIT_TRAIN, PL_PURPOSE_TRAIN, ids, 0});
+      } catch (...) {
+        failures[i] = std::current_exception();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const std::exception_ptr& failure : failures)
+    if (failure) std::rethrow_exception(failure);
+  for (const Batch& batch : batches)
+    if (!same_bits(expected, open.train(batch)))
+      throw Error("batches loaded by several threads at once are not the same");
+}
+
+void new_options_are_not_ignored(const CheckArgs& args) {
+  OpenTask open(args);
+  struct Larger {
+    pl_load_args known;
+    std::uint64_t option_of_the_future;
+  } larger{sized<pl_load_args>(), 1};
+  const std::vector<std::uint64_t> ids = open.some_ids();
+  larger.known.struct_size = sizeof larger;
+  larger.known.purpose = PL_PURPOSE_TRAIN;
+  larger.known.ids = ids.data();
+  larger.known.count = ids.size();
+  const pl_task_api& api = open.task().plugin().task();
+  pl_batch* batch = nullptr;
+  pl_error* error = api.load(open.task().handle(), &larger.known, &batch);
+  if (!error) throw Error("load took a pl_load_args that sets an option it cannot know");
+  host_table().error_free(error);
+  larger.option_of_the_future = 0;
+  check(api.load(open.task().handle(), &larger.known, &batch));
+  api.batch_free(open.task().handle(), batch);
+}
+
+void evaluates(const CheckArgs& args) {
+  OpenTask open(args);
+  const Batch batch = load(open, open.some_ids());
+  std::map<std::string, double, std::less<>> weights;
+  EvaluationSink sink;
+  sink.value = [&](std::string_view name, double, double weight) { weights[std::string(name)] += weight; };
+  auto evaluate = sized<pl_evaluate_args>();
+  evaluate.purpose = PL_PURPOSE_VALIDATE;
+  open.task().evaluate(batch, evaluate, sink);
+  if (!weights.contains("loss")) throw Error("evaluate reported no value \"loss\"");
+  for (const Metric& metric : open.task().metrics())
+    if (!weights.contains(metric.source))
+      throw Error(fmt::format("metric '{}' is computed from '{}', which evaluate did not report", metric.name,
+                              metric.source));
+}
+
+}  // namespace
+
+std::vector<Promise> task_promises() {
+  return {{"is created and destroyed, twice", is_created_and_destroyed},
+          {"prepares and opens; its parameters are in order", opens},
+          {"a batch says its weight and size", batches_are_weighed},
+          {"sample ids out of range are refused", wrong_ids_are_refused},
+          {"the same batch and seed give the same loss and gradients, bit for bit", training_is_reproducible},
+          {"gradients handed over equal gradients in place", gradients_can_be_handed_over},
+          {"batches can be loaded by several threads at once", loads_concurrently},
+          {"options that it does not know are refused", new_options_are_not_ignored},
+          {"evaluation reports the loss and what its metrics need", evaluates}};
+}
+
+}  // namespace pipeline::plugins

@@ -1,0 +1,73 @@
+// check-plugin notices what it is there to notice.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/config/plugin_config.hpp"
+#include "core/plugins/check/check_plugin.hpp"
+#include "core/plugins/check/elf.hpp"
+#include "core/plugins/error.hpp"
+#include "core/plugins/host.hpp"
+
+namespace pipeline::plugins {
+namespace {
+
+using ::testing::HasSubstr;
+
+CheckReport check_zoo(const std::string& name) {
+  extend_host_table(config::fill_host_slots);
+  CheckArgs args;
+  args.plugin = std::filesystem::path(ZOO_DIR) / (name + ".so");
+  args.limit = std::chrono::seconds(name == "hangs" ? 1 : 60);
+  return check_plugin(args);
+}
+
+// The detail of the only check that failed, or of the first.
+std::string failure(const CheckReport& report, const std::string& name) {
+  for (const Check& check : report.checks)
+    if (check.outcome == Outcome::kFailed && check.name == name) return check.detail;
+  return "none in: " + to_text(report);
+}
+
+TEST(CheckPlugin, NoticesASymbolTooMany) {
+  EXPECT_THAT(failure(check_zoo("leaks_symbols"), "exports one symbol"),
+              HasSubstr("must export pl_plugin_entry alone"));
+}
+
+TEST(CheckPlugin, NoticesOutput) {
+  EXPECT_EQ(failure(check_zoo("prints"), "loads, and its tables and options are in order"),
+            "wrote to stdout or stderr, which are the host's: \"hello from the plugin\"");
+}
+
+TEST(CheckPlugin, SurvivesHangsAndCrashes) {
+  const std::string loads = "loads, and its tables and options are in order";
+  EXPECT_EQ(failure(check_zoo("hangs"), loads), "did not finish within 1 seconds");
+  EXPECT_EQ(failure(check_zoo("crashes"), loads), "ended by signal 6 (Aborted)");
+  EXPECT_EQ(failure(check_zoo("exits"), loads), "ended the process with exit code 3");
+  EXPECT_THAT(failure(check_zoo("throws"), loads), HasSubstr("out of patience"));
+}
+
+TEST(CheckPlugin, StopsWhereNothingLoads) {
+  const CheckReport report = check_zoo("not_elf");
+  EXPECT_FALSE(report.passed());
+  EXPECT_EQ(report.checks.size(), 1u);
+  EXPECT_THAT(to_text(report), HasSubstr("FAIL loads, and its tables and options are in order: "));
+  EXPECT_THAT(to_text(report), HasSubstr("1 of 1 checks failed"));
+}
+
+TEST(CheckPlugin, NoticesATaskThatCannotOpen) {
+  const CheckReport report = check_zoo("good");
+  EXPECT_FALSE(report.passed());
+  EXPECT_EQ(failure(report, "prepares and opens; its parameters are in order"),
+            "task good: the zoo has no data");
+}
+
+TEST(Elf, ListsWhatIsExported) {
+  const std::filesystem::path zoo = ZOO_DIR;
+  EXPECT_EQ(exported_symbols(zoo / "good.so"), std::vector<std::string>{"pl_plugin_entry"});
+  EXPECT_GT(exported_symbols(zoo / "leaks_symbols.so").size(), 1u);
+  EXPECT_THROW(exported_symbols(zoo / "not_elf.so"), Error);
+  EXPECT_THROW(exported_symbols(zoo / "empty.so"), Error);
+}
+
+}  // namespace
+}  // namespace pipeline::plugins

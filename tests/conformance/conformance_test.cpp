@@ -1,0 +1,65 @@
+// Every plugin that was built keeps the promises of pipeline.h. configs/NAME.toml configures a plugin that
+// needs options.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <vector>
+
+#include "core/config/plugin_config.hpp"
+#include "core/plugins/check/check_plugin.hpp"
+#include "core/plugins/host.hpp"
+
+namespace pipeline::plugins {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<fs::path> built_plugins() {
+  std::vector<fs::path> found;
+  for (const char* root : {"lib/pipeline/plugins", "tests/plugins", "tests/frozen_plugins"}) {
+    for (const char* kind : {"tasks", "strategies", "backends"}) {
+      const fs::path folder = fs::path(PIPELINE_BUILD_DIR) / root / kind;
+      if (!fs::is_directory(folder)) continue;
+      for (const auto& file : fs::directory_iterator(folder))
+        if (file.path().extension() == ".so") found.push_back(file.path());
+    }
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+std::string test_name(const fs::path& file) {
+  std::string name = fs::relative(file, PIPELINE_BUILD_DIR).replace_extension().string();
+  std::replace_if(
+      name.begin(), name.end(), [](unsigned char c) { return !std::isalnum(c); }, '_');
+  return name;
+}
+
+class Conformance : public ::testing::TestWithParam<fs::path> {};
+
+TEST_P(Conformance, KeepsItsPromises) {
+  extend_host_table(config::fill_host_slots);
+  CheckArgs args;
+  args.plugin = GetParam();
+  const fs::path folder = fs::path(PIPELINE_SOURCE_DIR) / "tests/conformance";
+  const fs::path config = folder / "configs" / (args.plugin.stem().string() + ".toml");
+  if (fs::exists(config)) {
+    args.config = config.string();
+    fs::current_path(folder);  // relative paths in it start here
+  }
+  const CheckReport report = check_plugin(args);
+  EXPECT_TRUE(report.passed()) << to_text(report);
+  EXPECT_GT(report.checks.size(), 6u) << to_text(report);
+}
+
+INSTANTIATE_TEST_SUITE_P(Built, Conformance, ::testing::ValuesIn(built_plugins()),
+                         [](const ::testing::TestParamInfo<fs::path>& tested) {
+                           return test_name(tested.param);
+                         });
+
+// The plugins in plain C are always built, so nothing above was left out for want of plugins.
+TEST(Conformance, FindsThePluginsInC) { EXPECT_GE(built_plugins().size(), 3u); }
+
+}  // namespace
+}  // namespace pipeline::plugins
