@@ -29,6 +29,8 @@ class ConfigFiles : public testing::Test {
 
   static void write(const std::filesystem::path& name, std::string_view text) {
     if (name.has_parent_path()) std::filesystem::create_directories(name.parent_path());
+    std::filesystem::remove(
+        name);  // a new file is faster than one cut to nothing on file systems that then wait for the disk
     std::ofstream(name, std::ios::binary) << text;
   }
 

@@ -29,7 +29,12 @@ class File {
   File& operator=(const File&) = delete;
 
   const std::string& path() const { return path_; }
-  void write(std::string_view text) const { std::ofstream(path_, std::ios::binary) << text; }
+  // A new file each time: some file systems wait for the disk when an old one is cut to nothing and written
+  // again.
+  void write(std::string_view text) const {
+    std::filesystem::remove(path_);
+    std::ofstream(path_, std::ios::binary) << text;
+  }
 
  private:
   std::string path_;
