@@ -92,22 +92,22 @@ TEST_F(Damage, OneFlippedBitInTheData) {
   expect_rejected(data_ + ": is damaged: its CRC-32C is " + now + ", the manifest says " + crc);
 }
 
-TEST_F(Damage, EveryFlippedBitInTheManifestIsSeen) {
-  const auto size = static_cast<int64_t>(fs::file_size(manifest_));
-  for (int64_t position = 0; position < size - 1;
-       ++position) {  // the last byte is a newline that means nothing
-    flip(manifest_, position);
-    EXPECT_THROW(
-        {
-          // White space that stays white space changes nothing; what is read must then be what was written.
-          const Manifest manifest = parse_manifest(read_text(manifest_), manifest_);
-          if (format_manifest(manifest, "") == format_manifest(read_manifest(store_.path_of(2)), ""))
-            throw Error("same");
-        },
-        Error)
-        << position;
-    flip(manifest_, position);
+// White space may change into other white space; then what is read must be what was written.
+TEST_F(Damage, EveryFlippedBitInTheManifestIsSeenOrMeansNothing) {
+  const std::string original = read_text(manifest_);
+  const std::string meaning = format_manifest(parse_manifest(original, manifest_), manifest_);
+  size_t seen = 0;
+  for (size_t bit = 0; bit < 8 * original.size(); ++bit) {
+    std::string text = original;
+    text[bit / 8] = static_cast<char>(text[bit / 8] ^ 1 << bit % 8);
+    try {
+      EXPECT_EQ(format_manifest(parse_manifest(text, manifest_), manifest_), meaning) << bit;
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), StartsWith(manifest_ + ": ")) << bit;
+      ++seen;
+    }
   }
+  EXPECT_GT(seen, 6 * original.size());
 }
 
 TEST_F(Damage, ChangedManifest) {
