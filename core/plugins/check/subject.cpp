@@ -25,8 +25,10 @@ pl_config make_config(const Plugin& plugin, const CheckArgs& args) {
   config::LoadArgs load;
   load.file = args.config;
   load.sets = args.sets;
-  if (args.config.empty())
+  if (args.config.empty()) {
+    load.sets.push_back("task.plugin=\"none\"");  // a configuration must name one; none is loaded for it
     load.sets.push_back(fmt::format("{}.plugin=\"{}\"", kind_name(plugin.kind()), plugin.name()));
+  }
   config::Config whole = config::load(load);
   if (whole.has_stages()) whole = whole.for_stage(whole.stage_names().front());
   return whole.plugin(kind_name(plugin.kind()), plugin.options());
