@@ -187,6 +187,22 @@ TEST(SingleStorage, SaysWhatItHoldsAndInWhichDtype) {
   EXPECT_EQ(narrow.strategy().info().micro_batch_order, PL_ORDER_BLOCK);
 }
 
+TEST(SingleStorage, HoldsValuesAloneWhereNothingIsTrained) {
+  const std::vector<ParameterSpec> specs{{"w", {4096}}, {"b", {7}, false}};
+  StrategyRun trained(specs, adamw());
+  trained.step({random_gradients(specs, 1)});
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    StrategyRun run(specs, adamw(), {.dtype = dtype, .purpose = PL_PURPOSE_PREDICT});
+    run.load(trained.state(), true);
+    for (size_t i = 0; i < specs.size(); ++i) EXPECT_TRUE(run.value(i).equal(trained.value(i).to(dtype)));
+    EXPECT_THAT(run.strategy().memory(),
+                ElementsAre(Pair("parameters", dtype == at::kFloat ? 32768u : 16384u)));
+    run.strategy().begin_step(1);
+    EXPECT_THAT(error_of([&] { run.hand_over(0, at::ones({4096})); }),
+                HasSubstr("gradient of w, which is frozen"));
+  }
+}
+
 TEST(SingleReport, IsKeptForTwoSteps) {
   StrategyRun run({{"w", {16}}}, sgd());
   std::vector<uint64_t> tickets;

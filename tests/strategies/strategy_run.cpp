@@ -83,7 +83,7 @@ StrategyRun::StrategyRun(std::vector<ParameterSpec> specs, const pl_optimizer_ar
     : specs_(std::move(specs)) {
   pl_run_info run{};
   run.struct_size = sizeof run;
-  run.purpose = PL_PURPOSE_TRAIN;
+  run.purpose = options.purpose;
   run.flags = options.reproducible ? PL_RUN_REPRODUCIBLE : 0;
   run.threads = static_cast<uint32_t>(at::get_num_threads());
   run.world_size = run.local_world_size = options.world_size;

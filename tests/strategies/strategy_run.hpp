@@ -29,6 +29,7 @@ struct RunOptions {
   at::ScalarType dtype = at::kFloat;
   int32_t world_size = 1;
   uint64_t micro_batches = 1;
+  uint32_t purpose = PL_PURPOSE_TRAIN;
 };
 
 pl_optimizer_args adamw(double weight_decay = 0.1);

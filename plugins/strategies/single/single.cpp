@@ -22,7 +22,8 @@ void add_loss(at::Tensor& into, at::Tensor&& right) {
   }
 }
 
-const std::vector<Parameter>& checked(const std::vector<Parameter>& parameters, const pl_run_info& run) {
+// Where nothing is trained there is nothing but values.
+std::shared_ptr<const Layout> make_layout(std::vector<Parameter> parameters, const pl_run_info& run) {
   if (run.world_size > 1) {
     fail_with(PL_ERROR_CONFIG, "works with one process, this run has ", run.world_size,
               ": use strategy.plugin = \"ddp\" (or \"auto\"), or launch.processes = 1");
@@ -30,14 +31,17 @@ const std::vector<Parameter>& checked(const std::vector<Parameter>& parameters, 
   if (same(run.parameter_dtype, kFloat64)) {
     fail_with(PL_ERROR_UNSUPPORTED, "parameters in float64: must be float32, bfloat16 or float16");
   }
-  return parameters;
+  if (run.purpose != PL_PURPOSE_TRAIN) {
+    for (Parameter& parameter : parameters) parameter.trainable = false;
+  }
+  return std::make_shared<const Layout>(parameters);
 }
 
 }  // namespace
 
 Single::Single(Setup setup)
     : Strategy(std::move(setup)),
-      layout_(std::make_shared<const Layout>(checked(parameters(), run()))),
+      layout_(make_layout(parameters(), run())),
       device_(open_device(run().device)),
       values_(at::zeros({std::max(layout_->length(), kChunk)},
                         at::TensorOptions().dtype(to_torch(run().parameter_dtype)).device(device_))),
@@ -84,7 +88,8 @@ void Single::gradient_ready(Gradient gradient) {
   const Parameter& parameter = parameters()[gradient.index()];
   const pl_tensor& tensor = gradient.tensor();
   if (seen_ >= expected_) fail("gradient of ", parameter.name, " outside of a micro-batch");
-  if (!parameter.trainable) fail("gradient of ", parameter.name, ", which is frozen");
+  const size_t slot = layout_->slot_index(gradient.index());
+  if (slot >= layout_->trainable_slots()) fail("gradient of ", parameter.name, ", which is frozen");
   if (!std::ranges::equal(shape_of(tensor), parameter.shape)) {
     fail("gradient of ", parameter.name, " has shape ", name_of(shape_of(tensor)), ", expected ",
          name_of(parameter.shape));
@@ -97,7 +102,6 @@ void Single::gradient_ready(Gradient gradient) {
   const at::NoGradGuard no_grad;
   const StreamScope stream(device_, gradient.stream());
   const bool owned = gradient.is_handed_over();
-  const size_t slot = layout_->slot_index(gradient.index());
   gradients_.add(slot, owned ? adopt(gradient) : to_torch(tensor), owned);
 }
 
@@ -190,6 +194,7 @@ std::unique_ptr<Snapshot> Single::snapshot(uint32_t mode) {
 void Single::memory(const MemoryVisitor& visit) {
   const auto trainable = static_cast<uint64_t>(layout_->trainable_length()) * kFloatBytes;
   visit("parameters", values_.nbytes());
+  if (trainable == 0) return;
   if (has_masters()) visit("master weights", trainable);
   visit("gradients", trainable);
   if (const uint64_t copies = tree_copies(run().micro_batches); context().reproducible() && copies > 1) {
