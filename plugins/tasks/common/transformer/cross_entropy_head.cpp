@@ -126,10 +126,21 @@ class CrossEntropyHead : public torch::autograd::Function<CrossEntropyHead> {
   };
 };
 
+// Targets on another device are checked by that device's gather.
+void check_targets(const at::Tensor& targets, int64_t vocabulary) {
+  if (!targets.device().is_cpu()) return;
+  const int64_t* const values = targets.const_data_ptr<int64_t>();
+  for (int64_t n = 0; n < targets.numel(); ++n) {
+    TORCH_CHECK_INDEX(values[n] >= -1 && values[n] < vocabulary, "target ", values[n], " at row ", n,
+                      ": must be -1 (none) or 0 to ", vocabulary - 1);
+  }
+}
+
 }  // namespace
 
 Loss cross_entropy_head(const at::Tensor& x, const at::Tensor& targets, const Norm& norm,
                         const at::Tensor& weight, const HeadOptions& options) {
+  check_targets(targets, weight.size(0));
   const bool gradient = at::GradMode::is_enabled() &&
                         (x.requires_grad() || weight.requires_grad() || norm.weight.requires_grad());
   const variable_list out =

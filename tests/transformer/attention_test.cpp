@@ -1,0 +1,81 @@
+#include "transformer/attention.hpp"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "gradients.hpp"
+
+namespace pipeline::transformer::testing {
+namespace {
+
+AttentionLayout self_layout(const std::vector<int64_t>& lengths, bool causal, int64_t heads = 2) {
+  AttentionLayout layout;
+  for (const int64_t length : lengths) layout.queries.append(length);
+  layout.keys = layout.queries;
+  layout.heads = heads;
+  layout.causal = causal;
+  return layout;
+}
+
+// The kernels against ATen in double precision, which takes the path that every other device and dtype takes.
+void expect_self_attention(const AttentionLayout& layout, const Dropout& dropout, int64_t width) {
+  const auto f = [&](const std::vector<at::Tensor>& in) {
+    return ragged_self_attention(in[0], layout, dropout);
+  };
+  expect_same_function({values({layout.queries.rows(), 3 * width}, 1)}, f, f);
+}
+
+TEST(AttentionTest, CausalOverSequencesOfAllLengths) {
+  expect_self_attention(self_layout({1, 130, 7, 0, 300, 126, 127}, true), {}, 48);
+}
+
+TEST(AttentionTest, FullOverSequencesOfAllLengths) {
+  expect_self_attention(self_layout({5, 140, 1, 33}, false), {}, 20);
+}
+
+TEST(AttentionTest, DropoutMasksAreTheSameOnBothPaths) {
+  expect_self_attention(self_layout({40, 9, 150}, true), {0.3, 11}, 16);
+  expect_self_attention(self_layout({40, 9, 150}, false), {0.3, 12}, 16);
+}
+
+TEST(AttentionTest, SomeQueriesOfEachSequence) {
+  AttentionLayout layout;
+  layout.heads = 3;
+  layout.queries.starts = {0, 2, 2, 5};
+  layout.keys.starts = {0, 9, 12, 160};
+  layout.positions = {3, 8, 0, 77, 147};
+  const auto f = [&](const std::vector<at::Tensor>& in) {
+    return ragged_attention(in[0], in[1], in[2], layout);
+  };
+  expect_same_function({values({5, 24}, 1), values({160, 24}, 2), values({160, 24}, 3)}, f, f);
+}
+
+TEST(AttentionTest, ASubsetOfQueriesHasTheBitsOfTheWhole) {
+  const AttentionLayout whole = self_layout({150, 20}, true);
+  const at::Tensor qkv = values({170, 96}, 1);
+  const at::Tensor expected = ragged_self_attention(qkv, whole);
+  AttentionLayout some = whole;
+  some.queries.starts = {0, 2, 3};
+  some.positions = {5, 149, 19};
+  const at::Tensor rows = at::tensor({5L, 149L, 169L}, at::kLong);
+  const at::Tensor q = qkv.narrow(1, 0, 32).index_select(0, rows);
+  const at::Tensor out = ragged_attention(q, qkv.narrow(1, 32, 32), qkv.narrow(1, 64, 32), some);
+  EXPECT_LT((out - expected.index_select(0, rows)).abs().max().item<float>(), 1e-6f);
+}
+
+TEST(AttentionTest, ThreadsDoNotMatter) {
+  const AttentionLayout layout = self_layout({150, 200, 3}, true);
+  expect_threads_do_not_matter({values({353, 96}, 1)}, [&](const std::vector<at::Tensor>& in) {
+    return ragged_self_attention(in[0], layout, {0.1, 1});
+  });
+}
+
+TEST(AttentionTest, WrongSizesAreRefused) {
+  AttentionLayout layout = self_layout({4}, true, 5);
+  EXPECT_THROW(ragged_attention(values({4, 8}, 1), values({4, 8}, 2), values({4, 8}, 3), layout), c10::Error);
+  layout = self_layout({5}, true);
+  EXPECT_THROW(ragged_attention(values({4, 8}, 1), values({4, 8}, 2), values({4, 8}, 3), layout), c10::Error);
+}
+
+}  // namespace
+}  // namespace pipeline::transformer::testing

@@ -1,0 +1,154 @@
+#include "transformer/blocks.hpp"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "gradients.hpp"
+#include "transformer/checkpoint.hpp"
+#include "transformer/embedding.hpp"
+
+namespace pipeline::transformer::testing {
+namespace {
+
+constexpr int64_t kRows = 37, kWidth = 24, kInner = 50;
+constexpr double kEps = 1e-5;
+
+using Tensors = std::vector<at::Tensor>;
+
+Tensors mlp_inputs() {
+  return {values({kRows, kWidth}, 1), values({kWidth}, 2),
+          values({kWidth}, 3),        values({kWidth, kInner}, 4) * 0.3,
+          values({kInner}, 5),        values({kInner, kWidth}, 6) * 0.3,
+          values({kWidth}, 7)};
+}
+
+at::Tensor mlp(const Tensors& t, const Dropout& dropout, at::ScalarType compute = at::kFloat) {
+  return norm_mlp_residual(t[0], {t[1], t[2], kEps}, {t[3], t[4]}, {t[5], t[6]}, dropout, compute);
+}
+
+at::Tensor exact_mlp(const Tensors& t, const Dropout& dropout) {
+  const at::Tensor h =
+      at::gelu(at::addmm(t[4], at::layer_norm(t[0], {kWidth}, t[1], t[2], kEps), t[3]), "tanh");
+  at::Tensor y = at::addmm(t[6], h, t[5]);
+  if (dropout.active()) y = y * dropout_mask(dropout, 0, y.size(0), y.size(1), y.options());
+  return t[0] + y;
+}
+
+TEST(BlocksTest, MlpIsWhatAutogradMakesOfIt) {
+  for (const Dropout& dropout : {Dropout{}, Dropout{0.2, 5}}) {
+    expect_same_function(
+        mlp_inputs(), [&](const Tensors& t) { return mlp(t, dropout); },
+        [&](const Tensors& t) { return exact_mlp(t, dropout); });
+  }
+}
+
+TEST(BlocksTest, NormLinearIsWhatAutogradMakesOfIt) {
+  expect_same_function(
+      {values({kRows, kWidth}, 1), values({kWidth}, 2), values({kWidth}, 3), values({kWidth, 70}, 4),
+       values({70}, 5)},
+      [](const Tensors& t) {
+        return norm_linear(t[0], {t[1], t[2], kEps}, {t[3], t[4]}, at::kFloat);
+      },
+      [](const Tensors& t) {
+        return at::addmm(t[4], at::layer_norm(t[0], {kWidth}, t[1], t[2], kEps), t[3]);
+      });
+}
+
+TEST(BlocksTest, LinearResidualIsWhatAutogradMakesOfIt) {
+  for (const Dropout& dropout : {Dropout{}, Dropout{0.2, 5}}) {
+    expect_same_function(
+        {values({kRows, kInner}, 1), values({kInner, kWidth}, 2), values({kWidth}, 3),
+         values({kRows, kWidth}, 4)},
+        [&](const Tensors& t) {
+          return linear_residual(t[0], {t[1], t[2]}, t[3], dropout);
+        },
+        [&](const Tensors& t) {
+          at::Tensor y = at::addmm(t[2], t[0], t[1]);
+          if (dropout.active()) y = y * dropout_mask(dropout, 0, y.size(0), y.size(1), y.options());
+          return t[3] + y;
+        });
+  }
+}
+
+TEST(BlocksTest, EmbeddingAddsUpRepeatedTokens) {
+  const at::Tensor tokens = at::tensor({3L, 1L, 3L, 3L, 0L}, at::kLong),
+                   positions = at::tensor({0L, 1L, 2L, 0L, 1L}, at::kLong);
+  for (const Dropout& dropout : {Dropout{}, Dropout{0.2, 5}}) {
+    expect_same_function(
+        {values({6, kWidth}, 1), values({4, kWidth}, 2)},
+        [&](const Tensors& t) { return embed(tokens, positions, t[0], t[1], dropout); },
+        [&](const Tensors& t) {
+          const at::Tensor x = at::embedding(t[0], tokens) + at::embedding(t[1], positions);
+          return dropout.active() ? x * dropout_mask(dropout, 0, x.size(0), x.size(1), x.options()) : x;
+        });
+  }
+}
+
+TEST(BlocksTest, TokensOutOfRangeAreNamed) {
+  const at::Tensor table = values({6, kWidth}, 1), zero = at::zeros({2}, at::kLong);
+  EXPECT_THROW(embed(at::tensor({0L, 6L}, at::kLong), zero, table, table, {}), c10::IndexError);
+  EXPECT_THROW(embed(at::tensor({-1L, 0L}, at::kLong), zero, table, table, {}), c10::IndexError);
+}
+
+TEST(BlocksTest, FrozenParametersAndInputsGetNoGradient) {
+  Tensors t = leaves(mlp_inputs());
+  t[0].requires_grad_(false);
+  t[3].requires_grad_(false);
+  mlp(t, {}).sum().backward();
+  EXPECT_FALSE(t[0].grad().defined());
+  EXPECT_FALSE(t[3].grad().defined());
+  Tensors all = leaves(mlp_inputs());
+  mlp(all, {}).sum().backward();
+  for (const size_t i : {1, 2, 4, 5, 6}) EXPECT_TRUE(t[i].grad().equal(all[i].grad())) << i;
+}
+
+TEST(BlocksTest, LowPrecisionComputesTheSameFunction) {
+  const Tensors ours = leaves(mlp_inputs()), exact = leaves(mlp_inputs(), at::kDouble);
+  const at::Tensor y = mlp(ours, {0.2, 5}, at::kBFloat16), expected = exact_mlp(exact, {0.2, 5});
+  EXPECT_EQ(y.scalar_type(), at::kFloat);  // the residual stream stays in the dtype of x
+  expect_close(y, expected, 2e-2, "result");
+  y.sum().backward();
+  expected.sum().backward();
+  for (size_t i = 0; i < ours.size(); ++i) {
+    EXPECT_EQ(ours[i].grad().scalar_type(), at::kFloat);
+    expect_close(ours[i].grad(), exact[i].grad(), 3e-2, "gradient " + std::to_string(i));
+  }
+}
+
+TEST(BlocksTest, ThreadsDoNotMatter) {
+  Tensors inputs = mlp_inputs();
+  inputs[0] = values({400, kWidth}, 1);
+  expect_threads_do_not_matter(inputs, [](const Tensors& t) { return mlp(t, {0.1, 2}); });
+}
+
+TEST(CheckpointTest, SameBitsAsKeepingEverything) {
+  for (const bool input_needs_gradient : {true, false}) {
+    Tensors kept = leaves(mlp_inputs()), again = leaves(mlp_inputs());
+    kept[0].requires_grad_(input_needs_gradient);
+    again[0].requires_grad_(input_needs_gradient);
+    const at::Tensor y = mlp(kept, {0.2, 5});
+    const at::Tensor z = checkpoint(
+        [&](const at::Tensor& x) {
+          Tensors t = again;
+          t[0] = x;
+          return mlp(t, {0.2, 5});
+        },
+        again[0], Tensors(again.begin() + 1, again.end()));
+    EXPECT_TRUE(y.equal(z));
+    y.sum().backward();
+    z.sum().backward();
+    EXPECT_EQ(again[0].grad().defined(), input_needs_gradient);
+    for (size_t i = input_needs_gradient ? 0 : 1; i < kept.size(); ++i)
+      EXPECT_TRUE(kept[i].grad().equal(again[i].grad())) << i;
+  }
+}
+
+TEST(CheckpointTest, RunsOnceWithoutGradients) {
+  int runs = 0;
+  const at::NoGradGuard no_grad;
+  checkpoint([&](const at::Tensor& x) { return ++runs, x * 2; }, values({3}, 1), {});
+  EXPECT_EQ(runs, 1);
+}
+
+}  // namespace
+}  // namespace pipeline::transformer::testing

@@ -1,0 +1,107 @@
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "gradients.hpp"
+#include "transformer/cross_entropy_head.hpp"
+#include "transformer/embedding.hpp"
+
+namespace pipeline::transformer::testing {
+namespace {
+
+constexpr int64_t kRows = 29, kWidth = 24, kVocab = 61;
+constexpr double kEps = 1e-5;
+
+using Tensors = std::vector<at::Tensor>;
+
+Tensors inputs() {  // x, norm weight and bias, head
+  return {values({kRows, kWidth}, 1), values({kWidth}, 2), values({kWidth}, 3), values({kVocab, kWidth}, 4)};
+}
+
+at::Tensor some_targets() {
+  at::Tensor targets = at::arange(kRows, at::kLong) * 13 % kVocab;
+  targets.slice(0, 0, kRows, 3).fill_(-1);
+  return targets;
+}
+
+at::Tensor exact_sum(const Tensors& t, const at::Tensor& targets) {
+  const at::Tensor logits = at::mm(at::layer_norm(t[0], {kWidth}, t[1], t[2], kEps), t[3].t());
+  return at::nll_loss(at::log_softmax(logits, 1), targets, {}, at::Reduction::Sum, -1);
+}
+
+Loss head(const Tensors& t, const at::Tensor& targets, const HeadOptions& options) {
+  return cross_entropy_head(t[0], targets, {t[1], t[2], kEps}, t[3], options);
+}
+
+TEST(HeadTest, LossAndGradientsForAnyChunk) {
+  for (const at::Tensor& targets : {some_targets(), at::arange(kRows, at::kLong)}) {
+    for (const int64_t chunk : {0, 1, 4, 100}) {
+      expect_same_function(
+          inputs(),
+          [&](const Tensors& t) { return head(t, targets, {.scale = 0.25, .chunk = chunk}).scaled; },
+          [&](const Tensors& t) { return exact_sum(t, targets) * 0.25; });
+    }
+  }
+}
+
+TEST(HeadTest, TheSumIsNotScaledAndNeedsNoGradients) {
+  const Tensors t = leaves(inputs());
+  const double expected = exact_sum(leaves(inputs(), at::kDouble), some_targets()).item<double>();
+  EXPECT_NEAR(head(t, some_targets(), {.scale = 0.25}).sum.item<double>(), expected, 1e-6 * expected);
+  const at::NoGradGuard no_grad;
+  const Loss loss = head(t, some_targets(), {.scale = 0.25});
+  EXPECT_NEAR(loss.sum.item<double>(), expected, 1e-6 * expected);
+  EXPECT_FALSE(loss.scaled.requires_grad());
+}
+
+TEST(HeadTest, NoTargetAtAllGivesZeros) {
+  const Tensors t = leaves(inputs());
+  const Loss loss = head(t, at::full({kRows}, -1, at::kLong), {});
+  EXPECT_EQ(loss.sum.item<double>(), 0);
+  loss.scaled.backward();
+  for (const at::Tensor& leaf : t) EXPECT_TRUE(leaf.grad().eq(0).all().item<bool>());
+}
+
+TEST(HeadTest, AnotherFactorThanOneIsApplied) {
+  const Tensors once = leaves(inputs()), thrice = leaves(inputs());
+  head(once, some_targets(), {}).scaled.backward();
+  (head(thrice, some_targets(), {}).scaled * 3).backward();
+  for (size_t i = 0; i < once.size(); ++i)
+    expect_close(thrice[i].grad(), once[i].grad() * 3, 1e-6, std::to_string(i));
+}
+
+TEST(HeadTest, LowPrecisionComputesTheSameFunction) {
+  const Tensors ours = leaves(inputs()), exact = leaves(inputs(), at::kDouble);
+  const Loss loss = head(ours, some_targets(), {.scale = 0.1, .compute = at::kBFloat16});
+  const at::Tensor expected = exact_sum(exact, some_targets());
+  EXPECT_NEAR(loss.sum.item<double>(), expected.item<double>(), 1e-2 * expected.item<double>());
+  loss.scaled.backward();
+  (expected * 0.1).backward();
+  for (size_t i = 0; i < ours.size(); ++i)
+    expect_close(ours[i].grad(), exact[i].grad(), 3e-2, std::to_string(i));
+}
+
+TEST(HeadTest, ATiedTableGetsOneGradient) {
+  const at::Tensor tokens = at::arange(kRows, at::kLong) % 7, positions = at::arange(kRows, at::kLong) % 5;
+  const auto run = [&](const at::Tensor& table, const at::Tensor& places,
+                       std::shared_ptr<SharedGradient> shared) {
+    const at::Tensor x = embed(tokens, positions, table, places, {}, shared);
+    const Tensors in = inputs();
+    cross_entropy_head(x, some_targets(), {in[1], in[2], kEps}, table, {.shared = shared}).scaled.backward();
+  };
+  const Tensors tied = leaves({values({kVocab, kWidth}, 4), values({5, kWidth}, 5)});
+  const Tensors apart = leaves({values({kVocab, kWidth}, 4), values({5, kWidth}, 5)});
+  run(tied[0], tied[1], std::make_shared<SharedGradient>());
+  run(apart[0], apart[1], nullptr);
+  expect_close(tied[0].grad(), apart[0].grad(), 1e-6, "table");
+  expect_close(tied[1].grad(), apart[1].grad(), 1e-6, "positions");
+}
+
+TEST(HeadTest, ThreadsDoNotMatter) {
+  const Tensors in = {values({300, kWidth}, 1), values({kWidth}, 2), values({kWidth}, 3),
+                      values({500, kWidth}, 4)};
+  const at::Tensor targets = at::arange(300, at::kLong);
+  expect_threads_do_not_matter(in, [&](const Tensors& t) { return head(t, targets, {.chunk = 100}).scaled; });
+}
+
+}  // namespace
+}  // namespace pipeline::transformer::testing
