@@ -7,6 +7,7 @@
 #include "core/config/core_options.hpp"
 #include "core/config/explain.hpp"
 #include "core/config/json_schema.hpp"
+#include "core/config/readme.hpp"
 #include "core/plugins/error.hpp"
 
 namespace pipeline::cli {
@@ -46,15 +47,14 @@ int explain(plugins::Registry& registry, const std::string& name) {
   return kDone;
 }
 
-int print_schema(plugins::Registry& registry) {
+std::vector<config::PluginSchema> all_schemas(plugins::Registry& registry) {
   std::vector<config::PluginSchema> schemas;
   for (const plugins::Plugin* plugin : all_plugins(registry))
     schemas.push_back({.table = std::string(plugins::kind_name(plugin->kind())),
                        .name = plugin->name(),
                        .summary = plugin->summary(),
                        .options = {plugin->options().begin(), plugin->options().end()}});
-  std::fputs(config::json_schema(config::core_options(), schemas).c_str(), stdout);
-  return kDone;
+  return schemas;
 }
 
 }  // namespace
@@ -63,15 +63,23 @@ void add_explain(CLI::App& app, Action& action) {
   auto name = std::make_shared<std::string>();
   auto paths = std::make_shared<std::vector<std::string>>();
   auto schema = std::make_shared<bool>(false);
+  auto readme = std::make_shared<std::string>();
   CLI::App* verb = app.add_subcommand("explain", "Lists the options of a plugin, or of the core");
   verb->add_option("NAME", *name, "a plugin, or core (default)");
   verb->add_option("--plugin-path", *paths, "one more folder to look for plugins in")->type_name("FOLDER")->allow_extra_args(false);
   verb->add_flag("--schema", *schema, "print a JSON Schema of configuration files instead, for editors");
+  verb->add_option("--readme", *readme, "print a README of the configurations in this folder, with all options")->type_name("FOLDER");
   verb->footer("Examples:\n  pipeline explain summarization\n  pipeline explain core\n  pipeline explain --schema > pipeline.schema.json");
   verb->callback([=, &action] {
-    action = [=] {
+    action = [=]() -> int {
       plugins::Registry registry = make_registry(*paths, {}, [](const std::string&) {});
-      return *schema ? print_schema(registry) : explain(registry, *name);
+      if (!*schema && readme->empty()) return explain(registry, *name);
+      const auto core = config::core_options();
+      std::fputs((*schema ? config::json_schema(core, all_schemas(registry))
+                          : config::configs_readme(config::list_configs(*readme), core, all_schemas(registry)))
+                     .c_str(),
+                 stdout);
+      return kDone;
     };
   });
 }

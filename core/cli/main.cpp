@@ -57,6 +57,7 @@ int run(int argc, char** argv) {
   cli::add_check(app, action);
   cli::add_explain(app, action);
   cli::add_plugins(app, action);
+  cli::add_check_plugin(app, action);
   cli::add_devices(app, action);
   refuse_unknown_verb(app, argc, argv);
   try {

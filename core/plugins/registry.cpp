@@ -8,7 +8,7 @@
 
 #include "core/plugins/child.hpp"
 #include "core/plugins/error.hpp"
-#include "core/plugins/suggest.hpp"
+#include "core/config/suggest.hpp"
 
 namespace fs = std::filesystem;
 
@@ -106,7 +106,7 @@ void Registry::not_found(Kind kind, std::string_view name) const {
     searched += fmt::format("\n  {} ({}{})", folder.path.string(), folder.origin,
                             fs::is_directory(folder.path, failure) ? "" : ", not there");
   const std::vector<std::string> known = names(kind);
-  std::string meant = closest(name, known);
+  std::string meant = config::closest(name, known);
   std::string hint = !meant.empty()  ? fmt::format("; did you mean \"{}\"?", meant)
                      : known.empty() ? fmt::format("; there is no {} at all", kind_name(kind))
                                      : fmt::format("; there are: {}", fmt::join(known, ", "));

@@ -78,7 +78,7 @@ void Checkpointer::require_same_run(const checkpoint::Checkpoint& from) const {
 }
 
 bool Checkpointer::due(uint64_t step) const {
-  if (step == saved_step_) return false;
+  if (step == 0 || step == saved_step_) return false;
   return (every_ > 0 && step % every_ == 0) || (every_seconds_ > 0 && now_seconds() - saved_at_ >= every_seconds_);
 }
 

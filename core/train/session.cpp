@@ -52,6 +52,16 @@ unsigned compute_threads(const config::Config& config, const launch::Devices& de
   return config.get_bool("run.reproducible") ? 1 : devices.cores;
 }
 
+// What only makes sense with several processes, which this version does not start: never silently without effect.
+void refuse_several_processes(const config::Config& config) {
+  if (const auto processes = config.find_int("launch.processes"); processes && *processes > 1)
+    throw config.error("launch.processes", "this version runs one process: use 1");
+  for (const char* key : {"launch.max_restarts", "launch.stall_seconds", "strategy.zero_stage"})
+    if (config.is_set(key)) throw config.error(key, "has no effect in this version, which runs one process: remove it");
+  if (config.get_string("backend.plugin") != "auto")
+    throw config.error("backend.plugin", "one process talks to nobody, and this version runs one: use \"auto\"");
+}
+
 std::string choose_strategy(const config::Config& config) {
   const std::string& name = config.get_string("strategy.plugin");
   return name == "auto" ? "single" : name;
@@ -100,8 +110,7 @@ Session::Session(config::Config config, plugins::Registry& registry, observe::Lo
   const pl_device device = choose_device(config_, devices_);
   precision_ = choose_precision(config_, device, devices_);
   plan_ = make_plan(config_);
-  if (const auto processes = config_.find_int("launch.processes"); processes && *processes > 1)
-    throw config_.error("launch.processes", "this installation has no backend for several processes: use 1");
+  refuse_several_processes(config_);
   const unsigned threads = compute_threads(config_, devices_);
   // LibTorch and its libraries read these when they are loaded, which the registry does below.
   for (const char* variable : {"OMP_NUM_THREADS", "MKL_NUM_THREADS"}) ::setenv(variable, std::to_string(threads).c_str(), 1);

@@ -253,6 +253,8 @@ TEST_F(Run, WrongInputIsNamedWithExitCode2) {
   EXPECT_THAT(problem({"--set", "strategy.plugin=plain_sdg"}), HasSubstr("did you mean \"plain_sgd\"?"));
   EXPECT_THAT(problem({"--set", "train.global_batch=12", "--set", "train.micro_batch=8"}), HasSubstr("use train.micro_batch = 6 or 12"));
   EXPECT_THAT(problem({"--set", "run.device=cuda"}), HasSubstr("run.device"));
+  EXPECT_THAT(problem({"--set", "launch.processes=2"}), HasSubstr("this version runs one process"));
+  EXPECT_THAT(problem({"--set", "strategy.zero_stage=3"}), HasSubstr("has no effect in this version"));
   EXPECT_THAT(problem({"--nonsense"}), HasSubstr("--nonsense"));
   EXPECT_FALSE(fs::exists(path("run/metrics.jsonl")));
   const Result verb = pipeline({"rnu"});
@@ -261,7 +263,7 @@ TEST_F(Run, WrongInputIsNamedWithExitCode2) {
 }
 
 TEST(Help, EveryVerbHasHelpWithAnExample) {
-  for (const char* verb : {"run", "evaluate", "predict", "export", "check", "explain", "plugins", "devices"}) {
+  for (const char* verb : {"run", "evaluate", "predict", "export", "check", "explain", "plugins", "check-plugin", "devices"}) {
     const Result result = pipeline({verb, "--help"});
     EXPECT_EQ(result.code, 0);
     EXPECT_THAT(result.out, HasSubstr("Example")) << verb;

@@ -15,11 +15,12 @@ const std::vector<std::string>& types() {
 SummaryScores::SummaryScores(int64_t lead_words) : lead_words_(lead_words), plain_(types(), false), stemmed_(types(), true) {}
 
 void SummaryScores::score(const EvaluationSink& sink, const std::string& prefix, std::string_view summary, std::string_view written) const {
-  const auto plain = plain_.score(summary, written), stemmed = stemmed_.score(summary, written);
-  for (size_t i = 0; i < types().size(); ++i) {
-    sink.value(prefix + types()[i], plain[i].f, 1);
-    sink.value(prefix + types()[i] + "_stem", stemmed[i].f, 1);
-  }
+  const auto add = [&](const rouge::Scorer& scorer, const char* suffix) {
+    const auto scores = scorer.score(summary, written);
+    for (size_t i = 0; i < types().size(); ++i) sink.value(prefix + types()[i] + suffix, scores[i].f, 1);
+  };
+  add(plain_, "");
+  if (sink.purpose() != Purpose::kValidate) add(stemmed_, "_stem");
 }
 
 void SummaryScores::add(const EvaluationSink& sink, std::string_view document, std::string_view summary, std::string_view written) const {

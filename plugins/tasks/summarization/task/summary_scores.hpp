@@ -15,7 +15,8 @@ class SummaryScores {
  public:
   explicit SummaryScores(int64_t lead_words);
 
-  // Adds the F measures of one sample: rouge1, rouge2, rougeL, rougeLsum, the same with _stem, and all of these as lead_...
+  // Adds the F measures of one sample: rouge1, rouge2, rougeL, rougeLsum, in a full evaluation the same with _stem, and all of
+  // these as lead_...
   void add(const EvaluationSink& sink, std::string_view document, std::string_view summary, std::string_view written) const;
 
   // The figures that the above become.

@@ -1,0 +1,170 @@
+// The summarization task as a user runs it, on a few pairs in several scripts, with a model of a few thousand parameters.
+#include <cmath>
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/e2e/program.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+namespace pipeline::tests {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+constexpr const char* kConfig = R"([run]
+dir = "run"
+cache_dir = "cache"
+reproducible = true
+[task]
+plugin = "summarization"
+data = { train = "train.jsonl", val = "val.jsonl", test = "test.csv" }
+tokenizer.vocab_size = 300
+model = { n_layer = 2, n_head = 2, n_embd = 16, n_positions = 64, resid_pdrop = 0.1, attn_pdrop = 0.1, embd_pdrop = 0.1 }
+sequence = { max_tokens = 48, max_summary_tokens = 16, loss = "all" }
+generate.max_tokens = 8
+rouge = { validate_samples = 4, evaluate_samples = 4 }
+[optimizer]
+lr = 1e-2
+[schedule]
+kind = "constant"
+[train]
+global_batch = 8
+micro_batch = 2
+max_steps = 12
+[evaluate]
+every = 6
+[checkpoint]
+every = 5
+)";
+
+std::string pairs(int first, int count) {
+  static constexpr const char* kTexts[] = {"the quick brown fox jumps over the lazy dog", "прыгает через ленивую собаку", "素早い茶色の狐",
+                                           "der schnelle braune Fuchs, \\\"springt\\\"", "emoji 🦊🐕 and e\\u0301 combining"};
+  std::string text;
+  for (int i = first; i < first + count; ++i) {
+    const std::string body = kTexts[i % 5];
+    text += R"({"id":"p)" + std::to_string(i) + R"(","document":")" + body + " number " + std::to_string(i) + R"(","summary":")" + body.substr(0, i % 5 == 0 ? 9 : body.size()) + "\"}\n";
+  }
+  return text;
+}
+
+class Summarization : public testing::Test {
+ protected:
+  Summarization() {
+    write_text(path("train.toml"), kConfig);
+    write_text(path("train.jsonl"), pairs(0, 40));
+    write_text(path("val.jsonl"), pairs(100, 6));
+    write_text(path("test.csv"), "id,document\nx1,\"a, quoted\ntext\"\nx2,素早い茶色の狐\nx3,\"" + std::string(3000, 'w') + "\"\n");
+  }
+  fs::path path(const std::string& name) const { return folder_.path() / name; }
+  Result call(const std::string& verb, std::vector<std::string> more = {}) const {
+    more.insert(more.begin(), {verb, "train.toml"});
+    return pipeline(std::move(more), folder_.path());
+  }
+  std::vector<std::string> curve(const std::string& run) const {
+    std::vector<std::string> lines;
+    for (const std::string& line : read_lines(path(run + "/metrics.jsonl"))) {
+      const auto json = nlohmann::json::parse(line);
+      lines.push_back(json["step"].dump() + " " + json["loss"].dump() + " " + json["grad_norm"].dump());
+    }
+    return lines;
+  }
+  std::string state(const std::string& run) const {
+    return read_text(path(run) / "checkpoints/step-00000012/state-00000-of-00001.safetensors");
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(Summarization, TrainsEvaluatesPredictsAndExports) {
+  const Result run = call("run");
+  ASSERT_EQ(run.code, 0) << run.out << run.err;
+  EXPECT_THAT(run.out, HasSubstr("40 training, 6 validation, 3 test pairs"));
+  EXPECT_THAT(run.out, HasSubstr("written: "));
+  const auto metrics = read_lines(path("run/metrics.jsonl"));
+  ASSERT_EQ(metrics.size(), 12u);
+  const auto first = nlohmann::json::parse(metrics.front()), last = nlohmann::json::parse(metrics.back());
+  EXPECT_NEAR(first["loss"].get<double>(), std::log(300), 0.5) << "a fresh model knows nothing";
+  EXPECT_LT(last["loss"].get<double>(), first["loss"].get<double>() - 0.3);
+  EXPECT_GT(first["tokens"].get<uint64_t>(), 0u);
+  EXPECT_EQ(first["padding"].get<double>(), 0);
+  const auto figures = nlohmann::json::parse(read_lines(path("run/eval.jsonl")).back());
+  EXPECT_NEAR(figures["perplexity"].get<double>(), std::exp(figures["loss"].get<double>()), 1e-9);
+  EXPECT_TRUE(figures.contains("rougeL") && figures.contains("lead_rougeL"));
+
+  ASSERT_EQ(call("evaluate", {"--split", "val"}).code, 0);
+  const auto evaluation = nlohmann::json::parse(read_text(path("run/evaluation-val.json")));
+  EXPECT_TRUE(evaluation["figures"].contains("rougeLsum_stem"));
+
+  ASSERT_EQ(call("predict").code, 0);
+  const auto rows = read_lines(path("run/submission.csv"));
+  ASSERT_GE(rows.size(), 4u);
+  EXPECT_EQ(rows[0], "id,summary");
+  EXPECT_THAT(rows[1], testing::StartsWith("x1,"));
+
+  const Result exported = call("export");
+  ASSERT_EQ(exported.code, 0) << exported.err;
+  for (const char* file : {"config.json", "model.safetensors", "vocab.json", "merges.txt", "tokenizer.json"})
+    EXPECT_TRUE(fs::exists(path("run/export") / file)) << file;
+
+  // The exported folder is a start like any other: the first loss is what the last evaluation saw.
+  const Result again = call("run", {"--set", "run.dir=again", "--set", "train.init_from=run/export", "--set", "task.tokenizer.path=run/export",
+                                    "--set", "optimizer.lr=0.0", "--set", "train.max_steps=1"});
+  ASSERT_EQ(again.code, 0) << again.err;
+  EXPECT_THAT(again.out, HasSubstr("weights imported from"));
+  EXPECT_NEAR(nlohmann::json::parse(read_lines(path("again/eval.jsonl")).back())["loss"].get<double>(), evaluation["figures"]["loss"].get<double>(),
+              1e-5);
+}
+
+TEST_F(Summarization, KillAndContinueIsExactWithDropoutAndAccumulation) {
+  ASSERT_EQ(call("run", {"--set", "run.dir=whole"}).code, 0);
+  ASSERT_EQ(call("run", {"--set", "run.dir=parts", "--set", "train.max_steps=7"}).code, 0);
+  ASSERT_EQ(call("run", {"--set", "run.dir=parts"}).code, 0);
+  EXPECT_EQ(curve("parts"), curve("whole"));
+  EXPECT_EQ(state("parts"), state("whole"));
+}
+
+TEST_F(Summarization, ActivationCheckpointingGivesTheSameBits) {
+  ASSERT_EQ(call("run", {"--set", "run.dir=plain"}).code, 0);
+  ASSERT_EQ(call("run", {"--set", "run.dir=again", "--set", "train.activation_checkpointing=true"}).code, 0);
+  EXPECT_EQ(curve("again"), curve("plain"));
+  EXPECT_EQ(state("again"), state("plain"));
+}
+
+TEST_F(Summarization, TrainsInBf16) {
+  const Result run = call("run", {"--set", "train.precision=bf16"});
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("bf16: parameter bf16, compute bf16"));
+  EXPECT_THAT(run.out, HasSubstr("master fp32"));
+  const auto metrics = read_lines(path("run/metrics.jsonl"));
+  EXPECT_LT(nlohmann::json::parse(metrics.back())["loss"].get<double>(), nlohmann::json::parse(metrics.front())["loss"].get<double>() - 0.2);
+}
+
+TEST_F(Summarization, DroppedRecordsAreReported) {
+  write_text(path("train.jsonl"), pairs(0, 20) + "{\"document\": \"no summary\"}\nnot json\n" + pairs(20, 20));
+  const Result run = call("run", {"--set", "train.max_steps=1"});
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("2 of 42 records"));
+}
+
+TEST_F(Summarization, UnusableInputIsNamed) {
+  const auto problem = [&](std::vector<std::string> more) {
+    const Result result = call("run", std::move(more));
+    EXPECT_EQ(result.code, 2) << result.out;
+    return result.err;
+  };
+  EXPECT_THAT(problem({"--set", "task.data.train=nowhere.jsonl"}), HasSubstr("nowhere.jsonl"));
+  write_text(path("empty.jsonl"), "");
+  EXPECT_THAT(problem({"--set", "task.data.train=empty.jsonl"}), HasSubstr("empty.jsonl"));
+  EXPECT_THAT(problem({"--set", "task.model.n_head=3"}), HasSubstr("--set task.model.n_head=3: must divide task.model.n_embd (16)"));
+  EXPECT_THAT(problem({"--set", "task.sequence.max_tokens=100"}), HasSubstr("must not exceed task.model.n_positions (64)"));
+  EXPECT_THAT(problem({"--set", "train.init_from=nowhere"}), HasSubstr("there is no such folder"));
+  EXPECT_THAT(problem({"--set", "task.data.document_column=text"}), HasSubstr("text"));
+}
+
+}  // namespace
+}  // namespace pipeline::tests
