@@ -1,5 +1,8 @@
 #include "core/observe/log.hpp"
 
+#include <atomic>
+#include <memory>
+
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/spdlog.h>
 
@@ -38,8 +41,10 @@ void Log::open_files(const std::filesystem::path& run_dir, int rank) {
   files_ = std::make_shared<spdlog::logger>("run", sinks.begin(), sinks.end());
   files_->set_level(to_spdlog(level_));
   files_->flush_on(spdlog::level::info);
-  // spdlog's own handler writes to stderr at most once a second; a full disk must not end a run.
-  files_->set_error_handler([this](const std::string& problem) { console_.line("warning: the log cannot be written: " + problem); });
+  // A full disk must not end a run; it is said once.
+  files_->set_error_handler([this, said = std::make_shared<std::atomic<bool>>(false)](const std::string& problem) {
+    if (!said->exchange(true)) console_.line("warning: the log cannot be written: " + problem);
+  });
   for (const Early& early : early_) files_->log(to_spdlog(early.level), early.line);
   early_.clear();
 }

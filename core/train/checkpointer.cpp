@@ -114,7 +114,7 @@ void Checkpointer::save(const TrainState& state, std::optional<double> metric, b
                                 .identity_json = numeric_identity(session_),
                                 .metric = metric};
   const bool background = !wait && session_.config().get_bool("checkpoint.background");
-  guarded(wait, [&] { tell(writer_.finish()); });
+  guarded(false, [&] { tell(writer_.finish()); });
   continue_from(state.step);
   guarded(wait, [&] {
     const auto snapshot = std::make_shared<plugins::Snapshot>(

@@ -1,4 +1,6 @@
 // Whole runs with the plugins in plain C: a task that fits a line, a strategy that does SGD.
+#include <sys/mount.h>
+
 #include <csignal>
 #include <filesystem>
 
@@ -260,6 +262,61 @@ TEST_F(Run, WrongInputIsNamedWithExitCode2) {
   const Result verb = pipeline({"rnu"});
   EXPECT_EQ(verb.code, 2);
   EXPECT_THAT(verb.err, HasSubstr("did you mean 'run'?"));
+}
+
+// A disk of its own that is full after a few checkpoints.
+class SmallDisk {
+ public:
+  explicit SmallDisk(const fs::path& folder) : folder_(folder) {
+    fs::create_directories(folder);
+    mounted_ = ::mount("tmpfs", folder.c_str(), "tmpfs", 0, "size=96k") == 0;
+  }
+  ~SmallDisk() {
+    if (mounted_) ::umount2(folder_.c_str(), MNT_DETACH);
+  }
+  SmallDisk(const SmallDisk&) = delete;
+  SmallDisk& operator=(const SmallDisk&) = delete;
+  bool mounted() const { return mounted_; }
+
+ private:
+  fs::path folder_;
+  bool mounted_ = false;
+};
+
+TEST_F(Run, AFullDiskIsSaidAndThePreviousCheckpointStays) {
+  const SmallDisk disk(path("disk"));
+  if (!disk.mounted()) GTEST_SKIP() << "mounting a small file system needs root";
+  const std::vector<std::string> options{"--set", "run.dir=disk/run", "--set", "checkpoint.keep=0", "--set", "checkpoint.every=1", "--set",
+                                         "evaluate.every=0", "--set", "evaluate.at_end=false"};
+  const Result result = run(options);
+  EXPECT_EQ(result.code, 1) << "the last checkpoint could not be written";
+  EXPECT_THAT(result.out, HasSubstr("no checkpoint was written: "));
+  EXPECT_THAT(result.out, HasSubstr("the one before is untouched, training goes on"));
+  EXPECT_THAT(result.out, HasSubstr("step 60/60"));
+  EXPECT_THAT(result.err, HasSubstr("step-00000060: needs "));
+  const auto saved = checkpoints("disk/run");
+  ASSERT_FALSE(saved.empty());
+  EXPECT_LT(saved.size(), 60u);
+
+  const SmallDisk other(path("other"));
+  std::vector<std::string> stop = options;
+  stop.insert(stop.end(), {"--set", "run.dir=other/run", "--set", "checkpoint.on_full_disk=stop"});
+  const Result stopped = run(stop);
+  EXPECT_EQ(stopped.code, 1);
+  EXPECT_THAT(stopped.err, HasSubstr("make room, lower checkpoint.keep, or move run.dir to another disk"));
+  EXPECT_THAT(stopped.out, Not(HasSubstr("step 60/60")));
+}
+
+TEST_F(Run, OutOfMemoryEndsInOneErrorWithWhatHelps) {
+  std::vector<std::string> command = pipeline_command({"run", "train.toml", "--set", "task.model.features=4096", "--set",
+                                                       "task.data.samples=1000000", "--set", "train.global_batch=1000000", "--set",
+                                                       "train.micro_batch=1000000"});
+  command.insert(command.begin(), {"/bin/sh", "-c", "ulimit -v 2000000 && exec \"$@\"", "sh"});
+  const Result result = Process(command, folder_.path()).wait();
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.err, HasSubstr("out of memory on the host while "));
+  EXPECT_THAT(result.err, HasSubstr("train.micro_batch = 500000 (the global batch stays 1000000)"));
+  EXPECT_THAT(result.err, HasSubstr("train.activation_checkpointing = true"));
 }
 
 TEST(Help, EveryVerbHasHelpWithAnExample) {
