@@ -1,23 +1,17 @@
 #include "core/checkpoint/writer.hpp"
 
 #include <chrono>
-#include <cstdio>
 #include <exception>
 #include <functional>
 #include <optional>
 #include <span>
 
 #include "core/checkpoint/piece_file.hpp"
+#include "core/observe/format.hpp"
 #include "core/plugins/error.hpp"
 
 namespace pipeline::checkpoint {
 namespace {
-
-std::string megabytes(uint64_t bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f MB", static_cast<double>(bytes) / 1e6);
-  return text;
-}
 
 void write_text(FileSystem& file_system, const std::string& path, const std::string& text) {
   const std::unique_ptr<OutputFile> file = file_system.create(path);
@@ -91,8 +85,8 @@ class Transaction {
     const uint64_t available = files_.free_bytes(folder_);
     if (available >= needed) return;
     throw Error(PL_ERROR_NO_SPACE,
-                store_.path_of(contents_.step) + ": needs " + megabytes(needed) + ", the disk has " +
-                    megabytes(available) +
+                store_.path_of(contents_.step) + ": needs " + observe::human_bytes(needed) + ", the disk has " +
+                    observe::human_bytes(available) +
                     " free: make room, lower checkpoint.keep, or move run.dir to another disk");
   }
 
