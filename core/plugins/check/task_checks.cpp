@@ -2,8 +2,8 @@
 
 #include <cmath>
 #include <cstring>
-#include <map>
 #include <numeric>
+#include <set>
 #include <thread>
 
 #include "core/plugins/check/subject.hpp"
@@ -217,20 +217,34 @@ void new_options_are_not_ignored(const CheckArgs& args) {
   api.batch_free(open.task().handle(), batch);
 }
 
+// The names of the values that an evaluation reports.
+std::set<std::string, std::less<>> values_of(OpenTask& open, std::uint32_t purpose) {
+  std::set<std::string, std::less<>> names;
+  EvaluationSink sink;
+  sink.value = [&](std::string_view name, double sum, double weight) {
+    if (!std::isfinite(sum) || !std::isfinite(weight))
+      throw Error(fmt::format("value '{}' is {} with weight {}", name, sum, weight));
+    names.emplace(name);
+  };
+  const std::vector<std::uint64_t> ids = open.some_ids();
+  const Batch batch = open.task().load({PL_SPLIT_TRAIN, purpose, ids, 0});
+  auto args = sized<pl_evaluate_args>();
+  args.purpose = purpose;
+  open.task().evaluate(batch, args, sink);
+  return names;
+}
+
+// While training a task may leave out costly values; a full evaluation has them all.
 void evaluates(const CheckArgs& args) {
   OpenTask open(args);
-  const Batch batch = load(open, open.some_ids());
-  std::map<std::string, double, std::less<>> weights;
-  EvaluationSink sink;
-  sink.value = [&](std::string_view name, double, double weight) { weights[std::string(name)] += weight; };
-  auto evaluate = sized<pl_evaluate_args>();
-  evaluate.purpose = PL_PURPOSE_VALIDATE;
-  open.task().evaluate(batch, evaluate, sink);
-  if (!weights.contains("loss")) throw Error("evaluate reported no value \"loss\"");
+  if (!values_of(open, PL_PURPOSE_VALIDATE).contains("loss"))
+    throw Error("evaluate reported no value \"loss\"");
+  const auto names = values_of(open, PL_PURPOSE_EVALUATE);
+  if (!names.contains("loss")) throw Error("a full evaluation reported no value \"loss\"");
   for (const Metric& metric : open.task().metrics())
-    if (!weights.contains(metric.source))
-      throw Error(fmt::format("metric '{}' is computed from '{}', which evaluate did not report", metric.name,
-                              metric.source));
+    if (!names.contains(metric.source))
+      throw Error(fmt::format("metric '{}' is computed from '{}', which a full evaluation did not report",
+                              metric.name, metric.source));
 }
 
 }  // namespace
