@@ -96,7 +96,7 @@ class Task : public pipeline::TorchTask<Config, Network, Batch> {
     if (p.name.starts_with("out")) p.unit = static_cast<uint32_t>(config().layers) + 1;
   }
   pipeline::LossSum loss(const Batch& batch) override {
-    if (config().oddity == "out of memory") at::empty({int64_t{1} << 50});
+    if (config().oddity == "out of memory") allocate_too_much();
     if (config().oddity == "constant loss") return pipeline::LossSum(at::ones({}));
     const at::Tensor y = model().forward(batch.x, units());
     compute_dtype = y.scalar_type();
@@ -107,6 +107,15 @@ class Task : public pipeline::TorchTask<Config, Network, Batch> {
     if (config().oddity == "vector loss") return pipeline::LossSum((y - batch.y).square().sum(0));
     if (config().oddity == "narrow loss") return pipeline::LossSum((y.to(at::kBFloat16)).sum());
     return pipeline::LossSum(at::mse_loss(y.to(at::kFloat), batch.y, at::Reduction::Sum));
+  }
+
+  static void allocate_too_much() {
+#if defined(__SANITIZE_ADDRESS__)  // ends the process at such a size: the allocator's own words instead
+    TORCH_CHECK(false,
+                "DefaultCPUAllocator: can't allocate memory: you tried to allocate 4503599627370496 bytes.");
+#else
+    at::empty({int64_t{1} << 50});
+#endif
   }
 
   static inline at::ScalarType compute_dtype = at::kFloat;  // of the last output
