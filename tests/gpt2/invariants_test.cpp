@@ -82,6 +82,54 @@ TEST_F(InvariantsTest, ParametersMayMoveIntoOneBuffer) {
   EXPECT_FALSE(step() == before);  // the forward pass reads the buffer
 }
 
+// The last layer is computed only where there is a target when those rows are few: the same function as over
+// all rows.
+TEST_F(InvariantsTest, FewTargetsGiveTheGradientsOfTheWhole) {
+  PackedBatch few = tiny_batch();
+  for (const int64_t row : {0, 3, 4, 8, 9, 12, 20, 21, 22, 30, 40}) few.targets[row] = -1;
+  few.target_rows.clear();
+  for (int64_t row = 0; row < few.targets.numel(); ++row) {
+    if (few.targets[row].item<int64_t>() >= 0) few.target_rows.push_back(row);
+  }
+  ASSERT_LT(few.target_rows.size(), 0.75 * static_cast<double>(few.tokens.size(0)));
+  model_.loss(few, {}).scaled.backward();
+  std::vector<at::Tensor> pruned;
+  for (const at::Tensor& parameter : model_.parameters()) pruned.push_back(parameter.grad().clone());
+
+  // All rows have a target here; those that should not count are taken away again.
+  model_.zero_grad();
+  PackedBatch all = tiny_batch(), rest = tiny_batch();
+  all.target_rows.clear();
+  rest.target_rows.clear();
+  for (int64_t row = 0; row < all.targets.numel(); ++row) {
+    const int64_t wanted = few.targets[row].item<int64_t>();
+    all.targets[row] = wanted >= 0 ? wanted : 1;
+    all.target_rows.push_back(row);
+    if (wanted < 0) {
+      rest.targets[row] = 1;
+      rest.target_rows.push_back(row);
+    }
+  }
+  model_.loss(all, {}).scaled.backward();
+  model_.loss(rest, {.scale = -1}).scaled.backward();
+  const auto parameters = model_.parameters();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const double difference = (parameters[i].grad() - pruned[i]).norm().item<double>();
+    EXPECT_LE(difference, 1e-4 * pruned[i].norm().item<double>()) << parameter_list(tiny_config())[i].name;
+  }
+}
+
+TEST_F(InvariantsTest, NoTargetAtAllGivesZeroGradients) {
+  PackedBatch none = tiny_batch();
+  none.targets.fill_(-1);
+  none.target_rows.clear();
+  const transformer::Loss loss = model_.loss(none, {});
+  EXPECT_EQ(loss.sum.item<double>(), 0);
+  loss.scaled.backward();
+  for (const at::Tensor& parameter : model_.parameters())
+    EXPECT_TRUE(parameter.grad().eq(0).all().item<bool>());
+}
+
 TEST_F(InvariantsTest, UnitsAreWrappedInOrder) {
   const Result plain = step();
   std::vector<int64_t> units;

@@ -56,14 +56,11 @@ class CrossEntropyHead : public torch::autograd::Function<CrossEntropyHead> {
   static variable_list forward(AutogradContext* ctx, const Variable& x, const Variable& norm_weight,
                                const Variable& norm_bias, const Variable& weight, const at::Tensor& targets,
                                double eps, const HeadOptions& options, bool gradient) {
-    const at::Tensor rows = at::nonzero(targets >= 0).squeeze(1);
-    const at::Tensor target = targets.index_select(0, rows);
-    const at::Tensor picked = rows.size(0) == x.size(0) ? x : x.index_select(0, rows);
-    const LayerNormed normed = layer_norm(picked, norm_weight, norm_bias, eps);
+    const LayerNormed normed = layer_norm(x, norm_weight, norm_bias, eps);
     const at::Tensor h = normed.y.to(options.compute), w = weight.to(options.compute);
 
     const bool need_weight = gradient && weight.requires_grad();
-    const int64_t count = rows.size(0),
+    const int64_t count = x.size(0),
                   chunk = even_chunk(count, options.chunk > 0 ? options.chunk : kDefaultChunk);
     at::Tensor buffer = at::empty({std::min(chunk, count), weight.size(0)}, h.options());
     at::Tensor dh = gradient ? at::empty_like(h) : at::Tensor();
@@ -76,7 +73,7 @@ class CrossEntropyHead : public torch::autograd::Function<CrossEntropyHead> {
       const at::Tensor h_chunk = h.narrow(0, begin, size);
       at::Tensor logits = buffer.narrow(0, 0, size);
       gemm_out(logits, h_chunk, w, {.b_transposed = true});
-      sum.add_(cross_entropy(logits, target.narrow(0, begin, size), gradient, options.scale));
+      sum.add_(cross_entropy(logits, targets.narrow(0, begin, size), gradient, options.scale));
       if (!gradient) continue;
       at::Tensor dh_chunk = dh.narrow(0, begin, size);
       gemm_out(dh_chunk, logits, w);
@@ -85,11 +82,10 @@ class CrossEntropyHead : public torch::autograd::Function<CrossEntropyHead> {
     if (gradient) {
       buffer.reset();
       LayerNormGradients d =
-          layer_norm_backward(dh.to(x.scalar_type()), picked, norm_weight, norm_bias, normed.mean,
-                              normed.rstd, {}, x.requires_grad(), norm_weight.requires_grad());
+          layer_norm_backward(dh.to(x.scalar_type()), x, norm_weight, norm_bias, normed.mean, normed.rstd, {},
+                              x.requires_grad(), norm_weight.requires_grad());
       ctx->save_for_backward(
-          {d.x, d.weight, d.bias, need_weight ? dweight.to(weight.scalar_type()) : at::Tensor(), rows});
-      ctx->saved_data["rows"] = x.size(0);
+          {d.x, d.weight, d.bias, need_weight ? dweight.to(weight.scalar_type()) : at::Tensor()});
       auto holder = c10::make_intrusive<Holder>();
       holder->shared = options.shared;
       ctx->saved_data["shared"] = c10::IValue::make_capsule(std::move(holder));
@@ -102,22 +98,16 @@ class CrossEntropyHead : public torch::autograd::Function<CrossEntropyHead> {
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const at::Tensor& factor = grads[1];
     auto saved = ctx->get_saved_variables();
-    const at::Tensor rows = saved[4];
     // The usual factor is exactly 1; the host cannot look on a device without waiting for it.
     if (!factor.device().is_cpu() || factor.item<float>() != 1.0f) {
       for (size_t i = 0; i < 4; ++i) {
         if (saved[i].defined()) saved[i] = saved[i] * factor;
       }
     }
-    at::Tensor dx = saved[0];
-    const int64_t count = ctx->saved_data["rows"].toInt();
-    if (dx.defined() && dx.size(0) != count) {
-      dx = at::zeros({count, dx.size(1)}, dx.options()).index_copy_(0, rows, saved[0]);
-    }
     const auto holder = c10::static_intrusive_pointer_cast<Holder>(ctx->saved_data["shared"].toCapsule());
     at::Tensor dweight = saved[3];
     if (holder->shared && dweight.defined()) holder->shared->value = std::exchange(dweight, {});
-    return {dx, saved[1], saved[2], dweight, Variable(), Variable(), Variable(), Variable()};
+    return {saved[0], saved[1], saved[2], dweight, Variable(), Variable(), Variable(), Variable()};
   }
 
  private:
@@ -131,8 +121,8 @@ void check_targets(const at::Tensor& targets, int64_t vocabulary) {
   if (!targets.device().is_cpu()) return;
   const int64_t* const values = targets.const_data_ptr<int64_t>();
   for (int64_t n = 0; n < targets.numel(); ++n) {
-    TORCH_CHECK_INDEX(values[n] >= -1 && values[n] < vocabulary, "target ", values[n], " at row ", n,
-                      ": must be -1 (none) or 0 to ", vocabulary - 1);
+    TORCH_CHECK_INDEX(values[n] >= 0 && values[n] < vocabulary, "target ", values[n], " at row ", n,
+                      ": must be 0 to ", vocabulary - 1);
   }
 }
 
@@ -148,10 +138,10 @@ Loss cross_entropy_head(const at::Tensor& x, const at::Tensor& targets, const No
   return {out[0], out[1]};
 }
 
-at::Tensor head_logits(const at::Tensor& x, const at::Tensor& rows, const Norm& norm,
-                       const at::Tensor& weight, at::ScalarType compute) {
+at::Tensor head_logits(const at::Tensor& x, const Norm& norm, const at::Tensor& weight,
+                       at::ScalarType compute) {
   const at::NoGradGuard no_grad;
-  const at::Tensor h = layer_norm(x.index_select(0, rows), norm.weight, norm.bias, norm.eps).y.to(compute);
+  const at::Tensor h = layer_norm(x, norm.weight, norm.bias, norm.eps).y.to(compute);
   return gemm(h, weight.to(compute), {.b_transposed = true}).to(at::kFloat);
 }
 

@@ -15,22 +15,21 @@ struct Loss {
 };
 
 struct HeadOptions {
-  double scale = 1;  // known before the backward pass, so that no gradient is multiplied afterwards
-  int64_t chunk =
-      0;  // rows whose logits exist at a time; 0: a size of our choice. It changes the order of sums
+  double scale = 1;   // known before the backward pass, so that no gradient is multiplied afterwards
+  int64_t chunk = 0;  // rows whose logits exist at a time, 0: our choice; it changes the order of sums
   at::ScalarType compute = at::kFloat;
   std::shared_ptr<SharedGradient> shared = nullptr;  // leave the gradient of `weight` there
 };
 
-// Final norm, output head and cross-entropy for the rows of x (N, C) that have a target; targets: (N) int64,
-// -1: none. weight: (V, C). When gradients are wanted they are computed in the forward pass, chunk by chunk,
-// in one reused buffer of logits (chunk, V): the full logits never exist, and backward() only hands the
-// gradients on.
+// Final norm, output head (V, C) and cross-entropy over the rows of x (N, C); targets: (N) int64, each a
+// token. Pick the rows that have a target before: the others would cost as much. When gradients are wanted
+// they are computed in the forward pass, chunk by chunk, in one reused buffer of logits (chunk, V): the full
+// logits never exist, and backward() only hands the gradients on.
 Loss cross_entropy_head(const at::Tensor& x, const at::Tensor& targets, const Norm& norm,
                         const at::Tensor& weight, const HeadOptions& options);
 
-// Logits of the given rows: (R, V) fp32. Not differentiable.
-at::Tensor head_logits(const at::Tensor& x, const at::Tensor& rows, const Norm& norm,
-                       const at::Tensor& weight, at::ScalarType compute);
+// Logits of the rows of x: (N, V) fp32. Not differentiable.
+at::Tensor head_logits(const at::Tensor& x, const Norm& norm, const at::Tensor& weight,
+                       at::ScalarType compute);
 
 }  // namespace pipeline::transformer

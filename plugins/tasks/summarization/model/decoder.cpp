@@ -76,8 +76,8 @@ at::Tensor Decoder::prompt_logits() {
       }
     }
   }
-  return transformer::head_logits(x, at::tensor(last, at::kLong).to(device), model_.final_norm(),
-                                  model_.token_embedding(), compute_);
+  return transformer::head_logits(x.index_select(0, at::tensor(last, at::kLong).to(device)),
+                                  model_.final_norm(), model_.token_embedding(), compute_);
 }
 
 at::Tensor Decoder::append(std::span<const int64_t> slots, std::span<const int64_t> tokens) {
@@ -104,8 +104,7 @@ at::Tensor Decoder::append(std::span<const int64_t> slots, std::span<const int64
   const auto on_device = [&](at::IntArrayRef values) { return at::tensor(values, at::kLong).to(device); };
   at::Tensor x = model_.embed(on_device({tokens.data(), tokens.size()}), on_device(layout.positions), {});
   x = run(std::move(x), layout, cache_rows);
-  return transformer::head_logits(x, at::arange(x.size(0), at::kLong).to(device), model_.final_norm(),
-                                  model_.token_embedding(), compute_);
+  return transformer::head_logits(x, model_.final_norm(), model_.token_embedding(), compute_);
 }
 
 void Decoder::reorder(int64_t prompt, std::span<const int64_t> from) {

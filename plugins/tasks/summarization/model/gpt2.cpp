@@ -23,6 +23,28 @@ Dropout dropout_at(const ForwardOptions& options, double p, int64_t layer, Site 
                                       1 + 3 * static_cast<uint64_t>(layer) + static_cast<uint64_t>(site))};
 }
 
+// Queries at `rows` alone, keys everywhere.
+AttentionLayout layout_at(const AttentionLayout& whole, const std::vector<int64_t>& rows) {
+  AttentionLayout layout = whole;
+  layout.queries = {};
+  size_t next = 0;
+  for (int64_t s = 0; s < whole.keys.sequences(); ++s) {
+    const size_t first = next;
+    for (; next < rows.size() && rows[next] < whole.keys.start(s + 1); ++next) {
+      layout.positions.push_back(rows[next] - whole.keys.start(s));
+    }
+    layout.queries.append(static_cast<int64_t>(next - first));
+  }
+  return layout;
+}
+
+Linear columns(const Linear& linear, int64_t first, int64_t count) {
+  return {linear.weight.narrow(1, first, count), linear.bias.narrow(0, first, count)};
+}
+
+// Below this share of rows with a target the last layer computes only those.
+constexpr double kFewRows = 0.75;
+
 }  // namespace
 
 PackedBatch pack(const std::vector<std::vector<int64_t>>& tokens,
@@ -42,6 +64,9 @@ PackedBatch pack(const std::vector<std::vector<int64_t>>& tokens,
   batch.tokens = at::tensor(ids, at::kLong);
   batch.positions = at::tensor(positions, at::kLong);
   batch.targets = at::tensor(wanted, at::kLong);
+  for (size_t n = 0; n < wanted.size(); ++n) {
+    if (wanted[n] >= 0) batch.target_rows.push_back(static_cast<int64_t>(n));
+  }
   return batch;
 }
 
@@ -119,16 +144,45 @@ at::Tensor Gpt2::layer(int64_t index, const at::Tensor& x, const AttentionLayout
                                         options.compute);
 }
 
-at::Tensor Gpt2::body(const PackedBatch& batch, const ForwardOptions& options,
+at::Tensor Gpt2::layer_at(int64_t index, const at::Tensor& x, const at::Tensor& rows,
+                          const AttentionLayout& layout, const ForwardOptions& options) const {
+  const Gpt2Layer& w = layers_[static_cast<size_t>(index)];
+  const int64_t width = config_.n_embd;
+  const at::Tensor kv =
+      transformer::norm_linear(x, w.ln_1, columns(w.attention, width, 2 * width), options.compute);
+  const at::Tensor picked = x.index_select(0, rows);
+  const at::Tensor q =
+      transformer::norm_linear(picked, w.ln_1, columns(w.attention, 0, width), options.compute);
+  const at::Tensor h =
+      transformer::ragged_attention(q, kv.narrow(1, 0, width), kv.narrow(1, width, width), layout,
+                                    dropout_at(options, config_.attn_pdrop, index, Site::kAttention));
+  const at::Tensor middle = transformer::linear_residual(
+      h, w.attention_projection, picked, dropout_at(options, config_.resid_pdrop, index, Site::kProjection));
+  return transformer::norm_mlp_residual(middle, w.ln_2, w.up, w.down,
+                                        dropout_at(options, config_.resid_pdrop, index, Site::kMlp),
+                                        options.compute);
+}
+
+at::Tensor Gpt2::body(const PackedBatch& batch, const std::vector<int64_t>& rows,
+                      const ForwardOptions& options,
                       std::shared_ptr<transformer::SharedGradient> shared) const {
   AttentionLayout layout;
   layout.queries = layout.keys = batch.sequences;
   layout.heads = config_.n_head;
+  const int64_t count = batch.sequences.rows();
+  const bool few = !rows.empty() && static_cast<double>(rows.size()) < kFewRows * static_cast<double>(count);
+  const bool all = static_cast<int64_t>(rows.size()) == count;
+  const at::Tensor index = all ? at::Tensor() : at::tensor(rows, at::kLong).to(batch.tokens.device());
   at::Tensor x = embed(batch.tokens, batch.positions, options, std::move(shared));
   for (int64_t i = 0; i < config_.n_layer; ++i) {
-    UnitBody run = [this, i, layout, options](const at::Tensor& input) {
-      return layer(i, input, layout, options);
-    };
+    UnitBody run;
+    if (few && i + 1 == config_.n_layer) {
+      run = [this, i, index, at = layout_at(layout, rows), options](const at::Tensor& input) {
+        return layer_at(i, input, index, at, options);
+      };
+    } else {
+      run = [this, i, layout, options](const at::Tensor& input) { return layer(i, input, layout, options); };
+    }
     if (options.checkpoint_activations) {
       run = [this, i, run = std::move(run)](const at::Tensor& input) {
         return transformer::checkpoint(run, input, layers_[static_cast<size_t>(i)].parameters());
@@ -136,7 +190,7 @@ at::Tensor Gpt2::body(const PackedBatch& batch, const ForwardOptions& options,
     }
     x = wrapper_ ? wrapper_(i + 1, x, run) : run(x);
   }
-  return x;
+  return few || all ? x : x.index_select(0, index);
 }
 
 transformer::Loss Gpt2::loss(const PackedBatch& batch, const ForwardOptions& options) {
@@ -145,9 +199,13 @@ transformer::Loss Gpt2::loss(const PackedBatch& batch, const ForwardOptions& opt
       "GPT-2: ", batch.tokens.size(0), " tokens and ", batch.targets.size(0), " targets for sequences of ",
       batch.sequences.rows(), " rows in all");
   const auto shared = wte_.requires_grad() ? std::make_shared<transformer::SharedGradient>() : nullptr;
-  const at::Tensor x = body(batch, options, shared);
+  const at::Tensor x = body(batch, batch.target_rows, options, shared);
+  const at::Tensor targets =
+      x.size(0) == batch.targets.size(0)
+          ? batch.targets
+          : batch.targets.index_select(0, at::tensor(batch.target_rows, at::kLong).to(x.device()));
   return transformer::cross_entropy_head(
-      x, batch.targets, final_norm_, wte_,
+      x, targets, final_norm_, wte_,
       {.scale = options.scale, .chunk = options.head_chunk, .compute = options.compute, .shared = shared});
 }
 
@@ -155,7 +213,11 @@ at::Tensor Gpt2::logits(const PackedBatch& batch, const at::Tensor& rows, at::Sc
   const at::NoGradGuard no_grad;
   ForwardOptions options;
   options.compute = compute;
-  return transformer::head_logits(body(batch, options, nullptr), rows, final_norm_, wte_, compute);
+  const at::Tensor host = rows.to(at::kCPU).contiguous();
+  const std::vector<int64_t> wanted(host.const_data_ptr<int64_t>(),
+                                    host.const_data_ptr<int64_t>() + host.numel());
+  const at::Tensor x = body(batch, wanted, options, nullptr);
+  return transformer::head_logits(x, final_norm_, wte_, compute);
 }
 
 }  // namespace pipeline::summarization

@@ -21,6 +21,8 @@ struct PackedBatch {
   at::Tensor positions;  // within each sequence
   at::Tensor targets;    // the token to predict at each row; -1: no loss
   transformer::Ragged sequences;
+  std::vector<int64_t>
+      target_rows;  // the rows with a target, in host memory, so that nobody waits for a device
 };
 
 // From sequences of tokens and, per sequence, as many targets.
@@ -78,7 +80,11 @@ class Gpt2 : public torch::nn::Module {
   transformer::Linear linear(torch::nn::Module& owner, int64_t in, int64_t out);
   at::Tensor layer(int64_t index, const at::Tensor& x, const transformer::AttentionLayout& layout,
                    const ForwardOptions& options) const;
-  at::Tensor body(const PackedBatch& batch, const ForwardOptions& options,
+  // The layer's output at `rows` (R) alone: of the other rows only keys and values are computed.
+  at::Tensor layer_at(int64_t index, const at::Tensor& x, const at::Tensor& rows,
+                      const transformer::AttentionLayout& layout, const ForwardOptions& options) const;
+  // The final norm's input at `rows` (ascending).
+  at::Tensor body(const PackedBatch& batch, const std::vector<int64_t>& rows, const ForwardOptions& options,
                   std::shared_ptr<transformer::SharedGradient> shared) const;
 
   Gpt2Config config_;
