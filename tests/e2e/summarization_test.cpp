@@ -92,6 +92,7 @@ TEST_F(Summarization, TrainsEvaluatesPredictsAndExports) {
   EXPECT_LT(last["loss"].get<double>(), first["loss"].get<double>() - 0.3);
   EXPECT_GT(first["tokens"].get<uint64_t>(), 0u);
   EXPECT_EQ(first["padding"].get<double>(), 0);
+  EXPECT_GT(first["mfu"].get<double>(), 0);
   const auto figures = nlohmann::json::parse(read_lines(path("run/eval.jsonl")).back());
   EXPECT_NEAR(figures["perplexity"].get<double>(), std::exp(figures["loss"].get<double>()), 1e-9);
   EXPECT_TRUE(figures.contains("rougeL") && figures.contains("lead_rougeL"));

@@ -5,6 +5,7 @@
 
 #include <pipeline/torch/runtime.hpp>
 
+#include "plugins/strategies/common/peak_flops.hpp"
 #include "plugins/strategies/common/adopt.hpp"
 #include "plugins/strategies/common/gradient_norm.hpp"
 #include "plugins/strategies/common/verdict.hpp"
@@ -38,6 +39,10 @@ std::shared_ptr<const Layout> make_layout(std::vector<Parameter> parameters, con
 }
 
 }  // namespace
+
+const void* Single::query(std::string_view extension) {
+  return extension == PL_EXTENSION_PEAK_FLOPS ? peak_flops_extension() : nullptr;
+}
 
 Single::Single(Setup setup)
     : Strategy(std::move(setup)),

@@ -23,6 +23,7 @@ namespace pipeline::strategies {
 class Single : public Strategy<NoConfig> {
  public:
   explicit Single(Setup setup);
+  static const void* query(std::string_view extension);
 
   pl_strategy_info info() override;
   Storage storage(uint64_t index) override;

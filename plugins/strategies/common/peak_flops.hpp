@@ -1,0 +1,10 @@
+#pragma once
+
+#include "pipeline.h"
+
+namespace pipeline::strategies {
+
+// The extension pl.peak-flops/1: FLOP/s of one device, the best of a few square matrix products in info->compute_dtype. Static.
+const pl_peak_flops* peak_flops_extension();
+
+}  // namespace pipeline::strategies
