@@ -12,7 +12,7 @@ namespace {
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1};
 std::atomic<int> first_signal{0};
 static_assert(std::atomic<int>::is_always_lock_free, "a handler must not wait");
-struct sigaction previous[std::size(kSignals)];
+struct sigaction previous[std::size(kSignals)], previous_pipe;
 
 void on_signal(int signal) {
   int none = 0;
@@ -30,10 +30,14 @@ Signals::Signals() {
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
   for (size_t i = 0; i < std::size(kSignals); ++i) ::sigaction(kSignals[i], &action, &previous[i]);
+  struct sigaction ignore {};
+  ignore.sa_handler = SIG_IGN;
+  ::sigaction(SIGPIPE, &ignore, &previous_pipe);
 }
 
 Signals::~Signals() {
   for (size_t i = 0; i < std::size(kSignals); ++i) ::sigaction(kSignals[i], &previous[i], nullptr);
+  ::sigaction(SIGPIPE, &previous_pipe, nullptr);
 }
 
 int Signals::received() { return first_signal.load(std::memory_order_relaxed); }

@@ -151,6 +151,26 @@ TEST_F(Run, ASignalSavesAndLeavesWith75) {
   }
 }
 
+TEST_F(Run, AConsoleThatGoesAwayDoesNotEndTheRun) {
+  std::vector<std::string> command = pipeline_command({"run", "train.toml"});
+  command.insert(command.begin(), {"/bin/bash", "-c", "set -o pipefail; \"$@\" | true", "bash"});
+  EXPECT_EQ(Process(command, folder_.path()).wait().code, 0);
+  EXPECT_EQ(read_lines(path("run/metrics.jsonl")).size(), 60u);
+}
+
+TEST_F(Run, ASecondSignalLeavesAtOnce) {
+  // A task's `prepare` or a long step cannot be cut short; two signals together are as good as that.
+  Process process = start({"--set", "train.max_steps=200000"});
+  ASSERT_TRUE(eventually([&] { return read_lines(path("run/metrics.jsonl")).size() > 20; }));
+  process.signal(SIGSTOP);
+  process.signal(SIGINT);
+  process.signal(SIGTERM);
+  process.signal(SIGCONT);
+  const Result result = process.wait();
+  EXPECT_TRUE(result.code == 128 + SIGTERM || result.code == 128 + SIGINT) << result.code;
+  EXPECT_THAT(result.err, HasSubstr("second signal: leaving at once"));
+}
+
 TEST_F(Run, AnotherOptionThatDecidesTheResultIsRefused) {
   ASSERT_EQ(run().code, 0);
   const Result result = run({"--set", "optimizer.lr=0.06"});
