@@ -125,7 +125,8 @@ TEST_P(Readme, TestsThatItNamesExist) {
   const std::string all = text();
   const std::regex named("`([A-Z][A-Za-z]+)\\.([A-Z][A-Za-z0-9]+|[a-z]+(?:_[a-z]+)+)`");
   for (std::sregex_iterator match(all.begin(), all.end(), named), end; match != end; ++match)
-    EXPECT_THAT(sources, HasSubstr("(" + (*match)[1].str() + ", " + (*match)[2].str() + ")")) << GetParam() << ": " << match->str();
+    EXPECT_TRUE(sources.find("(" + (*match)[1].str() + ", " + (*match)[2].str() + ")") != std::string::npos)
+        << GetParam() << ": there is no test " << match->str();
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Readme,
