@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <boost/dll/shared_library.hpp>
+#include <list>
 #include <map>
 #include <memory>
 #include <utility>
@@ -28,6 +29,7 @@ struct Loaded {
   std::map<File, std::unique_ptr<const Plugin>> plugins;
   std::map<File, std::string> failures;  // pl_plugin_entry is called once, so its failure is remembered
   std::vector<const Plugin*> order;
+  std::list<boost::dll::shared_library> libraries;  // never closed
 };
 
 Loaded& loaded() {
@@ -47,14 +49,14 @@ struct stat stat_file(const fs::path& file) {
 pl_plugin_entry_fn open_library(const fs::path& file) {
   const auto mode = static_cast<boost::dll::load_mode::type>(RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   std::error_code failure;
-  auto& library = *new boost::dll::shared_library;  // never closed
+  boost::dll::shared_library& library = loaded().libraries.emplace_back();
   library.load(file, failure, mode);
   if (failure) {
-    delete &library;
     const char* reason = dlerror();
     std::string text = reason ? reason : failure.message();
     const std::string prefix = file.string() + ": ";
     if (text.starts_with(prefix)) text.erase(0, prefix.size());
+    loaded().libraries.pop_back();
     throw Error("cannot be loaded: " + text);
   }
   if (!library.has("pl_plugin_entry"))
