@@ -44,7 +44,7 @@ add_library(torch::cpu SHARED IMPORTED)
 set_target_properties(torch::cpu PROPERTIES
   IMPORTED_LOCATION "${_torch_lib}/libtorch_cpu.so"
   INTERFACE_INCLUDE_DIRECTORIES "${_torch_include};${_torch_include}/torch/csrc/api/include"
-  INTERFACE_COMPILE_DEFINITIONS "_GLIBCXX_USE_CXX11_ABI=1"
+  INTERFACE_COMPILE_DEFINITIONS "_GLIBCXX_USE_CXX11_ABI=1;PIPELINE_TORCH_VARIANT=\"${PIPELINE_TORCH_VARIANT}\""
   INTERFACE_LINK_LIBRARIES torch::c10)
 
 if(EXISTS "${_torch_lib}/libtorch_cuda.so")

@@ -5,6 +5,7 @@
 #include <malloc.h>
 
 #include "core/cli/verb.hpp"
+#include "core/config/error.hpp"
 #include "core/config/plugin_config.hpp"
 #include "core/config/suggest.hpp"
 #include "core/plugins/error.hpp"
@@ -15,20 +16,18 @@ namespace {
 
 using namespace pipeline;
 
-// Large tensors come and go every step. glibc would give each one back to the system and fault it in again, page by page.
+// Large tensors come and go every step. glibc would map and unmap each one, and the kernel would clear its pages again every time.
 void keep_freed_memory() {
-  mallopt(M_MMAP_THRESHOLD, 1 << 30);
-  mallopt(M_TRIM_THRESHOLD, 1 << 30);
+  mallopt(M_MMAP_MAX, 0);
+  mallopt(M_TRIM_THRESHOLD, -1);
+  mallopt(M_TOP_PAD, 64 << 20);
 }
 
+// The first line of a problem says that it is one; what follows explains it.
+void print_problem(const std::string& text) { fmt::print(stderr, "error: {}\n", text); }
+
 int report(const Error& error) {
-  const std::string text = error.what();
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    const std::string line = text.substr(begin, end - begin);
-    fmt::print(stderr, "{}{}\n", line.starts_with(' ') ? "" : "error: ", line);
-    begin = end + 1;
-  }
+  print_problem(error.what());
   return error.code() == PL_ERROR_CONFIG ? cli::kUsage : cli::kFailed;
 }
 
@@ -76,6 +75,9 @@ int main(int argc, char** argv) {
   int code = cli::kFailed;
   try {
     code = run(argc, argv);
+  } catch (const config::ConfigError& error) {
+    for (const std::string& problem : error.problems()) print_problem(problem);
+    code = cli::kUsage;
   } catch (const Error& error) {
     code = report(error);
   } catch (const std::exception& error) {

@@ -41,6 +41,7 @@ std::string first_comment(const std::string& text) {
   for (std::string line; std::getline(lines, line) && line.starts_with('#');) {
     const size_t begin = line.find_first_not_of("# \t");
     if (begin == std::string::npos) break;
+    if (line.compare(begin, 5, "data:") == 0) continue;  // for scripts/pipeline
     if (!summary.empty()) summary += ' ';
     summary += line.substr(begin, line.find_last_not_of(" \t\r") - begin + 1);
   }

@@ -121,12 +121,13 @@ void Vocabulary::check(const Table& table, const std::function<bool(std::string_
                                [&](std::string_view table_name) { return is_below(name, table_name); });
   };
   for (const auto& [name, origin] : table.tables) {
-    if (skip(name) || is_table(name) || is_below_unknown(name)) continue;
+    // Below a value nobody's keys can be, whoever else reads the table.
+    if ((skip(name) && value_above(name) == nullptr) || is_table(name) || is_below_unknown(name)) continue;
     unknown.push_back(name);
     problems.add(origin, format_problem(origin, "[" + name + "]", "", about_table(name)));
   }
   for (const auto& [key, entry] : table.entries) {
-    if (skip(key) || is_key(key)) continue;
+    if ((skip(key) && value_above(key) == nullptr) || is_key(key)) continue;
     // What stands in an unknown table is reported with it, unless there is more to say.
     if (is_below_unknown(key) && our_name_for_key(key).empty()) continue;
     problems.add(entry.origin,

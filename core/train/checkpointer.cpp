@@ -51,8 +51,11 @@ std::optional<checkpoint::Checkpoint> Checkpointer::newest() {
   for (const std::string& line : store_.recover()) log_.info(line);
   std::vector<checkpoint::Rejected> rejected;
   auto found = store_.newest_good(&rejected);
-  for (const checkpoint::Rejected& entry : rejected)
-    log_.warning(fmt::format("{}/{} is not used: {}", store_.options().folder, entry.name, entry.reason));
+  for (const checkpoint::Rejected& entry : rejected) {
+    const std::string path = store_.options().folder + "/" + entry.name;
+    const std::string_view reason = entry.reason;
+    log_.warning(fmt::format("{} is not used: {}", path, reason.starts_with(path + "/") ? reason.substr(path.size() + 1) : reason));
+  }
   return found;
 }
 
@@ -90,6 +93,7 @@ void Checkpointer::continue_from(uint64_t step) {
 void Checkpointer::tell(const std::optional<checkpoint::Saved>& saved) {
   if (!saved) return;
   log_.info(fmt::format("saved {} ({}, {:.1f} s)", saved->path, observe::human_bytes(saved->bytes), saved->seconds));
+  if (!saved->prune_problem.empty()) log_.warning("an older checkpoint could not be removed: " + saved->prune_problem);
   for (const std::string& name : saved->pruned) log_.debug("removed the older checkpoint " + name);
 }
 

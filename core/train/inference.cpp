@@ -82,7 +82,8 @@ Outcome evaluate_checkpoint(const config::Config& config, const Workspace& works
                               {"split", split_name(split)},
                               {"samples", result->samples},
                               {"seconds", result->seconds}};
-  workspace.log.info(fmt::format("{} samples of {} in {:.1f} s", observe::grouped(result->samples), split_name(split), result->seconds));
+  workspace.log.info(fmt::format("{} of the {} samples of {} in {:.1f} s", observe::grouped(result->samples),
+                                 observe::grouped(session.task().sample_count(split)), split_name(split), result->seconds));
   for (const Figure& figure : result->figures) {
     json["figures"][figure.name] = std::isfinite(figure.value) ? nlohmann::ordered_json(figure.value) : nullptr;
     workspace.log.info(fmt::format("  {:<24} {:.4f}", figure.name, figure.value));

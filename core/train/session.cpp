@@ -114,6 +114,8 @@ Session::Session(config::Config config, plugins::Registry& registry, observe::Lo
   const unsigned threads = compute_threads(config_, devices_);
   // LibTorch and its libraries read these when they are loaded, which the registry does below.
   for (const char* variable : {"OMP_NUM_THREADS", "MKL_NUM_THREADS"}) ::setenv(variable, std::to_string(threads).c_str(), 1);
+  // cuBLAS gives the same bits only with a workspace of its own per stream.
+  if (config_.get_bool("run.reproducible")) ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
 
   const auto find = [&](plugins::Kind kind, const std::string& name, const char* key) -> const plugins::Plugin& {
     try {

@@ -96,8 +96,6 @@ void Trainer::plan_length() {
                .warmup_steps = every("schedule.warmup_steps"),
                .total_steps = total_steps_,
                .final_ratio = config_.get_float("schedule.min_lr_ratio")};
-  if (total_steps_ > 0 && schedule_.warmup_steps >= total_steps_)
-    throw config_.error("schedule.warmup_steps", fmt::format("must be fewer than the {} steps of the run", total_steps_));
 }
 
 void Trainer::start(const std::string& init_from) {
@@ -169,6 +167,8 @@ void Trainer::announce(const std::string& weights) const {
                                   : std::string("until the time is up")) +
                     fmt::format(" of {} samples in {} steps", observe::grouped(samples), sampler_.steps_per_epoch()) +
                     (max_seconds_ > 0 ? ", at most " + observe::human_duration(max_seconds_) : ""));
+  if (total_steps_ > 0 && schedule_.warmup_steps >= total_steps_)
+    log_.warning(fmt::format("the run ends before the learning rate is warmed up: schedule.warmup_steps is {}", schedule_.warmup_steps));
   if (samples < plan.global_batch)
     log_.warning(fmt::format("there are fewer training samples ({}) than train.global_batch ({}): every step sees all of them, and no more",
                              samples, plan.global_batch));
@@ -200,24 +200,22 @@ bool Trainer::done() const {
 
 Outcome Trainer::run() {
   began_ = now_seconds();
-  if (done()) {
-    log_.info(fmt::format("nothing to do: the run is at step {}", state_.step));
-    return Outcome::finished;
-  }
   start_loading();
   const uint64_t evaluate_every = every("evaluate.every");
+  const auto evaluation_due = [&](bool last) {
+    if (state_.step == 0 || evaluated_step_ == state_.step) return false;
+    return (evaluate_every > 0 && state_.step % evaluate_every == 0) || (last && config_.get_bool("evaluate.at_end"));
+  };
   // An evaluation that a signal or a kill cut off is made up for.
-  bool evaluate = state_.step > 0 && evaluate_every > 0 && state_.step % evaluate_every == 0 &&
-                  !observe::JsonLines::contains(folder_.evaluations(), "step", state_.step);
+  if (observe::JsonLines::contains(folder_.evaluations(), "step", state_.step)) evaluated_step_ = state_.step;
   double looked = 0;
   for (;;) {
     const bool last = done();
-    if (evaluate || (last && config_.get_bool("evaluate.at_end"))) {
-      if (!evaluate_now()) log_.info("the evaluation was cut off; it is made up for when the run continues");
-    }
+    const bool cut_off = evaluation_due(last) && !evaluate_now();
     const int signal = Signals::received();
-    if (signal != 0 && !last) {
-      log_.info(fmt::format("{}: saving at step {} and leaving", Signals::name(signal), state_.step));
+    if (signal != 0 && (!last || cut_off)) {
+      log_.info(fmt::format("{}: saving at step {} and leaving{}", Signals::name(signal), state_.step,
+                            cut_off ? "; the evaluation is made up for when the run continues" : ""));
       save(true);
       return Outcome::interrupted;
     }
@@ -230,7 +228,6 @@ Outcome Trainer::run() {
     }
     metric_.reset();
     train_step();
-    evaluate = evaluate_every > 0 && state_.step % evaluate_every == 0 && !done();
   }
   save(true);
   log_.console().status({});
@@ -336,7 +333,8 @@ void Trainer::report_skipped(uint64_t step) {
 bool Trainer::evaluate_now() {
   collect();
   phase_ = fmt::format("evaluation after step {}", state_.step);
-  if (session_.task().sample_count(PL_SPLIT_VAL) == 0) return true;
+  const uint64_t available = session_.task().sample_count(PL_SPLIT_VAL);
+  if (available == 0) return true;
   std::vector<std::string> shown;
   const auto result =
       evaluate(session_.task(), {.split = PL_SPLIT_VAL,
@@ -364,6 +362,7 @@ bool Trainer::evaluate_now() {
     text += fmt::format("  {} {:.4f}", figure.name, figure.value);
   }
   observe::JsonLines(folder_.evaluations()).append(json);
+  evaluated_step_ = state_.step;
 
   const std::string& name = config_.get_string("evaluate.best_metric");
   const Figure* figure = result->find(name);
@@ -378,7 +377,8 @@ bool Trainer::evaluate_now() {
                       (!state_.best || (checkpointer_.store().options().higher_is_better ? figure->value > state_.best->value
                                                                                         : figure->value < state_.best->value));
   if (better) state_.best = Best{figure->value, state_.step};
-  log_.info(fmt::format("evaluation after step {}:{}  ({} samples in {:.1f} s{})", state_.step, text, result->samples, result->seconds,
+  log_.info(fmt::format("evaluation after step {}:{}  ({} of {} samples in {:.1f} s{})", state_.step, text, result->samples, available,
+                        result->seconds,
                         better ? fmt::format("; best {} so far", name) : ""));
   for (const std::string& sample : shown) log_.info(sample);
   return true;

@@ -72,6 +72,7 @@ class Trainer {
   std::optional<Pending> pending_;
   std::optional<bool> last_finite_;  // of the step before, applied after the one that runs
   std::optional<double> metric_;     // evaluate.best_metric, if it was evaluated after this very step
+  uint64_t evaluated_step_ = ~uint64_t{0};  // after which the last evaluation was
   double began_ = 0;                 // of this process's training, monotonic seconds
 
   Checkpointer checkpointer_;

@@ -92,6 +92,12 @@ TEST_F(Values, TablesWhereValuesBelongAndTheOtherWayRound) {
             "x.toml:2: run.name = [{ a = 1 }]: must be a string, is a list: put it in quotes");
 }
 
+// Plugins' tables are checked later, against the plugin; but nobody's keys stand below a value of the core.
+TEST_F(Values, NothingStandsBelowAValueInAPluginsTable) {
+  EXPECT_EQ(problems("task.plugin = 't'\nstrategy.zero_stage.tratage = 2\n"),
+            "x.toml:2: strategy.zero_stage.tratage = 2: unknown key: strategy.zero_stage is a value, not a table");
+}
+
 TEST_F(Values, AllProblemsAreReportedAtOnceInTheOrderOfTheFile) {
   EXPECT_EQ(problems("[train]\nmax_stepz = 3\nmax_steps = 0\n[trian]\nx = 1\n[task]\nplugin = "
                      "1\n[loader]\nworkers = -1\n",

@@ -97,6 +97,14 @@ TEST_F(Run, TrainsAndLeavesAWholeRunFolder) {
   EXPECT_EQ(model["parameters"]["total"], model["parameters"]["trainable"]);
 }
 
+TEST_F(Run, AShortTryOfAConfigWithALongWarmUpRunsAndSaysSo) {
+  const Result result = run({"--set", "schedule.warmup_steps=50", "--set", "train.max_steps=20"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("warning: the run ends before the learning rate is warmed up"));
+  const auto last = nlohmann::json::parse(read_lines(path("run/metrics.jsonl")).back());
+  EXPECT_DOUBLE_EQ(last["learning_rate"].get<double>(), 0.05 * 20 / 50);
+}
+
 TEST_F(Run, TheSameCommandAgainDoesNothing) {
   ASSERT_EQ(run().code, 0);
   const std::string before = read_text(path("run/metrics.jsonl"));
@@ -196,7 +204,7 @@ TEST_F(Run, ADamagedCheckpointIsNamedAndTheOneBeforeIsUsed) {
   fs::resize_file(newest, fs::file_size(newest) - 3);
   const Result result = run({"--set", "schedule.kind=constant"});
   EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("step-00000045 is not used: "));
+  EXPECT_THAT(result.out, HasSubstr("run/checkpoints/step-00000045 is not used: state-00000-of-00001.safetensors: has "));
   EXPECT_THAT(result.out, HasSubstr("continued from run/checkpoints/step-00000040"));
   EXPECT_EQ(curve("run"), curve("whole"));
 }

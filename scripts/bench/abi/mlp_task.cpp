@@ -15,8 +15,10 @@ class MlpTask : public pipeline::TorchTask<pipeline::NoConfig, pipeline::bench::
   using TorchTask::TorchTask;
   void open_data() override {}
   uint64_t sample_count(pipeline::Split) const override { return pipeline::bench::kBatch; }
-  Batch make_batch(const pipeline::LoadRequest&) const override {
-    return {at::randn({pipeline::bench::kBatch, pipeline::bench::kWidth}), at::randn({pipeline::bench::kBatch, pipeline::bench::kWidth})};
+  Batch make_batch(const pipeline::LoadRequest& request) const override {
+    const auto rows = static_cast<int64_t>(request.ids.size());
+    const auto random = pipeline::make_generator(context().seed("bench", request.ids[0]));
+    return {at::randn({rows, pipeline::bench::kWidth}, random), at::randn({rows, pipeline::bench::kWidth}, random)};
   }
   pipeline::BatchInfo batch_info(const Batch& batch) const override {
     return {.weight = double(batch.x.size(0)), .samples = uint64_t(batch.x.size(0))};

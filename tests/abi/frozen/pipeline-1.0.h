@@ -411,6 +411,7 @@ typedef struct pl_buffer {
   uint64_t count; /* elements */
   pl_dtype dtype;
   pl_device device;
+  uint32_t reserved2;
   void *stream; /* device stream that fills or uses the buffer; NULL on CPU */
 } pl_buffer;
 
@@ -636,7 +637,7 @@ typedef struct pl_plugin {
 } pl_plugin;
 
 /* The one exported symbol. Returns a static table, or NULL if it cannot work with this host (it then has said why in *error).
- * Called once per process. [main] */
+ * May be called again, and then returns the same table. [main] */
 typedef const pl_plugin *(*pl_plugin_entry_fn)(const pl_host *host, pl_error **error);
 
 #define PL_EXPORT __attribute__((visibility("default")))
