@@ -31,7 +31,7 @@ double aggregate(const Sum& sum, uint32_t how) {
 // The figures that the task describes, then those it reported without describing them (means).
 std::vector<Figure> figures(const std::vector<Sum>& sums, const std::vector<plugins::Metric>& metrics) {
   std::vector<Figure> result;
-  std::vector<std::string_view> described;
+  std::vector<std::string> described;
   const auto add = [&](const plugins::Metric& metric) {
     const std::string_view source = metric.source.empty() ? metric.name : metric.source;
     const auto sum = std::find_if(sums.begin(), sums.end(), [&](const Sum& s) { return s.name == source; });
