@@ -7,6 +7,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "core/observe/format.hpp"
+
 namespace pipeline::observe {
 namespace {
 
@@ -71,6 +73,11 @@ std::string progress_bar(double done, int columns) {
   std::string bar;
   for (int i = 0; i < columns; ++i) bar += 2 * i + 1 < halves ? "━" : 2 * i + 1 == halves ? "╸" : "─";
   return bar;
+}
+
+std::string progress_line(std::string_view what, uint64_t done, uint64_t total) {
+  const double share = total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 1;
+  return std::string(what) + ' ' + progress_bar(share, 30) + ' ' + grouped(done) + '/' + grouped(total);
 }
 
 }  // namespace pipeline::observe

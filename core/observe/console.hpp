@@ -2,6 +2,7 @@
 // writes to stdout. Thread-safe.
 #pragma once
 
+#include <cstdint>
 #include <cstdio>
 #include <mutex>
 #include <string>
@@ -39,5 +40,7 @@ class Console {
 
 // "━━━━━╸────": `done` from 0 to 1 in `columns` characters.
 std::string progress_bar(double done, int columns);
+// "WHAT ━━━━╸──── 1,200/5,000", for Console::status.
+std::string progress_line(std::string_view what, uint64_t done, uint64_t total);
 
 }  // namespace pipeline::observe

@@ -69,9 +69,7 @@ Outcome evaluate_checkpoint(const config::Config& config, const Workspace& works
        .cancelled = session.args().cancelled,
        .progress =
            [&](uint64_t done, uint64_t total) {
-             workspace.log.console().status(fmt::format("evaluating {} {}/{}",
-                                                        observe::progress_bar(static_cast<double>(done) / static_cast<double>(total), 30),
-                                                        observe::grouped(done), observe::grouped(total)));
+             workspace.log.console().status(observe::progress_line("evaluating", done, total));
            },
        .show = [&](uint64_t, std::string_view text) { workspace.log.info(text); }});
   if (!result) return cut_off(workspace, "the evaluation was stopped");

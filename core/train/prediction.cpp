@@ -157,9 +157,7 @@ Prediction predict(Session& session, const PredictionRequest& request) {
     for (const Row& row : rows) text += row.text;
     result.samples = std::min(result.samples + batch_size, total);
     file.append(text, result.samples);
-    session.log().console().status(fmt::format("predicting {} {}/{}",
-                                               observe::progress_bar(static_cast<double>(result.samples) / static_cast<double>(total), 30),
-                                               observe::grouped(result.samples), observe::grouped(total)));
+    session.log().console().status(observe::progress_line("predicting", result.samples, total));
   }
   session.log().console().status({});
   if (result.complete) file.finish();

@@ -3,9 +3,7 @@
 #include <algorithm>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
-#include "core/checkpoint/checkpoint.hpp"
 #include "core/config/differences.hpp"
 #include "core/plugins/error.hpp"
 #include "core/train/inference.hpp"

@@ -178,10 +178,7 @@ void Session::set_up_context(pl_context& context) {
     metrics_.push_back({std::string(name), sum, weight});
   };
   context.progress = [this](std::string_view what, uint64_t done, uint64_t total) {
-    log_.console().status(total == 0 ? fmt::format("{}: {}", what, observe::grouped(done))
-                                     : fmt::format("{} {} {}/{}", what,
-                                                   observe::progress_bar(static_cast<double>(done) / static_cast<double>(total), 30),
-                                                   observe::grouped(done), observe::grouped(total)));
+    log_.console().status(total == 0 ? fmt::format("{}: {}", what, observe::grouped(done)) : observe::progress_line(what, done, total));
   };
   context.cancelled = args_.cancelled;
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -13,7 +12,6 @@
 #include "core/plugins/error.hpp"
 #include "core/plugins/seed.hpp"
 #include "core/train/clock.hpp"
-#include "core/train/initial_values.hpp"
 #include "core/train/model_file.hpp"
 #include "core/train/peak_flops.hpp"
 #include "core/train/signals.hpp"
@@ -347,9 +345,8 @@ bool Trainer::evaluate_now() {
                                  .cancelled = [] { return Signals::received() != 0; },
                                  .progress =
                                      [&](uint64_t done, uint64_t total) {
-                                       log_.console().status(fmt::format(
-                                           "evaluating after step {} {} {}/{}", state_.step,
-                                           observe::progress_bar(static_cast<double>(done) / static_cast<double>(total), 20), done, total));
+                                       log_.console().status(observe::progress_line(
+                                           fmt::format("evaluating after step {}", state_.step), done, total));
                                      },
                                  .show = [&](uint64_t, std::string_view text) { shown.emplace_back(text); }});
   log_.console().status({});
