@@ -208,12 +208,12 @@ std::optional<Value> default_value(const pl_option& option) {
   const std::string_view source = view(option.default_value);
   if (source.empty()) return {};
   const std::optional<Literal> literal = parse_value(source);
-  const std::string key(view(option.key));
-  if (!literal)
-    throw Error("option " + key + ": its default " + std::string(source) + " is not a TOML value");
+  const auto fail = [&](const std::string& problem) {
+    return Error("option '" + std::string(view(option.key)) + "': default `" + std::string(source) + "` " + problem);
+  };
+  if (!literal) throw fail("is not one TOML value");
   Checked checked = check(option, *literal);
-  if (!checked.value)
-    throw Error("option " + key + ": its default " + std::string(source) + " " + checked.problem);
+  if (!checked.value) throw fail(checked.problem);
   return checked.value;
 }
 

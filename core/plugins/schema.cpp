@@ -2,13 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <toml++/toml.h>
-
 #include <algorithm>
-#include <cmath>
 #include <string>
 #include <string_view>
 
+#include "core/config/option.hpp"
 #include "core/plugins/error.hpp"
 #include "core/plugins/str.hpp"
 #include "core/plugins/struct_copy.hpp"
@@ -29,26 +27,9 @@ bool is_key(std::string_view key) {
   return !start;
 }
 
-bool is_list(std::uint32_t type) { return type >= PL_OPTION_INT_LIST; }
-
 bool is_number(std::uint32_t type) {
   return type == PL_OPTION_INT || type == PL_OPTION_FLOAT || type == PL_OPTION_INT_LIST ||
          type == PL_OPTION_FLOAT_LIST;
-}
-
-bool has_type(const toml::node& node, std::uint32_t type) {
-  switch (type) {
-    case PL_OPTION_BOOL:
-      return node.is_boolean();
-    case PL_OPTION_INT:
-    case PL_OPTION_INT_LIST:
-      return node.is_integer();
-    case PL_OPTION_FLOAT:
-    case PL_OPTION_FLOAT_LIST:
-      return node.is_number();
-    default:
-      return node.is_string();
-  }
 }
 
 class OptionCheck {
@@ -99,39 +80,7 @@ class OptionCheck {
       return;
     }
     if (source.empty()) fail("has no default and is not marked PL_OPTION_REQUIRED");
-    toml::table parsed;
-    try {
-      parsed = toml::parse("value = " + source);
-    } catch (const toml::parse_error& e) {
-      fail(fmt::format("default `{}` is not TOML: {}", source, e.description()));
-    }
-    const toml::node* value = parsed.get("value");
-    if (!value || parsed.size() != 1) fail(fmt::format("default `{}` is not one TOML value", source));
-    if (!is_list(option_.type)) return check_default_value(*value, source);
-    if (!value->is_array())
-      fail(fmt::format("default `{}` is not of type {}", source, option_type_name(option_.type)));
-    for (const toml::node& element : *value->as_array()) check_default_value(element, source);
-  }
-
-  void check_default_value(const toml::node& value, const std::string& source) const {
-    if (!has_type(value, option_.type))
-      fail(fmt::format("default `{}` is not of type {}", source, option_type_name(option_.type)));
-    if (is_number(option_.type)) {
-      const double number = value.value<double>().value_or(0);
-      const bool low =
-          flag(PL_OPTION_HAS_MINIMUM) &&
-          (flag(PL_OPTION_ABOVE_MINIMUM) ? !(number > option_.minimum) : !(number >= option_.minimum));
-      const bool high =
-          flag(PL_OPTION_HAS_MAXIMUM) &&
-          (flag(PL_OPTION_BELOW_MAXIMUM) ? !(number < option_.maximum) : !(number <= option_.maximum));
-      if (low || high) fail(fmt::format("default `{}` is outside of its own range", source));
-    }
-    if (option_.choice_count > 0) {
-      const auto text = value.value<std::string_view>().value_or("");
-      if (std::none_of(option_.choices, option_.choices + option_.choice_count,
-                       [&](const pl_str& choice) { return view(choice) == text; }))
-        fail(fmt::format("default `{}` is not one of its own choices", source));
-    }
+    (void)config::default_value(option_);
   }
 
   const pl_option& option_;

@@ -104,11 +104,11 @@ TEST(Schema, ADefaultThatDoesNotFitIsTheAuthorsMistake) {
   };
   EXPECT_EQ(message(make_option("a", PL_OPTION_INT, "12")), "");
   EXPECT_EQ(message(make_option("a", PL_OPTION_INT, "")), "");
-  EXPECT_EQ(message(make_option("a", PL_OPTION_INT, "x")), "option a: its default x is not a TOML value");
+  EXPECT_EQ(message(make_option("a", PL_OPTION_INT, "x")), "option 'a': default `x` is not one TOML value");
   EXPECT_EQ(message(make_option("a", PL_OPTION_INT, "\"x\"")),
-            "option a: its default \"x\" must be an integer, is a string");
+            "option 'a': default `\"x\"` must be an integer, is a string");
   EXPECT_EQ(message(make_option("a", PL_OPTION_INT, "1\nb = 2")),
-            "option a: its default 1\nb = 2 is not a TOML value");
+            "option 'a': default `1\nb = 2` is not one TOML value");
 }
 
 TEST(Numbers, AreWrittenShortAndReadBackExactly) {
