@@ -56,10 +56,17 @@ class Checkpoint {
 // The manifest of the checkpoint in folder `path`, with the presence and size of its files checked.
 Manifest read_manifest(const std::string& path);
 
+// An entry of a folder of checkpoints that is not used.
+struct Rejected {
+  std::string name;    // of the entry in the folder
+  std::string reason;  // ends in what is wrong with it
+};
+
 enum class Which { kLast, kBest };
 
 // For `init_from` and --checkpoint: `path` is a checkpoint, a folder of checkpoints, or a run's folder. kBest
-// is the last one where no checkpoint has a metric. What is returned has been verified.
-Checkpoint open_any(const std::string& path, Which which, bool higher_is_better = false);
+// is the last one where no checkpoint has a metric. What is returned has been verified; what was passed over in a folder, damaged or not a
+// checkpoint, is put into `rejected`.
+Checkpoint open_any(const std::string& path, Which which, std::vector<Rejected>* rejected = nullptr);
 
 }  // namespace pipeline::checkpoint

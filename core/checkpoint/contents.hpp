@@ -9,14 +9,20 @@
 
 namespace pipeline::checkpoint {
 
+// How good the weights are: a figure of the evaluation after this very step. One that is not finite is kept but never is the best.
+struct Metric {
+  std::string name;  // figures of other names cannot be compared
+  double value = 0;
+  bool higher_is_better = false;
+};
+
 // What a checkpoint says besides its tensors. The JSON texts are objects that only the core understands.
 struct Contents {
   uint64_t step = 0;  // optimizer steps done; names the folder
   std::string train_state_json = "{}";
   std::string config_toml;  // the resolved config
   std::string identity_json = "{}";
-  std::optional<double>
-      metric;  // of the latest evaluation; one that is not finite is kept but never is the best
+  std::optional<Metric> metric;
 };
 
 // Calls the visitor once per piece, always in the same order. It is called twice, from any thread; whatever

@@ -76,21 +76,32 @@ class Object {
 };
 
 // JSON has no NaN and no infinity.
-Json metric_json(const std::optional<double>& metric) {
-  if (!metric) return nullptr;
-  if (std::isnan(*metric)) return "nan";
-  if (std::isinf(*metric)) return *metric > 0 ? "inf" : "-inf";
-  return *metric;
+Json number_json(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  return value;
 }
 
-std::optional<double> parse_metric(const Object& root) {
-  const Json& value = root.at("metric");
-  if (value.is_null()) return std::nullopt;
+double parse_number(const Object& object, const char* key) {
+  const Json& value = object.at(key);
   if (value.is_number()) return value.get<double>();
   if (value == "nan") return std::numeric_limits<double>::quiet_NaN();
   if (value == "inf") return std::numeric_limits<double>::infinity();
   if (value == "-inf") return -std::numeric_limits<double>::infinity();
-  root.wrong("metric", "a number");
+  object.wrong(key, "a number");
+}
+
+Json metric_json(const std::optional<Metric>& metric) {
+  if (!metric) return nullptr;
+  return {{"name", metric->name}, {"value", number_json(metric->value)}, {"better", metric->higher_is_better ? "higher" : "lower"}};
+}
+
+std::optional<Metric> parse_metric(const Object& root, const std::string& path) {
+  if (root.at("metric").is_null()) return std::nullopt;
+  const Object object(root.object("metric"), path + ": \"metric\"");
+  const std::string better = object.text("better");
+  if (better != "higher" && better != "lower") object.wrong("better", "higher or lower");
+  return Metric{object.text("name"), parse_number(object, "value"), better == "higher"};
 }
 
 Json parse_object(const std::string& text, const std::string& what) {
@@ -164,7 +175,7 @@ Manifest parse(std::string_view text, const std::string& path) {
   }
   Manifest manifest;
   manifest.contents = {root.count("step"), root.object("train_state").dump(), root.text("config"),
-                       root.object("identity").dump(), parse_metric(root)};
+                       root.object("identity").dump(), parse_metric(root, path)};
   manifest.world_size = static_cast<int>(root.count("world_size"));
   for (const Json& file : root.list("files")) manifest.files.push_back(parse_file(file, path));
   for (const Json& tensor : root.list("tensors")) {

@@ -16,14 +16,42 @@ constexpr std::string_view kStep = "step-";
 constexpr std::string_view kTemporary = ".tmp-";
 constexpr std::string_view kReplaced = ".old-";
 
-const Found* best_of(const std::vector<Found>& newest_first, bool higher_is_better) {
+const Found* best_of(const std::vector<Found>& newest_first) {
   const Found* best = nullptr;
   for (const Found& found : newest_first) {
-    if (!found.metric || !std::isfinite(*found.metric)) continue;
-    if (!best || (higher_is_better ? *found.metric >= *best->metric : *found.metric <= *best->metric))
+    if (!found.metric || !std::isfinite(found.metric->value)) continue;
+    if (!best) {
       best = &found;
+      continue;
+    }
+    const Metric &a = *found.metric, &b = *best->metric;
+    if (a.name == b.name && (b.higher_is_better ? a.value >= b.value : a.value <= b.value)) best = &found;
   }
   return best;
+}
+
+// Opens and verifies; one that is damaged is added to `rejected`.
+std::optional<Checkpoint> open_good(const Found& found, std::vector<Rejected>& rejected) {
+  try {
+    Checkpoint checkpoint = Checkpoint::open(found.path);
+    checkpoint.verify();
+    return checkpoint;
+  } catch (const Error& error) {
+    rejected.push_back({folder_name(found.step), error.what()});
+    return std::nullopt;
+  }
+}
+
+// The best, where that is wanted and there is one, else the newest: the first that verifies. `scan` ends up with all that were passed over.
+std::optional<Checkpoint> choose(Scan& scan, Which which) {
+  std::vector<Found>& left = scan.checkpoints;
+  while (!left.empty()) {
+    const Found* best = which == Which::kBest ? best_of(left) : nullptr;
+    const auto candidate = best ? left.begin() + (best - left.data()) : left.begin();
+    if (std::optional<Checkpoint> good = open_good(*candidate, scan.rejected)) return good;
+    left.erase(candidate);
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -62,24 +90,14 @@ Scan Store::scan() const {
 
 std::optional<Checkpoint> Store::newest_good(std::vector<Rejected>* rejected) const {
   Scan found = scan();
-  std::optional<Checkpoint> good;
-  for (const Found& candidate : found.checkpoints) {
-    try {
-      Checkpoint checkpoint = Checkpoint::open(candidate.path);
-      checkpoint.verify();
-      good = std::move(checkpoint);
-      break;
-    } catch (const Error& error) {
-      found.rejected.push_back({folder_name(candidate.step), error.what()});
-    }
-  }
+  std::optional<Checkpoint> good = choose(found, Which::kLast);
   if (rejected) rejected->insert(rejected->end(), found.rejected.begin(), found.rejected.end());
   return good;
 }
 
 std::optional<Found> Store::best() const {
   const Scan found = scan();
-  const Found* best = best_of(found.checkpoints, options_.higher_is_better);
+  const Found* best = best_of(found.checkpoints);
   return best ? std::optional(*best) : std::nullopt;
 }
 
@@ -109,7 +127,7 @@ std::vector<std::string> Store::prune(uint64_t step) {
   std::vector<std::string> removed;
   if (options_.keep == 0) return removed;
   const Scan found = scan();
-  const Found* best = options_.keep_best ? best_of(found.checkpoints, options_.higher_is_better) : nullptr;
+  const Found* best = options_.keep_best ? best_of(found.checkpoints) : nullptr;
   uint64_t seen = 0;
   for (const Found& candidate : found.checkpoints) {
     if (candidate.step > step || seen++ < options_.keep || &candidate == best) continue;
@@ -148,28 +166,23 @@ std::optional<uint64_t> step_of(std::string_view name) {
   return step;
 }
 
-Checkpoint open_any(const std::string& path, Which which, bool higher_is_better) {
+Checkpoint open_any(const std::string& path, Which which, std::vector<Rejected>* rejected) {
   if (exists(path + "/" + kManifestName)) {
     Checkpoint checkpoint = Checkpoint::open(path);
     checkpoint.verify();
     return checkpoint;
   }
   const std::string nested = path + "/checkpoints";
-  const Store store({exists(nested) ? nested : path, 0, true, higher_is_better});
-  if (which == Which::kBest) {
-    if (const std::optional<Found> best = store.best()) {
-      Checkpoint checkpoint = Checkpoint::open(best->path);
-      checkpoint.verify();
-      return checkpoint;
-    }
+  Scan scan = Store({.folder = exists(nested) ? nested : path}).scan();
+  if (std::optional<Checkpoint> checkpoint = choose(scan, which)) {
+    if (rejected) *rejected = std::move(scan.rejected);
+    return std::move(*checkpoint);
   }
-  std::vector<Rejected> rejected;
-  if (std::optional<Checkpoint> checkpoint = store.newest_good(&rejected)) return std::move(*checkpoint);
   std::string message =
       path +
       ": holds no good checkpoint; give a checkpoint (a folder with manifest.json), a folder of "
       "them (step-00000123), or a run's folder (with checkpoints/ in it)";
-  for (const Rejected& entry : rejected) {
+  for (const Rejected& entry : scan.rejected) {
     if (step_of(entry.name)) message += "\n  " + entry.name + ": " + entry.reason;
   }
   throw Error(PL_ERROR_CONFIG, message);

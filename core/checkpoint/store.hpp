@@ -14,18 +14,12 @@ struct StoreOptions {
   std::string folder;     // a run's `checkpoints`; made when the first one is written
   uint64_t keep = 3;      // the newest ones; 0: all
   bool keep_best = true;  // and the one with the best metric
-  bool higher_is_better = false;
 };
 
 struct Found {
   uint64_t step;
   std::string path;
-  std::optional<double> metric;
-};
-
-struct Rejected {
-  std::string name;    // of the entry in the folder
-  std::string reason;  // ends in what is wrong with it
+  std::optional<Metric> metric;
 };
 
 struct Scan {
@@ -47,7 +41,7 @@ class Store {
   // The newest one that verifies in full. What was passed over on the way, and why, is appended to
   // `rejected`.
   std::optional<Checkpoint> newest_good(std::vector<Rejected>* rejected = nullptr) const;
-  // By metric, the older one of equals. A metric that is not finite never is the best.
+  // By the metric that was evaluated last (one of another name is not compared), the older one of equals.
   std::optional<Found> best() const;
 
   // Puts right what a killed run left: half-written folders are removed, and a checkpoint that was about to

@@ -5,7 +5,7 @@
 #include "tests/checkpoint/expect_error.hpp"
 #include "tests/checkpoint/faulty_file_system.hpp"
 #include "tests/checkpoint/state.hpp"
-#include "tests/checkpoint/temporary_folder.hpp"
+#include "tests/support/test_files.hpp"
 
 namespace pipeline::checkpoint {
 namespace {
@@ -26,7 +26,7 @@ struct Gate {
 };
 
 TEST(BackgroundWriter, WritesWhileTheCallerGoesOn) {
-  TemporaryFolder folder;
+  tests::FilesFolder folder;
   Store store({folder.path()});
   BackgroundWriter writer(store);
   EXPECT_FALSE(writer.poll());
@@ -45,7 +45,7 @@ TEST(BackgroundWriter, WritesWhileTheCallerGoesOn) {
 }
 
 TEST(BackgroundWriter, StartWaitsForTheOneBefore) {
-  TemporaryFolder folder;
+  tests::FilesFolder folder;
   Store store({folder.path()});
   BackgroundWriter writer(store);
   writer.start(contents_of(1), source(kState));
@@ -56,7 +56,7 @@ TEST(BackgroundWriter, StartWaitsForTheOneBefore) {
 }
 
 TEST(BackgroundWriter, ErrorsComeOutOfTheNextCallOnce) {
-  TemporaryFolder folder;
+  tests::FilesFolder folder;
   FaultyFileSystem files;
   files.fail_at = 4;
   Store store({folder.path()}, files);
@@ -73,7 +73,7 @@ TEST(BackgroundWriter, ErrorsComeOutOfTheNextCallOnce) {
 }
 
 TEST(BackgroundWriter, ReleasesTheSnapshotWhenDoneAndFinishesInItsDestructor) {
-  TemporaryFolder folder;
+  tests::FilesFolder folder;
   Store store({folder.path()});
   auto snapshot = std::make_shared<int>(0);
   {

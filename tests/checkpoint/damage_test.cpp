@@ -9,7 +9,7 @@
 #include "core/safetensors/crc32c.hpp"
 #include "tests/checkpoint/expect_error.hpp"
 #include "tests/checkpoint/state.hpp"
-#include "tests/checkpoint/temporary_folder.hpp"
+#include "tests/support/test_files.hpp"
 
 namespace pipeline::checkpoint {
 namespace {
@@ -59,8 +59,8 @@ class Damage : public testing::Test {
     EXPECT_THAT(rejected[0].reason, reason);
   }
 
-  TemporaryFolder folder_;
-  Store store_{{folder_.path(), 0, true, false}};
+  tests::FilesFolder folder_;
+  Store store_{{folder_.path(), 0, true}};
   std::string data_ = store_.path_of(2) + "/state-00000-of-00001.safetensors";
   std::string manifest_ = store_.path_of(2) + "/manifest.json";
 };
@@ -162,7 +162,11 @@ TEST_F(Damage, ManifestsThatSayNonsense) {
   };
   expect([](auto& json) { json["step"] = -1; }, ": \"step\" is -1, expected a whole number of 0 or more");
   expect([](auto& json) { json.erase("files"); }, ": has no \"files\"");
-  expect([](auto& json) { json["metric"] = "good"; }, ": \"metric\" is \"good\", expected a number");
+  expect([](auto& json) { json["metric"] = "good"; }, ": \"metric\" is \"good\", expected an object");
+  expect([](auto& json) { json["metric"] = {{"name", "loss"}, {"value", "good"}, {"better", "lower"}}; },
+         ": \"metric\": \"value\" is \"good\", expected a number");
+  expect([](auto& json) { json["metric"] = {{"name", "loss"}, {"value", 1}, {"better", "left"}}; },
+         ": \"metric\": \"better\" is \"left\", expected higher or lower");
   expect([](auto& json) { json["train_state"] = 3; }, ": \"train_state\" is 3, expected an object");
   expect([](auto& json) { json["files"][0]["name"] = "../x"; },
          ": an entry of \"files\": \"name\" is \"../x\", expected a plain file name");

@@ -7,7 +7,7 @@
 #include "tests/checkpoint/expect_error.hpp"
 #include "tests/checkpoint/faulty_file_system.hpp"
 #include "tests/checkpoint/state.hpp"
-#include "tests/checkpoint/temporary_folder.hpp"
+#include "tests/support/test_files.hpp"
 
 namespace pipeline::checkpoint {
 namespace {
@@ -23,13 +23,13 @@ class Fault : public testing::TestWithParam<std::tuple<uint64_t, bool>> {
   // False: the fault came too late to happen.
   bool run(uint64_t fail_at) {
     const auto [step, broken] = GetParam();
-    TemporaryFolder folder;
-    Store good({folder.path(), 1, false, false});
+    tests::FilesFolder folder;
+    Store good({folder.path(), 1, false});
     write(good, contents_of(1), source(kOld));
     FaultyFileSystem files;
     files.fail_at = fail_at;
     files.broken = broken;
-    Store store({folder.path(), 1, false, false}, files);
+    Store store({folder.path(), 1, false}, files);
     try {
       const Saved saved = write(store, contents_of(step), source(kNew));
       EXPECT_EQ(saved.prune_problem, files.failed() ? "injected fault" : "");
@@ -75,9 +75,9 @@ INSTANTIATE_TEST_SUITE_P(EveryOperation, Fault, testing::Combine(testing::Values
                          name_of);
 
 TEST(FullDisk, IsSeenBeforeAnythingIsWritten) {
-  TemporaryFolder folder;
+  tests::FilesFolder folder;
   FaultyFileSystem files;
-  Store store({folder.path(), 1, false, false}, files);
+  Store store({folder.path(), 1, false}, files);
   write(store, contents_of(1), source(kOld));
   files.free = 1000;
   EXPECT_ERROR(write(store, contents_of(2), source(kNew)), PL_ERROR_NO_SPACE,
@@ -88,18 +88,18 @@ TEST(FullDisk, IsSeenBeforeAnythingIsWritten) {
 }
 
 TEST(FullDisk, OtherErrorsKeepTheirKind) {
-  TemporaryFolder folder;
+  tests::FilesFolder folder;
   FaultyFileSystem files;
   files.fail_at = 5;
   files.code = PL_ERROR_FAILED;
-  Store store({folder.path(), 1, false, false}, files);
+  Store store({folder.path(), 1, false}, files);
   EXPECT_ERROR(write(store, contents_of(2), source(kNew)), PL_ERROR_FAILED, "injected fault");
 }
 
 // The file system itself refuses in the middle of a write: a limit on the size of files, hit after some bytes
 // went through.
 TEST(RealFileSystem, AWriteThatStopsInTheMiddleLeavesTheStoreAsItWas) {
-  TemporaryFolder folder;
+  tests::FilesFolder folder;
   Store store({folder.path()});
   write(store, contents_of(1), source(kOld));
   rlimit before;
@@ -117,7 +117,7 @@ TEST(RealFileSystem, AWriteThatStopsInTheMiddleLeavesTheStoreAsItWas) {
 }
 
 TEST(RealFileSystem, NamesThePathAndTheCause) {
-  TemporaryFolder folder;
+  tests::FilesFolder folder;
   FileSystem& files = FileSystem::real();
   EXPECT_ERROR(files.create(folder.path() + "/no/file"), PL_ERROR_FAILED,
                folder.path() + "/no/file: cannot be opened: No such file or directory");

@@ -9,7 +9,7 @@
 #include "core/checkpoint/background_writer.hpp"
 #include "tests/checkpoint/expect_error.hpp"
 #include "tests/checkpoint/state.hpp"
-#include "tests/checkpoint/temporary_folder.hpp"
+#include "tests/support/test_files.hpp"
 
 namespace pipeline::checkpoint {
 namespace {
@@ -23,7 +23,7 @@ std::vector<StateTensor> large_state(uint32_t seed) {
 // Saves one checkpoint after the other, announcing each step on the pipe once it is on disk. Every fourth one
 // is written twice.
 [[noreturn]] void save_forever(const std::string& folder, uint64_t first, int announce) {
-  Store store({folder, 2, true, false});
+  Store store({folder, 2, true});
   BackgroundWriter writer(store);
   for (uint64_t step = first;; ++step) {
     for (int times = step % 4 == 0 ? 2 : 1; times > 0; --times) {
@@ -37,7 +37,7 @@ std::vector<StateTensor> large_state(uint32_t seed) {
 // Two hundred times: a process that saves is killed at a random moment, and what it left must be whole and at
 // least as new as what it had announced.
 TEST(Kill, NoMomentLosesWhatWasSaved) {
-  TemporaryFolder folder;
+  tests::FilesFolder folder;
   std::mt19937 random(20240611);
   uint64_t last = 0;
   for (int round = 0; round < 200; ++round) {
@@ -56,7 +56,7 @@ TEST(Kill, NoMomentLosesWhatWasSaved) {
     for (uint64_t step = 0; ::read(ends[0], &step, sizeof step) == sizeof step;) last = step;
     ::close(ends[0]);
 
-    Store store({folder.path(), 2, true, false});
+    Store store({folder.path(), 2, true});
     store.recover();
     std::vector<Rejected> rejected;
     const std::optional<Checkpoint> checkpoint = store.newest_good(&rejected);

@@ -7,7 +7,7 @@
 #include "core/safetensors/file.hpp"
 #include "tests/checkpoint/expect_error.hpp"
 #include "tests/checkpoint/state.hpp"
-#include "tests/checkpoint/temporary_folder.hpp"
+#include "tests/support/test_files.hpp"
 
 namespace pipeline::checkpoint {
 namespace {
@@ -17,8 +17,8 @@ using testing::StartsWith;
 
 class RoundTrip : public testing::Test {
  protected:
-  TemporaryFolder folder_;
-  Store store_{{folder_.path() + "/checkpoints", 3, true, false}};
+  tests::FilesFolder folder_;
+  Store store_{{folder_.path() + "/checkpoints", 3, true}};
   std::vector<StateTensor> state_ = make_state(1);
 };
 
@@ -59,7 +59,8 @@ std::vector<std::string> write_as(Store& store, const std::vector<StateTensor>& 
 }
 
 TEST_F(RoundTrip, KeepsContentsAndEveryByte) {
-  Contents contents = contents_of(123, 2.5);
+  Contents contents = contents_of(123);
+  contents.metric = Metric{"rougeL", 2.5, true};
   contents.train_state_json = R"({"epoch": 3, "loss": 0.1, "seed": 18446744073709551615})";
   const Saved saved = write(store_, contents, source(state_));
   EXPECT_EQ(saved.path, store_.options().folder + "/step-00000123");
@@ -68,7 +69,10 @@ TEST_F(RoundTrip, KeepsContentsAndEveryByte) {
   checkpoint.verify();
   EXPECT_TRUE(holds(checkpoint, state_));
   EXPECT_EQ(checkpoint.contents().step, 123u);
-  EXPECT_EQ(checkpoint.contents().metric, 2.5);
+  ASSERT_TRUE(checkpoint.contents().metric);
+  EXPECT_EQ(checkpoint.contents().metric->name, "rougeL");
+  EXPECT_EQ(checkpoint.contents().metric->value, 2.5);
+  EXPECT_TRUE(checkpoint.contents().metric->higher_is_better);
   EXPECT_EQ(checkpoint.contents().train_state_json, R"({"epoch":3,"loss":0.1,"seed":18446744073709551615})");
   EXPECT_EQ(checkpoint.contents().config_toml, contents.config_toml);
   EXPECT_EQ(checkpoint.contents().identity_json, contents.identity_json);

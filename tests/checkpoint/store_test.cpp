@@ -6,7 +6,7 @@
 #include "core/checkpoint/writer.hpp"
 #include "tests/checkpoint/expect_error.hpp"
 #include "tests/checkpoint/state.hpp"
-#include "tests/checkpoint/temporary_folder.hpp"
+#include "tests/support/test_files.hpp"
 
 namespace pipeline::checkpoint {
 namespace {
@@ -17,15 +17,18 @@ namespace fs = std::filesystem;
 
 class StoreTest : public testing::Test {
  protected:
-  Store make(uint64_t keep, bool keep_best = true, bool higher_is_better = false) {
-    return Store({checkpoints_, keep, keep_best, higher_is_better});
-  }
+  Store make(uint64_t keep, bool keep_best = true) { return Store({checkpoints_, keep, keep_best}); }
   Saved save(Store& store, uint64_t step, std::optional<double> metric = std::nullopt) {
     return write(store, contents_of(step, metric), source(make_state(static_cast<uint32_t>(step))));
   }
+  Saved save(Store& store, uint64_t step, const Metric& metric) {
+    Contents contents = contents_of(step);
+    contents.metric = metric;
+    return write(store, contents, source(make_state(static_cast<uint32_t>(step))));
+  }
   std::vector<std::string> names() { return list_folder(checkpoints_); }
 
-  TemporaryFolder folder_;
+  tests::FilesFolder folder_;
   std::string checkpoints_ = folder_.path() + "/checkpoints";
 };
 
@@ -70,10 +73,20 @@ TEST_F(StoreTest, KeepZeroKeepsAllAndKeepBestCanBeSwitchedOff) {
 }
 
 TEST_F(StoreTest, HigherMayBeBetter) {
-  Store store = make(1, true, true);
-  save(store, 1, 0.5);
-  save(store, 2, 0.4);
+  Store store = make(1);
+  save(store, 1, Metric{"rougeL", 0.5, true});
+  save(store, 2, Metric{"rougeL", 0.4, true});
   EXPECT_EQ(store.best()->step, 1u);
+  EXPECT_EQ(open_any(checkpoints_, Which::kBest).contents().step, 1u);
+}
+
+TEST_F(StoreTest, FiguresOfAnotherNameAreNotCompared) {
+  Store store = make(0);
+  save(store, 1, 2.5);  // a loss
+  save(store, 2, Metric{"rougeL", 0.3, true});
+  save(store, 3, Metric{"rougeL", 0.2, true});
+  save(store, 4);
+  EXPECT_EQ(store.best()->step, 2u);
 }
 
 TEST_F(StoreTest, AMetricThatIsNotFiniteIsKeptButNeverBest) {
@@ -84,9 +97,9 @@ TEST_F(StoreTest, AMetricThatIsNotFiniteIsKeptButNeverBest) {
   save(store, 3, -INFINITY);
   save(store, 4, INFINITY);
   EXPECT_EQ(store.best()->step, 2u);
-  EXPECT_TRUE(std::isnan(*Checkpoint::open(store.path_of(1)).contents().metric));
-  EXPECT_EQ(Checkpoint::open(store.path_of(3)).contents().metric, -INFINITY);
-  EXPECT_EQ(Checkpoint::open(store.path_of(4)).contents().metric, INFINITY);
+  EXPECT_TRUE(std::isnan(Checkpoint::open(store.path_of(1)).contents().metric->value));
+  EXPECT_EQ(Checkpoint::open(store.path_of(3)).contents().metric->value, -INFINITY);
+  EXPECT_EQ(Checkpoint::open(store.path_of(4)).contents().metric->value, INFINITY);
 }
 
 TEST_F(StoreTest, NewerOnesOfAnAbandonedContinuationDoNotPushOutGoodOnes) {
@@ -142,8 +155,17 @@ TEST_F(StoreTest, OpenAnyTakesACheckpointAFolderOfThemOrARunsFolder) {
   EXPECT_EQ(open_any(store.path_of(1), Which::kLast).contents().step, 1u);
   EXPECT_EQ(open_any(checkpoints_, Which::kLast).contents().step, 2u);
   EXPECT_EQ(open_any(checkpoints_, Which::kBest).contents().step, 1u);
-  EXPECT_EQ(open_any(checkpoints_, Which::kBest, true).contents().step, 2u);
   EXPECT_EQ(open_any(folder_.path(), Which::kBest).contents().step, 1u);
+}
+
+TEST_F(StoreTest, OpenAnyPassesOverADamagedBestAndNamesIt) {
+  Store store = make(0);
+  for (const uint64_t step : {1, 2, 3}) save(store, step, static_cast<double>(step));
+  std::filesystem::resize_file(store.path_of(1) + "/state-00000-of-00001.safetensors", 10);
+  std::vector<Rejected> rejected;
+  EXPECT_EQ(open_any(folder_.path(), Which::kBest, &rejected).contents().step, 2u);
+  ASSERT_EQ(rejected.size(), 1u);
+  EXPECT_EQ(rejected[0].name, "step-00000001");
 }
 
 TEST_F(StoreTest, OpenAnyFallsBackToTheLastWithoutMetricsAndSaysWhatItLacks) {

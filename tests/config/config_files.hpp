@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/config/config.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 namespace pipeline::config {
 
@@ -17,20 +18,14 @@ class ConfigFiles : public testing::Test {
  protected:
   void SetUp() override {
     before_ = std::filesystem::current_path();
-    std::string name = std::filesystem::temp_directory_path() / "pipeline-config-XXXXXX";
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-    std::filesystem::current_path(folder_);
+    std::filesystem::current_path(folder_.path());
   }
-  void TearDown() override {
-    std::filesystem::current_path(before_);
-    std::filesystem::remove_all(folder_);
-  }
+  void TearDown() override { std::filesystem::current_path(before_); }
 
   static void write(const std::filesystem::path& name, std::string_view text) {
     if (name.has_parent_path()) std::filesystem::create_directories(name.parent_path());
-    std::filesystem::remove(
-        name);  // a new file is faster than one cut to nothing on file systems that then wait for the disk
+    // A new file is faster than one cut to nothing on file systems that then wait for the disk.
+    std::filesystem::remove(name);
     std::ofstream(name, std::ios::binary) << text;
   }
 
@@ -61,7 +56,7 @@ class ConfigFiles : public testing::Test {
     return "";
   }
 
-  std::filesystem::path folder_;
+  tests::TemporaryFolder folder_;
 
  private:
   std::filesystem::path before_;

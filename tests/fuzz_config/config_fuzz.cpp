@@ -1,8 +1,6 @@
 // TOML text and --set arguments to a configuration: whatever comes in, there is either a ConfigError that
 // says something or a configuration that is written and read back as the same one. Input: the file, then a
 // line `---`, then one --set argument a line.
-#include <unistd.h>
-
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -12,6 +10,7 @@
 #include "core/config/config.hpp"
 #include "core/config/differences.hpp"
 #include "tests/config/plugin_options.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 namespace {
 
@@ -19,15 +18,6 @@ using namespace pipeline::config;
 
 class File {
  public:
-  File() {
-    std::string folder = std::filesystem::temp_directory_path() / "pipeline-config-fuzz-XXXXXX";
-    if (!mkdtemp(folder.data())) std::abort();
-    path_ = folder + "/x.toml";
-  }
-  ~File() { std::filesystem::remove_all(std::filesystem::path(path_).parent_path()); }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-
   const std::string& path() const { return path_; }
   // A new file each time: some file systems wait for the disk when an old one is cut to nothing and written
   // again.
@@ -37,7 +27,8 @@ class File {
   }
 
  private:
-  std::string path_;
+  pipeline::tests::TemporaryFolder folder_;
+  std::string path_ = folder_.path() / "x.toml";
 };
 
 void require(bool holds, const char* what) {

@@ -5,9 +5,11 @@
 #include <stdexcept>
 #include <string>
 
+#include <unistd.h>
+
 namespace pipeline::tests {
 
-// A new folder, gone with this object.
+// A new folder, removed in the end by the process that made it.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -16,6 +18,7 @@ class TemporaryFolder {
     path_ = name;
   }
   ~TemporaryFolder() {
+    if (::getpid() != owner_) return;
     std::error_code ignored;
     std::filesystem::remove_all(path_, ignored);
   }
@@ -26,6 +29,7 @@ class TemporaryFolder {
 
  private:
   std::filesystem::path path_;
+  pid_t owner_ = ::getpid();
 };
 
 }  // namespace pipeline::tests
