@@ -1,0 +1,278 @@
+"""Trains GPT-2 with `pipeline run` and with transformers + Accelerate (gpt2_peer.py) in turns; see scripts/bench/gpt2.
+
+Both run all the time as processes of their own; the one whose turn it is not stands still (the pipeline by SIGSTOP, the peer waits for
+a line). A turn is the time from waking it until its steps are reported. The pipeline reports a step when the next one is done, so its
+turns are one step behind, and as long.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "parity"))
+import gpt2_vocabulary  # noqa: E402
+
+SEPARATOR = "\nTL;DR:\n"
+MAX_SUMMARY = 64  # tokens
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def make_model(folder, arguments):
+    """A randomly initialised GPT-2 as a Hugging Face folder, with GPT-2's own vocabulary."""
+    import torch
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    torch.manual_seed(1)
+    config = GPT2Config(n_layer=arguments.layers, n_head=arguments.heads, n_embd=arguments.width)
+    GPT2LMHeadModel(config).save_pretrained(folder)
+    vocabulary = Path(gpt2_vocabulary.fetch())
+    shutil.copy(vocabulary / "encoder.json", folder / "vocab.json")
+    shutil.copy(vocabulary / "vocab.bpe", folder / "merges.txt")
+
+
+class Examples:
+    """Pairs as text for the pipeline, and the same as tokens for the peer.
+
+    A sequence is document, separator, summary, end of text; the document is cut so that all fits into `most` tokens. `prompt` is the
+    number of tokens before the summary.
+    """
+
+    def __init__(self, folder, most):
+        from tokenizers import ByteLevelBPETokenizer
+
+        self.tokenizer = ByteLevelBPETokenizer(str(folder / "vocab.json"), str(folder / "merges.txt"))
+        self.end_of_text = self.tokenizer.token_to_id("<|endoftext|>")
+        self.separator = self.encode(SEPARATOR)
+        self.most = most
+
+    def encode(self, text):
+        return self.tokenizer.encode(text).ids
+
+    def example(self, pair):
+        summary = self.encode(pair["summary"])[:MAX_SUMMARY]
+        room = self.most - 1 - len(summary) - len(self.separator)
+        prompt = self.encode(pair["document"])[:room] + self.separator
+        return {"tokens": prompt + summary + [self.end_of_text], "prompt": len(prompt)}
+
+    def summarization(self, pairs, count, grouped):
+        chosen = pairs[:count]
+        if grouped:
+            chosen = sorted(chosen, key=lambda pair: len(self.example(pair)["tokens"]))
+        return [({"document": p["document"], "summary": p["summary"]}, self.example(p)) for p in chosen]
+
+    def language_model(self, pairs, count):
+        """Every sequence full: documents of many descriptions. The loss is over all tokens."""
+        result, remaining = [], iter(pairs)
+        for _ in range(count):
+            texts = []
+            while sum(len(text) for text in texts) < 12 * self.most:
+                texts.append(next(remaining)["document"])
+            pair = {"document": "\n".join(texts), "summary": next(remaining)["summary"]}
+            example = self.example(pair)
+            assert len(example["tokens"]) == self.most, "a document is too short"
+            result.append((pair, example))
+        return result
+
+
+def process_status(pid, key):
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(key):
+            return int(line.split()[1]) * 1024
+    raise SystemExit(f"process {pid} has ended")
+
+
+def cpu_seconds(pid):
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+class Contestant:
+    """Turns, and what they took. Subclasses: `process`, `start(steps)` wakes it, `wait()` returns the losses of these steps."""
+
+    def __init__(self):
+        self.seconds, self.cpu, self.losses, self.peak = [], [], [], 0
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+
+    def warm_up(self):
+        self.start(1)
+        self.losses += self.wait()
+        Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")  # the peak of the steps, not of loading
+
+    def turn(self, steps):
+        cpu, begin = cpu_seconds(self.process.pid), time.perf_counter()
+        self.start(steps)
+        self.losses += self.wait()
+        self.seconds.append(time.perf_counter() - begin)
+        self.cpu.append(cpu_seconds(self.process.pid) - cpu)
+        self.peak = process_status(self.process.pid, "VmHWM:")
+
+
+class Pipeline(Contestant):
+    name = "pipeline"
+
+    def __init__(self, folder, model, arguments, steps):
+        super().__init__()
+        config = folder / "bench.toml"
+        config.write_text(f"""
+[run]
+dir = "run"
+cache_dir = "cache"
+[task]
+plugin = "summarization"
+[task.data]
+train = "pairs.jsonl"
+[task.tokenizer]
+path = "{model}"
+[task.model]
+n_layer = {arguments.layers}
+n_head = {arguments.heads}
+n_embd = {arguments.width}
+embd_pdrop = 0.0
+attn_pdrop = 0.0
+resid_pdrop = 0.0
+[task.sequence]
+max_tokens = {arguments.most - 1}  # the end of text is a target, not an input
+max_summary_tokens = {MAX_SUMMARY}
+separator = {json.dumps(SEPARATOR)}
+loss = "{"all" if arguments.language_model else "summary"}"
+[optimizer]
+lr = 1e-4
+beta2 = 0.95
+weight_decay = 0.1
+[schedule]
+kind = "constant"
+[train]
+init_from = "{model}"
+precision = "fp32"
+global_batch = {arguments.batch}
+micro_batch = {arguments.batch}
+clip_grad_norm = 0.0
+max_steps = {steps + 9}  # never reached: a run that ends reports its last step sooner
+[loader]
+shuffle = false
+[checkpoint]
+background = false
+[launch]
+threads = {arguments.threads}
+""")
+        self.log = folder / "pipeline.log"
+        self.metrics = folder / "run" / "metrics.jsonl"
+        self.read = 0
+        self.process = subprocess.Popen([arguments.pipeline, "run", str(config)], cwd=folder, stdout=self.log.open("w"), stderr=subprocess.STDOUT)
+
+    def start(self, steps):
+        self.wanted = self.read + steps
+        self.process.send_signal(signal.SIGCONT)
+
+    def lines(self):
+        return self.metrics.read_text().splitlines() if self.metrics.exists() else []
+
+    def wait(self):
+        while len(self.lines()) < self.wanted:
+            if self.process.poll() is not None:
+                raise SystemExit(f"pipeline ended with {self.process.returncode}\n{self.log.read_text()[-2000:]}")
+            time.sleep(0.001)
+        self.process.send_signal(signal.SIGSTOP)
+        losses = [json.loads(line)["loss"] for line in self.lines()[self.read : self.wanted]]
+        self.read = self.wanted
+        return losses
+
+
+class Peer(Contestant):
+    name = "transformers"
+
+    def __init__(self, folder, model, arguments):
+        super().__init__()
+        command = [sys.executable, str(Path(__file__).with_name("gpt2_peer.py")), "--model", str(model), "--examples",
+                   str(folder / "tokens.jsonl"), "--batch", str(arguments.batch), "--threads", str(arguments.threads)]
+        self.process = subprocess.Popen(command + ["--language-model"] * arguments.language_model, stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True)
+        self.answer()  # ready
+        self.tokens = self.padded = 0
+
+    def answer(self):
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit(f"{self.name} ended with {self.process.wait()}")
+        return json.loads(line)
+
+    def start(self, steps):
+        self.process.stdin.write(f"{steps}\n")
+        self.process.stdin.flush()
+
+    def wait(self):
+        answer = self.answer()
+        self.tokens += answer["tokens"]
+        self.padded += answer["padded_tokens"]
+        return answer["losses"]
+
+
+def report(ours, theirs, steps, batch, examples):
+    tokens = sum(len(e["tokens"]) for _, e in examples[batch : (steps + 1) * batch])
+    for c in (theirs, ours):
+        total = sum(c.seconds)
+        print(f"{c.name:13} {steps * batch / total:7.3f} examples/s  {tokens / total:8.1f} tokens/s  "
+              f"padding {100 * (1 - theirs.tokens / theirs.padded) if c is theirs else 0:4.1f}%  peak {c.peak / 2**30:5.2f} GiB")
+    first, worst = abs(ours.losses[0] / theirs.losses[0] - 1), max(abs(a / b - 1) for a, b in zip(ours.losses, theirs.losses))
+    print(f"speed {sum(theirs.seconds) / sum(ours.seconds):.2f} times theirs "
+          f"(turns: {' '.join(f'{b / a:.2f}' for a, b in zip(ours.seconds, theirs.seconds))}; by CPU time "
+          f"{sum(theirs.cpu) / sum(ours.cpu):.2f}), peak memory {ours.peak / theirs.peak:.3f} times theirs")
+    print(f"losses {ours.losses[0]:.6f} ... {ours.losses[-1]:.6f} and {theirs.losses[0]:.6f} ... {theirs.losses[-1]:.6f}: "
+          f"the first differs by {first:.1e}, the most by {worst:.1e}")
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="scripts/bench/gpt2", description="pipeline run beside transformers + Accelerate.")
+    parser.add_argument("--pipeline", type=os.path.abspath, required=True, help=argparse.SUPPRESS)
+    parser.add_argument("--pairs", type=Path, required=True, help=argparse.SUPPRESS)
+    parser.add_argument("--grouped", action="store_true", help="examples sorted by length before batching, for both")
+    parser.add_argument("--language-model", action="store_true", help="full sequences of 1,024 tokens, loss over all of them")
+    parser.add_argument("--batch", type=int, default=8, help="examples per step (8)")
+    parser.add_argument("--most", type=int, help="tokens per example (512; 1024 for --language-model)")
+    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="for each of the two (all cores)")
+    parser.add_argument("--turns", type=int, default=6)
+    parser.add_argument("--steps", type=int, default=2, help="per turn")
+    parser.add_argument("--layers", type=int, default=12)
+    parser.add_argument("--heads", type=int, default=12)
+    parser.add_argument("--width", type=int, default=768)
+    arguments = parser.parse_args()
+    arguments.most = arguments.most or (1024 if arguments.language_model else 512)
+
+    pairs = [json.loads(line) for line in arguments.pairs.read_text().splitlines()]
+    random.Random(0).shuffle(pairs)
+    steps = arguments.turns * arguments.steps
+    with tempfile.TemporaryDirectory(prefix="pipeline-bench-") as name:
+        folder, model = Path(name), Path(name) / "model"
+        make_model(model, arguments)
+        maker, count = Examples(model, arguments.most), (steps + 1) * arguments.batch
+        examples = maker.language_model(pairs, count) if arguments.language_model else maker.summarization(pairs, count, arguments.grouped)
+        (folder / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair, _ in examples))
+        (folder / "tokens.jsonl").write_text("".join(json.dumps(example) + "\n" for _, example in examples))
+        with contextlib.ExitStack() as stack:  # none may be left standing still
+            # One after the other: each has the machine for itself while it starts.
+            ours = Pipeline(folder, model, arguments, steps)
+            stack.callback(ours.close)
+            ours.warm_up()
+            theirs = Peer(folder, model, arguments)
+            stack.callback(theirs.close)
+            theirs.warm_up()
+            for turn in range(arguments.turns):
+                for contestant in (theirs, ours) if turn % 2 == 0 else (ours, theirs):
+                    contestant.turn(arguments.steps)
+        report(ours, theirs, steps, arguments.batch, examples)
+
+
+if __name__ == "__main__":
+    main()
