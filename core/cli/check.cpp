@@ -5,7 +5,9 @@
 #include <fmt/format.h>
 
 #include "core/observe/log.hpp"
+#include "core/train/runner.hpp"
 #include "core/train/session.hpp"
+#include "core/train/unused_options.hpp"
 
 namespace pipeline::cli {
 
@@ -25,7 +27,8 @@ void add_check(CLI::App& app, Action& action) {
           make_registry(args->plugin_paths, config.get_path_list("plugins.paths"), [&](const std::string& line) { log.info(line); });
       for (const std::string& name : config.stage_names()) {
         const config::Config stage = config.has_stages() ? config.for_stage(name) : config;
-        const train::Session session(stage, registry, log, {});
+        const train::Session session(stage, registry, log, {.purpose = train::purpose_of_stage(stage), .run_dir = {}, .cancelled = {}});
+        if (session.args().purpose == PL_PURPOSE_TRAIN) train::warn_of_unused_options(session);
         if (config.has_stages()) console.line(fmt::format("# stage {}", name));
         if (*verbose) console.line(session.resolved_toml());
       }

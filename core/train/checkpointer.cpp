@@ -1,5 +1,7 @@
 #include "core/train/checkpointer.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -7,36 +9,34 @@
 #include "core/observe/format.hpp"
 #include "core/plugins/error.hpp"
 #include "core/train/clock.hpp"
+#include "core/train/weights.hpp"
 
 namespace pipeline::train {
 namespace {
-
-bool higher_is_better(Session& session) {
-  const std::string& name = session.config().get_string("evaluate.best_metric");
-  for (const plugins::Metric& metric : session.task().metrics())
-    if (metric.name == name) return metric.better == PL_BETTER_HIGHER;
-  return false;  // the loss, or a figure that the task does not describe
-}
 
 checkpoint::StoreOptions store_options(Session& session, const RunFolder& folder) {
   const config::Config& config = session.config();
   return {.folder = folder.checkpoints().string(),
           .keep = static_cast<uint64_t>(config.get_int("checkpoint.keep")),
-          .keep_best = config.get_bool("checkpoint.keep_best"),
-          .higher_is_better = higher_is_better(session)};
+          .keep_best = config.get_bool("checkpoint.keep_best")};
+}
+
+// What else decides a run's numbers besides its options: another one cannot give the same bits.
+nlohmann::json numeric_identity(const Session& session) {
+  const pl_run_info& info = session.run_info();
+  return {{"micro_batch", info.micro_batch},
+          {"threads", info.threads},
+          {"device", info.device.type == PL_DEVICE_CUDA ? "cuda" : "cpu"},
+          {"precision", session.precision().name},
+          {"library", session.task_plugin().runtime()}};
+}
+
+// The order of the samples is one of their numbers: other data is another run.
+nlohmann::json data_identity(plugins::Task& task) {
+  return {{"content", task.data_fingerprint()}, {"samples", task.sample_count(PL_SPLIT_TRAIN)}};
 }
 
 }  // namespace
-
-std::string numeric_identity(const Session& session) {
-  const pl_run_info& info = session.run_info();
-  return nlohmann::json{{"micro_batch", info.micro_batch},
-                        {"threads", info.threads},
-                        {"device", info.device.type == PL_DEVICE_CUDA ? "cuda" : "cpu"},
-                        {"precision", session.precision().name},
-                        {"library", session.task_plugin().runtime()}}
-      .dump();
-}
 
 Checkpointer::Checkpointer(Session& session, const RunFolder& folder)
     : session_(session),
@@ -51,11 +51,12 @@ std::optional<checkpoint::Checkpoint> Checkpointer::newest() {
   for (const std::string& line : store_.recover()) log_.info(line);
   std::vector<checkpoint::Rejected> rejected;
   auto found = store_.newest_good(&rejected);
-  for (const checkpoint::Rejected& entry : rejected) {
-    const std::string path = store_.options().folder + "/" + entry.name;
-    const std::string_view reason = entry.reason;
-    log_.warning(fmt::format("{} is not used: {}", path, reason.starts_with(path + "/") ? reason.substr(path.size() + 1) : reason));
-  }
+  warn_of_rejected(log_, store_.options().folder, rejected);
+  const auto is_checkpoint = [](const checkpoint::Rejected& entry) { return checkpoint::step_of(entry.name).has_value(); };
+  if (const auto damaged = std::ranges::count_if(rejected, is_checkpoint); !found && damaged > 0)
+    throw Error(PL_ERROR_CORRUPT, fmt::format("{}: none of its {} checkpoint{} can be used, so the run cannot go on: repair {} (the lines above "
+                                              "say what is wrong), or start over with --fresh, which moves the run aside",
+                                              store_.options().folder, damaged, damaged == 1 ? "" : "s", damaged == 1 ? "it" : "one"));
   return found;
 }
 
@@ -66,7 +67,12 @@ void Checkpointer::require_same_run(const checkpoint::Checkpoint& from) const {
     log_.info(fmt::format("changed since the checkpoint: {} = {} (was {})", d.key, d.now, d.before));
 
   const auto then = nlohmann::json::parse(contents.identity_json, nullptr, false);
-  const auto now = nlohmann::json::parse(numeric_identity(session_));
+  const nlohmann::json data = data_identity(session_.task());
+  if (then.is_object() && then.contains("data") && then["data"] != data)
+    throw Error(PL_ERROR_CONFIG, fmt::format("{}: the data is not what this run began with, {} now and {} then: bring it back, or start over "
+                                             "with --fresh",
+                                             from.path(), data.dump(), then["data"].dump()));
+  const nlohmann::json now = numeric_identity(session_);
   std::string changes;
   for (const auto& [key, value] : now.items())
     if (!then.is_object() || !then.contains(key) || then[key] != value)
@@ -85,8 +91,9 @@ bool Checkpointer::due(uint64_t step) const {
   return (every_ > 0 && step % every_ == 0) || (every_seconds_ > 0 && now_seconds() - saved_at_ >= every_seconds_);
 }
 
-void Checkpointer::continue_from(uint64_t step) {
+void Checkpointer::continue_from(uint64_t step, bool has_metric) {
   saved_step_ = step;
+  saved_metric_ = has_metric;
   saved_at_ = now_seconds();
 }
 
@@ -111,15 +118,19 @@ void Checkpointer::guarded(bool strict, Function&& function) {
   }
 }
 
-void Checkpointer::save(const TrainState& state, std::optional<double> metric, bool wait) {
+bool Checkpointer::saved(uint64_t step, bool with_metric) const { return saved_step_ == step && (saved_metric_ || !with_metric); }
+
+void Checkpointer::save(const TrainState& state, const std::optional<checkpoint::Metric>& metric, bool wait) {
+  nlohmann::json identity = numeric_identity(session_);
+  identity["data"] = data_identity(session_.task());
   checkpoint::Contents contents{.step = state.step,
                                 .train_state_json = state.to_json(),
                                 .config_toml = session_.resolved_toml(),
-                                .identity_json = numeric_identity(session_),
+                                .identity_json = identity.dump(),
                                 .metric = metric};
   const bool background = !wait && session_.config().get_bool("checkpoint.background");
   guarded(false, [&] { tell(writer_.finish()); });
-  continue_from(state.step);
+  continue_from(state.step, metric.has_value());
   guarded(wait, [&] {
     const auto snapshot = std::make_shared<plugins::Snapshot>(
         session_.strategy().snapshot(background ? PL_SNAPSHOT_COPY : PL_SNAPSHOT_VIEW));

@@ -19,23 +19,25 @@ class Checkpointer {
  public:
   Checkpointer(Session& session, const RunFolder& folder);
 
-  // The newest checkpoint that verifies; what was repaired or passed over on the way is logged.
+  // The newest checkpoint that verifies; what was repaired or passed over on the way is logged. Throws where there are checkpoints and
+  // all are damaged: starting anew would lose the run.
   std::optional<checkpoint::Checkpoint> newest();
 
-  // Throws when the run that `from` belongs to was another one: other options, or in reproducible mode another numeric identity.
+  // Throws when the run that `from` belongs to was another one: other options, other data, or in reproducible mode another micro-batch,
+  // number of threads, device, precision or library.
   void require_same_run(const checkpoint::Checkpoint& from) const;
 
   bool due(uint64_t step) const;
   // Writes what the strategy holds after state.step steps; in the background unless `wait`. A full disk is an error, or a warning where
   // checkpoint.on_full_disk says so and `wait` is not set.
-  void save(const TrainState& state, std::optional<double> metric, bool wait);
+  void save(const TrainState& state, const std::optional<checkpoint::Metric>& metric, bool wait);
   // Tells of what was written since the last call.
   void poll();
   void finish();
 
-  uint64_t saved_step() const { return saved_step_; }
-  void continue_from(uint64_t step);
-  const checkpoint::Store& store() const { return store_; }
+  // Is there a checkpoint of this step, and (`with_metric`) one that says how good it is?
+  bool saved(uint64_t step, bool with_metric) const;
+  void continue_from(uint64_t step, bool has_metric);
 
  private:
   void tell(const std::optional<checkpoint::Saved>& saved);
@@ -49,10 +51,8 @@ class Checkpointer {
   uint64_t every_ = 0;
   double every_seconds_ = 0;
   uint64_t saved_step_ = ~uint64_t{0};
+  bool saved_metric_ = false;
   double saved_at_ = 0;  // monotonic seconds
 };
-
-// What else decides a run's numbers besides its options, as JSON: another one cannot give the same bits.
-std::string numeric_identity(const Session& session);
 
 }  // namespace pipeline::train

@@ -1,7 +1,10 @@
 #include "core/train/inference.hpp"
 
+#include <cerrno>
 #include <cmath>
+#include <cstring>
 #include <fstream>
+#include <functional>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -10,7 +13,9 @@
 #include "core/observe/format.hpp"
 #include "core/plugins/error.hpp"
 #include "core/train/evaluation.hpp"
+#include "core/train/failure.hpp"
 #include "core/train/prediction.hpp"
+#include "core/train/run_folder.hpp"
 #include "core/train/session.hpp"
 #include "core/train/signals.hpp"
 #include "core/train/weights.hpp"
@@ -22,31 +27,72 @@ namespace fs = std::filesystem;
 
 // A session with the checkpoint's weights in place.
 struct Loaded {
-  Session session;
+  Session& session;
   checkpoint::Checkpoint checkpoint;
 
-  Loaded(const config::Config& config, const Workspace& workspace, const InferenceArgs& args, uint32_t purpose)
-      : session(config, workspace.registry, workspace.log,
-                {.purpose = purpose, .run_dir = args.folder, .cancelled = [] { return Signals::received() != 0; }}),
-        checkpoint(checkpoint::open_any(args.checkpoint, args.last ? checkpoint::Which::kLast : checkpoint::Which::kBest)) {
+  Loaded(Session& with, const InferenceArgs& args)
+      : session(with), checkpoint(open_checkpoint(args.checkpoint, args.last ? checkpoint::Which::kLast : checkpoint::Which::kBest, with.log())) {
     session.open_task();
     session.create_strategy();
     load_values(session, checkpoint);
     session.bind();
-    workspace.log.info(fmt::format("{} of {}, step {}", session.task_plugin().label(), checkpoint.path(), checkpoint.contents().step));
+    session.log().info(fmt::format("{} of {}, step {}", session.task_plugin().label(), checkpoint.path(), checkpoint.contents().step));
   }
 };
 
-uint32_t chosen_split(Loaded& loaded, const InferenceArgs& args) {
-  const std::string name = args.split.empty() ? loaded.session.config().get_string("evaluate.split") : args.split;
+// A session for `purpose`, and `work` in it.
+Outcome with_session(const config::Config& config, const Workspace& workspace, const InferenceArgs& args, uint32_t purpose, const char* phase,
+                     const std::function<Outcome(Session&)>& work) {
+  if (args.output.empty()) RunFolder::make(args.folder);
+  Session session(config, workspace.registry, workspace.log,
+                  {.purpose = purpose, .run_dir = args.folder, .cancelled = [] { return Signals::received() != 0; }});
+  return guard_work(session, [&] { return std::string(phase); }, [&] { return work(session); });
+}
+
+// Whole or not at all; opened before the work that fills it.
+class ResultFile {
+ public:
+  explicit ResultFile(fs::path path) : path_(std::move(path)), temporary_(path_.string() + ".tmp") {
+    if (path_.has_parent_path()) fs::create_directories(path_.parent_path());
+    out_.open(temporary_, std::ios::trunc);
+    if (!out_) fail();
+  }
+  ~ResultFile() {
+    std::error_code ignored;
+    fs::remove(temporary_, ignored);
+  }
+  ResultFile(const ResultFile&) = delete;
+  ResultFile& operator=(const ResultFile&) = delete;
+
+  const fs::path& path() const { return path_; }
+  void write(const std::string& text) {
+    out_ << text;
+    out_.close();
+    if (!out_) fail();
+    fs::rename(temporary_, path_);
+  }
+
+ private:
+  [[noreturn]] void fail() const {
+    const int error = errno;
+    throw Error(error == ENOSPC || error == EDQUOT ? PL_ERROR_NO_SPACE : PL_ERROR_FAILED,
+                fmt::format("{}: cannot be written: {}: choose another --output", path_.string(), std::strerror(error)));
+  }
+
+  fs::path path_, temporary_;
+  std::ofstream out_;
+};
+
+uint32_t chosen_split(Session& session, const InferenceArgs& args) {
+  const std::string name = args.split.empty() ? session.config().get_string("evaluate.split") : args.split;
   const uint32_t split = split_code(name);
-  if (loaded.session.task().sample_count(split) == 0)
+  if (session.task().sample_count(split) == 0)
     throw Error(PL_ERROR_CONFIG, fmt::format("{} has no samples in the split '{}': give its data, or use another --split",
-                                             loaded.session.task_plugin().label(), name));
+                                             session.task_plugin().label(), name));
   return split;
 }
 
-Outcome cut_off(const Workspace& workspace, const char* what) {
+Outcome cut_off(const Workspace& workspace, const std::string& what) {
   workspace.log.console().status({});
   workspace.log.info(fmt::format("{}: {}", Signals::name(Signals::received()), what));
   return Outcome::interrupted;
@@ -55,79 +101,80 @@ Outcome cut_off(const Workspace& workspace, const char* what) {
 }  // namespace
 
 Outcome evaluate_checkpoint(const config::Config& config, const Workspace& workspace, const InferenceArgs& args) {
-  Loaded loaded(config, workspace, args, PL_PURPOSE_EVALUATE);
-  Session& session = loaded.session;
-  const uint32_t split = chosen_split(loaded, args);
-  const auto result = evaluate(
-      session.task(),
-      {.split = split,
-       .purpose = PL_PURPOSE_EVALUATE,
-       .samples = static_cast<uint64_t>(config.get_int("evaluate.max_samples")),
-       .batch = session.plan().micro_batch,
-       .workers = session.workers(),
-       .shown = static_cast<uint64_t>(config.get_int("evaluate.samples")),
-       .cancelled = session.args().cancelled,
-       .progress =
-           [&](uint64_t done, uint64_t total) {
-             workspace.log.console().status(observe::progress_line("evaluating", done, total));
-           },
-       .show = [&](uint64_t, std::string_view text) { workspace.log.info(text); }});
-  if (!result) return cut_off(workspace, "the evaluation was stopped");
-  workspace.log.console().status({});
+  return with_session(config, workspace, args, PL_PURPOSE_EVALUATE, "evaluating", [&](Session& session) {
+    const Loaded loaded(session, args);
+    const uint32_t split = chosen_split(session, args);
+    ResultFile output(args.output.empty() ? args.folder / fmt::format("evaluation-{}.json", split_name(split)) : args.output);
+    const auto result = evaluate(
+        session.task(),
+        {.split = split,
+         .purpose = PL_PURPOSE_EVALUATE,
+         .samples = static_cast<uint64_t>(config.get_int("evaluate.max_samples")),
+         .batch = session.plan().micro_batch,
+         .workers = session.workers(),
+         .prefetch = static_cast<uint64_t>(config.get_int("loader.prefetch")),
+         .shown = static_cast<uint64_t>(config.get_int("evaluate.samples")),
+         .cancelled = session.args().cancelled,
+         .progress =
+             [&](uint64_t done, uint64_t total) { workspace.log.console().status(observe::progress_line("evaluating", done, total)); },
+         .show = [&](uint64_t, std::string_view text) { workspace.log.info(text); }});
+    if (!result) return cut_off(workspace, "the evaluation was stopped");
+    workspace.log.console().status({});
 
-  nlohmann::ordered_json json{{"checkpoint", loaded.checkpoint.path()},
-                              {"step", loaded.checkpoint.contents().step},
-                              {"split", split_name(split)},
-                              {"samples", result->samples},
-                              {"seconds", result->seconds}};
-  workspace.log.info(fmt::format("{} of the {} samples of {} in {:.1f} s", observe::grouped(result->samples),
-                                 observe::grouped(session.task().sample_count(split)), split_name(split), result->seconds));
-  for (const Figure& figure : result->figures) {
-    json["figures"][figure.name] = std::isfinite(figure.value) ? nlohmann::ordered_json(figure.value) : nullptr;
-    workspace.log.info(fmt::format("  {:<24} {:.4f}", figure.name, figure.value));
-  }
-  const fs::path output = args.output.empty() ? args.folder / fmt::format("evaluation-{}.json", split_name(split)) : args.output;
-  std::ofstream out(output);
-  out << json.dump(2) << '\n';
-  if (!out.flush()) throw Error(fmt::format("{}: cannot be written", output.string()));
-  workspace.log.info("written to " + output.string());
-  return Outcome::finished;
+    nlohmann::ordered_json json{{"checkpoint", loaded.checkpoint.path()},
+                                {"step", loaded.checkpoint.contents().step},
+                                {"split", split_name(split)},
+                                {"samples", result->samples},
+                                {"seconds", result->seconds}};
+    workspace.log.info(fmt::format("{} of the {} samples of {} in {:.1f} s", observe::grouped(result->samples),
+                                   observe::grouped(session.task().sample_count(split)), split_name(split), result->seconds));
+    for (const Figure& figure : result->figures) {
+      json["figures"][figure.name] = std::isfinite(figure.value) ? nlohmann::ordered_json(figure.value) : nullptr;
+      workspace.log.info(fmt::format("  {:<24} {:.4f}", figure.name, figure.value));
+    }
+    output.write(json.dump(2) + "\n");
+    workspace.log.info("written to " + output.path().string());
+    return Outcome::finished;
+  });
 }
 
 Outcome predict_with_checkpoint(const config::Config& config, const Workspace& workspace, const InferenceArgs& args) {
-  Loaded loaded(config, workspace, args, PL_PURPOSE_PREDICT);
-  const uint32_t split = chosen_split(loaded, args);
-  const fs::path output = args.output.empty() ? args.folder / "submission.csv" : args.output;
-  const auto result = predict(loaded.session,
-                              {.split = split,
-                               .output = output,
-                               .identity = fmt::format("{} step {} split {} data {}\n{}", loaded.checkpoint.path(),
-                                                       loaded.checkpoint.contents().step, split_name(split),
-                                                       loaded.session.task().data_fingerprint(), loaded.session.resolved_toml())});
-  if (!result.complete)
-    return cut_off(workspace, fmt::format("stopped after {} samples; the same command goes on from there", result.samples).c_str());
-  workspace.log.info(fmt::format("{} samples in {:.1f} s{}, written to {}", observe::grouped(result.samples), result.seconds,
-                                 result.continued > 0 ? fmt::format(" (the first {} by an earlier process)", result.continued) : "",
-                                 output.string()));
-  return Outcome::finished;
+  return with_session(config, workspace, args, PL_PURPOSE_PREDICT, "predicting", [&](Session& session) {
+    const Loaded loaded(session, args);
+    const uint32_t split = chosen_split(session, args);
+    const fs::path output = args.output.empty() ? args.folder / "submission.csv" : args.output;
+    const auto result =
+        predict(session, {.split = split,
+                          .output = output,
+                          .identity = fmt::format("{} step {} split {} data {}\n{}", loaded.checkpoint.path(), loaded.checkpoint.contents().step,
+                                                  split_name(split), session.task().data_fingerprint(), session.resolved_toml())});
+    if (!result.complete)
+      return cut_off(workspace, fmt::format("stopped after {} samples; the same command goes on from there", result.samples));
+    workspace.log.info(fmt::format("{} samples in {:.1f} s{}, written to {}", observe::grouped(result.samples), result.seconds,
+                                   result.continued > 0 ? fmt::format(" (the first {} by an earlier process)", result.continued) : "",
+                                   output.string()));
+    return Outcome::finished;
+  });
 }
 
 Outcome export_checkpoint(const config::Config& config, const Workspace& workspace, const InferenceArgs& args) {
-  Loaded loaded(config, workspace, args, PL_PURPOSE_EXPORT);
-  plugins::Task& task = loaded.session.task();
-  if (!task.has_export_model())
-    throw Error(PL_ERROR_CONFIG, fmt::format("{} has no form that other tools load", loaded.session.task_plugin().label()));
   const fs::path output = args.output.empty() ? args.folder / "export" : args.output;
   if (fs::exists(output) && !fs::is_empty(output))
     throw Error(PL_ERROR_CONFIG, fmt::format("{}: is there already: remove it, or choose another --output", output.string()));
-  const fs::path temporary = output.string() + ".tmp";
-  fs::remove_all(temporary);
-  fs::create_directories(temporary);
-  task.export_model(temporary);
-  fs::remove(output);  // an empty folder
-  fs::rename(temporary, output);
-  workspace.log.info("written to " + output.string());
-  return Outcome::finished;
+  return with_session(config, workspace, args, PL_PURPOSE_EXPORT, "exporting", [&](Session& session) {
+    const Loaded loaded(session, args);
+    plugins::Task& task = session.task();
+    if (!task.has_export_model())
+      throw Error(PL_ERROR_CONFIG, fmt::format("{} has no form that other tools load", session.task_plugin().label()));
+    const fs::path temporary = output.string() + ".tmp";
+    fs::remove_all(temporary);
+    fs::create_directories(temporary);
+    task.export_model(temporary);
+    fs::remove(output);  // an empty folder
+    fs::rename(temporary, output);
+    workspace.log.info("written to " + output.string());
+    return Outcome::finished;
+  });
 }
 
 }  // namespace pipeline::train

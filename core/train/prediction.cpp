@@ -88,6 +88,19 @@ struct Row {
   std::string text;
 };
 
+// Every sample from `begin` to `end`, once. `rows` is sorted.
+void check_rows(const std::vector<Row>& rows, uint64_t begin, uint64_t end, const std::string& task) {
+  uint64_t expected = begin;
+  for (const Row& row : rows) {
+    if (row.sample == expected && expected++ < end) continue;
+    throw Error(fmt::format("{}: predict gave a row for sample {}, expected {}: a batch of samples {} to {} must give each of them one row", task,
+                            row.sample, expected < end ? fmt::format("one for sample {}", expected) : "no more", begin, end - 1));
+  }
+  if (expected != end)
+    throw Error(fmt::format("{}: predict gave no row for sample {}: a batch of samples {} to {} must give each of them one row", task, expected,
+                            begin, end - 1));
+}
+
 void write_side_file(const fs::path& folder, std::string_view name, std::span<const std::byte> bytes) {
   if (name.empty() || name.find('/') != std::string_view::npos || name.starts_with('.'))
     throw Error(fmt::format("the task gave '{}' as the name of a file: must be a plain file name", name));
@@ -116,9 +129,10 @@ Prediction predict(Session& session, const PredictionRequest& request) {
   const fs::path side_files = request.output.parent_path() / (request.output.stem().string() + "-files");
   const uint64_t first = file.samples();
 
+  const std::vector<std::string> columns = task.prediction_columns();
   if (file.empty()) {
     std::string header = "id";
-    for (const std::string& column : task.prediction_columns()) header += "," + csv_field(column);
+    for (const std::string& column : columns) header += "," + csv_field(column);
     file.append(header + "\n", 0);
   }
   const auto sequence = [&](uint64_t index) -> std::optional<LoadRequest> {
@@ -129,7 +143,7 @@ Prediction predict(Session& session, const PredictionRequest& request) {
     return load;
   };
   const unsigned workers = session.workers();
-  Prefetcher batches(task, {.split = request.split, .purpose = PL_PURPOSE_PREDICT, .workers = workers, .ahead = 1 + 2 * uint64_t{workers}},
+  Prefetcher batches(task, {.split = request.split, .purpose = PL_PURPOSE_PREDICT, .workers = workers, .ahead = 1 + uint64_t{workers} * static_cast<uint64_t>(session.config().get_int("loader.prefetch"))},
                      sequence);
 
   Prediction result{.samples = first, .continued = first};
@@ -137,6 +151,8 @@ Prediction predict(Session& session, const PredictionRequest& request) {
   const plugins::PredictionSink sink{
       .row =
           [&](uint64_t sample, std::span<const std::string_view> fields) {
+            if (fields.size() != columns.size())
+              throw Error(fmt::format("gave {} fields for sample {}, must give {}, one for each of its columns", fields.size(), sample, columns.size()));
             std::string text = csv_field(task.sample_name(request.split, sample));
             for (const std::string_view field : fields) text += "," + csv_field(field);
             rows.push_back({sample, text + "\n"});
@@ -153,9 +169,11 @@ Prediction predict(Session& session, const PredictionRequest& request) {
     args.purpose = PL_PURPOSE_PREDICT;
     task.predict(*batch, args, sink);
     std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.sample < b.sample; });
+    const uint64_t begin = result.samples;
+    result.samples = std::min(begin + batch_size, total);
+    check_rows(rows, begin, result.samples, session.task_plugin().label());
     std::string text;
     for (const Row& row : rows) text += row.text;
-    result.samples = std::min(result.samples + batch_size, total);
     file.append(text, result.samples);
     session.log().console().status(observe::progress_line("predicting", result.samples, total));
   }

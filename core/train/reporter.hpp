@@ -5,6 +5,7 @@
 #include <deque>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -12,6 +13,10 @@
 #include "core/observe/log.hpp"
 
 namespace pipeline::train {
+
+// What a line of metrics.jsonl may hold before the task's own figures.
+inline constexpr std::string_view kMetricsFields[] = {"step", "epoch", "loss", "learning_rate", "grad_norm", "samples", "tokens", "padding",
+                                                      "tokens_per_second", "mfu", "seconds", "data_wait_seconds", "loss_scale", "skipped"};
 
 struct StepRecord {
   uint64_t step = 0;  // 1-based

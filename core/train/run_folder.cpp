@@ -89,6 +89,18 @@ std::optional<std::string> RunFolder::read_file(const std::string& name) const {
 std::optional<std::string> RunFolder::finished() const { return read_file(kFinished); }
 void RunFolder::mark_finished(const std::string& how) const { write_file(kFinished, how); }
 
+void RunFolder::unmark_finished() const { fs::remove(path_ / kFinished); }
+
+void RunFolder::make(const fs::path& path) {
+  std::error_code error;
+  const bool is_new = fs::create_directories(path, error);
+  if (error) {
+    errno = error.value();
+    fail(path, "cannot be created");
+  }
+  if (is_new) ::close(lock(path));
+}
+
 void RunFolder::write_file(const std::string& name, const std::string& content) const {
   const fs::path target = path_ / name, temporary = path_ / (name + ".tmp");
   const int descriptor = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);

@@ -24,9 +24,14 @@ class RunFolder {
   // Where an older run was moved to, if it was.
   const std::optional<std::filesystem::path>& moved_aside() const { return moved_aside_; }
 
-  // What mark_finished() was told, if the run is complete.
+  // What mark_finished() was told, if the run is complete. A run that goes on is no longer finished.
   std::optional<std::string> finished() const;
   void mark_finished(const std::string& how) const;
+  void unmark_finished() const;
+
+  // For a verb that writes into the folder of a run that may be in use by another process: makes the folder if needed, so that a later run
+  // takes it for its own.
+  static void make(const std::filesystem::path& path);
 
   // A small file of the folder; nullopt if it is not there.
   std::optional<std::string> read_file(const std::string& name) const;

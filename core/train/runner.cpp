@@ -4,10 +4,11 @@
 
 #include <fmt/format.h>
 
+#include "core/checkpoint/store.hpp"
 #include "core/config/differences.hpp"
 #include "core/plugins/error.hpp"
+#include "core/train/failure.hpp"
 #include "core/train/inference.hpp"
-#include "core/train/out_of_memory.hpp"
 #include "core/train/run_folder.hpp"
 #include "core/train/session.hpp"
 #include "core/train/signals.hpp"
@@ -17,6 +18,12 @@ namespace pipeline::train {
 namespace {
 
 namespace fs = std::filesystem;
+
+// A name to which a suffix can be added.
+fs::path without_trailing_slash(const fs::path& path) {
+  const fs::path normal = path.lexically_normal();
+  return normal.has_filename() || normal == normal.root_path() ? normal : normal.parent_path();
+}
 
 // The options that say how long a run is, as a finished run remembers them.
 std::string length_of(const config::Config& config) {
@@ -41,12 +48,32 @@ std::string init_from(const config::Config& whole, const config::Config& stage) 
   return {};
 }
 
-// True if a finished run of the same options lies in the folder.
-bool already_finished(const RunFolder& folder, const Session& session) {
-  if (folder.finished() != length_of(session.config())) return false;
+// The checkpoint that `weights` means at the moment, without looking into it; `weights` itself where it is none of ours.
+std::string checkpoint_of(const std::string& weights) {
+  const fs::path nested = fs::path(weights) / "checkpoints";
+  const checkpoint::Store store({.folder = fs::exists(nested) ? nested.string() : weights});
+  if (const auto best = store.best()) return best->path;
+  const checkpoint::Scan scan = store.scan();
+  return scan.checkpoints.empty() ? weights : scan.checkpoints.front().path;
+}
+
+constexpr std::string_view kWeights = "weights = ";  // a line of what a finished stage remembers
+
+// True if a finished run of the same options lies in the folder. That it began from weights which have changed since is said, not mended:
+// training again is the user's decision.
+bool already_finished(const RunFolder& folder, const Session& session, const std::string& weights) {
+  const auto finished = folder.finished();
+  const std::string length = length_of(session.config());
+  if (!finished || finished->substr(0, finished->find(kWeights)) != length) return false;
   const auto stored = folder.read_file("config.toml");
   if (!stored) return false;
   config::require_resumable(*stored, (folder.path() / "config.toml").string(), session.config(), session.plugin_configs());
+  session.log().info(fmt::format("{} is finished already: nothing to do (--fresh starts over, a larger train.max_steps goes on)",
+                                 folder.path().string()));
+  if (!weights.empty() && *finished != length + fmt::format("{}{}\n", kWeights, checkpoint_of(weights)))
+    session.log().warning(fmt::format("{} began from {}, and now that would be {}: train it again with --fresh{}", folder.path().string(),
+                                      finished->substr(finished->find(kWeights) + kWeights.size(), finished->size() - finished->find(kWeights) - kWeights.size() - 1),
+                                      checkpoint_of(weights), session.config().has_stages() ? " and --stage" : ""));
   return true;
 }
 
@@ -56,46 +83,73 @@ Outcome train_stage(const Workspace& workspace, RunFolder& folder, const config:
     workspace.log.info(fmt::format("the older run was moved aside to {}", folder.moved_aside()->string()));
   Session session(config, workspace.registry, workspace.log,
                   {.purpose = PL_PURPOSE_TRAIN, .run_dir = folder.path(), .cancelled = [] { return Signals::received() != 0; }});
-  if (already_finished(folder, session)) {
-    workspace.log.info(fmt::format("{} is finished already: nothing to do (--fresh starts over, a larger train.max_steps goes on)",
-                                   folder.path().string()));
-    return Outcome::finished;
-  }
+  if (already_finished(folder, session, weights)) return Outcome::finished;
   std::string phase = "preparing data";
   std::unique_ptr<Trainer> trainer;
-  const auto out_of_memory = [&](const std::string& what) -> Error {
-    return explain_out_of_memory(session, trainer ? trainer->phase() : phase, what);
-  };
-  try {
-    session.open_task();
-    phase = "creating the model";
-    session.create_strategy();
-    trainer = std::make_unique<Trainer>(session, folder);
-    trainer->start(weights);
-    const Outcome outcome = trainer->run();
-    if (outcome == Outcome::finished) {
-      folder.mark_finished(length_of(config));
-      workspace.log.info(fmt::format("done: {}", folder.path().string()));
+  return guard_work(
+      session, [&] { return trainer ? trainer->phase() : phase; },
+      [&] {
+        const std::string began_from = weights.empty() ? "" : fmt::format("{}{}\n", kWeights, checkpoint_of(weights));
+        session.open_task();
+        phase = "creating the model";
+        session.create_strategy();
+        trainer = std::make_unique<Trainer>(session, folder);
+        trainer->start(weights);
+        const Outcome outcome = trainer->run();
+        if (outcome == Outcome::finished) {
+          folder.mark_finished(length_of(config) + began_from);
+          workspace.log.info(fmt::format("done: {}", folder.path().string()));
+        }
+        return outcome;
+      });
+}
+
+// A stage that evaluates, predicts or exports, unless the same was done with the same weights before.
+Outcome use_stage(const Workspace& workspace, RunFolder& folder, const config::Config& config, const std::string& weights) {
+  const std::string kind = config.get_string("stage.kind");
+  if (weights.empty())
+    throw config.error("stage.init_from", fmt::format("stage '{}' needs weights: name the stage, run or checkpoint to take them from",
+                                                      config.get_string("stage.name")));
+  workspace.log.open_files(folder.path(), 0);
+  const Session options(config, workspace.registry, workspace.log, {.purpose = purpose_of_stage(config), .run_dir = folder.path(), .cancelled = {}});
+  const std::string what = fmt::format("{} of {}\n{}", kind, checkpoint_of(weights), options.resolved_toml());
+  if (const auto finished = folder.finished()) {
+    if (*finished == what) {
+      workspace.log.info(fmt::format("{} is finished already", folder.path().string()));
+      return Outcome::finished;
     }
-    return outcome;
-  } catch (const std::bad_alloc& error) {
-    throw out_of_memory(error.what());
-  } catch (const Error& error) {
-    if (error.code() == PL_ERROR_OUT_OF_MEMORY) throw out_of_memory(error.what());
-    if (error.code() == PL_ERROR_CANCELLED && Signals::received() != 0) {
-      workspace.log.info(fmt::format("{}: stopped while {}", Signals::name(Signals::received()), phase));
-      return Outcome::interrupted;
-    }
-    throw;
+    workspace.log.info(fmt::format("{} was made with other options or weights: done again", folder.path().string()));
+    folder.unmark_finished();
+    fs::remove_all(folder.path() / "export");
+  }
+  const InferenceArgs args{.checkpoint = weights, .last = false, .split = {}, .folder = folder.path(), .output = {}};
+  const Outcome outcome = kind == "evaluate"  ? evaluate_checkpoint(config, workspace, args)
+                          : kind == "predict" ? predict_with_checkpoint(config, workspace, args)
+                                              : export_checkpoint(config, workspace, args);
+  if (outcome == Outcome::finished) folder.mark_finished(what);
+  return outcome;
+}
+
+// A mistake in the last stage shows before the first one trains.
+void check_stages(const Workspace& workspace) {
+  for (const std::string& name : workspace.config.stage_names()) {
+    const config::Config stage = workspace.config.for_stage(name);
+    const Session session(stage, workspace.registry, workspace.log, {.purpose = purpose_of_stage(stage), .run_dir = {}, .cancelled = {}});
   }
 }
 
 }  // namespace
 
+uint32_t purpose_of_stage(const config::Config& stage) {
+  const std::string& kind = stage.get_string("stage.kind");
+  return kind == "evaluate" ? PL_PURPOSE_EVALUATE : kind == "predict" ? PL_PURPOSE_PREDICT : kind == "export" ? PL_PURPOSE_EXPORT : PL_PURPOSE_TRAIN;
+}
+
 fs::path run_dir(const config::Config& config) {
-  if (const auto dir = config.find_path("run.dir"); dir && !dir->empty()) {
-    const fs::path relative = fs::path(*dir).lexically_relative(fs::current_path());  // shorter to read, where it is below
-    return relative.empty() || *relative.begin() == ".." ? fs::path(*dir) : relative;
+  if (const auto given = config.find_path("run.dir"); given && !given->empty()) {
+    const fs::path dir = without_trailing_slash(*given);
+    const fs::path relative = dir.lexically_relative(fs::current_path());  // shorter to read, where it is below
+    return relative.empty() || *relative.begin() == ".." ? dir : relative;
   }
   const auto name = config.find_string("run.name");
   return fs::path("runs") / (name && !name->empty() ? *name : fs::path(config.file()).stem().string());
@@ -108,28 +162,17 @@ Outcome run_stages(const Workspace& workspace, bool fresh) {
     RunFolder folder(base, fresh);
     return train_stage(workspace, folder, config, init_from(config, config));
   }
+  check_stages(workspace);
   const bool one_stage = config.stage_names().size() == 1;
   const RunFolder all(base, fresh && !one_stage);
+  if (all.moved_aside()) workspace.log.info(fmt::format("the older run was moved aside to {}", all.moved_aside()->string()));
   for (const std::string& name : config.stage_names()) {
     const config::Config stage = config.for_stage(name);
     const std::string kind = stage.get_string("stage.kind");
     workspace.log.info(fmt::format("stage {} ({})", name, kind));
     RunFolder folder(base / name, fresh && one_stage);
     const std::string weights = init_from(config, stage);
-    Outcome outcome = Outcome::finished;
-    if (kind == "train") {
-      outcome = train_stage(workspace, folder, stage, weights);
-    } else if (folder.finished()) {
-      workspace.log.info(fmt::format("{} is finished already", folder.path().string()));
-    } else {
-      if (weights.empty())
-        throw stage.error("stage.init_from", fmt::format("stage '{}' needs weights: name the stage, run or checkpoint to take them from", name));
-      const InferenceArgs args{.checkpoint = weights, .split = {}, .folder = folder.path(), .output = {}};
-      outcome = kind == "evaluate"  ? evaluate_checkpoint(stage, workspace, args)
-                : kind == "predict" ? predict_with_checkpoint(stage, workspace, args)
-                                    : export_checkpoint(stage, workspace, args);
-      if (outcome == Outcome::finished) folder.mark_finished(kind + "\n");
-    }
+    const Outcome outcome = kind == "train" ? train_stage(workspace, folder, stage, weights) : use_stage(workspace, folder, stage, weights);
     if (outcome == Outcome::interrupted) return outcome;
   }
   return Outcome::finished;
@@ -154,7 +197,7 @@ InferenceArgs inference_args(const Workspace& workspace, const config::Config& s
           .last = args.checkpoint == "last",
           .split = args.split,
           .folder = folder,
-          .output = args.output};
+          .output = without_trailing_slash(args.output)};
 }
 
 }  // namespace

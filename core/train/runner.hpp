@@ -25,6 +25,9 @@ Outcome run_stages(const Workspace& workspace, bool fresh);
 // Where a run (or a stage of it) lives: run.dir, or runs/NAME.
 std::filesystem::path run_dir(const config::Config& config);
 
+// PL_PURPOSE_... of stage.kind.
+uint32_t purpose_of_stage(const config::Config& stage);
+
 // A verb on a finished or unfinished run.
 struct VerbArgs {
   std::string checkpoint = "best";  // best, last, or a path

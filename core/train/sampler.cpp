@@ -40,6 +40,13 @@ std::vector<uint64_t> Sampler::micro_batch(uint64_t step, uint64_t m) {
   return ids;
 }
 
+// Small enough that a step mixes lengths, and a divisor of the step.
+uint64_t Sampler::group_size() const {
+  uint64_t size = std::min<uint64_t>(plan_.global_batch, 8);
+  while (plan_.global_batch % size != 0) --size;
+  return size;
+}
+
 Sampler::Window Sampler::make_window(uint64_t epoch, uint64_t index) const {
   const uint64_t length = options_.window_steps * plan_.global_batch;
   const uint64_t begin = index * length, count = std::min(length, options_.samples - begin);
@@ -49,19 +56,22 @@ Sampler::Window Sampler::make_window(uint64_t epoch, uint64_t index) const {
 
   std::vector<double> costs(count);
   options_.costs(ids, costs);
-  std::vector<uint64_t> by_cost(count);
+  std::vector<uint64_t> by_cost(count);  // places in ids
   std::iota(by_cost.begin(), by_cost.end(), uint64_t{0});
-  std::stable_sort(by_cost.begin(), by_cost.end(), [&](uint64_t a, uint64_t b) { return costs[a] < costs[b]; });
+  const auto cheaper = [&](uint64_t a, uint64_t b) { return costs[a] < costs[b]; };
+  std::stable_sort(by_cost.begin(), by_cost.end(), cheaper);
 
-  // Only whole micro-batches are shuffled, so that the short one at the end of an epoch stays the last.
-  const uint64_t whole = count / plan_.micro_batch;
+  // Only whole groups are shuffled, so that the short one at the end of an epoch stays the last.
+  const uint64_t size = group_size(), whole = count / size;
   const Permutation shuffle(whole, derive_seed(options_.seed, "groups", epoch, index));
-  Window window{epoch, index, std::vector<uint64_t>(count)};
-  for (uint64_t i = 0; i < count; ++i) {
-    const uint64_t group = i / plan_.micro_batch;
-    const uint64_t source = group < whole ? shuffle(group) * plan_.micro_batch + i % plan_.micro_batch : i;
-    window.ids[i] = ids[by_cost[source]];
+  std::vector<uint64_t> places(count);
+  for (uint64_t i = 0; i < count; ++i) places[i] = by_cost[i / size < whole ? shuffle(i / size) * size + i % size : i];
+  for (uint64_t step = 0; step < count; step += plan_.global_batch) {
+    const auto first = places.begin() + static_cast<std::ptrdiff_t>(step);
+    std::stable_sort(first, first + static_cast<std::ptrdiff_t>(std::min(plan_.global_batch, count - step)), cheaper);
   }
+  Window window{epoch, index, std::vector<uint64_t>(count)};
+  for (uint64_t i = 0; i < count; ++i) window.ids[i] = ids[places[i]];
   return window;
 }
 

@@ -2,8 +2,9 @@
 // means the same at any world size.
 //
 // An epoch visits every sample once, in an order of its own. Its last step takes what is left, so it may be smaller. With
-// grouping, each window of that order (a number of steps, within the epoch) is sorted by cost, cut into micro-batches, and these
-// are shuffled: samples of similar length meet, at the price of a slightly less random order.
+// grouping, each window of that order (a number of steps, within the epoch) is sorted by cost and cut into small groups, which are
+// shuffled; the samples of a step then stand in order of cost. So the samples of a micro-batch are of similar length, at the price of
+// a slightly less random order, and which samples form a step does not depend on the size of micro-batches.
 #pragma once
 
 #include <cstdint>
@@ -49,6 +50,7 @@ class Sampler {
   };
 
   uint64_t order_key(uint64_t epoch) const;
+  uint64_t group_size() const;
   Window make_window(uint64_t epoch, uint64_t index) const;
 
   const BatchPlan plan_;

@@ -1,6 +1,13 @@
 #include "core/train/session.hpp"
 
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
 #include <cstdlib>
+#include <cstring>
+#include <iterator>
+#include <thread>
+#include <utility>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -9,6 +16,8 @@
 
 #include "core/observe/format.hpp"
 #include "core/plugins/error.hpp"
+#include "core/train/reporter.hpp"
+#include "core/train/schedule_options.hpp"
 
 namespace pipeline::train {
 namespace {
@@ -76,14 +85,25 @@ fs::path default_cache_dir() {
 // Only one process at a time prepares data in a cache folder.
 class PrepareLock {
  public:
-  PrepareLock(const fs::path& folder, observe::Log& log) {
+  // Throws Error (PL_ERROR_CANCELLED) when `cancelled` says so while another process has the lock.
+  PrepareLock(const fs::path& folder, observe::Log& log, const std::function<bool()>& cancelled) {
+    constexpr auto kPoll = std::chrono::milliseconds(100);
     fs::create_directories(folder);
     const fs::path file = folder / ".prepare.lock";
     descriptor_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (descriptor_ < 0) throw Error(fmt::format("{}: cannot be created; the cache folder must be writable", file.string()));
-    if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return;
-    log.info("waiting for another process that prepares data in " + folder.string());
-    ::flock(descriptor_, LOCK_EX);
+    for (bool said = false; ::flock(descriptor_, LOCK_EX | LOCK_NB) != 0; std::this_thread::sleep_for(kPoll)) {
+      if (errno != EWOULDBLOCK && errno != EINTR) {
+        const int error = errno;
+        ::close(descriptor_);
+        throw Error(fmt::format("{}: cannot be locked: {}: choose a run.cache_dir on a file system with locks", file.string(), std::strerror(error)));
+      }
+      if (cancelled && cancelled()) {
+        ::close(descriptor_);
+        throw Error(PL_ERROR_CANCELLED, "stopped while waiting for another process");
+      }
+      if (!std::exchange(said, true)) log.info("waiting for another process that prepares data in " + folder.string());
+    }
   }
   ~PrepareLock() { ::close(descriptor_); }
   PrepareLock(const PrepareLock&) = delete;
@@ -111,6 +131,9 @@ Session::Session(config::Config config, plugins::Registry& registry, observe::Lo
   precision_ = choose_precision(config_, device, devices_);
   plan_ = make_plan(config_);
   refuse_several_processes(config_);
+  (void)config_.plugin("backend", {});  // none is loaded, so it has no options
+  const bool training = args_.purpose == PL_PURPOSE_TRAIN;
+  if (training) check_schedule(config_);
   const unsigned threads = compute_threads(config_, devices_);
   // LibTorch and its libraries read these when they are loaded, which the registry does below.
   for (const char* variable : {"OMP_NUM_THREADS", "MKL_NUM_THREADS"}) ::setenv(variable, std::to_string(threads).c_str(), 1);
@@ -133,7 +156,6 @@ Session::Session(config::Config config, plugins::Registry& registry, observe::Lo
   run_dir_ = args_.run_dir.string();
   cache_dir_ = config_.find_path("run.cache_dir").value_or("");
   if (cache_dir_.empty()) cache_dir_ = default_cache_dir().string();
-  const bool training = args_.purpose == PL_PURPOSE_TRAIN;
   info_ = {.struct_size = sizeof info_,
            .purpose = args_.purpose,
            .flags = (config_.get_bool("run.reproducible") ? PL_RUN_REPRODUCIBLE : 0u) |
@@ -169,6 +191,8 @@ void Session::set_up_context(pl_context& context) {
                line);
   };
   context.metric = [this](std::string_view name, double sum, double weight) {
+    if (std::ranges::find(kMetricsFields, name) != std::end(kMetricsFields))
+      throw Error(fmt::format("reports the metric '{}', which is a name of the core's in metrics.jsonl: rename it", name));
     for (Sum& entry : metrics_) {
       if (entry.name != name) continue;
       entry.sum += sum;
@@ -202,7 +226,7 @@ std::string Session::resolved_toml() const { return config_.to_toml(true, plugin
 void Session::open_task() {
   task_ = std::make_unique<plugins::Task>(*task_plugin_, task_context_, &*task_config_);
   if (task_->has_prepare()) {
-    const PrepareLock lock(cache_dir_, log_);
+    const PrepareLock lock(cache_dir_, log_, args_.cancelled);
     task_->prepare();
     log_.console().status({});
   }

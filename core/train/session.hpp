@@ -52,7 +52,7 @@ class Session {
   plugins::Strategy& strategy() { return *strategy_; }
   const plugins::Plugin& task_plugin() const { return *task_plugin_; }
   const plugins::Plugin& strategy_plugin() const { return *strategy_plugin_; }
-  observe::Log& log() { return log_; }
+  observe::Log& log() const { return log_; }
   const SessionArgs& args() const { return args_; }
   unsigned workers() const;
 

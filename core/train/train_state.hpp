@@ -10,6 +10,7 @@
 namespace pipeline::train {
 
 struct Best {
+  std::string metric;
   double value = 0;
   uint64_t step = 0;
 };
@@ -19,7 +20,7 @@ struct TrainState {
   double seconds = 0;            // spent training, over all processes that continued this run
   LossScale loss_scale{{}};
   std::optional<bool> unapplied; // was the last step finite? Not yet in loss_scale, which learns of it one step late
-  std::optional<Best> best;      // of evaluate.best_metric
+  std::optional<Best> best;      // by evaluate.best_metric as it was then
 
   std::string to_json() const;
   // Throws pipeline::Error (PL_ERROR_CORRUPT) naming `where`.

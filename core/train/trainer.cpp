@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <cstring>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -14,7 +16,9 @@
 #include "core/train/clock.hpp"
 #include "core/train/model_file.hpp"
 #include "core/train/peak_flops.hpp"
+#include "core/train/schedule_options.hpp"
 #include "core/train/signals.hpp"
+#include "core/train/unused_options.hpp"
 #include "core/train/weights.hpp"
 
 namespace pipeline::train {
@@ -42,6 +46,14 @@ Sampler::Options sampler_options(Session& session) {
     throw config.error("loader.group_by_length", fmt::format("{} does not say how long its samples are: use false", session.task_plugin().label()));
   options.costs = [&task](std::span<const uint64_t> ids, std::span<double> out) { task.sample_costs(PL_SPLIT_TRAIN, ids, out); };
   return options;
+}
+
+// The variables that this program and its libraries heed, where they are set. A closed list: an environment may hold secrets.
+std::string environment_in_force() {
+  std::string text;
+  for (const char* name : {"PIPELINE_PLUGIN_PATH", "CUDA_VISIBLE_DEVICES", "CUBLAS_WORKSPACE_CONFIG", "LD_PRELOAD", "NO_COLOR", "XDG_CACHE_HOME"})
+    if (const char* value = std::getenv(name)) text += fmt::format("{}{}={}", text.empty() ? "" : " ", name, value);
+  return text;
 }
 
 std::string host_name() {
@@ -76,24 +88,7 @@ void Trainer::plan_length() {
     const uint64_t in_epochs = static_cast<uint64_t>(*epochs) * sampler_.steps_per_epoch();
     total_steps_ = total_steps_ == 0 ? in_epochs : std::min(total_steps_, in_epochs);
   }
-  if (total_steps_ == 0 && max_seconds_ == 0)
-    throw config_.error("train.max_steps", "nothing says when training ends: give train.max_steps, train.max_epochs or train.max_seconds");
-
-  const std::string& kind = config_.get_string("schedule.kind");
-  if (total_steps_ == 0 && kind != "constant")
-    throw config_.error("schedule.kind", "needs to know the last step: give train.max_steps or train.max_epochs beside train.max_seconds, or "
-                                         "use \"constant\"");
-  const std::string& scaling = config_.get_string("schedule.lr_scaling");
-  const LrScaling how = scaling == "linear" ? LrScaling::linear : scaling == "sqrt" ? LrScaling::sqrt : LrScaling::none;
-  const uint64_t batch = session_.plan().global_batch;
-  if (how != LrScaling::none && !config_.has_value("schedule.base_batch"))
-    throw config_.error("schedule.lr_scaling", "needs schedule.base_batch, the effective batch that optimizer.lr is right for");
-  schedule_ = {.peak = scale_learning_rate(config_.get_float("optimizer.lr"), how, batch,
-                                           how == LrScaling::none ? batch : every("schedule.base_batch")),
-               .decay = kind == "linear" ? Decay::linear : kind == "constant" ? Decay::constant : Decay::cosine,
-               .warmup_steps = every("schedule.warmup_steps"),
-               .total_steps = total_steps_,
-               .final_ratio = config_.get_float("schedule.min_lr_ratio")};
+  schedule_ = make_schedule(config_, session_.plan().global_batch, total_steps_);
 }
 
 void Trainer::start(const std::string& init_from) {
@@ -107,9 +102,12 @@ void Trainer::start(const std::string& init_from) {
     weights = load_weights(session_, init_from);
   }
   session_.bind();
+  folder_.unmark_finished();
   folder_.write_file("config.toml", session_.resolved_toml());
   folder_.write_file("model.json", model_json(session_));
   announce(weights);
+  check_evaluation();
+  evaluations_.emplace(folder_.evaluations());
   reporter_ = std::make_unique<Reporter>(
       log_, folder_.metrics(),
       Reporter::Options{.total_steps = total_steps_,
@@ -127,7 +125,7 @@ void Trainer::resume(const checkpoint::Checkpoint& from) {
   state_ = TrainState::from_json(from.contents().train_state_json, loss_scale_options(session_), from.path());
   last_finite_ = state_.unapplied;
   state_.unapplied.reset();
-  checkpointer_.continue_from(state_.step);
+  checkpointer_.continue_from(state_.step, from.contents().metric.has_value());
   for (const auto& file : {folder_.metrics(), folder_.evaluations()})
     observe::JsonLines::cut_back(file, "step", state_.step + 1);
 }
@@ -157,6 +155,7 @@ void Trainer::announce(const std::string& weights) const {
                               ? fmt::format(" ({:.3g} for a batch of {}, scaled {} to {})", base, every("schedule.base_batch"), scaling, plan.global_batch)
                               : "",
                           config_.get_string("schedule.kind"), schedule_.warmup_steps));
+  if (const std::string environment = environment_in_force(); !environment.empty()) say("variables", environment);
   if (config_.is_set("train.batch_per_device"))
     log_.info("train.batch_per_device is set, so the global batch grows with the number of devices");
   const uint64_t samples = session_.task().sample_count(PL_SPLIT_TRAIN);
@@ -165,6 +164,7 @@ void Trainer::announce(const std::string& weights) const {
                                   : std::string("until the time is up")) +
                     fmt::format(" of {} samples in {} steps", observe::grouped(samples), sampler_.steps_per_epoch()) +
                     (max_seconds_ > 0 ? ", at most " + observe::human_duration(max_seconds_) : ""));
+  warn_of_unused_options(session_);
   if (total_steps_ > 0 && schedule_.warmup_steps >= total_steps_)
     log_.warning(fmt::format("the run ends before the learning rate is warmed up: schedule.warmup_steps is {}", schedule_.warmup_steps));
   if (samples < plan.global_batch)
@@ -219,7 +219,8 @@ Outcome Trainer::run() {
     }
     if (last) break;
     const bool is_best = metric_ && state_.best && state_.best->step == state_.step && config_.get_bool("checkpoint.keep_best");
-    if (checkpointer_.due(state_.step) || (is_best && checkpointer_.saved_step() != state_.step)) save(false);
+    const bool made_up = metric_ && checkpointer_.saved(state_.step, false);  // the evaluation of a step that was saved when it was cut off
+    if (checkpointer_.due(state_.step) || is_best || made_up) save(false);
     if (now_seconds() - looked > kCheckSeconds) {
       checkpointer_.poll();
       looked = now_seconds();
@@ -303,8 +304,8 @@ void Trainer::collect() {
   Pending done = std::move(*pending_);
   pending_.reset();
   StepRecord& record = done.record;
+  const pl_step_report report = session_.strategy().collect(done.ticket);  // waits for the device
   if (record.seconds == 0) record.seconds = now_seconds() - done.began;
-  const pl_step_report report = session_.strategy().collect(done.ticket);
   record.loss = done.weight > 0 ? report.loss_sum / done.weight : 0;
   record.grad_norm = report.grad_norm;
   record.skipped = report.finite == 0;
@@ -352,39 +353,62 @@ bool Trainer::evaluate_now() {
   log_.console().status({});
   if (!result) return false;
 
-  nlohmann::ordered_json json{{"step", state_.step}, {"samples", result->samples}, {"seconds", result->seconds}};
-  std::string text;
-  for (const Figure& figure : result->figures) {
-    json[figure.name] = std::isfinite(figure.value) ? nlohmann::ordered_json(figure.value) : nullptr;
-    text += fmt::format("  {} {:.4f}", figure.name, figure.value);
-  }
-  observe::JsonLines(folder_.evaluations()).append(json);
-  evaluated_step_ = state_.step;
-
+  record_evaluation(*result);
   const std::string& name = config_.get_string("evaluate.best_metric");
   const Figure* figure = result->find(name);
-  if (figure == nullptr)
-    throw config_.error("evaluate.best_metric", fmt::format("the task reports no such figure; it reports {}", [&] {
-                          std::string names;
-                          for (const Figure& f : result->figures) names += (names.empty() ? "" : ", ") + f.name;
-                          return names;
-                        }()));
-  metric_ = figure->value;
+  if (figure == nullptr) {
+    save(true);  // what was trained is not lost to a misspelt name
+    std::string names;
+    for (const Figure& f : result->figures) names += (names.empty() ? "" : ", ") + f.name;
+    throw config_.error("evaluate.best_metric", fmt::format("this evaluation has no such figure; it has {}", names));
+  }
+  metric_ = checkpoint::Metric{name, figure->value, figure->better == PL_BETTER_HIGHER};
   const bool better = std::isfinite(figure->value) &&
-                      (!state_.best || (checkpointer_.store().options().higher_is_better ? figure->value > state_.best->value
-                                                                                        : figure->value < state_.best->value));
-  if (better) state_.best = Best{figure->value, state_.step};
+                      (!state_.best || state_.best->metric != name ||
+                       (metric_->higher_is_better ? figure->value > state_.best->value : figure->value < state_.best->value));
+  if (better) state_.best = Best{name, figure->value, state_.step};
+  std::string text;
+  for (const Figure& f : result->figures) text += fmt::format("  {} {:.4f}", f.name, f.value);
   log_.info(fmt::format("evaluation after step {}:{}  ({} of {} samples in {:.1f} s{})", state_.step, text, result->samples, available,
-                        result->seconds,
-                        better ? fmt::format("; best {} so far", name) : ""));
+                        result->seconds, better ? fmt::format("; best {} so far", name) : ""));
   for (const std::string& sample : shown) log_.info(sample);
   return true;
+}
+
+void Trainer::record_evaluation(const Evaluation& result) {
+  nlohmann::ordered_json json{{"step", state_.step}, {"samples", result.samples}, {"seconds", result.seconds}};
+  for (const Figure& figure : result.figures) {
+    if (json.contains(figure.name))
+      throw Error(fmt::format("{} calls a figure '{}', which is a name of the core's in eval.jsonl: rename it", session_.task_plugin().label(),
+                              figure.name));
+    json[figure.name] = std::isfinite(figure.value) ? nlohmann::ordered_json(figure.value) : nullptr;
+  }
+  if (!evaluations_->append(json))
+    log_.warning(fmt::format("eval.jsonl cannot be written: {}; lines are kept in memory until it can", std::strerror(evaluations_->last_error())));
+  evaluated_step_ = state_.step;
+}
+
+// What would otherwise show up only after hours of training.
+void Trainer::check_evaluation() const {
+  if (session_.task().sample_count(PL_SPLIT_VAL) == 0) {
+    if (every("evaluate.every") > 0)
+      throw config_.error("evaluate.every", fmt::format("{} has no validation data: give it, or use 0", session_.task_plugin().label()));
+    log_.info("evaluation  none: there is no validation data, so no checkpoint is the best one");
+    return;
+  }
+  const std::string& name = config_.get_string("evaluate.best_metric");
+  const std::vector<plugins::Metric> metrics = session_.task().metrics();
+  if (name == "loss" || std::ranges::any_of(metrics, [&](const plugins::Metric& metric) { return metric.name == name; })) return;
+  std::string names = "loss";
+  for (const plugins::Metric& metric : metrics)
+    if (metric.name != "loss") names += ", " + metric.name;
+  throw config_.error("evaluate.best_metric", fmt::format("{} has no such figure; it has {}", session_.task_plugin().label(), names));
 }
 
 void Trainer::save(bool final) {
   collect();
   phase_ = fmt::format("saving after step {}", state_.step);
-  if (checkpointer_.saved_step() != state_.step) {
+  if (!checkpointer_.saved(state_.step, metric_.has_value())) {
     TrainState state = state_;
     state.seconds = elapsed();
     state.unapplied = last_finite_;

@@ -50,7 +50,9 @@ class Trainer {
   void train_step();
   void collect();
   void report_skipped(uint64_t step);
+  void check_evaluation() const;
   bool evaluate_now();
+  void record_evaluation(const Evaluation& result);
   void save(bool final);
   bool done() const;
   double elapsed() const;
@@ -71,11 +73,12 @@ class Trainer {
   TrainState state_;
   std::optional<Pending> pending_;
   std::optional<bool> last_finite_;  // of the step before, applied after the one that runs
-  std::optional<double> metric_;     // evaluate.best_metric, if it was evaluated after this very step
+  std::optional<checkpoint::Metric> metric_;  // evaluate.best_metric, if it was evaluated after this very step
   uint64_t evaluated_step_ = ~uint64_t{0};  // after which the last evaluation was
   double began_ = 0;                 // of this process's training, monotonic seconds
 
   Checkpointer checkpointer_;
+  std::optional<observe::JsonLines> evaluations_;
   std::unique_ptr<Reporter> reporter_;
   std::unique_ptr<Prefetcher> batches_;
 };

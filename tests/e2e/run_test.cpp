@@ -209,6 +209,53 @@ TEST_F(Run, ADamagedCheckpointIsNamedAndTheOneBeforeIsUsed) {
   EXPECT_EQ(curve("run"), curve("whole"));
 }
 
+TEST_F(Run, WhereAllCheckpointsAreDamagedNothingIsStartedOverUnasked) {
+  ASSERT_EQ(run({"--set", "train.max_steps=10"}).code, 0);
+  const std::string before = read_text(path("run/metrics.jsonl"));
+  fs::resize_file(path("run/checkpoints/step-00000010/state-00000-of-00001.safetensors"), 10);
+  const Result result = run();
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.err, HasSubstr("none of its 1 checkpoint can be used"));
+  EXPECT_THAT(result.err, HasSubstr("--fresh"));
+  EXPECT_EQ(read_text(path("run/metrics.jsonl")), before);
+  EXPECT_EQ(run({"--fresh"}).code, 0);
+}
+
+TEST_F(Run, ARunThatWasLengthenedAndKilledIsNotFinished) {
+  ASSERT_EQ(run({"--set", "train.max_steps=20"}).code, 0);
+  Process process = start({"--set", "train.max_steps=200000"});
+  ASSERT_TRUE(eventually([&] { return read_lines(path("run/metrics.jsonl")).size() > 30; }));
+  process.signal(SIGKILL);
+  process.wait();
+  EXPECT_THAT(run({"--set", "train.max_steps=20"}).out, Not(HasSubstr("finished already")));
+}
+
+TEST_F(Run, ATrailingSlashOfRunDirMakesNoDifference) {
+  ASSERT_EQ(run({"--set", "run.dir=run/", "--set", "train.max_steps=5"}).code, 0);
+  const Result fresh = run({"--set", "run.dir=run/", "--set", "train.max_steps=5", "--fresh"});
+  EXPECT_EQ(fresh.code, 0) << fresh.err;
+  EXPECT_TRUE(fs::exists(path("run.1/metrics.jsonl")));
+}
+
+TEST_F(Run, WhatCannotBeEvaluatedIsSaidBeforeTraining) {
+  const Result figure = run({"--set", "evaluate.best_metric=rougeL"});
+  EXPECT_EQ(figure.code, 2);
+  EXPECT_THAT(figure.err, HasSubstr("evaluate.best_metric=rougeL: task linear_regression has no such figure; it has loss, mean_absolute_error"));
+  const Result split = run({"--set", "task.data.val_samples=0", "--set", "run.dir=other"});
+  EXPECT_EQ(split.code, 2);
+  EXPECT_THAT(split.err, HasSubstr("evaluate.every = 20: task linear_regression has no validation data"));
+  const Result none = run({"--set", "task.data.val_samples=0", "--set", "run.dir=none", "--set", "evaluate.every=0"});
+  EXPECT_EQ(none.code, 0) << none.err;
+  EXPECT_THAT(none.out, HasSubstr("there is no validation data"));
+}
+
+TEST_F(Run, SettingsWithoutEffectAreNamed) {
+  const Result result = run({"--set", "optimizer.beta1=0.8", "--set", "loader.group_window=4", "--set", "train.max_steps=2"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("optimizer.beta1 = 0.8 has no effect: optimizer.kind is \"sgd\""));
+  EXPECT_THAT(result.out, HasSubstr("loader.group_window = 4 has no effect: loader.group_by_length is false"));
+}
+
 TEST_F(Run, TwoProcessesInOneFolderAreRefused) {
   Process process = start({"--set", "train.max_steps=200000"});
   ASSERT_TRUE(eventually([&] { return fs::exists(path("run/metrics.jsonl")); }));
@@ -244,6 +291,13 @@ TEST_F(Run, EvaluatePredictAndExport) {
   const Result twice = pipeline({"predict", "train.toml", "--checkpoint", "last", "--output", "again.csv"}, folder_.path());
   EXPECT_EQ(twice.code, 0);
   EXPECT_EQ(read_text(path("again.csv")), read_text(path("answers.csv")));
+  const Result other = pipeline({"evaluate", "train.toml", "--set", "run.dir=other", "--checkpoint", "run"}, folder_.path());
+  EXPECT_EQ(other.code, 0) << other.err;
+  EXPECT_TRUE(fs::exists(path("other/evaluation-test.json")));
+  EXPECT_EQ(run({"--set", "run.dir=other"}).code, 0) << "a verb's folder can be trained in later";
+  const Result nowhere = pipeline({"evaluate", "train.toml", "--output", "train.toml/x.json"}, folder_.path());
+  EXPECT_EQ(nowhere.code, 1);
+  EXPECT_THAT(nowhere.err, HasSubstr("train.toml"));
 }
 
 TEST_F(Run, StagesRunInOrderAndOnce) {
@@ -270,6 +324,37 @@ init_from = "second"
   const Result again = run();
   EXPECT_EQ(again.code, 0);
   EXPECT_THAT(again.out, Not(HasSubstr("step 1/")));
+  EXPECT_THAT(again.out, HasSubstr("run/figures is finished already"));
+
+  const Result other_split = run({"--set", "evaluate.split=val"});
+  EXPECT_EQ(other_split.code, 0) << other_split.err;
+  EXPECT_THAT(other_split.out, HasSubstr("run/figures was made with other options or weights: done again"));
+  EXPECT_TRUE(fs::exists(path("run/figures/evaluation-val.json")));
+  const Result longer = run({"--set", "stage.first.train.max_steps=30"});
+  EXPECT_EQ(longer.code, 0) << longer.err;
+  EXPECT_THAT(longer.out, HasSubstr("run/second began from run/first/checkpoints/step-00000020, and now that would be "
+                                    "run/first/checkpoints/step-00000030: train it again"));
+}
+
+TEST_F(Run, AMistakeInALaterStageShowsBeforeTheFirstTrains) {
+  write_text(path("train.toml"), std::string(kConfig) + R"(
+[[stage]]
+name = "first"
+[[stage]]
+name = "second"
+init_from = "first"
+task.model.featurez = 2
+)");
+  const Result result = run();
+  EXPECT_EQ(result.code, 2);
+  EXPECT_THAT(result.err, HasSubstr("featurez"));
+  EXPECT_FALSE(fs::exists(path("run/first/metrics.jsonl")));
+  write_text(path("train.toml"), std::string(kConfig) + R"(
+[[stage]]
+name = "second"
+init_from = "nowhere"
+)");
+  EXPECT_THAT(run().err, HasSubstr("nowhere"));
 }
 
 TEST_F(Run, WrongInputIsNamedWithExitCode2) {
@@ -285,6 +370,8 @@ TEST_F(Run, WrongInputIsNamedWithExitCode2) {
   EXPECT_THAT(problem({"--set", "run.device=cuda"}), HasSubstr("run.device"));
   EXPECT_THAT(problem({"--set", "launch.processes=2"}), HasSubstr("this version runs one process"));
   EXPECT_THAT(problem({"--set", "strategy.zero_stage=3"}), HasSubstr("has no effect in this version"));
+  EXPECT_THAT(problem({"--set", "backend.timeout_secnds=5"}), HasSubstr("backend.timeout_secnds"));
+  EXPECT_THAT(problem({"--set", "train.max_steps=unset"}), HasSubstr("nothing says when training ends"));
   EXPECT_THAT(problem({"--nonsense"}), HasSubstr("--nonsense"));
   EXPECT_FALSE(fs::exists(path("run/metrics.jsonl")));
   const Result verb = pipeline({"rnu"});

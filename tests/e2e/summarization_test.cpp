@@ -119,6 +119,66 @@ TEST_F(Summarization, TrainsEvaluatesPredictsAndExports) {
   EXPECT_THAT(again.out, HasSubstr("weights imported from"));
   EXPECT_NEAR(nlohmann::json::parse(read_lines(path("again/eval.jsonl")).back())["loss"].get<double>(), evaluation["figures"]["loss"].get<double>(),
               1e-5);
+  const Result other = call("run", {"--set", "run.dir=other", "--set", "train.init_from=run/export", "--set", "task.tokenizer.path=run/export",
+                                    "--set", "task.model.layer_norm_epsilon=1e-6"});
+  EXPECT_EQ(other.code, 2) << other.out;
+  EXPECT_THAT(other.err, HasSubstr("task.model.layer_norm_epsilon = 1e-06, the folder has 1e-05"));
+}
+
+TEST_F(Summarization, AnEvaluationCountsTheSamplesThatHaveASummary) {
+  ASSERT_EQ(call("run", {"--set", "train.max_steps=1"}).code, 0);
+  const Result none = call("evaluate");
+  EXPECT_EQ(none.code, 2) << none.out;
+  EXPECT_THAT(none.err, HasSubstr("none of the 3 samples of this split has a summary in the column 'summary'"));
+  EXPECT_THAT(none.err, HasSubstr("use `predict`"));
+  const auto figures = [&](const std::string& rows) {
+    write_text(path("test.csv"), "id,document,summary\n" + rows);
+    const Result result = call("evaluate");
+    EXPECT_EQ(result.code, 0) << result.err;
+    return nlohmann::json::parse(read_text(path("run/evaluation-test.json")))["figures"];
+  };
+  const std::string first = "x1,the quick brown fox,the fox\n", second = "x2,a lazy dog,lazy\n";
+  const auto expected = figures(first + second);
+  EXPECT_GT(expected["loss"].get<double>(), 0);
+  EXPECT_EQ(figures("x3,nobody sums this up,\nx4,nor this,\n" + first + second), expected);
+}
+
+// Entries of the cache whose names start and end so.
+std::vector<fs::path> cached(const fs::path& folder, const std::string& start, const std::string& end) {
+  std::vector<fs::path> found;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename();
+    if (name.starts_with(start) && name.ends_with(end)) found.push_back(entry.path());
+  }
+  return found;
+}
+
+TEST_F(Summarization, ADamagedTokenizerIsTrainedAgain) {
+  ASSERT_EQ(call("run", {"--set", "train.max_steps=1"}).code, 0);
+  const auto tokenizers = cached(path("cache"), "tokenizer-", "");
+  ASSERT_EQ(tokenizers.size(), 1u);
+  const std::string good = read_text(tokenizers[0] / "tokenizer.json");
+  write_text(tokenizers[0] / "tokenizer.json", good.substr(0, good.size() / 2));
+  const auto repaired = [&](const std::string& run) {
+    const Result result = call("run", {"--set", "train.max_steps=1", "--set", "run.dir=" + run});
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_THAT(result.out + result.err, HasSubstr("training the tokenizer again"));
+    EXPECT_EQ(read_text(tokenizers[0] / "tokenizer.json"), good);
+  };
+  repaired("cut");
+  for (const auto& entry : fs::directory_iterator(tokenizers[0])) fs::remove(entry.path());
+  repaired("empty");
+}
+
+TEST_F(Summarization, AFullDiskIsNoMistakeInTheConfiguration) {
+  ASSERT_EQ(call("run", {"--set", "train.max_steps=1"}).code, 0);
+  const auto caches = cached(path("cache"), "val-", ".tokens");
+  ASSERT_EQ(caches.size(), 1u);
+  fs::remove(caches[0]);
+  fs::create_symlink("/dev/full", caches[0].string() + ".part");
+  const Result result = call("run", {"--set", "run.dir=full"});
+  EXPECT_EQ(result.code, 1) << result.out;
+  EXPECT_THAT(result.err, HasSubstr("No space left on device"));
 }
 
 TEST_F(Summarization, KillAndContinueIsExactWithDropoutAndAccumulation) {
@@ -127,6 +187,18 @@ TEST_F(Summarization, KillAndContinueIsExactWithDropoutAndAccumulation) {
   ASSERT_EQ(call("run", {"--set", "run.dir=parts"}).code, 0);
   EXPECT_EQ(curve("parts"), curve("whole"));
   EXPECT_EQ(state("parts"), state("whole"));
+}
+
+TEST_F(Summarization, OtherTrainingDataIsAnotherRunAndOtherTestDataIsNot) {
+  ASSERT_EQ(call("run", {"--set", "train.max_steps=7"}).code, 0);
+  write_text(path("test.csv"), "id,document\nx9,another document\n");
+  ASSERT_EQ(call("run", {"--set", "train.max_steps=9"}).code, 0);
+  write_text(path("train.jsonl"), pairs(0, 44));
+  const Result result = call("run");
+  EXPECT_EQ(result.code, 2) << result.out;
+  EXPECT_THAT(result.err, HasSubstr("the data is not what this run began with"));
+  EXPECT_THAT(result.err, HasSubstr("\"samples\":44"));
+  EXPECT_THAT(result.err, HasSubstr("\"samples\":40"));
 }
 
 TEST_F(Summarization, ActivationCheckpointingGivesTheSameBits) {
@@ -149,7 +221,9 @@ TEST_F(Summarization, DroppedRecordsAreReported) {
   write_text(path("train.jsonl"), pairs(0, 20) + "{\"document\": \"no summary\"}\nnot json\n" + pairs(20, 20));
   const Result run = call("run", {"--set", "train.max_steps=1"});
   ASSERT_EQ(run.code, 0) << run.err;
-  EXPECT_THAT(run.out, HasSubstr("2 of 42 records"));
+  const std::string report = "2 of 42 records";
+  EXPECT_THAT(run.out, HasSubstr(report));
+  EXPECT_EQ(run.out.find(report), run.out.rfind(report)) << "said twice";
 }
 
 TEST_F(Summarization, UnusableInputIsNamed) {
@@ -163,7 +237,12 @@ TEST_F(Summarization, UnusableInputIsNamed) {
   EXPECT_THAT(problem({"--set", "task.data.train=empty.jsonl"}), HasSubstr("empty.jsonl"));
   EXPECT_THAT(problem({"--set", "task.model.n_head=3"}), HasSubstr("--set task.model.n_head=3: must divide task.model.n_embd (16)"));
   EXPECT_THAT(problem({"--set", "task.sequence.max_tokens=100"}), HasSubstr("must not exceed task.model.n_positions (64)"));
-  EXPECT_THAT(problem({"--set", "train.init_from=nowhere"}), HasSubstr("there is no such folder"));
+  EXPECT_THAT(problem({"--set", "task.generate.max_tokens=33"}),
+              HasSubstr("task.generate.max_tokens=33: with task.sequence.max_tokens = 48, of which the separator takes 1, this leaves 14 tokens of a "
+                        "document to write a summary from, less than half of the 31 that training keeps: use at most 31, or "
+                        "task.sequence.max_tokens = 51 or more"));
+  EXPECT_THAT(problem({"--set", "task.generate.max_tokens=31"}), HasSubstr("of which the separator takes 8"));  // as the tokenizer says
+  EXPECT_THAT(problem({"--set", "train.init_from=nowhere"}), HasSubstr("there is no folder nowhere"));
   EXPECT_THAT(problem({"--set", "task.data.document_column=text"}), HasSubstr("text"));
 }
 

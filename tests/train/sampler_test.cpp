@@ -76,10 +76,8 @@ TEST_P(SamplerEpoch, IsAPureFunctionOfTheStep) {
   EXPECT_NE((first[{0, 0}]), (first[{7, 0}])) << "the next epoch has another order";
 }
 
-INSTANTIATE_TEST_SUITE_P(PlainAndGrouped, SamplerEpoch, testing::Bool());
-
-TEST(Sampler, TheSameSamplesFormAStepWhateverTheMicroBatch) {
-  Sampler fine = make(103, 16, 2), coarse = make(103, 16, 8);
+TEST_P(SamplerEpoch, TheSameSamplesFormAStepWhateverTheMicroBatch) {
+  Sampler fine = make(103, 16, 2, GetParam()), coarse = make(103, 16, 8, GetParam());
   for (uint64_t step = 0; step < 7; ++step) {
     std::vector<uint64_t> a, b;
     for (uint64_t m = 0; m < 8; ++m)
@@ -89,6 +87,8 @@ TEST(Sampler, TheSameSamplesFormAStepWhateverTheMicroBatch) {
     EXPECT_EQ(a, b);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(PlainAndGrouped, SamplerEpoch, testing::Bool());
 
 TEST(Sampler, GroupingBringsSimilarCostsTogether) {
   const auto spread = [](Sampler sampler) {
