@@ -20,7 +20,11 @@ function(pipeline_plugin name)
     message(FATAL_ERROR "pipeline_plugin(${name}): no SOURCES")
   endif()
   if(arg_TORCH AND NOT TARGET torch::cpu)
-    return()
+    if(DEFINED PIPELINE_WITH_TORCH AND NOT PIPELINE_WITH_TORCH)
+      return()
+    endif()
+    message(FATAL_ERROR "pipeline_plugin(${name}): TORCH needs LibTorch, which nobody has looked for: write "
+                        "find_package(pipeline REQUIRED COMPONENTS torch), or leave the plugin out with -DPIPELINE_WITH_TORCH=OFF.")
   endif()
 
   add_library(${name} MODULE ${arg_SOURCES})

@@ -21,9 +21,12 @@ void add_check_plugin(CLI::App& app, Action& action) {
     action = [=]() -> int {
       args->plugin = *file;
       args->limit = std::chrono::seconds(*seconds);
-      const plugins::CheckReport report = plugins::check_plugin(*args);
-      std::fputs(plugins::to_text(report).c_str(), stdout);
-      return report.passed() ? kDone : kFailed;
+      // At once, also into a pipe: a check may take minutes, and one that hangs should not be guessed.
+      const auto print = [](const std::string& line) {
+        std::puts(line.c_str());
+        std::fflush(stdout);
+      };
+      return plugins::check_plugin(*args, print).passed() ? kDone : kFailed;
     };
   });
 }

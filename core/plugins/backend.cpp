@@ -65,7 +65,9 @@ Communicator::Communicator(const Plugin& backend, const pl_context& context, con
   view_.comm = reinterpret_cast<pl_comm*>(channel_.get());
 }
 
-Communicator::~Communicator() { channel_->api.close(channel_->comm); }
+Communicator::~Communicator() {
+  channel_->call.cannot_fail("close", [&] { channel_->api.close(channel_->comm); });
+}
 
 const Plugin& Communicator::plugin() const { return channel_->call.plugin(); }
 const FlightRecord& Communicator::record() const { return channel_->record; }

@@ -92,7 +92,10 @@ pl_error* wait(pl_comm* comm, pl_work* work, void* stream, double timeout_second
   });
 }
 
-void abort(pl_comm* comm, pl_str reason) noexcept { channel(comm).api.abort(channel(comm).comm, reason); }
+void abort(pl_comm* comm, pl_str reason) noexcept {
+  Channel& self = channel(comm);
+  self.call.cannot_fail("abort", [&] { self.api.abort(self.comm, reason); });
+}
 
 // The group is the host's; it closes it.
 void close(pl_comm*) noexcept {}

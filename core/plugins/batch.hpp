@@ -1,6 +1,9 @@
 #pragma once
 
+#include <cstdint>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "pipeline.h"
 
@@ -13,13 +16,18 @@ class Task;
 class Batch {
  public:
   Batch() = default;
-  Batch(const Task& task, pl_batch* handle);  // takes ownership; Task::load makes these
+  // Takes ownership; Task::load makes these.
+  Batch(const Task& task, pl_batch* handle, std::span<const std::uint64_t> ids);
   Batch(Batch&& other) noexcept
-      : task_(other.task_), handle_(std::exchange(other.handle_, nullptr)), info_(other.info_) {}
+      : task_(other.task_),
+        handle_(std::exchange(other.handle_, nullptr)),
+        info_(other.info_),
+        ids_(std::move(other.ids_)) {}
   Batch& operator=(Batch&& other) noexcept {
     std::swap(task_, other.task_);
     std::swap(handle_, other.handle_);
     std::swap(info_, other.info_);
+    std::swap(ids_, other.ids_);
     return *this;
   }
   ~Batch();
@@ -28,11 +36,15 @@ class Batch {
   pl_batch* handle() const { return handle_; }
   const pl_batch_info& info() const { return info_; }
   double weight() const { return info_.weight; }
+  std::span<const std::uint64_t> ids() const { return ids_; }  // the samples that it was loaded from
 
  private:
+  void give_back() noexcept;
+
   const Task* task_ = nullptr;
   pl_batch* handle_ = nullptr;
   pl_batch_info info_{};
+  std::vector<std::uint64_t> ids_;
 };
 
 }  // namespace pipeline::plugins

@@ -1,20 +1,33 @@
 #pragma once
 
+#include <atomic>
 #include <exception>
+#include <type_traits>
 #include <utility>
 
 #include "core/plugins/error.hpp"
 #include "core/plugins/host.hpp"
+#include "core/plugins/parked.hpp"
 #include "core/plugins/plugin.hpp"
 #include "core/plugins/thread_check.hpp"
 
 namespace pipeline::plugins {
 
-// Throws what a slot returned, with the plugin's name in front; a configuration error already says where it
-// comes from.
-[[noreturn]] void raise(const Plugin& plugin, pl_error* error);
 // Throws: an exception came out of a slot.
 [[noreturn]] void raise_escaped(const Plugin& plugin, const char* slot, const char* what);
+
+// Calls a function of a plugin. An exception that comes out of it, which the ABI forbids, is thrown as an
+// Error that names plugin and slot.
+template <class Function>
+auto contain(const Plugin& plugin, const char* slot, Function&& function) {
+  try {
+    return std::forward<Function>(function)();
+  } catch (const std::exception& e) {
+    raise_escaped(plugin, slot, e.what());
+  } catch (...) {
+    raise_escaped(plugin, slot, "not a std::exception");
+  }
+}
 
 // Calls the slots of one plugin object.
 class Caller {
@@ -24,52 +37,61 @@ class Caller {
   const Plugin& plugin() const { return plugin_; }
   const pl_context& context() const { return context_; }
 
-  // Calls a slot that returns pl_error*, from any thread. An exception of a callback that the slot called
-  // comes out as what it was.
+  // Calls a slot from any thread. A pl_error* that it returns is thrown as Error, anything else is returned.
+  // An exception of a callback that the slot called comes out as what it was.
   template <class Function>
-  void any(const char* slot, Function&& function) const {
-    pl_error* error = nullptr;
-    try {
-      error = std::forward<Function>(function)();
-    } catch (const std::exception& e) {
-      raise_escaped(plugin_, slot, e.what());
-    } catch (...) {
-      raise_escaped(plugin_, slot, "not a std::exception");
+  auto any(const char* slot, Function&& function) const {
+    Parked parked;
+    auto result = contain(plugin_, slot, std::forward<Function>(function));
+    if constexpr (std::is_same_v<decltype(result), pl_error*>) {
+      finish(parked.take(), result);
+    } else {
+      finish(parked.take(), nullptr);
+      return result;
     }
-    try {
-      context_.rethrow();
-    } catch (...) {
-      host_table().error_free(error);
-      throw;
-    }
-    if (error) raise(plugin_, error);
   }
 
   // The same for a slot that is tagged [main].
   template <class Function>
-  void main(const char* slot, Function&& function) const {
-    check_main(slot);
-    any(slot, std::forward<Function>(function));
+  auto main(const char* slot, Function&& function) const {
+    check_main_thread(context_.main_thread(), plugin_.label(), slot);
+    return any(slot, std::forward<Function>(function));
   }
 
-  void check_main(const char* slot) const {
-    check_main_thread(context_.main_thread(), plugin_.label(), slot);
+  // The same for a slot that cannot fail, and for destructors, which cannot either: what goes wrong all the
+  // same is said in the log and the work goes on. Once for each object: the next batch would only say it
+  // again.
+  template <class Function>
+  void cannot_fail(const char* slot, Function&& function) const noexcept {
+    try {
+      any(slot, [&]() -> pl_error* {
+        std::forward<Function>(function)();
+        return nullptr;
+      });
+    } catch (...) {
+      if (!said_.exchange(true)) say_exception(&context_);
+    }
   }
 
  private:
+  // Throws what a callback threw or else what the slot returned, with the plugin's name in front; a
+  // configuration error already says where it comes from.
+  void finish(std::exception_ptr thrown, pl_error* error) const;
+
   const Plugin& plugin_;
   const pl_context& context_;
+  mutable std::atomic<bool> said_{false};
 };
 
-// For the functions that a plugin calls back: what they throw is kept in the context, and the plugin gets it
-// as an error.
+// For the functions that a plugin calls back: what they throw waits in the call that this thread is in, and
+// the plugin gets it as an error.
 template <class Function>
-pl_error* call_back(const pl_context& context, Function&& function) noexcept {
+pl_error* call_back(Function&& function) noexcept {
   try {
     std::forward<Function>(function)();
     return nullptr;
   } catch (...) {
-    context.keep_exception();
+    if (Parked* call = Parked::innermost()) call->keep();
     return current_exception_as_error();
   }
 }

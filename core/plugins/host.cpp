@@ -1,6 +1,9 @@
 #include "core/plugins/host.hpp"
 
+#include <cstdio>
+
 #include "core/plugins/error.hpp"
+#include "core/plugins/parked.hpp"
 #include "core/plugins/seed.hpp"
 #include "core/plugins/str.hpp"
 #include "core/plugins/thread_check.hpp"
@@ -14,32 +17,19 @@ void pl_context::set_run_info(const pl_run_info& info) {
   info_.cache_dir = pipeline::plugins::to_pl(cache_dir_);
 }
 
-void pl_context::keep_exception() const noexcept {
-  std::lock_guard lock(mutex_);
-  if (!kept_) kept_ = std::current_exception();
-  failed_.store(true, std::memory_order_release);
-}
-
-void pl_context::throw_kept() const {
-  std::exception_ptr kept;
-  {
-    std::lock_guard lock(mutex_);
-    kept = std::exchange(kept_, nullptr);
-    failed_.store(false, std::memory_order_relaxed);
-  }
-  if (kept) std::rethrow_exception(kept);
-}
-
 namespace pipeline::plugins {
 namespace {
 
-// Runs a callback that has no way to fail: what it throws is kept in the context.
+// Runs a callback that has no way to fail: what it throws waits in the call that this thread is in.
 template <class Function>
 void keep(const pl_context* context, Function&& function) noexcept {
   try {
     function();
   } catch (...) {
-    context->keep_exception();
+    if (Parked* call = Parked::innermost())
+      call->keep();
+    else
+      say_exception(context);
   }
 }
 
@@ -126,6 +116,20 @@ pl_host& table() {
 }  // namespace
 
 const pl_host& host_table() { return table(); }
+
+void say_exception(const pl_context* context) noexcept {
+  pl_error* error = current_exception_as_error();
+  bool logged = false;
+  try {
+    if (context && context->log) {
+      context->log(PL_LOG_ERROR, error->message);
+      logged = true;
+    }
+  } catch (...) {  // the log is what fails
+  }
+  if (!logged) std::fprintf(stderr, "error: %s\n", error->message.c_str());
+  table().error_free(error);
+}
 
 void extend_host_table(const std::function<void(pl_host&)>& fill) { fill(table()); }
 

@@ -1,10 +1,7 @@
 #pragma once
 
-#include <atomic>
 #include <cstdint>
-#include <exception>
 #include <functional>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -16,8 +13,8 @@
 // What pl_context points to: what one plugin object sees of its run. Made by the core, one for each plugin
 // object, and outlives that object. The callbacks are set before the object is created and not changed after;
 // an unset one does nothing. `log`, `progress` and `cancelled` are called from any thread. A callback that
-// throws cannot throw through the plugin: the exception is kept and comes out of the wrapper (plugins::Task
-// ...) when the plugin's slot returns.
+// throws cannot throw through the plugin: the exception comes out of the wrapper (plugins::Task ...) when the
+// slot returns that called it. In a thread that the plugin started there is no such slot: there it is logged.
 struct pl_context {
   explicit pl_context(std::string plugin_label) : plugin(std::move(plugin_label)) {}
   pl_context(const pl_context&) = delete;
@@ -33,25 +30,14 @@ struct pl_context {
   void set_run_info(const pl_run_info& info);
   const pl_run_info& run_info() const { return info_; }
 
-  // Keeps the exception being handled until rethrow(); the first one counts. [any-thread]
-  void keep_exception() const noexcept;
-  // Throws what was kept.
-  void rethrow() const {
-    if (failed_.load(std::memory_order_acquire)) throw_kept();
-  }
   // The thread that made this context: [main].
   std::thread::id main_thread() const { return main_thread_; }
 
  private:
-  void throw_kept() const;
-
   pl_run_info info_ = pipeline::plugins::sized<pl_run_info>();
   std::string run_dir_;
   std::string cache_dir_;
   std::thread::id main_thread_ = std::this_thread::get_id();
-  mutable std::mutex mutex_;
-  mutable std::exception_ptr kept_;
-  mutable std::atomic<bool> failed_{false};
 };
 
 namespace pipeline::plugins {
@@ -59,6 +45,10 @@ namespace pipeline::plugins {
 // The one table of this process; static. Its config_* slots answer with an error until core/config has filled
 // them in.
 const pl_host& host_table();
+
+// Where nothing can be thrown: writes the exception being handled to the log, as an error, or where there is
+// no log (`context` may be NULL) to stderr. [any-thread]
+void say_exception(const pl_context* context) noexcept;
 
 // For core/config: sets slots of the table. Called once at the start of the program, before any plugin is
 // loaded:

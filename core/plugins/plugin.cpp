@@ -10,6 +10,7 @@
 #include <memory>
 #include <utility>
 
+#include "core/plugins/call.hpp"
 #include "core/plugins/error.hpp"
 #include "core/plugins/host.hpp"
 #include "core/plugins/schema.hpp"
@@ -27,7 +28,7 @@ namespace {
 struct Loaded {
   using File = std::pair<dev_t, ino_t>;
   std::map<File, std::unique_ptr<const Plugin>> plugins;
-  std::map<File, std::string> failures;  // pl_plugin_entry is called once, so its failure is remembered
+  std::map<File, Error> failures;  // pl_plugin_entry is called once, so its failure is remembered
   std::vector<const Plugin*> order;
   std::list<boost::dll::shared_library> libraries;  // never closed
 };
@@ -39,10 +40,8 @@ Loaded& loaded() {
 
 struct stat stat_file(const fs::path& file) {
   struct stat info {};
-  if (::stat(file.c_str(), &info) != 0)
-    throw Error(PL_ERROR_CONFIG, file.string() + ": there is no such file");
-  if (!S_ISREG(info.st_mode))
-    throw Error(PL_ERROR_CONFIG, file.string() + ": is not a file, must be a plugin (NAME.so)");
+  if (::stat(file.c_str(), &info) != 0) throw Error(PL_ERROR_CONFIG, "there is no such file");
+  if (!S_ISREG(info.st_mode)) throw Error(PL_ERROR_CONFIG, "is not a file, must be a plugin (NAME.so)");
   return info;
 }
 
@@ -141,11 +140,21 @@ void check_runtime(std::string_view runtime) {
 }  // namespace
 
 const Plugin& Plugin::load(const fs::path& file) {
+  try {
+    const Plugin& plugin = load_once(file);
+    check_file_name(file, plugin.name());
+    return plugin;
+  } catch (const Error& e) {
+    throw Error(e.code(), file.string() + ": " + e.what());
+  }
+}
+
+// Two names of one file are one plugin.
+const Plugin& Plugin::load_once(const fs::path& file) {
   const struct stat info = stat_file(file);
   const Loaded::File key{info.st_dev, info.st_ino};
   if (auto found = loaded().plugins.find(key); found != loaded().plugins.end()) return *found->second;
-  if (auto failed = loaded().failures.find(key); failed != loaded().failures.end())
-    throw Error(failed->second);
+  if (auto failed = loaded().failures.find(key); failed != loaded().failures.end()) throw failed->second;
   const fs::path path = fs::canonical(file);
   bool opened = false;
   try {
@@ -155,9 +164,8 @@ const Plugin& Plugin::load(const fs::path& file) {
     loaded().order.push_back(plugin.get());
     return *loaded().plugins.emplace(key, std::move(plugin)).first->second;
   } catch (const Error& e) {
-    const std::string message = file.string() + ": " + e.what();
-    if (opened) loaded().failures.emplace(key, message);
-    throw Error(e.code(), message);
+    if (opened) loaded().failures.emplace(key, e);
+    throw;
   }
 }
 
@@ -170,7 +178,6 @@ Plugin::Plugin(fs::path path, const pl_plugin& raw)
       summary_(view(table_.summary)),
       runtime_(view(table_.runtime)),
       label_(fmt::format("{} {}", kind_name(kind_), name_)) {
-  check_file_name(path_, name_);
   check_runtime(runtime_);
   negotiate_api(table_.api);
   options_ = copy_options(table_);
@@ -189,13 +196,27 @@ void Plugin::negotiate_api(const void* api) {
 }
 
 const void* Plugin::query(std::string_view extension) const {
-  return table_.query ? table_.query(to_pl(extension)) : nullptr;
+  if (!table_.query) return nullptr;
+  return contain(*this, "query", [&] { return table_.query(to_pl(extension)); });
 }
+
+namespace {
+
+// The others are to be shut down, too, whatever this one does.
+void shut_down(const Plugin& plugin, const pl_plugin& table) noexcept {
+  if (!table.shutdown) return;
+  try {
+    contain(plugin, "shutdown", [&] { table.shutdown(); });
+  } catch (...) {
+    say_exception(nullptr);
+  }
+}
+
+}  // namespace
 
 void shutdown_plugins() {
   std::vector<const Plugin*> order = std::exchange(loaded().order, {});
-  for (auto plugin = order.rbegin(); plugin != order.rend(); ++plugin)
-    if ((*plugin)->table_.shutdown) (*plugin)->table_.shutdown();
+  for (auto plugin = order.rbegin(); plugin != order.rend(); ++plugin) shut_down(**plugin, (*plugin)->table_);
 }
 
 }  // namespace pipeline::plugins

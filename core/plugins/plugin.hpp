@@ -16,7 +16,8 @@ namespace pipeline::plugins {
 class Plugin {
  public:
   // Loads the file, or returns what it was loaded as before. Throws Error with one message that names the
-  // file, what is wrong with it and what to do. [main]
+  // file, what is wrong with it and what to do. A link counts under its own name: NAME.so may lead to any
+  // file. [main]
   static const Plugin& load(const std::filesystem::path& file);
 
   Kind kind() const { return kind_; }
@@ -45,6 +46,7 @@ class Plugin {
 
  private:
   friend void shutdown_plugins();
+  static const Plugin& load_once(const std::filesystem::path& file);
   Plugin(std::filesystem::path path, const pl_plugin& table);
   void negotiate_api(const void* api);
 

@@ -29,7 +29,7 @@ Strategy::Strategy(const Plugin& plugin, const pl_context& context, const pl_con
     if ((info_.flags & PL_STRATEGY_NEEDS_UNIT_HOOKS) && !api_.unit_hooks)
       throw Error(call_.plugin().label() + ": says that it needs unit hooks and has no slot 'unit_hooks'");
   } catch (...) {
-    api_.destroy(self_);
+    destroy();
     throw;
   }
   sink_ = sized<pl_gradient_sink>();
@@ -37,7 +37,11 @@ Strategy::Strategy(const Plugin& plugin, const pl_context& context, const pl_con
   sink_.ready = ready;
 }
 
-Strategy::~Strategy() { api_.destroy(self_); }
+Strategy::~Strategy() { destroy(); }
+
+void Strategy::destroy() noexcept {
+  call_.cannot_fail("destroy", [&] { api_.destroy(self_); });
+}
 
 Storage Strategy::storage(std::uint64_t index) const {
   Storage storage{};
@@ -45,12 +49,13 @@ Storage Strategy::storage(std::uint64_t index) const {
   return storage;
 }
 
-pl_unit_hooks Strategy::unit_hooks() const {
+const pl_unit_hooks& Strategy::unit_hooks() {
+  if (hooks_.enter) return hooks_;  // a task may hold them already
   auto hooks = sized<pl_unit_hooks>();
   call_.main("unit_hooks", [&] { return api_.unit_hooks(self_, &hooks); });
   if (!hooks.enter || !hooks.leave)
     throw Error(call_.plugin().label() + ": its unit hooks lack enter or leave");
-  return hooks;
+  return hooks_ = hooks;
 }
 
 void Strategy::begin_step(std::uint64_t micro_batches) {
@@ -86,22 +91,16 @@ pl_step_report Strategy::collect(std::uint64_t ticket) {
 
 namespace {
 
-template <class Callback>
-struct Visit {
-  const Callback& callback;
-  const pl_context& context;
-};
-
 pl_error* on_read(void* user, const pl_piece* raw, void* destination) noexcept {
-  const auto& visit = *static_cast<Visit<PieceReader>*>(user);
-  return call_back(visit.context, [&] { visit.callback(copy_and_extend<pl_piece>(raw), destination); });
+  const auto& read = *static_cast<const PieceReader*>(user);
+  return call_back([&] { read(copy_and_extend<pl_piece>(raw), destination); });
 }
 
 using PieceVisitor = std::function<void(const pl_piece&)>;
 
 pl_error* on_piece(void* user, const pl_piece* raw) noexcept {
-  const auto& visit = *static_cast<Visit<PieceVisitor>*>(user);
-  return call_back(visit.context, [&] { visit.callback(copy_and_extend<pl_piece>(raw)); });
+  const auto& visit = *static_cast<const PieceVisitor*>(user);
+  return call_back([&] { visit(copy_and_extend<pl_piece>(raw)); });
 }
 
 pl_error* on_memory(void* user, pl_str what, std::uint64_t bytes) noexcept {
@@ -112,10 +111,9 @@ pl_error* on_memory(void* user, pl_str what, std::uint64_t bytes) noexcept {
 }  // namespace
 
 void Strategy::load_state(const PieceReader& read, bool values_only) {
-  Visit<PieceReader> visit{read, call_.context()};
   auto reader = sized<pl_state_reader>();
   reader.values_only = values_only ? 1 : 0;
-  reader.user = &visit;
+  reader.user = const_cast<PieceReader*>(&read);  // as on_read takes it: const
   reader.read = on_read;
   call_.main("load_state", [&] { return api_.load_state(self_, &reader); });
 }
@@ -127,14 +125,14 @@ Snapshot Strategy::snapshot(std::uint32_t mode) const {
   return Snapshot(*this, snapshot);
 }
 
-void Snapshot::pieces(const PieceVisitor& callback) const {
-  Visit<PieceVisitor> visit{callback, strategy_->call_.context()};
+void Snapshot::pieces(const PieceVisitor& visit) const {
+  void* user = const_cast<PieceVisitor*>(&visit);  // as on_piece takes it: const
   strategy_->call_.any("snapshot_pieces",
-                       [&] { return strategy_->api_.snapshot_pieces(handle_, on_piece, &visit); });
+                       [&] { return strategy_->api_.snapshot_pieces(handle_, on_piece, user); });
 }
 
 Snapshot::~Snapshot() {
-  if (handle_) strategy_->api_.snapshot_free(handle_);
+  if (handle_) strategy_->call_.cannot_fail("snapshot_free", [&] { strategy_->api_.snapshot_free(handle_); });
 }
 
 std::vector<std::pair<std::string, std::uint64_t>> Strategy::memory() const {

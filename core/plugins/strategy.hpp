@@ -60,7 +60,8 @@ class Strategy {
   // Views to bind the task to; they and what they point to live as long as the strategy.
   Storage storage(std::uint64_t index) const;
   bool has_unit_hooks() const { return api_.unit_hooks; }
-  pl_unit_hooks unit_hooks() const;
+  // To hand to Task::set_unit_hooks; they live as long as the strategy.
+  const pl_unit_hooks& unit_hooks();
 
   void begin_step(std::uint64_t micro_batches);
   void gradient_ready(const pl_gradient& gradient);  // [serialized]
@@ -78,12 +79,14 @@ class Strategy {
 
  private:
   friend class Snapshot;
+  void destroy() noexcept;
   static pl_error* ready(void* user, const pl_gradient* gradient) noexcept;
 
   const pl_strategy_api& api_;
   Caller call_;
   pl_strategy* self_ = nullptr;
   pl_strategy_info info_{};
+  pl_unit_hooks hooks_{};
   pl_gradient_sink sink_{};
   SerialCheck ready_check_;
 };

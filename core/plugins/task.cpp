@@ -13,7 +13,9 @@ Task::Task(const Plugin& plugin, const pl_context& context, const pl_config* con
   if (!self_) throw Error(call_.plugin().label() + ": create returned no error and no object");
 }
 
-Task::~Task() { api_.destroy(self_); }
+Task::~Task() {
+  call_.cannot_fail("destroy", [&] { api_.destroy(self_); });
+}
 
 void Task::prepare() {
   call_.main("prepare", [&] { return api_.prepare(self_); });
@@ -39,8 +41,7 @@ void Task::sample_costs(std::uint32_t split, std::span<const std::uint64_t> ids,
 
 std::string Task::data_fingerprint() const {
   if (!api_.data_fingerprint) return {};
-  call_.check_main("data_fingerprint");
-  return std::string(view(api_.data_fingerprint(self_)));
+  return std::string(view(call_.main("data_fingerprint", [&] { return api_.data_fingerprint(self_); })));
 }
 
 Batch Task::load(const LoadArgs& args) const {
@@ -53,21 +54,26 @@ Batch Task::load(const LoadArgs& args) const {
   pl_batch* batch = nullptr;
   call_.any("load", [&] { return api_.load(self_, &raw, &batch); });
   if (!batch) throw Error(call_.plugin().label() + ": load returned no error and no batch");
-  return Batch(*this, batch);
+  return Batch(*this, batch, args.ids);
 }
 
-Batch::Batch(const Task& task, pl_batch* handle)
+Batch::Batch(const Task& task, pl_batch* handle, std::span<const std::uint64_t> ids)
     : task_(&task), handle_(handle), info_(sized<pl_batch_info>()) {
   try {
+    ids_.assign(ids.begin(), ids.end());
     task.call_.any("batch_info", [&] { return task.api_.batch_info(task.self_, handle_, &info_); });
   } catch (...) {
-    task.api_.batch_free(task.self_, handle_);
+    give_back();
     throw;
   }
 }
 
 Batch::~Batch() {
-  if (handle_) task_->api_.batch_free(task_->self_, handle_);
+  if (handle_) give_back();
+}
+
+void Batch::give_back() noexcept {
+  task_->call_.cannot_fail("batch_free", [&] { task_->api_.batch_free(task_->self_, handle_); });
 }
 
 pl_tensor Task::train(const Batch& batch, pl_train_args args) {
@@ -80,8 +86,7 @@ pl_tensor Task::train(const Batch& batch, pl_train_args args) {
 
 std::optional<double> Task::flops(const Batch& batch) const {
   if (!api_.flops) return std::nullopt;
-  call_.check_main("flops");
-  return api_.flops(self_, batch.handle());
+  return call_.main("flops", [&] { return api_.flops(self_, batch.handle()); });
 }
 
 void Task::export_model(const std::filesystem::path& folder) {

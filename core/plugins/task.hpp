@@ -83,6 +83,7 @@ class Task {
   bool has_predict() const { return api_.predict; }
   std::vector<std::string> prediction_columns() const;
   std::string sample_name(std::uint32_t split, std::uint64_t sample_id) const;  // [any-thread]
+  // Throws unless each sample of the batch gets one row, with a field for each column.
   void predict(const Batch& batch, pl_evaluate_args args, const PredictionSink& sink);
   std::optional<double> flops(const Batch& batch) const;  // nothing: the task does not know
   bool has_export_model() const { return api_.export_model; }

@@ -44,8 +44,7 @@ std::size_t element_count(const pl_parameter& parameter) {
 
 const std::vector<pl_parameter>& Task::parameters() {
   if (!parameters_.empty()) return parameters_;
-  call_.check_main("parameter_count");
-  const std::uint64_t count = api_.parameter_count(self_);
+  const std::uint64_t count = call_.main("parameter_count", [&] { return api_.parameter_count(self_); });
   if (count == 0)
     throw Error(call_.plugin().label() +
                 ": has no parameters, so there is nothing to train; parameter_count is read after open");

@@ -1,6 +1,8 @@
 // The half of plugins::Task that is about results: evaluation, metrics, prediction.
 #include <fmt/format.h>
 
+#include <map>
+
 #include "core/plugins/str.hpp"
 #include "core/plugins/struct_copy.hpp"
 #include "core/plugins/task.hpp"
@@ -8,52 +10,95 @@
 namespace pipeline::plugins {
 namespace {
 
-// What the C sinks' `user` points to.
-template <class Sink>
-struct Receiver {
-  const Sink& sink;
-  const pl_context& context;
-};
-
-template <class Sink, class Function>
-pl_error* receive(void* user, Function&& function) noexcept {
-  const auto& receiver = *static_cast<Receiver<Sink>*>(user);
-  return call_back(receiver.context, [&] { function(receiver.sink); });
-}
-
 pl_error* on_value(void* user, pl_str name, double sum, double weight) noexcept {
-  return receive<EvaluationSink>(user, [&](const EvaluationSink& sink) {
+  const auto& sink = *static_cast<const EvaluationSink*>(user);
+  return call_back([&] {
     if (sink.value) sink.value(view(name), sum, weight);
   });
 }
 
 pl_error* on_sample(void* user, std::uint64_t sample_id, pl_str text) noexcept {
-  return receive<EvaluationSink>(user, [&](const EvaluationSink& sink) {
+  const auto& sink = *static_cast<const EvaluationSink*>(user);
+  return call_back([&] {
     if (sink.sample) sink.sample(sample_id, view(text));
   });
 }
 
+// Holds a prediction against its batch: each sample gets one row, with a field for each column.
+class RowCheck {
+ public:
+  RowCheck(const std::string& plugin, std::span<const std::uint64_t> ids, std::size_t columns)
+      : plugin_(plugin), samples_(ids.size()), columns_(columns) {
+    for (const std::uint64_t id : ids) ++missing_[id];
+  }
+
+  void check_sample(std::uint64_t id) const {
+    if (!missing_.contains(id))
+      fail("yielded something for sample {}, which is not one of the {} samples of its batch", id, samples_);
+  }
+
+  void add(std::uint64_t id, std::uint64_t fields) {
+    check_sample(id);
+    if (fields != columns_)
+      fail("gave the row of sample {} {} fields, must give one for each of the {} prediction_columns", id,
+           fields, columns_);
+    if (missing_[id] == 0)
+      fail("gave sample {} more than one row, must give each of the {} samples of its batch one", id,
+           samples_);
+    --missing_[id];
+    ++rows_;
+  }
+
+  void finish() const {
+    for (const auto& [id, rows] : missing_)
+      if (rows > 0)
+        fail("gave {} rows for the {} samples of its batch, none for sample {}: must give each one", rows_,
+             samples_, id);
+  }
+
+ private:
+  template <class... Parts>
+  [[noreturn]] void fail(fmt::format_string<const Parts&...> problem, const Parts&... parts) const {
+    throw Error(fmt::format("{}: predict {}", plugin_, fmt::format(problem, parts...)));
+  }
+
+  const std::string& plugin_;
+  const std::size_t samples_, columns_;
+  std::uint64_t rows_ = 0;
+  std::map<std::uint64_t, std::uint64_t> missing_;  // rows that each sample has yet to get
+};
+
+// What the `user` of a pl_prediction_sink points to.
+struct Prediction {
+  const PredictionSink& sink;
+  RowCheck rows;
+};
+
 pl_error* on_row(void* user, std::uint64_t sample_id, const pl_str* fields, std::uint64_t count) noexcept {
-  return receive<PredictionSink>(user, [&](const PredictionSink& sink) {
+  auto& prediction = *static_cast<Prediction*>(user);
+  return call_back([&] {
+    prediction.rows.add(sample_id, count);
     std::vector<std::string_view> views;
     for (std::uint64_t i = 0; i < count; ++i) views.push_back(view(fields[i]));
-    if (sink.row) sink.row(sample_id, views);
+    if (prediction.sink.row) prediction.sink.row(sample_id, views);
   });
 }
 
 pl_error* on_file(void* user, std::uint64_t sample_id, pl_str name, const void* bytes,
                   std::uint64_t size) noexcept {
-  return receive<PredictionSink>(user, [&](const PredictionSink& sink) {
-    if (sink.file) sink.file(sample_id, view(name), {static_cast<const std::byte*>(bytes), size});
+  const auto& prediction = *static_cast<const Prediction*>(user);
+  return call_back([&] {
+    prediction.rows.check_sample(sample_id);
+    if (prediction.sink.file)
+      prediction.sink.file(sample_id, view(name), {static_cast<const std::byte*>(bytes), size});
   });
 }
 
 }  // namespace
 
 void Task::evaluate(const Batch& batch, pl_evaluate_args args, const EvaluationSink& sink) {
-  Receiver<EvaluationSink> receiver{sink, call_.context()};
   auto raw = sized<pl_evaluation_sink>();
-  raw.user = &receiver;
+  raw.user = const_cast<EvaluationSink*>(&sink);  // as the callbacks take it: const
   raw.value = on_value;
   raw.sample = on_sample;
   args.struct_size = sizeof args;
@@ -61,20 +106,20 @@ void Task::evaluate(const Batch& batch, pl_evaluate_args args, const EvaluationS
 }
 
 void Task::predict(const Batch& batch, pl_evaluate_args args, const PredictionSink& sink) {
-  Receiver<PredictionSink> receiver{sink, call_.context()};
+  Prediction prediction{sink, {call_.plugin().label(), batch.ids(), prediction_columns().size()}};
   auto raw = sized<pl_prediction_sink>();
-  raw.user = &receiver;
+  raw.user = &prediction;
   raw.row = on_row;
   raw.file = on_file;
   args.struct_size = sizeof args;
   call_.main("predict", [&] { return api_.predict(self_, batch.handle(), &args, &raw); });
+  prediction.rows.finish();
 }
 
 std::vector<Metric> Task::metrics() const {
   std::vector<Metric> metrics;
   if (!api_.metric_count) return metrics;
-  call_.check_main("metric_count");
-  const std::uint64_t count = api_.metric_count(self_);
+  const std::uint64_t count = call_.main("metric_count", [&] { return api_.metric_count(self_); });
   for (std::uint64_t i = 0; i < count; ++i) {
     auto raw = sized<pl_metric>();
     call_.main("metric", [&] { return api_.metric(self_, i, &raw); });

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <map>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -83,24 +84,6 @@ class PartialFile {
   uint64_t samples_ = 0, bytes_ = 0;
 };
 
-struct Row {
-  uint64_t sample;
-  std::string text;
-};
-
-// Every sample from `begin` to `end`, once. `rows` is sorted.
-void check_rows(const std::vector<Row>& rows, uint64_t begin, uint64_t end, const std::string& task) {
-  uint64_t expected = begin;
-  for (const Row& row : rows) {
-    if (row.sample == expected && expected++ < end) continue;
-    throw Error(fmt::format("{}: predict gave a row for sample {}, expected {}: a batch of samples {} to {} must give each of them one row", task,
-                            row.sample, expected < end ? fmt::format("one for sample {}", expected) : "no more", begin, end - 1));
-  }
-  if (expected != end)
-    throw Error(fmt::format("{}: predict gave no row for sample {}: a batch of samples {} to {} must give each of them one row", task, expected,
-                            begin, end - 1));
-}
-
 void write_side_file(const fs::path& folder, std::string_view name, std::span<const std::byte> bytes) {
   if (name.empty() || name.find('/') != std::string_view::npos || name.starts_with('.'))
     throw Error(fmt::format("the task gave '{}' as the name of a file: must be a plain file name", name));
@@ -147,15 +130,13 @@ Prediction predict(Session& session, const PredictionRequest& request) {
                      sequence);
 
   Prediction result{.samples = first, .continued = first};
-  std::vector<Row> rows;
+  std::map<uint64_t, std::string> rows;  // of one batch, by sample; Task::predict sees to it that none is missing
   const plugins::PredictionSink sink{
       .row =
           [&](uint64_t sample, std::span<const std::string_view> fields) {
-            if (fields.size() != columns.size())
-              throw Error(fmt::format("gave {} fields for sample {}, must give {}, one for each of its columns", fields.size(), sample, columns.size()));
             std::string text = csv_field(task.sample_name(request.split, sample));
             for (const std::string_view field : fields) text += "," + csv_field(field);
-            rows.push_back({sample, text + "\n"});
+            rows[sample] = text + "\n";
           },
       .file = [&](uint64_t, std::string_view name, std::span<const std::byte> bytes) { write_side_file(side_files, name, bytes); }};
   while (!(session.args().cancelled && session.args().cancelled())) {
@@ -168,12 +149,9 @@ Prediction predict(Session& session, const PredictionRequest& request) {
     pl_evaluate_args args{};
     args.purpose = PL_PURPOSE_PREDICT;
     task.predict(*batch, args, sink);
-    std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.sample < b.sample; });
-    const uint64_t begin = result.samples;
-    result.samples = std::min(begin + batch_size, total);
-    check_rows(rows, begin, result.samples, session.task_plugin().label());
+    result.samples += rows.size();
     std::string text;
-    for (const Row& row : rows) text += row.text;
+    for (const auto& [sample, row] : rows) text += row;
     file.append(text, result.samples);
     session.log().console().status(observe::progress_line("predicting", result.samples, total));
   }

@@ -1,6 +1,9 @@
 // check-plugin notices what it is there to notice.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
 
 #include "core/config/plugin_config.hpp"
 #include "core/plugins/check/check_plugin.hpp"
@@ -13,12 +16,15 @@ namespace {
 
 using ::testing::HasSubstr;
 
-CheckReport check_zoo(const std::string& name) {
+using Tell = std::function<void(const std::string& line)>;
+
+CheckReport check_zoo(
+    const std::string& name, const Tell& tell = [](const std::string&) {}) {
   extend_host_table(config::fill_host_slots);
   CheckArgs args;
   args.plugin = std::filesystem::path(ZOO_DIR) / (name + ".so");
   args.limit = std::chrono::seconds(name == "hangs" ? 1 : 60);
-  return check_plugin(args);
+  return check_plugin(args, tell);
 }
 
 // The detail of the only check that failed, or of the first.
@@ -59,6 +65,39 @@ TEST(CheckPlugin, NoticesATaskThatCannotOpen) {
   EXPECT_FALSE(report.passed());
   EXPECT_EQ(failure(report, "prepares and opens; its parameters are in order"),
             "task good: the zoo has no data");
+}
+
+TEST(CheckPlugin, NoticesAnExceptionThatLeavesDestroy) {
+  EXPECT_EQ(failure(check_zoo("slots_throw"), "is created and destroyed, twice"),
+            "logged an error: task slots_throw: a C++ exception left its slot 'destroy', which the ABI "
+            "forbids: out of patience in destroy");
+}
+
+TEST(CheckPlugin, NoticesWrongRowsOfAPrediction) {
+  const std::string rows = "a prediction has one row for each sample";
+  EXPECT_EQ(
+      failure(check_zoo("rows_twice"), rows),
+      "task rows_twice: predict gave sample 0 more than one row, must give each of the 2 samples of its "
+      "batch one");
+  EXPECT_THAT(to_text(check_zoo("rows_right")), HasSubstr("  ok   " + rows + "\n"));
+}
+
+// The last check of a library leaves a file behind; when the first one is told, it is not there yet.
+TEST(CheckPlugin, TellsEachCheckAsItFinishes) {
+  const std::filesystem::path mark =
+      std::filesystem::path(::testing::TempDir()) / ("told-" + std::to_string(::getpid()));
+  ::setenv("ZOO_SHUTDOWN_FILE", mark.c_str(), 1);
+  std::string told;
+  const CheckReport report = check_zoo("good", [&](const std::string& line) {
+    if (line.starts_with("  ok   exports one symbol")) {
+      EXPECT_FALSE(std::filesystem::exists(mark));
+    }
+    told += line + "\n";
+  });
+  EXPECT_TRUE(std::filesystem::remove(mark));
+  ::unsetenv("ZOO_SHUTDOWN_FILE");
+  EXPECT_EQ(told, to_text(report));
+  EXPECT_THAT(told, HasSubstr("\n  ok   exports one symbol\n"));
 }
 
 TEST(Elf, ListsWhatIsExported) {

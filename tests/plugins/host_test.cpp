@@ -1,10 +1,12 @@
 #include "core/plugins/host.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <thread>
 
 #include "core/plugins/error.hpp"
+#include "core/plugins/parked.hpp"
 #include "core/plugins/str.hpp"
 #include "core/plugins/struct_copy.hpp"
 
@@ -71,7 +73,6 @@ TEST(Host, ContextCarriesCallsToItsCallbacks) {
   host.progress(&context, to_pl("tokens"), 2, 5);
   EXPECT_EQ(lines, (std::vector<std::string>{"3careful", "accuracy0.250000", "tokens2/5"}));
   EXPECT_EQ(host.cancelled(&context), 1u);
-  context.rethrow();
 }
 
 TEST(Host, CallbacksThatAreNotSetDoNothing) {
@@ -80,18 +81,43 @@ TEST(Host, CallbacksThatAreNotSetDoNothing) {
   host_table().metric(&context, to_pl("accuracy"), 1, 4);
   host_table().progress(&context, to_pl("tokens"), 2, 5);
   EXPECT_EQ(host_table().cancelled(&context), 0u);
-  context.rethrow();
 }
 
-TEST(Host, AThrowingCallbackComesOutOfRethrowOnce) {
+TEST(Host, WhatACallbackThrowsWaitsInTheInnermostCallOfItsThread) {
   pl_context context("task x");
-  context.log = [](std::uint32_t, std::string_view) {
-    throw Error(PL_ERROR_NO_SPACE, "the log's disk is full");
+  context.cancelled = []() -> bool { throw Error(PL_ERROR_NO_SPACE, "the disk is full"); };
+  Parked outer;
+  {
+    Parked inner;
+    EXPECT_EQ(host_table().cancelled(&context), 0u);
+    EXPECT_EQ(host_table().cancelled(&context), 0u);
+    EXPECT_THROW(std::rethrow_exception(inner.take()), Error);
+    EXPECT_EQ(inner.take(), nullptr);
+  }
+  EXPECT_EQ(outer.take(), nullptr);
+  host_table().cancelled(&context);
+  EXPECT_NE(outer.take(), nullptr);
+}
+
+TEST(Host, WhatACallbackThrowsInAThreadOfThePluginsOwnIsLogged) {
+  pl_context context("task x");
+  context.cancelled = []() -> bool { throw Error("the disk is full"); };
+  std::vector<std::string> lines;
+  context.log = [&](std::uint32_t level, std::string_view line) {
+    lines.push_back(std::to_string(level) + std::string(line));
   };
+  Parked call;
+  std::thread([&] { host_table().cancelled(&context); }).join();
+  EXPECT_EQ(lines, std::vector<std::string>{"4the disk is full"});
+  EXPECT_EQ(call.take(), nullptr);
+}
+
+TEST(Host, WhatTheLogThrowsThereGoesToStderr) {
+  pl_context context("task x");
+  context.log = [](std::uint32_t, std::string_view) { throw Error("the disk is full"); };
+  ::testing::internal::CaptureStderr();
   host_table().log(&context, PL_LOG_INFO, to_pl("line"));
-  host_table().log(&context, PL_LOG_INFO, to_pl("line"));
-  EXPECT_THROW(context.rethrow(), Error);
-  context.rethrow();
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "error: the disk is full\n");
 }
 
 TEST(Host, RunInfoKeepsCopiesOfItsStrings) {
@@ -116,8 +142,10 @@ TEST(Host, RunInfoKeepsCopiesOfItsStrings) {
 #ifdef PIPELINE_THREAD_CHECKS
 TEST(Host, MetricFromAnotherThreadIsReported) {
   pl_context context("task x");
+  std::string logged;
+  context.log = [&](std::uint32_t, std::string_view line) { logged = line; };
   std::thread([&] { host_table().metric(&context, to_pl("accuracy"), 1, 1); }).join();
-  EXPECT_THROW(context.rethrow(), Error);
+  EXPECT_THAT(logged, ::testing::HasSubstr("pl_host.metric is tagged [main]"));
 }
 #endif
 

@@ -36,6 +36,23 @@ TEST(Loading, TheSameFileIsLoadedOnce) {
   EXPECT_EQ(&Plugin::load(zoo("good")), &Plugin::load(link));
 }
 
+TEST(Loading, ALinkCountsUnderItsOwnName) {
+  const fs::path folder = fs::path(::testing::TempDir()) / ("links-" + std::to_string(::getpid()));
+  fs::create_directories(folder);
+  const fs::path library = folder / "librows_right.so", link = folder / "rows_right.so",
+                 other = folder / "other.so";
+  fs::copy_file(zoo("rows_right"), library);
+  fs::create_symlink(library, link);
+  fs::create_symlink(library, other);
+  EXPECT_EQ(Plugin::load(link).name(), "rows_right");
+  EXPECT_EQ(Plugin::load(link).path(), fs::canonical(library));
+  for (const fs::path& file : {other, library})
+    EXPECT_EQ(problem_of(file),
+              "calls itself 'rows_right', so its file must be called rows_right.so: plugins are found by "
+              "their file's name");
+  fs::remove_all(folder);
+}
+
 TEST(Loading, LibrariesStayLocalAndLoaded) {
   Plugin::load(zoo("good"));
   EXPECT_EQ(dlsym(RTLD_DEFAULT, "pl_plugin_entry"), nullptr);

@@ -87,7 +87,9 @@ class Line : public pipeline::Task<LineConfig, Points> {
     return {{.name = "ppl", .help = "perplexity", .source = "loss", .aggregate = PL_AGGREGATE_EXP_MEAN}};
   }
   std::vector<std::string> prediction_columns() override { return {"y", "note"}; }
-  std::string sample_name(pipeline::Split, uint64_t id) const override { return "p" + std::to_string(id); }
+  std::string sample_name(pipeline::Split, uint64_t id) const override {
+    return "point number " + std::to_string(id) + " of the line";  // longer than a string holds in itself
+  }
   void predict(const Points& p, const pipeline::PredictionSink& sink) override {
     for (size_t i = 0; i < p.x.size(); ++i) sink.row(i, {std::to_string(p.y[i]), "a, \"b\""});
     sink.file(0, "points.bin", std::string_view("\0\1", 2));
@@ -184,10 +186,12 @@ TEST_F(TaskTableTest, predictions_cross_whole) {
   EXPECT_OK(runner.api().prediction_columns(runner.task(), &columns, &count));
   ASSERT_EQ(count, 2u);
   EXPECT_EQ(fake::text(columns[1]), "note");
-  pl_str name{}, other{};
+  pl_str name{}, other{}, again{};
   EXPECT_OK(runner.api().sample_name(runner.task(), PL_SPLIT_VAL, 5, &name));
   EXPECT_OK(runner.api().sample_name(runner.task(), PL_SPLIT_VAL, 6, &other));
-  EXPECT_EQ(fake::text(name), "p5");
+  EXPECT_OK(runner.api().sample_name(runner.task(), PL_SPLIT_VAL, 5, &again));
+  EXPECT_EQ(fake::text(name), "point number 5 of the line");
+  EXPECT_EQ(name.ptr, again.ptr) << "a name that was lent stays where it is";
 
   struct Seen {
     std::vector<std::string> rows, files;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "core/plugins/check/subject.hpp"
 #include "core/plugins/child.hpp"
@@ -20,6 +21,8 @@ Check run(const Promise& promise, const CheckArgs& args) {
   const ChildResult child = run_in_child(args.limit, [&]() -> std::string {
     try {
       promise.test(args);
+      // Slots that cannot return an error say there what went wrong.
+      if (const std::string error = logged_error(); !error.empty()) throw Error("logged an error: " + error);
       return {};
     } catch (const Skip& skip) {
       return std::string(kSkipMark) + skip.reason;
@@ -57,6 +60,27 @@ std::vector<Promise> promises_of(std::uint32_t kind) {
   return backend_promises();
 }
 
+std::string line_of(const Check& check) {
+  const char* mark = check.outcome == Outcome::kPassed   ? "ok  "
+                     : check.outcome == Outcome::kFailed ? "FAIL"
+                                                         : "skip";
+  return fmt::format("  {} {}{}{}", mark, check.name, check.detail.empty() ? "" : ": ", check.detail);
+}
+
+// "task summarization 1.0: 17 checks passed, 1 skipped"
+std::string summary(const CheckReport& report) {
+  const auto count = [&](Outcome outcome) {
+    return std::count_if(report.checks.begin(), report.checks.end(),
+                         [&](const Check& check) { return check.outcome == outcome; });
+  };
+  const auto failed = count(Outcome::kFailed), skipped = count(Outcome::kSkipped);
+  std::string text = report.label.empty() ? "" : report.label + ": ";
+  text += failed ? fmt::format("{} of {} checks failed", failed, report.checks.size())
+                 : fmt::format("{} checks passed", count(Outcome::kPassed));
+  if (skipped) text += fmt::format(", {} skipped", skipped);
+  return text;
+}
+
 }  // namespace
 
 bool CheckReport::passed() const {
@@ -64,35 +88,29 @@ bool CheckReport::passed() const {
                       [](const Check& check) { return check.outcome == Outcome::kFailed; });
 }
 
-CheckReport check_plugin(const CheckArgs& args) {
+CheckReport check_plugin(const CheckArgs& args, const std::function<void(const std::string& line)>& tell) {
   CheckReport report;
   report.path = args.plugin;
+  tell(report.path.string());
   const auto [label, kind] = identity(args);
   report.label = label;
-  for (const Promise& promise : library_promises()) {
+  std::vector<Promise> promises = library_promises();
+  if (label.empty())
+    promises.resize(1);  // it does not load, and the first check says why
+  else
+    std::ranges::move(promises_of(kind), std::back_inserter(promises));
+  for (const Promise& promise : promises) {
     report.checks.push_back(run(promise, args));
-    if (label.empty()) return report;  // it does not load, and the first check says why
+    tell(line_of(report.checks.back()));
   }
-  for (const Promise& promise : promises_of(kind)) report.checks.push_back(run(promise, args));
+  tell(summary(report));
   return report;
 }
 
 std::string to_text(const CheckReport& report) {
-  std::string text =
-      fmt::format("{}{}{}\n", report.path.string(), report.label.empty() ? "" : ": ", report.label);
-  int failed = 0, skipped = 0;
-  for (const Check& check : report.checks) {
-    const char* mark = check.outcome == Outcome::kPassed   ? "ok  "
-                       : check.outcome == Outcome::kFailed ? "FAIL"
-                                                           : "skip";
-    text += fmt::format("  {} {}{}{}\n", mark, check.name, check.detail.empty() ? "" : ": ", check.detail);
-    failed += check.outcome == Outcome::kFailed ? 1 : 0;
-    skipped += check.outcome == Outcome::kSkipped ? 1 : 0;
-  }
-  text += failed ? fmt::format("{} of {} checks failed", failed, report.checks.size())
-                 : fmt::format("{} checks passed", report.checks.size() - static_cast<std::size_t>(skipped));
-  if (skipped) text += fmt::format(", {} skipped", skipped);
-  return text + "\n";
+  std::string text = report.path.string() + "\n";
+  for (const Check& check : report.checks) text += line_of(check) + "\n";
+  return text + summary(report) + "\n";
 }
 
 }  // namespace pipeline::plugins

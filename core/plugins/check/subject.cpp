@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <mutex>
+
 #include "core/config/config.hpp"
 #include "core/plugins/error.hpp"
 #include "core/plugins/str.hpp"
@@ -34,6 +36,14 @@ pl_config make_config(const Plugin& plugin, const CheckArgs& args) {
   return whole.plugin(kind_name(plugin.kind()), plugin.options());
 }
 
+std::mutex error_mutex;
+std::string first_error;
+
+void keep_error(std::uint32_t level, std::string_view line) {
+  const std::lock_guard lock(error_mutex);
+  if (level == PL_LOG_ERROR && first_error.empty()) first_error = line;
+}
+
 fs::path make_folder() {
   std::string name = (fs::temp_directory_path() / "pipeline-check-XXXXXX").string();
   if (!::mkdtemp(name.data()))
@@ -43,24 +53,32 @@ fs::path make_folder() {
 
 }  // namespace
 
-Subject::Subject(const CheckArgs& args)
+std::string logged_error() {
+  const std::lock_guard lock(error_mutex);
+  return first_error;
+}
+
+Subject::Subject(const CheckArgs& args, std::uint32_t purpose)
     : plugin_(Plugin::load(args.plugin)),
       config_(make_config(plugin_, args)),
       context_(std::make_unique<pl_context>(plugin_.label())),
       folder_(make_folder()) {
   auto info = sized<pl_run_info>();
-  info.purpose = PL_PURPOSE_TRAIN;
+  info.purpose = purpose;
   info.flags = PL_RUN_REPRODUCIBLE;
   info.threads = 1;
   info.world_size = info.local_world_size = 1;
   info.device = {PL_DEVICE_CPU, 0};
   info.parameter_dtype = info.compute_dtype = {PL_DTYPE_FLOAT, 32, 1};
   info.seed = 1;
-  info.global_batch = info.micro_batch = 2;
-  info.micro_batches = 1;
+  if (purpose == PL_PURPOSE_TRAIN) {
+    info.global_batch = info.micro_batch = 2;
+    info.micro_batches = 1;
+  }
   const std::string folder = folder_.string();
   info.run_dir = info.cache_dir = to_pl(folder);
   context_->set_run_info(info);
+  context_->log = keep_error;
 }
 
 Subject::~Subject() {

@@ -21,8 +21,9 @@ struct Skip {
 // The plugin under test with all that an object of it is created with. Lives in a check's own process.
 class Subject {
  public:
-  // Throws Skip when an option is required and no configuration gives it.
-  explicit Subject(const CheckArgs& args);
+  // Throws Skip when an option is required and no configuration gives it. `purpose`: PL_PURPOSE_..., of the
+  // run.
+  explicit Subject(const CheckArgs& args, std::uint32_t purpose = PL_PURPOSE_TRAIN);
   ~Subject();
 
   const Plugin& plugin() const { return plugin_; }
@@ -35,6 +36,9 @@ class Subject {
   std::unique_ptr<pl_context> context_;
   std::filesystem::path folder_;  // run and cache folder, removed at the end
 };
+
+// The first error that a subject of this process has logged; empty: none.
+std::string logged_error();
 
 // One promise and the function that tests it: throws an exception when it is broken, Skip when it does not
 // apply.

@@ -18,8 +18,8 @@ namespace {
 // A task that is open and bound to storage of its own.
 class OpenTask {
  public:
-  explicit OpenTask(const CheckArgs& args, bool hand_over = false)
-      : subject_(args), task_(subject_.plugin(), subject_.context(), subject_.config()) {
+  explicit OpenTask(const CheckArgs& args, bool hand_over = false, std::uint32_t purpose = PL_PURPOSE_TRAIN)
+      : subject_(args, purpose), task_(subject_.plugin(), subject_.context(), subject_.config()) {
     if (task_.has_prepare()) task_.prepare();
     task_.open();
     for (const pl_parameter& parameter : task_.parameters()) bind(parameter, hand_over);
@@ -27,8 +27,8 @@ class OpenTask {
 
   Task& task() { return task_; }
 
-  std::vector<std::uint64_t> some_ids(std::uint64_t most = 2) const {
-    const std::uint64_t count = task_.sample_count(PL_SPLIT_TRAIN);
+  std::vector<std::uint64_t> some_ids(std::uint32_t split = PL_SPLIT_TRAIN) const {
+    const std::uint64_t count = task_.sample_count(split), most = 2;
     if (count == 0) throw Error("sample_count of the training split is 0");
     std::vector<std::uint64_t> ids(std::min(count, most));
     std::iota(ids.begin(), ids.end(), 0);
@@ -247,6 +247,29 @@ void evaluates(const CheckArgs& args) {
                               metric.name, metric.source));
 }
 
+// What predictions are mostly made for, of the splits that have samples.
+std::uint32_t split_to_predict(const Task& task) {
+  for (std::uint32_t split : {PL_SPLIT_TEST, PL_SPLIT_VAL})
+    if (task.sample_count(split) > 0) return split;
+  return PL_SPLIT_TRAIN;
+}
+
+// Task::predict holds the rows against the batch.
+void predicts(const CheckArgs& args) {
+  OpenTask open(args, false, PL_PURPOSE_PREDICT);
+  if (!open.task().has_predict()) throw Skip{"it makes no predictions"};
+  const std::uint32_t split = split_to_predict(open.task());
+  PredictionSink sink;
+  sink.row = [&](std::uint64_t id, std::span<const std::string_view>) {
+    if (open.task().sample_name(split, id).empty())
+      throw Error(fmt::format("sample_name of sample {} is empty", id));
+  };
+  auto predict_args = sized<pl_evaluate_args>();
+  predict_args.purpose = PL_PURPOSE_PREDICT;
+  const std::vector<std::uint64_t> ids = open.some_ids(split);
+  open.task().predict(open.task().load({split, PL_PURPOSE_PREDICT, ids, 0}), predict_args, sink);
+}
+
 }  // namespace
 
 std::vector<Promise> task_promises() {
@@ -258,7 +281,8 @@ std::vector<Promise> task_promises() {
           {"gradients handed over equal gradients in place", gradients_can_be_handed_over},
           {"batches can be loaded by several threads at once", loads_concurrently},
           {"options that it does not know are refused", new_options_are_not_ignored},
-          {"evaluation reports the loss and what its metrics need", evaluates}};
+          {"evaluation reports the loss and what its metrics need", evaluates},
+          {"a prediction has one row for each sample", predicts}};
 }
 
 }  // namespace pipeline::plugins

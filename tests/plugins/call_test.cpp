@@ -1,0 +1,183 @@
+// What is thrown where nothing may be thrown: by the host's own functions, and by slots.
+#include "core/plugins/call.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "core/plugins/child.hpp"
+#include "core/plugins/str.hpp"
+#include "core/plugins/strategy.hpp"
+#include "core/plugins/struct_copy.hpp"
+#include "core/plugins/task.hpp"
+#include "tests/plugins/zoo.hpp"
+
+namespace pipeline::plugins {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+struct DiskIsFull {};
+
+// A slot is a lambda here.
+class CallerTest : public ::testing::Test {
+ protected:
+  CallerTest() : context_("task good"), caller_(Plugin::load(zoo("good")), context_) {
+    context_.log = [](std::uint32_t, std::string_view) { throw DiskIsFull(); };
+  }
+
+  static pl_error* fine() { return nullptr; }
+
+  pl_context context_;
+  Caller caller_;
+};
+
+TEST_F(CallerTest, WhatACallbackThrowsComesOutOfTheCallThatMadeItAndOfNoOther) {
+  const auto slot = [&]() -> pl_error* {
+    pl_error* error = call_back([] { throw DiskIsFull(); });
+    std::thread([&] { EXPECT_NO_THROW(caller_.any("load", fine)); }).join();  // as a writer beside training
+    EXPECT_NO_THROW(caller_.any("load", fine));
+    return error;
+  };
+  EXPECT_THROW(caller_.any("snapshot_pieces", slot), DiskIsFull);
+  EXPECT_NO_THROW(caller_.any("load", fine));
+}
+
+TEST_F(CallerTest, SoDoesWhatTheLogThrows) {
+  const auto slot = [&]() -> pl_error* {
+    host_table().log(&context_, PL_LOG_INFO, to_pl("line"));
+    std::thread([&] { EXPECT_NO_THROW(caller_.any("load", fine)); }).join();
+    return nullptr;
+  };
+  EXPECT_THROW(caller_.any("snapshot_pieces", slot), DiskIsFull);
+  EXPECT_NO_THROW(caller_.any("load", fine));
+}
+
+TEST_F(CallerTest, AFailureOfWhatCannotFailIsLoggedOnce) {
+  std::vector<std::string> lines;
+  context_.log = [&](std::uint32_t level, std::string_view line) {
+    EXPECT_EQ(level, PL_LOG_ERROR);
+    lines.emplace_back(line);
+  };
+  for (int i = 0; i < 3; ++i) caller_.cannot_fail("abort", [] { throw std::runtime_error("no"); });
+  EXPECT_THAT(lines,
+              ElementsAre("task good: a C++ exception left its slot 'abort', which the ABI forbids: no"));
+}
+
+class SlotsThatThrow : public ::testing::Test {
+ protected:
+  SlotsThatThrow() {
+    context_.log = [this](std::uint32_t, std::string_view line) { lines_.emplace_back(line); };
+  }
+
+  static std::string escaped(const std::string& who, const std::string& slot) {
+    return who + ": a C++ exception left its slot '" + slot +
+           "', which the ABI forbids: out of patience in " + slot;
+  }
+  template <class Function>
+  static std::string problem_of(Function&& function) {
+    try {
+      function();
+      return "none";
+    } catch (const Error& e) {
+      return e.what();
+    }
+  }
+
+  pl_context context_{"zoo"};
+  std::vector<std::string> lines_;
+};
+
+TEST_F(SlotsThatThrow, AreNamedWithTheirPlugin) {
+  const std::string who = "task slots_throw";
+  const Plugin& plugin = Plugin::load(zoo("slots_throw"));
+  Task task(plugin, context_, nullptr);
+  const std::vector<std::uint64_t> ids{1};
+  const Batch batch = task.load({.ids = ids});
+  EXPECT_EQ(problem_of([&] { task.train(batch, {}); }), escaped(who, "train"));
+  EXPECT_EQ(problem_of([&] { task.flops(batch); }), escaped(who, "flops"));
+  EXPECT_EQ(problem_of([&] { task.parameters(); }), escaped(who, "parameter_count"));
+  EXPECT_EQ(problem_of([&] { task.metrics(); }), escaped(who, "metric_count"));
+  EXPECT_EQ(problem_of([&] { task.data_fingerprint(); }), escaped(who, "data_fingerprint"));
+  EXPECT_EQ(problem_of([&] { plugin.query("pl.x/1"); }), escaped(who, "query"));
+  EXPECT_THAT(lines_, ElementsAre());
+}
+
+TEST_F(SlotsThatThrow, WhileSomethingIsFreedAreLogged) {
+  { Task(Plugin::load(zoo("slots_throw")), context_, nullptr); }
+  EXPECT_THAT(lines_, ElementsAre(escaped("task slots_throw", "destroy")));
+  lines_.clear();
+  Task task(Plugin::load(zoo("slots_throw")), context_, nullptr);
+  const std::vector<std::uint64_t> ids{1};
+  for (int i = 0; i < 2; ++i) task.load({.ids = ids});
+  EXPECT_THAT(lines_, ElementsAre(escaped("task slots_throw", "batch_free")));
+}
+
+TEST_F(SlotsThatThrow, OfAStrategyAreLoggedToo) {
+  {
+    const Strategy strategy(Plugin::load(zoo("hooks")), context_, nullptr, {}, {}, nullptr);
+    strategy.snapshot(PL_SNAPSHOT_COPY);
+    EXPECT_THAT(lines_, ElementsAre(escaped("strategy hooks", "snapshot_free")));
+  }
+  lines_.clear();
+  { Strategy(Plugin::load(zoo("hooks")), context_, nullptr, {}, {}, nullptr); }
+  EXPECT_THAT(lines_, ElementsAre(escaped("strategy hooks", "destroy")));
+}
+
+TEST_F(SlotsThatThrow, AtShutdownAreSaidAndTheOthersStillShutDown) {
+  const ChildResult child = run_in_child(std::chrono::seconds(60), [] {
+    Plugin::load(zoo("slots_throw"));
+    shutdown_plugins();
+    return std::string("done");
+  });
+  EXPECT_EQ(child.value, "done") << child.problem;
+  EXPECT_EQ(child.output, "error: " + escaped("task slots_throw", "shutdown") + "\n");
+}
+
+TEST(StrategyHooks, LiveAsLongAsTheStrategy) {
+  pl_context context("zoo");
+  context.log = [](std::uint32_t, std::string_view) {};
+  Strategy strategy(Plugin::load(zoo("hooks")), context, nullptr, {}, {}, nullptr);
+  const pl_unit_hooks* hooks = &strategy.unit_hooks();
+  EXPECT_EQ(hooks, &strategy.unit_hooks());
+  EXPECT_EQ(hooks->struct_size, sizeof(pl_unit_hooks));
+  EXPECT_EQ(hooks->enter(hooks->user, 0, PL_PASS_FORWARD), nullptr);
+}
+
+// What a prediction of the samples 5 and 6 ends in.
+std::string predict_with(const std::string& name) {
+  pl_context context("zoo");
+  Task task(Plugin::load(zoo(name)), context, nullptr);
+  const std::vector<std::uint64_t> ids{5, 6};
+  const Batch batch = task.load({.purpose = PL_PURPOSE_PREDICT, .ids = ids});
+  try {
+    task.predict(batch, {}, PredictionSink());
+    return "fine";
+  } catch (const Error& e) {
+    return e.what();
+  }
+}
+
+TEST(PredictionRows, AreOneForEachSampleOfTheBatch) {
+  EXPECT_EQ(predict_with("rows_right"), "fine");
+  EXPECT_EQ(predict_with("rows_long"),
+            "task rows_long: predict gave the row of sample 5 3 fields, must give one for each of the 2 "
+            "prediction_columns");
+  EXPECT_EQ(
+      predict_with("rows_foreign"),
+      "task rows_foreign: predict yielded something for sample 99, which is not one of the 2 samples of "
+      "its batch");
+  EXPECT_EQ(
+      predict_with("rows_twice"),
+      "task rows_twice: predict gave sample 5 more than one row, must give each of the 2 samples of its "
+      "batch one");
+  EXPECT_EQ(
+      predict_with("rows_none"),
+      "task rows_none: predict gave 0 rows for the 2 samples of its batch, none for sample 5: must give "
+      "each one");
+}
+
+}  // namespace
+}  // namespace pipeline::plugins

@@ -1,0 +1,207 @@
+// A task of the zoo that can be opened and called, and breaks its promises only then. ZOO_THROWS: its slots
+// let exceptions out. ZOO_ROWS, ZOO_FIELDS, ZOO_ROW_ID: how often, how long and for whom its prediction gives
+// a row.
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "pipeline.h"
+
+#ifndef ZOO_ROWS
+#define ZOO_ROWS 1
+#endif
+#ifndef ZOO_FIELDS
+#define ZOO_FIELDS 2
+#endif
+#ifndef ZOO_ROW_ID
+#define ZOO_ROW_ID id
+#endif
+
+struct pl_task {};
+
+struct pl_batch {
+  std::vector<uint64_t> ids;
+};
+
+namespace {
+
+pl_str str(const char* text) { return {text, std::strlen(text)}; }
+
+void let_out([[maybe_unused]] const char* slot) {
+#ifdef ZOO_THROWS
+  throw std::runtime_error(std::string("out of patience in ") + slot);
+#endif
+}
+
+template <class T>
+void give(T* out, T value) {
+  value.struct_size = out->struct_size;
+  std::memcpy(static_cast<void*>(out), &value,
+              out->struct_size < sizeof value ? out->struct_size : sizeof value);
+}
+
+pl_error* create(const pl_host*, const pl_context*, const pl_config*, pl_task** out) {
+  *out = new pl_task;
+  return nullptr;
+}
+
+void destroy(pl_task* self) {
+  delete self;
+  let_out("destroy");
+}
+
+pl_error* open(pl_task*) { return nullptr; }
+
+pl_error* sample_count(pl_task*, uint32_t, uint64_t* out) {
+  *out = 8;
+  return nullptr;
+}
+
+pl_str data_fingerprint(pl_task*) {
+  let_out("data_fingerprint");
+  return str("zoo");
+}
+
+pl_error* load(pl_task*, const pl_load_args* args, pl_batch** out) {
+  *out = new pl_batch{{args->ids, args->ids + args->count}};
+  return nullptr;
+}
+
+pl_error* batch_info(pl_task*, const pl_batch* batch, pl_batch_info* out) {
+  pl_batch_info info{};
+  info.samples = batch->ids.size();
+  info.weight = static_cast<double>(info.samples);
+  give(out, info);
+  return nullptr;
+}
+
+void batch_free(pl_task*, pl_batch* batch) {
+  delete batch;
+  let_out("batch_free");
+}
+
+uint64_t parameter_count(pl_task*) {
+  let_out("parameter_count");
+  return 1;
+}
+
+pl_error* parameter(pl_task*, uint64_t, pl_parameter* out) {
+  static const int64_t kShape[] = {1};
+  pl_parameter value{};
+  value.flags = PL_PARAMETER_TRAINABLE;
+  value.ndim = 1;
+  value.shape = kShape;
+  value.name = str("weight");
+  value.lr_multiplier = 1;
+  give(out, value);
+  return nullptr;
+}
+
+pl_error* initialize(pl_task*, uint64_t, pl_tensor* out) {
+  *static_cast<float*>(out->data) = 0;
+  return nullptr;
+}
+
+pl_error* bind(pl_task*, uint64_t, const pl_tensor*, const pl_tensor*) { return nullptr; }
+
+pl_error* train(pl_task*, const pl_batch*, const pl_train_args*, pl_tensor* loss) {
+  static double zero = 0;
+  let_out("train");
+  *loss = {};
+  loss->data = &zero;
+  loss->device.type = PL_DEVICE_CPU;
+  loss->dtype = {PL_DTYPE_FLOAT, 64, 1};
+  return nullptr;
+}
+
+pl_error* evaluate(pl_task*, const pl_batch*, const pl_evaluate_args*, const pl_evaluation_sink*) {
+  return nullptr;
+}
+
+uint64_t metric_count(pl_task*) {
+  let_out("metric_count");
+  return 0;
+}
+
+pl_error* metric(pl_task*, uint64_t, pl_metric*) { return nullptr; }
+
+pl_error* prediction_columns(pl_task*, const pl_str** out, uint64_t* count) {
+  static const pl_str kColumns[] = {str("a"), str("b")};
+  *out = kColumns;
+  *count = 2;
+  return nullptr;
+}
+
+pl_error* sample_name(pl_task*, uint32_t, uint64_t, pl_str* out) {
+  *out = str("name");
+  return nullptr;
+}
+
+pl_error* predict(pl_task*, const pl_batch* batch, const pl_evaluate_args*, const pl_prediction_sink* sink) {
+  static const pl_str kFields[] = {str("x"), str("y"), str("z")};
+  for (const uint64_t id : batch->ids) {
+    for (int row = 0; row < ZOO_ROWS; ++row)
+      if (pl_error* error = sink->row(sink->user, ZOO_ROW_ID, kFields, ZOO_FIELDS)) return error;
+    if (pl_error* error = sink->file(sink->user, id, str("file"), "", 0)) return error;
+  }
+  return nullptr;
+}
+
+double flops(pl_task*, const pl_batch*) {
+  let_out("flops");
+  return 1;
+}
+
+const void* query(pl_str) {
+  let_out("query");
+  return nullptr;
+}
+
+void shutdown() { let_out("shutdown"); }
+
+pl_task_api make_api() {
+  pl_task_api api{};
+  api.struct_size = sizeof api;
+  api.create = create;
+  api.destroy = destroy;
+  api.open = open;
+  api.sample_count = sample_count;
+  api.data_fingerprint = data_fingerprint;
+  api.load = load;
+  api.batch_info = batch_info;
+  api.batch_free = batch_free;
+  api.parameter_count = parameter_count;
+  api.parameter = parameter;
+  api.initialize = initialize;
+  api.bind = bind;
+  api.train = train;
+  api.evaluate = evaluate;
+  api.metric_count = metric_count;
+  api.metric = metric;
+  api.prediction_columns = prediction_columns;
+  api.sample_name = sample_name;
+  api.predict = predict;
+  api.flops = flops;
+  return api;
+}
+
+}  // namespace
+
+const pl_plugin* pl_plugin_entry(const pl_host*, pl_error**) {
+  static const pl_task_api api = make_api();
+  static const pl_plugin plugin{sizeof plugin,
+                                PL_ABI_MAJOR,
+                                PL_ABI_MINOR,
+                                PL_PLUGIN_TASK,
+                                str(ZOO_NAME),
+                                str("1.2"),
+                                str("a plugin of the zoo"),
+                                str(""),
+                                nullptr,
+                                0,
+                                &api,
+                                query,
+                                shutdown};
+  return &plugin;
+}
