@@ -90,6 +90,27 @@ TEST_F(GenerationTest, TheCacheGivesTheLogitsOfTheWholeSequence) {
   }
 }
 
+// The cache is memory that was used before; here all of what is free holds what must never be read.
+TEST_F(GenerationTest, WhatWasInTheCachesMemoryDoesNotMatterInBf16) {
+  const int64_t capacity = static_cast<int64_t>(prompts_[1].tokens.size()) + 3;
+  {
+    std::vector<at::Tensor> poison;
+    for (int i = 0; i < 256; ++i)
+      poison.push_back(at::full({capacity, 2 * tiny_config().n_embd}, NAN, at::kBFloat16));
+  }
+  Decoder decoder(model_, {prompts_[1].tokens}, 1, 3, at::kBFloat16);
+  decoder.prompt_logits();
+  std::vector<int64_t> tokens = prompts_[1].tokens;
+  for (const int64_t next : {3, 50, 20}) {
+    tokens.push_back(next);
+    const at::Tensor cached = decoder.append(std::vector<int64_t>{0}, std::vector<int64_t>{next});
+    const PackedBatch batch = pack({tokens}, {std::vector<int64_t>(tokens.size(), -1)});
+    const at::Tensor whole =
+        model_.logits(batch, at::tensor({batch.sequences.rows() - 1}, at::kLong), at::kBFloat16);
+    EXPECT_LT((cached - whole).abs().max().item<float>(), 0.02 * whole.abs().max().item<float>());
+  }
+}
+
 TEST_F(GenerationTest, SamplesDependOnSeedAndIdAlone) {
   options_.sampling.temperature = 2;
   const Sequences first = generate(model_, prompts_, options_);

@@ -1,6 +1,8 @@
 #include "plugins/tasks/summarization/data/token_cache.hpp"
 
 #include <atomic>
+#include <cerrno>
+#include <chrono>
 #include <stdexcept>
 
 #include <gtest/gtest.h>
@@ -66,9 +68,10 @@ TEST_F(TokenCacheTest, AnythingThatMattersGivesAnotherKey) {
   EXPECT_TRUE(differs([](auto& s) { s.columns.document = "text"; }));
   EXPECT_TRUE(differs([](auto& s) { s.columns.summary_required = false; }));
   EXPECT_TRUE(differs([](auto& s) { s.max_record_bytes = 100; }));
-  EXPECT_TRUE(differs([&](auto& s) { s.path = folder_.write("changed.jsonl", kThreePairs + "\n"); }));
-  EXPECT_FALSE(differs([&](auto& s) { s.path = folder_.write("renamed.jsonl", kThreePairs); }));
-  EXPECT_TRUE(differs([&](auto& s) { s.path = folder_.write("train.csv", kThreePairs); }));
+  EXPECT_TRUE(
+      differs([&](auto& s) { s.file = hash_source(folder_.write("changed.jsonl", kThreePairs + "\n")); }));
+  EXPECT_FALSE(differs([&](auto& s) { s.file = hash_source(folder_.write("renamed.jsonl", kThreePairs)); }));
+  EXPECT_TRUE(differs([&](auto& s) { s.file = hash_source(folder_.write("train.csv", kThreePairs)); }));
 }
 
 TEST_F(TokenCacheTest, TakesVocabulariesOfEverySize) {
@@ -140,6 +143,94 @@ TEST_F(TokenCacheTest, AFileThatChangesWhileItIsReadIsRefused) {
   };
   const auto message = tests::message_of<DataError>([&] { open(source_of(path_), hooks); });
   EXPECT_NE(message.find("changed while it was being read"), std::string::npos) << message;
+}
+
+TEST_F(TokenCacheTest, AChangeAfterTheHashingIsNoticed) {
+  const auto source = source_of(path_);
+  folder_.write("train.jsonl", kThreePairs + "\n");
+  const auto message = tests::message_of<DataError>([&] { open(source); });
+  EXPECT_NE(message.find("changed while it was being read"), std::string::npos) << message;
+}
+
+TEST_F(TokenCacheTest, HashingTellsItsProgressAndCanBeStopped) {
+  uint64_t done = 0, total = 0;
+  const SourceFile file = hash_source(path_, [&](uint64_t d, uint64_t t) { done = d, total = t; });
+  EXPECT_EQ(done, kThreePairs.size());
+  EXPECT_EQ(total, kThreePairs.size());
+  EXPECT_EQ(file.bytes, kThreePairs.size());
+  EXPECT_EQ(file.hash, hash128(kThreePairs));
+  EXPECT_THROW(hash_source(path_, [](uint64_t, uint64_t) { throw Cancelled(); }), Cancelled);
+}
+
+TEST_F(TokenCacheTest, CountsTheSummaries) {
+  EXPECT_EQ(open(source_of(path_)).summaries(), 3u);
+  auto source = source_of(folder_.write("documents.csv", "document,summary\na,\nb,c\n"));
+  source.columns.summary_required = false;
+  EXPECT_EQ(open(source).summaries(), 1u);
+  EXPECT_EQ(open(source).size(), 2u);
+}
+
+// A link to /dev/full in the place of the unfinished file.
+TEST_F(TokenCacheTest, AFullDiskIsToldFromOtherErrors) {
+  const auto source = source_of(path_);
+  std::filesystem::create_directories(cache_folder());
+  std::filesystem::create_symlink(
+      "/dev/full", token_cache_path(cache_folder(), source, token_cache_key(source)) + ".part");
+  try {
+    open(source);
+    FAIL();
+  } catch (const DataError& error) {
+    EXPECT_EQ(error.code(), ENOSPC) << error.what();
+  }
+}
+
+class UnusedEntries : public TokenCacheTest {
+ protected:
+  // A file, or a folder with one, that was last used so many days ago.
+  std::string add(const std::string& name, int days, bool is_folder = false) const {
+    const std::filesystem::path path = std::filesystem::path(cache_folder()) / name;
+    std::filesystem::create_directories(is_folder ? path : path.parent_path());
+    folder_.write("cache/" + name + (is_folder ? "/tokenizer.json" : ""), std::string(1500000, 'x'));
+    const auto time = std::filesystem::file_time_type::clock::now() - std::chrono::hours(24 * days);
+    std::filesystem::last_write_time(path, time);
+    return name;
+  }
+  std::string note_of_open(const TokenCacheSource& source) const {
+    std::string notes;
+    auto hooks = hooks_of_bytes();
+    hooks.note = [&](const std::string& note) { notes += note; };
+    open(source, hooks);
+    return notes;
+  }
+  const std::string key_ = std::string(30, 'a') + "09";
+};
+
+TEST_F(UnusedEntries, AreRemovedWhenANewOneIsWritten) {
+  const std::vector<std::string> old = {
+      add("x-" + key_ + ".tokens", 31), add("y-" + key_ + ".tokens.part", 40),
+      add("tokenizer-" + key_, 31, true), add("tokenizer-" + key_ + ".tmp", 31, true)};
+  const std::vector<std::string> kept = {add("young-" + key_ + ".tokens", 29),
+                                         add("x-" + key_ + ".tokens.lock", 90), add("others.tokens", 90),
+                                         add("tokenizer-mine", 90, true)};
+  const std::string note = note_of_open(source_of(path_));
+  for (const std::string& name : old) {
+    EXPECT_NE(note.find(name + " (1.5 MB)"), std::string::npos) << note;
+    EXPECT_FALSE(std::filesystem::exists(cache_folder() + "/" + name)) << name;
+  }
+  for (const std::string& name : kept) {
+    EXPECT_EQ(note.find(name + " ("), std::string::npos) << note;
+    EXPECT_TRUE(std::filesystem::exists(cache_folder() + "/" + name)) << name;
+  }
+  EXPECT_EQ(note_of_open(source_of(path_)), "");
+}
+
+TEST_F(UnusedEntries, UseRenewsAnEntry) {
+  const std::string name = std::filesystem::path(open(source_of(path_)).path()).filename();
+  const auto before = std::filesystem::file_time_type::clock::now() - std::chrono::hours(24 * 31);
+  std::filesystem::last_write_time(cache_folder() + "/" + name, before);
+  open(source_of(path_));
+  EXPECT_EQ(note_of_open(source_of(folder_.write("other.jsonl", kThreePairs + "\n"))), "");
+  EXPECT_TRUE(std::filesystem::exists(cache_folder() + "/" + name));
 }
 
 TEST_F(TokenCacheTest, UnusableFilesAreErrorsAndLeaveNoCache) {

@@ -25,7 +25,7 @@ inline TokenCacheHooks hooks_of_bytes() {
 
 inline TokenCacheSource source_of(const std::string& path) {
   TokenCacheSource source;
-  source.path = path;
+  source.file = hash_source(path);
   source.tokenizer = "bytes";
   source.vocabulary_size = 256;
   return source;

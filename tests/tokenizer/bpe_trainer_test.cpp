@@ -90,6 +90,29 @@ TEST(BpeTrainer, NoTokenIsMadeInTwoWays) {
   for (const std::string& text : texts) ASSERT_EQ(tokenizer.decode(tokenizer.encode(text)), text);
 }
 
+TEST(BpeTrainer, LongPiecesAreCountedInPartsAndCharactersStayWhole) {
+  const auto last_learned = [](const std::string& text) {
+    const ByteLevelBpe tokenizer = train({text}, {.vocab_size = 20'000, .min_frequency = 1});
+    return tokenizer.vocabulary().tokens[static_cast<size_t>(tokenizer.vocab_size()) - 2];
+  };
+  const std::string whole = std::string(511, 'a') + 'b';
+  EXPECT_EQ(last_learned(whole), whole);
+  EXPECT_EQ(last_learned('a' + whole), std::string(512, 'a'));
+  EXPECT_EQ(last_learned(std::string(511, 'a') + "ü"), std::string(511, 'a'));
+}
+
+TEST(BpeTrainer, ProgressIsToldAndTrainingCanBeStopped) {
+  std::vector<int32_t> told;
+  const std::string text = "abc abc abd";
+  train({text},
+        {.vocab_size = 260, .min_frequency = 1, .on_token = [&](int32_t tokens) { told.push_back(tokens); }});
+  EXPECT_EQ(told, (std::vector<int32_t>{257, 258, 259}));
+  EXPECT_THROW(train({text}, {.vocab_size = 260,
+                              .min_frequency = 1,
+                              .on_token = [](int32_t) { throw std::runtime_error("stop"); }}),
+               std::runtime_error);
+}
+
 TEST(BpeTrainer, MisuseIsAnError) {
   EXPECT_EQ(message_of<Error>([] { train({"a"}, {.vocab_size = 256}); }),
             "vocab_size = 256: must be at least 257: 256 bytes and <|endoftext|>");

@@ -122,6 +122,17 @@ TEST(TokenizerFiles, MissingFilesAreNamed) {
               StartsWith(folder / "none/vocab.json: cannot be written: "));
 }
 
+TEST(TokenizerFiles, AFullDiskIsToldFromOtherErrors) {
+  const tests::FilesFolder folder;
+  std::filesystem::create_symlink("/dev/full", folder / "tokenizer.json");
+  try {
+    tests::trained_tokenizer().save(folder.path());
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ENOSPC) << error.what();
+  }
+}
+
 TEST(VocabJson, DefectsAreNamed) {
   const auto changed = [](auto change) {
     json vocab = small_vocab();

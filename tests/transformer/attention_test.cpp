@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "gradients.hpp"
 
 namespace pipeline::transformer::testing {
@@ -61,6 +63,27 @@ TEST(AttentionTest, ASubsetOfQueriesHasTheBitsOfTheWhole) {
   const at::Tensor q = qkv.narrow(1, 0, 32).index_select(0, rows);
   const at::Tensor out = ragged_attention(q, qkv.narrow(1, 32, 32), qkv.narrow(1, 64, 32), some);
   EXPECT_LT((out - expected.index_select(0, rows)).abs().max().item<float>(), 1e-6f);
+}
+
+TEST(AttentionTest, KeysThatNoQuerySeesMayHoldAnything) {
+  AttentionLayout layout;
+  layout.heads = 2;
+  layout.queries.starts = {0, 1, 1, 3};
+  layout.keys.starts = {0, 8, 10, 30};
+  layout.positions = {4, 9, 6};
+  const at::Tensor unseen = at::ones({30, 1}, at::kBool);
+  unseen.narrow(0, 0, 5).fill_(false);
+  unseen.narrow(0, 10, 10).fill_(false);
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kDouble}) {
+    const auto out = [&](double rest) {
+      const auto keys = [&](int64_t seed) {
+        return values({30, 16}, seed).masked_fill(unseen, rest).to(type);
+      };
+      return ragged_attention(values({3, 16}, 1).to(type), keys(2), keys(3), layout);
+    };
+    EXPECT_TRUE(out(NAN).equal(out(0))) << type;
+    EXPECT_TRUE(out(INFINITY).equal(out(0))) << type;
+  }
 }
 
 TEST(AttentionTest, ThreadsDoNotMatter) {

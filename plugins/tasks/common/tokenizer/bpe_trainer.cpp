@@ -13,6 +13,19 @@
 namespace pipeline::text {
 namespace {
 
+// Longer pieces are cut for counting. A merge looks through every piece that has its pair, so one of
+// megabytes (a text without spaces or of one character) would be read thousands of times. Words are far
+// shorter.
+constexpr size_t kLongestPiece = 512;
+
+// The bytes of `piece` that are counted as one: up to kLongestPiece of them, and no cut inside a character.
+size_t counted_bytes(std::string_view piece) {
+  if (piece.size() <= kLongestPiece) return piece.size();
+  size_t end = kLongestPiece;
+  while (end > kLongestPiece - 4 && (piece[end] & 0xc0) == 0x80) --end;
+  return end;
+}
+
 struct Word {
   std::span<int32_t> tokens;  // shrinks as they merge
   int64_t count;
@@ -58,7 +71,8 @@ class MergeLearner {
     for (size_t i = 0; i + 1 < tokens.size(); ++i) change(tokens[i], tokens[i + 1], count, word);
   }
 
-  Vocabulary learn(size_t token_count, int64_t min_frequency) {
+  Vocabulary learn(const TrainerOptions& options) {
+    const size_t token_count = static_cast<size_t>(options.vocab_size) - 1;  // without the end of text
     for (const auto& [key, use] : uses_) push(key, use.count);
     while (vocabulary_.tokens.size() < token_count && !candidates_.empty()) {
       const Candidate best = candidates_.top();
@@ -69,8 +83,9 @@ class MergeLearner {
         push(key, count);
         continue;
       }
-      if (count < min_frequency) break;
+      if (count < options.min_frequency) break;
       merge(best.left, best.right);
+      if (options.on_token) options.on_token(static_cast<int32_t>(vocabulary_.tokens.size()));
     }
     return std::move(vocabulary_);
   }
@@ -142,12 +157,20 @@ class MergeLearner {
 
 void BpeTrainer::add(std::string_view text) {
   for (PieceScanner scanner(text); scanner.next();) {
-    const auto found = piece_counts_.find(scanner.piece());
-    if (found != piece_counts_.end()) {
-      ++found->second;
-    } else {
-      piece_counts_.emplace(scanner.piece(), 1);
+    for (std::string_view rest = scanner.piece(); !rest.empty();) {
+      const std::string_view piece = rest.substr(0, counted_bytes(rest));
+      count(piece);
+      rest.remove_prefix(piece.size());
     }
+  }
+}
+
+void BpeTrainer::count(std::string_view piece) {
+  const auto found = piece_counts_.find(piece);
+  if (found != piece_counts_.end()) {
+    ++found->second;
+  } else {
+    piece_counts_.emplace(piece, 1);
   }
 }
 
@@ -162,8 +185,12 @@ ByteLevelBpe BpeTrainer::train(const TrainerOptions& options) const {
 
   MergeLearner learner(piece_bytes);
   learner.add_byte_tokens();
-  for (const auto& [piece, count] : piece_counts_) learner.add_word(piece, count);
-  Vocabulary vocabulary = learner.learn(static_cast<size_t>(options.vocab_size) - 1, options.min_frequency);
+  size_t words = 0;
+  for (const auto& [piece, count] : piece_counts_) {
+    learner.add_word(piece, count);
+    if (options.on_token && ++words % 4096 == 0) options.on_token(256);
+  }
+  Vocabulary vocabulary = learner.learn(options);
   vocabulary.special.push_back(static_cast<int32_t>(vocabulary.tokens.size()));
   vocabulary.tokens.push_back(kEndOfText);
   return ByteLevelBpe(std::move(vocabulary));

@@ -16,12 +16,14 @@ struct TrainerOptions {
   // A pair that stands side by side less often is not merged; the vocabulary may then stay smaller than asked
   // for.
   int64_t min_frequency = 2;
+  // Called with the tokens so far, often; may throw to stop.
+  std::function<void(int32_t tokens)> on_token;
 };
 
 // Learns a tokenizer from text: over and over, the pair of tokens that stands side by side most often inside
 // the pieces of the text becomes a token; of equals, the pair with the smaller left, then right, id. The same
 // text in any order and any parts gives the same tokenizer, and its merges are those of Hugging Face's
-// BpeTrainer with the ByteLevel alphabet.
+// BpeTrainer with the ByteLevel alphabet, but that here a piece of more than 512 bytes counts as several.
 //
 //   BpeTrainer trainer;
 //   for (const std::string& text : texts) trainer.add(text);
@@ -38,6 +40,8 @@ class BpeTrainer {
   struct Hash : std::hash<std::string_view> {
     using is_transparent = void;
   };
+  void count(std::string_view piece);
+
   std::unordered_map<std::string, int64_t, Hash, std::equal_to<>> piece_counts_;
 };
 

@@ -47,7 +47,8 @@ class ByteLevelBpe {
   // The same for the same vocabulary, merges and special tokens, on any machine: for keys of caches.
   uint64_t fingerprint() const;
 
-  // Writes vocab.json, merges.txt and tokenizer.json, each complete in itself, into an existing folder.
+  // Writes vocab.json, merges.txt and tokenizer.json, each complete in itself, into an existing folder, and
+  // waits until they are on the disk.
   void save(const std::string& folder) const;
 
  private:

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <stdexcept>
+#include <string>
 
 namespace pipeline::text {
 
@@ -8,7 +9,12 @@ namespace pipeline::text {
 // expected.
 class Error : public std::runtime_error {
  public:
-  using std::runtime_error::runtime_error;
+  explicit Error(const std::string& message, int code = 0) : std::runtime_error(message), code_(code) {}
+
+  int code() const { return code_; }  // errno, or 0 where the system had no part in it
+
+ private:
+  int code_;
 };
 
 }  // namespace pipeline::text

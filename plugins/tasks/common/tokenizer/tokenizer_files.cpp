@@ -1,5 +1,8 @@
 #include "plugins/tasks/common/tokenizer/tokenizer_files.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -22,20 +25,37 @@ struct FilePair {
 };
 constexpr std::array<FilePair, 2> kPairs = {{{"vocab.json", "merges.txt"}, {"encoder.json", "vocab.bpe"}}};
 
+// Call it before anything else can change errno.
+Error system_error(const fs::path& path, const std::string& problem) {
+  const int code = errno;
+  return Error(path.string() + ": " + problem + ": " + std::strerror(code), code);
+}
+
 NamedText read_file(const fs::path& path) {
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) throw Error(path.string() + ": is a folder, expected a file");
   std::ifstream stream(path, std::ios::binary);
   NamedText file{path.string(), std::string(std::istreambuf_iterator<char>(stream), {})};
-  if (!stream || stream.bad()) throw Error(file.path + ": cannot be read: " + std::strerror(errno));
+  if (!stream || stream.bad()) throw system_error(path, "cannot be read");
   return file;
+}
+
+// Waits until a file, or the names in a folder, are on the disk. False: see errno.
+bool sync(const fs::path& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  const bool done = ::fsync(fd) == 0;
+  const int code = errno;
+  ::close(fd);
+  errno = code;
+  return done;
 }
 
 void write_file(const fs::path& path, const std::string& text) {
   std::ofstream stream(path, std::ios::binary | std::ios::trunc);
   stream << text;
   stream.close();
-  if (!stream) throw Error(path.string() + ": cannot be written: " + std::strerror(errno));
+  if (!stream || !sync(path)) throw system_error(path, "cannot be written");
 }
 
 bool is_there(const fs::path& path) {
@@ -77,6 +97,7 @@ void save_vocabulary(const Vocabulary& vocabulary, const std::string& folder) {
   write_file(base / kPairs[0].vocab, format_vocab_json(vocabulary));
   write_file(base / kPairs[0].merges, format_merges(vocabulary));
   write_file(base / kTokenizerJson, format_tokenizer_json(vocabulary));
+  sync(base);  // not every file system can; the files themselves are there
 }
 
 }  // namespace pipeline::text

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "attention_kernel.hpp"
@@ -91,15 +92,23 @@ at::Tensor per_head(const at::Tensor& x, int64_t start, int64_t length, int64_t 
   return x.narrow(0, start, length).view({length, heads, -1}).transpose(0, 1).unsqueeze(0);
 }
 
-// Which keys each query of sequence s may see: (queries, keys) of booleans.
-at::Tensor visibility(const AttentionLayout& layout, int64_t s, at::Device device) {
+// How many keys of sequence s any of its queries sees. The rows behind them may hold anything, as those of a
+// cache do, and a mask does not hide it: 0 * NaN is NaN.
+int64_t seen_keys(const AttentionLayout& layout, int64_t s) {
+  if (!layout.causal || layout.positions.empty()) return layout.keys.length(s);
+  const auto positions = layout.positions.begin();
+  return 1 + *std::max_element(positions + layout.queries.start(s), positions + layout.queries.start(s + 1));
+}
+
+// Which of the first `keys` keys each query of sequence s may see: (queries, keys) of booleans.
+at::Tensor visibility(const AttentionLayout& layout, int64_t s, int64_t keys, at::Device device) {
   const int64_t start = layout.queries.start(s), count = layout.queries.length(s);
   at::Tensor at =
       layout.positions.empty()
           ? at::arange(count, at::kLong)
           : at::tensor(at::IntArrayRef(layout.positions.data() + start, static_cast<size_t>(count)),
                        at::kLong);
-  return at::arange(layout.keys.length(s), at::kLong).unsqueeze(0).le(at.unsqueeze(1)).to(device);
+  return at::arange(keys, at::kLong).unsqueeze(0).le(at.unsqueeze(1)).to(device);
 }
 
 // Any device and dtype, differentiated by autograd, sequence by sequence.
@@ -107,8 +116,9 @@ at::Tensor attention_of_sequences(const at::Tensor& q, const at::Tensor& k, cons
                                   const AttentionLayout& layout, const Dropout& dropout) {
   std::vector<at::Tensor> outs;
   for (int64_t s = 0; s < layout.queries.sequences(); ++s) {
-    const int64_t queries = layout.queries.length(s), keys = layout.keys.length(s);
+    const int64_t queries = layout.queries.length(s);
     if (queries == 0) continue;
+    const int64_t keys = seen_keys(layout, s);
     const at::Tensor qs = per_head(q, layout.queries.start(s), queries, layout.heads);
     const at::Tensor ks = per_head(k, layout.keys.start(s), keys, layout.heads);
     const at::Tensor vs = per_head(v, layout.keys.start(s), keys, layout.heads);
@@ -116,12 +126,12 @@ at::Tensor attention_of_sequences(const at::Tensor& q, const at::Tensor& k, cons
     if (!dropout.active()) {
       const bool triangle = layout.causal && layout.positions.empty();
       const std::optional<at::Tensor> mask =
-          layout.causal && !triangle ? std::optional(visibility(layout, s, q.device())) : std::nullopt;
+          layout.causal && !triangle ? std::optional(visibility(layout, s, keys, q.device())) : std::nullopt;
       out = at::scaled_dot_product_attention(qs, ks, vs, mask, 0.0, triangle);
     } else {
       at::Tensor scores = at::matmul(qs, ks.transpose(-1, -2)) / std::sqrt(static_cast<double>(qs.size(-1)));
       if (layout.causal) {
-        scores = scores.masked_fill(visibility(layout, s, q.device()).logical_not(), -INFINITY);
+        scores = scores.masked_fill(visibility(layout, s, keys, q.device()).logical_not(), -INFINITY);
       }
       std::vector<at::Tensor> masks;
       for (int64_t h = 0; h < layout.heads; ++h) {

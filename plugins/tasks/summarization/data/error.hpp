@@ -10,7 +10,12 @@ namespace pipeline::summarization {
 // Data that cannot be used, or files that cannot be read or written: what, where, the value seen, what to do.
 class DataError : public std::runtime_error {
  public:
-  using std::runtime_error::runtime_error;
+  explicit DataError(const std::string& message, int code = 0) : std::runtime_error(message), code_(code) {}
+
+  int code() const { return code_; }  // errno, or 0 where the system had no part in it
+
+ private:
+  int code_;
 };
 
 // The caller's `cancelled` said so; nothing is wrong.
@@ -21,7 +26,8 @@ class Cancelled : public std::runtime_error {
 
 // "<what>: <text of errno>: <remedy>". Call it before anything else can change errno.
 inline DataError system_error(const std::string& what, const std::string& remedy) {
-  return DataError(what + ": " + std::generic_category().message(errno) + ": " + remedy);
+  const int code = errno;
+  return DataError(what + ": " + std::generic_category().message(code) + ": " + remedy, code);
 }
 
 }  // namespace pipeline::summarization

@@ -46,12 +46,14 @@ TokenCache::TokenCache(TokenCache&& other) noexcept
     : path_(std::move(other.path_)),
       file_(std::exchange(other.file_, {})),
       header_(std::exchange(other.header_, {})),
+      summaries_(other.summaries_),
       report_(std::move(other.report_)) {}
 
 TokenCache& TokenCache::operator=(TokenCache&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(file_, other.file_);
   std::swap(header_, other.header_);
+  std::swap(summaries_, other.summaries_);
   std::swap(report_, other.report_);
   return *this;
 }
@@ -93,6 +95,7 @@ void TokenCache::check(const Hash128& key, Verify verify) {
         next.tokens_begin > h.tokens || e.id_begin > next.id_begin || next.id_begin > ids_bytes) {
       refuse("its entry " + std::to_string(i) + " is out of order");
     }
+    if (e.summary_tokens > 0) ++summaries_;
   }
   if (verify == Verify::kAll && hash128(file_.substr(sizeof h, h.index_begin - sizeof h)) != h.tokens_hash) {
     refuse("its tokens are damaged");

@@ -51,6 +51,7 @@ class TokenCache {
   ~TokenCache();
 
   uint64_t size() const { return header_.samples; }     // pairs
+  uint64_t summaries() const { return summaries_; }     // pairs that have one
   uint64_t tokens() const { return header_.tokens; }    // in all of them
   TokenSample sample(uint64_t i) const;                 // i < size()
   const PairReport& report() const { return report_; }  // of the reading that filled it
@@ -66,6 +67,7 @@ class TokenCache {
   std::string path_;
   std::string_view file_;  // the mapping
   CacheHeader header_{};
+  uint64_t summaries_ = 0;
   PairReport report_;
 };
 

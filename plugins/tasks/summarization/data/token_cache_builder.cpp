@@ -11,8 +11,8 @@
 #include <thread>
 
 #include "plugins/tasks/summarization/data/file_lock.hpp"
-#include "plugins/tasks/summarization/data/input.hpp"
 #include "plugins/tasks/summarization/data/token_cache_writer.hpp"
+#include "plugins/tasks/summarization/data/unused.hpp"
 
 namespace pipeline::summarization {
 namespace {
@@ -72,15 +72,6 @@ class Encoder {
   size_t bytes_ = 0;
 };
 
-// The state of the source file by which a change is noticed while it is being read.
-struct FileState {
-  explicit FileState(const std::string& path)
-      : bytes(std::filesystem::file_size(path)), time(std::filesystem::last_write_time(path)) {}
-  bool operator==(const FileState&) const = default;
-  uint64_t bytes;
-  std::filesystem::file_time_type time;
-};
-
 void sync_folder(const std::string& folder) {
   const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return;
@@ -89,7 +80,7 @@ void sync_folder(const std::string& folder) {
 }
 
 void build(const std::string& path, const Hash128& key, const TokenCacheSource& source,
-           const TokenCacheHooks& hooks, const FileState& state) {
+           const TokenCacheHooks& hooks) {
   const std::string part =
       path +
       ".part";  // the lock is ours: nobody else writes it, and what a killed process left is overwritten
@@ -99,15 +90,13 @@ void build(const std::string& path, const Hash128& key, const TokenCacheSource& 
     PairReport report;
     const auto on_block = [&](uint64_t bytes_done) {
       if (hooks.cancelled && hooks.cancelled()) throw Cancelled();
-      if (hooks.progress) hooks.progress(bytes_done, state.bytes, report.pairs);
+      if (hooks.progress) hooks.progress(bytes_done, source.file.bytes, report.pairs);
     };
-    read_pairs(source.path, source.columns, [&](Pair&& pair) { encoder.add(std::move(pair)); }, report,
+    read_pairs(source.file.path, source.columns, [&](Pair&& pair) { encoder.add(std::move(pair)); }, report,
                {source.max_record_bytes, on_block});
     encoder.flush();
     writer.finish(report);
-    if (FileState(source.path) != state) {
-      throw DataError(source.path + ": changed while it was being read: start again when it is complete");
-    }
+    check_unchanged(source.file);
     if (::rename(part.c_str(), path.c_str()) != 0)
       throw system_error(path, "the cache folder must be writable");
   } catch (...) {
@@ -122,7 +111,9 @@ std::optional<TokenCache> try_open(const std::string& path, const Hash128& key,
                                    const TokenCacheHooks& hooks) {
   if (!std::filesystem::exists(path)) return std::nullopt;
   try {
-    return TokenCache(path, key, TokenCache::Verify::kAll);
+    TokenCache cache(path, key, TokenCache::Verify::kAll);
+    mark_used(path);
+    return cache;
   } catch (const DataError& error) {
     if (hooks.note) hooks.note(error.what());
     return std::nullopt;
@@ -135,48 +126,44 @@ Hash128 token_cache_key(const TokenCacheSource& source) {
   Hasher128 hasher;
   const auto add = [&](const std::string& text) { hasher.update(std::to_string(text.size()) + ":" + text); };
   const Columns& c = source.columns;
-  const auto name = std::filesystem::path(source.path).extension().string();  // decides the format
+  const auto name = std::filesystem::path(source.file.path).extension().string();  // decides the format
   for (const auto& text : {name, c.document, c.summary, c.id, source.tokenizer}) add(text);
   for (const uint64_t number :
        {uint64_t{kCacheVersion}, uint64_t{c.summary_required}, uint64_t{c.id_required},
         source.max_record_bytes, uint64_t{source.vocabulary_size}}) {
     add(std::to_string(number));
   }
-  Input input(source.path, nullptr);
-  for (auto block = input.ahead(); !block.empty(); block = input.ahead()) {
-    hasher.update(block);
-    input.advance(block.size());
-  }
+  add(source.file.hash.hex());
   return hasher.finish();
 }
 
 std::string token_cache_path(const std::string& folder, const TokenCacheSource& source, const Hash128& key) {
-  const auto name = std::filesystem::path(source.path).stem().string();
+  const auto name = std::filesystem::path(source.file.path).stem().string();
   return (std::filesystem::path(folder) / (name + "-" + key.hex() + ".tokens")).string();
 }
 
 TokenCache open_or_build_token_cache(const std::string& folder, const TokenCacheSource& source,
                                      const TokenCacheHooks& hooks) try {
   const auto key = token_cache_key(source);
-  const FileState state(source.path);
   const auto path = token_cache_path(folder, source, key);
   if (auto cache = try_open(path, key, hooks)) return std::move(*cache);
   std::filesystem::create_directories(folder);
   const FileLock lock(
       path + ".lock",
       [&] {
-        if (hooks.note) hooks.note("waiting for another process that is tokenizing " + source.path);
+        if (hooks.note) hooks.note("waiting for another process that is tokenizing " + source.file.path);
       },
       hooks.cancelled);
   // Whoever held the lock has most likely built it. A damaged one was already reported.
   auto quiet = hooks;
   quiet.note = nullptr;
   if (auto cache = try_open(path, key, quiet)) return std::move(*cache);
-  build(path, key, source, hooks, state);
+  build(path, key, source, hooks);
+  if (const auto removed = remove_unused(folder); hooks.note && !removed.empty()) hooks.note(removed);
   return TokenCache(path, key, TokenCache::Verify::kTables);
 } catch (const std::filesystem::filesystem_error& error) {
-  throw DataError(std::string(error.what()) +
-                  ": check that the file is there and that the cache folder can be written");
+  throw DataError(std::string(error.what()) + ": check that the cache folder can be written",
+                  error.code().value());
 }
 
 }  // namespace pipeline::summarization

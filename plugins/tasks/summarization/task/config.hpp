@@ -3,11 +3,13 @@
 
 #include <pipeline/options.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <string>
 
 #include "gpt2_config.hpp"
+#include "plugins/tasks/summarization/task/sequence.hpp"
 
 namespace pipeline::summarization {
 
@@ -115,6 +117,19 @@ struct SummarizationConfig {
   void validate(const ConfigErrors& errors) const {
     if (sequence.max_tokens > model.gpt2.n_positions)
       errors("sequence.max_tokens", "must not exceed task.model.n_positions (" + std::to_string(model.gpt2.n_positions) + ")");
+    // How many tokens the separator has, only the tokenizer knows; it has one at least.
+    if (const std::string problem = writing_problem(1); !problem.empty()) errors("generate.max_tokens", problem);
+  }
+
+  // What is wrong with generate.max_tokens beside a separator of so many tokens; empty: nothing.
+  std::string writing_problem(int64_t separator) const {
+    const int64_t whole = sequence.max_tokens, written = generate.max_tokens;
+    const int64_t most = longest_writing(whole, sequence.max_summary_tokens, separator);
+    if (written <= most) return "";
+    return concat("with task.sequence.max_tokens = ", whole, ", of which the separator takes ", separator, ", this leaves ",
+                  std::max<int64_t>(whole - separator - written, 0), " tokens of a document to write a summary from, less than half of the ",
+                  std::max<int64_t>(whole - separator - sequence.max_summary_tokens, 1), " that training keeps: use at most ", most,
+                  ", or task.sequence.max_tokens = ", separator + std::max(2 * written - sequence.max_summary_tokens, written + 1), " or more");
   }
 };
 

@@ -1,11 +1,13 @@
 #include "plugins/tasks/summarization/task/corpus.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <sstream>
 
 #include "plugins/tasks/common/tokenizer/bpe_trainer.hpp"
 #include "plugins/tasks/summarization/data/error.hpp"
 #include "plugins/tasks/summarization/data/token_cache_builder.hpp"
+#include "plugins/tasks/summarization/data/unused.hpp"
 
 namespace pipeline::summarization {
 namespace {
@@ -29,27 +31,24 @@ void say_lines(const Context& context, const std::string& text) {
   for (std::string line; std::getline(lines, line);) context.warn(line);
 }
 
-TokenCacheSource source_of(const SummarizationConfig& config, Split split) {
-  return {.path = file_of(config.data, split).string(),
+TokenCacheSource source_of(const SummarizationConfig& config, Split split, const Context& context) {
+  const std::string path = file_of(config.data, split).string(), what = "reading " + fs::path(path).filename().string();
+  return {.file = hash_source(path,
+                              [&](uint64_t done, uint64_t total) {
+                                context.throw_if_cancelled();
+                                context.progress(what, done, total);
+                              }),
           .columns = columns_of(config.data, split),
           .max_record_bytes = static_cast<uint64_t>(config.data.max_record_bytes)};
 }
 
-// The tokenizer that the training file gives; kept beside the caches.
-text::ByteLevelBpe trained_tokenizer(const SummarizationConfig& config, const Context& context) {
-  const int64_t size = config.tokenizer.vocab_size;
-  TokenCacheSource source = source_of(config, Split::kTrain);
-  source.tokenizer = "trained/1 " + std::to_string(size);
-  source.vocabulary_size = static_cast<uint32_t>(size);
-  const fs::path folder = fs::path(view(context.run().cache_dir)) / ("tokenizer-" + token_cache_key(source).hex());
-  if (fs::exists(folder / "tokenizer.json")) return text::ByteLevelBpe::load(folder.string());
+std::string cache_folder(const Context& context) { return std::string(view(context.run().cache_dir)); }
 
+text::ByteLevelBpe train_tokenizer(const TokenCacheSource& source, int64_t size, const Context& context) {
   text::BpeTrainer trainer;
   PairReport report;
-  std::error_code error;
-  const uint64_t total = fs::file_size(config.data.train, error);
   read_pairs(
-      source.path, source.columns,
+      source.file.path, source.columns,
       [&](Pair&& pair) {
         trainer.add(pair.document);
         trainer.add(pair.summary);
@@ -57,53 +56,93 @@ text::ByteLevelBpe trained_tokenizer(const SummarizationConfig& config, const Co
       report,
       {.max_record_bytes = source.max_record_bytes, .on_block = [&](uint64_t done) {
          context.throw_if_cancelled();
-         context.progress("reading text for the tokenizer", done, error ? 0 : total);
+         context.progress("reading text for the tokenizer", done, source.file.bytes);
        }});
+  check_unchanged(source.file);
   context.info("training a tokenizer of ", size, " tokens on ", report.pairs, " pairs");
-  text::ByteLevelBpe tokenizer = trainer.train({.vocab_size = static_cast<int32_t>(size)});
-  // Whole or not at all: a folder cut short by a kill has another name.
+  return trainer.train({.vocab_size = static_cast<int32_t>(size), .on_token = [&](int32_t tokens) {
+                          context.throw_if_cancelled();
+                          context.progress("training the tokenizer", static_cast<uint64_t>(tokens), static_cast<uint64_t>(size));
+                        }});
+}
+
+// Nothing where it is missing or damaged, which is said.
+std::optional<text::ByteLevelBpe> load_trained(const fs::path& folder, const Context& context) {
+  if (!fs::exists(folder)) return std::nullopt;
+  try {
+    text::ByteLevelBpe tokenizer = text::ByteLevelBpe::load(folder.string());
+    mark_used(folder.string());
+    return tokenizer;
+  } catch (const text::Error& error) {
+    context.warn(error.what(), ": training the tokenizer again");
+    return std::nullopt;
+  }
+}
+
+// Whole or not at all: a folder cut short by a kill has another name.
+void keep(const text::ByteLevelBpe& tokenizer, const fs::path& folder) {
   const fs::path temporary = folder.string() + ".tmp";
   fs::remove_all(temporary);
   fs::create_directories(temporary);
   tokenizer.save(temporary.string());
+  fs::remove_all(folder);
   fs::rename(temporary, folder);
+}
+
+// The tokenizer that the training file gives; kept beside the caches.
+text::ByteLevelBpe trained_tokenizer(TokenCacheSource source, int64_t size, const Context& context) {
+  source.tokenizer = "trained/1 " + std::to_string(size);
+  source.vocabulary_size = static_cast<uint32_t>(size);
+  const fs::path folder = fs::path(cache_folder(context)) / ("tokenizer-" + token_cache_key(source).hex());
+  if (auto tokenizer = load_trained(folder, context)) return *tokenizer;
+  const text::ByteLevelBpe tokenizer = train_tokenizer(source, size, context);
+  keep(tokenizer, folder);
   return tokenizer;
+}
+
+[[noreturn]] void fail_with_system(const std::string& message, int code) {
+  fail_with(code == ENOSPC || code == EDQUOT ? PL_ERROR_NO_SPACE : PL_ERROR_CONFIG, message);
 }
 
 }  // namespace
 
 Corpus::Corpus(const SummarizationConfig& config, const Context& context) {
   try {
-    tokenizer_ = config.tokenizer.path.empty() ? trained_tokenizer(config, context)
+    const TokenCacheSource train = source_of(config, Split::kTrain, context);
+    tokenizer_ = config.tokenizer.path.empty() ? trained_tokenizer(train, config.tokenizer.vocab_size, context)
                                                : text::ByteLevelBpe::load(config.tokenizer.path.string());
-    for (const Split split : {Split::kTrain, Split::kVal, Split::kTest}) {
-      if (file_of(config.data, split).empty()) continue;
-      TokenCacheSource source = source_of(config, split);
-      source.tokenizer = std::to_string(tokenizer_->fingerprint());
-      source.vocabulary_size = static_cast<uint32_t>(tokenizer_->vocab_size());
-      TokenCacheHooks hooks;
-      hooks.encode = [this](std::string_view text) { return tokenizer_->encode(text); };
-      hooks.threads = std::max(1u, context.run().threads);
-      const std::string what = "tokenizing " + fs::path(source.path).filename().string();
-      hooks.progress = [&](uint64_t done, uint64_t total, uint64_t) { context.progress(what, done, total); };
-      hooks.note = [&](const std::string& line) { context.info(line); };
-      hooks.cancelled = [&] { return context.cancelled(); };
-      auto& cache = caches_[static_cast<size_t>(split)];
-      cache = open_or_build_token_cache(std::string(view(context.run().cache_dir)), source, hooks);
-      say_lines(context, cache->report().table(source.path));
-    }
+    open(Split::kTrain, train, context);
+    for (const Split split : {Split::kVal, Split::kTest})
+      if (!file_of(config.data, split).empty()) open(split, source_of(config, split, context), context);
   } catch (const DataError& error) {
-    fail_with(PL_ERROR_CONFIG, error.what());
+    fail_with_system(error.what(), error.code());
+  } catch (const text::Error& error) {
+    fail_with_system(error.what(), error.code());
+  } catch (const fs::filesystem_error& error) {
+    fail_with_system(error.what(), error.code().value());
   } catch (const Cancelled& error) {
     fail_with(PL_ERROR_CANCELLED, error.what());
-  } catch (const text::Error& error) {
-    fail_with(PL_ERROR_CONFIG, error.what());
   }
 }
 
-std::string Corpus::fingerprint() const {
+void Corpus::open(Split split, TokenCacheSource source, const Context& context) {
+  source.tokenizer = std::to_string(tokenizer_->fingerprint());
+  source.vocabulary_size = static_cast<uint32_t>(tokenizer_->vocab_size());
+  TokenCacheHooks hooks;
+  hooks.encode = [this](std::string_view text) { return tokenizer_->encode(text); };
+  hooks.threads = std::max(1u, context.run().threads);
+  const std::string what = "tokenizing " + fs::path(source.file.path).filename().string();
+  hooks.progress = [&](uint64_t done, uint64_t total, uint64_t) { context.progress(what, done, total); };
+  hooks.note = [&](const std::string& line) { context.info(line); };
+  hooks.cancelled = [&] { return context.cancelled(); };
+  auto& cache = caches_[static_cast<size_t>(split)];
+  cache = open_or_build_token_cache(cache_folder(context), source, hooks);
+  say_lines(context, cache->report().table(source.file.path));
+}
+
+std::string Corpus::fingerprint(std::initializer_list<Split> splits) const {
   std::string result = std::to_string(tokenizer_->fingerprint());
-  for (const auto& cache : caches_) result += cache ? " " + cache->fingerprint().hex() : " -";
+  for (const Split split : splits) result += cache(split) ? " " + cache(split)->fingerprint().hex() : " -";
   return result;
 }
 

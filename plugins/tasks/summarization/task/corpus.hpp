@@ -5,12 +5,13 @@
 #include <pipeline/task_types.hpp>
 
 #include <array>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "plugins/tasks/common/tokenizer/byte_level_bpe.hpp"
-#include "plugins/tasks/summarization/data/token_cache.hpp"
+#include "plugins/tasks/summarization/data/token_cache_builder.hpp"
 #include "plugins/tasks/summarization/task/config.hpp"
 
 namespace pipeline::summarization {
@@ -23,10 +24,12 @@ class Corpus {
 
   const text::ByteLevelBpe& tokenizer() const { return *tokenizer_; }
   uint64_t size(Split split) const { return cache(split) ? cache(split)->size() : 0; }
+  uint64_t summaries(Split split) const { return cache(split) ? cache(split)->summaries() : 0; }  // samples that have one
   TokenSample sample(Split split, uint64_t id) const { return cache(split)->sample(id); }  // [any-thread]
-  std::string fingerprint() const;
+  std::string fingerprint(std::initializer_list<Split> splits) const;  // of these and the tokenizer
 
  private:
+  void open(Split split, TokenCacheSource source, const Context& context);
   const std::optional<TokenCache>& cache(Split split) const { return caches_[static_cast<size_t>(split)]; }
 
   std::optional<text::ByteLevelBpe> tokenizer_;

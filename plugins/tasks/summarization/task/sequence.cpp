@@ -37,20 +37,26 @@ Sequence make_sequence(const TokenSample& sample, const SequenceRules& rules) {
 
   const size_t size = result.tokens.size();
   result.targets.assign(size, -1);
+  if (sample.summary.size() == 0) return result;
   // The separator's last token predicts the summary's first.
   const size_t first = rules.loss_on_all ? 0 : static_cast<size_t>(length.document + length.separator) - 1;
   for (size_t i = first; i + 1 < size; ++i) result.targets[i] = result.tokens[i + 1];
-  if (length.whole_summary && size > 0) result.targets[size - 1] = rules.end_of_text;
+  if (length.whole_summary) result.targets[size - 1] = rules.end_of_text;
   return result;
 }
 
 std::vector<int64_t> make_prompt(const TokenSample& sample, const SequenceRules& rules, int64_t new_tokens) {
   const auto separator = static_cast<int64_t>(rules.separator.size());
-  const int64_t room = std::max<int64_t>(rules.max_tokens - separator - new_tokens, 1);
+  const int64_t room = rules.max_tokens - separator - new_tokens;
   std::vector<int64_t> prompt;
   append(sample.document, std::min(static_cast<int64_t>(sample.document.size()), room), prompt);
   prompt.insert(prompt.end(), rules.separator.begin(), rules.separator.end());
   return prompt;
+}
+
+int64_t longest_writing(int64_t max_tokens, int64_t max_summary_tokens, int64_t separator_tokens) {
+  const int64_t room = max_tokens - separator_tokens, learnt = std::max<int64_t>(room - max_summary_tokens, 1);
+  return room - (learnt + 1) / 2;
 }
 
 }  // namespace pipeline::summarization

@@ -17,10 +17,10 @@ std::string one_line(std::string text) {
 
 }  // namespace
 
-void Summarization::prepare() { Corpus(config(), context()); }
+void Summarization::prepare() { corpus_.emplace(config(), context()); }
 
 void Summarization::open_data() {
-  corpus_.emplace(config(), context());
+  if (!corpus_) corpus_.emplace(config(), context());  // another process has prepared
   const text::ByteLevelBpe& tokenizer = corpus_->tokenizer();
   if (!tokenizer.has_eot()) fail_with(PL_ERROR_CONFIG, "the tokenizer has no token <|endoftext|>, which ends a summary");
   rules_ = {.max_tokens = config().sequence.max_tokens,
@@ -32,6 +32,8 @@ void Summarization::open_data() {
   if (static_cast<int64_t>(rules_.separator.size()) + 2 > rules_.max_tokens)
     fail_with(PL_ERROR_CONFIG, "task.sequence.separator has ", rules_.separator.size(), " tokens, and task.sequence.max_tokens is ",
               rules_.max_tokens, ": nothing of a document would fit");
+  if (const std::string problem = config().writing_problem(static_cast<int64_t>(rules_.separator.size())); !problem.empty())
+    fail_with(PL_ERROR_CONFIG, "task.generate.max_tokens = ", config().generate.max_tokens, ": ", problem);
   scores_.emplace(config().rouge.lead_words);
   const uint64_t train = corpus_->size(Split::kTrain);
   context().info("data       ", train, " training, ", corpus_->size(Split::kVal), " validation, ", corpus_->size(Split::kTest),
@@ -51,6 +53,12 @@ std::shared_ptr<Gpt2> Summarization::build_model() {
         raw->layers()[static_cast<size_t>(unit) - 1].parameters())[0];
   });
   return model;
+}
+
+// The test data may change in a continued run, and training does not see them.
+std::string Summarization::data_fingerprint() {
+  if (run().purpose == PL_PURPOSE_TRAIN) return corpus_->fingerprint({Split::kTrain, Split::kVal});
+  return corpus_->fingerprint({Split::kTrain, Split::kVal, Split::kTest});
 }
 
 double Summarization::sample_cost(Split split, uint64_t id) const {
@@ -93,7 +101,7 @@ void Summarization::import_model(const std::filesystem::path& folder) {
   imported_.emplace(folder.string());
   const Gpt2Config& theirs = imported_->config();
   std::string problems;
-  const auto compare = [&](const char* key, int64_t ours, int64_t other) {
+  const auto compare = [&](const char* key, auto ours, decltype(ours) other) {
     if (ours != other) problems += concat("\n  ", key, " = ", ours, ", the folder has ", other);
   };
   compare("the tokenizer's vocabulary", model_config_.vocab_size, theirs.vocab_size);
@@ -102,6 +110,7 @@ void Summarization::import_model(const std::filesystem::path& folder) {
   compare("task.model.n_embd", model_config_.n_embd, theirs.n_embd);
   compare("task.model.n_inner", model_config_.inner(), theirs.inner());
   compare("task.model.n_positions", model_config_.n_positions, theirs.n_positions);
+  compare("task.model.layer_norm_epsilon", model_config_.layer_norm_epsilon, theirs.layer_norm_epsilon);
   if (!problems.empty()) fail_with(PL_ERROR_CONFIG, folder.string(), ": the model there is another one:", problems);
 }
 
@@ -132,8 +141,7 @@ std::string Summarization::text(const TokenView& tokens) const {
 
 std::vector<std::string> Summarization::write_summaries(Split split, const std::vector<uint64_t>& ids) {
   const GenerateConfig& generation = config().generate;
-  const int64_t longest = std::min(generation.max_tokens, rules_.max_tokens - static_cast<int64_t>(rules_.separator.size()) - 1);
-  GenerationOptions options{.max_new_tokens = longest,
+  GenerationOptions options{.max_new_tokens = generation.max_tokens,
                             .eos_token_id = rules_.end_of_text,
                             .sampling = {},
                             .beams = generation.method == "beam" ? generation.beams : 1,
@@ -143,30 +151,36 @@ std::vector<std::string> Summarization::write_summaries(Split split, const std::
   if (generation.method == "sample")
     options.sampling = {.temperature = generation.temperature, .top_k = generation.top_k, .top_p = generation.top_p};
   std::vector<Prompt> prompts;
-  for (const uint64_t id : ids) prompts.push_back({.id = id, .tokens = make_prompt(corpus_->sample(split, id), rules_, longest)});
+  for (const uint64_t id : ids)
+    prompts.push_back({.id = id, .tokens = make_prompt(corpus_->sample(split, id), rules_, generation.max_tokens)});
   std::vector<std::string> summaries;
   for (const std::vector<int64_t>& tokens : generate(model(), prompts, options))
     summaries.push_back(corpus_->tokenizer().decode(std::vector<int32_t>(tokens.begin(), tokens.end())));
   return summaries;
 }
 
-// Whether a summary is written for the sample in this evaluation: for the first ones, so that the choice is the same everywhere.
-bool Summarization::is_scored(const EvaluationSink& sink, uint64_t id) const {
+// Whether the sample's summary is written and scored in this evaluation: for the first ones, so that the choice is the same everywhere.
+bool Summarization::is_scored(const EvaluationSink& sink, Split split, uint64_t id) const {
+  if (corpus_->sample(split, id).summary.size() == 0) return false;
   if (sink.purpose() == Purpose::kValidate) return id < static_cast<uint64_t>(config().rouge.validate_samples);
   return config().rouge.evaluate_samples == 0 || id < static_cast<uint64_t>(config().rouge.evaluate_samples);
 }
 
 void Summarization::evaluate(const SummarizationBatch& batch, EvaluationSink& sink) {
+  if (corpus_->summaries(batch.split) == 0)
+    fail_with(PL_ERROR_CONFIG, "none of the ", corpus_->size(batch.split), " samples of this split has a summary in the column '",
+              config().data.summary_column, "', so there is nothing to compare with: use `predict` to write summaries, or give "
+              "task.data.summary_column the name of the column that has them");
   TorchTask::evaluate(batch, sink);
   std::vector<uint64_t> ids;
   for (size_t i = 0; i < batch.ids.size(); ++i)
-    if (is_scored(sink, batch.ids[i]) || i < sink.samples_left()) ids.push_back(batch.ids[i]);
+    if (is_scored(sink, batch.split, batch.ids[i]) || i < sink.samples_left()) ids.push_back(batch.ids[i]);
   if (ids.empty()) return;
   const std::vector<std::string> written = write_summaries(batch.split, ids);
   for (size_t i = 0; i < ids.size(); ++i) {
     const TokenSample sample = corpus_->sample(batch.split, ids[i]);
     const std::string document = text(sample.document), summary = text(sample.summary);
-    if (is_scored(sink, ids[i]) && sample.summary.size() > 0) scores_->add(sink, document, summary, written[i]);
+    if (is_scored(sink, batch.split, ids[i])) scores_->add(sink, document, summary, written[i]);
     sink.sample(ids[i], concat("  ", sample.id, ": ", rouge::lead_words(document, 24), " ...\n    real:    ", one_line(summary),
                                "\n    written: ", one_line(written[i])));
   }

@@ -43,7 +43,7 @@ class Summarization : public TorchTask<SummarizationConfig, Gpt2, SummarizationB
 
   uint64_t sample_count(Split split) const override { return corpus_->size(split); }
   double sample_cost(Split split, uint64_t id) const override;
-  std::string data_fingerprint() override { return corpus_->fingerprint(); }
+  std::string data_fingerprint() override;
   SummarizationBatch make_batch(const LoadRequest& request) const override;
   BatchInfo batch_info(const SummarizationBatch& batch) const override;
 
@@ -64,7 +64,7 @@ class Summarization : public TorchTask<SummarizationConfig, Gpt2, SummarizationB
 
  private:
   at::ScalarType compute_dtype() const { return to_torch(run().compute_dtype); }
-  bool is_scored(const EvaluationSink& sink, uint64_t id) const;
+  bool is_scored(const EvaluationSink& sink, Split split, uint64_t id) const;
   std::vector<std::string> write_summaries(Split split, const std::vector<uint64_t>& ids);
   std::string text(const TokenView& tokens) const;
 
