@@ -14,17 +14,21 @@ die() {
 # finish_line WHAT: says that WHAT is done and how long it took since the script started.
 finish_line() { say "$1 (${SECONDS} s)"; }
 
-# progress TEXT: one moving line on a terminal, a line every 15 seconds elsewhere.
+# progress TEXT FIGURE STEP: one moving line on a terminal; elsewhere a line every 15 seconds, if FIGURE has grown by STEP since the last.
 progress_at=0
+progress_figure=0
 progress() {
   if [[ -t 2 ]]; then
     printf '\rsetup: %s\033[K' "$1" >&2
-  elif ((SECONDS - progress_at >= 15)); then
-    progress_at=$SECONDS
+  elif ((SECONDS - progress_at >= 15 && $2 - progress_figure >= $3)); then
+    progress_at=$SECONDS progress_figure=$2
     say "$1"
   fi
 }
 progress_end() { if [[ -t 2 ]]; then printf '\r\033[K' >&2; fi; }
+
+# megabytes FOLDER...: their size. What vanishes meanwhile does not count.
+megabytes() { { du -smx "$@" 2>/dev/null || true; } | awk '{sum += $1} END {print sum + 0}'; }
 
 # lock FILE WHAT: holds FILE's lock until the script ends; says WHAT it waits for.
 lock() {

@@ -99,4 +99,12 @@ expect "a config named without a folder" "$(steps)" "words --check,"
 printf '# data: scripts/data/none\n' >checkout/configs/bad.toml
 run run checkout/configs/bad.toml
 expect "a data script that is not there" "$status $(grep -c scripts/data/none <<<"$output")" "1 1"
+
+# Without the data the program runs all the same: its files may be others, or it names what is missing.
+printf '#!/bin/sh\nexit $STATUS\n' >checkout/scripts/data/words
+STATUS=3 run run checkout/configs/base.toml --set task.data.train=mine.jsonl
+expect "a data script that fails is a warning" "$status $(grep -c 'warning: scripts/data/words ended with status 3' <<<"$output")" "75 1"
+expect "and the program runs" "${output##*$'\n'}" "[run][checkout/configs/base.toml][--set][task.data.train=mine.jsonl]"
+STATUS=130 run run checkout/configs/base.toml
+expect "an interrupted data script ends it" "$status $(grep -c '\[run\]' <<<"$output")" "130 0"
 finish
