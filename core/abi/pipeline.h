@@ -31,7 +31,7 @@ extern "C" {
 #endif
 
 #define PL_ABI_MAJOR 1u /* must match between host and plugin */
-#define PL_ABI_MINOR 0u /* may differ either way */
+#define PL_ABI_MINOR 1u /* may differ either way */
 
 /* True if the struct at `pointer` (of struct type `type`), as its sender sized it, contains `field`. */
 #define PL_HAS(type, pointer, field) \
@@ -338,7 +338,7 @@ typedef struct pl_metric {
   pl_str help;
 } pl_metric;
 
-/* Order of calls: create, [prepare], open, [import_model], parameter*, initialize*, bind*, then work. All slots [main] unless tagged. */
+/* Order of calls: create, [set_extra_state], [prepare], open, [extra_state], [import_model], parameter*, initialize*, bind*, then work. All slots [main] unless tagged. */
 typedef struct pl_task_api {
   uint32_t struct_size;
   uint32_t reserved;
@@ -393,6 +393,12 @@ typedef struct pl_task_api {
   double (*flops)(pl_task *self, const pl_batch *batch);
   /* (optional) Writes the bound values into an existing, empty folder, in the form that other tools load. */
   pl_error *(*export_model)(pl_task *self, pl_str folder);
+  /* (optional, both or none; since 1.1) What the parameters mean nothing without and the options do not give again: a
+   * vocabulary that was made from data. Fixed once the task is open; every checkpoint carries it. Borrowed-object. */
+  pl_error *(*extra_state)(pl_task *self, const void **out, uint64_t *bytes);
+  /* Gets it back where the values come from a checkpoint; the task uses it, and must not make another one. An error where it
+   * contradicts the options. */
+  pl_error *(*set_extra_state)(pl_task *self, const void *state, uint64_t bytes);
 } pl_task_api;
 
 /* --------------------------------------------------------------------------------------------------------- backends */

@@ -41,6 +41,8 @@ constexpr Slot kTaskSlots[] = {
     TASK(predict, false),
     TASK(flops, false),
     TASK(export_model, false),
+    TASK(extra_state, false),
+    TASK(set_extra_state, false),
 };
 #undef TASK
 
@@ -66,7 +68,9 @@ constexpr Slot kStrategySlots[] = {
 
 // Optional slots of which a task has all or none.
 constexpr const char* kMetricGroup[] = {"metric_count", "metric"};
+constexpr const char* kExtraStateGroup[] = {"extra_state", "set_extra_state"};
 constexpr const char* kPredictGroup[] = {"prediction_columns", "sample_name", "predict"};
+constexpr std::span<const char* const> kGroups[] = {kMetricGroup, kPredictGroup, kExtraStateGroup};
 
 bool has(const void* api, const Slot& slot) {
   void* pointer = nullptr;
@@ -111,8 +115,9 @@ std::string slot_problem(Kind kind, const void* api, std::uint32_t received) {
     return fmt::format("the required slot '{}' of its pl_{}_api is NULL", slot.name, kind_name(kind));
   }
   if (kind != Kind::kTask) return {};
-  const std::string metric = group_problem(api, kMetricGroup);
-  return metric.empty() ? group_problem(api, kPredictGroup) : metric;
+  for (const std::span<const char* const> group : kGroups)
+    if (std::string problem = group_problem(api, group); !problem.empty()) return problem;
+  return {};
 }
 
 }  // namespace pipeline::plugins

@@ -25,6 +25,20 @@ void Task::open() {
   call_.main("open", [&] { return api_.open(self_); });
 }
 
+std::string Task::extra_state() const {
+  if (!api_.extra_state) return {};
+  const void* state = nullptr;
+  std::uint64_t bytes = 0;
+  call_.main("extra_state", [&] { return api_.extra_state(self_, &state, &bytes); });
+  if (!state && bytes > 0)
+    throw Error(fmt::format("{}: extra_state gave {} bytes at NULL", call_.plugin().label(), bytes));
+  return {static_cast<const char*>(state), bytes};
+}
+
+void Task::set_extra_state(std::string_view state) {
+  call_.main("set_extra_state", [&] { return api_.set_extra_state(self_, state.data(), state.size()); });
+}
+
 std::uint64_t Task::sample_count(std::uint32_t split) const {
   std::uint64_t count = 0;
   call_.main("sample_count", [&] { return api_.sample_count(self_, split, &count); });

@@ -58,6 +58,10 @@ class Task {
   bool has_prepare() const { return api_.prepare; }
   void prepare();
   void open();
+  // What every checkpoint carries besides the parameters; empty: nothing. After open.
+  std::string extra_state() const;
+  bool takes_extra_state() const { return api_.set_extra_state; }
+  void set_extra_state(std::string_view state);  // before prepare
 
   std::uint64_t sample_count(std::uint32_t split) const;
   bool has_sample_costs() const { return api_.sample_costs; }

@@ -1,7 +1,5 @@
 #include "core/train/checkpointer.hpp"
 
-#include <algorithm>
-
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -9,7 +7,7 @@
 #include "core/observe/format.hpp"
 #include "core/plugins/error.hpp"
 #include "core/train/clock.hpp"
-#include "core/train/weights.hpp"
+#include "core/train/extra_state.hpp"
 
 namespace pipeline::train {
 namespace {
@@ -46,19 +44,6 @@ Checkpointer::Checkpointer(Session& session, const RunFolder& folder)
       every_(static_cast<uint64_t>(session.config().get_int("checkpoint.every"))),
       every_seconds_(session.config().get_float("checkpoint.every_seconds")),
       saved_at_(now_seconds()) {}
-
-std::optional<checkpoint::Checkpoint> Checkpointer::newest() {
-  for (const std::string& line : store_.recover()) log_.info(line);
-  std::vector<checkpoint::Rejected> rejected;
-  auto found = store_.newest_good(&rejected);
-  warn_of_rejected(log_, store_.options().folder, rejected);
-  const auto is_checkpoint = [](const checkpoint::Rejected& entry) { return checkpoint::step_of(entry.name).has_value(); };
-  if (const auto damaged = std::ranges::count_if(rejected, is_checkpoint); !found && damaged > 0)
-    throw Error(PL_ERROR_CORRUPT, fmt::format("{}: none of its {} checkpoint{} can be used, so the run cannot go on: repair {} (the lines above "
-                                              "say what is wrong), or start over with --fresh, which moves the run aside",
-                                              store_.options().folder, damaged, damaged == 1 ? "" : "s", damaged == 1 ? "it" : "one"));
-  return found;
-}
 
 void Checkpointer::require_same_run(const checkpoint::Checkpoint& from) const {
   const checkpoint::Contents& contents = from.contents();
@@ -134,7 +119,8 @@ void Checkpointer::save(const TrainState& state, const std::optional<checkpoint:
   guarded(wait, [&] {
     const auto snapshot = std::make_shared<plugins::Snapshot>(
         session_.strategy().snapshot(background ? PL_SNAPSHOT_COPY : PL_SNAPSHOT_VIEW));
-    const checkpoint::PieceSource pieces = [snapshot](const checkpoint::PieceVisitor& visit) { snapshot->pieces(visit); };
+    checkpoint::PieceSource pieces = [snapshot](const checkpoint::PieceVisitor& visit) { snapshot->pieces(visit); };
+    if (session_.run_info().rank == 0) pieces = with_extra_state(session_.task(), std::move(pieces));
     if (background)
       writer_.start(std::move(contents), pieces);
     else

@@ -19,10 +19,6 @@ class Checkpointer {
  public:
   Checkpointer(Session& session, const RunFolder& folder);
 
-  // The newest checkpoint that verifies; what was repaired or passed over on the way is logged. Throws where there are checkpoints and
-  // all are damaged: starting anew would lose the run.
-  std::optional<checkpoint::Checkpoint> newest();
-
   // Throws when the run that `from` belongs to was another one: other options, other data, or in reproducible mode another micro-batch,
   // number of threads, device, precision or library.
   void require_same_run(const checkpoint::Checkpoint& from) const;

@@ -32,7 +32,7 @@ struct Loaded {
 
   Loaded(Session& with, const InferenceArgs& args)
       : session(with), checkpoint(open_checkpoint(args.checkpoint, args.last ? checkpoint::Which::kLast : checkpoint::Which::kBest, with.log())) {
-    session.open_task();
+    session.open_task(&checkpoint);
     session.create_strategy();
     load_values(session, checkpoint);
     session.bind();

@@ -90,11 +90,12 @@ Outcome train_stage(const Workspace& workspace, RunFolder& folder, const config:
       session, [&] { return trainer ? trainer->phase() : phase; },
       [&] {
         const std::string began_from = weights.empty() ? "" : fmt::format("{}{}\n", kWeights, checkpoint_of(weights));
-        session.open_task();
+        const Origin origin = find_origin(session, folder, weights);
+        session.open_task(origin.checkpoint());
         phase = "creating the model";
         session.create_strategy();
         trainer = std::make_unique<Trainer>(session, folder);
-        trainer->start(weights);
+        trainer->start(origin);
         const Outcome outcome = trainer->run();
         if (outcome == Outcome::finished) {
           folder.mark_finished(length_of(config) + began_from);

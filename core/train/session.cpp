@@ -16,6 +16,7 @@
 
 #include "core/observe/format.hpp"
 #include "core/plugins/error.hpp"
+#include "core/train/extra_state.hpp"
 #include "core/train/reporter.hpp"
 #include "core/train/schedule_options.hpp"
 
@@ -223,8 +224,9 @@ std::vector<const config::PluginConfig*> Session::plugin_configs() const {
 
 std::string Session::resolved_toml() const { return config_.to_toml(true, plugin_configs()); }
 
-void Session::open_task() {
+void Session::open_task(const checkpoint::Checkpoint* weights) {
   task_ = std::make_unique<plugins::Task>(*task_plugin_, task_context_, &*task_config_);
+  if (weights) give_extra_state(*task_, *weights);
   if (task_->has_prepare()) {
     const PrepareLock lock(cache_dir_, log_, args_.cancelled);
     task_->prepare();

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/checkpoint/checkpoint.hpp"
 #include "core/config/config.hpp"
 #include "core/launch/devices.hpp"
 #include "core/observe/log.hpp"
@@ -36,8 +37,9 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // Creates the task, prepares the data (one process per cache folder, the others wait) and opens it.
-  void open_task();
+  // Creates the task, prepares the data (one process per cache folder, the others wait) and opens it. `weights`: the checkpoint that the
+  // values will come from, which may carry extra state for the task; nullptr: none.
+  void open_task(const checkpoint::Checkpoint* weights);
   // Creates the strategy for the task's parameters. They have no values yet: load_weights() and its like in weights.hpp give them.
   void create_strategy();
   // Binds the task to the strategy's storage; from here on it can work.

@@ -91,15 +91,15 @@ void Trainer::plan_length() {
   schedule_ = make_schedule(config_, session_.plan().global_batch, total_steps_);
 }
 
-void Trainer::start(const std::string& init_from) {
+void Trainer::start(const Origin& origin) {
   phase_ = "loading weights";
   std::string weights;
-  if (const auto checkpoint = checkpointer_.newest()) {
-    resume(*checkpoint);
-    weights = "continued from " + checkpoint->path();
+  if (origin.resumed) {
+    resume(*origin.resumed);
+    weights = "continued from " + origin.resumed->path();
   } else {
     for (const auto& file : {folder_.metrics(), folder_.evaluations()}) observe::JsonLines::cut_back(file, "step", 0);
-    weights = load_weights(session_, init_from);
+    weights = load_weights(session_, origin);
   }
   session_.bind();
   folder_.unmark_finished();

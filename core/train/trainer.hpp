@@ -18,6 +18,7 @@
 #include "core/train/schedule.hpp"
 #include "core/train/session.hpp"
 #include "core/train/train_state.hpp"
+#include "core/train/weights.hpp"
 
 namespace pipeline::train {
 
@@ -27,9 +28,8 @@ class Trainer {
   Trainer(Session& session, RunFolder& folder);
   ~Trainer();
 
-  // Continues from the newest good checkpoint of the run folder, or starts anew: from `init_from` (a checkpoint, a run folder or a folder
-  // of another tool), or with the task's own initial values where that is empty.
-  void start(const std::string& init_from);
+  // Continues the run, or begins it with the values of `origin`.
+  void start(const Origin& origin);
   Outcome run();
 
   // What is being done at the moment, for errors: "training step 12".

@@ -1,6 +1,8 @@
 #include "core/train/weights.hpp"
 
+#include <algorithm>
 #include <filesystem>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -27,6 +29,29 @@ bool is_ours(const fs::path& path) {
 // Weights come from a stage, or from what the user named.
 const char* origin_key(const config::Config& config) { return config.is_set("stage.init_from") ? "stage.init_from" : "train.init_from"; }
 
+void warn_of_rejected(observe::Log& log, const std::string& folder, std::span<const checkpoint::Rejected> rejected) {
+  for (const checkpoint::Rejected& entry : rejected) {
+    const std::string path = folder + "/" + entry.name;
+    const std::string_view reason = entry.reason;
+    log.warning(fmt::format("{} is not used: {}", path, reason.starts_with(path + "/") ? reason.substr(path.size() + 1) : reason));
+  }
+}
+
+// Nothing where there are none at all.
+std::optional<checkpoint::Checkpoint> newest_checkpoint(const std::string& folder, observe::Log& log) {
+  checkpoint::Store store({.folder = folder});
+  for (const std::string& line : store.recover()) log.info(line);
+  std::vector<checkpoint::Rejected> rejected;
+  auto found = store.newest_good(&rejected);
+  warn_of_rejected(log, folder, rejected);
+  const auto is_checkpoint = [](const checkpoint::Rejected& entry) { return checkpoint::step_of(entry.name).has_value(); };
+  if (const auto damaged = std::ranges::count_if(rejected, is_checkpoint); !found && damaged > 0)
+    throw Error(PL_ERROR_CORRUPT, fmt::format("{}: none of its {} checkpoint{} can be used, so the run cannot go on: repair {} (the lines above "
+                                              "say what is wrong), or start over with --fresh, which moves the run aside",
+                                              folder, damaged, damaged == 1 ? "" : "s", damaged == 1 ? "it" : "one"));
+  return found;
+}
+
 }  // namespace
 
 std::vector<checkpoint::Wanted> wanted_values(plugins::Task& task) {
@@ -34,14 +59,6 @@ std::vector<checkpoint::Wanted> wanted_values(plugins::Task& task) {
   for (const pl_parameter& parameter : task.parameters())
     wanted.push_back({std::string(plugins::view(parameter.name)), {parameter.shape, parameter.shape + parameter.ndim}});
   return wanted;
-}
-
-void warn_of_rejected(observe::Log& log, const std::string& folder, std::span<const checkpoint::Rejected> rejected) {
-  for (const checkpoint::Rejected& entry : rejected) {
-    const std::string path = folder + "/" + entry.name;
-    const std::string_view reason = entry.reason;
-    log.warning(fmt::format("{} is not used: {}", path, reason.starts_with(path + "/") ? reason.substr(path.size() + 1) : reason));
-  }
 }
 
 checkpoint::Checkpoint open_checkpoint(const std::string& path, checkpoint::Which which, observe::Log& log) {
@@ -56,26 +73,37 @@ void load_values(Session& session, const checkpoint::Checkpoint& checkpoint) {
   session.strategy().load_state([&](const pl_piece& piece, void* destination) { checkpoint.read(piece, destination); }, true);
 }
 
-std::string load_weights(Session& session, const std::string& from) {
-  if (!from.empty() && is_ours(from)) {
-    const auto checkpoint = open_checkpoint(from, checkpoint::Which::kBest, session.log());
-    load_values(session, checkpoint);
-    return "weights from " + checkpoint.path();
+Origin find_origin(const Session& session, const RunFolder& folder, const std::string& init_from) {
+  Origin origin;
+  origin.resumed = newest_checkpoint(folder.checkpoints().string(), session.log());
+  if (origin.resumed || init_from.empty()) return origin;
+  if (is_ours(init_from)) {
+    origin.weights = open_checkpoint(init_from, checkpoint::Which::kBest, session.log());
+    return origin;
   }
-  if (!from.empty()) {
-    if (!fs::is_directory(from))
-      throw session.config().error(origin_key(session.config()),
-                                   fmt::format("there is no folder {}: run the stage that makes it first, or name a stage, a run, a checkpoint or "
-                                               "a folder of another tool that is there",
-                                               from));
+  if (!fs::is_directory(init_from))
+    throw session.config().error(origin_key(session.config()),
+                                 fmt::format("there is no folder {}: run the stage that makes it first, or name a stage, a run, a checkpoint or "
+                                             "a folder of another tool that is there",
+                                             init_from));
+  origin.foreign = init_from;
+  return origin;
+}
+
+std::string load_weights(Session& session, const Origin& origin) {
+  if (origin.weights) {
+    load_values(session, *origin.weights);
+    return "weights from " + origin.weights->path();
+  }
+  if (!origin.foreign.empty()) {
     if (!session.task().has_import_model())
       throw session.config().error(origin_key(session.config()), fmt::format("{} is no checkpoint of ours, and {} cannot read any other kind",
-                                                                             from, session.task_plugin().label()));
-    session.task().import_model(from);
+                                                                             origin.foreign, session.task_plugin().label()));
+    session.task().import_model(origin.foreign);
   }
   InitialValues values(session.task());
   session.strategy().load_state([&](const pl_piece& piece, void* destination) { values(piece, destination); }, true);
-  return from.empty() ? fmt::format("fresh weights (run.seed {})", session.run_info().seed) : "weights imported from " + from;
+  return origin.foreign.empty() ? fmt::format("fresh weights (run.seed {})", session.run_info().seed) : "weights imported from " + origin.foreign;
 }
 
 }  // namespace pipeline::train

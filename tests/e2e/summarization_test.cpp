@@ -14,6 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;
+using testing::Not;
 
 constexpr const char* kConfig = R"([run]
 dir = "run"
@@ -199,6 +200,41 @@ TEST_F(Summarization, OtherTrainingDataIsAnotherRunAndOtherTestDataIsNot) {
   EXPECT_THAT(result.err, HasSubstr("the data is not what this run began with"));
   EXPECT_THAT(result.err, HasSubstr("\"samples\":44"));
   EXPECT_THAT(result.err, HasSubstr("\"samples\":40"));
+}
+
+// The tokenizer is trained on train.jsonl, and the weights mean nothing with another one.
+TEST_F(Summarization, TheTokenizerStaysWithTheWeights) {
+  ASSERT_EQ(call("run").code, 0);
+  ASSERT_EQ(call("predict", {"--output", "before.csv"}).code, 0);
+
+  const std::string other = "{\"id\": \"q\", \"document\": \"quite other words, queer and quaint\", \"summary\": \"quips\"}\n";
+  write_text(path("train.jsonl"), other + pairs(100, 20));
+  Result result = call("predict", {"--output", "changed.csv"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(read_text(path("changed.csv")), read_text(path("before.csv")));
+
+  // Tuning goes on with it, also on other data.
+  result = call("run", {"--set", "run.dir=tuned", "--set", "train.init_from=run", "--set", "train.max_steps=1"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr(", as the weights have it"));
+  EXPECT_THAT(result.out, Not(HasSubstr("training a tokenizer")));
+
+  // One that is given must be that one.
+  ASSERT_EQ(call("export", {"--output", "exported"}).code, 0);
+  ASSERT_EQ(call("predict", {"--output", "given.csv", "--set", "task.tokenizer.path=exported"}).code, 0);
+  EXPECT_EQ(read_text(path("given.csv")), read_text(path("before.csv")));
+  const std::vector<std::string> smaller = {"--set", "run.dir=smaller", "--set", "task.tokenizer.vocab_size=290", "--set", "train.max_steps=1"};
+  ASSERT_EQ(call("run", smaller).code, 0);
+  ASSERT_EQ(call("export", {"--set", "run.dir=smaller", "--output", "smaller-exported"}).code, 0);
+  result = call("predict", {"--output", "wrong.csv", "--set", "task.tokenizer.path=smaller-exported"});
+  EXPECT_EQ(result.code, 2) << result.out;
+  EXPECT_THAT(result.err, HasSubstr("is not the tokenizer that the weights were trained with"));
+
+  fs::remove(path("train.jsonl"));
+  result = call("predict", {"--output", "gone.csv"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("train.jsonl is not there: going on without it"));
+  EXPECT_EQ(read_text(path("gone.csv")), read_text(path("before.csv")));
 }
 
 TEST_F(Summarization, ActivationCheckpointingGivesTheSameBits) {

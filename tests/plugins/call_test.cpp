@@ -101,6 +101,7 @@ TEST_F(SlotsThatThrow, AreNamedWithTheirPlugin) {
   EXPECT_EQ(problem_of([&] { task.parameters(); }), escaped(who, "parameter_count"));
   EXPECT_EQ(problem_of([&] { task.metrics(); }), escaped(who, "metric_count"));
   EXPECT_EQ(problem_of([&] { task.data_fingerprint(); }), escaped(who, "data_fingerprint"));
+  EXPECT_EQ(problem_of([&] { task.extra_state(); }), escaped(who, "extra_state"));
   EXPECT_EQ(problem_of([&] { plugin.query("pl.x/1"); }), escaped(who, "query"));
   EXPECT_THAT(lines_, ElementsAre());
 }
@@ -144,6 +145,26 @@ TEST(StrategyHooks, LiveAsLongAsTheStrategy) {
   EXPECT_EQ(hooks, &strategy.unit_hooks());
   EXPECT_EQ(hooks->struct_size, sizeof(pl_unit_hooks));
   EXPECT_EQ(hooks->enter(hooks->user, 0, PL_PASS_FORWARD), nullptr);
+}
+
+TEST(ExtraState, CrossesWhole) {
+  pl_context context("zoo");
+  Task task(Plugin::load(zoo("rows_right")), context, nullptr);
+  EXPECT_EQ(task.extra_state(), "fresh");
+  const std::string state("a\0b", 3);
+  task.set_extra_state(state);
+  EXPECT_EQ(task.extra_state(), state);
+}
+
+TEST(ExtraState, BytesNowhereAreRefused) {
+  pl_context context("zoo");
+  Task task(Plugin::load(zoo("no_state")), context, nullptr);
+  try {
+    task.extra_state();
+    FAIL() << "no error";
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(), "task no_state: extra_state gave 5 bytes at NULL");
+  }
 }
 
 // What a prediction of the samples 5 and 6 ends in.

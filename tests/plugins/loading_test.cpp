@@ -93,7 +93,7 @@ INSTANTIATE_TEST_SUITE_P(
              "exports no pl_plugin_entry, so it is not a pipeline plugin (build it with the SDK's macro, or "
              "as pipeline.h says)"},
         Case{"wrong_major",
-             "was built for plugin ABI 2.0, this program has 1.0, and the first number must be the same: "
+             "was built for plugin ABI 2.1, this program has 1.1, and the first number must be the same: "
              "rebuild it with this "
              "program's pipeline.h"},
         Case{"no_version", "its pl_plugin has struct_size 8, too short to say which ABI it was built for"},
@@ -105,6 +105,9 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"half_group",
              "has slot 'predict' but not 'sample_name': of prediction_columns, sample_name, predict a task "
              "has all or none"},
+        Case{"half_state",
+             "has slot 'extra_state' but not 'set_extra_state': of extra_state, set_extra_state a task has "
+             "all or none"},
         Case{"null_return", "its pl_plugin_entry returned NULL and no error"},
         Case{"null_with_error", "does not work with this program: needs a unicorn, and there is none"},
         Case{"table_and_error",

@@ -40,6 +40,9 @@
 #ifndef ZOO_PREDICT
 #define ZOO_PREDICT NULL
 #endif
+#ifndef ZOO_EXTRA_STATE
+#define ZOO_EXTRA_STATE NULL
+#endif
 #ifndef ZOO_RETURN
 #define ZOO_RETURN ZOO_RETURN_TABLE
 #endif
@@ -142,6 +145,13 @@ pl_error* zoo_predict(pl_task* self, const pl_batch* batch, const pl_evaluate_ar
   return zoo_error(self->host, "the zoo cannot predict");
 }
 
+pl_error* zoo_extra_state(pl_task* self, const void** out, uint64_t* bytes);
+pl_error* zoo_extra_state(pl_task* self, const void** out, uint64_t* bytes) {
+  (void)out;
+  (void)bytes;
+  return zoo_error(self->host, "the zoo keeps nothing");
+}
+
 #ifdef ZOO_UNRESOLVED
 void zoo_function_that_nobody_has(void);
 #endif
@@ -152,39 +162,31 @@ typedef struct larger_task_api {
   void* slots_of_the_future[4];
 } larger_task_api;
 
-static const larger_task_api kTable = {{
+static const larger_task_api kTable = {
+    .known =
+        {
 #ifdef ZOO_LARGER
-                                           sizeof(larger_task_api),
+            .struct_size = sizeof(larger_task_api),
 #else
-                                            ZOO_API_SIZE,
+            .struct_size = ZOO_API_SIZE,
 #endif
-                                           0,
-                                           zoo_create,
-                                           zoo_destroy,
-                                           NULL,
-                                           zoo_open,
-                                           zoo_sample_count,
-                                           NULL,
-                                           NULL,
-                                           zoo_load,
-                                           zoo_batch_info,
-                                           zoo_batch_free,
-                                           zoo_parameter_count,
-                                           zoo_parameter,
-                                           zoo_initialize,
-                                           NULL,
-                                           zoo_bind,
-                                           NULL,
-                                           ZOO_TRAIN,
-                                           zoo_evaluate,
-                                           NULL,
-                                           NULL,
-                                           NULL,
-                                           NULL,
-                                           ZOO_PREDICT,
-                                           NULL,
-                                           NULL},
-                                       {(void*)&kTable, NULL, NULL, (void*)&kTable}};
+            .create = zoo_create,
+            .destroy = zoo_destroy,
+            .open = zoo_open,
+            .sample_count = zoo_sample_count,
+            .load = zoo_load,
+            .batch_info = zoo_batch_info,
+            .batch_free = zoo_batch_free,
+            .parameter_count = zoo_parameter_count,
+            .parameter = zoo_parameter,
+            .initialize = zoo_initialize,
+            .bind = zoo_bind,
+            .train = ZOO_TRAIN,
+            .evaluate = zoo_evaluate,
+            .predict = ZOO_PREDICT,
+            .extra_state = ZOO_EXTRA_STATE,
+        },
+    .slots_of_the_future = {(void*)&kTable, NULL, NULL, (void*)&kTable}};
 
 static void zoo_shutdown(void) {
   const char* file =

@@ -1,5 +1,5 @@
 // A task of the zoo that can be opened and called, and breaks its promises only then. ZOO_THROWS: its slots
-// let exceptions out. ZOO_ROWS, ZOO_FIELDS, ZOO_ROW_ID: how often, how long and for whom its prediction gives
+// let exceptions out. ZOO_NO_STATE: it has extra state of five bytes nowhere. ZOO_ROWS, ZOO_FIELDS, ZOO_ROW_ID: how often, how long and for whom its prediction gives
 // a row.
 #include <cstring>
 #include <stdexcept>
@@ -18,7 +18,9 @@
 #define ZOO_ROW_ID id
 #endif
 
-struct pl_task {};
+struct pl_task {
+  std::string state = "fresh";
+};
 
 struct pl_batch {
   std::vector<uint64_t> ids;
@@ -153,6 +155,22 @@ double flops(pl_task*, const pl_batch*) {
   return 1;
 }
 
+pl_error* extra_state(pl_task* self, const void** out, uint64_t* bytes) {
+  let_out("extra_state");
+#ifdef ZOO_NO_STATE
+  *out = nullptr;
+#else
+  *out = self->state.data();
+#endif
+  *bytes = self->state.size();
+  return nullptr;
+}
+
+pl_error* set_extra_state(pl_task* self, const void* state, uint64_t bytes) {
+  self->state.assign(static_cast<const char*>(state), bytes);
+  return nullptr;
+}
+
 const void* query(pl_str) {
   let_out("query");
   return nullptr;
@@ -183,6 +201,8 @@ pl_task_api make_api() {
   api.sample_name = sample_name;
   api.predict = predict;
   api.flops = flops;
+  api.extra_state = extra_state;
+  api.set_extra_state = set_extra_state;
   return api;
 }
 

@@ -94,6 +94,8 @@ class Line : public pipeline::Task<LineConfig, Points> {
     for (size_t i = 0; i < p.x.size(); ++i) sink.row(i, {std::to_string(p.y[i]), "a, \"b\""});
     sink.file(0, "points.bin", std::string_view("\0\1", 2));
   }
+  std::string extra_state() override { return state_; }
+  void set_extra_state(std::string_view state) override { state_ = state; }
   void export_model(const std::filesystem::path& folder) override {
     pipeline::fail("cannot write to ", folder.string());
   }
@@ -102,6 +104,7 @@ class Line : public pipeline::Task<LineConfig, Points> {
   void throw_in(const std::string& where) const {
     if (config().fail_in == where) throw std::runtime_error("as asked, in " + where);
   }
+  std::string state_ = "of the line";
   float* value_[2] = {};
   pl_tensor grad_[2] = {};
   float loss_ = 0;
@@ -125,6 +128,18 @@ std::vector<uint64_t> all_ids() {
   std::vector<uint64_t> ids(100);
   std::iota(ids.begin(), ids.end(), 0);
   return ids;
+}
+
+TEST_F(TaskTableTest, extra_state_crosses_both_ways) {
+  fake::TaskRunner runner(*plugin_, "");
+  ASSERT_EQ(runner.create().message, "");
+  const void* state = nullptr;
+  uint64_t bytes = 0;
+  EXPECT_OK(runner.api().extra_state(runner.task(), &state, &bytes));
+  EXPECT_EQ(std::string_view(static_cast<const char*>(state), bytes), "of the line");
+  EXPECT_OK(runner.api().set_extra_state(runner.task(), "a\0b", 3));
+  EXPECT_OK(runner.api().extra_state(runner.task(), &state, &bytes));
+  EXPECT_EQ(std::string_view(static_cast<const char*>(state), bytes), std::string_view("a\0b", 3));
 }
 
 TEST_F(TaskTableTest, trains_to_the_right_answer) {

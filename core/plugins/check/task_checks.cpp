@@ -270,6 +270,19 @@ void predicts(const CheckArgs& args) {
   open.task().predict(open.task().load({split, PL_PURPOSE_PREDICT, ids, 0}), predict_args, sink);
 }
 
+// What it keeps, a new object takes, opens with, and keeps in turn.
+void takes_its_extra_state(const CheckArgs& args) {
+  const std::string state = OpenTask(args).task().extra_state();
+  if (state.empty()) throw Skip{"it keeps no extra state"};
+  const Subject subject(args);
+  Task task(subject.plugin(), subject.context(), subject.config());
+  task.set_extra_state(state);
+  if (task.has_prepare()) task.prepare();
+  task.open();
+  if (task.extra_state() != state)
+    throw Error(fmt::format("it took back {} bytes of extra state, and then had another one", state.size()));
+}
+
 }  // namespace
 
 std::vector<Promise> task_promises() {
@@ -282,7 +295,8 @@ std::vector<Promise> task_promises() {
           {"batches can be loaded by several threads at once", loads_concurrently},
           {"options that it does not know are refused", new_options_are_not_ignored},
           {"evaluation reports the loss and what its metrics need", evaluates},
-          {"a prediction has one row for each sample", predicts}};
+          {"a prediction has one row for each sample", predicts},
+          {"extra state is taken back and used", takes_its_extra_state}};
 }
 
 }  // namespace pipeline::plugins

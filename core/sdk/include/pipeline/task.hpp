@@ -24,8 +24,8 @@ inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
 
 // BatchT is what load() makes and train() gets; it is moved, never copied. Methods that are const may be
 // called from any thread, also concurrently; all others come from the main thread. A method marked
-// (optional) is offered to the host only when it is overridden. Order of calls: constructor, [prepare],
-// open, [import_model], parameters, initialize*, bind*, then work. Throw Error to report a failure.
+// (optional) is offered to the host only when it is overridden. Order of calls: constructor,
+// [set_extra_state], [prepare], open, [extra_state], [import_model], parameters, initialize*, bind*, then work. Throw Error to report a failure.
 template <class ConfigT, class BatchT>
 class Task : public Object<ConfigT> {
  public:
@@ -45,6 +45,11 @@ class Task : public Object<ConfigT> {
   virtual void prepare() {}
   // Opens data and builds the model.
   virtual void open() = 0;
+  // (optional, both or none) What the parameters mean nothing without and the options do not give again, such
+  // as a vocabulary that was made from data: every checkpoint carries it, and a run that starts from one gets
+  // it back.
+  virtual std::string extra_state() { return ""; }
+  virtual void set_extra_state(std::string_view /*state*/) {}
 
   // Data.
   virtual uint64_t sample_count(Split split) const = 0;  // 0: no such split

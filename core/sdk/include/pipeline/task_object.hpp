@@ -64,7 +64,7 @@ struct TaskObject {
   T task;
   std::vector<Parameter> parameters;
   std::vector<Metric> metrics;
-  std::string fingerprint;
+  std::string fingerprint, extra_state;
   std::vector<std::string> columns;
   std::vector<pl_str> column_views;
   pl_unit_hooks hooks{};

@@ -21,6 +21,9 @@ class TaskTable {
     static_assert(
         kColumns == PIPELINE_OVERRIDES(T, sample_name) && kColumns == PIPELINE_OVERRIDES(T, predict),
         "override prediction_columns, sample_name and predict, or none of them");
+    static constexpr bool kExtraState = PIPELINE_OVERRIDES(T, extra_state);
+    static_assert(kExtraState == PIPELINE_OVERRIDES(T, set_extra_state),
+                  "override extra_state and set_extra_state, or neither");
     static const pl_task_api table = [] {
       auto t = sized<pl_task_api>();
       add_data(t);
@@ -53,6 +56,18 @@ class TaskTable {
       if constexpr (PIPELINE_OVERRIDES(T, export_model)) {
         t.export_model = [](pl_task* s, pl_str folder) {
           return guard([&] { self(s).export_model(view(folder)); });
+        };
+      }
+      if constexpr (kExtraState) {
+        t.extra_state = [](pl_task* s, const void** out, uint64_t* bytes) {
+          return guard([&] {
+            const std::string& state = object(s).extra_state = self(s).extra_state();
+            *out = state.data();
+            *bytes = state.size();
+          });
+        };
+        t.set_extra_state = [](pl_task* s, const void* state, uint64_t bytes) {
+          return guard([&] { self(s).set_extra_state({static_cast<const char*>(state), bytes}); });
         };
       }
       return t;

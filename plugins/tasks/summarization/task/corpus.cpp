@@ -100,20 +100,33 @@ text::ByteLevelBpe trained_tokenizer(TokenCacheSource source, int64_t size, cons
   return tokenizer;
 }
 
+// A model can be used where its training files are not; one that needs them says so itself.
+bool is_needed(const SummarizationConfig& config, Split split, bool has_tokenizer, const Context& context) {
+  const fs::path& file = file_of(config.data, split);
+  if (file.empty()) return false;
+  if (context.run().purpose == PL_PURPOSE_TRAIN || !has_tokenizer || fs::exists(file)) return true;
+  context.warn(file.string(), " is not there: going on without it");
+  return false;
+}
+
 [[noreturn]] void fail_with_system(const std::string& message, int code) {
   fail_with(code == ENOSPC || code == EDQUOT ? PL_ERROR_NO_SPACE : PL_ERROR_CONFIG, message);
 }
 
 }  // namespace
 
-Corpus::Corpus(const SummarizationConfig& config, const Context& context) {
+Corpus::Corpus(const SummarizationConfig& config, const Context& context, const std::optional<text::ByteLevelBpe>& kept) {
   try {
-    const TokenCacheSource train = source_of(config, Split::kTrain, context);
-    tokenizer_ = config.tokenizer.path.empty() ? trained_tokenizer(train, config.tokenizer.vocab_size, context)
-                                               : text::ByteLevelBpe::load(config.tokenizer.path.string());
-    open(Split::kTrain, train, context);
-    for (const Split split : {Split::kVal, Split::kTest})
-      if (!file_of(config.data, split).empty()) open(split, source_of(config, split, context), context);
+    if (kept)
+      tokenizer_ = kept;
+    else if (!config.tokenizer.path.empty())
+      tokenizer_ = text::ByteLevelBpe::load(config.tokenizer.path.string());
+    for (const Split split : {Split::kTrain, Split::kVal, Split::kTest}) {
+      if (!is_needed(config, split, tokenizer_.has_value(), context)) continue;
+      TokenCacheSource source = source_of(config, split, context);
+      if (!tokenizer_) tokenizer_ = trained_tokenizer(source, config.tokenizer.vocab_size, context);  // on the training split, the first
+      open(split, std::move(source), context);
+    }
   } catch (const DataError& error) {
     fail_with_system(error.what(), error.code());
   } catch (const text::Error& error) {

@@ -18,9 +18,10 @@ namespace pipeline::summarization {
 
 class Corpus {
  public:
-  // Opens the caches in the run's cache folder, and makes those that are missing: trains a tokenizer where none is given, and
-  // tokenizes. Says what it dropped from the files. [main]
-  Corpus(const SummarizationConfig& config, const Context& context);
+  // Opens the caches in the run's cache folder, and makes those that are missing: trains a tokenizer where there is neither `kept` nor one
+  // in the configuration, and tokenizes. Says what it dropped from the files. To use a model, files of other splits need not be there.
+  // `kept`: the one that the weights were trained with. [main]
+  Corpus(const SummarizationConfig& config, const Context& context, const std::optional<text::ByteLevelBpe>& kept);
 
   const text::ByteLevelBpe& tokenizer() const { return *tokenizer_; }
   uint64_t size(Split split) const { return cache(split) ? cache(split)->size() : 0; }

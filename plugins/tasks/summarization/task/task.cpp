@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "plugins/tasks/common/tokenizer/tokenizer_files.hpp"
 #include "plugins/tasks/summarization/rouge/lead.hpp"
 
 namespace pipeline::summarization {
@@ -17,10 +18,20 @@ std::string one_line(std::string text) {
 
 }  // namespace
 
-void Summarization::prepare() { corpus_.emplace(config(), context()); }
+void Summarization::set_extra_state(std::string_view state) {
+  kept_tokenizer_.emplace(text::parse_tokenizer_json({"the checkpoint's tokenizer", std::string(state)}));
+  const std::string path = config().tokenizer.path.string();
+  if (!path.empty() && text::ByteLevelBpe::load(path).fingerprint() != kept_tokenizer_->fingerprint())
+    fail_with(PL_ERROR_CONFIG, "task.tokenizer.path = ", path, ": is not the tokenizer that the weights were trained with, so they would read "
+              "other words: give that one, or leave the key out, and the checkpoint's own is used");
+}
+
+std::string Summarization::extra_state() { return text::format_tokenizer_json(corpus_->tokenizer().vocabulary()); }
+
+void Summarization::prepare() { corpus_.emplace(config(), context(), kept_tokenizer_); }
 
 void Summarization::open_data() {
-  if (!corpus_) corpus_.emplace(config(), context());  // another process has prepared
+  if (!corpus_) corpus_.emplace(config(), context(), kept_tokenizer_);  // another process has prepared
   const text::ByteLevelBpe& tokenizer = corpus_->tokenizer();
   if (!tokenizer.has_eot()) fail_with(PL_ERROR_CONFIG, "the tokenizer has no token <|endoftext|>, which ends a summary");
   rules_ = {.max_tokens = config().sequence.max_tokens,
@@ -37,7 +48,7 @@ void Summarization::open_data() {
   scores_.emplace(config().rouge.lead_words);
   const uint64_t train = corpus_->size(Split::kTrain);
   context().info("data       ", train, " training, ", corpus_->size(Split::kVal), " validation, ", corpus_->size(Split::kTest),
-                 " test pairs; vocabulary of ", tokenizer.vocab_size());
+                 " test pairs; vocabulary of ", tokenizer.vocab_size(), kept_tokenizer_ ? ", as the weights have it" : "");
 }
 
 std::shared_ptr<Gpt2> Summarization::build_model() {

@@ -37,6 +37,9 @@ class Summarization : public TorchTask<SummarizationConfig, Gpt2, SummarizationB
  public:
   using TorchTask::TorchTask;
 
+  // The tokenizer, as tokenizer.json.
+  std::string extra_state() override;
+  void set_extra_state(std::string_view state) override;
   void prepare() override;
   void open_data() override;
   std::shared_ptr<Gpt2> build_model() override;
@@ -68,6 +71,7 @@ class Summarization : public TorchTask<SummarizationConfig, Gpt2, SummarizationB
   std::vector<std::string> write_summaries(Split split, const std::vector<uint64_t>& ids);
   std::string text(const TokenView& tokens) const;
 
+  std::optional<text::ByteLevelBpe> kept_tokenizer_;  // came with the weights
   std::optional<Corpus> corpus_;
   SequenceRules rules_;
   Gpt2Config model_config_;
