@@ -22,7 +22,7 @@ const std::vector<ParameterSpec> kSpecs{{"w", {33, 65}},
 
 std::vector<float> floats(const std::vector<std::byte>& bytes) {
   std::vector<float> result(bytes.size() / sizeof(float));
-  std::memcpy(result.data(), bytes.data(), bytes.size());
+  if (!bytes.empty()) std::memcpy(result.data(), bytes.data(), bytes.size());
   return result;
 }
 

@@ -50,6 +50,11 @@ std::string label(const pl_piece& piece) {
   return piece.parameter.len == 0 ? kind : kind + "/" + std::string(piece.parameter.ptr, piece.parameter.len);
 }
 
+// memcpy that takes NULL for no bytes, which is where an empty tensor is.
+void copy(void* to, const void* from, size_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
+
 struct Owned {
   at::Tensor tensor;
   int* live;
@@ -115,7 +120,7 @@ at::Tensor StrategyRun::value(size_t index) {
 void StrategyRun::set(size_t index, const at::Tensor& new_value) {
   State values = state();
   const at::Tensor flat = new_value.to(at::kFloat).contiguous();
-  std::memcpy(values.at("value/" + specs_[index].name).data(), flat.data_ptr(), flat.nbytes());
+  copy(values.at("value/" + specs_[index].name).data(), flat.data_ptr(), flat.nbytes());
   load(values, true);
 }
 
@@ -186,7 +191,7 @@ void StrategyRun::load(const State& state, bool values_only) {
         const auto found = state.find(label(piece));
         if (found == state.end()) throw Error(PL_ERROR_CONFIG, label(piece) + ": is not in this state");
         const size_t width = piece.dtype.bits / 8u;
-        std::memcpy(destination, found->second.data() + piece.offset * width, piece.count * width);
+        copy(destination, found->second.data() + piece.offset * width, piece.count * width);
       },
       values_only);
 }
