@@ -606,8 +606,8 @@ typedef struct pl_strategy_api {
   pl_error *(*memory)(pl_strategy *self, pl_memory_visitor visit, void *user);
 } pl_strategy_api;
 
-/* Extension of strategies: what the device can do at most, measured with a matrix product in info->compute_dtype on
- * info->threads, in a fraction of a second. FLOP/s of one device. [main] */
+/* Extension of strategies: what the device can do at most, measured with matrix products in info->compute_dtype on
+ * info->threads, or better, in a fraction of a second. FLOP/s of one device. [main] */
 #define PL_EXTENSION_PEAK_FLOPS "pl.peak-flops/1"
 
 typedef struct pl_peak_flops {

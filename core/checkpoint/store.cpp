@@ -172,6 +172,7 @@ Checkpoint open_any(const std::string& path, Which which, std::vector<Rejected>*
     checkpoint.verify();
     return checkpoint;
   }
+  if (!exists(path)) throw Error(PL_ERROR_CONFIG, path + ": there is no such folder: train first, or give the path of a checkpoint");
   const std::string nested = path + "/checkpoints";
   Scan scan = Store({.folder = exists(nested) ? nested : path}).scan();
   if (std::optional<Checkpoint> checkpoint = choose(scan, which)) {

@@ -21,6 +21,7 @@ void add_check(CLI::App& app, Action& action) {
   verb->callback([=, &action] {
     action = [=] {
       const config::Config config = args->load();
+      train::run_dir(config);
       observe::Console console(observe::Console::Mode::plain);
       observe::Log log(console, observe::Level::info);
       plugins::Registry registry =

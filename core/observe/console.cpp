@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -60,6 +61,25 @@ void Console::status(std::string_view text) {
   std::fflush(out_);
 }
 
+void Console::progress(std::string_view what, uint64_t done, uint64_t total) {
+  const double share = total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 0;
+  if (interactive_) {
+    status(total == 0 ? fmt::format("{}: {}", what, grouped(done))
+                      : fmt::format("{} {} {}/{}", what, progress_bar(share, 30), grouped(done), grouped(total)));
+    return;
+  }
+  const auto now = std::chrono::steady_clock::now();
+  {
+    const std::lock_guard lock(mutex_);
+    const bool is_new = progress_of_ != what;
+    if (!is_new && now - progress_at_ < std::chrono::seconds(10)) return;
+    progress_of_ = what;
+    progress_at_ = now;
+    if (is_new) return;
+  }
+  line(total == 0 ? fmt::format("{}: {}", what, grouped(done)) : fmt::format("{}: {} of {}", what, grouped(done), grouped(total)));
+}
+
 void Console::erase() {
   if (!status_.empty()) std::fputs("\r\x1b[2K", out_);
 }
@@ -73,11 +93,6 @@ std::string progress_bar(double done, int columns) {
   std::string bar;
   for (int i = 0; i < columns; ++i) bar += 2 * i + 1 < halves ? "━" : 2 * i + 1 == halves ? "╸" : "─";
   return bar;
-}
-
-std::string progress_line(std::string_view what, uint64_t done, uint64_t total) {
-  const double share = total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 1;
-  return std::string(what) + ' ' + progress_bar(share, 30) + ' ' + grouped(done) + '/' + grouped(total);
 }
 
 }  // namespace pipeline::observe

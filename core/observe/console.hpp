@@ -2,6 +2,7 @@
 // writes to stdout. Thread-safe.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <mutex>
@@ -27,6 +28,10 @@ class Console {
   // Replaces the status line, cut to the terminal's width; empty removes it. Only where interactive().
   void status(std::string_view text);
 
+  // How far something long is; total = 0: unknown. On a terminal the status line, elsewhere a plain line every 10 seconds, so that no
+  // log is silent for long.
+  void progress(std::string_view what, uint64_t done, uint64_t total);
+
  private:
   void erase();
   void draw();
@@ -36,11 +41,10 @@ class Console {
   const bool interactive_;
   std::mutex mutex_;
   std::string status_;
+  std::string progress_of_;  // what the plain lines are about, and when it began or the last one was written
+  std::chrono::steady_clock::time_point progress_at_;
 };
 
 // "━━━━━╸────": `done` from 0 to 1 in `columns` characters.
 std::string progress_bar(double done, int columns);
-// "WHAT ━━━━╸──── 1,200/5,000", for Console::status.
-std::string progress_line(std::string_view what, uint64_t done, uint64_t total);
-
 }  // namespace pipeline::observe

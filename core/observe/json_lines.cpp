@@ -70,17 +70,22 @@ bool JsonLines::contains(const std::filesystem::path& file, const std::string& k
   return false;
 }
 
-void JsonLines::cut_back(const std::filesystem::path& file, const std::string& key, uint64_t limit) {
+uint64_t JsonLines::cut_back(const std::filesystem::path& file, const std::string& key, uint64_t limit) {
   std::ifstream in(file);
-  if (!in) return;
+  if (!in) return 0;
+  uint64_t broken = 0;
   const std::filesystem::path temporary = file.string() + ".tmp";
   {
     std::ofstream out(temporary, std::ios::trunc);
     for (std::string line; std::getline(in, line);)
-      if (const auto value = integer_in(line, key); value && *value < limit) out << line << '\n';
+      if (const auto value = integer_in(line, key); !value)
+        ++broken;
+      else if (*value < limit)
+        out << line << '\n';
     if (!out.flush()) throw std::system_error(errno, std::generic_category(), "cannot write " + temporary.string());
   }
   std::filesystem::rename(temporary, file);
+  return broken;
 }
 
 }  // namespace pipeline::observe

@@ -27,7 +27,8 @@ class JsonLines {
   // Whether a line has this integer under `key`.
   static bool contains(const std::filesystem::path& file, const std::string& key, uint64_t value);
   // Keeps the whole lines whose integer `key` is below `limit`, in place and atomically. A missing file is fine.
-  static void cut_back(const std::filesystem::path& file, const std::string& key, uint64_t limit);
+  // Returns how many lines were no such objects, and are gone.
+  static uint64_t cut_back(const std::filesystem::path& file, const std::string& key, uint64_t limit);
 
  private:
   bool flush();

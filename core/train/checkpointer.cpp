@@ -34,6 +34,11 @@ nlohmann::json data_identity(plugins::Task& task) {
   return {{"content", task.data_fingerprint()}, {"samples", task.sample_count(PL_SPLIT_TRAIN)}};
 }
 
+std::string describe_data(const nlohmann::json& identity) {
+  return fmt::format("{} training samples (content {})", identity.value("samples", nlohmann::json()).dump(),
+                     identity.value("content", nlohmann::json()).dump());
+}
+
 }  // namespace
 
 Checkpointer::Checkpointer(Session& session, const RunFolder& folder)
@@ -54,9 +59,9 @@ void Checkpointer::require_same_run(const checkpoint::Checkpoint& from) const {
   const auto then = nlohmann::json::parse(contents.identity_json, nullptr, false);
   const nlohmann::json data = data_identity(session_.task());
   if (then.is_object() && then.contains("data") && then["data"] != data)
-    throw Error(PL_ERROR_CONFIG, fmt::format("{}: the data is not what this run began with, {} now and {} then: bring it back, or start over "
+    throw Error(PL_ERROR_CONFIG, fmt::format("{}: the data is not what this run began with: {} now, {} then: bring it back, or start over "
                                              "with --fresh",
-                                             from.path(), data.dump(), then["data"].dump()));
+                                             from.path(), describe_data(data), describe_data(then["data"])));
   const nlohmann::json now = numeric_identity(session_);
   std::string changes;
   for (const auto& [key, value] : now.items())
@@ -96,6 +101,8 @@ void Checkpointer::guarded(bool strict, Function&& function) {
   } catch (const Error& error) {
     const bool goes_on = error.code() == PL_ERROR_NO_SPACE && !strict &&
                          session_.config().get_string("checkpoint.on_full_disk") == "continue";
+    if (!goes_on && error.code() == PL_ERROR_NO_SPACE)
+      throw Error(error.code(), fmt::format("{}; then the same command goes on from the checkpoint before", error.what()));
     if (!goes_on) throw;
     log_.warning(fmt::format("no checkpoint was written: {}; the one before is untouched, training goes on "
                              "(checkpoint.on_full_disk = \"continue\")",

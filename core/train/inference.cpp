@@ -116,7 +116,7 @@ Outcome evaluate_checkpoint(const config::Config& config, const Workspace& works
          .shown = static_cast<uint64_t>(config.get_int("evaluate.samples")),
          .cancelled = session.args().cancelled,
          .progress =
-             [&](uint64_t done, uint64_t total) { workspace.log.console().status(observe::progress_line("evaluating", done, total)); },
+             [&](uint64_t done, uint64_t total) { workspace.log.console().progress("evaluating", done, total); },
          .show = [&](uint64_t, std::string_view text) { workspace.log.info(text); }});
     if (!result) return cut_off(workspace, "the evaluation was stopped");
     workspace.log.console().status({});

@@ -12,7 +12,7 @@ double measure_peak_flops(Session& session) {
   if (extension == nullptr || !PL_HAS(pl_peak_flops, extension, measure)) return 0;
   double per_device = 0;
   check(extension->measure(&plugins::host_table(), &session.run_info(), &per_device));
-  session.log().info(fmt::format("{:<11}{:.3g} GFLOP/s per device in a matrix product; MFU is the task's FLOPs against that", "peak",
+  session.log().info(fmt::format("{:<11}{:.3g} GFLOP/s per device, measured; MFU is the task's FLOPs a second against that", "peak",
                                  per_device / 1e9));
   return per_device * session.run_info().world_size;
 }

@@ -153,7 +153,7 @@ Prediction predict(Session& session, const PredictionRequest& request) {
     std::string text;
     for (const auto& [sample, row] : rows) text += row;
     file.append(text, result.samples);
-    session.log().console().status(observe::progress_line("predicting", result.samples, total));
+    session.log().console().progress("predicting", result.samples, total);
   }
   session.log().console().status({});
   if (result.complete) file.finish();

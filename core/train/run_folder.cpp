@@ -19,6 +19,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kLock = ".lock";
 constexpr const char* kFinished = "finished.txt";
+constexpr const char* kConfig = "config.toml";
 
 [[noreturn]] void fail(const fs::path& path, const char* what) {
   const int error = errno;
@@ -36,7 +37,7 @@ fs::path free_name(const fs::path& path) {
 int lock(const fs::path& path) {
   const fs::path file = path / kLock;
   const int descriptor = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (descriptor < 0) fail(file, "cannot be created");
+  if (descriptor < 0) fail(file, "cannot be created, so the run has no place: choose another run.dir");
   if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
     char owner[32] = {};
     const ssize_t size = ::read(descriptor, owner, sizeof owner - 1);
@@ -78,6 +79,16 @@ RunFolder::RunFolder(fs::path path, bool fresh) : path_(std::move(path)) {
 
 RunFolder::~RunFolder() {
   if (lock_ >= 0) ::close(lock_);
+}
+
+bool RunFolder::put_back_unless_begun() {
+  if (!moved_aside_ || fs::exists(path_ / kConfig)) return false;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path_))
+    if (fs::exists(entry.path() / kConfig)) return false;
+  fs::remove_all(path_);
+  fs::rename(*moved_aside_, path_);
+  moved_aside_.reset();
+  return true;
 }
 
 std::optional<std::string> RunFolder::read_file(const std::string& name) const {

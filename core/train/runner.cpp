@@ -1,12 +1,19 @@
 #include "core/train/runner.hpp"
 
 #include <algorithm>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <span>
 
 #include <fmt/format.h>
 
+#include "core/checkpoint/hex.hpp"
+#include "core/checkpoint/manifest.hpp"
 #include "core/checkpoint/store.hpp"
 #include "core/config/differences.hpp"
 #include "core/plugins/error.hpp"
+#include "core/safetensors/crc32c.hpp"
 #include "core/train/failure.hpp"
 #include "core/train/inference.hpp"
 #include "core/train/run_folder.hpp"
@@ -48,16 +55,31 @@ std::string init_from(const config::Config& whole, const config::Config& stage) 
   return {};
 }
 
-// The checkpoint that `weights` means at the moment, without looking into it; `weights` itself where it is none of ours.
+// The checkpoint that `weights` means at the moment, and which one of that name; `weights` itself where it is none of ours.
 std::string checkpoint_of(const std::string& weights) {
   const fs::path nested = fs::path(weights) / "checkpoints";
   const checkpoint::Store store({.folder = fs::exists(nested) ? nested.string() : weights});
-  if (const auto best = store.best()) return best->path;
-  const checkpoint::Scan scan = store.scan();
-  return scan.checkpoints.empty() ? weights : scan.checkpoints.front().path;
+  std::string path = weights;
+  if (const auto best = store.best())
+    path = best->path;
+  else if (const checkpoint::Scan scan = store.scan(); !scan.checkpoints.empty())
+    path = scan.checkpoints.front().path;
+  std::ifstream manifest(fs::path(path) / checkpoint::kManifestName, std::ios::binary);
+  if (!manifest) return path;
+  const std::string text(std::istreambuf_iterator<char>(manifest), {});
+  return fmt::format("{} (manifest {})", path, checkpoint::hex(safetensors::crc32c(0, std::as_bytes(std::span(text)))));
 }
 
 constexpr std::string_view kWeights = "weights = ";  // a line of what a finished stage remembers
+
+// A run that saved once always has a checkpoint. Without this, one whose checkpoints were taken away would begin anew over its records.
+void require_checkpoints(const RunFolder& folder) {
+  if (!folder.finished()) return;
+  const checkpoint::Scan scan = checkpoint::Store({.folder = folder.checkpoints().string()}).scan();
+  if (!scan.checkpoints.empty() || !scan.rejected.empty()) return;
+  throw Error(PL_ERROR_CONFIG, fmt::format("{}: is a finished run, but its checkpoints are gone from {}: bring them back, or start over with --fresh",
+                                           folder.path().string(), folder.checkpoints().string()));
+}
 
 // True if a finished run of the same options lies in the folder. That it began from weights which have changed since is said, not mended:
 // training again is the user's decision.
@@ -83,6 +105,7 @@ Outcome train_stage(const Workspace& workspace, RunFolder& folder, const config:
     workspace.log.info(fmt::format("the older run was moved aside to {}", folder.moved_aside()->string()));
   Session session(config, workspace.registry, workspace.log,
                   {.purpose = PL_PURPOSE_TRAIN, .run_dir = folder.path(), .cancelled = [] { return Signals::received() != 0; }});
+  require_checkpoints(folder);
   if (already_finished(folder, session, weights)) return Outcome::finished;
   std::string phase = "preparing data";
   std::unique_ptr<Trainer> trainer;
@@ -131,6 +154,22 @@ Outcome use_stage(const Workspace& workspace, RunFolder& folder, const config::C
   return outcome;
 }
 
+// `work` in a folder from which --fresh may have moved an older run aside.
+Outcome in_folder(RunFolder& folder, observe::Log& log, const std::function<Outcome()>& work) {
+  const auto put_back = [&] {
+    if (folder.put_back_unless_begun())
+      log.info(fmt::format("nothing was begun, so the older run is back in {}", folder.path().string()));
+  };
+  try {
+    const Outcome outcome = work();
+    if (outcome == Outcome::interrupted) put_back();
+    return outcome;
+  } catch (...) {
+    put_back();
+    throw;
+  }
+}
+
 // A mistake in the last stage shows before the first one trains.
 void check_stages(const Workspace& workspace) {
   for (const std::string& name : workspace.config.stage_names()) {
@@ -153,6 +192,8 @@ fs::path run_dir(const config::Config& config) {
     return relative.empty() || *relative.begin() == ".." ? dir : relative;
   }
   const auto name = config.find_string("run.name");
+  if (name && (*name == "." || *name == ".." || name->find('/') != std::string::npos))
+    throw config.error("run.name", "must be a plain name, which the folder below runs/ gets: for a path use run.dir");
   return fs::path("runs") / (name && !name->empty() ? *name : fs::path(config.file()).stem().string());
 }
 
@@ -161,22 +202,26 @@ Outcome run_stages(const Workspace& workspace, bool fresh) {
   const fs::path base = run_dir(config);
   if (!config.has_stages()) {
     RunFolder folder(base, fresh);
-    return train_stage(workspace, folder, config, init_from(config, config));
+    return in_folder(folder, workspace.log, [&] { return train_stage(workspace, folder, config, init_from(config, config)); });
   }
   check_stages(workspace);
   const bool one_stage = config.stage_names().size() == 1;
-  const RunFolder all(base, fresh && !one_stage);
+  RunFolder all(base, fresh && !one_stage);
   if (all.moved_aside()) workspace.log.info(fmt::format("the older run was moved aside to {}", all.moved_aside()->string()));
-  for (const std::string& name : config.stage_names()) {
-    const config::Config stage = config.for_stage(name);
-    const std::string kind = stage.get_string("stage.kind");
-    workspace.log.info(fmt::format("stage {} ({})", name, kind));
-    RunFolder folder(base / name, fresh && one_stage);
-    const std::string weights = init_from(config, stage);
-    const Outcome outcome = kind == "train" ? train_stage(workspace, folder, stage, weights) : use_stage(workspace, folder, stage, weights);
-    if (outcome == Outcome::interrupted) return outcome;
-  }
-  return Outcome::finished;
+  return in_folder(all, workspace.log, [&] {
+    for (const std::string& name : config.stage_names()) {
+      const config::Config stage = config.for_stage(name);
+      const std::string kind = stage.get_string("stage.kind");
+      workspace.log.info(fmt::format("stage {} ({})", name, kind));
+      RunFolder folder(base / name, fresh && one_stage);
+      const std::string weights = init_from(config, stage);
+      const Outcome outcome = in_folder(folder, workspace.log, [&] {
+        return kind == "train" ? train_stage(workspace, folder, stage, weights) : use_stage(workspace, folder, stage, weights);
+      });
+      if (outcome == Outcome::interrupted) return outcome;
+    }
+    return Outcome::finished;
+  });
 }
 
 namespace {

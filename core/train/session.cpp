@@ -89,7 +89,9 @@ class PrepareLock {
   // Throws Error (PL_ERROR_CANCELLED) when `cancelled` says so while another process has the lock.
   PrepareLock(const fs::path& folder, observe::Log& log, const std::function<bool()>& cancelled) {
     constexpr auto kPoll = std::chrono::milliseconds(100);
-    fs::create_directories(folder);
+    std::error_code made;
+    fs::create_directories(folder, made);
+    if (made) throw Error(fmt::format("run.cache_dir = {}: cannot be created: {}: choose another", folder.string(), made.message()));
     const fs::path file = folder / ".prepare.lock";
     descriptor_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (descriptor_ < 0) throw Error(fmt::format("{}: cannot be created; the cache folder must be writable", file.string()));
@@ -203,7 +205,7 @@ void Session::set_up_context(pl_context& context) {
     metrics_.push_back({std::string(name), sum, weight});
   };
   context.progress = [this](std::string_view what, uint64_t done, uint64_t total) {
-    log_.console().status(total == 0 ? fmt::format("{}: {}", what, observe::grouped(done)) : observe::progress_line(what, done, total));
+    log_.console().progress(what, done, total);
   };
   context.cancelled = args_.cancelled;
 }

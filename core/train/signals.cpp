@@ -9,7 +9,7 @@
 namespace pipeline::train {
 namespace {
 
-constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1};
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP};
 std::atomic<int> first_signal{0};
 static_assert(std::atomic<int>::is_always_lock_free, "a handler must not wait");
 struct sigaction previous[std::size(kSignals)], previous_pipe;
@@ -29,7 +29,11 @@ Signals::Signals() {
   struct sigaction action {};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
-  for (size_t i = 0; i < std::size(kSignals); ++i) ::sigaction(kSignals[i], &action, &previous[i]);
+  for (size_t i = 0; i < std::size(kSignals); ++i) {
+    ::sigaction(kSignals[i], nullptr, &previous[i]);
+    const bool hung_up_on_purpose = kSignals[i] == SIGHUP && previous[i].sa_handler == SIG_IGN;  // under nohup
+    if (!hung_up_on_purpose) ::sigaction(kSignals[i], &action, nullptr);
+  }
   struct sigaction ignore {};
   ignore.sa_handler = SIG_IGN;
   ::sigaction(SIGPIPE, &ignore, &previous_pipe);
@@ -43,7 +47,7 @@ Signals::~Signals() {
 int Signals::received() { return first_signal.load(std::memory_order_relaxed); }
 
 const char* Signals::name(int signal) {
-  return signal == SIGINT ? "SIGINT" : signal == SIGTERM ? "SIGTERM" : signal == SIGUSR1 ? "SIGUSR1" : strsignal(signal);
+  return signal == SIGINT ? "SIGINT" : signal == SIGTERM ? "SIGTERM" : signal == SIGUSR1 ? "SIGUSR1" : signal == SIGHUP ? "SIGHUP" : strsignal(signal);
 }
 
 }  // namespace pipeline::train

@@ -98,7 +98,7 @@ void Trainer::start(const Origin& origin) {
     resume(*origin.resumed);
     weights = "continued from " + origin.resumed->path();
   } else {
-    for (const auto& file : {folder_.metrics(), folder_.evaluations()}) observe::JsonLines::cut_back(file, "step", 0);
+    cut_back_records(0);
     weights = load_weights(session_, origin);
   }
   session_.bind();
@@ -126,8 +126,18 @@ void Trainer::resume(const checkpoint::Checkpoint& from) {
   last_finite_ = state_.unapplied;
   state_.unapplied.reset();
   checkpointer_.continue_from(state_.step, from.contents().metric.has_value());
+  cut_back_records(state_.step + 1);
+  if (total_steps_ > 0 && state_.step > total_steps_)
+    log_.warning(fmt::format("{} is at step {} already, beyond the end of training after {} steps: nothing is trained", folder_.path().string(),
+                             state_.step, total_steps_));
+}
+
+// Steps that are done again are recorded again.
+void Trainer::cut_back_records(uint64_t first_step) {
   for (const auto& file : {folder_.metrics(), folder_.evaluations()})
-    observe::JsonLines::cut_back(file, "step", state_.step + 1);
+    if (const uint64_t broken = observe::JsonLines::cut_back(file, "step", first_step); broken > 0)
+      log_.warning(fmt::format("{}: {} line{} could not be read and {} left out: cut short by a kill, or damaged", file.string(), broken,
+                               broken == 1 ? "" : "s", broken == 1 ? "was" : "were"));
 }
 
 void Trainer::announce(const std::string& weights) const {
@@ -346,8 +356,7 @@ bool Trainer::evaluate_now() {
                                  .cancelled = [] { return Signals::received() != 0; },
                                  .progress =
                                      [&](uint64_t done, uint64_t total) {
-                                       log_.console().status(observe::progress_line(
-                                           fmt::format("evaluating after step {}", state_.step), done, total));
+                                       log_.console().progress(fmt::format("evaluating after step {}", state_.step), done, total);
                                      },
                                  .show = [&](uint64_t, std::string_view text) { shown.emplace_back(text); }});
   log_.console().status({});

@@ -186,7 +186,7 @@ TEST_F(StoreTest, OpenAnyFallsBackToTheLastWithoutMetricsAndSaysWhatItLacks) {
                    "  step-00000002: " +
                    store.path_of(2) + "/state-00000-of-00001.safetensors: is missing");
   EXPECT_ERROR(open_any(folder_.path() + "/nowhere", Which::kLast), PL_ERROR_CONFIG,
-               testing::StartsWith(folder_.path() + "/nowhere: holds no good checkpoint"));
+               folder_.path() + "/nowhere: there is no such folder: train first, or give the path of a checkpoint");
 }
 
 }  // namespace

@@ -143,7 +143,7 @@ TEST_F(Run, AKilledRunGoesOnExactly) {
 }
 
 TEST_F(Run, ASignalSavesAndLeavesWith75) {
-  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGHUP}) {
     const std::string dir = "signal-" + std::to_string(signal);
     const std::vector<std::string> options{"--set", "run.dir=" + dir, "--set", "train.max_steps=200000", "--set", "checkpoint.every=0", "--set",
                                            "evaluate.every=0"};
@@ -194,6 +194,46 @@ TEST_F(Run, FreshMovesTheOldRunAside) {
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("the older run was moved aside to run.1"));
   EXPECT_TRUE(fs::exists(path("run.1/metrics.jsonl")));
+}
+
+TEST_F(Run, AFreshRunThatCannotBeginCostsNothing) {
+  ASSERT_EQ(run().code, 0);
+  const std::string before = state("run", 60);
+  for (const char* mistake : {"task.model.features=0", "train.init_from=nowhere", "train.precision=fp8"}) {
+    const Result result = run({"--fresh", "--set", mistake});
+    EXPECT_EQ(result.code, 2) << mistake << result.out;
+    EXPECT_EQ(state("run", 60), before) << mistake;
+    EXPECT_FALSE(fs::exists(path("run.1"))) << mistake;
+  }
+  EXPECT_THAT(run({"--fresh", "--set", "train.init_from=nowhere"}).out, HasSubstr("nothing was begun, so the older run is back in run"));
+  EXPECT_THAT(run().out, HasSubstr("is finished already"));
+}
+
+TEST_F(Run, AFinishedRunWithoutItsCheckpointsIsAnError) {
+  ASSERT_EQ(run().code, 0);
+  fs::remove_all(path("run/checkpoints"));
+  for (const char* steps : {"train.max_steps=60", "train.max_steps=80"}) {
+    const Result result = run({"--set", steps});
+    EXPECT_EQ(result.code, 2) << result.out;
+    EXPECT_THAT(result.err, HasSubstr("its checkpoints are gone from run/checkpoints: bring them back, or start over with --fresh"));
+  }
+  EXPECT_EQ(read_lines(path("run/metrics.jsonl")).size(), 60u);
+}
+
+TEST_F(Run, DamagedRecordsAreNamed) {
+  ASSERT_EQ(run().code, 0);
+  write_text(path("run/metrics.jsonl"), "garbage\n" + read_text(path("run/metrics.jsonl")));
+  const Result result = run({"--set", "train.max_steps=62"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("run/metrics.jsonl: 1 line could not be read and was left out"));
+  EXPECT_EQ(read_lines(path("run/metrics.jsonl")).size(), 62u);
+}
+
+TEST_F(Run, AnEndThatIsPassedAlreadyIsNamed) {
+  ASSERT_EQ(run().code, 0);
+  const Result result = run({"--set", "train.max_steps=50"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("run is at step 60 already, beyond the end of training after 50 steps: nothing is trained"));
 }
 
 TEST_F(Run, ADamagedCheckpointIsNamedAndTheOneBeforeIsUsed) {
@@ -332,8 +372,12 @@ init_from = "second"
   EXPECT_TRUE(fs::exists(path("run/figures/evaluation-val.json")));
   const Result longer = run({"--set", "stage.first.train.max_steps=30"});
   EXPECT_EQ(longer.code, 0) << longer.err;
-  EXPECT_THAT(longer.out, HasSubstr("run/second began from run/first/checkpoints/step-00000020, and now that would be "
-                                    "run/first/checkpoints/step-00000030: train it again"));
+  EXPECT_THAT(longer.out, testing::ContainsRegex("run/second began from run/first/checkpoints/step-00000020 \\(manifest [0-9a-f]{8}\\), and now "
+                                                 "that would be run/first/checkpoints/step-00000030 \\(manifest [0-9a-f]{8}\\): train it again"));
+  EXPECT_EQ(run({"--stage", "second", "--fresh", "--set", "optimizer.lr=0.01"}).code, 0);
+  const Result figures = run({"--stage", "figures"});
+  EXPECT_EQ(figures.code, 0) << figures.err;
+  EXPECT_THAT(figures.out, HasSubstr("done again")) << "other weights under the name that they had before";
 }
 
 TEST_F(Run, AMistakeInALaterStageShowsBeforeTheFirstTrains) {
@@ -372,6 +416,7 @@ TEST_F(Run, WrongInputIsNamedWithExitCode2) {
   EXPECT_THAT(problem({"--set", "strategy.zero_stage=3"}), HasSubstr("has no effect in this version"));
   EXPECT_THAT(problem({"--set", "backend.timeout_secnds=5"}), HasSubstr("backend.timeout_secnds"));
   EXPECT_THAT(problem({"--set", "train.max_steps=unset"}), HasSubstr("nothing says when training ends"));
+  EXPECT_THAT(problem({"--set", "run.dir=\"\"", "--set", "run.name=.."}), HasSubstr("run.name=..: must be a plain name"));
   EXPECT_THAT(problem({"--nonsense"}), HasSubstr("--nonsense"));
   EXPECT_FALSE(fs::exists(path("run/metrics.jsonl")));
   const Result verb = pipeline({"rnu"});

@@ -45,8 +45,8 @@ TEST_F(TokenCacheDamage, TheReasonIsSaid) {
   EXPECT_NE(reason_for(std::string(200, 'x')).find("not a token cache"), std::string::npos);
   EXPECT_NE(reason_for(good_.substr(0, good_.size() - 1)).find("bytes instead of"), std::string::npos);
   auto newer = good_;
-  newer[8] = 2;
-  EXPECT_NE(reason_for(newer).find("version 2, not 1"), std::string::npos);
+  newer[8] = 9;
+  EXPECT_NE(reason_for(newer).find("version 9, not "), std::string::npos);
   folder_.write(std::filesystem::path(path_).filename().string(), good_);
   EXPECT_NE(tests::message_of<DataError>([&] {
               TokenCache(path_, Hash128{1, 2}, TokenCache::Verify::kAll);

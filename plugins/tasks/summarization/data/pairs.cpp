@@ -60,6 +60,7 @@ class Collector {
       if (!ids_.insert(hash128(*id)).second)
         return drop(DropReason::kDuplicateId, line, "\"" + id->substr(0, 64) + "\"");
     }
+    if (is_blank(summary.value_or(""))) summary.reset();
     ++report_.pairs;
     sink_({id ? std::move(*id) : std::to_string(report_.records), std::move(document),
            std::move(summary).value_or(""), line});

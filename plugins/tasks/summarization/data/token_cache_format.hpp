@@ -38,7 +38,7 @@ struct CacheEntry {
 };
 
 constexpr char kCacheMagic[8] = {'P', 'L', 'T', 'O', 'K', 'E', 'N', 'S'};
-constexpr uint32_t kCacheVersion = 1;
+constexpr uint32_t kCacheVersion = 2;
 
 static_assert(sizeof(CacheHeader) == 128 && sizeof(CacheEntry) == 32);
 static_assert(std::endian::native == std::endian::little);

@@ -28,7 +28,27 @@ void Summarization::set_extra_state(std::string_view state) {
 
 std::string Summarization::extra_state() { return text::format_tokenizer_json(corpus_->tokenizer().vocabulary()); }
 
-void Summarization::prepare() { corpus_.emplace(config(), context(), kept_tokenizer_); }
+void Summarization::check_paths() const {
+  const DataConfig& data = config().data;
+  const bool to_use = run().purpose != PL_PURPOSE_TRAIN && (kept_tokenizer_ || !config().tokenizer.path.empty());
+  const auto check = [this](const char* key, const std::filesystem::path& path, bool may_be_folder) {
+    if (path.empty()) return;
+    if (!std::filesystem::exists(path))
+      config_error(key, "there is no such file; a path is taken from the folder in which the program is started");
+    if (!may_be_folder && std::filesystem::is_directory(path)) config_error(key, "is a folder, must be a .jsonl, .csv or .tsv file");
+  };
+  if (!to_use) {  // a model can be used where its training files are not
+    check("data.train", data.train, false);
+    check("data.val", data.val, false);
+    check("data.test", data.test, false);
+  }
+  check("tokenizer.path", config().tokenizer.path, true);
+}
+
+void Summarization::prepare() {
+  check_paths();
+  corpus_.emplace(config(), context(), kept_tokenizer_);
+}
 
 void Summarization::open_data() {
   if (!corpus_) corpus_.emplace(config(), context(), kept_tokenizer_);  // another process has prepared
@@ -49,6 +69,9 @@ void Summarization::open_data() {
   const uint64_t train = corpus_->size(Split::kTrain);
   context().info("data       ", train, " training, ", corpus_->size(Split::kVal), " validation, ", corpus_->size(Split::kTest),
                  " test pairs; vocabulary of ", tokenizer.vocab_size(), kept_tokenizer_ ? ", as the weights have it" : "");
+  for (const auto& [split, name] : {std::pair(Split::kVal, "validation"), std::pair(Split::kTest, "test")})
+    if (const uint64_t all = corpus_->size(split), with = corpus_->summaries(split); with < all)
+      context().info(all - with, " of the ", all, " ", name, " pairs have no summary: evaluations count the other ", with);
 }
 
 std::shared_ptr<Gpt2> Summarization::build_model() {
@@ -192,7 +215,7 @@ void Summarization::evaluate(const SummarizationBatch& batch, EvaluationSink& si
     const TokenSample sample = corpus_->sample(batch.split, ids[i]);
     const std::string document = text(sample.document), summary = text(sample.summary);
     if (is_scored(sink, batch.split, ids[i])) scores_->add(sink, document, summary, written[i]);
-    sink.sample(ids[i], concat("  ", sample.id, ": ", rouge::lead_words(document, 24), " ...\n    real:    ", one_line(summary),
+    sink.sample(ids[i], concat("  ", one_line(std::string(sample.id)), ": ", one_line(rouge::lead_words(document, 24)), " ...\n    real:    ", one_line(summary),
                                "\n    written: ", one_line(written[i])));
   }
 }

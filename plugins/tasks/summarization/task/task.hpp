@@ -66,6 +66,7 @@ class Summarization : public TorchTask<SummarizationConfig, Gpt2, SummarizationB
   double flops(const SummarizationBatch& batch) override;
 
  private:
+  void check_paths() const;  // of the files that the configuration names
   at::ScalarType compute_dtype() const { return to_torch(run().compute_dtype); }
   bool is_scored(const EvaluationSink& sink, Split split, uint64_t id) const;
   std::vector<std::string> write_summaries(Split split, const std::vector<uint64_t>& ids);
