@@ -33,7 +33,7 @@ std::string_view cut(std::string_view text, int columns) {
 }  // namespace
 
 Console::Console(Mode mode, std::FILE* out)
-    : out_(out), enabled_(mode != Mode::off), interactive_(mode == Mode::automatic && can_redraw(out)) {}
+    : out_(out), enabled_(mode != Mode::off), interactive_(mode == Mode::automatic && can_redraw(out)), written_at_(std::chrono::steady_clock::now()) {}
 
 Console::~Console() { status({}); }
 
@@ -45,6 +45,7 @@ int Console::width() const {
 void Console::line(std::string_view text) {
   if (!enabled_) return;
   const std::lock_guard lock(mutex_);
+  written_at_ = std::chrono::steady_clock::now();
   erase();
   std::fwrite(text.data(), 1, text.size(), out_);
   std::fputc('\n', out_);
@@ -68,14 +69,9 @@ void Console::progress(std::string_view what, uint64_t done, uint64_t total) {
                       : fmt::format("{} {} {}/{}", what, progress_bar(share, 30), grouped(done), grouped(total)));
     return;
   }
-  const auto now = std::chrono::steady_clock::now();
   {
     const std::lock_guard lock(mutex_);
-    const bool is_new = progress_of_ != what;
-    if (!is_new && now - progress_at_ < std::chrono::seconds(10)) return;
-    progress_of_ = what;
-    progress_at_ = now;
-    if (is_new) return;
+    if (std::chrono::steady_clock::now() - written_at_ < std::chrono::seconds(10)) return;
   }
   line(total == 0 ? fmt::format("{}: {}", what, grouped(done)) : fmt::format("{}: {} of {}", what, grouped(done), grouped(total)));
 }

@@ -28,8 +28,8 @@ class Console {
   // Replaces the status line, cut to the terminal's width; empty removes it. Only where interactive().
   void status(std::string_view text);
 
-  // How far something long is; total = 0: unknown. On a terminal the status line, elsewhere a plain line every 10 seconds, so that no
-  // log is silent for long.
+  // How far something long is; total = 0: unknown. On a terminal the status line, elsewhere a plain line when there was none for
+  // 10 seconds, so that no log is silent for long.
   void progress(std::string_view what, uint64_t done, uint64_t total);
 
  private:
@@ -41,8 +41,7 @@ class Console {
   const bool interactive_;
   std::mutex mutex_;
   std::string status_;
-  std::string progress_of_;  // what the plain lines are about, and when it began or the last one was written
-  std::chrono::steady_clock::time_point progress_at_;
+  std::chrono::steady_clock::time_point written_at_;  // the last line
 };
 
 // "━━━━━╸────": `done` from 0 to 1 in `columns` characters.

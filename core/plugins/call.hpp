@@ -59,7 +59,7 @@ class Caller {
   }
 
   // The same for a slot that cannot fail, and for destructors, which cannot either: what goes wrong all the
-  // same is said in the log and the work goes on. Once for each object: the next batch would only say it
+  // same is said in the log and the work goes on. Once in a row for a slot: the next batch would only say it
   // again.
   template <class Function>
   void cannot_fail(const char* slot, Function&& function) const noexcept {
@@ -69,7 +69,7 @@ class Caller {
         return nullptr;
       });
     } catch (...) {
-      if (!said_.exchange(true)) say_exception(&context_);
+      if (said_.exchange(slot) != slot) say_exception(&context_);
     }
   }
 
@@ -80,7 +80,7 @@ class Caller {
 
   const Plugin& plugin_;
   const pl_context& context_;
-  mutable std::atomic<bool> said_{false};
+  mutable std::atomic<const char*> said_{nullptr};  // the slot, a literal, of the last one
 };
 
 // For the functions that a plugin calls back: what they throw waits in the call that this thread is in, and

@@ -50,6 +50,7 @@ void give_extra_state(plugins::Task& task, const checkpoint::Checkpoint& from) {
   try {
     task.set_extra_state(state);
   } catch (const Error& error) {
+    if (error.code() == PL_ERROR_CONFIG) throw;  // says where the option is
     throw Error(error.code(), fmt::format("{}: {}", from.path(), error.what()));
   }
 }

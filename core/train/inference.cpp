@@ -146,7 +146,7 @@ Outcome predict_with_checkpoint(const config::Config& config, const Workspace& w
     const auto result =
         predict(session, {.split = split,
                           .output = output,
-                          .identity = fmt::format("{} step {} split {} data {}\n{}", loaded.checkpoint.path(), loaded.checkpoint.contents().step,
+                          .identity = fmt::format("{} {} split {} data {}\n{}", loaded.checkpoint.path(), loaded.checkpoint.contents().train_state_json,
                                                   split_name(split), session.task().data_fingerprint(), session.resolved_toml())});
     if (!result.complete)
       return cut_off(workspace, fmt::format("stopped after {} samples; the same command goes on from there", result.samples));

@@ -19,7 +19,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* kLock = ".lock";
 constexpr const char* kFinished = "finished.txt";
-constexpr const char* kConfig = "config.toml";
 
 [[noreturn]] void fail(const fs::path& path, const char* what) {
   const int error = errno;
@@ -32,6 +31,17 @@ fs::path free_name(const fs::path& path) {
     const fs::path candidate = path.string() + "." + std::to_string(i);
     if (!fs::exists(candidate)) return candidate;
   }
+}
+
+// Anything but what a run has before it begins, here or in the folder of a stage.
+bool has_results(const fs::path& path) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(path)) {
+    const std::string name = entry.path().filename();
+    if (name == kLock || name == "train.log" || name == "logs") continue;
+    const bool is_stage = fs::exists(entry.path() / kLock);
+    if (!is_stage || has_results(entry.path())) return true;
+  }
+  return false;
 }
 
 int lock(const fs::path& path) {
@@ -82,12 +92,13 @@ RunFolder::~RunFolder() {
 }
 
 bool RunFolder::put_back_unless_begun() {
-  if (!moved_aside_ || fs::exists(path_ / kConfig)) return false;
-  for (const fs::directory_entry& entry : fs::directory_iterator(path_))
-    if (fs::exists(entry.path() / kConfig)) return false;
-  fs::remove_all(path_);
+  if (!moved_aside_ || has_results(path_)) return false;
+  const fs::path unused = free_name(path_);
+  fs::rename(path_, unused);
   fs::rename(*moved_aside_, path_);
   moved_aside_.reset();
+  std::error_code ignored;  // logs may be open in it
+  fs::remove_all(unused, ignored);
   return true;
 }
 

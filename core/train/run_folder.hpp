@@ -24,8 +24,8 @@ class RunFolder {
   // Where an older run was moved to, if it was.
   const std::optional<std::filesystem::path>& moved_aside() const { return moved_aside_; }
 
-  // Puts the older run back in its place where the new one never began (no config.toml, here or in a stage): a mistake in the options or the
-  // data should not cost anything. True if that was done; this object is of no use then.
+  // Puts the older run back in its place where the new one has nothing but logs: a mistake in the options or the data should not cost
+  // anything. True if that was done; this object is of no use then.
   bool put_back_unless_begun();
 
   // What mark_finished() was told, if the run is complete. A run that goes on is no longer finished.

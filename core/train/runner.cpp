@@ -71,31 +71,46 @@ std::string checkpoint_of(const std::string& weights) {
 }
 
 constexpr std::string_view kWeights = "weights = ";  // a line of what a finished stage remembers
+constexpr const char* kOrigin = "origin.txt";        // that line, from the beginning of training on
 
-// A run that saved once always has a checkpoint. Without this, one whose checkpoints were taken away would begin anew over its records.
-void require_checkpoints(const RunFolder& folder) {
-  if (!folder.finished()) return;
+bool has_checkpoints(const RunFolder& folder) {
   const checkpoint::Scan scan = checkpoint::Store({.folder = folder.checkpoints().string()}).scan();
-  if (!scan.checkpoints.empty() || !scan.rejected.empty()) return;
-  throw Error(PL_ERROR_CONFIG, fmt::format("{}: is a finished run, but its checkpoints are gone from {}: bring them back, or start over with --fresh",
-                                           folder.path().string(), folder.checkpoints().string()));
+  return !scan.checkpoints.empty() || std::ranges::any_of(scan.rejected, [](const checkpoint::Rejected& entry) {
+    return checkpoint::step_of(entry.name) || entry.name.starts_with(".old-step-");
+  });
+}
+
+// A run that finished has saved. Without this, one whose checkpoints were taken away would begin anew over its records.
+void require_checkpoints(const RunFolder& folder) {
+  if (folder.finished() && !has_checkpoints(folder))
+    throw Error(PL_ERROR_CONFIG, fmt::format("{}: is a finished run, but its checkpoints are gone from {}: bring them back, or start over with --fresh",
+                                             folder.path().string(), folder.checkpoints().string()));
+}
+
+// `then`, `now`: lines that begin with kWeights, or empty: the task's own values.
+void warn_of_other_origin(const Session& session, const RunFolder& folder, std::string_view then, std::string_view now) {
+  const auto name = [](std::string_view line) {
+    return line.size() > kWeights.size() ? line.substr(kWeights.size(), line.size() - kWeights.size() - 1) : "fresh weights";
+  };
+  session.log().warning(fmt::format("{} began from {}, and now that would be {}: train it again with --fresh{}", folder.path().string(), name(then),
+                                    name(now), session.config().has_stages() ? " and --stage" : ""));
 }
 
 // True if a finished run of the same options lies in the folder. That it began from weights which have changed since is said, not mended:
 // training again is the user's decision.
 bool already_finished(const RunFolder& folder, const Session& session, const std::string& weights) {
   const auto finished = folder.finished();
-  const std::string length = length_of(session.config());
-  if (!finished || finished->substr(0, finished->find(kWeights)) != length) return false;
+  if (!finished) return false;
+  const size_t mark = std::min(finished->find(kWeights), finished->size());
+  if (finished->substr(0, mark) != length_of(session.config())) return false;
   const auto stored = folder.read_file("config.toml");
   if (!stored) return false;
   config::require_resumable(*stored, (folder.path() / "config.toml").string(), session.config(), session.plugin_configs());
   session.log().info(fmt::format("{} is finished already: nothing to do (--fresh starts over, a larger train.max_steps goes on)",
                                  folder.path().string()));
-  if (!weights.empty() && *finished != length + fmt::format("{}{}\n", kWeights, checkpoint_of(weights)))
-    session.log().warning(fmt::format("{} began from {}, and now that would be {}: train it again with --fresh{}", folder.path().string(),
-                                      finished->substr(finished->find(kWeights) + kWeights.size(), finished->size() - finished->find(kWeights) - kWeights.size() - 1),
-                                      checkpoint_of(weights), session.config().has_stages() ? " and --stage" : ""));
+  if (!has_checkpoints(folder)) session.log().warning(fmt::format("its checkpoints are gone from {}", folder.checkpoints().string()));
+  const std::string then = finished->substr(mark), now = weights.empty() ? "" : fmt::format("{}{}\n", kWeights, checkpoint_of(weights));
+  if (then != now) warn_of_other_origin(session, folder, then, now);
   return true;
 }
 
@@ -105,20 +120,26 @@ Outcome train_stage(const Workspace& workspace, RunFolder& folder, const config:
     workspace.log.info(fmt::format("the older run was moved aside to {}", folder.moved_aside()->string()));
   Session session(config, workspace.registry, workspace.log,
                   {.purpose = PL_PURPOSE_TRAIN, .run_dir = folder.path(), .cancelled = [] { return Signals::received() != 0; }});
-  require_checkpoints(folder);
   if (already_finished(folder, session, weights)) return Outcome::finished;
+  require_checkpoints(folder);
   std::string phase = "preparing data";
   std::unique_ptr<Trainer> trainer;
   return guard_work(
       session, [&] { return trainer ? trainer->phase() : phase; },
       [&] {
-        const std::string began_from = weights.empty() ? "" : fmt::format("{}{}\n", kWeights, checkpoint_of(weights));
-        const Origin origin = find_origin(session, folder, weights);
+        std::string began_from = weights.empty() ? "" : fmt::format("{}{}\n", kWeights, checkpoint_of(weights));
+        Origin origin = find_origin(session, folder, weights);
+        if (const auto then = folder.read_file(kOrigin); origin.resumed && then) {
+          if (*then != began_from) warn_of_other_origin(session, folder, *then, began_from);
+          began_from = *then;
+        }
         session.open_task(origin.checkpoint());
         phase = "creating the model";
         session.create_strategy();
         trainer = std::make_unique<Trainer>(session, folder);
         trainer->start(origin);
+        folder.write_file(kOrigin, began_from);
+        origin = {};  // closes the files of a checkpoint that may be removed meanwhile
         const Outcome outcome = trainer->run();
         if (outcome == Outcome::finished) {
           folder.mark_finished(length_of(config) + began_from);
@@ -144,8 +165,8 @@ Outcome use_stage(const Workspace& workspace, RunFolder& folder, const config::C
     }
     workspace.log.info(fmt::format("{} was made with other options or weights: done again", folder.path().string()));
     folder.unmark_finished();
-    fs::remove_all(folder.path() / "export");
   }
+  if (kind == "export") fs::remove_all(folder.path() / "export");  // unfinished, or of other weights
   const InferenceArgs args{.checkpoint = weights, .last = false, .split = {}, .folder = folder.path(), .output = {}};
   const Outcome outcome = kind == "evaluate"  ? evaluate_checkpoint(config, workspace, args)
                           : kind == "predict" ? predict_with_checkpoint(config, workspace, args)
@@ -157,8 +178,12 @@ Outcome use_stage(const Workspace& workspace, RunFolder& folder, const config::C
 // `work` in a folder from which --fresh may have moved an older run aside.
 Outcome in_folder(RunFolder& folder, observe::Log& log, const std::function<Outcome()>& work) {
   const auto put_back = [&] {
-    if (folder.put_back_unless_begun())
-      log.info(fmt::format("nothing was begun, so the older run is back in {}", folder.path().string()));
+    try {
+      if (folder.put_back_unless_begun())
+        log.info(fmt::format("nothing was begun, so the older run is back in {}", folder.path().string()));
+    } catch (const std::exception& error) {  // what led here is the error to tell
+      log.warning(fmt::format("the older run could not be put back from {}: {}", folder.moved_aside()->string(), error.what()));
+    }
   };
   try {
     const Outcome outcome = work();

@@ -102,11 +102,11 @@ void Trainer::start(const Origin& origin) {
     weights = load_weights(session_, origin);
   }
   session_.bind();
+  check_evaluation();  // before anything says that the run has begun
   folder_.unmark_finished();
   folder_.write_file("config.toml", session_.resolved_toml());
   folder_.write_file("model.json", model_json(session_));
   announce(weights);
-  check_evaluation();
   evaluations_.emplace(folder_.evaluations());
   reporter_ = std::make_unique<Reporter>(
       log_, folder_.metrics(),

@@ -239,7 +239,7 @@ def main():
     parser.add_argument("--pairs", type=Path, required=True, help=argparse.SUPPRESS)
     parser.add_argument("--grouped", action="store_true", help="examples sorted by length before batching, for both")
     parser.add_argument("--language-model", action="store_true", help="full sequences of 1,024 tokens, loss over all of them")
-    parser.add_argument("--batch", type=int, default=8, help="examples per step (8)")
+    parser.add_argument("--batch", type=int, help="examples per step (8; 4 for --language-model, where 8 take the peer beyond 23 GB)")
     parser.add_argument("--most", type=int, help="tokens per example (512; 1024 for --language-model)")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="for each of the two (all cores)")
     parser.add_argument("--turns", type=int, default=6)
@@ -248,6 +248,7 @@ def main():
     parser.add_argument("--heads", type=int, default=12)
     parser.add_argument("--width", type=int, default=768)
     arguments = parser.parse_args()
+    arguments.batch = arguments.batch or (4 if arguments.language_model else 8)
     arguments.most = arguments.most or (1024 if arguments.language_model else 512)
 
     pairs = [json.loads(line) for line in arguments.pairs.read_text().splitlines()]

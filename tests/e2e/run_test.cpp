@@ -199,7 +199,7 @@ TEST_F(Run, FreshMovesTheOldRunAside) {
 TEST_F(Run, AFreshRunThatCannotBeginCostsNothing) {
   ASSERT_EQ(run().code, 0);
   const std::string before = state("run", 60);
-  for (const char* mistake : {"task.model.features=0", "train.init_from=nowhere", "train.precision=fp8"}) {
+  for (const char* mistake : {"task.model.features=0", "train.init_from=nowhere", "train.precision=fp8", "evaluate.best_metric=typo"}) {
     const Result result = run({"--fresh", "--set", mistake});
     EXPECT_EQ(result.code, 2) << mistake << result.out;
     EXPECT_EQ(state("run", 60), before) << mistake;
@@ -212,11 +212,14 @@ TEST_F(Run, AFreshRunThatCannotBeginCostsNothing) {
 TEST_F(Run, AFinishedRunWithoutItsCheckpointsIsAnError) {
   ASSERT_EQ(run().code, 0);
   fs::remove_all(path("run/checkpoints"));
-  for (const char* steps : {"train.max_steps=60", "train.max_steps=80"}) {
-    const Result result = run({"--set", steps});
-    EXPECT_EQ(result.code, 2) << result.out;
-    EXPECT_THAT(result.err, HasSubstr("its checkpoints are gone from run/checkpoints: bring them back, or start over with --fresh"));
-  }
+  fs::create_directory(path("run/checkpoints"));
+  write_text(path("run/checkpoints/.DS_Store"), "a stranger");
+  const Result same = run();
+  EXPECT_EQ(same.code, 0) << same.err;
+  EXPECT_THAT(same.out, HasSubstr("warning: its checkpoints are gone from run/checkpoints"));
+  const Result longer = run({"--set", "train.max_steps=80"});
+  EXPECT_EQ(longer.code, 2) << longer.out;
+  EXPECT_THAT(longer.err, HasSubstr("its checkpoints are gone from run/checkpoints: bring them back, or start over with --fresh"));
   EXPECT_EQ(read_lines(path("run/metrics.jsonl")).size(), 60u);
 }
 

@@ -230,6 +230,9 @@ TEST_F(Summarization, TheTokenizerStaysWithTheWeights) {
   EXPECT_EQ(result.code, 2) << result.out;
   EXPECT_THAT(result.err, HasSubstr("is not the tokenizer that the weights were trained with"));
 
+  ASSERT_EQ(call("predict", {"--output", "moved.csv", "--set", "task.tokenizer.path=moved-away"}).code, 0);
+  EXPECT_EQ(read_text(path("moved.csv")), read_text(path("before.csv")));
+
   fs::remove(path("train.jsonl"));
   result = call("predict", {"--output", "gone.csv"});
   ASSERT_EQ(result.code, 0) << result.err;

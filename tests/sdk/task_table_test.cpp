@@ -137,8 +137,10 @@ TEST_F(TaskTableTest, extra_state_crosses_both_ways) {
   uint64_t bytes = 0;
   EXPECT_OK(runner.api().extra_state(runner.task(), &state, &bytes));
   EXPECT_EQ(std::string_view(static_cast<const char*>(state), bytes), "of the line");
-  EXPECT_OK(runner.api().set_extra_state(runner.task(), "a\0b", 3));
-  EXPECT_OK(runner.api().extra_state(runner.task(), &state, &bytes));
+  fake::TaskRunner other(*plugin_, "");
+  ASSERT_EQ(other.create().message, "");
+  EXPECT_OK(other.api().set_extra_state(other.task(), "a\0b", 3));
+  EXPECT_OK(other.api().extra_state(other.task(), &state, &bytes));
   EXPECT_EQ(std::string_view(static_cast<const char*>(state), bytes), std::string_view("a\0b", 3));
 }
 

@@ -34,7 +34,10 @@ inline __attribute__((always_inline)) float multiply_add(float factor) {
   Vec sums[kAccumulators] = {};
   for (int64_t i = 0; i < kRounds; ++i) {
 #pragma GCC unroll 16
-    for (Vec& sum : sums) sum = sum * factor + factor;
+    for (Vec& sum : sums) {
+      sum = sum * factor + factor;
+      asm volatile("" : "+x"(sum));  // or the compiler sees that all are equal and computes one
+    }
   }
   float total = 0;
   for (const Vec& sum : sums) total += sum[0];
@@ -51,9 +54,11 @@ double cpu_peak(int threads) {
   __builtin_cpu_init();
   const bool wide = __builtin_cpu_supports("avx512f");
   if (!wide && !(__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))) return 0;
-  const auto work = [&](int64_t, int64_t) {
-    volatile float keep = wide ? multiply_add_512(0.5f) : multiply_add_256(0.5f);
-    static_cast<void>(keep);
+  const auto work = [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      volatile float keep = wide ? multiply_add_512(0.5f) : multiply_add_256(0.5f);
+      static_cast<void>(keep);
+    }
   };
   double best = 0;
   for (int i = 0; i < kTries; ++i) {

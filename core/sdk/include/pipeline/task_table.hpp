@@ -61,7 +61,8 @@ class TaskTable {
       if constexpr (kExtraState) {
         t.extra_state = [](pl_task* s, const void** out, uint64_t* bytes) {
           return guard([&] {
-            const std::string& state = object(s).extra_state = self(s).extra_state();
+            std::string& state = object(s).extra_state;  // lent for as long as the object lives
+            if (state.empty()) state = self(s).extra_state();
             *out = state.data();
             *bytes = state.size();
           });

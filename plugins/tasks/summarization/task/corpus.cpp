@@ -91,7 +91,7 @@ void keep(const text::ByteLevelBpe& tokenizer, const fs::path& folder) {
 
 // The tokenizer that the training file gives; kept beside the caches.
 text::ByteLevelBpe trained_tokenizer(TokenCacheSource source, int64_t size, const Context& context) {
-  source.tokenizer = "trained/1 " + std::to_string(size);
+  source.tokenizer = "trained/2 " + std::to_string(size);
   source.vocabulary_size = static_cast<uint32_t>(size);
   const fs::path folder = fs::path(cache_folder(context)) / ("tokenizer-" + token_cache_key(source).hex());
   if (auto tokenizer = load_trained(folder, context)) return *tokenizer;

@@ -20,10 +20,22 @@ std::string one_line(std::string text) {
 
 void Summarization::set_extra_state(std::string_view state) {
   kept_tokenizer_.emplace(text::parse_tokenizer_json({"the checkpoint's tokenizer", std::string(state)}));
-  const std::string path = config().tokenizer.path.string();
-  if (!path.empty() && text::ByteLevelBpe::load(path).fingerprint() != kept_tokenizer_->fingerprint())
-    fail_with(PL_ERROR_CONFIG, "task.tokenizer.path = ", path, ": is not the tokenizer that the weights were trained with, so they would read "
-              "other words: give that one, or leave the key out, and the checkpoint's own is used");
+  const std::filesystem::path& path = config().tokenizer.path;
+  if (path.empty()) return;
+  if (run().purpose != PL_PURPOSE_TRAIN && !std::filesystem::exists(path)) {
+    context().info(path.string(), " is not there: using the tokenizer that came with the weights");
+    return;
+  }
+  check_paths();
+  uint64_t given = 0;
+  try {
+    given = text::ByteLevelBpe::load(path.string()).fingerprint();
+  } catch (const text::Error& error) {
+    config_error("tokenizer.path", error.what());
+  }
+  if (given != kept_tokenizer_->fingerprint())
+    config_error("tokenizer.path", "is not the tokenizer that the weights were trained with, so they would read other words: give that one, or "
+                 "leave the key out, and the checkpoint's own is used");
 }
 
 std::string Summarization::extra_state() { return text::format_tokenizer_json(corpus_->tokenizer().vocabulary()); }
@@ -42,7 +54,7 @@ void Summarization::check_paths() const {
     check("data.val", data.val, false);
     check("data.test", data.test, false);
   }
-  check("tokenizer.path", config().tokenizer.path, true);
+  if (!kept_tokenizer_ || !to_use) check("tokenizer.path", config().tokenizer.path, true);
 }
 
 void Summarization::prepare() {
