@@ -238,6 +238,11 @@ TEST_F(Summarization, TheTokenizerStaysWithTheWeights) {
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("train.jsonl is not there: going on without it"));
   EXPECT_EQ(read_text(path("gone.csv")), read_text(path("before.csv")));
+
+  for (const char* file : {"val.jsonl", "test.csv"}) fs::remove(path(file));
+  result = call("export", {"--output", "without-data"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(read_text(path("without-data/tokenizer.json")), read_text(path("exported/tokenizer.json")));
 }
 
 TEST_F(Summarization, ActivationCheckpointingGivesTheSameBits) {

@@ -65,9 +65,9 @@ class Plain {
 class ThroughAbi {
  public:
   explicit ThroughAbi(train::Session& session) : session_(session) {
-    session.open_task();
+    session.open_task(nullptr);
     session.create_strategy();
-    train::load_weights(session, "");
+    train::load_weights(session, {});
     session.bind();
     std::vector<uint64_t> ids(bench::kBatch);
     batch_ = session.task().load({.ids = ids});
@@ -100,12 +100,12 @@ double median(std::vector<double> values) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int rounds = argc > 1 ? std::atoi(argv[1]) : 50;
+  const int rounds = argc > 1 ? std::atoi(argv[1]) : 150;
   plugins::extend_host_table(config::fill_host_slots);
   const config::Config config = config::load({.file = "",
                                               .sets = {"task.plugin=bench_mlp", "strategy.plugin=single",
                                                        "train.global_batch=" + std::to_string(bench::kBatch),
-                                                       "train.micro_batch=" + std::to_string(bench::kBatch), "run.device=cpu"}});
+                                                       "train.micro_batch=" + std::to_string(bench::kBatch), "train.max_steps=1", "run.device=cpu"}});
   observe::Console console(observe::Console::Mode::off);
   observe::Log log(console, observe::Level::error);
   plugins::Registry registry({{BENCH_PLUGINS, "the benchmark's build"}, {PRODUCT_PLUGINS, "the build"}}, [](const std::string&) {});

@@ -100,10 +100,10 @@ text::ByteLevelBpe trained_tokenizer(TokenCacheSource source, int64_t size, cons
   return tokenizer;
 }
 
-// A model can be used where its training files are not; one that needs them says so itself.
+// A model can be used where its training files are not; one that needs them says so itself. An export reads no text.
 bool is_needed(const SummarizationConfig& config, Split split, bool has_tokenizer, const Context& context) {
   const fs::path& file = file_of(config.data, split);
-  if (file.empty()) return false;
+  if (file.empty() || (context.run().purpose == PL_PURPOSE_EXPORT && has_tokenizer)) return false;
   if (context.run().purpose == PL_PURPOSE_TRAIN || !has_tokenizer || fs::exists(file)) return true;
   context.warn(file.string(), " is not there: going on without it");
   return false;

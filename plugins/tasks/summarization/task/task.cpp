@@ -78,6 +78,7 @@ void Summarization::open_data() {
   if (const std::string problem = config().writing_problem(static_cast<int64_t>(rules_.separator.size())); !problem.empty())
     fail_with(PL_ERROR_CONFIG, "task.generate.max_tokens = ", config().generate.max_tokens, ": ", problem);
   scores_.emplace(config().rouge.lead_words);
+  if (run().purpose == PL_PURPOSE_EXPORT) return;
   const uint64_t train = corpus_->size(Split::kTrain);
   context().info("data       ", train, " training, ", corpus_->size(Split::kVal), " validation, ", corpus_->size(Split::kTest),
                  " test pairs; vocabulary of ", tokenizer.vocab_size(), kept_tokenizer_ ? ", as the weights have it" : "");
