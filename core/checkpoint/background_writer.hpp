@@ -9,7 +9,7 @@
 
 namespace pipeline::checkpoint {
 
-// Writes checkpoints on a thread of its own, one at a time. Used from one thread. The group's `all_ok` is
+// Writes checkpoints on a thread of its own, one at a time. Used from one thread. The group's `worst` is
 // called on the writing thread, so it must not share a communicator with the training loop.
 //
 //   if (auto saved = writer.poll()) log(*saved);               // or throws what the last one failed with

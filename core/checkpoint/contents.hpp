@@ -30,12 +30,12 @@ struct Contents {
 using PieceVisitor = std::function<void(const pl_piece& piece)>;
 using PieceSource = std::function<void(const PieceVisitor& visit)>;
 
-// The processes that write one checkpoint together. `all_ok` tells every rank whether all ranks are well, and
-// is at the same time the barrier; it throws when a rank is lost. One process needs none.
+// The processes that write one checkpoint together. `worst` takes this rank's error code (0: it is well) and gives every rank the worst one of
+// all (0: all are well); it is at the same time the barrier, and throws when a rank is lost. One process needs none.
 struct Group {
   int rank = 0;
   int world_size = 1;
-  std::function<bool(bool ok)> all_ok;
+  std::function<uint32_t(uint32_t code)> worst;
 };
 
 }  // namespace pipeline::checkpoint

@@ -50,16 +50,21 @@ class Transaction {
   // Runs one rank's part and agrees with the others that all parts went well.
   void together(const std::function<void()>& part) {
     std::exception_ptr failure;
+    uint32_t code = 0;
     try {
       part();
+    } catch (const Error& error) {
+      failure = std::current_exception();
+      code = error.code();
     } catch (...) {
       failure = std::current_exception();
+      code = PL_ERROR_FAILED;
     }
-    const bool all_ok = group_.all_ok ? group_.all_ok(!failure) : !failure;
+    if (group_.worst) code = group_.worst(code);
     if (failure) std::rethrow_exception(failure);
-    if (!all_ok) {
-      throw Error(PL_ERROR_PEER,
-                  store_.path_of(contents_.step) + ": not written: another rank failed, see its log");
+    if (code != 0) {
+      // With the other's code, so that all ranks take it alike.
+      throw Error(code, store_.path_of(contents_.step) + ": not written: another rank could not write its part, see its log");
     }
   }
 

@@ -16,19 +16,21 @@ void add_check(CLI::App& app, Action& action) {
   auto verbose = std::make_shared<bool>(false);
   CLI::App* verb = app.add_subcommand("check", "Checks a configuration and its plugins' options, without data and without training");
   args->add_to(*verb);
+  args->add_launch_to(*verb);
   verb->add_flag("-v,--verbose", *verbose, "print the configuration in force, with where each value comes from");
   verb->footer("Example:\n  pipeline check configs/summarization.toml -v");
   verb->callback([=, &action] {
     action = [=] {
       const config::Config config = args->load();
       train::run_dir(config);
+      const launch::World world = planned_world(*args, config);
       observe::Console console(observe::Console::Mode::plain);
       observe::Log log(console, observe::Level::info);
       plugins::Registry registry =
           make_registry(args->plugin_paths, config.get_path_list("plugins.paths"), [&](const std::string& line) { log.info(line); });
       for (const std::string& name : config.stage_names()) {
         const config::Config stage = config.has_stages() ? config.for_stage(name) : config;
-        const train::Session session(stage, registry, log, {.purpose = train::purpose_of_stage(stage), .run_dir = {}, .cancelled = {}});
+        const train::Session session(stage, registry, log, {.purpose = train::purpose_of_stage(stage), .run_dir = {}, .cancelled = {}, .world = world, .team = nullptr});
         if (session.args().purpose == PL_PURPOSE_TRAIN) train::warn_of_unused_options(session);
         if (config.has_stages()) console.line(fmt::format("# stage {}", name));
         if (*verbose) console.line(session.resolved_toml());

@@ -26,7 +26,9 @@ void add_devices(CLI::App& app, Action& action) {
       for (const plugins::Listing& entry : registry.list())
         if (entry.kind == "strategy" || entry.kind == "backend")
           fmt::print("{:<10} {} {}{}\n", entry.kind, entry.name, entry.version, entry.problem.empty() ? "" : ": " + entry.problem);
-      fmt::print("processes  1 would start\n");
+      launch::LaunchRequest request;
+      request.cuda_devices = static_cast<int32_t>(devices.cuda.size());
+      fmt::print("processes  {} would start on this host (launch.processes)\n", planned_world(request).local_size);
       return kDone;
     };
   });

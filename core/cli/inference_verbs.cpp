@@ -6,22 +6,23 @@ namespace {
 using Function = train::Outcome (*)(const train::Workspace&, const train::VerbArgs&);
 
 // evaluate, predict and export take the same arguments.
-void add(CLI::App& app, Action& action, const char* name, const char* help, const char* example, bool has_split, Function function) {
+void add(CLI::App& app, Action& action, const char* name, const char* help, const char* example, bool one_process, Function function) {
   auto args = std::make_shared<ConfigArgs>();
   auto verb_args = std::make_shared<train::VerbArgs>();
   auto output = std::make_shared<std::string>();
   CLI::App* verb = app.add_subcommand(name, help);
   args->add_to(*verb);
+  if (!one_process) args->add_launch_to(*verb);
   verb->add_option("--checkpoint", verb_args->checkpoint, "best (default), last, or the path of a checkpoint or a run")
       ->type_name("best|last|PATH");
-  if (has_split)
+  if (!one_process)
     verb->add_option("--split", verb_args->split, "val or test; evaluate.split if not given")->type_name("val|test")->check(CLI::IsMember({"val", "test"}));
   verb->add_option("--output", *output, "where to write; in the run's folder if not given")->type_name("PATH");
   verb->footer(std::string("Example:\n  ") + example);
   verb->callback([=, &action] {
     action = [=] {
       verb_args->output = *output;
-      return with_workspace(*args, [&](const train::Workspace& w) { return function(w, *verb_args); });
+      return with_workspace(*args, one_process, [&](const train::Workspace& w) { return function(w, *verb_args); });
     };
   });
 }
@@ -30,17 +31,17 @@ void add(CLI::App& app, Action& action, const char* name, const char* help, cons
 
 void add_evaluate(CLI::App& app, Action& action) {
   add(app, action, "evaluate", "Evaluates a checkpoint of the run on held-out data",
-      "pipeline evaluate configs/summarization.toml --checkpoint best --split test", true, train::evaluate_run);
+      "pipeline evaluate configs/summarization.toml --checkpoint best --split test", false, train::evaluate_run);
 }
 
 void add_predict(CLI::App& app, Action& action) {
   add(app, action, "predict", "Writes submission.csv with a checkpoint of the run",
-      "pipeline predict configs/summarization.toml --split test --output answers.csv", true, train::predict_run);
+      "pipeline predict configs/summarization.toml --split test --output answers.csv", false, train::predict_run);
 }
 
 void add_export(CLI::App& app, Action& action) {
   add(app, action, "export", "Writes the model of a checkpoint in the form that other tools load",
-      "pipeline export configs/summarization.toml --checkpoint last --output my-model", false, train::export_run);
+      "pipeline export configs/summarization.toml --checkpoint last --output my-model", true, train::export_run);
 }
 
 }  // namespace pipeline::cli

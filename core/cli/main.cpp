@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <cstdio>
 #include <string>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <malloc.h>
@@ -8,6 +10,7 @@
 #include "core/config/error.hpp"
 #include "core/config/plugin_config.hpp"
 #include "core/config/suggest.hpp"
+#include "core/launch/launch.hpp"
 #include "core/plugins/error.hpp"
 #include "core/plugins/host.hpp"
 #include "core/plugins/plugin.hpp"
@@ -23,8 +26,11 @@ void keep_freed_memory() {
   mallopt(M_TOP_PAD, 64 << 20);
 }
 
-// The first line of a problem says that it is one; what follows explains it.
-void print_problem(const std::string& text) { fmt::print(stderr, "error: {}\n", text); }
+// The first line of a problem says that it is one, and where there are many processes, whose; what follows explains it.
+void print_problem(const std::string& text) {
+  const int rank = launch::rank_in_environment();
+  fmt::print(stderr, "error: {}{}\n", rank > 0 ? fmt::format("rank {}: ", rank) : "", text);
+}
 
 int report(const Error& error) {
   print_problem(error.what());
@@ -42,7 +48,14 @@ void refuse_unknown_verb(const CLI::App& app, int argc, char** argv) {
                                            guess.empty() ? "" : fmt::format(", did you mean '{}'?", guess)));
 }
 
+// `python -m torch.distributed.launch` puts its own argument first; it is one of the verb's.
+void move_local_rank_behind(int argc, char** argv) {
+  const std::string_view first = argc > 2 ? argv[1] : "";
+  if (first.starts_with("--local-rank=") || first.starts_with("--local_rank=")) std::rotate(argv + 1, argv + 2, argv + argc);
+}
+
 int run(int argc, char** argv) {
+  move_local_rank_behind(argc, argv);
   CLI::App app("Trains models by composing a task, a strategy and a backend that a TOML file names.", "pipeline");
   app.set_version_flag("--version", PIPELINE_VERSION);
   app.require_subcommand(1);

@@ -1,6 +1,15 @@
 #include "core/cli/verb.hpp"
 
+#include <chrono>
+#include <optional>
+#include <variant>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "core/launch/devices.hpp"
 #include "core/train/signals.hpp"
+#include "core/train/team.hpp"
 
 namespace pipeline::cli {
 
@@ -23,27 +32,112 @@ plugins::Registry make_registry(const std::vector<std::string>& command_line, co
   return {plugins::search_folders(given), std::move(note)};
 }
 
-int with_workspace(const ConfigArgs& args, const std::function<train::Outcome(const train::Workspace&)>& work) {
-  const train::Signals signals;
-  const config::Config config = args.load();
+namespace {
+
+// The number of processes is one for the whole command.
+void require_one_launch_table(const config::Config& config) {
+  if (!config.has_stages()) return;
+  for (const std::string& name : config.stage_names()) {
+    const config::Config stage = config.for_stage(name);
+    for (const char* key : {"launch.processes", "launch.max_restarts", "launch.stall_seconds", "launch.rendezvous_seconds"})
+      if (stage.has_value(key) && stage.show(key) != (config.has_value(key) ? config.show(key) : ""))
+        throw stage.error(key, "is the same for all stages: give it in the file's own [launch] table");
+  }
+}
+
+launch::LaunchRequest launch_request(const ConfigArgs& args, const config::Config& config, bool one_process) {
+  launch::LaunchRequest request{.flags = args.launch, .processes = {}, .cuda_devices = 0, .max_restarts = 0, .run_dir = train::run_dir(config)};
+  if (one_process) {
+    request.processes = 1;
+    return request;
+  }
+  if (const auto processes = config.find_int("launch.processes")) request.processes = static_cast<int32_t>(*processes);
+  if (config.get_string("run.device") != "cpu") request.cuda_devices = static_cast<int32_t>(launch::find_devices().cuda.size());
+  request.max_restarts = static_cast<uint32_t>(config.get_int("launch.max_restarts"));
+  return request;
+}
+
+observe::Console::Mode console_mode(const config::Config& config, const launch::World& world) {
   const std::string& mode = config.get_string("observe.console");
-  observe::Console console(mode == "off"     ? observe::Console::Mode::off
-                           : mode == "plain" ? observe::Console::Mode::plain
-                                             : observe::Console::Mode::automatic);
+  if (mode == "off" || world.rank != 0) return observe::Console::Mode::off;
+  // mpirun gives every process a terminal and copies what comes out of it, wherever that goes.
+  const bool terminal_of_mpirun = world.launcher.starts_with("OpenMPI");
+  return mode == "plain" || terminal_of_mpirun ? observe::Console::Mode::plain : observe::Console::Mode::automatic;
+}
+
+observe::Level log_level(const config::Config& config) {
   const std::string& level = config.get_string("observe.log_level");
-  observe::Log log(console, level == "debug"     ? observe::Level::debug
-                            : level == "warning" ? observe::Level::warning
-                            : level == "error"   ? observe::Level::error
-                                                 : observe::Level::info);
+  return level == "debug"     ? observe::Level::debug
+         : level == "warning" ? observe::Level::warning
+         : level == "error"   ? observe::Level::error
+                              : observe::Level::info;
+}
+
+std::string host_name() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 ? name : "?";
+}
+
+// Another rank's failure is told by that rank itself. Here it is told where that cannot be seen: once on every other host, and where nobody
+// has told it.
+void tell_of_peer(const peers::Failure& failure, const launch::World& world) {
+  const bool elsewhere = failure.host != host_name();
+  if (world.local_rank == 0 && (elsewhere || (failure.by_peer_loss && !world.supervised))) fmt::print(stderr, "error: {}\n", peers::describe(failure));
+}
+
+}  // namespace
+
+launch::World planned_world(const launch::LaunchRequest& request) {
+  const auto place = launch::find_place(request);
+  if (const auto* world = std::get_if<launch::World>(&place)) return *world;
+  const auto& plan = std::get<launch::HostPlan>(place);
+  launch::World world;
+  world.size = plan.processes * plan.nodes;
+  world.local_size = plan.processes;
+  return world;
+}
+
+launch::World planned_world(const ConfigArgs& args, const config::Config& config) {
+  require_one_launch_table(config);
+  return planned_world(launch_request(args, config, false));
+}
+
+int with_workspace(const ConfigArgs& args, bool one_process, const std::function<train::Outcome(const train::Workspace&)>& work) {
+  const config::Config config = args.load();
+  require_one_launch_table(config);
+  const auto place = launch::find_place(launch_request(args, config, one_process));
+  if (const auto* plan = std::get_if<launch::HostPlan>(&place)) return launch::supervise(*plan);
+  const auto& world = std::get<launch::World>(place);
+
+  const train::Signals signals(world.supervised);
+  observe::Console console(console_mode(config, world));
+  observe::Log log(console, log_level(config));
   plugins::Registry registry =
       make_registry(args.plugin_paths, config.get_path_list("plugins.paths"), [&](const std::string& line) { log.info(line); });
+  std::optional<train::Team> team;
   try {
-    return work({.config = config, .registry = registry, .log = log}) == train::Outcome::finished ? kDone : kInterrupted;
+    team.emplace(world, log,
+                 train::Team::Options{.rendezvous = std::chrono::duration<double>(config.get_float("launch.rendezvous_seconds")),
+                                      .stall = std::chrono::duration<double>(config.get_float("launch.stall_seconds"))});
+    return work({.config = config, .registry = registry, .log = log, .team = *team}) == train::Outcome::finished ? kDone : kInterrupted;
   } catch (const std::exception& error) {
     console.status({});
     log.file_only(std::string("error: ") + error.what());
-    throw;
+    const auto cause = team ? team->cause_of(error) : std::nullopt;
+    if (!cause) throw;
+    log.file_only("caused by " + peers::describe(*cause));
+    tell_of_peer(*cause, world);
+    return launch::kPeerFailed;
   }
+}
+
+void ConfigArgs::add_launch_to(CLI::App& verb) {
+  const char* group = "Several hosts, by hand (the same command on each)";
+  verb.add_option("--nodes", launch.nodes, "number of hosts")->type_name("N")->group(group);
+  verb.add_option("--node-rank", launch.node_rank, "which of them this is, from 0")->type_name("K")->group(group);
+  verb.add_option("--master-address", launch.master_address, "name or address of host 0")->type_name("HOST")->group(group);
+  verb.add_option("--master-port", launch.master_port, "port on host 0; 29500 if not given")->type_name("PORT")->group(group);
+  verb.add_option("--local-rank,--local_rank", launch.local_rank)->group("");  // torch.distributed.launch adds it
 }
 
 }  // namespace pipeline::cli

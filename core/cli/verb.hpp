@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 
 #include "core/config/config.hpp"
+#include "core/launch/launch.hpp"
 #include "core/observe/log.hpp"
 #include "core/plugins/registry.hpp"
 #include "core/train/runner.hpp"
@@ -25,9 +26,12 @@ struct ConfigArgs {
   std::vector<std::string> sets;
   std::string stage;
   std::vector<std::string> plugin_paths;
+  launch::LaunchFlags launch;
 
   // Adds FILE, --set, --stage and --plugin-path.
   void add_to(CLI::App& verb);
+  // Adds --nodes, --node-rank, --master-address and --master-port.
+  void add_launch_to(CLI::App& verb);
   config::Config load() const { return config::load({.file = file, .sets = sets, .stage = stage}); }
 };
 
@@ -35,8 +39,13 @@ struct ConfigArgs {
 plugins::Registry make_registry(const std::vector<std::string>& command_line, const std::vector<std::string>& config_paths,
                                 plugins::Registry::Note note);
 
-// Loads the configuration, makes console, log and registry, and runs `work` with them under the signal handlers.
-int with_workspace(const ConfigArgs& args, const std::function<train::Outcome(const train::Workspace&)>& work);
+// Rank 0's place in the run that would be started, for checking its plans. Throws what is wrong with the environment or the flags.
+launch::World planned_world(const launch::LaunchRequest& request);
+launch::World planned_world(const ConfigArgs& args, const config::Config& config);
+
+// Loads the configuration, finds this process's place among those of the run (or starts them), makes console, log and registry, and runs `work`
+// with them under the signal handlers. `one_process`: the verb has no use for several.
+int with_workspace(const ConfigArgs& args, bool one_process, const std::function<train::Outcome(const train::Workspace&)>& work);
 
 void add_run(CLI::App& app, Action& action);
 void add_evaluate(CLI::App& app, Action& action);

@@ -87,11 +87,6 @@ constexpr pl_option kOptions[] = {
     Option("strategy.plugin", kString, "\"auto\"",
            "single, ddp or sharded; auto is single with one process, else ddp")
         .may_change(),
-    Option("strategy.zero_stage", kInt, "2",
-           "of sharded: 1 shards optimizer state, 2 gradients too, 3 parameters too")
-        .min(1)
-        .max(3)
-        .may_change(),
     Option("backend.plugin", kString, "\"auto\"", "gloo, nccl or shm; auto goes by device and hosts")
         .may_change(),
 
@@ -239,6 +234,10 @@ constexpr pl_option kOptions[] = {
     Option("launch.max_restarts", kInt, "0",
            "start again from the last checkpoint when a process dies, so many times")
         .min(0)
+        .may_change(),
+    Option("launch.rendezvous_seconds", kFloat, "300", "how long processes wait for each other at the start")
+        .in("seconds")
+        .above(0)
         .may_change(),
     Option("launch.stall_seconds", kFloat, "600", "a process that makes no progress for so long has failed")
         .in("seconds")

@@ -32,6 +32,7 @@ Strategy::Strategy(const Plugin& plugin, const pl_context& context, const pl_con
     destroy();
     throw;
   }
+  whole_values_ = static_cast<const pl_whole_values*>(plugin.query(PL_EXTENSION_WHOLE_VALUES));
   sink_ = sized<pl_gradient_sink>();
   sink_.user = this;
   sink_.ready = ready;
@@ -56,6 +57,14 @@ const pl_unit_hooks& Strategy::unit_hooks() {
   if (!hooks.enter || !hooks.leave)
     throw Error(call_.plugin().label() + ": its unit hooks lack enter or leave");
   return hooks_ = hooks;
+}
+
+void Strategy::gather_values() {
+  if (whole_values_) call_.main("gather", [&] { return whole_values_->gather(self_); });
+}
+
+void Strategy::release_values() {
+  if (whole_values_) call_.main("release", [&] { return whole_values_->release(self_); });
 }
 
 void Strategy::begin_step(std::uint64_t micro_batches) {

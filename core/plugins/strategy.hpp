@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/abi/whole_values.h"
 #include "core/plugins/call.hpp"
 
 namespace pipeline::plugins {
@@ -63,6 +64,12 @@ class Strategy {
   // To hand to Task::set_unit_hooks; they live as long as the strategy.
   const pl_unit_hooks& unit_hooks();
 
+  // For a strategy that does not keep all parameters in place (PL_EXTENSION_WHOLE_VALUES); others do nothing.
+  // In between all are, where storage() says then. All ranks together.
+  bool moves_values() const { return whole_values_ != nullptr; }
+  void gather_values();
+  void release_values();
+
   void begin_step(std::uint64_t micro_batches);
   void gradient_ready(const pl_gradient& gradient);  // [serialized]
   // The sink to hand to Task::train: leads straight into the plugin's gradient_ready. Lives as long as the
@@ -84,6 +91,7 @@ class Strategy {
 
   const pl_strategy_api& api_;
   Caller call_;
+  const pl_whole_values* whole_values_ = nullptr;
   pl_strategy* self_ = nullptr;
   pl_strategy_info info_{};
   pl_unit_hooks hooks_{};

@@ -1,5 +1,7 @@
 #include "core/train/checkpointer.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -17,6 +19,17 @@ checkpoint::StoreOptions store_options(Session& session, const RunFolder& folder
   return {.folder = folder.checkpoints().string(),
           .keep = static_cast<uint64_t>(config.get_int("checkpoint.keep")),
           .keep_best = config.get_bool("checkpoint.keep_best")};
+}
+
+// On a channel of its own, as it is used by the writing thread.
+checkpoint::Group group_of(Team& team) {
+  const auto worst = [&team](uint32_t code) {
+    uint32_t highest = 0;
+    for (const std::string& rank : team.peers().all_gather("checkpoint", std::to_string(code)))
+      highest = std::max(highest, static_cast<uint32_t>(std::stoul(rank)));
+    return highest;
+  };
+  return {.rank = team.world().rank, .world_size = team.world().size, .worst = worst};
 }
 
 // What else decides a run's numbers besides its options: another one cannot give the same bits.
@@ -45,7 +58,8 @@ Checkpointer::Checkpointer(Session& session, const RunFolder& folder)
     : session_(session),
       log_(session.log()),
       store_(store_options(session, folder)),
-      writer_(store_),
+      group_(group_of(session.team())),
+      writer_(store_, group_),
       every_(static_cast<uint64_t>(session.config().get_int("checkpoint.every"))),
       every_seconds_(session.config().get_float("checkpoint.every_seconds")),
       saved_at_(now_seconds()) {}
@@ -131,7 +145,7 @@ void Checkpointer::save(const TrainState& state, const std::optional<checkpoint:
     if (background)
       writer_.start(std::move(contents), pieces);
     else
-      tell(checkpoint::write(store_, contents, pieces));
+      tell(checkpoint::write(store_, contents, pieces, group_));
   });
 }
 

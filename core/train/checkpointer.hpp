@@ -43,6 +43,7 @@ class Checkpointer {
   Session& session_;
   observe::Log& log_;
   checkpoint::Store store_;
+  checkpoint::Group group_;
   checkpoint::BackgroundWriter writer_;
   uint64_t every_ = 0;
   double every_seconds_ = 0;

@@ -5,36 +5,28 @@
 #include <cmath>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "core/plugins/error.hpp"
+#include "core/train/metric_sum.hpp"
 #include "core/train/prefetcher.hpp"
 
 namespace pipeline::train {
 namespace {
 
-struct Sum {
-  std::string name;
-  double sum = 0, weight = 0;
-};
-
-Sum& sum_of(std::vector<Sum>& sums, std::string_view name) {
-  const auto found = std::find_if(sums.begin(), sums.end(), [&](const Sum& s) { return s.name == name; });
-  return found != sums.end() ? *found : sums.emplace_back(Sum{std::string(name)});
-}
-
-double aggregate(const Sum& sum, uint32_t how) {
+double aggregate(const MetricSum& sum, uint32_t how) {
   if (how == PL_AGGREGATE_SUM) return sum.sum;
   const double mean = sum.weight > 0 ? sum.sum / sum.weight : std::nan("");
   return how == PL_AGGREGATE_EXP_MEAN ? std::exp(mean) : mean;
 }
 
 // The figures that the task describes, then those it reported without describing them (means).
-std::vector<Figure> figures(const std::vector<Sum>& sums, const std::vector<plugins::Metric>& metrics) {
+std::vector<Figure> figures(const std::vector<MetricSum>& sums, const std::vector<plugins::Metric>& metrics) {
   std::vector<Figure> result;
   std::vector<std::string> described;
   const auto add = [&](const plugins::Metric& metric) {
     const std::string_view source = metric.source.empty() ? metric.name : metric.source;
-    const auto sum = std::find_if(sums.begin(), sums.end(), [&](const Sum& s) { return s.name == source; });
+    const auto sum = std::find_if(sums.begin(), sums.end(), [&](const MetricSum& s) { return s.name == source; });
     if (sum == sums.end()) return;
     result.push_back({metric.name, aggregate(*sum, metric.aggregate), metric.better});
     described.push_back(metric.name);
@@ -42,11 +34,133 @@ std::vector<Figure> figures(const std::vector<Sum>& sums, const std::vector<plug
   const bool loss_described = std::any_of(metrics.begin(), metrics.end(), [](const auto& m) { return m.name == "loss"; });
   if (!loss_described) add({.name = "loss", .source = "", .help = ""});
   for (const plugins::Metric& metric : metrics) add(metric);
-  for (const Sum& sum : sums)
+  for (const MetricSum& sum : sums)
     if (std::find(described.begin(), described.end(), sum.name) == described.end())
       result.push_back({sum.name, aggregate(sum, PL_AGGREGATE_MEAN), PL_BETTER_LOWER});
   return result;
 }
+
+// What one rank makes of its batches of a round.
+struct Share {
+  struct Batch {
+    uint64_t samples = 0;
+    std::vector<MetricSum> values;                                 // as the task reported them
+    std::vector<std::pair<uint64_t, std::string>> shown;
+  };
+  bool cancelled = false;
+  std::vector<Batch> batches;
+};
+
+std::string to_bytes(const Share& share) {
+  nlohmann::json batches = nlohmann::json::array();
+  for (const Share::Batch& batch : share.batches) {
+    nlohmann::json values = nlohmann::json::array(), shown = nlohmann::json::array();
+    for (const MetricSum& value : batch.values) values.push_back(nlohmann::json::array({value.name, value.sum, value.weight}));
+    for (const auto& [id, text] : batch.shown) shown.push_back(nlohmann::json::array({id, text}));
+    batches.push_back(nlohmann::json::array({batch.samples, values, shown}));
+  }
+  std::string bytes;
+  nlohmann::json::to_cbor(nlohmann::json::array({share.cancelled, batches}), bytes);
+  return bytes;
+}
+
+Share from_bytes(const std::string& bytes) {
+  const nlohmann::json json = nlohmann::json::from_cbor(bytes);
+  Share share{.cancelled = json[0], .batches = {}};
+  for (const nlohmann::json& batch : json[1]) {
+    Share::Batch& to = share.batches.emplace_back(Share::Batch{.samples = batch[0], .values = {}, .shown = {}});
+    for (const nlohmann::json& value : batch[1]) to.values.push_back({value[0], value[1], value[2]});
+    for (const nlohmann::json& sample : batch[2]) to.shown.emplace_back(sample[0], sample[1]);
+  }
+  return share;
+}
+
+// One rank's way through the split, in rounds of a few batches for each rank, after which all tell each other what they have.
+class Rounds {
+ public:
+  Rounds(Team& team, plugins::Task& task, const EvaluationRequest& request, uint64_t total)
+      : team_(team),
+        task_(task),
+        request_(request),
+        total_(total),
+        ranks_(static_cast<uint64_t>(team.world().size)),
+        rank_(static_cast<uint64_t>(team.world().rank)),
+        batches_(task,
+                 {.split = request.split,
+                  .purpose = request.purpose,
+                  .workers = request.workers,
+                  .ahead = 1 + request.workers * request.prefetch},
+                 [this](uint64_t index) { return load_request(index); }) {}
+
+  bool at_end() const { return begin_of(done_) >= total_; }
+
+  // The batches of the next round in the order of their samples, over all ranks. nullopt: cancelled.
+  std::optional<std::vector<Share::Batch>> next() {
+    Share mine;
+    for (uint64_t i = 0; i < kBatchesPerRound; ++i) {
+      mine.cancelled = request_.cancelled && request_.cancelled();
+      if (mine.cancelled) break;
+      if (auto batch = batches_.next()) mine.batches.push_back(run(*batch, index_of(done_ / ranks_ + i)));
+      team_.peers().progress();
+    }
+    done_ += kBatchesPerRound * ranks_;
+    return merge(std::move(mine));
+  }
+
+ private:
+  static constexpr uint64_t kBatchesPerRound = 4;  // evens out that some take longer
+
+  uint64_t begin_of(uint64_t batch) const { return batch * request_.batch; }
+  uint64_t index_of(uint64_t mine) const { return mine * ranks_ + rank_; }
+
+  std::optional<LoadRequest> load_request(uint64_t mine) const {
+    const uint64_t begin = begin_of(index_of(mine)), end = std::min(begin + request_.batch, total_);
+    if (begin >= end) return std::nullopt;
+    LoadRequest load;
+    for (uint64_t id = begin; id < end; ++id) load.ids.push_back(id);
+    return load;
+  }
+
+  Share::Batch run(const plugins::Batch& batch, uint64_t index) {
+    Share::Batch result{.samples = batch.info().samples, .values = {}, .shown = {}};
+    pl_evaluate_args args{};
+    args.purpose = request_.purpose;
+    args.stream = request_.stream;
+    // By place, not by what others have shown: the same on any number of ranks.
+    args.sample_limit = request_.shown > begin_of(index) ? request_.shown - begin_of(index) : 0;
+    task_.evaluate(batch, args,
+                   {.value = [&](std::string_view name, double sum,
+                                 double weight) { result.values.push_back({std::string(name), sum, weight}); },
+                    .sample =
+                        [&](uint64_t id, std::string_view text) {
+                          if (result.shown.size() < args.sample_limit) result.shown.emplace_back(id, text);
+                        }});
+    return result;
+  }
+
+  std::optional<std::vector<Share::Batch>> merge(Share mine) {
+    std::vector<Share> all;
+    if (team_.world().size == 1) {
+      all.push_back(std::move(mine));
+    } else {
+      for (const std::string& bytes : team_.peers().all_gather("evaluate", to_bytes(mine))) all.push_back(from_bytes(bytes));
+    }
+    if (std::ranges::any_of(all, &Share::cancelled)) return std::nullopt;
+    std::vector<Share::Batch> batches;
+    for (uint64_t i = 0; i < kBatchesPerRound; ++i)
+      for (Share& share : all)
+        if (i < share.batches.size()) batches.push_back(std::move(share.batches[i]));
+    return batches;
+  }
+
+  Team& team_;
+  plugins::Task& task_;
+  const EvaluationRequest& request_;
+  const uint64_t total_;
+  const uint64_t ranks_, rank_;
+  uint64_t done_ = 0;     // batches, of all ranks
+  Prefetcher batches_;
+};
 
 }  // namespace
 
@@ -55,48 +169,25 @@ const Figure* Evaluation::find(std::string_view name) const {
   return found == figures.end() ? nullptr : &*found;
 }
 
-std::optional<Evaluation> evaluate(plugins::Task& task, const EvaluationRequest& request) {
+std::optional<Evaluation> evaluate(Team& team, plugins::Task& task, const EvaluationRequest& request) {
   const auto start = std::chrono::steady_clock::now();
   const uint64_t available = task.sample_count(request.split);
   const uint64_t total = request.samples == 0 ? available : std::min(request.samples, available);
-  const auto sequence = [&](uint64_t index) -> std::optional<LoadRequest> {
-    const uint64_t begin = index * request.batch, end = std::min(begin + request.batch, total);
-    if (begin >= end) return std::nullopt;
-    LoadRequest load;
-    for (uint64_t id = begin; id < end; ++id) load.ids.push_back(id);
-    return load;
-  };
-  Prefetcher batches(task,
-                     {.split = request.split,
-                      .purpose = request.purpose,
-                      .workers = request.workers,
-                      .ahead = 1 + request.workers * request.prefetch},
-                     sequence);
-  std::vector<Sum> sums;
-  uint64_t shown = 0, done = 0;
-  const plugins::EvaluationSink sink{.value =
-                                         [&](std::string_view name, double sum, double weight) {
-                                           Sum& entry = sum_of(sums, name);
-                                           entry.sum += sum;
-                                           entry.weight += weight;
-                                         },
-                                     .sample =
-                                         [&](uint64_t id, std::string_view text) {
-                                           if (shown++ < request.shown && request.show) request.show(id, text);
-                                         }};
-  while (std::optional<plugins::Batch> batch = batches.next()) {
-    if (request.cancelled && request.cancelled()) return std::nullopt;
-    pl_evaluate_args args{};
-    args.purpose = request.purpose;
-    args.stream = request.stream;
-    args.sample_limit = request.shown > shown ? request.shown - shown : 0;
-    task.evaluate(*batch, args, sink);
-    done += batch->info().samples;
-    if (request.progress) request.progress(done, total);
-  }
+  Rounds rounds(team, task, request, total);
   Evaluation result;
+  std::vector<MetricSum> sums;
+  while (!rounds.at_end()) {
+    const auto batches = rounds.next();
+    if (!batches) return std::nullopt;
+    for (const Share::Batch& batch : *batches) {
+      for (const MetricSum& value : batch.values) add(sums, value);
+      for (const auto& [id, text] : batch.shown)
+        if (request.show) request.show(id, text);
+      result.samples += batch.samples;
+    }
+    if (request.progress) request.progress(result.samples, total);
+  }
   result.figures = figures(sums, task.metrics());
-  result.samples = done;
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
 }

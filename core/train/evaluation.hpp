@@ -1,5 +1,5 @@
-// Evaluates a split: sums and weights, added in the order of the samples, so that the figures depend neither on batches' grouping nor
-// on who computed them.
+// Evaluates a split on all ranks: batches are composed over the whole of it and dealt out, and their sums and weights are added in the order of
+// the samples, so that the figures do not depend on who computed them.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/plugins/task.hpp"
+#include "core/train/team.hpp"
 
 namespace pipeline::train {
 
@@ -21,7 +22,7 @@ struct EvaluationRequest {
   uint64_t batch = 8;        // samples per batch
   unsigned workers = 4;
   uint64_t prefetch = 2;     // batches per worker
-  uint64_t shown = 0;        // samples to show
+  uint64_t shown = 0;        // samples to show, of the first ones
   void* stream = nullptr;
   std::function<bool()> cancelled;                                   // asked between batches
   std::function<void(uint64_t done, uint64_t total)> progress;       // in samples
@@ -42,8 +43,8 @@ struct Evaluation {
   const Figure* find(std::string_view name) const;
 };
 
-// nullopt: cancelled.
-std::optional<Evaluation> evaluate(plugins::Task& task, const EvaluationRequest& request);
+// All ranks call it and get the same. nullopt: cancelled on one of them. `progress` and `show` are called on all.
+std::optional<Evaluation> evaluate(Team& team, plugins::Task& task, const EvaluationRequest& request);
 
 // PL_SPLIT_... for "train", "val", "test".
 uint32_t split_code(std::string_view name);

@@ -41,7 +41,10 @@ Outcome guard_work(const Session& session, const std::function<std::string()>& p
     throw explain_out_of_memory(session, phase(), error.what());
   } catch (const Error& error) {
     if (error.code() == PL_ERROR_OUT_OF_MEMORY) throw explain_out_of_memory(session, phase(), error.what());
-    if (error.code() != PL_ERROR_CANCELLED || Signals::received() == 0) throw;
+    if (Signals::received() == 0) throw;
+    // Another rank may have been the one that was told to stop in the middle of something, and has left.
+    const bool followed = error.code() == PL_ERROR_PEER && !session.team().peers().failure();
+    if (error.code() != PL_ERROR_CANCELLED && !followed) throw;
     session.log().console().status({});
     session.log().info(fmt::format("{}: stopped while {}", Signals::name(Signals::received()), phase()));
     return Outcome::interrupted;

@@ -15,6 +15,7 @@
 #include "core/train/evaluation.hpp"
 #include "core/train/failure.hpp"
 #include "core/train/prediction.hpp"
+#include "core/train/rank_check.hpp"
 #include "core/train/run_folder.hpp"
 #include "core/train/session.hpp"
 #include "core/train/signals.hpp"
@@ -25,14 +26,24 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Which checkpoint is the best one is for rank 0 to say.
+checkpoint::Checkpoint open_the_same(Session& session, const InferenceArgs& args) {
+  std::optional<checkpoint::Checkpoint> checkpoint;
+  const std::string path = session.team().on_first("finding the checkpoint", [&] {
+    checkpoint = open_checkpoint(args.checkpoint, args.last ? checkpoint::Which::kLast : checkpoint::Which::kBest, session.log());
+    return checkpoint->path();
+  });
+  return checkpoint ? std::move(*checkpoint) : checkpoint::Checkpoint::open(path);
+}
+
 // A session with the checkpoint's weights in place.
 struct Loaded {
   Session& session;
   checkpoint::Checkpoint checkpoint;
 
-  Loaded(Session& with, const InferenceArgs& args)
-      : session(with), checkpoint(open_checkpoint(args.checkpoint, args.last ? checkpoint::Which::kLast : checkpoint::Which::kBest, with.log())) {
+  Loaded(Session& with, const InferenceArgs& args) : session(with), checkpoint(open_the_same(with, args)) {
     session.open_task(&checkpoint);
+    require_same_on_all_ranks(session);
     session.create_strategy();
     load_values(session, checkpoint);
     session.bind();
@@ -43,9 +54,13 @@ struct Loaded {
 // A session for `purpose`, and `work` in it.
 Outcome with_session(const config::Config& config, const Workspace& workspace, const InferenceArgs& args, uint32_t purpose, const char* phase,
                      const std::function<Outcome(Session&)>& work) {
-  if (args.output.empty()) RunFolder::make(args.folder);
+  if (args.output.empty() && workspace.team.is_first()) RunFolder::make(args.folder);
   Session session(config, workspace.registry, workspace.log,
-                  {.purpose = purpose, .run_dir = args.folder, .cancelled = [] { return Signals::received() != 0; }});
+                  {.purpose = purpose,
+                   .run_dir = args.folder,
+                   .cancelled = [] { return Signals::received() != 0; },
+                   .world = workspace.team.world(),
+                   .team = &workspace.team});
   return guard_work(session, [&] { return std::string(phase); }, [&] { return work(session); });
 }
 
@@ -104,9 +119,10 @@ Outcome evaluate_checkpoint(const config::Config& config, const Workspace& works
   return with_session(config, workspace, args, PL_PURPOSE_EVALUATE, "evaluating", [&](Session& session) {
     const Loaded loaded(session, args);
     const uint32_t split = chosen_split(session, args);
-    ResultFile output(args.output.empty() ? args.folder / fmt::format("evaluation-{}.json", split_name(split)) : args.output);
+    std::optional<ResultFile> output;
+    if (session.team().is_first()) output.emplace(args.output.empty() ? args.folder / fmt::format("evaluation-{}.json", split_name(split)) : args.output);
     const auto result = evaluate(
-        session.task(),
+        session.team(), session.task(),
         {.split = split,
          .purpose = PL_PURPOSE_EVALUATE,
          .samples = static_cast<uint64_t>(config.get_int("evaluate.max_samples")),
@@ -132,8 +148,8 @@ Outcome evaluate_checkpoint(const config::Config& config, const Workspace& works
       json["figures"][figure.name] = std::isfinite(figure.value) ? nlohmann::ordered_json(figure.value) : nullptr;
       workspace.log.info(fmt::format("  {:<24} {:.4f}", figure.name, figure.value));
     }
-    output.write(json.dump(2) + "\n");
-    workspace.log.info("written to " + output.path().string());
+    if (output) output->write(json.dump(2) + "\n");
+    if (output) workspace.log.info("written to " + output->path().string());
     return Outcome::finished;
   });
 }
@@ -159,19 +175,22 @@ Outcome predict_with_checkpoint(const config::Config& config, const Workspace& w
 
 Outcome export_checkpoint(const config::Config& config, const Workspace& workspace, const InferenceArgs& args) {
   const fs::path output = args.output.empty() ? args.folder / "export" : args.output;
-  if (fs::exists(output) && !fs::is_empty(output))
+  if (workspace.team.is_first() && fs::exists(output) && !fs::is_empty(output))
     throw Error(PL_ERROR_CONFIG, fmt::format("{}: is there already: remove it, or choose another --output", output.string()));
   return with_session(config, workspace, args, PL_PURPOSE_EXPORT, "exporting", [&](Session& session) {
     const Loaded loaded(session, args);
     plugins::Task& task = session.task();
     if (!task.has_export_model())
       throw Error(PL_ERROR_CONFIG, fmt::format("{} has no form that other tools load", session.task_plugin().label()));
-    const fs::path temporary = output.string() + ".tmp";
-    fs::remove_all(temporary);
-    fs::create_directories(temporary);
-    task.export_model(temporary);
-    fs::remove(output);  // an empty folder
-    fs::rename(temporary, output);
+    workspace.team.on_first("exporting", [&] {
+      const fs::path temporary = output.string() + ".tmp";
+      fs::remove_all(temporary);
+      fs::create_directories(temporary);
+      task.export_model(temporary);
+      fs::remove(output);  // an empty folder
+      fs::rename(temporary, output);
+      return std::string();
+    });
     workspace.log.info("written to " + output.string());
     return Outcome::finished;
   });

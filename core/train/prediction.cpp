@@ -93,6 +93,34 @@ void write_side_file(const fs::path& folder, std::string_view name, std::span<co
   if (!out.flush()) throw Error(fmt::format("{}: cannot be written: {}", (folder / name).string(), std::strerror(errno)));
 }
 
+std::string header(plugins::Task& task) {
+  std::string line = "id";
+  for (const std::string& column : task.prediction_columns()) line += "," + csv_field(column);
+  return line;
+}
+
+// What one rank, or all in their order, made of one batch each.
+struct Round {
+  bool cancelled = false;  // what was made is dropped, and made again when the command goes on
+  uint64_t samples = 0;
+  std::string text;  // rows; together only on rank 0
+};
+
+Round exchange(Team& team, Round mine) {
+  if (team.world().size == 1) return mine;
+  std::string bytes;
+  nlohmann::json::to_cbor(nlohmann::json::array({mine.cancelled, mine.samples}), bytes);
+  Round all;
+  for (const std::string& text : team.peers().all_gather("predict", bytes)) {
+    const nlohmann::json rank = nlohmann::json::from_cbor(text);
+    all.cancelled = all.cancelled || rank[0].get<bool>();
+    all.samples += rank[1].get<uint64_t>();
+  }
+  if (all.cancelled) return all;
+  for (const std::string& text : team.peers().gather("rows", mine.text)) all.text += text;
+  return all;
+}
+
 }  // namespace
 
 std::string csv_field(std::string_view text) {
@@ -107,27 +135,27 @@ Prediction predict(Session& session, const PredictionRequest& request) {
   plugins::Task& task = session.task();
   if (!task.has_predict()) throw Error(PL_ERROR_CONFIG, fmt::format("{} makes no predictions", session.task_plugin().label()));
   const uint64_t total = task.sample_count(request.split), batch_size = session.plan().micro_batch;
-  if (request.output.has_parent_path()) fs::create_directories(request.output.parent_path());
-  PartialFile file(request.output, request.identity);
+  Team& team = session.team();
+  const auto ranks = static_cast<uint64_t>(team.world().size), rank = static_cast<uint64_t>(team.world().rank);
   const fs::path side_files = request.output.parent_path() / (request.output.stem().string() + "-files");
-  const uint64_t first = file.samples();
-
-  const std::vector<std::string> columns = task.prediction_columns();
-  if (file.empty()) {
-    std::string header = "id";
-    for (const std::string& column : columns) header += "," + csv_field(column);
-    file.append(header + "\n", 0);
-  }
+  std::optional<PartialFile> file;  // of rank 0
+  const uint64_t first = std::stoull(team.on_first("opening the predictions", [&] {
+    if (request.output.has_parent_path()) fs::create_directories(request.output.parent_path());
+    file.emplace(request.output, request.identity);
+    if (file->empty()) file->append(header(task) + "\n", 0);
+    return std::to_string(file->samples());
+  }));
+  // Batches are dealt out one by one, so that the file grows in order.
   const auto sequence = [&](uint64_t index) -> std::optional<LoadRequest> {
     LoadRequest load;
-    const uint64_t begin = first + index * batch_size;
+    const uint64_t begin = first + (index * ranks + rank) * batch_size;
     for (uint64_t id = begin; id < std::min(begin + batch_size, total); ++id) load.ids.push_back(id);
     if (load.ids.empty()) return std::nullopt;
     return load;
   };
   const unsigned workers = session.workers();
-  Prefetcher batches(task, {.split = request.split, .purpose = PL_PURPOSE_PREDICT, .workers = workers, .ahead = 1 + uint64_t{workers} * static_cast<uint64_t>(session.config().get_int("loader.prefetch"))},
-                     sequence);
+  const uint64_t prefetch = static_cast<uint64_t>(session.config().get_int("loader.prefetch"));
+  Prefetcher batches(task, {.split = request.split, .purpose = PL_PURPOSE_PREDICT, .workers = workers, .ahead = 1 + workers * prefetch}, sequence);
 
   Prediction result{.samples = first, .continued = first};
   std::map<uint64_t, std::string> rows;  // of one batch, by sample; Task::predict sees to it that none is missing
@@ -139,24 +167,25 @@ Prediction predict(Session& session, const PredictionRequest& request) {
             rows[sample] = text + "\n";
           },
       .file = [&](uint64_t, std::string_view name, std::span<const std::byte> bytes) { write_side_file(side_files, name, bytes); }};
-  while (!(session.args().cancelled && session.args().cancelled())) {
-    const std::optional<plugins::Batch> batch = batches.next();
-    if (!batch) {
-      result.complete = true;
-      break;
-    }
+  while (result.samples < total) {
     rows.clear();
-    pl_evaluate_args args{};
-    args.purpose = PL_PURPOSE_PREDICT;
-    task.predict(*batch, args, sink);
-    result.samples += rows.size();
+    const bool cancelled = session.args().cancelled && session.args().cancelled();
+    if (const auto batch = cancelled ? std::nullopt : batches.next()) {
+      pl_evaluate_args args{};
+      args.purpose = PL_PURPOSE_PREDICT;
+      task.predict(*batch, args, sink);
+    }
     std::string text;
     for (const auto& [sample, row] : rows) text += row;
-    file.append(text, result.samples);
+    const Round round = exchange(team, {.cancelled = cancelled, .samples = rows.size(), .text = std::move(text)});
+    if (round.cancelled) break;
+    result.samples += round.samples;
+    if (file) file->append(round.text, result.samples);
     session.log().console().progress("predicting", result.samples, total);
   }
   session.log().console().status({});
-  if (result.complete) file.finish();
+  result.complete = result.samples >= total;
+  if (result.complete && file) file->finish();
   result.seconds = now_seconds() - began;
   return result;
 }

@@ -87,6 +87,11 @@ RunFolder::RunFolder(fs::path path, bool fresh) : path_(std::move(path)) {
   lock_ = lock(path_);
 }
 
+RunFolder RunFolder::of_first_rank(fs::path path) { return RunFolder(std::move(path)); }
+
+RunFolder::RunFolder(RunFolder&& other) noexcept
+    : path_(std::move(other.path_)), moved_aside_(std::exchange(other.moved_aside_, std::nullopt)), lock_(std::exchange(other.lock_, -1)) {}
+
 RunFolder::~RunFolder() {
   if (lock_ >= 0) ::close(lock_);
 }

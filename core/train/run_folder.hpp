@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace pipeline::train {
 
@@ -12,9 +13,11 @@ class RunFolder {
   // Makes the folder if needed and locks it: a second process in it is an error that names the first. `fresh`: an older run in it is
   // moved aside to `<path>.1` (.2, ...). A folder with other people's files in it is refused. Throws pipeline::Error.
   RunFolder(std::filesystem::path path, bool fresh);
+  // As a rank that is not the first one sees it, which made and locked it: to read from, and for the files of its own.
+  static RunFolder of_first_rank(std::filesystem::path path);
   ~RunFolder();
-  RunFolder(const RunFolder&) = delete;
-  RunFolder& operator=(const RunFolder&) = delete;
+  RunFolder(RunFolder&& other) noexcept;
+  RunFolder& operator=(RunFolder&&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
@@ -44,6 +47,8 @@ class RunFolder {
   void write_file(const std::string& name, const std::string& content) const;
 
  private:
+  explicit RunFolder(std::filesystem::path path) : path_(std::move(path)) {}
+
   std::filesystem::path path_;
   std::optional<std::filesystem::path> moved_aside_;
   int lock_ = -1;

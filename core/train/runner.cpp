@@ -7,6 +7,7 @@
 #include <span>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "core/checkpoint/hex.hpp"
 #include "core/checkpoint/manifest.hpp"
@@ -16,6 +17,7 @@
 #include "core/safetensors/crc32c.hpp"
 #include "core/train/failure.hpp"
 #include "core/train/inference.hpp"
+#include "core/train/rank_check.hpp"
 #include "core/train/run_folder.hpp"
 #include "core/train/session.hpp"
 #include "core/train/signals.hpp"
@@ -114,34 +116,57 @@ bool already_finished(const RunFolder& folder, const Session& session, const std
   return true;
 }
 
+SessionArgs session_args(const Workspace& workspace, uint32_t purpose, const fs::path& folder) {
+  return {.purpose = purpose,
+          .run_dir = folder,
+          .cancelled = [] { return Signals::received() != 0; },
+          .world = workspace.team.world(),
+          .team = &workspace.team};
+}
+
+// Which checkpoint it is, is for rank 0 to say: another rank might find a newer or another one.
+Origin find_common_origin(Session& session, const RunFolder& folder, const std::string& weights) {
+  Origin origin;
+  const std::string told = session.team().on_first("finding the weights", [&] {
+    origin = find_origin(session, folder, weights);
+    return origin.to_json();
+  });
+  return session.team().is_first() ? std::move(origin) : Origin::from_json(told);
+}
+
 Outcome train_stage(const Workspace& workspace, RunFolder& folder, const config::Config& config, const std::string& weights) {
-  workspace.log.open_files(folder.path(), 0);
+  Team& team = workspace.team;
+  workspace.log.open_files(folder.path(), team.world().rank);
   if (folder.moved_aside())
     workspace.log.info(fmt::format("the older run was moved aside to {}", folder.moved_aside()->string()));
-  Session session(config, workspace.registry, workspace.log,
-                  {.purpose = PL_PURPOSE_TRAIN, .run_dir = folder.path(), .cancelled = [] { return Signals::received() != 0; }});
-  if (already_finished(folder, session, weights)) return Outcome::finished;
-  require_checkpoints(folder);
+  Session session(config, workspace.registry, workspace.log, session_args(workspace, PL_PURPOSE_TRAIN, folder.path()));
+  const std::string finished = team.on_first("looking at the run folder", [&] {
+    if (already_finished(folder, session, weights)) return "yes";
+    require_checkpoints(folder);
+    return "no";
+  });
+  if (finished == "yes") return Outcome::finished;
   std::string phase = "preparing data";
   std::unique_ptr<Trainer> trainer;
   return guard_work(
       session, [&] { return trainer ? trainer->phase() : phase; },
       [&] {
         std::string began_from = weights.empty() ? "" : fmt::format("{}{}\n", kWeights, checkpoint_of(weights));
-        Origin origin = find_origin(session, folder, weights);
+        Origin origin = find_common_origin(session, folder, weights);
         if (const auto then = folder.read_file(kOrigin); origin.resumed && then) {
           if (*then != began_from) warn_of_other_origin(session, folder, *then, began_from);
           began_from = *then;
         }
         session.open_task(origin.checkpoint());
+        require_same_on_all_ranks(session);
         phase = "creating the model";
         session.create_strategy();
         trainer = std::make_unique<Trainer>(session, folder);
         trainer->start(origin);
-        folder.write_file(kOrigin, began_from);
+        if (team.is_first()) folder.write_file(kOrigin, began_from);
         origin = {};  // closes the files of a checkpoint that may be removed meanwhile
         const Outcome outcome = trainer->run();
-        if (outcome == Outcome::finished) {
+        if (outcome == Outcome::finished && team.is_first()) {
           folder.mark_finished(length_of(config) + began_from);
           workspace.log.info(fmt::format("done: {}", folder.path().string()));
         }
@@ -155,23 +180,28 @@ Outcome use_stage(const Workspace& workspace, RunFolder& folder, const config::C
   if (weights.empty())
     throw config.error("stage.init_from", fmt::format("stage '{}' needs weights: name the stage, run or checkpoint to take them from",
                                                       config.get_string("stage.name")));
-  workspace.log.open_files(folder.path(), 0);
-  const Session options(config, workspace.registry, workspace.log, {.purpose = purpose_of_stage(config), .run_dir = folder.path(), .cancelled = {}});
+  Team& team = workspace.team;
+  workspace.log.open_files(folder.path(), team.world().rank);
+  const Session options(config, workspace.registry, workspace.log, session_args(workspace, purpose_of_stage(config), folder.path()));
   const std::string what = fmt::format("{} of {}\n{}", kind, checkpoint_of(weights), options.resolved_toml());
-  if (const auto finished = folder.finished()) {
-    if (*finished == what) {
-      workspace.log.info(fmt::format("{} is finished already", folder.path().string()));
-      return Outcome::finished;
+  const std::string finished = team.on_first("looking at the run folder", [&] {
+    if (const auto before = folder.finished()) {
+      if (*before == what) return "yes";
+      workspace.log.info(fmt::format("{} was made with other options or weights: done again", folder.path().string()));
+      folder.unmark_finished();
     }
-    workspace.log.info(fmt::format("{} was made with other options or weights: done again", folder.path().string()));
-    folder.unmark_finished();
+    if (kind == "export") fs::remove_all(folder.path() / "export");  // unfinished, or of other weights
+    return "no";
+  });
+  if (finished == "yes") {
+    workspace.log.info(fmt::format("{} is finished already", folder.path().string()));
+    return Outcome::finished;
   }
-  if (kind == "export") fs::remove_all(folder.path() / "export");  // unfinished, or of other weights
   const InferenceArgs args{.checkpoint = weights, .last = false, .split = {}, .folder = folder.path(), .output = {}};
   const Outcome outcome = kind == "evaluate"  ? evaluate_checkpoint(config, workspace, args)
                           : kind == "predict" ? predict_with_checkpoint(config, workspace, args)
                                               : export_checkpoint(config, workspace, args);
-  if (outcome == Outcome::finished) folder.mark_finished(what);
+  if (outcome == Outcome::finished && team.is_first()) folder.mark_finished(what);
   return outcome;
 }
 
@@ -195,11 +225,31 @@ Outcome in_folder(RunFolder& folder, observe::Log& log, const std::function<Outc
   }
 }
 
+// Rank 0 makes and locks the folder; the others must see the very same one.
+RunFolder open_folder(const Workspace& workspace, const fs::path& path, bool fresh) {
+  Team& team = workspace.team;
+  if (team.world().size == 1) return {path, fresh};
+  std::optional<RunFolder> folder;
+  const std::string mark = team.on_first("opening the run folder", [&] {
+    folder.emplace(path, fresh);
+    const std::string name = fmt::format(".seen-by-{}-{}", team.world().run_id, ::getpid());
+    folder->write_file(name, "");
+    return name;
+  });
+  if (!folder && !fs::exists(path / mark))
+    throw Error(PL_ERROR_CONFIG, fmt::format("run.dir = {}: is not the folder that rank 0 uses on {}: all hosts must share it, so choose one on a "
+                                             "file system that they share",
+                                             fs::absolute(path).string(), team.world().address));
+  team.peers().barrier("opened the run folder");
+  if (folder) fs::remove(path / mark);
+  return folder ? std::move(*folder) : RunFolder::of_first_rank(path);
+}
+
 // A mistake in the last stage shows before the first one trains.
 void check_stages(const Workspace& workspace) {
   for (const std::string& name : workspace.config.stage_names()) {
     const config::Config stage = workspace.config.for_stage(name);
-    const Session session(stage, workspace.registry, workspace.log, {.purpose = purpose_of_stage(stage), .run_dir = {}, .cancelled = {}});
+    const Session session(stage, workspace.registry, workspace.log, session_args(workspace, purpose_of_stage(stage), {}));
   }
 }
 
@@ -226,19 +276,19 @@ Outcome run_stages(const Workspace& workspace, bool fresh) {
   const config::Config& config = workspace.config;
   const fs::path base = run_dir(config);
   if (!config.has_stages()) {
-    RunFolder folder(base, fresh);
+    RunFolder folder = open_folder(workspace, base, fresh);
     return in_folder(folder, workspace.log, [&] { return train_stage(workspace, folder, config, init_from(config, config)); });
   }
   check_stages(workspace);
   const bool one_stage = config.stage_names().size() == 1;
-  RunFolder all(base, fresh && !one_stage);
+  RunFolder all = open_folder(workspace, base, fresh && !one_stage);
   if (all.moved_aside()) workspace.log.info(fmt::format("the older run was moved aside to {}", all.moved_aside()->string()));
   return in_folder(all, workspace.log, [&] {
     for (const std::string& name : config.stage_names()) {
       const config::Config stage = config.for_stage(name);
       const std::string kind = stage.get_string("stage.kind");
       workspace.log.info(fmt::format("stage {} ({})", name, kind));
-      RunFolder folder(base / name, fresh && one_stage);
+      RunFolder folder = open_folder(workspace, base / name, fresh && one_stage);
       const std::string weights = init_from(config, stage);
       const Outcome outcome = in_folder(folder, workspace.log, [&] {
         return kind == "train" ? train_stage(workspace, folder, stage, weights) : use_stage(workspace, folder, stage, weights);

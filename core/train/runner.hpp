@@ -9,6 +9,7 @@
 #include "core/observe/log.hpp"
 #include "core/plugins/registry.hpp"
 #include "core/train/outcome.hpp"
+#include "core/train/team.hpp"
 
 namespace pipeline::train {
 
@@ -16,6 +17,7 @@ struct Workspace {  // what all verbs share
   const config::Config& config;
   plugins::Registry& registry;
   observe::Log& log;
+  Team& team;
 };
 
 // Trains, evaluates, predicts, exports: every stage that is not finished yet, or the one that --stage names. `fresh`: older results are

@@ -16,30 +16,42 @@
 
 #include "core/observe/format.hpp"
 #include "core/plugins/error.hpp"
+#include "core/plugins/free_port.hpp"
 #include "core/train/extra_state.hpp"
 #include "core/train/reporter.hpp"
 #include "core/train/schedule_options.hpp"
+#include "core/train/team.hpp"
 
 namespace pipeline::train {
 namespace {
 
 namespace fs = std::filesystem;
 
-pl_device choose_device(const config::Config& config, const launch::Devices& devices) {
+pl_device choose_device(const config::Config& config, const launch::Devices& devices, const launch::World& world) {
   const std::string& wanted = config.get_string("run.device");
-  const pl_device cpu{PL_DEVICE_CPU, 0}, cuda{PL_DEVICE_CUDA, 0};
-  if (wanted == "cpu") return cpu;
-  if (!devices.cuda.empty()) return cuda;
-  if (wanted == "auto") return cpu;
-  throw config.error("run.device", devices.cuda_driver.empty()
-                                       ? "there is no NVIDIA driver on this machine: install one, or use \"cpu\""
-                                       : "no CUDA device can be used: " +
-                                             (devices.cuda_problem.empty() ? "none is visible (see CUDA_VISIBLE_DEVICES)"
-                                                                           : devices.cuda_problem));
+  const pl_device cpu{PL_DEVICE_CPU, 0};
+  if (wanted == "cpu" || (wanted == "auto" && devices.cuda.empty())) return cpu;
+  if (devices.cuda.empty())
+    throw config.error("run.device", devices.cuda_driver.empty()
+                                         ? "there is no NVIDIA driver on this machine: install one, or use \"cpu\""
+                                         : "no CUDA device can be used: " +
+                                               (devices.cuda_problem.empty() ? "none is visible (see CUDA_VISIBLE_DEVICES)"
+                                                                             : devices.cuda_problem));
+  // A launcher may show each process its own device alone.
+  const size_t index = devices.cuda.size() == 1 && world.local_size > 1 && std::getenv("CUDA_VISIBLE_DEVICES") && !world.supervised
+                           ? 0
+                           : static_cast<size_t>(world.local_rank);
+  if (index >= devices.cuda.size())
+    throw config.error("launch.processes", fmt::format("{} processes on this host need a CUDA device each, and there {} {}: use {}, or "
+                                                       "run.device = \"cpu\"",
+                                                       world.local_size, devices.cuda.size() == 1 ? "is" : "are", devices.cuda.size(),
+                                                       devices.cuda.size()));
+  return {PL_DEVICE_CUDA, static_cast<int32_t>(index)};
 }
 
-BatchPlan make_plan(const config::Config& config) {
+BatchPlan make_plan(const config::Config& config, const launch::World& world) {
   BatchRequest request;
+  request.world_size = static_cast<uint64_t>(world.size);
   const auto given = [&](const char* key) -> std::optional<uint64_t> {
     if (!config.is_set(key)) return std::nullopt;
     return static_cast<uint64_t>(config.get_int(key));
@@ -57,24 +69,31 @@ BatchPlan make_plan(const config::Config& config) {
   }
 }
 
-unsigned compute_threads(const config::Config& config, const launch::Devices& devices) {
+unsigned compute_threads(const config::Config& config, const launch::Devices& devices, const launch::World& world) {
   if (const auto threads = config.find_int("launch.threads"); threads && *threads > 0) return static_cast<unsigned>(*threads);
-  return config.get_bool("run.reproducible") ? 1 : devices.cores;
+  if (config.get_bool("run.reproducible")) return 1;
+  return std::max(1u, devices.cores / static_cast<unsigned>(world.local_size));
 }
 
-// What only makes sense with several processes, which this version does not start: never silently without effect.
-void refuse_several_processes(const config::Config& config) {
-  if (const auto processes = config.find_int("launch.processes"); processes && *processes > 1)
-    throw config.error("launch.processes", "this version runs one process: use 1");
-  for (const char* key : {"launch.max_restarts", "launch.stall_seconds", "strategy.zero_stage"})
-    if (config.is_set(key)) throw config.error(key, "has no effect in this version, which runs one process: remove it");
-  if (config.get_string("backend.plugin") != "auto")
-    throw config.error("backend.plugin", "one process talks to nobody, and this version runs one: use \"auto\"");
-}
-
-std::string choose_strategy(const config::Config& config) {
+std::string choose_strategy(const config::Config& config, const launch::World& world) {
   const std::string& name = config.get_string("strategy.plugin");
-  return name == "auto" ? "single" : name;
+  return name != "auto" ? name : world.size == 1 ? "single" : "ddp";
+}
+
+// Empty: one process talks to nobody, and no backend is asked for.
+std::string choose_backend(const config::Config& config, const launch::World& world, pl_device device) {
+  const std::string& name = config.get_string("backend.plugin");
+  if (name != "auto") return name;
+  if (world.size == 1) return {};
+  if (device.type == PL_DEVICE_CUDA) return "nccl";
+  return world.local_size == world.size ? "shm" : "gloo";
+}
+
+// Outside training every process works by itself, with all weights.
+pl_run_info alone(pl_run_info info) {
+  info.rank = info.local_rank = 0;
+  info.world_size = info.local_world_size = 1;
+  return info;
 }
 
 fs::path default_cache_dir() {
@@ -118,43 +137,26 @@ class PrepareLock {
 
 }  // namespace
 
-struct Session::Sum {
-  std::string name;
-  double sum = 0, weight = 0;
-};
-
 Session::Session(config::Config config, plugins::Registry& registry, observe::Log& log, SessionArgs args)
     : config_(std::move(config)),
       log_(log),
       args_(std::move(args)),
       devices_(launch::find_devices()),
       task_context_("task " + config_.get_string("task.plugin")),
-      strategy_context_("strategy " + choose_strategy(config_)) {
-  const pl_device device = choose_device(config_, devices_);
+      strategy_context_("strategy " + choose_strategy(config_, args_.world)),
+      backend_context_("backend") {
+  const launch::World& world = args_.world;
+  const pl_device device = choose_device(config_, devices_, world);
   precision_ = choose_precision(config_, device, devices_);
-  plan_ = make_plan(config_);
-  refuse_several_processes(config_);
-  (void)config_.plugin("backend", {});  // none is loaded, so it has no options
+  plan_ = make_plan(config_, world);
   const bool training = args_.purpose == PL_PURPOSE_TRAIN;
   if (training) check_schedule(config_);
-  const unsigned threads = compute_threads(config_, devices_);
+  const unsigned threads = compute_threads(config_, devices_, world);
   // LibTorch and its libraries read these when they are loaded, which the registry does below.
   for (const char* variable : {"OMP_NUM_THREADS", "MKL_NUM_THREADS"}) ::setenv(variable, std::to_string(threads).c_str(), 1);
   // cuBLAS gives the same bits only with a workspace of its own per stream.
   if (config_.get_bool("run.reproducible")) ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
-
-  const auto find = [&](plugins::Kind kind, const std::string& name, const char* key) -> const plugins::Plugin& {
-    try {
-      return registry.find(kind, name);
-    } catch (const Error& error) {
-      if (error.code() != PL_ERROR_CONFIG) throw;
-      throw config_.error(key, error.what());
-    }
-  };
-  task_plugin_ = &find(plugins::Kind::kTask, config_.get_string("task.plugin"), "task.plugin");
-  strategy_plugin_ = &find(plugins::Kind::kStrategy, choose_strategy(config_), "strategy.plugin");
-  task_config_.emplace(config_.plugin("task", task_plugin_->options()));
-  strategy_config_.emplace(config_.plugin("strategy", strategy_plugin_->options()));
+  find_plugins(registry, choose_backend(config_, world, device));
 
   run_dir_ = args_.run_dir.string();
   cache_dir_ = config_.find_path("run.cache_dir").value_or("");
@@ -165,10 +167,10 @@ Session::Session(config::Config config, plugins::Registry& registry, observe::Lo
                     (config_.get_bool("train.activation_checkpointing") ? PL_RUN_ACTIVATION_CHECKPOINTING : 0u) |
                     (config_.get_bool("loader.pin_memory") && device.type == PL_DEVICE_CUDA ? PL_RUN_PIN_MEMORY : 0u),
            .threads = threads,
-           .rank = 0,
-           .world_size = 1,
-           .local_rank = 0,
-           .local_world_size = 1,
+           .rank = world.rank,
+           .world_size = world.size,
+           .local_rank = world.local_rank,
+           .local_world_size = world.local_size,
            .device = device,
            .parameter_dtype = precision_.parameter,
            .compute_dtype = precision_.compute,
@@ -178,14 +180,39 @@ Session::Session(config::Config config, plugins::Registry& registry, observe::Lo
            .micro_batches = training ? plan_.micro_batches : 0,
            .run_dir = {run_dir_.data(), run_dir_.size()},
            .cache_dir = {cache_dir_.data(), cache_dir_.size()}};
-  set_up_context(task_context_);
-  set_up_context(strategy_context_);
+  set_up_context(task_context_, info_);
+  set_up_context(strategy_context_, training ? info_ : alone(info_));
+  set_up_context(backend_context_, info_);
 }
 
-Session::~Session() = default;
+Session::~Session() {
+  if (group_) args_.team->watch(nullptr);
+}
 
-void Session::set_up_context(pl_context& context) {
-  context.set_run_info(info_);
+void Session::find_plugins(plugins::Registry& registry, const std::string& backend) {
+  const auto find = [&](plugins::Kind kind, const std::string& name, const char* key) -> const plugins::Plugin& {
+    try {
+      return registry.find(kind, name);
+    } catch (const Error& error) {
+      if (error.code() != PL_ERROR_CONFIG) throw;
+      throw config_.error(key, error.what());
+    }
+  };
+  task_plugin_ = &find(plugins::Kind::kTask, config_.get_string("task.plugin"), "task.plugin");
+  strategy_plugin_ = &find(plugins::Kind::kStrategy, choose_strategy(config_, args_.world), "strategy.plugin");
+  task_config_.emplace(config_.plugin("task", task_plugin_->options()));
+  strategy_config_.emplace(config_.plugin("strategy", strategy_plugin_->options()));
+  if (backend.empty()) {
+    (void)config_.plugin("backend", {});  // none is loaded, so it has no options
+    return;
+  }
+  backend_plugin_ = &find(plugins::Kind::kBackend, backend, "backend.plugin");
+  backend_context_.plugin = "backend " + backend;
+  backend_config_.emplace(config_.plugin("backend", backend_plugin_->options()));
+}
+
+void Session::set_up_context(pl_context& context, const pl_run_info& info) {
+  context.set_run_info(info);
   context.log = [this](uint32_t level, std::string_view line) {
     log_.write(level == PL_LOG_DEBUG     ? observe::Level::debug
                : level == PL_LOG_WARNING ? observe::Level::warning
@@ -196,32 +223,23 @@ void Session::set_up_context(pl_context& context) {
   context.metric = [this](std::string_view name, double sum, double weight) {
     if (std::ranges::find(kMetricsFields, name) != std::end(kMetricsFields))
       throw Error(fmt::format("reports the metric '{}', which is a name of the core's in metrics.jsonl: rename it", name));
-    for (Sum& entry : metrics_) {
-      if (entry.name != name) continue;
-      entry.sum += sum;
-      entry.weight += weight;
-      return;
-    }
-    metrics_.push_back({std::string(name), sum, weight});
+    add(metrics_, {std::string(name), sum, weight});
   };
   context.progress = [this](std::string_view what, uint64_t done, uint64_t total) {
+    if (args_.team != nullptr) args_.team->peers().progress();
     log_.console().progress(what, done, total);
   };
   context.cancelled = args_.cancelled;
 }
 
-std::vector<std::pair<std::string, double>> Session::take_metrics() {
-  std::vector<std::pair<std::string, double>> result;
-  for (const Sum& entry : metrics_)
-    if (entry.weight > 0) result.emplace_back(entry.name, entry.sum / entry.weight);
-  metrics_.clear();
-  return result;
-}
+std::vector<MetricSum> Session::take_metrics() { return std::exchange(metrics_, {}); }
 
 unsigned Session::workers() const { return static_cast<unsigned>(config_.get_int("loader.workers")); }
 
 std::vector<const config::PluginConfig*> Session::plugin_configs() const {
-  return {&*task_config_, &*strategy_config_};
+  std::vector<const config::PluginConfig*> configs{&*task_config_, &*strategy_config_};
+  if (backend_config_) configs.push_back(&*backend_config_);
+  return configs;
 }
 
 std::string Session::resolved_toml() const { return config_.to_toml(true, plugin_configs()); }
@@ -237,24 +255,62 @@ void Session::open_task(const checkpoint::Checkpoint* weights) {
   task_->open();
 }
 
+void Session::open_group() {
+  const launch::World& world = args_.world;
+  Team& team = *args_.team;
+  team.at("opening the group of ranks", 0);
+  const std::string port = team.on_first("a port for the backend", [] { return std::to_string(plugins::free_port()); });
+  group_ = std::make_unique<plugins::Communicator>(
+      *backend_plugin_, backend_context_, &*backend_config_,
+      plugins::OpenArgs{.address = world.address,
+                        .port = static_cast<uint32_t>(std::stoul(port)),
+                        .group = "train",
+                        .rank = world.rank,
+                        .world_size = world.size,
+                        .local_rank = world.local_rank,
+                        .local_world_size = world.local_size,
+                        .device = info_.device,
+                        // The watch over all ranks says more of a stall than one that waits can, so it goes first.
+                        .timeout = std::max(team.options().rendezvous, 2 * team.options().stall)});
+  team.watch(group_.get());
+}
+
 void Session::create_strategy() {
   const std::vector<pl_parameter>& parameters = task_->parameters();
   if (parameters.empty()) throw Error(fmt::format("{} has no parameters to train", task_plugin_->label()));
+  if (args_.purpose == PL_PURPOSE_TRAIN && args_.world.size > 1) open_group();
   strategy_ = std::make_unique<plugins::Strategy>(*strategy_plugin_, strategy_context_, &*strategy_config_, parameters,
-                                                  optimizer_args(config_), nullptr);
+                                                  optimizer_args(config_), group_ ? &group_->view() : nullptr);
 }
 
-void Session::bind() {
+void Session::bind_storage() {
   for (uint64_t i = 0; i < task_->parameters().size(); ++i) {
     const plugins::Storage storage = strategy_->storage(i);
     task_->bind(i, storage.value, storage.grad);
   }
-  if ((strategy_->info().flags & PL_STRATEGY_NEEDS_UNIT_HOOKS) != 0) {
-    if (!task_->has_unit_hooks())
-      throw config_.error("strategy.plugin", fmt::format("{} says nothing of where its layers begin and end, which this strategy needs: "
-                                                         "use another one",
-                                                         task_plugin_->label()));
+}
+
+void Session::gather_values() {
+  if (!strategy_->moves_values()) return;
+  strategy_->gather_values();
+  bind_storage();
+}
+
+void Session::release_values() {
+  if (!strategy_->moves_values()) return;
+  strategy_->release_values();
+  bind_storage();
+}
+
+void Session::bind() {
+  bind_storage();
+  // A strategy that does not need them may gain by them: it waits for each unit's weights alone.
+  if (strategy_->has_unit_hooks() && task_->has_unit_hooks()) {
     task_->set_unit_hooks(strategy_->unit_hooks());
+  } else if ((strategy_->info().flags & PL_STRATEGY_NEEDS_UNIT_HOOKS) != 0) {
+    throw config_.error("strategy.plugin", fmt::format("{} says nothing of where its layers begin and end, which this strategy needs: "
+                                                       "use another one",
+                                                       task_plugin_->label()));
   }
 }
 

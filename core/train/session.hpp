@@ -12,12 +12,16 @@
 #include "core/checkpoint/checkpoint.hpp"
 #include "core/config/config.hpp"
 #include "core/launch/devices.hpp"
+#include "core/launch/world.hpp"
 #include "core/observe/log.hpp"
+#include "core/plugins/backend.hpp"
 #include "core/plugins/registry.hpp"
 #include "core/plugins/strategy.hpp"
 #include "core/plugins/task.hpp"
 #include "core/train/batch_plan.hpp"
 #include "core/train/precision.hpp"
+#include "core/train/metric_sum.hpp"
+#include "core/train/team.hpp"
 
 namespace pipeline::train {
 
@@ -25,6 +29,8 @@ struct SessionArgs {
   uint32_t purpose = PL_PURPOSE_TRAIN;
   std::filesystem::path run_dir;  // empty: none
   std::function<bool()> cancelled;
+  launch::World world;   // that the plans are made for
+  Team* team = nullptr;  // the processes of `world`; not needed to check a configuration
 };
 
 // Used from one thread. Reads the config in the constructor; the later steps are called once each, in this order. `registry` and `log`
@@ -40,10 +46,15 @@ class Session {
   // Creates the task, prepares the data (one process per cache folder, the others wait) and opens it. `weights`: the checkpoint that the
   // values will come from, which may carry extra state for the task; nullptr: none.
   void open_task(const checkpoint::Checkpoint* weights);
-  // Creates the strategy for the task's parameters. They have no values yet: load_weights() and its like in weights.hpp give them.
+  // Creates the strategy for the task's parameters, and where several processes train, the group of ranks that it works in. The parameters
+  // have no values yet: load_weights() and its like in weights.hpp give them.
   void create_strategy();
   // Binds the task to the strategy's storage; from here on it can work.
   void bind();
+  // Between the two every rank has all weights in place, whatever the strategy: for what goes through the model otherwise than training does.
+  // All ranks together.
+  void gather_values();
+  void release_values();
 
   const config::Config& config() const { return config_; }
   const BatchPlan& plan() const { return plan_; }
@@ -54,6 +65,9 @@ class Session {
   plugins::Strategy& strategy() { return *strategy_; }
   const plugins::Plugin& task_plugin() const { return *task_plugin_; }
   const plugins::Plugin& strategy_plugin() const { return *strategy_plugin_; }
+  const plugins::Plugin* backend_plugin() const { return backend_plugin_; }  // nullptr: one process talks to nobody
+  const plugins::Communicator* group() const { return group_.get(); }        // of the ranks that train; nullptr: this process alone
+  Team& team() const { return *args_.team; }
   observe::Log& log() const { return log_; }
   const SessionArgs& args() const { return args_; }
   unsigned workers() const;
@@ -62,12 +76,14 @@ class Session {
   std::vector<const config::PluginConfig*> plugin_configs() const;
   std::string resolved_toml() const;
 
-  // What the task reported through pl_host.metric since the last call: (name, mean).
-  std::vector<std::pair<std::string, double>> take_metrics();
+  // What the task reported in this process through pl_host.metric since the last call.
+  std::vector<MetricSum> take_metrics();
 
  private:
-  struct Sum;
-  void set_up_context(pl_context& context);
+  void find_plugins(plugins::Registry& registry, const std::string& backend);
+  void set_up_context(pl_context& context, const pl_run_info& info);
+  void bind_storage();
+  void open_group();
 
   config::Config config_;
   observe::Log& log_;
@@ -79,10 +95,12 @@ class Session {
   std::string run_dir_, cache_dir_;
   const plugins::Plugin* task_plugin_ = nullptr;
   const plugins::Plugin* strategy_plugin_ = nullptr;
-  std::optional<pl_config> task_config_, strategy_config_;
-  pl_context task_context_, strategy_context_;
-  std::vector<Sum> metrics_;
-  // The task goes first: it is bound to the strategy's memory.
+  const plugins::Plugin* backend_plugin_ = nullptr;
+  std::optional<pl_config> task_config_, strategy_config_, backend_config_;
+  pl_context task_context_, strategy_context_, backend_context_;
+  std::vector<MetricSum> metrics_;
+  // The task goes first, as it is bound to the strategy's memory; then the strategy, which may have collectives under way.
+  std::unique_ptr<plugins::Communicator> group_;
   std::unique_ptr<plugins::Strategy> strategy_;
   std::unique_ptr<plugins::Task> task_;
 };

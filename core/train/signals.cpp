@@ -11,12 +11,16 @@ namespace {
 
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP};
 std::atomic<int> first_signal{0};
+std::atomic<int> from_supervisor{0}, direct{0};  // how many
+pid_t supervisor = 0;                            // 0: none
 static_assert(std::atomic<int>::is_always_lock_free, "a handler must not wait");
 struct sigaction previous[std::size(kSignals)], previous_pipe;
 
-void on_signal(int signal) {
+void on_signal(int signal, siginfo_t* info, void*) {
   int none = 0;
-  if (first_signal.compare_exchange_strong(none, signal)) return;
+  first_signal.compare_exchange_strong(none, signal);
+  const bool passed_on = supervisor != 0 && info->si_pid == supervisor;
+  if ((passed_on ? from_supervisor : direct).fetch_add(1) == 0) return;
   static constexpr char kText[] = "\nsecond signal: leaving at once, without a checkpoint\n";
   [[maybe_unused]] const auto ignored = ::write(STDERR_FILENO, kText, sizeof kText - 1);
   ::_exit(128 + signal);
@@ -24,11 +28,12 @@ void on_signal(int signal) {
 
 }  // namespace
 
-Signals::Signals() {
-  first_signal = 0;
+Signals::Signals(bool supervised) {
+  first_signal = from_supervisor = direct = 0;
+  supervisor = supervised ? ::getppid() : 0;
   struct sigaction action {};
-  action.sa_handler = on_signal;
-  action.sa_flags = SA_RESTART;
+  action.sa_sigaction = on_signal;
+  action.sa_flags = SA_RESTART | SA_SIGINFO;
   for (size_t i = 0; i < std::size(kSignals); ++i) {
     ::sigaction(kSignals[i], nullptr, &previous[i]);
     const bool hung_up_on_purpose = kSignals[i] == SIGHUP && previous[i].sa_handler == SIG_IGN;  // under nohup

@@ -6,8 +6,9 @@ namespace pipeline::train {
 
 class Signals {
  public:
-  // Installs the handlers for as long as it lives. One at a time in a process.
-  Signals();
+  // Installs the handlers for as long as it lives. One at a time in a process. `supervised`: the parent passes on what it gets itself. A
+  // batch system that signals every process of a job (Slurm, systemd) then reaches this one on both ways, which counts once.
+  explicit Signals(bool supervised = false);
   ~Signals();
   Signals(const Signals&) = delete;
   Signals& operator=(const Signals&) = delete;

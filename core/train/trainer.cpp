@@ -6,10 +6,12 @@
 #include <cstring>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
 #include "core/observe/format.hpp"
+#include "core/launch/launch.hpp"
 #include "core/observe/memory.hpp"
 #include "core/plugins/error.hpp"
 #include "core/plugins/seed.hpp"
@@ -48,12 +50,10 @@ Sampler::Options sampler_options(Session& session) {
   return options;
 }
 
-// The variables that this program and its libraries heed, where they are set. A closed list: an environment may hold secrets.
-std::string environment_in_force() {
-  std::string text;
-  for (const char* name : {"PIPELINE_PLUGIN_PATH", "CUDA_VISIBLE_DEVICES", "CUBLAS_WORKSPACE_CONFIG", "LD_PRELOAD", "NO_COLOR", "XDG_CACHE_HOME"})
-    if (const char* value = std::getenv(name)) text += fmt::format("{}{}={}", text.empty() ? "" : " ", name, value);
-  return text;
+std::string describe_backend(const Session& session) {
+  const plugins::Communicator* group = session.group();
+  if (group == nullptr) return session.backend_plugin() == nullptr ? "none" : session.backend_plugin()->name() + " (not needed by one process)";
+  return fmt::format("{} ({}, {})", group->plugin().name(), group->library(), group->transport());
 }
 
 std::string host_name() {
@@ -65,6 +65,7 @@ std::string host_name() {
 
 Trainer::Trainer(Session& session, RunFolder& folder)
     : session_(session),
+      team_(session.team()),
       folder_(folder),
       log_(session.log()),
       config_(session.config()),
@@ -91,8 +92,13 @@ void Trainer::plan_length() {
   schedule_ = make_schedule(config_, session_.plan().global_batch, total_steps_);
 }
 
+void Trainer::at(std::string phase) {
+  phase_ = std::move(phase);
+  team_.at(phase_, state_.step);
+}
+
 void Trainer::start(const Origin& origin) {
-  phase_ = "loading weights";
+  at("loading weights");
   std::string weights;
   if (origin.resumed) {
     resume(*origin.resumed);
@@ -103,18 +109,19 @@ void Trainer::start(const Origin& origin) {
   }
   session_.bind();
   check_evaluation();  // before anything says that the run has begun
+  announce(weights);
+  const double peak_flops = measure_peak_flops(session_);
+  if (!team_.is_first()) return;
   folder_.unmark_finished();
   folder_.write_file("config.toml", session_.resolved_toml());
   folder_.write_file("model.json", model_json(session_));
-  announce(weights);
   evaluations_.emplace(folder_.evaluations());
-  reporter_ = std::make_unique<Reporter>(
-      log_, folder_.metrics(),
-      Reporter::Options{.total_steps = total_steps_,
-                        .max_seconds = max_seconds_,
-                        .every = every("observe.log_every"),
-                        .peak_flops = measure_peak_flops(session_),
-                        .dynamic_loss_scale = session_.precision().loss_scaling});
+  reporter_ = std::make_unique<Reporter>(log_, folder_.metrics(),
+                                         Reporter::Options{.total_steps = total_steps_,
+                                                           .max_seconds = max_seconds_,
+                                                           .every = every("observe.log_every"),
+                                                           .peak_flops = peak_flops,
+                                                           .dynamic_loss_scale = session_.precision().loss_scaling});
 }
 
 void Trainer::resume(const checkpoint::Checkpoint& from) {
@@ -134,6 +141,7 @@ void Trainer::resume(const checkpoint::Checkpoint& from) {
 
 // Steps that are done again are recorded again.
 void Trainer::cut_back_records(uint64_t first_step) {
+  if (!team_.is_first()) return;
   for (const auto& file : {folder_.metrics(), folder_.evaluations()})
     if (const uint64_t broken = observe::JsonLines::cut_back(file, "step", first_step); broken > 0)
       log_.warning(fmt::format("{}: {} line{} could not be read and {} left out: cut short by a kill, or damaged", file.string(), broken,
@@ -147,10 +155,14 @@ void Trainer::announce(const std::string& weights) const {
   const ParameterCount count = count_parameters(session_);
   const auto say = [&](const char* what, const std::string& text) { log_.info(fmt::format("{:<11}{}", what, text)); };
 
-  say("task", fmt::format("{} {}, strategy {}, backend none", session_.task_plugin().name(), session_.task_plugin().version(),
-                          session_.strategy_plugin().name()));
+  say("task", fmt::format("{} {}, strategy {}, backend {}", session_.task_plugin().name(), session_.task_plugin().version(),
+                          session_.strategy_plugin().name(), describe_backend(session_)));
   say("device", fmt::format("{}, {} thread{}", launch::describe(info.device, session_.devices()), info.threads, info.threads == 1 ? "" : "s"));
-  say("processes", fmt::format("{} on host {}; this is rank {}, local rank {}", info.world_size, host_name(), info.rank, info.local_rank));
+  const launch::World& world = team_.world();
+  say("processes", fmt::format("{}{}; this is rank {}, local rank {} on host {}", info.world_size,
+                               world.launcher.empty() ? "" : fmt::format(", started by {}", world.launcher), info.rank, info.local_rank,
+                               host_name()));
+  if (!world.note.empty()) say("", world.note);
   say("batch", fmt::format("{} samples = micro-batch {} x {} accumulation step{} x {} device{}", plan.global_batch, plan.micro_batch,
                            plan.accumulation_steps(), plan.accumulation_steps() == 1 ? "" : "s", plan.world_size,
                            plan.world_size == 1 ? "" : "s"));
@@ -165,7 +177,7 @@ void Trainer::announce(const std::string& weights) const {
                               ? fmt::format(" ({:.3g} for a batch of {}, scaled {} to {})", base, every("schedule.base_batch"), scaling, plan.global_batch)
                               : "",
                           config_.get_string("schedule.kind"), schedule_.warmup_steps));
-  if (const std::string environment = environment_in_force(); !environment.empty()) say("variables", environment);
+  if (const auto variables = launch::variables_in_force(); !variables.empty()) say("variables", fmt::format("{}", fmt::join(variables, " ")));
   if (config_.is_set("train.batch_per_device"))
     log_.info("train.batch_per_device is set, so the global batch grows with the number of devices");
   const uint64_t samples = session_.task().sample_count(PL_SPLIT_TRAIN);
@@ -203,7 +215,24 @@ void Trainer::start_loading() {
 double Trainer::elapsed() const { return state_.seconds + now_seconds() - began_; }
 
 bool Trainer::done() const {
-  return (total_steps_ > 0 && state_.step >= total_steps_) || (max_seconds_ > 0 && elapsed() >= max_seconds_);
+  return (total_steps_ > 0 && state_.step >= total_steps_) || time_is_up_;
+}
+
+// What only one rank can know, a signal or the time, all must know before they go on.
+Boundary Trainer::agree_on_boundary() {
+  Boundary mine{.signal = Signals::received(),
+                .time_is_up = max_seconds_ > 0 && elapsed() >= max_seconds_,
+                .save = checkpointer_.due(state_.step),
+                .data_wait = std::exchange(waited_, 0),
+                .metrics = session_.take_metrics()};
+  Boundary all = agree(team_, mine);
+  time_is_up_ = all.time_is_up;
+  if (pending_) {
+    pending_->record.data_wait_seconds = all.data_wait;
+    for (const MetricSum& metric : all.metrics)
+      if (metric.weight > 0) pending_->record.task_metrics.emplace_back(metric.name, metric.sum / metric.weight);
+  }
+  return all;
 }
 
 Outcome Trainer::run() {
@@ -215,14 +244,19 @@ Outcome Trainer::run() {
     return (evaluate_every > 0 && state_.step % evaluate_every == 0) || (last && config_.get_bool("evaluate.at_end"));
   };
   // An evaluation that a signal or a kill cut off is made up for.
-  if (observe::JsonLines::contains(folder_.evaluations(), "step", state_.step)) evaluated_step_ = state_.step;
+  const auto was_evaluated = [&] { return observe::JsonLines::contains(folder_.evaluations(), "step", state_.step) ? "yes" : "no"; };
+  if (team_.on_first("looking for the evaluation", was_evaluated) == "yes") evaluated_step_ = state_.step;
   double looked = 0;
   for (;;) {
+    Boundary boundary = agree_on_boundary();
     const bool last = done();
-    const bool cut_off = evaluation_due(last) && !evaluate_now();
-    const int signal = Signals::received();
-    if (signal != 0 && (!last || cut_off)) {
-      log_.info(fmt::format("{}: saving at step {} and leaving{}", Signals::name(signal), state_.step,
+    bool cut_off = false;
+    if (evaluation_due(last)) {
+      cut_off = !evaluate_now();
+      boundary.signal = agree_on_boundary().signal;
+    }
+    if (boundary.signal != 0 && (!last || cut_off)) {
+      log_.info(fmt::format("{}: saving at step {} and leaving{}", Signals::name(boundary.signal), state_.step,
                             cut_off ? "; the evaluation is made up for when the run continues" : ""));
       save(true);
       return Outcome::interrupted;
@@ -230,7 +264,7 @@ Outcome Trainer::run() {
     if (last) break;
     const bool is_best = metric_ && state_.best && state_.best->step == state_.step && config_.get_bool("checkpoint.keep_best");
     const bool made_up = metric_ && checkpointer_.saved(state_.step, false);  // the evaluation of a step that was saved when it was cut off
-    if (checkpointer_.due(state_.step) || is_best || made_up) save(false);
+    if (boundary.save || is_best || made_up) save(false);
     if (now_seconds() - looked > kCheckSeconds) {
       checkpointer_.poll();
       looked = now_seconds();
@@ -245,7 +279,7 @@ Outcome Trainer::run() {
 
 void Trainer::train_step() {
   const uint64_t step = state_.step;
-  phase_ = fmt::format("training step {}", step + 1);
+  at(fmt::format("waiting for the data of step {}", step + 1));
   const double began = now_seconds();
   if (pending_) pending_->record.seconds = began - pending_->began;
 
@@ -256,22 +290,24 @@ void Trainer::train_step() {
   StepRecord& record = now.record;
   record.step = step + 1;
   record.learning_rate = schedule_.at(step);
-  record.data_wait_seconds = now_seconds() - began;
+  waited_ = now_seconds() - began;
   record.loss_scale = state_.loss_scale.value();
   record.samples = sampler_.samples_in(step);
   record.epoch = static_cast<double>(step + 1) / static_cast<double>(sampler_.steps_per_epoch());
-  double flops = 0;
-  bool flops_known = true;
-  for (const plugins::Batch& batch : batches) {
-    if (!batch) continue;
-    now.weight += batch.weight();
-    record.tokens += batch.info().tokens;
-    record.positions += batch.info().positions;
-    const auto count = session_.task().flops(batch);
-    flops_known = flops_known && count.has_value();
-    flops += count.value_or(0);
-  }
-  if (flops_known) record.flops = flops;
+  at(fmt::format("training step {}", step + 1));
+  std::vector<MicroBatchFacts> mine;
+  for (size_t i = 0; i < batches.size(); ++i)
+    if (batches[i])
+      mine.push_back({.index = *my_micro_batches_[i],
+                      .weight = batches[i].weight(),
+                      .tokens = batches[i].info().tokens,
+                      .positions = batches[i].info().positions,
+                      .flops = session_.task().flops(batches[i])});
+  const StepFacts facts = sum_over_ranks(team_, mine);
+  now.weight = facts.weight;
+  record.tokens = facts.tokens;
+  record.positions = facts.positions;
+  record.flops = facts.flops;
 
   plugins::Strategy& strategy = session_.strategy();
   strategy.begin_step(batches.size());
@@ -296,7 +332,6 @@ void Trainer::train_step() {
   args.clip_norm = config_.get_float("train.clip_grad_norm");
   args.inverse_scale = 1 / state_.loss_scale.value();
   now.ticket = strategy.step(args);
-  record.task_metrics = session_.take_metrics();
 
   // The report of the step before: by now it is there, so nobody waits for the device.
   collect();
@@ -320,8 +355,8 @@ void Trainer::collect() {
   record.grad_norm = report.grad_norm;
   record.skipped = report.finite == 0;
   last_finite_ = !record.skipped;
-  reporter_->step(record, elapsed(), observe::host_memory().peak);
-  if (record.skipped) report_skipped(record.step - 1);
+  if (reporter_) reporter_->step(record, elapsed(), observe::host_memory().peak);
+  if (record.skipped && reporter_) report_skipped(record.step - 1);
 }
 
 void Trainer::report_skipped(uint64_t step) {
@@ -341,12 +376,13 @@ void Trainer::report_skipped(uint64_t step) {
 
 bool Trainer::evaluate_now() {
   collect();
-  phase_ = fmt::format("evaluation after step {}", state_.step);
+  at(fmt::format("evaluation after step {}", state_.step));
   const uint64_t available = session_.task().sample_count(PL_SPLIT_VAL);
   if (available == 0) return true;
   std::vector<std::string> shown;
+  session_.gather_values();
   const auto result =
-      evaluate(session_.task(), {.split = PL_SPLIT_VAL,
+      evaluate(team_, session_.task(), {.split = PL_SPLIT_VAL,
                                  .purpose = PL_PURPOSE_VALIDATE,
                                  .samples = every("evaluate.max_samples"),
                                  .batch = session_.plan().micro_batch,
@@ -359,6 +395,7 @@ bool Trainer::evaluate_now() {
                                        log_.console().progress(fmt::format("evaluating after step {}", state_.step), done, total);
                                      },
                                  .show = [&](uint64_t, std::string_view text) { shown.emplace_back(text); }});
+  session_.release_values();
   log_.console().status({});
   if (!result) return false;
 
@@ -392,7 +429,7 @@ void Trainer::record_evaluation(const Evaluation& result) {
                               figure.name));
     json[figure.name] = std::isfinite(figure.value) ? nlohmann::ordered_json(figure.value) : nullptr;
   }
-  if (!evaluations_->append(json))
+  if (evaluations_ && !evaluations_->append(json))
     log_.warning(fmt::format("eval.jsonl cannot be written: {}; lines are kept in memory until it can", std::strerror(evaluations_->last_error())));
   evaluated_step_ = state_.step;
 }
@@ -416,7 +453,7 @@ void Trainer::check_evaluation() const {
 
 void Trainer::save(bool final) {
   collect();
-  phase_ = fmt::format("saving after step {}", state_.step);
+  at(fmt::format("saving after step {}", state_.step));
   if (!checkpointer_.saved(state_.step, metric_.has_value())) {
     TrainState state = state_;
     state.seconds = elapsed();

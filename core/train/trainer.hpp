@@ -17,6 +17,7 @@
 #include "core/train/sampler.hpp"
 #include "core/train/schedule.hpp"
 #include "core/train/session.hpp"
+#include "core/train/step_exchange.hpp"
 #include "core/train/train_state.hpp"
 #include "core/train/weights.hpp"
 
@@ -38,7 +39,7 @@ class Trainer {
  private:
   struct Pending {  // a step whose report has not been collected
     uint64_t ticket = 0;
-    double weight = 0;
+    double weight = 0;  // of all ranks
     double began = 0;
     StepRecord record;
   };
@@ -48,6 +49,7 @@ class Trainer {
   void plan_length();
   void announce(const std::string& weights) const;
   void start_loading();
+  Boundary agree_on_boundary();
   void train_step();
   void collect();
   void report_skipped(uint64_t step);
@@ -58,8 +60,10 @@ class Trainer {
   bool done() const;
   double elapsed() const;
   uint64_t every(const char* key) const;
+  void at(std::string phase);
 
   Session& session_;
+  Team& team_;
   RunFolder& folder_;
   observe::Log& log_;
   const config::Config& config_;
@@ -74,6 +78,8 @@ class Trainer {
   TrainState state_;
   std::optional<Pending> pending_;
   std::optional<bool> last_finite_;  // of the step before, applied after the one that runs
+  double waited_ = 0;                         // for data, by this rank in the last step
+  bool time_is_up_ = false;                   // train.max_seconds, as all ranks agreed
   std::optional<checkpoint::Metric> metric_;  // evaluate.best_metric, if it was evaluated after this very step
   uint64_t evaluated_step_ = ~uint64_t{0};  // after which the last evaluation was
   double began_ = 0;                 // of this process's training, monotonic seconds

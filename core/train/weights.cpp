@@ -5,6 +5,7 @@
 #include <span>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "core/checkpoint/store.hpp"
 #include "core/plugins/error.hpp"
@@ -71,6 +72,19 @@ checkpoint::Checkpoint open_checkpoint(const std::string& path, checkpoint::Whic
 void load_values(Session& session, const checkpoint::Checkpoint& checkpoint) {
   checkpoint.check("value", wanted_values(session.task()));
   session.strategy().load_state([&](const pl_piece& piece, void* destination) { checkpoint.read(piece, destination); }, true);
+}
+
+std::string Origin::to_json() const {
+  return nlohmann::json{{"resumed", resumed ? resumed->path() : ""}, {"weights", weights ? weights->path() : ""}, {"foreign", foreign}}.dump();
+}
+
+Origin Origin::from_json(const std::string& text) {
+  const nlohmann::json json = nlohmann::json::parse(text);
+  Origin origin;
+  if (const std::string path = json["resumed"]; !path.empty()) origin.resumed = checkpoint::Checkpoint::open(path);
+  if (const std::string path = json["weights"]; !path.empty()) origin.weights = checkpoint::Checkpoint::open(path);
+  origin.foreign = json["foreign"];
+  return origin;
 }
 
 Origin find_origin(const Session& session, const RunFolder& folder, const std::string& init_from) {

@@ -17,6 +17,10 @@ struct Origin {
   std::optional<checkpoint::Checkpoint> weights;  // of another run or stage
   std::string foreign;                            // a folder of another tool
 
+  // For telling other ranks, which open the same checkpoint without verifying it once more.
+  std::string to_json() const;
+  static Origin from_json(const std::string& text);
+
   const checkpoint::Checkpoint* checkpoint() const { return resumed ? &*resumed : weights ? &*weights : nullptr; }
 };
 

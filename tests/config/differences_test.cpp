@@ -78,6 +78,15 @@ TEST_F(Differences, OfAValueThatIsGoneOrNew) {
             "it, or start over with --fresh");
 }
 
+TEST_F(Differences, TheStrategysOptionsComeAndGoWithIt) {
+  const Config one = load_text("task.plugin = 't'\n[strategy]\nplugin = 'ddp'\ndata.train = 'x'\n");
+  const pl_config options = one.plugin("strategy", task_options());
+  const PluginConfig* plugins[] = {&options};
+  const Config other = load_text("task.plugin = 't'\n[strategy]\nplugin = 'single'\n");
+  EXPECT_FALSE(require_resumable(one.to_toml(false, plugins), "runs/x", other, {}).empty());
+  EXPECT_FALSE(require_resumable(other.to_toml(false), "runs/x", one, plugins).empty());
+}
+
 TEST_F(Differences, ADamagedRecordIsNamed) {
   const Config config = load_text(kBefore);
   EXPECT_EQ(problems_of([&] { differences("a = ", config); }),

@@ -9,7 +9,7 @@ TEST_F(Load, GivesDefaultsForWhatTheFileLeavesOut) {
   const Config config = load_text("[task]\nplugin = 'protein'\n");
   EXPECT_EQ(config.get_string("task.plugin"), "protein");
   EXPECT_EQ(config.get_string("strategy.plugin"), "auto");
-  EXPECT_EQ(config.get_int("strategy.zero_stage"), 2);
+  EXPECT_EQ(config.get_string("backend.plugin"), "auto");
   EXPECT_EQ(config.get_int("loader.workers"), 4);
   EXPECT_EQ(config.get_int("loader.prefetch"), 2);
   EXPECT_TRUE(config.get_bool("loader.pin_memory"));

@@ -38,7 +38,6 @@ TEST(CoreOptions, HaveTheSettledKeys) {
                           "run.device",
                           "task.plugin",
                           "strategy.plugin",
-                          "strategy.zero_stage",
                           "backend.plugin",
                           "optimizer.lr",
                           "schedule.lr_scaling",

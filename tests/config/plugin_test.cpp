@@ -84,9 +84,9 @@ TEST_F(PluginTable, OfAPluginWithoutOptionsMustBeEmpty) {
   const auto strategy = [](const char* text) {
     return problems_of([&] { load_text(text).plugin("strategy", {}); });
   };
-  EXPECT_EQ(strategy("task.plugin = 't'\n[strategy]\nzero_stage = 3\n"), "");
-  EXPECT_EQ(strategy("task.plugin = 't'\n[strategy]\nzero_stagee = 3\n"),
-            "x.toml:3: strategy.zero_stagee = 3: unknown key: did you mean strategy.zero_stage?");
+  EXPECT_EQ(strategy("task.plugin = 't'\n[strategy]\nplugin = 'ddp'\n"), "");
+  EXPECT_EQ(strategy("task.plugin = 't'\n[strategy]\nplugni = 3\n"),
+            "x.toml:3: strategy.plugni = 3: unknown key: did you mean strategy.plugin?");
 }
 
 // ------------------------------------------------------------------------------------------------ as plugins

@@ -49,6 +49,21 @@ Process::~Process() {
 
 void Process::signal(int number) const { ::kill(pid_, number); }
 
+bool Process::is_running() const {
+  siginfo_t info{};
+  return ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0;
+}
+
+std::vector<pid_t> Process::children() const {
+  const std::string pid = std::to_string(pid_);
+  std::istringstream in(read_text("/proc/" + pid + "/task/" + pid + "/children"));
+  std::vector<pid_t> children;
+  for (pid_t child = 0; in >> child;) children.push_back(child);
+  return children;
+}
+
+std::string Process::output() const { return read_text(out_); }
+
 Result Process::wait() {
   int status = 0;
   ::waitpid(pid_, &status, 0);

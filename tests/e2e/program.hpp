@@ -26,6 +26,10 @@ class Process {
   Process& operator=(const Process&) = delete;
 
   void signal(int number) const;
+  bool is_running() const;
+  // Its own children, in the order in which they were started.
+  std::vector<pid_t> children() const;
+  std::string output() const;  // so far
   Result wait();
 
  private:

@@ -415,8 +415,9 @@ TEST_F(Run, WrongInputIsNamedWithExitCode2) {
   EXPECT_THAT(problem({"--set", "strategy.plugin=plain_sdg"}), HasSubstr("did you mean \"plain_sgd\"?"));
   EXPECT_THAT(problem({"--set", "train.global_batch=12", "--set", "train.micro_batch=8"}), HasSubstr("use train.micro_batch = 6 or 12"));
   EXPECT_THAT(problem({"--set", "run.device=cuda"}), HasSubstr("run.device"));
-  EXPECT_THAT(problem({"--set", "launch.processes=2"}), HasSubstr("this version runs one process"));
-  EXPECT_THAT(problem({"--set", "strategy.zero_stage=3"}), HasSubstr("has no effect in this version"));
+  EXPECT_THAT(problem({"--nodes", "2"}), HasSubstr("--node-rank"));
+  EXPECT_THAT(problem({"--set", "train.global_batch=4", "--set", "launch.processes=2"}), HasSubstr("train.micro_batch = 2"));
+  EXPECT_THAT(problem({"--set", "strategy.zero_stage=3"}), HasSubstr("strategy.zero_stage = 3: unknown key"));
   EXPECT_THAT(problem({"--set", "backend.timeout_secnds=5"}), HasSubstr("backend.timeout_secnds"));
   EXPECT_THAT(problem({"--set", "train.max_steps=unset"}), HasSubstr("nothing says when training ends"));
   EXPECT_THAT(problem({"--set", "run.dir=\"\"", "--set", "run.name=.."}), HasSubstr("run.name=..: must be a plain name"));

@@ -6,8 +6,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "tests/e2e/program.hpp"
-#include "tests/support/temporary_folder.hpp"
+#include "tests/e2e/small_job.hpp"
 
 namespace pipeline::tests {
 namespace {
@@ -16,69 +15,11 @@ namespace fs = std::filesystem;
 using testing::HasSubstr;
 using testing::Not;
 
-constexpr const char* kConfig = R"([run]
-dir = "run"
-cache_dir = "cache"
-reproducible = true
-[task]
-plugin = "summarization"
-data = { train = "train.jsonl", val = "val.jsonl", test = "test.csv" }
-tokenizer.vocab_size = 300
-model = { n_layer = 2, n_head = 2, n_embd = 16, n_positions = 64, resid_pdrop = 0.1, attn_pdrop = 0.1, embd_pdrop = 0.1 }
-sequence = { max_tokens = 48, max_summary_tokens = 16, loss = "all" }
-generate.max_tokens = 8
-rouge = { validate_samples = 4, evaluate_samples = 4 }
-[optimizer]
-lr = 1e-2
-[schedule]
-kind = "constant"
-[train]
-global_batch = 8
-micro_batch = 2
-max_steps = 12
-[evaluate]
-every = 6
-[checkpoint]
-every = 5
-)";
-
-std::string pairs(int first, int count) {
-  static constexpr const char* kTexts[] = {"the quick brown fox jumps over the lazy dog", "прыгает через ленивую собаку", "素早い茶色の狐",
-                                           "der schnelle braune Fuchs, \\\"springt\\\"", "emoji 🦊🐕 and e\\u0301 combining"};
-  std::string text;
-  for (int i = first; i < first + count; ++i) {
-    const std::string body = kTexts[i % 5];
-    text += R"({"id":"p)" + std::to_string(i) + R"(","document":")" + body + " number " + std::to_string(i) + R"(","summary":")" + body.substr(0, i % 5 == 0 ? 9 : body.size()) + "\"}\n";
-  }
-  return text;
-}
-
-class Summarization : public testing::Test {
+class Summarization : public testing::Test, public SmallJob {
  protected:
-  Summarization() {
-    write_text(path("train.toml"), kConfig);
-    write_text(path("train.jsonl"), pairs(0, 40));
-    write_text(path("val.jsonl"), pairs(100, 6));
-    write_text(path("test.csv"), "id,document\nx1,\"a, quoted\ntext\"\nx2,素早い茶色の狐\nx3,\"" + std::string(3000, 'w') + "\"\n");
-  }
-  fs::path path(const std::string& name) const { return folder_.path() / name; }
-  Result call(const std::string& verb, std::vector<std::string> more = {}) const {
-    more.insert(more.begin(), {verb, "train.toml"});
-    return pipeline(std::move(more), folder_.path());
-  }
-  std::vector<std::string> curve(const std::string& run) const {
-    std::vector<std::string> lines;
-    for (const std::string& line : read_lines(path(run + "/metrics.jsonl"))) {
-      const auto json = nlohmann::json::parse(line);
-      lines.push_back(json["step"].dump() + " " + json["loss"].dump() + " " + json["grad_norm"].dump());
-    }
-    return lines;
-  }
   std::string state(const std::string& run) const {
     return read_text(path(run) / "checkpoints/step-00000012/state-00000-of-00001.safetensors");
   }
-
-  TemporaryFolder folder_;
 };
 
 TEST_F(Summarization, TrainsEvaluatesPredictsAndExports) {
@@ -194,7 +135,7 @@ TEST_F(Summarization, OtherTrainingDataIsAnotherRunAndOtherTestDataIsNot) {
   ASSERT_EQ(call("run", {"--set", "train.max_steps=7"}).code, 0);
   write_text(path("test.csv"), "id,document\nx9,another document\n");
   ASSERT_EQ(call("run", {"--set", "train.max_steps=9"}).code, 0);
-  write_text(path("train.jsonl"), pairs(0, 44));
+  write_text(path("train.jsonl"), small_pairs(0, 44));
   const Result result = call("run");
   EXPECT_EQ(result.code, 2) << result.out;
   EXPECT_THAT(result.err, HasSubstr("the data is not what this run began with"));
@@ -208,7 +149,7 @@ TEST_F(Summarization, TheTokenizerStaysWithTheWeights) {
   ASSERT_EQ(call("predict", {"--output", "before.csv"}).code, 0);
 
   const std::string other = "{\"id\": \"q\", \"document\": \"quite other words, queer and quaint\", \"summary\": \"quips\"}\n";
-  write_text(path("train.jsonl"), other + pairs(100, 20));
+  write_text(path("train.jsonl"), other + small_pairs(100, 20));
   Result result = call("predict", {"--output", "changed.csv"});
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_EQ(read_text(path("changed.csv")), read_text(path("before.csv")));
@@ -262,7 +203,7 @@ TEST_F(Summarization, TrainsInBf16) {
 }
 
 TEST_F(Summarization, DroppedRecordsAreReported) {
-  write_text(path("train.jsonl"), pairs(0, 20) + "{\"document\": \"no summary\"}\nnot json\n" + pairs(20, 20));
+  write_text(path("train.jsonl"), small_pairs(0, 20) + "{\"document\": \"no summary\"}\nnot json\n" + small_pairs(20, 20));
   const Result run = call("run", {"--set", "train.max_steps=1"});
   ASSERT_EQ(run.code, 0) << run.err;
   const std::string report = "2 of 42 records";

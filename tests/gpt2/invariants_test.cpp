@@ -133,12 +133,12 @@ TEST_F(InvariantsTest, NoTargetAtAllGivesZeroGradients) {
 TEST_F(InvariantsTest, UnitsAreWrappedInOrder) {
   const Result plain = step();
   std::vector<int64_t> units;
-  model_.set_unit_wrapper([&](int64_t unit, const at::Tensor& x, const UnitBody& body) {
+  model_.set_unit_wrapper([&](int64_t unit, const Tensors& inputs, const UnitBody& body) {
     units.push_back(unit);
-    return body(x);
+    return body(inputs);
   });
   EXPECT_EQ(step(), plain);
-  EXPECT_THAT(units, ::testing::ElementsAre(1, 2, 3));
+  EXPECT_THAT(units, ::testing::ElementsAre(0, 1, 2, 3, 0));
 }
 
 TEST_F(InvariantsTest, EachSequenceIsAloneInItsBatch) {

@@ -1,6 +1,11 @@
 #include "tests/strategies/strategy_run.hpp"
 
+#include <ATen/CPUGeneratorImpl.h>
+
 #include <cstring>
+#include <mutex>
+
+#include "core/config/config.hpp"
 
 namespace pipeline::strategies {
 namespace {
@@ -40,14 +45,34 @@ pl_tensor view(const at::Tensor& tensor) {
   return out;
 }
 
+// Ranks are threads, and loading is the main thread's.
 const plugins::Plugin& load_plugin(const std::string& name) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  static const bool kHasConfig = (plugins::extend_host_table(config::fill_host_slots), true);
+  static_cast<void>(kHasConfig);
   return plugins::Plugin::load(std::string(PIPELINE_BUILD_DIR) + "/lib/pipeline/plugins/strategies/" + name +
                                ".so");
+}
+
+pl_config make_config(const RunOptions& options) {
+  config::LoadArgs load;
+  load.sets = options.sets;
+  load.sets.emplace_back("task.plugin=\"none\"");  // a configuration must name one
+  load.sets.push_back("strategy.plugin=\"" + options.plugin + "\"");
+  return config::load(load).plugin("strategy", load_plugin(options.plugin).options());
 }
 
 std::string label(const pl_piece& piece) {
   const std::string kind(piece.kind.ptr, piece.kind.len);
   return piece.parameter.len == 0 ? kind : kind + "/" + std::string(piece.parameter.ptr, piece.parameter.len);
+}
+
+// Of the whole tensor.
+size_t element_count(const pl_piece& piece) {
+  size_t count = 1;
+  for (uint32_t d = 0; d < piece.ndim; ++d) count *= static_cast<size_t>(piece.shape[d]);
+  return count;
 }
 
 // memcpy that takes NULL for no bytes, which is where an empty tensor is.
@@ -85,13 +110,14 @@ pl_optimizer_args sgd(double momentum, double weight_decay, bool nesterov) {
 
 StrategyRun::StrategyRun(std::vector<ParameterSpec> specs, const pl_optimizer_args& optimizer,
                          const RunOptions& options)
-    : specs_(std::move(specs)) {
+    : specs_(std::move(specs)), config_(make_config(options)) {
   pl_run_info run{};
   run.struct_size = sizeof run;
   run.purpose = options.purpose;
   run.flags = options.reproducible ? PL_RUN_REPRODUCIBLE : 0;
   run.threads = static_cast<uint32_t>(at::get_num_threads());
-  run.world_size = run.local_world_size = options.world_size;
+  run.world_size = run.local_world_size = options.group ? options.group->world_size : options.world_size;
+  run.rank = run.local_rank = options.group ? options.group->rank : 0;
   run.device = {PL_DEVICE_CPU, 0};
   run.parameter_dtype = run.compute_dtype = to_pl(options.dtype);
   run.micro_batches = options.micro_batches;
@@ -104,11 +130,12 @@ StrategyRun::StrategyRun(std::vector<ParameterSpec> specs, const pl_optimizer_ar
     parameter.ndim = static_cast<uint32_t>(spec.shape.size());
     parameter.shape = spec.shape.data();
     parameter.name = str(spec.name);
+    parameter.unit = spec.unit;
     parameter.lr_multiplier = spec.lr_multiplier;
     parameters.push_back(parameter);
   }
-  strategy_ = std::make_unique<plugins::Strategy>(load_plugin(options.plugin), context_, nullptr, parameters,
-                                                  optimizer, nullptr);
+  strategy_ = std::make_unique<plugins::Strategy>(load_plugin(options.plugin), context_, &config_, parameters,
+                                                  optimizer, options.group);
 }
 
 at::Tensor StrategyRun::value(size_t index) {
@@ -149,6 +176,16 @@ void StrategyRun::lend(size_t index, const at::Tensor& gradient) {
   strategy_->gradient_ready(sent);
 }
 
+void StrategyRun::deliver(size_t index, const at::Tensor& gradient, bool lent) {
+  const pl_tensor bound = strategy_->storage(index).grad;
+  if (!bound.data && lent) return lend(index, gradient.clone());
+  if (!bound.data) return hand_over(index, gradient.clone());
+  const at::Tensor sum =
+      at::from_blob(bound.data, gradient.sizes(), at::TensorOptions().dtype(to_torch(bound.dtype)));
+  sum.add_(gradient);
+  lend(index, sum);
+}
+
 void StrategyRun::end_micro_batch(const at::Tensor& loss) {
   if (!loss.defined()) return strategy_->end_micro_batch(nullptr);
   const pl_tensor tensor = view(loss);
@@ -162,6 +199,28 @@ pl_step_args StrategyRun::step_args(double learning_rate, double clip_norm, doub
   args.clip_norm = clip_norm;
   args.inverse_scale = inverse_scale;
   return args;
+}
+
+void StrategyRun::deliver(const MicroBatch& micro_batch) {
+  std::vector<size_t> order = micro_batch.order;
+  if (order.empty()) {
+    for (size_t i = micro_batch.gradients.size(); i-- > 0;) order.push_back(i);
+  }
+  const auto one = [&](const Gradients& gradients, size_t index) {
+    if (index < gradients.size() && gradients[index].defined())
+      deliver(index, gradients[index], micro_batch.lent);
+  };
+  for (const size_t index : order) one(micro_batch.gradients, index);
+  for (size_t index = 0; index < micro_batch.again.size(); ++index) one(micro_batch.again, index);
+}
+
+uint64_t StrategyRun::start_step(const std::vector<MicroBatch>& micro_batches, const pl_step_args& args) {
+  strategy_->begin_step(micro_batches.size());
+  for (const MicroBatch& micro_batch : micro_batches) {
+    deliver(micro_batch);
+    end_micro_batch(micro_batch.loss);
+  }
+  return strategy_->step(args);
 }
 
 pl_step_report StrategyRun::step(const std::vector<Gradients>& micro_batches, double learning_rate,
@@ -179,8 +238,10 @@ pl_step_report StrategyRun::step(const std::vector<Gradients>& micro_batches, do
 State StrategyRun::state_of(const plugins::Snapshot& snapshot) {
   State state;
   snapshot.pieces([&](const pl_piece& piece) {
-    const auto* bytes = static_cast<const std::byte*>(piece.data);
-    state[label(piece)].assign(bytes, bytes + piece.count * piece.dtype.bits / 8);
+    const size_t width = piece.dtype.bits / 8u;
+    std::vector<std::byte>& tensor = state[label(piece)];
+    tensor.resize(element_count(piece) * width);
+    copy(tensor.data() + piece.offset * width, piece.data, piece.count * width);
   });
   return state;
 }
@@ -197,10 +258,10 @@ void StrategyRun::load(const State& state, bool values_only) {
 }
 
 Gradients random_gradients(const std::vector<ParameterSpec>& specs, uint64_t seed) {
-  at::manual_seed(seed);
+  const at::Generator generator = at::detail::createCPUGenerator(seed);
   Gradients gradients;
   for (const ParameterSpec& spec : specs) {
-    gradients.push_back(spec.trainable ? at::randn(spec.shape, at::kFloat) : at::Tensor());
+    gradients.push_back(spec.trainable ? at::randn(spec.shape, generator, at::kFloat) : at::Tensor());
   }
   return gradients;
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/config/plugin_config.hpp"
 #include "core/plugins/error.hpp"
 #include "core/plugins/host.hpp"
 #include "core/plugins/plugin.hpp"
@@ -21,6 +22,7 @@ struct ParameterSpec {
   bool decay = true;
   double lr_multiplier = 1;
   bool trainable = true;
+  uint32_t unit = 0;
 };
 
 struct RunOptions {
@@ -28,8 +30,10 @@ struct RunOptions {
   bool reproducible = false;
   at::ScalarType dtype = at::kFloat;
   int32_t world_size = 1;
-  uint64_t micro_batches = 1;
+  uint64_t micro_batches = 1;  // of all ranks
   uint32_t purpose = PL_PURPOSE_TRAIN;
+  std::vector<std::string> sets = {};      // options: "strategy.bucket_mib=1"
+  const pl_communicator* group = nullptr;  // says rank and world size; NULL: one process
 };
 
 pl_optimizer_args adamw(double weight_decay = 0.1);
@@ -38,7 +42,16 @@ pl_optimizer_args sgd(double momentum = 0, double weight_decay = 0, bool nestero
 // Gradients of one micro-batch, by parameter; undefined: none.
 using Gradients = std::vector<at::Tensor>;
 
-// A piece of state by "kind/parameter", as bytes.
+// One micro-batch as a task would make it.
+struct MicroBatch {
+  Gradients gradients;
+  at::Tensor loss;                 // undefined: the core had no batch for this rank
+  Gradients again = {};            // second contributions, of parameters that are used twice; they come last
+  bool lent = false;               // the task keeps its tensors
+  std::vector<size_t> order = {};  // of the first contributions; empty: last parameter first
+};
+
+// A tensor of the state by "kind/parameter", as bytes; 0 where another rank has the piece.
 using State = std::map<std::string, std::vector<std::byte>>;
 
 // Drives a strategy plugin through its table, as the core does, with gradients that the test makes up.
@@ -47,7 +60,7 @@ class StrategyRun {
   StrategyRun(std::vector<ParameterSpec> specs, const pl_optimizer_args& optimizer,
               const RunOptions& options = {});
 
-  plugins::Strategy& strategy() { return *strategy_; }
+  plugins::Strategy& strategy() const { return *strategy_; }
   const std::vector<ParameterSpec>& specs() const { return specs_; }
   at::Tensor value(size_t index);  // the bound memory itself
   void set(size_t index, const at::Tensor& value);
@@ -56,8 +69,13 @@ class StrategyRun {
   // call.
   void hand_over(size_t index, at::Tensor gradient);
   void lend(size_t index, const at::Tensor& gradient);
+  // As the strategy's storage asks for: adds to the bound gradient, or lends a copy or hands it over.
+  void deliver(size_t index, const at::Tensor& gradient, bool lent = false);
+  void deliver(const MicroBatch& micro_batch);
   void end_micro_batch(const at::Tensor& loss);
 
+  // One whole step of this rank.
+  uint64_t start_step(const std::vector<MicroBatch>& micro_batches, const pl_step_args& args);
   // One whole step; hands over copies.
   pl_step_report step(const std::vector<Gradients>& micro_batches, double learning_rate = 0.1,
                       double clip_norm = 0, double inverse_scale = 1);
@@ -72,11 +90,12 @@ class StrategyRun {
  private:
   std::vector<ParameterSpec> specs_;
   pl_context context_{"strategy under test"};
+  pl_config config_;
   std::unique_ptr<plugins::Strategy> strategy_;
   int live_ = 0;
 };
 
-// Gradients for all trainable parameters, different for every seed.
+// Gradients for all trainable parameters, different for every seed. [any-thread]
 Gradients random_gradients(const std::vector<ParameterSpec>& specs, uint64_t seed);
 
 }  // namespace pipeline::strategies

@@ -1,30 +1,14 @@
-#include <arpa/inet.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <numeric>
 
 #include "core/plugins/backend.hpp"
 #include "core/plugins/check/subject.hpp"
 #include "core/plugins/error.hpp"
+#include "core/plugins/free_port.hpp"
 
 namespace pipeline::plugins {
 namespace {
-
-std::uint32_t free_port() {
-  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  const bool bound = fd >= 0 && ::bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
-                     ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0;
-  if (fd >= 0) ::close(fd);
-  if (!bound) throw Error("cannot find a free port");
-  return ntohs(address.sin_port);
-}
 
 // A group of one rank, on the CPU.
 class Lonely {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <utility>
 
 namespace pipeline::strategies {
@@ -44,7 +45,7 @@ class ArenaSnapshot : public Snapshot {
  public:
   ArenaSnapshot(std::shared_ptr<const Layout> layout,
                 std::shared_ptr<const std::vector<Parameter>> parameters, std::vector<ArenaPart> parts,
-                int64_t step)
+                std::optional<int64_t> step)
       : layout_(std::move(layout)),
         parameters_(std::move(parameters)),
         parts_(std::move(parts)),
@@ -57,14 +58,14 @@ class ArenaSnapshot : public Snapshot {
         visitor(piece);
       });
     }
-    visitor(step_piece(&step_));
+    if (step_) visitor(step_piece(&*step_));
   }
 
  private:
   std::shared_ptr<const Layout> layout_;
   std::shared_ptr<const std::vector<Parameter>> parameters_;
   std::vector<ArenaPart> parts_;
-  int64_t step_;
+  std::optional<int64_t> step_;
 };
 
 }  // namespace
@@ -78,8 +79,9 @@ std::unique_ptr<Snapshot> ArenaState::snapshot(std::vector<ArenaPart> parts, con
     part.values =
         part.values.to(at::TensorOptions().device(at::kCPU).dtype(at::kFloat), /*non_blocking=*/false, copy);
   }
-  return std::make_unique<ArenaSnapshot>(layout_, parameters_, std::move(parts),
-                                         static_cast<int64_t>(step_count.item<float>()));
+  std::optional<int64_t> step;
+  if (step_count.defined()) step = static_cast<int64_t>(step_count.item<float>());
+  return std::make_unique<ArenaSnapshot>(layout_, parameters_, std::move(parts), step);
 }
 
 void ArenaState::read(const StateReader& reader, const ArenaPart& part) const {

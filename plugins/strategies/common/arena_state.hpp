@@ -25,8 +25,8 @@ class ArenaState {
  public:
   ArenaState(std::shared_ptr<const Layout> layout, const std::vector<Parameter>& parameters);
 
-  // `parts` and the step count as a snapshot. copy: later changes do not show; otherwise, where the parts are
-  // in host memory and float32, the snapshot looks at them.
+  // `parts` and the step count as a snapshot; undefined: another rank has the count. copy: later changes do
+  // not show; otherwise, where the parts are in host memory and float32, the snapshot looks at them.
   std::unique_ptr<Snapshot> snapshot(std::vector<ArenaPart> parts, const at::Tensor& step_count,
                                      bool copy) const;
 

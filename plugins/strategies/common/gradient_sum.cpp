@@ -58,8 +58,8 @@ GradientRuns GradientSum::finish() {
   return runs;
 }
 
-void GradientSum::clear() {
-  tree_.clear();
+void GradientSum::restart(uint64_t first) {
+  tree_.restart(first);
   current_.assign(layout_->trainable_slots(), at::Tensor());
 }
 

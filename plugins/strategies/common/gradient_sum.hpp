@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "plugins/strategies/common/gradient_run.hpp"
@@ -14,6 +15,9 @@ namespace pipeline::strategies {
 // and freed.
 class GradientSum {
  public:
+  using Gradients = std::vector<at::Tensor>;  // by slot, padded; undefined: none came
+  using Node = SumTree<Gradients>::Entry;
+
   // fixed_tree: along the tree over micro-batches, for the same bits on any number of ranks; otherwise in the
   // order in which they come, which holds one gradient at a time.
   GradientSum(std::shared_ptr<const Layout> layout, bool fixed_tree);
@@ -25,11 +29,16 @@ class GradientSum {
 
   // The sums, of those parameters that had a gradient. Empties this object.
   GradientRuns finish();
-  void clear();
+  // With the fixed tree, for a rank that adds a block of the leaves: what it has without those of others.
+  std::vector<Node> take_nodes() { return tree_.take_nodes(); }
+  // Without the tree: the sum of one slot so far, or nothing; what comes after it begins anew.
+  at::Tensor take(size_t slot) { return std::exchange(current_[slot], {}); }
+  bool has(size_t slot) const { return current_[slot].defined(); }
+  void clear() { restart(0); }
+  // Begins a step whose first micro-batch on this rank is leaf `first` of the tree.
+  void restart(uint64_t first);
 
  private:
-  using Gradients = std::vector<at::Tensor>;  // by slot; undefined: none came
-
   std::shared_ptr<const Layout> layout_;
   bool fixed_tree_;
   Gradients current_;  // of this micro-batch; without the tree, of all

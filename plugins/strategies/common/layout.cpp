@@ -2,37 +2,55 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 namespace pipeline::strategies {
 
-Layout::Layout(const std::vector<Parameter>& parameters) : slot_index_(parameters.size()) {
-  // Groups in the order in which their first parameter comes.
-  std::vector<std::vector<size_t>> members;
-  std::map<std::pair<double, bool>, size_t> known;
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    const Parameter& parameter = parameters[i];
-    if (!parameter.trainable) continue;
-    const auto [found, is_new] =
-        known.try_emplace({parameter.lr_multiplier, parameter.decay}, members.size());
-    if (is_new) {
-      members.emplace_back();
-      groups_.push_back({parameter.lr_multiplier, parameter.decay, 0, 0});
-    }
-    members[found->second].push_back(i);
-  }
-  for (size_t group = 0; group < members.size(); ++group) {
-    groups_[group].first_slot = slots_.size();
-    groups_[group].slot_count = members[group].size();
-    for (const size_t index : members[group]) place(parameters, index);
-    length_ = round_up(length_, kChunk);
-  }
+Layout::Layout(const std::vector<Parameter>& parameters, int64_t alignment)
+    : alignment_(alignment), slot_index_(parameters.size()) {
+  std::set<uint32_t> units;
+  for (const Parameter& parameter : parameters) units.insert(parameter.unit);
+  for (const uint32_t unit : units) place_region(parameters, unit, true);
   trainable_slots_ = slots_.size();
   trainable_length_ = length_;
+  for (const uint32_t unit : units) place_region(parameters, unit, false);
+}
+
+void Layout::place_region(const std::vector<Parameter>& parameters, uint32_t unit, bool trainable) {
+  std::vector<size_t> members;
   for (size_t i = 0; i < parameters.size(); ++i) {
-    if (!parameters[i].trainable) place(parameters, i);
+    if (parameters[i].unit == unit && parameters[i].trainable == trainable) members.push_back(i);
   }
-  length_ = round_up(length_, kChunk);
+  if (members.empty()) return;
+  const int64_t begin = length_;
+  if (trainable) {
+    place_groups(parameters, members);
+  } else {
+    for (const size_t index : members) place(parameters, index);
+  }
+  length_ = round_up(length_, alignment_);
+  regions_.push_back({unit, begin, length_});
+}
+
+void Layout::place_groups(const std::vector<Parameter>& parameters, const std::vector<size_t>& members) {
+  // In the order in which their first parameter comes.
+  std::vector<std::vector<size_t>> groups;
+  std::map<std::pair<double, bool>, size_t> known;
+  for (const size_t index : members) {
+    const Parameter& parameter = parameters[index];
+    const auto [found, is_new] = known.try_emplace({parameter.lr_multiplier, parameter.decay}, groups.size());
+    if (is_new) groups.emplace_back();
+    groups[found->second].push_back(index);
+  }
+  for (const std::vector<size_t>& group : groups) {
+    const Parameter& first = parameters[group.front()];
+    const size_t first_slot = slots_.size();
+    const int64_t begin = length_;
+    for (const size_t index : group) place(parameters, index);
+    length_ = round_up(length_, kChunk);
+    groups_.push_back({first.lr_multiplier, first.decay, first_slot, group.size(), begin, length_});
+  }
 }
 
 void Layout::place(const std::vector<Parameter>& parameters, size_t index) {

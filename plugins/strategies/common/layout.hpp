@@ -28,33 +28,49 @@ struct Slot {
   int64_t padded;  // count, rounded up to kRun; the elements in between are zero and stay zero
 };
 
-// A contiguous region of parameters that are updated alike.
+// A contiguous run of parameters of one unit that are updated alike.
 struct Group {
   double lr_multiplier;
   bool decay;
   size_t first_slot;
   size_t slot_count;
+  int64_t begin;  // elements of the arena, multiples of kChunk
+  int64_t end;
 };
 
-// The order of all parameters in one flat arena: trainable ones by group, then frozen ones. A pure function
-// of the parameters, hence the same on every rank and for every world size.
+// A unit's trainable parameters, or its frozen ones.
+struct Region {
+  uint32_t unit;
+  int64_t begin;
+  int64_t end;
+};
+
+// The order of all parameters in one flat arena: trainable ones by unit and, within it, by group, then frozen
+// ones by unit. A pure function of the parameters, hence the same on every rank.
 class Layout {
  public:
-  explicit Layout(const std::vector<Parameter>& parameters);
+  // Regions begin at multiples of `alignment`, itself one of kChunk. What lies between them is zero and adds
+  // nothing to a sum, so that another alignment changes no bits.
+  explicit Layout(const std::vector<Parameter>& parameters, int64_t alignment = kChunk);
 
   const std::vector<Slot>& slots() const { return slots_; }  // by offset
   const std::vector<Group>& groups() const { return groups_; }
-  size_t trainable_slots() const { return trainable_slots_; }     // they come first
-  int64_t trainable_length() const { return trainable_length_; }  // elements, a multiple of kChunk
-  int64_t length() const { return length_; }                      // with the frozen ones
+  const std::vector<Region>& regions() const { return regions_; }  // by offset
+  size_t trainable_slots() const { return trainable_slots_; }      // they come first
+  int64_t trainable_length() const { return trainable_length_; }   // elements, a multiple of the alignment
+  int64_t length() const { return length_; }                       // with the frozen ones
   const Slot& slot_of(size_t parameter) const { return slots_[slot_index_[parameter]]; }
   size_t slot_index(size_t parameter) const { return slot_index_[parameter]; }
 
  private:
   void place(const std::vector<Parameter>& parameters, size_t index);
+  void place_groups(const std::vector<Parameter>& parameters, const std::vector<size_t>& members);
+  void place_region(const std::vector<Parameter>& parameters, uint32_t unit, bool trainable);
 
+  int64_t alignment_;
   std::vector<Slot> slots_;
   std::vector<Group> groups_;
+  std::vector<Region> regions_;
   std::vector<size_t> slot_index_;  // by parameter
   size_t trainable_slots_ = 0;
   int64_t trainable_length_ = 0;

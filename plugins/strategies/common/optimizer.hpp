@@ -30,8 +30,13 @@ struct OptimizerState {
 // over weights, gradients and state, gradients scaled on the way.
 class Optimizer {
  public:
+  // Where the state is kept: with the weights, or in pinned host memory, from where it visits the device for
+  // each update.
+  enum class StateIn { kDevice, kPinnedHost };
+
   // `master`: the weights of the arena from element `begin` on. Throws Error for options that make no sense.
-  static std::unique_ptr<Optimizer> create(const pl_optimizer_args& args, at::Tensor master, int64_t begin);
+  static std::unique_ptr<Optimizer> create(const pl_optimizer_args& args, at::Tensor master, int64_t begin,
+                                           StateIn state_in = StateIn::kDevice);
   virtual ~Optimizer() = default;
 
   const std::vector<OptimizerState>& state() const { return state_; }
@@ -46,7 +51,7 @@ class Optimizer {
   void update(const Group& group, const GradientRuns& runs, double learning_rate, const GradientScale& scale);
 
  protected:
-  Optimizer(const pl_optimizer_args& args, at::Tensor master, int64_t begin,
+  Optimizer(const pl_optimizer_args& args, at::Tensor master, int64_t begin, StateIn state_in,
             const std::vector<std::string>& kinds);
 
   struct Lists {

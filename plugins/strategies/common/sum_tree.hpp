@@ -26,8 +26,11 @@ class SumTree {
   // `first`: index of the first leaf, for a rank that adds a later block and then wants take_nodes().
   explicit SumTree(Add add, uint64_t first = 0) : add_(std::move(add)), first_(first), next_(first) {}
 
-  void push(Node leaf) {
-    stack_.push_back({0, next_++, std::move(leaf)});
+  void push(Node leaf) { push_node({0, next_++, std::move(leaf)}); }
+
+  // A node that a rank has added up already; nodes come in the order of their leaves.
+  void push_node(Entry node) {
+    stack_.push_back(std::move(node));
     while (stack_.size() > 1 && is_right_half_of_pair()) add_last_two();
   }
 
@@ -47,9 +50,12 @@ class SumTree {
     return nodes;
   }
 
-  void clear() {
+  void clear() { restart(first_); }
+
+  // Begins again, empty, with leaf `first`.
+  void restart(uint64_t first) {
     stack_.clear();
-    next_ = first_;
+    next_ = first_ = first;
   }
 
  private:

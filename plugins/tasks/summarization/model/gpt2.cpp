@@ -131,6 +131,10 @@ at::Tensor Gpt2::embed(const at::Tensor& tokens, const at::Tensor& positions, co
   return transformer::embed(tokens, positions, wte_, wpe_, dropout, std::move(shared));
 }
 
+Tensors Gpt2::run_unit(int64_t unit, const Tensors& inputs, const UnitBody& body) const {
+  return wrapper_ ? wrapper_(unit, inputs, body) : body(inputs);
+}
+
 at::Tensor Gpt2::layer(int64_t index, const at::Tensor& x, const AttentionLayout& layout,
                        const ForwardOptions& options) const {
   const Gpt2Layer& w = layers_[static_cast<size_t>(index)];
@@ -173,9 +177,11 @@ at::Tensor Gpt2::body(const PackedBatch& batch, const std::vector<int64_t>& rows
   const bool few = !rows.empty() && static_cast<double>(rows.size()) < kFewRows * static_cast<double>(count);
   const bool all = static_cast<int64_t>(rows.size()) == count;
   const at::Tensor index = all ? at::Tensor() : at::tensor(rows, at::kLong).to(batch.tokens.device());
-  at::Tensor x = embed(batch.tokens, batch.positions, options, std::move(shared));
+  at::Tensor x = run_unit(0, {}, [&](const Tensors&) {
+    return Tensors{embed(batch.tokens, batch.positions, options, std::move(shared))};
+  })[0];
   for (int64_t i = 0; i < config_.n_layer; ++i) {
-    UnitBody run;
+    std::function<at::Tensor(const at::Tensor&)> run;
     if (few && i + 1 == config_.n_layer) {
       run = [this, i, index, at = layout_at(layout, rows), options](const at::Tensor& input) {
         return layer_at(i, input, index, at, options);
@@ -188,7 +194,7 @@ at::Tensor Gpt2::body(const PackedBatch& batch, const std::vector<int64_t>& rows
         return transformer::checkpoint(run, input, layers_[static_cast<size_t>(i)].parameters());
       };
     }
-    x = wrapper_ ? wrapper_(i + 1, x, run) : run(x);
+    x = run_unit(i + 1, {x}, [run = std::move(run)](const Tensors& in) { return Tensors{run(in[0])}; })[0];
   }
   return few || all ? x : x.index_select(0, index);
 }
@@ -204,9 +210,13 @@ transformer::Loss Gpt2::loss(const PackedBatch& batch, const ForwardOptions& opt
       x.size(0) == batch.targets.size(0)
           ? batch.targets
           : batch.targets.index_select(0, at::tensor(batch.target_rows, at::kLong).to(x.device()));
-  return transformer::cross_entropy_head(
-      x, targets, final_norm_, wte_,
-      {.scale = options.scale, .chunk = options.head_chunk, .compute = options.compute, .shared = shared});
+  const Tensors out = run_unit(0, {x}, [&](const Tensors& in) {
+    const transformer::Loss loss = transformer::cross_entropy_head(
+        in[0], targets, final_norm_, wte_,
+        {.scale = options.scale, .chunk = options.head_chunk, .compute = options.compute, .shared = shared});
+    return Tensors{loss.sum, loss.scaled};
+  });
+  return {out[0], out[1]};
 }
 
 at::Tensor Gpt2::logits(const PackedBatch& batch, const at::Tensor& rows, at::ScalarType compute) {

@@ -38,10 +38,11 @@ struct ForwardOptions {
   int64_t head_chunk = 0;               // see transformer::HeadOptions
 };
 
-// Wraps the forward pass of one unit (1 .. n_layer): body(x) is the layer. For gathering parameters, timing,
-// tests.
-using UnitBody = std::function<at::Tensor(const at::Tensor&)>;
-using UnitWrapper = std::function<at::Tensor(int64_t unit, const at::Tensor& x, const UnitBody& body)>;
+// Wraps the forward pass of one unit: 1 .. n_layer are the layers; 0 is what both ends of the model use, the
+// embeddings and the final norm, so it is passed through twice. For gathering parameters, timing, tests.
+using Tensors = std::vector<at::Tensor>;
+using UnitBody = std::function<Tensors(const Tensors& inputs)>;
+using UnitWrapper = std::function<Tensors(int64_t unit, const Tensors& inputs, const UnitBody& body)>;
 
 // One layer's parameters. Weights are (in, out), as in Hugging Face's Conv1D.
 struct Gpt2Layer {
@@ -78,6 +79,7 @@ class Gpt2 : public torch::nn::Module {
   at::Tensor parameter(torch::nn::Module& owner, const std::string& name, at::IntArrayRef shape);
   transformer::Norm norm(torch::nn::Module& owner);
   transformer::Linear linear(torch::nn::Module& owner, int64_t in, int64_t out);
+  Tensors run_unit(int64_t unit, const Tensors& inputs, const UnitBody& body) const;
   at::Tensor layer(int64_t index, const at::Tensor& x, const transformer::AttentionLayout& layout,
                    const ForwardOptions& options) const;
   // The layer's output at `rows` (R) alone: of the other rows only keys and values are computed.

@@ -43,7 +43,7 @@ std::vector<ParameterInfo> parameter_list(const Gpt2Config& config) {
     linear(layer + ".mlp.c_fc", width, config.inner(), i + 1);
     linear(layer + ".mlp.c_proj", config.inner(), width, i + 1);
   }
-  norm("ln_f", config.n_layer + 1);
+  norm("ln_f", 0);
   return list;
 }
 

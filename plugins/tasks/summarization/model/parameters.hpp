@@ -14,7 +14,7 @@ struct ParameterInfo {
   std::string name;  // as in Hugging Face's state dict: "transformer.h.0.attn.c_attn.weight"
   std::vector<int64_t> shape;
   bool weight_decay;  // matrices yes; biases and norms no
-  int64_t unit;  // 0: embeddings; 1 .. n_layer: layers; n_layer + 1: the final norm. The head is wte, unit 0
+  int64_t unit;  // 0: both ends, the embeddings and the final norm, since the head is wte; 1 .. n_layer: layers
 };
 
 // Every parameter, in the order in which Gpt2 registers them. Needs no model.

@@ -94,10 +94,10 @@ std::shared_ptr<Gpt2> Summarization::build_model() {
   model_config_.check();
   parameter_infos_ = parameter_list(model_config_);
   auto model = std::make_shared<Gpt2>(model_config_);
-  model->set_unit_wrapper([this, raw = model.get()](int64_t unit, const at::Tensor& x, const UnitBody& body) {
-    return units().run(
-        static_cast<uint32_t>(unit), [body](const Tensors& in) { return Tensors{body(in[0])}; }, {x},
-        raw->layers()[static_cast<size_t>(unit) - 1].parameters())[0];
+  model->set_unit_wrapper([this, raw = model.get()](int64_t unit, const Tensors& inputs, const UnitBody& body) {
+    const auto index = static_cast<uint32_t>(unit);
+    if (unit == 0) return units().run_once(index, body, inputs);
+    return units().run(index, body, inputs, raw->layers()[index - 1].parameters());
   });
   return model;
 }

@@ -36,6 +36,7 @@ struct SummarizationBatch {
 class Summarization : public TorchTask<SummarizationConfig, Gpt2, SummarizationBatch> {
  public:
   using TorchTask::TorchTask;
+  static constexpr bool kHasUnits = true;
 
   // The tokenizer, as tokenizer.json.
   std::string extra_state() override;

@@ -28,10 +28,16 @@ class Units {
 
   Tensors run(uint32_t unit, const LayerFn& layer, const Tensors& inputs, const Tensors& parameters) {
     used_ = true;
-    if (hooks_ == nullptr) return call(layer, inputs, parameters);
+    const LayerFn recomputed = [&](const Tensors& in) { return checkpoint(layer, in, parameters); };
+    return run_once(unit, checkpointing_ ? recomputed : layer, inputs);
+  }
+
+  // For a unit whose activations are never computed again: an embedding, an output head.
+  Tensors run_once(uint32_t unit, const LayerFn& layer, const Tensors& inputs) {
+    if (hooks_ == nullptr) return layer(inputs);
     check(hooks_->enter(hooks_->user, unit, PL_PASS_FORWARD));
     const bool leaves = at::GradMode::is_enabled() && any_requires_grad(inputs);
-    Tensors outputs = call(layer, leaves ? through<Leave>(unit, inputs, false) : inputs, parameters);
+    Tensors outputs = layer(leaves ? through<Leave>(unit, inputs, false) : inputs);
     if (at::GradMode::is_enabled() && any_requires_grad(outputs))
       outputs = through<Enter>(unit, outputs, leaves);
     check(hooks_->leave(hooks_->user, unit, PL_PASS_FORWARD));
@@ -64,10 +70,6 @@ class Units {
   template <class Layer, size_t... I>
   static Tensors call_layer(Layer& layer, const Tensors& x, std::index_sequence<I...>) {
     return {layer.forward(x[I]...)};
-  }
-
-  Tensors call(const LayerFn& layer, const Tensors& inputs, const Tensors& parameters) const {
-    return checkpointing_ ? checkpoint(layer, inputs, parameters) : layer(inputs);
   }
 
   void enter_backward(uint32_t unit, bool leaves) {

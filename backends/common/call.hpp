@@ -1,0 +1,62 @@
+// What one rank asks of one collective, checked and in one form.
+#pragma once
+
+#include <pipeline/backend.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace pipeline::backends {
+
+enum class Operation : uint32_t { kAllReduce, kReduceScatter, kAllGather, kBroadcast, kAllToAll, kBarrier };
+
+// "all_reduce"
+const char* operation_name(Operation operation);
+
+struct Call {
+  Operation operation = Operation::kBarrier;
+  uint32_t reduce = 0;  // PL_REDUCE_...; 0: none
+  int32_t root = 0;     // of a broadcast
+  pl_buffer in{};       // the same as `out` where the operation works in place
+  pl_buffer out{};
+  std::vector<uint64_t> send;     // elements of each rank: in `in`, or (all_gather) in `out`
+  std::vector<uint64_t> receive;  // elements of each rank in `out`; all_to_all only
+
+  size_t width() const { return in.dtype.bits / 8; }  // bytes of an element
+  // Elements that are the same on all ranks; 0 where there is no such number.
+  uint64_t common_count() const;
+};
+
+// Throws where a group for host memory cannot be opened like this; `instead`: what to do about a CUDA device.
+void check_open_args(const pl_backend_open_args& args, const char* instead);
+
+// Makes the calls of one rank; throws where arguments contradict each other. A shard may be its own place in
+// the whole; otherwise buffers must not overlap. `device` is the kind of memory
+// (PL_DEVICE_...) that the backend works in.
+class Calls {
+ public:
+  Calls(int32_t rank, int32_t world_size, int32_t device)
+      : rank_(rank), world_size_(world_size), device_(device) {}
+
+  Call all_reduce(const pl_buffer& in_out, uint32_t reduce) const;
+  Call reduce_scatter(const pl_buffer& in, const pl_buffer& shard, const Counts& counts,
+                      uint32_t reduce) const;
+  Call all_gather(const pl_buffer& shard, const pl_buffer& full, const Counts& counts) const;
+  Call broadcast(const pl_buffer& in_out, int32_t root) const;
+  Call all_to_all(const pl_buffer& in, const pl_buffer& out, const Counts& send, const Counts& receive) const;
+  Call barrier() const { return {}; }
+
+ private:
+  const pl_buffer& checked(const char* what, const pl_buffer& buffer) const;
+  std::vector<uint64_t> shares(const char* what, const Counts& given, uint64_t total) const;
+  void check_shard(const char* what, const pl_buffer& shard, const pl_buffer& full,
+                   const std::vector<uint64_t>& counts) const;
+
+  int32_t rank_;
+  int32_t world_size_;
+  int32_t device_;
+};
+
+}  // namespace pipeline::backends

@@ -1,0 +1,58 @@
+// The calls of one rank in one group: started by the caller, carried out in that order by a thread of the
+// group's own, so that they overlap with what the caller computes meanwhile.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string_view>
+#include <thread>
+
+#include "backends/common/transport.hpp"
+
+namespace pipeline::backends {
+
+// The first failure ends the group: calls under way and later ones fail with the same reason. [any-thread]
+class Queue {
+ public:
+  Queue(std::unique_ptr<Transport> transport, int32_t rank, double timeout_seconds);
+  ~Queue();
+
+  std::unique_ptr<Work> start(Call call);
+  void abort(std::string_view reason);
+  const Transport& transport() const { return *transport_; }
+
+ private:
+  struct Item {
+    Call call;
+    uint64_t sequence;
+    bool done = false;
+    std::optional<Error> error;
+  };
+  class Started;
+
+  void wait(Item& item, double timeout_seconds);
+  void end(const Error& why);
+  void work();
+  void carry_out(Item& item, std::unique_lock<std::mutex>& lock);
+  Error failure(const Item& item, const Error& seen);
+  void tell_the_others(std::unique_lock<std::mutex>& lock);
+
+  const std::unique_ptr<Transport> transport_;
+  const int32_t rank_;
+  const double timeout_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::shared_ptr<Item>> waiting_;
+  uint64_t sequence_ = 0;
+  std::optional<Error> ended_;     // what later calls fail with
+  std::optional<double> gave_up_;  // after so many seconds: why the group ended
+  bool told_ = false;              // the others know
+  bool closing_ = false;
+  std::thread thread_;
+};
+
+}  // namespace pipeline::backends

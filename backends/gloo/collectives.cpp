@@ -1,0 +1,239 @@
+#include "backends/gloo/collectives.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+
+#include "backends/common/reduce.hpp"
+
+namespace pipeline::backends::gloo {
+namespace {
+
+constexpr size_t kChunk = size_t{512} << 10;    // bytes: one is added up while others are on their way
+constexpr uint64_t kAhead = 4;                  // chunks under way
+constexpr size_t kScratch = size_t{64} << 20;   // bytes at most, for the chunks of all ranks
+constexpr size_t kSmallSum = size_t{16} << 10;  // bytes up to which every rank adds up everything
+constexpr size_t kSmallBroadcast = size_t{64} << 10;
+
+void copy(void* to, const void* from, size_t bytes) {
+  if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
+}
+
+}  // namespace
+
+Collective::Collective(Mesh& mesh, const Call& call, int32_t rank, int32_t world_size,
+                       std::vector<char>& scratch)
+    : mesh_(mesh),
+      call_(call),
+      rank_(rank),
+      world_size_(world_size),
+      scratch_(scratch),
+      width_(call.width()),
+      step_(std::min(kChunk, kScratch / kAhead / static_cast<size_t>(world_size)) /
+            std::max<size_t>(width_, 1)) {}
+
+void Collective::shards(const std::vector<uint64_t>& counts) {
+  uint64_t sum = 0;
+  for (const uint64_t count : counts) {
+    begin_.push_back(sum);
+    size_.push_back(count);
+    sum += count;
+  }
+  const uint64_t largest = *std::max_element(size_.begin(), size_.end());
+  chunk_count_ = (largest + step_ - 1) / step_;
+}
+
+void Collective::even_shards(uint64_t total) {
+  const auto ranks = static_cast<uint64_t>(world_size_);
+  std::vector<uint64_t> counts;
+  for (uint64_t r = 0; r < ranks; ++r) counts.push_back(total / ranks + (r < total % ranks ? 1 : 0));
+  shards(counts);
+}
+
+Collective::Chunk Collective::chunk(uint64_t index) const {
+  Chunk result;
+  for (size_t r = 0; r < size_.size(); ++r) {
+    const uint64_t from = std::min(index * step_, size_[r]);
+    result.begin.push_back(begin_[r] + from);
+    result.size.push_back(std::min(step_, size_[r] - from));
+  }
+  return result;
+}
+
+// Beginning with the next rank, so that not all of them send to rank 0 first.
+std::vector<int32_t> Collective::others() const {
+  std::vector<int32_t> ranks;
+  for (int32_t i = 1; i < world_size_; ++i) ranks.push_back((rank_ + i) % world_size_);
+  return ranks;
+}
+
+char* Collective::at(const pl_buffer& buffer, uint64_t element) const {
+  return static_cast<char*>(buffer.data) + element * width_;
+}
+
+char* Collective::received(uint64_t chunk, int32_t from) const {
+  const uint64_t slot = chunk % kAhead * static_cast<uint64_t>(world_size_) + static_cast<uint64_t>(from);
+  return scratch_.data() + slot * step_ * width_;
+}
+
+// Sends every rank its chunk, and gets the others' terms of the own one.
+Mesh::Exchange Collective::start_reduce(uint64_t index) {
+  scratch_.resize(std::max(scratch_.size(), kAhead * static_cast<size_t>(world_size_) * step_ * width_));
+  const Chunk c = chunk(index);
+  const size_t mine = c.size[static_cast<size_t>(rank_)] * width_;
+  std::vector<Piece> receives, sends;
+  for (const int32_t r : others()) {
+    const auto to = static_cast<size_t>(r);
+    receives.push_back({r, received(index, r), mine});
+    sends.push_back({r, at(call_.in, c.begin[to]), c.size[to] * width_});
+  }
+  return mesh_.start(mesh_.next_tag(), receives, sends);
+}
+
+void Collective::reduce(uint64_t index, char* out) {
+  const Chunk c = chunk(index);
+  const auto mine = static_cast<size_t>(rank_);
+  std::vector<const void*> terms;
+  for (int32_t r = 0; r < world_size_; ++r)
+    terms.push_back(r == rank_ ? at(call_.in, c.begin[mine]) : received(index, r));
+  reduce_in_order(out, terms, c.size[mine], call_.in.dtype, call_.reduce);
+}
+
+// Each rank's sum of a chunk, where it belongs. It is there only after that rank has got this one's terms, so
+// their memory is free by then.
+Mesh::Exchange Collective::receive_sums(uint32_t tag, uint64_t index) {
+  const Chunk c = chunk(index);
+  std::vector<Piece> receives;
+  for (const int32_t r : others()) {
+    const auto from = static_cast<size_t>(r);
+    receives.push_back({r, at(call_.out, c.begin[from]), c.size[from] * width_});
+  }
+  return mesh_.start(tag, receives, {});
+}
+
+Mesh::Exchange Collective::send_sum(uint32_t tag, uint64_t index) {
+  const Chunk c = chunk(index);
+  const auto mine = static_cast<size_t>(rank_);
+  std::vector<Piece> sends;
+  for (const int32_t r : others()) sends.push_back({r, at(call_.out, c.begin[mine]), c.size[mine] * width_});
+  return mesh_.start(tag, {}, sends);
+}
+
+void Collective::reduce_scatter() {
+  shards(call_.send);
+  std::deque<Mesh::Exchange> terms;
+  for (uint64_t i = 0; i < chunk_count_; ++i) {
+    while (i + terms.size() < std::min(i + kAhead, chunk_count_))
+      terms.push_back(start_reduce(i + terms.size()));
+    terms.front().wait();
+    terms.pop_front();
+    reduce(i, at(call_.out, std::min(i * step_, call_.out.count)));
+  }
+}
+
+// A reduce-scatter and an all-gather, chunk by chunk: while one is added up, later ones are on their way in
+// and earlier ones on their way out.
+void Collective::all_reduce() {
+  if (call_.in.count * width_ <= kSmallSum) return all_reduce_small();
+  even_shards(call_.in.count);
+  std::deque<Mesh::Exchange> terms, sums;
+  std::deque<uint32_t> tags;  // of the sums
+  for (uint64_t i = 0; i < chunk_count_; ++i) {
+    while (i + terms.size() < std::min(i + kAhead, chunk_count_)) {
+      const uint64_t next = i + terms.size();
+      terms.push_back(start_reduce(next));
+      tags.push_back(mesh_.next_tag());
+      sums.push_back(receive_sums(tags.back(), next));
+    }
+    terms.front().wait();
+    terms.pop_front();
+    reduce(i, at(call_.out, chunk(i).begin[static_cast<size_t>(rank_)]));
+    sums.push_back(send_sum(tags.front(), i));
+    tags.pop_front();
+  }
+  for (Mesh::Exchange& sum : sums) sum.wait();
+}
+
+void Collective::all_reduce_small() {
+  step_ = call_.in.count;
+  scratch_.resize(std::max(scratch_.size(), static_cast<size_t>(world_size_) * step_ * width_));
+  std::vector<Piece> receives, sends;
+  for (const int32_t r : others()) {
+    receives.push_back({r, received(0, r), step_ * width_});
+    sends.push_back({r, call_.in.data, step_ * width_});
+  }
+  mesh_.exchange(receives, sends);
+  std::vector<const void*> terms;
+  for (int32_t r = 0; r < world_size_; ++r) terms.push_back(r == rank_ ? call_.in.data : received(0, r));
+  reduce_in_order(call_.out.data, terms, step_, call_.in.dtype, call_.reduce);
+}
+
+void Collective::all_gather() {
+  shards(call_.send);
+  const auto mine = static_cast<size_t>(rank_);
+  copy(at(call_.out, begin_[mine]), call_.in.data, size_[mine] * width_);
+  std::vector<Piece> receives, sends;
+  for (const int32_t r : others()) {
+    const auto from = static_cast<size_t>(r);
+    receives.push_back({r, at(call_.out, begin_[from]), size_[from] * width_});
+    sends.push_back({r, at(call_.out, begin_[mine]), size_[mine] * width_});
+  }
+  mesh_.exchange(receives, sends);
+}
+
+void Collective::all_to_all() {
+  uint64_t sent = 0, got = 0;
+  std::vector<Piece> receives, sends;
+  for (int32_t r = 0; r < world_size_; ++r) {
+    const auto i = static_cast<size_t>(r);
+    const Piece out{r, at(call_.in, sent), call_.send[i] * width_};
+    const Piece in{r, at(call_.out, got), call_.receive[i] * width_};
+    sent += call_.send[i];
+    got += call_.receive[i];
+    if (r == rank_) {
+      copy(in.data, out.data, in.bytes);
+    } else {
+      receives.push_back(in);
+      sends.push_back(out);
+    }
+  }
+  mesh_.exchange(receives, sends);
+}
+
+// Large ones: the root gives each rank a shard, and those are gathered; no link carries the whole twice.
+void Collective::broadcast() {
+  if (world_size_ == 2 || call_.in.count * width_ <= kSmallBroadcast) return star();
+  even_shards(call_.in.count);
+  step_ = size_[0];
+  const Chunk c = chunk(0);
+  std::vector<Piece> receives, sends;
+  for (const int32_t r : others()) {
+    const auto to = static_cast<size_t>(r);
+    if (rank_ == call_.root) sends.push_back({r, at(call_.in, c.begin[to]), c.size[to] * width_});
+  }
+  const auto mine = static_cast<size_t>(rank_);
+  if (rank_ != call_.root)
+    receives.push_back({call_.root, at(call_.in, c.begin[mine]), c.size[mine] * width_});
+  mesh_.exchange(receives, sends);
+
+  receives.clear();
+  sends.clear();
+  for (const int32_t r : others()) {
+    const auto from = static_cast<size_t>(r);
+    if (rank_ != call_.root) receives.push_back({r, at(call_.in, c.begin[from]), c.size[from] * width_});
+    if (r != call_.root) sends.push_back({r, at(call_.in, c.begin[mine]), c.size[mine] * width_});
+  }
+  mesh_.exchange(receives, sends);
+}
+
+void Collective::star() {
+  std::vector<Piece> receives, sends;
+  const size_t bytes = call_.in.count * width_;
+  if (rank_ != call_.root) receives.push_back({call_.root, call_.in.data, bytes});
+  for (const int32_t r : others()) {
+    if (rank_ == call_.root) sends.push_back({r, call_.in.data, bytes});
+  }
+  mesh_.exchange(receives, sends);
+}
+
+}  // namespace pipeline::backends::gloo

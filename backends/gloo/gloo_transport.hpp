@@ -1,0 +1,62 @@
+// The collectives over a Mesh. Sums are always made in the order of the ranks, on the rank that they are
+// for, so every rank gets the same bits, and the same ones in every run.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/common/network.hpp"
+#include "backends/common/rendezvous.hpp"
+#include "backends/common/signature.hpp"
+#include "backends/common/transport.hpp"
+#include "backends/gloo/mesh.hpp"
+
+namespace pipeline::backends::gloo {
+
+class GlooTransport : public Transport {
+ public:
+  // Blocks until all ranks are connected. `interface`: the one to use; empty: the one that reaches rank 0.
+  GlooTransport(const Context& context, const pl_backend_open_args& args, const std::string& interface);
+  ~GlooTransport() override;
+
+  void run(const Call& call, uint64_t sequence) override;
+  void interrupt() noexcept override { mesh_->interrupt(); }
+  std::vector<int32_t> absent() const override;
+  void leave(const std::string& why) noexcept override;
+  const std::string& library() const override { return library_; }
+  const std::string& mechanism() const override { return mechanism_; }
+
+ private:
+  // Where another rank is.
+  struct Peer {
+    std::string host;
+    std::string ip;
+    uint32_t beacon = 0;
+  };
+
+  void meet(const Context& context, const pl_backend_open_args& args, bool chosen);
+  void connect(const pl_backend_open_args& args);
+  void expect_signatures();
+  void compare(const Call& call, uint64_t sequence);
+  void carry_out(const Call& call);
+  void check_peer(int32_t rank, const std::string& words);
+  std::string name_of_peer(int32_t rank) const;
+  [[noreturn]] void lost(const std::exception& seen);
+
+  const int32_t rank_;
+  const int32_t world_size_;
+  LocalAddress local_;
+  std::unique_ptr<Rendezvous> rendezvous_;
+  std::unique_ptr<Mesh> mesh_;
+  std::vector<Peer> peers_;
+  std::vector<Signature> mine_, theirs_;  // of the call under way, for and from each rank
+  Mesh::Exchange coming_;                 // theirs_, of the next call
+  uint32_t signature_tag_ = 0;
+  std::vector<char> scratch_;
+  bool left_ = false;
+  std::string library_;
+  std::string mechanism_;
+};
+
+}  // namespace pipeline::backends::gloo

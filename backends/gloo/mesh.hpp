@@ -1,0 +1,76 @@
+// Direct connections between all ranks, over c10d's ProcessGroupGloo.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+
+namespace pipeline::backends::gloo {
+
+// What one rank has for another, or wants from it. Of no bytes: nothing is sent.
+struct Piece {
+  int32_t peer;
+  void* data;
+  size_t bytes;
+};
+
+// Messages of a group. Only point-to-point messages of Gloo's are used: unlike its collectives they can be
+// interrupted, and leave the order of sums to the caller.
+class Mesh {
+ public:
+  // Connects to all ranks through `ip`, an address of this host.
+  Mesh(const c10::intrusive_ptr<c10d::Store>& store, int32_t rank, int32_t world_size, const std::string& ip,
+       double timeout_seconds);
+  ~Mesh();
+
+  // Messages under way. When it is destroyed nothing touches their memory any more.
+  class Exchange {
+   public:
+    Exchange() = default;
+    Exchange(Mesh& mesh, std::vector<c10::intrusive_ptr<c10d::Work>> works);
+    Exchange(Exchange&& other) noexcept;
+    Exchange& operator=(Exchange&& other) noexcept;
+    ~Exchange() { forget(); }
+    // Throws when a connection fails, or the mesh is interrupted.
+    void wait();
+
+   private:
+    void forget() noexcept;
+    Mesh* mesh_ = nullptr;
+    std::vector<c10::intrusive_ptr<c10d::Work>> works_;
+  };
+
+  // Every rank takes tags in the same order. A message goes where its tag is received, and sizes must match:
+  // Gloo ends the process where they do not. What is received early arrives sooner.
+  uint32_t next_tag() { return tag_++; }
+  Exchange start(uint32_t tag, std::span<const Piece> receives, std::span<const Piece> sends);
+  void exchange(std::span<const Piece> receives, std::span<const Piece> sends) {
+    start(next_tag(), receives, sends).wait();
+  }
+
+  // Every exchange, under way or to come, throws. [any-thread]
+  void interrupt() noexcept;
+  // Closes all connections, which the other ranks notice. No exchange may be under way.
+  void disconnect();
+
+ private:
+  using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
+
+  c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
+  uint32_t tag_ = 0;
+  // Works that are done and wait for their end: freeing one at once would mean to yield the processor until
+  // Gloo's thread has let go of it, which takes milliseconds where others compute.
+  std::deque<c10::intrusive_ptr<c10d::Work>> retired_;
+
+  std::mutex mutex_;
+  bool interrupted_ = false;
+  Works active_;
+};
+
+}  // namespace pipeline::backends::gloo

@@ -1,0 +1,315 @@
+#include "backends/nccl/nccl_group.hpp"
+
+#include <pipeline/torch/runtime.hpp>
+
+#include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDAGuard.h>
+
+#include <chrono>
+
+#include "backends/common/network.hpp"
+#include "backends/common/signature.hpp"
+
+namespace pipeline::backends::nccl {
+namespace {
+
+using std::chrono::duration;
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+constexpr int kOldestDevice = 75;  // compute capability that LibTorch's CUDA 13 wheel has code for
+// c10d's watchdog ends the process when its time is up; ours is up first.
+constexpr double kWatchdogLater = 30;
+constexpr auto kLookForTheOthers = std::chrono::seconds(1);
+
+at::Tensor tensor_of(const pl_buffer& buffer, uint64_t begin, uint64_t count) {
+  const size_t width = buffer.dtype.bits / 8;
+  return at::from_blob(static_cast<char*>(buffer.data) + begin * width, {static_cast<int64_t>(count)},
+                       at::TensorOptions().dtype(to_torch(buffer.dtype)).device(to_torch(buffer.device)));
+}
+
+at::Tensor tensor_of(const pl_buffer& buffer) { return tensor_of(buffer, 0, buffer.count); }
+
+// One tensor for each rank's shard of `full`.
+std::vector<at::Tensor> shards_of(const pl_buffer& full, const std::vector<uint64_t>& counts) {
+  std::vector<at::Tensor> shards;
+  uint64_t begin = 0;
+  for (const uint64_t count : counts) {
+    shards.push_back(tensor_of(full, begin, count));
+    begin += count;
+  }
+  return shards;
+}
+
+bool even(const std::vector<uint64_t>& counts) {
+  return std::all_of(counts.begin(), counts.end(), [&](uint64_t count) { return count == counts.front(); });
+}
+
+std::vector<int64_t> as_signed(const std::vector<uint64_t>& counts) { return {counts.begin(), counts.end()}; }
+
+c10d::ReduceOp op_of(uint32_t reduce) {
+  return reduce == PL_REDUCE_SUM   ? c10d::ReduceOp::SUM
+         : reduce == PL_REDUCE_MIN ? c10d::ReduceOp::MIN
+                                   : c10d::ReduceOp::MAX;
+}
+
+}  // namespace
+
+class NcclGroup::Started : public Work {
+ public:
+  Started(NcclGroup& group, Handle work) : group_(group), work_(std::move(work)) {}
+  void wait(void* stream, double timeout_seconds) override { group_.wait(*work_, stream, timeout_seconds); }
+
+ private:
+  NcclGroup& group_;
+  Handle work_;
+};
+
+NcclGroup::NcclGroup(const Context& context, const pl_backend_open_args& args, const Config& config)
+    : rank_(args.rank),
+      world_size_(args.world_size),
+      device_(to_torch(args.device)),
+      timeout_(args.timeout_seconds),
+      check_calls_(config.check_calls),
+      library_("NCCL " + c10d::getNcclVersion()) {
+  const c10::cuda::CUDAGuard guard(device_);
+  check_device();
+  rendezvous_ =
+      std::make_unique<Rendezvous>(context,
+                                   Meeting{std::string(view(args.address)), args.port,
+                                           std::string(view(args.group)), rank_, world_size_, timeout_},
+                                   facts());
+  check_facts();
+  transport_ = concat("links of NCCL's choice, which NCCL_DEBUG=INFO shows; this rank: ", facts());
+  connect();
+}
+
+NcclGroup::~NcclGroup() {
+  if (aborting_.joinable()) aborting_.join();
+}
+
+void NcclGroup::check_device() const {
+  const cudaDeviceProp& device = *at::cuda::getDeviceProperties(device_.index());
+  if (device.major * 10 + device.minor >= kOldestDevice) return;
+  fail_with(PL_ERROR_UNSUPPORTED, "open: ", device.name, " has compute capability ", device.major, '.',
+            device.minor,
+            "; LibTorch and NCCL here are built for 7.5 and later: use another GPU, or the CPU");
+}
+
+// "node7, NVIDIA H100 80GB HBM3 at 0000:18:00.0"
+std::string NcclGroup::facts() const {
+  char bus[32] = "";
+  cudaDeviceGetPCIBusId(bus, sizeof bus, device_.index());
+  return concat(host_name(), ", ", at::cuda::getDeviceProperties(device_.index())->name, " at ", bus);
+}
+
+void NcclGroup::check_facts() const {
+  const std::vector<std::string>& all = rendezvous_->facts();
+  for (int32_t r = 0; r < world_size_; ++r) {
+    if (r == rank_ || all[static_cast<size_t>(r)] != all[static_cast<size_t>(rank_)]) continue;
+    fail_with(PL_ERROR_UNSUPPORTED, "open: ranks ", std::min(r, rank_), " and ", std::max(r, rank_),
+              " have the same GPU (", all[static_cast<size_t>(r)],
+              "), and NCCL needs one for each: start fewer processes per host, or show each its own in "
+              "CUDA_VISIBLE_DEVICES");
+  }
+}
+
+void NcclGroup::connect() {
+  try {
+    auto options = c10d::ProcessGroupNCCL::Options::create();
+    options->timeout = std::chrono::ceil<milliseconds>(duration<double>(timeout_ + kWatchdogLater));
+    rendezvous_->store()->setTimeout(
+        std::chrono::ceil<milliseconds>(duration<double>(std::max(rendezvous_->seconds_left(), 1.0))));
+    group_ = c10::make_intrusive<c10d::ProcessGroupNCCL>(rendezvous_->store(), rank_, world_size_, options);
+    group_->eagerConnectSingleDevice(device_);
+    wait_on_host(*launch(Call{}), timeout_);  // links are made by the first call
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& e) {
+    throw explained(e);
+  }
+}
+
+std::unique_ptr<Work> NcclGroup::start(const Call& call) {
+  throw_if_ended();
+  ++sequence_;
+  if (check_calls_) compare(call);
+  try {
+    const c10::cuda::CUDAGuard guard(device_);
+    const StreamScope stream(device_, call.out.stream != nullptr ? call.out.stream : call.in.stream);
+    return std::make_unique<Started>(*this, launch(call));
+  } catch (const std::exception& e) {
+    const Error why = explained(e);
+    end(why);
+    throw why;
+  }
+}
+
+NcclGroup::Handle NcclGroup::launch(const Call& call) {
+  switch (call.operation) {
+    case Operation::kAllReduce: {
+      std::vector<at::Tensor> tensors{tensor_of(call.in)};
+      c10d::AllreduceOptions options;
+      options.reduceOp = op_of(call.reduce);
+      return group_->allreduce(tensors, options);
+    }
+    case Operation::kReduceScatter:
+      return reduce_scatter(call);
+    case Operation::kAllGather:
+      return all_gather(call);
+    case Operation::kBroadcast: {
+      std::vector<at::Tensor> tensors{tensor_of(call.in)};
+      c10d::BroadcastOptions options;
+      options.rootRank = call.root;
+      return group_->broadcast(tensors, options);
+    }
+    case Operation::kAllToAll: {
+      at::Tensor in = tensor_of(call.in), out = tensor_of(call.out);
+      std::vector<int64_t> sends = as_signed(call.send), receives = as_signed(call.receive);
+      return group_->alltoall_base(out, in, receives, sends);
+    }
+    case Operation::kBarrier: {
+      c10d::BarrierOptions options;
+      options.device = device_;
+      return group_->barrier(options);
+    }
+  }
+  fail("operation ", static_cast<uint32_t>(call.operation), " is unknown");
+}
+
+NcclGroup::Handle NcclGroup::reduce_scatter(const Call& call) {
+  c10d::ReduceScatterOptions options;
+  options.reduceOp = op_of(call.reduce);
+  at::Tensor out = tensor_of(call.out);
+  if (even(call.send)) {
+    at::Tensor in = tensor_of(call.in);
+    return group_->_reduce_scatter_base(out, in, options);
+  }
+  std::vector<at::Tensor> outs{out};
+  std::vector<std::vector<at::Tensor>> ins{shards_of(call.in, call.send)};
+  return group_->reduce_scatter(outs, ins, options);
+}
+
+NcclGroup::Handle NcclGroup::all_gather(const Call& call) {
+  at::Tensor in = tensor_of(call.in);
+  if (even(call.send)) {
+    at::Tensor out = tensor_of(call.out);
+    return group_->_allgather_base(out, in);
+  }
+  std::vector<std::vector<at::Tensor>> outs{shards_of(call.out, call.send)};
+  std::vector<at::Tensor> ins{in};
+  return group_->allgather(outs, ins);
+}
+
+// Through the store: milliseconds for each call, so it is off unless asked for.
+void NcclGroup::compare(const Call& call) {
+  const auto& store = rendezvous_->store();
+  const auto key = [&](int32_t from, int32_t to) { return concat("call/", sequence_, '/', from, '/', to); };
+  for (int32_t r = 0; r < world_size_; ++r) {
+    const Signature mine = signature_of(call, sequence_, r);
+    store->set(key(rank_, r), std::string(reinterpret_cast<const char*>(&mine), sizeof mine));
+  }
+  for (int32_t r = 0; r < world_size_; ++r) {
+    Signature theirs;
+    store->get_to_str(key(r, rank_)).copy(reinterpret_cast<char*>(&theirs), sizeof theirs);
+    store->deleteKey(key(r, rank_));
+    if (r == rank_) continue;
+    if (const auto differs = difference(signature_of(call, sequence_, r), rank_, theirs, r)) {
+      end(Error(*differs));
+      fail(*differs);
+    }
+  }
+}
+
+void NcclGroup::wait(c10d::Work& work, void* stream, double timeout_seconds) {
+  throw_if_ended();
+  try {
+    const c10::cuda::CUDAGuard guard(device_);
+    if (stream == nullptr) return wait_on_host(work, timeout_seconds);
+    const StreamScope scope(device_, stream);
+    work.synchronize();
+  } catch (const Error& e) {
+    end(e);
+    throw;
+  } catch (const std::exception& e) {
+    const Error why = explained(e);
+    end(why);
+    throw why;
+  }
+}
+
+void NcclGroup::wait_on_host(c10d::Work& work, double timeout_seconds) {
+  const double seconds = timeout_seconds > 0 ? timeout_seconds : timeout_;
+  const auto begin = Clock::now();
+  auto looked = begin;
+  for (int looks = 0; !work.isCompleted(); ++looks) {
+    throw_if_ended();
+    const auto now = Clock::now();
+    if (duration<double>(now - begin).count() > seconds) {
+      fail_with(
+          PL_ERROR_TIMEOUT, "after ", seconds,
+          " seconds it is not complete: a rank is late, stopped, or made another call (backend.check_calls "
+          "= true compares them)");
+    }
+    if (now - looked > kLookForTheOthers) {
+      looked = now;
+      if (const auto why = rendezvous_->why()) fail_with(PL_ERROR_PEER, *why);
+    }
+    if (looks > 1000) std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  if (const std::exception_ptr problem = work.exception()) std::rethrow_exception(problem);
+}
+
+void NcclGroup::throw_if_ended() {
+  const std::lock_guard lock(mutex_);
+  if (ended_) throw *ended_;
+}
+
+void NcclGroup::abort(std::string_view reason) {
+  end(Error(concat("aborted by rank ", rank_, ": ", reason), PL_ERROR_PEER));
+}
+
+// The first reason stays. What NCCL has under way would wait for ever.
+void NcclGroup::end(const Error& why) {
+  const std::lock_guard lock(mutex_);
+  if (ended_) return;
+  ended_ = Error(why.what(), PL_ERROR_PEER);
+  aborting_ = std::thread([this, text = std::string(why.what())] {
+    rendezvous_->say_why(text);
+    try {
+      group_->abort();
+    } catch (const std::exception&) {  // the group is at its end anyway
+    }
+  });
+}
+
+Error NcclGroup::explained(const std::exception& seen) const {
+  const auto* torch = dynamic_cast<const c10::Error*>(&seen);
+  std::string text = torch == nullptr ? seen.what() : torch->what_without_backtrace();
+  std::string others;
+  if (rendezvous_ != nullptr) {
+    for (size_t r = 0; r < rendezvous_->facts().size(); ++r)
+      others += concat(others.empty() ? "" : "; ", "rank ", r, ": ", rendezvous_->facts()[r]);
+  }
+  return Error(
+      concat(
+          library_, ": ", text, " [", others,
+          "] NCCL_DEBUG=INFO shows what NCCL was doing. Where GPUs of one host do not reach each other, "
+          "NCCL_P2P_DISABLE=1; where hosts do not, NCCL_SOCKET_IFNAME=<interface>, and a firewall must let "
+          "all TCP ports through between them"),
+      PL_ERROR_PEER);
+}
+
+}  // namespace pipeline::backends::nccl
+
+extern "C" PL_EXPORT pipeline::backends::nccl::Group* pipeline_nccl_open_group(
+    const pl_host* host, const pipeline::Context& context, const pl_backend_open_args& args,
+    const pipeline::backends::nccl::Config& config);
+
+pipeline::backends::nccl::Group* pipeline_nccl_open_group(const pl_host* host,
+                                                          const pipeline::Context& context,
+                                                          const pl_backend_open_args& args,
+                                                          const pipeline::backends::nccl::Config& config) {
+  pipeline::globals().host = *host;  // this library's own copy
+  return new pipeline::backends::nccl::NcclGroup(context, args, config);
+}

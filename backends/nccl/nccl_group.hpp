@@ -1,0 +1,65 @@
+// A group over c10d's ProcessGroupNCCL.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+
+#include "backends/common/rendezvous.hpp"
+#include "backends/nccl/group.hpp"
+
+namespace pipeline::backends::nccl {
+
+// Collectives run on a stream of NCCL's own: it waits for the buffer's stream, and the stream given to wait()
+// waits for it; the host waits only where wait() is given none. The order of sums is NCCL's.
+class NcclGroup : public Group {
+ public:
+  NcclGroup(const Context& context, const pl_backend_open_args& args, const Config& config);
+  ~NcclGroup() override;
+
+  std::unique_ptr<Work> start(const Call& call) override;
+  void abort(std::string_view reason) override;
+  const std::string& library() const override { return library_; }
+  const std::string& transport() const override { return transport_; }
+
+ private:
+  class Started;
+  using Handle = c10::intrusive_ptr<c10d::Work>;
+
+  void check_device() const;
+  std::string facts() const;
+  void check_facts() const;
+  void connect();
+  void compare(const Call& call);
+  Handle launch(const Call& call);
+  Handle all_gather(const Call& call);
+  Handle reduce_scatter(const Call& call);
+  void wait(c10d::Work& work, void* stream, double timeout_seconds);
+  void wait_on_host(c10d::Work& work, double timeout_seconds);
+  void throw_if_ended();
+  void end(const Error& why);
+  Error explained(const std::exception& seen) const;
+
+  const int32_t rank_;
+  const int32_t world_size_;
+  const c10::Device device_;
+  const double timeout_;
+  const bool check_calls_;
+  std::string library_;
+  std::string transport_;
+  std::unique_ptr<Rendezvous> rendezvous_;
+  c10::intrusive_ptr<c10d::ProcessGroupNCCL> group_;
+  uint64_t sequence_ = 0;
+
+  std::mutex mutex_;
+  std::optional<Error> ended_;
+  std::thread aborting_;  // NCCL's own abort may take its time
+};
+
+}  // namespace pipeline::backends::nccl

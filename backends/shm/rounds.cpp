@@ -1,0 +1,135 @@
+#include "backends/shm/rounds.hpp"
+
+#include <pipeline/error.hpp>
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <climits>
+#include <ctime>
+#include <utility>
+
+namespace pipeline::backends::shm {
+namespace {
+
+// A rank that is waited for is asked whether it lives so often, in nanoseconds.
+constexpr long kLook = 100'000'000;
+// Looks before going to sleep: a few microseconds, since the cores belong to those who compute.
+constexpr int kSpins = 60;
+
+void pause_briefly() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+}  // namespace
+
+Rounds::Rounds(Segment segment, int32_t rank, int32_t world_size)
+    : segment_(std::move(segment)), rank_(rank), world_size_(world_size), mine_(segment_.state(rank)) {}
+
+Rounds::~Rounds() {
+  mine_.left.store(1);
+  ring_others();
+}
+
+char* Rounds::begin() {
+  check_group();
+  ++round_;
+  if (round_ > kSlots) wait_until(&RankState::read, round_ - kSlots);
+  return segment_.slot(rank_, round_);
+}
+
+void Rounds::publish() {
+  mine_.published.store(round_);
+  ring_others();
+}
+
+void Rounds::wait_for_others() { wait_until(&RankState::published, round_); }
+
+void Rounds::end() {
+  mine_.read.store(round_);
+  ring_others();
+}
+
+std::vector<int32_t> Rounds::behind(uint64_t round) const {
+  std::vector<int32_t> ranks;
+  for (int32_t r = 0; r < world_size_; ++r) {
+    if (segment_.state(r).published.load() < round) ranks.push_back(r);
+  }
+  return ranks;
+}
+
+bool Rounds::reached(Progress progress, uint64_t value) const {
+  for (int32_t r = 0; r < world_size_; ++r) {
+    if (r != rank_ && (segment_.state(r).*progress).load(std::memory_order_acquire) < value) return false;
+  }
+  return true;
+}
+
+void Rounds::wait_until(Progress progress, uint64_t value) {
+  for (int spins = 0;;) {
+    const uint32_t bell = mine_.bell.load();
+    if (reached(progress, value)) return;
+    check_group();
+    if (++spins < kSpins) {
+      pause_briefly();
+      continue;
+    }
+    sleep(bell);
+    if (mine_.bell.load() == bell) check_lives(progress, value);
+  }
+}
+
+void Rounds::check_group() const {
+  if (segment_.ending().state.load() == 2) fail_with(PL_ERROR_PEER, segment_.ending().why);
+  if (interrupted_.load()) fail_with(PL_ERROR_PEER, "interrupted");
+}
+
+// What a rank had to do it may have done just before it ended.
+void Rounds::check_lives(Progress progress, uint64_t value) const {
+  for (int32_t r = 0; r < world_size_; ++r) {
+    const RankState& other = segment_.state(r);
+    if (r == rank_ || segment_.lives(r) || (other.*progress).load() >= value) continue;
+    if (other.left.load() != 0) fail_with(PL_ERROR_PEER, "rank ", r, " has left the group");
+    check_group();
+    fail_with(PL_ERROR_PEER, "rank ", r, " has ended without a word: killed, crashed, or out of memory?");
+  }
+}
+
+// Until the bell has rung since it was read, or for kLook.
+void Rounds::sleep(uint32_t bell) {
+  const timespec timeout{0, kLook};
+  mine_.asleep.store(1);
+  ::syscall(SYS_futex, &mine_.bell, FUTEX_WAIT, bell, &timeout, nullptr, 0);
+  mine_.asleep.store(0);
+}
+
+void Rounds::ring(int32_t rank) noexcept {
+  RankState& other = segment_.state(rank);
+  other.bell.fetch_add(1);
+  if (other.asleep.load() != 0) ::syscall(SYS_futex, &other.bell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+void Rounds::ring_others() noexcept {
+  for (int32_t r = 0; r < world_size_; ++r) {
+    if (r != rank_) ring(r);
+  }
+}
+
+void Rounds::interrupt() noexcept {
+  interrupted_.store(true);
+  ring(rank_);
+}
+
+void Rounds::end_group(const std::string& why) noexcept {
+  Ending& ending = segment_.ending();
+  uint32_t nobody = 0;
+  if (!ending.state.compare_exchange_strong(nobody, 1)) return;
+  ending.why[why.copy(ending.why, sizeof ending.why - 1)] = '\0';
+  ending.state.store(2);
+  ring_others();
+}
+
+}  // namespace pipeline::backends::shm

@@ -1,0 +1,268 @@
+#include "core/launch/attempt.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+
+#include "core/launch/log_tail.hpp"
+#include "core/launch/process.hpp"
+#include "core/launch/seat.hpp"
+#include "core/peers/socket.hpp"
+
+namespace pipeline::launch {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr size_t kOutputLines = 20, kLogLines = 5;
+
+void append_lines(std::string& text, const std::string& title, const std::vector<std::string>& lines) {
+  if (lines.empty()) return;
+  text += fmt::format("\n  {}:", title);
+  for (const std::string& line : lines) text += "\n  | " + line;
+}
+
+uint16_t port_of(const peers::Socket& socket) {
+  peers::Address address;
+  address.length = sizeof address.storage;
+  if (::getsockname(socket.fd(), address.get(), &address.length) != 0) return 0;
+  return ntohs(address.storage.ss_family == AF_INET6
+                   ? reinterpret_cast<const sockaddr_in6*>(address.get())->sin6_port
+                   : reinterpret_cast<const sockaddr_in*>(address.get())->sin_port);
+}
+
+}  // namespace
+
+Attempt::Attempt(const HostPlan& plan, const std::vector<std::string>& command, uint32_t number,
+                 SignalPipe& signals, Say say)
+    : plan_(plan), signals_(signals), say_(std::move(say)), oom_kills_(oom_kills()) {
+  try {
+    start(command, number);
+  } catch (...) {
+    send(SIGKILL);
+    throw;
+  }
+}
+
+Attempt::~Attempt() {
+  send(SIGKILL);
+  for (Child& child : children_)
+    if (child.running())
+      while (::waitpid(child.pid, nullptr, 0) < 0 && errno == EINTR) {
+      }
+}
+
+void Attempt::start(const std::vector<std::string>& command, uint32_t number) {
+  World world{.size = plan_.nodes * plan_.processes,
+              .local_size = plan_.processes,
+              .launcher = plan_.launcher,
+              .address = plan_.address,
+              .port = plan_.port,
+              .port_tries = plan_.port_tries,
+              .run_id = plan_.run_id,
+              .attempt = number};
+  // Opened here already, so that nobody else can take the port before rank 0 serves it.
+  peers::Socket listening;
+  if (plan_.node_rank == 0) {
+    listening = peers::listen_for(world);
+    world.port = port_of(listening);
+    world.port_tries = 1;
+  }
+  const Variables inherited = own_variables();
+  for (int32_t local = 0; local < plan_.processes; ++local) {
+    Child& child = children_.emplace_back();
+    child.world = world;
+    child.world.local_rank = local;
+    child.world.rank = plan_.node_rank * plan_.processes + local;
+    if (child.world.rank == 0)
+      child.world.listen_socket = listening.fd();
+    else
+      child.output = std::make_unique<RankOutput>(plan_.run_dir, child.world.rank);
+    Variables environment = supervised_variables(child.world);
+    environment.insert(inherited.begin(), inherited.end());
+    child.pid = start_process({.command = command,
+                               .environment = environment,
+                               .output = child.output ? child.output->write_end() : -1,
+                               .kept_open = child.world.listen_socket,
+                               .signals = signals_});
+    if (child.output) child.output->close_write();
+  }
+}
+
+int Attempt::run() {
+  while (any_running()) {
+    wait_for_events();
+    for (const int signal : signals_.take()) on_signal(signal);
+    for (Child& child : children_)
+      if (child.output) child.output->drain();
+    if (ending_since_ && Clock::now() >= next_measure()) take_measure();
+  }
+  explain_end();
+  return exit_code();
+}
+
+void Attempt::wait_for_events() {
+  std::vector<pollfd> descriptors = {{signals_.descriptor(), POLLIN, 0}};
+  for (const Child& child : children_)
+    if (child.output && child.output->read_end() >= 0)
+      descriptors.push_back({child.output->read_end(), POLLIN, 0});
+  int wait = -1;
+  if (ending_since_ && measure_ != Measure::none_left)
+    wait = static_cast<int>(std::clamp<int64_t>(
+        std::chrono::ceil<milliseconds>(next_measure() - Clock::now()).count(), 0, 1 << 30));
+  ::poll(descriptors.data(), descriptors.size(), wait);
+}
+
+void Attempt::on_signal(int signal) {
+  if (signal == SIGCHLD) return reap();
+  if (signal == SIGTSTP) return stop_and_continue();
+  user_signal_ = signal;
+  send(signal);
+}
+
+void Attempt::reap() {
+  for (Child& child : children_) {
+    int status = 0;
+    if (!child.running() || ::waitpid(child.pid, &status, WNOHANG) != child.pid) continue;
+    child.status = status;
+    child.verdict = judge_end(status);
+    if (child.output) child.output->drain();
+    on_end(child);
+  }
+}
+
+// What comes after our own signals is a consequence, whatever it looks like.
+Verdict Attempt::judge_end(int status) const {
+  const Verdict verdict = judge(status);
+  return verdict == Verdict::failed && measure_ > Measure::ask ? Verdict::peer_failed : verdict;
+}
+
+void Attempt::on_end(const Child& child) {
+  if (child.verdict == Verdict::finished || child.verdict == Verdict::saved) return;
+  if (ended_by_user(child.status))
+    left_ = true;
+  else if (child.verdict == Verdict::failed)
+    blame(child);
+  begin_ending();
+}
+
+// By the signal itself, before it could be handled, or as the core leaves after a second one.
+bool Attempt::ended_by_user(int status) const {
+  if (user_signal_ == 0) return false;
+  return WIFSIGNALED(status) ? WTERMSIG(status) == user_signal_ : WEXITSTATUS(status) == 128 + user_signal_;
+}
+
+void Attempt::begin_ending() {
+  if (!ending_since_) ending_since_ = Clock::now();
+}
+
+Attempt::Clock::time_point Attempt::next_measure() const {
+  switch (measure_) {
+    case Measure::explain:
+      return *ending_since_ + plan_.grace / 5;
+    case Measure::ask:
+      return *ending_since_ + plan_.grace;
+    case Measure::kill:
+      return *ending_since_ + plan_.kill_after;
+    default:
+      return Clock::time_point::max();
+  }
+}
+
+void Attempt::take_measure() {
+  if (measure_ == Measure::explain)
+    explain_end();
+  else
+    end_stragglers(measure_ == Measure::ask ? SIGTERM : SIGKILL);
+  measure_ = static_cast<Measure>(static_cast<int>(measure_) + 1);
+}
+
+void Attempt::end_stragglers(int signal) {
+  std::vector<int32_t> ranks;
+  for (const Child& child : children_)
+    if (child.running()) ranks.push_back(child.world.rank);
+  if (ranks.empty()) return;
+  const std::chrono::duration<double> passed = Clock::now() - *ending_since_;
+  say_(fmt::format("rank{} {} did not leave within {:.1f} s: sending {}", ranks.size() == 1 ? "" : "s",
+                   fmt::join(ranks, ", "), passed.count(), signal_name(signal)));
+  send(signal);
+}
+
+// Ctrl-Z on the terminal reaches this process only.
+void Attempt::stop_and_continue() {
+  send(SIGSTOP);
+  ::raise(SIGSTOP);
+  send(SIGCONT);
+}
+
+// SIGKILL reaches what a rank has started, too.
+void Attempt::send(int signal) {
+  for (const Child& child : children_)
+    if (child.running()) ::kill(signal == SIGKILL ? -child.pid : child.pid, signal);
+}
+
+bool Attempt::any_running() const {
+  return std::any_of(children_.begin(), children_.end(), [](const Child& child) { return child.running(); });
+}
+
+void Attempt::blame(const Child& child) {
+  blamed_ = true;
+  std::string text = fmt::format("error: rank {} on host {} (pid {}) {}", child.world.rank,
+                                 peers::host_name(), child.pid, describe_end(child.status, oom_kills_));
+  append_last_words(text, child);
+  say_(text);
+}
+
+void Attempt::append_last_words(std::string& text, const Child& child) const {
+  if (child.output)
+    append_lines(text, fmt::format("the last that rank {} wrote to stderr", child.world.rank),
+                 child.output->tail(kOutputLines));
+  const LogTail log = log_tail(plan_.run_dir, child.world.rank, started_, kLogLines);
+  append_lines(text, "the end of " + log.file.string(), log.lines);
+}
+
+// What nobody has said so far. An error of the configuration is every rank's, and rank 0 has printed it if it
+// had it. Where no process of this host is to blame, what the ranks know of it is in their output and logs.
+void Attempt::explain_end() {
+  if (blamed_ || left_ || explained_) return;
+  const auto first_with = [&](Verdict verdict) {
+    return std::find_if(children_.begin(), children_.end(),
+                        [&](const Child& child) { return child.verdict == verdict; });
+  };
+  if (const auto child = first_with(Verdict::config); child != children_.end()) {
+    if (!any_running() && child->world.rank != 0) blame(*child);
+    return;
+  }
+  const auto child = first_with(Verdict::peer_failed);
+  if (child == children_.end()) return;
+  explained_ = true;
+  std::string text =
+      fmt::format("error: the processes on host {} leave without a failure of their own", peers::host_name());
+  append_last_words(text, *child);
+  say_(text);
+}
+
+int Attempt::exit_code() const {
+  if (left_) return 128 + user_signal_;
+  Verdict worst = Verdict::finished;
+  for (const Child& child : children_) worst = std::max(worst, *child.verdict);
+  switch (worst) {
+    case Verdict::finished:
+      return kExitFinished;
+    case Verdict::saved:
+      return kExitSaved;
+    case Verdict::config:
+      return kExitConfig;
+    default:
+      return kExitFailed;
+  }
+}
+
+}  // namespace pipeline::launch

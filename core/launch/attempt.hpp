@@ -1,0 +1,85 @@
+// The processes of one host from their start to the end of the last one.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/launch/exit_cause.hpp"
+#include "core/launch/launch.hpp"
+#include "core/launch/rank_output.hpp"
+#include "core/launch/signal_pipe.hpp"
+
+namespace pipeline::launch {
+
+class Attempt {
+ public:
+  using Say = std::function<void(const std::string&)>;  // prints lines for the user
+
+  // Starts all processes. What this needs must outlive it. Throws Error; then none is left.
+  Attempt(const HostPlan& plan, const std::vector<std::string>& command, uint32_t number, SignalPipe& signals,
+          Say say);
+  ~Attempt();
+  Attempt(const Attempt&) = delete;
+  Attempt& operator=(const Attempt&) = delete;
+
+  // Returns the exit code of the whole when no process is left. A failure has been said by then. Once one
+  // fails, the others get a while to find out by themselves, then SIGTERM, then SIGKILL.
+  int run();
+
+  // The user's signals were passed on to the processes: what they did then is not to be undone.
+  bool was_signalled() const { return user_signal_ != 0; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  // After the first end that is none as it should be, one after the other: say what nobody has said, SIGTERM,
+  // SIGKILL.
+  enum class Measure { explain, ask, kill, none_left };
+  struct Child {
+    World world;
+    std::unique_ptr<RankOutput> output;  // nullptr: rank 0, which has the console
+    pid_t pid = 0;
+    int status = 0;                  // as waitpid gives it
+    std::optional<Verdict> verdict;  // once it has ended
+    bool running() const { return pid > 0 && !verdict; }
+  };
+
+  void start(const std::vector<std::string>& command, uint32_t number);
+  void wait_for_events();
+  void on_signal(int signal);
+  void reap();
+  void on_end(const Child& child);
+  Verdict judge_end(int status) const;
+  bool ended_by_user(int status) const;
+  void begin_ending();
+  Clock::time_point next_measure() const;
+  void take_measure();
+  void end_stragglers(int signal);
+  void stop_and_continue();
+  void send(int signal);
+  bool any_running() const;
+
+  void blame(const Child& child);
+  void explain_end();
+  void append_last_words(std::string& text, const Child& child) const;
+  int exit_code() const;
+
+  const HostPlan& plan_;
+  SignalPipe& signals_;
+  const Say say_;
+  const std::filesystem::file_time_type started_ = std::filesystem::file_time_type::clock::now();
+  const uint64_t oom_kills_;
+  std::vector<Child> children_;
+  std::optional<Clock::time_point> ending_since_;           // the first failure
+  Measure measure_ = Measure::explain;                      // the next one
+  int user_signal_ = 0;                                     // the last one that was passed on
+  bool blamed_ = false, explained_ = false, left_ = false;  // left_: by the user's signal, without saving
+};
+
+}  // namespace pipeline::launch

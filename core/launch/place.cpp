@@ -1,0 +1,147 @@
+#include <fmt/format.h>
+
+#include <random>
+
+#include "core/launch/launch.hpp"
+#include "core/launch/seat.hpp"
+
+namespace pipeline::launch {
+namespace {
+
+constexpr uint16_t kDefaultPort = 29500;  // on several hosts; torchrun's, too
+
+std::string given_flags(const LaunchFlags& flags) {
+  std::string line;
+  const auto add = [&](const char* name, const auto& value) {
+    if (value) line += fmt::format("{}{} {}", line.empty() ? "" : " ", name, *value);
+  };
+  add("--nodes", flags.nodes);
+  add("--node-rank", flags.node_rank);
+  add("--master-address", flags.master_address);
+  add("--master-port", flags.master_port);
+  return line;
+}
+
+void require_no_flags(const LaunchFlags& flags, const Seat& seat) {
+  const std::string given = given_flags(flags);
+  if (!given.empty())
+    fail_config(fmt::format(
+        "{} on the command line, but {} started this process as {}={} of {}={}: leave out the flags", given,
+        seat.world.launcher, seat.rank_name, seat.world.rank, seat.size_name, seat.world.size));
+  if (flags.local_rank && *flags.local_rank != seat.world.local_rank)
+    fail_config(
+        fmt::format("--local-rank {} on the command line, but {} says local rank {}: leave out the flag",
+                    *flags.local_rank, seat.world.launcher, seat.world.local_rank));
+}
+
+// Of the processes that a launcher starts, one for each host: how many ranks each is to stand for.
+int32_t ranks_per_host(const Seat& seat, const LaunchRequest& request) {
+  if (seat.processes_per_host > 0 && request.processes && *request.processes != seat.processes_per_host)
+    fail_config(fmt::format("launch.processes = {}, but {} says {} for each host: leave out one of them",
+                            *request.processes, seat.world.launcher, seat.processes_per_host));
+  if (seat.processes_per_host > 0) return seat.processes_per_host;
+  if (request.processes) return *request.processes;
+  return seat.counts_devices ? std::max(1, request.cuda_devices) : 1;
+}
+
+// An option that the launcher has decided otherwise.
+std::string note_on(const Seat& seat, const LaunchRequest& request) {
+  const World& world = seat.world;
+  std::string note;
+  if (request.processes && *request.processes != world.local_size)
+    note = fmt::format("launch.processes = {} is not used: {} has started {} on this host",
+                       *request.processes, world.launcher, world.local_size);
+  if (request.max_restarts > 0)
+    note +=
+        fmt::format("{}launch.max_restarts = {} is not used: {} ends and restarts processes by its own rules",
+                    note.empty() ? "" : "; ", request.max_restarts, world.launcher);
+  return note;
+}
+
+std::variant<World, HostPlan> place_in(const Seat& seat, const LaunchRequest& request) {
+  if (seat.world.supervised) return seat.world;
+  require_no_flags(request.flags, seat);
+  const bool alone_on_host = seat.one_per_host && seat.world.local_size == 1;
+  const int32_t processes = alone_on_host ? ranks_per_host(seat, request) : 1;
+  if (alone_on_host && (processes > 1 || (request.max_restarts > 0 && seat.counts_devices)))
+    return HostPlan{.processes = processes,
+                    .nodes = seat.world.size,
+                    .node_rank = seat.world.rank,
+                    .launcher = seat.world.launcher,
+                    .address = seat.world.size == 1 ? "127.0.0.1" : seat.world.address,
+                    .port = seat.world.size == 1 ? uint16_t{0} : seat.world.port,
+                    .port_tries = seat.world.size == 1 ? uint16_t{1} : seat.world.port_tries,
+                    .run_id = seat.world.run_id,
+                    .max_restarts = request.max_restarts,
+                    .run_dir = request.run_dir};
+  World world = seat.world;
+  world.note = note_on(seat, request);
+  return world;
+}
+
+std::string random_id() {
+  std::random_device source;
+  return fmt::format("{:08x}{:08x}", source(), source());
+}
+
+// Several hosts by hand: the same command on each, with another --node-rank.
+void plan_hosts(HostPlan& plan, const LaunchFlags& flags, const Variables& variables) {
+  if (!flags.node_rank)
+    fail_config(fmt::format("--nodes {} needs --node-rank, from 0 to {}, another one on each host",
+                            plan.nodes, plan.nodes - 1));
+  const std::optional<std::string> address =
+      flags.master_address ? flags.master_address : text(variables, "MASTER_ADDR");
+  if (!address)
+    fail_config(
+        fmt::format("--nodes {} needs --master-address (or MASTER_ADDR in the environment): the address of "
+                    "the host with --node-rank 0",
+                    plan.nodes));
+  plan.node_rank = *flags.node_rank;
+  plan.address = *address;
+  if (plan.port == 0) plan.port = kDefaultPort;
+  plan.run_id = fmt::format("{}:{}", plan.address, plan.port);
+}
+
+std::variant<World, HostPlan> place_by_hand(const LaunchRequest& request, const Variables& variables) {
+  const LaunchFlags& flags = request.flags;
+  if (flags.local_rank)
+    fail_config(
+        fmt::format("--local-rank {} is what python -m torch.distributed.launch adds, but its variables "
+                    "(RANK, WORLD_SIZE) are not "
+                    "set: leave out the flag",
+                    *flags.local_rank));
+  HostPlan plan{.processes = request.processes.value_or(std::max(1, request.cuda_devices)),
+                .nodes = flags.nodes.value_or(1),
+                .max_restarts = request.max_restarts,
+                .run_dir = request.run_dir};
+  if (plan.nodes < 1) fail_config(fmt::format("--nodes {}: must be at least 1", plan.nodes));
+  if (flags.node_rank && (*flags.node_rank < 0 || *flags.node_rank >= plan.nodes))
+    fail_config(fmt::format("--node-rank {}: must be from 0 to {}, since --nodes is {}", *flags.node_rank,
+                            plan.nodes - 1, plan.nodes));
+  if (const auto port = flags.master_port ? flags.master_port : port_number(variables, "MASTER_PORT"))
+    plan.port = *port;
+  if (plan.nodes > 1)
+    plan_hosts(plan, flags, variables);
+  else
+    plan.run_id = random_id();
+  if (plan.nodes == 1 && plan.processes == 1 && plan.max_restarts == 0) return World{};
+  return plan;
+}
+
+}  // namespace
+
+std::variant<World, HostPlan> find_place(const LaunchRequest& request, const Variables& variables) {
+  const std::optional<Seat> seat = find_seat(variables);
+  return seat ? place_in(*seat, request) : place_by_hand(request, variables);
+}
+
+int32_t rank_in_environment() noexcept {
+  try {
+    const std::optional<Seat> seat = find_seat(own_variables());
+    return seat ? seat->world.rank : 0;
+  } catch (const std::exception&) {
+    return 0;
+  }
+}
+
+}  // namespace pipeline::launch

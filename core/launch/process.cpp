@@ -1,0 +1,93 @@
+#include "core/launch/process.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "core/plugins/error.hpp"
+
+namespace pipeline::launch {
+namespace {
+
+constexpr int kCannotStart = 127;  // as shells have it
+
+// This very program, even if its file has been replaced meanwhile; by its path where that will do, because ps
+// and the kernel's log show the last part of it.
+std::string own_program() {
+  namespace fs = std::filesystem;
+  constexpr const char* kSelf = "/proc/self/exe";
+  std::error_code error;
+  const fs::path path = fs::read_symlink(kSelf, error);
+  return !error && fs::equivalent(path, kSelf, error) && !error ? path.string() : kSelf;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& strings) {
+  std::vector<char*> all;
+  for (std::string& string : strings) all.push_back(string.data());
+  all.push_back(nullptr);
+  return all;
+}
+
+// In the child, where other threads may have held any lock: system calls only.
+[[noreturn]] void become(const ProcessArgs& args, pid_t parent, const sigset_t& mask, char* const* argv,
+                         char* const* envp) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(kCannotStart);  // it died before the line above
+  ::setpgid(0, 0);
+  args.signals.restore();
+  ::sigprocmask(SIG_SETMASK, &mask, nullptr);
+  ::signal(
+      SIGTTOU,
+      SIG_IGN);  // outside the terminal's foreground group, `stty tostop` would stop rank 0 at its first line
+  const int nothing = ::open("/dev/null", O_RDONLY);
+  if (nothing >= 0) ::dup2(nothing, STDIN_FILENO);
+  if (args.output >= 0) {
+    ::dup2(args.output, STDOUT_FILENO);
+    ::dup2(args.output, STDERR_FILENO);
+  }
+  if (args.kept_open >= 0) ::fcntl(args.kept_open, F_SETFD, 0);
+  ::execve(argv[0], argv, envp);
+  static constexpr char kText[] = "error: cannot start a process of the run\n";
+  [[maybe_unused]] const auto ignored = ::write(STDERR_FILENO, kText, sizeof kText - 1);
+  ::_exit(kCannotStart);
+}
+
+}  // namespace
+
+pid_t start_process(const ProcessArgs& args) {
+  std::vector<std::string> command = args.command, environment;
+  for (const auto& [name, value] : args.environment) environment.push_back(name + "=" + value);
+  const std::vector<char*> argv = pointers(command), envp = pointers(environment);
+  const pid_t parent = ::getpid();
+  // A signal that came before the child's handlers are its own would go into this process's pipe.
+  sigset_t all, mask;
+  ::sigfillset(&all);
+  ::sigprocmask(SIG_SETMASK, &all, &mask);
+  const pid_t child = ::fork();
+  if (child == 0) become(args, parent, mask, argv.data(), envp.data());
+  const int error = errno;
+  ::sigprocmask(SIG_SETMASK, &mask, nullptr);
+  errno = error;
+  if (child < 0) throw Error(fmt::format("cannot start a process: {}", std::strerror(errno)));
+  ::setpgid(child, child);  // whoever is first
+  return child;
+}
+
+std::vector<std::string> own_command() {
+  std::ifstream in("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> command;
+  for (std::string argument; std::getline(in, argument, '\0');) command.push_back(argument);
+  if (command.empty()) throw Error("cannot read /proc/self/cmdline, so no processes can be started");
+  command.front() = own_program();
+  return command;
+}
+
+}  // namespace pipeline::launch

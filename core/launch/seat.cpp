@@ -1,0 +1,82 @@
+#include "core/launch/seat.hpp"
+
+#include <fmt/format.h>
+
+namespace pipeline::launch {
+namespace {
+
+// Below the ports that systems give to outgoing connections (Linux: from 32768), above those of well-known
+// services.
+constexpr uint32_t kFirstPort = 20000, kPorts = 8000;
+constexpr uint16_t kTries = 16;
+
+uint32_t hash(const std::string& text) {  // FNV-1a: the same on every machine
+  uint32_t value = 2166136261u;
+  for (const unsigned char c : text) value = (value ^ c) * 16777619u;
+  return value;
+}
+
+void require_in_range(const Seat& seat) {
+  const World& world = seat.world;
+  if (world.rank >= world.size)
+    fail_config(fmt::format("{}={} in the environment: must be less than {}={}", seat.rank_name, world.rank,
+                            seat.size_name, world.size));
+  if (world.local_rank >= world.local_size)
+    fail_config(
+        fmt::format("{}: local rank {} of {} processes on this host: the environment contradicts itself",
+                    world.launcher, world.local_rank, world.local_size));
+  if (world.local_size > world.size)
+    fail_config(fmt::format(
+        "{}: {} processes on this host, but only {}={} altogether: the environment contradicts itself",
+        world.launcher, world.local_size, seat.size_name, world.size));
+}
+
+// RANK and its like, set beside a launcher's own variables, as by a script around the command.
+void require_same(const Variables& variables, const Seat& seat) {
+  const auto compare = [&](const char* name, const std::string& other, int32_t value) {
+    const std::optional<int32_t> said = number(variables, name);
+    if (said && *said != value)
+      fail_config(
+          fmt::format("{} says {}={}, but {}={} is in the environment, too: unset {} or make them agree",
+                      seat.world.launcher, other, value, name, *said, name));
+  };
+  compare("RANK", seat.rank_name, seat.world.rank);
+  compare("WORLD_SIZE", seat.size_name, seat.world.size);
+  compare("LOCAL_RANK", "local rank", seat.world.local_rank);
+  compare("LOCAL_WORLD_SIZE", "processes on this host", seat.world.local_size);
+}
+
+// srun --mpi=pmi2 sets PMI's variables itself; otherwise MPI's launcher was started inside a step of Slurm's.
+bool pmi_is_by_srun(const Variables& variables) {
+  return text(variables, "SLURM_STEP_ID") && text(variables, "PMI_RANK") == text(variables, "SLURM_PROCID") &&
+         text(variables, "PMI_SIZE") == text(variables, "SLURM_STEP_NUM_TASKS");
+}
+
+}  // namespace
+
+void choose_port(World& world) {
+  world.port = static_cast<uint16_t>(kFirstPort + hash(world.run_id) % kPorts);
+  world.port_tries = kTries;
+}
+
+std::optional<Seat> find_seat(const Variables& variables) {
+  for (const auto recognise : {supervisor_seat, torchrun_seat})
+    if (std::optional<Seat> seat = recognise(variables)) {
+      require_in_range(*seat);
+      return seat;
+    }
+
+  std::optional<Seat> seat = openmpi_seat(variables);
+  if (!seat && !pmi_is_by_srun(variables)) seat = pmi_seat(variables);
+  if (!seat) seat = slurm_seat(variables);
+  // A step of one task is where a shell runs: what is set by hand in it counts.
+  const bool only_a_shell = seat && seat->world.size == 1 && text(variables, "RANK");
+  if (!seat || only_a_shell)
+    seat = torch_variables_seat(variables);
+  else
+    require_same(variables, *seat);
+  if (seat) require_in_range(*seat);
+  return seat;
+}
+
+}  // namespace pipeline::launch

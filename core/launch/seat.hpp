@@ -1,0 +1,45 @@
+// What one launcher's variables say about this process, before flags and options have their say. One
+// recogniser for each launcher.
+#pragma once
+
+#include <optional>
+
+#include "core/launch/variables.hpp"
+#include "core/launch/world.hpp"
+
+namespace pipeline::launch {
+
+struct Seat {
+  World world;
+  std::string rank_name, size_name;  // the variables that rank and size come from, for errors
+  // The launcher starts one process for each host, which may start the host's ranks itself: always where an
+  // option asks for it, and by the number of CUDA devices where the launcher was not told how many processes
+  // there shall be.
+  bool one_per_host = false;
+  bool counts_devices = false;
+  int32_t processes_per_host = 0;  // that the launcher wants it to start; 0: it does not say
+};
+
+// Each: nullopt where its launcher did not start this process. Incomplete variables are an Error
+// (PL_ERROR_CONFIG).
+std::optional<Seat> supervisor_seat(const Variables& variables);  // our own
+std::optional<Seat> torchrun_seat(const Variables& variables);
+std::optional<Seat> openmpi_seat(const Variables& variables);
+std::optional<Seat> pmi_seat(const Variables& variables);  // MPICH, Intel MPI
+std::optional<Seat> slurm_seat(const Variables& variables);
+std::optional<Seat> torch_variables_seat(
+    const Variables& variables);  // RANK and WORLD_SIZE by somebody else: PyTorchJob, a script
+
+// The seat that counts where launchers are nested: the innermost. Variables that contradict each other
+// without being a nesting that occurs are an Error (PL_ERROR_CONFIG).
+std::optional<Seat> find_seat(const Variables& variables);
+
+// A port for rank 0 that all processes of run `run_id` work out alike, where none is agreed on: World::port
+// and port_tries.
+void choose_port(World& world);
+
+// What our supervisor tells its children besides the variables that everybody uses.
+inline constexpr const char* kSupervisor = "PIPELINE_SUPERVISOR";
+Variables supervised_variables(const World& world);
+
+}  // namespace pipeline::launch

@@ -1,0 +1,28 @@
+// The signals that the supervisor acts on, as something to poll. Handlers, not a blocked mask: the CUDA
+// driver has threads of its own, and children inherit masks.
+#pragma once
+
+#include <vector>
+
+namespace pipeline::launch {
+
+class SignalPipe {
+ public:
+  // Takes over SIGINT, SIGTERM, SIGUSR1, SIGHUP (unless ignored, as under nohup), SIGTSTP, SIGCHLD; ignores
+  // SIGPIPE. One at a time.
+  SignalPipe();
+  ~SignalPipe();  // puts back what was there
+  SignalPipe(const SignalPipe&) = delete;
+  SignalPipe& operator=(const SignalPipe&) = delete;
+
+  int descriptor() const { return ends_[0]; }  // readable when there are signals to take
+  std::vector<int> take();                     // those since the last call, in order
+
+  // In a child between fork and exec: signals as they were before.
+  void restore() const;
+
+ private:
+  int ends_[2] = {-1, -1};
+};
+
+}  // namespace pipeline::launch

@@ -1,0 +1,84 @@
+#include "core/peers/background.hpp"
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "core/plugins/error.hpp"
+
+namespace pipeline::peers {
+
+std::thread start_thread(const char* name, std::function<void()> work) {
+  sigset_t all, before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);  // inherited by the new thread
+  std::thread thread(std::move(work));
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  ::pthread_setname_np(thread.native_handle(), name);
+  return thread;
+}
+
+Bell::Bell() : event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (!event_) throw Error(fmt::format("cannot make an event descriptor: {}", std::strerror(errno)));
+}
+
+void Bell::ring() noexcept {
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t n =
+      ::write(event_.fd(), &one, sizeof one);  // can only fail when it rings already
+}
+
+void Bell::hush() noexcept {
+  uint64_t count = 0;
+  [[maybe_unused]] const ssize_t n = ::read(event_.fd(), &count, sizeof count);
+}
+
+bool AwakeClock::tick() {
+  const Seconds passed = Clock::now() - last_;
+  if (passed < period_) return false;
+  last_ = Clock::now();
+  awake_ += std::min(passed, 2 * period_);
+  return true;
+}
+
+int AwakeClock::milliseconds_left() const {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(last_ + period_ - Clock::now());
+  return static_cast<int>(std::max<int64_t>(left.count(), 0));
+}
+
+void Turn::lock() {
+  std::unique_lock lock(mutex_);
+  free_.wait(lock, [&] { return !taken_; });
+  taken_ = true;
+}
+
+bool Turn::try_lock() {
+  std::lock_guard lock(mutex_);
+  return !std::exchange(taken_, true);
+}
+
+bool Turn::try_lock_until(Clock::time_point deadline) {
+  std::unique_lock lock(mutex_);
+  if (!free_.wait_until(lock, deadline, [&] { return !taken_; })) return false;
+  return taken_ = true;
+}
+
+void Turn::unlock() {
+  std::lock_guard lock(mutex_);
+  taken_ = false;
+  free_.notify_one();
+}
+
+Seconds heartbeat_period(Seconds stall) {
+  if (stall <= Seconds(0)) return Seconds(1);
+  return std::clamp(stall / 8, Seconds(0.02), Seconds(1));
+}
+
+}  // namespace pipeline::peers

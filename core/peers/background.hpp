@@ -1,0 +1,68 @@
+// What the threads behind an exchange share: how they are started, woken, and how they count time.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "core/peers/socket.hpp"
+
+namespace pipeline::peers {
+
+using Clock = std::chrono::steady_clock;
+using Seconds = std::chrono::duration<double>;
+
+// A thread that receives no signals: those are for the main thread. `name` has at most 15 bytes.
+std::thread start_thread(const char* name, std::function<void()> work);
+
+// Wakes a thread that waits in epoll. [any-thread]
+class Bell {
+ public:
+  Bell();
+  int fd() const { return event_.fd(); }
+  void ring() noexcept;
+  void hush() noexcept;
+
+ private:
+  Socket event_;
+};
+
+// Time in which this process could run. One that was stopped with everything else (Ctrl-Z, a suspended
+// machine) and goes on must not take the silence of that time for the others'.
+class AwakeClock {
+ public:
+  explicit AwakeClock(Seconds period) : period_(period) {}
+  // Whether a period has passed since it last said so.
+  bool tick();
+  Seconds now() const { return awake_; }
+  Seconds period() const { return period_; }
+  // Until the next tick, for epoll.
+  int milliseconds_left() const;
+
+ private:
+  const Seconds period_;
+  Clock::time_point last_ = Clock::now();
+  Seconds awake_{0};
+};
+
+// A mutex for which one can wait until a time. (std::timed_mutex is not known to the thread sanitizer of our
+// oldest compiler.)
+class Turn {
+ public:
+  void lock();
+  bool try_lock();
+  bool try_lock_until(Clock::time_point deadline);
+  void unlock();
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable free_;
+  bool taken_ = false;
+};
+
+// How often ranks and server give a sign of life: once a second, several times within a short `stall`.
+Seconds heartbeat_period(Seconds stall);
+
+}  // namespace pipeline::peers

@@ -1,0 +1,292 @@
+#include "core/peers/client.hpp"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "core/peers/knocking.hpp"
+#include "core/peers/rank_list.hpp"
+#include "core/plugins/error.hpp"
+
+namespace pipeline::peers {
+namespace {
+
+constexpr std::chrono::seconds kReceiptTime{2};  // for fail() and leave()
+constexpr std::chrono::seconds kVerdictTime{2};  // the server's clock may be a little behind
+constexpr std::size_t kMaxText = 64 * 1024;      // of a failure
+constexpr std::size_t kMaxCollective = 512;      // of its name, in a state
+
+}  // namespace
+
+Client::Client(const launch::World& world, Options options)
+    : Member(std::move(options)),
+      world_(world),
+      server_(world.rank == 0 ? std::make_unique<Server>(world, options_.timeout, options_.stall) : nullptr),
+      socket_(come_in()),
+      sender_(socket_.fd()),
+      epoll_(::epoll_create1(EPOLL_CLOEXEC)),
+      clock_(heartbeat_period(options_.stall)) {
+  await_start(begun_ + std::chrono::duration_cast<Clock::duration>(options_.timeout) + kVerdictTime);
+
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = bell_.fd();
+  ::epoll_ctl(epoll_.fd(), EPOLL_CTL_ADD, bell_.fd(), &event);
+  event.events = EPOLLIN | EPOLLONESHOT;
+  event.data.fd = socket_.fd();
+  ::epoll_ctl(epoll_.fd(), EPOLL_CTL_ADD, socket_.fd(), &event);
+  thread_ = start_thread("pl-peers", [this] { run(); });
+}
+
+Client::~Client() {
+  leave();
+  stopping_ = true;
+  bell_.ring();
+  thread_.join();
+}
+
+Socket Client::come_in() {
+  Knocking knocking(world_, options_.timeout);
+  if (!server_) return knocking.come_in();
+  Socket socket = server_->connect_here();
+  knocking.take_seat(socket);
+  return socket;
+}
+
+// Before the background thread starts: the calling thread reads, and nobody else does anything.
+void Client::await_start(Clock::time_point deadline) {
+  std::unique_lock lock(mutex_);
+  reading_ = true;
+  const auto over = [&] { return started_ || verdict_ || closed_; };
+  while (!over() && Clock::now() < deadline) {
+    lock.unlock();
+    if (wait_for(socket_.fd(), POLLIN, deadline)) read(MSG_DONTWAIT);
+    lock.lock();
+  }
+  reading_ = false;
+  if (started_) return;
+  if (verdict_) throw Error(verdict_->code, describe(verdict_->failure));
+  lock.unlock();
+  const std::string text = fmt::format("rank {} (host {}) waited {} for all ranks: {}", world_.rank,
+                                       host_name(), seconds_text(options_.timeout.count()), missing_);
+  sender_.send(FrameType::fail, PL_ERROR_TIMEOUT, {}, text, Clock::now() + kReceiptTime);
+  throw Error(PL_ERROR_TIMEOUT, text);
+}
+
+std::string Client::exchange(Exchange kind, std::string_view channel, std::string_view mine) {
+  if (channel.size() > kMaxChannel || mine.size() > kMaxBody)
+    throw Error(fmt::format("{} of '{}' with {} bytes: a channel's name has at most {} bytes, a part {}",
+                            name_of(kind), channel, mine.size(), kMaxChannel, kMaxBody));
+  activity.moved();
+  Waiter waiter{channel, {}};
+  {
+    std::lock_guard lock(mutex_);
+    check_open();
+    waiting_.push_back(&waiter);
+  }
+  sender_.send(FrameType::exchange, static_cast<uint8_t>(kind), channel,
+               mine);  // whether that worked shows in what comes back
+  std::unique_lock lock(mutex_);
+  await(lock, [&] { return waiter.done || verdict_ || left_ || ended_; });
+  std::erase(waiting_, &waiter);
+  if (!waiter.done) check_open();
+  activity.moved();
+  return std::move(waiter.body);
+}
+
+// Reads, or waits for who reads, until it is done.
+template <class Done>
+bool Client::await(std::unique_lock<std::mutex>& lock, Done done, Deadline deadline) {
+  bool mine = false;
+  while (!done() && !(deadline && Clock::now() >= *deadline)) {
+    if (!mine && (reading_ || closed_)) {
+      deadline ? static_cast<void>(changed_.wait_until(lock, *deadline)) : changed_.wait(lock);
+      continue;
+    }
+    if (!std::exchange(mine, true)) {
+      reading_ = true;
+      listen(false);
+    }
+    lock.unlock();
+    if (!deadline)
+      read(0);
+    else if (wait_for(socket_.fd(), POLLIN, deadline))
+      read(MSG_DONTWAIT);
+    lock.lock();
+    if (closed_) break;
+  }
+  if (mine) {
+    reading_ = false;
+    changed_.notify_all();  // somebody else may have to read now
+    if (!closed_) listen(true);
+  }
+  return done();
+}
+
+// By the thread that has the reading.
+void Client::read(int flags) {
+  try {
+    const FrameReader::Input input = reader_.receive(socket_.fd(), flags);
+    heard_ = true;
+    while (auto frame = reader_.next()) handle(std::move(*frame));
+    if (input == FrameReader::Input::end) on_end();
+  } catch (const std::exception& e) {
+    lose_server(e.what());
+    on_end();
+  }
+}
+
+void Client::handle(Frame frame) {
+  if (frame.type == FrameType::reply) return on_reply(std::move(frame));
+  if (frame.type == FrameType::failed) {
+    settle(verdict_from(frame.body));
+    bell_.ring();
+    return;
+  }
+  if (frame.type == FrameType::refused) {  // the seat was taken in the meantime
+    const Refusal refusal = refusal_from(frame.body);
+    return settle({{world_.rank, host_name(), refusal.why, true}, refusal.code});
+  }
+  std::lock_guard lock(mutex_);
+  if (frame.type == FrameType::ready) started_ = true;
+  if (frame.type == FrameType::pulse && !started_) missing_ = std::move(frame.body);
+  if (frame.type == FrameType::goodbye) ended_ = true;
+}
+
+void Client::on_reply(Frame frame) {
+  std::lock_guard lock(mutex_);
+  const auto waiter = std::find_if(waiting_.begin(), waiting_.end(),
+                                   [&](const Waiter* w) { return w->channel == frame.channel; });
+  if (waiter == waiting_.end()) return;  // it gave up
+  (*waiter)->body = std::move(frame.body);
+  (*waiter)->done = true;
+  if (waiting_.size() > 1) changed_.notify_all();
+}
+
+void Client::on_end() {
+  bool expected = false;
+  {
+    std::lock_guard lock(mutex_);
+    closed_ = true;
+    expected = left_ || ended_ || verdict_;
+    changed_.notify_all();
+  }
+  ::shutdown(socket_.fd(), SHUT_RDWR);
+  if (!expected)
+    lose_server(
+        "its connection broke without a word, so its process was killed or crashed (see the end of its log)");
+}
+
+void Client::lose_server(const std::string& how) {
+  const State state = activity.now();
+  settle({{0, world_.address,
+           fmt::format("rank 0 (at {}) was lost: {}; this is rank {} (host {}) in {}, step {}",
+                       to_text(world_.address, world_.port), how, world_.rank, host_name(), state.phase,
+                       state.step),
+           true},
+          PL_ERROR_PEER});
+  ::shutdown(socket_.fd(), SHUT_RDWR);  // ends what still reads or sends
+  bell_.ring();
+}
+
+// What somebody else is sending in its place is a sign of life, too.
+void Client::send_state() {
+  State mine = state();
+  if (mine.collective.size() > kMaxCollective) mine.collective.resize(kMaxCollective);
+  sender_.try_to_send(encode(FrameType::state, to_json(mine)));
+}
+
+void Client::fail(std::string_view what) {
+  const Clock::time_point deadline = Clock::now() + kReceiptTime;
+  const std::string text(what.substr(0, kMaxText));
+  {
+    std::lock_guard lock(mutex_);
+    if (verdict_ || left_) return;
+  }
+  sender_.send(FrameType::fail, PL_ERROR_FAILED, {}, text, deadline);
+  {
+    std::unique_lock lock(mutex_);
+    await(
+        lock, [&] { return verdict_ || ended_; }, deadline);
+  }
+  settle(
+      {{world_.rank, host_name(), text, false}, PL_ERROR_FAILED});  // nobody hears it, but it is known here
+  bell_.ring();
+}
+
+void Client::leave() {
+  const Clock::time_point deadline = Clock::now() + kReceiptTime;
+  {
+    std::lock_guard lock(mutex_);
+    if (std::exchange(left_, true)) return;
+    changed_.notify_all();
+  }
+  sender_.send(FrameType::leave, 0, {}, {}, deadline);
+  ::shutdown(socket_.fd(), SHUT_WR);
+  {
+    std::unique_lock lock(mutex_);
+    await(
+        lock, [&] { return closed_; }, deadline);  // the server closes
+  }
+  ::shutdown(socket_.fd(), SHUT_RDWR);
+}
+
+void Client::run() {
+  while (!stopping_) {
+    std::array<epoll_event, 2> events;
+    const int n = ::epoll_wait(epoll_.fd(), events.data(), events.size(), clock_.milliseconds_left());
+    for (int i = 0; i < n; ++i) {
+      if (events[static_cast<std::size_t>(i)].data.fd == bell_.fd())
+        bell_.hush();
+      else
+        take_a_look();
+    }
+    tell_failure();
+    if (clock_.tick()) tick();
+  }
+  tell_failure();  // a caller that has heard of it may have left at once
+}
+
+// The connection has something, and nobody else was reading it.
+void Client::take_a_look() {
+  std::unique_lock lock(mutex_);
+  if (reading_ || closed_) return;  // who reads will ask for the next look
+  reading_ = true;
+  lock.unlock();
+  read(MSG_DONTWAIT);
+  lock.lock();
+  reading_ = false;
+  if (!waiting_.empty()) changed_.notify_all();
+  if (!closed_) listen(true);
+}
+
+void Client::tick() {
+  {
+    std::lock_guard lock(mutex_);
+    if (verdict_ || left_ || ended_) return;
+  }
+  if (heard_.exchange(false)) heard_at_ = clock_.now();
+  const Seconds silence = clock_.now() - heard_at_;
+  if (options_.stall > Seconds(0) && silence > options_.stall)
+    return lose_server(
+        fmt::format("it has given no sign of life for {}: its process is stopped or its machine hangs",
+                    seconds_text(silence.count())));
+  if (reachability_.lost(socket_.fd(), clock_.now()))
+    return lose_server(fmt::format("its host has not answered for {} (power, network, firewall)",
+                                   seconds_text(Reachability::kPatience.count())));
+  send_state();
+}
+
+void Client::listen(bool on) {
+  epoll_event event{};
+  event.events = EPOLLONESHOT | (on ? EPOLLIN : 0u);
+  event.data.fd = socket_.fd();
+  ::epoll_ctl(epoll_.fd(), EPOLL_CTL_MOD, socket_.fd(), &event);
+}
+
+}  // namespace pipeline::peers

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/peers/background.hpp"
+#include "core/peers/frame.hpp"
+#include "core/peers/member.hpp"
+#include "core/peers/sender.hpp"
+#include "core/peers/server.hpp"
+#include "core/peers/socket.hpp"
+
+namespace pipeline::peers {
+
+// A rank among others: one connection to the server, in rank 0 the server itself, and a thread in the
+// background.
+//
+// One thread at a time reads the connection: whoever waits for a reply does it itself, which saves a switch
+// of threads; when nobody waits the background thread does, which hears of failures that way.
+class Client final : public Peers::Member {
+ public:
+  Client(const launch::World& world, Options options);
+  ~Client() override;
+
+  std::string exchange(Exchange kind, std::string_view channel, std::string_view mine) override;
+  void fail(std::string_view what) override;
+  void leave() override;
+
+ private:
+  // A caller that waits for a reply on its channel.
+  struct Waiter {
+    std::string_view channel;
+    std::string body;
+    bool done = false;
+  };
+
+  Socket come_in();
+  void await_start(Clock::time_point deadline);
+  template <class Done>
+  bool await(std::unique_lock<std::mutex>& lock, Done done, Deadline deadline = {});
+  void read(int flags);
+  void handle(Frame frame);
+  void on_reply(Frame frame);
+  void on_end();
+
+  void run();
+  void take_a_look();
+  void tick();
+  void send_state();
+  void listen(bool on);
+  void lose_server(const std::string& how);
+
+  const Clock::time_point begun_ = Clock::now();
+  const launch::World world_;
+  std::unique_ptr<Server> server_;  // in rank 0; ends after the connection
+  Socket socket_;
+  Sender sender_;
+  Socket epoll_;  // of the background thread: the connection while nobody else reads it, and the bell
+  Bell bell_;
+  AwakeClock clock_;     // the background thread's, as the next two
+  Seconds heard_at_{0};  // by it
+  Reachability reachability_;
+  // Before the start: what the server last said of it.
+  std::string missing_ = "rank 0 has not said yet who is missing";
+
+  FrameReader reader_{kMaxBody};    // of the thread that reads
+  std::atomic<bool> heard_ = true;  // something came since the last tick
+  // With the member's mutex:
+  bool reading_ = false;
+  bool started_ = false;
+  bool closed_ = false;
+  std::vector<Waiter*> waiting_;
+
+  std::atomic<bool> stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace pipeline::peers

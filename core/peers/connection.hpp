@@ -1,0 +1,56 @@
+#pragma once
+
+#include <deque>
+#include <string>
+
+#include "core/peers/background.hpp"
+#include "core/peers/frame.hpp"
+#include "core/peers/messages.hpp"
+#include "core/peers/round.hpp"
+#include "core/peers/socket.hpp"
+
+namespace pipeline::peers {
+
+// The server's end of a connection. Never waits.
+class Connection {
+ public:
+  Connection(Socket socket, std::string address, Clock::time_point since);
+
+  enum class Stage {
+    stranger,  // has said nothing yet
+    invited,   // may take its seat
+    seated,
+    leaving,  // has left, or was turned away: closed once everything is sent
+  };
+  Stage stage = Stage::stranger;
+  Hello hello;  // from `invited` on
+  FrameReader reader{kMaxStrangersBody};
+  Reachability reachability;
+  bool waits_for_room = false;  // the server is to be woken when more can be sent
+
+  int fd() const { return socket_.fd(); }
+  int32_t rank() const { return hello.rank; }
+  const std::string& address() const { return address_; }
+  Clock::time_point since() const { return since_; }
+
+  void queue(std::string head, Bytes body = nullptr);
+  bool has_queue() const { return !queue_.empty(); }
+  void forget_queue();  // but the frame that has been sent in part
+  // Sends what the other end takes; how much that was. If nobody is there any more, reading will show it.
+  std::size_t flush();
+  void finish();  // the other end sees the end of the stream
+
+ private:
+  struct Outgoing {
+    std::string head;
+    Bytes body;  // may be null
+  };
+
+  Socket socket_;
+  const std::string address_;
+  const Clock::time_point since_;
+  std::deque<Outgoing> queue_;
+  std::size_t sent_ = 0;  // of the first in the queue
+};
+
+}  // namespace pipeline::peers

@@ -1,0 +1,93 @@
+#include "core/peers/frame.hpp"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "core/plugins/error.hpp"
+
+namespace pipeline::peers {
+namespace {
+
+struct Header {
+  std::array<char, 4> magic = {'P', 'L', 'p', '1'};
+  FrameType type{};
+  uint8_t detail = 0;
+  uint16_t channel_size = 0;
+  uint64_t body_size = 0;
+};
+static_assert(sizeof(Header) == 16);
+
+}  // namespace
+
+std::string head_of(FrameType type, uint8_t detail, std::string_view channel, uint64_t body_size) {
+  const Header header{{'P', 'L', 'p', '1'}, type, detail, static_cast<uint16_t>(channel.size()), body_size};
+  std::string head(sizeof header + channel.size(), '\0');
+  std::memcpy(head.data(), &header, sizeof header);
+  channel.copy(head.data() + sizeof header, channel.size());
+  return head;
+}
+
+std::string encode(FrameType type, std::string_view body, uint8_t detail) {
+  std::string bytes = head_of(type, detail, {}, body.size());
+  bytes += body;
+  return bytes;
+}
+
+FrameReader::Input FrameReader::receive(int fd, int flags) {
+  char* into = nullptr;
+  std::size_t room = 0;
+  if (begun_ && frame_.body.size() - filled_ >= buffer_.size()) {  // much is to come: without the detour
+    into = frame_.body.data() + filled_;
+    room = frame_.body.size() - filled_;
+  } else {
+    std::memmove(buffer_.data(), buffer_.data() + from_, to_ - from_);
+    to_ -= std::exchange(from_, 0);
+    into = buffer_.data() + to_;
+    room = buffer_.size() - to_;
+  }
+  ssize_t n = 0;
+  do n = ::recv(fd, into, room, flags);
+  while (n < 0 && errno == EINTR);
+  if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return Input::none;
+  if (n <= 0) return Input::end;
+  (into == buffer_.data() + to_ ? to_ : filled_) += static_cast<std::size_t>(n);
+  return Input::some;
+}
+
+bool FrameReader::begin() {
+  Header header;
+  if (to_ - from_ < sizeof header) return false;
+  std::memcpy(&header, buffer_.data() + from_, sizeof header);
+  if (header.magic != Header{}.magic)
+    throw Error(PL_ERROR_CORRUPT, "what came is not a message of this program");
+  if (header.channel_size > kMaxChannel || header.body_size > max_body_)
+    throw Error(PL_ERROR_CORRUPT, fmt::format("a message of {} bytes came, at most {} are allowed",
+                                              header.body_size, max_body_));
+  if (to_ - from_ < sizeof header + header.channel_size) return false;
+  from_ += sizeof header;
+  frame_.type = header.type;
+  frame_.detail = header.detail;
+  frame_.channel.assign(buffer_.data() + from_, header.channel_size);
+  from_ += header.channel_size;
+  frame_.body.resize(header.body_size);
+  filled_ = 0;
+  return true;
+}
+
+std::optional<Frame> FrameReader::next() {
+  if (!begun_ && !(begun_ = begin())) return std::nullopt;
+  const std::size_t n = std::min(to_ - from_, frame_.body.size() - filled_);
+  std::memcpy(frame_.body.data() + filled_, buffer_.data() + from_, n);
+  from_ += n;
+  filled_ += n;
+  if (filled_ < frame_.body.size()) return std::nullopt;
+  begun_ = false;
+  return std::exchange(frame_, Frame{});
+}
+
+}  // namespace pipeline::peers

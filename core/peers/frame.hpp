@@ -1,0 +1,74 @@
+// What goes over a connection: a header of 16 bytes (in the byte order of the hosts, which have to agree on
+// it), a channel's name, a body.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace pipeline::peers {
+
+enum class FrameType : uint8_t {
+  hello = 1,  // rank to server: who I am
+  seat,       // server to rank: you may come in
+  seated,     // rank to server: I am in; from now on its loss is a failure
+  refused,    // server to rank: you may not, and why
+  ready,      // server to all: everybody is there
+  pulse,      // server to all, about once a second: still there; before `ready`, who is missing
+  state,      // rank to server, about once a second: what I am doing
+  exchange,   // rank to server: my part
+  reply,      // server to rank: everybody's parts
+  fail,       // rank to server: I have failed
+  failed,     // server to all: the failure of the run
+  leave,      // rank to server: a good end; answered by closing the connection
+  goodbye,    // server to all: rank 0 ends
+};
+
+struct Frame {
+  FrameType type{};
+  uint8_t detail = 0;   // exchange: its kind; fail: the error's code
+  std::string channel;  // exchange and reply
+  std::string body;
+};
+
+constexpr std::size_t kMaxChannel = 255;
+constexpr uint64_t kMaxBody = uint64_t{1} << 30;
+constexpr uint64_t kMaxStrangersBody = 4096;
+
+// The header and the channel's name: what stands before the body.
+std::string head_of(FrameType type, uint8_t detail, std::string_view channel, uint64_t body_size);
+std::string encode(FrameType type, std::string_view body = {}, uint8_t detail = 0);
+
+// Takes frames out of a stream.
+class FrameReader {
+ public:
+  explicit FrameReader(uint64_t max_body) : max_body_(max_body) {}
+  void set_max_body(uint64_t bytes) { max_body_ = bytes; }
+
+  enum class Input { some, none, end };  // none: nothing there now (MSG_DONTWAIT); end: closed or broken
+  // One read of a socket. Call it when next() has nothing.
+  Input receive(int fd, int flags);
+
+  // The next frame that is complete. Throws Error (PL_ERROR_CORRUPT) when the stream is not one of frames or
+  // a body is too large.
+  std::optional<Frame> next();
+
+  // Part of an exchange's body is there and the rest is not.
+  bool in_exchange() const {
+    return begun_ && (frame_.type == FrameType::exchange || frame_.type == FrameType::reply);
+  }
+
+ private:
+  bool begin();
+
+  uint64_t max_body_;
+  std::array<char, 4096> buffer_{};
+  std::size_t from_ = 0, to_ = 0;  // of what is in the buffer
+  Frame frame_;                    // the one that has begun
+  bool begun_ = false;
+  std::size_t filled_ = 0;  // of its body
+};
+
+}  // namespace pipeline::peers

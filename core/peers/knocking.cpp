@@ -1,0 +1,139 @@
+#include "core/peers/knocking.hpp"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "core/peers/frame.hpp"
+#include "core/peers/rank_list.hpp"
+#include "core/plugins/error.hpp"
+
+namespace pipeline::peers {
+namespace {
+
+using std::chrono::milliseconds;
+
+// A name may be about to be known (a cluster's DNS), an earlier attempt at the run about to end.
+constexpr Seconds kGrace{20};
+constexpr milliseconds kConnecting{5000};
+constexpr milliseconds kAnswering{3000};  // where there is another port to try
+constexpr milliseconds kLongestPause{1000};
+
+milliseconds left_until(Clock::time_point time) {
+  return std::max(std::chrono::ceil<milliseconds>(time - Clock::now()), milliseconds(0));
+}
+
+bool send_all(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    bytes.remove_prefix(static_cast<std::size_t>(n));
+  }
+  return true;
+}
+
+// The next frame; nothing when the connection ends or the time is up.
+std::optional<Frame> next_frame(int fd, FrameReader& reader, Clock::time_point until) {
+  for (;;) {
+    if (auto frame = reader.next()) return frame;
+    pollfd wait{fd, POLLIN, 0};
+    const int n = ::poll(&wait, 1, static_cast<int>(left_until(until).count()));
+    if (n == 0) return std::nullopt;
+    if (n > 0 && reader.receive(fd, MSG_DONTWAIT) == FrameReader::Input::end) return std::nullopt;
+  }
+}
+
+}  // namespace
+
+Knocking::Knocking(const launch::World& world, Seconds timeout)
+    : world_(world), deadline_(begun_ + std::chrono::duration_cast<Clock::duration>(timeout)) {}
+
+Socket Knocking::come_in() {
+  milliseconds pause{20};
+  for (;;) {
+    for (uint32_t i = 0; i < std::max<uint32_t>(world_.port_tries, 1) && world_.port + i <= 65535; ++i)
+      if (auto socket = try_port(static_cast<uint16_t>(world_.port + i))) return std::move(*socket);
+    std::this_thread::sleep_for(std::min(pause, left_until(deadline_)));
+    if (Clock::now() >= deadline_) time_out();
+    pause = std::min(pause * 2, kLongestPause);
+  }
+}
+
+void Knocking::take_seat(const Socket& socket) {
+  if (!try_to_take_seat(socket, deadline_)) time_out();
+}
+
+std::optional<Socket> Knocking::try_port(uint16_t port) {
+  const Resolved resolved = resolve(world_.address, port);
+  if (resolved.addresses.empty()) {
+    problem_ = fmt::format("its name cannot be resolved here: {}", resolved.problem);
+    if (!unknown_) unknown_ = Clock::now();
+    if (resolved.for_good && Clock::now() - *unknown_ > kGrace) time_out();
+    return std::nullopt;
+  }
+  unknown_.reset();
+  for (const Address& address : resolved.addresses) {
+    Socket socket = connect_to(address, std::min(kConnecting, left_until(deadline_)));
+    if (!socket) {
+      problem_ = fmt::format("{}: {}", to_text(address), std::strerror(errno));
+      refused_.reset();
+      continue;
+    }
+    const bool only_place = world_.port_tries <= 1 && resolved.addresses.size() == 1;
+    if (try_to_take_seat(socket, only_place ? deadline_ : std::min(deadline_, Clock::now() + kAnswering)))
+      return socket;
+  }
+  return std::nullopt;
+}
+
+bool Knocking::try_to_take_seat(const Socket& socket, Clock::time_point until) {
+  if (!send_all(socket.fd(), encode(FrameType::hello, to_json(hello_of(world_))))) return false;
+  FrameReader reader(kMaxStrangersBody);
+  try {
+    const std::optional<Frame> answer = next_frame(socket.fd(), reader, until);
+    if (!answer) return no_answer();
+    if (answer->type == FrameType::seat) return send_all(socket.fd(), encode(FrameType::seated));
+    if (answer->type == FrameType::refused) turned_away(refusal_from(answer->body));
+  } catch (const Error& e) {
+    if (e.code() != PL_ERROR_CORRUPT) throw;
+    problem_ =
+        fmt::format("what listens at {} is not a run of this program", to_text(world_.address, world_.port));
+  }
+  return false;
+}
+
+bool Knocking::no_answer() {
+  if (!refused_)
+    problem_ = fmt::format("something accepts connections at {} but does not answer as rank 0",
+                           to_text(world_.address, world_.port));
+  return false;
+}
+
+// With several ports to try, the right one may just not be open yet.
+void Knocking::turned_away(const Refusal& refusal) {
+  problem_ = refusal.why;
+  if (!refused_) refused_ = Clock::now();
+  const bool hope = refusal.passing && (world_.port_tries > 1 || Clock::now() - *refused_ < kGrace);
+  if (!hope) throw Error(refusal.code, refusal.why);
+}
+
+void Knocking::time_out() const {
+  const Seconds waited = Clock::now() - begun_;
+  throw Error(PL_ERROR_TIMEOUT, fmt::format("rank {} (host {}) waited {} for rank 0 at {}: {}\n"
+                                            "look at rank 0's log: did it start, on the host with this "
+                                            "address, with this port (MASTER_ADDR and MASTER_PORT, or "
+                                            "--master-address and --master-port, the same on all hosts), and "
+                                            "does a firewall let that port through? "
+                                            "launch.rendezvous_seconds gives it more time",
+                                            world_.rank, host_name(), seconds_text(waited.count()),
+                                            to_text(world_.address, world_.port), problem_));
+}
+
+}  // namespace pipeline::peers

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "core/launch/world.hpp"
+#include "core/peers/background.hpp"
+#include "core/peers/messages.hpp"
+#include "core/peers/socket.hpp"
+
+namespace pipeline::peers {
+
+// How a rank comes in: finds rank 0, says who it is, and takes its seat. Tries again until the time is up,
+// since rank 0 may start last.
+class Knocking {
+ public:
+  Knocking(const launch::World& world, Seconds timeout);
+
+  // A connection on which this rank has its seat. Throws Error: turned away, or PL_ERROR_TIMEOUT with the
+  // last problem and remedies.
+  Socket come_in();
+  // On a connection that exists already.
+  void take_seat(const Socket& socket);
+
+ private:
+  std::optional<Socket> try_port(uint16_t port);
+  bool try_to_take_seat(const Socket& socket, Clock::time_point until);
+  bool no_answer();
+  void turned_away(const Refusal& refusal);
+  [[noreturn]] void time_out() const;
+
+  const launch::World world_;
+  const Clock::time_point begun_ = Clock::now();
+  const Clock::time_point deadline_;
+  std::string problem_ = "there was no time to try";    // of the last try
+  std::optional<Clock::time_point> refused_, unknown_;  // since when
+};
+
+}  // namespace pipeline::peers

@@ -1,0 +1,55 @@
+// What the frames carry as JSON. Reading throws Error (PL_ERROR_CORRUPT) for a text that is not one.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/launch/world.hpp"
+#include "core/peers/peers.hpp"
+
+namespace pipeline::peers {
+
+// Who knocks. This struct and its JSON must stay readable for all versions of the program, or they could not
+// say that they differ.
+struct Hello {
+  std::string version;  // of the program
+  std::string run_id;
+  std::string host;
+  int32_t rank = 0, size = 1;
+  int64_t process = 0;
+};
+Hello hello_of(const launch::World& world);
+std::string to_json(const Hello& hello);
+Hello hello_from(std::string_view json);
+
+// Why somebody is turned away.
+struct Refusal {
+  std::string why;
+  uint32_t code = 0;
+  bool passing =
+      false;  // trying again may help: somebody else's run, or the end of an earlier attempt, is at that port
+};
+std::string to_json(const Refusal& refusal);
+Refusal refusal_from(std::string_view json);
+
+struct Verdict {
+  Failure failure;
+  uint32_t code = 0;
+};
+std::string to_json(const Verdict& verdict);
+Verdict verdict_from(std::string_view json);
+
+// What a rank does.
+struct State {
+  std::string phase = "start";
+  uint64_t step = 0;
+  double seconds = 0;      // since when
+  uint64_t moves = 0;      // how often it said that something had moved
+  std::string collective;  // that it waits in; empty: none
+};
+std::string to_json(const State& state);
+State state_from(std::string_view json);
+
+}  // namespace pipeline::peers

@@ -1,0 +1,74 @@
+#include "core/peers/peers.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/peers/alone.hpp"
+#include "core/peers/client.hpp"
+#include "core/peers/member.hpp"
+
+namespace pipeline::peers {
+
+std::string describe(const Failure& failure) {
+  if (failure.by_peer_loss) return failure.what;
+  return fmt::format("rank {} (host {}): {}", failure.rank, failure.host, failure.what);
+}
+
+Peers::Peers(const launch::World& world, Options options)
+    : rank_(world.rank), size_(static_cast<std::size_t>(world.size)) {
+  if (world.size == 1)
+    member_ = std::make_unique<Alone>(std::move(options));
+  else
+    member_ = std::make_unique<Client>(world, std::move(options));
+}
+
+Peers::~Peers() = default;
+
+std::vector<std::string> Peers::all_gather(std::string_view channel, std::string_view mine) {
+  return unpack(member_->exchange(Exchange::all_gather, channel, mine), size_);
+}
+
+std::vector<std::string> Peers::gather(std::string_view channel, std::string_view mine) {
+  const std::string packed = member_->exchange(Exchange::gather, channel, mine);
+  return rank_ == 0 ? unpack(packed, size_) : std::vector<std::string>();
+}
+
+std::string Peers::broadcast(std::string_view channel, std::string_view from_rank_0) {
+  std::string given =
+      member_->exchange(Exchange::broadcast, channel, rank_ == 0 ? from_rank_0 : std::string_view());
+  return rank_ == 0 ? std::string(from_rank_0) : std::move(given);
+}
+
+bool Peers::all_ok(std::string_view channel, bool ok) {
+  const std::vector<std::string> all =
+      unpack(member_->exchange(Exchange::all_ok, channel, ok ? "1" : "0"), size_);
+  return std::all_of(all.begin(), all.end(), [](const std::string& one) { return one == "1"; });
+}
+
+void Peers::barrier(std::string_view channel) { member_->exchange(Exchange::barrier, channel, {}); }
+
+void Peers::at(std::string_view phase, uint64_t step) { member_->activity.at(phase, step); }
+
+void Peers::progress() { member_->activity.moved(); }
+
+void Peers::fail(std::string_view what) noexcept {
+  try {
+    member_->fail(what);
+  } catch (...) {  // no memory for a text: the others will see the connection break
+  }
+}
+
+void Peers::leave() noexcept {
+  try {
+    member_->leave();
+  } catch (...) {  // the same
+  }
+}
+
+std::optional<Failure> Peers::failure(std::chrono::duration<double> wait) const {
+  return member_->failure(wait);
+}
+
+}  // namespace pipeline::peers

@@ -1,0 +1,105 @@
+#include "core/peers/rendezvous.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "core/abi/pipeline.h"
+#include "core/peers/rank_list.hpp"
+
+namespace pipeline::peers {
+
+Rendezvous::Rendezvous(Hello rank_0, std::string here)
+    : rank_0_(std::move(rank_0)), here_(std::move(here)), seats_(static_cast<std::size_t>(rank_0_.size)) {}
+
+// A run that is under way is not ended by who comes late; that may be the next attempt at it, while this one
+// ends.
+std::optional<Rendezvous::Objection> Rendezvous::object_to(const Hello& hello) const {
+  std::optional<Refusal> refusal = refuse(hello);
+  if (!refusal) return std::nullopt;
+  const bool ours = hello.run_id == rank_0_.run_id;
+  refusal->passing = !ours || complete();
+  return Objection{std::move(*refusal), ours && !complete()};
+}
+
+std::optional<Refusal> Rendezvous::refuse(const Hello& hello) const {
+  if (hello.run_id != rank_0_.run_id)
+    return Refusal{fmt::format("another run listens at {}: its id is '{}', this rank's is '{}'", here_,
+                               rank_0_.run_id, hello.run_id),
+                   PL_ERROR_FAILED};
+  if (hello.version != rank_0_.version)
+    return Refusal{fmt::format("rank {} (host {}) runs version {} of the program, rank 0 (host {}) version "
+                               "{}: install the same one on all "
+                               "hosts",
+                               hello.rank, hello.host, hello.version, rank_0_.host, rank_0_.version),
+                   PL_ERROR_CONFIG};
+  if (hello.size != rank_0_.size || hello.rank < 0 || hello.rank >= hello.size)
+    return Refusal{fmt::format("rank {} (host {}) was started as one of {} processes, rank 0 (host {}) as "
+                               "one of {}: check --nodes and "
+                               "launch.processes, or WORLD_SIZE, on all hosts",
+                               hello.rank, hello.host, hello.size, rank_0_.host, rank_0_.size),
+                   PL_ERROR_CONFIG};
+  if (const auto& twin = seats_[static_cast<std::size_t>(hello.rank)])
+    return Refusal{fmt::format("two processes say that they are rank {}: process {} on host {} and process "
+                               "{} on host {}: give each host "
+                               "its own --node-rank, or each process its own RANK",
+                               hello.rank, twin->process, twin->host, hello.process, hello.host),
+                   PL_ERROR_CONFIG};
+  return std::nullopt;
+}
+
+void Rendezvous::take_seat(const Hello& hello) { seats_[static_cast<std::size_t>(hello.rank)] = hello; }
+
+void Rendezvous::turned_away(const std::string& address, const std::string& why) {
+  ++strangers_;
+  stranger_ = fmt::format("{} ({})", address, why);
+}
+
+std::vector<int32_t> Rendezvous::missing() const {
+  std::vector<int32_t> ranks;
+  for (int32_t rank = 0; rank < rank_0_.size; ++rank)
+    if (!seats_[static_cast<std::size_t>(rank)]) ranks.push_back(rank);
+  return ranks;
+}
+
+std::vector<std::string> Rendezvous::hosts() const {
+  std::vector<std::string> hosts;
+  for (int32_t rank = 0; rank < rank_0_.size; ++rank) hosts.push_back(host_of(rank));
+  return hosts;
+}
+
+std::string Rendezvous::host_of(int32_t rank) const {
+  const auto& seat = seats_[static_cast<std::size_t>(rank)];
+  return seat ? seat->host : std::string();
+}
+
+std::string Rendezvous::missing_text() const {
+  std::vector<std::pair<std::string, std::vector<int32_t>>> there;  // by host
+  for (int32_t rank = 0; rank < rank_0_.size; ++rank) {
+    const std::string host = host_of(rank);
+    if (host.empty()) continue;
+    if (there.empty() || there.back().first != host) there.push_back({host, {}});
+    there.back().second.push_back(rank);
+  }
+  std::string text;
+  for (const auto& [host, ranks] : there)
+    text += fmt::format("{}{} (host {})", text.empty() ? "" : ", ", list_of(ranks), host);
+  const std::vector<int32_t> ranks = missing();
+  return fmt::format("{} of {} {} missing (there: {})", list_of(ranks), rank_0_.size,
+                     ranks.size() == 1 ? "is" : "are", text);
+}
+
+std::string Rendezvous::timeout_text(Seconds waited) const {
+  std::string text = fmt::format("rank 0 (host {}) waited {} at {} for all ranks: {}\n", rank_0_.host,
+                                 seconds_text(waited.count()), here_, missing_text());
+  if (strangers_ > 0)
+    text += fmt::format("turned away: {} connection{}, the last one {}\n", strangers_,
+                        strangers_ == 1 ? "" : "s", stranger_);
+  return text +
+         "look at the logs of the missing ranks: did they start, with this address and port (MASTER_ADDR and "
+         "MASTER_PORT, or --master-address "
+         "and --master-port), and does a firewall let that port through? launch.rendezvous_seconds gives "
+         "them more time";
+}
+
+}  // namespace pipeline::peers

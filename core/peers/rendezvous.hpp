@@ -1,0 +1,46 @@
+// Who has come to a run and who is missing, on the server.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/peers/background.hpp"
+#include "core/peers/messages.hpp"
+
+namespace pipeline::peers {
+
+class Rendezvous {
+ public:
+  // `here`: where rank 0 listens.
+  Rendezvous(Hello rank_0, std::string here);
+
+  struct Objection {
+    Refusal refusal;
+    bool ends_run = false;  // it belongs to this run, which cannot be as it was started
+  };
+  // What is wrong with somebody who wants to come in; nothing: welcome.
+  std::optional<Objection> object_to(const Hello& hello) const;
+
+  void take_seat(const Hello& hello);
+  void turned_away(const std::string& address, const std::string& why);  // remembered for timeout_text()
+
+  bool complete() const { return missing().empty(); }
+  std::vector<int32_t> missing() const;
+  std::vector<std::string> hosts() const;  // by rank; empty for those that are missing
+  std::string host_of(int32_t rank) const;
+
+  std::string missing_text() const;  // "ranks 2-3 of 4 are missing (there: ranks 0-1 (host a))"
+  std::string timeout_text(Seconds waited) const;
+
+ private:
+  std::optional<Refusal> refuse(const Hello& hello) const;
+
+  const Hello rank_0_;
+  const std::string here_;
+  std::vector<std::optional<Hello>> seats_;
+  std::string stranger_;  // the last one
+  uint64_t strangers_ = 0;
+};
+
+}  // namespace pipeline::peers

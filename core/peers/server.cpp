@@ -1,0 +1,365 @@
+#include "core/peers/server.hpp"
+
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "core/peers/rank_list.hpp"
+#include "core/plugins/error.hpp"
+
+namespace pipeline::peers {
+namespace {
+
+using Stage = Connection::Stage;
+
+constexpr std::size_t kMaxStrangers = 1024;
+constexpr Seconds kStrangersTime{30};
+constexpr Seconds kReceiptPatience{0.5};
+constexpr Seconds kGoodbyePatience{2};
+
+void watch(const Socket& epoll, int operation, int fd, uint32_t events) {
+  epoll_event event{};
+  event.events = events;
+  event.data.fd = fd;
+  ::epoll_ctl(epoll.fd(), operation, fd, &event);
+}
+
+std::string place_of(const launch::World& world) { return to_text(world.address, world.port); }
+
+}  // namespace
+
+Server::Server(const launch::World& world, Seconds timeout, Seconds stall)
+    : world_(world),
+      timeout_(timeout),
+      listener_(listen_for(world)),
+      epoll_(::epoll_create1(EPOLL_CLOEXEC)),
+      rendezvous_(hello_of(world), place_of(world)),
+      rounds_(world.size),
+      left_(static_cast<std::size_t>(world.size)),
+      clock_(heartbeat_period(stall)),
+      stall_(stall) {
+  std::array<int, 2> ends{};
+  if (!epoll_ || ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
+    throw Error(fmt::format("rank 0 cannot make a socket: {}", std::strerror(errno)));
+  inside_ = Socket(ends[0]);
+  add(Socket(ends[1]), "this process");
+  watch(epoll_, EPOLL_CTL_ADD, listener_.fd(), EPOLLIN);
+  watch(epoll_, EPOLL_CTL_ADD, bell_.fd(), EPOLLIN);
+  thread_ = start_thread("pl-server", [this] { run(); });
+}
+
+Server::~Server() {
+  stopping_ = true;
+  bell_.ring();
+  thread_.join();
+}
+
+void Server::run() {
+  while (!stopping_) {
+    wait_and_handle(clock_.milliseconds_left());
+    if (clock_.tick()) tick();
+    answer_origin();
+  }
+  say_goodbye();
+}
+
+void Server::wait_and_handle(int milliseconds) {
+  std::array<epoll_event, 64> events;
+  const int n = ::epoll_wait(epoll_.fd(), events.data(), events.size(), milliseconds);
+  for (int i = 0; i < n; ++i) {
+    const epoll_event& event = events[static_cast<std::size_t>(i)];
+    const int fd = event.data.fd;
+    if (fd == listener_.fd()) {
+      accept_all();
+    } else if (fd == bell_.fd()) {
+      bell_.hush();
+    } else if (const auto entry = connections_.find(fd); entry != connections_.end()) {
+      Connection& connection = *entry->second;
+      if (event.events & EPOLLOUT) flush(connection);
+      const bool open = !(event.events & ~EPOLLOUT) || read(connection);
+      if (!open || (connection.stage == Stage::leaving && !connection.has_queue())) drop(fd);
+    }
+  }
+}
+
+void Server::accept_all() {
+  for (;;) {
+    Address from;
+    from.length = sizeof from.storage;
+    Socket socket(::accept4(listener_.fd(), from.get(), &from.length, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!socket && (errno == EINTR || errno == ECONNABORTED)) continue;
+    if (!socket) {
+      // Out of descriptors or memory: look again at the next tick instead of being woken at once.
+      if (errno != EAGAIN && errno != EWOULDBLOCK) {
+        watch(epoll_, EPOLL_CTL_MOD, listener_.fd(), 0);
+        accepting_ = false;
+      }
+      return;
+    }
+    if (connections_.size() >= kMaxStrangers + static_cast<std::size_t>(world_.size))
+      continue;  // closed again
+    prepare(socket.fd());
+    add(std::move(socket), to_text(from));
+  }
+}
+
+void Server::add(Socket socket, std::string address) {
+  const int fd = socket.fd();
+  watch(epoll_, EPOLL_CTL_ADD, fd, EPOLLIN);
+  connections_[fd] = std::make_unique<Connection>(std::move(socket), std::move(address), Clock::now());
+}
+
+// False: the connection has ended.
+bool Server::read(Connection& connection) {
+  const auto may_be_lost = [&] { return connection.stage == Stage::seated && !stopping_; };
+  try {
+    if (connection.reader.receive(connection.fd(), MSG_DONTWAIT) == FrameReader::Input::end) {
+      if (may_be_lost()) lose(connection, "its connection broke without a word");
+      return false;
+    }
+    while (connection.stage != Stage::leaving) {
+      std::optional<Frame> frame = connection.reader.next();
+      if (!frame) break;
+      handle(connection, std::move(*frame));
+    }
+    if (watch_ && connection.reader.in_exchange()) watch_->moved(clock_.now());
+    return true;
+  } catch (const std::exception& e) {
+    if (may_be_lost())
+      lose(connection, e.what());
+    else
+      rendezvous_.turned_away(connection.address(), e.what());
+    return false;
+  }
+}
+
+void Server::handle(Connection& connection, Frame frame) {
+  const bool seated = connection.stage == Stage::seated;
+  if (frame.type == FrameType::hello && connection.stage == Stage::stranger)
+    return on_hello(connection, frame);
+  if (frame.type == FrameType::seated && connection.stage == Stage::invited) return on_seated(connection);
+  if (frame.type == FrameType::exchange && seated && watch_) return on_exchange(connection, std::move(frame));
+  if (frame.type == FrameType::leave && seated) return on_leave(connection);
+  if (frame.type == FrameType::state && seated) {
+    if (watch_) watch_->heard(connection.rank(), state_from(frame.body), clock_.now());
+  } else if (frame.type == FrameType::fail && seated) {
+    fail_run({{connection.rank(), connection.hello.host, std::move(frame.body), false}, frame.detail},
+             &connection);
+  } else {
+    throw Error(PL_ERROR_CORRUPT, "a message came that has no place here");
+  }
+}
+
+void Server::on_hello(Connection& connection, const Frame& frame) {
+  Hello hello = hello_from(frame.body);
+  if (auto objection = rendezvous_.object_to(hello)) {
+    if (objection->ends_run) {
+      const Failure failure{hello.rank, hello.host, objection->refusal.why, true};
+      fail_run({failure, objection->refusal.code});
+    }
+    return turn_away(connection, objection->refusal);
+  }
+  connection.hello = std::move(hello);
+  connection.stage = Stage::invited;
+  send(connection, encode(FrameType::seat));
+}
+
+void Server::on_seated(Connection& connection) {
+  if (auto objection = rendezvous_.object_to(connection.hello)) {  // its twin was quicker
+    if (objection->ends_run)
+      fail_run({{connection.rank(), connection.hello.host, objection->refusal.why, true},
+                objection->refusal.code});
+    return turn_away(connection, objection->refusal);
+  }
+  connection.stage = Stage::seated;
+  connection.reader.set_max_body(kMaxBody);
+  rendezvous_.take_seat(connection.hello);
+  if (verdict_) return send(connection, encode(FrameType::failed, to_json(*verdict_)));  // it came too late
+  if (rendezvous_.complete()) open_the_run();
+}
+
+void Server::turn_away(Connection& connection, const Refusal& refusal) {
+  rendezvous_.turned_away(connection.address(), refusal.why);
+  connection.stage = Stage::leaving;
+  send(connection, encode(FrameType::refused, to_json(refusal)));
+}
+
+void Server::open_the_run() {
+  watch_.emplace(rendezvous_.hosts(), stall_);
+  watch_->moved(clock_.now());
+  for (int32_t rank = 0; rank < world_.size; ++rank) watch_->heard(rank, {}, clock_.now());
+  for_each_member([&](Connection& member) { send(member, encode(FrameType::ready)); });
+}
+
+void Server::on_exchange(Connection& connection, Frame frame) {
+  if (verdict_) return;
+  watch_->moved(clock_.now());
+  std::optional<std::vector<Bytes>> replies;
+  try {
+    replies = rounds_.add(connection.rank(), static_cast<Exchange>(frame.detail), frame.channel,
+                          std::move(frame.body));
+  } catch (const Error& e) {
+    return fail_run({{connection.rank(), connection.hello.host, e.what(), false}, e.code()}, &connection);
+  }
+  if (replies) {
+    for_each_member([&](Connection& member) {
+      const Bytes& body = (*replies)[static_cast<std::size_t>(member.rank())];
+      send(member, head_of(FrameType::reply, 0, frame.channel, body->size()), body);
+    });
+    return;
+  }
+  for (int32_t rank = 0; rank < world_.size; ++rank)
+    if (left_[static_cast<std::size_t>(rank)])
+      return fail_run({{rank, rendezvous_.host_of(rank),
+                        "it has left the run, others wait for it in " + rounds_.waits_for(rank), false},
+                       PL_ERROR_PEER});
+}
+
+void Server::on_leave(Connection& connection) {
+  const int32_t rank = connection.rank();
+  left_[static_cast<std::size_t>(rank)] = true;
+  connection.stage = Stage::leaving;
+  if (watch_) watch_->left(rank);
+  const std::string missed = rounds_.waits_for(rank);
+  if (!missed.empty())
+    fail_run({{rank, connection.hello.host, "it has left the run, others wait for it in " + missed, false},
+              PL_ERROR_PEER});
+}
+
+void Server::tick() {
+  if (!accepting_) {
+    watch(epoll_, EPOLL_CTL_MOD, listener_.fd(), EPOLLIN);
+    accepting_ = true;
+  }
+  if (!watch_) check_rendezvous();
+  check_connections();
+  check_stall();
+  const std::string pulse = encode(FrameType::pulse, watch_ ? std::string() : rendezvous_.missing_text());
+  for_each_member([&](Connection& member) {
+    if (!member.has_queue()) send(member, pulse);
+  });
+}
+
+void Server::check_rendezvous() {
+  const Seconds waited = Clock::now() - opened_;
+  if (waited < timeout_ || verdict_) return;
+  const int32_t first = rendezvous_.missing().front();
+  fail_run({{first, "", rendezvous_.timeout_text(waited), true}, PL_ERROR_TIMEOUT});
+}
+
+void Server::check_connections() {
+  std::vector<int> gone;
+  for (const auto& [fd, connection] : connections_) {
+    const bool seated = connection->stage == Stage::seated;
+    if (!seated && Clock::now() - connection->since() > kStrangersTime) {
+      gone.push_back(fd);
+    } else if (seated && connection->reachability.lost(fd, clock_.now())) {
+      lose(*connection, fmt::format("its host has not answered for {} (power, network, firewall)",
+                                    seconds_text(Reachability::kPatience.count())));
+      gone.push_back(fd);
+    }
+  }
+  for (const int fd : gone) drop(fd);
+}
+
+void Server::check_stall() {
+  if (!watch_ || verdict_) return;
+  const auto stall = watch_->check(clock_.now(), [&](int32_t rank) { return rounds_.waits_in(rank); });
+  if (stall) fail_run({{stall->rank, rendezvous_.host_of(stall->rank), stall->what, true}, PL_ERROR_TIMEOUT});
+}
+
+void Server::lose(Connection& connection, const std::string& how) {
+  const int32_t rank = connection.rank();
+  connection.stage = Stage::leaving;
+  const std::string last = watch_ ? ", last seen in " + watch_->last_seen(rank) : "";
+  fail_run({{rank, connection.hello.host,
+             fmt::format("rank {} (host {}, process {}) was lost: {}{}\n"
+                         "see the end of its log; if it has no error, the process was killed or crashed (out "
+                         "of memory? see dmesg on its host)",
+                         rank, connection.hello.host, connection.hello.process, how, last),
+             true},
+            PL_ERROR_PEER});
+}
+
+void Server::fail_run(Verdict verdict, const Connection* origin) {
+  if (verdict_) return;
+  verdict_ = std::move(verdict);
+  origin_ = origin ? origin->fd() : -1;
+  receipt_due_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(kReceiptPatience);
+  const auto body = std::make_shared<const std::string>(to_json(*verdict_));
+  for_each_member([&](Connection& member) {
+    if (&member == origin) return;
+    member.forget_queue();
+    send(member, head_of(FrameType::failed, 0, {}, body->size()), body);
+  });
+}
+
+// The rank that failed may end as soon as it has its receipt, and with rank 0 the server: so the others come
+// first.
+void Server::answer_origin() {
+  const auto origin = connections_.find(origin_);
+  if (origin == connections_.end()) return;
+  if (!all_sent(origin->second.get()) && Clock::now() < receipt_due_) return;
+  origin_ = -1;
+  send(*origin->second, encode(FrameType::failed, to_json(*verdict_)));
+}
+
+void Server::send(Connection& connection, std::string head, Bytes body) {
+  connection.queue(std::move(head), std::move(body));
+  flush(connection);
+}
+
+void Server::flush(Connection& connection) {
+  const bool waited = connection.has_queue() && connection.waits_for_room;
+  const std::size_t sent = connection.flush();
+  sent_ += sent;
+  if (waited && sent > 0 && watch_) watch_->moved(clock_.now());
+  if (connection.has_queue() == connection.waits_for_room) return;
+  connection.waits_for_room = connection.has_queue();
+  watch(epoll_, EPOLL_CTL_MOD, connection.fd(), connection.waits_for_room ? EPOLLIN | EPOLLOUT : EPOLLIN);
+}
+
+void Server::drop(int fd) {
+  watch(epoll_, EPOLL_CTL_DEL, fd, 0);
+  connections_.erase(fd);
+}
+
+bool Server::all_sent(const Connection* except) const {
+  return std::none_of(connections_.begin(), connections_.end(), [&](const auto& entry) {
+    return entry.second.get() != except && entry.second->stage != Stage::stranger &&
+           entry.second->has_queue();
+  });
+}
+
+template <class Function>
+void Server::for_each_member(Function&& function) {
+  for (const auto& [fd, connection] : connections_)
+    if (connection->stage == Stage::seated) function(*connection);
+}
+
+// What is queued goes out as long as somebody takes it. Then the others see the end of the stream and close,
+// and only then is it safe to close here: with something unread, closing would take back what is still on its
+// way to them.
+void Server::say_goodbye() {
+  for_each_member([&](Connection& member) { send(member, encode(FrameType::goodbye)); });
+  std::erase_if(connections_, [](const auto& entry) { return entry.second->stage < Stage::seated; });
+  const Clock::time_point begun = Clock::now();
+  Clock::time_point moved = begun;
+  while (!all_sent(nullptr) && Clock::now() - moved < kGoodbyePatience &&
+         Clock::now() - begun < 5 * kGoodbyePatience) {
+    const uint64_t before = sent_;
+    wait_and_handle(50);
+    if (sent_ != before) moved = Clock::now();
+  }
+  for (const auto& [fd, connection] : connections_) connection->finish();
+  const Clock::time_point finished = Clock::now();
+  while (!connections_.empty() && Clock::now() - finished < kGoodbyePatience / 2) wait_and_handle(50);
+}
+
+}  // namespace pipeline::peers

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "core/launch/world.hpp"
+#include "core/peers/background.hpp"
+#include "core/peers/connection.hpp"
+#include "core/peers/messages.hpp"
+#include "core/peers/rendezvous.hpp"
+#include "core/peers/round.hpp"
+#include "core/peers/stall_watch.hpp"
+
+namespace pipeline::peers {
+
+// What all ranks are connected to: lets them in, carries their exchanges, and decides what the failure of the
+// run is. One thread, in rank 0's process, which never waits for a rank: whoever is slow has a queue.
+class Server {
+ public:
+  // Listens; throws Error when that cannot be.
+  Server(const launch::World& world, Seconds timeout, Seconds stall);
+  // Sends what is queued and says goodbye; seconds at most.
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  // The connection of rank 0 itself, which needs no network. Once.
+  Socket connect_here() { return std::move(inside_); }
+
+ private:
+  void run();
+  void wait_and_handle(int milliseconds);
+  void accept_all();
+  void add(Socket socket, std::string address);
+  bool read(Connection& connection);
+  void handle(Connection& connection, Frame frame);
+  void on_hello(Connection& connection, const Frame& frame);
+  void on_seated(Connection& connection);
+  void on_exchange(Connection& connection, Frame frame);
+  void on_leave(Connection& connection);
+
+  void turn_away(Connection& connection, const Refusal& refusal);
+  void open_the_run();
+  void tick();
+  void check_rendezvous();
+  void check_connections();
+  void check_stall();
+  void lose(Connection& connection, const std::string& how);
+  void fail_run(Verdict verdict, const Connection* origin = nullptr);
+  void answer_origin();
+
+  void send(Connection& connection, std::string head, Bytes body = nullptr);
+  void flush(Connection& connection);
+  void drop(int fd);
+  void say_goodbye();
+  bool all_sent(const Connection* except) const;
+  template <class Function>
+  void for_each_member(Function&& function);
+
+  const launch::World world_;
+  const Seconds timeout_;
+  Socket listener_;
+  Socket epoll_;
+  Bell bell_;
+  Socket inside_;
+  std::atomic<bool> stopping_ = false;
+
+  // The thread's.
+  std::unordered_map<int, std::unique_ptr<Connection>> connections_;
+  bool accepting_ = true;
+  Rendezvous rendezvous_;
+  Rounds rounds_;
+  std::vector<bool> left_;
+  AwakeClock clock_;
+  const Seconds stall_;
+  const Clock::time_point opened_ = Clock::now();
+  uint64_t sent_ = 0;                // bytes
+  std::optional<StallWatch> watch_;  // from `ready` on
+  std::optional<Verdict> verdict_;
+  int origin_ = -1;  // the connection of the rank that told the failure, until it has its receipt
+  Clock::time_point receipt_due_;
+
+  std::thread thread_;
+};
+
+}  // namespace pipeline::peers

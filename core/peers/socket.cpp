@@ -1,0 +1,249 @@
+#include "core/peers/socket.hpp"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/tcp.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+#include "core/peers/port_owner.hpp"
+#include "core/plugins/error.hpp"
+
+namespace pipeline::peers {
+namespace {
+
+using std::chrono::milliseconds;
+
+uint16_t port_of(const Address& address) {
+  if (address.storage.ss_family == AF_INET6)
+    return ntohs(reinterpret_cast<const sockaddr_in6&>(address.storage).sin6_port);
+  return ntohs(reinterpret_cast<const sockaddr_in&>(address.storage).sin_port);
+}
+
+template <class SocketAddress>
+Address address_of(const SocketAddress& address) {
+  Address result;
+  std::memcpy(&result.storage, &address, sizeof address);
+  result.length = sizeof address;
+  return result;
+}
+
+Address any_address_6(uint16_t port) {
+  sockaddr_in6 address{};
+  address.sin6_family = AF_INET6;
+  address.sin6_addr = in6addr_any;
+  address.sin6_port = htons(port);
+  return address_of(address);
+}
+
+Address any_address_4(uint16_t port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_ANY);
+  address.sin_port = htons(port);
+  return address_of(address);
+}
+
+// Nobody outside needs to reach a run of one host. Otherwise the name's address may not be one of this host's
+// (a service in front of it), or be its loopback (many /etc/hosts), so it says nothing.
+Address listening_address(const launch::World& world, uint16_t port) {
+  if (world.local_size == world.size) {
+    const Resolved resolved = resolve(world.address, port);
+    if (!resolved.addresses.empty() && resolved.addresses.front().is_loopback())
+      return resolved.addresses.front();
+  }
+  return any_address_6(port);
+}
+
+// errno says why there is none.
+Socket try_to_listen(const Address& address) {
+  Socket socket(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) return socket;
+  const int on = 1, off = 0;
+  ::setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (address.storage.ss_family == AF_INET6)
+    ::setsockopt(socket.fd(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+  if (::bind(socket.fd(), address.get(), address.length) == 0 && ::listen(socket.fd(), SOMAXCONN) == 0)
+    return socket;
+  const int problem = errno;
+  socket.close();
+  errno = problem;
+  return socket;
+}
+
+Socket try_to_listen(const launch::World& world, uint16_t port) {
+  Socket socket = try_to_listen(listening_address(world, port));
+  if (!socket && (errno == EAFNOSUPPORT || errno == EADDRNOTAVAIL))  // a host without IPv6
+    socket = try_to_listen(any_address_4(port));
+  return socket;
+}
+
+[[noreturn]] void cannot_listen(const launch::World& world, int problem) {
+  std::string where = to_text(world.address, world.port);
+  if (world.port_tries > 1) where += fmt::format(" (nor the {} ports after it)", world.port_tries - 1);
+  std::string why = std::strerror(problem);
+  if (problem == EADDRINUSE) {
+    const std::string owner = port_owner(world.port);
+    why = "the port is in use" +
+          (owner.empty() ? " (by a process that cannot be seen from here)" : " by " + owner);
+  }
+  throw Error(
+      fmt::format("rank 0 (host {}) cannot listen at {}: {}\n"
+                  "end that process, or choose another port: MASTER_PORT, or --master-port, on all hosts",
+                  host_name(), where, why));
+}
+
+// Sets the descriptor's mode without a change of its other flags.
+void set_blocking(int fd, bool blocking) {
+  const int flags = ::fcntl(fd, F_GETFL);
+  ::fcntl(fd, F_SETFL, blocking ? flags & ~O_NONBLOCK : flags | O_NONBLOCK);
+}
+
+// Waits until a connection that has begun is made; its error, 0 if it is.
+int finish_connecting(int fd, milliseconds limit) {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  pollfd wait{fd, POLLOUT, 0};
+  for (;;) {
+    const auto left = std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now()).count();
+    const int n = ::poll(&wait, 1, static_cast<int>(std::max<int64_t>(left, 0)));
+    if (n > 0) break;
+    if (n == 0) return ETIMEDOUT;
+    if (errno != EINTR) return errno;
+  }
+  int problem = 0;
+  socklen_t size = sizeof problem;
+  ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &problem, &size);
+  return problem;
+}
+
+// A port of this host to which nobody listens may be given to the very socket that tries to connect to it.
+bool is_connected_to_itself(int fd) {
+  Address mine, other;
+  mine.length = other.length = sizeof(sockaddr_storage);
+  return ::getsockname(fd, mine.get(), &mine.length) == 0 &&
+         ::getpeername(fd, other.get(), &other.length) == 0 && to_text(mine) == to_text(other);
+}
+
+}  // namespace
+
+Socket& Socket::operator=(Socket&& other) noexcept {
+  if (this != &other) {
+    close();
+    fd_ = std::exchange(other.fd_, -1);
+  }
+  return *this;
+}
+
+void Socket::close() {
+  if (fd_ >= 0) ::close(fd_);
+  fd_ = -1;
+}
+
+bool Address::is_loopback() const {
+  if (storage.ss_family == AF_INET6)
+    return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6&>(storage).sin6_addr);
+  const auto& address = reinterpret_cast<const sockaddr_in&>(storage);
+  return storage.ss_family == AF_INET && (ntohl(address.sin_addr.s_addr) >> 24) == 127;
+}
+
+std::string to_text(const Address& address) {
+  if (address.storage.ss_family != AF_INET && address.storage.ss_family != AF_INET6) return "this process";
+  std::array<char, NI_MAXHOST> host{};
+  ::getnameinfo(address.get(), address.length, host.data(), host.size(), nullptr, 0, NI_NUMERICHOST);
+  return to_text(host.data(), port_of(address));
+}
+
+std::string to_text(std::string_view host, uint16_t port) {
+  return host.find(':') == std::string_view::npos ? fmt::format("{}:{}", host, port)
+                                                  : fmt::format("[{}]:{}", host, port);
+}
+
+Resolved resolve(const std::string& name, uint16_t port) {
+  Resolved result;
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* list = nullptr;
+  const int error = ::getaddrinfo(name.c_str(), std::to_string(port).c_str(), &hints, &list);
+  if (error != 0) {
+    result.problem = error == EAI_SYSTEM ? std::strerror(errno) : ::gai_strerror(error);
+    result.for_good = error == EAI_NONAME;
+    return result;
+  }
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(list, ::freeaddrinfo);
+  for (const addrinfo* entry = list; entry; entry = entry->ai_next) {
+    Address& address = result.addresses.emplace_back();
+    std::memcpy(&address.storage, entry->ai_addr, entry->ai_addrlen);
+    address.length = entry->ai_addrlen;
+  }
+  return result;
+}
+
+Socket listen_for(const launch::World& world) {
+  if (world.listen_socket >= 0) {
+    set_blocking(world.listen_socket, false);
+    ::fcntl(world.listen_socket, F_SETFD, FD_CLOEXEC);  // it came through an exec, and ends here
+    return Socket(world.listen_socket);
+  }
+  int problem = 0;
+  for (uint32_t i = 0; i < std::max<uint32_t>(world.port_tries, 1) && world.port + i <= 65535; ++i) {
+    if (Socket socket = try_to_listen(world, static_cast<uint16_t>(world.port + i))) return socket;
+    problem = errno;
+  }
+  cannot_listen(world, problem);
+}
+
+Socket connect_to(const Address& address, milliseconds limit) {
+  Socket socket(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) return socket;
+  int problem = 0;
+  if (::connect(socket.fd(), address.get(), address.length) != 0) {
+    problem = errno;
+    if (problem == EINPROGRESS || problem == EINTR) problem = finish_connecting(socket.fd(), limit);
+  }
+  if (problem == 0 && is_connected_to_itself(socket.fd())) problem = ECONNREFUSED;
+  if (problem == 0) {
+    set_blocking(socket.fd(), true);
+    prepare(socket.fd());
+  } else {
+    socket.close();
+  }
+  errno = problem;
+  return socket;
+}
+
+void prepare(int fd) {
+  const int on = 1;
+  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on,
+               sizeof on);  // fails for a socket that is not TCP's, which needs none of it
+}
+
+bool Reachability::lost(int fd, std::chrono::duration<double> now) {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  const bool is_tcp = ::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0;
+  // A full window is probed and an overfull one sent into again, at growing intervals: what counts is that
+  // the last of it was answered.
+  const bool sent_in_vain =
+      info.tcpi_unacked > 0 && info.tcpi_last_ack_recv > info.tcpi_last_data_sent + 1500;
+  const bool owes_answer = is_tcp && (sent_in_vain || info.tcpi_probes > 1);
+  if (!owes_answer || std::exchange(first_, false)) answered_ = now;
+  return now - answered_ > kPatience;
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
+  return name.data();
+}
+
+}  // namespace pipeline::peers

@@ -1,0 +1,55 @@
+// Decides that a run hangs: nothing at all moved on any rank for a while. Times are those of an AwakeClock.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/peers/background.hpp"
+#include "core/peers/messages.hpp"
+
+namespace pipeline::peers {
+
+struct Stall {
+  int32_t rank;      // the first of those that the others seem to wait for
+  std::string what;  // "no progress for 42 s: rank 3 (host b) in data.load, step 118, for 42 s; ranks 0-2
+                     // wait in ..."
+};
+
+class StallWatch {
+ public:
+  // `stall` 0: never.
+  StallWatch(std::vector<std::string> hosts, Seconds stall);
+
+  void heard(int32_t rank, State state, Seconds now);
+  void moved(Seconds now) { moved_at_ = now; }  // something else than what ranks say
+  void left(int32_t rank);
+
+  // `waits_in`: the exchange in which a rank waits, or empty.
+  std::optional<Stall> check(Seconds now, const std::function<std::string(int32_t)>& waits_in) const;
+
+  // "data.load, step 118": where a rank was when it was last heard.
+  std::string last_seen(int32_t rank) const;
+
+ private:
+  struct Seat {
+    State state;
+    Seconds heard_at{0};
+    bool left = false;
+  };
+  // What several ranks may have in common.
+  struct Condition {
+    int suspicion;          // higher: rather the cause
+    std::string key;        // equal for ranks that are alike
+    std::string one, many;  // "waits in ...", "wait in ..."
+  };
+  Condition condition_of(const Seat& seat, Seconds now, const std::string& exchange) const;
+
+  const std::vector<std::string> hosts_;
+  const Seconds stall_;
+  std::vector<Seat> seats_;
+  Seconds moved_at_{0};
+};
+
+}  // namespace pipeline::peers

@@ -1,0 +1,68 @@
+#include "core/train/step_exchange.hpp"
+
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+namespace pipeline::train {
+namespace {
+
+// CBOR keeps doubles to the bit.
+std::vector<nlohmann::json> exchange(Team& team, std::string_view channel, const nlohmann::json& mine) {
+  std::string bytes;
+  nlohmann::json::to_cbor(mine, bytes);
+  std::vector<nlohmann::json> all;
+  for (const std::string& text : team.peers().all_gather(channel, bytes)) all.push_back(nlohmann::json::from_cbor(text));
+  return all;
+}
+
+StepFacts sum(std::vector<MicroBatchFacts> facts) {
+  std::ranges::sort(facts, {}, &MicroBatchFacts::index);
+  StepFacts total;
+  total.flops = 0;
+  for (const MicroBatchFacts& f : facts) {
+    total.weight += f.weight;
+    total.tokens += f.tokens;
+    total.positions += f.positions;
+    total.flops = total.flops && f.flops ? std::optional(*total.flops + *f.flops) : std::nullopt;
+  }
+  return total;
+}
+
+}  // namespace
+
+StepFacts sum_over_ranks(Team& team, std::span<const MicroBatchFacts> mine) {
+  if (team.world().size == 1) return sum({mine.begin(), mine.end()});
+  nlohmann::json json = nlohmann::json::array();
+  for (const MicroBatchFacts& f : mine)
+    json.push_back({f.index, f.weight, f.tokens, f.positions, f.flops ? nlohmann::json(*f.flops) : nlohmann::json()});
+  std::vector<MicroBatchFacts> all;
+  for (const nlohmann::json& rank : exchange(team, "step", json))
+    for (const nlohmann::json& f : rank)
+      all.push_back({.index = f[0],
+                     .weight = f[1],
+                     .tokens = f[2],
+                     .positions = f[3],
+                     .flops = f[4].is_null() ? std::nullopt : std::optional<double>(f[4])});
+  return sum(std::move(all));
+}
+
+Boundary agree(Team& team, const Boundary& mine) {
+  if (team.world().size == 1) return mine;
+  nlohmann::json metrics = nlohmann::json::array();
+  for (const MetricSum& metric : mine.metrics) metrics.push_back({metric.name, metric.sum, metric.weight});
+  Boundary all;
+  bool first = true;
+  for (const nlohmann::json& rank : exchange(team, "boundary", {mine.signal, mine.time_is_up, mine.save, mine.data_wait, metrics})) {
+    if (all.signal == 0) all.signal = rank[0];
+    if (std::exchange(first, false)) {
+      all.time_is_up = rank[1];
+      all.save = rank[2];
+    }
+    all.data_wait = std::max(all.data_wait, rank[3].get<double>());
+    for (const nlohmann::json& metric : rank[4]) add(all.metrics, {metric[0], metric[1], metric[2]});
+  }
+  return all;
+}
+
+}  // namespace pipeline::train

@@ -1,0 +1,44 @@
+// What the ranks tell each other about a step, besides gradients. Sums are made in the order of the micro-batches, so that they have the same
+// bits on any number of processes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/train/metric_sum.hpp"
+#include "core/train/team.hpp"
+
+namespace pipeline::train {
+
+// Of one micro-batch, known when it is loaded.
+struct MicroBatchFacts {
+  uint64_t index = 0;  // in the global batch
+  double weight = 0;
+  uint64_t tokens = 0, positions = 0;
+  std::optional<double> flops;
+};
+
+struct StepFacts {
+  double weight = 0;
+  uint64_t tokens = 0, positions = 0;
+  std::optional<double> flops;  // nullopt: not known of all micro-batches
+};
+
+// The sums over all ranks' micro-batches.
+StepFacts sum_over_ranks(Team& team, std::span<const MicroBatchFacts> mine);
+
+// What one rank sees between two steps, and what all make of it.
+struct Boundary {
+  int signal = 0;            // of any rank, the lowest first
+  bool time_is_up = false;   // by rank 0's clock
+  bool save = false;         // by rank 0's clock
+  double data_wait = 0;      // seconds in the last step, of the rank that waited longest
+  std::vector<MetricSum> metrics;  // of the last step, over all ranks
+};
+
+Boundary agree(Team& team, const Boundary& mine);
+
+}  // namespace pipeline::train

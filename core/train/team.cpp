@@ -1,0 +1,92 @@
+#include "core/train/team.hpp"
+
+#include <cstdlib>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "core/config/error.hpp"
+#include "core/launch/launch.hpp"
+#include "core/plugins/error.hpp"
+
+namespace pipeline::train {
+namespace {
+
+// Who is not in a collective when another rank fails (but in a long load, say) hears of it late or never; it is made to leave.
+constexpr auto kLastResort = std::chrono::seconds(8);
+// A broken connection to a peer shows in the backend before its reason has gone round.
+constexpr auto kNews = std::chrono::seconds(3);
+
+}  // namespace
+
+Team::Team(const launch::World& world, observe::Log& log, const Options& options) : world_(world), options_(options), log_(log) {
+  peers::Options peer_options;
+  peer_options.timeout = options.rendezvous;
+  peer_options.stall = options.stall;
+  peer_options.on_failure = [this](const peers::Failure& failure) { on_failure(failure); };
+  peer_options.collective = [this] { return pending_collective(); };
+  peers_ = std::make_unique<peers::Peers>(world_, peer_options);
+}
+
+Team::~Team() {
+  peers_->leave();
+  peers_.reset();
+  {
+    const std::lock_guard lock(mutex_);
+    leaving_ = true;
+  }
+  left_.notify_all();
+  if (last_resort_.joinable()) last_resort_.join();
+}
+
+std::string Team::on_first(std::string_view what, const std::function<std::string()>& part) {
+  if (world_.size == 1) return part();
+  std::string result;
+  if (is_first()) result = part();  // the caller of the caller tells the others what it throws
+  return peers_->broadcast(fmt::format("first: {}", what), result);
+}
+
+void Team::watch(plugins::Communicator* group) {
+  const std::lock_guard lock(mutex_);
+  group_ = group;
+}
+
+void Team::at(std::string_view phase, uint64_t step) { peers_->at(phase, step); }
+
+std::string Team::pending_collective() {
+  const std::lock_guard lock(mutex_);
+  if (group_ == nullptr) return {};
+  for (const plugins::Flight& flight : group_->record().recent()) {
+    if (flight.done) continue;
+    const std::chrono::duration<double> since = std::chrono::steady_clock::now() - flight.started;
+    return fmt::format("{} for {:.0f} s", plugins::describe(flight), since.count());
+  }
+  return {};
+}
+
+void Team::on_failure(const peers::Failure& failure) {
+  const std::lock_guard lock(mutex_);
+  if (group_ != nullptr) group_->abort(fmt::format("rank {} failed", failure.rank));
+  if (last_resort_.joinable() || leaving_) return;
+  last_resort_ = std::thread([this, failure] {
+    std::unique_lock held(mutex_);
+    if (left_.wait_for(held, kLastResort, [this] { return leaving_; })) return;
+    log_.file_only(fmt::format("error: leaving without a clean end, because rank {} on {} failed: {}", failure.rank, failure.host, failure.what));
+    log_.flush();
+    ::_exit(launch::kPeerFailed);
+  });
+}
+
+std::optional<peers::Failure> Team::cause_of(const std::exception& error) {
+  if (world_.size == 1) return std::nullopt;
+  const auto* known = dynamic_cast<const Error*>(&error);
+  const bool follows = known != nullptr && (known->code() == PL_ERROR_PEER || known->code() == PL_ERROR_TIMEOUT);
+  // What is wrong with the options is wrong on all ranks; one of them tells.
+  const bool common = dynamic_cast<const config::ConfigError*>(&error) != nullptr || (known != nullptr && known->code() == PL_ERROR_CONFIG);
+  const std::chrono::duration<double> wait = follows || (common && !is_first()) ? kNews : std::chrono::seconds(0);
+  if (const auto failure = peers_->failure(wait); failure && failure->rank != world_.rank) return failure;
+  peers_->fail(error.what());
+  return std::nullopt;
+}
+
+}  // namespace pipeline::train

@@ -1,0 +1,66 @@
+// The processes of a run, as training sees them: which one this is, what they tell each other besides tensors, and that the failure of one
+// ends all. With one process everything here is trivial, so nobody asks how many there are.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "core/launch/world.hpp"
+#include "core/observe/log.hpp"
+#include "core/peers/peers.hpp"
+#include "core/plugins/backend.hpp"
+
+namespace pipeline::train {
+
+class Team {
+ public:
+  struct Options {
+    std::chrono::duration<double> rendezvous;  // launch.rendezvous_seconds
+    std::chrono::duration<double> stall;       // launch.stall_seconds
+  };
+
+  // Blocks until all processes are there. `log` must outlive it.
+  Team(const launch::World& world, observe::Log& log, const Options& options);
+  ~Team();
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
+
+  const launch::World& world() const { return world_; }
+  const Options& options() const { return options_; }
+  bool is_first() const { return world_.rank == 0; }
+  peers::Peers& peers() { return *peers_; }
+
+  // Rank 0 does it, the others wait; all get what it returned. What it throws there ends the others with PL_ERROR_PEER.
+  std::string on_first(std::string_view what, const std::function<std::string()>& part);
+
+  // When a rank fails, the collectives of `group` end with an error. nullptr: there is none any more. [main]
+  void watch(plugins::Communicator* group);
+
+  // What is being done, for errors and for finding who hangs.
+  void at(std::string_view phase, uint64_t step);
+
+  // After an exception: was it only the consequence of another rank's failure? Waits a moment for the news. Otherwise the others are told.
+  std::optional<peers::Failure> cause_of(const std::exception& error);
+
+ private:
+  void on_failure(const peers::Failure& failure);
+  std::string pending_collective();
+
+  const launch::World world_;
+  const Options options_;
+  observe::Log& log_;
+  std::mutex mutex_;  // of what follows: failures come on another thread
+  plugins::Communicator* group_ = nullptr;
+  std::condition_variable left_;
+  bool leaving_ = false;
+  std::thread last_resort_;
+  std::unique_ptr<peers::Peers> peers_;  // goes first: it calls on_failure
+};
+
+}  // namespace pipeline::train

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <memory>
+
+#include <pipeline/state.hpp>
+
+#include "plugins/strategies/common/gradient_run.hpp"
+#include "plugins/strategies/common/gradient_sum.hpp"
+#include "plugins/strategies/common/loss_sum.hpp"
+
+namespace pipeline::strategies {
+
+// Sums over all micro-batches of a step, of all ranks.
+struct StepSums {
+  GradientRuns gradients;  // a run a slot
+  at::Tensor loss;         // a scalar in double, on the device
+};
+
+// How a step's gradients and losses become their sums, whole on every rank.
+class Reduction {
+ public:
+  virtual ~Reduction() = default;
+  // Forgets what is left of a step that was given up.
+  virtual void begin(uint64_t micro_batches) = 0;
+  // `owned`: the tensor's memory may be kept and written to. `stream`: that it is complete on. [serialized]
+  virtual void add(size_t slot, const at::Tensor& gradient, bool owned, void* stream) = 0;
+  virtual void end_micro_batch(at::Tensor loss) = 0;  // undefined: this rank had no micro-batch
+  virtual StepSums finish(void* stream) = 0;
+  virtual void memory(const MemoryVisitor& visit) const = 0;
+};
+
+// All micro-batches are this process's.
+class LocalReduction : public Reduction {
+ public:
+  LocalReduction(std::shared_ptr<const Layout> layout, at::Device device, bool fixed_tree,
+                 uint64_t micro_batches);
+  void begin(uint64_t micro_batches) override;
+  void add(size_t slot, const at::Tensor& gradient, bool owned, void* stream) override;
+  void end_micro_batch(at::Tensor loss) override;
+  StepSums finish(void* stream) override;
+  void memory(const MemoryVisitor& visit) const override;
+
+ private:
+  std::shared_ptr<const Layout> layout_;
+  at::Device device_;
+  uint64_t copies_;  // of the gradients, at most
+  GradientSum gradients_;
+  LossTree loss_ = make_loss_tree();
+};
+
+}  // namespace pipeline::strategies

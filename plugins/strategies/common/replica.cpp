@@ -1,0 +1,125 @@
+#include "plugins/strategies/common/replica.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <pipeline/torch/runtime.hpp>
+
+namespace pipeline::strategies {
+namespace {
+
+// Where nothing is trained there is nothing but values.
+std::shared_ptr<const Layout> make_layout(std::vector<Parameter> parameters, const pl_run_info& run) {
+  if (same(run.parameter_dtype, kFloat64)) {
+    fail_with(PL_ERROR_UNSUPPORTED, "parameters in float64: must be float32, bfloat16 or float16");
+  }
+  if (run.purpose != PL_PURPOSE_TRAIN) {
+    for (Parameter& parameter : parameters) parameter.trainable = false;
+  }
+  return std::make_shared<const Layout>(parameters);
+}
+
+}  // namespace
+
+Replica::Replica(const Context& context, const std::vector<Parameter>& parameters,
+                 const pl_optimizer_args& optimizer)
+    : layout_(make_layout(parameters, context.run())),
+      device_(open_device(context.run().device)),
+      values_(at::zeros({std::max(layout_->length(), kChunk)},
+                        at::TensorOptions().dtype(to_torch(context.run().parameter_dtype)).device(device_))),
+      state_(layout_, parameters) {
+  apply_run_settings(context);
+  master_ = values_.narrow(0, 0, layout_->trainable_length());
+  if (has_masters()) master_ = master_.to(at::kFloat);
+  optimizer_ = Optimizer::create(optimizer, master_, 0);
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    auto* base = static_cast<std::byte*>(values_.mutable_data_ptr());
+    const int64_t offset = layout_->slot_of(i).offset * static_cast<int64_t>(values_.element_size());
+    views_.emplace_back(base + offset, context.run().parameter_dtype, parameters[i].shape,
+                        context.run().device);
+  }
+}
+
+Replica::Storage Replica::storage(uint64_t index) {
+  const pl_tensor value = views_[index].get();
+  pl_tensor grad = value;
+  grad.data = nullptr;
+  return {value, grad};
+}
+
+void Replica::update(const GradientRuns& runs, double learning_rate, const GradientScale& scale) {
+  optimizer_->advance(scale);
+  auto run = runs.begin();
+  at::Tensor zeros;
+  for (const Group& group : layout_->groups()) {
+    GradientRuns members;
+    for (size_t i = group.first_slot; i < group.first_slot + group.slot_count; ++i) {
+      const Slot& slot = layout_->slots()[i];
+      if (run != runs.end() && run->offset == slot.offset) {
+        members.push_back(*run++);
+        continue;
+      }
+      if (!zeros.defined() || zeros.numel() < slot.padded)
+        zeros = at::zeros({slot.padded}, master_.options());
+      members.push_back({slot.offset, zeros.narrow(0, 0, slot.padded)});
+    }
+    optimizer_->update(group, members, learning_rate, scale);
+  }
+  publish();
+}
+
+void Replica::publish() {
+  if (has_masters()) values_.narrow(0, 0, layout_->trainable_length()).copy_(master_);
+}
+
+ArenaPart Replica::frozen() const {
+  const int64_t begin = layout_->trainable_length();
+  return {"value", begin, values_.narrow(0, begin, layout_->length() - begin)};
+}
+
+std::vector<ArenaPart> Replica::optimizer_parts() const {
+  std::vector<ArenaPart> parts;
+  for (const OptimizerState& state : optimizer_->state()) parts.push_back({state.kind, 0, state.values});
+  return parts;
+}
+
+void Replica::load(const StateReader& reader) {
+  state_.read(reader, {"value", 0, master_});
+  state_.read(reader, frozen());
+  publish();
+  for (const ArenaPart& part : optimizer_parts()) {
+    if (reader.values_only()) {
+      part.values.zero_();
+    } else {
+      state_.read(reader, part);
+    }
+  }
+  optimizer_->set_step_count(reader.values_only() ? 0 : ArenaState::read_step_count(reader));
+}
+
+std::unique_ptr<Snapshot> Replica::snapshot(uint32_t mode) const {
+  std::vector<ArenaPart> parts = optimizer_parts();
+  parts.insert(parts.begin(), {{"value", 0, master_}, frozen()});
+  return state_.snapshot(std::move(parts), optimizer_->step_count(), mode == PL_SNAPSHOT_COPY);
+}
+
+std::vector<at::Tensor> Replica::tensors() const {
+  std::vector<at::Tensor> tensors{master_, frozen().values, optimizer_->step_count().view({1})};
+  for (const OptimizerState& state : optimizer_->state()) tensors.push_back(state.values);
+  return tensors;
+}
+
+void Replica::visit_parameters(const MemoryVisitor& visit) const {
+  visit("parameters", values_.nbytes());
+  if (has_masters() && trainable_bytes() > 0) visit("master weights", trainable_bytes());
+}
+
+void Replica::visit_optimizer(const MemoryVisitor& visit) const {
+  if (trainable_bytes() > 0) visit("optimizer state", optimizer_->state().size() * trainable_bytes());
+}
+
+uint64_t Replica::trainable_bytes() const {
+  return static_cast<uint64_t>(layout_->trainable_length()) * sizeof(float);
+}
+
+}  // namespace pipeline::strategies

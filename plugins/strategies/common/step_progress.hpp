@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include <pipeline/error.hpp>
+
+namespace pipeline::strategies {
+
+// Where in a step its calls are: each is checked against begin_step.
+class StepProgress {
+ public:
+  void begin(uint64_t micro_batches) {
+    if (micro_batches == 0) fail("begin_step: 0 micro-batches, must be at least 1");
+    expected_ = micro_batches;
+    seen_ = 0;
+  }
+  void require_micro_batch(std::string_view parameter) const {
+    if (seen_ >= expected_) fail("gradient of ", parameter, " outside of a micro-batch");
+  }
+  bool in_last_micro_batch() const { return seen_ + 1 == expected_; }
+  void end_micro_batch() {
+    if (seen_ >= expected_) fail("end_micro_batch: the step has ", expected_, " micro-batches");
+    ++seen_;
+  }
+  void finish() {
+    if (expected_ == 0 || seen_ != expected_) {
+      fail("step: after ", seen_, " of ", expected_, " micro-batches");
+    }
+    expected_ = seen_ = 0;
+  }
+
+ private:
+  uint64_t expected_ = 0;
+  uint64_t seen_ = 0;
+};
+
+}  // namespace pipeline::strategies

@@ -1,0 +1,116 @@
+#include "plugins/strategies/ddp/bucket_reduction.hpp"
+
+#include <utility>
+
+#include <pipeline/torch/runtime.hpp>
+
+#include "plugins/strategies/common/collective.hpp"
+#include "plugins/strategies/ddp/late_gradients.hpp"
+
+namespace pipeline::strategies {
+namespace {
+
+uint64_t copied_bytes(const std::vector<Bucket>& plan, at::ScalarType wire) {
+  uint64_t elements = 0, converted = 0;
+  for (const Bucket& bucket : plan) {
+    if (!bucket.in_place) elements += static_cast<uint64_t>(bucket.count);
+    converted += static_cast<uint64_t>(bucket.count);
+  }
+  return elements * sizeof(float) + (wire == at::kFloat ? 0 : converted * c10::elementSize(wire));
+}
+
+}  // namespace
+
+BucketReduction::BucketReduction(const Communicator& group, std::shared_ptr<const Layout> layout,
+                                 at::Device device, const BucketSizes& sizes, at::ScalarType wire)
+    : group_(group),
+      layout_(std::move(layout)),
+      device_(device),
+      flat_bytes_(copied_bytes(make_buckets(*layout_, sizes), wire)),
+      gradients_(layout_, /*fixed_tree=*/false),
+      buckets_(group, layout_, make_buckets(*layout_, sizes), device, wire),
+      arrivals_(layout_->trainable_slots()) {}
+
+// A step that was given up on all ranks may have stopped at another bucket on each: all send the rest, so
+// that the order stays the same.
+void BucketReduction::begin(uint64_t micro_batches) {
+  gradients_.clear();
+  if (unfinished_) {
+    send_rest();
+    finish(stream_);
+  }
+  loss_.clear();
+  arrivals_.forget_micro_batch();
+  left_ = micro_batches;
+  unfinished_ = true;
+  if (is_last()) send_unused();
+}
+
+void BucketReduction::add(size_t slot, const at::Tensor& gradient, bool owned, void* stream) {
+  gradients_.add(slot, gradient, owned);
+  stream_ = stream;
+  if (arrivals_.arrived(slot) && is_last()) send(slot);
+}
+
+void BucketReduction::send(size_t slot) {
+  if (!buckets_.has(slot)) buckets_.put(slot, gradients_.take(slot), stream_);
+}
+
+void BucketReduction::end_micro_batch(at::Tensor loss) {
+  if (loss.defined()) {
+    arrivals_.end_micro_batch();
+  } else {
+    arrivals_.forget_micro_batch();
+  }
+  loss_.push(std::move(loss));
+  if (--left_ == 0) send_rest();
+  if (is_last()) send_unused();
+}
+
+// So that they do not hold up the buckets behind theirs.
+void BucketReduction::send_unused() {
+  const StreamScope stream(device_, stream_);
+  for (size_t slot = 0; slot < layout_->trainable_slots(); ++slot) {
+    if (arrivals_.none_expected(slot)) send(slot);
+  }
+}
+
+void BucketReduction::send_rest() {
+  if (figures_) return;
+  const StreamScope stream(device_, stream_);
+  for (size_t slot = 0; slot < layout_->trainable_slots(); ++slot) send(slot);
+  double late = 0;
+  for (size_t slot = 0; slot < layout_->trainable_slots(); ++slot) late += gradients_.has(slot) ? 1 : 0;
+  at::Tensor loss = loss_.finish();
+  const auto options = at::TensorOptions().dtype(at::kDouble).device(device_);
+  if (!loss.defined()) loss = at::zeros({}, options);
+  const at::Tensor values = at::stack({loss, at::full({}, late, options)});
+  figures_.emplace(Figures{values, group_.all_reduce(to_buffer(values, stream_))});
+}
+
+StepSums BucketReduction::finish(void* stream) {
+  unfinished_ = false;
+  std::vector<at::Tensor> sums = buckets_.finish(stream);
+  figures_->work.wait(stream);
+  const at::Tensor values = figures_->values;
+  figures_.reset();
+  if (values[1].item<double>() > 0) {
+    std::vector<at::Tensor> late;
+    for (size_t slot = 0; slot < sums.size(); ++slot) late.push_back(gradients_.take(slot));
+    for (const size_t slot : add_late_gradients(group_, *layout_, late, sums, stream)) {
+      arrivals_.late_was_dense(slot);
+    }
+  }
+  GradientRuns runs;
+  for (size_t slot = 0; slot < sums.size(); ++slot) {
+    if (sums[slot].defined()) runs.push_back({layout_->slots()[slot].offset, std::move(sums[slot])});
+  }
+  return {std::move(runs), values[0]};
+}
+
+void BucketReduction::memory(const MemoryVisitor& visit) const {
+  visit("gradients", static_cast<uint64_t>(layout_->trainable_length()) * sizeof(float));
+  if (flat_bytes_ > 0) visit("gradient buckets", flat_bytes_);
+}
+
+}  // namespace pipeline::strategies

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include <pipeline/communicator.hpp>
+
+#include "plugins/strategies/common/reduction.hpp"
+#include "plugins/strategies/ddp/arrivals.hpp"
+#include "plugins/strategies/ddp/buckets.hpp"
+
+namespace pipeline::strategies {
+
+// The fast way: micro-batches are added up on each rank; in the last one every gradient that is complete goes
+// into its bucket, and full buckets travel while the backward pass goes on. What was not used goes as zeros
+// at its end, what comes after its bucket has left travels by itself.
+class BucketReduction : public Reduction {
+ public:
+  BucketReduction(const Communicator& group, std::shared_ptr<const Layout> layout, at::Device device,
+                  const BucketSizes& sizes, at::ScalarType wire);
+  void begin(uint64_t micro_batches) override;
+  void add(size_t slot, const at::Tensor& gradient, bool owned, void* stream) override;
+  void end_micro_batch(at::Tensor loss) override;
+  StepSums finish(void* stream) override;
+  void memory(const MemoryVisitor& visit) const override;
+
+ private:
+  // Two figures of every rank, summed: its loss, and in how many slots something came late.
+  struct Figures {
+    at::Tensor values;
+    Communicator::Work work;
+  };
+
+  bool is_last() const { return left_ == 1; }
+  void send(size_t slot);
+  void send_unused();
+  void send_rest();
+
+  const Communicator& group_;
+  std::shared_ptr<const Layout> layout_;
+  at::Device device_;
+  uint64_t flat_bytes_;  // of buckets that are copies, and of what is converted on its way
+  GradientSum gradients_;
+  Buckets buckets_;
+  Arrivals arrivals_;
+  LossTree loss_ = make_loss_tree();
+  std::optional<Figures> figures_;  // under way
+  bool unfinished_ = false;         // between begin() and finish()
+  uint64_t left_ = 0;               // micro-batches of this step
+  void* stream_ = nullptr;          // of the last gradient
+};
+
+}  // namespace pipeline::strategies

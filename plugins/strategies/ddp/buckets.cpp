@@ -1,0 +1,80 @@
+#include "plugins/strategies/ddp/buckets.hpp"
+
+#include <utility>
+
+#include "plugins/strategies/common/collective.hpp"
+
+namespace pipeline::strategies {
+
+Buckets::Buckets(const Communicator& group, std::shared_ptr<const Layout> layout, std::vector<Bucket> plan,
+                 at::Device device, at::ScalarType wire)
+    : group_(group),
+      layout_(std::move(layout)),
+      plan_(std::move(plan)),
+      options_(at::TensorOptions().dtype(at::kFloat).device(device)),
+      wire_(wire),
+      buckets_of_(layout_->trainable_slots()) {
+  for (size_t i = 0; i < plan_.size(); ++i) {
+    for (const BucketPart& part : plan_[i].parts) buckets_of_[part.slot].push_back(i);
+  }
+  reset();
+}
+
+void Buckets::reset() {
+  flights_.clear();
+  flights_.reserve(plan_.size());
+  ready_.assign(layout_->trainable_slots(), false);
+  gradients_.assign(layout_->trainable_slots(), at::Tensor());
+  missing_.clear();
+  for (const Bucket& bucket : plan_) missing_.push_back(bucket.parts.size());
+}
+
+void Buckets::put(size_t slot, at::Tensor gradient, void* stream) {
+  ready_[slot] = true;
+  gradients_[slot] = std::move(gradient);
+  for (const size_t bucket : buckets_of_[slot]) --missing_[bucket];
+  while (flights_.size() < plan_.size() && missing_[flights_.size()] == 0) {
+    start(plan_[flights_.size()], stream);
+  }
+}
+
+// What an all-reduce is to change.
+at::Tensor Buckets::gather(const Bucket& bucket) {
+  if (bucket.in_place) {
+    const BucketPart& part = bucket.parts.front();
+    at::Tensor& gradient = gradients_[part.slot];
+    if (!gradient.defined()) gradient = at::zeros({layout_->slots()[part.slot].padded}, options_);
+    return gradient.narrow(0, part.begin, part.count);
+  }
+  at::Tensor flat = at::empty({bucket.count}, options_);
+  int64_t at = 0;
+  for (const BucketPart& part : bucket.parts) {
+    at::Tensor place = flat.narrow(0, std::exchange(at, at + part.count), part.count);
+    if (gradients_[part.slot].defined()) {
+      place.copy_(gradients_[part.slot]);
+    } else {
+      place.zero_();
+    }
+    gradients_[part.slot] = std::move(place);
+  }
+  return flat;
+}
+
+void Buckets::start(const Bucket& bucket, void* stream) {
+  const at::Tensor sum = gather(bucket);
+  Flight& flight = flights_.emplace_back(Flight{sum, sum.to(wire_), std::nullopt});
+  flight.work.emplace(group_.all_reduce(to_buffer(flight.sent, stream)));
+}
+
+std::vector<at::Tensor> Buckets::finish(void* stream) {
+  for (Flight& flight : flights_) {
+    flight.work->wait(stream);
+    if (!flight.sent.is_same(flight.sum)) flight.sum.copy_(flight.sent);
+    flight.sent.reset();
+  }
+  std::vector<at::Tensor> sums = std::move(gradients_);
+  reset();
+  return sums;
+}
+
+}  // namespace pipeline::strategies

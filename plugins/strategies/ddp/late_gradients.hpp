@@ -1,0 +1,20 @@
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <vector>
+
+#include <pipeline/communicator.hpp>
+
+#include "plugins/strategies/common/layout.hpp"
+
+namespace pipeline::strategies {
+
+// Adds to `sums` what came on any rank after a gradient had been sent; both by slot. `late`: this rank's
+// part, undefined where there is none. Only those rows of kChunk elements travel in which some rank has
+// anything. All ranks must call it; returns, the same on all, the slots of which most rows did travel.
+std::vector<size_t> add_late_gradients(const Communicator& group, const Layout& layout,
+                                       const std::vector<at::Tensor>& late, std::vector<at::Tensor>& sums,
+                                       void* stream);
+
+}  // namespace pipeline::strategies

@@ -1,0 +1,177 @@
+#include "plugins/strategies/sharded/eager_reducer.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <pipeline/error.hpp>
+
+namespace pipeline::strategies {
+
+EagerReducer::EagerReducer(const ReducerArgs& args, const std::vector<Parameter>& parameters, When when,
+                           at::ScalarType wire)
+    : args_(args),
+      parameters_(parameters),
+      when_(when),
+      sum_(args.layout, false),
+      exchange_(args.layout, args.partition, args.peers, wire,
+                [this](size_t bucket, const std::vector<at::Tensor>& parts) {
+                  at::Tensor& gradient = args_.shard.gradient(bucket);
+                  for (const at::Tensor& part : parts) {
+                    if (gradient.defined()) {
+                      gradient.add_(part);
+                    } else {
+                      gradient = part.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+                    }
+                  }
+                }),
+      slots_(args.layout->trainable_slots()),
+      buckets_(args.partition.trainable_buckets()),
+      outgoing_(slots_.size()) {
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    const Slot& slot = args_.layout->slots()[i];
+    if (slot.count == 0) continue;
+    slots_[i].buckets = args_.partition.buckets_of(slot.offset, slot.offset + slot.padded);
+    for (size_t bucket = slots_[i].buckets.first; bucket < slots_[i].buckets.second; ++bucket) {
+      BucketState& state = buckets_[bucket];
+      if (state.expected++ == 0) state.slots.first = i;
+      state.slots.second = i + 1;
+    }
+  }
+  for (size_t bucket = buckets_.size(); bucket-- > 0;) order_.push_back(bucket);
+}
+
+void EagerReducer::begin(uint64_t micro_batches) {
+  micro_batches_ = micro_batches;
+  seen_ = 0;
+  late_.reset();
+  sum_.clear();
+  exchange_.drop();
+  args_.shard.clear_gradients();
+  start_round();
+}
+
+void EagerReducer::start_round() {
+  next_ = 0;
+  for (SlotState& slot : slots_) {
+    slot.arrived = 0;
+    slot.sent = 0;
+    slot.taken = false;
+  }
+  for (BucketState& bucket : buckets_) {
+    bucket.arrived = 0;
+    bucket.sent = false;
+  }
+  std::ranges::fill(outgoing_, at::Tensor());
+}
+
+void EagerReducer::add(size_t slot, const at::Tensor& gradient, bool owned) {
+  sum_.add(slot, gradient, owned);
+  SlotState& state = slots_[slot];
+  if (state.taken) late_ = slot;
+  if (++state.arrived > state.expected) return expect_again(slot);
+  if (state.arrived < state.expected) return;
+  for (size_t bucket = state.buckets.first; bucket < state.buckets.second; ++bucket)
+    ++buckets_[bucket].arrived;
+  if (when_ == When::kComplete && sends_now()) send_complete();
+}
+
+void EagerReducer::expect_again(size_t slot) {
+  SlotState& state = slots_[slot];
+  state.expected = state.arrived;
+  for (size_t bucket = state.buckets.first; bucket < state.buckets.second; ++bucket) {
+    buckets_[bucket].was_deferred = true;
+  }
+}
+
+void EagerReducer::send_complete() {
+  for (; next_ < order_.size(); ++next_) {
+    const BucketState& bucket = buckets_[order_[next_]];
+    if (bucket.arrived < bucket.expected || bucket.deferred) return;
+    send(order_[next_]);
+  }
+}
+
+void EagerReducer::end_unit(uint32_t unit) {
+  if (when_ != When::kUnitEnd || !sends_now()) return;
+  for (const Region& region : args_.layout->regions()) {
+    if (region.unit != unit || region.begin >= args_.layout->trainable_length()) continue;
+    const auto [first, last] = args_.partition.buckets_of(region.begin, region.end);
+    for (size_t bucket = last; bucket-- > first;) {
+      if (!buckets_[bucket].deferred && !buckets_[bucket].sent) send(bucket);
+    }
+  }
+}
+
+void EagerReducer::send(size_t bucket) {
+  const auto [first, last] = buckets_[bucket].slots;
+  for (size_t slot = first; slot < last; ++slot) {
+    SlotState& state = slots_[slot];
+    if (state.taken) continue;
+    state.taken = true;
+    outgoing_[slot] = sum_.take(slot);
+  }
+  exchange_.start(bucket, outgoing_);
+  buckets_[bucket].sent = true;
+  for (size_t slot = first; slot < last; ++slot) {
+    SlotState& state = slots_[slot];
+    if (++state.sent == state.buckets.second - state.buckets.first) outgoing_[slot].reset();
+  }
+}
+
+void EagerReducer::end_micro_batch(bool empty) {
+  if (sends_now()) {
+    send_rest(empty);
+    // What came late goes with the next micro-batch, if there is one.
+    if (seen_ + 1 < micro_batches_) late_.reset();
+  }
+  start_round();
+  ++seen_;
+}
+
+void EagerReducer::send_rest(bool empty) {
+  for (const size_t bucket : order_) {
+    BucketState& state = buckets_[bucket];
+    if (state.sent) continue;
+    if (!empty && state.arrived < state.expected) state.was_deferred = true;
+    send(bucket);
+  }
+}
+
+void EagerReducer::finish() {
+  if (when_ != When::kMicroBatchEnd && !knows_order_) {
+    learn_order();
+  } else if (late_) {
+    const std::string& name = parameters_[args_.layout->slots()[*late_].parameter].name;
+    fail("the gradient of ", name,
+         " came again when it had been sent, in a step's last micro-batch, and did ",
+         "not so in the first step: use strategy.overlap = false, which sends nothing before the end");
+  }
+  exchange_.finish();
+}
+
+// At the end of the first step: which buckets go last, and whether some rank has something left to send.
+void EagerReducer::learn_order() {
+  std::vector<int32_t> flags;
+  for (const BucketState& bucket : buckets_) flags.push_back(bucket.was_deferred ? 1 : 0);
+  flags.push_back(late_ ? 1 : 0);
+  args_.peers.maximum(flags);
+  if (flags.back() != 0) {
+    send_rest(true);
+    start_round();
+    late_.reset();
+  }
+  for (size_t bucket = 0; bucket < buckets_.size(); ++bucket) buckets_[bucket].deferred = flags[bucket] != 0;
+  std::ranges::stable_partition(order_, [&](size_t bucket) { return !buckets_[bucket].deferred; });
+  knows_order_ = true;
+}
+
+void EagerReducer::memory(const MemoryVisitor& visit) const {
+  if (buckets_.empty()) return;
+  if (!args_.every_micro_batch) {
+    visit("gradients before they are sent",
+          static_cast<uint64_t>(args_.layout->trainable_length()) * sizeof(float));
+  }
+  visit("buckets in flight", exchange_.bytes());
+}
+
+}  // namespace pipeline::strategies

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "plugins/strategies/common/layout.hpp"
+#include "plugins/strategies/sharded/partition.hpp"
+#include "plugins/strategies/sharded/peers.hpp"
+
+namespace pipeline::strategies {
+
+// Deals buckets of gradients out: each rank gets its part from all. All to all and not reduce-scatter, since
+// then the sum is made here, in float32 and in an order that is known, and costs no more to send.
+//
+// It holds up to kInFlight buckets, each with what is sent and what is received: (W - 1) / W of a bucket each
+// in the dtype that is sent, and this rank's own part in float32.
+class Exchange {
+ public:
+  static constexpr size_t kInFlight = 3;
+
+  using Gradients = std::vector<at::Tensor>;  // by slot, padded; undefined: zero
+  // This rank's part of a bucket from every rank, by rank; the tensors are borrowed for the call.
+  using Deliver = std::function<void(size_t bucket, const std::vector<at::Tensor>& parts)>;
+
+  // `wire`: the dtype that is sent.
+  Exchange(std::shared_ptr<const Layout> layout, const Partition& partition, const Peers& peers,
+           at::ScalarType wire, Deliver deliver);
+
+  // Copies the bucket out of `gradients` and sends it. Waits for the oldest one where too many are under way.
+  void start(size_t bucket, const Gradients& gradients);
+  // Waits for all; delivers in the order in which they were started.
+  void finish();
+  // Forgets what is under way.
+  void drop();
+
+  uint64_t bytes() const;  // held at most
+
+ private:
+  struct Transfer {
+    size_t bucket = 0;
+    at::Tensor own, send, receive;  // of the longest bucket
+    Peers::Pending pending;         // goes first
+  };
+
+  void finish_oldest();
+  void fill(const at::Tensor& to, Range range, const Gradients& gradients) const;
+
+  std::shared_ptr<const Layout> layout_;
+  const Partition& partition_;
+  const Peers& peers_;
+  at::ScalarType wire_;
+  Deliver deliver_;
+  std::deque<std::unique_ptr<Transfer>> under_way_;
+  std::vector<std::unique_ptr<Transfer>> free_;
+};
+
+}  // namespace pipeline::strategies

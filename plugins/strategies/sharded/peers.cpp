@@ -1,0 +1,51 @@
+#include "plugins/strategies/sharded/peers.hpp"
+
+#include <pipeline/torch/runtime.hpp>
+
+#include "plugins/strategies/common/collective.hpp"
+
+namespace pipeline::strategies {
+
+void Peers::all_gather(const at::Tensor& full, Pending& pending) const {
+  if (size() == 1) return;
+  void* const stream = current_stream(device_);
+  const int64_t length = full.numel() / size();
+  pending.emplace(communicator_->all_gather(to_buffer(full.narrow(0, rank() * length, length), stream),
+                                            to_buffer(full, stream)));
+}
+
+void Peers::exchange(const at::Tensor& send, const at::Tensor& receive, Pending& pending) const {
+  if (size() == 1) return;
+  void* const stream = current_stream(device_);
+  std::vector<uint64_t> counts(static_cast<size_t>(size()),
+                               static_cast<uint64_t>(send.numel() / (size() - 1)));
+  counts[static_cast<size_t>(rank())] = 0;
+  pending.emplace(communicator_->all_to_all(to_buffer(send, stream), to_buffer(receive, stream),
+                                            counts.data(), counts.data()));
+}
+
+void Peers::wait(Pending& pending) const {
+  if (!pending) return;
+  pending->wait(current_stream(device_));
+  pending.reset();
+}
+
+at::Tensor Peers::gather_rows(const at::Tensor& row) const {
+  at::Tensor rows = at::empty({size(), row.numel()}, row.options());
+  rows[rank()].copy_(row);
+  Pending pending;
+  all_gather(rows.view({-1}).view(at::kLong), pending);  // moved only: as a dtype that every backend has
+  wait(pending);
+  return rows;
+}
+
+void Peers::maximum(std::vector<int32_t>& values) const {
+  if (size() == 1) return;
+  void* const stream = current_stream(device_);
+  at::Tensor host = at::from_blob(values.data(), {static_cast<int64_t>(values.size())}, at::kInt);
+  const at::Tensor there = host.to(device_);
+  communicator_->all_reduce(to_buffer(there, stream), PL_REDUCE_MAX).wait(stream);
+  host.copy_(there);
+}
+
+}  // namespace pipeline::strategies

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <optional>
+#include <vector>
+
+#include <pipeline/communicator.hpp>
+
+namespace pipeline::strategies {
+
+// The ranks of the run, with tensors in place of buffers. One rank alone has no communicator: then nothing is
+// sent and nothing waited for. Calls are [serialized], in the same order on all ranks.
+class Peers {
+ public:
+  // A collective under way, or nothing to wait for. Its tensors must live until it is waited for or dropped,
+  // which waits as well.
+  using Pending = std::optional<Communicator::Work>;
+
+  // `communicator`: NULL for one rank.
+  Peers(const Communicator* communicator, at::Device device) : communicator_(communicator), device_(device) {}
+
+  int64_t rank() const { return communicator_ ? communicator_->rank() : 0; }
+  int64_t size() const { return communicator_ ? communicator_->world_size() : 1; }
+  at::Device device() const { return device_; }
+
+  // `full` is as many even parts as there are ranks; this rank's is in its place already.
+  void all_gather(const at::Tensor& full, Pending& pending) const;
+  // Both are as many even parts as there are other ranks, by rank: part r of `send` goes to rank r, part r of
+  // `receive` comes from it.
+  void exchange(const at::Tensor& send, const at::Tensor& receive, Pending& pending) const;
+  // Makes the current stream wait; on the CPU this thread.
+  void wait(Pending& pending) const;
+
+  // These two wait. The rows of all ranks, by rank, of equal length and in double:
+  at::Tensor gather_rows(const at::Tensor& row) const;
+  // The greatest of each value over all ranks; the host has it when this returns.
+  void maximum(std::vector<int32_t>& values) const;
+
+ private:
+  const Communicator* communicator_;
+  at::Device device_;
+};
+
+}  // namespace pipeline::strategies

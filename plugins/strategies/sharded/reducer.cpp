@@ -1,0 +1,105 @@
+#include "plugins/strategies/sharded/reducer.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace pipeline::strategies {
+namespace {
+
+struct Nothing {};
+
+// The nodes that a rank has which adds up `count` leaves from `first` on.
+std::vector<SumTree<Nothing>::Entry> nodes_of(uint64_t first, uint64_t count) {
+  SumTree<Nothing> tree([](Nothing&, Nothing&&) {}, first);
+  for (uint64_t i = 0; i < count; ++i) tree.push({});
+  return tree.take_nodes();
+}
+
+}  // namespace
+
+OrderedReducer::OrderedReducer(const ReducerArgs& args, uint64_t micro_batches)
+    : args_(args),
+      total_micro_batches_(micro_batches),
+      sum_(args.layout, true),
+      exchange_(args.layout, args.partition, args.peers, at::kFloat,
+                [this](size_t, const std::vector<at::Tensor>& parts) {
+                  received_.emplace_back();
+                  for (const at::Tensor& part : parts) received_.back().push_back(part.clone());
+                }) {
+  for (size_t bucket = 0; bucket < args_.partition.trainable_buckets(); ++bucket) {
+    trees_.emplace_back([](at::Tensor& into, at::Tensor&& right) { into.add_(right); });
+  }
+}
+
+// Round by round, each rank has a block of leaves: with every_micro_batch micro-batch m is in round m / W on
+// rank m mod W, otherwise there is one round.
+uint64_t OrderedReducer::first_leaf(int64_t rank) const {
+  return (round_ * static_cast<uint64_t>(args_.peers.size()) + static_cast<uint64_t>(rank)) * block_;
+}
+
+void OrderedReducer::begin(uint64_t micro_batches) {
+  block_ = args_.every_micro_batch ? 1 : micro_batches;
+  round_ = 0;
+  exchange_.drop();
+  for (SumTree<at::Tensor>& tree : trees_) tree.clear();
+  start_round();
+}
+
+void OrderedReducer::start_round() {
+  seen_ = 0;
+  sum_.restart(first_leaf(args_.peers.rank()));
+}
+
+void OrderedReducer::add(size_t slot, const at::Tensor& gradient, bool owned) {
+  sum_.add(slot, gradient, owned);
+}
+
+void OrderedReducer::end_micro_batch(bool /*empty*/) {
+  sum_.end_micro_batch();
+  if (++seen_ < block_) return;
+  reduce_round();
+  ++round_;
+  start_round();
+}
+
+void OrderedReducer::reduce_round() {
+  const std::vector<GradientSum::Node> mine = sum_.take_nodes();
+  const GradientSum::Gradients none(args_.layout->trainable_slots());
+  std::vector<std::vector<SumTree<Nothing>::Entry>> nodes;  // by rank
+  size_t most = 0;
+  for (int64_t rank = 0; rank < args_.peers.size(); ++rank) {
+    nodes.push_back(nodes_of(first_leaf(rank), block_));
+    most = std::max(most, nodes.back().size());
+  }
+  for (size_t bucket = 0; bucket < trees_.size(); ++bucket) {
+    received_.clear();
+    for (size_t i = 0; i < most; ++i) exchange_.start(bucket, i < mine.size() ? mine[i].node : none);
+    exchange_.finish();
+    for (size_t rank = 0; rank < nodes.size(); ++rank) {
+      for (size_t i = 0; i < nodes[rank].size(); ++i) {
+        trees_[bucket].push_node({nodes[rank][i].level, nodes[rank][i].index, received_[i][rank]});
+      }
+    }
+  }
+  received_.clear();
+}
+
+void OrderedReducer::finish() {
+  for (size_t bucket = 0; bucket < trees_.size(); ++bucket) {
+    args_.shard.gradient(bucket) = trees_[bucket].finish();
+  }
+}
+
+void OrderedReducer::memory(const MemoryVisitor& visit) const {
+  const uint64_t whole = static_cast<uint64_t>(args_.layout->trainable_length()) * sizeof(float);
+  if (whole == 0) return;
+  const auto ranks = static_cast<uint64_t>(args_.peers.size());
+  const uint64_t blocks = args_.every_micro_batch ? 1 : (total_micro_batches_ + ranks - 1) / ranks;
+  visit("gradients before they are sent", tree_copies(blocks) * whole);
+  if (const uint64_t copies = tree_copies(total_micro_batches_); copies > 1) {
+    visit("gradients of the sum tree", (copies - 1) * whole / ranks);
+  }
+  visit("buckets in flight", exchange_.bytes());
+}
+
+}  // namespace pipeline::strategies

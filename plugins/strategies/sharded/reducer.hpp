@@ -1,0 +1,72 @@
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <memory>
+#include <vector>
+
+#include <pipeline/state.hpp>
+
+#include "plugins/strategies/common/gradient_sum.hpp"
+#include "plugins/strategies/common/layout.hpp"
+#include "plugins/strategies/sharded/exchange.hpp"
+#include "plugins/strategies/sharded/partition.hpp"
+#include "plugins/strategies/sharded/peers.hpp"
+#include "plugins/strategies/sharded/shard.hpp"
+
+namespace pipeline::strategies {
+
+// What a reducer works on; borrowed for its life.
+struct ReducerArgs {
+  std::shared_ptr<const Layout> layout;
+  const Partition& partition;
+  const Peers& peers;
+  Shard& shard;
+  bool every_micro_batch;  // sent in each; otherwise added up here and sent in the last
+};
+
+// How the gradients of a step's micro-batches, of all ranks, become sums in the ranks' shards.
+class Reducer {
+ public:
+  virtual ~Reducer() = default;
+  // Forgets what is left of a step that was given up.
+  virtual void begin(uint64_t micro_batches) = 0;
+  // `owned`: the tensor's memory may be kept and written to. [serialized]
+  virtual void add(size_t slot, const at::Tensor& gradient, bool owned) = 0;
+  // The backward pass is through with a unit. [serialized]
+  virtual void end_unit(uint32_t /*unit*/) {}
+  // empty: this rank had no micro-batch.
+  virtual void end_micro_batch(bool empty) = 0;
+  // After the last micro-batch: the sums are in the shard.
+  virtual void finish() = 0;
+  virtual void memory(const MemoryVisitor& visit) const = 0;
+};
+
+// In reproducible mode: along the tree over micro-batches, at the end of a micro-batch, when nothing can come
+// any more. Holds one micro-batch's gradients whole, and nodes of the tree.
+class OrderedReducer : public Reducer {
+ public:
+  OrderedReducer(const ReducerArgs& args, uint64_t micro_batches);
+  void begin(uint64_t micro_batches) override;
+  void add(size_t slot, const at::Tensor& gradient, bool owned) override;
+  void end_micro_batch(bool empty) override;
+  void finish() override;
+  void memory(const MemoryVisitor& visit) const override;
+
+ private:
+  uint64_t first_leaf(int64_t rank) const;
+  void start_round();
+  void reduce_round();
+
+  ReducerArgs args_;
+  uint64_t total_micro_batches_;
+  GradientSum sum_;  // of a round: a block of the tree's leaves on each rank
+  Exchange exchange_;
+  std::vector<std::vector<at::Tensor>> received_;  // by node of the round, then by rank
+  std::vector<SumTree<at::Tensor>> trees_;         // by bucket, of this rank's part
+  uint64_t block_ = 1;                             // micro-batches of a round on each rank
+  uint64_t round_ = 0;
+  uint64_t seen_ = 0;  // micro-batches of the round
+};
+
+}  // namespace pipeline::strategies

@@ -1,0 +1,130 @@
+#include "plugins/strategies/sharded/ring.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include <pipeline/error.hpp>
+
+namespace pipeline::strategies {
+
+Ring::Ring(std::shared_ptr<const Layout> layout, const Partition& partition, const Peers& peers,
+           const Shard& shard, at::ScalarType dtype, size_t slots)
+    : layout_(std::move(layout)),
+      partition_(partition),
+      peers_(peers),
+      shard_(shard),
+      offsets_(layout_->slots().size()),
+      slots_(slots) {
+  for (const Region& region : layout_->regions()) place_region(region);
+  std::vector<int64_t> lengths(slots_.size(), 0);
+  size_t index = 0;
+  for (auto& [number, unit] : units_) {
+    unit.slot = index++ % slots_.size();
+    lengths[unit.slot] = std::max(lengths[unit.slot], unit.length);
+  }
+  const auto options = at::TensorOptions().dtype(dtype).device(peers_.device());
+  for (size_t slot = 0; slot < slots_.size(); ++slot) {
+    // Nobody may read what no unit has put there.
+    slots_[slot].memory =
+        at::full({std::max<int64_t>(lengths[slot], 1)}, std::numeric_limits<double>::quiet_NaN(), options);
+  }
+}
+
+// A unit's trained and frozen parameters are two regions, one after the other in its slot.
+void Ring::place_region(const Region& region) {
+  Unit& unit = units_[region.unit];
+  const int64_t shift = unit.length - region.begin;
+  const auto [first, last] = partition_.buckets_of(region.begin, region.end);
+  for (size_t bucket = first; bucket < last; ++bucket) {
+    unit.buckets.emplace_back(bucket, partition_.buckets()[bucket].begin + shift);
+  }
+  const std::vector<strategies::Slot>& places = layout_->slots();
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (places[i].offset >= region.begin && places[i].offset < region.end)
+      offsets_[i] = places[i].offset + shift;
+  }
+  unit.length += region.end - region.begin;
+}
+
+void* Ring::address(size_t index) const {
+  const size_t place = layout_->slot_index(index);
+  for (const Region& region : layout_->regions()) {
+    const int64_t offset = layout_->slots()[place].offset;
+    if (offset < region.begin || offset >= region.end) continue;
+    const at::Tensor& memory = slots_[units_.at(region.unit).slot].memory;
+    return static_cast<std::byte*>(memory.mutable_data_ptr()) +
+           static_cast<size_t>(offsets_[place]) * memory.element_size();
+  }
+  fail("parameter ", index, " has no place");
+}
+
+const Ring::Unit* Ring::find(uint32_t unit) const {
+  const auto found = units_.find(unit);
+  return found == units_.end() ? nullptr : &found->second;  // a unit without parameters
+}
+
+void Ring::enter(uint32_t number) {
+  const Unit* unit = find(number);
+  if (unit == nullptr) return;
+  Slot& slot = slots_[unit->slot];
+  if (slot.unit != unit) {
+    if (slot.users > 0) {
+      fail("unit ", number,
+           " is entered while another one is in use that has its place: use strategy.ring = ",
+           slots_.size() + 1, " or more");
+    }
+    gather(*unit);
+  }
+  wait(slot);
+  ++slot.users;
+}
+
+void Ring::leave(uint32_t number) {
+  const Unit* unit = find(number);
+  if (unit == nullptr) return;
+  Slot& slot = slots_[unit->slot];
+  if (slot.unit != unit || slot.users == 0) fail("unit ", number, " is left and was not entered");
+  --slot.users;
+}
+
+void Ring::prefetch(uint32_t number) {
+  const Unit* unit = find(number);
+  if (unit != nullptr && slots_[unit->slot].unit != unit && slots_[unit->slot].users == 0) gather(*unit);
+}
+
+void Ring::gather(const Unit& unit) {
+  Slot& slot = slots_[unit.slot];
+  wait(slot);
+  slot.unit = &unit;
+  ++gathers_;
+  for (const auto& [bucket, offset] : unit.buckets) {
+    const at::Tensor memory = slot.memory.narrow(0, offset, partition_.buckets()[bucket].length());
+    shard_.place(bucket, memory);
+    peers_.all_gather(memory, slot.pending.emplace_back());
+  }
+}
+
+void Ring::wait(Slot& slot) {
+  for (Peers::Pending& pending : slot.pending) peers_.wait(pending);
+  slot.pending.clear();
+}
+
+void Ring::invalidate() {
+  for (Slot& slot : slots_) {
+    wait(slot);
+    slot.unit = nullptr;
+  }
+}
+
+void Ring::abandon() {
+  for (Slot& slot : slots_) slot.users = 0;
+}
+
+uint64_t Ring::bytes() const {
+  uint64_t bytes = 0;
+  for (const Slot& slot : slots_) bytes += slot.memory.nbytes();
+  return bytes;
+}
+
+}  // namespace pipeline::strategies

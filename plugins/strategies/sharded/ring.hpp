@@ -1,0 +1,71 @@
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "plugins/strategies/common/layout.hpp"
+#include "plugins/strategies/sharded/partition.hpp"
+#include "plugins/strategies/sharded/peers.hpp"
+#include "plugins/strategies/sharded/shard.hpp"
+
+namespace pipeline::strategies {
+
+// Memory for the weights of a few units, in a ring: the k-th unit is always in slot k mod slots, at the same
+// addresses. A unit is put together from the ranks' shards before it is used, unless it is still there from
+// the last time. All ranks enter the same units in the same order. [serialized]
+class Ring {
+ public:
+  Ring(std::shared_ptr<const Layout> layout, const Partition& partition, const Peers& peers,
+       const Shard& shard, at::ScalarType dtype, size_t slots);
+
+  // Where parameter `index` is while its unit is in use; borrowed from this object.
+  void* address(size_t index) const;
+
+  // Waits until the unit is in place; it stays there until it is left as often as it was entered.
+  void enter(uint32_t unit);
+  void leave(uint32_t unit);
+  // Starts to put a unit in place, where its slot is not in use.
+  void prefetch(uint32_t unit);
+  // The weights have changed: nothing that is in the slots counts any more.
+  void invalidate();
+  // Leaves what a pass that was given up has not left.
+  void abandon();
+
+  uint64_t bytes() const;
+  // Units put together so far.
+  uint64_t gathers() const { return gathers_; }
+
+ private:
+  struct Unit {
+    size_t slot = 0;
+    int64_t length = 0;
+    std::vector<std::pair<size_t, int64_t>> buckets;  // and where each begins in the slot
+  };
+  struct Slot {
+    at::Tensor memory;
+    const Unit* unit = nullptr;  // that is in place or on its way
+    uint32_t users = 0;
+    std::vector<Peers::Pending> pending;  // goes before the memory
+  };
+
+  const Unit* find(uint32_t unit) const;
+  void place_region(const Region& region);
+  void gather(const Unit& unit);
+  void wait(Slot& slot);
+
+  std::shared_ptr<const Layout> layout_;
+  const Partition& partition_;
+  const Peers& peers_;
+  const Shard& shard_;
+  std::map<uint32_t, Unit> units_;
+  std::vector<int64_t> offsets_;  // in its slot, by place in the layout
+  std::vector<Slot> slots_;
+  uint64_t gathers_ = 0;
+};
+
+}  // namespace pipeline::strategies

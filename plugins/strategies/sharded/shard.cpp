@@ -1,0 +1,136 @@
+#include "plugins/strategies/sharded/shard.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "plugins/strategies/common/gradient_norm.hpp"
+
+namespace pipeline::strategies {
+
+Shard::Shard(std::shared_ptr<const Layout> layout, const Partition& partition,
+             const std::vector<Parameter>& parameters, const pl_optimizer_args& optimizer,
+             const Options& options)
+    : layout_(std::move(layout)),
+      partition_(partition),
+      arena_(options.arena),
+      in_float_(at::TensorOptions().dtype(at::kFloat).device(options.device)),
+      state_(layout_, parameters) {
+  for (size_t bucket = 0; bucket < partition.buckets().size(); ++bucket) {
+    Part part{.range = partition.part(bucket), .value = {}, .gradient = {}, .optimizer = nullptr};
+    const bool trained = bucket < partition.trainable_buckets();
+    const at::ScalarType dtype = trained ? at::kFloat : options.dtype;
+    part.value = arena_.defined() && dtype == options.dtype
+                     ? arena_.narrow(0, part.range.begin, part.range.length())
+                     : at::zeros({part.range.length()}, in_float_.dtype(dtype));
+    if (trained) {
+      part.optimizer = Optimizer::create(optimizer, part.value, part.range.begin, options.state_in);
+    }
+    parts_.push_back(std::move(part));
+  }
+}
+
+void Shard::place(size_t bucket, const at::Tensor& bucket_memory) const {
+  const Part& part = parts_[bucket];
+  const int64_t length = part.range.length();
+  at::Tensor place = bucket_memory.narrow(0, partition_.rank() * length, length);
+  if (place.const_data_ptr() != part.value.const_data_ptr()) place.copy_(part.value);
+}
+
+void Shard::clear_gradients() {
+  for (Part& part : parts_) part.gradient.reset();
+}
+
+at::Tensor Shard::squares() const {
+  std::vector<at::Tensor> sums{at::empty({0}, in_float_.dtype(at::kDouble))};
+  for (size_t bucket = 0; bucket < partition_.trainable_buckets(); ++bucket) {
+    const Part& part = parts_[bucket];
+    GradientRuns runs;
+    if (part.gradient.defined()) runs.push_back({part.range.begin, part.gradient});
+    sums.push_back(chunk_sums(runs, part.range.begin, part.range.end, in_float_.device()));
+  }
+  return at::cat(sums);
+}
+
+void Shard::advance(const GradientScale& scale) {
+  for (Part& part : parts_) {
+    if (part.optimizer) part.optimizer->advance(scale);
+  }
+}
+
+void Shard::update(size_t bucket, double learning_rate, const GradientScale& scale) {
+  Part& part = parts_[bucket];
+  if (!part.gradient.defined()) part.gradient = at::zeros({part.range.length()}, in_float_);
+  const std::vector<Group>& groups = layout_->groups();
+  auto group =
+      std::ranges::partition_point(groups, [&](const Group& g) { return g.end <= part.range.begin; });
+  for (; group != groups.end() && group->begin < part.range.end; ++group) {
+    const int64_t begin = std::max(group->begin, part.range.begin);
+    const int64_t end = std::min(group->end, part.range.end);
+    part.optimizer->update(*group, {{begin, part.gradient.narrow(0, begin - part.range.begin, end - begin)}},
+                           learning_rate, scale);
+  }
+  part.gradient.reset();
+}
+
+std::vector<ArenaPart> Shard::optimizer_parts() const {
+  std::vector<ArenaPart> parts;
+  for (const Part& part : parts_) {
+    if (!part.optimizer) continue;
+    for (const OptimizerState& state : part.optimizer->state()) {
+      parts.push_back({state.kind, part.range.begin, state.values});
+    }
+  }
+  return parts;
+}
+
+void Shard::load(const StateReader& reader) {
+  for (const Part& part : parts_) state_.read(reader, {"value", part.range.begin, part.value});
+  for (const ArenaPart& part : optimizer_parts()) {
+    if (reader.values_only()) {
+      part.values.zero_();
+    } else {
+      state_.read(reader, part);
+    }
+  }
+  const int64_t steps = reader.values_only() ? 0 : ArenaState::read_step_count(reader);
+  for (Part& part : parts_) {
+    if (part.optimizer) part.optimizer->set_step_count(steps);
+  }
+}
+
+std::unique_ptr<Snapshot> Shard::snapshot(uint32_t mode) const {
+  std::vector<ArenaPart> parts;
+  for (const Part& part : parts_) parts.push_back({"value", part.range.begin, part.value});
+  for (ArenaPart& part : optimizer_parts()) parts.push_back(std::move(part));
+  // One count for all, from the rank that has the beginning.
+  at::Tensor steps;
+  if (partition_.rank() == 0) {
+    steps = parts_.front().optimizer ? parts_.front().optimizer->step_count() : at::zeros({}, in_float_);
+  }
+  return state_.snapshot(std::move(parts), steps, mode == PL_SNAPSHOT_COPY);
+}
+
+uint64_t Shard::trainable_elements() const {
+  uint64_t elements = 0;
+  for (const Part& part : parts_) {
+    if (part.optimizer) elements += static_cast<uint64_t>(part.range.length());
+  }
+  return elements;
+}
+
+uint64_t Shard::value_bytes() const {
+  uint64_t bytes = 0;
+  for (const Part& part : parts_) {
+    const bool view = arena_.defined() && arena_.scalar_type() == part.value.scalar_type();
+    if (!view) bytes += part.value.nbytes();
+  }
+  return bytes;
+}
+
+uint64_t Shard::optimizer_bytes() const {
+  uint64_t bytes = 0;
+  for (const ArenaPart& part : optimizer_parts()) bytes += part.values.nbytes();
+  return bytes;
+}
+
+}  // namespace pipeline::strategies

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <memory>
+#include <vector>
+
+#include <pipeline.h>
+#include <pipeline/state.hpp>
+
+#include "plugins/strategies/common/arena_state.hpp"
+#include "plugins/strategies/common/layout.hpp"
+#include "plugins/strategies/common/optimizer.hpp"
+#include "plugins/strategies/sharded/partition.hpp"
+
+namespace pipeline::strategies {
+
+// What this rank alone has: of every bucket its part of the weights, in float32 where they are trained, of
+// the gradients' sum and of the optimizer's state.
+class Shard {
+ public:
+  struct Options {
+    at::ScalarType dtype;  // that the task computes in, and that frozen weights are kept in
+    at::Device device;
+    // Whole, in `dtype`, where all of the weights are in place: the shard then is a view of it as far as the
+    // dtypes agree. Undefined: the shard's own memory.
+    at::Tensor arena;
+    Optimizer::StateIn state_in;
+  };
+  Shard(std::shared_ptr<const Layout> layout, const Partition& partition,
+        const std::vector<Parameter>& parameters, const pl_optimizer_args& optimizer, const Options& options);
+
+  // Puts this rank's part of a bucket where it belongs in `bucket_memory`, the whole bucket.
+  void place(size_t bucket, const at::Tensor& bucket_memory) const;
+
+  // The sum of this part's gradients, float32; undefined: zero. To be filled before a step ends, and gone
+  // after it.
+  at::Tensor& gradient(size_t bucket) { return parts_[bucket].gradient; }
+  void clear_gradients();
+  // Of each chunk in turn, bucket by bucket, in double.
+  at::Tensor squares() const;
+
+  // Once per step, before update().
+  void advance(const GradientScale& scale);
+  void update(size_t bucket, double learning_rate, const GradientScale& scale);
+
+  void load(const StateReader& reader);
+  std::unique_ptr<Snapshot> snapshot(uint32_t mode) const;
+
+  uint64_t value_bytes() const;  // that are no view of the arena
+  uint64_t gradient_bytes() const { return trainable_elements() * sizeof(float); }
+  uint64_t optimizer_bytes() const;
+
+ private:
+  struct Part {
+    Range range;
+    at::Tensor value;
+    at::Tensor gradient;
+    std::unique_ptr<Optimizer> optimizer;  // of what is trained
+  };
+
+  uint64_t trainable_elements() const;
+  std::vector<ArenaPart> optimizer_parts() const;
+
+  std::shared_ptr<const Layout> layout_;
+  const Partition& partition_;
+  at::Tensor arena_;
+  at::TensorOptions in_float_;
+  std::vector<Part> parts_;  // by bucket
+  ArenaState state_;
+};
+
+}  // namespace pipeline::strategies

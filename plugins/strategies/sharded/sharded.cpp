@@ -1,0 +1,293 @@
+#include "plugins/strategies/sharded/sharded.hpp"
+
+#include <utility>
+
+#include <whole_values.h>
+#include <pipeline/torch/runtime.hpp>
+
+#include "plugins/strategies/common/adopt.hpp"
+#include "plugins/strategies/common/gradient_check.hpp"
+#include "plugins/strategies/common/loss_sum.hpp"
+#include "plugins/strategies/common/peak_flops.hpp"
+#include "plugins/strategies/common/verdict.hpp"
+#include "plugins/strategies/sharded/eager_reducer.hpp"
+
+namespace pipeline::strategies {
+namespace {
+
+// Where nothing is trained there is nothing but values.
+std::shared_ptr<const Layout> make_layout(std::vector<Parameter> parameters, const pl_run_info& run,
+                                          int64_t ranks) {
+  if (same(run.parameter_dtype, kFloat64)) {
+    fail_with(PL_ERROR_UNSUPPORTED, "parameters in float64: must be float32, bfloat16 or float16");
+  }
+  if (run.purpose != PL_PURPOSE_TRAIN) {
+    for (Parameter& parameter : parameters) parameter.trainable = false;
+  }
+  return std::make_shared<const Layout>(parameters, ranks * kChunk);
+}
+
+Sharded& object(pl_strategy* self) { return *reinterpret_cast<Sharded*>(self); }
+
+const pl_whole_values kWholeValues{
+    .struct_size = sizeof(pl_whole_values),
+    .reserved = 0,
+    .gather = [](pl_strategy* self) { return guard([&] { object(self).gather(); }); },
+    .release = [](pl_strategy* self) { return guard([&] { object(self).release(); }); }};
+
+int64_t bucket_length(double mib) { return static_cast<int64_t>(mib * (1 << 20) / sizeof(float)); }
+
+}  // namespace
+
+const void* Sharded::query(std::string_view extension) {
+  if (extension == PL_EXTENSION_PEAK_FLOPS) return peak_flops_extension();
+  return extension == PL_EXTENSION_WHOLE_VALUES ? &kWholeValues : nullptr;
+}
+
+Sharded::Sharded(Setup setup)
+    : Strategy(std::move(setup)),
+      device_(open_device(run().device)),
+      peers_(communicator(), device_),
+      layout_(make_layout(parameters(), run(), peers_.size())),
+      partition_(*layout_, peers_.rank(), peers_.size(), bucket_length(config().bucket_mib),
+                 config().zero_stage == 3),
+      values_(is_training() && config().zero_stage == 3
+                  ? nullptr
+                  : std::make_unique<Values>(layout_, partition_, peers_, dtype())),
+      shard_(layout_, partition_, parameters(), optimizer(),
+             {.dtype = dtype(),
+              .device = device_,
+              .arena = values_ ? values_->arena() : at::Tensor(),
+              .state_in = state_in()}),
+      reducer_(make_reducer()),
+      figures_(partition_, peers_, config().zero_stage > 1, context().reproducible()) {
+  check_config();
+  apply_run_settings(context());
+  if (values_) {
+    bind_to(*values_);
+  } else {
+    ring_ = std::make_unique<Ring>(layout_, partition_, peers_, shard_, dtype(),
+                                   static_cast<size_t>(config().ring));
+    bind_to(*ring_);
+  }
+}
+
+Optimizer::StateIn Sharded::state_in() const {
+  if (!config().offload) return Optimizer::StateIn::kDevice;
+  if (device_.is_cpu()) {
+    config_error("offload",
+                 "the optimizer's state is in host memory already, since this run is on the CPU: "
+                 "remove it");
+  }
+  return Optimizer::StateIn::kPinnedHost;
+}
+
+void Sharded::check_config() const {
+  if (config().reduction == "bf16" && context().reproducible()) {
+    config_error("reduction",
+                 "rounds the gradients that are sent and not those that stay, which depends on "
+                 "the number of processes: with run.reproducible = true use \"fp32\"");
+  }
+}
+
+at::ScalarType Sharded::dtype() const { return to_torch(run().parameter_dtype); }
+
+std::unique_ptr<Reducer> Sharded::make_reducer() {
+  const ReducerArgs args{.layout = layout_,
+                         .partition = partition_,
+                         .peers = peers_,
+                         .shard = shard_,
+                         .every_micro_batch = config().zero_stage > 1};
+  if (context().reproducible()) return std::make_unique<OrderedReducer>(args, run().micro_batches);
+  const auto when = !config().overlap          ? EagerReducer::When::kMicroBatchEnd
+                    : config().zero_stage == 3 ? EagerReducer::When::kUnitEnd
+                                               : EagerReducer::When::kComplete;
+  return std::make_unique<EagerReducer>(args, parameters(), when,
+                                        config().reduction == "bf16" ? at::kBFloat16 : at::kFloat);
+}
+
+template <class Place>
+void Sharded::bind_to(const Place& place) {
+  views_.clear();
+  for (size_t i = 0; i < parameters().size(); ++i) {
+    views_.emplace_back(place.address(i), run().parameter_dtype, parameters()[i].shape, run().device);
+  }
+}
+
+void Sharded::gather() {
+  const at::NoGradGuard no_grad;
+  if (!has_ring()) return values_->wait_all();
+  gathered_ = std::make_unique<Values>(layout_, partition_, peers_, dtype());
+  gathered_->gather_all(shard_);
+  gathered_->wait_all();
+  bind_to(*gathered_);
+}
+
+void Sharded::release() {
+  if (!has_ring()) return;
+  bind_to(*ring_);
+  gathered_.reset();
+}
+
+pl_strategy_info Sharded::info() {
+  auto info = sized<pl_strategy_info>();
+  info.flags = PL_STRATEGY_OWNS_SHARDS | (has_ring() ? PL_STRATEGY_NEEDS_UNIT_HOOKS : 0);
+  info.micro_batch_order = config().zero_stage > 1 ? PL_ORDER_INTERLEAVED : PL_ORDER_BLOCK;
+  info.gradient_dtype = info.master_dtype = info.optimizer_dtype = kFloat32;
+  info.reduction_dtype = config().reduction == "bf16" ? kBFloat16 : kFloat32;
+  return info;
+}
+
+Sharded::Storage Sharded::storage(uint64_t index) {
+  const pl_tensor value = views_[index].get();
+  pl_tensor grad = value;
+  grad.data = nullptr;  // hand over
+  return {value, grad};
+}
+
+void Sharded::enter_unit(uint32_t unit, uint32_t pass) {
+  const at::NoGradGuard no_grad;
+  if (!has_ring()) {
+    entered_.insert(unit);
+    for (const Region& region : layout_->regions()) {
+      if (region.unit == unit) values_->wait(region.begin, region.end);
+    }
+    return;
+  }
+  if (gathered_) return;
+  ring_->enter(unit);
+  walk_.add({unit, pass, true});
+  if (config().overlap) prefetch_next();
+}
+
+void Sharded::leave_unit(uint32_t unit, uint32_t pass) {
+  if (!has_ring() || gathered_) return;
+  const at::NoGradGuard no_grad;
+  ring_->leave(unit);
+  walk_.add({unit, pass, false});
+  if (pass == PL_PASS_BACKWARD && walk_.is_through(unit)) reducer_->end_unit(unit);
+}
+
+void Sharded::prefetch_next() {
+  if (const auto next = walk_.next()) ring_->prefetch(*next);
+}
+
+void Sharded::begin_step(uint64_t micro_batches) {
+  if (gathered_) fail("begin_step: between gather and release");
+  progress_.begin(micro_batches);
+  const at::NoGradGuard no_grad;
+  figures_.begin();
+  reducer_->begin(micro_batches);
+  walk_.abandon();
+  if (has_ring()) {
+    ring_->abandon();
+  } else {
+    wait_for_units_without_hooks();
+  }
+}
+
+// The weights of units that the task does not announce must be there before it begins.
+void Sharded::wait_for_units_without_hooks() {
+  for (const Region& region : layout_->regions()) {
+    if (!entered_.contains(region.unit)) values_->wait(region.begin, region.end);
+  }
+}
+
+void Sharded::gradient_ready(Gradient gradient) {
+  const auto slot = slot_of(gradient, parameters(), *layout_, run().device);
+  progress_.require_micro_batch(parameters()[gradient.index()].name);
+  if (!slot) return;
+  const at::NoGradGuard no_grad;
+  const StreamScope stream(device_, gradient.stream());
+  const bool owned = gradient.is_handed_over();
+  reducer_->add(*slot, owned ? adopt(gradient) : to_torch(gradient.tensor()), owned);
+}
+
+void Sharded::end_micro_batch(const pl_tensor* loss) {
+  const bool last = progress_.in_last_micro_batch();
+  progress_.end_micro_batch();
+  const at::NoGradGuard no_grad;
+  if (loss == nullptr && has_ring()) keep_step_without_micro_batch();
+  reducer_->end_micro_batch(loss == nullptr);
+  figures_.add(keep_loss(loss));
+  walk_.end();
+  if (has_ring() && config().overlap && !last) prefetch_next();
+}
+
+// The other ranks gather and send as they go through their units: so must this one.
+void Sharded::keep_step_without_micro_batch() {
+  const std::vector<UnitWalk::Event> events = walk_.last();
+  for (const UnitWalk::Event& event : events) {
+    if (event.enter) {
+      enter_unit(event.unit, event.pass);
+    } else {
+      leave_unit(event.unit, event.pass);
+    }
+  }
+}
+
+uint64_t Sharded::step(const pl_step_args& args) {
+  progress_.finish();
+  const at::NoGradGuard no_grad;
+  const StreamScope stream(device_, args.stream);
+  reducer_->finish();
+  const StepFigures::Totals totals = figures_.gather(shard_.squares());
+  const Verdict verdict = judge(totals.sum_of_squares, args);
+  if (verdict.skip) {
+    shard_.clear_gradients();
+  } else {
+    update(args.learning_rate, verdict.scale);
+  }
+  return last_ticket_ = reports_.push(totals.loss, verdict.grad_norm, verdict.finite);
+}
+
+void Sharded::update(double learning_rate, const GradientScale& scale) {
+  if (values_) values_->wait_all();  // of a unit that this step did not enter
+  shard_.advance(scale);
+  for (size_t bucket = 0; bucket < partition_.trainable_buckets(); ++bucket) {
+    shard_.update(bucket, learning_rate, scale);
+    if (values_) values_->gather(bucket, shard_);
+  }
+  if (values_ && !config().overlap) values_->wait_all();
+  if (!has_ring()) return;
+  ring_->invalidate();
+  if (config().overlap) prefetch_next();
+}
+
+pl_step_report Sharded::collect(uint64_t ticket) {
+  // Who asks for the last step may look at its weights, too: an evaluation.
+  if (values_ && ticket == last_ticket_) values_->wait_all();
+  return reports_.collect(ticket);
+}
+
+void Sharded::load_state(const StateReader& reader) {
+  const at::NoGradGuard no_grad;
+  if (values_) values_->wait_all();
+  shard_.load(reader);
+  if (has_ring()) return ring_->invalidate();
+  values_->gather_all(shard_);
+  values_->wait_all();
+}
+
+std::unique_ptr<Snapshot> Sharded::snapshot(uint32_t mode) {
+  const at::NoGradGuard no_grad;
+  return shard_.snapshot(mode);
+}
+
+void Sharded::memory(const MemoryVisitor& visit) {
+  const auto say = [&](std::string_view what, uint64_t bytes) {
+    if (bytes > 0) visit(what, bytes);
+  };
+  if (values_) {
+    visit("parameters", values_->arena().nbytes());
+    say("master weights", shard_.value_bytes());
+  } else {
+    visit("parameters", shard_.value_bytes());
+    visit("units in use", ring_->bytes());
+  }
+  say("gradients", shard_.gradient_bytes());
+  reducer_->memory(visit);
+  say("optimizer state", shard_.optimizer_bytes());
+}
+
+}  // namespace pipeline::strategies

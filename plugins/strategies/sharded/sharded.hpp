@@ -1,0 +1,82 @@
+#pragma once
+
+#include <memory>
+#include <set>
+#include <vector>
+
+#include <pipeline/strategy.hpp>
+
+#include "plugins/strategies/common/report_queue.hpp"
+#include "plugins/strategies/common/step_progress.hpp"
+#include "plugins/strategies/sharded/config.hpp"
+#include "plugins/strategies/sharded/partition.hpp"
+#include "plugins/strategies/sharded/peers.hpp"
+#include "plugins/strategies/sharded/reducer.hpp"
+#include "plugins/strategies/sharded/ring.hpp"
+#include "plugins/strategies/sharded/shard.hpp"
+#include "plugins/strategies/sharded/step_figures.hpp"
+#include "plugins/strategies/sharded/values.hpp"
+#include "plugins/strategies/sharded/walk.hpp"
+
+namespace pipeline::strategies {
+
+// ZeRO (arXiv 1910.02054): every rank has its shard of the optimizer's state (stage 1), of the gradients'
+// sums (2), of the weights (3), and updates that alone. README.md has the memory that this takes.
+//
+// A parameter that gets no gradient in a step is updated with a gradient of zero.
+class Sharded : public Strategy<ShardedConfig> {
+ public:
+  explicit Sharded(Setup setup);
+  static const void* query(std::string_view extension);
+
+  pl_strategy_info info() override;
+  Storage storage(uint64_t index) override;
+  void enter_unit(uint32_t unit, uint32_t pass) override;
+  void leave_unit(uint32_t unit, uint32_t pass) override;
+  void begin_step(uint64_t micro_batches) override;
+  void gradient_ready(Gradient gradient) override;
+  void end_micro_batch(const pl_tensor* loss) override;
+  uint64_t step(const pl_step_args& args) override;
+  pl_step_report collect(uint64_t ticket) override;
+  void load_state(const StateReader& reader) override;
+  std::unique_ptr<Snapshot> snapshot(uint32_t mode) override;
+  void memory(const MemoryVisitor& visit) override;
+
+  // All weights in place, where storage() then says; see PL_EXTENSION_WHOLE_VALUES.
+  void gather();
+  void release();
+
+ private:
+  bool is_training() const { return run().purpose == PL_PURPOSE_TRAIN; }
+  bool has_ring() const { return ring_ != nullptr; }
+  at::ScalarType dtype() const;
+  Optimizer::StateIn state_in() const;
+  void check_config() const;
+  std::unique_ptr<Reducer> make_reducer();
+  template <class Place>
+  void bind_to(const Place& place);
+
+  void prefetch_next();
+  void keep_step_without_micro_batch();
+  void wait_for_units_without_hooks();
+  void update(double learning_rate, const GradientScale& scale);
+
+  at::Device device_;
+  Peers peers_;
+  std::shared_ptr<const Layout> layout_;
+  Partition partition_;
+  std::unique_ptr<Values> values_;  // but for stage 3 in training
+  Shard shard_;
+  std::unique_ptr<Ring> ring_;        // for that
+  std::unique_ptr<Values> gathered_;  // with a ring, between gather() and release()
+  std::vector<TensorView> views_;
+  std::unique_ptr<Reducer> reducer_;
+  StepFigures figures_;
+  StepProgress progress_;
+  UnitWalk walk_;
+  std::set<uint32_t> entered_;  // units that the task has entered so far
+  ReportQueue reports_;
+  uint64_t last_ticket_ = 0;
+};
+
+}  // namespace pipeline::strategies

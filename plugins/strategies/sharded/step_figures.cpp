@@ -1,0 +1,45 @@
+#include "plugins/strategies/sharded/step_figures.hpp"
+
+#include <utility>
+
+#include "plugins/strategies/common/gradient_norm.hpp"
+#include "plugins/strategies/common/loss_sum.hpp"
+
+namespace pipeline::strategies {
+
+void StepFigures::add(at::Tensor loss) {
+  if (!loss.defined())
+    loss = at::full({}, -0.0, at::TensorOptions().dtype(at::kDouble).device(peers_.device()));
+  losses_.push_back(std::move(loss));
+}
+
+StepFigures::Totals StepFigures::gather(const at::Tensor& squares) const {
+  const at::Tensor own = fixed_order_ ? squares : in_order_sum(squares).view({1});
+  // By rank: the losses of its micro-batches, then its sums of squares.
+  const at::Tensor rows = peers_.gather_rows(at::cat({at::stack(losses_), own}));
+  const auto losses = static_cast<int64_t>(losses_.size());
+  const at::Tensor others = rows.narrow(1, losses, own.numel());
+  return {loss_of(rows.narrow(1, 0, losses)),
+          in_order_sum(fixed_order_ ? in_order_of_arena(others) : others.reshape({-1}))};
+}
+
+// Along the tree over all micro-batches, in their order.
+at::Tensor StepFigures::loss_of(const at::Tensor& rows) const {
+  const at::Tensor losses = (interleaved_ ? rows.t() : rows).reshape({-1});
+  LossTree tree = make_loss_tree();
+  for (int64_t m = 0; m < losses.numel(); ++m) tree.push(losses[m].clone());
+  return tree.finish();
+}
+
+at::Tensor StepFigures::in_order_of_arena(const at::Tensor& rows) const {
+  std::vector<at::Tensor> in_order{at::empty({0}, rows.options())};
+  int64_t first = 0;
+  for (size_t bucket = 0; bucket < partition_.trainable_buckets(); ++bucket) {
+    const int64_t count = partition_.part_length(bucket) / kChunk;
+    in_order.push_back(rows.narrow(1, first, count).reshape({-1}));
+    first += count;
+  }
+  return at::cat(in_order);
+}
+
+}  // namespace pipeline::strategies

@@ -1,0 +1,135 @@
+// Our ddp beside PyTorch's DistributedDataParallel (its Reducer, over Gloo), around the same GPT-2 and the
+// same kernels, in turns in the same processes: what differs is how gradients are summed and the update is
+// made. Prints seconds a step, and the ratio.
+//
+//   bench_ddp [--processes N] [--threads N] [--turns N] [--steps N] [--batch N] [--tokens N] [--layers N]
+//   [--heads N] [--width N]
+//             [--clip 0|1] [--backend gloo|shm] [--set strategy.OPTION=VALUE]
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <stdexcept>
+
+#include "core/plugins/free_port.hpp"
+#include "job.hpp"
+
+namespace {
+
+using bench::Contestant;
+using bench::Job;
+
+std::map<std::string, int*> numbers(Job& job) {
+  return {{"--processes", &job.processes}, {"--threads", &job.threads}, {"--turns", &job.turns},
+          {"--steps", &job.steps},         {"--batch", &job.batch},     {"--tokens", &job.tokens},
+          {"--layers", &job.layers},       {"--heads", &job.heads},     {"--width", &job.width},
+          {"--clip", &job.clip},           {"--rank", &job.rank},       {"--port", &job.port}};
+}
+
+Job parse(int argc, char** argv) {
+  Job job;
+  const auto known = numbers(job);
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string option = argv[i];
+    if (option == "--backend") {
+      job.backend = argv[i + 1];
+    } else if (option == "--set") {
+      job.set = argv[i + 1];
+    } else if (const auto found = known.find(option); found != known.end()) {
+      *found->second = std::atoi(argv[i + 1]);
+    } else {
+      throw std::invalid_argument("unknown option " + option);
+    }
+  }
+  return job;
+}
+
+double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2),
+                   values.end());
+  return values[values.size() / 2];
+}
+
+struct Course {
+  std::unique_ptr<Contestant> contestant;
+  std::vector<double> seconds, losses;  // of turns, of steps
+};
+
+void turn(Course& course, const std::vector<bench::Batch>& batches, int steps) {
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < steps; ++i) {
+    course.losses.push_back(course.contestant->step(batches[course.losses.size() % batches.size()]));
+  }
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+  course.seconds.push_back(elapsed.count() / steps);
+}
+
+void print(const Course& us, const Course& them) {
+  std::vector<double> ratios;
+  for (size_t i = 0; i < us.seconds.size(); ++i) ratios.push_back(them.seconds[i] / us.seconds[i]);
+  double apart = 0;
+  for (size_t i = 0; i < us.losses.size(); ++i) {
+    apart = std::max(apart, std::abs(us.losses[i] - them.losses[i]) / std::abs(them.losses[i]));
+  }
+  for (const Course* course : {&us, &them}) {
+    std::printf("%-24s %.3f s a step\n", course->contestant->name().c_str(), median(course->seconds));
+  }
+  std::printf("losses differ by at most %.1e relative\n", apart);
+  std::printf("ours over PyTorch DDP: %.3f times as fast; turns", median(ratios));
+  for (const double ratio : ratios) std::printf(" %.3f", ratio);
+  std::printf("\n");
+}
+
+int be_rank(const Job& job) {
+  at::set_num_threads(job.threads);
+  const std::vector<bench::Batch> batches = bench::make_batches(job);
+  Course us{bench::ours(job), {}, {}}, them{bench::theirs(job), {}, {}};
+  for (Course* course : {&us, &them}) {
+    turn(*course, batches, 2);  // both learn in the first step
+    course->seconds.clear();
+  }
+  for (int i = 0; i < job.turns; ++i) {
+    turn(i % 2 == 0 ? us : them, batches, job.steps);
+    turn(i % 2 == 0 ? them : us, batches, job.steps);
+  }
+  if (job.rank == 0) print(us, them);
+  return 0;
+}
+
+// Ranks are programs of their own: LibTorch's threads do not survive a fork.
+int start_ranks(Job job) {
+  job.port = pipeline::plugins::free_port();
+  for (job.rank = 0; job.rank < job.processes; ++job.rank) {
+    if (::fork() != 0) continue;
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    std::vector<std::string> words{"bench_ddp", "--backend", job.backend, "--set", job.set};
+    for (const auto& [option, value] : numbers(job)) {
+      words.push_back(option);
+      words.push_back(std::to_string(*value));
+    }
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    ::execv("/proc/self/exe", arguments.data());
+    ::_exit(127);
+  }
+  int worst = 0, status = 0;
+  while (::wait(&status) > 0) worst = std::max(worst, status);
+  return worst == 0 ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Job job = parse(argc, argv);
+  return job.rank >= 0 ? be_rank(job) : start_ranks(job);
+}

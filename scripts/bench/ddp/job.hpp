@@ -1,0 +1,49 @@
+// What the two of bench_ddp do: GPT-2 on packed sequences of which a summary is to be predicted.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gpt2.hpp"
+
+namespace bench {
+
+struct Job {
+  int processes = 2;
+  int threads = 1;  // of each
+  int turns = 6;
+  int steps = 3;     // in a turn
+  int batch = 8;     // sequences in a step, of all processes
+  int tokens = 512;  // of a sequence, at most
+  int layers = 12, heads = 12, width = 768;
+  int clip = 1;   // 0: gradients are not clipped
+  int rank = -1;  // of a process that was started by the first one
+  int port = 0;
+  std::string set = "";          // an option of ours: strategy.bucket_mib=10
+  std::string backend = "gloo";  // ours; theirs is always c10d's Gloo
+};
+
+constexpr double kRate = 1e-4, kBeta1 = 0.9, kBeta2 = 0.95, kEpsilon = 1e-8, kDecay = 0.1;
+
+pipeline::summarization::Gpt2Config config_of(const Job& job);
+std::unique_ptr<pipeline::summarization::Gpt2> make_model(const Job& job);  // with its initial values
+
+// This rank's part of a step, and the targets of all ranks.
+struct Batch {
+  pipeline::summarization::PackedBatch packed;
+  double weight;
+};
+std::vector<Batch> make_batches(const Job& job);  // a few, to be used in turn
+
+// A model, an optimizer and how gradients are summed.
+class Contestant {
+ public:
+  virtual ~Contestant() = default;
+  virtual std::string name() const = 0;
+  virtual double step(const Batch& batch) = 0;  // the loss, of all ranks' targets
+};
+std::unique_ptr<Contestant> ours(const Job& job);
+std::unique_ptr<Contestant> theirs(const Job& job);
+
+}  // namespace bench

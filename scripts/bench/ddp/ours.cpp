@@ -1,0 +1,174 @@
+// Ours: the plugin ddp over a backend plugin, bound and fed as a task does it.
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <ATen/ATen.h>
+
+#include <cstring>
+
+#include "core/config/config.hpp"
+#include "core/config/plugin_config.hpp"
+#include "core/plugins/backend.hpp"
+#include "core/plugins/strategy.hpp"
+#include "job.hpp"
+#include "parameters.hpp"
+
+namespace bench {
+namespace {
+
+using namespace pipeline;
+
+const plugins::Plugin& load(const std::string& file) {
+  static const bool kHasConfig = (plugins::extend_host_table(config::fill_host_slots), true);
+  static_cast<void>(kHasConfig);
+  return plugins::Plugin::load(std::string(BENCH_PLUGINS) + '/' + file + ".so");
+}
+
+pl_config config_for(const char* kind, const plugins::Plugin& plugin, const std::string& set) {
+  std::vector<std::string> sets{"task.plugin=none", std::string(kind) + ".plugin=" + plugin.name()};
+  if (!set.empty()) sets.push_back(set);
+  return config::load({"", sets, ""}).plugin(kind, plugin.options());
+}
+
+plugins::OpenArgs place(const Job& job) {
+  plugins::OpenArgs args;
+  args.address = "127.0.0.1";
+  args.port = static_cast<uint32_t>(job.port);
+  args.group = "bench";
+  args.rank = args.local_rank = job.rank;
+  args.world_size = args.local_world_size = job.processes;
+  return args;
+}
+
+pl_optimizer_args adamw() {
+  pl_optimizer_args args{};
+  args.struct_size = sizeof args;
+  args.kind = PL_OPTIMIZER_ADAMW;
+  args.beta1 = kBeta1;
+  args.beta2 = kBeta2;
+  args.epsilon = kEpsilon;
+  args.weight_decay = kDecay;
+  return args;
+}
+
+pl_tensor view(const at::Tensor& tensor) {
+  pl_tensor out{};
+  out.data = tensor.data_ptr();
+  out.device = {PL_DEVICE_CPU, 0};
+  out.ndim = static_cast<int32_t>(tensor.dim());
+  out.dtype = {PL_DTYPE_FLOAT, 32, 1};
+  out.shape = const_cast<int64_t*>(tensor.sizes().data());
+  return out;
+}
+
+// Hands a finished gradient over.
+struct Hook : torch::autograd::PostAccumulateGradHook {
+  Hook(plugins::Strategy& to, uint64_t which) : strategy(to), index(which) {}
+  void operator()(const at::Tensor& parameter) override {
+    auto owned = std::make_unique<at::Tensor>(parameter.grad().contiguous());
+    parameter.mutable_grad().reset();
+    const pl_tensor tensor = view(*owned);
+    pl_gradient gradient{};
+    gradient.struct_size = sizeof gradient;
+    gradient.index = index;
+    gradient.tensor = &tensor;
+    gradient.owner = owned.release();
+    gradient.release = [](void* owner) { delete static_cast<at::Tensor*>(owner); };
+    strategy.gradient_ready(gradient);
+  }
+  plugins::Strategy& strategy;
+  uint64_t index;
+};
+
+class Ours : public Contestant {
+ public:
+  explicit Ours(const Job& job)
+      : job_(job),
+        model_(make_model(job)),
+        backend_(load("backends/" + job.backend)),
+        plugin_(load("strategies/ddp")),
+        backend_config_(config_for("backend", backend_, "")),
+        plugin_config_(config_for("strategy", plugin_, job.set)) {
+    pl_run_info run{};
+    run.struct_size = sizeof run;
+    run.purpose = PL_PURPOSE_TRAIN;
+    run.threads = static_cast<uint32_t>(job.threads);
+    run.rank = run.local_rank = job.rank;
+    run.world_size = run.local_world_size = job.processes;
+    run.device = {PL_DEVICE_CPU, 0};
+    run.parameter_dtype = run.compute_dtype = {PL_DTYPE_FLOAT, 32, 1};
+    run.micro_batches = static_cast<uint64_t>(job.processes);
+    context_.set_run_info(run);
+    group_ = std::make_unique<plugins::Communicator>(backend_, context_, &backend_config_, place(job));
+    create_strategy();
+    bind();
+  }
+
+  std::string name() const override { return "ours over " + job_.backend; }
+
+  double step(const Batch& batch) override {
+    strategy_->begin_step(1);
+    const auto loss = model_->loss(batch.packed, {.scale = 1 / batch.weight});
+    loss.scaled.backward();
+    const pl_tensor sum = view(loss.sum);
+    strategy_->end_micro_batch(&sum);
+    pl_step_args args{};
+    args.learning_rate = kRate;
+    args.clip_norm = job_.clip;
+    args.inverse_scale = 1;
+    return strategy_->collect(strategy_->step(args)).loss_sum / batch.weight;
+  }
+
+ private:
+  void create_strategy() {
+    std::vector<pl_parameter> parameters;
+    const std::vector<summarization::ParameterInfo> list = summarization::parameter_list(config_of(job_));
+    for (const summarization::ParameterInfo& info : list) {
+      pl_parameter parameter{};
+      parameter.struct_size = sizeof parameter;
+      parameter.flags = PL_PARAMETER_TRAINABLE | (info.weight_decay ? PL_PARAMETER_DECAY : 0);
+      parameter.ndim = static_cast<uint32_t>(info.shape.size());
+      parameter.unit = static_cast<uint32_t>(info.unit);
+      parameter.shape = info.shape.data();
+      parameter.name = {info.name.data(), info.name.size()};
+      parameter.lr_multiplier = 1;
+      parameters.push_back(parameter);
+    }
+    strategy_ = std::make_unique<plugins::Strategy>(plugin_, context_, &plugin_config_, parameters, adamw(),
+                                                    &group_->view());
+    const std::vector<at::Tensor> values = model_->parameters();
+    const auto read = [&](const pl_piece& piece, void* destination) {
+      for (size_t i = 0; i < list.size(); ++i) {
+        if (list[i].name != std::string_view(piece.parameter.ptr, piece.parameter.len)) continue;
+        std::memcpy(destination, values[i].const_data_ptr<float>() + piece.offset,
+                    piece.count * sizeof(float));
+      }
+    };
+    strategy_->load_state(read, true);
+  }
+
+  void bind() {
+    const at::NoGradGuard no_grad;
+    std::vector<at::Tensor> parameters = model_->parameters();
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      parameters[i].set_data(
+          at::from_blob(strategy_->storage(i).value.data, parameters[i].sizes(), at::kFloat));
+      torch::autograd::impl::set_post_acc_grad_hooks(parameters[i], std::make_unique<Hook>(*strategy_, i));
+    }
+  }
+
+  Job job_;
+  std::unique_ptr<summarization::Gpt2> model_;
+  const plugins::Plugin& backend_;
+  const plugins::Plugin& plugin_;
+  pl_config backend_config_, plugin_config_;
+  pl_context context_{"bench_ddp"};
+  std::unique_ptr<plugins::Communicator> group_;
+  std::unique_ptr<plugins::Strategy> strategy_;
+};
+
+}  // namespace
+
+std::unique_ptr<Contestant> ours(const Job& job) { return std::make_unique<Ours>(job); }
+
+}  // namespace bench

@@ -1,0 +1,124 @@
+// Several processes, and what becomes of a run when one of them dies, hangs or is told to stop.
+#include <csignal>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/e2e/small_job.hpp"
+
+namespace pipeline::tests {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+using Clock = std::chrono::steady_clock;
+
+class Faults : public testing::Test, public SmallJob {
+ protected:
+  // Of the run in the folder "run", which is long enough to be interrupted.
+  std::vector<std::string> command(std::vector<std::string> sets) const {
+    std::vector<std::string> arguments{"run", "train.toml"};
+    sets.insert(sets.begin(), {"train.max_steps=300", "evaluate.every=0", "checkpoint.every=4", "checkpoint.keep=2", "launch.processes=3"});
+    for (const std::string& set : sets) arguments.insert(arguments.end(), {"--set", set});
+    return pipeline_command(arguments);
+  }
+  size_t steps() const { return read_lines(path("run/metrics.jsonl")).size(); }
+  // Three ranks that have trained for some steps.
+  bool trains(const Process& run, size_t beyond = 0) const {
+    return eventually([&] { return (run.children().size() == 3 && steps() > beyond + 6) || !run.is_running(); }) && run.is_running();
+  }
+  // The same without any fault, in one process.
+  std::vector<std::string> undisturbed() const {
+    const Result run = call("run", {"--set", "run.dir=undisturbed", "--set", "train.max_steps=300", "--set", "evaluate.every=0", "--set", "checkpoint.every=0"});
+    EXPECT_EQ(run.code, 0) << run.err;
+    return curve("undisturbed");
+  }
+  void expect_seconds_since(Clock::time_point start, double most) const {
+    EXPECT_LT(std::chrono::duration<double>(Clock::now() - start).count(), most);
+  }
+};
+
+TEST_F(Faults, AKilledRankEndsTheRunAndTheSameCommandGoesOn) {
+  for (const size_t which : {0u, 2u}) {
+    const size_t before = steps();
+    Process run(command({"launch.processes=3"}), folder());
+    ASSERT_TRUE(trains(run, before)) << run.wait().err;
+    ::kill(run.children().at(which), SIGKILL);
+    const auto killed = Clock::now();
+    const Result result = run.wait();
+    expect_seconds_since(killed, 15);
+    EXPECT_EQ(result.code, 1);
+    EXPECT_THAT(result.err, testing::StartsWith("error: rank " + std::to_string(which) + " on host "));
+    EXPECT_THAT(result.err, AllOf(HasSubstr("was killed by SIGKILL"), HasSubstr("the end of run/logs/rank-" + std::to_string(which) + ".log")));
+  }
+  const Result run = Process(command({"launch.processes=2"}), folder()).wait();
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_EQ(curve("run"), undisturbed());
+}
+
+TEST_F(Faults, TheErrorOfOneRankIsTheOnlyOneThatIsTold) {
+  Process run(command({"train.max_steps=100000", "checkpoint.every=0"}), folder());
+  ASSERT_TRUE(trains(run));
+  ::kill(run.children().at(1), SIGABRT);
+  const Result result = run.wait();
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.err, testing::StartsWith("error: rank 1 on host "));
+  EXPECT_THAT(result.err, HasSubstr("SIGABRT"));
+  EXPECT_EQ(result.err.find("error: ", 1), std::string::npos) << result.err;
+}
+
+TEST_F(Faults, StartsAgainByItself) {
+  Process run(command({"launch.max_restarts=2"}), folder());
+  ASSERT_TRUE(trains(run));
+  ::kill(run.children().at(1), SIGKILL);
+  ASSERT_TRUE(eventually([&] { return run.output().find("continued from run/checkpoints/step-") != std::string::npos; }));
+  const Result result = run.wait();
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out + result.err, HasSubstr("restart 1 of 2"));
+  EXPECT_EQ(curve("run"), undisturbed());
+}
+
+TEST_F(Faults, ASignalToTheCommandOrToAnyRankSavesOnAll) {
+  for (const int which : {-1, 0, 2}) {
+    const size_t before = steps();
+    Process run(command({}), folder());
+    ASSERT_TRUE(trains(run, before)) << run.wait().err;
+    if (which < 0)
+      run.signal(SIGTERM);
+    else
+      ::kill(run.children().at(static_cast<size_t>(which)), SIGUSR1);
+    const Result result = run.wait();
+    EXPECT_EQ(result.code, 75) << result.err;
+    EXPECT_THAT(result.out, HasSubstr("saving at step"));
+  }
+  const Result run = Process(command({}), folder()).wait();
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_EQ(curve("run"), undisturbed());
+}
+
+TEST_F(Faults, AStoppedRankIsNamed) {
+  for (const size_t which : {0u, 1u}) {
+    const size_t before = steps();
+    Process run(command({"train.max_steps=100000", "launch.stall_seconds=3"}), folder());
+    ASSERT_TRUE(trains(run, before)) << run.wait().err;
+    ::kill(run.children().at(which), SIGSTOP);
+    const auto stopped = Clock::now();
+    const Result result = run.wait();
+    expect_seconds_since(stopped, 3 + 15);
+    EXPECT_EQ(result.code, 1);
+    EXPECT_THAT(result.err, AllOf(HasSubstr("rank " + std::to_string(which)), HasSubstr("no sign of life"))) << which;
+  }
+}
+
+TEST_F(Faults, NoProcessOutlivesTheCommand) {
+  Process run(command({"train.max_steps=100000"}), folder());
+  ASSERT_TRUE(trains(run));
+  const std::vector<pid_t> ranks = run.children();
+  run.signal(SIGKILL);
+  run.wait();
+  for (const pid_t rank : ranks) EXPECT_TRUE(eventually([&] { return ::kill(rank, 0) != 0; })) << rank;
+}
+
+}  // namespace
+}  // namespace pipeline::tests

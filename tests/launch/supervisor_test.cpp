@@ -1,0 +1,187 @@
+// How processes end, and what the supervisor makes of it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "tests/launch/supervised.hpp"
+
+namespace pipeline::launch {
+namespace {
+
+using testing::AllOf;
+using testing::ContainsRegex;
+using testing::HasSubstr;
+using testing::Not;
+
+// What a rank of the program does when another one fails: it waits for the news and leaves with 76. Rank 1
+// tells by a file.
+constexpr const char* kPeers = R"(
+fail() { touch $OUT/failed; exit $1; }
+peer() { until [ -e $OUT/failed ]; do sleep 0.02; done; exit 76; }
+)";
+
+std::string with_peers(const std::string& script) { return kPeers + script; }
+
+TEST(Supervisor, TellsEachRankItsPlace) {
+  Supervised run({.processes = 3},
+                 R"(echo "$RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $MASTER_ADDR" > $OUT/rank-$RANK
+echo $MASTER_PORT >> $OUT/ports)");
+  EXPECT_EQ(run.wait(), 0) << run.printed();
+  EXPECT_EQ(run.file("rank-0"), "0 0 3 3 127.0.0.1\n");
+  EXPECT_EQ(run.file("rank-1"), "1 1 3 3 127.0.0.1\n");
+  EXPECT_EQ(run.file("rank-2"), "2 2 3 3 127.0.0.1\n");
+  const std::string ports = run.file("ports"), port = ports.substr(0, ports.find('\n') + 1);
+  EXPECT_GT(std::stoi(port), 1023);
+  EXPECT_EQ(ports, port + port + port);
+}
+
+// Between choosing the port and serving it nobody else can take it.
+TEST(Supervisor, HandsRankZeroTheSocketThatListens) {
+  Supervised run({.processes = 2}, R"(
+socket=$(echo "$PIPELINE_SUPERVISOR" | sed 's/.*;socket=\(-*[0-9]*\);.*/\1/')
+[ $RANK = 1 ] && { echo "$socket"; ls -l /proc/$$/fd; } > $OUT/rank-1
+[ $RANK = 0 ] && readlink /proc/$$/fd/$socket > $OUT/rank-0
+exit 0)");
+  EXPECT_EQ(run.wait(), 0) << run.printed();
+  EXPECT_THAT(run.file("rank-0"), HasSubstr("socket:["));
+  EXPECT_THAT(run.file("rank-1"), AllOf(HasSubstr("-1\n"), Not(HasSubstr("socket:["))));
+}
+
+TEST(Supervisor, OnlyRankZeroHasTheConsole) {
+  Supervised run({.processes = 2}, "echo this is $RANK; echo error of $RANK >&2");
+  EXPECT_EQ(run.wait(), 0);
+  EXPECT_EQ(run.printed(), "this is 0\nerror of 0\n");
+  EXPECT_EQ(run.file("logs/rank-1.out"), "this is 1\nerror of 1\n");
+}
+
+TEST(Supervisor, NobodyReadsTheTerminal) {
+  Supervised run({.processes = 1, .max_restarts = 1}, "read line; readlink /proc/$$/fd/0");
+  EXPECT_EQ(run.wait(), 0);
+  EXPECT_EQ(run.printed(), "/dev/null\n");
+}
+
+TEST(Supervisor, KeepsAllThatARankPrints) {
+  Supervised run({.processes = 2}, "[ $RANK = 0 ] || seq 1 200000");
+  EXPECT_EQ(run.wait(), 0) << run.printed();
+  EXPECT_EQ(run.file("logs/rank-1.out").size(), 1288895u);
+}
+
+// --fresh moves the folder aside, and makes a new one, while ranks are at work.
+TEST(Supervisor, AFolderThatComesLaterGetsAllThatWasPrinted) {
+  Supervised run({.processes = 2}, R"(
+[ $RANK = 0 ] && { rm -r $OUT/logs; touch $OUT/removed; until [ -e $OUT/said ]; do sleep 0.02; done; sleep 0.1; mkdir $OUT/logs; touch $OUT/made; }
+[ $RANK = 1 ] && { until [ -e $OUT/removed ]; do sleep 0.02; done; echo early; touch $OUT/said; until [ -e $OUT/made ]; do sleep 0.02; done; echo late; }
+exit 0)");
+  EXPECT_EQ(run.wait(), 0) << run.printed();
+  EXPECT_EQ(run.file("logs/rank-1.out"), "early\nlate\n");
+}
+
+TEST(Supervisor, BlamesTheRankThatFailedAndShowsItsLastWords) {
+  Supervised run({.processes = 3}, with_peers(R"(
+[ $RANK = 1 ] && { seq 1 100; echo "error: training step 7: no more luck" >&2; fail 3; }
+echo "rank $RANK: lost a peer" >&2; peer)"));
+  EXPECT_EQ(run.wait(), 1);
+  const std::string printed = run.printed();
+  EXPECT_THAT(printed, HasSubstr("error: rank 1 on host "));
+  EXPECT_THAT(printed, HasSubstr(") exited with code 3\n  the last that rank 1 wrote to stderr:\n  | 82\n"));
+  EXPECT_THAT(printed, HasSubstr("| error: training step 7: no more luck\n"));
+  EXPECT_THAT(printed, AllOf(Not(HasSubstr("error: rank 0")), Not(HasSubstr("error: rank 2")),
+                             Not(HasSubstr("sending SIG"))));
+  EXPECT_THAT(run.file("logs/launch.log"), HasSubstr("error: rank 1 on host "));
+}
+
+TEST(Supervisor, ShowsTheEndOfTheLog) {
+  Supervised run({.processes = 2}, with_peers(R"(
+[ $RANK = 1 ] && { mkdir -p $OUT/sft/logs; seq 1 30 > $OUT/sft/logs/rank-1.log; kill -SEGV $$; }
+[ $RANK = 0 ] && { until [ -e $OUT/sft/logs/rank-1.log ]; do sleep 0.02; done; sleep 0.1; exit 76; })"));
+  EXPECT_EQ(run.wait(), 1);
+  EXPECT_THAT(run.printed(), HasSubstr("was killed by SIGSEGV"));
+  EXPECT_THAT(run.printed(), HasSubstr("/sft/logs/rank-1.log:\n  | 26\n  | 27\n  | 28\n  | 29\n  | 30\n"));
+}
+
+TEST(Supervisor, NamesTheSignalThatKilledARank) {
+  Supervised run({.processes = 2}, "[ $RANK = 1 ] && kill -9 $$; sleep 0.2; exit 76");
+  EXPECT_EQ(run.wait(), 1);
+  EXPECT_THAT(run.printed(), AllOf(HasSubstr("error: rank 1 on host "), HasSubstr("was killed by SIGKILL ("),
+                                   HasSubstr("out-of-memory killer")));
+}
+
+TEST(Supervisor, RankZeroIsBlamedAlike) {
+  Supervised run({.processes = 2}, with_peers("[ $RANK = 0 ] && { echo 'error: mine' >&2; fail 1; }; peer"));
+  EXPECT_EQ(run.wait(), 1);
+  EXPECT_THAT(run.printed(), testing::StartsWith("error: mine\nerror: rank 0 on host "));
+}
+
+TEST(Supervisor, WhoeverDoesNotLeaveIsKilled) {
+  for (const char* obstinate : {"trap '' TERM; while :; do sleep 0.05; done", "kill -STOP $$"}) {
+    Supervised run({.processes = 3, .max_restarts = 0, .grace = std::chrono::milliseconds(200)},
+                   std::string("echo $$ > $OUT/pid-$RANK; [ $RANK = 1 ] && { sleep 0.1; exit 1; }; [ $RANK = "
+                               "0 ] && exec sleep 30; ") +
+                       obstinate);
+    EXPECT_EQ(run.wait(), 1);
+    EXPECT_THAT(run.printed(), AllOf(HasSubstr("error: rank 1 on host "),
+                                     ContainsRegex("ranks 0, 2 did not leave within [0-9.]+ s: sending SIGTERM"),
+                                     ContainsRegex("rank 2 did not leave within [0-9.]+ s: sending SIGKILL")));
+    EXPECT_THAT(run.printed(), Not(HasSubstr("error: rank 2"))) << "its end is a consequence";
+    EXPECT_TRUE(gone(std::stoi(run.file("pid-2"))));
+  }
+}
+
+// A mistake in the configuration is every rank's.
+TEST(Supervisor, ErrorsOfTheConfigurationArePrintedOnce) {
+  Supervised run({.processes = 3, .max_restarts = 3}, "echo 'error: x.toml:1: wrong' >&2; exit 2");
+  EXPECT_EQ(run.wait(), 2);
+  EXPECT_EQ(run.printed(), "error: x.toml:1: wrong\n");
+}
+
+TEST(Supervisor, AnErrorOfTheConfigurationOnOneRankIsShown) {
+  Supervised run(
+      {.processes = 3, .max_restarts = 3},
+      with_peers("[ $RANK = 2 ] && { echo 'error: rank 2 is another version' >&2; fail 2; }; peer"));
+  EXPECT_EQ(run.wait(), 2);
+  EXPECT_THAT(run.printed(),
+              AllOf(HasSubstr("error: rank 2 on host "), HasSubstr("| error: rank 2 is another version\n"),
+                    Not(HasSubstr("restart"))));
+}
+
+TEST(Supervisor, AFailureOnAnotherHostIsSaidToBeOne) {
+  Supervised run({.processes = 2}, "echo 'error: rank 7 on host far is gone' >&2; exit 76");
+  EXPECT_EQ(run.wait(), 1);
+  EXPECT_THAT(run.printed(), HasSubstr("leave without a failure of their own\n"));
+  EXPECT_THAT(run.printed(), Not(HasSubstr("error: rank 0 on host")));
+}
+
+TEST(Supervisor, SavedOnRequestIsNoFailure) {
+  Supervised run({.processes = 3, .max_restarts = 3}, "exit 75");
+  EXPECT_EQ(run.wait(), 75);
+  EXPECT_EQ(run.printed(), "");
+}
+
+TEST(Supervisor, StartsAgainAfterAFailure) {
+  Supervised run({.processes = 2, .max_restarts = 2}, with_peers(R"(
+attempt=$(echo "$PIPELINE_SUPERVISOR" | sed 's/attempt=\([0-9]*\);.*/\1/')
+echo $MASTER_PORT >> $OUT/rank-$RANK
+[ $attempt = 2 ] && exit 0
+[ $RANK = 1 ] && kill -9 $$
+sleep 0.1; exit 76)"));
+  EXPECT_EQ(run.wait(), 0) << run.printed();
+  EXPECT_THAT(run.printed(), AllOf(HasSubstr("restart 1 of 2: "), HasSubstr("restart 2 of 2: ")));
+  const std::string ports = run.file("rank-1");
+  EXPECT_EQ(std::count(ports.begin(), ports.end(), '\n'), 3);
+  EXPECT_EQ(run.file("rank-0"), ports);
+}
+
+TEST(Supervisor, GivesUpInTheEnd) {
+  Supervised run({.processes = 2, .max_restarts = 1}, "[ $RANK = 1 ] && exit 1; sleep 0.1; exit 76");
+  EXPECT_EQ(run.wait(), 1);
+  EXPECT_THAT(run.printed(), AllOf(HasSubstr("restart 1 of 1: "), HasSubstr("giving up after 1 restart ")));
+}
+
+TEST(Supervisor, AProgramThatIsNotThere) {
+  Supervised run({.processes = 2}, "exec /nowhere/to/be/found");
+  EXPECT_EQ(run.wait(), 1);
+  EXPECT_THAT(run.printed(), HasSubstr("exited with code 127"));
+}
+
+}  // namespace
+}  // namespace pipeline::launch

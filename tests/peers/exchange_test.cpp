@@ -1,0 +1,134 @@
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/peers/peers.hpp"
+#include "tests/peers/ranks.hpp"
+
+namespace pipeline::peers {
+namespace {
+
+std::string part_of(int32_t rank, std::size_t size) {
+  return std::string(size, static_cast<char>('a' + rank % 26));
+}
+
+TEST(Exchange, CarriesBytesOfAnySize) {
+  Group run(3);
+  const auto thrown = as_ranks(run, {}, [](int32_t rank, Peers& peers) {
+    for (const std::size_t size : {0, 1, 300, 5000, 70'000, 8'000'000}) {
+      const std::size_t mine = rank == 1 ? size / 2 : size;  // not all alike
+      const std::vector<std::string> expected = {part_of(0, size), part_of(1, size / 2), part_of(2, size)};
+      EXPECT_TRUE(peers.all_gather("values", part_of(rank, mine)) == expected) << size;
+      EXPECT_TRUE(peers.gather("values", part_of(rank, mine)) ==
+                  (rank == 0 ? expected : std::vector<std::string>()))
+          << size;
+      EXPECT_TRUE(peers.broadcast("values", part_of(rank, size)) == part_of(0, size)) << size;
+    }
+  });
+  EXPECT_EQ(thrown, nothing_thrown(3));
+}
+
+TEST(Exchange, AgreesOnlyIfAllDo) {
+  Group run(3);
+  const auto thrown = as_ranks(run, {}, [](int32_t rank, Peers& peers) {
+    EXPECT_TRUE(peers.all_ok("saved", true));
+    EXPECT_FALSE(peers.all_ok("saved", rank != 1));
+    EXPECT_FALSE(peers.all_ok("saved", false));
+  });
+  EXPECT_EQ(thrown, nothing_thrown(3));
+}
+
+TEST(Exchange, BarriersHoldEverybodyUp) {
+  Group run(3);
+  std::atomic<int> arrived = 0;
+  const auto thrown = as_ranks(run, {}, [&](int32_t rank, Peers& peers) {
+    std::this_thread::sleep_for(Milliseconds(50 * rank));
+    ++arrived;
+    peers.barrier("all");
+    EXPECT_EQ(arrived, 3);
+  });
+  EXPECT_EQ(thrown, nothing_thrown(3));
+}
+
+TEST(Exchange, KeepsItsOrder) {
+  Group run(2);
+  const auto thrown = as_ranks(run, {}, [](int32_t rank, Peers& peers) {
+    for (int i = 0; i < 500; ++i) {
+      const std::string number = std::to_string(i);
+      EXPECT_EQ(peers.all_gather("count", number + (rank == 0 ? "a" : "b")),
+                (std::vector<std::string>{number + "a", number + "b"}));
+    }
+  });
+  EXPECT_EQ(thrown, nothing_thrown(2));
+}
+
+// The checkpoint's writer agrees with the others while the training loop does, and each in its own order.
+TEST(Exchange, ChannelsAreUsedFromThreadsAtOnce) {
+  constexpr int kThreads = 4, kRounds = 100;
+  Group run(3);
+  const auto thrown = as_ranks(run, {}, [](int32_t rank, Peers& peers) {
+    const auto errors = as_threads(kThreads, [&](int32_t thread) {
+      const std::string channel = "channel " + std::to_string(thread);
+      for (int i = 0; i < kRounds; ++i) {
+        const std::size_t size = thread == 0 ? 200'000 : 10;
+        const std::string prefix = channel + std::to_string(i);
+        const auto all = peers.all_gather(channel, prefix + part_of(rank, size));
+        for (int32_t other = 0; other < 3; ++other)
+          EXPECT_TRUE(all.at(static_cast<std::size_t>(other)) == prefix + part_of(other, size));
+      }
+    });
+    EXPECT_EQ(errors, nothing_thrown(kThreads));
+  });
+  EXPECT_EQ(thrown, nothing_thrown(3));
+}
+
+TEST(Exchange, SixtyFourRanks) {
+  Group run(64);
+  const auto thrown = as_ranks(run, {}, [](int32_t rank, Peers& peers) {
+    for (int i = 0; i < 5; ++i) {
+      const auto all = peers.all_gather("ranks", std::to_string(rank));
+      ASSERT_EQ(all.size(), 64u);
+      for (std::size_t other = 0; other < all.size(); ++other) EXPECT_EQ(all[other], std::to_string(other));
+    }
+  });
+  EXPECT_EQ(thrown, nothing_thrown(64));
+}
+
+TEST(Exchange, OneProcessNeedsNobody) {
+  Peers peers(launch::World{}, {});
+  EXPECT_EQ(peers.all_gather("a", "mine"), std::vector<std::string>{"mine"});
+  EXPECT_EQ(peers.gather("a", "mine"), std::vector<std::string>{"mine"});
+  EXPECT_EQ(peers.broadcast("a", "mine"), "mine");
+  EXPECT_TRUE(peers.all_ok("a", true));
+  EXPECT_FALSE(peers.all_ok("a", false));
+  peers.barrier("a");
+  peers.fail("no luck");
+  EXPECT_EQ(peers.failure()->what, "no luck");
+  EXPECT_THROW(peers.barrier("a"), std::exception);
+}
+
+TEST(Exchange, DifferentCallsAreAnErrorOnAllRanks) {
+  Group run(2);
+  const auto thrown = as_ranks(run, {}, [](int32_t rank, Peers& peers) {
+    if (rank == 0)
+      peers.barrier("epoch");
+    else
+      peers.all_gather("epoch", "x");
+  });
+  EXPECT_NE(thrown[0].find("of 'epoch' where rank"), std::string::npos) << thrown[0];
+  EXPECT_EQ(thrown[0], thrown[1]);
+}
+
+TEST(Exchange, ImpossibleOnesAreRefusedHere) {
+  Group run(2);
+  const auto thrown = as_ranks(run, {}, [](int32_t, Peers& peers) {
+    EXPECT_THROW(peers.barrier(std::string(256, 'c')), std::exception);
+    peers.barrier(std::string(255, 'c'));
+  });
+  EXPECT_EQ(thrown, nothing_thrown(2));
+}
+
+}  // namespace
+}  // namespace pipeline::peers

@@ -1,0 +1,272 @@
+// How ranks find each other, and what they are told when they do not.
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <string>
+#include <thread>
+
+#include "core/peers/background.hpp"
+#include "core/peers/frame.hpp"
+#include "core/peers/messages.hpp"
+#include "core/peers/peers.hpp"
+#include "core/peers/socket.hpp"
+#include "core/plugins/error.hpp"
+#include "tests/peers/ranks.hpp"
+
+namespace pipeline::peers {
+namespace {
+
+using std::chrono::seconds;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::MatchesRegex;
+
+Options within(std::chrono::duration<double> timeout) {
+  Options options;
+  options.timeout = timeout;
+  return options;
+}
+
+Socket connect_to_run(const Group& run) {
+  return connect_to(resolve("127.0.0.1", run.port()).addresses.at(0), seconds(5));
+}
+
+// Whether whoever is at the other end closes the connection.
+bool is_closed(const Socket& socket) {
+  timeval limit{20, 0};
+  ::setsockopt(socket.fd(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+  char byte = 0;
+  ssize_t n = 0;
+  while ((n = ::recv(socket.fd(), &byte, 1, 0)) > 0) {
+  }
+  return n == 0 || errno == ECONNRESET;
+}
+
+void put(const Socket& socket, std::string_view bytes) {
+  ::send(socket.fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+}
+
+TEST(Rendezvous, MissingRanksAreNamedOnAll) {
+  Group run(4);
+  const auto thrown =
+      as_threads(2, [&](int32_t rank) { Peers peers(run.world(rank), within(Milliseconds(700))); });
+  for (const std::string& error : thrown)
+    EXPECT_THAT(error, AllOf(MatchesRegex("rank 0 \\(host [^)]*\\) waited [0-9.]+ s at 127.0.0.1:[0-9]+ for "
+                                          "all ranks: ranks 2-3 of 4 are "
+                                          "missing \\(there: ranks 0-1 \\(host .*"),
+                             HasSubstr("MASTER_PORT"), HasSubstr("launch.rendezvous_seconds")));
+}
+
+TEST(Rendezvous, ARankThatGivesUpFirstSaysSo) {
+  Group run(3);
+  const auto thrown = as_threads(
+      2, [&](int32_t rank) { Peers peers(run.world(rank), within(rank == 0 ? seconds(60) : seconds(1))); });
+  for (const std::string& error : thrown)
+    EXPECT_THAT(error, HasSubstr("waited 1 s for all ranks: rank 2 of 3 is missing"));
+}
+
+TEST(Rendezvous, TimeoutsHaveTheirCode) {
+  Group run(2);
+  try {
+    Peers peers(run.world(0), within(Milliseconds(200)));
+    FAIL() << "it did not wait for rank 1";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), PL_ERROR_TIMEOUT);
+  }
+}
+
+TEST(Rendezvous, NobodyAtTheAddressIsToldByName) {
+  Group run(2);
+  run.close_port();
+  EXPECT_THAT(error_of([&] { Peers peers(run.world(1), within(Milliseconds(500))); }),
+              AllOf(MatchesRegex("rank 1 \\(host [^)]*\\) waited [0-9.]+ s for rank 0 at 127.0.0.1:[0-9]+: "
+                                 ".*Connection refused.*"),
+                    HasSubstr("MASTER_ADDR")));
+}
+
+TEST(Rendezvous, AnUnknownNameIsTold) {
+  Group run(2);
+  launch::World world = run.world(1);
+  world.address = "no-such-host.invalid";
+  EXPECT_THAT(error_of([&] { Peers peers(world, within(Milliseconds(300))); }),
+              HasSubstr("for rank 0 at no-such-host.invalid:" + std::to_string(run.port()) +
+                        ": its name cannot be resolved here: "));
+}
+
+TEST(Rendezvous, Rank0MayComeLast) {
+  Group run(2);
+  run.close_port();
+  const auto thrown = as_threads(2, [&](int32_t rank) {
+    if (rank == 0) std::this_thread::sleep_for(Milliseconds(300));
+    Peers peers(run.world(rank), within(seconds(20)));
+    peers.barrier("all");
+  });
+  EXPECT_EQ(thrown, nothing_thrown(2));
+}
+
+TEST(Rendezvous, ABusyPortFailsAtOnceAndNamesItsOwner) {
+  Group run(2);
+  launch::World world = run.world(0);
+  ::close(std::exchange(world.listen_socket, -1));  // the test itself still listens there
+  EXPECT_THAT(error_of([&] { Peers peers(world, {}); }),
+              AllOf(HasSubstr("cannot listen at 127.0.0.1:" + std::to_string(run.port()) +
+                              ": the port is in use by process " + std::to_string(::getpid())),
+                    HasSubstr("--master-port")));
+}
+
+TEST(Rendezvous, TheNextFreePortIsFoundByAll) {
+  Group busy(2);  // listens, and never answers
+  const auto thrown = as_threads(2, [&](int32_t rank) {
+    launch::World world = busy.world(rank);
+    if (world.listen_socket >= 0) ::close(std::exchange(world.listen_socket, -1));
+    world.port_tries = 5;
+    Peers peers(world, within(seconds(60)));
+    peers.barrier("all");
+  });
+  EXPECT_EQ(thrown, nothing_thrown(2));
+}
+
+TEST(Rendezvous, StrangersAreTurnedAwayAndDoNoHarm) {
+  Group run(2);
+  const auto thrown = as_threads(3, [&](int32_t rank) {
+    if (rank < 2) {
+      if (rank == 1) std::this_thread::sleep_for(Milliseconds(500));
+      Peers peers(run.world(rank), within(seconds(30)));
+      peers.barrier("all");
+      return;
+    }
+    const Socket http = connect_to_run(run), huge = connect_to_run(run), early = connect_to_run(run),
+                 empty = connect_to_run(run), unreadable = connect_to_run(run), deep = connect_to_run(run);
+    put(http, "GET / HTTP/1.1\r\n\r\n");
+    put(huge, head_of(FrameType::hello, 0, {}, uint64_t{1} << 60));
+    put(early, encode(FrameType::exchange, "I am nobody"));
+    put(empty, encode(FrameType::hello));
+    put(unreadable, encode(FrameType::hello, R"({"rank": "one"})"));
+    put(deep, encode(FrameType::hello, std::string(4000, '[')));
+    for (const Socket* socket : {&http, &huge, &early, &empty, &unreadable, &deep})
+      EXPECT_TRUE(is_closed(*socket));
+  });
+  EXPECT_EQ(thrown, nothing_thrown(3));
+}
+
+TEST(Rendezvous, AnotherRunIsRefused) {
+  Group run(2);
+  const auto thrown = as_threads(2, [&](int32_t rank) {
+    launch::World world = run.world(rank);
+    if (rank == 1) world.run_id = "another";
+    Peers peers(world, within(seconds(1)));
+  });
+  EXPECT_THAT(thrown[0], HasSubstr("rank 1 of 2 is missing"));
+  EXPECT_THAT(thrown[0], HasSubstr("another run listens"));  // whom it turned away
+  EXPECT_THAT(thrown[1], HasSubstr("its id is 'a test', this rank's is 'another'"));
+}
+
+TEST(Rendezvous, TheSameRankTwiceIsAnErrorOnAll) {
+  Group run(3);
+  const auto thrown = as_threads(
+      3, [&](int32_t thread) { Peers peers(run.world(std::min(thread, 1)), within(seconds(30))); });
+  for (const std::string& error : thrown)
+    EXPECT_THAT(error, AllOf(HasSubstr("two processes say that they are rank 1: process "),
+                             HasSubstr("--node-rank")));
+}
+
+TEST(Rendezvous, DifferentWorldSizesAreAnErrorOnAll) {
+  Group run(3);
+  const auto thrown = as_threads(2, [&](int32_t rank) {
+    launch::World world = run.world(rank);
+    if (rank == 1) world.size = 4;
+    Peers peers(world, within(seconds(30)));
+  });
+  for (const std::string& error : thrown)
+    EXPECT_THAT(
+        error, AllOf(HasSubstr("was started as one of 4 processes, rank 0 (host"), HasSubstr("as one of 3")));
+}
+
+TEST(Rendezvous, DifferentVersionsAreAnErrorOnAll) {
+  Group run(2);
+  std::string refusal;
+  const auto thrown = as_threads(2, [&](int32_t rank) {
+    if (rank == 0) return Peers(run.world(rank), within(seconds(30))).barrier("all");
+    Hello hello = hello_of(run.world(1));
+    hello.version = "0.9.0";
+    const Socket socket = connect_to_run(run);
+    put(socket, encode(FrameType::hello, to_json(hello)));
+    FrameReader reader(kMaxStrangersBody);
+    std::optional<Frame> answer;
+    while (!(answer = reader.next()))
+      if (reader.receive(socket.fd(), 0) == FrameReader::Input::end) return;
+    refusal = refusal_from(answer->body).why;
+  });
+  EXPECT_THAT(thrown[0], HasSubstr("runs version 0.9.0 of the program, rank 0"));
+  EXPECT_EQ(refusal, thrown[0]);
+}
+
+TEST(Rendezvous, LatecomersDoNotEndARun) {
+  Group run(2);
+  const auto thrown = as_ranks(run, {}, [&](int32_t rank, Peers& peers) {
+    peers.barrier("start");
+    if (rank == 1) {
+      launch::World twin = run.world(1);
+      EXPECT_THAT(error_of([&] { Peers second(twin, within(seconds(1))); }),
+                  HasSubstr("two processes say that they are rank 1"));
+      twin.size = 5;
+      EXPECT_THAT(error_of([&] { Peers second(twin, within(seconds(1))); }),
+                  HasSubstr("was started as one of 5 processes"));
+    }
+    peers.barrier("end");
+  });
+  EXPECT_EQ(thrown, nothing_thrown(2));
+}
+
+TEST(Rendezvous, ARankLostWhileOthersAreMissingEndsIt) {
+  Group run(3);
+  const auto thrown = as_threads(2, [&](int32_t rank) {
+    if (rank == 0) {
+      Peers peers(run.world(0), within(seconds(60)));
+      return;
+    }
+    const Socket socket = connect_to_run(run);
+    put(socket, encode(FrameType::hello, to_json(hello_of(run.world(1)))));
+    put(socket, encode(FrameType::seated));
+    std::this_thread::sleep_for(Milliseconds(200));
+  });
+  EXPECT_THAT(thrown[0], HasSubstr("rank 1 (host "));
+  EXPECT_THAT(thrown[0], HasSubstr("was lost"));
+}
+
+// It speaks before its turn, and in the same breath in which it came in.
+TEST(Rendezvous, ARankThatDoesNotWaitForTheOthersEndsIt) {
+  Group run(3);
+  const auto thrown = as_threads(2, [&](int32_t rank) {
+    if (rank == 0) {
+      Peers peers(run.world(0), within(seconds(60)));
+      return;
+    }
+    const Socket socket = connect_to_run(run);
+    put(socket, encode(FrameType::hello, to_json(hello_of(run.world(1)))) + encode(FrameType::seated) +
+                    encode(FrameType::exchange, "too early"));
+    EXPECT_TRUE(is_closed(socket));
+  });
+  EXPECT_THAT(thrown[0], HasSubstr("was lost: a message came that has no place here"));
+}
+
+// Somebody who knocked and went away again has never been there.
+TEST(Rendezvous, ARankMayKnockAgain) {
+  Group run(2);
+  const auto thrown = as_threads(2, [&](int32_t rank) {
+    if (rank == 1) {
+      const Socket socket = connect_to_run(run);
+      put(socket, encode(FrameType::hello, to_json(hello_of(run.world(1)))));
+    }
+    Peers peers(run.world(rank), within(seconds(30)));
+    peers.barrier("all");
+  });
+  EXPECT_EQ(thrown, nothing_thrown(2));
+}
+
+}  // namespace
+}  // namespace pipeline::peers

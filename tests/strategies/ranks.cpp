@@ -1,0 +1,88 @@
+#include "tests/strategies/ranks.hpp"
+
+#include <ATen/Parallel.h>
+
+#include <atomic>
+#include <exception>
+#include <latch>
+#include <thread>
+
+#include "core/train/batch_plan.hpp"
+
+namespace pipeline::strategies {
+namespace {
+
+constexpr std::chrono::seconds kTimeout{60};
+
+const plugins::Plugin& fake() {
+  return plugins::Plugin::load(PIPELINE_BUILD_DIR "/tests/plugins/backends/fake.so");
+}
+
+plugins::OpenArgs open_args(int rank, int world_size, const std::string& group) {
+  plugins::OpenArgs args;
+  args.address = "here";
+  args.group = group;
+  args.rank = args.local_rank = rank;
+  args.world_size = args.local_world_size = world_size;
+  args.timeout = kTimeout;
+  return args;
+}
+
+// The first exception of any rank.
+class FirstError {
+ public:
+  void keep(std::exception_ptr error) {
+    const std::lock_guard lock(mutex_);
+    if (!error_) error_ = std::move(error);
+  }
+  void rethrow() const {
+    if (error_) std::rethrow_exception(error_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::exception_ptr error_;
+};
+
+}  // namespace
+
+void on_ranks(int world_size, const std::function<void(const Rank&)>& body) {
+  if (world_size == 1) return body(Rank{});
+  static std::atomic<int> groups = 0;
+  const std::string name = std::to_string(++groups);
+  fake();
+  FirstError error;
+  std::latch done(world_size);  // a rank that left would end the others' waits
+  std::vector<std::jthread> threads;
+  for (int rank = 0; rank < world_size; ++rank) {
+    threads.emplace_back([&, rank] {
+      at::set_num_threads(1);  // the ranks share the cores
+      pl_context context("backend fake");
+      plugins::Communicator group(fake(), context, nullptr, open_args(rank, world_size, name));
+      try {
+        body({rank, world_size, &group});
+      } catch (const std::exception& e) {
+        error.keep(std::current_exception());
+        group.abort(e.what());
+      }
+      done.arrive_and_wait();
+    });
+  }
+  threads.clear();
+  error.rethrow();
+}
+
+std::vector<MicroBatch> share_of(const Rank& rank, const StrategyRun& run,
+                                 const std::vector<MicroBatch>& micro_batches) {
+  train::BatchPlan plan;
+  plan.world_size = static_cast<uint64_t>(rank.world_size);
+  plan.micro_batches = micro_batches.size();
+  std::vector<MicroBatch> share;
+  for (const auto& index :
+       plan.micro_batches_of(static_cast<uint64_t>(rank.rank), run.strategy().info().micro_batch_order)) {
+    share.push_back(index ? micro_batches[*index] : MicroBatch{});
+  }
+  return share;
+}
+
+}  // namespace pipeline::strategies

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <functional>
+#include <mutex>
+#include <vector>
+
+#include "core/plugins/backend.hpp"
+#include "tests/strategies/strategy_run.hpp"
+
+namespace pipeline::strategies {
+
+// One of the ranks of a test: a thread of this process.
+struct Rank {
+  int rank = 0;
+  int world_size = 1;
+  plugins::Communicator* group = nullptr;  // over the fake backend; none with one rank, as in the core
+
+  // For RunOptions.group.
+  const pl_communicator* view() const { return group ? &group->view() : nullptr; }
+};
+
+// Runs `body` as each rank; with one rank in this very thread. Returns when all are through. What a rank
+// throws first ends the waits of the others and is thrown here.
+void on_ranks(int world_size, const std::function<void(const Rank&)>& body);
+
+// As above, with what each rank returns, by rank.
+template <class Body>
+auto each_rank(int world_size, const Body& body) {
+  std::vector<decltype(body(Rank{}))> results(static_cast<size_t>(world_size));
+  on_ranks(world_size, [&](const Rank& rank) { results[static_cast<size_t>(rank.rank)] = body(rank); });
+  return results;
+}
+
+// The part of a step's micro-batches that the core gives to this rank, in the order that its strategy asks
+// for. Where the ranks do not divide them, trailing ones are empty.
+std::vector<MicroBatch> share_of(const Rank& rank, const StrategyRun& run,
+                                 const std::vector<MicroBatch>& micro_batches);
+
+}  // namespace pipeline::strategies

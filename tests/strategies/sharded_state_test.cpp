@@ -1,0 +1,253 @@
+// `sharded` at its ends: what it saves and loads, what it says that it holds, and how it fails.
+#include <numeric>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/strategies/job.hpp"
+
+namespace pipeline::strategies {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Pair;
+
+const std::vector<ParameterSpec> kSpecs{{"w", {133, 265}, true, 1, true, 1},
+                                        {"b", {7}, false, 1, true, 1},
+                                        {"frozen", {50, 300}, true, 1, false, 2},
+                                        {"empty", {0}, true, 1, true, 2},
+                                        {"v", {64, 160}, true, 0.5, true, 2}};
+
+std::vector<MicroBatch> batch(uint64_t step) {
+  std::vector<MicroBatch> result;
+  for (uint64_t m = 0; m < 5; ++m) {
+    result.push_back({.gradients = random_gradients(kSpecs, 100 * step + m), .loss = at::ones({})});
+    result.back().gradients[3] = at::Tensor();
+  }
+  return result;
+}
+
+// "single", "ddp", or "1", "2", "3": a stage of `sharded`.
+RunOptions options(const Rank& rank, const std::string& strategy, bool reproducible = true) {
+  RunOptions result{
+      .plugin = strategy, .reproducible = reproducible, .micro_batches = 5, .group = rank.view()};
+  if (strategy.size() > 1) return result;
+  result.plugin = "sharded";
+  result.sets = {"strategy.zero_stage=" + strategy, "strategy.bucket_mib=0.05"};
+  return result;
+}
+
+// Continues from `from`; returns the state of all ranks together.
+State train(const std::string& strategy, int ranks, const State& from, uint64_t first, uint64_t last) {
+  const auto states = each_rank(ranks, [&](const Rank& rank) {
+    StrategyRun run(kSpecs, adamw(), options(rank, strategy));
+    run.load(from, first == 0);
+    for (uint64_t step = first; step < last; ++step) {
+      run.strategy().collect(
+          run.start_step(share_of(rank, run, batch(step)), StrategyRun::step_args(0.01, 1.0)));
+    }
+    return run.state();
+  });
+  State all = states[0];
+  for (size_t r = 1; r < states.size(); ++r) append(all, states[r]);
+  return all;
+}
+
+State some_values() {
+  StrategyRun run(kSpecs, adamw());
+  for (size_t i = 0; i < kSpecs.size(); ++i) {
+    run.set(i, random_gradients({{kSpecs[i].name, kSpecs[i].shape}}, i)[0]);
+  }
+  return run.state();
+}
+
+TEST(ShardedState, MovesBetweenStrategiesAndNumbersOfRanksToTheBit) {
+  const State start = some_values();
+  const State whole = train("single", 1, start, 0, 16);
+  State moved = start;
+  uint64_t step = 0;
+  for (const auto& [strategy, ranks] : std::vector<std::pair<std::string, int>>{
+           {"2", 4}, {"3", 2}, {"single", 1}, {"1", 3}, {"ddp", 2}, {"3", 3}, {"2", 1}, {"2", 2}}) {
+    moved = train(strategy, ranks, moved, step, step + 2);
+    step += 2;
+  }
+  EXPECT_EQ(moved, whole);
+}
+
+// Every element lies with one rank, and no rank has much more than its share.
+TEST(ShardedState, IsDealtOutEvenly) {
+  for (const char* stage : {"1", "2", "3"}) {
+    const int ranks = 3;
+    std::mutex mutex;
+    std::map<std::string, std::vector<int>> owners;  // by tensor and element
+    on_ranks(ranks, [&](const Rank& rank) {
+      StrategyRun run(kSpecs, adamw(), options(rank, stage));
+      EXPECT_EQ(run.strategy().info().flags & PL_STRATEGY_OWNS_SHARDS, PL_STRATEGY_OWNS_SHARDS);
+      uint64_t mine = 0;
+      const auto snapshot = run.strategy().snapshot(PL_SNAPSHOT_VIEW);
+      snapshot.pieces([&](const pl_piece& piece) {
+        const std::lock_guard lock(mutex);
+        const auto text = [](pl_str s) { return std::string(s.ptr, s.len); };
+        std::vector<int>& elements = owners[text(piece.kind) + "/" + text(piece.parameter)];
+        elements.resize(
+            std::accumulate(piece.shape, piece.shape + piece.ndim, size_t{1},
+                            [](size_t n, int64_t extent) { return n * static_cast<size_t>(extent); }));
+        for (uint64_t i = 0; i < piece.count; ++i) ++elements[piece.offset + i];
+        mine += piece.count;
+      });
+      const uint64_t trained = 133 * 265 + 7 + 64 * 160, all = 3 * trained + 50 * 300;
+      EXPECT_LE(mine, all / 3 + 4 * 4 * 4096) << "at most a chunk more of each region and kind";
+    });
+    EXPECT_EQ(owners.size(), 5u + 2 * 4 + 1);
+    for (const auto& [name, elements] : owners) {
+      EXPECT_THAT(elements, testing::Each(1)) << name;
+    }
+  }
+}
+
+// A rank asks for nothing that it does not keep.
+TEST(ShardedState, EveryRankReadsItsOwnPartAlone) {
+  const State start = some_values();
+  const auto read = each_rank(4, [&](const Rank& rank) {
+    StrategyRun run(kSpecs, adamw(), options(rank, "2"));
+    uint64_t elements = 0;
+    run.strategy().load_state(
+        [&](const pl_piece& piece, void* destination) {
+          elements += piece.count;
+          std::memset(destination, 0, piece.count * piece.dtype.bits / 8);
+        },
+        false);
+    return elements;
+  });
+  const uint64_t trained = 133 * 265 + 7 + 64 * 160;
+  EXPECT_EQ(std::accumulate(read.begin(), read.end(), uint64_t{0}), 3 * trained + 50 * 300 + 4);
+}
+
+TEST(ShardedMemory, SaysWhatItHolds) {
+  constexpr uint64_t kElements = 1 << 20, kFrozen = 1 << 14;
+  const std::vector<ParameterSpec> specs{{"a", {kElements / 2}, true, 1, true, 0},
+                                         {"f", {kFrozen}, true, 1, false, 1},
+                                         {"b", {kElements / 2}, true, 1, true, 1}};
+  // Per rank of 4: 3 buckets of 1 MiB in flight; what is sent and received less the own part, and that.
+  const uint64_t flights = 3 * (2 * 3 + 1) * (uint64_t{1} << 18);
+  const auto memory = [&](const Rank& rank, int stage, bool reproducible, at::ScalarType dtype) {
+    StrategyRun run(specs, adamw(),
+                    {.plugin = "sharded",
+                     .reproducible = reproducible,
+                     .dtype = dtype,
+                     .micro_batches = 8,
+                     .sets = {"strategy.zero_stage=" + std::to_string(stage), "strategy.bucket_mib=1"},
+                     .group = rank.view()});
+    return run.strategy().memory();
+  };
+  on_ranks(4, [&](const Rank& rank) {
+    EXPECT_THAT(memory(rank, 1, false, at::kFloat),
+                ElementsAre(Pair("parameters", 4 * (kElements + kFrozen)), Pair("gradients", kElements),
+                            Pair("gradients before they are sent", 4 * kElements),
+                            Pair("buckets in flight", flights), Pair("optimizer state", 2 * kElements)));
+    EXPECT_THAT(memory(rank, 2, false, at::kFloat),
+                ElementsAre(Pair("parameters", 4 * (kElements + kFrozen)), Pair("gradients", kElements),
+                            Pair("buckets in flight", flights), Pair("optimizer state", 2 * kElements)));
+    EXPECT_THAT(memory(rank, 2, false, at::kBFloat16),
+                ElementsAre(Pair("parameters", 2 * (kElements + kFrozen)), Pair("master weights", kElements),
+                            Pair("gradients", kElements), Pair("buckets in flight", flights),
+                            Pair("optimizer state", 2 * kElements)));
+    EXPECT_THAT(memory(rank, 3, false, at::kFloat),
+                ElementsAre(Pair("parameters", kElements + kFrozen),
+                            Pair("units in use", 4 * (kElements + kFrozen)), Pair("gradients", kElements),
+                            Pair("buckets in flight", flights), Pair("optimizer state", 2 * kElements)));
+    EXPECT_THAT(memory(rank, 2, true, at::kFloat),
+                ElementsAre(Pair("parameters", 4 * (kElements + kFrozen)), Pair("gradients", kElements),
+                            Pair("gradients before they are sent", 4 * kElements),
+                            Pair("gradients of the sum tree", 3 * kElements),
+                            Pair("buckets in flight", flights), Pair("optimizer state", 2 * kElements)));
+  });
+}
+
+TEST(ShardedErrors, AGroupThatBreaksFailsTheStepAndCanBeDestroyed) {
+  for (const char* stage : {"1", "2", "3"}) {
+    for (const bool reproducible : {false, true}) {
+      std::string problem;
+      on_ranks(2, [&](const Rank& rank) {
+        StrategyRun run(kSpecs, adamw(), options(rank, stage, reproducible));
+        for (uint64_t step = 0; step < 3; ++step) {
+          if (step == 2 && rank.rank == 1) return rank.group->abort("rank 1 was told to leave");
+          try {
+            run.start_step(share_of(rank, run, batch(step)), StrategyRun::step_args(0.01));
+          } catch (const Error& error) {
+            problem = error.what();
+            // Nor does trying again crash.
+            EXPECT_THROW(run.start_step(share_of(rank, run, batch(step)), StrategyRun::step_args(0.01)),
+                         Error);
+          }
+        }
+      });
+      EXPECT_THAT(problem, HasSubstr("rank 1 was told to leave"));
+    }
+  }
+}
+
+TEST(ShardedErrors, AStepThatAllRanksGaveUpLeavesNoTrace) {
+  for (const char* stage : {"1", "2", "3"}) {
+    for (const bool reproducible : {false, true}) {
+      const auto run_with = [&](bool gives_up) {
+        return each_rank(2, [&](const Rank& rank) {
+          StrategyRun run(kSpecs, adamw(), options(rank, stage, reproducible));
+          for (uint64_t step = 0; step < 4; ++step) {
+            if (gives_up && step == 2) {
+              run.strategy().begin_step(1);
+              run.deliver(4, at::ones(kSpecs[4].shape));
+              if (rank.rank == 1) run.deliver(1, at::ones(kSpecs[1].shape));
+            }
+            run.strategy().collect(
+                run.start_step(share_of(rank, run, batch(step)), StrategyRun::step_args(0.01)));
+          }
+          return run.state();
+        });
+      };
+      EXPECT_EQ(run_with(true), run_with(false));
+    }
+  }
+}
+
+std::string error_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "none";
+}
+
+TEST(ShardedErrors, OptionsThatCannotBe) {
+  const auto with = [](const std::string& set, bool reproducible = false) {
+    return error_of([&] {
+      StrategyRun run(kSpecs, sgd(), {.plugin = "sharded", .reproducible = reproducible, .sets = {set}});
+    });
+  };
+  EXPECT_THAT(with("strategy.zero_stage=4"), HasSubstr("must be at least 1 and at most 3"));
+  EXPECT_THAT(with("strategy.offload=true"),
+              HasSubstr("strategy.offload=true: the optimizer's state is in host "
+                        "memory already"));
+  EXPECT_THAT(with("strategy.reduction=\"bf16\"", true), HasSubstr("use \"fp32\""));
+}
+
+TEST(ShardedErrors, GradientsThatDoNotFit) {
+  StrategyRun run(kSpecs, adamw(), {.plugin = "sharded"});
+  EXPECT_THAT(error_of([&] {
+                run.hand_over(0, at::ones({133, 265}));
+              }),
+              HasSubstr("gradient of w outside of a micro-batch"));
+  run.strategy().begin_step(1);
+  EXPECT_THAT(error_of([&] {
+                run.hand_over(2, at::ones({50, 300}));
+              }),
+              HasSubstr("gradient of frozen, which is frozen"));
+  EXPECT_THAT(error_of([&] { run.strategy().step(StrategyRun::step_args(1)); }),
+              HasSubstr("step: after 0 of 1 micro-batches"));
+  EXPECT_EQ(run.live_gradients(), 0);
+}
+
+}  // namespace
+}  // namespace pipeline::strategies

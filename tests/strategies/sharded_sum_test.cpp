@@ -1,0 +1,234 @@
+// `sharded` outside of reproducible mode: sums, when gradients travel, and that they go.
+#include <algorithm>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/strategies/job.hpp"
+
+namespace pipeline::strategies {
+namespace {
+
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// Small buckets, so that there are many.
+RunOptions sharded(int stage, const std::vector<std::string>& more = {}) {
+  RunOptions options{.plugin = "sharded",
+                     .sets = {"strategy.zero_stage=" + std::to_string(stage), "strategy.bucket_mib=0.05"}};
+  options.sets.insert(options.sets.end(), more.begin(), more.end());
+  return options;
+}
+
+// Under SGD, where what is close stays close; AdamW divides by what may be almost zero.
+TEST(ShardedSum, IsCloseToSingle) {
+  for (const uint64_t micro_batches : {4, 7, 12}) {
+    Job job = difficult_job(micro_batches, sgd(0.9, 0.1));
+    job.steps = 4;
+    const Outcome single = run_job(job, 1, {});
+    for (const int stage : {1, 2, 3}) {
+      for (const int ranks : {1, 2, 3, 4}) {
+        EXPECT_LT(distance(run_job(job, ranks, sharded(stage)), single), 1e-5)
+            << "stage " << stage << " on " << ranks << " ranks, " << micro_batches << " micro-batches";
+      }
+    }
+  }
+}
+
+TEST(ShardedSum, IsCloseToSingleWithTheDefaultBucketsAndWithoutOverlap) {
+  Job job = difficult_job(8, sgd(0.9, 0.1));
+  job.steps = 4;
+  const Outcome single = run_job(job, 1, {});
+  for (const int stage : {1, 2, 3}) {
+    const std::string zero_stage = "strategy.zero_stage=" + std::to_string(stage);
+    EXPECT_LT(distance(run_job(job, 3, {.plugin = "sharded", .sets = {zero_stage}}), single), 1e-5) << stage;
+    EXPECT_LT(distance(run_job(job, 3, sharded(stage, {"strategy.overlap=false"})), single), 1e-5) << stage;
+  }
+}
+
+TEST(ShardedSum, InBf16IsCloseAndTheSameOnAllRanks) {
+  Job job = difficult_job(4, sgd());
+  job.steps = 5;
+  const Outcome single = run_job(job, 1, {});
+  const RunOptions options = sharded(2, {"strategy.reduction=\"bf16\""});
+  const Outcome narrow = run_job(job, 2, options);
+  EXPECT_LT(distance(narrow, single), 0.02);
+  EXPECT_GT(distance(narrow, single), 1e-6);  // it does round
+  StrategyRun run(job.specs, sgd(), options);
+  EXPECT_EQ(run.strategy().info().reduction_dtype.code, PL_DTYPE_BFLOAT);
+}
+
+TEST(ShardedSum, AGradientThatIsNotFiniteSkipsTheStepEverywhere) {
+  Job job = difficult_job(5);
+  job.batch = [batch = job.batch](uint64_t step) {
+    std::vector<MicroBatch> micro_batches = batch(step);
+    if (step == 2) micro_batches[3].gradients[3][5][5] = NAN;
+    if (step == 5) micro_batches[0].gradients[0][1][1] = -INFINITY;
+    return micro_batches;
+  };
+  for (const int stage : {1, 2, 3}) {
+    for (const bool reproducible : {false, true}) {
+      RunOptions options = sharded(stage);
+      options.reproducible = reproducible;
+      EXPECT_THAT(run_job(job, stage, options).finite, ElementsAre(1, 1, 0, 1, 1, 0, 1, 1, 1, 1));
+    }
+  }
+}
+
+// Collectives that have been started, by the record that the core keeps.
+size_t started(const Rank& rank) {
+  const auto flights = rank.group->record().recent();
+  return flights.empty() ? 0 : flights.back().sequence;
+}
+
+// Of two ranks, a bucket each.
+const std::vector<ParameterSpec> kLayers{{"a", {8192}}, {"b", {8192}}, {"c", {8192}}, {"d", {8192}},
+                                         {"e", {8192}}, {"f", {8192}}, {"g", {8192}}, {"h", {8192}}};
+const std::vector<std::string> kOneEach{"strategy.bucket_mib=0.03125"};
+
+struct Progress {
+  std::vector<size_t> sent;  // collectives, after each gradient and after the micro-batch
+  std::vector<int> live;     // gradients that are still held
+};
+
+Progress micro_batch(const Rank& rank, StrategyRun& run, const std::vector<size_t>& order) {
+  const size_t before = started(rank);
+  Progress progress;
+  const auto note = [&] {
+    progress.sent.push_back(started(rank) - before);
+    progress.live.push_back(run.live_gradients());
+  };
+  for (const size_t index : order) {
+    run.hand_over(index, at::ones(kLayers[index].shape));
+    note();
+  }
+  run.end_micro_batch(at::ones({}));
+  note();
+  return progress;
+}
+
+void finish(StrategyRun& run) { run.strategy().collect(run.strategy().step(StrategyRun::step_args(0.1))); }
+
+TEST(ShardedGradients, GoAsSoonAsTheyComeInEveryMicroBatch) {
+  on_ranks(2, [](const Rank& rank) {
+    RunOptions options = sharded(2, kOneEach);
+    options.group = rank.view();
+    StrategyRun run(kLayers, adamw(), options);
+    run.strategy().begin_step(3);
+    for (int i = 0; i < 3; ++i) {
+      const Progress progress = micro_batch(rank, run, {7, 6, 5, 4, 3, 2, 1, 0});
+      EXPECT_THAT(progress.sent, ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 8));
+      EXPECT_THAT(progress.live, Each(0));
+    }
+    finish(run);
+  });
+}
+
+TEST(ShardedGradients, OfStage1StayUntilTheLastMicroBatch) {
+  on_ranks(2, [](const Rank& rank) {
+    RunOptions options = sharded(1, kOneEach);
+    options.group = rank.view();
+    StrategyRun run(kLayers, adamw(), options);
+    run.strategy().begin_step(2);
+    Progress progress = micro_batch(rank, run, {7, 6, 5, 4, 3, 2, 1, 0});
+    EXPECT_THAT(progress.sent, Each(0));
+    EXPECT_EQ(progress.live.back(), 8);
+    progress = micro_batch(rank, run, {7, 6, 5, 4, 3, 2, 1, 0});
+    EXPECT_THAT(progress.sent, ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 8));
+    EXPECT_EQ(progress.live.back(), 0);
+    finish(run);
+  });
+}
+
+TEST(ShardedGradients, GoInTheSameOrderHoweverTheyCome) {
+  on_ranks(2, [](const Rank& rank) {
+    RunOptions options = sharded(2, kOneEach);
+    options.group = rank.view();
+    StrategyRun run(kLayers, adamw(), options);
+    run.strategy().begin_step(1);
+    // The ranks' gradients come the other way round, so one sends nothing before it has the last layer's.
+    const std::vector<size_t> order = rank.rank == 0 ? std::vector<size_t>{7, 6, 5, 4, 3, 2, 1, 0}
+                                                     : std::vector<size_t>{6, 5, 4, 3, 2, 1, 0, 7};
+    const Progress progress = micro_batch(rank, run, order);
+    if (rank.rank == 1) {
+      EXPECT_THAT(progress.sent, ElementsAre(0, 0, 0, 0, 0, 0, 0, 8, 8));
+    }
+    EXPECT_EQ(progress.live.back(), 0);
+    finish(run);
+  });
+}
+
+// One rank has no gradient for the last layer. From the second step on that holds up nobody.
+TEST(ShardedGradients, ThatDoNotComeAreWaitedForInTheFirstStepOnly) {
+  on_ranks(2, [](const Rank& rank) {
+    RunOptions options = sharded(2, kOneEach);
+    options.group = rank.view();
+    StrategyRun run(kLayers, adamw(), options);
+    for (int step = 0; step < 3; ++step) {
+      run.strategy().begin_step(1);
+      const std::vector<size_t> order = rank.rank == 0 ? std::vector<size_t>{7, 6, 5, 4, 3, 2, 1, 0}
+                                                       : std::vector<size_t>{6, 5, 4, 3, 2, 1, 0};
+      const Progress progress = micro_batch(rank, run, order);
+      const std::vector<size_t> with{0, 1, 2, 3, 4, 5, 6, 7, 8}, without{1, 2, 3, 4, 5, 6, 7, 8};
+      if (step > 0) {
+        EXPECT_EQ(progress.sent, rank.rank == 0 ? with : without);
+      } else if (rank.rank == 1) {
+        EXPECT_THAT(progress.sent, ElementsAre(0, 0, 0, 0, 0, 0, 0, 8));
+      }
+      finish(run);
+    }
+  });
+}
+
+TEST(ShardedGradients, StayToTheEndWithoutOverlap) {
+  on_ranks(2, [](const Rank& rank) {
+    RunOptions options = sharded(2, {kOneEach[0], "strategy.overlap=false"});
+    options.group = rank.view();
+    StrategyRun run(kLayers, adamw(), options);
+    run.strategy().begin_step(1);
+    const Progress progress = micro_batch(rank, run, {7, 6, 5, 4, 3, 2, 1, 0});
+    EXPECT_THAT(progress.sent, ElementsAre(0, 0, 0, 0, 0, 0, 0, 0, 8));
+    finish(run);
+  });
+}
+
+// What comes again when it is gone: in the first step it goes with the rest, later only a step's last
+// micro-batch has nothing to go with.
+TEST(ShardedGradients, ThatComeAgainUnexpectedlyAreAddedOrRefused) {
+  on_ranks(2, [](const Rank& rank) {
+    RunOptions options = sharded(2, kOneEach);
+    options.group = rank.view();
+    StrategyRun run(kLayers, sgd(), options);
+    const auto send = [&](size_t index) { run.hand_over(index, at::ones(kLayers[index].shape)); };
+    run.strategy().begin_step(2);
+    micro_batch(rank, run, {7, 6, 5, 4, 3, 2, 1, 0});
+    send(7);
+    send(7);
+    micro_batch(rank, run, {6, 5, 4, 3, 2, 1, 0});
+    finish(run);
+    EXPECT_TRUE(run.value(7).equal(at::full({8192}, -0.1f * 6)));  // 2 ranks x 3
+    EXPECT_TRUE(run.value(6).equal(at::full({8192}, -0.1f * 4)));
+
+    run.strategy().begin_step(2);
+    for (const size_t index : {7, 7, 6, 5, 6, 4, 3, 2, 1, 0}) send(index);  // 6 comes again: with the next
+    run.end_micro_batch(at::ones({}));
+    micro_batch(rank, run, {7, 6, 5, 4, 3, 2, 1, 0});
+    finish(run);
+    EXPECT_TRUE(run.value(6).allclose(at::full({8192}, -0.1f * 10)));
+
+    run.strategy().begin_step(1);
+    for (const size_t index : {7, 7, 6, 6, 5, 4, 3, 4, 2, 1, 0}) send(index);
+    run.end_micro_batch(at::ones({}));
+    try {
+      run.strategy().step(StrategyRun::step_args(0.1));
+      ADD_FAILURE() << "the gradient of e was lost";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("the gradient of e came again when it had been sent"));
+      EXPECT_THAT(error.what(), HasSubstr("use strategy.overlap = false"));
+    }
+  });
+}
+
+}  // namespace
+}  // namespace pipeline::strategies
