@@ -102,7 +102,7 @@ TEST_F(Slurm, AKilledRankEndsTheStep) {
 
 // The script of sbatch is no rank, though it has SLURM_PROCID; at the end of its time the job saves, and goes back into the queue. Slurm
 // signals every process of the step, and our supervisor passes the signal on as well: that is one signal.
-TEST_F(Slurm, AJobThatIsToldToSaveGoesBackIntoTheQueueAndGoesOn) {
+TEST_F(Slurm, AJobThatIsToldToSaveGoesBackIntoTheQueue) {
   ::setenv("PIPELINE_PLUGIN_PATH", "", 1);
   const Result submitted = on_first(Words{"sbatch", "--parsable", "--output=" + runs_.path("job.log").string(), "--nodes=2", "--ntasks-per-node=1",
                                           "--cpus-per-task=2", script("slurm.sbatch"), runs_.path("run.toml"), "--set", "run.dir=" + runs_.path("a").string(),

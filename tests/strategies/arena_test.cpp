@@ -54,6 +54,35 @@ TEST(Layout, GroupsAreContiguousAndEverythingIsAligned) {
   EXPECT_GE(layout.slot_of(2).offset, layout.trainable_length());
 }
 
+TEST(Layout, UnitsAreContiguousAtAnyAlignmentAndGroupsKeepTheirChunks) {
+  std::vector<Parameter> parameters = kMixed;
+  for (size_t i = 0; i < parameters.size(); ++i) parameters[i].unit = static_cast<uint32_t>(10 - i % 3);
+  const Layout layout(parameters), wide(parameters, 3 * kChunk);
+  ASSERT_EQ(layout.regions().size(), 4u);  // three units, one of them with a frozen parameter
+  for (const Layout* each : {&layout, &wide}) {
+    int64_t end = 0;
+    for (const Region& region : each->regions()) {
+      EXPECT_EQ(region.begin, end);
+      EXPECT_EQ(region.begin % (each == &wide ? 3 * kChunk : kChunk), 0);
+      end = region.end;
+    }
+    EXPECT_EQ(end, each->length());
+    EXPECT_EQ(each->regions()[0].unit, 8u);
+    EXPECT_EQ(each->regions()[3].unit, 8u);
+    EXPECT_EQ(each->regions()[3].begin, each->trainable_length());
+  }
+  // What the norm adds up at a time has the same elements, whatever lies between.
+  for (size_t i = 0; i < layout.slots().size(); ++i) {
+    EXPECT_EQ(layout.slots()[i].parameter, wide.slots()[i].parameter);
+    EXPECT_EQ(layout.slots()[i].offset % kChunk, wide.slots()[i].offset % kChunk);
+  }
+  for (const Group& group : layout.groups()) {
+    EXPECT_EQ(group.begin, layout.slots()[group.first_slot].offset);
+    EXPECT_EQ(group.begin % kChunk, 0);
+    EXPECT_EQ(group.end % kChunk, 0);
+  }
+}
+
 TEST(Layout, MayBeEmpty) {
   const Layout layout({});
   EXPECT_EQ(layout.length(), 0);

@@ -211,6 +211,42 @@ TEST(ShardedUnits, AreNotInMemoryWhenTheyAreNotInUse) {
   });
 }
 
+// Collectives that have been started, by the record that the core keeps.
+size_t started(const Rank& rank) {
+  const auto flights = rank.group->record().recent();
+  return flights.empty() ? 0 : flights.back().sequence;
+}
+
+// In a ring of two, units 0, 2 and 4 share a place. Unit 2 is two collectives, since part of it is frozen.
+TEST(ShardedUnits, AreGatheredOneAheadOnceTheWayIsKnownAndNotWhenTheyAreThere) {
+  on_ranks(2, [](const Rank& rank) {
+    RunOptions options = stage3(false, 2);
+    options.sets.emplace_back("strategy.bucket_mib=1");
+    options.group = rank.view();
+    StrategyRun run(kSpecs, adamw(), options);
+    const pl_unit_hooks& hooks = run.strategy().unit_hooks();
+    const auto micro_batch = [&] {
+      std::vector<size_t> gathered;
+      const auto walk = [&](const std::vector<uint32_t>& units, uint32_t pass) {
+        for (const uint32_t unit : units) {
+          const size_t before = started(rank);
+          check(hooks.enter(hooks.user, unit, pass));
+          gathered.push_back(started(rank) - before);
+          check(hooks.leave(hooks.user, unit, pass));
+        }
+      };
+      walk(kForward, PL_PASS_FORWARD);
+      walk(kBackward, PL_PASS_BACKWARD);
+      run.end_micro_batch(at::ones({}));
+      return gathered;
+    };
+    run.strategy().begin_step(2);
+    EXPECT_THAT(micro_batch(), ElementsAre(1, 1, 2, 1, 1, 1, /* backward: */ 0, 1, 0, 2, 1));
+    EXPECT_THAT(micro_batch(), ElementsAre(1, 2, 1, 1, 0, 1, /* backward: */ 0, 1, 2, 0, 1));
+    run.strategy().step(StrategyRun::step_args(0.1));
+  });
+}
+
 TEST(ShardedUnits, ThatNeedTheSamePlaceAtOnceAreAnError) {
   StrategyRun run(kSpecs, adamw(), stage3(false, 2));
   const pl_unit_hooks& hooks = run.strategy().unit_hooks();
