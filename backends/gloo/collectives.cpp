@@ -9,8 +9,8 @@
 namespace pipeline::backends::gloo {
 namespace {
 
-constexpr size_t kChunk = size_t{512} << 10;    // bytes: one is added up while others are on their way
-constexpr uint64_t kAhead = 4;                  // chunks under way
+constexpr size_t kChunk = size_t{2} << 20;      // bytes: one is added up while others are on their way
+constexpr uint64_t kAhead = 3;                  // chunks under way
 constexpr size_t kScratch = size_t{64} << 20;   // bytes at most, for the chunks of all ranks
 constexpr size_t kSmallSum = size_t{16} << 10;  // bytes up to which every rank adds up everything
 constexpr size_t kSmallBroadcast = size_t{64} << 10;

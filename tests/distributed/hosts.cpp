@@ -11,7 +11,8 @@ namespace pipeline::tests {
 namespace {
 
 void shell(const std::string& command) {
-  if (std::system(("PATH=$PATH:/usr/sbin:/sbin; " + command).c_str()) != 0) throw std::runtime_error("failed: " + command);
+  if (std::system(("PATH=$PATH:/usr/sbin:/sbin; " + command).c_str()) != 0)
+    throw std::runtime_error("failed: " + command);
 }
 
 }  // namespace
@@ -49,18 +50,31 @@ Hosts::~Hosts() {
 
 // Not `ip netns exec`: that takes away /sys/fs/cgroup, which slurmd needs.
 std::vector<std::string> Hosts::on(int host, const std::vector<std::string>& command) const {
-  return Words{"/usr/bin/env", "nsenter", "--net=/run/netns/" + space(host), "unshare", "--uts", "--mount", "sh", "-c",
-               "mount --bind " + (names_.path() / "hosts").string() + " /etc/hosts && hostname " + name(host) + " && exec \"$@\"", "sh"} + command;
+  return Words{"/usr/bin/env",
+               "nsenter",
+               "--net=/run/netns/" + space(host),
+               "unshare",
+               "--uts",
+               "--mount",
+               "sh",
+               "-c",
+               "mount --bind " + (names_.path() / "hosts").string() + " /etc/hosts && hostname " +
+                   name(host) + " && exec \"$@\"",
+               "sh"} +
+         command;
 }
 
 std::string Hosts::address(int host) const { return "10.87.0." + std::to_string(host); }
 
 std::string Hosts::space(int host) const { return prefix_ + (host == 0 ? "switch" : name(host)); }
 
-void Hosts::unplug(int host) const { shell("ip -n " + space(0) + " link set p" + std::to_string(host) + " down"); }
+void Hosts::unplug(int host) const {
+  shell("ip -n " + space(0) + " link set p" + std::to_string(host) + " down");
+}
 
 void Hosts::block_port(int host, int port) const {
-  shell("ip netns exec " + space(host) + " iptables -A INPUT -i eth0 -p tcp --dport " + std::to_string(port) + " -j DROP");
+  shell("ip netns exec " + space(host) + " iptables -A INPUT -i eth0 -p tcp --dport " + std::to_string(port) +
+        " -j DROP");
 }
 
 }  // namespace pipeline::tests

@@ -1,4 +1,5 @@
-// Every launcher on one host: recognised, the same losses as with one process to the bit, and an end of all when a rank is killed.
+// Every launcher on one host: recognised, the same losses as with one process to the bit, and an end of all
+// when a rank is killed.
 #include <csignal>
 
 #include <gmock/gmock.h>
@@ -49,7 +50,8 @@ TEST_F(Launchers, OurOwn) {
 
 TEST_F(Launchers, OurOwnStartsAgainWhereItStopped) {
   Process process(Words{PIPELINE_EXECUTABLE} + runs_.short_run("a") +
-                      Words{"--set", "launch.processes=2", "--set", "launch.max_restarts=1", "--set", "train.max_steps=600", "--set", "checkpoint.keep=200"},
+                      Words{"--set", "launch.processes=2", "--set", "launch.max_restarts=1", "--set",
+                            "train.max_steps=600", "--set", "checkpoint.keep=200"},
                   runs_.path("."));
   ASSERT_TRUE(eventually([&] { return runs_.has_checkpoint("a"); }));
   ::kill(runs_.ranks().at(0), SIGKILL);
@@ -69,20 +71,26 @@ TEST_F(Launchers, SeveralHostsByHandAreProcessesHere) {
 }
 
 TEST_F(Launchers, Torchrun) {
-  if (torchrun().empty()) GTEST_SKIP() << "PIPELINE_PYTHON names no python with torch: scripts/test --all does";
+  if (torchrun().empty())
+    GTEST_SKIP() << "PIPELINE_PYTHON names no python with torch: scripts/test --all does";
   ::setenv("TORCHRUN", torchrun().c_str(), 1);
   ::setenv("PROCESSES", "2", 1);
   expect_same(by_script("torchrun", runs_.short_run("a")), "a", "torchrun");
   // With its store at a port that is known before, so that ours must be another.
-  expect_same(Words{torchrun(), "--no-python", "--nproc-per-node=2", "--master-port=29612", PIPELINE_EXECUTABLE} + runs_.short_run("b"), "b", "torchrun");
+  expect_same(
+      Words{torchrun(), "--no-python", "--nproc-per-node=2", "--master-port=29612", PIPELINE_EXECUTABLE} +
+          runs_.short_run("b"),
+      "b", "torchrun");
   const Result killed = kill_rank_1(by_script("torchrun", runs_.endless_run("c")), "c");
   EXPECT_NE(killed.code, 0);
   EXPECT_THAT(killed.err, ContainsRegex(kLost));
 }
 
 TEST_F(Launchers, TorchrunStartsAgainWhereItStopped) {
-  if (torchrun().empty()) GTEST_SKIP() << "PIPELINE_PYTHON names no python with torch: scripts/test --all does";
-  Process process(Words{torchrun(), "--no-python", "--standalone", "--nproc-per-node=2", "--max-restarts=1", PIPELINE_EXECUTABLE} +
+  if (torchrun().empty())
+    GTEST_SKIP() << "PIPELINE_PYTHON names no python with torch: scripts/test --all does";
+  Process process(Words{torchrun(), "--no-python", "--standalone", "--nproc-per-node=2", "--max-restarts=1",
+                        PIPELINE_EXECUTABLE} +
                       runs_.short_run("a") + Words{"--set", "train.max_steps=600", "--fresh"},
                   runs_.path("."));
   ASSERT_TRUE(eventually([&] { return runs_.has_checkpoint("a"); }));
@@ -95,8 +103,10 @@ TEST_F(Launchers, TorchrunStartsAgainWhereItStopped) {
 }
 
 TEST_F(Launchers, TheOlderTorchLaunch) {
-  if (torchrun().empty()) GTEST_SKIP() << "PIPELINE_PYTHON names no python with torch: scripts/test --all does";
-  expect_same(Words{python(), "-m", "torch.distributed.launch", "--nproc-per-node=2", "--master-port=29613", script("torch_launch.py")} +
+  if (torchrun().empty())
+    GTEST_SKIP() << "PIPELINE_PYTHON names no python with torch: scripts/test --all does";
+  expect_same(Words{python(), "-m", "torch.distributed.launch", "--nproc-per-node=2", "--master-port=29613",
+                    script("torch_launch.py")} +
                   runs_.short_run("a"),
               "a", "torchrun");
 }
@@ -112,12 +122,14 @@ TEST_F(Launchers, OpenMpi) {
 
 TEST_F(Launchers, Mpich) {
   if (!has_program("mpiexec.hydra")) GTEST_SKIP() << "the package mpich is not installed";
-  expect_same(Words{"/usr/bin/env", "mpiexec.hydra", "-n", "2", PIPELINE_EXECUTABLE} + runs_.short_run("a"), "a", "MPI (PMI)");
+  expect_same(Words{"/usr/bin/env", "mpiexec.hydra", "-n", "2", PIPELINE_EXECUTABLE} + runs_.short_run("a"),
+              "a", "MPI (PMI)");
 }
 
 TEST_F(Launchers, APodOfKubernetes) {
   const Words pod = {"/usr/bin/env", "WORLD_SIZE=2", "MASTER_ADDR=localhost", "MASTER_PORT=29614"};
-  const Words command = Words{PIPELINE_EXECUTABLE} + runs_.short_run("a") + Words{"--set", "launch.processes=2"};
+  const Words command =
+      Words{PIPELINE_EXECUTABLE} + runs_.short_run("a") + Words{"--set", "launch.processes=2"};
   Process worker(pod + Words{"RANK=1"} + command, runs_.path("."));
   expect_same(pod + Words{"RANK=0"} + command, "a", "PyTorchJob");
   EXPECT_EQ(worker.wait().code, 0);
@@ -125,11 +137,15 @@ TEST_F(Launchers, APodOfKubernetes) {
 }
 
 TEST_F(Launchers, VariablesThatContradictEachOtherEndTheCommand) {
-  const Result result = Process(Words{"/usr/bin/env", "RANK=1", "OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_RANK=0",
-                                      "OMPI_COMM_WORLD_LOCAL_SIZE=2", PIPELINE_EXECUTABLE} + runs_.short_run("a"),
-                                runs_.path(".")).wait();
+  const Result result =
+      Process(Words{"/usr/bin/env", "RANK=1", "OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=2",
+                    "OMPI_COMM_WORLD_LOCAL_RANK=0", "OMPI_COMM_WORLD_LOCAL_SIZE=2", PIPELINE_EXECUTABLE} +
+                  runs_.short_run("a"),
+              runs_.path("."))
+          .wait();
   EXPECT_EQ(result.code, 2);
-  EXPECT_THAT(result.err, AllOf(HasSubstr("OMPI_COMM_WORLD_RANK=0"), HasSubstr("RANK=1 is in the environment")));
+  EXPECT_THAT(result.err,
+              AllOf(HasSubstr("OMPI_COMM_WORLD_RANK=0"), HasSubstr("RANK=1 is in the environment")));
 }
 
 }  // namespace

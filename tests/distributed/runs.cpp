@@ -37,7 +37,8 @@ std::map<std::string, std::string> environment_of(const fs::path& process) {
   std::map<std::string, std::string> variables;
   std::istringstream in(read_text(process / "environ"));
   for (std::string entry; std::getline(in, entry, '\0');)
-    if (const size_t equals = entry.find('='); equals != std::string::npos) variables[entry.substr(0, equals)] = entry.substr(equals + 1);
+    if (const size_t equals = entry.find('='); equals != std::string::npos)
+      variables[entry.substr(0, equals)] = entry.substr(equals + 1);
   return variables;
 }
 
@@ -57,7 +58,9 @@ Words operator+(Words left, const Words& right) {
 Runs::Runs() {
   write_text(path("run.toml"), kConfig);
   // Not the test plugins, and not the runner's own place among processes.
-  for (const char* name : {"PIPELINE_PLUGIN_PATH", "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"}) ::unsetenv(name);
+  for (const char* name :
+       {"PIPELINE_PLUGIN_PATH", "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"})
+    ::unsetenv(name);
   ::setenv("PIPELINE", PIPELINE_EXECUTABLE, 1);
 }
 
@@ -66,7 +69,8 @@ Words Runs::short_run(const std::string& name) const {
 }
 
 Words Runs::endless_run(const std::string& name) const {
-  return {"run", path("run.toml"), "--set", "run.dir=" + path(name).string(), "--set", "train.max_steps=10000000"};
+  return {"run",   path("run.toml"),          "--set", "run.dir=" + path(name).string(),
+          "--set", "train.max_steps=10000000"};
 }
 
 std::string Runs::curve(const std::string& name) const {
@@ -79,18 +83,24 @@ std::string Runs::curve(const std::string& name) const {
 }
 
 std::string Runs::expected() const {
-  if (!fs::exists(path("alone"))) Process(Words{PIPELINE_EXECUTABLE} + short_run("alone") + Words{"--set", "backend.plugin=auto"}, folder_.path()).wait();
+  if (!fs::exists(path("alone")))
+    Process(Words{PIPELINE_EXECUTABLE} + short_run("alone") + Words{"--set", "backend.plugin=auto"},
+            folder_.path())
+        .wait();
   return curve("alone");
 }
 
-bool Runs::has_checkpoint(const std::string& name) const { return fs::exists(path(name) / "checkpoints" / "step-00000040"); }
+bool Runs::has_checkpoint(const std::string& name) const {
+  return fs::exists(path(name) / "checkpoints" / "step-00000040");
+}
 
 std::map<int, pid_t> Runs::ranks() const {
   std::map<int, pid_t> found;
   for (const fs::directory_entry& entry : fs::directory_iterator("/proc")) {
     const std::string pid = entry.path().filename();
     std::error_code gone;
-    if (pid.find_first_not_of("0123456789") != std::string::npos || fs::read_symlink(entry.path() / "cwd", gone) != folder_.path() ||
+    if (pid.find_first_not_of("0123456789") != std::string::npos ||
+        fs::read_symlink(entry.path() / "cwd", gone) != folder_.path() ||
         fs::read_symlink(entry.path() / "exe", gone) != PIPELINE_EXECUTABLE)
       continue;
     const int rank = rank_of(environment_of(entry.path()));
@@ -109,9 +119,13 @@ std::string torchrun() {
   return !python().empty() && fs::exists(path) ? path.string() : "";
 }
 
-bool has_program(const std::string& name) { return std::system(("command -v " + name + " >/dev/null").c_str()) == 0; }
+bool has_program(const std::string& name) {
+  return std::system(("command -v " + name + " >/dev/null").c_str()) == 0;
+}
 
-std::string script(const std::string& name) { return std::string(PIPELINE_SOURCE_DIR "/scripts/launch/") + name; }
+std::string script(const std::string& name) {
+  return std::string(PIPELINE_SOURCE_DIR "/scripts/launch/") + name;
+}
 
 Words by_script(const std::string& name, const Words& arguments) {
   return Words{script(name)} + Words(arguments.begin() + 1, arguments.end());

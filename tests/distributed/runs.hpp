@@ -24,7 +24,8 @@ class Runs {
 
   std::filesystem::path path(const std::string& name) const { return folder_.path() / name; }
 
-  // The arguments of the program for a run of 60 steps in folder `name`, and for one that goes on until something ends it.
+  // The arguments of the program for a run of 60 steps in folder `name`, and for one that goes on until
+  // something ends it.
   Words short_run(const std::string& name) const;
   Words endless_run(const std::string& name) const;
 

@@ -119,9 +119,10 @@ TEST(Supervisor, WhoeverDoesNotLeaveIsKilled) {
                                "0 ] && exec sleep 30; ") +
                        obstinate);
     EXPECT_EQ(run.wait(), 1);
-    EXPECT_THAT(run.printed(), AllOf(HasSubstr("error: rank 1 on host "),
-                                     ContainsRegex("ranks 0, 2 did not leave within [0-9.]+ s: sending SIGTERM"),
-                                     ContainsRegex("rank 2 did not leave within [0-9.]+ s: sending SIGKILL")));
+    EXPECT_THAT(run.printed(),
+                AllOf(HasSubstr("error: rank 1 on host "),
+                      ContainsRegex("ranks 0, 2 did not leave within [0-9.]+ s: sending SIGTERM"),
+                      ContainsRegex("rank 2 did not leave within [0-9.]+ s: sending SIGKILL")));
     EXPECT_THAT(run.printed(), Not(HasSubstr("error: rank 2"))) << "its end is a consequence";
     EXPECT_TRUE(gone(std::stoi(run.file("pid-2"))));
   }

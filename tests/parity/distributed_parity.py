@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 STEPS, WORLD, BATCH, MICRO = 20, 2, 8, 2
-LR, DECAY, CLIP, BETAS, EPS = 3e-3, 0.1, 1.0, (0.9, 0.95), 1e-8
+LR, DECAY, CLIP, BETAS, EPS = 1e-3, 0.1, 1.0, (0.9, 0.95), 1e-8
 TOLERANCE = 1e-5
 SEPARATOR = "\nTL;DR:\n"
 
@@ -142,6 +142,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--pipeline", required=True, help="the program")
     arguments = parser.parse_args()
+    program = os.path.abspath(arguments.pipeline)
     try:
         import torch
         import transformers
@@ -155,14 +156,14 @@ def main():
             for sample in samples():
                 file.write(json.dumps(sample) + "\n")
         # Fresh weights and the tokenizer in the form that both read.
-        run(arguments.pipeline, folder, "run.dir=first", "train.max_steps=1", "optimizer.lr=0")
-        subprocess.run([arguments.pipeline, "export", "train.toml", "--set", "run.dir=first", "--set", "optimizer.lr=0", "--checkpoint", "last",
+        run(program, folder, "run.dir=first", "train.max_steps=1", "optimizer.lr=0")
+        subprocess.run([program, "export", "train.toml", "--set", "run.dir=first", "--set", "optimizer.lr=0", "--checkpoint", "last",
                         "--output", "model"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
         theirs = peer_curve(folder)
         start = ["train.init_from=model", "task.tokenizer.path=model/tokenizer.json", f"launch.processes={WORLD}", "backend.plugin=gloo"]
         for name, *settings in (("ddp", "strategy.plugin=ddp"), ("sharded2", "strategy.plugin=sharded"),
                                 ("sharded3", "strategy.plugin=sharded", "strategy.zero_stage=3")):
-            run(arguments.pipeline, folder, f"run.dir={name}", *start, *settings)
+            run(program, folder, f"run.dir={name}", *start, *settings)
             ours = curve(folder, name)
             assert len(ours) == len(theirs) == STEPS
             for step, (mine, other) in enumerate(zip(ours, theirs)):

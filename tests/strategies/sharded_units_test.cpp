@@ -143,11 +143,10 @@ RunOptions stage3(bool reproducible, int ring, at::ScalarType dtype = at::kFloat
 
 TEST(ShardedUnits, GiveTheBitsOfSingle) {
   const Result single = run_walk(1, {.reproducible = true}, 7);
-  for (const int ring : {1, 2, 9}) {
-    for (const int ranks : {1, 2, 3, 4}) {
-      EXPECT_TRUE(run_walk(ranks, stage3(true, ring), 7) == single)
-          << "on " << ranks << " ranks, ring of " << ring;
-    }
+  for (const auto& [ring, ranks] :
+       std::vector<std::pair<int, int>>{{1, 1}, {1, 2}, {2, 2}, {2, 3}, {2, 4}, {9, 3}}) {
+    EXPECT_TRUE(run_walk(ranks, stage3(true, ring), 7) == single)
+        << "on " << ranks << " ranks, ring of " << ring;
   }
 }
 

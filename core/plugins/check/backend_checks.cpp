@@ -63,6 +63,34 @@ void collectives_of_one_rank(const CheckArgs& args) {
   group.barrier().wait();
 }
 
+// Refused before anything is sent, so that the group goes on.
+void refuses_wrong_arguments(const CheckArgs& args) {
+  Lonely lonely(args);
+  Communicator& group = lonely.group();
+  std::vector<float> in(8), out(8);
+  const auto expect_refusal = [](const char* what, auto&& call) {
+    try {
+      call();
+    } catch (const Error&) {
+      return;
+    }
+    throw Error(fmt::format("{} was accepted", what));
+  };
+  const std::uint64_t counts[] = {7};
+  expect_refusal("a broadcast from rank 1 of 1",
+                 [&] { group.broadcast(host_buffer(in.data(), 8), 1).wait(); });
+  expect_refusal("a reduction that does not exist",
+                 [&] { group.all_reduce(host_buffer(in.data(), 8), PL_REDUCE_MAX + 1).wait(); });
+  expect_refusal("counts that add up to 7 for 8 elements", [&] {
+    group.reduce_scatter(host_buffer(in.data(), 8), host_buffer(out.data(), 7), counts).wait();
+  });
+  expect_refusal("a shard of 7 of 8 elements on one rank",
+                 [&] { group.all_gather(host_buffer(in.data(), 7), host_buffer(out.data(), 8)).wait(); });
+  expect_refusal("a buffer of 8 elements at NULL",
+                 [&] { group.all_reduce(host_buffer(static_cast<float*>(nullptr), 8)).wait(); });
+  group.barrier().wait();
+}
+
 void abort_ends_everything(const CheckArgs& args) {
   Lonely lonely(args);
   lonely.group().abort("the check wants it");
@@ -79,6 +107,7 @@ void abort_ends_everything(const CheckArgs& args) {
 std::vector<Promise> backend_promises() {
   return {{"opens and closes a group of one rank", opens_and_closes},
           {"collectives of one rank leave the data as it is", collectives_of_one_rank},
+          {"wrong arguments are refused and harm nothing", refuses_wrong_arguments},
           {"calls after abort fail", abort_ends_everything}};
 }
 

@@ -20,7 +20,7 @@ StepFigures::Totals StepFigures::gather(const at::Tensor& squares) const {
   const auto losses = static_cast<int64_t>(losses_.size());
   const at::Tensor others = rows.narrow(1, losses, own.numel());
   return {loss_of(rows.narrow(1, 0, losses)),
-          in_order_sum(fixed_order_ ? in_order_of_arena(others) : others.reshape({-1}))};
+          in_order_sum(fixed_order_ ? in_order_of_arena(others) : others.reshape({-1}).contiguous())};
 }
 
 // Along the tree over all micro-batches, in their order.
