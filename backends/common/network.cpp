@@ -2,12 +2,9 @@
 
 #include <pipeline/error.hpp>
 
-#include <arpa/inet.h>
-#include <fcntl.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -20,15 +17,12 @@
 namespace pipeline::backends {
 namespace {
 
-constexpr int kBeaconPatience = 300;  // milliseconds; a host that is gone altogether does not answer at all
-
 using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
 
-Addresses resolve(const std::string& host, uint32_t port, int type, int flags = 0) {
+Addresses resolve(const std::string& host, uint32_t port) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
-  hints.ai_socktype = type;
-  hints.ai_flags = flags;
+  hints.ai_socktype = SOCK_DGRAM;
   addrinfo* found = nullptr;
   const int status = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
   if (status != 0) {
@@ -91,7 +85,7 @@ std::string interface_with(const std::string& ip) {
 }  // namespace
 
 LocalAddress address_towards(const std::string& host, uint32_t port) {
-  const Addresses found = resolve(host, port, SOCK_DGRAM);
+  const Addresses found = resolve(host, port);
   int problem = 0;
   for (const addrinfo* at = found.get(); at != nullptr; at = at->ai_next) {
     const Socket socket(::socket(at->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
@@ -122,51 +116,10 @@ LocalAddress address_of_interface(const std::string& name) {
             others);
 }
 
-bool is_this_host(const std::string& host) {
-  try {
-    const Addresses found = resolve(host, 0, SOCK_DGRAM);
-    const std::string target = text_of(found->ai_addr, found->ai_addrlen);
-    bool mine = is_loopback(target);
-    for_each_address([&](const LocalAddress& address, int) { mine |= address.ip == target; });
-    return mine;
-  } catch (const Error&) {
-    return false;
-  }
-}
-
 std::string host_name() {
   char name[256] = "";
   ::gethostname(name, sizeof name - 1);
   return name;
-}
-
-uint32_t beacon_port() {
-  static const uint32_t port = [] {
-    static const Socket beacon(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    static const Socket plain(beacon.fd() < 0 ? ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0) : -1);
-    const int fd = beacon.fd() < 0 ? plain.fd() : beacon.fd();
-    sockaddr_storage own{};
-    socklen_t size = sizeof own;
-    // A listening socket without an address gets one at all addresses, of version 4, too.
-    if (::listen(fd, 16) != 0 || ::getsockname(fd, reinterpret_cast<sockaddr*>(&own), &size) != 0)
-      fail("cannot listen on any port: ", std::strerror(errno));
-    return uint32_t{ntohs(own.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(&own)->sin6_port
-                                                    : reinterpret_cast<sockaddr_in*>(&own)->sin_port)};
-  }();
-  return port;
-}
-
-bool beacon_answers(const std::string& ip, uint32_t port) {
-  const Addresses at = resolve(ip, port, SOCK_STREAM, AI_NUMERICHOST);
-  const Socket socket(::socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (::connect(socket.fd(), at->ai_addr, at->ai_addrlen) == 0) return true;
-  if (errno != EINPROGRESS) return errno != ECONNREFUSED;
-  pollfd waiting{socket.fd(), POLLOUT, 0};
-  int problem = 0;
-  socklen_t size = sizeof problem;
-  if (::poll(&waiting, 1, kBeaconPatience) == 1)
-    ::getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &problem, &size);
-  return problem != ECONNREFUSED;
 }
 
 }  // namespace pipeline::backends

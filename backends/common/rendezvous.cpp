@@ -5,6 +5,7 @@
 #include <c10/util/Logging.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <future>
 #include <thread>
 
@@ -18,9 +19,8 @@ namespace {
 using std::chrono::duration;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kSlice{1000};     // of waiting, between two looks at the request to stop
-constexpr milliseconds kPatience{1000};  // with a store that may never answer
-constexpr int kFatal = 3;                // c10's log levels
+constexpr milliseconds kSlice{1000};  // of waiting, between two looks at the request to stop
+constexpr int kFatal = 3;             // c10's log levels
 
 std::string here(int32_t rank) { return concat("here/", rank); }
 
@@ -44,13 +44,6 @@ auto start_asking(F ask) {
     }
   }).detach();
   return future;
-}
-
-template <class F>
-auto ask_briefly(F ask) -> std::optional<decltype(ask())> {
-  auto answer = start_asking(std::move(ask));
-  if (answer.wait_for(kPatience) != std::future_status::ready) return std::nullopt;
-  return answer.get();
 }
 
 std::string listed(const std::vector<int32_t>& ranks) {
@@ -180,37 +173,23 @@ std::vector<int32_t> Rendezvous::missing() const {
   return late;
 }
 
-void Rendezvous::say_why(const std::string& why) noexcept {
-  try {
-    ask_briefly([store = store_, why] { return store->compareSet("why", "", why); });
-  } catch (const std::exception&) {  // rank 0 is gone; the others see that by themselves
-  }
+std::vector<std::string> Rendezvous::exchange(const std::string& what, const std::string& mine) {
+  store_->setTimeout(std::max(milliseconds(1), std::chrono::ceil<milliseconds>(deadline_ - Clock::now())));
+  std::vector<std::string> all;
+  store_->set(concat(what, '/', meeting_.rank), mine);
+  for (int32_t rank = 0; rank < meeting_.world_size; ++rank)
+    all.push_back(store_->get_to_str(concat(what, '/', rank)));
+  return all;
 }
 
-std::optional<std::string> Rendezvous::why() noexcept {
-  try {
-    const auto found = ask_briefly(
-        [store = store_] { return store->check({"why"}) ? store->get_to_str("why") : std::string(); });
-    if (found && !found->empty()) return found;
-  } catch (const std::exception&) {
+// On rank 0's host its address may lead to the loopback interface (Debian gives the host's own name
+// 127.0.1.1), where no other host can come.
+LocalAddress Rendezvous::local_address() {
+  LocalAddress local = address_towards(meeting_.address, meeting_.port);
+  for (const std::string& ip : exchange("first-ip", local.loopback ? "" : local.ip)) {
+    if (local.loopback && !ip.empty()) local = address_towards(ip, meeting_.port);
   }
-  return std::nullopt;
-}
-
-void Rendezvous::say_goodbye() noexcept {
-  try {
-    ask_briefly([store = store_, key = concat("left/", meeting_.rank)] { return store->add(key, 1); });
-  } catch (const std::exception&) {  // rank 0 is gone
-  }
-}
-
-bool Rendezvous::has_left(int32_t rank) noexcept {
-  try {
-    return ask_briefly([store = store_, key = concat("left/", rank)] { return store->check({key}); })
-        .value_or(false);
-  } catch (const std::exception&) {
-    return false;
-  }
+  return local;
 }
 
 }  // namespace pipeline::backends

@@ -4,12 +4,13 @@
 #include <pipeline/context.hpp>
 
 #include <chrono>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include "backends/common/network.hpp"
 
 namespace pipeline::backends {
 
@@ -22,7 +23,7 @@ struct Meeting {
   double timeout_seconds;
 };
 
-// Meeting is [main]; the rest [any-thread].
+// All of it [main].
 class Rendezvous {
  public:
   // Blocks until every rank is there. `facts` is what each of them tells the others; it must not be empty.
@@ -33,13 +34,10 @@ class Rendezvous {
   // Of the time to meet in.
   double seconds_left() const;
 
-  // Tells all ranks why the group ended, and asks for that; the first reason stays. Neither waits for long,
-  // even when rank 0 has stopped.
-  void say_why(const std::string& why) noexcept;
-  std::optional<std::string> why() noexcept;
-  // This rank needs the group no longer; whether `rank` has said so.
-  void say_goodbye() noexcept;
-  bool has_left(int32_t rank) noexcept;
+  // What each rank has to say about `what`; blocks for the rest of the time to meet in.
+  std::vector<std::string> exchange(const std::string& what, const std::string& mine);
+  // The address of this host by which the others reach it.
+  LocalAddress local_address();
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -5,15 +5,14 @@
 #include <torch/version.h>
 
 #include <algorithm>
-#include <thread>
 
 #include "backends/gloo/collectives.hpp"
 
 namespace pipeline::backends::gloo {
 namespace {
 
-// How long a process that has just ended may still be seen to listen.
-constexpr std::chrono::milliseconds kAfterglow{300};
+// Between the end of a connection of Gloo's and the watch's news of why.
+constexpr std::chrono::milliseconds kAfterglow{1000};
 
 // Gloo's own words, without the place in its sources: "Connection closed by peer [10.0.0.2]:1234".
 std::string words_of(const std::exception& e) {
@@ -34,49 +33,31 @@ GlooTransport::GlooTransport(const Context& context, const pl_backend_open_args&
       mine_(peers_.size()),
       theirs_(peers_.size()),
       library_("Gloo of LibTorch " TORCH_VERSION) {
-  const bool chosen = !interface.empty();
-  if (chosen) local_ = address_of_interface(interface);
-  meet(context, args, chosen);
+  meet(context, args, interface);
   connect(args);
   mechanism_ =
       concat("TCP over ", local_.name.empty() ? "an unnamed interface" : local_.name, " (", local_.ip, ")");
 }
 
-GlooTransport::~GlooTransport() {
-  if (!left_) rendezvous_->say_goodbye();
-}
-
-void GlooTransport::meet(const Context& context, const pl_backend_open_args& args, bool chosen) {
-  const std::string address(view(args.address));
+void GlooTransport::meet(const Context& context, const pl_backend_open_args& args,
+                         const std::string& interface) {
+  if (!interface.empty()) local_ = address_of_interface(interface);
   rendezvous_ = std::make_unique<Rendezvous>(
       context,
-      Meeting{address, args.port, std::string(view(args.group)), rank_, world_size_, args.timeout_seconds},
+      Meeting{std::string(view(args.address)), args.port, std::string(view(args.group)), rank_, world_size_,
+              args.timeout_seconds},
       host_name());
-  if (!chosen) local_ = address_towards(address, args.port);  // it may have been unknown before
-  const auto& store = rendezvous_->store();
-  store->setTimeout(std::chrono::milliseconds(
-      std::max<int64_t>(1, static_cast<int64_t>(rendezvous_->seconds_left() * 1000))));
-  const auto exchange = [&](const char* what, const std::string& mine) {
-    std::vector<std::string> all;
-    store->set(concat(what, rank_), mine);
-    for (int32_t r = 0; r < world_size_; ++r) all.push_back(store->get_to_str(concat(what, r)));
-    return all;
-  };
-  // On rank 0's host the address may lead to the loopback interface (Debian gives the host's own name
-  // 127.0.1.1), where no other host can come.
-  for (const std::string& ip : exchange("first-ip/", local_.loopback && !chosen ? "" : local_.ip)) {
-    if (local_.loopback && !chosen && !ip.empty()) local_ = address_towards(ip, args.port);
-  }
-  const std::vector<std::string> ips = exchange("ip/", local_.ip);
-  const std::vector<std::string> beacons = exchange("beacon/", std::to_string(beacon_port()));
-  for (size_t r = 0; r < peers_.size(); ++r)
-    peers_[r] = {rendezvous_->facts()[r], ips[r], static_cast<uint32_t>(std::stoul(beacons[r]))};
+  const LocalAddress found = rendezvous_->local_address();
+  if (interface.empty()) local_ = found;
+  const std::vector<std::string> ips = rendezvous_->exchange("ip", local_.ip);
+  for (size_t r = 0; r < peers_.size(); ++r) peers_[r] = {rendezvous_->facts()[r], ips[r]};
 }
 
 void GlooTransport::connect(const pl_backend_open_args& args) {
   try {
     mesh_ = std::make_unique<Mesh>(rendezvous_->store(), rank_, world_size_, local_.ip,
                                    std::max(rendezvous_->seconds_left(), 0.001));
+    watch_others();
     expect_signatures();
     run(Call{}, 1);  // nobody goes on, and perhaps away, while others still connect
   } catch (const std::exception& e) {
@@ -91,12 +72,23 @@ void GlooTransport::connect(const pl_backend_open_args& args) {
   }
 }
 
+void GlooTransport::watch_others() {
+  watch_ = std::make_unique<Watch>(local_.ip);
+  const std::vector<std::string> ports = rendezvous_->exchange("watch", std::to_string(watch_->port()));
+  std::vector<Watch::Peer> others;
+  for (size_t r = 0; r < peers_.size(); ++r)
+    others.push_back({peers_[r].ip, static_cast<uint32_t>(std::stoul(ports[r]))});
+  watch_->start(others, rank_,
+                [this](int32_t rank, Watch::End end, const std::string& why) { hear(rank, end, why); });
+}
+
 void GlooTransport::run(const Call& call, uint64_t sequence) {
   try {
     compare(call, sequence);
     carry_out(call);
     expect_signatures();
   } catch (const Error&) {
+    throw_if_told();
     throw;
   } catch (const std::exception& e) {
     lost(e);
@@ -160,8 +152,7 @@ std::vector<int32_t> GlooTransport::absent() const {
 }
 
 void GlooTransport::leave(const std::string& why) noexcept {
-  left_ = true;
-  rendezvous_->say_why(why);
+  watch_->leave(why);
   coming_ = {};
   mesh_->disconnect();
 }
@@ -171,30 +162,35 @@ std::string GlooTransport::name_of_peer(int32_t rank) const {
   return concat("rank ", rank, " on ", peer.host, " (", peer.ip, ")");
 }
 
-// Throws if rank `rank` is why a connection failed.
-void GlooTransport::check_peer(int32_t rank, const std::string& words) {
-  const Peer& peer = peers_[static_cast<size_t>(rank)];
-  if (rank == rank_) return;
-  if (rendezvous_->has_left(rank)) fail_with(PL_ERROR_PEER, name_of_peer(rank), " has left the group");
-  if (beacon_answers(peer.ip, peer.beacon)) return;
-  fail_with(PL_ERROR_PEER, name_of_peer(rank),
-            " has ended without a word: killed, crashed, or out of memory? (", words, ")");
+// Another rank is gone. Where it had to do with a call that is under way Gloo does not always notice: a
+// message of which only a part has come stays open for ever.
+void GlooTransport::hear(int32_t rank, Watch::End end, const std::string& why) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (end == Watch::End::kLeft)
+      left_ = name_of_peer(rank);
+    else if (told_.empty())
+      told_ = end == Watch::End::kFailed
+                  ? why
+                  : name_of_peer(rank) + " has ended without a word: killed, crashed, or out of memory?";
+  }
+  heard_.notify_all();
+  if (end != Watch::End::kLeft) mesh_->interrupt();
 }
 
-// A connection failed. Finds out why: a rank that leaves with an error says so first, one that was killed
-// leaves nobody to answer at its beacon.
+void GlooTransport::throw_if_told() {
+  const std::lock_guard lock(mutex_);
+  if (!told_.empty()) fail_with(PL_ERROR_PEER, told_);
+}
+
+// A connection failed; why is on its way.
 void GlooTransport::lost(const std::exception& seen) {
-  const std::string words = words_of(seen);
-  const auto until = std::chrono::steady_clock::now() + kAfterglow;
-  do {
-    if (const auto why = rendezvous_->why()) fail_with(PL_ERROR_PEER, *why);
-    for (int32_t r = 0; r < world_size_; ++r) check_peer(r, words);
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  } while (std::chrono::steady_clock::now() < until);
-  fail_with(
-      PL_ERROR_PEER, library_, " over ", mechanism_, ": ", words,
-      ". The processes of all ranks are still there: has one left the group, is the network in order, does a "
-      "firewall cut idle connections?");
+  std::unique_lock lock(mutex_);
+  heard_.wait_for(lock, kAfterglow, [&] { return !told_.empty() || !left_.empty(); });
+  if (!told_.empty()) fail_with(PL_ERROR_PEER, told_);
+  if (!left_.empty()) fail_with(PL_ERROR_PEER, left_, " has left the group");
+  fail_with(PL_ERROR_PEER, library_, " over ", mechanism_, ": ", words_of(seen),
+            ". All ranks are still there: is the network in order, and does a firewall cut connections?");
 }
 
 }  // namespace pipeline::backends::gloo

@@ -2,7 +2,9 @@
 // for, so every rank gets the same bits, and the same ones in every run.
 #pragma once
 
+#include <condition_variable>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -10,6 +12,7 @@
 #include "backends/common/rendezvous.hpp"
 #include "backends/common/signature.hpp"
 #include "backends/common/transport.hpp"
+#include "backends/common/watch.hpp"
 #include "backends/gloo/mesh.hpp"
 
 namespace pipeline::backends::gloo {
@@ -18,7 +21,6 @@ class GlooTransport : public Transport {
  public:
   // Blocks until all ranks are connected. `interface`: the one to use; empty: the one that reaches rank 0.
   GlooTransport(const Context& context, const pl_backend_open_args& args, const std::string& interface);
-  ~GlooTransport() override;
 
   void run(const Call& call, uint64_t sequence) override;
   void interrupt() noexcept override { mesh_->interrupt(); }
@@ -32,16 +34,17 @@ class GlooTransport : public Transport {
   struct Peer {
     std::string host;
     std::string ip;
-    uint32_t beacon = 0;
   };
 
-  void meet(const Context& context, const pl_backend_open_args& args, bool chosen);
+  void meet(const Context& context, const pl_backend_open_args& args, const std::string& interface);
   void connect(const pl_backend_open_args& args);
+  void watch_others();
   void expect_signatures();
   void compare(const Call& call, uint64_t sequence);
   void carry_out(const Call& call);
-  void check_peer(int32_t rank, const std::string& words);
   std::string name_of_peer(int32_t rank) const;
+  void hear(int32_t rank, Watch::End end, const std::string& why);
+  void throw_if_told();
   [[noreturn]] void lost(const std::exception& seen);
 
   const int32_t rank_;
@@ -54,9 +57,14 @@ class GlooTransport : public Transport {
   Mesh::Exchange coming_;                 // theirs_, of the next call
   uint32_t signature_tag_ = 0;
   std::vector<char> scratch_;
-  bool left_ = false;
   std::string library_;
   std::string mechanism_;
+
+  std::mutex mutex_;
+  std::condition_variable heard_;
+  std::string told_;              // why the group has ended; empty: it has not
+  std::string left_;              // a rank that has left, in peace
+  std::unique_ptr<Watch> watch_;  // ends first
 };
 
 }  // namespace pipeline::backends::gloo

@@ -20,7 +20,6 @@ using Clock = std::chrono::steady_clock;
 constexpr int kOldestDevice = 75;  // compute capability that LibTorch's CUDA 13 wheel has code for
 // c10d's watchdog ends the process when its time is up; ours is up first.
 constexpr double kWatchdogLater = 30;
-constexpr auto kLookForTheOthers = std::chrono::seconds(1);
 
 at::Tensor tensor_of(const pl_buffer& buffer, uint64_t begin, uint64_t count) {
   const size_t width = buffer.dtype.bits / 8;
@@ -85,6 +84,7 @@ NcclGroup::NcclGroup(const Context& context, const pl_backend_open_args& args, c
 }
 
 NcclGroup::~NcclGroup() {
+  watch_.reset();  // no more news
   if (aborting_.joinable()) aborting_.join();
 }
 
@@ -118,9 +118,8 @@ void NcclGroup::connect() {
   try {
     auto options = c10d::ProcessGroupNCCL::Options::create();
     options->timeout = std::chrono::ceil<milliseconds>(duration<double>(timeout_ + kWatchdogLater));
-    rendezvous_->store()->setTimeout(
-        std::chrono::ceil<milliseconds>(duration<double>(std::max(rendezvous_->seconds_left(), 1.0))));
     group_ = c10::make_intrusive<c10d::ProcessGroupNCCL>(rendezvous_->store(), rank_, world_size_, options);
+    watch_others();
     group_->eagerConnectSingleDevice(device_);
     wait_on_host(*launch(Call{}), timeout_);  // links are made by the first call
   } catch (const Error&) {
@@ -128,6 +127,25 @@ void NcclGroup::connect() {
   } catch (const std::exception& e) {
     throw explained(e);
   }
+}
+
+// A rank that fails or dies ends the group on all: NCCL would wait for it.
+void NcclGroup::watch_others() {
+  const LocalAddress local = rendezvous_->local_address();
+  watch_ = std::make_unique<Watch>(local.ip);
+  const std::vector<std::string> ips = rendezvous_->exchange("ip", local.ip),
+                                 ports = rendezvous_->exchange("watch", std::to_string(watch_->port()));
+  std::vector<Watch::Peer> others;
+  for (size_t r = 0; r < ips.size(); ++r)
+    others.push_back({ips[r], static_cast<uint32_t>(std::stoul(ports[r]))});
+  watch_->start(others, rank_, [this](int32_t rank, Watch::End how, const std::string& why) {
+    if (how == Watch::End::kFailed) end(Error(why, PL_ERROR_PEER));
+    if (how == Watch::End::kDied) {
+      end(Error(concat("rank ", rank, " (", rendezvous_->facts()[static_cast<size_t>(rank)],
+                       ") has ended without a word: killed, crashed, or out of memory?"),
+                PL_ERROR_PEER));
+    }
+  });
 }
 
 std::unique_ptr<Work> NcclGroup::start(const Call& call) {
@@ -241,19 +259,13 @@ void NcclGroup::wait(c10d::Work& work, void* stream, double timeout_seconds) {
 void NcclGroup::wait_on_host(c10d::Work& work, double timeout_seconds) {
   const double seconds = timeout_seconds > 0 ? timeout_seconds : timeout_;
   const auto begin = Clock::now();
-  auto looked = begin;
   for (int looks = 0; !work.isCompleted(); ++looks) {
     throw_if_ended();
-    const auto now = Clock::now();
-    if (duration<double>(now - begin).count() > seconds) {
+    if (duration<double>(Clock::now() - begin).count() > seconds) {
       fail_with(
           PL_ERROR_TIMEOUT, "after ", seconds,
           " seconds it is not complete: a rank is late, stopped, or made another call (backend.check_calls "
           "= true compares them)");
-    }
-    if (now - looked > kLookForTheOthers) {
-      looked = now;
-      if (const auto why = rendezvous_->why()) fail_with(PL_ERROR_PEER, *why);
     }
     if (looks > 1000) std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
@@ -275,7 +287,7 @@ void NcclGroup::end(const Error& why) {
   if (ended_) return;
   ended_ = Error(why.what(), PL_ERROR_PEER);
   aborting_ = std::thread([this, text = std::string(why.what())] {
-    rendezvous_->say_why(text);
+    if (watch_ != nullptr) watch_->leave(text);
     try {
       group_->abort();
     } catch (const std::exception&) {  // the group is at its end anyway

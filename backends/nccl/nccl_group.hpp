@@ -12,6 +12,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 #include "backends/common/rendezvous.hpp"
+#include "backends/common/watch.hpp"
 #include "backends/nccl/group.hpp"
 
 namespace pipeline::backends::nccl {
@@ -36,6 +37,7 @@ class NcclGroup : public Group {
   std::string facts() const;
   void check_facts() const;
   void connect();
+  void watch_others();
   void compare(const Call& call);
   Handle launch(const Call& call);
   Handle all_gather(const Call& call);
@@ -59,7 +61,8 @@ class NcclGroup : public Group {
 
   std::mutex mutex_;
   std::optional<Error> ended_;
-  std::thread aborting_;  // NCCL's own abort may take its time
+  std::thread aborting_;          // NCCL's own abort may take its time
+  std::unique_ptr<Watch> watch_;  // ends first
 };
 
 }  // namespace pipeline::backends::nccl

@@ -5,7 +5,6 @@
 #include <variant>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include "core/launch/devices.hpp"
 #include "core/train/signals.hpp"
@@ -73,18 +72,6 @@ observe::Level log_level(const config::Config& config) {
                               : observe::Level::info;
 }
 
-std::string host_name() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof name - 1) == 0 ? name : "?";
-}
-
-// Another rank's failure is told by that rank itself. Here it is told where that cannot be seen: once on every other host, and where nobody
-// has told it.
-void tell_of_peer(const peers::Failure& failure, const launch::World& world) {
-  const bool elsewhere = failure.host != host_name();
-  if (world.local_rank == 0 && (elsewhere || (failure.by_peer_loss && !world.supervised))) fmt::print(stderr, "error: {}\n", peers::describe(failure));
-}
-
 }  // namespace
 
 launch::World planned_world(const launch::LaunchRequest& request) {
@@ -126,7 +113,7 @@ int with_workspace(const ConfigArgs& args, bool one_process, const std::function
     const auto cause = team ? team->cause_of(error) : std::nullopt;
     if (!cause) throw;
     log.file_only("caused by " + peers::describe(*cause));
-    tell_of_peer(*cause, world);
+    team->tell(*cause);
     return launch::kPeerFailed;
   }
 }

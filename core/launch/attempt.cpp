@@ -229,7 +229,8 @@ void Attempt::append_last_words(std::string& text, const Child& child) const {
 }
 
 // What nobody has said so far. An error of the configuration is every rank's, and rank 0 has printed it if it
-// had it. Where no process of this host is to blame, what the ranks know of it is in their output and logs.
+// had it. Where no process of this host is to blame, one of them has told what it knows (Team::tell): rank 0 to the
+// console, another one here.
 void Attempt::explain_end() {
   if (blamed_ || left_ || explained_) return;
   const auto first_with = [&](Verdict verdict) {
@@ -240,13 +241,11 @@ void Attempt::explain_end() {
     if (!any_running() && child->world.rank != 0) blame(*child);
     return;
   }
-  const auto child = first_with(Verdict::peer_failed);
-  if (child == children_.end()) return;
-  explained_ = true;
-  std::string text =
-      fmt::format("error: the processes on host {} leave without a failure of their own", peers::host_name());
-  append_last_words(text, *child);
-  say_(text);
+  for (const Child& child : children_) {
+    if (child.verdict != Verdict::peer_failed || !child.output) continue;
+    for (const std::string& line : child.output->tail(kOutputLines)) say_(line);
+    explained_ = true;
+  }
 }
 
 int Attempt::exit_code() const {

@@ -182,14 +182,14 @@ void Client::on_end() {
         "its connection broke without a word, so its process was killed or crashed (see the end of its log)");
 }
 
-void Client::lose_server(const std::string& how) {
+void Client::lose_server(const std::string& how, uint32_t code) {
   const State state = activity.now();
   settle({{0, world_.address,
            fmt::format("rank 0 (at {}) was lost: {}; this is rank {} (host {}) in {}, step {}",
                        to_text(world_.address, world_.port), how, world_.rank, host_name(), state.phase,
                        state.step),
            true},
-          PL_ERROR_PEER});
+          code});
   ::shutdown(socket_.fd(), SHUT_RDWR);  // ends what still reads or sends
   bell_.ring();
 }
@@ -275,7 +275,8 @@ void Client::tick() {
   if (options_.stall > Seconds(0) && silence > options_.stall)
     return lose_server(
         fmt::format("it has given no sign of life for {}: its process is stopped or its machine hangs",
-                    seconds_text(silence.count())));
+                    seconds_text(silence.count())),
+        PL_ERROR_TIMEOUT);
   if (reachability_.lost(socket_.fd(), clock_.now()))
     return lose_server(fmt::format("its host has not answered for {} (power, network, firewall)",
                                    seconds_text(Reachability::kPatience.count())));

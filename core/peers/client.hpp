@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/abi/pipeline.h"
 #include "core/peers/background.hpp"
 #include "core/peers/frame.hpp"
 #include "core/peers/member.hpp"
@@ -52,7 +53,7 @@ class Client final : public Peers::Member {
   void tick();
   void send_state();
   void listen(bool on);
-  void lose_server(const std::string& how);
+  void lose_server(const std::string& how, uint32_t code = PL_ERROR_PEER);
 
   const Clock::time_point begun_ = Clock::now();
   const launch::World world_;

@@ -15,6 +15,7 @@ std::optional<Failure> Peers::Member::failure(std::chrono::duration<double> wait
 }
 
 void Peers::Member::settle(Verdict verdict) {
+  verdict.failure.stalled = verdict.failure.by_peer_loss && verdict.code == PL_ERROR_TIMEOUT;
   std::lock_guard lock(mutex_);
   if (!verdict_ && !left_) verdict_ = std::move(verdict);
   changed_.notify_all();

@@ -24,6 +24,7 @@ struct Failure {
   std::string what;
   // Nobody said why: connection lost, stalled. `what` then is a whole sentence that names the ranks.
   bool by_peer_loss = false;
+  bool stalled = false;  // of these: the process is there, but does nothing
 };
 
 // "rank 3 (host b): cannot read ...", for people.

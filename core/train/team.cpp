@@ -71,10 +71,22 @@ void Team::on_failure(const peers::Failure& failure) {
   last_resort_ = std::thread([this, failure] {
     std::unique_lock held(mutex_);
     if (left_.wait_for(held, kLastResort, [this] { return leaving_; })) return;
-    log_.file_only(fmt::format("error: leaving without a clean end, because rank {} on {} failed: {}", failure.rank, failure.host, failure.what));
+    held.unlock();
+    log_.file_only("error: leaving without a clean end: " + peers::describe(failure));
     log_.flush();
-    ::_exit(launch::kPeerFailed);
+    tell(failure);
+    ::_exit(world_.size == 1 ? 1 : launch::kPeerFailed);
   });
+}
+
+void Team::tell(const peers::Failure& failure) {
+  const int32_t first = world_.rank - world_.local_rank;  // of this host; launchers number ranks host by host
+  const bool here = failure.rank >= first && failure.rank < first + world_.local_size;
+  const int32_t teller = failure.rank == first && failure.by_peer_loss && world_.local_size > 1 ? 1 : 0;
+  const bool known = here && (!failure.by_peer_loss || (world_.supervised && !failure.stalled));
+  if (known || world_.local_rank != teller) return;
+  const std::lock_guard lock(mutex_);
+  if (!std::exchange(told_, true)) fmt::print(stderr, "error: {}\n", peers::describe(failure));
 }
 
 std::optional<peers::Failure> Team::cause_of(const std::exception& error) {

@@ -45,6 +45,9 @@ class Team {
   // What is being done, for errors and for finding who hangs.
   void at(std::string_view phase, uint64_t step);
 
+  // Prints a failure of another rank, where that rank has not done so itself and this is the one that should: one process of each host.
+  void tell(const peers::Failure& failure);
+
   // After an exception: was it only the consequence of another rank's failure? Waits a moment for the news. Otherwise the others are told.
   std::optional<peers::Failure> cause_of(const std::exception& error);
 
@@ -59,6 +62,7 @@ class Team {
   plugins::Communicator* group_ = nullptr;
   std::condition_variable left_;
   bool leaving_ = false;
+  bool told_ = false;
   std::thread last_resort_;
   std::unique_ptr<peers::Peers> peers_;  // goes first: it calls on_failure
 };

@@ -145,10 +145,10 @@ TEST(Supervisor, AnErrorOfTheConfigurationOnOneRankIsShown) {
                     Not(HasSubstr("restart"))));
 }
 
-TEST(Supervisor, AFailureOnAnotherHostIsSaidToBeOne) {
+TEST(Supervisor, PassesOnWhatARankSaysOfAFailureElsewhere) {
   Supervised run({.processes = 2}, "echo 'error: rank 7 on host far is gone' >&2; exit 76");
   EXPECT_EQ(run.wait(), 1);
-  EXPECT_THAT(run.printed(), HasSubstr("leave without a failure of their own\n"));
+  EXPECT_THAT(run.printed(), HasSubstr("error: rank 7 on host far is gone\n"));
   EXPECT_THAT(run.printed(), Not(HasSubstr("error: rank 0 on host")));
 }
 

@@ -133,6 +133,7 @@ TEST(Failure, AKilledRankIsLost) {
   ASSERT_TRUE(failure);
   EXPECT_EQ(failure->rank, 1);
   EXPECT_TRUE(failure->by_peer_loss);
+  EXPECT_FALSE(failure->stalled);
   EXPECT_THAT(failure->what, HasSubstr("rank 1 (host "));
   EXPECT_THAT(failure->what, HasSubstr("was lost: its connection broke without a word"));
   EXPECT_THAT(error_of([&] { peers.barrier("never"); }), HasSubstr("rank 1"));

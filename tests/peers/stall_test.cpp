@@ -53,6 +53,7 @@ TEST(Stall, OfAStoppedRankSaysWhereItWas) {
   ASSERT_TRUE(failure);
   EXPECT_EQ(failure->rank, 1);
   EXPECT_TRUE(failure->by_peer_loss);
+  EXPECT_TRUE(failure->stalled);
   EXPECT_THAT(failure->what, MatchesRegex("no progress for .* s: rank 1 \\(host .*\\) gives no sign of life "
                                           "for .* s \\(stopped, or its machine hangs\\), "
                                           "last in data.load, step 7; ranks 0, 2 \\(host .*\\) wait in "
