@@ -84,7 +84,11 @@ NcclGroup::NcclGroup(const Context& context, const pl_backend_open_args& args, c
 }
 
 NcclGroup::~NcclGroup() {
-  watch_.reset();  // no more news
+  {
+    const std::lock_guard lock(mutex_);
+    if (!ended_) ended_ = Error("the group is closed", PL_ERROR_PEER);  // news are for nobody now
+  }
+  watch_.reset();
   if (aborting_.joinable()) aborting_.join();
 }
 
@@ -286,8 +290,8 @@ void NcclGroup::end(const Error& why) {
   const std::lock_guard lock(mutex_);
   if (ended_) return;
   ended_ = Error(why.what(), PL_ERROR_PEER);
-  aborting_ = std::thread([this, text = std::string(why.what())] {
-    if (watch_ != nullptr) watch_->leave(text);
+  if (watch_ != nullptr) watch_->leave(why.what());
+  aborting_ = std::thread([this] {
     try {
       group_->abort();
     } catch (const std::exception&) {  // the group is at its end anyway

@@ -69,10 +69,10 @@ BatchPlan make_plan(const config::Config& config, const launch::World& world) {
   }
 }
 
-unsigned compute_threads(const config::Config& config, const launch::Devices& devices, const launch::World& world) {
+unsigned compute_threads(const config::Config& config, const launch::Devices& devices, unsigned sharing) {
   if (const auto threads = config.find_int("launch.threads"); threads && *threads > 0) return static_cast<unsigned>(*threads);
   if (config.get_bool("run.reproducible")) return 1;
-  return std::max(1u, devices.cores / static_cast<unsigned>(world.local_size));
+  return std::max(1u, devices.cores / sharing);
 }
 
 std::string choose_strategy(const config::Config& config, const launch::World& world) {
@@ -151,7 +151,7 @@ Session::Session(config::Config config, plugins::Registry& registry, observe::Lo
   plan_ = make_plan(config_, world);
   const bool training = args_.purpose == PL_PURPOSE_TRAIN;
   if (training) check_schedule(config_);
-  const unsigned threads = compute_threads(config_, devices_, world);
+  const unsigned threads = compute_threads(config_, devices_, args_.team ? args_.team->sharing_cores() : static_cast<unsigned>(world.local_size));
   // LibTorch and its libraries read these when they are loaded, which the registry does below.
   for (const char* variable : {"OMP_NUM_THREADS", "MKL_NUM_THREADS"}) ::setenv(variable, std::to_string(threads).c_str(), 1);
   // cuBLAS gives the same bits only with a workspace of its own per stream.

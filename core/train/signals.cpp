@@ -15,6 +15,7 @@ std::atomic<int> from_supervisor{0}, direct{0};  // how many
 pid_t supervisor = 0;                            // 0: none
 static_assert(std::atomic<int>::is_always_lock_free, "a handler must not wait");
 struct sigaction previous[std::size(kSignals)], previous_pipe;
+bool ignored = false;
 
 void on_signal(int signal, siginfo_t* info, void*) {
   int none = 0;
@@ -22,7 +23,7 @@ void on_signal(int signal, siginfo_t* info, void*) {
   const bool passed_on = supervisor != 0 && info->si_pid == supervisor;
   if ((passed_on ? from_supervisor : direct).fetch_add(1) == 0) return;
   static constexpr char kText[] = "\nsecond signal: leaving at once, without a checkpoint\n";
-  [[maybe_unused]] const auto ignored = ::write(STDERR_FILENO, kText, sizeof kText - 1);
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, kText, sizeof kText - 1);
   ::_exit(128 + signal);
 }
 
@@ -45,8 +46,14 @@ Signals::Signals(bool supervised) {
 }
 
 Signals::~Signals() {
+  if (ignored) return;
   for (size_t i = 0; i < std::size(kSignals); ++i) ::sigaction(kSignals[i], &previous[i], nullptr);
   ::sigaction(SIGPIPE, &previous_pipe, nullptr);
+}
+
+void Signals::ignore() {
+  ignored = true;
+  for (const int signal : kSignals) ::signal(signal, SIG_IGN);
 }
 
 int Signals::received() { return first_signal.load(std::memory_order_relaxed); }

@@ -16,6 +16,10 @@ class Signals {
   // The signal that came first, or 0. Any thread.
   static int received();
   static const char* name(int signal);
+
+  // From here to the end of the process signals count no more: all is saved, and a launcher that takes the first rank's leaving for a failure
+  // sends them to the others.
+  static void ignore();
 };
 
 }  // namespace pipeline::train

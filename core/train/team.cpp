@@ -1,8 +1,10 @@
 #include "core/train/team.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include <fmt/format.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include "core/config/error.hpp"
@@ -19,13 +21,24 @@ constexpr auto kNews = std::chrono::seconds(3);
 
 }  // namespace
 
-Team::Team(const launch::World& world, observe::Log& log, const Options& options) : world_(world), options_(options), log_(log) {
+Team::Team(const launch::World& world, observe::Log& log, const Options& options) : world_(world), options_(options), log_(log), variables_(launch::variables_in_force()) {
   peers::Options peer_options;
   peer_options.timeout = options.rendezvous;
   peer_options.stall = options.stall;
   peer_options.on_failure = [this](const peers::Failure& failure) { on_failure(failure); };
   peer_options.collective = [this] { return pending_collective(); };
   peers_ = std::make_unique<peers::Peers>(world_, peer_options);
+  count_sharing();
+}
+
+// A launcher may have given each process cores of its own, or all of a host's processes the same ones.
+void Team::count_sharing() {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  ::sched_getaffinity(0, sizeof cores, &cores);
+  std::string mine = std::to_string(world_.rank - world_.local_rank) + ":";
+  for (int core = 0; core < CPU_SETSIZE; ++core) mine += CPU_ISSET(core, &cores) ? '1' : '0';
+  sharing_cores_ = static_cast<unsigned>(std::ranges::count(peers_->all_gather("cores", mine), mine));
 }
 
 Team::~Team() {

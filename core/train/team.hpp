@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "core/launch/world.hpp"
 #include "core/observe/log.hpp"
@@ -34,6 +35,10 @@ class Team {
   const launch::World& world() const { return world_; }
   const Options& options() const { return options_; }
   bool is_first() const { return world_.rank == 0; }
+  // The variables that the program and its libraries heed, as they were at the start.
+  const std::vector<std::string>& variables() const { return variables_; }
+  // Of the processes of this host, this one included: how many may use the same cores.
+  unsigned sharing_cores() const { return sharing_cores_; }
   peers::Peers& peers() { return *peers_; }
 
   // Rank 0 does it, the others wait; all get what it returned. What it throws there ends the others with PL_ERROR_PEER.
@@ -52,12 +57,15 @@ class Team {
   std::optional<peers::Failure> cause_of(const std::exception& error);
 
  private:
+  void count_sharing();
   void on_failure(const peers::Failure& failure);
   std::string pending_collective();
 
   const launch::World world_;
   const Options options_;
   observe::Log& log_;
+  const std::vector<std::string> variables_;
+  unsigned sharing_cores_ = 1;
   std::mutex mutex_;  // of what follows: failures come on another thread
   plugins::Communicator* group_ = nullptr;
   std::condition_variable left_;

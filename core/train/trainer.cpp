@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "core/observe/format.hpp"
-#include "core/launch/launch.hpp"
 #include "core/observe/memory.hpp"
 #include "core/plugins/error.hpp"
 #include "core/plugins/seed.hpp"
@@ -177,7 +176,7 @@ void Trainer::announce(const std::string& weights) const {
                               ? fmt::format(" ({:.3g} for a batch of {}, scaled {} to {})", base, every("schedule.base_batch"), scaling, plan.global_batch)
                               : "",
                           config_.get_string("schedule.kind"), schedule_.warmup_steps));
-  if (const auto variables = launch::variables_in_force(); !variables.empty()) say("variables", fmt::format("{}", fmt::join(variables, " ")));
+  if (const auto& variables = team_.variables(); !variables.empty()) say("variables", fmt::format("{}", fmt::join(variables, " ")));
   if (config_.is_set("train.batch_per_device"))
     log_.info("train.batch_per_device is set, so the global batch grows with the number of devices");
   const uint64_t samples = session_.task().sample_count(PL_SPLIT_TRAIN);
@@ -259,6 +258,8 @@ Outcome Trainer::run() {
       log_.info(fmt::format("{}: saving at step {} and leaving{}", Signals::name(boundary.signal), state_.step,
                             cut_off ? "; the evaluation is made up for when the run continues" : ""));
       save(true);
+      Signals::ignore();
+      team_.peers().barrier("saved");
       return Outcome::interrupted;
     }
     if (last) break;
