@@ -417,7 +417,7 @@ TEST_F(Run, WrongInputIsNamedWithExitCode2) {
   EXPECT_THAT(problem({"--set", "run.device=cuda"}), HasSubstr("run.device"));
   EXPECT_THAT(problem({"--nodes", "2"}), HasSubstr("--node-rank"));
   EXPECT_THAT(problem({"--set", "train.global_batch=4", "--set", "launch.processes=2"}), HasSubstr("train.micro_batch = 2"));
-  EXPECT_THAT(problem({"--set", "strategy.zero_stage=3"}), HasSubstr("strategy.zero_stage = 3: unknown key"));
+  EXPECT_THAT(problem({"--set", "strategy.zero_stage=3"}), HasSubstr("strategy.zero_stage=3: unknown key"));
   EXPECT_THAT(problem({"--set", "backend.timeout_secnds=5"}), HasSubstr("backend.timeout_secnds"));
   EXPECT_THAT(problem({"--set", "train.max_steps=unset"}), HasSubstr("nothing says when training ends"));
   EXPECT_THAT(problem({"--set", "run.dir=\"\"", "--set", "run.name=.."}), HasSubstr("run.name=..: must be a plain name"));
