@@ -49,23 +49,23 @@ class Transaction {
  private:
   // Runs one rank's part and agrees with the others that all parts went well.
   void together(const std::function<void()>& part) {
-    std::exception_ptr failure;
+    std::string problem;
     uint32_t code = 0;
     try {
       part();
     } catch (const Error& error) {
-      failure = std::current_exception();
       code = error.code();
-    } catch (...) {
-      failure = std::current_exception();
+      problem = error.what();
+    } catch (const std::exception& error) {
       code = PL_ERROR_FAILED;
+      problem = error.what();
     }
-    if (group_.worst) code = group_.worst(code);
-    if (failure) std::rethrow_exception(failure);
-    if (code != 0) {
-      // With the other's code, so that all ranks take it alike.
-      throw Error(code, store_.path_of(contents_.step) + ": not written: another rank could not write its part, see its log");
-    }
+    const uint32_t worst = group_.worst ? group_.worst(code) : code;
+    if (worst == 0) return;
+    // All ranks throw the same code, so that all go on, or none.
+    if (code == 0)
+      problem = store_.path_of(contents_.step) + ": not written: another rank could not write its part, see its log";
+    throw Error(worst, problem);
   }
 
   void begin() {

@@ -14,8 +14,7 @@ void add_run(CLI::App& app, Action& action) {
                "a second Ctrl-C leaves at once.");
   verb->callback([=, &action] {
     action = [=] {
-      // A run that is restarted after a failure goes on.
-      return with_workspace(*args, false, [&](const train::Workspace& w) { return train::run_stages(w, *fresh && w.team.world().attempt == 0); });
+      return with_workspace(*args, false, [&](const train::Workspace& w) { return train::run_stages(w, *fresh); });
     };
   });
 }

@@ -101,6 +101,7 @@ int with_workspace(const ConfigArgs& args, bool one_process, const std::function
   observe::Log log(console, log_level(config));
   plugins::Registry registry =
       make_registry(args.plugin_paths, config.get_path_list("plugins.paths"), [&](const std::string& line) { log.info(line); });
+  if (!world.note.empty()) log.info(world.note);
   std::optional<train::Team> team;
   try {
     team.emplace(world, log,

@@ -30,6 +30,10 @@ void watch(const Socket& epoll, int operation, int fd, uint32_t events) {
   ::epoll_ctl(epoll.fd(), operation, fd, &event);
 }
 
+std::string left_text(int32_t rank, const std::string& host, const std::string& exchange) {
+  return fmt::format("rank {} (host {}) has left the run, and others wait for it in {}", rank, host, exchange);
+}
+
 std::string place_of(const launch::World& world) { return to_text(world.address, world.port); }
 
 }  // namespace
@@ -217,7 +221,7 @@ void Server::on_exchange(Connection& connection, Frame frame) {
   for (int32_t rank = 0; rank < world_.size; ++rank)
     if (left_[static_cast<std::size_t>(rank)])
       return fail_run({{rank, rendezvous_.host_of(rank),
-                        "it has left the run, others wait for it in " + rounds_.waits_for(rank), false},
+                        left_text(rank, rendezvous_.host_of(rank), rounds_.waits_for(rank)), true},
                        PL_ERROR_PEER});
 }
 
@@ -228,8 +232,7 @@ void Server::on_leave(Connection& connection) {
   if (watch_) watch_->left(rank);
   const std::string missed = rounds_.waits_for(rank);
   if (!missed.empty())
-    fail_run({{rank, connection.hello.host, "it has left the run, others wait for it in " + missed, false},
-              PL_ERROR_PEER});
+    fail_run({{rank, connection.hello.host, left_text(rank, connection.hello.host, missed), true}, PL_ERROR_PEER});
 }
 
 void Server::tick() {

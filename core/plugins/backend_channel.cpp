@@ -79,6 +79,7 @@ pl_error* wait(pl_comm* comm, pl_work* work, void* stream, double timeout_second
   return guard([&] {
     Channel& self = channel(comm);
     const std::optional<Flight> flight = self.record.find(work);
+    self.record.wait(work);
     bool failed = true;
     try {
       self.call.any("wait", [&] { return self.api.wait(self.comm, work, stream, timeout_seconds); });

@@ -26,12 +26,18 @@ std::string describe(const Flight& flight) {
 
 void FlightRecord::begin(const char* operation, std::uint64_t count, pl_dtype dtype, const pl_work* work) {
   std::lock_guard lock(mutex_);
-  Entry entry{{next_++, operation, count, dtype, Clock::now(), {}, false, false}, work};
+  Entry entry{{next_++, operation, count, dtype, Clock::now(), {}, false, false, {}}, work};
   entry.flight.finished = entry.flight.started;
   if (entries_.size() < kCapacity)
     entries_.push_back(entry);
   else
     entries_[(entry.flight.sequence - 1) % kCapacity] = entry;
+}
+
+void FlightRecord::wait(const pl_work* work) {
+  std::lock_guard lock(mutex_);
+  for (Entry& entry : entries_)
+    if (entry.work == work && !entry.flight.done) entry.flight.waited = Clock::now();
 }
 
 void FlightRecord::end(const pl_work* work, bool failed) {

@@ -21,6 +21,7 @@ struct Flight {
   std::chrono::steady_clock::time_point finished{};  // of its wait; as started while it is under way
   bool done = false;
   bool failed = false;
+  std::optional<std::chrono::steady_clock::time_point> waited{};  // since when this rank stands still for it
 };
 
 // "float32"
@@ -35,6 +36,7 @@ class FlightRecord {
   static constexpr std::size_t kCapacity = 64;
 
   void begin(const char* operation, std::uint64_t count, pl_dtype dtype, const pl_work* work);
+  void wait(const pl_work* work);
   void end(const pl_work* work, bool failed);
   std::optional<Flight> find(const pl_work* work) const;  // nothing: not under way, or long ago
 

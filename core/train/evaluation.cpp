@@ -100,7 +100,13 @@ class Rounds {
     for (uint64_t i = 0; i < kBatchesPerRound; ++i) {
       mine.cancelled = request_.cancelled && request_.cancelled();
       if (mine.cancelled) break;
-      if (auto batch = batches_.next()) mine.batches.push_back(run(*batch, index_of(done_ / ranks_ + i)));
+      try {
+        if (auto batch = batches_.next()) mine.batches.push_back(run(*batch, index_of(done_ / ranks_ + i)));
+      } catch (const Error& error) {
+        mine.cancelled = error.code() == PL_ERROR_CANCELLED && request_.cancelled && request_.cancelled();
+        if (!mine.cancelled) throw;
+        break;
+      }
       team_.peers().progress();
     }
     done_ += kBatchesPerRound * ranks_;

@@ -35,19 +35,29 @@ Error explain_out_of_memory(const Session& session, const std::string& phase, co
 }  // namespace
 
 Outcome guard_work(const Session& session, const std::function<std::string()>& phase, const std::function<Outcome()>& work) {
+  // The others hear of it now: what is unwound from here on may wait for them.
+  const auto tell = [&](const std::exception& error) { (void)session.team().cause_of(error); };
+  const auto out_of_memory = [&](const std::exception& error) {
+    Error explained = explain_out_of_memory(session, phase(), error.what());
+    tell(explained);
+    return explained;
+  };
   try {
     return work();
   } catch (const std::bad_alloc& error) {
-    throw explain_out_of_memory(session, phase(), error.what());
+    throw out_of_memory(error);
   } catch (const Error& error) {
-    if (error.code() == PL_ERROR_OUT_OF_MEMORY) throw explain_out_of_memory(session, phase(), error.what());
-    if (Signals::received() == 0) throw;
-    // Another rank may have been the one that was told to stop in the middle of something, and has left.
-    const bool followed = error.code() == PL_ERROR_PEER && !session.team().peers().failure();
-    if (error.code() != PL_ERROR_CANCELLED && !followed) throw;
+    if (error.code() == PL_ERROR_OUT_OF_MEMORY) throw out_of_memory(error);
+    if (error.code() != PL_ERROR_CANCELLED || Signals::received() == 0) {
+      tell(error);
+      throw;
+    }
     session.log().console().status({});
     session.log().info(fmt::format("{}: stopped while {}", Signals::name(Signals::received()), phase()));
     return Outcome::interrupted;
+  } catch (const std::exception& error) {
+    tell(error);
+    throw;
   }
 }
 

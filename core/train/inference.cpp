@@ -61,6 +61,8 @@ Outcome with_session(const config::Config& config, const Workspace& workspace, c
                    .cancelled = [] { return Signals::received() != 0; },
                    .world = workspace.team.world(),
                    .team = &workspace.team});
+  if (!workspace.team.is_first() && fs::exists(args.folder)) workspace.log.open_files(args.folder, workspace.team.world().rank);
+  workspace.team.at(phase, 0);
   return guard_work(session, [&] { return std::string(phase); }, [&] { return work(session); });
 }
 
@@ -109,7 +111,9 @@ uint32_t chosen_split(Session& session, const InferenceArgs& args) {
 
 Outcome cut_off(const Workspace& workspace, const std::string& what) {
   workspace.log.console().status({});
-  workspace.log.info(fmt::format("{}: {}", Signals::name(Signals::received()), what));
+  workspace.log.info(fmt::format("{}: {}", Signals::received() != 0 ? Signals::name(Signals::received()) : "a signal to another rank", what));
+  Signals::ignore();
+  workspace.team.peers().barrier("stopped");
   return Outcome::interrupted;
 }
 

@@ -169,12 +169,19 @@ Prediction predict(Session& session, const PredictionRequest& request) {
       .file = [&](uint64_t, std::string_view name, std::span<const std::byte> bytes) { write_side_file(side_files, name, bytes); }};
   while (result.samples < total) {
     rows.clear();
-    const bool cancelled = session.args().cancelled && session.args().cancelled();
-    if (const auto batch = cancelled ? std::nullopt : batches.next()) {
-      pl_evaluate_args args{};
-      args.purpose = PL_PURPOSE_PREDICT;
-      task.predict(*batch, args, sink);
+    const auto told_to_stop = [&] { return session.args().cancelled && session.args().cancelled(); };
+    bool cancelled = told_to_stop();
+    try {
+      if (const auto batch = cancelled ? std::nullopt : batches.next()) {
+        pl_evaluate_args args{};
+        args.purpose = PL_PURPOSE_PREDICT;
+        task.predict(*batch, args, sink);
+      }
+    } catch (const Error& error) {
+      cancelled = error.code() == PL_ERROR_CANCELLED && told_to_stop();
+      if (!cancelled) throw;
     }
+    team.peers().progress();
     std::string text;
     for (const auto& [sample, row] : rows) text += row;
     const Round round = exchange(team, {.cancelled = cancelled, .samples = rows.size(), .text = std::move(text)});

@@ -39,6 +39,8 @@ Items items_of(Session& session) {
   if ((info.flags & PL_RUN_REPRODUCIBLE) != 0) items["the number of threads"] = std::to_string(info.threads);
   items["the data's content"] = session.task().data_fingerprint();
   items["the number of training samples"] = std::to_string(session.task().sample_count(PL_SPLIT_TRAIN));
+  items["the number of validation samples"] = std::to_string(session.task().sample_count(PL_SPLIT_VAL));
+  items["the number of test samples"] = std::to_string(session.task().sample_count(PL_SPLIT_TEST));
   items["the number of parameters"] = std::to_string(session.task().parameters().size());
   items["the parameters"] = describe_parameters(session);
   return items;
@@ -61,7 +63,7 @@ void compare(const Items& first, const Items& other, size_t rank) {
 void require_same_on_all_ranks(Session& session) {
   Team& team = session.team();
   if (team.world().size == 1) return;
-  const std::vector<std::string> all = team.peers().gather("compare", items_of(session).dump());
+  const std::vector<std::string> all = team.peers().gather("compare", items_of(session).dump(-1, ' ', false, Items::error_handler_t::replace));
   team.on_first("comparing the ranks", [&] {
     const Items first = Items::parse(all.front());
     for (size_t rank = 1; rank < all.size(); ++rank) compare(first, Items::parse(all[rank]), rank);

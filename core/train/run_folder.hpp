@@ -4,12 +4,18 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace pipeline::train {
 
 class RunFolder {
  public:
+  // Of files by which ranks see that their folder is the same one; gone again before anything begins.
+  static constexpr std::string_view kMarkPrefix = ".seen-";
+  // Says which launch began with --fresh.
+  static constexpr const char* kBegunBy = "begun-by.txt";
+
   // Makes the folder if needed and locks it: a second process in it is an error that names the first. `fresh`: an older run in it is
   // moved aside to `<path>.1` (.2, ...). A folder with other people's files in it is refused. Throws pipeline::Error.
   RunFolder(std::filesystem::path path, bool fresh);

@@ -1,13 +1,15 @@
 #include "core/train/runner.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <random>
 #include <span>
+#include <thread>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include "core/checkpoint/hex.hpp"
 #include "core/checkpoint/manifest.hpp"
@@ -124,14 +126,22 @@ SessionArgs session_args(const Workspace& workspace, uint32_t purpose, const fs:
           .team = &workspace.team};
 }
 
+Outcome stopped_early(const Workspace& workspace) {
+  workspace.log.console().status({});
+  workspace.log.info("stopped by a signal before the work began");
+  Signals::ignore();
+  workspace.team.peers().barrier("stopped");
+  return Outcome::interrupted;
+}
+
 // Which checkpoint it is, is for rank 0 to say: another rank might find a newer or another one.
 Origin find_common_origin(Session& session, const RunFolder& folder, const std::string& weights) {
   Origin origin;
   const std::string told = session.team().on_first("finding the weights", [&] {
     origin = find_origin(session, folder, weights);
-    return origin.to_json();
+    return origin.to_bytes();
   });
-  return session.team().is_first() ? std::move(origin) : Origin::from_json(told);
+  return session.team().is_first() ? std::move(origin) : Origin::from_bytes(told);
 }
 
 Outcome train_stage(const Workspace& workspace, RunFolder& folder, const config::Config& config, const std::string& weights) {
@@ -157,7 +167,7 @@ Outcome train_stage(const Workspace& workspace, RunFolder& folder, const config:
           if (*then != began_from) warn_of_other_origin(session, folder, *then, began_from);
           began_from = *then;
         }
-        session.open_task(origin.checkpoint());
+        if (team.stopped([&] { session.open_task(origin.checkpoint()); })) return stopped_early(workspace);
         require_same_on_all_ranks(session);
         phase = "creating the model";
         session.create_strategy();
@@ -225,22 +235,57 @@ Outcome in_folder(RunFolder& folder, observe::Log& log, const std::function<Outc
   }
 }
 
+// --fresh once a launch: what a restarted launch finds of its own goes on.
+RunFolder open_own_folder(const launch::World& world, const fs::path& path, bool fresh) {
+  if (fresh && world.attempt > 0) {
+    std::ifstream in(path / RunFolder::kBegunBy);
+    std::string by;
+    if (std::getline(in, by) && by == world.run_id) fresh = false;
+  }
+  RunFolder folder(path, fresh);
+  if (fresh && !world.run_id.empty()) folder.write_file(RunFolder::kBegunBy, world.run_id + "\n");
+  return folder;
+}
+
+// A file that was just made on another host shows up late on some file systems.
+bool appears(const fs::path& file) {
+  constexpr auto kPatience = std::chrono::seconds(60);
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (!fs::exists(file)) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::error_code ignored;
+    for (fs::directory_iterator entry(file.parent_path(), ignored), end; !ignored && entry != end; entry.increment(ignored)) {
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  }
+  return true;
+}
+
 // Rank 0 makes and locks the folder; the others must see the very same one.
 RunFolder open_folder(const Workspace& workspace, const fs::path& path, bool fresh) {
   Team& team = workspace.team;
-  if (team.world().size == 1) return {path, fresh};
+  if (team.world().size == 1) return open_own_folder(team.world(), path, fresh);
   std::optional<RunFolder> folder;
-  const std::string mark = team.on_first("opening the run folder", [&] {
-    folder.emplace(path, fresh);
-    const std::string name = fmt::format(".seen-by-{}-{}", team.world().run_id, ::getpid());
-    folder->write_file(name, "");
-    return name;
-  });
-  if (!folder && !fs::exists(path / mark))
-    throw Error(PL_ERROR_CONFIG, fmt::format("run.dir = {}: is not the folder that rank 0 uses on {}: all hosts must share it, so choose one on a "
-                                             "file system that they share",
-                                             fs::absolute(path).string(), team.world().address));
-  team.peers().barrier("opened the run folder");
+  std::string mark;
+  try {
+    mark = team.on_first("opening the run folder", [&] {
+      folder.emplace(open_own_folder(team.world(), path, fresh));
+      const std::string name = fmt::format("{}{:08x}", RunFolder::kMarkPrefix, std::random_device()());
+      folder->write_file(name, "");
+      return name;
+    });
+    if (!folder && !appears(path / mark))
+      throw Error(PL_ERROR_CONFIG, fmt::format("run.dir = {}: is not the folder that rank 0 uses on {}: all hosts must share it, so choose one on a "
+                                               "file system that they share",
+                                               fs::absolute(path).string(), team.world().address));
+    team.peers().barrier("opened the run folder");
+  } catch (...) {
+    if (folder) {
+      fs::remove(path / mark);
+      folder->put_back_unless_begun();
+    }
+    throw;
+  }
   if (folder) fs::remove(path / mark);
   return folder ? std::move(*folder) : RunFolder::of_first_rank(path);
 }

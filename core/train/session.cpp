@@ -148,8 +148,8 @@ Session::Session(config::Config config, plugins::Registry& registry, observe::Lo
   const launch::World& world = args_.world;
   const pl_device device = choose_device(config_, devices_, world);
   precision_ = choose_precision(config_, device, devices_);
-  plan_ = make_plan(config_, world);
   const bool training = args_.purpose == PL_PURPOSE_TRAIN;
+  plan_ = make_plan(config_, training ? world : launch::World{});  // otherwise it says only how large batches are
   if (training) check_schedule(config_);
   const unsigned threads = compute_threads(config_, devices_, args_.team ? args_.team->sharing_cores() : static_cast<unsigned>(world.local_size));
   // LibTorch and its libraries read these when they are loaded, which the registry does below.
@@ -183,9 +183,14 @@ Session::Session(config::Config config, plugins::Registry& registry, observe::Lo
   set_up_context(task_context_, info_);
   set_up_context(strategy_context_, training ? info_ : alone(info_));
   set_up_context(backend_context_, info_);
+  backend_context_.cancelled = [this] {
+    return (args_.cancelled && args_.cancelled()) || (args_.team != nullptr && args_.team->peers().failure());
+  };
 }
 
 Session::~Session() {
+  task_.reset();
+  strategy_.reset();  // may wait for collectives, which a failure elsewhere must still end
   if (group_) args_.team->watch(nullptr);
 }
 
@@ -248,10 +253,17 @@ void Session::open_task(const checkpoint::Checkpoint* weights) {
   task_ = std::make_unique<plugins::Task>(*task_plugin_, task_context_, &*task_config_);
   if (weights) give_extra_state(*task_, *weights);
   if (task_->has_prepare()) {
-    const PrepareLock lock(cache_dir_, log_, args_.cancelled);
+    args_.team->at("waiting to prepare data", 0);
+    const auto give_up = [this] {
+      args_.team->peers().progress();  // so long as the one that prepares does
+      return args_.cancelled && args_.cancelled();
+    };
+    const PrepareLock lock(cache_dir_, log_, give_up);
+    args_.team->at("preparing data", 0);
     task_->prepare();
     log_.console().status({});
   }
+  args_.team->at("opening data", 0);
   task_->open();
 }
 

@@ -31,6 +31,7 @@ void on_signal(int signal, siginfo_t* info, void*) {
 
 Signals::Signals(bool supervised) {
   first_signal = from_supervisor = direct = 0;
+  ignored = false;
   supervisor = supervised ? ::getppid() : 0;
   struct sigaction action {};
   action.sa_sigaction = on_signal;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
 
 #include <fmt/format.h>
 #include <sched.h>
@@ -10,6 +11,7 @@
 #include "core/config/error.hpp"
 #include "core/launch/launch.hpp"
 #include "core/plugins/error.hpp"
+#include "core/train/signals.hpp"
 
 namespace pipeline::train {
 namespace {
@@ -24,21 +26,52 @@ constexpr auto kNews = std::chrono::seconds(3);
 Team::Team(const launch::World& world, observe::Log& log, const Options& options) : world_(world), options_(options), log_(log), variables_(launch::variables_in_force()) {
   peers::Options peer_options;
   peer_options.timeout = options.rendezvous;
-  peer_options.stall = options.stall;
+  if (world.size > 1) peer_options.stall = options.stall;
+  else peer_options.stall = std::chrono::seconds(0);  // nobody waits for it
   peer_options.on_failure = [this](const peers::Failure& failure) { on_failure(failure); };
   peer_options.collective = [this] { return pending_collective(); };
   peers_ = std::make_unique<peers::Peers>(world_, peer_options);
-  count_sharing();
 }
 
 // A launcher may have given each process cores of its own, or all of a host's processes the same ones.
-void Team::count_sharing() {
+unsigned Team::sharing_cores() {
+  if (sharing_cores_) return *sharing_cores_;
   cpu_set_t cores;
   CPU_ZERO(&cores);
   ::sched_getaffinity(0, sizeof cores, &cores);
-  std::string mine = std::to_string(world_.rank - world_.local_rank) + ":";
+  std::string mine;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> mine;  // tells machines apart
   for (int core = 0; core < CPU_SETSIZE; ++core) mine += CPU_ISSET(core, &cores) ? '1' : '0';
-  sharing_cores_ = static_cast<unsigned>(std::ranges::count(peers_->all_gather("cores", mine), mine));
+  return sharing_cores_.emplace(static_cast<unsigned>(std::ranges::count(peers_->all_gather("cores", mine), mine)));
+}
+
+bool Team::stopped(const std::function<void()>& part) {
+  bool here = false;
+  try {
+    part();
+  } catch (const Error& error) {
+    if (error.code() != PL_ERROR_CANCELLED || Signals::received() == 0) throw;
+    here = true;
+  }
+  const std::vector<std::string> all = peers_->all_gather("stopped", here ? "1" : "0");
+  return std::ranges::find(all, "1") != all.end();
+}
+
+Team::Busy::Busy(Team& team) {
+  if (team.world().size == 1) return;
+  thread_ = std::thread([this, &team] {
+    std::unique_lock lock(mutex_);
+    while (!done_.wait_for(lock, std::chrono::seconds(1), [this] { return over_; })) team.peers().progress();
+  });
+}
+
+Team::Busy::~Busy() {
+  {
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+  }
+  done_.notify_all();
+  if (thread_.joinable()) thread_.join();
 }
 
 Team::~Team() {
@@ -55,39 +88,49 @@ Team::~Team() {
 std::string Team::on_first(std::string_view what, const std::function<std::string()>& part) {
   if (world_.size == 1) return part();
   std::string result;
-  if (is_first()) result = part();  // the caller of the caller tells the others what it throws
+  if (is_first()) {
+    const Busy busy(*this);
+    result = part();  // what it throws is told to the others where it is caught: guard_work, with_workspace
+  }
   return peers_->broadcast(fmt::format("first: {}", what), result);
 }
 
 void Team::watch(plugins::Communicator* group) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(group_mutex_);
   group_ = group;
 }
 
 void Team::at(std::string_view phase, uint64_t step) { peers_->at(phase, step); }
 
 std::string Team::pending_collective() {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(group_mutex_);
   if (group_ == nullptr) return {};
   for (const plugins::Flight& flight : group_->record().recent()) {
-    if (flight.done) continue;
-    const std::chrono::duration<double> since = std::chrono::steady_clock::now() - flight.started;
+    if (flight.done || !flight.waited) continue;  // what is under way while this rank computes holds nobody up
+    const std::chrono::duration<double> since = std::chrono::steady_clock::now() - *flight.waited;
     return fmt::format("{} for {:.0f} s", plugins::describe(flight), since.count());
   }
   return {};
 }
 
 void Team::on_failure(const peers::Failure& failure) {
-  const std::lock_guard lock(mutex_);
+  start_last_resort(failure);
+  const std::lock_guard lock(group_mutex_);
   if (group_ != nullptr) group_->abort(fmt::format("rank {} failed", failure.rank));
+}
+
+// Before anything that may block.
+void Team::start_last_resort(const peers::Failure& failure) {
+  const std::lock_guard lock(mutex_);
   if (last_resort_.joinable() || leaving_) return;
   last_resort_ = std::thread([this, failure] {
     std::unique_lock held(mutex_);
     if (left_.wait_for(held, kLastResort, [this] { return leaving_; })) return;
     held.unlock();
+    ::alarm(2);  // the log's disk may hang, too
+    tell(failure);
     log_.file_only("error: leaving without a clean end: " + peers::describe(failure));
     log_.flush();
-    tell(failure);
     ::_exit(world_.size == 1 ? 1 : launch::kPeerFailed);
   });
 }
@@ -104,14 +147,16 @@ void Team::tell(const peers::Failure& failure) {
 
 std::optional<peers::Failure> Team::cause_of(const std::exception& error) {
   if (world_.size == 1) return std::nullopt;
+  if (cause_) return *cause_;
   const auto* known = dynamic_cast<const Error*>(&error);
   const bool follows = known != nullptr && (known->code() == PL_ERROR_PEER || known->code() == PL_ERROR_TIMEOUT);
   // What is wrong with the options is wrong on all ranks; one of them tells.
   const bool common = dynamic_cast<const config::ConfigError*>(&error) != nullptr || (known != nullptr && known->code() == PL_ERROR_CONFIG);
   const std::chrono::duration<double> wait = follows || (common && !is_first()) ? kNews : std::chrono::seconds(0);
-  if (const auto failure = peers_->failure(wait); failure && failure->rank != world_.rank) return failure;
-  peers_->fail(error.what());
-  return std::nullopt;
+  cause_.emplace(peers_->failure(wait));
+  if (*cause_ && (*cause_)->rank == world_.rank && !(*cause_)->by_peer_loss) cause_->reset();
+  if (!*cause_) peers_->fail(error.what());
+  return *cause_;
 }
 
 }  // namespace pipeline::train

@@ -38,11 +38,30 @@ class Team {
   // The variables that the program and its libraries heed, as they were at the start.
   const std::vector<std::string>& variables() const { return variables_; }
   // Of the processes of this host, this one included: how many may use the same cores.
-  unsigned sharing_cores() const { return sharing_cores_; }
+  // All ranks ask together, the first time.
+  unsigned sharing_cores();
   peers::Peers& peers() { return *peers_; }
 
   // Rank 0 does it, the others wait; all get what it returned. What it throws there ends the others with PL_ERROR_PEER.
   std::string on_first(std::string_view what, const std::function<std::string()>& part);
+
+  // `part` on each rank; true if a signal stopped it on any of them. All ranks call it, and then leave or go on together.
+  bool stopped(const std::function<void()>& part);
+
+  // While it lives this rank counts as making progress: for work on files, whose length depends on their size alone.
+  class Busy {
+   public:
+    explicit Busy(Team& team);
+    ~Busy();
+    Busy(const Busy&) = delete;
+    Busy& operator=(const Busy&) = delete;
+
+   private:
+    std::mutex mutex_;
+    std::condition_variable done_;
+    bool over_ = false;
+    std::thread thread_;
+  };
 
   // When a rank fails, the collectives of `group` end with an error. nullptr: there is none any more. [main]
   void watch(plugins::Communicator* group);
@@ -53,21 +72,24 @@ class Team {
   // Prints a failure of another rank, where that rank has not done so itself and this is the one that should: one process of each host.
   void tell(const peers::Failure& failure);
 
-  // After an exception: was it only the consequence of another rank's failure? Waits a moment for the news. Otherwise the others are told.
+  // After an exception: was it only the consequence of another rank's failure? Waits a moment for the news. Otherwise the others are told,
+  // which is best done before much is unwound. Asked again, it gives the same answer.
   std::optional<peers::Failure> cause_of(const std::exception& error);
 
  private:
-  void count_sharing();
   void on_failure(const peers::Failure& failure);
+  void start_last_resort(const peers::Failure& failure);
   std::string pending_collective();
 
   const launch::World world_;
   const Options options_;
   observe::Log& log_;
   const std::vector<std::string> variables_;
-  unsigned sharing_cores_ = 1;
-  std::mutex mutex_;  // of what follows: failures come on another thread
+  std::optional<unsigned> sharing_cores_;
+  std::optional<std::optional<peers::Failure>> cause_;
+  std::mutex group_mutex_;
   plugins::Communicator* group_ = nullptr;
+  std::mutex mutex_;  // of what follows: failures come on another thread
   std::condition_variable left_;
   bool leaving_ = false;
   bool told_ = false;

@@ -91,13 +91,14 @@ void Trainer::plan_length() {
   schedule_ = make_schedule(config_, session_.plan().global_batch, total_steps_);
 }
 
-void Trainer::at(std::string phase) {
+void Trainer::at(const char* what, std::string phase) {
   phase_ = std::move(phase);
-  team_.at(phase_, state_.step);
+  team_.at(what, state_.step + 1);
 }
 
 void Trainer::start(const Origin& origin) {
-  at("loading weights");
+  at("loading weights", "loading weights");
+  const Team::Busy busy(team_);
   std::string weights;
   if (origin.resumed) {
     resume(*origin.resumed);
@@ -161,7 +162,6 @@ void Trainer::announce(const std::string& weights) const {
   say("processes", fmt::format("{}{}; this is rank {}, local rank {} on host {}", info.world_size,
                                world.launcher.empty() ? "" : fmt::format(", started by {}", world.launcher), info.rank, info.local_rank,
                                host_name()));
-  if (!world.note.empty()) say("", world.note);
   say("batch", fmt::format("{} samples = micro-batch {} x {} accumulation step{} x {} device{}", plan.global_batch, plan.micro_batch,
                            plan.accumulation_steps(), plan.accumulation_steps() == 1 ? "" : "s", plan.world_size,
                            plan.world_size == 1 ? "" : "s"));
@@ -280,7 +280,7 @@ Outcome Trainer::run() {
 
 void Trainer::train_step() {
   const uint64_t step = state_.step;
-  at(fmt::format("waiting for the data of step {}", step + 1));
+  at("data.load", fmt::format("waiting for the data of step {}", step + 1));
   const double began = now_seconds();
   if (pending_) pending_->record.seconds = began - pending_->began;
 
@@ -295,7 +295,7 @@ void Trainer::train_step() {
   record.loss_scale = state_.loss_scale.value();
   record.samples = sampler_.samples_in(step);
   record.epoch = static_cast<double>(step + 1) / static_cast<double>(sampler_.steps_per_epoch());
-  at(fmt::format("training step {}", step + 1));
+  at("training", fmt::format("training step {}", step + 1));
   std::vector<MicroBatchFacts> mine;
   for (size_t i = 0; i < batches.size(); ++i)
     if (batches[i])
@@ -326,6 +326,7 @@ void Trainer::train_step() {
     args.gradients = &strategy.gradient_sink();
     const pl_tensor loss = session_.task().train(batches[i], args);
     strategy.end_micro_batch(&loss);
+    team_.peers().progress();
     batches[i] = plugins::Batch();  // its memory goes before the next one needs some
   }
   pl_step_args args{};
@@ -377,7 +378,7 @@ void Trainer::report_skipped(uint64_t step) {
 
 bool Trainer::evaluate_now() {
   collect();
-  at(fmt::format("evaluation after step {}", state_.step));
+  at("evaluation", fmt::format("evaluation after step {}", state_.step));
   const uint64_t available = session_.task().sample_count(PL_SPLIT_VAL);
   if (available == 0) return true;
   std::vector<std::string> shown;
@@ -454,7 +455,8 @@ void Trainer::check_evaluation() const {
 
 void Trainer::save(bool final) {
   collect();
-  at(fmt::format("saving after step {}", state_.step));
+  at("saving", fmt::format("saving after step {}", state_.step));
+  const Team::Busy busy(team_);
   if (!checkpointer_.saved(state_.step, metric_.has_value())) {
     TrainState state = state_;
     state.seconds = elapsed();

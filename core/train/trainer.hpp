@@ -60,7 +60,7 @@ class Trainer {
   bool done() const;
   double elapsed() const;
   uint64_t every(const char* key) const;
-  void at(std::string phase);
+  void at(const char* what, std::string phase);
 
   Session& session_;
   Team& team_;

@@ -74,12 +74,14 @@ void load_values(Session& session, const checkpoint::Checkpoint& checkpoint) {
   session.strategy().load_state([&](const pl_piece& piece, void* destination) { checkpoint.read(piece, destination); }, true);
 }
 
-std::string Origin::to_json() const {
-  return nlohmann::json{{"resumed", resumed ? resumed->path() : ""}, {"weights", weights ? weights->path() : ""}, {"foreign", foreign}}.dump();
+std::string Origin::to_bytes() const {
+  std::string bytes;  // CBOR takes paths that are not UTF-8, too
+  nlohmann::json::to_cbor(nlohmann::json{{"resumed", resumed ? resumed->path() : ""}, {"weights", weights ? weights->path() : ""}, {"foreign", foreign}}, bytes);
+  return bytes;
 }
 
-Origin Origin::from_json(const std::string& text) {
-  const nlohmann::json json = nlohmann::json::parse(text);
+Origin Origin::from_bytes(const std::string& bytes) {
+  const nlohmann::json json = nlohmann::json::from_cbor(bytes);
   Origin origin;
   if (const std::string path = json["resumed"]; !path.empty()) origin.resumed = checkpoint::Checkpoint::open(path);
   if (const std::string path = json["weights"]; !path.empty()) origin.weights = checkpoint::Checkpoint::open(path);

@@ -18,8 +18,8 @@ struct Origin {
   std::string foreign;                            // a folder of another tool
 
   // For telling other ranks, which open the same checkpoint without verifying it once more.
-  std::string to_json() const;
-  static Origin from_json(const std::string& text);
+  std::string to_bytes() const;
+  static Origin from_bytes(const std::string& bytes);
 
   const checkpoint::Checkpoint* checkpoint() const { return resumed ? &*resumed : weights ? &*weights : nullptr; }
 };

@@ -59,7 +59,7 @@ class Course:
                 now = proc(pid, "smaps_rollup") | proc(pid, "status")
                 for key in peak:
                     peak[key] = max(peak[key], now[key])
-            time.sleep(0.02)
+            time.sleep(0.1)
         for pid, peak in zip(pids, peaks):
             peak["Rss"] = proc(pid, "status")["VmHWM"]
         return peaks
@@ -221,9 +221,9 @@ def parameters(arguments):
 
 
 def print_memory(names, processes, results, count):
-    """What an assumed single process would need in excess, by the system and by the formula: constant parts cancel out."""
+    """`states`: 16 bytes for each parameter, less what a rank is smaller than one process; activations and libraries cancel out."""
     print(f"\n{processes} processes, {count / 1e6:.1f} million parameters, MiB; of the ranks the largest, and behind it the smallest")
-    print(f"{'':36} {'resident':>15} {'Pss':>7} {'shared':>7} {'to one process':>15} {'formula':>8} {'states':>7} {'formula':>8} {'off':>7}")
+    print(f"{'':36} {'resident':>15} {'Pss':>7} {'files':>7} {'shm':>5} {'to one process':>15} {'formula':>8} {'states':>7} {'formula':>8} {'off':>7}")
     for name in names:
         ranks = results[name]
         single = results[ONE[0] if name in OURS else ONE[1]]
@@ -232,16 +232,17 @@ def print_memory(names, processes, results, count):
         whole, expected = 16 * count / MIB, bytes_per_parameter(name, processes if len(ranks) > 1 else 1) * count / MIB
         states = whole + difference
         print(f"{name:36} {resident:7.0f} {min(r['Rss'] for r in ranks) / MIB:7.0f} {max(r['Pss'] for r in ranks) / MIB:7.0f} "
-              f"{max(r['RssShmem'] for r in ranks) / MIB:7.0f} {difference:15.0f} {expected - whole:8.0f} {states:7.0f} {expected:8.0f} "
+              f"{max(r['RssFile'] for r in ranks) / MIB:7.0f} {max(r['RssShmem'] for r in ranks) / MIB:5.0f} {difference:15.0f} {expected - whole:8.0f} {states:7.0f} {expected:8.0f} "
               f"{100 * (states / expected - 1):+6.1f}%", flush=True)
 
 
 def memory(folder, arguments, processes):
-    arguments.batch, arguments.micro_batch = processes * arguments.micro_batches, 1
-    write_config(folder, arguments)
-    results = {}
+    arguments.micro_batch, results = 1, {}
     for name in arguments.only:
-        course = start(name, folder, 1 if name in ONE else processes, arguments)
+        ranks = 1 if name in ONE else processes
+        arguments.batch = ranks * arguments.micro_batches  # one process does what each of many does
+        write_config(folder, arguments)
+        course = start(name, folder, ranks, arguments)
         try:
             results[name] = course.measure_memory(arguments.warm_up, arguments.warm_up + arguments.steps)
             print(f"  {name}: {json.dumps([{k: round(v / MIB) for k, v in rank.items()} for rank in results[name]])}", flush=True)

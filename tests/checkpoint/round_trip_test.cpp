@@ -26,17 +26,17 @@ class RoundTrip : public testing::Test {
 std::vector<std::string> write_as(Store& store, const std::vector<StateTensor>& state, int world_size,
                                   uint64_t step, int failing_rank = -1) {
   std::barrier barrier(world_size);
-  std::atomic<bool> ok[2] = {true, true};
+  std::atomic<uint32_t> codes[2] = {0, 0};
   std::vector<std::string> errors(static_cast<size_t>(world_size));
   const auto rank_main = [&](int rank) {
     int round = 0;
-    const Group group{rank, world_size, [&](bool mine) {
-                        std::atomic<bool>& all = ok[round++ % 2];
-                        if (!mine) all = false;
+    const Group group{rank, world_size, [&](uint32_t mine) {
+                        std::atomic<uint32_t>& worst = codes[round++ % 2];
+                        if (mine != 0) worst = mine;
                         barrier.arrive_and_wait();
-                        const bool result = all;
+                        const uint32_t result = worst;
                         barrier.arrive_and_wait();
-                        if (rank == 0) all = true;
+                        if (rank == 0) worst = 0;
                         return result;
                       }};
     const PieceSource pieces = source(state, rank, world_size);
@@ -49,6 +49,7 @@ std::vector<std::string> write_as(Store& store, const std::vector<StateTensor>& 
           },
           group);
     } catch (const Error& error) {
+      EXPECT_EQ(error.code(), PL_ERROR_NO_SPACE);  // on all ranks alike
       errors[static_cast<size_t>(rank)] = error.what();
     }
   };
@@ -117,7 +118,7 @@ TEST_F(RoundTrip, ARankThatFailsLeavesNothingBehindOnAnyRank) {
     for (int rank = 0; rank < 3; ++rank) {
       EXPECT_THAT(errors[static_cast<size_t>(rank)],
                   rank == failing ? std::string("this rank fails")
-                                  : store_.path_of(2) + ": not written: another rank failed, see its log");
+                                  : store_.path_of(2) + ": not written: another rank could not write its part, see its log");
     }
     EXPECT_THAT(list_folder(store_.options().folder), testing::ElementsAre("step-00000001"));
   }
