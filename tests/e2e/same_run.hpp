@@ -1,0 +1,60 @@
+// The small job under a strategy, on a number of processes, over a backend; and what must come out the same.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tests/e2e/small_job.hpp"
+
+namespace pipeline::tests {
+
+struct Arrangement {
+  std::string strategy;  // "ddp", or "sharded2" for stage 2
+  int processes;
+  std::string backend = "auto";
+
+  std::string name() const { return strategy + "_" + std::to_string(processes) + (backend == "auto" ? "" : "_" + backend); }
+  std::vector<std::string> sets() const {
+    const bool sharded = strategy.starts_with("sharded");
+    std::vector<std::string> sets{"--set", "strategy.plugin=" + (sharded ? "sharded" : strategy), "--set", "launch.processes=" + std::to_string(processes)};
+    if (sharded) sets.insert(sets.end(), {"--set", "strategy.zero_stage=" + strategy.substr(7)});
+    if (backend != "auto") sets.insert(sets.end(), {"--set", "backend.plugin=" + backend});
+    return sets;
+  }
+};
+
+class SameRun : public testing::Test, public SmallJob {
+ protected:
+  // Trains in the folder `arrangement.name()`, or goes on in `dir`.
+  void train(const Arrangement& arrangement, std::vector<std::string> more = {}, std::string dir = {}) {
+    if (dir.empty()) dir = arrangement.name();
+    for (const std::string& text : arrangement.sets()) more.push_back(text);
+    more.insert(more.end(), {"--set", "run.dir=" + dir});
+    const Result run = call("run", more);
+    ASSERT_EQ(run.code, 0) << arrangement.name() << "\n" << run.out << run.err;
+  }
+  // The parameters as another tool reads them.
+  std::string exported(const std::string& dir) {
+    const Result run = call("export", {"--set", "run.dir=" + dir, "--checkpoint", "last"});
+    EXPECT_EQ(run.code, 0) << run.out << run.err;
+    return read_text(path(dir + "/export/model.safetensors"));
+  }
+  // Loss and gradient norm of every step. AdamW hides a gradient that is wrong by a factor; the norm does not.
+  std::vector<double> losses(const std::string& dir) const {
+    std::vector<double> values;
+    for (const std::string& line : read_lines(path(dir + "/metrics.jsonl"))) {
+      const auto json = nlohmann::json::parse(line);
+      values.insert(values.end(), {json["loss"], json["grad_norm"]});
+    }
+    return values;
+  }
+  void expect_close(const std::string& dir, const std::vector<double>& expected, double tolerance) const {
+    const std::vector<double> seen = losses(dir);
+    ASSERT_EQ(seen.size(), expected.size()) << dir;
+    for (size_t i = 0; i < seen.size(); ++i) EXPECT_NEAR(seen[i] / expected[i], 1, tolerance) << dir << (i % 2 == 0 ? " loss" : " norm") << " of step " << i / 2 + 1;
+  }
+};
+
+}  // namespace pipeline::tests
