@@ -308,6 +308,7 @@ def parse():
 
 
 def main():
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # ends what it has started
     arguments = parse()
     most = max(arguments.processes) * arguments.micro_batches if arguments.what == "memory" else arguments.batch
     with tempfile.TemporaryDirectory(prefix="pipeline-bench-") as name:

@@ -14,24 +14,24 @@ constexpr int kKills = 50;
 class RandomKills : public testing::Test, public SmallJob {
  protected:
   Result train(const std::string& dir, std::vector<std::string> more) const {
-    more.insert(more.end(), {"--set", "run.dir=" + dir, "--set", "evaluate.every=50"});
+    more.insert(more.end(), {"--set", "run.dir=" + dir, "--set", "evaluate.every=500"});
     return call("run", more);
   }
 };
 
 TEST_F(RandomKills, LeaveNoTrace) {
   write_text(path("train.toml"), std::string(kSmallConfig) + "keep = 2\n[launch]\nmax_restarts = 1000\n");
-  const std::vector<std::string> steps{"--set", "train.max_steps=1500"};
+  const std::vector<std::string> steps{"--set", "train.max_steps=6000"};
   ASSERT_EQ(train("undisturbed", steps).code, 0);
 
   std::vector<std::string> arguments{"run", "train.toml"};
-  for (const char* set : {"run.dir=killed", "evaluate.every=50", "train.max_steps=1500", "launch.processes=4", "strategy.plugin=sharded", "checkpoint.every=10"})
+  for (const char* set : {"run.dir=killed", "evaluate.every=500", "train.max_steps=6000", "launch.processes=4", "strategy.plugin=sharded", "checkpoint.every=10"})
     arguments.insert(arguments.end(), {"--set", set});
   Process run(pipeline_command(arguments), folder());
   std::mt19937 random(4);  // the moments differ from run to run all the same
   int kills = 0;
   while (kills < kKills && run.is_running()) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(std::uniform_int_distribution(200, 6000)(random)));
+    std::this_thread::sleep_for(std::chrono::milliseconds(std::uniform_int_distribution(100, 4000)(random)));
     const std::vector<pid_t> ranks = run.children();
     if (ranks.empty() || !run.is_running()) continue;
     if (::kill(ranks[random() % ranks.size()], SIGKILL) == 0) ++kills;

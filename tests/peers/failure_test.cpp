@@ -14,6 +14,7 @@ namespace pipeline::peers {
 namespace {
 
 using std::chrono::seconds;
+using testing::AllOf;
 using testing::HasSubstr;
 
 Options telling(Heard& heard) {
@@ -205,7 +206,7 @@ TEST(Leaving, EndsTheExchangesOfTheOthers) {
     }
   });
   for (const std::size_t rank : {0, 2})
-    EXPECT_THAT(thrown[rank], HasSubstr("it has left the run, others wait for it in barrier of 'epoch'"));
+    EXPECT_THAT(thrown[rank], AllOf(HasSubstr("rank 1 (host "), HasSubstr("has left the run, and others wait for it in barrier of 'epoch'")));
 }
 
 TEST(Leaving, OfRank0EndsTheExchangesOfTheOthers) {
