@@ -232,8 +232,8 @@ def print_memory(names, processes, results, count):
         whole, expected = 16 * count / MIB, bytes_per_parameter(name, processes if len(ranks) > 1 else 1) * count / MIB
         states = whole + difference
         print(f"{name:36} {resident:7.0f} {min(r['Rss'] for r in ranks) / MIB:7.0f} {max(r['Pss'] for r in ranks) / MIB:7.0f} "
-              f"{max(r['RssFile'] for r in ranks) / MIB:7.0f} {max(r['RssShmem'] for r in ranks) / MIB:5.0f} {difference:15.0f} {expected - whole:8.0f} {states:7.0f} {expected:8.0f} "
-              f"{100 * (states / expected - 1):+6.1f}%", flush=True)
+              f"{max(r['RssFile'] for r in ranks) / MIB:7.0f} {max(r['RssShmem'] for r in ranks) / MIB:5.0f} {difference:15.0f} "
+              f"{expected - whole:8.0f} {states:7.0f} {expected:8.0f} {100 * (states / expected - 1):+6.1f}%", flush=True)
 
 
 def memory(folder, arguments, processes):

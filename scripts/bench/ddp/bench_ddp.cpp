@@ -32,7 +32,8 @@ std::map<std::string, int*> numbers(Job& job) {
   return {{"--processes", &job.processes}, {"--threads", &job.threads}, {"--turns", &job.turns},
           {"--steps", &job.steps},         {"--batch", &job.batch},     {"--tokens", &job.tokens},
           {"--layers", &job.layers},       {"--heads", &job.heads},     {"--width", &job.width},
-          {"--clip", &job.clip},           {"--rank", &job.rank},       {"--port", &job.port}};
+          {"--clip", &job.clip},           {"--rank", &job.rank},       {"--port", &job.port},
+          {"--their-port", &job.their_port}};
 }
 
 Job parse(int argc, char** argv) {
@@ -108,6 +109,8 @@ int be_rank(const Job& job) {
 // Ranks are programs of their own: LibTorch's threads do not survive a fork.
 int start_ranks(Job job) {
   job.port = pipeline::plugins::free_port();
+  do job.their_port = pipeline::plugins::free_port();
+  while (job.their_port == job.port);
   for (job.rank = 0; job.rank < job.processes; ++job.rank) {
     if (::fork() != 0) continue;
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -19,7 +19,7 @@ struct Job {
   int layers = 12, heads = 12, width = 768;
   int clip = 1;   // 0: gradients are not clipped
   int rank = -1;  // of a process that was started by the first one
-  int port = 0;
+  int port = 0, their_port = 0;  // of the two rendezvous
   std::string set = "";          // an option of ours: strategy.bucket_mib=10
   std::string backend = "gloo";  // ours; theirs is always c10d's Gloo
 };

@@ -18,7 +18,7 @@ constexpr int64_t kFirstBucket = 1 << 20, kBucket = 25 << 20;  // bytes: Distrib
 
 c10::intrusive_ptr<c10d::ProcessGroup> open_group(const Job& job) {
   c10d::TCPStoreOptions options;
-  options.port = static_cast<std::uint16_t>(job.port + 1);
+  options.port = static_cast<std::uint16_t>(job.their_port);
   options.isServer = job.rank == 0;
   options.waitWorkers = false;
   auto store = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
