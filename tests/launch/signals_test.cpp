@@ -51,13 +51,22 @@ int exit_code_after(bool supervised, std::initializer_list<From> senders) {
   return WEXITSTATUS(status);
 }
 
+// The thread sanitizer holds signals back until a thread is ready for them, and two of one number become one.
+#ifdef __SANITIZE_THREAD__
+#define skip_where_signals_are_merged() GTEST_SKIP() << "the thread sanitizer delivers two signals as one"
+#else
+#define skip_where_signals_are_merged() static_cast<void>(0)
+#endif
+
 TEST(Signals, TheSecondOneEndsTheProcess) {
+  skip_where_signals_are_merged();
   EXPECT_EQ(exit_code_after(false, {}), 0);
   EXPECT_EQ(exit_code_after(false, {From::supervisor}), 75);
   EXPECT_EQ(exit_code_after(false, {From::supervisor, From::batch_system}), 128 + SIGTERM);
 }
 
 TEST(Signals, OneThatComesOnBothWaysIsOne) {
+  skip_where_signals_are_merged();
   EXPECT_EQ(exit_code_after(true, {From::supervisor, From::batch_system}), 75);
   EXPECT_EQ(exit_code_after(true, {From::batch_system, From::supervisor}), 75);
   EXPECT_EQ(exit_code_after(true, {From::batch_system, From::supervisor, From::batch_system}), 128 + SIGTERM);
