@@ -51,7 +51,7 @@ launch::LaunchRequest launch_request(const ConfigArgs& args, const config::Confi
     return request;
   }
   if (const auto processes = config.find_int("launch.processes")) request.processes = static_cast<int32_t>(*processes);
-  if (config.get_string("run.device") != "cpu") request.cuda_devices = static_cast<int32_t>(launch::find_devices().cuda.size());
+  if (!request.processes && config.get_string("run.device") != "cpu") request.cuda_devices = static_cast<int32_t>(launch::find_devices().cuda.size());
   request.max_restarts = static_cast<uint32_t>(config.get_int("launch.max_restarts"));
   return request;
 }

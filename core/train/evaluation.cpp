@@ -51,7 +51,7 @@ struct Share {
   std::vector<Batch> batches;
 };
 
-std::string to_bytes(const Share& share) {
+nlohmann::json to_json(const Share& share) {
   nlohmann::json batches = nlohmann::json::array();
   for (const Share::Batch& batch : share.batches) {
     nlohmann::json values = nlohmann::json::array(), shown = nlohmann::json::array();
@@ -59,13 +59,10 @@ std::string to_bytes(const Share& share) {
     for (const auto& [id, text] : batch.shown) shown.push_back(nlohmann::json::array({id, text}));
     batches.push_back(nlohmann::json::array({batch.samples, values, shown}));
   }
-  std::string bytes;
-  nlohmann::json::to_cbor(nlohmann::json::array({share.cancelled, batches}), bytes);
-  return bytes;
+  return nlohmann::json::array({share.cancelled, batches});
 }
 
-Share from_bytes(const std::string& bytes) {
-  const nlohmann::json json = nlohmann::json::from_cbor(bytes);
+Share from_json(const nlohmann::json& json) {
   Share share{.cancelled = json[0], .batches = {}};
   for (const nlohmann::json& batch : json[1]) {
     Share::Batch& to = share.batches.emplace_back(Share::Batch{.samples = batch[0], .values = {}, .shown = {}});
@@ -149,7 +146,7 @@ class Rounds {
     if (team_.world().size == 1) {
       all.push_back(std::move(mine));
     } else {
-      for (const std::string& bytes : team_.peers().all_gather("evaluate", to_bytes(mine))) all.push_back(from_bytes(bytes));
+      for (const nlohmann::json& share : team_.exchange("evaluate", to_json(mine))) all.push_back(from_json(share));
     }
     if (std::ranges::any_of(all, &Share::cancelled)) return std::nullopt;
     std::vector<Share::Batch> batches;

@@ -56,11 +56,7 @@ Outcome with_session(const config::Config& config, const Workspace& workspace, c
                      const std::function<Outcome(Session&)>& work) {
   if (args.output.empty() && workspace.team.is_first()) RunFolder::make(args.folder);
   Session session(config, workspace.registry, workspace.log,
-                  {.purpose = purpose,
-                   .run_dir = args.folder,
-                   .cancelled = [] { return Signals::received() != 0; },
-                   .world = workspace.team.world(),
-                   .team = &workspace.team});
+                  session_args(workspace, purpose, args.folder));
   if (!workspace.team.is_first() && fs::exists(args.folder)) workspace.log.open_files(args.folder, workspace.team.world().rank);
   workspace.team.at(phase, 0);
   return guard_work(session, [&] { return std::string(phase); }, [&] { return work(session); });
@@ -112,8 +108,7 @@ uint32_t chosen_split(Session& session, const InferenceArgs& args) {
 Outcome cut_off(const Workspace& workspace, const std::string& what) {
   workspace.log.console().status({});
   workspace.log.info(fmt::format("{}: {}", Signals::received() != 0 ? Signals::name(Signals::received()) : "a signal to another rank", what));
-  Signals::ignore();
-  workspace.team.peers().barrier("stopped");
+  workspace.team.leave_together();
   return Outcome::interrupted;
 }
 

@@ -108,11 +108,8 @@ struct Round {
 
 Round exchange(Team& team, Round mine) {
   if (team.world().size == 1) return mine;
-  std::string bytes;
-  nlohmann::json::to_cbor(nlohmann::json::array({mine.cancelled, mine.samples}), bytes);
   Round all;
-  for (const std::string& text : team.peers().all_gather("predict", bytes)) {
-    const nlohmann::json rank = nlohmann::json::from_cbor(text);
+  for (const nlohmann::json& rank : team.exchange("predict", nlohmann::json::array({mine.cancelled, mine.samples}))) {
     all.cancelled = all.cancelled || rank[0].get<bool>();
     all.samples += rank[1].get<uint64_t>();
   }

@@ -118,19 +118,10 @@ bool already_finished(const RunFolder& folder, const Session& session, const std
   return true;
 }
 
-SessionArgs session_args(const Workspace& workspace, uint32_t purpose, const fs::path& folder) {
-  return {.purpose = purpose,
-          .run_dir = folder,
-          .cancelled = [] { return Signals::received() != 0; },
-          .world = workspace.team.world(),
-          .team = &workspace.team};
-}
-
 Outcome stopped_early(const Workspace& workspace) {
   workspace.log.console().status({});
   workspace.log.info("stopped by a signal before the work began");
-  Signals::ignore();
-  workspace.team.peers().barrier("stopped");
+  workspace.team.leave_together();
   return Outcome::interrupted;
 }
 
@@ -299,6 +290,14 @@ void check_stages(const Workspace& workspace) {
 }
 
 }  // namespace
+
+SessionArgs session_args(const Workspace& workspace, uint32_t purpose, const fs::path& folder) {
+  return {.purpose = purpose,
+          .run_dir = folder,
+          .cancelled = [] { return Signals::received() != 0; },
+          .world = workspace.team.world(),
+          .team = &workspace.team};
+}
 
 uint32_t purpose_of_stage(const config::Config& stage) {
   const std::string& kind = stage.get_string("stage.kind");

@@ -9,6 +9,7 @@
 #include "core/observe/log.hpp"
 #include "core/plugins/registry.hpp"
 #include "core/train/outcome.hpp"
+#include "core/train/session.hpp"
 #include "core/train/team.hpp"
 
 namespace pipeline::train {
@@ -26,6 +27,9 @@ Outcome run_stages(const Workspace& workspace, bool fresh);
 
 // Where a run (or a stage of it) lives: run.dir, or runs/NAME.
 std::filesystem::path run_dir(const config::Config& config);
+
+// For a session in `folder` that a signal stops.
+SessionArgs session_args(const Workspace& workspace, uint32_t purpose, const std::filesystem::path& folder);
 
 // PL_PURPOSE_... of stage.kind.
 uint32_t purpose_of_stage(const config::Config& stage);

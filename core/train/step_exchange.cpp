@@ -7,15 +7,6 @@
 namespace pipeline::train {
 namespace {
 
-// CBOR keeps doubles to the bit.
-std::vector<nlohmann::json> exchange(Team& team, std::string_view channel, const nlohmann::json& mine) {
-  std::string bytes;
-  nlohmann::json::to_cbor(mine, bytes);
-  std::vector<nlohmann::json> all;
-  for (const std::string& text : team.peers().all_gather(channel, bytes)) all.push_back(nlohmann::json::from_cbor(text));
-  return all;
-}
-
 StepFacts sum(std::vector<MicroBatchFacts> facts) {
   std::ranges::sort(facts, {}, &MicroBatchFacts::index);
   StepFacts total;
@@ -37,7 +28,7 @@ StepFacts sum_over_ranks(Team& team, std::span<const MicroBatchFacts> mine) {
   for (const MicroBatchFacts& f : mine)
     json.push_back({f.index, f.weight, f.tokens, f.positions, f.flops ? nlohmann::json(*f.flops) : nlohmann::json()});
   std::vector<MicroBatchFacts> all;
-  for (const nlohmann::json& rank : exchange(team, "step", json))
+  for (const nlohmann::json& rank : team.exchange("step", json))
     for (const nlohmann::json& f : rank)
       all.push_back({.index = f[0],
                      .weight = f[1],
@@ -53,7 +44,7 @@ Boundary agree(Team& team, const Boundary& mine) {
   for (const MetricSum& metric : mine.metrics) metrics.push_back({metric.name, metric.sum, metric.weight});
   Boundary all;
   bool first = true;
-  for (const nlohmann::json& rank : exchange(team, "boundary", {mine.signal, mine.time_is_up, mine.save, mine.data_wait, metrics})) {
+  for (const nlohmann::json& rank : team.exchange("boundary", {mine.signal, mine.time_is_up, mine.save, mine.data_wait, metrics})) {
     if (all.signal == 0) all.signal = rank[0];
     if (std::exchange(first, false)) {
       all.time_is_up = rank[1];

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 #include <sched.h>
 #include <unistd.h>
 
@@ -26,8 +27,7 @@ constexpr auto kNews = std::chrono::seconds(3);
 Team::Team(const launch::World& world, observe::Log& log, const Options& options) : world_(world), options_(options), log_(log), variables_(launch::variables_in_force()) {
   peers::Options peer_options;
   peer_options.timeout = options.rendezvous;
-  if (world.size > 1) peer_options.stall = options.stall;
-  else peer_options.stall = std::chrono::seconds(0);  // nobody waits for it
+  peer_options.stall = world.size > 1 ? options.stall : std::chrono::seconds(0);  // nobody waits for a process that is alone
   peer_options.on_failure = [this](const peers::Failure& failure) { on_failure(failure); };
   peer_options.collective = [this] { return pending_collective(); };
   peers_ = std::make_unique<peers::Peers>(world_, peer_options);
@@ -55,6 +55,11 @@ bool Team::stopped(const std::function<void()>& part) {
   }
   const std::vector<std::string> all = peers_->all_gather("stopped", here ? "1" : "0");
   return std::ranges::find(all, "1") != all.end();
+}
+
+void Team::leave_together() {
+  Signals::ignore();
+  peers_->barrier("leaving");
 }
 
 Team::Busy::Busy(Team& team) {
@@ -93,6 +98,14 @@ std::string Team::on_first(std::string_view what, const std::function<std::strin
     result = part();  // what it throws is told to the others where it is caught: guard_work, with_workspace
   }
   return peers_->broadcast(fmt::format("first: {}", what), result);
+}
+
+std::vector<nlohmann::json> Team::exchange(std::string_view channel, const nlohmann::json& mine) {
+  std::string bytes;
+  nlohmann::json::to_cbor(mine, bytes);
+  std::vector<nlohmann::json> all;
+  for (const std::string& text : peers_->all_gather(channel, bytes)) all.push_back(nlohmann::json::from_cbor(text));
+  return all;
 }
 
 void Team::watch(plugins::Communicator* group) {

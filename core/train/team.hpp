@@ -12,6 +12,8 @@
 #include <thread>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "core/launch/world.hpp"
 #include "core/observe/log.hpp"
 #include "core/peers/peers.hpp"
@@ -48,6 +50,9 @@ class Team {
   // `part` on each rank; true if a signal stopped it on any of them. All ranks call it, and then leave or go on together.
   bool stopped(const std::function<void()>& part);
 
+  // After all have agreed to stop: signals count no more, and nobody is gone before all are done.
+  void leave_together();
+
   // While it lives this rank counts as making progress: for work on files, whose length depends on their size alone.
   class Busy {
    public:
@@ -62,6 +67,9 @@ class Team {
     bool over_ = false;
     std::thread thread_;
   };
+
+  // What every rank gives, by rank. CBOR on the way, which keeps doubles to the bit and takes text of any encoding. All ranks together.
+  std::vector<nlohmann::json> exchange(std::string_view channel, const nlohmann::json& mine);
 
   // When a rank fails, the collectives of `group` end with an error. nullptr: there is none any more. [main]
   void watch(plugins::Communicator* group);

@@ -8,10 +8,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
-#include <unistd.h>
 
 #include "core/observe/format.hpp"
 #include "core/observe/memory.hpp"
+#include "core/peers/socket.hpp"
 #include "core/plugins/error.hpp"
 #include "core/plugins/seed.hpp"
 #include "core/train/clock.hpp"
@@ -53,11 +53,6 @@ std::string describe_backend(const Session& session) {
   const plugins::Communicator* group = session.group();
   if (group == nullptr) return session.backend_plugin() == nullptr ? "none" : session.backend_plugin()->name() + " (not needed by one process)";
   return fmt::format("{} ({}, {})", group->plugin().name(), group->library(), group->transport());
-}
-
-std::string host_name() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof name - 1) == 0 ? name : "?";
 }
 
 }  // namespace
@@ -161,7 +156,7 @@ void Trainer::announce(const std::string& weights) const {
   const launch::World& world = team_.world();
   say("processes", fmt::format("{}{}; this is rank {}, local rank {} on host {}", info.world_size,
                                world.launcher.empty() ? "" : fmt::format(", started by {}", world.launcher), info.rank, info.local_rank,
-                               host_name()));
+                               peers::host_name()));
   say("batch", fmt::format("{} samples = micro-batch {} x {} accumulation step{} x {} device{}", plan.global_batch, plan.micro_batch,
                            plan.accumulation_steps(), plan.accumulation_steps() == 1 ? "" : "s", plan.world_size,
                            plan.world_size == 1 ? "" : "s"));
@@ -258,8 +253,7 @@ Outcome Trainer::run() {
       log_.info(fmt::format("{}: saving at step {} and leaving{}", Signals::name(boundary.signal), state_.step,
                             cut_off ? "; the evaluation is made up for when the run continues" : ""));
       save(true);
-      Signals::ignore();
-      team_.peers().barrier("saved");
+      team_.leave_together();
       return Outcome::interrupted;
     }
     if (last) break;
