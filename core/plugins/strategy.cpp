@@ -60,11 +60,11 @@ const pl_unit_hooks& Strategy::unit_hooks() {
 }
 
 void Strategy::gather_values() {
-  call_.main("gather", [&] { return whole_values_->gather(self_); });
+  if (whole_values_) call_.main("gather", [&] { return whole_values_->gather(self_); });
 }
 
 void Strategy::release_values() {
-  call_.main("release", [&] { return whole_values_->release(self_); });
+  if (whole_values_) call_.main("release", [&] { return whole_values_->release(self_); });
 }
 
 void Strategy::begin_step(std::uint64_t micro_batches) {

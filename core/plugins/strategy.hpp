@@ -64,8 +64,8 @@ class Strategy {
   // To hand to Task::set_unit_hooks; they live as long as the strategy.
   const pl_unit_hooks& unit_hooks();
 
-  // A strategy that does not keep all parameters in place (PL_EXTENSION_WHOLE_VALUES). Between the two calls all
-  // are, where storage() says then. All ranks together; only where moves_values().
+  // For a strategy that does not keep all parameters in place (PL_EXTENSION_WHOLE_VALUES); others do nothing.
+  // Between the two calls all are, where storage() says then. All ranks together.
   bool moves_values() const { return whole_values_ != nullptr; }
   void gather_values();
   void release_values();

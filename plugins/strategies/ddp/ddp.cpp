@@ -1,13 +1,8 @@
 #include "plugins/strategies/ddp/ddp.hpp"
 
 #include <algorithm>
+#include <utility>
 
-#include <pipeline/torch/runtime.hpp>
-
-#include "plugins/strategies/common/adopt.hpp"
-#include "plugins/strategies/common/gradient_check.hpp"
-#include "plugins/strategies/common/peak_flops.hpp"
-#include "plugins/strategies/common/replica_step.hpp"
 #include "plugins/strategies/ddp/bucket_reduction.hpp"
 #include "plugins/strategies/ddp/equal_start.hpp"
 #include "plugins/strategies/ddp/tree_reduction.hpp"
@@ -34,14 +29,7 @@ class NoPieces : public Snapshot {
 
 }  // namespace
 
-const void* Ddp::query(std::string_view extension) {
-  return extension == PL_EXTENSION_PEAK_FLOPS ? peak_flops_extension() : nullptr;
-}
-
-Ddp::Ddp(Setup setup)
-    : Strategy(std::move(setup)),
-      replica_(context(), parameters(), optimizer()),
-      reduction_(make_reduction()) {}
+Ddp::Ddp(Setup setup) : Replicated(std::move(setup)) { reduction_ = make_reduction(); }
 
 std::unique_ptr<Reduction> Ddp::make_reduction() const {
   const std::shared_ptr<const Layout>& layout = replica_.layout();
@@ -68,53 +56,15 @@ std::unique_ptr<Reduction> Ddp::make_reduction() const {
 }
 
 pl_strategy_info Ddp::info() {
-  auto info = sized<pl_strategy_info>();
-  info.micro_batch_order = PL_ORDER_BLOCK;
-  info.gradient_dtype = info.reduction_dtype = info.master_dtype = info.optimizer_dtype = kFloat32;
+  pl_strategy_info info = Replicated::info();
   if (is_narrow()) info.reduction_dtype = kBFloat16;
   return info;
 }
 
-Ddp::Storage Ddp::storage(uint64_t index) {
-  const auto [value, grad] = replica_.storage(index);
-  return {value, grad};
-}
-
-void Ddp::begin_step(uint64_t micro_batches) {
-  progress_.begin(micro_batches);
-  const at::NoGradGuard no_grad;
-  reduction_->begin(micro_batches);
-}
-
-void Ddp::gradient_ready(Gradient gradient) {
-  const auto slot = slot_of(gradient, parameters(), *replica_.layout(), run().device);
-  progress_.require_micro_batch(parameters()[gradient.index()].name);
-  if (!slot) return;
-  const at::NoGradGuard no_grad;
-  const StreamScope stream(replica_.device(), gradient.stream());
-  const bool owned = gradient.is_handed_over();
-  reduction_->add(*slot, owned ? adopt(gradient) : to_torch(gradient.tensor()), owned, gradient.stream());
-}
-
-void Ddp::end_micro_batch(const pl_tensor* loss) {
-  progress_.end_micro_batch();
-  const at::NoGradGuard no_grad;
-  reduction_->end_micro_batch(keep_loss(loss));
-}
-
-uint64_t Ddp::step(const pl_step_args& args) {
-  progress_.finish();
-  const at::NoGradGuard no_grad;
-  const StreamScope stream(replica_.device(), args.stream);
-  return finish_step(replica_, reduction_->finish(args.stream), args, context().reproducible(), reports_);
-}
-
-pl_step_report Ddp::collect(uint64_t ticket) { return reports_.collect(ticket); }
-
 // Rank 0 reads, once for all; the others need not even have the file.
 void Ddp::load_state(const StateReader& reader) {
+  if (communicator() == nullptr) return Replicated::load_state(reader);
   const at::NoGradGuard no_grad;
-  if (communicator() == nullptr) return replica_.load(reader);
   if (communicator()->rank() == 0) {
     try {
       replica_.load(reader);
@@ -131,14 +81,7 @@ void Ddp::load_state(const StateReader& reader) {
 
 std::unique_ptr<Snapshot> Ddp::snapshot(uint32_t mode) {
   if (run().rank != 0) return std::make_unique<NoPieces>();
-  const at::NoGradGuard no_grad;
-  return replica_.snapshot(mode);
-}
-
-void Ddp::memory(const MemoryVisitor& visit) {
-  replica_.visit_parameters(visit);
-  reduction_->memory(visit);
-  replica_.visit_optimizer(visit);
+  return Replicated::snapshot(mode);
 }
 
 }  // namespace pipeline::strategies

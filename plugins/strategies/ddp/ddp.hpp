@@ -3,12 +3,7 @@
 #include <memory>
 #include <string>
 
-#include <pipeline/strategy.hpp>
-
-#include "plugins/strategies/common/reduction.hpp"
-#include "plugins/strategies/common/replica.hpp"
-#include "plugins/strategies/common/report_queue.hpp"
-#include "plugins/strategies/common/step_progress.hpp"
+#include "plugins/strategies/common/replicated.hpp"
 
 namespace pipeline::strategies {
 
@@ -41,30 +36,17 @@ struct DdpConfig {
 // gradients of a step are summed over the ranks while the backward pass of its last micro-batch runs; in it,
 // after the pass, along the same tree as in one process. The update is then done by every rank alike, from
 // the same bits. With one process it is what `single` is.
-class Ddp : public Strategy<DdpConfig> {
+class Ddp : public Replicated<DdpConfig> {
  public:
   explicit Ddp(Setup setup);
-  static const void* query(std::string_view extension);
 
   pl_strategy_info info() override;
-  Storage storage(uint64_t index) override;
-  void begin_step(uint64_t micro_batches) override;
-  void gradient_ready(Gradient gradient) override;
-  void end_micro_batch(const pl_tensor* loss) override;
-  uint64_t step(const pl_step_args& args) override;
-  pl_step_report collect(uint64_t ticket) override;
   void load_state(const StateReader& reader) override;
   std::unique_ptr<Snapshot> snapshot(uint32_t mode) override;
-  void memory(const MemoryVisitor& visit) override;
 
  private:
   bool is_narrow() const { return config().reduction == "bf16"; }
   std::unique_ptr<Reduction> make_reduction() const;
-
-  Replica replica_;
-  std::unique_ptr<Reduction> reduction_;
-  ReportQueue reports_;
-  StepProgress progress_;
 };
 
 }  // namespace pipeline::strategies

@@ -1,0 +1,105 @@
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include <pipeline/strategy.hpp>
+#include <pipeline/torch/runtime.hpp>
+
+#include "plugins/strategies/common/adopt.hpp"
+#include "plugins/strategies/common/gradient_check.hpp"
+#include "plugins/strategies/common/peak_flops.hpp"
+#include "plugins/strategies/common/reduction.hpp"
+#include "plugins/strategies/common/replica.hpp"
+#include "plugins/strategies/common/replica_step.hpp"
+#include "plugins/strategies/common/report_queue.hpp"
+#include "plugins/strategies/common/step_progress.hpp"
+
+namespace pipeline::strategies {
+
+// What strategies have in common that keep the whole model on every rank: a Replica of it, and a Reduction
+// that turns gradients into their sums. The derived class chooses the reduction in its constructor.
+template <class Config>
+class Replicated : public Strategy<Config> {
+ public:
+  using typename Strategy<Config>::Setup;
+  using typename Strategy<Config>::Storage;
+
+  static const void* query(std::string_view extension) {
+    return extension == PL_EXTENSION_PEAK_FLOPS ? peak_flops_extension() : nullptr;
+  }
+
+  pl_strategy_info info() override {
+    auto info = sized<pl_strategy_info>();
+    info.micro_batch_order = PL_ORDER_BLOCK;
+    info.gradient_dtype = info.reduction_dtype = info.master_dtype = info.optimizer_dtype = kFloat32;
+    return info;
+  }
+
+  Storage storage(uint64_t index) override {
+    const auto [value, grad] = replica_.storage(index);
+    return {value, grad};
+  }
+
+  void begin_step(uint64_t micro_batches) override {
+    progress_.begin(micro_batches);
+    const at::NoGradGuard no_grad;
+    reduction_->begin(micro_batches);
+  }
+
+  void gradient_ready(Gradient gradient) override {
+    const auto slot = slot_of(gradient, this->parameters(), *replica_.layout(), this->run().device);
+    progress_.require_micro_batch(this->parameters()[gradient.index()].name);
+    if (!slot) return;
+    const at::NoGradGuard no_grad;
+    const StreamScope stream(replica_.device(), gradient.stream());
+    const bool owned = gradient.is_handed_over();
+    reduction_->add(*slot, owned ? adopt(gradient) : to_torch(gradient.tensor()), owned, gradient.stream());
+  }
+
+  void end_micro_batch(const pl_tensor* loss) override {
+    progress_.end_micro_batch();
+    const at::NoGradGuard no_grad;
+    reduction_->end_micro_batch(keep_loss(loss));
+  }
+
+  uint64_t step(const pl_step_args& args) override {
+    progress_.finish();
+    const at::NoGradGuard no_grad;
+    const StreamScope stream(replica_.device(), args.stream);
+    return finish_step(replica_, reduction_->finish(args.stream), args, this->context().reproducible(),
+                       reports_);
+  }
+
+  pl_step_report collect(uint64_t ticket) override { return reports_.collect(ticket); }
+
+  void load_state(const StateReader& reader) override {
+    const at::NoGradGuard no_grad;
+    replica_.load(reader);
+  }
+
+  std::unique_ptr<Snapshot> snapshot(uint32_t mode) override {
+    const at::NoGradGuard no_grad;
+    return replica_.snapshot(mode);
+  }
+
+  void memory(const MemoryVisitor& visit) override {
+    replica_.visit_parameters(visit);
+    reduction_->memory(visit);
+    replica_.visit_optimizer(visit);
+  }
+
+ protected:
+  explicit Replicated(Setup setup)
+      : Strategy<Config>(std::move(setup)),
+        replica_(this->context(), this->parameters(), this->optimizer()) {}
+
+  Replica replica_;
+  std::unique_ptr<Reduction> reduction_;
+
+ private:
+  ReportQueue reports_;
+  StepProgress progress_;
+};
+
+}  // namespace pipeline::strategies
