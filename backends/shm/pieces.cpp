@@ -9,7 +9,8 @@
 namespace pipeline::backends::shm {
 namespace {
 
-constexpr size_t kLine = 64;  // shares of a slot begin on cache lines
+constexpr size_t kLine = 64;        // shares of a slot begin on cache lines
+constexpr uint64_t kBlock = 2048;  // elements that stay in the first-level cache
 
 bool for_each_rank(Operation operation) {
   return operation == Operation::kAllReduce || operation == Operation::kReduceScatter ||
@@ -68,12 +69,18 @@ void Pieces::copy(void* to, const void* from, uint64_t count) const {
   if (count > 0 && to != from) std::memcpy(to, from, count * width_);
 }
 
-// The others' terms lie in their slots, at this rank's place.
-void Pieces::reduce(const Rounds& rounds, char* own, char* out, uint64_t count) const {
-  std::vector<const void*> terms;
-  for (int32_t r = 0; r < world_size_; ++r)
-    terms.push_back(r == rank_ ? own : rounds.slot_of(r) + place(rank_));
-  if (count > 0) reduce_in_order(out, terms, count, call_.in.dtype, call_.reduce);
+// The others' terms lie in their slots, at this rank's place. The sum goes to `out`, and to `copy_to` where that
+// is not null, block by block: memory is passed through once.
+void Pieces::reduce(const Rounds& rounds, char* own, char* out, char* copy_to, uint64_t count) const {
+  std::vector<const void*> terms(static_cast<size_t>(world_size_));
+  for (uint64_t begin = 0; begin < count; begin += kBlock) {
+    const uint64_t size = std::min(kBlock, count - begin);
+    const size_t offset = begin * width_;
+    for (int32_t r = 0; r < world_size_; ++r)
+      terms[static_cast<size_t>(r)] = (r == rank_ ? own : rounds.slot_of(r) + place(rank_)) + offset;
+    reduce_in_order(out + offset, terms, size, call_.in.dtype, call_.reduce);
+    if (copy_to != nullptr) copy(copy_to + offset, out + offset, size);
+  }
 }
 
 void Pieces::write(uint64_t round, char* slot) const {
@@ -130,14 +137,14 @@ void Pieces::write_all_reduce(uint64_t round, char* slot) const {
     const Range part = of_sum(r, round);
     if (r != rank_) copy(slot + place(r), at(call_.in, part.begin), part.size);
   }
-  if (round == 0) return;
-  const Range sum = of_sum(rank_, round - 1);
-  copy(slot + place(rank_), at(call_.out, sum.begin), sum.size);
 }
 
+// The sum is put where the next round sends it from. That slot is free: the others have published this round,
+// so they are done with the one before, whose slot it was.
 void Pieces::read_all_reduce(uint64_t round, const Rounds& rounds) const {
   const Range mine = of_sum(rank_, round);
-  reduce(rounds, at(call_.in, mine.begin), at(call_.out, mine.begin), mine.size);
+  reduce(rounds, at(call_.in, mine.begin), at(call_.out, mine.begin), rounds.next_slot() + place(rank_),
+         mine.size);
   if (round == 0) return;
   for (int32_t r = 0; r < world_size_; ++r) {
     const Range sum = of_sum(r, round - 1);
@@ -148,7 +155,7 @@ void Pieces::read_all_reduce(uint64_t round, const Rounds& rounds) const {
 void Pieces::read_reduce_scatter(uint64_t round, const Rounds& rounds) const {
   const Range mine = of_rank(call_.send, rank_, round);
   const uint64_t done = std::min(round * share_, call_.out.count);
-  reduce(rounds, at(call_.in, mine.begin), at(call_.out, done), mine.size);
+  reduce(rounds, at(call_.in, mine.begin), at(call_.out, done), nullptr, mine.size);
 }
 
 void Pieces::read_all_gather(uint64_t round, const Rounds& rounds) const {

@@ -29,7 +29,7 @@ class Pieces {
   char* at(const pl_buffer& buffer, uint64_t element) const;
   size_t place(int32_t rank) const;
   void copy(void* to, const void* from, uint64_t count) const;
-  void reduce(const Rounds& rounds, char* own, char* out, uint64_t count) const;
+  void reduce(const Rounds& rounds, char* own, char* out, char* copy_to, uint64_t count) const;
 
   void write_to_each(const Counts& counts, uint64_t round, char* slot) const;
   void write_all_reduce(uint64_t round, char* slot) const;

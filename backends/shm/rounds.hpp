@@ -26,6 +26,8 @@ class Rounds {
 
   // Of the current round.
   const char* slot_of(int32_t rank) const { return segment_.slot(rank, round_); }
+  // Where this rank will write in the next one.
+  char* next_slot() const { return segment_.slot(rank_, round_ + 1); }
   Announcement& announcement(int32_t writer, int32_t reader) const {
     return segment_.announcement(writer, round_, reader);
   }
@@ -43,6 +45,7 @@ class Rounds {
 
   void wait_until(Progress progress, uint64_t value);
   bool reached(Progress progress, uint64_t value) const;
+  bool is_in_the_way(Progress progress, uint64_t value) const;
   void check_group() const;
   void check_lives(Progress progress, uint64_t value) const;
   void sleep(uint32_t bell);
@@ -54,6 +57,7 @@ class Rounds {
   const int32_t world_size_;
   RankState& mine_;
   uint64_t round_ = 0;
+  bool was_brief_ = true;  // the last wait
   std::atomic<bool> interrupted_ = false;
 };
 

@@ -19,6 +19,7 @@ struct alignas(64) RankState {
   std::atomic<uint32_t> bell;
   std::atomic<uint32_t> asleep;
   alignas(64) std::atomic<uint64_t> published;  // rounds
+  std::atomic<int32_t> core;                    // where it ran last
   alignas(64) std::atomic<uint64_t> read;       // rounds of all the others
   std::atomic<uint32_t> left;                   // for good, without an error
 };
