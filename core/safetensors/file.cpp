@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "core/safetensors/descriptor.hpp"
 #include "core/safetensors/error.hpp"
@@ -31,6 +32,14 @@ int64_t TensorView::element_count() const {
   int64_t count = 1;
   for (const int64_t dim : shape) count *= dim;
   return count;
+}
+
+// Whole pages inside alone: neighbours may be in use.
+void TensorView::forget() const {
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = (reinterpret_cast<uintptr_t>(data.data()) + page - 1) / page * page;
+  const auto end = reinterpret_cast<uintptr_t>(data.data() + data.size()) / page * page;
+  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
 File File::open(const std::string& path) {

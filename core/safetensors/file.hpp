@@ -21,6 +21,8 @@ struct TensorView {
 
   std::string_view dtype_name() const { return safetensors::dtype_name(dtype); }
   int64_t element_count() const;
+  // Gives back the memory that reading it took; the next reading brings it in from the file again.
+  void forget() const;
 };
 
 // A safetensors file, mapped into memory read-only: opening costs the header, data comes in as it is touched.

@@ -1,6 +1,8 @@
 #include "core/safetensors/file.hpp"
 
 #include <cstring>
+#include <fstream>
+#include <numeric>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,6 +38,37 @@ const std::string kHuggingFaceFile(
     "\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\x04\0\0\0\0\0\0\0\x05\0"
     "\0\0\0\0\0\0\x06\0\0\0\0\0\0\0\0\0\xc0?\0\0\0\xc0\0G\x01\0\x01",
     405);
+
+// Bytes of files that this process has in memory, from the operating system.
+size_t mapped_bytes_in_memory() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("RssFile:")) return std::stoull(line.substr(8)) << 10;
+  }
+  return 0;
+}
+
+TEST(File, ATensorThatIsForgottenTakesNoMemoryAndCanBeReadAgain) {
+  const FilesFolder folder;
+  const std::string path = folder / "large.safetensors";
+  std::vector<int64_t> values(4 << 20);
+  std::iota(values.begin(), values.end(), 0);
+  Writer writer(path, {});
+  writer.declare("large", Dtype::kI64, {static_cast<int64_t>(values.size())});
+  writer.write("large", bytes_of(values));
+  writer.finish();
+
+  const File file = File::open(path);
+  const TensorView& large = file.at("large");
+  const auto is_right = [&] { return std::memcmp(large.data.data(), values.data(), large.data.size()) == 0; };
+  const size_t before = mapped_bytes_in_memory();
+  ASSERT_TRUE(is_right());
+  const size_t read = mapped_bytes_in_memory();
+  EXPECT_GT(read, before + (30 << 20));
+  large.forget();
+  EXPECT_LT(mapped_bytes_in_memory(), read - (30 << 20));
+  EXPECT_TRUE(is_right());
+}
 
 TEST(File, ReadsWhatHuggingFaceWrote) {
   const FilesFolder folder;

@@ -139,6 +139,7 @@ void HuggingFaceGpt2::check_head() const {
     throw std::runtime_error(folder_->path() + ": lm_head.weight differs from " + embedding.name +
                              ": only an output head tied to the token embedding is supported");
   }
+  head_->forget();
 }
 
 void HuggingFaceGpt2::read(size_t index, at::Tensor& out) const {
@@ -148,6 +149,7 @@ void HuggingFaceGpt2::read(size_t index, at::Tensor& out) const {
               out.scalar_type(), ": must be contiguous fp32 in host memory of shape ",
               at::IntArrayRef(parameters_.at(index).shape));
   copy_converted(*tensors_[index], folder_->path(), out);
+  tensors_[index]->forget();
 }
 
 void save_hugging_face_gpt2(const std::string& folder, const Gpt2Config& config,

@@ -34,7 +34,8 @@ class HuggingFaceGpt2 {
   const Gpt2Config& config() const { return config_; }
   const std::vector<ParameterInfo>& parameters() const { return parameters_; }
 
-  // Parameter parameters()[index] into `out`: fp32, contiguous, in host memory, of its shape.
+  // Parameter parameters()[index] into `out`: fp32, contiguous, in host memory, of its shape. The file takes no
+  // memory after it.
   void read(size_t index, at::Tensor& out) const;
 
  private:
