@@ -1,5 +1,7 @@
 #include "core/train/session.hpp"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -324,6 +326,8 @@ void Session::bind() {
                                                        "use another one",
                                                        task_plugin_->label()));
   }
+  // What loading took, and what the task had allocated for its parameters, is free now, and most of it in pieces: back to the system.
+  ::malloc_trim(0);
 }
 
 pl_optimizer_args optimizer_args(const config::Config& config) {

@@ -28,14 +28,32 @@ OURS = {"single": ["strategy.plugin=single"],
 THEIRS = {"PyTorch, one process": "single", "PyTorch DDP": "ddp", "DDP + ZeroRedundancyOptimizer": "zero",
           "FSDP2, reshard_after_forward=False": "fsdp2-keep", "FSDP2": "fsdp2"}
 ONE = ("single", "PyTorch, one process")
-# Bytes for each parameter in float32: weights, gradients and AdamW's moments, by ZeRO's formulas.
-BYTES = {"sharded 1": lambda n: 8 + 8 / n, "sharded 2": lambda n: 4 + 12 / n, "sharded 3": lambda n: 16 / n}
-BYTES |= {"DDP + ZeroRedundancyOptimizer": BYTES["sharded 1"], "FSDP2, reshard_after_forward=False": BYTES["sharded 2"],
-          "FSDP2": BYTES["sharded 3"]}
+# Bytes for each parameter, as plugins/strategies/*/README.md have them: weights (and masters), gradients and AdamW's moments.
+STATES = {"fp32": {"sharded 1": lambda n: 8 + 8 / n, "sharded 2": lambda n: 4 + 12 / n, "sharded 3": lambda n: 16 / n},
+          "bf16": {"sharded 1": lambda n: 6 + 12 / n, "sharded 2": lambda n: 2 + 16 / n, "sharded 3": lambda n: 16 / n}}
+WHOLE = {"fp32": 16, "bf16": 18}
 
 
-def bytes_per_parameter(name, processes):
-    return BYTES.get(name, lambda n: 16)(processes)
+def states(name, processes, arguments):
+    """Bytes of a rank by the formulas. With one micro-batch a step stage 1 keeps no more gradients than stage 2."""
+    if processes == 1:
+        return WHOLE[arguments.precision] * parameters(arguments)
+    if name == "sharded 1" and arguments.micro_batches == 1:
+        name = "sharded 2"
+    return STATES[arguments.precision].get(name, lambda n: WHOLE[arguments.precision])(processes) * parameters(arguments)
+
+
+def buffers(name, processes, arguments):
+    """Bytes of a rank besides, by the list in plugins/strategies/sharded/README.md."""
+    if not name.startswith("sharded") or processes == 1:
+        return 0
+    each = 4 if arguments.precision == "fp32" else 2
+    embedding, bucket = 50257 * arguments.width, 8 * MIB
+    if name != "sharded 3":
+        return each * embedding + 3 * bucket * (2 - 1 / processes)
+    # The ring's two places: the unit of the embeddings, and a block. It is largest at the head, where no bucket is in flight yet.
+    block = 12 * arguments.width**2 + 13 * arguments.width
+    return each * (embedding + embedding + 1026 * arguments.width + block)
 
 
 def proc(pid, file):
@@ -193,7 +211,7 @@ weight_decay = 0.1
 kind = "constant"
 [train]
 init_from = "model"
-precision = "fp32"
+precision = "{arguments.precision}"
 global_batch = {arguments.batch}
 micro_batch = {arguments.micro_batch}
 max_steps = 1000000  # it is ended from outside
@@ -220,20 +238,24 @@ def parameters(arguments):
     return (50257 + 1024) * width + arguments.layers * (12 * width * width + 13 * width) + 2 * width
 
 
-def print_memory(names, processes, results, count):
-    """`states`: 16 bytes for each parameter, less what a rank is smaller than one process; activations and libraries cancel out."""
-    print(f"\n{processes} processes, {count / 1e6:.1f} million parameters, MiB; of the ranks the largest, and behind it the smallest")
-    print(f"{'':36} {'resident':>15} {'Pss':>7} {'files':>7} {'shm':>5} {'to one process':>15} {'formula':>8} {'states':>7} {'formula':>8} {'off':>7}")
+def print_memory(names, processes, results, arguments):
+    """`expected`: one process, less what the formulas say that a rank holds less of the states, and the buffers; what is the same in all, such
+    as activations and libraries, cancels out."""
+    print(f"\n{processes} processes, {parameters(arguments) / 1e6:.1f} million parameters in {arguments.precision}, micro-batches a step: "
+          f"{arguments.micro_batches}; MiB; of the ranks the largest, and behind it the smallest")
+    print(f"{'':36} {'resident':>15} {'Pss':>7} {'files':>7} {'shm':>5} {'to one process':>15} {'formula':>8} {'buffers':>8} {'expected':>9} {'off':>7}")
     for name in names:
-        ranks = results[name]
-        single = results[ONE[0] if name in OURS else ONE[1]]
-        resident = max(rank["Rss"] for rank in ranks) / MIB
-        difference = resident - max(rank["Rss"] for rank in single) / MIB
-        whole, expected = 16 * count / MIB, bytes_per_parameter(name, processes if len(ranks) > 1 else 1) * count / MIB
-        states = whole + difference
-        print(f"{name:36} {resident:7.0f} {min(r['Rss'] for r in ranks) / MIB:7.0f} {max(r['Pss'] for r in ranks) / MIB:7.0f} "
-              f"{max(r['RssFile'] for r in ranks) / MIB:7.0f} {max(r['RssShmem'] for r in ranks) / MIB:5.0f} {difference:15.0f} "
-              f"{expected - whole:8.0f} {states:7.0f} {expected:8.0f} {100 * (states / expected - 1):+6.1f}%", flush=True)
+        ranks, single = results[name], results[ONE[0] if name in OURS else ONE[1]]
+        of = {key: max(rank[key] for rank in ranks) / MIB for key in ranks[0]}
+        one = max(rank["Rss"] for rank in single) / MIB
+        line = (f"{name:36} {of['Rss']:7.0f} {min(r['Rss'] for r in ranks) / MIB:7.0f} {of['Pss']:7.0f} {of['RssFile']:7.0f} {of['RssShmem']:5.0f} "
+                f"{of['Rss'] - one:15.0f}")
+        if name in OURS:
+            formula = (states(name, len(ranks), arguments) - states(name, 1, arguments)) / MIB
+            extra = buffers(name, len(ranks), arguments) / MIB
+            expected = one + formula + extra
+            line += f" {formula:8.0f} {extra:8.0f} {expected:9.0f} {100 * (of['Rss'] / expected - 1):+6.1f}%"
+        print(line, flush=True)
 
 
 def memory(folder, arguments, processes):
@@ -248,7 +270,7 @@ def memory(folder, arguments, processes):
             print(f"  {name}: {json.dumps([{k: round(v / MIB) for k, v in rank.items()} for rank in results[name]])}", flush=True)
         finally:
             course.close()
-    print_memory(arguments.only, processes, results, parameters(arguments))
+    print_memory(arguments.only, processes, results, arguments)
 
 
 def speed(folder, arguments, processes):
@@ -285,6 +307,7 @@ def parse():
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="settings of ours, strategy.bucket_mib=4")
     parser.add_argument("--threads", type=int, default=1, help="of each process")
     parser.add_argument("--most", type=int, default=256, help="tokens per example")
+    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32", help="of ours; theirs is always fp32")
     parser.add_argument("--micro-batches", type=int, default=1, help="memory: of a process in a step, of one example each")
     parser.add_argument("--batch", type=int, default=8, help="speed: examples per step, of all processes")
     parser.add_argument("--micro-batch", type=int, default=4, help="speed: examples at a time")

@@ -18,16 +18,32 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-// Losses of the rows in double, added in order. With `gradient`, logits become scale * (softmax - one hot).
+// Any device and dtype. Losses of the rows in double, added in order; with `gradient`, logits become scale *
+// (softmax - one hot).
+at::Tensor cross_entropy_by_torch(at::Tensor logits, const at::Tensor& targets, bool gradient, double scale) {
+  const at::Tensor log_p = at::log_softmax(logits, 1, at::kFloat);
+  const at::Tensor column = targets.unsqueeze(1);
+  const at::Tensor loss = log_p.gather(1, column).sum(at::kDouble).neg();
+  if (gradient) {
+    at::Tensor d = log_p.exp().mul_(scale);
+    d.scatter_add_(1, column, at::full_like(column, -scale, d.options()));
+    logits.copy_(d);
+  }
+  return loss;
+}
+
+// On the host as many rows at a time in float32 as stay in the cache.
+constexpr int64_t kRowsInFloat = 16;
+
+// The same, by our own kernel where it can.
 at::Tensor cross_entropy(at::Tensor& logits, const at::Tensor& targets, bool gradient, double scale) {
   if (!fast_path(logits)) {
-    const at::Tensor log_p = at::log_softmax(logits, 1, at::kFloat);
-    const at::Tensor column = targets.unsqueeze(1);
-    const at::Tensor loss = log_p.gather(1, column).sum(at::kDouble).neg();
-    if (gradient) {
-      at::Tensor d = log_p.exp().mul_(scale);
-      d.scatter_add_(1, column, at::full_like(column, -scale, d.options()));
-      logits.copy_(d);
+    const int64_t count = logits.size(0), most = logits.is_cpu() ? kRowsInFloat : count;
+    at::Tensor loss = at::zeros({}, logits.options().dtype(at::kDouble));
+    for (int64_t begin = 0; begin < count; begin += most) {
+      const int64_t size = std::min(most, count - begin);
+      loss.add_(cross_entropy_by_torch(logits.narrow(0, begin, size), targets.narrow(0, begin, size),
+                                       gradient, scale));
     }
     return loss;
   }
