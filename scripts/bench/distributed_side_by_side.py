@@ -10,6 +10,7 @@ import json
 import os
 import random
 import select
+import shutil
 import signal
 import socket
 import statistics
@@ -87,14 +88,21 @@ class Course:
             time.sleep(0.005)
 
 
+# Runs a command where all that processes send each other passes a link of so many bits a second.
+SLOW_LINK = ["unshare", "--net", "sh", "-c",
+             'ip link set lo up && tc qdisc add dev lo root tbf rate "$1" burst 1mb latency 100ms && shift && exec "$@"', "sh"]
+
+
 class Ours(Course):
-    def __init__(self, name, folder, processes, arguments):
+    def __init__(self, name, folder, processes, arguments, rate=None):
         run = Path(tempfile.mkdtemp(prefix="run-", dir=folder))
         self.log, self.metrics = run / "console.log", run / "run" / "metrics.jsonl"
         settings = [*OURS[name], f"launch.processes={processes}", f"run.dir={run / 'run'}", *arguments.set]
         if processes > 1:
             settings.append(f"backend.plugin={arguments.backend}")
         command = [arguments.pipeline, "run", "bench.toml"] + [word for setting in settings for word in ("--set", setting)]
+        if rate:
+            command = [*SLOW_LINK, f"{rate:.0f}bit", *command]
         self.process = subprocess.Popen(command, cwd=folder, stdout=self.log.open("w"), stderr=subprocess.STDOUT)
         self.processes = processes
 
@@ -296,9 +304,38 @@ def speed(folder, arguments, processes):
               f"(turns: {' '.join(f'{ratio:.2f}' for ratio in ratios)}); losses differ by at most {apart:.1e}", flush=True)
 
 
+def overlap(folder, arguments, processes):
+    """On a link on which sending everything after the computation takes `share` of the step: that, and with overlap, in turns."""
+    write_config(folder, arguments)
+    arguments.backend = "gloo"
+
+    def seconds(name, overlaps, rate):
+        chosen = argparse.Namespace(**{**vars(arguments), "set": [*arguments.set, f"strategy.overlap={str(overlaps).lower()}"]})
+        course = Ours(name, folder, processes, chosen, rate)
+        try:
+            course.run_to(arguments.warm_up + arguments.steps)
+            return statistics.mean(course.seconds()[arguments.warm_up:][:arguments.steps])
+        finally:
+            course.close()
+
+    sent = 8 * 2 * (processes - 1) * 4 * parameters(arguments)  # bits of all ranks in a step: gradients in float32, and sums or weights
+    print(f"\n{processes} processes with {arguments.threads} thread(s), {arguments.batch} examples a step, over gloo; seconds a step")
+    for name in arguments.only:
+        free = seconds(name, False, None)
+        rate = sent / (free * arguments.share / (1 - arguments.share))
+        without, overlapped = [], []
+        for _ in range(arguments.turns):
+            without.append(seconds(name, False, rate))
+            overlapped.append(seconds(name, True, rate))
+        ratios = [a / b for a, b in zip(without, overlapped)]
+        print(f"{name:12} link of {rate / 1e9:.2f} Gbit/s; unlimited {free:.3f}, on it {statistics.median(without):.3f} (sending takes "
+              f"{1 - free / statistics.median(without):.0%}), with overlap {statistics.median(overlapped):.3f}: "
+              f"{statistics.median(ratios):.2f} times as fast (turns: {' '.join(f'{ratio:.2f}' for ratio in ratios)})", flush=True)
+
+
 def parse():
     parser = argparse.ArgumentParser(prog="scripts/bench/distributed", description=__doc__.split("\n\n")[0])
-    parser.add_argument("what", choices=["memory", "speed"])
+    parser.add_argument("what", choices=["memory", "speed", "overlap"])
     parser.add_argument("--pipeline", type=os.path.abspath, required=True, help=argparse.SUPPRESS)
     parser.add_argument("--pairs", type=Path, required=True, help=argparse.SUPPRESS)
     parser.add_argument("--processes", type=int, nargs="+", help="(2 4 for memory, 2 for speed)")
@@ -311,6 +348,7 @@ def parse():
     parser.add_argument("--micro-batches", type=int, default=1, help="memory: of a process in a step, of one example each")
     parser.add_argument("--batch", type=int, default=8, help="speed: examples per step, of all processes")
     parser.add_argument("--micro-batch", type=int, default=4, help="speed: examples at a time")
+    parser.add_argument("--share", type=float, default=0.3, help="overlap: of a step without overlap that sending takes")
     parser.add_argument("--turns", type=int, default=4, help="speed")
     parser.add_argument("--warm-up", type=int, default=3, help="steps before it counts")
     parser.add_argument("--steps", type=int, default=5, help="that count")
@@ -320,7 +358,11 @@ def parse():
     arguments = parser.parse_args()
     # One process has nothing to share out, so it has no place in the comparison of speed.
     choice = [name for name in [*OURS, *THEIRS] if arguments.what == "memory" or name not in ONE]
-    arguments.only = arguments.only or choice
+    if arguments.what == "overlap":
+        choice = [name for name in OURS if name not in ONE]
+        if os.geteuid() != 0 or not shutil.which("tc"):
+            parser.error("overlap slows a link down, which needs root and tc (package iproute2)")
+    arguments.only = arguments.only or (["ddp", "sharded 2"] if arguments.what == "overlap" else choice)
     if unknown := [name for name in arguments.only if name not in choice]:
         parser.error(f"--only: there is no {unknown[0]!r}; there are {', '.join(map(repr, choice))}")
     if arguments.what == "memory":  # what the others are compared with
@@ -339,7 +381,7 @@ def main():
         make_model(folder / "model", arguments)
         write_examples(folder, arguments, (arguments.warm_up + arguments.steps) * most)
         for processes in arguments.processes:
-            (memory if arguments.what == "memory" else speed)(folder, arguments, processes)
+            {"memory": memory, "speed": speed, "overlap": overlap}[arguments.what](folder, arguments, processes)
 
 
 if __name__ == "__main__":

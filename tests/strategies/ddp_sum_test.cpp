@@ -97,6 +97,17 @@ TEST(DdpOverlap, BucketsTravelWhileTheBackwardPassRuns) {
   });
 }
 
+TEST(DdpOverlap, CanBeTurnedOff) {
+  on_ranks(2, [](const Rank& rank) {
+    std::vector<std::string> sets = kOneEach;
+    sets.emplace_back("strategy.overlap=false");
+    StrategyRun run(kLayers, sgd(), {.plugin = "ddp", .sets = sets, .group = rank.view()});
+    for (int step = 0; step < 2; ++step)
+      EXPECT_THAT(one_step(rank, run, {3, 2, 1, 0}), testing::ElementsAre(0, 0, 0, 0, kBuckets + 1));
+    EXPECT_TRUE(at::allclose(run.value(0), at::full({4096 * 4}, -0.1 * 2 * 2)));
+  });
+}
+
 TEST(DdpOverlap, TheOrderOnTheWireIsTheSameWhateverTheOrderOfTheGradients) {
   on_ranks(3, [](const Rank& rank) {
     StrategyRun run(kLayers, sgd(), {.plugin = "ddp", .sets = kOneEach, .group = rank.view()});

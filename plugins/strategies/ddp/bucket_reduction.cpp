@@ -22,11 +22,13 @@ uint64_t copied_bytes(const std::vector<Bucket>& plan, at::ScalarType wire) {
 }  // namespace
 
 BucketReduction::BucketReduction(const Communicator& group, std::shared_ptr<const Layout> layout,
-                                 at::Device device, const BucketSizes& sizes, at::ScalarType wire)
+                                 at::Device device, const BucketSizes& sizes, at::ScalarType wire,
+                                 bool overlap)
     : group_(group),
       layout_(std::move(layout)),
       device_(device),
       flat_bytes_(copied_bytes(make_buckets(*layout_, sizes), wire)),
+      overlap_(overlap),
       gradients_(layout_, /*fixed_tree=*/false),
       buckets_(group, layout_, make_buckets(*layout_, sizes), device, wire),
       arrivals_(layout_->trainable_slots()) {}
@@ -43,13 +45,13 @@ void BucketReduction::begin(uint64_t micro_batches) {
   arrivals_.forget_micro_batch();
   left_ = micro_batches;
   unfinished_ = true;
-  if (is_last()) send_unused();
+  if (sends_now()) send_unused();
 }
 
 void BucketReduction::add(size_t slot, const at::Tensor& gradient, bool owned, void* stream) {
   gradients_.add(slot, gradient, owned);
   stream_ = stream;
-  if (arrivals_.arrived(slot) && is_last()) send(slot);
+  if (arrivals_.arrived(slot) && sends_now()) send(slot);
 }
 
 void BucketReduction::send(size_t slot) {
@@ -64,7 +66,7 @@ void BucketReduction::end_micro_batch(at::Tensor loss) {
   }
   loss_.push(std::move(loss));
   if (--left_ == 0) send_rest();
-  if (is_last()) send_unused();
+  if (sends_now()) send_unused();
 }
 
 // So that they do not hold up the buckets behind theirs.

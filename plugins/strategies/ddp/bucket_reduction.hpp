@@ -17,7 +17,7 @@ namespace pipeline::strategies {
 class BucketReduction : public Reduction {
  public:
   BucketReduction(const Communicator& group, std::shared_ptr<const Layout> layout, at::Device device,
-                  const BucketSizes& sizes, at::ScalarType wire);
+                  const BucketSizes& sizes, at::ScalarType wire, bool overlap);
   void begin(uint64_t micro_batches) override;
   void add(size_t slot, const at::Tensor& gradient, bool owned, void* stream) override;
   void end_micro_batch(at::Tensor loss) override;
@@ -31,7 +31,8 @@ class BucketReduction : public Reduction {
     Communicator::Work work;
   };
 
-  bool is_last() const { return left_ == 1; }
+  // Whether gradients travel as soon as they are there.
+  bool sends_now() const { return overlap_ && left_ == 1; }
   void send(size_t slot);
   void send_unused();
   void send_rest();
@@ -40,6 +41,7 @@ class BucketReduction : public Reduction {
   std::shared_ptr<const Layout> layout_;
   at::Device device_;
   uint64_t flat_bytes_;  // of buckets that are copies, and of what is converted on its way
+  bool overlap_;
   GradientSum gradients_;
   Buckets buckets_;
   Arrivals arrivals_;

@@ -48,7 +48,7 @@ std::unique_ptr<Reduction> Ddp::make_reduction() const {
   const BucketSizes sizes = bucket_sizes(config(), copies_are_cheap);
   if (!reproducible) {
     return std::make_unique<BucketReduction>(*communicator(), layout, replica_.device(), sizes,
-                                             is_narrow() ? at::kBFloat16 : at::kFloat);
+                                             is_narrow() ? at::kBFloat16 : at::kFloat, config().overlap);
   }
   const auto ranks = static_cast<uint64_t>(run().world_size);
   return std::make_unique<TreeReduction>(*communicator(), layout, replica_.device(), sizes.most,

@@ -12,6 +12,7 @@ struct DdpConfig {
   double first_bucket_mib = 1;
   double in_place_mib = 1;
   std::string reduction = "fp32";
+  bool overlap = true;
 
   void describe(Options& o) {
     o("bucket_mib", bucket_mib, "gradients travel in buckets of at most this size")
@@ -29,6 +30,8 @@ struct DdpConfig {
         .may_change();
     o("reduction", reduction, "dtype that gradients travel and are added up in; bf16 halves the bytes")
         .choices({"fp32", "bf16"});
+    o("overlap", overlap, "send during the backward pass; false: after it, to see the difference")
+        .may_change();
   }
 };
 
