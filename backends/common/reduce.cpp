@@ -57,15 +57,12 @@ struct Extreme {
   }
 };
 
-// A block's sums stay in the first-level cache while the inputs pass by.
-constexpr uint64_t kBlock = 2048;
-
 template <class Type, class Op>
 void combine(typename Type::Element* out, std::span<const void* const> inputs, uint64_t count, Op op) {
   using Element = typename Type::Element;
-  typename Type::Sum sums[kBlock];
-  for (uint64_t begin = 0; begin < count; begin += kBlock) {
-    const uint64_t size = std::min(kBlock, count - begin);
+  typename Type::Sum sums[kReduceBlock];
+  for (uint64_t begin = 0; begin < count; begin += kReduceBlock) {
+    const uint64_t size = std::min(kReduceBlock, count - begin);
     const auto* first = static_cast<const Element*>(inputs[0]) + begin;
     for (uint64_t i = 0; i < size; ++i) sums[i] = Type::load(first[i]);
     for (size_t r = 1; r < inputs.size(); ++r) {

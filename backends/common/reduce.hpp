@@ -7,6 +7,9 @@
 
 namespace pipeline::backends {
 
+// Elements that are reduced at a time: a block's sums stay in the first-level cache while the inputs pass by.
+constexpr uint64_t kReduceBlock = 2048;
+
 bool can_reduce(pl_dtype dtype);
 
 // out[i] = ((inputs[0][i] op inputs[1][i]) op inputs[2][i]) ..., for `count` elements. Half precisions are

@@ -9,8 +9,7 @@
 namespace pipeline::backends::shm {
 namespace {
 
-constexpr size_t kLine = 64;        // shares of a slot begin on cache lines
-constexpr uint64_t kBlock = 2048;  // elements that stay in the first-level cache
+constexpr size_t kLine = 64;  // shares of a slot begin on cache lines
 
 bool for_each_rank(Operation operation) {
   return operation == Operation::kAllReduce || operation == Operation::kReduceScatter ||
@@ -69,12 +68,12 @@ void Pieces::copy(void* to, const void* from, uint64_t count) const {
   if (count > 0 && to != from) std::memcpy(to, from, count * width_);
 }
 
-// The others' terms lie in their slots, at this rank's place. The sum goes to `out`, and to `copy_to` where that
-// is not null, block by block: memory is passed through once.
+// The others' terms lie in their slots, at this rank's place. The sum goes to `out`, and to `copy_to` where
+// that is not null, block by block: memory is passed through once.
 void Pieces::reduce(const Rounds& rounds, char* own, char* out, char* copy_to, uint64_t count) const {
   std::vector<const void*> terms(static_cast<size_t>(world_size_));
-  for (uint64_t begin = 0; begin < count; begin += kBlock) {
-    const uint64_t size = std::min(kBlock, count - begin);
+  for (uint64_t begin = 0; begin < count; begin += kReduceBlock) {
+    const uint64_t size = std::min(kReduceBlock, count - begin);
     const size_t offset = begin * width_;
     for (int32_t r = 0; r < world_size_; ++r)
       terms[static_cast<size_t>(r)] = (r == rank_ ? own : rounds.slot_of(r) + place(rank_)) + offset;
