@@ -1,10 +1,19 @@
 # pipeline_test(NAME source... [LIBS target...] [TORCH] [LONG] [TIMEOUT seconds])
 #
 # A GoogleTest binary. Without LibTorch every TEST is a test of CTest's; with it (TORCH) the binary is one test, because loading
-# LibTorch takes longer than most tests. LONG: label `long`, which only `scripts/test --all` runs. The sources see
-# PIPELINE_SOURCE_DIR, PIPELINE_BUILD_DIR and PIPELINE_EXECUTABLE as strings.
+# LibTorch takes longer than most tests. LONG: label `long`, which only `scripts/test --all` runs.
 find_package(GTest REQUIRED)
 include(GoogleTest)
+
+# <test_paths.hpp>: PIPELINE_SOURCE_DIR, PIPELINE_BUILD_DIR and PIPELINE_EXECUTABLE as strings. A header, since the compiler's cache
+# cannot serve a clone in another folder where every file has these on its command line.
+add_library(test_paths INTERFACE)
+file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/tests/include/test_paths.hpp CONTENT [[#pragma once
+#define PIPELINE_SOURCE_DIR "@CMAKE_SOURCE_DIR@"
+#define PIPELINE_BUILD_DIR "@CMAKE_BINARY_DIR@"
+#define PIPELINE_EXECUTABLE PIPELINE_BUILD_DIR "/bin/pipeline"
+]] @ONLY)
+target_include_directories(test_paths INTERFACE ${CMAKE_BINARY_DIR}/tests/include)
 
 function(pipeline_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH;LONG" "TIMEOUT" "LIBS")
@@ -23,11 +32,7 @@ function(pipeline_test name)
   endif()
 
   add_executable(${name} ${arg_UNPARSED_ARGUMENTS})
-  target_link_libraries(${name} PRIVATE ${arg_LIBS} pipeline_sdk GTest::gtest_main GTest::gmock)
-  target_compile_definitions(${name} PRIVATE
-    PIPELINE_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
-    PIPELINE_BUILD_DIR="${CMAKE_BINARY_DIR}"
-    PIPELINE_EXECUTABLE="${CMAKE_BINARY_DIR}/bin/pipeline")
+  target_link_libraries(${name} PRIVATE ${arg_LIBS} pipeline_sdk test_paths GTest::gtest_main GTest::gmock)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/bin)
   if(arg_TORCH)
     pipeline_use_torch(${name})

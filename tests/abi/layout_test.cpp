@@ -10,6 +10,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <test_paths.hpp>
 
 #include "pipeline.h"
 

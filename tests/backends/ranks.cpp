@@ -14,6 +14,7 @@
 #include <mutex>
 #include <sstream>
 #include <thread>
+#include <test_paths.hpp>
 
 #include "core/config/config.hpp"
 #include "core/config/plugin_config.hpp"

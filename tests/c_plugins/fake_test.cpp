@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <test_paths.hpp>
 #include <thread>
 
 #include "core/plugins/backend.hpp"

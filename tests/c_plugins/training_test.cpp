@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <test_paths.hpp>
 
 namespace pipeline::plugins {
 namespace {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <test_paths.hpp>
 
 #include "core/config/plugin_config.hpp"
 #include "core/plugins/check/check_plugin.hpp"
@@ -22,7 +23,7 @@ CheckReport check_zoo(
     const std::string& name, const Tell& tell = [](const std::string&) {}) {
   extend_host_table(config::fill_host_slots);
   CheckArgs args;
-  args.plugin = std::filesystem::path(ZOO_DIR) / (name + ".so");
+  args.plugin = std::filesystem::path(PIPELINE_BUILD_DIR "/tests/zoo") / (name + ".so");
   args.limit = std::chrono::seconds(name == "hangs" ? 1 : 60);
   return check_plugin(args, tell);
 }
@@ -101,7 +102,7 @@ TEST(CheckPlugin, TellsEachCheckAsItFinishes) {
 }
 
 TEST(Elf, ListsWhatIsExported) {
-  const std::filesystem::path zoo = ZOO_DIR;
+  const std::filesystem::path zoo = PIPELINE_BUILD_DIR "/tests/zoo";
   EXPECT_EQ(exported_symbols(zoo / "good.so"), std::vector<std::string>{"pl_plugin_entry"});
   EXPECT_GT(exported_symbols(zoo / "leaks_symbols.so").size(), 1u);
   EXPECT_THROW(exported_symbols(zoo / "not_elf.so"), Error);

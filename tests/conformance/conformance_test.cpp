@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <test_paths.hpp>
 #include <vector>
 
 #include "core/config/plugin_config.hpp"

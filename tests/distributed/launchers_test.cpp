@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <test_paths.hpp>
 
 #include "tests/distributed/runs.hpp"
 

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include <nlohmann/json.hpp>
+#include <test_paths.hpp>
 
 namespace pipeline::tests {
 namespace {

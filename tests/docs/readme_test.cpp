@@ -10,6 +10,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <test_paths.hpp>
 
 #include "tests/e2e/program.hpp"
 

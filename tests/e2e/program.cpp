@@ -9,6 +9,7 @@
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
+#include <test_paths.hpp>
 
 namespace pipeline::tests {
 namespace {

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <test_paths.hpp>
 
 namespace pipeline::summarization::testing {
 

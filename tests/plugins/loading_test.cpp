@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <test_paths.hpp>
 
 #include "core/plugins/child.hpp"
 #include "core/plugins/str.hpp"
@@ -32,7 +33,7 @@ TEST(Loading, AGoodPluginTellsItsFacts) {
 }
 
 TEST(Loading, TheSameFileIsLoadedOnce) {
-  const fs::path link = fs::path(ZOO_DIR) / ".." / "zoo" / "good.so";
+  const fs::path link = fs::path(PIPELINE_BUILD_DIR "/tests/zoo") / ".." / "zoo" / "good.so";
   EXPECT_EQ(&Plugin::load(zoo("good")), &Plugin::load(link));
 }
 

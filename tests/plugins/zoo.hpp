@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <string>
+#include <test_paths.hpp>
 
 #include "core/plugins/error.hpp"
 #include "core/plugins/plugin.hpp"
@@ -11,7 +12,7 @@
 namespace pipeline::plugins {
 
 inline std::filesystem::path zoo(const std::string& name) {
-  return std::filesystem::path(ZOO_DIR) / (name + ".so");
+  return std::filesystem::path(PIPELINE_BUILD_DIR "/tests/zoo") / (name + ".so");
 }
 
 // The message that loading a plugin ends in, without the path in front; empty when it loads.

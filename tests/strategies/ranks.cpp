@@ -5,6 +5,7 @@
 #include <atomic>
 #include <exception>
 #include <latch>
+#include <test_paths.hpp>
 #include <thread>
 
 #include "core/train/batch_plan.hpp"

@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <mutex>
+#include <test_paths.hpp>
 
 #include "core/config/config.hpp"
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include <gtest/gtest.h>
+#include <test_paths.hpp>
 
 namespace pipeline::rouge {
 namespace {

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <test_paths.hpp>
 
 #include "plugins/tasks/summarization/rouge/tokenize.hpp"
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <nlohmann/json.hpp>
+#include <test_paths.hpp>
 
 #include "plugins/tasks/common/tokenizer/byte_level_bpe.hpp"
 #include "tests/support/test_files.hpp"
