@@ -31,7 +31,7 @@ extern "C" {
 #endif
 
 #define PL_ABI_MAJOR 1u /* must match between host and plugin */
-#define PL_ABI_MINOR 1u /* may differ either way */
+#define PL_ABI_MINOR 2u /* may differ either way */
 
 /* True if the struct at `pointer` (of struct type `type`), as its sender sized it, contains `field`. */
 #define PL_HAS(type, pointer, field) \
@@ -231,11 +231,18 @@ typedef struct pl_gradient {
    * longer needs the memory. NULL when the tensor is the bound gradient. */
   void *owner;
   void (*release)(void *owner);
+  /* (since 1.2, only where the sink's flags say PL_GRADIENTS_IN_ROWS) (K) int64 on the tensor's device, borrowed-call: `tensor`,
+   * (K, ...), is added to these rows of the gradient, the same row perhaps several times. NULL: the tensor is of all rows. */
+  const pl_tensor *rows;
 } pl_gradient;
+
+/* (since 1.2) The strategy sends gradients while the backward pass runs: hand over each part as soon as it is there, what is dense
+ * first, and what touches a few rows of a large parameter as those rows. */
+#define PL_GRADIENTS_IN_ROWS 1u
 
 typedef struct pl_gradient_sink {
   uint32_t struct_size;
-  uint32_t reserved;
+  uint32_t flags; /* PL_GRADIENTS_; 0 before 1.2 */
   void *user;
   /* A parameter that is used twice may come twice; the second one is added. [serialized] within one `train` */
   pl_error *(*ready)(void *user, const pl_gradient *gradient);
@@ -517,6 +524,7 @@ typedef struct pl_strategy_args {
 
 #define PL_STRATEGY_NEEDS_UNIT_HOOKS 1u
 #define PL_STRATEGY_OWNS_SHARDS 2u /* every rank has pieces of the state; otherwise rank 0 has them all */
+#define PL_STRATEGY_TAKES_ROWS 4u  /* (since 1.2) gradient_ready takes pl_gradient.rows */
 
 typedef struct pl_strategy_info {
   uint32_t struct_size;

@@ -36,6 +36,7 @@ Strategy::Strategy(const Plugin& plugin, const pl_context& context, const pl_con
   sink_ = sized<pl_gradient_sink>();
   sink_.user = this;
   sink_.ready = ready;
+  if ((info_.flags & PL_STRATEGY_TAKES_ROWS) != 0) sink_.flags = PL_GRADIENTS_IN_ROWS;
 }
 
 Strategy::~Strategy() { destroy(); }

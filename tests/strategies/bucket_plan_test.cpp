@@ -17,6 +17,10 @@ std::vector<Parameter> parameters(std::vector<int64_t> counts) {
   return result;
 }
 
+std::vector<Bucket> plan(const Layout& layout, const BucketSizes& sizes) {
+  return make_buckets(layout, sizes, expected_order(layout));
+}
+
 // "3 2+1" as the parameters of each bucket; a piece of one as "0[4096:8192]".
 std::string describe(const std::vector<Bucket>& buckets, const Layout& layout) {
   std::string text;
@@ -41,15 +45,13 @@ std::string describe(const std::vector<Bucket>& buckets, const Layout& layout) {
 TEST(BucketPlan, GoesBackwardsAndFillsBuckets) {
   const Layout layout(parameters({100, 200, 300, 400, 500}));
   // 500 is padded to 512.
-  EXPECT_EQ(describe(make_buckets(layout, {.first = 512, .most = 800, .in_place = 10000}), layout),
-            "4 3+2 1+0");
-  EXPECT_EQ(describe(make_buckets(layout, {.first = 100, .most = 10000, .in_place = 10000}), layout),
-            "4 3+2+1+0");
+  EXPECT_EQ(describe(plan(layout, {.first = 512, .most = 800, .in_place = 10000}), layout), "4 3+2 1+0");
+  EXPECT_EQ(describe(plan(layout, {.first = 100, .most = 10000, .in_place = 10000}), layout), "4 3+2+1+0");
 }
 
 TEST(BucketPlan, LargeGradientsStayWhereTheyAreAndAreCut) {
   const Layout layout(parameters({9000, 50, 4000, 60, 5000}));
-  EXPECT_EQ(describe(make_buckets(layout, {.first = 512, .most = 4096, .in_place = 3000}), layout),
+  EXPECT_EQ(describe(plan(layout, {.first = 512, .most = 4096, .in_place = 3000}), layout),
             "4[0:4096]! 4[4096:5008]! 2! 0[0:4096]! 0[4096:8192]! 0[8192:9008]! 3+1");
 }
 
@@ -57,8 +59,16 @@ TEST(BucketPlan, LeavesOutWhatIsFrozenOrEmpty) {
   std::vector<Parameter> some = parameters({100, 0, 300});
   some[0].trainable = false;
   const Layout layout(some);
-  EXPECT_EQ(describe(make_buckets(layout, {.first = 512, .most = 4096, .in_place = 4096}), layout), "2");
-  EXPECT_TRUE(make_buckets(Layout({}), {.first = 512, .most = 4096, .in_place = 4096}).empty());
+  EXPECT_EQ(describe(plan(layout, {.first = 512, .most = 4096, .in_place = 4096}), layout), "2");
+  EXPECT_TRUE(plan(Layout({}), {.first = 512, .most = 4096, .in_place = 4096}).empty());
+}
+
+TEST(BucketPlan, FollowsTheOrderThatItIsGiven) {
+  const Layout layout(parameters({400, 300, 200, 100}));
+  const BucketSizes sizes{.first = 512, .most = 800, .in_place = 10000};
+  std::vector<size_t> order = expected_order(layout);
+  std::ranges::reverse(order);
+  EXPECT_EQ(describe(make_buckets(layout, sizes, order), layout), "0 1+2 3");
 }
 
 TEST(Arrivals, ExpectWhatTheMicroBatchBeforeDid) {
@@ -73,19 +83,12 @@ TEST(Arrivals, ExpectWhatTheMicroBatchBeforeDid) {
   EXPECT_TRUE(arrivals.arrived(1));
 }
 
-TEST(Arrivals, DoNotWaitForMoreUnlessThatIsDense) {
+TEST(Arrivals, ExpectAsManyContributionsAsTheMicroBatchBeforeBrought) {
   Arrivals arrivals(1);
   for (int i = 0; i < 2; ++i) arrivals.arrived(0);
   arrivals.end_micro_batch();
-  EXPECT_TRUE(arrivals.arrived(0));
   EXPECT_FALSE(arrivals.arrived(0));
-  arrivals.end_micro_batch();
-  arrivals.late_was_dense(0);
-  for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
-    EXPECT_FALSE(arrivals.arrived(0));
-    EXPECT_EQ(arrivals.arrived(0), micro_batch == 1);
-    arrivals.end_micro_batch();
-  }
+  EXPECT_TRUE(arrivals.arrived(0));
 }
 
 TEST(Arrivals, AMicroBatchThatWasGivenUpTeachesNothing) {

@@ -116,8 +116,8 @@ TEST(DdpOverlap, TheOrderOnTheWireIsTheSameWhateverTheOrderOfTheGradients) {
       for (int turn = 0; turn <= rank.rank; ++turn) std::ranges::next_permutation(order);
       one_step(rank, run, order);
     }
-    // Of 3, 2, 1, 0 in the order 2, 0, 3, 1.
-    EXPECT_THAT(one_step(rank, run, {2, 0, 3, 1}), testing::ElementsAre(0, 0, 2, kBuckets, kBuckets + 1));
+    // Of 0, 1, 3, 2, rank 0's order in the first step, in the order 2, 0, 3, 1.
+    EXPECT_THAT(one_step(rank, run, {2, 0, 3, 1}), testing::ElementsAre(0, 4, 4, kBuckets, kBuckets + 1));
     EXPECT_TRUE(at::allclose(run.value(0), at::full({4096 * 4}, -0.1 * 7 * 3)));
   });
 }
@@ -157,42 +157,81 @@ std::vector<uint64_t> sizes(const Rank& rank, size_t last) {
   return result;
 }
 
-TEST(DdpLate, TheDensePartOfATiedEmbeddingGoesFirstAndOnlyItsRowsGoLast) {
-  const std::vector<ParameterSpec> specs{{"embedding", {64, 4096}}, {"layer", {4096}}};
+TEST(DdpRows, TheDensePartOfATiedEmbeddingGoesFirstAndItsRowsGoLast) {
+  const std::vector<ParameterSpec> specs{{"embedding", {64, 4096}}, {"layer", {64, 4096}}};
   on_ranks(2, [&](const Rank& rank) {
     StrategyRun run(specs, sgd(), {.plugin = "ddp", .sets = {"strategy.bucket_mib=2"}, .group = rank.view()});
+    EXPECT_NE(run.strategy().info().flags & PL_STRATEGY_TAKES_ROWS, 0u);
     for (int step = 0; step < 3; ++step) {
       const size_t before = started(rank);
       run.strategy().begin_step(1);
       run.deliver(0, at::ones({64, 4096}));
       EXPECT_EQ(started(rank) - before, step > 0 ? 1u : 0u);  // before any layer's
-      run.deliver(1, at::ones({4096}));
-      at::Tensor rows = at::zeros({64, 4096});
-      rows[10 + 7 * rank.rank].fill_(1);
-      run.deliver(0, rows);
+      run.deliver(1, at::ones({64, 4096}));
+      EXPECT_EQ(started(rank) - before, step > 0 ? 2u : 0u);
+      // One row of both ranks, one of each, and one twice.
+      run.add_rows(0, at::tensor({5, 10 + 7 * rank.rank, 63, 63}, at::kLong), at::ones({4, 4096}));
       run.end_micro_batch(at::ones({}));
       finish(run);
     }
-    // The embedding, the layer, the figures; which are late, which rows, two of them.
-    EXPECT_THAT(sizes(rank, 6), testing::ElementsAre(64 * 4096, 4096, 2, 2, 64, 2 * 4096));
+    // The embedding, the layer, the figures; how long rows are, which, and four of them.
+    EXPECT_THAT(sizes(rank, 6), testing::ElementsAre(64 * 4096, 64 * 4096, 3, 2, 64, 4 * 4096));
     at::Tensor expected = at::full({64, 4096}, 2);
+    expected[5] += 2;
     expected[10] += 1;
     expected[17] += 1;
+    expected[63] += 4;
     EXPECT_TRUE(at::allclose(run.value(0), expected.mul(-0.1 * 3)));
   });
 }
 
-TEST(DdpLate, ADenseSecondPartIsWaitedFor) {
+TEST(DdpRows, OfEarlierMicroBatchesAndOfRanksWithoutAnyAreNotLost) {
+  const std::vector<ParameterSpec> specs{{"embedding", {8, 3}}, {"layer", {4096}}};
+  on_ranks(2, [&](const Rank& rank) {
+    StrategyRun run(specs, sgd(), {.plugin = "ddp", .group = rank.view()});
+    for (int step = 0; step < 2; ++step) {
+      run.strategy().begin_step(2);
+      for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
+        run.deliver(0, at::ones({8, 3}));
+        run.deliver(1, at::ones({4096}));
+        if (rank.rank == 1) run.add_rows(0, at::tensor({7}, at::kLong), at::full({1, 3}, 5));
+        run.add_rows(0, at::empty({0}, at::kLong), at::empty({0, 3}));
+        run.end_micro_batch(at::ones({}));
+      }
+      finish(run);
+    }
+    at::Tensor expected = at::full({8, 3}, 4);
+    expected[7] += 2 * 5;
+    EXPECT_TRUE(at::allclose(run.value(0), expected.mul(-0.1 * 2))) << run.value(0);
+  });
+}
+
+TEST(DdpRows, OfAnotherShapeAreRefusedAndOthersDoNotTakeThem) {
+  on_ranks(2, [](const Rank& rank) {
+    StrategyRun run({{"embedding", {8, 3}}}, sgd(), {.plugin = "ddp", .group = rank.view()});
+    run.strategy().begin_step(1);
+    EXPECT_THROW(run.add_rows(0, at::tensor({7}, at::kLong), at::ones({2, 3})), plugins::Error);
+    run.deliver(0, at::ones({8, 3}));
+    run.end_micro_batch(at::ones({}));
+    finish(run);
+    const StrategyRun other({{"embedding", {8, 3}}}, sgd(),
+                            {.plugin = "ddp", .sets = {"strategy.overlap=false"}, .group = rank.view()});
+    EXPECT_EQ(other.strategy().info().flags & PL_STRATEGY_TAKES_ROWS, 0u);
+  });
+  const StrategyRun single({{"embedding", {8, 3}}}, sgd(), {});
+  EXPECT_EQ(single.strategy().info().flags & PL_STRATEGY_TAKES_ROWS, 0u);
+}
+
+TEST(DdpOverlap, ASecondPartIsWaitedFor) {
   on_ranks(2, [](const Rank& rank) {
     StrategyRun run(kLayers, sgd(), {.plugin = "ddp", .sets = kOneEach, .group = rank.view()});
     std::vector<size_t> collectives;
-    for (int step = 0; step < 4; ++step) {
+    for (int step = 0; step < 3; ++step) {
       collectives.push_back(started(rank));
       one_step(rank, run, {3, 2, 1, 0, 3});
     }
-    EXPECT_GT(collectives[2] - collectives[1], kBuckets + 1);  // sent again, once
-    EXPECT_EQ(collectives[3] - collectives[2], kBuckets + 1);
-    EXPECT_TRUE(at::allclose(run.value(3), at::full({4096}, -0.1 * 4 * 2 * 2)));
+    EXPECT_EQ(collectives[2] - collectives[1], kBuckets + 1);
+    EXPECT_TRUE(at::allclose(run.value(3), at::full({4096}, -0.1 * 3 * 2 * 2)));
   });
 }
 

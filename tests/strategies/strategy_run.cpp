@@ -177,6 +177,16 @@ void StrategyRun::lend(size_t index, const at::Tensor& gradient) {
   strategy_->gradient_ready(sent);
 }
 
+void StrategyRun::add_rows(size_t index, const at::Tensor& rows, const at::Tensor& values) {
+  pl_tensor tensor = view(values), which = view(rows);
+  pl_gradient sent{};
+  sent.struct_size = sizeof sent;
+  sent.index = index;
+  sent.tensor = &tensor;
+  sent.rows = &which;
+  strategy_->gradient_ready(sent);
+}
+
 void StrategyRun::deliver(size_t index, const at::Tensor& gradient, bool lent) {
   const pl_tensor bound = strategy_->storage(index).grad;
   if (!bound.data && lent) return lend(index, gradient.clone());

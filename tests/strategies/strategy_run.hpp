@@ -69,6 +69,7 @@ class StrategyRun {
   // call.
   void hand_over(size_t index, at::Tensor gradient);
   void lend(size_t index, const at::Tensor& gradient);
+  void add_rows(size_t index, const at::Tensor& rows, const at::Tensor& values);
   // As the strategy's storage asks for: adds to the bound gradient, or lends a copy or hands it over.
   void deliver(size_t index, const at::Tensor& gradient, bool lent = false);
   void deliver(const MicroBatch& micro_batch);

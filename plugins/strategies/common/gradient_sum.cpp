@@ -44,6 +44,15 @@ void GradientSum::add(size_t slot, const at::Tensor& gradient, bool owned) {
   }
 }
 
+void GradientSum::add_rows(size_t slot, const at::Tensor& rows, const at::Tensor& values) {
+  if (rows.numel() == 0) return;
+  at::Tensor& sum = current_[slot];
+  const Slot& place = layout_->slots()[slot];
+  const at::Tensor added = values.reshape({rows.numel(), -1}).to(at::kFloat);
+  if (!sum.defined()) sum = at::zeros({place.padded}, added.options());
+  sum.narrow(0, 0, place.count).view({-1, added.size(1)}).index_add_(0, rows, added);
+}
+
 void GradientSum::end_micro_batch() {
   if (fixed_tree_) tree_.push(std::exchange(current_, Gradients(layout_->trainable_slots())));
 }

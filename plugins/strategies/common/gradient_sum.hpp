@@ -25,6 +25,8 @@ class GradientSum {
   // `owned`: the tensor's memory may be kept and written to. Of any float dtype and the parameter's element
   // count.
   void add(size_t slot, const at::Tensor& gradient, bool owned);
+  // values (K, ...) are added to rows (K).
+  void add_rows(size_t slot, const at::Tensor& rows, const at::Tensor& values);
   void end_micro_batch();
 
   // The sums, of those parameters that had a gradient. Empties this object.

@@ -26,6 +26,12 @@ class Reduction {
   virtual void begin(uint64_t micro_batches) = 0;
   // `owned`: the tensor's memory may be kept and written to. `stream`: that it is complete on. [serialized]
   virtual void add(size_t slot, const at::Tensor& gradient, bool owned, void* stream) = 0;
+  // values (K, ...) are added to rows (K) of the gradient; both lent. Only where takes_rows().
+  virtual void add_rows(size_t /*slot*/, const at::Tensor& /*rows*/, const at::Tensor& /*values*/,
+                        void* /*stream*/) {
+    fail("gradients in rows are not taken here");
+  }
+  virtual bool takes_rows() const { return false; }
   virtual void end_micro_batch(at::Tensor loss) = 0;  // undefined: this rank had no micro-batch
   virtual StepSums finish(void* stream) = 0;
   virtual void memory(const MemoryVisitor& visit) const = 0;

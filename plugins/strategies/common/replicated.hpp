@@ -32,6 +32,7 @@ class Replicated : public Strategy<Config> {
   pl_strategy_info info() override {
     auto info = sized<pl_strategy_info>();
     info.micro_batch_order = PL_ORDER_BLOCK;
+    if (reduction_->takes_rows()) info.flags |= PL_STRATEGY_TAKES_ROWS;
     info.gradient_dtype = info.reduction_dtype = info.master_dtype = info.optimizer_dtype = kFloat32;
     return info;
   }
@@ -53,6 +54,10 @@ class Replicated : public Strategy<Config> {
     if (!slot) return;
     const at::NoGradGuard no_grad;
     const StreamScope stream(replica_.device(), gradient.stream());
+    if (gradient.rows() != nullptr) {
+      return reduction_->add_rows(*slot, to_torch(*gradient.rows()), to_torch(gradient.tensor()),
+                                  gradient.stream());
+    }
     const bool owned = gradient.is_handed_over();
     reduction_->add(*slot, owned ? adopt(gradient) : to_torch(gradient.tensor()), owned, gradient.stream());
   }

@@ -4,10 +4,8 @@
 #include <utility>
 
 namespace pipeline::strategies {
-namespace {
 
-// Trainable slots with elements, the last parameter first.
-std::vector<size_t> reversed(const Layout& layout) {
+std::vector<size_t> expected_order(const Layout& layout) {
   std::vector<size_t> order;
   for (size_t slot = 0; slot < layout.trainable_slots(); ++slot) {
     if (layout.slots()[slot].count > 0) order.push_back(slot);
@@ -16,9 +14,8 @@ std::vector<size_t> reversed(const Layout& layout) {
   return order;
 }
 
-}  // namespace
-
-std::vector<Bucket> make_buckets(const Layout& layout, const BucketSizes& sizes) {
+std::vector<Bucket> make_buckets(const Layout& layout, const BucketSizes& sizes,
+                                 const std::vector<size_t>& order) {
   std::vector<Bucket> buckets;
   Bucket open;
   bool any_flat = false;
@@ -27,7 +24,7 @@ std::vector<Bucket> make_buckets(const Layout& layout, const BucketSizes& sizes)
     any_flat = true;
     buckets.push_back(std::exchange(open, {}));
   };
-  for (const size_t slot : reversed(layout)) {
+  for (const size_t slot : order) {
     const int64_t count = layout.slots()[slot].padded;
     if (count >= std::min(sizes.in_place, sizes.most)) {
       for (int64_t begin = 0; begin < count; begin += sizes.most) {

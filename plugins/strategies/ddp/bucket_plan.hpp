@@ -28,9 +28,13 @@ struct BucketSizes {
   int64_t in_place;  // a gradient of as many is not copied into a flat bucket
 };
 
-// All trainable parameters in buckets, in the order in which the backward pass is expected to complete them:
-// the parameters' own, reversed. A gradient that is too large for one bucket is cut. A pure function of its
-// arguments, hence the same on every rank.
-std::vector<Bucket> make_buckets(const Layout& layout, const BucketSizes& sizes);
+// The trainable slots with elements in the order in which the backward pass is expected to complete them:
+// that of the parameters, reversed.
+std::vector<size_t> expected_order(const Layout& layout);
+
+// The slots of `order` in buckets, in that order. A gradient that is too large for one bucket is cut. A pure
+// function of its arguments, hence the same on every rank.
+std::vector<Bucket> make_buckets(const Layout& layout, const BucketSizes& sizes,
+                                 const std::vector<size_t>& order);
 
 }  // namespace pipeline::strategies

@@ -1,5 +1,7 @@
 #include "plugins/strategies/ddp/bucket_reduction.hpp"
 
+#include <algorithm>
+#include <ranges>
 #include <utility>
 
 #include <pipeline/torch/runtime.hpp>
@@ -27,10 +29,11 @@ BucketReduction::BucketReduction(const Communicator& group, std::shared_ptr<cons
     : group_(group),
       layout_(std::move(layout)),
       device_(device),
-      flat_bytes_(copied_bytes(make_buckets(*layout_, sizes), wire)),
+      sizes_(sizes),
+      flat_bytes_(copied_bytes(make_buckets(*layout_, sizes, expected_order(*layout_)), wire)),
       overlap_(overlap),
       gradients_(layout_, /*fixed_tree=*/false),
-      buckets_(group, layout_, make_buckets(*layout_, sizes), device, wire),
+      buckets_(group, layout_, make_buckets(*layout_, sizes, expected_order(*layout_)), device, wire),
       arrivals_(layout_->trainable_slots()) {}
 
 // A step that was given up on all ranks may have stopped at another bucket on each: all send the rest, so
@@ -51,7 +54,16 @@ void BucketReduction::begin(uint64_t micro_batches) {
 void BucketReduction::add(size_t slot, const at::Tensor& gradient, bool owned, void* stream) {
   gradients_.add(slot, gradient, owned);
   stream_ = stream;
+  if (!knows_order_ && left_ == 1) order_.push_back(slot);
   if (arrivals_.arrived(slot) && sends_now()) send(slot);
+}
+
+void BucketReduction::add_rows(size_t slot, const at::Tensor& rows, const at::Tensor& values, void* stream) {
+  stream_ = stream;
+  if (!buckets_.has(slot)) return gradients_.add_rows(slot, rows, values);
+  if (rows.numel() == 0) return;
+  late_rows_.push_back(
+      {slot, rows.clone(), values.reshape({rows.numel(), -1}).to(at::kFloat, false, /*copy=*/true)});
 }
 
 void BucketReduction::send(size_t slot) {
@@ -86,7 +98,8 @@ void BucketReduction::send_rest() {
   at::Tensor loss = loss_.finish();
   const auto options = at::TensorOptions().dtype(at::kDouble).device(device_);
   if (!loss.defined()) loss = at::zeros({}, options);
-  const at::Tensor values = at::stack({loss, at::full({}, late, options)});
+  const at::Tensor values = at::stack(
+      {loss, at::full({}, late, options), at::full({}, static_cast<double>(late_rows_.size()), options)});
   figures_.emplace(Figures{values, group_.all_reduce(to_buffer(values, stream_))});
 }
 
@@ -99,15 +112,38 @@ StepSums BucketReduction::finish(void* stream) {
   if (values[1].item<double>() > 0) {
     std::vector<at::Tensor> late;
     for (size_t slot = 0; slot < sums.size(); ++slot) late.push_back(gradients_.take(slot));
-    for (const size_t slot : add_late_gradients(group_, *layout_, late, sums, stream)) {
-      arrivals_.late_was_dense(slot);
-    }
+    add_late_gradients(group_, *layout_, late, sums, stream);
   }
+  if (values[2].item<double>() > 0)
+    add_late_rows(group_, *layout_, std::exchange(late_rows_, {}), sums, stream);
+  if (!knows_order_ && overlap_) learn_order(stream);
   GradientRuns runs;
   for (size_t slot = 0; slot < sums.size(); ++slot) {
     if (sums[slot].defined()) runs.push_back({layout_->slots()[slot].offset, std::move(sums[slot])});
   }
   return {std::move(runs), values[0]};
+}
+
+// After the first step: rank 0's, for all. A gradient that came several times counts from its last.
+void BucketReduction::learn_order(void* stream) {
+  const auto has = [](const std::vector<int64_t>& list, size_t slot) {
+    return std::ranges::find(list, static_cast<int64_t>(slot)) != list.end();
+  };
+  const std::vector<int64_t> came(order_.begin(), order_.end());
+  std::vector<int64_t> order;  // the last first
+  for (const size_t slot : expected_order(*layout_) | std::views::reverse) {
+    if (!has(came, slot)) order.push_back(static_cast<int64_t>(slot));
+  }
+  for (const size_t slot : order_ | std::views::reverse) {
+    if (!has(order, slot)) order.push_back(static_cast<int64_t>(slot));
+  }
+  std::ranges::reverse(order);
+  at::Tensor common = at::tensor(order, at::kLong).to(device_);
+  group_.broadcast(to_buffer(common, stream), 0).wait(stream);
+  common = common.cpu();
+  const int64_t* slots = common.const_data_ptr<int64_t>();
+  buckets_.replan(make_buckets(*layout_, sizes_, {slots, slots + common.numel()}));
+  knows_order_ = true;
 }
 
 void BucketReduction::memory(const MemoryVisitor& visit) const {

@@ -8,6 +8,7 @@
 #include "plugins/strategies/common/reduction.hpp"
 #include "plugins/strategies/ddp/arrivals.hpp"
 #include "plugins/strategies/ddp/buckets.hpp"
+#include "plugins/strategies/ddp/late_gradients.hpp"
 
 namespace pipeline::strategies {
 
@@ -20,12 +21,15 @@ class BucketReduction : public Reduction {
                   const BucketSizes& sizes, at::ScalarType wire, bool overlap);
   void begin(uint64_t micro_batches) override;
   void add(size_t slot, const at::Tensor& gradient, bool owned, void* stream) override;
+  void add_rows(size_t slot, const at::Tensor& rows, const at::Tensor& values, void* stream) override;
+  bool takes_rows() const override { return overlap_; }
   void end_micro_batch(at::Tensor loss) override;
   StepSums finish(void* stream) override;
   void memory(const MemoryVisitor& visit) const override;
 
  private:
-  // Two figures of every rank, summed: its loss, and in how many slots something came late.
+  // Three figures of every rank, summed: its loss, in how many slots a gradient came late, and how often rows
+  // did.
   struct Figures {
     at::Tensor values;
     Communicator::Work work;
@@ -36,15 +40,20 @@ class BucketReduction : public Reduction {
   void send(size_t slot);
   void send_unused();
   void send_rest();
+  void learn_order(void* stream);
 
   const Communicator& group_;
   std::shared_ptr<const Layout> layout_;
   at::Device device_;
+  BucketSizes sizes_;
   uint64_t flat_bytes_;  // of buckets that are copies, and of what is converted on its way
   bool overlap_;
   GradientSum gradients_;
   Buckets buckets_;
   Arrivals arrivals_;
+  std::vector<LateRows> late_rows_;  // of gradients that have been sent
+  std::vector<size_t> order_;        // in which gradients came in the first step's last micro-batch
+  bool knows_order_ = false;
   LossTree loss_ = make_loss_tree();
   std::optional<Figures> figures_;  // under way
   bool unfinished_ = false;         // between begin() and finish()

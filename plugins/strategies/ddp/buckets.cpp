@@ -10,10 +10,14 @@ Buckets::Buckets(const Communicator& group, std::shared_ptr<const Layout> layout
                  at::Device device, at::ScalarType wire)
     : group_(group),
       layout_(std::move(layout)),
-      plan_(std::move(plan)),
       options_(at::TensorOptions().dtype(at::kFloat).device(device)),
-      wire_(wire),
-      buckets_of_(layout_->trainable_slots()) {
+      wire_(wire) {
+  replan(std::move(plan));
+}
+
+void Buckets::replan(std::vector<Bucket> plan) {
+  plan_ = std::move(plan);
+  buckets_of_.assign(layout_->trainable_slots(), {});
   for (size_t i = 0; i < plan_.size(); ++i) {
     for (const BucketPart& part : plan_[i].parts) buckets_of_[part.slot].push_back(i);
   }

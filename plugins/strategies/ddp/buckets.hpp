@@ -21,6 +21,9 @@ class Buckets {
   Buckets(const Communicator& group, std::shared_ptr<const Layout> layout, std::vector<Bucket> plan,
           at::Device device, at::ScalarType wire);
 
+  // Between steps.
+  void replan(std::vector<Bucket> plan);
+
   bool has(size_t slot) const { return ready_[slot]; }
   // This rank's whole sum, padded, which is written to from now on; undefined: zero. Once a slot and step.
   void put(size_t slot, at::Tensor gradient, void* stream);

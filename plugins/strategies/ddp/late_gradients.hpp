@@ -12,9 +12,20 @@ namespace pipeline::strategies {
 
 // Adds to `sums` what came on any rank after a gradient had been sent; both by slot. `late`: this rank's
 // part, undefined where there is none. Only those rows of kChunk elements travel in which some rank has
-// anything. All ranks must call it; returns, the same on all, the slots of which most rows did travel.
-std::vector<size_t> add_late_gradients(const Communicator& group, const Layout& layout,
-                                       const std::vector<at::Tensor>& late, std::vector<at::Tensor>& sums,
-                                       void* stream);
+// anything. All ranks must call it.
+void add_late_gradients(const Communicator& group, const Layout& layout, const std::vector<at::Tensor>& late,
+                        std::vector<at::Tensor>& sums, void* stream);
+
+// Rows of a slot's gradient: values (K, width) float32 to add to rows (K).
+struct LateRows {
+  size_t slot;
+  at::Tensor rows;
+  at::Tensor values;
+};
+
+// Adds what all ranks have of `late` to `sums`: of each slot those rows travel that any rank has something
+// for. All ranks together, though some may have nothing.
+void add_late_rows(const Communicator& group, const Layout& layout, const std::vector<LateRows>& late,
+                   std::vector<at::Tensor>& sums, void* stream);
 
 }  // namespace pipeline::strategies

@@ -75,6 +75,9 @@ class Gradient {
   uint64_t index() const { return raw_.index; }             // of the parameter
   const pl_tensor& tensor() const { return *raw_.tensor; }  // valid during the call
   void* stream() const { return raw_.stream; }              // it is complete on; NULL on CPU
+  // (K) int64: the tensor, (K, ...), is added to these rows; NULL: it is of all. Only where the strategy's
+  // flags say PL_STRATEGY_TAKES_ROWS. Valid during the call.
+  const pl_tensor* rows() const { return raw_.rows; }
   bool is_handed_over() const { return raw_.owner != nullptr; }
   Owner take_owner() { return std::move(owner_); }  // to keep the tensor's memory after the call
 

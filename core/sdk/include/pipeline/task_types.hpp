@@ -56,16 +56,32 @@ class GradientSink {
   // which calls release(owner) once, from any thread, also when this throws. One call at a time.
   void ready(uint64_t index, const pl_tensor& gradient, void* stream = nullptr, void* owner = nullptr,
              void (*release)(void*) = nullptr) const {
+    send(index, gradient, nullptr, stream, owner, release);
+  }
+
+  // The strategy sends gradients during the backward pass: a parameter's may come in parts, each as soon as
+  // it is there, what is dense first, and by add_rows() what touches a few rows.
+  bool takes_rows() const { return (raw_.flags & PL_GRADIENTS_IN_ROWS) != 0; }
+  // values: (K, ...), lent for the call, are added to the rows (K) int64 of the gradient. Only if
+  // takes_rows().
+  void add_rows(uint64_t index, const pl_tensor& rows, const pl_tensor& values,
+                void* stream = nullptr) const {
+    send(index, values, &rows, stream, nullptr, nullptr);
+  }
+
+ private:
+  void send(uint64_t index, const pl_tensor& gradient, const pl_tensor* rows, void* stream, void* owner,
+            void (*release)(void*)) const {
     auto message = sized<pl_gradient>();
     message.index = index;
     message.tensor = &gradient;
+    message.rows = rows;
     message.stream = stream;
     message.owner = owner;
     message.release = release;
     check(raw_.ready(raw_.user, &message));
   }
 
- private:
   pl_gradient_sink raw_;
 };
 

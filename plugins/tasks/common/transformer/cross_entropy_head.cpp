@@ -122,7 +122,13 @@ class CrossEntropyHead : public torch::autograd::Function<CrossEntropyHead> {
     }
     const auto holder = c10::static_intrusive_pointer_cast<Holder>(ctx->saved_data["shared"].toCapsule());
     at::Tensor dweight = saved[3];
-    if (holder->shared && dweight.defined()) holder->shared->value = std::exchange(dweight, {});
+    if (holder->shared && dweight.defined()) {
+      if (holder->shared->take_head) {
+        holder->shared->take_head(std::exchange(dweight, {}));
+      } else {
+        holder->shared->value = std::exchange(dweight, {});
+      }
+    }
     return {saved[0], saved[1], saved[2], dweight, Variable(), Variable(), Variable(), Variable()};
   }
 

@@ -76,8 +76,11 @@ class Embed : public torch::autograd::Function<Embed> {
     at::Tensor dtable, dpositions;
     if (ctx->needs_input_grad(0)) {
       if (holder->shared) dtable = std::exchange(holder->shared->value, {});
-      if (!dtable.defined()) dtable = at::zeros({ctx->saved_data["rows"].toInt(), dx.size(1)}, dx.options());
-      add_rows(dtable, tokens, dx);
+      const bool in_rows = holder->shared && holder->shared->take_rows;
+      if (in_rows) holder->shared->take_rows(tokens, dx);
+      if (!in_rows && !dtable.defined())
+        dtable = at::zeros({ctx->saved_data["rows"].toInt(), dx.size(1)}, dx.options());
+      if (!in_rows) add_rows(dtable, tokens, dx);
     }
     if (ctx->needs_input_grad(1)) {
       dpositions = at::zeros({ctx->saved_data["position_rows"].toInt(), dx.size(1)}, dx.options());

@@ -205,6 +205,10 @@ transformer::Loss Gpt2::loss(const PackedBatch& batch, const ForwardOptions& opt
       "GPT-2: ", batch.tokens.size(0), " tokens and ", batch.targets.size(0), " targets for sequences of ",
       batch.sequences.rows(), " rows in all");
   const auto shared = wte_.requires_grad() ? std::make_shared<transformer::SharedGradient>() : nullptr;
+  if (shared) {
+    shared->take_head = options.take_head;
+    shared->take_rows = options.take_rows;
+  }
   const at::Tensor x = body(batch, batch.target_rows, options, shared);
   const at::Tensor targets =
       x.size(0) == batch.targets.size(0)

@@ -36,6 +36,10 @@ struct ForwardOptions {
   bool checkpoint_activations = false;  // keep only the layers' inputs, compute the rest again
   double scale = 1;                     // of the loss that is differentiated
   int64_t head_chunk = 0;               // see transformer::HeadOptions
+  // Where the parts of the token embedding's gradient go; see transformer::SharedGradient. Null: through
+  // autograd, in one.
+  std::function<void(at::Tensor head)> take_head = nullptr;
+  std::function<void(const at::Tensor& rows, const at::Tensor& values)> take_rows = nullptr;
 };
 
 // Wraps the forward pass of one unit: 1 .. n_layer are the layers; 0 is what both ends of the model use, the

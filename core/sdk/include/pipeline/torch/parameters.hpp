@@ -95,6 +95,18 @@ class ParameterTable {
     ready(found->second);
   }
 
+  // values (K, ...) are added to the rows (K) int64 of the gradient. Only if the sink takes rows.
+  void deliver_rows(const at::Tensor& parameter, const at::Tensor& rows, const at::Tensor& values) {
+    const auto found = index_.find(parameter.unsafeGetTensorImpl());
+    if (found == index_.end()) fail("rows of a gradient for a tensor that is not a parameter of the model");
+    if (!entries_[found->second].info.trainable) return;
+    const std::lock_guard lock(mutex_);
+    if (sink_ == nullptr)
+      fail("a gradient of ", entries_[found->second].info.name, " was computed outside of training");
+    const at::Tensor lent_rows = rows.contiguous(), lent_values = values.contiguous();
+    sink_->add_rows(found->second, to_pl(lent_rows), to_pl(lent_values), current_stream(values.device()));
+  }
+
  private:
   struct Entry {
     Parameter info;

@@ -106,6 +106,11 @@ class TorchTask : public Task<ConfigT, BatchT> {
   void deliver(const at::Tensor& parameter, at::Tensor gradient) {
     parameters_.deliver(parameter, std::move(gradient));
   }
+  // A part of a gradient that touches a few rows: values (K, ...) are added to the rows (K) int64. Only where
+  // TrainArgs::gradients.takes_rows(); other parts may come before and after it.
+  void deliver_rows(const at::Tensor& parameter, const at::Tensor& rows, const at::Tensor& values) {
+    parameters_.deliver_rows(parameter, rows, values);
+  }
 
   // ------------------------------------------------------------- the methods of Task, not for authors
 
