@@ -242,10 +242,12 @@ typedef struct pl_gradient {
 
 typedef struct pl_gradient_sink {
   uint32_t struct_size;
-  uint32_t flags; /* PL_GRADIENTS_; 0 before 1.2 */
+  uint32_t reserved;
   void *user;
   /* A parameter that is used twice may come twice; the second one is added. [serialized] within one `train` */
   pl_error *(*ready)(void *user, const pl_gradient *gradient);
+  uint32_t flags; /* (since 1.2) PL_GRADIENTS_ */
+  uint32_t reserved_end;
 } pl_gradient_sink;
 
 /* Told by the task where its units begin and end, so that a strategy can hold one unit's parameters at a time. Between enter

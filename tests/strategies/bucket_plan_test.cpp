@@ -68,7 +68,7 @@ TEST(BucketPlan, FollowsTheOrderThatItIsGiven) {
   const BucketSizes sizes{.first = 512, .most = 800, .in_place = 10000};
   std::vector<size_t> order = expected_order(layout);
   std::ranges::reverse(order);
-  EXPECT_EQ(describe(make_buckets(layout, sizes, order), layout), "0 1+2 3");
+  EXPECT_EQ(describe(make_buckets(layout, sizes, order), layout), "0 1+2+3");
 }
 
 TEST(Arrivals, ExpectWhatTheMicroBatchBeforeDid) {

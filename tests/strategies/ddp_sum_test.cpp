@@ -210,7 +210,7 @@ TEST(DdpRows, OfAnotherShapeAreRefusedAndOthersDoNotTakeThem) {
   on_ranks(2, [](const Rank& rank) {
     StrategyRun run({{"embedding", {8, 3}}}, sgd(), {.plugin = "ddp", .group = rank.view()});
     run.strategy().begin_step(1);
-    EXPECT_THROW(run.add_rows(0, at::tensor({7}, at::kLong), at::ones({2, 3})), plugins::Error);
+    EXPECT_THROW(run.add_rows(0, at::tensor({7}, at::kLong), at::ones({2, 3})), Error);
     run.deliver(0, at::ones({8, 3}));
     run.end_micro_batch(at::ones({}));
     finish(run);

@@ -118,7 +118,10 @@ class ParameterTable {
   // Called by autograd when a parameter's gradient is complete, on the thread of the backward pass.
   struct Hook : torch::autograd::PostAccumulateGradHook {
     Hook(ParameterTable& owner, uint64_t which) : table(owner), index(which) {}
-    void operator()(const at::Tensor&) override { table.ready(index); }
+    // Autograd comes here, too, when all that it had was undefined: the gradient was handed over in parts.
+    void operator()(const at::Tensor& parameter) override {
+      if (parameter.grad().defined()) table.ready(index);
+    }
     ParameterTable& table;
     uint64_t index;
   };
