@@ -125,6 +125,72 @@ TEST(ShardedGradients, GoAsSoonAsTheyComeInEveryMicroBatch) {
   });
 }
 
+TEST(ShardedGradients, GoInTheOrderInWhichTheyCameInTheFirstStep) {
+  on_ranks(2, [](const Rank& rank) {
+    RunOptions options = sharded(2, kOneEach);
+    options.group = rank.view();
+    StrategyRun run(kLayers, adamw(), options);
+    for (int step = 0; step < 2; ++step) {
+      run.strategy().begin_step(1);
+      const Progress progress = micro_batch(rank, run, {0, 7, 6, 5, 4, 3, 2, 1});
+      if (step == 1) {
+        EXPECT_THAT(progress.sent, ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 8));
+      }
+      EXPECT_EQ(progress.live.back(), 0);
+      finish(run);
+    }
+  });
+}
+
+// Rows that no part of a bucket holds as a whole, two micro-batches a step, one of them missing on a rank.
+TEST(ShardedRows, AreAddedWhereverTheyLie) {
+  const std::vector<ParameterSpec> specs{{"embedding", {50, 3001}}, {"layer", {64, 4096}}, {"norm", {100}}};
+  const auto rows = [](int step, int micro_batch, int rank) {
+    const int64_t some = (7 * step + 5 * micro_batch + 11 * rank) % 50;
+    return at::tensor({int64_t{0}, int64_t{49}, some, some}, at::kLong);
+  };
+  const auto has_none = [](int step, int micro_batch, int rank) {
+    return rank == 1 && step == 1 && micro_batch == 1;
+  };
+  for (const int stage : {1, 2}) {
+    for (const int ranks : {2, 3}) {
+      on_ranks(ranks, [&](const Rank& rank) {
+        RunOptions options = sharded(stage, kOneEach);
+        options.group = rank.view();
+        StrategyRun run(specs, sgd(), options);
+        ASSERT_NE(run.strategy().info().flags & PL_STRATEGY_TAKES_ROWS, 0u);
+        const at::Tensor values = at::arange(4 * 3001, at::kFloat).div(1000).view({4, 3001});
+        at::Tensor expected = at::zeros({50, 3001});
+        for (int step = 0; step < 3; ++step) {
+          run.strategy().begin_step(2);
+          for (int i = 0; i < 2; ++i) {
+            for (int r = 0; r < ranks; ++r) {
+              if (!has_none(step, i, r)) expected.add_(1).index_add_(0, rows(step, i, r), values);
+            }
+            if (has_none(step, i, rank.rank)) {
+              run.end_micro_batch({});
+              continue;
+            }
+            for (const size_t index : {0, 2, 1}) run.deliver(index, at::ones(specs[index].shape));
+            run.add_rows(0, rows(step, i, rank.rank), values);
+            run.end_micro_batch(at::ones({}));
+          }
+          finish(run);
+        }
+        EXPECT_TRUE(at::allclose(run.value(0), expected.mul(-0.1), 1e-5, 1e-5))
+            << "stage " << stage << ", " << (run.value(0) + 0.1 * expected).abs().max();
+      });
+    }
+  }
+}
+
+TEST(ShardedRows, AreNotTakenWhereNothingGainsByThem) {
+  for (const RunOptions& options : {sharded(3), sharded(2, {"strategy.overlap=false"})}) {
+    const StrategyRun run(kLayers, sgd(), options);
+    EXPECT_EQ(run.strategy().info().flags & PL_STRATEGY_TAKES_ROWS, 0u);
+  }
+}
+
 TEST(ShardedGradients, OfStage1StayUntilTheLastMicroBatch) {
   on_ranks(2, [](const Rank& rank) {
     RunOptions options = sharded(1, kOneEach);

@@ -35,6 +35,7 @@ class GradientSum {
   std::vector<Node> take_nodes() { return tree_.take_nodes(); }
   // Without the tree: the sum of one slot so far, or nothing; what comes after it begins anew.
   at::Tensor take(size_t slot) { return std::exchange(current_[slot], {}); }
+  const at::Tensor& current(size_t slot) const { return current_[slot]; }
   bool has(size_t slot) const { return current_[slot].defined(); }
   void clear() { restart(0); }
   // Begins a step whose first micro-batch on this rank is leaf `first` of the tree.

@@ -34,12 +34,14 @@ BucketReduction::BucketReduction(const Communicator& group, std::shared_ptr<cons
       overlap_(overlap),
       gradients_(layout_, /*fixed_tree=*/false),
       buckets_(group, layout_, make_buckets(*layout_, sizes, expected_order(*layout_)), device, wire),
-      arrivals_(layout_->trainable_slots()) {}
+      arrivals_(layout_->trainable_slots()),
+      late_rows_(layout_) {}
 
 // A step that was given up on all ranks may have stopped at another bucket on each: all send the rest, so
 // that the order stays the same.
 void BucketReduction::begin(uint64_t micro_batches) {
   gradients_.clear();
+  late_rows_.clear();
   if (unfinished_) {
     send_rest();
     finish(stream_);
@@ -60,10 +62,11 @@ void BucketReduction::add(size_t slot, const at::Tensor& gradient, bool owned, v
 
 void BucketReduction::add_rows(size_t slot, const at::Tensor& rows, const at::Tensor& values, void* stream) {
   stream_ = stream;
-  if (!buckets_.has(slot)) return gradients_.add_rows(slot, rows, values);
-  if (rows.numel() == 0) return;
-  late_rows_.push_back(
-      {slot, rows.clone(), values.reshape({rows.numel(), -1}).to(at::kFloat, false, /*copy=*/true)});
+  if (buckets_.has(slot)) {
+    late_rows_.add(slot, rows, values);
+  } else {
+    gradients_.add_rows(slot, rows, values);
+  }
 }
 
 void BucketReduction::send(size_t slot) {
@@ -98,8 +101,8 @@ void BucketReduction::send_rest() {
   at::Tensor loss = loss_.finish();
   const auto options = at::TensorOptions().dtype(at::kDouble).device(device_);
   if (!loss.defined()) loss = at::zeros({}, options);
-  const at::Tensor values = at::stack(
-      {loss, at::full({}, late, options), at::full({}, static_cast<double>(late_rows_.size()), options)});
+  const at::Tensor values =
+      at::stack({loss, at::full({}, late, options), at::full({}, late_rows_.empty() ? 0.0 : 1.0, options)});
   figures_.emplace(Figures{values, group_.all_reduce(to_buffer(values, stream_))});
 }
 
@@ -114,8 +117,15 @@ StepSums BucketReduction::finish(void* stream) {
     for (size_t slot = 0; slot < sums.size(); ++slot) late.push_back(gradients_.take(slot));
     add_late_gradients(group_, *layout_, late, sums, stream);
   }
-  if (values[2].item<double>() > 0)
-    add_late_rows(group_, *layout_, std::exchange(late_rows_, {}), sums, stream);
+  if (values[2].item<double>() > 0) {
+    for (const LateRows::Sum& late : late_rows_.finish(&group_, device_, stream)) {
+      const int64_t count = layout_->slots()[late.slot].count;
+      sums[late.slot]
+          .narrow(0, 0, count)
+          .view({-1, late.values.size(1)})
+          .index_add_(0, late.rows, late.values);
+    }
+  }
   if (!knows_order_ && overlap_) learn_order(stream);
   GradientRuns runs;
   for (size_t slot = 0; slot < sums.size(); ++slot) {

@@ -5,10 +5,10 @@
 
 #include <pipeline/communicator.hpp>
 
+#include "plugins/strategies/common/late_rows.hpp"
 #include "plugins/strategies/common/reduction.hpp"
 #include "plugins/strategies/ddp/arrivals.hpp"
 #include "plugins/strategies/ddp/buckets.hpp"
-#include "plugins/strategies/ddp/late_gradients.hpp"
 
 namespace pipeline::strategies {
 
@@ -51,8 +51,8 @@ class BucketReduction : public Reduction {
   GradientSum gradients_;
   Buckets buckets_;
   Arrivals arrivals_;
-  std::vector<LateRows> late_rows_;  // of gradients that have been sent
-  std::vector<size_t> order_;        // in which gradients came in the first step's last micro-batch
+  LateRows late_rows_;         // of gradients that have been sent
+  std::vector<size_t> order_;  // in which gradients came in the first step's last micro-batch
   bool knows_order_ = false;
   LossTree loss_ = make_loss_tree();
   std::optional<Figures> figures_;  // under way

@@ -56,31 +56,6 @@ void receive(Flight& flight, const at::Tensor& sum, void* stream) {
 
 }  // namespace
 
-void add_late_rows(const Communicator& group, const Layout& layout, const std::vector<LateRows>& late,
-                   std::vector<at::Tensor>& sums, void* stream) {
-  const at::TensorOptions options = sums.front().options();
-  // How long a row is, 0 where no rank has any: a rank with nothing to do does not know.
-  std::vector<int64_t> own(layout.trainable_slots());
-  for (const LateRows& part : late) own[part.slot] = part.values.size(1);
-  const at::Tensor widths = any_rank(group, at::tensor(own, at::kLong).to(options.device()), stream).cpu();
-  for (size_t slot = 0; slot < own.size(); ++slot) {
-    const int64_t width = widths.const_data_ptr<int64_t>()[slot], count = layout.slots()[slot].count;
-    if (width == 0) continue;
-    const at::Tensor flags = at::zeros({count / width}, options.dtype(at::kByte));
-    for (const LateRows& part : late) {
-      if (part.slot == slot) flags.index_fill_(0, part.rows, 1);
-    }
-    any_rank(group, flags, stream);
-    const at::Tensor touched = flags.nonzero().squeeze(1), place = flags.cumsum(0, at::kLong).sub_(1);
-    const at::Tensor sent = at::zeros({touched.numel(), width}, options);
-    for (const LateRows& part : late) {
-      if (part.slot == slot) sent.index_add_(0, place.index_select(0, part.rows), part.values);
-    }
-    group.all_reduce(to_buffer(sent, stream)).wait(stream);
-    sums[slot].narrow(0, 0, count).view({-1, width}).index_add_(0, touched, sent);
-  }
-}
-
 void add_late_gradients(const Communicator& group, const Layout& layout, const std::vector<at::Tensor>& late,
                         std::vector<at::Tensor>& sums, void* stream) {
   std::vector<uint8_t> is_late(layout.trainable_slots());

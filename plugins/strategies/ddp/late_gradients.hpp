@@ -16,16 +16,4 @@ namespace pipeline::strategies {
 void add_late_gradients(const Communicator& group, const Layout& layout, const std::vector<at::Tensor>& late,
                         std::vector<at::Tensor>& sums, void* stream);
 
-// Rows of a slot's gradient: values (K, width) float32 to add to rows (K).
-struct LateRows {
-  size_t slot;
-  at::Tensor rows;
-  at::Tensor values;
-};
-
-// Adds what all ranks have of `late` to `sums`: of each slot those rows travel that any rank has something
-// for. All ranks together, though some may have nothing.
-void add_late_rows(const Communicator& group, const Layout& layout, const std::vector<LateRows>& late,
-                   std::vector<at::Tensor>& sums, void* stream);
-
 }  // namespace pipeline::strategies

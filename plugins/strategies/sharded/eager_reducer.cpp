@@ -1,9 +1,11 @@
 #include "plugins/strategies/sharded/eager_reducer.hpp"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include <pipeline/error.hpp>
+#include <pipeline/torch/runtime.hpp>
 
 namespace pipeline::strategies {
 
@@ -26,7 +28,8 @@ EagerReducer::EagerReducer(const ReducerArgs& args, const std::vector<Parameter>
                 }),
       slots_(args.layout->trainable_slots()),
       buckets_(args.partition.trainable_buckets()),
-      outgoing_(slots_.size()) {
+      outgoing_(slots_.size()),
+      late_rows_(args.layout) {
   for (size_t i = 0; i < slots_.size(); ++i) {
     const Slot& slot = args_.layout->slots()[i];
     if (slot.count == 0) continue;
@@ -44,6 +47,7 @@ void EagerReducer::begin(uint64_t micro_batches) {
   micro_batches_ = micro_batches;
   seen_ = 0;
   late_.reset();
+  late_rows_.clear();
   sum_.clear();
   exchange_.drop();
   args_.shard.clear_gradients();
@@ -67,12 +71,26 @@ void EagerReducer::start_round() {
 void EagerReducer::add(size_t slot, const at::Tensor& gradient, bool owned) {
   sum_.add(slot, gradient, owned);
   SlotState& state = slots_[slot];
-  if (state.taken) late_ = slot;
+  if (state.taken) {
+    late_ = slot;
+  } else if (!late_rows_.empty()) {
+    late_rows_.move_to(slot, sum_.current(slot));
+  }
   if (++state.arrived > state.expected) return expect_again(slot);
   if (state.arrived < state.expected) return;
-  for (size_t bucket = state.buckets.first; bucket < state.buckets.second; ++bucket)
-    ++buckets_[bucket].arrived;
+  for (size_t bucket = state.buckets.first; bucket < state.buckets.second; ++bucket) {
+    const bool complete = ++buckets_[bucket].arrived == buckets_[bucket].expected;
+    if (complete && !knows_order_ && seen_ == 0) completed_.push_back(bucket);
+  }
   if (when_ == When::kComplete && sends_now()) send_complete();
+}
+
+void EagerReducer::add_rows(size_t slot, const at::Tensor& rows, const at::Tensor& values) {
+  if (slots_[slot].taken) {
+    late_rows_.add(slot, rows, values);
+  } else {
+    sum_.add_rows(slot, rows, values);
+  }
 }
 
 void EagerReducer::expect_again(size_t slot) {
@@ -147,20 +165,67 @@ void EagerReducer::finish() {
          "not so in the first step: use strategy.overlap = false, which sends nothing before the end");
   }
   exchange_.finish();
+  if (takes_rows()) finish_late_rows();
 }
 
-// At the end of the first step: which buckets go last, and whether some rank has something left to send.
+// Each rank adds what lies in its parts: rows as a whole, and of those that a part's end cuts what is in it.
+void EagerReducer::finish_late_rows() {
+  const at::Device device = args_.peers.device();
+  for (const LateRows::Sum& late :
+       late_rows_.finish(args_.peers.communicator(), device, current_stream(device))) {
+    const Slot& slot = args_.layout->slots()[late.slot];
+    const int64_t width = late.values.size(1);
+    const at::Tensor on_host = late.rows.cpu();
+    const int64_t *rows = on_host.const_data_ptr<int64_t>(), *end = rows + on_host.numel();
+    const auto [first_bucket, last_bucket] = slots_[late.slot].buckets;
+    for (size_t bucket = first_bucket; bucket < last_bucket; ++bucket) {
+      const Range part = args_.partition.part(bucket);
+      // Of the slot's elements.
+      const int64_t from = std::max(part.begin - slot.offset, int64_t{0});
+      const int64_t to = std::min(part.end - slot.offset, slot.count);
+      if (from >= to) continue;
+      at::Tensor& gradient = args_.shard.gradient(bucket);
+      if (!gradient.defined()) gradient = at::zeros({part.length()}, late.values.options());
+      const auto elements = [&](int64_t begin, int64_t count) {
+        return gradient.narrow(0, slot.offset + begin - part.begin, count);
+      };
+      const int64_t first = (from + width - 1) / width, last = to / width;  // whole rows
+      const int64_t *a = std::lower_bound(rows, end, first), *b = std::lower_bound(rows, end, last);
+      if (a < b) {
+        elements(first * width, (last - first) * width)
+            .view({-1, width})
+            .index_add_(0, late.rows.narrow(0, a - rows, b - a) - first,
+                        late.values.narrow(0, a - rows, b - a));
+      }
+      for (const int64_t row : std::set<int64_t>{from / width, (to - 1) / width}) {
+        const int64_t* found = std::lower_bound(rows, end, row);
+        if ((first <= row && row < last) || found == end || *found != row) continue;
+        const int64_t begin = std::max(from, row * width), count = std::min(to, (row + 1) * width) - begin;
+        elements(begin, count).add_(late.values[found - rows].narrow(0, begin - row * width, count));
+      }
+    }
+  }
+}
+
+// At the end of the first step: in which order buckets were complete on rank 0, which go last, and whether
+// some rank has something left to send.
 void EagerReducer::learn_order() {
   std::vector<int32_t> flags;
   for (const BucketState& bucket : buckets_) flags.push_back(bucket.was_deferred ? 1 : 0);
   flags.push_back(late_ ? 1 : 0);
   args_.peers.maximum(flags);
+  std::vector<int32_t> places(buckets_.size());  // 0: not known, and last anyway
+  if (args_.peers.rank() == 0) {
+    for (size_t i = 0; i < completed_.size(); ++i) places[completed_[i]] = static_cast<int32_t>(i + 1);
+  }
+  args_.peers.maximum(places);
   if (flags.back() != 0) {
     send_rest(true);
     start_round();
     late_.reset();
   }
   for (size_t bucket = 0; bucket < buckets_.size(); ++bucket) buckets_[bucket].deferred = flags[bucket] != 0;
+  std::ranges::stable_sort(order_, {}, [&](size_t bucket) { return places[bucket]; });
   std::ranges::stable_partition(order_, [&](size_t bucket) { return !buckets_[bucket].deferred; });
   knows_order_ = true;
 }

@@ -1,16 +1,19 @@
 #pragma once
 
+#include "plugins/strategies/common/late_rows.hpp"
 #include "plugins/strategies/sharded/reducer.hpp"
 
 namespace pipeline::strategies {
 
 // Sends each bucket as soon as it can, while the backward pass goes on, and lets its gradients go. All ranks
-// send in the same order, whatever order gradients come in: from the last bucket to the first, as a backward
-// pass makes them. A bucket whose gradients do not all come goes at the end of the micro-batch, the missing
-// ones as zeros; so that it does not hold up the others, after the first step it is the last one everywhere.
+// send in the same order, whatever order gradients come in: in the first step from the last bucket to the
+// first, as a backward pass makes them, then as they were complete on rank 0. A bucket whose gradients do not
+// all come goes at the end of the micro-batch, the missing ones as zeros; so that it does not hold up the
+// others, after the first step it is the last one everywhere.
 //
 // A gradient that comes again when its bucket is gone goes with the next micro-batch. From then on this rank
-// waits for as many.
+// waits for as many. Rows that come then go with the next micro-batch, too, or by themselves at the end of
+// the step, and are not waited for.
 class EagerReducer : public Reducer {
  public:
   enum class When {
@@ -24,6 +27,8 @@ class EagerReducer : public Reducer {
                at::ScalarType wire);
   void begin(uint64_t micro_batches) override;
   void add(size_t slot, const at::Tensor& gradient, bool owned) override;
+  void add_rows(size_t slot, const at::Tensor& rows, const at::Tensor& values) override;
+  bool takes_rows() const override { return when_ == When::kComplete; }
   void end_unit(uint32_t unit) override;
   void end_micro_batch(bool empty) override;
   void finish() override;
@@ -53,6 +58,7 @@ class EagerReducer : public Reducer {
   void send_complete();
   void send_rest(bool empty);
   void learn_order();
+  void finish_late_rows();
 
   ReducerArgs args_;
   const std::vector<Parameter>& parameters_;
@@ -68,6 +74,9 @@ class EagerReducer : public Reducer {
   uint64_t seen_ = 0;
   std::optional<size_t> late_;  // a slot whose gradient came after its bucket went, in the micro-batch that
                                 // is going on
+  LateRows late_rows_;
+  std::vector<size_t>
+      completed_;  // buckets, in the order in which they were complete in the first micro-batch
   bool knows_order_ = false;
 };
 

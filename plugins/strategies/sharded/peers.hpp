@@ -23,6 +23,7 @@ class Peers {
   int64_t rank() const { return communicator_ ? communicator_->rank() : 0; }
   int64_t size() const { return communicator_ ? communicator_->world_size() : 1; }
   at::Device device() const { return device_; }
+  const Communicator* communicator() const { return communicator_; }  // null for one rank
 
   // `full` is as many even parts as there are ranks; this rank's is in its place already.
   void all_gather(const at::Tensor& full, Pending& pending) const;

@@ -33,6 +33,11 @@ class Reducer {
   virtual void begin(uint64_t micro_batches) = 0;
   // `owned`: the tensor's memory may be kept and written to. [serialized]
   virtual void add(size_t slot, const at::Tensor& gradient, bool owned) = 0;
+  // values (K, ...) are added to rows (K) of the gradient; both lent. Only where takes_rows(). [serialized]
+  virtual void add_rows(size_t /*slot*/, const at::Tensor& /*rows*/, const at::Tensor& /*values*/) {
+    fail("gradients in rows are not taken here");
+  }
+  virtual bool takes_rows() const { return false; }
   // The backward pass is through with a unit. [serialized]
   virtual void end_unit(uint32_t /*unit*/) {}
   // empty: this rank had no micro-batch.

@@ -131,7 +131,8 @@ void Sharded::release() {
 
 pl_strategy_info Sharded::info() {
   auto info = sized<pl_strategy_info>();
-  info.flags = PL_STRATEGY_OWNS_SHARDS | (has_ring() ? PL_STRATEGY_NEEDS_UNIT_HOOKS : 0);
+  info.flags = PL_STRATEGY_OWNS_SHARDS | (has_ring() ? PL_STRATEGY_NEEDS_UNIT_HOOKS : 0) |
+               (reducer_->takes_rows() ? PL_STRATEGY_TAKES_ROWS : 0);
   info.micro_batch_order = config().zero_stage > 1 ? PL_ORDER_INTERLEAVED : PL_ORDER_BLOCK;
   info.gradient_dtype = info.master_dtype = info.optimizer_dtype = kFloat32;
   info.reduction_dtype = config().reduction == "bf16" ? kBFloat16 : kFloat32;
@@ -199,6 +200,9 @@ void Sharded::gradient_ready(Gradient gradient) {
   if (!slot) return;
   const at::NoGradGuard no_grad;
   const StreamScope stream(device_, gradient.stream());
+  if (gradient.rows() != nullptr) {
+    return reducer_->add_rows(*slot, to_torch(*gradient.rows()), to_torch(gradient.tensor()));
+  }
   const bool owned = gradient.is_handed_over();
   reducer_->add(*slot, owned ? adopt(gradient) : to_torch(gradient.tensor()), owned);
 }

@@ -1,0 +1,65 @@
+#include "plugins/strategies/common/late_rows.hpp"
+
+#include <algorithm>
+
+#include "plugins/strategies/common/collective.hpp"
+
+namespace pipeline::strategies {
+namespace {
+
+void greatest_of_all(const Communicator* group, const at::Tensor& values, void* stream) {
+  if (group != nullptr) group->all_reduce(to_buffer(values, stream), PL_REDUCE_MAX).wait(stream);
+}
+
+}  // namespace
+
+void LateRows::add(size_t slot, const at::Tensor& rows, const at::Tensor& values) {
+  if (rows.numel() == 0) return;
+  at::Tensor own = values.reshape({rows.numel(), -1}).to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+  parts_.push_back({slot, rows.clone(), std::move(own)});
+}
+
+void LateRows::move_to(size_t slot, const at::Tensor& sum) {
+  std::erase_if(parts_, [&](const Part& part) {
+    if (part.slot != slot) return false;
+    const int64_t count = layout_->slots()[slot].count;
+    sum.narrow(0, 0, count).view({-1, part.values.size(1)}).index_add_(0, part.rows, part.values);
+    return true;
+  });
+}
+
+std::vector<LateRows::Sum> LateRows::finish(const Communicator* group, at::Device device, void* stream) {
+  // How long a row is, 0 where no rank has any: a rank with nothing to do does not know.
+  std::vector<int64_t> own(layout_->trainable_slots());
+  for (const Part& part : parts_) own[part.slot] = part.values.size(1);
+  at::Tensor widths = at::tensor(own, at::kLong).to(device);
+  greatest_of_all(group, widths, stream);
+  widths = widths.cpu();
+  std::vector<Sum> sums;
+  for (size_t slot = 0; slot < own.size(); ++slot) {
+    if (const int64_t width = widths.const_data_ptr<int64_t>()[slot]; width > 0)
+      sums.push_back(sum_of(slot, width, group, device, stream));
+  }
+  clear();
+  return sums;
+}
+
+LateRows::Sum LateRows::sum_of(size_t slot, int64_t width, const Communicator* group, at::Device device,
+                               void* stream) const {
+  const auto options = at::TensorOptions().dtype(at::kFloat).device(device);
+  const at::Tensor flags = at::zeros({layout_->slots()[slot].count / width}, options.dtype(at::kByte));
+  for (const Part& part : parts_) {
+    if (part.slot == slot) flags.index_fill_(0, part.rows, 1);
+  }
+  greatest_of_all(group, flags, stream);
+  at::Tensor rows = flags.nonzero().squeeze(1);
+  const at::Tensor place = flags.cumsum(0, at::kLong).sub_(1);
+  at::Tensor values = at::zeros({rows.numel(), width}, options);
+  for (const Part& part : parts_) {
+    if (part.slot == slot) values.index_add_(0, place.index_select(0, part.rows), part.values);
+  }
+  if (group != nullptr) group->all_reduce(to_buffer(values, stream)).wait(stream);
+  return {slot, std::move(rows), std::move(values)};
+}
+
+}  // namespace pipeline::strategies
