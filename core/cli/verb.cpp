@@ -110,6 +110,10 @@ int with_workspace(const ConfigArgs& args, bool one_process, const std::function
     return work({.config = config, .registry = registry, .log = log, .team = *team}) == train::Outcome::finished ? kDone : kInterrupted;
   } catch (const std::exception& error) {
     console.status({});
+    if (const auto* stopped = dynamic_cast<const Error*>(&error); !team && stopped && stopped->code() == PL_ERROR_CANCELLED) {
+      log.info(fmt::format("{}; nothing was begun", error.what()));
+      return kInterrupted;
+    }
     log.file_only(std::string("error: ") + error.what());
     const auto cause = team ? team->cause_of(error) : std::nullopt;
     if (!cause) throw;

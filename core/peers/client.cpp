@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::chrono::seconds kReceiptTime{2};  // for fail() and leave()
 constexpr std::chrono::seconds kVerdictTime{2};  // the server's clock may be a little behind
+constexpr std::chrono::milliseconds kLook{100};  // how often it is asked whether to go on
 constexpr std::size_t kMaxText = 64 * 1024;      // of a failure
 constexpr std::size_t kMaxCollective = 512;      // of its name, in a state
 
@@ -51,7 +52,7 @@ Client::~Client() {
 }
 
 Socket Client::come_in() {
-  Knocking knocking(world_, options_.timeout);
+  Knocking knocking(world_, options_.timeout, options_.cancelled);
   if (!server_) return knocking.come_in();
   Socket socket = server_->connect_here();
   knocking.take_seat(socket);
@@ -63,15 +64,23 @@ void Client::await_start(Clock::time_point deadline) {
   std::unique_lock lock(mutex_);
   reading_ = true;
   const auto over = [&] { return started_ || verdict_ || closed_; };
-  while (!over() && Clock::now() < deadline) {
+  bool cancelled = false;
+  while (!over() && !cancelled && Clock::now() < deadline) {
     lock.unlock();
-    if (wait_for(socket_.fd(), POLLIN, deadline)) read(MSG_DONTWAIT);
+    if (wait_for(socket_.fd(), POLLIN, std::min(deadline, Clock::now() + kLook))) read(MSG_DONTWAIT);
+    cancelled = options_.cancelled && options_.cancelled();
     lock.lock();
   }
   reading_ = false;
   if (started_) return;
   if (verdict_) throw Error(verdict_->code, describe(verdict_->failure));
   lock.unlock();
+  if (cancelled) {
+    const std::string text = fmt::format("rank {} (host {}) was told to stop while it waited for all ranks",
+                                         world_.rank, host_name());
+    sender_.send(FrameType::fail, PL_ERROR_CANCELLED, {}, text, Clock::now() + kReceiptTime);
+    throw Error(PL_ERROR_CANCELLED, text);
+  }
   const std::string text = fmt::format("rank {} (host {}) waited {} for all ranks: {}", world_.rank,
                                        host_name(), seconds_text(options_.timeout.count()), missing_);
   sender_.send(FrameType::fail, PL_ERROR_TIMEOUT, {}, text, Clock::now() + kReceiptTime);

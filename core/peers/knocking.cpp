@@ -24,6 +24,7 @@ constexpr Seconds kGrace{20};
 constexpr milliseconds kConnecting{5000};
 constexpr milliseconds kAnswering{3000};  // where there is another port to try
 constexpr milliseconds kLongestPause{1000};
+constexpr milliseconds kLook{100};  // how often it is asked whether to go on
 
 milliseconds left_until(Clock::time_point time) {
   return std::max(std::chrono::ceil<milliseconds>(time - Clock::now()), milliseconds(0));
@@ -39,28 +40,23 @@ bool send_all(int fd, std::string_view bytes) {
   return true;
 }
 
-// The next frame; nothing when the connection ends or the time is up.
-std::optional<Frame> next_frame(int fd, FrameReader& reader, Clock::time_point until) {
-  for (;;) {
-    if (auto frame = reader.next()) return frame;
-    pollfd wait{fd, POLLIN, 0};
-    const int n = ::poll(&wait, 1, static_cast<int>(left_until(until).count()));
-    if (n == 0) return std::nullopt;
-    if (n > 0 && reader.receive(fd, MSG_DONTWAIT) == FrameReader::Input::end) return std::nullopt;
-  }
-}
-
 }  // namespace
 
-Knocking::Knocking(const launch::World& world, Seconds timeout)
-    : world_(world), deadline_(begun_ + std::chrono::duration_cast<Clock::duration>(timeout)) {}
+Knocking::Knocking(const launch::World& world, Seconds timeout, const std::function<bool()>& cancelled)
+    : world_(world),
+      cancelled_(cancelled),
+      deadline_(begun_ + std::chrono::duration_cast<Clock::duration>(timeout)) {}
 
 Socket Knocking::come_in() {
   milliseconds pause{20};
   for (;;) {
     for (uint32_t i = 0; i < std::max<uint32_t>(world_.port_tries, 1) && world_.port + i <= 65535; ++i)
       if (auto socket = try_port(static_cast<uint16_t>(world_.port + i))) return std::move(*socket);
-    std::this_thread::sleep_for(std::min(pause, left_until(deadline_)));
+    const auto next = Clock::now() + std::min(pause, left_until(deadline_));
+    while (Clock::now() < next) {
+      check_cancelled();
+      std::this_thread::sleep_for(std::min(kLook, left_until(next)));
+    }
     if (Clock::now() >= deadline_) time_out();
     pause = std::min(pause * 2, kLongestPause);
   }
@@ -122,6 +118,25 @@ void Knocking::turned_away(const Refusal& refusal) {
   if (!refused_) refused_ = Clock::now();
   const bool hope = refusal.passing && (world_.port_tries > 1 || Clock::now() - *refused_ < kGrace);
   if (!hope) throw Error(refusal.code, refusal.why);
+}
+
+// The next frame; nothing when the connection ends or the time is up.
+std::optional<Frame> Knocking::next_frame(int fd, FrameReader& reader, Clock::time_point until) const {
+  for (;;) {
+    if (auto frame = reader.next()) return frame;
+    check_cancelled();
+    pollfd wait{fd, POLLIN, 0};
+    const int n = ::poll(&wait, 1, static_cast<int>(std::min(kLook, left_until(until)).count()));
+    if (n == 0 && Clock::now() >= until) return std::nullopt;
+    if (n > 0 && reader.receive(fd, MSG_DONTWAIT) == FrameReader::Input::end) return std::nullopt;
+  }
+}
+
+void Knocking::check_cancelled() const {
+  if (!cancelled_ || !cancelled_()) return;
+  throw Error(PL_ERROR_CANCELLED,
+              fmt::format("rank {} (host {}) was told to stop while it waited for rank 0 at {}", world_.rank,
+                          host_name(), to_text(world_.address, world_.port)));
 }
 
 void Knocking::time_out() const {

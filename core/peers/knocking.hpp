@@ -1,10 +1,12 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
 #include "core/launch/world.hpp"
 #include "core/peers/background.hpp"
+#include "core/peers/frame.hpp"
 #include "core/peers/messages.hpp"
 #include "core/peers/socket.hpp"
 
@@ -14,10 +16,11 @@ namespace pipeline::peers {
 // since rank 0 may start last.
 class Knocking {
  public:
-  Knocking(const launch::World& world, Seconds timeout);
+  // cancelled: see Options; may be empty.
+  Knocking(const launch::World& world, Seconds timeout, const std::function<bool()>& cancelled);
 
-  // A connection on which this rank has its seat. Throws Error: turned away, or PL_ERROR_TIMEOUT with the
-  // last problem and remedies.
+  // A connection on which this rank has its seat. Throws Error: turned away, cancelled, or PL_ERROR_TIMEOUT
+  // with the last problem and remedies.
   Socket come_in();
   // On a connection that exists already.
   void take_seat(const Socket& socket);
@@ -28,8 +31,11 @@ class Knocking {
   bool no_answer();
   void turned_away(const Refusal& refusal);
   [[noreturn]] void time_out() const;
+  std::optional<Frame> next_frame(int fd, FrameReader& reader, Clock::time_point until) const;
+  void check_cancelled() const;
 
   const launch::World world_;
+  const std::function<bool()>& cancelled_;
   const Clock::time_point begun_ = Clock::now();
   const Clock::time_point deadline_;
   std::string problem_ = "there was no time to try";    // of the last try

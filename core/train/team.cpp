@@ -28,6 +28,7 @@ Team::Team(const launch::World& world, observe::Log& log, const Options& options
   peers::Options peer_options;
   peer_options.timeout = options.rendezvous;
   peer_options.stall = world.size > 1 ? options.stall : std::chrono::seconds(0);  // nobody waits for a process that is alone
+  peer_options.cancelled = [] { return Signals::received() != 0; };
   peer_options.on_failure = [this](const peers::Failure& failure) { on_failure(failure); };
   peer_options.collective = [this] { return pending_collective(); };
   peers_ = std::make_unique<peers::Peers>(world_, peer_options);

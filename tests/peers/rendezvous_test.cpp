@@ -69,6 +69,37 @@ TEST(Rendezvous, ARankThatGivesUpFirstSaysSo) {
     EXPECT_THAT(error, HasSubstr("waited 1 s for all ranks: rank 2 of 3 is missing"));
 }
 
+// Of which ranks are there: rank 0, which waits for others; rank 1, which finds nobody.
+TEST(Rendezvous, WhoIsToldToStopDoesNotWait) {
+  for (const int32_t rank : {0, 1}) {
+    Group run(2);
+    if (rank == 1) run.close_port();
+    Options options = within(seconds(60));
+    const auto begin = std::chrono::steady_clock::now();
+    options.cancelled = [&] { return std::chrono::steady_clock::now() - begin > Milliseconds(300); };
+    try {
+      Peers peers(run.world(rank), options);
+      FAIL() << "it did not wait";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), PL_ERROR_CANCELLED);
+      EXPECT_THAT(e.what(), HasSubstr("was told to stop while it waited"));
+    }
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(20));
+  }
+}
+
+TEST(Rendezvous, OneThatIsToldToStopStopsAllThatAreThere) {
+  Group run(3);
+  const auto thrown = as_threads(2, [&](int32_t rank) {
+    Options options = within(seconds(60));
+    const auto begin = std::chrono::steady_clock::now();
+    if (rank == 1)
+      options.cancelled = [=] { return std::chrono::steady_clock::now() - begin > Milliseconds(300); };
+    Peers peers(run.world(rank), options);
+  });
+  for (const std::string& error : thrown) EXPECT_THAT(error, HasSubstr("rank 1"));
+}
+
 TEST(Rendezvous, TimeoutsHaveTheirCode) {
   Group run(2);
   try {
