@@ -380,8 +380,8 @@ typedef struct pl_task_api {
   /* (optional) Takes initial values from a folder of another tool, e.g. Hugging Face. Strict: one error lists all missing,
    * unexpected and mis-shaped tensors. */
   pl_error *(*import_model)(pl_task *self, pl_str folder);
-  /* The strategy's storage for parameter `index`: value and gradient live at these addresses until destroy; the views are
-   * borrowed-call, their memory borrowed-object. grad->data == NULL: hand gradients over (see pl_gradient.owner). */
+  /* The strategy's storage for parameter `index`: value and gradient live at these addresses until destroy, or until it is
+   * bound again, between batches; the views are borrowed-call, their memory borrowed-object. grad->data == NULL: hand gradients over (see pl_gradient.owner). */
   pl_error *(*bind)(pl_task *self, uint64_t index, const pl_tensor *value, const pl_tensor *grad);
   /* (optional) Needed by strategies that do not keep all parameters in place. hooks: borrowed-object, static members. */
   pl_error *(*set_unit_hooks)(pl_task *self, const pl_unit_hooks *hooks);
@@ -614,6 +614,13 @@ typedef struct pl_strategy_api {
   void (*snapshot_free)(pl_snapshot *snapshot); /* [any-thread] */
   /* Bytes on this rank's device and host, by what they are for. */
   pl_error *(*memory)(pl_strategy *self, pl_memory_visitor visit, void *user);
+
+  /* (optional, both or none; since 1.2) For a strategy that does not keep all parameters in place. Between the two all are on this
+   * rank, unit hooks do nothing, and `storage` says where: the task is bound again after each. For what goes through a model
+   * otherwise than training does, and on each rank as often as it likes: evaluation, generation. All ranks call both; not between
+   * begin_step and step. */
+  pl_error *(*gather)(pl_strategy *self);
+  pl_error *(*release)(pl_strategy *self);
 } pl_strategy_api;
 
 /* Extension of strategies: what the device can do at most, measured with matrix products in info->compute_dtype on

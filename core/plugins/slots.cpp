@@ -63,14 +63,17 @@ constexpr Slot kStrategySlots[] = {
     STRATEGY(gradient_ready, true),  STRATEGY(end_micro_batch, true), STRATEGY(step, true),
     STRATEGY(collect, true),         STRATEGY(load_state, true),      STRATEGY(snapshot, true),
     STRATEGY(snapshot_pieces, true), STRATEGY(snapshot_free, true),   STRATEGY(memory, true),
+    STRATEGY(gather, false),         STRATEGY(release, false),
 };
 #undef STRATEGY
 
-// Optional slots of which a task has all or none.
+// Optional slots of which a plugin has all or none.
 constexpr const char* kMetricGroup[] = {"metric_count", "metric"};
 constexpr const char* kExtraStateGroup[] = {"extra_state", "set_extra_state"};
 constexpr const char* kPredictGroup[] = {"prediction_columns", "sample_name", "predict"};
-constexpr std::span<const char* const> kGroups[] = {kMetricGroup, kPredictGroup, kExtraStateGroup};
+constexpr std::span<const char* const> kTaskGroups[] = {kMetricGroup, kPredictGroup, kExtraStateGroup};
+constexpr const char* kGatherGroup[] = {"gather", "release"};
+constexpr std::span<const char* const> kStrategyGroups[] = {kGatherGroup};
 
 bool has(const void* api, const Slot& slot) {
   void* pointer = nullptr;
@@ -78,18 +81,18 @@ bool has(const void* api, const Slot& slot) {
   return pointer != nullptr;
 }
 
-bool has_named(const void* api, std::string_view name) {
-  return std::any_of(std::begin(kTaskSlots), std::end(kTaskSlots),
-                     [&](const Slot& slot) { return slot.name == name && has(api, slot); });
+bool has_named(Kind kind, const void* api, std::string_view name) {
+  return std::ranges::any_of(slots(kind),
+                             [&](const Slot& slot) { return slot.name == name && has(api, slot); });
 }
 
-std::string group_problem(const void* api, std::span<const char* const> group) {
+std::string group_problem(Kind kind, const void* api, std::span<const char* const> group) {
   const char* present = nullptr;
   const char* absent = nullptr;
-  for (const char* name : group) (has_named(api, name) ? present : absent) = name;
+  for (const char* name : group) (has_named(kind, api, name) ? present : absent) = name;
   if (!present || !absent) return {};
-  return fmt::format("has slot '{}' but not '{}': of {} a task has all or none", present, absent,
-                     fmt::join(group, ", "));
+  return fmt::format("has slot '{}' but not '{}': of {} a {} has all or none", present, absent,
+                     fmt::join(group, ", "), kind_name(kind));
 }
 
 }  // namespace
@@ -114,9 +117,11 @@ std::string slot_problem(Kind kind, const void* api, std::uint32_t received) {
                          kind_name(kind), received, slot.name, slot.offset);
     return fmt::format("the required slot '{}' of its pl_{}_api is NULL", slot.name, kind_name(kind));
   }
-  if (kind != Kind::kTask) return {};
-  for (const std::span<const char* const> group : kGroups)
-    if (std::string problem = group_problem(api, group); !problem.empty()) return problem;
+  std::span<const std::span<const char* const>> groups;
+  if (kind == Kind::kTask) groups = kTaskGroups;
+  if (kind == Kind::kStrategy) groups = kStrategyGroups;
+  for (const std::span<const char* const> group : groups)
+    if (std::string problem = group_problem(kind, api, group); !problem.empty()) return problem;
   return {};
 }
 

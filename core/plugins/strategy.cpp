@@ -32,7 +32,6 @@ Strategy::Strategy(const Plugin& plugin, const pl_context& context, const pl_con
     destroy();
     throw;
   }
-  whole_values_ = static_cast<const pl_whole_values*>(plugin.query(PL_EXTENSION_WHOLE_VALUES));
   sink_ = sized<pl_gradient_sink>();
   sink_.user = this;
   sink_.ready = ready;
@@ -61,11 +60,11 @@ const pl_unit_hooks& Strategy::unit_hooks() {
 }
 
 void Strategy::gather_values() {
-  if (whole_values_) call_.main("gather", [&] { return whole_values_->gather(self_); });
+  if (moves_values()) call_.main("gather", [&] { return api_.gather(self_); });
 }
 
 void Strategy::release_values() {
-  if (whole_values_) call_.main("release", [&] { return whole_values_->release(self_); });
+  if (moves_values()) call_.main("release", [&] { return api_.release(self_); });
 }
 
 void Strategy::begin_step(std::uint64_t micro_batches) {

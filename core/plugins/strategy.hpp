@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/abi/whole_values.h"
 #include "core/plugins/call.hpp"
 
 namespace pipeline::plugins {
@@ -64,9 +63,9 @@ class Strategy {
   // To hand to Task::set_unit_hooks; they live as long as the strategy.
   const pl_unit_hooks& unit_hooks();
 
-  // For a strategy that does not keep all parameters in place (PL_EXTENSION_WHOLE_VALUES); others do nothing.
+  // For a strategy that does not keep all parameters in place; others do nothing.
   // Between the two calls all are, where storage() says then. All ranks together.
-  bool moves_values() const { return whole_values_ != nullptr; }
+  bool moves_values() const { return api_.gather; }
   void gather_values();
   void release_values();
 
@@ -91,7 +90,6 @@ class Strategy {
 
   const pl_strategy_api& api_;
   Caller call_;
-  const pl_whole_values* whole_values_ = nullptr;
   pl_strategy* self_ = nullptr;
   pl_strategy_info info_{};
   pl_unit_hooks hooks_{};

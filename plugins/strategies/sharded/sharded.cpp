@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include <whole_values.h>
 #include <pipeline/torch/runtime.hpp>
 
 #include "plugins/strategies/common/adopt.hpp"
@@ -27,21 +26,12 @@ std::shared_ptr<const Layout> make_layout(std::vector<Parameter> parameters, con
   return std::make_shared<const Layout>(parameters, ranks * kChunk);
 }
 
-Sharded& object(pl_strategy* self) { return *reinterpret_cast<Sharded*>(self); }
-
-const pl_whole_values kWholeValues{
-    .struct_size = sizeof(pl_whole_values),
-    .reserved = 0,
-    .gather = [](pl_strategy* self) { return guard([&] { object(self).gather(); }); },
-    .release = [](pl_strategy* self) { return guard([&] { object(self).release(); }); }};
-
 int64_t bucket_length(double mib) { return static_cast<int64_t>(mib * (1 << 20) / sizeof(float)); }
 
 }  // namespace
 
 const void* Sharded::query(std::string_view extension) {
-  if (extension == PL_EXTENSION_PEAK_FLOPS) return peak_flops_extension();
-  return extension == PL_EXTENSION_WHOLE_VALUES ? &kWholeValues : nullptr;
+  return extension == PL_EXTENSION_PEAK_FLOPS ? peak_flops_extension() : nullptr;
 }
 
 Sharded::Sharded(Setup setup)

@@ -42,9 +42,8 @@ class Sharded : public Strategy<ShardedConfig> {
   std::unique_ptr<Snapshot> snapshot(uint32_t mode) override;
   void memory(const MemoryVisitor& visit) override;
 
-  // All weights in place, where storage() then says; see PL_EXTENSION_WHOLE_VALUES.
-  void gather();
-  void release();
+  void gather() override;
+  void release() override;
 
  private:
   bool is_training() const { return run().purpose == PL_PURPOSE_TRAIN; }

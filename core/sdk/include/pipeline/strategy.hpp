@@ -75,6 +75,11 @@ class Strategy : public Object<ConfigT> {
   virtual void enter_unit(uint32_t /*unit*/, uint32_t /*pass*/) {}
   virtual void leave_unit(uint32_t /*unit*/, uint32_t /*pass*/) {}
 
+  // (optional, both or none) Between the two all parameters are in place, where storage() then says; on all ranks,
+  // not between begin_step and step.
+  virtual void gather() {}
+  virtual void release() {}
+
   // micro_batches: that this rank will run, empty ones included.
   virtual void begin_step(uint64_t micro_batches) = 0;
   virtual void gradient_ready(Gradient gradient) = 0;

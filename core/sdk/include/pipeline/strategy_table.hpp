@@ -16,6 +16,8 @@ class StrategyTable {
     static constexpr bool kEnter = PIPELINE_OVERRIDES(T, enter_unit);
     static_assert(kEnter == PIPELINE_OVERRIDES(T, leave_unit),
                   "override enter_unit and leave_unit, or neither");
+    static constexpr bool kGather = PIPELINE_OVERRIDES(T, gather);
+    static_assert(kGather == PIPELINE_OVERRIDES(T, release), "override gather and release, or neither");
     static const pl_strategy_api table = [] {
       auto t = sized<pl_strategy_api>();
       t.create = create;
@@ -51,6 +53,10 @@ class StrategyTable {
       t.snapshot_pieces = snapshot_pieces;
       t.snapshot_free = [](pl_snapshot* s) { delete reinterpret_cast<Snapshot*>(s); };
       t.memory = memory;
+      if constexpr (kGather) {
+        t.gather = [](pl_strategy* s) { return guard([&] { self(s).gather(); }); };
+        t.release = [](pl_strategy* s) { return guard([&] { self(s).release(); }); };
+      }
       return t;
     }();
     return &table;
