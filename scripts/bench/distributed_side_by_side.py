@@ -307,10 +307,10 @@ def speed(folder, arguments, processes):
 def overlap(folder, arguments, processes):
     """On a link on which sending everything after the computation takes `share` of the step: that, and with overlap, in turns."""
     write_config(folder, arguments)
-    arguments.backend = "gloo"
 
     def seconds(name, overlaps, rate):
-        chosen = argparse.Namespace(**{**vars(arguments), "set": [*arguments.set, f"strategy.overlap={str(overlaps).lower()}"]})
+        chosen = argparse.Namespace(**{**vars(arguments), "backend": "gloo" if rate else "auto",
+                                       "set": [*arguments.set, f"strategy.overlap={str(overlaps).lower()}"]})
         course = Ours(name, folder, processes, chosen, rate)
         try:
             course.run_to(arguments.warm_up + arguments.steps)
@@ -319,16 +319,16 @@ def overlap(folder, arguments, processes):
             course.close()
 
     sent = 8 * 2 * (processes - 1) * 4 * parameters(arguments)  # bits of all ranks in a step: gradients in float32, and sums or weights
-    print(f"\n{processes} processes with {arguments.threads} thread(s), {arguments.batch} examples a step, over gloo; seconds a step")
+    print(f"\n{processes} processes with {arguments.threads} thread(s), {arguments.batch} examples a step, over gloo on a slow link; seconds a step")
     for name in arguments.only:
-        free = seconds(name, False, None)
+        free = seconds(name, False, None)  # shared memory: next to nothing but the computation
         rate = sent / (free * arguments.share / (1 - arguments.share))
         without, overlapped = [], []
         for _ in range(arguments.turns):
             without.append(seconds(name, False, rate))
             overlapped.append(seconds(name, True, rate))
         ratios = [a / b for a, b in zip(without, overlapped)]
-        print(f"{name:12} link of {rate / 1e9:.2f} Gbit/s; unlimited {free:.3f}, on it {statistics.median(without):.3f} (sending takes "
+        print(f"{name:12} link of {rate / 1e9:.2f} Gbit/s; shared memory {free:.3f}, on it {statistics.median(without):.3f} (sending takes "
               f"{1 - free / statistics.median(without):.0%}), with overlap {statistics.median(overlapped):.3f}: "
               f"{statistics.median(ratios):.2f} times as fast (turns: {' '.join(f'{ratio:.2f}' for ratio in ratios)})", flush=True)
 
