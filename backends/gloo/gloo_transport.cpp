@@ -67,7 +67,7 @@ void GlooTransport::connect(const pl_backend_open_args& args) {
         PL_ERROR_TIMEOUT, "open: Gloo cannot connect this rank, at ", local_.ip, " on interface ",
         local_.name, ", with the others within ", args.timeout_seconds, " seconds: ", words_of(e),
         ". The ranks are ", where,
-        ". If that is the wrong network, choose one with backend.interface (elsewhere GLOO_SOCKET_IFNAME); "
+        ". If that is the wrong network, choose one with backend.interface or GLOO_SOCKET_IFNAME; "
         "a firewall must let all TCP ports through between the hosts");
   }
 }

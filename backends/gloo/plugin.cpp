@@ -3,6 +3,10 @@
 #include <pipeline/tensor.hpp>
 #include <pipeline/torch/runtime.hpp>
 
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+
 #include "backends/common/queued_backend.hpp"
 #include "backends/gloo/gloo_transport.hpp"
 
@@ -12,10 +16,21 @@ namespace {
 struct Config {
   std::string interface;
   void describe(Options& o) {
-    o("interface", interface, "network interface to use, e.g. eth0; empty: the one that reaches rank 0")
+    o("interface", interface,
+      "network interface to use, e.g. eth0; empty: GLOO_SOCKET_IFNAME, or the one that reaches rank 0")
         .may_change();
   }
 };
+
+// The option, or what PyTorch's users have set for Gloo: of a list of interfaces the first.
+std::string interface_of(const Context& context, const Config& config) {
+  const char* const set = std::getenv("GLOO_SOCKET_IFNAME");
+  if (!config.interface.empty() || set == nullptr || *set == '\0') return config.interface;
+  std::string first(set);
+  first.resize(std::min(first.find(','), first.size()));
+  context.info("backend.interface = \"", first, "\", from GLOO_SOCKET_IFNAME");
+  return first;
+}
 
 class Gloo : public QueuedBackend<Config> {
  public:
@@ -24,7 +39,8 @@ class Gloo : public QueuedBackend<Config> {
  private:
   static std::unique_ptr<Transport> connect(const Setup& setup) {
     check_open_args(setup.args, "use nccl, or train on the CPU");
-    return std::make_unique<GlooTransport>(setup.context, setup.args, setup.config.interface);
+    return std::make_unique<GlooTransport>(setup.context, setup.args,
+                                           interface_of(setup.context, setup.config));
   }
 };
 

@@ -190,6 +190,15 @@ TEST_P(GlooGroups, AnInterfaceThatIsNotThereIsNamedWithThoseThatAre) {
               AllOf(HasSubstr("this host has no network interface eth77"), HasSubstr("lo")));
 }
 
+TEST_P(GlooGroups, TheVariableThatPyTorchReadsChoosesTheInterfaceUnlessTheOptionDoes) {
+  ::setenv("GLOO_SOCKET_IFNAME", "eth77,lo", 1);  // ranks are processes that inherit it
+  const std::string by_variable = problem_with(lonely_args(plugins::free_port()));
+  const std::string by_option = problem_with(lonely_args(plugins::free_port()), "eth78");
+  ::unsetenv("GLOO_SOCKET_IFNAME");
+  EXPECT_THAT(by_variable, HasSubstr("this host has no network interface eth77"));
+  EXPECT_THAT(by_option, HasSubstr("this host has no network interface eth78"));
+}
+
 TEST_P(GlooGroups, AnInterfaceCanBeChosen) {
   RankOptions options;
   options.interface = "lo";
