@@ -126,7 +126,7 @@ TEST(DdpOverlap, AnUnusedParameterHoldsNothingUp) {
   on_ranks(2, [](const Rank& rank) {
     StrategyRun run(kLayers, sgd(), {.plugin = "ddp", .sets = kOneEach, .group = rank.view()});
     one_step(rank, run, {2, 1, 0});
-    EXPECT_THAT(one_step(rank, run, {2, 1, 0}), testing::ElementsAre(2, 3, kBuckets, kBuckets + 1));
+    EXPECT_THAT(one_step(rank, run, {2, 1, 0}), testing::ElementsAre(1, 2, kBuckets, kBuckets + 1));
   });
 }
 

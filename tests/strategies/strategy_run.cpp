@@ -21,6 +21,8 @@ pl_dtype to_pl(at::ScalarType dtype) {
       return {PL_DTYPE_BFLOAT, 16, 1};
     case at::kDouble:
       return {PL_DTYPE_FLOAT, 64, 1};
+    case at::kLong:  // of rows
+      return {PL_DTYPE_INT, 64, 1};
     default:
       throw std::runtime_error("no such dtype in these tests");
   }
