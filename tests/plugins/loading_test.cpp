@@ -94,9 +94,9 @@ INSTANTIATE_TEST_SUITE_P(
              "exports no pl_plugin_entry, so it is not a pipeline plugin (build it with the SDK's macro, or "
              "as pipeline.h says)"},
         Case{"wrong_major",
-             "was built for plugin ABI 2.1, this program has 1.1, and the first number must be the same: "
-             "rebuild it with this "
-             "program's pipeline.h"},
+             "was built for plugin ABI 2." + std::to_string(PL_ABI_MINOR) + ", this program has 1." +
+                 std::to_string(PL_ABI_MINOR) +
+                 ", and the first number must be the same: rebuild it with this program's pipeline.h"},
         Case{"no_version", "its pl_plugin has struct_size 8, too short to say which ABI it was built for"},
         Case{"short_plugin", "its pl_plugin has 40 bytes, must have at least " +
                                  slot_offset(offsetof(pl_plugin, api) + sizeof(void*))},
@@ -109,6 +109,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"half_state",
              "has slot 'extra_state' but not 'set_extra_state': of extra_state, set_extra_state a task has "
              "all or none"},
+        Case{"half_gather",
+             "has slot 'gather' but not 'release': of gather, release a strategy has all or none"},
         Case{"null_return", "its pl_plugin_entry returned NULL and no error"},
         Case{"null_with_error", "does not work with this program: needs a unicorn, and there is none"},
         Case{"table_and_error",

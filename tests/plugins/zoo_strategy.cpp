@@ -4,6 +4,10 @@
 
 #include "pipeline.h"
 
+#ifndef ZOO_GATHER
+#define ZOO_GATHER nullptr
+#endif
+
 struct pl_strategy {};
 struct pl_snapshot {};
 
@@ -68,6 +72,7 @@ pl_strategy_api make_api() {
   api.snapshot_pieces = nothing;
   api.snapshot_free = snapshot_free;
   api.memory = nothing;
+  api.gather = ZOO_GATHER;
   return api;
 }
 

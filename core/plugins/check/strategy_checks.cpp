@@ -54,10 +54,7 @@ class Bench {
     std::vector<float> mine(kCount, value);
     pl_tensor tensor = storage_.grad;
     if (!tensor.data) {
-      tensor = storage_.value;
-      tensor.dtype = {PL_DTYPE_FLOAT, 32, 1};
-      tensor.data = mine.data();
-      tensor.byte_offset = 0;
+      tensor = own_tensor(mine);
     } else {
       auto* gradient = reinterpret_cast<float*>(static_cast<char*>(tensor.data) + tensor.byte_offset);
       for (std::size_t i = 0; i < kCount; ++i) gradient[i] += value;
@@ -70,16 +67,28 @@ class Bench {
       kept_.push_back(std::move(mine));  // the strategy may keep it
     }
     strategy().gradient_ready(gradient);
-    double loss = 2.5;
-    pl_tensor loss_tensor{};
-    loss_tensor.data = &loss;
-    loss_tensor.device = {PL_DEVICE_CPU, 0};
-    loss_tensor.dtype = {PL_DTYPE_FLOAT, 64, 1};
-    strategy().end_micro_batch(&loss_tensor);
-    auto args = sized<pl_step_args>();
-    args.learning_rate = 0.01;
-    args.inverse_scale = 1;
-    return strategy().collect(strategy().step(args));
+    return end_step();
+  }
+
+  // The same in rows, of which the first comes in two halves.
+  pl_step_report step_in_rows(float value) {
+    strategy().begin_step(1);
+    std::int64_t rows[] = {0, 2, 1, 0};
+    std::int64_t count[] = {4}, shape[] = {4, kShape[1]};
+    std::vector<float> values(20, value);
+    for (std::size_t i = 0; i < 5; ++i) values[i] = values[15 + i] = 0.5f * value;
+    pl_tensor tensor = own_tensor(values), indices = tensor;
+    tensor.shape = shape;
+    indices.data = rows;
+    indices.dtype = {PL_DTYPE_INT, 64, 1};
+    indices.ndim = 1;
+    indices.shape = count;
+    auto gradient = sized<pl_gradient>();
+    gradient.tensor = &tensor;
+    gradient.rows = &indices;
+    strategy().gradient_ready(gradient);
+    std::fill(values.begin(), values.end(), 1e6f);  // borrowed-call: it had to be taken
+    return end_step();
   }
 
   State state(std::uint32_t mode = PL_SNAPSHOT_COPY) {
@@ -93,6 +102,27 @@ class Bench {
   }
 
  private:
+  pl_tensor own_tensor(std::vector<float>& data) const {
+    pl_tensor tensor = storage_.value;
+    tensor.dtype = {PL_DTYPE_FLOAT, 32, 1};
+    tensor.data = data.data();
+    tensor.byte_offset = 0;
+    return tensor;
+  }
+
+  pl_step_report end_step() {
+    double loss = 2.5;
+    pl_tensor loss_tensor{};
+    loss_tensor.data = &loss;
+    loss_tensor.device = {PL_DEVICE_CPU, 0};
+    loss_tensor.dtype = {PL_DTYPE_FLOAT, 64, 1};
+    strategy().end_micro_batch(&loss_tensor);
+    auto args = sized<pl_step_args>();
+    args.learning_rate = 0.01;
+    args.inverse_scale = 1;
+    return strategy().collect(strategy().step(args));
+  }
+
   void create(std::uint32_t optimizer) {
     auto args = sized<pl_optimizer_args>();
     args.kind = optimizer;
@@ -146,6 +176,17 @@ void a_bad_gradient_is_skipped(const CheckArgs& args) {
   }
 }
 
+void rows_add_up(const CheckArgs& args) {
+  Bench whole(args), rows(args);
+  if (!(rows.strategy().info().flags & PL_STRATEGY_TAKES_ROWS)) throw Skip{"it takes no gradients in rows"};
+  for (const float value : {1.0f, -0.5f}) {
+    whole.step(value);
+    rows.step_in_rows(value);
+    if (rows.state() != whole.state())
+      throw Error("a gradient in rows changed the state as no whole one does");
+  }
+}
+
 void state_comes_back(const CheckArgs& args) {
   Bench trained(args);
   trained.step(1.0f);
@@ -179,6 +220,7 @@ std::vector<Promise> strategy_promises() {
           {"a step updates the parameter and reports loss and gradient norm", a_step_changes_the_value},
           {"addresses of parameters never change", addresses_never_change},
           {"a gradient that is not finite changes nothing", a_bad_gradient_is_skipped},
+          {"gradients in rows are as good as whole ones", rows_add_up},
           {"its state can be saved and loaded, bit for bit", state_comes_back}};
 }
 

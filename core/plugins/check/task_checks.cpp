@@ -15,14 +15,19 @@
 namespace pipeline::plugins {
 namespace {
 
+enum class Gradients { kInPlace, kHandedOver, kInRows };
+
 // A task that is open and bound to storage of its own.
 class OpenTask {
  public:
-  explicit OpenTask(const CheckArgs& args, bool hand_over = false, std::uint32_t purpose = PL_PURPOSE_TRAIN)
-      : subject_(args, purpose), task_(subject_.plugin(), subject_.context(), subject_.config()) {
+  explicit OpenTask(const CheckArgs& args, Gradients how = Gradients::kInPlace,
+                    std::uint32_t purpose = PL_PURPOSE_TRAIN)
+      : subject_(args, purpose),
+        task_(subject_.plugin(), subject_.context(), subject_.config()),
+        in_rows_(how == Gradients::kInRows) {
     if (task_.has_prepare()) task_.prepare();
     task_.open();
-    for (const pl_parameter& parameter : task_.parameters()) bind(parameter, hand_over);
+    for (const pl_parameter& parameter : task_.parameters()) bind(parameter, how != Gradients::kInPlace);
   }
 
   Task& task() { return task_; }
@@ -41,6 +46,7 @@ class OpenTask {
     auto sink = sized<pl_gradient_sink>();
     sink.user = this;
     sink.ready = ready;
+    sink.flags = in_rows_ ? PL_GRADIENTS_IN_ROWS : 0;
     auto args = sized<pl_train_args>();
     args.scale = 1;
     args.seed = 42;
@@ -51,6 +57,8 @@ class OpenTask {
       result.insert(result.end(), gradient.begin(), gradient.end());
     return result;
   }
+
+  bool gave_rows() const { return gave_rows_; }
 
  private:
   void bind(const pl_parameter& parameter, bool hand_over) {
@@ -91,6 +99,7 @@ class OpenTask {
     return guard([&] {
       auto& self = *static_cast<OpenTask*>(user);
       std::vector<float>& sum = self.gradients_.at(gradient->index);
+      if (gradient->rows) return self.add_rows(sum, *gradient);
       if (!gradient->owner) return;
       if (!gradient->release) throw Error("a gradient is handed over without `release`");
       const auto* data = reinterpret_cast<const float*>(static_cast<const char*>(gradient->tensor->data) +
@@ -101,8 +110,32 @@ class OpenTask {
     });
   }
 
+  void add_rows(std::vector<float>& sum, const pl_gradient& gradient) {
+    if (!in_rows_) throw Error("a gradient comes in rows, which the sink's flags do not allow");
+    gave_rows_ = true;
+    const std::size_t rows = static_cast<std::size_t>(shapes_[gradient.index].at(0));
+    const std::size_t width = sum.size() / rows, given = static_cast<std::size_t>(gradient.rows->shape[0]);
+    const auto* row = reinterpret_cast<const std::int64_t*>(static_cast<const char*>(gradient.rows->data) +
+                                                            gradient.rows->byte_offset);
+    const auto* values = reinterpret_cast<const float*>(static_cast<const char*>(gradient.tensor->data) +
+                                                        gradient.tensor->byte_offset);
+    if (gradient.rows->dtype.code != PL_DTYPE_INT || gradient.rows->dtype.bits != 64)
+      throw Error("the rows of a gradient are not int64");
+    if (gradient.tensor->dtype.bits != 32) throw Error("a gradient of a float32 parameter is not float32");
+    if (gradient.tensor->shape[0] != gradient.rows->shape[0])
+      throw Error(fmt::format("a gradient comes in {} rows, but has {}", given, gradient.tensor->shape[0]));
+    for (std::size_t i = 0; i < given; ++i) {
+      if (row[i] < 0 || static_cast<std::size_t>(row[i]) >= rows)
+        throw Error(fmt::format("a gradient comes for row {} of {}", row[i], rows));
+      float* of_row = sum.data() + static_cast<std::size_t>(row[i]) * width;
+      for (std::size_t k = 0; k < width; ++k) of_row[k] += values[i * width + k];
+    }
+  }
+
   Subject subject_;
   Task task_;
+  const bool in_rows_;
+  bool gave_rows_ = false;
   std::vector<std::vector<float>> values_, gradients_;
   std::vector<std::vector<std::int64_t>> shapes_;
 };
@@ -166,10 +199,26 @@ void training_is_reproducible(const CheckArgs& args) {
 }
 
 void gradients_can_be_handed_over(const CheckArgs& args) {
-  OpenTask bound(args), handing(args, true);
+  OpenTask bound(args), handing(args, Gradients::kHandedOver);
   const std::vector<float> in_place = bound.train(load(bound, bound.some_ids()));
   if (!same_bits(in_place, handing.train(load(handing, handing.some_ids()))))
     throw Error("gradients that are handed over differ from those added in place");
+}
+
+// Added up in another order, so not to the bit.
+void gradients_can_come_in_rows(const CheckArgs& args) {
+  OpenTask whole(args, Gradients::kHandedOver), rows(args, Gradients::kInRows);
+  const std::vector<float> expected = whole.train(load(whole, whole.some_ids()));
+  const std::vector<float> seen = rows.train(load(rows, rows.some_ids()));
+  if (!rows.gave_rows()) throw Skip{"it gives no gradient in rows"};
+  float largest = 0, difference = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    largest = std::max(largest, std::abs(expected[i]));
+    difference = std::max(difference, std::abs(expected[i] - seen[i]));
+  }
+  if (!(difference <= 1e-5f * largest))
+    throw Error(fmt::format("gradients in rows differ from whole ones by {}, where the largest is {}",
+                            difference, largest));
 }
 
 void loads_concurrently(const CheckArgs& args) {
@@ -256,7 +305,7 @@ std::uint32_t split_to_predict(const Task& task) {
 
 // Task::predict holds the rows against the batch.
 void predicts(const CheckArgs& args) {
-  OpenTask open(args, false, PL_PURPOSE_PREDICT);
+  OpenTask open(args, Gradients::kInPlace, PL_PURPOSE_PREDICT);
   if (!open.task().has_predict()) throw Skip{"it makes no predictions"};
   const std::uint32_t split = split_to_predict(open.task());
   PredictionSink sink;
@@ -292,6 +341,7 @@ std::vector<Promise> task_promises() {
           {"sample ids out of range are refused", wrong_ids_are_refused},
           {"the same batch and seed give the same loss and gradients, bit for bit", training_is_reproducible},
           {"gradients handed over equal gradients in place", gradients_can_be_handed_over},
+          {"gradients in rows add up to the whole ones", gradients_can_come_in_rows},
           {"batches can be loaded by several threads at once", loads_concurrently},
           {"options that it does not know are refused", new_options_are_not_ignored},
           {"evaluation reports the loss and what its metrics need", evaluates},
