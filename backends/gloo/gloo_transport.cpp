@@ -95,7 +95,8 @@ void GlooTransport::run(const Call& call, uint64_t sequence) {
   }
 }
 
-// Receives what the others will say about their next call before they say it: then it need not wait here.
+// Receives what the others will say about their next call before they say it: then it need not wait here. A
+// rank may have left after its last call: that is an error of the next one, if it comes, not of this one.
 void GlooTransport::expect_signatures() {
   theirs_.assign(theirs_.size(), Signature());
   std::vector<Piece> receives;
@@ -103,7 +104,12 @@ void GlooTransport::expect_signatures() {
     if (r != rank_) receives.push_back({r, &theirs_[static_cast<size_t>(r)], sizeof(Signature)});
   }
   signature_tag_ = mesh_->next_tag();
-  coming_ = mesh_->start(signature_tag_, receives, {});
+  try {
+    coming_ = mesh_->start(signature_tag_, receives, {});
+  } catch (const std::exception&) {
+    coming_ = {};
+    unreachable_ = std::current_exception();
+  }
 }
 
 // All ranks must make the same call: of equal sizes in another order Gloo would add up the wrong memory, and
@@ -115,6 +121,7 @@ void GlooTransport::compare(const Call& call, uint64_t sequence) {
     mine_[i] = signature_of(call, sequence, r);
     if (r != rank_) sends.push_back({r, &mine_[i], sizeof(Signature)});
   }
+  if (unreachable_) std::rethrow_exception(unreachable_);
   Mesh::Exchange saying = mesh_->start(signature_tag_, {}, sends);
   coming_.wait();
   saying.wait();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -55,6 +56,7 @@ class GlooTransport : public Transport {
   std::vector<Peer> peers_;
   std::vector<Signature> mine_, theirs_;  // of the call under way, for and from each rank
   Mesh::Exchange coming_;                 // theirs_, of the next call
+  std::exception_ptr unreachable_;        // why nothing is coming
   uint32_t signature_tag_ = 0;
   std::vector<char> scratch_;
   std::string library_;

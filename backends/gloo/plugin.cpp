@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <string>
+#include <string_view>
 
 #include "backends/common/queued_backend.hpp"
 #include "backends/gloo/gloo_transport.hpp"
@@ -25,9 +26,10 @@ struct Config {
 // The option, or what PyTorch's users have set for Gloo: of a list of interfaces the first.
 std::string interface_of(const Context& context, const Config& config) {
   const char* const set = std::getenv("GLOO_SOCKET_IFNAME");
-  if (!config.interface.empty() || set == nullptr || *set == '\0') return config.interface;
-  std::string first(set);
-  first.resize(std::min(first.find(','), first.size()));
+  const std::string_view names = set == nullptr ? "" : set;
+  const size_t begin = names.find_first_not_of(',');
+  if (!config.interface.empty() || begin == names.npos) return config.interface;
+  const std::string first(names.substr(begin, names.find(',', begin) - begin));
   context.info("backend.interface = \"", first, "\", from GLOO_SOCKET_IFNAME");
   return first;
 }

@@ -164,8 +164,8 @@ typedef struct pl_run_info {
 #define PL_LOG_WARNING 3u
 #define PL_LOG_ERROR 4u
 
-/* Everything outside that a plugin sees: it reads no environment, writes to no console, installs no signal handler, uses no
- * clock as a seed. One table per process, static. `context` is what the plugin object was created with, borrowed-object. */
+/* Everything outside that a plugin sees: it reads no environment but its library's own, writes to no console, installs no signal
+ * handler, uses no clock as a seed. One table per process, static. `context` is what the plugin object was created with, borrowed-object. */
 typedef struct pl_host {
   uint32_t struct_size;
   uint32_t abi_major;
@@ -225,14 +225,15 @@ typedef struct pl_gradient {
   uint32_t struct_size;
   uint32_t reserved;
   uint64_t index;          /* of the parameter */
-  const pl_tensor *tensor; /* same shape as the parameter; the bound gradient, or the task's own tensor */
+  const pl_tensor *tensor; /* the bound gradient, or the task's own tensor of the parameter's shape, or rows of such a one */
   void *stream;            /* device stream that the gradient is complete on; NULL on CPU */
   /* Owner of the task's own tensor: the strategy now owns it and calls release(owner) once, from any thread, when it no
-   * longer needs the memory. NULL when the tensor is the bound gradient. */
+   * longer needs the memory. NULL when the tensor is the bound gradient, or rows. */
   void *owner;
   void (*release)(void *owner);
-  /* (since 1.2, only where the sink's flags say PL_GRADIENTS_IN_ROWS) (K) int64 on the tensor's device, borrowed-call: `tensor`,
-   * (K, ...), is added to these rows of the gradient, the same row perhaps several times. NULL: the tensor is of all rows. */
+  /* (since 1.2, only where the sink's flags say PL_GRADIENTS_IN_ROWS and no gradient is bound) (K) int64 on the tensor's
+   * device: `tensor`, (K, ...), is added to these rows of the gradient, the same row perhaps several times. Both are
+   * borrowed-call. NULL: the tensor is of all rows. */
   const pl_tensor *rows;
 } pl_gradient;
 
@@ -381,7 +382,8 @@ typedef struct pl_task_api {
    * unexpected and mis-shaped tensors. */
   pl_error *(*import_model)(pl_task *self, pl_str folder);
   /* The strategy's storage for parameter `index`: value and gradient live at these addresses until destroy, or until it is
-   * bound again, between batches; the views are borrowed-call, their memory borrowed-object. grad->data == NULL: hand gradients over (see pl_gradient.owner). */
+   * bound again, between batches; the views are borrowed-call, their memory borrowed-object. grad->data == NULL: hand
+   * gradients over (see pl_gradient.owner). */
   pl_error *(*bind)(pl_task *self, uint64_t index, const pl_tensor *value, const pl_tensor *grad);
   /* (optional) Needed by strategies that do not keep all parameters in place. hooks: borrowed-object, static members. */
   pl_error *(*set_unit_hooks)(pl_task *self, const pl_unit_hooks *hooks);

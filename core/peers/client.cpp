@@ -63,28 +63,33 @@ Socket Client::come_in() {
 void Client::await_start(Clock::time_point deadline) {
   std::unique_lock lock(mutex_);
   reading_ = true;
-  const auto over = [&] { return started_ || verdict_ || closed_; };
-  bool cancelled = false;
-  while (!over() && !cancelled && Clock::now() < deadline) {
+  const auto read_until = [&](Clock::time_point until, const auto& over) {
+    while (!started_ && !verdict_ && !closed_ && !over() && Clock::now() < until) {
+      lock.unlock();
+      if (wait_for(socket_.fd(), POLLIN, std::min(until, Clock::now() + kLook))) read(MSG_DONTWAIT);
+      lock.lock();
+    }
+  };
+  const auto cancelled = [&] { return options_.cancelled && options_.cancelled(); };
+  read_until(deadline, cancelled);
+  if (!started_ && !verdict_) {
+    const bool stops = cancelled();
+    const std::string who = fmt::format("rank {} (host {})", world_.rank, host_name());
+    const std::string text = stops ? fmt::format("{} was told to stop while it waited for all ranks", who)
+                                   : fmt::format("{} waited {} for all ranks: {}", who,
+                                                 seconds_text(options_.timeout.count()), missing_);
+    const uint8_t code = stops ? PL_ERROR_CANCELLED : PL_ERROR_TIMEOUT;
+    const Clock::time_point receipt = Clock::now() + kReceiptTime;
     lock.unlock();
-    if (wait_for(socket_.fd(), POLLIN, std::min(deadline, Clock::now() + kLook))) read(MSG_DONTWAIT);
-    cancelled = options_.cancelled && options_.cancelled();
+    sender_.send(FrameType::fail, code, {}, text, receipt);
     lock.lock();
+    read_until(receipt,
+               [] { return false; });  // the server, perhaps of this process, must have told the others
+    reading_ = false;
+    throw Error(code, text);
   }
   reading_ = false;
-  if (started_) return;
   if (verdict_) throw Error(verdict_->code, describe(verdict_->failure));
-  lock.unlock();
-  if (cancelled) {
-    const std::string text = fmt::format("rank {} (host {}) was told to stop while it waited for all ranks",
-                                         world_.rank, host_name());
-    sender_.send(FrameType::fail, PL_ERROR_CANCELLED, {}, text, Clock::now() + kReceiptTime);
-    throw Error(PL_ERROR_CANCELLED, text);
-  }
-  const std::string text = fmt::format("rank {} (host {}) waited {} for all ranks: {}", world_.rank,
-                                       host_name(), seconds_text(options_.timeout.count()), missing_);
-  sender_.send(FrameType::fail, PL_ERROR_TIMEOUT, {}, text, Clock::now() + kReceiptTime);
-  throw Error(PL_ERROR_TIMEOUT, text);
 }
 
 std::string Client::exchange(Exchange kind, std::string_view channel, std::string_view mine) {

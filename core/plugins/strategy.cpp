@@ -78,7 +78,13 @@ void Strategy::gradient_ready(const pl_gradient& gradient) {
 
 // Called by the task: the error goes back through it, with this plugin's name in front.
 pl_error* Strategy::ready(void* user, const pl_gradient* gradient) noexcept {
-  return guard([&] { static_cast<Strategy*>(user)->gradient_ready(*gradient); });
+  return guard([&] {
+    auto& self = *static_cast<Strategy*>(user);
+    if (PL_HAS(pl_gradient, gradient, rows) && gradient->rows && !(self.info_.flags & PL_STRATEGY_TAKES_ROWS))
+      throw Error(fmt::format("a gradient of parameter {} comes in rows, which the sink's flags do not allow",
+                              gradient->index));
+    self.gradient_ready(*gradient);
+  });
 }
 
 void Strategy::end_micro_batch(const pl_tensor* loss) {

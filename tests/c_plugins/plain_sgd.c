@@ -151,8 +151,6 @@ static const pl_strategy_api kApi = {
     snapshot_pieces,
     snapshot_free,
     memory,
-    NULL /* gather */,
-    NULL /* release */,
 };
 
 static const pl_option kOptions[] = {

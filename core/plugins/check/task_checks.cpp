@@ -99,7 +99,7 @@ class OpenTask {
     return guard([&] {
       auto& self = *static_cast<OpenTask*>(user);
       std::vector<float>& sum = self.gradients_.at(gradient->index);
-      if (gradient->rows) return self.add_rows(sum, *gradient);
+      if (PL_HAS(pl_gradient, gradient, rows) && gradient->rows) return self.add_rows(sum, *gradient);
       if (!gradient->owner) return;
       if (!gradient->release) throw Error("a gradient is handed over without `release`");
       const auto* data = reinterpret_cast<const float*>(static_cast<const char*>(gradient->tensor->data) +

@@ -2,7 +2,27 @@
 
 #include <algorithm>
 
+#include <pipeline/torch/tensor.hpp>
+
 namespace pipeline::strategies {
+
+namespace {
+
+// On the CPU, where looking costs nothing.
+void check_rows(const pl_tensor& rows, const Parameter& parameter, pl_device device) {
+  if (rows.dtype.code != PL_DTYPE_INT || rows.dtype.bits != 64 || rows.dtype.lanes != 1)
+    fail("rows of the gradient of ", parameter.name, " are ", name_of(rows.dtype), ", expected int64");
+  if (!same(rows.device, device))
+    fail("rows of the gradient of ", parameter.name, " are on ", name_of(rows.device), ", expected ",
+         name_of(device));
+  if (device.type != PL_DEVICE_CPU || rows.shape[0] == 0) return;
+  const auto [least, most] = at::aminmax(to_torch(rows));
+  for (const int64_t row : {least.item<int64_t>(), most.item<int64_t>()})
+    if (row < 0 || row >= parameter.shape[0])
+      fail("gradient of row ", row, " of ", parameter.name, ", which has ", parameter.shape[0]);
+}
+
+}  // namespace
 
 std::optional<size_t> slot_of(const Gradient& gradient, const std::vector<Parameter>& parameters,
                               const Layout& layout, pl_device device) {
@@ -17,6 +37,7 @@ std::optional<size_t> slot_of(const Gradient& gradient, const std::vector<Parame
   if (gradient.rows() != nullptr) {
     if (expected.empty() || gradient.rows()->ndim != 1)
       fail("gradient of ", parameter.name, ": rows of a shape without rows");
+    check_rows(*gradient.rows(), parameter, device);
     expected[0] = gradient.rows()->shape[0];
   }
   if (!std::ranges::equal(shape_of(tensor), expected)) {

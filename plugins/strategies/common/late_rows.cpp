@@ -29,7 +29,7 @@ void LateRows::move_to(size_t slot, const at::Tensor& sum) {
 }
 
 std::vector<LateRows::Sum> LateRows::finish(const Communicator* group, at::Device device, void* stream) {
-  // How long a row is, 0 where no rank has any: a rank with nothing to do does not know.
+  // How long a row is, 0 where no rank has any.
   std::vector<int64_t> own(layout_->trainable_slots());
   for (const Part& part : parts_) own[part.slot] = part.values.size(1);
   at::Tensor widths = at::tensor(own, at::kLong).to(device);

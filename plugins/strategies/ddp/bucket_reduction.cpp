@@ -44,8 +44,9 @@ void BucketReduction::begin(uint64_t micro_batches) {
   late_rows_.clear();
   if (unfinished_) {
     send_rest();
-    finish(stream_);
+    receive(stream_);
   }
+  order_.clear();
   loss_.clear();
   arrivals_.forget_micro_batch();
   left_ = micro_batches;
@@ -56,7 +57,7 @@ void BucketReduction::begin(uint64_t micro_batches) {
 void BucketReduction::add(size_t slot, const at::Tensor& gradient, bool owned, void* stream) {
   gradients_.add(slot, gradient, owned);
   stream_ = stream;
-  if (!knows_order_ && left_ == 1) order_.push_back(slot);
+  if (overlap_ && !knows_order_ && left_ == 1) order_.push_back(slot);
   if (arrivals_.arrived(slot) && sends_now()) send(slot);
 }
 
@@ -107,17 +108,26 @@ void BucketReduction::send_rest() {
 }
 
 StepSums BucketReduction::finish(void* stream) {
+  StepSums sums = receive(stream);
+  if (!knows_order_ && overlap_) learn_order(stream);
+  return sums;
+}
+
+StepSums BucketReduction::receive(void* stream) {
   unfinished_ = false;
   std::vector<at::Tensor> sums = buckets_.finish(stream);
   figures_->work.wait(stream);
   const at::Tensor values = figures_->values;
   figures_.reset();
-  if (values[1].item<double>() > 0) {
+  const at::Tensor on_host = values.cpu();
+  const double late_gradients = on_host.const_data_ptr<double>()[1];
+  const double late_rows = on_host.const_data_ptr<double>()[2];
+  if (late_gradients > 0) {
     std::vector<at::Tensor> late;
     for (size_t slot = 0; slot < sums.size(); ++slot) late.push_back(gradients_.take(slot));
     add_late_gradients(group_, *layout_, late, sums, stream);
   }
-  if (values[2].item<double>() > 0) {
+  if (late_rows > 0) {
     for (const LateRows::Sum& late : late_rows_.finish(&group_, device_, stream)) {
       const int64_t count = layout_->slots()[late.slot].count;
       sums[late.slot]
@@ -126,7 +136,6 @@ StepSums BucketReduction::finish(void* stream) {
           .index_add_(0, late.rows, late.values);
     }
   }
-  if (!knows_order_ && overlap_) learn_order(stream);
   GradientRuns runs;
   for (size_t slot = 0; slot < sums.size(); ++slot) {
     if (sums[slot].defined()) runs.push_back({layout_->slots()[slot].offset, std::move(sums[slot])});

@@ -22,7 +22,8 @@ class BucketReduction : public Reduction {
   void begin(uint64_t micro_batches) override;
   void add(size_t slot, const at::Tensor& gradient, bool owned, void* stream) override;
   void add_rows(size_t slot, const at::Tensor& rows, const at::Tensor& values, void* stream) override;
-  bool takes_rows() const override { return overlap_; }
+  // On CUDA the host would have to wait for which rows there are.
+  bool takes_rows() const override { return overlap_ && device_.is_cpu(); }
   void end_micro_batch(at::Tensor loss) override;
   StepSums finish(void* stream) override;
   void memory(const MemoryVisitor& visit) const override;
@@ -40,6 +41,7 @@ class BucketReduction : public Reduction {
   void send(size_t slot);
   void send_unused();
   void send_rest();
+  StepSums receive(void* stream);
   void learn_order(void* stream);
 
   const Communicator& group_;

@@ -70,6 +70,7 @@ void add_late_gradients(const Communicator& group, const Layout& layout, const s
     affected.push_back(slot);
     flags.push_back(row_flags(late[slot], sums[slot]));
   }
+  if (affected.empty()) return;  // of a step that was given up
   const at::Tensor all_flags = any_rank(group, at::cat(flags), stream);
 
   std::vector<Flight> flights;

@@ -1,7 +1,8 @@
 #include "plugins/strategies/sharded/eager_reducer.hpp"
 
 #include <algorithm>
-#include <set>
+#include <limits>
+#include <span>
 #include <utility>
 
 #include <pipeline/error.hpp>
@@ -48,6 +49,7 @@ void EagerReducer::begin(uint64_t micro_batches) {
   seen_ = 0;
   late_.reset();
   late_rows_.clear();
+  completed_.clear();
   sum_.clear();
   exchange_.drop();
   args_.shard.clear_gradients();
@@ -80,17 +82,16 @@ void EagerReducer::add(size_t slot, const at::Tensor& gradient, bool owned) {
   if (state.arrived < state.expected) return;
   for (size_t bucket = state.buckets.first; bucket < state.buckets.second; ++bucket) {
     const bool complete = ++buckets_[bucket].arrived == buckets_[bucket].expected;
-    if (complete && !knows_order_ && seen_ == 0) completed_.push_back(bucket);
+    if (complete && when_ == When::kComplete && !knows_order_ && sends_now()) completed_.push_back(bucket);
   }
   if (when_ == When::kComplete && sends_now()) send_complete();
 }
 
 void EagerReducer::add_rows(size_t slot, const at::Tensor& rows, const at::Tensor& values) {
-  if (slots_[slot].taken) {
-    late_rows_.add(slot, rows, values);
-  } else {
-    sum_.add_rows(slot, rows, values);
-  }
+  rows_came_ = true;
+  if (!slots_[slot].taken) return sum_.add_rows(slot, rows, values);
+  late_rows_.add(slot, rows, values);
+  if (knows_order_ && !expects_rows_) late_ = slot;
 }
 
 void EagerReducer::expect_again(size_t slot) {
@@ -165,7 +166,7 @@ void EagerReducer::finish() {
          "not so in the first step: use strategy.overlap = false, which sends nothing before the end");
   }
   exchange_.finish();
-  if (takes_rows()) finish_late_rows();
+  if (expects_rows_) finish_late_rows();
 }
 
 // Each rank adds what lies in its parts: rows as a whole, and of those that a part's end cuts what is in it.
@@ -197,34 +198,40 @@ void EagerReducer::finish_late_rows() {
             .index_add_(0, late.rows.narrow(0, a - rows, b - a) - first,
                         late.values.narrow(0, a - rows, b - a));
       }
-      for (const int64_t row : std::set<int64_t>{from / width, (to - 1) / width}) {
+      const auto add_cut_row = [&](int64_t row) {
         const int64_t* found = std::lower_bound(rows, end, row);
-        if ((first <= row && row < last) || found == end || *found != row) continue;
+        if ((first <= row && row < last) || found == end || *found != row) return;
         const int64_t begin = std::max(from, row * width), count = std::min(to, (row + 1) * width) - begin;
         elements(begin, count).add_(late.values[found - rows].narrow(0, begin - row * width, count));
-      }
+      };
+      add_cut_row(from / width);
+      if ((to - 1) / width != from / width) add_cut_row((to - 1) / width);
     }
   }
 }
 
-// At the end of the first step: in which order buckets were complete on rank 0, which go last, and whether
-// some rank has something left to send.
+// At the end of the first step: in which order buckets were complete on rank 0, which go last, whether some
+// rank has something left to send, and whether some rank's gradients come in rows.
 void EagerReducer::learn_order() {
-  std::vector<int32_t> flags;
-  for (const BucketState& bucket : buckets_) flags.push_back(bucket.was_deferred ? 1 : 0);
-  flags.push_back(late_ ? 1 : 0);
-  args_.peers.maximum(flags);
-  std::vector<int32_t> places(buckets_.size());  // 0: not known, and last anyway
+  const size_t count = buckets_.size();
+  std::vector<int32_t> common(2 * count + 2);
+  const std::span<int32_t> deferred(common.data(), count), places(common.data() + count, count);
+  int32_t &late = common[2 * count], &rows = common[2 * count + 1];
+  for (size_t bucket = 0; bucket < count; ++bucket) deferred[bucket] = buckets_[bucket].was_deferred ? 1 : 0;
   if (args_.peers.rank() == 0) {
-    for (size_t i = 0; i < completed_.size(); ++i) places[completed_[i]] = static_cast<int32_t>(i + 1);
+    std::ranges::fill(places, std::numeric_limits<int32_t>::max());  // behind those that were complete
+    for (size_t i = completed_.size(); i-- > 0;) places[completed_[i]] = static_cast<int32_t>(i);
   }
-  args_.peers.maximum(places);
-  if (flags.back() != 0) {
+  late = late_ ? 1 : 0;
+  rows = rows_came_ ? 1 : 0;
+  args_.peers.maximum(common);
+  if (late != 0) {
     send_rest(true);
     start_round();
     late_.reset();
   }
-  for (size_t bucket = 0; bucket < buckets_.size(); ++bucket) buckets_[bucket].deferred = flags[bucket] != 0;
+  expects_rows_ = rows != 0;
+  for (size_t bucket = 0; bucket < count; ++bucket) buckets_[bucket].deferred = deferred[bucket] != 0;
   std::ranges::stable_sort(order_, {}, [&](size_t bucket) { return places[bucket]; });
   std::ranges::stable_partition(order_, [&](size_t bucket) { return !buckets_[bucket].deferred; });
   knows_order_ = true;

@@ -13,7 +13,7 @@ namespace pipeline::strategies {
 //
 // A gradient that comes again when its bucket is gone goes with the next micro-batch. From then on this rank
 // waits for as many. Rows that come then go with the next micro-batch, too, or by themselves at the end of
-// the step, and are not waited for.
+// the step, and are not waited for. On CUDA no rows are taken: the host would have to wait for which they are.
 class EagerReducer : public Reducer {
  public:
   enum class When {
@@ -28,7 +28,7 @@ class EagerReducer : public Reducer {
   void begin(uint64_t micro_batches) override;
   void add(size_t slot, const at::Tensor& gradient, bool owned) override;
   void add_rows(size_t slot, const at::Tensor& rows, const at::Tensor& values) override;
-  bool takes_rows() const override { return when_ == When::kComplete; }
+  bool takes_rows() const override { return when_ == When::kComplete && args_.peers.device().is_cpu(); }
   void end_unit(uint32_t unit) override;
   void end_micro_batch(bool empty) override;
   void finish() override;
@@ -75,8 +75,10 @@ class EagerReducer : public Reducer {
   std::optional<size_t> late_;  // a slot whose gradient came after its bucket went, in the micro-batch that
                                 // is going on
   LateRows late_rows_;
-  std::vector<size_t>
-      completed_;  // buckets, in the order in which they were complete in the first micro-batch
+  bool rows_came_ = false;     // on this rank
+  bool expects_rows_ = false;  // some came on any rank in the first step, hence perhaps in every one
+  std::vector<size_t> completed_;  // buckets in the order in which they were complete in the first step, the
+                                   // first time counts
   bool knows_order_ = false;
 };
 
