@@ -58,14 +58,14 @@ std::string logged_error() {
   return first_error;
 }
 
-Subject::Subject(const CheckArgs& args, std::uint32_t purpose)
+Subject::Subject(const CheckArgs& args, std::uint32_t purpose, std::uint32_t flags)
     : plugin_(Plugin::load(args.plugin)),
       config_(make_config(plugin_, args)),
       context_(std::make_unique<pl_context>(plugin_.label())),
       folder_(make_folder()) {
   auto info = sized<pl_run_info>();
   info.purpose = purpose;
-  info.flags = PL_RUN_REPRODUCIBLE;
+  info.flags = flags;
   info.threads = 1;
   info.world_size = info.local_world_size = 1;
   info.device = {PL_DEVICE_CPU, 0};

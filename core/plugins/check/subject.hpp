@@ -21,9 +21,10 @@ struct Skip {
 // The plugin under test with all that an object of it is created with. Lives in a check's own process.
 class Subject {
  public:
-  // Throws Skip when an option is required and no configuration gives it. `purpose`: PL_PURPOSE_..., of the
-  // run.
-  explicit Subject(const CheckArgs& args, std::uint32_t purpose = PL_PURPOSE_TRAIN);
+  // Throws Skip when an option is required and no configuration gives it. Of the run, `purpose`:
+  // PL_PURPOSE_..., `flags`: PL_RUN_...
+  explicit Subject(const CheckArgs& args, std::uint32_t purpose = PL_PURPOSE_TRAIN,
+                   std::uint32_t flags = PL_RUN_REPRODUCIBLE);
   ~Subject();
 
   const Plugin& plugin() const { return plugin_; }
