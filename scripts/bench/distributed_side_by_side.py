@@ -50,11 +50,13 @@ def buffers(name, processes, arguments):
         return 0
     each = 4 if arguments.precision == "fp32" else 2
     embedding, bucket = 50257 * arguments.width, 8 * MIB
+    # One process makes a narrow gradient float32 before it adds the next, and has the largest in both forms for a moment.
+    elsewhere = 2 * embedding if arguments.precision == "bf16" else 0
     if name != "sharded 3":
-        return each * embedding + 3 * bucket * (2 - 1 / processes)
+        return each * embedding - elsewhere + 3 * bucket * (2 - 1 / processes)
     # The ring's two places: the unit of the embeddings, and a block. It is largest at the head, where no bucket is in flight yet.
     block = 12 * arguments.width**2 + 13 * arguments.width
-    return each * (embedding + embedding + 1026 * arguments.width + block)
+    return -elsewhere + each * (embedding + embedding + 1026 * arguments.width + block)
 
 
 def proc(pid, file):

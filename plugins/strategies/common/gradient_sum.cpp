@@ -6,9 +6,9 @@ namespace pipeline::strategies {
 namespace {
 
 // As a run of the arena: kept where it can be, otherwise copied.
-at::Tensor to_run(const at::Tensor& gradient, const Slot& slot, bool owned) {
-  if (owned && gradient.scalar_type() == at::kFloat && gradient.is_contiguous() &&
-      slot.count == slot.padded) {
+at::Tensor to_run(const at::Tensor& gradient, const Slot& slot, bool owned, bool may_be_narrow) {
+  const bool fits = may_be_narrow || gradient.scalar_type() == at::kFloat;
+  if (owned && fits && gradient.is_contiguous() && slot.count == slot.padded) {
     return gradient.view({slot.count});
   }
   at::Tensor run = at::empty({slot.padded}, gradient.options().dtype(at::kFloat));
@@ -19,9 +19,10 @@ at::Tensor to_run(const at::Tensor& gradient, const Slot& slot, bool owned) {
 
 }  // namespace
 
-GradientSum::GradientSum(std::shared_ptr<const Layout> layout, bool fixed_tree)
+GradientSum::GradientSum(std::shared_ptr<const Layout> layout, bool fixed_tree, bool may_be_narrow)
     : layout_(std::move(layout)),
       fixed_tree_(fixed_tree),
+      may_be_narrow_(may_be_narrow),
       current_(layout_->trainable_slots()),
       tree_([](Gradients& into, Gradients&& right) {
         for (size_t slot = 0; slot < into.size(); ++slot) {
@@ -38,10 +39,16 @@ void GradientSum::add(size_t slot, const at::Tensor& gradient, bool owned) {
   at::Tensor& sum = current_[slot];
   const Slot& place = layout_->slots()[slot];
   if (sum.defined()) {
-    sum.narrow(0, 0, place.count).add_(gradient.reshape({place.count}));
+    current(slot).narrow(0, 0, place.count).add_(gradient.reshape({place.count}));
   } else {
-    sum = to_run(gradient, place, owned);
+    sum = to_run(gradient, place, owned, may_be_narrow_);
   }
+}
+
+const at::Tensor& GradientSum::current(size_t slot) {
+  at::Tensor& sum = current_[slot];
+  if (sum.defined()) sum = sum.to(at::kFloat);
+  return sum;
 }
 
 void GradientSum::add_rows(size_t slot, const at::Tensor& rows, const at::Tensor& values) {
@@ -50,7 +57,7 @@ void GradientSum::add_rows(size_t slot, const at::Tensor& rows, const at::Tensor
   const Slot& place = layout_->slots()[slot];
   const at::Tensor added = values.reshape({rows.numel(), -1}).to(at::kFloat);
   if (!sum.defined()) sum = at::zeros({place.padded}, added.options());
-  sum.narrow(0, 0, place.count).view({-1, added.size(1)}).index_add_(0, rows, added);
+  current(slot).narrow(0, 0, place.count).view({-1, added.size(1)}).index_add_(0, rows, added);
 }
 
 void GradientSum::end_micro_batch() {

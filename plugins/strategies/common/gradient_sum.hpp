@@ -19,8 +19,9 @@ class GradientSum {
   using Node = SumTree<Gradients>::Entry;
 
   // fixed_tree: along the tree over micro-batches, for the same bits on any number of ranks; otherwise in the
-  // order in which they come, which holds one gradient at a time.
-  GradientSum(std::shared_ptr<const Layout> layout, bool fixed_tree);
+  // order in which they come, which holds one gradient at a time. may_be_narrow: what take() gives may have
+  // the dtype of a single gradient that came, which spares a copy; without the tree.
+  GradientSum(std::shared_ptr<const Layout> layout, bool fixed_tree, bool may_be_narrow = false);
 
   // `owned`: the tensor's memory may be kept and written to. Of any float dtype and the parameter's element
   // count.
@@ -35,7 +36,8 @@ class GradientSum {
   std::vector<Node> take_nodes() { return tree_.take_nodes(); }
   // Without the tree: the sum of one slot so far, or nothing; what comes after it begins anew.
   at::Tensor take(size_t slot) { return std::exchange(current_[slot], {}); }
-  const at::Tensor& current(size_t slot) const { return current_[slot]; }
+  // The same, in float32, still to be added to.
+  const at::Tensor& current(size_t slot);
   bool has(size_t slot) const { return current_[slot].defined(); }
   void clear() { restart(0); }
   // Begins a step whose first micro-batch on this rank is leaf `first` of the tree.
@@ -44,6 +46,7 @@ class GradientSum {
  private:
   std::shared_ptr<const Layout> layout_;
   bool fixed_tree_;
+  bool may_be_narrow_;
   Gradients current_;  // of this micro-batch; without the tree, of all
   SumTree<Gradients> tree_;
 };

@@ -15,7 +15,7 @@ EagerReducer::EagerReducer(const ReducerArgs& args, const std::vector<Parameter>
     : args_(args),
       parameters_(parameters),
       when_(when),
-      sum_(args.layout, false),
+      sum_(args.layout, /*fixed_tree=*/false, /*may_be_narrow=*/true),
       exchange_(args.layout, args.partition, args.peers, wire,
                 [this](size_t bucket, const std::vector<at::Tensor>& parts) {
                   at::Tensor& gradient = args_.shard.gradient(bucket);
