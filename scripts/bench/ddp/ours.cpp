@@ -51,30 +51,48 @@ pl_optimizer_args adamw() {
   return args;
 }
 
-pl_tensor view(const at::Tensor& tensor) {
+pl_tensor view(const at::Tensor& tensor, pl_dtype dtype = {PL_DTYPE_FLOAT, 32, 1}) {
   pl_tensor out{};
   out.data = tensor.data_ptr();
   out.device = {PL_DEVICE_CPU, 0};
   out.ndim = static_cast<int32_t>(tensor.dim());
-  out.dtype = {PL_DTYPE_FLOAT, 32, 1};
+  out.dtype = dtype;
   out.shape = const_cast<int64_t*>(tensor.sizes().data());
   return out;
 }
 
-// Hands a finished gradient over.
+void hand_over(plugins::Strategy& strategy, uint64_t index, const at::Tensor& whole) {
+  auto owned = std::make_unique<at::Tensor>(whole.contiguous());
+  const pl_tensor tensor = view(*owned);
+  pl_gradient gradient{};
+  gradient.struct_size = sizeof gradient;
+  gradient.index = index;
+  gradient.tensor = &tensor;
+  gradient.owner = owned.release();
+  gradient.release = [](void* owner) { delete static_cast<at::Tensor*>(owner); };
+  strategy.gradient_ready(gradient);
+}
+
+void add_rows(plugins::Strategy& strategy, uint64_t index, const at::Tensor& which,
+              const at::Tensor& values) {
+  const at::Tensor lent_rows = which.contiguous(), lent_values = values.contiguous();
+  const pl_tensor rows = view(lent_rows, {PL_DTYPE_INT, 64, 1}), tensor = view(lent_values);
+  pl_gradient gradient{};
+  gradient.struct_size = sizeof gradient;
+  gradient.index = index;
+  gradient.tensor = &tensor;
+  gradient.rows = &rows;
+  strategy.gradient_ready(gradient);
+}
+
+// Hands a finished gradient over, if it has not been in parts.
 struct Hook : torch::autograd::PostAccumulateGradHook {
   Hook(plugins::Strategy& to, uint64_t which) : strategy(to), index(which) {}
   void operator()(const at::Tensor& parameter) override {
-    auto owned = std::make_unique<at::Tensor>(parameter.grad().contiguous());
+    if (!parameter.grad().defined()) return;
+    const at::Tensor gradient = parameter.grad();
     parameter.mutable_grad().reset();
-    const pl_tensor tensor = view(*owned);
-    pl_gradient gradient{};
-    gradient.struct_size = sizeof gradient;
-    gradient.index = index;
-    gradient.tensor = &tensor;
-    gradient.owner = owned.release();
-    gradient.release = [](void* owner) { delete static_cast<at::Tensor*>(owner); };
-    strategy.gradient_ready(gradient);
+    hand_over(strategy, index, gradient);
   }
   plugins::Strategy& strategy;
   uint64_t index;
@@ -108,7 +126,14 @@ class Ours : public Contestant {
 
   double step(const Batch& batch) override {
     strategy_->begin_step(1);
-    const auto loss = model_->loss(batch.packed, {.scale = 1 / batch.weight});
+    summarization::ForwardOptions options{.scale = 1 / batch.weight};
+    if (strategy_->info().flags & PL_STRATEGY_TAKES_ROWS) {
+      options.take_head = [this](const at::Tensor& gradient) { hand_over(*strategy_, embedding_, gradient); };
+      options.take_rows = [this](const at::Tensor& rows, const at::Tensor& values) {
+        add_rows(*strategy_, embedding_, rows, values);
+      };
+    }
+    const auto loss = model_->loss(batch.packed, options);
     loss.scaled.backward();
     const pl_tensor sum = view(loss.sum);
     strategy_->end_micro_batch(&sum);
@@ -153,6 +178,7 @@ class Ours : public Contestant {
     for (size_t i = 0; i < parameters.size(); ++i) {
       parameters[i].set_data(
           at::from_blob(strategy_->storage(i).value.data, parameters[i].sizes(), at::kFloat));
+      if (parameters[i].is_same(model_->token_embedding())) embedding_ = i;
       torch::autograd::impl::set_post_acc_grad_hooks(parameters[i], std::make_unique<Hook>(*strategy_, i));
     }
   }
@@ -165,6 +191,7 @@ class Ours : public Contestant {
   pl_context context_{"bench_ddp"};
   std::unique_ptr<plugins::Communicator> group_;
   std::unique_ptr<plugins::Strategy> strategy_;
+  uint64_t embedding_ = 0;  // the parameter that is also the output head
 };
 
 }  // namespace
