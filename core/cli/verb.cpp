@@ -111,7 +111,9 @@ int with_workspace(const ConfigArgs& args, bool one_process, const std::function
   } catch (const std::exception& error) {
     console.status({});
     if (const auto* stopped = dynamic_cast<const Error*>(&error); !team && stopped && stopped->code() == PL_ERROR_CANCELLED) {
-      log.info(fmt::format("{}; nothing was begun", error.what()));
+      const std::string text = fmt::format("{}; nothing was begun", error.what());
+      log.info(text);
+      if (world.rank != 0 && world.local_rank == 0) fmt::print(stderr, "{}\n", text);  // its console shows no info
       return kInterrupted;
     }
     log.file_only(std::string("error: ") + error.what());

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "core/launch/attempt.hpp"
+#include "core/launch/exit_cause.hpp"
 #include "core/launch/launch.hpp"
 #include "core/launch/process.hpp"
 
@@ -28,6 +29,8 @@ int supervise(const HostPlan& plan, std::vector<std::string> command) {
   for (uint32_t attempt = 0;; ++attempt) {
     Attempt processes(plan, command, attempt, signals, tell);
     const int code = processes.run();
+    // Rank 0 says on its own host what was saved; the other hosts' consoles would end without a word.
+    if (code == kExitSaved && plan.node_rank > 0) tell("stopped by a signal: run the same command again");
     if (code != kExitFailed || processes.was_signalled() || plan.max_restarts == 0) return code;
     if (attempt == plan.max_restarts) {
       tell(fmt::format("giving up after {} restart{} (launch.max_restarts)", attempt,
