@@ -102,7 +102,9 @@ TEST_F(TwoHosts, ASignalToOneSavesOnBoth) {
   wait_for_four("a");
   second->signal(SIGTERM);
   EXPECT_EQ(first->wait().code, 75);
-  EXPECT_EQ(second->wait().code, 75);
+  const Result there = second->wait();
+  EXPECT_EQ(there.code, 75);
+  EXPECT_THAT(there.err, HasSubstr("stopped by a signal: run the same command again"));
 }
 
 TEST_F(TwoHosts, AHostThatVanishesEndsTheOther) {
