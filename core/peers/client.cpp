@@ -89,7 +89,7 @@ void Client::await_start(Clock::time_point deadline) {
     throw Error(code, text);
   }
   reading_ = false;
-  if (verdict_) throw Error(verdict_->code, describe(verdict_->failure));
+  if (!started_) throw Error(verdict_->code, describe(verdict_->failure));
 }
 
 std::string Client::exchange(Exchange kind, std::string_view channel, std::string_view mine) {
