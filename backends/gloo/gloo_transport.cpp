@@ -107,7 +107,6 @@ void GlooTransport::expect_signatures() {
   try {
     coming_ = mesh_->start(signature_tag_, receives, {});
   } catch (const std::exception&) {
-    coming_ = {};
     unreachable_ = std::current_exception();
   }
 }

@@ -18,7 +18,6 @@ namespace {
 
 constexpr std::chrono::seconds kReceiptTime{2};  // for fail() and leave()
 constexpr std::chrono::seconds kVerdictTime{2};  // the server's clock may be a little behind
-constexpr std::chrono::milliseconds kLook{100};  // how often it is asked whether to go on
 constexpr std::size_t kMaxText = 64 * 1024;      // of a failure
 constexpr std::size_t kMaxCollective = 512;      // of its name, in a state
 
@@ -83,8 +82,8 @@ void Client::await_start(Clock::time_point deadline) {
     lock.unlock();
     sender_.send(FrameType::fail, code, {}, text, receipt);
     lock.lock();
-    read_until(receipt,
-               [] { return false; });  // the server, perhaps of this process, must have told the others
+    // The server, perhaps this process's, must have told the others before anybody goes.
+    read_until(receipt, [] { return false; });
     reading_ = false;
     throw Error(code, text);
   }

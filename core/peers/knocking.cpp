@@ -24,7 +24,6 @@ constexpr Seconds kGrace{20};
 constexpr milliseconds kConnecting{5000};
 constexpr milliseconds kAnswering{3000};  // where there is another port to try
 constexpr milliseconds kLongestPause{1000};
-constexpr milliseconds kLook{100};  // how often it is asked whether to go on
 
 milliseconds left_until(Clock::time_point time) {
   return std::max(std::chrono::ceil<milliseconds>(time - Clock::now()), milliseconds(0));
@@ -42,9 +41,9 @@ bool send_all(int fd, std::string_view bytes) {
 
 }  // namespace
 
-Knocking::Knocking(const launch::World& world, Seconds timeout, const std::function<bool()>& cancelled)
+Knocking::Knocking(const launch::World& world, Seconds timeout, std::function<bool()> cancelled)
     : world_(world),
-      cancelled_(cancelled),
+      cancelled_(std::move(cancelled)),
       deadline_(begun_ + std::chrono::duration_cast<Clock::duration>(timeout)) {}
 
 Socket Knocking::come_in() {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
@@ -12,12 +13,15 @@
 
 namespace pipeline::peers {
 
+// How often who waits for all ranks asks whether to go on.
+constexpr std::chrono::milliseconds kLook{100};
+
 // How a rank comes in: finds rank 0, says who it is, and takes its seat. Tries again until the time is up,
 // since rank 0 may start last.
 class Knocking {
  public:
   // cancelled: see Options; may be empty.
-  Knocking(const launch::World& world, Seconds timeout, const std::function<bool()>& cancelled);
+  Knocking(const launch::World& world, Seconds timeout, std::function<bool()> cancelled);
 
   // A connection on which this rank has its seat. Throws Error: turned away, cancelled, or PL_ERROR_TIMEOUT
   // with the last problem and remedies.
@@ -35,7 +39,7 @@ class Knocking {
   void check_cancelled() const;
 
   const launch::World world_;
-  const std::function<bool()>& cancelled_;
+  const std::function<bool()> cancelled_;
   const Clock::time_point begun_ = Clock::now();
   const Clock::time_point deadline_;
   std::string problem_ = "there was no time to try";    // of the last try

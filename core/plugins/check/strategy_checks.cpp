@@ -57,7 +57,7 @@ class Bench {
     if (!tensor.data) {
       tensor = own_tensor(mine);
     } else {
-      auto* gradient = reinterpret_cast<float*>(static_cast<char*>(tensor.data) + tensor.byte_offset);
+      auto* gradient = data_of<float>(tensor);
       for (std::size_t i = 0; i < kCount; ++i) gradient[i] += value;
     }
     auto gradient = sized<pl_gradient>();

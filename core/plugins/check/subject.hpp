@@ -38,6 +38,11 @@ class Subject {
   std::filesystem::path folder_;  // run and cache folder, removed at the end
 };
 
+template <class T>
+T* data_of(const pl_tensor& tensor) {
+  return reinterpret_cast<T*>(static_cast<char*>(tensor.data) + tensor.byte_offset);
+}
+
 // The first error that a subject of this process has logged; empty: none.
 std::string logged_error();
 

@@ -84,7 +84,7 @@ class OpenTask {
   static double scalar(const pl_tensor& tensor) {
     if (tensor.dtype.code != PL_DTYPE_FLOAT || (tensor.dtype.bits != 32 && tensor.dtype.bits != 64))
       throw Error("the loss is neither float32 nor float64");
-    const char* data = static_cast<const char*>(tensor.data) + tensor.byte_offset;
+    const char* data = data_of<const char>(tensor);
     double wide = 0;
     float narrow = 0;
     if (tensor.dtype.bits == 64)
@@ -102,8 +102,7 @@ class OpenTask {
       if (PL_HAS(pl_gradient, gradient, rows) && gradient->rows) return self.add_rows(sum, *gradient);
       if (!gradient->owner) return;
       if (!gradient->release) throw Error("a gradient is handed over without `release`");
-      const auto* data = reinterpret_cast<const float*>(static_cast<const char*>(gradient->tensor->data) +
-                                                        gradient->tensor->byte_offset);
+      const auto* data = data_of<const float>(*gradient->tensor);
       if (gradient->tensor->dtype.bits != 32) throw Error("a gradient of a float32 parameter is not float32");
       for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += data[i];
       gradient->release(gradient->owner);
@@ -115,10 +114,8 @@ class OpenTask {
     gave_rows_ = true;
     const std::size_t rows = static_cast<std::size_t>(shapes_[gradient.index].at(0));
     const std::size_t width = sum.size() / rows, given = static_cast<std::size_t>(gradient.rows->shape[0]);
-    const auto* row = reinterpret_cast<const std::int64_t*>(static_cast<const char*>(gradient.rows->data) +
-                                                            gradient.rows->byte_offset);
-    const auto* values = reinterpret_cast<const float*>(static_cast<const char*>(gradient.tensor->data) +
-                                                        gradient.tensor->byte_offset);
+    const auto* row = data_of<const std::int64_t>(*gradient.rows);
+    const auto* values = data_of<const float>(*gradient.tensor);
     if (gradient.rows->dtype.code != PL_DTYPE_INT || gradient.rows->dtype.bits != 64)
       throw Error("the rows of a gradient are not int64");
     if (gradient.tensor->dtype.bits != 32) throw Error("a gradient of a float32 parameter is not float32");

@@ -39,13 +39,13 @@ void GradientSum::add(size_t slot, const at::Tensor& gradient, bool owned) {
   at::Tensor& sum = current_[slot];
   const Slot& place = layout_->slots()[slot];
   if (sum.defined()) {
-    current(slot).narrow(0, 0, place.count).add_(gradient.reshape({place.count}));
+    widened(slot).narrow(0, 0, place.count).add_(gradient.reshape({place.count}));
   } else {
     sum = to_run(gradient, place, owned, may_be_narrow_);
   }
 }
 
-const at::Tensor& GradientSum::current(size_t slot) {
+const at::Tensor& GradientSum::widened(size_t slot) {
   at::Tensor& sum = current_[slot];
   if (sum.defined()) sum = sum.to(at::kFloat);
   return sum;
@@ -57,7 +57,7 @@ void GradientSum::add_rows(size_t slot, const at::Tensor& rows, const at::Tensor
   const Slot& place = layout_->slots()[slot];
   const at::Tensor added = values.reshape({rows.numel(), -1}).to(at::kFloat);
   if (!sum.defined()) sum = at::zeros({place.padded}, added.options());
-  current(slot).narrow(0, 0, place.count).view({-1, added.size(1)}).index_add_(0, rows, added);
+  widened(slot).narrow(0, 0, place.count).view({-1, added.size(1)}).index_add_(0, rows, added);
 }
 
 void GradientSum::end_micro_batch() {

@@ -36,14 +36,14 @@ class GradientSum {
   std::vector<Node> take_nodes() { return tree_.take_nodes(); }
   // Without the tree: the sum of one slot so far, or nothing; what comes after it begins anew.
   at::Tensor take(size_t slot) { return std::exchange(current_[slot], {}); }
-  // The same, in float32, still to be added to.
-  const at::Tensor& current(size_t slot);
   bool has(size_t slot) const { return current_[slot].defined(); }
   void clear() { restart(0); }
   // Begins a step whose first micro-batch on this rank is leaf `first` of the tree.
   void restart(uint64_t first);
 
  private:
+  const at::Tensor& widened(size_t slot);  // the sum so far, from now on in float32
+
   std::shared_ptr<const Layout> layout_;
   bool fixed_tree_;
   bool may_be_narrow_;

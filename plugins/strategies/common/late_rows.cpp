@@ -19,13 +19,31 @@ void LateRows::add(size_t slot, const at::Tensor& rows, const at::Tensor& values
   parts_.push_back({slot, rows.clone(), std::move(own)});
 }
 
-void LateRows::move_to(size_t slot, const at::Tensor& sum) {
+void LateRows::move_to(GradientSum& sum, size_t slot) {
   std::erase_if(parts_, [&](const Part& part) {
-    if (part.slot != slot) return false;
-    const int64_t count = layout_->slots()[slot].count;
-    sum.narrow(0, 0, count).view({-1, part.values.size(1)}).index_add_(0, part.rows, part.values);
-    return true;
+    if (part.slot == slot) sum.add_rows(slot, part.rows, part.values);
+    return part.slot == slot;
   });
+}
+
+void LateRows::Sum::add_to(const at::Tensor& elements, int64_t begin) const {
+  const int64_t width = values.size(1), end = begin + elements.numel();
+  const int64_t *ids = rows.const_data_ptr<int64_t>(), *ids_end = ids + rows.numel();
+  const int64_t first = (begin + width - 1) / width, last = end / width;  // whole rows
+  const int64_t *a = std::lower_bound(ids, ids_end, first), *b = std::lower_bound(ids, ids_end, last);
+  if (a < b) {
+    elements.narrow(0, first * width - begin, (last - first) * width)
+        .view({-1, width})
+        .index_add_(0, rows.narrow(0, a - ids, b - a) - first, values.narrow(0, a - ids, b - a));
+  }
+  const auto add_cut_row = [&](int64_t row) {
+    const int64_t* found = std::lower_bound(ids, ids_end, row);
+    if ((first <= row && row < last) || found == ids_end || *found != row) return;
+    const int64_t from = std::max(begin, row * width), count = std::min(end, (row + 1) * width) - from;
+    elements.narrow(0, from - begin, count).add_(values[found - ids].narrow(0, from - row * width, count));
+  };
+  add_cut_row(begin / width);
+  if ((end - 1) / width != begin / width) add_cut_row((end - 1) / width);
 }
 
 std::vector<LateRows::Sum> LateRows::finish(const Communicator* group, at::Device device, void* stream) {

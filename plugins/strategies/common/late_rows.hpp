@@ -7,6 +7,7 @@
 
 #include <pipeline/communicator.hpp>
 
+#include "plugins/strategies/common/gradient_sum.hpp"
 #include "plugins/strategies/common/layout.hpp"
 
 namespace pipeline::strategies {
@@ -15,11 +16,15 @@ namespace pipeline::strategies {
 // output head gets from the tokens that were looked up.
 class LateRows {
  public:
-  // Of a slot; rows ascending (U) int64, each once, values (U, width) float32.
+  // Of a slot; rows ascending (U) int64, each once, values (U, width) float32; on the CPU.
   struct Sum {
     size_t slot;
     at::Tensor rows;
     at::Tensor values;
+
+    // Adds to `elements`, flat, what belongs there: they are those of the slot from `begin` on, and may begin
+    // and end within rows.
+    void add_to(const at::Tensor& elements, int64_t begin) const;
   };
 
   explicit LateRows(std::shared_ptr<const Layout> layout) : layout_(std::move(layout)) {}
@@ -30,8 +35,8 @@ class LateRows {
   bool empty() const { return parts_.empty(); }
   void clear() { parts_.clear(); }
 
-  // What came of a slot, to be added to `sum`, the slot's gradient; it is no longer late then.
-  void move_to(size_t slot, const at::Tensor& sum);
+  // What came of a slot goes to `sum`; it is no longer late then.
+  void move_to(GradientSum& sum, size_t slot);
 
   // The sums over all ranks; empties this object. All ranks together, though some may have nothing. Those
   // rows travel that any rank has something for. `group`: null for one rank.

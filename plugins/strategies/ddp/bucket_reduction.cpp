@@ -1,7 +1,7 @@
 #include "plugins/strategies/ddp/bucket_reduction.hpp"
 
 #include <algorithm>
-#include <ranges>
+#include <limits>
 #include <utility>
 
 #include <pipeline/torch/runtime.hpp>
@@ -10,18 +10,6 @@
 #include "plugins/strategies/ddp/late_gradients.hpp"
 
 namespace pipeline::strategies {
-namespace {
-
-uint64_t copied_bytes(const std::vector<Bucket>& plan, at::ScalarType wire) {
-  uint64_t elements = 0, converted = 0;
-  for (const Bucket& bucket : plan) {
-    if (!bucket.in_place) elements += static_cast<uint64_t>(bucket.count);
-    converted += static_cast<uint64_t>(bucket.count);
-  }
-  return elements * sizeof(float) + (wire == at::kFloat ? 0 : converted * c10::elementSize(wire));
-}
-
-}  // namespace
 
 BucketReduction::BucketReduction(const Communicator& group, std::shared_ptr<const Layout> layout,
                                  at::Device device, const BucketSizes& sizes, at::ScalarType wire,
@@ -30,7 +18,6 @@ BucketReduction::BucketReduction(const Communicator& group, std::shared_ptr<cons
       layout_(std::move(layout)),
       device_(device),
       sizes_(sizes),
-      flat_bytes_(copied_bytes(make_buckets(*layout_, sizes, expected_order(*layout_)), wire)),
       overlap_(overlap),
       gradients_(layout_, /*fixed_tree=*/false),
       buckets_(group, layout_, make_buckets(*layout_, sizes, expected_order(*layout_)), device, wire),
@@ -129,11 +116,7 @@ StepSums BucketReduction::receive(void* stream) {
   }
   if (late_rows > 0) {
     for (const LateRows::Sum& late : late_rows_.finish(&group_, device_, stream)) {
-      const int64_t count = layout_->slots()[late.slot].count;
-      sums[late.slot]
-          .narrow(0, 0, count)
-          .view({-1, late.values.size(1)})
-          .index_add_(0, late.rows, late.values);
+      late.add_to(sums[late.slot].narrow(0, 0, layout_->slots()[late.slot].count), 0);
     }
   }
   GradientRuns runs;
@@ -143,31 +126,24 @@ StepSums BucketReduction::receive(void* stream) {
   return {std::move(runs), values[0]};
 }
 
-// After the first step: rank 0's, for all. A gradient that came several times counts from its last.
+// After the first step: rank 0's, for all. A gradient that came several times counts from its last, one that
+// did not come goes behind the others.
 void BucketReduction::learn_order(void* stream) {
-  const auto has = [](const std::vector<int64_t>& list, size_t slot) {
-    return std::ranges::find(list, static_cast<int64_t>(slot)) != list.end();
-  };
-  const std::vector<int64_t> came(order_.begin(), order_.end());
-  std::vector<int64_t> order;  // the last first
-  for (const size_t slot : expected_order(*layout_) | std::views::reverse) {
-    if (!has(came, slot)) order.push_back(static_cast<int64_t>(slot));
-  }
-  for (const size_t slot : order_ | std::views::reverse) {
-    if (!has(order, slot)) order.push_back(static_cast<int64_t>(slot));
-  }
-  std::ranges::reverse(order);
-  at::Tensor common = at::tensor(order, at::kLong).to(device_);
+  std::vector<int64_t> places(layout_->trainable_slots(), std::numeric_limits<int64_t>::max());
+  for (size_t i = 0; i < order_.size(); ++i) places[order_[i]] = static_cast<int64_t>(i);
+  at::Tensor common = at::tensor(places, at::kLong).to(device_);
   group_.broadcast(to_buffer(common, stream), 0).wait(stream);
   common = common.cpu();
-  const int64_t* slots = common.const_data_ptr<int64_t>();
-  buckets_.replan(make_buckets(*layout_, sizes_, {slots, slots + common.numel()}));
+  const int64_t* place = common.const_data_ptr<int64_t>();
+  std::vector<size_t> order = expected_order(*layout_);
+  std::ranges::stable_sort(order, {}, [&](size_t slot) { return place[slot]; });
+  buckets_.replan(make_buckets(*layout_, sizes_, order));
   knows_order_ = true;
 }
 
 void BucketReduction::memory(const MemoryVisitor& visit) const {
   visit("gradients", static_cast<uint64_t>(layout_->trainable_length()) * sizeof(float));
-  if (flat_bytes_ > 0) visit("gradient buckets", flat_bytes_);
+  if (const uint64_t bytes = buckets_.copied_bytes(); bytes > 0) visit("gradient buckets", bytes);
 }
 
 }  // namespace pipeline::strategies

@@ -48,7 +48,6 @@ class BucketReduction : public Reduction {
   std::shared_ptr<const Layout> layout_;
   at::Device device_;
   BucketSizes sizes_;
-  uint64_t flat_bytes_;  // of buckets that are copies, and of what is converted on its way
   bool overlap_;
   GradientSum gradients_;
   Buckets buckets_;

@@ -70,6 +70,15 @@ void Buckets::start(const Bucket& bucket, void* stream) {
   flight.work.emplace(group_.all_reduce(to_buffer(flight.sent, stream)));
 }
 
+uint64_t Buckets::copied_bytes() const {
+  uint64_t elements = 0, converted = 0;
+  for (const Bucket& bucket : plan_) {
+    if (!bucket.in_place) elements += static_cast<uint64_t>(bucket.count);
+    converted += static_cast<uint64_t>(bucket.count);
+  }
+  return elements * sizeof(float) + (wire_ == at::kFloat ? 0 : converted * c10::elementSize(wire_));
+}
+
 std::vector<at::Tensor> Buckets::finish(void* stream) {
   for (Flight& flight : flights_) {
     flight.work->wait(stream);

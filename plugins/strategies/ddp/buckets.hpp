@@ -30,6 +30,8 @@ class Buckets {
   // Waits; every slot must have been put. Sums by slot, undefined for those without elements. Empties this
   // object.
   std::vector<at::Tensor> finish(void* stream);
+  // Of flat buckets, and of what is converted on its way.
+  uint64_t copied_bytes() const;
 
  private:
   // In the order of destruction: what is under way is waited for before its memory goes.

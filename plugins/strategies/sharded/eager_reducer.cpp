@@ -76,7 +76,7 @@ void EagerReducer::add(size_t slot, const at::Tensor& gradient, bool owned) {
   if (state.taken) {
     late_ = slot;
   } else if (!late_rows_.empty()) {
-    late_rows_.move_to(slot, sum_.current(slot));
+    late_rows_.move_to(sum_, slot);
   }
   if (++state.arrived > state.expected) return expect_again(slot);
   if (state.arrived < state.expected) return;
@@ -169,43 +169,21 @@ void EagerReducer::finish() {
   if (expects_rows_) finish_late_rows();
 }
 
-// Each rank adds what lies in its parts: rows as a whole, and of those that a part's end cuts what is in it.
+// Each rank adds what lies in its parts.
 void EagerReducer::finish_late_rows() {
   const at::Device device = args_.peers.device();
   for (const LateRows::Sum& late :
        late_rows_.finish(args_.peers.communicator(), device, current_stream(device))) {
     const Slot& slot = args_.layout->slots()[late.slot];
-    const int64_t width = late.values.size(1);
-    const at::Tensor on_host = late.rows.cpu();
-    const int64_t *rows = on_host.const_data_ptr<int64_t>(), *end = rows + on_host.numel();
     const auto [first_bucket, last_bucket] = slots_[late.slot].buckets;
     for (size_t bucket = first_bucket; bucket < last_bucket; ++bucket) {
       const Range part = args_.partition.part(bucket);
-      // Of the slot's elements.
-      const int64_t from = std::max(part.begin - slot.offset, int64_t{0});
-      const int64_t to = std::min(part.end - slot.offset, slot.count);
-      if (from >= to) continue;
+      const int64_t begin = std::max(part.begin, slot.offset);
+      const int64_t end = std::min(part.end, slot.offset + slot.count);
+      if (begin >= end) continue;
       at::Tensor& gradient = args_.shard.gradient(bucket);
       if (!gradient.defined()) gradient = at::zeros({part.length()}, late.values.options());
-      const auto elements = [&](int64_t begin, int64_t count) {
-        return gradient.narrow(0, slot.offset + begin - part.begin, count);
-      };
-      const int64_t first = (from + width - 1) / width, last = to / width;  // whole rows
-      const int64_t *a = std::lower_bound(rows, end, first), *b = std::lower_bound(rows, end, last);
-      if (a < b) {
-        elements(first * width, (last - first) * width)
-            .view({-1, width})
-            .index_add_(0, late.rows.narrow(0, a - rows, b - a) - first,
-                        late.values.narrow(0, a - rows, b - a));
-      }
-      const auto add_cut_row = [&](int64_t row) {
-        const int64_t* found = std::lower_bound(rows, end, row);
-        if ((first <= row && row < last) || found == end || *found != row) return;
-        const int64_t begin = std::max(from, row * width), count = std::min(to, (row + 1) * width) - begin;
-        elements(begin, count).add_(late.values[found - rows].narrow(0, begin - row * width, count));
-      };
-      add_cut_row(from / width);
-      if ((to - 1) / width != from / width) add_cut_row((to - 1) / width);
+      late.add_to(gradient.narrow(0, begin - part.begin, end - begin), begin - slot.offset);
     }
   }
 }
