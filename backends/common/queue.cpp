@@ -27,6 +27,7 @@ class Queue::Started : public Work {
  public:
   Started(Queue& queue, std::shared_ptr<Item> item) : queue_(queue), item_(std::move(item)) {}
   void wait(void* /*stream*/, double timeout_seconds) override { queue_.wait(*item_, timeout_seconds); }
+  bool is_done() override { return queue_.is_done(*item_); }
 
  private:
   Queue& queue_;
@@ -83,6 +84,11 @@ void Queue::wait(Item& item, double timeout_seconds) {
     if (!item.done) throw *ended_;
   }
   if (item.error) throw *item.error;
+}
+
+bool Queue::is_done(const Item& item) {
+  const std::lock_guard lock(mutex_);
+  return item.done;
 }
 
 // Holds mutex_. The first reason stays.

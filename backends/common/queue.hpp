@@ -34,6 +34,7 @@ class Queue {
   class Started;
 
   void wait(Item& item, double timeout_seconds);
+  bool is_done(const Item& item);
   void end(const Error& why);
   void work();
   void carry_out(Item& item, std::unique_lock<std::mutex>& lock);

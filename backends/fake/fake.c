@@ -254,6 +254,7 @@ static const pl_backend_api kApi = {
     fake_wait,
     abort_group,
     close_group,
+    fake_is_done,
 };
 
 static const pl_plugin kPlugin = {

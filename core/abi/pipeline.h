@@ -479,6 +479,10 @@ typedef struct pl_backend_api {
   /* Concurrent with everything: pending and later calls fail with PL_ERROR_PEER within a second. [any-thread] */
   void (*abort)(pl_comm *comm, pl_str reason);
   void (*close)(pl_comm *comm); /* [main] frees comm; all work has been waited for */
+
+  /* (optional; since 1.2) 0 while a wait without a stream would block the host; NULL is as 1. Where a device does the work, it
+   * is 1 or NULL: the host is ahead of the device, and who held things back until it is done would hold all back. [any-thread] */
+  uint32_t (*is_done)(pl_comm *comm, pl_work *work);
 } pl_backend_api;
 
 /* ------------------------------------------------------------------------------------------------------- strategies */

@@ -42,6 +42,8 @@ void Work::wait(std::chrono::duration<double> timeout, void* stream) {
                                  timeout.count()));
 }
 
+bool Work::is_done() const { return communicator_->api->is_done(communicator_->comm, handle_) != 0; }
+
 Communicator::Communicator(const Plugin& backend, const pl_context& context, const pl_config* config,
                            const OpenArgs& args)
     : channel_(std::make_unique<Channel>(backend, context)) {

@@ -40,6 +40,8 @@ class Work {
 
   // Throws Error; zero timeout: the group's. With a stream: makes the stream wait, not the host. [any-thread]
   void wait(std::chrono::duration<double> timeout = {}, void* stream = nullptr);
+  // False while wait() without a stream would block; true where the backend cannot tell. [any-thread]
+  bool is_done() const;
 
  private:
   const pl_communicator* communicator_;

@@ -101,6 +101,13 @@ void abort(pl_comm* comm, pl_str reason) noexcept {
 // The group is the host's; it closes it.
 void close(pl_comm*) noexcept {}
 
+std::uint32_t is_done(pl_comm* comm, pl_work* work) noexcept {
+  Channel& self = channel(comm);
+  std::uint32_t done = 1;  // the wait that follows tells what failed
+  if (self.api.is_done) self.call.cannot_fail("is_done", [&] { done = self.api.is_done(self.comm, work); });
+  return done;
+}
+
 }  // namespace
 
 const pl_backend_api& forwarding_table() {
@@ -116,7 +123,8 @@ const pl_backend_api& forwarding_table() {
                                     barrier,
                                     wait,
                                     abort,
-                                    close};
+                                    close,
+                                    is_done};
   return table;
 }
 

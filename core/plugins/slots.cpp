@@ -46,12 +46,13 @@ constexpr Slot kTaskSlots[] = {
 };
 #undef TASK
 
-#define BACKEND(name) \
-  { #name, offsetof(pl_backend_api, name), true }
+#define BACKEND(name, required) \
+  { #name, offsetof(pl_backend_api, name), required }
 constexpr Slot kBackendSlots[] = {
-    BACKEND(open),       BACKEND(info),      BACKEND(all_reduce), BACKEND(reduce_scatter),
-    BACKEND(all_gather), BACKEND(broadcast), BACKEND(all_to_all), BACKEND(barrier),
-    BACKEND(wait),       BACKEND(abort),     BACKEND(close),
+    BACKEND(open, true),           BACKEND(info, true),       BACKEND(all_reduce, true),
+    BACKEND(reduce_scatter, true), BACKEND(all_gather, true), BACKEND(broadcast, true),
+    BACKEND(all_to_all, true),     BACKEND(barrier, true),    BACKEND(wait, true),
+    BACKEND(abort, true),          BACKEND(close, true),      BACKEND(is_done, false),
 };
 #undef BACKEND
 

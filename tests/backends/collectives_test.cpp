@@ -239,6 +239,21 @@ TEST_P(Collectives, ReturnAtOnceAndGoOnWhileTheCallerComputes) {
   }));
 }
 
+TEST_P(Collectives, SayWhetherTheyAreDone) {
+  expect_fine(on_ranks(tested(), 2, [](Rank& me) {
+    if (me.rank() == 1) me.scene.wait_for(0);
+    std::vector<float> values(1000, 1);
+    Work work = me.group.all_reduce(host_buffer(values.data(), values.size()));
+    if (me.rank() == 0) {
+      EXPECT_FALSE(work.is_done()) << "rank 1 has not called it";
+      me.scene.flag[0] = 1;
+    }
+    while (!work.is_done()) std::this_thread::yield();
+    work.wait();
+    EXPECT_EQ(values[999], 2);
+  }));
+}
+
 // float16 and bfloat16 are added in float32: 256 + 1 is no bfloat16, 256 + 1 + 1 is.
 TEST_P(Collectives, HalfPrecisionsAreRoundedOnce) {
   if (tested().name == "fake") GTEST_SKIP() << "the fake backend rounds every sum";

@@ -1,5 +1,6 @@
 // `sharded` outside of reproducible mode: sums, when gradients travel, and that they go.
 #include <algorithm>
+#include <atomic>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -87,6 +88,28 @@ const std::vector<ParameterSpec> kLayers{{"a", {8192}}, {"b", {8192}}, {"c", {81
                                          {"e", {8192}}, {"f", {8192}}, {"g", {8192}}, {"h", {8192}}};
 const std::vector<std::string> kOneEach{"strategy.bucket_mib=0.03125"};
 
+// A rank's group over a backend that cannot tell what is done: then no bucket waits for its turn, and what
+// has been sent after a gradient does not depend on how fast the other ranks are.
+class CannotTell {
+ public:
+  explicit CannotTell(const Rank& rank) : api_(*rank.view()->api), view_(*rank.view()) {
+    api_.is_done = nullptr;
+    view_.api = &api_;
+  }
+  const pl_communicator* view() const { return &view_; }
+
+ private:
+  pl_backend_api api_;
+  pl_communicator view_;
+};
+
+StrategyRun layers_on(const pl_communicator* group, int stage, const pl_optimizer_args& optimizer = adamw(),
+                      const std::vector<std::string>& sets = kOneEach) {
+  RunOptions options = sharded(stage, sets);
+  options.group = group;
+  return StrategyRun(kLayers, optimizer, options);
+}
+
 struct Progress {
   std::vector<size_t> sent;  // collectives, after each gradient and after the micro-batch
   std::vector<int> live;     // gradients that are still held
@@ -112,9 +135,8 @@ void finish(StrategyRun& run) { run.strategy().collect(run.strategy().step(Strat
 
 TEST(ShardedGradients, GoAsSoonAsTheyComeInEveryMicroBatch) {
   on_ranks(2, [](const Rank& rank) {
-    RunOptions options = sharded(2, kOneEach);
-    options.group = rank.view();
-    StrategyRun run(kLayers, adamw(), options);
+    const CannotTell group(rank);
+    StrategyRun run = layers_on(group.view(), 2);
     run.strategy().begin_step(3);
     for (int i = 0; i < 3; ++i) {
       const Progress progress = micro_batch(rank, run, {7, 6, 5, 4, 3, 2, 1, 0});
@@ -127,9 +149,8 @@ TEST(ShardedGradients, GoAsSoonAsTheyComeInEveryMicroBatch) {
 
 TEST(ShardedGradients, GoInTheOrderInWhichTheyCameInTheFirstStep) {
   on_ranks(2, [](const Rank& rank) {
-    RunOptions options = sharded(2, kOneEach);
-    options.group = rank.view();
-    StrategyRun run(kLayers, adamw(), options);
+    const CannotTell group(rank);
+    StrategyRun run = layers_on(group.view(), 2);
     for (int step = 0; step < 2; ++step) {
       run.strategy().begin_step(1);
       const Progress progress = micro_batch(rank, run, {0, 7, 6, 5, 4, 3, 2, 1});
@@ -138,6 +159,44 @@ TEST(ShardedGradients, GoInTheOrderInWhichTheyCameInTheFirstStep) {
       }
       EXPECT_EQ(progress.live.back(), 0);
       finish(run);
+    }
+  });
+}
+
+// A large gradient is more than can be in flight. The backward pass goes on all the same, though the other
+// rank has not even begun, and the sums are the same however long it takes.
+TEST(ShardedGradients, WaitForTheirTurnWhileTheBackwardPassGoesOn) {
+  const std::vector<ParameterSpec> specs{{"large", {6, 8192}}, {"a", {8192}}, {"b", {8192}}, {"c", {8192}}};
+  std::atomic<bool> begun = false;
+  on_ranks(2, [&](const Rank& rank) {
+    RunOptions options = sharded(2, kOneEach);
+    options.group = rank.view();
+    StrategyRun run(specs, sgd(), options);
+    for (int step = 0; step < 2; ++step) {
+      run.strategy().begin_step(1);
+      const auto deliver = [&](size_t index) {
+        run.hand_over(index, at::full(specs[index].shape, index + 1.0f));
+      };
+      if (step == 1 && rank.rank == 1) begun.wait(false);
+      const size_t before = started(rank);
+      for (const size_t index : {0, 3, 2, 1}) {
+        deliver(index);
+        if (step == 1 && rank.rank == 0) {
+          EXPECT_EQ(started(rank) - before, 3u) << index;
+        }
+      }
+      if (step == 1 && rank.rank == 0) {
+        EXPECT_EQ(run.live_gradients(), 4);
+        begun = true;
+        begun.notify_one();
+      }
+      run.end_micro_batch(at::ones({}));
+      EXPECT_EQ(started(rank) - before, 9u);
+      EXPECT_EQ(run.live_gradients(), 0);
+      finish(run);
+    }
+    for (size_t i = 0; i < specs.size(); ++i) {
+      EXPECT_TRUE(run.value(i).allclose(at::full(specs[i].shape, -0.1f * 4 * (i + 1.0f)))) << i;
     }
   });
 }
@@ -193,9 +252,8 @@ TEST(ShardedRows, AreNotTakenWhereNothingGainsByThem) {
 
 TEST(ShardedGradients, OfStage1StayUntilTheLastMicroBatch) {
   on_ranks(2, [](const Rank& rank) {
-    RunOptions options = sharded(1, kOneEach);
-    options.group = rank.view();
-    StrategyRun run(kLayers, adamw(), options);
+    const CannotTell group(rank);
+    StrategyRun run = layers_on(group.view(), 1);
     run.strategy().begin_step(2);
     Progress progress = micro_batch(rank, run, {7, 6, 5, 4, 3, 2, 1, 0});
     EXPECT_THAT(progress.sent, Each(0));
@@ -209,9 +267,8 @@ TEST(ShardedGradients, OfStage1StayUntilTheLastMicroBatch) {
 
 TEST(ShardedGradients, GoInTheSameOrderHoweverTheyCome) {
   on_ranks(2, [](const Rank& rank) {
-    RunOptions options = sharded(2, kOneEach);
-    options.group = rank.view();
-    StrategyRun run(kLayers, adamw(), options);
+    const CannotTell group(rank);
+    StrategyRun run = layers_on(group.view(), 2);
     run.strategy().begin_step(1);
     // The ranks' gradients come the other way round, so one sends nothing before it has the last layer's.
     const std::vector<size_t> order = rank.rank == 0 ? std::vector<size_t>{7, 6, 5, 4, 3, 2, 1, 0}
@@ -228,9 +285,8 @@ TEST(ShardedGradients, GoInTheSameOrderHoweverTheyCome) {
 // One rank has no gradient for the last layer. From the second step on that holds up nobody.
 TEST(ShardedGradients, ThatDoNotComeAreWaitedForInTheFirstStepOnly) {
   on_ranks(2, [](const Rank& rank) {
-    RunOptions options = sharded(2, kOneEach);
-    options.group = rank.view();
-    StrategyRun run(kLayers, adamw(), options);
+    const CannotTell group(rank);
+    StrategyRun run = layers_on(group.view(), 2);
     for (int step = 0; step < 3; ++step) {
       run.strategy().begin_step(1);
       const std::vector<size_t> order = rank.rank == 0 ? std::vector<size_t>{7, 6, 5, 4, 3, 2, 1, 0}
@@ -249,9 +305,7 @@ TEST(ShardedGradients, ThatDoNotComeAreWaitedForInTheFirstStepOnly) {
 
 TEST(ShardedGradients, StayToTheEndWithoutOverlap) {
   on_ranks(2, [](const Rank& rank) {
-    RunOptions options = sharded(2, {kOneEach[0], "strategy.overlap=false"});
-    options.group = rank.view();
-    StrategyRun run(kLayers, adamw(), options);
+    StrategyRun run = layers_on(rank.view(), 2, adamw(), {kOneEach[0], "strategy.overlap=false"});
     run.strategy().begin_step(1);
     const Progress progress = micro_batch(rank, run, {7, 6, 5, 4, 3, 2, 1, 0});
     EXPECT_THAT(progress.sent, ElementsAre(0, 0, 0, 0, 0, 0, 0, 0, 8));
@@ -263,9 +317,8 @@ TEST(ShardedGradients, StayToTheEndWithoutOverlap) {
 // micro-batch has nothing to go with.
 TEST(ShardedGradients, ThatComeAgainUnexpectedlyAreAddedOrRefused) {
   on_ranks(2, [](const Rank& rank) {
-    RunOptions options = sharded(2, kOneEach);
-    options.group = rank.view();
-    StrategyRun run(kLayers, sgd(), options);
+    const CannotTell group(rank);
+    StrategyRun run = layers_on(group.view(), 2, sgd());
     const auto send = [&](size_t index) { run.hand_over(index, at::ones(kLayers[index].shape)); };
     run.strategy().begin_step(2);
     micro_batch(rank, run, {7, 6, 5, 4, 3, 2, 1, 0});

@@ -34,6 +34,7 @@ EagerReducer::EagerReducer(const ReducerArgs& args, const std::vector<Parameter>
   for (size_t i = 0; i < slots_.size(); ++i) {
     const Slot& slot = args_.layout->slots()[i];
     if (slot.count == 0) continue;
+    longest_slot_ = std::max(longest_slot_, slot.padded);
     slots_[i].buckets = args_.partition.buckets_of(slot.offset, slot.offset + slot.padded);
     for (size_t bucket = slots_[i].buckets.first; bucket < slots_[i].buckets.second; ++bucket) {
       BucketState& state = buckets_[bucket];
@@ -51,6 +52,8 @@ void EagerReducer::begin(uint64_t micro_batches) {
   late_rows_.clear();
   completed_.clear();
   sum_.clear();
+  ready_.clear();
+  ready_length_ = 0;
   exchange_.drop();
   args_.shard.clear_gradients();
   start_round();
@@ -71,6 +74,7 @@ void EagerReducer::start_round() {
 }
 
 void EagerReducer::add(size_t slot, const at::Tensor& gradient, bool owned) {
+  start_ready(false);
   sum_.add(slot, gradient, owned);
   SlotState& state = slots_[slot];
   if (state.taken) {
@@ -107,6 +111,7 @@ void EagerReducer::send_complete() {
     const BucketState& bucket = buckets_[order_[next_]];
     if (bucket.arrived < bucket.expected || bucket.deferred) return;
     send(order_[next_]);
+    start_ready(false);
   }
 }
 
@@ -119,8 +124,11 @@ void EagerReducer::end_unit(uint32_t unit) {
       if (!buckets_[bucket].deferred && !buckets_[bucket].sent) send(bucket);
     }
   }
+  start_ready(true);
 }
 
+// From here on what comes for its gradients is late, whenever the bucket is started: a sum's order must not
+// depend on how fast the others are.
 void EagerReducer::send(size_t bucket) {
   const auto [first, last] = buckets_[bucket].slots;
   for (size_t slot = first; slot < last; ++slot) {
@@ -129,8 +137,24 @@ void EagerReducer::send(size_t bucket) {
     state.taken = true;
     outgoing_[slot] = sum_.take(slot);
   }
-  exchange_.start(bucket, outgoing_);
   buckets_[bucket].sent = true;
+  ready_.push_back(bucket);
+  ready_length_ += args_.partition.buckets()[bucket].length();
+}
+
+// Those that need not wait for others, and more where too much is held; or all.
+void EagerReducer::start_ready(bool all) {
+  while (!ready_.empty() && (all || ready_length_ > longest_slot_ || !exchange_.is_full())) {
+    const size_t bucket = ready_.front();
+    ready_.pop_front();
+    ready_length_ -= args_.partition.buckets()[bucket].length();
+    start(bucket);
+  }
+}
+
+void EagerReducer::start(size_t bucket) {
+  exchange_.start(bucket, outgoing_);
+  const auto [first, last] = buckets_[bucket].slots;
   for (size_t slot = first; slot < last; ++slot) {
     SlotState& state = slots_[slot];
     if (++state.sent == state.buckets.second - state.buckets.first) outgoing_[slot].reset();
@@ -154,6 +178,7 @@ void EagerReducer::send_rest(bool empty) {
     if (!empty && state.arrived < state.expected) state.was_deferred = true;
     send(bucket);
   }
+  start_ready(true);
 }
 
 void EagerReducer::finish() {

@@ -1,19 +1,24 @@
 #pragma once
 
+#include <deque>
+
 #include "plugins/strategies/common/late_rows.hpp"
 #include "plugins/strategies/sharded/reducer.hpp"
 
 namespace pipeline::strategies {
 
-// Sends each bucket as soon as it can, while the backward pass goes on, and lets its gradients go. All ranks
-// send in the same order, whatever order gradients come in: in the first step from the last bucket to the
-// first, as a backward pass makes them, then as they were complete on rank 0. A bucket whose gradients do not
-// all come goes at the end of the micro-batch, the missing ones as zeros; so that it does not hold up the
-// others, after the first step it is the last one everywhere.
+// Sends each bucket as soon as it can, while the backward pass goes on, and lets its gradients go. Buckets
+// that are complete while enough are in flight wait for their turn, and the backward pass goes on: up to as
+// much as the largest parameter has, which comes at once. All ranks send in the same order, whatever order
+// gradients come in: in the first step from the last bucket to the first, as a backward pass makes them, then
+// as they were complete on rank 0. A bucket whose gradients do not all come goes at the end of the
+// micro-batch, the missing ones as zeros; so that it does not hold up the others, after the first step it is
+// the last one everywhere.
 //
 // A gradient that comes again when its bucket is gone goes with the next micro-batch. From then on this rank
 // waits for as many. Rows that come then go with the next micro-batch, too, or by themselves at the end of
-// the step, and are not waited for. On CUDA no rows are taken: the host would have to wait for which they are.
+// the step, and are not waited for. On CUDA no rows are taken: the host would have to wait for which they
+// are.
 class EagerReducer : public Reducer {
  public:
   enum class When {
@@ -46,7 +51,7 @@ class EagerReducer : public Reducer {
     std::pair<size_t, size_t> slots;
     uint32_t expected = 0;  // gradients
     uint32_t arrived = 0;
-    bool sent = false;
+    bool sent = false;          // or ready
     bool deferred = false;      // to the end of the micro-batch
     bool was_deferred = false;  // in this step on this rank: incomplete or late
   };
@@ -56,6 +61,8 @@ class EagerReducer : public Reducer {
   void expect_again(size_t slot);
   void send(size_t bucket);
   void send_complete();
+  void start_ready(bool all);
+  void start(size_t bucket);
   void send_rest(bool empty);
   void learn_order();
   void finish_late_rows();
@@ -67,16 +74,19 @@ class EagerReducer : public Reducer {
   Exchange exchange_;
   std::vector<SlotState> slots_;
   std::vector<BucketState> buckets_;
-  std::vector<at::Tensor> outgoing_;  // by slot: partly sent
-  std::vector<size_t> order_;         // of buckets
-  size_t next_ = 0;                   // in order_
+  std::vector<at::Tensor> outgoing_;  // by slot: taken, and not all sent
+  std::deque<size_t> ready_;          // buckets whose gradients are taken, to be started in this order
+  int64_t ready_length_ = 0;          // elements in them
+  int64_t longest_slot_ = 0;
+  std::vector<size_t> order_;  // of buckets
+  size_t next_ = 0;            // in order_
   uint64_t micro_batches_ = 0;
   uint64_t seen_ = 0;
   std::optional<size_t> late_;  // a slot whose gradient came after its bucket went, in the micro-batch that
                                 // is going on
   LateRows late_rows_;
-  bool rows_came_ = false;     // on this rank
-  bool expects_rows_ = false;  // some came on any rank in the first step, hence perhaps in every one
+  bool rows_came_ = false;         // on this rank
+  bool expects_rows_ = false;      // some came on any rank in the first step, hence perhaps in every one
   std::vector<size_t> completed_;  // buckets in the order in which they were complete in the first step, the
                                    // first time counts
   bool knows_order_ = false;

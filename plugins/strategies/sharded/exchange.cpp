@@ -13,6 +13,10 @@ Exchange::Exchange(std::shared_ptr<const Layout> layout, const Partition& partit
       wire_(wire),
       deliver_(std::move(deliver)) {}
 
+bool Exchange::is_full() const {
+  return under_way_.size() == kInFlight && Peers::would_block(under_way_.front()->pending);
+}
+
 void Exchange::start(size_t bucket, const Gradients& gradients) {
   if (under_way_.size() == kInFlight) finish_oldest();
   if (free_.empty()) {

@@ -30,6 +30,8 @@ class Exchange {
   Exchange(std::shared_ptr<const Layout> layout, const Partition& partition, const Peers& peers,
            at::ScalarType wire, Deliver deliver);
 
+  // Whether start() would have to wait.
+  bool is_full() const;
   // Copies the bucket out of `gradients` and sends it. Waits for the oldest one where too many are under way.
   void start(size_t bucket, const Gradients& gradients);
   // Waits for all; delivers in the order in which they were started.

@@ -32,6 +32,8 @@ class Peers {
   void exchange(const at::Tensor& send, const at::Tensor& receive, Pending& pending) const;
   // Makes the current stream wait; on the CPU this thread.
   void wait(Pending& pending) const;
+  // Whether wait() keeps this thread: never on a device, nor where the backend cannot tell.
+  static bool would_block(const Pending& pending) { return pending && !pending->is_done(); }
 
   // These two wait. The rows of all ranks, by rank, of equal length and in double:
   at::Tensor gather_rows(const at::Tensor& row) const;

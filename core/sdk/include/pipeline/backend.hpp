@@ -30,6 +30,9 @@ class Work {
   virtual ~Work() = default;
   // With a stream: makes the stream wait, not the host. timeout_seconds <= 0: the group's. [any-thread]
   virtual void wait(void* stream, double timeout_seconds) = 0;
+  // False while wait() without a stream would block the host. What a device does is left at true: the host is
+  // ahead of it. [any-thread]
+  virtual bool is_done() { return true; }
 };
 
 // Elements per rank; nullopt: even.

@@ -54,6 +54,11 @@ class BackendTable {
         const pl_context* context = self(c).context().raw();
         guard_void(context, [&] { delete &self(c); });
       };
+      t.is_done = [](pl_comm* c, pl_work* work) {
+        uint32_t done = 1;
+        guard_void(self(c).context().raw(), [&] { done = reinterpret_cast<Work*>(work)->is_done() ? 1 : 0; });
+        return done;
+      };
       return t;
     }();
     return &table;

@@ -39,6 +39,10 @@ class Communicator {
     void wait(void* stream = nullptr, double timeout_seconds = 0) {
       check(on_->wait_raw(std::exchange(work_, nullptr), stream, timeout_seconds));
     }
+    // False while wait() without a stream would block the host; true where the backend cannot tell.
+    bool is_done() const {
+      return on_->api_.is_done == nullptr || on_->api_.is_done(on_->raw_.comm, work_) != 0;
+    }
 
    private:
     const Communicator* on_;
