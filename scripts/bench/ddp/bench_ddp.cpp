@@ -5,8 +5,10 @@
 //   bench_ddp [--processes N] [--threads N] [--turns N] [--steps N] [--batch N] [--tokens N] [--layers N]
 //   [--heads N] [--width N]
 //             [--clip 0|1] [--backend gloo|shm] [--set strategy.OPTION=VALUE]
+#include <malloc.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -28,11 +30,27 @@ namespace {
 using bench::Contestant;
 using bench::Job;
 
+// As `pipeline` does it (core/cli/main.cpp), for both: without it both spend a tenth of a step on pages that
+// the kernel clears.
+void keep_freed_memory() {
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);
+  mallopt(M_TRIM_THRESHOLD, -1);
+  mallopt(M_TOP_PAD, 64 << 20);
+}
+
 std::map<std::string, int*> numbers(Job& job) {
-  return {{"--processes", &job.processes}, {"--threads", &job.threads}, {"--turns", &job.turns},
-          {"--steps", &job.steps},         {"--batch", &job.batch},     {"--tokens", &job.tokens},
-          {"--layers", &job.layers},       {"--heads", &job.heads},     {"--width", &job.width},
-          {"--clip", &job.clip},           {"--rank", &job.rank},       {"--port", &job.port},
+  return {{"--processes", &job.processes},
+          {"--threads", &job.threads},
+          {"--turns", &job.turns},
+          {"--steps", &job.steps},
+          {"--batch", &job.batch},
+          {"--tokens", &job.tokens},
+          {"--layers", &job.layers},
+          {"--heads", &job.heads},
+          {"--width", &job.width},
+          {"--clip", &job.clip},
+          {"--rank", &job.rank},
+          {"--port", &job.port},
           {"--their-port", &job.their_port}};
 }
 
@@ -62,16 +80,27 @@ double median(std::vector<double> values) {
 
 struct Course {
   std::unique_ptr<Contestant> contestant;
-  std::vector<double> seconds, losses;  // of turns, of steps
+  std::vector<double> seconds, processor;  // of a step, by turn; of this rank
+  std::vector<double> losses;              // by step
 };
+
+// Of all threads of this process.
+double processor_seconds() {
+  rusage used{};
+  ::getrusage(RUSAGE_SELF, &used);
+  const auto seconds = [](const timeval& t) { return double(t.tv_sec) + 1e-6 * double(t.tv_usec); };
+  return seconds(used.ru_utime) + seconds(used.ru_stime);
+}
 
 void turn(Course& course, const std::vector<bench::Batch>& batches, int steps) {
   const auto begin = std::chrono::steady_clock::now();
+  const double used = processor_seconds();
   for (int i = 0; i < steps; ++i) {
     course.losses.push_back(course.contestant->step(batches[course.losses.size() % batches.size()]));
   }
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
   course.seconds.push_back(elapsed.count() / steps);
+  course.processor.push_back((processor_seconds() - used) / steps);
 }
 
 void print(const Course& us, const Course& them) {
@@ -82,7 +111,8 @@ void print(const Course& us, const Course& them) {
     apart = std::max(apart, std::abs(us.losses[i] - them.losses[i]) / std::abs(them.losses[i]));
   }
   for (const Course* course : {&us, &them}) {
-    std::printf("%-24s %.3f s a step\n", course->contestant->name().c_str(), median(course->seconds));
+    std::printf("%-24s %.3f s a step, %.3f s of processor time on rank 0\n",
+                course->contestant->name().c_str(), median(course->seconds), median(course->processor));
   }
   std::printf("losses differ by at most %.1e relative\n", apart);
   std::printf("ours over PyTorch DDP: %.3f times as fast; turns", median(ratios));
@@ -93,10 +123,11 @@ void print(const Course& us, const Course& them) {
 int be_rank(const Job& job) {
   at::set_num_threads(job.threads);
   const std::vector<bench::Batch> batches = bench::make_batches(job);
-  Course us{bench::ours(job), {}, {}}, them{bench::theirs(job), {}, {}};
+  Course us{bench::ours(job), {}, {}, {}}, them{bench::theirs(job), {}, {}, {}};
   for (Course* course : {&us, &them}) {
     turn(*course, batches, 2);  // both learn in the first step
     course->seconds.clear();
+    course->processor.clear();
   }
   for (int i = 0; i < job.turns; ++i) {
     turn(i % 2 == 0 ? us : them, batches, job.steps);
@@ -133,6 +164,7 @@ int start_ranks(Job job) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  keep_freed_memory();
   const Job job = parse(argc, argv);
   return job.rank >= 0 ? be_rank(job) : start_ranks(job);
 }
