@@ -64,7 +64,8 @@ class Transaction {
     if (worst == 0) return;
     // All ranks throw the same code, so that all go on, or none.
     if (code == 0)
-      problem = store_.path_of(contents_.step) + ": not written: another rank could not write its part, see its log";
+      problem = store_.path_of(contents_.step) +
+                ": not written: another rank could not write its part, see its log";
     throw Error(worst, problem);
   }
 
@@ -90,8 +91,8 @@ class Transaction {
     const uint64_t available = files_.free_bytes(folder_);
     if (available >= needed) return;
     throw Error(PL_ERROR_NO_SPACE,
-                store_.path_of(contents_.step) + ": needs " + observe::human_bytes(needed) + ", the disk has " +
-                    observe::human_bytes(available) +
+                store_.path_of(contents_.step) + ": needs " + observe::human_bytes(needed) +
+                    ", the disk has " + observe::human_bytes(available) +
                     " free: make room, lower checkpoint.keep, or move run.dir to another disk");
   }
 
@@ -109,6 +110,8 @@ class Transaction {
     write_text(files_, path, format_manifest(manifest, path));
     files_.sync_folder(folder_);
     move_into_place();
+    bytes_ = 0;
+    for (const StoredFile& file : manifest.files) bytes_ += file.bytes;
   }
 
   void move_into_place() {

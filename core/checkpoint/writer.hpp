@@ -11,7 +11,7 @@ namespace pipeline::checkpoint {
 struct Saved {
   uint64_t step = 0;
   std::string path;
-  uint64_t bytes = 0;  // written by this rank
+  uint64_t bytes = 0;  // rank 0: of all ranks' files; elsewhere of this rank's
   double seconds = 0;
   std::vector<std::string> pruned;  // names of older checkpoints that were removed; rank 0
   std::string prune_problem;        // why some could not be removed; empty: all is well

@@ -103,8 +103,12 @@ void Checkpointer::continue_from(uint64_t step, bool has_metric) {
 
 void Checkpointer::tell(const std::optional<checkpoint::Saved>& saved) {
   if (!saved) return;
-  const std::string what = fmt::format("saved {} ({}, {:.1f} s)", saved->path, observe::human_bytes(saved->bytes), saved->seconds);
-  saved->bytes > 0 ? log_.info(what) : log_.debug(what);  // another rank wrote it all
+  const std::string size = observe::human_bytes(saved->bytes);
+  if (session_.run_info().rank == 0) {
+    log_.info(fmt::format("saved {} ({}, {:.1f} s)", saved->path, size, saved->seconds));
+  } else {
+    log_.debug(fmt::format("saved {}, of which {} are this rank's ({:.1f} s)", saved->path, size, saved->seconds));
+  }
   if (!saved->prune_problem.empty()) log_.warning("an older checkpoint could not be removed: " + saved->prune_problem);
   for (const std::string& name : saved->pruned) log_.debug("removed the older checkpoint " + name);
 }

@@ -22,6 +22,14 @@ class RoundTrip : public testing::Test {
   std::vector<StateTensor> state_ = make_state(1);
 };
 
+uint64_t bytes_of_tensors(const std::string& checkpoint) {
+  uint64_t bytes = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(checkpoint)) {
+    if (entry.path().extension() == ".safetensors") bytes += entry.file_size();
+  }
+  return bytes;
+}
+
 // Writes with one thread per rank; fails[rank] makes that rank's source throw.
 std::vector<std::string> write_as(Store& store, const std::vector<StateTensor>& state, int world_size,
                                   uint64_t step, int failing_rank = -1) {
@@ -41,13 +49,16 @@ std::vector<std::string> write_as(Store& store, const std::vector<StateTensor>& 
                       }};
     const PieceSource pieces = source(state, rank, world_size);
     try {
-      write(
+      const Saved saved = write(
           store, contents_of(step),
           [&](const PieceVisitor& visit) {
             if (rank == failing_rank) throw Error(PL_ERROR_NO_SPACE, "this rank fails");
             pieces(visit);
           },
           group);
+      if (rank == 0) {
+        EXPECT_EQ(saved.bytes, bytes_of_tensors(saved.path));
+      }
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), PL_ERROR_NO_SPACE);  // on all ranks alike
       errors[static_cast<size_t>(rank)] = error.what();
@@ -118,7 +129,8 @@ TEST_F(RoundTrip, ARankThatFailsLeavesNothingBehindOnAnyRank) {
     for (int rank = 0; rank < 3; ++rank) {
       EXPECT_THAT(errors[static_cast<size_t>(rank)],
                   rank == failing ? std::string("this rank fails")
-                                  : store_.path_of(2) + ": not written: another rank could not write its part, see its log");
+                                  : store_.path_of(2) +
+                                        ": not written: another rank could not write its part, see its log");
     }
     EXPECT_THAT(list_folder(store_.options().folder), testing::ElementsAre("step-00000001"));
   }
