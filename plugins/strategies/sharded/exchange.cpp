@@ -82,6 +82,7 @@ void Exchange::finish_oldest() {
 
 void Exchange::finish() {
   while (!under_way_.empty()) finish_oldest();
+  free_.clear();  // the next step's forward pass needs memory more
 }
 
 void Exchange::drop() { under_way_.clear(); }

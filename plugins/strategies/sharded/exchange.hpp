@@ -34,7 +34,7 @@ class Exchange {
   bool is_full() const;
   // Copies the bucket out of `gradients` and sends it. Waits for the oldest one where too many are under way.
   void start(size_t bucket, const Gradients& gradients);
-  // Waits for all; delivers in the order in which they were started.
+  // Waits for all; delivers in the order in which they were started. Gives the buffers back.
   void finish();
   // Forgets what is under way.
   void drop();
