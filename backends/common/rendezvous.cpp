@@ -87,11 +87,7 @@ void Rendezvous::try_to_meet(const std::string& facts) {
       announce(facts);
       std::vector<int32_t> late = missing();
       while (!late.empty() && seconds_left() > 0) {
-        context_.throw_if_cancelled();
-        try {
-          store_->wait({here(late.front())}, slice());
-        } catch (const c10::DistStoreError&) {  // not yet
-        }
+        is_there(here(late.front()));
         late = missing();
       }
       if (late.empty()) {
@@ -174,12 +170,29 @@ std::vector<int32_t> Rendezvous::missing() const {
 }
 
 std::vector<std::string> Rendezvous::exchange(const std::string& what, const std::string& mine) {
-  store_->setTimeout(std::max(milliseconds(1), std::chrono::ceil<milliseconds>(deadline_ - Clock::now())));
   std::vector<std::string> all;
   store_->set(concat(what, '/', meeting_.rank), mine);
-  for (int32_t rank = 0; rank < meeting_.world_size; ++rank)
-    all.push_back(store_->get_to_str(concat(what, '/', rank)));
+  for (int32_t rank = 0; rank < meeting_.world_size; ++rank) {
+    const std::string key = concat(what, '/', rank);
+    while (!is_there(key)) {
+      if (seconds_left() <= 0)
+        fail_with(PL_ERROR_TIMEOUT, "open: after ", meeting_.timeout_seconds, " seconds rank ", rank,
+                  ", which had come, has not sent its ", what, ": did its process end? See its log");
+    }
+    all.push_back(store_->get_to_str(key));
+  }
   return all;
+}
+
+// Waits for a slice of time at most: c10d would not see a request to stop.
+bool Rendezvous::is_there(const std::string& key) {
+  context_.throw_if_cancelled();
+  try {
+    store_->wait({key}, slice());
+    return true;
+  } catch (const c10::DistStoreError&) {  // not yet
+    return false;
+  }
 }
 
 // On rank 0's host its address may lead to the loopback interface (Debian gives the host's own name

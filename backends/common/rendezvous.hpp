@@ -47,6 +47,7 @@ class Rendezvous {
   void announce(const std::string& facts);
   void check_world_size();
   std::vector<int32_t> missing() const;
+  bool is_there(const std::string& key);  // now, or soon
   std::chrono::milliseconds slice() const;
 
   const Context context_;
