@@ -19,6 +19,9 @@ struct Difference {
                     // ...)
 };
 
+// Whether it is an option of a plugin that a run may go on without, under another strategy or backend.
+bool comes_and_goes(std::string_view key);
+
 // Compares the resolved config that a run stored (Config::to_toml of its stage) with the one in force.
 std::vector<Difference> differences(std::string_view stored_toml, const Config& now,
                                     std::span<const PluginConfig* const> plugins = {});

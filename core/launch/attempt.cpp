@@ -145,7 +145,9 @@ Verdict Attempt::judge_end(int status) const {
 }
 
 void Attempt::on_end(const Child& child) {
-  if (child.verdict == Verdict::finished || child.verdict == Verdict::saved) return;
+  if (child.verdict == Verdict::finished) return;
+  // All were told to stop and leave at about the same time, some with a lot of memory to give back.
+  if (child.verdict == Verdict::saved) return begin_ending(5 * plan_.grace);
   if (ended_by_user(child.status))
     left_ = true;
   else if (child.verdict == Verdict::failed)
@@ -159,8 +161,10 @@ bool Attempt::ended_by_user(int status) const {
   return WIFSIGNALED(status) ? WTERMSIG(status) == user_signal_ : WEXITSTATUS(status) == 128 + user_signal_;
 }
 
-void Attempt::begin_ending() {
-  if (!ending_since_) ending_since_ = Clock::now();
+void Attempt::begin_ending(milliseconds patience) {
+  const Clock::time_point now = Clock::now();
+  if (!first_end_) first_end_ = now;
+  ending_since_ = std::min(ending_since_.value_or(Clock::time_point::max()), now + patience);
 }
 
 Attempt::Clock::time_point Attempt::next_measure() const {
@@ -189,7 +193,7 @@ void Attempt::end_stragglers(int signal) {
   for (const Child& child : children_)
     if (child.running()) ranks.push_back(child.world.rank);
   if (ranks.empty()) return;
-  const std::chrono::duration<double> passed = Clock::now() - *ending_since_;
+  const std::chrono::duration<double> passed = Clock::now() - *first_end_;
   say_(fmt::format("rank{} {} did not leave within {:.1f} s: sending {}", ranks.size() == 1 ? "" : "s",
                    fmt::join(ranks, ", "), passed.count(), signal_name(signal)));
   send(signal);
@@ -229,8 +233,8 @@ void Attempt::append_last_words(std::string& text, const Child& child) const {
 }
 
 // What nobody has said so far. An error of the configuration is every rank's, and rank 0 has printed it if it
-// had it. Where no process of this host is to blame, one of them has told what it knows (Team::tell): rank 0 to the
-// console, another one here.
+// had it. Where no process of this host is to blame, one of them has told what it knows (Team::tell): rank 0
+// to the console, another one here.
 void Attempt::explain_end() {
   if (blamed_ || left_ || explained_) return;
   const auto first_with = [&](Verdict verdict) {

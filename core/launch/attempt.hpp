@@ -57,7 +57,7 @@ class Attempt {
   void on_end(const Child& child);
   Verdict judge_end(int status) const;
   bool ended_by_user(int status) const;
-  void begin_ending();
+  void begin_ending(std::chrono::milliseconds patience = {});
   Clock::time_point next_measure() const;
   void take_measure();
   void end_stragglers(int signal);
@@ -76,7 +76,8 @@ class Attempt {
   const std::filesystem::file_time_type started_ = std::filesystem::file_time_type::clock::now();
   const uint64_t oom_kills_;
   std::vector<Child> children_;
-  std::optional<Clock::time_point> ending_since_;           // the first failure
+  std::optional<Clock::time_point> first_end_;              // of a rank that did not finish
+  std::optional<Clock::time_point> ending_since_;           // what the measures' times count from
   Measure measure_ = Measure::explain;                      // the next one
   int user_signal_ = 0;                                     // the last one that was passed on
   bool blamed_ = false, explained_ = false, left_ = false;  // left_: by the user's signal, without saving

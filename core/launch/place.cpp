@@ -110,6 +110,11 @@ std::variant<World, HostPlan> place_by_hand(const LaunchRequest& request, const 
                     "(RANK, WORLD_SIZE) are not "
                     "set: leave out the flag",
                     *flags.local_rank));
+  if (!flags.nodes && (flags.node_rank || flags.master_address))
+    fail_config(fmt::format(
+        "{} is for a run on several hosts, and --nodes is not given: add --nodes, or leave it out",
+        flags.node_rank ? fmt::format("--node-rank {}", *flags.node_rank)
+                        : "--master-address " + *flags.master_address));
   HostPlan plan{.processes = request.processes.value_or(std::max(1, request.cuda_devices)),
                 .nodes = flags.nodes.value_or(1),
                 .max_restarts = request.max_restarts,

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "core/launch/launch.hpp"
+#include "core/launch/seat.hpp"
 #include "core/plugins/error.hpp"
 
 namespace pipeline::launch {
@@ -121,8 +122,11 @@ std::string quote(const Variables& variables, const std::vector<std::string>& na
 
 std::vector<std::string> variables_in_force() {
   std::vector<std::string> lines;
-  for (const auto& [name, value] : own_variables())
-    if (is_listed(name)) lines.push_back(name + "=" + value);
+  const Variables own = own_variables();
+  // What our own supervisor has set is nobody's choice.
+  const Variables set_by_us = own.contains(kSupervisor) ? supervised_variables({}) : Variables();
+  for (const auto& [name, value] : own)
+    if (is_listed(name) && !set_by_us.contains(name)) lines.push_back(name + "=" + value);
   return lines;
 }
 

@@ -97,6 +97,19 @@ TEST_F(Faults, ASignalToTheCommandOrToAnyRankSavesOnAll) {
   EXPECT_EQ(curve("run"), undisturbed());
 }
 
+// At any moment of the start, and whoever waits for whom then.
+TEST_F(Faults, ASignalWhileTheRunStartsEndsIt) {
+  for (int moment = 0; moment < 8; ++moment) {
+    Process run(command({"backend.plugin=gloo", "train.max_steps=100000"}), folder());
+    std::this_thread::sleep_for(std::chrono::milliseconds(300 + 150 * moment));
+    const auto signalled = Clock::now();
+    run.signal(SIGTERM);
+    const Result result = run.wait();
+    expect_seconds_since(signalled, 40);
+    EXPECT_THAT(result.code, testing::AnyOf(75, 128 + SIGTERM)) << moment << ": " << result.err;
+  }
+}
+
 TEST_F(Faults, AStoppedRankIsNamed) {
   for (const size_t which : {0u, 1u}) {
     const size_t before = steps();

@@ -349,7 +349,10 @@ TEST(Environment, SeveralHostsByHand) {
   EXPECT_EQ(plan_of({{"MASTER_ADDR", "n9"}}, {.flags = {.nodes = 2, .node_rank = 0}}).address, "n9");
   EXPECT_THAT(problem_with({}, {.flags = {.nodes = 2, .node_rank = 2, .master_address = "x"}}),
               HasSubstr("--node-rank 2: must be from 0 to 1"));
-  EXPECT_THAT(problem_with({}, {.flags = {.node_rank = 1}}), HasSubstr("--node-rank 1"));
+  EXPECT_THAT(problem_with({}, {.flags = {.node_rank = 0}}),
+              HasSubstr("--node-rank 0 is for a run on several hosts, and --nodes is not given"));
+  EXPECT_THAT(problem_with({}, {.flags = {.master_address = "x"}}), HasSubstr("--master-address x is for"));
+  EXPECT_THAT(problem_with({}, {.flags = {.nodes = 1, .node_rank = 1}}), HasSubstr("--node-rank 1: must be"));
   EXPECT_THAT(problem_with({}, {.flags = {.nodes = 0}}), HasSubstr("--nodes 0: must be at least 1"));
 }
 

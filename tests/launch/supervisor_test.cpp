@@ -158,6 +158,14 @@ TEST(Supervisor, SavedOnRequestIsNoFailure) {
   EXPECT_EQ(run.printed(), "");
 }
 
+// Told to stop in a moment when the ranks do not agree on it, one leaves and the other waits for it.
+TEST(Supervisor, WhoeverStaysWhenAnotherWasToldToStopIsMadeToLeave) {
+  Supervised run({.processes = 2, .max_restarts = 0, .grace = std::chrono::milliseconds(200)},
+                 "[ $RANK = 1 ] && exit 75; exec sleep 30");
+  EXPECT_EQ(run.wait(), 1);
+  EXPECT_THAT(run.printed(), ContainsRegex("rank 0 did not leave within [0-9.]+ s: sending SIGTERM"));
+}
+
 TEST(Supervisor, StartsAgainAfterAFailure) {
   Supervised run({.processes = 2, .max_restarts = 2}, with_peers(R"(
 attempt=$(echo "$PIPELINE_SUPERVISOR" | sed 's/attempt=\([0-9]*\);.*/\1/')

@@ -40,7 +40,7 @@ std::unique_ptr<Reduction> Ddp::make_reduction() const {
                  "allow: use \"fp32\"");
   }
   if (communicator() == nullptr) {
-    context().info("one process: gradients are not sent anywhere");
+    if (run().purpose == PL_PURPOSE_TRAIN) context().info("one process: gradients are not sent anywhere");
     return std::make_unique<LocalReduction>(layout, replica_.device(), reproducible, run().micro_batches);
   }
   // A device copies at no cost and is better off with few large messages.
