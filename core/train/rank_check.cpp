@@ -48,16 +48,19 @@ Items items_of(Session& session) {
   return items;
 }
 
+// Texts as they are: those of options are TOML, with quotes of their own.
+std::string shown(const Items& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+
 void compare(const Items& first, const Items& other, size_t rank) {
   for (const auto& [key, value] : first.items()) {
     const auto found = other.find(key);
     if (found != other.end() && *found == value) continue;
     throw Error(PL_ERROR_CONFIG, fmt::format("{} is not the same on all ranks: {} on rank 0, {} on rank {}: give all ranks the same files, "
                                              "options and versions",
-                                             key, value.dump(), found == other.end() ? "nothing" : found->dump(), rank));
+                                             key, shown(value), found == other.end() ? "nothing" : shown(*found), rank));
   }
   for (const auto& [key, value] : other.items())
-    if (!first.contains(key)) throw Error(PL_ERROR_CONFIG, fmt::format("{} = {} on rank {}, and is not there on rank 0", key, value.dump(), rank));
+    if (!first.contains(key)) throw Error(PL_ERROR_CONFIG, fmt::format("{} = {} on rank {}, and is not there on rank 0", key, shown(value), rank));
 }
 
 }  // namespace
