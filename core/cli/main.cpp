@@ -4,8 +4,8 @@
 #include <string_view>
 
 #include <fmt/format.h>
-#include <malloc.h>
 
+#include "core/cli/freed_memory.hpp"
 #include "core/cli/verb.hpp"
 #include "core/config/error.hpp"
 #include "core/config/plugin_config.hpp"
@@ -18,15 +18,6 @@
 namespace {
 
 using namespace pipeline;
-
-// Tensors come and go every step. glibc would map and unmap each one, and the kernel would clear its pages again every time. Only the
-// largest, of 32 MiB and more (it takes no higher threshold), are mapped: in a heap the holes that they leave would be cut up by small
-// ones, and the next one find none.
-void keep_freed_memory() {
-  mallopt(M_MMAP_THRESHOLD, 32 << 20);
-  mallopt(M_TRIM_THRESHOLD, -1);
-  mallopt(M_TOP_PAD, 64 << 20);
-}
 
 // The first line of a problem says that it is one, and where there are many processes, whose; what follows explains it.
 void print_problem(const std::string& text) {
@@ -85,7 +76,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  keep_freed_memory();
+  cli::keep_freed_memory();
   plugins::extend_host_table(config::fill_host_slots);
   int code = cli::kFailed;
   try {

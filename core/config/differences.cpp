@@ -20,13 +20,14 @@ bool same_source(const std::string& a, const std::string& b) {
   return left && right ? same(*left, *right) : a == b;
 }
 
-std::string or_not_set(const std::string& value) { return value.empty() ? "not set" : value; }
-
-}  // namespace
-
+// A run may go on under another strategy or backend, whose options come and go with it.
 bool comes_and_goes(std::string_view key) {
   return key.starts_with("strategy.") || key.starts_with("backend.");
 }
+
+std::string or_not_set(const std::string& value) { return value.empty() ? "not set" : value; }
+
+}  // namespace
 
 std::vector<Difference> differences(std::string_view stored_toml, const Config& now,
                                     std::span<const PluginConfig* const> plugins) {
@@ -35,13 +36,16 @@ std::vector<Difference> differences(std::string_view stored_toml, const Config& 
   for (const Row& row : now.rows(plugins)) {
     const auto before = stored.find(row.key);
     const std::string value = before == stored.end() ? "" : to_toml(before->second.value);
-    if (!same_source(value, row.value))
-      differences.push_back({row.key, value, row.value, row.origin,
-                             row.may_change || (before == stored.end() && comes_and_goes(row.key))});
+    if (!same_source(value, row.value)) {
+      const bool came = before == stored.end() && comes_and_goes(row.key);
+      differences.push_back({row.key, value, row.value, row.origin, row.may_change || came, came});
+    }
     if (before != stored.end()) stored.erase(before);
   }
-  for (const auto& [key, entry] : stored)
-    differences.push_back({key, to_toml(entry.value), "", Origin{}, comes_and_goes(key)});
+  for (const auto& [key, entry] : stored) {
+    const bool went = comes_and_goes(key);
+    differences.push_back({key, to_toml(entry.value), "", Origin{}, went, went});
+  }
   return differences;
 }
 

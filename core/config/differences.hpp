@@ -17,10 +17,8 @@ struct Difference {
   Origin origin;    // of the value now
   bool may_change;  // it cannot change the result, or is meant to be changed (length of training, devices,
                     // ...)
+  bool with_its_plugin;  // it came or went with a strategy or a backend, under which a run may go on
 };
-
-// Whether it is an option of a plugin that a run may go on without, under another strategy or backend.
-bool comes_and_goes(std::string_view key);
 
 // Compares the resolved config that a run stored (Config::to_toml of its stage) with the one in force.
 std::vector<Difference> differences(std::string_view stored_toml, const Config& now,

@@ -68,8 +68,7 @@ void Checkpointer::require_same_run(const checkpoint::Checkpoint& from) const {
   const checkpoint::Contents& contents = from.contents();
   for (const config::Difference& d :
        config::require_resumable(contents.config_toml, from.path(), session_.config(), session_.plugin_configs())) {
-    const bool with_its_plugin = config::comes_and_goes(d.key) && (d.before.empty() || d.now.empty());
-    if (!with_its_plugin) log_.info(fmt::format("changed since the checkpoint: {} = {} (was {})", d.key, d.now, d.before));
+    if (!d.with_its_plugin) log_.info(fmt::format("changed since the checkpoint: {} = {} (was {})", d.key, d.now, d.before));
   }
 
   const auto then = nlohmann::json::parse(contents.identity_json, nullptr, false);

@@ -28,8 +28,8 @@ std::string describe_parameters(Session& session) {
 Items items_of(Session& session) {
   Items items = Items::object();
   items["the ABI"] = fmt::format("{}.{}", PL_ABI_MAJOR, PL_ABI_MINOR);
-  // Before the versions: another plugin has another one.
-  for (const char* key : {"task.plugin", "strategy.plugin", "backend.plugin"}) items[key] = session.config().get_string(key);
+  // Their places, before the versions, since another plugin has another one; the values are among the rows.
+  for (const char* key : {"task.plugin", "strategy.plugin", "backend.plugin"}) items[key] = nullptr;
   for (const plugins::Plugin* plugin : {&session.task_plugin(), &session.strategy_plugin(), session.backend_plugin()})
     if (plugin != nullptr) items["the version of " + plugin->label()] = fmt::format("{} {}", plugin->version(), plugin->runtime());
   const std::vector<const config::PluginConfig*> configs = session.plugin_configs();

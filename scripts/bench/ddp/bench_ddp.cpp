@@ -5,10 +5,8 @@
 //   bench_ddp [--processes N] [--threads N] [--turns N] [--steps N] [--batch N] [--tokens N] [--layers N]
 //   [--heads N] [--width N]
 //             [--clip 0|1] [--backend gloo|shm] [--set strategy.OPTION=VALUE]
-#include <malloc.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,9 +17,11 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <map>
 #include <stdexcept>
 
+#include "core/cli/freed_memory.hpp"
 #include "core/plugins/free_port.hpp"
 #include "job.hpp"
 
@@ -29,14 +29,6 @@ namespace {
 
 using bench::Contestant;
 using bench::Job;
-
-// As `pipeline` does it (core/cli/main.cpp), for both: without it both spend a tenth of a step on pages that
-// the kernel clears.
-void keep_freed_memory() {
-  mallopt(M_MMAP_THRESHOLD, 32 << 20);
-  mallopt(M_TRIM_THRESHOLD, -1);
-  mallopt(M_TOP_PAD, 64 << 20);
-}
 
 std::map<std::string, int*> numbers(Job& job) {
   return {{"--processes", &job.processes},
@@ -85,12 +77,7 @@ struct Course {
 };
 
 // Of all threads of this process.
-double processor_seconds() {
-  rusage used{};
-  ::getrusage(RUSAGE_SELF, &used);
-  const auto seconds = [](const timeval& t) { return double(t.tv_sec) + 1e-6 * double(t.tv_usec); };
-  return seconds(used.ru_utime) + seconds(used.ru_stime);
-}
+double processor_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 void turn(Course& course, const std::vector<bench::Batch>& batches, int steps) {
   const auto begin = std::chrono::steady_clock::now();
@@ -164,7 +151,7 @@ int start_ranks(Job job) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  keep_freed_memory();
+  pipeline::cli::keep_freed_memory();  // for both: otherwise the kernel clears pages anew in every step
   const Job job = parse(argc, argv);
   return job.rank >= 0 ? be_rank(job) : start_ranks(job);
 }
