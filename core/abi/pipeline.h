@@ -31,7 +31,7 @@ extern "C" {
 #endif
 
 #define PL_ABI_MAJOR 1u /* must match between host and plugin */
-#define PL_ABI_MINOR 2u /* may differ either way */
+#define PL_ABI_MINOR 3u /* may differ either way */
 
 /* True if the struct at `pointer` (of struct type `type`), as its sender sized it, contains `field`. */
 #define PL_HAS(type, pointer, field) \
@@ -311,7 +311,7 @@ typedef struct pl_evaluate_args {
 } pl_evaluate_args;
 
 /* What an evaluation yields. Sums are added over batches in the order of the samples, so the result does not depend on the
- * number of processes. All functions [main]. */
+ * number of processes. A value whose name begins with '.' is no figure: it is for the task's own `report`. All functions [main]. */
 typedef struct pl_evaluation_sink {
   uint32_t struct_size;
   uint32_t reserved;
@@ -347,6 +347,28 @@ typedef struct pl_metric {
   pl_str source; /* name of the value it is computed from; empty: its own name */
   pl_str help;
 } pl_metric;
+
+/* A value of a finished evaluation, over all of its samples. */
+typedef struct pl_value {
+  uint32_t struct_size;
+  uint32_t reserved;
+  pl_str name;
+  double sum;
+  double weight;
+} pl_value;
+
+/* What a report adds to an evaluation. All functions [main]. */
+typedef struct pl_report_sink {
+  uint32_t struct_size;
+  uint32_t reserved;
+  void *user;
+  /* A figure besides those of `metric`, which are computed already; shown and kept as they are. PL_BETTER_... */
+  pl_error *(*figure)(void *user, pl_str name, double value, uint32_t better);
+  /* Lines for whoever reads the log, e.g. a table. */
+  pl_error *(*text)(void *user, pl_str lines);
+  /* A file beside the figures, e.g. a picture; kept of a full evaluation (PL_PURPOSE_EVALUATE). A plain file name. */
+  pl_error *(*file)(void *user, pl_str name, const void *bytes, uint64_t size);
+} pl_report_sink;
 
 /* Order of calls: create, [set_extra_state], [prepare], open, [extra_state], [import_model], parameter*, initialize*, bind*, then work. All slots [main] unless tagged. */
 typedef struct pl_task_api {
@@ -410,6 +432,10 @@ typedef struct pl_task_api {
   /* Gets it back where the values come from a checkpoint; the task uses it, and must not make another one. An error where it
    * contradicts the options. */
   pl_error *(*set_extra_state)(pl_task *self, const void *state, uint64_t bytes);
+  /* (optional; since 1.3) What the sums of an evaluation say beyond means: intervals, tables, pictures. After every evaluation
+   * that was not cut off, on all ranks with the same values, and they must yield the same. values: borrowed-call. */
+  pl_error *(*report)(pl_task *self, uint32_t split, uint32_t purpose, const pl_value *values, uint64_t count,
+                      const pl_report_sink *sink);
 } pl_task_api;
 
 /* --------------------------------------------------------------------------------------------------------- backends */

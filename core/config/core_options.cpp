@@ -58,7 +58,7 @@ constexpr uint32_t kString = PL_OPTION_STRING;
 constexpr uint32_t kPath = PL_OPTION_PATH;
 
 constexpr pl_str kDevices[] = {str("auto"), str("cpu"), str("cuda")};
-constexpr pl_str kStageKinds[] = {str("train"), str("evaluate"), str("predict"), str("export")};
+constexpr pl_str kStageKinds[] = {str("train"), str("evaluate"), str("predict"), str("export"), str("pool")};
 constexpr pl_str kOptimizers[] = {str("adamw"), str("sgd")};
 constexpr pl_str kSchedules[] = {str("cosine"), str("linear"), str("constant")};
 constexpr pl_str kLrScalings[] = {str("none"), str("linear"), str("sqrt"), str("conservative")};
@@ -257,7 +257,7 @@ constexpr pl_option kOptions[] = {
         .may_change(),
 
     Option("stage.name", kString, "", "of a [[stage]]: letters, digits, _ and -"),
-    Option("stage.kind", kString, "\"train\"", "what the stage does").one_of(kStageKinds),
+    Option("stage.kind", kString, "\"train\"", "what the stage does; pool adds up the evaluations of the stages before it").one_of(kStageKinds),
     Option("stage.init_from", kString, "", "an earlier stage whose result this one starts from"),
 };
 

@@ -43,6 +43,7 @@ constexpr Slot kTaskSlots[] = {
     TASK(export_model, false),
     TASK(extra_state, false),
     TASK(set_extra_state, false),
+    TASK(report, false),
 };
 #undef TASK
 

@@ -29,6 +29,19 @@ struct EvaluationSink {
   std::function<void(std::uint64_t sample_id, std::string_view text)> sample;
 };
 
+// A value of a finished evaluation: its sum and weight over all samples.
+struct EvaluationValue {
+  std::string name;
+  double sum = 0, weight = 0;
+};
+
+// Receives what a report adds to an evaluation. A file's name is a plain one.
+struct ReportSink {
+  std::function<void(std::string_view name, double value, std::uint32_t better)> figure;
+  std::function<void(std::string_view lines)> text;
+  std::function<void(std::string_view name, std::span<const std::byte> bytes)> file;
+};
+
 // Receives a prediction's rows (the fields after the id) and files.
 struct PredictionSink {
   std::function<void(std::uint64_t sample_id, std::span<const std::string_view> fields)> row;
@@ -84,6 +97,9 @@ class Task {
   pl_tensor train(const Batch& batch, pl_train_args args);
   void evaluate(const Batch& batch, pl_evaluate_args args, const EvaluationSink& sink);
   std::vector<Metric> metrics() const;  // besides the loss; empty: none
+  bool has_report() const { return api_.report; }
+  // Nothing where the task has no report.
+  void report(std::uint32_t split, std::uint32_t purpose, std::span<const EvaluationValue> values, const ReportSink& sink);
   bool has_predict() const { return api_.predict; }
   std::vector<std::string> prediction_columns() const;
   std::string sample_name(std::uint32_t split, std::uint64_t sample_id) const;  // [any-thread]

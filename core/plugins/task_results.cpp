@@ -10,6 +10,11 @@
 namespace pipeline::plugins {
 namespace {
 
+void check_file_name(const std::string& plugin, std::string_view name) {
+  if (name.empty() || name.find('/') != std::string_view::npos || name.starts_with('.'))
+    throw Error(fmt::format("{} gave '{}' as the name of a file: must be a plain file name", plugin, name));
+}
+
 pl_error* on_value(void* user, pl_str name, double sum, double weight) noexcept {
   const auto& sink = *static_cast<const EvaluationSink*>(user);
   return call_back([&] {
@@ -24,6 +29,39 @@ pl_error* on_sample(void* user, std::uint64_t sample_id, pl_str text) noexcept {
   });
 }
 
+// What the `user` of a pl_report_sink points to.
+struct Report {
+  const ReportSink& sink;
+  const std::string& plugin;
+};
+
+pl_error* on_figure(void* user, pl_str name, double value, std::uint32_t better) noexcept {
+  const auto& report = *static_cast<const Report*>(user);
+  return call_back([&] {
+    if (name.len == 0 || view(name).starts_with('.'))
+      throw Error(fmt::format("{}: report gave a figure the name '{}': must be a name, and one that does not begin with '.'",
+                              report.plugin, view(name)));
+    if (better != PL_BETTER_LOWER && better != PL_BETTER_HIGHER)
+      throw Error(fmt::format("{}: report: figure '{}': better {} is unknown", report.plugin, view(name), better));
+    if (report.sink.figure) report.sink.figure(view(name), value, better);
+  });
+}
+
+pl_error* on_text(void* user, pl_str lines) noexcept {
+  const auto& report = *static_cast<const Report*>(user);
+  return call_back([&] {
+    if (report.sink.text) report.sink.text(view(lines));
+  });
+}
+
+pl_error* on_report_file(void* user, pl_str name, const void* bytes, std::uint64_t size) noexcept {
+  const auto& report = *static_cast<const Report*>(user);
+  return call_back([&] {
+    check_file_name(report.plugin, view(name));
+    if (report.sink.file) report.sink.file(view(name), {static_cast<const std::byte*>(bytes), size});
+  });
+}
+
 // Holds a prediction against its batch: each sample gets one row, with a field for each column.
 class RowCheck {
  public:
@@ -31,6 +69,8 @@ class RowCheck {
       : plugin_(plugin), samples_(ids.size()), columns_(columns) {
     for (const std::uint64_t id : ids) ++missing_[id];
   }
+
+  const std::string& plugin() const { return plugin_; }
 
   void check_sample(std::uint64_t id) const {
     if (!missing_.contains(id))
@@ -89,6 +129,7 @@ pl_error* on_file(void* user, std::uint64_t sample_id, pl_str name, const void* 
   const auto& prediction = *static_cast<const Prediction*>(user);
   return call_back([&] {
     prediction.rows.check_sample(sample_id);
+    check_file_name(prediction.rows.plugin(), view(name));
     if (prediction.sink.file)
       prediction.sink.file(sample_id, view(name), {static_cast<const std::byte*>(bytes), size});
   });
@@ -103,6 +144,25 @@ void Task::evaluate(const Batch& batch, pl_evaluate_args args, const EvaluationS
   raw.sample = on_sample;
   args.struct_size = sizeof args;
   call_.main("evaluate", [&] { return api_.evaluate(self_, batch.handle(), &args, &raw); });
+}
+
+void Task::report(std::uint32_t split, std::uint32_t purpose, std::span<const EvaluationValue> values,
+                  const ReportSink& sink) {
+  if (!api_.report) return;
+  std::vector<pl_value> raw_values;
+  for (const EvaluationValue& value : values) {
+    auto& raw = raw_values.emplace_back(sized<pl_value>());
+    raw.name = to_pl(value.name);
+    raw.sum = value.sum;
+    raw.weight = value.weight;
+  }
+  Report report{sink, call_.plugin().label()};
+  auto raw = sized<pl_report_sink>();
+  raw.user = &report;
+  raw.figure = on_figure;
+  raw.text = on_text;
+  raw.file = on_report_file;
+  call_.main("report", [&] { return api_.report(self_, split, purpose, raw_values.data(), raw_values.size(), &raw); });
 }
 
 void Task::predict(const Batch& batch, pl_evaluate_args args, const PredictionSink& sink) {

@@ -35,7 +35,7 @@ std::vector<Figure> figures(const std::vector<MetricSum>& sums, const std::vecto
   if (!loss_described) add({.name = "loss", .source = "", .help = ""});
   for (const plugins::Metric& metric : metrics) add(metric);
   for (const MetricSum& sum : sums)
-    if (std::find(described.begin(), described.end(), sum.name) == described.end())
+    if (!sum.name.starts_with('.') && std::find(described.begin(), described.end(), sum.name) == described.end())
       result.push_back({sum.name, aggregate(sum, PL_AGGREGATE_MEAN), PL_BETTER_LOWER});
   return result;
 }
@@ -165,6 +165,24 @@ class Rounds {
   Prefetcher batches_;
 };
 
+// What the task makes of the sums.
+void report(plugins::Task& task, uint32_t split, uint32_t purpose, Evaluation& result) {
+  std::vector<plugins::EvaluationValue> values;
+  for (const MetricSum& sum : result.sums) values.push_back({sum.name, sum.sum, sum.weight});
+  task.report(split, purpose, values,
+              {.figure =
+                   [&](std::string_view name, double value, uint32_t better) {
+                     if (result.find(name) != nullptr)
+                       throw Error(fmt::format("{}: report gave the figure '{}', which is there already", task.plugin().label(), name));
+                     result.figures.push_back({std::string(name), value, better});
+                   },
+               .text = [&](std::string_view lines) { result.text.emplace_back(lines); },
+               .file =
+                   [&](std::string_view name, std::span<const std::byte> bytes) {
+                     result.files.push_back({std::string(name), std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size())});
+                   }});
+}
+
 }  // namespace
 
 const Figure* Evaluation::find(std::string_view name) const {
@@ -172,25 +190,44 @@ const Figure* Evaluation::find(std::string_view name) const {
   return found == figures.end() ? nullptr : &*found;
 }
 
+void EvaluationSums::add(const MetricSum& value) {
+  const auto [at, is_new] = index_.try_emplace(value.name, all_.size());
+  if (is_new) {
+    all_.push_back(value);
+  } else {
+    all_[at->second].sum += value.sum;
+    all_[at->second].weight += value.weight;
+  }
+}
+
+Evaluation conclude(plugins::Task& task, uint32_t split, uint32_t purpose, const EvaluationSums& sums) {
+  Evaluation result;
+  result.sums = sums.all();
+  result.figures = figures(result.sums, task.metrics());
+  report(task, split, purpose, result);
+  return result;
+}
+
 std::optional<Evaluation> evaluate(Team& team, plugins::Task& task, const EvaluationRequest& request) {
   const auto start = std::chrono::steady_clock::now();
   const uint64_t available = task.sample_count(request.split);
   const uint64_t total = request.samples == 0 ? available : std::min(request.samples, available);
   Rounds rounds(team, task, request, total);
-  Evaluation result;
-  std::vector<MetricSum> sums;
+  EvaluationSums sums;
+  uint64_t samples = 0;
   while (!rounds.at_end()) {
     const auto batches = rounds.next();
     if (!batches) return std::nullopt;
     for (const Share::Batch& batch : *batches) {
-      for (const MetricSum& value : batch.values) add(sums, value);
+      for (const MetricSum& value : batch.values) sums.add(value);
       for (const auto& [id, text] : batch.shown)
         if (request.show) request.show(id, text);
-      result.samples += batch.samples;
+      samples += batch.samples;
     }
-    if (request.progress) request.progress(result.samples, total);
+    if (request.progress) request.progress(samples, total);
   }
-  result.figures = figures(sums, task.metrics());
+  Evaluation result = conclude(task, request.split, request.purpose, sums);
+  result.samples = samples;
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
 }

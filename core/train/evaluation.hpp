@@ -7,10 +7,12 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "core/plugins/task.hpp"
+#include "core/train/metric_sum.hpp"
 #include "core/train/team.hpp"
 
 namespace pipeline::train {
@@ -35,13 +37,34 @@ struct Figure {
   uint32_t better = PL_BETTER_LOWER;
 };
 
+struct ReportFile {
+  std::string name, bytes;
+};
+
 struct Evaluation {
-  std::vector<Figure> figures;  // "loss" first
+  std::vector<MetricSum> sums;    // what the figures are computed from
+  std::vector<Figure> figures;    // "loss" first
+  std::vector<std::string> text;  // what the task's report says beside them
+  std::vector<ReportFile> files;
   uint64_t samples = 0;
   double seconds = 0;
 
   const Figure* find(std::string_view name) const;
 };
+
+// Sums by name, in the order in which the names first came.
+class EvaluationSums {
+ public:
+  void add(const MetricSum& value);
+  const std::vector<MetricSum>& all() const { return all_; }
+
+ private:
+  std::vector<MetricSum> all_;
+  std::unordered_map<std::string, size_t> index_;
+};
+
+// The figures of the sums, and what the task's report makes of them.
+Evaluation conclude(plugins::Task& task, uint32_t split, uint32_t purpose, const EvaluationSums& sums);
 
 // All ranks call it and get the same. nullopt: cancelled on one of them. `progress` and `show` are called on all.
 std::optional<Evaluation> evaluate(Team& team, plugins::Task& task, const EvaluationRequest& request);

@@ -13,9 +13,11 @@
 #include "core/observe/format.hpp"
 #include "core/plugins/error.hpp"
 #include "core/train/evaluation.hpp"
+#include "core/train/evaluation_files.hpp"
 #include "core/train/failure.hpp"
 #include "core/train/prediction.hpp"
 #include "core/train/rank_check.hpp"
+#include "core/train/result_file.hpp"
 #include "core/train/run_folder.hpp"
 #include "core/train/session.hpp"
 #include "core/train/signals.hpp"
@@ -62,40 +64,6 @@ Outcome with_session(const config::Config& config, const Workspace& workspace, c
   return guard_work(session, [&] { return std::string(phase); }, [&] { return work(session); });
 }
 
-// Whole or not at all; opened before the work that fills it.
-class ResultFile {
- public:
-  explicit ResultFile(fs::path path) : path_(std::move(path)), temporary_(path_.string() + ".tmp") {
-    if (path_.has_parent_path()) fs::create_directories(path_.parent_path());
-    out_.open(temporary_, std::ios::trunc);
-    if (!out_) fail();
-  }
-  ~ResultFile() {
-    std::error_code ignored;
-    fs::remove(temporary_, ignored);
-  }
-  ResultFile(const ResultFile&) = delete;
-  ResultFile& operator=(const ResultFile&) = delete;
-
-  const fs::path& path() const { return path_; }
-  void write(const std::string& text) {
-    out_ << text;
-    out_.close();
-    if (!out_) fail();
-    fs::rename(temporary_, path_);
-  }
-
- private:
-  [[noreturn]] void fail() const {
-    const int error = errno;
-    throw Error(error == ENOSPC || error == EDQUOT ? PL_ERROR_NO_SPACE : PL_ERROR_FAILED,
-                fmt::format("{}: cannot be written: {}: choose another --output", path_.string(), std::strerror(error)));
-  }
-
-  fs::path path_, temporary_;
-  std::ofstream out_;
-};
-
 uint32_t chosen_split(Session& session, const InferenceArgs& args) {
   const std::string name = args.split.empty() ? session.config().get_string("evaluate.split") : args.split;
   const uint32_t split = split_code(name);
@@ -136,19 +104,25 @@ Outcome evaluate_checkpoint(const config::Config& config, const Workspace& works
     if (!result) return cut_off(workspace, "the evaluation was stopped");
     workspace.log.console().status({});
 
-    nlohmann::ordered_json json{{"checkpoint", loaded.checkpoint.path()},
-                                {"step", loaded.checkpoint.contents().step},
-                                {"split", split_name(split)},
-                                {"samples", result->samples},
-                                {"seconds", result->seconds}};
     workspace.log.info(fmt::format("{} of the {} samples of {} in {:.1f} s", observe::grouped(result->samples),
                                    observe::grouped(session.task().sample_count(split)), split_name(split), result->seconds));
-    for (const Figure& figure : result->figures) {
-      json["figures"][figure.name] = std::isfinite(figure.value) ? nlohmann::ordered_json(figure.value) : nullptr;
-      workspace.log.info(fmt::format("  {:<24} {:.4f}", figure.name, figure.value));
-    }
-    if (output) output->write(json.dump(2) + "\n");
-    if (output) workspace.log.info("written to " + output->path().string());
+    tell_and_keep({{"checkpoint", loaded.checkpoint.path()}, {"step", loaded.checkpoint.contents().step}}, split, *result, workspace.log, output);
+    return Outcome::finished;
+  });
+}
+
+Outcome pool_evaluations(const config::Config& config, const Workspace& workspace, const PoolArgs& args) {
+  return with_session(config, workspace, {.checkpoint = {}, .split = {}, .folder = args.folder, .output = {}}, PL_PURPOSE_EVALUATE, "pooling", [&](Session& session) {
+    session.open_task(nullptr);
+    require_same_on_all_ranks(session);
+    const std::vector<KeptEvaluation> kept = parse_evaluations(args.evaluations);
+    const Evaluation result = pool(session.task(), kept);
+    std::vector<std::string> files;
+    for (const KeptEvaluation& one : kept) files.push_back(one.path);
+    std::optional<ResultFile> output;
+    if (session.team().is_first()) output.emplace(args.folder / fmt::format("evaluation-{}.json", split_name(kept.front().split)));
+    workspace.log.info(fmt::format("{} samples of {} evaluations, added up", observe::grouped(result.samples), kept.size()));
+    tell_and_keep({{"evaluations", files}}, kept.front().split, result, workspace.log, output);
     return Outcome::finished;
   });
 }

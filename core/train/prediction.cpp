@@ -15,6 +15,7 @@
 #include "core/plugins/error.hpp"
 #include "core/train/clock.hpp"
 #include "core/train/prefetcher.hpp"
+#include "core/train/side_files.hpp"
 
 namespace pipeline::train {
 namespace {
@@ -84,15 +85,6 @@ class PartialFile {
   uint64_t samples_ = 0, bytes_ = 0;
 };
 
-void write_side_file(const fs::path& folder, std::string_view name, std::span<const std::byte> bytes) {
-  if (name.empty() || name.find('/') != std::string_view::npos || name.starts_with('.'))
-    throw Error(fmt::format("the task gave '{}' as the name of a file: must be a plain file name", name));
-  fs::create_directories(folder);
-  std::ofstream out(folder / name, std::ios::binary | std::ios::trunc);
-  out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-  if (!out.flush()) throw Error(fmt::format("{}: cannot be written: {}", (folder / name).string(), std::strerror(errno)));
-}
-
 std::string header(plugins::Task& task) {
   std::string line = "id";
   for (const std::string& column : task.prediction_columns()) line += "," + csv_field(column);
@@ -134,7 +126,7 @@ Prediction predict(Session& session, const PredictionRequest& request) {
   const uint64_t total = task.sample_count(request.split), batch_size = session.plan().micro_batch;
   Team& team = session.team();
   const auto ranks = static_cast<uint64_t>(team.world().size), rank = static_cast<uint64_t>(team.world().rank);
-  const fs::path side_files = request.output.parent_path() / (request.output.stem().string() + "-files");
+  const fs::path side_files = side_files_of(request.output);
   std::optional<PartialFile> file;  // of rank 0
   const uint64_t first = std::stoull(team.on_first("opening the predictions", [&] {
     if (request.output.has_parent_path()) fs::create_directories(request.output.parent_path());

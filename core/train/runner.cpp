@@ -17,6 +17,7 @@
 #include "core/config/differences.hpp"
 #include "core/plugins/error.hpp"
 #include "core/safetensors/crc32c.hpp"
+#include "core/train/evaluation_files.hpp"
 #include "core/train/failure.hpp"
 #include "core/train/inference.hpp"
 #include "core/train/rank_check.hpp"
@@ -206,6 +207,36 @@ Outcome use_stage(const Workspace& workspace, RunFolder& folder, const config::C
   return outcome;
 }
 
+// The stages before `name` that evaluate.
+std::vector<fs::path> evaluations_before(const config::Config& whole, const std::string& name) {
+  std::vector<fs::path> files;
+  for (const std::string& stage_name : whole.stage_names()) {
+    if (stage_name == name) break;
+    const config::Config stage = whole.for_stage(stage_name);
+    if (stage.get_string("stage.kind") == "evaluate")
+      files.push_back(run_dir(whole) / stage_name / fmt::format("evaluation-{}.json", stage.get_string("evaluate.split")));
+  }
+  return files;
+}
+
+// A stage that adds up the evaluations of earlier ones, unless it has added up these.
+Outcome pool_stage(const Workspace& workspace, RunFolder& folder, const config::Config& config) {
+  Team& team = workspace.team;
+  const std::vector<fs::path> files = evaluations_before(workspace.config, config.get_string("stage.name"));
+  if (files.empty()) throw config.error("stage.kind", "there is no stage before this one that evaluates, so there is nothing to add up");
+  workspace.log.open_files(folder.path(), team.world().rank);
+  const std::string evaluations = team.on_first("reading evaluations", [&] { return read_evaluations(files); });
+  const std::string what = fmt::format("pool of {:08x}", safetensors::crc32c(0, std::as_bytes(std::span(evaluations))));
+  if (team.on_first("looking at the run folder", [&] { return folder.finished() == what ? "yes" : "no"; }) == "yes") {
+    workspace.log.info(fmt::format("{} is finished already", folder.path().string()));
+    return Outcome::finished;
+  }
+  if (team.is_first()) folder.unmark_finished();
+  const Outcome outcome = pool_evaluations(config, workspace, {.evaluations = evaluations, .folder = folder.path()});
+  if (outcome == Outcome::finished && team.is_first()) folder.mark_finished(what);
+  return outcome;
+}
+
 // `work` in a folder from which --fresh may have moved an older run aside.
 Outcome in_folder(RunFolder& folder, observe::Log& log, const std::function<Outcome()>& work) {
   const auto put_back = [&] {
@@ -301,7 +332,7 @@ SessionArgs session_args(const Workspace& workspace, uint32_t purpose, const fs:
 
 uint32_t purpose_of_stage(const config::Config& stage) {
   const std::string& kind = stage.get_string("stage.kind");
-  return kind == "evaluate" ? PL_PURPOSE_EVALUATE : kind == "predict" ? PL_PURPOSE_PREDICT : kind == "export" ? PL_PURPOSE_EXPORT : PL_PURPOSE_TRAIN;
+  return kind == "evaluate" || kind == "pool" ? PL_PURPOSE_EVALUATE : kind == "predict" ? PL_PURPOSE_PREDICT : kind == "export" ? PL_PURPOSE_EXPORT : PL_PURPOSE_TRAIN;
 }
 
 fs::path run_dir(const config::Config& config) {
@@ -335,7 +366,9 @@ Outcome run_stages(const Workspace& workspace, bool fresh) {
       RunFolder folder = open_folder(workspace, base / name, fresh && one_stage);
       const std::string weights = init_from(config, stage);
       const Outcome outcome = in_folder(folder, workspace.log, [&] {
-        return kind == "train" ? train_stage(workspace, folder, stage, weights) : use_stage(workspace, folder, stage, weights);
+        if (kind == "train") return train_stage(workspace, folder, stage, weights);
+        if (kind == "pool") return pool_stage(workspace, folder, stage);
+        return use_stage(workspace, folder, stage, weights);
       });
       if (outcome == Outcome::interrupted) return outcome;
     }

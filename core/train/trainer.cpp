@@ -413,6 +413,7 @@ bool Trainer::evaluate_now() {
   for (const Figure& f : result->figures) text += fmt::format("  {} {:.4f}", f.name, f.value);
   log_.info(fmt::format("evaluation after step {}:{}  ({} of {} samples in {:.1f} s{})", state_.step, text, result->samples, available,
                         result->seconds, better ? fmt::format("; best {} so far", name) : ""));
+  for (const std::string& lines : result->text) log_.info(lines);
   for (const std::string& sample : shown) log_.info(sample);
   return true;
 }

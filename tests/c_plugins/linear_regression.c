@@ -1,6 +1,7 @@
 /* A task in C99, built from pipeline.h alone: y = w x + b is fitted to data that a formula yields. Loss and
  * gradients are exact and summed in the order of the samples, so every figure can be checked by hand. Shows
  * every slot of pl_task_api but the ones that need real data (prepare, sample_costs). */
+#include <math.h>
 #include <stdlib.h>
 
 #include "linear_regression.h"
@@ -85,6 +86,22 @@ static pl_error* metric(pl_task* self, uint64_t index, pl_metric* out) {
   return NULL;
 }
 
+#if PL_ABI_MINOR >= 3 /* it is also built from the first header */
+/* The loss is half the square of the distance. */
+static pl_error* report(pl_task* self, uint32_t split, uint32_t purpose, const pl_value* values, uint64_t count,
+                        const pl_report_sink* sink) {
+  static const pl_str kName = STR("root_mean_square_error");
+  uint64_t i;
+  (void)self, (void)split, (void)purpose;
+  for (i = 0; i < count; ++i) {
+    const pl_value* value = (const pl_value*)((const char*)values + i * values->struct_size);
+    if (value->name.len == 4 && memcmp(value->name.ptr, "loss", 4) == 0 && value->weight > 0)
+      return sink->figure(sink->user, kName, sqrt(2 * value->sum / value->weight), PL_BETTER_LOWER);
+  }
+  return NULL;
+}
+#endif
+
 static pl_error* prediction_columns(pl_task* self, const pl_str** out, uint64_t* count) {
   static const pl_str kColumns[] = {STR("prediction")};
   (void)self;
@@ -161,6 +178,9 @@ static const pl_task_api kApi = {
     .predict = predict,
     .flops = flops,
     .export_model = export_model,
+#if PL_ABI_MINOR >= 3
+    .report = report,
+#endif
 };
 
 #define OPTION(type, flags, key, value, unit, help, minimum, maximum) \

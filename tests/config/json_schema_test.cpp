@@ -45,7 +45,7 @@ TEST(JsonSchema, HasEveryCoreOptionWithTypeRangeChoicesAndDefault) {
 
 TEST(JsonSchema, StagesOverrideTablesButNotThoseOfTheRun) {
   const nlohmann::json stage = schema()["properties"]["stage"]["items"]["properties"];
-  EXPECT_EQ(stage["kind"]["enum"], nlohmann::json({"train", "evaluate", "predict", "export"}));
+  EXPECT_EQ(stage["kind"]["enum"], nlohmann::json({"train", "evaluate", "predict", "export", "pool"}));
   EXPECT_EQ(stage["train"]["$ref"], "#/definitions/train");
   EXPECT_TRUE(stage.contains("task"));
   EXPECT_FALSE(stage.contains("launch"));

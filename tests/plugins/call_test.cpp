@@ -2,6 +2,7 @@
 #include "core/plugins/call.hpp"
 
 #include <gmock/gmock.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -102,6 +103,7 @@ TEST_F(SlotsThatThrow, AreNamedWithTheirPlugin) {
   EXPECT_EQ(problem_of([&] { task.metrics(); }), escaped(who, "metric_count"));
   EXPECT_EQ(problem_of([&] { task.data_fingerprint(); }), escaped(who, "data_fingerprint"));
   EXPECT_EQ(problem_of([&] { task.extra_state(); }), escaped(who, "extra_state"));
+  EXPECT_EQ(problem_of([&] { task.report(PL_SPLIT_VAL, PL_PURPOSE_VALIDATE, {}, {}); }), escaped(who, "report"));
   EXPECT_EQ(problem_of([&] { plugin.query("pl.x/1"); }), escaped(who, "query"));
   EXPECT_THAT(lines_, ElementsAre());
 }
@@ -165,6 +167,35 @@ TEST(ExtraState, BytesNowhereAreRefused) {
   } catch (const Error& e) {
     EXPECT_STREQ(e.what(), "task no_state: extra_state gave 5 bytes at NULL");
   }
+}
+
+// What the reports of a task of the zoo say, or the problem.
+std::string report_with(const std::string& name) {
+  pl_context context("zoo");
+  Task task(Plugin::load(zoo(name)), context, nullptr);
+  std::string said;
+  const EvaluationValue values[] = {{"loss", 3, 2}, {".own", 5, 4}};
+  try {
+    task.report(PL_SPLIT_TEST, PL_PURPOSE_EVALUATE, values,
+                {.figure = [&](std::string_view figure, double value,
+                               std::uint32_t better) { said += fmt::format("{} {} {}; ", figure, value, better); },
+                 .text = [&](std::string_view lines) { said += fmt::format("{}; ", lines); },
+                 .file = [&](std::string_view file, std::span<const std::byte> bytes) { said += fmt::format("{} {}", file, bytes.size()); }});
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return said;
+}
+
+TEST(Report, GetsAllValuesAndAddsFiguresTextAndFiles) {
+  EXPECT_EQ(report_with("rows_right"), "spread 28 2; two\nlines; table.csv 3");
+}
+
+TEST(Report, NamesThatCannotBeAreRefused) {
+  EXPECT_EQ(report_with("report_hidden"),
+            "task report_hidden: report gave a figure the name '.own': must be a name, and one that does not begin with '.'");
+  EXPECT_EQ(report_with("report_better"), "task report_better: report: figure 'own': better 7 is unknown");
+  EXPECT_EQ(report_with("report_file"), "task report_file gave '../x' as the name of a file: must be a plain file name");
 }
 
 // What a prediction of the samples 5 and 6 ends in.

@@ -171,6 +171,22 @@ pl_error* set_extra_state(pl_task* self, const void* state, uint64_t bytes) {
   return nullptr;
 }
 
+#ifndef ZOO_REPORT_FIGURE
+#define ZOO_REPORT_FIGURE "spread"
+#define ZOO_REPORT_BETTER PL_BETTER_HIGHER
+#define ZOO_REPORT_FILE "table.csv"
+#endif
+
+pl_error* report(pl_task*, uint32_t split, uint32_t, const pl_value* values, uint64_t count,
+                 const pl_report_sink* sink) {
+  let_out("report");
+  double sum = split;
+  for (uint64_t i = 0; i < count; ++i) sum += values[i].sum * values[i].weight;
+  if (pl_error* error = sink->figure(sink->user, str(ZOO_REPORT_FIGURE), sum, ZOO_REPORT_BETTER)) return error;
+  if (pl_error* error = sink->text(sink->user, str("two\nlines"))) return error;
+  return sink->file(sink->user, str(ZOO_REPORT_FILE), "a,b", 3);
+}
+
 const void* query(pl_str) {
   let_out("query");
   return nullptr;
@@ -203,6 +219,7 @@ pl_task_api make_api() {
   api.flops = flops;
   api.extra_state = extra_state;
   api.set_extra_state = set_extra_state;
+  api.report = report;
   return api;
 }
 

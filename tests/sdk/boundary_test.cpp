@@ -154,6 +154,8 @@ struct Most : Least {
   double flops(const int&) override { return 6; }
   std::string extra_state() override { return "s"; }
   void set_extra_state(std::string_view) override {}
+  void report(pipeline::Split, pipeline::Purpose, std::span<const pipeline::EvaluationValue>,
+              const pipeline::ReportSink&) override {}
   void export_model(const std::filesystem::path&) override {}
   static const void* query(std::string_view id) { return id == "pl.probe/1" ? &kHasUnits : nullptr; }
   static void shutdown() { ++shutdowns; }
@@ -175,12 +177,12 @@ TEST_F(BoundaryTest, optional_slots_are_offered_only_when_they_are_overridden) {
   EXPECT_FALSE(least.prepare || least.sample_costs || least.data_fingerprint || least.import_model ||
                least.set_unit_hooks || least.metric_count || least.metric || least.prediction_columns ||
                least.sample_name || least.predict || least.flops || least.export_model ||
-               least.extra_state || least.set_extra_state);
+               least.extra_state || least.set_extra_state || least.report);
   const auto& most = *static_cast<const pl_task_api*>(enter<Most>(fake::host(), &error)->api);
   EXPECT_TRUE(most.prepare && most.sample_costs && most.data_fingerprint && most.import_model &&
               most.set_unit_hooks && most.metric_count && most.metric && most.prediction_columns &&
               most.sample_name && most.predict && most.flops && most.export_model &&
-              most.extra_state && most.set_extra_state);
+              most.extra_state && most.set_extra_state && most.report);
 }
 
 TEST_F(BoundaryTest, the_entry_states_what_the_plugin_is) {

@@ -96,6 +96,13 @@ class Line : public pipeline::Task<LineConfig, Points> {
   }
   std::string extra_state() override { return state_; }
   void set_extra_state(std::string_view state) override { state_ = state; }
+  void report(pipeline::Split split, pipeline::Purpose purpose, std::span<const pipeline::EvaluationValue> values,
+              const pipeline::ReportSink& sink) override {
+    for (const pipeline::EvaluationValue& value : values)
+      sink.figure(std::string(value.name) + "_ratio", value.sum / value.weight, PL_BETTER_HIGHER);
+    if (split == pipeline::Split::kTest && purpose == pipeline::Purpose::kEvaluate) sink.text("a\nb");
+    sink.file("x.bin", std::string_view("\0\1", 2));
+  }
   void export_model(const std::filesystem::path& folder) override {
     pipeline::fail("cannot write to ", folder.string());
   }
@@ -142,6 +149,42 @@ TEST_F(TaskTableTest, extra_state_crosses_both_ways) {
   EXPECT_OK(other.api().set_extra_state(other.task(), "a\0b", 3));
   EXPECT_OK(other.api().extra_state(other.task(), &state, &bytes));
   EXPECT_EQ(std::string_view(static_cast<const char*>(state), bytes), std::string_view("a\0b", 3));
+}
+
+TEST_F(TaskTableTest, report_gets_the_values_and_adds_to_them) {
+  fake::TaskRunner runner(*plugin_, "");
+  ASSERT_EQ(runner.create().message, "");
+  // As of a host that has added a field.
+  struct Larger {
+    pl_value value;
+    uint64_t more;
+  };
+  Larger sent[2] = {};
+  const std::string names[] = {"a", ".b"};
+  for (int i = 0; i < 2; ++i) {
+    sent[i].value.struct_size = sizeof(Larger);
+    sent[i].value.name = fake::str(names[i]);
+    sent[i].value.sum = 6 + i;
+    sent[i].value.weight = 2;
+  }
+  std::string said;
+  pl_report_sink sink{};
+  sink.struct_size = sizeof sink;
+  sink.user = &said;
+  sink.figure = [](void* user, pl_str name, double value, uint32_t better) -> pl_error* {
+    *static_cast<std::string*>(user) += fake::text(name) + " " + std::to_string(value).substr(0, 3) + " " + std::to_string(better) + "; ";
+    return nullptr;
+  };
+  sink.text = [](void* user, pl_str lines) -> pl_error* {
+    *static_cast<std::string*>(user) += fake::text(lines) + "; ";
+    return nullptr;
+  };
+  sink.file = [](void* user, pl_str name, const void*, uint64_t size) -> pl_error* {
+    *static_cast<std::string*>(user) += fake::text(name) + " " + std::to_string(size);
+    return nullptr;
+  };
+  EXPECT_OK(runner.api().report(runner.task(), PL_SPLIT_TEST, PL_PURPOSE_EVALUATE, &sent[0].value, 2, &sink));
+  EXPECT_EQ(said, "a_ratio 3.0 2; .b_ratio 3.5 2; a\nb; x.bin 2");
 }
 
 TEST_F(TaskTableTest, trains_to_the_right_answer) {

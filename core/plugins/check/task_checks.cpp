@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <numeric>
-#include <set>
 #include <thread>
 
 #include "core/plugins/check/subject.hpp"
@@ -263,34 +263,62 @@ void new_options_are_not_ignored(const CheckArgs& args) {
   api.batch_free(open.task().handle(), batch);
 }
 
-// The names of the values that an evaluation reports.
-std::set<std::string, std::less<>> values_of(OpenTask& open, std::uint32_t purpose) {
-  std::set<std::string, std::less<>> names;
+// The values that an evaluation of some samples reports.
+std::vector<EvaluationValue> values_of(OpenTask& open, std::uint32_t purpose) {
+  std::vector<EvaluationValue> values;
   EvaluationSink sink;
   sink.value = [&](std::string_view name, double sum, double weight) {
     if (!std::isfinite(sum) || !std::isfinite(weight))
       throw Error(fmt::format("value '{}' is {} with weight {}", name, sum, weight));
-    names.emplace(name);
+    const auto found = std::ranges::find(values, name, &EvaluationValue::name);
+    EvaluationValue& value = found == values.end() ? values.emplace_back(EvaluationValue{std::string(name)}) : *found;
+    value.sum += sum;
+    value.weight += weight;
   };
   const std::vector<std::uint64_t> ids = open.some_ids();
   const Batch batch = open.task().load({PL_SPLIT_TRAIN, purpose, ids, 0});
   auto args = sized<pl_evaluate_args>();
   args.purpose = purpose;
   open.task().evaluate(batch, args, sink);
-  return names;
+  return values;
+}
+
+bool contains(const std::vector<EvaluationValue>& values, std::string_view name) {
+  return std::ranges::find(values, name, &EvaluationValue::name) != values.end();
 }
 
 // While training a task may leave out costly values; a full evaluation has them all.
 void evaluates(const CheckArgs& args) {
   OpenTask open(args);
-  if (!values_of(open, PL_PURPOSE_VALIDATE).contains("loss"))
+  if (!contains(values_of(open, PL_PURPOSE_VALIDATE), "loss"))
     throw Error("evaluate reported no value \"loss\"");
-  const auto names = values_of(open, PL_PURPOSE_EVALUATE);
-  if (!names.contains("loss")) throw Error("a full evaluation reported no value \"loss\"");
+  const auto values = values_of(open, PL_PURPOSE_EVALUATE);
+  if (!contains(values, "loss")) throw Error("a full evaluation reported no value \"loss\"");
   for (const Metric& metric : open.task().metrics())
-    if (!names.contains(metric.source))
+    if (!contains(values, metric.source))
       throw Error(fmt::format("metric '{}' is computed from '{}', which a full evaluation did not report",
                               metric.name, metric.source));
+}
+
+// All that a report says, for comparison.
+std::string report_of(OpenTask& open, const std::vector<EvaluationValue>& values) {
+  std::string said;
+  ReportSink sink;
+  sink.figure = [&](std::string_view name, double value, std::uint32_t) { said += fmt::format("{} {}\n", name, value); };
+  sink.text = [&](std::string_view lines) { said += lines; };
+  sink.file = [&](std::string_view name, std::span<const std::byte> bytes) {
+    said += fmt::format("{} {}", name, std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+  };
+  open.task().report(PL_SPLIT_TRAIN, PL_PURPOSE_EVALUATE, values, sink);
+  return said;
+}
+
+// Ranks make it each for itself.
+void reports_alike(const CheckArgs& args) {
+  OpenTask open(args);
+  if (!open.task().has_report()) throw Skip{"it has no report"};
+  const auto values = values_of(open, PL_PURPOSE_EVALUATE);
+  if (report_of(open, values) != report_of(open, values)) throw Error("the same values gave two reports");
 }
 
 // What predictions are mostly made for, of the splits that have samples.
@@ -342,6 +370,7 @@ std::vector<Promise> task_promises() {
           {"batches can be loaded by several threads at once", loads_concurrently},
           {"options that it does not know are refused", new_options_are_not_ignored},
           {"evaluation reports the loss and what its metrics need", evaluates},
+          {"a report is a function of the evaluation's values", reports_alike},
           {"a prediction has one row for each sample", predicts},
           {"extra state is taken back and used", takes_its_extra_state}};
 }

@@ -79,6 +79,10 @@ class Task : public Object<ConfigT> {
   virtual void evaluate(const Batch& batch, EvaluationSink& sink) = 0;
   // (optional) Figures besides the loss.
   virtual std::vector<Metric> metrics() { return {}; }
+  // (optional) What the sums of an evaluation say beyond means: intervals, tables, pictures. On all ranks with
+  // the same values; they must yield the same. Values whose names begin with '.' are for this alone.
+  virtual void report(Split /*split*/, Purpose /*purpose*/, std::span<const EvaluationValue> /*values*/,
+                      const ReportSink& /*sink*/) {}
   // (optional, all three or none) Columns of submission.csv after the id; the id of a sample; its rows.
   virtual std::vector<std::string> prediction_columns() { return {}; }
   virtual std::string sample_name(Split /*split*/, uint64_t id) const { return std::to_string(id); }

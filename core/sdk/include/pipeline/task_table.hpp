@@ -36,6 +36,7 @@ class TaskTable {
           return guard([&] { fill(out, object(s).metric(index)); });
         };
       }
+      if constexpr (PIPELINE_OVERRIDES(T, report)) t.report = report;
       if constexpr (kColumns) {
         t.prediction_columns = [](pl_task* s, const pl_str** out, uint64_t* count) {
           return guard([&] {
@@ -186,6 +187,18 @@ class TaskTable {
     return guard([&] {
       EvaluationSink sink(out, receive_args(args));
       self(s).run_evaluate(batch(b), sink);
+    });
+  }
+
+  static pl_error* report(pl_task* s, uint32_t split, uint32_t purpose, const pl_value* sent, uint64_t count,
+                          const pl_report_sink* out) {
+    return guard([&] {
+      std::vector<EvaluationValue> values;
+      for (uint64_t i = 0; i < count; ++i) {
+        const pl_value value = receive_element(sent, i);
+        values.push_back({view(value.name), value.sum, value.weight});
+      }
+      self(s).report(to_split(split), to_purpose(purpose), values, ReportSink(out));
     });
   }
 

@@ -133,6 +133,32 @@ class EvaluationSink {
   void* stream_;
 };
 
+// A value of a finished evaluation, over all of its samples.
+struct EvaluationValue {
+  std::string_view name;
+  double sum;
+  double weight;
+};
+
+// What a report adds to an evaluation.
+class ReportSink {
+ public:
+  explicit ReportSink(const pl_report_sink* sent) : raw_(receive(sent)) {}
+
+  void figure(std::string_view name, double value, uint32_t better = PL_BETTER_LOWER) const {
+    check(raw_.figure(raw_.user, str(name), value, better));
+  }
+  // Lines for the log.
+  void text(std::string_view lines) const { check(raw_.text(raw_.user, str(lines))); }
+  // Kept of a full evaluation, beside its figures. A plain file name.
+  void file(std::string_view name, std::string_view bytes) const {
+    check(raw_.file(raw_.user, str(name), bytes.data(), bytes.size()));
+  }
+
+ private:
+  pl_report_sink raw_;
+};
+
 // Where predictions go: rows of submission.csv, in any order within a batch, and files beside it.
 class PredictionSink {
  public:

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+namespace pipeline::train {
+
+// A file that is there whole or not at all; opened before the work that fills it, so that a wrong path shows at once.
+class ResultFile {
+ public:
+  explicit ResultFile(std::filesystem::path path);
+  ~ResultFile();
+  ResultFile(const ResultFile&) = delete;
+  ResultFile& operator=(const ResultFile&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  void write(const std::string& text);
+
+ private:
+  [[noreturn]] void fail() const;
+
+  std::filesystem::path path_, temporary_;
+  std::ofstream out_;
+};
+
+}  // namespace pipeline::train
