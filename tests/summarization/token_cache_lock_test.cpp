@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include "plugins/tasks/summarization/data/file_lock.hpp"
+#include "plugins/tasks/summarization/data/files.hpp"
 #include "tests/summarization/token_caching.hpp"
 
 namespace pipeline::summarization {

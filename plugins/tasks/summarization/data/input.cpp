@@ -5,7 +5,8 @@
 
 #include <utility>
 
-#include "plugins/tasks/summarization/data/error.hpp"
+#include "plugins/tasks/summarization/data/files.hpp"
+
 
 namespace pipeline::summarization {
 namespace {

@@ -4,7 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "plugins/tasks/summarization/data/error.hpp"
+#include "plugins/tasks/summarization/data/files.hpp"
+
 
 namespace pipeline::summarization {
 namespace {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "plugins/tasks/summarization/data/csv.hpp"
-#include "plugins/tasks/summarization/data/hash128.hpp"
+#include "plugins/tasks/summarization/data/files.hpp"
 #include "plugins/tasks/summarization/data/jsonl.hpp"
 #include "plugins/tasks/summarization/data/utf8.hpp"
 

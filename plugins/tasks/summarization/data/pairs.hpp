@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "plugins/tasks/summarization/data/error.hpp"
+#include "plugins/tasks/summarization/data/files.hpp"
 #include "plugins/tasks/summarization/data/pair_report.hpp"
 
 namespace pipeline::summarization {

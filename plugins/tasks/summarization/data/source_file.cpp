@@ -1,6 +1,6 @@
 #include "plugins/tasks/summarization/data/source_file.hpp"
 
-#include "plugins/tasks/summarization/data/error.hpp"
+#include "plugins/tasks/summarization/data/files.hpp"
 #include "plugins/tasks/summarization/data/input.hpp"
 
 namespace pipeline::summarization {

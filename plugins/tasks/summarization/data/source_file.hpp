@@ -5,7 +5,8 @@
 #include <functional>
 #include <string>
 
-#include "plugins/tasks/summarization/data/hash128.hpp"
+#include "plugins/tasks/summarization/data/files.hpp"
+
 
 namespace pipeline::summarization {
 

@@ -9,7 +9,8 @@
 #include <cstring>
 #include <utility>
 
-#include "plugins/tasks/summarization/data/error.hpp"
+#include "plugins/tasks/summarization/data/files.hpp"
+
 
 namespace pipeline::summarization {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "plugins/tasks/summarization/data/hash128.hpp"
+#include "plugins/tasks/summarization/data/files.hpp"
 #include "plugins/tasks/summarization/data/pair_report.hpp"
 #include "plugins/tasks/summarization/data/token_cache_format.hpp"
 

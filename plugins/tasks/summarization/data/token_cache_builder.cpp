@@ -8,17 +8,24 @@
 #include <exception>
 #include <filesystem>
 #include <optional>
+#include <regex>
 #include <thread>
 
-#include "plugins/tasks/summarization/data/file_lock.hpp"
+#include "plugins/tasks/summarization/data/files.hpp"
 #include "plugins/tasks/summarization/data/token_cache_writer.hpp"
-#include "plugins/tasks/summarization/data/unused.hpp"
 
 namespace pipeline::summarization {
 namespace {
 
 constexpr size_t kBatchPairs = 1024;
 constexpr size_t kBatchBytes = size_t{4} << 20;
+
+// The names that this task gives in a cache folder: token caches, tokenizers that were trained, and what processes that were killed left
+// of these.
+const std::regex& cache_names() {
+  static const std::regex names(R"(.+-[0-9a-f]{32}\.tokens(\.part)?|tokenizer-[0-9a-f]{32}(\.tmp)?)");
+  return names;
+}
 
 struct EncodedPair {
   std::vector<int32_t> document, summary;
@@ -159,7 +166,7 @@ TokenCache open_or_build_token_cache(const std::string& folder, const TokenCache
   quiet.note = nullptr;
   if (auto cache = try_open(path, key, quiet)) return std::move(*cache);
   build(path, key, source, hooks);
-  if (const auto removed = remove_unused(folder); hooks.note && !removed.empty()) hooks.note(removed);
+  if (const auto removed = files::remove_unused(folder, cache_names()); hooks.note && !removed.empty()) hooks.note(removed);
   return TokenCache(path, key, TokenCache::Verify::kTables);
 } catch (const std::filesystem::filesystem_error& error) {
   throw DataError(std::string(error.what()) + ": check that the cache folder can be written",

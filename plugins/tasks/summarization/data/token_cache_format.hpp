@@ -3,7 +3,8 @@
 #include <bit>
 #include <cstdint>
 
-#include "plugins/tasks/summarization/data/hash128.hpp"
+#include "plugins/tasks/summarization/data/files.hpp"
+
 
 namespace pipeline::summarization {
 

@@ -8,7 +8,8 @@
 #include <cstring>
 #include <limits>
 
-#include "plugins/tasks/summarization/data/error.hpp"
+#include "plugins/tasks/summarization/data/files.hpp"
+
 
 namespace pipeline::summarization {
 namespace {

@@ -1,72 +1,14 @@
 #include "hugging_face_config.hpp"
 
-#include <fstream>
-#include <sstream>
 #include <stdexcept>
 
-#include "core/json/strict_json.hpp"
 #include "hugging_face.hpp"
+#include "plugins/tasks/common/hugging_face/config_file.hpp"
 
 namespace pipeline::summarization {
-namespace {
 
+using hugging_face::ConfigFile;
 using nlohmann::json;
-
-// One config.json, with errors that name file, key and value.
-class ConfigFile {
- public:
-  explicit ConfigFile(const std::string& path) : path_(path) {
-    std::ifstream file(path, std::ios::binary);
-    if (!file)
-      throw std::runtime_error(path + ": cannot be read: a Hugging Face model folder has a config.json");
-    std::stringstream text;
-    text << file.rdbuf();
-    values_ = strict_json::parse(text.str(), path);
-    if (!values_.is_object())
-      throw std::runtime_error(path + ": is " + strict_json::excerpt(values_) + ": must be a JSON object");
-  }
-
-  void read(const char* key, int64_t& value) const {
-    if (const json* found = find(key)) {
-      if (!found->is_number_integer()) fail(key, "must be an integer");
-      value = found->get<int64_t>();
-    }
-  }
-
-  void read(const char* key, double& value) const {
-    if (const json* found = find(key)) {
-      if (!found->is_number()) fail(key, "must be a number");
-      value = found->get<double>();
-    }
-  }
-
-  // Absent is right, too: then transformers uses `expected`.
-  void expect(const char* key, const json& expected) const {
-    const json* found = find(key);
-    if (found && *found != expected) fail(key, "only " + expected.dump() + " is supported");
-  }
-
-  void require(const char* key, const json& expected) const {
-    if (!find(key)) throw std::runtime_error(path_ + ": " + key + " is missing: must be " + expected.dump());
-    expect(key, expected);
-  }
-
-  [[noreturn]] void fail(const std::string& key, const std::string& problem) const {
-    throw std::runtime_error(path_ + ": " + key + " = " + strict_json::excerpt(values_.at(key)) + ": " +
-                             problem);
-  }
-
-  const json* find(const char* key) const {  // null counts as absent, as it does in transformers
-    const auto found = values_.find(key);
-    return found == values_.end() || found->is_null() ? nullptr : &*found;
-  }
-
- private:
-  std::string path_;
-  json values_;
-};
-
-}  // namespace
 
 Gpt2Config read_gpt2_config(const std::string& path) {
   const ConfigFile file(path);

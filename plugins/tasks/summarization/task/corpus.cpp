@@ -5,9 +5,8 @@
 #include <sstream>
 
 #include "plugins/tasks/common/tokenizer/bpe_trainer.hpp"
-#include "plugins/tasks/summarization/data/error.hpp"
+#include "plugins/tasks/summarization/data/files.hpp"
 #include "plugins/tasks/summarization/data/token_cache_builder.hpp"
-#include "plugins/tasks/summarization/data/unused.hpp"
 
 namespace pipeline::summarization {
 namespace {

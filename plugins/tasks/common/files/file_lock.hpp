@@ -3,7 +3,7 @@
 #include <functional>
 #include <string>
 
-namespace pipeline::summarization {
+namespace pipeline::files {
 
 // Holds a lock file (flock) while it lives, so that one process of a machine (or of a shared file system)
 // does the work and the others wait for it. The kernel releases it when the process ends, however it ends.
@@ -23,4 +23,4 @@ class FileLock {
   int fd_;
 };
 
-}  // namespace pipeline::summarization
+}  // namespace pipeline::files

@@ -1,10 +1,10 @@
-#include "plugins/tasks/summarization/data/hash128.hpp"
+#include "plugins/tasks/common/files/hash128.hpp"
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
 
-namespace pipeline::summarization {
+namespace pipeline::files {
 namespace {
 
 static_assert(std::endian::native == std::endian::little);
@@ -78,4 +78,4 @@ Hash128 Hasher128::finish() const {
   return {h1, h2};
 }
 
-}  // namespace pipeline::summarization
+}  // namespace pipeline::files

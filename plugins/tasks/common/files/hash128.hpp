@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace pipeline::summarization {
+namespace pipeline::files {
 
 struct Hash128 {
   uint64_t low = 0, high = 0;
@@ -31,4 +31,4 @@ class Hasher128 {
 
 inline Hash128 hash128(std::string_view bytes) { return Hasher128().update(bytes).finish(); }
 
-}  // namespace pipeline::summarization
+}  // namespace pipeline::files

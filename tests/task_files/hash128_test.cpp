@@ -1,8 +1,8 @@
-#include "plugins/tasks/summarization/data/hash128.hpp"
+#include "plugins/tasks/common/files/hash128.hpp"
 
 #include <gtest/gtest.h>
 
-namespace pipeline::summarization {
+namespace pipeline::files {
 namespace {
 
 TEST(Hash128, EqualsMurmurHash3) {
@@ -22,4 +22,4 @@ TEST(Hash128, DoesNotDependOnThePieces) {
 }
 
 }  // namespace
-}  // namespace pipeline::summarization
+}  // namespace pipeline::files

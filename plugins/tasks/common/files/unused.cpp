@@ -1,23 +1,16 @@
-#include "plugins/tasks/summarization/data/unused.hpp"
+#include "plugins/tasks/common/files/unused.hpp"
 
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
-#include <regex>
 
-namespace pipeline::summarization {
+namespace pipeline::files {
 namespace {
 
 namespace fs = std::filesystem;
 
 constexpr int kDays = 30;
-
-// The names that this task gives: others' entries in the folder are not ours to remove.
-bool is_entry(const std::string& name) {
-  static const std::regex kNames(R"(.+-[0-9a-f]{32}\.tokens(\.part)?|tokenizer-[0-9a-f]{32}(\.tmp)?)");
-  return std::regex_match(name, kNames);
-}
 
 uint64_t bytes_of(const fs::path& path) {
   std::error_code ignored;
@@ -40,20 +33,19 @@ void mark_used(const std::string& path) {
   fs::last_write_time(path, fs::file_time_type::clock::now(), ignored);
 }
 
-std::string remove_unused(const std::string& folder) {
+std::string remove_unused(const std::string& folder, const std::regex& names) {
   const auto oldest = fs::file_time_type::clock::now() - std::chrono::hours(24 * kDays);
-  std::string names;
+  std::string removed;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
-    if (!is_entry(name) || entry.last_write_time(error) >= oldest || error) continue;
+    if (!std::regex_match(name, names) || entry.last_write_time(error) >= oldest || error) continue;
     const uint64_t bytes = bytes_of(entry.path());
     fs::remove_all(entry.path(), error);  // gone already, or not ours to remove: nothing is lost
-    if (!error) names += (names.empty() ? "" : ", ") + name + " (" + megabytes(bytes) + ")";
+    if (!error) removed += (removed.empty() ? "" : ", ") + name + " (" + megabytes(bytes) + ")";
   }
-  if (names.empty()) return "";
-  return "removed from " + folder + ", because nothing has used it for " + std::to_string(kDays) +
-         " days: " + names;
+  if (removed.empty()) return "";
+  return "removed from " + folder + ", because nothing has used it for " + std::to_string(kDays) + " days: " + removed;
 }
 
-}  // namespace pipeline::summarization
+}  // namespace pipeline::files

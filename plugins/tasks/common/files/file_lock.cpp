@@ -1,4 +1,4 @@
-#include "plugins/tasks/summarization/data/file_lock.hpp"
+#include "plugins/tasks/common/files/file_lock.hpp"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -7,9 +7,9 @@
 #include <chrono>
 #include <thread>
 
-#include "plugins/tasks/summarization/data/error.hpp"
+#include "plugins/tasks/common/files/error.hpp"
 
-namespace pipeline::summarization {
+namespace pipeline::files {
 
 FileLock::FileLock(const std::string& path, const std::function<void()>& waiting,
                    const std::function<bool()>& cancelled)
@@ -33,4 +33,4 @@ FileLock::FileLock(const std::string& path, const std::function<void()>& waiting
 
 FileLock::~FileLock() { ::close(fd_); }
 
-}  // namespace pipeline::summarization
+}  // namespace pipeline::files

@@ -5,7 +5,7 @@
 #include <string>
 #include <system_error>
 
-namespace pipeline::summarization {
+namespace pipeline::files {
 
 // Data that cannot be used, or files that cannot be read or written: what, where, the value seen, what to do.
 class DataError : public std::runtime_error {
@@ -30,4 +30,4 @@ inline DataError system_error(const std::string& what, const std::string& remedy
   return DataError(what + ": " + std::generic_category().message(code) + ": " + remedy, code);
 }
 
-}  // namespace pipeline::summarization
+}  // namespace pipeline::files

@@ -1,0 +1,35 @@
+#include "plugins/tasks/common/files/unused.hpp"
+
+#include <chrono>
+#include <filesystem>
+
+#include <gtest/gtest.h>
+
+#include "tests/support/test_files.hpp"
+
+namespace pipeline::files {
+namespace {
+
+namespace fs = std::filesystem;
+
+void make_old(const std::string& path) { fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(24 * 31)); }
+
+TEST(Unused, OldEntriesWithAMatchingNameAreRemovedAndNamed) {
+  const tests::FilesFolder folder;
+  for (const auto* name : {"old.cache", "new.cache", "old.txt", "used.cache"}) folder.write(name, "x");
+  fs::create_directory(folder / "folder.cache");
+  folder.write("folder.cache/a", std::string(2'000'000, 'x'));
+  for (const auto* name : {"old.cache", "old.txt", "used.cache", "folder.cache"}) make_old(folder / name);
+  mark_used(folder / "used.cache");
+  const auto line = remove_unused(folder.path(), std::regex(".*\\.cache"));
+  EXPECT_NE(line.find("old.cache (0.0 MB)"), std::string::npos) << line;
+  EXPECT_NE(line.find("folder.cache (2.0 MB)"), std::string::npos) << line;
+  EXPECT_FALSE(fs::exists(folder / "old.cache") || fs::exists(folder / "folder.cache"));
+  EXPECT_TRUE(fs::exists(folder / "new.cache") && fs::exists(folder / "old.txt") && fs::exists(folder / "used.cache"));
+  EXPECT_EQ(remove_unused(folder.path(), std::regex(".*\\.cache")), "");
+}
+
+TEST(Unused, AFolderThatIsNotThereHoldsNothingUnused) { EXPECT_EQ(remove_unused("/no/such/folder", std::regex(".*")), ""); }
+
+}  // namespace
+}  // namespace pipeline::files
