@@ -86,6 +86,42 @@ TEST(AttentionTest, KeysThatNoQuerySeesMayHoldAnything) {
   }
 }
 
+// With a bias, over all queries and over some of them.
+void expect_biased_attention(const AttentionLayout& layout, const Dropout& dropout) {
+  const int64_t pairs = pair_starts(layout).back();
+  const auto f = [&](const std::vector<at::Tensor>& in) {
+    return ragged_attention(in[0], in[1], in[2], layout, dropout, in[3]);
+  };
+  const int64_t queries = layout.queries.rows(), keys = layout.keys.rows(), width = 8 * layout.heads;
+  expect_same_function(
+      {values({queries, width}, 1), values({keys, width}, 2), values({keys, width}, 3), values({pairs * layout.heads}, 4)}, f, f);
+}
+
+TEST(AttentionTest, ABiasIsAddedToTheScoresAndHasAGradient) {
+  expect_biased_attention(self_layout({5, 140, 1, 33}, false), {});
+  expect_biased_attention(self_layout({5, 140, 0, 33}, true), {});
+  expect_biased_attention(self_layout({40, 9, 150}, false), {0.3, 12});
+  AttentionLayout some = self_layout({9, 3, 148}, false);
+  some.queries.starts = {0, 2, 2, 5};
+  expect_biased_attention(some, {});
+  some.causal = true;
+  some.positions = {3, 8, 0, 77, 147};
+  expect_biased_attention(some, {});
+}
+
+TEST(AttentionTest, ABiasOfSelfAttention) {
+  const AttentionLayout layout = self_layout({5, 140, 33}, false);
+  const auto f = [&](const std::vector<at::Tensor>& in) {
+    return ragged_self_attention(in[0], layout, {}, in[1]);
+  };
+  expect_same_function({values({178, 48}, 1), values({2 * (25 + 140 * 140 + 33 * 33)}, 2)}, f, f);
+}
+
+TEST(AttentionTest, ABiasOfTheWrongSizeIsRefused) {
+  const AttentionLayout layout = self_layout({5, 3}, false);
+  EXPECT_THROW(ragged_self_attention(values({8, 48}, 1), layout, {}, values({2 * 33}, 2)), c10::Error);
+}
+
 TEST(AttentionTest, ThreadsDoNotMatter) {
   const AttentionLayout layout = self_layout({150, 200, 3}, true);
   expect_threads_do_not_matter({values({353, 96}, 1)}, [&](const std::vector<at::Tensor>& in) {

@@ -99,6 +99,39 @@ TEST(HeadTest, ATiedTableGetsOneGradient) {
   expect_close(tied[1].grad(), apart[1].grad(), 1e-6, "positions");
 }
 
+TEST(HeadTest, ABiasIsAddedAndGetsItsGradient) {
+  Tensors in = inputs();
+  in.push_back(values({kVocab}, 5));
+  const auto ours = [](const Tensors& t, const HeadOptions& options) {
+    return cross_entropy_head(t[0], at::arange(kRows, at::kLong), {t[1], t[2], kEps}, t[3], options, t[4]);
+  };
+  const auto exact_logits = [](const Tensors& t) {
+    return at::mm(at::layer_norm(t[0], {kWidth}, t[1], t[2], kEps), t[3].t()) + t[4];
+  };
+  for (const int64_t chunk : {0, 1, 4, 100}) {
+    expect_same_function(
+        in, [&](const Tensors& t) { return ours(t, {.scale = 0.25, .chunk = chunk}).scaled; },
+        [&](const Tensors& t) {
+          return at::nll_loss(at::log_softmax(exact_logits(t), 1), at::arange(kRows, at::kLong), {},
+                              at::Reduction::Sum) *
+                 0.25;
+        });
+  }
+  expect_close(head_logits(in[0], {in[1], in[2], kEps}, in[3], at::kFloat, in[4]),
+               exact_logits(leaves(in, at::kDouble)), 2e-6, "logits");
+
+  Tensors only_bias = in;  // the rest is frozen
+  only_bias[4] = in[4].clone().requires_grad_(true);
+  ours(only_bias, {}).scaled.backward();
+  Tensors all = leaves(in);
+  (ours(all, {.compute = at::kFloat}).scaled * 3).backward();
+  expect_close(all[4].grad(), only_bias[4].grad() * 3, 1e-6, "bias");
+  Tensors frozen_bias = leaves(in);
+  frozen_bias[4].requires_grad_(false);
+  ours(frozen_bias, {}).scaled.backward();
+  EXPECT_FALSE(frozen_bias[4].grad().defined());
+}
+
 TEST(HeadTest, ThreadsDoNotMatter) {
   const Tensors in = {values({300, kWidth}, 1), values({kWidth}, 2), values({kWidth}, 3),
                       values({500, kWidth}, 4)};

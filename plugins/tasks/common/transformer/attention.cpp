@@ -34,57 +34,69 @@ void save(AutogradContext* ctx, const AttentionLayout& layout, const Dropout& dr
   ctx->saved_data["attention"] = c10::IValue::make_capsule(std::move(holder));
 }
 
+// A Function takes no undefined tensors: an empty one stands for no bias.
+at::Tensor bias_or_empty(const at::Tensor& bias, const at::Tensor& like) {
+  return bias.defined() ? bias : at::empty({0}, like.options());
+}
+
+at::Tensor gradient_of(const at::Tensor& bias, bool wanted) {
+  return wanted ? at::empty_like(bias) : at::Tensor();
+}
+
 class SelfAttention : public torch::autograd::Function<SelfAttention> {
  public:
-  static Variable forward(AutogradContext* ctx, const Variable& qkv, const AttentionLayout& layout,
-                          const Dropout& dropout) {
+  static Variable forward(AutogradContext* ctx, const Variable& qkv, const Variable& bias,
+                          const AttentionLayout& layout, const Dropout& dropout) {
     const int64_t rows = qkv.size(0), width = qkv.size(1) / 3;
     at::Tensor out = at::empty({rows, width}, qkv.options());
     at::Tensor log_sum = at::empty({layout.heads, rows}, qkv.options());
     attention_forward(qkv.narrow(1, 0, width), qkv.narrow(1, width, width), qkv.narrow(1, 2 * width, width),
-                      layout, dropout, out, log_sum);
+                      bias, layout, dropout, out, log_sum);
     save(ctx, layout, dropout);
-    ctx->save_for_backward({qkv, out, log_sum});
+    ctx->save_for_backward({qkv, bias, out, log_sum});
     return out;
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const auto tensors = ctx->get_saved_variables();
-    const at::Tensor &qkv = tensors[0], &out = tensors[1], &log_sum = tensors[2];
+    const at::Tensor &qkv = tensors[0], &bias = tensors[1], &out = tensors[2], &log_sum = tensors[3];
     const auto state = saved(ctx);
     const int64_t width = out.size(1);
     at::Tensor dqkv = at::empty_like(qkv);
     at::Tensor dq = dqkv.narrow(1, 0, width), dk = dqkv.narrow(1, width, width),
                dv = dqkv.narrow(1, 2 * width, width);
+    at::Tensor dbias = gradient_of(bias, ctx->needs_input_grad(1));
     attention_backward(qkv.narrow(1, 0, width), qkv.narrow(1, width, width), qkv.narrow(1, 2 * width, width),
-                       state->layout, state->dropout, out, log_sum, grads[0].contiguous(), dq, dk, dv);
-    return {dqkv, Variable(), Variable()};
+                       bias, state->layout, state->dropout, out, log_sum, grads[0].contiguous(), dq, dk, dv,
+                       dbias);
+    return {dqkv, dbias, Variable(), Variable()};
   }
 };
 
 class CrossAttention : public torch::autograd::Function<CrossAttention> {
  public:
   static Variable forward(AutogradContext* ctx, const Variable& q, const Variable& k, const Variable& v,
-                          const AttentionLayout& layout, const Dropout& dropout) {
+                          const Variable& bias, const AttentionLayout& layout, const Dropout& dropout) {
     at::Tensor out = at::empty({q.size(0), q.size(1)}, q.options());
     at::Tensor log_sum = at::empty({layout.heads, q.size(0)}, q.options());
-    attention_forward(q, k, v, layout, dropout, out, log_sum);
+    attention_forward(q, k, v, bias, layout, dropout, out, log_sum);
     save(ctx, layout, dropout);
-    ctx->save_for_backward({q, k, v, out, log_sum});
+    ctx->save_for_backward({q, k, v, bias, out, log_sum});
     return out;
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const auto tensors = ctx->get_saved_variables();
-    const at::Tensor &q = tensors[0], &k = tensors[1], &v = tensors[2], &out = tensors[3],
-                     &log_sum = tensors[4];
+    const at::Tensor &q = tensors[0], &k = tensors[1], &v = tensors[2], &bias = tensors[3],
+                     &out = tensors[4], &log_sum = tensors[5];
     const auto state = saved(ctx);
     at::Tensor dq = at::empty(q.sizes(), q.options());
     at::Tensor dkv = at::empty({k.size(0), 2 * k.size(1)}, k.options());
     at::Tensor dk = dkv.narrow(1, 0, k.size(1)), dv = dkv.narrow(1, k.size(1), k.size(1));
-    attention_backward(q, k, v, state->layout, state->dropout, out, log_sum, grads[0].contiguous(), dq, dk,
-                       dv);
-    return {dq, dk, dv, Variable(), Variable()};
+    at::Tensor dbias = gradient_of(bias, ctx->needs_input_grad(3));
+    attention_backward(q, k, v, bias, state->layout, state->dropout, out, log_sum, grads[0].contiguous(), dq,
+                       dk, dv, dbias);
+    return {dq, dk, dv, dbias, Variable(), Variable()};
   }
 };
 
@@ -113,7 +125,9 @@ at::Tensor visibility(const AttentionLayout& layout, int64_t s, int64_t keys, at
 
 // Any device and dtype, differentiated by autograd, sequence by sequence.
 at::Tensor attention_of_sequences(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                  const AttentionLayout& layout, const Dropout& dropout) {
+                                  const AttentionLayout& layout, const Dropout& dropout,
+                                  const at::Tensor& bias) {
+  const std::vector<int64_t> pairs = bias.defined() ? pair_starts(layout) : std::vector<int64_t>();
   std::vector<at::Tensor> outs;
   for (int64_t s = 0; s < layout.queries.sequences(); ++s) {
     const int64_t queries = layout.queries.length(s);
@@ -122,25 +136,38 @@ at::Tensor attention_of_sequences(const at::Tensor& q, const at::Tensor& k, cons
     const at::Tensor qs = per_head(q, layout.queries.start(s), queries, layout.heads);
     const at::Tensor ks = per_head(k, layout.keys.start(s), keys, layout.heads);
     const at::Tensor vs = per_head(v, layout.keys.start(s), keys, layout.heads);
+    at::Tensor own_bias;  // (1, heads, queries, keys)
+    if (bias.defined()) {
+      const int64_t all = layout.keys.length(s);
+      own_bias = bias.narrow(0, pairs[static_cast<size_t>(s)] * layout.heads, layout.heads * queries * all)
+                     .view({1, layout.heads, queries, all})
+                     .narrow(3, 0, keys)
+                     .to(q.scalar_type());
+    }
     at::Tensor out;
-    if (!dropout.active()) {
+    if (!dropout.active() && !bias.defined()) {
       const bool triangle = layout.causal && layout.positions.empty();
       const std::optional<at::Tensor> mask =
           layout.causal && !triangle ? std::optional(visibility(layout, s, keys, q.device())) : std::nullopt;
       out = at::scaled_dot_product_attention(qs, ks, vs, mask, 0.0, triangle);
     } else {
       at::Tensor scores = at::matmul(qs, ks.transpose(-1, -2)) / std::sqrt(static_cast<double>(qs.size(-1)));
+      if (bias.defined()) scores = scores + own_bias;
       if (layout.causal) {
         scores = scores.masked_fill(visibility(layout, s, keys, q.device()).logical_not(), -INFINITY);
       }
-      std::vector<at::Tensor> masks;
-      for (int64_t h = 0; h < layout.heads; ++h) {
-        const Dropout of_head{dropout.p,
-                              dropout_row_key(dropout.key, static_cast<uint64_t>(s * layout.heads + h))};
-        masks.push_back(dropout_mask(of_head, 0, queries, keys, q.options()));
+      at::Tensor weights = at::softmax(scores, -1, q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat)
+                               .to(q.scalar_type());
+      if (dropout.active()) {
+        std::vector<at::Tensor> masks;
+        for (int64_t h = 0; h < layout.heads; ++h) {
+          const Dropout of_head{dropout.p,
+                                dropout_row_key(dropout.key, static_cast<uint64_t>(s * layout.heads + h))};
+          masks.push_back(dropout_mask(of_head, 0, queries, keys, q.options()));
+        }
+        weights = weights * at::stack(masks).unsqueeze(0);
       }
-      out = at::matmul(
-          at::softmax(scores, -1, at::kFloat).to(q.scalar_type()) * at::stack(masks).unsqueeze(0), vs);
+      out = at::matmul(weights, vs);
     }
     outs.push_back(out.squeeze(0).transpose(0, 1).reshape({queries, q.size(1)}));
   }
@@ -162,28 +189,50 @@ at::Tensor flash_attention(const at::Tensor& q, const at::Tensor& k, const at::T
       .reshape({q.size(0), q.size(1)});
 }
 
+void check_bias(const at::Tensor& bias, const AttentionLayout& layout) {
+  if (!bias.defined()) return;
+  const int64_t expected = layout.heads * pair_starts(layout).back();
+  TORCH_CHECK(bias.dim() == 1 && bias.numel() == expected && bias.is_contiguous(), "attention: bias of shape ",
+              bias.sizes(), ", must be contiguous with ", expected, " values");
+}
+
+bool kernel_takes(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& bias) {
+  return attention_kernel_takes(q, k, v) && (!bias.defined() || bias.scalar_type() == at::kFloat);
+}
+
 }  // namespace
 
+std::vector<int64_t> pair_starts(const AttentionLayout& layout) {
+  std::vector<int64_t> starts{0};
+  for (int64_t s = 0; s < layout.queries.sequences(); ++s)
+    starts.push_back(starts.back() + layout.queries.length(s) * layout.keys.length(s));
+  return starts;
+}
+
 at::Tensor ragged_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                            const AttentionLayout& layout, const Dropout& dropout) {
+                            const AttentionLayout& layout, const Dropout& dropout, const at::Tensor& bias) {
   TORCH_CHECK(
       layout.queries.rows() == q.size(0) && layout.keys.rows() == k.size(0) && q.size(1) % layout.heads == 0,
       "attention: q ", q.sizes(), ", k ", k.sizes(), " for ", layout.queries.rows(), " query rows, ",
       layout.keys.rows(), " key rows, ", layout.heads, " heads");
-  if (attention_kernel_takes(q, k, v)) return CrossAttention::apply(q, k, v, layout, dropout);
+  check_bias(bias, layout);
+  if (kernel_takes(q, k, v, bias))
+    return CrossAttention::apply(q, k, v, bias_or_empty(bias, q), layout, dropout);
   const bool half = q.scalar_type() == at::kBFloat16 || q.scalar_type() == at::kHalf;
-  if (q.is_cuda() && half && !dropout.active() && layout.positions.empty())
+  if (q.is_cuda() && half && !dropout.active() && !bias.defined() && layout.positions.empty())
     return flash_attention(q, k, v, layout);
-  return attention_of_sequences(q, k, v, layout, dropout);
+  return attention_of_sequences(q, k, v, layout, dropout, bias);
 }
 
 at::Tensor ragged_self_attention(const at::Tensor& qkv, const AttentionLayout& layout,
-                                 const Dropout& dropout) {
+                                 const Dropout& dropout, const at::Tensor& bias) {
   const int64_t width = qkv.size(1) / 3;
   const at::Tensor q = qkv.narrow(1, 0, width), k = qkv.narrow(1, width, width),
                    v = qkv.narrow(1, 2 * width, width);
-  if (attention_kernel_takes(q, k, v)) return SelfAttention::apply(qkv, layout, dropout);
-  return ragged_attention(q, k, v, layout, dropout);
+  check_bias(bias, layout);
+  if (kernel_takes(q, k, v, bias))
+    return SelfAttention::apply(qkv, bias_or_empty(bias, q), layout, dropout);
+  return ragged_attention(q, k, v, layout, dropout, bias);
 }
 
 }  // namespace pipeline::transformer

@@ -24,12 +24,18 @@ struct AttentionLayout {
 
 // q: (Nq, C), k and v: (Nk, C), all with rows at any stride, C = heads * head width -> (Nq, C), fp32 or the
 // dtype of q. Scaled by 1/sqrt(head width). Differentiable.
+// `bias`: (pairs * heads), undefined for none: for each sequence, one after another, (heads, queries, keys);
+// added to the scaled scores. Differentiable.
 at::Tensor ragged_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                            const AttentionLayout& layout, const Dropout& dropout = {});
+                            const AttentionLayout& layout, const Dropout& dropout = {},
+                            const at::Tensor& bias = {});
 
 // Self-attention over qkv (N, 3C), whose columns are q, k, v. The gradient is one (N, 3C) tensor, written in
 // place by the heads.
 at::Tensor ragged_self_attention(const at::Tensor& qkv, const AttentionLayout& layout,
-                                 const Dropout& dropout = {});
+                                 const Dropout& dropout = {}, const at::Tensor& bias = {});
+
+// (sequences + 1) how many pairs of a query and a key the sequences before have together.
+std::vector<int64_t> pair_starts(const AttentionLayout& layout);
 
 }  // namespace pipeline::transformer

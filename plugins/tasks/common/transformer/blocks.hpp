@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "dropout.hpp"
+#include "gelu.hpp"
 
 namespace pipeline::transformer {
 
@@ -25,8 +26,8 @@ at::Tensor norm_linear(const at::Tensor& x, const Norm& norm, const Linear& line
 at::Tensor linear_residual(const at::Tensor& h, const Linear& linear, const at::Tensor& residual,
                            const Dropout& dropout);
 
-// x + dropout(gelu(norm(x) W1 + b1) W2 + b2), with GELU's tanh form.
+// x + dropout(gelu(norm(x) W1 + b1) W2 + b2).
 at::Tensor norm_mlp_residual(const at::Tensor& x, const Norm& norm, const Linear& up, const Linear& down,
-                             const Dropout& dropout, at::ScalarType compute);
+                             const Dropout& dropout, at::ScalarType compute, Gelu form = Gelu::kTanh);
 
 }  // namespace pipeline::transformer

@@ -66,16 +66,20 @@ int64_t even_chunk(int64_t rows, int64_t most) {
 
 constexpr int64_t kDefaultChunk = 512;
 
-// Gradients are computed here and only handed on in backward(). Inputs 0 to 3 are differentiable.
+// Gradients are computed here and only handed on in backward(). Inputs 0 to 4 are differentiable; the bias may
+// have no elements: none.
 class CrossEntropyHead : public torch::autograd::Function<CrossEntropyHead> {
  public:
   static variable_list forward(AutogradContext* ctx, const Variable& x, const Variable& norm_weight,
-                               const Variable& norm_bias, const Variable& weight, const at::Tensor& targets,
-                               double eps, const HeadOptions& options, bool gradient) {
+                               const Variable& norm_bias, const Variable& weight, const Variable& bias,
+                               const at::Tensor& targets, double eps, const HeadOptions& options,
+                               bool gradient) {
     const LayerNormed normed = layer_norm(x, norm_weight, norm_bias, eps);
     const at::Tensor h = normed.y.to(options.compute), w = weight.to(options.compute);
+    const at::Tensor b = bias.numel() > 0 ? bias.to(options.compute) : at::Tensor();
 
     const bool need_weight = gradient && weight.requires_grad();
+    const bool need_bias = gradient && bias.requires_grad() && b.defined();
     const int64_t count = x.size(0),
                   chunk = even_chunk(count, options.chunk > 0 ? options.chunk : kDefaultChunk);
     at::Tensor buffer = at::empty({std::min(chunk, count), weight.size(0)}, h.options());
@@ -83,17 +87,19 @@ class CrossEntropyHead : public torch::autograd::Function<CrossEntropyHead> {
     at::Tensor dweight =
         need_weight ? at::empty(weight.sizes(), weight.options().dtype(options.compute)) : at::Tensor();
     if (need_weight && count == 0) dweight.zero_();
+    at::Tensor dbias = need_bias ? at::zeros_like(bias) : at::Tensor();
     at::Tensor sum = at::zeros({}, x.options().dtype(at::kDouble));
     for (int64_t begin = 0; begin < count; begin += chunk) {
       const int64_t size = std::min(chunk, count - begin);
       const at::Tensor h_chunk = h.narrow(0, begin, size);
       at::Tensor logits = buffer.narrow(0, 0, size);
-      gemm_out(logits, h_chunk, w, {.b_transposed = true});
+      gemm_out(logits, h_chunk, w, {.b_transposed = true, .bias = b});
       sum.add_(cross_entropy(logits, targets.narrow(0, begin, size), gradient, options.scale));
       if (!gradient) continue;
       at::Tensor dh_chunk = dh.narrow(0, begin, size);
       gemm_out(dh_chunk, logits, w);
       if (need_weight) gemm_out(dweight, logits, h_chunk, {.a_transposed = true, .accumulate = begin > 0});
+      if (need_bias) dbias.add_(column_sum(logits));
     }
     if (gradient) {
       buffer.reset();
@@ -101,7 +107,7 @@ class CrossEntropyHead : public torch::autograd::Function<CrossEntropyHead> {
           layer_norm_backward(dh.to(x.scalar_type()), x, norm_weight, norm_bias, normed.mean, normed.rstd, {},
                               x.requires_grad(), norm_weight.requires_grad());
       ctx->save_for_backward(
-          {d.x, d.weight, d.bias, need_weight ? dweight.to(weight.scalar_type()) : at::Tensor()});
+          {d.x, d.weight, d.bias, need_weight ? dweight.to(weight.scalar_type()) : at::Tensor(), dbias});
       auto holder = c10::make_intrusive<Holder>();
       holder->shared = options.shared;
       ctx->saved_data["shared"] = c10::IValue::make_capsule(std::move(holder));
@@ -116,7 +122,7 @@ class CrossEntropyHead : public torch::autograd::Function<CrossEntropyHead> {
     auto saved = ctx->get_saved_variables();
     // The usual factor is exactly 1; the host cannot look on a device without waiting for it.
     if (!factor.device().is_cpu() || factor.item<float>() != 1.0f) {
-      for (size_t i = 0; i < 4; ++i) {
+      for (size_t i = 0; i < 5; ++i) {
         if (saved[i].defined()) saved[i] = saved[i] * factor;
       }
     }
@@ -129,7 +135,8 @@ class CrossEntropyHead : public torch::autograd::Function<CrossEntropyHead> {
         holder->shared->value = std::exchange(dweight, {});
       }
     }
-    return {saved[0], saved[1], saved[2], dweight, Variable(), Variable(), Variable(), Variable()};
+    return {saved[0],   saved[1],   saved[2],   dweight,   saved[4],
+            Variable(), Variable(), Variable(), Variable()};
   }
 
  private:
@@ -151,20 +158,23 @@ void check_targets(const at::Tensor& targets, int64_t vocabulary) {
 }  // namespace
 
 Loss cross_entropy_head(const at::Tensor& x, const at::Tensor& targets, const Norm& norm,
-                        const at::Tensor& weight, const HeadOptions& options) {
+                        const at::Tensor& weight, const HeadOptions& options, const at::Tensor& bias) {
   check_targets(targets, weight.size(0));
   const bool gradient = at::GradMode::is_enabled() &&
-                        (x.requires_grad() || weight.requires_grad() || norm.weight.requires_grad());
-  const variable_list out =
-      CrossEntropyHead::apply(x, norm.weight, norm.bias, weight, targets, norm.eps, options, gradient);
+                        (x.requires_grad() || weight.requires_grad() || norm.weight.requires_grad() ||
+                         (bias.defined() && bias.requires_grad()));
+  const at::Tensor any_bias = bias.defined() ? bias : at::empty({0}, x.options());
+  const variable_list out = CrossEntropyHead::apply(x, norm.weight, norm.bias, weight, any_bias, targets,
+                                                    norm.eps, options, gradient);
   return {out[0], out[1]};
 }
 
 at::Tensor head_logits(const at::Tensor& x, const Norm& norm, const at::Tensor& weight,
-                       at::ScalarType compute) {
+                       at::ScalarType compute, const at::Tensor& bias) {
   const at::NoGradGuard no_grad;
   const at::Tensor h = layer_norm(x, norm.weight, norm.bias, norm.eps).y.to(compute);
-  return gemm(h, weight.to(compute), {.b_transposed = true}).to(at::kFloat);
+  const at::Tensor b = bias.defined() ? bias.to(compute) : bias;
+  return gemm(h, weight.to(compute), {.b_transposed = true, .bias = b}).to(at::kFloat);
 }
 
 }  // namespace pipeline::transformer

@@ -21,15 +21,15 @@ struct HeadOptions {
   std::shared_ptr<SharedGradient> shared = nullptr;  // leave the gradient of `weight` there
 };
 
-// Final norm, output head (V, C) and cross-entropy over the rows of x (N, C); targets: (N) int64, each a
-// token. Pick the rows that have a target before: the others would cost as much. When gradients are wanted
-// they are computed in the forward pass, chunk by chunk, in one reused buffer of logits (chunk, V): the full
-// logits never exist, and backward() only hands the gradients on.
+// Final norm, output head (V, C) with or without `bias` (V), and cross-entropy over the rows of x (N, C);
+// targets: (N) int64, each a token. Pick the rows that have a target before: the others would cost as much.
+// When gradients are wanted they are computed in the forward pass, chunk by chunk, in one reused buffer of
+// logits (chunk, V): the full logits never exist, and backward() only hands the gradients on.
 Loss cross_entropy_head(const at::Tensor& x, const at::Tensor& targets, const Norm& norm,
-                        const at::Tensor& weight, const HeadOptions& options);
+                        const at::Tensor& weight, const HeadOptions& options, const at::Tensor& bias = {});
 
 // Logits of the rows of x: (N, V) fp32. Not differentiable.
 at::Tensor head_logits(const at::Tensor& x, const Norm& norm, const at::Tensor& weight,
-                       at::ScalarType compute);
+                       at::ScalarType compute, const at::Tensor& bias = {});
 
 }  // namespace pipeline::transformer

@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "gelu.hpp"
+
 namespace pipeline::transformer {
 
 struct GemmOptions {
@@ -11,6 +13,7 @@ struct GemmOptions {
   at::Tensor bias = {};     // (n), added to every row
   at::Tensor addend = {};   // (m, n), contiguous
   at::Tensor gelu = {};     // (m, n), contiguous; receives gelu(c)
+  Gelu gelu_form = Gelu::kTanh;
 };
 
 // c (m, n) = op(a) op(b) [+ bias] [+ addend]; 2-D, rows may be further apart than their width. Not recorded

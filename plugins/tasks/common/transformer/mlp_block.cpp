@@ -2,12 +2,9 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "blocks.hpp"
-#include "fast_path.hpp"
 #include "gemm.hpp"
-#include "kernels/kernels.hpp"
 #include "layer_norm.hpp"
 #include "linear_gradients.hpp"
-#include "parallel.hpp"
 
 namespace pipeline::transformer {
 namespace {
@@ -16,25 +13,12 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-// From the input x of GELU and the gradient of its output: gelu(x), and the gradient of x (in the memory of
-// dh on the fast path).
-std::pair<at::Tensor, at::Tensor> gelu_again_and_backward(const at::Tensor& x, const at::Tensor& dh) {
-  if (!fast_path(x) || !fast_path(dh)) return {at::gelu(x, "tanh"), at::gelu_backward(dh, x, "tanh")};
-  at::Tensor h = at::empty_like(x);
-  const float* const from = x.const_data_ptr<float>();
-  float *const to = h.mutable_data_ptr<float>(), *const d = dh.mutable_data_ptr<float>();
-  parallel_rows(x.numel(), 1 << 15, 32, [&](int64_t begin, int64_t end) {
-    kernels().gelu_backward(from + begin, to + begin, d + begin, end - begin);
-  });
-  return {h, dh};
-}
-
 class NormMlpResidual : public torch::autograd::Function<NormMlpResidual> {
  public:
   static Variable forward(AutogradContext* ctx, const Variable& x, const Variable& norm_weight,
                           const Variable& norm_bias, const Variable& up_weight, const Variable& up_bias,
                           const Variable& down_weight, const Variable& down_bias, double eps, double p,
-                          int64_t key, int64_t compute) {
+                          int64_t key, int64_t compute, int64_t form) {
     const Dropout dropout{p, static_cast<uint64_t>(key)};
     const auto dtype = static_cast<at::ScalarType>(compute);
     const LayerNormed normed = layer_norm(x, norm_weight, norm_bias, eps);
@@ -43,7 +27,8 @@ class NormMlpResidual : public torch::autograd::Function<NormMlpResidual> {
       const at::Tensor input = normed.y.to(dtype);
       pre = at::empty({x.size(0), up_weight.size(1)}, input.options());
       h = at::empty_like(pre);
-      gemm_out(pre, input, up_weight.to(dtype), {.bias = up_bias.to(dtype), .gelu = h});
+      gemm_out(pre, input, up_weight.to(dtype),
+               {.bias = up_bias.to(dtype), .gelu = h, .gelu_form = static_cast<Gelu>(form)});
     }
     at::Tensor y;
     if (!dropout.active() && x.scalar_type() == dtype) {
@@ -56,6 +41,7 @@ class NormMlpResidual : public torch::autograd::Function<NormMlpResidual> {
                             normed.mean, normed.rstd, pre});
     ctx->saved_data["p"] = p;
     ctx->saved_data["key"] = key;
+    ctx->saved_data["form"] = form;
     return y;
   }
 
@@ -69,7 +55,8 @@ class NormMlpResidual : public torch::autograd::Function<NormMlpResidual> {
     const at::Tensor dy =
         (dropout.active() ? apply_dropout(dresidual, dropout) : dresidual).to(pre.scalar_type());
 
-    auto [h, dpre] = gelu_again_and_backward(pre, input_gradient(dy, down_weight));
+    auto [h, dpre] = gelu_again_and_backward(pre, input_gradient(dy, down_weight),
+                                             static_cast<Gelu>(ctx->saved_data["form"].toInt()));
     const at::Tensor ddown_weight = weight_gradient(h, dy, down_weight, ctx->needs_input_grad(5));
     const at::Tensor ddown_bias = bias_gradient(dy, down_bias, ctx->needs_input_grad(6));
     h.reset();
@@ -90,17 +77,17 @@ class NormMlpResidual : public torch::autograd::Function<NormMlpResidual> {
                               ctx->needs_input_grad(0), need_norm);
     }
     return {d.x,        d.weight,   d.bias,     dup_weight, dup_bias,  ddown_weight,
-            ddown_bias, Variable(), Variable(), Variable(), Variable()};
+            ddown_bias, Variable(), Variable(), Variable(), Variable(), Variable()};
   }
 };
 
 }  // namespace
 
 at::Tensor norm_mlp_residual(const at::Tensor& x, const Norm& norm, const Linear& up, const Linear& down,
-                             const Dropout& dropout, at::ScalarType compute) {
+                             const Dropout& dropout, at::ScalarType compute, Gelu form) {
   return NormMlpResidual::apply(x, norm.weight, norm.bias, up.weight, up.bias, down.weight, down.bias,
                                 norm.eps, dropout.p, static_cast<int64_t>(dropout.key),
-                                static_cast<int64_t>(compute));
+                                static_cast<int64_t>(compute), static_cast<int64_t>(form));
 }
 
 }  // namespace pipeline::transformer

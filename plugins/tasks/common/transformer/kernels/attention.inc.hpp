@@ -29,6 +29,18 @@ PIPELINE_INLINE DropoutRow dropout_row(const AttentionHead& head, int64_t query)
           head.dropout_scale};
 }
 
+// scores (rows, seen) = scores * scale + bias of the queries from `begin` on
+static void add_bias(const AttentionHead& head, int64_t begin, int64_t rows, int64_t seen, float* scores) {
+  for (int64_t r = 0; r < rows; ++r) {
+    float* const row = scores + r * seen;
+    const float* const bias = head.bias + (begin + r) * head.keys;
+    for_vectors(
+        0, visible(head, begin + r), [&](int64_t, auto get, auto put) __attribute__((always_inline)) {
+          put(row, get(row) * head.scale + get(bias));
+        });
+  }
+}
+
 // scores (rows, seen) = x (rows, width) y (seen, width)^T
 static void block_scores(const float* x, int64_t x_stride, const float* y, int64_t y_stride, int64_t rows,
                          int64_t seen, int64_t width, float* scores) {
@@ -42,11 +54,13 @@ static void attention(const AttentionHead& head, float* out, int64_t out_stride,
     float* const scores = scratch(Scratch::kScores, rows * seen);
     block_scores(head.q + begin * head.q_stride, head.q_stride, head.k, head.kv_stride, rows, seen,
                  head.width, scores);
+    if (head.bias) add_bias(head, begin, rows, seen, scores);
+    const float scale = head.bias ? 1.0f : head.scale;
     for (int64_t r = 0; r < rows; ++r) {
       float* const row = scores + r * seen;
       const int64_t live = visible(head, begin + r);
-      const float shift = row_max(row, live) * head.scale;
-      const float total = row_exp(row, live, head.scale, shift);
+      const float shift = row_max(row, live) * scale;
+      const float total = row_exp(row, live, scale, shift);
       log_sum[begin + r] = shift + __builtin_logf(total);
       const Vec factor = splat(1.0f / total);
       for_vectors(
@@ -63,7 +77,7 @@ static void attention(const AttentionHead& head, float* out, int64_t out_stride,
 
 static void attention_backward(const AttentionHead& head, const float* out, const float* dout,
                                int64_t out_stride, const float* log_sum, float* dq, int64_t dq_stride,
-                               float* dk, float* dv, int64_t dkv_stride) {
+                               float* dk, float* dv, int64_t dkv_stride, float* dbias) {
   for (int64_t j = 0; j < head.keys; ++j) {
     std::memset(dk + j * dkv_stride, 0, static_cast<size_t>(head.width) * sizeof(float));
     std::memset(dv + j * dkv_stride, 0, static_cast<size_t>(head.width) * sizeof(float));
@@ -77,6 +91,8 @@ static void attention_backward(const AttentionHead& head, const float* out, cons
     float* const ds = scratch(Scratch::kScoresGradient, rows * seen);
     block_scores(q, head.q_stride, head.k, head.kv_stride, rows, seen, head.width, p);
     block_scores(dout_block, out_stride, head.v, head.kv_stride, rows, seen, head.width, ds);
+    if (head.bias) add_bias(head, begin, rows, seen, p);
+    const float scale = head.bias ? 1.0f : head.scale;
     for (int64_t r = 0; r < rows; ++r) {
       float *const p_row = p + r * seen, *const ds_row = ds + r * seen;
       const int64_t live = visible(head, begin + r);
@@ -90,9 +106,10 @@ static void attention_backward(const AttentionHead& head, const float* out, cons
       const Vec delta = splat(sum(products));
       const Vec shift = splat(log_sum[begin + r]);
       const DropoutRow mask_row = dropout_row(head, begin + r);
+      float* const dbias_row = dbias ? dbias + (begin + r) * head.keys : nullptr;
       for_vectors(
           0, live, [&](int64_t j, auto get, auto put) __attribute__((always_inline)) {
-            const Vec probability = exp(get(p_row) * head.scale - shift);
+            const Vec probability = exp(get(p_row) * scale - shift);
             Vec d = get(ds_row);
             if (head.dropout_threshold) {
               const Vec mask = dropout_mask(mask_row, j);
@@ -101,9 +118,12 @@ static void attention_backward(const AttentionHead& head, const float* out, cons
             } else {
               put(p_row, probability);
             }
-            put(ds_row, probability * (d - delta) * head.scale);
+            const Vec dscore = probability * (d - delta);
+            if (dbias_row) put(dbias_row, dscore);
+            put(ds_row, dscore * head.scale);
           });
       for (int64_t j = live; j < seen; ++j) p_row[j] = ds_row[j] = 0;
+      for (int64_t j = live; dbias_row && j < head.keys; ++j) dbias_row[j] = 0;
     }
     gemm({seen, head.width, rows, p, seen, true, dout_block, out_stride, false, dv, dkv_stride, true});
     gemm({rows, head.width, seen, ds, seen, false, head.k, head.kv_stride, false, dq + begin * dq_stride,

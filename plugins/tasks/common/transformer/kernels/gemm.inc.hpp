@@ -4,6 +4,7 @@
 // multiplication"): a panel of b stays in the outer cache, a block of a in the second level, and the inner
 // loop keeps a tile of c in registers.
 
+#include "gelu.inc.hpp"
 #include "kernels.hpp"
 #include "scratch.hpp"
 #include "simd.hpp"
@@ -22,11 +23,6 @@ constexpr int64_t kBlockM = 16 * kTileRows;
 constexpr int64_t kBlockN = 96 * kTileColumns;
 
 PIPELINE_INLINE int64_t round_up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
-
-PIPELINE_INLINE Vec gelu_of(Vec x) {
-  const Vec inner = x * (1.5957691216057308f + 0.07135481627f * x * x);  // twice the argument of tanh
-  return x / (1.0f + exp(-inner));
-}
 
 // panel: for each group of kTileRows rows of a, k by k, the group's column; short groups are filled with
 // zeros.
@@ -106,6 +102,21 @@ PIPELINE_INLINE void multiply(int64_t depth, const float* a, const float* b, Vec
   }
 }
 
+// exact_gelu of a finished tile of c, which is in the nearest cache.
+static void exact_gelu_of_tile(const Gemm& g, int64_t i, int64_t j, int64_t rows, int64_t columns) {
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t s = 0; s < columns; s += kWidth) {
+      const int64_t at = (i + r) * g.ldc + j + s;
+      const int64_t live = columns - s;
+      if (live >= kWidth) {
+        store(g.exact_gelu + at, exact_gelu_of(load(g.c + at)).value);
+      } else {
+        store_part(g.exact_gelu + at, exact_gelu_of(load_part(g.c + at, live)).value, live);
+      }
+    }
+  }
+}
+
 // The tile at (i, j) of c; `first` and `last` block of k.
 static void tile(const Gemm& g, int64_t i, int64_t j, int64_t rows, int64_t columns, int64_t depth,
                  const float* a, const float* b, bool first, bool last) {
@@ -164,6 +175,9 @@ static void gemm(const Gemm& g) {
             tile(g, i0 + i, j0 + j, rows - i < kTileRows ? rows - i : kTileRows,
                  columns - j < kTileColumns ? columns - j : kTileColumns, depth, packed_a + i * depth,
                  packed_b + j * depth, p0 == 0, p0 + depth == g.k);
+            if (g.exact_gelu && p0 + depth == g.k)
+              exact_gelu_of_tile(g, i0 + i, j0 + j, rows - i < kTileRows ? rows - i : kTileRows,
+                                 columns - j < kTileColumns ? columns - j : kTileColumns);
           }
         }
       }

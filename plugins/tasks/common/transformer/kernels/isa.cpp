@@ -3,6 +3,7 @@
 #include "attention.inc.hpp"
 #include "gemm.inc.hpp"
 #include "kernels.hpp"
+#include "pairs.inc.hpp"
 #include "rows.inc.hpp"
 
 #define PIPELINE_CONCAT_(a, b) a##b
@@ -24,12 +25,15 @@ const Kernels PIPELINE_CONCAT(kKernels_, PIPELINE_ISA) = {
     .layer_norm_backward_parameters = layer_norm_backward_parameters,
     .gelu = gelu,
     .gelu_backward = gelu_backward,
+    .exact_gelu = exact_gelu,
+    .exact_gelu_backward = exact_gelu_backward,
     .column_sum = column_sum,
     .add = add,
     .dropout = dropout,
     .cross_entropy_row = cross_entropy_row,
     .attention = attention,
     .attention_backward = attention_backward,
+    .gaussians = gaussians,
 };
 
 }  // namespace pipeline::transformer

@@ -25,6 +25,7 @@ struct Gemm {
   const float* bias = nullptr;    // (n)
   const float* addend = nullptr;  // (m, n), row stride ldc; may be c's own values only through `accumulate`
   float* gelu = nullptr;          // (m, n), row stride ldc: also write gelu(c)
+  float* exact_gelu = nullptr;    // the same in the exact form; at most one of the two
 };
 
 // A row of dropout: element j is kept when hash(key, j) >= threshold, and then multiplied by scale.
@@ -42,6 +43,7 @@ struct AttentionHead {
   const int64_t* positions;  // (queries) position of each query among the keys; causal: it sees keys
                              // 0..position. Null: sees all
   float scale;
+  const float* bias;  // (queries, keys) contiguous, added to the scaled scores; null: none
   uint64_t dropout_key;  // row r uses dropout_row_key(dropout_key, r)
   uint32_t dropout_threshold;
   float dropout_scale;
@@ -73,6 +75,9 @@ struct Kernels {
   void (*gelu)(const float* x, float* y, int64_t count);
   // y = gelu(x); d = d * gelu'(x) in place.
   void (*gelu_backward)(const float* x, float* y, float* d, int64_t count);
+  // The same with 0.5 x (1 + erf(x / sqrt(2))).
+  void (*exact_gelu)(const float* x, float* y, int64_t count);
+  void (*exact_gelu_backward)(const float* x, float* y, float* d, int64_t count);
 
   void (*column_sum)(const float* x, float* sum, int64_t rows, int64_t columns, int64_t begin, int64_t end);
   void (*add)(const float* x, float* y, int64_t count);  // y += x
@@ -87,10 +92,15 @@ struct Kernels {
   // out: (queries, width) row stride q_stride's counterpart out_stride; log_sum: (queries) of exp(scaled
   // scores).
   void (*attention)(const AttentionHead& head, float* out, int64_t out_stride, float* log_sum);
-  // dq, dk, dv: written with d_q_stride and d_kv_stride; dk and dv are overwritten.
+  // dq, dk, dv: written with d_q_stride and d_kv_stride; dk and dv are overwritten. dbias: (queries, keys) or
+  // null.
   void (*attention_backward)(const AttentionHead& head, const float* out, const float* dout,
                              int64_t out_stride, const float* log_sum, float* dq, int64_t dq_stride,
-                             float* dk, float* dv, int64_t dkv_stride);
+                             float* dk, float* dv, int64_t dkv_stride, float* dbias);
+
+  // out[i * stride + k] = exp(-factor (x[i] - centers[k])^2): radial basis functions of `count` distances.
+  void (*gaussians)(const float* x, int64_t count, const float* centers, int64_t functions, float factor,
+                    float* out, int64_t stride);
 };
 
 // The widest set that this CPU has.

@@ -2,6 +2,7 @@
 
 // Kernels that go over rows: layer norm, GELU, dropout, column sums, cross-entropy.
 
+#include "gelu.inc.hpp"
 #include "gemm.inc.hpp"
 #include "kernels.hpp"
 #include "simd.hpp"
@@ -125,6 +126,22 @@ static void gelu_backward(const float* x, float* y, float* d, int64_t count) {
         const Vec s = 1.0f / (1.0f + exp(-t));
         put(y, v * s);
         put(d, get(d) * (s + v * s * (1.0f - s) * slope));
+      });
+}
+
+static void exact_gelu(const float* x, float* y, int64_t count) {
+  for_vectors(
+      0, count, [&](int64_t, auto get, auto put) __attribute__((always_inline)) {
+        put(y, exact_gelu_of(get(x)).value);
+      });
+}
+
+static void exact_gelu_backward(const float* x, float* y, float* d, int64_t count) {
+  for_vectors(
+      0, count, [&](int64_t, auto get, auto put) __attribute__((always_inline)) {
+        const ExactGelu gelu = exact_gelu_of(get(x));
+        put(y, gelu.value);
+        put(d, get(d) * gelu.slope);
       });
 }
 

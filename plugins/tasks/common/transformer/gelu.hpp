@@ -1,0 +1,26 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace pipeline::transformer {
+
+// The activation of Hendrycks and Gimpel (arXiv:1606.08415), x times the normal distribution function of x.
+enum class Gelu {
+  kTanh,  // its approximation by tanh, as in GPT-2
+  kExact  // by erf, as in BERT and ESM-2
+};
+
+// Differentiable; x: (N, C).
+at::Tensor gelu(const at::Tensor& x, Gelu form);
+
+// gelu(x), and the gradient of x from that of gelu(x), in the memory of dy on the fast path. Not recorded by
+// autograd: the blocks use it inside their own Functions.
+struct GeluAgain {
+  at::Tensor y, dx;
+};
+GeluAgain gelu_again_and_backward(const at::Tensor& x, const at::Tensor& dy, Gelu form);
+
+// The form's name in ATen.
+constexpr const char* torch_name(Gelu form) { return form == Gelu::kTanh ? "tanh" : "none"; }
+
+}  // namespace pipeline::transformer
