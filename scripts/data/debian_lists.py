@@ -6,8 +6,7 @@ import subprocess
 import sys
 import time
 
-class Unavailable(Exception):
-    """What failed, and what to do about it."""
+from data_set import Unavailable
 
 
 def os_release():
