@@ -1,4 +1,4 @@
-// The small job under a strategy, on a number of processes, over a backend; and what must come out the same.
+// A job under a strategy, on a number of processes, over a backend; and what must come out the same.
 #pragma once
 
 #include <cstdlib>
@@ -26,30 +26,31 @@ struct Arrangement {
   }
 };
 
-class SameRun : public testing::Test, public SmallJob {
+template <class JobT>
+class SameRunOf : public testing::Test, public JobT {
  protected:
   // At the end of a process the leak sanitizer crashes now and then on a thread of LibTorch's that is just ending. The runs of one process,
   // in summarization_test, look for leaks.
-  SameRun() { ::setenv("ASAN_OPTIONS", "detect_leaks=0", 1); }
+  SameRunOf() { ::setenv("ASAN_OPTIONS", "detect_leaks=0", 1); }
 
   // Trains in the folder `arrangement.name()`, or goes on in `dir`.
   void train(const Arrangement& arrangement, std::vector<std::string> more = {}, std::string dir = {}) {
     if (dir.empty()) dir = arrangement.name();
     for (const std::string& text : arrangement.sets()) more.push_back(text);
     more.insert(more.end(), {"--set", "run.dir=" + dir});
-    const Result run = call("run", more);
+    const Result run = this->call("run", more);
     ASSERT_EQ(run.code, 0) << arrangement.name() << "\n" << run.out << run.err;
   }
   // The parameters as another tool reads them.
   std::string exported(const std::string& dir) {
-    const Result run = call("export", {"--set", "run.dir=" + dir, "--checkpoint", "last"});
+    const Result run = this->call("export", {"--set", "run.dir=" + dir, "--checkpoint", "last"});
     EXPECT_EQ(run.code, 0) << run.out << run.err;
-    return read_text(path(dir + "/export/model.safetensors"));
+    return read_text(this->path(dir + "/export/model.safetensors"));
   }
   // Loss and gradient norm of every step. AdamW hides a gradient that is wrong by a factor; the norm does not.
   std::vector<double> losses(const std::string& dir) const {
     std::vector<double> values;
-    for (const std::string& line : read_lines(path(dir + "/metrics.jsonl"))) {
+    for (const std::string& line : read_lines(this->path(dir + "/metrics.jsonl"))) {
       const auto json = nlohmann::json::parse(line);
       values.insert(values.end(), {json["loss"], json["grad_norm"]});
     }
@@ -61,5 +62,7 @@ class SameRun : public testing::Test, public SmallJob {
     for (size_t i = 0; i < seen.size(); ++i) EXPECT_NEAR(seen[i] / expected[i], 1, tolerance) << dir << (i % 2 == 0 ? " loss" : " norm") << " of step " << i / 2 + 1;
   }
 };
+
+using SameRun = SameRunOf<SmallJob>;
 
 }  // namespace pipeline::tests

@@ -1,14 +1,9 @@
 // A small summarization job: a few pairs in several scripts and a model of a few thousand parameters, with dropout and accumulation.
 #pragma once
 
-#include <filesystem>
 #include <string>
-#include <vector>
 
-#include <nlohmann/json.hpp>
-
-#include "tests/e2e/program.hpp"
-#include "tests/support/temporary_folder.hpp"
+#include "tests/e2e/job.hpp"
 
 namespace pipeline::tests {
 
@@ -49,8 +44,7 @@ inline std::string small_pairs(int first, int count) {
   return text;
 }
 
-// The job in a folder of its own, run as a user would.
-class SmallJob {
+class SmallJob : public Job {
  public:
   SmallJob() {
     write_text(path("train.toml"), kSmallConfig);
@@ -58,24 +52,6 @@ class SmallJob {
     write_text(path("val.jsonl"), small_pairs(100, 6));
     write_text(path("test.csv"), "id,document\nx1,\"a, quoted\ntext\"\nx2,素早い茶色の狐\nx3,\"" + std::string(3000, 'w') + "\"\n");
   }
-  std::filesystem::path folder() const { return folder_.path(); }
-  std::filesystem::path path(const std::string& name) const { return folder_.path() / name; }
-  Result call(const std::string& verb, std::vector<std::string> more = {}) const {
-    more.insert(more.begin(), {verb, "train.toml"});
-    return pipeline(std::move(more), folder_.path());
-  }
-  // Step, loss and gradient norm of every step, as written.
-  std::vector<std::string> curve(const std::string& run) const {
-    std::vector<std::string> lines;
-    for (const std::string& line : read_lines(path(run + "/metrics.jsonl"))) {
-      const auto json = nlohmann::json::parse(line);
-      lines.push_back(json["step"].dump() + " " + json["loss"].dump() + " " + json["grad_norm"].dump());
-    }
-    return lines;
-  }
-
- private:
-  TemporaryFolder folder_;
 };
 
 }  // namespace pipeline::tests

@@ -1,0 +1,180 @@
+#include "plugins/tasks/protein/clusters/clusters.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <unordered_map>
+
+#include "plugins/tasks/common/files/error.hpp"
+#include "plugins/tasks/protein/clusters/contained.hpp"
+#include "plugins/tasks/protein/clusters/disjoint_sets.hpp"
+#include "plugins/tasks/protein/clusters/local_alignment.hpp"
+#include "plugins/tasks/protein/clusters/prefilter.hpp"
+#include "plugins/tasks/protein/clusters/score_batch.hpp"
+#include "plugins/tasks/protein/clusters/work.hpp"
+
+namespace pipeline::protein {
+
+namespace {
+
+void check(const ClusterOptions& options) {
+  const auto share = [](const char* name, double value) {
+    if (!(value >= 0 && value <= 1)) {
+      throw files::DataError(std::string("similarity of sequences: ") + name + " is " + std::to_string(value) + ", must be from 0 to 1");
+    }
+  };
+  share("identity", options.identity);
+  share("coverage", options.coverage);
+  if (!(options.evalue > 0)) {
+    throw files::DataError("similarity of sequences: evalue is " + std::to_string(options.evalue) + ", must be above 0");
+  }
+}
+
+// Joins the similar ones of a set of distinct sequences. Pairs that are joined already are not looked at again, which saves work and
+// changes nothing: a set's connected parts do not depend on the order in which its pairs are found.
+class Linkage {
+ public:
+  Linkage(const std::vector<Letters>& sequences, const ClusterOptions& options, const ClusterHooks& hooks)
+      : sequences_(sequences), options_(options), hooks_(hooks), sets_(sequences.size()) {}
+
+  void run() {
+    if (sequences_.size() > options_.exact_up_to) {
+      link_candidates();
+    } else {
+      link_all();
+    }
+    link_contained();
+  }
+
+  // The smallest number of the cluster that the sequence is in.
+  uint32_t first(uint32_t sequence) { return sets_.first(sequence); }
+
+ private:
+  int least_score(const Letters& a, const Letters& b) const {
+    return significant_score(a.size(), b.size(), sequences_.size(), options_.evalue);
+  }
+
+  void link(uint32_t a, uint32_t b, int score) {
+    const Letters &first = sequences_[a], &second = sequences_[b];
+    if (score < least_score(first, second) || sets_.joined(a, b)) return;
+    const LocalAlignment alignment = align_locally(first, second);
+    const auto shorter = static_cast<double>(std::min(first.size(), second.size()));
+    if (alignment.identities >= options_.identity * alignment.columns && alignment.columns >= options_.coverage * shorter) sets_.join(a, b);
+  }
+
+  // Every pair once: sequences sorted by length, each lot of neighbours with all that are not behind it.
+  void link_all() {
+    std::vector<uint32_t> order(sequences_.size());
+    std::iota(order.begin(), order.end(), uint32_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return sequences_[a].size() < sequences_[b].size(); });
+    constexpr size_t kLanes = ScoreBatch::kLanes;
+    const size_t lots = (order.size() + kLanes - 1) / kLanes;
+    uint64_t residues = 0, cells = 0;
+    for (size_t i = 0; i < order.size(); ++i) {
+      residues += sequences_[order[i]].size();
+      if ((i + 1) % kLanes == 0 || i + 1 == order.size()) cells += residues * sequences_[order[i]].size();
+    }
+    Work work(hooks_, cells);
+    work.run(lots, [] { return std::make_unique<ScoreBatch>(); }, [&](size_t item, std::unique_ptr<ScoreBatch>& batch) {
+      const size_t first = (lots - 1 - item) * kLanes;  // the most work first: threads then end together
+      const size_t end = std::min(first + kLanes, order.size());
+      std::vector<LetterView> targets;
+      for (size_t i = first; i < end; ++i) targets.emplace_back(sequences_[order[i]]);
+      batch->set_targets(targets);
+      for (size_t query = 0; query < end; ++query) {
+        const size_t begin = std::max(first, query + 1);
+        const auto joined = [&](uint32_t other) { return sets_.joined(order[query], other); };
+        if (!std::all_of(order.begin() + begin, order.begin() + end, joined)) {
+          const ScoreBatch::Scores scores = batch->scores(sequences_[order[query]]);
+          for (size_t i = begin; i < end; ++i) link(order[query], order[i], scores[i - first]);
+        }
+        work.advance(sequences_[order[query]].size() * targets.back().size());
+      }
+    });
+  }
+
+  void link_candidates() {
+    const Prefilter prefilter(sequences_);
+    struct Scratch {
+      Prefilter::Scratch seeds;
+      std::unique_ptr<ScoreBatch> batch = std::make_unique<ScoreBatch>();
+      std::vector<uint32_t> numbers;
+      std::vector<LetterView> targets;
+    };
+    Work work(hooks_, sequences_.size());
+    work.run(sequences_.size(), [] { return Scratch(); }, [&](size_t item, Scratch& scratch) {
+      const auto query = static_cast<uint32_t>(item);
+      const auto score_lot = [&] {
+        scratch.batch->set_targets(scratch.targets);
+        const ScoreBatch::Scores scores = scratch.batch->scores(sequences_[query]);
+        for (size_t lane = 0; lane < scratch.numbers.size(); ++lane) link(scratch.numbers[lane], query, scores[lane]);
+        scratch.numbers.clear();
+        scratch.targets.clear();
+        work.advance(0);
+      };
+      for (const uint32_t candidate : prefilter.candidates(query, scratch.seeds)) {
+        if (sets_.joined(candidate, query)) continue;
+        scratch.numbers.push_back(candidate);
+        scratch.targets.emplace_back(sequences_[candidate]);
+        if (scratch.numbers.size() == ScoreBatch::kLanes) score_lot();
+      }
+      if (!scratch.numbers.empty()) score_lot();
+      work.advance(1);
+    });
+  }
+
+  void link_contained() {
+    size_t longest = 0;
+    for (const Letters& sequence : sequences_) longest = std::max(longest, sequence.size());
+    std::vector<bool> is_short(sequences_.size());
+    for (size_t i = 0; i < sequences_.size(); ++i) {
+      int score = 0;
+      for (const uint8_t letter : sequences_[i]) score += kSubstitution[letter][letter];
+      is_short[i] = score < significant_score(sequences_[i].size(), longest, sequences_.size(), options_.evalue);
+    }
+    const auto containing = find_containing(sequences_, is_short);
+    for (uint32_t i = 0; i < sequences_.size(); ++i) {
+      if (containing[i]) sets_.join(i, *containing[i]);
+    }
+  }
+
+  const std::vector<Letters>& sequences_;
+  const ClusterOptions& options_;
+  const ClusterHooks& hooks_;
+  DisjointSets sets_;
+};
+
+}  // namespace
+
+std::vector<uint32_t> cluster_sequences(std::span<const std::string_view> sequences, const ClusterOptions& options,
+                                        const ClusterHooks& hooks) {
+  check(options);
+  std::vector<Letters> distinct;
+  std::vector<uint32_t> number_of(sequences.size());  // among the distinct ones, in order of appearance
+  std::unordered_map<std::string, uint32_t> seen;
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    if (sequences[i].size() > kMaxAlignedLength) {
+      throw files::DataError("sequence " + std::to_string(i) + " has " + std::to_string(sequences[i].size()) + " residues, at most " +
+                             std::to_string(kMaxAlignedLength) + " can be compared: leave it out");
+    }
+    Letters letters = encode_letters(sequences[i]);
+    const auto [place, is_new] = seen.emplace(std::string(letters.begin(), letters.end()), static_cast<uint32_t>(distinct.size()));
+    number_of[i] = place->second;
+    if (is_new) distinct.push_back(std::move(letters));
+  }
+  seen.clear();
+
+  Linkage linkage(distinct, options, hooks);
+  linkage.run();
+  std::vector<uint32_t> clusters(distinct.size());
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < distinct.size(); ++i) {
+    const uint32_t first = linkage.first(i);
+    clusters[i] = first == i ? count++ : clusters[first];  // the first number of a cluster comes before its others
+  }
+  for (uint32_t& number : number_of) number = clusters[number];
+  return number_of;
+}
+
+}  // namespace pipeline::protein

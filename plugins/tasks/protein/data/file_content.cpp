@@ -1,0 +1,125 @@
+#include "plugins/tasks/protein/data/file_content.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <limits>
+
+namespace pipeline::protein {
+namespace {
+
+struct Signature {
+  std::string_view start;
+  const char* problem;
+};
+
+constexpr Signature kRefused[] = {
+    {"BZh", "compressed with bzip2: unpack it first (bunzip2)"},
+    {"\xfd\x37zXZ", "compressed with xz: unpack it first (unxz)"},
+    {"\x28\xb5\x2f\xfd", "compressed with zstd: unpack it first (unzstd)"},
+    {"\x1f\x9d", "compressed with compress: unpack it first (uncompress)"},
+    {"PK\x03\x04", "a zip archive: unpack it first (unzip)"},
+    {"\xff\xfe", "UTF-16 text: convert it first (iconv -f UTF-16 -t UTF-8)"},
+    {"\xfe\xff", "UTF-16 text: convert it first (iconv -f UTF-16 -t UTF-8)"},
+};
+
+ReadError too_large(uint64_t limit, const char* what) {
+  return ReadError(std::string(what) + " more than " + std::to_string(limit) + " bytes: split it, or raise the limit");
+}
+
+ReadError failed() {
+  const int code = errno;
+  if (code == ENOENT || code == ESTALE) return ReadError("not there (any more)", code);
+  return ReadError("cannot be read: " + std::generic_category().message(code), code);
+}
+
+struct Descriptor {
+  int fd;
+  ~Descriptor() { ::close(fd); }
+};
+
+struct Inflater {
+  z_stream stream{};
+  Inflater() {
+    if (::inflateInit2(&stream, 16 + MAX_WBITS) != Z_OK) throw std::bad_alloc();
+  }
+  ~Inflater() { ::inflateEnd(&stream); }
+};
+
+bool is_gzip(std::string_view bytes) { return bytes.starts_with("\x1f\x8b"); }
+
+std::string inflated(std::string_view bytes, const ReadLimits& limits) {
+  Inflater inflater;
+  z_stream& stream = inflater.stream;
+  std::string out(std::min(limits.max_file_bytes, std::max<uint64_t>(bytes.size() * 5, 4096)), '\0');
+  size_t filled = 0;
+  std::string_view rest = bytes;
+  constexpr size_t kMost = std::numeric_limits<uInt>::max();
+  while (true) {
+    if (filled == out.size()) {
+      if (out.size() >= limits.max_file_bytes) throw too_large(limits.max_file_bytes, "unpacks to");
+      out.resize(std::min<uint64_t>(limits.max_file_bytes, out.size() * 2));
+    }
+    const auto given = static_cast<uInt>(std::min(rest.size(), kMost)), room = static_cast<uInt>(std::min(out.size() - filled, kMost));
+    stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(rest.data()));
+    stream.avail_in = given;
+    stream.next_out = reinterpret_cast<Bytef*>(out.data() + filled);
+    stream.avail_out = room;
+    const int result = ::inflate(&stream, Z_NO_FLUSH);
+    rest.remove_prefix(given - stream.avail_in);
+    filled += room - stream.avail_out;
+    if (result == Z_STREAM_END) {
+      if (!is_gzip(rest)) break;  // the end, or padding
+      ::inflateReset(&stream);    // files of several members are files joined together
+    } else if (result == Z_BUF_ERROR || (result == Z_OK && rest.empty() && stream.avail_out > 0)) {
+      if (rest.empty() && stream.avail_out > 0) throw files::DataError("cut off: its gzip data end early");
+    } else if (result == Z_MEM_ERROR) {
+      throw std::bad_alloc();
+    } else if (result != Z_OK) {
+      throw files::DataError("damaged: its gzip data cannot be unpacked");
+    }
+  }
+  out.resize(filled);
+  return out;
+}
+
+}  // namespace
+
+FileContent read_content(const std::string& path, const ReadLimits& limits) {
+  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};  // a pipe must not hold us up
+  if (file.fd < 0) throw failed();
+  struct stat status {};
+  if (::fstat(file.fd, &status) != 0) throw failed();
+  if (!S_ISREG(status.st_mode)) throw ReadError("not a regular file");
+  FileContent content;
+  content.state = files::FileState(status);
+  if (content.state.bytes > limits.max_file_bytes) throw too_large(limits.max_file_bytes, "has");
+  content.bytes.resize(content.state.bytes);
+  size_t filled = 0;
+  while (filled < content.bytes.size()) {
+    const ssize_t got = ::read(file.fd, content.bytes.data() + filled, content.bytes.size() - filled);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw failed();
+    if (got == 0) break;
+    filled += static_cast<size_t>(got);
+  }
+  if (::fstat(file.fd, &status) != 0) throw failed();
+  if (filled < content.bytes.size() || files::FileState(status) != content.state) throw ReadError("changed while it was being read");
+  return content;
+}
+
+std::string_view unpack(std::string_view bytes, const ReadLimits& limits, std::string& unpacked) {
+  if (is_gzip(bytes)) {
+    unpacked = inflated(bytes, limits);
+    bytes = unpacked;
+  }
+  for (const auto& [start, problem] : kRefused) {
+    if (bytes.starts_with(start)) throw files::DataError(problem);
+  }
+  return bytes;
+}
+
+}  // namespace pipeline::protein

@@ -1,0 +1,134 @@
+#include "plugins/tasks/protein/data/input_files.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <filesystem>
+#include <set>
+#include <string_view>
+
+#include "plugins/tasks/common/files/error.hpp"
+#include "plugins/tasks/protein/data/cache_names.hpp"
+
+namespace pipeline::protein {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array<std::string_view, 4> kEndings = {".pdb", ".ent", ".cif", ".mmcif"};
+constexpr const char* kLookedFor = ".pdb, .ent, .cif, .mmcif, and these with .gz";
+
+std::string lower(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+// ".pdb", ".txt.gz"; "" without one.
+std::string ending_of(const std::string& name) {
+  const std::string small = lower(name);
+  const bool packed = small.ends_with(".gz") && small.size() > 3;
+  const std::string stem = packed ? small.substr(0, small.size() - 3) : small;
+  const size_t dot = stem.rfind('.');
+  return (dot == std::string::npos || dot == 0 ? "" : stem.substr(dot)) + (packed ? ".gz" : "");
+}
+
+bool is_input(std::string ending) {
+  if (ending.ends_with(".gz")) ending.resize(ending.size() - 3);
+  return std::find(kEndings.begin(), kEndings.end(), ending) != kEndings.end();
+}
+
+class Search {
+ public:
+  Search(InputFiles& found, const std::function<void()>& check) : found_(found), check_(check) {}
+
+  void folder(const std::string& path, const std::string& relative) {
+    if (check_) check_();
+    struct stat status {};
+    if (::stat(path.c_str(), &status) != 0) throw files::system_error(path, "the folder must be readable");
+    if (!searched_.emplace(status.st_dev, status.st_ino).second) return;
+    std::vector<std::string> names;
+    std::error_code error;
+    fs::directory_iterator entries(path, error);
+    for (; !error && entries != fs::directory_iterator(); entries.increment(error)) names.push_back(entries->path().filename().string());
+    if (error) throw files::DataError(path + ": " + error.message() + ": the folder must be readable", error.value());
+    std::sort(names.begin(), names.end());  // so that of two ways to a folder always the same one counts
+    for (const auto& name : names) {
+      if (!name.starts_with('.')) entry(path + "/" + name, relative.empty() ? name : relative + "/" + name, name);
+    }
+  }
+
+ private:
+  void entry(const std::string& path, const std::string& relative, const std::string& name) {
+    struct stat status {};
+    const bool there = ::stat(path.c_str(), &status) == 0;
+    if (there && S_ISDIR(status.st_mode)) return folder(path, relative);
+    const std::string ending = ending_of(name);
+    if (is_input(ending)) {
+      found_.files.push_back({path, relative, there ? files::FileState(status) : files::FileState()});  // a dead link: an unusable file
+    } else if (!is_cache_name(name)) {
+      ++found_.ignored[ending];
+    }
+  }
+
+  InputFiles& found_;
+  const std::function<void()>& check_;
+  std::set<std::pair<dev_t, ino_t>> searched_;
+};
+
+}  // namespace
+
+uint64_t InputFiles::ignored_count() const {
+  uint64_t count = 0;
+  for (const auto& [ending, files_of_it] : ignored) count += files_of_it;
+  return count;
+}
+
+std::string InputFiles::ignored_text() const {
+  constexpr size_t kMost = 8;
+  std::vector<std::pair<uint64_t, std::string>> counts;
+  for (const auto& [ending, count] : ignored) counts.emplace_back(count, ending.empty() ? "without an ending" : ending);
+  std::stable_sort(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  const uint64_t all = ignored_count();
+  std::string text = std::to_string(all) + (all == 1 ? " file: " : " files: ");
+  uint64_t others = 0;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    if (i < kMost) {
+      text += (i == 0 ? "" : ", ") + counts[i].second + " " + std::to_string(counts[i].first);
+    } else {
+      others += counts[i].first;
+    }
+  }
+  return others == 0 ? text : text + ", others " + std::to_string(others);
+}
+
+InputFiles find_inputs(const std::string& root, const std::function<void()>& check) {
+  InputFiles found;
+  struct stat status {};
+  if (::stat(root.c_str(), &status) != 0) throw files::system_error(root, "name a folder of structure files, or one such file");
+  found.root = fs::canonical(root).string();
+  if (S_ISDIR(status.st_mode)) {
+    Search(found, check).folder(found.root, "");
+  } else {
+    found.files.push_back({found.root, fs::path(found.root).filename().string(), files::FileState(status)});
+  }
+  if (found.files.empty()) {
+    throw files::DataError(root + ": no structure files: looked for " + kLookedFor + ", and found " +
+                           (found.ignored.empty() ? "nothing" : found.ignored_text()));
+  }
+  std::sort(found.files.begin(), found.files.end(), [](const auto& a, const auto& b) { return a.relative < b.relative; });
+  return found;
+}
+
+std::string without_ending(const std::string& relative) {
+  std::string name = relative;
+  if (lower(name).ends_with(".gz")) name.resize(name.size() - 3);
+  const std::string small = lower(name);
+  for (const auto ending : kEndings) {
+    if (small.ends_with(ending) && small.size() > ending.size()) return name.substr(0, name.size() - ending.size());
+  }
+  return name;
+}
+
+}  // namespace pipeline::protein

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <gemmi/model.hpp>
+
+#include <string_view>
+#include <vector>
+
+#include "plugins/tasks/protein/data/residue_name.hpp"
+
+namespace pipeline::protein {
+
+// The first model of a file as its two formats give it: backbone atoms (and at least one atom of every residue that may be an amino
+// acid), without most of the water. Each chain is one part of a chain: what lies together in the file without an end of chain (TER), a
+// change of chain, segment or mmCIF's label_asym_id, or a number that goes back. Atoms keep their alternate locations.
+struct ModelParts {
+  std::vector<gemmi::Chain> parts;  // .name: the author's name of the chain; residues' .segment and .label_seq where the file has them
+  ParentNames parents;
+};
+
+// Both throw std::exception (gemmi's, or DataError) with a reason.
+ModelParts read_pdb_parts(std::string_view text);
+ModelParts read_cif_parts(std::string_view text);
+
+// Whether the text is (mm)CIF: the first thing in it that is no comment is a data block.
+bool is_cif(std::string_view text);
+
+}  // namespace pipeline::protein

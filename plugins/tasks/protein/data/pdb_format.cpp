@@ -1,0 +1,41 @@
+#include <gemmi/pdb.hpp>
+
+#include <algorithm>
+
+#include "plugins/tasks/common/files/error.hpp"
+#include "plugins/tasks/protein/data/model_parts.hpp"
+#include "plugins/tasks/protein/data/pdb_lines.hpp"
+
+namespace pipeline::protein {
+namespace {
+
+// What gemmi::read_pdb() asks of its input; "compressed" is its word for a stream that is not a file.
+struct LinesInput {
+  PdbLines& lines;
+  bool is_stdin() const { return false; }
+  bool is_compressed() const { return true; }
+  PdbLines& get_uncompressing_stream() const { return lines; }
+  std::string path() const { return ""; }
+};
+
+}  // namespace
+
+ModelParts read_pdb_parts(std::string_view text) {
+  std::string lines_of_old;
+  if (text.find('\n') == std::string_view::npos && text.find('\r') != std::string_view::npos) {  // lines that end as on an old Macintosh
+    lines_of_old = text;
+    std::replace(lines_of_old.begin(), lines_of_old.end(), '\r', '\n');
+    text = lines_of_old;
+  }
+  PdbLines lines(text);
+  gemmi::PdbReadOptions options;
+  options.split_chain_on_ter = true;
+  gemmi::Structure structure = gemmi::read_pdb(LinesInput{lines}, options);
+  if (lines.atoms() == 0) throw files::DataError("has no atoms: no ATOM or HETATM records");
+  ModelParts model;
+  model.parts = std::move(structure.models.at(0).chains);
+  model.parents = lines.take_parents();
+  return model;
+}
+
+}  // namespace pipeline::protein

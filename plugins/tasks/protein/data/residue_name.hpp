@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "plugins/tasks/protein/data/structure.hpp"
+
+namespace pipeline::protein {
+
+// The standard residues that a file says its modified residues come from, by name.
+using ParentNames = std::map<std::string, std::string, std::less<>>;
+
+// What a residue's name says about it.
+struct ResidueName {
+  enum Kind : uint8_t {
+    kNotProtein,  // water, nucleic acids, sugars
+    kOther,       // not known: part of a protein only if its atoms and its place say so
+    kModified,    // an amino acid that is not one of the twenty; amino_acid is its parent, or kUnknown
+    kStandard,    // one of the twenty, in one of their names
+  };
+  Kind kind = kOther;
+  uint8_t amino_acid = kUnknown;
+};
+
+// Names are those of the PDB, of force fields (HSD, HIE, CYX, LYSH ...) and of Amber's ends of chains (NALA, CGLY).
+ResidueName residue_name(const std::string& name, const ParentNames& parents);
+
+// The PDB's name of an amino acid: "ALA" ...
+std::string_view three_letters_of(uint8_t amino_acid);
+
+bool is_water_name(std::string_view name);
+
+}  // namespace pipeline::protein

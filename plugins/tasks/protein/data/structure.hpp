@@ -1,0 +1,49 @@
+// What is kept of a structure: for each residue of its protein chains the amino acid and the backbone.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pipeline::protein {
+
+// Amino acids are numbered in the order of their one-letter codes.
+constexpr std::string_view kAminoAcids = "ACDEFGHIKLMNPQRSTVWY";
+constexpr uint8_t kAminoAcidCount = 20;
+constexpr uint8_t kUnknown = 20;  // a residue, but none of the twenty and no modification of one
+
+constexpr char letter_of(uint8_t amino_acid) { return amino_acid < kAminoAcidCount ? kAminoAcids[amino_acid] : 'X'; }
+
+struct Vec3 {
+  float x = 0, y = 0, z = 0;  // ångström
+};
+
+// As it lies in the cache: no pointers, no padding.
+struct Residue {
+  enum Flags : uint8_t { kHasCa = 1, kHasFrame = 2 };  // kHasFrame: N, CA and C are all there
+
+  uint8_t amino_acid = kUnknown;
+  uint8_t flags = 0;
+  char insertion = ' ';  // insertion code
+  uint8_t reserved = 0;
+  int32_t number = 0;    // as in the file
+  int32_t position = 0;  // along the chain from 0: one more than the residue before, and more where residues are missing in between
+  Vec3 n, ca, c;         // zero where missing
+
+  bool has_ca() const { return (flags & kHasCa) != 0; }
+  bool has_frame() const { return (flags & kHasFrame) != 0; }
+};
+static_assert(sizeof(Residue) == 48);
+
+struct Chain {
+  std::string name;
+  std::vector<Residue> residues;
+};
+
+struct Structure {
+  std::vector<Chain> chains;  // with at least one residue each
+};
+
+}  // namespace pipeline::protein

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plugins/tasks/protein/data/file_content.hpp"
+#include "plugins/tasks/protein/data/structure_cache.hpp"
+
+namespace pipeline::protein {
+
+struct LibraryOptions {
+  std::string root;       // a folder that is searched, or one file (input_files.hpp)
+  std::string cache_dir;  // may be the same folder, and may serve several roots
+  ReadLimits limits;
+  double max_unusable_share = 0.5;  // of the files; more is an error. That none is usable always is
+  std::string unusable_path;        // where the table of all unusable files goes; empty: <cache_dir>/protein-unusable-<8 digits>.txt
+};
+
+struct LibraryHooks {
+  unsigned threads = 1;  // that parse
+
+  // All optional, called from the calling thread. progress: files that were new or changed. note: a line for the log (waiting for another
+  // process, damage, what was ignored or removed). cancelled: true ends the call with Cancelled; what was parsed by then stays.
+  std::function<void(uint64_t done, uint64_t total)> progress;
+  std::function<void(const std::string&)> note;
+  std::function<bool()> cancelled;
+};
+
+struct LibraryCounts {
+  uint64_t files = 0;       // inputs: structures + duplicates + unusable
+  uint64_t structures = 0;  //
+  uint64_t duplicates = 0;  // files with the content of another one; the first by relative path is the structure
+  uint64_t unusable = 0;    //
+  uint64_t ignored = 0;     // other files
+  uint64_t residues = 0;    // in the structures
+  uint64_t read = 0;        // files read by this call
+  uint64_t parsed = 0;      // and parsed by it
+};
+
+struct UnusableFile {
+  std::string path;  // relative
+  std::string reason;
+};
+
+// Views into the library.
+struct StructureView {
+  std::string_view name;  // the relative path without endings; with them where two would be the same
+  std::string_view path;  // relative to the root
+  files::Hash128 key;     // of the file's content
+  std::span<const ChainView> chains;
+};
+
+// The structures in the files below a folder. Each file's content is parsed once and kept in the cache folder; opening again reads only
+// files that are new or changed. Immutable; safe for concurrent use.
+class StructureLibrary {
+ public:
+  // Of several processes that open at once with one cache folder, one reads and parses what is new while the others wait. One file that
+  // cannot be used never fails the call. Throws DataError (root, no input, too many unusable files, cache folder), or Cancelled.
+  static StructureLibrary open(const LibraryOptions& options, const LibraryHooks& hooks);
+
+  uint64_t size() const { return structures_.size(); }
+  StructureView structure(uint64_t i) const;                               // i < size(), sorted by name; allocates nothing [any-thread]
+  const std::vector<UnusableFile>& unusable() const { return unusable_; }  // sorted by path
+  const LibraryCounts& counts() const { return counts_; }
+  std::string report() const;  // a table of the unusable files, the first 20; empty if there are none
+
+  // Equal where all names and contents of the structures, and the parser, are: what ranks compare.
+  const files::Hash128& fingerprint() const { return fingerprint_; }
+
+ private:
+  struct Entry {
+    std::string name, path;
+    files::Hash128 key;
+    size_t first_chain, chains;
+  };
+  StructureLibrary() = default;
+
+  StructureCache cache_;
+  std::vector<Entry> structures_;
+  std::vector<ChainView> chains_;
+  std::vector<UnusableFile> unusable_;
+  LibraryCounts counts_;
+  std::string unusable_path_;
+  files::Hash128 fingerprint_;
+};
+
+}  // namespace pipeline::protein

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "plugins/tasks/protein/data/file_content.hpp"
+#include "plugins/tasks/protein/data/structure.hpp"
+
+namespace pipeline::protein {
+
+// To be raised whenever the same file gives other residues: what was parsed before is then parsed again.
+constexpr uint32_t kParserVersion = 1;
+
+// The protein chains (protein_chains.hpp) of the first model in the content of a PDB or mmCIF file, plain or packed with gzip: what it
+// is decides, not its name. Throws DataError with a reason of one line that does not name the file. [any-thread]
+Structure parse_structure(std::string_view content, const ReadLimits& limits);
+
+// The same for a file; the error starts with its path.
+Structure read_structure(const std::string& path, const ReadLimits& limits);
+
+}  // namespace pipeline::protein

@@ -1,0 +1,76 @@
+#include "plugins/tasks/protein/esm2/sequences.hpp"
+
+#include <ATen/ATen.h>
+
+#include "plugins/tasks/protein/esm2/vocabulary.hpp"
+
+namespace pipeline::protein::esm2 {
+namespace {
+
+void check(const PackedBatch& batch) {
+  const int64_t count = batch.samples.rows();
+  TORCH_CHECK(batch.tokens.dim() == 1 && batch.tokens.numel() == count && batch.positions.numel() == count &&
+                  batch.chains.numel() == count &&
+                  batch.targets.numel() == static_cast<int64_t>(batch.target_rows.size()),
+              "ESM-2: samples of ", count, " residues in all with ", batch.tokens.numel(), " tokens, ",
+              batch.positions.numel(), " positions, ", batch.chains.numel(), " chains, and ",
+              batch.target_rows.size(), " rows with ", batch.targets.numel(), " targets");
+}
+
+// Where chains begin among the residues, and the end of the last one. On a device this waits for it.
+std::vector<int64_t> chain_starts(const PackedBatch& batch) {
+  const at::Tensor host = batch.chains.to(at::kCPU).contiguous();
+  const int64_t* const chains = host.const_data_ptr<int64_t>();
+  std::vector<int64_t> starts;
+  for (int64_t s = 0; s < batch.samples.sequences(); ++s) {
+    const int64_t begin = batch.samples.start(s), end = batch.samples.start(s + 1);
+    for (int64_t n = begin; n < end; ++n) {
+      if (n == begin || chains[n] != chains[n - 1]) starts.push_back(n);
+    }
+  }
+  starts.push_back(batch.samples.rows());
+  return starts;
+}
+
+}  // namespace
+
+Sequences::Sequences(const PackedBatch& batch, bool token_dropout) {
+  check(batch);
+  const at::NoGradGuard no_grad;
+  const std::vector<int64_t> starts = chain_starts(batch);
+  // By row: the residue it stands for or beside, the first one of its sequence, that sequence, and whether it
+  // comes before (-1) or after (1) the residues.
+  std::vector<int64_t> residue, first, sequence, side;
+  size_t next = 0;  // target
+  for (size_t s = 0; s + 1 < starts.size(); ++s) {
+    const int64_t begin = starts[s], end = starts[s + 1], shift = 2 * static_cast<int64_t>(s) + 1;
+    for (int64_t n = begin - 1; n <= end; ++n) {
+      residue.push_back(std::clamp(n, begin, end - 1));
+      first.push_back(begin);
+      sequence.push_back(static_cast<int64_t>(s));
+      side.push_back(n < begin ? -1 : n == end ? 1 : 0);
+    }
+    for (; next < batch.target_rows.size() && batch.target_rows[next] < end; ++next)
+      targets.push_back(batch.target_rows[next] + shift);
+    rows.append(end - begin + 2);
+  }
+  TORCH_CHECK_INDEX(next == batch.target_rows.size(), "ESM-2: target row ", batch.target_rows[next], " of ",
+                    batch.samples.rows(), " residues");
+
+  const at::Device device = batch.tokens.device();
+  const auto there = [&](at::IntArrayRef values) { return at::tensor(values, at::kLong).to(device); };
+  const at::Tensor of = there(residue), beside = there(side);
+  tokens = there(token_table()).index_select(0, batch.tokens.index_select(0, of));
+  tokens.masked_fill_(beside.lt(0), kCls).masked_fill_(beside.gt(0), kEos);
+  positions = batch.positions.index_select(0, of) - batch.positions.index_select(0, there(first)) + beside + 1;
+  if (!token_dropout) return;
+  const at::Tensor masked = tokens.eq(kMask), in = there(sequence);
+  std::vector<int64_t> lengths;
+  for (int64_t s = 0; s < rows.sequences(); ++s) lengths.push_back(rows.length(s));
+  const at::Tensor masks = at::zeros({rows.sequences()}, masked.options().dtype(at::kFloat))
+                               .index_add_(0, in, masked.to(at::kFloat));
+  const at::Tensor factor = (1 - masks / there(lengths)).reciprocal_().mul_(1 - kTrainedMaskRatio);
+  scale = factor.index_select(0, in).masked_fill_(masked, 0);
+}
+
+}  // namespace pipeline::protein::esm2

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "plugins/tasks/protein/model/protein_model.hpp"
+#include "transformer/ragged.hpp"
+
+namespace pipeline::protein::esm2 {
+
+// Of the residues in the training of the published models 15% were chosen, and of those 80% shown as <mask>.
+// transformers has the number in its code, and so no folder can carry another.
+constexpr double kTrainedMaskRatio = 0.15 * 0.8;
+
+// A batch as ESM-2 reads it: each chain of each sample is a sequence of its own, <cls> residues <eos>, end to
+// end: R rows in all.
+struct Sequences {
+  Sequences(const PackedBatch& batch, bool token_dropout);
+
+  transformer::Ragged rows;
+  std::vector<int64_t> targets;  // (T) the rows of the batch's target_rows
+  at::Tensor tokens;             // (R) int64, in ESM-2's vocabulary
+  // (R) int64: <cls> at 0, the first residue at 1, as far on as the chain's numbering, <eos> after the last.
+  at::Tensor positions;
+  // (R) fp32, or undefined without token dropout: what a token's embedding is multiplied by. 0 for <mask>;
+  // otherwise the same for all tokens of a sequence, as much as makes up for the share of masks in it being
+  // another than in training.
+  at::Tensor scale;
+};
+
+}  // namespace pipeline::protein::esm2

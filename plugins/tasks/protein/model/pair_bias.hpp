@@ -1,0 +1,52 @@
+// Attention biases made from pairs of residues: a small network over what two residues look like from each other.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "transformer/attention.hpp"
+
+namespace pipeline::protein {
+
+// Features of the pair (i, j), none of which a rotation or translation of the whole changes:
+//   0..15   Gaussians of the distance between the CA, centres from 2 to 22 Å (ProteinMPNN's), 1.25 Å wide
+//   16..18  the direction to CA of j in the frame of i, 19..21 the direction to CA of i in the frame of j
+//   22..30  the rotation from the frame of j to that of i, row by row
+//   31      1 where the distance is not known
+// A direction or rotation that is not known is zero. Beside these, one of kOffsets classes: j's position along the chain less i's,
+// cut at +-32, or another chain.
+constexpr int64_t kPairFeatures = 32;
+constexpr int64_t kFarthestOffset = 32;
+constexpr int64_t kOffsets = 2 * kFarthestOffset + 2;
+
+// bias = gelu(features W + offsets[class]) out: no biases of its own, since a class has one and a constant changes no softmax.
+struct PairNetwork {
+  at::Tensor weight;   // (kPairFeatures, P)
+  at::Tensor offsets;  // (kOffsets, P)
+  at::Tensor out;      // (layers, P, heads)
+};
+
+// The residues that pairs are made of: rows as in PackedBatch.
+struct PairInputs {
+  at::Tensor frames;     // (N, 12)
+  at::Tensor flags;      // (N) uint8
+  at::Tensor positions;  // (N) int64
+  at::Tensor chains;     // (N) int64
+  transformer::Ragged keys;
+  transformer::Ragged queries;
+  std::vector<int64_t> query_rows;  // (queries.rows()) which rows these are, ascending; empty: all
+};
+
+// For each layer the bias that ragged_attention takes: fp32. Differentiable in the network's tensors. On the CPU the pairs are computed block by
+// block, in the backward pass again, so that nothing larger than a bias is kept.
+std::vector<at::Tensor> pair_bias(const PairInputs& inputs, const PairNetwork& network);
+
+// The same from ATen's operations, of any device and dtype: (pairs, kPairFeatures) and (pairs) int64 of one sequence.
+struct PairFeatures {
+  at::Tensor features, classes;
+};
+PairFeatures pair_features(const PairInputs& inputs, int64_t sequence, at::ScalarType dtype);
+std::vector<at::Tensor> pair_bias_by_torch(const PairInputs& inputs, const PairNetwork& network);
+
+}  // namespace pipeline::protein

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace pipeline::protein {
+
+// A table of numbers as a picture (SVG, which browsers show).
+struct HeatMap {
+  std::string title;
+  std::vector<std::string> rows, columns;   // labels
+  std::vector<double> values;               // (rows, columns); NaN: not coloured
+  double low = 0, high = 1;                 // the ends of the scale; values beyond are drawn as these
+  std::string low_label, high_label;        // what the ends mean
+  int64_t wrap = 0;                         // columns in a line, 0: all
+  std::string row_title, column_title;
+};
+
+std::string draw(const HeatMap& map);
+
+}  // namespace pipeline::protein

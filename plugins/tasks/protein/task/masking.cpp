@@ -1,0 +1,80 @@
+#include "plugins/tasks/protein/task/masking.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "plugins/tasks/protein/model/tokens.hpp"
+#include "plugins/tasks/protein/task/random.hpp"
+
+namespace pipeline::protein {
+namespace {
+
+std::vector<size_t> known_residues(std::span<const uint8_t> amino_acids) {
+  std::vector<size_t> known;
+  for (size_t i = 0; i < amino_acids.size(); ++i)
+    if (amino_acids[i] < kAminoAcidCount) known.push_back(i);
+  return known;
+}
+
+void shuffle(std::vector<size_t>& values, Random& random) {
+  for (size_t i = values.size(); i > 1; --i) std::swap(values[i - 1], values[random.below(i)]);
+}
+
+Masking nothing_masked(std::span<const uint8_t> amino_acids) {
+  return {.tokens = {amino_acids.begin(), amino_acids.end()}, .is_target = std::vector<uint8_t>(amino_acids.size(), 0)};
+}
+
+// Length of a stretch of at least one residue: geometric with this mean.
+size_t draw_length(double mean, Random& random) {
+  if (mean <= 1) return 1;
+  return 1 + static_cast<size_t>(std::log(1 - random.uniform()) / std::log(1 - 1 / mean));
+}
+
+}  // namespace
+
+uint64_t scoring_groups(double ratio) { return std::max<uint64_t>(1, static_cast<uint64_t>(std::ceil(1 / ratio - 1e-9))); }
+
+Masking mask_for_training(std::span<const uint8_t> amino_acids, std::span<const int64_t> chains, const MaskingOptions& options, uint64_t seed) {
+  Masking masking = nothing_masked(amino_acids);
+  Random random(seed);
+  std::vector<size_t> starts = known_residues(amino_acids);
+  const auto wanted = static_cast<size_t>(std::llround(options.ratio * static_cast<double>(starts.size())));
+  size_t left = std::min(std::max<size_t>(wanted, 1), starts.size());
+  shuffle(starts, random);
+  std::vector<size_t> targets;
+  for (const size_t start : starts) {
+    if (left == 0) break;
+    const size_t length = draw_length(options.span, random);
+    for (size_t i = start; i < amino_acids.size() && i < start + length && left > 0; ++i) {
+      if (chains[i] != chains[start]) break;
+      if (masking.is_target[i] != 0 || amino_acids[i] >= kAminoAcidCount) continue;
+      masking.is_target[i] = 1;
+      targets.push_back(i);
+      --left;
+    }
+  }
+  std::sort(targets.begin(), targets.end());
+  for (const size_t i : targets) {
+    const double draw = random.uniform();
+    if (draw < options.random) {
+      masking.tokens[i] = static_cast<int64_t>(random.below(kAminoAcidCount));
+    } else if (draw >= options.random + options.keep) {
+      masking.tokens[i] = kMaskToken;
+    }
+  }
+  return masking;
+}
+
+Masking mask_for_scoring(std::span<const uint8_t> amino_acids, uint64_t groups, uint64_t group, uint64_t seed) {
+  Masking masking = nothing_masked(amino_acids);
+  Random random(seed);
+  std::vector<size_t> order = known_residues(amino_acids);
+  shuffle(order, random);
+  for (size_t n = group; n < order.size(); n += groups) {
+    masking.is_target[order[n]] = 1;
+    masking.tokens[order[n]] = kMaskToken;
+  }
+  return masking;
+}
+
+}  // namespace pipeline::protein

@@ -1,0 +1,44 @@
+#include "plugins/tasks/protein/task/pack.hpp"
+
+#include <ATen/ATen.h>
+
+#include "plugins/tasks/protein/model/geometry.hpp"
+
+namespace pipeline::protein {
+
+void Packer::add(const Sample& sample, const std::vector<int64_t>& rows, const Masking& masking) {
+  const Geometry geometry = describe_geometry(sample.residues, sample.chains, {});
+  const auto append = [](auto& to, const auto& from, size_t row, int64_t width) {
+    const auto begin = from.begin() + static_cast<ptrdiff_t>(row) * width;
+    to.insert(to.end(), begin, begin + width);
+  };
+  for (size_t n = 0; n < rows.size(); ++n) {
+    const auto row = static_cast<size_t>(rows[n]);
+    const Residue& residue = sample.residues[row];
+    if (masking.is_target[n] != 0) {
+      batch_.target_rows.push_back(static_cast<int64_t>(tokens_.size()));
+      targets_.push_back(residue.amino_acid);
+    }
+    tokens_.push_back(masking.tokens[n]);
+    positions_.push_back(residue.position);
+    chains_.push_back(sample.chains[row]);
+    append(frames_, geometry.frames, row, kFrameSize);
+    append(local_, geometry.local, row, kLocalFeatures);
+    flags_.push_back(geometry.flags[row]);
+  }
+  batch_.samples.append(static_cast<int64_t>(rows.size()));
+}
+
+PackedBatch Packer::finish() {
+  const auto rows = static_cast<int64_t>(tokens_.size());
+  batch_.tokens = at::tensor(tokens_, at::kLong);
+  batch_.positions = at::tensor(positions_, at::kLong);
+  batch_.chains = at::tensor(chains_, at::kLong);
+  batch_.frames = at::tensor(frames_, at::kFloat).view({rows, kFrameSize});
+  batch_.local = at::tensor(local_, at::kFloat).view({rows, kLocalFeatures});
+  batch_.flags = at::tensor(flags_, at::kByte);
+  batch_.targets = at::tensor(targets_, at::kLong);
+  return std::move(batch_);
+}
+
+}  // namespace pipeline::protein

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "plugins/tasks/protein/model/protein_model.hpp"
+#include "plugins/tasks/protein/task/masking.hpp"
+#include "plugins/tasks/protein/task/sample.hpp"
+
+namespace pipeline::protein {
+
+// Builds a PackedBatch sample by sample.
+class Packer {
+ public:
+  // rows: which residues of the sample the model gets. The geometry is that of the whole sample, so that a crop does not change what is near
+  // a residue. masking: of the rows.
+  void add(const Sample& sample, const std::vector<int64_t>& rows, const Masking& masking);
+  PackedBatch finish();
+
+ private:
+  PackedBatch batch_;
+  std::vector<int64_t> tokens_, positions_, chains_, targets_;
+  std::vector<float> frames_, local_;
+  std::vector<uint8_t> flags_;
+};
+
+}  // namespace pipeline::protein

@@ -1,0 +1,52 @@
+// How predictions of masked residues are scored, and what is said about the scores.
+#pragma once
+
+#include <pipeline/task_types.hpp>
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "plugins/tasks/protein/task/frequencies.hpp"
+
+namespace pipeline::protein {
+
+// The log-probabilities of the twenty amino acids at one masked residue.
+using LogProbabilities = std::span<const float, kAminoAcidCount>;
+
+struct Target {
+  uint8_t amino_acid;  // the right one
+  uint32_t cluster;
+};
+
+// Sums over the targets of a batch, beside two guesses that know no structure: always the amino acid that is the most frequent in the training
+// data, and the training data's frequencies.
+class Scores {
+ public:
+  explicit Scores(const Frequencies& background) : background_(background) {}
+
+  void add(const Target& target, LogProbabilities predicted);
+  // `details`: also what report() needs.
+  void send(const EvaluationSink& sink, bool details) const;
+
+  static std::vector<Metric> metrics();
+
+ private:
+  struct Sums {
+    double count = 0, nll = 0, correct = 0, top3 = 0, background_nll = 0, majority = 0;
+    void add(const Sums& other);
+  };
+
+  const Frequencies& background_;
+  Sums all_;
+  std::map<uint32_t, Sums> clusters_;
+  std::map<std::pair<uint8_t, uint8_t>, double> confusion_;  // (right, predicted)
+};
+
+// From the sums of a full evaluation: 95% intervals by resampling clusters (percentile bootstrap, Efron and Tibshirani 1993, chapter 13), the
+// gains over both guesses with theirs, a table by amino acid, and the confusion matrix as table and picture.
+void report_scores(std::span<const EvaluationValue> values, const ReportSink& sink);
+
+}  // namespace pipeline::protein

@@ -1,0 +1,82 @@
+// Masked models of proteins: amino acids are hidden and predicted from the others and, by the encoder-decoder, the structure.
+#pragma once
+
+#include <pipeline/torch/task.hpp>
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plugins/tasks/protein/model/protein_model.hpp"
+#include "plugins/tasks/protein/task/config.hpp"
+#include "plugins/tasks/protein/task/dataset.hpp"
+#include "plugins/tasks/protein/task/masking.hpp"
+#include "plugins/tasks/protein/task/scoring.hpp"
+
+namespace pipeline::protein {
+
+struct ProteinBatch {
+  PackedBatch packed;
+  std::vector<uint32_t> target_clusters;  // of packed.targets
+  std::vector<uint64_t> ids;
+  Split split = Split::kTrain;
+
+  template <class V>
+  void tensors(V&& visit) {
+    packed.tensors(visit);
+  }
+};
+
+class ProteinTask : public TorchTask<ProteinConfig, ProteinModel, ProteinBatch> {
+ public:
+  using TorchTask::TorchTask;
+  static constexpr bool kHasUnits = true;
+
+  // The training data's frequencies of amino acids, and what an imported model has besides parameters.
+  std::string extra_state() override;
+  void set_extra_state(std::string_view state) override;
+  void prepare() override;
+  void open_data() override;
+  std::shared_ptr<ProteinModel> build_model() override;
+
+  // In training a sample is a chain, or structure, seen once in an epoch; where residues are scored it is a forward pass that masks some of
+  // them; where they are predicted, again a chain or structure.
+  uint64_t sample_count(Split split) const override;
+  double sample_cost(Split split, uint64_t id) const override;
+  std::string data_fingerprint() override { return dataset_->fingerprint(); }
+  ProteinBatch make_batch(const LoadRequest& request) const override;
+  BatchInfo batch_info(const ProteinBatch& batch) const override;
+
+  void describe_parameter(Parameter& parameter) override;
+  void initialize_parameter(uint64_t index, const std::string& name, at::Tensor& out) override;
+  void import_model(const std::filesystem::path& folder) override;
+  void export_model(const std::filesystem::path& folder) override;
+
+  bool wants_autocast() const override { return false; }  // the models take their compute dtype themselves
+  LossSum train_batch(const ProteinBatch& batch, const TrainArgs& args) override;
+  LossSum loss(const ProteinBatch& batch) override;
+  void evaluate(const ProteinBatch& batch, EvaluationSink& sink) override;
+  std::vector<Metric> metrics() override;
+  void report(Split split, Purpose purpose, std::span<const EvaluationValue> values, const ReportSink& sink) override;
+  std::vector<std::string> prediction_columns() override;
+  std::string sample_name(Split split, uint64_t id) const override;
+  void predict(const ProteinBatch& batch, const PredictionSink& sink) override;
+  double flops(const ProteinBatch& batch) override;
+
+ private:
+  bool is_scored(Split split) const;
+  void add_for_training(class Packer& packer, ProteinBatch& batch, const LoadRequest& request, uint64_t id) const;
+  void add_for_scoring(class Packer& packer, ProteinBatch& batch, uint64_t id) const;
+  // (residues, 20) log-probabilities, each residue masked once.
+  std::vector<float> predict_all(const Sample& sample, uint64_t seed);
+  at::ScalarType compute_dtype() const { return to_torch(run().compute_dtype); }
+
+  std::optional<Dataset> dataset_;
+  std::array<std::vector<ScoringPass>, 3> passes_;  // by split
+  std::optional<Frequencies> background_;           // of the data that the model learnt from
+  std::string model_state_;                         // came with the weights
+};
+
+}  // namespace pipeline::protein

@@ -1,0 +1,37 @@
+// A job in a folder of its own, run as a user would: train.toml and what it names.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/e2e/program.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+namespace pipeline::tests {
+
+class Job {
+ public:
+  std::filesystem::path folder() const { return folder_.path(); }
+  std::filesystem::path path(const std::string& name) const { return folder_.path() / name; }
+  Result call(const std::string& verb, std::vector<std::string> more = {}) const {
+    more.insert(more.begin(), {verb, "train.toml"});
+    return pipeline(std::move(more), folder_.path());
+  }
+  // Step, loss and gradient norm of every step, as written.
+  std::vector<std::string> curve(const std::string& run) const {
+    std::vector<std::string> lines;
+    for (const std::string& line : read_lines(path(run + "/metrics.jsonl"))) {
+      const auto json = nlohmann::json::parse(line);
+      lines.push_back(json["step"].dump() + " " + json["loss"].dump() + " " + json["grad_norm"].dump());
+    }
+    return lines;
+  }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+}  // namespace pipeline::tests

@@ -1,0 +1,104 @@
+// What our ESM-2 computes for a Hugging Face folder, for tests/parity/esm2_parity.py to compare with
+// transformers.
+//
+//   esm2_probe FOLDER OUT_FOLDER < request.json > answer.json
+//
+// The request has samples; a sample is a list of chains {tokens, positions, targets}, a target of -1: none.
+// OUT_FOLDER receives `model`, the folder as read and written again by another process' model; `gradients`,
+// the same kind of folder with gradients in place of weights; and the logits of all residues.
+#include <ATen/ATen.h>
+
+#include <filesystem>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "core/safetensors/writer.hpp"
+#include "plugins/tasks/protein/esm2/esm2.hpp"
+#include "plugins/tasks/protein/esm2/folder_config.hpp"
+
+using namespace pipeline::protein;
+
+namespace {
+
+PackedBatch read_batch(const nlohmann::json& samples, bool all_are_targets) {
+  PackedBatch batch;
+  std::vector<int64_t> tokens, positions, chains, targets;
+  for (const auto& sample : samples) {
+    const size_t before = tokens.size();
+    for (size_t chain = 0; chain < sample.size(); ++chain) {
+      const auto& given = sample[chain];
+      for (size_t i = 0; i < given["tokens"].size(); ++i) {
+        const int64_t target = all_are_targets ? 0 : given["targets"][i].get<int64_t>();
+        if (target >= 0) {
+          batch.target_rows.push_back(static_cast<int64_t>(tokens.size()));
+          targets.push_back(target);
+        }
+        tokens.push_back(given["tokens"][i]);
+        positions.push_back(given["positions"][i]);
+        chains.push_back(static_cast<int64_t>(chain));
+      }
+    }
+    batch.samples.append(static_cast<int64_t>(tokens.size() - before));
+  }
+  batch.tokens = at::tensor(tokens, at::kLong);
+  batch.positions = at::tensor(positions, at::kLong);
+  batch.chains = at::tensor(chains, at::kLong);
+  batch.targets = at::tensor(targets, at::kLong);
+  return batch;
+}
+
+void copy_into(Esm2& model, const std::vector<at::Tensor>& values) {
+  const at::NoGradGuard no_grad;
+  for (size_t i = 0; i < values.size(); ++i) at::Tensor(model.named_parameters()[i].second).copy_(values[i]);
+}
+
+void save(const std::filesystem::path& path, const std::map<std::string, at::Tensor>& tensors) {
+  namespace safetensors = pipeline::safetensors;
+  safetensors::Writer writer(path.string());
+  for (const auto& [name, tensor] : tensors) writer.declare(name, safetensors::Dtype::kF32, tensor.sizes().vec());
+  for (const auto& [name, tensor] : tensors) {
+    writer.write(name, std::as_bytes(std::span(tensor.const_data_ptr<float>(), static_cast<size_t>(tensor.numel()))));
+  }
+  writer.finish();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3) {
+    std::cerr << "usage: esm2_probe FOLDER OUT_FOLDER < request.json\n";
+    return 2;
+  }
+  const auto request = nlohmann::json::parse(std::cin);
+  const std::filesystem::path folder = argv[1], out = argv[2];
+  const Esm2Config config = esm2::read_config(folder / "config.json");
+  Esm2 model(config);
+  model.import_folder(folder);
+  std::vector<at::Tensor> values, gradients;
+  for (size_t i = 0; i < model.parameters().size(); ++i) {
+    values.push_back(at::empty(model.parameters().info(i).shape));
+    model.imported(i, values.back());
+  }
+  copy_into(model, values);
+
+  // As an export from a checkpoint: parameters and extra state are all that is left of the folder.
+  Esm2 again(config);
+  again.set_extra_state(model.extra_state());
+  copy_into(again, values);
+  std::filesystem::create_directory(out / "model");
+  again.export_folder(out / "model");
+
+  const PackedBatch batch = read_batch(request["samples"], false), all = read_batch(request["samples"], true);
+  save(out / "logits.safetensors", {{"logits", again.logits(all, at::kFloat)},
+                                    {"target_logits", again.logits(batch, at::kFloat)},
+                                    {"log_probabilities", again.log_probabilities(batch, at::kFloat)}});
+  const auto loss = again.loss(batch, {});
+  loss.scaled.backward();
+  for (const auto& [name, parameter] : again.named_parameters()) gradients.push_back(parameter.grad());
+  Esm2 slopes(config);
+  copy_into(slopes, gradients);
+  std::filesystem::create_directory(out / "gradients");
+  slopes.export_folder(out / "gradients");
+  std::cout << nlohmann::json{{"loss", loss.sum.item<double>()}, {"flops", again.flops(batch)}} << "\n";
+  return 0;
+}

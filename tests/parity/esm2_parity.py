@@ -1,0 +1,117 @@
+"""Compares our ESM-2 with transformers, live: logits, loss, every gradient, and the folder that we save, for randomly initialised models.
+
+PIPELINE_PYTHON names the interpreter that has the packages of requirements.txt. Exit code 77: skipped, for the reason printed.
+"""
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+TOLERANCE = 2e-5  # of the norm of a tensor, in fp32
+SIZES = [
+    dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64),
+    dict(hidden_size=36, num_hidden_layers=3, num_attention_heads=3, intermediate_size=50, token_dropout=False, layer_norm_eps=1e-6),
+    dict(hidden_size=320, num_hidden_layers=6, num_attention_heads=20, intermediate_size=1280),  # esm2_t6_8M
+]
+
+
+def skip(reason):
+    print(f"skipped: {reason}")
+    sys.exit(77)
+
+
+def check(what, ours, theirs):
+    """The largest relative difference, if it is small enough."""
+    assert ours.shape == theirs.shape, f"{what}: ours {tuple(ours.shape)}, transformers {tuple(theirs.shape)}"
+    norm = theirs.double().norm().item()
+    difference = (ours.double() - theirs.double()).norm().item() / norm
+    assert difference <= TOLERANCE, f"{what}: differs by {difference:.2e} of its norm {norm:.3g}, tolerance {TOLERANCE}"
+    return difference
+
+
+def check_export(model, saved):
+    """transformers loads what we saved, with nothing missing or left over, as what it was."""
+    import torch
+    from esm2_reference import VOCABULARY
+    from transformers import AutoTokenizer, EsmForMaskedLM
+
+    again, info = EsmForMaskedLM.from_pretrained(saved, output_loading_info=True)
+    for kind, names in info.items():
+        assert not names, f"{kind} in the folder that we saved: {names}"
+    theirs = model.state_dict()
+    for name, value in again.state_dict().items():
+        assert torch.equal(value, theirs.pop(name)), f"{name} differs in the folder that we saved"
+    assert not theirs, f"not in the folder that we saved: {sorted(theirs)}"
+    for key, value in model.config.to_dict().items():
+        if key not in ("transformers_version", "dtype", "architectures", "_name_or_path"):
+            assert again.config.to_dict().get(key) == value, f"{key}: {value!r} became {again.config.to_dict().get(key)!r}"
+    tokenizer = AutoTokenizer.from_pretrained(saved)
+    assert type(tokenizer).__name__ == "EsmTokenizer" and tokenizer.get_vocab() == {token: i for i, token in enumerate(VOCABULARY)}
+    assert tokenizer("MK<mask>X").input_ids == [0, 20, 15, 32, 24, 2] and tokenizer.mask_token_id == 32
+
+
+def run_probe(probe, source, out, samples):
+    result = subprocess.run([probe, source, out], input=json.dumps({"samples": samples}), stdout=subprocess.PIPE, text=True, check=True,
+                            env={**os.environ, "OMP_NUM_THREADS": "1"})
+    return json.loads(result.stdout)
+
+
+def compare(probe, size, seed):
+    import torch
+    from esm2_reference import THEIRS, forward, make_model, make_samples
+    from safetensors.torch import load_file
+
+    torch.manual_seed(seed)
+    model = make_model(**size)
+    if seed == 1:  # as in folders whose frequencies were rounded
+        with torch.no_grad():
+            model.esm.rotary_embeddings.inv_freq.copy_(model.esm.rotary_embeddings.inv_freq.half().float())
+    samples = make_samples(6, 60 if size["hidden_size"] < 100 else 150)
+    worst = {}
+    with tempfile.TemporaryDirectory() as folder:
+        source = os.path.join(folder, "source")
+        model.save_pretrained(source)
+        answer = run_probe(probe, source, folder, samples)
+        check_export(model, os.path.join(folder, "model"))
+        ours = load_file(os.path.join(folder, "logits.safetensors"))
+        gradients = load_file(os.path.join(folder, "gradients", "model.safetensors"))
+
+    logits, labels, loss = forward(model, samples)
+    loss.backward()
+    at_targets = logits[labels >= 0]
+    worst["logits"] = check("logits", ours["logits"], logits)
+    worst["logits at targets"] = check("logits at targets", ours["target_logits"], at_targets)
+    log_p = torch.log_softmax(at_targets[:, THEIRS[:20]], dim=1)
+    worst["log-probabilities"] = check("log-probabilities of amino acids", ours["log_probabilities"], log_p)
+    worst["loss"] = check("loss", torch.tensor([answer["loss"]]), loss.detach().view(1))
+    slopes = {name: check(f"gradient of {name}", gradients[name], parameter.grad)
+              for name, parameter in model.named_parameters() if "contact_head" not in name}
+    name = max(slopes, key=slopes.get)
+    worst[f"gradients up to (that of {name})"] = slopes[name]
+    print(f"  {sum(p.numel() for p in model.parameters())} parameters, {len(logits)} residues, {(labels >= 0).sum().item()} targets; "
+          "differences: " + ", ".join(f"{what} {value:.1e}" for what, value in worst.items()))
+
+
+def main():
+    if wanted := os.environ.pop("PIPELINE_PYTHON", None):
+        os.execv(wanted, [wanted] + sys.argv)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--probe", required=True, help="the program esm2_probe")
+    arguments = parser.parse_args()
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    try:
+        import torch
+        import transformers
+    except ImportError as error:
+        skip(f"{error}: set PIPELINE_PYTHON to a Python with tests/parity/requirements.txt")
+    transformers.logging.set_verbosity_error()
+    torch.set_num_threads(1)  # small models: threads only wait for each other
+    for seed, size in enumerate(SIZES):
+        compare(arguments.probe, size, seed)
+        print(f"equal to transformers {transformers.__version__}: {size}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+#include "plugins/tasks/protein/model/encoder_decoder.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+#include "tests/protein/proteins.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+namespace pipeline::protein::testing {
+namespace {
+
+EncoderDecoderConfig small() {
+  return {.hidden_dim = 32, .num_encoder_layers = 2, .num_decoder_layers = 2, .num_heads = 4, .pair_dim = 16, .dropout = 0};
+}
+
+struct SmallModel : EncoderDecoder {
+  explicit SmallModel(double dropout = 0, uint64_t seed = 1) : EncoderDecoder(with(dropout)) { initialize(*this, seed); }
+  static EncoderDecoderConfig with(double dropout) {
+    EncoderDecoderConfig config = small();
+    config.dropout = dropout;
+    return config;
+  }
+};
+
+TEST(EncoderDecoder, RotationAndTranslationDoNotChangeTheLogits) {
+  EncoderDecoder model{{}};  // the default size
+  initialize(model);
+  const std::vector<Residue> residues = chain(150);
+  const at::Tensor before = model.log_probabilities(pack({residues}), at::kFloat), after = model.log_probabilities(pack({moved(residues)}), at::kFloat);
+  EXPECT_LT((before - after).abs().max().item<float>(), 1e-4f);
+  std::vector<Residue> other = residues;
+  other[70].ca.x += 2;
+  EXPECT_GT((before - model.log_probabilities(pack({other}), at::kFloat)).abs().max().item<float>(), 1e-3f) << "the structure has no influence";
+}
+
+TEST(EncoderDecoder, ASampleIsTheSameAloneAndInABatch) {
+  SmallModel model;
+  const auto a = chain(40), b = chain(7, 1), c = chain(90, 2);
+  const at::Tensor together = model.log_probabilities(pack({a, b, c}), at::kFloat);
+  const at::Tensor alone = at::cat({model.log_probabilities(pack({a}), at::kFloat), model.log_probabilities(pack({b}), at::kFloat),
+                                    model.log_probabilities(pack({c}), at::kFloat)});
+  EXPECT_LT((together - alone).abs().max().item<float>(), 1e-5f);
+}
+
+TEST(EncoderDecoder, AMaskedResidueDoesNotSeeItself) {
+  SmallModel model;
+  std::vector<Residue> residues = chain(30);
+  const at::Tensor before = model.log_probabilities(pack({residues}), at::kFloat);
+  residues[5].amino_acid = static_cast<uint8_t>((residues[5].amino_acid + 3) % kAminoAcidCount);  // 5 is masked
+  EXPECT_TRUE(before.equal(model.log_probabilities(pack({residues}), at::kFloat)));
+  residues[6].amino_acid = static_cast<uint8_t>((residues[6].amino_acid + 3) % kAminoAcidCount);  // 6 is not
+  EXPECT_FALSE(before.equal(model.log_probabilities(pack({residues}), at::kFloat)));
+}
+
+TEST(EncoderDecoder, TheLossIsThatOfTheProbabilities) {
+  SmallModel model;
+  const PackedBatch batch = pack({chain(40), chain(9, 1)});
+  const at::Tensor picked = model.log_probabilities(batch, at::kFloat).gather(1, batch.targets.unsqueeze(1));
+  EXPECT_NEAR(model.loss(batch, {}).sum.item<double>(), -picked.sum().item<double>(), 1e-4);
+}
+
+// Every parameter's gradient against differences of the loss in its direction.
+TEST(EncoderDecoder, GradientsAreThoseOfTheLoss) {
+  SmallModel model(0.1);
+  const PackedBatch batch = pack({chain(40), chain(9, 1)});
+  const ForwardOptions options{.training = true, .dropout_seed = 3};
+  model.loss(batch, options).scaled.backward();
+  for (const auto& [name, parameter] : model.named_parameters()) {
+    ASSERT_TRUE(parameter.grad().defined()) << name;
+    const at::Tensor gradient = parameter.grad(), direction = gradient / (gradient.norm() + 1e-12);
+    const at::NoGradGuard no_grad;
+    const double step = 2e-3;
+    at::Tensor value = parameter;
+    value.add_(direction, step);
+    const double up = model.loss(batch, options).sum.item<double>();
+    value.sub_(direction, 2 * step);
+    const double down = model.loss(batch, options).sum.item<double>();
+    value.add_(direction, step);
+    const double expected = gradient.norm().item<double>();
+    EXPECT_NEAR((up - down) / (2 * step), expected, 0.02 * expected + 0.02) << name;
+  }
+}
+
+TEST(EncoderDecoder, WithoutTargetsTheLossIsZeroAndSoAreTheGradients) {
+  SmallModel model;
+  PackedBatch batch = pack({chain(12)});
+  batch.tokens = at::arange(12, at::kLong);
+  batch.target_rows = {};
+  batch.targets = at::empty({0}, at::kLong);
+  const transformer::Loss loss = model.loss(batch, {.training = true});
+  EXPECT_EQ(loss.sum.item<double>(), 0);
+  loss.scaled.backward();
+  for (const auto& [name, parameter] : model.named_parameters()) {
+    if (parameter.grad().defined()) {
+      EXPECT_EQ(parameter.grad().abs().max().item<float>(), 0) << name;
+    }
+  }
+}
+
+TEST(EncoderDecoder, ASampleWhoseResiduesAreAllMasked) {
+  SmallModel model;
+  const at::Tensor log_p = model.log_probabilities(pack({chain(6), chain(30, 1)}, 1), at::kFloat);
+  EXPECT_EQ(log_p.size(0), 36);
+  EXPECT_TRUE(log_p.isfinite().all().item<bool>());
+  model.loss(pack({chain(6)}, 1), {.training = true}).scaled.backward();
+}
+
+TEST(EncoderDecoder, WhatIsExportedIsImported) {
+  const tests::TemporaryFolder folder;
+  SmallModel model, other(0, 2);
+  const PackedBatch batch = pack({chain(40)});
+  const at::Tensor expected = model.log_probabilities(batch, at::kFloat);
+  ASSERT_FALSE(expected.equal(other.log_probabilities(batch, at::kFloat)));
+  model.export_folder(folder.path());
+  other.import_folder(folder.path());
+  const at::NoGradGuard no_grad;
+  for (size_t i = 0; i < other.parameters().size(); ++i) {
+    at::Tensor value = other.parameters().named()[i].second;
+    other.imported(i, value);
+  }
+  EXPECT_TRUE(expected.equal(other.log_probabilities(batch, at::kFloat)));
+}
+
+TEST(EncoderDecoder, AFolderOfAnotherModelIsRefusedWithAllThatDiffers) {
+  const tests::TemporaryFolder folder;
+  SmallModel model;
+  model.export_folder(folder.path());
+  EncoderDecoderConfig config = small();
+  config.num_heads = 2;
+  config.pair_dim = 8;
+  EncoderDecoder other(config);
+  try {
+    other.import_folder(folder.path());
+    FAIL() << "no error";
+  } catch (const std::runtime_error& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("task.num_heads = 2, the folder has 4"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("task.pair_dim = 8, the folder has 16"));
+  }
+}
+
+TEST(EncoderDecoder, LowPrecisionComesClose) {
+  SmallModel model;
+  const PackedBatch batch = pack({chain(60), chain(9, 1)});
+  const at::Tensor exact = model.log_probabilities(batch, at::kFloat), rounded = model.log_probabilities(batch, at::kBFloat16);
+  EXPECT_LT((exact - rounded).abs().max().item<float>(), 0.05f);
+}
+
+}  // namespace
+}  // namespace pipeline::protein::testing

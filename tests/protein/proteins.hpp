@@ -1,0 +1,92 @@
+// Made-up chains whose geometry is that of a peptide: enough for everything that looks at structures.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include "plugins/tasks/protein/model/geometry.hpp"
+#include "plugins/tasks/protein/model/protein_model.hpp"
+
+namespace pipeline::protein::testing {
+
+// A winding chain; different for each phase.
+inline std::vector<Residue> chain(int64_t length, double phase = 0) {
+  std::vector<Residue> residues(static_cast<size_t>(length));
+  for (int64_t i = 0; i < length; ++i) {
+    Residue& r = residues[static_cast<size_t>(i)];
+    r.amino_acid = static_cast<uint8_t>((7 * i + static_cast<int64_t>(phase * 13)) % kAminoAcidCount);
+    r.number = r.position = static_cast<int32_t>(i);
+    r.flags = Residue::kHasCa | Residue::kHasFrame;
+    const auto at = [&](double t, double wobble) {
+      const double a = 1.7 * t + phase;
+      return Vec3{static_cast<float>(2.3 * std::cos(a) + 6 * std::sin(0.11 * t + phase)),
+                  static_cast<float>(2.3 * std::sin(a) + wobble),
+                  static_cast<float>(1.5 * t + 3 * std::cos(0.23 * t))};
+    };
+    const auto t = static_cast<double>(i);
+    r.n = at(t - 0.33, 0.2);
+    r.ca = at(t, -0.3);
+    r.c = at(t + 0.33, 0.4);
+  }
+  return residues;
+}
+
+// Everything turned by a rotation and shifted.
+inline std::vector<Residue> moved(std::vector<Residue> residues) {
+  const double a = 0.7, b = -1.1;
+  const auto move = [&](Vec3& v) {
+    const double x = std::cos(a) * v.x - std::sin(a) * v.y, y = std::sin(a) * v.x + std::cos(a) * v.y;
+    const double y2 = std::cos(b) * y - std::sin(b) * v.z, z = std::sin(b) * y + std::cos(b) * v.z;
+    v = {static_cast<float>(x + 31), static_cast<float>(y2 - 12), static_cast<float>(z + 55)};
+  };
+  for (Residue& r : residues) move(r.n), move(r.ca), move(r.c);
+  return residues;
+}
+
+// Every `every`-th residue masked; the chains are samples of their own.
+inline PackedBatch pack(const std::vector<std::vector<Residue>>& samples, int64_t every = 5) {
+  PackedBatch batch;
+  std::vector<int64_t> tokens, positions, chains, targets;
+  std::vector<float> frames, local;
+  std::vector<uint8_t> flags;
+  for (const std::vector<Residue>& residues : samples) {
+    const std::vector<int64_t> one(residues.size(), 0);
+    const Geometry geometry = describe_geometry(residues, one, {});
+    frames.insert(frames.end(), geometry.frames.begin(), geometry.frames.end());
+    local.insert(local.end(), geometry.local.begin(), geometry.local.end());
+    flags.insert(flags.end(), geometry.flags.begin(), geometry.flags.end());
+    for (size_t i = 0; i < residues.size(); ++i) {
+      const bool masked = static_cast<int64_t>(i) % every == 0;
+      if (masked) batch.target_rows.push_back(static_cast<int64_t>(tokens.size())), targets.push_back(residues[i].amino_acid);
+      tokens.push_back(masked ? kMaskToken : residues[i].amino_acid);
+      positions.push_back(residues[i].position);
+      chains.push_back(0);
+    }
+    batch.samples.append(static_cast<int64_t>(residues.size()));
+  }
+  const auto rows = static_cast<int64_t>(tokens.size());
+  batch.tokens = at::tensor(tokens, at::kLong);
+  batch.positions = at::tensor(positions, at::kLong);
+  batch.chains = at::tensor(chains, at::kLong);
+  batch.frames = at::tensor(frames, at::kFloat).view({rows, kFrameSize});
+  batch.local = at::tensor(local, at::kFloat).view({rows, kLocalFeatures});
+  batch.flags = at::tensor(flags, at::kByte);
+  batch.targets = at::tensor(targets, at::kLong);
+  return batch;
+}
+
+// Values before training, and those that start at zero too, so that nothing is switched off.
+inline void initialize(const ProteinModel& model, uint64_t seed = 1) {
+  const at::NoGradGuard no_grad;
+  for (size_t i = 0; i < model.parameters().size(); ++i) {
+    at::Tensor tensor = model.parameters().named()[i].second;
+    model.parameters().write_initial(seed, i, tensor);
+    if (model.parameters().info(i).initial.kind == Initial::Kind::kZeros)
+      tensor.copy_(at::sin(at::arange(tensor.numel(), at::kDouble) * 0.9 + static_cast<double>(i)).mul(0.1).view(tensor.sizes()));
+  }
+}
+
+}  // namespace pipeline::protein::testing

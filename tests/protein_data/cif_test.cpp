@@ -1,0 +1,135 @@
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "tests/protein_data/pdb_text.hpp"
+
+namespace pipeline::protein {
+namespace {
+
+const std::string kHead =
+    "# made by hand\ndata_TEST\nloop_\n_atom_site.group_PDB\n_atom_site.id\n_atom_site.label_atom_id\n_atom_site.label_alt_id\n"
+    "_atom_site.label_comp_id\n_atom_site.label_asym_id\n_atom_site.label_seq_id\n_atom_site.pdbx_PDB_ins_code\n_atom_site.Cartn_x\n"
+    "_atom_site.Cartn_y\n_atom_site.Cartn_z\n_atom_site.occupancy\n_atom_site.auth_seq_id\n_atom_site.auth_asym_id\n"
+    "_atom_site.pdbx_PDB_model_num\n";
+
+struct CifPlace {
+  std::string label_asym = "A", label_seq = "1", auth_asym = "A", auth_seq = "1", insertion = "?", altloc = ".", occupancy = "1.0";
+  std::string group = "ATOM", model = "1";
+  double x = 0;  // in steps of 3.8 Å
+};
+
+std::string residue_rows(const std::string& name, const CifPlace& p) {
+  std::string text;
+  for (const auto& [atom, dx, dy] : {std::tuple{"N", 0.0, 0.0}, {"CA", 1.2, 0.8}, {"C", 2.45, 0.0}, {"\"O5'\"", 2.5, -1.2}}) {
+    text += p.group + " 1 " + atom + " " + p.altloc + " " + name + " " + p.label_asym + " " + p.label_seq + " " + p.insertion + " " +
+            std::to_string(p.x * 3.8 + dx) + " " + std::to_string(dy) + " 0.0 " + p.occupancy + " " + p.auth_seq + " " + p.auth_asym + " " +
+            p.model + "\n";
+  }
+  return text;
+}
+
+const std::string kTwo = residue_rows("ALA", {}) + residue_rows("GLY", {.label_seq = "2", .auth_seq = "2", .x = 1});
+
+TEST(Cif, HasTheAuthorsNamesAndTheLabelsPositions) {
+  const auto structure =
+      parse(kHead + residue_rows("ALA", {.label_asym = "C", .label_seq = "3", .auth_asym = "X", .auth_seq = "103"}) +
+            residue_rows("GLY", {.label_asym = "C", .label_seq = "8", .auth_asym = "X", .auth_seq = "104", .insertion = "B", .x = 5}));
+  ASSERT_EQ(structure.chains.size(), 1u);
+  const auto& chain = structure.chains[0];
+  EXPECT_EQ(chain.name, "X");
+  EXPECT_EQ(sequence_of(chain), "AG");
+  EXPECT_EQ(chain.residues[0].number, 103);
+  EXPECT_EQ(chain.residues[1].insertion, 'B');
+  EXPECT_EQ(positions_of(chain), (std::vector{0, 5}));
+  EXPECT_TRUE(chain.residues[0].has_frame());
+  EXPECT_FLOAT_EQ(chain.residues[0].ca.x, 1.2f);
+}
+
+TEST(Cif, IsKnownByItsContent) {
+  EXPECT_EQ(summary_of(kHead + kTwo), "A:AG");
+  EXPECT_EQ(summary_of("\xef\xbb\xbf\n\n#\n" + kHead + kTwo), "A:AG");
+  const tests::FilesFolder folder;
+  EXPECT_EQ(read_structure(folder.write("x.pdb", kHead + kTwo), {}).chains.at(0).residues.size(), 2u);
+}
+
+TEST(Cif, FirstModelWaterLigandsAndFreeAminoAcidsAreAsInPdbFiles) {
+  EXPECT_EQ(
+      summary_of(kHead + kTwo + residue_rows("TRP", {.label_asym = "B", .label_seq = ".", .auth_seq = "90", .group = "HETATM", .x = 50}) +
+                 residue_rows("HOH", {.label_asym = "C", .label_seq = ".", .auth_seq = "91", .group = "HETATM"}) +
+                 residue_rows("DG", {.label_asym = "D", .auth_asym = "D"}) + residue_rows("SER", {.label_asym = "A", .model = "2"})),
+      "A:AG");
+}
+
+TEST(Cif, ModifiedResiduesOfTheSequenceAreItsResidues) {
+  const std::string mse = residue_rows("MSE", {.label_seq = "9", .auth_seq = "9", .group = "HETATM", .x = 50});
+  EXPECT_EQ(summary_of(kHead + kTwo + mse), "A:AGM");
+  EXPECT_EQ(summary_of(kHead + kTwo + residue_rows("QQQ", {.label_seq = "3", .auth_seq = "3", .group = "HETATM", .x = 2}) +
+                       "loop_\n_chem_comp.id\n_chem_comp.mon_nstd_parent_comp_id\nALA ?\nQQQ TYR\n"),
+            "A:AGY");
+}
+
+TEST(Cif, AlternateLocationsAndNames) {
+  const auto at = [](const std::string& name, const std::string& altloc, const std::string& occupancy) {
+    return residue_rows(name, {.label_seq = "3", .auth_seq = "3", .altloc = altloc, .occupancy = occupancy, .x = 2});
+  };
+  EXPECT_EQ(summary_of(kHead + kTwo + at("SER", "A", "0.4") + at("THR", "B", "0.6")), "A:AGT");
+  EXPECT_EQ(summary_of(kHead + kTwo + at("SER", "A", "0.6") + at("THR", "B", "0.4")), "A:AGS");
+  EXPECT_EQ(summary_of(kHead + kTwo + at("SER", "A", "0.6") + at("SER", "B", "0.4")), "A:AGS");
+}
+
+TEST(Cif, ColumnsThatAreNotNeededMayBeMissing) {
+  EXPECT_EQ(
+      summary_of(
+          "data_x\nloop_\n_atom_site.Cartn_x\n_atom_site.Cartn_y\n_atom_site.Cartn_z\n_atom_site.auth_atom_id\n_atom_site.auth_comp_id\n"
+          "_atom_site.auth_asym_id\n_atom_site.auth_seq_id\n0 0 0 N ALA A 5\n1.2 0.8 0 CA ALA A 5\n2.45(3) 0 0 C ALA A 5\n"),
+      "A:A");
+  EXPECT_EQ(summary_of("data_x\nloop_\n_atom_site.Cartn_x\n_atom_site.Cartn_y\n_atom_site.Cartn_z\n1 2 3\n"),
+            "_atom_site has neither label_atom_id nor auth_atom_id");
+}
+
+TEST(Cif, WithoutAtomsOrCutOffIsAReason) {
+  EXPECT_EQ(summary_of("data_x\n_cell.length_a 10\n"), "has no atoms: no _atom_site with coordinates");
+  EXPECT_EQ(summary_of("data_x\n"), "has no atoms: no _atom_site with coordinates");
+  const std::string cut = summary_of((kHead + kTwo).substr(0, kHead.size() + kTwo.size() - 20));
+  EXPECT_TRUE(cut.starts_with("cannot be parsed: mmCIF:")) << cut;
+  EXPECT_NE(cut.find("Wrong number of values in the loop"), std::string::npos) << cut;
+}
+
+TEST(Cif, CoordinatesThatCannotBeCountAsMissing) {
+  std::string text = kHead + kTwo;
+  text.replace(text.find("1.200000 0.8"), 8, "?");
+  const auto structure = parse(text);
+  EXPECT_FALSE(structure.chains.at(0).residues.at(0).has_ca());
+  EXPECT_TRUE(structure.chains[0].residues.at(1).has_frame());
+}
+
+TEST(Cif, AnyBytesEndInAStructureOrAReason) {
+  std::mt19937 random(11);
+  const std::string good = kHead + kTwo + "loop_\n_chem_comp.id\n_chem_comp.mon_nstd_parent_comp_id\nALA ?\n";
+  for (int round = 0; round < 10000; ++round) {
+    std::string text = good;
+    for (unsigned change = random() % 4 + 1; change > 0; --change) {
+      const size_t at = random() % text.size();
+      switch (random() % 3) {
+        case 0:
+          text[at] = static_cast<char>(random());
+          break;
+        case 1:
+          text.erase(at, random() % 40);
+          break;
+        default:
+          text.insert(at, text.substr(random() % text.size(), random() % 80));
+          break;
+      }
+    }
+    try {
+      for (const auto& chain : parse(text).chains) ASSERT_FALSE(chain.residues.empty());
+    } catch (const files::DataError& error) {
+      ASSERT_EQ(std::string(error.what()).find('\n'), std::string::npos);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pipeline::protein

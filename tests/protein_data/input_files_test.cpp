@@ -1,0 +1,88 @@
+#include "plugins/tasks/protein/data/input_files.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include <gtest/gtest.h>
+
+#include "plugins/tasks/common/files/error.hpp"
+#include "tests/support/test_files.hpp"
+
+namespace pipeline::protein {
+namespace {
+
+namespace fs = std::filesystem;
+
+class InputFilesTest : public ::testing::Test {
+ protected:
+  void write(const std::string& name) const {
+    fs::create_directories(fs::path(folder_ / name).parent_path());
+    folder_.write(name, "x");
+  }
+  std::string found() const {
+    std::string text;
+    for (const auto& file : find_inputs(folder_.path(), nullptr).files) text += (text.empty() ? "" : " ") + file.relative;
+    return text;
+  }
+  tests::FilesFolder folder_;
+};
+
+TEST_F(InputFilesTest, AreFoundByTheirEndingsInAnyFolderAndSorted) {
+  for (const auto* name : {"b.pdb", "a.cif.gz", "sub/deep/c.ENT", "sub/d.mmCIF.GZ", "e.Pdb.gz", "no.txt", "pdb", "x.pdbx", "f.pdb.bz2"})
+    write(name);
+  EXPECT_EQ(found(), "a.cif.gz b.pdb e.Pdb.gz sub/d.mmCIF.GZ sub/deep/c.ENT");
+}
+
+TEST_F(InputFilesTest, OthersAreCounted) {
+  for (const auto* name : {"a.pdb", "1.txt", "2.TXT", "3.xyz", "README", "4.txt.gz", ".hidden.pdb", ".git/b.pdb"}) write(name);
+  for (const auto* name : {"protein-structures-1.cache", "protein-data.lock", "protein-unusable-0123abcd.txt"}) write(name);
+  const auto inputs = find_inputs(folder_.path(), nullptr);
+  EXPECT_EQ(inputs.ignored_text(), "5 files: .txt 2, without an ending 1, .txt.gz 1, .xyz 1");
+  EXPECT_EQ(inputs.files.size(), 1u);
+}
+
+TEST_F(InputFilesTest, LinksAreFollowedOnceAndDeadOnesAreInputsToo) {
+  write("sub/a.pdb");
+  fs::create_directory_symlink(folder_.path(), folder_ / "sub/loop");
+  fs::create_directory_symlink(folder_ / "sub", folder_ / "zz");
+  fs::create_symlink(folder_ / "sub/a.pdb", folder_ / "b.pdb");
+  fs::create_symlink(folder_ / "nothing", folder_ / "dead.pdb");
+  EXPECT_EQ(found(), "b.pdb dead.pdb sub/a.pdb");
+}
+
+TEST_F(InputFilesTest, OneFileIsTakenWhateverItsName) {
+  write("structure.old");
+  const auto inputs = find_inputs(folder_ / "structure.old", nullptr);
+  ASSERT_EQ(inputs.files.size(), 1u);
+  EXPECT_EQ(inputs.files[0].relative, "structure.old");
+}
+
+TEST_F(InputFilesTest, NoFolderAndNoInputAreErrorsThatSayWhatToDo) {
+  EXPECT_EQ(tests::message_of<files::DataError>([&] { find_inputs(folder_ / "no", nullptr); }),
+            (folder_ / "no") + ": No such file or directory: name a folder of structure files, or one such file");
+  EXPECT_EQ(tests::message_of<files::DataError>([&] { found(); }),
+            folder_.path() + ": no structure files: looked for .pdb, .ent, .cif, .mmcif, and these with .gz, and found nothing");
+  write("a.txt");
+  EXPECT_NE(tests::message_of<files::DataError>([&] { found(); }).find("and found 1 file: .txt 1"), std::string::npos);
+}
+
+TEST_F(InputFilesTest, AFolderThatCannotBeReadIsAnError) {
+  if (::geteuid() == 0) GTEST_SKIP() << "root may read everything";
+  write("a.pdb");
+  write("sub/b.pdb");
+  ::chmod((folder_ / "sub").c_str(), 0);
+  EXPECT_NE(tests::message_of<files::DataError>([&] { found(); }).find("must be readable"), std::string::npos);
+  ::chmod((folder_ / "sub").c_str(), 0700);
+}
+
+TEST(WithoutEnding, LeavesTheName) {
+  EXPECT_EQ(without_ending("sub/1abc.pdb.gz"), "sub/1abc");
+  EXPECT_EQ(without_ending("1abc.CIF"), "1abc");
+  EXPECT_EQ(without_ending("a.b.mmcif.GZ"), "a.b");
+  EXPECT_EQ(without_ending("a.old"), "a.old");
+}
+
+}  // namespace
+}  // namespace pipeline::protein

@@ -1,0 +1,163 @@
+// Which residues come out of a chain, and with what.
+#include <gtest/gtest.h>
+
+#include "plugins/tasks/protein/data/residue_name.hpp"
+#include "tests/protein_data/pdb_text.hpp"
+
+namespace pipeline::protein {
+namespace {
+
+TEST(Residues, HaveTheirAminoAcidNumberAndBackbone) {
+  const auto structure = parse(peptide({"ALA", "TRP", "GLY"}, 'B', 10) + "TER\nEND\n");
+  ASSERT_EQ(structure.chains.size(), 1u);
+  EXPECT_EQ(structure.chains[0].name, "B");
+  EXPECT_EQ(sequence_of(structure.chains[0]), "AWG");
+  const Residue& first = structure.chains[0].residues[0];
+  EXPECT_EQ(first.number, 10);
+  EXPECT_EQ(first.insertion, ' ');
+  EXPECT_TRUE(first.has_ca() && first.has_frame());
+  EXPECT_FLOAT_EQ(first.n.x, 38);
+  EXPECT_FLOAT_EQ(first.ca.y, 0.8f);
+  EXPECT_FLOAT_EQ(first.c.x, 40.45f);
+}
+
+TEST(Residues, OfSeveralModelsTheFirstCounts) {
+  EXPECT_EQ(summary_of("MODEL        1\n" + peptide({"ALA", "GLY"}) + "ENDMDL\nMODEL        2\n" + peptide({"TRP"}, 'B') + "ENDMDL\nEND\n"),
+            "A:AG");
+  EXPECT_EQ(summary_of("MODEL        1\n" + peptide({"ALA"}) + "MODEL        2\n" + peptide({"TRP"}) + "ENDMDL\n"), "A:A");
+}
+
+TEST(Residues, ModifiedOnesAreTheirParents) {
+  EXPECT_EQ(summary_of(peptide({"ALA"}) + residue("MSE", {.number = 2}, {.record = "HETATM"}) +
+                       residue("SEP", {.number = 3}, {.record = "HETATM"}) + residue("SEC", {.number = 4}) + residue("PYL", {.number = 5}) +
+                       residue("UNK", {.number = 6})),
+            "A:AMSXXX");
+  EXPECT_EQ(summary_of("MODRES 2ABC XYZ A    2  TYR  SOMETHING NEW\n" + peptide({"ALA"}) +
+                       residue("XYZ", {.number = 2}, {.record = "HETATM"}) + peptide({"GLY"}, 'A', 3)),
+            "A:AYG");
+}
+
+TEST(Residues, NamesOfForceFieldsAreKnown) {
+  EXPECT_EQ(summary_of(peptide({"HSD", "HSE", "HSP", "HID", "HIE", "HIP", "CYX", "CYM", "ASH", "GLH", "LYN"})), "A:HHHHHHCCDEK");
+  EXPECT_EQ(residue_name("NALA", {}).amino_acid, kAminoAcids.find('A'));
+  EXPECT_EQ(residue_name("CHIE", {}).amino_acid, kAminoAcids.find('H'));
+  EXPECT_EQ(residue_name("HOH", {}).kind, ResidueName::kNotProtein);
+  EXPECT_EQ(residue_name("DA", {}).kind, ResidueName::kNotProtein);
+  EXPECT_EQ(residue_name("???", {}).kind, ResidueName::kOther);
+  for (uint8_t i = 0; i < kAminoAcidCount; ++i) {
+    EXPECT_EQ(residue_name(std::string(three_letters_of(i)), {}).amino_acid, i);
+    EXPECT_EQ(residue_name(std::string(three_letters_of(i)), {}).kind, ResidueName::kStandard);
+  }
+}
+
+TEST(Residues, UnknownOnesInTheChainAreKeptAndOthersAreNot) {
+  const Style het = {.record = "HETATM"};
+  EXPECT_EQ(summary_of(peptide({"ALA"}) + residue("ZZZ", {.number = 2}, het) + peptide({"GLY"}, 'A', 3)), "A:AXG");
+  EXPECT_EQ(summary_of(peptide({"ALA", "GLY"}) + residue("ZZZ", {.number = 90}, het)), "A:AG");
+}
+
+TEST(Residues, MissingAtomsShowInTheFlags) {
+  const auto structure =
+      parse(residue("ALA", {.number = 1}, {.atoms = {"N", "CA", "O"}}) + residue("GLY", {.number = 2}, {.atoms = {"CA"}}) +
+            residue("SER", {.number = 3}, {.atoms = {"CB", "OG"}}) + residue("TRP", {.number = 4}));
+  const auto& residues = structure.chains.at(0).residues;
+  ASSERT_EQ(residues.size(), 4u);
+  EXPECT_TRUE(residues[0].has_ca() && !residues[0].has_frame());
+  EXPECT_EQ(residues[0].n.x, 0);  // zero where there is no frame
+  EXPECT_TRUE(residues[1].has_ca() && !residues[1].has_frame());
+  EXPECT_TRUE(!residues[2].has_ca() && !residues[2].has_frame());
+  EXPECT_TRUE(residues[3].has_frame());
+  EXPECT_EQ(positions_of(structure.chains[0]), (std::vector{0, 1, 2, 3}));
+}
+
+TEST(Residues, CoordinatesThatCannotBeCountAsMissing) {
+  std::string text = peptide({"ALA", "GLY", "SER", "TRP"});
+  const auto put = [&](size_t line, const std::string& field) { text.replace(line * (text.find('\n') + 1) + 30, 8, field); };
+  put(1, "********");   // CA of ALA
+  put(4, "     nan");   // N of GLY
+  put(9, "     1e9");   // CA of SER
+  put(12, "        ");  // N of TRP
+  const auto structure = parse(text);
+  const auto& residues = structure.chains.at(0).residues;
+  ASSERT_EQ(residues.size(), 4u);
+  EXPECT_FALSE(residues[0].has_ca() || residues[2].has_ca());
+  EXPECT_TRUE(residues[1].has_ca() && residues[3].has_ca());
+  for (const auto& r : residues) EXPECT_FALSE(r.has_frame());
+}
+
+TEST(Residues, AtomsThatMakeNoPlaneMakeNoFrame) {
+  std::string same;
+  for (const auto* atom : {"N", "CA", "C"}) same += atom_line(atom, "ALA", {}, 1, 1, {});
+  EXPECT_FALSE(parse(same).chains.at(0).residues.at(0).has_frame());
+  std::string line;
+  for (const auto* atom : {"N", "CA", "C"}) line += atom_line(atom, "ALA", {}, line.size() / 50.0, 1, {});
+  EXPECT_FALSE(parse(line).chains.at(0).residues.at(0).has_frame());
+  std::string torn = atom_line("N", "ALA", {}, 0, 0, {}) + atom_line("CA", "ALA", {}, 1.2, 0.8, {}) + atom_line("C", "ALA", {}, 80, 0, {});
+  EXPECT_FALSE(parse(torn).chains.at(0).residues.at(0).has_frame());
+}
+
+// Two conformers, the atoms of each at their own y.
+std::string two(double a, double b, const std::vector<std::string>& atoms_b = {"N", "CA", "C", "O"}) {
+  return residue("SER", {.y = 10}, {.altloc = 'A', .occupancy = a}) +
+         residue("SER", {.y = 20}, {.altloc = 'B', .occupancy = b, .atoms = atoms_b});
+}
+
+TEST(Residues, OfAlternateLocationsTheMostOccupiedIsTaken) {
+  const auto frame_y = [](const std::string& text) {
+    const auto structure = parse(text);
+    EXPECT_EQ(structure.chains.at(0).residues.size(), 1u);
+    const Residue& r = structure.chains[0].residues[0];
+    EXPECT_TRUE(r.has_frame());
+    EXPECT_FLOAT_EQ(r.ca.y, r.n.y + 0.8f);  // of one conformer
+    EXPECT_FLOAT_EQ(r.c.y, r.n.y);
+    return r.n.y;
+  };
+  EXPECT_EQ(frame_y(two(0.3, 0.7)), 20);
+  EXPECT_EQ(frame_y(two(0.7, 0.3)), 10);
+  EXPECT_EQ(frame_y(two(0.5, 0.5)), 10);
+  EXPECT_EQ(frame_y(two(0.4, 0.6, {"CA"})), 10);  // the sum over N, CA and C
+  EXPECT_EQ(frame_y(residue("SER", {.y = 10}, {.occupancy = 0.2}) + residue("SER", {.y = 20}, {.altloc = 'B', .occupancy = 0.8})), 20);
+}
+
+TEST(Residues, AtomsThatConformersShareBelongToEach) {
+  const auto structure =
+      parse(residue("SER", {}, {.atoms = {"N", "C"}}) + residue("SER", {.y = 0.1}, {.altloc = 'A', .occupancy = 0.4, .atoms = {"CA"}}) +
+            residue("SER", {.y = 0.2}, {.altloc = 'B', .occupancy = 0.6, .atoms = {"CA"}}));
+  const Residue& r = structure.chains.at(0).residues.at(0);
+  EXPECT_TRUE(r.has_frame());
+  EXPECT_FLOAT_EQ(r.ca.y, 1.0f);
+}
+
+TEST(Residues, OfTwoNamesAtOnePlaceTheMoreOccupiedIsTaken) {
+  const auto text = [](double ser, double thr) {
+    return peptide({"ALA"}) + residue("SER", {.number = 2}, {.altloc = 'A', .occupancy = ser}) +
+           residue("THR", {.number = 2}, {.altloc = 'B', .occupancy = thr}) + peptide({"GLY"}, 'A', 3);
+  };
+  EXPECT_EQ(summary_of(text(0.4, 0.6)), "A:ATG");
+  EXPECT_EQ(summary_of(text(0.6, 0.4)), "A:ASG");
+  EXPECT_EQ(summary_of(text(0.5, 0.5)), "A:ASG");
+  EXPECT_EQ(positions_of(parse(text(0.4, 0.6)).chains[0]), (std::vector{0, 1, 2}));
+}
+
+TEST(Residues, InsertionCodesAreKeptAndCountOneEach) {
+  const auto structure = parse(residue("ALA", {.number = 52, .x = 0}) + residue("GLY", {.number = 52, .insertion = 'A', .x = 1}) +
+                               residue("SER", {.number = 52, .insertion = 'B', .x = 9}) + residue("TRP", {.number = 53, .x = 10}));
+  const auto& chain = structure.chains.at(0);
+  EXPECT_EQ(sequence_of(chain), "AGSW");
+  EXPECT_EQ(chain.residues[1].insertion, 'A');
+  EXPECT_EQ(chain.residues[2].number, 52);
+  EXPECT_EQ(positions_of(chain), (std::vector{0, 1, 2, 3}));
+}
+
+TEST(Residues, GapsShowInThePositions) {
+  const auto positions = [](const std::string& text) { return positions_of(parse(text).chains.at(0)); };
+  EXPECT_EQ(positions(peptide({"ALA", "GLY"}) + peptide({"SER"}, 'A', 8)), (std::vector{0, 1, 7}));
+  // Numbers that jump although the residues are bonded, and that go back or far although they are not.
+  EXPECT_EQ(positions(residue("ALA", {.number = 1, .x = 0}) + residue("GLY", {.number = 90, .x = 1})), (std::vector{0, 1}));
+  EXPECT_EQ(positions(residue("ALA", {.number = 50, .x = 0}) + residue("GLY", {.number = 10, .x = 9})), (std::vector{0, 2}));
+  EXPECT_EQ(positions(residue("ALA", {.number = 1, .x = 0}) + residue("GLY", {.number = 5000, .x = 9})), (std::vector{0, 2}));
+  EXPECT_EQ(positions(residue("ALA", {.number = -5, .x = 0}) + residue("GLY", {.number = 1, .x = 9})), (std::vector{0, 6}));
+}
+
+}  // namespace
+}  // namespace pipeline::protein

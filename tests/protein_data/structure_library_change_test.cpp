@@ -1,0 +1,124 @@
+// Files that change, come and go between two openings.
+#include <sys/stat.h>
+
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "plugins/tasks/protein/data/file_index.hpp"
+#include "tests/protein_data/library_folder.hpp"
+
+namespace pipeline::protein {
+namespace {
+
+// A change within the clock's tick would not show, so files are remembered only once they are older than that.
+void settle() { std::this_thread::sleep_for(std::chrono::milliseconds(2100)); }
+
+TEST(StructureLibraryChange, ChangedAddedAndRemovedFilesAreNoticed) {
+  LibraryFolder folder;
+  folder.write("a.pdb", peptide({"ALA"}));
+  folder.write("b.pdb", peptide({"GLY"}));
+  settle();
+  EXPECT_EQ(folder.open().counts().read, 2u);
+  EXPECT_EQ(folder.open().counts().read, 0u);  // not even read
+
+  const auto time = std::filesystem::last_write_time(folder.files / "a.pdb");
+  folder.write("a.pdb", peptide({"TRP"}));  // of the same size
+  std::filesystem::last_write_time(folder.files / "a.pdb", time);
+  auto library = folder.open();
+  EXPECT_EQ(contents_of(library), "a:W b:G");
+  EXPECT_EQ(library.counts().read, 1u);
+  EXPECT_EQ(library.counts().parsed, 1u);
+
+  folder.write("c.pdb", peptide({"SER"}));
+  std::filesystem::remove(folder.files / "b.pdb");
+  EXPECT_EQ(contents_of(folder.open()), "a:W c:S");
+
+  folder.write("a.pdb", peptide({"ALA"}));  // its old content is still known
+  library = folder.open();
+  EXPECT_EQ(contents_of(library), "a:A c:S");
+  EXPECT_EQ(library.counts().parsed, 0u);
+
+  std::filesystem::rename(folder.files / "c.pdb", folder.files / "d.pdb");
+  EXPECT_EQ(contents_of(folder.open()), "a:A d:S");
+}
+
+TEST(StructureLibraryChange, AChangeRightAfterReadingIsNoticed) {
+  LibraryFolder folder;
+  for (const auto* name : {"ALA", "GLY", "SER", "TRP", "TYR", "LYS"}) {
+    folder.write("a.pdb", peptide({name}));
+    const auto library = folder.open();
+    EXPECT_EQ(sequence_of({"", {library.structure(0).chains[0].residues.begin(), library.structure(0).chains[0].residues.end()}}),
+              sequence_of(parse(peptide({name})).chains[0]));
+  }
+}
+
+TEST(StructureLibraryChange, ADamagedIndexIsBuiltAgain) {
+  LibraryFolder folder;
+  folder.write("a.pdb", peptide({"ALA"}));
+  folder.write("b.pdb", peptide({"GLY"}));
+  settle();
+  folder.open();
+  const auto path = FileIndex::path_in(folder.cache.path(), std::filesystem::canonical(folder.files.path()).string());
+  const auto good = tests::read_all(path);
+  const auto put = [&](const std::string& bytes) { folder.cache.write(std::filesystem::path(path).filename().string(), bytes); };
+  for (size_t at = 0; at < good.size(); ++at) {
+    auto bad = good;
+    bad[at] = static_cast<char>(bad[at] ^ 4);
+    put(bad);
+    const auto library = folder.open();
+    ASSERT_EQ(contents_of(library), "a:A b:G") << at;
+    ASSERT_EQ(library.counts().read, 2u) << at;
+    ASSERT_EQ(library.counts().parsed, 0u) << at;
+    ASSERT_EQ(folder.notes.size(), 1u) << at;
+    ASSERT_NE(folder.notes[0].find("every file is read again"), std::string::npos);
+    put(good.substr(0, at));
+    ASSERT_EQ(contents_of(folder.open()), "a:A b:G") << at;
+  }
+  EXPECT_TRUE((folder.open(), folder.notes.empty()));
+}
+
+TEST(StructureLibraryChange, AFileThatVanishesOrGrowsWhileItIsReadIsUnusable) {
+  LibraryFolder folder;
+  for (int i = 0; i < 40; ++i) folder.write("f" + std::to_string(i + 10) + ".pdb", peptide({"ALA"}, 'A', i + 1));
+  auto hooks = folder.hooks();
+  hooks.threads = 1;
+  hooks.progress = [&](uint64_t done, uint64_t) {
+    if (done == 1) std::filesystem::remove(folder.files / "f49.pdb");
+  };
+  const auto library = StructureLibrary::open(folder.options(), hooks);
+  ASSERT_EQ(library.unusable().size(), 1u);
+  EXPECT_EQ(library.unusable()[0].path, "f49.pdb");
+  EXPECT_EQ(library.unusable()[0].reason, "not there (any more)");
+}
+
+TEST(StructureLibraryChange, LimitsAreNotRemembered) {
+  LibraryFolder folder;
+  folder.write("a.pdb", peptide({"ALA"}));
+  folder.write("large.pdb", peptide({"ALA", "GLY", "SER", "TRP", "TYR"}));
+  auto options = folder.options();
+  options.limits.max_file_bytes = 1000;
+  const auto library = StructureLibrary::open(options, folder.hooks());
+  EXPECT_EQ(contents_of(library), "a:A");
+  EXPECT_EQ(library.unusable().at(0).reason, "has more than 1000 bytes: split it, or raise the limit");
+  EXPECT_EQ(contents_of(folder.open()), "a:A large:AGSWY");
+}
+
+TEST(StructureLibraryChange, WhatNothingHasUsedForLongIsRemoved) {
+  LibraryFolder folder;
+  folder.write("a.pdb", peptide({"ALA"}));
+  for (const auto* name : {"protein-structures-0.cache", "protein-files-0123456789abcdef0123456789abcdef.index", "others.tokens"}) {
+    const auto path = folder.cache.write(name, "old");
+    std::filesystem::last_write_time(path, std::filesystem::file_time_type::clock::now() - std::chrono::hours(24 * 40));
+  }
+  folder.open();
+  ASSERT_EQ(folder.notes.size(), 1u);
+  EXPECT_NE(folder.notes[0].find("protein-structures-0.cache"), std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(folder.cache / "protein-structures-0.cache"));
+  EXPECT_TRUE(std::filesystem::exists(folder.cache / "others.tokens"));
+}
+
+}  // namespace
+}  // namespace pipeline::protein

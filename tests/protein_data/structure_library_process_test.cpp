@@ -1,0 +1,130 @@
+// Several processes, and processes that end in the middle.
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <functional>
+
+#include <gtest/gtest.h>
+
+#include "tests/protein_data/library_folder.hpp"
+
+namespace pipeline::protein {
+namespace {
+
+// Runs `work` in a process of its own; its result is the exit status.
+pid_t in_child(const std::function<int()>& work) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    int status = 100;
+    try {
+      status = work();
+    } catch (...) {
+    }
+    ::_exit(status);
+  }
+  return child;
+}
+
+int status_of(pid_t child) {
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 200 + WTERMSIG(status);
+}
+
+constexpr int kFiles = 60;
+
+struct ManyFiles : LibraryFolder {
+  ManyFiles() {
+    for (int i = 0; i < kFiles; ++i) write(std::to_string(100 + i) + ".pdb", peptide({"ALA", "GLY"}, 'A', i + 1));
+  }
+};
+
+TEST(StructureLibraryProcess, OfSeveralOneParses) {
+  ManyFiles folder;
+  std::vector<pid_t> children;
+  for (int process = 0; process < 4; ++process) {
+    children.push_back(in_child([&] {
+      const auto library = folder.open();
+      return library.size() == kFiles ? static_cast<int>(library.counts().parsed) : 99;
+    }));
+  }
+  int parsed = 0;
+  for (const pid_t child : children) parsed += status_of(child);
+  EXPECT_EQ(parsed, kFiles);
+}
+
+TEST(StructureLibraryProcess, AfterACancellationTheNextGoesOn) {
+  ManyFiles folder;
+  auto hooks = folder.hooks();
+  uint64_t seen = 0;
+  hooks.progress = [&](uint64_t done, uint64_t) { seen = done; };
+  hooks.cancelled = [&] { return seen == 25; };
+  EXPECT_THROW(StructureLibrary::open(folder.options(), hooks), files::Cancelled);
+  const auto library = folder.open();
+  EXPECT_EQ(library.size(), uint64_t{kFiles});
+  EXPECT_EQ(library.counts().parsed, kFiles - 25u);
+}
+
+TEST(StructureLibraryProcess, AfterAKillTheNextGoesOn) {
+  ManyFiles folder;
+  const pid_t child = in_child([&] {
+    auto hooks = folder.hooks();
+    hooks.progress = [](uint64_t done, uint64_t) {
+      if (done == 25) ::raise(SIGKILL);
+    };
+    StructureLibrary::open(folder.options(), hooks);
+    return 0;
+  });
+  EXPECT_EQ(status_of(child), 200 + SIGKILL);
+  const auto library = folder.open();
+  EXPECT_EQ(library.size(), uint64_t{kFiles});
+  EXPECT_EQ(library.counts().parsed, kFiles - 25u);
+}
+
+// A limit on the size of files stands for a full disk.
+TEST(StructureLibraryProcess, AFullDiskIsAnErrorAndTheNextGoesOn) {
+  ManyFiles folder;
+  const pid_t child = in_child([&] {
+    ::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{3000, 3000};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    const auto message = tests::message_of<files::DataError>([&] { folder.open(); });
+    return message.find("check the free space") != std::string::npos ? 0 : 1;
+  });
+  EXPECT_EQ(status_of(child), 0);
+  EXPECT_LT(std::filesystem::file_size(folder.cache_file()), 3000u);
+  const auto library = folder.open();
+  EXPECT_EQ(library.size(), uint64_t{kFiles});
+  EXPECT_LT(library.counts().parsed, uint64_t{kFiles});
+  EXPECT_TRUE(folder.notes.empty());  // what did not fit left nothing behind
+}
+
+TEST(StructureLibraryProcess, OneThatHasItOpenKeepsItWhileAnotherMendsIt) {
+  ManyFiles folder;
+  const auto library = folder.open();
+  const auto before = contents_of(library);
+  auto bytes = tests::read_all(folder.cache_file());
+  // Another file under the name, damaged in the middle: the one that is open is not the one that is mended.
+  std::filesystem::remove(folder.cache_file());
+  bytes[bytes.size() / 2] ^= 1;
+  folder.cache.write(std::filesystem::path(folder.cache_file()).filename().string(), bytes);
+  EXPECT_EQ(status_of(in_child([&] { return static_cast<int>(folder.open().counts().parsed); })), 1);
+  EXPECT_EQ(contents_of(library), before);
+  EXPECT_EQ(contents_of(folder.open()), before);
+}
+
+// A library that is there serves those who cannot write.
+TEST(StructureLibraryProcess, ThatMayOnlyReadOpensWhatIsThere) {
+  if (::geteuid() == 0) GTEST_SKIP() << "root may write everywhere";
+  ManyFiles folder;
+  ::sleep(3);
+  const auto before = contents_of(folder.open());
+  std::filesystem::permissions(folder.cache.path(), std::filesystem::perms(0500));
+  EXPECT_EQ(contents_of(folder.open()), before);
+  std::filesystem::permissions(folder.cache.path(), std::filesystem::perms(0700));
+}
+
+}  // namespace
+}  // namespace pipeline::protein

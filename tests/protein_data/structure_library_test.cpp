@@ -1,0 +1,165 @@
+#include "plugins/tasks/protein/data/structure_library.hpp"
+
+#include <filesystem>
+
+#include <gtest/gtest.h>
+
+#include "tests/protein_data/library_folder.hpp"
+
+namespace pipeline::protein {
+namespace {
+
+TEST(StructureLibrary, HoldsTheStructuresOfAFolderByName) {
+  LibraryFolder folder;
+  folder.write("z.pdb", peptide({"TRP"}));
+  folder.write("sub/b.ent", peptide({"ALA"}) + peptide({"GLY", "SER"}, 'B'));
+  folder.write("notes.txt", "x");
+  const auto library = folder.open();
+  EXPECT_EQ(contents_of(library), "sub/b:A/GS z:W");
+  EXPECT_EQ(library.structure(0).path, "sub/b.ent");
+  EXPECT_EQ(library.structure(0).chains[1].name, "B");
+  EXPECT_FLOAT_EQ(library.structure(0).chains[1].residues[1].ca.x, 7.6f + 1.2f);
+  EXPECT_EQ(library.structure(1).key, files::hash128(peptide({"TRP"})));
+  const LibraryCounts& counts = library.counts();
+  EXPECT_EQ(counts.files, 2u);
+  EXPECT_EQ(counts.structures, 2u);
+  EXPECT_EQ(counts.residues, 4u);
+  EXPECT_EQ(counts.ignored, 1u);
+  EXPECT_EQ(counts.parsed, 2u);
+  EXPECT_EQ(folder.notes, std::vector<std::string>{"ignored 1 file: .txt 1"});
+  EXPECT_EQ(library.report(), "");
+}
+
+TEST(StructureLibrary, ResiduesAreReadWhereTheyLieInTheCache) {
+  LibraryFolder folder;
+  folder.write("a.pdb", peptide({"ALA", "GLY"}));
+  const auto library = folder.open();
+  const auto residues = library.structure(0).chains[0].residues;
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(residues.data()) % alignof(Residue), 0u);
+  EXPECT_EQ(library.structure(0).chains[0].residues.data(), residues.data());
+}
+
+TEST(StructureLibrary, NamesStayDifferent) {
+  LibraryFolder folder;
+  folder.write("a.pdb", peptide({"ALA"}));
+  folder.write("a.cif", peptide({"GLY"}));
+  folder.write("a.pdb.pdb", peptide({"SER"}));
+  folder.write("b.PDB.gz", peptide({"TRP"}));
+  EXPECT_EQ(contents_of(folder.open()), "a.cif:G a.pdb:A a.pdb.pdb:S b:W");
+}
+
+TEST(StructureLibrary, FilesOfOneContentAreOneStructure) {
+  LibraryFolder folder;
+  folder.write("b.pdb", peptide({"ALA"}));
+  folder.write("a.pdb", peptide({"ALA"}));
+  folder.write("c.ent", peptide({"ALA"}));
+  const auto library = folder.open();
+  EXPECT_EQ(contents_of(library), "a:A");
+  EXPECT_EQ(library.counts().duplicates, 2u);
+  EXPECT_EQ(library.counts().files, 3u);
+}
+
+TEST(StructureLibrary, UnusableFilesAreListedAndFailNothing) {
+  LibraryFolder folder;
+  folder.write("good.pdb", peptide({"ALA"}));
+  folder.write("empty.pdb", "");
+  folder.write("sub/water.pdb", residue("HOH", {}, {.atoms = {"O"}}));
+  std::filesystem::create_symlink(folder.files / "nothing", folder.files / "dead.pdb");
+  const auto library = folder.open();
+  EXPECT_EQ(library.counts().unusable, 3u);
+  EXPECT_EQ(library.report(),
+            "  dead.pdb       not there (any more)\n"
+            "  empty.pdb      is empty\n"
+            "  sub/water.pdb  has no protein chain\n");
+}
+
+TEST(StructureLibrary, ALongTableOfUnusableFilesGoesToAFile) {
+  LibraryFolder folder;
+  for (int i = 10; i < 43; ++i) folder.write("bad" + std::to_string(i) + ".pdb", "nothing " + std::to_string(i));
+  for (int i = 0; i < 9; ++i) folder.write("good" + std::to_string(i) + ".pdb", peptide({"ALA"}, 'A', i + 1));
+  const auto library = folder.open();
+  const std::string report = library.report();
+  EXPECT_EQ(std::count(report.begin(), report.end(), '\n'), 21);
+  const size_t more = report.find("  and 13 more: see ");
+  ASSERT_NE(more, std::string::npos) << report;
+  const std::string path = report.substr(more + 19, report.size() - more - 20);
+  const std::string all = tests::read_all(path);
+  EXPECT_EQ(std::count(all.begin(), all.end(), '\n'), 33);
+  EXPECT_NE(all.find("  bad42.pdb  has no atoms"), std::string::npos);
+  for (int i = 10; i < 43; ++i) std::filesystem::remove(folder.files / ("bad" + std::to_string(i) + ".pdb"));
+  folder.open();
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST(StructureLibrary, TooManyUnusableFilesAreAnErrorWithTheTable) {
+  LibraryFolder folder;
+  for (int i = 0; i < 3; ++i) folder.write("bad" + std::to_string(i) + ".pdb", "nothing " + std::to_string(i));
+  folder.write("good.pdb", peptide({"ALA"}));
+  auto options = folder.options();
+  options.max_unusable_share = 0.5;
+  const auto message = tests::message_of<files::DataError>([&] { StructureLibrary::open(options, folder.hooks()); });
+  EXPECT_TRUE(message.starts_with(folder.files.path() +
+                                  ": 3 of 4 files cannot be used (75%), at most 50% may be: correct or remove them\n  bad0.pdb"))
+      << message;
+  options.max_unusable_share = 0.75;
+  EXPECT_EQ(StructureLibrary::open(options, folder.hooks()).size(), 1u);
+
+  options.root = folder.files / "bad0.pdb";
+  options.max_unusable_share = 1;
+  EXPECT_NE(
+      tests::message_of<files::DataError>([&] { StructureLibrary::open(options, folder.hooks()); }).find("1 of 1 file cannot be used"),
+      std::string::npos);
+}
+
+TEST(StructureLibrary, TheCacheMayLieInTheSameFolder) {
+  LibraryFolder folder;
+  folder.write("a.pdb", peptide({"ALA"}));
+  folder.write("empty.pdb", "");
+  auto options = folder.options();
+  options.cache_dir = options.root;
+  for (int round = 0; round < 3; ++round) {
+    const auto library = StructureLibrary::open(options, folder.hooks());
+    EXPECT_EQ(contents_of(library), "a:A");
+    EXPECT_EQ(library.counts().files, 2u);
+    EXPECT_EQ(library.counts().ignored, 0u);
+    EXPECT_EQ(library.counts().parsed, round == 0 ? 2u : 0u);
+  }
+}
+
+TEST(StructureLibrary, OneFileIsALibraryToo) {
+  LibraryFolder folder;
+  folder.write("a.old", peptide({"ALA"}));
+  auto options = folder.options();
+  options.root = folder.files / "a.old";
+  EXPECT_EQ(contents_of(StructureLibrary::open(options, folder.hooks())), "a.old:A");
+}
+
+TEST(StructureLibrary, TheFingerprintGoesByNamesAndContents) {
+  LibraryFolder one, other;
+  for (auto* folder : {&one, &other}) {
+    folder->write("a.pdb", peptide({"ALA"}));
+    folder->write("b.pdb", peptide({"GLY"}));
+  }
+  const auto fingerprint = one.open().fingerprint();
+  EXPECT_EQ(fingerprint, other.open().fingerprint());
+  other.write("b.pdb", peptide({"SER"}));
+  EXPECT_NE(fingerprint, other.open().fingerprint());
+  std::filesystem::rename(one.files / "a.pdb", one.files / "c.pdb");
+  EXPECT_NE(fingerprint, one.open().fingerprint());
+}
+
+TEST(StructureLibrary, ProgressCountsTheFilesThatAreRead) {
+  LibraryFolder folder;
+  for (int i = 0; i < 7; ++i) folder.write(std::to_string(i) + ".pdb", peptide({"ALA"}, 'A', i + 1));
+  auto hooks = folder.hooks();
+  std::vector<uint64_t> seen;
+  hooks.progress = [&](uint64_t done, uint64_t total) {
+    EXPECT_EQ(total, 7u);
+    seen.push_back(done);
+  };
+  StructureLibrary::open(folder.options(), hooks);
+  EXPECT_EQ(seen, (std::vector<uint64_t>{1, 2, 3, 4, 5, 6, 7}));
+}
+
+}  // namespace
+}  // namespace pipeline::protein
