@@ -132,7 +132,8 @@ TEST_P(Readme, TestsThatItNamesExist) {
 
 INSTANTIATE_TEST_SUITE_P(All, Readme,
                          testing::Values("README.md", "configs/README.md", "core/README.md", "scripts/bench/README.md",
-                                         "plugins/strategies/README.md", "plugins/tasks/summarization/README.md"));
+                                         "plugins/strategies/README.md", "plugins/tasks/protein/README.md",
+                                         "plugins/tasks/protein/data/README.md", "plugins/tasks/summarization/README.md"));
 
 TEST(MainReadme, HasTheCommandsOfTheTour) {
   Words verbs;

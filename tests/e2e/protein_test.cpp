@@ -70,6 +70,14 @@ TEST_F(Protein, Esm2TrainsOnTheSameData) {
   for (const char* file : {"config.json", "model.safetensors", "vocab.txt"}) EXPECT_TRUE(fs::exists(path("run/export") / file)) << file;
 }
 
+TEST_F(Protein, HiddenDistancesArePredictedByOption) {
+  const Result run = call("run", {"--set", "task.distogram=0.3", "--set", "task.data.unit=structure", "--set", "task.data.crop=spatial", "--set", "task.mask.span=3"});
+  ASSERT_EQ(run.code, 0) << run.out << run.err;
+  EXPECT_THAT(run.out, HasSubstr(" structures of "));
+  EXPECT_NEAR(nlohmann::json::parse(read_lines(path("run/metrics.jsonl")).front())["loss"].get<double>(), std::log(20) + 0.3 * std::log(32), 0.3);
+  ASSERT_EQ(call("predict", {"--set", "task.distogram=0.3", "--set", "task.data.unit=structure"}).code, 0);
+}
+
 TEST_F(Protein, StructuresAreParsedOnceAndChangesAreNoticed) {
   ASSERT_EQ(call("run", {"--set", "train.max_steps=2"}).code, 0);
   write_text(path("structures/new.pdb"), helix(made_up_sequence(40, 999), 'A') + "END\n");

@@ -44,6 +44,7 @@ PackedBatch read_batch(const nlohmann::json& samples, bool all_are_targets) {
   batch.positions = at::tensor(positions, at::kLong);
   batch.chains = at::tensor(chains, at::kLong);
   batch.targets = at::tensor(targets, at::kLong);
+  batch.index();
   return batch;
 }
 

@@ -56,6 +56,7 @@ PackedBatch batch_of(const std::vector<Sample>& samples) {
   batch.positions = at::tensor(positions, at::kLong);
   batch.chains = at::tensor(chains, at::kLong);
   batch.targets = at::tensor(targets, at::kLong);
+  batch.index();
   return batch;
 }
 

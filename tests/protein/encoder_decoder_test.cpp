@@ -87,6 +87,7 @@ TEST(EncoderDecoder, WithoutTargetsTheLossIsZeroAndSoAreTheGradients) {
   SmallModel model;
   PackedBatch batch = pack({chain(12)});
   batch.tokens = at::arange(12, at::kLong);
+  batch.index();
   batch.target_rows = {};
   batch.targets = at::empty({0}, at::kLong);
   const transformer::Loss loss = model.loss(batch, {.training = true});

@@ -75,6 +75,7 @@ inline PackedBatch pack(const std::vector<std::vector<Residue>>& samples, int64_
   batch.local = at::tensor(local, at::kFloat).view({rows, kLocalFeatures});
   batch.flags = at::tensor(flags, at::kByte);
   batch.targets = at::tensor(targets, at::kLong);
+  batch.index();
   return batch;
 }
 

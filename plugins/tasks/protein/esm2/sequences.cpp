@@ -10,26 +10,11 @@ namespace {
 void check(const PackedBatch& batch) {
   const int64_t count = batch.samples.rows();
   TORCH_CHECK(batch.tokens.dim() == 1 && batch.tokens.numel() == count && batch.positions.numel() == count &&
-                  batch.chains.numel() == count &&
+                  batch.chain_rows.rows() == count &&
                   batch.targets.numel() == static_cast<int64_t>(batch.target_rows.size()),
               "ESM-2: samples of ", count, " residues in all with ", batch.tokens.numel(), " tokens, ",
-              batch.positions.numel(), " positions, ", batch.chains.numel(), " chains, and ",
+              batch.positions.numel(), " positions, chains of ", batch.chain_rows.rows(), " (see index()), and ",
               batch.target_rows.size(), " rows with ", batch.targets.numel(), " targets");
-}
-
-// Where chains begin among the residues, and the end of the last one. On a device this waits for it.
-std::vector<int64_t> chain_starts(const PackedBatch& batch) {
-  const at::Tensor host = batch.chains.to(at::kCPU).contiguous();
-  const int64_t* const chains = host.const_data_ptr<int64_t>();
-  std::vector<int64_t> starts;
-  for (int64_t s = 0; s < batch.samples.sequences(); ++s) {
-    const int64_t begin = batch.samples.start(s), end = batch.samples.start(s + 1);
-    for (int64_t n = begin; n < end; ++n) {
-      if (n == begin || chains[n] != chains[n - 1]) starts.push_back(n);
-    }
-  }
-  starts.push_back(batch.samples.rows());
-  return starts;
 }
 
 }  // namespace
@@ -37,7 +22,7 @@ std::vector<int64_t> chain_starts(const PackedBatch& batch) {
 Sequences::Sequences(const PackedBatch& batch, bool token_dropout) {
   check(batch);
   const at::NoGradGuard no_grad;
-  const std::vector<int64_t> starts = chain_starts(batch);
+  const std::vector<int64_t>& starts = batch.chain_rows.starts;
   // By row: the residue it stands for or beside, the first one of its sequence, that sequence, and whether it
   // comes before (-1) or after (1) the residues.
   std::vector<int64_t> residue, first, sequence, side;

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "plugins/tasks/protein/data/structure.hpp"
@@ -16,6 +17,8 @@ using transformer::Dropout;
 using transformer::Linear;
 using transformer::Norm;
 using transformer::Ragged;
+
+constexpr int64_t kDistogramWidth = 64;
 
 enum class Site : uint64_t { kAttention, kProjection, kMlp, kCount };
 
@@ -36,33 +39,15 @@ struct Rows {
   at::Tensor index;  // numbers, on the batch's device
 };
 
-template <class Keep>
-Rows pick(const Ragged& samples, c10::Device device, const Keep& keep) {
-  Rows rows;
-  for (int64_t s = 0; s < samples.sequences(); ++s) {
-    const size_t before = rows.numbers.size();
-    for (int64_t n = samples.start(s); n < samples.start(s + 1); ++n)
-      if (keep(n)) rows.numbers.push_back(n);
-    rows.samples.append(static_cast<int64_t>(rows.numbers.size() - before));
+Rows rows_of(const PackedBatch& batch, const std::vector<int64_t>& numbers) {
+  Rows rows{.numbers = numbers, .samples = {}, .index = at::tensor(numbers, at::kLong).to(batch.tokens.device(), /*non_blocking=*/true)};
+  auto next = numbers.begin();
+  for (int64_t s = 0; s < batch.samples.sequences(); ++s) {
+    const auto end = std::lower_bound(next, numbers.end(), batch.samples.start(s + 1));
+    rows.samples.append(end - next);
+    next = end;
   }
-  rows.index = at::tensor(rows.numbers, at::kLong).to(device);
   return rows;
-}
-
-Rows visible_rows(const PackedBatch& batch) {
-  const at::Tensor host = batch.tokens.to(at::kCPU).contiguous();
-  const int64_t* const tokens = host.const_data_ptr<int64_t>();
-  return pick(batch.samples, batch.tokens.device(), [&](int64_t n) { return tokens[n] != kMaskToken; });
-}
-
-Rows target_rows(const PackedBatch& batch) {
-  size_t next = 0;
-  const std::vector<int64_t>& targets = batch.target_rows;
-  return pick(batch.samples, batch.tokens.device(), [&](int64_t n) {
-    const bool is_target = next < targets.size() && targets[next] == n;
-    next += is_target ? 1 : 0;
-    return is_target;
-  });
 }
 
 at::Tensor linear(const at::Tensor& x, const Linear& l) { return at::addmm(l.bias, x, l.weight); }
@@ -96,6 +81,16 @@ EncoderDecoder::EncoderDecoder(const EncoderDecoderConfig& config) : config_(con
   final_norm_ = parameters_.norm("head.norm", width, 0, config_.layer_norm_epsilon);
   head_ = parameters_.add({"head.weight", {kAminoAcidCount, width}, 0, true, normal});
   TORCH_CHECK(static_cast<int64_t>(unit) == layers + 2, "units");
+  if (config_.distogram > 0) {
+    DistogramHead head;
+    head.target_norm = parameters_.norm("distogram.target_norm", width, 0, config_.layer_norm_epsilon);
+    head.other_norm = parameters_.norm("distogram.other_norm", width, 0, config_.layer_norm_epsilon);
+    const Initial projection{Initial::Kind::kNormal, 1 / std::sqrt(static_cast<double>(width))};
+    head.target = parameters_.add({"distogram.target", {width, kDistogramWidth}, 0, true, projection});
+    head.other = parameters_.add({"distogram.other", {width, kDistogramWidth}, 0, true, projection});
+    head.out = parameters_.linear("distogram.out", kDistogramWidth, kDistanceBins, 0, range);
+    distogram_ = head;
+  }
 }
 
 EncoderDecoder::Layer EncoderDecoder::make_layer(const std::string& name, uint32_t unit) {
@@ -142,8 +137,8 @@ at::Tensor EncoderDecoder::run_layer(const Layer& layer, int64_t number, const a
                                         options.compute);
 }
 
-at::Tensor EncoderDecoder::body(const PackedBatch& batch, const ForwardOptions& options) const {
-  const Rows visible = visible_rows(batch), targets = target_rows(batch);
+EncoderDecoder::States EncoderDecoder::body(const PackedBatch& batch, const ForwardOptions& options) const {
+  const Rows visible = rows_of(batch, batch.visible_rows), targets = rows_of(batch, batch.target_rows);
   const auto of_visible = [&](const at::Tensor& x) { return x.index_select(0, visible.index); };
   AttentionLayout among_visible{.queries = visible.samples, .keys = visible.samples, .heads = config_.num_heads, .causal = false, .positions = {}};
   AttentionLayout among_all = among_visible, to_targets = among_visible;
@@ -198,15 +193,25 @@ at::Tensor EncoderDecoder::body(const PackedBatch& batch, const ForwardOptions& 
   });
   h = y[0];
   for (size_t i = 0; i + 1 < decoder_.size(); ++i) h = run(decoder_[i], unit++, h, y[i + 1], among_all, {});
-  return run(decoder_.back(), unit, h, y.back(), to_targets, targets.index);
+  return {run(decoder_.back(), unit, h, y.back(), to_targets, targets.index), h};
 }
 
 transformer::Loss EncoderDecoder::loss(const PackedBatch& batch, const ForwardOptions& options) {
-  const at::Tensor x = body(batch, options);
-  const Tensors out = run_unit(0, {x}, [&](const Tensors& in) {
+  const States states = body(batch, options);
+  const Tensors inputs = distogram_ ? Tensors{states.targets, states.all} : Tensors{states.targets};
+  const Tensors out = run_unit(0, inputs, [&](const Tensors& in) {
     const transformer::Loss loss =
         transformer::cross_entropy_head(in[0], batch.targets, final_norm_, head_, {.scale = options.scale, .compute = options.compute});
-    return Tensors{loss.sum, loss.scaled};
+    if (!distogram_) return Tensors{loss.sum, loss.scaled};
+    const at::Tensor distances = config_.distogram * distogram_loss({.targets = in[0],
+                                                                     .others = in[1],
+                                                                     .places = batch.places,
+                                                                     .placed = batch.placed,
+                                                                     .samples = batch.samples,
+                                                                     .target_samples = rows_of(batch, batch.target_rows).samples,
+                                                                     .target_rows = batch.target_rows},
+                                                                    *distogram_);
+    return Tensors{loss.sum + distances.detach(), loss.scaled + distances * options.scale};
   });
   return {out[0], out[1]};
 }
@@ -215,7 +220,7 @@ at::Tensor EncoderDecoder::log_probabilities(const PackedBatch& batch, at::Scala
   const at::NoGradGuard no_grad;
   ForwardOptions options;
   options.compute = compute;
-  return at::log_softmax(transformer::head_logits(body(batch, options), final_norm_, head_, compute), 1);
+  return at::log_softmax(transformer::head_logits(body(batch, options).targets, final_norm_, head_, compute), 1);
 }
 
 // Of the products that are computed: 2 m n k each, and twice that again for the backward pass; of the pair networks, whose input has no
@@ -223,7 +228,7 @@ at::Tensor EncoderDecoder::log_probabilities(const PackedBatch& batch, at::Scala
 double EncoderDecoder::flops(const PackedBatch& batch) const {
   const auto width = static_cast<double>(config_.hidden_dim), inner = static_cast<double>(config_.inner()),
              pair_width = static_cast<double>(config_.pair_dim), heads = static_cast<double>(config_.num_heads);
-  const Rows visible = visible_rows(batch), targets = target_rows(batch);
+  const Rows visible = rows_of(batch, batch.visible_rows), targets = rows_of(batch, batch.target_rows);
   const auto pairs = [](const Ragged& queries, const Ragged& keys) {
     double sum = 0;
     for (int64_t s = 0; s < keys.sequences(); ++s) sum += static_cast<double>(queries.length(s)) * static_cast<double>(keys.length(s));

@@ -1,15 +1,17 @@
 // A masked encoder-decoder over residues, in the manner of masked autoencoders (He et al. 2022): the encoder sees the residues that are
 // not masked, the decoder all of them, with a learnt vector in place of those that are, and predicts the amino acids at the targets.
-// Both see the structure: per residue as local features, and between any two as biases of the attention (pair_bias.hpp).
+// Both see the structure (of masked residues only if their distances are not to be predicted): per residue as local features, and between any two as biases of the attention (pair_bias.hpp).
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "plugins/tasks/protein/model/distogram.hpp"
 #include "plugins/tasks/protein/model/encoder_decoder_config.hpp"
 #include "plugins/tasks/protein/model/encoder_decoder_folder.hpp"
 #include "plugins/tasks/protein/model/pair_bias.hpp"
@@ -42,8 +44,11 @@ class EncoderDecoder : public ProteinModel {
   };
   Layer make_layer(const std::string& name, uint32_t unit);
   PairNetwork make_pairs(const std::string& name, int64_t layers, uint32_t unit);
-  // The final norm's input at target_rows: (T, C).
-  at::Tensor body(const PackedBatch& batch, const ForwardOptions& options) const;
+  // The last layer's output at target_rows (T, C), and its input (N, C).
+  struct States {
+    at::Tensor targets, all;
+  };
+  States body(const PackedBatch& batch, const ForwardOptions& options) const;
   at::Tensor run_layer(const Layer& layer, int64_t number, const at::Tensor& x, const at::Tensor& bias, const transformer::AttentionLayout& layout,
                        const at::Tensor& rows, const ForwardOptions& options) const;
 
@@ -57,6 +62,7 @@ class EncoderDecoder : public ProteinModel {
   transformer::Linear bridge_;  // (C, C)
   transformer::Norm final_norm_;
   at::Tensor head_;  // (20, C)
+  std::optional<DistogramHead> distogram_;
   std::unique_ptr<EncoderDecoderFolder> folder_;
 };
 

@@ -28,8 +28,17 @@ struct PackedBatch {
   at::Tensor frames;     // (N, 12) float: see geometry.hpp; zero where missing or hidden
   at::Tensor local;      // (N, kLocalFeatures) float: see geometry.hpp
   at::Tensor flags;      // (N) uint8: Residue::Flags; 0 where coordinates are hidden
+  at::Tensor places;     // (N, 3) float: CA also of residues whose coordinates are hidden, and
+  at::Tensor placed;     // (N) bool: whether there is one; undefined where no model is to predict them
   at::Tensor targets;    // (T) int64: the amino acids wanted at target_rows
   std::vector<int64_t> target_rows;  // (T) ascending
+
+  // Kept on the host, so that no model waits for the device: what index() finds.
+  std::vector<int64_t> visible_rows;  // whose token is not kMaskToken
+  transformer::Ragged chain_rows;     // the chains of all samples, one after another
+
+  // To be called when the tensors are filled, in host memory.
+  void index();
 
   template <class V>
   void tensors(V&& visit) {
@@ -39,6 +48,8 @@ struct PackedBatch {
     visit(frames);
     visit(local);
     visit(flags);
+    visit(places);
+    visit(placed);
     visit(targets);
   }
 };

@@ -110,6 +110,7 @@ struct ProteinConfig {
     o("num_heads", model.num_heads, "attention heads").min(1);
     o("feed_forward_dim", model.feed_forward_dim, "width of the feed-forward parts; 0 is 4 hidden_dim").min(0);
     o("pair_dim", model.pair_dim, "width of the networks that turn pairs of residues into attention").min(1);
+    o("distogram", model.distogram, "weight of predicting the masked residues' distances, too: then their coordinates are hidden; 0 gives them").min(0);
     o("dropout", model.dropout, "before each residual addition").min(0).below(1);
     o("attention_dropout", model.attention_dropout, "of attention weights").min(0).below(1);
     o.group("esm2", esm2);

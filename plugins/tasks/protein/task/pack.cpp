@@ -7,7 +7,9 @@
 namespace pipeline::protein {
 
 void Packer::add(const Sample& sample, const std::vector<int64_t>& rows, const Masking& masking) {
-  const Geometry geometry = describe_geometry(sample.residues, sample.chains, {});
+  std::vector<uint8_t> hidden(hide_ ? sample.residues.size() : 0, 0);
+  for (size_t n = 0; hide_ && n < rows.size(); ++n) hidden[static_cast<size_t>(rows[n])] = masking.tokens[n] == kMaskToken ? 1 : 0;
+  const Geometry geometry = describe_geometry(sample.residues, sample.chains, hidden);
   const auto append = [](auto& to, const auto& from, size_t row, int64_t width) {
     const auto begin = from.begin() + static_cast<ptrdiff_t>(row) * width;
     to.insert(to.end(), begin, begin + width);
@@ -25,6 +27,9 @@ void Packer::add(const Sample& sample, const std::vector<int64_t>& rows, const M
     append(frames_, geometry.frames, row, kFrameSize);
     append(local_, geometry.local, row, kLocalFeatures);
     flags_.push_back(geometry.flags[row]);
+    if (!hide_) continue;
+    places_.insert(places_.end(), {residue.ca.x, residue.ca.y, residue.ca.z});
+    placed_.push_back(residue.has_ca() ? 1 : 0);
   }
   batch_.samples.append(static_cast<int64_t>(rows.size()));
 }
@@ -37,7 +42,12 @@ PackedBatch Packer::finish() {
   batch_.frames = at::tensor(frames_, at::kFloat).view({rows, kFrameSize});
   batch_.local = at::tensor(local_, at::kFloat).view({rows, kLocalFeatures});
   batch_.flags = at::tensor(flags_, at::kByte);
+  if (hide_) {
+    batch_.places = at::tensor(places_, at::kFloat).view({rows, 3});
+    batch_.placed = at::tensor(placed_, at::kByte).to(at::kBool);
+  }
   batch_.targets = at::tensor(targets_, at::kLong);
+  batch_.index();
   return std::move(batch_);
 }
 

@@ -12,6 +12,9 @@ namespace pipeline::protein {
 // Builds a PackedBatch sample by sample.
 class Packer {
  public:
+  // hide: masked residues lose their coordinates as well, and the batch says where they were.
+  explicit Packer(bool hide) : hide_(hide) {}
+
   // rows: which residues of the sample the model gets. The geometry is that of the whole sample, so that a crop does not change what is near
   // a residue. masking: of the rows.
   void add(const Sample& sample, const std::vector<int64_t>& rows, const Masking& masking);
@@ -21,7 +24,9 @@ class Packer {
   PackedBatch batch_;
   std::vector<int64_t> tokens_, positions_, chains_, targets_;
   std::vector<float> frames_, local_;
-  std::vector<uint8_t> flags_;
+  std::vector<uint8_t> flags_, placed_;
+  std::vector<float> places_;
+  bool hide_;
 };
 
 }  // namespace pipeline::protein

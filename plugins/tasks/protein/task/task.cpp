@@ -165,7 +165,7 @@ void ProteinTask::add_for_scoring(Packer& packer, ProteinBatch& batch, uint64_t 
 ProteinBatch ProteinTask::make_batch(const LoadRequest& request) const {
   ProteinBatch batch{.packed = {}, .target_clusters = {}, .ids = {request.ids.begin(), request.ids.end()}, .split = request.split};
   if (request.purpose == Purpose::kPredict) return batch;
-  Packer packer;
+  Packer packer(hides());
   for (const uint64_t id : request.ids) {
     if (is_scored(request.split)) {
       add_for_scoring(packer, batch, id);
@@ -235,7 +235,7 @@ std::vector<float> ProteinTask::predict_all(const Sample& sample, uint64_t seed)
   const std::vector<ScoringPass> passes = scoring_passes({residues}, config().data.max_residues, groups);
   for (size_t next = 0; next < passes.size();) {
     context().throw_if_cancelled();
-    Packer packer;
+    Packer packer(hides());
     std::vector<int64_t> places;  // in the sample, of each target
     for (int64_t rows = 0; next < passes.size() && (rows == 0 || rows + passes[next].count <= kRowsAtOnce); ++next) {
       const ScoringPass& pass = passes[next];

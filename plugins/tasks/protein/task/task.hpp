@@ -71,6 +71,8 @@ class ProteinTask : public TorchTask<ProteinConfig, ProteinModel, ProteinBatch> 
   void add_for_scoring(class Packer& packer, ProteinBatch& batch, uint64_t id) const;
   // (residues, 20) log-probabilities, each residue masked once.
   std::vector<float> predict_all(const Sample& sample, uint64_t seed);
+  // Whether masked residues lose their coordinates, too.
+  bool hides() const { return config().kind != "esm2" && config().model.distogram > 0; }
   at::ScalarType compute_dtype() const { return to_torch(run().compute_dtype); }
 
   std::optional<Dataset> dataset_;

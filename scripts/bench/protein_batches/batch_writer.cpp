@@ -1,0 +1,66 @@
+// The protein task, which writes what it would learn from: batches/STEP-MICROBATCH.safetensors in the run's folder, and the weights that
+// training begins with as batches/model. The core's order, crops and masks are those of a run of the task itself with the same configuration.
+#include <ATen/ATen.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "core/safetensors/writer.hpp"
+#include "plugins/tasks/protein/task/task.hpp"
+
+namespace pipeline::protein {
+namespace {
+
+safetensors::Dtype dtype_of(const at::Tensor& tensor) {
+  switch (tensor.scalar_type()) {
+    case at::kFloat: return safetensors::Dtype::kF32;
+    case at::kLong: return safetensors::Dtype::kI64;
+    case at::kByte: return safetensors::Dtype::kU8;
+    default: fail("a batch holds a tensor of ", toString(tensor.scalar_type()), ", must be fp32, int64 or uint8");
+  }
+}
+
+void save(const std::filesystem::path& path, const std::map<std::string, at::Tensor>& tensors) {
+  safetensors::Writer writer(path.string());
+  for (const auto& [name, tensor] : tensors) writer.declare(name, dtype_of(tensor), tensor.sizes().vec());
+  for (const safetensors::TensorInfo& info : writer.layout()) {
+    const at::Tensor tensor = tensors.at(info.name).contiguous();
+    writer.write(info.name, {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()});
+  }
+  writer.finish();
+}
+
+class BatchWriter : public ProteinTask {
+ public:
+  using ProteinTask::ProteinTask;
+
+  // No gradient goes to the strategy, so the weights stay what they are.
+  LossSum train_batch(const ProteinBatch& batch, const TrainArgs& args) override {
+    const std::filesystem::path folder = std::filesystem::path(view(run().run_dir)) / "batches";
+    if (args.step == 0 && args.micro_batch == 0) {
+      std::filesystem::create_directories(folder / "model");
+      export_model(folder / "model");
+    }
+    const PackedBatch& packed = batch.packed;
+    char name[64];
+    std::snprintf(name, sizeof name, "%06llu-%04llu.safetensors", static_cast<unsigned long long>(args.step),
+                  static_cast<unsigned long long>(args.micro_batch));
+    save(folder / name, {{"starts", at::tensor(packed.samples.starts)},
+                         {"tokens", packed.tokens},
+                         {"positions", packed.positions},
+                         {"chains", packed.chains},
+                         {"frames", packed.frames},
+                         {"local", packed.local},
+                         {"flags", packed.flags},
+                         {"targets", packed.targets},
+                         {"target_rows", at::tensor(packed.target_rows)}});
+    return LossSum(at::zeros({}));
+  }
+};
+
+}  // namespace
+}  // namespace pipeline::protein
+
+PIPELINE_TASK(pipeline::protein::BatchWriter, "protein_batches", "1.0.0", "The protein task, writing its batches to be learnt from elsewhere")

@@ -1,0 +1,163 @@
+"""Trains a protein model with `pipeline run` and with a peer (protein_peer.py) in turns; see scripts/bench/protein. How turns are taken:
+gpt2_side_by_side.py.
+
+The batches are ours: a run of the test plugin protein_batches, with the same configuration, writes them and the first weights. Both learn from all
+of them in the same order, and a turn is the same steps for both.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from gpt2_side_by_side import Contestant, Peer, Pipeline
+
+# configuration, and options of the task
+MODELS = {
+    "encoder-decoder": ("protein.toml", ""),
+    "esm2-8M": ("protein-esm2.toml", ""),
+    "esm2-35M": ("protein-esm2.toml", "num_layers = 12\nhidden_dim = 480"),
+}
+OPTIMIZER = {"lr": 1e-4, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.1}
+
+
+def write_config(folder, arguments, steps):
+    """One for all runs, which set the task's plugin and the run's folder on the command line. Nothing is dropped, so that losses can be compared."""
+    base, options = MODELS[arguments.model]
+    path = folder / "bench.toml"
+    path.write_text(f"""
+extends = {json.dumps(str(arguments.configs / base))}
+[run]
+cache_dir = "cache"
+[task]
+pdb_path = {json.dumps(str(arguments.structures))}
+dropout = 0.0
+[task.split]
+folds = 10  # more to learn from
+[task.esm2]
+{options}
+[optimizer]
+lr = {OPTIMIZER["lr"]}
+beta1 = {OPTIMIZER["betas"][0]}
+beta2 = {OPTIMIZER["betas"][1]}
+epsilon = {OPTIMIZER["eps"]}
+weight_decay = {OPTIMIZER["weight_decay"]}
+[schedule]
+kind = "constant"
+warmup_steps = 0
+[train]
+precision = "fp32"
+global_batch = {arguments.batch}
+micro_batch = {arguments.micro_batch}
+clip_grad_norm = 0.0
+max_epochs = 1_000_000
+max_steps = {steps}
+[loader]
+group_by_length = true
+[evaluate]
+every = 0
+at_end = false
+[checkpoint]
+every = 0
+background = false
+[launch]
+threads = {arguments.threads}
+""")
+    return path
+
+
+def write_batches(folder, config, arguments):
+    """In `folder`/written/batches; returns the residues of each step."""
+    command = [arguments.pipeline, "run", config, "--set", "run.dir=written", "--set", "task.plugin=protein_batches",
+               "--set", f"plugins.paths={json.dumps([str(arguments.plugins)])}"]
+    done = subprocess.run(command, cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(map(str, command))} ended with {done.returncode}\n{done.stdout[-2000:]}")
+    print(*(line for line in done.stdout.splitlines() if line.startswith(("data  ", "model  "))), sep="\n")
+    return [json.loads(line)["tokens"] for line in (folder / "written" / "metrics.jsonl").read_text().splitlines()]
+
+
+class Ours(Pipeline):
+    """A step is reported when the next one is done: what a turn computes is one step further on than what it reports."""
+
+    def __init__(self, folder, config, arguments):
+        Contestant.__init__(self)
+        self.log, self.metrics, self.read = folder / "pipeline.log", folder / "run" / "metrics.jsonl", 0
+        command = [arguments.pipeline, "run", config, "--set", "run.dir=run", "--set", f"train.init_from={folder}/written/batches/model"]
+        self.process = subprocess.Popen(command, cwd=folder, stdout=self.log.open("w"), stderr=subprocess.STDOUT)
+
+
+class Theirs(Peer):
+    def __init__(self, folder, arguments):
+        Contestant.__init__(self)
+        self.name = "PyTorch" if arguments.model == "encoder-decoder" else "transformers"
+        command = [sys.executable, Path(__file__).with_name("protein_peer.py"), "--batches", folder / "written" / "batches",
+                   "--threads", str(arguments.threads), "--optimizer", json.dumps(OPTIMIZER)]
+        self.process = subprocess.Popen(command + ["--esm2"] * (arguments.model != "encoder-decoder"), stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True)
+        self.tokens = self.padded = 0
+        self.answer()  # ready
+
+    def warm_up(self):
+        self.start(1)
+        self.losses += self.wait()
+        super().warm_up()  # the second step, which ours has done as well when it reports the first
+
+
+def report(ours, theirs, residues, arguments):
+    """residues: of each step. Both have done the first two before the turns."""
+    turns = [sum(residues[2 + n * arguments.steps : 2 + (n + 1) * arguments.steps]) for n in range(arguments.turns)]
+    padding = 1 - theirs.tokens / theirs.padded
+    for c in (theirs, ours):
+        speeds = [count / seconds for count, seconds in zip(turns, c.seconds)]
+        print(f"{c.name:13} {sum(turns) / sum(c.seconds):8.1f} residues/s (turns {min(speeds):.0f} to {max(speeds):.0f})  "
+              f"padding {100 * padding if c is theirs else 0:4.1f}%  peak {c.peak / 2**20:6.0f} MiB")
+    ratios = [b / a for a, b in zip(ours.seconds, theirs.seconds)]
+    print(f"speed {sum(theirs.seconds) / sum(ours.seconds):.2f} times theirs (turns: {' '.join(f'{r:.2f}' for r in ratios)}, median "
+          f"{statistics.median(ratios):.2f}; by CPU time {sum(theirs.cpu) / sum(ours.cpu):.2f}), peak memory {ours.peak / theirs.peak:.3f} times theirs")
+    pairs = list(zip(ours.losses, theirs.losses))
+    print(f"losses {ours.losses[0]:.6f} ... {pairs[-1][0]:.6f} and {theirs.losses[0]:.6f} ... {pairs[-1][1]:.6f}: "
+          f"the first differs by {abs(pairs[0][0] / pairs[0][1] - 1):.1e}, the most by {max(abs(a / b - 1) for a, b in pairs):.1e}")
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="scripts/bench/protein", description="pipeline run beside PyTorch, or beside transformers + Accelerate.")
+    parser.add_argument("model", choices=MODELS)
+    for name in ("pipeline", "plugins", "configs", "structures"):
+        parser.add_argument(f"--{name}", type=Path, required=True, help=argparse.SUPPRESS)
+    parser.add_argument("--batch", type=int, default=8, help="samples per step (8)")
+    parser.add_argument("--micro-batch", type=int, help="samples per forward pass (all of a step; for the encoder-decoder alone)")
+    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="for each of the two (all cores)")
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=9, help="per turn (9: an epoch, at 8 samples a step)")
+    arguments = parser.parse_args()
+    arguments.micro_batch = arguments.micro_batch or arguments.batch
+    if arguments.model != "encoder-decoder" and arguments.micro_batch != arguments.batch:
+        parser.error("the peer of ESM-2 takes a step's samples at once")
+
+    steps = 2 + arguments.turns * arguments.steps
+    with tempfile.TemporaryDirectory(prefix="pipeline-bench-") as name:
+        folder = Path(name)
+        config = write_config(folder, arguments, steps + 9)  # the last is never reached: a run that ends reports its last step sooner
+        residues = write_batches(folder, config, arguments)
+        with contextlib.ExitStack() as stack:  # none may be left standing still
+            # One after the other: each has the machine for itself while it starts.
+            ours = Ours(folder, config, arguments)
+            stack.callback(ours.close)
+            ours.warm_up()
+            theirs = Theirs(folder, arguments)
+            stack.callback(theirs.close)
+            theirs.warm_up()
+            for turn in range(arguments.turns):
+                for contestant in (theirs, ours) if turn % 2 == 0 else (ours, theirs):
+                    contestant.turn(arguments.steps)
+        report(ours, theirs, residues, arguments)
+
+
+if __name__ == "__main__":
+    main()

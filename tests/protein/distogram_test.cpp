@@ -1,0 +1,117 @@
+#include "plugins/tasks/protein/model/distogram.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "plugins/tasks/protein/model/encoder_decoder.hpp"
+#include "tests/protein/proteins.hpp"
+#include "tests/transformer/gradients.hpp"
+
+namespace pipeline::protein::testing {
+namespace {
+
+using transformer::testing::values;
+
+constexpr int64_t kWidth = 8, kInner = 4;
+
+// Whose logits are the same for every pair: `bias`.
+DistogramHead constant_head(const at::Tensor& bias) {
+  return {.target_norm = {at::ones({kWidth}), at::zeros({kWidth})},
+          .other_norm = {at::ones({kWidth}), at::zeros({kWidth})},
+          .target = at::zeros({kWidth, kInner}),
+          .other = at::zeros({kWidth, kInner}),
+          .out = {at::zeros({kInner, kDistanceBins}), bias}};
+}
+
+// One sample on a line: residues 5 Å apart; the first is masked.
+DistogramInputs line(int64_t length) {
+  DistogramInputs inputs{.targets = values({1, kWidth}, 1), .others = values({length, kWidth}, 2), .places = at::zeros({length, 3}),
+                         .placed = at::ones({length}, at::kBool), .samples = {}, .target_samples = {}, .target_rows = {0}};
+  inputs.places.select(1, 0).copy_(at::arange(length) * 5.0);
+  inputs.samples.append(length);
+  inputs.target_samples.append(1);
+  return inputs;
+}
+
+TEST(Distogram, AHeadThatKnowsNothingLosesTheLogarithmOfTheBins) {
+  EXPECT_NEAR(distogram_loss(line(9), constant_head(at::zeros({kDistanceBins}))).item<double>(), std::log(kDistanceBins), 1e-5);
+}
+
+TEST(Distogram, BinsAreThoseOfTheDistances) {
+  // 5 Å is in bin (5 - 2) / 0.667 = 4.
+  at::Tensor sure = at::zeros({kDistanceBins});
+  sure[4] = 50;
+  EXPECT_NEAR(distogram_loss(line(2), constant_head(sure)).item<double>(), 0, 1e-5);
+  EXPECT_NEAR(distogram_loss(line(3), constant_head(sure)).item<double>(), 25, 1e-3) << "the residue at 10 Å is in another bin";
+  at::Tensor far = at::zeros({kDistanceBins});
+  far[kDistanceBins - 1] = 50;
+  DistogramInputs inputs = line(2);
+  inputs.places[1][0] = 400;
+  EXPECT_NEAR(distogram_loss(inputs, constant_head(far)).item<double>(), 0, 1e-5);
+}
+
+TEST(Distogram, ResiduesWithoutAPlaceCountOnNeitherSide) {
+  at::Tensor sure = at::zeros({kDistanceBins});
+  sure[4] = 50;
+  DistogramInputs inputs = line(3);
+  inputs.placed[2] = false;
+  EXPECT_NEAR(distogram_loss(inputs, constant_head(sure)).item<double>(), 0, 1e-5);
+  inputs.placed[0] = false;
+  EXPECT_EQ(distogram_loss(inputs, constant_head(sure)).item<double>(), 0);
+}
+
+EncoderDecoderConfig with_distances() {
+  return {.hidden_dim = 32, .num_encoder_layers = 1, .num_decoder_layers = 2, .num_heads = 4, .pair_dim = 8, .distogram = 0.5, .dropout = 0};
+}
+
+PackedBatch hidden_batch(const std::vector<Residue>& residues) {
+  PackedBatch batch = pack({residues});
+  std::vector<uint8_t> hidden(residues.size(), 0);
+  for (const int64_t row : batch.target_rows) hidden[static_cast<size_t>(row)] = 1;
+  const Geometry geometry = describe_geometry(residues, std::vector<int64_t>(residues.size(), 0), hidden);
+  const auto rows = static_cast<int64_t>(residues.size());
+  batch.frames = at::tensor(geometry.frames).view({rows, kFrameSize});
+  batch.local = at::tensor(geometry.local).view({rows, kLocalFeatures});
+  batch.flags = at::tensor(geometry.flags, at::kByte);
+  std::vector<float> places;
+  for (const Residue& r : residues) places.insert(places.end(), {r.ca.x, r.ca.y, r.ca.z});
+  batch.places = at::tensor(places).view({rows, 3});
+  batch.placed = at::ones({rows}, at::kBool);
+  return batch;
+}
+
+TEST(Distogram, AHiddenResidueDoesNotShowWhereItIs) {
+  EncoderDecoder model(with_distances());
+  initialize(model);
+  std::vector<Residue> residues = chain(40);
+  const at::Tensor before = model.log_probabilities(hidden_batch(residues), at::kFloat);
+  residues[10].ca.x += 3;  // 10 is masked
+  EXPECT_TRUE(before.equal(model.log_probabilities(hidden_batch(residues), at::kFloat)));
+  residues[11].ca.x += 3;  // 11 is not
+  EXPECT_FALSE(before.equal(model.log_probabilities(hidden_batch(residues), at::kFloat)));
+}
+
+TEST(Distogram, GradientsAreThoseOfTheLoss) {
+  EncoderDecoder model(with_distances());
+  initialize(model);
+  const PackedBatch batch = hidden_batch(chain(40));
+  model.loss(batch, {}).scaled.backward();
+  for (const auto& [name, parameter] : model.named_parameters()) {
+    if (!name.starts_with("distogram") && !name.starts_with("decoder.layers.0")) continue;
+    ASSERT_TRUE(parameter.grad().defined()) << name;
+    const at::Tensor gradient = parameter.grad(), direction = gradient / (gradient.norm() + 1e-12);
+    const at::NoGradGuard no_grad;
+    at::Tensor value = parameter;
+    const double step = 2e-3, expected = gradient.norm().item<double>();
+    value.add_(direction, step);
+    const double up = model.loss(batch, {}).sum.item<double>();
+    value.sub_(direction, 2 * step);
+    const double down = model.loss(batch, {}).sum.item<double>();
+    value.add_(direction, step);
+    EXPECT_NEAR((up - down) / (2 * step), expected, 0.02 * expected + 0.02) << name;
+  }
+}
+
+}  // namespace
+}  // namespace pipeline::protein::testing
