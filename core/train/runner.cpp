@@ -316,7 +316,8 @@ RunFolder open_folder(const Workspace& workspace, const fs::path& path, bool fre
 void check_stages(const Workspace& workspace) {
   for (const std::string& name : workspace.config.stage_names()) {
     const config::Config stage = workspace.config.for_stage(name);
-    const Session session(stage, workspace.registry, workspace.log, session_args(workspace, purpose_of_stage(stage), {}));
+    Session session(stage, workspace.registry, workspace.log, session_args(workspace, purpose_of_stage(stage), {}));
+    session.check_task();
   }
 }
 

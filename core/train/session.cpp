@@ -251,6 +251,8 @@ std::vector<const config::PluginConfig*> Session::plugin_configs() const {
 
 std::string Session::resolved_toml() const { return config_.to_toml(true, plugin_configs()); }
 
+void Session::check_task() { const plugins::Task made(*task_plugin_, task_context_, &*task_config_); }
+
 void Session::open_task(const checkpoint::Checkpoint* weights) {
   task_ = std::make_unique<plugins::Task>(*task_plugin_, task_context_, &*task_config_);
   if (weights) give_extra_state(*task_, *weights);

@@ -72,6 +72,9 @@ class Session {
   const SessionArgs& args() const { return args_; }
   unsigned workers() const;
 
+  // Throws what the task itself finds wrong with its options; touches no data.
+  void check_task();
+
   // The plugins' options in force, for printing and storing.
   std::vector<const config::PluginConfig*> plugin_configs() const;
   std::string resolved_toml() const;

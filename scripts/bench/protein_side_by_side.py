@@ -17,17 +17,17 @@ from pathlib import Path
 
 from gpt2_side_by_side import Contestant, Peer, Pipeline
 
-# configuration, and options of the task
+# Configuration, and options of the task beside it. Nothing is dropped, so that losses can be compared.
 MODELS = {
-    "encoder-decoder": ("protein.toml", ""),
+    "encoder-decoder": ("protein.toml", "dropout = 0.0"),
     "esm2-8M": ("protein-esm2.toml", ""),
-    "esm2-35M": ("protein-esm2.toml", "num_layers = 12\nhidden_dim = 480"),
+    "esm2-35M": ("protein-esm2.toml", "esm2.num_layers = 12\nesm2.hidden_dim = 480"),
 }
 OPTIMIZER = {"lr": 1e-4, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.1}
 
 
 def write_config(folder, arguments, steps):
-    """One for all runs, which set the task's plugin and the run's folder on the command line. Nothing is dropped, so that losses can be compared."""
+    """One for both runs, which set the task's plugin and the run's folder on the command line."""
     base, options = MODELS[arguments.model]
     path = folder / "bench.toml"
     path.write_text(f"""
@@ -36,11 +36,9 @@ extends = {json.dumps(str(arguments.configs / base))}
 cache_dir = "cache"
 [task]
 pdb_path = {json.dumps(str(arguments.structures))}
-dropout = 0.0
+{options}
 [task.split]
 folds = 10  # more to learn from
-[task.esm2]
-{options}
 [optimizer]
 lr = {OPTIMIZER["lr"]}
 beta1 = {OPTIMIZER["betas"][0]}

@@ -9,21 +9,30 @@
 
 namespace pipeline::tests {
 
-inline constexpr const char* kProteinConfig = R"([run]
+inline constexpr const char* kStructureModel = R"(hidden_dim = 16
+num_encoder_layers = 2
+num_decoder_layers = 2
+num_heads = 2
+pair_dim = 8
+data.noise = 0.1
+)";
+inline constexpr const char* kSequenceModel = R"(model = "esm2"
+esm2 = { num_layers = 2, hidden_dim = 16, num_heads = 2 }
+)";
+
+// The configuration with one of these models.
+inline std::string protein_config(const std::string& model = kStructureModel) {
+  return R"([run]
 dir = "run"
 cache_dir = "cache"
 reproducible = true
 [task]
 plugin = "protein"
 pdb_path = "structures"
-hidden_dim = 16
-num_encoder_layers = 2
-num_decoder_layers = 2
-num_heads = 2
-pair_dim = 8
-data = { min_residues = 10, max_residues = 48, noise = 0.1 }
+data.min_residues = 10
+data.max_residues = 48
 split = { folds = 4 }
-[optimizer]
+)" + model + R"([optimizer]
 lr = 1e-2
 [schedule]
 kind = "constant"
@@ -36,6 +45,7 @@ every = 6
 [checkpoint]
 every = 5
 )";
+}
 
 // The backbone of an ideal helix (Pauling 1951: 100 degrees and 1.5 Å a residue) with this sequence of three-letter names.
 inline std::string helix(const std::vector<std::string>& names, char chain, double shift = 0) {
@@ -72,7 +82,7 @@ inline std::vector<std::string> made_up_sequence(int length, uint64_t seed) {
 class SmallProteinJob : public Job {
  public:
   SmallProteinJob() {
-    write_text(path("train.toml"), kProteinConfig);
+    write_text(path("train.toml"), protein_config());
     std::filesystem::create_directories(path("structures/more"));
     for (int i = 0; i < 24; ++i) {
       const std::string name = (i % 3 == 0 ? "structures/more/p" : "structures/p") + std::to_string(i) + (i % 2 == 0 ? ".pdb" : ".ent");

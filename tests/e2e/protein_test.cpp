@@ -61,13 +61,22 @@ TEST_F(Protein, TrainsEvaluatesPredictsAndExports) {
 }
 
 TEST_F(Protein, Esm2TrainsOnTheSameData) {
-  const std::vector<std::string> small{"--set", "task.model=esm2", "--set", "task.esm2.num_layers=2", "--set", "task.esm2.hidden_dim=16", "--set", "task.esm2.num_heads=2"};
-  const Result run = call("run", small);
+  write_text(path("train.toml"), protein_config(kSequenceModel));
+  const Result run = call("run");
   ASSERT_EQ(run.code, 0) << run.out << run.err;
   EXPECT_NEAR(nlohmann::json::parse(read_lines(path("run/metrics.jsonl")).front())["loss"].get<double>(), std::log(33), 0.5);
-  ASSERT_EQ(call("evaluate", small).code, 0);
-  ASSERT_EQ(call("export", small).code, 0);
+  ASSERT_EQ(call("evaluate").code, 0);
+  ASSERT_EQ(call("export").code, 0);
   for (const char* file : {"config.json", "model.safetensors", "vocab.txt"}) EXPECT_TRUE(fs::exists(path("run/export") / file)) << file;
+}
+
+TEST_F(Protein, OptionsOfTheOtherModelAreRefused) {
+  const Result structure = call("check", {"--set", "task.model=esm2"});
+  EXPECT_EQ(structure.code, 2);
+  EXPECT_THAT(structure.err, HasSubstr("hidden_dim = 16: is of no use with task.model = \"esm2\""));
+  const Result sequence = call("check", {"--set", "task.esm2.num_layers=3"});
+  EXPECT_EQ(sequence.code, 2);
+  EXPECT_THAT(sequence.err, HasSubstr("task.esm2.num_layers=3: is of no use without task.model"));
 }
 
 TEST_F(Protein, HiddenDistancesArePredictedByOption) {
@@ -75,6 +84,8 @@ TEST_F(Protein, HiddenDistancesArePredictedByOption) {
   ASSERT_EQ(run.code, 0) << run.out << run.err;
   EXPECT_THAT(run.out, HasSubstr(" structures of "));
   EXPECT_NEAR(nlohmann::json::parse(read_lines(path("run/metrics.jsonl")).front())["loss"].get<double>(), std::log(20) + 0.3 * std::log(32), 0.3);
+  const auto figures = nlohmann::json::parse(read_lines(path("run/eval.jsonl")).front());
+  EXPECT_LT(figures["distance_loss"].get<double>(), std::log(32)) << "in these helices half of the distances are far";
   ASSERT_EQ(call("predict", {"--set", "task.distogram=0.3", "--set", "task.data.unit=structure"}).code, 0);
 }
 
@@ -114,7 +125,7 @@ TEST_F(Protein, ACrossValidationAddsUpItsParts) {
     stages += "[[stage]]\nname = \"learn-" + number + "\"\n[stage.task.split]\nfold = " + number + "\n";
     stages += "[[stage]]\nname = \"test-" + number + "\"\nkind = \"evaluate\"\ninit_from = \"learn-" + number + "\"\n[stage.task.split]\nfold = " + number + "\n";
   }
-  write_text(path("train.toml"), std::string(kProteinConfig) + stages + "[[stage]]\nname = \"all\"\nkind = \"pool\"\n");
+  write_text(path("train.toml"), protein_config() + stages + "[[stage]]\nname = \"all\"\nkind = \"pool\"\n");
   const Result run = call("run", {"--set", "train.max_steps=3"});
   ASSERT_EQ(run.code, 0) << run.out << run.err;
   const auto read = [&](const std::string& stage) { return nlohmann::json::parse(read_text(path("run/" + stage + "/evaluation-test.json"))); };
@@ -129,7 +140,7 @@ TEST_F(Protein, ACrossValidationAddsUpItsParts) {
 }
 
 TEST_F(Protein, APoolNeedsEvaluationsBeforeIt) {
-  write_text(path("train.toml"), std::string(kProteinConfig) + "[[stage]]\nname = \"learn\"\n[[stage]]\nname = \"all\"\nkind = \"pool\"\n");
+  write_text(path("train.toml"), protein_config() + "[[stage]]\nname = \"learn\"\n[[stage]]\nname = \"all\"\nkind = \"pool\"\n");
   const Result run = call("run", {"--set", "train.max_steps=1"});
   EXPECT_EQ(run.code, 2);
   EXPECT_THAT(run.err, HasSubstr("there is no stage before this one that evaluates"));
@@ -144,6 +155,7 @@ TEST_F(Protein, OwnTestDataOnlyAddFiguresAndSimilarOnesAreCounted) {
   const Result evaluated = call("evaluate", mine);
   ASSERT_EQ(evaluated.code, 0) << evaluated.err;
   fs::remove_all(path("structures"));
+  EXPECT_EQ(call("export").code, 0) << "an export reads no data";
   const Result predicted = call("predict", mine);
   ASSERT_EQ(predicted.code, 0) << predicted.out << predicted.err << "a model can be used where its training data are not";
   EXPECT_THAT(read_text(path("run/submission.csv")), HasSubstr("other_Q,40,40,"));
@@ -160,6 +172,8 @@ TEST_F(ProteinSameRun, HasTheSameBitsUnderOtherStrategiesAndContinued) {
     EXPECT_EQ(curve(arrangement.name()), curve("single_1")) << arrangement.name();
     EXPECT_EQ(exported(arrangement.name()), parameters) << arrangement.name();
   }
+  train({"sharded2", 3});
+  expect_close("sharded2_3", losses("single_1"), 1e-6);
   train({"sharded3", 2}, {"--set", "train.max_steps=5"}, "chain");
   train({"single", 1}, {}, "chain");
   EXPECT_EQ(curve("chain"), curve("single_1"));

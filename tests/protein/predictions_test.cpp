@@ -77,11 +77,12 @@ TEST(Predictions, SummaryCountsKnownResidues) {
   EXPECT_NEAR(summary.perplexity, std::exp(-(std::log(0.3) + std::log(0.2)) / 2), 1e-5);
 }
 
-TEST(HeatMap, EscapesLabelsAndLeavesOutWhatIsNoNumber) {
+TEST(HeatMap, EscapesLabelsAndGreysWhatIsNoNumber) {
   const std::string svg = draw({.title = "<&>", .rows = {"r"}, .columns = {"1", "2"}, .values = {0.5, std::nan("")}});
   EXPECT_THAT(svg, HasSubstr("&lt;&amp;&gt;"));
   EXPECT_THAT(svg, Not(HasSubstr("<&>")));
-  EXPECT_EQ(count(svg, kCell), 1u);
+  EXPECT_EQ(count(svg, kCell), 2u);
+  EXPECT_EQ(count(svg, "#c8c8c8"), 1u);
 }
 
 TEST(HeatMap, LongOnesAreWrapped) {

@@ -177,10 +177,10 @@ at::Tensor Esm2::logits(const PackedBatch& batch, at::ScalarType compute) {
   })[0];
 }
 
-at::Tensor Esm2::log_probabilities(const PackedBatch& batch, at::ScalarType compute) {
+Outputs Esm2::outputs(const PackedBatch& batch, at::ScalarType compute) {
   const at::Tensor all = logits(batch, compute);
   const at::Tensor amino_acids = at::arange(kAminoAcidCount, at::TensorOptions(all.device()).dtype(at::kLong));
-  return at::log_softmax(all.index_select(1, from_table(esm2::token_table(), amino_acids)), 1);
+  return {.log_probabilities = at::log_softmax(all.index_select(1, from_table(esm2::token_table(), amino_acids)), 1), .distance_loss = {}};
 }
 
 // Of the products that are computed: 2 m n k each, and twice that again for the backward pass.

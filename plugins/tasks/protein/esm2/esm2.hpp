@@ -36,7 +36,7 @@ class Esm2 : public ProteinModel {
   const Esm2Config& config() const { return config_; }
 
   transformer::Loss loss(const PackedBatch& batch, const ForwardOptions& options) override;
-  at::Tensor log_probabilities(const PackedBatch& batch, at::ScalarType compute) override;
+  Outputs outputs(const PackedBatch& batch, at::ScalarType compute) override;
   // Logits of ESM-2's 33 tokens at target_rows: (T, 33) fp32. Not differentiable.
   at::Tensor logits(const PackedBatch& batch, at::ScalarType compute);
   double flops(const PackedBatch& batch) const override;

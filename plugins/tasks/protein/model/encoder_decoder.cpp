@@ -203,24 +203,30 @@ transformer::Loss EncoderDecoder::loss(const PackedBatch& batch, const ForwardOp
     const transformer::Loss loss =
         transformer::cross_entropy_head(in[0], batch.targets, final_norm_, head_, {.scale = options.scale, .compute = options.compute});
     if (!distogram_) return Tensors{loss.sum, loss.scaled};
-    const at::Tensor distances = config_.distogram * distogram_loss({.targets = in[0],
-                                                                     .others = in[1],
-                                                                     .places = batch.places,
-                                                                     .placed = batch.placed,
-                                                                     .samples = batch.samples,
-                                                                     .target_samples = rows_of(batch, batch.target_rows).samples,
-                                                                     .target_rows = batch.target_rows},
-                                                                    *distogram_);
+    const at::Tensor distances = config_.distogram * distance_loss(batch, in[0], in[1]);
     return Tensors{loss.sum + distances.detach(), loss.scaled + distances * options.scale};
   });
   return {out[0], out[1]};
 }
 
-at::Tensor EncoderDecoder::log_probabilities(const PackedBatch& batch, at::ScalarType compute) {
+at::Tensor EncoderDecoder::distance_loss(const PackedBatch& batch, const at::Tensor& targets, const at::Tensor& all) const {
+  return distogram_loss({.targets = targets,
+                         .others = all,
+                         .places = batch.places,
+                         .placed = batch.placed,
+                         .samples = batch.samples,
+                         .target_samples = rows_of(batch, batch.target_rows).samples,
+                         .target_rows = batch.target_rows},
+                        *distogram_);
+}
+
+Outputs EncoderDecoder::outputs(const PackedBatch& batch, at::ScalarType compute) {
   const at::NoGradGuard no_grad;
   ForwardOptions options;
   options.compute = compute;
-  return at::log_softmax(transformer::head_logits(body(batch, options).targets, final_norm_, head_, compute), 1);
+  const States states = body(batch, options);
+  return {.log_probabilities = at::log_softmax(transformer::head_logits(states.targets, final_norm_, head_, compute), 1),
+          .distance_loss = distogram_ ? distance_loss(batch, states.targets, states.all) : at::Tensor()};
 }
 
 // Of the products that are computed: 2 m n k each, and twice that again for the backward pass; of the pair networks, whose input has no

@@ -26,7 +26,7 @@ class EncoderDecoder : public ProteinModel {
   explicit EncoderDecoder(const EncoderDecoderConfig& config);
 
   transformer::Loss loss(const PackedBatch& batch, const ForwardOptions& options) override;
-  at::Tensor log_probabilities(const PackedBatch& batch, at::ScalarType compute) override;
+  Outputs outputs(const PackedBatch& batch, at::ScalarType compute) override;
   double flops(const PackedBatch& batch) const override;
   bool is_layer(uint32_t unit) const override { return unit > 0 && unit != static_cast<uint32_t>(config_.num_encoder_layers) + 1; }
 
@@ -49,6 +49,7 @@ class EncoderDecoder : public ProteinModel {
     at::Tensor targets, all;
   };
   States body(const PackedBatch& batch, const ForwardOptions& options) const;
+  at::Tensor distance_loss(const PackedBatch& batch, const at::Tensor& targets, const at::Tensor& all) const;
   at::Tensor run_layer(const Layer& layer, int64_t number, const at::Tensor& x, const at::Tensor& bias, const transformer::AttentionLayout& layout,
                        const at::Tensor& rows, const ForwardOptions& options) const;
 

@@ -61,6 +61,12 @@ struct ForwardOptions {
   double scale = 1;                     // of the gradients
 };
 
+// Not differentiable.
+struct Outputs {
+  at::Tensor log_probabilities;  // (T, 20) fp32: of the twenty amino acids at target_rows
+  at::Tensor distance_loss;      // scalar: see distogram_loss(); undefined where the model predicts no distances
+};
+
 using UnitBody = std::function<Tensors(const Tensors&)>;
 // Runs `body` as unit k of the model: Units::run with the unit's parameters.
 using UnitWrapper = std::function<Tensors(int64_t unit, const Tensors& inputs, const UnitBody& body)>;
@@ -81,8 +87,8 @@ class ProteinModel {
 
   // Cross-entropy summed over the targets, in nats; call backward() on .scaled.
   virtual transformer::Loss loss(const PackedBatch& batch, const ForwardOptions& options) = 0;
-  // Log-probabilities of the twenty amino acids at target_rows: (T, 20) fp32. Not differentiable.
-  virtual at::Tensor log_probabilities(const PackedBatch& batch, at::ScalarType compute) = 0;
+  virtual Outputs outputs(const PackedBatch& batch, at::ScalarType compute) = 0;
+  at::Tensor log_probabilities(const PackedBatch& batch, at::ScalarType compute) { return outputs(batch, compute).log_probabilities; }
   // Floating-point operations of forward and backward.
   virtual double flops(const PackedBatch& batch) const = 0;
 

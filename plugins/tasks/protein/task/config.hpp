@@ -122,6 +122,13 @@ struct ProteinConfig {
   void validate(const ConfigErrors& errors) const {
     if (model.hidden_dim % model.num_heads != 0)
       errors("num_heads", "must divide task.hidden_dim (" + std::to_string(model.hidden_dim) + ")");
+    const bool is_esm2 = kind == "esm2";
+    for (const char* key : {"hidden_dim", "num_encoder_layers", "num_decoder_layers", "num_heads", "feed_forward_dim", "pair_dim", "distogram", "dropout",
+                            "attention_dropout", "data.noise"})
+      if (is_esm2 && errors.is_set(key)) errors(key, "is of no use with task.model = \"esm2\": leave it out; the options of ESM-2 are in task.esm2");
+    for (const char* key : {"esm2.num_layers", "esm2.hidden_dim", "esm2.num_heads", "esm2.intermediate_dim", "esm2.token_dropout", "esm2.hidden_dropout",
+                            "esm2.attention_dropout"})
+      if (!is_esm2 && errors.is_set(key)) errors(key, "is of no use without task.model = \"esm2\"");
   }
 };
 

@@ -18,6 +18,11 @@ std::string cache_folder(const ProteinConfig& config, const Context& context) {
   return config.cache_dir.empty() ? std::string(view(context.run().cache_dir)) : config.cache_dir.string();
 }
 
+// Of the one process that prepares data, while the others of its host wait for it.
+unsigned data_threads(const Context& context) {
+  return std::max(1u, context.run().threads) * static_cast<unsigned>(std::max(1, context.run().local_world_size));
+}
+
 std::string letters(std::span<const Residue> residues) {
   std::string text;
   for (const Residue& residue : residues) text += letter_of(residue.amino_acid);
@@ -26,7 +31,7 @@ std::string letters(std::span<const Residue> residues) {
 
 StructureLibrary open_library(const std::filesystem::path& root, const ProteinConfig& config, const Context& context) {
   LibraryHooks hooks;
-  hooks.threads = std::max(1u, context.run().threads);
+  hooks.threads = data_threads(context);
   hooks.progress = [&](uint64_t done, uint64_t total) { context.progress("reading structures", done, total); };
   hooks.note = [&](const std::string& line) { context.info(line); };
   hooks.cancelled = [&] { return context.cancelled(); };
@@ -54,11 +59,11 @@ const char* name_of(Split split) { return split == Split::kTrain ? "training" : 
 }  // namespace
 
 Dataset::Dataset(const ProteinConfig& config, const Context& context) : config_(config) {
-  const bool learns = context.run().purpose == PL_PURPOSE_TRAIN;
-  const bool own_test = !config.test_path.empty() && !learns;
+  const uint32_t purpose = context.run().purpose;
+  if (purpose == PL_PURPOSE_EXPORT) return;  // reads no data
+  const bool own_test = !config.test_path.empty() && purpose != PL_PURPOSE_TRAIN;
   try {
-    // A model can predict where its training data are not.
-    if (!own_test || context.run().purpose != PL_PURPOSE_PREDICT) {
+    if (is_needed(own_test, purpose, context)) {
       structures_.emplace(open_library(config.pdb_path, config, context));
       deal_out(entries_of(*structures_), context);
       fingerprint_ = structures_->fingerprint().hex();
@@ -76,6 +81,15 @@ Dataset::Dataset(const ProteinConfig& config, const Context& context) : config_(
     fail_with(PL_ERROR_CANCELLED, error.what());
   }
   describe(context);
+}
+
+// Whether the folder that was learnt from is: with test data of their own a model can be used where it is not.
+bool Dataset::is_needed(bool own_test, uint32_t purpose, const Context& context) const {
+  if (!own_test) return true;
+  if (purpose == PL_PURPOSE_PREDICT) return false;
+  if (std::filesystem::exists(config_.pdb_path)) return true;
+  context.warn(config_.pdb_path.string(), " is not there, so that nobody can say whether the test data are like some that were learnt from");
+  return false;
 }
 
 std::vector<Dataset::Entry> Dataset::entries_of(const StructureLibrary& library) const {
@@ -97,7 +111,8 @@ std::vector<Dataset::Entry> Dataset::entries_of(const StructureLibrary& library)
       continue;
     }
     for (const size_t chain : chains) {
-      std::string name = concat(structure.name, "_", structure.chains[chain].name);
+      const std::string_view chain_name = structure.chains[chain].name;  // empty where the file names none
+      std::string name = concat(structure.name, chain_name.empty() ? "" : "_", chain_name);
       add({.name = std::move(name), .library = &library, .structure = s, .chains = {chain}}, structure);
     }
   }
@@ -116,7 +131,7 @@ std::vector<uint32_t> Dataset::clusters_of(const std::vector<Entry>& entries, co
       owner.push_back(e);
     }
   }
-  ClusterHooks hooks{.threads = std::max(1u, context.run().threads)};
+  ClusterHooks hooks{.threads = data_threads(context)};
   hooks.progress = [&](uint64_t done, uint64_t total) { context.progress("comparing sequences", done, total); };
   hooks.cancelled = [&] { return context.cancelled(); };
   const std::vector<std::string_view> views(sequences.begin(), sequences.end());
@@ -179,6 +194,7 @@ void Dataset::add_test_structures(std::vector<Entry> test, const Context& contex
 void Dataset::describe(const Context& context) const {
   std::string text;
   for (const Split split : {Split::kTrain, Split::kVal, Split::kTest}) {
+    if (size(split) == 0 && !structures_) continue;  // not looked for
     int64_t residues = 0;
     std::set<uint32_t> clusters;
     for (const Entry& entry : entries_[static_cast<size_t>(split)]) residues += entry.residues, clusters.insert(entry.cluster);

@@ -31,6 +31,8 @@ class Dataset {
   // Parses what is not in the cache, groups similar sequences and deals the groups out to the splits; says what there is and what was left
   // out. Throws an Error if a split that the run needs is empty or too many files are unusable. [main]
   Dataset(const ProteinConfig& config, const Context& context);
+  Dataset(const Dataset&) = delete;  // entries point into it
+  Dataset& operator=(const Dataset&) = delete;
 
   // All [any-thread].
   uint64_t size(Split split) const { return entries_[static_cast<size_t>(split)].size(); }
@@ -42,6 +44,7 @@ class Dataset {
   Frequencies frequencies() const;
 
  private:
+  bool is_needed(bool own_test, uint32_t purpose, const Context& context) const;
   std::vector<Entry> entries_of(const StructureLibrary& library) const;
   std::vector<uint32_t> clusters_of(const std::vector<Entry>& entries, const Context& context) const;
   void deal_out(std::vector<Entry> all, const Context& context);

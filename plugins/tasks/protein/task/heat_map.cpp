@@ -16,14 +16,19 @@ std::string escaped(const std::string& text) {
   return result;
 }
 
-// From dark blue over white to dark red; equally light on both sides, so that it reads in grey, too.
-std::string color(double share) {
-  constexpr std::array<std::array<double, 3>, 5> kStops{{{33, 62, 125}, {120, 160, 210}, {247, 247, 247}, {226, 140, 105}, {140, 25, 35}}};
-  const double at = std::clamp(share, 0.0, 1.0) * (kStops.size() - 1);
-  const auto left = std::min(static_cast<size_t>(at), kStops.size() - 2);
+using Stops = std::array<std::array<double, 3>, 5>;
+
+// From dark blue over white to dark red, or from white to dark blue; lightness changes evenly, so that it reads in grey, too.
+constexpr Stops kBothSides{{{33, 62, 125}, {120, 160, 210}, {247, 247, 247}, {226, 140, 105}, {140, 25, 35}}};
+constexpr Stops kOneSide{{{247, 250, 253}, {190, 210, 235}, {120, 160, 210}, {65, 105, 170}, {20, 40, 95}}};
+constexpr const char* kNoValue = "#c8c8c8";
+
+std::string color(const Stops& stops, double share) {
+  const double at = std::clamp(share, 0.0, 1.0) * (stops.size() - 1);
+  const auto left = std::min(static_cast<size_t>(at), stops.size() - 2);
   const double t = at - static_cast<double>(left);
   char text[8];
-  const auto mix = [&](size_t c) { return static_cast<int>(std::lround(kStops[left][c] * (1 - t) + kStops[left + 1][c] * t)); };
+  const auto mix = [&](size_t c) { return static_cast<int>(std::lround(stops[left][c] * (1 - t) + stops[left + 1][c] * t)); };
   std::snprintf(text, sizeof text, "#%02x%02x%02x", static_cast<unsigned>(mix(0)) & 255u, static_cast<unsigned>(mix(1)) & 255u,
                 static_cast<unsigned>(mix(2)) & 255u);
   return text;
@@ -50,6 +55,7 @@ class Drawing {
   }
 
  private:
+  std::string color_of(double share) const { return color(map_.from_middle ? kBothSides : kOneSide, share); }
   static std::string number(int64_t n) { return std::to_string(n); }
 
   void text(int64_t x, int64_t y, const std::string& words, const std::string& style = "") {
@@ -59,19 +65,18 @@ class Drawing {
   // One path for all cells of a colour: a picture of thousands of cells stays small.
   void draw_line(int64_t line) {
     const int64_t first = line * line_, count = std::min(line_, columns_ - first), top = kTop + line * height_ + 14;
-    std::array<std::string, kColors + 1> paths;
+    std::array<std::string, kColors + 2> paths;  // the last one: no value
     for (size_t r = 0; r < map_.rows.size(); ++r) {
       text(kLeft - 6, top + static_cast<int64_t>(r) * kCell + 11, map_.rows[r], "text-anchor=\"end\"");
       for (int64_t c = 0; c < count; ++c) {
         const double value = map_.values[r * static_cast<size_t>(columns_) + static_cast<size_t>(first + c)];
-        if (std::isnan(value)) continue;
         const double share = std::clamp((value - map_.low) / (map_.high - map_.low), 0.0, 1.0);
-        paths[static_cast<size_t>(std::lround(share * kColors))] +=
+        paths[std::isnan(value) ? kColors + 1 : static_cast<size_t>(std::lround(share * kColors))] +=
             "M" + number(kLeft + c * kCell) + " " + number(top + static_cast<int64_t>(r) * kCell) + "h13v13h-13z";
       }
     }
     for (size_t k = 0; k < paths.size(); ++k)
-      if (!paths[k].empty()) svg_ += "<path fill=\"" + color(static_cast<double>(k) / kColors) + "\" d=\"" + paths[k] + "\"/>\n";
+      if (!paths[k].empty()) svg_ += "<path fill=\"" + (k > kColors ? kNoValue : color_of(static_cast<double>(k) / kColors)) + "\" d=\"" + paths[k] + "\"/>\n";
     const int64_t longest = static_cast<int64_t>(
         std::max_element(map_.columns.begin(), map_.columns.end(), [](const auto& a, const auto& b) { return a.size() < b.size(); })->size());
     const int64_t every = longest <= 2 ? 1 : 5;  // labels that are wider than a cell
@@ -82,7 +87,7 @@ class Drawing {
   void legend(int64_t y) {
     for (int k = 0; k <= kColors; ++k)
       svg_ += "<rect x=\"" + number(kLeft + k * kLegend / (kColors + 1)) + "\" y=\"" + number(y) + "\" width=\"7\" height=\"12\" fill=\"" +
-              color(static_cast<double>(k) / kColors) + "\"/>\n";
+              color_of(static_cast<double>(k) / kColors) + "\"/>\n";
     text(kLeft, y + 26, map_.low_label);
     text(kLeft + kLegend, y + 26, map_.high_label);
   }

@@ -81,10 +81,11 @@ std::string mutation_picture(const Predicted& predicted, const std::string& name
   HeatMap map{.title = name + ": log-odds of each substitution",
               .low = -4,
               .high = 4,
+              .from_middle = true,
               .low_label = "-4: what is there is likelier",
               .high_label = "+4: the substitution is",
               .wrap = 80,
-              .column_title = "residue (chain, number); uncoloured: the amino acid that is there"};
+              .column_title = "residue (chain, number); grey: the amino acid that is there"};
   const auto residues = static_cast<size_t>(predicted.sample.residues.size());
   for (const char letter : kAminoAcids) map.rows.emplace_back(1, letter);
   for (size_t i = 0; i < residues; ++i) {

@@ -212,15 +212,21 @@ LossSum ProteinTask::loss(const ProteinBatch& batch) { return LossSum(model().lo
 
 void ProteinTask::evaluate(const ProteinBatch& batch, EvaluationSink& sink) {
   Scores scores(*background_);
-  const at::Tensor log_p = model().log_probabilities(batch.packed, compute_dtype()).to(at::kCPU).contiguous();
+  const Outputs outputs = model().outputs(batch.packed, compute_dtype());
+  const at::Tensor log_p = outputs.log_probabilities.to(at::kCPU).contiguous();
   const at::Tensor targets = batch.packed.targets.to(at::kCPU);
   for (int64_t t = 0; t < targets.size(0); ++t)
     scores.add({.amino_acid = static_cast<uint8_t>(targets.const_data_ptr<int64_t>()[t]), .cluster = batch.target_clusters[static_cast<size_t>(t)]},
                LogProbabilities(log_p.const_data_ptr<float>() + t * kAminoAcidCount, kAminoAcidCount));
   scores.send(sink, sink.purpose() == Purpose::kEvaluate);
+  if (outputs.distance_loss.defined()) sink.value("distance_loss", outputs.distance_loss.item<double>(), static_cast<double>(targets.size(0)));
 }
 
-std::vector<Metric> ProteinTask::metrics() { return Scores::metrics(); }
+std::vector<Metric> ProteinTask::metrics() {
+  std::vector<Metric> metrics = Scores::metrics();
+  if (hides()) metrics.push_back({.name = "distance_loss", .help = "cross-entropy of the bins of a masked residue's distances, in nats"});
+  return metrics;
+}
 
 void ProteinTask::report(Split /*split*/, Purpose purpose, std::span<const EvaluationValue> values, const ReportSink& sink) {
   if (purpose == Purpose::kEvaluate) report_scores(values, sink);
