@@ -79,6 +79,12 @@ TEST_F(Protein, OptionsOfTheOtherModelAreRefused) {
   EXPECT_THAT(sequence.err, HasSubstr("task.esm2.num_layers=3: is of no use without task.model"));
 }
 
+TEST_F(Protein, APathThatIsNotThereIsNamedWithItsKey) {
+  const Result run = call("run", {"--set", "task.pdb_path=nowhere"});
+  EXPECT_EQ(run.code, 2);
+  EXPECT_THAT(run.err, HasSubstr("task.pdb_path=nowhere: there is no such folder or file"));
+}
+
 TEST_F(Protein, HiddenDistancesArePredictedByOption) {
   const Result run = call("run", {"--set", "task.distogram=0.3", "--set", "task.data.unit=structure", "--set", "task.data.crop=spatial", "--set", "task.mask.span=3"});
   ASSERT_EQ(run.code, 0) << run.out << run.err;

@@ -82,10 +82,21 @@ std::string ProteinTask::extra_state() {
   return nlohmann::json{{"frequencies", *background_}, {"model", model().extra_state()}}.dump();
 }
 
-void ProteinTask::prepare() { dataset_.emplace(config(), context()); }
+void ProteinTask::open_structures() {
+  const auto check = [this](const char* key, const std::filesystem::path& path) {
+    if (!path.empty() && !std::filesystem::exists(path))
+      config_error(key, "there is no such folder or file; a path is taken from the folder in which the program is started");
+  };
+  const uint32_t purpose = run().purpose;
+  if (purpose != PL_PURPOSE_EXPORT && (purpose == PL_PURPOSE_TRAIN || config().test_path.empty())) check("pdb_path", config().pdb_path);
+  if (purpose == PL_PURPOSE_EVALUATE || purpose == PL_PURPOSE_PREDICT) check("test_path", config().test_path);
+  dataset_.emplace(config(), context());
+}
+
+void ProteinTask::prepare() { open_structures(); }
 
 void ProteinTask::open_data() {
-  if (!dataset_) dataset_.emplace(config(), context());  // another process has prepared
+  if (!dataset_) open_structures();  // another process has prepared
   if (!background_) background_ = dataset_->frequencies();
   for (const Split split : {Split::kTrain, Split::kVal, Split::kTest}) {
     if (!is_scored(split)) continue;

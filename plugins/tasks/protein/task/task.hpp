@@ -66,6 +66,7 @@ class ProteinTask : public TorchTask<ProteinConfig, ProteinModel, ProteinBatch> 
   double flops(const ProteinBatch& batch) override;
 
  private:
+  void open_structures();
   bool is_scored(Split split) const;
   void add_for_training(class Packer& packer, ProteinBatch& batch, const LoadRequest& request, uint64_t id) const;
   void add_for_scoring(class Packer& packer, ProteinBatch& batch, uint64_t id) const;
