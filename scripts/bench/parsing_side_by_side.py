@@ -1,0 +1,109 @@
+"""Times our reader of structures and Biopython's in turns; see scripts/bench/parsing.
+
+Each reads each file from the page cache: ours gives the protein chains of the first model (amino acids, backbone), theirs is get_structure(), gzip's
+text as a handle, before anybody takes residues out of it. What is counted there are amino acids with a CA, in the first model.
+"""
+
+import argparse
+import gzip
+import statistics
+import subprocess
+import tempfile
+import time
+import warnings
+from pathlib import Path
+
+import Bio
+from Bio.PDB import FastMMCIFParser, MMCIFParser, PDBParser
+from Bio.PDB.Polypeptide import is_aa
+
+KINDS = {"PDB": (".pdb", ".ent"), "PDB, gzipped": (".pdb.gz", ".ent.gz"), "mmCIF": (".cif", ".mmcif"), "mmCIF, gzipped": (".cif.gz", ".mmcif.gz")}
+
+
+def kind_of(path):
+    return next((kind for kind, endings in KINDS.items() if path.name.lower().endswith(endings)), None)
+
+
+class Ours:
+    name = "ours"
+
+    def __init__(self, reader):
+        self.process = subprocess.Popen([reader, "files"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def read(self, path):
+        """Seconds, and residues."""
+        self.process.stdin.write(f"{path}\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit(f"bench_parsing ended with {self.process.wait()}")
+        seconds, residues = line.split()
+        return float(seconds), int(residues)
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+class Biopython:
+    def __init__(self, name, pdb_parser, cif_parser):
+        self.name, self.pdb, self.cif = name, pdb_parser, cif_parser
+
+    def read(self, path):
+        parser = self.cif if "mmCIF" in kind_of(path) else self.pdb
+        begin = time.perf_counter()
+        with gzip.open(path, "rt") if path.name.lower().endswith(".gz") else open(path) as file:
+            structure = parser.get_structure(path.name, file)
+        seconds = time.perf_counter() - begin
+        return seconds, sum(is_aa(residue) and "CA" in residue for residue in next(iter(structure)).get_residues())
+
+
+def time_library(reader, folder):
+    """Opening the folder as the protein task does, one thread: without and with a cache of it."""
+    with tempfile.TemporaryDirectory() as cache:
+        answers = [subprocess.run([reader, "library", folder, cache], check=True, text=True, stdout=subprocess.PIPE).stdout for _ in range(2)]
+    return [float(answer.split()[0]) for answer in answers]
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="scripts/bench/parsing", description="Our reader of structures beside Biopython's.")
+    parser.add_argument("--reader", type=Path, required=True, help=argparse.SUPPRESS)
+    parser.add_argument("--structures", type=Path, required=True, help="a folder with PDB and mmCIF files")
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+
+    warnings.simplefilter("ignore")
+    paths = sorted(path for path in arguments.structures.resolve().rglob("*") if kind_of(path))
+    ours = Ours(arguments.reader)
+    slow, fast = (Biopython(name, PDBParser(QUIET=True), cif(QUIET=True))
+                  for name, cif in (("Biopython", MMCIFParser), ("Biopython, FastMMCIFParser", FastMMCIFParser)))
+    seconds, residues = {}, {}  # by contestant and path
+    for turn in range(arguments.rounds + 1):
+        for contestant in (ours, slow, fast):
+            for path in paths:
+                if contestant is fast and "mmCIF" not in kind_of(path):
+                    continue
+                took, residues[contestant, path] = contestant.read(path)
+                if turn > 0:  # the first turn warms all up
+                    seconds.setdefault((contestant, path), []).append(took)
+    ours.close()
+
+    print(f"{len(paths)} files; Biopython {Bio.__version__}; one core; {arguments.rounds} rounds")
+    rows = [(kind, [path for path in paths if kind_of(path) == kind], slow) for kind in KINDS]
+    rows += [(f"{kind}, {fast.name.split()[1]}", chosen, fast) for kind, chosen, _ in rows if "mmCIF" in kind]
+    rows += [("all", paths, slow)]
+    for label, chosen, theirs in rows:
+        if not chosen:
+            continue
+        mine, peer = ([sum(seconds[c, path][n] for path in chosen) for n in range(arguments.rounds)] for c in (ours, theirs))
+        ratios = [b / a for a, b in zip(mine, peer)]
+        count, theirs_count = (sum(residues[c, path] for path in chosen) for c in (ours, theirs))
+        print(f"{label:31} {len(chosen):3} files  residues {count} and {theirs_count}  ours {1e3 * statistics.median(mine):7.1f} ms "
+              f"({count / statistics.median(mine):9.0f} residues/s)  theirs {1e3 * statistics.median(peer):8.1f} ms  "
+              f"ratio {statistics.median(ratios):5.1f} ({min(ratios):.1f} to {max(ratios):.1f})")
+    cold, warm = time_library(arguments.reader, arguments.structures)
+    print(f"the folder as the task opens it, one thread: {1e3 * cold:.1f} ms without a cache, {1e3 * warm:.1f} ms with it")
+
+
+if __name__ == "__main__":
+    main()
