@@ -1,8 +1,6 @@
 """Trains GPT-2 with `pipeline run` and with transformers + Accelerate (gpt2_peer.py) in turns; see scripts/bench/gpt2.
 
-Both run all the time as processes of their own; the one whose turn it is not stands still (the pipeline by SIGSTOP, the peer waits for
-a line). A turn is the time from waking it until its steps are reported. The pipeline reports a step when the next one is done, so its
-turns are one step behind, and as long.
+How turns are taken: side_by_side.py.
 """
 
 import argparse
@@ -11,19 +9,17 @@ import json
 import os
 import random
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
+
+from side_by_side import Peer, Pipeline
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "parity"))
 import gpt2_vocabulary  # noqa: E402
 
 SEPARATOR = "\nTL;DR:\n"
 MAX_SUMMARY = 64  # tokens
-TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def make_model(folder, arguments):
@@ -83,49 +79,9 @@ class Examples:
         return result
 
 
-def process_status(pid, key):
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith(key):
-            return int(line.split()[1]) * 1024
-    raise SystemExit(f"process {pid} has ended")
-
-
-def cpu_seconds(pid):
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
-
-
-class Contestant:
-    """Turns, and what they took. Subclasses: `process`, `start(steps)` wakes it, `wait()` returns the losses of these steps."""
-
-    def __init__(self):
-        self.seconds, self.cpu, self.losses, self.peak = [], [], [], 0
-
-    def close(self):
-        self.process.kill()
-        self.process.wait()
-
-    def warm_up(self):
-        self.start(1)
-        self.losses += self.wait()
-        Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")  # the peak of the steps, not of loading
-
-    def turn(self, steps):
-        cpu, begin = cpu_seconds(self.process.pid), time.perf_counter()
-        self.start(steps)
-        self.losses += self.wait()
-        self.seconds.append(time.perf_counter() - begin)
-        self.cpu.append(cpu_seconds(self.process.pid) - cpu)
-        self.peak = process_status(self.process.pid, "VmHWM:")
-
-
-class Pipeline(Contestant):
-    name = "pipeline"
-
-    def __init__(self, folder, model, arguments, steps):
-        super().__init__()
-        config = folder / "bench.toml"
-        config.write_text(f"""
+def write_config(folder, model, arguments, steps):
+    config = folder / "bench.toml"
+    config.write_text(f"""
 [run]
 dir = "run"
 cache_dir = "cache"
@@ -167,56 +123,13 @@ background = false
 [launch]
 threads = {arguments.threads}
 """)
-        self.log = folder / "pipeline.log"
-        self.metrics = folder / "run" / "metrics.jsonl"
-        self.read = 0
-        self.process = subprocess.Popen([arguments.pipeline, "run", str(config)], cwd=folder, stdout=self.log.open("w"), stderr=subprocess.STDOUT)
-
-    def start(self, steps):
-        self.wanted = self.read + steps
-        self.process.send_signal(signal.SIGCONT)
-
-    def lines(self):
-        return self.metrics.read_text().splitlines() if self.metrics.exists() else []
-
-    def wait(self):
-        while len(self.lines()) < self.wanted:
-            if self.process.poll() is not None:
-                raise SystemExit(f"pipeline ended with {self.process.returncode}\n{self.log.read_text()[-2000:]}")
-            time.sleep(0.001)
-        self.process.send_signal(signal.SIGSTOP)
-        losses = [json.loads(line)["loss"] for line in self.lines()[self.read : self.wanted]]
-        self.read = self.wanted
-        return losses
+    return config
 
 
-class Peer(Contestant):
-    name = "transformers"
-
-    def __init__(self, folder, model, arguments):
-        super().__init__()
-        command = [sys.executable, str(Path(__file__).with_name("gpt2_peer.py")), "--model", str(model), "--examples",
-                   str(folder / "tokens.jsonl"), "--batch", str(arguments.batch), "--threads", str(arguments.threads)]
-        self.process = subprocess.Popen(command + ["--language-model"] * arguments.language_model, stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, text=True)
-        self.answer()  # ready
-        self.tokens = self.padded = 0
-
-    def answer(self):
-        line = self.process.stdout.readline()
-        if not line:
-            raise SystemExit(f"{self.name} ended with {self.process.wait()}")
-        return json.loads(line)
-
-    def start(self, steps):
-        self.process.stdin.write(f"{steps}\n")
-        self.process.stdin.flush()
-
-    def wait(self):
-        answer = self.answer()
-        self.tokens += answer["tokens"]
-        self.padded += answer["padded_tokens"]
-        return answer["losses"]
+def peer_command(folder, model, arguments):
+    command = [sys.executable, str(Path(__file__).with_name("gpt2_peer.py")), "--model", str(model), "--examples",
+               str(folder / "tokens.jsonl"), "--batch", str(arguments.batch), "--threads", str(arguments.threads)]
+    return command + ["--language-model"] * arguments.language_model
 
 
 def report(ours, theirs, steps, batch, examples):
@@ -263,10 +176,10 @@ def main():
         (folder / "tokens.jsonl").write_text("".join(json.dumps(example) + "\n" for _, example in examples))
         with contextlib.ExitStack() as stack:  # none may be left standing still
             # One after the other: each has the machine for itself while it starts.
-            ours = Pipeline(folder, model, arguments, steps)
+            ours = Pipeline(folder, [arguments.pipeline, "run", write_config(folder, model, arguments, steps)])
             stack.callback(ours.close)
             ours.warm_up()
-            theirs = Peer(folder, model, arguments)
+            theirs = Peer("transformers", peer_command(folder, model, arguments))
             stack.callback(theirs.close)
             theirs.warm_up()
             for turn in range(arguments.turns):

@@ -1,5 +1,5 @@
 """Trains a protein model with `pipeline run` and with a peer (protein_peer.py) in turns; see scripts/bench/protein. How turns are taken:
-gpt2_side_by_side.py.
+side_by_side.py.
 
 The batches are ours: a run of the test plugin protein_batches, with the same configuration, writes them and the first weights. Both learn from all
 of them in the same order, and a turn is the same steps for both.
@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from gpt2_side_by_side import Contestant, Peer, Pipeline
+from side_by_side import Peer, Pipeline
 
 # Configuration, and options of the task beside it. Nothing is dropped, so that losses can be compared.
 MODELS = {
@@ -80,26 +80,16 @@ def write_batches(folder, config, arguments):
     return [json.loads(line)["tokens"] for line in (folder / "written" / "metrics.jsonl").read_text().splitlines()]
 
 
-class Ours(Pipeline):
-    """A step is reported when the next one is done: what a turn computes is one step further on than what it reports."""
-
-    def __init__(self, folder, config, arguments):
-        Contestant.__init__(self)
-        self.log, self.metrics, self.read = folder / "pipeline.log", folder / "run" / "metrics.jsonl", 0
-        command = [arguments.pipeline, "run", config, "--set", "run.dir=run", "--set", f"train.init_from={folder}/written/batches/model"]
-        self.process = subprocess.Popen(command, cwd=folder, stdout=self.log.open("w"), stderr=subprocess.STDOUT)
+def our_command(folder, config, arguments):
+    return [arguments.pipeline, "run", config, "--set", "run.dir=run", "--set", f"train.init_from={folder}/written/batches/model"]
 
 
 class Theirs(Peer):
     def __init__(self, folder, arguments):
-        Contestant.__init__(self)
-        self.name = "PyTorch" if arguments.model == "encoder-decoder" else "transformers"
+        esm2 = arguments.model != "encoder-decoder"
         command = [sys.executable, Path(__file__).with_name("protein_peer.py"), "--batches", folder / "written" / "batches",
                    "--threads", str(arguments.threads), "--optimizer", json.dumps(OPTIMIZER)]
-        self.process = subprocess.Popen(command + ["--esm2"] * (arguments.model != "encoder-decoder"), stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, text=True)
-        self.tokens = self.padded = 0
-        self.answer()  # ready
+        super().__init__("transformers" if esm2 else "PyTorch", command + ["--esm2"] * esm2)
 
     def warm_up(self):
         self.start(1)
@@ -145,7 +135,7 @@ def main():
         residues = write_batches(folder, config, arguments)
         with contextlib.ExitStack() as stack:  # none may be left standing still
             # One after the other: each has the machine for itself while it starts.
-            ours = Ours(folder, config, arguments)
+            ours = Pipeline(folder, our_command(folder, config, arguments))
             stack.callback(ours.close)
             ours.warm_up()
             theirs = Theirs(folder, arguments)

@@ -1,0 +1,107 @@
+"""Two programs that train the same take turns: `pipeline run`, and a peer. For the programs that compare them.
+
+Both run all the time as processes of their own; the one whose turn it is not stands still (the pipeline by SIGSTOP, the peer waits for
+a line). A turn is the time from waking it until its steps are reported. The pipeline reports a step when the next one is done, so its
+turns are one step behind, and as long.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def process_status(pid, key):
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(key):
+            return int(line.split()[1]) * 1024
+    raise SystemExit(f"process {pid} has ended")
+
+
+def cpu_seconds(pid):
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+class Contestant:
+    """Turns, and what they took. Subclasses: `process`, `start(steps)` wakes it, `wait()` returns the losses of these steps."""
+
+    def __init__(self):
+        self.seconds, self.cpu, self.losses, self.peak = [], [], [], 0
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+
+    def warm_up(self):
+        self.start(1)
+        self.losses += self.wait()
+        Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")  # the peak of the steps, not of loading
+
+    def turn(self, steps):
+        cpu, begin = cpu_seconds(self.process.pid), time.perf_counter()
+        self.start(steps)
+        self.losses += self.wait()
+        self.seconds.append(time.perf_counter() - begin)
+        self.cpu.append(cpu_seconds(self.process.pid) - cpu)
+        self.peak = process_status(self.process.pid, "VmHWM:")
+
+
+class Pipeline(Contestant):
+    """command: a `pipeline run` whose run.dir is `folder`/run."""
+
+    name = "pipeline"
+
+    def __init__(self, folder, command):
+        super().__init__()
+        self.log = folder / "pipeline.log"
+        self.metrics = folder / "run" / "metrics.jsonl"
+        self.read = 0
+        self.process = subprocess.Popen(command, cwd=folder, stdout=self.log.open("w"), stderr=subprocess.STDOUT)
+
+    def start(self, steps):
+        self.wanted = self.read + steps
+        self.process.send_signal(signal.SIGCONT)
+
+    def lines(self):
+        return self.metrics.read_text().splitlines() if self.metrics.exists() else []
+
+    def wait(self):
+        while len(self.lines()) < self.wanted:
+            if self.process.poll() is not None:
+                raise SystemExit(f"pipeline ended with {self.process.returncode}\n{self.log.read_text()[-2000:]}")
+            time.sleep(0.001)
+        self.process.send_signal(signal.SIGSTOP)
+        losses = [json.loads(line)["loss"] for line in self.lines()[self.read : self.wanted]]
+        self.read = self.wanted
+        return losses
+
+
+class Peer(Contestant):
+    """command: reads from stdin how many steps to run, a line each time, and answers with a line of JSON: losses, tokens, padded_tokens."""
+
+    def __init__(self, name, command):
+        super().__init__()
+        self.name, self.tokens, self.padded = name, 0, 0
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.answer()  # ready
+
+    def answer(self):
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit(f"{self.name} ended with {self.process.wait()}")
+        return json.loads(line)
+
+    def start(self, steps):
+        self.process.stdin.write(f"{steps}\n")
+        self.process.stdin.flush()
+
+    def wait(self):
+        answer = self.answer()
+        self.tokens += answer["tokens"]
+        self.padded += answer["padded_tokens"]
+        return answer["losses"]
