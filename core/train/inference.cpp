@@ -1,13 +1,8 @@
 #include "core/train/inference.hpp"
 
-#include <cerrno>
-#include <cmath>
-#include <cstring>
-#include <fstream>
 #include <functional>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "core/checkpoint/checkpoint.hpp"
 #include "core/observe/format.hpp"

@@ -12,6 +12,21 @@
 
 namespace pipeline::tests {
 
+// A few steps with evaluations and checkpoints in between: the end of a job's configuration.
+inline constexpr const char* kShortTraining = R"([optimizer]
+lr = 1e-2
+[schedule]
+kind = "constant"
+[train]
+global_batch = 8
+micro_batch = 2
+max_steps = 12
+[evaluate]
+every = 6
+[checkpoint]
+every = 5
+)";
+
 class Job {
  public:
   std::filesystem::path folder() const { return folder_.path(); }

@@ -65,37 +65,21 @@ EncoderDecoderConfig with_distances() {
   return {.hidden_dim = 32, .num_encoder_layers = 1, .num_decoder_layers = 2, .num_heads = 4, .pair_dim = 8, .distogram = 0.5, .dropout = 0};
 }
 
-PackedBatch hidden_batch(const std::vector<Residue>& residues) {
-  PackedBatch batch = pack({residues});
-  std::vector<uint8_t> hidden(residues.size(), 0);
-  for (const int64_t row : batch.target_rows) hidden[static_cast<size_t>(row)] = 1;
-  const Geometry geometry = describe_geometry(residues, std::vector<int64_t>(residues.size(), 0), hidden);
-  const auto rows = static_cast<int64_t>(residues.size());
-  batch.frames = at::tensor(geometry.frames).view({rows, kFrameSize});
-  batch.local = at::tensor(geometry.local).view({rows, kLocalFeatures});
-  batch.flags = at::tensor(geometry.flags, at::kByte);
-  std::vector<float> places;
-  for (const Residue& r : residues) places.insert(places.end(), {r.ca.x, r.ca.y, r.ca.z});
-  batch.places = at::tensor(places).view({rows, 3});
-  batch.placed = at::ones({rows}, at::kBool);
-  return batch;
-}
-
 TEST(Distogram, AHiddenResidueDoesNotShowWhereItIs) {
   EncoderDecoder model(with_distances());
   initialize(model);
   std::vector<Residue> residues = chain(40);
-  const at::Tensor before = model.log_probabilities(hidden_batch(residues), at::kFloat);
+  const at::Tensor before = model.log_probabilities(pack({residues}, 5, true), at::kFloat);
   residues[10].ca.x += 3;  // 10 is masked
-  EXPECT_TRUE(before.equal(model.log_probabilities(hidden_batch(residues), at::kFloat)));
+  EXPECT_TRUE(before.equal(model.log_probabilities(pack({residues}, 5, true), at::kFloat)));
   residues[11].ca.x += 3;  // 11 is not
-  EXPECT_FALSE(before.equal(model.log_probabilities(hidden_batch(residues), at::kFloat)));
+  EXPECT_FALSE(before.equal(model.log_probabilities(pack({residues}, 5, true), at::kFloat)));
 }
 
 TEST(Distogram, GradientsAreThoseOfTheLoss) {
   EncoderDecoder model(with_distances());
   initialize(model);
-  const PackedBatch batch = hidden_batch(chain(40));
+  const PackedBatch batch = pack({chain(40)}, 5, true);
   model.loss(batch, {}).scaled.backward();
   for (const auto& [name, parameter] : model.named_parameters()) {
     if (!name.starts_with("distogram") && !name.starts_with("decoder.layers.0")) continue;

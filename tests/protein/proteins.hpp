@@ -5,10 +5,12 @@
 
 #include <array>
 #include <cmath>
+#include <span>
 #include <vector>
 
 #include "plugins/tasks/protein/model/geometry.hpp"
 #include "plugins/tasks/protein/model/protein_model.hpp"
+#include "plugins/tasks/protein/task/pack.hpp"
 
 namespace pipeline::protein::testing {
 
@@ -46,37 +48,22 @@ inline std::vector<Residue> moved(std::vector<Residue> residues) {
   return residues;
 }
 
-// Every `every`-th residue masked; the chains are samples of their own.
-inline PackedBatch pack(const std::vector<std::vector<Residue>>& samples, int64_t every = 5) {
-  PackedBatch batch;
-  std::vector<int64_t> tokens, positions, chains, targets;
-  std::vector<float> frames, local;
-  std::vector<uint8_t> flags;
+// Every `every`-th residue masked; the chains are samples of their own. hide: masked residues lose their coordinates as well.
+inline PackedBatch pack(const std::vector<std::vector<Residue>>& samples, int64_t every = 5, bool hide = false) {
+  Packer packer(hide);
   for (const std::vector<Residue>& residues : samples) {
-    const std::vector<int64_t> one(residues.size(), 0);
-    const Geometry geometry = describe_geometry(residues, one, {});
-    frames.insert(frames.end(), geometry.frames.begin(), geometry.frames.end());
-    local.insert(local.end(), geometry.local.begin(), geometry.local.end());
-    flags.insert(flags.end(), geometry.flags.begin(), geometry.flags.end());
-    for (size_t i = 0; i < residues.size(); ++i) {
-      const bool masked = static_cast<int64_t>(i) % every == 0;
-      if (masked) batch.target_rows.push_back(static_cast<int64_t>(tokens.size())), targets.push_back(residues[i].amino_acid);
-      tokens.push_back(masked ? kMaskToken : residues[i].amino_acid);
-      positions.push_back(residues[i].position);
-      chains.push_back(0);
+    const std::vector<std::span<const Residue>> chains{residues};
+    Masking masking;
+    std::vector<int64_t> rows;
+    for (const Residue& residue : residues) {
+      rows.push_back(static_cast<int64_t>(rows.size()));
+      const bool masked = rows.back() % every == 0;
+      masking.tokens.push_back(masked ? kMaskToken : residue.amino_acid);
+      masking.is_target.push_back(masked ? 1 : 0);
     }
-    batch.samples.append(static_cast<int64_t>(residues.size()));
+    packer.add(make_sample(chains), rows, masking);
   }
-  const auto rows = static_cast<int64_t>(tokens.size());
-  batch.tokens = at::tensor(tokens, at::kLong);
-  batch.positions = at::tensor(positions, at::kLong);
-  batch.chains = at::tensor(chains, at::kLong);
-  batch.frames = at::tensor(frames, at::kFloat).view({rows, kFrameSize});
-  batch.local = at::tensor(local, at::kFloat).view({rows, kLocalFeatures});
-  batch.flags = at::tensor(flags, at::kByte);
-  batch.targets = at::tensor(targets, at::kLong);
-  batch.index();
-  return batch;
+  return packer.finish();
 }
 
 // Values before training, and those that start at zero too, so that nothing is switched off.

@@ -9,29 +9,13 @@
 #include <gtest/gtest.h>
 
 #include "tests/protein_data/library_folder.hpp"
+#include "tests/support/child_process.hpp"
 
 namespace pipeline::protein {
 namespace {
 
-// Runs `work` in a process of its own; its result is the exit status.
-pid_t in_child(const std::function<int()>& work) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    int status = 100;
-    try {
-      status = work();
-    } catch (...) {
-    }
-    ::_exit(status);
-  }
-  return child;
-}
-
-int status_of(pid_t child) {
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 200 + WTERMSIG(status);
-}
+using tests::in_child;
+using tests::status_of;
 
 constexpr int kFiles = 60;
 

@@ -11,29 +11,13 @@
 
 #include "plugins/tasks/summarization/data/files.hpp"
 #include "tests/summarization/token_caching.hpp"
+#include "tests/support/child_process.hpp"
 
 namespace pipeline::summarization {
 namespace {
 
-// Runs `work` in a process of its own; its result is the exit status.
-pid_t in_child(const std::function<int()>& work) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    int status = 100;
-    try {
-      status = work();
-    } catch (...) {
-    }
-    ::_exit(status);
-  }
-  return child;
-}
-
-int status_of(pid_t child) {
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 200 + WTERMSIG(status);
-}
+using tests::in_child;
+using tests::status_of;
 
 TEST(TokenCacheLock, OfSeveralProcessesOneTokenizes) {
   const tests::FilesFolder folder;

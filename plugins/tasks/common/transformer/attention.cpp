@@ -202,6 +202,19 @@ bool kernel_takes(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
 
 }  // namespace
 
+AttentionLayout queries_at(const AttentionLayout& whole, const std::vector<int64_t>& rows) {
+  AttentionLayout layout = whole;
+  layout.queries = {};
+  size_t next = 0;
+  for (int64_t s = 0; s < whole.keys.sequences(); ++s) {
+    const size_t first = next;
+    for (; next < rows.size() && rows[next] < whole.keys.start(s + 1); ++next)
+      layout.positions.push_back(rows[next] - whole.keys.start(s));
+    layout.queries.append(static_cast<int64_t>(next - first));
+  }
+  return layout;
+}
+
 std::vector<int64_t> pair_starts(const AttentionLayout& layout) {
   std::vector<int64_t> starts{0};
   for (int64_t s = 0; s < layout.queries.sequences(); ++s)

@@ -22,6 +22,9 @@ struct AttentionLayout {
   std::vector<int64_t> positions;
 };
 
+// Queries at these rows of `whole` alone (ascending), keys as they are.
+AttentionLayout queries_at(const AttentionLayout& whole, const std::vector<int64_t>& rows);
+
 // q: (Nq, C), k and v: (Nk, C), all with rows at any stride, C = heads * head width -> (Nq, C), fp32 or the
 // dtype of q. Scaled by 1/sqrt(head width). Differentiable.
 // `bias`: (pairs * heads), undefined for none: for each sequence, one after another, (heads, queries, keys);

@@ -87,6 +87,10 @@ class LinearResidual : public torch::autograd::Function<LinearResidual> {
 
 }  // namespace
 
+Linear columns(const Linear& linear, int64_t first, int64_t count) {
+  return {linear.weight.narrow(1, first, count), linear.bias.narrow(0, first, count)};
+}
+
 at::Tensor norm_linear(const at::Tensor& x, const Norm& norm, const Linear& linear, at::ScalarType compute) {
   return NormLinear::apply(x, norm.weight, norm.bias, linear.weight, linear.bias, norm.eps,
                            static_cast<int64_t>(compute));

@@ -19,6 +19,9 @@ struct Linear {
   at::Tensor weight, bias;  // (in, out), (out)
 };
 
+// The part that makes columns first .. first + count - 1 of its result.
+Linear columns(const Linear& linear, int64_t first, int64_t count);
+
 // norm(x) W + b: (N, out) in `compute`.
 at::Tensor norm_linear(const at::Tensor& x, const Norm& norm, const Linear& linear, at::ScalarType compute);
 

@@ -15,7 +15,6 @@ using esm2::kVocabulary;
 using esm2::Sequences;
 using transformer::AttentionLayout;
 using transformer::Dropout;
-using transformer::Linear;
 using transformer::Rotation;
 
 constexpr auto kTokens = static_cast<int64_t>(kVocabulary.size());
@@ -26,24 +25,6 @@ enum class Site : uint64_t { kAttention, kProjection, kMlp };
 Dropout dropout_at(const ForwardOptions& options, double p, int64_t layer, Site site) {
   if (!options.training || p == 0) return {};
   return {p, transformer::dropout_key(options.dropout_seed, 3 * static_cast<uint64_t>(layer) + static_cast<uint64_t>(site))};
-}
-
-Linear columns(const Linear& linear, int64_t first, int64_t count) {
-  return {linear.weight.narrow(1, first, count), linear.bias.narrow(0, first, count)};
-}
-
-// Queries at the target rows alone, keys everywhere.
-AttentionLayout layout_at(const AttentionLayout& whole, const std::vector<int64_t>& rows) {
-  AttentionLayout layout = whole;
-  layout.queries = {};
-  size_t next = 0;
-  for (int64_t s = 0; s < whole.keys.sequences(); ++s) {
-    const size_t first = next;
-    for (; next < rows.size() && rows[next] < whole.keys.start(s + 1); ++next)
-      layout.positions.push_back(rows[next] - whole.keys.start(s));
-    layout.queries.append(static_cast<int64_t>(next - first));
-  }
-  return layout;
 }
 
 // Below this share of rows with a target the last layer computes only those.
@@ -105,10 +86,10 @@ at::Tensor Esm2::layer_at_targets(int64_t index, const at::Tensor& x, const Pass
   const int64_t width = config_.hidden_dim;
   const at::Tensor picked = x.index_select(0, pass.targets);
   const at::Tensor kv = transformer::rotate_(
-      transformer::norm_linear(x, w.attention_norm, columns(w.qkv, width, 2 * width), pass.options.compute), width,
+      transformer::norm_linear(x, w.attention_norm, transformer::columns(w.qkv, width, 2 * width), pass.options.compute), width,
       pass.rotation);
   const at::Tensor q = transformer::rotate_(
-      transformer::norm_linear(picked, w.attention_norm, columns(w.qkv, 0, width), pass.options.compute), width,
+      transformer::norm_linear(picked, w.attention_norm, transformer::columns(w.qkv, 0, width), pass.options.compute), width,
       pass.rotation_at_targets);
   const at::Tensor h = transformer::ragged_attention(
       q, kv.narrow(1, 0, width), kv.narrow(1, width, width), pass.layout_at_targets,
@@ -134,7 +115,7 @@ at::Tensor Esm2::body(const PackedBatch& batch, const ForwardOptions& options) c
   pass->targets = at::tensor(sequences.targets, at::kLong).to(sequences.tokens.device());
   const bool only_targets = few(sequences.targets.size(), sequences.rows.rows());
   if (only_targets) {
-    pass->layout_at_targets = layout_at(pass->layout, sequences.targets);
+    pass->layout_at_targets = transformer::queries_at(pass->layout, sequences.targets);
     pass->rotation_at_targets = {pass->rotation.cos.index_select(0, pass->targets),
                                  pass->rotation.sin.index_select(0, pass->targets)};
   }

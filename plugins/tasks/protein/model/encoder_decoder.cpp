@@ -28,10 +28,6 @@ Dropout dropout_at(const ForwardOptions& options, double p, int64_t layer, Site 
                                       static_cast<uint64_t>(layer) * static_cast<uint64_t>(Site::kCount) + static_cast<uint64_t>(site))};
 }
 
-Linear columns(const Linear& linear, int64_t first, int64_t count) {
-  return {linear.weight.narrow(1, first, count), linear.bias.narrow(0, first, count)};
-}
-
 // Some rows of a batch, ascending.
 struct Rows {
   std::vector<int64_t> numbers;
@@ -126,9 +122,9 @@ at::Tensor EncoderDecoder::run_layer(const Layer& layer, int64_t number, const a
     h = transformer::ragged_self_attention(transformer::norm_linear(x, layer.attention_norm, layer.qkv, options.compute), layout, of_weights, bias);
   } else {  // queries at `rows` alone
     const int64_t width = config_.hidden_dim;
-    const at::Tensor kv = transformer::norm_linear(x, layer.attention_norm, columns(layer.qkv, width, 2 * width), options.compute);
+    const at::Tensor kv = transformer::norm_linear(x, layer.attention_norm, transformer::columns(layer.qkv, width, 2 * width), options.compute);
     residual = x.index_select(0, rows);
-    const at::Tensor q = transformer::norm_linear(residual, layer.attention_norm, columns(layer.qkv, 0, width), options.compute);
+    const at::Tensor q = transformer::norm_linear(residual, layer.attention_norm, transformer::columns(layer.qkv, 0, width), options.compute);
     h = transformer::ragged_attention(q, kv.narrow(1, 0, width), kv.narrow(1, width, width), layout, of_weights, bias);
   }
   const at::Tensor middle =

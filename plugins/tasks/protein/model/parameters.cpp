@@ -1,19 +1,10 @@
 #include "plugins/tasks/protein/model/parameters.hpp"
 
 #include <ATen/ATen.h>
-#include <ATen/CPUGeneratorImpl.h>
+
+#include "transformer/initial_values.hpp"
 
 namespace pipeline::protein {
-namespace {
-
-uint64_t mix(uint64_t seed, uint64_t index) {  // splitmix64
-  uint64_t z = seed + (index + 1) * 0x9e3779b97f4a7c15ULL;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-  return z ^ (z >> 31);
-}
-
-}  // namespace
 
 at::Tensor Parameters::add(ParameterInfo info) {
   at::Tensor tensor = at::empty(info.shape, at::kFloat).requires_grad_();
@@ -38,7 +29,7 @@ void Parameters::write_initial(uint64_t seed, size_t index, at::Tensor& out) con
     case Initial::Kind::kZeros: out.zero_(); break;
     case Initial::Kind::kOnes: out.fill_(1); break;
     case Initial::Kind::kNormal:
-      out.normal_(0, parameter.initial.deviation, at::make_generator<at::CPUGeneratorImpl>(mix(seed, index)));
+      transformer::fill_normal(out, parameter.initial.deviation, seed, index);
       break;
   }
 }

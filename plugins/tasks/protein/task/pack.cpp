@@ -2,14 +2,14 @@
 
 #include <ATen/ATen.h>
 
-#include "plugins/tasks/protein/model/geometry.hpp"
-
 namespace pipeline::protein {
 
-void Packer::add(const Sample& sample, const std::vector<int64_t>& rows, const Masking& masking) {
+void Packer::add(const Sample& sample, const std::vector<int64_t>& rows, const Masking& masking, const Geometry* known) {
   std::vector<uint8_t> hidden(hide_ ? sample.residues.size() : 0, 0);
   for (size_t n = 0; hide_ && n < rows.size(); ++n) hidden[static_cast<size_t>(rows[n])] = masking.tokens[n] == kMaskToken ? 1 : 0;
-  const Geometry geometry = describe_geometry(sample.residues, sample.chains, hidden);
+  Geometry described;
+  if (known == nullptr) described = describe_geometry(sample.residues, sample.chains, hidden);
+  const Geometry& geometry = known != nullptr ? *known : described;
   const auto append = [](auto& to, const auto& from, size_t row, int64_t width) {
     const auto begin = from.begin() + static_cast<ptrdiff_t>(row) * width;
     to.insert(to.end(), begin, begin + width);

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "plugins/tasks/protein/model/geometry.hpp"
 #include "plugins/tasks/protein/model/protein_model.hpp"
 #include "plugins/tasks/protein/task/masking.hpp"
 #include "plugins/tasks/protein/task/sample.hpp"
@@ -16,8 +17,8 @@ class Packer {
   explicit Packer(bool hide) : hide_(hide) {}
 
   // rows: which residues of the sample the model gets. The geometry is that of the whole sample, so that a crop does not change what is near
-  // a residue. masking: of the rows.
-  void add(const Sample& sample, const std::vector<int64_t>& rows, const Masking& masking);
+  // a residue. masking: of the rows. known: the whole sample's geometry, from who has it already and hides nothing.
+  void add(const Sample& sample, const std::vector<int64_t>& rows, const Masking& masking, const Geometry* known = nullptr);
   PackedBatch finish();
 
  private:

@@ -30,13 +30,13 @@ std::string file_name(std::string name) {
   return name;
 }
 
-// Masks are the same for a residue and its copies in chains of the same sequence: a copy would give it away.
+// What was drawn from amino_acids_to_mask(), for all residues. Masks are the same for a residue and its copies in chains of the same
+// sequence, since a copy would give it away; what is no target is seen as it is.
 Masking with_copies(Masking masking, const Sample& sample) {
   for (size_t i = 0; i < sample.copy_of.size(); ++i) {
     const auto original = static_cast<size_t>(sample.copy_of[i]);
-    if (original == i) continue;
     masking.is_target[i] = masking.is_target[original];
-    masking.tokens[i] = masking.tokens[original];
+    masking.tokens[i] = masking.is_target[i] != 0 ? masking.tokens[original] : int64_t{sample.residues[i].amino_acid};
   }
   return masking;
 }
@@ -150,11 +150,8 @@ void ProteinTask::add_for_training(Packer& packer, ProteinBatch& batch, const Lo
                                                            : crop_contiguous(static_cast<int64_t>(sample.residues.size()), data.max_residues, seed("crop"));
   const Sample kept = sample.part(rows);
   const MaskingOptions options{.ratio = config().mask_ratio, .random = config().mask.random, .keep = config().mask.keep, .span = config().mask.span};
-  Masking masking = with_copies(mask_for_training(amino_acids_to_mask(kept, false), kept.chains, options, seed("mask")), kept);
-  for (size_t i = 0; i < kept.residues.size(); ++i)
-    if (masking.is_target[i] == 0) masking.tokens[i] = kept.residues[i].amino_acid;
-  batch.target_clusters.insert(batch.target_clusters.end(), static_cast<size_t>(std::count(masking.is_target.begin(), masking.is_target.end(), 1)),
-                               dataset_->entry(request.split, id).cluster);
+  const Masking masking = with_copies(mask_for_training(amino_acids_to_mask(kept, false), kept.chains, options, seed("mask")), kept);
+  batch.add_targets(masking, dataset_->entry(request.split, id).cluster);
   add_noise(sample.residues, data.noise, seed("noise"));
   packer.add(sample, rows, masking);
 }
@@ -162,15 +159,16 @@ void ProteinTask::add_for_training(Packer& packer, ProteinBatch& batch, const Lo
 void ProteinTask::add_for_scoring(Packer& packer, ProteinBatch& batch, uint64_t id) const {
   const ScoringPass& pass = passes_[static_cast<size_t>(batch.split)][id];
   const Sample sample = dataset_->sample(batch.split, pass.sample);
-  Masking whole = with_copies(mask_for_scoring(amino_acids_to_mask(sample, false), scoring_groups(config().mask_ratio), pass.group,
-                                               context().seed("score", pass.sample)), sample);
-  for (size_t i = 0; i < sample.residues.size(); ++i)
-    if (whole.is_target[i] == 0) whole.tokens[i] = sample.residues[i].amino_acid;
+  const Masking whole = with_copies(mask_for_scoring(amino_acids_to_mask(sample, false), scoring_groups(config().mask_ratio), pass.group,
+                                                     context().seed("score", pass.sample)), sample);
   const std::vector<int64_t> rows = rows_from(pass.first, pass.count);
   const Masking masking = part_of(whole, rows, pass.score);
-  batch.target_clusters.insert(batch.target_clusters.end(), static_cast<size_t>(std::count(masking.is_target.begin(), masking.is_target.end(), 1)),
-                               dataset_->entry(batch.split, pass.sample).cluster);
+  batch.add_targets(masking, dataset_->entry(batch.split, pass.sample).cluster);
   packer.add(sample, rows, masking);
+}
+
+void ProteinBatch::add_targets(const Masking& masking, uint32_t cluster) {
+  target_clusters.insert(target_clusters.end(), static_cast<size_t>(std::count(masking.is_target.begin(), masking.is_target.end(), 1)), cluster);
 }
 
 ProteinBatch ProteinTask::make_batch(const LoadRequest& request) const {
@@ -249,6 +247,9 @@ std::vector<float> ProteinTask::predict_all(const Sample& sample, uint64_t seed)
   const auto residues = static_cast<int64_t>(sample.residues.size());
   const uint64_t groups = config().predict.maskings > 0 ? static_cast<uint64_t>(config().predict.maskings) : scoring_groups(config().mask_ratio);
   std::vector<float> result(static_cast<size_t>(residues) * kAminoAcidCount);
+  const std::vector<uint8_t> amino_acids = amino_acids_to_mask(sample, true);
+  std::optional<Geometry> geometry;  // the same in every pass, unless masks hide coordinates
+  if (!hides()) geometry = describe_geometry(sample.residues, sample.chains, {});
   const std::vector<ScoringPass> passes = scoring_passes({residues}, config().data.max_residues, groups);
   for (size_t next = 0; next < passes.size();) {
     context().throw_if_cancelled();
@@ -256,14 +257,12 @@ std::vector<float> ProteinTask::predict_all(const Sample& sample, uint64_t seed)
     std::vector<int64_t> places;  // in the sample, of each target
     for (int64_t rows = 0; next < passes.size() && (rows == 0 || rows + passes[next].count <= kRowsAtOnce); ++next) {
       const ScoringPass& pass = passes[next];
-      Masking whole = with_copies(mask_for_scoring(amino_acids_to_mask(sample, true), groups, pass.group, seed), sample);
-      for (size_t i = 0; i < sample.residues.size(); ++i)
-        if (whole.is_target[i] == 0) whole.tokens[i] = sample.residues[i].amino_acid;
+      const Masking whole = with_copies(mask_for_scoring(amino_acids, groups, pass.group, seed), sample);
       const std::vector<int64_t> part = rows_from(pass.first, pass.count);
       const Masking masking = part_of(whole, part, pass.score);
       for (size_t n = 0; n < part.size(); ++n)
         if (masking.is_target[n] != 0) places.push_back(part[n]);
-      packer.add(sample, part, masking);
+      packer.add(sample, part, masking, geometry ? &*geometry : nullptr);
       rows += pass.count;
     }
     const at::Tensor log_p = model().log_probabilities(batch_on(device(), packer.finish()), compute_dtype()).to(at::kCPU).contiguous();

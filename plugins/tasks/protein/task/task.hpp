@@ -23,6 +23,8 @@ struct ProteinBatch {
   std::vector<uint64_t> ids;
   Split split = Split::kTrain;
 
+  void add_targets(const Masking& masking, uint32_t cluster);
+
   template <class V>
   void tensors(V&& visit) {
     packed.tensors(visit);
@@ -73,7 +75,7 @@ class ProteinTask : public TorchTask<ProteinConfig, ProteinModel, ProteinBatch> 
   // (residues, 20) log-probabilities, each residue masked once.
   std::vector<float> predict_all(const Sample& sample, uint64_t seed);
   // Whether masked residues lose their coordinates, too.
-  bool hides() const { return config().kind != "esm2" && config().model.distogram > 0; }
+  bool hides() const { return config().model.distogram > 0; }
   at::ScalarType compute_dtype() const { return to_torch(run().compute_dtype); }
 
   std::optional<Dataset> dataset_;

@@ -23,25 +23,6 @@ Dropout dropout_at(const ForwardOptions& options, double p, int64_t layer, Site 
                                       1 + 3 * static_cast<uint64_t>(layer) + static_cast<uint64_t>(site))};
 }
 
-// Queries at `rows` alone, keys everywhere.
-AttentionLayout layout_at(const AttentionLayout& whole, const std::vector<int64_t>& rows) {
-  AttentionLayout layout = whole;
-  layout.queries = {};
-  size_t next = 0;
-  for (int64_t s = 0; s < whole.keys.sequences(); ++s) {
-    const size_t first = next;
-    for (; next < rows.size() && rows[next] < whole.keys.start(s + 1); ++next) {
-      layout.positions.push_back(rows[next] - whole.keys.start(s));
-    }
-    layout.queries.append(static_cast<int64_t>(next - first));
-  }
-  return layout;
-}
-
-Linear columns(const Linear& linear, int64_t first, int64_t count) {
-  return {linear.weight.narrow(1, first, count), linear.bias.narrow(0, first, count)};
-}
-
 // Below this share of rows with a target the last layer computes only those.
 constexpr double kFewRows = 0.75;
 
@@ -153,10 +134,10 @@ at::Tensor Gpt2::layer_at(int64_t index, const at::Tensor& x, const at::Tensor& 
   const Gpt2Layer& w = layers_[static_cast<size_t>(index)];
   const int64_t width = config_.n_embd;
   const at::Tensor kv =
-      transformer::norm_linear(x, w.ln_1, columns(w.attention, width, 2 * width), options.compute);
+      transformer::norm_linear(x, w.ln_1, transformer::columns(w.attention, width, 2 * width), options.compute);
   const at::Tensor picked = x.index_select(0, rows);
   const at::Tensor q =
-      transformer::norm_linear(picked, w.ln_1, columns(w.attention, 0, width), options.compute);
+      transformer::norm_linear(picked, w.ln_1, transformer::columns(w.attention, 0, width), options.compute);
   const at::Tensor h =
       transformer::ragged_attention(q, kv.narrow(1, 0, width), kv.narrow(1, width, width), layout,
                                     dropout_at(options, config_.attn_pdrop, index, Site::kAttention));
@@ -183,7 +164,7 @@ at::Tensor Gpt2::body(const PackedBatch& batch, const std::vector<int64_t>& rows
   for (int64_t i = 0; i < config_.n_layer; ++i) {
     std::function<at::Tensor(const at::Tensor&)> run;
     if (few && i + 1 == config_.n_layer) {
-      run = [this, i, index, at = layout_at(layout, rows), options](const at::Tensor& input) {
+      run = [this, i, index, at = transformer::queries_at(layout, rows), options](const at::Tensor& input) {
         return layer_at(i, input, index, at, options);
       };
     } else {

@@ -1,21 +1,12 @@
 #include "parameters.hpp"
 
 #include <ATen/ATen.h>
-#include <ATen/CPUGeneratorImpl.h>
 
 #include <cmath>
 
+#include "transformer/initial_values.hpp"
+
 namespace pipeline::summarization {
-namespace {
-
-uint64_t mix(uint64_t seed, uint64_t index) {  // splitmix64
-  uint64_t z = seed + (index + 1) * 0x9e3779b97f4a7c15ULL;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-  return z ^ (z >> 31);
-}
-
-}  // namespace
 
 std::vector<ParameterInfo> parameter_list(const Gpt2Config& config) {
   std::vector<ParameterInfo> list;
@@ -59,7 +50,7 @@ void initial_value(const Gpt2Config& config, uint64_t seed, size_t index, at::Te
     const bool into_residual = info.name.ends_with(".c_proj.weight");
     const double deviation = config.initializer_range /
                              (into_residual ? std::sqrt(2.0 * static_cast<double>(config.n_layer)) : 1.0);
-    out.normal_(0, deviation, at::make_generator<at::CPUGeneratorImpl>(mix(seed, index)));
+    transformer::fill_normal(out, deviation, seed, index);
   }
 }
 
