@@ -73,7 +73,8 @@ class Attempt {
   const HostPlan& plan_;
   SignalPipe& signals_;
   const Say say_;
-  const std::filesystem::file_time_type started_ = std::filesystem::file_time_type::clock::now();
+  // Files get their times from a clock that ticks, every 10 ms at the slowest: what a rank writes at once may be stamped before now.
+  const std::filesystem::file_time_type started_ = std::filesystem::file_time_type::clock::now() - std::chrono::milliseconds(10);
   const uint64_t oom_kills_;
   std::vector<Child> children_;
   std::optional<Clock::time_point> first_end_;              // of a rank that did not finish
