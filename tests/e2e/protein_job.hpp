@@ -20,8 +20,7 @@ inline constexpr const char* kSequenceModel = R"(model = "esm2"
 esm2 = { num_layers = 2, hidden_dim = 16, num_heads = 2 }
 )";
 
-// The configuration with one of these models.
-inline std::string protein_config(const std::string& model = kStructureModel) {
+inline std::string protein_config(const std::string& model) {
   return R"([run]
 dir = "run"
 cache_dir = "cache"
@@ -32,19 +31,7 @@ pdb_path = "structures"
 data.min_residues = 10
 data.max_residues = 48
 split = { folds = 4 }
-)" + model + R"([optimizer]
-lr = 1e-2
-[schedule]
-kind = "constant"
-[train]
-global_batch = 8
-micro_batch = 2
-max_steps = 12
-[evaluate]
-every = 6
-[checkpoint]
-every = 5
-)";
+)" + model + kShortTraining;
 }
 
 // The backbone of an ideal helix (Pauling 1951: 100 degrees and 1.5 Å a residue) with this sequence of three-letter names.
@@ -81,8 +68,10 @@ inline std::vector<std::string> made_up_sequence(int length, uint64_t seed) {
 
 class SmallProteinJob : public Job {
  public:
+  static std::string config() { return protein_config(kStructureModel); }
+
   SmallProteinJob() {
-    write_text(path("train.toml"), protein_config());
+    write_text(path("train.toml"), config());
     std::filesystem::create_directories(path("structures/more"));
     for (int i = 0; i < 24; ++i) {
       const std::string name = (i % 3 == 0 ? "structures/more/p" : "structures/p") + std::to_string(i) + (i % 2 == 0 ? ".pdb" : ".ent");
@@ -93,6 +82,13 @@ class SmallProteinJob : public Job {
     write_text(path("structures/broken.pdb"), "ATOM      1  N   ALA A   1      not a number\n");
     write_text(path("structures/notes.txt"), "not a structure\n");
   }
+};
+
+class SmallEsm2Job : public SmallProteinJob {
+ public:
+  static std::string config() { return protein_config(kSequenceModel); }
+
+  SmallEsm2Job() { write_text(path("train.toml"), config()); }
 };
 
 }  // namespace pipeline::tests

@@ -60,8 +60,9 @@ TEST_F(Protein, TrainsEvaluatesPredictsAndExports) {
   EXPECT_LT(nlohmann::json::parse(read_lines(path("again/metrics.jsonl")).front())["loss"].get<double>(), first["loss"].get<double>());
 }
 
-TEST_F(Protein, Esm2TrainsOnTheSameData) {
-  write_text(path("train.toml"), protein_config(kSequenceModel));
+class Esm2 : public testing::Test, public SmallEsm2Job {};
+
+TEST_F(Esm2, TrainsOnTheSameData) {
   const Result run = call("run");
   ASSERT_EQ(run.code, 0) << run.out << run.err;
   EXPECT_NEAR(nlohmann::json::parse(read_lines(path("run/metrics.jsonl")).front())["loss"].get<double>(), std::log(33), 0.5);
@@ -131,7 +132,7 @@ TEST_F(Protein, ACrossValidationAddsUpItsParts) {
     stages += "[[stage]]\nname = \"learn-" + number + "\"\n[stage.task.split]\nfold = " + number + "\n";
     stages += "[[stage]]\nname = \"test-" + number + "\"\nkind = \"evaluate\"\ninit_from = \"learn-" + number + "\"\n[stage.task.split]\nfold = " + number + "\n";
   }
-  write_text(path("train.toml"), protein_config() + stages + "[[stage]]\nname = \"all\"\nkind = \"pool\"\n");
+  write_text(path("train.toml"), config() + stages + "[[stage]]\nname = \"all\"\nkind = \"pool\"\n");
   const Result run = call("run", {"--set", "train.max_steps=3"});
   ASSERT_EQ(run.code, 0) << run.out << run.err;
   const auto read = [&](const std::string& stage) { return nlohmann::json::parse(read_text(path("run/" + stage + "/evaluation-test.json"))); };
@@ -146,7 +147,7 @@ TEST_F(Protein, ACrossValidationAddsUpItsParts) {
 }
 
 TEST_F(Protein, APoolNeedsEvaluationsBeforeIt) {
-  write_text(path("train.toml"), protein_config() + "[[stage]]\nname = \"learn\"\n[[stage]]\nname = \"all\"\nkind = \"pool\"\n");
+  write_text(path("train.toml"), config() + "[[stage]]\nname = \"learn\"\n[[stage]]\nname = \"all\"\nkind = \"pool\"\n");
   const Result run = call("run", {"--set", "train.max_steps=1"});
   EXPECT_EQ(run.code, 2);
   EXPECT_THAT(run.err, HasSubstr("there is no stage before this one that evaluates"));

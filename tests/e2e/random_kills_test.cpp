@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/e2e/small_job.hpp"
+#include "tests/e2e/jobs.hpp"
 
 namespace pipeline::tests {
 namespace {
@@ -14,25 +14,28 @@ constexpr int kKills = 50;
 constexpr size_t kStepsBetweenKills = 60;
 constexpr size_t kSteps = 4500;
 
-class RandomKills : public testing::Test, public SmallJob {
+template <class JobT>
+class RandomKills : public testing::Test, public JobT {
  protected:
   Result train(const std::string& dir, std::vector<std::string> more) const {
     more.insert(more.end(), {"--set", "run.dir=" + dir, "--set", "evaluate.every=500"});
-    return call("run", more);
+    return this->call("run", more);
   }
 };
 
-TEST_F(RandomKills, LeaveNoTrace) {
-  write_text(path("train.toml"), std::string(kSmallConfig) + "keep = 2\n[launch]\nmax_restarts = 1000\n");
+TYPED_TEST_SUITE(RandomKills, Jobs, JobNames);
+
+TYPED_TEST(RandomKills, LeaveNoTrace) {
+  write_text(this->path("train.toml"), this->config() + "keep = 2\n[launch]\nmax_restarts = 1000\n");
   const std::string max_steps = "train.max_steps=" + std::to_string(kSteps);
-  ASSERT_EQ(train("undisturbed", {"--set", max_steps}).code, 0);
+  ASSERT_EQ(this->train("undisturbed", {"--set", max_steps}).code, 0);
 
   std::vector<std::string> arguments{"run", "train.toml"};
   for (const std::string set : {"run.dir=killed", "evaluate.every=500", max_steps.c_str(), "launch.processes=4", "strategy.plugin=sharded", "checkpoint.every=10"})
     arguments.insert(arguments.end(), {"--set", set});
-  Process run(pipeline_command(arguments), folder());
+  Process run(pipeline_command(arguments), this->folder());
   std::mt19937 random(4);  // the moments differ from run to run all the same
-  const auto steps = [&] { return read_lines(path("killed/metrics.jsonl")).size(); };
+  const auto steps = [&] { return read_lines(this->path("killed/metrics.jsonl")).size(); };
   int kills = 0;
   while (kills < kKills && run.is_running()) {
     using std::chrono::milliseconds, std::chrono::steady_clock;
@@ -46,8 +49,8 @@ TEST_F(RandomKills, LeaveNoTrace) {
   const Result result = run.wait();
   EXPECT_EQ(kills, kKills) << "the run was over before: make it longer";
   ASSERT_EQ(result.code, 0) << result.err;
-  EXPECT_EQ(curve("killed"), curve("undisturbed"));
-  EXPECT_EQ(read_lines(path("killed/eval.jsonl")).size(), read_lines(path("undisturbed/eval.jsonl")).size());
+  EXPECT_EQ(this->curve("killed"), this->curve("undisturbed"));
+  EXPECT_EQ(read_lines(this->path("killed/eval.jsonl")).size(), read_lines(this->path("undisturbed/eval.jsonl")).size());
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/e2e/small_job.hpp"
+#include "tests/e2e/job.hpp"
 
 namespace pipeline::tests {
 
@@ -62,7 +62,5 @@ class SameRunOf : public testing::Test, public JobT {
     for (size_t i = 0; i < seen.size(); ++i) EXPECT_NEAR(seen[i] / expected[i], 1, tolerance) << dir << (i % 2 == 0 ? " loss" : " norm") << " of step " << i / 2 + 1;
   }
 };
-
-using SameRun = SameRunOf<SmallJob>;
 
 }  // namespace pipeline::tests

@@ -3,11 +3,14 @@
 #include <gmock/gmock.h>
 
 #include "tests/e2e/same_run.hpp"
+#include "tests/e2e/small_job.hpp"
 
 namespace pipeline::tests {
 namespace {
 
 using testing::HasSubstr;
+
+using SameRun = SameRunOf<SmallJob>;
 
 TEST_F(SameRun, HasTheSameBitsOnTwoProcesses) {
   train({"single", 1});

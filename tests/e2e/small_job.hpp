@@ -19,18 +19,6 @@ model = { n_layer = 2, n_head = 2, n_embd = 16, n_positions = 64, resid_pdrop = 
 sequence = { max_tokens = 48, max_summary_tokens = 16, loss = "all" }
 generate.max_tokens = 8
 rouge = { validate_samples = 4, evaluate_samples = 4 }
-[optimizer]
-lr = 1e-2
-[schedule]
-kind = "constant"
-[train]
-global_batch = 8
-micro_batch = 2
-max_steps = 12
-[evaluate]
-every = 6
-[checkpoint]
-every = 5
 )";
 
 inline std::string small_pairs(int first, int count) {
@@ -46,8 +34,10 @@ inline std::string small_pairs(int first, int count) {
 
 class SmallJob : public Job {
  public:
+  static std::string config() { return std::string(kSmallConfig) + kShortTraining; }
+
   SmallJob() {
-    write_text(path("train.toml"), kSmallConfig);
+    write_text(path("train.toml"), config());
     write_text(path("train.jsonl"), small_pairs(0, 40));
     write_text(path("val.jsonl"), small_pairs(100, 6));
     write_text(path("test.csv"), "id,document\nx1,\"a, quoted\ntext\"\nx2,素早い茶色の狐\nx3,\"" + std::string(3000, 'w') + "\"\n");
