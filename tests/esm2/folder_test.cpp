@@ -212,6 +212,22 @@ TEST_F(Esm2FolderTest, FrequenciesOfEachLayerInOlderFoldersAreTaken) {
   EXPECT_TRUE(stored().at("esm.rotary_embeddings.inv_freq").equal(rounded));
 }
 
+TEST_F(Esm2FolderTest, FrequenciesThatDifferBetweenLayersAreRefused) {
+  Stored tensors = stored();
+  const at::Tensor frequencies = tensors["esm.rotary_embeddings.inv_freq"];
+  tensors.erase("esm.rotary_embeddings.inv_freq");
+  for (const int layer : {0, 1})
+    tensors["esm.encoder.layer." + std::to_string(layer) + ".attention.self.rotary_embeddings.inv_freq"] = frequencies * (1 + layer);
+  write(tensors);
+  Esm2 importing(tiny_config());
+  try {
+    importing.import_folder(folder_);
+    FAIL() << "no error";
+  } catch (const std::runtime_error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("layer.1.attention.self.rotary_embeddings.inv_freq differs from those of other layers"));
+  }
+}
+
 TEST_F(Esm2FolderTest, ExtraStateOfAnotherModelIsRefused) {
   Stored tensors = stored();
   tensors["esm.contact_head.regression.bias"] = at::rand({1});

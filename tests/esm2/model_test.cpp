@@ -5,6 +5,7 @@
 #include <pipeline/torch/units.hpp>
 
 #include "reference.hpp"
+#include "tests/protein/low_precision.hpp"
 #include "tiny_model.hpp"
 
 namespace pipeline::protein::testing {
@@ -141,14 +142,20 @@ TEST_F(Esm2Test, ThreadsDoNotMatter) {
   for (size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(three[i].equal(one[i])) << model_.parameters().info(i).name;
 }
 
+// As the core does where it trains in bf16: parameters and products.
 TEST_F(Esm2Test, LowPrecisionComputesTheSameFunction) {
   const PackedBatch batch = batch_of(tiny_samples());
-  const at::Tensor exact = model_.logits(batch, at::kFloat), low = model_.logits(batch, at::kBFloat16);
+  const at::Tensor exact = model_.logits(batch, at::kFloat);
+  const std::vector<at::Tensor> whole = gradients(batch);
+  const double loss = model_.loss(batch, {}).sum.item<double>();
+  to_bf16(model_);
+  const at::Tensor low = model_.logits(batch, at::kBFloat16);
   EXPECT_EQ(low.scalar_type(), at::kFloat);
   EXPECT_LT(distance(low, exact), 3e-2);
-  const std::vector<at::Tensor> whole = gradients(batch), half = gradients(batch, {.compute = at::kBFloat16});
+  EXPECT_NEAR(model_.loss(batch, {.compute = at::kBFloat16}).sum.item<double>() / loss, 1, 0.01);
+  const std::vector<at::Tensor> half = gradients(batch, {.compute = at::kBFloat16});
   for (size_t i = 0; i < whole.size(); ++i) {
-    EXPECT_EQ(half[i].scalar_type(), at::kFloat);
+    EXPECT_EQ(half[i].scalar_type(), at::kBFloat16);
     EXPECT_LT(distance(half[i], whole[i]), 0.1) << model_.parameters().info(i).name;
   }
 }

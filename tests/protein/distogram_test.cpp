@@ -5,6 +5,8 @@
 #include <cmath>
 
 #include "plugins/tasks/protein/model/encoder_decoder.hpp"
+#include "tests/protein/gradient_check.hpp"
+#include "tests/protein/low_precision.hpp"
 #include "tests/protein/proteins.hpp"
 #include "tests/transformer/gradients.hpp"
 
@@ -27,7 +29,8 @@ DistogramHead constant_head(const at::Tensor& bias) {
 // One sample on a line: residues 5 Å apart; the first is masked.
 DistogramInputs line(int64_t length) {
   DistogramInputs inputs{.targets = values({1, kWidth}, 1), .others = values({length, kWidth}, 2), .places = at::zeros({length, 3}),
-                         .placed = at::ones({length}, at::kBool), .samples = {}, .target_samples = {}, .target_rows = {0}};
+                         .placed = at::ones({length}, at::kBool), .samples = {}, .target_samples = {}, .target_rows = {0},
+                         .hidden = at::ones({length}, at::kBool)};
   inputs.places.select(1, 0).copy_(at::arange(length) * 5.0);
   inputs.samples.append(length);
   inputs.target_samples.append(1);
@@ -61,6 +64,12 @@ TEST(Distogram, ResiduesWithoutAPlaceCountOnNeitherSide) {
   EXPECT_EQ(distogram_loss(inputs, constant_head(sure)).item<double>(), 0);
 }
 
+TEST(Distogram, APlaceThatIsShownIsNotAskedFor) {
+  DistogramInputs inputs = line(3);
+  inputs.hidden[0] = false;
+  EXPECT_EQ(distogram_loss(inputs, constant_head(at::zeros({kDistanceBins}))).item<double>(), 0);
+}
+
 EncoderDecoderConfig with_distances() {
   return {.hidden_dim = 32, .num_encoder_layers = 1, .num_decoder_layers = 2, .num_heads = 4, .pair_dim = 8, .distogram = 0.5, .dropout = 0};
 }
@@ -78,23 +87,19 @@ TEST(Distogram, AHiddenResidueDoesNotShowWhereItIs) {
 
 TEST(Distogram, GradientsAreThoseOfTheLoss) {
   EncoderDecoder model(with_distances());
+  expect_gradients_of_the_loss(model, pack({chain(40)}, 5, true), {},
+                               [](const std::string& name) { return name.starts_with("distogram") || name.starts_with("decoder.layers.0"); });
+}
+
+TEST(Distogram, WorksInLowPrecision) {
+  EncoderDecoder model(with_distances()), low(with_distances());
   initialize(model);
+  initialize(low);
+  to_bf16(low);
   const PackedBatch batch = pack({chain(40)}, 5, true);
-  model.loss(batch, {}).scaled.backward();
-  for (const auto& [name, parameter] : model.named_parameters()) {
-    if (!name.starts_with("distogram") && !name.starts_with("decoder.layers.0")) continue;
-    ASSERT_TRUE(parameter.grad().defined()) << name;
-    const at::Tensor gradient = parameter.grad(), direction = gradient / (gradient.norm() + 1e-12);
-    const at::NoGradGuard no_grad;
-    at::Tensor value = parameter;
-    const double step = 2e-3, expected = gradient.norm().item<double>();
-    value.add_(direction, step);
-    const double up = model.loss(batch, {}).sum.item<double>();
-    value.sub_(direction, 2 * step);
-    const double down = model.loss(batch, {}).sum.item<double>();
-    value.add_(direction, step);
-    EXPECT_NEAR((up - down) / (2 * step), expected, 0.02 * expected + 0.02) << name;
-  }
+  const at::Tensor exact = model.loss(batch, {}).sum, rounded = low.loss(batch, {.compute = at::kBFloat16}).sum;
+  EXPECT_EQ(rounded.scalar_type(), at::kFloat);
+  EXPECT_NEAR(rounded.item<double>() / exact.item<double>(), 1, 0.01);
 }
 
 }  // namespace

@@ -3,8 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <sstream>
 #include <stdexcept>
 
+#include "tests/protein/gradient_check.hpp"
+#include "tests/protein/low_precision.hpp"
 #include "tests/protein/proteins.hpp"
 #include "tests/support/temporary_folder.hpp"
 
@@ -61,26 +65,9 @@ TEST(EncoderDecoder, TheLossIsThatOfTheProbabilities) {
   EXPECT_NEAR(model.loss(batch, {}).sum.item<double>(), -picked.sum().item<double>(), 1e-4);
 }
 
-// Every parameter's gradient against differences of the loss in its direction.
 TEST(EncoderDecoder, GradientsAreThoseOfTheLoss) {
   SmallModel model(0.1);
-  const PackedBatch batch = pack({chain(40), chain(9, 1)});
-  const ForwardOptions options{.training = true, .dropout_seed = 3};
-  model.loss(batch, options).scaled.backward();
-  for (const auto& [name, parameter] : model.named_parameters()) {
-    ASSERT_TRUE(parameter.grad().defined()) << name;
-    const at::Tensor gradient = parameter.grad(), direction = gradient / (gradient.norm() + 1e-12);
-    const at::NoGradGuard no_grad;
-    const double step = 2e-3;
-    at::Tensor value = parameter;
-    value.add_(direction, step);
-    const double up = model.loss(batch, options).sum.item<double>();
-    value.sub_(direction, 2 * step);
-    const double down = model.loss(batch, options).sum.item<double>();
-    value.add_(direction, step);
-    const double expected = gradient.norm().item<double>();
-    EXPECT_NEAR((up - down) / (2 * step), expected, 0.02 * expected + 0.02) << name;
-  }
+  expect_gradients_of_the_loss(model, pack({chain(40), chain(9, 1)}), {.training = true, .dropout_seed = 3}, [](const std::string&) { return true; });
 }
 
 TEST(EncoderDecoder, WithoutTargetsTheLossIsZeroAndSoAreTheGradients) {
@@ -94,9 +81,8 @@ TEST(EncoderDecoder, WithoutTargetsTheLossIsZeroAndSoAreTheGradients) {
   EXPECT_EQ(loss.sum.item<double>(), 0);
   loss.scaled.backward();
   for (const auto& [name, parameter] : model.named_parameters()) {
-    if (parameter.grad().defined()) {
-      EXPECT_EQ(parameter.grad().abs().max().item<float>(), 0) << name;
-    }
+    ASSERT_TRUE(parameter.grad().defined()) << name;
+    EXPECT_EQ(parameter.grad().abs().max().item<float>(), 0) << name;
   }
 }
 
@@ -141,11 +127,46 @@ TEST(EncoderDecoder, AFolderOfAnotherModelIsRefusedWithAllThatDiffers) {
   }
 }
 
+TEST(EncoderDecoder, AFolderWhoseNumbersMeanSomethingElseIsRefused) {
+  const std::pair<const char*, const char*> cases[] = {{"\"ACDEFGHIKLMNPQRSTVWY\"", "\"YWVTSRQPNMLKIHGFEDCA\""}, {"\"pair_dim\": 16,", ""}, {"1e-05", "1e-06"}};
+  const char* const errors[] = {"amino_acids", "task.pair_dim = 16, the folder has none", "task.layer_norm_epsilon = 1e-05, the folder has 1e-06"};
+  for (size_t i = 0; i < std::size(cases); ++i) {
+    const tests::TemporaryFolder folder;
+    SmallModel model;
+    model.export_folder(folder.path());
+    std::stringstream read;
+    read << std::ifstream(folder.path() / "config.json").rdbuf();
+    std::string text = read.str();
+    const size_t at = text.find(cases[i].first);
+    ASSERT_NE(at, std::string::npos) << cases[i].first << " in " << text;
+    std::ofstream(folder.path() / "config.json") << text.replace(at, std::string(cases[i].first).size(), cases[i].second);
+    try {
+      model.import_folder(folder.path());
+      ADD_FAILURE() << "no error: " << errors[i];
+    } catch (const std::runtime_error& error) {
+      EXPECT_THAT(error.what(), ::testing::HasSubstr(errors[i]));
+    }
+  }
+}
+
+// As the core does where it trains in bf16: parameters and products.
 TEST(EncoderDecoder, LowPrecisionComesClose) {
-  SmallModel model;
+  SmallModel model, low;
+  to_bf16(low);
   const PackedBatch batch = pack({chain(60), chain(9, 1)});
-  const at::Tensor exact = model.log_probabilities(batch, at::kFloat), rounded = model.log_probabilities(batch, at::kBFloat16);
-  EXPECT_LT((exact - rounded).abs().max().item<float>(), 0.05f);
+  const ForwardOptions options{.training = true, .compute = at::kBFloat16};
+  EXPECT_LT((model.log_probabilities(batch, at::kFloat) - low.log_probabilities(batch, at::kBFloat16)).abs().max().item<float>(), 0.05f);
+  const transformer::Loss exact = model.loss(batch, {.training = true}), rounded = low.loss(batch, options);
+  EXPECT_NEAR(rounded.sum.item<double>() / exact.sum.item<double>(), 1, 0.01);
+  exact.scaled.backward();
+  rounded.scaled.backward();
+  for (size_t i = 0; i < model.parameters().size(); ++i) {
+    const auto& [name, parameter] = model.parameters().named()[i];
+    const at::Tensor expected = parameter.grad(), got = low.parameters().named()[i].second.grad();
+    ASSERT_TRUE(got.defined()) << name;
+    EXPECT_EQ(got.scalar_type(), at::kBFloat16) << name;
+    EXPECT_LT((got.to(at::kFloat) - expected).norm().item<float>(), 0.1f * expected.norm().item<float>()) << name;
+  }
 }
 
 }  // namespace

@@ -56,6 +56,24 @@ TEST(PairBias, ThreadsDoNotMatter) {
   });
 }
 
+// The networks may be bf16; what they see is not: far from the origin its coordinates would be off by half an ångström.
+TEST(PairBias, OfLowPrecisionNetworksSeesExactPlaces) {
+  std::vector<Residue> residues = chain(60);
+  for (Residue& residue : residues)
+    for (Vec3* place : {&residue.n, &residue.ca, &residue.c}) place->x += 150;
+  const PairInputs near = inputs_of(pack({chain(60)})), far = inputs_of(pack({residues}));
+  std::vector<at::Tensor> network = networks(2);
+  const auto bias = [&](const PairInputs& inputs, auto&& of) {
+    return at::cat(of(inputs, PairNetwork{.weight = network[0], .offsets = network[1], .out = network[2]}));
+  };
+  const at::Tensor exact = bias(near, pair_bias);
+  for (at::Tensor& tensor : network) tensor = tensor.to(at::kBFloat16);
+  for (const at::Tensor& rounded : {bias(far, pair_bias), bias(far, pair_bias_by_torch)}) {
+    EXPECT_EQ(rounded.scalar_type(), at::kFloat);
+    EXPECT_LT((rounded - exact).norm().item<float>(), 0.02f * exact.norm().item<float>());
+  }
+}
+
 TEST(PairBias, OfNothing) {
   PairInputs inputs = inputs_of(pack({chain(5)}));
   inputs.query_rows = {};

@@ -122,7 +122,7 @@ at::Tensor Esm2::body(const PackedBatch& batch, const ForwardOptions& options) c
 
   at::Tensor x = run_unit(0, {}, [&](const Tensors&) {
     const at::Tensor embedded = at::embedding(words_, sequences.tokens);
-    return Tensors{sequences.scale.defined() ? embedded * sequences.scale.unsqueeze(1) : embedded};
+    return Tensors{sequences.scale.defined() ? (embedded * sequences.scale.unsqueeze(1)).to(embedded.scalar_type()) : embedded};
   })[0];
   for (int64_t i = 0; i < config_.num_layers; ++i) {
     const bool at_targets = only_targets && i + 1 == config_.num_layers;
@@ -134,7 +134,7 @@ at::Tensor Esm2::body(const PackedBatch& batch, const ForwardOptions& options) c
 }
 
 at::Tensor Esm2::head_input(const at::Tensor& x, at::ScalarType compute) const {
-  return transformer::gelu(transformer::norm_linear(x, last_norm_, head_dense_, compute).to(at::kFloat),
+  return transformer::gelu(transformer::norm_linear(x, last_norm_, head_dense_, compute).to(x.scalar_type()),
                            transformer::Gelu::kExact);
 }
 

@@ -52,7 +52,7 @@ std::vector<Piece> pieces_of(const ParameterInfo& info) {
   return pieces;
 }
 
-// Of layers in older versions of transformers; they are all the same.
+// Of layers in older versions of transformers.
 bool is_old_frequencies(const std::string& name) { return name.ends_with(".attention.self.rotary_embeddings.inv_freq"); }
 
 // transformers 5 writes the norms of layers under the names that TensorFlow has for them.
@@ -144,8 +144,12 @@ void Folder::read_extras() {
     if (files_->find(name)) read(name, tensor, shape);
   });
   for (const std::string& name : files_->names()) {
-    if (extras_.frequencies.defined() || !is_old_frequencies(name)) continue;
-    read(name, extras_.frequencies, {config_.head_width() / 2});
+    if (!is_old_frequencies(name)) continue;
+    at::Tensor frequencies;
+    read(name, frequencies, {config_.head_width() / 2});
+    if (!extras_.frequencies.defined()) extras_.frequencies = frequencies;
+    if (!frequencies.equal(extras_.frequencies))
+      throw std::runtime_error(files_->path() + ": " + name + " differs from those of other layers: only one set of rotary frequencies is supported");
   }
   if (extras_.frequencies.defined() && extras_.frequencies.equal(transformer::rotary_frequencies(config_.head_width())))
     extras_.frequencies = at::Tensor();

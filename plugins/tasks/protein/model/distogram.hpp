@@ -30,10 +30,11 @@ struct DistogramInputs {
   transformer::Ragged samples;
   transformer::Ragged target_samples;  // of the T
   std::vector<int64_t> target_rows;    // (T) which of the N each is
+  at::Tensor hidden;                   // (N) bool: whether the model was not given the place
 };
 
-// The sum over masked residues of the mean over the others of their sample of the cross-entropy, in nats: scalar, differentiable. Residues without
-// CA count on neither side.
+// The sum over masked residues of the mean over the others of their sample of the cross-entropy, in nats: fp32 scalar, differentiable. Residues
+// without CA count on neither side; of the masked ones only those whose place is hidden (one that is shown with another amino acid is not).
 at::Tensor distogram_loss(const DistogramInputs& inputs, const DistogramHead& head);
 
 }  // namespace pipeline::protein

@@ -46,7 +46,7 @@ Rows rows_of(const PackedBatch& batch, const std::vector<int64_t>& numbers) {
   return rows;
 }
 
-at::Tensor linear(const at::Tensor& x, const Linear& l) { return at::addmm(l.bias, x, l.weight); }
+at::Tensor linear(const at::Tensor& x, const Linear& l) { return at::addmm(l.bias, x.to(l.weight.scalar_type()), l.weight); }
 
 Tensors with_first(at::Tensor first, const Tensors& rest) {
   Tensors all{std::move(first)};
@@ -212,7 +212,8 @@ at::Tensor EncoderDecoder::distance_loss(const PackedBatch& batch, const at::Ten
                          .placed = batch.placed,
                          .samples = batch.samples,
                          .target_samples = rows_of(batch, batch.target_rows).samples,
-                         .target_rows = batch.target_rows},
+                         .target_rows = batch.target_rows,
+                         .hidden = batch.tokens.eq(kMaskToken)},
                         *distogram_);
 }
 

@@ -25,15 +25,21 @@ std::vector<std::pair<const char*, int64_t>> shape_of(const EncoderDecoderConfig
           {"pair_dim", config.pair_dim}};
 }
 
+std::string number(auto value) { return nlohmann::json(value).dump(); }
+
 void check_config(const std::string& path, const EncoderDecoderConfig& config) {
   const hugging_face::ConfigFile file(path + "/config.json");
   file.require("model_type", kModelType);
+  file.require("amino_acids", std::string(kAminoAcids));  // what the rows of embeddings and head stand for
   std::string problems;
-  for (const auto& [key, ours] : shape_of(config)) {
-    int64_t theirs = 0;
+  const auto compare = [&](const char* key, auto ours) {
+    decltype(ours) theirs{-1};
     file.read(key, theirs);
-    if (theirs != ours) problems += std::string("\n  task.") + key + " = " + std::to_string(ours) + ", the folder has " + std::to_string(theirs);
-  }
+    if (theirs == ours) return;
+    problems += std::string("\n  task.") + key + " = " + number(ours) + ", the folder has " + (theirs == decltype(ours){-1} ? "none" : number(theirs));
+  };
+  for (const auto& [key, ours] : shape_of(config)) compare(key, ours);
+  compare("layer_norm_epsilon", config.layer_norm_epsilon);
   if (!problems.empty()) throw std::runtime_error(path + ": the model there is another one:" + problems);
 }
 

@@ -242,9 +242,9 @@ class PairBias : public torch::autograd::Function<PairBias> {
 }  // namespace
 
 std::vector<at::Tensor> pair_bias(const PairInputs& inputs, const PairNetwork& network) {
-  const bool ours = transformer::fast_path(network.weight) && transformer::fast_path(network.offsets) && transformer::fast_path(inputs.frames);
-  if (!ours) return pair_bias_by_torch(inputs, network);
-  return PairBias::apply(network.weight, network.offsets, network.out.contiguous(), inputs);
+  if (!transformer::fast_path(inputs.frames) || network.weight.scalar_type() == at::kDouble) return pair_bias_by_torch(inputs, network);
+  const auto as_kernels_take = [](const at::Tensor& x) { return x.to(at::kFloat).contiguous(); };
+  return PairBias::apply(as_kernels_take(network.weight), as_kernels_take(network.offsets), as_kernels_take(network.out), inputs);
 }
 
 }  // namespace pipeline::protein

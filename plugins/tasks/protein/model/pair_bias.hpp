@@ -38,11 +38,12 @@ struct PairInputs {
   std::vector<int64_t> query_rows;  // (queries.rows()) which rows these are, ascending; empty: all
 };
 
-// For each layer the bias that ragged_attention takes: fp32. Differentiable in the network's tensors. On the CPU the pairs are computed block by
+// For each layer the bias that ragged_attention takes: fp32, of networks of any dtype. Differentiable in the network's tensors. On the CPU the pairs are computed block by
 // block, in the backward pass again, so that nothing larger than a bias is kept.
 std::vector<at::Tensor> pair_bias(const PairInputs& inputs, const PairNetwork& network);
 
-// The same from ATen's operations, of any device and dtype: (pairs, kPairFeatures) and (pairs) int64 of one sequence.
+// The same from ATen's operations, on any device: (pairs, kPairFeatures) in `dtype` and (pairs) int64 of one sequence. Features are made in
+// fp32 at least, whatever the network's dtype: a coordinate of 100 Å is half an ångström off in bf16.
 struct PairFeatures {
   at::Tensor features, classes;
 };

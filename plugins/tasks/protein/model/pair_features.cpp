@@ -57,17 +57,18 @@ PairFeatures pair_features(const PairInputs& inputs, int64_t sequence, at::Scala
 
 std::vector<at::Tensor> pair_bias_by_torch(const PairInputs& inputs, const PairNetwork& network) {
   const int64_t layers = network.out.size(0), heads = network.out.size(2);
+  const at::ScalarType narrow = network.weight.scalar_type(), wide = at::promote_types(narrow, at::kFloat);
   std::vector<std::vector<at::Tensor>> parts(static_cast<size_t>(layers));
   for (int64_t s = 0; s < inputs.keys.sequences(); ++s) {
-    const PairFeatures pairs = pair_features(inputs, s, network.weight.scalar_type());
+    const PairFeatures pairs = pair_features(inputs, s, wide);
     const at::Tensor hidden =
-        at::gelu(pairs.features.matmul(network.weight) + network.offsets.index_select(0, pairs.classes), "tanh");
+        at::gelu(pairs.features.to(narrow).matmul(network.weight) + network.offsets.index_select(0, pairs.classes), "tanh");
     for (int64_t l = 0; l < layers; ++l)
-      parts[static_cast<size_t>(l)].push_back(hidden.matmul(network.out[l]).t().reshape({heads * pairs.features.size(0)}));
+      parts[static_cast<size_t>(l)].push_back(hidden.matmul(network.out[l]).to(wide).t().reshape({heads * pairs.features.size(0)}));
   }
   std::vector<at::Tensor> biases;
   for (const auto& layer : parts)
-    biases.push_back(layer.empty() ? at::zeros({0}, network.out.options()) : at::cat(layer));
+    biases.push_back(layer.empty() ? at::zeros({0}, network.out.options().dtype(wide)) : at::cat(layer));
   return biases;
 }
 
