@@ -18,71 +18,78 @@ constexpr int kTileRows = 14;  // 14 x 2 accumulators, 2 vectors of b, 1 broadca
 constexpr int kTileRows = 6;  // 6 x 2 + 2 + 1 of 16 registers
 #endif
 constexpr int kTileColumns = 2 * kWidth;
-constexpr int64_t kBlockK = 384;
+constexpr int64_t kDeepestBlock = 512;  // of k
 constexpr int64_t kBlockM = 16 * kTileRows;
 constexpr int64_t kBlockN = 96 * kTileColumns;
 
 PIPELINE_INLINE int64_t round_up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
 
-// panel: for each group of kTileRows rows of a, k by k, the group's column; short groups are filled with
-// zeros.
-static void pack_a(const Gemm& g, int64_t i0, int64_t rows, int64_t p0, int64_t depth, float* panel) {
-  for (int64_t i = 0; i < rows; i += kTileRows, panel += kTileRows * depth) {
-    const int64_t live = rows - i < kTileRows ? rows - i : kTileRows;
-    if (g.a_transposed) {
-      for (int64_t p = 0; p < depth; ++p) {
-        const float* from = g.a + (p0 + p) * g.lda + i0 + i;
-        float* to = panel + p * kTileRows;
-        if (live == kTileRows) {
-          std::memcpy(to, from, kTileRows * sizeof(float));
-        } else {
-          for (int64_t r = 0; r < kTileRows; ++r) to[r] = r < live ? from[r] : 0;
-        }
-      }
+// k in equal blocks: a sliver at the end would read and write all of c for little.
+PIPELINE_INLINE int64_t block_depth(int64_t k) {
+  const int64_t blocks = (k + kDeepestBlock - 1) / kDeepestBlock;
+  return (k + blocks - 1) / blocks;
+}
+
+// `lines` rows of a or columns of b, `depth` steps of k of each. Two steps of a line, or where `steps_first` two
+// lines, are next to each other in memory; what is not is `stride` apart.
+struct Lines {
+  const float* data;
+  int64_t stride;
+  bool steps_first;
+  int64_t lines, depth;
+};
+
+typedef float Quad __attribute__((vector_size(16)));
+
+// to[4 x 4] = from[4 x 4] transposed; rows may be at any place.
+PIPELINE_INLINE void transpose_quads(const float* from, int64_t from_stride, float* to, int64_t to_stride) {
+  Quad in[4];
+  for (int r = 0; r < 4; ++r) std::memcpy(&in[r], from + r * from_stride, sizeof in[r]);
+  const Quad low01 = __builtin_shufflevector(in[0], in[1], 0, 4, 1, 5);
+  const Quad low23 = __builtin_shufflevector(in[2], in[3], 0, 4, 1, 5);
+  const Quad high01 = __builtin_shufflevector(in[0], in[1], 2, 6, 3, 7);
+  const Quad high23 = __builtin_shufflevector(in[2], in[3], 2, 6, 3, 7);
+  const Quad out[4] = {
+      __builtin_shufflevector(low01, low23, 0, 1, 4, 5), __builtin_shufflevector(low01, low23, 2, 3, 6, 7),
+      __builtin_shufflevector(high01, high23, 0, 1, 4, 5), __builtin_shufflevector(high01, high23, 2, 3, 6, 7)};
+  for (int r = 0; r < 4; ++r) std::memcpy(to + r * to_stride, &out[r], sizeof out[r]);
+}
+
+// panel: for each group of Width lines, step by step, the group's elements; a short group is filled with zeros.
+template <int Width>
+PIPELINE_INLINE void pack(const Lines& x, float* panel) {
+  for (int64_t i = 0; i < x.lines; i += Width, panel += Width * x.depth) {
+    const int64_t live = x.lines - i < Width ? x.lines - i : Width;
+    if (live < Width) {
+      for (int64_t p = 0; p < x.depth; ++p)
+        for (int64_t r = 0; r < Width; ++r)
+          panel[p * Width + r] = r < live ? x.data[x.steps_first ? (i + r) * x.stride + p : p * x.stride + i + r] : 0;
+    } else if (!x.steps_first) {
+      for (int64_t p = 0; p < x.depth; ++p)
+        std::memcpy(panel + p * Width, x.data + p * x.stride + i, Width * sizeof(float));
     } else {
-      const float* from = g.a + (i0 + i) * g.lda + p0;
-      for (int64_t r = 0; r < kTileRows; ++r) {
-        if (r < live) {
-          for (int64_t p = 0; p < depth; ++p) panel[p * kTileRows + r] = from[r * g.lda + p];
-        } else {
-          for (int64_t p = 0; p < depth; ++p) panel[p * kTileRows + r] = 0;
+      const float* const from = x.data + i * x.stride;
+      int64_t p = 0;
+      for (; p + 4 <= x.depth; p += 4)
+#pragma GCC unroll 16
+        for (int r = 0; r < Width; r += 4) {  // the last quad may overlap the one before it
+          const int line = r + 4 <= Width ? r : Width - 4;
+          transpose_quads(from + line * x.stride + p, x.stride, panel + p * Width + line, Width);
         }
-      }
+      for (; p < x.depth; ++p)
+        for (int r = 0; r < Width; ++r) panel[p * Width + r] = from[r * x.stride + p];
     }
   }
 }
 
-// panel: for each group of kTileColumns columns of b, k by k, the group's row.
+static void pack_a(const Gemm& g, int64_t i0, int64_t rows, int64_t p0, int64_t depth, float* panel) {
+  const float* const data = g.a_transposed ? g.a + p0 * g.lda + i0 : g.a + i0 * g.lda + p0;
+  pack<kTileRows>({data, g.lda, !g.a_transposed, rows, depth}, panel);
+}
+
 static void pack_b(const Gemm& g, int64_t p0, int64_t depth, int64_t j0, int64_t columns, float* panel) {
-  for (int64_t j = 0; j < columns; j += kTileColumns, panel += kTileColumns * depth) {
-    const int64_t live = columns - j < kTileColumns ? columns - j : kTileColumns;
-    if (g.b_transposed) {
-      const float* from = g.b + (j0 + j) * g.ldb + p0;
-      // Blocks of kWidth steps of k, so that the cache lines written stay in the first level.
-      for (int64_t p = 0; p < depth; p += kWidth) {
-        const int64_t end = depth - p < kWidth ? depth : p + kWidth;
-        for (int64_t c = 0; c < kTileColumns; ++c) {
-          float* to = panel + c;
-          if (c < live) {
-            const float* row = from + c * g.ldb;
-            for (int64_t q = p; q < end; ++q) to[q * kTileColumns] = row[q];
-          } else {
-            for (int64_t q = p; q < end; ++q) to[q * kTileColumns] = 0;
-          }
-        }
-      }
-    } else {
-      for (int64_t p = 0; p < depth; ++p) {
-        const float* from = g.b + (p0 + p) * g.ldb + j0 + j;
-        float* to = panel + p * kTileColumns;
-        if (live == kTileColumns) {
-          std::memcpy(to, from, kTileColumns * sizeof(float));
-        } else {
-          for (int64_t c = 0; c < kTileColumns; ++c) to[c] = c < live ? from[c] : 0;
-        }
-      }
-    }
-  }
+  const float* const data = g.b_transposed ? g.b + j0 * g.ldb + p0 : g.b + p0 * g.ldb + j0;
+  pack<kTileColumns>({data, g.ldb, g.b_transposed, columns, depth}, panel);
 }
 
 // One tile: acc = a panel (depth, kTileRows) times b panel (depth, kTileColumns).
@@ -157,15 +164,15 @@ static void tile(const Gemm& g, int64_t i, int64_t j, int64_t rows, int64_t colu
 }
 
 static void gemm(const Gemm& g) {
-  const int64_t deepest = g.k < kBlockK ? g.k : kBlockK;
+  const int64_t deepest = block_depth(g.k);
   const int64_t widest = round_up(g.n < kBlockN ? g.n : kBlockN, kTileColumns);
   const int64_t tallest = round_up(g.m < kBlockM ? g.m : kBlockM, kTileRows);
   float* const packed_b = scratch(Scratch::kPackedB, deepest * widest);
   float* const packed_a = scratch(Scratch::kPackedA, deepest * tallest);
   for (int64_t j0 = 0; j0 < g.n; j0 += kBlockN) {
     const int64_t columns = g.n - j0 < kBlockN ? g.n - j0 : kBlockN;
-    for (int64_t p0 = 0; p0 < g.k; p0 += kBlockK) {
-      const int64_t depth = g.k - p0 < kBlockK ? g.k - p0 : kBlockK;
+    for (int64_t p0 = 0; p0 < g.k; p0 += deepest) {
+      const int64_t depth = g.k - p0 < deepest ? g.k - p0 : deepest;
       pack_b(g, p0, depth, j0, columns, packed_b);
       for (int64_t i0 = 0; i0 < g.m; i0 += kBlockM) {
         const int64_t rows = g.m - i0 < kBlockM ? g.m - i0 : kBlockM;
