@@ -311,7 +311,11 @@ typedef struct pl_evaluate_args {
 } pl_evaluate_args;
 
 /* What an evaluation yields. Sums are added over batches in the order of the samples, so the result does not depend on the
- * number of processes. A value whose name begins with '.' is no figure: it is for the task's own `report`. All functions [main]. */
+ * number of processes. A value whose name begins with '.' is no figure: it is for the task's own `report`, or for metrics that
+ * are computed from it (since 1.3; an older host makes a figure of it). One named ".unit/KEY/NAME" holds sums of a part of the data
+ * that belongs in one evaluation alone, such as a group that a cross-validation never cuts in two. KEY names the part by its content
+ * (a hash, not a number in a list), has no '/' and is not empty, nor is NAME. Evaluations that share a KEY are not added up, since
+ * that would count the part twice. All functions [main]. */
 typedef struct pl_evaluation_sink {
   uint32_t struct_size;
   uint32_t reserved;
@@ -366,7 +370,8 @@ typedef struct pl_report_sink {
   pl_error *(*figure)(void *user, pl_str name, double value, uint32_t better);
   /* Lines for whoever reads the log, e.g. a table. */
   pl_error *(*text)(void *user, pl_str lines);
-  /* A file beside the figures, e.g. a picture; kept of a full evaluation (PL_PURPOSE_EVALUATE). A plain file name. */
+  /* A file beside the figures, e.g. a picture; kept of a full evaluation (PL_PURPOSE_EVALUATE). A plain file name, once, and not
+   * "sums.json", which is the host's own. */
   pl_error *(*file)(void *user, pl_str name, const void *bytes, uint64_t size);
 } pl_report_sink;
 
@@ -433,7 +438,8 @@ typedef struct pl_task_api {
    * contradicts the options. */
   pl_error *(*set_extra_state)(pl_task *self, const void *state, uint64_t bytes);
   /* (optional; since 1.3) What the sums of an evaluation say beyond means: intervals, tables, pictures. After every evaluation
-   * that was not cut off, on all ranks with the same values, and they must yield the same. values: borrowed-call. */
+   * that was not cut off, on all ranks with the same values, and they must yield the same. Also with the sums of several
+   * evaluations together, and then on an object that was only created: it uses values and options alone. values: borrowed-call. */
   pl_error *(*report)(pl_task *self, uint32_t split, uint32_t purpose, const pl_value *values, uint64_t count,
                       const pl_report_sink *sink);
 } pl_task_api;

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "core/observe/log.hpp"
+#include "core/train/pool_stage.hpp"
 #include "core/train/runner.hpp"
 #include "core/train/session.hpp"
 #include "core/train/unused_options.hpp"
@@ -23,6 +24,7 @@ void add_check(CLI::App& app, Action& action) {
     action = [=] {
       const config::Config config = args->load();
       train::run_dir(config);
+      train::check_pools(config);
       const launch::World world = planned_world(*args, config);
       observe::Console console(observe::Console::Mode::plain);
       observe::Log log(console, observe::Level::info);

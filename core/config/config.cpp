@@ -100,6 +100,8 @@ std::vector<std::string> Config::stage_names() const {
   return sources_->stage_names();
 }
 
+std::vector<std::string> Config::all_stage_names() const { return sources_->stage_names(); }
+
 bool Config::has_stages() const { return sources_->has_stages; }
 
 const std::string& Config::file() const { return sources_->file; }

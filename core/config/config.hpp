@@ -35,10 +35,12 @@ class Config : public Settings {
   // Names in order of execution; only the one that LoadArgs.stage names, if it does. Without [[stage]]: one,
   // "train".
   std::vector<std::string> stage_names() const;
+  // All of them, whatever LoadArgs.stage names.
+  std::vector<std::string> all_stage_names() const;
   // False: there is no [[stage]], and the one stage is implied.
   bool has_stages() const;
   // This configuration with the stage's own values over it, and `stage.name`, `stage.kind` (train, evaluate,
-  // predict, export) and `stage.init_from` set. Throws ConfigError for a name that is not there.
+  // predict, export, pool) and `stage.init_from` set. Throws ConfigError for a name that is not there.
   Config for_stage(std::string_view name) const;
 
   // Checks `table` ("task", "strategy", "backend") against the plugin's options. Throws ConfigError with all

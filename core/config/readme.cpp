@@ -28,7 +28,8 @@ constexpr std::string_view kRules = R"(
 - `--set train.max_steps=20` comes last; the value is TOML, and a bare word is a string. `--set stage.NAME.KEY=VALUE` is for one stage.
 - `[[stage]]` tables run in order. Each has a `name`, may have a `kind` and `init_from` (an earlier stage), and overrides tables:
   `[stage.optimizer]` below a `[[stage]]` is `[optimizer]` of that stage. The kind `pool` takes the sums of all evaluations before it and prints the
-  figures of their samples together, as a cross-validation needs them.
+  figures of their samples together, as a cross-validation needs them. They must be whole (`evaluate.max_samples = 0`), of one split, and of different
+  parts of the data.
 - A key or table that is not listed here or by the plugin is an error.
 - Keys marked with * may change when a run is continued.
 

@@ -35,7 +35,10 @@ struct EvaluationValue {
   double sum = 0, weight = 0;
 };
 
-// Receives what a report adds to an evaluation. A file's name is a plain one.
+// The file beside an evaluation that is not the task's: none of a report's files has its name.
+inline constexpr std::string_view kSumsFile = "sums.json";
+
+// Receives what a report adds to an evaluation. A file's name is a plain one, and comes once.
 struct ReportSink {
   std::function<void(std::string_view name, double value, std::uint32_t better)> figure;
   std::function<void(std::string_view lines)> text;
@@ -98,7 +101,7 @@ class Task {
   void evaluate(const Batch& batch, pl_evaluate_args args, const EvaluationSink& sink);
   std::vector<Metric> metrics() const;  // besides the loss; empty: none
   bool has_report() const { return api_.report; }
-  // Nothing where the task has no report.
+  // Nothing where the task has no report. Needs no open().
   void report(std::uint32_t split, std::uint32_t purpose, std::span<const EvaluationValue> values, const ReportSink& sink);
   bool has_predict() const { return api_.predict; }
   std::vector<std::string> prediction_columns() const;

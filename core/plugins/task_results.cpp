@@ -2,10 +2,12 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <set>
 
 #include "core/plugins/str.hpp"
 #include "core/plugins/struct_copy.hpp"
 #include "core/plugins/task.hpp"
+#include "core/plugins/value_name.hpp"
 
 namespace pipeline::plugins {
 namespace {
@@ -15,17 +17,31 @@ void check_file_name(const std::string& plugin, std::string_view name) {
     throw Error(fmt::format("{} gave '{}' as the name of a file: must be a plain file name", plugin, name));
 }
 
+std::span<const std::byte> file_bytes(const std::string& plugin, std::string_view name, const void* bytes, std::uint64_t size) {
+  if (!bytes && size > 0) throw Error(fmt::format("{} gave the file '{}' as {} bytes at NULL", plugin, name, size));
+  return {static_cast<const std::byte*>(bytes), size};
+}
+
+// What the `user` of a pl_evaluation_sink points to.
+struct Values {
+  const EvaluationSink& sink;
+  const std::string& plugin;
+};
+
 pl_error* on_value(void* user, pl_str name, double sum, double weight) noexcept {
-  const auto& sink = *static_cast<const EvaluationSink*>(user);
+  const auto& values = *static_cast<const Values*>(user);
   return call_back([&] {
-    if (sink.value) sink.value(view(name), sum, weight);
+    if (view(name).starts_with(kUnitPrefix) && !unit_of(view(name)))
+      throw Error(fmt::format("{}: evaluate gave a value the name '{}': must be {}KEY/NAME, with KEY and NAME not empty", values.plugin,
+                              view(name), kUnitPrefix));
+    if (values.sink.value) values.sink.value(view(name), sum, weight);
   });
 }
 
 pl_error* on_sample(void* user, std::uint64_t sample_id, pl_str text) noexcept {
-  const auto& sink = *static_cast<const EvaluationSink*>(user);
+  const auto& values = *static_cast<const Values*>(user);
   return call_back([&] {
-    if (sink.sample) sink.sample(sample_id, view(text));
+    if (values.sink.sample) values.sink.sample(sample_id, view(text));
   });
 }
 
@@ -33,12 +49,13 @@ pl_error* on_sample(void* user, std::uint64_t sample_id, pl_str text) noexcept {
 struct Report {
   const ReportSink& sink;
   const std::string& plugin;
+  std::set<std::string, std::less<>> files;  // so far
 };
 
 pl_error* on_figure(void* user, pl_str name, double value, std::uint32_t better) noexcept {
   const auto& report = *static_cast<const Report*>(user);
   return call_back([&] {
-    if (name.len == 0 || view(name).starts_with('.'))
+    if (name.len == 0 || is_hidden(view(name)))
       throw Error(fmt::format("{}: report gave a figure the name '{}': must be a name, and one that does not begin with '.'",
                               report.plugin, view(name)));
     if (better != PL_BETTER_LOWER && better != PL_BETTER_HIGHER)
@@ -55,10 +72,15 @@ pl_error* on_text(void* user, pl_str lines) noexcept {
 }
 
 pl_error* on_report_file(void* user, pl_str name, const void* bytes, std::uint64_t size) noexcept {
-  const auto& report = *static_cast<const Report*>(user);
+  auto& report = *static_cast<Report*>(user);
   return call_back([&] {
     check_file_name(report.plugin, view(name));
-    if (report.sink.file) report.sink.file(view(name), {static_cast<const std::byte*>(bytes), size});
+    if (view(name) == kSumsFile)
+      throw Error(fmt::format("{}: report gave a file the name '{}', which is the host's own: must be another", report.plugin, kSumsFile));
+    if (!report.files.emplace(view(name)).second)
+      throw Error(fmt::format("{}: report gave the file '{}' twice: each must have a name of its own", report.plugin, view(name)));
+    const auto content = file_bytes(report.plugin, view(name), bytes, size);
+    if (report.sink.file) report.sink.file(view(name), content);
   });
 }
 
@@ -130,16 +152,17 @@ pl_error* on_file(void* user, std::uint64_t sample_id, pl_str name, const void* 
   return call_back([&] {
     prediction.rows.check_sample(sample_id);
     check_file_name(prediction.rows.plugin(), view(name));
-    if (prediction.sink.file)
-      prediction.sink.file(sample_id, view(name), {static_cast<const std::byte*>(bytes), size});
+    const auto content = file_bytes(prediction.rows.plugin(), view(name), bytes, size);
+    if (prediction.sink.file) prediction.sink.file(sample_id, view(name), content);
   });
 }
 
 }  // namespace
 
 void Task::evaluate(const Batch& batch, pl_evaluate_args args, const EvaluationSink& sink) {
+  Values values{sink, call_.plugin().label()};
   auto raw = sized<pl_evaluation_sink>();
-  raw.user = const_cast<EvaluationSink*>(&sink);  // as the callbacks take it: const
+  raw.user = &values;
   raw.value = on_value;
   raw.sample = on_sample;
   args.struct_size = sizeof args;
@@ -156,7 +179,7 @@ void Task::report(std::uint32_t split, std::uint32_t purpose, std::span<const Ev
     raw.sum = value.sum;
     raw.weight = value.weight;
   }
-  Report report{sink, call_.plugin().label()};
+  Report report{sink, call_.plugin().label(), {}};
   auto raw = sized<pl_report_sink>();
   raw.user = &report;
   raw.figure = on_figure;

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/plugins/error.hpp"
+#include "core/plugins/value_name.hpp"
 #include "core/train/metric_sum.hpp"
 #include "core/train/prefetcher.hpp"
 
@@ -35,7 +36,7 @@ std::vector<Figure> figures(const std::vector<MetricSum>& sums, const std::vecto
   if (!loss_described) add({.name = "loss", .source = "", .help = ""});
   for (const plugins::Metric& metric : metrics) add(metric);
   for (const MetricSum& sum : sums)
-    if (!sum.name.starts_with('.') && std::find(described.begin(), described.end(), sum.name) == described.end())
+    if (!plugins::is_hidden(sum.name) && std::find(described.begin(), described.end(), sum.name) == described.end())
       result.push_back({sum.name, aggregate(sum, PL_AGGREGATE_MEAN), PL_BETTER_LOWER});
   return result;
 }
@@ -200,10 +201,12 @@ void EvaluationSums::add(const MetricSum& value) {
   }
 }
 
-Evaluation conclude(plugins::Task& task, uint32_t split, uint32_t purpose, const EvaluationSums& sums) {
+Evaluation conclude(plugins::Task& task, uint32_t split, uint32_t purpose, const EvaluationSums& sums,
+                    std::vector<plugins::Metric> metrics) {
   Evaluation result;
   result.sums = sums.all();
-  result.figures = figures(result.sums, task.metrics());
+  result.metrics = std::move(metrics);
+  result.figures = figures(result.sums, result.metrics);
   report(task, split, purpose, result);
   return result;
 }
@@ -226,8 +229,9 @@ std::optional<Evaluation> evaluate(Team& team, plugins::Task& task, const Evalua
     }
     if (request.progress) request.progress(samples, total);
   }
-  Evaluation result = conclude(task, request.split, request.purpose, sums);
-  result.samples = samples;
+  Evaluation result = conclude(task, request.split, request.purpose, sums, task.metrics());
+  result.samples = total;
+  result.available = available;
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
 }

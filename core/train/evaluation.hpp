@@ -42,11 +42,13 @@ struct ReportFile {
 };
 
 struct Evaluation {
-  std::vector<MetricSum> sums;    // what the figures are computed from
-  std::vector<Figure> figures;    // "loss" first
-  std::vector<std::string> text;  // what the task's report says beside them
+  std::vector<MetricSum> sums;           // what the figures are computed from,
+  std::vector<plugins::Metric> metrics;  // and how
+  std::vector<Figure> figures;           // "loss" first
+  std::vector<std::string> text;         // what the task's report says beside them
   std::vector<ReportFile> files;
   uint64_t samples = 0;
+  uint64_t available = 0;  // samples that there are in the split
   double seconds = 0;
 
   const Figure* find(std::string_view name) const;
@@ -63,8 +65,9 @@ class EvaluationSums {
   std::unordered_map<std::string, size_t> index_;
 };
 
-// The figures of the sums, and what the task's report makes of them.
-Evaluation conclude(plugins::Task& task, uint32_t split, uint32_t purpose, const EvaluationSums& sums);
+// The figures of the sums, by `metrics` as the task describes them, and what its report makes of them.
+Evaluation conclude(plugins::Task& task, uint32_t split, uint32_t purpose, const EvaluationSums& sums,
+                    std::vector<plugins::Metric> metrics);
 
 // All ranks call it and get the same. nullopt: cancelled on one of them. `progress` and `show` are called on all.
 std::optional<Evaluation> evaluate(Team& team, plugins::Task& task, const EvaluationRequest& request);

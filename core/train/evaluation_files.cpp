@@ -1,39 +1,67 @@
 #include "core/train/evaluation_files.hpp"
 
+#include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <iterator>
 #include <span>
+#include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/plugins/error.hpp"
+#include "core/train/kept_sums.hpp"
 #include "core/train/side_files.hpp"
+#include "core/train/write_error.hpp"
 
 namespace pipeline::train {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kSums = "sums.json";
-
-nlohmann::json sums_of(const Evaluation& evaluation) {
-  nlohmann::json values = nlohmann::json::array();
-  for (const MetricSum& sum : evaluation.sums) values.push_back(nlohmann::json::array({sum.name, sum.sum, sum.weight}));
-  return values;
+// The files that the evaluation before has put there; none where it cannot be told.
+std::vector<std::string> files_of_earlier(const fs::path& sums) {
+  try {
+    return fs::exists(sums) ? read_sums(sums, "").files : std::vector<std::string>();
+  } catch (const Error&) {
+    return {};
+  }
 }
 
-nlohmann::json read_json(const fs::path& file) {
-  std::ifstream in(file);
-  const auto json = in ? nlohmann::json::parse(in, nullptr, false) : nlohmann::json();
-  if (!json.is_object())
-    throw Error(PL_ERROR_CONFIG, fmt::format("{}: is not there or cannot be read: the stage that makes it has to run again", file.string()));
-  return json;
+// The folder goes when the next evaluation is written, and with it nothing that somebody else may miss.
+void require_own(const fs::path& folder, std::string_view remedy) {
+  if (!fs::exists(folder)) return;
+  const std::vector<std::string> ours = files_of_earlier(folder / plugins::kSumsFile);
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename();
+    if (name != plugins::kSumsFile && std::ranges::find(ours, name) == ours.end())
+      throw Error(PL_ERROR_CONFIG, fmt::format("{}: is not of the evaluation that is kept in this folder, which the next one replaces: "
+                                               "move it away, or {}",
+                                               entry.path().string(), remedy));
+  }
 }
 
 }  // namespace
 
-void tell_and_keep(nlohmann::ordered_json json, uint32_t split, const Evaluation& evaluation, observe::Log& log, std::optional<ResultFile>& output) {
+EvaluationFiles::EvaluationFiles(fs::path output, const std::string& remedy)
+    : remedy_(remedy), folder_(side_files_of(output)), figures_(std::move(output), remedy) {
+  on_disk(remedy_, [&] { require_own(folder_, remedy_); });
+}
+
+void EvaluationFiles::write(const std::string& figures, uint32_t split, const Evaluation& evaluation) {
+  const fs::path next = folder_.string() + ".tmp";
+  const auto add = [&](std::string_view name, const std::string& bytes) { write_side_file(next, name, std::as_bytes(std::span(bytes))); };
+  on_disk(remedy_, [&] {
+    fs::remove_all(next);  // of a process that was killed
+    for (const ReportFile& file : evaluation.files) add(file.name, file.bytes);
+    add(plugins::kSumsFile, to_text(KeptSums::of(evaluation, split)));
+    fs::remove_all(folder_);
+    figures_.write(figures);
+    fs::rename(next, folder_);
+  });
+}
+
+void tell_and_keep(nlohmann::ordered_json json, uint32_t split, const Evaluation& evaluation, observe::Log& log,
+                   std::optional<EvaluationFiles>& output) {
   json["split"] = split_name(split);
   json["samples"] = evaluation.samples;
   json["seconds"] = evaluation.seconds;
@@ -43,53 +71,11 @@ void tell_and_keep(nlohmann::ordered_json json, uint32_t split, const Evaluation
   }
   for (const std::string& lines : evaluation.text) log.info(lines);
   if (!output) return;
-  const fs::path folder = side_files_of(output->path());
-  const auto keep = [&](const std::string& name, const std::string& bytes) { write_side_file(folder, name, std::as_bytes(std::span(bytes))); };
-  std::string names;
-  for (const ReportFile& file : evaluation.files) {
-    keep(file.name, file.bytes);
-    names += (names.empty() ? "; " : ", ") + file.name;
-  }
-  keep(kSums, nlohmann::json{{"split", split_name(split)}, {"samples", evaluation.samples}, {"values", sums_of(evaluation)}}.dump());
-  output->write(json.dump(2) + "\n");
-  log.info(fmt::format("written to {}{}", output->path().string(), names.empty() ? "" : names + " in " + folder.string()));
-}
-
-std::string read_evaluations(const std::vector<fs::path>& files) {
-  nlohmann::json all = nlohmann::json::array();
-  for (const fs::path& file : files) {
-    nlohmann::json one = read_json(side_files_of(file) / kSums);
-    one["path"] = file.string();
-    if (!all.empty() && one["split"] != all[0]["split"])
-      throw Error(PL_ERROR_CONFIG, fmt::format("{} is of the split {}, {} of {}: only evaluations of one split are added up", file.string(),
-                                               one["split"].get<std::string>(), files[0].string(), all[0]["split"].get<std::string>()));
-    all.push_back(std::move(one));
-  }
-  return all.dump();
-}
-
-std::vector<KeptEvaluation> parse_evaluations(const std::string& text) {
-  std::vector<KeptEvaluation> evaluations;
-  for (const nlohmann::json& one : nlohmann::json::parse(text)) {
-    KeptEvaluation& kept = evaluations.emplace_back();
-    kept.path = one["path"];
-    kept.split = split_code(one["split"].get<std::string>());
-    kept.samples = one["samples"];
-    for (const nlohmann::json& value : one["values"]) kept.values.push_back({value[0], value[1], value[2]});
-  }
-  return evaluations;
-}
-
-Evaluation pool(plugins::Task& task, const std::vector<KeptEvaluation>& evaluations) {
-  EvaluationSums sums;
-  uint64_t samples = 0;
-  for (const KeptEvaluation& one : evaluations) {
-    for (const MetricSum& value : one.values) sums.add(value);
-    samples += one.samples;
-  }
-  Evaluation result = conclude(task, evaluations.front().split, PL_PURPOSE_EVALUATE, sums);
-  result.samples = samples;
-  return result;
+  output->write(json.dump(2) + "\n", split, evaluation);
+  std::vector<std::string_view> names;
+  for (const ReportFile& file : evaluation.files) names.push_back(file.name);
+  log.info(fmt::format("written to {}{}", output->output().string(),
+                       names.empty() ? "" : fmt::format("; {} in {}", fmt::join(names, ", "), output->folder().string())));
 }
 
 }  // namespace pipeline::train

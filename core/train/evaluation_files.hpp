@@ -1,10 +1,8 @@
-// What is kept of an evaluation: its figures, what the task adds to them, and the sums, so that evaluations can be added up.
 #pragma once
 
 #include <filesystem>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -14,23 +12,26 @@
 
 namespace pipeline::train {
 
-// To the log, and, where there is an output (rank 0), to the file: `origin` says what was evaluated. The sums and the files of the task's
-// report go to a folder beside it.
-void tell_and_keep(nlohmann::ordered_json origin, uint32_t split, const Evaluation& evaluation, observe::Log& log, std::optional<ResultFile>& output);
+// What is kept of an evaluation: a file with its figures, and beside it a folder with its sums (kept_sums.hpp) and the files of the
+// task's report. A later one takes the place of both whole: at no moment are figures, sums or files of two of them side by side.
+class EvaluationFiles {
+ public:
+  // Before the work, so that a place that cannot be used shows at once. `remedy`: see ResultFile. Throws Error, also where the folder
+  // holds files that no evaluation has put there.
+  EvaluationFiles(std::filesystem::path output, const std::string& remedy);
 
-// The sums of a finished evaluation, and where they were kept.
-struct KeptEvaluation {
-  std::string path;
-  uint32_t split = PL_SPLIT_TEST;
-  uint64_t samples = 0;
-  std::vector<MetricSum> values;
+  const std::filesystem::path& output() const { return figures_.path(); }
+  const std::filesystem::path& folder() const { return folder_; }
+  void write(const std::string& figures, uint32_t split, const Evaluation& evaluation);
+
+ private:
+  std::string remedy_;
+  std::filesystem::path folder_;
+  ResultFile figures_;
 };
 
-// Those of the files evaluation-SPLIT.json, as one text that can go to other ranks. Throws Error for one that is missing or of another split.
-std::string read_evaluations(const std::vector<std::filesystem::path>& files);
-std::vector<KeptEvaluation> parse_evaluations(const std::string& text);
-
-// The evaluation of all their samples together.
-Evaluation pool(plugins::Task& task, const std::vector<KeptEvaluation>& evaluations);
+// To the log, and, where there is an output (rank 0), to its files: `origin` says what was evaluated.
+void tell_and_keep(nlohmann::ordered_json origin, uint32_t split, const Evaluation& evaluation, observe::Log& log,
+                   std::optional<EvaluationFiles>& output);
 
 }  // namespace pipeline::train

@@ -12,7 +12,6 @@
 #include "core/train/failure.hpp"
 #include "core/train/prediction.hpp"
 #include "core/train/rank_check.hpp"
-#include "core/train/result_file.hpp"
 #include "core/train/run_folder.hpp"
 #include "core/train/session.hpp"
 #include "core/train/signals.hpp"
@@ -81,8 +80,11 @@ Outcome evaluate_checkpoint(const config::Config& config, const Workspace& works
   return with_session(config, workspace, args, PL_PURPOSE_EVALUATE, "evaluating", [&](Session& session) {
     const Loaded loaded(session, args);
     const uint32_t split = chosen_split(session, args);
-    std::optional<ResultFile> output;
-    if (session.team().is_first()) output.emplace(args.output.empty() ? args.folder / fmt::format("evaluation-{}.json", split_name(split)) : args.output);
+    const bool in_folder = args.output.empty();
+    std::optional<EvaluationFiles> output;
+    if (session.team().is_first())
+      output.emplace(in_folder ? args.folder / fmt::format("evaluation-{}.json", split_name(split)) : args.output,
+                     in_folder ? "choose another run.dir" : "choose another --output");
     const auto result = evaluate(
         session.team(), session.task(),
         {.split = split,
@@ -100,24 +102,8 @@ Outcome evaluate_checkpoint(const config::Config& config, const Workspace& works
     workspace.log.console().status({});
 
     workspace.log.info(fmt::format("{} of the {} samples of {} in {:.1f} s", observe::grouped(result->samples),
-                                   observe::grouped(session.task().sample_count(split)), split_name(split), result->seconds));
+                                   observe::grouped(result->available), split_name(split), result->seconds));
     tell_and_keep({{"checkpoint", loaded.checkpoint.path()}, {"step", loaded.checkpoint.contents().step}}, split, *result, workspace.log, output);
-    return Outcome::finished;
-  });
-}
-
-Outcome pool_evaluations(const config::Config& config, const Workspace& workspace, const PoolArgs& args) {
-  return with_session(config, workspace, {.checkpoint = {}, .split = {}, .folder = args.folder, .output = {}}, PL_PURPOSE_EVALUATE, "pooling", [&](Session& session) {
-    session.open_task(nullptr);
-    require_same_on_all_ranks(session);
-    const std::vector<KeptEvaluation> kept = parse_evaluations(args.evaluations);
-    const Evaluation result = pool(session.task(), kept);
-    std::vector<std::string> files;
-    for (const KeptEvaluation& one : kept) files.push_back(one.path);
-    std::optional<ResultFile> output;
-    if (session.team().is_first()) output.emplace(args.folder / fmt::format("evaluation-{}.json", split_name(kept.front().split)));
-    workspace.log.info(fmt::format("{} samples of {} evaluations, added up", observe::grouped(result.samples), kept.size()));
-    tell_and_keep({{"evaluations", files}}, kept.front().split, result, workspace.log, output);
     return Outcome::finished;
   });
 }

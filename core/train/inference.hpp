@@ -19,12 +19,6 @@ struct InferenceArgs {
 
 // Prints the figures and writes evaluation-SPLIT.json.
 Outcome evaluate_checkpoint(const config::Config& config, const Workspace& workspace, const InferenceArgs& args);
-struct PoolArgs {
-  std::string evaluations;       // read_evaluations() of the stages' files
-  std::filesystem::path folder;  // the stage's own
-};
-// Adds evaluations up, prints the figures of all samples together and writes evaluation-SPLIT.json.
-Outcome pool_evaluations(const config::Config& config, const Workspace& workspace, const PoolArgs& args);
 // Writes submission.csv.
 Outcome predict_with_checkpoint(const config::Config& config, const Workspace& workspace, const InferenceArgs& args);
 // Writes the folder `export`, in the form that other tools load.

@@ -9,7 +9,9 @@ namespace pipeline::train {
 // A file that is there whole or not at all; opened before the work that fills it, so that a wrong path shows at once.
 class ResultFile {
  public:
-  explicit ResultFile(std::filesystem::path path);
+  // `remedy`: what the user can do about a path that cannot be written, as in "choose another --output". Throws Error with path, cause
+  // and remedy.
+  ResultFile(std::filesystem::path path, std::string remedy);
   ~ResultFile();
   ResultFile(const ResultFile&) = delete;
   ResultFile& operator=(const ResultFile&) = delete;
@@ -18,9 +20,8 @@ class ResultFile {
   void write(const std::string& text);
 
  private:
-  [[noreturn]] void fail() const;
-
   std::filesystem::path path_, temporary_;
+  std::string remedy_;
   std::ofstream out_;
 };
 

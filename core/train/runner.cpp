@@ -17,9 +17,9 @@
 #include "core/config/differences.hpp"
 #include "core/plugins/error.hpp"
 #include "core/safetensors/crc32c.hpp"
-#include "core/train/evaluation_files.hpp"
 #include "core/train/failure.hpp"
 #include "core/train/inference.hpp"
+#include "core/train/pool_stage.hpp"
 #include "core/train/rank_check.hpp"
 #include "core/train/run_folder.hpp"
 #include "core/train/session.hpp"
@@ -46,7 +46,7 @@ std::string length_of(const config::Config& config) {
 }
 
 bool is_stage(const config::Config& config, const std::string& name) {
-  const auto names = config.stage_names();
+  const auto names = config.all_stage_names();
   return config.has_stages() && std::find(names.begin(), names.end(), name) != names.end();
 }
 
@@ -207,36 +207,6 @@ Outcome use_stage(const Workspace& workspace, RunFolder& folder, const config::C
   return outcome;
 }
 
-// The stages before `name` that evaluate.
-std::vector<fs::path> evaluations_before(const config::Config& whole, const std::string& name) {
-  std::vector<fs::path> files;
-  for (const std::string& stage_name : whole.stage_names()) {
-    if (stage_name == name) break;
-    const config::Config stage = whole.for_stage(stage_name);
-    if (stage.get_string("stage.kind") == "evaluate")
-      files.push_back(run_dir(whole) / stage_name / fmt::format("evaluation-{}.json", stage.get_string("evaluate.split")));
-  }
-  return files;
-}
-
-// A stage that adds up the evaluations of earlier ones, unless it has added up these.
-Outcome pool_stage(const Workspace& workspace, RunFolder& folder, const config::Config& config) {
-  Team& team = workspace.team;
-  const std::vector<fs::path> files = evaluations_before(workspace.config, config.get_string("stage.name"));
-  if (files.empty()) throw config.error("stage.kind", "there is no stage before this one that evaluates, so there is nothing to add up");
-  workspace.log.open_files(folder.path(), team.world().rank);
-  const std::string evaluations = team.on_first("reading evaluations", [&] { return read_evaluations(files); });
-  const std::string what = fmt::format("pool of {:08x}", safetensors::crc32c(0, std::as_bytes(std::span(evaluations))));
-  if (team.on_first("looking at the run folder", [&] { return folder.finished() == what ? "yes" : "no"; }) == "yes") {
-    workspace.log.info(fmt::format("{} is finished already", folder.path().string()));
-    return Outcome::finished;
-  }
-  if (team.is_first()) folder.unmark_finished();
-  const Outcome outcome = pool_evaluations(config, workspace, {.evaluations = evaluations, .folder = folder.path()});
-  if (outcome == Outcome::finished && team.is_first()) folder.mark_finished(what);
-  return outcome;
-}
-
 // `work` in a folder from which --fresh may have moved an older run aside.
 Outcome in_folder(RunFolder& folder, observe::Log& log, const std::function<Outcome()>& work) {
   const auto put_back = [&] {
@@ -314,6 +284,7 @@ RunFolder open_folder(const Workspace& workspace, const fs::path& path, bool fre
 
 // A mistake in the last stage shows before the first one trains.
 void check_stages(const Workspace& workspace) {
+  check_pools(workspace.config);
   for (const std::string& name : workspace.config.stage_names()) {
     const config::Config stage = workspace.config.for_stage(name);
     Session session(stage, workspace.registry, workspace.log, session_args(workspace, purpose_of_stage(stage), {}));

@@ -21,8 +21,8 @@ struct Workspace {  // what all verbs share
   Team& team;
 };
 
-// Trains, evaluates, predicts, exports: every stage that is not finished yet, or the one that --stage names. `fresh`: older results are
-// moved aside first.
+// Trains, evaluates, predicts, exports, adds up: every stage that is not finished yet, or the one that --stage names. `fresh`: older
+// results are moved aside first.
 Outcome run_stages(const Workspace& workspace, bool fresh);
 
 // Where a run (or a stage of it) lives: run.dir, or runs/NAME.

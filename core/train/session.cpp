@@ -253,8 +253,10 @@ std::string Session::resolved_toml() const { return config_.to_toml(true, plugin
 
 void Session::check_task() { const plugins::Task made(*task_plugin_, task_context_, &*task_config_); }
 
+void Session::create_task() { task_ = std::make_unique<plugins::Task>(*task_plugin_, task_context_, &*task_config_); }
+
 void Session::open_task(const checkpoint::Checkpoint* weights) {
-  task_ = std::make_unique<plugins::Task>(*task_plugin_, task_context_, &*task_config_);
+  create_task();
   if (weights) give_extra_state(*task_, *weights);
   if (task_->has_prepare()) {
     args_.team->at("waiting to prepare data", 0);

@@ -33,8 +33,8 @@ struct SessionArgs {
   Team* team = nullptr;  // the processes of `world`; not needed to check a configuration
 };
 
-// Used from one thread. Reads the config in the constructor; the later steps are called once each, in this order. `registry` and `log`
-// must outlive it.
+// Used from one thread. Reads the config in the constructor; the later steps are called once each, in this order, create_task() or
+// open_task(). `registry` and `log` must outlive it.
 class Session {
  public:
   // Finds the plugins and checks the whole configuration, without touching data. Throws ConfigError or Error.
@@ -43,6 +43,8 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
+  // Creates the task, and no more: for what needs no data.
+  void create_task();
   // Creates the task, prepares the data (one process per cache folder, the others wait) and opens it. `weights`: the checkpoint that the
   // values will come from, which may carry extra state for the task; nullptr: none.
   void open_task(const checkpoint::Checkpoint* weights);

@@ -83,6 +83,15 @@ TEST(CheckPlugin, NoticesWrongRowsOfAPrediction) {
   EXPECT_THAT(to_text(check_zoo("rows_right")), HasSubstr("  ok   " + rows + "\n"));
 }
 
+TEST(CheckPlugin, NoticesReportsThatNeedDataOrLoseFiles) {
+  const std::string report = "a report is a function of the evaluation's values";
+  EXPECT_EQ(failure(check_zoo("report_of_data"), report),
+            "the same values gave another report before open: it must use the values and the options alone");
+  EXPECT_EQ(failure(check_zoo("report_sums"), report),
+            "task report_sums: report gave a file the name 'sums.json', which is the host's own: must be another");
+  EXPECT_THAT(to_text(check_zoo("rows_right")), HasSubstr("  ok   " + report + "\n"));
+}
+
 // The last check of a library leaves a file behind; when the first one is told, it is not there yet.
 TEST(CheckPlugin, TellsEachCheckAsItFinishes) {
   const std::filesystem::path mark =

@@ -12,6 +12,7 @@
 #include "core/plugins/strategy.hpp"
 #include "core/plugins/struct_copy.hpp"
 #include "core/plugins/task.hpp"
+#include "core/plugins/value_name.hpp"
 #include "tests/plugins/zoo.hpp"
 
 namespace pipeline::plugins {
@@ -196,6 +197,39 @@ TEST(Report, NamesThatCannotBeAreRefused) {
             "task report_hidden: report gave a figure the name '.own': must be a name, and one that does not begin with '.'");
   EXPECT_EQ(report_with("report_better"), "task report_better: report: figure 'own': better 7 is unknown");
   EXPECT_EQ(report_with("report_file"), "task report_file gave '../x' as the name of a file: must be a plain file name");
+}
+
+TEST(Report, FilesThatWouldBeLostAreRefused) {
+  EXPECT_EQ(report_with("report_sums"),
+            "task report_sums: report gave a file the name 'sums.json', which is the host's own: must be another");
+  EXPECT_EQ(report_with("report_twice"),
+            "task report_twice: report gave the file 'table.csv' twice: each must have a name of its own");
+  EXPECT_EQ(report_with("report_null"), "task report_null gave the file 'table.csv' as 3 bytes at NULL");
+}
+
+// What an evaluation of sample 1 yields, or the problem.
+std::string evaluate_with(const std::string& name) {
+  pl_context context("zoo");
+  Task task(Plugin::load(zoo(name)), context, nullptr);
+  const std::vector<std::uint64_t> ids{1};
+  const Batch batch = task.load({.purpose = PL_PURPOSE_EVALUATE, .ids = ids});
+  std::string values;
+  try {
+    task.evaluate(batch, {}, {.value = [&](std::string_view value, double sum,
+                                           double weight) { values += fmt::format("{} {} {}; ", value, sum, weight); },
+                              .sample = {}});
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return values;
+}
+
+TEST(EvaluationValues, OfAUnitSayWhichAndWhat) {
+  EXPECT_EQ(evaluate_with("rows_right"), "loss 3 2; .unit/a/count 1 1; ");
+  EXPECT_EQ(evaluate_with("unit_without_name"),
+            "task unit_without_name: evaluate gave a value the name '.unit/a': must be .unit/KEY/NAME, with KEY and NAME not empty");
+  EXPECT_EQ(unit_of(".unit/a/b/c"), "a");
+  for (const char* name : {"loss", ".own", ".unit/", ".unit/a/", ".unit//b", "unit/a/b"}) EXPECT_FALSE(unit_of(name)) << name;
 }
 
 // What a prediction of the samples 5 and 6 ends in.

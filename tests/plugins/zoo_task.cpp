@@ -1,6 +1,6 @@
 // A task of the zoo that can be opened and called, and breaks its promises only then. ZOO_THROWS: its slots
 // let exceptions out. ZOO_NO_STATE: it has extra state of five bytes nowhere. ZOO_ROWS, ZOO_FIELDS, ZOO_ROW_ID: how often, how long and for whom its prediction gives
-// a row.
+// a row. ZOO_REPORT_...: what its report gives. ZOO_VALUE: the name of a value of its evaluation.
 #include <cstring>
 #include <stdexcept>
 #include <string>
@@ -20,6 +20,7 @@
 
 struct pl_task {
   std::string state = "fresh";
+  bool is_open = false;
 };
 
 struct pl_batch {
@@ -53,7 +54,10 @@ void destroy(pl_task* self) {
   let_out("destroy");
 }
 
-pl_error* open(pl_task*) { return nullptr; }
+pl_error* open(pl_task* self) {
+  self->is_open = true;
+  return nullptr;
+}
 
 pl_error* sample_count(pl_task*, uint32_t, uint64_t* out) {
   *out = 8;
@@ -117,8 +121,13 @@ pl_error* train(pl_task*, const pl_batch*, const pl_train_args*, pl_tensor* loss
   return nullptr;
 }
 
-pl_error* evaluate(pl_task*, const pl_batch*, const pl_evaluate_args*, const pl_evaluation_sink*) {
-  return nullptr;
+#ifndef ZOO_VALUE
+#define ZOO_VALUE ".unit/a/count"
+#endif
+
+pl_error* evaluate(pl_task*, const pl_batch*, const pl_evaluate_args*, const pl_evaluation_sink* sink) {
+  if (pl_error* error = sink->value(sink->user, str("loss"), 3, 2)) return error;
+  return sink->value(sink->user, str(ZOO_VALUE), 1, 1);
 }
 
 uint64_t metric_count(pl_task*) {
@@ -176,15 +185,24 @@ pl_error* set_extra_state(pl_task* self, const void* state, uint64_t bytes) {
 #define ZOO_REPORT_BETTER PL_BETTER_HIGHER
 #define ZOO_REPORT_FILE "table.csv"
 #endif
+#ifndef ZOO_REPORT_BYTES
+#define ZOO_REPORT_BYTES "a,b"
+#define ZOO_REPORT_TIMES 1
+#endif
 
-pl_error* report(pl_task*, uint32_t split, uint32_t, const pl_value* values, uint64_t count,
+pl_error* report([[maybe_unused]] pl_task* self, uint32_t split, uint32_t, const pl_value* values, uint64_t count,
                  const pl_report_sink* sink) {
   let_out("report");
   double sum = split;
   for (uint64_t i = 0; i < count; ++i) sum += values[i].sum * values[i].weight;
+#ifdef ZOO_REPORT_OF_DATA
+  if (!self->is_open) sum = 0;
+#endif
   if (pl_error* error = sink->figure(sink->user, str(ZOO_REPORT_FIGURE), sum, ZOO_REPORT_BETTER)) return error;
   if (pl_error* error = sink->text(sink->user, str("two\nlines"))) return error;
-  return sink->file(sink->user, str(ZOO_REPORT_FILE), "a,b", 3);
+  for (int i = 0; i < ZOO_REPORT_TIMES; ++i)
+    if (pl_error* error = sink->file(sink->user, str(ZOO_REPORT_FILE), ZOO_REPORT_BYTES, 3)) return error;
+  return nullptr;
 }
 
 const void* query(pl_str) {

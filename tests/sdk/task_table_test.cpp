@@ -118,17 +118,45 @@ class Line : public pipeline::Task<LineConfig, Points> {
   pipeline::TensorView loss_view_{&loss_, pipeline::kFloat32, {}};
 };
 
+// Has values that are no figures.
+class LineWithHiddenValues : public Line {
+ public:
+  using Line::Line;
+  void evaluate(const Points& p, pipeline::EvaluationSink& sink) override {
+    Line::evaluate(p, sink);
+    for (const char* name : {".own", ".unit/a/loss", ".squares"}) sink.value(name, 1, 2);
+  }
+  std::vector<pipeline::Metric> metrics() override {
+    return {{.name = "squares", .help = "mean square", .source = ".squares"}};
+  }
+};
+
 class TaskTableTest : public testing::Test {
  protected:
-  TaskTableTest() {
+  TaskTableTest() : plugin_(plugin_on<Line>(fake::host())) {}
+
+  template <class Class>
+  static const pl_plugin* plugin_on(const pl_host& host) {
     pl_error* error = nullptr;
-    plugin_ = pipeline::make_plugin<pipeline::TaskTable<Line>>(&fake::host(), &error,
-                                                               {"line", "1.0.0", "Fits a line"});
+    const pl_plugin* plugin = pipeline::make_plugin<pipeline::TaskTable<Class>>(&host, &error, {"line", "1.0.0", "Fits a line"});
     EXPECT_EQ(error, nullptr);
+    return plugin;
+  }
+
+  // The names of what an evaluation yields on a host of version 1.`minor`.
+  static std::vector<std::string> values_on_a_host_of(uint32_t minor) {
+    pl_host host = fake::host();
+    host.abi_minor = minor;
+    fake::TaskRunner runner(*plugin_on<LineWithHiddenValues>(host), "");
+    runner.start();
+    runner.evaluate(runner.load({1}));
+    std::vector<std::string> names;
+    for (const auto& [name, value] : runner.evaluated) names.push_back(name);
+    return names;
   }
   void TearDown() override { EXPECT_EQ(fake::live_errors(), 0); }
 
-  const pl_plugin* plugin_;
+  const pl_plugin* plugin_;  // notes its host again for each test
 };
 
 std::vector<uint64_t> all_ids() {
@@ -149,6 +177,11 @@ TEST_F(TaskTableTest, extra_state_crosses_both_ways) {
   EXPECT_OK(other.api().set_extra_state(other.task(), "a\0b", 3));
   EXPECT_OK(other.api().extra_state(other.task(), &state, &bytes));
   EXPECT_EQ(std::string_view(static_cast<const char*>(state), bytes), std::string_view("a\0b", 3));
+}
+
+TEST_F(TaskTableTest, hidden_values_stay_away_from_hosts_that_would_make_figures_of_them) {
+  EXPECT_THAT(values_on_a_host_of(3), ElementsAre(".own", ".squares", ".unit/a/loss", "loss"));
+  EXPECT_THAT(values_on_a_host_of(2), ElementsAre(".squares", "loss")) << "a described figure is computed from .squares";
 }
 
 TEST_F(TaskTableTest, report_gets_the_values_and_adds_to_them) {

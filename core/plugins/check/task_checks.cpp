@@ -301,7 +301,7 @@ void evaluates(const CheckArgs& args) {
 }
 
 // All that a report says, for comparison.
-std::string report_of(OpenTask& open, const std::vector<EvaluationValue>& values) {
+std::string report_of(Task& task, const std::vector<EvaluationValue>& values) {
   std::string said;
   ReportSink sink;
   sink.figure = [&](std::string_view name, double value, std::uint32_t) { said += fmt::format("{} {}\n", name, value); };
@@ -309,16 +309,21 @@ std::string report_of(OpenTask& open, const std::vector<EvaluationValue>& values
   sink.file = [&](std::string_view name, std::span<const std::byte> bytes) {
     said += fmt::format("{} {}", name, std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
   };
-  open.task().report(PL_SPLIT_TRAIN, PL_PURPOSE_EVALUATE, values, sink);
+  task.report(PL_SPLIT_TRAIN, PL_PURPOSE_EVALUATE, values, sink);
   return said;
 }
 
-// Ranks make it each for itself.
+// Ranks make it each for itself, and evaluations are added up where no data are.
 void reports_alike(const CheckArgs& args) {
   OpenTask open(args);
   if (!open.task().has_report()) throw Skip{"it has no report"};
   const auto values = values_of(open, PL_PURPOSE_EVALUATE);
-  if (report_of(open, values) != report_of(open, values)) throw Error("the same values gave two reports");
+  const std::string said = report_of(open.task(), values);
+  if (report_of(open.task(), values) != said) throw Error("the same values gave two reports");
+  const Subject subject(args);
+  Task created(subject.plugin(), subject.context(), subject.config());
+  if (report_of(created, values) != said)
+    throw Error("the same values gave another report before open: it must use the values and the options alone");
 }
 
 // What predictions are mostly made for, of the splits that have samples.

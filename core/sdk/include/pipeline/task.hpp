@@ -80,7 +80,8 @@ class Task : public Object<ConfigT> {
   // (optional) Figures besides the loss.
   virtual std::vector<Metric> metrics() { return {}; }
   // (optional) What the sums of an evaluation say beyond means: intervals, tables, pictures. On all ranks with
-  // the same values; they must yield the same. Values whose names begin with '.' are for this alone.
+  // the same values; they must yield the same. Also with those of several evaluations added up, and then on an
+  // object that was not opened: use values and config() alone.
   virtual void report(Split /*split*/, Purpose /*purpose*/, std::span<const EvaluationValue> /*values*/,
                       const ReportSink& /*sink*/) {}
   // (optional, all three or none) Columns of submission.csv after the id; the id of a sample; its rows.

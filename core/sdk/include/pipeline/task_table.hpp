@@ -185,7 +185,7 @@ class TaskTable {
   static pl_error* evaluate(pl_task* s, const pl_batch* b, const pl_evaluate_args* args,
                             const pl_evaluation_sink* out) {
     return guard([&] {
-      EvaluationSink sink(out, receive_args(args));
+      EvaluationSink sink(out, receive_args(args), object(s).metrics);
       self(s).run_evaluate(batch(b), sink);
     });
   }

@@ -3,6 +3,7 @@
 
 #include <pipeline/host.hpp>
 
+#include <algorithm>
 #include <span>
 #include <string>
 #include <string_view>
@@ -102,18 +103,32 @@ struct TrainArgs {
   GradientSink gradients;
 };
 
+// How a value of the evaluation becomes a figure.
+struct Metric {
+  std::string name;
+  std::string help;
+  std::string source = "";                 // the value it is computed from; empty: its own name
+  uint32_t aggregate = PL_AGGREGATE_MEAN;  // PL_AGGREGATE_...
+  uint32_t better = PL_BETTER_LOWER;       // PL_BETTER_...
+};
+
 // Where an evaluation's sums go.
 class EvaluationSink {
  public:
-  EvaluationSink(const pl_evaluation_sink* sent, const pl_evaluate_args& args)
+  // `metrics`: of the task, whose sources every host needs.
+  EvaluationSink(const pl_evaluation_sink* sent, const pl_evaluate_args& args, std::span<const Metric> metrics = {})
       : raw_(receive(sent)),
         purpose_(to_purpose(args.purpose)),
         left_(args.sample_limit),
-        stream_(args.stream) {}
+        stream_(args.stream),
+        metrics_(metrics) {}
 
   Purpose purpose() const { return purpose_; }
   void* stream() const { return stream_; }
+  // A name that begins with '.': for report() and for metrics() that are computed from it, and no figure itself.
+  // One ".unit/KEY/NAME" is of a part of the data that belongs in one evaluation alone: see pl_evaluation_sink.
   void value(std::string_view name, double sum, double weight) const {
+    if (!is_of_use(name)) return;
     check(raw_.value(raw_.user, str(name), sum, weight));
   }
 
@@ -127,10 +142,19 @@ class EvaluationSink {
   }
 
  private:
+  // A host before 1.3 asks for no report, and makes a figure of every value. Without a host, as in a test of a
+  // part, all values are.
+  bool is_of_use(std::string_view name) const {
+    const bool older_host = host().struct_size > 0 && host().abi_minor < 3;
+    return !older_host || !name.starts_with('.') ||
+           std::any_of(metrics_.begin(), metrics_.end(), [&](const Metric& metric) { return metric.source == name; });
+  }
+
   pl_evaluation_sink raw_;
   Purpose purpose_;
   uint64_t left_;
   void* stream_;
+  std::span<const Metric> metrics_;
 };
 
 // A value of a finished evaluation, over all of its samples.
@@ -179,15 +203,6 @@ class PredictionSink {
  private:
   pl_prediction_sink raw_;
   void* stream_;
-};
-
-// How a value of the evaluation becomes a figure.
-struct Metric {
-  std::string name;
-  std::string help;
-  std::string source = "";                 // the value it is computed from; empty: its own name
-  uint32_t aggregate = PL_AGGREGATE_MEAN;  // PL_AGGREGATE_...
-  uint32_t better = PL_BETTER_LOWER;       // PL_BETTER_...
 };
 
 }  // namespace gnu::visibility("hidden")]]sdk_v1

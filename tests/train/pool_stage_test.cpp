@@ -1,0 +1,78 @@
+// What is wrong with a pool shows in the configuration alone.
+#include "core/train/pool_stage.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/test_files.hpp"
+
+namespace pipeline::train {
+namespace {
+
+constexpr const char* kTask = "task.plugin = 'zoo'\n";
+constexpr const char* kLearn = "[[stage]]\nname = 'learn'\n";
+constexpr const char* kTest = "[[stage]]\nname = 'test'\nkind = 'evaluate'\ninit_from = 'learn'\n";
+constexpr const char* kAgain = "[[stage]]\nname = 'again'\nkind = 'evaluate'\ninit_from = 'learn'\n";
+constexpr const char* kAll = "[[stage]]\nname = 'all'\nkind = 'pool'\n";
+
+// Without the folder.
+std::string problem_of(const std::string& text, const std::string& stage = "") {
+  const tests::FilesFolder folder;
+  const std::string file = folder.write("x.toml", kTask + text);
+  const std::string problem =
+      tests::message_of<config::ConfigError>([&] { check_pools(config::load({.file = file, .sets = {}, .stage = stage})); });
+  const size_t at = problem.find(file);
+  return at == problem.npos ? problem : problem.substr(0, at) + problem.substr(at + folder.path().size() + 1);
+}
+
+TEST(PoolStage, OfEvaluationsIsInOrderAlsoWhenItIsPickedAlone) {
+  const std::string stages = std::string(kLearn) + kTest + kAgain + kAll;
+  EXPECT_EQ(problem_of(stages), "(nothing was thrown)");
+  EXPECT_EQ(problem_of(stages, "all"), "(nothing was thrown)");
+  EXPECT_EQ(problem_of(""), "(nothing was thrown)");
+}
+
+TEST(PoolStage, NeedsEvaluationsBeforeIt) {
+  const std::string problem = ": stage.kind = \"pool\": there is no stage before this one that evaluates, so there is nothing to add up";
+  EXPECT_EQ(problem_of(kAll), "x.toml:4" + problem);
+  EXPECT_EQ(problem_of(std::string(kLearn) + kAll + kTest), "x.toml:6" + problem);
+  EXPECT_EQ(problem_of(std::string(kLearn) + kAll + kTest, "all"), "x.toml:6" + problem);
+  EXPECT_EQ(problem_of(std::string(kLearn) + kAll + kTest, "test"), "(nothing was thrown)") << "that stage is not asked for";
+}
+
+// Of two stages that are added up, `here` and `there`.
+std::string differ(const std::string& here, const std::string& there, const std::string& value) {
+  return ": is of the stage '" + here + "', and that of '" + there + "' is " + value +
+         ": the stage 'all' adds the two up, so they must be the same";
+}
+
+TEST(PoolStage, NeedsEvaluationsOfOneSplit) {
+  const std::string split = "evaluate.split = 'val'\n";
+  EXPECT_EQ(problem_of(std::string(kLearn) + kTest + kAgain + split + kAll),
+            "x.toml:12: evaluate.split = \"val\"" + differ("again", "test", "\"test\""));
+  EXPECT_EQ(problem_of(std::string(kLearn) + kTest + split + kAgain + kAll),
+            "x.toml:8: evaluate.split = \"val\"" + differ("test", "again", "\"test\""));
+}
+
+TEST(PoolStage, NeedsTheTaskOfItsEvaluations) {
+  EXPECT_EQ(problem_of(std::string(kLearn) + kTest + kAll + "task.plugin = 'other'\n"),
+            "x.toml:11: task.plugin = \"other\"" + differ("all", "test", "\"zoo\""));
+}
+
+TEST(PoolStage, NeedsWholeEvaluations) {
+  const std::string problem =
+      ": evaluate.max_samples = 9: may cut the stage 'test' short, and the stage 'all' adds up whole evaluations: set it to 0 for 'test' "
+      "(below [stage.evaluate])";
+  EXPECT_EQ(problem_of("evaluate.max_samples = 9\n" + std::string(kLearn) + kTest + kAll), "x.toml:2" + problem);
+  EXPECT_EQ(problem_of("evaluate.max_samples = 9\n" + std::string(kLearn) + kTest + "evaluate.max_samples = 0\n" + kAll),
+            "(nothing was thrown)");
+}
+
+TEST(PoolStage, TakesNoWeights) {
+  EXPECT_EQ(
+      problem_of(std::string(kLearn) + kTest + kAll + "init_from = 'learn'\n"),
+      "x.toml:11: stage.init_from = \"learn\": has no effect in a stage that adds up evaluations, since it uses no weights: leave it out");
+}
+
+}  // namespace
+}  // namespace pipeline::train
