@@ -61,10 +61,14 @@ TEST(Chains, WithoutANameTheyAreNamedAfterTheirSegments) {
   EXPECT_EQ(summary_of(peptide({"ALA", "GLY"}, 'A', 1, {.segment = "PROA"}) + peptide({"SER"}, 'A', 3, {.segment = "PROB"})), "A:AGS");
 }
 
-TEST(Chains, ThatAreNotThereAreAReason) {
-  EXPECT_EQ(summary_of(residue("HOH", {}, {.record = "HETATM", .atoms = {"O"}})), "has no protein chain");
-  EXPECT_EQ(summary_of(residue("DA", {}, {.atoms = {"P", "C1'"}})), "has no protein chain");
-  EXPECT_EQ(summary_of(residue("GLU", {}, kHet)), "has no protein chain");
+TEST(Chains, ThatAreNotThereAreAReasonWithAnExample) {
+  const std::string water = residue("HOH", {}, {.record = "HETATM", .atoms = {"O"}});
+  EXPECT_EQ(summary_of(water),
+            "has no protein chain: none of its 1 atoms is an amino acid's, as in line 1, \"" + water.substr(0, 54) + "\"");
+  const std::string base = residue("DA", {}, {.atoms = {"P", "C1'"}});
+  EXPECT_EQ(summary_of("REMARK\n" + water + base),
+            "has no protein chain: none of its 3 atoms is an amino acid's, as in line 3, \"" + base.substr(0, 54) + "\"");
+  EXPECT_EQ(summary_of(residue("GLU", {}, kHet)), "has no protein chain: its amino acids are ligands (HETATM, and not bonded to others)");
 }
 
 }  // namespace

@@ -76,6 +76,74 @@ TEST(Cif, AlternateLocationsAndNames) {
   EXPECT_EQ(summary_of(kHead + kTwo + at("SER", "A", "0.4") + at("THR", "B", "0.6")), "A:AGT");
   EXPECT_EQ(summary_of(kHead + kTwo + at("SER", "A", "0.6") + at("THR", "B", "0.4")), "A:AGS");
   EXPECT_EQ(summary_of(kHead + kTwo + at("SER", "A", "0.6") + at("SER", "B", "0.4")), "A:AGS");
+  const std::string more = residue_rows("TRP", {.label_seq = "4", .auth_seq = "4", .x = 3});
+  for (const auto* name : {"THR", "SER"}) {  // the second one behind all others
+    const auto structure = parse(kHead + kTwo + at("SER", "A", "0.4") + more + at(name, "B", "0.6"));
+    ASSERT_EQ(structure.chains.size(), 1u);
+    EXPECT_EQ(sequence_of(structure.chains[0]), *name == 'T' ? "AGTW" : "AGSW");
+    EXPECT_EQ(positions_of(structure.chains[0]), (std::vector{0, 1, 2, 3}));
+  }
+}
+
+// Columns whose rows say nothing for themselves.
+TEST(Cif, WhatARowDoesNotSayInOneColumnIsTakenFromTheOther) {
+  const auto structure = parse(kHead + residue_rows("ALA", {.auth_asym = "?", .auth_seq = "?"}) +
+                               residue_rows("ALA", {.label_seq = "2", .auth_asym = ".", .auth_seq = ".", .x = 1}) +
+                               residue_rows("GLY", {.label_seq = "3", .auth_asym = "A", .auth_seq = "13", .x = 2}));
+  ASSERT_EQ(structure.chains.size(), 1u);
+  EXPECT_EQ(structure.chains[0].name, "A");
+  EXPECT_EQ(sequence_of(structure.chains[0]), "AAG");
+  EXPECT_EQ(numbers_of(structure.chains[0]), (std::vector{1, 2, 13}));
+  EXPECT_EQ(structure.remark, "");
+}
+
+TEST(Cif, ResiduesWithoutANumberCountOn) {
+  std::string text = kHead + residue_rows("TRP", {.label_seq = "7", .auth_seq = "7", .x = 0});
+  for (int i = 1; i < 6; ++i) text += residue_rows(i < 4 ? "ALA" : "GLY", {.label_seq = ".", .auth_seq = "?", .x = 1.0 * i});
+  const auto structure = parse(text);
+  ASSERT_EQ(structure.chains.size(), 1u);
+  EXPECT_EQ(sequence_of(structure.chains[0]), "WAAAGG");
+  EXPECT_EQ(numbers_of(structure.chains[0]), (std::vector{7, 8, 9, 10, 11, 12}));
+  EXPECT_EQ(structure.remark, "5 residues have neither auth_seq_id nor label_seq_id: counted on from the one before");
+}
+
+TEST(Cif, AlternateLocationsOfAResidueWithoutANumberAreOneResidue) {
+  const auto at = [](double x, const std::string& altloc) {
+    return residue_rows("SER", {.label_seq = ".", .auth_seq = "?", .altloc = altloc, .x = x});
+  };
+  EXPECT_EQ(summary_of(kHead + at(1, ".") + at(2, "A") + at(2, "B") + at(3, ".") + at(4, ".")), "A:SSSS");
+}
+
+TEST(Cif, LowerCaseIsRead) {
+  std::string text = kTwo;
+  for (char& c : text) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c | 0x20 : c);
+  EXPECT_EQ(summary_of(kHead + text), "a:AG");
+}
+
+TEST(Cif, FurtherDataBlocksAreSaid) {
+  std::string other = kHead + kTwo;
+  other.replace(other.find("data_TEST"), 9, "data_MORE");
+  const auto structure = parse(kHead + kTwo + other + "data_LAST\n_cell.length_a 10\n");
+  EXPECT_EQ(structure.chains.size(), 1u);
+  EXPECT_EQ(structure.remark, "only its first data block is read, TEST: put the others into files of their own: MORE");
+}
+
+TEST(Cif, AnEndThatIsMissingIsSaidWhereLoopsHaveOne) {
+  const auto remark = [](const std::string& text) { return parse(text).remark; };
+  const std::string loop = "loop_\n_entity.id\n1\n2\n", atoms = kHead.substr(kHead.find("loop_")) + kTwo;
+  const std::string cut = "may be cut off: no line # closes the loop of its atoms, as one does the loops before";
+  EXPECT_EQ(remark("data_T\n#\n" + loop + "#\n" + atoms), cut);
+  EXPECT_EQ(remark("data_T\r\n# \r\n" + loop + "# \r\n" + atoms), cut);
+  for (const auto& whole : {"data_T\n#\n" + loop + "# \n" + atoms + "# \n", "data_T\n#\n" + atoms, "data_T\n" + loop + atoms,
+                            "data_T\n#\n" + loop + "#\n" + atoms + "#\n_cell.length_a 10\n", "data_T\n" + loop + "# made by hand\n" + atoms,
+                            "data_T\n#\n" + loop + "#\n" + atoms + "loop_\n_x.id\n1\n", "data_S\n" + loop + "#\ndata_T\n#\n" + atoms}) {
+    EXPECT_EQ(remark(whole), "") << whole;
+  }
+}
+
+TEST(Cif, WithoutAminoAcidsTheFirstAtomIsShown) {
+  EXPECT_EQ(summary_of(kHead + residue_rows("HOH", {}) + residue_rows("DG", {.auth_seq = "4"})),
+            "has no protein chain: none of its 8 atoms is an amino acid's, as in \"ATOM N DG A 4\"");
 }
 
 TEST(Cif, ColumnsThatAreNotNeededMayBeMissing) {

@@ -1,6 +1,5 @@
 // Files as bytes: packed, too large, not there.
 #include <sys/stat.h>
-#include <zlib.h>
 
 #include <atomic>
 #include <fstream>
@@ -8,24 +7,11 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/protein_data/gzip.hpp"
 #include "tests/protein_data/pdb_text.hpp"
 
 namespace pipeline::protein {
 namespace {
-
-std::string gzip(const std::string& text) {
-  z_stream stream{};
-  EXPECT_EQ(deflateInit2(&stream, 6, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY), Z_OK);
-  std::string out(deflateBound(&stream, text.size()) + 64, '\0');
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
-  stream.avail_in = static_cast<uInt>(text.size());
-  stream.next_out = reinterpret_cast<Bytef*>(out.data());
-  stream.avail_out = static_cast<uInt>(out.size());
-  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
-  out.resize(stream.total_out);
-  deflateEnd(&stream);
-  return out;
-}
 
 const std::string kPdb = peptide({"ALA", "GLY", "SER"});
 
@@ -60,15 +46,15 @@ TEST(Content, OtherPackersAreNamed) {
 }
 
 TEST(Content, TooMuchIsAReasonWhetherPackedOrNot) {
-  const ReadLimits limits{.max_file_bytes = 10000};
+  const ReadLimits limits{.max_file_bytes = 10000, .option = "task.data.max_file_mb"};
   const tests::FilesFolder folder;
   const auto path = folder.write("a.pdb", std::string(10001, ' '));
   EXPECT_EQ(tests::message_of<files::DataError>([&] { read_structure(path, limits); }),
-            path + ": has more than 10000 bytes: split it, or raise the limit");
+            path + ": has more than 10000 bytes: raise task.data.max_file_mb if it is to be used");
   const std::string bomb = gzip(std::string(5'000'000, ' '));
   ASSERT_LT(bomb.size(), 10000u);
   EXPECT_EQ(tests::message_of<ReadError>([&] { parse_structure(bomb, limits); }),
-            "unpacks to more than 10000 bytes: split it, or raise the limit");
+            "unpacks to more than 10000 bytes: raise task.data.max_file_mb if it is to be used");
   EXPECT_EQ(tests::message_of<files::DataError>([&] { parse_structure(gzip(std::string(10000, ' ')), limits); }),
             "has no atoms: no ATOM or HETATM records");
 }

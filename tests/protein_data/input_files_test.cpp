@@ -1,13 +1,13 @@
 #include "plugins/tasks/protein/data/input_files.hpp"
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <filesystem>
 
 #include <gtest/gtest.h>
 
 #include "plugins/tasks/common/files/error.hpp"
+#include "tests/protein_data/ordinary_user.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace pipeline::protein {
@@ -37,7 +37,9 @@ TEST_F(InputFilesTest, AreFoundByTheirEndingsInAnyFolderAndSorted) {
 
 TEST_F(InputFilesTest, OthersAreCounted) {
   for (const auto* name : {"a.pdb", "1.txt", "2.TXT", "3.xyz", "README", "4.txt.gz", ".hidden.pdb", ".git/b.pdb"}) write(name);
-  for (const auto* name : {"protein-structures-1.cache", "protein-data.lock", "protein-unusable-0123abcd.txt"}) write(name);
+  for (const auto* name : {"protein-structures-1.cache", "protein-data.lock", "protein-unusable-0123abcd.txt",
+                           "protein-unusable-0123abcd.txt.123.part", "protein-structures-2.index", "protein-structures-2.index.part"})
+    write(name);
   const auto inputs = find_inputs(folder_.path(), nullptr);
   EXPECT_EQ(inputs.ignored_text(), "5 files: .txt 2, without an ending 1, .txt.gz 1, .xyz 1");
   EXPECT_EQ(inputs.files.size(), 1u);
@@ -68,13 +70,28 @@ TEST_F(InputFilesTest, NoFolderAndNoInputAreErrorsThatSayWhatToDo) {
   EXPECT_NE(tests::message_of<files::DataError>([&] { found(); }).find("and found 1 file: .txt 1"), std::string::npos);
 }
 
-TEST_F(InputFilesTest, AFolderThatCannotBeReadIsAnError) {
-  if (::geteuid() == 0) GTEST_SKIP() << "root may read everything";
-  write("a.pdb");
-  write("sub/b.pdb");
-  ::chmod((folder_ / "sub").c_str(), 0);
-  EXPECT_NE(tests::message_of<files::DataError>([&] { found(); }).find("must be readable"), std::string::npos);
-  ::chmod((folder_ / "sub").c_str(), 0700);
+TEST_F(InputFilesTest, WhatCannotBeReadIsListedAndTheSearchGoesOn) {
+  for (const auto* name : {"a.pdb", "closed/b.pdb", "names/c.pdb", "names/d", "z.pdb"}) write(name);
+  fs::create_symlink(folder_ / "itself.pdb", folder_ / "itself.pdb");
+  as_ordinary_user({folder_.path()}, [&] {
+    ::chmod((folder_ / "closed").c_str(), 0);
+    ::chmod((folder_ / "names").c_str(), 0400);  // what is in it can be listed, but not looked at
+    const InputFiles inputs = find_inputs(folder_.path(), nullptr);
+    std::string list;
+    for (const auto& [path, text] : inputs.unreadable) list += path + ": " + text + "\n";
+    EXPECT_EQ(list,
+              "closed/: a folder that cannot be searched: Permission denied\n"
+              "itself.pdb: cannot be looked at: Too many levels of symbolic links\n"
+              "names/c.pdb: cannot be looked at: Permission denied\n"
+              "names/d: cannot be looked at: Permission denied\n");
+    EXPECT_EQ(found(), "a.pdb z.pdb");
+    EXPECT_EQ(inputs.ignored_count(), 0u);
+    EXPECT_NE(tests::message_of<files::DataError>([&] { find_inputs(folder_ / "names", nullptr); }).find("c.pdb: cannot be looked at"),
+              std::string::npos);
+    EXPECT_NE(tests::message_of<files::DataError>([&] { find_inputs(folder_ / "closed", nullptr); }).find("must be readable"),
+              std::string::npos);
+    for (const auto* name : {"closed", "names"}) ::chmod((folder_ / name).c_str(), 0700);
+  });
 }
 
 TEST(WithoutEnding, LeavesTheName) {

@@ -81,6 +81,87 @@ TEST(OddPdb, NumbersOfFiveDigitsAreRead) {
   EXPECT_EQ(residues[1].position, 1);
 }
 
+TEST(OddPdb, LowerCaseIsRead) {
+  std::string lower = "MODRES 2ABC XYZ a    4  TYR  SOMETHING NEW\n" + kPlain + residue("XYZ", {.number = 4}, {.record = "HETATM"}) +
+                      residue("HOH", {.number = 9}, {.record = "HETATM", .atoms = {"O"}});
+  for (char& c : lower) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c | 0x20 : c);
+  EXPECT_EQ(summary_of(lower), "a:AGSY");
+  EXPECT_TRUE(parse(lower).chains.at(0).residues.at(0).has_frame());
+}
+
+// The numbers of these lines' residues.
+std::string numbered(const std::string& text, const std::string& number) {
+  std::string result = text;
+  for (size_t at = 0; at < text.size(); at += 79) result.replace(at + 22, 4, number);
+  return result;
+}
+
+TEST(OddPdb, ResiduesWithoutANumberCountOn) {
+  for (const auto* none : {"****", "    ", " ?? "}) {
+    const auto alone = parse(numbered(peptide({"ALA", "ALA", "GLY", "GLY", "SER"}), none));
+    ASSERT_EQ(alone.chains.size(), 1u) << none;
+    EXPECT_EQ(sequence_of(alone.chains[0]), "AAGGS");
+    EXPECT_EQ(numbers_of(alone.chains[0]), (std::vector{1, 2, 3, 4, 5}));
+    EXPECT_EQ(alone.remark, "5 residues have no readable number, the first in line 1: counted on from the one before");
+    for (const auto& r : alone.chains[0].residues) EXPECT_TRUE(r.has_frame());
+  }
+  // As programs write numbers that do not fit.
+  const std::string fits = residue("TRP", {.number = 9998, .x = 1}) + residue("TRP", {.number = 9999, .x = 2}),
+                    not_fits = numbered(residue("ALA", {.x = 3}) + residue("ALA", {.x = 4}), "****");
+  const auto structure = parse(fits + not_fits);
+  ASSERT_EQ(structure.chains.size(), 1u);
+  EXPECT_EQ(numbers_of(structure.chains[0]), (std::vector{9998, 9999, 10000, 10001}));
+  EXPECT_EQ(structure.remark, "2 residues have no readable number, the first in line 9: counted on from the one before");
+}
+
+TEST(OddPdb, AlternateLocationsOfAResidueWithoutANumberAreOneResidue) {
+  const std::string text = numbered(residue("ALA", {.x = 1}) + residue("SER", {.x = 2}, {.altloc = 'A', .occupancy = 0.4}) +
+                                        residue("SER", {.x = 2, .y = 1}, {.altloc = 'B', .occupancy = 0.6}) + residue("SER", {.x = 3}),
+                                    "****");
+  EXPECT_EQ(summary_of(text), "A:ASS");
+}
+
+TEST(OddPdb, ANumberThatGemmiTakesForNoneIsKept) {
+  EXPECT_EQ(numbers_of(parse(peptide({"ALA", "GLY"}, 'A', -999)).chains.at(0)), (std::vector{-999, -998}));
+}
+
+TEST(OddPdb, AfterEndItGoesOnWithWhatIsNew) {
+  const std::string b = peptide({"TRP", "TYR"}, 'B');
+  EXPECT_EQ(summary_of(kPlain + "TER\nEND\n" + b + "TER\nEND\n"), "A:AGS B:WY");
+  EXPECT_EQ(summary_of(kPlain + "END\n" + peptide({"TRP"}, 'A', 4) + "END\n"), "A:AGSW");
+  EXPECT_EQ(summary_of(kPlain + "END\n" + peptide({"TRP"}) + "END\n"), "A:AGS A-2:W");  // another residue at the same number
+  EXPECT_EQ(summary_of(kPlain + "END\n" + kPlain + b + "END\n"), "A:AGS A-2:AGS B:WY");
+  EXPECT_EQ(summary_of(kPlain + "END\n" + kPlain + "END\n" + b + "END\n"), "A:AGS B:WY");
+}
+
+TEST(OddPdb, WhatComesAgainAfterEndIsAnotherModel) {
+  EXPECT_EQ(summary_of(kPlain + "END\n" + kPlain + "END\n" + kPlain + "END\n"), "A:AGS");
+  EXPECT_EQ(summary_of(kPlain + "END\nMODEL        2\n" + peptide({"TRP"}, 'B') + "ENDMDL\n"), "A:AGS");
+  std::string moved = kPlain;
+  moved.replace(30, 8, "   9.999");
+  EXPECT_EQ(summary_of(kPlain + "END\n" + moved), "A:AGS");
+}
+
+TEST(OddPdb, AnEndThatIsMissingIsSaidWhereOneIsSureToHaveBeen) {
+  const auto remark = [](const std::string& text) { return parse(text).remark; };
+  const std::string entry = "SEQRES   1 A    3  ALA GLY SER\n", water = residue("HOH", {.number = 9}, {.record = "HETATM", .atoms = {"O"}});
+  EXPECT_EQ(remark(entry + kPlain), "may be cut off: it has SEQRES records, but ends in a chain without TER or END");
+  EXPECT_EQ(remark("MODEL        1\n" + kPlain), "may be cut off: it has MODEL records, but ends in a chain without TER or END");
+  for (const auto& whole :
+       {entry + kPlain + "END\n", entry + kPlain + "TER\n", entry + kPlain + "MASTER\n", entry + kPlain + "CONECT    1\n",
+        entry + kPlain + water, "MODEL        1\n" + kPlain + "ENDMDL\n", "MODEL        1\n" + kPlain + "MODEL        2\n" + kPlain,
+        "HEADER    X\nTITLE     Y\n" + kPlain, kPlain + "TER\n" + peptide({"TRP"}, 'B'), kPlain}) {
+    EXPECT_EQ(remark(whole), "") << whole;
+  }
+}
+
+TEST(OddPdb, ColumnsThatAreShiftedAreShown) {
+  std::string shifted;
+  for (size_t at = 0; at < kPlain.size(); at += 79) shifted += "ATOM  1000000" + kPlain.substr(at + 11, 68);
+  const std::string reason = summary_of(shifted);
+  EXPECT_TRUE(reason.starts_with("has no protein chain: none of its 12 atoms is an amino acid's, as in line 1, \"ATOM  1000000")) << reason;
+}
+
 TEST(OddPdb, ElementsAndColumnsOfAtomNamesDoNotMatter) {
   std::string text = replaced(replaced(kPlain, "  CA  ", " CA   "), "  N   ", " N    ");
   EXPECT_TRUE(parse(text).chains.at(0).residues.at(0).has_frame());

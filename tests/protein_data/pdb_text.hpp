@@ -72,6 +72,12 @@ inline std::vector<int> positions_of(const Chain& chain) {
   return positions;
 }
 
+inline std::vector<int> numbers_of(const Chain& chain) {
+  std::vector<int> numbers;
+  for (const auto& r : chain.residues) numbers.push_back(r.number);
+  return numbers;
+}
+
 // "A:AGS B:AG"; the chains' names and sequences, or the error.
 inline std::string summary_of(std::string_view text) {
   try {

@@ -139,6 +139,18 @@ TEST(Residues, OfTwoNamesAtOnePlaceTheMoreOccupiedIsTaken) {
   EXPECT_EQ(positions_of(parse(text(0.4, 0.6)).chains[0]), (std::vector{0, 1, 2}));
 }
 
+TEST(Residues, AlternateLocationsMayStandAtTheEnd) {
+  const auto text = [](const std::string& name, double first, double second) {
+    return peptide({"ALA"}) + residue("SER", {.number = 2}, {.altloc = 'A', .occupancy = first}) + peptide({"GLY", "TRP"}, 'A', 3) +
+           residue(name, {.number = 2, .y = 0.5}, {.altloc = 'B', .occupancy = second});
+  };
+  EXPECT_EQ(summary_of(text("THR", 0.4, 0.6)), "A:ATGW");
+  EXPECT_EQ(summary_of(text("THR", 0.6, 0.4)), "A:ASGW");
+  EXPECT_EQ(summary_of(text("SER", 0.4, 0.6)), "A:ASGW");
+  EXPECT_FLOAT_EQ(parse(text("SER", 0.4, 0.6)).chains[0].residues[1].n.y, 0.5f);
+  EXPECT_EQ(positions_of(parse(text("THR", 0.4, 0.6)).chains[0]), (std::vector{0, 1, 2, 3}));
+}
+
 TEST(Residues, InsertionCodesAreKeptAndCountOneEach) {
   const auto structure = parse(residue("ALA", {.number = 52, .x = 0}) + residue("GLY", {.number = 52, .insertion = 'A', .x = 1}) +
                                residue("SER", {.number = 52, .insertion = 'B', .x = 9}) + residue("TRP", {.number = 53, .x = 10}));

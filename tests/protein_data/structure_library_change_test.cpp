@@ -1,14 +1,19 @@
 // Files that change, come and go between two openings.
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <thread>
 
 #include <gtest/gtest.h>
 
+#include "plugins/tasks/common/files/file_lock.hpp"
+#include "plugins/tasks/protein/data/cache_names.hpp"
 #include "plugins/tasks/protein/data/file_index.hpp"
+#include "tests/protein_data/gzip.hpp"
 #include "tests/protein_data/library_folder.hpp"
+#include "tests/protein_data/ordinary_user.hpp"
 
 namespace pipeline::protein {
 namespace {
@@ -91,7 +96,42 @@ TEST(StructureLibraryChange, AFileThatVanishesOrGrowsWhileItIsReadIsUnusable) {
   const auto library = StructureLibrary::open(folder.options(), hooks);
   ASSERT_EQ(library.unusable().size(), 1u);
   EXPECT_EQ(library.unusable()[0].path, "f49.pdb");
-  EXPECT_EQ(library.unusable()[0].reason, "not there (any more)");
+  EXPECT_EQ(library.unusable()[0].text, "not there (any more)");
+}
+
+// Ranks that open one after the other must not each do the work under the lock.
+TEST(StructureLibraryChange, WhatCannotBeReadIsRememberedUntilThatMayHaveChanged) {
+  LibraryFolder folder;
+  folder.write("a.pdb", peptide({"ALA"}));
+  folder.write("large.pdb", peptide({"ALA", "GLY", "SER", "TRP", "TYR"}));
+  folder.write("packed.pdb.gz", gzip(peptide({"ALA", "GLY", "SER", "TRP", "LYS"})));
+  folder.write("closed.pdb", peptide({"LYS"}));
+  std::filesystem::create_symlink(folder.files / "target", folder.files / "dead.pdb");
+  ASSERT_EQ(::mkfifo((folder.files / "pipe.pdb").c_str(), 0600), 0);
+  settle();
+  as_ordinary_user({folder.files.path(), folder.cache.path()}, [&] {
+    std::filesystem::permissions(folder.files / "closed.pdb", std::filesystem::perms::none);
+    settle();
+    auto options = folder.options();
+    options.limits.max_file_bytes = 1000;
+    auto hooks = folder.hooks();
+    const auto first = StructureLibrary::open(options, hooks).report();
+    EXPECT_EQ(std::count(first.begin(), first.end(), '\n'), 5) << first;
+    {
+      const files::FileLock lock(folder.cache / kLockName, nullptr, nullptr);
+      hooks.cancelled = [&] { return !folder.notes.empty(); };  // it waits for the lock
+      const auto library = StructureLibrary::open(options, hooks);
+      EXPECT_EQ(contents_of(library), "a:A");
+      EXPECT_EQ(library.report(), first);
+      std::filesystem::permissions(folder.files / "closed.pdb", std::filesystem::perms::owner_all);
+      EXPECT_THROW(StructureLibrary::open(options, hooks), files::Cancelled);
+      folder.notes.clear();
+      options.limits.max_file_bytes = 2000;
+      EXPECT_THROW(StructureLibrary::open(options, hooks), files::Cancelled);
+    }
+    folder.write("target", peptide({"TYR"}));
+    EXPECT_EQ(contents_of(folder.open()), "a:A closed:K dead:Y large:AGSWY packed:AGSWK");
+  });
 }
 
 TEST(StructureLibraryChange, LimitsAreNotRemembered) {
@@ -102,14 +142,15 @@ TEST(StructureLibraryChange, LimitsAreNotRemembered) {
   options.limits.max_file_bytes = 1000;
   const auto library = StructureLibrary::open(options, folder.hooks());
   EXPECT_EQ(contents_of(library), "a:A");
-  EXPECT_EQ(library.unusable().at(0).reason, "has more than 1000 bytes: split it, or raise the limit");
+  EXPECT_EQ(library.unusable().at(0).text, "has more than 1000 bytes: raise max_file_bytes if it is to be used");
   EXPECT_EQ(contents_of(folder.open()), "a:A large:AGSWY");
 }
 
 TEST(StructureLibraryChange, WhatNothingHasUsedForLongIsRemoved) {
   LibraryFolder folder;
   folder.write("a.pdb", peptide({"ALA"}));
-  for (const auto* name : {"protein-structures-0.cache", "protein-files-0123456789abcdef0123456789abcdef.index", "others.tokens"}) {
+  for (const auto* name : {"protein-structures-0.cache", "protein-files-0123456789abcdef0123456789abcdef.index", "others.tokens",
+                           "protein-unusable-0123abcd.txt.77.part"}) {
     const auto path = folder.cache.write(name, "old");
     std::filesystem::last_write_time(path, std::filesystem::file_time_type::clock::now() - std::chrono::hours(24 * 40));
   }
@@ -117,6 +158,7 @@ TEST(StructureLibraryChange, WhatNothingHasUsedForLongIsRemoved) {
   ASSERT_EQ(folder.notes.size(), 1u);
   EXPECT_NE(folder.notes[0].find("protein-structures-0.cache"), std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(folder.cache / "protein-structures-0.cache"));
+  EXPECT_FALSE(std::filesystem::exists(folder.cache / "protein-unusable-0123abcd.txt.77.part"));
   EXPECT_TRUE(std::filesystem::exists(folder.cache / "others.tokens"));
 }
 

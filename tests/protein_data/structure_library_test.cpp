@@ -1,10 +1,14 @@
 #include "plugins/tasks/protein/data/structure_library.hpp"
 
+#include <cstdio>
 #include <filesystem>
+#include <fstream>
 
 #include <gtest/gtest.h>
 
+#include "tests/protein_data/gzip.hpp"
 #include "tests/protein_data/library_folder.hpp"
+#include "tests/protein_data/ordinary_user.hpp"
 
 namespace pipeline::protein {
 namespace {
@@ -16,7 +20,6 @@ TEST(StructureLibrary, HoldsTheStructuresOfAFolderByName) {
   folder.write("notes.txt", "x");
   const auto library = folder.open();
   EXPECT_EQ(contents_of(library), "sub/b:A/GS z:W");
-  EXPECT_EQ(library.structure(0).path, "sub/b.ent");
   EXPECT_EQ(library.structure(0).chains[1].name, "B");
   EXPECT_FLOAT_EQ(library.structure(0).chains[1].residues[1].ca.x, 7.6f + 1.2f);
   EXPECT_EQ(library.structure(1).key, files::hash128(peptide({"TRP"})));
@@ -32,11 +35,23 @@ TEST(StructureLibrary, HoldsTheStructuresOfAFolderByName) {
 
 TEST(StructureLibrary, ResiduesAreReadWhereTheyLieInTheCache) {
   LibraryFolder folder;
-  folder.write("a.pdb", peptide({"ALA", "GLY"}));
+  folder.write("a.pdb", peptide({"ALA", "GLY"}) + peptide({"SER"}, 'B'));
   const auto library = folder.open();
-  const auto residues = library.structure(0).chains[0].residues;
-  EXPECT_EQ(reinterpret_cast<uintptr_t>(residues.data()) % alignof(Residue), 0u);
-  EXPECT_EQ(library.structure(0).chains[0].residues.data(), residues.data());
+  uintptr_t begin = 0, end = 0;  // of what is mapped of the cache file
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find(folder.cache_file()) == std::string::npos) continue;
+    ASSERT_EQ(std::sscanf(line.c_str(), "%lx-%lx", &begin, &end), 2);
+  }
+  ASSERT_LT(begin, end);
+  for (const auto& chain : library.structure(0).chains) {
+    const auto first = reinterpret_cast<uintptr_t>(chain.residues.data());
+    EXPECT_EQ(first % alignof(Residue), 0u);
+    EXPECT_GE(first, begin);
+    EXPECT_LE(first + chain.residues.size_bytes(), end);
+    EXPECT_GE(reinterpret_cast<uintptr_t>(chain.name.data()), begin);
+    EXPECT_LT(reinterpret_cast<uintptr_t>(chain.name.data()), end);
+  }
 }
 
 TEST(StructureLibrary, NamesStayDifferent) {
@@ -59,6 +74,57 @@ TEST(StructureLibrary, FilesOfOneContentAreOneStructure) {
   EXPECT_EQ(library.counts().files, 3u);
 }
 
+TEST(StructureLibrary, FilesWithTheSameChainsAreOneStructureHoweverPacked) {
+  LibraryFolder folder;
+  const std::string text = peptide({"ALA", "GLY"});
+  folder.write("a.pdb", text);
+  folder.write("b.pdb.gz", gzip(text));
+  folder.write("c.pdb", "REMARK other\n" + text);
+  folder.write("d.pdb", peptide({"ALA", "GLY"}, 'B'));  // another name
+  const auto library = folder.open();
+  EXPECT_EQ(contents_of(library), "a:AG d:AG");
+  EXPECT_EQ(library.counts().duplicates, 2u);
+}
+
+TEST(StructureLibrary, FilesThatAreOddAreUsedAndListed) {
+  LibraryFolder folder;
+  folder.write("good.pdb", peptide({"ALA"}));
+  folder.write("cut.pdb", "SEQRES\n" + peptide({"GLY"}));
+  folder.write("water.pdb", residue("HOH", {}, {.atoms = {"O"}}));
+  for (int round = 0; round < 2; ++round) {  // the second time from the cache
+    const auto library = folder.open();
+    EXPECT_EQ(contents_of(library), "cut:G good:A");
+    EXPECT_EQ(library.counts().odd, 1u);
+    const std::string report = library.report();
+    EXPECT_NE(report.find("\n1 file is used but odd:\n  cut.pdb  may be cut off: it has SEQRES records"), std::string::npos) << report;
+    EXPECT_TRUE(report.starts_with("  water.pdb  has no protein chain")) << report;
+  }
+  std::string all;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.cache.path())) {
+    if (entry.path().extension() == ".txt") all = tests::read_all(entry.path().string());
+  }
+  EXPECT_EQ(all, folder.open().report());
+}
+
+TEST(StructureLibrary, WhatCannotBeReadIsListedAndFailsNothing) {
+  LibraryFolder folder;
+  folder.write("a.pdb", peptide({"ALA"}));
+  folder.write("b.pdb", peptide({"GLY"}));
+  folder.write("lost+found/c.pdb", peptide({"SER"}));
+  folder.write("z.pdb", peptide({"TRP"}));
+  as_ordinary_user({folder.files.path(), folder.cache.path()}, [&] {
+    std::filesystem::permissions(folder.files / "lost+found", std::filesystem::perms::none);
+    std::filesystem::permissions(folder.files / "b.pdb", std::filesystem::perms::none);
+    const auto library = folder.open();
+    EXPECT_EQ(contents_of(library), "a:A z:W");
+    EXPECT_EQ(library.counts().files, 4u);
+    EXPECT_EQ(library.report(),
+              "  b.pdb        cannot be read: Permission denied\n"
+              "  lost+found/  a folder that cannot be searched: Permission denied\n");
+    std::filesystem::permissions(folder.files / "lost+found", std::filesystem::perms::owner_all);
+  });
+}
+
 TEST(StructureLibrary, UnusableFilesAreListedAndFailNothing) {
   LibraryFolder folder;
   folder.write("good.pdb", peptide({"ALA"}));
@@ -67,10 +133,11 @@ TEST(StructureLibrary, UnusableFilesAreListedAndFailNothing) {
   std::filesystem::create_symlink(folder.files / "nothing", folder.files / "dead.pdb");
   const auto library = folder.open();
   EXPECT_EQ(library.counts().unusable, 3u);
-  EXPECT_EQ(library.report(),
-            "  dead.pdb       not there (any more)\n"
-            "  empty.pdb      is empty\n"
-            "  sub/water.pdb  has no protein chain\n");
+  const std::string table =
+      "  dead.pdb       not there (any more)\n"
+      "  empty.pdb      is empty\n"
+      "  sub/water.pdb  has no protein chain: none of its 1 atoms is an amino acid's";
+  EXPECT_EQ(library.report().substr(0, table.size()), table);
 }
 
 TEST(StructureLibrary, ALongTableOfUnusableFilesGoesToAFile) {
@@ -97,9 +164,11 @@ TEST(StructureLibrary, TooManyUnusableFilesAreAnErrorWithTheTable) {
   folder.write("good.pdb", peptide({"ALA"}));
   auto options = folder.options();
   options.max_unusable_share = 0.5;
+  options.max_unusable_option = "task.data.max_unusable";
   const auto message = tests::message_of<files::DataError>([&] { StructureLibrary::open(options, folder.hooks()); });
-  EXPECT_TRUE(message.starts_with(folder.files.path() +
-                                  ": 3 of 4 files cannot be used (75%), at most 50% may be: correct or remove them\n  bad0.pdb"))
+  EXPECT_TRUE(message.starts_with(
+      folder.files.path() +
+      ": 3 of 4 files cannot be used (75%), at most 50% may be (task.data.max_unusable): correct or remove them, or raise it\n  bad0.pdb"))
       << message;
   options.max_unusable_share = 0.75;
   EXPECT_EQ(StructureLibrary::open(options, folder.hooks()).size(), 1u);

@@ -7,9 +7,9 @@ namespace pipeline::protein {
 
 // The names of what this task leaves in a cache folder, and what nothing has used for long may be removed of; the lock stays.
 inline const std::regex& removable_names() {
-  static const std::regex names(
-      R"(protein-structures-[0-9]+\.cache(\.part)?|protein-files-[0-9a-f]{32}\.index(\.part)?|protein-unusable-[0-9a-f]{8}\.txt|)"
-      R"(protein-clusters-[0-9a-f]{32}\.bin(\.[0-9]+\.tmp)?)");
+  static const std::regex names(R"(protein-structures-[0-9]+\.(cache|index)(\.part)?|protein-files-[0-9a-f]{32}\.index(\.part)?|)"
+                                R"(protein-unusable-[0-9a-f]{8}\.txt(\.[0-9]+\.part)?|)"
+                                R"(protein-clusters-[0-9a-f]{32}\.bin(\.[0-9]+\.tmp)?)");
   return names;
 }
 

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <string_view>
+#include <tuple>
 
 namespace pipeline::protein {
 namespace {
@@ -94,7 +96,7 @@ Candidate candidate_of(const gemmi::Residue& from, ResidueName name, char confor
   candidate.label = optional_of(from.label_seq);
   Residue& residue = candidate.residue;
   residue.amino_acid = name.amino_acid;
-  residue.number = optional_of(from.seqid.num).value_or(0);
+  residue.number = from.seqid.num.value;  // always there (model_parts.hpp); gemmi takes -999 for none
   residue.insertion = from.seqid.icode;
   if (residue.insertion >= '0' && residue.insertion <= '9' && std::abs(residue.number) <= 99'999'999) {  // numbers of five digits
     residue.number = residue.number * 10 + (residue.number < 0 ? '0' - residue.insertion : residue.insertion - '0');
@@ -124,23 +126,33 @@ Candidate candidate_of(const gemmi::Residue& from, ResidueName name, char confor
 std::vector<Candidate> candidates_of(const gemmi::Chain& part, const ParentNames& parents) {
   std::vector<Candidate> candidates;
   candidates.reserve(part.residues.size());
-  const gemmi::Residue* before = nullptr;  // the one behind candidates.back()
-  float occupancy = 0;                     // its
+  struct Taken {
+    const gemmi::Residue* residue;
+    size_t at;  // of candidates
+    float occupancy;
+  };
+  using Place = std::tuple<int, char, std::string_view, std::optional<int>>;  // number, insertion code, segment, label
+  std::map<Place, Taken> places;
   for (const auto& residue : part.residues) {
     const ResidueName name = residue_name(residue.name, parents);
     if (name.kind == ResidueName::kNotProtein) continue;
     const Conformer conformer = best_conformer(residue);
     const Candidate candidate = candidate_of(residue, name, conformer.letter);
     if (name.kind == ResidueName::kOther && !candidate.residue.has_frame()) continue;
-    // Two names at one place: alternate locations, unless all are written without letters (then numbers just do not count up).
-    const bool labelled = residue.label_seq.has_value();
-    const bool alternate = before != nullptr && before->seqid == residue.seqid && before->segment == residue.segment &&
-                           (labelled ? before->label_seq == residue.label_seq : has_letters(*before) && has_letters(residue));
-    if (alternate && conformer.occupancy <= occupancy) continue;
-    if (alternate) candidates.pop_back();
-    candidates.push_back(candidate);
-    before = &residue;
-    occupancy = conformer.occupancy;
+    // What comes again at one place, wherever it stands in the part: alternate locations, unless all are written without letters (then
+    // numbers just do not count up, or it is a copy). mmCIF's label says it for what follows each other.
+    const auto [found, is_new] =
+        places.try_emplace(Place{candidate.residue.number, candidate.residue.insertion, residue.segment, candidate.label},
+                           Taken{&residue, candidates.size(), conformer.occupancy});
+    Taken& taken = found->second;
+    const bool follows = candidate.label && taken.at + 1 == candidates.size();
+    if (is_new || !(follows || (has_letters(*taken.residue) && has_letters(residue)))) {
+      taken = {&residue, candidates.size(), conformer.occupancy};
+      candidates.push_back(candidate);
+    } else if (conformer.occupancy > taken.occupancy) {
+      taken = {&residue, taken.at, conformer.occupancy};
+      candidates[taken.at] = candidate;
+    }
   }
   return candidates;
 }

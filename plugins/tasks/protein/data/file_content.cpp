@@ -26,19 +26,25 @@ constexpr Signature kRefused[] = {
     {"\xfe\xff", "UTF-16 text: convert it first (iconv -f UTF-16 -t UTF-8)"},
 };
 
-ReadError too_large(uint64_t limit, const char* what) {
-  return ReadError(std::string(what) + " more than " + std::to_string(limit) + " bytes: split it, or raise the limit");
+ReadError too_large(const ReadLimits& limits, const char* what) {
+  return ReadError(
+      std::string(what) + " more than " + std::to_string(limits.max_file_bytes) + " bytes: raise " + limits.option + " if it is to be used",
+      ReadError::kLimit);
 }
 
 ReadError failed() {
   const int code = errno;
-  if (code == ENOENT || code == ESTALE) return ReadError("not there (any more)", code);
-  return ReadError("cannot be read: " + std::generic_category().message(code), code);
+  if (code == ENOENT || code == ESTALE) return ReadError("not there (any more)", ReadError::kSystem, code);
+  return ReadError("cannot be read: " + std::generic_category().message(code), ReadError::kSystem, code);
 }
 
 struct Descriptor {
   int fd;
-  ~Descriptor() { ::close(fd); }
+  // A pipe must not hold us up.
+  explicit Descriptor(const std::string& path) : fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
+  ~Descriptor() {
+    if (fd >= 0) ::close(fd);
+  }
 };
 
 struct Inflater {
@@ -49,8 +55,6 @@ struct Inflater {
   ~Inflater() { ::inflateEnd(&stream); }
 };
 
-bool is_gzip(std::string_view bytes) { return bytes.starts_with("\x1f\x8b"); }
-
 std::string inflated(std::string_view bytes, const ReadLimits& limits) {
   Inflater inflater;
   z_stream& stream = inflater.stream;
@@ -60,7 +64,7 @@ std::string inflated(std::string_view bytes, const ReadLimits& limits) {
   constexpr size_t kMost = std::numeric_limits<uInt>::max();
   while (true) {
     if (filled == out.size()) {
-      if (out.size() >= limits.max_file_bytes) throw too_large(limits.max_file_bytes, "unpacks to");
+      if (out.size() >= limits.max_file_bytes) throw too_large(limits, "unpacks to");
       out.resize(std::min<uint64_t>(limits.max_file_bytes, out.size() * 2));
     }
     const auto given = static_cast<uInt>(std::min(rest.size(), kMost)), room = static_cast<uInt>(std::min(out.size() - filled, kMost));
@@ -88,15 +92,29 @@ std::string inflated(std::string_view bytes, const ReadLimits& limits) {
 
 }  // namespace
 
+bool is_gzip(std::string_view bytes) { return bytes.starts_with("\x1f\x8b"); }
+
+uint64_t gzip_size(std::string_view bytes) {
+  if (bytes.size() < 4) return 0;
+  uint64_t size = 0;
+  for (size_t i = 1; i <= 4; ++i) size = size << 8 | static_cast<unsigned char>(bytes[bytes.size() - i]);
+  return size;
+}
+
+int opening_error(const std::string& path) {
+  const Descriptor file(path);
+  return file.fd >= 0 ? 0 : errno;
+}
+
 FileContent read_content(const std::string& path, const ReadLimits& limits) {
-  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};  // a pipe must not hold us up
+  const Descriptor file(path);
   if (file.fd < 0) throw failed();
   struct stat status {};
   if (::fstat(file.fd, &status) != 0) throw failed();
-  if (!S_ISREG(status.st_mode)) throw ReadError("not a regular file");
+  if (!S_ISREG(status.st_mode)) throw ReadError("not a regular file", ReadError::kKind);
   FileContent content;
   content.state = files::FileState(status);
-  if (content.state.bytes > limits.max_file_bytes) throw too_large(limits.max_file_bytes, "has");
+  if (content.state.bytes > limits.max_file_bytes) throw too_large(limits, "has");
   content.bytes.resize(content.state.bytes);
   size_t filled = 0;
   while (filled < content.bytes.size()) {
@@ -107,7 +125,8 @@ FileContent read_content(const std::string& path, const ReadLimits& limits) {
     filled += static_cast<size_t>(got);
   }
   if (::fstat(file.fd, &status) != 0) throw failed();
-  if (filled < content.bytes.size() || files::FileState(status) != content.state) throw ReadError("changed while it was being read");
+  if (filled < content.bytes.size() || files::FileState(status) != content.state)
+    throw ReadError("changed while it was being read", ReadError::kPassing);
   return content;
 }
 

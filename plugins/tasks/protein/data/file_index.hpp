@@ -1,16 +1,30 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <unordered_map>
 
 #include "plugins/tasks/common/files/file_state.hpp"
 #include "plugins/tasks/common/files/hash128.hpp"
+#include "plugins/tasks/protein/data/file_content.hpp"
 
 namespace pipeline::protein {
 
-// What the content of each file hashed to when it was last read, so that one whose state is the same need not be read again.
+// What is known of the files below a root since they were last read: the hash of their content, or why they cannot be read. One whose state
+// is the same need not be read again.
 class FileIndex {
  public:
+  struct Entry {
+    files::FileState state;
+    files::Hash128 hash;  // of the content; of nothing if it cannot be read
+    ReadError::Cause cause = ReadError::kKind;
+    int32_t code = 0;
+    uint64_t limit = 0;  // that there was
+    std::string reason;  // why it cannot be read; empty if it can
+
+    bool is_read() const { return reason.empty(); }
+  };
+
   // <folder>/protein-files-<hash of the root's path>.index
   static std::string path_in(const std::string& folder, const std::string& root);
 
@@ -19,17 +33,14 @@ class FileIndex {
   explicit FileIndex(const std::string& path);
 
   const std::string& problem() const { return problem_; }
+  const std::unordered_map<std::string, Entry>& entries() const { return entries_; }  // by relative path
   // nullptr if the file is not known, or not in this state.
-  const files::Hash128* find(const std::string& relative, const files::FileState& state) const;
-  void set(const std::string& relative, const files::FileState& state, const files::Hash128& hash);
+  const Entry* find(const std::string& relative, const files::FileState& state) const;
+  void set(const std::string& relative, Entry entry) { entries_.insert_or_assign(relative, std::move(entry)); }
   // Replaces the file at once. Throws DataError.
   void save(const std::string& path) const;
 
  private:
-  struct Entry {
-    files::FileState state;
-    files::Hash128 hash;
-  };
   bool parse(std::string_view bytes);
 
   std::unordered_map<std::string, Entry> entries_;

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cerrno>
 #include <filesystem>
 #include <set>
 #include <string_view>
+#include <system_error>
 
 #include "plugins/tasks/common/files/error.hpp"
 #include "plugins/tasks/protein/data/cache_names.hpp"
@@ -43,16 +45,21 @@ class Search {
  public:
   Search(InputFiles& found, const std::function<void()>& check) : found_(found), check_(check) {}
 
-  void folder(const std::string& path, const std::string& relative) {
+  // `root`: nothing else is there if it cannot be read.
+  void folder(const std::string& path, const std::string& relative, bool root = false) {
     if (check_) check_();
     struct stat status {};
-    if (::stat(path.c_str(), &status) != 0) throw files::system_error(path, "the folder must be readable");
-    if (!searched_.emplace(status.st_dev, status.st_ino).second) return;
     std::vector<std::string> names;
     std::error_code error;
-    fs::directory_iterator entries(path, error);
-    for (; !error && entries != fs::directory_iterator(); entries.increment(error)) names.push_back(entries->path().filename().string());
-    if (error) throw files::DataError(path + ": " + error.message() + ": the folder must be readable", error.value());
+    if (::stat(path.c_str(), &status) != 0) {
+      error = {errno, std::generic_category()};
+    } else {
+      if (!searched_.emplace(status.st_dev, status.st_ino).second) return;
+      fs::directory_iterator entries(path, error);
+      for (; !error && entries != fs::directory_iterator(); entries.increment(error)) names.push_back(entries->path().filename().string());
+    }
+    if (error && root) throw files::DataError(path + ": " + error.message() + ": the folder must be readable", error.value());
+    if (error) found_.unreadable.push_back({relative + "/", "a folder that cannot be searched: " + error.message()});
     std::sort(names.begin(), names.end());  // so that of two ways to a folder always the same one counts
     for (const auto& name : names) {
       if (!name.starts_with('.')) entry(path + "/" + name, relative.empty() ? name : relative + "/" + name, name);
@@ -62,11 +69,14 @@ class Search {
  private:
   void entry(const std::string& path, const std::string& relative, const std::string& name) {
     struct stat status {};
-    const bool there = ::stat(path.c_str(), &status) == 0;
-    if (there && S_ISDIR(status.st_mode)) return folder(path, relative);
+    const int problem = ::stat(path.c_str(), &status) == 0 ? 0 : errno;
+    if (problem == 0 && S_ISDIR(status.st_mode)) return folder(path, relative);
     const std::string ending = ending_of(name);
-    if (is_input(ending)) {
-      found_.files.push_back({path, relative, there ? files::FileState(status) : files::FileState()});  // a dead link: an unusable file
+    if (problem != 0 && problem != ENOENT) {
+      found_.unreadable.push_back({relative, "cannot be looked at: " + std::generic_category().message(problem)});
+    } else if (is_input(ending)) {
+      found_.files.push_back(
+          {path, relative, problem == 0 ? files::FileState(status) : files::FileState()});  // a dead link: an unusable file
     } else if (!is_cache_name(name)) {
       ++found_.ignored[ending];
     }
@@ -109,13 +119,14 @@ InputFiles find_inputs(const std::string& root, const std::function<void()>& che
   if (::stat(root.c_str(), &status) != 0) throw files::system_error(root, "name a folder of structure files, or one such file");
   found.root = fs::canonical(root).string();
   if (S_ISDIR(status.st_mode)) {
-    Search(found, check).folder(found.root, "");
+    Search(found, check).folder(found.root, "", true);
   } else {
     found.files.push_back({found.root, fs::path(found.root).filename().string(), files::FileState(status)});
   }
   if (found.files.empty()) {
-    throw files::DataError(root + ": no structure files: looked for " + kLookedFor + ", and found " +
-                           (found.ignored.empty() ? "nothing" : found.ignored_text()));
+    std::string what = found.ignored.empty() ? "nothing" : found.ignored_text();
+    for (const auto& [relative, reason] : found.unreadable) what += "; " + relative + ": " + reason;
+    throw files::DataError(root + ": no structure files: looked for " + kLookedFor + ", and found " + what);
   }
   std::sort(found.files.begin(), found.files.end(), [](const auto& a, const auto& b) { return a.relative < b.relative; });
   return found;

@@ -1,56 +1,25 @@
 #include "plugins/tasks/protein/data/library_builder.hpp"
 
-#include <chrono>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <filesystem>
-#include <optional>
-#include <unordered_set>
 
 #include "plugins/tasks/common/files/file_lock.hpp"
 #include "plugins/tasks/common/files/unused.hpp"
 #include "plugins/tasks/protein/data/cache_names.hpp"
-#include "plugins/tasks/protein/data/file_index.hpp"
+#include "plugins/tasks/protein/data/cache_upkeep.hpp"
 #include "plugins/tasks/protein/data/ordered_workers.hpp"
 #include "plugins/tasks/protein/data/structure_cache_writer.hpp"
-#include "plugins/tasks/protein/data/structure_reader.hpp"
+#include "plugins/tasks/protein/data/structure_directory.hpp"
 
 namespace pipeline::protein {
 namespace {
 
-struct ReadResult {
-  FileOutcome outcome;
-  files::FileState state;
-  bool settled = false;  // a later change will show in the state
-  std::string record;    // to be appended; empty if the cache has the key, or there is none
-};
+constexpr uint64_t kMemory = uint64_t{1} << 30;  // bytes for the files that are being read; larger ones are read one at a time
 
-int64_t now() { return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count(); }
-
-// [any-thread]
-ReadResult read_file(const InputFile& file, const ReadLimits& limits, const StructureCache& cache) {
-  ReadResult result;
-  const int64_t begin = now();
-  try {
-    const FileContent content = read_content(file.path, limits);
-    const files::Hash128 key = files::hash128(content.bytes);
-    if (cache.find(key) == nullptr) {
-      try {
-        result.record = make_record(key, parse_structure(content.bytes, limits));
-      } catch (const ReadError&) {
-        throw;
-      } catch (const files::DataError& error) {
-        result.record = make_record(key, std::string(error.what()));
-      }
-    }
-    result.state = content.state;
-    result.settled = content.state.settled_at(begin);
-    result.outcome = {true, key, ""};
-  } catch (const ReadError& error) {
-    result.outcome.reason = error.what();
-  } catch (const std::bad_alloc&) {
-    result.outcome.reason = "needs more memory than there is";
-  }
-  return result;
-}
+bool is_forbidden(int code) { return code == EACCES || code == EPERM || code == EROFS; }
 
 class Builder {
  public:
@@ -64,19 +33,17 @@ class Builder {
   Built build() {
     find_known();
     if (!pending_.empty()) {
-      std::filesystem::create_directories(options_.cache_dir);
-      const files::FileLock lock((std::filesystem::path(options_.cache_dir) / kLockName).string(),
-                                 [&] { note("waiting for another process that is reading structures into " + options_.cache_dir); },
-                                 hooks_.cancelled);
-      find_known();  // whoever held the lock has most likely done it
-      note(built_.cache.problem());
-      note(index_.problem());
-      if (!pending_.empty()) read_pending();
+      try {
+        work_under_lock();
+      } catch (const files::DataError& error) {
+        if (!is_forbidden(error.code())) throw;
+        go_on_without_writing(error);
+      }
     } else {
       note(built_.cache.problem());
+      if (built_.cache.scanned() > 0) mend_directory();
     }
-    files::mark_used(cache_path_);
-    files::mark_used(index_path_);
+    mark_used();
     return std::move(built_);
   }
 
@@ -87,44 +54,86 @@ class Builder {
   void check_cancelled() const {
     if (hooks_.cancelled && hooks_.cancelled()) throw files::Cancelled();
   }
+  std::string lock_path() const { return (std::filesystem::path(options_.cache_dir) / kLockName).string(); }
+  void mark_used() const {
+    for (const auto& path : {cache_path_, StructureDirectory::path_of(cache_path_), index_path_}) files::mark_used(path);
+  }
 
   // What index and cache know as they are now; the rest is pending.
   void find_known() {
     check_cancelled();
+    stamp_ = stamp();
     index_ = FileIndex(index_path_);
+    built_ = {};
     built_.cache = StructureCache(cache_path_);
-    built_.outcomes.assign(inputs_.files.size(), {});
+    built_.outcomes.resize(inputs_.files.size());
     pending_.clear();
     for (size_t i = 0; i < inputs_.files.size(); ++i) {
-      const files::Hash128* key = index_.find(inputs_.files[i].relative, inputs_.files[i].state);
-      if (key != nullptr && built_.cache.find(*key) != nullptr) {
-        built_.outcomes[i] = {true, *key, ""};
+      const InputFile& file = inputs_.files[i];
+      const FileIndex::Entry* entry = index_.find(file.relative, file.state);
+      if (entry != nullptr && !holds(*entry, file, options_.limits)) entry = nullptr;
+      const auto* record = entry != nullptr && entry->is_read() ? built_.cache.find(entry->hash) : nullptr;
+      if (record != nullptr && built_.cache.is_whole(*record)) {
+        built_.outcomes[i] = {true, entry->hash, ""};
+      } else if (entry != nullptr && !entry->is_read()) {
+        built_.outcomes[i].reason = entry->reason;
       } else {
         pending_.push_back(i);
       }
     }
   }
 
+  // When these are the same, so is what find_known() would find.
+  struct Stamp {
+    files::FileState cache, index;
+    bool operator==(const Stamp&) const = default;
+  };
+  Stamp stamp() const {
+    const auto state = [](const std::string& path) {
+      struct stat status {};
+      return ::stat(path.c_str(), &status) == 0 ? files::FileState(status) : files::FileState();
+    };
+    return {state(cache_path_), state(index_path_)};
+  }
+
+  void work_under_lock() {
+    std::filesystem::create_directories(options_.cache_dir);
+    if (::access(options_.cache_dir.c_str(), W_OK) != 0) throw files::system_error(options_.cache_dir, "the cache folder must be writable");
+    const files::FileLock lock(
+        lock_path(), [&] { note("waiting for another process that is reading structures into " + options_.cache_dir); }, hooks_.cancelled);
+    if (stamp() != stamp_) find_known();  // whoever held the lock has most likely done it
+    note(built_.cache.problem());
+    note(index_.problem());
+    if (!pending_.empty()) read_pending();
+  }
+
   void read_pending() {
     FileIndex index;
-    for (size_t i = 0; i < inputs_.files.size(); ++i) {
-      if (built_.outcomes[i].has_key) index.set(inputs_.files[i].relative, inputs_.files[i].state, built_.outcomes[i].key);
+    for (size_t i = 0, next = 0; i < inputs_.files.size(); ++i) {
+      if (next < pending_.size() && pending_[next] == i) {
+        ++next;
+      } else {
+        index.set(inputs_.files[i].relative, *index_.find(inputs_.files[i].relative, inputs_.files[i].state));
+      }
     }
     StructureCacheWriter writer(cache_path_, built_.cache);
-    std::unordered_set<files::Hash128, KeyHash> appended;
+    Keys appended;
+    uint64_t damaged = 0;  // records that were looked for and are not whole
     const auto take = [&](size_t done, ReadResult&& result) {
       const InputFile& file = inputs_.files[pending_[done]];
       if (result.outcome.has_key) ++built_.read;
       if (!result.record.empty()) {
         ++built_.parsed;
+        damaged += result.is_damaged ? 1 : 0;
         if (appended.insert(result.outcome.key).second) writer.append(result.record);
       }
-      if (result.outcome.has_key && result.settled) index.set(file.relative, result.state, result.outcome.key);
+      if (result.lasting) index.set(file.relative, std::move(result.entry));
       built_.outcomes[pending_[done]] = std::move(result.outcome);
       if (hooks_.progress) hooks_.progress(done + 1, pending_.size());
       check_cancelled();
     };
-    const auto work = [&](size_t i) { return read_file(inputs_.files[pending_[i]], options_.limits, built_.cache); };
+    MemoryBudget budget(kMemory);
+    const auto work = [&](size_t i) { return read_file(inputs_.files[pending_[i]], options_.limits, built_.cache, budget); };
     try {
       run_in_order<ReadResult>(pending_.size(), hooks_.threads, work, take, [&] { check_cancelled(); });
     } catch (const files::Cancelled&) {
@@ -134,8 +143,54 @@ class Builder {
     }
     writer.sync();
     index.save(index_path_);
+    if (damaged > 0) note(StructureCache::damage_text(cache_path_, damaged));
     built_.cache = StructureCache(cache_path_);
+    mark_used();
     note(files::remove_unused(options_.cache_dir, removable_names()));
+    Keys in_use;
+    for (const auto& outcome : built_.outcomes) {
+      if (outcome.has_key) in_use.insert(outcome.key);
+    }
+    note(keep_what_is_used(options_.cache_dir, in_use, damaged + built_.cache.damaged() > 0, built_.cache));
+    built_.cache.save_directory();
+  }
+
+  // The cache folder serves those, too, who may only read it.
+  void go_on_without_writing(const files::DataError& error) {
+    find_known();
+    const std::string why = std::generic_category().message(error.code());
+    uint64_t left_out = 0;
+    for (const size_t i : pending_) {
+      check_cancelled();
+      FileOutcome& outcome = built_.outcomes[i];
+      try {
+        const files::Hash128 key = files::hash128(read_content(inputs_.files[i].path, options_.limits).bytes);
+        const auto* record = built_.cache.find(key);
+        if (record != nullptr && built_.cache.is_whole(*record)) {
+          outcome = {true, key, ""};
+          continue;
+        }
+        outcome.reason = "not in the cache, to which nothing can be added: " + why;
+        ++left_out;
+      } catch (const ReadError& reason) {
+        outcome.reason = reason.what();
+      }
+    }
+    if (left_out == pending_.size() && pending_.size() == inputs_.files.size()) throw error;
+    if (left_out > 0) {
+      note(options_.cache_dir + ": " + why + ": " + std::to_string(left_out) + (left_out == 1 ? " file that is" : " files that are") +
+           " new or changed cannot be kept there and " + (left_out == 1 ? "is" : "are") + " left out");
+    }
+  }
+
+  // The directory was lost, or a process ended before it wrote it. Whoever is at work writes it anyway, and it is needed by nobody.
+  void mend_directory() const {
+    try {
+      const files::FileLock lock(lock_path(), nullptr, [] { return true; });
+      StructureCache(cache_path_).save_directory();
+    } catch (const files::Cancelled&) {
+    } catch (const files::DataError&) {
+    }
   }
 
   const InputFiles& inputs_;
@@ -144,7 +199,8 @@ class Builder {
   const std::string cache_path_, index_path_;
   FileIndex index_;
   Built built_;
-  std::vector<size_t> pending_;  // of inputs_.files
+  Stamp stamp_;                  // before these were read
+  std::vector<size_t> pending_;  // of inputs_.files, ascending
 };
 
 }  // namespace

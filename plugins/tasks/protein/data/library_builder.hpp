@@ -3,18 +3,12 @@
 #include <string>
 #include <vector>
 
+#include "plugins/tasks/protein/data/file_reader.hpp"
 #include "plugins/tasks/protein/data/input_files.hpp"
 #include "plugins/tasks/protein/data/structure_cache.hpp"
 #include "plugins/tasks/protein/data/structure_library.hpp"
 
 namespace pipeline::protein {
-
-// What became of a file: its content's key, which the cache has, or why it could not be read.
-struct FileOutcome {
-  bool has_key = false;
-  files::Hash128 key;
-  std::string reason;
-};
 
 struct Built {
   StructureCache cache;               // has every outcome's key
@@ -22,8 +16,8 @@ struct Built {
   uint64_t read = 0, parsed = 0;
 };
 
-// Brings the cache and the index of the folder up to date with the files, under a lock if there is anything to do. Throws DataError or
-// Cancelled.
+// Brings the cache and the index of the folder up to date with the files, under a lock if there is anything to do. Where the cache folder
+// may only be read, new files are left out, with that as their reason. Throws DataError or Cancelled.
 Built build_library(const InputFiles& inputs, const LibraryOptions& options, const LibraryHooks& hooks);
 
 }  // namespace pipeline::protein

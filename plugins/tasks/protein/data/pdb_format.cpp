@@ -35,6 +35,9 @@ ModelParts read_pdb_parts(std::string_view text) {
   ModelParts model;
   model.parts = std::move(structure.models.at(0).chains);
   model.parents = lines.take_parents();
+  model.atoms = lines.atoms();
+  model.first_atom = lines.first_atom();
+  model.remarks = lines.remarks();
   return model;
 }
 

@@ -1,10 +1,8 @@
 #include "plugins/tasks/protein/data/pdb_lines.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <functional>
-#include <optional>
 #include <utility>
 
 #include "plugins/tasks/common/files/error.hpp"
@@ -12,52 +10,14 @@
 namespace pipeline::protein {
 namespace {
 
-// Columns from 0: https://www.wwpdb.org/documentation/file-format, "Coordinate Section".
-constexpr size_t kName = 12, kResidueName = 17, kChain = 20, kNumber = 22, kInsertion = 26, kX = 30, kEnd = 54, kSegment = 72;
-
-constexpr uint32_t four(const char* text) {
-  uint32_t value = 0;
-  for (int i = 3; i >= 0; --i) value = value << 8 | static_cast<unsigned char>(text[i]);
-  return value;
-}
-
-// The line's first four letters in upper case; blanks where it is shorter.
-uint32_t record_of(std::string_view line) {
-  char start[4] = {' ', ' ', ' ', ' '};
-  std::memcpy(start, line.data(), std::min<size_t>(line.size(), 4));
-  for (char& c : start) c = static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c == '\t' ? ' ' : c);
-  return four(start);
-}
-
-std::string_view trimmed(std::string_view text) {
-  const size_t begin = text.find_first_not_of(' ');
-  return begin == std::string_view::npos ? std::string_view() : text.substr(begin, text.find_last_not_of(' ') - begin + 1);
-}
-
-bool is_backbone(std::string_view name) { return name == "N" || name == "CA" || name == "C"; }
-
-// A number that gemmi reads to its end; it takes zero for what it cannot read.
-bool is_number(std::string_view field) {
-  field = trimmed(field);
-  if (field.starts_with('+')) field.remove_prefix(1);
-  double value;
-  const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
-  return error == std::errc() && end == field.data() + field.size();
-}
-
-std::optional<int> integer(std::string_view field) {
-  field = trimmed(field);
-  int value;
-  const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
-  if (error != std::errc() || end != field.data() + field.size()) return std::nullopt;
-  return value;
-}
+using namespace pdb;
 
 // Names of four letters reach into the column of chains with two letters. They are taken for what they are where the name is one of an
 // amino acid and a chain of two letters cannot be meant, or is not likely: the chain before had one. gemmi gets three letters.
 void shorten_name(char* line, const char* last) {
   if (line[kChain] == ' ') return;
-  const std::string name(line + kResidueName, 4);
+  std::string name(line + kResidueName, 4);
+  name[3] = upper(name[3]);
   const ResidueName four_letters = residue_name(name, {});
   const bool known = four_letters.kind == ResidueName::kStandard;
   if (line[kChain + 1] != ' ') {
@@ -74,6 +34,24 @@ void clean_segment(char* line) {
   char* segment = line + kSegment;
   const bool chain = line[kChain] != ' ' || line[kChain + 1] != ' ';
   if (chain || std::memchr(segment, '.', 4) != nullptr) std::memset(segment, ' ', 4);
+}
+
+bool is_water(std::string_view line) {
+  char name[3];
+  std::transform(line.begin() + kResidueName, line.begin() + kResidueName + 3, name, upper);
+  return is_water_name(trimmed({name, 3}));
+}
+
+// Of the residue that an atom's line is of, as it is in the file.
+uint64_t hash_of_residue(std::string_view line) {
+  const std::hash<std::string_view> hash;
+  return hash(line.substr(kResidueName, kInsertion + 1 - kResidueName)) * 31 +
+         (line.size() > kSegment ? hash(line.substr(kSegment, 4)) : 0);
+}
+
+std::string quoted(uint64_t number, std::string_view line) {
+  const size_t end = line.find_last_not_of(' ');
+  return "line " + std::to_string(number) + ", \"" + std::string(line.substr(0, std::min(end + 1, kEnd))) + "\"";
 }
 
 }  // namespace
@@ -98,24 +76,37 @@ char* PdbLines::gets(char* line, int size) {
 
 bool PdbLines::next_atom() {
   while (!rest_.empty()) {
-    const size_t end = rest_.find('\n');
-    std::string_view line = rest_.substr(0, end);
-    rest_.remove_prefix(end == std::string_view::npos ? rest_.size() : end + 1);
+    const std::string_view line = take_line(rest_);
     ++line_number_;
-    while (line.ends_with('\r')) line.remove_suffix(1);
-    switch (record_of(line)) {
+    const uint32_t record = record_of(line);
+    switch (record) {
       case four("ATOM"):
       case four("HETA"):
         ++atoms_;
+        chain_is_open_ = record == four("ATOM");
         if (read_atom(line)) return true;
         break;
       case four("TER "):
         ended_ = true;
+        chain_is_open_ = false;
         break;
       case four("MODE"):
       case four("ENDM"):
+        has_model_ = true;
+        if (atoms_ == 0) break;
+        rest_ = {};  // the first model is complete
+        chain_is_open_ = false;
+        break;
       case four("END "):
-        if (atoms_ > 0) rest_ = {};  // the first model is complete
+        chain_is_open_ = false;
+        if (atoms_ > 0) ended_ = goes_on();
+        break;
+      case four("CONE"):
+      case four("MAST"):
+        chain_is_open_ = false;
+        break;
+      case four("SEQR"):
+        has_sequence_ = true;
         break;
       case four("MODR"):
         read_parent(line);
@@ -123,6 +114,28 @@ bool PdbLines::next_atom() {
       default:
         break;
     }
+  }
+  return false;
+}
+
+// After END: whether there are residues that are new. What only repeats those before, a trajectory's next frame, say, is passed over as
+// further models are.
+bool PdbLines::goes_on() {
+  while (!rest_.empty()) {
+    std::string_view ahead = rest_;
+    uint64_t lines = 0;
+    for (uint32_t record = 0; !ahead.empty() && record != four("END "); ++lines) {
+      const std::string_view line = take_line(ahead);
+      record = record_of(line);
+      if (record == four("MODE") || record == four("ENDM")) {
+        rest_ = {};
+        return false;
+      }
+      const bool is_atom = (record == four("ATOM") || record == four("HETA")) && line.size() >= kEnd;
+      if (is_atom && is_backbone(trimmed(line.substr(kName, 4))) && !is_water(line) && read_.count(hash_of_residue(line)) == 0) return true;
+    }
+    rest_ = ahead;
+    line_number_ += lines;
   }
   return false;
 }
@@ -136,14 +149,25 @@ bool PdbLines::read_atom(std::string_view line) {
   const std::string_view residue = line.substr(kResidueName, kInsertion + 1 - kResidueName);
   const bool backbone = is_backbone(trimmed(line.substr(kName, 4)));
   if (!backbone && residue == residue_ && !ended_) return false;
-  if (is_water_name(trimmed(residue.substr(0, 3)))) return false;
-  residue_ = residue;
+  const bool water = is_water(line);
+  if (first_is_water_ && (first_atom_.empty() || !water)) {
+    first_atom_ = quoted(line_number_, line);
+    first_is_water_ = water;
+  }
+  if (water) return false;
+  if (residue != residue_) {
+    residue_ = residue;
+    read_.insert(hash_of_residue(line));
+  }
   const size_t length = std::min(line.size(), kWidth);
   std::memset(atom_, ' ', kWidth);
   std::memcpy(atom_, line.data(), length);
   for (char& c : atom_) c = c >= ' ' && c <= '~' ? c : ' ';
+  std::transform(atom_ + kName, atom_ + kName + 4, atom_ + kName, upper);
+  std::transform(atom_ + kResidueName, atom_ + kChain, atom_ + kResidueName, upper);
   shorten_name(atom_, any_last_ ? last_ : nullptr);
   clean_segment(atom_);
+  numbers_.give(atom_, backbone, ended_, line_number_);
   if (!note_atom(backbone)) return false;
   for (size_t axis = kX; axis < kEnd; axis += 8) {
     if (!is_number({atom_ + axis, 8})) std::memcpy(atom_ + axis, "     nan", 8);
@@ -161,7 +185,7 @@ bool PdbLines::note_atom(bool backbone) {
   const uint64_t residue = hash(kResidueName), name = hash(kName);
   if (any_last_ && !(same(kChain, 2) && same(kSegment, 4))) ended_ = true;
   if (!ended_ && seen_.count(residue) == 0) {
-    const auto number = integer(atom.substr(kNumber, 4)), before = integer(last.substr(kNumber, 4));
+    const auto number = residue_number(atom.substr(kNumber, 4)), before = residue_number(last.substr(kNumber, 4));
     ended_ = any_last_ && atom.substr(kChain, 2) == "  " && number && before && *number < *before;
   } else if (!ended_ && backbone && seen_.count(name) > 0) {
     ended_ = !same(kResidueName, kInsertion + 1 - kResidueName);
@@ -174,9 +198,22 @@ bool PdbLines::note_atom(bool backbone) {
 
 // MODRES 2ABC MSE A   25  MET  SELENOMETHIONINE
 void PdbLines::read_parent(std::string_view line) {
-  if (line.size() < 27 || !line.starts_with("MODRES")) return;
-  const auto name = trimmed(line.substr(12, 3)), parent = trimmed(line.substr(24, 3));
-  if (!name.empty() && !parent.empty()) parents_.emplace(name, parent);
+  if (line.size() < 27) return;
+  std::string names(line.substr(0, 27));
+  std::transform(names.begin(), names.end(), names.begin(), upper);
+  const std::string_view text = names, name = trimmed(text.substr(12, 3)), parent = trimmed(text.substr(24, 3));
+  if (text.starts_with("MODRES") && !name.empty() && !parent.empty()) parents_.emplace(name, parent);
+}
+
+std::vector<std::string> PdbLines::remarks() const {
+  std::vector<std::string> remarks;
+  if (!numbers_.remark().empty()) remarks.push_back(numbers_.remark());
+  // Entries of the PDB and models have an end. Files with atoms alone, or with a TER between chains only, are often whole without one.
+  if (chain_is_open_ && (has_sequence_ || has_model_)) {
+    remarks.push_back(std::string("may be cut off: it has ") + (has_sequence_ ? "SEQRES" : "MODEL") +
+                      " records, but ends in a chain without TER or END");
+  }
+  return remarks;
 }
 
 }  // namespace pipeline::protein

@@ -30,6 +30,9 @@ ResidueName residue_name(const std::string& name, const ParentNames& parents);
 // The PDB's name of an amino acid: "ALA" ...
 std::string_view three_letters_of(uint8_t amino_acid);
 
+// Names are compared in upper case.
+constexpr char upper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; }
+
 bool is_water_name(std::string_view name);
 
 }  // namespace pipeline::protein

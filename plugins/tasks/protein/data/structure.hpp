@@ -28,7 +28,7 @@ struct Residue {
   uint8_t flags = 0;
   char insertion = ' ';  // insertion code
   uint8_t reserved = 0;
-  int32_t number = 0;    // as in the file
+  int32_t number = 0;    // as in the file; one on from the residue before where it has none there
   int32_t position = 0;  // along the chain from 0: one more than the residue before, and more where residues are missing in between
   Vec3 n, ca, c;         // zero where missing
 
@@ -44,6 +44,7 @@ struct Chain {
 
 struct Structure {
   std::vector<Chain> chains;  // with at least one residue each
+  std::string remark;         // what is odd about the file, although it can be used; empty if nothing is
 };
 
 }  // namespace pipeline::protein

@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "plugins/tasks/common/files/error.hpp"
+#include "plugins/tasks/protein/data/structure_directory.hpp"
 #include "plugins/tasks/protein/data/structure_reader.hpp"
 
 namespace pipeline::protein {
@@ -49,8 +50,7 @@ class Reader {
   std::string block_;
 };
 
-bool is_our_header(std::string_view bytes) {
-  CacheFileHeader header;
+bool is_our_header(std::string_view bytes, CacheFileHeader& header) {
   std::memcpy(&header, bytes.data(), sizeof header);
   return std::memcmp(header.magic, kCacheMagic, sizeof kCacheMagic) == 0 && header.version == kCacheVersion &&
          header.parser_version == kParserVersion && header.hash == files::hash128(bytes.substr(0, offsetof(CacheFileHeader, hash)));
@@ -79,7 +79,7 @@ StructureCache::StructureCache(const std::string& path) : path_(path) {
   try {
     struct stat status {};
     if (::fstat(fd, &status) != 0) throw files::system_error(path, "the cache folder must be on a healthy disk");
-    scan(fd, static_cast<uint64_t>(status.st_size));
+    open(fd, static_cast<uint64_t>(status.st_size));
     file_ = files::MappedFile(fd, end_, path);
   } catch (...) {
     ::close(fd);
@@ -88,57 +88,87 @@ StructureCache::StructureCache(const std::string& path) : path_(path) {
   ::close(fd);
 }
 
-void StructureCache::scan(int fd, uint64_t file_bytes) {
+void StructureCache::open(int fd, uint64_t file_bytes) {
   Reader reader(fd, path_, file_bytes);
   const auto start = reader.at(0, sizeof(CacheFileHeader));
-  if (!start || !is_our_header(*start)) {
+  CacheFileHeader file_header;
+  if (!start || !is_our_header(*start, file_header)) {
     problem_ = path_ + ": not a cache of structures of this version, or its start is damaged: every file is parsed again";
     return;
   }
   ours_ = true;
+  id_ = file_header.id;
   end_ = sizeof(CacheFileHeader);
+  if (const auto directory = StructureDirectory::load(StructureDirectory::path_of(path_), id_, file_bytes)) {
+    for (const Record& record : directory->records) add(record);
+    end_ = directory->end;
+    has_directory_ = true;
+  }
   bool in_damage = false;
   uint64_t unfinished = 0;
   for (uint64_t at = end_; at < file_bytes;) {
     const auto header = header_at(reader, at);
-    std::optional<std::string_view> payload;
-    if (header && header->payload_bytes <= file_bytes) payload = reader.at(at + sizeof *header, padded(header->payload_bytes));
-    if (!payload || !is_whole(*header, payload->substr(0, header->payload_bytes))) {
+    const Record record{at, header.value_or(RecordHeader{})};
+    std::optional<std::string_view> body;
+    if (header && record.is_within(file_bytes)) body = reader.at(at + sizeof *header, padded(record.body_bytes()));
+    if (!body || !protein::is_whole(*header, body->substr(0, record.body_bytes()))) {
       if (!in_damage) ++unfinished;  // a tail, unless a whole record comes after it
       in_damage = true;
-      at += payload ? sizeof *header + padded(header->payload_bytes) : kAlignment;
+      at += body ? record.bytes() : kAlignment;
       continue;
     }
     in_damage = false;
     damaged_ = unfinished;
-    by_key_.emplace(header->key, records_.size());
-    records_.push_back({at, *header});
-    at += sizeof *header + padded(header->payload_bytes);
+    add(record);
+    ++scanned_;
+    at += record.bytes();
     end_ = at;
   }
   if (damaged_ > 0) {
-    problem_ = path_ + ": damaged in " + std::to_string(damaged_) + (damaged_ == 1 ? " place" : " places") +
-               ": the files whose records were there are parsed again";
+    problem_ = damage_text(path_, damaged_);
   } else if (end_ < file_bytes) {
     problem_ = path_ + ": its end is not complete (a process was killed, or the disk was full): what is missing is parsed again";
   }
 }
+
+void StructureCache::add(const Record& record) {
+  const auto [known, is_new] = by_key_.try_emplace(record.header.key, records_.size());
+  if (is_new) {
+    records_.push_back(record);
+  } else {
+    records_[known->second] = record;
+  }
+}
+
+std::string StructureCache::damage_text(const std::string& path, uint64_t places) {
+  return path + ": damaged in " + std::to_string(places) + (places == 1 ? " place" : " places") +
+         ": the files whose records were there are parsed again";
+}
+
+void StructureCache::save_directory() const { StructureDirectory{id_, end_, records_}.save(StructureDirectory::path_of(path_)); }
 
 const StructureCache::Record* StructureCache::find(const files::Hash128& key) const {
   const auto found = by_key_.find(key);
   return found == by_key_.end() ? nullptr : &records_[found->second];
 }
 
+std::string_view StructureCache::bytes_of(const Record& record) const { return file_.bytes().substr(record.begin, record.bytes()); }
+
+std::string_view StructureCache::body_of(const Record& record) const {
+  return file_.bytes().substr(record.begin + sizeof(RecordHeader), record.body_bytes());
+}
+
+bool StructureCache::is_whole(const Record& record) const {
+  return std::memcmp(bytes_of(record).data(), &record.header, sizeof record.header) == 0 &&
+         protein::is_whole(record.header, body_of(record));
+}
+
 void StructureCache::append_chains_of(const Record& record, std::vector<ChainView>& chains) const {
-  append_chains(record.header, file_.bytes().substr(record.begin + sizeof(RecordHeader), record.header.payload_bytes), chains);
+  append_chains(record.header, body_of(record), chains);
 }
 
-std::string_view StructureCache::reason_of(const Record& record) const {
-  return file_.bytes().substr(record.begin + sizeof(RecordHeader), record.header.payload_bytes);
-}
+std::string_view StructureCache::reason_of(const Record& record) const { return body_of(record).substr(0, record.header.payload_bytes); }
 
-std::string_view StructureCache::bytes_of(const Record& record) const {
-  return file_.bytes().substr(record.begin, sizeof(RecordHeader) + padded(record.header.payload_bytes));
-}
+std::string_view StructureCache::remark_of(const Record& record) const { return body_of(record).substr(record.header.payload_bytes); }
 
 }  // namespace pipeline::protein

@@ -6,8 +6,10 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <random>
 
 #include "plugins/tasks/common/files/error.hpp"
+#include "plugins/tasks/protein/data/structure_directory.hpp"
 #include "plugins/tasks/protein/data/structure_reader.hpp"
 
 namespace pipeline::protein {
@@ -20,6 +22,9 @@ std::string file_header() {
   std::memcpy(header.magic, kCacheMagic, sizeof kCacheMagic);
   header.version = kCacheVersion;
   header.parser_version = kParserVersion;
+  std::random_device random;
+  const auto half = [&] { return uint64_t{random()} << 32 | random(); };
+  header.id = {half(), half()};
   header.hash = files::hash128({reinterpret_cast<const char*>(&header), offsetof(CacheFileHeader, hash)});
   return {reinterpret_cast<const char*>(&header), sizeof header};
 }
@@ -28,10 +33,12 @@ std::string file_header() {
 
 StructureCacheWriter::StructureCacheWriter(const std::string& path, const StructureCache& cache) : path_(path) {
   try {
-    if (!cache.is_ours() || cache.damaged() > 0) {
-      write_new(cache);
-    } else {
+    if (cache.is_ours()) {
+      // One that knows more than there is would be right again by its size only, once there is more.
+      if (!cache.has_directory()) ::unlink(StructureDirectory::path_of(path).c_str());
       open_at(cache.end());
+    } else {
+      write_new([] {});
     }
   } catch (...) {
     if (fd_ >= 0) ::close(fd_);
@@ -39,7 +46,20 @@ StructureCacheWriter::StructureCacheWriter(const std::string& path, const Struct
   }
 }
 
-StructureCacheWriter::~StructureCacheWriter() { ::close(fd_); }
+StructureCacheWriter::~StructureCacheWriter() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void StructureCacheWriter::rewrite(const std::string& path, const StructureCache& cache,
+                                   const std::function<bool(const CacheRecord&)>& wanted) {
+  StructureCacheWriter writer;
+  writer.path_ = path;
+  writer.write_new([&] {
+    for (const CacheRecord& record : cache.records()) {
+      if (wanted(record) && cache.is_whole(record)) writer.append(cache.bytes_of(record));
+    }
+  });
+}
 
 void StructureCacheWriter::open_at(uint64_t end) {
   fd_ = ::open(path_.c_str(), O_RDWR | O_CLOEXEC);
@@ -47,14 +67,14 @@ void StructureCacheWriter::open_at(uint64_t end) {
   end_ = end;
 }
 
-// Under another name first, so that those who have the old one mapped keep it.
-void StructureCacheWriter::write_new(const StructureCache& cache) {
+// Under another name first, so that those who have the old one mapped keep it, and that a process that ends on the way leaves it there.
+void StructureCacheWriter::write_new(const std::function<void()>& fill) {
   const std::string part = path_ + ".part";
   fd_ = ::open(part.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (fd_ < 0) throw files::system_error(part, kRemedy);
   try {
     write(file_header());
-    for (const auto& record : cache.records()) append(cache.bytes_of(record));
+    fill();
     sync();
     if (::rename(part.c_str(), path_.c_str()) != 0) throw files::system_error(path_, kRemedy);
   } catch (...) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -12,8 +13,8 @@ namespace pipeline::protein {
 // to the last record that was whole when they opened it; that part never changes.
 class StructureCacheWriter {
  public:
-  // `cache`: the file as it is now. Makes a new file where there is none or one of another kind, cuts off a tail that is not whole, and
-  // copies what is whole into a new file where there is damage before it. Throws DataError.
+  // `cache`: the file as it is now. Makes a new file where there is none or one of another kind, and cuts off a tail that is not whole.
+  // Throws DataError.
   StructureCacheWriter(const std::string& path, const StructureCache& cache);
   ~StructureCacheWriter();
   StructureCacheWriter(const StructureCacheWriter&) = delete;
@@ -22,8 +23,13 @@ class StructureCacheWriter {
   void append(std::string_view record);  // from make_record(). A record that does not fit on the disk leaves nothing behind
   void sync();                           // waits until all is on the disk
 
+  // Puts a file with those records of `cache` that are whole and wanted in its place: those who have it mapped keep the old one. Throws
+  // DataError.
+  static void rewrite(const std::string& path, const StructureCache& cache, const std::function<bool(const CacheRecord&)>& wanted);
+
  private:
-  void write_new(const StructureCache& cache);
+  StructureCacheWriter() = default;
+  void write_new(const std::function<void()>& fill);
   void open_at(uint64_t end);
   void write(std::string_view bytes);
 

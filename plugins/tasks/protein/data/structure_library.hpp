@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "plugins/tasks/protein/data/file_content.hpp"
+#include "plugins/tasks/protein/data/input_files.hpp"
 #include "plugins/tasks/protein/data/structure_cache.hpp"
 
 namespace pipeline::protein {
@@ -16,8 +17,8 @@ struct LibraryOptions {
   std::string root;       // a folder that is searched, or one file (input_files.hpp)
   std::string cache_dir;  // may be the same folder, and may serve several roots
   ReadLimits limits;
-  double max_unusable_share = 0.5;  // of the files; more is an error. That none is usable always is
-  std::string unusable_path;        // where the table of all unusable files goes; empty: <cache_dir>/protein-unusable-<8 digits>.txt
+  double max_unusable_share = 0.5;                         // of the files; more is an error. That none is usable always is
+  std::string max_unusable_option = "max_unusable_share";  // what the user calls it, for messages
 };
 
 struct LibraryHooks {
@@ -33,23 +34,18 @@ struct LibraryHooks {
 struct LibraryCounts {
   uint64_t files = 0;       // inputs: structures + duplicates + unusable
   uint64_t structures = 0;  //
-  uint64_t duplicates = 0;  // files with the content of another one; the first by relative path is the structure
-  uint64_t unusable = 0;    //
+  uint64_t duplicates = 0;  // files with the chains of another one, however packed; the first by relative path is the structure
+  uint64_t unusable = 0;    // folders and entries that cannot be read included
+  uint64_t odd = 0;         // structures with something odd about their files
   uint64_t ignored = 0;     // other files
   uint64_t residues = 0;    // in the structures
   uint64_t read = 0;        // files read by this call
   uint64_t parsed = 0;      // and parsed by it
 };
 
-struct UnusableFile {
-  std::string path;  // relative
-  std::string reason;
-};
-
 // Views into the library.
 struct StructureView {
   std::string_view name;  // the relative path without endings; with them where two would be the same
-  std::string_view path;  // relative to the root
   files::Hash128 key;     // of the file's content
   std::span<const ChainView> chains;
 };
@@ -63,17 +59,19 @@ class StructureLibrary {
   static StructureLibrary open(const LibraryOptions& options, const LibraryHooks& hooks);
 
   uint64_t size() const { return structures_.size(); }
-  StructureView structure(uint64_t i) const;                               // i < size(), sorted by name; allocates nothing [any-thread]
-  const std::vector<UnusableFile>& unusable() const { return unusable_; }  // sorted by path
+  StructureView structure(uint64_t i) const;                           // i < size(), sorted by name; allocates nothing [any-thread]
+  const std::vector<FileNote>& unusable() const { return unusable_; }  // with the reason, sorted by path
+  const std::vector<FileNote>& odd() const { return odd_; }            // that are used, with what is odd, sorted by path
   const LibraryCounts& counts() const { return counts_; }
-  std::string report() const;  // a table of the unusable files, the first 20; empty if there are none
+  // Tables of both, the first 20 of each; empty if there are none. All of them are in <cache_dir>/protein-unusable-<8 digits>.txt.
+  std::string report() const;
 
   // Equal where all names and contents of the structures, and the parser, are: what ranks compare.
   const files::Hash128& fingerprint() const { return fingerprint_; }
 
  private:
   struct Entry {
-    std::string name, path;
+    std::string name;
     files::Hash128 key;
     size_t first_chain, chains;
   };
@@ -82,9 +80,9 @@ class StructureLibrary {
   StructureCache cache_;
   std::vector<Entry> structures_;
   std::vector<ChainView> chains_;
-  std::vector<UnusableFile> unusable_;
+  std::vector<FileNote> unusable_, odd_;
   LibraryCounts counts_;
-  std::string unusable_path_;
+  std::string report_path_;
   files::Hash128 fingerprint_;
 };
 

@@ -3,29 +3,37 @@
 #include <cstring>
 #include <type_traits>
 
+#include "plugins/tasks/common/files/bytes_of.hpp"
+
 namespace pipeline::protein {
 namespace {
 
 static_assert(std::is_trivially_copyable_v<Residue> && kAlignment % alignof(Residue) == 0);
 
-template <class T>
-std::string_view bytes_of(const T& value) {
-  return {reinterpret_cast<const char*>(&value), sizeof value};
-}
+using files::bytes_of;
 
 uint64_t hash_of_header(const RecordHeader& header) {
   return files::hash128(bytes_of(header).substr(0, offsetof(RecordHeader, header_hash))).low;
 }
 
-std::string record_of(const files::Hash128& key, RecordKind kind, size_t chains, std::string_view payload) {
-  RecordHeader header{
-      kRecordMagic, key, static_cast<uint32_t>(kind), static_cast<uint32_t>(chains), payload.size(), files::hash128(payload), 0};
+std::string record_of(const files::Hash128& key, RecordKind kind, size_t chains, std::string_view payload, std::string_view remark) {
+  RecordHeader header{kRecordMagic,
+                      key,
+                      static_cast<uint32_t>(kind),
+                      static_cast<uint32_t>(chains),
+                      payload.size(),
+                      files::hash128(payload),
+                      remark.size(),
+                      files::hash128(remark).low,
+                      0};
   header.header_hash = hash_of_header(header);
   std::string record;
-  record.reserve(sizeof header + padded(payload.size()));
+  const size_t bytes = sizeof header + padded(payload.size() + remark.size());
+  record.reserve(bytes);
   record += bytes_of(header);
   record += payload;
-  record.resize(sizeof header + padded(payload.size()));
+  record += remark;
+  record.resize(bytes);
   return record;
 }
 
@@ -36,6 +44,11 @@ ChainEntry entry_at(std::string_view payload, size_t chain) {
 }
 
 }  // namespace
+
+bool CacheRecord::is_within(uint64_t file_bytes) const {
+  if (begin > file_bytes || header.payload_bytes > file_bytes || header.remark_bytes > file_bytes) return false;
+  return bytes() <= file_bytes - begin;
+}
 
 std::string make_record(const files::Hash128& key, const Structure& structure) {
   std::string payload, names;
@@ -51,15 +64,19 @@ std::string make_record(const files::Hash128& key, const Structure& structure) {
   for (const Chain& chain : structure.chains) {
     payload.append(reinterpret_cast<const char*>(chain.residues.data()), chain.residues.size() * sizeof(Residue));
   }
-  return record_of(key, RecordKind::kStructure, structure.chains.size(), payload);
+  return record_of(key, RecordKind::kStructure, structure.chains.size(), payload, structure.remark);
 }
 
-std::string make_record(const files::Hash128& key, const std::string& failure) { return record_of(key, RecordKind::kFailure, 0, failure); }
+std::string make_record(const files::Hash128& key, const std::string& failure) {
+  return record_of(key, RecordKind::kFailure, 0, failure, "");
+}
 
 bool is_record(const RecordHeader& header) { return header.magic == kRecordMagic && header.header_hash == hash_of_header(header); }
 
-bool is_whole(const RecordHeader& header, std::string_view payload) {
-  if (payload.size() != header.payload_bytes || files::hash128(payload) != header.payload_hash) return false;
+bool is_whole(const RecordHeader& header, std::string_view body) {
+  if (header.payload_bytes > body.size() || header.remark_bytes != body.size() - header.payload_bytes) return false;
+  const std::string_view payload = body.substr(0, header.payload_bytes);
+  if (files::hash128(payload) != header.payload_hash || files::hash128(body.substr(payload.size())).low != header.remark_hash) return false;
   if (header.kind == static_cast<uint32_t>(RecordKind::kFailure)) return true;
   // Hashes are right for whatever was written; the rest is for files made by hand.
   if (header.kind != static_cast<uint32_t>(RecordKind::kStructure) || header.chains == 0) return false;
@@ -81,13 +98,13 @@ bool is_whole(const RecordHeader& header, std::string_view payload) {
   return true;
 }
 
-void append_chains(const RecordHeader& header, std::string_view payload, std::vector<ChainView>& chains) {
+void append_chains(const RecordHeader& header, std::string_view body, std::vector<ChainView>& chains) {
   uint64_t names = 0;
-  for (size_t chain = 0; chain < header.chains; ++chain) names += entry_at(payload, chain).name_bytes;
-  const char* name = payload.data() + header.chains * sizeof(ChainEntry);
+  for (size_t chain = 0; chain < header.chains; ++chain) names += entry_at(body, chain).name_bytes;
+  const char* name = body.data() + header.chains * sizeof(ChainEntry);
   const auto* residue = reinterpret_cast<const Residue*>(name + padded(names));
   for (size_t chain = 0; chain < header.chains; ++chain) {
-    const ChainEntry entry = entry_at(payload, chain);
+    const ChainEntry entry = entry_at(body, chain);
     chains.push_back({{name, entry.name_bytes}, {residue, entry.residues}});
     name += entry.name_bytes;
     residue += entry.residues;

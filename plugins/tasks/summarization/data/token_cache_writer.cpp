@@ -8,8 +8,8 @@
 #include <cstring>
 #include <limits>
 
+#include "plugins/tasks/common/files/bytes_of.hpp"
 #include "plugins/tasks/summarization/data/files.hpp"
-
 
 namespace pipeline::summarization {
 namespace {
@@ -17,10 +17,7 @@ namespace {
 constexpr size_t kBufferBytes = size_t{1} << 20;
 constexpr const char* kRemedy = "check the free space and the permissions of the cache folder";
 
-template <class T>
-std::string_view bytes_of(const T& value) {
-  return {reinterpret_cast<const char*>(&value), sizeof value};
-}
+using files::bytes_of;
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-#include "plugins/tasks/protein/data/unusable_report.hpp"
+#include "plugins/tasks/protein/data/library_report.hpp"
 
 #include <unistd.h>
 
@@ -6,8 +6,6 @@
 #include <cstdio>
 #include <fstream>
 #include <iterator>
-
-#include "plugins/tasks/protein/data/structure_library.hpp"
 
 namespace pipeline::protein {
 namespace {
@@ -17,10 +15,8 @@ std::string printable(std::string text) {
   return text;
 }
 
-}  // namespace
-
-std::string unusable_table(const std::vector<UnusableFile>& files, size_t most, const std::string& all_path) {
-  constexpr size_t kWidest = 60;  // longer paths push their reason to the right
+std::string table_of(const std::vector<FileNote>& files, size_t most, const std::string& all_path) {
+  constexpr size_t kWidest = 60;  // longer paths push their text to the right
   const size_t shown = std::min(most, files.size());
   size_t width = 0;
   for (size_t i = 0; i < shown; ++i) {
@@ -29,14 +25,23 @@ std::string unusable_table(const std::vector<UnusableFile>& files, size_t most, 
   std::string text;
   for (size_t i = 0; i < shown; ++i) {
     const size_t blanks = files[i].path.size() < width ? width - files[i].path.size() : 0;
-    text += "  " + printable(files[i].path) + std::string(blanks + 2, ' ') + files[i].reason + "\n";
+    text += "  " + printable(files[i].path) + std::string(blanks + 2, ' ') + files[i].text + "\n";
   }
   if (shown < files.size()) text += "  and " + std::to_string(files.size() - shown) + " more: see " + all_path + "\n";
   return text;
 }
 
-bool write_unusable(const std::vector<UnusableFile>& files, const std::string& path) {
-  const std::string text = unusable_table(files, files.size(), path);
+}  // namespace
+
+std::string library_report(const std::vector<FileNote>& unusable, const std::vector<FileNote>& odd, size_t most,
+                           const std::string& all_path) {
+  std::string text = table_of(unusable, most, all_path);
+  if (odd.empty()) return text;
+  return text + std::to_string(odd.size()) + (odd.size() == 1 ? " file is" : " files are") + " used but odd:\n" +
+         table_of(odd, most, all_path);
+}
+
+bool write_report(const std::string& text, const std::string& path) {
   {
     std::ifstream present(path, std::ios::binary);
     if (present ? std::string{std::istreambuf_iterator<char>(present), {}} == text : text.empty()) return true;

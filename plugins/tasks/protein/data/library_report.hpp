@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "plugins/tasks/protein/data/input_files.hpp"
+
+namespace pipeline::protein {
+
+// Files that cannot be used, and behind a line that says so those that can but look odd: path and text in aligned columns, a line each with
+// its end; of both kinds the first `most`, and where all are.
+std::string library_report(const std::vector<FileNote>& unusable, const std::vector<FileNote>& odd, size_t most,
+                           const std::string& all_path);
+
+// Puts a report there, or removes it if it is empty. What is there already and right is not written again. False if that cannot be done.
+bool write_report(const std::string& text, const std::string& path);
+
+}  // namespace pipeline::protein

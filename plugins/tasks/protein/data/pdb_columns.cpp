@@ -1,0 +1,84 @@
+#include "plugins/tasks/protein/data/pdb_columns.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+
+#include "plugins/tasks/protein/data/residue_name.hpp"
+
+namespace pipeline::protein::pdb {
+namespace {
+
+constexpr int kFirstHybrid = 10'000, kHybridStart = 10 * 36 * 36 * 36, kHybridEnd = 36 * 36 * 36 * 36;  // "A000", and behind "ZZZZ"
+
+template <class T>
+std::optional<T> parsed(std::string_view field) {
+  T value;
+  const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
+  if (error != std::errc() || end != field.data() + field.size()) return std::nullopt;
+  return value;
+}
+
+int digit_of(char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'Z' ? c - 'A' + 10 : -1; }
+
+}  // namespace
+
+uint32_t record_of(std::string_view line) {
+  char start[4] = {' ', ' ', ' ', ' '};
+  std::memcpy(start, line.data(), std::min<size_t>(line.size(), 4));
+  for (char& c : start) c = c == '\t' ? ' ' : upper(c);
+  return four(start);
+}
+
+std::string_view take_line(std::string_view& rest) {
+  const size_t end = rest.find('\n');
+  std::string_view line = rest.substr(0, end);
+  rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+  while (line.ends_with('\r')) line.remove_suffix(1);
+  return line;
+}
+
+std::string_view trimmed(std::string_view text) {
+  const size_t begin = text.find_first_not_of(' ');
+  return begin == std::string_view::npos ? std::string_view() : text.substr(begin, text.find_last_not_of(' ') - begin + 1);
+}
+
+bool is_backbone(std::string_view name) {
+  if (name.size() == 1) return upper(name[0]) == 'N' || upper(name[0]) == 'C';
+  return name.size() == 2 && upper(name[0]) == 'C' && upper(name[1]) == 'A';
+}
+
+bool is_number(std::string_view field) {
+  field = trimmed(field);
+  if (field.starts_with('+')) field.remove_prefix(1);
+  return parsed<double>(field).has_value();
+}
+
+std::optional<int> residue_number(std::string_view field) {
+  if (digit_of(upper(field[0])) < 10) return parsed<int>(trimmed(field));
+  int value = 0;
+  for (const char c : field) {
+    const int digit = digit_of(upper(c));
+    if (digit < 0) return std::nullopt;
+    value = value * 36 + digit;
+  }
+  return value - kHybridStart + kFirstHybrid;
+}
+
+bool put_residue_number(char* field, int number) {
+  char digits[4] = {' ', ' ', ' ', ' '};
+  if (number < -999 || number >= kHybridEnd - kHybridStart + kFirstHybrid) return false;
+  const bool hybrid = number >= kFirstHybrid;
+  const int base = hybrid ? 36 : 10;
+  int left = hybrid ? number - kFirstHybrid + kHybridStart : number < 0 ? -number : number;
+  int at = 3;
+  do {
+    digits[at--] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"[left % base];
+    left /= base;
+  } while (left > 0);
+  if (number < 0) digits[at] = '-';
+  std::memcpy(field, digits, sizeof digits);
+  return true;
+}
+
+}  // namespace pipeline::protein::pdb

@@ -1,0 +1,78 @@
+// The reader of structures over any bytes, plain or packed: each ends in chains that keep what structure.hpp promises and survive the
+// cache's record, or in a DataError of one line.
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plugins/tasks/protein/data/structure_reader.hpp"
+#include "plugins/tasks/protein/data/structure_record.hpp"
+
+namespace {
+
+using namespace pipeline::protein;
+namespace files = pipeline::files;
+
+void require(bool holds, const char* what) {
+  if (holds) return;
+  std::fprintf(stderr, "does not hold: %s\n", what);
+  std::abort();
+}
+
+bool is_one_line(std::string_view text) { return text.find('\n') == std::string_view::npos; }
+
+void check(const Structure& structure) {
+  require(!structure.chains.empty(), "there is a chain");
+  require(is_one_line(structure.remark), "remarks are of one line");
+  for (const Chain& chain : structure.chains) {
+    require(!chain.residues.empty(), "chains have residues");
+    int64_t before = -1;
+    for (const Residue& residue : chain.residues) {
+      require(residue.amino_acid <= kUnknown, "amino acids are known or unknown");
+      require(residue.position >= before, "positions do not go back");  // they stay where they would pass the largest number
+      before = residue.position;
+      require(residue.has_ca() || !residue.has_frame(), "a frame has a CA");
+      for (const Vec3& atom : {residue.n, residue.ca, residue.c}) {
+        for (const float x : {atom.x, atom.y, atom.z}) require(std::abs(x) <= 1e5f, "coordinates are finite and near");
+      }
+    }
+  }
+}
+
+void check_record(const Structure& structure) {
+  const std::string record = make_record({1, 2}, structure);
+  RecordHeader header;
+  std::memcpy(&header, record.data(), sizeof header);
+  require(is_record(header), "a record has its header");
+  std::vector<uint64_t> aligned(record.size() / sizeof(uint64_t));
+  std::memcpy(aligned.data(), record.data(), record.size());
+  const std::string_view body = std::string_view(reinterpret_cast<const char*>(aligned.data()), record.size())
+                                    .substr(sizeof header, header.payload_bytes + header.remark_bytes);
+  require(is_whole(header, body), "a record is whole");
+  std::vector<ChainView> chains;
+  append_chains(header, body, chains);
+  require(chains.size() == structure.chains.size(), "a record has every chain");
+  for (size_t i = 0; i < chains.size(); ++i) {
+    const auto& residues = structure.chains[i].residues;
+    require(chains[i].name == structure.chains[i].name && chains[i].residues.size() == residues.size(),
+            "a record has the chain's name and size");
+    require(std::memcmp(chains[i].residues.data(), residues.data(), residues.size() * sizeof(Residue)) == 0, "a record has the residues");
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  try {
+    const Structure structure = parse_structure({reinterpret_cast<const char*>(data), size}, {.max_file_bytes = uint64_t{1} << 22});
+    check(structure);
+    check_record(structure);
+  } catch (const files::DataError& error) {
+    require(error.what()[0] != '\0' && is_one_line(error.what()), "errors say something in one line");
+  }
+  return 0;
+}
