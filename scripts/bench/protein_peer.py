@@ -98,6 +98,20 @@ def read_steps(folder):
     return list(steps.values())
 
 
+def adamw(settings):
+    """make_optimizer(model, decayed) with weight decay for the parameters in `decayed` alone."""
+    settings = dict(settings)
+    weight_decay = settings.pop("weight_decay")
+
+    def make_optimizer(model, decayed):
+        known = {id(p) for p in decayed}
+        groups = [{"params": decayed, "weight_decay": weight_decay},
+                  {"params": [p for p in model.parameters() if id(p) not in known], "weight_decay": 0.0}]
+        return torch.optim.AdamW(groups, fused=True, **settings)
+
+    return make_optimizer
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--batches", type=Path, required=True, help="the folder that protein_batches wrote")
@@ -107,13 +121,7 @@ def main():
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
 
-    def make_optimizer(model, decayed):
-        settings, known = dict(arguments.optimizer), {id(p) for p in decayed}
-        groups = [{"params": decayed, "weight_decay": settings.pop("weight_decay")},
-                  {"params": [p for p in model.parameters() if id(p) not in known], "weight_decay": 0.0}]
-        return torch.optim.AdamW(groups, fused=True, **settings)
-
-    job = (Esm2 if arguments.esm2 else PlainPyTorch)(arguments.batches / "model", read_steps(arguments.batches), make_optimizer)
+    job = (Esm2 if arguments.esm2 else PlainPyTorch)(arguments.batches / "model", read_steps(arguments.batches), adamw(arguments.optimizer))
     print(json.dumps({"ready": True}), flush=True)
     for request in sys.stdin:
         losses, tokens, padded = zip(*(job.step() for _ in range(int(request))))

@@ -1,6 +1,7 @@
 // The protein task as a user runs it.
 #include <cmath>
 #include <filesystem>
+#include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -71,6 +72,25 @@ TEST_F(Esm2, TrainsOnTheSameData) {
   for (const char* file : {"config.json", "model.safetensors", "vocab.txt"}) EXPECT_TRUE(fs::exists(path("run/export") / file)) << file;
 }
 
+void expect_low_precision_learns_alike(const Job& job, const std::vector<std::string>& options) {
+  const auto in = [&](const std::string& precision, const std::string& verb) {
+    std::vector<std::string> all = options;
+    all.insert(all.end(), {"--set", "run.dir=" + precision, "--set", "train.precision=" + precision});
+    return job.call(verb, all);
+  };
+  std::vector<double> losses;
+  for (const std::string precision : {"fp32", "bf16"}) {
+    const Result run = in(precision, "run");
+    ASSERT_EQ(run.code, 0) << precision << run.out << run.err;
+    losses.push_back(nlohmann::json::parse(read_lines(job.path(precision + "/metrics.jsonl")).back())["loss"]);
+  }
+  EXPECT_NEAR(losses[1] / losses[0], 1, 0.03);
+  EXPECT_EQ(in("bf16", "evaluate").code, 0);
+}
+
+TEST_F(Protein, LearnsAlikeInLowPrecision) { expect_low_precision_learns_alike(*this, {"--set", "task.distogram=0.3"}); }
+TEST_F(Esm2, LearnsAlikeInLowPrecision) { expect_low_precision_learns_alike(*this, {}); }
+
 TEST_F(Protein, OptionsOfTheOtherModelAreRefused) {
   const Result structure = call("check", {"--set", "task.model=esm2"});
   EXPECT_EQ(structure.code, 2);
@@ -98,10 +118,20 @@ TEST_F(Protein, HiddenDistancesArePredictedByOption) {
 
 TEST_F(Protein, StructuresAreParsedOnceAndChangesAreNoticed) {
   ASSERT_EQ(call("run", {"--set", "train.max_steps=2"}).code, 0);
+  const auto cache = [&] {
+    for (const auto& entry : fs::directory_iterator(path("cache")))
+      if (entry.path().extension() == ".cache") return read_text(entry.path());
+    return std::string();
+  };
+  const std::string parsed = cache();
+  EXPECT_GT(parsed.size(), 24u * 24 * 48) << "48 bytes a residue";
+  ASSERT_EQ(call("evaluate").code, 0);
+  EXPECT_EQ(cache(), parsed) << "nothing was parsed again";
   write_text(path("structures/new.pdb"), helix(made_up_sequence(40, 999), 'A') + "END\n");
   const Result changed = call("run", {"--set", "train.max_steps=4"});
   EXPECT_NE(changed.code, 0) << "the run went on with other data";
-  EXPECT_THAT(changed.err, HasSubstr("data"));
+  EXPECT_THAT(changed.err, HasSubstr("the data is not what this run began with"));
+  EXPECT_GT(cache().size(), parsed.size());
   fs::remove(path("structures/new.pdb"));
   EXPECT_EQ(call("run", {"--set", "train.max_steps=4"}).code, 0);
 }
@@ -125,47 +155,312 @@ TEST_F(Protein, TooManyUnusableFilesStopTheRunWithTheTable) {
   EXPECT_EQ(call("run", {"--set", "task.data.max_unusable=0.9", "--set", "train.max_steps=1"}).code, 0);
 }
 
-TEST_F(Protein, ACrossValidationAddsUpItsParts) {
-  std::string stages;
-  for (int fold = 0; fold < 2; ++fold) {
-    const std::string number = std::to_string(fold);
-    stages += "[[stage]]\nname = \"learn-" + number + "\"\n[stage.task.split]\nfold = " + number + "\n";
-    stages += "[[stage]]\nname = \"test-" + number + "\"\nkind = \"evaluate\"\ninit_from = \"learn-" + number + "\"\n[stage.task.split]\nfold = " + number + "\n";
+// Two folds, and their evaluations added up.
+class ProteinPool : public Protein {
+ protected:
+  ProteinPool() {
+    write_text(path("train.toml"), config() + part(0, 0) + part(1, 1) + kAll);
+    write_text(path("structures/odd.pdb"), helix(made_up_sequence(57, 500), 'A') + "END\n");  // so that folds differ in size
   }
-  write_text(path("train.toml"), config() + stages + "[[stage]]\nname = \"all\"\nkind = \"pool\"\n");
-  const Result run = call("run", {"--set", "train.max_steps=3"});
-  ASSERT_EQ(run.code, 0) << run.out << run.err;
-  const auto read = [&](const std::string& stage) { return nlohmann::json::parse(read_text(path("run/" + stage + "/evaluation-test.json"))); };
-  const auto a = read("test-0"), b = read("test-1"), all = read("all");
-  EXPECT_EQ(all["samples"].get<int>(), a["samples"].get<int>() + b["samples"].get<int>());
-  const double low = std::min(a["figures"]["loss"].get<double>(), b["figures"]["loss"].get<double>());
-  const double high = std::max(a["figures"]["loss"].get<double>(), b["figures"]["loss"].get<double>());
-  EXPECT_GT(all["figures"]["loss"].get<double>(), low);
-  EXPECT_LT(all["figures"]["loss"].get<double>(), high);
-  const Result again = call("run", {"--set", "train.max_steps=3"});
-  EXPECT_THAT(again.out, HasSubstr("run/all is finished already"));
+
+  static constexpr const char* kAll = "[[stage]]\nname = \"all\"\nkind = \"pool\"\n";
+
+  // The stages learn-N and test-N with this fold held out.
+  static std::string part(int number, int fold) {
+    const std::string name = "-" + std::to_string(number) + "\"\n", split = "[stage.task.split]\nfold = " + std::to_string(fold) + "\n";
+    return "[[stage]]\nname = \"learn" + name + split +  //
+           "[[stage]]\nname = \"test" + name + "kind = \"evaluate\"\ninit_from = \"learn" + name + split;
+  }
+  Result run(std::vector<std::string> more = {}) const {
+    more.insert(more.end(), {"--set", "train.max_steps=3"});
+    return call("run", more);
+  }
+  nlohmann::json evaluation_of(const std::string& stage) const {
+    return nlohmann::json::parse(read_text(path("run/" + stage + "/evaluation-test.json")));
+  }
+  // [sum, weight]
+  std::pair<double, double> loss_of(const std::string& stage) const {
+    const auto sums = nlohmann::json::parse(read_text(path("run/" + stage + "/evaluation-test-files/sums.json")));
+    for (const auto& value : sums["values"])
+      if (value[0] == "loss") return {value[1], value[2]};
+    throw std::runtime_error(stage + " has no loss");
+  }
+};
+
+TEST_F(ProteinPool, AddsUpItsParts) {
+  const Result whole = run();
+  ASSERT_EQ(whole.code, 0) << whole.out << whole.err;
+  const auto a = loss_of("test-0"), b = loss_of("test-1");
+  EXPECT_NE(a.second, b.second) << "parts of one size would say nothing of their weights";
+  const auto first_part = evaluation_of("test-0"), second_part = evaluation_of("test-1"), all = evaluation_of("all");
+  EXPECT_EQ(all["figures"]["loss"].get<double>(), (a.first + b.first) / (a.second + b.second));
+  EXPECT_NE(first_part["figures"]["loss"], second_part["figures"]["loss"]);
+  EXPECT_EQ(all["samples"].get<int>(), first_part["samples"].get<int>() + second_part["samples"].get<int>());
+  EXPECT_THAT(run().out, HasSubstr("run/all is finished already"));
+
+  // From here on there are no data, which it needs none of.
+  fs::rename(path("structures"), path("elsewhere"));
+  const std::string before = read_text(path("run/all/evaluation-test.json"));
+  fs::remove(path("run/all/finished.txt"));
+  const Result alone = run({"--stage", "all"});
+  ASSERT_EQ(alone.code, 0) << alone.out << alone.err;
+  EXPECT_THAT(alone.out, HasSubstr("samples of 2 evaluations, added up"));
+  EXPECT_EQ(read_text(path("run/all/evaluation-test.json")), before);
+  EXPECT_THAT(alone.out, Not(HasSubstr("other options")));
+  const Result changed = run({"--stage", "all", "--set", "task.mask_ratio=0.2"});
+  EXPECT_THAT(changed.out, HasSubstr("run/all was made with other options or evaluations: done again"));
+  EXPECT_THAT(changed.out,
+              HasSubstr("warning: run/test-0 was made with other options than the stage 'test-0' has now: run that stage again"));
+
+  const fs::path sums = path("run/test-1/evaluation-test-files/sums.json");
+  write_text(sums, read_text(sums).substr(1));
+  const Result damaged = run({"--stage", "all"});
+  EXPECT_EQ(damaged.code, 1);
+  EXPECT_THAT(damaged.err, HasSubstr("run/test-1/evaluation-test-files/sums.json: not valid JSON"));
+  EXPECT_THAT(damaged.err, HasSubstr("run the stage 'test-1' again, with --stage test-1 --fresh"));
+  fs::remove(path("run/test-1/finished.txt"));
+  EXPECT_THAT(run({"--stage", "all"}).err,
+              HasSubstr("run/test-1: is not finished, so its evaluation cannot be added up: run the stage 'test-1' first"));
 }
 
-TEST_F(Protein, APoolNeedsEvaluationsBeforeIt) {
-  write_text(path("train.toml"), config() + "[[stage]]\nname = \"learn\"\n[[stage]]\nname = \"all\"\nkind = \"pool\"\n");
-  const Result run = call("run", {"--set", "train.max_steps=1"});
-  EXPECT_EQ(run.code, 2);
-  EXPECT_THAT(run.err, HasSubstr("there is no stage before this one that evaluates"));
+TEST_F(ProteinPool, CountsNoPartTwice) {
+  write_text(path("train.toml"), config() + part(0, 1) + part(1, 1) + kAll);
+  const Result twice = run();
+  EXPECT_EQ(twice.code, 2) << twice.out;
+  EXPECT_THAT(twice.err, HasSubstr("run/test-0/evaluation-test.json and run/test-1/evaluation-test.json both scored "));
+  EXPECT_THAT(twice.err, HasSubstr("each part of the data may be counted once"));
 }
 
-TEST_F(Protein, OwnTestDataOnlyAddFiguresAndSimilarOnesAreCounted) {
-  ASSERT_EQ(call("run", {"--set", "train.max_steps=2"}).code, 0);
-  fs::create_directories(path("mine"));
-  write_text(path("mine/known.pdb"), read_text(path("structures/p1.ent")));
-  write_text(path("mine/other.pdb"), helix(made_up_sequence(40, 777), 'Q') + "END\n");
+TEST_F(ProteinPool, AMistakeShowsBeforeAnythingIsTrained) {
+  const std::string learn = "[[stage]]\nname = \"learn\"\n";
+  const std::pair<std::string, const char*> mistakes[] = {
+      {kAll, ": stage.kind = \"pool\": there is no stage before this one that evaluates"},
+      {learn + kAll, ": stage.kind = \"pool\": there is no stage before this one that evaluates"},
+      {part(0, 0) + kAll + "init_from = \"learn-0\"\n", ": stage.init_from = \"learn-0\": has no effect"},
+      {part(0, 0) + part(1, 1) + "[stage.evaluate]\nsplit = \"val\"\n" + kAll, ": evaluate.split = \"val\": is of the stage 'test-1'"},
+      {part(0, 0) + "[stage.evaluate]\nmax_samples = 5\n" + kAll, ": evaluate.max_samples = 5: may cut the stage 'test-0' short"}};
+  for (const auto& [stages, problem] : mistakes) {
+    write_text(path("train.toml"), config() + stages);
+    for (const char* verb : {"check", "run"}) {
+      const Result result = call(verb);
+      EXPECT_EQ(result.code, 2) << verb << stages << result.out;
+      EXPECT_THAT(result.err, testing::ContainsRegex("train.toml:[0-9]+: stage|train.toml:[0-9]+: evaluate"));
+      EXPECT_THAT(result.err, HasSubstr(problem)) << verb;
+    }
+    EXPECT_FALSE(fs::exists(path("run")));
+  }
+}
+
+// Structures of one's own: one that was learnt from under another name, one like it, one that is held out, and one that is like none.
+class OwnTestData : public Protein {
+ protected:
+  OwnTestData() {
+    fs::create_directories(path("mine"));
+    write_text(path("mine/other.pdb"), helix(made_up_sequence(40, 777), 'Q') + "END\n");
+  }
   const std::vector<std::string> mine{"--set", "task.test_path=mine"};
-  const Result evaluated = call("evaluate", mine);
-  ASSERT_EQ(evaluated.code, 0) << evaluated.err;
+};
+
+TEST_F(OwnTestData, ChangesNothingOfTheTraining) {
+  ASSERT_EQ(call("run", {"--set", "run.dir=without"}).code, 0);
+  const Result with = call("run", {"--set", "run.dir=with", "--set", "task.test_path=mine", "--set", "train.max_steps=6"});
+  ASSERT_EQ(with.code, 0) << with.err;
+  EXPECT_THAT(with.out, HasSubstr("the test part of task.pdb_path is held out all the same"));
+  ASSERT_EQ(call("run", {"--set", "run.dir=with"}).code, 0) << "it may be set and unset in the middle";
+  EXPECT_EQ(curve("with"), curve("without"));
+}
+
+TEST_F(OwnTestData, ThatIsNotThereIsAnErrorForEveryPurposeThatReadsData) {
+  const std::vector<std::string> nowhere{"--set", "task.test_path=nowhere"};
+  const Result run = call("run", nowhere);
+  EXPECT_EQ(run.code, 2);
+  EXPECT_THAT(run.err, HasSubstr("task.test_path=nowhere: there is no such folder or file"));
+  ASSERT_EQ(call("run", {"--set", "train.max_steps=1"}).code, 0);
+  for (const char* verb : {"evaluate", "predict"}) {
+    const Result used = call(verb, nowhere);
+    EXPECT_EQ(used.code, 2) << verb;
+    EXPECT_THAT(used.err, HasSubstr("task.test_path=nowhere: there is no such folder or file")) << verb;
+  }
+}
+
+TEST_F(OwnTestData, OnlyAddsFiguresAndWhatWasLearntFromIsCounted) {
+  ASSERT_EQ(call("run", {"--set", "train.max_steps=2"}).code, 0);
+  std::set<std::string> held_out;  // structures of one chain, and those that are not learnt from
+  for (const char* split : {"val", "test"}) {
+    ASSERT_EQ(call("predict", {"--split", split}).code, 0);
+    for (const std::string& row : read_lines(path("run/submission.csv"))) held_out.insert(row.substr(0, row.find('_')));
+  }
+  const auto first_of = [&](bool wanted) {
+    for (int i = 1; i < 24; ++i)
+      if (const std::string name = "p" + std::to_string(i); i % 3 != 0 && held_out.contains(name) == wanted) return name;
+    return std::string();
+  };
+  const auto file_of = [&](const std::string& name) { return read_text(path("structures/" + name + (fs::exists(path("structures/" + name + ".pdb")) ? ".pdb" : ".ent"))); };
+  write_text(path("mine/held_out.pdb"), file_of(first_of(true)));
+  const Result unknown = call("evaluate", mine);
+  ASSERT_EQ(unknown.code, 0) << unknown.err;
+  EXPECT_THAT(unknown.out + unknown.err, Not(HasSubstr("learnt from"))) << "one is new, the other was held out";
+
+  write_text(path("mine/renamed.pdb"), "REMARK   1 OF MY OWN\n" + file_of(first_of(false)));
+  std::string moved = file_of(first_of(false));  // a relative: the same sequence in another place
+  for (size_t at = 0; (at = moved.find("  1.00 20.00", at)) != std::string::npos; ++at) moved[at - 1] = moved[at - 1] == '9' ? '0' : static_cast<char>(moved[at - 1] + 1);
+  write_text(path("mine/relative.pdb"), moved);
+  const Result known = call("evaluate", mine);
+  ASSERT_EQ(known.code, 0) << known.err;
+  EXPECT_THAT(known.out + known.err, HasSubstr("samples of task.test_path 1 were learnt from, and 1 are like some that were"));
+
   fs::remove_all(path("structures"));
   EXPECT_EQ(call("export").code, 0) << "an export reads no data";
   const Result predicted = call("predict", mine);
   ASSERT_EQ(predicted.code, 0) << predicted.out << predicted.err << "a model can be used where its training data are not";
+  EXPECT_THAT(predicted.out + predicted.err, HasSubstr("samples of the test split 1 were learnt from by these weights"));
+  EXPECT_THAT(predicted.out + predicted.err, Not(HasSubstr("comparing sequences")));
   EXPECT_THAT(read_text(path("run/submission.csv")), HasSubstr("other_Q,40,40,"));
+}
+
+// What was learnt from goes with the weights, and an evaluation refuses it.
+class WhatWasLearntFrom : public Protein {
+ protected:
+  WhatWasLearntFrom() { learn("run", {}); }
+  void learn(const std::string& run, std::vector<std::string> more) {
+    more.insert(more.end(), {"--set", "run.dir=" + run, "--set", "train.max_steps=1"});
+    const Result result = call("run", more);
+    EXPECT_EQ(result.code, 0) << result.out << result.err;
+  }
+  void expect_refusal(const std::vector<std::string>& more, const std::string& what) {
+    const Result result = call("evaluate", more);
+    EXPECT_EQ(result.code, 2) << result.out << result.err;
+    EXPECT_THAT(result.err, testing::ContainsRegex(what));
+    EXPECT_THAT(result.err, HasSubstr("task.test_path"));
+  }
+  void expect_figures(const std::vector<std::string>& more) {
+    const Result result = call("evaluate", more);
+    EXPECT_EQ(result.code, 0) << result.out << result.err;
+    EXPECT_THAT(result.out + result.err, Not(HasSubstr("learnt from")));
+  }
+};
+
+TEST_F(WhatWasLearntFrom, IsNoTestDataUnderOtherFolds) {
+  expect_figures({});
+  expect_figures({"--split", "val"});
+  expect_refusal({"--set", "task.split.fold=2"}, "of the [0-9]+ samples of the test split [1-9][0-9]* were learnt from by these weights");
+  expect_refusal({"--set", "task.split.fold=1"}, "of the test split 0 were learnt from .* and [1-9][0-9]* more were validation samples");
+  expect_refusal({"--set", "task.split.fold=1", "--split", "val"}, "of the validation split [1-9][0-9]* were learnt from");
+}
+
+TEST_F(WhatWasLearntFrom, IsNoTestDataInAFolderThatHasGrown) {
+  for (int i = 0; i < 3; ++i) write_text(path("structures/new" + std::to_string(i) + ".pdb"), helix(made_up_sequence(70 + 10 * i, 900 + static_cast<uint64_t>(i)), 'A') + "END\n");
+  expect_refusal({}, "of the [0-9]+ samples of the test split [0-9]+ were learnt from");
+  const Result predicted = call("predict");
+  EXPECT_EQ(predicted.code, 0) << predicted.err;
+  EXPECT_THAT(predicted.out + predicted.err, HasSubstr("predictions of these say little about new proteins"));
+}
+
+TEST_F(WhatWasLearntFrom, IsNoTestDataAsPartsOfStructuresOrUnderOtherNames) {
+  expect_refusal({"--set", "task.data.unit=structure", "--set", "task.split.fold=3"}, "were learnt from");
+  fs::rename(path("structures"), path("moved"));
+  fs::rename(path("moved/p1.ent"), path("moved/renamed.pdb"));
+  expect_refusal({"--set", "task.pdb_path=moved", "--set", "task.split.fold=2"}, "were learnt from");
+}
+
+TEST_F(WhatWasLearntFrom, AddsUpOverTrainingsThatBeginWithEachOther) {
+  learn("second", {"--set", "task.split.fold=2", "--set", "train.init_from=run"});
+  expect_refusal({"--set", "run.dir=second", "--set", "task.split.fold=2"}, "were learnt from");
+  ASSERT_EQ(call("export").code, 0);
+  const Result third = call("run", {"--set", "task.split.fold=2", "--set", "train.init_from=run/export", "--set", "run.dir=third", "--set", "train.max_steps=1"});
+  ASSERT_EQ(third.code, 0) << third.err;
+  EXPECT_THAT(third.out + third.err, HasSubstr("the weights that this begins with have learnt from"));
+  expect_refusal({"--set", "run.dir=third", "--set", "task.split.fold=2"}, "were learnt from");
+}
+
+TEST_F(Protein, SamplesThatAreTooShortAreCountedInTheLog) {
+  const Result run = call("run", {"--set", "task.data.min_residues=40", "--set", "train.max_steps=1"});
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("left out   10 chains of 269 residues left out: fewer than task.data.min_residues (40) known residues"));
+  const Result none = call("run", {"--set", "task.data.min_residues=1000", "--set", "run.dir=other"});
+  EXPECT_EQ(none.code, 2);
+  EXPECT_THAT(none.err, testing::ContainsRegex("task.pdb_path = .*structures: no sample is left: 28 chains of 1484 residues left out"));
+  EXPECT_THAT(none.err, HasSubstr("fewer than task.data.min_residues (1000) known residues"));
+}
+
+// Two structures whose samples have one name, two whose files would have, and a dimer of which each chain lacks residues of the other.
+TEST_F(Protein, EverySampleHasFilesOfItsOwn) {
+  ASSERT_EQ(call("run", {"--set", "train.max_steps=1"}).code, 0);
+  fs::create_directories(path("mine/x"));
+  const auto structure = [&](const std::string& name, uint64_t seed, char chain) { write_text(path("mine/" + name), helix(made_up_sequence(30, seed), chain) + "END\n"); };
+  structure("1abc.pdb", 1001, 'A');
+  structure("1abc_A.pdb", 1002, ' ');
+  structure("x/y.pdb", 1003, 'A');
+  structure("x-y.pdb", 1004, 'A');
+  const Result predicted = call("predict", {"--set", "task.test_path=mine"});
+  ASSERT_EQ(predicted.code, 0) << predicted.err;
+  std::set<std::string> ids, contents;
+  for (const std::string& row : read_lines(path("run/submission.csv"))) ids.insert(row.substr(0, row.find(',')));
+  EXPECT_EQ(ids, (std::set<std::string>{"id", "1abc:A", "1abc_A", "x/y_A", "x-y_A"}));
+  for (const char* file : {"1abc:A", "1abc_A", "x%2Fy_A", "x-y_A"}) contents.insert(read_text(path("run/submission-files/" + std::string(file) + "-residues.csv")));
+  EXPECT_EQ(contents.size(), 4u);
+}
+
+TEST_F(Protein, PredictionsDoNotDependOnNeighboursInTheFolder) {
+  ASSERT_EQ(call("run", {"--set", "train.max_steps=1"}).code, 0);
+  const auto table = [&](const std::string& folder) {
+    EXPECT_EQ(call("predict", {"--set", "task.test_path=" + folder, "--output", folder + ".csv"}).code, 0);
+    return read_text(path(folder + "-files/wanted_A-residues.csv"));
+  };
+  for (const char* folder : {"alone", "among"}) {
+    fs::create_directories(path(folder));
+    write_text(path(folder) / "wanted.pdb", helix(made_up_sequence(60, 2001), 'A') + "END\n");
+  }
+  for (int i = 0; i < 3; ++i) write_text(path("among/a" + std::to_string(i) + ".pdb"), helix(made_up_sequence(50, 2010 + static_cast<uint64_t>(i)), 'A') + "END\n");
+  EXPECT_EQ(table("alone"), table("among"));
+}
+
+TEST_F(Protein, CopiesOfAChainInAStructureAreScoredTogether) {
+  for (int i = 0; i < 8; ++i) {
+    const auto sequence = made_up_sequence(40, 3000 + static_cast<uint64_t>(i));
+    const std::vector<std::string> ragged(sequence.begin() + 1, sequence.end());
+    write_text(path("structures/dimer" + std::to_string(i) + ".pdb"), helix(sequence, 'A') + helix(ragged, 'B', 20) + "END\n");
+  }
+  const std::vector<std::string> whole{"--set", "task.data.unit=structure", "--set", "task.data.max_residues=128"};
+  ASSERT_EQ(call("run", {whole[0], whole[1], whole[2], whole[3], "--set", "train.max_steps=2"}).code, 0);
+  const Result evaluated = call("evaluate", whole);
+  ASSERT_EQ(evaluated.code, 0) << evaluated.err;
+  ASSERT_EQ(call("predict", whole).code, 0);
+  int dimers = 0;
+  for (const std::string& row : read_lines(path("run/submission.csv")))
+    if (row.starts_with("dimer")) {
+      ++dimers;
+      EXPECT_THAT(row, testing::ContainsRegex("^dimer[0-9],79,79,"));
+      EXPECT_EQ(read_lines(path("run/submission-files/" + row.substr(0, 6) + "-residues.csv")).size(), 80u) << "a line for each residue of both chains";
+    }
+  EXPECT_GE(dimers, 1);
+}
+
+TEST_F(Protein, NoMoreMaskingsThanResidues) {
+  ASSERT_EQ(call("run", {"--set", "train.max_steps=1"}).code, 0);
+  ASSERT_EQ(call("predict", {"--set", "task.predict.maskings=1000000000"}).code, 0) << "a pass for each residue, and no more";
+  const Result tiny = call("check", {"--set", "task.mask_ratio=1e-7"});
+  EXPECT_EQ(tiny.code, 2);
+  EXPECT_THAT(tiny.err, HasSubstr("task.mask_ratio"));
+}
+
+TEST_F(Protein, BeyondTheExactComparisonWhatIsHeldOutIsStillAlignedWithTraining) {
+  const std::vector<std::string> beyond{"--set", "task.split.exact_up_to=5", "--set", "train.max_steps=1"};
+  const Result none = call("run", beyond);
+  ASSERT_EQ(none.code, 0) << none.err;
+  EXPECT_THAT(none.out, HasSubstr("28 distinct sequences, more than task.split.exact_up_to (5), compared by prefilter: relatives below 40% identity may be missed"));
+  EXPECT_THAT(none.out, HasSubstr("every chain of the test and validation parts was aligned with those of training; 0 clusters"));
+
+  for (int i = 0; i < 5; ++i) {  // pairs of which every other residue is the same: no seed of the prefilter is
+    auto sequence = made_up_sequence(100 + i, 4000 + static_cast<uint64_t>(i));
+    const auto write = [&](const char* name) { write_text(path("structures/" + std::string(name) + std::to_string(i) + ".pdb"), helix(sequence, 'A') + "END\n"); };
+    write("one");
+    for (size_t k = 0; k < sequence.size(); k += 2) sequence[k] = sequence[k] == "ALA" ? "GLY" : "ALA";
+    write("other");
+  }
+  const Result missed = call("run", {beyond[0], beyond[1], beyond[2], beyond[3], "--set", "run.dir=missed"});
+  ASSERT_EQ(missed.code, 0) << missed.err;
+  EXPECT_THAT(missed.out, testing::ContainsRegex("aligned with those of training; [1-9][0-9]* clusters that are like some there are learnt from, too"));
 }
 
 using ProteinSameRun = SameRunOf<SmallProteinJob>;

@@ -91,21 +91,24 @@ TEST(Masking, AStretchEndsWithItsChain) {
   EXPECT_GE(stretches, 10);
 }
 
-TEST(Masking, ScoringMakesEveryKnownResidueATargetOnce) {
+TEST(Masking, ScoringDealsOutEveryKnownResidueEvenly) {
   std::vector<uint8_t> letters = sequence(101);
   letters[50] = kUnknown;
-  std::array<int, 101> times{};
   const uint64_t groups = scoring_groups(0.15);
   EXPECT_EQ(groups, 7u);
-  for (uint64_t group = 0; group < groups; ++group) {
-    const Masking masking = mask_for_scoring(letters, groups, group, 9);
-    EXPECT_NEAR(static_cast<double>(targets(masking)), 100.0 / 7, 1);
-    for (size_t i = 0; i < 101; ++i) {
-      times[i] += masking.is_target[i];
-      EXPECT_EQ(masking.tokens[i], masking.is_target[i] != 0 ? kMaskToken : letters[i]);
+  const std::vector<uint32_t> group_of = deal_to_groups(letters, groups, 9);
+  EXPECT_EQ(group_of, deal_to_groups(letters, groups, 9));
+  EXPECT_NE(group_of, deal_to_groups(letters, groups, 10));
+  std::array<int, 7> sizes{};
+  for (size_t i = 0; i < 101; ++i) {
+    if (i == 50) {
+      EXPECT_EQ(group_of[i], kNoGroup);
+    } else {
+      ASSERT_LT(group_of[i], groups);
+      ++sizes[group_of[i]];
     }
   }
-  for (size_t i = 0; i < 101; ++i) EXPECT_EQ(times[i], i == 50 ? 0 : 1) << i;
+  for (const int size : sizes) EXPECT_NEAR(size, 100.0 / 7, 1);
 }
 
 TEST(Masking, GroupsForARatio) {

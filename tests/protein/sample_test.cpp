@@ -6,7 +6,9 @@
 #include <cmath>
 #include <numeric>
 
+#include "plugins/tasks/protein/task/masking.hpp"
 #include "plugins/tasks/protein/task/scoring.hpp"
+#include "tests/protein/made_up_chains.hpp"
 
 namespace pipeline::protein {
 namespace {
@@ -21,11 +23,6 @@ std::vector<Residue> chain(size_t length, uint8_t first = 0) {
     residues[i].ca = {static_cast<float>(i) * 3.8f, static_cast<float>(first), 0};
   }
   return residues;
-}
-
-Sample sample_of(const std::vector<std::vector<Residue>>& chains) {
-  std::vector<std::span<const Residue>> spans(chains.begin(), chains.end());
-  return make_sample(spans);
 }
 
 TEST(Sample, KnowsWhichChainsAreCopies) {
@@ -86,24 +83,67 @@ TEST(Noise, HasTheDeviationThatWasAskedForAndIsAFunctionOfTheSeed) {
   EXPECT_NEAR(std::sqrt(squares / 6000), 0.3, 0.01);
 }
 
-// How often each residue of samples of these lengths is a target, if all residues were in group 0.
-TEST(Scoring, PiecesCoverEverySampleOnce) {
-  const std::vector<int64_t> lengths{5, 16, 17, 40};
-  const std::vector<ScoringPass> passes = scoring_passes(lengths, 16, 1);
-  std::vector<std::vector<int>> times;
-  for (const int64_t length : lengths) times.emplace_back(static_cast<size_t>(length), 0);
-  for (const ScoringPass& pass : passes) {
-    EXPECT_LE(pass.count, 16);
-    EXPECT_GE(pass.first, 0);
-    EXPECT_LE(pass.first + pass.count, lengths[pass.sample]);
-    for (int64_t row = pass.score; row < pass.first + pass.count; ++row) ++times[pass.sample][static_cast<size_t>(row)];
+TEST(Sample, APartIsStoodForByAResidueThatIsKnown) {
+  Sample sample = sample_of({chain(12), chain(12), chain(12)});
+  sample.residues[13].amino_acid = kUnknown;
+  const std::vector<int64_t> rows{13, 14, 25};  // two copies of residue 1, the first of them unknown, and one of residue 2
+  EXPECT_THAT(sample.part(rows).copy_of, ElementsAre(2, 1, 2));
+}
+
+// Residues dealt out to groups in turn.
+std::vector<uint32_t> in_turn(size_t length, uint32_t groups) {
+  std::vector<uint32_t> group_of(length);
+  for (size_t i = 0; i < length; ++i) group_of[i] = static_cast<uint32_t>(i) % groups;
+  return group_of;
+}
+
+TEST(Scoring, PassesMakeEachResidueATargetOnceAndNoneIsWithoutTargets) {
+  for (const size_t length : {5, 16, 17, 40, 65})
+    for (const uint32_t groups : {1u, 3u, 7u, 100u}) {
+      std::vector<uint32_t> group_of = in_turn(length, groups);
+      group_of[4] = kNoGroup;
+      std::vector<int> times(length, 0);
+      uint32_t before = 0;
+      for (const ScoringPass& pass : scoring_passes(3, group_of, 16)) {
+        EXPECT_EQ(pass.sample, 3u);
+        EXPECT_LE(pass.count, 16);
+        EXPECT_GE(pass.first, 0);
+        EXPECT_LE(pass.first + pass.count, static_cast<int64_t>(length));
+        EXPECT_GE(pass.group, before) << "group after group";
+        before = pass.group;
+        int targets = 0;
+        for (int64_t row = pass.score; row < pass.first + pass.count; ++row) {
+          if (group_of[static_cast<size_t>(row)] != pass.group) continue;
+          ++times[static_cast<size_t>(row)];
+          ++targets;
+        }
+        EXPECT_GT(targets, 0) << length << " residues, group " << pass.group << " of " << groups;
+      }
+      for (size_t i = 0; i < length; ++i) EXPECT_EQ(times[i], i == 4 ? 0 : 1) << i;
+    }
+}
+
+TEST(Scoring, ThereAreNoMorePassesThanResiduesToScore) {
+  EXPECT_EQ(scoring_passes(0, 30, 25, 5000).size(), 25u);
+  EXPECT_EQ(scoring_passes(0, 30, 25, 7).size(), 7u);
+  EXPECT_EQ(scoring_passes(0, in_turn(100, 5000), 16).size(), 100u);
+}
+
+TEST(Scoring, APassOverAShortSampleIsTheSameWithoutItsResidues) {
+  const std::vector<ScoringPass> with = scoring_passes(2, in_turn(12, 5), 16), without_them = scoring_passes(2, 12, 12, 5);
+  ASSERT_EQ(with.size(), without_them.size());
+  for (size_t i = 0; i < with.size(); ++i) {
+    EXPECT_EQ(with[i].group, without_them[i].group);
+    EXPECT_EQ(with[i].count, without_them[i].count);
+    EXPECT_EQ(with[i].first + with[i].score + without_them[i].first + without_them[i].score, 0);
   }
-  for (const auto& sample : times)
-    for (const int count : sample) EXPECT_EQ(count, 1);
 }
 
 TEST(Scoring, TheFirstPassesAreOverDifferentSamples) {
-  const std::vector<ScoringPass> passes = scoring_passes({5, 6, 7}, 16, 4);
+  std::vector<ScoringPass> passes;
+  for (uint64_t sample = 0; sample < 3; ++sample)
+    for (const ScoringPass& pass : scoring_passes(sample, 6, 6, 4)) passes.push_back(pass);
+  order_by_group(passes);
   ASSERT_EQ(passes.size(), 12u);
   for (size_t i = 0; i < 3; ++i) EXPECT_EQ(passes[i].sample, i);
   EXPECT_EQ(passes[3].group, 1u);

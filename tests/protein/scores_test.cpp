@@ -96,6 +96,7 @@ TEST(Scores, CountHitsAndTheTwoGuesses) {
   EXPECT_DOUBLE_EQ(sent.values.at("accuracy").first, 1);
   EXPECT_DOUBLE_EQ(sent.values.at("accuracy").second, 2);
   EXPECT_NEAR(sent.values.at("loss").first, -std::log(0.81) - std::log(0.01), 1e-5);
+  EXPECT_DOUBLE_EQ(sent.values.at("top3").first, 1) << "A is the first; L is one of nineteen with the same";
   EXPECT_DOUBLE_EQ(sent.values.at("majority_accuracy").first, 1);
   EXPECT_NEAR(sent.values.at(".background_loss").first, -std::log(0.04) - std::log(0.24), 1e-12);
   EXPECT_DOUBLE_EQ(sent.values.at(".confusion/AA").first, 1);
@@ -106,7 +107,19 @@ TEST(Scores, DetailsAreForTheReportAlone) {
   const Frequencies background = mostly_leucine();
   Scores scores(background);
   scores.add({3, 7}, sure_of(3));
-  for (const auto& [name, sums] : send(scores, false).values) EXPECT_FALSE(name.starts_with(".cluster") || name.starts_with(".confusion")) << name;
+  for (const auto& [name, sums] : send(scores, false).values) EXPECT_FALSE(name.starts_with(".unit") || name.starts_with(".confusion")) << name;
+}
+
+TEST(Scores, TheThreeLikeliestCount) {
+  std::array<float, kAminoAcidCount> log_p{};
+  for (size_t i = 0; i < log_p.size(); ++i) log_p[i] = -static_cast<float>(i);  // 0 is the likeliest, then 1, 2, ...
+  const Frequencies background = mostly_leucine();
+  for (const uint8_t right : {0, 1, 2, 3, 19}) {
+    Scores scores(background);
+    scores.add({right, 0}, log_p);
+    EXPECT_EQ(send(scores).values.at("top3").first, right < 3 ? 1 : 0) << int{right};
+    EXPECT_EQ(send(scores).values.at("accuracy").first, right < 1 ? 1 : 0) << int{right};
+  }
 }
 
 // 30 clusters of 40 residues, of which `right` are predicted.
@@ -151,6 +164,36 @@ TEST(Report, TheConfusionMatrixIsATableAndAPicture) {
   EXPECT_THAT(said.files.at("confusion.svg"), testing::StartsWith("<svg "));
   EXPECT_THAT(said.files.at("confusion.svg"), testing::EndsWith("</svg>\n"));
   EXPECT_THAT(said.text, HasSubstr("amino acid"));
+}
+
+TEST(Report, OfOneClusterHasNoIntervalsAndNoVerdict) {
+  const Frequencies background = mostly_leucine();
+  Scores scores(background);
+  for (uint8_t i = 0; i < kAminoAcidCount; ++i) scores.add({i, 5}, sure_of(i));
+  const Collected said = report(send(scores));
+  EXPECT_FALSE(said.figures.contains("accuracy_low"));
+  EXPECT_TRUE(said.figures.contains("accuracy_gain"));
+  EXPECT_THAT(said.text, HasSubstr("too few for intervals"));
+  EXPECT_THAT(said.text, HasSubstr("not certainly better than both"));
+}
+
+TEST(Report, FoldsThatAreMissingAreNamed) {
+  const Frequencies background = mostly_leucine();
+  const auto of_folds = [&](std::vector<int64_t> folds) {
+    Collected together;
+    for (const int64_t fold : folds) {
+      Scores scores(background, Fold{fold, 4});
+      scores.add({3, static_cast<uint64_t>(fold)}, sure_of(3));
+      for (const auto& [name, sums] : send(scores).values) {
+        together.values[name].first += sums.first;
+        together.values[name].second += sums.second;
+      }
+    }
+    return report(together).text;
+  };
+  EXPECT_THAT(of_folds({0, 3}), HasSubstr("of 4 folds, fold 1, 2 was not evaluated"));
+  EXPECT_THAT(of_folds({0, 1, 2, 3}), testing::Not(HasSubstr("not evaluated")));
+  EXPECT_THAT(of_folds({2}), testing::Not(HasSubstr("not evaluated"))) << "one fold is no sum of folds";
 }
 
 TEST(Report, OfNothingSaysNothing) { EXPECT_TRUE(report({}).figures.empty()); }

@@ -89,10 +89,10 @@ TEST_P(Hooks, ProgressComesOnTheCallingThreadAndStaysBelowTheTotal) {
     EXPECT_LE(done, total);
     EXPECT_EQ(std::this_thread::get_id(), here);
   };
-  clusters_of(some(), {.exact_up_to = GetParam()}, {.threads = 2, .progress = progress});
-  EXPECT_GE(calls, 0);  // with luck the other thread did everything
   clusters_of(some(), {.exact_up_to = GetParam()}, {.threads = 1, .progress = progress});
   EXPECT_GE(calls, 1);
+  // With luck another thread does everything, so with two the calls cannot be counted.
+  clusters_of(some(), {.exact_up_to = GetParam()}, {.threads = 2, .progress = progress});
 }
 
 TEST_P(Hooks, CancellingEndsTheWork) {

@@ -2,41 +2,26 @@
 
 #include <algorithm>
 #include <memory>
-#include <numeric>
-#include <string>
-#include <unordered_map>
+#include <utility>
 
-#include "plugins/tasks/common/files/error.hpp"
 #include "plugins/tasks/protein/clusters/contained.hpp"
 #include "plugins/tasks/protein/clusters/disjoint_sets.hpp"
-#include "plugins/tasks/protein/clusters/local_alignment.hpp"
 #include "plugins/tasks/protein/clusters/prefilter.hpp"
 #include "plugins/tasks/protein/clusters/score_batch.hpp"
+#include "plugins/tasks/protein/clusters/sequence_set.hpp"
+#include "plugins/tasks/protein/clusters/similar.hpp"
 #include "plugins/tasks/protein/clusters/work.hpp"
 
 namespace pipeline::protein {
 
 namespace {
 
-void check(const ClusterOptions& options) {
-  const auto share = [](const char* name, double value) {
-    if (!(value >= 0 && value <= 1)) {
-      throw files::DataError(std::string("similarity of sequences: ") + name + " is " + std::to_string(value) + ", must be from 0 to 1");
-    }
-  };
-  share("identity", options.identity);
-  share("coverage", options.coverage);
-  if (!(options.evalue > 0)) {
-    throw files::DataError("similarity of sequences: evalue is " + std::to_string(options.evalue) + ", must be above 0");
-  }
-}
-
 // Joins the similar ones of a set of distinct sequences. Pairs that are joined already are not looked at again, which saves work and
 // changes nothing: a set's connected parts do not depend on the order in which its pairs are found.
 class Linkage {
  public:
-  Linkage(const std::vector<Letters>& sequences, const ClusterOptions& options, const ClusterHooks& hooks)
-      : sequences_(sequences), options_(options), hooks_(hooks), sets_(sequences.size()) {}
+  Linkage(const SequenceSet& set, const ClusterOptions& options, const ClusterHooks& hooks)
+      : set_(set), sequences_(set.distinct), options_(options), hooks_(hooks), sets_(set.distinct.size()) {}
 
   void run() {
     if (sequences_.size() > options_.exact_up_to) {
@@ -51,23 +36,15 @@ class Linkage {
   uint32_t first(uint32_t sequence) { return sets_.first(sequence); }
 
  private:
-  int least_score(const Letters& a, const Letters& b) const {
-    return significant_score(a.size(), b.size(), sequences_.size(), options_.evalue);
-  }
-
   void link(uint32_t a, uint32_t b, int score) {
     const Letters &first = sequences_[a], &second = sequences_[b];
-    if (score < least_score(first, second) || sets_.joined(a, b)) return;
-    const LocalAlignment alignment = align_locally(first, second);
-    const auto shorter = static_cast<double>(std::min(first.size(), second.size()));
-    if (alignment.identities >= options_.identity * alignment.columns && alignment.columns >= options_.coverage * shorter) sets_.join(a, b);
+    if (!is_significant(first, second, score, sequences_.size(), options_) || sets_.joined(a, b)) return;
+    if (is_alike(first, second, options_)) sets_.join(a, b);
   }
 
   // Every pair once: sequences sorted by length, each lot of neighbours with all that are not behind it.
   void link_all() {
-    std::vector<uint32_t> order(sequences_.size());
-    std::iota(order.begin(), order.end(), uint32_t{0});
-    std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return sequences_[a].size() < sequences_[b].size(); });
+    const std::vector<uint32_t> order = set_.by_length();
     constexpr size_t kLanes = ScoreBatch::kLanes;
     const size_t lots = (order.size() + kLanes - 1) / kLanes;
     uint64_t residues = 0, cells = 0;
@@ -139,6 +116,7 @@ class Linkage {
     }
   }
 
+  const SequenceSet& set_;
   const std::vector<Letters>& sequences_;
   const ClusterOptions& options_;
   const ClusterHooks& hooks_;
@@ -149,32 +127,18 @@ class Linkage {
 
 std::vector<uint32_t> cluster_sequences(std::span<const std::string_view> sequences, const ClusterOptions& options,
                                         const ClusterHooks& hooks) {
-  check(options);
-  std::vector<Letters> distinct;
-  std::vector<uint32_t> number_of(sequences.size());  // among the distinct ones, in order of appearance
-  std::unordered_map<std::string, uint32_t> seen;
-  for (size_t i = 0; i < sequences.size(); ++i) {
-    if (sequences[i].size() > kMaxAlignedLength) {
-      throw files::DataError("sequence " + std::to_string(i) + " has " + std::to_string(sequences[i].size()) + " residues, at most " +
-                             std::to_string(kMaxAlignedLength) + " can be compared: leave it out");
-    }
-    Letters letters = encode_letters(sequences[i]);
-    const auto [place, is_new] = seen.emplace(std::string(letters.begin(), letters.end()), static_cast<uint32_t>(distinct.size()));
-    number_of[i] = place->second;
-    if (is_new) distinct.push_back(std::move(letters));
-  }
-  seen.clear();
-
-  Linkage linkage(distinct, options, hooks);
+  check_options(options);
+  SequenceSet set(sequences);
+  Linkage linkage(set, options, hooks);
   linkage.run();
-  std::vector<uint32_t> clusters(distinct.size());
+  std::vector<uint32_t> clusters(set.distinct.size());
   uint32_t count = 0;
-  for (uint32_t i = 0; i < distinct.size(); ++i) {
+  for (uint32_t i = 0; i < clusters.size(); ++i) {
     const uint32_t first = linkage.first(i);
     clusters[i] = first == i ? count++ : clusters[first];  // the first number of a cluster comes before its others
   }
-  for (uint32_t& number : number_of) number = clusters[number];
-  return number_of;
+  for (uint32_t& number : set.number_of) number = clusters[number];
+  return std::move(set.number_of);
 }
 
 }  // namespace pipeline::protein

@@ -53,95 +53,86 @@ constexpr float kHalfSphere = 12;
 constexpr size_t kTorsions = 2, kDistances = 8, kCounts = 14, kHalves = 18;
 static_assert(kHalves + 2 == kLocalFeatures && kCounts + kRadii.size() == kHalves);
 
-class Describer {
- public:
-  Describer(std::span<const Residue> residues, std::span<const int64_t> chains, std::span<const uint8_t> hidden)
-      : residues_(residues), chains_(chains) {
-    const size_t n = residues.size();
-    result_.frames.resize(n * kFrameSize);
-    result_.local.resize(n * kLocalFeatures);
-    result_.flags.resize(n);
-    for (size_t i = 0; i < n; ++i) {
-      const Residue& residue = residues[i];
-      if ((!hidden.empty() && hidden[i] != 0) || !residue.has_ca()) continue;
-      float* const frame = &result_.frames[i * kFrameSize];
-      result_.flags[i] = Residue::kHasCa;
-      put(frame + 9, residue.ca);
-      if (residue.has_frame() && write_frame(residue, frame)) result_.flags[i] |= Residue::kHasFrame;
-    }
-  }
-
-  Geometry describe() {
-    for (size_t i = 0; i < residues_.size(); ++i) {
-      if (!has_ca(i)) continue;
-      float* const out = &result_.local[i * kLocalFeatures];
-      out[0] = 1;
-      out[1] = has_frame(i) ? 1.0f : 0.0f;
-      torsions(i, out + kTorsions);
-      distances(i, out + kDistances);
-      counts(i, out + kCounts, out + kHalves);
-    }
-    return std::move(result_);
-  }
-
- private:
-  bool has_ca(size_t i) const { return (result_.flags[i] & Residue::kHasCa) != 0; }
-  bool has_frame(size_t i) const { return (result_.flags[i] & Residue::kHasFrame) != 0; }
-  // Residue `i + by` of the same chain, if none is missing between the two.
-  bool follows(size_t i, int64_t by) const {
-    const int64_t j = static_cast<int64_t>(i) + by;
-    if (j < 0 || j >= static_cast<int64_t>(residues_.size())) return false;
-    const auto at = static_cast<size_t>(j);
-    return chains_[at] == chains_[i] && residues_[at].position - residues_[i].position == by;
-  }
-
-  void torsions(size_t i, float* out) const {
-    if (!has_frame(i)) return;
-    const Residue& r = residues_[i];
-    if (follows(i, -1) && has_frame(i - 1)) {
-      const Residue& before = residues_[i - 1];
-      const auto phi = torsion(before.c, r.n, r.ca, r.c), omega = torsion(before.ca, before.c, r.n, r.ca);
-      out[0] = phi[0], out[1] = phi[1], out[4] = omega[0], out[5] = omega[1];
-    }
-    if (follows(i, 1) && has_frame(i + 1)) {
-      const auto psi = torsion(r.n, r.ca, r.c, residues_[i + 1].n);
-      out[2] = psi[0], out[3] = psi[1];
-    }
-  }
-
-  void distances(size_t i, float* out) const {
-    for (const int64_t by : {2, 3, 4, -2, -3, -4}) {
-      const auto j = static_cast<size_t>(static_cast<int64_t>(i) + by);
-      if (follows(i, by) && has_ca(j)) *out = length(residues_[j].ca - residues_[i].ca) / 10;
-      ++out;
-    }
-  }
-
-  void counts(size_t i, float* within, float* halves) const {
-    const Vec3 side = has_frame(i) ? unit(side_chain_direction(residues_[i])) : Vec3{};
-    for (size_t j = 0; j < residues_.size(); ++j) {
-      if (j == i || !has_ca(j)) continue;
-      const Vec3 to = residues_[j].ca - residues_[i].ca;
-      const float squared = dot(to, to);
-      if (squared > kFarthest * kFarthest) continue;
-      const float distance = std::sqrt(squared);
-      for (size_t k = 0; k < kRadii.size(); ++k) within[k] += inside(distance, kRadii[k]) / 10;
-      if (!has_frame(i)) continue;
-      const float near = inside(distance, kHalfSphere) / 10, up = 1 / (1 + std::exp(-2 * dot(to, side)));
-      halves[0] += near * up;
-      halves[1] += near * (1 - up);
-    }
-  }
-
-  std::span<const Residue> residues_;
-  std::span<const int64_t> chains_;
-  Geometry result_;
-};
-
 }  // namespace
 
-Geometry describe_geometry(std::span<const Residue> residues, std::span<const int64_t> chains, std::span<const uint8_t> hidden) {
-  return Describer(residues, chains, hidden).describe();
+Geometry::Geometry(std::span<const Residue> residues, std::span<const int64_t> chains, std::span<const uint8_t> hidden)
+    : residues_(residues),
+      chains_(chains),
+      frames_(residues.size() * kFrameSize),
+      local_(residues.size() * kLocalFeatures),
+      flags_(residues.size()),
+      described_(residues.size()) {
+  for (size_t i = 0; i < residues.size(); ++i) {
+    const Residue& residue = residues[i];
+    if ((!hidden.empty() && hidden[i] != 0) || !residue.has_ca()) continue;
+    float* const frame = &frames_[i * kFrameSize];
+    flags_[i] = Residue::kHasCa;
+    put(frame + 9, residue.ca);
+    if (residue.has_frame() && write_frame(residue, frame)) flags_[i] |= Residue::kHasFrame;
+  }
+}
+
+std::span<const float, kFrameSize> Geometry::frame(size_t i) const {
+  return std::span<const float, kFrameSize>(&frames_[i * kFrameSize], kFrameSize);
+}
+
+std::span<const float, kLocalFeatures> Geometry::local(size_t i) {
+  float* const out = &local_[i * kLocalFeatures];
+  if (described_[i] == 0 && has_ca(i)) {
+    out[0] = 1;
+    out[1] = has_frame(i) ? 1.0f : 0.0f;
+    torsions(i, out + kTorsions);
+    distances(i, out + kDistances);
+    counts(i, out + kCounts, out + kHalves);
+  }
+  described_[i] = 1;
+  return std::span<const float, kLocalFeatures>(out, kLocalFeatures);
+}
+
+// Residue `i + by` of the same chain, if none is missing between the two.
+bool Geometry::follows(size_t i, int64_t by) const {
+  const int64_t j = static_cast<int64_t>(i) + by;
+  if (j < 0 || j >= static_cast<int64_t>(residues_.size())) return false;
+  const auto at = static_cast<size_t>(j);
+  return chains_[at] == chains_[i] && residues_[at].position - residues_[i].position == by;
+}
+
+void Geometry::torsions(size_t i, float* out) const {
+  if (!has_frame(i)) return;
+  const Residue& r = residues_[i];
+  if (follows(i, -1) && has_frame(i - 1)) {
+    const Residue& before = residues_[i - 1];
+    const auto phi = torsion(before.c, r.n, r.ca, r.c), omega = torsion(before.ca, before.c, r.n, r.ca);
+    out[0] = phi[0], out[1] = phi[1], out[4] = omega[0], out[5] = omega[1];
+  }
+  if (follows(i, 1) && has_frame(i + 1)) {
+    const auto psi = torsion(r.n, r.ca, r.c, residues_[i + 1].n);
+    out[2] = psi[0], out[3] = psi[1];
+  }
+}
+
+void Geometry::distances(size_t i, float* out) const {
+  for (const int64_t by : {2, 3, 4, -2, -3, -4}) {
+    const auto j = static_cast<size_t>(static_cast<int64_t>(i) + by);
+    if (follows(i, by) && has_ca(j)) *out = length(residues_[j].ca - residues_[i].ca) / 10;
+    ++out;
+  }
+}
+
+void Geometry::counts(size_t i, float* within, float* halves) const {
+  const Vec3 side = has_frame(i) ? unit(side_chain_direction(residues_[i])) : Vec3{};
+  for (size_t j = 0; j < residues_.size(); ++j) {
+    if (j == i || !has_ca(j)) continue;
+    const Vec3 to = residues_[j].ca - residues_[i].ca;
+    const float squared = dot(to, to);
+    if (squared > kFarthest * kFarthest) continue;
+    const float distance = std::sqrt(squared);
+    for (size_t k = 0; k < kRadii.size(); ++k) within[k] += inside(distance, kRadii[k]) / 10;
+    if (!has_frame(i)) continue;
+    const float near = inside(distance, kHalfSphere) / 10, up = 1 / (1 + std::exp(-2 * dot(to, side)));
+    halves[0] += near * up;
+    halves[1] += near * (1 - up);
+  }
 }
 
 }  // namespace pipeline::protein

@@ -18,13 +18,29 @@ constexpr int64_t kFrameSize = 12;
 // the other (half-sphere exposure: Hamelryck 2005), each as a smooth count in units of 10. Zero where unknown.
 constexpr int64_t kLocalFeatures = 20;
 
-struct Geometry {
-  std::vector<float> frames;  // (n, kFrameSize)
-  std::vector<float> local;   // (n, kLocalFeatures)
-  std::vector<uint8_t> flags; // (n) Residue::Flags
-};
+// Of a structure whose residues and chains stay where they are while the object lives. What is near a residue is looked for when that
+// residue is first asked for, so that a part of a long structure costs what the part is. One thread at a time.
+class Geometry {
+ public:
+  // chains[i]: the number of the chain of residue i. hidden[i] != 0: as if the residue had no coordinates; may be empty.
+  Geometry(std::span<const Residue> residues, std::span<const int64_t> chains, std::span<const uint8_t> hidden);
 
-// chains[i]: the number of the chain of residue i. hidden[i] != 0: as if the residue had no coordinates; may be empty.
-Geometry describe_geometry(std::span<const Residue> residues, std::span<const int64_t> chains, std::span<const uint8_t> hidden);
+  std::span<const float, kFrameSize> frame(size_t i) const;
+  std::span<const float, kLocalFeatures> local(size_t i);
+  uint8_t flags(size_t i) const { return flags_[i]; }  // Residue::Flags
+
+ private:
+  bool has_ca(size_t i) const { return (flags_[i] & Residue::kHasCa) != 0; }
+  bool has_frame(size_t i) const { return (flags_[i] & Residue::kHasFrame) != 0; }
+  bool follows(size_t i, int64_t by) const;
+  void torsions(size_t i, float* out) const;
+  void distances(size_t i, float* out) const;
+  void counts(size_t i, float* within, float* halves) const;
+
+  std::span<const Residue> residues_;
+  std::span<const int64_t> chains_;
+  std::vector<float> frames_, local_;       // (n, kFrameSize), (n, kLocalFeatures)
+  std::vector<uint8_t> flags_, described_;  // (n)
+};
 
 }  // namespace pipeline::protein

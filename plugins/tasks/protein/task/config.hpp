@@ -30,14 +30,19 @@ struct DataConfig {
 };
 
 struct SplitConfig {
-  int64_t folds = 10, fold = 0;
+  int64_t folds = 10, fold = 0, exact_up_to = 3000;
   double identity = 0.3, coverage = 0.5;
 
   void describe(Options& o) {
     o("folds", folds, "parts that the clusters of similar sequences are dealt out to").min(3);
-    o("fold", fold, "the part that is the test split; the one after it is the validation split, the others are learnt from").min(0);
+    o("fold", fold, "the part that is held out as the test split; the one after it is the validation split, the others are learnt from").min(0);
     o("identity", identity, "sequences belong together from this share of identical residues on").min(0).max(1);
     o("coverage", coverage, "and from this share of the shorter one on that is aligned").min(0).max(1);
+    o("exact_up_to", exact_up_to,
+      "with more distinct sequences only pairs that share seeds are aligned: relatives below 40% identity may be missed, but not between training and "
+      "what is held out unless the log says so")
+        .unit("sequences")
+        .min(0);
   }
   void validate(const ConfigErrors& errors) const {
     if (fold >= folds) errors("fold", "must be below task.split.folds (" + std::to_string(folds) + ")");
@@ -63,7 +68,9 @@ struct PredictConfig {
 
   void describe(Options& o) {
     o("top", top, "likeliest amino acids listed for each residue").min(1).max(20).may_change();
-    o("maskings", maskings, "forward passes that the residues are divided among; 0 masks as many at a time as training does").min(0).may_change();
+    o("maskings", maskings, "forward passes that the residues are divided among, at most one for each; 0 masks as many at a time as training does")
+        .min(0)
+        .may_change();
     o("pictures", pictures, "draw each sample's mutation scan").may_change();
   }
 };
@@ -99,9 +106,11 @@ struct ProteinConfig {
 
   void describe(Options& o) {
     o("pdb_path", pdb_path, "folder with structures (PDB, mmCIF, also gzipped, also in folders inside), or one file").required();
-    o("test_path", test_path, "the same for the test split; a part of pdb_path if empty").may_change();
+    o("test_path", test_path,
+      "the same, to be evaluated or predicted as the test split in place of the part of pdb_path that is held out; training does not look at it")
+        .may_change();
     o("cache_dir", cache_dir, "where parsed structures are kept; may be pdb_path; the run's cache folder if empty").may_change();
-    o("mask_ratio", mask_ratio, "share of a sample's residues that are hidden and predicted; one at least").above(0).max(1);
+    o("mask_ratio", mask_ratio, "share of a sample's residues that are hidden and predicted; one at least").min(0.001).max(1);
     o("model", kind, "what predicts: an encoder-decoder that sees the structure, or ESM-2, which sees the sequence")
         .choices({"encoder-decoder", "esm2"});
     o("hidden_dim", model.hidden_dim, "width of the model").min(1);

@@ -65,16 +65,13 @@ Masking mask_for_training(std::span<const uint8_t> amino_acids, std::span<const 
   return masking;
 }
 
-Masking mask_for_scoring(std::span<const uint8_t> amino_acids, uint64_t groups, uint64_t group, uint64_t seed) {
-  Masking masking = nothing_masked(amino_acids);
+std::vector<uint32_t> deal_to_groups(std::span<const uint8_t> amino_acids, uint64_t groups, uint64_t seed) {
+  std::vector<uint32_t> group_of(amino_acids.size(), kNoGroup);
   Random random(seed);
   std::vector<size_t> order = known_residues(amino_acids);
   shuffle(order, random);
-  for (size_t n = group; n < order.size(); n += groups) {
-    masking.is_target[order[n]] = 1;
-    masking.tokens[order[n]] = kMaskToken;
-  }
-  return masking;
+  for (size_t n = 0; n < order.size(); ++n) group_of[order[n]] = static_cast<uint32_t>(n % groups);
+  return group_of;
 }
 
 }  // namespace pipeline::protein

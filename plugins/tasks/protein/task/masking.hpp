@@ -24,9 +24,10 @@ struct Masking {
 // stretch ends with its chain.
 Masking mask_for_training(std::span<const uint8_t> amino_acids, std::span<const int64_t> chains, const MaskingOptions& options, uint64_t seed);
 
-// For scoring: the known residues are dealt out to `groups` at random, and those of group `group` are masked. Over all groups each residue
-// is a target once.
-Masking mask_for_scoring(std::span<const uint8_t> amino_acids, uint64_t groups, uint64_t group, uint64_t seed);
+// For scoring: the known residues are dealt out to `groups` at random, which are masked one after another. The group of each residue, kNoGroup of
+// those that are not known. With fewer residues than groups the last groups are empty.
+constexpr uint32_t kNoGroup = UINT32_MAX;
+std::vector<uint32_t> deal_to_groups(std::span<const uint8_t> amino_acids, uint64_t groups, uint64_t seed);
 
 // As many groups as hide the same share at a time as training does.
 uint64_t scoring_groups(double ratio);

@@ -1,19 +1,17 @@
 #include "plugins/tasks/protein/task/pack.hpp"
 
+#include <optional>
+
 #include <ATen/ATen.h>
 
 namespace pipeline::protein {
 
-void Packer::add(const Sample& sample, const std::vector<int64_t>& rows, const Masking& masking, const Geometry* known) {
+void Packer::add(const Sample& sample, const std::vector<int64_t>& rows, const Masking& masking, Geometry* shared) {
   std::vector<uint8_t> hidden(hide_ ? sample.residues.size() : 0, 0);
   for (size_t n = 0; hide_ && n < rows.size(); ++n) hidden[static_cast<size_t>(rows[n])] = masking.tokens[n] == kMaskToken ? 1 : 0;
-  Geometry described;
-  if (known == nullptr) described = describe_geometry(sample.residues, sample.chains, hidden);
-  const Geometry& geometry = known != nullptr ? *known : described;
-  const auto append = [](auto& to, const auto& from, size_t row, int64_t width) {
-    const auto begin = from.begin() + static_cast<ptrdiff_t>(row) * width;
-    to.insert(to.end(), begin, begin + width);
-  };
+  std::optional<Geometry> own;
+  Geometry& geometry = shared != nullptr ? *shared : own.emplace(sample.residues, sample.chains, hidden);
+  const auto append = [](std::vector<float>& to, auto from) { to.insert(to.end(), from.begin(), from.end()); };
   for (size_t n = 0; n < rows.size(); ++n) {
     const auto row = static_cast<size_t>(rows[n]);
     const Residue& residue = sample.residues[row];
@@ -24,9 +22,9 @@ void Packer::add(const Sample& sample, const std::vector<int64_t>& rows, const M
     tokens_.push_back(masking.tokens[n]);
     positions_.push_back(residue.position);
     chains_.push_back(sample.chains[row]);
-    append(frames_, geometry.frames, row, kFrameSize);
-    append(local_, geometry.local, row, kLocalFeatures);
-    flags_.push_back(geometry.flags[row]);
+    append(frames_, geometry.frame(row));
+    append(local_, geometry.local(row));
+    flags_.push_back(geometry.flags(row));
     if (!hide_) continue;
     places_.insert(places_.end(), {residue.ca.x, residue.ca.y, residue.ca.z});
     placed_.push_back(residue.has_ca() ? 1 : 0);

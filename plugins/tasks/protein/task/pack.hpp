@@ -17,8 +17,8 @@ class Packer {
   explicit Packer(bool hide) : hide_(hide) {}
 
   // rows: which residues of the sample the model gets. The geometry is that of the whole sample, so that a crop does not change what is near
-  // a residue. masking: of the rows. known: the whole sample's geometry, from who has it already and hides nothing.
-  void add(const Sample& sample, const std::vector<int64_t>& rows, const Masking& masking, const Geometry* known = nullptr);
+  // a residue. masking: of the rows. shared: the sample's geometry, where it goes into several batches or places and nothing is hidden.
+  void add(const Sample& sample, const std::vector<int64_t>& rows, const Masking& masking, Geometry* shared = nullptr);
   PackedBatch finish();
 
  private:

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
 #include <numeric>
 
+#include "plugins/tasks/protein/task/copies.hpp"
 #include "plugins/tasks/protein/task/random.hpp"
 
 namespace pipeline::protein {
@@ -27,31 +27,25 @@ std::vector<uint8_t> Sample::amino_acids() const {
 
 Sample Sample::part(std::span<const int64_t> rows) const {
   Sample result;
-  std::vector<int64_t> first(residues.size(), -1);  // by the original's row: the first of it and its copies that is kept
+  std::vector<int64_t> stands(residues.size(), -1);  // by what stood for a group: what does so now, of those that are kept
   for (const int64_t row : rows) {
     const auto at = static_cast<size_t>(row);
-    int64_t& original = first[static_cast<size_t>(copy_of[at])];
-    if (original < 0) original = static_cast<int64_t>(result.residues.size());
+    int64_t& first = stands[static_cast<size_t>(copy_of[at])];
+    const auto is_unknown = [](const Residue& residue) { return residue.amino_acid >= kAminoAcidCount; };
+    if (first < 0 || (is_unknown(result.residues[static_cast<size_t>(first)]) && !is_unknown(residues[at])))
+      first = static_cast<int64_t>(result.residues.size());
     result.residues.push_back(residues[at]);
     result.chains.push_back(chains[at]);
-    result.copy_of.push_back(original);
   }
+  for (const int64_t row : rows) result.copy_of.push_back(stands[static_cast<size_t>(copy_of[static_cast<size_t>(row)])]);
   return result;
 }
 
 Sample make_sample(std::span<const std::span<const Residue>> chains) {
-  Sample sample;
-  std::map<std::vector<uint8_t>, int64_t> first_with;  // a sequence to where its first chain begins
+  Sample sample{.residues = {}, .chains = {}, .copy_of = find_copies(chains)};
   for (size_t c = 0; c < chains.size(); ++c) {
-    const auto begin = static_cast<int64_t>(sample.residues.size());
-    std::vector<uint8_t> sequence;
-    for (const Residue& residue : chains[c]) sequence.push_back(residue.amino_acid);
-    const int64_t original = first_with.try_emplace(std::move(sequence), begin).first->second;
-    for (size_t i = 0; i < chains[c].size(); ++i) {
-      sample.residues.push_back(chains[c][i]);
-      sample.chains.push_back(static_cast<int64_t>(c));
-      sample.copy_of.push_back(original + static_cast<int64_t>(i));
-    }
+    sample.residues.insert(sample.residues.end(), chains[c].begin(), chains[c].end());
+    sample.chains.insert(sample.chains.end(), chains[c].size(), static_cast<int64_t>(c));
   }
   return sample;
 }

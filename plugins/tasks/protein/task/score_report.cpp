@@ -1,124 +1,135 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
 #include <functional>
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
+#include "plugins/tasks/protein/task/decimal.hpp"
 #include "plugins/tasks/protein/task/heat_map.hpp"
-#include "plugins/tasks/protein/task/random.hpp"
+#include "plugins/tasks/protein/task/interval.hpp"
 #include "plugins/tasks/protein/task/scores.hpp"
 
 namespace pipeline::protein {
 namespace {
 
-constexpr int kResamples = 2000;
-constexpr uint64_t kBootstrapSeed = 1;  // the same intervals from the same values, whoever computes them
+enum SumName : size_t { kLoss, kAccuracy, kTop3, kMajority, kBackground, kSumNames };
+constexpr std::array<std::string_view, kSumNames> kNames{"loss", "accuracy", "top3", "majority_accuracy", "background_loss"};
 
-struct Sum {
-  double sum = 0, weight = 0;
-  void add(const Sum& other) { sum += other.sum, weight += other.weight; }
-  double mean() const { return weight > 0 ? sum / weight : std::nan(""); }
+struct Cluster {
+  std::array<double, kSumNames> sums{};
+  double residues = 0;  // the weight of each of the sums
 };
-
-// The sums of one cluster, or of several together.
-using Cluster = std::map<std::string, Sum, std::less<>>;
-using Figure = std::function<double(const Cluster&)>;
-
-double mean(const Cluster& cluster, std::string_view name) {
-  const auto found = cluster.find(name);
-  return found == cluster.end() ? std::nan("") : found->second.mean();
-}
 
 // What report() was given, put in order.
 struct Values {
-  std::map<std::string, Cluster> clusters;
+  std::map<std::string, Cluster, std::less<>> clusters;
+  std::set<int> folds;
+  int fold_count = 0;
   std::array<std::array<double, kAminoAcidCount>, kAminoAcidCount> confusion{};  // [right][predicted]
 
   explicit Values(std::span<const EvaluationValue> values) {
     for (const EvaluationValue& value : values) {
       std::string_view name = value.name;
-      if (constexpr std::string_view prefix = ".cluster/"; name.starts_with(prefix)) {
-        name.remove_prefix(prefix.size());
+      const auto begins_with = [&](std::string_view prefix) {
+        const bool yes = name.starts_with(prefix);
+        if (yes) name.remove_prefix(prefix.size());
+        return yes;
+      };
+      if (begins_with(".unit/")) {
         const size_t slash = name.find('/');
-        clusters[std::string(name.substr(0, slash))][std::string(name.substr(slash + 1))] = {value.sum, value.weight};
-      } else if (constexpr std::string_view confused = ".confusion/"; name.starts_with(confused)) {
-        const size_t right = kAminoAcids.find(name[confused.size()]), predicted = kAminoAcids.find(name[confused.size() + 1]);
-        confusion[right][predicted] = value.sum;
+        const auto sum = std::find(kNames.begin(), kNames.end(), name.substr(slash + 1));
+        Cluster& cluster = clusters[std::string(name.substr(0, slash))];
+        cluster.sums[static_cast<size_t>(sum - kNames.begin())] = value.sum;
+        cluster.residues = value.weight;
+      } else if (begins_with(".confusion/")) {
+        confusion[kAminoAcids.find(name[0])][kAminoAcids.find(name[1])] = value.sum;
+      } else if (begins_with(".fold/")) {
+        folds.insert(std::stoi(std::string(name)));
+        fold_count = std::max(fold_count, std::stoi(std::string(name.substr(name.find('/') + 1))));
       }
     }
   }
+  double residues() const {
+    double all = 0;
+    for (const auto& [key, cluster] : clusters) all += cluster.residues;
+    return all;
+  }
 };
 
-struct Interval {
-  double low, high;
+// A mean over residues of one sum, or of one less another; of losses its exponential may be what is looked at.
+struct Figure {
+  const char* name;
+  SumName sum;
+  std::optional<SumName> less;
+  bool exponential;
+
+  double shown(double mean) const { return exponential ? std::exp(mean) : mean; }
+  double of(const Cluster& cluster) const { return cluster.sums[sum] - (less ? cluster.sums[*less] : 0); }
+};
+constexpr std::array kFigures{Figure{"accuracy", kAccuracy, {}, false}, Figure{"top3", kTop3, {}, false}, Figure{"perplexity", kLoss, {}, true},
+                              Figure{"accuracy_gain", kAccuracy, kMajority, false}, Figure{"perplexity_ratio", kLoss, kBackground, true}};
+constexpr Figure kMajorityAccuracy{"majority_accuracy", kMajority, {}, false}, kBackgroundPerplexity{"background_perplexity", kBackground, {}, true};
+
+struct Estimate {
+  double value;
+  std::optional<Interval> interval;
 };
 
-// 95% intervals of all figures from the same resamples.
-std::vector<Interval> bootstrap(const std::map<std::string, Cluster>& clusters, const std::vector<Figure>& figures) {
-  std::vector<const Cluster*> all;
-  for (const auto& [name, cluster] : clusters) all.push_back(&cluster);
-  std::vector<std::vector<double>> drawn(figures.size());
-  Random random(kBootstrapSeed);
-  for (int resample = 0; resample < kResamples; ++resample) {
-    Cluster together;
-    for (size_t i = 0; i < all.size(); ++i)
-      for (const auto& [name, sum] : *all[random.below(all.size())]) together[name].add(sum);
-    for (size_t f = 0; f < figures.size(); ++f) drawn[f].push_back(figures[f](together));
+Estimate estimate(const Figure& figure, const Values& values) {
+  std::vector<Part> parts;
+  double sum = 0, weight = 0;
+  for (const auto& [key, cluster] : values.clusters) {
+    parts.push_back({figure.of(cluster), cluster.residues});
+    sum += parts.back().sum;
+    weight += parts.back().weight;
   }
-  std::vector<Interval> intervals;
-  for (std::vector<double>& values : drawn) {
-    std::sort(values.begin(), values.end());
-    intervals.push_back({values[kResamples * 25 / 1000], values[kResamples * 975 / 1000 - 1]});
-  }
-  return intervals;
-}
-
-std::string decimal(double value, int digits = 3) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
-  return text;
+  std::optional<Interval> interval = interval_of_mean(parts);
+  if (interval) interval = {figure.shown(interval->low), figure.shown(interval->high)};
+  if (interval && !figure.exponential && !figure.less) interval = {std::max(interval->low, 0.0), std::min(interval->high, 1.0)};  // a share
+  return {figure.shown(sum / weight), interval};
 }
 
 std::string right_aligned(const std::string& text, size_t width) { return std::string(width - std::min(width, text.size()), ' ') + text; }
 
+std::string shown(const Estimate& estimate) {
+  return decimal(estimate.value) +
+         (estimate.interval ? " [" + decimal(estimate.interval->low) + ", " + decimal(estimate.interval->high) + "]" : std::string());
+}
+
 // Figures with intervals, and lines that say how they stand to the guesses.
-std::string intervals(const Values& values, const ReportSink& sink) {
-  const auto of = [](std::string name) -> Figure { return [name](const Cluster& c) { return mean(c, name); }; };
-  const auto perplexity = [](std::string name) -> Figure { return [name](const Cluster& c) { return std::exp(mean(c, name)); }; };
-  const std::vector<std::pair<std::string, Figure>> figures{
-      {"accuracy", of("accuracy")},
-      {"top3", of("top3")},
-      {"perplexity", perplexity("loss")},
-      {"accuracy_gain", [](const Cluster& c) { return mean(c, "accuracy") - mean(c, "majority_accuracy"); }},
-      {"perplexity_ratio", [](const Cluster& c) { return std::exp(mean(c, "loss") - mean(c, "background_loss")); }}};
-  Cluster all;
-  for (const auto& [number, cluster] : values.clusters)
-    for (const auto& [name, sum] : cluster) all[name].add(sum);
-  std::vector<Figure> functions;
-  for (const auto& [name, figure] : figures) functions.push_back(figure);
-  const std::vector<Interval> found = bootstrap(values.clusters, functions);
-  for (size_t f = 0; f < figures.size(); ++f) {
-    const auto& [name, figure] = figures[f];
-    const bool higher = name != "perplexity" && name != "perplexity_ratio";
-    const uint32_t better = higher ? PL_BETTER_HIGHER : PL_BETTER_LOWER;
-    if (f >= 3) sink.figure(name, figure(all), better);
-    sink.figure(name + "_low", found[f].low, better);
-    sink.figure(name + "_high", found[f].high, better);
+std::string figures(const Values& values, const ReportSink& sink) {
+  std::vector<Estimate> all;
+  for (const Figure& figure : kFigures) {
+    const Estimate& one = all.emplace_back(estimate(figure, values));
+    const std::string name = figure.name;
+    const uint32_t better = figure.exponential ? PL_BETTER_LOWER : PL_BETTER_HIGHER;
+    if (figure.less) sink.figure(name, one.value, better);
+    if (!one.interval) continue;
+    sink.figure(name + "_low", one.interval->low, better);
+    sink.figure(name + "_high", one.interval->high, better);
   }
-  const auto row = [&](size_t f, const char* what) {
-    return std::string(what) + " " + decimal(figures[f].second(all)) + " [" + decimal(found[f].low) + ", " + decimal(found[f].high) + "]";
-  };
-  std::string text = "95% intervals over " + std::to_string(values.clusters.size()) + " clusters of similar sequences, " +
-                     decimal(all["loss"].weight, 0) + " masked residues:";
-  text += "\n  " + row(0, "accuracy") + "  (most frequent amino acid: " + decimal(mean(all, "majority_accuracy")) + ")  " + row(1, "top 3");
-  text += "\n  " + row(2, "perplexity") + "  (training frequencies: " + decimal(std::exp(mean(all, "background_loss"))) + ")";
-  const bool beats_both = found[3].low > 0 && found[4].high < 1;
-  text += "\n  " + row(3, "accuracy over the most frequent") + "  " + row(4, "perplexity over the frequencies'") +
+  const size_t clusters = values.clusters.size();
+  std::string text = decimal(values.residues(), 0) + " masked residues of " + std::to_string(clusters) +
+                     (clusters == 1 ? " cluster of similar sequences: too few for intervals" : " clusters of similar sequences; 95% intervals over these:");
+  text += "\n  accuracy " + shown(all[0]) + "  (most frequent amino acid: " + decimal(estimate(kMajorityAccuracy, values).value) + ")  top 3 " + shown(all[1]);
+  text += "\n  perplexity " + shown(all[2]) + "  (training frequencies: " + decimal(estimate(kBackgroundPerplexity, values).value) + ")";
+  const bool beats_both = all[3].interval && all[3].interval->low > 0 && all[4].interval->high < 1;
+  text += "\n  accuracy over the most frequent " + shown(all[3]) + "  perplexity over the frequencies' " + shown(all[4]) +
           (beats_both ? ": better than both" : ": not certainly better than both");
   return text;
+}
+
+// Of folds that were added up: those that were not. Empty where there is nothing to say.
+std::string missing_folds(const Values& values) {
+  if (values.folds.size() < 2 || static_cast<int>(values.folds.size()) >= values.fold_count) return {};
+  std::string missing;
+  for (int fold = 0; fold < values.fold_count; ++fold)
+    if (!values.folds.contains(fold)) missing += (missing.empty() ? "" : ", ") + std::to_string(fold);
+  return "this is not every residue: of " + std::to_string(values.fold_count) + " folds, fold " + missing + " was not evaluated";
 }
 
 std::string mistaken_for(size_t amino_acid, double share) {
@@ -179,7 +190,8 @@ std::string confusion_picture(const Values& values) {
 void report_scores(std::span<const EvaluationValue> sent, const ReportSink& sink) {
   const Values values(sent);
   if (values.clusters.empty()) return;
-  sink.text(intervals(values, sink));
+  sink.text(figures(values, sink));
+  if (const std::string missing = missing_folds(values); !missing.empty()) sink.text(missing);
   sink.text(by_amino_acid(values));
   sink.file("confusion.csv", confusion_table(values));
   sink.file("confusion.svg", confusion_picture(values));

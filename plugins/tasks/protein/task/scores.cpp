@@ -1,7 +1,9 @@
 #include "plugins/tasks/protein/task/scores.hpp"
 
 #include <algorithm>
+#include <cinttypes>
 #include <cmath>
+#include <cstdio>
 #include <string>
 
 namespace pipeline::protein {
@@ -17,13 +19,15 @@ void Scores::Sums::add(const Sums& other) {
 
 void Scores::add(const Target& target, LogProbabilities predicted) {
   const float right = predicted[target.amino_acid];
-  const auto better = std::count_if(predicted.begin(), predicted.end(), [&](float p) { return p > right; });
+  // Of equal ones the first is taken for the likelier, or a model that knows nothing would seem to be right.
+  const auto before = std::count_if(predicted.begin(), predicted.begin() + target.amino_acid, [&](float p) { return p >= right; });
+  const auto behind = std::count_if(predicted.begin() + target.amino_acid, predicted.end(), [&](float p) { return p > right; });
   const auto best = static_cast<uint8_t>(std::max_element(predicted.begin(), predicted.end()) - predicted.begin());
   const auto majority = static_cast<uint8_t>(std::max_element(background_.begin(), background_.end()) - background_.begin());
   const Sums one{.count = 1,
                  .nll = -static_cast<double>(right),
                  .correct = best == target.amino_acid ? 1.0 : 0.0,
-                 .top3 = better < 3 ? 1.0 : 0.0,
+                 .top3 = before + behind < 3 ? 1.0 : 0.0,
                  .background_nll = -std::log(background_[target.amino_acid]),
                  .majority = majority == target.amino_acid ? 1.0 : 0.0};
   all_.add(one);
@@ -38,8 +42,11 @@ void Scores::send(const EvaluationSink& sink, bool details) const {
   sink.value("majority_accuracy", all_.majority, all_.count);
   sink.value(".background_loss", all_.background_nll, all_.count);
   if (!details) return;
+  if (fold_) sink.value(".fold/" + std::to_string(fold_->number) + "/" + std::to_string(fold_->count), all_.count, 1);
   for (const auto& [cluster, sums] : clusters_) {
-    const std::string name = ".cluster/" + std::to_string(cluster);
+    char name_of[32];
+    std::snprintf(name_of, sizeof name_of, ".unit/%016" PRIx64, cluster);
+    const std::string name = name_of;
     sink.value(name + "/loss", sums.nll, sums.count);
     sink.value(name + "/accuracy", sums.correct, sums.count);
     sink.value(name + "/top3", sums.top3, sums.count);

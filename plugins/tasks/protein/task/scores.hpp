@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -18,14 +19,20 @@ using LogProbabilities = std::span<const float, kAminoAcidCount>;
 
 struct Target {
   uint8_t amino_acid;  // the right one
-  uint32_t cluster;
+  uint64_t cluster;    // a hash of its sequences
+};
+
+// The fold that is held out, of how many.
+struct Fold {
+  int64_t number, count;
 };
 
 // Sums over the targets of a batch, beside two guesses that know no structure: always the amino acid that is the most frequent in the training
 // data, and the training data's frequencies.
 class Scores {
  public:
-  explicit Scores(const Frequencies& background) : background_(background) {}
+  // fold: that of the targets, for the report; none where they are of no fold.
+  Scores(const Frequencies& background, std::optional<Fold> fold = {}) : background_(background), fold_(fold) {}
 
   void add(const Target& target, LogProbabilities predicted);
   // `details`: also what report() needs.
@@ -40,13 +47,14 @@ class Scores {
   };
 
   const Frequencies& background_;
+  const std::optional<Fold> fold_;
   Sums all_;
-  std::map<uint32_t, Sums> clusters_;
+  std::map<uint64_t, Sums> clusters_;
   std::map<std::pair<uint8_t, uint8_t>, double> confusion_;  // (right, predicted)
 };
 
-// From the sums of a full evaluation: 95% intervals by resampling clusters (percentile bootstrap, Efron and Tibshirani 1993, chapter 13), the
-// gains over both guesses with theirs, a table by amino acid, and the confusion matrix as table and picture.
+// From the sums of a full evaluation, or of several added up: 95% intervals (interval.hpp), the gains over both guesses with theirs, a table by
+// amino acid, and the confusion matrix as table and picture. Of folds added up it says which are missing.
 void report_scores(std::span<const EvaluationValue> values, const ReportSink& sink);
 
 }  // namespace pipeline::protein

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,18 +13,21 @@
 #include "plugins/tasks/protein/model/protein_model.hpp"
 #include "plugins/tasks/protein/task/config.hpp"
 #include "plugins/tasks/protein/task/dataset.hpp"
+#include "plugins/tasks/protein/task/learnt.hpp"
 #include "plugins/tasks/protein/task/masking.hpp"
+#include "plugins/tasks/protein/task/sample_masking.hpp"
+#include "plugins/tasks/protein/task/scores.hpp"
 #include "plugins/tasks/protein/task/scoring.hpp"
 
 namespace pipeline::protein {
 
 struct ProteinBatch {
   PackedBatch packed;
-  std::vector<uint32_t> target_clusters;  // of packed.targets
+  std::vector<uint64_t> target_clusters;  // of packed.targets: Entry::cluster_key
   std::vector<uint64_t> ids;
   Split split = Split::kTrain;
 
-  void add_targets(const Masking& masking, uint32_t cluster);
+  void add_targets(const Masking& masking, uint64_t cluster);
 
   template <class V>
   void tensors(V&& visit) {
@@ -36,7 +40,7 @@ class ProteinTask : public TorchTask<ProteinConfig, ProteinModel, ProteinBatch> 
   using TorchTask::TorchTask;
   static constexpr bool kHasUnits = true;
 
-  // The training data's frequencies of amino acids, and what an imported model has besides parameters.
+  // The training data's frequencies of amino acids, what an imported model has besides parameters, and what was learnt from.
   std::string extra_state() override;
   void set_extra_state(std::string_view state) override;
   void prepare() override;
@@ -69,11 +73,18 @@ class ProteinTask : public TorchTask<ProteinConfig, ProteinModel, ProteinBatch> 
 
  private:
   void open_structures();
+  void list_passes(Split split);
   bool is_scored(Split split) const;
+  // The part that a split is; none where it is several, or structures of its own.
+  std::optional<Fold> fold_of(Split split) const;
+  // What these weights have learnt from, this run included; nothing where nobody knows.
+  std::optional<Learnt> learnt() const;
+  void warn_of_known_samples() const;
+  void require_unseen(Split split, Purpose purpose) const;
   void add_for_training(class Packer& packer, ProteinBatch& batch, const LoadRequest& request, uint64_t id) const;
-  void add_for_scoring(class Packer& packer, ProteinBatch& batch, uint64_t id) const;
   // (residues, 20) log-probabilities, each residue masked once.
-  std::vector<float> predict_all(const Sample& sample, uint64_t seed);
+  std::vector<float> predict_all(const Sample& sample, const Entry& entry);
+  ScoringGroups groups_of(const Sample& sample, const Entry& entry) const;
   // Whether masked residues lose their coordinates, too.
   bool hides() const { return config().model.distogram > 0; }
   at::ScalarType compute_dtype() const { return to_torch(run().compute_dtype); }
@@ -81,7 +92,9 @@ class ProteinTask : public TorchTask<ProteinConfig, ProteinModel, ProteinBatch> 
   std::optional<Dataset> dataset_;
   std::array<std::vector<ScoringPass>, 3> passes_;  // by split
   std::optional<Frequencies> background_;           // of the data that the model learnt from
-  std::string model_state_;                         // came with the weights
+  std::string model_state_;                         // came with the weights, as did:
+  std::optional<Learnt> learnt_;
+  mutable std::array<std::once_flag, 3> told_;      // by split
 };
 
 }  // namespace pipeline::protein

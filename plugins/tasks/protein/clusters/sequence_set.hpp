@@ -1,0 +1,26 @@
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "plugins/tasks/protein/clusters/clusters.hpp"
+#include "plugins/tasks/protein/clusters/substitution.hpp"
+
+namespace pipeline::protein {
+
+// Throws files::DataError for options out of range.
+void check_options(const ClusterOptions& options);
+
+// Sequences as numbers, equal ones once.
+struct SequenceSet {
+  std::vector<Letters> distinct;    // in order of appearance
+  std::vector<uint32_t> number_of;  // of each sequence, among the distinct ones
+
+  // Throws files::DataError for a sequence longer than kMaxAlignedLength.
+  explicit SequenceSet(std::span<const std::string_view> sequences);
+  // Of the distinct ones, the shortest first: neighbours then are of similar length.
+  std::vector<uint32_t> by_length() const;
+};
+
+}  // namespace pipeline::protein

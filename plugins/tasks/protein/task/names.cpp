@@ -1,0 +1,76 @@
+#include "plugins/tasks/protein/task/names.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "plugins/tasks/common/files/hash128.hpp"
+
+namespace pipeline::protein {
+namespace {
+
+constexpr size_t kLongest = 200;  // of the 255 bytes that a file's name may have; endings follow
+
+bool is_plain(char c) { return c != '/' && c != '\\' && static_cast<unsigned char>(c) >= ' ' && c != '\x7f'; }
+
+// As an address writes it, which no other name has.
+std::string escaped(const std::string& name) {
+  std::string text;
+  for (const char c : name) {
+    char code[4];
+    std::snprintf(code, sizeof code, "%%%02X", static_cast<unsigned>(static_cast<unsigned char>(c)));
+    text += is_plain(c) && c != '%' ? std::string(1, c) : std::string(code);
+  }
+  return text;
+}
+
+// Too long a name keeps its beginning.
+std::string shortened(std::string text, const std::string& name) {
+  if (text.size() <= kLongest) return text;
+  size_t keep = kLongest - 17;
+  while (keep > 0 && (static_cast<unsigned char>(text[keep]) & 0xc0) == 0x80) --keep;  // not within a letter of UTF-8
+  return text.substr(0, keep) + "-" + files::hash128(name).hex().substr(0, 16);
+}
+
+}  // namespace
+
+std::vector<std::string> tell_apart(const std::vector<std::string>& short_names, const std::vector<std::string>& long_names) {
+  std::vector<std::string> names = short_names;
+  for (bool changed = true; changed;) {  // a long name can be the short one of another: then that one gets its long one, too
+    std::unordered_map<std::string, size_t> uses;
+    for (const std::string& name : names) ++uses[name];
+    changed = false;
+    for (size_t i = 0; i < names.size(); ++i) {
+      if (uses[names[i]] < 2 || names[i] == long_names[i]) continue;
+      names[i] = long_names[i];
+      changed = true;
+    }
+  }
+  std::unordered_map<std::string, size_t> uses;
+  for (const std::string& name : names) ++uses[name];
+  std::unordered_set<std::string> taken;
+  for (const auto& [name, times] : uses) taken.insert(name);
+  std::unordered_map<std::string, size_t> seen;
+  for (std::string& name : names) {
+    if (uses[name] < 2) continue;
+    const std::string same = name;
+    size_t& number = seen[same];
+    if (++number == 1) continue;  // the first of them keeps it
+    while (!taken.insert(name = same + "-" + std::to_string(number)).second) ++number;
+  }
+  return names;
+}
+
+std::vector<std::string> file_names(const std::vector<std::string>& names) {
+  std::vector<std::string> plain, unmistakable;
+  for (const std::string& name : names) {
+    std::string text = name;
+    std::replace_if(text.begin(), text.end(), [](char c) { return !is_plain(c); }, '-');
+    plain.push_back(shortened(std::move(text), name));
+    unmistakable.push_back(shortened(escaped(name), name));
+  }
+  return tell_apart(plain, unmistakable);
+}
+
+}  // namespace pipeline::protein

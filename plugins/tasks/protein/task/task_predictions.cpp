@@ -1,0 +1,58 @@
+#include <algorithm>
+
+#include <ATen/ATen.h>
+
+#include "plugins/tasks/protein/task/decimal.hpp"
+#include "plugins/tasks/protein/task/pack.hpp"
+#include "plugins/tasks/protein/task/predictions.hpp"
+#include "plugins/tasks/protein/task/scored_sample.hpp"
+#include "plugins/tasks/protein/task/task.hpp"
+
+namespace pipeline::protein {
+namespace {
+
+constexpr int64_t kRowsAtOnce = 4096;  // residues of a forward pass in predictions
+
+}  // namespace
+
+std::vector<std::string> ProteinTask::prediction_columns() { return {"residues", "known", "recovery", "perplexity", "entropy"}; }
+
+std::vector<float> ProteinTask::predict_all(const Sample& sample, const Entry& entry) {
+  std::vector<float> result(sample.residues.size() * kAminoAcidCount);
+  ScoringGroups groups = groups_of(sample, entry);
+  const std::vector<ScoringPass> passes = scoring_passes(0, groups, config().data.max_residues);
+  ScoredSample scored(sample, std::move(groups), hides());
+  for (size_t next = 0; next < passes.size();) {
+    context().throw_if_cancelled();
+    Packer packer(hides());
+    std::vector<size_t> places;  // in the sample, of each target
+    for (int64_t rows = 0; next < passes.size() && (rows == 0 || rows + passes[next].count <= kRowsAtOnce); ++next) {
+      const ScoringPass& pass = passes[next];
+      const Masking masking = scored.pack(packer, pass);
+      for (size_t n = 0; n < masking.is_target.size(); ++n)
+        if (masking.is_target[n] != 0) places.push_back(static_cast<size_t>(pass.first) + n);
+      rows += pass.count;
+    }
+    const at::Tensor log_p = model().log_probabilities(batch_on(device(), packer.finish()), compute_dtype()).to(at::kCPU).contiguous();
+    for (size_t t = 0; t < places.size(); ++t)
+      std::copy_n(log_p.const_data_ptr<float>() + t * kAminoAcidCount, size_t{kAminoAcidCount}, &result[places[t] * kAminoAcidCount]);
+  }
+  return result;
+}
+
+void ProteinTask::predict(const ProteinBatch& batch, const PredictionSink& sink) {
+  constexpr int kDigits = 4;
+  for (const uint64_t id : batch.ids) {
+    const Entry& entry = dataset_->entry(batch.split, id);
+    const Sample sample = dataset_->sample(batch.split, id);
+    Predicted predicted{.sample = sample, .chain_names = dataset_->chain_names(batch.split, id), .log_p = predict_all(sample, entry)};
+    sink.file(id, entry.file + "-residues.csv", residue_table(predicted, config().predict.top));
+    sink.file(id, entry.file + "-mutations.csv", mutation_table(predicted));
+    if (config().predict.pictures) sink.file(id, entry.file + "-mutations.svg", mutation_picture(predicted, entry.name));
+    const Summary summary = summarize(predicted);
+    sink.row(id, {std::to_string(summary.residues), std::to_string(summary.known), decimal(summary.recovery, kDigits),
+                  decimal(summary.perplexity, kDigits), decimal(summary.entropy, kDigits)});
+  }
+}
+
+}  // namespace pipeline::protein

@@ -1,0 +1,61 @@
+#include "plugins/tasks/protein/task/task_state.hpp"
+
+#include <pipeline/error.hpp>
+
+#include <fstream>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "plugins/tasks/common/hugging_face/weights.hpp"
+
+namespace pipeline::protein {
+namespace {
+
+constexpr const char* kLearntFile = "learnt-from.json";
+
+nlohmann::json to_json(const Learnt& learnt) {
+  return {{"training", to_text(learnt.training)}, {"validation", to_text(learnt.validation)}};
+}
+
+Learnt learnt_from(const nlohmann::json& json, const std::string& where) {
+  Learnt learnt;
+  for (const auto& [name, keys] : {std::pair("training", &learnt.training), std::pair("validation", &learnt.validation)})
+    if (!json.is_object() || !json.contains(name) || !json[name].is_string() || !keys_from(json[name].get<std::string>(), *keys))
+      fail_with(PL_ERROR_FAILED, where, " cannot be read: '", name,
+                "' must say what was learnt from, as 16 hexadecimal digits for each chain");
+  return learnt;
+}
+
+}  // namespace
+
+std::string to_text(const TaskState& state) {
+  nlohmann::json json{{"frequencies", state.frequencies}, {"model", state.model}};
+  if (state.learnt) json["learnt"] = to_json(*state.learnt);
+  return json.dump();
+}
+
+TaskState state_from(std::string_view text) {
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  TaskState state;
+  if (!json.is_object() || !json.contains("frequencies") || json["frequencies"].size() != kAminoAcidCount)
+    fail_with(PL_ERROR_FAILED, "the checkpoint's state of the protein task cannot be read: it has ", text.size(),
+              " bytes, and must be JSON with 'frequencies'");
+  for (size_t a = 0; a < kAminoAcidCount; ++a) state.frequencies[a] = json["frequencies"][a];
+  state.model = json.value("model", "");
+  if (json.contains("learnt")) state.learnt = learnt_from(json["learnt"], "the checkpoint's state of the protein task");
+  return state;
+}
+
+void write_learnt(const std::filesystem::path& folder, const Learnt& learnt) {
+  hugging_face::write_text((folder / kLearntFile).string(), to_json(learnt).dump() + "\n");
+}
+
+std::optional<Learnt> read_learnt(const std::filesystem::path& folder) {
+  const std::filesystem::path file = folder / kLearntFile;
+  if (!std::filesystem::exists(file)) return std::nullopt;
+  std::ifstream in(file);
+  return learnt_from(nlohmann::json::parse(in, nullptr, false), file.string());
+}
+
+}  // namespace pipeline::protein

@@ -1,0 +1,65 @@
+// What weights have learnt from: content keys, and sets of them.
+#include "plugins/tasks/protein/task/learnt.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "plugins/tasks/protein/task/content_key.hpp"
+#include "tests/protein/made_up_chains.hpp"
+
+namespace pipeline::protein {
+namespace {
+
+using testing::ElementsAre;
+
+TEST(ContentKey, IsWhatAChainIsAndNotWhatItIsCalled) {
+  const auto chain = made_up_chain(30, 1);
+  auto renamed = chain, mutant = chain, moved = chain, shorter = chain;
+  for (Residue& residue : renamed) residue.number += 100, residue.insertion = 'B';
+  mutant[7].amino_acid = static_cast<uint8_t>((mutant[7].amino_acid + 1) % kAminoAcidCount);
+  moved[7].ca.x += 0.001f;
+  shorter.pop_back();
+  EXPECT_EQ(content_key(renamed), content_key(chain));
+  for (const auto& other : {mutant, moved, shorter}) EXPECT_NE(content_key(other), content_key(chain));
+}
+
+TEST(ContentKey, OfOneChainIsThatOfTheChain) {
+  const std::vector<uint64_t> one{7}, two{7, 8}, swapped{8, 7};
+  EXPECT_EQ(content_key(one), 7u);
+  EXPECT_NE(content_key(two), content_key(one));
+  EXPECT_NE(content_key(two), content_key(swapped));
+}
+
+TEST(ContentKey, IsTheSameInEveryVersion) {
+  // Checkpoints hold these: another hash would forget what they have learnt from.
+  std::vector<Residue> chain(2);
+  chain[0].amino_acid = 3;
+  chain[1].amino_acid = 19;
+  chain[1].ca = {1.5f, -2.25f, 8};
+  EXPECT_EQ(content_key(chain), 0x59fa968c7635c344u);
+}
+
+TEST(Learnt, AddsUp) {
+  Learnt learnt{.training = {1, 5}, .validation = {9}};
+  learnt.add({.training = {3, 5}, .validation = {}});
+  EXPECT_THAT(learnt.training, ElementsAre(1, 3, 5));
+  EXPECT_THAT(learnt.validation, ElementsAre(9));
+  const std::vector<uint64_t> some{2, 3}, none{2, 4};
+  EXPECT_TRUE(any_of(some, learnt.training));
+  EXPECT_FALSE(any_of(none, learnt.training));
+}
+
+TEST(Learnt, IsTheSameAfterItWasWritten) {
+  const std::vector<uint64_t> keys{0, 255, 0x123456789abcdef0, UINT64_MAX};
+  EXPECT_EQ(to_text(keys).substr(0, 32), "000000000000000000000000000000ff");
+  std::vector<uint64_t> read{4};
+  EXPECT_TRUE(keys_from(to_text(keys), read));
+  EXPECT_EQ(read, keys);
+  EXPECT_TRUE(keys_from("", read));
+  EXPECT_THAT(read, ElementsAre());
+  EXPECT_FALSE(keys_from("00000000000000f", read));
+  EXPECT_FALSE(keys_from("00000000000000fx", read));
+}
+
+}  // namespace
+}  // namespace pipeline::protein
