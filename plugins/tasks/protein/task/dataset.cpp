@@ -82,8 +82,8 @@ std::vector<Entry> Dataset::open(std::optional<StructureLibrary>& library, const
   Entries entries = entries_of(library.emplace(open_library(root, config_, context_)), config_.data);
   const std::string left_out =
       concat(entries.left_out, " ", unit_of(config_), " of ", entries.residues_left_out,
-             " residues left out: fewer than task.data.min_residues (", config_.data.min_residues, ") known residues");
-  if (entries.kept.empty()) fail_with(PL_ERROR_CONFIG, key, " = ", root.string(), ": no sample is left: ", left_out);
+             " residues, which have fewer than task.data.min_residues (", config_.data.min_residues, ") known ones");
+  if (entries.kept.empty()) fail_with(PL_ERROR_CONFIG, key, " = ", root.string(), ": no sample is left without ", left_out);
   if (entries.left_out > 0) context_.info("left out   ", left_out);
   return std::move(entries.kept);
 }
