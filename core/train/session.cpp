@@ -156,6 +156,9 @@ Session::Session(config::Config config, plugins::Registry& registry, observe::Lo
   const unsigned threads = compute_threads(config_, devices_, args_.team ? args_.team->sharing_cores() : static_cast<unsigned>(world.local_size));
   // LibTorch and its libraries read these when they are loaded, which the registry does below.
   for (const char* variable : {"OMP_NUM_THREADS", "MKL_NUM_THREADS"}) ::setenv(variable, std::to_string(threads).c_str(), 1);
+  // How often a thread that waits for others looks before it gives its core away. GNU OpenMP's 300,000 are milliseconds, and where somebody else is at
+  // work on the machine the thread that is waited for needs that core.
+  if (!std::getenv("OMP_WAIT_POLICY")) ::setenv("GOMP_SPINCOUNT", "5000", 0);
   // cuBLAS gives the same bits only with a workspace of its own per stream.
   if (config_.get_bool("run.reproducible")) ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
   find_plugins(registry, choose_backend(config_, world, device));

@@ -17,9 +17,13 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
-class Protein : public testing::Test, public SmallProteinJob {};
+class ProteinRun : public testing::Test, public SmallProteinJob {};  // looks for leaks
+class Protein : public ProteinRun {
+ protected:
+  Protein() { look_for_no_leaks(); }
+};
 
-TEST_F(Protein, TrainsEvaluatesPredictsAndExports) {
+TEST_F(ProteinRun, TrainsEvaluatesPredictsAndExports) {
   const Result run = call("run");
   ASSERT_EQ(run.code, 0) << run.out << run.err;
   EXPECT_THAT(run.out, HasSubstr("structures 24 in "));
@@ -61,9 +65,13 @@ TEST_F(Protein, TrainsEvaluatesPredictsAndExports) {
   EXPECT_LT(nlohmann::json::parse(read_lines(path("again/metrics.jsonl")).front())["loss"].get<double>(), first["loss"].get<double>());
 }
 
-class Esm2 : public testing::Test, public SmallEsm2Job {};
+class Esm2Run : public testing::Test, public SmallEsm2Job {};
+class Esm2 : public Esm2Run {
+ protected:
+  Esm2() { look_for_no_leaks(); }
+};
 
-TEST_F(Esm2, TrainsOnTheSameData) {
+TEST_F(Esm2Run, TrainsOnTheSameData) {
   const Result run = call("run");
   ASSERT_EQ(run.code, 0) << run.out << run.err;
   EXPECT_NEAR(nlohmann::json::parse(read_lines(path("run/metrics.jsonl")).front())["loss"].get<double>(), std::log(33), 0.5);
@@ -376,11 +384,11 @@ TEST_F(WhatWasLearntFrom, AddsUpOverTrainingsThatBeginWithEachOther) {
 TEST_F(Protein, SamplesThatAreTooShortAreCountedInTheLog) {
   const Result run = call("run", {"--set", "task.data.min_residues=40", "--set", "train.max_steps=1"});
   ASSERT_EQ(run.code, 0) << run.err;
-  EXPECT_THAT(run.out, HasSubstr("left out   10 chains of 269 residues left out: fewer than task.data.min_residues (40) known residues"));
+  EXPECT_THAT(run.out, HasSubstr("left out   10 chains of 269 residues, which have fewer than task.data.min_residues (40) known ones"));
   const Result none = call("run", {"--set", "task.data.min_residues=1000", "--set", "run.dir=other"});
   EXPECT_EQ(none.code, 2);
-  EXPECT_THAT(none.err, testing::ContainsRegex("task.pdb_path = .*structures: no sample is left: 28 chains of 1484 residues left out"));
-  EXPECT_THAT(none.err, HasSubstr("fewer than task.data.min_residues (1000) known residues"));
+  EXPECT_THAT(none.err, testing::ContainsRegex("task.pdb_path = .*structures: no sample is left without 28 chains of 1484 residues, which have fewer than"));
+  EXPECT_THAT(none.err, HasSubstr("fewer than task.data.min_residues (1000) known ones"));
 }
 
 // Two structures whose samples have one name, two whose files would have, and a dimer of which each chain lacks residues of the other.

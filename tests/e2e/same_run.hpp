@@ -1,7 +1,6 @@
 // A job under a strategy, on a number of processes, over a backend; and what must come out the same.
 #pragma once
 
-#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -29,9 +28,7 @@ struct Arrangement {
 template <class JobT>
 class SameRunOf : public testing::Test, public JobT {
  protected:
-  // At the end of a process the leak sanitizer crashes now and then on a thread of LibTorch's that is just ending. The runs of one process,
-  // in summarization_test, look for leaks.
-  SameRunOf() { ::setenv("ASAN_OPTIONS", "detect_leaks=0", 1); }
+  SameRunOf() { look_for_no_leaks(); }
 
   // Trains in the folder `arrangement.name()`, or goes on in `dir`.
   void train(const Arrangement& arrangement, std::vector<std::string> more = {}, std::string dir = {}) {
