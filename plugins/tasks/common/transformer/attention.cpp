@@ -8,6 +8,7 @@
 
 #include "attention_kernel.hpp"
 #include "kernels/kernels.hpp"
+#include "to_device.hpp"
 
 namespace pipeline::transformer {
 namespace {
@@ -115,12 +116,12 @@ int64_t seen_keys(const AttentionLayout& layout, int64_t s) {
 // Which of the first `keys` keys each query of sequence s may see: (queries, keys) of booleans.
 at::Tensor visibility(const AttentionLayout& layout, int64_t s, int64_t keys, at::Device device) {
   const int64_t start = layout.queries.start(s), count = layout.queries.length(s);
-  at::Tensor at =
+  const at::TensorOptions numbers = at::TensorOptions(device).dtype(at::kLong);
+  const at::Tensor at =
       layout.positions.empty()
-          ? at::arange(count, at::kLong)
-          : at::tensor(at::IntArrayRef(layout.positions.data() + start, static_cast<size_t>(count)),
-                       at::kLong);
-  return at::arange(keys, at::kLong).unsqueeze(0).le(at.unsqueeze(1)).to(device);
+          ? at::arange(count, numbers)
+          : to_device({layout.positions.data() + start, static_cast<size_t>(count)}, device);
+  return at::arange(keys, numbers).unsqueeze(0).le(at.unsqueeze(1));
 }
 
 // Any device and dtype, differentiated by autograd, sequence by sequence.
@@ -175,7 +176,7 @@ at::Tensor attention_of_sequences(const at::Tensor& q, const at::Tensor& k, cons
 }
 
 at::Tensor offsets(const Ragged& ragged, at::Device device) {
-  return at::tensor(at::IntArrayRef(ragged.starts), at::kLong).to(at::TensorOptions(device).dtype(at::kInt));
+  return to_device(ragged.starts, device).to(at::kInt);
 }
 
 // One call for all sequences; CUDA in half precision only.

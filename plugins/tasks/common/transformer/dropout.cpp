@@ -7,6 +7,7 @@
 #include "fast_path.hpp"
 #include "kernels/kernels.hpp"
 #include "parallel.hpp"
+#include "to_device.hpp"
 
 namespace pipeline::transformer {
 
@@ -24,7 +25,7 @@ at::Tensor dropout_mask(const Dropout& dropout, int64_t first_row, int64_t rows,
   for (int64_t row = first_row; row < first_row + rows; ++row) {
     keys.push_back(static_cast<int64_t>(dropout_row_key(dropout.key, static_cast<uint64_t>(row))));
   }
-  const at::Tensor key = at::tensor(keys, at::kLong).unsqueeze(1).to(options.device());
+  const at::Tensor key = to_device(keys, options.device()).unsqueeze(1);
   at::Tensor h = at::arange(columns, key.options()) * 0x9e3779b1 + key.bitwise_and(low);
   h = h.bitwise_and(low);
   h = h.bitwise_xor(h.bitwise_right_shift(16)).mul_(0x7feb352d).bitwise_and_(low);

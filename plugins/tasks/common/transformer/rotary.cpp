@@ -5,6 +5,7 @@
 
 #include "fast_path.hpp"
 #include "parallel.hpp"
+#include "to_device.hpp"
 
 namespace pipeline::transformer {
 namespace {
@@ -82,7 +83,7 @@ at::Tensor rotary_frequencies(int64_t head_width, double base) {
 Rotation rotation(const at::Tensor& positions, const at::Tensor& frequencies) {
   const at::NoGradGuard no_grad;
   const at::Tensor angles =
-      positions.to(at::kFloat).unsqueeze(1) * frequencies.to(positions.device()).unsqueeze(0);
+      positions.to(at::kFloat).unsqueeze(1) * to_device(frequencies, positions.device()).unsqueeze(0);
   return {angles.cos(), angles.sin()};
 }
 

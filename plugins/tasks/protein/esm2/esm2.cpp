@@ -7,6 +7,7 @@
 #include "plugins/tasks/protein/data/structure.hpp"
 #include "plugins/tasks/protein/esm2/vocabulary.hpp"
 #include "transformer/dropout.hpp"
+#include "transformer/to_device.hpp"
 
 namespace pipeline::protein {
 namespace {
@@ -35,7 +36,7 @@ bool few(size_t targets, int64_t rows) {
 }
 
 at::Tensor from_table(const esm2::TokenTable& table, const at::Tensor& tokens) {
-  return at::tensor(at::IntArrayRef(table), at::kLong).to(tokens.device()).index_select(0, tokens);
+  return transformer::to_device(table, tokens.device()).index_select(0, tokens);
 }
 
 }  // namespace
@@ -112,7 +113,7 @@ at::Tensor Esm2::body(const PackedBatch& batch, const ForwardOptions& options) c
   pass->options = options;
   pass->layout = {.queries = sequences.rows, .keys = sequences.rows, .heads = config_.num_heads, .causal = false, .positions = {}};
   pass->rotation = transformer::rotation(sequences.positions, frequencies_);
-  pass->targets = at::tensor(sequences.targets, at::kLong).to(sequences.tokens.device());
+  pass->targets = transformer::to_device(sequences.targets, sequences.tokens.device());
   const bool only_targets = few(sequences.targets.size(), sequences.rows.rows());
   if (only_targets) {
     pass->layout_at_targets = transformer::queries_at(pass->layout, sequences.targets);

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "plugins/tasks/protein/esm2/vocabulary.hpp"
+#include "transformer/to_device.hpp"
 
 namespace pipeline::protein::esm2 {
 namespace {
@@ -43,7 +44,7 @@ Sequences::Sequences(const PackedBatch& batch, bool token_dropout) {
                     batch.samples.rows(), " residues");
 
   const at::Device device = batch.tokens.device();
-  const auto there = [&](at::IntArrayRef values) { return at::tensor(values, at::kLong).to(device); };
+  const auto there = [&](at::IntArrayRef values) { return transformer::to_device(values, device); };
   const at::Tensor of = there(residue), beside = there(side);
   tokens = there(token_table()).index_select(0, batch.tokens.index_select(0, of));
   tokens.masked_fill_(beside.lt(0), kCls).masked_fill_(beside.gt(0), kEos);

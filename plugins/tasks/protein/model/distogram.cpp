@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include "transformer/to_device.hpp"
+
 namespace pipeline::protein {
 namespace {
 
@@ -23,7 +25,7 @@ at::Tensor distogram_loss(const DistogramInputs& inputs, const DistogramHead& he
     const int64_t count = inputs.target_samples.length(s), begin = inputs.samples.start(s), length = inputs.samples.length(s);
     if (count == 0) continue;
     const int64_t* const rows = inputs.target_rows.data() + inputs.target_samples.start(s);
-    const at::Tensor index = at::tensor(at::IntArrayRef(rows, static_cast<size_t>(count)), at::kLong).to(a.device());
+    const at::Tensor index = transformer::to_device({rows, static_cast<size_t>(count)}, a.device());
     const at::Tensor from = inputs.places.index_select(0, index), to = inputs.places.narrow(0, begin, length);
     const at::Tensor features = a.narrow(0, inputs.target_samples.start(s), count).unsqueeze(1) * b.narrow(0, begin, length).unsqueeze(0);
     const at::Tensor log_p = at::log_softmax(features.matmul(head.out.weight) + head.out.bias, -1, at::kFloat);  // (count, length, bins)

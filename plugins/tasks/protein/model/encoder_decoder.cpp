@@ -8,6 +8,7 @@
 #include "plugins/tasks/protein/data/structure.hpp"
 #include "plugins/tasks/protein/model/geometry.hpp"
 #include "transformer/dropout.hpp"
+#include "transformer/to_device.hpp"
 
 namespace pipeline::protein {
 namespace {
@@ -36,7 +37,7 @@ struct Rows {
 };
 
 Rows rows_of(const PackedBatch& batch, const std::vector<int64_t>& numbers) {
-  Rows rows{.numbers = numbers, .samples = {}, .index = at::tensor(numbers, at::kLong).to(batch.tokens.device(), /*non_blocking=*/true)};
+  Rows rows{.numbers = numbers, .samples = {}, .index = transformer::to_device(numbers, batch.tokens.device())};
   auto next = numbers.begin();
   for (int64_t s = 0; s < batch.samples.sequences(); ++s) {
     const auto end = std::lower_bound(next, numbers.end(), batch.samples.start(s + 1));

@@ -4,6 +4,7 @@
 #include "plugins/tasks/protein/model/geometry.hpp"
 #include "plugins/tasks/protein/model/pair_bias.hpp"
 #include "plugins/tasks/protein/model/pair_constants.hpp"
+#include "transformer/to_device.hpp"
 
 namespace pipeline::protein {
 namespace {
@@ -21,8 +22,7 @@ PairFeatures pair_features(const PairInputs& inputs, int64_t sequence, at::Scala
   const auto queries = [&](const at::Tensor& x) {
     if (inputs.query_rows.empty()) return rows_of(x, inputs.queries, sequence);
     const int64_t* const first = inputs.query_rows.data() + inputs.queries.start(sequence);
-    const at::Tensor rows = at::tensor(at::IntArrayRef(first, static_cast<size_t>(inputs.queries.length(sequence))), at::kLong);
-    return x.index_select(0, rows.to(x.device()));
+    return x.index_select(0, transformer::to_device({first, static_cast<size_t>(inputs.queries.length(sequence))}, x.device()));
   };
   const at::Tensor frames_i = queries(inputs.frames).to(dtype), frames_j = keys(inputs.frames).to(dtype);
   const int64_t q = frames_i.size(0), k = frames_j.size(0);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "transformer/to_device.hpp"
+
 namespace pipeline::summarization {
 
 using transformer::AttentionLayout;
@@ -34,7 +36,7 @@ Decoder::Decoder(Gpt2& model, const std::vector<std::vector<int64_t>>& prompts, 
 // `layout`, whose keys are either the rows of x themselves (same lengths) or the whole cache.
 at::Tensor Decoder::run(at::Tensor x, const AttentionLayout& layout, const std::vector<int64_t>& cache_rows) {
   const int64_t width = model_.config().n_embd;
-  const at::Tensor rows = at::tensor(cache_rows, at::kLong).to(x.device());
+  const at::Tensor rows = transformer::to_device(cache_rows, x.device());
   for (size_t i = 0; i < cache_.size(); ++i) {
     const Gpt2Layer& w = model_.layers()[i];
     const at::Tensor qkv = transformer::norm_linear(x, w.ln_1, w.attention, compute_);
@@ -64,8 +66,8 @@ at::Tensor Decoder::prompt_logits() {
   AttentionLayout layout;
   layout.queries = layout.keys = prompts_;
   layout.heads = model_.config().n_head;
-  at::Tensor x = model_.embed(at::tensor(prompt_tokens_, at::kLong).to(device),
-                              at::tensor(positions, at::kLong).to(device), {});
+  at::Tensor x = model_.embed(transformer::to_device(prompt_tokens_, device),
+                              transformer::to_device(positions, device), {});
   x = run(std::move(x), layout, cache_rows);
   for (const at::Tensor& cache : cache_) {  // the other slots start from the same keys and values
     for (int64_t p = 0; p < prompts_.sequences(); ++p) {
@@ -76,7 +78,7 @@ at::Tensor Decoder::prompt_logits() {
       }
     }
   }
-  return transformer::head_logits(x.index_select(0, at::tensor(last, at::kLong).to(device)),
+  return transformer::head_logits(x.index_select(0, transformer::to_device(last, device)),
                                   model_.final_norm(), model_.token_embedding(), compute_);
 }
 
@@ -101,7 +103,7 @@ at::Tensor Decoder::append(std::span<const int64_t> slots, std::span<const int64
   TORCH_CHECK(next == slots.size() && tokens.size() == slots.size(), "append: ", slots.size(), " slots, ",
               tokens.size(), " tokens; slots must be below ", lengths_.size(), " and ascend");
   const at::Device device = model_.token_embedding().device();
-  const auto on_device = [&](at::IntArrayRef values) { return at::tensor(values, at::kLong).to(device); };
+  const auto on_device = [&](at::IntArrayRef values) { return transformer::to_device(values, device); };
   at::Tensor x = model_.embed(on_device({tokens.data(), tokens.size()}), on_device(layout.positions), {});
   x = run(std::move(x), layout, cache_rows);
   return transformer::head_logits(x, model_.final_norm(), model_.token_embedding(), compute_);
@@ -114,8 +116,7 @@ void Decoder::reorder(int64_t prompt, std::span<const int64_t> from) {
   if (same) return;
   const int64_t longest =
       *std::max_element(lengths_.begin() + first, lengths_.begin() + first + slots_per_prompt_);
-  const at::Tensor index =
-      at::tensor(at::IntArrayRef(from.data(), from.size()), at::kLong).to(cache_.front().device());
+  const at::Tensor index = transformer::to_device({from.data(), from.size()}, cache_.front().device());
   for (const at::Tensor& cache : cache_) {  // the prompt's rows are the same in all its slots
     const at::Tensor written = cache.narrow(0, first * capacity_, slots_per_prompt_ * capacity_)
                                    .view({slots_per_prompt_, capacity_, -1})

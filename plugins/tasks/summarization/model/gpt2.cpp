@@ -5,6 +5,7 @@
 #include "transformer/checkpoint.hpp"
 #include "transformer/dropout.hpp"
 #include "transformer/embedding.hpp"
+#include "transformer/to_device.hpp"
 
 namespace pipeline::summarization {
 namespace {
@@ -157,7 +158,7 @@ at::Tensor Gpt2::body(const PackedBatch& batch, const std::vector<int64_t>& rows
   const int64_t count = batch.sequences.rows();
   const bool few = !rows.empty() && static_cast<double>(rows.size()) < kFewRows * static_cast<double>(count);
   const bool all = static_cast<int64_t>(rows.size()) == count;
-  const at::Tensor index = all ? at::Tensor() : at::tensor(rows, at::kLong).to(batch.tokens.device());
+  const at::Tensor index = all ? at::Tensor() : transformer::to_device(rows, batch.tokens.device());
   at::Tensor x = run_unit(0, {}, [&](const Tensors&) {
     return Tensors{embed(batch.tokens, batch.positions, options, std::move(shared))};
   })[0];
@@ -194,7 +195,7 @@ transformer::Loss Gpt2::loss(const PackedBatch& batch, const ForwardOptions& opt
   const at::Tensor targets =
       x.size(0) == batch.targets.size(0)
           ? batch.targets
-          : batch.targets.index_select(0, at::tensor(batch.target_rows, at::kLong).to(x.device()));
+          : batch.targets.index_select(0, transformer::to_device(batch.target_rows, x.device()));
   const Tensors out = run_unit(0, {x}, [&](const Tensors& in) {
     const transformer::Loss loss = transformer::cross_entropy_head(
         in[0], targets, final_norm_, wte_,
