@@ -6,6 +6,7 @@ tokens, and tokens with padding.
 
 import argparse
 import json
+import random
 import sys
 from pathlib import Path
 
@@ -38,9 +39,12 @@ class PlainPyTorch:
 
 
 class Esm2:
-    """EsmForMaskedLM, a DataLoader whose collator pads to the longest of the batch, Accelerator on the CPU. Every step is one batch."""
+    """EsmForMaskedLM, a DataLoader whose collator pads to the longest of the batch, Accelerator on the CPU. Every step is one batch.
 
-    def __init__(self, model, steps, make_optimizer):
+    shuffle: as many steps, from 2 on, whose examples are put into batches of the same numbers at random; None leaves all as they are.
+    """
+
+    def __init__(self, model, steps, make_optimizer, shuffle=None):
         from accelerate import Accelerator
         from transformers import AutoTokenizer, DataCollatorForTokenClassification, EsmForMaskedLM
 
@@ -61,6 +65,9 @@ class Esm2:
             new = self.examples(batch, tokenizer)
             batches.append(list(range(len(examples), len(examples) + len(new))))
             examples += new
+        if shuffle:
+            for first in range(2, len(batches), shuffle):
+                batches[first : first + shuffle] = shuffled(batches[first : first + shuffle], random.Random(first))
         loader = torch.utils.data.DataLoader(examples, batch_sampler=batches, collate_fn=collate)
         self.accelerator = Accelerator(cpu=True)
         self.model, self.optimizer, loader = self.accelerator.prepare(net, optimizer, loader)
@@ -90,6 +97,13 @@ class Esm2:
         return loss.item(), int(batch["attention_mask"].sum()), batch["input_ids"].numel()
 
 
+def shuffled(batches, rng):
+    """Batches of the same sizes, of the same numbers at random."""
+    numbers = [number for batch in batches for number in batch]
+    rng.shuffle(numbers)
+    return [[numbers.pop() for _ in batch] for batch in batches]
+
+
 def read_steps(folder):
     """The batches of each step."""
     steps = {}
@@ -116,12 +130,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--batches", type=Path, required=True, help="the folder that protein_batches wrote")
     parser.add_argument("--esm2", action="store_true")
+    parser.add_argument("--shuffle", type=int, help="put the samples of so many steps into batches at random; ESM-2 alone")
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--optimizer", type=json.loads, required=True, help="lr, betas, eps, weight_decay")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
 
-    job = (Esm2 if arguments.esm2 else PlainPyTorch)(arguments.batches / "model", read_steps(arguments.batches), adamw(arguments.optimizer))
+    what = (arguments.batches / "model", read_steps(arguments.batches), adamw(arguments.optimizer))
+    job = Esm2(*what, arguments.shuffle) if arguments.esm2 else PlainPyTorch(*what)
     print(json.dumps({"ready": True}), flush=True)
     for request in sys.stdin:
         losses, tokens, padded = zip(*(job.step() for _ in range(int(request))))

@@ -83,6 +83,13 @@ TEST(CheckPlugin, NoticesWrongRowsOfAPrediction) {
   EXPECT_THAT(to_text(check_zoo("rows_right")), HasSubstr("  ok   " + rows + "\n"));
 }
 
+TEST(CheckPlugin, NoticesWhatGoesWrongInBf16) {
+  const std::string bf16 = "training works in bf16, too";
+  EXPECT_EQ(failure(check_zoo("narrow_nan"), bf16), "loss or gradients are not finite at the first step");
+  EXPECT_EQ(failure(check_zoo("narrow_far"), bf16), "the loss is 1.5 in bf16 and 1 in float32");
+  EXPECT_THAT(to_text(check_zoo("rows_right")), HasSubstr("  ok   " + bf16 + "\n"));
+}
+
 TEST(CheckPlugin, NoticesReportsThatNeedDataOrLoseFiles) {
   const std::string report = "a report is a function of the evaluation's values";
   EXPECT_EQ(failure(check_zoo("report_of_data"), report),

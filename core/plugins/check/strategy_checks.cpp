@@ -23,7 +23,7 @@ using State = std::map<std::string, std::vector<std::byte>>;  // "weight/exp_avg
 class Bench {
  public:
   explicit Bench(const CheckArgs& args, std::uint32_t flags = PL_RUN_REPRODUCIBLE)
-      : subject_(args, PL_PURPOSE_TRAIN, flags) {
+      : subject_(args, {.flags = flags}) {
     parameter_ = sized<pl_parameter>();
     parameter_.flags = PL_PARAMETER_TRAINABLE | PL_PARAMETER_DECAY;
     parameter_.ndim = 2;

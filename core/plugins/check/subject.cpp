@@ -58,20 +58,20 @@ std::string logged_error() {
   return first_error;
 }
 
-Subject::Subject(const CheckArgs& args, std::uint32_t purpose, std::uint32_t flags)
+Subject::Subject(const CheckArgs& args, const SubjectHow& how)
     : plugin_(Plugin::load(args.plugin)),
       config_(make_config(plugin_, args)),
       context_(std::make_unique<pl_context>(plugin_.label())),
       folder_(make_folder()) {
   auto info = sized<pl_run_info>();
-  info.purpose = purpose;
-  info.flags = flags;
+  info.purpose = how.purpose;
+  info.flags = how.flags;
   info.threads = 1;
   info.world_size = info.local_world_size = 1;
   info.device = {PL_DEVICE_CPU, 0};
-  info.parameter_dtype = info.compute_dtype = {PL_DTYPE_FLOAT, 32, 1};
+  info.parameter_dtype = info.compute_dtype = how.dtype;
   info.seed = 1;
-  if (purpose == PL_PURPOSE_TRAIN) {
+  if (how.purpose == PL_PURPOSE_TRAIN) {
     info.global_batch = info.micro_batch = 2;
     info.micro_batches = 1;
   }

@@ -18,13 +18,18 @@ struct Skip {
   std::string reason;
 };
 
+// What the run of a check is told to be.
+struct SubjectHow {
+  std::uint32_t purpose = PL_PURPOSE_TRAIN;
+  std::uint32_t flags = PL_RUN_REPRODUCIBLE;
+  pl_dtype dtype = {PL_DTYPE_FLOAT, 32, 1};  // of parameters and products
+};
+
 // The plugin under test with all that an object of it is created with. Lives in a check's own process.
 class Subject {
  public:
-  // Throws Skip when an option is required and no configuration gives it. Of the run, `purpose`:
-  // PL_PURPOSE_..., `flags`: PL_RUN_...
-  explicit Subject(const CheckArgs& args, std::uint32_t purpose = PL_PURPOSE_TRAIN,
-                   std::uint32_t flags = PL_RUN_REPRODUCIBLE);
+  // Throws Skip when an option is required and no configuration gives it.
+  explicit Subject(const CheckArgs& args, const SubjectHow& how = {});
   ~Subject();
 
   const Plugin& plugin() const { return plugin_; }

@@ -1,0 +1,143 @@
+#include "core/plugins/check/open_task.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <numeric>
+
+#include "core/plugins/error.hpp"
+#include "core/plugins/struct_copy.hpp"
+
+namespace pipeline::plugins {
+namespace {
+
+double scalar(const pl_tensor& tensor) {
+  if (tensor.dtype.code != PL_DTYPE_FLOAT || (tensor.dtype.bits != 32 && tensor.dtype.bits != 64))
+    throw Error("the loss is neither float32 nor float64");
+  const char* data = data_of<const char>(tensor);
+  double wide = 0;
+  float narrow = 0;
+  if (tensor.dtype.bits == 64)
+    std::memcpy(&wide, data, sizeof wide);
+  else
+    std::memcpy(&narrow, data, sizeof narrow), wide = static_cast<double>(narrow);
+  return wide;
+}
+
+// Cut off rather than rounded: any bf16 number near the float32 one will do.
+std::uint16_t narrowed(float value) { return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16); }
+float widened(std::uint16_t value) { return std::bit_cast<float>(static_cast<std::uint32_t>(value) << 16); }
+
+}  // namespace
+
+OpenTask::OpenTask(const CheckArgs& args, const OpenHow& how)
+    : how_(how),
+      subject_(args, {.purpose = how.purpose, .dtype = how.dtype}),
+      task_(subject_.plugin(), subject_.context(), subject_.config()) {
+  if (task_.has_prepare()) task_.prepare();
+  task_.open();
+  const std::vector<pl_parameter>& parameters = task_.parameters();
+  parameters_.reserve(parameters.size());
+  for (const pl_parameter& parameter : parameters) bind(parameter);
+}
+
+std::vector<std::uint64_t> OpenTask::some_ids(std::uint32_t split) const {
+  const std::uint64_t count = task_.sample_count(split), most = 2;
+  if (count == 0) throw Error("sample_count of the training split is 0");
+  std::vector<std::uint64_t> ids(std::min(count, most));
+  std::iota(ids.begin(), ids.end(), 0);
+  return ids;
+}
+
+void OpenTask::bind(const pl_parameter& parameter) {
+  const std::size_t index = parameters_.size();
+  Storage& storage = parameters_.emplace_back();
+  storage.shape.assign(parameter.shape, parameter.shape + parameter.ndim);
+  std::size_t count = 1;
+  for (const std::int64_t size : storage.shape) count *= static_cast<std::size_t>(size);
+  storage.value.resize(count);
+  storage.gradient.resize(count);
+  task_.initialize(index, storage.value);
+
+  pl_tensor value{};
+  value.data = storage.value.data();
+  value.device = {PL_DEVICE_CPU, 0};
+  value.ndim = static_cast<std::int32_t>(storage.shape.size());
+  value.dtype = how_.dtype;
+  value.shape = storage.shape.data();
+  pl_tensor gradient = value;
+  gradient.data = storage.gradient.data();
+  if (how_.dtype.bits == 16) {
+    for (const float wide : storage.value) storage.narrow_value.push_back(narrowed(wide));
+    storage.narrow_gradient.resize(count);
+    value.data = storage.narrow_value.data();
+    gradient.data = storage.narrow_gradient.data();
+  }
+  const bool trainable = parameter.flags & PL_PARAMETER_TRAINABLE;
+  if (how_.gradients != Gradients::kInPlace || !trainable) gradient.data = nullptr;
+  task_.bind(index, value, gradient);
+}
+
+std::vector<float> OpenTask::train(const Batch& batch) {
+  for (Storage& storage : parameters_) {
+    std::ranges::fill(storage.gradient, 0.0f);
+    std::ranges::fill(storage.narrow_gradient, std::uint16_t{0});
+  }
+  auto sink = sized<pl_gradient_sink>();
+  sink.user = this;
+  sink.ready = ready;
+  sink.flags = how_.gradients == Gradients::kInRows ? PL_GRADIENTS_IN_ROWS : 0;
+  auto args = sized<pl_train_args>();
+  args.scale = 1;
+  args.seed = 42;
+  args.gradients = &sink;
+  const pl_tensor loss = task_.train(batch, args);
+  std::vector<float> result{static_cast<float>(scalar(loss))};
+  for (const Storage& storage : parameters_) {
+    if (how_.dtype.bits == 16)
+      std::ranges::transform(storage.narrow_gradient, std::back_inserter(result), widened);
+    else
+      result.insert(result.end(), storage.gradient.begin(), storage.gradient.end());
+  }
+  return result;
+}
+
+pl_error* OpenTask::ready(void* user, const pl_gradient* gradient) noexcept {
+  return guard([&] { static_cast<OpenTask*>(user)->add(*gradient); });
+}
+
+// A gradient that is handed over is added here, as a strategy would.
+void OpenTask::add(const pl_gradient& gradient) {
+  Storage& storage = parameters_.at(gradient.index);
+  if (PL_HAS(pl_gradient, &gradient, rows) && gradient.rows) return add_rows(storage, gradient);
+  if (!gradient.owner) return;
+  if (!gradient.release) throw Error("a gradient is handed over without `release`");
+  const auto* data = data_of<const float>(*gradient.tensor);
+  if (gradient.tensor->dtype.bits != 32) throw Error("a gradient of a float32 parameter is not float32");
+  for (std::size_t i = 0; i < storage.gradient.size(); ++i) storage.gradient[i] += data[i];
+  gradient.release(gradient.owner);
+}
+
+void OpenTask::add_rows(Storage& storage, const pl_gradient& gradient) {
+  if (how_.gradients != Gradients::kInRows) throw Error("a gradient comes in rows, which the sink's flags do not allow");
+  gave_rows_ = true;
+  const std::size_t rows = static_cast<std::size_t>(storage.shape.at(0));
+  const std::size_t width = storage.gradient.size() / rows, given = static_cast<std::size_t>(gradient.rows->shape[0]);
+  const auto* row = data_of<const std::int64_t>(*gradient.rows);
+  const auto* values = data_of<const float>(*gradient.tensor);
+  if (gradient.rows->dtype.code != PL_DTYPE_INT || gradient.rows->dtype.bits != 64)
+    throw Error("the rows of a gradient are not int64");
+  if (gradient.tensor->dtype.bits != 32) throw Error("a gradient of a float32 parameter is not float32");
+  if (gradient.tensor->shape[0] != gradient.rows->shape[0])
+    throw Error(fmt::format("a gradient comes in {} rows, but has {}", given, gradient.tensor->shape[0]));
+  for (std::size_t i = 0; i < given; ++i) {
+    if (row[i] < 0 || static_cast<std::size_t>(row[i]) >= rows)
+      throw Error(fmt::format("a gradient comes for row {} of {}", row[i], rows));
+    float* of_row = storage.gradient.data() + static_cast<std::size_t>(row[i]) * width;
+    for (std::size_t k = 0; k < width; ++k) of_row[k] += values[i * width + k];
+  }
+}
+
+}  // namespace pipeline::plugins

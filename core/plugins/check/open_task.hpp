@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/plugins/check/subject.hpp"
+#include "core/plugins/task.hpp"
+
+namespace pipeline::plugins {
+
+enum class Gradients { kInPlace, kHandedOver, kInRows };
+
+struct OpenHow {
+  Gradients gradients = Gradients::kInPlace;
+  std::uint32_t purpose = PL_PURPOSE_TRAIN;
+  pl_dtype dtype = {PL_DTYPE_FLOAT, 32, 1};  // of parameters, their gradients and products: float32 or, with gradients in place, bf16
+};
+
+// A task that is open and bound to storage of its own. Stays where it is, since the task has its address.
+class OpenTask {
+ public:
+  explicit OpenTask(const CheckArgs& args, const OpenHow& how = {});
+  OpenTask(const OpenTask&) = delete;
+  OpenTask& operator=(const OpenTask&) = delete;
+
+  Task& task() { return task_; }
+
+  // The first of a split's samples. Throws where there are none.
+  std::vector<std::uint64_t> some_ids(std::uint32_t split = PL_SPLIT_TRAIN) const;
+
+  // Trains on one batch from zero gradients and returns the loss and all gradients.
+  std::vector<float> train(const Batch& batch);
+
+  bool gave_rows() const { return gave_rows_; }
+
+ private:
+  // A parameter's values and gradient as float32 or, behind it, as bf16 (the upper half of a float32).
+  struct Storage {
+    std::vector<std::int64_t> shape;
+    std::vector<float> value, gradient;
+    std::vector<std::uint16_t> narrow_value, narrow_gradient;
+  };
+
+  void bind(const pl_parameter& parameter);
+  static pl_error* ready(void* user, const pl_gradient* gradient) noexcept;
+  void add(const pl_gradient& gradient);
+  void add_rows(Storage& storage, const pl_gradient& gradient);
+
+  const OpenHow how_;
+  Subject subject_;
+  Task task_;
+  bool gave_rows_ = false;
+  std::vector<Storage> parameters_;
+};
+
+}  // namespace pipeline::plugins
