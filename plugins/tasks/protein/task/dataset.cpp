@@ -37,11 +37,11 @@ StructureLibrary open_library(const std::filesystem::path& root, const ProteinCo
   fail_with(code == ENOSPC || code == EDQUOT ? PL_ERROR_NO_SPACE : PL_ERROR_CONFIG, message);
 }
 
-const char* name_of(Split split) { return split == Split::kTrain ? "training" : split == Split::kVal ? "validation" : "test"; }
-
 const char* unit_of(const ProteinConfig& config) { return config.data.unit == "chain" ? "chains" : "structures"; }
 
 }  // namespace
+
+const char* name_of(Split split) { return split == Split::kTrain ? "training" : split == Split::kVal ? "validation" : "test"; }
 
 Dataset::Dataset(const ProteinConfig& config, const Context& context, const Learnt* learnt)
     : config_(config),

@@ -20,6 +20,8 @@
 
 namespace pipeline::protein {
 
+const char* name_of(Split split);  // "training", "validation" or "test"
+
 class Dataset {
  public:
   // Parses what is not in the cache, groups similar sequences and deals the groups out to the splits; says what there is and what was left

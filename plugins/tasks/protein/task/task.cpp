@@ -32,8 +32,14 @@ void ProteinTask::prepare() { open_structures(); }
 void ProteinTask::open_data() {
   if (!dataset_) open_structures();  // another process has prepared
   if (!background_) background_ = dataset_->frequencies();
-  for (const Split split : {Split::kTrain, Split::kVal, Split::kTest})
-    if (is_scored(split)) list_passes(split);
+  std::string scored;
+  for (const Split split : {Split::kTrain, Split::kVal, Split::kTest}) {
+    if (!is_scored(split) || dataset_->size(split) == 0) continue;
+    list_passes(split);
+    scored += concat(scored.empty() ? "" : ", ", name_of(split), " in ", passes_[static_cast<size_t>(split)].size());
+  }
+  // What the host counts as samples in an evaluation, and sets evaluate.max_samples against.
+  if (!scored.empty()) context().info("scoring    masks each residue once, a part at a time: these are an evaluation's samples, ", scored);
   warn_of_known_samples();
 }
 
