@@ -452,23 +452,27 @@ TEST_F(Protein, NoMoreMaskingsThanResidues) {
   EXPECT_THAT(tiny.err, HasSubstr("task.mask_ratio"));
 }
 
-TEST_F(Protein, BeyondTheExactComparisonWhatIsHeldOutIsStillAlignedWithTraining) {
+TEST_F(Protein, BeyondTheExactComparisonPartsAreStillAlignedWithEachOther) {
   const std::vector<std::string> beyond{"--set", "task.split.exact_up_to=5", "--set", "train.max_steps=1"};
   const Result none = call("run", beyond);
   ASSERT_EQ(none.code, 0) << none.err;
   EXPECT_THAT(none.out, HasSubstr("28 distinct sequences, more than task.split.exact_up_to (5), compared by prefilter: relatives below 40% identity may be missed"));
-  EXPECT_THAT(none.out, HasSubstr("every chain of the test and validation parts was aligned with those of training; 0 clusters"));
+  EXPECT_THAT(none.out, HasSubstr("every chain of the test and validation parts was aligned with those of training, and with each other; 0 clusters"));
+  EXPECT_THAT(none.out, HasSubstr("and 0 of validation like some of test are in test"));
 
-  for (int i = 0; i < 5; ++i) {  // pairs of which every other residue is the same: no seed of the prefilter is
+  // Without it pairs of one length would all be in test and validation, or all in training.
+  write_text(path("structures/single.pdb"), helix(made_up_sequence(103, 6000), 'A') + "END\n");
+  for (int i = 0; i < 16; ++i) {  // pairs of which every other residue is the same: no seed of the prefilter is
     auto sequence = made_up_sequence(100 + i, 4000 + static_cast<uint64_t>(i));
     const auto write = [&](const char* name) { write_text(path("structures/" + std::string(name) + std::to_string(i) + ".pdb"), helix(sequence, 'A') + "END\n"); };
     write("one");
-    for (size_t k = 0; k < sequence.size(); k += 2) sequence[k] = sequence[k] == "ALA" ? "GLY" : "ALA";
+    const auto noise = made_up_sequence(100 + i, 5000 + static_cast<uint64_t>(i));
+    for (size_t k = 0; k < sequence.size(); k += 2) sequence[k] = noise[k];
     write("other");
   }
   const Result missed = call("run", {beyond[0], beyond[1], beyond[2], beyond[3], "--set", "run.dir=missed"});
   ASSERT_EQ(missed.code, 0) << missed.err;
-  EXPECT_THAT(missed.out, testing::ContainsRegex("aligned with those of training; [1-9][0-9]* clusters that are like some there are learnt from, too"));
+  EXPECT_THAT(missed.out, testing::ContainsRegex("each other; [1-9][0-9]* clusters that are like some of training are learnt from, too, and [1-9][0-9]* of validation like some of test are in test"));
 }
 
 using ProteinSameRun = SameRunOf<SmallProteinJob>;

@@ -39,8 +39,8 @@ struct SplitConfig {
     o("identity", identity, "sequences belong together from this share of identical residues on").min(0).max(1);
     o("coverage", coverage, "and from this share of the shorter one on that is aligned").min(0).max(1);
     o("exact_up_to", exact_up_to,
-      "with more distinct sequences only pairs that share seeds are aligned: relatives below 40% identity may be missed, but not between training and "
-      "what is held out unless the log says so")
+      "with more distinct sequences only pairs that share seeds are aligned: relatives below 40% identity may be missed, but not between the "
+      "parts unless the log says so")
         .unit("sequences")
         .min(0);
   }

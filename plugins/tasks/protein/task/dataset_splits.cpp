@@ -1,5 +1,6 @@
 // Which sample goes to which split.
 #include <algorithm>
+#include <initializer_list>
 #include <set>
 
 #include "plugins/tasks/protein/clusters/folds.hpp"
@@ -24,31 +25,42 @@ void Dataset::deal_out(std::vector<Entry> all) {
   for (Entry& entry : all) entries_[static_cast<size_t>(split_of[entry.cluster])].push_back(std::move(entry));
 }
 
-// Of what the prefilter has missed, nothing shall cross from training to what is held out: clusters that turn out to be like some that are
-// learnt from are learnt from, too, and so on with those that are like these.
+// Of what the prefilter has missed, nothing shall cross from training to what is held out, nor from validation to test. Clusters that turn
+// out to be like some of training are learnt from, too, and so on with those that are like these; then likewise those of validation go to test.
 void Dataset::keep_apart(const std::vector<Entry>& all, std::vector<Split>& split_of) const {
-  std::vector<const Entry*> held_out, learnt;
-  for (const Entry& entry : all) (split_of[entry.cluster] == Split::kTrain ? learnt : held_out).push_back(&entry);
-  if (!Comparison::is_affordable(held_out, learnt)) {
+  const auto in = [&](std::initializer_list<Split> splits) {
+    std::vector<const Entry*> found;
+    for (const Entry& entry : all)
+      if (std::find(splits.begin(), splits.end(), split_of[entry.cluster]) != splits.end()) found.push_back(&entry);
+    return found;
+  };
+  const auto move_to = [&](Split split, std::vector<const Entry*> others) {
+    std::set<uint32_t> moved;
+    for (std::vector<const Entry*> like = in({split}); !like.empty();) {
+      const std::vector<uint8_t> alike = comparison_.similar(others, like, chains_);
+      std::set<uint32_t> clusters;
+      for (size_t i = 0; i < others.size(); ++i)
+        if (alike[i] != 0) clusters.insert(others[i]->cluster);
+      const auto middle =
+          std::stable_partition(others.begin(), others.end(), [&](const Entry* entry) { return !clusters.contains(entry->cluster); });
+      like.assign(middle, others.end());
+      others.erase(middle, others.end());
+      moved.merge(clusters);
+    }
+    for (const uint32_t cluster : moved) split_of[cluster] = split;
+    return moved.size();
+  };
+
+  const std::vector<const Entry*> learnt = in({Split::kTrain}), held_out = in({Split::kVal, Split::kTest});
+  if (Comparison::is_affordable(held_out, learnt)) {
+    const size_t to_training = move_to(Split::kTrain, held_out), to_test = move_to(Split::kTest, in({Split::kVal}));
+    context_.info("held out   every chain of the test and validation parts was aligned with those of training, and with each other; ",
+                  to_training, " clusters that are like some of training are learnt from, too, and ", to_test,
+                  " of validation like some of test are in test");
+  } else {
     context_.warn("held out   ", held_out.size(), " samples of the test and validation parts are too many to be aligned with ",
                   learnt.size(), " of training one by one: distant relatives may be among both");
-    return;
   }
-  std::set<uint32_t> moved;
-  for (std::vector<const Entry*> like = learnt; !like.empty();) {
-    const std::vector<uint8_t> alike = comparison_.similar(held_out, like, chains_);
-    std::set<uint32_t> clusters;
-    for (size_t i = 0; i < held_out.size(); ++i)
-      if (alike[i] != 0) clusters.insert(held_out[i]->cluster);
-    const auto middle =
-        std::stable_partition(held_out.begin(), held_out.end(), [&](const Entry* entry) { return !clusters.contains(entry->cluster); });
-    like.assign(middle, held_out.end());
-    held_out.erase(middle, held_out.end());
-    moved.merge(clusters);
-  }
-  for (const uint32_t cluster : moved) split_of[cluster] = Split::kTrain;
-  context_.info("held out   every chain of the test and validation parts was aligned with those of training; ", moved.size(),
-                " clusters that are like some there are learnt from, too");
 }
 
 // Training does not depend on test data of their own, and these not on the rest: only what is said of them does.
