@@ -1,0 +1,4 @@
+#pragma once
+
+typedef struct cublasContext* cublasHandle_t;
+enum cublasStatus_t : int;

@@ -1,0 +1,3 @@
+#pragma once
+
+typedef struct cusolverDnContext* cusolverDnHandle_t;

@@ -1,0 +1,4 @@
+#pragma once
+
+typedef struct cusparseContext* cusparseHandle_t;
+enum cusparseStatus_t : int;
