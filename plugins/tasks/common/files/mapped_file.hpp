@@ -13,6 +13,8 @@ class MappedFile {
   MappedFile() = default;
   // Of an open file; the descriptor stays the caller's. Throws DataError, with `path` in it, if that cannot be done.
   MappedFile(int fd, uint64_t bytes, const std::string& path);
+  // All of a file as it is now. Throws DataError: `remedy` is what to do if it cannot be opened.
+  static MappedFile whole(const std::string& path, const std::string& remedy);
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;
   ~MappedFile();

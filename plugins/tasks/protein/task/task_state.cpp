@@ -2,6 +2,7 @@
 
 #include <pipeline/error.hpp>
 
+#include <algorithm>
 #include <fstream>
 #include <utility>
 
@@ -38,9 +39,11 @@ std::string to_text(const TaskState& state) {
 TaskState state_from(std::string_view text) {
   const auto json = nlohmann::json::parse(text, nullptr, false);
   TaskState state;
-  if (!json.is_object() || !json.contains("frequencies") || json["frequencies"].size() != kAminoAcidCount)
+  const auto is_number = [](const nlohmann::json& value) { return value.is_number(); };
+  if (!json.is_object() || !json.contains("frequencies") || json["frequencies"].size() != kAminoAcidCount ||
+      !std::ranges::all_of(json["frequencies"], is_number) || (json.contains("model") && !json["model"].is_string()))
     fail_with(PL_ERROR_FAILED, "the checkpoint's state of the protein task cannot be read: it has ", text.size(),
-              " bytes, and must be JSON with 'frequencies'");
+              " bytes, and must be JSON with 'frequencies', ", kAminoAcidCount, " numbers, and 'model', a text if any");
   for (size_t a = 0; a < kAminoAcidCount; ++a) state.frequencies[a] = json["frequencies"][a];
   state.model = json.value("model", "");
   if (json.contains("learnt")) state.learnt = learnt_from(json["learnt"], "the checkpoint's state of the protein task");

@@ -1,66 +1,19 @@
 #include "plugins/tasks/summarization/data/token_cache.hpp"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <cstddef>
 #include <cstring>
-#include <utility>
 
 #include "plugins/tasks/summarization/data/files.hpp"
 
-
 namespace pipeline::summarization {
-namespace {
-
-std::string_view map_file(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) throw system_error(path, "the token cache must be built first");
-  struct stat status {};
-  void* data = MAP_FAILED;
-  if (::fstat(fd, &status) == 0 && static_cast<size_t>(status.st_size) >= sizeof(CacheHeader)) {
-    data = ::mmap(nullptr, static_cast<size_t>(status.st_size), PROT_READ, MAP_SHARED, fd, 0);
-  }
-  ::close(fd);
-  if (data == MAP_FAILED)
-    throw DataError(path + ": too short for a token cache, or it cannot be mapped: build it again");
-  return {static_cast<const char*>(data), static_cast<size_t>(status.st_size)};
-}
-
-}  // namespace
-
 TokenCache::TokenCache(const std::string& path, const Hash128& key, Verify verify)
-    : path_(path), file_(map_file(path)) {
-  try {
-    std::memcpy(&header_, file_.data(), sizeof header_);
-    check(key, verify);
-    report_ = PairReport::from_json(std::string(file_.substr(header_.report_begin)));
-  } catch (...) {
-    ::munmap(const_cast<char*>(file_.data()), file_.size());
-    throw;
-  }
-}
-
-TokenCache::TokenCache(TokenCache&& other) noexcept
-    : path_(std::move(other.path_)),
-      file_(std::exchange(other.file_, {})),
-      header_(std::exchange(other.header_, {})),
-      summaries_(other.summaries_),
-      report_(std::move(other.report_)) {}
-
-TokenCache& TokenCache::operator=(TokenCache&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(file_, other.file_);
-  std::swap(header_, other.header_);
-  std::swap(summaries_, other.summaries_);
-  std::swap(report_, other.report_);
-  return *this;
-}
-
-TokenCache::~TokenCache() {
-  if (!file_.empty()) ::munmap(const_cast<char*>(file_.data()), file_.size());
+    : path_(path),
+      mapping_(files::MappedFile::whole(path, "the token cache must be built first")),
+      file_(mapping_.bytes()) {
+  if (file_.size() < sizeof header_) throw DataError(path + ": too short for a token cache: build it again");
+  std::memcpy(&header_, file_.data(), sizeof header_);
+  check(key, verify);
+  report_ = PairReport::from_json(std::string(file_.substr(header_.report_begin)));
 }
 
 // Nothing that sample() relies on is taken on trust, so that a damaged file cannot lead it out of the

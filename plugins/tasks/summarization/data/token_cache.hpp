@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "plugins/tasks/common/files/mapped_file.hpp"
 #include "plugins/tasks/summarization/data/files.hpp"
 #include "plugins/tasks/summarization/data/pair_report.hpp"
 #include "plugins/tasks/summarization/data/token_cache_format.hpp"
@@ -46,9 +47,6 @@ class TokenCache {
   // Throws DataError, with the reason, for a file that is not there, not a cache, cut off, damaged, or of
   // another key.
   TokenCache(const std::string& path, const Hash128& key, Verify verify);
-  TokenCache(TokenCache&& other) noexcept;
-  TokenCache& operator=(TokenCache&& other) noexcept;
-  ~TokenCache();
 
   uint64_t size() const { return header_.samples; }     // pairs
   uint64_t summaries() const { return summaries_; }     // pairs that have one
@@ -65,7 +63,8 @@ class TokenCache {
   const CacheEntry& entry(uint64_t i) const;
 
   std::string path_;
-  std::string_view file_;  // the mapping
+  files::MappedFile mapping_;
+  std::string_view file_;  // its bytes
   CacheHeader header_{};
   uint64_t summaries_ = 0;
   PairReport report_;

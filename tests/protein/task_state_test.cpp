@@ -1,0 +1,51 @@
+// The task's own part of a checkpoint, and what is said of one that is damaged.
+#include "plugins/tasks/protein/task/task_state.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <pipeline/error.hpp>
+
+namespace pipeline::protein {
+namespace {
+
+using testing::HasSubstr;
+
+TaskState some_state() {
+  TaskState state;
+  for (size_t a = 0; a < kAminoAcidCount; ++a) state.frequencies[a] = 0.01 * static_cast<double>(a);
+  state.model = "words of the model";
+  state.learnt = Learnt{.training = {1, 2}, .validation = {3}};
+  return state;
+}
+
+TEST(TaskState, IsReadAsItWasWritten) {
+  const TaskState state = state_from(to_text(some_state()));
+  EXPECT_EQ(state.frequencies, some_state().frequencies);
+  EXPECT_EQ(state.model, "words of the model");
+  ASSERT_TRUE(state.learnt.has_value());
+  EXPECT_EQ(state.learnt->training, some_state().learnt->training);
+  EXPECT_EQ(state.learnt->validation, some_state().learnt->validation);
+}
+
+TEST(TaskState, ThatIsDamagedIsAnErrorThatSaysSo) {
+  const std::string whole = to_text(some_state());
+  const auto with = [&](const std::string& what, const std::string& instead) {
+    std::string text = whole;
+    const size_t at = text.find(what);
+    EXPECT_NE(at, std::string::npos) << what;
+    return text.replace(at, what.size(), instead);
+  };
+  for (const std::string& text : {std::string(), std::string("[]"), std::string("{}"), whole.substr(0, whole.size() / 2), with("0.01", "\"x\""),
+                                  with("[0.0,", "["), with("\"words of the model\"", "7"), with("\"0000", "\"zzzz")}) {
+    try {
+      state_from(text);
+      ADD_FAILURE() << text;
+    } catch (const Error& e) {
+      EXPECT_THAT(e.what(), HasSubstr("the checkpoint's state of the protein task cannot be read")) << text;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pipeline::protein
