@@ -14,6 +14,7 @@ num_encoder_layers = 2
 num_decoder_layers = 2
 num_heads = 2
 pair_dim = 8
+distogram = 0.1
 data.noise = 0.1
 )";
 inline constexpr const char* kSequenceModel = R"(model = "esm2"

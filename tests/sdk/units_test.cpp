@@ -163,6 +163,32 @@ INSTANTIATE_TEST_SUITE_P(
       return std::to_string(way.param.slots) + (way.param.checkpointing ? "_checkpointing" : "_plain");
     });
 
+// Three gradients of h, of which two are of one unit: the order of their sum shows in the last bits.
+TEST(UnitsTest, gradients_of_an_input_are_added_up_inside_of_the_unit_first) {
+  pl_unit_hooks hooks{};
+  hooks.struct_size = sizeof(hooks);
+  hooks.enter = hooks.leave = [](void*, uint32_t, uint32_t) -> pl_error* { return nullptr; };
+  at::manual_seed(1);
+  const at::Tensor x = at::randn({64, 16}), w = at::randn({16, 16}).requires_grad_(true);
+  const auto gradient = [&](bool hooked, bool checkpointing) {
+    pipeline::Units units;
+    units.set_hooks(hooked ? &hooks : nullptr);
+    units.set_checkpointing(checkpointing);
+    using pipeline::Tensors;
+    const at::Tensor h = units.run_once(0, [&](const Tensors&) -> Tensors { return {at::mm(x, w)}; }, {})[0];
+    const Tensors last = units.run(1, [](const Tensors& in) -> Tensors { return {in[0].sin() + in[0].exp() * 0.1}; }, {h}, {});
+    units.run_once(2, [](const Tensors& in) -> Tensors { return {(in[0] * in[1].tanh()).sum()}; }, {last[0], h})[0].backward();
+    units.finish_backward();
+    const at::Tensor result = w.grad().clone();
+    w.mutable_grad() = at::Tensor();
+    return result;
+  };
+  const at::Tensor plain = gradient(false, false);
+  EXPECT_TRUE(at::equal(gradient(true, false), plain));
+  EXPECT_TRUE(at::equal(gradient(false, true), plain));
+  EXPECT_TRUE(at::equal(gradient(true, true), plain));
+}
+
 TEST(CheckpointingTest, equals_the_plain_model_to_the_bit_with_dropout) {
   const pl_plugin& plugin = small::plugin(fake::host());
   for (const Gradients mode : {Gradients::kAccumulate, Gradients::kHandOver}) {

@@ -12,8 +12,10 @@ namespace pipeline {
 inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
 
 // A model runs layer k of its stack as `x = units(k, *layer, x)` or, without modules, as units.run(k, fn,
-// inputs, parameters). With neither hooks nor checkpointing that is a plain call. [main] in the forward
-// pass, the thread of the backward pass in that.
+// inputs, parameters). [main] in the forward pass, the thread of the backward pass in that.
+//
+// A unit adds up its gradients of an input before anything outside of it adds others to them, with hooks or
+// checkpointing or neither: sums of three would else have another order, and other bits.
 //
 // The backward pass of unit k lies between the backward of two identity functions: the one around its
 // outputs enters, the one around its inputs leaves. All gradients of the unit arrive in between, since
@@ -34,9 +36,9 @@ class Units {
 
   // For a unit whose activations are never computed again: an embedding, an output head.
   Tensors run_once(uint32_t unit, const LayerFn& layer, const Tensors& inputs) {
-    if (hooks_ == nullptr) return layer(inputs);
-    check(hooks_->enter(hooks_->user, unit, PL_PASS_FORWARD));
     const bool leaves = at::GradMode::is_enabled() && any_requires_grad(inputs);
+    if (hooks_ == nullptr) return layer(leaves ? through<Sum>(unit, inputs, false) : inputs);
+    check(hooks_->enter(hooks_->user, unit, PL_PASS_FORWARD));
     Tensors outputs = layer(leaves ? through<Leave>(unit, inputs, false) : inputs);
     if (at::GradMode::is_enabled() && any_requires_grad(outputs))
       outputs = through<Enter>(unit, outputs, leaves);
@@ -121,6 +123,9 @@ class Units {
   };
   struct Leave : Identity<Leave> {
     static void tell(Units& units, uint32_t unit, bool /*leaves*/) { units.leave_backward(unit); }
+  };
+  struct Sum : Identity<Sum> {
+    static void tell(Units& /*units*/, uint32_t /*unit*/, bool /*leaves*/) {}
   };
 
   // Passes the tensors that need a gradient through one Function.
