@@ -280,7 +280,7 @@ TEST_F(Esm2FolderTest, OddTensorsAreRefused) {
 TEST_F(Esm2FolderTest, AModelOfAnotherSizeIsNamedByAllThatDiffers) {
   set_config("num_hidden_layers", 4);
   set_config("token_dropout", false);
-  EXPECT_THAT(error(), AllOf(HasSubstr("num_layers = 3, the folder has 4"), HasSubstr("token_dropout = true, the folder has false")));
+  EXPECT_THAT(error(), AllOf(HasSubstr("task.esm2.num_layers = 3, the folder has 4"), HasSubstr("task.esm2.token_dropout = true, the folder has false")));
 }
 
 TEST_F(Esm2FolderTest, ModelsThatAreNotEsm2AreRefused) {

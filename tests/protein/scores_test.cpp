@@ -148,7 +148,8 @@ TEST(Report, IntervalsHoldTheFigureAndAreAsWideAsTheClustersDiffer) {
 TEST(Report, SaysWhenTheModelIsNotBetterThanTheGuesses) {
   const Collected said = report(evaluation(0));
   EXPECT_LT(said.figures.at("accuracy_gain_low"), 0.05);
-  EXPECT_THAT(said.text, HasSubstr("not certainly better than both"));
+  EXPECT_THAT(said.text, HasSubstr(": worse than both"));
+  EXPECT_THAT(report(evaluation(3)).text, HasSubstr("not certainly better than both")) << "better in one, worse in the other";
 }
 
 TEST(Report, IsTheSameFromTheSameValues) {

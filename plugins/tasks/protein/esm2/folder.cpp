@@ -71,16 +71,16 @@ bool is_unused(const std::string& name) {
 void compare(const std::string& path, const Esm2Config& ours, const Esm2Config& theirs) {
   std::ostringstream problems;
   const auto check = [&](const char* key, auto mine, decltype(mine) other) {
-    if (mine != other) problems << "\n  " << key << " = " << mine << ", the folder has " << other;
+    if (mine != other) problems << "\n  task.esm2." << key << " = " << mine << ", the folder has " << other;
   };
   problems << std::boolalpha;
   check("num_layers", ours.num_layers, theirs.num_layers);
   check("hidden_dim", ours.hidden_dim, theirs.hidden_dim);
   check("num_heads", ours.num_heads, theirs.num_heads);
-  check("intermediate", ours.inner(), theirs.inner());
+  check("intermediate_dim", ours.inner(), theirs.inner());
   check("token_dropout", ours.token_dropout, theirs.token_dropout);
   check("layer_norm_epsilon", ours.layer_norm_epsilon, theirs.layer_norm_epsilon);
-  if (!problems.str().empty()) throw std::runtime_error(path + ": the model there is another one:" + problems.str());
+  if (!problems.str().empty()) throw std::runtime_error(path + ": the model there is another one; set these options to what it has:" + problems.str());
 }
 
 }  // namespace

@@ -83,6 +83,7 @@ struct Esm2Options {
     o("hidden_dim", model.hidden_dim, "width; 320, 480, 640, 1280").min(2);
     o("num_heads", model.num_heads, "attention heads; 20 of all four").min(1);
     o("intermediate_dim", model.intermediate, "width of the feed-forward parts; 0 is 4 hidden_dim").min(0);
+    o("layer_norm_epsilon", model.layer_norm_epsilon, "added to the variance in layer norms; 1e-5 of all four").above(0);
     o("token_dropout", model.token_dropout, "leave the embedding of masked residues out, and make up for it in the others");
     o("hidden_dropout", model.hidden_dropout, "before each residual addition").min(0).below(1);
     o("attention_dropout", model.attention_dropout, "of attention weights").min(0).below(1);
@@ -135,8 +136,8 @@ struct ProteinConfig {
     for (const char* key : {"hidden_dim", "num_encoder_layers", "num_decoder_layers", "num_heads", "feed_forward_dim", "pair_dim", "distogram", "dropout",
                             "attention_dropout", "data.noise"})
       if (is_esm2 && errors.is_set(key)) errors(key, "is of no use with task.model = \"esm2\": leave it out; the options of ESM-2 are in task.esm2");
-    for (const char* key : {"esm2.num_layers", "esm2.hidden_dim", "esm2.num_heads", "esm2.intermediate_dim", "esm2.token_dropout", "esm2.hidden_dropout",
-                            "esm2.attention_dropout"})
+    for (const char* key : {"esm2.num_layers", "esm2.hidden_dim", "esm2.num_heads", "esm2.intermediate_dim", "esm2.layer_norm_epsilon",
+                            "esm2.token_dropout", "esm2.hidden_dropout", "esm2.attention_dropout"})
       if (!is_esm2 && errors.is_set(key)) errors(key, "is of no use without task.model = \"esm2\"");
   }
 };

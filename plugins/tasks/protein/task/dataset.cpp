@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "plugins/tasks/common/files/error.hpp"
+#include "plugins/tasks/protein/task/listing.hpp"
 
 namespace pipeline::protein {
 namespace {
@@ -81,10 +82,10 @@ bool Dataset::needs_structures() const {
 std::vector<Entry> Dataset::open(std::optional<StructureLibrary>& library, const std::filesystem::path& root, const char* key) {
   Entries entries = entries_of(library.emplace(open_library(root, config_, context_)), config_.data);
   const std::string left_out =
-      concat(entries.left_out, " ", unit_of(config_), " of ", entries.residues_left_out,
-             " residues, which have fewer than task.data.min_residues (", config_.data.min_residues, ") known ones");
+      concat(entries.left_out.size(), " ", unit_of(config_), " of ", entries.residues_left_out, " residues, which have fewer than ",
+             "task.data.min_residues (", config_.data.min_residues, ") known ones: ", first_of(entries.left_out));
   if (entries.kept.empty()) fail_with(PL_ERROR_CONFIG, key, " = ", root.string(), ": no sample is left without ", left_out);
-  if (entries.left_out > 0) context_.info("left out   ", left_out);
+  if (!entries.left_out.empty()) context_.info("left out   ", left_out);
   return std::move(entries.kept);
 }
 

@@ -5,6 +5,7 @@
 
 #include "plugins/tasks/protein/clusters/folds.hpp"
 #include "plugins/tasks/protein/task/dataset.hpp"
+#include "plugins/tasks/protein/task/listing.hpp"
 
 namespace pipeline::protein {
 
@@ -70,17 +71,22 @@ void Dataset::take_test_structures(std::vector<Entry> test, const Learnt* learnt
     const Learnt now = this->learnt();
     const std::vector<uint64_t>& known = learnt != nullptr ? learnt->training : now.training;
     std::vector<const Entry*> references, queries;  // of those whose content is known there is nothing to be found out
+    std::vector<std::string> same, alike;           // names
     for (const std::vector<Entry>& split : entries_)
       for (const Entry& entry : split)
         if (any_of(entry.keys, known)) references.push_back(&entry);
     for (const Entry& entry : test)
-      if (!any_of(entry.keys, known)) queries.push_back(&entry);
-    const size_t same = test.size() - queries.size();
+      if (any_of(entry.keys, known))
+        same.push_back(entry.name);
+      else
+        queries.push_back(&entry);
     const std::vector<uint8_t> found = comparison_.similar(queries, references, chains_ + count_chains(test));
-    const auto alike = std::count(found.begin(), found.end(), 1);
-    if (same > 0 || alike > 0)
-      context_.warn("of the ", test.size(), " samples of task.test_path ", same, " were learnt from, and ", alike,
-                    " are like some that were: figures over them say little about new proteins");
+    for (size_t i = 0; i < queries.size(); ++i)
+      if (found[i] != 0) alike.push_back(queries[i]->name);
+    const auto shown = [](const std::vector<std::string>& names) { return names.empty() ? "" : " (" + first_of(names) + ")"; };
+    if (same.size() + alike.size() > 0)
+      context_.warn("of the ", test.size(), " samples of task.test_path ", same.size(), " were learnt from", shown(same), ", and ", alike.size(),
+                    " are like some that were", shown(alike), ": figures over them say little about new proteins");
   }
   entries_[static_cast<size_t>(Split::kTest)] = std::move(test);
 }

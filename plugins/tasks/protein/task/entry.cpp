@@ -51,7 +51,8 @@ Entries entries_of(const StructureLibrary& library, const DataConfig& options) {
     if (entry.known >= options.min_residues) {
       entries.kept.push_back(std::move(entry));
     } else {
-      ++entries.left_out;
+      const StructureView view = library.structure(entry.structure);
+      entries.left_out.push_back(join(view.name, "_", by_chain ? view.chains[entry.chains.front()].name : std::string_view()));
       entries.residues_left_out += static_cast<uint64_t>(entry.residues);
     }
   };

@@ -25,7 +25,8 @@ struct Entry {
 
 struct Entries {
   std::vector<Entry> kept;
-  uint64_t left_out = 0, residues_left_out = 0;  // samples with fewer known residues than options.min_residues
+  std::vector<std::string> left_out;  // the names of samples with fewer known residues than options.min_residues
+  uint64_t residues_left_out = 0;
 };
 
 Entries entries_of(const StructureLibrary& library, const DataConfig& options);

@@ -118,8 +118,9 @@ std::string figures(const Values& values, const ReportSink& sink) {
   text += "\n  accuracy " + shown(all[0]) + "  (most frequent amino acid: " + decimal(estimate(kMajorityAccuracy, values).value) + ")  top 3 " + shown(all[1]);
   text += "\n  perplexity " + shown(all[2]) + "  (training frequencies: " + decimal(estimate(kBackgroundPerplexity, values).value) + ")";
   const bool beats_both = all[3].interval && all[3].interval->low > 0 && all[4].interval->high < 1;
+  const bool loses_to_both = all[3].interval && all[3].interval->high < 0 && all[4].interval->low > 1;
   text += "\n  accuracy over the most frequent " + shown(all[3]) + "  perplexity over the frequencies' " + shown(all[4]) +
-          (beats_both ? ": better than both" : ": not certainly better than both");
+          (beats_both ? ": better than both" : loses_to_both ? ": worse than both" : ": not certainly better than both");
   return text;
 }
 
