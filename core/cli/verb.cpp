@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "core/launch/devices.hpp"
+#include "core/plugins/error.hpp"
 #include "core/train/signals.hpp"
 #include "core/train/team.hpp"
 
@@ -21,6 +22,19 @@ void ConfigArgs::add_to(CLI::App& verb) {
   verb.add_option("--plugin-path", plugin_paths, "one more folder to look for plugins in; may be repeated")
       ->type_name("FOLDER")
       ->allow_extra_args(false);
+}
+
+config::Config ConfigArgs::load() const {
+  const auto find_options = [&](std::string_view table, const std::string& plugin,
+                                const std::vector<std::string>& paths) -> std::optional<std::span<const pl_option>> {
+    try {
+      for (const plugins::Kind kind : plugins::kKinds)
+        if (plugins::kind_name(kind) == table) return make_registry(plugin_paths, paths, {}).find(kind, plugin).options();
+    } catch (const Error&) {  // said once the rest is in order
+    }
+    return std::nullopt;
+  };
+  return config::load({.file = file, .sets = sets, .stage = stage, .find_options = find_options});
 }
 
 plugins::Registry make_registry(const std::vector<std::string>& command_line, const std::vector<std::string>& config_paths,

@@ -32,7 +32,7 @@ struct ConfigArgs {
   void add_to(CLI::App& verb);
   // Adds --nodes, --node-rank, --master-address and --master-port.
   void add_launch_to(CLI::App& verb);
-  config::Config load() const { return config::load({.file = file, .sets = sets, .stage = stage}); }
+  config::Config load() const;
 };
 
 // A verb's registry: folders from the command line, the configuration, the environment and beside the program.

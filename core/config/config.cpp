@@ -65,6 +65,40 @@ void check_layer(const Table& table, Problems& problems) {
     resolve(option, std::string(view(option.key)), table, problems);
 }
 
+// The keys of one plugin's table, which `prefix` names: "task.".
+std::vector<Setting> check_plugin(std::span<const pl_option> options, const std::string& prefix, const Table& table, const std::string& file,
+                                  Problems& problems) {
+  Vocabulary vocabulary;
+  vocabulary.add(core_options(), "");
+  vocabulary.add(options, prefix);
+  vocabulary.check(
+      table, [&](std::string_view key) { return !key.starts_with(prefix); }, problems);
+  std::vector<Setting> settings;
+  for (const pl_option& option : options) {
+    const std::string key = prefix + std::string(view(option.key));
+    settings.push_back(resolve(option, key, table, problems));
+    check_required(option, key, table, file, problems);
+  }
+  return settings;
+}
+
+// Where a plugin cannot be had, its keys are judged when this is in order.
+void check_plugins(const Sources& sources, const FindOptions& find_options, Problems& problems) {
+  for (const StageLayer& stage : sources.stages) {
+    const Table table = sources.merged(stage.name);
+    std::vector<std::string> paths;
+    if (const auto given = table.entries.find("plugins.paths"); given != table.entries.end())
+      for (const Literal& path : given->second.value.items) paths.push_back(absolute_path(path.text));
+    for (const std::string_view kind : {"task", "strategy", "backend"}) {
+      const std::string prefix = std::string(kind) + '.';
+      const auto plugin = table.entries.find(prefix + "plugin");
+      if (plugin == table.entries.end()) continue;
+      if (const auto options = find_options(kind, plugin->second.value.text, paths))
+        check_plugin(*options, prefix, table, sources.file, problems);
+    }
+  }
+}
+
 void check_all(const Sources& sources, Problems& problems) {
   Table above_stages = sources.base;
   above_stages.merge(sources.sets);
@@ -118,19 +152,8 @@ Config Config::for_stage(std::string_view name) const {
 
 pl_config Config::plugin(std::string_view table, std::span<const pl_option> options) const {
   const std::string prefix = std::string(table) + '.';
-  const Table merged = sources_->merged(stage_);
-  Vocabulary vocabulary;
-  vocabulary.add(core_options(), "");
-  vocabulary.add(options, prefix);
   Problems problems;
-  vocabulary.check(
-      merged, [&](std::string_view key) { return !key.starts_with(prefix); }, problems);
-  std::vector<Setting> settings;
-  for (const pl_option& option : options) {
-    const std::string key = prefix + std::string(view(option.key));
-    settings.push_back(resolve(option, key, merged, problems));
-    check_required(option, key, merged, sources_->file, problems);
-  }
+  std::vector<Setting> settings = check_plugin(options, prefix, sources_->merged(stage_), sources_->file, problems);
   problems.throw_if_any();
   return pl_config(prefix, sources_->file, std::move(settings));
 }
@@ -139,6 +162,7 @@ Config load(const LoadArgs& args) {
   Problems problems;
   auto sources = std::make_shared<Sources>(read_sources(args, problems));
   check_all(*sources, problems);
+  if (!problems.empty() && args.find_options) check_plugins(*sources, args.find_options, problems);
   problems.throw_if_any();
   return Config(std::move(sources), "");
 }

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,10 +13,16 @@
 
 namespace pipeline::config {
 
+// The options of a plugin ("task", "linear_regression"), looked for in `paths`, too; nothing where it cannot be had.
+using FindOptions = std::function<std::optional<std::span<const pl_option>>(
+    std::string_view table, const std::string& plugin, const std::vector<std::string>& paths)>;
+
 struct LoadArgs {
   std::string file;               // as the user wrote it; empty: only `sets` and defaults
   std::vector<std::string> sets;  // arguments of --set: "train.max_steps=20", "stage.sft.optimizer.lr=1e-5"
   std::string stage;              // argument of --stage; empty: all stages
+  // Asked only where the core's own keys are wrong already: so that what is wrong with the plugins' is said with it.
+  FindOptions find_options;
 };
 
 struct Sources;  // what was read: sources.hpp

@@ -53,6 +53,21 @@ const std::string* Vocabulary::value_above(std::string_view key) const {
   return found == keys_.end() ? nullptr : &*found;
 }
 
+std::vector<std::string> Vocabulary::tables() const {
+  std::set<std::string> tables;
+  for (const std::string& key : keys_)
+    for (std::string_view above = table_of(key); !above.empty(); above = table_of(above))
+      tables.emplace(above);
+  return {tables.begin(), tables.end()};
+}
+
+std::string Vocabulary::closest_table(std::string_view table) const {
+  const std::vector<std::string> known = tables();
+  for (std::string_view above = table; !above.empty() && !is_table(above); above = table_of(above))
+    if (const std::string near = closest(above, known); !near.empty()) return near;
+  return {};
+}
+
 std::string Vocabulary::about_key(const std::string& key, const Literal& value) const {
   if (const std::string* above = value_above(key))
     return "unknown key: " + *above + " is a value, not a table";
@@ -84,6 +99,9 @@ std::string Vocabulary::about_key(const std::string& key, const Literal& value) 
     return "unknown key: did you mean " + alternatives(elsewhere) + "?";
   const std::string near = closest(key, keys_);
   if (!near.empty()) return "unknown key: did you mean " + near + "?";
+  // A table of --set has no header to be reported at.
+  if (const std::string near_table = closest_table(table_of(key)); !near_table.empty())
+    return "unknown table: did you mean [" + near_table + "]?";
   const std::string near_name = closest(name, names);
   if (!near_name.empty())
     return "unknown key: did you mean " +
@@ -99,13 +117,9 @@ std::string Vocabulary::about_table(const std::string& table) const {
     return "unknown table: " + *above + " is a value, not a table";
   const std::string_view ours = our_name_for_table(table);
   if (!ours.empty()) return "unknown table: write " + std::string(ours);
-  std::set<std::string> tables;
-  for (const std::string& key : keys_)
-    for (std::string_view above = table_of(key); !above.empty(); above = table_of(above))
-      tables.emplace(above);
-  const std::vector<std::string> known(tables.begin(), tables.end());
-  const std::string near = closest(table, known);
-  if (!near.empty()) return "unknown table: did you mean [" + near + "]?";
+  if (const std::string near = closest_table(table); !near.empty())
+    return "unknown table: did you mean [" + near + "]?";
+  const std::vector<std::string> known = tables();
   std::vector<std::string> siblings;
   for (const std::string& other : known)
     if (table_of(other) == table_of(table)) siblings.push_back(other);

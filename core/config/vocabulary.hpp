@@ -31,6 +31,9 @@ class Vocabulary {
 
  private:
   std::vector<std::string> keys_in(std::string_view table) const;
+  std::vector<std::string> tables() const;
+  // What a table that is not known, or one above it, may have been meant to be; "" for one that is known.
+  std::string closest_table(std::string_view table) const;
   const std::string* value_above(std::string_view key) const;
 
   std::vector<std::string> keys_;  // full

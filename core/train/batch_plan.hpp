@@ -44,6 +44,9 @@ struct BatchPlan {
   // Micro-batches per rank; where the world size does not divide them, the last ones of some ranks are empty.
   uint64_t accumulation_steps() const { return (micro_batches + world_size - 1) / world_size; }
 
+  // For people: how one step comes about.
+  std::string describe() const;
+
   // The global indices of the micro-batches that `rank` runs, in order; nullopt is an empty one. All ranks get equally many.
   // `order` is PL_ORDER_BLOCK or PL_ORDER_INTERLEAVED.
   std::vector<std::optional<uint64_t>> micro_batches_of(uint64_t rank, uint32_t order) const;

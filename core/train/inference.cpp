@@ -12,6 +12,7 @@
 #include "core/train/failure.hpp"
 #include "core/train/prediction.hpp"
 #include "core/train/rank_check.hpp"
+#include "core/train/result_file.hpp"
 #include "core/train/run_folder.hpp"
 #include "core/train/session.hpp"
 #include "core/train/signals.hpp"
@@ -58,8 +59,23 @@ Outcome with_session(const config::Config& config, const Workspace& workspace, c
   return guard_work(session, [&] { return std::string(phase); }, [&] { return work(session); });
 }
 
+// What can be done about a place that cannot be used.
+std::string remedy_for(const InferenceArgs& args) { return args.output.empty() ? "choose another run.dir" : "choose another --output"; }
+
+// Before the work whose results go there.
+void look_at_place(Session& session, const std::function<void()>& look) {
+  session.team().on_first("looking at the place for the results", [&] {
+    look();
+    return std::string();
+  });
+}
+
+std::string chosen_split_name(const Session& session, const InferenceArgs& args) {
+  return args.split.empty() ? session.config().get_string("evaluate.split") : args.split;
+}
+
 uint32_t chosen_split(Session& session, const InferenceArgs& args) {
-  const std::string name = args.split.empty() ? session.config().get_string("evaluate.split") : args.split;
+  const std::string name = chosen_split_name(session, args);
   const uint32_t split = split_code(name);
   if (session.task().sample_count(split) == 0)
     throw Error(PL_ERROR_CONFIG, fmt::format("{} has no samples in the split '{}': give its data, or use another --split",
@@ -78,13 +94,12 @@ Outcome cut_off(const Workspace& workspace, const std::string& what) {
 
 Outcome evaluate_checkpoint(const config::Config& config, const Workspace& workspace, const InferenceArgs& args) {
   return with_session(config, workspace, args, PL_PURPOSE_EVALUATE, "evaluating", [&](Session& session) {
+    std::optional<EvaluationFiles> output;  // before the work: see there
+    if (session.team().is_first())
+      output.emplace(args.output.empty() ? args.folder / fmt::format("evaluation-{}.json", chosen_split_name(session, args)) : args.output,
+                     remedy_for(args));
     const Loaded loaded(session, args);
     const uint32_t split = chosen_split(session, args);
-    const bool in_folder = args.output.empty();
-    std::optional<EvaluationFiles> output;
-    if (session.team().is_first())
-      output.emplace(in_folder ? args.folder / fmt::format("evaluation-{}.json", split_name(split)) : args.output,
-                     in_folder ? "choose another run.dir" : "choose another --output");
     const auto result = evaluate(
         session.team(), session.task(),
         {.split = split,
@@ -110,9 +125,10 @@ Outcome evaluate_checkpoint(const config::Config& config, const Workspace& works
 
 Outcome predict_with_checkpoint(const config::Config& config, const Workspace& workspace, const InferenceArgs& args) {
   return with_session(config, workspace, args, PL_PURPOSE_PREDICT, "predicting", [&](Session& session) {
+    const fs::path output = args.output.empty() ? args.folder / "submission.csv" : args.output;
+    look_at_place(session, [&] { require_file_place(output, remedy_for(args)); });
     const Loaded loaded(session, args);
     const uint32_t split = chosen_split(session, args);
-    const fs::path output = args.output.empty() ? args.folder / "submission.csv" : args.output;
     const auto result =
         predict(session, {.split = split,
                           .output = output,
@@ -132,6 +148,7 @@ Outcome export_checkpoint(const config::Config& config, const Workspace& workspa
   if (workspace.team.is_first() && fs::exists(output) && !fs::is_empty(output))
     throw Error(PL_ERROR_CONFIG, fmt::format("{}: is there already: remove it, or choose another --output", output.string()));
   return with_session(config, workspace, args, PL_PURPOSE_EXPORT, "exporting", [&](Session& session) {
+    look_at_place(session, [&] { require_folder_place(output, remedy_for(args)); });
     const Loaded loaded(session, args);
     plugins::Task& task = session.task();
     if (!task.has_export_model())

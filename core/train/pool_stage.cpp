@@ -1,12 +1,16 @@
 #include "core/train/pool_stage.hpp"
 
+#include <algorithm>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "core/config/differences.hpp"
+#include "core/config/error.hpp"
 #include "core/observe/format.hpp"
 #include "core/plugins/error.hpp"
 #include "core/safetensors/crc32c.hpp"
@@ -71,12 +75,21 @@ std::vector<KeptEvaluation> read_evaluations(const Workspace& workspace, const s
       throw Error(PL_ERROR_CONFIG, fmt::format("{}: is not finished, so its evaluation cannot be added up: run the stage '{}' first",
                                                folder.path().string(), name));
     const Session now(stage, workspace.registry, workspace.log, session_args(workspace, PL_PURPOSE_EVALUATE, folder.path()));
-    if (!finished->ends_with(now.resolved_toml()))
-      workspace.log.warning(
-          fmt::format("{} was made with other options than the stage '{}' has now: run that stage again", folder.path().string(), name));
+    const std::string then = finished->substr(std::min(finished->find('\n'), finished->size()));  // below the line that says of what
+    if (const auto other = other_options(then, stage, now.plugin_configs()); !other.empty())
+      workspace.log.warning(fmt::format("{} was made with other options than the stage '{}' has now ({}): run that stage again",
+                                        folder.path().string(), name, fmt::join(other, "; ")));
     evaluations.push_back(read_evaluation(name, folder.path() / fmt::format("evaluation-{}.json", stage.get_string("evaluate.split"))));
   }
   return evaluations;
+}
+
+// Values are TOML source, and so is `folder`: "runs/x". What lies in the folder goes by its path there.
+std::string without_folder(std::string value, std::string folder) {
+  if (folder.size() < 3) return value;  // none, or ""
+  folder.back() = '/';
+  for (size_t at = value.find(folder); at != value.npos; at = value.find(folder, at + 1)) value.erase(at + 1, folder.size() - 1);
+  return value;
 }
 
 // By what a finished stage is recognized: what it added up, and how.
@@ -106,6 +119,25 @@ void add_up(Session& session, RunFolder& folder, const std::vector<KeptEvaluatio
 }
 
 }  // namespace
+
+std::vector<std::string> other_options(std::string_view stored_toml, const config::Config& now,
+                                       std::span<const config::PluginConfig* const> plugins) {
+  std::vector<config::Difference> all;
+  try {
+    all = config::differences(stored_toml, now, plugins);
+  } catch (const config::ConfigError&) {  // such as what a stage of another kind keeps
+    return {"what is kept of them cannot be read"};
+  }
+  const auto moved = std::ranges::find(all, "run.dir", &config::Difference::key);
+  std::vector<std::string> other;
+  for (const config::Difference& one : all) {
+    if (one.key == "run.dir" || one.key == "run.name") continue;
+    if (moved != all.end() && without_folder(one.before, moved->before) == without_folder(one.now, moved->now)) continue;
+    const auto shown = [](const std::string& value) { return value.empty() ? "not set" : value; };
+    other.push_back(fmt::format("{} was {} and is {}", one.key, shown(one.before), shown(one.now)));
+  }
+  return other;
+}
 
 void check_pools(const config::Config& whole) {
   if (!whole.has_stages()) return;

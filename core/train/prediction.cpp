@@ -5,6 +5,8 @@
 #include <cstring>
 #include <fstream>
 #include <map>
+#include <utility>
+#include <vector>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -16,6 +18,7 @@
 #include "core/train/clock.hpp"
 #include "core/train/prefetcher.hpp"
 #include "core/train/side_files.hpp"
+#include "core/train/write_error.hpp"
 
 namespace pipeline::train {
 namespace {
@@ -39,7 +42,8 @@ class PartialFile {
       bytes_ = json.value("bytes", uint64_t{0});
     }
     descriptor_ = ::open(part_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-    if (descriptor_ < 0 || ::ftruncate(descriptor_, static_cast<off_t>(bytes_)) != 0 || ::lseek(descriptor_, 0, SEEK_END) < 0) fail(part_);
+    if (descriptor_ < 0) throw write_error(part_, errno);
+    if (::ftruncate(descriptor_, static_cast<off_t>(bytes_)) != 0 || ::lseek(descriptor_, 0, SEEK_END) < 0) fail(part_);
   }
   ~PartialFile() { ::close(descriptor_); }
   PartialFile(const PartialFile&) = delete;
@@ -65,8 +69,11 @@ class PartialFile {
     fs::rename(temporary, progress_);
   }
 
-  void finish() {
+  void sync() {
     if (::fsync(descriptor_) != 0) fail(part_);
+  }
+
+  void finish() {
     fs::rename(part_, output_);
     fs::remove(progress_);
   }
@@ -95,15 +102,17 @@ std::string header(plugins::Task& task) {
 struct Round {
   bool cancelled = false;  // what was made is dropped, and made again when the command goes on
   uint64_t samples = 0;
-  std::string text;  // rows; together only on rank 0
+  std::string text;                // rows; together only on rank 0
+  std::vector<std::string> files;  // names of side files
 };
 
 Round exchange(Team& team, Round mine) {
   if (team.world().size == 1) return mine;
   Round all;
-  for (const nlohmann::json& rank : team.exchange("predict", nlohmann::json::array({mine.cancelled, mine.samples}))) {
+  for (const nlohmann::json& rank : team.exchange("predict", nlohmann::json::array({mine.cancelled, mine.samples, mine.files}))) {
     all.cancelled = all.cancelled || rank[0].get<bool>();
     all.samples += rank[1].get<uint64_t>();
+    for (const nlohmann::json& name : rank[2]) all.files.push_back(name);
   }
   if (all.cancelled) return all;
   for (const std::string& text : team.peers().gather("rows", mine.text)) all.text += text;
@@ -127,11 +136,12 @@ Prediction predict(Session& session, const PredictionRequest& request) {
   Team& team = session.team();
   const auto ranks = static_cast<uint64_t>(team.world().size), rank = static_cast<uint64_t>(team.world().rank);
   const fs::path side_files = side_files_of(request.output);
-  std::optional<PartialFile> file;  // of rank 0
+  std::optional<PartialFile> file;  // of rank 0, and so is:
+  SideFileRecord record(request.output);
   const uint64_t first = std::stoull(team.on_first("opening the predictions", [&] {
-    if (request.output.has_parent_path()) fs::create_directories(request.output.parent_path());
     file.emplace(request.output, request.identity);
     if (file->empty()) file->append(header(task) + "\n", 0);
+    if (file->samples() == 0) record.begin();
     return std::to_string(file->samples());
   }));
   // Batches are dealt out one by one, so that the file grows in order.
@@ -148,6 +158,7 @@ Prediction predict(Session& session, const PredictionRequest& request) {
 
   Prediction result{.samples = first, .continued = first};
   std::map<uint64_t, std::string> rows;  // of one batch, by sample; Task::predict sees to it that none is missing
+  std::vector<std::pair<std::string, std::vector<std::byte>>> files;  // side files of one batch
   const plugins::PredictionSink sink{
       .row =
           [&](uint64_t sample, std::span<const std::string_view> fields) {
@@ -155,9 +166,11 @@ Prediction predict(Session& session, const PredictionRequest& request) {
             for (const std::string_view field : fields) text += "," + csv_field(field);
             rows[sample] = text + "\n";
           },
-      .file = [&](uint64_t, std::string_view name, std::span<const std::byte> bytes) { write_side_file(side_files, name, bytes); }};
+      .file = [&](uint64_t, std::string_view name,
+                  std::span<const std::byte> bytes) { files.emplace_back(name, std::vector(bytes.begin(), bytes.end())); }};
   while (result.samples < total) {
     rows.clear();
+    files.clear();
     const auto told_to_stop = [&] { return session.args().cancelled && session.args().cancelled(); };
     bool cancelled = told_to_stop();
     try {
@@ -171,17 +184,31 @@ Prediction predict(Session& session, const PredictionRequest& request) {
       if (!cancelled) throw;
     }
     team.peers().progress();
-    std::string text;
-    for (const auto& [sample, row] : rows) text += row;
-    const Round round = exchange(team, {.cancelled = cancelled, .samples = rows.size(), .text = std::move(text)});
+    Round mine{.cancelled = cancelled, .samples = rows.size(), .text = {}, .files = {}};
+    for (const auto& [sample, row] : rows) mine.text += row;
+    for (const auto& [name, bytes] : files) mine.files.push_back(name);
+    const Round round = exchange(team, std::move(mine));
     if (round.cancelled) break;
+    if (!round.files.empty()) {
+      // On record before they are written, and written before their rows: a kill leaves no file that nobody knows, and no row without its files.
+      team.on_first("recording files", [&] {
+        record.add(round.files);
+        return std::string();
+      });
+      for (const auto& [name, bytes] : files) write_side_file(side_files, name, bytes);
+      team.peers().barrier("files are written");
+    }
     result.samples += round.samples;
     if (file) file->append(round.text, result.samples);
     session.log().console().progress("predicting", result.samples, total);
   }
   session.log().console().status({});
   result.complete = result.samples >= total;
-  if (result.complete && file) file->finish();
+  if (result.complete && file) {
+    file->sync();
+    record.remove_others();  // before the rows take their place: if this is killed, the same command goes on here
+    file->finish();
+  }
   result.seconds = now_seconds() - began;
   return result;
 }

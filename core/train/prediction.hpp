@@ -11,7 +11,7 @@ namespace pipeline::train {
 
 struct PredictionRequest {
   uint32_t split = PL_SPLIT_TEST;
-  std::filesystem::path output;  // the CSV; files that the task adds go into the folder <output stem>-files beside it
+  std::filesystem::path output;  // the CSV, in a folder that is there; files that the task adds go into <output stem>-files beside it
   std::string identity;          // what the rows depend on (checkpoint, config): another one starts over
 };
 

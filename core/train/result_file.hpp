@@ -25,4 +25,9 @@ class ResultFile {
   std::ofstream out_;
 };
 
+// Throw what a ResultFile would, or a folder that is filled as `path`.tmp and then renamed: for work that makes them at its end. What they
+// try leaves nothing but the folders above.
+void require_file_place(const std::filesystem::path& path, const std::string& remedy);
+void require_folder_place(const std::filesystem::path& path, const std::string& remedy);
+
 }  // namespace pipeline::train

@@ -148,10 +148,9 @@ Outcome train_stage(const Workspace& workspace, RunFolder& folder, const config:
     return "no";
   });
   if (finished == "yes") return Outcome::finished;
-  std::string phase = "preparing data";
   std::unique_ptr<Trainer> trainer;
   return guard_work(
-      session, [&] { return trainer ? trainer->phase() : phase; },
+      session, [&] { return trainer ? trainer->phase() : std::string("finding the weights"); },
       [&] {
         std::string began_from = weights.empty() ? "" : fmt::format("{}{}\n", kWeights, checkpoint_of(weights));
         Origin origin = find_common_origin(session, folder, weights);
@@ -161,7 +160,6 @@ Outcome train_stage(const Workspace& workspace, RunFolder& folder, const config:
         }
         if (team.stopped([&] { session.open_task(origin.checkpoint()); })) return stopped_early(workspace);
         require_same_on_all_ranks(session);
-        phase = "creating the model";
         session.create_strategy();
         trainer = std::make_unique<Trainer>(session, folder);
         trainer->start(origin);

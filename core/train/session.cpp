@@ -269,10 +269,12 @@ void Session::open_task(const checkpoint::Checkpoint* weights) {
     };
     const PrepareLock lock(cache_dir_, log_, give_up);
     args_.team->at("preparing data", 0);
+    set_up_ = SetUp::preparing_data;
     task_->prepare();
     log_.console().status({});
   }
   args_.team->at("opening data", 0);
+  set_up_ = SetUp::opening_task;
   task_->open();
 }
 
@@ -297,11 +299,13 @@ void Session::open_group() {
 }
 
 void Session::create_strategy() {
+  set_up_ = SetUp::creating_parameters;
   const std::vector<pl_parameter>& parameters = task_->parameters();
   if (parameters.empty()) throw Error(fmt::format("{} has no parameters to train", task_plugin_->label()));
   if (args_.purpose == PL_PURPOSE_TRAIN && args_.world.size > 1) open_group();
   strategy_ = std::make_unique<plugins::Strategy>(*strategy_plugin_, strategy_context_, &*strategy_config_, parameters,
                                                   optimizer_args(config_), group_ ? &group_->view() : nullptr);
+  set_up_ = SetUp::loading_weights;
 }
 
 void Session::bind_storage() {
@@ -335,6 +339,7 @@ void Session::bind() {
   }
   // What loading took, and what the task had allocated for its parameters, is free now, and most of it in pieces: back to the system.
   ::malloc_trim(0);
+  set_up_ = SetUp::done;
 }
 
 pl_optimizer_args optimizer_args(const config::Config& config) {

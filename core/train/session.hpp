@@ -33,6 +33,9 @@ struct SessionArgs {
   Team* team = nullptr;  // the processes of `world`; not needed to check a configuration
 };
 
+// How far a session has come: what memory goes to, should it run out.
+enum class SetUp { begun, preparing_data, opening_task, creating_parameters, loading_weights, done };
+
 // Used from one thread. Reads the config in the constructor; the later steps are called once each, in this order, create_task() or
 // open_task(). `registry` and `log` must outlive it.
 class Session {
@@ -53,6 +56,7 @@ class Session {
   void create_strategy();
   // Binds the task to the strategy's storage; from here on it can work.
   void bind();
+  SetUp set_up() const { return set_up_; }
   // Between the two every rank has all weights in place, whatever the strategy: for what goes through the model otherwise than training does.
   // All ranks together.
   void gather_values();
@@ -104,6 +108,7 @@ class Session {
   std::optional<pl_config> task_config_, strategy_config_, backend_config_;
   pl_context task_context_, strategy_context_, backend_context_;
   std::vector<MetricSum> metrics_;
+  SetUp set_up_ = SetUp::begun;
   // The task goes first, as it is bound to the strategy's memory; then the strategy, which may have collectives under way.
   std::unique_ptr<plugins::Communicator> group_;
   std::unique_ptr<plugins::Strategy> strategy_;

@@ -157,9 +157,7 @@ void Trainer::announce(const std::string& weights) const {
   say("processes", fmt::format("{}{}; this is rank {}, local rank {} on host {}", info.world_size,
                                world.launcher.empty() ? "" : fmt::format(", started by {}", world.launcher), info.rank, info.local_rank,
                                peers::host_name()));
-  say("batch", fmt::format("{} samples = micro-batch {} x {} accumulation step{} x {} device{}", plan.global_batch, plan.micro_batch,
-                           plan.accumulation_steps(), plan.accumulation_steps() == 1 ? "" : "s", plan.world_size,
-                           plan.world_size == 1 ? "" : "s"));
+  say("batch", plan.describe());
   say("model", fmt::format("{} parameters, {} trainable; {}", observe::grouped(count.total), observe::grouped(count.trainable), weights));
   say("precision", fmt::format("{}: parameter {}, compute {}, gradient {}, reduction {}, master {}, optimizer {}", session_.precision().name,
                                dtype_name(info.parameter_dtype), dtype_name(info.compute_dtype), dtype_name(strategy.gradient_dtype),

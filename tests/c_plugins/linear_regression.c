@@ -16,12 +16,14 @@ static void destroy(pl_task* self) {
 static pl_error* read_options(pl_task* self, const pl_config* config) {
   static const pl_str kFeatures = STR("model.features"), kTrain = STR("data.samples"),
                       kVal = STR("data.val_samples"), kTest = STR("data.test_samples"),
-                      kNoise = STR("data.noise");
+                      kNoise = STR("data.noise"),
+                      kFiles = STR("predict.files");
   pl_error* error = self->host->config_int(config, kFeatures, &self->features);
   if (!error) error = self->host->config_int(config, kTrain, &self->samples[PL_SPLIT_TRAIN]);
   if (!error) error = self->host->config_int(config, kVal, &self->samples[PL_SPLIT_VAL]);
   if (!error) error = self->host->config_int(config, kTest, &self->samples[PL_SPLIT_TEST]);
   if (!error) error = self->host->config_float(config, kNoise, &self->noise);
+  if (!error) error = self->host->config_bool(config, kFiles, &self->files);
   return error;
 }
 
@@ -194,6 +196,7 @@ static const pl_option kOptions[] = {
     OPTION(PL_OPTION_INT, RANGE, "data.test_samples", "32", "samples", "size of the test split", 0, 1e9),
     OPTION(PL_OPTION_FLOAT, PL_OPTION_HAS_MINIMUM, "data.noise", "0.0", "",
            "half width of the noise added to y", 0, 0),
+    OPTION(PL_OPTION_BOOL, 0, "predict.files", "false", "", "a file for each prediction, too", 0, 0),
 };
 
 static const pl_plugin kPlugin = {

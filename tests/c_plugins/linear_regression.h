@@ -15,6 +15,7 @@ struct pl_task {
   int64_t features; /* F */
   int64_t samples[SPLITS];
   double noise;
+  uint32_t files;
   char fingerprint[96];
   char (*names[SPLITS])[32];
   int64_t shapes[PARAMETERS][1];

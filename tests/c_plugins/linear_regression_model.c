@@ -182,7 +182,7 @@ pl_error* evaluate(pl_task* self, const pl_batch* batch, const pl_evaluate_args*
 pl_error* predict(pl_task* self, const pl_batch* batch, const pl_evaluate_args* raw,
                   const pl_prediction_sink* sink) {
   pl_evaluate_args args;
-  char text[32];
+  char text[32], file[48];
   pl_str field;
   uint64_t i;
   pl_error* error = receive_args(self->host, &args, sizeof args, raw, "pl_evaluate_args");
@@ -191,6 +191,9 @@ pl_error* predict(pl_task* self, const pl_batch* batch, const pl_evaluate_args* 
     snprintf(text, sizeof text, "%.6f", predict_one(self, batch->x + i * (uint64_t)self->features));
     field = make_str(text);
     error = sink->row(sink->user, batch->ids[i], &field, 1);
+    snprintf(file, sizeof file, "point-%llu.txt", (unsigned long long)batch->ids[i]);
+    if (!error && self->files)
+      error = sink->file(sink->user, batch->ids[i], make_str(file), text, strlen(text));
   }
   if (!error) error = leave(self, PL_PASS_FORWARD);
   return error;

@@ -218,7 +218,8 @@ TEST_F(ProteinPool, AddsUpItsParts) {
   const Result changed = run({"--stage", "all", "--set", "task.mask_ratio=0.2"});
   EXPECT_THAT(changed.out, HasSubstr("run/all was made with other options or evaluations: done again"));
   EXPECT_THAT(changed.out,
-              HasSubstr("warning: run/test-0 was made with other options than the stage 'test-0' has now: run that stage again"));
+              HasSubstr("warning: run/test-0 was made with other options than the stage 'test-0' has now (task.mask_ratio was 0.15 and is 0.2): "
+                        "run that stage again"));
 
   const fs::path sums = path("run/test-1/evaluation-test-files/sums.json");
   write_text(sums, read_text(sums).substr(1));
@@ -315,7 +316,7 @@ TEST_F(OwnTestData, OnlyAddsFiguresAndWhatWasLearntFromIsCounted) {
   write_text(path("mine/relative.pdb"), moved);
   const Result known = call("evaluate", mine);
   ASSERT_EQ(known.code, 0) << known.err;
-  EXPECT_THAT(known.out + known.err, HasSubstr("samples of task.test_path 1 were learnt from, and 1 are like some that were"));
+  EXPECT_THAT(known.out + known.err, HasSubstr("samples of task.test_path 1 were learnt from (renamed_A), and 1 are like some that were (relative_A)"));
 
   fs::remove_all(path("structures"));
   EXPECT_EQ(call("export").code, 0) << "an export reads no data";

@@ -339,8 +339,127 @@ TEST_F(Run, EvaluatePredictAndExport) {
   EXPECT_TRUE(fs::exists(path("other/evaluation-test.json")));
   EXPECT_EQ(run({"--set", "run.dir=other"}).code, 0) << "a verb's folder can be trained in later";
   const Result nowhere = pipeline({"evaluate", "train.toml", "--output", "train.toml/x.json"}, folder_.path());
-  EXPECT_EQ(nowhere.code, 1);
+  EXPECT_EQ(nowhere.code, 2);
   EXPECT_THAT(nowhere.err, HasSubstr("train.toml"));
+}
+
+TEST_F(Run, APlaceThatCannotTakeTheResultsIsNamedBeforeTheWork) {
+  ASSERT_EQ(run().code, 0);
+  fs::create_directory(path("one"));
+  for (const char* verb : {"predict", "evaluate", "export"}) {
+    const auto at = [&](const std::string& output) {
+      const Result result = pipeline({verb, "train.toml", "--output", output}, folder_.path());
+      EXPECT_EQ(result.code, 2) << verb << result.out << result.err;
+      EXPECT_THAT(result.out, Not(HasSubstr("linear_regression of run/checkpoints"))) << "no weights are loaded for nothing";
+      return result.err;
+    };
+    const std::string below_proc = at("/proc/x.csv");
+    EXPECT_THAT(below_proc, HasSubstr("error: /proc/x.csv"));
+    EXPECT_THAT(below_proc, HasSubstr("cannot be written: No such file or directory: choose another --output"));
+    EXPECT_THAT(at("train.toml/x.csv"), HasSubstr("choose another --output"));
+    if (verb == std::string("export")) continue;
+    EXPECT_EQ(at("one"), "error: one: cannot be written: Is a directory: choose another --output\n");
+    EXPECT_EQ(at("/dev/null"), "error: /dev/null: cannot be written: is no plain file: choose another --output\n");
+  }
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder_.path())) names.push_back(entry.path().filename());
+  EXPECT_THAT(names, testing::UnorderedElementsAre("train.toml", "run", "one")) << "nothing is left behind";
+  EXPECT_TRUE(fs::is_empty(path("one")));
+}
+
+TEST_F(Run, ACopyOfARunIsPooledWithoutADoubtAndWithOtherOptionsTheyAreNamed) {
+  write_text(path("train.toml"), std::string(kConfig) + R"(
+[[stage]]
+name = "learn"
+[[stage]]
+name = "test"
+kind = "evaluate"
+init_from = "learn"
+[[stage]]
+name = "all"
+kind = "pool"
+)");
+  ASSERT_EQ(run().code, 0);
+  fs::copy(path("run"), path("copy"), fs::copy_options::recursive);
+  write_text(path("train.toml"), "# one more line\n" + read_text(path("train.toml")));
+  const Result copy = run({"--set", "run.dir=copy", "--stage", "all"});
+  EXPECT_EQ(copy.code, 0) << copy.err;
+  EXPECT_THAT(copy.out, HasSubstr("evaluations, added up"));
+  EXPECT_THAT(copy.out, Not(HasSubstr("other options than")));
+  const Result other = run({"--set", "run.dir=copy", "--stage", "all", "--set", "task.data.noise=0.5"});
+  EXPECT_EQ(other.code, 0) << other.err;
+  EXPECT_THAT(other.out, HasSubstr("copy/test was made with other options than the stage 'test' has now (task.data.noise was 0.0 and is 0.5): run "
+                                   "that stage again"));
+}
+
+// Predictions with a file a sample, of test sets of several sizes.
+class SideFilesOfRuns : public Run {
+ protected:
+  std::vector<std::string> command(int samples, int processes = 1) const {
+    return {"predict", "train.toml", "--set", "task.predict.files=true", "--set", "task.data.test_samples=" + std::to_string(samples), "--set",
+            "launch.processes=" + std::to_string(processes)};
+  }
+  // Those beside submission.csv, without what the core keeps of them.
+  std::vector<std::string> files() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(path("run/submission-files")))
+      if (const std::string name = entry.path().filename(); !name.starts_with('.')) names.push_back(name);
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+  // Of the first `samples` samples.
+  static std::vector<std::string> files_of(int samples) {
+    std::vector<std::string> names;
+    for (int i = 0; i < samples; ++i) names.push_back("point-" + std::to_string(i) + ".txt");
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+  void predict(int samples, int processes = 1) const {
+    const Result result = pipeline(command(samples, processes), folder_.path());
+    ASSERT_EQ(result.code, 0) << result.out << result.err;
+    EXPECT_EQ(read_lines(path("run/submission.csv")).size(), samples + 1u);
+    EXPECT_EQ(files(), files_of(samples));
+  }
+  // Ends it when at least one batch is done.
+  void kill_prediction(int samples) const {
+    Process process(pipeline_command(command(samples)), folder_.path());
+    const auto has_begun = [&] {
+      const auto progress = nlohmann::json::parse(read_text(path("run/submission.csv.progress")), nullptr, false);
+      return progress.is_object() && progress["samples"].get<int>() > 0;
+    };
+    ASSERT_TRUE(eventually(has_begun));
+    process.signal(SIGKILL);
+    process.wait();
+  }
+};
+
+TEST_F(SideFilesOfRuns, OfAnEarlierPredictionDoNotStayBesideTheNewOnes) {
+  ASSERT_EQ(run().code, 0);
+  predict(37);
+  predict(9);
+  predict(21, 3);
+  predict(6, 2);
+  write_text(path("run/submission-files/notes.txt"), "mine");
+  EXPECT_EQ(pipeline(command(3), folder_.path()).code, 0);
+  EXPECT_EQ(read_text(path("run/submission-files/notes.txt")), "mine");
+  fs::remove(path("run/submission-files/notes.txt"));
+  EXPECT_EQ(files(), files_of(3));
+}
+
+TEST_F(SideFilesOfRuns, OfAKilledPredictionStayForItAloneToGoOn) {
+  ASSERT_EQ(run().code, 0);
+  predict(9);
+  constexpr int kMany = 3000;
+  kill_prediction(kMany);
+  EXPECT_EQ(read_lines(path("run/submission.csv")).size(), 10u) << "it was killed in time";
+  const auto after_kill = files();
+  EXPECT_GT(after_kill.size(), 3u);
+  const Result goes_on = pipeline(command(kMany), folder_.path());
+  EXPECT_EQ(goes_on.code, 0) << goes_on.err;
+  EXPECT_THAT(goes_on.out, HasSubstr("by an earlier process"));
+  EXPECT_EQ(files(), files_of(kMany));
+  kill_prediction(kMany - 1);
+  predict(12);  // with other data
 }
 
 TEST_F(Run, StagesRunInOrderAndOnce) {
@@ -412,6 +531,10 @@ TEST_F(Run, WrongInputIsNamedWithExitCode2) {
     return result.err;
   };
   EXPECT_EQ(problem({"--set", "train.max_stepz=3"}), "error: --set train.max_stepz=3: unknown key: did you mean train.max_steps?\n");
+  EXPECT_EQ(problem({"--set", "train.max_stepz=3", "--set", "task.model.featurez=3", "--set", "tsk.x=1"}),
+            "error: --set train.max_stepz=3: unknown key: did you mean train.max_steps?\n"
+            "error: --set tsk.x=1: unknown table: did you mean [task]?\n"
+            "error: --set task.model.featurez=3: unknown key: did you mean task.model.features?\n");
   EXPECT_THAT(problem({"--set", "strategy.plugin=plain_sdg"}), HasSubstr("did you mean \"plain_sgd\"?"));
   EXPECT_THAT(problem({"--set", "train.global_batch=12", "--set", "train.micro_batch=8"}), HasSubstr("use train.micro_batch = 6 or 12"));
   EXPECT_THAT(problem({"--set", "run.device=cuda"}), HasSubstr("run.device"));
@@ -482,7 +605,8 @@ TEST_F(Run, OutOfMemoryEndsInOneErrorWithWhatHelps) {
   const Result result = Process(command, folder_.path()).wait();
   EXPECT_EQ(result.code, 1);
   EXPECT_THAT(result.err, HasSubstr("out of memory on the host while "));
-  EXPECT_THAT(result.err, HasSubstr("train.micro_batch = 500000 (the global batch stays 1000000)"));
+  EXPECT_THAT(result.err, HasSubstr("train.micro_batch = 500000 (the global batch stays 1000000; what is learnt differs by rounding, and by what "
+                                    "dropout draws for each micro-batch)"));
   EXPECT_THAT(result.err, HasSubstr("train.activation_checkpointing = true"));
 }
 

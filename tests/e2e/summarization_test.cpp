@@ -123,6 +123,19 @@ TEST_F(Summarization, AFullDiskIsNoMistakeInTheConfiguration) {
   EXPECT_THAT(result.err, HasSubstr("No space left on device"));
 }
 
+TEST_F(Summarization, AModelThatIsTooLargeIsToldFromBatchesThatAre) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers map terabytes of address space, so it cannot be limited";
+#endif
+  std::vector<std::string> command = pipeline_command({"run", "train.toml", "--set", "task.model.n_embd=65536"});
+  command.insert(command.begin(), {"/bin/sh", "-c", "ulimit -v 40000000 && exec \"$@\"", "sh"});
+  const Result result = Process(command, folder()).wait();
+  EXPECT_EQ(result.code, 1) << result.out;
+  EXPECT_THAT(result.err, HasSubstr("out of memory on the host while opening the data and creating the model: "));
+  EXPECT_THAT(result.err, HasSubstr("make the model smaller by the options of [task], which `pipeline explain summarization` lists"));
+  EXPECT_THAT(result.err, Not(HasSubstr("micro_batch"))) << result.err;
+}
+
 TEST_F(Summarization, KillAndContinueIsExactWithDropoutAndAccumulation) {
   ASSERT_EQ(call("run", {"--set", "run.dir=whole"}).code, 0);
   ASSERT_EQ(call("run", {"--set", "run.dir=parts", "--set", "train.max_steps=7"}).code, 0);

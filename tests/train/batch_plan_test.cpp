@@ -66,6 +66,15 @@ TEST(BatchPlan, FewerMicroBatchesThanRanksIsAnError) {
             "4, or train.global_batch = 32 or more");
 }
 
+TEST(BatchPlan, WhatItSaysOfItselfIsRightAlsoWhereTheDevicesDoNotDivideIt) {
+  EXPECT_EQ(BatchPlan::make({.global_batch = 8, .micro_batch = 2, .world_size = 1}).describe(),
+            "8 samples = micro-batch 2 x 4 accumulation steps x 1 device");
+  EXPECT_EQ(BatchPlan::make({.global_batch = 8, .micro_batch = 4, .world_size = 2}).describe(),
+            "8 samples = micro-batch 4 x 1 accumulation step x 2 devices");
+  EXPECT_EQ(BatchPlan::make({.global_batch = 8, .micro_batch = 2, .world_size = 3}).describe(),
+            "8 samples = 4 micro-batches of 2, at most 2 on each of 3 devices");
+}
+
 TEST(BatchPlan, RanksTakeBlocksOrTurns) {
   const BatchPlan plan = BatchPlan::make({.global_batch = 5, .micro_batch = 1, .world_size = 2});
   EXPECT_THAT(plan.micro_batches_of(0, PL_ORDER_BLOCK), ElementsAre(0, 1, 2));

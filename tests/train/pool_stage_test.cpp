@@ -25,6 +25,33 @@ std::string problem_of(const std::string& text, const std::string& stage = "") {
   return at == problem.npos ? problem : problem.substr(0, at) + problem.substr(at + folder.path().size() + 1);
 }
 
+// Between an evaluation with `before` and one with `now`.
+std::vector<std::string> other(const std::string& before, const std::string& now) {
+  const tests::FilesFolder folder;
+  const auto load = [&](const std::string& text) { return config::load({.file = folder.write("x.toml", kTask + text), .sets = {}, .stage = {}}); };
+  const std::string stored = load(before).to_toml(true);
+  return other_options("\n" + stored, load(now), {});
+}
+
+TEST(PoolStage, TakesACopyOfARunForWhatItIs) {
+  using testing::IsEmpty;
+  EXPECT_THAT(other("run.dir = 'cv'\n", "\n\nrun.dir = 'cv2' # further below\n"), IsEmpty());
+  EXPECT_THAT(other("run.name = 'cv'\n", "run.dir = 'cv2'\n"), IsEmpty());
+  EXPECT_THAT(other("run.dir = 'cv'\ntask.file = 'cv/a'\ntask.files = ['cv/a', 'cv/b']\n",
+                    "run.dir = 'cv2'\ntask.file = 'cv2/a'\ntask.files = ['cv2/a', 'cv2/b']\n"),
+              IsEmpty());
+}
+
+TEST(PoolStage, NamesTheOptionsThatAreOthers) {
+  using testing::ElementsAre;
+  EXPECT_THAT(other("run.dir = 'cv'\nevaluate.split = 'val'\n", "run.dir = 'cv2'\nevaluate.split = 'test'\ntask.rate = 3\n"),
+              ElementsAre("evaluate.split was \"val\" and is \"test\"", "task.rate was not set and is 3"));
+  EXPECT_THAT(other("run.dir = 'cv'\ntask.file = 'cv/a'\n", "run.dir = 'cv2'\ntask.file = 'cv2/b'\n"),
+              ElementsAre("task.file was \"cv/a\" and is \"cv2/b\""));
+  EXPECT_THAT(other_options("weights = cv/a (manifest 1)", config::load({.file = {}, .sets = {"task.plugin=zoo"}, .stage = {}}), {}),
+              ElementsAre("what is kept of them cannot be read"));
+}
+
 TEST(PoolStage, OfEvaluationsIsInOrderAlsoWhenItIsPickedAlone) {
   const std::string stages = std::string(kLearn) + kTest + kAgain + kAll;
   EXPECT_EQ(problem_of(stages), "(nothing was thrown)");

@@ -39,6 +39,31 @@ TEST(ResultFile, SaysWhatCanBeDoneAboutAPathThatCannotBeWritten) {
             folder.path() + ": cannot be written: Is a directory: choose another --output");
 }
 
+TEST(ResultFile, APathThatCannotBeIsAMistakeOfTheOptions) {
+  const tests::FilesFolder folder;
+  const auto code = [](const auto& act) {
+    try {
+      act();
+    } catch (const Error& error) {
+      return error.code();
+    }
+    return uint32_t{0};
+  };
+  for (const std::string& path : {folder.path(), std::string("/proc/x.csv"), folder.write("file", "x") + "/x.csv", std::string("/dev/null"),
+                                  folder / std::string(300, 'n')}) {
+    EXPECT_EQ(code([&] { require_file_place(path, "choose another --output"); }), PL_ERROR_CONFIG) << path;
+    if (path != folder.path()) {
+      EXPECT_EQ(code([&] { require_folder_place(path + "/x", "choose another --output"); }), PL_ERROR_CONFIG) << path;
+    }
+  }
+  EXPECT_EQ(tests::message_of<Error>([] { require_file_place("/proc/x.csv", "choose another --output"); }),
+            "/proc/x.csv: cannot be written: No such file or directory: choose another --output");
+  fs::remove(folder / "file");
+  require_file_place(folder / "new/x.csv", "");
+  require_folder_place(folder / "new/x", "");
+  EXPECT_TRUE(fs::is_empty(folder / "new"));
+}
+
 TEST(SideFiles, AreNamedAfterTheResult) {
   EXPECT_EQ(side_files_of("results/x.csv"), "results/x-files");
   EXPECT_EQ(side_files_of("x"), "x-files");
@@ -68,6 +93,101 @@ TEST(SideFiles, AFullDiskHasItsOwnCodeAndRemedy) {
     EXPECT_EQ(error.code(), PL_ERROR_NO_SPACE);
     EXPECT_STREQ(error.what(), "/dev/full: cannot be written: No space left on device: free some space there");
   }
+}
+
+// Predictions of x.csv into x-files.
+class SideRecord : public testing::Test {
+ protected:
+  using Names = std::vector<std::string>;
+
+  void write(SideFileRecord& record, const Names& names) const {
+    record.add(names);
+    for (const std::string& name : names) write_side_file(folder_ / "x-files", name, {});
+  }
+  // From its first sample to its last.
+  void predict(const Names& names, const char* result = "x.csv") const {
+    SideFileRecord record(folder_ / result);
+    record.begin();
+    write(record, names);
+    record.remove_others();
+  }
+  // Killed before its end.
+  void begin(const Names& names) const {
+    SideFileRecord record(folder_ / "x.csv");
+    record.begin();
+    write(record, names);
+  }
+  Names files() const {
+    Names names;
+    if (fs::exists(folder_ / "x-files"))
+      for (const auto& entry : fs::directory_iterator(folder_ / "x-files"))
+        if (const std::string name = entry.path().filename(); !name.starts_with('.')) names.push_back(name);
+    std::ranges::sort(names);
+    return names;
+  }
+
+  tests::FilesFolder folder_;
+};
+
+TEST_F(SideRecord, WhatAnEarlierPredictionWroteGoesAndOtherFilesStay) {
+  predict({"a", "b"});
+  folder_.write("x-files/notes", "mine");
+  predict({"b", "c"});
+  EXPECT_EQ(files(), (Names{"b", "c", "notes"}));
+  predict({"d"});
+  EXPECT_EQ(files(), (Names{"d", "notes"}));
+  predict({});
+  EXPECT_EQ(files(), Names{"notes"});
+}
+
+TEST_F(SideRecord, WhereNothingIsLeftTheFolderGoesToo) {
+  predict({"a"});
+  predict({});
+  EXPECT_FALSE(fs::exists(folder_ / "x-files"));
+  predict({});
+  EXPECT_FALSE(fs::exists(folder_ / "x-files"));
+}
+
+TEST_F(SideRecord, AKilledPredictionTakesNothingAwayAndWhatItWroteGoesWithTheNext) {
+  predict({"a"});
+  begin({"b"});
+  EXPECT_EQ(files(), (Names{"a", "b"}));
+  begin({"c"});
+  predict({"d"});
+  EXPECT_EQ(files(), Names{"d"});
+}
+
+TEST_F(SideRecord, APredictionThatGoesOnKeepsWhatItWroteBefore) {
+  predict({"a"});
+  begin({"b"});
+  SideFileRecord goes_on(folder_ / "x.csv");
+  write(goes_on, {"c"});
+  goes_on.remove_others();
+  EXPECT_EQ(files(), (Names{"b", "c"}));
+}
+
+TEST_F(SideRecord, ResultsThatShareAFolderLeaveEachOthersFiles) {
+  predict({"a", "b"});
+  predict({"b", "c"}, "x.txt");
+  predict({"d"});
+  EXPECT_EQ(files(), (Names{"b", "c", "d"}));
+}
+
+TEST_F(SideRecord, ALineThatAKillCutShortIsNoName) {
+  predict({"a"});
+  folder_.write("x-files/long", "mine");
+  folder_.write("x-files/.written-by-x.csv", "a\nlong");  // of "longer"
+  predict({"b"});
+  EXPECT_EQ(files(), (Names{"b", "long"}));
+}
+
+TEST_F(SideRecord, NamesThatLeadElsewhereAreNotFollowed) {
+  predict({"a"});
+  const std::string thesis = folder_.write("thesis", "years of work");
+  folder_.write("x-files/.written-by-x.csv", "../thesis\n..\n.\n" + thesis + "\na\n");
+  predict({"b"});
+  EXPECT_EQ(files(), Names{"b"});
+  EXPECT_TRUE(fs::exists(thesis));
 }
 
 }  // namespace
