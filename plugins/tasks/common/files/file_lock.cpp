@@ -14,7 +14,9 @@ namespace pipeline::files {
 FileLock::FileLock(const std::string& path, const std::function<void()>& waiting,
                    const std::function<bool()>& cancelled)
     : fd_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
-  if (fd_ < 0) throw system_error(path, "the cache folder must exist and be writable");
+  if (fd_ < 0)
+    throw system_error(path, errno == EISDIR ? "remove it: it is made again"
+                                             : "the cache folder must exist and be writable");
   try {
     for (bool told = false; ::flock(fd_, LOCK_EX | LOCK_NB) != 0;) {
       if (errno == EINTR) continue;

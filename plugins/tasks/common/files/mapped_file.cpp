@@ -1,13 +1,11 @@
 #include "plugins/tasks/common/files/mapped_file.hpp"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <utility>
 
 #include "plugins/tasks/common/files/error.hpp"
+#include "plugins/tasks/common/files/open_file.hpp"
 
 namespace pipeline::files {
 
@@ -19,16 +17,10 @@ MappedFile::MappedFile(int fd, uint64_t bytes, const std::string& path) {
 }
 
 MappedFile MappedFile::whole(const std::string& path, const std::string& remedy) {
-  struct Closing {
-    int fd;
-    ~Closing() { ::close(fd); }
-  };
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) throw system_error(path, remedy);
-  const Closing closing{fd};
-  struct stat status {};
-  if (::fstat(fd, &status) != 0) throw system_error(path, remedy);
-  return MappedFile(fd, static_cast<uint64_t>(status.st_size), path);
+  const OpenFile file(path);
+  const int64_t bytes = file.is_open() ? file.bytes() : -1;
+  if (bytes < 0) throw system_error(path, remedy);
+  return MappedFile(file.fd(), static_cast<uint64_t>(bytes), path);
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}

@@ -13,7 +13,16 @@ inline const std::regex& removable_names() {
   return names;
 }
 
+// Of these what is written under the lock before it gets its name: whoever holds the lock and finds one may remove it.
+inline const std::regex& part_names() {
+  static const std::regex names(R"(protein-(structures-[0-9]+\.(cache|index)|files-[0-9a-f]{32}\.index)\.part)");
+  return names;
+}
+
 constexpr const char* kLockName = "protein-data.lock";
+
+// What to do about one of these files that cannot be read.
+constexpr const char* kUnreadable = "check the disk, or remove it: it is built again";
 
 inline bool is_cache_name(const std::string& name) {
   return name == kLockName || (name.starts_with("protein-") && std::regex_match(name, removable_names()));

@@ -2,8 +2,11 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <regex>
 #include <system_error>
 
+#include "plugins/tasks/common/files/error.hpp"
+#include "plugins/tasks/protein/data/cache_names.hpp"
 #include "plugins/tasks/protein/data/file_index.hpp"
 #include "plugins/tasks/protein/data/structure_cache_writer.hpp"
 
@@ -13,17 +16,26 @@ namespace {
 constexpr uint64_t kLeastUnused = uint64_t{1} << 20;  // bytes: less is not worth a new file
 
 // An index that nobody has used for 30 days is no more (files::remove_unused), and then nothing that only it names is used.
-Keys used_keys(const std::string& folder, Keys keys) {
+Keys all_keys(const CacheUse& use) {
+  Keys keys = use.keys;
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+  for (const auto& entry : std::filesystem::directory_iterator(use.folder, error)) {
     const std::string name = entry.path().filename().string();
-    if (!name.starts_with("protein-files-") || !name.ends_with(".index")) continue;
+    if (!name.starts_with("protein-files-") || !name.ends_with(".index") || entry.path() == use.index) continue;
+    if (!entry.is_regular_file(error)) continue;
     const FileIndex index(entry.path().string());
     for (const auto& [relative, known] : index.entries()) {
       if (known.is_read()) keys.insert(known.hash);
     }
   }
   return keys;
+}
+
+bool is_mostly_other_than(const StructureCache& cache, const Keys& keys) {
+  uint64_t used = 0;
+  for (const auto& record : cache.records()) used += keys.count(record.header.key) > 0 ? record.bytes() : 0;
+  const uint64_t unused = cache.end() - used;
+  return unused > kLeastUnused && unused > used;
 }
 
 std::string megabytes(uint64_t bytes) {
@@ -34,20 +46,39 @@ std::string megabytes(uint64_t bytes) {
 
 }  // namespace
 
-std::string keep_what_is_used(const std::string& folder, const Keys& in_use, bool damaged, StructureCache& cache) {
-  if (!damaged && cache.end() <= kLeastUnused) return "";
-  const Keys keys = used_keys(folder, in_use);
-  uint64_t used = 0;
-  for (const auto& record : cache.records()) used += keys.count(record.header.key) > 0 ? record.bytes() : 0;
-  const uint64_t before = cache.end(), unused = before - used;
-  const bool mostly_unused = unused > kLeastUnused && unused > used;
+bool is_mostly_unused(const StructureCache& cache, const CacheUse& use) {
+  // The other indices are read only where it hangs on them.
+  return cache.end() > kLeastUnused && is_mostly_other_than(cache, use.keys) && is_mostly_other_than(cache, all_keys(use));
+}
+
+std::string keep_what_is_used(const CacheUse& use, bool damaged, StructureCache& cache) {
+  const bool mostly_unused = is_mostly_unused(cache, use);
   if (!damaged && !mostly_unused) return "";
-  const std::string path = StructureCache::path_in(folder);
+  const uint64_t before = cache.end();
+  const Keys keys = all_keys(use);
+  const std::string path = StructureCache::path_in(use.folder);
   StructureCacheWriter::rewrite(path, cache, [&](const CacheRecord& record) { return keys.count(record.header.key) > 0; });
   cache = StructureCache(path);
   if (!mostly_unused) return "";
   return path + ": " + megabytes(before) + " are now " + megabytes(cache.end()) +
          ", without what was parsed of files that are no more or have changed";
+}
+
+std::vector<std::string> left_over_parts(const std::string& folder) {
+  std::vector<std::string> paths;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    if (std::regex_match(entry.path().filename().string(), part_names())) paths.push_back(entry.path().string());
+  }
+  return paths;
+}
+
+void remove_left_over_parts(const std::string& folder) {
+  for (const std::string& path : left_over_parts(folder)) {
+    std::error_code error;
+    std::filesystem::remove(path, error);
+    if (error) throw files::DataError(path + ": " + error.message() + ": remove it, it is left over", error.value());
+  }
 }
 
 }  // namespace pipeline::protein

@@ -9,7 +9,11 @@
 
 namespace pipeline::protein {
 
-// What the file holds; nullopt if there is none, and with `problem` set if there is one that is damaged or of another kind.
+// All of a file, nullopt if it cannot be opened. Throws DataError if what is there cannot be read, a folder for example.
+std::optional<std::string> read_whole(const std::string& path);
+
+// What the file holds; nullopt if there is none, and with `problem` set if there is one that is damaged or of another kind. Throws as
+// read_whole().
 std::optional<std::string> read_hashed(const std::string& path, std::string_view magic, bool& problem);
 
 // Replaces the file at once. Throws DataError.

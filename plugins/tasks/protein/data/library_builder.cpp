@@ -41,7 +41,7 @@ class Builder {
       }
     } else {
       note(built_.cache.problem());
-      if (built_.cache.scanned() > 0) mend_directory();
+      if (has_upkeep()) keep_up_if_free();
     }
     mark_used();
     return std::move(built_);
@@ -101,13 +101,15 @@ class Builder {
     if (::access(options_.cache_dir.c_str(), W_OK) != 0) throw files::system_error(options_.cache_dir, "the cache folder must be writable");
     const files::FileLock lock(
         lock_path(), [&] { note("waiting for another process that is reading structures into " + options_.cache_dir); }, hooks_.cancelled);
+    remove_left_over_parts(options_.cache_dir);
     if (stamp() != stamp_) find_known();  // whoever held the lock has most likely done it
     note(built_.cache.problem());
     note(index_.problem());
     if (!pending_.empty()) read_pending();
   }
 
-  void read_pending() {
+  // What the index says of the files that are there and need not be read.
+  FileIndex index_of_known() const {
     FileIndex index;
     for (size_t i = 0, next = 0; i < inputs_.files.size(); ++i) {
       if (next < pending_.size() && pending_[next] == i) {
@@ -116,6 +118,11 @@ class Builder {
         index.set(inputs_.files[i].relative, *index_.find(inputs_.files[i].relative, inputs_.files[i].state));
       }
     }
+    return index;
+  }
+
+  void read_pending() {
+    FileIndex index = index_of_known();
     StructureCacheWriter writer(cache_path_, built_.cache);
     Keys appended;
     uint64_t damaged = 0;  // records that were looked for and are not whole
@@ -145,14 +152,44 @@ class Builder {
     index.save(index_path_);
     if (damaged > 0) note(StructureCache::damage_text(cache_path_, damaged));
     built_.cache = StructureCache(cache_path_);
+    keep_up(damaged > 0);
+  }
+
+  CacheUse use() const {
+    CacheUse use{options_.cache_dir, index_path_, {}};
+    for (const auto& outcome : built_.outcomes) {
+      if (outcome.has_key) use.keys.insert(outcome.key);
+    }
+    return use;
+  }
+
+  // Under the lock.
+  void keep_up(bool damaged) {
     mark_used();
     note(files::remove_unused(options_.cache_dir, removable_names()));
-    Keys in_use;
-    for (const auto& outcome : built_.outcomes) {
-      if (outcome.has_key) in_use.insert(outcome.key);
-    }
-    note(keep_what_is_used(options_.cache_dir, in_use, damaged + built_.cache.damaged() > 0, built_.cache));
+    note(keep_what_is_used(use(), damaged || built_.cache.damaged() > 0, built_.cache));
     built_.cache.save_directory();
+  }
+
+  // Whether there is anything to do although no file is new: the directory was lost, files went, a process ended before it was done.
+  bool has_upkeep() const {
+    return built_.cache.scanned() > 0 || has_gone_files() || !left_over_parts(options_.cache_dir).empty() ||
+           is_mostly_unused(built_.cache, use());
+  }
+  bool has_gone_files() const { return index_.entries().size() > inputs_.files.size(); }  // every one that is there is known
+
+  // Nobody needs it: another process that is at work does it anyway, and who may not write goes without.
+  void keep_up_if_free() {
+    try {
+      const files::FileLock lock(lock_path(), nullptr, [] { return true; });
+      if (stamp() != stamp_) return;  // somebody has just done it
+      remove_left_over_parts(options_.cache_dir);
+      if (has_gone_files()) index_of_known().save(index_path_);
+      keep_up(false);
+    } catch (const files::Cancelled&) {
+    } catch (const files::DataError& error) {
+      if (!is_forbidden(error.code())) note(error.what());
+    }
   }
 
   // The cache folder serves those, too, who may only read it.
@@ -180,16 +217,6 @@ class Builder {
     if (left_out > 0) {
       note(options_.cache_dir + ": " + why + ": " + std::to_string(left_out) + (left_out == 1 ? " file that is" : " files that are") +
            " new or changed cannot be kept there and " + (left_out == 1 ? "is" : "are") + " left out");
-    }
-  }
-
-  // The directory was lost, or a process ended before it wrote it. Whoever is at work writes it anyway, and it is needed by nobody.
-  void mend_directory() const {
-    try {
-      const files::FileLock lock(lock_path(), nullptr, [] { return true; });
-      StructureCache(cache_path_).save_directory();
-    } catch (const files::Cancelled&) {
-    } catch (const files::DataError&) {
     }
   }
 

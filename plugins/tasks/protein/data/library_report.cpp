@@ -5,27 +5,27 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
-#include <iterator>
+#include <limits>
+
+#include "plugins/tasks/common/files/error.hpp"
+#include "plugins/tasks/protein/data/hashed_file.hpp"
+#include "plugins/tasks/protein/data/utf8_name.hpp"
 
 namespace pipeline::protein {
 namespace {
-
-std::string printable(std::string text) {
-  for (char& c : text) c = c >= 0 && c < ' ' ? '?' : c;
-  return text;
-}
 
 std::string table_of(const std::vector<FileNote>& files, size_t most, const std::string& all_path) {
   constexpr size_t kWidest = 60;  // longer paths push their text to the right
   const size_t shown = std::min(most, files.size());
   size_t width = 0;
   for (size_t i = 0; i < shown; ++i) {
-    if (files[i].path.size() <= kWidest) width = std::max(width, files[i].path.size());
+    const size_t size = printable_path(files[i].path).size();
+    if (size <= kWidest) width = std::max(width, size);
   }
   std::string text;
   for (size_t i = 0; i < shown; ++i) {
-    const size_t blanks = files[i].path.size() < width ? width - files[i].path.size() : 0;
-    text += "  " + printable(files[i].path) + std::string(blanks + 2, ' ') + files[i].text + "\n";
+    const std::string path = printable_path(files[i].path);
+    text += "  " + path + std::string(path.size() < width ? width - path.size() + 2 : 2, ' ') + files[i].text + "\n";
   }
   if (shown < files.size()) text += "  and " + std::to_string(files.size() - shown) + " more: see " + all_path + "\n";
   return text;
@@ -41,10 +41,23 @@ std::string library_report(const std::vector<FileNote>& unusable, const std::vec
          table_of(odd, most, all_path);
 }
 
+std::string printable_path(const std::string& path) {
+  std::string text = utf8_name(path);
+  for (char& c : text) c = c >= 0 && c < ' ' ? '?' : c;
+  return text;
+}
+
+std::string copies_report(const std::vector<FileNote>& copies) {
+  if (copies.empty()) return "";
+  return std::to_string(copies.size()) + (copies.size() == 1 ? " file is a copy of another" : " files are copies of others") + ":\n" +
+         table_of(copies, std::numeric_limits<size_t>::max(), "");
+}
+
 bool write_report(const std::string& text, const std::string& path) {
-  {
-    std::ifstream present(path, std::ios::binary);
-    if (present ? std::string{std::istreambuf_iterator<char>(present), {}} == text : text.empty()) return true;
+  try {
+    const auto present = read_whole(path);
+    if (present ? *present == text : text.empty()) return true;
+  } catch (const files::DataError&) {  // replaced, if that can be done
   }
   if (text.empty()) return std::remove(path.c_str()) == 0;
   const std::string part = path + "." + std::to_string(::getpid()) + ".part";  // other processes may write the same

@@ -1,7 +1,5 @@
 #include "plugins/tasks/protein/data/structure_cache.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +9,7 @@
 #include <optional>
 
 #include "plugins/tasks/common/files/error.hpp"
+#include "plugins/tasks/protein/data/cache_names.hpp"
 #include "plugins/tasks/protein/data/structure_directory.hpp"
 #include "plugins/tasks/protein/data/structure_reader.hpp"
 
@@ -32,7 +31,7 @@ class Reader {
       while (filled_ < block_.size()) {
         const ssize_t got = ::pread(fd_, block_.data() + filled_, block_.size() - filled_, static_cast<off_t>(begin + filled_));
         if (got < 0 && errno == EINTR) continue;
-        if (got < 0) throw files::system_error(path_, "check the disk, or remove the file: it is built again");
+        if (got < 0) throw files::system_error(path_, kUnreadable);
         if (got == 0) break;
         filled_ += static_cast<size_t>(got);
       }
@@ -73,23 +72,17 @@ std::string StructureCache::path_in(const std::string& folder) {
 }
 
 StructureCache::StructureCache(const std::string& path) : path_(path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0 && errno == ENOENT) return;
-  if (fd < 0) throw files::system_error(path, "the cache folder must be readable");
-  try {
-    struct stat status {};
-    if (::fstat(fd, &status) != 0) throw files::system_error(path, "the cache folder must be on a healthy disk");
-    open(fd, static_cast<uint64_t>(status.st_size));
-    file_ = files::MappedFile(fd, end_, path);
-  } catch (...) {
-    ::close(fd);
-    throw;
-  }
-  ::close(fd);
+  opened_ = files::OpenFile(path);
+  if (!opened_.is_open() && errno == ENOENT) return;
+  if (!opened_.is_open()) throw files::system_error(path, "the cache folder must be readable");
+  const int64_t bytes = opened_.bytes();
+  if (bytes < 0) throw files::system_error(path, "the cache folder must be on a healthy disk");
+  find_records(static_cast<uint64_t>(bytes));
+  file_ = files::MappedFile(opened_.fd(), end_, path);
 }
 
-void StructureCache::open(int fd, uint64_t file_bytes) {
-  Reader reader(fd, path_, file_bytes);
+void StructureCache::find_records(uint64_t file_bytes) {
+  Reader reader(opened_.fd(), path_, file_bytes);
   const auto start = reader.at(0, sizeof(CacheFileHeader));
   CacheFileHeader file_header;
   if (!start || !is_our_header(*start, file_header)) {
@@ -159,8 +152,19 @@ std::string_view StructureCache::body_of(const Record& record) const {
 }
 
 bool StructureCache::is_whole(const Record& record) const {
-  return std::memcmp(bytes_of(record).data(), &record.header, sizeof record.header) == 0 &&
+  return is_all_there() && std::memcmp(bytes_of(record).data(), &record.header, sizeof record.header) == 0 &&
          protein::is_whole(record.header, body_of(record));
+}
+
+bool StructureCache::is_all_there() const { return opened_.bytes() >= static_cast<int64_t>(file_.bytes().size()); }
+
+void StructureCache::check(const Record& record) const {
+  if (is_whole(record)) return;
+  const std::string what =
+      is_all_there() ? "a record of it is not the one that was written"
+                     : "it has " + std::to_string(opened_.bytes()) + " bytes, and had at least " + std::to_string(end_);
+  throw files::DataError(path_ + ": was changed while it is in use (" + what +
+                         "): stop what uses or changes it, remove it, and run again: the files are parsed again");
 }
 
 void StructureCache::append_chains_of(const Record& record, std::vector<ChainView>& chains) const {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "plugins/tasks/common/files/mapped_file.hpp"
+#include "plugins/tasks/common/files/open_file.hpp"
 #include "plugins/tasks/protein/data/structure_record.hpp"
 
 namespace pipeline::protein {
@@ -16,7 +17,8 @@ struct KeyHash {
 };
 
 // The records of a cache file, mapped for reading. Those that its directory knows are not looked at until they are asked for; the others
-// are verified when it is opened. Immutable; safe for concurrent use. Other processes may append meanwhile, which does not show here.
+// are verified when it is opened. Immutable; safe for concurrent use. Other processes may append meanwhile, which does not show here; one
+// that changes what is there already is noticed by is_whole() and check().
 class StructureCache {
  public:
   using Record = CacheRecord;
@@ -31,6 +33,7 @@ class StructureCache {
   // nullptr if the key is not there.
   const Record* find(const files::Hash128& key) const;
   bool is_whole(const Record& record) const;  // reads and verifies all of it: nothing else may be asked of one that is not
+  void check(const Record& record) const;     // that one that was whole still is: throws DataError, with what to do, if it is not
   void append_chains_of(const Record& record, std::vector<ChainView>& chains) const;  // of a structure; valid as long as the cache
   std::string_view reason_of(const Record& record) const;                             // of a failure
   std::string_view remark_of(const Record& record) const;                             // of a structure; empty if there is none
@@ -49,12 +52,14 @@ class StructureCache {
   static std::string damage_text(const std::string& path, uint64_t places);
 
  private:
-  void open(int fd, uint64_t file_bytes);
+  void find_records(uint64_t file_bytes);
+  bool is_all_there() const;  // what is mapped of the file: to touch what is not would end the process
   void add(const Record& record);
   std::string_view body_of(const Record& record) const;
 
   std::string path_, problem_;
-  files::MappedFile file_;
+  files::OpenFile opened_;
+  files::MappedFile file_;  // its first end_ bytes
   std::vector<Record> records_;
   std::unordered_map<files::Hash128, size_t, KeyHash> by_key_;
   files::Hash128 id_;

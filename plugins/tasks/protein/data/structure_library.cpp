@@ -4,20 +4,24 @@
 #include <filesystem>
 #include <limits>
 #include <map>
-#include <unordered_set>
+#include <set>
+#include <unordered_map>
 
 #include "plugins/tasks/common/files/error.hpp"
 #include "plugins/tasks/protein/data/input_files.hpp"
 #include "plugins/tasks/protein/data/library_builder.hpp"
 #include "plugins/tasks/protein/data/library_report.hpp"
 #include "plugins/tasks/protein/data/structure_reader.hpp"
+#include "plugins/tasks/protein/data/utf8_name.hpp"
 
 namespace pipeline::protein {
 namespace {
 
-constexpr size_t kRowsShown = 20;
+constexpr size_t kRowsShown = 20, kCopiesShown = 10;
+// Of a structure's residues: where more have no frame, it is odd.
+constexpr double kMostWithoutFrame = 0.05;
 
-// Relative paths without endings where that tells them apart, else the whole paths.
+// Relative paths without endings where that tells them apart, else the whole paths; in UTF-8, numbered where that makes two the same.
 std::vector<std::string> names_of(const std::vector<InputFile>& inputs) {
   std::vector<std::string> names;
   for (const auto& input : inputs) names.push_back(without_ending(input.relative));
@@ -32,7 +36,26 @@ std::vector<std::string> names_of(const std::vector<InputFile>& inputs) {
     for (const size_t i : doubled) names[i] = inputs[i].relative;
     changed = !doubled.empty();
   }
+  std::set<std::string> taken(names.begin(), names.end());
+  for (std::string& name : names) {
+    const std::string text = utf8_name(name);
+    if (text == name) continue;
+    name = text;
+    for (int number = 2; !taken.insert(name).second; ++number) name = text + "-" + std::to_string(number);
+  }
   return names;
+}
+
+// What is odd about the chains of a structure; empty if nothing is.
+std::string frames_remark(std::span<const ChainView> chains) {
+  size_t residues = 0, without = 0;
+  for (const ChainView& chain : chains) {
+    residues += chain.residues.size();
+    for (const Residue& residue : chain.residues) without += residue.has_frame() ? 0 : 1;
+  }
+  if (static_cast<double>(without) <= kMostWithoutFrame * static_cast<double>(residues)) return "";
+  return "of " + std::to_string(residues) + (residues == 1 ? " residue " : " residues ") + std::to_string(without) +
+         (without == 1 ? " has" : " have") + " no N, CA and C that make a backbone: the model sees no frame there";
 }
 
 std::string report_path_of(const LibraryOptions& options, const std::string& root) {
@@ -61,28 +84,33 @@ StructureLibrary StructureLibrary::open(const LibraryOptions& options, const Lib
   counts.read = built.read;
   counts.parsed = built.parsed;
   const auto names = names_of(inputs.files);
-  std::unordered_set<files::Hash128, KeyHash> seen;  // hashes of chains
+  std::unordered_map<files::Hash128, size_t, KeyHash> seen;  // which file is the first with these chains, by their hash
   for (size_t i = 0; i < inputs.files.size(); ++i) {
     const FileOutcome& outcome = built.outcomes[i];
     const StructureCache::Record* record = outcome.has_key ? library.cache_.find(outcome.key) : nullptr;
     if (outcome.has_key && record == nullptr) {
       throw files::DataError(StructureCache::path_in(options.cache_dir) + ": damaged since it was written a moment ago: check the disk");
     }
+    if (record != nullptr) library.cache_.check(*record);
     const std::string& path = inputs.files[i].relative;
     if (record == nullptr || !record->is_structure()) {
       library.unusable_.push_back({path, record == nullptr ? outcome.reason : std::string(library.cache_.reason_of(*record))});
-    } else if (!seen.insert(record->header.payload_hash).second) {
-      ++counts.duplicates;
+    } else if (const auto [of, is_new] = seen.try_emplace(record->header.payload_hash, i); !is_new) {
+      library.copies_.push_back({path, "is a copy of " + printable_path(inputs.files[of->second].relative)});
     } else {
       const size_t first = library.chains_.size();
       library.cache_.append_chains_of(*record, library.chains_);
-      library.structures_.push_back({names[i], outcome.key, first, library.chains_.size() - first});
-      const std::string_view remark = library.cache_.remark_of(*record);
-      if (!remark.empty()) library.odd_.push_back({path, std::string(remark)});
+      const std::span<const ChainView> chains = std::span(library.chains_).subspan(first);
+      library.structures_.push_back({names[i], outcome.key, first, chains.size()});
+      std::string remark(library.cache_.remark_of(*record));
+      const std::string frames = frames_remark(chains);
+      if (!frames.empty()) remark += (remark.empty() ? "" : "; ") + frames;
+      if (!remark.empty()) library.odd_.push_back({path, std::move(remark)});
     }
   }
   std::sort(library.unusable_.begin(), library.unusable_.end(), [](const FileNote& a, const FileNote& b) { return a.path < b.path; });
   counts.odd = library.odd_.size();
+  counts.duplicates = library.copies_.size();
   counts.structures = library.structures_.size();
   counts.unusable = library.unusable_.size();
   for (const ChainView& chain : library.chains_) counts.residues += chain.residues.size();
@@ -94,10 +122,13 @@ StructureLibrary StructureLibrary::open(const LibraryOptions& options, const Lib
     hasher.update(" " + std::to_string(entry.name.size()) + ":" + entry.name + entry.key.hex());
   library.fingerprint_ = hasher.finish();
 
-  const std::string all = library_report(library.unusable_, library.odd_, std::numeric_limits<size_t>::max(), library.report_path_);
+  const std::string all = library_report(library.unusable_, library.odd_, std::numeric_limits<size_t>::max(), library.report_path_) +
+                          copies_report(library.copies_);
   if (!write_report(all, library.report_path_) && hooks.note) {
-    hooks.note(library.report_path_ + ": the table of unusable files cannot be written there");
+    hooks.note(library.report_path_ +
+               ": the table of unusable files cannot be written there: the cache folder must be writable, and this no folder");
   }
+  if (hooks.note) library.note_copies(hooks.note);
   const double share = static_cast<double>(counts.unusable) / static_cast<double>(counts.files);
   if (counts.structures == 0 || share > options.max_unusable_share) {
     const std::string most = counts.structures == 0 ? "none is left: correct them"
@@ -110,8 +141,15 @@ StructureLibrary StructureLibrary::open(const LibraryOptions& options, const Lib
   return library;
 }
 
+void StructureLibrary::note_copies(const std::function<void(const std::string&)>& note) const {
+  const size_t shown = std::min(copies_.size(), kCopiesShown);
+  for (size_t i = 0; i < shown; ++i) note(printable_path(copies_[i].path) + " " + copies_[i].text);
+  if (shown < copies_.size()) note("and " + std::to_string(copies_.size() - shown) + " more copies: see " + report_path_);
+}
+
 StructureView StructureLibrary::structure(uint64_t i) const {
   const Entry& entry = structures_[i];
+  cache_.check(*cache_.find(entry.key));
   return {entry.name, entry.key, std::span(chains_).subspan(entry.first_chain, entry.chains)};
 }
 

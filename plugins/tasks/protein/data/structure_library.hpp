@@ -25,7 +25,7 @@ struct LibraryHooks {
   unsigned threads = 1;  // that parse
 
   // All optional, called from the calling thread. progress: files that were new or changed. note: a line for the log (waiting for another
-  // process, damage, what was ignored or removed). cancelled: true ends the call with Cancelled; what was parsed by then stays.
+  // process, damage, what was ignored or removed, copies). cancelled: true ends the call with Cancelled; what was parsed by then stays.
   std::function<void(uint64_t done, uint64_t total)> progress;
   std::function<void(const std::string&)> note;
   std::function<bool()> cancelled;
@@ -45,7 +45,7 @@ struct LibraryCounts {
 
 // Views into the library.
 struct StructureView {
-  std::string_view name;  // the relative path without endings; with them where two would be the same
+  std::string_view name;  // the relative path without endings; with them where two would be the same; in UTF-8
   files::Hash128 key;     // of the file's content
   std::span<const ChainView> chains;
 };
@@ -59,11 +59,14 @@ class StructureLibrary {
   static StructureLibrary open(const LibraryOptions& options, const LibraryHooks& hooks);
 
   uint64_t size() const { return structures_.size(); }
-  StructureView structure(uint64_t i) const;                           // i < size(), sorted by name; allocates nothing [any-thread]
+  // i < size(), sorted by name. Verifies all of it, and throws DataError if the cache was changed since it was opened. [any-thread]
+  StructureView structure(uint64_t i) const;
   const std::vector<FileNote>& unusable() const { return unusable_; }  // with the reason, sorted by path
   const std::vector<FileNote>& odd() const { return odd_; }            // that are used, with what is odd, sorted by path
+  const std::vector<FileNote>& copies() const { return copies_; }      // that are not used, with what they are copies of, sorted by path
   const LibraryCounts& counts() const { return counts_; }
-  // Tables of both, the first 20 of each; empty if there are none. All of them are in <cache_dir>/protein-unusable-<8 digits>.txt.
+  // Tables of unusable and odd ones, the first 20 of each; empty if there are none. All of them, and the copies, are in
+  // <cache_dir>/protein-unusable-<8 digits>.txt.
   std::string report() const;
 
   // Equal where all names and contents of the structures, and the parser, are: what ranks compare.
@@ -76,11 +79,12 @@ class StructureLibrary {
     size_t first_chain, chains;
   };
   StructureLibrary() = default;
+  void note_copies(const std::function<void(const std::string&)>& note) const;
 
   StructureCache cache_;
   std::vector<Entry> structures_;
   std::vector<ChainView> chains_;
-  std::vector<FileNote> unusable_, odd_;
+  std::vector<FileNote> unusable_, odd_, copies_;
   LibraryCounts counts_;
   std::string report_path_;
   files::Hash128 fingerprint_;

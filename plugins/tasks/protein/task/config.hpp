@@ -12,6 +12,8 @@
 
 namespace pipeline::protein {
 
+constexpr int64_t kMostWidth = 1 << 20, kMostLayers = 1 << 14;  // beyond any machine, and no product of them overflows
+
 struct DataConfig {
   std::string unit = "chain", crop = "contiguous";
   int64_t min_residues = 20, max_residues = 512, max_file_mb = 256;
@@ -79,10 +81,10 @@ struct Esm2Options {
   Esm2Config model;
 
   void describe(Options& o) {
-    o("num_layers", model.num_layers, "layers; 6 of the 8M model, 12 of 35M, 30 of 150M, 33 of 650M").min(1);
-    o("hidden_dim", model.hidden_dim, "width; 320, 480, 640, 1280").min(2);
+    o("num_layers", model.num_layers, "layers; 6 of the 8M model, 12 of 35M, 30 of 150M, 33 of 650M").min(1).max(kMostLayers);
+    o("hidden_dim", model.hidden_dim, "width; 320, 480, 640, 1280").min(2).max(kMostWidth);
     o("num_heads", model.num_heads, "attention heads; 20 of all four").min(1);
-    o("intermediate_dim", model.intermediate, "width of the feed-forward parts; 0 is 4 hidden_dim").min(0);
+    o("intermediate_dim", model.intermediate, "width of the feed-forward parts; 0 is 4 hidden_dim").min(0).max(kMostWidth);
     o("layer_norm_epsilon", model.layer_norm_epsilon, "added to the variance in layer norms; 1e-5 of all four").above(0);
     o("token_dropout", model.token_dropout, "leave the embedding of masked residues out, and make up for it in the others");
     o("hidden_dropout", model.hidden_dropout, "before each residual addition").min(0).below(1);
@@ -114,12 +116,12 @@ struct ProteinConfig {
     o("mask_ratio", mask_ratio, "share of a sample's residues that are hidden and predicted; one at least").min(0.001).max(1);
     o("model", kind, "what predicts: an encoder-decoder that sees the structure, or ESM-2, which sees the sequence")
         .choices({"encoder-decoder", "esm2"});
-    o("hidden_dim", model.hidden_dim, "width of the model").min(1);
-    o("num_encoder_layers", model.num_encoder_layers, "layers over the residues that are not masked").min(1);
-    o("num_decoder_layers", model.num_decoder_layers, "layers over all residues").min(1);
+    o("hidden_dim", model.hidden_dim, "width of the model").min(1).max(kMostWidth);
+    o("num_encoder_layers", model.num_encoder_layers, "layers over the residues that are not masked").min(1).max(kMostLayers);
+    o("num_decoder_layers", model.num_decoder_layers, "layers over all residues").min(1).max(kMostLayers);
     o("num_heads", model.num_heads, "attention heads").min(1);
-    o("feed_forward_dim", model.feed_forward_dim, "width of the feed-forward parts; 0 is 4 hidden_dim").min(0);
-    o("pair_dim", model.pair_dim, "width of the networks that turn pairs of residues into attention").min(1);
+    o("feed_forward_dim", model.feed_forward_dim, "width of the feed-forward parts; 0 is 4 hidden_dim").min(0).max(kMostWidth);
+    o("pair_dim", model.pair_dim, "width of the networks that turn pairs of residues into attention").min(1).max(kMostWidth);
     o("distogram", model.distogram, "weight of predicting the masked residues' distances, too: then their coordinates are hidden; 0 gives them").min(0);
     o("dropout", model.dropout, "before each residual addition").min(0).below(1);
     o("attention_dropout", model.attention_dropout, "of attention weights").min(0).below(1);

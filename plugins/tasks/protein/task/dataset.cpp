@@ -25,10 +25,11 @@ StructureLibrary open_library(const std::filesystem::path& root, const ProteinCo
        .max_unusable_option = "task.data.max_unusable"},
       hooks);
   const LibraryCounts& counts = library.counts();
-  context.info(
-      "structures ", counts.structures, " in ", root.string(), ", ", counts.residues, " residues", counts.duplicates > 0 ? "; " : "",
-      counts.duplicates > 0 ? std::to_string(counts.duplicates) + " files are copies of others" : "", counts.unusable > 0 ? "; " : "",
-      counts.unusable > 0 ? std::to_string(counts.unusable) + " of " + std::to_string(counts.files) + " files cannot be used:" : "");
+  std::string text = concat("structures ", counts.structures, " in ", root.string(), ", ", counts.residues, " residues");
+  if (counts.duplicates > 0)
+    text += concat("; ", counts.duplicates, counts.duplicates == 1 ? " file is a copy of another" : " files are copies of others");
+  if (counts.unusable > 0) text += concat("; ", counts.unusable, " of ", counts.files, " files cannot be used:");
+  context.info(text);
   std::istringstream lines(library.report());
   for (std::string line; std::getline(lines, line);) context.warn(line);
   return library;
