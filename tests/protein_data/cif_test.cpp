@@ -161,7 +161,7 @@ TEST(Cif, WithoutAtomsOrCutOffIsAReason) {
   EXPECT_EQ(summary_of("data_x\n"), "has no atoms: no _atom_site with coordinates");
   const std::string cut = summary_of((kHead + kTwo).substr(0, kHead.size() + kTwo.size() - 20));
   EXPECT_TRUE(cut.starts_with("cannot be parsed: mmCIF:")) << cut;
-  EXPECT_NE(cut.find("Wrong number of values in the loop"), std::string::npos) << cut;
+  EXPECT_NE(cut.find("Wrong number of values in "), std::string::npos) << cut;
 }
 
 TEST(Cif, CoordinatesThatCannotBeCountAsMissing) {

@@ -9,6 +9,26 @@
 namespace pipeline::protein {
 namespace {
 
+#if __has_include(<gemmi/logger.hpp>)  // gemmi 0.7 and later
+class LinesStream : public gemmi::AnyStream {
+ public:
+  explicit LinesStream(PdbLines& lines) : lines_(lines) {}
+
+  char* gets(char* line, int size) override { return lines_.gets(line, size); }
+  int getc() override { return lines_.getc(); }
+  bool read(void*, size_t) override { return false; }  // this and what follows is for other formats
+  bool skip(size_t) override { return false; }
+  long tell() override { return 0; }
+
+ private:
+  PdbLines& lines_;
+};
+
+gemmi::Structure read_structure(PdbLines& lines, const gemmi::PdbReadOptions& options) {
+  LinesStream stream(lines);
+  return gemmi::read_pdb_from_stream(stream, "", options);
+}
+#else
 // What gemmi::read_pdb() asks of its input; "compressed" is its word for a stream that is not a file.
 struct LinesInput {
   PdbLines& lines;
@@ -17,6 +37,9 @@ struct LinesInput {
   PdbLines& get_uncompressing_stream() const { return lines; }
   std::string path() const { return ""; }
 };
+
+gemmi::Structure read_structure(PdbLines& lines, const gemmi::PdbReadOptions& options) { return gemmi::read_pdb(LinesInput{lines}, options); }
+#endif
 
 }  // namespace
 
@@ -30,7 +53,7 @@ ModelParts read_pdb_parts(std::string_view text) {
   PdbLines lines(text);
   gemmi::PdbReadOptions options;
   options.split_chain_on_ter = true;
-  gemmi::Structure structure = gemmi::read_pdb(LinesInput{lines}, options);
+  gemmi::Structure structure = read_structure(lines, options);
   if (lines.atoms() == 0) throw files::DataError("has no atoms: no ATOM or HETATM records");
   ModelParts model;
   model.parts = std::move(structure.models.at(0).chains);

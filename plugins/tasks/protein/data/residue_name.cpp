@@ -53,7 +53,8 @@ ResidueName residue_name(const std::string& name, const ParentNames& parents) {
     return {ResidueName::kModified, tabulated != kUnknown || own_kind ? tabulated : parent};
   }
   if (parent != kUnknown) return {ResidueName::kModified, parent};
-  const bool sugar = info.kind == gemmi::ResidueInfo::PYR || info.kind == gemmi::ResidueInfo::KET;
+  using Kind = decltype(info.kind);  // the type has moved between versions of gemmi
+  const bool sugar = info.kind == Kind::PYR || info.kind == Kind::KET;
   return {info.is_water() || info.is_nucleic_acid() || sugar ? ResidueName::kNotProtein : ResidueName::kOther, kUnknown};
 }
 
