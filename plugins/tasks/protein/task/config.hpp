@@ -113,7 +113,7 @@ struct ProteinConfig {
       "the same, to be evaluated or predicted as the test split in place of the part of pdb_path that is held out; training does not look at it")
         .may_change();
     o("cache_dir", cache_dir, "where parsed structures are kept; may be pdb_path; the run's cache folder if empty").may_change();
-    o("mask_ratio", mask_ratio, "share of a sample's residues that are hidden and predicted; one at least").min(0.001).max(1);
+    o("mask_ratio", mask_ratio, "share of a sample's residues that are hidden and predicted; one at least").min(0.001).below(1);
     o("model", kind, "what predicts: an encoder-decoder that sees the structure, or ESM-2, which sees the sequence")
         .choices({"encoder-decoder", "esm2"});
     o("hidden_dim", model.hidden_dim, "width of the model").min(1).max(kMostWidth);
