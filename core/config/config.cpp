@@ -13,7 +13,7 @@ namespace {
 
 // Tables whose keys, but for the core's own, belong to a plugin and are judged with its schema.
 bool is_for_plugin(std::string_view key) {
-  for (const std::string_view table : {"task", "strategy", "backend"})
+  for (const std::string_view table : kPluginTables)
     if (key.starts_with(table) && key.size() > table.size() && key[table.size()] == '.') return true;
   return false;
 }
@@ -89,7 +89,7 @@ void check_plugins(const Sources& sources, const FindOptions& find_options, Prob
     std::vector<std::string> paths;
     if (const auto given = table.entries.find("plugins.paths"); given != table.entries.end())
       for (const Literal& path : given->second.value.items) paths.push_back(absolute_path(path.text));
-    for (const std::string_view kind : {"task", "strategy", "backend"}) {
+    for (const std::string_view kind : kPluginTables) {
       const std::string prefix = std::string(kind) + '.';
       const auto plugin = table.entries.find(prefix + "plugin");
       if (plugin == table.entries.end()) continue;

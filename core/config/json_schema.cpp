@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/config/core_options.hpp"
 #include "core/config/document.hpp"
 #include "core/config/option.hpp"
 
@@ -92,8 +93,8 @@ std::string json_schema(std::span<const pl_option> core, std::span<const PluginS
   Json root = closed_object();
   for (const pl_option& option : core) place(option, root);
   Json tables = root["properties"];
-  for (const char* table : {"task", "strategy", "backend"})
-    if (tables.contains(table)) tables[table] = plugin_table(tables[table], table, plugins);
+  for (const std::string_view table : kPluginTables)
+    if (tables.contains(table)) tables[table] = plugin_table(tables[table], std::string(table), plugins);
 
   Json schema = {{"$schema", "http://json-schema.org/draft-07/schema#"}, {"title", "pipeline configuration"}};
   schema.update(closed_object());

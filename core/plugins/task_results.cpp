@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "core/plugins/side_file_name.hpp"
 #include "core/plugins/str.hpp"
 #include "core/plugins/struct_copy.hpp"
 #include "core/plugins/task.hpp"
@@ -13,7 +14,7 @@ namespace pipeline::plugins {
 namespace {
 
 void check_file_name(const std::string& plugin, std::string_view name) {
-  if (name.empty() || name.find('/') != std::string_view::npos || name.starts_with('.'))
+  if (!is_side_file_name(name))
     throw Error(fmt::format("{} gave '{}' as the name of a file: must be a plain file name", plugin, name));
 }
 

@@ -65,7 +65,7 @@ std::string advice_for_batches(const Session& session) {
 
 Error explain_out_of_memory(const Session& session, const std::string& phase, const std::string& what) {
   const bool on_device = session.run_info().device.type == PL_DEVICE_CUDA;
-  const bool works = session.set_up() == SetUp::begun || session.set_up() == SetUp::done;
+  const bool works = set_up_phase(session).empty();
   return Error(PL_ERROR_OUT_OF_MEMORY,
                fmt::format("out of memory on {} while {}: {}\n  host memory: {} at most so far, of {}{}\n{}",
                            on_device ? "the CUDA device" : "the host", phase, what, observe::human_bytes(observe::host_memory().peak),

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <utility>
 
+#include "core/plugins/side_file_name.hpp"
 #include "core/train/result_file.hpp"
 #include "core/train/write_error.hpp"
 
@@ -23,8 +24,6 @@ std::string whole_lines(const fs::path& file) {
   text.resize(text.rfind('\n') + 1);  // npos + 1 is 0
   return text;
 }
-
-bool is_plain_name(std::string_view name) { return !name.empty() && !name.starts_with('.') && name.find('/') == name.npos; }
 
 }  // namespace
 
@@ -48,7 +47,7 @@ SideFileRecord::Content SideFileRecord::read(const fs::path& file) {
     if (name.empty()) {
       content.before.merge(content.now);
       content.now.clear();
-    } else if (is_plain_name(name)) {
+    } else if (plugins::is_side_file_name(name)) {
       content.now.insert(name);
     }
   }

@@ -11,11 +11,10 @@
 namespace pipeline::protein {
 namespace {
 
-Entry entry_of(const StructureLibrary& library, size_t structure, std::vector<size_t> chains) {
-  Entry entry{.name = {}, .file = {}, .library = &library, .structure = structure, .chains = std::move(chains), .keys = {}};
-  const StructureView view = library.structure(structure);
+Entry entry_of(const StructureLibrary& library, size_t number, const StructureView& structure, std::vector<size_t> chains) {
+  Entry entry{.name = {}, .file = {}, .library = &library, .structure = number, .chains = std::move(chains), .keys = {}};
   for (const size_t chain : entry.chains) {
-    const auto& residues = view.chains[chain].residues;
+    const auto& residues = structure.chains[chain].residues;
     entry.residues += static_cast<int64_t>(residues.size());
     entry.known += std::count_if(residues.begin(), residues.end(), [](const Residue& r) { return r.amino_acid < kAminoAcidCount; });
     entry.keys.push_back(content_key(residues));
@@ -29,43 +28,38 @@ std::string join(std::string_view structure, const char* by, std::string_view ch
   return concat(structure, chain.empty() ? "" : by, chain);
 }
 
-void name_all(std::vector<Entry>& entries, bool by_chain) {
-  std::vector<std::string> names, others;
-  for (const Entry& entry : entries) {
-    const StructureView view = entry.library->structure(entry.structure);
-    const std::string_view chain = by_chain ? view.chains[entry.chains.front()].name : std::string_view();
-    names.push_back(join(view.name, "_", chain));
-    others.push_back(join(view.name, ":", chain));  // 1abc:A, where 1abc_A is the name of a file
-  }
-  names = tell_apart(names, others);
-  const std::vector<std::string> files = file_names(names);
-  for (size_t i = 0; i < entries.size(); ++i) entries[i].name = names[i], entries[i].file = files[i];
-}
-
 }  // namespace
 
 Entries entries_of(const StructureLibrary& library, const DataConfig& options) {
   const bool by_chain = options.unit == "chain";
   Entries entries;
-  const auto add = [&](Entry entry) {
-    if (entry.known >= options.min_residues) {
-      entries.kept.push_back(std::move(entry));
-    } else {
-      const StructureView view = library.structure(entry.structure);
-      entries.left_out.push_back(join(view.name, "_", by_chain ? view.chains[entry.chains.front()].name : std::string_view()));
-      entries.residues_left_out += static_cast<uint64_t>(entry.residues);
-    }
-  };
+  std::vector<std::string> names, others;  // others: 1abc:A, where 1abc_A is the name of a file
   for (size_t s = 0; s < library.size(); ++s) {
-    std::vector<size_t> chains(library.structure(s).chains.size());
+    const StructureView structure = library.structure(s);  // once for all its chains: each time all of it is verified
+    const auto add = [&](std::vector<size_t> chains) {
+      const std::string_view chain = by_chain ? structure.chains[chains.front()].name : std::string_view();
+      const std::string name = join(structure.name, "_", chain);
+      Entry entry = entry_of(library, s, structure, std::move(chains));
+      if (entry.known < options.min_residues) {
+        entries.left_out.push_back(name);
+        entries.residues_left_out += static_cast<uint64_t>(entry.residues);
+        return;
+      }
+      entries.kept.push_back(std::move(entry));
+      names.push_back(name);
+      others.push_back(join(structure.name, ":", chain));
+    };
+    std::vector<size_t> chains(structure.chains.size());
     std::iota(chains.begin(), chains.end(), size_t{0});
     if (!by_chain) {
-      add(entry_of(library, s, chains));
+      add(chains);
     } else {
-      for (const size_t chain : chains) add(entry_of(library, s, {chain}));
+      for (const size_t chain : chains) add({chain});
     }
   }
-  name_all(entries.kept, by_chain);
+  names = tell_apart(names, others);
+  const std::vector<std::string> files = file_names(names);
+  for (size_t i = 0; i < names.size(); ++i) entries.kept[i].name = names[i], entries.kept[i].file = files[i];
   return entries;
 }
 

@@ -6,14 +6,13 @@
 #include "plugins/tasks/summarization/data/files.hpp"
 
 namespace pipeline::summarization {
+
 TokenCache::TokenCache(const std::string& path, const Hash128& key, Verify verify)
-    : path_(path),
-      mapping_(files::MappedFile::whole(path, "the token cache must be built first")),
-      file_(mapping_.bytes()) {
-  if (file_.size() < sizeof header_) throw DataError(path + ": too short for a token cache: build it again");
-  std::memcpy(&header_, file_.data(), sizeof header_);
+    : path_(path), file_(files::MappedFile::whole(path, "the token cache must be built first")) {
+  if (bytes().size() < sizeof header_) throw DataError(path + ": too short for a token cache: build it again");
+  std::memcpy(&header_, bytes().data(), sizeof header_);
   check(key, verify);
-  report_ = PairReport::from_json(std::string(file_.substr(header_.report_begin)));
+  report_ = PairReport::from_json(std::string(bytes().substr(header_.report_begin)));
 }
 
 // Nothing that sample() relies on is taken on trust, so that a damaged file cannot lead it out of the
@@ -28,20 +27,20 @@ void TokenCache::check(const Hash128& key, Verify verify) {
     refuse("a token cache of version " + std::to_string(h.version) + ", not " +
            std::to_string(kCacheVersion));
   }
-  if (hash128(file_.substr(0, offsetof(CacheHeader, header_hash))) != h.header_hash)
+  if (hash128(bytes().substr(0, offsetof(CacheHeader, header_hash))) != h.header_hash)
     refuse("its header is damaged");
   if (h.key != key) refuse("made from other data, another tokenizer or other options");
-  if (h.file_bytes != file_.size()) {
-    refuse("it has " + std::to_string(file_.size()) + " bytes instead of " + std::to_string(h.file_bytes));
+  if (h.file_bytes != bytes().size()) {
+    refuse("it has " + std::to_string(bytes().size()) + " bytes instead of " + std::to_string(h.file_bytes));
   }
-  const uint64_t most = file_.size();  // of anything, and small enough for the sums below
+  const uint64_t most = bytes().size();  // of anything, and small enough for the sums below
   const bool in_order = (h.token_bytes == 2 || h.token_bytes == 4) && h.tokens <= most && h.samples < most &&
                         sizeof h + h.tokens * h.token_bytes <= h.index_begin &&
                         h.index_begin % alignof(CacheEntry) == 0 && h.index_begin <= most &&
                         h.ids_begin == h.index_begin + (h.samples + 1) * sizeof(CacheEntry) &&
                         h.ids_begin <= h.report_begin && h.report_begin <= most;
   if (!in_order) refuse("its sections do not fit together");
-  if (hash128(file_.substr(h.index_begin)) != h.tables_hash) refuse("its tables are damaged");
+  if (hash128(bytes().substr(h.index_begin)) != h.tables_hash) refuse("its tables are damaged");
   const uint64_t ids_bytes = h.report_begin - h.ids_begin;
   for (uint64_t i = 0; i < h.samples; ++i) {
     const CacheEntry &e = entry(i), &next = entry(i + 1);
@@ -51,22 +50,22 @@ void TokenCache::check(const Hash128& key, Verify verify) {
     }
     if (e.summary_tokens > 0) ++summaries_;
   }
-  if (verify == Verify::kAll && hash128(file_.substr(sizeof h, h.index_begin - sizeof h)) != h.tokens_hash) {
+  if (verify == Verify::kAll && hash128(bytes().substr(sizeof h, h.index_begin - sizeof h)) != h.tokens_hash) {
     refuse("its tokens are damaged");
   }
 }
 
 const CacheEntry& TokenCache::entry(uint64_t i) const {
-  return reinterpret_cast<const CacheEntry*>(file_.data() + header_.index_begin)[i];
+  return reinterpret_cast<const CacheEntry*>(bytes().data() + header_.index_begin)[i];
 }
 
 TokenSample TokenCache::sample(uint64_t i) const {
   const CacheEntry& e = entry(i);
-  const char* document = file_.data() + sizeof(CacheHeader) + e.tokens_begin * header_.token_bytes;
+  const char* document = bytes().data() + sizeof(CacheHeader) + e.tokens_begin * header_.token_bytes;
   const char* summary = document + uint64_t{e.document_tokens} * header_.token_bytes;
   return {TokenView(document, e.document_tokens, header_.token_bytes),
           TokenView(summary, e.summary_tokens, header_.token_bytes),
-          file_.substr(header_.ids_begin + e.id_begin, entry(i + 1).id_begin - e.id_begin), e.line};
+          bytes().substr(header_.ids_begin + e.id_begin, entry(i + 1).id_begin - e.id_begin), e.line};
 }
 
 Hash128 TokenCache::fingerprint() const {

@@ -61,10 +61,10 @@ class TokenCache {
  private:
   void check(const Hash128& key, Verify verify);
   const CacheEntry& entry(uint64_t i) const;
+  std::string_view bytes() const { return file_.bytes(); }
 
   std::string path_;
-  files::MappedFile mapping_;
-  std::string_view file_;  // its bytes
+  files::MappedFile file_;
   CacheHeader header_{};
   uint64_t summaries_ = 0;
   PairReport report_;
