@@ -123,10 +123,6 @@ pid_t start_process(const std::string& role_text) {
   std::vector<char*> environment;
   for (char** at = environ; *at != nullptr; ++at) environment.push_back(*at);
   environment.push_back(const_cast<char*>(variable.c_str()));
-  // At the end of a process the leak sanitizer looks into all of its threads, and crashes now and then on one of LibTorch's or Gloo's that is just
-  // ending. The tests of one process look for leaks.
-  static char no_leaks[] = "ASAN_OPTIONS=detect_leaks=0";
-  environment.push_back(no_leaks);
   environment.push_back(nullptr);
   char* arguments[] = {const_cast<char*>("rank"), const_cast<char*>(filter.c_str()),
                        const_cast<char*>("--gtest_brief=1"), nullptr};

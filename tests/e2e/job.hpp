@@ -1,7 +1,6 @@
 // A job in a folder of its own, run as a user would: train.toml and what it names.
 #pragma once
 
-#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -27,10 +26,6 @@ every = 6
 [checkpoint]
 every = 5
 )";
-
-// At the end of a process the leak sanitizer crashes now and then on a thread of LibTorch's that is just ending. Some tests of one process each
-// look for leaks; the many others do not.
-inline void look_for_no_leaks() { ::setenv("ASAN_OPTIONS", "detect_leaks=0", 1); }
 
 class Job {
  public:

