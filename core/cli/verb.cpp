@@ -25,16 +25,20 @@ void ConfigArgs::add_to(CLI::App& verb) {
 }
 
 config::Config ConfigArgs::load() const {
-  const auto find_options = [&](std::string_view table, const std::string& plugin,
-                                const std::vector<std::string>& paths) -> std::optional<std::span<const pl_option>> {
-    try {
-      for (const plugins::Kind kind : plugins::kKinds)
-        if (plugins::kind_name(kind) == table) return make_registry(plugin_paths, paths, {}).find(kind, plugin).options();
-    } catch (const Error&) {  // said once the rest is in order
-    }
-    return std::nullopt;
+  const auto find_plugins = [&](const std::vector<std::string>& paths) {
+    const auto registry = std::make_shared<plugins::Registry>(make_registry(plugin_paths, paths, {}));
+    return config::KnownPlugins{
+        .options = [registry](std::string_view table, const std::string& plugin) -> std::optional<std::span<const pl_option>> {
+          try {
+            for (const plugins::Kind kind : plugins::kKinds)
+              if (plugins::kind_name(kind) == table) return registry->find(kind, plugin).options();
+          } catch (const Error&) {  // said once the rest is in order
+          }
+          return std::nullopt;
+        },
+        .owners = [registry](std::string_view table, std::string_view option) { return registry->names_with_option(table, option); }};
   };
-  return config::load({.file = file, .sets = sets, .stage = stage, .find_options = find_options});
+  return config::load({.file = file, .sets = sets, .stage = stage, .find_plugins = find_plugins});
 }
 
 plugins::Registry make_registry(const std::vector<std::string>& command_line, const std::vector<std::string>& config_paths,
@@ -144,7 +148,7 @@ void ConfigArgs::add_launch_to(CLI::App& verb) {
   verb.add_option("--nodes", launch.nodes, "number of hosts")->type_name("N")->group(group);
   verb.add_option("--node-rank", launch.node_rank, "which of them this is, from 0")->type_name("K")->group(group);
   verb.add_option("--master-address", launch.master_address, "name or address of host 0")->type_name("HOST")->group(group);
-  verb.add_option("--master-port", launch.master_port, "port on host 0; 29500 if not given")->type_name("PORT")->group(group);
+  verb.add_option("--master-port", launch.master_port, "port on host 0; 29500 if not given")->check(CLI::Range(1, 65535))->type_name("PORT")->group(group);
   verb.add_option("--local-rank,--local_rank", launch.local_rank)->group("");  // torch.distributed.launch adds it
 }
 

@@ -67,10 +67,11 @@ void check_layer(const Table& table, Problems& problems) {
 
 // The keys of one plugin's table, which `prefix` names: "task.".
 std::vector<Setting> check_plugin(std::span<const pl_option> options, const std::string& prefix, const Table& table, const std::string& file,
-                                  Problems& problems) {
+                                  const FindOwners& owners, Problems& problems) {
   Vocabulary vocabulary;
   vocabulary.add(core_options(), "");
   vocabulary.add(options, prefix);
+  if (owners) vocabulary.set_owners(owners);
   vocabulary.check(
       table, [&](std::string_view key) { return !key.starts_with(prefix); }, problems);
   std::vector<Setting> settings;
@@ -83,18 +84,19 @@ std::vector<Setting> check_plugin(std::span<const pl_option> options, const std:
 }
 
 // Where a plugin cannot be had, its keys are judged when this is in order.
-void check_plugins(const Sources& sources, const FindOptions& find_options, Problems& problems) {
+void check_plugins(const Sources& sources, const LoadArgs& args, Problems& problems) {
   for (const StageLayer& stage : sources.stages) {
     const Table table = sources.merged(stage.name);
     std::vector<std::string> paths;
     if (const auto given = table.entries.find("plugins.paths"); given != table.entries.end())
       for (const Literal& path : given->second.value.items) paths.push_back(absolute_path(path.text));
+    const KnownPlugins plugins = args.find_plugins(paths);
     for (const std::string_view kind : kPluginTables) {
       const std::string prefix = std::string(kind) + '.';
       const auto plugin = table.entries.find(prefix + "plugin");
       if (plugin == table.entries.end()) continue;
-      if (const auto options = find_options(kind, plugin->second.value.text, paths))
-        check_plugin(*options, prefix, table, sources.file, problems);
+      if (const auto options = plugins.options(kind, plugin->second.value.text))
+        check_plugin(*options, prefix, table, sources.file, plugins.owners, problems);
     }
   }
 }
@@ -150,10 +152,10 @@ Config Config::for_stage(std::string_view name) const {
   return Config(sources_, name);
 }
 
-pl_config Config::plugin(std::string_view table, std::span<const pl_option> options) const {
+pl_config Config::plugin(std::string_view table, std::span<const pl_option> options, const FindOwners& owners) const {
   const std::string prefix = std::string(table) + '.';
   Problems problems;
-  std::vector<Setting> settings = check_plugin(options, prefix, sources_->merged(stage_), sources_->file, problems);
+  std::vector<Setting> settings = check_plugin(options, prefix, sources_->merged(stage_), sources_->file, owners, problems);
   problems.throw_if_any();
   return pl_config(prefix, sources_->file, std::move(settings));
 }
@@ -162,7 +164,7 @@ Config load(const LoadArgs& args) {
   Problems problems;
   auto sources = std::make_shared<Sources>(read_sources(args, problems));
   check_all(*sources, problems);
-  if (!problems.empty() && args.find_options) check_plugins(*sources, args.find_options, problems);
+  if (!problems.empty() && args.find_plugins) check_plugins(*sources, args, problems);
   problems.throw_if_any();
   return Config(std::move(sources), "");
 }

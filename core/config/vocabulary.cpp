@@ -68,6 +68,15 @@ std::string Vocabulary::closest_table(std::string_view table) const {
   return {};
 }
 
+std::string Vocabulary::about_option_of_another(std::string_view key) const {
+  const size_t dot = key.find('.');
+  if (!owners_ || dot == std::string_view::npos) return {};
+  const std::string table(key.substr(0, dot));
+  const std::vector<std::string> owners = owners_(table, key.substr(dot + 1));
+  if (owners.empty()) return {};
+  return "unknown key: it is an option of the " + table + " " + alternatives(owners) + ": name that in " + table + ".plugin, or leave the option out";
+}
+
 std::string Vocabulary::about_key(const std::string& key, const Literal& value) const {
   if (const std::string* above = value_above(key))
     return "unknown key: " + *above + " is a value, not a table";
@@ -79,6 +88,7 @@ std::string Vocabulary::about_key(const std::string& key, const Literal& value) 
   }
   const std::string_view ours = our_name_for_key(key);
   if (!ours.empty()) return "unknown key: write " + std::string(ours);
+  if (const std::string theirs = about_option_of_another(key); !theirs.empty()) return theirs;
 
   const std::string_view name = last_part(key);
   const std::vector<std::string> siblings = keys_in(table_of(key));

@@ -17,6 +17,8 @@ class Vocabulary {
  public:
   // Adds options whose full keys are prefix + key.
   void add(std::span<const pl_option> options, std::string_view prefix);
+  // Who else might know a key: `owners(table, key)` names plugins ("task", "model.n_head").
+  void set_owners(std::function<std::vector<std::string>(std::string_view, std::string_view)> owners) { owners_ = std::move(owners); }
 
   bool is_key(std::string_view key) const;
   bool is_table(std::string_view table) const;
@@ -35,8 +37,11 @@ class Vocabulary {
   // What a table that is not known, or one above it, may have been meant to be; "" for one that is known.
   std::string closest_table(std::string_view table) const;
   const std::string* value_above(std::string_view key) const;
+  // "unknown key: it is an option of ...", or "" where no other plugin has it.
+  std::string about_option_of_another(std::string_view key) const;
 
   std::vector<std::string> keys_;  // full
+  std::function<std::vector<std::string>(std::string_view, std::string_view)> owners_;
 };
 
 }  // namespace pipeline::config

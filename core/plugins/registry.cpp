@@ -8,6 +8,7 @@
 
 #include "core/plugins/child.hpp"
 #include "core/plugins/error.hpp"
+#include "core/config/option.hpp"
 #include "core/config/suggest.hpp"
 
 namespace fs = std::filesystem;
@@ -122,6 +123,20 @@ std::vector<std::string> Registry::names(Kind kind) const {
     for (const fs::path& place : places(folder.path, kind))
       for (const fs::path& file : files_in(place)) names.insert(file.stem().string());
   return {names.begin(), names.end()};
+}
+
+std::vector<std::string> Registry::names_with_option(std::string_view kind, std::string_view key) {
+  std::vector<std::string> found;
+  const auto wanted = std::ranges::find(kKinds, kind, kind_name);
+  if (wanted == std::end(kKinds)) return found;
+  for (const std::string& name : names(*wanted)) {
+    try {
+      const auto options = find(*wanted, name).options();
+      if (std::ranges::any_of(options, [&](const pl_option& option) { return config::view(option.key) == key; })) found.push_back(name);
+    } catch (const Error&) {  // `pipeline plugins` says why
+    }
+  }
+  return found;
 }
 
 std::vector<Listing> Registry::list() const {

@@ -53,6 +53,9 @@ class Registry {
   // Names that find() would look at, without loading anything.
   std::vector<std::string> names(Kind kind) const;
 
+  // Names of the plugins of the kind that is called `kind` ("strategy") and has an option `key` ("zero_stage"). One that does not load has none.
+  std::vector<std::string> names_with_option(std::string_view kind, std::string_view key);
+
   const std::vector<SearchFolder>& folders() const { return folders_; }
 
  private:

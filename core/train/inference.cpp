@@ -7,6 +7,7 @@
 #include "core/checkpoint/checkpoint.hpp"
 #include "core/observe/format.hpp"
 #include "core/plugins/error.hpp"
+#include "core/train/announce.hpp"
 #include "core/train/evaluation.hpp"
 #include "core/train/evaluation_files.hpp"
 #include "core/train/failure.hpp"
@@ -45,6 +46,7 @@ struct Loaded {
     load_values(session, checkpoint);
     session.bind();
     session.log().info(fmt::format("{} of {}, step {}", session.task_plugin().label(), checkpoint.path(), checkpoint.contents().step));
+    announce_place(session);
   }
 };
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "core/train/outcome.hpp"
-#include "core/train/runner.hpp"
+#include "core/train/workspace.hpp"
 
 namespace pipeline::train {
 

@@ -9,7 +9,7 @@
 #include "core/config/config.hpp"
 #include "core/train/outcome.hpp"
 #include "core/train/run_folder.hpp"
-#include "core/train/runner.hpp"
+#include "core/train/workspace.hpp"
 
 namespace pipeline::train {
 

@@ -200,6 +200,7 @@ Session::~Session() {
 }
 
 void Session::find_plugins(plugins::Registry& registry, const std::string& backend) {
+  const auto owners = [&](std::string_view table, std::string_view option) { return registry.names_with_option(table, option); };
   const auto find = [&](plugins::Kind kind, const std::string& name, const char* key) -> const plugins::Plugin& {
     try {
       return registry.find(kind, name);
@@ -210,15 +211,15 @@ void Session::find_plugins(plugins::Registry& registry, const std::string& backe
   };
   task_plugin_ = &find(plugins::Kind::kTask, config_.get_string("task.plugin"), "task.plugin");
   strategy_plugin_ = &find(plugins::Kind::kStrategy, choose_strategy(config_, args_.world), "strategy.plugin");
-  task_config_.emplace(config_.plugin("task", task_plugin_->options()));
-  strategy_config_.emplace(config_.plugin("strategy", strategy_plugin_->options()));
+  task_config_.emplace(config_.plugin("task", task_plugin_->options(), owners));
+  strategy_config_.emplace(config_.plugin("strategy", strategy_plugin_->options(), owners));
   if (backend.empty()) {
-    (void)config_.plugin("backend", {});  // none is loaded, so it has no options
+    (void)config_.plugin("backend", {}, owners);  // none is loaded, so it has no options
     return;
   }
   backend_plugin_ = &find(plugins::Kind::kBackend, backend, "backend.plugin");
   backend_context_.plugin = "backend " + backend;
-  backend_config_.emplace(config_.plugin("backend", backend_plugin_->options()));
+  backend_config_.emplace(config_.plugin("backend", backend_plugin_->options(), owners));
 }
 
 void Session::set_up_context(pl_context& context, const pl_run_info& info) {

@@ -11,9 +11,9 @@
 
 #include "core/observe/format.hpp"
 #include "core/observe/memory.hpp"
-#include "core/peers/socket.hpp"
 #include "core/plugins/error.hpp"
 #include "core/plugins/seed.hpp"
+#include "core/train/announce.hpp"
 #include "core/train/clock.hpp"
 #include "core/train/model_file.hpp"
 #include "core/train/peak_flops.hpp"
@@ -148,15 +148,11 @@ void Trainer::announce(const std::string& weights) const {
   const pl_run_info& info = session_.run_info();
   const pl_strategy_info& strategy = session_.strategy().info();
   const ParameterCount count = count_parameters(session_);
-  const auto say = [&](const char* what, const std::string& text) { log_.info(fmt::format("{:<11}{}", what, text)); };
+  const auto say = [&](std::string_view word, const std::string& text) { pipeline::train::announce(log_, word, text); };
 
   say("task", fmt::format("{} {}, strategy {}, backend {}", session_.task_plugin().name(), session_.task_plugin().version(),
                           session_.strategy_plugin().name(), describe_backend(session_)));
-  say("device", fmt::format("{}, {} thread{}", launch::describe(info.device, session_.devices()), info.threads, info.threads == 1 ? "" : "s"));
-  const launch::World& world = team_.world();
-  say("processes", fmt::format("{}{}; this is rank {}, local rank {} on host {}", info.world_size,
-                               world.launcher.empty() ? "" : fmt::format(", started by {}", world.launcher), info.rank, info.local_rank,
-                               peers::host_name()));
+  announce_place(session_);
   say("batch", plan.describe());
   say("model", fmt::format("{} parameters, {} trainable; {}", observe::grouped(count.total), observe::grouped(count.trainable), weights));
   say("precision", fmt::format("{}: parameter {}, compute {}, gradient {}, reduction {}, master {}, optimizer {}", session_.precision().name,

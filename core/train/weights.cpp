@@ -2,14 +2,19 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <span>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/checkpoint/hex.hpp"
+#include "core/checkpoint/manifest.hpp"
 #include "core/checkpoint/store.hpp"
 #include "core/plugins/error.hpp"
 #include "core/plugins/str.hpp"
+#include "core/safetensors/crc32c.hpp"
 #include "core/train/initial_values.hpp"
 
 namespace pipeline::train {
@@ -120,6 +125,20 @@ std::string load_weights(Session& session, const Origin& origin) {
   InitialValues values(session.task());
   session.strategy().load_state([&](const pl_piece& piece, void* destination) { values(piece, destination); }, true);
   return origin.foreign.empty() ? fmt::format("fresh weights (run.seed {})", session.run_info().seed) : "weights imported from " + origin.foreign;
+}
+
+std::string checkpoint_of(const std::string& weights) {
+  const fs::path nested = fs::path(weights) / "checkpoints";
+  const checkpoint::Store store({.folder = fs::exists(nested) ? nested.string() : weights});
+  std::string path = weights;
+  if (const auto best = store.best())
+    path = best->path;
+  else if (const checkpoint::Scan scan = store.scan(); !scan.checkpoints.empty())
+    path = scan.checkpoints.front().path;
+  std::ifstream manifest(fs::path(path) / checkpoint::kManifestName, std::ios::binary);
+  if (!manifest) return path;
+  const std::string text(std::istreambuf_iterator<char>(manifest), {});
+  return fmt::format("{} (manifest {})", path, checkpoint::hex(safetensors::crc32c(0, std::as_bytes(std::span(text)))));
 }
 
 }  // namespace pipeline::train

@@ -39,6 +39,9 @@ void load_values(Session& session, const checkpoint::Checkpoint& checkpoint);
 // As checkpoint::open_any; what is passed over in the folder is logged.
 checkpoint::Checkpoint open_checkpoint(const std::string& path, checkpoint::Which which, observe::Log& log);
 
+// The checkpoint that `weights` means at the moment, and which one of that name; `weights` itself where it is none of ours.
+std::string checkpoint_of(const std::string& weights);
+
 // The parameters of a task as a checkpoint must have them.
 std::vector<checkpoint::Wanted> wanted_values(plugins::Task& task);
 

@@ -52,10 +52,13 @@ TEST_F(UnknownNames, OfCoreAndPluginsAreAllSaidAtOnce) {
   const auto options = task_options();
   const auto problems = [&](bool found) {
     return problems_of([&] {
-      load({.file = "x.toml", .sets = {}, .stage = {}, .find_options = [&](std::string_view table, const std::string& plugin, const auto&) {
-              EXPECT_EQ(std::string(table) + "." + plugin, "task.t");
-              return found ? std::optional<std::span<const pl_option>>(options) : std::nullopt;
-            }});
+      const KnownPlugins plugins{.options =
+                                     [&](std::string_view table, const std::string& plugin) {
+                                       EXPECT_EQ(std::string(table) + "." + plugin, "task.t");
+                                       return found ? std::optional<std::span<const pl_option>>(options) : std::nullopt;
+                                     },
+                                 .owners = {}};
+      load({.file = "x.toml", .sets = {}, .stage = {}, .find_plugins = [&](const auto&) { return plugins; }});
     });
   };
   const std::string core = "x.toml:6: [tsk]: unknown table: did you mean [task]?\n"
@@ -65,6 +68,21 @@ TEST_F(UnknownNames, OfCoreAndPluginsAreAllSaidAtOnce) {
   EXPECT_NE(both.find("x.toml:3: task.zebra = 1: unknown key"), std::string::npos) << both;
   EXPECT_NE(both.find("x.toml:5: task.data.trian = 2: unknown key: did you mean task.data.train?"), std::string::npos) << both;
   EXPECT_NE(both.find("\n" + core), std::string::npos) << both;
+}
+
+TEST_F(UnknownNames, ThatAnotherPluginKnowsAreSaidToBeItsOptions) {
+  write("x.toml", "[task]\nplugin = 't'\nmodel.width = 1\nmodel.depth = 2\n");
+  const FindOwners owners = [](std::string_view table, std::string_view option) -> std::vector<std::string> {
+    EXPECT_EQ(table, "task");
+    if (option == "model.width") return {"u", "v"};
+    return {};
+  };
+  const std::string told = problems_of([&] { load({.file = "x.toml", .sets = {}, .stage = ""}).plugin("task", task_options(), owners); });
+  EXPECT_NE(told.find("x.toml:3: task.model.width = 1: unknown key: it is an option of the task u or v: name that in task.plugin, or leave the option out"),
+            std::string::npos)
+      << told;
+  EXPECT_NE(told.find("x.toml:4: task.model.depth = 2: unknown key"), std::string::npos) << told;
+  EXPECT_EQ(told.find("option of", told.find("model.depth")), std::string::npos) << told;
 }
 
 TEST_F(UnknownNames, KeysInTheWrongTable) {

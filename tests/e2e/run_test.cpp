@@ -323,6 +323,7 @@ TEST_F(Run, EvaluatePredictAndExport) {
   ASSERT_EQ(run().code, 0);
   const Result evaluate = pipeline({"evaluate", "train.toml"}, folder_.path());
   EXPECT_EQ(evaluate.code, 0) << evaluate.err;
+  EXPECT_THAT(evaluate.out, HasSubstr("\nprocesses  1; this is rank 0"));
   const auto figures = nlohmann::json::parse(read_text(path("run/evaluation-test.json")));
   EXPECT_TRUE(figures["figures"].contains("loss"));
   const Result predict = pipeline({"predict", "train.toml", "--checkpoint", "last", "--output", "answers.csv"}, folder_.path());
@@ -545,7 +546,8 @@ TEST_F(Run, WrongInputIsNamedWithExitCode2) {
   EXPECT_THAT(problem({"--set", "train.max_steps=unset"}), HasSubstr("nothing says when training ends"));
   EXPECT_THAT(problem({"--set", "run.dir=\"\"", "--set", "run.name=.."}), HasSubstr("run.name=..: must be a plain name"));
   EXPECT_THAT(problem({"--nonsense"}), HasSubstr("--nonsense"));
-  EXPECT_FALSE(fs::exists(path("run/metrics.jsonl")));
+  EXPECT_THAT(problem({"--master-port", "99999"}), HasSubstr("99999 not in range 1 to 65535"));
+  EXPECT_FALSE(fs::exists(path("run"))) << "no folder is made for a run that cannot begin";
   const Result verb = pipeline({"rnu"});
   EXPECT_EQ(verb.code, 2);
   EXPECT_THAT(verb.err, HasSubstr("did you mean 'run'?"));
@@ -608,6 +610,24 @@ TEST_F(Run, OutOfMemoryEndsInOneErrorWithWhatHelps) {
   EXPECT_THAT(result.err, HasSubstr("train.micro_batch = 500000 (the global batch stays 1000000; what is learnt differs by rounding, and by what "
                                     "dropout draws for each micro-batch)"));
   EXPECT_THAT(result.err, HasSubstr("train.activation_checkpointing = true"));
+}
+
+TEST_F(Run, MoreThreadsThanCoresAreWarnedOf) {
+  const Result result = run({"--set", "launch.threads=4096", "--set", "train.max_steps=1"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("warning: launch.threads = 4096: this process has "));
+}
+
+TEST(Explain, KnowsPluginsAndTablesOfTheCore) {
+  const Result table = pipeline({"explain", "checkpoint"});
+  EXPECT_EQ(table.code, 0) << table.err;
+  EXPECT_THAT(table.out, testing::StartsWith("[checkpoint]\n"));
+  EXPECT_THAT(table.out, HasSubstr("on_full_disk"));
+  EXPECT_THAT(table.out, Not(HasSubstr("max_steps")));
+  EXPECT_THAT(pipeline({"explain", "linear_regression"}).out, testing::StartsWith("task linear_regression "));
+  const Result typo = pipeline({"explain", "chekpoint"});
+  EXPECT_EQ(typo.code, 2);
+  EXPECT_EQ(typo.err, "error: there is no plugin and no table of the core's called 'chekpoint': did you mean 'checkpoint'?\n");
 }
 
 TEST(Help, EveryVerbHasHelpWithAnExample) {

@@ -156,6 +156,13 @@ TEST_F(Summarization, OtherTrainingDataIsAnotherRunAndOtherTestDataIsNot) {
   EXPECT_THAT(result.err, HasSubstr("now, 40 training samples (content"));
 }
 
+TEST_F(Summarization, AnOptionOfAnotherPluginIsSaidToBeOne) {
+  EXPECT_EQ(call("check", {"--set", "strategy.plugin=ddp", "--set", "strategy.zero_stage=2"}).err,
+            "error: --set strategy.zero_stage=2: unknown key: it is an option of the strategy sharded: name that in strategy.plugin, or leave the option "
+            "out\n");
+  EXPECT_THAT(call("run", {"--set", "task.mask_ratio=0.2", "--set", "tsk.x=1"}).err, HasSubstr("it is an option of the task protein"));
+}
+
 // The tokenizer is trained on train.jsonl, and the weights mean nothing with another one.
 TEST_F(Summarization, TheTokenizerStaysWithTheWeights) {
   ASSERT_EQ(call("run").code, 0);
