@@ -3,10 +3,10 @@
 #include <ATen/ATen.h>
 
 #include <map>
-#include <sstream>
 #include <stdexcept>
 
 #include "core/safetensors/folder.hpp"
+#include "plugins/tasks/common/hugging_face/differences.hpp"
 #include "plugins/tasks/common/hugging_face/problems.hpp"
 #include "plugins/tasks/common/hugging_face/weights.hpp"
 #include "plugins/tasks/protein/esm2/folder_config.hpp"
@@ -69,18 +69,14 @@ bool is_unused(const std::string& name) {
 }
 
 void compare(const std::string& path, const Esm2Config& ours, const Esm2Config& theirs) {
-  std::ostringstream problems;
-  const auto check = [&](const char* key, auto mine, decltype(mine) other) {
-    if (mine != other) problems << "\n  task.esm2." << key << " = " << mine << ", the folder has " << other;
-  };
-  problems << std::boolalpha;
-  check("num_layers", ours.num_layers, theirs.num_layers);
-  check("hidden_dim", ours.hidden_dim, theirs.hidden_dim);
-  check("num_heads", ours.num_heads, theirs.num_heads);
-  check("intermediate_dim", ours.inner(), theirs.inner());
-  check("token_dropout", ours.token_dropout, theirs.token_dropout);
-  check("layer_norm_epsilon", ours.layer_norm_epsilon, theirs.layer_norm_epsilon);
-  if (!problems.str().empty()) throw std::runtime_error(path + ": the model there is another one; set these options to what it has:" + problems.str());
+  hugging_face::Differences differences;
+  differences.compare("task.esm2.num_layers", ours.num_layers, theirs.num_layers);
+  differences.compare("task.esm2.hidden_dim", ours.hidden_dim, theirs.hidden_dim);
+  differences.compare("task.esm2.num_heads", ours.num_heads, theirs.num_heads);
+  differences.compare("task.esm2.intermediate_dim", ours.inner(), theirs.inner());
+  differences.compare("task.esm2.token_dropout", ours.token_dropout, theirs.token_dropout);
+  differences.compare("task.esm2.layer_norm_epsilon", ours.layer_norm_epsilon, theirs.layer_norm_epsilon);
+  differences.raise(path);
 }
 
 }  // namespace

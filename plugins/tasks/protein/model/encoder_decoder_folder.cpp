@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "plugins/tasks/common/hugging_face/config_file.hpp"
+#include "plugins/tasks/common/hugging_face/differences.hpp"
 #include "plugins/tasks/common/hugging_face/problems.hpp"
 #include "plugins/tasks/common/hugging_face/weights.hpp"
 #include "plugins/tasks/protein/data/structure.hpp"
@@ -25,22 +26,18 @@ std::vector<std::pair<const char*, int64_t>> shape_of(const EncoderDecoderConfig
           {"pair_dim", config.pair_dim}};
 }
 
-std::string number(auto value) { return nlohmann::json(value).dump(); }
-
 void check_config(const std::string& path, const EncoderDecoderConfig& config) {
   const hugging_face::ConfigFile file(path + "/config.json");
   file.require("model_type", kModelType);
   file.require("amino_acids", std::string(kAminoAcids));  // what the rows of embeddings and head stand for
-  std::string problems;
-  const auto compare = [&](const char* key, auto ours) {
-    decltype(ours) theirs{-1};
-    file.read(key, theirs);
-    if (theirs == ours) return;
-    problems += std::string("\n  task.") + key + " = " + number(ours) + ", the folder has " + (theirs == decltype(ours){-1} ? "none" : number(theirs));
+  hugging_face::Differences differences;
+  const auto compare = [&](const char* key, const nlohmann::json& ours) {
+    const nlohmann::json* const theirs = file.find(key);
+    differences.compare(std::string("task.") + key, ours, theirs == nullptr ? nlohmann::json() : *theirs);
   };
   for (const auto& [key, ours] : shape_of(config)) compare(key, ours);
   compare("layer_norm_epsilon", config.layer_norm_epsilon);
-  if (!problems.empty()) throw std::runtime_error(path + ": the model there is another one:" + problems);
+  differences.raise(path);
 }
 
 }  // namespace

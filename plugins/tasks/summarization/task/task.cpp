@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "plugins/tasks/common/hugging_face/differences.hpp"
 #include "plugins/tasks/common/tokenizer/tokenizer_files.hpp"
 #include "plugins/tasks/summarization/rouge/lead.hpp"
 
@@ -147,18 +148,15 @@ void Summarization::initialize_parameter(uint64_t index, const std::string& /*na
 void Summarization::import_model(const std::filesystem::path& folder) {
   imported_.emplace(folder.string());
   const Gpt2Config& theirs = imported_->config();
-  std::string problems;
-  const auto compare = [&](const char* key, auto ours, decltype(ours) other) {
-    if (ours != other) problems += concat("\n  ", key, " = ", ours, ", the folder has ", other);
-  };
-  compare("the tokenizer's vocabulary", model_config_.vocab_size, theirs.vocab_size);
-  compare("task.model.n_layer", model_config_.n_layer, theirs.n_layer);
-  compare("task.model.n_head", model_config_.n_head, theirs.n_head);
-  compare("task.model.n_embd", model_config_.n_embd, theirs.n_embd);
-  compare("task.model.n_inner", model_config_.inner(), theirs.inner());
-  compare("task.model.n_positions", model_config_.n_positions, theirs.n_positions);
-  compare("task.model.layer_norm_epsilon", model_config_.layer_norm_epsilon, theirs.layer_norm_epsilon);
-  if (!problems.empty()) fail_with(PL_ERROR_CONFIG, folder.string(), ": the model there is another one:", problems);
+  hugging_face::Differences differences;
+  differences.compare("the tokenizer's vocabulary", model_config_.vocab_size, theirs.vocab_size);
+  differences.compare("task.model.n_layer", model_config_.n_layer, theirs.n_layer);
+  differences.compare("task.model.n_head", model_config_.n_head, theirs.n_head);
+  differences.compare("task.model.n_embd", model_config_.n_embd, theirs.n_embd);
+  differences.compare("task.model.n_inner", model_config_.inner(), theirs.inner());
+  differences.compare("task.model.n_positions", model_config_.n_positions, theirs.n_positions);
+  differences.compare("task.model.layer_norm_epsilon", model_config_.layer_norm_epsilon, theirs.layer_norm_epsilon);
+  differences.raise(folder.string());
 }
 
 void Summarization::export_model(const std::filesystem::path& folder) {
