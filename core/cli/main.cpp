@@ -27,7 +27,7 @@ void print_problem(const std::string& text) {
 
 int report(const Error& error) {
   print_problem(error.what());
-  return error.code() == PL_ERROR_CONFIG ? cli::kUsage : cli::kFailed;
+  return error.code() == PL_ERROR_CONFIG || error.code() == PL_ERROR_UNSUPPORTED ? cli::kUsage : cli::kFailed;  // the same again would fail again
 }
 
 // CLI11 only says that a word was not expected.

@@ -156,6 +156,12 @@ TEST_F(Summarization, OtherTrainingDataIsAnotherRunAndOtherTestDataIsNot) {
   EXPECT_THAT(result.err, HasSubstr("now, 40 training samples (content"));
 }
 
+TEST_F(Summarization, ABackendThatCannotDoItHereIsAMistakeOfTheConfiguration) {
+  const Result result = call("run", {"--set", "run.device=cpu", "--set", "backend.plugin=nccl", "--set", "launch.processes=2"});
+  EXPECT_EQ(result.code, 2) << result.out;
+  EXPECT_THAT(result.err, HasSubstr("it works in CUDA device memory only, cpu was asked for: use gloo or shm"));
+}
+
 TEST_F(Summarization, AnOptionOfAnotherPluginIsSaidToBeOne) {
   EXPECT_EQ(call("check", {"--set", "strategy.plugin=ddp", "--set", "strategy.zero_stage=2"}).err,
             "error: --set strategy.zero_stage=2: unknown key: it is an option of the strategy sharded: name that in strategy.plugin, or leave the option "
