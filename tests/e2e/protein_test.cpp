@@ -106,6 +106,15 @@ TEST_F(Protein, APathThatIsNotThereIsNamedWithItsKey) {
   EXPECT_THAT(run.err, HasSubstr("task.pdb_path=nowhere: there is no such folder or file"));
 }
 
+TEST_F(Protein, FoldsBeyondTheClustersAreSaidToBeEmpty) {
+  const Result run = call("run", {"--set", "task.split.folds=500", "--set", "train.max_steps=1"});
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("warning: task.split.folds = 500: there are only "));
+  const Result empty = call("run", {"--set", "task.split.folds=500", "--set", "task.split.fold=400", "--set", "run.dir=empty"});
+  EXPECT_EQ(empty.code, 2) << empty.out;
+  EXPECT_THAT(empty.err, HasSubstr("task protein has no validation data"));
+}
+
 TEST_F(Protein, HiddenDistancesArePredictedByOption) {
   const Result run = call("run", {"--set", "task.distogram=0.3", "--set", "task.data.unit=structure", "--set", "task.data.crop=spatial", "--set", "task.mask.span=3"});
   ASSERT_EQ(run.code, 0) << run.out << run.err;

@@ -39,7 +39,6 @@ StructureLibrary open_library(const std::filesystem::path& root, const ProteinCo
   fail_with(code == ENOSPC || code == EDQUOT ? PL_ERROR_NO_SPACE : PL_ERROR_CONFIG, message);
 }
 
-const char* unit_of(const ProteinConfig& config) { return config.data.unit == "chain" ? "chains" : "structures"; }
 
 }  // namespace
 
@@ -83,7 +82,7 @@ bool Dataset::needs_structures() const {
 std::vector<Entry> Dataset::open(std::optional<StructureLibrary>& library, const std::filesystem::path& root, const char* key) {
   Entries entries = entries_of(library.emplace(open_library(root, config_, context_)), config_.data);
   const std::string left_out =
-      concat(entries.left_out.size(), " ", unit_of(config_), " of ", entries.residues_left_out, " residues, which have fewer than ",
+      concat(counted(entries.left_out.size(), config_.data.unit), " of ", entries.residues_left_out, " residues, which have fewer than ",
              "task.data.min_residues (", config_.data.min_residues, ") known ones: ", first_of(entries.left_out));
   if (entries.kept.empty()) fail_with(PL_ERROR_CONFIG, key, " = ", root.string(), ": no sample is left without ", left_out);
   if (!entries.left_out.empty()) context_.info("left out   ", left_out);
@@ -98,8 +97,8 @@ void Dataset::describe() const {
     std::set<uint32_t> clusters;
     for (const Entry& entry : entries(split)) residues += entry.residues, clusters.insert(entry.cluster);
     const bool grouped = split != Split::kTest || !own_test_ || context_.run().purpose != PL_PURPOSE_PREDICT;
-    text += concat(text.empty() ? "" : "; ", name_of(split), " ", size(split), " ", unit_of(config_), " of ",
-                   grouped ? concat(clusters.size(), " clusters, ") : "", residues, " residues");
+    text += concat(text.empty() ? "" : "; ", name_of(split), " ", counted(size(split), config_.data.unit), " of ",
+                   grouped ? counted(clusters.size(), "cluster") + ", " : "", residues, " residues");
   }
   context_.info("data       ", text);
   if (context_.run().purpose != PL_PURPOSE_TRAIN) return;

@@ -19,6 +19,9 @@ void Dataset::deal_out(std::vector<Entry> all) {
     residues[entry.cluster] += static_cast<uint64_t>(entry.residues);
   }
   const auto folds = static_cast<uint32_t>(config_.split.folds), fold = static_cast<uint32_t>(config_.split.fold);
+  if (folds > residues.size())
+    context_.warn("task.split.folds = ", folds, ": there are only ", residues.size(), " clusters of similar sequences, so the folds from ", residues.size(),
+                  " on are empty");
   std::vector<Split> split_of;  // by cluster
   for (const uint32_t part : assign_folds(residues, folds))
     split_of.push_back(part == fold ? Split::kTest : part == (fold + 1) % folds ? Split::kVal : Split::kTrain);
