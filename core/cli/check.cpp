@@ -5,10 +5,10 @@
 #include <fmt/format.h>
 
 #include "core/observe/log.hpp"
-#include "core/train/pool_stage.hpp"
-#include "core/train/runner.hpp"
 #include "core/train/session.hpp"
+#include "core/train/stages.hpp"
 #include "core/train/unused_options.hpp"
+#include "core/train/workspace.hpp"
 
 namespace pipeline::cli {
 
@@ -24,7 +24,7 @@ void add_check(CLI::App& app, Action& action) {
     action = [=] {
       const config::Config config = args->load();
       train::run_dir(config);
-      train::check_pools(config);
+      train::check_stages(config);
       const launch::World world = planned_world(*args, config);
       observe::Console console(observe::Console::Mode::plain);
       observe::Log log(console, observe::Level::info);

@@ -6,6 +6,7 @@
 
 #include "core/train/inference.hpp"
 #include "core/train/session.hpp"
+#include "core/train/stages.hpp"
 #include "core/train/weights.hpp"
 
 namespace pipeline::train {
@@ -14,9 +15,6 @@ namespace fs = std::filesystem;
 
 Outcome inference_stage(const Workspace& workspace, RunFolder& folder, const config::Config& config, const std::string& weights) {
   const std::string kind = config.get_string("stage.kind");
-  if (weights.empty())
-    throw config.error("stage.init_from", fmt::format("stage '{}' needs weights: name the stage, run or checkpoint to take them from",
-                                                      config.get_string("stage.name")));
   Team& team = workspace.team;
   workspace.log.open_files(folder.path(), team.world().rank);
   const Session options(config, workspace.registry, workspace.log, session_args(workspace, purpose_of_stage(config), folder.path()));

@@ -24,8 +24,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_pool(const config::Config& stage) { return stage.get_string("stage.kind") == "pool"; }
-
 // The stages before `name` that evaluate, also where --stage has picked another one.
 std::vector<config::Config> evaluations_before(const config::Config& whole, const std::string& name) {
   std::vector<config::Config> stages;
@@ -46,23 +44,6 @@ void require_same(const char* key, const config::Config& first, const config::Co
   throw here.error(key, fmt::format("is of the stage '{}', and that of '{}' is {}: the stage '{}' adds the two up, so they must be the "
                                     "same",
                                     here.get_string("stage.name"), there.get_string("stage.name"), there.show(key), pool));
-}
-
-void check_pool(const config::Config& whole, const config::Config& stage) {
-  const std::string& name = stage.get_string("stage.name");
-  if (stage.is_set("stage.init_from"))
-    throw stage.error("stage.init_from", "has no effect in a stage that adds up evaluations, since it uses no weights: leave it out");
-  const std::vector<config::Config> evaluations = evaluations_before(whole, name);
-  if (evaluations.empty())
-    throw stage.error("stage.kind", "there is no stage before this one that evaluates, so there is nothing to add up");
-  for (const config::Config& one : evaluations) {
-    for (const char* key : {"task.plugin", "evaluate.split"}) require_same(key, evaluations.front(), one, name);
-    if (one.get_int("evaluate.max_samples") > 0)
-      throw one.error("evaluate.max_samples", fmt::format("may cut the stage '{0}' short, and the stage '{1}' adds up whole evaluations: "
-                                                          "set it to 0 for '{0}' (below [stage.evaluate])",
-                                                          one.get_string("stage.name"), name));
-  }
-  require_same("task.plugin", evaluations.front(), stage, name);
 }
 
 std::vector<KeptEvaluation> read_evaluations(const Workspace& workspace, const std::string& pool) {
@@ -139,10 +120,21 @@ std::vector<std::string> other_options(std::string_view stored_toml, const confi
   return other;
 }
 
-void check_pools(const config::Config& whole) {
-  if (!whole.has_stages()) return;
-  for (const std::string& name : whole.stage_names())
-    if (const config::Config stage = whole.for_stage(name); is_pool(stage)) check_pool(whole, stage);
+void check_pool(const config::Config& whole, const config::Config& stage) {
+  const std::string& name = stage.get_string("stage.name");
+  if (stage.is_set("stage.init_from"))
+    throw stage.error("stage.init_from", "has no effect in a stage that adds up evaluations, since it uses no weights: leave it out");
+  const std::vector<config::Config> evaluations = evaluations_before(whole, name);
+  if (evaluations.empty())
+    throw stage.error("stage.kind", "there is no stage before this one that evaluates, so there is nothing to add up");
+  for (const config::Config& one : evaluations) {
+    for (const char* key : {"task.plugin", "evaluate.split"}) require_same(key, evaluations.front(), one, name);
+    if (one.get_int("evaluate.max_samples") > 0)
+      throw one.error("evaluate.max_samples", fmt::format("may cut the stage '{0}' short, and the stage '{1}' adds up whole evaluations: "
+                                                          "set it to 0 for '{0}' (below [stage.evaluate])",
+                                                          one.get_string("stage.name"), name));
+  }
+  require_same("task.plugin", evaluations.front(), stage, name);
 }
 
 Outcome pool_stage(const Workspace& workspace, RunFolder& folder, const config::Config& stage) {

@@ -13,8 +13,8 @@
 
 namespace pipeline::train {
 
-// Throws ConfigError for pools of `whole` that cannot be right, so that this shows before anything is trained.
-void check_pools(const config::Config& whole);
+// Throws ConfigError for a stage of kind "pool" of `whole` that cannot be right, before anything is trained.
+void check_pool(const config::Config& whole, const config::Config& stage);
 
 // The options that are not what they were when a stage was made, with both values: where the run's folder is, and how a path in it begins,
 // do not count. `stored_toml`: what the stage was made with; `now`, `plugins`: what it would be made with.

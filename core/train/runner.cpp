@@ -1,7 +1,5 @@
 #include "core/train/runner.hpp"
 
-#include <algorithm>
-
 #include <fmt/format.h>
 
 #include "core/train/inference.hpp"
@@ -10,6 +8,7 @@
 #include "core/train/run_folder.hpp"
 #include "core/train/session.hpp"
 #include "core/train/stage_folder.hpp"
+#include "core/train/stages.hpp"
 #include "core/train/train_stage.hpp"
 
 namespace pipeline::train {
@@ -17,25 +16,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_stage(const config::Config& config, const std::string& name) {
-  const auto names = config.all_stage_names();
-  return config.has_stages() && std::find(names.begin(), names.end(), name) != names.end();
-}
-
-// Where the weights of `stage` come from: the folder of a stage, a path as the user wrote it, or nothing.
-std::string init_from(const config::Config& whole, const config::Config& stage) {
-  for (const char* key : {"stage.init_from", "train.init_from"}) {
-    const auto value = stage.find_string(key);
-    if (!value || value->empty()) continue;
-    return std::string_view(key) == "stage.init_from" || is_stage(whole, *value) ? (run_dir(whole) / *value).string() : *value;
-  }
-  return {};
-}
-
 // A mistake shows before a folder is made or moved aside for it, one in the last stage before the first one trains.
-void check_stages(const Workspace& workspace) {
+void check_everything(const Workspace& workspace) {
   const config::Config& config = workspace.config;
-  check_pools(config);
+  check_stages(config);
   for (const std::string& name : config.stage_names()) {
     const config::Config stage = config.has_stages() ? config.for_stage(name) : config;
     Session session(stage, workspace.registry, workspace.log, session_args(workspace, purpose_of_stage(stage), {}));
@@ -48,7 +32,7 @@ void check_stages(const Workspace& workspace) {
 Outcome run_stages(const Workspace& workspace, bool fresh) {
   const config::Config& config = workspace.config;
   const fs::path base = run_dir(config);
-  check_stages(workspace);
+  check_everything(workspace);
   if (!config.has_stages()) {
     RunFolder folder = open_folder(workspace, base, fresh);
     return in_folder(folder, workspace.log, [&] { return train_stage(workspace, folder, config, init_from(config, config)); });

@@ -31,9 +31,4 @@ SessionArgs session_args(const Workspace& workspace, uint32_t purpose, const fs:
           .team = &workspace.team};
 }
 
-uint32_t purpose_of_stage(const config::Config& stage) {
-  const std::string& kind = stage.get_string("stage.kind");
-  return kind == "evaluate" || kind == "pool" ? PL_PURPOSE_EVALUATE : kind == "predict" ? PL_PURPOSE_PREDICT : kind == "export" ? PL_PURPOSE_EXPORT : PL_PURPOSE_TRAIN;
-}
-
 }  // namespace pipeline::train

@@ -28,7 +28,4 @@ std::filesystem::path without_trailing_slash(const std::filesystem::path& path);
 // For a session in `folder` that a signal stops.
 SessionArgs session_args(const Workspace& workspace, uint32_t purpose, const std::filesystem::path& folder);
 
-// PL_PURPOSE_... of stage.kind.
-uint32_t purpose_of_stage(const config::Config& stage);
-
 }  // namespace pipeline::train

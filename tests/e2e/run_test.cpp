@@ -522,6 +522,19 @@ name = "second"
 init_from = "nowhere"
 )");
   EXPECT_THAT(run().err, HasSubstr("nowhere"));
+  write_text(path("train.toml"), std::string(kConfig) + R"(
+[[stage]]
+name = "first"
+[[stage]]
+name = "second"
+kind = "evaluate"
+)");
+  for (const char* verb : {"check", "run"}) {
+    const Result without = pipeline({verb, "train.toml"}, folder_.path());
+    EXPECT_EQ(without.code, 2) << without.out;
+    EXPECT_THAT(without.err, HasSubstr("stage.init_from: stage 'second' (kind evaluate) needs weights"));
+  }
+  EXPECT_FALSE(fs::exists(path("run")));
 }
 
 TEST_F(Run, WrongInputIsNamedWithExitCode2) {

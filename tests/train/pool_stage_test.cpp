@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/train/stages.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace pipeline::train {
@@ -20,7 +21,7 @@ std::string problem_of(const std::string& text, const std::string& stage = "") {
   const tests::FilesFolder folder;
   const std::string file = folder.write("x.toml", kTask + text);
   const std::string problem =
-      tests::message_of<config::ConfigError>([&] { check_pools(config::load({.file = file, .sets = {}, .stage = stage})); });
+      tests::message_of<config::ConfigError>([&] { check_stages(config::load({.file = file, .sets = {}, .stage = stage})); });
   const size_t at = problem.find(file);
   return at == problem.npos ? problem : problem.substr(0, at) + problem.substr(at + folder.path().size() + 1);
 }
