@@ -30,12 +30,11 @@ void add_check(CLI::App& app, Action& action) {
       observe::Log log(console, observe::Level::info);
       plugins::Registry registry =
           make_registry(args->plugin_paths, config.get_path_list("plugins.paths"), [&](const std::string& line) { log.info(line); });
-      for (const std::string& name : config.stage_names()) {
-        const config::Config stage = config.has_stages() ? config.for_stage(name) : config;
+      for (const config::Config& stage : train::stages_of(config)) {
         train::Session session(stage, registry, log, {.purpose = train::purpose_of_stage(stage), .run_dir = {}, .cancelled = {}, .world = world, .team = nullptr});
         session.check_task();
         if (session.args().purpose == PL_PURPOSE_TRAIN) train::warn_of_unused_options(session);
-        if (config.has_stages()) console.line(fmt::format("# stage {}", name));
+        if (config.has_stages()) console.line(fmt::format("# stage {}", stage.get_string("stage.name")));
         if (*verbose) console.line(session.resolved_toml());
       }
       console.line(fmt::format("{}: in order", config.file()));

@@ -19,19 +19,6 @@
 namespace pipeline::cli {
 namespace {
 
-// Every plugin that is found and loads.
-std::vector<const plugins::Plugin*> all_plugins(plugins::Registry& registry) {
-  std::vector<const plugins::Plugin*> found;
-  for (const plugins::Kind kind : plugins::kKinds)
-    for (const std::string& name : registry.names(kind)) {
-      try {
-        found.push_back(&registry.find(kind, name));
-      } catch (const Error&) {  // `pipeline plugins` says why
-      }
-    }
-  return found;
-}
-
 [[noreturn]] void refuse(const plugins::Registry& registry, const std::string& name) {
   std::set<std::string> known{"core"};
   for (const pl_option& option : config::core_options()) {
@@ -74,11 +61,12 @@ int explain(plugins::Registry& registry, const std::string& name) {
 
 std::vector<config::PluginSchema> all_schemas(plugins::Registry& registry) {
   std::vector<config::PluginSchema> schemas;
-  for (const plugins::Plugin* plugin : all_plugins(registry))
-    schemas.push_back({.table = std::string(plugins::kind_name(plugin->kind())),
-                       .name = plugin->name(),
-                       .summary = plugin->summary(),
-                       .options = {plugin->options().begin(), plugin->options().end()}});
+  for (const plugins::Kind kind : plugins::kKinds)
+    for (const plugins::Plugin* plugin : registry.all(kind))
+      schemas.push_back({.table = std::string(plugins::kind_name(kind)),
+                         .name = plugin->name(),
+                         .summary = plugin->summary(),
+                         .options = {plugin->options().begin(), plugin->options().end()}});
   return schemas;
 }
 

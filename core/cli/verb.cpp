@@ -30,8 +30,7 @@ config::Config ConfigArgs::load() const {
     return config::KnownPlugins{
         .options = [registry](std::string_view table, const std::string& plugin) -> std::optional<std::span<const pl_option>> {
           try {
-            for (const plugins::Kind kind : plugins::kKinds)
-              if (plugins::kind_name(kind) == table) return registry->find(kind, plugin).options();
+            if (const auto kind = plugins::kind_called(table)) return registry->find(*kind, plugin).options();
           } catch (const Error&) {  // said once the rest is in order
           }
           return std::nullopt;

@@ -71,7 +71,7 @@ std::vector<Setting> check_plugin(std::span<const pl_option> options, const std:
   Vocabulary vocabulary;
   vocabulary.add(core_options(), "");
   vocabulary.add(options, prefix);
-  if (owners) vocabulary.set_owners(owners);
+  vocabulary.set_owners(owners);
   vocabulary.check(
       table, [&](std::string_view key) { return !key.starts_with(prefix); }, problems);
   std::vector<Setting> settings;

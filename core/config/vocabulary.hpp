@@ -4,8 +4,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "core/config/config.hpp"
 #include "core/config/document.hpp"
 #include "core/config/error.hpp"
 #include "pipeline.h"
@@ -17,8 +19,8 @@ class Vocabulary {
  public:
   // Adds options whose full keys are prefix + key.
   void add(std::span<const pl_option> options, std::string_view prefix);
-  // Who else might know a key: `owners(table, key)` names plugins ("task", "model.n_head").
-  void set_owners(std::function<std::vector<std::string>(std::string_view, std::string_view)> owners) { owners_ = std::move(owners); }
+  // Who else might know a key; may be empty.
+  void set_owners(FindOwners owners) { owners_ = std::move(owners); }
 
   bool is_key(std::string_view key) const;
   bool is_table(std::string_view table) const;
@@ -41,7 +43,7 @@ class Vocabulary {
   std::string about_option_of_another(std::string_view key) const;
 
   std::vector<std::string> keys_;  // full
-  std::function<std::vector<std::string>(std::string_view, std::string_view)> owners_;
+  FindOwners owners_;
 };
 
 }  // namespace pipeline::config

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "pipeline.h"
@@ -19,6 +20,12 @@ inline constexpr std::array kKinds{Kind::kTask, Kind::kStrategy, Kind::kBackend}
 // "task"; also the table of the configuration that names such a plugin.
 constexpr std::string_view kind_name(Kind kind) {
   return kind == Kind::kTask ? "task" : kind == Kind::kStrategy ? "strategy" : "backend";
+}
+
+constexpr std::optional<Kind> kind_called(std::string_view name) {
+  for (const Kind kind : kKinds)
+    if (kind_name(kind) == name) return kind;
+  return std::nullopt;
 }
 
 // The sub-folder of a plugin folder.

@@ -125,17 +125,23 @@ std::vector<std::string> Registry::names(Kind kind) const {
   return {names.begin(), names.end()};
 }
 
-std::vector<std::string> Registry::names_with_option(std::string_view kind, std::string_view key) {
-  std::vector<std::string> found;
-  const auto wanted = std::ranges::find(kKinds, kind, kind_name);
-  if (wanted == std::end(kKinds)) return found;
-  for (const std::string& name : names(*wanted)) {
+std::vector<const Plugin*> Registry::all(Kind kind) {
+  std::vector<const Plugin*> found;
+  for (const std::string& name : names(kind)) {
     try {
-      const auto options = find(*wanted, name).options();
-      if (std::ranges::any_of(options, [&](const pl_option& option) { return config::view(option.key) == key; })) found.push_back(name);
+      found.push_back(&find(kind, name));
     } catch (const Error&) {  // `pipeline plugins` says why
     }
   }
+  return found;
+}
+
+std::vector<std::string> Registry::names_with_option(std::string_view kind, std::string_view key) {
+  std::vector<std::string> found;
+  const auto has_it = [&](const pl_option& option) { return config::view(option.key) == key; };
+  if (const auto wanted = kind_called(kind))
+    for (const Plugin* plugin : all(*wanted))
+      if (std::ranges::any_of(plugin->options(), has_it)) found.push_back(plugin->name());
   return found;
 }
 

@@ -53,7 +53,10 @@ class Registry {
   // Names that find() would look at, without loading anything.
   std::vector<std::string> names(Kind kind) const;
 
-  // Names of the plugins of the kind that is called `kind` ("strategy") and has an option `key` ("zero_stage"). One that does not load has none.
+  // Every plugin of a kind that find() would find and that loads.
+  std::vector<const Plugin*> all(Kind kind);
+
+  // Names of those of the kind that is called `kind` ("strategy") that have an option `key` ("zero_stage").
   std::vector<std::string> names_with_option(std::string_view kind, std::string_view key);
 
   const std::vector<SearchFolder>& folders() const { return folders_; }

@@ -18,10 +18,8 @@ namespace fs = std::filesystem;
 
 // A mistake shows before a folder is made or moved aside for it, one in the last stage before the first one trains.
 void check_everything(const Workspace& workspace) {
-  const config::Config& config = workspace.config;
-  check_stages(config);
-  for (const std::string& name : config.stage_names()) {
-    const config::Config stage = config.has_stages() ? config.for_stage(name) : config;
+  check_stages(workspace.config);
+  for (const config::Config& stage : stages_of(workspace.config)) {
     Session session(stage, workspace.registry, workspace.log, session_args(workspace, purpose_of_stage(stage), {}));
     session.check_task();
   }
@@ -41,9 +39,9 @@ Outcome run_stages(const Workspace& workspace, bool fresh) {
   RunFolder all = open_folder(workspace, base, fresh && !one_stage);
   if (all.moved_aside()) workspace.log.info(fmt::format("the older run was moved aside to {}", all.moved_aside()->string()));
   return in_folder(all, workspace.log, [&] {
-    for (const std::string& name : config.stage_names()) {
-      const config::Config stage = config.for_stage(name);
-      const std::string kind = stage.get_string("stage.kind");
+    for (const config::Config& stage : stages_of(config)) {
+      const std::string& name = stage.get_string("stage.name");
+      const std::string& kind = stage.get_string("stage.kind");
       workspace.log.info(fmt::format("stage {} ({})", name, kind));
       RunFolder folder = open_folder(workspace, base / name, fresh && one_stage);
       const std::string weights = init_from(config, stage);

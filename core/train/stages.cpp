@@ -19,6 +19,13 @@ bool is_stage(const config::Config& config, const std::string& name) {
 
 }  // namespace
 
+std::vector<config::Config> stages_of(const config::Config& whole) {
+  if (!whole.has_stages()) return {whole};
+  std::vector<config::Config> stages;
+  for (const std::string& name : whole.stage_names()) stages.push_back(whole.for_stage(name));
+  return stages;
+}
+
 uint32_t purpose_of_stage(const config::Config& stage) {
   const std::string& kind = stage.get_string("stage.kind");
   return kind == "evaluate" || kind == "pool" ? PL_PURPOSE_EVALUATE : kind == "predict" ? PL_PURPOSE_PREDICT : kind == "export" ? PL_PURPOSE_EXPORT : PL_PURPOSE_TRAIN;
@@ -35,15 +42,14 @@ std::string init_from(const config::Config& whole, const config::Config& stage) 
 
 void check_stages(const config::Config& whole) {
   if (!whole.has_stages()) return;
-  for (const std::string& name : whole.stage_names()) {
-    const config::Config stage = whole.for_stage(name);
+  for (const config::Config& stage : stages_of(whole)) {
     const std::string& kind = stage.get_string("stage.kind");
     if (kind == "pool")
       check_pool(whole, stage);
     else if (kind != "train" && init_from(whole, stage).empty())
       throw stage.error("stage.init_from", fmt::format("stage '{}' (kind {}) needs weights: name the stage to take them from, or a run or checkpoint in "
                                                        "train.init_from",
-                                                       name, kind));
+                                                       stage.get_string("stage.name"), kind));
   }
 }
 

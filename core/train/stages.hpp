@@ -3,10 +3,14 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "core/config/config.hpp"
 
 namespace pipeline::train {
+
+// Each stage's own configuration, in order; `whole` itself where there is no [[stage]].
+std::vector<config::Config> stages_of(const config::Config& whole);
 
 // PL_PURPOSE_... of stage.kind.
 uint32_t purpose_of_stage(const config::Config& stage);

@@ -39,7 +39,6 @@ StructureLibrary open_library(const std::filesystem::path& root, const ProteinCo
   fail_with(code == ENOSPC || code == EDQUOT ? PL_ERROR_NO_SPACE : PL_ERROR_CONFIG, message);
 }
 
-
 }  // namespace
 
 const char* name_of(Split split) { return split == Split::kTrain ? "training" : split == Split::kVal ? "validation" : "test"; }
