@@ -8,10 +8,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/base/error.hpp"
 #include "core/checkpoint/file_system.hpp"
 #include "core/checkpoint/hex.hpp"
 #include "core/checkpoint/piece.hpp"
-#include "core/plugins/error.hpp"
 #include "core/safetensors/crc32c.hpp"
 #include "core/safetensors/error.hpp"
 

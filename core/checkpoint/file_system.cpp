@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "core/abi/pipeline.h"
-#include "core/plugins/error.hpp"
+#include "core/base/error.hpp"
 
 namespace pipeline::checkpoint {
 namespace {

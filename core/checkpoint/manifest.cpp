@@ -10,9 +10,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/abi/pipeline.h"
+#include "core/base/error.hpp"
 #include "core/checkpoint/hex.hpp"
 #include "core/json/strict_json.hpp"
-#include "core/plugins/error.hpp"
 #include "core/safetensors/crc32c.hpp"
 #include "core/safetensors/error.hpp"
 #include "core/safetensors/header.hpp"

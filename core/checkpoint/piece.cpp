@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "core/plugins/error.hpp"
+#include "core/base/error.hpp"
 
 namespace pipeline::checkpoint {
 namespace {

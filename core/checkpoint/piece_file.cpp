@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <span>
 
+#include "core/base/error.hpp"
 #include "core/checkpoint/piece.hpp"
-#include "core/plugins/error.hpp"
 #include "core/safetensors/crc32c.hpp"
 #include "core/safetensors/error.hpp"
 #include "core/safetensors/header.hpp"

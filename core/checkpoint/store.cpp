@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/abi/pipeline.h"
-#include "core/plugins/error.hpp"
+#include "core/base/error.hpp"
 
 namespace pipeline::checkpoint {
 namespace {

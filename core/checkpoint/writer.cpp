@@ -6,9 +6,9 @@
 #include <optional>
 #include <span>
 
+#include "core/base/error.hpp"
 #include "core/checkpoint/piece_file.hpp"
 #include "core/observe/format.hpp"
-#include "core/plugins/error.hpp"
 
 namespace pipeline::checkpoint {
 namespace {

@@ -25,7 +25,7 @@ void add_check(CLI::App& app, Action& action) {
       const config::Config config = args->load();
       train::run_dir(config);
       train::check_stages(config);
-      const launch::World world = planned_world(*args, config);
+      const World world = planned_world(*args, config);
       observe::Console console(observe::Console::Mode::plain);
       observe::Log log(console, observe::Level::info);
       plugins::Registry registry =

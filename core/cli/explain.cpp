@@ -8,13 +8,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/base/error.hpp"
 #include "core/config/core_options.hpp"
 #include "core/config/explain.hpp"
 #include "core/config/json_schema.hpp"
 #include "core/config/option.hpp"
 #include "core/config/readme.hpp"
 #include "core/config/suggest.hpp"
-#include "core/plugins/error.hpp"
 
 namespace pipeline::cli {
 namespace {
@@ -22,7 +22,7 @@ namespace {
 [[noreturn]] void refuse(const plugins::Registry& registry, const std::string& name) {
   std::set<std::string> known{"core"};
   for (const pl_option& option : config::core_options()) {
-    const std::string_view key = config::view(option.key);
+    const std::string_view key = view(option.key);
     known.emplace(key.substr(0, key.find('.')));
   }
   for (const plugins::Kind kind : plugins::kKinds)
@@ -41,7 +41,7 @@ int explain(plugins::Registry& registry, const std::string& name) {
     return kDone;
   }
   std::vector<pl_option> of_table;
-  std::ranges::copy_if(core, std::back_inserter(of_table), [&](const pl_option& option) { return config::view(option.key).starts_with(name + '.'); });
+  std::ranges::copy_if(core, std::back_inserter(of_table), [&](const pl_option& option) { return view(option.key).starts_with(name + '.'); });
   if (!of_table.empty()) std::fputs(config::explain(of_table).c_str(), stdout);
   bool found = !of_table.empty();
   for (const plugins::Kind kind : plugins::kKinds) {

@@ -5,13 +5,13 @@
 
 #include <fmt/format.h>
 
+#include "core/base/error.hpp"
 #include "core/cli/freed_memory.hpp"
 #include "core/cli/verb.hpp"
 #include "core/config/error.hpp"
 #include "core/config/plugin_config.hpp"
 #include "core/config/suggest.hpp"
 #include "core/launch/launch.hpp"
-#include "core/plugins/error.hpp"
 #include "core/plugins/host.hpp"
 #include "core/plugins/plugin.hpp"
 

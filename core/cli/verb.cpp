@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "core/base/error.hpp"
 #include "core/launch/devices.hpp"
-#include "core/plugins/error.hpp"
 #include "core/train/signals.hpp"
 #include "core/train/team.hpp"
 
@@ -73,7 +73,7 @@ launch::LaunchRequest launch_request(const ConfigArgs& args, const config::Confi
   return request;
 }
 
-observe::Console::Mode console_mode(const config::Config& config, const launch::World& world) {
+observe::Console::Mode console_mode(const config::Config& config, const World& world) {
   const std::string& mode = config.get_string("observe.console");
   if (mode == "off" || world.rank != 0) return observe::Console::Mode::off;
   // mpirun gives every process a terminal and copies what comes out of it, wherever that goes.
@@ -91,17 +91,17 @@ observe::Level log_level(const config::Config& config) {
 
 }  // namespace
 
-launch::World planned_world(const launch::LaunchRequest& request) {
+World planned_world(const launch::LaunchRequest& request) {
   const auto place = launch::find_place(request);
-  if (const auto* world = std::get_if<launch::World>(&place)) return *world;
+  if (const auto* world = std::get_if<World>(&place)) return *world;
   const auto& plan = std::get<launch::HostPlan>(place);
-  launch::World world;
+  World world;
   world.size = plan.processes * plan.nodes;
   world.local_size = plan.processes;
   return world;
 }
 
-launch::World planned_world(const ConfigArgs& args, const config::Config& config) {
+World planned_world(const ConfigArgs& args, const config::Config& config) {
   require_one_launch_table(config);
   return planned_world(launch_request(args, config, false));
 }
@@ -111,7 +111,7 @@ int with_workspace(const ConfigArgs& args, bool one_process, const std::function
   require_one_launch_table(config);
   const auto place = launch::find_place(launch_request(args, config, one_process));
   if (const auto* plan = std::get_if<launch::HostPlan>(&place)) return launch::supervise(*plan);
-  const auto& world = std::get<launch::World>(place);
+  const auto& world = std::get<World>(place);
 
   const train::Signals signals(world.supervised);
   observe::Console console(console_mode(config, world));

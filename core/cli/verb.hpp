@@ -40,8 +40,8 @@ plugins::Registry make_registry(const std::vector<std::string>& command_line, co
                                 plugins::Registry::Note note);
 
 // Rank 0's place in the run that would be started, for checking its plans. Throws what is wrong with the environment or the flags.
-launch::World planned_world(const launch::LaunchRequest& request);
-launch::World planned_world(const ConfigArgs& args, const config::Config& config);
+World planned_world(const launch::LaunchRequest& request);
+World planned_world(const ConfigArgs& args, const config::Config& config);
 
 // Loads the configuration, finds this process's place among those of the run (or starts them), makes console, log and registry, and runs `work`
 // with them under the signal handlers. `one_process`: the verb has no use for several.

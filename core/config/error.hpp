@@ -4,8 +4,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/error.hpp"
 #include "core/config/origin.hpp"
-#include "core/plugins/error.hpp"
 
 namespace pipeline::config {
 

@@ -4,9 +4,9 @@
 #include <charconv>
 #include <cmath>
 
+#include "core/base/error.hpp"
 #include "core/config/document.hpp"
 #include "core/config/suggest.hpp"
-#include "core/plugins/error.hpp"
 
 namespace pipeline::config {
 namespace {

@@ -5,15 +5,12 @@
 #include <string>
 #include <string_view>
 
+#include "core/base/str.hpp"
 #include "core/config/literal.hpp"
 #include "core/config/value.hpp"
 #include "pipeline.h"
 
 namespace pipeline::config {
-
-inline std::string_view view(pl_str text) {
-  return text.len == 0 || !text.ptr ? std::string_view() : std::string_view(text.ptr, text.len);
-}
 
 // "integer", "list of strings".
 std::string type_name(uint32_t type);

@@ -11,10 +11,10 @@
 #include <cerrno>
 #include <csignal>
 
+#include "core/base/socket.hpp"
 #include "core/launch/log_tail.hpp"
 #include "core/launch/process.hpp"
 #include "core/launch/seat.hpp"
-#include "core/peers/socket.hpp"
 
 namespace pipeline::launch {
 namespace {
@@ -29,8 +29,8 @@ void append_lines(std::string& text, const std::string& title, const std::vector
   for (const std::string& line : lines) text += "\n  | " + line;
 }
 
-uint16_t port_of(const peers::Socket& socket) {
-  peers::Address address;
+uint16_t port_of(const Socket& socket) {
+  Address address;
   address.length = sizeof address.storage;
   if (::getsockname(socket.fd(), address.get(), &address.length) != 0) return 0;
   return ntohs(address.storage.ss_family == AF_INET6
@@ -69,9 +69,9 @@ void Attempt::start(const std::vector<std::string>& command, uint32_t number) {
               .run_id = plan_.run_id,
               .attempt = number};
   // Opened here already, so that nobody else can take the port before rank 0 serves it.
-  peers::Socket listening;
+  Socket listening;
   if (plan_.node_rank == 0) {
-    listening = peers::listen_for(world);
+    listening = listen_for(world);
     world.port = port_of(listening);
     world.port_tries = 1;
   }
@@ -219,7 +219,7 @@ bool Attempt::any_running() const {
 void Attempt::blame(const Child& child) {
   blamed_ = true;
   std::string text = fmt::format("error: rank {} on host {} (pid {}) {}", child.world.rank,
-                                 peers::host_name(), child.pid, describe_end(child.status, oom_kills_));
+                                 host_name(), child.pid, describe_end(child.status, oom_kills_));
   append_last_words(text, child);
   say_(text);
 }

@@ -3,7 +3,7 @@
 //
 //   const auto place = launch::find_place(request);
 //   if (const auto* plan = std::get_if<launch::HostPlan>(&place)) return launch::supervise(*plan);
-//   work_as(std::get<launch::World>(place));   // size 1: no networking at all
+//   work_as(std::get<World>(place));   // size 1: no networking at all
 #pragma once
 
 #include <chrono>
@@ -14,8 +14,8 @@
 #include <variant>
 #include <vector>
 
+#include "core/base/world.hpp"
 #include "core/launch/variables.hpp"
-#include "core/launch/world.hpp"
 
 namespace pipeline::launch {
 

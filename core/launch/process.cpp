@@ -12,7 +12,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "core/plugins/error.hpp"
+#include "core/base/error.hpp"
 
 namespace pipeline::launch {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <optional>
 
+#include "core/base/world.hpp"
 #include "core/launch/variables.hpp"
-#include "core/launch/world.hpp"
 
 namespace pipeline::launch {
 

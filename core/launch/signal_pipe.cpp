@@ -9,7 +9,7 @@
 #include <cstring>
 #include <iterator>
 
-#include "core/plugins/error.hpp"
+#include "core/base/error.hpp"
 
 namespace pipeline::launch {
 namespace {

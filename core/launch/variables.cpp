@@ -7,9 +7,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "core/base/error.hpp"
 #include "core/launch/launch.hpp"
 #include "core/launch/seat.hpp"
-#include "core/plugins/error.hpp"
 
 namespace pipeline::launch {
 namespace {

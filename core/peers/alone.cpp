@@ -1,8 +1,8 @@
 #include "core/peers/alone.hpp"
 
-#include "core/peers/socket.hpp"
+#include "core/base/error.hpp"
+#include "core/base/socket.hpp"
 #include "core/peers/stall_watch.hpp"
-#include "core/plugins/error.hpp"
 
 namespace pipeline::peers {
 

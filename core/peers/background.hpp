@@ -7,7 +7,7 @@
 #include <mutex>
 #include <thread>
 
-#include "core/peers/socket.hpp"
+#include "core/base/socket.hpp"
 
 namespace pipeline::peers {
 

@@ -9,9 +9,9 @@
 #include <array>
 #include <utility>
 
+#include "core/base/error.hpp"
 #include "core/peers/knocking.hpp"
 #include "core/peers/rank_list.hpp"
-#include "core/plugins/error.hpp"
 
 namespace pipeline::peers {
 namespace {
@@ -23,7 +23,7 @@ constexpr std::size_t kMaxCollective = 512;      // of its name, in a state
 
 }  // namespace
 
-Client::Client(const launch::World& world, Options options)
+Client::Client(const World& world, Options options)
     : Member(std::move(options)),
       world_(world),
       server_(world.rank == 0 ? std::make_unique<Server>(world, options_.timeout, options_.stall) : nullptr),

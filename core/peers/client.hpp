@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "core/abi/pipeline.h"
+#include "core/base/socket.hpp"
 #include "core/peers/background.hpp"
 #include "core/peers/frame.hpp"
 #include "core/peers/member.hpp"
 #include "core/peers/sender.hpp"
 #include "core/peers/server.hpp"
-#include "core/peers/socket.hpp"
 
 namespace pipeline::peers {
 
@@ -24,7 +24,7 @@ namespace pipeline::peers {
 // of threads; when nobody waits the background thread does, which hears of failures that way.
 class Client final : public Peers::Member {
  public:
-  Client(const launch::World& world, Options options);
+  Client(const World& world, Options options);
   ~Client() override;
 
   std::string exchange(Exchange kind, std::string_view channel, std::string_view mine) override;
@@ -56,7 +56,7 @@ class Client final : public Peers::Member {
   void lose_server(const std::string& how, uint32_t code = PL_ERROR_PEER);
 
   const Clock::time_point begun_ = Clock::now();
-  const launch::World world_;
+  const World world_;
   std::unique_ptr<Server> server_;  // in rank 0; ends after the connection
   Socket socket_;
   Sender sender_;

@@ -3,11 +3,11 @@
 #include <deque>
 #include <string>
 
+#include "core/base/socket.hpp"
 #include "core/peers/background.hpp"
 #include "core/peers/frame.hpp"
 #include "core/peers/messages.hpp"
 #include "core/peers/round.hpp"
-#include "core/peers/socket.hpp"
 
 namespace pipeline::peers {
 

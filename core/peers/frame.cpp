@@ -8,7 +8,7 @@
 #include <cstring>
 #include <utility>
 
-#include "core/plugins/error.hpp"
+#include "core/base/error.hpp"
 
 namespace pipeline::peers {
 namespace {

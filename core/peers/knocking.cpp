@@ -10,9 +10,9 @@
 #include <thread>
 #include <utility>
 
+#include "core/base/error.hpp"
 #include "core/peers/frame.hpp"
 #include "core/peers/rank_list.hpp"
-#include "core/plugins/error.hpp"
 
 namespace pipeline::peers {
 namespace {
@@ -41,7 +41,7 @@ bool send_all(int fd, std::string_view bytes) {
 
 }  // namespace
 
-Knocking::Knocking(const launch::World& world, Seconds timeout, std::function<bool()> cancelled)
+Knocking::Knocking(const World& world, Seconds timeout, std::function<bool()> cancelled)
     : world_(world),
       cancelled_(std::move(cancelled)),
       deadline_(begun_ + std::chrono::duration_cast<Clock::duration>(timeout)) {}

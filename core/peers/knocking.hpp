@@ -5,11 +5,11 @@
 #include <optional>
 #include <string>
 
-#include "core/launch/world.hpp"
+#include "core/base/socket.hpp"
+#include "core/base/world.hpp"
 #include "core/peers/background.hpp"
 #include "core/peers/frame.hpp"
 #include "core/peers/messages.hpp"
-#include "core/peers/socket.hpp"
 
 namespace pipeline::peers {
 
@@ -21,7 +21,7 @@ constexpr std::chrono::milliseconds kLook{100};
 class Knocking {
  public:
   // cancelled: see Options; may be empty.
-  Knocking(const launch::World& world, Seconds timeout, std::function<bool()> cancelled);
+  Knocking(const World& world, Seconds timeout, std::function<bool()> cancelled);
 
   // A connection on which this rank has its seat. Throws Error: turned away, cancelled, or PL_ERROR_TIMEOUT
   // with the last problem and remedies.
@@ -38,7 +38,7 @@ class Knocking {
   std::optional<Frame> next_frame(int fd, FrameReader& reader, Clock::time_point until) const;
   void check_cancelled() const;
 
-  const launch::World world_;
+  const World world_;
   const std::function<bool()> cancelled_;
   const Clock::time_point begun_ = Clock::now();
   const Clock::time_point deadline_;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/plugins/error.hpp"
+#include "core/base/error.hpp"
 
 namespace pipeline::peers {
 

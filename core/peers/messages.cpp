@@ -4,9 +4,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/base/error.hpp"
+#include "core/base/socket.hpp"
 #include "core/json/strict_json.hpp"
-#include "core/peers/socket.hpp"
-#include "core/plugins/error.hpp"
 
 namespace pipeline::peers {
 namespace {
@@ -27,7 +27,7 @@ auto read(std::string_view text, const char* what, Read&& fields) {
 
 }  // namespace
 
-Hello hello_of(const launch::World& world) {
+Hello hello_of(const World& world) {
   return {PIPELINE_VERSION, world.run_id, host_name(), world.rank, world.size, ::getpid()};
 }
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/launch/world.hpp"
+#include "core/base/world.hpp"
 #include "core/peers/peers.hpp"
 
 namespace pipeline::peers {
@@ -20,7 +20,7 @@ struct Hello {
   int32_t rank = 0, size = 1;
   int64_t process = 0;
 };
-Hello hello_of(const launch::World& world);
+Hello hello_of(const World& world);
 std::string to_json(const Hello& hello);
 Hello hello_from(std::string_view json);
 

@@ -16,7 +16,7 @@ std::string describe(const Failure& failure) {
   return fmt::format("rank {} (host {}): {}", failure.rank, failure.host, failure.what);
 }
 
-Peers::Peers(const launch::World& world, Options options)
+Peers::Peers(const World& world, Options options)
     : rank_(world.rank), size_(static_cast<std::size_t>(world.size)) {
   if (world.size == 1)
     member_ = std::make_unique<Alone>(std::move(options));

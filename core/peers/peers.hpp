@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/launch/world.hpp"
+#include "core/base/world.hpp"
 
 namespace pipeline::peers {
 
@@ -48,7 +48,7 @@ class Peers {
  public:
   // Blocks until all ranks are there. Throws Error: PL_ERROR_TIMEOUT says which ranks are missing, for how
   // long, and the remedies. With one process there is no networking, only the watch for stalls.
-  Peers(const launch::World& world, Options options);
+  Peers(const World& world, Options options);
   ~Peers();  // leave(); ends within seconds whatever the others do
   Peers(const Peers&) = delete;
   Peers& operator=(const Peers&) = delete;

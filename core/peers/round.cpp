@@ -5,8 +5,8 @@
 #include <cstring>
 #include <utility>
 
+#include "core/base/error.hpp"
 #include "core/peers/frame.hpp"
-#include "core/plugins/error.hpp"
 
 namespace pipeline::peers {
 namespace {

@@ -10,8 +10,8 @@
 #include <cstring>
 #include <utility>
 
+#include "core/base/error.hpp"
 #include "core/peers/rank_list.hpp"
-#include "core/plugins/error.hpp"
 
 namespace pipeline::peers {
 namespace {
@@ -34,11 +34,11 @@ std::string left_text(int32_t rank, const std::string& host, const std::string& 
   return fmt::format("rank {} (host {}) has left the run, and others wait for it in {}", rank, host, exchange);
 }
 
-std::string place_of(const launch::World& world) { return to_text(world.address, world.port); }
+std::string place_of(const World& world) { return to_text(world.address, world.port); }
 
 }  // namespace
 
-Server::Server(const launch::World& world, Seconds timeout, Seconds stall)
+Server::Server(const World& world, Seconds timeout, Seconds stall)
     : world_(world),
       timeout_(timeout),
       listener_(listen_for(world)),

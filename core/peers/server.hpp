@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/launch/world.hpp"
+#include "core/base/world.hpp"
 #include "core/peers/background.hpp"
 #include "core/peers/connection.hpp"
 #include "core/peers/messages.hpp"
@@ -23,7 +23,7 @@ namespace pipeline::peers {
 class Server {
  public:
   // Listens; throws Error when that cannot be.
-  Server(const launch::World& world, Seconds timeout, Seconds stall);
+  Server(const World& world, Seconds timeout, Seconds stall);
   // Sends what is queued and says goodbye; seconds at most.
   ~Server();
   Server(const Server&) = delete;
@@ -62,7 +62,7 @@ class Server {
   template <class Function>
   void for_each_member(Function&& function);
 
-  const launch::World world_;
+  const World world_;
   const Seconds timeout_;
   Socket listener_;
   Socket epoll_;

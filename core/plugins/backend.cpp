@@ -1,8 +1,8 @@
 #include "core/plugins/backend.hpp"
 
+#include "core/base/str.hpp"
+#include "core/base/struct_copy.hpp"
 #include "core/plugins/backend_channel.hpp"
-#include "core/plugins/str.hpp"
-#include "core/plugins/struct_copy.hpp"
 
 namespace pipeline::plugins {
 namespace {
@@ -73,8 +73,8 @@ Communicator::~Communicator() {
 
 const Plugin& Communicator::plugin() const { return channel_->call.plugin(); }
 const FlightRecord& Communicator::record() const { return channel_->record; }
-std::string Communicator::library() const { return std::string(plugins::view(info_of(view_).library)); }
-std::string Communicator::transport() const { return std::string(plugins::view(info_of(view_).transport)); }
+std::string Communicator::library() const { return std::string(pipeline::view(info_of(view_).library)); }
+std::string Communicator::transport() const { return std::string(pipeline::view(info_of(view_).transport)); }
 
 Work Communicator::all_reduce(const pl_buffer& in_out, std::uint32_t reduce) {
   pl_work* work = nullptr;

@@ -5,7 +5,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "core/plugins/error.hpp"
+#include "core/base/error.hpp"
 #include "core/plugins/host.hpp"
 #include "core/plugins/parked.hpp"
 #include "core/plugins/plugin.hpp"

@@ -4,19 +4,11 @@
 
 #include <algorithm>
 
+#include "core/base/dtype.hpp"
+
 namespace pipeline::plugins {
 
 using Clock = std::chrono::steady_clock;
-
-std::string dtype_name(pl_dtype dtype) {
-  const char* kind = dtype.code == PL_DTYPE_INT      ? "int"
-                     : dtype.code == PL_DTYPE_UINT   ? "uint"
-                     : dtype.code == PL_DTYPE_FLOAT  ? "float"
-                     : dtype.code == PL_DTYPE_BFLOAT ? "bfloat"
-                     : dtype.code == PL_DTYPE_BOOL   ? "bool"
-                                                     : "unknown";
-  return fmt::format("{}{}", kind, dtype.bits);
-}
 
 std::string describe(const Flight& flight) {
   if (flight.count == 0) return fmt::format("{} #{}", flight.operation, flight.sequence);

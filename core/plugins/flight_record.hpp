@@ -24,9 +24,6 @@ struct Flight {
   std::optional<std::chrono::steady_clock::time_point> waited{};  // since when this rank stands still for it
 };
 
-// "float32"
-std::string dtype_name(pl_dtype dtype);
-
 // "all_reduce #12 (4096 x float32)"
 std::string describe(const Flight& flight);
 

@@ -2,19 +2,19 @@
 
 #include <cstdio>
 
-#include "core/plugins/error.hpp"
+#include "core/base/error.hpp"
+#include "core/base/seed.hpp"
+#include "core/base/str.hpp"
 #include "core/plugins/parked.hpp"
-#include "core/plugins/seed.hpp"
-#include "core/plugins/str.hpp"
 #include "core/plugins/thread_check.hpp"
 
 void pl_context::set_run_info(const pl_run_info& info) {
-  run_dir_ = pipeline::plugins::view(info.run_dir);
-  cache_dir_ = pipeline::plugins::view(info.cache_dir);
+  run_dir_ = pipeline::view(info.run_dir);
+  cache_dir_ = pipeline::view(info.cache_dir);
   info_ = info;
   info_.struct_size = sizeof(pl_run_info);
-  info_.run_dir = pipeline::plugins::to_pl(run_dir_);
-  info_.cache_dir = pipeline::plugins::to_pl(cache_dir_);
+  info_.run_dir = pipeline::to_pl(run_dir_);
+  info_.cache_dir = pipeline::to_pl(cache_dir_);
 }
 
 namespace pipeline::plugins {

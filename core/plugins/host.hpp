@@ -7,7 +7,7 @@
 #include <thread>
 #include <utility>
 
-#include "core/plugins/struct_copy.hpp"
+#include "core/base/struct_copy.hpp"
 #include "pipeline.h"
 
 // What pl_context points to: what one plugin object sees of its run. Made by the core, one for each plugin
@@ -34,7 +34,7 @@ struct pl_context {
   std::thread::id main_thread() const { return main_thread_; }
 
  private:
-  pl_run_info info_ = pipeline::plugins::sized<pl_run_info>();
+  pl_run_info info_ = pipeline::sized<pl_run_info>();
   std::string run_dir_;
   std::string cache_dir_;
   std::thread::id main_thread_ = std::this_thread::get_id();

@@ -10,13 +10,13 @@
 #include <memory>
 #include <utility>
 
+#include "core/base/error.hpp"
+#include "core/base/str.hpp"
+#include "core/base/struct_copy.hpp"
 #include "core/plugins/call.hpp"
-#include "core/plugins/error.hpp"
 #include "core/plugins/host.hpp"
 #include "core/plugins/schema.hpp"
 #include "core/plugins/slots.hpp"
-#include "core/plugins/str.hpp"
-#include "core/plugins/struct_copy.hpp"
 
 namespace fs = std::filesystem;
 

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "core/plugins/child.hpp"
-#include "core/plugins/error.hpp"
+#include "core/base/child.hpp"
+#include "core/base/error.hpp"
 #include "core/config/option.hpp"
 #include "core/config/suggest.hpp"
 
@@ -138,7 +138,7 @@ std::vector<const Plugin*> Registry::all(Kind kind) {
 
 std::vector<std::string> Registry::names_with_option(std::string_view kind, std::string_view key) {
   std::vector<std::string> found;
-  const auto has_it = [&](const pl_option& option) { return config::view(option.key) == key; };
+  const auto has_it = [&](const pl_option& option) { return view(option.key) == key; };
   if (const auto wanted = kind_called(kind))
     for (const Plugin* plugin : all(*wanted))
       if (std::ranges::any_of(plugin->options(), has_it)) found.push_back(plugin->name());

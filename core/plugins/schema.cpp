@@ -6,10 +6,10 @@
 #include <string>
 #include <string_view>
 
+#include "core/base/error.hpp"
+#include "core/base/str.hpp"
+#include "core/base/struct_copy.hpp"
 #include "core/config/option.hpp"
-#include "core/plugins/error.hpp"
-#include "core/plugins/str.hpp"
-#include "core/plugins/struct_copy.hpp"
 
 namespace pipeline::plugins {
 namespace {

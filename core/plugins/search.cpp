@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/plugins/error.hpp"
+#include "core/base/error.hpp"
 #include "core/plugins/registry.hpp"
 
 namespace fs = std::filesystem;

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "core/plugins/str.hpp"
-#include "core/plugins/struct_copy.hpp"
+#include "core/base/str.hpp"
+#include "core/base/struct_copy.hpp"
 
 namespace pipeline::plugins {
 

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <set>
 
-#include "core/plugins/str.hpp"
-#include "core/plugins/struct_copy.hpp"
+#include "core/base/str.hpp"
+#include "core/base/struct_copy.hpp"
 #include "core/plugins/task.hpp"
 
 namespace pipeline::plugins {

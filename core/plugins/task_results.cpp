@@ -4,9 +4,9 @@
 #include <map>
 #include <set>
 
+#include "core/base/str.hpp"
+#include "core/base/struct_copy.hpp"
 #include "core/plugins/side_file_name.hpp"
-#include "core/plugins/str.hpp"
-#include "core/plugins/struct_copy.hpp"
 #include "core/plugins/task.hpp"
 #include "core/plugins/value_name.hpp"
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <thread>
 
-#include "core/plugins/error.hpp"
+#include "core/base/error.hpp"
 
 // The ABI's thread tags, checked at every call where PIPELINE_THREAD_CHECKS is defined and free of cost where
 // it is not.

@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/base/error.hpp"
 #include "core/config/differences.hpp"
 #include "core/observe/format.hpp"
-#include "core/plugins/error.hpp"
 #include "core/train/clock.hpp"
 #include "core/train/extra_state.hpp"
 

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "core/plugins/error.hpp"
+#include "core/base/error.hpp"
 #include "core/plugins/value_name.hpp"
 #include "core/train/metric_sum.hpp"
 #include "core/train/prefetcher.hpp"

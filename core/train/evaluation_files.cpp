@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "core/plugins/error.hpp"
+#include "core/base/error.hpp"
 #include "core/train/kept_sums.hpp"
 #include "core/train/side_files.hpp"
 #include "core/train/write_error.hpp"

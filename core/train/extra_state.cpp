@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "core/plugins/error.hpp"
-#include "core/plugins/str.hpp"
+#include "core/base/error.hpp"
+#include "core/base/str.hpp"
 
 namespace pipeline::train {
 namespace {
@@ -14,8 +14,8 @@ pl_piece whole(const std::string& task, const int64_t& bytes) {
   pl_piece piece{};
   piece.struct_size = sizeof piece;
   piece.ndim = 1;
-  piece.parameter = plugins::to_pl(task);
-  piece.kind = plugins::to_pl(kKind);
+  piece.parameter = to_pl(task);
+  piece.kind = to_pl(kKind);
   piece.shape = &bytes;
   piece.count = static_cast<uint64_t>(bytes);
   piece.dtype = {PL_DTYPE_UINT, 8, 1};

@@ -4,9 +4,9 @@
 
 #include <fmt/format.h>
 
+#include "core/base/error.hpp"
 #include "core/observe/format.hpp"
 #include "core/observe/memory.hpp"
-#include "core/plugins/error.hpp"
 #include "core/train/signals.hpp"
 
 namespace pipeline::train {

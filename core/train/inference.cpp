@@ -4,9 +4,9 @@
 
 #include <fmt/format.h>
 
+#include "core/base/error.hpp"
 #include "core/checkpoint/checkpoint.hpp"
 #include "core/observe/format.hpp"
-#include "core/plugins/error.hpp"
 #include "core/train/announce.hpp"
 #include "core/train/evaluation.hpp"
 #include "core/train/evaluation_files.hpp"

@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
-#include "core/plugins/error.hpp"
-#include "core/plugins/str.hpp"
+#include "core/base/error.hpp"
+#include "core/base/str.hpp"
 
 namespace pipeline::train {
 
@@ -17,14 +17,14 @@ uint64_t element_count(const pl_parameter& parameter) {
 
 InitialValues::InitialValues(plugins::Task& task) : task_(task) {
   const auto& parameters = task.parameters();
-  for (uint64_t i = 0; i < parameters.size(); ++i) index_.emplace(plugins::view(parameters[i].name), i);
+  for (uint64_t i = 0; i < parameters.size(); ++i) index_.emplace(view(parameters[i].name), i);
 }
 
 void InitialValues::operator()(const pl_piece& piece, void* destination) {
-  const auto found = index_.find(plugins::view(piece.parameter));
-  if (found == index_.end() || plugins::view(piece.kind) != "value" || piece.dtype.code != PL_DTYPE_FLOAT || piece.dtype.bits != 32)
+  const auto found = index_.find(view(piece.parameter));
+  if (found == index_.end() || view(piece.kind) != "value" || piece.dtype.code != PL_DTYPE_FLOAT || piece.dtype.bits != 32)
     throw Error(fmt::format("the strategy asked for the initial {} of '{}', and there are only float32 values of parameters",
-                            plugins::view(piece.kind), plugins::view(piece.parameter)));
+                            view(piece.kind), view(piece.parameter)));
   if (current_ != found->second) {
     current_ = found->second;
     value_.resize(element_count(task_.parameters()[current_]));
@@ -32,7 +32,7 @@ void InitialValues::operator()(const pl_piece& piece, void* destination) {
   }
   if (piece.offset + piece.count > value_.size())
     throw Error(fmt::format("the strategy asked for elements {} to {} of '{}', which has {}", piece.offset,
-                            piece.offset + piece.count, plugins::view(piece.parameter), value_.size()));
+                            piece.offset + piece.count, view(piece.parameter), value_.size()));
   std::memcpy(destination, value_.data() + piece.offset, piece.count * sizeof(float));
 }
 

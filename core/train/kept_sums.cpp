@@ -7,9 +7,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/base/error.hpp"
 #include "core/checkpoint/file_system.hpp"
 #include "core/json/strict_json.hpp"
-#include "core/plugins/error.hpp"
 
 namespace pipeline::train {
 namespace {

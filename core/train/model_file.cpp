@@ -4,7 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/plugins/str.hpp"
+#include "core/base/dtype.hpp"
+#include "core/base/str.hpp"
 #include "core/train/initial_values.hpp"
 
 namespace pipeline::train {
@@ -23,12 +24,12 @@ std::string model_json(Session& session) {
   const ParameterCount count = count_parameters(session);
   json["parameters"] = {{"total", count.total}, {"trainable", count.trainable}};
   const pl_strategy_info& info = session.strategy().info();
-  json["dtypes"] = {{"parameter", dtype_name(session.precision().parameter)},
-                    {"compute", dtype_name(session.precision().compute)},
-                    {"gradient", dtype_name(info.gradient_dtype)},
-                    {"reduction", dtype_name(info.reduction_dtype)},
-                    {"master", dtype_name(info.master_dtype)},
-                    {"optimizer", dtype_name(info.optimizer_dtype)}};
+  json["dtypes"] = {{"parameter", precision_name(session.precision().parameter)},
+                    {"compute", precision_name(session.precision().compute)},
+                    {"gradient", precision_name(info.gradient_dtype)},
+                    {"reduction", precision_name(info.reduction_dtype)},
+                    {"master", precision_name(info.master_dtype)},
+                    {"optimizer", precision_name(info.optimizer_dtype)}};
   nlohmann::ordered_json bytes = nlohmann::ordered_json::object();
   for (const auto& [what, size] : session.strategy().memory()) bytes[what] = size;
   json["bytes"] = bytes;
@@ -37,7 +38,7 @@ std::string model_json(Session& session) {
   nlohmann::ordered_json parameters = nlohmann::ordered_json::array();
   for (const pl_parameter& parameter : session.task().parameters()) {
     per_unit[parameter.unit] += element_count(parameter);
-    parameters.push_back({{"name", plugins::view(parameter.name)},
+    parameters.push_back({{"name", view(parameter.name)},
                           {"shape", std::vector<int64_t>(parameter.shape, parameter.shape + parameter.ndim)},
                           {"unit", parameter.unit},
                           {"trainable", (parameter.flags & PL_PARAMETER_TRAINABLE) != 0},

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "core/base/error.hpp"
 #include "core/plugins/call.hpp"
-#include "core/plugins/error.hpp"
 #include "core/plugins/host.hpp"
 
 namespace pipeline::train {

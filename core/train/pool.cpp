@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "core/plugins/error.hpp"
+#include "core/base/error.hpp"
 #include "core/plugins/value_name.hpp"
 #include "core/train/side_files.hpp"
 

@@ -9,10 +9,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/base/error.hpp"
 #include "core/config/differences.hpp"
 #include "core/config/error.hpp"
 #include "core/observe/format.hpp"
-#include "core/plugins/error.hpp"
 #include "core/safetensors/crc32c.hpp"
 #include "core/train/evaluation_files.hpp"
 #include "core/train/failure.hpp"

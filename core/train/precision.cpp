@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 
 namespace pipeline::train {
+namespace {
 
-std::string_view dtype_name(pl_dtype dtype) {
-  if (dtype.code == PL_DTYPE_BFLOAT) return "bf16";
-  if (dtype.code == PL_DTYPE_FLOAT) return dtype.bits == 64 ? "fp64" : dtype.bits == 32 ? "fp32" : "fp16";
-  return "int";
-}
+constexpr pl_dtype kFloat32{PL_DTYPE_FLOAT, 32, 1};
+constexpr pl_dtype kFloat16{PL_DTYPE_FLOAT, 16, 1};
+constexpr pl_dtype kBFloat16{PL_DTYPE_BFLOAT, 16, 1};
+
+}  // namespace
 
 Precision choose_precision(const config::Config& config, pl_device device, const launch::Devices& devices) {
   std::string name = config.get_string("train.precision");

@@ -13,8 +13,8 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
+#include "core/base/error.hpp"
 #include "core/observe/format.hpp"
-#include "core/plugins/error.hpp"
 #include "core/train/clock.hpp"
 #include "core/train/prefetcher.hpp"
 #include "core/train/side_files.hpp"

@@ -6,8 +6,8 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "core/plugins/error.hpp"
-#include "core/plugins/str.hpp"
+#include "core/base/error.hpp"
+#include "core/base/str.hpp"
 #include "core/train/team.hpp"
 
 namespace pipeline::train {
@@ -21,7 +21,7 @@ bool is_local(std::string_view key) { return key == "run.cache_dir" || key == "p
 std::string describe_parameters(Session& session) {
   std::string text;
   for (const pl_parameter& p : session.task().parameters())
-    text += fmt::format("{}{}[{}]", text.empty() ? "" : " ", plugins::view(p.name), fmt::join(p.shape, p.shape + p.ndim, ","));
+    text += fmt::format("{}{}[{}]", text.empty() ? "" : " ", view(p.name), fmt::join(p.shape, p.shape + p.ndim, ","));
   return text;
 }
 

@@ -10,7 +10,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "core/plugins/error.hpp"
+#include "core/base/error.hpp"
 
 namespace pipeline::train {
 namespace {

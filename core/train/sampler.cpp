@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "core/plugins/seed.hpp"
+#include "core/base/seed.hpp"
 #include "core/train/permutation.hpp"
 
 namespace pipeline::train {

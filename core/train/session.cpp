@@ -16,9 +16,9 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "core/base/error.hpp"
+#include "core/base/free_port.hpp"
 #include "core/observe/format.hpp"
-#include "core/plugins/error.hpp"
-#include "core/plugins/free_port.hpp"
 #include "core/train/extra_state.hpp"
 #include "core/train/reporter.hpp"
 #include "core/train/schedule_options.hpp"
@@ -29,7 +29,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-pl_device choose_device(const config::Config& config, const launch::Devices& devices, const launch::World& world) {
+pl_device choose_device(const config::Config& config, const launch::Devices& devices, const World& world) {
   const std::string& wanted = config.get_string("run.device");
   const pl_device cpu{PL_DEVICE_CPU, 0};
   if (wanted == "cpu" || (wanted == "auto" && devices.cuda.empty())) return cpu;
@@ -51,7 +51,7 @@ pl_device choose_device(const config::Config& config, const launch::Devices& dev
   return {PL_DEVICE_CUDA, static_cast<int32_t>(index)};
 }
 
-BatchPlan make_plan(const config::Config& config, const launch::World& world) {
+BatchPlan make_plan(const config::Config& config, const World& world) {
   BatchRequest request;
   request.world_size = static_cast<uint64_t>(world.size);
   const auto given = [&](const char* key) -> std::optional<uint64_t> {
@@ -77,13 +77,13 @@ unsigned compute_threads(const config::Config& config, const launch::Devices& de
   return std::max(1u, devices.cores / sharing);
 }
 
-std::string choose_strategy(const config::Config& config, const launch::World& world) {
+std::string choose_strategy(const config::Config& config, const World& world) {
   const std::string& name = config.get_string("strategy.plugin");
   return name != "auto" ? name : world.size == 1 ? "single" : "ddp";
 }
 
 // Empty: one process talks to nobody, and no backend is asked for.
-std::string choose_backend(const config::Config& config, const launch::World& world, pl_device device) {
+std::string choose_backend(const config::Config& config, const World& world, pl_device device) {
   const std::string& name = config.get_string("backend.plugin");
   if (name != "auto") return name;
   if (world.size == 1) return {};
@@ -147,11 +147,11 @@ Session::Session(config::Config config, plugins::Registry& registry, observe::Lo
       task_context_("task " + config_.get_string("task.plugin")),
       strategy_context_("strategy " + choose_strategy(config_, args_.world)),
       backend_context_("backend") {
-  const launch::World& world = args_.world;
+  const World& world = args_.world;
   const pl_device device = choose_device(config_, devices_, world);
   precision_ = choose_precision(config_, device, devices_);
   const bool training = args_.purpose == PL_PURPOSE_TRAIN;
-  plan_ = make_plan(config_, training ? world : launch::World{});  // otherwise it says only how large batches are
+  plan_ = make_plan(config_, training ? world : World{});  // otherwise it says only how large batches are
   if (training) check_schedule(config_);
   const unsigned threads = compute_threads(config_, devices_, args_.team ? args_.team->sharing_cores() : static_cast<unsigned>(world.local_size));
   // LibTorch and its libraries read these when they are loaded, which the registry does below.
@@ -280,10 +280,10 @@ void Session::open_task(const checkpoint::Checkpoint* weights) {
 }
 
 void Session::open_group() {
-  const launch::World& world = args_.world;
+  const World& world = args_.world;
   Team& team = *args_.team;
   team.at("opening the group of ranks", 0);
-  const std::string port = team.on_first("a port for the backend", [] { return std::to_string(plugins::free_port()); });
+  const std::string port = team.on_first("a port for the backend", [] { return std::to_string(free_port()); });
   group_ = std::make_unique<plugins::Communicator>(
       *backend_plugin_, backend_context_, &*backend_config_,
       plugins::OpenArgs{.address = world.address,

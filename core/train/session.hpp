@@ -9,18 +9,18 @@
 #include <string>
 #include <vector>
 
+#include "core/base/world.hpp"
 #include "core/checkpoint/checkpoint.hpp"
 #include "core/config/config.hpp"
 #include "core/launch/devices.hpp"
-#include "core/launch/world.hpp"
 #include "core/observe/log.hpp"
 #include "core/plugins/backend.hpp"
 #include "core/plugins/registry.hpp"
 #include "core/plugins/strategy.hpp"
 #include "core/plugins/task.hpp"
 #include "core/train/batch_plan.hpp"
-#include "core/train/precision.hpp"
 #include "core/train/metric_sum.hpp"
+#include "core/train/precision.hpp"
 #include "core/train/team.hpp"
 
 namespace pipeline::train {
@@ -29,7 +29,7 @@ struct SessionArgs {
   uint32_t purpose = PL_PURPOSE_TRAIN;
   std::filesystem::path run_dir;  // empty: none
   std::function<bool()> cancelled;
-  launch::World world;   // that the plans are made for
+  World world;   // that the plans are made for
   Team* team = nullptr;  // the processes of `world`; not needed to check a configuration
 };
 

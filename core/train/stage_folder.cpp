@@ -10,7 +10,7 @@
 
 #include <fmt/format.h>
 
-#include "core/plugins/error.hpp"
+#include "core/base/error.hpp"
 
 namespace pipeline::train {
 namespace {
@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // --fresh once a launch: what a restarted launch finds of its own goes on.
-RunFolder open_own_folder(const launch::World& world, const fs::path& path, bool fresh) {
+RunFolder open_own_folder(const World& world, const fs::path& path, bool fresh) {
   if (fresh && world.attempt > 0) {
     std::ifstream in(path / RunFolder::kBegunBy);
     std::string by;

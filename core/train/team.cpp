@@ -9,9 +9,9 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include "core/base/error.hpp"
 #include "core/config/error.hpp"
 #include "core/launch/launch.hpp"
-#include "core/plugins/error.hpp"
 #include "core/train/signals.hpp"
 
 namespace pipeline::train {
@@ -24,7 +24,7 @@ constexpr auto kNews = std::chrono::seconds(3);
 
 }  // namespace
 
-Team::Team(const launch::World& world, observe::Log& log, const Options& options) : world_(world), options_(options), log_(log), variables_(launch::variables_in_force()) {
+Team::Team(const World& world, observe::Log& log, const Options& options) : world_(world), options_(options), log_(log), variables_(launch::variables_in_force()) {
   peers::Options peer_options;
   peer_options.timeout = options.rendezvous;
   peer_options.stall = world.size > 1 ? options.stall : std::chrono::seconds(0);  // nobody waits for a process that is alone

@@ -14,7 +14,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "core/launch/world.hpp"
+#include "core/base/world.hpp"
 #include "core/observe/log.hpp"
 #include "core/peers/peers.hpp"
 #include "core/plugins/backend.hpp"
@@ -29,12 +29,12 @@ class Team {
   };
 
   // Blocks until all processes are there. `log` must outlive it.
-  Team(const launch::World& world, observe::Log& log, const Options& options);
+  Team(const World& world, observe::Log& log, const Options& options);
   ~Team();
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
 
-  const launch::World& world() const { return world_; }
+  const World& world() const { return world_; }
   const Options& options() const { return options_; }
   bool is_first() const { return world_.rank == 0; }
   // The variables that the program and its libraries heed, as they were at the start.
@@ -89,7 +89,7 @@ class Team {
   void start_last_resort(const peers::Failure& failure);
   std::string pending_collective();
 
-  const launch::World world_;
+  const World world_;
   const Options options_;
   observe::Log& log_;
   const std::vector<std::string> variables_;

@@ -8,9 +8,9 @@
 
 #include <fmt/format.h>
 
+#include "core/base/error.hpp"
 #include "core/checkpoint/store.hpp"
 #include "core/config/differences.hpp"
-#include "core/plugins/error.hpp"
 #include "core/train/failure.hpp"
 #include "core/train/rank_check.hpp"
 #include "core/train/session.hpp"

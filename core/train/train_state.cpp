@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "core/plugins/error.hpp"
+#include "core/base/error.hpp"
 
 namespace pipeline::train {
 

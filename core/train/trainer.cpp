@@ -9,10 +9,11 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "core/base/dtype.hpp"
+#include "core/base/error.hpp"
+#include "core/base/seed.hpp"
 #include "core/observe/format.hpp"
 #include "core/observe/memory.hpp"
-#include "core/plugins/error.hpp"
-#include "core/plugins/seed.hpp"
 #include "core/train/announce.hpp"
 #include "core/train/clock.hpp"
 #include "core/train/model_file.hpp"
@@ -156,8 +157,8 @@ void Trainer::announce(const std::string& weights) const {
   say("batch", plan.describe());
   say("model", fmt::format("{} parameters, {} trainable; {}", observe::grouped(count.total), observe::grouped(count.trainable), weights));
   say("precision", fmt::format("{}: parameter {}, compute {}, gradient {}, reduction {}, master {}, optimizer {}", session_.precision().name,
-                               dtype_name(info.parameter_dtype), dtype_name(info.compute_dtype), dtype_name(strategy.gradient_dtype),
-                               dtype_name(strategy.reduction_dtype), dtype_name(strategy.master_dtype), dtype_name(strategy.optimizer_dtype)));
+                               precision_name(info.parameter_dtype), precision_name(info.compute_dtype), precision_name(strategy.gradient_dtype),
+                               precision_name(strategy.reduction_dtype), precision_name(strategy.master_dtype), precision_name(strategy.optimizer_dtype)));
   const std::string& scaling = config_.get_string("schedule.lr_scaling");
   const double base = config_.get_float("optimizer.lr");
   say("rate", fmt::format("{:.3g}{}, {} after {} warm-up steps", schedule_.peak,

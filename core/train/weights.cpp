@@ -9,11 +9,11 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/base/error.hpp"
+#include "core/base/str.hpp"
 #include "core/checkpoint/hex.hpp"
 #include "core/checkpoint/manifest.hpp"
 #include "core/checkpoint/store.hpp"
-#include "core/plugins/error.hpp"
-#include "core/plugins/str.hpp"
 #include "core/safetensors/crc32c.hpp"
 #include "core/train/initial_values.hpp"
 
@@ -63,7 +63,7 @@ std::optional<checkpoint::Checkpoint> newest_checkpoint(const std::string& folde
 std::vector<checkpoint::Wanted> wanted_values(plugins::Task& task) {
   std::vector<checkpoint::Wanted> wanted;
   for (const pl_parameter& parameter : task.parameters())
-    wanted.push_back({std::string(plugins::view(parameter.name)), {parameter.shape, parameter.shape + parameter.ndim}});
+    wanted.push_back({std::string(view(parameter.name)), {parameter.shape, parameter.shape + parameter.ndim}});
   return wanted;
 }
 

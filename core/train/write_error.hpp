@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <string_view>
 
-#include "core/plugins/error.hpp"
+#include "core/base/error.hpp"
 
 namespace pipeline::train {
 

@@ -1,7 +1,7 @@
 // Calls that differ between ranks, and arguments that are wrong, are errors on every rank.
 #include "tests/backends/backends_test.hpp"
 
-#include "core/plugins/error.hpp"
+#include "core/base/error.hpp"
 
 namespace pipeline::tests {
 namespace {

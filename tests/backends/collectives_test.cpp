@@ -8,7 +8,7 @@
 #include <random>
 #include <thread>
 
-#include "core/plugins/error.hpp"
+#include "core/base/error.hpp"
 #include "tests/backends/values.hpp"
 
 namespace pipeline::tests {

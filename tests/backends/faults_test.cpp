@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "core/plugins/error.hpp"
+#include "core/base/error.hpp"
 
 namespace pipeline::tests {
 namespace {

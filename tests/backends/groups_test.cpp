@@ -9,8 +9,8 @@
 
 #include <dirent.h>
 
-#include "core/plugins/error.hpp"
-#include "core/plugins/free_port.hpp"
+#include "core/base/error.hpp"
+#include "core/base/free_port.hpp"
 
 namespace pipeline::tests {
 namespace {
@@ -69,7 +69,7 @@ TEST_P(Groups, OneAfterTheOtherAtOtherPortsAndAtTheSame) {
       OpenArgs next = args;
       next.group = "stage" + std::to_string(stage);
       if (stage % 2 == 1) {
-        if (args.rank == 0) scene.flag[stage] = plugins::free_port();
+        if (args.rank == 0) scene.flag[stage] = free_port();
         scene.wait_for(stage);
         next.port = static_cast<std::uint32_t>(scene.flag[stage].load());
       }
@@ -94,7 +94,7 @@ TEST_P(Groups, OpenBeginsAgainAfterAFailure) {
 }
 
 TEST_P(Groups, RanksThatAreMissingAreNamedWithinTheTimeout) {
-  OpenArgs args = lonely_args(plugins::free_port());
+  OpenArgs args = lonely_args(free_port());
   args.world_size = args.local_world_size = 3;
   for (const int rank : {0, 1}) {
     expect_fine(on_raw_ranks(tested(), 1, [&](const OpenArgs&, Scene&) {
@@ -186,14 +186,14 @@ TEST_P(GlooGroups, AServerThatIsNoRankEndsInTheTimeout) {
 }
 
 TEST_P(GlooGroups, AnInterfaceThatIsNotThereIsNamedWithThoseThatAre) {
-  EXPECT_THAT(problem_with(lonely_args(plugins::free_port()), "eth77"),
+  EXPECT_THAT(problem_with(lonely_args(free_port()), "eth77"),
               AllOf(HasSubstr("this host has no network interface eth77"), HasSubstr("lo")));
 }
 
 TEST_P(GlooGroups, TheVariableThatPyTorchReadsChoosesTheInterfaceUnlessTheOptionDoes) {
   ::setenv("GLOO_SOCKET_IFNAME", "eth77,lo", 1);  // ranks are processes that inherit it
-  const std::string by_variable = problem_with(lonely_args(plugins::free_port()));
-  const std::string by_option = problem_with(lonely_args(plugins::free_port()), "eth78");
+  const std::string by_variable = problem_with(lonely_args(free_port()));
+  const std::string by_option = problem_with(lonely_args(free_port()), "eth78");
   ::unsetenv("GLOO_SOCKET_IFNAME");
   EXPECT_THAT(by_variable, HasSubstr("this host has no network interface eth77"));
   EXPECT_THAT(by_option, HasSubstr("this host has no network interface eth78"));

@@ -5,8 +5,8 @@
 
 #include <filesystem>
 
-#include "core/plugins/error.hpp"
-#include "core/plugins/free_port.hpp"
+#include "core/base/error.hpp"
+#include "core/base/free_port.hpp"
 
 namespace pipeline::tests {
 namespace {
@@ -18,7 +18,7 @@ bool has_device() { return std::filesystem::exists("/dev/nvidiactl"); }
 plugins::OpenArgs one_rank(pl_device device) {
   plugins::OpenArgs args;
   args.address = "127.0.0.1";
-  args.port = plugins::free_port();
+  args.port = free_port();
   args.group = "nccl";
   args.device = device;
   args.timeout = std::chrono::seconds(60);

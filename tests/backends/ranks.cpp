@@ -16,10 +16,10 @@
 #include <thread>
 #include <test_paths.hpp>
 
+#include "core/base/error.hpp"
+#include "core/base/free_port.hpp"
 #include "core/config/config.hpp"
 #include "core/config/plugin_config.hpp"
-#include "core/plugins/error.hpp"
-#include "core/plugins/free_port.hpp"
 #include "core/plugins/host.hpp"
 #include "tests/support/temporary_folder.hpp"
 
@@ -164,7 +164,7 @@ std::vector<std::string> as_processes(int part, int ranks) {
   const std::string scene_file = (folder.path() / "scene").string();
   std::ofstream(scene_file) << std::string(sizeof(Scene), '\0');
   Scene& scene = map_scene(scene_file);
-  const std::uint32_t port = plugins::free_port();
+  const std::uint32_t port = free_port();
   std::vector<Child> children;
   for (int rank = 0; rank < ranks; ++rank) {
     std::ostringstream text;

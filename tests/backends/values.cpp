@@ -4,7 +4,7 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "core/plugins/struct_copy.hpp"
+#include "core/base/struct_copy.hpp"
 
 namespace pipeline::tests {
 namespace {
@@ -66,7 +66,7 @@ const std::vector<NamedDtype>& every_dtype() {
 }
 
 pl_buffer Values::part(std::uint64_t begin, std::uint64_t count) {
-  auto buffer = plugins::sized<pl_buffer>();
+  auto buffer = sized<pl_buffer>();
   buffer.data = bytes_.data() + begin * width();
   buffer.count = count;
   buffer.dtype = dtype_;

@@ -10,9 +10,9 @@
 #include <test_paths.hpp>
 #include <thread>
 
+#include "core/base/error.hpp"
+#include "core/base/struct_copy.hpp"
 #include "core/plugins/backend.hpp"
-#include "core/plugins/error.hpp"
-#include "core/plugins/struct_copy.hpp"
 
 namespace pipeline::plugins {
 namespace {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <exception>
 
-#include "core/plugins/str.hpp"
+#include "core/base/str.hpp"
 
 namespace pipeline::plugins {
 namespace {

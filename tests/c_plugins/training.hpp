@@ -6,12 +6,12 @@
 #include <thread>
 #include <vector>
 
+#include "core/base/error.hpp"
+#include "core/base/struct_copy.hpp"
 #include "core/config/config.hpp"
 #include "core/plugins/backend.hpp"
-#include "core/plugins/error.hpp"
 #include "core/plugins/host.hpp"
 #include "core/plugins/strategy.hpp"
-#include "core/plugins/struct_copy.hpp"
 #include "core/plugins/task.hpp"
 
 namespace pipeline::plugins {

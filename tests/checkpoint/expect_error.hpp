@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/plugins/error.hpp"
+#include "core/base/error.hpp"
 
 // `statement` must throw pipeline::Error with this code and text.
 #define EXPECT_ERROR(statement, expected_code, matcher)     \

@@ -2,8 +2,8 @@
 
 #include <limits>
 
+#include "core/base/error.hpp"
 #include "core/checkpoint/file_system.hpp"
-#include "core/plugins/error.hpp"
 
 namespace pipeline::checkpoint {
 

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
+#include "core/base/error.hpp"
 #include "core/config/core_options.hpp"
 #include "core/config/document.hpp"
-#include "core/plugins/error.hpp"
 #include "tests/config/plugin_options.hpp"
 
 namespace pipeline::config {

@@ -6,10 +6,10 @@
 #include <cstdlib>
 #include <test_paths.hpp>
 
+#include "core/base/error.hpp"
 #include "core/config/plugin_config.hpp"
 #include "core/plugins/check/check_plugin.hpp"
 #include "core/plugins/check/elf.hpp"
-#include "core/plugins/error.hpp"
 #include "core/plugins/host.hpp"
 
 namespace pipeline::plugins {

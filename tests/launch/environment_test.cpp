@@ -2,9 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/base/error.hpp"
 #include "core/launch/launch.hpp"
 #include "core/launch/seat.hpp"
-#include "core/plugins/error.hpp"
 
 namespace pipeline::launch {
 namespace {

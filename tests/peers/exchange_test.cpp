@@ -97,7 +97,7 @@ TEST(Exchange, SixtyFourRanks) {
 }
 
 TEST(Exchange, OneProcessNeedsNobody) {
-  Peers peers(launch::World{}, {});
+  Peers peers(World{}, {});
   EXPECT_EQ(peers.all_gather("a", "mine"), std::vector<std::string>{"mine"});
   EXPECT_EQ(peers.gather("a", "mine"), std::vector<std::string>{"mine"});
   EXPECT_EQ(peers.broadcast("a", "mine"), "mine");

@@ -6,8 +6,8 @@
 
 #include <string>
 
-#include "core/peers/socket.hpp"
-#include "core/plugins/error.hpp"
+#include "core/base/error.hpp"
+#include "core/base/socket.hpp"
 #include "tests/peers/ranks.hpp"
 
 namespace pipeline::peers {

@@ -34,8 +34,8 @@ void Group::close_port() {
   if (listener_ >= 0) ::close(std::exchange(listener_, -1));
 }
 
-launch::World Group::world(int32_t rank) {
-  launch::World world;
+World Group::world(int32_t rank) {
+  World world;
   world.rank = world.local_rank = rank;
   world.size = world.local_size = size_;
   world.address = "127.0.0.1";
@@ -108,7 +108,7 @@ std::string error_of(const std::function<void()>& part) {
   return "nothing";
 }
 
-Process::Process(launch::World world, Options options, const std::function<void(Peers&)>& part)
+Process::Process(World world, Options options, const std::function<void(Peers&)>& part)
     : pid_(::fork()) {
   if (pid_ != 0) {
     if (world.listen_socket >= 0) ::close(world.listen_socket);

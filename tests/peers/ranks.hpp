@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/launch/world.hpp"
+#include "core/base/world.hpp"
 #include "core/peers/peers.hpp"
 
 namespace pipeline::peers {
@@ -28,7 +28,7 @@ class Group {
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
 
-  launch::World world(int32_t rank);
+  World world(int32_t rank);
   int32_t size() const { return size_; }
   uint16_t port() const { return port_; }
   // The port is free again, and rank 0 has to open it itself.
@@ -68,7 +68,7 @@ std::string error_of(const std::function<void()>& part);
 // test has one thread. Killed with its owner.
 class Process {
  public:
-  Process(launch::World world, Options options, const std::function<void(Peers& peers)>& part);
+  Process(World world, Options options, const std::function<void(Peers& peers)>& part);
   ~Process();
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;

@@ -9,12 +9,12 @@
 #include <string>
 #include <thread>
 
+#include "core/base/error.hpp"
+#include "core/base/socket.hpp"
 #include "core/peers/background.hpp"
 #include "core/peers/frame.hpp"
 #include "core/peers/messages.hpp"
 #include "core/peers/peers.hpp"
-#include "core/peers/socket.hpp"
-#include "core/plugins/error.hpp"
 #include "tests/peers/ranks.hpp"
 
 namespace pipeline::peers {
@@ -125,7 +125,7 @@ TEST(Rendezvous, NobodyAtTheAddressIsToldByName) {
 
 TEST(Rendezvous, AnUnknownNameIsTold) {
   Group run(2);
-  launch::World world = run.world(1);
+  World world = run.world(1);
   world.address = "no-such-host.invalid";
   EXPECT_THAT(error_of([&] { Peers peers(world, within(Milliseconds(300))); }),
               HasSubstr("for rank 0 at no-such-host.invalid:" + std::to_string(run.port()) +
@@ -145,7 +145,7 @@ TEST(Rendezvous, Rank0MayComeLast) {
 
 TEST(Rendezvous, ABusyPortFailsAtOnceAndNamesItsOwner) {
   Group run(2);
-  launch::World world = run.world(0);
+  World world = run.world(0);
   ::close(std::exchange(world.listen_socket, -1));  // the test itself still listens there
   EXPECT_THAT(error_of([&] { Peers peers(world, {}); }),
               AllOf(HasSubstr("cannot listen at 127.0.0.1:" + std::to_string(run.port()) +
@@ -156,7 +156,7 @@ TEST(Rendezvous, ABusyPortFailsAtOnceAndNamesItsOwner) {
 TEST(Rendezvous, TheNextFreePortIsFoundByAll) {
   Group busy(2);  // listens, and never answers
   const auto thrown = as_threads(2, [&](int32_t rank) {
-    launch::World world = busy.world(rank);
+    World world = busy.world(rank);
     if (world.listen_socket >= 0) ::close(std::exchange(world.listen_socket, -1));
     world.port_tries = 5;
     Peers peers(world, within(seconds(60)));
@@ -191,7 +191,7 @@ TEST(Rendezvous, StrangersAreTurnedAwayAndDoNoHarm) {
 TEST(Rendezvous, AnotherRunIsRefused) {
   Group run(2);
   const auto thrown = as_threads(2, [&](int32_t rank) {
-    launch::World world = run.world(rank);
+    World world = run.world(rank);
     if (rank == 1) world.run_id = "another";
     Peers peers(world, within(seconds(1)));
   });
@@ -212,7 +212,7 @@ TEST(Rendezvous, TheSameRankTwiceIsAnErrorOnAll) {
 TEST(Rendezvous, DifferentWorldSizesAreAnErrorOnAll) {
   Group run(3);
   const auto thrown = as_threads(2, [&](int32_t rank) {
-    launch::World world = run.world(rank);
+    World world = run.world(rank);
     if (rank == 1) world.size = 4;
     Peers peers(world, within(seconds(30)));
   });
@@ -245,7 +245,7 @@ TEST(Rendezvous, LatecomersDoNotEndARun) {
   const auto thrown = as_ranks(run, {}, [&](int32_t rank, Peers& peers) {
     peers.barrier("start");
     if (rank == 1) {
-      launch::World twin = run.world(1);
+      World twin = run.world(1);
       EXPECT_THAT(error_of([&] { Peers second(twin, within(seconds(1))); }),
                   HasSubstr("two processes say that they are rank 1"));
       twin.size = 5;

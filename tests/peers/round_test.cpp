@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "core/base/error.hpp"
 #include "core/peers/rank_list.hpp"
-#include "core/plugins/error.hpp"
 #include "tests/peers/ranks.hpp"
 
 namespace pipeline::peers {

@@ -144,7 +144,7 @@ TEST(Stall, LongWorkOfOneRankIsNone) {
 
 TEST(Stall, OfOneProcessIsSeenToo) {
   Heard heard;
-  Peers peers(launch::World{}, watching(heard));
+  Peers peers(World{}, watching(heard));
   peers.at("prepare", 3);
   for (int i = 0; i < 12; ++i) {
     std::this_thread::sleep_for(kStall / 8);

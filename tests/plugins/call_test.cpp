@@ -7,10 +7,10 @@
 
 #include <thread>
 
-#include "core/plugins/child.hpp"
-#include "core/plugins/str.hpp"
+#include "core/base/child.hpp"
+#include "core/base/str.hpp"
+#include "core/base/struct_copy.hpp"
 #include "core/plugins/strategy.hpp"
-#include "core/plugins/struct_copy.hpp"
 #include "core/plugins/task.hpp"
 #include "core/plugins/value_name.hpp"
 #include "tests/plugins/zoo.hpp"

@@ -1,4 +1,4 @@
-#include "core/plugins/child.hpp"
+#include "core/base/child.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

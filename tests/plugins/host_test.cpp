@@ -5,10 +5,10 @@
 
 #include <thread>
 
-#include "core/plugins/error.hpp"
+#include "core/base/error.hpp"
+#include "core/base/str.hpp"
+#include "core/base/struct_copy.hpp"
 #include "core/plugins/parked.hpp"
-#include "core/plugins/str.hpp"
-#include "core/plugins/struct_copy.hpp"
 
 namespace pipeline::plugins {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/plugins/str.hpp"
+#include "core/base/str.hpp"
 #include "tests/plugins/zoo.hpp"
 
 namespace pipeline::plugins {

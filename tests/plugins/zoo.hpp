@@ -6,7 +6,7 @@
 #include <string>
 #include <test_paths.hpp>
 
-#include "core/plugins/error.hpp"
+#include "core/base/error.hpp"
 #include "core/plugins/plugin.hpp"
 
 namespace pipeline::plugins {

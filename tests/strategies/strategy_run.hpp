@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "core/base/error.hpp"
 #include "core/config/plugin_config.hpp"
-#include "core/plugins/error.hpp"
 #include "core/plugins/host.hpp"
 #include "core/plugins/plugin.hpp"
 #include "core/plugins/strategy.hpp"

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/plugins/error.hpp"
+#include "core/base/error.hpp"
 #include "core/train/kept_sums.hpp"
 #include "tests/support/test_files.hpp"
 

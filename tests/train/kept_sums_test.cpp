@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/plugins/error.hpp"
+#include "core/base/error.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace pipeline::train {

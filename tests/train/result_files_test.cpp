@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/plugins/error.hpp"
+#include "core/base/error.hpp"
 #include "core/train/result_file.hpp"
 #include "core/train/side_files.hpp"
 #include "tests/support/test_files.hpp"

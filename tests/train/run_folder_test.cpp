@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "core/plugins/error.hpp"
+#include "core/base/error.hpp"
 #include "core/train/prediction.hpp"
 #include "tests/support/temporary_folder.hpp"
 

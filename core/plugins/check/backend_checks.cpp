@@ -2,10 +2,10 @@
 
 #include <numeric>
 
+#include "core/base/error.hpp"
+#include "core/base/free_port.hpp"
 #include "core/plugins/backend.hpp"
 #include "core/plugins/check/subject.hpp"
-#include "core/plugins/error.hpp"
-#include "core/plugins/free_port.hpp"
 
 namespace pipeline::plugins {
 namespace {

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <iterator>
 
+#include "core/base/child.hpp"
+#include "core/base/error.hpp"
 #include "core/plugins/check/subject.hpp"
-#include "core/plugins/child.hpp"
-#include "core/plugins/error.hpp"
 
 namespace pipeline::plugins {
 namespace {

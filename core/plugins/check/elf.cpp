@@ -8,7 +8,7 @@
 #include <iterator>
 #include <string_view>
 
-#include "core/plugins/error.hpp"
+#include "core/base/error.hpp"
 
 namespace pipeline::plugins {
 namespace {

@@ -4,10 +4,10 @@
 #include <boost/dll/shared_library.hpp>
 #include <set>
 
+#include "core/base/error.hpp"
+#include "core/base/str.hpp"
 #include "core/plugins/check/elf.hpp"
 #include "core/plugins/check/subject.hpp"
-#include "core/plugins/error.hpp"
-#include "core/plugins/str.hpp"
 
 namespace pipeline::plugins {
 namespace {

@@ -7,8 +7,8 @@
 #include <cstring>
 #include <numeric>
 
-#include "core/plugins/error.hpp"
-#include "core/plugins/struct_copy.hpp"
+#include "core/base/error.hpp"
+#include "core/base/struct_copy.hpp"
 
 namespace pipeline::plugins {
 namespace {

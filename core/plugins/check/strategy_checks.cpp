@@ -6,11 +6,11 @@
 #include <limits>
 #include <map>
 
+#include "core/base/error.hpp"
+#include "core/base/str.hpp"
+#include "core/base/struct_copy.hpp"
 #include "core/plugins/check/subject.hpp"
-#include "core/plugins/error.hpp"
-#include "core/plugins/str.hpp"
 #include "core/plugins/strategy.hpp"
-#include "core/plugins/struct_copy.hpp"
 
 namespace pipeline::plugins {
 namespace {

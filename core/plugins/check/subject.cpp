@@ -5,10 +5,10 @@
 
 #include <mutex>
 
+#include "core/base/error.hpp"
+#include "core/base/str.hpp"
+#include "core/base/struct_copy.hpp"
 #include "core/config/config.hpp"
-#include "core/plugins/error.hpp"
-#include "core/plugins/str.hpp"
-#include "core/plugins/struct_copy.hpp"
 
 namespace fs = std::filesystem;
 

@@ -6,11 +6,11 @@
 #include <optional>
 #include <thread>
 
+#include "core/base/error.hpp"
+#include "core/base/str.hpp"
+#include "core/base/struct_copy.hpp"
 #include "core/plugins/check/open_task.hpp"
 #include "core/plugins/check/subject.hpp"
-#include "core/plugins/error.hpp"
-#include "core/plugins/str.hpp"
-#include "core/plugins/struct_copy.hpp"
 #include "core/plugins/task.hpp"
 
 namespace pipeline::plugins {

@@ -16,7 +16,7 @@
 #include <map>
 
 #include "competitors.hpp"
-#include "core/plugins/free_port.hpp"
+#include "core/base/free_port.hpp"
 
 namespace {
 
@@ -118,7 +118,7 @@ int be_rank(const Job& job) {
 
 // Ranks are programs of their own: LibTorch's threads do not survive a fork.
 int start_ranks(const Job& job) {
-  const std::string port = std::to_string(pipeline::plugins::free_port());
+  const std::string port = std::to_string(pipeline::free_port());
   for (int rank = 0; rank < job.processes; ++rank) {
     if (::fork() != 0) continue;
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -21,8 +21,8 @@
 #include <map>
 #include <stdexcept>
 
+#include "core/base/free_port.hpp"
 #include "core/cli/freed_memory.hpp"
-#include "core/plugins/free_port.hpp"
 #include "job.hpp"
 
 namespace {
@@ -126,8 +126,8 @@ int be_rank(const Job& job) {
 
 // Ranks are programs of their own: LibTorch's threads do not survive a fork.
 int start_ranks(Job job) {
-  job.port = pipeline::plugins::free_port();
-  do job.their_port = pipeline::plugins::free_port();
+  job.port = pipeline::free_port();
+  do job.their_port = pipeline::free_port();
   while (job.their_port == job.port);
   for (job.rank = 0; job.rank < job.processes; ++job.rank) {
     if (::fork() != 0) continue;

@@ -18,7 +18,7 @@
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using pipeline::launch::World;
+using pipeline::World;
 using pipeline::peers::Peers;
 
 // Keeps cores busy as a training step does, with ordinary threads of this process.

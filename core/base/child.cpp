@@ -1,4 +1,4 @@
-#include "core/plugins/child.hpp"
+#include "core/base/child.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -15,9 +15,9 @@
 #include <exception>
 #include <string_view>
 
-#include "core/plugins/error.hpp"
+#include "core/base/error.hpp"
 
-namespace pipeline::plugins {
+namespace pipeline {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -143,4 +143,4 @@ ChildResult run_in_child(std::chrono::milliseconds limit, const std::function<st
   return result;
 }
 
-}  // namespace pipeline::plugins
+}  // namespace pipeline

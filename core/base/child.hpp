@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-namespace pipeline::plugins {
+namespace pipeline {
 
 // What became of a child process.
 struct ChildResult {
@@ -19,4 +19,4 @@ struct ChildResult {
 // one thread.
 ChildResult run_in_child(std::chrono::milliseconds limit, const std::function<std::string()>& work);
 
-}  // namespace pipeline::plugins
+}  // namespace pipeline

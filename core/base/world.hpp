@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-namespace pipeline::launch {
+namespace pipeline {
 
 struct World {
   int32_t rank = 0, size = 1;              // among all processes
@@ -32,4 +32,4 @@ struct World {
   std::string note;  // what the user should know about how this place was found, for the log; empty: nothing
 };
 
-}  // namespace pipeline::launch
+}  // namespace pipeline

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/launch/world.hpp"
+#include "core/base/world.hpp"
 
-namespace pipeline::peers {
+namespace pipeline {
 
 // A descriptor, closed with its owner.
 class Socket {
@@ -52,7 +52,7 @@ Resolved resolve(const std::string& name, uint16_t port);
 
 // Where rank 0 waits for the others: world.listen_socket, or the first free one of world's ports. Throws
 // Error that says who has the port.
-Socket listen_for(const launch::World& world);
+Socket listen_for(const World& world);
 
 // A connection, or none and errno. The socket blocks and does not collect small writes.
 Socket connect_to(const Address& address, std::chrono::milliseconds limit);
@@ -78,4 +78,4 @@ class Reachability {
 
 std::string host_name();
 
-}  // namespace pipeline::peers
+}  // namespace pipeline

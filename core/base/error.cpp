@@ -1,9 +1,9 @@
-#include "core/plugins/error.hpp"
+#include "core/base/error.hpp"
 
 #include <memory>
 #include <new>
 
-#include "core/plugins/str.hpp"
+#include "core/base/str.hpp"
 
 namespace pipeline {
 namespace {
@@ -20,7 +20,7 @@ void free_error(pl_error* error) noexcept {
 
 pl_error* error_new(std::uint32_t code, pl_str message) noexcept {
   try {
-    return new pl_error{code, std::string(plugins::view(message))};
+    return new pl_error{code, std::string(view(message))};
   } catch (...) {
     return out_of_memory();
   }
@@ -35,24 +35,24 @@ void check(pl_error* error) {
 }
 
 pl_error* make_error(std::uint32_t code, const std::string& message) noexcept {
-  return error_new(code, plugins::to_pl(message));
+  return error_new(code, to_pl(message));
 }
 
 pl_error* current_exception_as_error() noexcept {
   try {
     throw;
   } catch (const Error& e) {
-    return error_new(e.code(), plugins::to_pl(e.what()));
+    return error_new(e.code(), to_pl(e.what()));
   } catch (const std::bad_alloc&) {
     return out_of_memory();
   } catch (const std::exception& e) {
-    return error_new(PL_ERROR_FAILED, plugins::to_pl(e.what()));
+    return error_new(PL_ERROR_FAILED, to_pl(e.what()));
   } catch (...) {
-    return error_new(PL_ERROR_FAILED, plugins::to_pl("an exception that is not a std::exception"));
+    return error_new(PL_ERROR_FAILED, to_pl("an exception that is not a std::exception"));
   }
 }
 
-void plugins::fill_error_slots(pl_host& host) {
+void fill_error_slots(pl_host& host) {
   host.error_new = error_new;
   host.error_code = [](const pl_error* error) noexcept { return error->code; };
   host.error_message = [](const pl_error* error) noexcept { return to_pl(error->message); };

@@ -1,4 +1,4 @@
-#include "core/peers/socket.hpp"
+#include "core/base/socket.hpp"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -15,10 +15,10 @@
 #include <cstring>
 #include <memory>
 
-#include "core/peers/port_owner.hpp"
-#include "core/plugins/error.hpp"
+#include "core/base/error.hpp"
+#include "core/base/port_owner.hpp"
 
-namespace pipeline::peers {
+namespace pipeline {
 namespace {
 
 using std::chrono::milliseconds;
@@ -55,7 +55,7 @@ Address any_address_4(uint16_t port) {
 
 // Nobody outside needs to reach a run of one host. Otherwise the name's address may not be one of this host's
 // (a service in front of it), or be its loopback (many /etc/hosts), so it says nothing.
-Address listening_address(const launch::World& world, uint16_t port) {
+Address listening_address(const World& world, uint16_t port) {
   if (world.local_size == world.size) {
     const Resolved resolved = resolve(world.address, port);
     if (!resolved.addresses.empty() && resolved.addresses.front().is_loopback())
@@ -80,14 +80,14 @@ Socket try_to_listen(const Address& address) {
   return socket;
 }
 
-Socket try_to_listen(const launch::World& world, uint16_t port) {
+Socket try_to_listen(const World& world, uint16_t port) {
   Socket socket = try_to_listen(listening_address(world, port));
   if (!socket && (errno == EAFNOSUPPORT || errno == EADDRNOTAVAIL))  // a host without IPv6
     socket = try_to_listen(any_address_4(port));
   return socket;
 }
 
-[[noreturn]] void cannot_listen(const launch::World& world, int problem) {
+[[noreturn]] void cannot_listen(const World& world, int problem) {
   std::string where = to_text(world.address, world.port);
   if (world.port_tries > 1) where += fmt::format(" (nor the {} ports after it)", world.port_tries - 1);
   std::string why = std::strerror(problem);
@@ -188,7 +188,7 @@ Resolved resolve(const std::string& name, uint16_t port) {
   return result;
 }
 
-Socket listen_for(const launch::World& world) {
+Socket listen_for(const World& world) {
   if (world.listen_socket >= 0) {
     set_blocking(world.listen_socket, false);
     ::fcntl(world.listen_socket, F_SETFD, FD_CLOEXEC);  // it came through an exec, and ends here
@@ -246,4 +246,4 @@ std::string host_name() {
   return name.data();
 }
 
-}  // namespace pipeline::peers
+}  // namespace pipeline

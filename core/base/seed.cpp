@@ -1,4 +1,4 @@
-#include "core/plugins/seed.hpp"
+#include "core/base/seed.hpp"
 
 #include <initializer_list>
 

@@ -1,4 +1,4 @@
-#include "core/peers/port_owner.hpp"
+#include "core/base/port_owner.hpp"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include <iterator>
 #include <sstream>
 
-namespace pipeline::peers {
+namespace pipeline {
 namespace {
 
 namespace fs = std::filesystem;
@@ -62,4 +62,4 @@ std::string port_owner(uint16_t port) {
   return {};
 }
 
-}  // namespace pipeline::peers
+}  // namespace pipeline

@@ -51,10 +51,7 @@ pl_error* guard(Function&& function) noexcept {
   }
 }
 
-namespace plugins {
-
 // Fills the four error slots of the host's table.
 void fill_error_slots(pl_host& host);
 
-}  // namespace plugins
 }  // namespace pipeline

@@ -1,4 +1,4 @@
-#include "core/plugins/free_port.hpp"
+#include "core/base/free_port.hpp"
 
 #include <cerrno>
 #include <cstring>
@@ -11,9 +11,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "core/plugins/error.hpp"
+#include "core/base/error.hpp"
 
-namespace pipeline::plugins {
+namespace pipeline {
 
 namespace {
 
@@ -57,4 +57,4 @@ std::uint16_t free_port() {
   throw Error(std::string("no free TCP port: ") + std::strerror(errno));
 }
 
-}  // namespace pipeline::plugins
+}  // namespace pipeline

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <type_traits>
 
-namespace pipeline::plugins {
+namespace pipeline {
 
 inline std::uint32_t struct_size_of(const void* from) {
   std::uint32_t size = 0;
@@ -45,4 +45,4 @@ T sized() {
   return out;
 }
 
-}  // namespace pipeline::plugins
+}  // namespace pipeline
