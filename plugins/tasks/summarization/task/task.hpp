@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "generate.hpp"
-#include "gpt2.hpp"
-#include "hugging_face.hpp"
-#include "parameters.hpp"
+#include "plugins/tasks/summarization/model/generate.hpp"
+#include "plugins/tasks/summarization/model/gpt2.hpp"
+#include "plugins/tasks/summarization/model/hugging_face.hpp"
+#include "plugins/tasks/summarization/model/parameters.hpp"
 #include "plugins/tasks/summarization/task/config.hpp"
 #include "plugins/tasks/summarization/task/corpus.hpp"
 #include "plugins/tasks/summarization/task/sequence.hpp"
