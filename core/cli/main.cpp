@@ -9,7 +9,6 @@
 #include "core/cli/freed_memory.hpp"
 #include "core/cli/verb.hpp"
 #include "core/config/error.hpp"
-#include "core/config/plugin_config.hpp"
 #include "core/config/suggest.hpp"
 #include "core/launch/launch.hpp"
 #include "core/plugins/host.hpp"
@@ -77,7 +76,6 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   cli::keep_freed_memory();
-  plugins::extend_host_table(config::fill_host_slots);
   int code = cli::kFailed;
   try {
     code = run(argc, argv);

@@ -36,9 +36,8 @@ class PluginConfig : public Settings {
   std::map<std::string, std::unique_ptr<Strings>, std::less<>> strings_;
 };
 
-// Sets the config_* slots of the host's table. host.error_new must be set already; it is kept for all later
-// calls.
-void fill_host_slots(pl_host& host);
+// Sets the config_* slots of the host's table.
+void fill_config_slots(pl_host& host);
 
 }  // namespace pipeline::config
 

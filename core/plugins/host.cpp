@@ -5,6 +5,7 @@
 #include "core/base/error.hpp"
 #include "core/base/seed.hpp"
 #include "core/base/str.hpp"
+#include "core/config/plugin_config.hpp"
 #include "core/plugins/parked.hpp"
 #include "core/plugins/thread_check.hpp"
 
@@ -61,41 +62,10 @@ std::uint64_t seed(const pl_context* context, pl_str stream, std::uint64_t a, st
   return derive_seed(context->run_info().seed, view(stream), a, b, c);
 }
 
-pl_error* no_config(const pl_config*, pl_str key, const void*) noexcept {
-  return make_error(PL_ERROR_FAILED,
-                    "option '" + std::string(view(key)) + "': this program has no configuration reader");
-}
+}  // namespace
 
-// Every config slot answers with an error until core/config is there.
-void fill_config_slots(pl_host& host) {
-  host.config_bool = [](const pl_config* c, pl_str key, std::uint32_t* out) noexcept {
-    return no_config(c, key, out);
-  };
-  host.config_int = [](const pl_config* c, pl_str key, std::int64_t* out) noexcept {
-    return no_config(c, key, out);
-  };
-  host.config_float = [](const pl_config* c, pl_str key, double* out) noexcept {
-    return no_config(c, key, out);
-  };
-  host.config_string = [](const pl_config* c, pl_str key, pl_str* out) noexcept {
-    return no_config(c, key, out);
-  };
-  host.config_int_list = [](const pl_config* c, pl_str key, const std::int64_t** out,
-                            std::uint64_t*) noexcept { return no_config(c, key, out); };
-  host.config_float_list = [](const pl_config* c, pl_str key, const double** out, std::uint64_t*) noexcept {
-    return no_config(c, key, out);
-  };
-  host.config_string_list = [](const pl_config* c, pl_str key, const pl_str** out, std::uint64_t*) noexcept {
-    return no_config(c, key, out);
-  };
-  host.config_is_set = [](const pl_config*, pl_str) noexcept { return std::uint32_t{0}; };
-  host.config_error = [](const pl_config*, pl_str key, pl_str problem) noexcept {
-    return make_error(PL_ERROR_CONFIG, std::string(view(key)) + ": " + std::string(view(problem)));
-  };
-}
-
-pl_host& table() {
-  static pl_host host = [] {
+const pl_host& host_table() {
+  static const pl_host host = [] {
     pl_host made{};
     made.struct_size = sizeof(pl_host);
     made.abi_major = PL_ABI_MAJOR;
@@ -107,15 +77,11 @@ pl_host& table() {
     made.cancelled = cancelled;
     made.run_info = run_info;
     made.seed = seed;
-    fill_config_slots(made);
+    config::fill_config_slots(made);
     return made;
   }();
   return host;
 }
-
-}  // namespace
-
-const pl_host& host_table() { return table(); }
 
 void say_exception(const pl_context* context) noexcept {
   pl_error* error = current_exception_as_error();
@@ -128,9 +94,7 @@ void say_exception(const pl_context* context) noexcept {
   } catch (...) {  // the log is what fails
   }
   if (!logged) std::fprintf(stderr, "error: %s\n", error->message.c_str());
-  table().error_free(error);
+  host_table().error_free(error);
 }
-
-void extend_host_table(const std::function<void(pl_host&)>& fill) { fill(table()); }
 
 }  // namespace pipeline::plugins

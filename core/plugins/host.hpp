@@ -42,17 +42,11 @@ struct pl_context {
 
 namespace pipeline::plugins {
 
-// The one table of this process; static. Its config_* slots answer with an error until core/config has filled
-// them in.
+// The one table of this process; static.
 const pl_host& host_table();
 
 // Where nothing can be thrown: writes the exception being handled to the log, as an error, or where there is
 // no log (`context` may be NULL) to stderr. [any-thread]
 void say_exception(const pl_context* context) noexcept;
-
-// For core/config: sets slots of the table. Called once at the start of the program, before any plugin is
-// loaded:
-//   plugins::extend_host_table(config::fill_host_slots);
-void extend_host_table(const std::function<void(pl_host&)>& fill);
 
 }  // namespace pipeline::plugins

@@ -236,7 +236,6 @@ std::unique_ptr<plugins::Communicator> open_group(const BackendUnderTest& backen
   static std::mutex mutex;
   static std::deque<pl_context> contexts;
   std::unique_lock lock(mutex);
-  plugins::extend_host_table(config::fill_host_slots);
   const Plugin& plugin = Plugin::load(backend.plugin);
   pl_context& context = contexts.emplace_back(std::string(plugin.label()));
   lock.unlock();

@@ -20,7 +20,6 @@ const fs::path kBuilt = fs::path(PIPELINE_BUILD_DIR) / "tests/plugins";
 const fs::path kFrozen = fs::path(PIPELINE_BUILD_DIR) / "tests/frozen_plugins";
 
 TrainingArgs c_plugins(const fs::path& root = kBuilt) {
-  extend_host_table(config::fill_host_slots);
   TrainingArgs args;
   args.task = root / "tasks/linear_regression.so";
   args.strategy = root / "strategies/plain_sgd.so";
@@ -75,8 +74,7 @@ TEST(CPlugins, BuiltFromTheFrozenHeaderTrainAlike) {
 class TaskTest : public ::testing::Test {
  protected:
   TaskTest()
-      : plugin_((extend_host_table(config::fill_host_slots),
-                 Plugin::load(kBuilt / "tasks/linear_regression.so"))),
+      : plugin_(Plugin::load(kBuilt / "tasks/linear_regression.so")),
         config_(
             config::load({"", {"task.plugin=\"linear_regression\""}, ""}).plugin("task", plugin_.options())) {
     auto info = sized<pl_run_info>();

@@ -2,13 +2,6 @@
 #include "tests/config/config_files.hpp"
 #include "tests/config/plugin_options.hpp"
 
-// Errors as the host makes them.
-namespace {
-pl_error* new_error(uint32_t code, pl_str message) {
-  return new pl_error{code, std::string(message.ptr, message.len)};
-}
-}  // namespace
-
 namespace pipeline::config {
 namespace {
 
@@ -16,8 +9,7 @@ class PluginTable : public ConfigFiles {
  protected:
   void SetUp() override {
     ConfigFiles::SetUp();
-    host_.error_new = new_error;
-    fill_host_slots(host_);
+    fill_config_slots(host_);
   }
 
   static pl_config task(std::string_view text, std::vector<std::string> sets = {}) {

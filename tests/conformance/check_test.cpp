@@ -7,10 +7,8 @@
 #include <test_paths.hpp>
 
 #include "core/base/error.hpp"
-#include "core/config/plugin_config.hpp"
 #include "core/plugins/check/check_plugin.hpp"
 #include "core/plugins/check/elf.hpp"
-#include "core/plugins/host.hpp"
 
 namespace pipeline::plugins {
 namespace {
@@ -21,7 +19,6 @@ using Tell = std::function<void(const std::string& line)>;
 
 CheckReport check_zoo(
     const std::string& name, const Tell& tell = [](const std::string&) {}) {
-  extend_host_table(config::fill_host_slots);
   CheckArgs args;
   args.plugin = std::filesystem::path(PIPELINE_BUILD_DIR "/tests/zoo") / (name + ".so");
   args.limit = std::chrono::seconds(name == "hangs" ? 1 : 60);

@@ -7,9 +7,7 @@
 #include <test_paths.hpp>
 #include <vector>
 
-#include "core/config/plugin_config.hpp"
 #include "core/plugins/check/check_plugin.hpp"
-#include "core/plugins/host.hpp"
 
 namespace pipeline::plugins {
 namespace {
@@ -40,7 +38,6 @@ std::string test_name(const fs::path& file) {
 class Conformance : public ::testing::TestWithParam<fs::path> {};
 
 TEST_P(Conformance, KeepsItsPromises) {
-  extend_host_table(config::fill_host_slots);
   CheckArgs args;
   args.plugin = GetParam();
   const fs::path folder = fs::path(PIPELINE_SOURCE_DIR) / "tests/conformance";

@@ -52,8 +52,6 @@ pl_tensor view(const at::Tensor& tensor) {
 const plugins::Plugin& load_plugin(const std::string& name) {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
-  static const bool kHasConfig = (plugins::extend_host_table(config::fill_host_slots), true);
-  static_cast<void>(kHasConfig);
   return plugins::Plugin::load(std::string(PIPELINE_BUILD_DIR) + "/lib/pipeline/plugins/strategies/" + name +
                                ".so");
 }

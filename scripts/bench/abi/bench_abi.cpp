@@ -13,7 +13,6 @@
 #include <ATen/Parallel.h>
 
 #include "core/config/plugin_config.hpp"
-#include "core/plugins/host.hpp"
 #include "core/train/session.hpp"
 #include "core/train/weights.hpp"
 #include "mlp.hpp"
@@ -101,7 +100,6 @@ double median(std::vector<double> values) {
 
 int main(int argc, char** argv) {
   const int rounds = argc > 1 ? std::atoi(argv[1]) : 150;
-  plugins::extend_host_table(config::fill_host_slots);
   const config::Config config = config::load({.file = "",
                                               .sets = {"task.plugin=bench_mlp", "strategy.plugin=single",
                                                        "train.global_batch=" + std::to_string(bench::kBatch),

@@ -19,8 +19,6 @@ namespace {
 using namespace pipeline;
 
 const plugins::Plugin& load(const std::string& file) {
-  static const bool kHasConfig = (plugins::extend_host_table(config::fill_host_slots), true);
-  static_cast<void>(kHasConfig);
   return plugins::Plugin::load(std::string(BENCH_PLUGINS) + '/' + file + ".so");
 }
 
