@@ -10,7 +10,7 @@ namespace {
 using std::chrono::duration;
 
 // After an interrupt a transport has to be out of the caller's memory at once; this is for one that is not.
-constexpr duration<double> kPatience{10};
+constexpr duration<double> kInterruptPatience{10};
 // Longer than any run, and short enough for the clock's arithmetic.
 constexpr double kForever = 1e9;
 
@@ -80,7 +80,7 @@ void Queue::wait(Item& item, double timeout_seconds) {
     if (!ended_) gave_up_ = seconds;
     end(Error(concat("after ", seconds, " seconds it is not done"), PL_ERROR_TIMEOUT));
     changed_.notify_all();
-    changed_.wait_for(lock, kPatience, [&] { return item.done; });
+    changed_.wait_for(lock, kInterruptPatience, [&] { return item.done; });
     if (!item.done) throw *ended_;
   }
   if (item.error) throw *item.error;

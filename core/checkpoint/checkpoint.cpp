@@ -18,8 +18,6 @@
 namespace pipeline::checkpoint {
 namespace {
 
-[[noreturn]] void corrupt(const std::string& message) { throw Error(PL_ERROR_CORRUPT, message); }
-
 void check_size(const std::string& path, uint64_t expected) {
   struct stat status;
   if (::stat(path.c_str(), &status) != 0) {

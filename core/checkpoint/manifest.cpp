@@ -24,8 +24,6 @@ using Json = nlohmann::json;
 
 constexpr char kFormat[] = "pipeline-checkpoint";
 
-[[noreturn]] void corrupt(const std::string& message) { throw Error(PL_ERROR_CORRUPT, message); }
-
 // Of everything but the checksum itself; nlohmann-json sorts keys and prints numbers so that they come back
 // as they were.
 std::string checksum_of(Json json) {
@@ -267,6 +265,8 @@ void check_coverage(const Manifest& manifest, const std::string& path) {
     if (covered < count) corrupt(where + ": elements from " + std::to_string(covered) + " on are in no file");
   }
 }
+
+void corrupt(const std::string& message) { throw Error(PL_ERROR_CORRUPT, message); }
 
 uint64_t element_count(const std::vector<int64_t>& shape) {
   uint64_t count = 1;

@@ -54,6 +54,7 @@ void merge(Manifest& into, const Manifest& share, const std::string& path);
 // Throws pipeline::Error, PL_ERROR_CORRUPT, where the extents of a tensor leave a gap or overlap.
 void check_coverage(const Manifest& manifest, const std::string& path);
 
+[[noreturn]] void corrupt(const std::string& message);  // throws pipeline::Error, PL_ERROR_CORRUPT
 uint64_t element_count(const std::vector<int64_t>& shape);
 std::string tensor_label(std::string_view kind, std::string_view parameter);  // "value/wte.weight"; "step"
 

@@ -13,7 +13,7 @@ namespace pipeline::plugins {
 namespace {
 
 constexpr std::uint32_t kMaxDimensions = 16;
-constexpr std::uint32_t kAllFlags = PL_PARAMETER_TRAINABLE | PL_PARAMETER_DECAY;
+constexpr std::uint32_t kParameterFlags = PL_PARAMETER_TRAINABLE | PL_PARAMETER_DECAY;
 
 std::string parameter_problem(const pl_parameter& parameter) {
   if (view(parameter.name).empty()) return "has no name";
@@ -25,7 +25,7 @@ std::string parameter_problem(const pl_parameter& parameter) {
   for (std::int64_t extent : shape)
     if (extent < 1)
       return fmt::format("has the shape ({}), all extents must be at least 1", fmt::join(shape, ", "));
-  if (parameter.flags & ~kAllFlags)
+  if (parameter.flags & ~kParameterFlags)
     return fmt::format("flags {:#x} has bits that are unknown", parameter.flags);
   if ((parameter.flags & PL_PARAMETER_TRAINABLE) &&
       !(parameter.lr_multiplier > 0 && std::isfinite(parameter.lr_multiplier)))

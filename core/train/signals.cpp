@@ -15,7 +15,7 @@ std::atomic<int> from_supervisor{0}, direct{0};  // how many
 pid_t supervisor = 0;                            // 0: none
 static_assert(std::atomic<int>::is_always_lock_free, "a handler must not wait");
 struct sigaction previous[std::size(kSignals)], previous_pipe;
-bool ignored = false;
+bool are_ignored = false;
 
 void on_signal(int signal, siginfo_t* info, void*) {
   int none = 0;
@@ -31,7 +31,7 @@ void on_signal(int signal, siginfo_t* info, void*) {
 
 Signals::Signals(bool supervised) {
   first_signal = from_supervisor = direct = 0;
-  ignored = false;
+  are_ignored = false;
   supervisor = supervised ? ::getppid() : 0;
   struct sigaction action {};
   action.sa_sigaction = on_signal;
@@ -47,13 +47,13 @@ Signals::Signals(bool supervised) {
 }
 
 Signals::~Signals() {
-  if (ignored) return;
+  if (are_ignored) return;
   for (size_t i = 0; i < std::size(kSignals); ++i) ::sigaction(kSignals[i], &previous[i], nullptr);
   ::sigaction(SIGPIPE, &previous_pipe, nullptr);
 }
 
 void Signals::ignore() {
-  ignored = true;
+  are_ignored = true;
   for (const int signal : kSignals) ::signal(signal, SIG_IGN);
 }
 

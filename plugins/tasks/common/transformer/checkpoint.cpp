@@ -13,7 +13,7 @@ using torch::autograd::variable_list;
 
 using Body = std::function<at::Tensor(const at::Tensor&)>;
 
-struct Holder : torch::CustomClassHolder {
+struct BodyHolder : torch::CustomClassHolder {
   Body body;
   bool input_needs_gradient = false;
 };
@@ -22,7 +22,7 @@ class Checkpoint : public torch::autograd::Function<Checkpoint> {
  public:
   // The parameters are inputs, so that autograd knows that the result depends on them.
   static Variable forward(AutogradContext* ctx, const Variable& x, at::TensorList parameters, Body body) {
-    auto holder = c10::make_intrusive<Holder>();
+    auto holder = c10::make_intrusive<BodyHolder>();
     holder->body = std::move(body);
     holder->input_needs_gradient = x.requires_grad();
     variable_list saved{x};
@@ -35,7 +35,7 @@ class Checkpoint : public torch::autograd::Function<Checkpoint> {
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const auto saved = ctx->get_saved_variables();
-    const auto holder = c10::static_intrusive_pointer_cast<Holder>(ctx->saved_data["body"].toCapsule());
+    const auto holder = c10::static_intrusive_pointer_cast<BodyHolder>(ctx->saved_data["body"].toCapsule());
     const at::Tensor x = saved[0].detach().requires_grad_(holder->input_needs_gradient);
     variable_list inputs;
     std::vector<size_t> slots;  // where each gradient belongs

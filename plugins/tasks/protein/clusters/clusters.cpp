@@ -45,17 +45,16 @@ class Linkage {
   // Every pair once: sequences sorted by length, each lot of neighbours with all that are not behind it.
   void link_all() {
     const std::vector<uint32_t> order = set_.by_length();
-    constexpr size_t kLanes = ScoreBatch::kLanes;
-    const size_t lots = (order.size() + kLanes - 1) / kLanes;
+    const size_t lots = (order.size() + ScoreBatch::kLanes - 1) / ScoreBatch::kLanes;
     uint64_t residues = 0, cells = 0;
     for (size_t i = 0; i < order.size(); ++i) {
       residues += sequences_[order[i]].size();
-      if ((i + 1) % kLanes == 0 || i + 1 == order.size()) cells += residues * sequences_[order[i]].size();
+      if ((i + 1) % ScoreBatch::kLanes == 0 || i + 1 == order.size()) cells += residues * sequences_[order[i]].size();
     }
     Work work(hooks_, cells);
     work.run(lots, [] { return std::make_unique<ScoreBatch>(); }, [&](size_t item, std::unique_ptr<ScoreBatch>& batch) {
-      const size_t first = (lots - 1 - item) * kLanes;  // the most work first: threads then end together
-      const size_t end = std::min(first + kLanes, order.size());
+      const size_t first = (lots - 1 - item) * ScoreBatch::kLanes;  // the most work first: threads then end together
+      const size_t end = std::min(first + ScoreBatch::kLanes, order.size());
       std::vector<LetterView> targets;
       for (size_t i = first; i < end; ++i) targets.emplace_back(sequences_[order[i]]);
       batch->set_targets(targets);

@@ -12,7 +12,7 @@ namespace {
 using Cell = int64_t;
 constexpr int kFieldBits = 20;
 constexpr Cell kScore = Cell{1} << (2 * kFieldBits), kIdentity = Cell{1} << kFieldBits, kField = kIdentity - 1;
-constexpr Cell kOpen = kScore * (kGapOpen + kGapExtend), kExtend = kScore * kGapExtend;
+constexpr Cell kGapOpened = kScore * (kGapOpen + kGapExtend), kGapExtended = kScore * kGapExtend;
 static_assert(kMaxAlignedLength <= static_cast<size_t>(kField));
 static_assert(kMaxAlignedLength * kMaxSubstitution < (size_t{1} << (62 - 2 * kFieldBits)) * 2);
 
@@ -28,7 +28,7 @@ const Cells kCells = [] {
   return cells;
 }();
 
-struct State {
+struct AlignmentState {
   Cell best = 0;  // of alignments that end here (H)
   Cell gap = 0;   // of those that end in a gap, for the next residue of a (E); below one point it never wins
 };
@@ -36,19 +36,19 @@ struct State {
 }  // namespace
 
 LocalAlignment align_locally(LetterView a, LetterView b) {
-  std::vector<State> states(b.size());
+  std::vector<AlignmentState> states(b.size());
   Cell best = 0;
   for (const uint8_t letter : a) {
     const Row& scores = kCells[letter];
     Cell diagonal = 0, gap = 0;  // gap: along b (F)
     for (size_t j = 0; j < b.size(); ++j) {
-      State& state = states[j];
+      AlignmentState& state = states[j];
       Cell cell = std::max({diagonal + scores[b[j]], state.gap, gap});
       if (cell < kScore) cell = 0;  // no score: an alignment starts after this, without counts
       diagonal = state.best;
       state.best = cell;
-      state.gap = std::max(state.gap - kExtend, cell - kOpen);
-      gap = std::max(gap - kExtend, cell - kOpen);
+      state.gap = std::max(state.gap - kGapExtended, cell - kGapOpened);
+      gap = std::max(gap - kGapExtended, cell - kGapOpened);
       best = std::max(best, cell);
     }
   }

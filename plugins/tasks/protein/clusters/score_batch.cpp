@@ -26,7 +26,7 @@ struct alignas(kLanes * sizeof(Score)) Vector {
 
 // Of a residue of the query, as far as the targets have been read.
 template <typename Score>
-struct State {
+struct BatchState {
   Vector<Score> best, gap;  // H and E of the recurrences, as in align_locally
 };
 
@@ -35,7 +35,7 @@ using Profile = std::vector<Vector<Score>>;  // (target position, letter): what 
 
 // Always inlined, so that it is compiled for the instructions of its caller.
 template <typename Score>
-[[gnu::always_inline]] inline void align(const Profile<Score>& profile, LetterView query, std::vector<State<Score>>& states,
+[[gnu::always_inline]] inline void align(const Profile<Score>& profile, LetterView query, std::vector<BatchState<Score>>& states,
                                          Vector<Score>& result) {
   using V = typename Vector<Score>::Type;
   const V zero{};
@@ -44,7 +44,7 @@ template <typename Score>
   for (size_t at = 0; at < profile.size(); at += kLetters) {
     const Vector<Score>* const scores = &profile[at];
     V diagonal{}, gap{};  // gap: along the query (F)
-    State<Score>* state = states.data();
+    BatchState<Score>* state = states.data();
     for (const uint8_t letter : query) {
       const V before = state->best.lanes, open = state->gap.lanes;
       V cell = diagonal + scores[letter].lanes;
@@ -66,16 +66,16 @@ template <typename Score>
 }
 
 template <typename Score>
-using Align = void (*)(const Profile<Score>&, LetterView, std::vector<State<Score>>&, Vector<Score>&);
+using Align = void (*)(const Profile<Score>&, LetterView, std::vector<BatchState<Score>>&, Vector<Score>&);
 
 template <typename Score>
-void align_anywhere(const Profile<Score>& profile, LetterView query, std::vector<State<Score>>& states, Vector<Score>& result) {
+void align_anywhere(const Profile<Score>& profile, LetterView query, std::vector<BatchState<Score>>& states, Vector<Score>& result) {
   align(profile, query, states, result);
 }
 
 #if defined(__x86_64__)
 template <typename Score>
-[[gnu::target("avx2")]] void align_avx2(const Profile<Score>& profile, LetterView query, std::vector<State<Score>>& states,
+[[gnu::target("avx2")]] void align_avx2(const Profile<Score>& profile, LetterView query, std::vector<BatchState<Score>>& states,
                                         Vector<Score>& result) {
   align(profile, query, states, result);
 }
@@ -94,7 +94,7 @@ Align<Score> fastest() {
 template <typename Score>
 struct ScoreBatch::Lanes {
   Profile<Score> profile;
-  std::vector<State<Score>> states;
+  std::vector<BatchState<Score>> states;
   Align<Score> align = fastest<Score>();
 
   void set_targets(std::span<const LetterView> targets, size_t longest) {
@@ -113,7 +113,7 @@ struct ScoreBatch::Lanes {
   }
 
   Scores scores(LetterView query) {
-    states.assign(query.size(), State<Score>{});
+    states.assign(query.size(), BatchState<Score>{});
     Vector<Score> result;
     align(profile, query, states, result);
     Scores found;

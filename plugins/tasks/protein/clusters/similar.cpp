@@ -14,7 +14,6 @@ namespace pipeline::protein {
 
 namespace {
 
-constexpr size_t kLanes = ScoreBatch::kLanes;
 
 class Search {
  public:
@@ -43,10 +42,10 @@ class Search {
 
   // A lot of queries of similar length with each reference. Each lot belongs to one thread, so its places in found_ do, too.
   void align_all() {
-    const size_t lots = (order_.size() + kLanes - 1) / kLanes;
+    const size_t lots = (order_.size() + ScoreBatch::kLanes - 1) / ScoreBatch::kLanes;
     Work work(hooks_, lots * references_.size());
     work.run(lots, [] { return std::make_unique<ScoreBatch>(); }, [&](size_t item, std::unique_ptr<ScoreBatch>& batch) {
-      const size_t first = (lots - 1 - item) * kLanes, end = std::min(first + kLanes, order_.size());  // the most work first
+      const size_t first = (lots - 1 - item) * ScoreBatch::kLanes, end = std::min(first + ScoreBatch::kLanes, order_.size());  // the most work first
       std::vector<LetterView> targets;
       for (size_t i = first; i < end; ++i) targets.emplace_back(queries_[order_[i]]);
       batch->set_targets(targets);
@@ -78,8 +77,8 @@ class Search {
       std::vector<uint32_t> candidates = prefilter.candidates(static_cast<uint32_t>(references_.size() + item), scratch.seeds);
       std::erase_if(candidates, [&](uint32_t candidate) { return candidate >= references_.size(); });
       uint8_t& found = found_[order_[item]];
-      for (size_t begin = 0; begin < candidates.size() && found == 0; begin += kLanes) {
-        const size_t end = std::min(begin + kLanes, candidates.size());
+      for (size_t begin = 0; begin < candidates.size() && found == 0; begin += ScoreBatch::kLanes) {
+        const size_t end = std::min(begin + ScoreBatch::kLanes, candidates.size());
         std::vector<LetterView> targets;
         for (size_t i = begin; i < end; ++i) targets.emplace_back(all[candidates[i]]);
         scratch.batch->set_targets(targets);

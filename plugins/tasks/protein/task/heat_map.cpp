@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kCell = 14, kLeft = 60, kTop = 46, kGap = 40, kLegend = 200, kColors = 32;
 
-std::string escaped(const std::string& text) {
+std::string xml_escaped(const std::string& text) {
   std::string result;
   for (const char c : text) result += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : c == '"' ? "&quot;" : std::string(1, c);
   return result;
@@ -59,7 +59,7 @@ class Drawing {
   static std::string number(int64_t n) { return std::to_string(n); }
 
   void text(int64_t x, int64_t y, const std::string& words, const std::string& style = "") {
-    svg_ += "<text x=\"" + number(x) + "\" y=\"" + number(y) + "\" " + style + ">" + escaped(words) + "</text>\n";
+    svg_ += "<text x=\"" + number(x) + "\" y=\"" + number(y) + "\" " + style + ">" + xml_escaped(words) + "</text>\n";
   }
 
   // One path for all cells of a colour: a picture of thousands of cells stays small.

@@ -6,7 +6,7 @@
 namespace pipeline::protein {
 namespace {
 
-constexpr size_t kDigits = 16;
+constexpr size_t kHexDigits = 16;
 
 }  // namespace
 
@@ -30,17 +30,17 @@ std::string to_text(const std::vector<uint64_t>& set) {
   static constexpr char kHex[] = "0123456789abcdef";
   std::string text;
   for (const uint64_t key : set)
-    for (size_t digit = kDigits; digit-- > 0;) text += kHex[key >> (4 * digit) & 15];
+    for (size_t digit = kHexDigits; digit-- > 0;) text += kHex[key >> (4 * digit) & 15];
   return text;
 }
 
 bool keys_from(std::string_view text, std::vector<uint64_t>& set) {
   set.clear();
-  if (text.size() % kDigits != 0) return false;
-  for (; !text.empty(); text.remove_prefix(kDigits)) {
+  if (text.size() % kHexDigits != 0) return false;
+  for (; !text.empty(); text.remove_prefix(kHexDigits)) {
     uint64_t key = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + kDigits, key, 16);
-    if (error != std::errc() || end != text.data() + kDigits) return false;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + kHexDigits, key, 16);
+    if (error != std::errc() || end != text.data() + kHexDigits) return false;
     set.push_back(key);
   }
   make_set(set);

@@ -15,7 +15,7 @@ constexpr size_t kLongest = 200;  // of the 255 bytes that a file's name may hav
 bool is_plain(char c) { return c != '/' && c != '\\' && static_cast<unsigned char>(c) >= ' ' && c != '\x7f'; }
 
 // As an address writes it, which no other name has.
-std::string escaped(const std::string& name) {
+std::string percent_escaped(const std::string& name) {
   std::string text;
   for (const char c : name) {
     char code[4];
@@ -68,7 +68,7 @@ std::vector<std::string> file_names(const std::vector<std::string>& names) {
     std::string text = name;
     std::replace_if(text.begin(), text.end(), [](char c) { return !is_plain(c); }, '-');
     plain.push_back(shortened(std::move(text), name));
-    unmistakable.push_back(shortened(escaped(name), name));
+    unmistakable.push_back(shortened(percent_escaped(name), name));
   }
   return tell_apart(plain, unmistakable);
 }

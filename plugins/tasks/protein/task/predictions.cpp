@@ -11,7 +11,7 @@
 namespace pipeline::protein {
 namespace {
 
-constexpr int kDigits = 4;
+constexpr int kDecimals = 4;
 
 // Chain names come from files and may be anything.
 std::string field(const std::string& text) {
@@ -50,10 +50,10 @@ std::string residue_table(const Predicted& predicted, int64_t top) {
     std::array<uint8_t, kAminoAcidCount> order;
     std::iota(order.begin(), order.end(), uint8_t{0});
     std::stable_sort(order.begin(), order.end(), [&](uint8_t a, uint8_t b) { return log_p[a] > log_p[b]; });
-    const auto probability = [&](uint8_t a) { return decimal(std::exp(static_cast<double>(log_p[a])), kDigits); };
+    const auto probability = [&](uint8_t a) { return decimal(std::exp(static_cast<double>(log_p[a])), kDecimals); };
     csv += place_of(predicted, i) + "," + (is_known(residue) ? probability(residue.amino_acid) : "");
     for (int64_t k = 0; k < top; ++k) csv += std::string(",") + letter_of(order[static_cast<size_t>(k)]) + "," + probability(order[static_cast<size_t>(k)]);
-    csv += "," + decimal(entropy_of(log_p), kDigits) + "\n";
+    csv += "," + decimal(entropy_of(log_p), kDecimals) + "\n";
   }
   return csv;
 }
@@ -67,7 +67,7 @@ std::string mutation_table(const Predicted& predicted) {
     const Residue& residue = predicted.sample.residues[i];
     csv += place_of(predicted, i);
     for (size_t a = 0; a < kAminoAcidCount; ++a)
-      csv += "," + (is_known(residue) ? decimal(static_cast<double>(log_p[a] - log_p[residue.amino_acid]), kDigits) : "");
+      csv += "," + (is_known(residue) ? decimal(static_cast<double>(log_p[a] - log_p[residue.amino_acid]), kDecimals) : "");
     csv += "\n";
   }
   return csv;
