@@ -2,6 +2,8 @@
 
 #include <initializer_list>
 
+#include "core/base/hash.hpp"
+
 namespace pipeline {
 namespace {
 
@@ -15,13 +17,6 @@ std::uint64_t mix(std::uint64_t z) {
   return z ^ (z >> 31);
 }
 
-// FNV-1a, 64 bits.
-std::uint64_t hash(std::string_view text) {
-  std::uint64_t h = 0xcbf29ce484222325ull;
-  for (char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
-  return h;
-}
-
 // For a given state a bijection of `value`, so that two different values never meet.
 std::uint64_t absorb(std::uint64_t state, std::uint64_t value) {
   return mix((state ^ mix(value + kGolden)) + kGolden);
@@ -32,7 +27,7 @@ std::uint64_t absorb(std::uint64_t state, std::uint64_t value) {
 std::uint64_t derive_seed(std::uint64_t seed, std::string_view stream, std::uint64_t a, std::uint64_t b,
                           std::uint64_t c) {
   std::uint64_t state = absorb(0, seed);
-  for (std::uint64_t value : {hash(stream), a, b, c}) state = absorb(state, value);
+  for (std::uint64_t value : {fnv1a(stream), a, b, c}) state = absorb(state, value);
   return state;
 }
 

@@ -8,8 +8,10 @@
 
 #include "core/base/error.hpp"
 #include "core/launch/devices.hpp"
-#include "core/train/signals.hpp"
-#include "core/train/team.hpp"
+#include "core/train/run/environment.hpp"
+#include "core/train/run/signals.hpp"
+#include "core/train/run/team.hpp"
+#include "core/train/stages/stages.hpp"
 
 namespace pipeline::cli {
 
@@ -124,6 +126,7 @@ int with_workspace(const ConfigArgs& args, bool one_process, const std::function
     team.emplace(world, log,
                  train::Team::Options{.rendezvous = std::chrono::duration<double>(config.get_float("launch.rendezvous_seconds")),
                                       .stall = std::chrono::duration<double>(config.get_float("launch.stall_seconds"))});
+    train::set_environment(train::stages_of(config).front(), team->sharing_cores());
     return work({.config = config, .registry = registry, .log = log, .team = *team}) == train::Outcome::finished ? kDone : kInterrupted;
   } catch (const std::exception& error) {
     console.status({});

@@ -1,4 +1,4 @@
-// What the verbs of the command line have in common. One file a verb; each adds its subcommand with add_NAME.
+// What the verbs of the command line have in common. Each adds its subcommand with add_NAME.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@
 #include "core/launch/launch.hpp"
 #include "core/observe/log.hpp"
 #include "core/plugins/registry.hpp"
-#include "core/train/runner.hpp"
+#include "core/train/stages/runner.hpp"
 
 namespace pipeline::cli {
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/base/utf8.hpp"
 #include "core/config/error.hpp"
 #include "core/config/literal.hpp"
 
@@ -64,21 +65,6 @@ std::string word_around(std::string_view text, size_t i) {
 
 }  // namespace
 
-// Length of the UTF-8 character at the beginning of `text`, 0 if there is none (RFC 3629: no surrogates, no
-// overlong forms).
-size_t character_length(std::string_view text) {
-  const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
-  const unsigned lead = byte(0);
-  if (lead < 0x80) return 1;
-  const size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-  if (lead < 0xc2 || lead > 0xf4) return 0;
-  for (size_t i = 1; i < length; ++i)
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  if ((lead == 0xe0 && byte(1) < 0xa0) || (lead == 0xed && byte(1) > 0x9f)) return 0;
-  if ((lead == 0xf0 && byte(1) < 0x90) || (lead == 0xf4 && byte(1) > 0x8f)) return 0;
-  return length;
-}
-
 std::string at(const std::string& file, size_t line, size_t column) {
   return file + ':' + std::to_string(line) + ':' + std::to_string(column) + ": ";
 }
@@ -89,11 +75,11 @@ void refuse_unreadable(std::string_view text, const std::string& file) {
   int dots = 0;
   const auto fail = [&](const std::string& problem) { return ConfigError(at(file, line, column) + problem); };
   for (size_t i = text.starts_with("\xef\xbb\xbf") ? 3 : 0; i < text.size();) {
-    const size_t length = character_length(text.substr(i));
-    if (length == 0) throw fail("not UTF-8 text: save the file in the encoding UTF-8");
+    const CodePoint character = decode_utf8(text.data() + i, text.data() + text.size());
+    if (character.value == kInvalidByte) throw fail("not UTF-8 text: save the file in the encoding UTF-8");
     if (text[i] == '\0') throw fail("a NUL byte: this is not a text file");
     if (scanner.is_plain(text.substr(i))) {
-      if (length > 1)
+      if (character.bytes > 1)
         throw fail(word_around(text, i) +
                    " stands outside of quotes: put text in quotes; keys are made of a-z, 0-9, _ and -");
       if (std::string_view(",=[]{}\n").find(text[i]) != std::string_view::npos) dots = 0;
@@ -102,7 +88,7 @@ void refuse_unreadable(std::string_view text, const std::string& file) {
     }
     column = text[i] == '\n' ? 1 : column + 1;
     line += text[i] == '\n' ? 1 : 0;
-    i += length;
+    i += character.bytes;
   }
 }
 

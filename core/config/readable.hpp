@@ -11,10 +11,6 @@ namespace pipeline::config {
 // exhaust the stack.
 void refuse_unreadable(std::string_view text, const std::string& file);
 
-// Bytes of the UTF-8 character at the beginning of `text`, 0 if there is none (RFC 3629: no surrogates, no
-// overlong forms).
-size_t character_length(std::string_view text);
-
 // "file:line:column: ".
 std::string at(const std::string& file, size_t line, size_t column);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "core/base/utf8.hpp"
 #include "core/config/document.hpp"
 #include "core/config/readable.hpp"
 
@@ -22,7 +23,7 @@ std::string_view line_of(std::string_view text, size_t line) {
 std::string word_at(std::string_view line, size_t column) {
   size_t begin = 0;
   for (; column > 1 && begin < line.size(); --column)
-    begin += std::max<size_t>(1, character_length(line.substr(begin)));
+    begin += decode_utf8(line.data() + begin, line.data() + line.size()).bytes;
   line.remove_prefix(std::min(begin, line.size()));
   line = line.substr(0, line.find_first_of(",]}#"));
   const size_t last = line.find_last_not_of(" \t");

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "core/base/hash.hpp"
+
 namespace pipeline::launch {
 namespace {
 
@@ -9,12 +11,6 @@ namespace {
 // services.
 constexpr uint32_t kFirstPort = 20000, kPorts = 8000;
 constexpr uint16_t kTries = 16;
-
-uint32_t hash(const std::string& text) {  // FNV-1a: the same on every machine
-  uint32_t value = 2166136261u;
-  for (const unsigned char c : text) value = (value ^ c) * 16777619u;
-  return value;
-}
 
 void require_in_range(const Seat& seat) {
   const World& world = seat.world;
@@ -55,7 +51,7 @@ bool pmi_is_by_srun(const Variables& variables) {
 }  // namespace
 
 void choose_port(World& world) {
-  world.port = static_cast<uint16_t>(kFirstPort + hash(world.run_id) % kPorts);
+  world.port = static_cast<uint16_t>(kFirstPort + fnv1a(world.run_id) % kPorts);
   world.port_tries = kTries;
 }
 

@@ -8,8 +8,8 @@
 #include "core/base/error.hpp"
 #include "core/config/differences.hpp"
 #include "core/observe/format.hpp"
-#include "core/train/clock.hpp"
-#include "core/train/extra_state.hpp"
+#include "core/train/run/clock.hpp"
+#include "core/train/run/extra_state.hpp"
 
 namespace pipeline::train {
 namespace {

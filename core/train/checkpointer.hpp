@@ -8,8 +8,8 @@
 
 #include "core/checkpoint/background_writer.hpp"
 #include "core/checkpoint/store.hpp"
-#include "core/train/run_folder.hpp"
-#include "core/train/session.hpp"
+#include "core/train/run/run_folder.hpp"
+#include "core/train/run/session.hpp"
 #include "core/train/train_state.hpp"
 
 namespace pipeline::train {

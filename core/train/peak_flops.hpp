@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/train/session.hpp"
+#include "core/train/run/session.hpp"
 
 namespace pipeline::train {
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "core/train/metric_sum.hpp"
-#include "core/train/team.hpp"
+#include "core/train/run/metric_sum.hpp"
+#include "core/train/run/team.hpp"
 
 namespace pipeline::train {
 

@@ -14,14 +14,13 @@
 #include "core/base/seed.hpp"
 #include "core/observe/format.hpp"
 #include "core/observe/memory.hpp"
-#include "core/train/announce.hpp"
-#include "core/train/clock.hpp"
-#include "core/train/model_file.hpp"
 #include "core/train/peak_flops.hpp"
-#include "core/train/schedule_options.hpp"
-#include "core/train/signals.hpp"
-#include "core/train/unused_options.hpp"
-#include "core/train/weights.hpp"
+#include "core/train/run/announce.hpp"
+#include "core/train/run/clock.hpp"
+#include "core/train/run/model_file.hpp"
+#include "core/train/run/schedule.hpp"
+#include "core/train/run/signals.hpp"
+#include "core/train/run/weights.hpp"
 
 namespace pipeline::train {
 namespace {

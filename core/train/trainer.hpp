@@ -9,17 +9,17 @@
 #include <vector>
 
 #include "core/train/checkpointer.hpp"
-#include "core/train/evaluation.hpp"
-#include "core/train/outcome.hpp"
-#include "core/train/prefetcher.hpp"
-#include "core/train/reporter.hpp"
-#include "core/train/run_folder.hpp"
-#include "core/train/sampler.hpp"
-#include "core/train/schedule.hpp"
-#include "core/train/session.hpp"
+#include "core/train/data/prefetcher.hpp"
+#include "core/train/data/sampler.hpp"
+#include "core/train/results/evaluation.hpp"
+#include "core/train/run/reporter.hpp"
+#include "core/train/run/run_folder.hpp"
+#include "core/train/run/schedule.hpp"
+#include "core/train/run/session.hpp"
+#include "core/train/run/signals.hpp"
+#include "core/train/run/weights.hpp"
 #include "core/train/step_exchange.hpp"
 #include "core/train/train_state.hpp"
-#include "core/train/weights.hpp"
 
 namespace pipeline::train {
 

@@ -9,8 +9,9 @@
 #include <cstdlib>
 #include <string>
 
+#include "core/base/utf8.hpp"
+#include "plugins/tasks/summarization/data/blank.hpp"
 #include "plugins/tasks/summarization/data/pairs.hpp"
-#include "plugins/tasks/summarization/data/utf8.hpp"
 
 namespace {
 
@@ -57,7 +58,7 @@ void read_one(const std::string& path, const Columns& columns, uint64_t max_reco
     require(!columns.summary_required || !is_blank(pair.summary), "summaries are not blank");
     require(!pair.id.empty(), "ids are not empty");
     for (const auto* text : {&pair.id, &pair.document, &pair.summary}) {
-      require(first_invalid_utf8(*text) == std::string::npos, "texts are UTF-8");
+      require(pipeline::first_invalid_utf8(*text) == std::string::npos, "texts are UTF-8");
       require(text->size() <= max_record_bytes || text == &pair.id, "texts are within the limit");
     }
   };

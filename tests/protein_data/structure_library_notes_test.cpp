@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "plugins/tasks/common/tokenizer/utf8.hpp"
+#include "core/base/utf8.hpp"
 #include "tests/protein_data/gzip.hpp"
 #include "tests/protein_data/library_folder.hpp"
 
@@ -79,7 +79,7 @@ TEST(StructureLibraryFrames, StructuresThatLackManyAreListedWithTheCount) {
   }
 }
 
-bool is_utf8(std::string_view text) { return text::replace_invalid_utf8(std::string(text)) == text; }
+bool is_utf8(std::string_view text) { return replace_invalid_utf8(std::string(text)) == text; }
 
 TEST(StructureLibraryNames, AreUtf8WhateverFilesAndChainsAreCalled) {
   LibraryFolder folder;

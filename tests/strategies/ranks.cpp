@@ -8,7 +8,7 @@
 #include <test_paths.hpp>
 #include <thread>
 
-#include "core/train/batch_plan.hpp"
+#include "core/train/data/batch_plan.hpp"
 
 namespace pipeline::strategies {
 namespace {

@@ -8,8 +8,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/base/utf8.hpp"
 #include "plugins/tasks/common/tokenizer/bpe_model.hpp"
-#include "plugins/tasks/common/tokenizer/utf8.hpp"
 #include "plugins/tasks/common/tokenizer/word_cache.hpp"
 #include "tests/tokenizer/fixtures.hpp"
 

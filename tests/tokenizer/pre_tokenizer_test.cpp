@@ -8,8 +8,8 @@
 
 #include <gtest/gtest.h>
 
+#include "core/base/utf8.hpp"
 #include "plugins/tasks/common/tokenizer/character_class.hpp"
-#include "plugins/tasks/common/tokenizer/utf8.hpp"
 #include "tests/tokenizer/fixtures.hpp"
 
 namespace pipeline::text {

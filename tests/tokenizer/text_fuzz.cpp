@@ -3,9 +3,9 @@
 #include <cstdlib>
 #include <string>
 
+#include "core/base/utf8.hpp"
 #include "plugins/tasks/common/tokenizer/byte_level_bpe.hpp"
 #include "plugins/tasks/common/tokenizer/pre_tokenizer.hpp"
-#include "plugins/tasks/common/tokenizer/utf8.hpp"
 #include "tests/tokenizer/fixtures.hpp"
 
 using namespace pipeline;
@@ -25,7 +25,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   require(tokenizer.decode_bytes(ids) == text);
   require(tokenizer.decode_bytes(tokenizer.encode(text, text::SpecialTokens::kRecognize)) == text);
   const std::string shown = tokenizer.decode(ids);
-  require(text::replace_invalid_utf8(shown) == shown);
+  require(replace_invalid_utf8(shown) == shown);
 
   std::vector<int32_t> one_by_one;  // a piece stays one where it stands alone
   for (text::PieceScanner scanner(text); scanner.next();)

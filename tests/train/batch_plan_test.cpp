@@ -1,4 +1,4 @@
-#include "core/train/batch_plan.hpp"
+#include "core/train/data/batch_plan.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,10 +1,10 @@
-#include "core/train/evaluation_files.hpp"
+#include "core/train/results/evaluation_files.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "core/base/error.hpp"
-#include "core/train/kept_sums.hpp"
+#include "core/train/results/kept_sums.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace pipeline::train {

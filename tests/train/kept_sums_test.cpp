@@ -1,4 +1,4 @@
-#include "core/train/kept_sums.hpp"
+#include "core/train/results/kept_sums.hpp"
 
 #include <cmath>
 #include <limits>

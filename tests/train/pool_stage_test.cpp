@@ -1,10 +1,10 @@
 // What is wrong with a pool shows in the configuration alone.
-#include "core/train/pool_stage.hpp"
+#include "core/train/stages/pool_stage.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/train/stages.hpp"
+#include "core/train/stages/stages.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace pipeline::train {

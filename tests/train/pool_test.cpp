@@ -1,4 +1,4 @@
-#include "core/train/pool.hpp"
+#include "core/train/results/pool.hpp"
 
 #include <cmath>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "core/train/run_folder.hpp"
+#include "core/train/run/run_folder.hpp"
 
 #include <fstream>
 
@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "core/base/error.hpp"
-#include "core/train/prediction.hpp"
+#include "core/train/results/prediction.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace pipeline::train {

@@ -1,4 +1,4 @@
-#include "core/train/sampler.hpp"
+#include "core/train/data/sampler.hpp"
 
 #include <algorithm>
 #include <map>
@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/train/permutation.hpp"
+#include "core/train/data/permutation.hpp"
 
 namespace pipeline::train {
 namespace {

@@ -1,4 +1,4 @@
-#include "core/train/schedule.hpp"
+#include "core/train/run/schedule.hpp"
 
 #include <gtest/gtest.h>
 

@@ -13,8 +13,8 @@
 #include <ATen/Parallel.h>
 
 #include "core/config/plugin_config.hpp"
-#include "core/train/session.hpp"
-#include "core/train/weights.hpp"
+#include "core/train/run/session.hpp"
+#include "core/train/run/weights.hpp"
 #include "mlp.hpp"
 
 namespace {

@@ -1,6 +1,6 @@
 #include "plugins/tasks/common/tokenizer/byte_alphabet.hpp"
 
-#include "plugins/tasks/common/tokenizer/utf8.hpp"
+#include "core/base/utf8.hpp"
 
 namespace pipeline::text {
 namespace {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <atomic>
 
+#include "core/base/utf8.hpp"
 #include "plugins/tasks/common/tokenizer/bpe_model.hpp"
 #include "plugins/tasks/common/tokenizer/pre_tokenizer.hpp"
 #include "plugins/tasks/common/tokenizer/tokenizer_files.hpp"
-#include "plugins/tasks/common/tokenizer/utf8.hpp"
 #include "plugins/tasks/common/tokenizer/word_cache.hpp"
 
 namespace pipeline::text {

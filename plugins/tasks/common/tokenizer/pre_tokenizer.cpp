@@ -3,8 +3,8 @@
 #include <array>
 #include <cstdint>
 
+#include "core/base/utf8.hpp"
 #include "plugins/tasks/common/tokenizer/character_class.hpp"
-#include "plugins/tasks/common/tokenizer/utf8.hpp"
 
 namespace pipeline::text {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "plugins/tasks/common/tokenizer/utf8.hpp"
+#include "core/base/utf8.hpp"
 
 namespace pipeline::protein {
 
@@ -12,8 +12,8 @@ namespace pipeline::protein {
 inline std::string utf8_name(std::string_view name) {
   std::string result;
   for (const char *at = name.data(), *const end = at + name.size(); at != end;) {
-    const text::CodePoint point = text::decode_utf8(at, end);
-    if (point.value == text::kInvalidByte) {
+    const CodePoint point = decode_utf8(at, end);
+    if (point.value == kInvalidByte) {
       char code[4];
       std::snprintf(code, sizeof code, "%%%02X", static_cast<unsigned>(static_cast<unsigned char>(*at)));
       result += code;

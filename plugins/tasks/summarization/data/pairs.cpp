@@ -5,10 +5,11 @@
 #include <unordered_set>
 #include <utility>
 
+#include "core/base/utf8.hpp"
+#include "plugins/tasks/summarization/data/blank.hpp"
 #include "plugins/tasks/summarization/data/csv.hpp"
 #include "plugins/tasks/summarization/data/files.hpp"
 #include "plugins/tasks/summarization/data/jsonl.hpp"
-#include "plugins/tasks/summarization/data/utf8.hpp"
 
 namespace pipeline::summarization {
 namespace {

@@ -1,0 +1,248 @@
+#include "core/train/results/evaluation.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.hpp"
+#include "core/plugins/value_name.hpp"
+#include "core/train/data/prefetcher.hpp"
+#include "core/train/run/metric_sum.hpp"
+
+namespace pipeline::train {
+namespace {
+
+double aggregate(const MetricSum& sum, uint32_t how) {
+  if (how == PL_AGGREGATE_SUM) return sum.sum;
+  const double mean = sum.weight > 0 ? sum.sum / sum.weight : std::nan("");
+  return how == PL_AGGREGATE_EXP_MEAN ? std::exp(mean) : mean;
+}
+
+// The figures that the task describes, then those it reported without describing them (means).
+std::vector<Figure> figures(const std::vector<MetricSum>& sums, const std::vector<plugins::Metric>& metrics) {
+  std::vector<Figure> result;
+  std::vector<std::string> described;
+  const auto add = [&](const plugins::Metric& metric) {
+    const std::string_view source = metric.source.empty() ? metric.name : metric.source;
+    const auto sum = std::find_if(sums.begin(), sums.end(), [&](const MetricSum& s) { return s.name == source; });
+    if (sum == sums.end()) return;
+    result.push_back({metric.name, aggregate(*sum, metric.aggregate), metric.better});
+    described.push_back(metric.name);
+  };
+  const bool loss_described = std::any_of(metrics.begin(), metrics.end(), [](const auto& m) { return m.name == "loss"; });
+  if (!loss_described) add({.name = "loss", .source = "", .help = ""});
+  for (const plugins::Metric& metric : metrics) add(metric);
+  for (const MetricSum& sum : sums)
+    if (!plugins::is_hidden(sum.name) && std::find(described.begin(), described.end(), sum.name) == described.end())
+      result.push_back({sum.name, aggregate(sum, PL_AGGREGATE_MEAN), PL_BETTER_LOWER});
+  return result;
+}
+
+// What one rank makes of its batches of a round.
+struct Share {
+  struct Batch {
+    uint64_t samples = 0;
+    std::vector<MetricSum> values;                                 // as the task reported them
+    std::vector<std::pair<uint64_t, std::string>> shown;
+  };
+  bool cancelled = false;
+  std::vector<Batch> batches;
+};
+
+nlohmann::json to_json(const Share& share) {
+  nlohmann::json batches = nlohmann::json::array();
+  for (const Share::Batch& batch : share.batches) {
+    nlohmann::json values = nlohmann::json::array(), shown = nlohmann::json::array();
+    for (const MetricSum& value : batch.values) values.push_back(nlohmann::json::array({value.name, value.sum, value.weight}));
+    for (const auto& [id, text] : batch.shown) shown.push_back(nlohmann::json::array({id, text}));
+    batches.push_back(nlohmann::json::array({batch.samples, values, shown}));
+  }
+  return nlohmann::json::array({share.cancelled, batches});
+}
+
+Share from_json(const nlohmann::json& json) {
+  Share share{.cancelled = json[0], .batches = {}};
+  for (const nlohmann::json& batch : json[1]) {
+    Share::Batch& to = share.batches.emplace_back(Share::Batch{.samples = batch[0], .values = {}, .shown = {}});
+    for (const nlohmann::json& value : batch[1]) to.values.push_back({value[0], value[1], value[2]});
+    for (const nlohmann::json& sample : batch[2]) to.shown.emplace_back(sample[0], sample[1]);
+  }
+  return share;
+}
+
+// One rank's way through the split, in rounds of a few batches for each rank, after which all tell each other what they have.
+class Rounds {
+ public:
+  Rounds(Team& team, plugins::Task& task, const EvaluationRequest& request, uint64_t total)
+      : team_(team),
+        task_(task),
+        request_(request),
+        total_(total),
+        ranks_(static_cast<uint64_t>(team.world().size)),
+        rank_(static_cast<uint64_t>(team.world().rank)),
+        batches_(task,
+                 {.split = request.split,
+                  .purpose = request.purpose,
+                  .workers = request.workers,
+                  .ahead = 1 + request.workers * request.prefetch},
+                 [this](uint64_t index) { return load_request(index); }) {}
+
+  bool at_end() const { return begin_of(done_) >= total_; }
+
+  // The batches of the next round in the order of their samples, over all ranks. nullopt: cancelled.
+  std::optional<std::vector<Share::Batch>> next() {
+    Share mine;
+    for (uint64_t i = 0; i < kBatchesPerRound; ++i) {
+      mine.cancelled = request_.cancelled && request_.cancelled();
+      if (mine.cancelled) break;
+      try {
+        if (auto batch = batches_.next()) mine.batches.push_back(run(*batch, index_of(done_ / ranks_ + i)));
+      } catch (const Error& error) {
+        mine.cancelled = error.code() == PL_ERROR_CANCELLED && request_.cancelled && request_.cancelled();
+        if (!mine.cancelled) throw;
+        break;
+      }
+      team_.peers().progress();
+    }
+    done_ += kBatchesPerRound * ranks_;
+    return merge(std::move(mine));
+  }
+
+ private:
+  static constexpr uint64_t kBatchesPerRound = 4;  // evens out that some take longer
+
+  uint64_t begin_of(uint64_t batch) const { return batch * request_.batch; }
+  uint64_t index_of(uint64_t mine) const { return mine * ranks_ + rank_; }
+
+  std::optional<LoadRequest> load_request(uint64_t mine) const {
+    const uint64_t begin = begin_of(index_of(mine)), end = std::min(begin + request_.batch, total_);
+    if (begin >= end) return std::nullopt;
+    LoadRequest load;
+    for (uint64_t id = begin; id < end; ++id) load.ids.push_back(id);
+    return load;
+  }
+
+  Share::Batch run(const plugins::Batch& batch, uint64_t index) {
+    Share::Batch result{.samples = batch.info().samples, .values = {}, .shown = {}};
+    pl_evaluate_args args{};
+    args.purpose = request_.purpose;
+    args.stream = request_.stream;
+    // By place, not by what others have shown: the same on any number of ranks.
+    args.sample_limit = request_.shown > begin_of(index) ? request_.shown - begin_of(index) : 0;
+    task_.evaluate(batch, args,
+                   {.value = [&](std::string_view name, double sum,
+                                 double weight) { result.values.push_back({std::string(name), sum, weight}); },
+                    .sample =
+                        [&](uint64_t id, std::string_view text) {
+                          if (result.shown.size() < args.sample_limit) result.shown.emplace_back(id, text);
+                        }});
+    return result;
+  }
+
+  std::optional<std::vector<Share::Batch>> merge(Share mine) {
+    std::vector<Share> all;
+    if (team_.world().size == 1) {
+      all.push_back(std::move(mine));
+    } else {
+      for (const nlohmann::json& share : team_.exchange("evaluate", to_json(mine))) all.push_back(from_json(share));
+    }
+    if (std::ranges::any_of(all, &Share::cancelled)) return std::nullopt;
+    std::vector<Share::Batch> batches;
+    for (uint64_t i = 0; i < kBatchesPerRound; ++i)
+      for (Share& share : all)
+        if (i < share.batches.size()) batches.push_back(std::move(share.batches[i]));
+    return batches;
+  }
+
+  Team& team_;
+  plugins::Task& task_;
+  const EvaluationRequest& request_;
+  const uint64_t total_;
+  const uint64_t ranks_, rank_;
+  uint64_t done_ = 0;     // batches, of all ranks
+  Prefetcher batches_;
+};
+
+// What the task makes of the sums.
+void report(plugins::Task& task, uint32_t split, uint32_t purpose, Evaluation& result) {
+  std::vector<plugins::EvaluationValue> values;
+  for (const MetricSum& sum : result.sums) values.push_back({sum.name, sum.sum, sum.weight});
+  task.report(split, purpose, values,
+              {.figure =
+                   [&](std::string_view name, double value, uint32_t better) {
+                     if (result.find(name) != nullptr)
+                       throw Error(fmt::format("{}: report gave the figure '{}', which is there already", task.plugin().label(), name));
+                     result.figures.push_back({std::string(name), value, better});
+                   },
+               .text = [&](std::string_view lines) { result.text.emplace_back(lines); },
+               .file =
+                   [&](std::string_view name, std::span<const std::byte> bytes) {
+                     result.files.push_back({std::string(name), std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size())});
+                   }});
+}
+
+}  // namespace
+
+const Figure* Evaluation::find(std::string_view name) const {
+  const auto found = std::find_if(figures.begin(), figures.end(), [&](const Figure& f) { return f.name == name; });
+  return found == figures.end() ? nullptr : &*found;
+}
+
+void EvaluationSums::add(const MetricSum& value) {
+  const auto [at, is_new] = index_.try_emplace(value.name, all_.size());
+  if (is_new) {
+    all_.push_back(value);
+  } else {
+    all_[at->second].sum += value.sum;
+    all_[at->second].weight += value.weight;
+  }
+}
+
+Evaluation conclude(plugins::Task& task, uint32_t split, uint32_t purpose, const EvaluationSums& sums,
+                    std::vector<plugins::Metric> metrics) {
+  Evaluation result;
+  result.sums = sums.all();
+  result.metrics = std::move(metrics);
+  result.figures = figures(result.sums, result.metrics);
+  report(task, split, purpose, result);
+  return result;
+}
+
+std::optional<Evaluation> evaluate(Team& team, plugins::Task& task, const EvaluationRequest& request) {
+  const auto start = std::chrono::steady_clock::now();
+  const uint64_t available = task.sample_count(request.split);
+  const uint64_t total = request.samples == 0 ? available : std::min(request.samples, available);
+  Rounds rounds(team, task, request, total);
+  EvaluationSums sums;
+  uint64_t samples = 0;
+  while (!rounds.at_end()) {
+    const auto batches = rounds.next();
+    if (!batches) return std::nullopt;
+    for (const Share::Batch& batch : *batches) {
+      for (const MetricSum& value : batch.values) sums.add(value);
+      for (const auto& [id, text] : batch.shown)
+        if (request.show) request.show(id, text);
+      samples += batch.samples;
+    }
+    if (request.progress) request.progress(samples, total);
+  }
+  Evaluation result = conclude(task, request.split, request.purpose, sums, task.metrics());
+  result.samples = total;
+  result.available = available;
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return result;
+}
+
+uint32_t split_code(std::string_view name) {
+  if (name == "train") return PL_SPLIT_TRAIN;
+  if (name == "val") return PL_SPLIT_VAL;
+  if (name == "test") return PL_SPLIT_TEST;
+  throw Error(PL_ERROR_CONFIG, fmt::format("split '{}': must be train, val or test", name));
+}
+
+std::string_view split_name(uint32_t code) { return code == PL_SPLIT_TRAIN ? "train" : code == PL_SPLIT_VAL ? "val" : "test"; }
+
+}  // namespace pipeline::train

@@ -1,0 +1,79 @@
+// Evaluates a split on all ranks: batches are composed over the whole of it and dealt out, and their sums and weights are added in the order of
+// the samples, so that the figures do not depend on who computed them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "core/plugins/task.hpp"
+#include "core/train/run/metric_sum.hpp"
+#include "core/train/run/team.hpp"
+
+namespace pipeline::train {
+
+struct EvaluationRequest {
+  uint32_t split = PL_SPLIT_VAL;
+  uint32_t purpose = PL_PURPOSE_VALIDATE;
+  uint64_t samples = 0;      // the first this many; 0: all
+  uint64_t batch = 8;        // samples per batch
+  unsigned workers = 4;
+  uint64_t prefetch = 2;     // batches per worker
+  uint64_t shown = 0;        // samples to show, of the first ones
+  void* stream = nullptr;
+  std::function<bool()> cancelled;                                   // asked between batches
+  std::function<void(uint64_t done, uint64_t total)> progress;       // in samples
+  std::function<void(uint64_t sample_id, std::string_view text)> show;
+};
+
+struct Figure {
+  std::string name;
+  double value = 0;
+  uint32_t better = PL_BETTER_LOWER;
+};
+
+struct ReportFile {
+  std::string name, bytes;
+};
+
+struct Evaluation {
+  std::vector<MetricSum> sums;           // what the figures are computed from,
+  std::vector<plugins::Metric> metrics;  // and how
+  std::vector<Figure> figures;           // "loss" first
+  std::vector<std::string> text;         // what the task's report says beside them
+  std::vector<ReportFile> files;
+  uint64_t samples = 0;
+  uint64_t available = 0;  // samples that there are in the split
+  double seconds = 0;
+
+  const Figure* find(std::string_view name) const;
+};
+
+// Sums by name, in the order in which the names first came.
+class EvaluationSums {
+ public:
+  void add(const MetricSum& value);
+  const std::vector<MetricSum>& all() const { return all_; }
+
+ private:
+  std::vector<MetricSum> all_;
+  std::unordered_map<std::string, size_t> index_;
+};
+
+// The figures of the sums, by `metrics` as the task describes them, and what its report makes of them.
+Evaluation conclude(plugins::Task& task, uint32_t split, uint32_t purpose, const EvaluationSums& sums,
+                    std::vector<plugins::Metric> metrics);
+
+// All ranks call it and get the same. nullopt: cancelled on one of them. `progress` and `show` are called on all.
+std::optional<Evaluation> evaluate(Team& team, plugins::Task& task, const EvaluationRequest& request);
+
+// PL_SPLIT_... for "train", "val", "test".
+uint32_t split_code(std::string_view name);
+std::string_view split_name(uint32_t code);
+
+}  // namespace pipeline::train

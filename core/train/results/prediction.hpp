@@ -1,0 +1,30 @@
+// Writes submission.csv: one or more rows a sample, in input order, as they come. An interrupted prediction goes on where it was.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "core/train/run/session.hpp"
+
+namespace pipeline::train {
+
+struct PredictionRequest {
+  uint32_t split = PL_SPLIT_TEST;
+  std::filesystem::path output;  // the CSV, in a folder that is there; files that the task adds go into <output stem>-files beside it
+  std::string identity;          // what the rows depend on (checkpoint, config): another one starts over
+};
+
+struct Prediction {
+  bool complete = false;   // false: cancelled, and can go on later
+  uint64_t samples = 0;    // done, those of earlier processes included
+  uint64_t continued = 0;  // of them, done by earlier processes
+  double seconds = 0;
+};
+
+Prediction predict(Session& session, const PredictionRequest& request);
+
+// RFC 4180: quoted where it holds a comma, quote, CR or LF.
+std::string csv_field(std::string_view text);
+
+}  // namespace pipeline::train

@@ -1,0 +1,118 @@
+#include "core/train/run/reporter.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/observe/format.hpp"
+
+namespace pipeline::train {
+namespace {
+
+constexpr size_t kRateSteps = 10;        // rates are means over this many steps
+constexpr uint64_t kAdviceAfter = 20;    // steps; the first ones always wait
+constexpr double kAdviceShare = 0.2;
+
+struct Rates {
+  double seconds = 0, data_wait = 0, tokens = 0, samples = 0;
+};
+
+Rates sum(const std::deque<StepRecord>& records) {
+  Rates total;
+  for (const StepRecord& r : records) {
+    total.seconds += r.seconds;
+    total.data_wait += r.data_wait_seconds;
+    total.tokens += static_cast<double>(r.tokens);
+    total.samples += static_cast<double>(r.samples);
+  }
+  return total;
+}
+
+}  // namespace
+
+Reporter::Reporter(observe::Log& log, const std::filesystem::path& metrics_file, Options options)
+    : log_(log), options_(options), metrics_(metrics_file) {}
+
+void Reporter::step(const StepRecord& record, double elapsed_seconds, uint64_t memory_bytes) {
+  recent_.push_back(record);
+  if (recent_.size() > kRateSteps) recent_.pop_front();
+  std::optional<double> mfu;
+  if (record.flops && options_.peak_flops > 0 && record.seconds > 0) mfu = *record.flops / record.seconds / options_.peak_flops;
+  write(record, mfu);
+
+  observe::Console& console = log_.console();
+  const bool due = record.step % options_.every == 0 || record.step == options_.total_steps || seen_ == 0;
+  if (console.interactive()) {
+    const double done = options_.total_steps > 0 ? static_cast<double>(record.step) / static_cast<double>(options_.total_steps)
+                                                 : elapsed_seconds / std::max(options_.max_seconds, 1.0);
+    const std::string text = line(record, elapsed_seconds, memory_bytes, mfu);
+    const int columns = std::clamp(console.width() - static_cast<int>(text.size()) - 2, 0, 30);
+    console.status(columns >= 5 ? observe::progress_bar(done, columns) + " " + text : text);
+    if (due) log_.file_only(text);
+  } else if (due) {
+    log_.info(line(record, elapsed_seconds, memory_bytes, mfu));
+  }
+  ++seen_;
+  advise(record);
+}
+
+void Reporter::write(const StepRecord& record, std::optional<double> mfu) {
+  nlohmann::ordered_json json;
+  const auto number = [&](const char* key, double value) { json[key] = std::isfinite(value) ? nlohmann::ordered_json(value) : nullptr; };
+  json["step"] = record.step;
+  number("epoch", record.epoch);
+  number("loss", record.loss);
+  number("learning_rate", record.learning_rate);
+  number("grad_norm", record.grad_norm);
+  json["samples"] = record.samples;
+  json["tokens"] = record.tokens;
+  if (record.positions > 0)
+    number("padding", 1 - static_cast<double>(record.tokens) / static_cast<double>(record.positions));
+  number("tokens_per_second", record.seconds > 0 ? static_cast<double>(record.tokens) / record.seconds : 0);
+  json["mfu"] = mfu ? nlohmann::ordered_json(*mfu) : nullptr;
+  number("seconds", record.seconds);
+  number("data_wait_seconds", record.data_wait_seconds);
+  if (options_.dynamic_loss_scale) number("loss_scale", record.loss_scale);
+  if (record.skipped) json["skipped"] = true;
+  for (const auto& [name, value] : record.task_metrics) number(name.c_str(), value);
+
+  const bool written = metrics_.append(json);
+  if (!written && !write_failed_)
+    log_.warning(fmt::format("metrics.jsonl cannot be written: {}; lines are kept in memory until it can", std::strerror(metrics_.last_error())));
+  if (written && write_failed_) log_.info("metrics.jsonl is written again, nothing was lost");
+  write_failed_ = !written;
+}
+
+std::string Reporter::line(const StepRecord& record, double elapsed_seconds, uint64_t memory_bytes, std::optional<double> mfu) const {
+  const Rates rates = sum(recent_);
+  const double seconds = std::max(rates.seconds, 1e-9);
+  std::string text = options_.total_steps > 0 ? fmt::format("step {}/{}", record.step, options_.total_steps)
+                                              : fmt::format("step {}", record.step);
+  text += fmt::format("  loss {:.4f}  lr {:.2e}  norm {:.2f}", record.loss, record.learning_rate, record.grad_norm);
+  if (record.skipped) text += " (skipped)";
+  text += rates.tokens > 0 ? fmt::format("  {} tokens/s", observe::human_count(rates.tokens / seconds))
+                           : fmt::format("  {} samples/s", observe::human_count(rates.samples / seconds));
+  if (mfu) text += fmt::format("  mfu {:.0f}%", 100 * *mfu);
+  text += fmt::format("  data {:.0f}%  {}", 100 * rates.data_wait / seconds, observe::human_bytes(memory_bytes));
+
+  double left = INFINITY;
+  if (options_.total_steps > 0)
+    left = static_cast<double>(options_.total_steps - record.step) * seconds / static_cast<double>(recent_.size());
+  if (options_.max_seconds > 0) left = std::min(left, options_.max_seconds - elapsed_seconds);
+  return text + "  eta " + observe::human_duration(left);
+}
+
+void Reporter::advise(const StepRecord& record) {
+  waited_ += record.data_wait_seconds;
+  worked_ += record.seconds;
+  if (advised_ || seen_ < kAdviceAfter || waited_ <= kAdviceShare * worked_) return;
+  advised_ = true;
+  log_.warning(fmt::format("{:.0f}% of the time goes into waiting for data: raise loader.workers or loader.prefetch, put the data on a "
+                           "faster disk, or let the task prepare more of it in advance",
+                           100 * waited_ / worked_));
+}
+
+}  // namespace pipeline::train

@@ -1,0 +1,63 @@
+// The folder of one run (or of one stage of it): what is in it, whether it may be used, and whose it is at the moment.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace pipeline::train {
+
+class RunFolder {
+ public:
+  // Of files by which ranks see that their folder is the same one; gone again before anything begins.
+  static constexpr std::string_view kMarkPrefix = ".seen-";
+  // Says which launch began with --fresh.
+  static constexpr const char* kBegunBy = "begun-by.txt";
+
+  // Makes the folder if needed and locks it: a second process in it is an error that names the first. `fresh`: an older run in it is
+  // moved aside to `<path>.1` (.2, ...). A folder with other people's files in it is refused. Throws pipeline::Error.
+  RunFolder(std::filesystem::path path, bool fresh);
+  // As a rank that is not the first one sees it, which made and locked it: to read from, and for the files of its own.
+  static RunFolder of_first_rank(std::filesystem::path path);
+  ~RunFolder();
+  RunFolder(RunFolder&& other) noexcept;
+  RunFolder& operator=(RunFolder&&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
+  std::filesystem::path metrics() const { return path_ / "metrics.jsonl"; }
+  std::filesystem::path evaluations() const { return path_ / "eval.jsonl"; }
+
+  // Where an older run was moved to, if it was.
+  const std::optional<std::filesystem::path>& moved_aside() const { return moved_aside_; }
+
+  // Puts the older run back in its place where the new one has nothing but logs: a mistake in the options or the data should not cost
+  // anything. True if that was done; this object is of no use then.
+  bool put_back_unless_begun();
+
+  // What mark_finished() was told, if the run is complete. A run that goes on is no longer finished.
+  std::optional<std::string> finished() const;
+  void mark_finished(const std::string& how) const;
+  void unmark_finished() const;
+
+  // For a verb that writes into the folder of a run that may be in use by another process: makes the folder if needed, so that a later run
+  // takes it for its own.
+  static void make(const std::filesystem::path& path);
+
+  // A small file of the folder; nullopt if it is not there.
+  std::optional<std::string> read_file(const std::string& name) const;
+
+  // Writes a small file whole or not at all.
+  void write_file(const std::string& name, std::string_view content) const;
+
+ private:
+  explicit RunFolder(std::filesystem::path path) : path_(std::move(path)) {}
+
+  std::filesystem::path path_;
+  std::optional<std::filesystem::path> moved_aside_;
+  int lock_ = -1;
+};
+
+}  // namespace pipeline::train

@@ -1,0 +1,308 @@
+#include "core/train/run/session.hpp"
+
+#include <malloc.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <iterator>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/base/error.hpp"
+#include "core/base/free_port.hpp"
+#include "core/observe/format.hpp"
+#include "core/train/run/environment.hpp"
+#include "core/train/run/extra_state.hpp"
+#include "core/train/run/prepare_lock.hpp"
+#include "core/train/run/reporter.hpp"
+#include "core/train/run/schedule.hpp"
+#include "core/train/run/team.hpp"
+
+namespace pipeline::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+pl_device choose_device(const config::Config& config, const launch::Devices& devices, const World& world) {
+  const std::string& wanted = config.get_string("run.device");
+  const pl_device cpu{PL_DEVICE_CPU, 0};
+  if (wanted == "cpu" || (wanted == "auto" && devices.cuda.empty())) return cpu;
+  if (devices.cuda.empty())
+    throw config.error("run.device", devices.cuda_driver.empty()
+                                         ? "there is no NVIDIA driver on this machine: install one, or use \"cpu\""
+                                         : "no CUDA device can be used: " +
+                                               (devices.cuda_problem.empty() ? "none is visible (see CUDA_VISIBLE_DEVICES)"
+                                                                             : devices.cuda_problem));
+  // A launcher may show each process its own device alone.
+  const size_t index = devices.cuda.size() == 1 && world.local_size > 1 && std::getenv("CUDA_VISIBLE_DEVICES") && !world.supervised
+                           ? 0
+                           : static_cast<size_t>(world.local_rank);
+  if (index >= devices.cuda.size())
+    throw config.error("launch.processes", fmt::format("{} processes on this host need a CUDA device each, and there {} {}: use {}, or "
+                                                       "run.device = \"cpu\"",
+                                                       world.local_size, devices.cuda.size() == 1 ? "is" : "are", devices.cuda.size(),
+                                                       devices.cuda.size()));
+  return {PL_DEVICE_CUDA, static_cast<int32_t>(index)};
+}
+
+BatchPlan make_plan(const config::Config& config, const World& world) {
+  BatchRequest request;
+  request.world_size = static_cast<uint64_t>(world.size);
+  const auto given = [&](const char* key) -> std::optional<uint64_t> {
+    if (!config.is_set(key)) return std::nullopt;
+    return static_cast<uint64_t>(config.get_int(key));
+  };
+  request.global_batch = given("train.global_batch");
+  request.batch_per_device = given("train.batch_per_device");
+  request.micro_batch = given("train.micro_batch");
+  request.accumulation_steps = given("train.accumulation_steps");
+  request.reproducible = config.get_bool("run.reproducible");
+  if (const auto standard = config.find_int("train.global_batch")) request.default_global_batch = static_cast<uint64_t>(*standard);
+  try {
+    return BatchPlan::make(request);
+  } catch (const BatchError& error) {
+    throw config.error(error.key(), error.what());
+  }
+}
+
+std::string choose_strategy(const config::Config& config, const World& world) {
+  const std::string& name = config.get_string("strategy.plugin");
+  return name != "auto" ? name : world.size == 1 ? "single" : "ddp";
+}
+
+// Empty: one process talks to nobody, and no backend is asked for.
+std::string choose_backend(const config::Config& config, const World& world, pl_device device) {
+  const std::string& name = config.get_string("backend.plugin");
+  if (name != "auto") return name;
+  if (world.size == 1) return {};
+  if (device.type == PL_DEVICE_CUDA) return "nccl";
+  return world.local_size == world.size ? "shm" : "gloo";
+}
+
+// Outside training every process works by itself, with all weights.
+pl_run_info alone(pl_run_info info) {
+  info.rank = info.local_rank = 0;
+  info.world_size = info.local_world_size = 1;
+  return info;
+}
+
+fs::path default_cache_dir() {
+  if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg != nullptr && *xdg != '\0') return fs::path(xdg) / "pipeline/prepared";
+  if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0') return fs::path(home) / ".cache/pipeline/prepared";
+  return "/var/tmp/pipeline/prepared";
+}
+
+}  // namespace
+
+Session::Session(config::Config config, plugins::Registry& registry, observe::Log& log, SessionArgs args)
+    : config_(std::move(config)),
+      log_(log),
+      args_(std::move(args)),
+      devices_(launch::find_devices()),
+      task_context_("task " + config_.get_string("task.plugin")),
+      strategy_context_("strategy " + choose_strategy(config_, args_.world)),
+      backend_context_("backend") {
+  const World& world = args_.world;
+  const pl_device device = choose_device(config_, devices_, world);
+  precision_ = choose_precision(config_, device, devices_);
+  const bool training = args_.purpose == PL_PURPOSE_TRAIN;
+  plan_ = make_plan(config_, training ? world : World{});  // otherwise it says only how large batches are
+  if (training) check_schedule(config_);
+  const unsigned sharing = args_.team ? args_.team->sharing_cores() : static_cast<unsigned>(world.local_size);
+  find_plugins(registry, choose_backend(config_, world, device));
+
+  run_dir_ = args_.run_dir.string();
+  cache_dir_ = config_.find_path("run.cache_dir").value_or("");
+  if (cache_dir_.empty()) cache_dir_ = default_cache_dir().string();
+  info_ = {.struct_size = sizeof info_,
+           .purpose = args_.purpose,
+           .flags = (config_.get_bool("run.reproducible") ? PL_RUN_REPRODUCIBLE : 0u) |
+                    (config_.get_bool("train.activation_checkpointing") ? PL_RUN_ACTIVATION_CHECKPOINTING : 0u) |
+                    (config_.get_bool("loader.pin_memory") && device.type == PL_DEVICE_CUDA ? PL_RUN_PIN_MEMORY : 0u),
+           .threads = compute_threads(config_, devices_, sharing),
+           .rank = world.rank,
+           .world_size = world.size,
+           .local_rank = world.local_rank,
+           .local_world_size = world.local_size,
+           .device = device,
+           .parameter_dtype = precision_.parameter,
+           .compute_dtype = precision_.compute,
+           .seed = static_cast<uint64_t>(config_.get_int("run.seed")),
+           .global_batch = training ? plan_.global_batch : 0,
+           .micro_batch = training ? plan_.micro_batch : 0,
+           .micro_batches = training ? plan_.micro_batches : 0,
+           .run_dir = {run_dir_.data(), run_dir_.size()},
+           .cache_dir = {cache_dir_.data(), cache_dir_.size()}};
+  set_up_context(task_context_, info_);
+  set_up_context(strategy_context_, training ? info_ : alone(info_));
+  set_up_context(backend_context_, info_);
+  backend_context_.cancelled = [this] {
+    return (args_.cancelled && args_.cancelled()) || (args_.team != nullptr && args_.team->peers().failure());
+  };
+}
+
+Session::~Session() {
+  task_.reset();
+  strategy_.reset();  // may wait for collectives, which a failure elsewhere must still end
+  if (group_) args_.team->watch(nullptr);
+}
+
+void Session::find_plugins(plugins::Registry& registry, const std::string& backend) {
+  const auto owners = [&](std::string_view table, std::string_view option) { return registry.names_with_option(table, option); };
+  const auto find = [&](plugins::Kind kind, const std::string& name, const char* key) -> const plugins::Plugin& {
+    try {
+      return registry.find(kind, name);
+    } catch (const Error& error) {
+      if (error.code() != PL_ERROR_CONFIG) throw;
+      throw config_.error(key, error.what());
+    }
+  };
+  task_plugin_ = &find(plugins::Kind::kTask, config_.get_string("task.plugin"), "task.plugin");
+  strategy_plugin_ = &find(plugins::Kind::kStrategy, choose_strategy(config_, args_.world), "strategy.plugin");
+  task_config_.emplace(config_.plugin("task", task_plugin_->options(), owners));
+  strategy_config_.emplace(config_.plugin("strategy", strategy_plugin_->options(), owners));
+  if (backend.empty()) {
+    (void)config_.plugin("backend", {}, owners);  // none is loaded, so it has no options
+    return;
+  }
+  backend_plugin_ = &find(plugins::Kind::kBackend, backend, "backend.plugin");
+  backend_context_.plugin = "backend " + backend;
+  backend_config_.emplace(config_.plugin("backend", backend_plugin_->options(), owners));
+}
+
+void Session::set_up_context(pl_context& context, const pl_run_info& info) {
+  context.set_run_info(info);
+  context.log = [this](uint32_t level, std::string_view line) {
+    log_.write(level == PL_LOG_DEBUG     ? observe::Level::debug
+               : level == PL_LOG_WARNING ? observe::Level::warning
+               : level == PL_LOG_ERROR   ? observe::Level::error
+                                         : observe::Level::info,
+               line);
+  };
+  context.metric = [this](std::string_view name, double sum, double weight) {
+    if (std::ranges::find(kMetricsFields, name) != std::end(kMetricsFields))
+      throw Error(fmt::format("reports the metric '{}', which is a name of the core's in metrics.jsonl: rename it", name));
+    add(metrics_, {std::string(name), sum, weight});
+  };
+  context.progress = [this](std::string_view what, uint64_t done, uint64_t total) {
+    if (args_.team != nullptr) args_.team->peers().progress();
+    log_.console().progress(what, done, total);
+  };
+  context.cancelled = args_.cancelled;
+}
+
+std::vector<MetricSum> Session::take_metrics() { return std::exchange(metrics_, {}); }
+
+unsigned Session::workers() const { return static_cast<unsigned>(config_.get_int("loader.workers")); }
+
+std::vector<const config::PluginConfig*> Session::plugin_configs() const {
+  std::vector<const config::PluginConfig*> configs{&*task_config_, &*strategy_config_};
+  if (backend_config_) configs.push_back(&*backend_config_);
+  return configs;
+}
+
+std::string Session::resolved_toml() const { return config_.to_toml(true, plugin_configs()); }
+
+void Session::check_task() { const plugins::Task made(*task_plugin_, task_context_, &*task_config_); }
+
+void Session::create_task() { task_ = std::make_unique<plugins::Task>(*task_plugin_, task_context_, &*task_config_); }
+
+void Session::open_task(const checkpoint::Checkpoint* weights) {
+  create_task();
+  if (weights) give_extra_state(*task_, *weights);
+  if (task_->has_prepare()) {
+    args_.team->at("waiting to prepare data", 0);
+    const auto give_up = [this] {
+      args_.team->peers().progress();  // so long as the one that prepares does
+      return args_.cancelled && args_.cancelled();
+    };
+    const PrepareLock lock(cache_dir_, log_, give_up);
+    args_.team->at("preparing data", 0);
+    set_up_ = SetUp::preparing_data;
+    task_->prepare();
+    log_.console().status({});
+  }
+  args_.team->at("opening data", 0);
+  set_up_ = SetUp::opening_task;
+  task_->open();
+}
+
+void Session::open_group() {
+  const World& world = args_.world;
+  Team& team = *args_.team;
+  team.at("opening the group of ranks", 0);
+  const std::string port = team.on_first("a port for the backend", [] { return std::to_string(free_port()); });
+  group_ = std::make_unique<plugins::Communicator>(
+      *backend_plugin_, backend_context_, &*backend_config_,
+      plugins::OpenArgs{.address = world.address,
+                        .port = static_cast<uint32_t>(std::stoul(port)),
+                        .group = "train",
+                        .rank = world.rank,
+                        .world_size = world.size,
+                        .local_rank = world.local_rank,
+                        .local_world_size = world.local_size,
+                        .device = info_.device,
+                        // The watch over all ranks says more of a stall than one that waits can, so it goes first.
+                        .timeout = std::max(team.options().rendezvous, 2 * team.options().stall)});
+  team.watch(group_.get());
+}
+
+void Session::create_strategy() {
+  set_up_ = SetUp::creating_parameters;
+  const std::vector<pl_parameter>& parameters = task_->parameters();
+  if (parameters.empty()) throw Error(fmt::format("{} has no parameters to train", task_plugin_->label()));
+  if (args_.purpose == PL_PURPOSE_TRAIN && args_.world.size > 1) open_group();
+  strategy_ = std::make_unique<plugins::Strategy>(*strategy_plugin_, strategy_context_, &*strategy_config_, parameters,
+                                                  optimizer_args(config_), group_ ? &group_->view() : nullptr);
+  set_up_ = SetUp::loading_weights;
+}
+
+void Session::bind_storage() {
+  for (uint64_t i = 0; i < task_->parameters().size(); ++i) {
+    const plugins::Storage storage = strategy_->storage(i);
+    task_->bind(i, storage.value, storage.grad);
+  }
+}
+
+void Session::gather_values() {
+  if (!strategy_->moves_values()) return;
+  strategy_->gather_values();
+  bind_storage();
+}
+
+void Session::release_values() {
+  if (!strategy_->moves_values()) return;
+  strategy_->release_values();
+  bind_storage();
+}
+
+void Session::bind() {
+  bind_storage();
+  // A strategy that does not need them may gain by them: it waits for each unit's weights alone.
+  if (strategy_->has_unit_hooks() && task_->has_unit_hooks()) {
+    task_->set_unit_hooks(strategy_->unit_hooks());
+  } else if ((strategy_->info().flags & PL_STRATEGY_NEEDS_UNIT_HOOKS) != 0) {
+    throw config_.error("strategy.plugin", fmt::format("{} says nothing of where its layers begin and end, which this strategy needs: "
+                                                       "use another one",
+                                                       task_plugin_->label()));
+  }
+  // What loading took, and what the task had allocated for its parameters, is free now, and most of it in pieces: back to the system.
+  ::malloc_trim(0);
+  set_up_ = SetUp::done;
+}
+
+pl_optimizer_args optimizer_args(const config::Config& config) {
+  pl_optimizer_args args{};
+  args.struct_size = sizeof args;
+  args.kind = config.get_string("optimizer.kind") == "sgd" ? PL_OPTIMIZER_SGD : PL_OPTIMIZER_ADAMW;
+  args.flags = config.get_bool("optimizer.nesterov") ? PL_OPTIMIZER_NESTEROV : 0;
+  args.beta1 = config.get_float("optimizer.beta1");
+  args.beta2 = config.get_float("optimizer.beta2");
+  args.epsilon = config.get_float("optimizer.epsilon");
+  args.momentum = config.get_float("optimizer.momentum");
+  args.weight_decay = config.get_float("optimizer.weight_decay");
+  return args;
+}
+
+}  // namespace pipeline::train

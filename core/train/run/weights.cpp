@@ -1,0 +1,144 @@
+#include "core/train/run/weights.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <span>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.hpp"
+#include "core/base/str.hpp"
+#include "core/checkpoint/hex.hpp"
+#include "core/checkpoint/manifest.hpp"
+#include "core/checkpoint/store.hpp"
+#include "core/safetensors/crc32c.hpp"
+#include "core/train/run/initial_values.hpp"
+
+namespace pipeline::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A checkpoint of ours, a folder of them, or a run's folder.
+bool is_ours(const fs::path& path) {
+  for (const char* mark : {"manifest.json", "checkpoints", ".lock"})
+    if (fs::exists(path / mark)) return true;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path, error))
+    if (checkpoint::step_of(entry.path().filename().string())) return true;
+  return false;
+}
+
+// Weights come from a stage, or from what the user named.
+const char* origin_key(const config::Config& config) { return config.is_set("stage.init_from") ? "stage.init_from" : "train.init_from"; }
+
+void warn_of_rejected(observe::Log& log, const std::string& folder, std::span<const checkpoint::Rejected> rejected) {
+  for (const checkpoint::Rejected& entry : rejected) {
+    const std::string path = folder + "/" + entry.name;
+    const std::string_view reason = entry.reason;
+    log.warning(fmt::format("{} is not used: {}", path, reason.starts_with(path + "/") ? reason.substr(path.size() + 1) : reason));
+  }
+}
+
+// Nothing where there are none at all.
+std::optional<checkpoint::Checkpoint> newest_checkpoint(const std::string& folder, observe::Log& log) {
+  checkpoint::Store store({.folder = folder});
+  for (const std::string& line : store.recover()) log.info(line);
+  std::vector<checkpoint::Rejected> rejected;
+  auto found = store.newest_good(&rejected);
+  warn_of_rejected(log, folder, rejected);
+  const auto is_checkpoint = [](const checkpoint::Rejected& entry) { return checkpoint::step_of(entry.name).has_value(); };
+  if (const auto damaged = std::ranges::count_if(rejected, is_checkpoint); !found && damaged > 0)
+    throw Error(PL_ERROR_CORRUPT, fmt::format("{}: none of its {} checkpoint{} can be used, so the run cannot go on: repair {} (the lines above "
+                                              "say what is wrong), or start over with --fresh, which moves the run aside",
+                                              folder, damaged, damaged == 1 ? "" : "s", damaged == 1 ? "it" : "one"));
+  return found;
+}
+
+}  // namespace
+
+std::vector<checkpoint::Wanted> wanted_values(plugins::Task& task) {
+  std::vector<checkpoint::Wanted> wanted;
+  for (const pl_parameter& parameter : task.parameters())
+    wanted.push_back({std::string(view(parameter.name)), {parameter.shape, parameter.shape + parameter.ndim}});
+  return wanted;
+}
+
+checkpoint::Checkpoint open_checkpoint(const std::string& path, checkpoint::Which which, observe::Log& log) {
+  std::vector<checkpoint::Rejected> rejected;
+  checkpoint::Checkpoint found = checkpoint::open_any(path, which, &rejected);
+  warn_of_rejected(log, fs::path(found.path()).parent_path().string(), rejected);
+  return found;
+}
+
+void load_values(Session& session, const checkpoint::Checkpoint& checkpoint) {
+  checkpoint.check("value", wanted_values(session.task()));
+  session.strategy().load_state([&](const pl_piece& piece, void* destination) { checkpoint.read(piece, destination); }, true);
+}
+
+std::string Origin::to_bytes() const {
+  std::string bytes;  // CBOR takes paths that are not UTF-8, too
+  nlohmann::json::to_cbor(nlohmann::json{{"resumed", resumed ? resumed->path() : ""}, {"weights", weights ? weights->path() : ""}, {"foreign", foreign}}, bytes);
+  return bytes;
+}
+
+Origin Origin::from_bytes(const std::string& bytes) {
+  const nlohmann::json json = nlohmann::json::from_cbor(bytes);
+  Origin origin;
+  if (const std::string path = json["resumed"]; !path.empty()) origin.resumed = checkpoint::Checkpoint::open(path);
+  if (const std::string path = json["weights"]; !path.empty()) origin.weights = checkpoint::Checkpoint::open(path);
+  origin.foreign = json["foreign"];
+  return origin;
+}
+
+Origin find_origin(const Session& session, const RunFolder& folder, const std::string& init_from) {
+  Origin origin;
+  origin.resumed = newest_checkpoint(folder.checkpoints().string(), session.log());
+  if (origin.resumed || init_from.empty()) return origin;
+  if (is_ours(init_from)) {
+    origin.weights = open_checkpoint(init_from, checkpoint::Which::kBest, session.log());
+    return origin;
+  }
+  if (!fs::is_directory(init_from))
+    throw session.config().error(origin_key(session.config()),
+                                 fmt::format("there is no folder {}: run the stage that makes it first, or name a stage, a run, a checkpoint or "
+                                             "a folder of another tool that is there",
+                                             init_from));
+  origin.foreign = init_from;
+  return origin;
+}
+
+std::string load_weights(Session& session, const Origin& origin) {
+  if (origin.weights) {
+    load_values(session, *origin.weights);
+    return "weights from " + origin.weights->path();
+  }
+  if (!origin.foreign.empty()) {
+    if (!session.task().has_import_model())
+      throw session.config().error(origin_key(session.config()), fmt::format("{} is no checkpoint of ours, and {} cannot read any other kind",
+                                                                             origin.foreign, session.task_plugin().label()));
+    session.task().import_model(origin.foreign);
+  }
+  InitialValues values(session.task());
+  session.strategy().load_state([&](const pl_piece& piece, void* destination) { values(piece, destination); }, true);
+  return origin.foreign.empty() ? fmt::format("fresh weights (run.seed {})", session.run_info().seed) : "weights imported from " + origin.foreign;
+}
+
+std::string checkpoint_of(const std::string& weights) {
+  const fs::path nested = fs::path(weights) / "checkpoints";
+  const checkpoint::Store store({.folder = fs::exists(nested) ? nested.string() : weights});
+  std::string path = weights;
+  if (const auto best = store.best())
+    path = best->path;
+  else if (const checkpoint::Scan scan = store.scan(); !scan.checkpoints.empty())
+    path = scan.checkpoints.front().path;
+  std::ifstream manifest(fs::path(path) / checkpoint::kManifestName, std::ios::binary);
+  if (!manifest) return path;
+  const std::string text(std::istreambuf_iterator<char>(manifest), {});
+  return fmt::format("{} (manifest {})", path, checkpoint::hex(safetensors::crc32c(0, std::as_bytes(std::span(text)))));
+}
+
+}  // namespace pipeline::train

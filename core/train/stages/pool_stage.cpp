@@ -1,0 +1,165 @@
+#include "core/train/stages/pool_stage.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/base/error.hpp"
+#include "core/config/differences.hpp"
+#include "core/config/error.hpp"
+#include "core/observe/format.hpp"
+#include "core/safetensors/crc32c.hpp"
+#include "core/train/results/evaluation_files.hpp"
+#include "core/train/results/pool.hpp"
+#include "core/train/run/failure.hpp"
+#include "core/train/run/session.hpp"
+
+namespace pipeline::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The stages before `name` that evaluate, also where --stage has picked another one.
+std::vector<config::Config> evaluations_before(const config::Config& whole, const std::string& name) {
+  std::vector<config::Config> stages;
+  for (const std::string& other : whole.all_stage_names()) {
+    if (other == name) break;
+    config::Config stage = whole.for_stage(other);
+    if (stage.get_string("stage.kind") == "evaluate") stages.push_back(std::move(stage));
+  }
+  return stages;
+}
+
+// At the one of the two that says something.
+void require_same(const char* key, const config::Config& first, const config::Config& other, const std::string& pool) {
+  if (first.show(key) == other.show(key)) return;
+  const bool at_other = other.is_set(key);
+  const config::Config& here = at_other ? other : first;
+  const config::Config& there = at_other ? first : other;
+  throw here.error(key, fmt::format("is of the stage '{}', and that of '{}' is {}: the stage '{}' adds the two up, so they must be the "
+                                    "same",
+                                    here.get_string("stage.name"), there.get_string("stage.name"), there.show(key), pool));
+}
+
+std::vector<KeptEvaluation> read_evaluations(const Workspace& workspace, const std::string& pool) {
+  std::vector<KeptEvaluation> evaluations;
+  for (const config::Config& stage : evaluations_before(workspace.config, pool)) {
+    const std::string& name = stage.get_string("stage.name");
+    const RunFolder folder = RunFolder::of_first_rank(run_dir(workspace.config) / name);
+    const auto finished = folder.finished();
+    if (!finished)
+      throw Error(PL_ERROR_CONFIG, fmt::format("{}: is not finished, so its evaluation cannot be added up: run the stage '{}' first",
+                                               folder.path().string(), name));
+    const Session now(stage, workspace.registry, workspace.log, session_args(workspace, PL_PURPOSE_EVALUATE, folder.path()));
+    const std::string then = finished->substr(std::min(finished->find('\n'), finished->size()));  // below the line that says of what
+    if (const auto other = other_options(then, stage, now.plugin_configs()); !other.empty())
+      workspace.log.warning(fmt::format("{} was made with other options than the stage '{}' has now ({}): run that stage again",
+                                        folder.path().string(), name, fmt::join(other, "; ")));
+    evaluations.push_back(read_evaluation(name, folder.path() / fmt::format("evaluation-{}.json", stage.get_string("evaluate.split"))));
+  }
+  return evaluations;
+}
+
+// Values are TOML source, and so is `folder`: "runs/x". What lies in the folder goes by its path there.
+std::string without_folder(std::string value, std::string folder) {
+  if (folder.size() < 3) return value;  // none, or ""
+  folder.back() = '/';
+  for (size_t at = value.find(folder); at != value.npos; at = value.find(folder, at + 1)) value.erase(at + 1, folder.size() - 1);
+  return value;
+}
+
+// By what a finished stage is recognized: what it added up, and how.
+std::string mark_of(const std::vector<KeptEvaluation>& evaluations, const Session& session) {
+  std::string text = "pool of\n";
+  for (const KeptEvaluation& one : evaluations) {
+    const std::string sums = to_text(one.sums);
+    text += fmt::format("{} (sums {:08x})\n", one.figures.string(), safetensors::crc32c(0, std::as_bytes(std::span(sums))));
+  }
+  return text + session.resolved_toml();
+}
+
+// On one rank: there is no more to it than reading and writing a few small files.
+void add_up(Session& session, RunFolder& folder, const std::vector<KeptEvaluation>& evaluations) {
+  observe::Log& log = session.log();
+  require_poolable(evaluations);
+  const uint32_t split = evaluations.front().sums.split;
+  std::optional<EvaluationFiles> output(std::in_place, folder.path() / fmt::format("evaluation-{}.json", split_name(split)),
+                                        "choose another run.dir");
+  for (const std::string& doubt : doubts_about(evaluations)) log.warning(doubt);
+  session.create_task();
+  const Evaluation result = pool(session.task(), evaluations);
+  log.info(fmt::format("{} samples of {} evaluations, added up", observe::grouped(result.samples), evaluations.size()));
+  std::vector<std::string> files;
+  for (const KeptEvaluation& one : evaluations) files.push_back(one.figures.string());
+  tell_and_keep({{"evaluations", files}}, split, result, log, output);
+}
+
+}  // namespace
+
+std::vector<std::string> other_options(std::string_view stored_toml, const config::Config& now,
+                                       std::span<const config::PluginConfig* const> plugins) {
+  std::vector<config::Difference> all;
+  try {
+    all = config::differences(stored_toml, now, plugins);
+  } catch (const config::ConfigError&) {  // such as what a stage of another kind keeps
+    return {"what is kept of them cannot be read"};
+  }
+  const auto moved = std::ranges::find(all, "run.dir", &config::Difference::key);
+  std::vector<std::string> other;
+  for (const config::Difference& one : all) {
+    if (one.key == "run.dir" || one.key == "run.name") continue;
+    if (moved != all.end() && without_folder(one.before, moved->before) == without_folder(one.now, moved->now)) continue;
+    const auto shown = [](const std::string& value) { return value.empty() ? "not set" : value; };
+    other.push_back(fmt::format("{} was {} and is {}", one.key, shown(one.before), shown(one.now)));
+  }
+  return other;
+}
+
+void check_pool(const config::Config& whole, const config::Config& stage) {
+  const std::string& name = stage.get_string("stage.name");
+  if (stage.is_set("stage.init_from"))
+    throw stage.error("stage.init_from", "has no effect in a stage that adds up evaluations, since it uses no weights: leave it out");
+  const std::vector<config::Config> evaluations = evaluations_before(whole, name);
+  if (evaluations.empty())
+    throw stage.error("stage.kind", "there is no stage before this one that evaluates, so there is nothing to add up");
+  for (const config::Config& one : evaluations) {
+    for (const char* key : {"task.plugin", "evaluate.split"}) require_same(key, evaluations.front(), one, name);
+    if (one.get_int("evaluate.max_samples") > 0)
+      throw one.error("evaluate.max_samples", fmt::format("may cut the stage '{0}' short, and the stage '{1}' adds up whole evaluations: "
+                                                          "set it to 0 for '{0}' (below [stage.evaluate])",
+                                                          one.get_string("stage.name"), name));
+  }
+  require_same("task.plugin", evaluations.front(), stage, name);
+}
+
+Outcome pool_stage(const Workspace& workspace, RunFolder& folder, const config::Config& stage) {
+  workspace.log.open_files(folder.path(), workspace.team.world().rank);
+  Session session(stage, workspace.registry, workspace.log, session_args(workspace, PL_PURPOSE_EVALUATE, folder.path()));
+  workspace.team.at("adding up evaluations", 0);
+  return guard_work(
+      session, [] { return std::string("adding up evaluations"); },
+      [&] {
+        workspace.team.on_first("adding up evaluations", [&] {
+          const std::vector<KeptEvaluation> evaluations = read_evaluations(workspace, stage.get_string("stage.name"));
+          const std::string mark = mark_of(evaluations, session);
+          if (const auto before = folder.finished(); before == mark) {
+            workspace.log.info(fmt::format("{} is finished already", folder.path().string()));
+            return std::string();
+          } else if (before) {
+            workspace.log.info(fmt::format("{} was made with other options or evaluations: done again", folder.path().string()));
+            folder.unmark_finished();
+          }
+          add_up(session, folder, evaluations);
+          folder.mark_finished(mark);
+          return std::string();
+        });
+        return Outcome::finished;
+      });
+}
+
+}  // namespace pipeline::train

@@ -1,0 +1,132 @@
+#include "core/train/stages/train_stage.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/base/error.hpp"
+#include "core/checkpoint/store.hpp"
+#include "core/config/differences.hpp"
+#include "core/train/run/failure.hpp"
+#include "core/train/run/rank_check.hpp"
+#include "core/train/run/session.hpp"
+#include "core/train/run/weights.hpp"
+#include "core/train/trainer.hpp"
+
+namespace pipeline::train {
+namespace {
+
+// The options that say how long a run is, as a finished run remembers them.
+std::string length_of(const config::Config& config) {
+  std::string text;
+  for (const char* key : {"train.max_steps", "train.max_epochs", "train.max_seconds"})
+    if (config.has_value(key)) text += fmt::format("{} = {}\n", key, config.show(key));
+  return text;
+}
+
+constexpr std::string_view kWeights = "weights = ";  // a line of what a finished stage remembers
+constexpr const char* kOrigin = "origin.txt";        // that line, from the beginning of training on
+
+bool has_checkpoints(const RunFolder& folder) {
+  const checkpoint::Scan scan = checkpoint::Store({.folder = folder.checkpoints().string()}).scan();
+  return !scan.checkpoints.empty() || std::ranges::any_of(scan.rejected, [](const checkpoint::Rejected& entry) {
+    return checkpoint::step_of(entry.name) || entry.name.starts_with(".old-step-");
+  });
+}
+
+// A run that finished has saved. Without this, one whose checkpoints were taken away would begin anew over its records.
+void require_checkpoints(const RunFolder& folder) {
+  if (folder.finished() && !has_checkpoints(folder))
+    throw Error(PL_ERROR_CONFIG, fmt::format("{}: is a finished run, but its checkpoints are gone from {}: bring them back, or start over with --fresh",
+                                             folder.path().string(), folder.checkpoints().string()));
+}
+
+// `then`, `now`: lines that begin with kWeights, or empty: the task's own values.
+void warn_of_other_origin(const Session& session, const RunFolder& folder, std::string_view then, std::string_view now) {
+  const auto name = [](std::string_view line) {
+    return line.size() > kWeights.size() ? line.substr(kWeights.size(), line.size() - kWeights.size() - 1) : "fresh weights";
+  };
+  session.log().warning(fmt::format("{} began from {}, and now that would be {}: train it again with --fresh{}", folder.path().string(), name(then),
+                                    name(now), session.config().has_stages() ? " and --stage" : ""));
+}
+
+// True if a finished run of the same options lies in the folder. That it began from weights which have changed since is said, not mended:
+// training again is the user's decision.
+bool already_finished(const RunFolder& folder, const Session& session, const std::string& weights) {
+  const auto finished = folder.finished();
+  if (!finished) return false;
+  const size_t mark = std::min(finished->find(kWeights), finished->size());
+  if (finished->substr(0, mark) != length_of(session.config())) return false;
+  const auto stored = folder.read_file("config.toml");
+  if (!stored) return false;
+  config::require_resumable(*stored, (folder.path() / "config.toml").string(), session.config(), session.plugin_configs());
+  session.log().info(fmt::format("{} is finished already: nothing to do (--fresh starts over, a larger train.max_steps goes on)",
+                                 folder.path().string()));
+  if (!has_checkpoints(folder)) session.log().warning(fmt::format("its checkpoints are gone from {}", folder.checkpoints().string()));
+  const std::string then = finished->substr(mark), now = weights.empty() ? "" : fmt::format("{}{}\n", kWeights, checkpoint_of(weights));
+  if (then != now) warn_of_other_origin(session, folder, then, now);
+  return true;
+}
+
+Outcome stopped_early(const Workspace& workspace) {
+  workspace.log.console().status({});
+  workspace.log.info("stopped by a signal before the work began");
+  workspace.team.leave_together();
+  return Outcome::interrupted;
+}
+
+// Which checkpoint it is, is for rank 0 to say: another rank might find a newer or another one.
+Origin find_common_origin(Session& session, const RunFolder& folder, const std::string& weights) {
+  Origin origin;
+  const std::string told = session.team().on_first("finding the weights", [&] {
+    origin = find_origin(session, folder, weights);
+    return origin.to_bytes();
+  });
+  return session.team().is_first() ? std::move(origin) : Origin::from_bytes(told);
+}
+
+}  // namespace
+
+Outcome train_stage(const Workspace& workspace, RunFolder& folder, const config::Config& config, const std::string& weights) {
+  Team& team = workspace.team;
+  workspace.log.open_files(folder.path(), team.world().rank);
+  if (folder.moved_aside())
+    workspace.log.info(fmt::format("the older run was moved aside to {}", folder.moved_aside()->string()));
+  Session session(config, workspace.registry, workspace.log, session_args(workspace, PL_PURPOSE_TRAIN, folder.path()));
+  const std::string finished = team.on_first("looking at the run folder", [&] {
+    if (already_finished(folder, session, weights)) return "yes";
+    require_checkpoints(folder);
+    return "no";
+  });
+  if (finished == "yes") return Outcome::finished;
+  std::unique_ptr<Trainer> trainer;
+  return guard_work(
+      session, [&] { return trainer ? trainer->phase() : std::string("finding the weights"); },
+      [&] {
+        std::string began_from = weights.empty() ? "" : fmt::format("{}{}\n", kWeights, checkpoint_of(weights));
+        Origin origin = find_common_origin(session, folder, weights);
+        if (const auto then = folder.read_file(kOrigin); origin.resumed && then) {
+          if (*then != began_from) warn_of_other_origin(session, folder, *then, began_from);
+          began_from = *then;
+        }
+        if (team.stopped([&] { session.open_task(origin.checkpoint()); })) return stopped_early(workspace);
+        require_same_on_all_ranks(session);
+        session.create_strategy();
+        trainer = std::make_unique<Trainer>(session, folder);
+        trainer->start(origin);
+        if (team.is_first()) folder.write_file(kOrigin, began_from);
+        origin = {};  // closes the files of a checkpoint that may be removed meanwhile
+        const Outcome outcome = trainer->run();
+        if (outcome == Outcome::finished && team.is_first()) {
+          folder.mark_finished(length_of(config) + began_from);
+          workspace.log.info(fmt::format("done: {}", folder.path().string()));
+        }
+        return outcome;
+      });
+}
+
+}  // namespace pipeline::train

@@ -1,0 +1,30 @@
+#include "core/base/utf8.hpp"
+
+#include <gtest/gtest.h>
+
+namespace pipeline {
+namespace {
+
+constexpr auto kValid = std::string_view::npos;
+
+TEST(Utf8, AcceptsEveryWellFormedLength) {
+  EXPECT_EQ(first_invalid_utf8(""), kValid);
+  EXPECT_EQ(first_invalid_utf8("plain ascii that is longer than eight bytes"), kValid);
+  EXPECT_EQ(first_invalid_utf8("é Ж ह 中 😀 \u07ff\uffff\U0010ffff"), kValid);
+  EXPECT_EQ(first_invalid_utf8(std::string_view("a\0b", 3)), kValid);
+}
+
+TEST(Utf8, RefusesWhatTheStandardCallsIllFormed) {
+  EXPECT_EQ(first_invalid_utf8("ab\x80"), 2u);            // a continuation alone
+  EXPECT_EQ(first_invalid_utf8("\xc0\xaf"), 0u);          // overlong "/"
+  EXPECT_EQ(first_invalid_utf8("\xe0\x80\xaf"), 0u);      // overlong
+  EXPECT_EQ(first_invalid_utf8("\xf0\x8f\xbf\xbf"), 0u);  // overlong
+  EXPECT_EQ(first_invalid_utf8("x\xed\xa0\x80"), 1u);     // a surrogate
+  EXPECT_EQ(first_invalid_utf8("\xf4\x90\x80\x80"), 0u);  // above U+10FFFF
+  EXPECT_EQ(first_invalid_utf8("\xff"), 0u);
+  EXPECT_EQ(first_invalid_utf8("12345678\xe4\xb8"), 8u);  // cut off
+  EXPECT_EQ(first_invalid_utf8("caf\xe9 latin-1 text"), 3u);
+}
+
+}  // namespace
+}  // namespace pipeline
