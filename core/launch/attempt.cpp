@@ -12,9 +12,9 @@
 #include <csignal>
 
 #include "core/base/socket.hpp"
-#include "core/launch/log_tail.hpp"
+#include "core/launch/rank_output.hpp"
 #include "core/launch/process.hpp"
-#include "core/launch/seat.hpp"
+#include "core/launch/rank_env.hpp"
 
 namespace pipeline::launch {
 namespace {
@@ -102,7 +102,7 @@ int Attempt::run() {
     for (const int signal : signals_.take()) on_signal(signal);
     for (Child& child : children_)
       if (child.output) child.output->drain();
-    if (ending_since_ && Clock::now() >= next_measure()) take_measure();
+    if (ending_since_ && Clock::now() >= next_step_time()) take_step();
   }
   explain_end();
   return exit_code();
@@ -114,9 +114,9 @@ void Attempt::wait_for_events() {
     if (child.output && child.output->read_end() >= 0)
       descriptors.push_back({child.output->read_end(), POLLIN, 0});
   int wait = -1;
-  if (ending_since_ && measure_ != Measure::none_left)
+  if (ending_since_ && next_step_ != TerminationStep::none_left)
     wait = static_cast<int>(std::clamp<int64_t>(
-        std::chrono::ceil<milliseconds>(next_measure() - Clock::now()).count(), 0, 1 << 30));
+        std::chrono::ceil<milliseconds>(next_step_time() - Clock::now()).count(), 0, 1 << 30));
   ::poll(descriptors.data(), descriptors.size(), wait);
 }
 
@@ -141,7 +141,7 @@ void Attempt::reap() {
 // What comes after our own signals is a consequence, whatever it looks like.
 Verdict Attempt::judge_end(int status) const {
   const Verdict verdict = judge(status);
-  return verdict == Verdict::failed && measure_ > Measure::ask ? Verdict::peer_failed : verdict;
+  return verdict == Verdict::failed && next_step_ > TerminationStep::ask ? Verdict::peer_failed : verdict;
 }
 
 void Attempt::on_end(const Child& child) {
@@ -167,25 +167,25 @@ void Attempt::begin_ending(milliseconds patience) {
   ending_since_ = std::min(ending_since_.value_or(Clock::time_point::max()), now + patience);
 }
 
-Attempt::Clock::time_point Attempt::next_measure() const {
-  switch (measure_) {
-    case Measure::explain:
+Attempt::Clock::time_point Attempt::next_step_time() const {
+  switch (next_step_) {
+    case TerminationStep::explain:
       return *ending_since_ + plan_.grace / 5;
-    case Measure::ask:
+    case TerminationStep::ask:
       return *ending_since_ + plan_.grace;
-    case Measure::kill:
+    case TerminationStep::kill:
       return *ending_since_ + plan_.kill_after;
     default:
       return Clock::time_point::max();
   }
 }
 
-void Attempt::take_measure() {
-  if (measure_ == Measure::explain)
+void Attempt::take_step() {
+  if (next_step_ == TerminationStep::explain)
     explain_end();
   else
-    end_stragglers(measure_ == Measure::ask ? SIGTERM : SIGKILL);
-  measure_ = static_cast<Measure>(static_cast<int>(measure_) + 1);
+    end_stragglers(next_step_ == TerminationStep::ask ? SIGTERM : SIGKILL);
+  next_step_ = static_cast<TerminationStep>(static_cast<int>(next_step_) + 1);
 }
 
 void Attempt::end_stragglers(int signal) {

@@ -40,7 +40,7 @@ class Attempt {
   using Clock = std::chrono::steady_clock;
   // After the first end that is none as it should be, one after the other: say what nobody has said, SIGTERM,
   // SIGKILL.
-  enum class Measure { explain, ask, kill, none_left };
+  enum class TerminationStep { explain, ask, kill, none_left };
   struct Child {
     World world;
     std::unique_ptr<RankOutput> output;  // nullptr: rank 0, which has the console
@@ -58,8 +58,8 @@ class Attempt {
   Verdict judge_end(int status) const;
   bool ended_by_user(int status) const;
   void begin_ending(std::chrono::milliseconds patience = {});
-  Clock::time_point next_measure() const;
-  void take_measure();
+  Clock::time_point next_step_time() const;
+  void take_step();
   void end_stragglers(int signal);
   void stop_and_continue();
   void send(int signal);
@@ -78,8 +78,8 @@ class Attempt {
   const uint64_t oom_kills_;
   std::vector<Child> children_;
   std::optional<Clock::time_point> first_end_;              // of a rank that did not finish
-  std::optional<Clock::time_point> ending_since_;           // what the measures' times count from
-  Measure measure_ = Measure::explain;                      // the next one
+  std::optional<Clock::time_point> ending_since_;           // what the steps' times count from
+  TerminationStep next_step_ = TerminationStep::explain;
   int user_signal_ = 0;                                     // the last one that was passed on
   bool blamed_ = false, explained_ = false, left_ = false;  // left_: by the user's signal, without saving
 };

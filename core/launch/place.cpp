@@ -3,7 +3,7 @@
 #include <random>
 
 #include "core/launch/launch.hpp"
-#include "core/launch/seat.hpp"
+#include "core/launch/rank_env.hpp"
 
 namespace pipeline::launch {
 namespace {
@@ -22,31 +22,31 @@ std::string given_flags(const LaunchFlags& flags) {
   return line;
 }
 
-void require_no_flags(const LaunchFlags& flags, const Seat& seat) {
+void require_no_flags(const LaunchFlags& flags, const RankEnv& env) {
   const std::string given = given_flags(flags);
   if (!given.empty())
     fail_config(fmt::format(
         "{} on the command line, but {} started this process as {}={} of {}={}: leave out the flags", given,
-        seat.world.launcher, seat.rank_name, seat.world.rank, seat.size_name, seat.world.size));
-  if (flags.local_rank && *flags.local_rank != seat.world.local_rank)
+        env.world.launcher, env.rank_name, env.world.rank, env.size_name, env.world.size));
+  if (flags.local_rank && *flags.local_rank != env.world.local_rank)
     fail_config(
         fmt::format("--local-rank {} on the command line, but {} says local rank {}: leave out the flag",
-                    *flags.local_rank, seat.world.launcher, seat.world.local_rank));
+                    *flags.local_rank, env.world.launcher, env.world.local_rank));
 }
 
 // Of the processes that a launcher starts, one for each host: how many ranks each is to stand for.
-int32_t ranks_per_host(const Seat& seat, const LaunchRequest& request) {
-  if (seat.processes_per_host > 0 && request.processes && *request.processes != seat.processes_per_host)
+int32_t ranks_per_host(const RankEnv& env, const LaunchRequest& request) {
+  if (env.processes_per_host > 0 && request.processes && *request.processes != env.processes_per_host)
     fail_config(fmt::format("launch.processes = {}, but {} says {} for each host: leave out one of them",
-                            *request.processes, seat.world.launcher, seat.processes_per_host));
-  if (seat.processes_per_host > 0) return seat.processes_per_host;
+                            *request.processes, env.world.launcher, env.processes_per_host));
+  if (env.processes_per_host > 0) return env.processes_per_host;
   if (request.processes) return *request.processes;
-  return seat.counts_devices ? std::max(1, request.cuda_devices) : 1;
+  return env.counts_devices ? std::max(1, request.cuda_devices) : 1;
 }
 
 // An option that the launcher has decided otherwise.
-std::string note_on(const Seat& seat, const LaunchRequest& request) {
-  const World& world = seat.world;
+std::string note_on(const RankEnv& env, const LaunchRequest& request) {
+  const World& world = env.world;
   std::string note;
   if (request.processes && *request.processes != world.local_size)
     note = fmt::format("launch.processes = {} is not used: {} has started {} on this host",
@@ -58,24 +58,24 @@ std::string note_on(const Seat& seat, const LaunchRequest& request) {
   return note;
 }
 
-std::variant<World, HostPlan> place_in(const Seat& seat, const LaunchRequest& request) {
-  if (seat.world.supervised) return seat.world;
-  require_no_flags(request.flags, seat);
-  const bool alone_on_host = seat.one_per_host && seat.world.local_size == 1;
-  const int32_t processes = alone_on_host ? ranks_per_host(seat, request) : 1;
-  if (alone_on_host && (processes > 1 || (request.max_restarts > 0 && seat.counts_devices)))
+std::variant<World, HostPlan> place_in(const RankEnv& env, const LaunchRequest& request) {
+  if (env.world.supervised) return env.world;
+  require_no_flags(request.flags, env);
+  const bool alone_on_host = env.one_per_host && env.world.local_size == 1;
+  const int32_t processes = alone_on_host ? ranks_per_host(env, request) : 1;
+  if (alone_on_host && (processes > 1 || (request.max_restarts > 0 && env.counts_devices)))
     return HostPlan{.processes = processes,
-                    .nodes = seat.world.size,
-                    .node_rank = seat.world.rank,
-                    .launcher = seat.world.launcher,
-                    .address = seat.world.size == 1 ? "127.0.0.1" : seat.world.address,
-                    .port = seat.world.size == 1 ? uint16_t{0} : seat.world.port,
-                    .port_tries = seat.world.size == 1 ? uint16_t{1} : seat.world.port_tries,
-                    .run_id = seat.world.run_id,
+                    .nodes = env.world.size,
+                    .node_rank = env.world.rank,
+                    .launcher = env.world.launcher,
+                    .address = env.world.size == 1 ? "127.0.0.1" : env.world.address,
+                    .port = env.world.size == 1 ? uint16_t{0} : env.world.port,
+                    .port_tries = env.world.size == 1 ? uint16_t{1} : env.world.port_tries,
+                    .run_id = env.world.run_id,
                     .max_restarts = request.max_restarts,
                     .run_dir = request.run_dir};
-  World world = seat.world;
-  world.note = note_on(seat, request);
+  World world = env.world;
+  world.note = note_on(env, request);
   return world;
 }
 
@@ -136,14 +136,14 @@ std::variant<World, HostPlan> place_by_hand(const LaunchRequest& request, const 
 }  // namespace
 
 std::variant<World, HostPlan> find_place(const LaunchRequest& request, const Variables& variables) {
-  const std::optional<Seat> seat = find_seat(variables);
-  return seat ? place_in(*seat, request) : place_by_hand(request, variables);
+  const std::optional<RankEnv> env = find_rank_env(variables);
+  return env ? place_in(*env, request) : place_by_hand(request, variables);
 }
 
 int32_t rank_in_environment() noexcept {
   try {
-    const std::optional<Seat> seat = find_seat(own_variables());
-    return seat ? seat->world.rank : 0;
+    const std::optional<RankEnv> env = find_rank_env(own_variables());
+    return env ? env->world.rank : 0;
   } catch (const std::exception&) {
     return 0;
   }

@@ -7,11 +7,36 @@
 
 #include "core/base/error.hpp"
 #include "core/plugins/host.hpp"
-#include "core/plugins/parked.hpp"
 #include "core/plugins/plugin.hpp"
 #include "core/plugins/thread_check.hpp"
 
 namespace pipeline::plugins {
+
+// What the host's functions throw while a slot runs: it cannot pass through the plugin, so it waits here
+// until the slot returns. Each call of a slot has one, on the stack of the calling thread, so no other call
+// sees it. Calls nest where a callback calls another plugin.
+class PendingException {
+ public:
+  PendingException() : outer_(std::exchange(innermost_, this)) {}
+  ~PendingException() { innermost_ = outer_; }
+  PendingException(const PendingException&) = delete;
+  PendingException& operator=(const PendingException&) = delete;
+
+  // The call that this thread is in; nullptr in a thread that the plugin started.
+  static PendingException* innermost() { return innermost_; }
+
+  // Keeps the exception being handled; the first one counts.
+  void keep() noexcept {
+    if (!exception_) exception_ = std::current_exception();
+  }
+  std::exception_ptr take() noexcept { return std::exchange(exception_, nullptr); }
+
+ private:
+  static inline thread_local PendingException* innermost_ = nullptr;
+
+  PendingException* outer_;
+  std::exception_ptr exception_;
+};
 
 // Throws: an exception came out of a slot.
 [[noreturn]] void raise_escaped(const Plugin& plugin, const char* slot, const char* what);
@@ -41,12 +66,12 @@ class Caller {
   // An exception of a callback that the slot called comes out as what it was.
   template <class Function>
   auto any(const char* slot, Function&& function) const {
-    Parked parked;
+    PendingException pending;
     auto result = contain(plugin_, slot, std::forward<Function>(function));
     if constexpr (std::is_same_v<decltype(result), pl_error*>) {
-      finish(parked.take(), result);
+      finish(pending.take(), result);
     } else {
-      finish(parked.take(), nullptr);
+      finish(pending.take(), nullptr);
       return result;
     }
   }
@@ -91,7 +116,7 @@ pl_error* call_back(Function&& function) noexcept {
     std::forward<Function>(function)();
     return nullptr;
   } catch (...) {
-    if (Parked* call = Parked::innermost()) call->keep();
+    if (PendingException* call = PendingException::innermost()) call->keep();
     return current_exception_as_error();
   }
 }

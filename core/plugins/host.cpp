@@ -6,7 +6,7 @@
 #include "core/base/seed.hpp"
 #include "core/base/str.hpp"
 #include "core/config/plugin_config.hpp"
-#include "core/plugins/parked.hpp"
+#include "core/plugins/call.hpp"
 #include "core/plugins/thread_check.hpp"
 
 void pl_context::set_run_info(const pl_run_info& info) {
@@ -27,7 +27,7 @@ void keep(const pl_context* context, Function&& function) noexcept {
   try {
     function();
   } catch (...) {
-    if (Parked* call = Parked::innermost())
+    if (PendingException* call = PendingException::innermost())
       call->keep();
     else
       say_exception(context);

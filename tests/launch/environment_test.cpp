@@ -4,7 +4,7 @@
 
 #include "core/base/error.hpp"
 #include "core/launch/launch.hpp"
-#include "core/launch/seat.hpp"
+#include "core/launch/rank_env.hpp"
 
 namespace pipeline::launch {
 namespace {

@@ -1,4 +1,4 @@
-#include "core/launch/slurm_lists.hpp"
+#include "core/launch/slurm.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,7 +8,7 @@
 #include "core/base/error.hpp"
 #include "core/base/str.hpp"
 #include "core/base/struct_copy.hpp"
-#include "core/plugins/parked.hpp"
+#include "core/plugins/call.hpp"
 
 namespace pipeline::plugins {
 namespace {
@@ -86,9 +86,9 @@ TEST(Host, CallbacksThatAreNotSetDoNothing) {
 TEST(Host, WhatACallbackThrowsWaitsInTheInnermostCallOfItsThread) {
   pl_context context("task x");
   context.cancelled = []() -> bool { throw Error(PL_ERROR_NO_SPACE, "the disk is full"); };
-  Parked outer;
+  PendingException outer;
   {
-    Parked inner;
+    PendingException inner;
     EXPECT_EQ(host_table().cancelled(&context), 0u);
     EXPECT_EQ(host_table().cancelled(&context), 0u);
     EXPECT_THROW(std::rethrow_exception(inner.take()), Error);
@@ -106,7 +106,7 @@ TEST(Host, WhatACallbackThrowsInAThreadOfThePluginsOwnIsLogged) {
   context.log = [&](std::uint32_t level, std::string_view line) {
     lines.push_back(std::to_string(level) + std::string(line));
   };
-  Parked call;
+  PendingException call;
   std::thread([&] { host_table().cancelled(&context); }).join();
   EXPECT_EQ(lines, std::vector<std::string>{"4the disk is full"});
   EXPECT_EQ(call.take(), nullptr);

@@ -9,7 +9,7 @@
 
 namespace pipeline::launch {
 
-struct Seat {
+struct RankEnv {
   World world;
   std::string rank_name, size_name;  // the variables that rank and size come from, for errors
   // The launcher starts one process for each host, which may start the host's ranks itself: always where an
@@ -22,17 +22,17 @@ struct Seat {
 
 // Each: nullopt where its launcher did not start this process. Incomplete variables are an Error
 // (PL_ERROR_CONFIG).
-std::optional<Seat> supervisor_seat(const Variables& variables);  // our own
-std::optional<Seat> torchrun_seat(const Variables& variables);
-std::optional<Seat> openmpi_seat(const Variables& variables);
-std::optional<Seat> pmi_seat(const Variables& variables);  // MPICH, Intel MPI
-std::optional<Seat> slurm_seat(const Variables& variables);
-std::optional<Seat> torch_variables_seat(
+std::optional<RankEnv> supervisor_env(const Variables& variables);  // our own
+std::optional<RankEnv> torchrun_env(const Variables& variables);
+std::optional<RankEnv> openmpi_env(const Variables& variables);
+std::optional<RankEnv> pmi_env(const Variables& variables);  // MPICH, Intel MPI
+std::optional<RankEnv> slurm_env(const Variables& variables);
+std::optional<RankEnv> torch_variables_env(
     const Variables& variables);  // RANK and WORLD_SIZE by somebody else: PyTorchJob, a script
 
-// The seat that counts where launchers are nested: the innermost. Variables that contradict each other
+// The env that counts where launchers are nested: the innermost. Variables that contradict each other
 // without being a nesting that occurs are an Error (PL_ERROR_CONFIG).
-std::optional<Seat> find_seat(const Variables& variables);
+std::optional<RankEnv> find_rank_env(const Variables& variables);
 
 // A port for rank 0 that all processes of run `run_id` work out alike, where none is agreed on: World::port
 // and port_tries.

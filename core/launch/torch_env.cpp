@@ -2,7 +2,7 @@
 // MASTER_PORT.
 #include <fmt/format.h>
 
-#include "core/launch/seat.hpp"
+#include "core/launch/rank_env.hpp"
 
 namespace pipeline::launch {
 namespace {
@@ -11,13 +11,13 @@ const std::vector<std::string> kPlaces = {"RANK",        "WORLD_SIZE", "LOCAL_RA
                                           "MASTER_ADDR", "MASTER_PORT"};
 
 // Everything that says who and where, with both local numbers.
-Seat full_seat(const Variables& variables, const std::string& launcher) {
+RankEnv full_seat(const Variables& variables, const std::string& launcher) {
   const std::string because = fmt::format(
       "{} needs all of RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT (set are: "
       "{})",
       launcher, quote(variables, kPlaces));
-  Seat seat{.rank_name = "RANK", .size_name = "WORLD_SIZE"};
-  World& world = seat.world;
+  RankEnv env{.rank_name = "RANK", .size_name = "WORLD_SIZE"};
+  World& world = env.world;
   world.launcher = launcher;
   world.rank = required_number(variables, "RANK", 0, because);
   world.size = required_number(variables, "WORLD_SIZE", 1, because);
@@ -27,7 +27,7 @@ Seat full_seat(const Variables& variables, const std::string& launcher) {
   if (world.address.empty()) fail_config("MASTER_ADDR is not set in the environment, and " + because);
   required_number(variables, "MASTER_PORT", 1, because);
   world.port = *port_number(variables, "MASTER_PORT");
-  return seat;
+  return env;
 }
 
 // "attempt=1;tries=1;socket=-1;run=...;launcher=...": the value after `key`.
@@ -58,58 +58,58 @@ Variables supervised_variables(const World& world) {
                                     world.port_tries, world.listen_socket, world.run_id, world.launcher)}};
 }
 
-std::optional<Seat> supervisor_seat(const Variables& variables) {
+std::optional<RankEnv> supervisor_env(const Variables& variables) {
   const std::optional<std::string> packed = text(variables, kSupervisor);
   if (!packed) return std::nullopt;
-  Seat seat = full_seat(variables, field(*packed, "launcher"));
-  World& world = seat.world;
+  RankEnv env = full_seat(variables, field(*packed, "launcher"));
+  World& world = env.world;
   world.attempt = static_cast<uint32_t>(number_field(*packed, "attempt"));
   world.port_tries = static_cast<uint16_t>(number_field(*packed, "tries"));
   world.listen_socket = number_field(*packed, "socket");
   world.run_id = field(*packed, "run");
   world.supervised = true;
-  return seat;
+  return env;
 }
 
-std::optional<Seat> torchrun_seat(const Variables& variables) {
+std::optional<RankEnv> torchrun_env(const Variables& variables) {
   const std::optional<std::string> run = text(variables, "TORCHELASTIC_RUN_ID");
   if (!run) return std::nullopt;
-  Seat seat = full_seat(variables, "torchrun");
-  World& world = seat.world;
+  RankEnv env = full_seat(variables, "torchrun");
+  World& world = env.world;
   world.attempt = static_cast<uint32_t>(number(variables, "TORCHELASTIC_RESTART_COUNT").value_or(0));
   world.run_id = fmt::format("torchrun {} {} {}", *run, world.port, world.size);
   // The elastic agent's own store listens at MASTER_PORT.
   if (text(variables, "TORCHELASTIC_USE_AGENT_STORE") == "True") choose_port(world);
-  return seat;
+  return env;
 }
 
-std::optional<Seat> torch_variables_seat(const Variables& variables) {
+std::optional<RankEnv> torch_variables_env(const Variables& variables) {
   if (!text(variables, "RANK") && !text(variables, "WORLD_SIZE") && !text(variables, "LOCAL_RANK"))
     return std::nullopt;
   const std::string because = fmt::format(
       "a process's place is not clear without it (set are: {}); a launcher sets all of "
       "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; without a launcher unset them",
       quote(variables, kPlaces));
-  Seat seat{.rank_name = "RANK", .size_name = "WORLD_SIZE"};
-  World& world = seat.world;
+  RankEnv env{.rank_name = "RANK", .size_name = "WORLD_SIZE"};
+  World& world = env.world;
   world.rank = required_number(variables, "RANK", 0, because);
   world.size = required_number(variables, "WORLD_SIZE", 1, because);
   // PyTorchJob starts one process a pod and says nothing of local ranks. With nprocPerNode it counts the
   // processes to be started in all.
-  seat.one_per_host = seat.counts_devices = !text(variables, "LOCAL_RANK");
-  world.launcher = seat.one_per_host ? "PyTorchJob" : "RANK and LOCAL_RANK";
-  if (seat.one_per_host && text(variables, "PET_NPROC_PER_NODE") != "auto" &&
+  env.one_per_host = env.counts_devices = !text(variables, "LOCAL_RANK");
+  world.launcher = env.one_per_host ? "PyTorchJob" : "RANK and LOCAL_RANK";
+  if (env.one_per_host && text(variables, "PET_NPROC_PER_NODE") != "auto" &&
       text(variables, "PET_NPROC_PER_NODE") != "gpu" && text(variables, "PET_NPROC_PER_NODE") != "cpu")
-    seat.processes_per_host = number(variables, "PET_NPROC_PER_NODE", 1).value_or(0);
-  if (seat.processes_per_host > 1) {
-    if (world.size % seat.processes_per_host != 0)
+    env.processes_per_host = number(variables, "PET_NPROC_PER_NODE", 1).value_or(0);
+  if (env.processes_per_host > 1) {
+    if (world.size % env.processes_per_host != 0)
       fail_config(fmt::format("WORLD_SIZE={} in the environment: must be a multiple of PET_NPROC_PER_NODE={}",
-                              world.size, seat.processes_per_host));
-    world.size /= seat.processes_per_host;
-    seat.size_name = "number of pods";
+                              world.size, env.processes_per_host));
+    world.size /= env.processes_per_host;
+    env.size_name = "number of pods";
   }
   world.local_rank = number(variables, "LOCAL_RANK").value_or(0);
-  world.local_size = number(variables, "LOCAL_WORLD_SIZE", 1).value_or(seat.one_per_host ? 1 : 0);
+  world.local_size = number(variables, "LOCAL_WORLD_SIZE", 1).value_or(env.one_per_host ? 1 : 0);
   if (world.local_size == 0) fail_config("LOCAL_WORLD_SIZE is not set in the environment, and " + because);
   world.address = text(variables, "MASTER_ADDR").value_or("");
   world.port = port_number(variables, "MASTER_PORT").value_or(0);
@@ -118,7 +118,7 @@ std::optional<Seat> torch_variables_seat(const Variables& variables) {
   if (world.size > 1 && world.port == 0)
     fail_config("MASTER_PORT is not set in the environment, and " + because);
   world.run_id = fmt::format("{}:{}", world.address, world.port);
-  return seat;
+  return env;
 }
 
 }  // namespace pipeline::launch

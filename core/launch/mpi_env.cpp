@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "core/launch/seat.hpp"
+#include "core/launch/rank_env.hpp"
 
 namespace pipeline::launch {
 namespace {
@@ -65,8 +65,8 @@ std::string address_of_mpirun(const Variables& variables, int32_t rank) {
   return near == addresses.end() ? addresses.front() : *near;
 }
 
-void set_address(Seat& seat, const Variables& variables, const auto& on_several_hosts) {
-  World& world = seat.world;
+void set_address(RankEnv& env, const Variables& variables, const auto& on_several_hosts) {
+  World& world = env.world;
   const std::optional<std::string> given = text(variables, "MASTER_ADDR");
   world.address = given ? *given : world.local_size == world.size ? "127.0.0.1" : on_several_hosts();
   if (const auto port = port_number(variables, "MASTER_PORT"))
@@ -77,11 +77,11 @@ void set_address(Seat& seat, const Variables& variables, const auto& on_several_
 
 }  // namespace
 
-std::optional<Seat> openmpi_seat(const Variables& variables) {
+std::optional<RankEnv> openmpi_env(const Variables& variables) {
   if (!text(variables, "OMPI_COMM_WORLD_RANK") && !text(variables, "OMPI_COMM_WORLD_SIZE"))
     return std::nullopt;
-  Seat seat{.rank_name = "OMPI_COMM_WORLD_RANK", .size_name = "OMPI_COMM_WORLD_SIZE", .one_per_host = true};
-  World& world = seat.world;
+  RankEnv env{.rank_name = "OMPI_COMM_WORLD_RANK", .size_name = "OMPI_COMM_WORLD_SIZE", .one_per_host = true};
+  World& world = env.world;
   const std::string because = "OpenMPI's mpirun sets it";
   world.launcher = "OpenMPI (mpirun)";
   world.rank = required_number(variables, "OMPI_COMM_WORLD_RANK", 0, because);
@@ -89,14 +89,14 @@ std::optional<Seat> openmpi_seat(const Variables& variables) {
   world.local_rank = required_number(variables, "OMPI_COMM_WORLD_LOCAL_RANK", 0, because);
   world.local_size = required_number(variables, "OMPI_COMM_WORLD_LOCAL_SIZE", 1, because);
   world.run_id = "mpirun " + text(variables, "PMIX_NAMESPACE").value_or("");
-  set_address(seat, variables, [&] { return address_of_mpirun(variables, world.rank); });
-  return seat;
+  set_address(env, variables, [&] { return address_of_mpirun(variables, world.rank); });
+  return env;
 }
 
-std::optional<Seat> pmi_seat(const Variables& variables) {
+std::optional<RankEnv> pmi_env(const Variables& variables) {
   if (!text(variables, "PMI_RANK") && !text(variables, "PMI_SIZE")) return std::nullopt;
-  Seat seat{.rank_name = "PMI_RANK", .size_name = "PMI_SIZE", .one_per_host = true};
-  World& world = seat.world;
+  RankEnv env{.rank_name = "PMI_RANK", .size_name = "PMI_SIZE", .one_per_host = true};
+  World& world = env.world;
   const std::string because = "mpiexec of MPICH and Intel MPI sets it";
   world.launcher = "MPI (PMI)";
   world.rank = required_number(variables, "PMI_RANK", 0, because);
@@ -104,12 +104,12 @@ std::optional<Seat> pmi_seat(const Variables& variables) {
   world.local_rank = world.size == 1 ? 0 : required_number(variables, "MPI_LOCALRANKID", 0, because);
   world.local_size = world.size == 1 ? 1 : required_number(variables, "MPI_LOCALNRANKS", 1, because);
   world.run_id = "mpiexec";
-  set_address(seat, variables, []() -> std::string {
+  set_address(env, variables, []() -> std::string {
     fail_config(
         "MPI (PMI) runs on several hosts, and MASTER_ADDR is not set: give it, as in "
         "mpiexec -genv MASTER_ADDR <host of rank 0> ...");
   });
-  return seat;
+  return env;
 }
 
 }  // namespace pipeline::launch
