@@ -132,21 +132,21 @@ Result run_walk(int world_size, RunOptions options, uint64_t micro_batches, uint
   return all;
 }
 
-RunOptions stage3(bool reproducible, int ring, at::ScalarType dtype = at::kFloat, bool overlap = true) {
+RunOptions stage3(bool reproducible, int slots, at::ScalarType dtype = at::kFloat, bool overlap = true) {
   return {
       .plugin = "sharded",
       .reproducible = reproducible,
       .dtype = dtype,
-      .sets = {"strategy.zero_stage=3", "strategy.bucket_mib=0.05", "strategy.ring=" + std::to_string(ring),
+      .sets = {"strategy.zero_stage=3", "strategy.bucket_mib=0.05", "strategy.unit_slots=" + std::to_string(slots),
                std::string("strategy.overlap=") + (overlap ? "true" : "false")}};
 }
 
 TEST(ShardedUnits, GiveTheBitsOfSingle) {
   const Result single = run_walk(1, {.reproducible = true}, 7);
-  for (const auto& [ring, ranks] :
+  for (const auto& [slots, ranks] :
        std::vector<std::pair<int, int>>{{1, 1}, {1, 2}, {2, 2}, {2, 3}, {2, 4}, {9, 3}}) {
-    EXPECT_TRUE(run_walk(ranks, stage3(true, ring), 7) == single)
-        << "on " << ranks << " ranks, ring of " << ring;
+    EXPECT_TRUE(run_walk(ranks, stage3(true, slots), 7) == single)
+        << "on " << ranks << " ranks, " << slots << " slots";
   }
 }
 
@@ -216,7 +216,7 @@ size_t started(const Rank& rank) {
   return flights.empty() ? 0 : flights.back().sequence;
 }
 
-// In a ring of two, units 0, 2 and 4 share a place. Unit 2 is two collectives, since part of it is frozen.
+// With two slots, units 0, 2 and 4 share one. Unit 2 is two collectives, since part of it is frozen.
 TEST(ShardedUnits, AreGatheredOneAheadOnceTheWayIsKnownAndNotWhenTheyAreThere) {
   on_ranks(2, [](const Rank& rank) {
     RunOptions options = stage3(false, 2);
@@ -255,8 +255,8 @@ TEST(ShardedUnits, ThatNeedTheSamePlaceAtOnceAreAnError) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_THAT(error.what(),
-                HasSubstr("unit 2 is entered while another one is in use that has its place: use "
-                          "strategy.ring = 3 or more"));
+                HasSubstr("unit 2 is entered while another one is in use that has its slot: use "
+                          "strategy.unit_slots = 3 or more"));
   }
 }
 

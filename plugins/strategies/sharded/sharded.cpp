@@ -56,9 +56,9 @@ Sharded::Sharded(Setup setup)
   if (values_) {
     bind_to(*values_);
   } else {
-    ring_ = std::make_unique<Ring>(layout_, partition_, peers_, shard_, dtype(),
-                                   static_cast<size_t>(config().ring));
-    bind_to(*ring_);
+    unit_slots_ = std::make_unique<UnitSlots>(layout_, partition_, peers_, shard_, dtype(),
+                                   static_cast<size_t>(config().unit_slots));
+    bind_to(*unit_slots_);
   }
 }
 
@@ -106,7 +106,7 @@ void Sharded::bind_to(const Place& place) {
 
 void Sharded::gather() {
   const at::NoGradGuard no_grad;
-  if (!has_ring()) return values_->wait_all();
+  if (!has_unit_slots()) return values_->wait_all();
   gathered_ = std::make_unique<Values>(layout_, partition_, peers_, dtype());
   gathered_->gather_all(shard_);
   gathered_->wait_all();
@@ -114,14 +114,14 @@ void Sharded::gather() {
 }
 
 void Sharded::release() {
-  if (!has_ring()) return;
-  bind_to(*ring_);
+  if (!has_unit_slots()) return;
+  bind_to(*unit_slots_);
   gathered_.reset();
 }
 
 pl_strategy_info Sharded::info() {
   auto info = sized<pl_strategy_info>();
-  info.flags = PL_STRATEGY_OWNS_SHARDS | (has_ring() ? PL_STRATEGY_NEEDS_UNIT_HOOKS : 0) |
+  info.flags = PL_STRATEGY_OWNS_SHARDS | (has_unit_slots() ? PL_STRATEGY_NEEDS_UNIT_HOOKS : 0) |
                (reducer_->takes_rows() ? PL_STRATEGY_TAKES_ROWS : 0);
   info.micro_batch_order = config().zero_stage > 1 ? PL_ORDER_INTERLEAVED : PL_ORDER_BLOCK;
   info.gradient_dtype = info.master_dtype = info.optimizer_dtype = kFloat32;
@@ -138,7 +138,7 @@ Sharded::Storage Sharded::storage(uint64_t index) {
 
 void Sharded::enter_unit(uint32_t unit, uint32_t pass) {
   const at::NoGradGuard no_grad;
-  if (!has_ring()) {
+  if (!has_unit_slots()) {
     entered_.insert(unit);
     for (const Region& region : layout_->regions()) {
       if (region.unit == unit) values_->wait(region.begin, region.end);
@@ -146,21 +146,21 @@ void Sharded::enter_unit(uint32_t unit, uint32_t pass) {
     return;
   }
   if (gathered_) return;
-  ring_->enter(unit);
+  unit_slots_->enter(unit);
   walk_.add({unit, pass, true});
   if (config().overlap) prefetch_next();
 }
 
 void Sharded::leave_unit(uint32_t unit, uint32_t pass) {
-  if (!has_ring() || gathered_) return;
+  if (!has_unit_slots() || gathered_) return;
   const at::NoGradGuard no_grad;
-  ring_->leave(unit);
+  unit_slots_->leave(unit);
   walk_.add({unit, pass, false});
   if (pass == PL_PASS_BACKWARD && walk_.is_through(unit)) reducer_->end_unit(unit);
 }
 
 void Sharded::prefetch_next() {
-  if (const auto next = walk_.next()) ring_->prefetch(*next);
+  if (const auto next = walk_.next()) unit_slots_->prefetch(*next);
 }
 
 void Sharded::begin_step(uint64_t micro_batches) {
@@ -170,8 +170,8 @@ void Sharded::begin_step(uint64_t micro_batches) {
   figures_.begin();
   reducer_->begin(micro_batches);
   walk_.abandon();
-  if (has_ring()) {
-    ring_->abandon();
+  if (has_unit_slots()) {
+    unit_slots_->abandon();
   } else {
     wait_for_units_without_hooks();
   }
@@ -201,11 +201,11 @@ void Sharded::end_micro_batch(const pl_tensor* loss) {
   const bool last = progress_.in_last_micro_batch();
   progress_.end_micro_batch();
   const at::NoGradGuard no_grad;
-  if (loss == nullptr && has_ring()) keep_step_without_micro_batch();
+  if (loss == nullptr && has_unit_slots()) keep_step_without_micro_batch();
   reducer_->end_micro_batch(loss == nullptr);
   figures_.add(keep_loss(loss));
   walk_.end();
-  if (has_ring() && config().overlap && !last) prefetch_next();
+  if (has_unit_slots() && config().overlap && !last) prefetch_next();
 }
 
 // The other ranks gather and send as they go through their units: so must this one.
@@ -243,8 +243,8 @@ void Sharded::update(double learning_rate, const GradientScale& scale) {
     if (values_) values_->gather(bucket, shard_);
   }
   if (values_ && !config().overlap) values_->wait_all();
-  if (!has_ring()) return;
-  ring_->invalidate();
+  if (!has_unit_slots()) return;
+  unit_slots_->invalidate();
   if (config().overlap) prefetch_next();
 }
 
@@ -258,7 +258,7 @@ void Sharded::load_state(const StateReader& reader) {
   const at::NoGradGuard no_grad;
   if (values_) values_->wait_all();
   shard_.load(reader);
-  if (has_ring()) return ring_->invalidate();
+  if (has_unit_slots()) return unit_slots_->invalidate();
   values_->gather_all(shard_);
   values_->wait_all();
 }
@@ -277,7 +277,7 @@ void Sharded::memory(const MemoryVisitor& visit) {
     say("master weights", shard_.value_bytes());
   } else {
     visit("parameters", shard_.value_bytes());
-    visit("units in use", ring_->bytes());
+    visit("units in use", unit_slots_->bytes());
   }
   say("gradients", shard_.gradient_bytes());
   reducer_->memory(visit);

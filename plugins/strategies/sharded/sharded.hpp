@@ -12,7 +12,7 @@
 #include "plugins/strategies/sharded/partition.hpp"
 #include "plugins/strategies/sharded/peers.hpp"
 #include "plugins/strategies/sharded/reducer.hpp"
-#include "plugins/strategies/sharded/ring.hpp"
+#include "plugins/strategies/sharded/unit_slots.hpp"
 #include "plugins/strategies/sharded/shard.hpp"
 #include "plugins/strategies/sharded/step_figures.hpp"
 #include "plugins/strategies/sharded/values.hpp"
@@ -47,7 +47,7 @@ class Sharded : public Strategy<ShardedConfig> {
 
  private:
   bool is_training() const { return run().purpose == PL_PURPOSE_TRAIN; }
-  bool has_ring() const { return ring_ != nullptr; }
+  bool has_unit_slots() const { return unit_slots_ != nullptr; }
   at::ScalarType dtype() const;
   Optimizer::StateIn state_in() const;
   void check_config() const;
@@ -66,8 +66,8 @@ class Sharded : public Strategy<ShardedConfig> {
   Partition partition_;
   std::unique_ptr<Values> values_;  // but for stage 3 in training
   Shard shard_;
-  std::unique_ptr<Ring> ring_;        // for that
-  std::unique_ptr<Values> gathered_;  // with a ring, between gather() and release()
+  std::unique_ptr<UnitSlots> unit_slots_;        // for that
+  std::unique_ptr<Values> gathered_;  // with slots, between gather() and release()
   std::vector<TensorView> views_;
   std::unique_ptr<Reducer> reducer_;
   StepFigures figures_;

@@ -1,4 +1,4 @@
-#include "plugins/strategies/sharded/ring.hpp"
+#include "plugins/strategies/sharded/unit_slots.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -8,7 +8,7 @@
 
 namespace pipeline::strategies {
 
-Ring::Ring(std::shared_ptr<const Layout> layout, const Partition& partition, const Peers& peers,
+UnitSlots::UnitSlots(std::shared_ptr<const Layout> layout, const Partition& partition, const Peers& peers,
            const Shard& shard, at::ScalarType dtype, size_t slots)
     : layout_(std::move(layout)),
       partition_(partition),
@@ -32,7 +32,7 @@ Ring::Ring(std::shared_ptr<const Layout> layout, const Partition& partition, con
 }
 
 // A unit's trained and frozen parameters are two regions, one after the other in its slot.
-void Ring::place_region(const Region& region) {
+void UnitSlots::place_region(const Region& region) {
   Unit& unit = units_[region.unit];
   const int64_t shift = unit.length - region.begin;
   const auto [first, last] = partition_.buckets_of(region.begin, region.end);
@@ -47,7 +47,7 @@ void Ring::place_region(const Region& region) {
   unit.length += region.end - region.begin;
 }
 
-void* Ring::address(size_t index) const {
+void* UnitSlots::address(size_t index) const {
   const size_t place = layout_->slot_index(index);
   for (const Region& region : layout_->regions()) {
     const int64_t offset = layout_->slots()[place].offset;
@@ -59,19 +59,19 @@ void* Ring::address(size_t index) const {
   fail("parameter ", index, " has no place");
 }
 
-const Ring::Unit* Ring::find(uint32_t unit) const {
+const UnitSlots::Unit* UnitSlots::find(uint32_t unit) const {
   const auto found = units_.find(unit);
   return found == units_.end() ? nullptr : &found->second;  // a unit without parameters
 }
 
-void Ring::enter(uint32_t number) {
+void UnitSlots::enter(uint32_t number) {
   const Unit* unit = find(number);
   if (unit == nullptr) return;
   Slot& slot = slots_[unit->slot];
   if (slot.unit != unit) {
     if (slot.users > 0) {
       fail("unit ", number,
-           " is entered while another one is in use that has its place: use strategy.ring = ",
+           " is entered while another one is in use that has its slot: use strategy.unit_slots = ",
            slots_.size() + 1, " or more");
     }
     gather(*unit);
@@ -80,7 +80,7 @@ void Ring::enter(uint32_t number) {
   ++slot.users;
 }
 
-void Ring::leave(uint32_t number) {
+void UnitSlots::leave(uint32_t number) {
   const Unit* unit = find(number);
   if (unit == nullptr) return;
   Slot& slot = slots_[unit->slot];
@@ -88,12 +88,12 @@ void Ring::leave(uint32_t number) {
   --slot.users;
 }
 
-void Ring::prefetch(uint32_t number) {
+void UnitSlots::prefetch(uint32_t number) {
   const Unit* unit = find(number);
   if (unit != nullptr && slots_[unit->slot].unit != unit && slots_[unit->slot].users == 0) gather(*unit);
 }
 
-void Ring::gather(const Unit& unit) {
+void UnitSlots::gather(const Unit& unit) {
   Slot& slot = slots_[unit.slot];
   wait(slot);
   slot.unit = &unit;
@@ -105,23 +105,23 @@ void Ring::gather(const Unit& unit) {
   }
 }
 
-void Ring::wait(Slot& slot) {
+void UnitSlots::wait(Slot& slot) {
   for (Peers::Pending& pending : slot.pending) peers_.wait(pending);
   slot.pending.clear();
 }
 
-void Ring::invalidate() {
+void UnitSlots::invalidate() {
   for (Slot& slot : slots_) {
     wait(slot);
     slot.unit = nullptr;
   }
 }
 
-void Ring::abandon() {
+void UnitSlots::abandon() {
   for (Slot& slot : slots_) slot.users = 0;
 }
 
-uint64_t Ring::bytes() const {
+uint64_t UnitSlots::bytes() const {
   uint64_t bytes = 0;
   for (const Slot& slot : slots_) bytes += slot.memory.nbytes();
   return bytes;

@@ -15,12 +15,12 @@
 
 namespace pipeline::strategies {
 
-// Memory for the weights of a few units, in a ring: the k-th unit is always in slot k mod slots, at the same
+// Memory for the weights of a few units: the k-th unit is always in slot k mod slots, at the same
 // addresses. A unit is put together from the ranks' shards before it is used, unless it is still there from
 // the last time. All ranks enter the same units in the same order. [serialized]
-class Ring {
+class UnitSlots {
  public:
-  Ring(std::shared_ptr<const Layout> layout, const Partition& partition, const Peers& peers,
+  UnitSlots(std::shared_ptr<const Layout> layout, const Partition& partition, const Peers& peers,
        const Shard& shard, at::ScalarType dtype, size_t slots);
 
   // Where parameter `index` is while its unit is in use; borrowed from this object.
