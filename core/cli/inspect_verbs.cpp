@@ -13,7 +13,6 @@
 #include "core/config/explain.hpp"
 #include "core/config/json_schema.hpp"
 #include "core/config/option.hpp"
-#include "core/config/readme.hpp"
 #include "core/config/suggest.hpp"
 #include "core/launch/devices.hpp"
 #include "core/observe/format.hpp"

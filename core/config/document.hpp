@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/config/literal.hpp"
-#include "core/config/origin.hpp"
+#include "core/config/error.hpp"
+#include "core/config/value.hpp"
 
 namespace pipeline::config {
 

@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include "core/base/str.hpp"
-#include "core/config/literal.hpp"
 #include "core/config/value.hpp"
 #include "pipeline.h"
 

@@ -4,8 +4,7 @@
 
 #include "core/config/document.hpp"
 #include "core/config/error.hpp"
-#include "core/config/readable.hpp"
-#include "core/config/syntax_error.hpp"
+#include "core/config/syntax.hpp"
 #include "core/config/value.hpp"
 
 namespace {

@@ -3,8 +3,8 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "core/config/literal.hpp"
 #include "core/config/option.hpp"
+#include "core/config/value.hpp"
 
 namespace pipeline::config {
 

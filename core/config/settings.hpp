@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "core/config/error.hpp"
-#include "core/config/origin.hpp"
 #include "core/config/value.hpp"
 #include "pipeline.h"
 

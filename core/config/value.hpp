@@ -17,4 +17,31 @@ std::string to_toml(const Value& value);
 std::string to_toml(std::string_view text);
 std::string to_toml(double number);
 
+// A value as it was written, before any option says what it should be.
+struct Literal {
+  enum class Kind { kBool, kInt, kFloat, kString, kArray, kOther };
+
+  Kind kind = Kind::kOther;
+  bool boolean = false;
+  int64_t integer = 0;
+  double number = 0;
+  std::string text;  // of a string; of kOther: its TOML source
+  std::vector<Literal> items;
+  std::string what;   // of kOther: "a date"
+  std::string typed;  // after the = of --set, as it was typed; empty in files
+
+  static Literal of_string(std::string text);
+};
+
+// "an integer", "a string", "a date".
+std::string kind_name(const Literal& literal);
+// TOML source.
+std::string to_toml(const Literal& literal);
+// The same for messages: long values are cut.
+std::string shown(const Literal& literal);
+// Same value; 1 and 1.0 are the same.
+bool same(const Literal& a, const Literal& b);
+// Cuts at a whole UTF-8 character and adds "..." if `text` is longer than `limit` bytes.
+std::string shorten(std::string text, size_t limit);
+
 }  // namespace pipeline::config

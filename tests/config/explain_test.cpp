@@ -5,8 +5,8 @@
 #include <sstream>
 
 #include "core/config/core_options.hpp"
+#include "core/config/explain.hpp"
 #include "core/config/option.hpp"
-#include "core/config/readme.hpp"
 #include "tests/config/config_files.hpp"
 #include "tests/config/plugin_options.hpp"
 

@@ -1,8 +1,11 @@
+// Text that is no TOML: what must not reach the parser, and what is wrong where the parser fails, in plain words.
 #pragma once
 
 #include <cstddef>
 #include <string>
 #include <string_view>
+
+#include "core/config/error.hpp"
 
 namespace pipeline::config {
 
@@ -13,5 +16,9 @@ void refuse_unreadable(std::string_view text, const std::string& file);
 
 // "file:line:column: ".
 std::string at(const std::string& file, size_t line, size_t column);
+
+// What toml++ found wrong at line and column (1-based), in plain words.
+ConfigError syntax_error(std::string_view text, const std::string& file, size_t line, size_t column,
+                         std::string_view description);
 
 }  // namespace pipeline::config
