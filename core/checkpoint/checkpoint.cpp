@@ -9,9 +9,10 @@
 #include <unistd.h>
 
 #include "core/base/error.hpp"
+#include "core/base/str.hpp"
 #include "core/checkpoint/file_system.hpp"
 #include "core/checkpoint/hex.hpp"
-#include "core/checkpoint/piece.hpp"
+#include "core/checkpoint/piece_file.hpp"
 #include "core/safetensors/crc32c.hpp"
 #include "core/safetensors/error.hpp"
 
@@ -109,9 +110,9 @@ void Checkpoint::verify() const {
 }
 
 void Checkpoint::read(const pl_piece& request, void* destination) const {
-  const std::string label = tensor_label(text(request.kind), text(request.parameter));
+  const std::string label = tensor_label(view(request.kind), view(request.parameter));
   const std::string where = path_ + ": tensor " + label;
-  const Tensor* tensor = find(text(request.kind), text(request.parameter));
+  const Tensor* tensor = find(view(request.kind), view(request.parameter));
   if (!tensor) throw Error(PL_ERROR_CONFIG, where + ": is not in this checkpoint");
   const std::vector<int64_t> shape = shape_of(request);
   const std::string_view dtype = safetensors::dtype_name(dtype_of(request, label));

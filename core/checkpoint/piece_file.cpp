@@ -1,10 +1,12 @@
 #include "core/checkpoint/piece_file.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <span>
+#include <string>
 
 #include "core/base/error.hpp"
-#include "core/checkpoint/piece.hpp"
+#include "core/base/str.hpp"
 #include "core/safetensors/crc32c.hpp"
 #include "core/safetensors/error.hpp"
 #include "core/safetensors/header.hpp"
@@ -71,8 +73,8 @@ PieceFile::PieceFile(const std::string& name, const PieceSource& pieces) : piece
   std::set<std::string> names;
   Manifest found;
   pieces_([&](const pl_piece& piece) {
-    const std::string kind(text(piece.kind));
-    const std::string parameter(text(piece.parameter));
+    const std::string kind(view(piece.kind));
+    const std::string parameter(view(piece.parameter));
     const std::string label = tensor_label(kind, parameter);
     const std::vector<int64_t> shape = shape_of(piece);
     const safetensors::Dtype dtype = dtype_of(piece, label);
@@ -116,6 +118,54 @@ Manifest PieceFile::write(FileSystem& file_system, const std::string& folder) {
   stored.bytes = file.bytes();
   stored.crc32c = file.crc32c();
   return share_;
+}
+
+namespace {
+
+using safetensors::Dtype;
+
+std::optional<Dtype> find_dtype(pl_dtype dtype) {
+  if (dtype.lanes != 1) return std::nullopt;
+  switch (dtype.code << 8 | dtype.bits) {
+    case PL_DTYPE_FLOAT << 8 | 16:
+      return Dtype::kF16;
+    case PL_DTYPE_FLOAT << 8 | 32:
+      return Dtype::kF32;
+    case PL_DTYPE_FLOAT << 8 | 64:
+      return Dtype::kF64;
+    case PL_DTYPE_BFLOAT << 8 | 16:
+      return Dtype::kBF16;
+    case PL_DTYPE_INT << 8 | 8:
+      return Dtype::kI8;
+    case PL_DTYPE_INT << 8 | 16:
+      return Dtype::kI16;
+    case PL_DTYPE_INT << 8 | 32:
+      return Dtype::kI32;
+    case PL_DTYPE_INT << 8 | 64:
+      return Dtype::kI64;
+    case PL_DTYPE_UINT << 8 | 8:
+      return Dtype::kU8;
+    case PL_DTYPE_UINT << 8 | 16:
+      return Dtype::kU16;
+    case PL_DTYPE_UINT << 8 | 32:
+      return Dtype::kU32;
+    case PL_DTYPE_UINT << 8 | 64:
+      return Dtype::kU64;
+    case PL_DTYPE_BOOL << 8 | 8:
+      return Dtype::kBool;
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace
+
+Dtype dtype_of(const pl_piece& piece, std::string_view label) {
+  if (const std::optional<Dtype> dtype = find_dtype(piece.dtype)) return *dtype;
+  throw Error(PL_ERROR_UNSUPPORTED,
+              "checkpoint piece " + std::string(label) + ": dtype code " + std::to_string(piece.dtype.code) +
+                  " with " + std::to_string(piece.dtype.bits) + " bits and " +
+                  std::to_string(piece.dtype.lanes) + " lanes cannot be stored in safetensors");
 }
 
 }  // namespace pipeline::checkpoint

@@ -1,12 +1,16 @@
 #pragma once
 
+#include <cstdint>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "core/abi/pipeline.h"
 #include "core/checkpoint/contents.hpp"
 #include "core/checkpoint/file_system.hpp"
 #include "core/checkpoint/manifest.hpp"
+#include "core/safetensors/dtype.hpp"
 
 namespace pipeline::checkpoint {
 
@@ -31,5 +35,13 @@ class PieceFile {
   std::set<int, std::greater<>>
       widths_;  // bits per element; the data is laid out by falling width, so that it is aligned
 };
+
+inline std::vector<int64_t> shape_of(const pl_piece& piece) {
+  return piece.ndim == 0 ? std::vector<int64_t>()
+                         : std::vector<int64_t>(piece.shape, piece.shape + piece.ndim);
+}
+
+// Throws pipeline::Error with `label` in it for a dtype that safetensors does not have.
+safetensors::Dtype dtype_of(const pl_piece& piece, std::string_view label);
 
 }  // namespace pipeline::checkpoint

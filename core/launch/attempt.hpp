@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "core/launch/exit_cause.hpp"
 #include "core/launch/launch.hpp"
+#include "core/launch/process.hpp"
 #include "core/launch/rank_output.hpp"
 #include "core/launch/signal_pipe.hpp"
 

@@ -1,10 +1,11 @@
-// Starting one rank as a child process.
+// One rank as a child process: its start, and what its end means.
 #pragma once
 
-#include <sys/types.h>
-
+#include <cstdint>
 #include <string>
 #include <vector>
+
+#include <sys/types.h>
 
 #include "core/launch/signal_pipe.hpp"
 #include "core/launch/variables.hpp"
@@ -26,5 +27,22 @@ pid_t start_process(const ProcessArgs& args);
 
 // This program and its command line, as a command for start_process().
 std::vector<std::string> own_command();
+
+inline constexpr int kExitFinished = 0, kExitFailed = 1, kExitConfig = 2, kExitSaved = 75;
+
+// From the mildest to what overrides all others. saved: on request; peer_failed: because of another one;
+// config: all ranks alike.
+enum class Verdict { finished, saved, peer_failed, config, failed };
+
+Verdict judge(int wait_status);
+
+// "was killed by SIGKILL (...)", "exited with code 1". `oom_kills_before`: oom_kills() when the process was
+// started.
+std::string describe_end(int wait_status, uint64_t oom_kills_before);
+
+// How many processes the kernel's out-of-memory killer has ended on this machine; 0 where it does not tell.
+uint64_t oom_kills();
+
+std::string signal_name(int signal);  // "SIGKILL"
 
 }  // namespace pipeline::launch

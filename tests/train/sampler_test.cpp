@@ -7,7 +7,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/train/data/permutation.hpp"
 
 namespace pipeline::train {
 namespace {

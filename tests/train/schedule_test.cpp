@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/train/loss_scale.hpp"
+#include "core/train/train_state.hpp"
 
 #include <nlohmann/json.hpp>
 

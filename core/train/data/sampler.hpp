@@ -1,10 +1,4 @@
-// Which samples form which micro-batch: a pure function of (seed, step), so that the position in a checkpoint is the step alone and
-// means the same at any world size.
-//
-// An epoch visits every sample once, in an order of its own. Its last step takes what is left, so it may be smaller. With
-// grouping, each window of that order (a number of steps, within the epoch) is sorted by cost and cut into small groups, which are
-// shuffled; the samples of a step then stand in order of cost. So the samples of a micro-batch are of similar length, at the price of
-// a slightly less random order, and which samples form a step does not depend on the size of micro-batches.
+// Which samples a micro-batch has: a function of the seed and the step.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +10,26 @@
 #include "core/train/data/batch_plan.hpp"
 
 namespace pipeline::train {
+
+// A random order of 0..size-1 that can be asked for any position without being stored, so that the data order is a pure function
+// of a key at any size. A balanced Feistel network over the smallest even number of bits that covers `size`, walked until it
+// lands inside (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002).
+class Permutation {
+ public:
+  Permutation(uint64_t size, uint64_t key);
+
+  uint64_t size() const { return size_; }
+
+  // The element at `position` (< size). Thread-safe.
+  uint64_t operator()(uint64_t position) const;
+
+ private:
+  uint64_t encrypt(uint64_t value) const;
+
+  uint64_t size_;
+  uint64_t key_;
+  unsigned half_bits_;
+};
 
 class Sampler {
  public:
