@@ -74,6 +74,23 @@ TEST(PairBias, OfLowPrecisionNetworksSeesExactPlaces) {
   }
 }
 
+// Far more pairs share a class than bfloat16 can count.
+TEST(PairBias, GradientsOfLowPrecisionOffsetsAddUpInFloat) {
+  const PairInputs inputs = inputs_of(pack({chain(150), chain(170, 2)}));
+  std::vector<at::Tensor> network = networks(1);
+  network[2] = network[2].abs();
+  const auto gradient = [&](at::ScalarType type) {
+    std::vector<at::Tensor> leaves;
+    for (const at::Tensor& tensor : network)
+      leaves.push_back(tensor.to(at::kBFloat16).to(type).requires_grad_(true));
+    at::cat(pair_bias_by_torch(inputs, {.weight = leaves[0], .offsets = leaves[1], .out = leaves[2]}))
+        .sum()
+        .backward();
+    return leaves[1].grad();
+  };
+  transformer::testing::expect_close(gradient(at::kBFloat16), gradient(at::kDouble), 1e-2, "offsets");
+}
+
 TEST(PairBias, OfNothing) {
   PairInputs inputs = inputs_of(pack({chain(5)}));
   inputs.query_rows = {};

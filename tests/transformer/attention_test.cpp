@@ -35,6 +35,39 @@ TEST(AttentionTest, FullOverSequencesOfAllLengths) {
   expect_self_attention(self_layout({5, 140, 1, 33}, false), {}, 20);
 }
 
+TEST(AttentionTest, FlashIsAskedOnlyForWhatItTakes) {
+  const AttentionLayout layout = self_layout({5, 0, 1}, true);
+  const auto rows = [](int64_t width, at::ScalarType type = at::kBFloat16) {
+    return at::zeros({6, 2 * width}, type);
+  };
+  const auto can = [&](const at::Tensor& q, int capability = 90) {
+    return flash_can(q, layout, {}, {}, capability);
+  };
+  EXPECT_TRUE(can(rows(64)));
+  EXPECT_TRUE(can(rows(8, at::kHalf), 80));
+  EXPECT_TRUE(can(rows(256)));
+  EXPECT_FALSE(can(rows(264)));
+  EXPECT_FALSE(can(rows(12)));
+  EXPECT_FALSE(can(rows(64, at::kFloat)));
+  EXPECT_FALSE(can(rows(64, at::kHalf), 75));
+  EXPECT_FALSE(can(rows(64), 0));  // not known
+  EXPECT_FALSE(flash_can(rows(64), layout, {0.1, 1}, {}, 90));
+  EXPECT_FALSE(flash_can(rows(64), layout, {}, at::zeros({52}), 90));
+  EXPECT_FALSE(flash_can(rows(64), queries_at(layout, {0, 4, 5}), {}, {}, 90));
+  EXPECT_FALSE(flash_can(rows(64).narrow(0, 0, 0), self_layout({0, 0}, true), {}, {}, 90));
+}
+
+// Queries and keys of other lengths, without a mask: what flash attention is given offsets of its own for.
+TEST(AttentionTest, OtherKeysThanQueries) {
+  AttentionLayout layout{.queries = {}, .keys = {}, .heads = 2, .causal = false, .positions = {}};
+  layout.queries.starts = {0, 2, 2, 5};
+  layout.keys.starts = {0, 9, 12, 40};
+  const auto f = [&](const std::vector<at::Tensor>& in) {
+    return ragged_attention(in[0], in[1], in[2], layout);
+  };
+  expect_same_function({values({5, 16}, 1), values({40, 16}, 2), values({40, 16}, 3)}, f, f);
+}
+
 TEST(AttentionTest, DropoutMasksAreTheSameOnBothPaths) {
   expect_self_attention(self_layout({40, 9, 150}, true), {0.3, 11}, 16);
   expect_self_attention(self_layout({40, 9, 150}, false), {0.3, 12}, 16);

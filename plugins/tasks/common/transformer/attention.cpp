@@ -1,6 +1,7 @@
 #include "attention.hpp"
 
 #include <ATen/ATen.h>
+#include <dlfcn.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
@@ -179,14 +180,31 @@ at::Tensor offsets(const Ragged& ragged, at::Device device) {
   return to_device(ragged.starts, device).to(at::kInt);
 }
 
-// One call for all sequences; CUDA in half precision only.
+// Compute capability of a CUDA device, 80 for 8.0. LibTorch's half for the CPU, which alone is linked, does
+// not tell; the driver, which it has loaded, does.
+int compute_capability(at::Device device) {
+  constexpr int kMajor = 75, kMinor = 76;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_...
+  static const auto ask = [] {
+    void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    return reinterpret_cast<int (*)(int*, int, int)>(driver ? dlsym(driver, "cuDeviceGetAttribute")
+                                                            : nullptr);
+  }();
+  int major = 0, minor = 0;
+  const bool known =
+      ask != nullptr && ask(&major, kMajor, device.index()) == 0 && ask(&minor, kMinor, device.index()) == 0;
+  return known ? 10 * major + minor : 0;
+}
+
+// One call for all sequences; where flash_can().
 at::Tensor flash_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                            const AttentionLayout& layout) {
   const auto heads = [&](const at::Tensor& x) { return x.view({x.size(0), layout.heads, -1}); };
-  const at::Tensor starts = offsets(layout.queries, q.device());
-  const int64_t longest = layout.queries.longest();
-  return std::get<0>(at::_flash_attention_forward(heads(q), heads(k), heads(v), starts, starts, longest,
-                                                  longest, 0.0, layout.causal, false))
+  const at::Tensor of_queries = offsets(layout.queries, q.device());
+  const bool same = layout.queries.starts == layout.keys.starts;
+  const at::Tensor of_keys = same ? of_queries : offsets(layout.keys, q.device());
+  return std::get<0>(at::_flash_attention_forward(heads(q), heads(k), heads(v), of_queries, of_keys,
+                                                  layout.queries.longest(), layout.keys.longest(), 0.0,
+                                                  layout.causal, false))
       .reshape({q.size(0), q.size(1)});
 }
 
@@ -202,6 +220,16 @@ bool kernel_takes(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
 }
 
 }  // namespace
+
+bool flash_can(const at::Tensor& q, const AttentionLayout& layout, const Dropout& dropout,
+               const at::Tensor& bias, int capability) {
+  constexpr int kOldest = 80;
+  constexpr int64_t kWidest = 256, kMultiple = 8;  // elements of a head
+  const bool half = q.scalar_type() == at::kBFloat16 || q.scalar_type() == at::kHalf;
+  const int64_t width = q.size(1) / layout.heads;
+  return half && capability >= kOldest && width <= kWidest && width % kMultiple == 0 && !dropout.active() &&
+         !bias.defined() && layout.positions.empty() && layout.queries.rows() > 0 && layout.keys.rows() > 0;
+}
 
 AttentionLayout queries_at(const AttentionLayout& whole, const std::vector<int64_t>& rows) {
   AttentionLayout layout = whole;
@@ -232,8 +260,7 @@ at::Tensor ragged_attention(const at::Tensor& q, const at::Tensor& k, const at::
   check_bias(bias, layout);
   if (kernel_takes(q, k, v, bias))
     return CrossAttention::apply(q, k, v, bias_or_empty(bias, q), layout, dropout);
-  const bool half = q.scalar_type() == at::kBFloat16 || q.scalar_type() == at::kHalf;
-  if (q.is_cuda() && half && !dropout.active() && !bias.defined() && layout.positions.empty())
+  if (q.is_cuda() && flash_can(q, layout, dropout, bias, compute_capability(q.device())))
     return flash_attention(q, k, v, layout);
   return attention_of_sequences(q, k, v, layout, dropout, bias);
 }

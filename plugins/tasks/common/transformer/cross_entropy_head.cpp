@@ -84,10 +84,11 @@ class CrossEntropyHead : public torch::autograd::Function<CrossEntropyHead> {
                   chunk = even_chunk(count, options.chunk > 0 ? options.chunk : kDefaultChunk);
     at::Tensor buffer = at::empty({std::min(chunk, count), weight.size(0)}, h.options());
     at::Tensor dh = gradient ? at::empty_like(h) : at::Tensor();
-    at::Tensor dweight =
-        need_weight ? at::empty(weight.sizes(), weight.options().dtype(options.compute)) : at::Tensor();
+    // Over all chunks they add up in float32, or in double where that is computed in.
+    const at::TensorOptions sums = weight.options().dtype(at::promote_types(options.compute, at::kFloat));
+    at::Tensor dweight = need_weight ? at::empty(weight.sizes(), sums) : at::Tensor();
     if (need_weight && count == 0) dweight.zero_();
-    at::Tensor dbias = need_bias ? at::zeros_like(bias) : at::Tensor();
+    at::Tensor dbias = need_bias ? at::zeros(bias.sizes(), sums) : at::Tensor();
     at::Tensor sum = at::zeros({}, x.options().dtype(at::kDouble));
     for (int64_t begin = 0; begin < count; begin += chunk) {
       const int64_t size = std::min(chunk, count - begin);
@@ -106,11 +107,11 @@ class CrossEntropyHead : public torch::autograd::Function<CrossEntropyHead> {
       LayerNormGradients d =
           layer_norm_backward(dh.to(x.scalar_type()), x, norm_weight, norm_bias, normed.mean, normed.rstd, {},
                               x.requires_grad(), norm_weight.requires_grad());
-      ctx->save_for_backward(
-          {d.x, d.weight, d.bias, need_weight ? dweight.to(weight.scalar_type()) : at::Tensor(), dbias});
+      ctx->save_for_backward({d.x, d.weight, d.bias, dweight, dbias});
       auto holder = c10::make_intrusive<Holder>();
       holder->shared = options.shared;
       ctx->saved_data["shared"] = c10::IValue::make_capsule(std::move(holder));
+      ctx->saved_data["factor_is_one"] = options.factor_is_one;
     }
     const at::Tensor total = sum.to(at::kFloat);
     ctx->mark_non_differentiable({total});
@@ -120,8 +121,10 @@ class CrossEntropyHead : public torch::autograd::Function<CrossEntropyHead> {
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const at::Tensor& factor = grads[1];
     auto saved = ctx->get_saved_variables();
-    // The usual factor is exactly 1; the host cannot look on a device without waiting for it.
-    if (!factor.device().is_cpu() || factor.item<float>() != 1.0f) {
+    // The usual factor is exactly 1; on a device the host cannot look without waiting for it.
+    const bool one =
+        factor.is_cpu() ? factor.item<float>() == 1.0f : ctx->saved_data["factor_is_one"].toBool();
+    if (!one) {
       for (size_t i = 0; i < 5; ++i) {
         if (saved[i].defined()) saved[i] = saved[i] * factor;
       }

@@ -19,6 +19,8 @@ struct HeadOptions {
   int64_t chunk = 0;  // rows whose logits exist at a time, 0: our choice; it changes the order of sums
   at::ScalarType compute = at::kFloat;
   std::shared_ptr<SharedGradient> shared = nullptr;  // leave the gradient of `weight` there
+  // backward() is called on `scaled` or on a sum with it, so that on a device, too, nothing is multiplied.
+  bool factor_is_one = false;
 };
 
 // Final norm, output head (V, C) with or without `bias` (V), and cross-entropy over the rows of x (N, C);

@@ -18,10 +18,15 @@ struct Holder : torch::CustomClassHolder {
   std::shared_ptr<SharedGradient> shared;
 };
 
-// gradient[index[n]] += dx[n], n in order, so that repeated indices add up in one order.
-void add_rows(at::Tensor& gradient, const at::Tensor& index, const at::Tensor& dx) {
+// What many rows add up in.
+at::ScalarType wide(at::ScalarType type) { return at::promote_types(type, at::kFloat); }
+
+// gradient[index[n]] += rows[n], n in order, so that repeated indices add up in one order; the gradient is
+// wide.
+void add_rows(at::Tensor& gradient, const at::Tensor& index, const at::Tensor& rows_in_any_type) {
+  const at::Tensor dx = rows_in_any_type.to(gradient.scalar_type());
   if (!fast_path(gradient) || !fast_path(dx)) {
-    gradient.index_add_(0, index, dx.to(gradient.scalar_type()));
+    gradient.index_add_(0, index, dx);
     return;
   }
   const int64_t columns = dx.size(1);
@@ -73,17 +78,19 @@ class Embed : public torch::autograd::Function<Embed> {
     const at::Tensor dy = grads[0].contiguous();
     const at::Tensor dx = dropout.active() ? apply_dropout(dy, dropout) : dy;
 
+    const at::TensorOptions sums = dx.options().dtype(wide(dx.scalar_type()));
     at::Tensor dtable, dpositions;
     if (ctx->needs_input_grad(0)) {
       if (holder->shared) dtable = std::exchange(holder->shared->value, {});
+      if (dtable.defined()) dtable = dtable.to(wide(dtable.scalar_type()));
       const bool in_rows = holder->shared && holder->shared->take_rows;
       if (in_rows) holder->shared->take_rows(tokens, dx);
       if (!in_rows && !dtable.defined())
-        dtable = at::zeros({ctx->saved_data["rows"].toInt(), dx.size(1)}, dx.options());
+        dtable = at::zeros({ctx->saved_data["rows"].toInt(), dx.size(1)}, sums);
       if (!in_rows) add_rows(dtable, tokens, dx);
     }
     if (ctx->needs_input_grad(1)) {
-      dpositions = at::zeros({ctx->saved_data["position_rows"].toInt(), dx.size(1)}, dx.options());
+      dpositions = at::zeros({ctx->saved_data["position_rows"].toInt(), dx.size(1)}, sums);
       add_rows(dpositions, positions, dx);
     }
     return {dtable, dpositions, Variable(), Variable(), Variable(), Variable(), Variable()};
@@ -99,6 +106,10 @@ at::Tensor embed(const at::Tensor& tokens, const at::Tensor& positions, const at
   check_range(positions, positions_table.size(0), "position");
   return Embed::apply(table, positions_table, tokens, positions, dropout.p, static_cast<int64_t>(dropout.key),
                       std::move(shared));
+}
+
+at::Tensor look_up(const at::Tensor& table, const at::Tensor& index) {
+  return at::embedding(table.to(wide(table.scalar_type())), index).to(table.scalar_type());
 }
 
 }  // namespace pipeline::transformer

@@ -13,9 +13,36 @@ bool kernel_takes(const at::Tensor& x) {
   return x.device().is_cpu() && x.scalar_type() == at::kFloat && x.stride(1) == 1;
 }
 
+// c (float32) [+]= left right, of bfloat16 or float16. CUDA adds up in float32 all the way. The CPU has no
+// such product: parts of it are rounded once each, and small enough to stay in the cache.
+void wide_product(at::Tensor& c, const at::Tensor& left, const at::Tensor& right, bool accumulate) {
+  if (!c.is_cpu()) {
+    if (accumulate) {
+      at::addmm_out(c, c, left, right, c.scalar_type());
+    } else {
+      at::mm_out(c, left, right, c.scalar_type());
+    }
+    return;
+  }
+  constexpr int64_t kElements = 1 << 19;
+  const int64_t rows = std::max<int64_t>(1, kElements / std::max<int64_t>(1, c.size(1)));
+  for (int64_t begin = 0; begin < c.size(0); begin += rows) {
+    const int64_t count = std::min(rows, c.size(0) - begin);
+    const at::Tensor part = at::mm(left.narrow(0, begin, count), right);
+    at::Tensor place = c.narrow(0, begin, count);
+    accumulate ? place.add_(part) : place.copy_(part);
+  }
+}
+
 void aten_gemm(at::Tensor& c, const at::Tensor& a, const at::Tensor& b, const GemmOptions& options) {
   const at::Tensor left = options.a_transposed ? a.t() : a;
   const at::Tensor right = options.b_transposed ? b.t() : b;
+  if (c.scalar_type() != a.scalar_type()) {
+    TORCH_CHECK(c.scalar_type() == at::kFloat && !options.bias.defined() && !options.addend.defined() &&
+                    !options.gelu.defined(),
+                "gemm: ", a.scalar_type(), " into ", c.scalar_type(), " is for plain products in float32");
+    return wide_product(c, left, right, options.accumulate);
+  }
   if (options.accumulate) {
     c.addmm_(left, right);
     if (options.bias.defined()) c.add_(options.bias);

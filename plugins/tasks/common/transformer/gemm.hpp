@@ -17,8 +17,9 @@ struct GemmOptions {
 };
 
 // c (m, n) = op(a) op(b) [+ bias] [+ addend]; 2-D, rows may be further apart than their width. Not recorded
-// by autograd. On the CPU in fp32 the bits of an element depend on its row, its column and k alone: not on
-// threads, not on m.
+// by autograd. c may be float32 where a and b are narrower and nothing but accumulate is asked for, so that
+// many products add up without rounding. On the CPU in fp32 the bits of an element depend on its row, its
+// column and k alone: not on threads, not on m.
 void gemm_out(at::Tensor& c, const at::Tensor& a, const at::Tensor& b, const GemmOptions& options = {});
 at::Tensor gemm(const at::Tensor& a, const at::Tensor& b, const GemmOptions& options = {});
 

@@ -17,11 +17,22 @@ constexpr int64_t kColumnGrain = 64;
 const float* in(const at::Tensor& x) { return x.const_data_ptr<float>(); }
 float* out(at::Tensor& x) { return x.mutable_data_ptr<float>(); }
 
+bool narrow_on_cpu(const at::Tensor& x) {
+  return x.is_cpu() && (x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kHalf);
+}
+
+// With a float32 weight LibTorch gives mean and rstd in float32 on the CPU, too; CUDA always does, and takes
+// a weight of the type of x alone.
+at::Tensor widened_for(const at::Tensor& x, const at::Tensor& parameter) {
+  return narrow_on_cpu(x) ? parameter.to(at::kFloat) : parameter;
+}
+
 }  // namespace
 
 LayerNormed layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps) {
   if (!fast_path(x)) {
-    auto [y, mean, rstd] = at::native_layer_norm(x, {x.size(1)}, weight, bias, eps);
+    auto [y, mean, rstd] =
+        at::native_layer_norm(x, {x.size(1)}, widened_for(x, weight), widened_for(x, bias), eps);
     return {y, mean, rstd};
   }
   const int64_t rows = x.size(0), columns = x.size(1);
@@ -50,6 +61,14 @@ LayerNormGradients layer_norm_backward(const at::Tensor& dy, const at::Tensor& x
                                        const at::Tensor& bias, const at::Tensor& mean, const at::Tensor& rstd,
                                        const at::Tensor& residual, bool need_x, bool need_parameters) {
   LayerNormGradients result;
+  if (narrow_on_cpu(
+          x)) {  // LibTorch's kernel adds up the parameters' gradients in bfloat16, whatever their type
+    const auto wide = [](const at::Tensor& t) { return t.defined() ? t.to(at::kFloat) : t; };
+    result = layer_norm_backward(wide(dy), wide(x), wide(weight), wide(bias), wide(mean), wide(rstd),
+                                 wide(residual), need_x, need_parameters);
+    if (need_x) result.x = result.x.to(x.scalar_type());
+    return result;
+  }
   if (!fast_path(x) || !fast_path(dy)) {
     auto [dx, dweight, dbias] =
         at::native_layer_norm_backward(dy.to(x.scalar_type()), x, {x.size(1)}, mean, rstd, weight, bias,

@@ -7,6 +7,7 @@
 #include "plugins/tasks/protein/data/structure.hpp"
 #include "plugins/tasks/protein/esm2/vocabulary.hpp"
 #include "transformer/dropout.hpp"
+#include "transformer/embedding.hpp"
 #include "transformer/to_device.hpp"
 
 namespace pipeline::protein {
@@ -122,7 +123,7 @@ at::Tensor Esm2::body(const PackedBatch& batch, const ForwardOptions& options) c
   }
 
   at::Tensor x = run_unit(0, {}, [&](const Tensors&) {
-    const at::Tensor embedded = at::embedding(words_, sequences.tokens);
+    const at::Tensor embedded = transformer::look_up(words_, sequences.tokens);
     return Tensors{sequences.scale.defined() ? (embedded * sequences.scale.unsqueeze(1)).to(embedded.scalar_type()) : embedded};
   })[0];
   for (int64_t i = 0; i < config_.num_layers; ++i) {
@@ -142,9 +143,9 @@ at::Tensor Esm2::head_input(const at::Tensor& x, at::ScalarType compute) const {
 transformer::Loss Esm2::loss(const PackedBatch& batch, const ForwardOptions& options) {
   const at::Tensor targets = from_table(esm2::token_table(), batch.targets);
   const Tensors out = run_unit(0, {body(batch, options)}, [&](const Tensors& in) {
-    const transformer::Loss loss =
-        transformer::cross_entropy_head(head_input(in[0], options.compute), targets, head_norm_, words_,
-                                        {.scale = options.scale, .compute = options.compute}, head_bias_);
+    const transformer::Loss loss = transformer::cross_entropy_head(
+        head_input(in[0], options.compute), targets, head_norm_, words_,
+        {.scale = options.scale, .compute = options.compute, .factor_is_one = true}, head_bias_);
     return Tensors{loss.sum, loss.scaled};
   });
   return {out[0], out[1]};

@@ -8,6 +8,7 @@
 #include "plugins/tasks/protein/data/structure.hpp"
 #include "plugins/tasks/protein/model/geometry.hpp"
 #include "transformer/dropout.hpp"
+#include "transformer/embedding.hpp"
 #include "transformer/to_device.hpp"
 
 namespace pipeline::protein {
@@ -143,8 +144,8 @@ EncoderDecoder::States EncoderDecoder::body(const PackedBatch& batch, const Forw
   to_targets.queries = targets.samples;
 
   Tensors x = run_unit(0, {}, [&](const Tensors&) {
-    const at::Tensor start =
-        at::embedding(token_embedding_, of_visible(batch.tokens)) + linear(of_visible(batch.local), encoder_local_);
+    const at::Tensor start = transformer::look_up(token_embedding_, of_visible(batch.tokens)) +
+                             linear(of_visible(batch.local), encoder_local_);
     return with_first(start, pair_bias({.frames = of_visible(batch.frames),
                                         .flags = of_visible(batch.flags),
                                         .positions = of_visible(batch.positions),
@@ -197,8 +198,9 @@ transformer::Loss EncoderDecoder::loss(const PackedBatch& batch, const ForwardOp
   const States states = body(batch, options);
   const Tensors inputs = distogram_ ? Tensors{states.targets, states.all} : Tensors{states.targets};
   const Tensors out = run_unit(0, inputs, [&](const Tensors& in) {
-    const transformer::Loss loss =
-        transformer::cross_entropy_head(in[0], batch.targets, final_norm_, head_, {.scale = options.scale, .compute = options.compute});
+    const transformer::Loss loss = transformer::cross_entropy_head(
+        in[0], batch.targets, final_norm_, head_,
+        {.scale = options.scale, .compute = options.compute, .factor_is_one = true});
     if (!distogram_) return Tensors{loss.sum, loss.scaled};
     const at::Tensor distances = config_.distogram * distance_loss(batch, in[0], in[1]);
     return Tensors{loss.sum + distances.detach(), loss.scaled + distances * options.scale};

@@ -4,6 +4,7 @@
 #include "plugins/tasks/protein/model/geometry.hpp"
 #include "plugins/tasks/protein/model/pair_bias.hpp"
 #include "plugins/tasks/protein/model/pair_constants.hpp"
+#include "transformer/embedding.hpp"
 #include "transformer/to_device.hpp"
 
 namespace pipeline::protein {
@@ -58,11 +59,14 @@ PairFeatures pair_features(const PairInputs& inputs, int64_t sequence, at::Scala
 std::vector<at::Tensor> pair_bias_by_torch(const PairInputs& inputs, const PairNetwork& network) {
   const int64_t layers = network.out.size(0), heads = network.out.size(2);
   const at::ScalarType narrow = network.weight.scalar_type(), wide = at::promote_types(narrow, at::kFloat);
+  const at::Tensor offsets =
+      network.offsets.to(wide);  // whose gradients add up over all pairs of all sequences
   std::vector<std::vector<at::Tensor>> parts(static_cast<size_t>(layers));
   for (int64_t s = 0; s < inputs.keys.sequences(); ++s) {
     const PairFeatures pairs = pair_features(inputs, s, wide);
-    const at::Tensor hidden =
-        at::gelu(pairs.features.to(narrow).matmul(network.weight) + network.offsets.index_select(0, pairs.classes), "tanh");
+    const at::Tensor hidden = at::gelu(pairs.features.to(narrow).matmul(network.weight) +
+                                           transformer::look_up(offsets, pairs.classes).to(narrow),
+                                       "tanh");
     for (int64_t l = 0; l < layers; ++l)
       parts[static_cast<size_t>(l)].push_back(hidden.matmul(network.out[l]).to(wide).t().reshape({heads * pairs.features.size(0)}));
   }

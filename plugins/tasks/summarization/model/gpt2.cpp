@@ -197,9 +197,12 @@ transformer::Loss Gpt2::loss(const PackedBatch& batch, const ForwardOptions& opt
           ? batch.targets
           : batch.targets.index_select(0, transformer::to_device(batch.target_rows, x.device()));
   const Tensors out = run_unit(0, {x}, [&](const Tensors& in) {
-    const transformer::Loss loss = transformer::cross_entropy_head(
-        in[0], targets, final_norm_, wte_,
-        {.scale = options.scale, .chunk = options.head_chunk, .compute = options.compute, .shared = shared});
+    const transformer::Loss loss = transformer::cross_entropy_head(in[0], targets, final_norm_, wte_,
+                                                                   {.scale = options.scale,
+                                                                    .chunk = options.head_chunk,
+                                                                    .compute = options.compute,
+                                                                    .shared = shared,
+                                                                    .factor_is_one = true});
     return Tensors{loss.sum, loss.scaled};
   });
   return {out[0], out[1]};
