@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "plugins/strategies/common/arena_state.hpp"
 #include "plugins/strategies/common/gradient_norm.hpp"
 #include "plugins/strategies/common/layout.hpp"
 
@@ -146,6 +147,30 @@ TEST(GradientNorm, SeesWhatIsNotFinite) {
   Gradients g = some_gradients();
   g.runs[3].gradient.fill_(3e38f);
   EXPECT_TRUE(std::isfinite(in_order_sum(chunk_sums(g.runs, 0, g.end, at::kCPU)).item<double>()));
+}
+
+// What devices do, which adds up in another order: a chunk's bits depend on its elements alone there, too.
+TEST(GradientNorm, ByBlocksAChunksBitsDependOnItsElementsAlone) {
+  const int64_t chunks = 2 * kBlockChunks + 7, cut = (kBlockChunks + 300) * kChunk, end = chunks * kChunk;
+  const at::Tensor flat = at::sin(at::arange(end, at::kDouble) * 0.37).mul_(3).to(at::kFloat);
+  const at::Tensor whole = chunk_sums_by_blocks({{0, flat}}, 0, end, at::kCPU);
+  EXPECT_TRUE(whole.allclose(chunk_sums({{0, flat}}, 0, end, at::kCPU), 1e-13));
+  const int64_t uneven = cut + 3 * kRun;
+  const GradientRuns runs{{0, flat.narrow(0, 0, uneven)}, {uneven, flat.narrow(0, uneven, end - uneven)}};
+  EXPECT_TRUE(chunk_sums_by_blocks(runs, 0, end, at::kCPU).equal(whole));
+  const at::Tensor left = chunk_sums_by_blocks(runs, 0, cut, at::kCPU),
+                   right = chunk_sums_by_blocks(runs, cut, end, at::kCPU);
+  EXPECT_TRUE(at::cat({left, right}).equal(whole));
+  EXPECT_EQ(chunk_sums_by_blocks({}, 0, kChunk, at::kCPU).item<double>(), 0);
+}
+
+TEST(StagedCopy, IsWhatWasThereInPiecesOfAnySize) {
+  for (const int64_t count : {0, 1, 999, 1000, 1001, 4096}) {
+    const at::Tensor values = at::arange(count, at::kFloat).sin();
+    EXPECT_TRUE(staged_copy(values, 1000).equal(values)) << count;
+    const at::Tensor narrow = values.to(at::kBFloat16);
+    EXPECT_TRUE(staged_copy(narrow, 1000).equal(narrow.to(at::kFloat))) << count;
+  }
 }
 
 }  // namespace

@@ -1,6 +1,10 @@
 #include "plugins/strategies/common/arena_state.hpp"
 
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <optional>
 #include <utility>
@@ -41,6 +45,16 @@ Piece step_piece(const int64_t* data) {
   return piece;
 }
 
+c10::Stream current_stream_of(at::Device device) {
+  return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+}
+
+// Copies to pinned host memory, where an optimizer's state may be, may still be under way.
+void wait_for_device(const std::vector<ArenaPart>& parts) {
+  for (const ArenaPart& part : parts)
+    if (!part.values.is_cpu()) return current_stream_of(part.values.device()).synchronize();
+}
+
 class ArenaSnapshot : public Snapshot {
  public:
   ArenaSnapshot(std::shared_ptr<const Layout> layout,
@@ -70,14 +84,48 @@ class ArenaSnapshot : public Snapshot {
 
 }  // namespace
 
+at::Tensor staged_copy(const at::Tensor& values, int64_t piece) {
+  struct Stage {
+    at::Tensor memory;
+    std::optional<c10::Event> filled;
+    int64_t begin = 0, count = 0;
+  };
+  const at::Device device = values.device();
+  const int64_t most = std::min(piece, values.numel());
+  const at::Tensor host = at::empty(values.sizes(), at::kFloat);
+  std::array<Stage, 2> stages;
+  for (Stage& stage : stages) {
+    stage.memory = at::empty({most}, at::TensorOptions().dtype(at::kFloat).pinned_memory(!device.is_cpu()));
+    if (!device.is_cpu()) stage.filled.emplace(device.type());
+  }
+  const auto empty = [&](Stage& stage) {
+    if (stage.filled && stage.count > 0) stage.filled->synchronize();
+    host.narrow(0, stage.begin, stage.count).copy_(stage.memory.narrow(0, 0, stage.count));
+    stage.count = 0;
+  };
+  size_t next = 0;
+  for (int64_t begin = 0; begin < values.numel(); begin += piece, next ^= 1) {
+    Stage& stage = stages[next];
+    empty(stage);
+    stage.begin = begin;
+    stage.count = std::min(piece, values.numel() - begin);
+    stage.memory.narrow(0, 0, stage.count).copy_(values.narrow(0, begin, stage.count), /*non_blocking=*/true);
+    if (stage.filled) stage.filled->record(current_stream_of(device));
+  }
+  for (Stage& stage : stages) empty(stage);
+  return host;
+}
+
 ArenaState::ArenaState(std::shared_ptr<const Layout> layout, const std::vector<Parameter>& parameters)
     : layout_(std::move(layout)), parameters_(std::make_shared<const std::vector<Parameter>>(parameters)) {}
 
 std::unique_ptr<Snapshot> ArenaState::snapshot(std::vector<ArenaPart> parts, const at::Tensor& step_count,
                                                bool copy) const {
+  wait_for_device(parts);
   for (ArenaPart& part : parts) {
-    part.values =
-        part.values.to(at::TensorOptions().device(at::kCPU).dtype(at::kFloat), /*non_blocking=*/false, copy);
+    part.values = part.values.is_cpu()
+                      ? part.values.to(at::TensorOptions().dtype(at::kFloat), /*non_blocking=*/false, copy)
+                      : staged_copy(part.values, kStagedElements);
   }
   std::optional<int64_t> step;
   if (step_count.defined()) step = static_cast<int64_t>(step_count.item<float>());

@@ -20,6 +20,11 @@ struct ArenaPart {
   at::Tensor values;  // one-dimensional
 };
 
+// A float32 copy in ordinary host memory of what is on a device. Directly that goes at a fraction of the
+// bus's speed; here two pieces of pinned memory of at most `piece` elements are filled and emptied in turns.
+inline constexpr int64_t kStagedElements = int64_t{1} << 23;
+at::Tensor staged_copy(const at::Tensor& values, int64_t piece);
+
 // The arena as the outside sees it: pieces of named tensors, always in float32.
 class ArenaState {
  public:

@@ -43,26 +43,37 @@ double chunk_sum(const GradientRuns& runs, int64_t begin) {
   return sum;
 }
 
-at::Tensor flatten(const GradientRuns& runs, int64_t begin, int64_t end, at::Device device) {
-  at::Tensor flat = at::zeros({end - begin}, at::TensorOptions().dtype(at::kFloat).device(device));
+// The elements of the arena from `begin` on, zero where there is no run.
+void copy_elements(const GradientRuns& runs, int64_t begin, const at::Tensor& into) {
+  into.zero_();
+  const int64_t end = begin + into.numel();
   for (const GradientRun& run : runs) {
     const int64_t first = std::max(begin, run.offset);
     const int64_t last = std::min(end, run.offset + run.gradient.numel());
     if (first < last) {
-      flat.narrow(0, first - begin, last - first)
+      into.narrow(0, first - begin, last - first)
           .copy_(run.gradient.narrow(0, first - run.offset, last - first));
     }
   }
-  return flat;
 }
 
 }  // namespace
 
-at::Tensor chunk_sums(const GradientRuns& runs, int64_t begin, int64_t end, at::Device device) {
-  if (!device.is_cpu()) {
-    const at::Tensor chunks = flatten(runs, begin, end, device).view({-1, kChunk});
-    return at::linalg_vector_norm(chunks, 2, at::IntArrayRef{1}, false, at::kDouble).square_();
+at::Tensor chunk_sums_by_blocks(const GradientRuns& runs, int64_t begin, int64_t end, at::Device device) {
+  const int64_t count = (end - begin) / kChunk;
+  const auto options = at::TensorOptions().dtype(at::kDouble).device(device);
+  const at::Tensor sums = at::empty({count}, options), block = at::empty({kBlockChunks * kChunk}, options);
+  for (int64_t first = 0; first < count; first += kBlockChunks) {
+    copy_elements(runs, begin + first * kChunk, block);
+    const int64_t size = std::min(kBlockChunks, count - first);
+    sums.narrow(0, first, size)
+        .copy_(at::sum(block.square_().view({kBlockChunks, kChunk}), 1).narrow(0, 0, size));
   }
+  return sums;
+}
+
+at::Tensor chunk_sums(const GradientRuns& runs, int64_t begin, int64_t end, at::Device device) {
+  if (!device.is_cpu()) return chunk_sums_by_blocks(runs, begin, end, device);
   const int64_t count = (end - begin) / kChunk;
   at::Tensor sums = at::empty({count}, at::kDouble);
   double* out = sums.mutable_data_ptr<double>();

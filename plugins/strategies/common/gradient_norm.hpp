@@ -8,9 +8,13 @@ namespace pipeline::strategies {
 
 // Sums of squares, in double, of each chunk of kChunk elements of the arena from `begin` to `end` (multiples
 // of kChunk): a one-dimensional tensor on the gradients' device. A chunk's bits depend on its elements alone:
-// not on threads, nor on how the arena is cut into runs or shards. On devices other than the CPU it takes a
-// copy of the gradients.
+// not on threads, nor on how the arena is cut into runs or shards.
 at::Tensor chunk_sums(const GradientRuns& runs, int64_t begin, int64_t end, at::Device device);
+
+// The same on devices other than the CPU, in another order of sums: a block of chunks at a time is copied in
+// double. All blocks are as long, so that one kernel adds up every chunk in the same way.
+inline constexpr int64_t kBlockChunks = 1024;
+at::Tensor chunk_sums_by_blocks(const GradientRuns& runs, int64_t begin, int64_t end, at::Device device);
 
 // The chunks' sum, added in index order: a scalar.
 at::Tensor in_order_sum(const at::Tensor& sums);

@@ -40,7 +40,13 @@ void Shard::clear_gradients() {
   for (Part& part : parts_) part.gradient.reset();
 }
 
-at::Tensor Shard::squares() const {
+at::Tensor Shard::squares(bool in_chunks) const {
+  if (!in_chunks && !in_float_.device().is_cpu()) {
+    GradientRuns runs;
+    for (const Part& part : parts_)
+      if (part.gradient.defined()) runs.push_back({part.range.begin, part.gradient});
+    return sum_of_squares(runs, in_float_.device()).view({1});
+  }
   std::vector<at::Tensor> sums{at::empty({0}, in_float_.dtype(at::kDouble))};
   for (size_t bucket = 0; bucket < partition_.trainable_buckets(); ++bucket) {
     const Part& part = parts_[bucket];

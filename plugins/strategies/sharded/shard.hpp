@@ -37,8 +37,9 @@ class Shard {
   // after it.
   at::Tensor& gradient(size_t bucket) { return parts_[bucket].gradient; }
   void clear_gradients();
-  // Of each chunk in turn, bucket by bucket, in double.
-  at::Tensor squares() const;
+  // Of each chunk in turn, bucket by bucket, in double. in_chunks = false: a device may sum them all, which
+  // is faster there.
+  at::Tensor squares(bool in_chunks) const;
 
   // Once per step, before update().
   void advance(const GradientScale& scale);

@@ -225,7 +225,7 @@ uint64_t Sharded::step(const pl_step_args& args) {
   const at::NoGradGuard no_grad;
   const StreamScope stream(device_, args.stream);
   reducer_->finish();
-  const StepFigures::Totals totals = figures_.gather(shard_.squares());
+  const StepFigures::Totals totals = figures_.gather(shard_.squares(context().reproducible()));
   const Verdict verdict = judge(totals.sum_of_squares, args);
   if (verdict.skip) {
     shard_.clear_gradients();

@@ -25,9 +25,9 @@ StepFigures::Totals StepFigures::gather(const at::Tensor& squares) const {
 
 // Along the tree over all micro-batches, in their order.
 at::Tensor StepFigures::loss_of(const at::Tensor& rows) const {
-  const at::Tensor losses = (interleaved_ ? rows.t() : rows).reshape({-1});
+  const at::Tensor losses = (interleaved_ ? rows.t() : rows).reshape({-1}).clone();  // the tree adds in place
   LossTree tree = make_loss_tree();
-  for (int64_t m = 0; m < losses.numel(); ++m) tree.push(losses[m].clone());
+  for (int64_t m = 0; m < losses.numel(); ++m) tree.push(losses[m]);
   return tree.finish();
 }
 
