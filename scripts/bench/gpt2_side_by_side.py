@@ -84,6 +84,7 @@ def write_config(folder, model, arguments, steps):
     config.write_text(f"""
 [run]
 dir = "run"
+device = "cpu"
 cache_dir = "cache"
 [task]
 plugin = "summarization"

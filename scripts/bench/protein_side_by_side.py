@@ -35,6 +35,7 @@ def write_config(folder, arguments, steps):
     path.write_text(f"""
 extends = {json.dumps(str(arguments.configs / base))}
 [run]
+device = "cpu"
 cache_dir = "cache"
 [task]
 pdb_path = {json.dumps(str(arguments.structures))}

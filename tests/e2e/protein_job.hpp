@@ -25,6 +25,7 @@ inline std::string protein_config(const std::string& model) {
   return R"([run]
 dir = "run"
 cache_dir = "cache"
+device = "cpu"
 reproducible = true
 [task]
 plugin = "protein"
@@ -32,7 +33,8 @@ pdb_path = "structures"
 data.min_residues = 10
 data.max_residues = 48
 split = { folds = 4 }
-)" + model + kShortTraining;
+)" + model +
+         kShortTraining;
 }
 
 // The backbone of an ideal helix (Pauling 1951: 100 degrees and 1.5 Å a residue) with this sequence of three-letter names.

@@ -20,6 +20,7 @@ using testing::Not;
 
 constexpr const char* kConfig = R"([run]
 dir = "run"
+device = "cpu"
 reproducible = true
 [task]
 plugin = "linear_regression"

@@ -10,6 +10,7 @@ namespace pipeline::tests {
 inline constexpr const char* kSmallConfig = R"([run]
 dir = "run"
 cache_dir = "cache"
+device = "cpu"
 reproducible = true
 [task]
 plugin = "summarization"

@@ -21,6 +21,7 @@ UPDATE_TOLERANCE = 1e-3  # of the norm of what a parameter has learnt
 
 CONFIG = """
 [run]
+device = "cpu"
 reproducible = true
 [task]
 plugin = "protein"
