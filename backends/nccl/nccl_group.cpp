@@ -21,20 +21,14 @@ constexpr int kOldestDevice = 75;  // compute capability that LibTorch's CUDA 13
 // c10d's watchdog ends the process when its time is up; ours is up first.
 constexpr double kWatchdogLater = 30;
 
-at::Tensor tensor_of(const pl_buffer& buffer, uint64_t begin, uint64_t count) {
-  const size_t width = buffer.dtype.bits / 8;
-  return at::from_blob(static_cast<char*>(buffer.data) + begin * width, {static_cast<int64_t>(count)},
-                       at::TensorOptions().dtype(to_torch(buffer.dtype)).device(to_torch(buffer.device)));
-}
-
-at::Tensor tensor_of(const pl_buffer& buffer) { return tensor_of(buffer, 0, buffer.count); }
+at::Tensor tensor_of(const pl_buffer& buffer) { return to_torch(buffer, 0, buffer.count); }
 
 // One tensor for each rank's shard of `full`.
 std::vector<at::Tensor> shards_of(const pl_buffer& full, const std::vector<uint64_t>& counts) {
   std::vector<at::Tensor> shards;
   uint64_t begin = 0;
   for (const uint64_t count : counts) {
-    shards.push_back(tensor_of(full, begin, count));
+    shards.push_back(to_torch(full, begin, count));
     begin += count;
   }
   return shards;

@@ -189,7 +189,9 @@ void add_devices(CLI::App& app, Action& action) {
       const launch::Devices devices = launch::find_devices();
       fmt::print("cpu        {}, {} core{}, {} memory\n", devices.cpu, devices.cores, devices.cores == 1 ? "" : "s",
                  observe::human_bytes(devices.memory));
-      fmt::print("cuda       {}\n", devices.cuda_driver.empty() ? "no NVIDIA driver" : "driver for CUDA " + devices.cuda_driver);
+      fmt::print("cuda       {}\n", devices.cuda_driver == 0
+                                        ? "no NVIDIA driver"
+                                        : "driver for CUDA " + launch::cuda_version(devices.cuda_driver));
       if (!devices.cuda_problem.empty()) fmt::print("           problem: {}\n", devices.cuda_problem);
       for (size_t i = 0; i < devices.cuda.size(); ++i) {
         const launch::CudaDevice& gpu = devices.cuda[i];

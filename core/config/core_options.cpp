@@ -96,7 +96,8 @@ constexpr pl_option kOptions[] = {
     Option("optimizer.beta1", kFloat, "0.9", "of AdamW: decay of the first moment").min(0).below(1),
     Option("optimizer.beta2", kFloat, "0.999", "of AdamW: decay of the second moment").min(0).below(1),
     Option("optimizer.epsilon", kFloat, "1e-8", "of AdamW: added to the denominator").above(0),
-    Option("optimizer.weight_decay", kFloat, "0.01", "decoupled weight decay, of weight matrices only")
+    Option("optimizer.weight_decay", kFloat, "0.01",
+           "weight decay: decoupled in AdamW, added to the gradient in SGD; the task says of which weights")
         .min(0),
     Option("optimizer.momentum", kFloat, "0.9", "of SGD").min(0).below(1),
     Option("optimizer.nesterov", kBool, "false", "of SGD: Nesterov's momentum"),
@@ -257,7 +258,9 @@ constexpr pl_option kOptions[] = {
         .may_change(),
 
     Option("stage.name", kString, "", "of a [[stage]]: letters, digits, _ and -"),
-    Option("stage.kind", kString, "\"train\"", "what the stage does; pool adds up the evaluations of the stages before it").one_of(kStageKinds),
+    Option("stage.kind", kString, "\"train\"",
+           "what the stage does; pool adds up the evaluations of the stages before it")
+        .one_of(kStageKinds),
     Option("stage.init_from", kString, "", "an earlier stage whose result this one starts from"),
 };
 

@@ -1,5 +1,7 @@
 #include "core/launch/devices.hpp"
 
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
 
 #include <dlfcn.h>
@@ -24,14 +26,35 @@ struct CudaDriver {
   int (*error_name)(int, const char**);
 };
 
-constexpr int kNoDevice = 100;         // CUDA_ERROR_NO_DEVICE
-constexpr int kCapabilityMajor = 75;   // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
+constexpr int kNoDevice = 100;        // CUDA_ERROR_NO_DEVICE
+constexpr int kCapabilityMajor = 75;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
 constexpr int kCapabilityMinor = 76;
+
+// The CUDA that LibTorch here is built for, as drivers count ("cu130": 13000), and the oldest device that its
+// wheel has code for.
+constexpr int cuda_of(std::string_view variant) {
+  int number = 0;
+  for (const char c : variant)
+    if (c >= '0' && c <= '9') number = 10 * number + (c - '0');
+  return 100 * number;
+}
+constexpr int kCudaNeeded = cuda_of(PIPELINE_TORCH_VARIANT);
+constexpr int kOldestMajor = 7, kOldestMinor = 5;
+static_assert(kCudaNeeded >= 10000, "LibTorch's variant names no CUDA");
 
 template <class Function>
 bool bind(void* library, const char* name, Function& function) {
   function = reinterpret_cast<Function>(::dlsym(library, name));
   return function != nullptr;
+}
+
+// Why not, where there is a device for it; empty otherwise.
+std::string cannot_load() {
+  const char* why = ::dlerror();
+  if (!std::filesystem::exists("/dev/nvidiactl")) return {};
+  return fmt::format(
+      "there is an NVIDIA device (/dev/nvidiactl), but the driver's library cannot be used: {}",
+      why != nullptr ? why : "unknown");
 }
 
 bool load(CudaDriver& driver) {
@@ -45,9 +68,11 @@ bool load(CudaDriver& driver) {
 
 void find_cuda(Devices& found) {
   CudaDriver driver{};
-  if (!load(driver)) return;
-  int version = 0;
-  if (driver.driver_version(&version) == 0) found.cuda_driver = fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+  if (!load(driver)) {
+    found.cuda_problem = cannot_load();
+    return;
+  }
+  driver.driver_version(&found.cuda_driver);
   const auto problem = [&](int status, const char* call) {
     const char* name = nullptr;
     driver.error_name(status, &name);
@@ -95,7 +120,59 @@ Devices find_devices() {
   found.cores = usable_cores();
   found.memory = observe::total_host_memory();
   find_cuda(found);
+  leave_out_unusable(found);
   return found;
+}
+
+std::string cuda_version(int number) { return fmt::format("{}.{}", number / 1000, number % 1000 / 10); }
+
+std::string problem_of(const CudaDevice& device) {
+  if (std::pair(device.major, device.minor) >= std::pair(kOldestMajor, kOldestMinor)) return {};
+  return fmt::format(
+      "{} has compute capability {}.{}, and LibTorch here is built for {}.{} and later: use another GPU",
+      device.name, device.major, device.minor, kOldestMajor, kOldestMinor);
+}
+
+void leave_out_unusable(Devices& found) {
+  if (found.cuda.empty()) return;
+  if (found.cuda_driver < kCudaNeeded) {
+    found.cuda_problem = fmt::format(
+        "the NVIDIA driver supports CUDA {}, and LibTorch here is built for CUDA {}: "
+        "install a newer driver",
+        cuda_version(found.cuda_driver), cuda_version(kCudaNeeded));
+  } else if (std::ranges::none_of(found.cuda, [](const CudaDevice& d) { return problem_of(d).empty(); })) {
+    found.cuda_problem = problem_of(found.cuda.front());
+  } else {
+    return;
+  }
+  found.cuda.clear();
+}
+
+DeviceChoice choose_device(std::string_view wanted, const Devices& devices) {
+  DeviceChoice choice{.cuda = wanted != "cpu" && !devices.cuda.empty(), .warning = {}, .problem = {}};
+  if (wanted == "cpu" || choice.cuda) return choice;
+  if (wanted == "auto") {
+    if (!devices.cuda_problem.empty())
+      choice.warning = fmt::format(
+          "no CUDA device is used: {}. The CPU computes; run.device = \"cpu\" says that it is meant to",
+          devices.cuda_problem);
+    return choice;
+  }
+  choice.problem = !devices.cuda_problem.empty() ? "no CUDA device can be used: " + devices.cuda_problem
+                   : devices.cuda_driver == 0
+                       ? "there is no NVIDIA driver on this machine: install one, or use \"cpu\""
+                       : "no CUDA device can be used: none is visible (see CUDA_VISIBLE_DEVICES)";
+  return choice;
+}
+
+DeviceMemory cuda_memory() {
+  using Ask = int (*)(size_t*, size_t*);
+  void* driver = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+  const auto ask = reinterpret_cast<Ask>(driver != nullptr ? ::dlsym(driver, "cuMemGetInfo_v2") : nullptr);
+  if (driver != nullptr) ::dlclose(driver);
+  size_t free = 0, total = 0;
+  if (ask == nullptr || ask(&free, &total) != 0) return {};
+  return {total - free, total};
 }
 
 bool has_bf16(const CudaDevice& device) { return device.major >= 8; }

@@ -17,6 +17,7 @@ namespace {
 // What the program itself reads, and what its libraries read and users ask about. Never by prefix: some
 // SLURM_ variables are secrets.
 constexpr const char* kListed[] = {
+    "CUBLAS_WORKSPACE_CONFIG",
     "CUDA_DEVICE_ORDER",
     "CUDA_VISIBLE_DEVICES",
     "GLOO_SOCKET_IFNAME",
@@ -47,6 +48,8 @@ constexpr const char* kListed[] = {
     "PMIX_NAMESPACE",
     "PMI_RANK",
     "PMI_SIZE",
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC_CONF",
     "RANK",
     "SLURM_JOB_ID",
     "SLURM_LOCALID",

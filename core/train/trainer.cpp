@@ -154,7 +154,9 @@ void Trainer::announce(const std::string& weights) const {
                           session_.strategy_plugin().name(), describe_backend(session_)));
   announce_place(session_);
   say("batch", plan.describe());
-  say("model", fmt::format("{} parameters, {} trainable; {}", observe::grouped(count.total), observe::grouped(count.trainable), weights));
+  say("model", fmt::format("{} parameters, {} trainable, {} of them with weight decay; {}",
+                           observe::grouped(count.total), observe::grouped(count.trainable),
+                           observe::grouped(count.decayed), weights));
   say("precision", fmt::format("{}: parameter {}, compute {}, gradient {}, reduction {}, master {}, optimizer {}", session_.precision().name,
                                precision_name(info.parameter_dtype), precision_name(info.compute_dtype), precision_name(strategy.gradient_dtype),
                                precision_name(strategy.reduction_dtype), precision_name(strategy.master_dtype), precision_name(strategy.optimizer_dtype)));
@@ -345,7 +347,12 @@ void Trainer::collect() {
   record.grad_norm = report.grad_norm;
   record.skipped = report.finite == 0;
   last_finite_ = !record.skipped;
-  if (reporter_) reporter_->step(record, elapsed(), observe::host_memory().peak);
+  if (reporter_) {
+    const bool on_device = session_.run_info().device.type == PL_DEVICE_CUDA;
+    reporter_->step(
+        record, elapsed(),
+        {.host = observe::host_memory().peak, .device = on_device ? launch::cuda_memory().used : 0});
+  }
   if (record.skipped && reporter_) report_skipped(record.step - 1);
 }
 

@@ -28,6 +28,8 @@ TEST(Environment, TellsLibrariesTheThreadsAndKeepsWhatTheUserSaid) {
   EXPECT_STREQ(std::getenv("OMP_NUM_THREADS"), "3");
   EXPECT_STREQ(std::getenv("MKL_NUM_THREADS"), "3");
   EXPECT_STREQ(std::getenv("CUBLAS_WORKSPACE_CONFIG"), ":16:8");
+  EXPECT_STREQ(std::getenv("TORCH_NCCL_ASYNC_ERROR_HANDLING"), "0");
+  EXPECT_STREQ(std::getenv("PYTORCH_ALLOC_CONF"), "expandable_segments:True");
 }
 
 }  // namespace

@@ -21,6 +21,10 @@ void set_environment(const config::Config& config, unsigned sharing) {
   if (!std::getenv("OMP_WAIT_POLICY")) ::setenv("GOMP_SPINCOUNT", "5000", 0);
   // cuBLAS gives the same bits only with a workspace of its own per stream.
   if (config.get_bool("run.reproducible")) ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
+  // An error of NCCL's is ours to report: c10d's watchdog would end the process by SIGABRT.
+  ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0", 0);
+  // Batches differ in shape, which otherwise leaves a device's memory in pieces that fit nothing.
+  if (!std::getenv("PYTORCH_CUDA_ALLOC_CONF")) ::setenv("PYTORCH_ALLOC_CONF", "expandable_segments:True", 0);
 }
 
 }  // namespace pipeline::train

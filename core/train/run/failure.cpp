@@ -66,12 +66,19 @@ std::string advice_for_batches(const Session& session) {
 Error explain_out_of_memory(const Session& session, const std::string& phase, const std::string& what) {
   const bool on_device = session.run_info().device.type == PL_DEVICE_CUDA;
   const bool works = set_up_phase(session).empty();
-  return Error(PL_ERROR_OUT_OF_MEMORY,
-               fmt::format("out of memory on {} while {}: {}\n  host memory: {} at most so far, of {}{}\n{}",
-                           on_device ? "the CUDA device" : "the host", phase, what, observe::human_bytes(observe::host_memory().peak),
-                           observe::human_bytes(session.devices().memory),
-                           works ? fmt::format("; micro-batch {}", session.plan().micro_batch) : "",
-                           works ? advice_for_batches(session) : advice_for_set_up(session)));
+  const launch::DeviceMemory device = on_device ? launch::cuda_memory() : launch::DeviceMemory{};
+  const std::string device_memory =
+      device.total == 0 ? std::string()
+                        : fmt::format("  device memory: {} in use now, of {}\n",
+                                      observe::human_bytes(device.used), observe::human_bytes(device.total));
+  return Error(
+      PL_ERROR_OUT_OF_MEMORY,
+      fmt::format("out of memory on {} while {}: {}\n{}  host memory: {} at most so far, of {}{}\n{}",
+                  on_device ? "the CUDA device" : "the host", phase, what, device_memory,
+                  observe::human_bytes(observe::host_memory().peak),
+                  observe::human_bytes(session.devices().memory),
+                  works ? fmt::format("; micro-batch {}", session.plan().micro_batch) : "",
+                  works ? advice_for_batches(session) : advice_for_set_up(session)));
 }
 
 }  // namespace

@@ -14,7 +14,9 @@ ParameterCount count_parameters(Session& session) {
   ParameterCount count;
   for (const pl_parameter& parameter : session.task().parameters()) {
     count.total += element_count(parameter);
-    if ((parameter.flags & PL_PARAMETER_TRAINABLE) != 0) count.trainable += element_count(parameter);
+    if ((parameter.flags & PL_PARAMETER_TRAINABLE) == 0) continue;
+    count.trainable += element_count(parameter);
+    if ((parameter.flags & PL_PARAMETER_DECAY) != 0) count.decayed += element_count(parameter);
   }
   return count;
 }
@@ -22,7 +24,8 @@ ParameterCount count_parameters(Session& session) {
 std::string model_json(Session& session) {
   nlohmann::ordered_json json;
   const ParameterCount count = count_parameters(session);
-  json["parameters"] = {{"total", count.total}, {"trainable", count.trainable}};
+  json["parameters"] = {
+      {"total", count.total}, {"trainable", count.trainable}, {"weight_decay", count.decayed}};
   const pl_strategy_info& info = session.strategy().info();
   json["dtypes"] = {{"parameter", precision_name(session.precision().parameter)},
                     {"compute", precision_name(session.precision().compute)},

@@ -11,6 +11,7 @@ namespace pipeline::train {
 struct ParameterCount {
   uint64_t total = 0;
   uint64_t trainable = 0;
+  uint64_t decayed = 0;  // trainable, with weight decay
 };
 
 ParameterCount count_parameters(Session& session);

@@ -18,6 +18,7 @@ constexpr double kAdviceShare = 0.2;
 
 struct Rates {
   double seconds = 0, data_wait = 0, tokens = 0, samples = 0;
+  std::optional<double> flops = 0;  // nullopt: not known of all of them
 };
 
 Rates sum(const std::deque<StepRecord>& records) {
@@ -27,6 +28,7 @@ Rates sum(const std::deque<StepRecord>& records) {
     total.data_wait += r.data_wait_seconds;
     total.tokens += static_cast<double>(r.tokens);
     total.samples += static_cast<double>(r.samples);
+    total.flops = total.flops && r.flops ? std::optional(*total.flops + *r.flops) : std::nullopt;
   }
   return total;
 }
@@ -34,32 +36,46 @@ Rates sum(const std::deque<StepRecord>& records) {
 }  // namespace
 
 Reporter::Reporter(observe::Log& log, const std::filesystem::path& metrics_file, Options options)
-    : log_(log), options_(options), metrics_(metrics_file) {}
+    : log_(log), options_(options), metrics_(metrics_file), peak_flops_(options.peak_flops) {}
 
-void Reporter::step(const StepRecord& record, double elapsed_seconds, uint64_t memory_bytes) {
+void Reporter::step(const StepRecord& record, double elapsed_seconds, MemoryUse memory) {
   recent_.push_back(record);
   if (recent_.size() > kRateSteps) recent_.pop_front();
-  std::optional<double> mfu;
-  if (record.flops && options_.peak_flops > 0 && record.seconds > 0) mfu = *record.flops / record.seconds / options_.peak_flops;
-  write(record, mfu);
+  raise_peak(record);
+  write(record, memory);
 
   observe::Console& console = log_.console();
   const bool due = record.step % options_.every == 0 || record.step == options_.total_steps || seen_ == 0;
   if (console.interactive()) {
     const double done = options_.total_steps > 0 ? static_cast<double>(record.step) / static_cast<double>(options_.total_steps)
                                                  : elapsed_seconds / std::max(options_.max_seconds, 1.0);
-    const std::string text = line(record, elapsed_seconds, memory_bytes, mfu);
+    const std::string text = line(record, elapsed_seconds, memory);
     const int columns = std::clamp(console.width() - static_cast<int>(text.size()) - 2, 0, 30);
     console.status(columns >= 5 ? observe::progress_bar(done, columns) + " " + text : text);
     if (due) log_.file_only(text);
   } else if (due) {
-    log_.info(line(record, elapsed_seconds, memory_bytes, mfu));
+    log_.info(line(record, elapsed_seconds, memory));
   }
   ++seen_;
   advise(record);
 }
 
-void Reporter::write(const StepRecord& record, std::optional<double> mfu) {
+// The peak is measured once, before the first step, and comes out too low where something else was at work
+// then. What a step has done can be done.
+void Reporter::raise_peak(const StepRecord& record) {
+  if (!record.flops || peak_flops_ <= 0 || record.seconds <= 0) return;
+  const double done = *record.flops / record.seconds;
+  if (done <= peak_flops_) return;
+  if (!std::exchange(peak_raised_, true))
+    log_.info(
+        fmt::format("step {} did {:.3g} GFLOP/s, more than the peak of {:.3g} that was measured at the "
+                    "start, when something "
+                    "else must have been running: from here on MFU is against the fastest step",
+                    record.step, done / 1e9, peak_flops_ / 1e9));
+  peak_flops_ = done;
+}
+
+void Reporter::write(const StepRecord& record, MemoryUse memory) {
   nlohmann::ordered_json json;
   const auto number = [&](const char* key, double value) { json[key] = std::isfinite(value) ? nlohmann::ordered_json(value) : nullptr; };
   json["step"] = record.step;
@@ -72,9 +88,11 @@ void Reporter::write(const StepRecord& record, std::optional<double> mfu) {
   if (record.positions > 0)
     number("padding", 1 - static_cast<double>(record.tokens) / static_cast<double>(record.positions));
   number("tokens_per_second", record.seconds > 0 ? static_cast<double>(record.tokens) / record.seconds : 0);
-  json["mfu"] = mfu ? nlohmann::ordered_json(*mfu) : nullptr;
+  const bool has_mfu = record.flops && peak_flops_ > 0 && record.seconds > 0;
+  json["mfu"] = has_mfu ? nlohmann::ordered_json(*record.flops / record.seconds / peak_flops_) : nullptr;
   number("seconds", record.seconds);
   number("data_wait_seconds", record.data_wait_seconds);
+  if (memory.device > 0) json["device_memory"] = memory.device;
   if (options_.dynamic_loss_scale) number("loss_scale", record.loss_scale);
   if (record.skipped) json["skipped"] = true;
   for (const auto& [name, value] : record.task_metrics) number(name.c_str(), value);
@@ -86,7 +104,7 @@ void Reporter::write(const StepRecord& record, std::optional<double> mfu) {
   write_failed_ = !written;
 }
 
-std::string Reporter::line(const StepRecord& record, double elapsed_seconds, uint64_t memory_bytes, std::optional<double> mfu) const {
+std::string Reporter::line(const StepRecord& record, double elapsed_seconds, MemoryUse memory) const {
   const Rates rates = sum(recent_);
   const double seconds = std::max(rates.seconds, 1e-9);
   std::string text = options_.total_steps > 0 ? fmt::format("step {}/{}", record.step, options_.total_steps)
@@ -95,8 +113,11 @@ std::string Reporter::line(const StepRecord& record, double elapsed_seconds, uin
   if (record.skipped) text += " (skipped)";
   text += rates.tokens > 0 ? fmt::format("  {} tokens/s", observe::human_count(rates.tokens / seconds))
                            : fmt::format("  {} samples/s", observe::human_count(rates.samples / seconds));
-  if (mfu) text += fmt::format("  mfu {:.0f}%", 100 * *mfu);
-  text += fmt::format("  data {:.0f}%  {}", 100 * rates.data_wait / seconds, observe::human_bytes(memory_bytes));
+  if (rates.flops && peak_flops_ > 0)
+    text += fmt::format("  mfu {:.0f}%", 100 * *rates.flops / seconds / peak_flops_);
+  text +=
+      fmt::format("  data {:.0f}%  {}", 100 * rates.data_wait / seconds, observe::human_bytes(memory.host));
+  if (memory.device > 0) text += fmt::format("  device {}", observe::human_bytes(memory.device));
 
   double left = INFINITY;
   if (options_.total_steps > 0)

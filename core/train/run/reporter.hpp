@@ -15,8 +15,11 @@
 namespace pipeline::train {
 
 // What a line of metrics.jsonl may hold before the task's own figures.
-inline constexpr std::string_view kMetricsFields[] = {"step", "epoch", "loss", "learning_rate", "grad_norm", "samples", "tokens", "padding",
-                                                      "tokens_per_second", "mfu", "seconds", "data_wait_seconds", "loss_scale", "skipped"};
+inline constexpr std::string_view kMetricsFields[] = {"step",          "epoch",      "loss",
+                                                      "learning_rate", "grad_norm",  "samples",
+                                                      "tokens",        "padding",    "tokens_per_second",
+                                                      "mfu",           "seconds",    "data_wait_seconds",
+                                                      "device_memory", "loss_scale", "skipped"};
 
 struct StepRecord {
   uint64_t step = 0;  // 1-based
@@ -35,29 +38,37 @@ struct StepRecord {
   std::vector<std::pair<std::string, double>> task_metrics;
 };
 
+// In bytes: of this process on the host, at most so far, and of the device now, 0 where there is none.
+struct MemoryUse {
+  uint64_t host = 0, device = 0;
+};
+
 class Reporter {
  public:
   struct Options {
     uint64_t total_steps = 0;  // 0: unknown
     double max_seconds = 0;    // 0: none
     uint64_t every = 10;       // plain lines, in steps
-    double peak_flops = 0;     // of all devices; 0: unknown, MFU is left out
+    double peak_flops = 0;     // of all devices, as measured; 0: unknown, MFU is left out
     bool dynamic_loss_scale = false;
   };
 
   Reporter(observe::Log& log, const std::filesystem::path& metrics_file, Options options);
 
-  void step(const StepRecord& record, double elapsed_seconds, uint64_t memory_bytes);
+  void step(const StepRecord& record, double elapsed_seconds, MemoryUse memory);
 
  private:
-  void write(const StepRecord& record, std::optional<double> mfu);
-  std::string line(const StepRecord& record, double elapsed_seconds, uint64_t memory_bytes, std::optional<double> mfu) const;
+  void raise_peak(const StepRecord& record);
+  void write(const StepRecord& record, MemoryUse memory);
+  std::string line(const StepRecord& record, double elapsed_seconds, MemoryUse memory) const;
   void advise(const StepRecord& record);
 
   observe::Log& log_;
   const Options options_;
   observe::JsonLines metrics_;
   bool write_failed_ = false;
+  double peak_flops_;  // the measured peak, or the best step where that was faster: no share is above 1
+  bool peak_raised_ = false;
   std::deque<StepRecord> recent_;  // for rates
   uint64_t seen_ = 0;
   double waited_ = 0, worked_ = 0;  // seconds, for the advice

@@ -24,16 +24,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-pl_device choose_device(const config::Config& config, const launch::Devices& devices, const World& world) {
-  const std::string& wanted = config.get_string("run.device");
-  const pl_device cpu{PL_DEVICE_CPU, 0};
-  if (wanted == "cpu" || (wanted == "auto" && devices.cuda.empty())) return cpu;
-  if (devices.cuda.empty())
-    throw config.error("run.device", devices.cuda_driver.empty()
-                                         ? "there is no NVIDIA driver on this machine: install one, or use \"cpu\""
-                                         : "no CUDA device can be used: " +
-                                               (devices.cuda_problem.empty() ? "none is visible (see CUDA_VISIBLE_DEVICES)"
-                                                                             : devices.cuda_problem));
+pl_device choose_device(const config::Config& config, const launch::Devices& devices, const World& world,
+                        observe::Log& log) {
+  const launch::DeviceChoice choice = launch::choose_device(config.get_string("run.device"), devices);
+  if (!choice.problem.empty()) throw config.error("run.device", choice.problem);
+  if (!choice.warning.empty()) log.warning(choice.warning);
+  if (!choice.cuda) return {PL_DEVICE_CPU, 0};
   // A launcher may show each process its own device alone.
   const size_t index = devices.cuda.size() == 1 && world.local_size > 1 && std::getenv("CUDA_VISIBLE_DEVICES") && !world.supervised
                            ? 0
@@ -43,6 +39,8 @@ pl_device choose_device(const config::Config& config, const launch::Devices& dev
                                                        "run.device = \"cpu\"",
                                                        world.local_size, devices.cuda.size() == 1 ? "is" : "are", devices.cuda.size(),
                                                        devices.cuda.size()));
+  if (const std::string problem = launch::problem_of(devices.cuda[index]); !problem.empty())
+    throw config.error("run.device", problem + ", hide this one by CUDA_VISIBLE_DEVICES, or use \"cpu\"");
   return {PL_DEVICE_CUDA, static_cast<int32_t>(index)};
 }
 
@@ -104,7 +102,7 @@ Session::Session(config::Config config, plugins::Registry& registry, observe::Lo
       strategy_context_("strategy " + choose_strategy(config_, args_.world)),
       backend_context_("backend") {
   const World& world = args_.world;
-  const pl_device device = choose_device(config_, devices_, world);
+  const pl_device device = choose_device(config_, devices_, world, log_);
   precision_ = choose_precision(config_, device, devices_);
   const bool training = args_.purpose == PL_PURPOSE_TRAIN;
   plan_ = make_plan(config_, training ? world : World{});  // otherwise it says only how large batches are

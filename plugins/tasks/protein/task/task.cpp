@@ -142,6 +142,8 @@ ProteinBatch ProteinTask::make_batch(const LoadRequest& request) const {
     batch.add_targets(found->second.pack(packer, pass), dataset_->entry(request.split, pass.sample).cluster_key);
   }
   batch.packed = packer.finish();
+  require_ids(batch.packed.tokens, kTokenCount, "token");
+  require_ids(batch.packed.targets, kAminoAcidCount, "target");
   return batch;
 }
 

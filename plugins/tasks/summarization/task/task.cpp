@@ -124,6 +124,8 @@ SummarizationBatch Summarization::make_batch(const LoadRequest& request) const {
     targets.push_back(std::move(sequence.targets));
   }
   batch.packed = pack(tokens, targets);
+  require_ids(batch.packed.tokens, model_config_.vocab_size, "token");
+  require_ids(batch.packed.targets, model_config_.vocab_size, "target", /*may_be_none=*/true);
   return batch;
 }
 

@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <string_view>
 #include <utility>
 
 namespace pipeline {
@@ -38,6 +39,18 @@ B batch_on(c10::Device device, B batch) {
     if (t.defined()) t = t.to(device, /*non_blocking=*/true);
   });
   return batch;
+}
+
+// For make_batch(): numbers that choose rows of a table, int64 in host memory, each below `count`; -1 where
+// there may be none. On a device a wrong one is noticed late and ends all work of the process there.
+inline void require_ids(const at::Tensor& ids, int64_t count, std::string_view what,
+                        bool may_be_none = false) {
+  const at::Tensor flat = ids.contiguous();
+  const int64_t* const values = flat.const_data_ptr<int64_t>();
+  for (int64_t i = 0; i < flat.numel(); ++i) {
+    if (values[i] >= (may_be_none ? -1 : 0) && values[i] < count) continue;
+    fail(what, " ", values[i], " at row ", i, " of a batch: must be 0 to ", count - 1);
+  }
 }
 
 }  // namespace gnu::visibility("hidden")]]sdk_v1

@@ -73,6 +73,12 @@ inline void apply_run_settings(const Context& context) {
   torch.setBenchmarkCuDNN(!context.reproducible());
   torch.setDeterministicFillUninitializedMemory(
       false);  // it would write all memory twice and change no result
+  // Parts of a product, too, are added up in float32: cuBLAS cuts those with few results, as gradients of
+  // weights are, into parts along the sum.
+  torch.setAllowBF16ReductionCuBLAS(false);
+  torch.setAllowFP16ReductionCuBLAS(false);
+  // cuDNN plans attention anew for every shape, which takes a second where every batch has another one.
+  torch.setSDPUseCuDNN(false);
 }
 
 // The handle, as the ABI passes it, of the stream that this thread works on; NULL on CPU.

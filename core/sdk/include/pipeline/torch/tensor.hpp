@@ -66,6 +66,17 @@ inline at::Tensor to_torch(const pl_tensor& view) {
       .make_tensor();
 }
 
+// `count` elements of a buffer from `begin` on. Nobody asks the driver where they are: there may be none, at
+// no address.
+inline at::Tensor to_torch(const pl_buffer& buffer, uint64_t begin, uint64_t count) {
+  const c10::Device device = to_torch(buffer.device);
+  return at::for_blob(static_cast<char*>(buffer.data) + begin * (buffer.dtype.bits / 8u),
+                      {static_cast<int64_t>(count)})
+      .options(at::TensorOptions().dtype(to_torch(buffer.dtype)).device(device))
+      .target_device(device)
+      .make_tensor();
+}
+
 // A view that borrows the tensor's memory, shape and strides.
 inline pl_tensor to_pl(const at::Tensor& tensor) {
   pl_tensor view{};

@@ -1,0 +1,93 @@
+#include "core/train/run/reporter.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <fstream>
+
+#include "tests/support/temporary_folder.hpp"
+
+namespace pipeline::train {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+std::vector<std::string> lines_of(const std::filesystem::path& file) {
+  std::ifstream in(file);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+class ReporterTest : public testing::Test {
+ protected:
+  ReporterTest() { log_.open_files(folder_.path(), 0); }
+
+  // A step of one second that did `share` of the measured peak.
+  void step(double share, MemoryUse memory = {.host = 1 << 30}) {
+    StepRecord record;
+    record.step = ++steps_;
+    record.flops = share * kPeak;
+    record.seconds = 1;
+    record.tokens = 10;
+    reporter_.step(record, static_cast<double>(steps_), memory);
+  }
+  nlohmann::json metrics(size_t line) const {
+    return nlohmann::json::parse(lines_of(folder_.path() / "metrics.jsonl").at(line));
+  }
+  std::vector<std::string> log() {
+    log_.flush();
+    return lines_of(folder_.path() / "train.log");
+  }
+
+  static constexpr double kPeak = 1e12;
+
+ private:
+  tests::TemporaryFolder folder_;
+  observe::Console console_{observe::Console::Mode::off};
+  observe::Log log_{console_, observe::Level::info};
+  Reporter reporter_{
+      log_, folder_.path() / "metrics.jsonl", {.total_steps = 100, .every = 1, .peak_flops = kPeak}};
+  uint64_t steps_ = 0;
+};
+
+TEST_F(ReporterTest, NoShareOfThePeakIsAboveAll) {
+  for (const double share : {0.5, 1.5, 0.75, 1.2, 3.0}) step(share);
+  EXPECT_DOUBLE_EQ(metrics(0)["mfu"], 0.5);
+  EXPECT_DOUBLE_EQ(metrics(1)["mfu"], 1.0);
+  EXPECT_DOUBLE_EQ(metrics(2)["mfu"], 0.5);  // of the best step by now
+  EXPECT_DOUBLE_EQ(metrics(3)["mfu"], 0.8);
+  EXPECT_DOUBLE_EQ(metrics(4)["mfu"], 1.0);
+  int said = 0;
+  for (const std::string& line : log()) {
+    const size_t at = line.find("mfu ");
+    if (at != std::string::npos) {
+      EXPECT_LE(std::stoi(line.substr(at + 4)), 100) << line;
+    }
+    if (line.find("more than the peak of 1e+03 that was measured") != std::string::npos) ++said;
+  }
+  EXPECT_EQ(said, 1);
+}
+
+TEST_F(ReporterTest, TheLinesShareIsAMeanOfTheStepsThatItsRateIsOf) {
+  step(0.2);
+  step(0.6);
+  EXPECT_THAT(log().at(0), HasSubstr("10 tokens/s  mfu 20%"));
+  EXPECT_THAT(log().at(1), HasSubstr("10 tokens/s  mfu 40%"));
+  for (int i = 0; i < 10; ++i) step(0.8);
+  EXPECT_THAT(log().back(), HasSubstr("mfu 80%"));
+}
+
+TEST_F(ReporterTest, MemoryOfTheDeviceIsBesideTheHosts) {
+  step(0.5);
+  step(0.5, {.host = 1 << 30, .device = uint64_t{3} << 30});
+  EXPECT_THAT(log().at(0), Not(HasSubstr("device")));
+  EXPECT_THAT(log().at(1), HasSubstr("1.1 GB  device 3.2 GB"));
+  EXPECT_FALSE(metrics(0).contains("device_memory"));
+  EXPECT_EQ(metrics(1)["device_memory"], uint64_t{3} << 30);
+}
+
+}  // namespace
+}  // namespace pipeline::train
