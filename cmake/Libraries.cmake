@@ -8,12 +8,6 @@ find_package(spdlog CONFIG REQUIRED)
 find_package(tomlplusplus CONFIG REQUIRED)
 find_package(ZLIB REQUIRED)
 
-# Debian's PCRE2 brings no CMake package.
-find_path(PCRE2_INCLUDE_DIR pcre2.h REQUIRED)
-find_library(PCRE2_8_LIBRARY pcre2-8 REQUIRED)
-add_library(pcre2::pcre2-8 SHARED IMPORTED)
-set_target_properties(pcre2::pcre2-8 PROPERTIES IMPORTED_LOCATION ${PCRE2_8_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${PCRE2_INCLUDE_DIR})
-
 # gemmi reads structure files. Debian 12 has it as headers alone, which need PEGTL's; later ones put a part into a library.
 find_path(GEMMI_INCLUDE_DIR gemmi/pdb.hpp REQUIRED)
 find_path(PEGTL_INCLUDE_DIR tao/pegtl.hpp REQUIRED)

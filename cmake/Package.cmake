@@ -1,5 +1,5 @@
-# `cmake --install build/release --prefix DIR` makes a folder that can be moved: bin/, lib/pipeline/plugins/, include/ and the CMake
-# package whose pipeline_plugin() builds plugins outside this project.
+# `cmake --install build/release --prefix DIR` makes a folder that can be moved: bin/, lib/ with the plugins and the libraries
+# that tasks share, include/, and the CMake package whose pipeline_plugin() builds plugins outside this project.
 include(CMakePackageConfigHelpers)
 set(package_dir lib/cmake/pipeline)
 
@@ -7,6 +7,7 @@ install(DIRECTORY core/sdk/include/ DESTINATION include FILES_MATCHING PATTERN "
 install(FILES core/abi/pipeline.h DESTINATION include)
 install(TARGETS pipeline_abi pipeline_sdk EXPORT pipeline-targets)
 install(EXPORT pipeline-targets NAMESPACE pipeline:: DESTINATION ${package_dir})
+install(EXPORT pipeline-tasks NAMESPACE pipeline:: DESTINATION ${package_dir})
 if(TARGET pipeline)
   install(TARGETS pipeline RUNTIME DESTINATION bin)
 endif()

@@ -3,6 +3,7 @@
 #
 #   PIPELINE_TORCH_DIR  folder that holds torch/ and nvidia/; default: where scripts/setup unpacked the wheels
 #   torch::cpu          libtorch_cpu, libc10 and the headers
+#   torch::openmp       the OpenMP runtime that LibTorch uses
 #   torch::cuda         libtorch_cuda, libc10_cuda as well; only where the wheels' CUDA half is unpacked
 if(TARGET torch::cpu)
   return()
@@ -46,6 +47,10 @@ set_target_properties(torch::cpu PROPERTIES
   INTERFACE_INCLUDE_DIRECTORIES "${_torch_include};${_torch_include}/torch/csrc/api/include"
   INTERFACE_COMPILE_DEFINITIONS "_GLIBCXX_USE_CXX11_ABI=1;PIPELINE_TORCH_VARIANT=\"${PIPELINE_TORCH_VARIANT}\""
   INTERFACE_LINK_LIBRARIES torch::c10)
+
+# LibTorch's own OpenMP runtime: a second one in a process would bring threads of its own.
+add_library(torch::openmp SHARED IMPORTED)
+set_target_properties(torch::openmp PROPERTIES IMPORTED_LOCATION "${_torch_lib}/libgomp.so.1")
 
 if(EXISTS "${_torch_lib}/libtorch_cuda.so")
   add_library(torch::cuda SHARED IMPORTED)

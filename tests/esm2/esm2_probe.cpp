@@ -15,13 +15,14 @@
 #include "core/safetensors/writer.hpp"
 #include "plugins/tasks/protein/esm2/esm2.hpp"
 #include "plugins/tasks/protein/esm2/folder_config.hpp"
+#include "tests/support/declared.hpp"
 
 using namespace pipeline::protein;
 
 namespace {
 
-PackedBatch read_batch(const nlohmann::json& samples, bool all_are_targets) {
-  PackedBatch batch;
+PackedProteins read_batch(const nlohmann::json& samples, bool all_are_targets) {
+  PackedProteins batch;
   std::vector<int64_t> tokens, positions, chains, targets;
   for (const auto& sample : samples) {
     const size_t before = tokens.size();
@@ -38,7 +39,7 @@ PackedBatch read_batch(const nlohmann::json& samples, bool all_are_targets) {
         chains.push_back(static_cast<int64_t>(chain));
       }
     }
-    batch.samples.append(static_cast<int64_t>(tokens.size() - before));
+    batch.sequences.append(static_cast<int64_t>(tokens.size() - before));
   }
   batch.tokens = at::tensor(tokens, at::kLong);
   batch.positions = at::tensor(positions, at::kLong);
@@ -50,15 +51,17 @@ PackedBatch read_batch(const nlohmann::json& samples, bool all_are_targets) {
 
 void copy_into(Esm2& model, const std::vector<at::Tensor>& values) {
   const at::NoGradGuard no_grad;
-  for (size_t i = 0; i < values.size(); ++i) at::Tensor(model.named_parameters()[i].second).copy_(values[i]);
+  for (size_t i = 0; i < values.size(); ++i) at::Tensor(model.parameters()[i].tensor).copy_(values[i]);
 }
 
 void save(const std::filesystem::path& path, const std::map<std::string, at::Tensor>& tensors) {
   namespace safetensors = pipeline::safetensors;
   safetensors::Writer writer(path.string());
-  for (const auto& [name, tensor] : tensors) writer.declare(name, safetensors::Dtype::kF32, tensor.sizes().vec());
+  for (const auto& [name, tensor] : tensors)
+    writer.declare(name, safetensors::Dtype::kF32, tensor.sizes().vec());
   for (const auto& [name, tensor] : tensors) {
-    writer.write(name, std::as_bytes(std::span(tensor.const_data_ptr<float>(), static_cast<size_t>(tensor.numel()))));
+    writer.write(
+        name, std::as_bytes(std::span(tensor.const_data_ptr<float>(), static_cast<size_t>(tensor.numel()))));
   }
   writer.finish();
 }
@@ -77,8 +80,8 @@ int main(int argc, char** argv) {
   model.import_folder(folder);
   std::vector<at::Tensor> values, gradients;
   for (size_t i = 0; i < model.parameters().size(); ++i) {
-    values.push_back(at::empty(model.parameters().info(i).shape));
-    model.imported(i, values.back());
+    values.push_back(at::empty(model.parameters()[i].shape));
+    model.parameters().initialize(i, 0, values.back());
   }
   copy_into(model, values);
 
@@ -89,13 +92,14 @@ int main(int argc, char** argv) {
   std::filesystem::create_directory(out / "model");
   again.export_folder(out / "model");
 
-  const PackedBatch batch = read_batch(request["samples"], false), all = read_batch(request["samples"], true);
-  save(out / "logits.safetensors", {{"logits", again.logits(all, at::kFloat)},
-                                    {"target_logits", again.logits(batch, at::kFloat)},
-                                    {"log_probabilities", again.log_probabilities(batch, at::kFloat)}});
+  const PackedProteins batch = read_batch(request["samples"], false),
+                       all = read_batch(request["samples"], true);
+  save(out / "logits.safetensors", {{"logits", again.logits(all, {})},
+                                    {"target_logits", again.logits(batch, {})},
+                                    {"log_probabilities", again.outputs(batch, {}).log_probabilities}});
   const auto loss = again.loss(batch, {});
   loss.scaled.backward();
-  for (const auto& [name, parameter] : again.named_parameters()) gradients.push_back(parameter.grad());
+  for (const auto& [name, parameter] : pipeline::tests::named(again)) gradients.push_back(parameter.grad());
   Esm2 slopes(config);
   copy_into(slopes, gradients);
   std::filesystem::create_directory(out / "gradients");

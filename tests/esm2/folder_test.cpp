@@ -58,7 +58,8 @@ class Esm2FolderTest : public ::testing::Test {
     }
     for (const safetensors::TensorInfo& info : writer.layout()) {
       const at::Tensor& value = plain.at(info.name);
-      writer.write(info.name, std::as_bytes(std::span(static_cast<const char*>(value.const_data_ptr()), value.nbytes())));
+      writer.write(info.name, std::as_bytes(std::span(static_cast<const char*>(value.const_data_ptr()),
+                                                      value.nbytes())));
     }
     writer.finish();
   }
@@ -82,14 +83,12 @@ class Esm2FolderTest : public ::testing::Test {
 
   void expect_same_parameters(double tolerance = 0) const {
     Esm2 model(tiny_config());
-    EXPECT_FALSE(model.has_imported());
     model.import_folder(folder_);
-    EXPECT_TRUE(model.has_imported());
     for (size_t i = 0; i < model.parameters().size(); ++i) {
-      at::Tensor value = at::empty(model.parameters().info(i).shape);
-      model.imported(i, value);
-      EXPECT_LE((value - model_.named_parameters()[i].second).abs().max().item<double>(), tolerance)
-          << model.parameters().info(i).name;
+      at::Tensor value = at::empty(model.parameters()[i].shape);
+      model.parameters().initialize(i, 0, value);
+      EXPECT_LE((value - model_.parameters()[i].tensor).abs().max().item<double>(), tolerance)
+          << model.parameters()[i].name;
     }
   }
 
@@ -113,7 +112,7 @@ TEST_F(Esm2FolderTest, WhatIsSavedIsReadBack) {
 TEST_F(Esm2FolderTest, WeightsAreTurnedAndQueryKeyAndValueAreApart) {
   const Stored tensors = stored();
   at::Tensor qkv, up;
-  for (const auto& [name, value] : model_.named_parameters()) {
+  for (const auto& [name, value] : named(model_)) {
     if (name == "esm.encoder.layer.1.attention.self.qkv.weight") qkv = value.detach();
     if (name == "esm.encoder.layer.1.intermediate.dense.weight") up = value.detach();
   }
@@ -130,13 +129,16 @@ TEST_F(Esm2FolderTest, WhatOtherVersionsWriteIsAccepted) {
   tensors["lm_head.decoder.weight"] = tensors["esm.embeddings.word_embeddings.weight"];
   tensors["esm.embeddings.position_ids"] = at::arange(1026, at::kLong).unsqueeze(0);
   tensors["esm.embeddings.position_embeddings.weight"] = at::ones({1026, 24});
-  tensors["esm.encoder.layer.*.attention.self.rotary_embeddings.inv_freq"] = tensors["esm.rotary_embeddings.inv_freq"];
+  tensors["esm.encoder.layer.*.attention.self.rotary_embeddings.inv_freq"] =
+      tensors["esm.rotary_embeddings.inv_freq"];
   tensors.erase("esm.rotary_embeddings.inv_freq");
   Stored renamed;  // as transformers 5.23 does
   for (const auto& [name, value] : tensors) {
     std::string other = name;
-    if (const size_t at = name.find(".LayerNorm.weight"); at != std::string::npos) other = name.substr(0, at) + ".LayerNorm.gamma";
-    if (const size_t at = name.find(".LayerNorm.bias"); at != std::string::npos) other = name.substr(0, at) + ".LayerNorm.beta";
+    if (const size_t at = name.find(".LayerNorm.weight"); at != std::string::npos)
+      other = name.substr(0, at) + ".LayerNorm.gamma";
+    if (const size_t at = name.find(".LayerNorm.bias"); at != std::string::npos)
+      other = name.substr(0, at) + ".LayerNorm.beta";
     renamed[other] = value;
   }
   write(tensors);
@@ -193,9 +195,9 @@ TEST_F(Esm2FolderTest, WhatIsNotTrainedIsKept) {
   exporting.export_folder(folder_);
   const Stored again = stored();
   for (const auto& [name, value] : tensors) EXPECT_TRUE(again.at(name).equal(value)) << name;
-  const PackedBatch batch = batch_of(tiny_samples());
-  EXPECT_TRUE(exporting.logits(batch, at::kFloat).equal(importing.logits(batch, at::kFloat)));
-  EXPECT_FALSE(exporting.logits(batch, at::kFloat).equal(model_.logits(batch, at::kFloat)));
+  const PackedProteins batch = batch_of(tiny_samples());
+  EXPECT_TRUE(exporting.logits(batch, {}).equal(importing.logits(batch, {})));
+  EXPECT_FALSE(exporting.logits(batch, {}).equal(model_.logits(batch, {})));
 }
 
 TEST_F(Esm2FolderTest, FrequenciesOfEachLayerInOlderFoldersAreTaken) {
@@ -203,7 +205,8 @@ TEST_F(Esm2FolderTest, FrequenciesOfEachLayerInOlderFoldersAreTaken) {
   const at::Tensor rounded = tensors["esm.rotary_embeddings.inv_freq"].to(at::kHalf).to(at::kFloat);
   tensors.erase("esm.rotary_embeddings.inv_freq");
   for (const char* layer : {"0", "1", "2"})
-    tensors[std::string("esm.encoder.layer.") + layer + ".attention.self.rotary_embeddings.inv_freq"] = rounded;
+    tensors[std::string("esm.encoder.layer.") + layer + ".attention.self.rotary_embeddings.inv_freq"] =
+        rounded;
   write(tensors);
   Esm2 model(tiny_config());
   model.import_folder(folder_);
@@ -217,14 +220,17 @@ TEST_F(Esm2FolderTest, FrequenciesThatDifferBetweenLayersAreRefused) {
   const at::Tensor frequencies = tensors["esm.rotary_embeddings.inv_freq"];
   tensors.erase("esm.rotary_embeddings.inv_freq");
   for (const int layer : {0, 1})
-    tensors["esm.encoder.layer." + std::to_string(layer) + ".attention.self.rotary_embeddings.inv_freq"] = frequencies * (1 + layer);
+    tensors["esm.encoder.layer." + std::to_string(layer) + ".attention.self.rotary_embeddings.inv_freq"] =
+        frequencies * (1 + layer);
   write(tensors);
   Esm2 importing(tiny_config());
   try {
     importing.import_folder(folder_);
     FAIL() << "no error";
   } catch (const std::runtime_error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("layer.1.attention.self.rotary_embeddings.inv_freq differs from those of other layers"));
+    EXPECT_THAT(
+        error.what(),
+        HasSubstr("layer.1.attention.self.rotary_embeddings.inv_freq differs from those of other layers"));
   }
 }
 
@@ -240,7 +246,8 @@ TEST_F(Esm2FolderTest, ExtraStateOfAnotherModelIsRefused) {
   EXPECT_THROW(Esm2(other).set_extra_state(state), std::runtime_error);
   EXPECT_THROW(Esm2(tiny_config()).set_extra_state("{\"other\": [1]}"), std::runtime_error);
   EXPECT_THROW(Esm2(tiny_config()).set_extra_state(state.substr(0, state.size() - 1)), std::runtime_error);
-  EXPECT_THROW(Esm2(tiny_config()).set_extra_state("{\"esm.contact_head.regression.bias\": [null]}"), std::runtime_error);
+  EXPECT_THROW(Esm2(tiny_config()).set_extra_state("{\"esm.contact_head.regression.bias\": [null]}"),
+               std::runtime_error);
 }
 
 TEST_F(Esm2FolderTest, EveryDifferentTensorIsInOneError) {
@@ -250,20 +257,24 @@ TEST_F(Esm2FolderTest, EveryDifferentTensorIsInOneError) {
   tensors["esm.encoder.layer.3.LayerNorm.weight"] = at::ones({24});
   tensors["esm.encoder.layer.0.intermediate.dense.weight"] = at::ones({24, 50});
   write(tensors);
-  EXPECT_THAT(error(), AllOf(HasSubstr("missing (2): esm.encoder.layer.1.attention.self.key.bias, lm_head.bias"),
-                             HasSubstr("unexpected (1): esm.encoder.layer.3.LayerNorm.weight"),
-                             HasSubstr("esm.encoder.layer.0.intermediate.dense.weight is [24, 50], must be [50, 24]")));
+  EXPECT_THAT(
+      error(),
+      AllOf(HasSubstr("missing (2): esm.encoder.layer.1.attention.self.key.bias, lm_head.bias"),
+            HasSubstr("unexpected (1): esm.encoder.layer.3.LayerNorm.weight"),
+            HasSubstr("esm.encoder.layer.0.intermediate.dense.weight is [24, 50], must be [50, 24]")));
 }
 
 TEST_F(Esm2FolderTest, OddTensorsAreRefused) {
   Stored tensors = stored();
   tensors["lm_head.decoder.weight"] = tensors["esm.embeddings.word_embeddings.weight"] + 1;
   write(tensors);
-  EXPECT_THAT(error(), HasSubstr("lm_head.decoder.weight differs from esm.embeddings.word_embeddings.weight"));
+  EXPECT_THAT(error(),
+              HasSubstr("lm_head.decoder.weight differs from esm.embeddings.word_embeddings.weight"));
   tensors.erase("lm_head.decoder.weight");
   tensors["esm.encoder.layer.0.LayerNorm.gamma"] = at::ones({24});
   write(tensors);
-  EXPECT_THAT(error(), HasSubstr("twice, under an old and a new name (1): esm.encoder.layer.0.LayerNorm.weight"));
+  EXPECT_THAT(error(),
+              HasSubstr("twice, under an old and a new name (1): esm.encoder.layer.0.LayerNorm.weight"));
   tensors.erase("esm.encoder.layer.0.LayerNorm.gamma");
   tensors["esm.contact_head.regression.bias"] = at::full({1}, NAN);
   write(tensors);
@@ -280,7 +291,8 @@ TEST_F(Esm2FolderTest, OddTensorsAreRefused) {
 TEST_F(Esm2FolderTest, AModelOfAnotherSizeIsNamedByAllThatDiffers) {
   set_config("num_hidden_layers", 4);
   set_config("token_dropout", false);
-  EXPECT_THAT(error(), AllOf(HasSubstr("task.esm2.num_layers = 3, the folder has 4"), HasSubstr("task.esm2.token_dropout = true, the folder has false")));
+  EXPECT_THAT(error(), AllOf(HasSubstr("task.esm2.num_layers = 3, the folder has 4"),
+                             HasSubstr("task.esm2.token_dropout = true, the folder has false")));
 }
 
 TEST_F(Esm2FolderTest, ModelsThatAreNotEsm2AreRefused) {

@@ -31,7 +31,8 @@ class Sequence {
     const at::Tensor turn = rotation(positions);
     for (int64_t i = 0; i < config_.num_layers; ++i) {
       const std::string name = "esm.encoder.layer." + std::to_string(i);
-      x = x + linear(name + ".attention.output.dense", attention(name, norm(name + ".attention.LayerNorm", x), turn));
+      x = x + linear(name + ".attention.output.dense",
+                     attention(name, norm(name + ".attention.LayerNorm", x), turn));
       x = x + linear(name + ".output.dense",
                      at::gelu(linear(name + ".intermediate.dense", norm(name + ".LayerNorm", x))));
     }
@@ -46,12 +47,14 @@ class Sequence {
     return at::mm(x, w(name + ".weight")) + w(name + ".bias");
   }
   at::Tensor norm(const std::string& name, const at::Tensor& x) const {
-    return at::layer_norm(x, {config_.hidden_dim}, w(name + ".weight"), w(name + ".bias"), config_.layer_norm_epsilon);
+    return at::layer_norm(x, {config_.hidden_dim}, w(name + ".weight"), w(name + ".bias"),
+                          config_.layer_norm_epsilon);
   }
 
   at::Tensor rotation(const std::vector<int64_t>& positions) const {  // (L, 1, D / 2) complex
     const int64_t half = config_.head_width() / 2;
-    const at::Tensor frequencies = at::pow(10000.0, at::arange(half, at::kDouble) * (-1.0 / static_cast<double>(half)));
+    const at::Tensor frequencies =
+        at::pow(10000.0, at::arange(half, at::kDouble) * (-1.0 / static_cast<double>(half)));
     const at::Tensor angles = at::tensor(positions, at::kDouble).unsqueeze(1) * frequencies;
     return at::polar(at::ones_like(angles), angles).unsqueeze(1);
   }
@@ -59,12 +62,17 @@ class Sequence {
   at::Tensor attention(const std::string& name, const at::Tensor& x, const at::Tensor& turn) const {
     const int64_t width = config_.hidden_dim, length = x.size(0);
     const at::Tensor qkv = linear(name + ".attention.self.qkv", x);
-    const auto heads = [&](int64_t part) { return qkv.narrow(1, part * width, width).reshape({length, config_.num_heads, 2, -1}); };
+    const auto heads = [&](int64_t part) {
+      return qkv.narrow(1, part * width, width).reshape({length, config_.num_heads, 2, -1});
+    };
     const auto turned = [&](int64_t part) {
-      return at::view_as_real(at::complex(heads(part).select(2, 0), heads(part).select(2, 1)) * turn).flatten(2).transpose(0, 1);
+      return at::view_as_real(at::complex(heads(part).select(2, 0), heads(part).select(2, 1)) * turn)
+          .flatten(2)
+          .transpose(0, 1);
     };
     // The order of channels within a head does not change products of queries and keys.
-    const at::Tensor scores = at::matmul(turned(0), turned(1).transpose(1, 2)) / std::sqrt(static_cast<double>(config_.head_width()));
+    const at::Tensor scores = at::matmul(turned(0), turned(1).transpose(1, 2)) /
+                              std::sqrt(static_cast<double>(config_.head_width()));
     const at::Tensor v = heads(2).flatten(2).transpose(0, 1);
     return at::matmul(at::softmax(scores, -1), v).transpose(0, 1).reshape({length, width});
   }
@@ -77,23 +85,24 @@ class Sequence {
 
 Weights exact_weights(const Esm2& model) {
   Weights weights;
-  for (const auto& [name, value] : model.named_parameters())
+  for (const auto& [name, value] : named(model))
     weights[name] = value.detach().to(at::kDouble).clone().requires_grad_(true);
   return weights;
 }
 
-Exact exact_esm2(const Weights& weights, const Esm2Config& config, const PackedBatch& batch) {
+Exact exact_esm2(const Weights& weights, const Esm2Config& config, const PackedProteins& batch) {
   const Sequence model(weights, config);
   const auto number = [](const at::Tensor& tensor, int64_t row) { return tensor[row].item<int64_t>(); };
   Exact exact{at::zeros({}, at::kDouble), {}};
   std::vector<at::Tensor> logits;
   size_t next = 0;
-  for (int64_t s = 0; s < batch.samples.sequences(); ++s) {
-    int64_t begin = batch.samples.start(s);
-    while (begin < batch.samples.start(s + 1)) {
+  for (int64_t s = 0; s < batch.sequences.sequences(); ++s) {
+    int64_t begin = batch.sequences.start(s);
+    while (begin < batch.sequences.start(s + 1)) {
       int64_t end = begin;
       std::vector<int64_t> tokens = {0}, positions = {0};
-      for (; end < batch.samples.start(s + 1) && number(batch.chains, end) == number(batch.chains, begin); ++end) {
+      for (; end < batch.sequences.start(s + 1) && number(batch.chains, end) == number(batch.chains, begin);
+           ++end) {
         tokens.push_back(their_number(number(batch.tokens, end)));
         positions.push_back(number(batch.positions, end) - number(batch.positions, begin) + 1);
       }

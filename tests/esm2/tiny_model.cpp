@@ -21,15 +21,16 @@ Esm2Config tiny_config() {
 void fill_with_numbers(Esm2& model) {
   const at::NoGradGuard no_grad;
   uint64_t seed = 0;
-  for (const auto& [name, parameter] : model.named_parameters()) {
-    const at::Tensor normal = at::randn(parameter.sizes(), at::make_generator<at::CPUGeneratorImpl>(++seed), at::kFloat);
+  for (const auto& [name, parameter] : named(model)) {
+    const at::Tensor normal =
+        at::randn(parameter.sizes(), at::make_generator<at::CPUGeneratorImpl>(++seed), at::kFloat);
     const bool norm_weight = parameter.dim() == 1 && name.ends_with(".weight");
     at::Tensor(parameter).copy_(norm_weight ? 1 + normal * 0.1 : normal * 0.2);
   }
 }
 
-PackedBatch batch_of(const std::vector<Sample>& samples) {
-  PackedBatch batch;
+PackedProteins batch_of(const std::vector<Sample>& samples) {
+  PackedProteins batch;
   std::vector<int64_t> tokens, positions, chains, targets;
   for (const Sample& sample : samples) {
     const size_t before = tokens.size();
@@ -50,7 +51,7 @@ PackedBatch batch_of(const std::vector<Sample>& samples) {
         ++position;
       }
     }
-    batch.samples.append(static_cast<int64_t>(tokens.size() - before));
+    batch.sequences.append(static_cast<int64_t>(tokens.size() - before));
   }
   batch.tokens = at::tensor(tokens, at::kLong);
   batch.positions = at::tensor(positions, at::kLong);
@@ -66,10 +67,6 @@ std::vector<Sample> tiny_samples() {
           {"ACDEFGHIKLMNPQRSTVWYX"},
           {"##########"},
           {"w"}};
-}
-
-void zero_gradients(Esm2& model) {
-  for (const auto& [name, parameter] : model.named_parameters()) at::Tensor(parameter).mutable_grad() = at::Tensor();
 }
 
 }  // namespace pipeline::protein::testing

@@ -4,22 +4,24 @@
 #include <vector>
 
 #include "plugins/tasks/protein/esm2/esm2.hpp"
+#include "tests/support/declared.hpp"
 
 namespace pipeline::protein::testing {
+
+using tests::named;
+using tests::zero_gradients;
 
 Esm2Config tiny_config();  // 3 layers of 24 channels, 3 heads, no dropout, token dropout
 
 // The same ones each time; biases and norms are not 0 and 1.
 void fill_with_numbers(Esm2& model);
 
-// A sample is its chains. 'A' to 'Y': an amino acid; 'X': unknown; '#': masked, with a target; a small letter:
-// visible, with itself as target; '-': a gap of one position.
+// A sample is its chains. 'A' to 'Y': an amino acid; 'X': unknown; '#': masked, with a target; a small
+// letter: visible, with itself as target; '-': a gap of one position.
 using Sample = std::vector<std::string>;
-PackedBatch batch_of(const std::vector<Sample>& samples);
+PackedProteins batch_of(const std::vector<Sample>& samples);
 
 // Ragged, with gaps, several chains, masks, targets.
 std::vector<Sample> tiny_samples();
-
-void zero_gradients(Esm2& model);
 
 }  // namespace pipeline::protein::testing

@@ -4,13 +4,19 @@
 
 #include <cmath>
 
-#include "decoder.hpp"
-#include "generate.hpp"
+#include "generation/generate.hpp"
 #include "tiny_model.hpp"
 
 namespace pipeline::summarization::testing {
 namespace {
 
+using generation::choose_token;
+using generation::Decoder;
+using generation::generate;
+using generation::GenerationOptions;
+using generation::Prompt;
+using generation::uniform;
+using transformer::pack;
 using Sequences = std::vector<std::vector<int64_t>>;
 
 Sequences without_end(const nlohmann::json& recorded, int64_t eos) {
@@ -131,7 +137,7 @@ TEST_F(GenerationTest, PromptsThatDoNotFitAreRefused) {
         } catch (const c10::Error& error) {
           EXPECT_THAT(error.what_without_backtrace(),
                       ::testing::HasSubstr(
-                          "prompt 4 has 21 tokens: with 12 new ones that is more than n_positions (32)"));
+                          "prompt 4 has 21 tokens: with 12 new ones that is more than the model takes (32)"));
           throw;
         }
       },

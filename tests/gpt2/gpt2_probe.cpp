@@ -11,29 +11,25 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "generate.hpp"
+#include "generation/generate.hpp"
 #include "hugging_face.hpp"
 #include "tiny_model.hpp"
 
 using namespace pipeline::summarization;
+using pipeline::generation::generate;
+using pipeline::transformer::pack;
 using testing::checksums;
+using testing::tensors;
+using testing::zero_gradients;
 using Sequences = std::vector<std::vector<int64_t>>;
 
 namespace {
-
-void load(Gpt2& model, const HuggingFaceGpt2& source) {
-  auto parameters = model.parameters();
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    at::Tensor value = parameters[i].detach();
-    source.read(i, value);
-  }
-}
 
 nlohmann::json adamw_losses(Gpt2& model, const PackedBatch& batch, double count,
                             const nlohmann::json& options) {
   const double rate = options["lr"], beta1 = options["beta1"], beta2 = options["beta2"],
                decay = options["weight_decay"];
-  std::vector<at::Tensor> parameters = model.parameters(), first, second, steps;
+  std::vector<at::Tensor> parameters = tensors(model), first, second, steps;
   for (const at::Tensor& p : parameters) {
     first.push_back(at::zeros_like(p));
     second.push_back(at::zeros_like(p));
@@ -41,7 +37,7 @@ nlohmann::json adamw_losses(Gpt2& model, const PackedBatch& batch, double count,
   }
   nlohmann::json losses;
   for (int step = 0; step < options["steps"].get<int>(); ++step) {
-    model.zero_grad();
+    zero_gradients(model);
     const auto loss = model.loss(batch, {.scale = 1 / count});
     losses.push_back(loss.sum.item<double>() / count);
     loss.scaled.backward();
@@ -63,10 +59,10 @@ int main(int argc, char** argv) {
     return 2;
   }
   const auto request = nlohmann::json::parse(std::cin);
-  const HuggingFaceGpt2 source(argv[1]);
-  Gpt2 model(source.config());
-  load(model, source);
-  save_hugging_face_gpt2(argv[2], source.config(), [&](size_t i) { return model.parameters()[i]; });
+  Gpt2 model(read_gpt2_config(std::string(argv[1]) + "/config.json"));
+  import_gpt2(argv[1], model);
+  pipeline::tests::initialize(model);
+  export_gpt2(argv[2], model);
 
   nlohmann::json answer;
   const PackedBatch batch = pack(request["tokens"].get<Sequences>(), request["targets"].get<Sequences>());
@@ -78,12 +74,12 @@ int main(int argc, char** argv) {
   const auto loss = model.loss(batch, {});
   answer["loss"] = loss.sum.item<double>();
   loss.scaled.backward();
-  for (const auto& item : model.named_parameters())
-    answer["gradients"][item.key()] = checksums(item.value().grad());
+  for (const auto& parameter : model.parameters())
+    answer["gradients"][parameter.name] = checksums(parameter.tensor.grad());
 
-  std::vector<Prompt> prompts;
+  std::vector<pipeline::generation::Prompt> prompts;
   for (const auto& tokens : request["prompts"].get<Sequences>()) prompts.push_back({prompts.size(), tokens});
-  GenerationOptions options;
+  pipeline::generation::GenerationOptions options;
   options.max_new_tokens = request["max_new_tokens"];
   options.eos_token_id = request["eos_token_id"];
   answer["greedy"] = generate(model, prompts, options);
@@ -91,7 +87,7 @@ int main(int argc, char** argv) {
   answer["beam"] = generate(model, prompts, options);
 
   answer["adamw_losses"] =
-      adamw_losses(model, batch, batch.targets.ge(0).sum().item<double>(), request["adamw"]);
+      adamw_losses(model, batch, static_cast<double>(batch.target_rows.size()), request["adamw"]);
   std::cout << answer << "\n";
   return 0;
 }

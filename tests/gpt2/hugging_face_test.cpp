@@ -1,4 +1,4 @@
-#include "hugging_face.hpp"
+#include "plugins/tasks/summarization/model/hugging_face.hpp"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -11,6 +11,7 @@
 
 #include "core/safetensors/folder.hpp"
 #include "core/safetensors/writer.hpp"
+#include "hugging_face/weights.hpp"
 #include "tiny_model.hpp"
 
 namespace pipeline::summarization::testing {
@@ -28,7 +29,7 @@ class HuggingFaceTest : public ::testing::Test {
               (std::string("gpt2-") + ::testing::UnitTest::GetInstance()->current_test_info()->name());
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
-    save_hugging_face_gpt2(folder_, tiny_config(), [&](size_t i) { return model_.parameters()[i]; });
+    export_gpt2(folder_, model_);
   }
   ~HuggingFaceTest() override { std::filesystem::remove_all(folder_); }
 
@@ -40,9 +41,9 @@ class HuggingFaceTest : public ::testing::Test {
   // The model's parameters by the names of openai-community/gpt2, without prefix.
   std::vector<Stored> bare() const {
     std::vector<Stored> tensors;
-    for (const auto& item : model_.named_parameters()) {
-      tensors.push_back({item.key().substr(std::string("transformer.").size()), item.value().detach()});
-    }
+    for (const auto& parameter : model_.parameters())
+      tensors.push_back(
+          {parameter.name.substr(std::string("transformer.").size()), parameter.tensor.detach()});
     return tensors;
   }
 
@@ -69,7 +70,8 @@ class HuggingFaceTest : public ::testing::Test {
 
   std::string error() const {
     try {
-      HuggingFaceGpt2 folder(folder_);
+      Gpt2 model(tiny_config());
+      import_gpt2(folder_, model);
     } catch (const std::exception& error) {
       return error.what();
     }
@@ -77,12 +79,13 @@ class HuggingFaceTest : public ::testing::Test {
   }
 
   void expect_same_parameters(double tolerance = 0) const {
-    const HuggingFaceGpt2 folder(folder_);
-    for (size_t i = 0; i < folder.parameters().size(); ++i) {
-      at::Tensor value = at::empty(folder.parameters()[i].shape);
-      folder.read(i, value);
-      const double difference = (value - model_.parameters()[i]).abs().max().item<double>();
-      EXPECT_LE(difference, tolerance) << folder.parameters()[i].name;
+    Gpt2 read(tiny_config());
+    import_gpt2(folder_, read);
+    tests::initialize(read);
+    for (size_t i = 0; i < read.parameters().size(); ++i) {
+      const double difference =
+          (read.parameters()[i].tensor - model_.parameters()[i].tensor).abs().max().item<double>();
+      EXPECT_LE(difference, tolerance) << read.parameters()[i].name;
     }
   }
 
@@ -106,7 +109,7 @@ TEST_F(HuggingFaceTest, WhatIsSavedIsReadBack) {
 
 TEST_F(HuggingFaceTest, SavedNamesHaveThePrefixAndNoHead) {
   const safetensors::Folder folder = safetensors::Folder::open(folder_);
-  EXPECT_EQ(folder.size(), parameter_list(tiny_config()).size());
+  EXPECT_EQ(folder.size(), model_.parameters().size());
   EXPECT_NE(folder.find("transformer.h.2.mlp.c_proj.weight"), nullptr);
   EXPECT_EQ(folder.find("lm_head.weight"), nullptr);
   EXPECT_EQ(folder.files().front().metadata().at("format"), "pt");
@@ -144,6 +147,27 @@ TEST_F(HuggingFaceTest, ShardsAreRead) {
   expect_same_parameters();
 }
 
+TEST_F(HuggingFaceTest, AFolderMayHoldAPartOfTheParameters) {
+  auto tensors = bare();
+  std::erase_if(tensors, [](const Stored& tensor) { return tensor.name == "wpe.weight"; });
+  for (Stored& tensor : tensors) tensor.name = "decoder." + tensor.name;
+  write(tensors);
+  Gpt2 read(tiny_config());
+  hugging_face::import_weights(folder_, read.parameters(), {.pieces = [](const Parameter& parameter) {
+                                 const std::string name =
+                                     parameter.name.substr(std::string("transformer.").size());
+                                 if (name == "wpe.weight") return std::vector<hugging_face::Piece>{};
+                                 return std::vector<hugging_face::Piece>{{.name = "decoder." + name}};
+                               }});
+  tests::initialize(read, 3);
+  Gpt2 fresh(tiny_config());
+  tests::initialize(fresh, 3);
+  for (size_t i = 0; i < read.parameters().size(); ++i) {
+    const Gpt2& from = read.parameters()[i].name == "transformer.wpe.weight" ? fresh : model_;
+    EXPECT_TRUE(read.parameters()[i].tensor.equal(from.parameters()[i].tensor)) << read.parameters()[i].name;
+  }
+}
+
 TEST_F(HuggingFaceTest, EveryDifferenceIsInOneError) {
   auto tensors = bare();
   std::erase_if(tensors, [](const Stored& tensor) {
@@ -154,7 +178,7 @@ TEST_F(HuggingFaceTest, EveryDifferenceIsInOneError) {
     if (tensor.name == "h.0.attn.c_attn.weight") tensor.value = tensor.value.t();
   }
   write(tensors);
-  EXPECT_THAT(error(), AllOf(HasSubstr("missing (2): wpe.weight, h.1.ln_2.bias"),
+  EXPECT_THAT(error(), AllOf(HasSubstr("missing (2): transformer.wpe.weight, transformer.h.1.ln_2.bias"),
                              HasSubstr("unexpected (1): h.3.ln_1.weight"),
                              HasSubstr("h.0.attn.c_attn.weight is [96, 32], must be [32, 96]")));
 }
@@ -184,6 +208,10 @@ TEST_F(HuggingFaceTest, OtherArchitecturesAreRefused) {
   EXPECT_THAT(error(), HasSubstr("n_layer = \"12\": must be an integer"));
   write_config(R"({"model_type": "gpt2", "n_embd": 30, "n_head": 4})");
   EXPECT_THAT(error(), HasSubstr("n_head = 4: must divide n_embd (30)"));
+  write_config(R"({"model_type": "gpt2", "n_layer": 1000000000000})");
+  EXPECT_THAT(error(), HasSubstr("n_layer = 1000000000000: must be 1 to 16384"));
+  write_config(R"({"model_type": "gpt2", "n_positions": 9223372036854775808})");
+  EXPECT_THAT(error(), HasSubstr("n_positions = 9223372036854775808: must be at most 9223372036854775807"));
   std::filesystem::remove(folder_ / "config.json");
   EXPECT_THAT(error(), HasSubstr("config.json: cannot be read"));
 }
@@ -191,16 +219,17 @@ TEST_F(HuggingFaceTest, OtherArchitecturesAreRefused) {
 TEST(InitialValueTest, IsAFunctionOfSeedAndIndexWithTheRightSpread) {
   Gpt2Config config = tiny_config();
   config.n_embd = 128;
-  const auto parameters = parameter_list(config);
+  const Gpt2 model(config);
+  const ParameterRegistry& parameters = model.parameters();
   for (size_t i = 0; i < parameters.size(); ++i) {
     at::Tensor first = at::empty(parameters[i].shape), again = at::empty(parameters[i].shape),
                other = at::empty(parameters[i].shape);
-    initial_value(config, 7, i, first);
-    initial_value(config, 7, i, again);
-    initial_value(config, 8, i, other);
+    parameters.initialize(i, 7, first);
+    parameters.initialize(i, 7, again);
+    parameters.initialize(i, 8, other);
     const std::string& name = parameters[i].name;
     EXPECT_TRUE(first.equal(again)) << name;
-    EXPECT_EQ(parameters[i].weight_decay, parameters[i].shape.size() == 2) << name;
+    EXPECT_EQ(parameters[i].decay, parameters[i].shape.size() == 2) << name;
     if (parameters[i].shape.size() == 1) {
       EXPECT_TRUE(first.eq(name.ends_with(".bias") ? 0 : 1).all().item<bool>()) << name;
     } else {

@@ -20,12 +20,11 @@ Gpt2Config tiny_config() {
   return config;
 }
 
-void fill_by_formula(Gpt2& model) {
+void fill_by_formula(const Gpt2& model) {
   const at::NoGradGuard no_grad;
   int64_t index = 0;
-  for (auto& item : model.named_parameters()) {
-    at::Tensor& parameter = item.value();
-    const bool norm_weight = item.key().find("ln_") != std::string::npos && item.key().ends_with("weight");
+  for (const auto& [name, parameter] : named(model)) {
+    const bool norm_weight = name.find("ln_") != std::string::npos && name.ends_with("weight");
     for (int64_t i = 0; i < parameter.numel(); ++i) {
       const double value = std::sin(0.7 * static_cast<double>(i) + 1.3 * static_cast<double>(index));
       parameter.data_ptr<float>()[i] = static_cast<float>(norm_weight ? 1 + 0.1 * value : 0.2 * value);
@@ -56,7 +55,7 @@ std::vector<std::vector<int64_t>> tiny_targets() {
   return targets;
 }
 
-PackedBatch tiny_batch() { return pack(tiny_tokens(), tiny_targets()); }
+PackedBatch tiny_batch() { return transformer::pack(tiny_tokens(), tiny_targets()); }
 
 std::vector<double> checksums(const at::Tensor& tensor) {
   const at::Tensor flat = tensor.detach().to(at::kDouble).flatten();

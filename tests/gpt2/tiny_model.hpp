@@ -6,12 +6,17 @@
 #include <nlohmann/json.hpp>
 
 #include "gpt2.hpp"
+#include "tests/support/declared.hpp"
 
 // The tiny GPT-2 of tests/parity/gpt2_reference.py, and what transformers computed for it.
 namespace pipeline::summarization::testing {
 
+using tests::named;
+using tests::tensors;
+using tests::zero_gradients;
+
 Gpt2Config tiny_config();  // no dropout
-void fill_by_formula(Gpt2& model);
+void fill_by_formula(const Gpt2& model);
 std::vector<std::vector<int64_t>> tiny_tokens();
 std::vector<std::vector<int64_t>> tiny_targets();
 PackedBatch tiny_batch();

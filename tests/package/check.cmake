@@ -14,13 +14,27 @@ run(${CMAKE_COMMAND} -G ${GENERATOR} -S ${SOURCE} -B ${WORK}/build -DCMAKE_BUILD
     -DPIPELINE_TORCH_DIR=${TORCH_DIR})
 run(${CMAKE_COMMAND} --build ${WORK}/build)
 
-foreach(plugin backends/outside_c tasks/outside_torch)
+foreach(plugin backends/outside_c tasks/linear_regression tasks/outside_model tasks/outside_torch)
   execute_process(COMMAND ${NM} -D --defined-only ${WORK}/build/plugins/${plugin}.so OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL ANY)
   string(REGEX REPLACE "[^\n]* [A-Za-z] ([^\n]*)\n" "\\1;" symbols "${symbols}")
   if(NOT symbols STREQUAL "pl_plugin_entry;")
     message(FATAL_ERROR "${plugin}.so exports ${symbols} and must export pl_plugin_entry alone")
   endif()
 endforeach()
+
+# The tasks built there train, one in C and one in C++; what the second exports, training may begin with, and it writes on.
+file(WRITE ${WORK}/c.toml "[task]\nplugin = \"linear_regression\"\n[train]\nglobal_batch = 8\nmax_steps = 5\n")
+file(WRITE ${WORK}/cpp.toml "[task]\nplugin = \"outside_model\"\ntext = \"${CMAKE_CURRENT_LIST_DIR}/outside/model_task.cpp\"\n"
+  "[train]\nglobal_batch = 8\nmicro_batch = 4\nmax_steps = 5\nactivation_checkpointing = true\n")
+function(pipeline verb)
+  run(${WORK}/moved/bin/pipeline ${verb} --plugin-path ${WORK}/build/plugins ${ARGN})
+endfunction()
+run(${WORK}/moved/bin/pipeline check-plugin ${WORK}/build/plugins/tasks/outside_model.so --config ${WORK}/cpp.toml)
+pipeline(run ${WORK}/c.toml --set run.dir=${WORK}/runs/c)
+pipeline(run ${WORK}/cpp.toml --set run.dir=${WORK}/runs/first)
+pipeline(export ${WORK}/cpp.toml --set run.dir=${WORK}/runs/first --output ${WORK}/exported)
+pipeline(run ${WORK}/cpp.toml --set run.dir=${WORK}/runs/second --set train.init_from=${WORK}/exported)
+pipeline(predict ${WORK}/cpp.toml --set run.dir=${WORK}/runs/second)
 
 # Nothing in the prefix may name the folder it was built from or first installed to, but the LibTorch that it needs.
 file(GLOB_RECURSE texts ${WORK}/moved/lib/cmake/*)

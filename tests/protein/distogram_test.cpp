@@ -78,11 +78,11 @@ TEST(Distogram, AHiddenResidueDoesNotShowWhereItIs) {
   EncoderDecoder model(with_distances());
   initialize(model);
   std::vector<Residue> residues = chain(40);
-  const at::Tensor before = model.log_probabilities(pack({residues}, 5, true), at::kFloat);
+  const at::Tensor before = log_probabilities(model, pack({residues}, 5, true));
   residues[10].ca.x += 3;  // 10 is masked
-  EXPECT_TRUE(before.equal(model.log_probabilities(pack({residues}, 5, true), at::kFloat)));
+  EXPECT_TRUE(before.equal(log_probabilities(model, pack({residues}, 5, true))));
   residues[11].ca.x += 3;  // 11 is not
-  EXPECT_FALSE(before.equal(model.log_probabilities(pack({residues}, 5, true), at::kFloat)));
+  EXPECT_FALSE(before.equal(log_probabilities(model, pack({residues}, 5, true))));
 }
 
 TEST(Distogram, GradientsAreThoseOfTheLoss) {
@@ -96,7 +96,7 @@ TEST(Distogram, WorksInLowPrecision) {
   initialize(model);
   initialize(low);
   to_bf16(low);
-  const PackedBatch batch = pack({chain(40)}, 5, true);
+  const PackedProteins batch = pack({chain(40)}, 5, true);
   const at::Tensor exact = model.loss(batch, {}).sum, rounded = low.loss(batch, {.compute = at::kBFloat16}).sum;
   EXPECT_EQ(rounded.scalar_type(), at::kFloat);
   EXPECT_NEAR(rounded.item<double>() / exact.item<double>(), 1, 0.01);

@@ -3,13 +3,15 @@
 #include <ATen/ATen.h>
 
 #include "plugins/tasks/protein/model/protein_model.hpp"
+#include "tests/support/declared.hpp"
 
 namespace pipeline::protein::testing {
 
 // The parameters become bf16, as the core makes them where it trains in it.
 inline void to_bf16(const ProteinModel& model) {
   const at::NoGradGuard no_grad;
-  for (const auto& [name, parameter] : model.parameters().named()) at::Tensor(parameter).set_data(parameter.to(at::kBFloat16));
+  for (const auto& [name, parameter] : tests::named(model))
+    at::Tensor(parameter).set_data(parameter.to(at::kBFloat16));
 }
 
 }  // namespace pipeline::protein::testing

@@ -12,9 +12,9 @@ using transformer::testing::expect_same_function;
 using transformer::testing::expect_threads_do_not_matter;
 using transformer::testing::values;
 
-PairInputs inputs_of(const PackedBatch& batch) {
-  return {.frames = batch.frames, .flags = batch.flags, .positions = batch.positions, .chains = batch.chains, .keys = batch.samples,
-          .queries = batch.samples, .query_rows = {}};
+PairInputs inputs_of(const PackedProteins& batch) {
+  return {.frames = batch.frames, .flags = batch.flags, .positions = batch.positions, .chains = batch.chains, .keys = batch.sequences,
+          .queries = batch.sequences, .query_rows = {}};
 }
 
 std::vector<at::Tensor> networks(int64_t layers, int64_t width = 24, int64_t heads = 3) {
@@ -32,7 +32,7 @@ void expect_same(const PairInputs& inputs, int64_t layers) {
 TEST(PairBias, IsWhatAtenComputes) { expect_same(inputs_of(pack({chain(70), chain(1, 2), chain(123, 3)})), 3); }
 
 TEST(PairBias, OfSomeQueriesOnly) {
-  const PackedBatch batch = pack({chain(70), chain(4, 2), chain(123, 3)});
+  const PackedProteins batch = pack({chain(70), chain(4, 2), chain(123, 3)});
   PairInputs inputs = inputs_of(batch);
   inputs.query_rows = {0, 9, 69, 74, 75, 196};
   inputs.queries.starts = {0, 3, 3, 6};
@@ -44,7 +44,7 @@ TEST(PairBias, OfResiduesWithMissingAtomsAndOfSeveralChains) {
   residues[3].flags = 0;
   residues[11].flags = Residue::kHasCa;
   for (size_t i = 40; i < 60; ++i) residues[i].position += 9;
-  PackedBatch batch = pack({residues, chain(20, 1)});
+  PackedProteins batch = pack({residues, chain(20, 1)});
   batch.chains.narrow(0, 30, 30).fill_(1);
   expect_same(inputs_of(batch), 2);
 }

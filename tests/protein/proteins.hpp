@@ -11,6 +11,7 @@
 #include "plugins/tasks/protein/model/geometry.hpp"
 #include "plugins/tasks/protein/model/protein_model.hpp"
 #include "plugins/tasks/protein/task/pack.hpp"
+#include "tests/support/declared.hpp"
 
 namespace pipeline::protein::testing {
 
@@ -48,8 +49,10 @@ inline std::vector<Residue> moved(std::vector<Residue> residues) {
   return residues;
 }
 
-// Every `every`-th residue masked; the chains are samples of their own. hide: masked residues lose their coordinates as well.
-inline PackedBatch pack(const std::vector<std::vector<Residue>>& samples, int64_t every = 5, bool hide = false) {
+// Every `every`-th residue masked; the chains are samples of their own. hide: masked residues lose their
+// coordinates as well.
+inline PackedProteins pack(const std::vector<std::vector<Residue>>& samples, int64_t every = 5,
+                           bool hide = false) {
   Packer packer(hide);
   for (const std::vector<Residue>& residues : samples) {
     const std::vector<std::span<const Residue>> chains{residues};
@@ -69,12 +72,19 @@ inline PackedBatch pack(const std::vector<std::vector<Residue>>& samples, int64_
 // Values before training, and those that start at zero too, so that nothing is switched off.
 inline void initialize(const ProteinModel& model, uint64_t seed = 1) {
   const at::NoGradGuard no_grad;
+  tests::initialize(model, seed);
   for (size_t i = 0; i < model.parameters().size(); ++i) {
-    at::Tensor tensor = model.parameters().named()[i].second;
-    model.parameters().write_initial(seed, i, tensor);
-    if (model.parameters().info(i).initial.kind == Initial::Kind::kZeros)
-      tensor.copy_(at::sin(at::arange(tensor.numel(), at::kDouble) * 0.9 + static_cast<double>(i)).mul(0.1).view(tensor.sizes()));
+    const at::Tensor value = model.parameters()[i].tensor;
+    if (value.eq(0).all().item<bool>())
+      value.copy_(at::sin(at::arange(value.numel(), at::kDouble) * 0.9 + static_cast<double>(i))
+                      .mul(0.1)
+                      .view(value.sizes()));
   }
+}
+
+inline at::Tensor log_probabilities(const ProteinModel& model, const PackedProteins& batch,
+                                    at::ScalarType compute = at::kFloat) {
+  return model.outputs(batch, {.compute = compute}).log_probabilities;
 }
 
 }  // namespace pipeline::protein::testing

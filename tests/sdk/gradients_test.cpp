@@ -121,12 +121,4 @@ TEST_F(GradientsTest, a_tensor_under_two_names_is_one_parameter) {
   EXPECT_EQ(table_.info(0).name, "wte");
 }
 
-TEST_F(GradientsTest, an_unallocated_parameter_becomes_a_real_one_when_it_is_bound) {
-  const at::Tensor w = pipeline::unallocated({2, 3}).requires_grad_(true);
-  EXPECT_EQ(w.storage().nbytes(), 4u);
-  bind(w, /*hand_over=*/true);
-  EXPECT_TRUE(w.is_contiguous());
-  EXPECT_TRUE(at::equal(w, value_));
-}
-
 }  // namespace

@@ -1,4 +1,4 @@
-#include "plugins/tasks/common/tokenizer/bpe_trainer.hpp"
+#include "tokenizer/bpe_trainer.hpp"
 
 #include <algorithm>
 

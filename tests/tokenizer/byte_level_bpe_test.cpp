@@ -1,4 +1,4 @@
-#include "plugins/tasks/common/tokenizer/byte_level_bpe.hpp"
+#include "tokenizer/byte_level_bpe.hpp"
 
 #include <algorithm>
 #include <map>
@@ -9,8 +9,8 @@
 #include <gtest/gtest.h>
 
 #include "core/base/utf8.hpp"
-#include "plugins/tasks/common/tokenizer/bpe_model.hpp"
-#include "plugins/tasks/common/tokenizer/word_cache.hpp"
+#include "tokenizer/bpe_model.hpp"
+#include "tokenizer/word_cache.hpp"
 #include "tests/tokenizer/fixtures.hpp"
 
 namespace pipeline::text {

@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "plugins/tasks/common/tokenizer/byte_level_bpe.hpp"
-#include "plugins/tasks/common/tokenizer/tokenizer_files.hpp"
+#include "tokenizer/byte_level_bpe.hpp"
+#include "tokenizer/tokenizer_files.hpp"
 #include "tests/tokenizer/fixtures.hpp"
 
 using namespace pipeline;

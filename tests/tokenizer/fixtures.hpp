@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <test_paths.hpp>
 
-#include "plugins/tasks/common/tokenizer/byte_level_bpe.hpp"
+#include "tokenizer/byte_level_bpe.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace pipeline::tests {

@@ -1,4 +1,4 @@
-#include "plugins/tasks/common/tokenizer/pre_tokenizer.hpp"
+#include "tokenizer/pre_tokenizer.hpp"
 
 #include <memory>
 #include <random>
@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/utf8.hpp"
-#include "plugins/tasks/common/tokenizer/character_class.hpp"
+#include "tokenizer/character_class.hpp"
 #include "tests/tokenizer/fixtures.hpp"
 
 namespace pipeline::text {

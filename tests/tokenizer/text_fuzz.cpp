@@ -4,8 +4,8 @@
 #include <string>
 
 #include "core/base/utf8.hpp"
-#include "plugins/tasks/common/tokenizer/byte_level_bpe.hpp"
-#include "plugins/tasks/common/tokenizer/pre_tokenizer.hpp"
+#include "tokenizer/byte_level_bpe.hpp"
+#include "tokenizer/pre_tokenizer.hpp"
 #include "tests/tokenizer/fixtures.hpp"
 
 using namespace pipeline;

@@ -1,11 +1,11 @@
-#include "plugins/tasks/common/tokenizer/tokenizer_files.hpp"
+#include "tokenizer/tokenizer_files.hpp"
 
 #include <filesystem>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "plugins/tasks/common/tokenizer/byte_alphabet.hpp"
+#include "tokenizer/byte_alphabet.hpp"
 #include "tests/tokenizer/fixtures.hpp"
 
 namespace pipeline::text {

@@ -19,9 +19,9 @@
 #include <string>
 #include <vector>
 
-#include "plugins/tasks/common/tokenizer/bpe_trainer.hpp"
-#include "plugins/tasks/common/tokenizer/byte_level_bpe.hpp"
-#include "plugins/tasks/common/tokenizer/pre_tokenizer.hpp"
+#include "tokenizer/bpe_trainer.hpp"
+#include "tokenizer/byte_level_bpe.hpp"
+#include "tokenizer/pre_tokenizer.hpp"
 
 namespace {
 

@@ -28,7 +28,7 @@ at::Tensor exact_sum(const Tensors& t, const at::Tensor& targets) {
   return at::nll_loss(at::log_softmax(logits, 1), targets, {}, at::Reduction::Sum, -1);
 }
 
-Loss head(const Tensors& t, const at::Tensor& targets, const HeadOptions& options) {
+LossSum head(const Tensors& t, const at::Tensor& targets, const HeadOptions& options) {
   const at::Tensor rows = at::nonzero(targets >= 0).squeeze(1);
   return cross_entropy_head(t[0].index_select(0, rows), targets.index_select(0, rows), {t[1], t[2], kEps},
                             t[3], options);
@@ -50,14 +50,14 @@ TEST(HeadTest, TheSumIsNotScaledAndNeedsNoGradients) {
   const double expected = exact_sum(leaves(inputs(), at::kDouble), some_targets()).item<double>();
   EXPECT_NEAR(head(t, some_targets(), {.scale = 0.25}).sum.item<double>(), expected, 1e-6 * expected);
   const at::NoGradGuard no_grad;
-  const Loss loss = head(t, some_targets(), {.scale = 0.25});
+  const LossSum loss = head(t, some_targets(), {.scale = 0.25});
   EXPECT_NEAR(loss.sum.item<double>(), expected, 1e-6 * expected);
   EXPECT_FALSE(loss.scaled.requires_grad());
 }
 
 TEST(HeadTest, NoTargetAtAllGivesZeros) {
   const Tensors t = leaves(inputs());
-  const Loss loss = head(t, at::full({kRows}, -1, at::kLong), {});
+  const LossSum loss = head(t, at::full({kRows}, -1, at::kLong), {});
   EXPECT_EQ(loss.sum.item<double>(), 0);
   loss.scaled.backward();
   for (const at::Tensor& leaf : t) EXPECT_TRUE(leaf.grad().eq(0).all().item<bool>());
@@ -73,7 +73,7 @@ TEST(HeadTest, AnotherFactorThanOneIsApplied) {
 
 TEST(HeadTest, LowPrecisionComputesTheSameFunction) {
   const Tensors ours = leaves(inputs()), exact = leaves(inputs(), at::kDouble);
-  const Loss loss = head(ours, some_targets(), {.scale = 0.1, .compute = at::kBFloat16});
+  const LossSum loss = head(ours, some_targets(), {.scale = 0.1, .compute = at::kBFloat16});
   const at::Tensor expected = exact_sum(exact, some_targets());
   EXPECT_NEAR(loss.sum.item<double>(), expected.item<double>(), 1e-2 * expected.item<double>());
   loss.scaled.backward();

@@ -2,8 +2,6 @@
 
 #include <random>
 
-#include "parameters.hpp"
-
 namespace bench {
 
 using namespace pipeline::summarization;
@@ -18,12 +16,17 @@ Gpt2Config config_of(const Job& job) {
 
 std::unique_ptr<Gpt2> make_model(const Job& job) {
   auto model = std::make_unique<Gpt2>(config_of(job));
-  const std::vector<at::Tensor> parameters = model->parameters();
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    at::Tensor value = parameters[i].detach();
-    initial_value(config_of(job), 1, i, value);
+  for (size_t i = 0; i < model->parameters().size(); ++i) {
+    at::Tensor value = model->parameters()[i].tensor.detach();
+    model->parameters().initialize(i, 1, value);
   }
   return model;
+}
+
+std::vector<at::Tensor> tensors_of(const Gpt2& model) {
+  std::vector<at::Tensor> tensors;
+  for (const auto& parameter : model.parameters()) tensors.push_back(parameter.tensor);
+  return tensors;
 }
 
 std::vector<Batch> make_batches(const Job& job) {
@@ -47,7 +50,7 @@ std::vector<Batch> make_batches(const Job& job) {
       tokens.push_back(std::move(sequence));
       targets.push_back(std::move(wanted));
     }
-    batches.push_back({pack(tokens, targets), weight});
+    batches.push_back({pipeline::transformer::pack(tokens, targets), weight});
   }
   return batches;
 }

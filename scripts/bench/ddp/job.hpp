@@ -17,8 +17,8 @@ struct Job {
   int batch = 8;     // sequences in a step, of all processes
   int tokens = 512;  // of a sequence, at most
   int layers = 12, heads = 12, width = 768;
-  int clip = 1;   // 0: gradients are not clipped
-  int rank = -1;  // of a process that was started by the first one
+  int clip = 1;                  // 0: gradients are not clipped
+  int rank = -1;                 // of a process that was started by the first one
   int port = 0, their_port = 0;  // of the two rendezvous
   std::string set = "";          // an option of ours: strategy.bucket_mib=10
   std::string backend = "gloo";  // ours; theirs is always c10d's Gloo
@@ -28,6 +28,7 @@ constexpr double kRate = 1e-4, kBeta1 = 0.9, kBeta2 = 0.95, kEpsilon = 1e-8, kDe
 
 pipeline::summarization::Gpt2Config config_of(const Job& job);
 std::unique_ptr<pipeline::summarization::Gpt2> make_model(const Job& job);  // with its initial values
+std::vector<at::Tensor> tensors_of(const pipeline::summarization::Gpt2& model);
 
 // This rank's part of a step, and the targets of all ranks.
 struct Batch {

@@ -11,7 +11,6 @@
 #include "core/plugins/backend.hpp"
 #include "core/plugins/strategy.hpp"
 #include "job.hpp"
-#include "parameters.hpp"
 
 namespace bench {
 namespace {
@@ -124,14 +123,16 @@ class Ours : public Contestant {
 
   double step(const Batch& batch) override {
     strategy_->begin_step(1);
-    summarization::ForwardOptions options{.scale = 1 / batch.weight};
+    ForwardPass pass{.scale = 1 / batch.weight};
     if (strategy_->info().flags & PL_STRATEGY_TAKES_ROWS) {
-      options.take_head = [this](const at::Tensor& gradient) { hand_over(*strategy_, embedding_, gradient); };
-      options.take_rows = [this](const at::Tensor& rows, const at::Tensor& values) {
+      pass.deliver = [this](const at::Tensor&, const at::Tensor& gradient) {
+        hand_over(*strategy_, embedding_, gradient);
+      };
+      pass.deliver_rows = [this](const at::Tensor&, const at::Tensor& rows, const at::Tensor& values) {
         add_rows(*strategy_, embedding_, rows, values);
       };
     }
-    const auto loss = model_->loss(batch.packed, options);
+    const auto loss = model_->loss(batch.packed, pass);
     loss.scaled.backward();
     const pl_tensor sum = view(loss.sum);
     strategy_->end_micro_batch(&sum);
@@ -145,25 +146,14 @@ class Ours : public Contestant {
  private:
   void create_strategy() {
     std::vector<pl_parameter> parameters;
-    const std::vector<summarization::ParameterInfo> list = summarization::parameter_list(config_of(job_));
-    for (const summarization::ParameterInfo& info : list) {
-      pl_parameter parameter{};
-      parameter.struct_size = sizeof parameter;
-      parameter.flags = PL_PARAMETER_TRAINABLE | (info.weight_decay ? PL_PARAMETER_DECAY : 0);
-      parameter.ndim = static_cast<uint32_t>(info.shape.size());
-      parameter.unit = static_cast<uint32_t>(info.unit);
-      parameter.shape = info.shape.data();
-      parameter.name = {info.name.data(), info.name.size()};
-      parameter.lr_multiplier = 1;
-      parameters.push_back(parameter);
-    }
+    const ParameterRegistry& list = model_->parameters();
+    for (const Parameter& parameter : list) parameters.push_back(parameter.raw());
     strategy_ = std::make_unique<plugins::Strategy>(plugin_, context_, &plugin_config_, parameters, adamw(),
                                                     &group_->view());
-    const std::vector<at::Tensor> values = model_->parameters();
     const auto read = [&](const pl_piece& piece, void* destination) {
       for (size_t i = 0; i < list.size(); ++i) {
         if (list[i].name != std::string_view(piece.parameter.ptr, piece.parameter.len)) continue;
-        std::memcpy(destination, values[i].const_data_ptr<float>() + piece.offset,
+        std::memcpy(destination, list[i].tensor.const_data_ptr<float>() + piece.offset,
                     piece.count * sizeof(float));
       }
     };
@@ -172,7 +162,7 @@ class Ours : public Contestant {
 
   void bind() {
     const at::NoGradGuard no_grad;
-    std::vector<at::Tensor> parameters = model_->parameters();
+    std::vector<at::Tensor> parameters = tensors_of(*model_);
     for (size_t i = 0; i < parameters.size(); ++i) {
       parameters[i].set_data(
           at::from_blob(strategy_->storage(i).value.data, parameters[i].sizes(), at::kFloat));

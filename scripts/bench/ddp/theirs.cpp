@@ -34,7 +34,7 @@ c10::intrusive_ptr<c10d::ProcessGroup> open_group(const Job& job) {
 class Theirs : public Contestant {
  public:
   explicit Theirs(const Job& job)
-      : job_(job), model_(make_model(job)), parameters_(model_->parameters()), group_(open_group(job)) {
+      : job_(job), model_(make_model(job)), parameters_(tensors_of(*model_)), group_(open_group(job)) {
     for (const at::Tensor& parameter : parameters_) {
       first_.push_back(at::zeros_like(parameter));
       second_.push_back(at::zeros_like(parameter));

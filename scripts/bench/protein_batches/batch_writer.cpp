@@ -43,11 +43,11 @@ class BatchWriter : public ProteinTask {
       std::filesystem::create_directories(folder / "model");
       export_model(folder / "model");
     }
-    const PackedBatch& packed = batch.packed;
+    const PackedProteins& packed = batch.packed;
     char name[64];
     std::snprintf(name, sizeof name, "%06llu-%04llu.safetensors", static_cast<unsigned long long>(args.step),
                   static_cast<unsigned long long>(args.micro_batch));
-    save(folder / name, {{"starts", at::tensor(packed.samples.starts)},
+    save(folder / name, {{"starts", at::tensor(packed.sequences.starts)},
                          {"tokens", packed.tokens},
                          {"positions", packed.positions},
                          {"chains", packed.chains},

@@ -1,8 +1,8 @@
-#include "plugins/tasks/common/hugging_face/config_file.hpp"
+#include "hugging_face/config_file.hpp"
 
 #include <fstream>
+#include <limits>
 #include <sstream>
-#include <stdexcept>
 
 #include "core/json/strict_json.hpp"
 
@@ -13,17 +13,24 @@ using nlohmann::json;
 ConfigFile::ConfigFile(const std::string& path) : path_(path) {
   std::ifstream file(path, std::ios::binary);
   if (!file)
-    throw std::runtime_error(path + ": cannot be read: a Hugging Face model folder has a config.json");
+    fail_with(PL_ERROR_CONFIG, path, ": cannot be read: a Hugging Face model folder has a config.json");
   std::stringstream text;
   text << file.rdbuf();
-  values_ = strict_json::parse(text.str(), path);
+  try {
+    values_ = strict_json::parse(text.str(), path);
+  } catch (const std::exception& error) {
+    fail_with(PL_ERROR_CONFIG, error.what());
+  }
   if (!values_.is_object())
-    throw std::runtime_error(path + ": is " + strict_json::excerpt(values_) + ": must be a JSON object");
+    fail_with(PL_ERROR_CONFIG, path, ": is ", strict_json::excerpt(values_), ": must be a JSON object");
 }
 
 void ConfigFile::read(const char* key, int64_t& value) const {
   if (const json* found = find(key)) {
     if (!found->is_number_integer()) fail(key, "must be an integer");
+    constexpr auto kMost = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+    if (found->is_number_unsigned() && found->get<uint64_t>() > kMost)
+      fail(key, "must be at most " + std::to_string(kMost));
     value = found->get<int64_t>();
   }
 }
@@ -48,17 +55,44 @@ void ConfigFile::expect(const char* key, const json& expected) const {
 }
 
 void ConfigFile::require(const char* key, const json& expected) const {
-  if (!find(key)) throw std::runtime_error(path_ + ": " + key + " is missing: must be " + expected.dump());
+  if (!find(key)) fail_with(PL_ERROR_CONFIG, path_, ": ", key, " is missing: must be ", expected.dump());
   expect(key, expected);
 }
 
 void ConfigFile::fail(const char* key, const std::string& problem) const {
-  throw std::runtime_error(path_ + ": " + key + " = " + strict_json::excerpt(values_.at(key)) + ": " + problem);
+  fail_with(PL_ERROR_CONFIG, path_, ": ", key, " = ", strict_json::excerpt(values_.at(key)), ": ", problem);
 }
 
 const json* ConfigFile::find(const char* key) const {
   const auto found = values_.find(key);
   return found == values_.end() || found->is_null() ? nullptr : &*found;
+}
+
+void check_range(const char* key, int64_t value, int64_t least, int64_t most) {
+  if (value < least || value > most)
+    fail_with(PL_ERROR_CONFIG, key, " = ", value, ": must be ", least, " to ", most);
+}
+
+void check_positive(const char* key, double value) {
+  if (!(value > 0)) fail_with(PL_ERROR_CONFIG, key, " = ", value, ": must be above 0");
+}
+
+void check_share(const char* key, double value) {
+  if (!(value >= 0 && value < 1))
+    fail_with(PL_ERROR_CONFIG, key, " = ", value, ": must be at least 0 and below 1");
+}
+
+void Differences::compare(const std::string& option, const json& ours, const json& theirs) {
+  if (ours == theirs) return;
+  lines_ += "\n  " + option + " = " + ours.dump() + ", the folder has " +
+            (theirs.is_null() ? "none" : theirs.dump());
+}
+
+void Differences::raise(const std::string& folder) const {
+  if (lines_.empty()) return;
+  fail_with(
+      PL_ERROR_CONFIG, folder,
+      ": the model there is another one; set these options to what it has, or take another folder:", lines_);
 }
 
 }  // namespace pipeline::hugging_face

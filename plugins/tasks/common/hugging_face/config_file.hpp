@@ -1,12 +1,14 @@
 #pragma once
 
+#include <pipeline/error.hpp>
+
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 
 namespace pipeline::hugging_face {
 
-// One config.json. Every error is a std::runtime_error that names file, key and value.
+// One config.json. Every error is an Error (PL_ERROR_CONFIG) that names file, key and value.
 class ConfigFile {
  public:
   explicit ConfigFile(const std::string& path);
@@ -24,9 +26,39 @@ class ConfigFile {
   const nlohmann::json* find(const char* key) const;
   [[noreturn]] void fail(const char* key, const std::string& problem) const;
 
+  // What was read, after its check(), whose error gets the file's name.
+  template <class Config>
+  Config checked(Config config) const {
+    try {
+      config.check();
+    } catch (const Error& error) {
+      fail_with(PL_ERROR_CONFIG, path_, ": ", error.what());
+    }
+    return config;
+  }
+
  private:
   std::string path_;
   nlohmann::json values_;
+};
+
+// For check(): an Error (PL_ERROR_CONFIG) that names key, value and what it must be.
+void check_range(const char* key, int64_t value, int64_t least, int64_t most);
+void check_positive(const char* key, double value);
+void check_share(const char* key, double value);  // at least 0 and below 1
+
+// The options in which a model differs from the one in a folder, for one error that says all of them.
+class Differences {
+ public:
+  // `option`: as the configuration writes it ("task.model.n_head"). `theirs`: null where the folder says
+  // nothing.
+  void compare(const std::string& option, const nlohmann::json& ours, const nlohmann::json& theirs);
+
+  // Throws Error (PL_ERROR_CONFIG) where there are any; `folder` comes first.
+  void raise(const std::string& folder) const;
+
+ private:
+  std::string lines_;
 };
 
 }  // namespace pipeline::hugging_face

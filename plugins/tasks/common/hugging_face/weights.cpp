@@ -1,55 +1,195 @@
-#include "plugins/tasks/common/hugging_face/weights.hpp"
+#include "hugging_face/weights.hpp"
+
+#include <pipeline/error.hpp>
 
 #include <ATen/ATen.h>
 
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <span>
 #include <stdexcept>
 
-namespace pipeline::hugging_face {
+#include "core/safetensors/folder.hpp"
+#include "core/safetensors/header.hpp"
+#include "core/safetensors/writer.hpp"
 
-at::ScalarType scalar_type(const safetensors::TensorView& tensor, const std::string& folder) {
+namespace pipeline::hugging_face {
+namespace {
+
+using safetensors::TensorView;
+
+// What is wrong with the weights in a folder, for one error that says all of it.
+class Problems {
+ public:
+  // kind: "missing", "unexpected", ...
+  void add(const std::string& kind, const std::string& what) { lists_[kind].push_back(what); }
+
+  void raise(const std::string& folder) const {
+    constexpr size_t kMostListed = 20;
+    if (lists_.empty()) return;
+    std::string message = folder + ": the weights are not those of its config.json:";
+    for (const auto& [kind, list] : lists_) {
+      message += "\n  " + kind + " (" + std::to_string(list.size()) + "): ";
+      for (size_t i = 0; i < list.size() && i < kMostListed; ++i) message += (i ? ", " : "") + list[i];
+      if (list.size() > kMostListed)
+        message += ", and " + std::to_string(list.size() - kMostListed) + " more";
+    }
+    fail_with(PL_ERROR_CONFIG, message);
+  }
+
+ private:
+  std::map<std::string, std::vector<std::string>> lists_;
+};
+
+std::vector<Piece> pieces_of(const Parameter& parameter, const NameMap& map) {
+  if (!map.pieces) return {{.name = parameter.name}};
+  return map.pieces(parameter);
+}
+
+// Throws for a dtype that weights do not come in.
+at::ScalarType scalar_type(const TensorView& tensor, const std::string& folder) {
   const std::string_view name = tensor.dtype_name();
   if (name == "F32") return at::kFloat;
   if (name == "F16") return at::kHalf;
   if (name == "BF16") return at::kBFloat16;
   if (name == "F64") return at::kDouble;
-  throw std::runtime_error(folder + ": " + tensor.name + " has dtype " + std::string(name) +
-                           ": must be F32, F16, BF16 or F64");
+  fail_with(PL_ERROR_CONFIG, folder, ": ", tensor.name, " has dtype ", name,
+            ": must be F32, F16, BF16 or F64");
 }
 
-void copy_converted(const safetensors::TensorView& tensor, const std::string& folder, at::Tensor& out) {
+// The file's data, in the file's memory where they are aligned for their type.
+at::Tensor view_of(const TensorView& tensor, const std::string& folder) {
   const at::ScalarType type = scalar_type(tensor, folder);
-  TORCH_CHECK(out.is_contiguous() && out.is_cpu() && out.scalar_type() == at::kFloat &&
-                  out.numel() == tensor.element_count(),
-              tensor.name, ": to be read into a tensor of shape ", out.sizes(), " and type ", out.scalar_type(),
-              ": must be contiguous fp32 in host memory with ", tensor.element_count(), " elements");
-  if (tensor.data.empty()) return;
-  if (type == at::kFloat) {
-    std::memcpy(out.mutable_data_ptr<float>(), tensor.data.data(), tensor.data.size());
-    return;
-  }
-  // The file's data need not be aligned for its type: copy it first.
-  const at::Tensor raw = at::empty(out.sizes(), at::TensorOptions(type));
-  std::memcpy(raw.mutable_data_ptr(), tensor.data.data(), tensor.data.size());
-  out.copy_(raw);
+  const auto options = at::TensorOptions(type);
+  if (!tensor.data.empty() && reinterpret_cast<uintptr_t>(tensor.data.data()) % at::elementSize(type) == 0)
+    return at::from_blob(const_cast<std::byte*>(tensor.data.data()), tensor.shape, options);
+  const at::Tensor copy = at::empty(tensor.shape, options);
+  if (!tensor.data.empty()) std::memcpy(copy.mutable_data_ptr(), tensor.data.data(), tensor.data.size());
+  return copy;
 }
 
-bool same_values(const safetensors::TensorView& a, const safetensors::TensorView& b, const std::string& folder) {
+bool same_values(const TensorView& a, const TensorView& b, const std::string& folder) {
   if (a.shape != b.shape) return false;
   if (a.dtype == b.dtype) return std::memcmp(a.data.data(), b.data.data(), b.data.size()) == 0;
-  at::Tensor first = at::empty(a.shape), second = at::empty(a.shape);
-  copy_converted(a, folder, first);
-  copy_converted(b, folder, second);
-  return first.equal(second);
+  return view_of(a, folder).to(at::kFloat).equal(view_of(b, folder).to(at::kFloat));
 }
 
 void write_as_fp32(safetensors::Writer& writer, const std::string& name, const at::Tensor& value) {
   const at::Tensor plain = value.detach().to(at::kCPU, at::kFloat).contiguous();
   writer.write(name,
                std::as_bytes(std::span(plain.const_data_ptr<float>(), static_cast<size_t>(plain.numel()))));
+}
+
+}  // namespace
+
+at::Tensor Piece::of(const at::Tensor& parameter) const {
+  const at::Tensor part = columns == 0 ? parameter : parameter.narrow(-1, first, columns);
+  return transposed ? part.t() : part;
+}
+
+std::vector<int64_t> Piece::shape(const std::vector<int64_t>& parameter) const {
+  std::vector<int64_t> result = parameter;
+  if (columns > 0) result.back() = columns;
+  if (transposed) std::swap(result.front(), result.back());
+  return result;
+}
+
+Weights::Weights(const std::string& folder, const ParameterRegistry& parameters, const NameMap& map)
+    : files_(std::make_unique<const safetensors::Folder>(safetensors::Folder::open(folder))) {
+  Problems problems;
+  std::map<std::string, const TensorView*> left;
+  for (const std::string& name : files_->names()) {
+    const std::string plain = map.plain_name ? map.plain_name(name) : name;
+    if (!plain.empty() && !left.emplace(plain, &files_->at(name)).second)
+      problems.add("twice, under an old and a new name", plain);
+  }
+  const auto take = [&](const std::string& name) -> const TensorView* {
+    const auto found = left.extract(name);
+    return found.empty() ? nullptr : found.mapped();
+  };
+  const auto check = [&](const TensorView& view, const std::vector<int64_t>& shape) {
+    if (view.shape != shape) {
+      problems.add("of another shape", view.name + " is " + safetensors::shape_string(view.shape) +
+                                           ", must be " + safetensors::shape_string(shape));
+    }
+    scalar_type(view, folder);
+  };
+  const TensorView* const head = map.head.empty() ? nullptr : take(map.head);
+  const TensorView* embedding = nullptr;
+  for (const Parameter& parameter : parameters) {
+    std::vector<Source>& sources = sources_.emplace_back();
+    for (Piece& piece : pieces_of(parameter, map)) {
+      const TensorView* const view = take(piece.name);
+      if (view == nullptr) {
+        problems.add("missing", piece.name);
+      } else {
+        check(*view, piece.shape(parameter.shape));
+        if (piece.name == map.tied_to) embedding = view;
+      }
+      sources.push_back({std::move(piece), view});
+    }
+  }
+  for (const auto& [name, shape] : map.optional)
+    if (const TensorView* const view = take(name)) check(*view, shape);
+  for (const auto& [name, view] : left) problems.add("unexpected", view->name);
+  problems.raise(folder);
+  if (head != nullptr && embedding != nullptr && !same_values(*head, *embedding, folder)) {
+    fail_with(PL_ERROR_CONFIG, folder, ": ", head->name, " differs from ", embedding->name,
+              ": only an output head tied to the token embedding is supported");
+  }
+  if (head != nullptr) head->forget();
+}
+
+Weights::~Weights() = default;
+
+void Weights::read(size_t index, at::Tensor& out) const {
+  for (const auto& [piece, view] : sources_.at(index)) {
+    piece.of(out).copy_(view_of(*view, files_->path()));
+    view->forget();
+  }
+}
+
+std::vector<std::string> Weights::names() const { return files_->names(); }
+
+at::Tensor Weights::find(const std::string& name, const std::vector<int64_t>& shape) const {
+  const TensorView* const view = files_->find(name);
+  if (view == nullptr) return {};
+  if (view->shape != shape) {
+    fail_with(PL_ERROR_CONFIG, files_->path(), ": ", name, " is ", safetensors::shape_string(view->shape),
+              ", must be ", safetensors::shape_string(shape));
+  }
+  at::Tensor values = view_of(*view, files_->path()).to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+  if (!values.isfinite().all().item<bool>())
+    fail_with(PL_ERROR_CONFIG, files_->path(), ": ", name, " has values that are not finite");
+  return values;
+}
+
+std::shared_ptr<const Weights> import_weights(const std::string& folder, ParameterRegistry& parameters,
+                                              const NameMap& map) {
+  const auto weights = std::make_shared<const Weights>(folder, parameters, map);
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (!weights->has(i)) continue;
+    parameters.start_from(i, [weights, i](at::Tensor& out, uint64_t /*seed*/) { weights->read(i, out); });
+  }
+  return weights;
+}
+
+void export_weights(const std::string& folder, const ParameterRegistry& parameters, const NameMap& map,
+                    const std::vector<std::pair<std::string, at::Tensor>>& others) {
+  safetensors::Writer writer(folder + "/model.safetensors", {.sync = true});
+  const auto declare = [&](const std::string& name, const std::vector<int64_t>& shape) {
+    writer.declare(name, safetensors::Dtype::kF32, shape);
+  };
+  for (const Parameter& parameter : parameters)
+    for (const Piece& piece : pieces_of(parameter, map)) declare(piece.name, piece.shape(parameter.shape));
+  for (const auto& [name, tensor] : others) declare(name, tensor.sizes().vec());
+  for (const ParameterRegistry::Declared& parameter : parameters)
+    for (const Piece& piece : pieces_of(parameter, map))
+      write_as_fp32(writer, piece.name, piece.of(parameter.tensor.detach()));
+  for (const auto& [name, tensor] : others) write_as_fp32(writer, name, tensor);
+  writer.finish();
 }
 
 void write_text(const std::string& path, const std::string& text) {

@@ -1,26 +1,82 @@
 #pragma once
 
+#include <pipeline/torch/parameter_registry.hpp>
+
 #include <ATen/core/Tensor.h>
 
+#include <functional>
+#include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
-#include "core/safetensors/file.hpp"
-#include "core/safetensors/writer.hpp"
+namespace pipeline::safetensors {
+class Folder;
+struct TensorView;
+}  // namespace pipeline::safetensors
 
 namespace pipeline::hugging_face {
 
-// The dtypes that weights come in: fp32, fp16, bf16, fp64. Throws std::runtime_error that names folder and
-// tensor for any other.
-at::ScalarType scalar_type(const safetensors::TensorView& tensor, const std::string& folder);
+// A tensor of a folder: a parameter of ours, or some of its columns.
+struct Piece {
+  std::string name;
+  int64_t first = 0, columns = 0;  // in the last dimension; 0 columns: all
+  bool transposed = false;         // a matrix that is (out, in) in the folder and (in, out) here
 
-// As fp32 into `out`: contiguous fp32 in host memory, with as many elements.
-void copy_converted(const safetensors::TensorView& tensor, const std::string& folder, at::Tensor& out);
+  at::Tensor of(const at::Tensor& parameter) const;
+  std::vector<int64_t> shape(const std::vector<int64_t>& parameter) const;
+};
 
-// Whether two tensors, of any two of the dtypes, have the same shape and values.
-bool same_values(const safetensors::TensorView& a, const safetensors::TensorView& b, const std::string& folder);
+// How the tensors of a folder and the parameters of a model belong together.
+struct NameMap {
+  // What a parameter is made of, and is written as; without it, one tensor of its own name. No piece: the
+  // folder is not where it comes from, as with a model of which two folders have a part each.
+  std::function<std::vector<Piece>(const Parameter& parameter)> pieces = nullptr;
+  // What `pieces` calls a tensor that other versions have under other names. Empty: it is passed over.
+  std::function<std::string(const std::string& name)> plain_name = nullptr;
+  // An output head that folders may have although it is this tensor again; then it must be equal.
+  std::string head = "", tied_to = "";
+  // What folders may have besides parameters.
+  std::vector<std::pair<std::string, std::vector<int64_t>>> optional = {};
+};
 
-// A tensor that was declared as fp32, whole. Any device, dtype and strides.
-void write_as_fp32(safetensors::Writer& writer, const std::string& name, const at::Tensor& value);
+// The weights of a folder, model.safetensors or shards of it, in fp32, fp16, bf16 or fp64, as the parameters
+// of a model. Const and safe for any thread.
+class Weights {
+ public:
+  // Throws an Error (PL_ERROR_CONFIG) unless the files hold exactly the parameters: one that names every
+  // tensor that is missing, unexpected or of another shape.
+  Weights(const std::string& folder, const ParameterRegistry& parameters, const NameMap& map = {});
+  ~Weights();
+
+  // Parameter `index` into `out`: fp32, contiguous, in host memory, of its shape. The file takes no memory
+  // after it.
+  void read(size_t index, at::Tensor& out) const;
+  bool has(size_t index) const { return !sources_.at(index).empty(); }
+
+  // Tensors of the files by their own names, parameters or not.
+  std::vector<std::string> names() const;
+  // As fp32; undefined if there is none. Throws unless it has this shape and finite values.
+  at::Tensor find(const std::string& name, const std::vector<int64_t>& shape) const;
+
+ private:
+  struct Source {
+    Piece piece;
+    const safetensors::TensorView* view;  // in files_
+  };
+
+  std::unique_ptr<const safetensors::Folder> files_;
+  std::vector<std::vector<Source>> sources_;  // per parameter
+};
+
+// From now on the parameters that the folder has start as they are there. Throws as Weights does.
+std::shared_ptr<const Weights> import_weights(const std::string& folder, ParameterRegistry& parameters,
+                                              const NameMap& map = {});
+
+// Writes model.safetensors in fp32: the parameters, then `others`, which are no parameters. The folder must
+// exist; the memory needed does not grow with the model.
+void export_weights(const std::string& folder, const ParameterRegistry& parameters, const NameMap& map = {},
+                    const std::vector<std::pair<std::string, at::Tensor>>& others = {});
 
 void write_text(const std::string& path, const std::string& text);
 

@@ -1,4 +1,4 @@
-#include "plugins/tasks/common/tokenizer/bpe_model.hpp"
+#include "tokenizer/bpe_model.hpp"
 
 #include <algorithm>
 #include <functional>

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "plugins/tasks/common/tokenizer/pair_table.hpp"
-#include "plugins/tasks/common/tokenizer/vocabulary.hpp"
+#include "tokenizer/pair_table.hpp"
+#include "tokenizer/vocabulary.hpp"
 
 namespace pipeline::text {
 

@@ -1,4 +1,4 @@
-#include "plugins/tasks/common/tokenizer/bpe_trainer.hpp"
+#include "tokenizer/bpe_trainer.hpp"
 
 #include <array>
 #include <queue>
@@ -7,8 +7,8 @@
 #include <unordered_set>
 #include <vector>
 
-#include "plugins/tasks/common/tokenizer/byte_alphabet.hpp"
-#include "plugins/tasks/common/tokenizer/pre_tokenizer.hpp"
+#include "tokenizer/byte_alphabet.hpp"
+#include "tokenizer/pre_tokenizer.hpp"
 
 namespace pipeline::text {
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "plugins/tasks/common/tokenizer/byte_level_bpe.hpp"
+#include "tokenizer/byte_level_bpe.hpp"
 
 namespace pipeline::text {
 
@@ -17,7 +17,7 @@ struct TrainerOptions {
   // for.
   int64_t min_frequency = 2;
   // Called with the tokens so far, often; may throw to stop.
-  std::function<void(int32_t tokens)> on_token;
+  std::function<void(int32_t tokens)> on_token = nullptr;
 };
 
 // Learns a tokenizer from text: over and over, the pair of tokens that stands side by side most often inside

@@ -1,4 +1,4 @@
-#include "plugins/tasks/common/tokenizer/byte_alphabet.hpp"
+#include "tokenizer/byte_alphabet.hpp"
 
 #include "core/base/utf8.hpp"
 

@@ -1,13 +1,13 @@
-#include "plugins/tasks/common/tokenizer/byte_level_bpe.hpp"
+#include "tokenizer/byte_level_bpe.hpp"
 
 #include <algorithm>
 #include <atomic>
 
 #include "core/base/utf8.hpp"
-#include "plugins/tasks/common/tokenizer/bpe_model.hpp"
-#include "plugins/tasks/common/tokenizer/pre_tokenizer.hpp"
-#include "plugins/tasks/common/tokenizer/tokenizer_files.hpp"
-#include "plugins/tasks/common/tokenizer/word_cache.hpp"
+#include "tokenizer/bpe_model.hpp"
+#include "tokenizer/pre_tokenizer.hpp"
+#include "tokenizer/tokenizer_files.hpp"
+#include "tokenizer/word_cache.hpp"
 
 namespace pipeline::text {
 namespace {

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "plugins/tasks/common/tokenizer/error.hpp"
-#include "plugins/tasks/common/tokenizer/vocabulary.hpp"
+#include "tokenizer/error.hpp"
+#include "tokenizer/vocabulary.hpp"
 
 namespace pipeline::text {
 

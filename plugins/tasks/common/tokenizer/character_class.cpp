@@ -1,4 +1,4 @@
-#include "plugins/tasks/common/tokenizer/character_class.hpp"
+#include "tokenizer/character_class.hpp"
 
 #include <algorithm>
 #include <array>

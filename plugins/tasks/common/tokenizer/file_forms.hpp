@@ -9,8 +9,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "plugins/tasks/common/tokenizer/tokenizer_files.hpp"
-#include "plugins/tasks/common/tokenizer/vocabulary_builder.hpp"
+#include "tokenizer/tokenizer_files.hpp"
+#include "tokenizer/vocabulary_builder.hpp"
 
 namespace pipeline::text {
 

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "plugins/tasks/common/tokenizer/vocabulary.hpp"
+#include "tokenizer/vocabulary.hpp"
 
 namespace pipeline::text {
 

@@ -1,10 +1,10 @@
-#include "plugins/tasks/common/tokenizer/pre_tokenizer.hpp"
+#include "tokenizer/pre_tokenizer.hpp"
 
 #include <array>
 #include <cstdint>
 
 #include "core/base/utf8.hpp"
-#include "plugins/tasks/common/tokenizer/character_class.hpp"
+#include "tokenizer/character_class.hpp"
 
 namespace pipeline::text {
 namespace {

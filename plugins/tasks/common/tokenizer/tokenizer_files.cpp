@@ -1,4 +1,4 @@
-#include "plugins/tasks/common/tokenizer/tokenizer_files.hpp"
+#include "tokenizer/tokenizer_files.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "plugins/tasks/common/tokenizer/error.hpp"
+#include "tokenizer/error.hpp"
 
 namespace pipeline::text {
 namespace {

@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "plugins/tasks/common/tokenizer/vocabulary.hpp"
+#include "tokenizer/vocabulary.hpp"
 
 namespace pipeline::text {
 

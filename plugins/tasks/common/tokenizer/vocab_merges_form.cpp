@@ -3,11 +3,11 @@
 #include <nlohmann/json.hpp>
 
 #include "core/json/strict_json.hpp"
-#include "plugins/tasks/common/tokenizer/byte_alphabet.hpp"
-#include "plugins/tasks/common/tokenizer/error.hpp"
-#include "plugins/tasks/common/tokenizer/file_forms.hpp"
-#include "plugins/tasks/common/tokenizer/tokenizer_files.hpp"
-#include "plugins/tasks/common/tokenizer/vocabulary_builder.hpp"
+#include "tokenizer/byte_alphabet.hpp"
+#include "tokenizer/error.hpp"
+#include "tokenizer/file_forms.hpp"
+#include "tokenizer/tokenizer_files.hpp"
+#include "tokenizer/vocabulary_builder.hpp"
 
 namespace pipeline::text {
 namespace {

@@ -1,12 +1,12 @@
-#include "plugins/tasks/common/tokenizer/vocabulary_builder.hpp"
+#include "tokenizer/vocabulary_builder.hpp"
 
 #include <algorithm>
 #include <limits>
 #include <unordered_set>
 
 #include "core/json/strict_json.hpp"
-#include "plugins/tasks/common/tokenizer/byte_alphabet.hpp"
-#include "plugins/tasks/common/tokenizer/error.hpp"
+#include "tokenizer/byte_alphabet.hpp"
+#include "tokenizer/error.hpp"
 
 namespace pipeline::text {
 

@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "plugins/tasks/common/tokenizer/vocabulary.hpp"
+#include "tokenizer/vocabulary.hpp"
 
 namespace pipeline::text {
 

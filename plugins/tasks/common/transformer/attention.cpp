@@ -89,8 +89,8 @@ class CrossAttention : public torch::autograd::Function<CrossAttention> {
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const auto tensors = ctx->get_saved_variables();
-    const at::Tensor &q = tensors[0], &k = tensors[1], &v = tensors[2], &bias = tensors[3],
-                     &out = tensors[4], &log_sum = tensors[5];
+    const at::Tensor &q = tensors[0], &k = tensors[1], &v = tensors[2], &bias = tensors[3], &out = tensors[4],
+                     &log_sum = tensors[5];
     const auto state = saved(ctx);
     at::Tensor dq = at::empty(q.sizes(), q.options());
     at::Tensor dkv = at::empty({k.size(0), 2 * k.size(1)}, k.options());
@@ -211,8 +211,8 @@ at::Tensor flash_attention(const at::Tensor& q, const at::Tensor& k, const at::T
 void check_bias(const at::Tensor& bias, const AttentionLayout& layout) {
   if (!bias.defined()) return;
   const int64_t expected = layout.heads * pair_starts(layout).back();
-  TORCH_CHECK(bias.dim() == 1 && bias.numel() == expected && bias.is_contiguous(), "attention: bias of shape ",
-              bias.sizes(), ", must be contiguous with ", expected, " values");
+  TORCH_CHECK(bias.dim() == 1 && bias.numel() == expected && bias.is_contiguous(),
+              "attention: bias of shape ", bias.sizes(), ", must be contiguous with ", expected, " values");
 }
 
 bool kernel_takes(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& bias) {
@@ -265,14 +265,13 @@ at::Tensor ragged_attention(const at::Tensor& q, const at::Tensor& k, const at::
   return attention_of_sequences(q, k, v, layout, dropout, bias);
 }
 
-at::Tensor ragged_self_attention(const at::Tensor& qkv, const AttentionLayout& layout,
-                                 const Dropout& dropout, const at::Tensor& bias) {
+at::Tensor ragged_self_attention(const at::Tensor& qkv, const AttentionLayout& layout, const Dropout& dropout,
+                                 const at::Tensor& bias) {
   const int64_t width = qkv.size(1) / 3;
   const at::Tensor q = qkv.narrow(1, 0, width), k = qkv.narrow(1, width, width),
                    v = qkv.narrow(1, 2 * width, width);
   check_bias(bias, layout);
-  if (kernel_takes(q, k, v, bias))
-    return SelfAttention::apply(qkv, bias_or_empty(bias, q), layout, dropout);
+  if (kernel_takes(q, k, v, bias)) return SelfAttention::apply(qkv, bias_or_empty(bias, q), layout, dropout);
   return ragged_attention(q, k, v, layout, dropout, bias);
 }
 

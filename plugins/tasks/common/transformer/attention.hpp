@@ -19,7 +19,7 @@ struct AttentionLayout {
   bool causal = true;
   // (query rows) position of each query within its sequence's keys; causal: it sees keys 0 .. position.
   // Empty: row r of a sequence is at position r (then queries and keys have the same lengths).
-  std::vector<int64_t> positions;
+  std::vector<int64_t> positions = {};
 };
 
 // Queries at these rows of `whole` alone (ascending), keys as they are.

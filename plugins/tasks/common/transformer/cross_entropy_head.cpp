@@ -66,8 +66,8 @@ int64_t even_chunk(int64_t rows, int64_t most) {
 
 constexpr int64_t kDefaultChunk = 512;
 
-// Gradients are computed here and only handed on in backward(). Inputs 0 to 4 are differentiable; the bias may
-// have no elements: none.
+// Gradients are computed here and only handed on in backward(). Inputs 0 to 4 are differentiable; the bias
+// may have no elements: none.
 class CrossEntropyHead : public torch::autograd::Function<CrossEntropyHead> {
  public:
   static variable_list forward(AutogradContext* ctx, const Variable& x, const Variable& norm_weight,
@@ -138,8 +138,7 @@ class CrossEntropyHead : public torch::autograd::Function<CrossEntropyHead> {
         holder->shared->value = std::exchange(dweight, {});
       }
     }
-    return {saved[0],   saved[1],   saved[2],   dweight,   saved[4],
-            Variable(), Variable(), Variable(), Variable()};
+    return {saved[0], saved[1], saved[2], dweight, saved[4], Variable(), Variable(), Variable(), Variable()};
   }
 
  private:
@@ -160,12 +159,12 @@ void check_targets(const at::Tensor& targets, int64_t vocabulary) {
 
 }  // namespace
 
-Loss cross_entropy_head(const at::Tensor& x, const at::Tensor& targets, const Norm& norm,
-                        const at::Tensor& weight, const HeadOptions& options, const at::Tensor& bias) {
+LossSum cross_entropy_head(const at::Tensor& x, const at::Tensor& targets, const Norm& norm,
+                           const at::Tensor& weight, const HeadOptions& options, const at::Tensor& bias) {
   check_targets(targets, weight.size(0));
-  const bool gradient = at::GradMode::is_enabled() &&
-                        (x.requires_grad() || weight.requires_grad() || norm.weight.requires_grad() ||
-                         (bias.defined() && bias.requires_grad()));
+  const bool gradient =
+      at::GradMode::is_enabled() && (x.requires_grad() || weight.requires_grad() ||
+                                     norm.weight.requires_grad() || (bias.defined() && bias.requires_grad()));
   const at::Tensor any_bias = bias.defined() ? bias : at::empty({0}, x.options());
   const variable_list out = CrossEntropyHead::apply(x, norm.weight, norm.bias, weight, any_bias, targets,
                                                     norm.eps, options, gradient);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <pipeline/torch/forward.hpp>
+
 #include <ATen/core/Tensor.h>
 
 #include <memory>
@@ -8,11 +10,6 @@
 #include "shared_gradient.hpp"
 
 namespace pipeline::transformer {
-
-struct Loss {
-  at::Tensor sum;     // scalar: sum of the targets' negative log likelihoods; not differentiable
-  at::Tensor scaled;  // scalar: sum * scale; call backward() on this one
-};
 
 struct HeadOptions {
   double scale = 1;   // known before the backward pass, so that no gradient is multiplied afterwards
@@ -27,8 +24,9 @@ struct HeadOptions {
 // targets: (N) int64, each a token. Pick the rows that have a target before: the others would cost as much.
 // When gradients are wanted they are computed in the forward pass, chunk by chunk, in one reused buffer of
 // logits (chunk, V): the full logits never exist, and backward() only hands the gradients on.
-Loss cross_entropy_head(const at::Tensor& x, const at::Tensor& targets, const Norm& norm,
-                        const at::Tensor& weight, const HeadOptions& options, const at::Tensor& bias = {});
+// The sum is of the targets' negative log likelihoods, in nats, and not differentiable; its scaled form is.
+LossSum cross_entropy_head(const at::Tensor& x, const at::Tensor& targets, const Norm& norm,
+                           const at::Tensor& weight, const HeadOptions& options, const at::Tensor& bias = {});
 
 // Logits of the rows of x: (N, V) fp32. Not differentiable.
 at::Tensor head_logits(const at::Tensor& x, const Norm& norm, const at::Tensor& weight,

@@ -1,26 +1,16 @@
 #pragma once
 
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "plugins/tasks/protein/esm2/esm2_config.hpp"
 #include "plugins/tasks/protein/esm2/extras.hpp"
-#include "plugins/tasks/protein/esm2/folder.hpp"
 #include "plugins/tasks/protein/esm2/sequences.hpp"
 #include "plugins/tasks/protein/model/protein_model.hpp"
-#include "transformer/attention.hpp"
-#include "transformer/blocks.hpp"
-#include "transformer/rotary.hpp"
+#include "transformer/layer.hpp"
 
 namespace pipeline::protein {
-
-// One layer's parameters. Weights are (in, out).
-struct Esm2Layer {
-  transformer::Norm attention_norm, mlp_norm;
-  transformer::Linear qkv, projection, up, down;
-};
 
 // ESM-2 for one device: a pre-norm transformer over the amino acids alone, without structure, with rotary
 // positions. Parameters carry the names of Hugging Face's state dict, but that query, key and value are one
@@ -35,15 +25,13 @@ class Esm2 : public ProteinModel {
 
   const Esm2Config& config() const { return config_; }
 
-  transformer::Loss loss(const PackedBatch& batch, const ForwardOptions& options) override;
-  Outputs outputs(const PackedBatch& batch, at::ScalarType compute) override;
+  LossSum loss(const PackedProteins& batch, const ForwardPass& pass) const override;
+  Outputs outputs(const PackedProteins& batch, const ForwardPass& pass) const override;
   // Logits of ESM-2's 33 tokens at target_rows: (T, 33) fp32. Not differentiable.
-  at::Tensor logits(const PackedBatch& batch, at::ScalarType compute);
-  double flops(const PackedBatch& batch) const override;
+  at::Tensor logits(const PackedProteins& batch, const ForwardPass& pass) const;
+  double flops(const PackedProteins& batch) const override;
 
   void import_folder(const std::filesystem::path& folder) override;
-  bool has_imported() const override { return folder_ != nullptr; }
-  void imported(size_t index, at::Tensor& out) override;
   void export_folder(const std::filesystem::path& folder) const override;
 
   // As text. There is none before import_folder().
@@ -51,21 +39,15 @@ class Esm2 : public ProteinModel {
   void set_extra_state(std::string_view state) override;
 
  private:
-  struct Pass;  // what all layers of one forward pass share
-
   void set_extras(esm2::Extras extras);
-  at::Tensor layer(int64_t index, const at::Tensor& x, const Pass& pass) const;
-  // The layer's output at the target rows alone: of the other rows only keys and values are computed.
-  at::Tensor layer_at_targets(int64_t index, const at::Tensor& x, const Pass& pass) const;
-  at::Tensor after_attention(int64_t index, const at::Tensor& h, const at::Tensor& residual, const Pass& pass) const;
   // The last layer's output at the target rows: (T, C).
-  at::Tensor body(const PackedBatch& batch, const ForwardOptions& options) const;
+  at::Tensor body(const PackedProteins& batch, const ForwardPass& pass) const;
   // gelu(norm(x) W + b), fp32: what the head's own norm takes.
   at::Tensor head_input(const at::Tensor& x, at::ScalarType compute) const;
 
   Esm2Config config_;
   at::Tensor words_;  // (33, C)
-  std::vector<Esm2Layer> layers_;
+  std::vector<transformer::Layer> layers_;
   transformer::Norm last_norm_;
   transformer::Linear head_dense_;
   transformer::Norm head_norm_;
@@ -73,7 +55,6 @@ class Esm2 : public ProteinModel {
 
   at::Tensor frequencies_;  // of the rotary positions
   esm2::Extras extras_;
-  std::unique_ptr<esm2::Folder> folder_;
 };
 
 }  // namespace pipeline::protein

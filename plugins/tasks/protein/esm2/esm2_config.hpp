@@ -4,6 +4,9 @@
 
 namespace pipeline::protein {
 
+constexpr int64_t kMostWidth = 1 << 20,
+                  kMostLayers = 1 << 14;  // beyond any machine, and no product of them overflows
+
 // ESM-2 (Lin et al., "Evolutionary-scale prediction of atomic-level protein structure with a language model",
 // Science 379, 2023). The defaults are those of the smallest model, 8M parameters.
 struct Esm2Config {
@@ -19,7 +22,7 @@ struct Esm2Config {
 
   int64_t inner() const { return intermediate > 0 ? intermediate : 4 * hidden_dim; }
   int64_t head_width() const { return hidden_dim / num_heads; }
-  // Throws std::invalid_argument that names the value that cannot be.
+  // Throws an Error (PL_ERROR_CONFIG) that names the first key at fault, its value and what it must be.
   void check() const;
 };
 

@@ -15,7 +15,9 @@ using nlohmann::json;
 
 constexpr const char* kWhat = "what the weights carry besides ESM-2's parameters";
 
-[[noreturn]] void fail(const std::string& problem) { throw std::runtime_error(std::string(kWhat) + ": " + problem); }
+[[noreturn]] void fail(const std::string& problem) {
+  throw std::runtime_error(std::string(kWhat) + ": " + problem);
+}
 
 int64_t elements(const std::vector<int64_t>& shape) {
   int64_t count = 1;
@@ -44,11 +46,12 @@ Extras Extras::unpack(std::string_view text, const Esm2Config& config) {
   each(extras, config, [&](const char* name, at::Tensor& tensor, const std::vector<int64_t>& shape) {
     const auto found = packed.find(name);
     if (found == packed.end()) return;
-    if (!found->is_array() || !std::all_of(found->begin(), found->end(), [](const json& v) { return v.is_number(); }))
+    if (!found->is_array() ||
+        !std::all_of(found->begin(), found->end(), [](const json& v) { return v.is_number(); }))
       fail(std::string(name) + " is " + strict_json::excerpt(*found) + ", must be a list of numbers");
     if (static_cast<int64_t>(found->size()) != elements(shape))
-      fail(std::string(name) + " has " + std::to_string(found->size()) + " elements, must have " + std::to_string(elements(shape)) +
-           ": this is a model of another size");
+      fail(std::string(name) + " has " + std::to_string(found->size()) + " elements, must have " +
+           std::to_string(elements(shape)) + ": this is a model of another size");
     tensor = at::tensor(found->get<std::vector<float>>()).view(shape);
     packed.erase(found);
   });

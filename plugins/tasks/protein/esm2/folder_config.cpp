@@ -5,14 +5,32 @@
 #include <stdexcept>
 
 #include "core/json/strict_json.hpp"
-#include "plugins/tasks/common/hugging_face/config_file.hpp"
-#include "plugins/tasks/common/hugging_face/weights.hpp"
+#include "hugging_face/config_file.hpp"
+#include "hugging_face/weights.hpp"
 #include "plugins/tasks/protein/esm2/vocabulary.hpp"
 
 namespace pipeline::protein::esm2 {
 
 using hugging_face::ConfigFile;
 using nlohmann::json;
+
+namespace {
+
+// visit(key, value) for what config.json has as we have it.
+template <class Config, class Visit>
+void each_value(Config& config, Visit&& visit) {
+  visit("num_hidden_layers", config.num_layers);
+  visit("hidden_size", config.hidden_dim);
+  visit("num_attention_heads", config.num_heads);
+  visit("intermediate_size", config.intermediate);
+  visit("hidden_dropout_prob", config.hidden_dropout);
+  visit("attention_probs_dropout_prob", config.attention_dropout);
+  visit("token_dropout", config.token_dropout);
+  visit("layer_norm_eps", config.layer_norm_epsilon);
+  visit("initializer_range", config.initializer_range);
+}
+
+}  // namespace
 
 Esm2Config read_config(const std::string& path) {
   const ConfigFile file(path);
@@ -37,25 +55,12 @@ Esm2Config read_config(const std::string& path) {
   config.hidden_dropout = config.attention_dropout = 0.1;
   config.layer_norm_epsilon = 1e-12;
   config.token_dropout = false;
-  file.read("num_hidden_layers", config.num_layers);
-  file.read("hidden_size", config.hidden_dim);
-  file.read("num_attention_heads", config.num_heads);
-  file.read("intermediate_size", config.intermediate);
-  file.read("hidden_dropout_prob", config.hidden_dropout);
-  file.read("attention_probs_dropout_prob", config.attention_dropout);
-  file.read("token_dropout", config.token_dropout);
-  file.read("layer_norm_eps", config.layer_norm_epsilon);
-  file.read("initializer_range", config.initializer_range);
-  try {
-    config.check();
-  } catch (const std::invalid_argument& error) {
-    throw std::runtime_error(path + ": " + error.what());
-  }
-  return config;
+  each_value(config, [&](const char* key, auto& value) { file.read(key, value); });
+  return file.checked(config);
 }
 
 std::string format_config(const Esm2Config& config) {
-  const json values = {
+  json values = {
       {"model_type", "esm"},
       {"architectures", {"EsmForMaskedLM"}},
       {"position_embedding_type", "rotary"},
@@ -67,18 +72,11 @@ std::string format_config(const Esm2Config& config) {
       {"vocab_size", kVocabulary.size()},
       {"mask_token_id", kMask},
       {"pad_token_id", kPad},
-      {"num_hidden_layers", config.num_layers},
-      {"hidden_size", config.hidden_dim},
-      {"num_attention_heads", config.num_heads},
-      {"intermediate_size", config.inner()},
-      {"hidden_dropout_prob", config.hidden_dropout},
-      {"attention_probs_dropout_prob", config.attention_dropout},
-      {"token_dropout", config.token_dropout},
-      {"layer_norm_eps", config.layer_norm_epsilon},
-      {"initializer_range", config.initializer_range},
       {"max_position_embeddings", 1026},  // as the published models; rotary positions know no limit
       {"torch_dtype", "float32"},
   };
+  each_value(config, [&](const char* key, auto value) { values[key] = value; });
+  values["intermediate_size"] = config.inner();
   return values.dump(2) + "\n";
 }
 
@@ -95,8 +93,8 @@ void check_vocabulary(const std::string& path) {
     const std::string is = i < lines.size() ? strict_json::excerpt(lines[i]) : "not there";
     const std::string must_be = i < kVocabulary.size() ? json(kVocabulary[i]).dump() : "not there";
     if (is != must_be) {
-      throw std::runtime_error(path + ": line " + std::to_string(i + 1) + " is " + is + ", must be " + must_be +
-                               ": only ESM-2's own vocabulary of 33 tokens is supported");
+      throw std::runtime_error(path + ": line " + std::to_string(i + 1) + " is " + is + ", must be " +
+                               must_be + ": only ESM-2's own vocabulary of 33 tokens is supported");
     }
   }
 }
@@ -111,7 +109,8 @@ void write_tokenizer(const std::string& folder) {
   tokenizer["tokenizer_class"] = "EsmTokenizer";
   tokenizer["clean_up_tokenization_spaces"] = true;
   std::string vocabulary;
-  for (const std::string_view token : kVocabulary) vocabulary.append(vocabulary.empty() ? "" : "\n").append(token);
+  for (const std::string_view token : kVocabulary)
+    vocabulary.append(vocabulary.empty() ? "" : "\n").append(token);
   hugging_face::write_text(folder + "/vocab.txt", vocabulary);
   hugging_face::write_text(folder + "/special_tokens_map.json", special.dump(2) + "\n");
   hugging_face::write_text(folder + "/tokenizer_config.json", tokenizer.dump(2) + "\n");

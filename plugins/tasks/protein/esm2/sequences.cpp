@@ -6,22 +6,10 @@
 #include "transformer/to_device.hpp"
 
 namespace pipeline::protein::esm2 {
-namespace {
-
-void check(const PackedBatch& batch) {
-  const int64_t count = batch.samples.rows();
-  TORCH_CHECK(batch.tokens.dim() == 1 && batch.tokens.numel() == count && batch.positions.numel() == count &&
-                  batch.chain_rows.rows() == count &&
-                  batch.targets.numel() == static_cast<int64_t>(batch.target_rows.size()),
-              "ESM-2: samples of ", count, " residues in all with ", batch.tokens.numel(), " tokens, ",
-              batch.positions.numel(), " positions, chains of ", batch.chain_rows.rows(), " (see index()), and ",
-              batch.target_rows.size(), " rows with ", batch.targets.numel(), " targets");
-}
-
-}  // namespace
-
-Sequences::Sequences(const PackedBatch& batch, bool token_dropout) {
-  check(batch);
+Sequences::Sequences(const PackedProteins& batch, bool token_dropout) {
+  batch.check("ESM-2");
+  TORCH_CHECK(batch.chain_rows.rows() == batch.sequences.rows(), "ESM-2: samples of ", batch.sequences.rows(),
+              " residues in all with chains of ", batch.chain_rows.rows(), " (see index())");
   const at::NoGradGuard no_grad;
   const std::vector<int64_t>& starts = batch.chain_rows.starts;
   // By row: the residue it stands for or beside, the first one of its sequence, that sequence, and whether it
@@ -41,14 +29,15 @@ Sequences::Sequences(const PackedBatch& batch, bool token_dropout) {
     rows.append(end - begin + 2);
   }
   TORCH_CHECK_INDEX(next == batch.target_rows.size(), "ESM-2: target row ", batch.target_rows[next], " of ",
-                    batch.samples.rows(), " residues");
+                    batch.sequences.rows(), " residues");
 
   const at::Device device = batch.tokens.device();
   const auto there = [&](at::IntArrayRef values) { return transformer::to_device(values, device); };
   const at::Tensor of = there(residue), beside = there(side);
   tokens = there(token_table()).index_select(0, batch.tokens.index_select(0, of));
   tokens.masked_fill_(beside.lt(0), kCls).masked_fill_(beside.gt(0), kEos);
-  positions = batch.positions.index_select(0, of) - batch.positions.index_select(0, there(first)) + beside + 1;
+  positions =
+      batch.positions.index_select(0, of) - batch.positions.index_select(0, there(first)) + beside + 1;
   if (!token_dropout) return;
   const at::Tensor masked = tokens.eq(kMask), in = there(sequence);
   std::vector<int64_t> lengths;

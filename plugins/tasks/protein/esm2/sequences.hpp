@@ -16,7 +16,7 @@ constexpr double kTrainedMaskRatio = 0.15 * 0.8;
 // A batch as ESM-2 reads it: each chain of each sample is a sequence of its own, <cls> residues <eos>, end to
 // end: R rows in all.
 struct Sequences {
-  Sequences(const PackedBatch& batch, bool token_dropout);
+  Sequences(const PackedProteins& batch, bool token_dropout);
 
   transformer::Ragged rows;
   std::vector<int64_t> targets;  // (T) the rows of the batch's target_rows

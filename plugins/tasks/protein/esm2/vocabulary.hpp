@@ -10,9 +10,9 @@ namespace pipeline::protein::esm2 {
 
 // The tokens of ESM-2 by number, in the order of its vocab.txt.
 constexpr std::array<std::string_view, 33> kVocabulary = {
-    "<cls>", "<pad>", "<eos>", "<unk>", "L", "A", "G", "V", "S", "E", "R",        "T",
-    "I",     "D",     "P",     "K",     "Q", "N", "F", "Y", "M", "H", "W",        "C",
-    "X",     "B",     "U",     "Z",     "O", ".", "-", "<null_1>", "<mask>"};
+    "<cls>", "<pad>", "<eos>", "<unk>", "L", "A", "G", "V", "S", "E",        "R",
+    "T",     "I",     "D",     "P",     "K", "Q", "N", "F", "Y", "M",        "H",
+    "W",     "C",     "X",     "B",     "U", "Z", "O", ".", "-", "<null_1>", "<mask>"};
 constexpr int64_t kCls = 0, kPad = 1, kEos = 2, kMask = 32;
 
 // By our number: the twenty amino acids, the unknown one, the mask.

@@ -1,14 +1,9 @@
 #include "plugins/tasks/protein/model/encoder_decoder_folder.hpp"
 
-#include <set>
-#include <stdexcept>
-
 #include <nlohmann/json.hpp>
 
-#include "plugins/tasks/common/hugging_face/config_file.hpp"
-#include "plugins/tasks/common/hugging_face/differences.hpp"
-#include "plugins/tasks/common/hugging_face/problems.hpp"
-#include "plugins/tasks/common/hugging_face/weights.hpp"
+#include "hugging_face/config_file.hpp"
+#include "hugging_face/weights.hpp"
 #include "plugins/tasks/protein/data/structure.hpp"
 
 namespace pipeline::protein {
@@ -42,35 +37,15 @@ void check_config(const std::string& path, const EncoderDecoderConfig& config) {
 
 }  // namespace
 
-EncoderDecoderFolder::EncoderDecoderFolder(const std::string& path, const EncoderDecoderConfig& config, const Parameters& parameters)
-    : files_((check_config(path, config), safetensors::Folder::open(path))) {
-  hugging_face::Problems problems;
-  std::set<std::string> known;
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    const ParameterInfo& info = parameters.info(i);
-    known.insert(info.name);
-    const safetensors::TensorView* const view = files_.find(info.name);
-    views_.push_back(view);
-    if (view == nullptr) {
-      problems.add("missing", info.name);
-    } else {
-      if (view->shape != info.shape) problems.add_shape(info.name, view->shape, info.shape);
-      hugging_face::scalar_type(*view, path);
-    }
-  }
-  for (const std::string& name : files_.names())
-    if (!known.contains(name)) problems.add("unexpected", name);
-  problems.raise(path);
+void import_encoder_decoder(const std::string& path, const EncoderDecoderConfig& config,
+                            ParameterRegistry& parameters) {
+  check_config(path, config);
+  hugging_face::import_weights(path, parameters);
 }
 
-void EncoderDecoderFolder::read(size_t index, at::Tensor& out) const { hugging_face::copy_converted(*views_.at(index), files_.path(), out); }
-
-void write_encoder_decoder(const std::string& path, const EncoderDecoderConfig& config, const Parameters& parameters) {
-  safetensors::Writer writer(path + "/model.safetensors", {.sync = true});
-  for (size_t i = 0; i < parameters.size(); ++i) writer.declare(parameters.info(i).name, safetensors::Dtype::kF32, parameters.info(i).shape);
-  for (size_t i = 0; i < parameters.size(); ++i)
-    hugging_face::write_as_fp32(writer, parameters.info(i).name, parameters.named()[i].second.detach());
-  writer.finish();
+void export_encoder_decoder(const std::string& path, const EncoderDecoderConfig& config,
+                            const ParameterRegistry& parameters) {
+  hugging_face::export_weights(path, parameters);
   nlohmann::ordered_json json{{"model_type", kModelType}};
   for (const auto& [key, value] : shape_of(config)) json[key] = value;
   json["layer_norm_epsilon"] = config.layer_norm_epsilon;

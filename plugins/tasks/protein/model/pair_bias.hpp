@@ -27,7 +27,7 @@ struct PairNetwork {
   at::Tensor out;      // (layers, P, heads)
 };
 
-// The residues that pairs are made of: rows as in PackedBatch.
+// The residues that pairs are made of: rows as in PackedProteins.
 struct PairInputs {
   at::Tensor frames;     // (N, 12)
   at::Tensor flags;      // (N) uint8

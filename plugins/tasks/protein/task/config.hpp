@@ -12,8 +12,6 @@
 
 namespace pipeline::protein {
 
-constexpr int64_t kMostWidth = 1 << 20, kMostLayers = 1 << 14;  // beyond any machine, and no product of them overflows
-
 struct DataConfig {
   std::string unit = "chain", crop = "contiguous";
   int64_t min_residues = 20, max_residues = 512, max_file_mb = 256;

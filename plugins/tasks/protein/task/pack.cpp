@@ -29,10 +29,10 @@ void Packer::add(const Sample& sample, const std::vector<int64_t>& rows, const M
     places_.insert(places_.end(), {residue.ca.x, residue.ca.y, residue.ca.z});
     placed_.push_back(residue.has_ca() ? 1 : 0);
   }
-  batch_.samples.append(static_cast<int64_t>(rows.size()));
+  batch_.sequences.append(static_cast<int64_t>(rows.size()));
 }
 
-PackedBatch Packer::finish() {
+PackedProteins Packer::finish() {
   const auto rows = static_cast<int64_t>(tokens_.size());
   batch_.tokens = at::tensor(tokens_, at::kLong);
   batch_.positions = at::tensor(positions_, at::kLong);

@@ -10,7 +10,7 @@
 
 namespace pipeline::protein {
 
-// Builds a PackedBatch sample by sample.
+// Builds a PackedProteins sample by sample.
 class Packer {
  public:
   // hide: masked residues lose their coordinates as well, and the batch says where they were.
@@ -19,10 +19,10 @@ class Packer {
   // rows: which residues of the sample the model gets. The geometry is that of the whole sample, so that a crop does not change what is near
   // a residue. masking: of the rows. shared: the sample's geometry, where it goes into several batches or places and nothing is hidden.
   void add(const Sample& sample, const std::vector<int64_t>& rows, const Masking& masking, Geometry* shared = nullptr);
-  PackedBatch finish();
+  PackedProteins finish();
 
  private:
-  PackedBatch batch_;
+  PackedProteins batch_;
   std::vector<int64_t> tokens_, positions_, chains_, targets_;
   std::vector<float> frames_, local_;
   std::vector<uint8_t> flags_, placed_;

@@ -17,7 +17,9 @@ namespace pipeline::protein {
 void ProteinTask::open_structures() {
   const auto check = [this](const char* key, const std::filesystem::path& path) {
     if (!path.empty() && !std::filesystem::exists(path))
-      config_error(key, "there is no such folder or file; a path is taken from the folder in which the program is started");
+      config_error(
+          key,
+          "there is no such folder or file; a path is taken from the folder in which the program is started");
   };
   const uint32_t purpose = run().purpose;
   if (purpose != PL_PURPOSE_EXPORT) {  // reads no data
@@ -36,10 +38,13 @@ void ProteinTask::open_data() {
   for (const Split split : {Split::kTrain, Split::kVal, Split::kTest}) {
     if (!is_scored(split) || dataset_->size(split) == 0) continue;
     list_passes(split);
-    scored += concat(scored.empty() ? "" : ", ", name_of(split), " in ", passes_[static_cast<size_t>(split)].size());
+    scored += concat(scored.empty() ? "" : ", ", name_of(split), " in ",
+                     passes_[static_cast<size_t>(split)].size());
   }
   // What the host counts as samples in an evaluation, and sets evaluate.max_samples against.
-  if (!scored.empty()) context().info("scoring    masks each residue once, a part at a time: these are an evaluation's samples, ", scored);
+  if (!scored.empty())
+    context().info(
+        "scoring    masks each residue once, a part at a time: these are an evaluation's samples, ", scored);
   warn_of_known_samples();
 }
 
@@ -58,7 +63,8 @@ void ProteinTask::list_passes(Split split) {
     const Entry& entry = dataset_->entry(split, id);
     std::vector<ScoringPass> passes;
     if (entry.chains.size() == 1 && entry.residues <= config().data.max_residues) {
-      passes = scoring_passes(id, entry.residues, static_cast<uint64_t>(entry.known), scoring_groups(config().mask_ratio));
+      passes = scoring_passes(id, entry.residues, static_cast<uint64_t>(entry.known),
+                              scoring_groups(config().mask_ratio));
     } else {
       passes = scoring_passes(id, groups_of(dataset_->sample(split, id), entry), config().data.max_residues);
     }
@@ -80,11 +86,6 @@ std::shared_ptr<ProteinModel> ProteinTask::build_model() {
     model = std::make_shared<EncoderDecoder>(config().model);
   }
   if (!model_state_.empty()) model->set_extra_state(model_state_);
-  model->set_unit_wrapper([this, raw = model.get()](int64_t unit, const Tensors& inputs, const UnitBody& body) {
-    const auto index = static_cast<uint32_t>(unit);
-    if (!raw->is_layer(index)) return units().run_once(index, body, inputs);
-    return units().run(index, body, inputs, raw->unit_parameters(index));
-  });
   return model;
 }
 
@@ -93,7 +94,8 @@ uint64_t ProteinTask::sample_count(Split split) const {
 }
 
 double ProteinTask::sample_cost(Split split, uint64_t id) const {
-  const int64_t length = is_scored(split) ? passes_[static_cast<size_t>(split)][id].count : dataset_->entry(split, id).residues;
+  const int64_t length =
+      is_scored(split) ? passes_[static_cast<size_t>(split)][id].count : dataset_->entry(split, id).residues;
   return static_cast<double>(std::min(length, config().data.max_residues));
 }
 
@@ -103,27 +105,42 @@ std::string ProteinTask::sample_name(Split split, uint64_t id) const {
   return concat(dataset_->entry(split, pass.sample).name, " from ", pass.first, ", masking ", pass.group);
 }
 
-void ProteinTask::add_for_training(Packer& packer, ProteinBatch& batch, const LoadRequest& request, uint64_t id) const {
-  const auto seed = [&](const char* what) { return context().seed(what, request.epoch, id, static_cast<uint64_t>(request.split)); };
+void ProteinTask::add_for_training(Packer& packer, ProteinBatch& batch, const LoadRequest& request,
+                                   uint64_t id) const {
+  const auto seed = [&](const char* what) {
+    return context().seed(what, request.epoch, id, static_cast<uint64_t>(request.split));
+  };
   Sample sample = dataset_->sample(request.split, id);
   const DataConfig& data = config().data;
-  const std::vector<int64_t> rows = data.crop == "spatial" ? crop_spatial(sample, data.max_residues, seed("crop"))
-                                                           : crop_contiguous(static_cast<int64_t>(sample.residues.size()), data.max_residues, seed("crop"));
+  const std::vector<int64_t> rows =
+      data.crop == "spatial"
+          ? crop_spatial(sample, data.max_residues, seed("crop"))
+          : crop_contiguous(static_cast<int64_t>(sample.residues.size()), data.max_residues, seed("crop"));
   const Sample kept = sample.part(rows);
-  const MaskingOptions options{.ratio = config().mask_ratio, .random = config().mask.random, .keep = config().mask.keep, .span = config().mask.span};
-  const Masking masking = with_copies(mask_for_training(amino_acids_to_mask(kept), kept.chains, options, seed("mask")), kept);
+  const MaskingOptions options{.ratio = config().mask_ratio,
+                               .random = config().mask.random,
+                               .keep = config().mask.keep,
+                               .span = config().mask.span};
+  const Masking masking =
+      with_copies(mask_for_training(amino_acids_to_mask(kept), kept.chains, options, seed("mask")), kept);
   batch.add_targets(masking, dataset_->entry(request.split, id).cluster_key);
   add_noise(sample.residues, data.noise, seed("noise"));
   packer.add(sample, rows, masking);
 }
 
 void ProteinBatch::add_targets(const Masking& masking, uint64_t cluster) {
-  target_clusters.insert(target_clusters.end(), static_cast<size_t>(std::count(masking.is_target.begin(), masking.is_target.end(), 1)), cluster);
+  target_clusters.insert(
+      target_clusters.end(),
+      static_cast<size_t>(std::count(masking.is_target.begin(), masking.is_target.end(), 1)), cluster);
 }
 
 ProteinBatch ProteinTask::make_batch(const LoadRequest& request) const {
-  ProteinBatch batch{.packed = {}, .target_clusters = {}, .ids = {request.ids.begin(), request.ids.end()}, .split = request.split};
-  std::call_once(told_[static_cast<size_t>(request.split)], [&] { require_unseen(request.split, request.purpose); });
+  ProteinBatch batch{.packed = {},
+                     .target_clusters = {},
+                     .ids = {request.ids.begin(), request.ids.end()},
+                     .split = request.split};
+  std::call_once(told_[static_cast<size_t>(request.split)],
+                 [&] { require_unseen(request.split, request.purpose); });
   if (request.purpose == Purpose::kPredict) return batch;
   Packer packer(hides());
   std::map<uint64_t, ScoredSample> samples;  // passes over one often come together
@@ -139,7 +156,8 @@ ProteinBatch ProteinTask::make_batch(const LoadRequest& request) const {
       ScoringGroups groups = groups_of(sample, dataset_->entry(request.split, pass.sample));
       found = samples.try_emplace(pass.sample, std::move(sample), std::move(groups), hides()).first;
     }
-    batch.add_targets(found->second.pack(packer, pass), dataset_->entry(request.split, pass.sample).cluster_key);
+    batch.add_targets(found->second.pack(packer, pass),
+                      dataset_->entry(request.split, pass.sample).cluster_key);
   }
   batch.packed = packer.finish();
   require_ids(batch.packed.tokens, kTokenCount, "token");
@@ -148,60 +166,44 @@ ProteinBatch ProteinTask::make_batch(const LoadRequest& request) const {
 }
 
 BatchInfo ProteinTask::batch_info(const ProteinBatch& batch) const {
-  const auto rows = static_cast<uint64_t>(batch.packed.samples.rows());
-  return {.weight = static_cast<double>(batch.packed.target_rows.size()), .samples = batch.ids.size(), .tokens = rows, .positions = rows};
+  const auto rows = static_cast<uint64_t>(batch.packed.sequences.rows());
+  return {.weight = static_cast<double>(batch.packed.target_rows.size()),
+          .samples = batch.ids.size(),
+          .tokens = rows,
+          .positions = rows};
 }
-
-void ProteinTask::describe_parameter(Parameter& parameter) {
-  const Parameters& all = model().parameters();
-  for (size_t i = 0; i < all.size(); ++i)
-    if (all.info(i).name == parameter.name) {
-      parameter.unit = all.info(i).unit;
-      parameter.decay = all.info(i).weight_decay;
-    }
-}
-
-void ProteinTask::initialize_parameter(uint64_t index, const std::string& /*name*/, at::Tensor& out) {
-  if (model().has_imported()) return model().imported(index, out);
-  model().parameters().write_initial(context().seed("initialize"), index, out);
-}
-
-LossSum ProteinTask::train_batch(const ProteinBatch& batch, const TrainArgs& args) {
-  // The head computes its gradients in the forward pass, so it has to know the scale.
-  const transformer::Loss loss = model().loss(
-      batch.packed, {.training = true, .dropout_seed = args.seed, .compute = compute_dtype(), .scale = args.scale});
-  loss.scaled.backward();
-  units().finish_backward();
-  return LossSum(loss.sum);
-}
-
-LossSum ProteinTask::loss(const ProteinBatch& batch) { return LossSum(model().loss(batch.packed, {.compute = compute_dtype()}).sum); }
 
 void ProteinTask::evaluate(const ProteinBatch& batch, EvaluationSink& sink) {
   Scores scores(*background_, fold_of(batch.split));
-  const Outputs outputs = model().outputs(batch.packed, compute_dtype());
+  const Outputs outputs = model().outputs(batch.packed, pass());
   const at::Tensor log_p = outputs.log_probabilities.to(at::kCPU).contiguous();
   const at::Tensor targets = batch.packed.targets.to(at::kCPU);
   for (int64_t t = 0; t < targets.size(0); ++t)
-    scores.add({.amino_acid = static_cast<uint8_t>(targets.const_data_ptr<int64_t>()[t]), .cluster = batch.target_clusters[static_cast<size_t>(t)]},
+    scores.add({.amino_acid = static_cast<uint8_t>(targets.const_data_ptr<int64_t>()[t]),
+                .cluster = batch.target_clusters[static_cast<size_t>(t)]},
                LogProbabilities(log_p.const_data_ptr<float>() + t * kAminoAcidCount, kAminoAcidCount));
   scores.send(sink, sink.purpose() == Purpose::kEvaluate);
-  if (outputs.distance_loss.defined()) sink.value("distance_loss", outputs.distance_loss.item<double>(), static_cast<double>(targets.size(0)));
+  if (outputs.distance_loss.defined())
+    sink.value("distance_loss", outputs.distance_loss.item<double>(), static_cast<double>(targets.size(0)));
 }
 
 std::optional<Fold> ProteinTask::fold_of(Split split) const {
   const SplitConfig& options = config().split;
   if (split == Split::kTrain || (split == Split::kTest && !config().test_path.empty())) return std::nullopt;
-  return Fold{.number = split == Split::kTest ? options.fold : (options.fold + 1) % options.folds, .count = options.folds};
+  return Fold{.number = split == Split::kTest ? options.fold : (options.fold + 1) % options.folds,
+              .count = options.folds};
 }
 
 std::vector<Metric> ProteinTask::metrics() {
   std::vector<Metric> metrics = Scores::metrics();
-  if (hides()) metrics.push_back({.name = "distance_loss", .help = "cross-entropy of the bins of a masked residue's distances, in nats"});
+  if (hides())
+    metrics.push_back({.name = "distance_loss",
+                       .help = "cross-entropy of the bins of a masked residue's distances, in nats"});
   return metrics;
 }
 
-void ProteinTask::report(Split /*split*/, Purpose purpose, std::span<const EvaluationValue> values, const ReportSink& sink) {
+void ProteinTask::report(Split /*split*/, Purpose purpose, std::span<const EvaluationValue> values,
+                         const ReportSink& sink) {
   if (purpose == Purpose::kEvaluate) report_scores(values, sink);
 }
 

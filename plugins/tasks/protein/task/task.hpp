@@ -1,4 +1,5 @@
-// Masked models of proteins: amino acids are hidden and predicted from the others and, by the encoder-decoder, the structure.
+// Masked models of proteins: amino acids are hidden and predicted from the others and, by the
+// encoder-decoder, the structure.
 #pragma once
 
 #include <pipeline/torch/task.hpp>
@@ -22,7 +23,7 @@
 namespace pipeline::protein {
 
 struct ProteinBatch {
-  PackedBatch packed;
+  PackedProteins packed;
   std::vector<uint64_t> target_clusters;  // of packed.targets: Entry::cluster_key
   std::vector<uint64_t> ids;
   Split split = Split::kTrain;
@@ -40,32 +41,30 @@ class ProteinTask : public TorchTask<ProteinConfig, ProteinModel, ProteinBatch> 
   using TorchTask::TorchTask;
   static constexpr bool kHasUnits = true;
 
-  // The training data's frequencies of amino acids, what an imported model has besides parameters, and what was learnt from.
+  // The training data's frequencies of amino acids, what an imported model has besides parameters, and what
+  // was learnt from.
   std::string extra_state() override;
   void set_extra_state(std::string_view state) override;
   void prepare() override;
   void open_data() override;
   std::shared_ptr<ProteinModel> build_model() override;
 
-  // In training a sample is a chain, or structure, seen once in an epoch; where residues are scored it is a forward pass that masks some of
-  // them; where they are predicted, again a chain or structure.
+  // In training a sample is a chain, or structure, seen once in an epoch; where residues are scored it is a
+  // forward pass that masks some of them; where they are predicted, again a chain or structure.
   uint64_t sample_count(Split split) const override;
   double sample_cost(Split split, uint64_t id) const override;
   std::string data_fingerprint() override { return dataset_->fingerprint(); }
   ProteinBatch make_batch(const LoadRequest& request) const override;
   BatchInfo batch_info(const ProteinBatch& batch) const override;
 
-  void describe_parameter(Parameter& parameter) override;
-  void initialize_parameter(uint64_t index, const std::string& name, at::Tensor& out) override;
   void import_model(const std::filesystem::path& folder) override;
   void export_model(const std::filesystem::path& folder) override;
 
-  bool wants_autocast() const override { return false; }  // the models take their compute dtype themselves
-  LossSum train_batch(const ProteinBatch& batch, const TrainArgs& args) override;
-  LossSum loss(const ProteinBatch& batch) override;
+  LossSum loss(const ProteinBatch& batch) override { return model().loss(batch.packed, pass()); }
   void evaluate(const ProteinBatch& batch, EvaluationSink& sink) override;
   std::vector<Metric> metrics() override;
-  void report(Split split, Purpose purpose, std::span<const EvaluationValue> values, const ReportSink& sink) override;
+  void report(Split split, Purpose purpose, std::span<const EvaluationValue> values,
+              const ReportSink& sink) override;
   std::vector<std::string> prediction_columns() override;
   std::string sample_name(Split split, uint64_t id) const override;
   void predict(const ProteinBatch& batch, const PredictionSink& sink) override;
@@ -81,20 +80,20 @@ class ProteinTask : public TorchTask<ProteinConfig, ProteinModel, ProteinBatch> 
   std::optional<Learnt> learnt() const;
   void warn_of_known_samples() const;
   void require_unseen(Split split, Purpose purpose) const;
-  void add_for_training(class Packer& packer, ProteinBatch& batch, const LoadRequest& request, uint64_t id) const;
+  void add_for_training(class Packer& packer, ProteinBatch& batch, const LoadRequest& request,
+                        uint64_t id) const;
   // (residues, 20) log-probabilities, each residue masked once.
   std::vector<float> predict_all(const Sample& sample, const Entry& entry);
   ScoringGroups groups_of(const Sample& sample, const Entry& entry) const;
   // Whether masked residues lose their coordinates, too.
   bool hides() const { return config().model.distogram > 0; }
-  at::ScalarType compute_dtype() const { return to_torch(run().compute_dtype); }
 
   std::optional<Dataset> dataset_;
   std::array<std::vector<ScoringPass>, 3> passes_;  // by split
   std::optional<Frequencies> background_;           // of the data that the model learnt from
   std::string model_state_;                         // came with the weights, as did:
   std::optional<Learnt> learnt_;
-  mutable std::array<std::once_flag, 3> told_;      // by split
+  mutable std::array<std::once_flag, 3> told_;  // by split
 };
 
 }  // namespace pipeline::protein

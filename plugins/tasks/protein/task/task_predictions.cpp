@@ -15,7 +15,9 @@ constexpr int64_t kRowsAtOnce = 4096;  // residues of a forward pass in predicti
 
 }  // namespace
 
-std::vector<std::string> ProteinTask::prediction_columns() { return {"residues", "known", "recovery", "perplexity", "entropy"}; }
+std::vector<std::string> ProteinTask::prediction_columns() {
+  return {"residues", "known", "recovery", "perplexity", "entropy"};
+}
 
 std::vector<float> ProteinTask::predict_all(const Sample& sample, const Entry& entry) {
   std::vector<float> result(sample.residues.size() * kAminoAcidCount);
@@ -26,16 +28,19 @@ std::vector<float> ProteinTask::predict_all(const Sample& sample, const Entry& e
     context().throw_if_cancelled();
     Packer packer(hides());
     std::vector<size_t> places;  // in the sample, of each target
-    for (int64_t rows = 0; next < passes.size() && (rows == 0 || rows + passes[next].count <= kRowsAtOnce); ++next) {
+    for (int64_t rows = 0; next < passes.size() && (rows == 0 || rows + passes[next].count <= kRowsAtOnce);
+         ++next) {
       const ScoringPass& pass = passes[next];
       const Masking masking = scored.pack(packer, pass);
       for (size_t n = 0; n < masking.is_target.size(); ++n)
         if (masking.is_target[n] != 0) places.push_back(static_cast<size_t>(pass.first) + n);
       rows += pass.count;
     }
-    const at::Tensor log_p = model().log_probabilities(batch_on(device(), packer.finish()), compute_dtype()).to(at::kCPU).contiguous();
+    const Outputs outputs = model().outputs(batch_on(device(), packer.finish()), pass());
+    const at::Tensor log_p = outputs.log_probabilities.to(at::kCPU).contiguous();
     for (size_t t = 0; t < places.size(); ++t)
-      std::copy_n(log_p.const_data_ptr<float>() + t * kAminoAcidCount, size_t{kAminoAcidCount}, &result[places[t] * kAminoAcidCount]);
+      std::copy_n(log_p.const_data_ptr<float>() + t * kAminoAcidCount, size_t{kAminoAcidCount},
+                  &result[places[t] * kAminoAcidCount]);
   }
   return result;
 }
@@ -45,13 +50,17 @@ void ProteinTask::predict(const ProteinBatch& batch, const PredictionSink& sink)
   for (const uint64_t id : batch.ids) {
     const Entry& entry = dataset_->entry(batch.split, id);
     const Sample sample = dataset_->sample(batch.split, id);
-    Predicted predicted{.sample = sample, .chain_names = dataset_->chain_names(batch.split, id), .log_p = predict_all(sample, entry)};
+    Predicted predicted{.sample = sample,
+                        .chain_names = dataset_->chain_names(batch.split, id),
+                        .log_p = predict_all(sample, entry)};
     sink.file(id, entry.file + "-residues.csv", residue_table(predicted, config().predict.top));
     sink.file(id, entry.file + "-mutations.csv", mutation_table(predicted));
-    if (config().predict.pictures) sink.file(id, entry.file + "-mutations.svg", mutation_picture(predicted, entry.name));
+    if (config().predict.pictures)
+      sink.file(id, entry.file + "-mutations.svg", mutation_picture(predicted, entry.name));
     const Summary summary = summarize(predicted);
-    sink.row(id, {std::to_string(summary.residues), std::to_string(summary.known), decimal(summary.recovery, kDigits),
-                  decimal(summary.perplexity, kDigits), decimal(summary.entropy, kDigits)});
+    sink.row(id, {std::to_string(summary.residues), std::to_string(summary.known),
+                  decimal(summary.recovery, kDigits), decimal(summary.perplexity, kDigits),
+                  decimal(summary.entropy, kDigits)});
   }
 }
 

@@ -8,7 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "plugins/tasks/common/hugging_face/weights.hpp"
+#include "hugging_face/weights.hpp"
 
 namespace pipeline::protein {
 namespace {

@@ -21,7 +21,7 @@ struct Gpt2Config {
   int64_t eos_token_id = 50256;
 
   int64_t inner() const { return n_inner > 0 ? n_inner : 4 * n_embd; }
-  // Throws std::invalid_argument that names the first key at fault, its value and what it must be.
+  // Throws an Error (PL_ERROR_CONFIG) that names the first key at fault, its value and what it must be.
   void check() const;
 };
 

@@ -1,108 +1,108 @@
 #include "hugging_face.hpp"
 
-#include <ATen/ATen.h>
-
-#include <cstring>
-#include <map>
-#include <stdexcept>
-
-#include "core/safetensors/folder.hpp"
-#include "hugging_face_config.hpp"
-#include "plugins/tasks/common/hugging_face/problems.hpp"
-#include "plugins/tasks/common/hugging_face/weights.hpp"
+#include "hugging_face/config_file.hpp"
+#include "hugging_face/weights.hpp"
 
 namespace pipeline::summarization {
 namespace {
 
-using safetensors::TensorView;
-
-constexpr const char* kPrefix = "transformer.";
-
-std::string without_prefix(const std::string& name) {
-  return name.starts_with(kPrefix) ? name.substr(std::strlen(kPrefix)) : name;
-}
+using hugging_face::ConfigFile;
+using nlohmann::json;
 
 // The causal mask, kept as a buffer by older versions of transformers.
 bool is_mask(const std::string& name) {
   return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
 }
 
+hugging_face::NameMap name_map() {
+  constexpr const char *kPrefix = "transformer.", *kHead = "lm_head.weight";
+  return {.plain_name =
+              [](const std::string& name) {
+                if (is_mask(name)) return std::string();
+                return name == kHead || name.starts_with(kPrefix) ? name : kPrefix + name;
+              },
+          .head = kHead,
+          .tied_to = "transformer.wte.weight"};
+}
+
+// visit(key, value) for what config.json has as we have it.
+template <class Config, class Visit>
+void each_value(Config& config, Visit&& visit) {
+  visit("vocab_size", config.vocab_size);
+  visit("n_positions", config.n_positions);
+  visit("n_embd", config.n_embd);
+  visit("n_layer", config.n_layer);
+  visit("n_head", config.n_head);
+  visit("n_inner", config.n_inner);
+  visit("layer_norm_epsilon", config.layer_norm_epsilon);
+  visit("initializer_range", config.initializer_range);
+  visit("embd_pdrop", config.embd_pdrop);
+  visit("attn_pdrop", config.attn_pdrop);
+  visit("resid_pdrop", config.resid_pdrop);
+  visit("bos_token_id", config.bos_token_id);
+  visit("eos_token_id", config.eos_token_id);
+}
+
+std::string format_gpt2_config(const Gpt2Config& config) {
+  json values = {
+      {"model_type", "gpt2"},
+      {"architectures", {"GPT2LMHeadModel"}},
+      {"activation_function", "gelu_new"},
+      {"n_ctx", config.n_positions},
+      {"scale_attn_weights", true},
+      {"tie_word_embeddings", true},
+      {"use_cache", true},
+      {"torch_dtype", "float32"},
+  };
+  each_value(config, [&](const char* key, auto value) { values[key] = value; });
+  if (config.n_inner == 0) values["n_inner"] = nullptr;
+  return values.dump(2) + "\n";
+}
+
+std::string format_generation_config(const Gpt2Config& config) {
+  return json{{"bos_token_id", config.bos_token_id}, {"eos_token_id", config.eos_token_id}}.dump(2) + "\n";
+}
+
 }  // namespace
 
-HuggingFaceGpt2::HuggingFaceGpt2(const std::string& folder)
-    : config_(read_gpt2_config(folder + "/config.json")),
-      parameters_(parameter_list(config_)),
-      folder_(std::make_unique<const safetensors::Folder>(safetensors::Folder::open(folder))) {
-  match();
-  check_head();
-}
-
-HuggingFaceGpt2::~HuggingFaceGpt2() = default;
-
-void HuggingFaceGpt2::match() {
-  hugging_face::Problems problems;
-  std::map<std::string, const TensorView*> found;  // by name without prefix
-  for (const std::string& name : folder_->names()) {
-    const TensorView& tensor = folder_->at(name);
-    if (name == "lm_head.weight") {
-      head_ = &tensor;
-    } else if (!is_mask(name) && !found.emplace(without_prefix(name), &tensor).second) {
-      problems.add("twice, with and without \"transformer.\"", without_prefix(name));
+Gpt2Config read_gpt2_config(const std::string& path) {
+  const ConfigFile file(path);
+  Gpt2Config config;
+  file.require("model_type", "gpt2");
+  if (const json* activation = file.find("activation_function")) {
+    // Three names for the tanh form of GELU.
+    if (*activation != "gelu_new" && *activation != "gelu_pytorch_tanh" && *activation != "gelu_fast") {
+      file.fail("activation_function",
+                "only \"gelu_new\" (also named \"gelu_pytorch_tanh\", \"gelu_fast\") is supported");
     }
   }
-  for (const ParameterInfo& parameter : parameters_) {
-    const auto match = found.find(without_prefix(parameter.name));
-    if (match == found.end()) {
-      problems.add("missing", without_prefix(parameter.name));
-      tensors_.push_back(nullptr);
-      continue;
-    }
-    const TensorView& tensor = *match->second;
-    if (tensor.shape != parameter.shape) problems.add_shape(tensor.name, tensor.shape, parameter.shape);
-    hugging_face::scalar_type(tensor, folder_->path());
-    tensors_.push_back(&tensor);
-    found.erase(match);
-  }
-  for (const auto& [name, tensor] : found) problems.add("unexpected", tensor->name);
-  problems.raise(folder_->path());
+  file.expect("scale_attn_weights", true);
+  file.expect("scale_attn_by_inverse_layer_idx", false);
+  file.expect("add_cross_attention", false);
+  file.expect("tie_word_embeddings", true);
+  each_value(config, [&](const char* key, auto& value) { file.read(key, value); });
+  return file.checked(config);
 }
 
-void HuggingFaceGpt2::check_head() const {
-  if (!head_) return;
-  const TensorView& embedding = *tensors_.front();
-  if (!hugging_face::same_values(*head_, embedding, folder_->path())) {
-    throw std::runtime_error(folder_->path() + ": lm_head.weight differs from " + embedding.name +
-                             ": only an output head tied to the token embedding is supported");
-  }
-  head_->forget();
+Gpt2Config import_gpt2(const std::string& folder, Gpt2& model) {
+  const Gpt2Config &ours = model.config(), theirs = read_gpt2_config(folder + "/config.json");
+  hugging_face::Differences differences;
+  differences.compare("the tokenizer's vocabulary", ours.vocab_size, theirs.vocab_size);
+  differences.compare("task.model.n_layer", ours.n_layer, theirs.n_layer);
+  differences.compare("task.model.n_head", ours.n_head, theirs.n_head);
+  differences.compare("task.model.n_embd", ours.n_embd, theirs.n_embd);
+  differences.compare("task.model.n_inner", ours.inner(), theirs.inner());
+  differences.compare("task.model.n_positions", ours.n_positions, theirs.n_positions);
+  differences.compare("task.model.layer_norm_epsilon", ours.layer_norm_epsilon, theirs.layer_norm_epsilon);
+  differences.raise(folder);
+  hugging_face::import_weights(folder, model.parameters(), name_map());
+  return theirs;
 }
 
-void HuggingFaceGpt2::read(size_t index, at::Tensor& out) const {
-  TORCH_CHECK(out.sizes() == at::IntArrayRef(parameters_.at(index).shape) && out.is_contiguous() &&
-                  out.is_cpu() && out.scalar_type() == at::kFloat,
-              parameters_.at(index).name, ": to be read into a tensor of shape ", out.sizes(), " and type ",
-              out.scalar_type(), ": must be contiguous fp32 in host memory of shape ",
-              at::IntArrayRef(parameters_.at(index).shape));
-  hugging_face::copy_converted(*tensors_[index], folder_->path(), out);
-  tensors_[index]->forget();
-}
-
-void save_hugging_face_gpt2(const std::string& folder, const Gpt2Config& config,
-                            const std::function<at::Tensor(size_t index)>& value) {
-  const std::vector<ParameterInfo> parameters = parameter_list(config);
-  safetensors::Writer writer(folder + "/model.safetensors", {.sync = true});
-  for (const ParameterInfo& parameter : parameters)
-    writer.declare(parameter.name, safetensors::Dtype::kF32, parameter.shape);
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    const at::Tensor tensor = value(i);
-    TORCH_CHECK(tensor.sizes() == at::IntArrayRef(parameters[i].shape), parameters[i].name,
-                ": to be saved with shape ", tensor.sizes(), ": must be ",
-                at::IntArrayRef(parameters[i].shape));
-    hugging_face::write_as_fp32(writer, parameters[i].name, tensor);
-  }
-  writer.finish();
-  hugging_face::write_text(folder + "/config.json", format_gpt2_config(config));
-  hugging_face::write_text(folder + "/generation_config.json", format_generation_config(config));
+void export_gpt2(const std::string& folder, const Gpt2& model) {
+  hugging_face::export_weights(folder, model.parameters());
+  hugging_face::write_text(folder + "/config.json", format_gpt2_config(model.config()));
+  hugging_face::write_text(folder + "/generation_config.json", format_generation_config(model.config()));
 }
 
 }  // namespace pipeline::summarization

@@ -4,7 +4,7 @@
 #include <cerrno>
 #include <sstream>
 
-#include "plugins/tasks/common/tokenizer/bpe_trainer.hpp"
+#include "tokenizer/bpe_trainer.hpp"
 #include "plugins/tasks/summarization/data/files.hpp"
 #include "plugins/tasks/summarization/data/token_cache_builder.hpp"
 

@@ -10,7 +10,7 @@
 #include <optional>
 #include <string>
 
-#include "plugins/tasks/common/tokenizer/byte_level_bpe.hpp"
+#include "tokenizer/byte_level_bpe.hpp"
 #include "plugins/tasks/summarization/data/token_cache_builder.hpp"
 #include "plugins/tasks/summarization/task/config.hpp"
 

@@ -8,10 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "plugins/tasks/summarization/model/generate.hpp"
 #include "plugins/tasks/summarization/model/gpt2.hpp"
-#include "plugins/tasks/summarization/model/hugging_face.hpp"
-#include "plugins/tasks/summarization/model/parameters.hpp"
 #include "plugins/tasks/summarization/task/config.hpp"
 #include "plugins/tasks/summarization/task/corpus.hpp"
 #include "plugins/tasks/summarization/task/sequence.hpp"
@@ -23,13 +20,10 @@ struct SummarizationBatch {
   PackedBatch packed;
   std::vector<uint64_t> ids;
   Split split = Split::kTrain;
-  uint64_t target_count = 0;
 
   template <class V>
   void tensors(V&& visit) {
-    visit(packed.tokens);
-    visit(packed.positions);
-    visit(packed.targets);
+    packed.tensors(visit);
   }
 };
 
@@ -51,14 +45,10 @@ class Summarization : public TorchTask<SummarizationConfig, Gpt2, SummarizationB
   SummarizationBatch make_batch(const LoadRequest& request) const override;
   BatchInfo batch_info(const SummarizationBatch& batch) const override;
 
-  void describe_parameter(Parameter& parameter) override;
-  void initialize_parameter(uint64_t index, const std::string& name, at::Tensor& out) override;
   void import_model(const std::filesystem::path& folder) override;
   void export_model(const std::filesystem::path& folder) override;
 
-  bool wants_autocast() const override { return false; }  // the model takes its compute dtype itself
-  LossSum train_batch(const SummarizationBatch& batch, const TrainArgs& args) override;
-  LossSum loss(const SummarizationBatch& batch) override;
+  LossSum loss(const SummarizationBatch& batch) override { return model().loss(batch.packed, pass()); }
   void evaluate(const SummarizationBatch& batch, EvaluationSink& sink) override;
   std::vector<Metric> metrics() override;
   std::vector<std::string> prediction_columns() override { return {"summary"}; }
@@ -68,7 +58,6 @@ class Summarization : public TorchTask<SummarizationConfig, Gpt2, SummarizationB
 
  private:
   void check_paths() const;  // of the files that the configuration names
-  at::ScalarType compute_dtype() const { return to_torch(run().compute_dtype); }
   bool is_scored(const EvaluationSink& sink, Split split, uint64_t id) const;
   std::vector<std::string> write_summaries(Split split, const std::vector<uint64_t>& ids);
   std::string text(const TokenView& tokens) const;
@@ -76,9 +65,6 @@ class Summarization : public TorchTask<SummarizationConfig, Gpt2, SummarizationB
   std::optional<text::ByteLevelBpe> kept_tokenizer_;  // came with the weights
   std::optional<Corpus> corpus_;
   SequenceRules rules_;
-  Gpt2Config model_config_;
-  std::vector<ParameterInfo> parameter_infos_;
-  std::optional<HuggingFaceGpt2> imported_;
   std::optional<SummaryScores> scores_;
 };
 

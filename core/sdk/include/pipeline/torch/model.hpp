@@ -1,12 +1,21 @@
-// What the SDK asks of a model: a torch::nn::Module, or any class with named parameters.
+// What the SDK asks of a model: a torch::nn::Module or any class with named parameters, or one that declares
+// its parameters.
 #pragma once
+
+#include <pipeline/torch/parameter_registry.hpp>
 
 #include <ATen/core/Tensor.h>
 
+#include <concepts>
 #include <string>
 
 namespace pipeline {
 inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
+
+template <class T>
+concept DeclaresParameters = requires(T model) {
+  { model.parameters() } -> std::same_as<ParameterRegistry&>;
+};
 
 // named_parameters() yields torch's OrderedDict items or pairs of (name, tensor).
 template <class T>

@@ -30,13 +30,16 @@ class ParameterTable {
   // A tensor that the model holds under two names is one parameter, under the first. Weight decay applies
   // to matrices.
   void add(const std::string& name, const at::Tensor& tensor) {
-    if (!index_.emplace(tensor.unsafeGetTensorImpl(), entries_.size()).second) return;
     Parameter info;
     info.name = name;
     info.shape = tensor.sizes().vec();
     info.trainable = tensor.requires_grad();
     info.decay = tensor.dim() >= 2;
-    entries_.push_back({std::move(info), tensor});
+    add(std::move(info), tensor);
+  }
+  void add(Parameter info, const at::Tensor& tensor) {
+    if (index_.emplace(tensor.unsafeGetTensorImpl(), entries_.size()).second)
+      entries_.push_back({std::move(info), tensor});
   }
 
   size_t size() const { return entries_.size(); }
@@ -149,12 +152,6 @@ class ParameterTable {
   const GradientSink* sink_ = nullptr;
   std::mutex mutex_;
 };
-
-// A tensor of the given shape without memory of its own, for a parameter whose initial value is written by
-// TorchTask::initialize_parameter: a big model is then never held twice.
-inline at::Tensor unallocated(at::IntArrayRef shape) {
-  return at::zeros({}, at::TensorOptions().dtype(at::kFloat)).expand(shape);
-}
 
 }  // namespace gnu::visibility("hidden")]]sdk_v1
 }  // namespace pipeline

@@ -6,6 +6,7 @@
 #include <pipeline/torch/autocast.hpp>
 #include <pipeline/torch/batch.hpp>
 #include <pipeline/torch/buffers.hpp>
+#include <pipeline/torch/forward.hpp>
 #include <pipeline/torch/model.hpp>
 #include <pipeline/torch/parameters.hpp>
 #include <pipeline/torch/random.hpp>
@@ -23,21 +24,14 @@
 namespace pipeline {
 inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
 
-// The loss of a batch: the SUM over what batch_info() counts as weight, not the mean. The core divides by
-// the weight of the whole global batch, over all micro-batches and ranks; a mean of means would weigh
-// ragged batches wrongly.
-struct LossSum {
-  explicit LossSum(at::Tensor tensor) : sum(std::move(tensor)) {}
-  at::Tensor sum;  // scalar, float32 or float64
-};
-
 // ConfigT: see options.hpp. ModelT: see model.hpp. BatchT: a struct of tensors, see batch.hpp. Besides the
 // pure methods here an author writes sample_count() and batch_info(), and any of the optional methods of
 // Task: metrics, predict and its two companions, sample_cost, data_fingerprint, flops, import_model,
 // export_model, prepare. What is called with a Batch runs on the run's device.
 template <class ConfigT, class ModelT, class BatchT>
 class TorchTask : public Task<ConfigT, BatchT> {
-  static_assert(HasNamedParameters<ModelT>, "a model needs named_parameters(): see pipeline/torch/model.hpp");
+  static_assert(HasNamedParameters<ModelT> || DeclaresParameters<ModelT>,
+                "a model needs named_parameters(), or a ParameterRegistry as parameters(): see pipeline/torch/model.hpp");
   static_assert(NamesTensors<BatchT>,
                 "a batch needs tensors(visit), which visits its tensors: see pipeline/torch/batch.hpp");
 
@@ -48,22 +42,18 @@ class TorchTask : public Task<ConfigT, BatchT> {
 
   // Opens the data. [main]
   virtual void open_data() = 0;
-  // A new model on the CPU, initialised by itself from torch's default generator, which is seeded.
+  // A new model on the CPU. A module initialises itself from torch's default generator, which is seeded.
   virtual std::shared_ptr<ModelT> build_model() = 0;
   // Reads samples and makes a batch of them, in host memory; by worker threads, ahead of time. Random
   // choices come from make_generator(context().seed("...", request.epoch, id)).
   virtual BatchT make_batch(const LoadRequest& request) const = 0;
-  // Forward pass. In training the result must lead back to the parameters.
+  // Forward pass. In training the result must lead back to the parameters. A model that asks for more than
+  // the batch gets it as pass().
   virtual LossSum loss(const Batch& batch) = 0;
 
-  // Changes what is not so by default: weight decay on tensors of two or more dimensions, unit 0, learning
-  // rate x 1, trainable as requires_grad says.
+  // Changes what is not so by default, of a model that has named parameters and declares none: weight decay on
+  // tensors of two or more dimensions, unit 0, learning rate x 1, trainable as requires_grad says.
   virtual void describe_parameter(Parameter& /*parameter*/) {}
-  // Writes the initial value of a parameter; by default what the module made of itself. For models too big
-  // to be held twice.
-  virtual void initialize_parameter(uint64_t index, const std::string& /*name*/, at::Tensor& out) {
-    out.copy_(parameters_.tensor(index));
-  }
   // Forward and backward; to be overridden where a loss and autograd are not enough. Gradients leave
   // through backward() or deliver().
   virtual LossSum train_batch(const Batch& batch, const TrainArgs& args) {
@@ -77,9 +67,6 @@ class TorchTask : public Task<ConfigT, BatchT> {
     check_loss(result);
     sink.value("loss", result.sum.template item<double>(), this->batch_info(batch).weight);
   }
-  // False: operations run in the dtypes that the model gives them, whatever train.precision says of the
-  // others.
-  virtual bool wants_autocast() const { return true; }
 
   // For the methods above.
   ModelT& model() { return *model_; }
@@ -88,8 +75,9 @@ class TorchTask : public Task<ConfigT, BatchT> {
   // How the model is to run its layers; redeclare kHasUnits as true when it does and parameters have their
   // units.
   Units& units() { return units_; }
-  // Of the batch in training: default generators are seeded with it already, dropout of one's own needs it.
-  uint64_t batch_seed() const { return batch_seed_; }
+  // What the model may want to know in loss() and in an evaluation. The default generators are seeded with
+  // the batch's seed already.
+  const ForwardPass& pass() const { return pass_; }
   // loss() in the run's precision. The backward pass comes after it, not inside: it takes its dtypes from
   // what was recorded.
   LossSum forward(const Batch& batch) {
@@ -98,8 +86,10 @@ class TorchTask : public Task<ConfigT, BatchT> {
   }
   void backward(const LossSum& loss_sum, double scale) {
     check_loss(loss_sum);
-    if (!loss_sum.sum.requires_grad()) fail("the loss does not lead back to any parameter");
-    loss_sum.sum.backward(at::full({}, scale, loss_sum.sum.options()));
+    const bool is_scaled = loss_sum.scaled.defined();
+    const at::Tensor& root = is_scaled ? loss_sum.scaled : loss_sum.sum;
+    if (!root.requires_grad()) fail("the loss does not lead back to any parameter");
+    root.backward(is_scaled ? at::Tensor() : at::full({}, scale, root.options()));
     units_.finish_backward();
   }
   // A gradient that was computed without autograd.
@@ -118,14 +108,18 @@ class TorchTask : public Task<ConfigT, BatchT> {
     apply_run_settings(this->context());
     device_ = open_device(this->run().device);
     autocast_ = Autocast::for_compute(device_.type(), to_torch(this->run().compute_dtype));
-    autocast_.enabled &= wants_autocast();
+    autocast_.enabled &= !kOwnPrecision<ModelT>;
     units_.set_checkpointing(this->context().activation_checkpointing());
     open_data();
     seed_default_generators(device_, this->context().seed("initialize"));
     model_ = build_model();
     if (model_ == nullptr) fail("build_model() returned no model");
-    for_each_named(model_->named_parameters(),
-                   [&](const std::string& name, const at::Tensor& t) { parameters_.add(name, t); });
+    if constexpr (DeclaresParameters<ModelT>) {
+      for (const ParameterRegistry::Declared& p : model_->parameters()) parameters_.add(p, p.tensor);
+    } else {
+      for_each_named(model_->named_parameters(),
+                     [&](const std::string& name, const at::Tensor& t) { parameters_.add(name, t); });
+    }
     if constexpr (requires { model_->named_buffers(); }) {
       for_each_named(model_->named_buffers(),
                      [&](const std::string& name, at::Tensor& t) { buffers_.add(name, t, device_); });
@@ -152,7 +146,11 @@ class TorchTask : public Task<ConfigT, BatchT> {
   void initialize(uint64_t index, pl_tensor& out) final {
     const at::NoGradGuard no_grad;
     at::Tensor tensor = to_torch(out);
-    initialize_parameter(index, parameters_.info(index).name, tensor);
+    if constexpr (DeclaresParameters<ModelT>) {
+      model_->parameters().initialize(index, this->context().seed("initialize"), tensor);
+    } else {
+      tensor.copy_(parameters_.tensor(index));
+    }
   }
   void bind(uint64_t index, const pl_tensor& value, const pl_tensor& grad) final {
     parameters_.bind(index, value, grad);
@@ -164,7 +162,14 @@ class TorchTask : public Task<ConfigT, BatchT> {
     const StreamScope stream(device_, args.stream);
     const typename ParameterTable::Delivery delivery(parameters_, args.gradients);
     seed_default_generators(device_, args.seed);
-    batch_seed_ = args.seed;
+    pass_.dropout_seed = args.seed;
+    pass_.scale = args.scale;
+    if (args.gradients.takes_rows()) {
+      pass_.deliver = [this](const at::Tensor& p, at::Tensor g) { parameters_.deliver(p, std::move(g)); };
+      pass_.deliver_rows = [this](const at::Tensor& p, const at::Tensor& rows, const at::Tensor& values) {
+        parameters_.deliver_rows(p, rows, values);
+      };
+    }
     try {
       loss_ = on_device(batch, [&](const Batch& b) { return train_batch(b, args); }).sum.detach();
     } catch (...) {
@@ -194,6 +199,7 @@ class TorchTask : public Task<ConfigT, BatchT> {
     checked_ = true;
     if (training_ != training) set_training(*model_, training);
     training_ = training;
+    pass_ = {.training = training, .compute = to_torch(this->run().compute_dtype), .units = &units_};
   }
 
   // On the CPU a batch is used where it is.
@@ -235,7 +241,7 @@ class TorchTask : public Task<ConfigT, BatchT> {
   Buffers buffers_;
   Units units_;
   at::Tensor loss_;
-  uint64_t batch_seed_ = 0;
+  ForwardPass pass_;
   bool training_ = true;
   bool checked_ = false;
 };

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <vector>
 
-namespace pipeline::summarization {
+namespace pipeline::generation {
 namespace {
 
 uint64_t mix(uint64_t z) {  // splitmix64
@@ -61,4 +61,4 @@ int64_t choose_token(std::span<const float> logits, const SamplingOptions& optio
   return order[weights.size() - 1];  // the sum was rounded up
 }
 
-}  // namespace pipeline::summarization
+}  // namespace pipeline::generation

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <span>
 
-namespace pipeline::summarization {
+namespace pipeline::generation {
 
 struct SamplingOptions {
   double temperature = 0;  // 0: the likeliest token, nothing is drawn
@@ -18,4 +18,4 @@ double uniform(uint64_t seed, uint64_t sample_id, uint64_t step);
 // by token id.
 int64_t choose_token(std::span<const float> logits, const SamplingOptions& options, double draw);
 
-}  // namespace pipeline::summarization
+}  // namespace pipeline::generation

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-namespace pipeline::summarization {
+namespace pipeline::generation {
 
 struct BeamOptions {
   int64_t beams = 4;
@@ -47,4 +47,4 @@ class BeamSearch {
   bool done_ = false;
 };
 
-}  // namespace pipeline::summarization
+}  // namespace pipeline::generation

@@ -2,9 +2,9 @@
 
 #include <ATen/ATen.h>
 
-#include "decoder.hpp"
+#include "beam_search.hpp"
 
-namespace pipeline::summarization {
+namespace pipeline::generation {
 namespace {
 
 using Sequences = std::vector<std::vector<int64_t>>;
@@ -83,7 +83,8 @@ Sequences search_beams(Decoder& decoder, const std::vector<Prompt>& prompts,
 
 }  // namespace
 
-Sequences generate(Gpt2& model, const std::vector<Prompt>& prompts, const GenerationOptions& options) {
+Sequences generate(const DecoderModel& model, const std::vector<Prompt>& prompts,
+                   const GenerationOptions& options) {
   if (prompts.empty() || options.max_new_tokens <= 0) return Sequences(prompts.size());
   TORCH_CHECK(options.beams >= 1, "beams = ", options.beams, ": must be at least 1");
   Sequences tokens;
@@ -92,4 +93,4 @@ Sequences generate(Gpt2& model, const std::vector<Prompt>& prompts, const Genera
   return options.beams == 1 ? sample(decoder, prompts, options) : search_beams(decoder, prompts, options);
 }
 
-}  // namespace pipeline::summarization
+}  // namespace pipeline::generation

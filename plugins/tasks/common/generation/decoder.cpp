@@ -6,48 +6,48 @@
 
 #include "transformer/to_device.hpp"
 
-namespace pipeline::summarization {
+namespace pipeline::generation {
 
 using transformer::AttentionLayout;
 
-Decoder::Decoder(Gpt2& model, const std::vector<std::vector<int64_t>>& prompts, int64_t slots_per_prompt,
-                 int64_t new_tokens, at::ScalarType compute)
+Decoder::Decoder(const DecoderModel& model, const std::vector<std::vector<int64_t>>& prompts,
+                 int64_t slots_per_prompt, int64_t new_tokens, at::ScalarType compute)
     : model_(model), compute_(compute), slots_per_prompt_(slots_per_prompt) {
   for (const auto& prompt : prompts) {
     const auto length = static_cast<int64_t>(prompt.size());
     TORCH_CHECK(length > 0, "prompt ", prompts_.sequences(),
                 " is empty: generation needs a token to start from");
-    TORCH_CHECK(length + new_tokens <= model.config().n_positions, "prompt ", prompts_.sequences(), " has ",
-                length, " tokens: with ", new_tokens, " new ones that is more than n_positions (",
-                model.config().n_positions, "); shorten one or the other");
+    TORCH_CHECK(length + new_tokens <= model.max_tokens(), "prompt ", prompts_.sequences(), " has ", length,
+                " tokens: with ", new_tokens, " new ones that is more than the model takes (",
+                model.max_tokens(), "); shorten one or the other");
     prompts_.append(length);
     prompt_tokens_.insert(prompt_tokens_.end(), prompt.begin(), prompt.end());
     lengths_.insert(lengths_.end(), static_cast<size_t>(slots_per_prompt), length);
   }
   capacity_ = prompts_.longest() + new_tokens;
   const auto slots = static_cast<int64_t>(lengths_.size());
-  for (int64_t i = 0; i < model.config().n_layer; ++i) {
-    cache_.push_back(at::empty({slots * capacity_, 2 * model.config().n_embd},
-                               model.token_embedding().options().dtype(compute)));
+  for (int64_t i = 0; i < model.layer_count(); ++i) {
+    cache_.push_back(
+        at::empty({slots * capacity_, 2 * model.width()}, at::TensorOptions(model.device()).dtype(compute)));
   }
 }
 
-// x: (N, C). Row n of the new keys and values goes to row cache_rows[n] of the cache; then attention over
-// `layout`, whose keys are either the rows of x themselves (same lengths) or the whole cache.
-at::Tensor Decoder::run(at::Tensor x, const AttentionLayout& layout, const std::vector<int64_t>& cache_rows) {
-  const int64_t width = model_.config().n_embd;
-  const at::Tensor rows = transformer::to_device(cache_rows, x.device());
+// Row n of the new keys and values goes to row cache_rows[n] of the cache; then attention over `layout`,
+// whose keys are either the rows themselves (same lengths) or the whole cache.
+at::Tensor Decoder::run(at::IntArrayRef tokens, at::IntArrayRef positions, const AttentionLayout& layout,
+                        const std::vector<int64_t>& cache_rows) {
+  const int64_t width = model_.width();
+  const auto there = [&](at::IntArrayRef values) { return transformer::to_device(values, model_.device()); };
+  const at::Tensor rows = there(cache_rows), places = there(positions);
+  at::Tensor x = model_.embed(there(tokens), places);
   for (size_t i = 0; i < cache_.size(); ++i) {
-    const Gpt2Layer& w = model_.layers()[i];
-    const at::Tensor qkv = transformer::norm_linear(x, w.ln_1, w.attention, compute_);
-    cache_[i].index_copy_(0, rows, qkv.narrow(1, width, 2 * width));
-    const at::Tensor h =
-        layout.positions.empty()
-            ? transformer::ragged_self_attention(qkv, layout)
-            : transformer::ragged_attention(qkv.narrow(1, 0, width), cache_[i].narrow(1, 0, width),
-                                            cache_[i].narrow(1, width, width), layout);
-    x = transformer::linear_residual(h, w.attention_projection, x, {});
-    x = transformer::norm_mlp_residual(x, w.ln_2, w.up, w.down, {}, compute_);
+    at::Tensor& cache = cache_[i];
+    x = model_.layer(static_cast<int64_t>(i), x, places, compute_, [&](const at::Tensor& qkv) {
+      cache.index_copy_(0, rows, qkv.narrow(1, width, 2 * width));
+      if (layout.positions.empty()) return transformer::ragged_self_attention(qkv, layout);
+      return transformer::ragged_attention(qkv.narrow(1, 0, width), cache.narrow(1, 0, width),
+                                           cache.narrow(1, width, width), layout);
+    });
   }
   return x;
 }
@@ -62,13 +62,10 @@ at::Tensor Decoder::prompt_logits() {
     }
     last.push_back(prompts_.start(p + 1) - 1);
   }
-  const at::Device device = model_.token_embedding().device();
   AttentionLayout layout;
   layout.queries = layout.keys = prompts_;
-  layout.heads = model_.config().n_head;
-  at::Tensor x = model_.embed(transformer::to_device(prompt_tokens_, device),
-                              transformer::to_device(positions, device), {});
-  x = run(std::move(x), layout, cache_rows);
+  layout.heads = model_.heads();
+  const at::Tensor x = run(prompt_tokens_, positions, layout, cache_rows);
   for (const at::Tensor& cache : cache_) {  // the other slots start from the same keys and values
     for (int64_t p = 0; p < prompts_.sequences(); ++p) {
       const int64_t first = p * slots_per_prompt_;
@@ -78,14 +75,13 @@ at::Tensor Decoder::prompt_logits() {
       }
     }
   }
-  return transformer::head_logits(x.index_select(0, transformer::to_device(last, device)),
-                                  model_.final_norm(), model_.token_embedding(), compute_);
+  return model_.logits_of(x.index_select(0, transformer::to_device(last, model_.device())), compute_);
 }
 
 at::Tensor Decoder::append(std::span<const int64_t> slots, std::span<const int64_t> tokens) {
   const at::NoGradGuard no_grad;
   AttentionLayout layout;
-  layout.heads = model_.config().n_head;
+  layout.heads = model_.heads();
   std::vector<int64_t> cache_rows;
   size_t next = 0;
   for (int64_t slot = 0; slot < static_cast<int64_t>(lengths_.size()); ++slot) {
@@ -102,11 +98,8 @@ at::Tensor Decoder::append(std::span<const int64_t> slots, std::span<const int64
   }
   TORCH_CHECK(next == slots.size() && tokens.size() == slots.size(), "append: ", slots.size(), " slots, ",
               tokens.size(), " tokens; slots must be below ", lengths_.size(), " and ascend");
-  const at::Device device = model_.token_embedding().device();
-  const auto on_device = [&](at::IntArrayRef values) { return transformer::to_device(values, device); };
-  at::Tensor x = model_.embed(on_device({tokens.data(), tokens.size()}), on_device(layout.positions), {});
-  x = run(std::move(x), layout, cache_rows);
-  return transformer::head_logits(x, model_.final_norm(), model_.token_embedding(), compute_);
+  return model_.logits_of(run({tokens.data(), tokens.size()}, layout.positions, layout, cache_rows),
+                          compute_);
 }
 
 void Decoder::reorder(int64_t prompt, std::span<const int64_t> from) {
@@ -128,4 +121,4 @@ void Decoder::reorder(int64_t prompt, std::span<const int64_t> from) {
   std::copy(lengths.begin(), lengths.end(), lengths_.begin() + first);
 }
 
-}  // namespace pipeline::summarization
+}  // namespace pipeline::generation

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace pipeline::summarization {
+namespace pipeline::generation {
 namespace {
 
 double log_sum_exp(std::span<const float> logits) {
@@ -78,4 +78,4 @@ std::vector<int64_t> BeamSearch::best() const {
   return finished_.empty() ? running_.front().tokens : finished_.front().tokens;
 }
 
-}  // namespace pipeline::summarization
+}  // namespace pipeline::generation

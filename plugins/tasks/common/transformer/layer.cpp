@@ -1,0 +1,129 @@
+#include "layer.hpp"
+
+#include <ATen/ATen.h>
+
+#include <memory>
+
+#include "to_device.hpp"
+
+namespace pipeline::transformer {
+
+Linear add_linear(ParameterRegistry& parameters, const std::string& name, int64_t in, int64_t out,
+                  uint32_t unit, double deviation) {
+  return {
+      parameters.add({.name = name + ".weight", .shape = {in, out}, .unit = unit}, normal(deviation)),
+      parameters.add({.name = name + ".bias", .shape = {out}, .decay = false, .unit = unit}, constant(0))};
+}
+
+Norm add_norm(ParameterRegistry& parameters, const std::string& name, int64_t width, uint32_t unit,
+              double epsilon) {
+  return {
+      parameters.add({.name = name + ".weight", .shape = {width}, .decay = false, .unit = unit}, constant(1)),
+      parameters.add({.name = name + ".bias", .shape = {width}, .decay = false, .unit = unit}, constant(0)),
+      epsilon};
+}
+
+Layer add_layer(ParameterRegistry& parameters, const std::string& name, uint32_t unit,
+                const LayerShape& shape, const LayerNames& names) {
+  const auto norm = [&](const char* part) {
+    return add_norm(parameters, name + "." + part, shape.width, unit, shape.epsilon);
+  };
+  const auto linear = [&](const char* part, int64_t in, int64_t out, double deviation) {
+    return add_linear(parameters, name + "." + part, in, out, unit, deviation);
+  };
+  return {.attention_norm = norm(names.attention_norm),
+          .qkv = linear(names.qkv, shape.width, 3 * shape.width, shape.deviation),
+          .projection = linear(names.projection, shape.width, shape.width, shape.into_residual),
+          .mlp_norm = norm(names.mlp_norm),
+          .up = linear(names.up, shape.width, shape.inner, shape.deviation),
+          .down = linear(names.down, shape.inner, shape.width, shape.into_residual)};
+}
+
+namespace {
+
+enum class Site : uint64_t { kAttention, kProjection, kMlp, kCount };
+
+Dropout dropout_at(const LayerPass& shared, const ForwardPass& pass, double p, uint64_t layer, Site site) {
+  if (!pass.training || p == 0) return {};
+  const uint64_t number =
+      shared.first_site + layer * static_cast<uint64_t>(Site::kCount) + static_cast<uint64_t>(site);
+  return {p, dropout_key(pass.dropout_seed, number)};
+}
+
+at::Tensor rotated(const at::Tensor& x, int64_t width, const Rotation& by) {
+  return by.cos.defined() ? rotate_(x, width, by) : x;
+}
+
+}  // namespace
+
+bool few_rows(size_t wanted, int64_t all) {
+  constexpr double kFew = 0.75;
+  return wanted > 0 && static_cast<double>(wanted) < kFew * static_cast<double>(all);
+}
+
+RowsOfLayer rows_of_layer(const LayerPass& pass, const std::vector<int64_t>& rows, at::Device device) {
+  RowsOfLayer result{.index = to_device(rows, device), .layout = queries_at(pass.layout, rows)};
+  if (pass.rotation.cos.defined())
+    result.rotation = {pass.rotation.cos.index_select(0, result.index),
+                       pass.rotation.sin.index_select(0, result.index)};
+  return result;
+}
+
+at::Tensor run_layer(const Layer& layer, uint64_t number, const at::Tensor& x, const LayerPass& shared,
+                     const ForwardPass& pass, const RowsOfLayer& rows, const at::Tensor& bias) {
+  const int64_t width = layer.projection.weight.size(0);
+  const Dropout dropout = dropout_at(shared, pass, shared.dropout.attention, number, Site::kAttention);
+  const auto input = [&](const at::Tensor& of, const Linear& linear) {
+    return norm_linear(of, layer.attention_norm, linear, pass.compute);
+  };
+  if (!rows.index.defined()) {
+    const at::Tensor qkv = rotated(input(x, layer.qkv), 2 * width, shared.rotation);
+    return after_attention(layer, number, ragged_self_attention(qkv, shared.layout, dropout, bias), x, shared,
+                           pass);
+  }
+  const at::Tensor kv = rotated(input(x, columns(layer.qkv, width, 2 * width)), width, shared.rotation);
+  const at::Tensor picked = x.index_select(0, rows.index);
+  const at::Tensor q = rotated(input(picked, columns(layer.qkv, 0, width)), width, rows.rotation);
+  const at::Tensor h =
+      ragged_attention(q, kv.narrow(1, 0, width), kv.narrow(1, width, width), rows.layout, dropout, bias);
+  return after_attention(layer, number, h, picked, shared, pass);
+}
+
+at::Tensor after_attention(const Layer& layer, uint64_t number, const at::Tensor& h,
+                           const at::Tensor& residual, const LayerPass& shared, const ForwardPass& pass) {
+  const auto dropout = [&](Site site) {
+    return dropout_at(shared, pass, shared.dropout.residual, number, site);
+  };
+  const at::Tensor middle = linear_residual(h, layer.projection, residual, dropout(Site::kProjection));
+  return norm_mlp_residual(middle, layer.mlp_norm, layer.up, layer.down, dropout(Site::kMlp), pass.compute,
+                           shared.gelu);
+}
+
+at::Tensor run_layers(const std::vector<Layer>& layers, at::Tensor x, const LayerPass& shared,
+                      const ForwardPass& pass, const ParameterRegistry& parameters,
+                      const std::vector<int64_t>& wanted) {
+  // A layer may run again in the backward pass, when all of this is gone.
+  struct Held {
+    LayerPass shared;
+    ForwardPass pass;
+    RowsOfLayer last;
+  };
+  const int64_t count = x.size(0);
+  const bool few = few_rows(wanted.size(), count), all = static_cast<int64_t>(wanted.size()) == count;
+  const auto held = std::make_shared<const Held>(
+      Held{shared, pass, few ? rows_of_layer(shared, wanted, x.device()) : RowsOfLayer{}});
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const auto unit = static_cast<uint32_t>(i + 1);
+    const bool is_last = i + 1 == layers.size();
+    x = pass.run(
+        unit,
+        [held, i, is_last, layer = layers[i]](const Tensors& in) {
+          return Tensors{
+              run_layer(layer, i, in[0], held->shared, held->pass, is_last ? held->last : RowsOfLayer{})};
+        },
+        {x}, parameters.of_unit(unit))[0];
+  }
+  return few || all ? x : x.index_select(0, to_device(wanted, x.device()));
+}
+
+}  // namespace pipeline::transformer

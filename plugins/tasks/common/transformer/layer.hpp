@@ -1,0 +1,80 @@
+// Pre-norm transformer layers: their parameters, and how a model runs them.
+#pragma once
+
+#include <pipeline/torch/forward.hpp>
+#include <pipeline/torch/parameter_registry.hpp>
+
+#include <string>
+#include <vector>
+
+#include "attention.hpp"
+#include "blocks.hpp"
+#include "rotary.hpp"
+
+namespace pipeline::transformer {
+
+// "name.weight" (in, out), N(0, deviation), with weight decay, and "name.bias", zero.
+Linear add_linear(ParameterRegistry& parameters, const std::string& name, int64_t in, int64_t out,
+                  uint32_t unit, double deviation);
+Norm add_norm(ParameterRegistry& parameters, const std::string& name, int64_t width, uint32_t unit,
+              double epsilon);
+
+struct Layer {
+  Norm attention_norm;
+  Linear qkv, projection;
+  Norm mlp_norm;
+  Linear up, down;
+};
+
+struct LayerShape {
+  int64_t width, inner;             // of the MLP
+  double epsilon;                   // of the norms
+  double deviation, into_residual;  // of initial weights; of those that write to the residual stream
+};
+// What a model calls the parts of its layers.
+struct LayerNames {
+  const char *attention_norm, *qkv, *projection, *mlp_norm, *up, *down;
+};
+// Declares a layer's parameters, as "name.attention_norm.weight" and so on, in this order.
+Layer add_layer(ParameterRegistry& parameters, const std::string& name, uint32_t unit,
+                const LayerShape& shape, const LayerNames& names);
+
+// Shares of what is dropped, of attention's weights and before each residual addition.
+struct DropoutRates {
+  double attention = 0, residual = 0;
+};
+
+// What all layers of a stack share in a forward pass.
+struct LayerPass {
+  AttentionLayout layout;
+  Rotation rotation = {};  // of the rows; undefined: positions are not rotary
+  DropoutRates dropout = {};
+  uint64_t first_site = 0;  // numbers the first layer's places of dropout; each layer has three
+  Gelu gelu = Gelu::kTanh;
+};
+
+// The same for a layer that is computed at some rows alone: of the others it needs only keys and values.
+struct RowsOfLayer {
+  at::Tensor index;  // (R) int64, ascending; undefined: all rows
+  AttentionLayout layout = {};
+  Rotation rotation = {};
+};
+RowsOfLayer rows_of_layer(const LayerPass& pass, const std::vector<int64_t>& rows, at::Device device);
+
+// Whether to compute the last layer only at the rows that are wanted.
+bool few_rows(size_t wanted, int64_t all);
+
+// x (N, C) -> (N, C), or (R, C) at `rows`. number: of the layer in its model, from 0; its dropout depends on
+// it. bias: see ragged_attention().
+at::Tensor run_layer(const Layer& layer, uint64_t number, const at::Tensor& x, const LayerPass& shared,
+                     const ForwardPass& pass, const RowsOfLayer& rows = {}, const at::Tensor& bias = {});
+// Its second half, after attention: h is attention's output.
+at::Tensor after_attention(const Layer& layer, uint64_t number, const at::Tensor& h,
+                           const at::Tensor& residual, const LayerPass& shared, const ForwardPass& pass);
+
+// The stack as units 1 .. n: (T, C), its output at `wanted` (ascending). `index`: these rows on the device.
+at::Tensor run_layers(const std::vector<Layer>& layers, at::Tensor x, const LayerPass& shared,
+                      const ForwardPass& pass, const ParameterRegistry& parameters,
+                      const std::vector<int64_t>& wanted);
+
+}  // namespace pipeline::transformer
