@@ -309,7 +309,7 @@ TEST_F(OwnTestData, OnlyAddsFiguresAndWhatWasLearntFromIsCounted) {
   write_text(path("mine/held_out.pdb"), file_of(first_of(true)));
   const Result unknown = call("evaluate", mine);
   ASSERT_EQ(unknown.code, 0) << unknown.err;
-  EXPECT_THAT(unknown.out + unknown.err, Not(HasSubstr("learnt from"))) << "one is new, the other was held out";
+  EXPECT_THAT(unknown.out + unknown.err, Not(HasSubstr("are training data"))) << "one is new, the other was held out";
 
   write_text(path("mine/renamed.pdb"), "REMARK   1 OF MY OWN\n" + file_of(first_of(false)));
   std::string moved = file_of(first_of(false));  // a relative: the same sequence in another place
@@ -317,13 +317,13 @@ TEST_F(OwnTestData, OnlyAddsFiguresAndWhatWasLearntFromIsCounted) {
   write_text(path("mine/relative.pdb"), moved);
   const Result known = call("evaluate", mine);
   ASSERT_EQ(known.code, 0) << known.err;
-  EXPECT_THAT(known.out + known.err, HasSubstr("samples of task.test_path 1 were learnt from (renamed_A), and 1 are like some that were (relative_A)"));
+  EXPECT_THAT(known.out + known.err, HasSubstr("samples of task.test_path 1 are training data (renamed_A), and 1 are like some that are (relative_A)"));
 
   fs::remove_all(path("structures"));
   EXPECT_EQ(call("export").code, 0) << "an export reads no data";
   const Result predicted = call("predict", mine);
   ASSERT_EQ(predicted.code, 0) << predicted.out << predicted.err << "a model can be used where its training data are not";
-  EXPECT_THAT(predicted.out + predicted.err, HasSubstr("samples of the test split 1 were learnt from by these weights"));
+  EXPECT_THAT(predicted.out + predicted.err, HasSubstr("samples of the test split 1 were training data of these weights"));
   EXPECT_THAT(predicted.out + predicted.err, Not(HasSubstr("comparing sequences")));
   EXPECT_THAT(read_text(path("run/submission.csv")), HasSubstr("other_Q,40,40,"));
 }
@@ -346,41 +346,41 @@ class WhatWasLearntFrom : public Protein {
   void expect_figures(const std::vector<std::string>& more) {
     const Result result = call("evaluate", more);
     EXPECT_EQ(result.code, 0) << result.out << result.err;
-    EXPECT_THAT(result.out + result.err, Not(HasSubstr("learnt from")));
+    EXPECT_THAT(result.out + result.err, Not(HasSubstr("were training data")));
   }
 };
 
 TEST_F(WhatWasLearntFrom, IsNoTestDataUnderOtherFolds) {
   expect_figures({});
   expect_figures({"--split", "val"});
-  expect_refusal({"--set", "task.split.fold=2"}, "of the [0-9]+ samples of the test split [1-9][0-9]* were learnt from by these weights");
-  expect_refusal({"--set", "task.split.fold=1"}, "of the test split 0 were learnt from .* and [1-9][0-9]* more were validation samples");
-  expect_refusal({"--set", "task.split.fold=1", "--split", "val"}, "of the validation split [1-9][0-9]* were learnt from");
+  expect_refusal({"--set", "task.split.fold=2"}, "of the [0-9]+ samples of the test split [1-9][0-9]* were training data of these weights");
+  expect_refusal({"--set", "task.split.fold=1"}, "of the test split 0 were training data .* and [1-9][0-9]* more were validation data");
+  expect_refusal({"--set", "task.split.fold=1", "--split", "val"}, "of the validation split [1-9][0-9]* were training data");
 }
 
 TEST_F(WhatWasLearntFrom, IsNoTestDataInAFolderThatHasGrown) {
   for (int i = 0; i < 3; ++i) write_text(path("structures/new" + std::to_string(i) + ".pdb"), helix(made_up_sequence(70 + 10 * i, 900 + static_cast<uint64_t>(i)), 'A') + "END\n");
-  expect_refusal({}, "of the [0-9]+ samples of the test split [0-9]+ were learnt from");
+  expect_refusal({}, "of the [0-9]+ samples of the test split [0-9]+ were training data");
   const Result predicted = call("predict");
   EXPECT_EQ(predicted.code, 0) << predicted.err;
   EXPECT_THAT(predicted.out + predicted.err, HasSubstr("predictions of these say little about new proteins"));
 }
 
 TEST_F(WhatWasLearntFrom, IsNoTestDataAsPartsOfStructuresOrUnderOtherNames) {
-  expect_refusal({"--set", "task.data.unit=structure", "--set", "task.split.fold=3"}, "were learnt from");
+  expect_refusal({"--set", "task.data.unit=structure", "--set", "task.split.fold=3"}, "were training data");
   fs::rename(path("structures"), path("moved"));
   fs::rename(path("moved/p1.ent"), path("moved/renamed.pdb"));
-  expect_refusal({"--set", "task.pdb_path=moved", "--set", "task.split.fold=2"}, "were learnt from");
+  expect_refusal({"--set", "task.pdb_path=moved", "--set", "task.split.fold=2"}, "were training data");
 }
 
 TEST_F(WhatWasLearntFrom, AddsUpOverTrainingsThatBeginWithEachOther) {
   learn("second", {"--set", "task.split.fold=2", "--set", "train.init_from=run"});
-  expect_refusal({"--set", "run.dir=second", "--set", "task.split.fold=2"}, "were learnt from");
+  expect_refusal({"--set", "run.dir=second", "--set", "task.split.fold=2"}, "were training data");
   ASSERT_EQ(call("export").code, 0);
   const Result third = call("run", {"--set", "task.split.fold=2", "--set", "train.init_from=run/export", "--set", "run.dir=third", "--set", "train.max_steps=1"});
   ASSERT_EQ(third.code, 0) << third.err;
-  EXPECT_THAT(third.out + third.err, HasSubstr("the weights that this begins with have learnt from"));
-  expect_refusal({"--set", "run.dir=third", "--set", "task.split.fold=2"}, "were learnt from");
+  EXPECT_THAT(third.out + third.err, HasSubstr("were training data of the weights that this begins with"));
+  expect_refusal({"--set", "run.dir=third", "--set", "task.split.fold=2"}, "were training data");
 }
 
 TEST_F(Protein, SamplesThatAreTooShortAreCountedInTheLog) {

@@ -1,10 +1,9 @@
-// What weights have learnt from: content keys, and sets of them.
+// What weights were trained with: content keys, and sets of them.
 #include "plugins/tasks/protein/task/learnt.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "plugins/tasks/protein/task/content_key.hpp"
 #include "tests/protein/made_up_chains.hpp"
 
 namespace pipeline::protein {
@@ -47,18 +46,6 @@ TEST(Learnt, AddsUp) {
   const std::vector<uint64_t> some{2, 3}, none{2, 4};
   EXPECT_TRUE(any_of(some, learnt.training));
   EXPECT_FALSE(any_of(none, learnt.training));
-}
-
-TEST(Learnt, IsTheSameAfterItWasWritten) {
-  const std::vector<uint64_t> keys{0, 255, 0x123456789abcdef0, UINT64_MAX};
-  EXPECT_EQ(to_text(keys).substr(0, 32), "000000000000000000000000000000ff");
-  std::vector<uint64_t> read{4};
-  EXPECT_TRUE(keys_from(to_text(keys), read));
-  EXPECT_EQ(read, keys);
-  EXPECT_TRUE(keys_from("", read));
-  EXPECT_THAT(read, ElementsAre());
-  EXPECT_FALSE(keys_from("00000000000000f", read));
-  EXPECT_FALSE(keys_from("00000000000000fx", read));
 }
 
 }  // namespace

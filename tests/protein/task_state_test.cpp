@@ -15,7 +15,7 @@ TaskState some_state() {
   TaskState state;
   for (size_t a = 0; a < kAminoAcidCount; ++a) state.frequencies[a] = 0.01 * static_cast<double>(a);
   state.model = "words of the model";
-  state.learnt = Learnt{.training = {1, 2}, .validation = {3}};
+  state.learnt = Learnt{.training = {0, 255, UINT64_MAX}, .validation = {3}};
   return state;
 }
 
@@ -36,8 +36,10 @@ TEST(TaskState, ThatIsDamagedIsAnErrorThatSaysSo) {
     EXPECT_NE(at, std::string::npos) << what;
     return text.replace(at, what.size(), instead);
   };
-  for (const std::string& text : {std::string(), std::string("[]"), std::string("{}"), whole.substr(0, whole.size() / 2), with("0.01", "\"x\""),
-                                  with("[0.0,", "["), with("\"words of the model\"", "7"), with("\"0000", "\"zzzz")}) {
+  for (const std::string& text :
+       {std::string(), std::string("[]"), std::string("{}"), whole.substr(0, whole.size() / 2),
+        with("0.01", "\"x\""), with("[0.0,", "["), with("\"words of the model\"", "7"),
+        with("18446744073709551615", "-1"), with("[3]", "3")}) {
     try {
       state_from(text);
       ADD_FAILURE() << text;

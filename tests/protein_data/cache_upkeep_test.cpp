@@ -8,7 +8,6 @@
 #include "plugins/tasks/common/files/file_lock.hpp"
 #include "plugins/tasks/protein/data/cache_names.hpp"
 #include "plugins/tasks/protein/data/file_index.hpp"
-#include "plugins/tasks/protein/data/structure_directory.hpp"
 #include "tests/protein_data/library_folder.hpp"
 #include "tests/protein_data/ordinary_user.hpp"
 
@@ -36,9 +35,10 @@ class CacheUpkeep : public ::testing::Test {
     for (const char* name : names) std::filesystem::remove(folder_.files / name);
   }
   uint64_t said() const {
-    return static_cast<uint64_t>(std::count_if(folder_.notes.begin(), folder_.notes.end(), [](const std::string& note) {
-      return note.find("without what was parsed of files that are no more") != std::string::npos;
-    }));
+    return static_cast<uint64_t>(
+        std::count_if(folder_.notes.begin(), folder_.notes.end(), [](const std::string& note) {
+          return note.find("without what was parsed of files that are no more") != std::string::npos;
+        }));
   }
 
   LibraryFolder folder_;
@@ -61,20 +61,21 @@ TEST_F(CacheUpkeep, FilesThatWereRemovedLeaveTheCacheThoughNoneIsNew) {
   EXPECT_EQ(said(), 1u);
   EXPECT_EQ(contents_of(before), contents);  // who has the old one open keeps it
 
-  const auto state = std::filesystem::last_write_time(StructureDirectory::path_of(folder_.cache_file()));
   EXPECT_EQ(folder_.open().counts().read, 0u);
   EXPECT_TRUE(folder_.notes.empty());
-  EXPECT_LE(state, std::filesystem::last_write_time(StructureDirectory::path_of(folder_.cache_file())));
-  const FileIndex index(FileIndex::path_in(folder_.cache.path(), std::filesystem::canonical(folder_.files.path()).string()));
+  const FileIndex index(
+      FileIndex::path_in(folder_.cache.path(), std::filesystem::canonical(folder_.files.path()).string()));
   EXPECT_EQ(index.entries().size(), 3u);
 }
 
 TEST_F(CacheUpkeep, WhatAnotherFolderUsesStays) {
   LibraryFolder other;
   const auto open_other = [&] {
-    return StructureLibrary::open({.root = other.files.path(), .cache_dir = folder_.cache.path()}, other.hooks());
+    return StructureLibrary::open({.root = other.files.path(), .cache_dir = folder_.cache.path()},
+                                  other.hooks());
   };
-  for (const auto* name : {"ALA.pdb", "GLY.pdb", "SER.pdb"}) other.write(name, tests::read_all(folder_.files / name));
+  for (const auto* name : {"ALA.pdb", "GLY.pdb", "SER.pdb"})
+    other.write(name, tests::read_all(folder_.files / name));
   std::this_thread::sleep_for(std::chrono::milliseconds(2100));
   EXPECT_EQ(open_other().counts().parsed, 0u);
   const uint64_t all = size();
@@ -129,10 +130,11 @@ TEST_F(CacheUpkeep, NobodyWaitsForItAndNothingIsTouchedWithoutTheLock) {
 TEST(CacheFolder, AFolderInPlaceOfAFileIsNamedWithWhatToDo) {
   LibraryFolder folder;
   folder.write("a.pdb", peptide({"ALA"}));
-  const std::string index = FileIndex::path_in(folder.cache.path(), std::filesystem::canonical(folder.files.path()).string());
-  const std::string directory = StructureDirectory::path_of(folder.cache_file());
+  const std::string index =
+      FileIndex::path_in(folder.cache.path(), std::filesystem::canonical(folder.files.path()).string());
   const std::string lock = folder.cache / kLockName;
-  for (const std::string& path : {folder.cache_file(), directory, index, lock, folder.cache_file() + ".part", index + ".part"}) {
+  for (const std::string& path :
+       {folder.cache_file(), index, lock, folder.cache_file() + ".part", index + ".part"}) {
     folder.open();  // so that the others are there
     std::filesystem::remove(path);
     std::filesystem::create_directories(path + "/with/something");
@@ -157,7 +159,8 @@ TEST(CacheFolder, AFolderInPlaceOfTheTableIsSaid) {
   std::filesystem::create_directories(table + "/with/something");
   EXPECT_EQ(contents_of(folder.open()), "a:A");
   ASSERT_EQ(folder.notes.size(), 1u);
-  EXPECT_TRUE(folder.notes[0].starts_with(table + ": the table of unusable files cannot be written there: ")) << folder.notes[0];
+  EXPECT_TRUE(folder.notes[0].starts_with(table + ": the table of unusable files cannot be written there: "))
+      << folder.notes[0];
 }
 
 }  // namespace

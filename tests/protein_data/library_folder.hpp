@@ -14,7 +14,9 @@ struct LibraryFolder {
   tests::FilesFolder files, cache;
   std::vector<std::string> notes;
 
-  LibraryOptions options() const { return {.root = files.path(), .cache_dir = cache.path(), .max_unusable_share = 0.9}; }
+  LibraryOptions options() const {
+    return {.root = files.path(), .cache_dir = cache.path(), .max_unusable_share = 0.9};
+  }
   LibraryHooks hooks() {
     LibraryHooks hooks;
     hooks.threads = 2;
@@ -29,7 +31,7 @@ struct LibraryFolder {
     std::filesystem::create_directories(std::filesystem::path(files / name).parent_path());
     files.write(name, text);
   }
-  std::string cache_file() const { return StructureCache::path_in(cache.path()); }
+  std::string cache_file() const { return structures_path(cache.path()); }
 };
 
 // "a:AGS b/c:W/G": names, and the sequences of their chains.

@@ -1,4 +1,5 @@
-// The cache file changed in place while a library has it mapped: what is read of it is what was parsed, or there is an error that says so.
+// The cache file changed in place while a library has it mapped: what is read of it is what was parsed, or
+// there is an error that says so.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -12,7 +13,9 @@ namespace {
 class StructureCacheInUse : public ::testing::Test {
  protected:
   void SetUp() override {
-    for (int i = 0; i < 3; ++i) folder_.write("p" + std::to_string(i) + ".pdb", peptide(std::vector<std::string>(200, "ALA"), 'A', i + 1));
+    for (int i = 0; i < 3; ++i)
+      folder_.write("p" + std::to_string(i) + ".pdb",
+                    peptide(std::vector<std::string>(200, "ALA"), 'A', i + 1));
     library_.emplace(folder_.open());
     contents_ = contents_of(*library_);
     good_ = tests::read_all(folder_.cache_file());
@@ -29,7 +32,8 @@ class StructureCacheInUse : public ::testing::Test {
   }
   void expect_refused(const std::string& what) const {
     for (uint64_t i = 0; i < library_->size(); ++i) {
-      EXPECT_TRUE(message(i).starts_with(folder_.cache_file() + ": was changed while it is in use (")) << what << ": " << message(i);
+      EXPECT_TRUE(message(i).starts_with(folder_.cache_file() + ": was changed while it is in use ("))
+          << what << ": " << message(i);
       EXPECT_NE(message(i).find("remove it, and run again"), std::string::npos) << what;
     }
   }
@@ -44,9 +48,12 @@ TEST_F(StructureCacheInUse, CutOffAnywhereIsRefusedAndDoesNotEndTheProcess) {
     ASSERT_EQ(::truncate(folder_.cache_file().c_str(), static_cast<off_t>(size)), 0);
     expect_refused(std::to_string(size));
   }
-  EXPECT_NE(message(0).find("(it has 0 bytes, and had at least " + std::to_string(good_.size()) + ")"), std::string::npos) << message(0);
+  EXPECT_NE(message(0).find("(it has 0 bytes, and had at least " + std::to_string(good_.size()) + ")"),
+            std::string::npos)
+      << message(0);
 
-  ASSERT_EQ(::truncate(folder_.cache_file().c_str(), static_cast<off_t>(good_.size())), 0);  // long enough, but of zeros
+  ASSERT_EQ(::truncate(folder_.cache_file().c_str(), static_cast<off_t>(good_.size())),
+            0);  // long enough, but of zeros
   expect_refused("zeros");
   std::filesystem::remove(folder_.cache_file());
   EXPECT_EQ(contents_of(folder_.open()), contents_);
@@ -61,14 +68,14 @@ TEST_F(StructureCacheInUse, OverwrittenIsRefused) {
 
 // Coordinates too: nothing but the hash knows them from others.
 TEST_F(StructureCacheInUse, AnyChangedByteOfAStructureIsRefusedAndTheOthersAreRead) {
-  const StructureCache cache(folder_.cache_file());
+  const records::RecordStore cache(folder_.cache_file(), kStructures);
   const auto& record = *cache.find(library_->structure(1).key);
-  for (size_t at = record.begin; at < record.begin + sizeof record.header + record.body_bytes(); at += 13) {
+  for (size_t at = record.begin - sizeof(records::RecordHeader); at < record.end(); at += 13) {
     put(static_cast<off_t>(at), {static_cast<char>(good_[at] ^ 1)});
     EXPECT_NE(message(1).find("a record of it is not the one that was written"), std::string::npos) << at;
     put(static_cast<off_t>(at), {good_[at]});
   }
-  put(static_cast<off_t>(record.begin + sizeof record.header + 100), "x");
+  put(static_cast<off_t>(record.begin + 100), "x");
   EXPECT_EQ(message(0), "(nothing was thrown)");
   EXPECT_EQ(message(2), "(nothing was thrown)");
 }

@@ -1,6 +1,4 @@
 // The cache file damaged by hand: what is found in it is right, and the rest is parsed again.
-#include "plugins/tasks/protein/data/structure_cache.hpp"
-
 #include <algorithm>
 #include <cstring>
 #include <random>
@@ -8,17 +6,16 @@
 
 #include <gtest/gtest.h>
 
-#include "plugins/tasks/protein/data/structure_directory.hpp"
 #include "tests/protein_data/library_folder.hpp"
 
 namespace pipeline::protein {
 namespace {
 
-std::set<std::string> keys_of(const StructureCache& cache) {
+std::set<std::string> keys_in(const std::string& path) {
+  const records::RecordStore cache(path, kStructures);
   std::set<std::string> keys;
-  for (const auto& record : cache.records()) {
-    if (cache.is_whole(record)) keys.insert(record.header.key.hex());
-  }
+  for (const auto& record : cache.records())
+    if (StoredFile::of(cache, record)) keys.insert(record.key.hex());
   return keys;
 }
 
@@ -35,7 +32,9 @@ class StructureCacheDamage : public ::testing::Test {
     good_ = tests::read_all(folder_.cache_file());
   }
 
-  void put(const std::string& bytes) const { folder_.cache.write(std::filesystem::path(folder_.cache_file()).filename().string(), bytes); }
+  void put(const std::string& bytes) const {
+    folder_.cache.write(std::filesystem::path(folder_.cache_file()).filename().string(), bytes);
+  }
 
   // Opens with these bytes as the cache; what comes out must be the same as from a fresh parse.
   LibraryCounts open_with(const std::string& bytes, const std::string& what) {
@@ -48,7 +47,6 @@ class StructureCacheDamage : public ::testing::Test {
     return library.counts();
   }
 
-  static constexpr size_t kStart = sizeof(CacheFileHeader);  // a new file has another number
   LibraryFolder folder_;
   std::string contents_, good_;
   files::Hash128 fingerprint_;
@@ -60,22 +58,16 @@ TEST_F(StructureCacheDamage, HoldsEveryFilesResiduesOrReason) {
   EXPECT_EQ(tests::read_all(folder_.cache_file()), good_);
 }
 
-// With the directory and without it. The library is opened for a part of the places only: it waits for the disk each time.
+// The library is opened for a part of the places only: it waits for the disk each time.
 TEST_F(StructureCacheDamage, AnyChangedByteIsNoticedAndTheFileParsedAgain) {
-  const auto keys = keys_of(StructureCache(folder_.cache_file()));
+  const auto keys = keys_in(folder_.cache_file());
   ASSERT_EQ(keys.size(), 4u);
-  const std::string directory = StructureDirectory::path_of(folder_.cache_file()), known = tests::read_all(directory);
   for (size_t at = 0; at < good_.size(); ++at) {
     std::string bad = good_;
     bad[at] = static_cast<char>(bad[at] ^ 0x10);
     put(bad);
-    if (at % 2 == 0) {
-      std::filesystem::remove(directory);
-    } else {
-      folder_.cache.write(std::filesystem::path(directory).filename().string(), known);
-    }
-    const auto left = keys_of(StructureCache(folder_.cache_file()));
-    EXPECT_GE(left.size(), at < sizeof(CacheFileHeader) ? 0u : 3u) << at;
+    const auto left = keys_in(folder_.cache_file());
+    EXPECT_GE(left.size(), at < sizeof(records::FileHeader) ? 0u : 3u) << at;
     EXPECT_TRUE(std::includes(keys.begin(), keys.end(), left.begin(), left.end())) << at;
     if (at % 29 != 0) continue;
     EXPECT_EQ(open_with(bad, "byte " + std::to_string(at)).parsed, 4 - left.size()) << at;
@@ -86,19 +78,19 @@ TEST_F(StructureCacheDamage, AnyCutIsNoticedAndOnlyWhatIsMissingParsedAgain) {
   size_t before = 0;
   for (size_t size = 0; size <= good_.size(); ++size) {
     put(good_.substr(0, size));
-    const size_t left = keys_of(StructureCache(folder_.cache_file())).size();
+    const size_t left = keys_in(folder_.cache_file()).size();
     EXPECT_GE(left, before) << size;
     before = left;
     if (size % 29 != 0) continue;
     EXPECT_EQ(open_with(good_.substr(0, size), "cut to " + std::to_string(size)).parsed, 4 - left);
-    EXPECT_EQ(tests::read_all(folder_.cache_file()).substr(kStart), good_.substr(kStart)) << size;
+    EXPECT_EQ(tests::read_all(folder_.cache_file()), good_) << size;
   }
   EXPECT_EQ(before, 4u);
 }
 
 TEST_F(StructureCacheDamage, DamageIsSaidAndMendedOnce) {
   std::string bad = good_;
-  bad[sizeof(CacheFileHeader) + sizeof(RecordHeader) + 20] ^= 1;
+  bad[sizeof(records::FileHeader) + sizeof(records::RecordHeader) + 20] ^= 1;
   EXPECT_EQ(open_with(bad, "").parsed, 1u);
   ASSERT_EQ(folder_.notes.size(), 1u);
   EXPECT_NE(folder_.notes[0].find("damaged in 1 place"), std::string::npos) << folder_.notes[0];
@@ -111,9 +103,9 @@ TEST_F(StructureCacheDamage, DamageIsSaidAndMendedOnce) {
 
 TEST_F(StructureCacheDamage, AnotherKindOrVersionOfFileIsNeverMisread) {
   EXPECT_EQ(open_with(std::string(5000, 'x'), "foreign").parsed, 4u);
-  EXPECT_NE(folder_.notes.at(0).find("not a cache of structures"), std::string::npos);
+  EXPECT_NE(folder_.notes.at(0).find("of another version or kind"), std::string::npos);
   std::string newer = good_;
-  newer[8] = 9;
+  newer[offsetof(records::FileHeader, version)] = 9;
   EXPECT_EQ(open_with(newer, "version").parsed, 4u);
   EXPECT_EQ(open_with("", "empty").parsed, 4u);
 }
@@ -132,7 +124,8 @@ TEST_F(StructureCacheDamage, RandomDamageNeverGivesOtherData) {
           bad.insert(at, std::string(size, static_cast<char>(random())));
           break;
         case 2:
-          bad.replace(at, std::min(size, bad.size() - at), std::string(std::min(size, bad.size() - at), '\0'));
+          bad.replace(at, std::min(size, bad.size() - at),
+                      std::string(std::min(size, bad.size() - at), '\0'));
           break;
         default:
           bad.insert(at, bad.substr(random() % bad.size(), size));
@@ -145,28 +138,27 @@ TEST_F(StructureCacheDamage, RandomDamageNeverGivesOtherData) {
 }
 
 // Payloads whose hashes are right but whose sizes point anywhere: made by hand, not by an accident.
-TEST_F(StructureCacheDamage, SizesThatPointOutsideAreRefused) {
-  const std::string good = make_record({1, 2}, parse(peptide({"ALA", "GLY"}) + peptide({"SER"}, 'B')));
-  RecordHeader header;
-  std::memcpy(&header, good.data(), sizeof header);
-  const std::string payload = good.substr(sizeof header, header.payload_bytes);
-  ASSERT_TRUE(is_whole(header, payload));
+TEST(StoredFile, SizesThatPointOutsideAreRefused) {
+  const std::string good = structure_payload(parse(peptide({"ALA", "GLY"}) + peptide({"SER"}, 'B')));
+  std::vector<uint64_t> aligned(good.size() / sizeof(uint64_t) + 1);
+  auto* bytes = reinterpret_cast<char*>(aligned.data());
+  const auto put = [&](const std::string& payload) {
+    std::copy(payload.begin(), payload.end(), bytes);
+    return std::string_view(bytes, payload.size());
+  };
+  ASSERT_TRUE(StoredFile::of(put(good)));
   std::mt19937 random(9);
   for (int round = 0; round < 20000; ++round) {
-    RecordHeader changed = header;
-    std::string bad = payload.substr(0, payload.size() - (random() % 3 == 0 ? random() % payload.size() : 0));
-    for (size_t at = 0; at + 4 <= bad.size() && at < 16; at += 4) {
+    std::string bad = good.substr(0, good.size() - (random() % 3 == 0 ? random() % good.size() : 0));
+    for (size_t at = 0; at + 4 <= bad.size() && at < sizeof(StoredFile::Head) + 16; at += 4) {
       const uint32_t value = random() % 2 ? random() : random() % 8;
       if (random() % 2) std::memcpy(bad.data() + at, &value, sizeof value);
     }
-    if (random() % 4 == 0) changed.chains = random();
-    if (random() % 8 == 0) changed.kind = random() % 4;
-    changed.payload_bytes = bad.size();
-    changed.payload_hash = files::hash128(bad);
-    if (!is_whole(changed, bad) || changed.kind != static_cast<uint32_t>(RecordKind::kStructure)) continue;
+    const auto file = StoredFile::of(put(bad));
+    if (!file || !file->is_structure()) continue;
     std::vector<ChainView> chains;
-    append_chains(changed, bad, chains);
-    uint64_t sum = 0;
+    file->append_chains(chains);
+    uint64_t sum = file->text().size();
     for (const auto& chain : chains) {
       for (const char c : chain.name) sum += static_cast<unsigned char>(c);
       for (const auto& r : chain.residues) sum += r.amino_acid;

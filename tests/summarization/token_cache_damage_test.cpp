@@ -1,7 +1,9 @@
+#include <cstring>
 #include <random>
 
 #include <gtest/gtest.h>
 
+#include "plugins/tasks/common/files/bytes_of.hpp"
 #include "plugins/tasks/summarization/data/token_cache.hpp"
 #include "tests/summarization/token_caching.hpp"
 
@@ -17,7 +19,7 @@ class TokenCacheDamage : public ::testing::Test {
 
   std::string reason_for(const std::string& content) {
     folder_.write(std::filesystem::path(path_).filename().string(), content);
-    return tests::message_of<DataError>([&] { TokenCache(path_, key_, TokenCache::Verify::kAll); });
+    return tests::message_of<DataError>([&] { TokenCache(path_, key_); });
   }
 
   tests::FilesFolder folder_;
@@ -42,37 +44,53 @@ TEST_F(TokenCacheDamage, EveryCutIsNoticed) {
 }
 
 TEST_F(TokenCacheDamage, TheReasonIsSaid) {
-  EXPECT_NE(reason_for(std::string(200, 'x')).find("not a token cache"), std::string::npos);
-  EXPECT_NE(reason_for(good_.substr(0, good_.size() - 1)).find("bytes instead of"), std::string::npos);
+  const std::string other_version = "of another version or kind, or its start is damaged: build it again";
+  EXPECT_EQ(reason_for(std::string(200, 'x')), path_ + ": " + other_version);
+  EXPECT_NE(reason_for(good_.substr(0, good_.size() - 1)).find("its end is not complete"), std::string::npos);
   auto newer = good_;
-  newer[8] = 9;
-  EXPECT_NE(reason_for(newer).find("version 9, not "), std::string::npos);
+  newer[offsetof(records::FileHeader, version)] = 9;
+  EXPECT_EQ(reason_for(newer), path_ + ": " + other_version);
   folder_.write(std::filesystem::path(path_).filename().string(), good_);
   EXPECT_NE(tests::message_of<DataError>([&] {
-              TokenCache(path_, Hash128{1, 2}, TokenCache::Verify::kAll);
+              TokenCache(path_, Hash128{1, 2});
             }).find("another tokenizer"),
             std::string::npos);
 }
 
-// Tables whose checksums are right but which point anywhere: a file made by hand, not by an accident.
+// Blocks and lists whose checksums are right but which point anywhere: a file made by hand, not by an
+// accident.
 TEST_F(TokenCacheDamage, EntriesThatPointOutsideAreRefused) {
+  const records::RecordStore good(path_, kTokens);
+  ASSERT_EQ(good.records().size(), 2u);  // a block and the list
   std::mt19937 random(3);
   for (int round = 0; round < 2000; ++round) {
-    auto bad = good_;
-    auto& header = *reinterpret_cast<CacheHeader*>(bad.data());
-    auto* entries = reinterpret_cast<uint64_t*>(bad.data() + header.index_begin);
-    const size_t words = (header.samples + 1) * sizeof(CacheEntry) / sizeof(uint64_t);
-    entries[random() % words] += (uint64_t{random()} << (random() % 33)) + 1;
-    header.tables_hash = hash128(std::string_view(bad).substr(header.index_begin));
-    header.header_hash = hash128(std::string_view(bad).substr(0, offsetof(CacheHeader, header_hash)));
+    std::string bad(files::bytes_of(records::FileHeader(kTokens)));
+    for (const records::Record& record : good.records()) {
+      std::string payload(good.payload(record));
+      const size_t changed = random() % (payload.size() / sizeof(uint64_t)) * sizeof(uint64_t);
+      uint64_t word;
+      std::memcpy(&word, payload.data() + changed, sizeof word);
+      word += (uint64_t{random()} << (random() % 33)) + 1;
+      if (random() % 2 == 0) std::memcpy(payload.data() + changed, &word, sizeof word);
+      bad += records::make_record(record.key, payload);
+    }
+    std::filesystem::remove(path_);  // the good one stays mapped
     folder_.write(std::filesystem::path(path_).filename().string(), bad);
     try {
-      const TokenCache cache(path_, key_, TokenCache::Verify::kTables);
+      const TokenCache cache(path_, key_);
       for (uint64_t i = 0; i < cache.size(); ++i)
-        text_of(cache.sample(i).document) + text_of(cache.sample(i).summary);
+        text_of(cache.sample(i).document) + text_of(cache.sample(i).summary) +
+            std::string(cache.sample(i).id);
     } catch (const DataError&) {
     }
   }
+}
+
+TEST_F(TokenCacheDamage, CutOffWhileItIsInUseIsRefusedAndDoesNotEndTheProcess) {
+  const TokenCache cache(path_, key_);
+  std::filesystem::resize_file(path_, 10);
+  const auto message = tests::message_of<DataError>([&] { cache.sample(0); });
+  EXPECT_TRUE(message.starts_with(path_ + ": was changed while it is in use (it has 10 bytes")) << message;
 }
 
 TEST_F(TokenCacheDamage, ADamagedCacheIsBuiltAgainAndTheReasonNoted) {

@@ -20,13 +20,13 @@ uint64_t bytes_of(const fs::path& path) {
   return sum;
 }
 
+}  // namespace
+
 std::string megabytes(uint64_t bytes) {
   char text[32];
   std::snprintf(text, sizeof text, "%.1f MB", static_cast<double>(bytes) / 1e6);
   return text;
 }
-
-}  // namespace
 
 void mark_used(const std::string& path) {
   std::error_code ignored;  // a cache that may only be read is used, too
@@ -45,7 +45,8 @@ std::string remove_unused(const std::string& folder, const std::regex& names) {
     if (!error) removed += (removed.empty() ? "" : ", ") + name + " (" + megabytes(bytes) + ")";
   }
   if (removed.empty()) return "";
-  return "removed from " + folder + ", because nothing has used it for " + std::to_string(kDays) + " days: " + removed;
+  return "removed from " + folder + ", because nothing has used it for " + std::to_string(kDays) +
+         " days: " + removed;
 }
 
 }  // namespace pipeline::files

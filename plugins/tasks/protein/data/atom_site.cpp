@@ -20,28 +20,11 @@ namespace {
 namespace cif = gemmi::cif;
 
 // Columns of _atom_site; "?" marks those that a file may leave out.
-const std::vector<std::string> kColumns = {"Cartn_x",       "Cartn_y",        "Cartn_z",       "?label_atom_id",
-                                           "?auth_atom_id", "?label_comp_id", "?auth_comp_id", "?label_asym_id",
-                                           "?auth_asym_id", "?label_seq_id",  "?auth_seq_id",  "?pdbx_PDB_ins_code",
-                                           "?label_alt_id", "?occupancy",     "?group_PDB",    "?pdbx_PDB_model_num"};
-enum Column {
-  kX,
-  kY,
-  kZ,
-  kLabelAtom,
-  kAuthAtom,
-  kLabelComp,
-  kAuthComp,
-  kLabelAsym,
-  kAuthAsym,
-  kLabelSeq,
-  kAuthSeq,
-  kInsertion,
-  kAltloc,
-  kOccupancy,
-  kGroup,
-  kModel
-};
+const std::vector<std::string> kColumns = {
+    "Cartn_x",       "Cartn_y",        "Cartn_z",       "?label_atom_id",
+    "?auth_atom_id", "?label_comp_id", "?auth_comp_id", "?label_asym_id",
+    "?auth_asym_id", "?label_seq_id",  "?auth_seq_id",  "?pdbx_PDB_ins_code",
+    "?label_alt_id", "?occupancy",     "?group_PDB",    "?pdbx_PDB_model_num"};
 
 std::optional<int> number_in(std::string_view text) {
   int value;
@@ -57,11 +40,33 @@ std::string in_upper_case(std::string_view text) {
 }
 
 class AtomSite {
+  // As in kColumns.
+  enum Column {
+    kX,
+    kY,
+    kZ,
+    kLabelAtom,
+    kAuthAtom,
+    kLabelComp,
+    kAuthComp,
+    kLabelAsym,
+    kAuthAsym,
+    kLabelSeq,
+    kAuthSeq,
+    kInsertion,
+    kAltloc,
+    kOccupancy,
+    kGroup,
+    kModel
+  };
+
  public:
   explicit AtomSite(cif::Table& table) : table_(table) {
-    for (const auto& [given, name] : {std::pair{kAtom, "atom"}, {kComp, "comp"}, {kChain, "asym"}, {kNumber, "seq"}}) {
+    for (const auto& [given, name] :
+         {std::pair{kAtom, "atom"}, {kComp, "comp"}, {kChain, "asym"}, {kNumber, "seq"}}) {
       if (!table.has_column(given.first) && !table.has_column(given.second))
-        throw files::DataError(std::string("_atom_site has neither label_") + name + "_id nor auth_" + name + "_id");
+        throw files::DataError(std::string("_atom_site has neither label_") + name + "_id nor auth_" + name +
+                               "_id");
     }
   }
 
@@ -96,17 +101,20 @@ class AtomSite {
  private:
   using Row = cif::Table::Row;
   using Given = std::pair<Column, Column>;  // the second where a row has nothing in the first
-  static constexpr Given kAtom{kLabelAtom, kAuthAtom}, kComp{kLabelComp, kAuthComp}, kPart{kLabelAsym, kAuthAsym},
-      kChain{kAuthAsym, kLabelAsym}, kNumber{kAuthSeq, kLabelSeq};
+  static constexpr Given kAtom{kLabelAtom, kAuthAtom}, kComp{kLabelComp, kAuthComp},
+      kPart{kLabelAsym, kAuthAsym}, kChain{kAuthAsym, kLabelAsym}, kNumber{kAuthSeq, kLabelSeq};
 
-  static std::string_view value(const Row& row, Column column) { return row.has(column) ? plain(row[column]) : std::string_view(); }
+  static std::string_view value(const Row& row, Column column) {
+    return row.has(column) ? plain(row[column]) : std::string_view();
+  }
   static std::string_view value(const Row& row, const Given& given) {
     const std::string_view first = value(row, given.first);
     return first.empty() ? value(row, given.second) : first;
   }
   static std::string text_of(const Row& row, const std::string& comp) {
     std::string text = "\"" + std::string(value(row, kGroup));
-    for (const std::string_view word : {value(row, kAtom), std::string_view(comp), value(row, kChain), value(row, kNumber)})
+    for (const std::string_view word :
+         {value(row, kAtom), std::string_view(comp), value(row, kChain), value(row, kNumber)})
       text += (text.size() == 1 ? "" : " ") + std::string(word.empty() ? "?" : word);
     return text + "\"";
   }
@@ -126,27 +134,34 @@ class AtomSite {
     if (row.has(kOccupancy)) added.occ = static_cast<float>(cif::as_number(row[kOccupancy], 1.0));
   }
 
-  // The part's residue of this row, which may be one of several names at one number. Atoms need not be in the order of residues; an atom of
-  // the backbone that comes again is another residue's (where only that tells residues apart, an alternate location needs its letter).
-  gemmi::Residue& residue_of(const Row& row, const std::string& comp, const std::string& atom, char altloc, gemmi::Chain& part) {
+  // The part's residue of this row, which may be one of several names at one number. Atoms need not be in the
+  // order of residues; an atom of the backbone that comes again is another residue's (where only that tells
+  // residues apart, an alternate location needs its letter).
+  gemmi::Residue& residue_of(const Row& row, const std::string& comp, const std::string& atom, char altloc,
+                             gemmi::Chain& part) {
     const std::string_view text = value(row, kAuthSeq), insertion = value(row, kInsertion);
-    const std::optional<int> label = number_in(value(row, kLabelSeq)), author = number_in(text), number = author ? author : label;
+    const std::optional<int> label = number_in(value(row, kLabelSeq)), author = number_in(text),
+                             number = author ? author : label;
     // Old files write insertion codes behind the number.
     const char icode = !insertion.empty() ? insertion[0] : author && text.back() >= 'A' ? text.back() : ' ';
     const auto can_take = [&](const gemmi::Residue& residue) {
-      return atom.empty() || std::none_of(residue.atoms.begin(), residue.atoms.end(), [&](const gemmi::Atom& other) {
+      return atom.empty() ||
+             std::none_of(residue.atoms.begin(), residue.atoms.end(), [&](const gemmi::Atom& other) {
                const bool letters = number || (other.altloc != '\0' && altloc != '\0');
                return other.name == atom && (other.altloc == altloc || !letters);
              });
     };
     if (!part.residues.empty() && is_last_numbered_ == number.has_value()) {
       gemmi::Residue& last = part.residues.back();
-      const bool same = last.name == comp && last.seqid.icode == icode && last.label_seq.has_value() == label.has_value() &&
+      const bool same = last.name == comp && last.seqid.icode == icode &&
+                        last.label_seq.has_value() == label.has_value() &&
                         (!label || *last.label_seq == *label) && (!number || last.seqid.num.value == *number);
       if (same && can_take(last)) return last;
     }
     if (!number) ++counted_;
-    number_ = number ? *number : static_cast<int>(std::min(int64_t{number_} + 1, int64_t{std::numeric_limits<int>::max()}));
+    number_ =
+        number ? *number
+               : static_cast<int>(std::min(int64_t{number_} + 1, int64_t{std::numeric_limits<int>::max()}));
     is_last_numbered_ = number.has_value();
     const auto [known, is_new] = known_.try_emplace(Place{number_, icode, label, comp}, part.residues.size());
     if (!is_new && number && can_take(part.residues[known->second])) return part.residues[known->second];
@@ -175,7 +190,8 @@ void read_atom_site(cif::Table& table, ModelParts& model) { AtomSite(table).read
 
 std::string_view plain(std::string_view raw) {
   if (raw == "." || raw == "?") return {};
-  if (raw.size() >= 2 && (raw[0] == '\'' || raw[0] == '"') && raw.back() == raw[0]) return raw.substr(1, raw.size() - 2);
+  if (raw.size() >= 2 && (raw[0] == '\'' || raw[0] == '"') && raw.back() == raw[0])
+    return raw.substr(1, raw.size() - 2);
   return raw;
 }
 

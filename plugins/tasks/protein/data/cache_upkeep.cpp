@@ -1,75 +1,59 @@
 #include "plugins/tasks/protein/data/cache_upkeep.hpp"
 
-#include <cstdio>
 #include <filesystem>
 #include <regex>
 #include <system_error>
 
 #include "plugins/tasks/common/files/error.hpp"
+#include "plugins/tasks/common/files/unused.hpp"
+#include "plugins/tasks/common/record_store/record_writer.hpp"
 #include "plugins/tasks/protein/data/cache_names.hpp"
 #include "plugins/tasks/protein/data/file_index.hpp"
-#include "plugins/tasks/protein/data/structure_cache_writer.hpp"
+#include "plugins/tasks/protein/data/structure_record.hpp"
 
 namespace pipeline::protein {
 namespace {
 
-constexpr uint64_t kLeastUnused = uint64_t{1} << 20;  // bytes: less is not worth a new file
-
-// An index that nobody has used for 30 days is no more (files::remove_unused), and then nothing that only it names is used.
-Keys all_keys(const CacheUse& use) {
-  Keys keys = use.keys;
+// An index that nobody has used for 30 days is no more (files::remove_unused), and then nothing that only it
+// names is used.
+records::Keys all_keys(const CacheUse& use) {
+  records::Keys keys = use.keys;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(use.folder, error)) {
     const std::string name = entry.path().filename().string();
-    if (!name.starts_with("protein-files-") || !name.ends_with(".index") || entry.path() == use.index) continue;
+    if (!name.starts_with("protein-files-") || !name.ends_with(".index") || entry.path() == use.index)
+      continue;
     if (!entry.is_regular_file(error)) continue;
     const FileIndex index(entry.path().string());
-    for (const auto& [relative, known] : index.entries()) {
-      if (known.is_read()) keys.insert(known.hash);
-    }
+    for (const auto& [relative, known] : index.entries())
+      if (known.is_read()) keys.insert(known.is.hash);
   }
   return keys;
 }
 
-bool is_mostly_other_than(const StructureCache& cache, const Keys& keys) {
-  uint64_t used = 0;
-  for (const auto& record : cache.records()) used += keys.count(record.header.key) > 0 ? record.bytes() : 0;
-  const uint64_t unused = cache.end() - used;
-  return unused > kLeastUnused && unused > used;
-}
-
-std::string megabytes(uint64_t bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f MB", static_cast<double>(bytes) / 1e6);
-  return text;
-}
-
 }  // namespace
 
-bool is_mostly_unused(const StructureCache& cache, const CacheUse& use) {
+bool is_mostly_unused(const records::RecordStore& cache, const CacheUse& use) {
   // The other indices are read only where it hangs on them.
-  return cache.end() > kLeastUnused && is_mostly_other_than(cache, use.keys) && is_mostly_other_than(cache, all_keys(use));
+  return is_mostly_other_than(cache, use.keys) && is_mostly_other_than(cache, all_keys(use));
 }
 
-std::string keep_what_is_used(const CacheUse& use, bool damaged, StructureCache& cache) {
+std::string keep_what_is_used(const CacheUse& use, bool damaged, records::RecordStore& cache) {
   const bool mostly_unused = is_mostly_unused(cache, use);
   if (!damaged && !mostly_unused) return "";
   const uint64_t before = cache.end();
-  const Keys keys = all_keys(use);
-  const std::string path = StructureCache::path_in(use.folder);
-  StructureCacheWriter::rewrite(path, cache, [&](const CacheRecord& record) { return keys.count(record.header.key) > 0; });
-  cache = StructureCache(path);
+  keep_only(cache, kStructures, all_keys(use));
   if (!mostly_unused) return "";
-  return path + ": " + megabytes(before) + " are now " + megabytes(cache.end()) +
+  return cache.path() + ": " + files::megabytes(before) + " are now " + files::megabytes(cache.end()) +
          ", without what was parsed of files that are no more or have changed";
 }
 
 std::vector<std::string> left_over_parts(const std::string& folder) {
   std::vector<std::string> paths;
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    if (std::regex_match(entry.path().filename().string(), part_names())) paths.push_back(entry.path().string());
-  }
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error))
+    if (std::regex_match(entry.path().filename().string(), part_names()))
+      paths.push_back(entry.path().string());
   return paths;
 }
 
@@ -77,7 +61,8 @@ void remove_left_over_parts(const std::string& folder) {
   for (const std::string& path : left_over_parts(folder)) {
     std::error_code error;
     std::filesystem::remove(path, error);
-    if (error) throw files::DataError(path + ": " + error.message() + ": remove it, it is left over", error.value());
+    if (!error) continue;
+    throw files::DataError(path + ": " + error.message() + ": remove it, it is left over", error.value());
   }
 }
 

@@ -3,34 +3,52 @@
 #include <filesystem>
 #include <utility>
 
-#include "plugins/tasks/protein/data/hashed_file.hpp"
+#include "plugins/tasks/common/files/bytes_of.hpp"
+#include "plugins/tasks/common/record_store/single_record.hpp"
 
 namespace pipeline::protein {
 namespace {
 
-// A hashed file that holds for each file its relative path and what is in an entry.
-constexpr std::string_view kMagic = "PLPROTI2";
+constexpr records::Kind kFiles{.name = "PROTFILE", .version = 1, .remedy = "every file is read again"};
+
+using files::take;
+using Numbers = FileIndex::Entry::Numbers;
+static_assert(sizeof(Numbers) == sizeof(files::FileState) + sizeof(files::Hash128) + 16);  // no padding
+
+bool take_text(std::string_view& in, std::string& text) {
+  uint64_t size = 0;
+  if (!take(in, size) || size > in.size()) return false;
+  text = in.substr(0, size);
+  in.remove_prefix(size);
+  return true;
+}
+
+void put_text(std::string& out, std::string_view text) {
+  out.append(files::bytes_of(uint64_t{text.size()})).append(text);
+}
+
+// The path of the file has the hash of the root, so that one key serves all.
+constexpr files::Hash128 kKey{1, 0};
 
 }  // namespace
 
 std::string FileIndex::path_in(const std::string& folder, const std::string& root) {
-  return (std::filesystem::path(folder) / ("protein-files-" + files::hash128(root).hex() + ".index")).string();
+  return std::filesystem::path(folder) / ("protein-files-" + files::hash128(root).hex() + ".index");
 }
 
 FileIndex::FileIndex(const std::string& path) {
   bool problem = false;
-  const auto held = read_hashed(path, kMagic, problem);
+  const auto held = records::load(path, kFiles, kKey, problem);
   if (!problem && (!held || parse(*held))) return;
   entries_.clear();
-  problem_ = path + ": damaged, or of another version: every file is read again";
+  problem_ = path + ": damaged, or of another version: " + std::string(kFiles.remedy);
 }
 
 bool FileIndex::parse(std::string_view bytes) {
   while (!bytes.empty()) {
     std::string relative;
     Entry entry;
-    if (!take_text(bytes, relative) || !take(bytes, entry.state) || !take(bytes, entry.hash) || !take(bytes, entry.cause) ||
-        !take(bytes, entry.code) || !take(bytes, entry.limit) || !take_text(bytes, entry.reason))
+    if (!take_text(bytes, relative) || !take(bytes, entry.is) || !take_text(bytes, entry.reason))
       return false;
     entries_.emplace(std::move(relative), std::move(entry));
   }
@@ -39,21 +57,17 @@ bool FileIndex::parse(std::string_view bytes) {
 
 const FileIndex::Entry* FileIndex::find(const std::string& relative, const files::FileState& state) const {
   const auto found = entries_.find(relative);
-  return found != entries_.end() && found->second.state == state ? &found->second : nullptr;
+  return found != entries_.end() && found->second.is.state == state ? &found->second : nullptr;
 }
 
 void FileIndex::save(const std::string& path) const {
   std::string held;
   for (const auto& [relative, entry] : entries_) {
     put_text(held, relative);
-    put(held, entry.state);
-    put(held, entry.hash);
-    put(held, entry.cause);
-    put(held, entry.code);
-    put(held, entry.limit);
+    held += files::bytes_of(entry.is);
     put_text(held, entry.reason);
   }
-  write_hashed(path, kMagic, held);
+  records::save(path, kFiles, kKey, held);
 }
 
 }  // namespace pipeline::protein

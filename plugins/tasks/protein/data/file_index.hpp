@@ -10,16 +10,20 @@
 
 namespace pipeline::protein {
 
-// What is known of the files below a root since they were last read: the hash of their content, or why they cannot be read. One whose state
-// is the same need not be read again.
+// What is known of the files below a root since they were last read: the hash of their content, or why they
+// cannot be read. One whose state is the same need not be read again.
 class FileIndex {
  public:
   struct Entry {
-    files::FileState state;
-    files::Hash128 hash;  // of the content; of nothing if it cannot be read
-    ReadError::Cause cause = ReadError::kKind;
-    int32_t code = 0;
-    uint64_t limit = 0;  // that there was
+    struct Numbers {
+      files::FileState state;
+      files::Hash128 hash;  // of the content; of nothing if it cannot be read
+      uint64_t limit = 0;   // that there was
+      int32_t code = 0;
+      ReadError::Cause cause = ReadError::kKind;
+      uint8_t reserved[3] = {};
+    };
+    Numbers is;
     std::string reason;  // why it cannot be read; empty if it can
 
     bool is_read() const { return reason.empty(); }
@@ -36,7 +40,9 @@ class FileIndex {
   const std::unordered_map<std::string, Entry>& entries() const { return entries_; }  // by relative path
   // nullptr if the file is not known, or not in this state.
   const Entry* find(const std::string& relative, const files::FileState& state) const;
-  void set(const std::string& relative, Entry entry) { entries_.insert_or_assign(relative, std::move(entry)); }
+  void set(const std::string& relative, Entry entry) {
+    entries_.insert_or_assign(relative, std::move(entry));
+  }
   // Replaces the file at once. Throws DataError.
   void save(const std::string& path) const;
 

@@ -5,7 +5,7 @@
 #include "plugins/tasks/protein/data/file_index.hpp"
 #include "plugins/tasks/protein/data/input_files.hpp"
 #include "plugins/tasks/protein/data/memory_budget.hpp"
-#include "plugins/tasks/protein/data/structure_cache.hpp"
+#include "plugins/tasks/protein/data/structure_record.hpp"
 
 namespace pipeline::protein {
 
@@ -26,7 +26,8 @@ struct ReadResult {
 };
 
 // Reads a file, and parses it if the cache does not have its content. [any-thread]
-ReadResult read_file(const InputFile& file, const ReadLimits& limits, const StructureCache& cache, MemoryBudget& budget);
+ReadResult read_file(const InputFile& file, const ReadLimits& limits, const records::RecordStore& cache,
+                     MemoryBudget& budget);
 
 // Whether what is remembered of a file whose state is the same still holds.
 bool holds(const FileIndex::Entry& entry, const InputFile& file, const ReadLimits& limits);

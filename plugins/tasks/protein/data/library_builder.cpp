@@ -8,16 +8,16 @@
 
 #include "plugins/tasks/common/files/file_lock.hpp"
 #include "plugins/tasks/common/files/unused.hpp"
+#include "plugins/tasks/common/record_store/record_writer.hpp"
 #include "plugins/tasks/protein/data/cache_names.hpp"
 #include "plugins/tasks/protein/data/cache_upkeep.hpp"
 #include "plugins/tasks/protein/data/ordered_workers.hpp"
-#include "plugins/tasks/protein/data/structure_cache_writer.hpp"
-#include "plugins/tasks/protein/data/structure_directory.hpp"
 
 namespace pipeline::protein {
 namespace {
 
-constexpr uint64_t kMemory = uint64_t{1} << 30;  // bytes for the files that are being read; larger ones are read one at a time
+// Bytes for the files that are being read; larger ones are read one at a time.
+constexpr uint64_t kMemory = uint64_t{1} << 30;
 
 bool is_forbidden(int code) { return code == EACCES || code == EPERM || code == EROFS; }
 
@@ -27,7 +27,7 @@ class Builder {
       : inputs_(inputs),
         options_(options),
         hooks_(hooks),
-        cache_path_(StructureCache::path_in(options.cache_dir)),
+        cache_path_(structures_path(options.cache_dir)),
         index_path_(FileIndex::path_in(options.cache_dir, inputs.root)) {}
 
   Built build() {
@@ -56,7 +56,7 @@ class Builder {
   }
   std::string lock_path() const { return (std::filesystem::path(options_.cache_dir) / kLockName).string(); }
   void mark_used() const {
-    for (const auto& path : {cache_path_, StructureDirectory::path_of(cache_path_), index_path_}) files::mark_used(path);
+    for (const auto& path : {cache_path_, index_path_}) files::mark_used(path);
   }
 
   // What index and cache know as they are now; the rest is pending.
@@ -65,16 +65,16 @@ class Builder {
     stamp_ = stamp();
     index_ = FileIndex(index_path_);
     built_ = {};
-    built_.cache = StructureCache(cache_path_);
+    built_.cache = records::RecordStore(cache_path_, kStructures);
     built_.outcomes.resize(inputs_.files.size());
     pending_.clear();
     for (size_t i = 0; i < inputs_.files.size(); ++i) {
       const InputFile& file = inputs_.files[i];
       const FileIndex::Entry* entry = index_.find(file.relative, file.state);
       if (entry != nullptr && !holds(*entry, file, options_.limits)) entry = nullptr;
-      const auto* record = entry != nullptr && entry->is_read() ? built_.cache.find(entry->hash) : nullptr;
-      if (record != nullptr && built_.cache.is_whole(*record)) {
-        built_.outcomes[i] = {true, entry->hash, ""};
+      const auto* record = entry != nullptr && entry->is_read() ? built_.cache.find(entry->is.hash) : nullptr;
+      if (record != nullptr && StoredFile::of(built_.cache, *record)) {
+        built_.outcomes[i] = {true, entry->is.hash, ""};
       } else if (entry != nullptr && !entry->is_read()) {
         built_.outcomes[i].reason = entry->reason;
       } else {
@@ -98,9 +98,12 @@ class Builder {
 
   void work_under_lock() {
     std::filesystem::create_directories(options_.cache_dir);
-    if (::access(options_.cache_dir.c_str(), W_OK) != 0) throw files::system_error(options_.cache_dir, "the cache folder must be writable");
+    if (::access(options_.cache_dir.c_str(), W_OK) != 0)
+      throw files::system_error(options_.cache_dir, "the cache folder must be writable");
     const files::FileLock lock(
-        lock_path(), [&] { note("waiting for another process that is reading structures into " + options_.cache_dir); }, hooks_.cancelled);
+        lock_path(),
+        [&] { note("waiting for another process that is reading structures into " + options_.cache_dir); },
+        hooks_.cancelled);
     remove_left_over_parts(options_.cache_dir);
     if (stamp() != stamp_) find_known();  // whoever held the lock has most likely done it
     note(built_.cache.problem());
@@ -123,8 +126,8 @@ class Builder {
 
   void read_pending() {
     FileIndex index = index_of_known();
-    StructureCacheWriter writer(cache_path_, built_.cache);
-    Keys appended;
+    records::RecordWriter writer(built_.cache, kStructures);
+    records::Keys appended;
     uint64_t damaged = 0;  // records that were looked for and are not whole
     const auto take = [&](size_t done, ReadResult&& result) {
       const InputFile& file = inputs_.files[pending_[done]];
@@ -140,7 +143,9 @@ class Builder {
       check_cancelled();
     };
     MemoryBudget budget(kMemory);
-    const auto work = [&](size_t i) { return read_file(inputs_.files[pending_[i]], options_.limits, built_.cache, budget); };
+    const auto work = [&](size_t i) {
+      return read_file(inputs_.files[pending_[i]], options_.limits, built_.cache, budget);
+    };
     try {
       run_in_order<ReadResult>(pending_.size(), hooks_.threads, work, take, [&] { check_cancelled(); });
     } catch (const files::Cancelled&) {
@@ -150,8 +155,8 @@ class Builder {
     }
     writer.sync();
     index.save(index_path_);
-    if (damaged > 0) note(StructureCache::damage_text(cache_path_, damaged));
-    built_.cache = StructureCache(cache_path_);
+    if (damaged > 0) note(built_.cache.damage_text(damaged));
+    built_.cache = records::RecordStore(cache_path_, kStructures);
     keep_up(damaged > 0);
   }
 
@@ -167,16 +172,16 @@ class Builder {
   void keep_up(bool damaged) {
     mark_used();
     note(files::remove_unused(options_.cache_dir, removable_names()));
-    note(keep_what_is_used(use(), damaged || built_.cache.damaged() > 0, built_.cache));
-    built_.cache.save_directory();
+    note(keep_what_is_used(use(), damaged || !built_.cache.problem().empty(), built_.cache));
   }
 
-  // Whether there is anything to do although no file is new: the directory was lost, files went, a process ended before it was done.
+  // Whether there is anything to do although no file is new: files went, a process ended before it was done.
   bool has_upkeep() const {
-    return built_.cache.scanned() > 0 || has_gone_files() || !left_over_parts(options_.cache_dir).empty() ||
-           is_mostly_unused(built_.cache, use());
+    return !built_.cache.problem().empty() || has_gone_files() ||
+           !left_over_parts(options_.cache_dir).empty() || is_mostly_unused(built_.cache, use());
   }
-  bool has_gone_files() const { return index_.entries().size() > inputs_.files.size(); }  // every one that is there is known
+  // Every file that is there is known.
+  bool has_gone_files() const { return index_.entries().size() > inputs_.files.size(); }
 
   // Nobody needs it: another process that is at work does it anyway, and who may not write goes without.
   void keep_up_if_free() {
@@ -203,7 +208,7 @@ class Builder {
       try {
         const files::Hash128 key = files::hash128(read_content(inputs_.files[i].path, options_.limits).bytes);
         const auto* record = built_.cache.find(key);
-        if (record != nullptr && built_.cache.is_whole(*record)) {
+        if (record != nullptr && StoredFile::of(built_.cache, *record)) {
           outcome = {true, key, ""};
           continue;
         }
@@ -215,7 +220,8 @@ class Builder {
     }
     if (left_out == pending_.size() && pending_.size() == inputs_.files.size()) throw error;
     if (left_out > 0) {
-      note(options_.cache_dir + ": " + why + ": " + std::to_string(left_out) + (left_out == 1 ? " file that is" : " files that are") +
+      note(options_.cache_dir + ": " + why + ": " + std::to_string(left_out) +
+           (left_out == 1 ? " file that is" : " files that are") +
            " new or changed cannot be kept there and " + (left_out == 1 ? "is" : "are") + " left out");
     }
   }
@@ -235,7 +241,8 @@ class Builder {
 Built build_library(const InputFiles& inputs, const LibraryOptions& options, const LibraryHooks& hooks) try {
   return Builder(inputs, options, hooks).build();
 } catch (const std::filesystem::filesystem_error& error) {
-  throw files::DataError(std::string(error.what()) + ": check that the cache folder can be written", error.code().value());
+  throw files::DataError(std::string(error.what()) + ": check that the cache folder can be written",
+                         error.code().value());
 }
 
 }  // namespace pipeline::protein

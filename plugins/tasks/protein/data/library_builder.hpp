@@ -5,19 +5,20 @@
 
 #include "plugins/tasks/protein/data/file_reader.hpp"
 #include "plugins/tasks/protein/data/input_files.hpp"
-#include "plugins/tasks/protein/data/structure_cache.hpp"
 #include "plugins/tasks/protein/data/structure_library.hpp"
+#include "plugins/tasks/protein/data/structure_record.hpp"
 
 namespace pipeline::protein {
 
 struct Built {
-  StructureCache cache;               // has every outcome's key
+  records::RecordStore cache;         // has every outcome's key
   std::vector<FileOutcome> outcomes;  // one a file
   uint64_t read = 0, parsed = 0;
 };
 
-// Brings the cache and the index of the folder up to date with the files, under a lock if there is anything to do. Where the cache folder
-// may only be read, new files are left out, with that as their reason. Throws DataError or Cancelled.
+// Brings the cache and the index of the folder up to date with the files, under a lock if there is anything
+// to do. Where the cache folder may only be read, new files are left out, with that as their reason. Throws
+// DataError or Cancelled.
 Built build_library(const InputFiles& inputs, const LibraryOptions& options, const LibraryHooks& hooks);
 
 }  // namespace pipeline::protein

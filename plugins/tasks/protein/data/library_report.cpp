@@ -3,12 +3,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <limits>
 
-#include "plugins/tasks/common/files/error.hpp"
-#include "plugins/tasks/protein/data/hashed_file.hpp"
 #include "plugins/tasks/protein/data/utf8_name.hpp"
 
 namespace pipeline::protein {
@@ -25,20 +26,22 @@ std::string table_of(const std::vector<FileNote>& files, size_t most, const std:
   std::string text;
   for (size_t i = 0; i < shown; ++i) {
     const std::string path = printable_path(files[i].path);
-    text += "  " + path + std::string(path.size() < width ? width - path.size() + 2 : 2, ' ') + files[i].text + "\n";
+    text += "  " + path + std::string(path.size() < width ? width - path.size() + 2 : 2, ' ') +
+            files[i].text + "\n";
   }
-  if (shown < files.size()) text += "  and " + std::to_string(files.size() - shown) + " more: see " + all_path + "\n";
+  if (shown < files.size())
+    text += "  and " + std::to_string(files.size() - shown) + " more: see " + all_path + "\n";
   return text;
 }
 
 }  // namespace
 
-std::string library_report(const std::vector<FileNote>& unusable, const std::vector<FileNote>& odd, size_t most,
-                           const std::string& all_path) {
+std::string library_report(const std::vector<FileNote>& unusable, const std::vector<FileNote>& odd,
+                           size_t most, const std::string& all_path) {
   std::string text = table_of(unusable, most, all_path);
   if (odd.empty()) return text;
-  return text + std::to_string(odd.size()) + (odd.size() == 1 ? " file is" : " files are") + " used but odd:\n" +
-         table_of(odd, most, all_path);
+  return text + std::to_string(odd.size()) + (odd.size() == 1 ? " file is" : " files are") +
+         " used but odd:\n" + table_of(odd, most, all_path);
 }
 
 std::string printable_path(const std::string& path) {
@@ -49,18 +52,18 @@ std::string printable_path(const std::string& path) {
 
 std::string copies_report(const std::vector<FileNote>& copies) {
   if (copies.empty()) return "";
-  return std::to_string(copies.size()) + (copies.size() == 1 ? " file is a copy of another" : " files are copies of others") + ":\n" +
+  return std::to_string(copies.size()) +
+         (copies.size() == 1 ? " file is a copy of another" : " files are copies of others") + ":\n" +
          table_of(copies, std::numeric_limits<size_t>::max(), "");
 }
 
 bool write_report(const std::string& text, const std::string& path) {
-  try {
-    const auto present = read_whole(path);
-    if (present ? *present == text : text.empty()) return true;
-  } catch (const files::DataError&) {  // replaced, if that can be done
+  if (text.empty()) return std::remove(path.c_str()) == 0 || errno == ENOENT;
+  if (std::error_code ignored; std::filesystem::is_regular_file(path, ignored)) {
+    std::ifstream present(path, std::ios::binary);
+    if (std::string(std::istreambuf_iterator<char>(present), {}) == text) return true;
   }
-  if (text.empty()) return std::remove(path.c_str()) == 0;
-  const std::string part = path + "." + std::to_string(::getpid()) + ".part";  // other processes may write the same
+  const std::string part = path + "." + std::to_string(::getpid()) + ".part";  // others may write the same
   std::ofstream stream(part, std::ios::binary | std::ios::trunc);
   stream << text;
   stream.close();

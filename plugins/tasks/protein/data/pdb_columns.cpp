@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <limits>
 
 #include "plugins/tasks/protein/data/residue_name.hpp"
 
 namespace pipeline::protein::pdb {
 namespace {
 
-constexpr int kFirstHybrid = 10'000, kHybridStart = 10 * 36 * 36 * 36, kHybridEnd = 36 * 36 * 36 * 36;  // "A000", and behind "ZZZZ"
+constexpr int kFirstHybrid = 10'000, kHybridStart = 10 * 36 * 36 * 36;  // "A000"
 
 template <class T>
 std::optional<T> parsed(std::string_view field) {
@@ -40,7 +41,8 @@ std::string_view take_line(std::string_view& rest) {
 
 std::string_view trimmed(std::string_view text) {
   const size_t begin = text.find_first_not_of(' ');
-  return begin == std::string_view::npos ? std::string_view() : text.substr(begin, text.find_last_not_of(' ') - begin + 1);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(' ') - begin + 1);
 }
 
 bool is_backbone(std::string_view name) {
@@ -48,10 +50,10 @@ bool is_backbone(std::string_view name) {
   return name.size() == 2 && upper(name[0]) == 'C' && upper(name[1]) == 'A';
 }
 
-bool is_number(std::string_view field) {
+double number_in(std::string_view field) {
   field = trimmed(field);
   if (field.starts_with('+')) field.remove_prefix(1);
-  return parsed<double>(field).has_value();
+  return parsed<double>(field).value_or(std::numeric_limits<double>::quiet_NaN());
 }
 
 std::optional<int> residue_number(std::string_view field) {
@@ -63,22 +65,6 @@ std::optional<int> residue_number(std::string_view field) {
     value = value * 36 + digit;
   }
   return value - kHybridStart + kFirstHybrid;
-}
-
-bool put_residue_number(char* field, int number) {
-  char digits[4] = {' ', ' ', ' ', ' '};
-  if (number < -999 || number >= kHybridEnd - kHybridStart + kFirstHybrid) return false;
-  const bool hybrid = number >= kFirstHybrid;
-  const int base = hybrid ? 36 : 10;
-  int left = hybrid ? number - kFirstHybrid + kHybridStart : number < 0 ? -number : number;
-  int at = 3;
-  do {
-    digits[at--] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"[left % base];
-    left /= base;
-  } while (left > 0);
-  if (number < 0) digits[at] = '-';
-  std::memcpy(field, digits, sizeof digits);
-  return true;
 }
 
 }  // namespace pipeline::protein::pdb

@@ -1,4 +1,5 @@
-// The lines of a PDB file, and the columns of an atom's: https://www.wwpdb.org/documentation/file-format, "Coordinate Section".
+// The lines of a PDB file, and the columns of an atom's: https://www.wwpdb.org/documentation/file-format,
+// "Coordinate Section".
 #pragma once
 
 #include <cstddef>
@@ -9,7 +10,8 @@
 namespace pipeline::protein::pdb {
 
 // Columns from 0.
-constexpr size_t kName = 12, kAltloc = 16, kResidueName = 17, kChain = 20, kNumber = 22, kInsertion = 26, kX = 30, kEnd = 54, kSegment = 72;
+constexpr size_t kName = 12, kAltloc = 16, kResidueName = 17, kChain = 20, kNumber = 22, kInsertion = 26,
+                 kX = 30, kEnd = 54, kOccupancy = 54, kSegment = 72;
 constexpr size_t kWidth = 76;  // up to the segment's name; what comes after is not needed
 
 constexpr uint32_t four(const char* text) {
@@ -28,12 +30,9 @@ std::string_view trimmed(std::string_view text);
 
 bool is_backbone(std::string_view atom_name);  // N, CA or C, in any case
 
-// A number that gemmi reads to its end; it takes zero for what it cannot read.
-bool is_number(std::string_view field);
+double number_in(std::string_view field);  // NaN for what is none
 
-// A residue's number: decimal, or hybrid-36 (A000 is 10,000: https://cci.lbl.gov/hybrid_36). The second takes 4 columns; false if it
-// does not fit.
+// A residue's number: decimal, or hybrid-36 (A000 is 10,000: https://cci.lbl.gov/hybrid_36).
 std::optional<int> residue_number(std::string_view field);
-bool put_residue_number(char* field, int number);
 
 }  // namespace pipeline::protein::pdb

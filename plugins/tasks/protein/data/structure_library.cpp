@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <filesystem>
 #include <limits>
-#include <map>
-#include <set>
 #include <unordered_map>
 
 #include "plugins/tasks/common/files/error.hpp"
 #include "plugins/tasks/protein/data/input_files.hpp"
 #include "plugins/tasks/protein/data/library_builder.hpp"
 #include "plugins/tasks/protein/data/library_report.hpp"
+#include "plugins/tasks/protein/data/names.hpp"
 #include "plugins/tasks/protein/data/structure_reader.hpp"
 #include "plugins/tasks/protein/data/utf8_name.hpp"
 
@@ -21,29 +20,17 @@ constexpr size_t kRowsShown = 20, kCopiesShown = 10;
 // Of a structure's residues: where more have no frame, it is odd.
 constexpr double kMostWithoutFrame = 0.05;
 
-// Relative paths without endings where that tells them apart, else the whole paths; in UTF-8, numbered where that makes two the same.
+// Relative paths without endings where that tells them apart, else the whole paths; in UTF-8, numbered where
+// that makes two the same.
 std::vector<std::string> names_of(const std::vector<InputFile>& inputs) {
-  std::vector<std::string> names;
-  for (const auto& input : inputs) names.push_back(without_ending(input.relative));
-  for (bool changed = true; changed;) {  // a whole path can be the name of another file: then that one gets its whole path, too
-    changed = false;
-    std::map<std::string_view, size_t> uses;
-    for (const auto& name : names) ++uses[name];
-    std::vector<size_t> doubled;
-    for (size_t i = 0; i < names.size(); ++i) {
-      if (uses[names[i]] > 1 && names[i] != inputs[i].relative) doubled.push_back(i);
-    }
-    for (const size_t i : doubled) names[i] = inputs[i].relative;
-    changed = !doubled.empty();
+  std::vector<std::string> names, paths;
+  for (const InputFile& input : inputs) {
+    names.push_back(without_ending(input.relative));
+    paths.push_back(input.relative);
   }
-  std::set<std::string> taken(names.begin(), names.end());
-  for (std::string& name : names) {
-    const std::string text = utf8_name(name);
-    if (text == name) continue;
-    name = text;
-    for (int number = 2; !taken.insert(name).second; ++number) name = text + "-" + std::to_string(number);
-  }
-  return names;
+  names = tell_apart(names, paths);
+  for (std::string& name : names) name = utf8_name(name);
+  return tell_apart(names, names);
 }
 
 // What is odd about the chains of a structure; empty if nothing is.
@@ -54,12 +41,15 @@ std::string frames_remark(std::span<const ChainView> chains) {
     for (const Residue& residue : chain.residues) without += residue.has_frame() ? 0 : 1;
   }
   if (static_cast<double>(without) <= kMostWithoutFrame * static_cast<double>(residues)) return "";
-  return "of " + std::to_string(residues) + (residues == 1 ? " residue " : " residues ") + std::to_string(without) +
-         (without == 1 ? " has" : " have") + " no N, CA and C that make a backbone: the model sees no frame there";
+  return "of " + std::to_string(residues) + (residues == 1 ? " residue " : " residues ") +
+         std::to_string(without) + (without == 1 ? " has" : " have") +
+         " no N, CA and C that make a backbone: the model sees no frame there";
 }
 
 std::string report_path_of(const LibraryOptions& options, const std::string& root) {
-  return (std::filesystem::path(options.cache_dir) / ("protein-unusable-" + files::hash128(root).hex().substr(0, 8) + ".txt")).string();
+  return (std::filesystem::path(options.cache_dir) /
+          ("protein-unusable-" + files::hash128(root).hex().substr(0, 8) + ".txt"))
+      .string();
 }
 
 std::string percent(double share) { return std::to_string(static_cast<int>(share * 100 + 0.5)) + "%"; }
@@ -84,37 +74,41 @@ StructureLibrary StructureLibrary::open(const LibraryOptions& options, const Lib
   counts.read = built.read;
   counts.parsed = built.parsed;
   const auto names = names_of(inputs.files);
-  std::unordered_map<files::Hash128, size_t, KeyHash> seen;  // which file is the first with these chains, by their hash
+  std::unordered_map<files::Hash128, size_t, records::KeyHash>
+      seen;  // which file is the first with these chains, by their hash
   for (size_t i = 0; i < inputs.files.size(); ++i) {
     const FileOutcome& outcome = built.outcomes[i];
-    const StructureCache::Record* record = outcome.has_key ? library.cache_.find(outcome.key) : nullptr;
-    if (outcome.has_key && record == nullptr) {
-      throw files::DataError(StructureCache::path_in(options.cache_dir) + ": damaged since it was written a moment ago: check the disk");
+    const records::Record* record = outcome.has_key ? library.cache_.find(outcome.key) : nullptr;
+    const auto stored = record == nullptr ? std::nullopt : StoredFile::of(library.cache_, *record);
+    if (outcome.has_key && !stored) {
+      throw files::DataError(structures_path(options.cache_dir) +
+                             ": damaged since it was written a moment ago: check the disk");
     }
-    if (record != nullptr) library.cache_.check(*record);
     const std::string& path = inputs.files[i].relative;
-    if (record == nullptr || !record->is_structure()) {
-      library.unusable_.push_back({path, record == nullptr ? outcome.reason : std::string(library.cache_.reason_of(*record))});
-    } else if (const auto [of, is_new] = seen.try_emplace(record->header.payload_hash, i); !is_new) {
+    if (!stored || !stored->is_structure()) {
+      library.unusable_.push_back({path, stored ? std::string(stored->text()) : outcome.reason});
+    } else if (const auto [of, is_new] = seen.try_emplace(stored->chains_hash(), i); !is_new) {
       library.copies_.push_back({path, "is a copy of " + printable_path(inputs.files[of->second].relative)});
     } else {
       const size_t first = library.chains_.size();
-      library.cache_.append_chains_of(*record, library.chains_);
+      stored->append_chains(library.chains_);
       const std::span<const ChainView> chains = std::span(library.chains_).subspan(first);
       library.structures_.push_back({names[i], outcome.key, first, chains.size()});
-      std::string remark(library.cache_.remark_of(*record));
+      std::string remark(stored->text());
       const std::string frames = frames_remark(chains);
       if (!frames.empty()) remark += (remark.empty() ? "" : "; ") + frames;
       if (!remark.empty()) library.odd_.push_back({path, std::move(remark)});
     }
   }
-  std::sort(library.unusable_.begin(), library.unusable_.end(), [](const FileNote& a, const FileNote& b) { return a.path < b.path; });
+  std::sort(library.unusable_.begin(), library.unusable_.end(),
+            [](const FileNote& a, const FileNote& b) { return a.path < b.path; });
   counts.odd = library.odd_.size();
   counts.duplicates = library.copies_.size();
   counts.structures = library.structures_.size();
   counts.unusable = library.unusable_.size();
   for (const ChainView& chain : library.chains_) counts.residues += chain.residues.size();
-  std::sort(library.structures_.begin(), library.structures_.end(), [](const Entry& a, const Entry& b) { return a.name < b.name; });
+  std::sort(library.structures_.begin(), library.structures_.end(),
+            [](const Entry& a, const Entry& b) { return a.name < b.name; });
 
   files::Hasher128 hasher;
   hasher.update(std::to_string(kParserVersion));
@@ -122,21 +116,24 @@ StructureLibrary StructureLibrary::open(const LibraryOptions& options, const Lib
     hasher.update(" " + std::to_string(entry.name.size()) + ":" + entry.name + entry.key.hex());
   library.fingerprint_ = hasher.finish();
 
-  const std::string all = library_report(library.unusable_, library.odd_, std::numeric_limits<size_t>::max(), library.report_path_) +
+  const std::string all = library_report(library.unusable_, library.odd_, std::numeric_limits<size_t>::max(),
+                                         library.report_path_) +
                           copies_report(library.copies_);
   if (!write_report(all, library.report_path_) && hooks.note) {
     hooks.note(library.report_path_ +
-               ": the table of unusable files cannot be written there: the cache folder must be writable, and this no folder");
+               ": the table of unusable files cannot be written there: the cache folder must be writable, "
+               "and this no folder");
   }
   if (hooks.note) library.note_copies(hooks.note);
   const double share = static_cast<double>(counts.unusable) / static_cast<double>(counts.files);
   if (counts.structures == 0 || share > options.max_unusable_share) {
-    const std::string most = counts.structures == 0 ? "none is left: correct them"
-                                                    : "at most " + percent(options.max_unusable_share) + " may be (" +
-                                                          options.max_unusable_option + "): correct or remove them, or raise it";
-    throw files::DataError(options.root + ": " + std::to_string(counts.unusable) + " of " + std::to_string(counts.files) +
-                           (counts.files == 1 ? " file" : " files") + " cannot be used (" + percent(share) + "), " + most + "\n" +
-                           library.report());
+    const std::string most = counts.structures == 0
+                                 ? "none is left: correct them"
+                                 : "at most " + percent(options.max_unusable_share) + " may be (" +
+                                       options.max_unusable_option + "): correct or remove them, or raise it";
+    throw files::DataError(options.root + ": " + std::to_string(counts.unusable) + " of " +
+                           std::to_string(counts.files) + (counts.files == 1 ? " file" : " files") +
+                           " cannot be used (" + percent(share) + "), " + most + "\n" + library.report());
   }
   return library;
 }
@@ -144,7 +141,8 @@ StructureLibrary StructureLibrary::open(const LibraryOptions& options, const Lib
 void StructureLibrary::note_copies(const std::function<void(const std::string&)>& note) const {
   const size_t shown = std::min(copies_.size(), kCopiesShown);
   for (size_t i = 0; i < shown; ++i) note(printable_path(copies_[i].path) + " " + copies_[i].text);
-  if (shown < copies_.size()) note("and " + std::to_string(copies_.size() - shown) + " more copies: see " + report_path_);
+  if (shown < copies_.size())
+    note("and " + std::to_string(copies_.size() - shown) + " more copies: see " + report_path_);
 }
 
 StructureView StructureLibrary::structure(uint64_t i) const {
@@ -153,6 +151,8 @@ StructureView StructureLibrary::structure(uint64_t i) const {
   return {entry.name, entry.key, std::span(chains_).subspan(entry.first_chain, entry.chains)};
 }
 
-std::string StructureLibrary::report() const { return library_report(unusable_, odd_, kRowsShown, report_path_); }
+std::string StructureLibrary::report() const {
+  return library_report(unusable_, odd_, kRowsShown, report_path_);
+}
 
 }  // namespace pipeline::protein

@@ -9,7 +9,7 @@
 
 #include "plugins/tasks/protein/data/file_content.hpp"
 #include "plugins/tasks/protein/data/input_files.hpp"
-#include "plugins/tasks/protein/data/structure_cache.hpp"
+#include "plugins/tasks/protein/data/structure_record.hpp"
 
 namespace pipeline::protein {
 
@@ -17,15 +17,16 @@ struct LibraryOptions {
   std::string root;       // a folder that is searched, or one file (input_files.hpp)
   std::string cache_dir;  // may be the same folder, and may serve several roots
   ReadLimits limits;
-  double max_unusable_share = 0.5;                         // of the files; more is an error. That none is usable always is
+  double max_unusable_share = 0.5;  // of the files; more is an error. That none is usable always is
   std::string max_unusable_option = "max_unusable_share";  // what the user calls it, for messages
 };
 
 struct LibraryHooks {
   unsigned threads = 1;  // that parse
 
-  // All optional, called from the calling thread. progress: files that were new or changed. note: a line for the log (waiting for another
-  // process, damage, what was ignored or removed, copies). cancelled: true ends the call with Cancelled; what was parsed by then stays.
+  // All optional, called from the calling thread. progress: files that were new or changed. note: a line for
+  // the log (waiting for another process, damage, what was ignored or removed, copies). cancelled: true ends
+  // the call with Cancelled; what was parsed by then stays.
   std::function<void(uint64_t done, uint64_t total)> progress;
   std::function<void(const std::string&)> note;
   std::function<bool()> cancelled;
@@ -34,39 +35,47 @@ struct LibraryHooks {
 struct LibraryCounts {
   uint64_t files = 0;       // inputs: structures + duplicates + unusable
   uint64_t structures = 0;  //
-  uint64_t duplicates = 0;  // files with the chains of another one, however packed; the first by relative path is the structure
-  uint64_t unusable = 0;    // folders and entries that cannot be read included
-  uint64_t odd = 0;         // structures with something odd about their files
-  uint64_t ignored = 0;     // other files
-  uint64_t residues = 0;    // in the structures
-  uint64_t read = 0;        // files read by this call
-  uint64_t parsed = 0;      // and parsed by it
+  uint64_t duplicates =
+      0;  // files with the chains of another one, however packed; the first by relative path is the structure
+  uint64_t unusable = 0;  // folders and entries that cannot be read included
+  uint64_t odd = 0;       // structures with something odd about their files
+  uint64_t ignored = 0;   // other files
+  uint64_t residues = 0;  // in the structures
+  uint64_t read = 0;      // files read by this call
+  uint64_t parsed = 0;    // and parsed by it
 };
 
 // Views into the library.
 struct StructureView {
-  std::string_view name;  // the relative path without endings; with them where two would be the same; in UTF-8
-  files::Hash128 key;     // of the file's content
+  std::string_view
+      name;            // the relative path without endings; with them where two would be the same; in UTF-8
+  files::Hash128 key;  // of the file's content
   std::span<const ChainView> chains;
 };
 
-// The structures in the files below a folder. Each file's content is parsed once and kept in the cache folder; opening again reads only
-// files that are new or changed. Immutable; safe for concurrent use.
+// The structures in the files below a folder. Each file's content is parsed once and kept in the cache
+// folder; opening again reads only files that are new or changed. Immutable; safe for concurrent use.
 class StructureLibrary {
  public:
-  // Of several processes that open at once with one cache folder, one reads and parses what is new while the others wait. One file that
-  // cannot be used never fails the call. Throws DataError (root, no input, too many unusable files, cache folder), or Cancelled.
+  // Of several processes that open at once with one cache folder, one reads and parses what is new while the
+  // others wait. One file that cannot be used never fails the call. Throws DataError (root, no input, too
+  // many unusable files, cache folder), or Cancelled.
   static StructureLibrary open(const LibraryOptions& options, const LibraryHooks& hooks);
 
   uint64_t size() const { return structures_.size(); }
-  // i < size(), sorted by name. Verifies all of it, and throws DataError if the cache was changed since it was opened. [any-thread]
+  // i < size(), sorted by name. Verifies all of it, and throws DataError if the cache was changed since it
+  // was opened. [any-thread]
   StructureView structure(uint64_t i) const;
   const std::vector<FileNote>& unusable() const { return unusable_; }  // with the reason, sorted by path
-  const std::vector<FileNote>& odd() const { return odd_; }            // that are used, with what is odd, sorted by path
-  const std::vector<FileNote>& copies() const { return copies_; }      // that are not used, with what they are copies of, sorted by path
+  const std::vector<FileNote>& odd() const {
+    return odd_;
+  }  // that are used, with what is odd, sorted by path
+  const std::vector<FileNote>& copies() const {
+    return copies_;
+  }  // that are not used, with what they are copies of, sorted by path
   const LibraryCounts& counts() const { return counts_; }
-  // Tables of unusable and odd ones, the first 20 of each; empty if there are none. All of them, and the copies, are in
-  // <cache_dir>/protein-unusable-<8 digits>.txt.
+  // Tables of unusable and odd ones, the first 20 of each; empty if there are none. All of them, and the
+  // copies, are in <cache_dir>/protein-unusable-<8 digits>.txt.
   std::string report() const;
 
   // Equal where all names and contents of the structures, and the parser, are: what ranks compare.
@@ -81,7 +90,7 @@ class StructureLibrary {
   StructureLibrary() = default;
   void note_copies(const std::function<void(const std::string&)>& note) const;
 
-  StructureCache cache_;
+  records::RecordStore cache_;
   std::vector<Entry> structures_;
   std::vector<ChainView> chains_;
   std::vector<FileNote> unusable_, odd_, copies_;

@@ -1,14 +1,22 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "plugins/tasks/common/record_store/record_store.hpp"
 #include "plugins/tasks/protein/data/structure.hpp"
-#include "plugins/tasks/protein/data/structure_cache_format.hpp"
+#include "plugins/tasks/protein/data/structure_reader.hpp"
 
 namespace pipeline::protein {
+
+// The file that keeps what was parsed, by the hash of a file's content: <folder>/protein-structures-<n>.cache
+constexpr records::Kind kStructures{.name = "PROTEIN1",
+                                    .version = kParserVersion,
+                                    .remedy = "the files whose records were there are parsed again"};
+std::string structures_path(const std::string& folder);
 
 // A chain whose residues lie elsewhere.
 struct ChainView {
@@ -16,29 +24,46 @@ struct ChainView {
   std::span<const Residue> residues;
 };
 
-// A record and where it lies.
-struct CacheRecord {
-  uint64_t begin;  // of the header, in the file
-  RecordHeader header;
+// The payload of a file's record: of one that was parsed, and of one that cannot be used.
+std::string structure_payload(const Structure& structure);
+std::string failure_payload(const std::string& reason);
 
-  bool is_structure() const { return header.kind == static_cast<uint32_t>(RecordKind::kStructure); }
-  uint64_t body_bytes() const { return header.payload_bytes + header.remark_bytes; }
-  uint64_t bytes() const { return sizeof header + padded(body_bytes()); }  // header and padding included
-  // Whether it lies within the first bytes of a file.
-  bool is_within(uint64_t file_bytes) const;
+// A payload, read where it lies, at a multiple of 8 bytes:
+//
+//   Head
+//   ChainEntry[chains]
+//   names               of the chains, one after the other, padded with zeros
+//   Residue[]           of the chains, one after the other
+//   text
+//
+// A change of any of this, Residue included, changes the name in kStructures.
+class StoredFile {
+ public:
+  // nullopt for a payload whose sizes do not fit together, or whose residues are none: one made by hand.
+  static std::optional<StoredFile> of(std::string_view payload);
+  // nullopt where the record is damaged, too.
+  static std::optional<StoredFile> of(const records::RecordStore& store, const records::Record& record);
+
+  bool is_structure() const { return head_.chains > 0; }
+  std::string_view text() const { return text_; }  // what is odd about the structure; or why it is none
+  const files::Hash128& chains_hash() const { return head_.chains_hash; }
+  void append_chains(std::vector<ChainView>& chains) const;  // valid as long as the payload
+
+  struct Head {
+    uint32_t chains;  // 0: the file cannot be used
+    uint32_t text_bytes;
+    files::Hash128 chains_hash;  // of what is between this and the text
+  };
+  struct ChainEntry {
+    uint32_t name_bytes, residues;
+  };
+
+ private:
+  Head head_;
+  const ChainEntry* entries_;
+  const char* names_;
+  const Residue* residues_;
+  std::string_view text_;
 };
-
-// A whole record, padding included, ready to be appended.
-std::string make_record(const files::Hash128& key, const Structure& structure);
-std::string make_record(const files::Hash128& key, const std::string& failure);
-
-// Whether the header is one, and whole.
-bool is_record(const RecordHeader& header);
-
-// Whether what is behind this header, payload and remark, can be used: its hashes, its sizes, and every residue.
-bool is_whole(const RecordHeader& header, std::string_view body);
-
-// Appends the chains of a whole body, which lies at a multiple of 8 bytes and outlives them.
-void append_chains(const RecordHeader& header, std::string_view body, std::vector<ChainView>& chains);
 
 }  // namespace pipeline::protein

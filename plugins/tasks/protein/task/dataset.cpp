@@ -11,24 +11,31 @@
 namespace pipeline::protein {
 namespace {
 
-StructureLibrary open_library(const std::filesystem::path& root, const ProteinConfig& config, const Context& context) {
+StructureLibrary open_library(const std::filesystem::path& root, const ProteinConfig& config,
+                              const Context& context) {
   LibraryHooks hooks;
   hooks.threads = data_threads(context);
-  hooks.progress = [&](uint64_t done, uint64_t total) { context.progress("reading structures", done, total); };
+  hooks.progress = [&](uint64_t done, uint64_t total) {
+    context.progress("reading structures", done, total);
+  };
   hooks.note = [&](const std::string& line) { context.info(line); };
   hooks.cancelled = [&] { return context.cancelled(); };
   StructureLibrary library = StructureLibrary::open(
       {.root = root.string(),
        .cache_dir = cache_folder(config, context),
-       .limits = {.max_file_bytes = static_cast<uint64_t>(config.data.max_file_mb) << 20, .option = "task.data.max_file_mb"},
+       .limits = {.max_file_bytes = static_cast<uint64_t>(config.data.max_file_mb) << 20,
+                  .option = "task.data.max_file_mb"},
        .max_unusable_share = config.data.max_unusable,
        .max_unusable_option = "task.data.max_unusable"},
       hooks);
   const LibraryCounts& counts = library.counts();
-  std::string text = concat("structures ", counts.structures, " in ", root.string(), ", ", counts.residues, " residues");
+  std::string text =
+      concat("structures ", counts.structures, " in ", root.string(), ", ", counts.residues, " residues");
   if (counts.duplicates > 0)
-    text += concat("; ", counts.duplicates, counts.duplicates == 1 ? " file is a copy of another" : " files are copies of others");
-  if (counts.unusable > 0) text += concat("; ", counts.unusable, " of ", counts.files, " files cannot be used:");
+    text += concat("; ", counts.duplicates,
+                   counts.duplicates == 1 ? " file is a copy of another" : " files are copies of others");
+  if (counts.unusable > 0)
+    text += concat("; ", counts.unusable, " of ", counts.files, " files cannot be used:");
   context.info(text);
   std::istringstream lines(library.report());
   for (std::string line; std::getline(lines, line);) context.warn(line);
@@ -41,7 +48,9 @@ StructureLibrary open_library(const std::filesystem::path& root, const ProteinCo
 
 }  // namespace
 
-const char* name_of(Split split) { return split == Split::kTrain ? "training" : split == Split::kVal ? "validation" : "test"; }
+const char* name_of(Split split) {
+  return split == Split::kTrain ? "training" : split == Split::kVal ? "validation" : "test";
+}
 
 Dataset::Dataset(const ProteinConfig& config, const Context& context, const Learnt* learnt)
     : config_(config),
@@ -68,22 +77,27 @@ Dataset::Dataset(const ProteinConfig& config, const Context& context, const Lear
   describe();
 }
 
-// Whether the folder that was learnt from is: with test data of their own a model can be used where it is not.
+// Whether the folder that was learnt from is: with test data of their own a model can be used where it is
+// not.
 bool Dataset::needs_structures() const {
   if (!own_test_) return true;
   if (context_.run().purpose == PL_PURPOSE_PREDICT) return false;
   if (std::filesystem::exists(config_.pdb_path)) return true;
-  context_.warn(config_.pdb_path.string(),
-                " is not there, so that nobody can say whether the test data are like some that were learnt from");
+  context_.warn(
+      config_.pdb_path.string(),
+      " is not there, so that nobody can say whether the test data are like some of the training data");
   return false;
 }
 
-std::vector<Entry> Dataset::open(std::optional<StructureLibrary>& library, const std::filesystem::path& root, const char* key) {
+std::vector<Entry> Dataset::open(std::optional<StructureLibrary>& library, const std::filesystem::path& root,
+                                 const char* key) {
   Entries entries = entries_of(library.emplace(open_library(root, config_, context_)), config_.data);
   const std::string left_out =
-      concat(counted(entries.left_out.size(), config_.data.unit), " of ", entries.residues_left_out, " residues, which have fewer than ",
-             "task.data.min_residues (", config_.data.min_residues, ") known ones: ", first_of(entries.left_out));
-  if (entries.kept.empty()) fail_with(PL_ERROR_CONFIG, key, " = ", root.string(), ": no sample is left without ", left_out);
+      concat(counted(entries.left_out.size(), config_.data.unit), " of ", entries.residues_left_out,
+             " residues, which have fewer than ", "task.data.min_residues (", config_.data.min_residues,
+             ") known ones: ", first_of(entries.left_out));
+  if (entries.kept.empty())
+    fail_with(PL_ERROR_CONFIG, key, " = ", root.string(), ": no sample is left without ", left_out);
   if (!entries.left_out.empty()) context_.info("left out   ", left_out);
   return std::move(entries.kept);
 }
@@ -96,18 +110,21 @@ void Dataset::describe() const {
     std::set<uint32_t> clusters;
     for (const Entry& entry : entries(split)) residues += entry.residues, clusters.insert(entry.cluster);
     const bool grouped = split != Split::kTest || !own_test_ || context_.run().purpose != PL_PURPOSE_PREDICT;
-    text += concat(text.empty() ? "" : "; ", name_of(split), " ", counted(size(split), config_.data.unit), " of ",
-                   grouped ? counted(clusters.size(), "cluster") + ", " : "", residues, " residues");
+    text += concat(text.empty() ? "" : "; ", name_of(split), " ", counted(size(split), config_.data.unit),
+                   " of ", grouped ? counted(clusters.size(), "cluster") + ", " : "", residues, " residues");
   }
   context_.info("data       ", text);
   if (context_.run().purpose != PL_PURPOSE_TRAIN) return;
   if (size(Split::kTrain) == 0)
     fail_with(PL_ERROR_CONFIG, config_.pdb_path.string(),
-              ": no sample is left to learn from: the clusters of similar sequences are too few for ", config_.split.folds,
-              " parts (task.split.folds); give more structures, or lower task.data.min_residues (", config_.data.min_residues, ")");
+              ": no sample is left to learn from: the clusters of similar sequences are too few for ",
+              config_.split.folds,
+              " parts (task.split.folds); give more structures, or lower task.data.min_residues (",
+              config_.data.min_residues, ")");
   if (!config_.test_path.empty())
     context_.info(
-        "test       task.test_path is what an evaluation or prediction takes; the test part of task.pdb_path is held out all the same");
+        "test       task.test_path is what an evaluation or prediction takes; the test part of task.pdb_path "
+        "is held out all the same");
 }
 
 Sample Dataset::sample(Split split, uint64_t id) const {
@@ -141,13 +158,11 @@ Frequencies Dataset::frequencies() const {
 }
 
 Learnt Dataset::learnt() const {
-  const auto keys_of = [&](Split split) {
-    std::vector<uint64_t> keys;
-    for (const Entry& entry : entries(split)) keys.insert(keys.end(), entry.keys.begin(), entry.keys.end());
-    make_set(keys);
-    return keys;
-  };
-  return {.training = keys_of(Split::kTrain), .validation = keys_of(Split::kVal)};
+  Learnt learnt;
+  for (const auto& [split, keys] :
+       {std::pair(Split::kTrain, &learnt.training), std::pair(Split::kVal, &learnt.validation)})
+    for (const Entry& entry : entries(split)) keys->insert(entry.keys.begin(), entry.keys.end());
+  return learnt;
 }
 
 Dataset::Seen Dataset::seen(Split split, const Learnt& learnt) const {

@@ -24,9 +24,10 @@ const char* name_of(Split split);  // "training", "validation" or "test"
 
 class Dataset {
  public:
-  // Parses what is not in the cache, groups similar sequences and deals the groups out to the splits; says what there is and what was left
-  // out. learnt: what the weights that are to be used have learnt from; nullptr: nobody knows. Throws an Error if there is nothing to learn
-  // from, or too many files are unusable. [main]
+  // Parses what is not in the cache, groups similar sequences and deals the groups out to the splits; says
+  // what there is and what was left out. learnt: what the weights that are to be used have learnt from;
+  // nullptr: nobody knows. Throws an Error if there is nothing to learn from, or too many files are unusable.
+  // [main]
   Dataset(const ProteinConfig& config, const Context& context, const Learnt* learnt);
   Dataset(const Dataset&) = delete;  // entries point into it
   Dataset& operator=(const Dataset&) = delete;
@@ -35,14 +36,16 @@ class Dataset {
   uint64_t size(Split split) const { return entries(split).size(); }
   const Entry& entry(Split split, uint64_t id) const { return entries(split)[id]; }
   Sample sample(Split split, uint64_t id) const;
-  std::vector<std::string> chain_names(Split split, uint64_t id) const;  // by number of the chain in the sample
+  std::vector<std::string> chain_names(Split split,
+                                       uint64_t id) const;  // by number of the chain in the sample
   const std::string& fingerprint() const { return fingerprint_; }
   // Of the training split, one added to each count; the same for all where there is no training data.
   Frequencies frequencies() const;
-  // What a training with this data learns from.
+  // The data of a training with these splits.
   Learnt learnt() const;
 
-  // How many of a split's samples have a chain that was learnt from, and how many others one that was in the validation split then.
+  // How many of a split's samples have a chain of the training data, and how many others one that was in the
+  // validation split then.
   struct Seen {
     uint64_t training = 0, validation = 0;
   };
@@ -51,7 +54,8 @@ class Dataset {
  private:
   const std::vector<Entry>& entries(Split split) const { return entries_[static_cast<size_t>(split)]; }
   bool needs_structures() const;
-  std::vector<Entry> open(std::optional<StructureLibrary>& library, const std::filesystem::path& root, const char* key);
+  std::vector<Entry> open(std::optional<StructureLibrary>& library, const std::filesystem::path& root,
+                          const char* key);
   void deal_out(std::vector<Entry> all);
   void keep_apart(const std::vector<Entry>& all, std::vector<Split>& split_of) const;
   void take_test_structures(std::vector<Entry> test, const Learnt* learnt);

@@ -5,18 +5,25 @@
 #include <algorithm>
 #include <numeric>
 
-#include "plugins/tasks/protein/task/content_key.hpp"
-#include "plugins/tasks/protein/task/names.hpp"
+#include "plugins/tasks/protein/data/names.hpp"
+#include "plugins/tasks/protein/task/learnt.hpp"
 
 namespace pipeline::protein {
 namespace {
 
-Entry entry_of(const StructureLibrary& library, size_t number, const StructureView& structure, std::vector<size_t> chains) {
-  Entry entry{.name = {}, .file = {}, .library = &library, .structure = number, .chains = std::move(chains), .keys = {}};
+Entry entry_of(const StructureLibrary& library, size_t number, const StructureView& structure,
+               std::vector<size_t> chains) {
+  Entry entry{.name = {},
+              .file = {},
+              .library = &library,
+              .structure = number,
+              .chains = std::move(chains),
+              .keys = {}};
   for (const size_t chain : entry.chains) {
     const auto& residues = structure.chains[chain].residues;
     entry.residues += static_cast<int64_t>(residues.size());
-    entry.known += std::count_if(residues.begin(), residues.end(), [](const Residue& r) { return r.amino_acid < kAminoAcidCount; });
+    entry.known += std::count_if(residues.begin(), residues.end(),
+                                 [](const Residue& r) { return r.amino_acid < kAminoAcidCount; });
     entry.keys.push_back(content_key(residues));
   }
   entry.key = content_key(entry.keys);
@@ -35,7 +42,8 @@ Entries entries_of(const StructureLibrary& library, const DataConfig& options) {
   Entries entries;
   std::vector<std::string> names, others;  // others: 1abc:A, where 1abc_A is the name of a file
   for (size_t s = 0; s < library.size(); ++s) {
-    const StructureView structure = library.structure(s);  // once for all its chains: each time all of it is verified
+    const StructureView structure =
+        library.structure(s);  // once for all its chains: each time all of it is verified
     const auto add = [&](std::vector<size_t> chains) {
       const std::string_view chain = by_chain ? structure.chains[chains.front()].name : std::string_view();
       const std::string name = join(structure.name, "_", chain);

@@ -1,29 +1,29 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <span>
-#include <string>
-#include <string_view>
-#include <vector>
+
+#include "plugins/tasks/protein/data/structure.hpp"
 
 namespace pipeline::protein {
 
-// What weights have learnt from, as content keys of chains (content_key.hpp). It goes with them from run to run, so that no evaluation
-// takes what they know for something new.
+// What a chain is, wherever its file lies and whatever it and its residues are called: a hash of its amino
+// acids and coordinates.
+uint64_t content_key(std::span<const Residue> chain);
+// Of chains together: that of the chain where there is one.
+uint64_t content_key(std::span<const uint64_t> chains);
+
+using ContentKeys = std::set<uint64_t>;
+bool any_of(std::span<const uint64_t> keys, const ContentKeys& set);
+
+// The chains that weights were trained with. It goes with them from run to run, so that no evaluation takes
+// what they may know for something new. All of a training split counts from the first step on.
 struct Learnt {
-  std::vector<uint64_t> training, validation;  // ascending, each once. validation: what the best checkpoint was chosen by
+  ContentKeys training, validation;  // validation: what the best checkpoint was chosen by
 
   void add(const Learnt& other);
   bool operator==(const Learnt&) const = default;
 };
-
-// In place: ascending, each once.
-void make_set(std::vector<uint64_t>& keys);
-// Whether one of `keys` is in the set.
-bool any_of(std::span<const uint64_t> keys, const std::vector<uint64_t>& set);
-
-// 16 hexadecimal digits a key. keys_from() gives false for a text that is no such thing.
-std::string to_text(const std::vector<uint64_t>& set);
-bool keys_from(std::string_view text, std::vector<uint64_t>& set);
 
 }  // namespace pipeline::protein

@@ -1,4 +1,4 @@
-// What the weights of a task have learnt from, and what follows for its evaluations.
+// What the weights of a task were trained with, and what follows for its evaluations.
 #include "plugins/tasks/protein/task/task.hpp"
 #include "plugins/tasks/protein/task/task_state.hpp"
 
@@ -10,7 +10,8 @@ void ProteinTask::set_extra_state(std::string_view state) {
   model_state_ = std::move(given.model);
   learnt_ = std::move(given.learnt);
   if (!learnt_)
-    context().warn("the checkpoint was written before checkpoints said what they have learnt from, so that an evaluation cannot refuse it");
+    context().warn(
+        "the checkpoint does not say what it was trained with, so that an evaluation cannot refuse that");
 }
 
 std::string ProteinTask::extra_state() {
@@ -30,28 +31,35 @@ void ProteinTask::warn_of_known_samples() const {
   const uint64_t val = dataset_->seen(Split::kVal, *learnt_).training;
   const uint64_t test = config().test_path.empty() ? dataset_->seen(Split::kTest, *learnt_).training : 0;
   if (val + test > 0)
-    context().warn("the weights that this begins with have learnt from ", val, " of the ", dataset_->size(Split::kVal),
-                   " validation samples and from ", test, " of the ", dataset_->size(Split::kTest),
-                   " test samples: figures over these say little about new proteins");
+    context().warn(
+        "of the ", dataset_->size(Split::kVal), " validation samples ", val, " and of the ",
+        dataset_->size(Split::kTest), " test samples ", test,
+        " were training data of the weights that this begins with: figures over these say little about "
+        "new proteins");
 }
 
-// Before the first sample of a split is used: nobody shall take for new what the weights have learnt from.
+// Before the first sample of a split is used: nobody shall take for new what the weights were trained with.
 void ProteinTask::require_unseen(Split split, Purpose purpose) const {
-  if (split == Split::kTrain || !learnt_ || (purpose != Purpose::kEvaluate && purpose != Purpose::kPredict)) return;
+  if (split == Split::kTrain || !learnt_ || (purpose != Purpose::kEvaluate && purpose != Purpose::kPredict))
+    return;
   const bool own = split == Split::kTest && !config().test_path.empty();
   if (own && purpose == Purpose::kEvaluate) return;  // the data set has said it
   const Dataset::Seen seen = dataset_->seen(split, *learnt_);
   const uint64_t chosen_by = split == Split::kTest ? seen.validation : 0;
   if (seen.training + chosen_by == 0) return;
-  const std::string what =
-      concat("of the ", dataset_->size(split), " samples of the ", split == Split::kTest ? "test" : "validation", " split ", seen.training,
-             " were learnt from by these weights or those they began with",
-             chosen_by > 0 ? concat(", and ", chosen_by, " more were validation samples, by which the best checkpoint is chosen") : "");
-  if (purpose == Purpose::kPredict) return context().warn(what, ": predictions of these say little about new proteins");
-  fail_with(PL_ERROR_CONFIG, what,
-            ": figures over these would say little about new proteins. Give the folder and the options of the training back "
-            "(task.pdb_path, task.data, "
-            "task.split: they are in the config.toml of the run), or name structures of your own with task.test_path");
+  const std::string what = concat(
+      "of the ", dataset_->size(split), " samples of the ", split == Split::kTest ? "test" : "validation",
+      " split ", seen.training, " were training data of these weights or of those they began with",
+      chosen_by > 0
+          ? concat(", and ", chosen_by, " more were validation data, by which the best checkpoint is chosen")
+          : "");
+  if (purpose == Purpose::kPredict)
+    return context().warn(what, ": predictions of these say little about new proteins");
+  fail_with(
+      PL_ERROR_CONFIG, what,
+      ": figures over these would say little about new proteins. Give the folder and the options of the "
+      "training back (task.pdb_path, task.data, task.split: they are in the config.toml of the run), or name "
+      "structures of your own with task.test_path");
 }
 
 void ProteinTask::import_model(const std::filesystem::path& folder) {
@@ -59,7 +67,7 @@ void ProteinTask::import_model(const std::filesystem::path& folder) {
   learnt_ = read_learnt(folder);
   if (!learnt_)
     context().info("what the weights in ", folder.string(),
-                   " have learnt from is not known: some of what is held out here may not be new to them");
+                   " were trained with is not known: some of what is held out here may not be new to them");
   warn_of_known_samples();
 }
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -16,16 +15,20 @@ namespace {
 constexpr const char* kLearntFile = "learnt-from.json";
 
 nlohmann::json to_json(const Learnt& learnt) {
-  return {{"training", to_text(learnt.training)}, {"validation", to_text(learnt.validation)}};
+  return {{"training", learnt.training}, {"validation", learnt.validation}};
 }
 
 Learnt learnt_from(const nlohmann::json& json, const std::string& where) {
-  Learnt learnt;
-  for (const auto& [name, keys] : {std::pair("training", &learnt.training), std::pair("validation", &learnt.validation)})
-    if (!json.is_object() || !json.contains(name) || !json[name].is_string() || !keys_from(json[name].get<std::string>(), *keys))
+  const auto keys = [&](const char* name) {
+    const bool right =
+        json.is_object() && json.contains(name) && json[name].is_array() &&
+        std::ranges::all_of(json[name], [](const auto& key) { return key.is_number_unsigned(); });
+    if (!right)
       fail_with(PL_ERROR_FAILED, where, " cannot be read: '", name,
-                "' must say what was learnt from, as 16 hexadecimal digits for each chain");
-  return learnt;
+                "' must be an array with a number for each chain of the training's data");
+    return json[name].get<ContentKeys>();
+  };
+  return {.training = keys("training"), .validation = keys("validation")};
 }
 
 }  // namespace
@@ -41,12 +44,15 @@ TaskState state_from(std::string_view text) {
   TaskState state;
   const auto is_number = [](const nlohmann::json& value) { return value.is_number(); };
   if (!json.is_object() || !json.contains("frequencies") || json["frequencies"].size() != kAminoAcidCount ||
-      !std::ranges::all_of(json["frequencies"], is_number) || (json.contains("model") && !json["model"].is_string()))
-    fail_with(PL_ERROR_FAILED, "the checkpoint's state of the protein task cannot be read: it has ", text.size(),
-              " bytes, and must be JSON with 'frequencies', ", kAminoAcidCount, " numbers, and 'model', a text if any");
+      !std::ranges::all_of(json["frequencies"], is_number) ||
+      (json.contains("model") && !json["model"].is_string()))
+    fail_with(PL_ERROR_FAILED, "the checkpoint's state of the protein task cannot be read: it has ",
+              text.size(), " bytes, and must be JSON with 'frequencies', ", kAminoAcidCount,
+              " numbers, and 'model', a text if any");
   for (size_t a = 0; a < kAminoAcidCount; ++a) state.frequencies[a] = json["frequencies"][a];
   state.model = json.value("model", "");
-  if (json.contains("learnt")) state.learnt = learnt_from(json["learnt"], "the checkpoint's state of the protein task");
+  if (json.contains("learnt"))
+    state.learnt = learnt_from(json["learnt"], "the checkpoint's state of the protein task");
   return state;
 }
 

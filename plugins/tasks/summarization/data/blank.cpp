@@ -1,12 +1,13 @@
 #include "plugins/tasks/summarization/data/blank.hpp"
 
-#include <array>
-
 namespace pipeline::summarization {
 namespace {
 
-constexpr std::array<std::string_view, 12> kBlanks = {
-    " ", "\t", "\n", "\r", "\v", "\f", "\u00a0", "\u200b", "\u2028", "\u2029", "\u3000", "\ufeff"};
+// Unicode's White_Space, and behind it the two characters without width that are not.
+constexpr std::string_view kBlanks[] = {
+    " ",      "\t",     "\n",     "\v",     "\f",     "\r",     "\u0085", "\u00a0", "\u1680",
+    "\u2000", "\u2001", "\u2002", "\u2003", "\u2004", "\u2005", "\u2006", "\u2007", "\u2008",
+    "\u2009", "\u200a", "\u2028", "\u2029", "\u202f", "\u205f", "\u3000", "\u200b", "\ufeff"};
 
 }  // namespace
 

@@ -4,7 +4,8 @@
 
 namespace pipeline::summarization {
 
-// Nothing but white space, zero-width characters included. The text is UTF-8.
+// Nothing but white space (Unicode's White_Space), U+200B (zero width space) and U+FEFF (byte-order mark).
+// The text is UTF-8.
 bool is_blank(std::string_view text);
 
 }  // namespace pipeline::summarization

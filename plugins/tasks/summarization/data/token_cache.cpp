@@ -1,78 +1,83 @@
 #include "plugins/tasks/summarization/data/token_cache.hpp"
 
-#include <cstddef>
-#include <cstring>
+#include <algorithm>
 
-#include "plugins/tasks/summarization/data/files.hpp"
+#include "plugins/tasks/common/files/bytes_of.hpp"
 
 namespace pipeline::summarization {
 
-TokenCache::TokenCache(const std::string& path, const Hash128& key, Verify verify)
-    : path_(path), file_(files::MappedFile::whole(path, "the token cache must be built first")) {
-  if (bytes().size() < sizeof header_) throw DataError(path + ": too short for a token cache: build it again");
-  std::memcpy(&header_, bytes().data(), sizeof header_);
-  check(key, verify);
-  report_ = PairReport::from_json(std::string(bytes().substr(header_.report_begin)));
+using files::take;
+
+TokenCache::TokenCache(const std::string& path, const Hash128& key) : store_(path, kTokens) {
+  if (!store_.is_there()) throw DataError(path + ": not there: the token cache must be built first");
+  if (!store_.problem().empty()) throw DataError(store_.problem());
+  const records::Record* list = store_.find(key);
+  if (list == nullptr) refuse("made from other data, another tokenizer or other options, or not complete");
+  read_list(*list);
+}
+
+void TokenCache::refuse(const std::string& problem) const {
+  throw DataError(path() + ": " + problem + ": " + std::string(kTokens.remedy));
+}
+
+void TokenCache::read_list(const records::Record& record) {
+  if (!store_.is_whole(record)) refuse("its list of blocks is damaged");
+  fingerprint_ = record.hash;
+  std::string_view bytes = store_.payload(record);
+  Hash128 key;
+  bool whole = take(bytes, list_);
+  for (uint64_t i = 0; whole && i < list_.blocks; ++i) {
+    whole = take(bytes, key);
+    const records::Record* block = whole ? store_.find(key) : nullptr;
+    if (block == nullptr || !store_.is_whole(*block))
+      refuse("its block " + std::to_string(i) + " is damaged");
+    add_block(*block);
+  }
+  uint64_t samples = 0;
+  for (const Block& block : blocks_) samples += block.is.samples;
+  if (!whole || samples != list_.samples) refuse("its list of blocks does not fit them");
+  report_ = PairReport::from_json(std::string(bytes));
 }
 
 // Nothing that sample() relies on is taken on trust, so that a damaged file cannot lead it out of the
 // mapping.
-void TokenCache::check(const Hash128& key, Verify verify) {
-  const auto refuse = [&](const std::string& problem) {
-    throw DataError(path_ + ": " + problem + ": build it again");
-  };
-  const CacheHeader& h = header_;
-  if (std::memcmp(h.magic, kCacheMagic, sizeof kCacheMagic) != 0) refuse("not a token cache");
-  if (h.version != kCacheVersion) {
-    refuse("a token cache of version " + std::to_string(h.version) + ", not " +
-           std::to_string(kCacheVersion));
+void TokenCache::add_block(const records::Record& record) {
+  std::string_view bytes = store_.payload(record);
+  const uint64_t most = bytes.size();  // of anything, and small enough for the sums below
+  Block block{};
+  block.first = blocks_.empty() ? 0 : blocks_.back().first + blocks_.back().is.samples;
+  const TokenBlock& is = block.is;
+  if (!take(bytes, block.is) || (is.token_bytes != 2 && is.token_bytes != 4) || is.tokens > most ||
+      (uint64_t{is.samples} + 1) * sizeof(TokenEntry) + is.tokens * is.token_bytes > bytes.size())
+    refuse("the sections of a block do not fit together");
+  block.entries = reinterpret_cast<const TokenEntry*>(bytes.data());
+  block.tokens = bytes.data() + (uint64_t{is.samples} + 1) * sizeof(TokenEntry);
+  block.ids = block.tokens + is.tokens * is.token_bytes;
+  const auto ids_bytes = static_cast<uint64_t>(bytes.data() + bytes.size() - block.ids);
+  for (uint32_t i = 0; i < is.samples; ++i) {
+    const TokenEntry &e = block.entries[i], &next = block.entries[i + 1];
+    if (e.tokens_begin > is.tokens ||
+        e.tokens_begin + e.document_tokens + e.summary_tokens != next.tokens_begin ||
+        next.tokens_begin > is.tokens || e.id_begin > next.id_begin || next.id_begin > ids_bytes)
+      refuse("entry " + std::to_string(block.first + i) + " is out of order");
   }
-  if (hash128(bytes().substr(0, offsetof(CacheHeader, header_hash))) != h.header_hash)
-    refuse("its header is damaged");
-  if (h.key != key) refuse("made from other data, another tokenizer or other options");
-  if (h.file_bytes != bytes().size()) {
-    refuse("it has " + std::to_string(bytes().size()) + " bytes instead of " + std::to_string(h.file_bytes));
-  }
-  const uint64_t most = bytes().size();  // of anything, and small enough for the sums below
-  const bool in_order = (h.token_bytes == 2 || h.token_bytes == 4) && h.tokens <= most && h.samples < most &&
-                        sizeof h + h.tokens * h.token_bytes <= h.index_begin &&
-                        h.index_begin % alignof(CacheEntry) == 0 && h.index_begin <= most &&
-                        h.ids_begin == h.index_begin + (h.samples + 1) * sizeof(CacheEntry) &&
-                        h.ids_begin <= h.report_begin && h.report_begin <= most;
-  if (!in_order) refuse("its sections do not fit together");
-  if (hash128(bytes().substr(h.index_begin)) != h.tables_hash) refuse("its tables are damaged");
-  const uint64_t ids_bytes = h.report_begin - h.ids_begin;
-  for (uint64_t i = 0; i < h.samples; ++i) {
-    const CacheEntry &e = entry(i), &next = entry(i + 1);
-    if (e.tokens_begin + e.document_tokens + e.summary_tokens != next.tokens_begin ||
-        next.tokens_begin > h.tokens || e.id_begin > next.id_begin || next.id_begin > ids_bytes) {
-      refuse("its entry " + std::to_string(i) + " is out of order");
-    }
-    if (e.summary_tokens > 0) ++summaries_;
-  }
-  if (verify == Verify::kAll && hash128(bytes().substr(sizeof h, h.index_begin - sizeof h)) != h.tokens_hash) {
-    refuse("its tokens are damaged");
-  }
-}
-
-const CacheEntry& TokenCache::entry(uint64_t i) const {
-  return reinterpret_cast<const CacheEntry*>(bytes().data() + header_.index_begin)[i];
+  blocks_.push_back(block);
 }
 
 TokenSample TokenCache::sample(uint64_t i) const {
-  const CacheEntry& e = entry(i);
-  const char* document = bytes().data() + sizeof(CacheHeader) + e.tokens_begin * header_.token_bytes;
-  const char* summary = document + uint64_t{e.document_tokens} * header_.token_bytes;
-  return {TokenView(document, e.document_tokens, header_.token_bytes),
-          TokenView(summary, e.summary_tokens, header_.token_bytes),
-          bytes().substr(header_.ids_begin + e.id_begin, entry(i + 1).id_begin - e.id_begin), e.line};
-}
-
-Hash128 TokenCache::fingerprint() const {
-  const auto bytes = [](const Hash128& hash) {
-    return std::string_view(reinterpret_cast<const char*>(&hash), sizeof hash);
-  };
-  return Hasher128().update(bytes(header_.tokens_hash)).update(bytes(header_.tables_hash)).finish();
+  store_.check_length();
+  const auto after =
+      std::upper_bound(blocks_.begin(), blocks_.end(), i,
+                       [](uint64_t sample, const Block& block) { return sample < block.first; });
+  const Block& block = *(after - 1);
+  const TokenEntry &e = block.entries[i - block.first], &next = block.entries[i - block.first + 1];
+  const uint32_t token_bytes = block.is.token_bytes;
+  const char* document = block.tokens + e.tokens_begin * token_bytes;
+  const char* summary = document + uint64_t{e.document_tokens} * token_bytes;
+  return {TokenView(document, e.document_tokens, token_bytes),
+          TokenView(summary, e.summary_tokens, token_bytes),
+          {block.ids + e.id_begin, next.id_begin - e.id_begin},
+          e.line};
 }
 
 }  // namespace pipeline::summarization

@@ -3,11 +3,11 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
-#include "plugins/tasks/common/files/mapped_file.hpp"
+#include "plugins/tasks/common/record_store/record_store.hpp"
 #include "plugins/tasks/summarization/data/files.hpp"
 #include "plugins/tasks/summarization/data/pair_report.hpp"
-#include "plugins/tasks/summarization/data/token_cache_format.hpp"
 
 namespace pipeline::summarization {
 
@@ -38,36 +38,72 @@ struct TokenSample {
   uint64_t line;
 };
 
+// The file of a token cache: a file of records, of two sorts. A block has some samples, under the hash of its
+// payload:
+//
+//   TokenBlock
+//   TokenEntry[samples+1]  the last one only ends the one before it
+//   tokens                 samples' document and summary tokens, one after the other; token_bytes (2 or 4)
+//   each ids                    UTF-8, one after the other
+//
+// The list has the blocks in order, and is written last, under the key of the cache:
+//
+//   TokenList
+//   Hash128[blocks]        their keys
+//   report                 PairReport as JSON: what was dropped when the file was read
+//
+// A change of any of this raises the version, which is part of every cache's key.
+constexpr records::Kind kTokens{.name = "PLTOKENS", .version = 3, .remedy = "build it again"};
+
+struct TokenBlock {
+  uint32_t samples, token_bytes;
+  uint64_t tokens;
+};
+struct TokenEntry {
+  uint64_t tokens_begin;  // counted in tokens
+  uint32_t document_tokens, summary_tokens;
+  uint64_t id_begin;  // in bytes from the start of ids
+  uint64_t line;      // of the record in its file
+};
+struct TokenList {
+  uint64_t blocks, samples, summaries, tokens;
+};
+static_assert(sizeof(TokenBlock) == 16 && sizeof(TokenEntry) == 32 && sizeof(TokenList) == 32);
+
 // The tokens of a file of pairs, memory-mapped: opening costs no memory and processes share the pages.
 // Immutable; safe for concurrent use.
 class TokenCache {
  public:
-  enum class Verify { kTables, kAll };  // kAll reads the tokens, too
+  // Reads and verifies all of it. Throws DataError, with the reason, for a file that is not there, not a
+  // cache, cut off, damaged, or of another key.
+  TokenCache(const std::string& path, const Hash128& key);
 
-  // Throws DataError, with the reason, for a file that is not there, not a cache, cut off, damaged, or of
-  // another key.
-  TokenCache(const std::string& path, const Hash128& key, Verify verify);
-
-  uint64_t size() const { return header_.samples; }     // pairs
-  uint64_t summaries() const { return summaries_; }     // pairs that have one
-  uint64_t tokens() const { return header_.tokens; }    // in all of them
-  TokenSample sample(uint64_t i) const;                 // i < size()
+  uint64_t size() const { return list_.samples; }         // pairs
+  uint64_t summaries() const { return list_.summaries; }  // pairs that have one
+  uint64_t tokens() const { return list_.tokens; }        // in all of them
+  TokenSample sample(uint64_t i) const;                 // i < size(). DataError if the file was cut meanwhile
   const PairReport& report() const { return report_; }  // of the reading that filled it
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return store_.path(); }
 
   // Equal where every id and token is: what ranks compare.
-  Hash128 fingerprint() const;
+  const Hash128& fingerprint() const { return fingerprint_; }
 
  private:
-  void check(const Hash128& key, Verify verify);
-  const CacheEntry& entry(uint64_t i) const;
-  std::string_view bytes() const { return file_.bytes(); }
+  struct Block {
+    uint64_t first;  // of its samples
+    TokenBlock is;
+    const TokenEntry* entries;
+    const char *tokens, *ids;
+  };
+  [[noreturn]] void refuse(const std::string& problem) const;
+  void read_list(const records::Record& record);
+  void add_block(const records::Record& record);
 
-  std::string path_;
-  files::MappedFile file_;
-  CacheHeader header_{};
-  uint64_t summaries_ = 0;
+  records::RecordStore store_;
+  TokenList list_{};
+  std::vector<Block> blocks_;
   PairReport report_;
+  Hash128 fingerprint_;
 };
 
 }  // namespace pipeline::summarization

@@ -1,27 +1,28 @@
 #include "plugins/tasks/summarization/data/token_cache_builder.hpp"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <exception>
 #include <filesystem>
+#include <limits>
 #include <optional>
 #include <regex>
 #include <thread>
 
+#include "plugins/tasks/common/files/bytes_of.hpp"
+#include "plugins/tasks/common/record_store/record_writer.hpp"
 #include "plugins/tasks/summarization/data/files.hpp"
-#include "plugins/tasks/summarization/data/token_cache_writer.hpp"
 
 namespace pipeline::summarization {
 namespace {
 
+using files::bytes_of;
+
 constexpr size_t kBatchPairs = 1024;
 constexpr size_t kBatchBytes = size_t{4} << 20;
 
-// The names that this task gives in a cache folder: token caches, tokenizers that were trained, and what processes that were killed left
-// of these.
+// The names that this task gives in a cache folder: token caches, tokenizers that were trained, and what
+// processes that were killed left of these.
 const std::regex& cache_names() {
   static const std::regex names(R"(.+-[0-9a-f]{32}\.tokens(\.part)?|tokenizer-[0-9a-f]{32}(\.tmp)?)");
   return names;
@@ -31,10 +32,64 @@ struct EncodedPair {
   std::vector<int32_t> document, summary;
 };
 
-// Encodes pairs a batch at a time on several threads and writes them in order.
+// The payload of a block, sample by sample.
+class BlockMaker {
+ public:
+  explicit BlockMaker(uint32_t vocabulary_size)
+      : vocabulary_size_(vocabulary_size),
+        token_bytes_(vocabulary_size <= uint32_t{std::numeric_limits<uint16_t>::max()} + 1 ? 2 : 4) {}
+
+  // Throws DataError for a token that is not below the vocabulary's size.
+  void add(const EncodedPair& pair, const std::string& id, uint64_t line) {
+    entries_.push_back(entry(pair, line));
+    for (const auto* tokens : {&pair.document, &pair.summary}) add_tokens(*tokens);
+    ids_ += id;
+  }
+
+  // And starts the next one.
+  std::string take() {
+    const TokenBlock block{static_cast<uint32_t>(entries_.size()), token_bytes_, count_};
+    entries_.push_back(entry({}, 0));
+    std::string payload;
+    payload.append(bytes_of(block)).append(bytes_of(entries_)).append(tokens_).append(ids_);
+    *this = BlockMaker(vocabulary_size_);
+    return payload;
+  }
+
+ private:
+  TokenEntry entry(const EncodedPair& pair, uint64_t line) const {
+    return {count_, static_cast<uint32_t>(pair.document.size()), static_cast<uint32_t>(pair.summary.size()),
+            ids_.size(), line};
+  }
+
+  void add_tokens(const std::vector<int32_t>& tokens) {
+    const auto outside = std::find_if(tokens.begin(), tokens.end(), [&](int32_t token) {
+      return token < 0 || static_cast<uint32_t>(token) >= vocabulary_size_;
+    });
+    if (outside != tokens.end()) {
+      throw DataError("the tokenizer gave token " + std::to_string(*outside) + ", its vocabulary has " +
+                      std::to_string(vocabulary_size_) + ": the tokenizer's files do not belong together");
+    }
+    count_ += tokens.size();
+    if (token_bytes_ == 4) {
+      tokens_ += bytes_of(tokens);
+      return;
+    }
+    const std::vector<uint16_t> narrow(tokens.begin(), tokens.end());
+    tokens_ += bytes_of(narrow);
+  }
+
+  uint32_t vocabulary_size_, token_bytes_;
+  std::vector<TokenEntry> entries_;
+  std::string tokens_, ids_;
+  uint64_t count_ = 0;
+};
+
+// Encodes pairs a batch at a time on several threads, and writes a block of each.
 class Encoder {
  public:
-  Encoder(const TokenCacheHooks& hooks, TokenCacheWriter& writer) : hooks_(hooks), writer_(writer) {}
+  Encoder(const TokenCacheHooks& hooks, uint32_t vocabulary_size, records::RecordWriter& writer)
+      : hooks_(hooks), block_(vocabulary_size), writer_(writer) {}
 
   void add(Pair&& pair) {
     bytes_ += pair.document.size() + pair.summary.size();
@@ -42,17 +97,40 @@ class Encoder {
     if (pairs_.size() >= kBatchPairs || bytes_ >= kBatchBytes) flush();
   }
 
+  // The list of all blocks: nothing can be added after it.
+  std::string finish(const PairReport& report) {
+    if (!pairs_.empty()) flush();
+    std::string payload;
+    return payload.append(bytes_of(list_)).append(bytes_of(keys_)).append(report.to_json());
+  }
+
+ private:
   void flush() {
     if (hooks_.cancelled && hooks_.cancelled()) throw Cancelled();
+    const std::vector<EncodedPair> encoded = encode();
+    for (size_t i = 0; i < pairs_.size(); ++i) {
+      block_.add(encoded[i], pairs_[i].id, pairs_[i].line);
+      list_.summaries += encoded[i].summary.empty() ? 0 : 1;
+      list_.tokens += encoded[i].document.size() + encoded[i].summary.size();
+    }
+    const std::string payload = block_.take();
+    keys_.push_back(hash128(payload));
+    writer_.append(records::make_record(keys_.back(), payload));
+    ++list_.blocks;
+    list_.samples += pairs_.size();
+    pairs_.clear();
+    bytes_ = 0;
+  }
+
+  std::vector<EncodedPair> encode() const {
     std::vector<EncodedPair> encoded(pairs_.size());
     std::atomic<size_t> next = 0;
-    const size_t workers = std::clamp<size_t>(hooks_.threads, 1, std::max<size_t>(pairs_.size(), 1));
+    const size_t workers = std::clamp<size_t>(hooks_.threads, 1, pairs_.size());
     std::vector<std::exception_ptr> failures(workers);
     const auto work = [&](size_t worker) {
       try {
-        for (size_t i; (i = next++) < pairs_.size();) {
+        for (size_t i; (i = next++) < pairs_.size();)
           encoded[i] = {hooks_.encode(pairs_[i].document), hooks_.encode(pairs_[i].summary)};
-        }
       } catch (...) {
         failures[worker] = std::current_exception();
       }
@@ -62,55 +140,35 @@ class Encoder {
       for (size_t worker = 1; worker < workers; ++worker) others.emplace_back(work, worker);
       work(0);
     }
-    for (const auto& failure : failures) {
+    for (const auto& failure : failures)
       if (failure) std::rethrow_exception(failure);
-    }
-    for (size_t i = 0; i < pairs_.size(); ++i) {
-      writer_.add(encoded[i].document, encoded[i].summary, pairs_[i].id, pairs_[i].line);
-    }
-    pairs_.clear();
-    bytes_ = 0;
+    return encoded;
   }
 
- private:
   const TokenCacheHooks& hooks_;
-  TokenCacheWriter& writer_;
+  BlockMaker block_;
+  records::RecordWriter& writer_;
   std::vector<Pair> pairs_;
   size_t bytes_ = 0;
+  TokenList list_{};
+  std::vector<Hash128> keys_;
 };
 
-void sync_folder(const std::string& folder) {
-  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return;
-  ::fsync(fd);  // not every file system can; the rename itself has succeeded
-  ::close(fd);
-}
-
+// The lock is the caller's: nobody else writes it.
 void build(const std::string& path, const Hash128& key, const TokenCacheSource& source,
            const TokenCacheHooks& hooks) {
-  const std::string part =
-      path +
-      ".part";  // the lock is ours: nobody else writes it, and what a killed process left is overwritten
-  try {
-    TokenCacheWriter writer(part, key, source.vocabulary_size);
-    Encoder encoder(hooks, writer);
-    PairReport report;
-    const auto on_block = [&](uint64_t bytes_done) {
-      if (hooks.cancelled && hooks.cancelled()) throw Cancelled();
-      if (hooks.progress) hooks.progress(bytes_done, source.file.bytes, report.pairs);
-    };
-    read_pairs(source.file.path, source.columns, [&](Pair&& pair) { encoder.add(std::move(pair)); }, report,
-               {source.max_record_bytes, on_block});
-    encoder.flush();
-    writer.finish(report);
-    check_unchanged(source.file);
-    if (::rename(part.c_str(), path.c_str()) != 0)
-      throw system_error(path, "the cache folder must be writable");
-  } catch (...) {
-    ::unlink(part.c_str());
-    throw;
-  }
-  sync_folder(std::filesystem::path(path).parent_path().string());
+  records::RecordWriter writer(path, kTokens);
+  Encoder encoder(hooks, source.vocabulary_size, writer);
+  PairReport report;
+  const auto on_block = [&](uint64_t bytes_done) {
+    if (hooks.cancelled && hooks.cancelled()) throw Cancelled();
+    if (hooks.progress) hooks.progress(bytes_done, source.file.bytes, report.pairs);
+  };
+  read_pairs(source.file.path, source.columns, [&](Pair&& pair) { encoder.add(std::move(pair)); }, report,
+             {source.max_record_bytes, on_block});
+  writer.append(records::make_record(key, encoder.finish(report)));
+  check_unchanged(source.file);
+  writer.replace();
 }
 
 // The cache if it is there and whole; the reason goes to note() if it is there and not whole.
@@ -118,7 +176,7 @@ std::optional<TokenCache> try_open(const std::string& path, const Hash128& key,
                                    const TokenCacheHooks& hooks) {
   if (!std::filesystem::exists(path)) return std::nullopt;
   try {
-    TokenCache cache(path, key, TokenCache::Verify::kAll);
+    TokenCache cache(path, key);
     mark_used(path);
     return cache;
   } catch (const DataError& error) {
@@ -136,7 +194,7 @@ Hash128 token_cache_key(const TokenCacheSource& source) {
   const auto name = std::filesystem::path(source.file.path).extension().string();  // decides the format
   for (const auto& text : {name, c.document, c.summary, c.id, source.tokenizer}) add(text);
   for (const uint64_t number :
-       {uint64_t{kCacheVersion}, uint64_t{c.summary_required}, uint64_t{c.id_required},
+       {uint64_t{kTokens.version}, uint64_t{c.summary_required}, uint64_t{c.id_required},
         source.max_record_bytes, uint64_t{source.vocabulary_size}}) {
     add(std::to_string(number));
   }
@@ -166,8 +224,9 @@ TokenCache open_or_build_token_cache(const std::string& folder, const TokenCache
   quiet.note = nullptr;
   if (auto cache = try_open(path, key, quiet)) return std::move(*cache);
   build(path, key, source, hooks);
-  if (const auto removed = files::remove_unused(folder, cache_names()); hooks.note && !removed.empty()) hooks.note(removed);
-  return TokenCache(path, key, TokenCache::Verify::kTables);
+  const std::string removed = files::remove_unused(folder, cache_names());
+  if (hooks.note && !removed.empty()) hooks.note(removed);
+  return TokenCache(path, key);
 } catch (const std::filesystem::filesystem_error& error) {
   throw DataError(std::string(error.what()) + ": check that the cache folder can be written",
                   error.code().value());

@@ -1,4 +1,4 @@
-#include "plugins/tasks/protein/task/names.hpp"
+#include "plugins/tasks/protein/data/names.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -10,7 +10,7 @@
 namespace pipeline::protein {
 namespace {
 
-constexpr size_t kLongest = 200;  // of the 255 bytes that a file's name may have; endings follow
+constexpr size_t kLongestName = 200;  // of the 255 bytes that a file's name may have; endings follow
 
 bool is_plain(char c) { return c != '/' && c != '\\' && static_cast<unsigned char>(c) >= ' ' && c != '\x7f'; }
 
@@ -27,17 +27,20 @@ std::string percent_escaped(const std::string& name) {
 
 // Too long a name keeps its beginning.
 std::string shortened(std::string text, const std::string& name) {
-  if (text.size() <= kLongest) return text;
-  size_t keep = kLongest - 17;
-  while (keep > 0 && (static_cast<unsigned char>(text[keep]) & 0xc0) == 0x80) --keep;  // not within a letter of UTF-8
+  if (text.size() <= kLongestName) return text;
+  size_t keep = kLongestName - 17;
+  while (keep > 0 && (static_cast<unsigned char>(text[keep]) & 0xc0) == 0x80)
+    --keep;  // not within a letter of UTF-8
   return text.substr(0, keep) + "-" + files::hash128(name).hex().substr(0, 16);
 }
 
 }  // namespace
 
-std::vector<std::string> tell_apart(const std::vector<std::string>& short_names, const std::vector<std::string>& long_names) {
+std::vector<std::string> tell_apart(const std::vector<std::string>& short_names,
+                                    const std::vector<std::string>& long_names) {
   std::vector<std::string> names = short_names;
-  for (bool changed = true; changed;) {  // a long name can be the short one of another: then that one gets its long one, too
+  for (bool changed = true;
+       changed;) {  // a long name can be the short one of another: then that one gets its long one, too
     std::unordered_map<std::string, size_t> uses;
     for (const std::string& name : names) ++uses[name];
     changed = false;
@@ -66,7 +69,8 @@ std::vector<std::string> file_names(const std::vector<std::string>& names) {
   std::vector<std::string> plain, unmistakable;
   for (const std::string& name : names) {
     std::string text = name;
-    std::replace_if(text.begin(), text.end(), [](char c) { return !is_plain(c); }, '-');
+    std::replace_if(
+        text.begin(), text.end(), [](char c) { return !is_plain(c); }, '-');
     plain.push_back(shortened(std::move(text), name));
     unmistakable.push_back(shortened(percent_escaped(name), name));
   }

@@ -1,4 +1,4 @@
-#include "plugins/tasks/protein/task/names.hpp"
+#include "plugins/tasks/protein/data/names.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,22 +11,28 @@ namespace {
 using testing::ElementsAre;
 
 TEST(Names, AreShortWhereThatTellsThingsApart) {
-  EXPECT_THAT(tell_apart({"1abc_A", "1abc_B", "2xyz"}, {"1abc:A", "1abc:B", "2xyz"}), ElementsAre("1abc_A", "1abc_B", "2xyz"));
+  EXPECT_THAT(tell_apart({"1abc_A", "1abc_B", "2xyz"}, {"1abc:A", "1abc:B", "2xyz"}),
+              ElementsAre("1abc_A", "1abc_B", "2xyz"));
 }
 
 TEST(Names, AreLongWhereOthersAreTheSame) {
-  EXPECT_THAT(tell_apart({"1abc_A", "1abc_A", "1abc_B"}, {"1abc:A", "1abc_A", "1abc:B"}), ElementsAre("1abc:A", "1abc_A", "1abc_B"));
+  EXPECT_THAT(tell_apart({"1abc_A", "1abc_A", "1abc_B"}, {"1abc:A", "1abc_A", "1abc:B"}),
+              ElementsAre("1abc:A", "1abc_A", "1abc_B"));
 }
 
 TEST(Names, ALongNameThatIsAnothersShortOneIsNotTakenTwice) {
-  EXPECT_THAT(tell_apart({"a", "a", "long-a"}, {"long-a", "other-a", "third"}), ElementsAre("long-a", "other-a", "third"));
+  EXPECT_THAT(tell_apart({"a", "a", "long-a"}, {"long-a", "other-a", "third"}),
+              ElementsAre("long-a", "other-a", "third"));
 }
 
 TEST(Names, AreNumberedWhereNothingElseTellsThemApart) {
-  EXPECT_THAT(tell_apart({"a", "a", "a-2", "a"}, {"a", "a", "a-2", "a"}), ElementsAre("a", "a-3", "a-2", "a-4"));
+  EXPECT_THAT(tell_apart({"a", "a", "a-2", "a"}, {"a", "a", "a-2", "a"}),
+              ElementsAre("a", "a-3", "a-2", "a-4"));
 }
 
-TEST(FileNames, HaveNoFolders) { EXPECT_THAT(file_names({"more/p1_A", "p2", "x/../y"}), ElementsAre("more-p1_A", "p2", "x-..-y")); }
+TEST(FileNames, HaveNoFolders) {
+  EXPECT_THAT(file_names({"more/p1_A", "p2", "x/../y"}), ElementsAre("more-p1_A", "p2", "x-..-y"));
+}
 
 TEST(FileNames, AreUnmistakableWhereTheUsualOnesWouldBeTheSame) {
   EXPECT_THAT(file_names({"x/y", "x-y", "z/y"}), ElementsAre("x%2Fy", "x-y", "z-y"));
@@ -37,7 +43,8 @@ TEST(FileNames, AreUnmistakableWhereTheUsualOnesWouldBeTheSame) {
 }
 
 TEST(FileNames, AreNotLongerThanAFileSystemTakes) {
-  const std::string folders(300, 'd'), letters = std::string(182, 'd') + "\u00e4\u00e4\u00e4" + std::string(60, 'd');
+  const std::string folders(300, 'd'),
+      letters = std::string(182, 'd') + "\u00e4\u00e4\u00e4" + std::string(60, 'd');
   const std::vector<std::string> files = file_names({folders + "/a", folders + "/b", letters});
   EXPECT_NE(files[0], files[1]);
   for (const std::string& file : files) {

@@ -1,0 +1,152 @@
+#include "plugins/tasks/common/record_store/record_store.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+
+#include "plugins/tasks/common/files/bytes_of.hpp"
+#include "plugins/tasks/common/files/error.hpp"
+
+namespace pipeline::records {
+namespace {
+
+// Reads headers. The file is read, not mapped, until its records are found: another process may cut off a
+// tail that is not whole.
+class HeaderReader {
+ public:
+  HeaderReader(int fd, const std::string& path, uint64_t bytes) : fd_(fd), path_(path), bytes_(bytes) {}
+
+  // What lies there, with `ahead` bytes read at once if any must be; nullopt where the file is too short.
+  template <class Header>
+  std::optional<Header> at(uint64_t begin, uint64_t ahead) {
+    Header header;
+    if (begin > bytes_ || sizeof header > bytes_ - begin) return std::nullopt;
+    if (begin < begin_ || begin + sizeof header > begin_ + block_.size())
+      fill(begin, std::min(std::max<uint64_t>(ahead, sizeof header), bytes_ - begin));
+    if (begin + sizeof header > begin_ + block_.size()) return std::nullopt;
+    std::memcpy(&header, block_.data() + (begin - begin_), sizeof header);
+    return header;
+  }
+
+ private:
+  void fill(uint64_t begin, uint64_t size) {
+    begin_ = begin;
+    block_.resize(size);
+    size_t filled = 0;
+    while (filled < size) {
+      const auto at = static_cast<off_t>(begin + filled);
+      const ssize_t got = ::pread(fd_, block_.data() + filled, size - filled, at);
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) throw files::system_error(path_, "check the disk, or remove it: it is built again");
+      if (got == 0) break;
+      filled += static_cast<size_t>(got);
+    }
+    block_.resize(filled);
+  }
+
+  int fd_;
+  const std::string& path_;
+  uint64_t bytes_, begin_ = 0;
+  std::string block_;
+};
+
+}  // namespace
+
+RecordStore::RecordStore(const std::string& path, const Kind& kind) : path_(path), kind_(kind) {
+  opened_ = files::OpenFile(path);
+  if (!opened_.is_open() && errno == ENOENT) return;
+  if (!opened_.is_open()) throw files::system_error(path, "the cache folder must be readable");
+  const int64_t bytes = opened_.bytes();
+  if (bytes < 0) throw files::system_error(path, "the cache folder must be on a healthy disk");
+  find_records(static_cast<uint64_t>(bytes));
+  file_ = files::MappedFile(opened_.fd(), end_, path);
+}
+
+void RecordStore::find_records(uint64_t file_bytes) {
+  constexpr uint64_t kBlock = uint64_t{1} << 20;  // is read at once where the next header must be looked for
+  HeaderReader reader(opened_.fd(), path_, file_bytes);
+  struct Start {
+    char bytes[sizeof(FileHeader)];
+  };
+  const auto start = reader.at<Start>(0, 0);
+  if (!start || files::bytes_of(*start) != files::bytes_of(FileHeader(kind_))) {
+    problem_ = path_ + ": of another version or kind, or its start is damaged: " + std::string(kind_.remedy);
+    return;
+  }
+  end_ = sizeof(FileHeader);
+  uint64_t gaps = 0, damaged = 0;  // gaps between records are damage, one at the end is a tail
+  for (uint64_t at = end_; at < file_bytes;) {
+    const bool lost = at != end_;
+    const auto header = reader.at<RecordHeader>(at, lost ? kBlock : 0);
+    const uint64_t begin = at + sizeof(RecordHeader);
+    if (!header || !header->is_right() || header->bytes > file_bytes ||
+        padded(header->bytes) > file_bytes - begin) {
+      if (!lost) ++gaps;
+      at += kAlignment;
+      continue;
+    }
+    damaged = gaps;
+    add({header->key, begin, header->bytes, header->hash});
+    at = end_ = begin + padded(header->bytes);
+  }
+  if (damaged > 0) {
+    problem_ = damage_text(damaged);
+  } else if (end_ < file_bytes) {
+    problem_ = path_ + ": its end is not complete (a process was killed, or the disk was full): " +
+               std::string(kind_.remedy);
+  }
+}
+
+void RecordStore::add(const Record& record) {
+  const auto [known, is_new] = by_key_.try_emplace(record.key, records_.size());
+  if (is_new) {
+    records_.push_back(record);
+  } else {
+    records_[known->second] = record;
+  }
+}
+
+std::string RecordStore::damage_text(uint64_t places) const {
+  return path_ + ": damaged in " + std::to_string(places) + (places == 1 ? " place: " : " places: ") +
+         std::string(kind_.remedy);
+}
+
+const Record* RecordStore::find(const Hash128& key) const {
+  const auto found = by_key_.find(key);
+  return found == by_key_.end() ? nullptr : &records_[found->second];
+}
+
+std::string_view RecordStore::bytes_of(const Record& record) const {
+  const uint64_t begin = record.begin - sizeof(RecordHeader);
+  return file_.bytes().substr(begin, record.end() - begin);
+}
+
+bool RecordStore::is_whole(const Record& record) const {
+  if (!is_all_there()) return false;
+  const std::string_view bytes = bytes_of(record);
+  const RecordHeader header(record.key, record.bytes, record.hash);
+  return bytes.starts_with(files::bytes_of(header)) &&
+         files::hash128(bytes.substr(sizeof header)) == record.hash;
+}
+
+void RecordStore::check(const Record& record) const {
+  if (!is_whole(record)) fail_changed();
+}
+
+void RecordStore::check_length() const {
+  if (!is_all_there()) fail_changed();
+}
+
+void RecordStore::fail_changed() const {
+  const std::string what = is_all_there() ? "a record of it is not the one that was written"
+                                          : "it has " + std::to_string(opened_.bytes()) +
+                                                " bytes, and had at least " + std::to_string(end_);
+  throw files::DataError(
+      path_ + ": was changed while it is in use (" + what +
+      "): stop what uses or changes it, remove it, and run again: " + std::string(kind_.remedy));
+}
+
+}  // namespace pipeline::records

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "plugins/tasks/common/files/mapped_file.hpp"
+#include "plugins/tasks/common/files/open_file.hpp"
+#include "plugins/tasks/common/record_store/record_format.hpp"
+
+namespace pipeline::records {
+
+struct KeyHash {
+  size_t operator()(const Hash128& key) const { return key.low; }
+};
+using Keys = std::unordered_set<Hash128, KeyHash>;
+
+// A record, and where its payload lies in the file.
+struct Record {
+  Hash128 key;
+  uint64_t begin = 0, bytes = 0;
+  Hash128 hash;
+
+  uint64_t end() const { return begin + padded(bytes); }
+};
+
+// The records of a file, mapped for reading. Opening reads their headers only: whoever uses a record verifies
+// it. Immutable; safe for concurrent use. Other processes may append meanwhile, which does not show here, or
+// put another file in its place; one that changes what is there is noticed by is_whole() and check().
+class RecordStore {
+ public:
+  RecordStore() = default;  // holds nothing
+  // A file that is missing holds nothing, and so does one of another kind. Throws DataError if it cannot be
+  // read.
+  RecordStore(const std::string& path, const Kind& kind);
+
+  const Record* find(const Hash128& key) const;  // nullptr if the key is not there
+  // Reads and verifies all of the record. Nothing else may be asked of one that is not whole.
+  bool is_whole(const Record& record) const;
+  // That a record that was whole still is: throws DataError, with what to do, if it is not.
+  void check(const Record& record) const;
+  // That the file has not got shorter: to touch what is no longer there would end the process.
+  void check_length() const;
+  // At a multiple of 8 bytes. Valid as long as the store.
+  std::string_view payload(const Record& record) const {
+    return file_.bytes().substr(record.begin, record.bytes);
+  }
+  // Header and padding included.
+  std::string_view bytes_of(const Record& record) const;
+
+  const std::vector<Record>& records() const { return records_; }  // one a key, in the order of the file
+  const std::string& path() const { return path_; }
+  bool is_there() const { return opened_.is_open(); }
+  bool is_ours() const { return end_ > 0; }  // it is there, and of this kind
+  uint64_t end() const { return end_; }      // of the last record
+  // A line for the log about what cannot be used; empty if all can.
+  const std::string& problem() const { return problem_; }
+  std::string damage_text(uint64_t places) const;
+
+ private:
+  void find_records(uint64_t file_bytes);
+  void add(const Record& record);
+  bool is_all_there() const { return opened_.bytes() >= static_cast<int64_t>(file_.bytes().size()); }
+  [[noreturn]] void fail_changed() const;
+
+  std::string path_, problem_;
+  Kind kind_{};
+  files::OpenFile opened_;
+  files::MappedFile file_;  // its first end_ bytes
+  std::vector<Record> records_;
+  std::unordered_map<Hash128, size_t, KeyHash> by_key_;
+  uint64_t end_ = 0;
+};
+
+}  // namespace pipeline::records
