@@ -49,7 +49,7 @@ Queue::~Queue() {
     const std::lock_guard lock(mutex_);
     closing_ = true;
     // Only when the caller breaks the contract, or is on its way out with an error.
-    if (!waiting_.empty()) end(Error("the group was closed with calls under way", PL_ERROR_PEER));
+    if (!waiting_.empty()) end(Error(PL_ERROR_PEER, "the group was closed with calls under way"));
   }
   changed_.notify_all();
   thread_.join();
@@ -68,7 +68,7 @@ std::unique_ptr<Work> Queue::start(Call call) {
 void Queue::abort(std::string_view reason) {
   {
     const std::lock_guard lock(mutex_);
-    end(Error(concat("aborted by rank ", rank_, ": ", reason), PL_ERROR_PEER));
+    end(Error(PL_ERROR_PEER, concat("aborted by rank ", rank_, ": ", reason)));
   }
   changed_.notify_all();
 }
@@ -78,7 +78,7 @@ void Queue::wait(Item& item, double timeout_seconds) {
   std::unique_lock lock(mutex_);
   if (!changed_.wait_for(lock, duration<double>(seconds), [&] { return item.done; })) {
     if (!ended_) gave_up_ = seconds;
-    end(Error(concat("after ", seconds, " seconds it is not done"), PL_ERROR_TIMEOUT));
+    end(Error(PL_ERROR_TIMEOUT, concat("after ", seconds, " seconds it is not done")));
     changed_.notify_all();
     changed_.wait_for(lock, kInterruptPatience, [&] { return item.done; });
     if (!item.done) throw *ended_;
@@ -133,20 +133,19 @@ void Queue::carry_out(Item& item, std::unique_lock<std::mutex>& lock) {
 // Why the group is at its end, for the call that was under way. Sets what later calls fail with.
 Error Queue::failure(const Item& item, const Error& seen) {
   if (!gave_up_) {
-    if (!ended_) ended_ = Error(seen.what(), PL_ERROR_PEER);
+    if (!ended_) ended_ = Error(PL_ERROR_PEER, seen.what());
     return ended_->code() == PL_ERROR_PEER && seen.what() != std::string(ended_->what()) ? *ended_ : seen;
   }
   const std::string call = concat(operation_name(item.call.operation), " #", item.sequence);
   const std::string late = listed(transport_->absent());
-  ended_ =
-      Error(concat("rank ", rank_, " gave up after ", *gave_up_, " seconds in ", call,
-                   late.empty() ? ", which stands still" : ", which these ranks had not called: " + late),
-            PL_ERROR_PEER);
+  ended_ = Error(PL_ERROR_PEER, concat("rank ", rank_, " gave up after ", *gave_up_, " seconds in ", call,
+                                       late.empty() ? ", which stands still"
+                                                    : ", which these ranks had not called: " + late));
   return Error(
+      PL_ERROR_TIMEOUT,
       late.empty()
           ? concat(call, ": after ", *gave_up_, " seconds all ranks have called it, but it stands still")
-          : concat(call, ": after ", *gave_up_, " seconds these ranks have not called it: ", late),
-      PL_ERROR_TIMEOUT);
+          : concat(call, ": after ", *gave_up_, " seconds these ranks have not called it: ", late));
 }
 
 void Queue::tell_the_others(std::unique_lock<std::mutex>& lock) {

@@ -80,7 +80,7 @@ NcclGroup::NcclGroup(const Context& context, const pl_backend_open_args& args, c
 NcclGroup::~NcclGroup() {
   {
     const std::lock_guard lock(mutex_);
-    if (!ended_) ended_ = Error("the group is closed", PL_ERROR_PEER);  // news are for nobody now
+    if (!ended_) ended_ = Error(PL_ERROR_PEER, "the group is closed");  // news are for nobody now
   }
   watch_.reset();
   if (aborting_.joinable()) aborting_.join();
@@ -137,11 +137,10 @@ void NcclGroup::watch_others() {
   for (size_t r = 0; r < ips.size(); ++r)
     others.push_back({ips[r], static_cast<uint32_t>(std::stoul(ports[r]))});
   watch_->start(others, rank_, [this](int32_t rank, Watch::End how, const std::string& why) {
-    if (how == Watch::End::kFailed) end(Error(why, PL_ERROR_PEER));
+    if (how == Watch::End::kFailed) end(Error(PL_ERROR_PEER, why));
     if (how == Watch::End::kDied) {
-      end(Error(concat("rank ", rank, " (", rendezvous_->facts()[static_cast<size_t>(rank)],
-                       ") has ended without a word: killed, crashed, or out of memory?"),
-                PL_ERROR_PEER));
+      end(Error(PL_ERROR_PEER, concat("rank ", rank, " (", rendezvous_->facts()[static_cast<size_t>(rank)],
+                                      ") has ended without a word: killed, crashed, or out of memory?")));
     }
   });
 }
@@ -276,14 +275,14 @@ void NcclGroup::throw_if_ended() {
 }
 
 void NcclGroup::abort(std::string_view reason) {
-  end(Error(concat("aborted by rank ", rank_, ": ", reason), PL_ERROR_PEER));
+  end(Error(PL_ERROR_PEER, concat("aborted by rank ", rank_, ": ", reason)));
 }
 
 // The first reason stays. What NCCL has under way would wait for ever.
 void NcclGroup::end(const Error& why) {
   const std::lock_guard lock(mutex_);
   if (ended_) return;
-  ended_ = Error(why.what(), PL_ERROR_PEER);
+  ended_ = Error(PL_ERROR_PEER, why.what());
   if (watch_ != nullptr) watch_->leave(why.what());
   aborting_ = std::thread([this] {
     try {
@@ -302,12 +301,12 @@ Error NcclGroup::explained(const std::exception& seen) const {
       others += concat(others.empty() ? "" : "; ", "rank ", r, ": ", rendezvous_->facts()[r]);
   }
   return Error(
+      PL_ERROR_PEER,
       concat(
           library_, ": ", text, " [", others,
           "] NCCL_DEBUG=INFO shows what NCCL was doing. Where GPUs of one host do not reach each other, "
           "NCCL_P2P_DISABLE=1; where hosts do not, NCCL_SOCKET_IFNAME=<interface>, and a firewall must let "
-          "all TCP ports through between them"),
-      PL_ERROR_PEER);
+          "all TCP ports through between them"));
 }
 
 }  // namespace pipeline::backends::nccl

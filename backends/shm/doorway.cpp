@@ -298,7 +298,7 @@ class Guest {
       check_time();
       return false;
     }
-    if (hello.status != 0) throw Error(hello.text, hello.status);
+    if (hello.status != 0) throw Error(hello.status, hello.text);
     if (fd >= 0) segment = Segment(fd, meeting_.world_size, meeting_.slot_bytes);
     return true;
   }

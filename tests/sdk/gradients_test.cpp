@@ -3,8 +3,8 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
-#include <pipeline/torch/checkpoint.hpp>
 #include <pipeline/torch/parameters.hpp>
+#include <pipeline/torch/recompute.hpp>
 
 namespace {
 
@@ -60,7 +60,7 @@ TEST_F(GradientsTest, handing_over_moves_the_memory) {
   EXPECT_EQ(data_[0], Marked::memory);
   EXPECT_FALSE(w_.grad().defined()) << "nothing is left behind";
 
-  pipeline::checkpoint([&](const pipeline::Tensors&) { return pipeline::Tensors{Marked::apply(w_).sum()}; },
+  pipeline::recompute([&](const pipeline::Tensors&) { return pipeline::Tensors{Marked::apply(w_).sum()}; },
                        {}, {w_})[0]
       .backward();
   ASSERT_EQ(seen_.size(), 2u);

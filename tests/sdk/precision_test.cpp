@@ -133,7 +133,7 @@ TEST_F(PrecisionTest, a_weight_used_inside_and_outside_a_checkpoint_gets_its_who
     const pipeline::LayerFn layer = [&](const pipeline::Tensors& in) -> pipeline::Tensors {
       return {at::mm(in[0], w)};
     };
-    const at::Tensor h = checkpointing ? pipeline::checkpoint(layer, {x}, {w})[0] : layer({x})[0];
+    const at::Tensor h = checkpointing ? pipeline::recompute(layer, {x}, {w})[0] : layer({x})[0];
     return at::mm(h, w).to(at::kFloat).sum();
   };
   run(false).backward();

@@ -226,7 +226,7 @@ TEST(CheckpointingTest, keeps_the_inputs_only) {
   const at::Tensor dw = w.grad().clone(), dx = x.grad().clone();
   w.mutable_grad() = x.mutable_grad() = at::Tensor();
 
-  const at::Tensor y = pipeline::checkpoint(layer, {x}, {w})[0];
+  const at::Tensor y = pipeline::recompute(layer, {x}, {w})[0];
   EXPECT_TRUE(inside.expired());
   EXPECT_TRUE(at::equal(y, plain));
   y.sum().backward();
@@ -244,7 +244,7 @@ TEST(CheckpointingTest, leaves_the_random_stream_where_it_was) {
   for (const bool checkpointing : {false, true}) {
     pipeline::seed_default_generators(c10::Device(c10::kCPU), 3);
     x.mutable_grad() = at::Tensor();
-    const at::Tensor y = checkpointing ? pipeline::checkpoint(layer, {x}, {})[0] : layer({x})[0];
+    const at::Tensor y = checkpointing ? pipeline::recompute(layer, {x}, {})[0] : layer({x})[0];
     const at::Tensor between = at::rand({5});
     y.sum().backward();
     EXPECT_TRUE(at::equal(x.grad(), y.detach())) << "the same elements are dropped";
@@ -262,7 +262,7 @@ TEST(CheckpointingTest, works_where_the_input_needs_no_gradient_and_an_output_is
   layer({x, ids})[0].sum().backward();
   const at::Tensor expected = w.grad().clone();
   w.mutable_grad() = at::Tensor();
-  pipeline::checkpoint(layer, {x, ids}, {w, unused})[0].sum().backward();
+  pipeline::recompute(layer, {x, ids}, {w, unused})[0].sum().backward();
   EXPECT_TRUE(at::equal(w.grad(), expected));
   EXPECT_FALSE(unused.grad().defined());
 }

@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
-#include <pipeline/torch/checkpoint.hpp>
+#include <pipeline/torch/recompute.hpp>
 
 #include "gradients.hpp"
 #include "transformer/embedding.hpp"
@@ -131,7 +131,7 @@ TEST(RecomputationTest, SameBitsAsKeepingEverything) {
       t[0] = in[0];
       return Tensors{mlp(t, {0.2, 5})};
     };
-    const at::Tensor z = checkpoint(layer, {again[0]}, Tensors(again.begin() + 1, again.end()))[0];
+    const at::Tensor z = recompute(layer, {again[0]}, Tensors(again.begin() + 1, again.end()))[0];
     EXPECT_TRUE(y.equal(z));
     y.sum().backward();
     z.sum().backward();

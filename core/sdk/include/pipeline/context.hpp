@@ -45,7 +45,7 @@ class Context {
 
   bool cancelled() const { return host().cancelled(context_) != 0; }
   void throw_if_cancelled() const {
-    if (cancelled()) throw Error::received("stopped on request", PL_ERROR_CANCELLED);
+    if (cancelled()) throw Error::received(PL_ERROR_CANCELLED, "stopped on request");
   }
 
   // The only source of randomness: a pure function of (run.seed, stream, a, b, c).

@@ -13,12 +13,12 @@ inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
 // front when it leaves the plugin.
 class Error : public std::runtime_error {
  public:
-  explicit Error(const std::string& message, uint32_t code = PL_ERROR_FAILED)
-      : std::runtime_error(message), code_(code) {}
+  explicit Error(const std::string& message) : Error(PL_ERROR_FAILED, message) {}
+  Error(uint32_t code, const std::string& message) : std::runtime_error(message), code_(code) {}
 
   // An error that came through the ABI: its message already names its origin and is passed on unchanged.
-  static Error received(const std::string& message, uint32_t code) {
-    Error error(message, code);
+  static Error received(uint32_t code, const std::string& message) {
+    Error error(code, message);
     error.received_ = true;
     return error;
   }
@@ -39,7 +39,7 @@ template <class... Parts>
 
 template <class... Parts>
 [[noreturn]] void fail_with(uint32_t code, const Parts&... parts) {
-  throw Error(concat(parts...), code);
+  throw Error(code, concat(parts...));
 }
 
 }  // namespace gnu::visibility("hidden")]]sdk_v1

@@ -24,7 +24,7 @@ inline Error current_error() noexcept(false) {
   } catch (const Error& error) {
     return error;
   } catch (const std::bad_alloc&) {
-    return Error("out of memory on the host", PL_ERROR_OUT_OF_MEMORY);
+    return Error(PL_ERROR_OUT_OF_MEMORY, "out of memory on the host");
   } catch (const std::exception& error) {
     if (library_translator != nullptr) {
       if (std::optional<Error> translated = library_translator(exception)) return *translated;

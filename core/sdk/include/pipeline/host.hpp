@@ -26,7 +26,7 @@ inline const pl_host& host() { return globals().host; }
 inline void check(pl_error* error) {
   if (error == nullptr) return;
   const Error copy =
-      Error::received(std::string(view(host().error_message(error))), host().error_code(error));
+      Error::received(host().error_code(error), std::string(view(host().error_message(error))));
   host().error_free(error);
   throw copy;
 }

@@ -26,7 +26,7 @@ inline std::optional<Error> translate_torch_error(std::exception_ptr exception) 
     std::rethrow_exception(exception);
   } catch (const c10::Error& error) {
     const std::string message = error.what_without_backtrace();
-    return Error(message, torch_error_code(error, message));
+    return Error(torch_error_code(error, message), message);
   } catch (...) {
     return std::nullopt;
   }

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <pipeline/host.hpp>
-#include <pipeline/torch/checkpoint.hpp>
+#include <pipeline/torch/recompute.hpp>
 
 #include <concepts>
 #include <vector>
@@ -30,7 +30,7 @@ class Units {
 
   Tensors run(uint32_t unit, const LayerFn& layer, const Tensors& inputs, const Tensors& parameters) {
     used_ = true;
-    const LayerFn recomputed = [&](const Tensors& in) { return checkpoint(layer, in, parameters); };
+    const LayerFn recomputed = [&](const Tensors& in) { return recompute(layer, in, parameters); };
     return run_once(unit, checkpointing_ ? recomputed : layer, inputs);
   }
 

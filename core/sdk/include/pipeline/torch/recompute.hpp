@@ -1,5 +1,5 @@
-// Activation checkpointing: a layer's activations are not kept for the backward pass but computed again
-// there.
+// Recomputation (activation checkpointing): a layer's activations are not kept for the backward pass but computed
+// again there.
 #pragma once
 
 #include <pipeline/torch/autocast.hpp>
@@ -25,8 +25,8 @@ inline bool any_requires_grad(const Tensors& tensors) {
 }
 
 // What the second computation needs to be the same as the first, to the bit.
-struct CheckpointedLayer : torch::CustomClassHolder {
-  CheckpointedLayer(LayerFn fn, Tensors weights, c10::Device on)
+struct RecomputedLayer : torch::CustomClassHolder {
+  RecomputedLayer(LayerFn fn, Tensors weights, c10::Device on)
       : layer(std::move(fn)),
         parameters(std::move(weights)),
         device(on),
@@ -43,10 +43,10 @@ struct CheckpointedLayer : torch::CustomClassHolder {
 // The parameters are inputs, so that their gradients leave through this function like any other and each is
 // complete when it arrives. A backward() inside would lose those of a layer whose own input needs no
 // gradient.
-struct CheckpointFunction : torch::autograd::Function<CheckpointFunction> {
+struct RecomputeFunction : torch::autograd::Function<RecomputeFunction> {
   using Context = torch::autograd::AutogradContext;
 
-  static Tensors forward(Context* context, const c10::intrusive_ptr<CheckpointedLayer>& state,
+  static Tensors forward(Context* context, const c10::intrusive_ptr<RecomputedLayer>& state,
                          at::TensorList inputs, at::TensorList /*parameters*/) {
     context->save_for_backward(inputs.vec());
     context->saved_data["state"] = c10::IValue::make_capsule(state);
@@ -56,7 +56,7 @@ struct CheckpointFunction : torch::autograd::Function<CheckpointFunction> {
 
   static Tensors backward(Context* context, const Tensors& output_gradients) {
     const auto state =
-        c10::static_intrusive_pointer_cast<CheckpointedLayer>(context->saved_data["state"].toCapsule());
+        c10::static_intrusive_pointer_cast<RecomputedLayer>(context->saved_data["state"].toCapsule());
     const Tensors saved = context->get_saved_variables();
     Tensors inputs, wanted;
     std::vector<size_t> position;  // of each wanted gradient among (inputs, parameters)
@@ -73,7 +73,7 @@ struct CheckpointFunction : torch::autograd::Function<CheckpointFunction> {
       position.push_back(saved.size() + p);
     }
 
-    const Tensors outputs = recompute(*state, inputs);
+    const Tensors outputs = run_again(*state, inputs);
     Tensors roots, root_gradients;
     for (size_t i = 0; i < outputs.size(); ++i) {
       if (!output_gradients[i].defined() || !outputs[i].requires_grad()) continue;
@@ -89,7 +89,7 @@ struct CheckpointFunction : torch::autograd::Function<CheckpointFunction> {
   }
 
  private:
-  static Tensors recompute(const CheckpointedLayer& state, const Tensors& inputs) {
+  static Tensors run_again(const RecomputedLayer& state, const Tensors& inputs) {
     const RandomState later(state.device);
     state.random.restore();
     Tensors outputs;
@@ -105,11 +105,11 @@ struct CheckpointFunction : torch::autograd::Function<CheckpointFunction> {
 
 // layer(inputs), keeping only the inputs. `parameters`: every tensor besides the inputs that the layer uses
 // and that needs a gradient.
-inline Tensors checkpoint(const LayerFn& layer, const Tensors& inputs, const Tensors& parameters) {
+inline Tensors recompute(const LayerFn& layer, const Tensors& inputs, const Tensors& parameters) {
   if (!at::GradMode::is_enabled() || (!any_requires_grad(inputs) && !any_requires_grad(parameters)))
     return layer(inputs);
   const c10::Device device = !inputs.empty() ? inputs.front().device() : parameters.front().device();
-  return CheckpointFunction::apply(c10::make_intrusive<CheckpointedLayer>(layer, parameters, device),
+  return RecomputeFunction::apply(c10::make_intrusive<RecomputedLayer>(layer, parameters, device),
                                    at::TensorList(inputs), at::TensorList(parameters));
 }
 
