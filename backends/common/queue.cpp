@@ -26,7 +26,8 @@ std::string listed(const std::vector<int32_t>& ranks) {
 class Queue::Started : public Work {
  public:
   Started(Queue& queue, std::shared_ptr<Item> item) : queue_(queue), item_(std::move(item)) {}
-  void wait(void* /*stream*/, double timeout_seconds) override { queue_.wait(*item_, timeout_seconds); }
+  void wait(pl_stream /*stream*/) override { queue_.wait(*item_, 0); }  // memory of the host has none
+  void wait_host(double timeout_seconds) override { queue_.wait(*item_, timeout_seconds); }
   bool is_done() override { return queue_.is_done(*item_); }
 
  private:

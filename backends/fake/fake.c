@@ -252,6 +252,7 @@ static const pl_backend_api kApi = {
     fake_all_to_all,
     fake_barrier,
     fake_wait,
+    fake_wait_host,
     abort_group,
     close_group,
     fake_is_done,

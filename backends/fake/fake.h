@@ -89,7 +89,8 @@ pl_error* fake_barrier(pl_comm* comm, pl_work** out);
 
 /* fake_wait.c */
 pl_error* fake_start(pl_comm* comm, call* mine, pl_work** out); /* takes what `mine` points to */
-pl_error* fake_wait(pl_comm* comm, pl_work* work, void* stream, double timeout_seconds);
+pl_error* fake_wait(pl_comm* comm, pl_work* work, pl_stream stream);
+pl_error* fake_wait_host(pl_comm* comm, pl_work* work, double timeout_seconds);
 uint32_t fake_is_done(pl_comm* comm, pl_work* work);
 PRINTF_LIKE(3) void fake_break(group* g, uint32_t code, const char* format, ...); /* holds g->mutex */
 void fake_free_calls(const group* g, collective* c);

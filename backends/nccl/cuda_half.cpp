@@ -55,14 +55,15 @@ std::string library_file() {
 
 }  // namespace
 
-OpenGroup load_cuda_half(pl_device device) {
+OpenGroup load_cuda_half(const pl_run_info& run) {
+  const pl_device device = run.device;
   if (device.type != PL_DEVICE_CUDA) {
     fail_with(PL_ERROR_UNSUPPORTED, "open: it works in CUDA device memory only, ", name_of(device),
               " was asked for: use gloo or shm, or backend.plugin = \"auto\"");
   }
   check_driver(device);
   try {
-    open_device(device);
+    open_device(run);
   } catch (const Error& e) {
     fail_with(PL_ERROR_UNSUPPORTED, "open: ", e.what(),
               ". scripts/setup/torch unpacks it on a machine with a GPU");

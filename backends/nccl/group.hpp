@@ -19,7 +19,7 @@ struct Config {
   }
 };
 
-// A group of ranks. [any-thread], but `start` [serialized]
+// A group of ranks. [any-thread], but `start` [collective]
 class Group {
  public:
   virtual ~Group() = default;

@@ -51,7 +51,8 @@ c10d::ReduceOp op_of(uint32_t reduce) {
 class NcclGroup::Started : public Work {
  public:
   Started(NcclGroup& group, Handle work) : group_(group), work_(std::move(work)) {}
-  void wait(void* stream, double timeout_seconds) override { group_.wait(*work_, stream, timeout_seconds); }
+  void wait(pl_stream stream) override { group_.wait(*work_, stream); }
+  void wait_host(double timeout_seconds) override { group_.wait_host(*work_, timeout_seconds); }
 
  private:
   NcclGroup& group_;
@@ -151,7 +152,8 @@ std::unique_ptr<Work> NcclGroup::start(const Call& call) {
   if (check_calls_) compare(call);
   try {
     const c10::cuda::CUDAGuard guard(device_);
-    const StreamScope stream(device_, call.out.stream != nullptr ? call.out.stream : call.in.stream);
+    const pl_stream of_buffers = call.out.stream.kind != PL_STREAM_NONE ? call.out.stream : call.in.stream;
+    const c10::cuda::CUDAStreamGuard stream(cuda_stream(of_buffers));
     return std::make_unique<Started>(*this, launch(call));
   } catch (const std::exception& e) {
     const Error why = explained(e);
@@ -236,13 +238,30 @@ void NcclGroup::compare(const Call& call) {
   }
 }
 
-void NcclGroup::wait(c10d::Work& work, void* stream, double timeout_seconds) {
+// A barrier has no buffers, and no stream of theirs: then this thread's.
+c10::cuda::CUDAStream NcclGroup::cuda_stream(pl_stream stream) const {
+  if (stream.kind == PL_STREAM_NONE) return c10::cuda::getCurrentCUDAStream(device_.index());
+  return c10::cuda::getStreamFromExternal(static_cast<cudaStream_t>(stream.handle), device_.index());
+}
+
+void NcclGroup::wait(c10d::Work& work, pl_stream stream) {
+  if (stream.kind == PL_STREAM_NONE) return wait_host(work, 0);
+  finish([&] {
+    const c10::cuda::CUDAStreamGuard scope(cuda_stream(stream));
+    work.synchronize();
+  });
+}
+
+void NcclGroup::wait_host(c10d::Work& work, double timeout_seconds) {
+  finish([&] { wait_on_host(work, timeout_seconds); });
+}
+
+template <class Wait>
+void NcclGroup::finish(Wait&& wait) {
   throw_if_ended();
   try {
     const c10::cuda::CUDAGuard guard(device_);
-    if (stream == nullptr) return wait_on_host(work, timeout_seconds);
-    const StreamScope scope(device_, stream);
-    work.synchronize();
+    wait();
   } catch (const Error& e) {
     end(e);
     throw;

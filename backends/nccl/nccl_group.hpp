@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include <c10/cuda/CUDAStream.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 #include "backends/common/rendezvous.hpp"
@@ -18,7 +19,7 @@
 namespace pipeline::backends::nccl {
 
 // Collectives run on a stream of NCCL's own: it waits for the buffer's stream, and the stream given to wait()
-// waits for it; the host waits only where wait() is given none. The order of sums is NCCL's.
+// waits for it; the host waits only where it says so. The order of sums is NCCL's.
 class NcclGroup : public Group {
  public:
   NcclGroup(const Context& context, const pl_backend_open_args& args, const Config& config);
@@ -42,7 +43,11 @@ class NcclGroup : public Group {
   Handle launch(const Call& call);
   Handle all_gather(const Call& call);
   Handle reduce_scatter(const Call& call);
-  void wait(c10d::Work& work, void* stream, double timeout_seconds);
+  c10::cuda::CUDAStream cuda_stream(pl_stream stream) const;
+  void wait(c10d::Work& work, pl_stream stream);
+  void wait_host(c10d::Work& work, double timeout_seconds);
+  template <class Wait>
+  void finish(Wait&& wait);
   void wait_on_host(c10d::Work& work, double timeout_seconds);
   void throw_if_ended();
   void end(const Error& why);

@@ -38,7 +38,9 @@ class Nccl : public Backend<Config> {
 
  private:
   static std::unique_ptr<Group> open(const Setup& setup) {
-    const OpenGroup open_group = load_cuda_half(setup.args.device);
+    pl_run_info run = setup.context.run();
+    run.device = setup.args.device;
+    const OpenGroup open_group = load_cuda_half(run);
     return std::unique_ptr<Group>(open_group(&host(), setup.context, setup.args, setup.config));
   }
 

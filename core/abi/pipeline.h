@@ -1,25 +1,41 @@
 /* pipeline.h - the stable C ABI between the `pipeline` host and its plugins.
  *
- * A plugin is one shared library that exports one function, `pl_plugin_entry`, and is a task (data, model, loss), a strategy
- * (where parameters, gradients and optimizer state live) or a backend (how bytes move between processes). This header is all
- * a plugin needs: it is C99, includes nothing but two standard headers, and never changes incompatibly within a major version.
- * README.md beside it states the rules, CHANGELOG.md what was appended when.
+ * A plugin is one shared library that exports one function, `pl_plugin_entry`, and is a task (data, model,
+ * loss), a strategy (where parameters, gradients and optimizer state live) or a backend (how bytes move
+ * between processes). This header is all a plugin needs: it is C99, includes nothing but two standard
+ * headers, and never changes incompatibly within a major version. README.md beside it states the rules,
+ * CHANGELOG.md what was appended when.
  *
  * Conventions, true of every declaration below:
- *  - Structs that cross by pointer begin with `struct_size`; the sender sets it to sizeof. Fields are only ever appended. The
- *    receiver copies min(struct_size, its own sizeof) bytes and takes the rest as zero, so either side may be the newer one.
- *    An *options* struct (named ..._args) that is larger than the receiver knows and has a nonzero byte in the unknown part
- *    is refused: a new option is never silently ignored. In an array, `struct_size` of the first element is the stride.
- *    pl_str, pl_device, pl_dtype and pl_tensor are frozen as they are and carry no size.
- *  - Slots are required unless marked (optional); optional ones may be NULL. The host checks required slots once, at load.
- *  - Functions that can fail return `pl_error *`: NULL is success. Errors are made by the host (pl_host.error_new), whoever
- *    raises them, and freed by the receiver (pl_host.error_free). No C++ exception may leave a function of this ABI.
- *  - Every pointer has one of four lifetimes. static: until the process ends. borrowed-call: until the call returns.
- *    borrowed-object: until the object that returned it is destroyed. owned: the receiver frees it with the named function.
- *    Arguments are borrowed-call where nothing else is said.
- *  - Every function has a thread tag. [main]: only the thread that runs the training loop. [any-thread]: any thread, also
- *    concurrently. [serialized]: any thread, one call at a time per object, in the same order on all ranks.
- *  - Strings are UTF-8, not NUL-terminated. Flags and codes are plain uint32_t constants; unknown ones are an error. */
+ *  - Structs that cross by pointer begin with `struct_size`; the sender sets it to sizeof. Fields are only
+ *    ever appended. The receiver copies min(struct_size, its own sizeof) bytes and takes the rest as zero, so
+ *    either side may be the newer one. An *options* struct (named ..._args) that is larger than the receiver
+ *    knows and has a nonzero byte in the unknown part is refused: a new option is never silently ignored. In
+ *    an array, `struct_size` of the first element is the stride. pl_str, pl_device, pl_dtype, pl_stream,
+ *    pl_tensor and pl_number are frozen as they are and carry no size.
+ *  - Slots are required unless marked (optional); optional ones may be NULL. The host checks required slots
+ *    once, at load.
+ *  - Functions that can fail return `pl_error *`: NULL is success. Errors are made by the host
+ *    (pl_host.error_new), whoever raises them, and freed by the receiver (pl_host.error_free). After an error
+ *    nothing was handed out: what `out` parameters hold is neither read nor freed. No C++ exception may leave
+ *    a function of this ABI.
+ *  - Every pointer has one of four lifetimes. static: until the process ends. borrowed-call: until the call
+ *    returns. borrowed-object: as long as the object that the function is about, its first argument or the
+ *    one that it makes. owned: the receiver frees it with the named function. Arguments are borrowed-call
+ *    where nothing else is said.
+ *  - Every function has a thread tag. [main]: only the thread that runs the training loop. [any-thread]: any
+ *    thread, also concurrently. [serialized]: any thread, one call at a time per object. [collective]:
+ *    [serialized], and all ranks make the same calls in the same order. "[main] collective" is both.
+ *  - Flags are bits of a uint32_t. Bits 0 to 15 must be understood: an unknown one is an error. Bits 16 to 31
+ *    may be ignored by who does not know them. Codes are plain uint32_t constants: the lower 16 bits say what
+ *    it is, and an unknown one is an error; the upper 16 bits may one day say it more exactly, and are
+ *    ignored by who does not know them.
+ *  - Device work is ordered by one stream, pl_run_info.stream. What a slot starts on the device runs after
+ *    all that earlier slots of any plugin started, and before all that later ones start: a slot puts its work
+ *    on that stream, or makes its own streams wait for it and it for them. So no slot has a stream among its
+ *    arguments, and none waits for the device unless it says so. On the CPU the work is done when the slot
+ *    returns.
+ *  - Strings are UTF-8, not NUL-terminated. */
 #ifndef PIPELINE_ABI_PIPELINE_H
 #define PIPELINE_ABI_PIPELINE_H
 
@@ -31,18 +47,27 @@ extern "C" {
 #endif
 
 #define PL_ABI_MAJOR 1u /* must match between host and plugin */
-#define PL_ABI_MINOR 3u /* may differ either way */
+#define PL_ABI_MINOR 0u /* may differ either way */
+
+#define PL_FLAGS_MAY_IGNORE 0xffff0000u  /* the bits of flags that who does not know them may ignore */
+#define PL_CODE(value) ((value)&0xffffu) /* the part of a code that must be known */
 
 /* True if the struct at `pointer` (of struct type `type`), as its sender sized it, contains `field`. */
 #define PL_HAS(type, pointer, field) \
-  ((pointer)->struct_size >= offsetof(type, field) + sizeof(((const type *)0)->field))
+  ((pointer)->struct_size >= offsetof(type, field) + sizeof(((const type*)0)->field))
 
-/* ---------------------------------------------------------------------------------------------------- basic values */
+/* ----------------------------------------------------------------------------------------- basic values */
 
 typedef struct pl_str {
-  const char *ptr; /* may be NULL when len is 0 */
+  const char* ptr; /* may be NULL when len is 0 */
   size_t len;
 } pl_str;
+
+/* A named number: an option of an optimizer. */
+typedef struct pl_number {
+  pl_str name;
+  double value;
+} pl_number;
 
 typedef struct pl_error pl_error;     /* made and freed by the host */
 typedef struct pl_config pl_config;   /* the validated options of one plugin */
@@ -59,7 +84,8 @@ typedef struct pl_context pl_context; /* what one plugin object sees of its run 
 #define PL_ERROR_CORRUPT 8u       /* stored data is damaged */
 #define PL_ERROR_NO_SPACE 9u      /* the disk is full */
 
-/* Devices, dtypes and tensors are laid out as DLPack's DLDevice, DLDataType and DLTensor, with DLPack's codes. */
+/* Devices, dtypes and tensors are laid out as DLPack's DLDevice, DLDataType and DLTensor, with DLPack's
+ * codes. */
 #define PL_DEVICE_CPU 1
 #define PL_DEVICE_CUDA 2
 #define PL_DEVICE_CUDA_HOST 3 /* pinned host memory */
@@ -81,17 +107,29 @@ typedef struct pl_dtype {
   uint16_t lanes; /* always 1 here */
 } pl_dtype;
 
+/* A stream of a device, or none: for memory of the host, and where no device computes. It says nothing else:
+ * not "the current one", not "wait". The handle of CUDA's legacy default stream, which is NULL, is no stream
+ * here. */
+#define PL_STREAM_NONE 0u
+#define PL_STREAM_DEVICE 1u
+
+typedef struct pl_stream {
+  uint32_t kind; /* PL_STREAM_... */
+  uint32_t reserved;
+  void* handle; /* PL_STREAM_DEVICE: the device's own kind of stream (CUDA: CUstream), not NULL */
+} pl_stream;
+
 typedef struct pl_tensor {
-  void *data; /* NULL: no tensor */
+  void* data; /* NULL: no tensor */
   pl_device device;
   int32_t ndim;
   pl_dtype dtype;
-  int64_t *shape;   /* ndim extents */
-  int64_t *strides; /* in elements; NULL: contiguous, row-major */
+  int64_t* shape;   /* ndim extents */
+  int64_t* strides; /* in elements; NULL: contiguous, row-major */
   uint64_t byte_offset;
 } pl_tensor;
 
-/* --------------------------------------------------------------------------------------------------------- options */
+/* --------------------------------------------------------------------------------------------- options */
 
 #define PL_OPTION_BOOL 1u
 #define PL_OPTION_INT 2u
@@ -103,14 +141,15 @@ typedef struct pl_tensor {
 #define PL_OPTION_STRING_LIST 8u
 #define PL_OPTION_PATH_LIST 9u
 
-#define PL_OPTION_REQUIRED 1u          /* no default: the user must give it */
-#define PL_OPTION_HAS_MINIMUM 2u       /* value (or each list element) >= minimum */
-#define PL_OPTION_HAS_MAXIMUM 4u       /* value (or each list element) <= maximum */
-#define PL_OPTION_ABOVE_MINIMUM 8u     /* value > minimum; with HAS_MINIMUM */
-#define PL_OPTION_BELOW_MAXIMUM 16u    /* value < maximum; with HAS_MAXIMUM */
-#define PL_OPTION_MAY_CHANGE 32u       /* may differ when a run is continued: it cannot change the result */
+#define PL_OPTION_REQUIRED 1u       /* no default: the user must give it */
+#define PL_OPTION_HAS_MINIMUM 2u    /* value (or each list element) >= minimum */
+#define PL_OPTION_HAS_MAXIMUM 4u    /* value (or each list element) <= maximum */
+#define PL_OPTION_ABOVE_MINIMUM 8u  /* value > minimum; with HAS_MINIMUM */
+#define PL_OPTION_BELOW_MAXIMUM 16u /* value < maximum; with HAS_MAXIMUM */
+#define PL_OPTION_MAY_CHANGE 32u    /* may differ when a run is continued: it cannot change the result */
 
-/* One key that a plugin understands. The host validates, fills in defaults, and prints it (`pipeline explain`). */
+/* One key that a plugin understands. The host validates, fills in defaults, and prints it (`pipeline
+ * explain`). */
 typedef struct pl_option {
   uint32_t struct_size;
   uint32_t type;  /* PL_OPTION_BOOL ... */
@@ -120,12 +159,12 @@ typedef struct pl_option {
   pl_str default_value;  /* as TOML source: `12`, `"gelu"`, `[1, 2]`; empty when required */
   pl_str unit;           /* "tokens", "seconds", ...; may be empty */
   pl_str help;           /* one line */
-  const pl_str *choices; /* strings only; static; NULL: any */
+  const pl_str* choices; /* strings only; static; NULL: any */
   double minimum;
   double maximum;
 } pl_option;
 
-/* ------------------------------------------------------------------------------------------------- what a run looks like */
+/* ------------------------------------------------------------------------------- what a run looks like */
 
 #define PL_PURPOSE_TRAIN 1u
 #define PL_PURPOSE_EVALUATE 2u /* a full evaluation, by verb or stage */
@@ -142,14 +181,16 @@ typedef struct pl_run_info {
   uint32_t struct_size;
   uint32_t purpose;
   uint32_t flags;
-  uint32_t threads; /* CPU threads that this process may compute with */
-  int32_t rank;
-  int32_t world_size;
+  uint32_t threads;   /* CPU threads that this process may compute with */
+  int32_t rank;       /* among the processes that share out the global batch: of data parallelism */
+  int32_t world_size; /* of data parallelism */
   int32_t local_rank;
   int32_t local_world_size;
   pl_device device;
-  pl_dtype parameter_dtype; /* of the values that a task is bound to; the strategy keeps float32 masters if it is narrower */
-  pl_dtype compute_dtype;   /* of matrix products and activations */
+  pl_stream stream; /* that all device work is ordered by; NONE on the CPU, and where nothing is computed */
+  /* Of the values that a task is bound to; the strategy keeps float32 masters if it is narrower. */
+  pl_dtype parameter_dtype;
+  pl_dtype compute_dtype; /* of matrix products and activations */
   uint64_t seed;
   /* The batch plan; 0 when not training. global_batch = micro_batch x micro_batches. */
   uint64_t global_batch;  /* samples per optimizer step, all ranks together */
@@ -164,8 +205,9 @@ typedef struct pl_run_info {
 #define PL_LOG_WARNING 3u
 #define PL_LOG_ERROR 4u
 
-/* Everything outside that a plugin sees: it reads no environment but its library's own, writes to no console, installs no signal
- * handler, uses no clock as a seed. One table per process, static. `context` is what the plugin object was created with, borrowed-object. */
+/* Everything outside that a plugin sees: it reads no environment but its library's own, writes to no console,
+ * installs no signal handler, uses no clock as a seed. One table per process, static. `context` is what the
+ * plugin object was created with, borrowed-object. */
 typedef struct pl_host {
   uint32_t struct_size;
   uint32_t abi_major;
@@ -173,98 +215,115 @@ typedef struct pl_host {
   uint32_t reserved;
 
   /* Errors. error_new copies the message and never returns NULL. [any-thread] */
-  pl_error *(*error_new)(uint32_t code, pl_str message);
-  uint32_t (*error_code)(const pl_error *error);
-  pl_str (*error_message)(const pl_error *error); /* borrowed-object */
-  void (*error_free)(pl_error *error);            /* NULL is allowed */
+  pl_error* (*error_new)(uint32_t code, pl_str message);
+  uint32_t (*error_code)(const pl_error* error);  /* [any-thread] */
+  pl_str (*error_message)(const pl_error* error); /* borrowed-object [any-thread] */
+  void (*error_free)(pl_error* error);            /* NULL is allowed [any-thread] */
 
   /* One finished line, without a newline at its end. [any-thread] */
-  void (*log)(const pl_context *context, uint32_t level, pl_str line);
-  /* A value that goes into this step's line of metrics.jsonl, averaged over the step by weight; keep names stable. [main] */
-  void (*metric)(const pl_context *context, pl_str name, double sum, double weight);
+  void (*log)(const pl_context* context, uint32_t level, pl_str line);
+  /* A value that goes into this step's line of metrics.jsonl, averaged over the step by weight; keep names
+   * stable. [main] */
+  void (*metric)(const pl_context* context, pl_str name, double sum, double weight);
+  /* The same for a sum that is on the device: a float32 or float64 scalar, borrowed-call, read one step
+   * later, as the loss is, so that nobody waits for the device. [main] */
+  void (*metric_tensor)(const pl_context* context, pl_str name, const pl_tensor* sum, double weight);
   /* Progress of something long (`prepare`, a download). total = 0: unknown. [any-thread] */
-  void (*progress)(const pl_context *context, pl_str what, uint64_t done, uint64_t total);
+  void (*progress)(const pl_context* context, pl_str what, uint64_t done, uint64_t total);
   /* Nonzero: give up soon, with PL_ERROR_CANCELLED. [any-thread] */
-  uint32_t (*cancelled)(const pl_context *context);
-  const pl_run_info *(*run_info)(const pl_context *context); /* borrowed-object [any-thread] */
+  uint32_t (*cancelled)(const pl_context* context);
+  const pl_run_info* (*run_info)(const pl_context* context); /* borrowed-object [any-thread] */
   /* A seed as a pure function of (run.seed, stream, a, b, c): the only source of randomness. [any-thread] */
-  uint64_t (*seed)(const pl_context *context, pl_str stream, uint64_t a, uint64_t b, uint64_t c);
+  uint64_t (*seed)(const pl_context* context, pl_str stream, uint64_t a, uint64_t b, uint64_t c);
 
-  /* Options, validated, with defaults filled in; a key that the plugin's schema does not have is an error, and so is a wrong
-   * type. Pointers stay valid until the config does. [any-thread] */
-  pl_error *(*config_bool)(const pl_config *config, pl_str key, uint32_t *out);
-  pl_error *(*config_int)(const pl_config *config, pl_str key, int64_t *out);
-  pl_error *(*config_float)(const pl_config *config, pl_str key, double *out);
-  pl_error *(*config_string)(const pl_config *config, pl_str key, pl_str *out); /* also paths, made absolute; borrowed-object */
-  pl_error *(*config_int_list)(const pl_config *config, pl_str key, const int64_t **out, uint64_t *count);
-  pl_error *(*config_float_list)(const pl_config *config, pl_str key, const double **out, uint64_t *count);
-  pl_error *(*config_string_list)(const pl_config *config, pl_str key, const pl_str **out, uint64_t *count);
-  uint32_t (*config_is_set)(const pl_config *config, pl_str key); /* 0: the default is in force */
+  /* Options, validated, with defaults filled in; a key that the plugin's schema does not have is an error,
+   * and so is a wrong type. Pointers stay valid until the config does. [any-thread] */
+  pl_error* (*config_bool)(const pl_config* config, pl_str key, uint32_t* out);
+  pl_error* (*config_int)(const pl_config* config, pl_str key, int64_t* out);
+  pl_error* (*config_float)(const pl_config* config, pl_str key, double* out);
+  pl_error* (*config_string)(const pl_config* config, pl_str key,
+                             pl_str* out); /* also paths, made absolute; borrowed-object */
+  pl_error* (*config_int_list)(const pl_config* config, pl_str key, const int64_t** out, uint64_t* count);
+  pl_error* (*config_float_list)(const pl_config* config, pl_str key, const double** out, uint64_t* count);
+  pl_error* (*config_string_list)(const pl_config* config, pl_str key, const pl_str** out, uint64_t* count);
+  uint32_t (*config_is_set)(const pl_config* config, pl_str key); /* 0: the default is in force */
   /* An error of the form `file:line: task.model.n_head = 7: problem`, code PL_ERROR_CONFIG. */
-  pl_error *(*config_error)(const pl_config *config, pl_str key, pl_str problem);
+  pl_error* (*config_error)(const pl_config* config, pl_str key, pl_str problem);
 } pl_host;
 
-/* ------------------------------------------------------------------------------------------ parameters and gradients */
+/* -------------------------------------------------------------------------- parameters and gradients */
 
 #define PL_PARAMETER_TRAINABLE 1u
 #define PL_PARAMETER_DECAY 2u /* weight decay applies */
+/* For a stage that starts from the weights of another one. NEW: where those lack it, it keeps its initial
+ * value. DROPPABLE: a later stage that does not have it may leave it out. The log names both; all else must
+ * match. */
+#define PL_PARAMETER_NEW 4u
+#define PL_PARAMETER_DROPPABLE 8u
 
 /* A parameter tensor. A task has no state besides its parameters that training changes. */
 typedef struct pl_parameter {
   uint32_t struct_size;
   uint32_t flags;
   uint32_t ndim;
-  uint32_t unit; /* layer index: parameters that are used together; units run in increasing order */
-  const int64_t *shape;
+  uint32_t unit; /* layer index: parameters that are used together; see pl_unit_hooks */
+  const int64_t* shape;
   pl_str name;          /* unique; as in the checkpoint */
   double lr_multiplier; /* of the learning rate; 1 is normal */
+  uint32_t optimizer;   /* index in pl_strategy_args.optimizers, set by the host; 0 from tasks */
+  uint32_t reserved;
 } pl_parameter;
 
-/* A finished gradient of one micro-batch. */
+/* A finished gradient of one micro-batch, in float32, the parameters' dtype or the compute dtype. */
 typedef struct pl_gradient {
   uint32_t struct_size;
   uint32_t reserved;
-  uint64_t index;          /* of the parameter */
-  const pl_tensor *tensor; /* the bound gradient, or the task's own tensor of the parameter's shape, or rows of such a one */
-  void *stream;            /* device stream that the gradient is complete on; NULL on CPU */
-  /* Owner of the task's own tensor: the strategy now owns it and calls release(owner) once, from any thread, when it no
-   * longer needs the memory. NULL when the tensor is the bound gradient, or rows. */
-  void *owner;
-  void (*release)(void *owner);
-  /* (since 1.2, only where the sink's flags say PL_GRADIENTS_IN_ROWS and no gradient is bound) (K) int64 on the tensor's
-   * device: `tensor`, (K, ...), is added to these rows of the gradient, the same row perhaps several times. Both are
-   * borrowed-call. NULL: the tensor is of all rows. */
-  const pl_tensor *rows;
+  uint64_t index; /* of the parameter */
+  const pl_tensor*
+      tensor;       /* the bound gradient, or the task's own tensor, of the parameter's shape or rows */
+  pl_stream stream; /* that it is complete on: pl_run_info.stream, or another one of the task's */
+  /* Owner of the task's own tensor: the strategy now owns it and calls release(owner) once, from any thread,
+   * when all that reads the memory is done or is on pl_run_info.stream already. So memory that is given out
+   * again for work on that stream is in order; for anything else its owner must wait. NULL when the tensor is
+   * the bound gradient, or rows. */
+  void* owner;
+  void (*release)(void* owner);
+  /* Only where the sink's flags say PL_GRADIENTS_IN_ROWS and no gradient is bound: (K) int64 on the tensor's
+   * device; `tensor`, (K, ...), is added to these rows of the gradient, the same row perhaps several times.
+   * Both are borrowed-call. NULL: the tensor is of all rows. */
+  const pl_tensor* rows;
 } pl_gradient;
 
-/* (since 1.2) The strategy sends gradients while the backward pass runs: hand over each part as soon as it is there, what is dense
- * first, and what touches a few rows of a large parameter as those rows. */
+/* The strategy sends gradients while the backward pass runs: hand over each part as soon as it is there, what
+ * is dense first, and what touches a few rows of a large parameter as those rows. */
 #define PL_GRADIENTS_IN_ROWS 1u
 
 typedef struct pl_gradient_sink {
   uint32_t struct_size;
-  uint32_t reserved;
-  void *user;
-  /* A parameter that is used twice may come twice; the second one is added. [serialized] within one `train` */
-  pl_error *(*ready)(void *user, const pl_gradient *gradient);
-  uint32_t flags; /* (since 1.2) PL_GRADIENTS_ */
-  uint32_t reserved_end;
+  uint32_t flags; /* PL_GRADIENTS_... */
+  void* user;
+  /* In any order. A parameter that is used twice may come twice; the second one is added. [serialized] */
+  pl_error* (*ready)(void* user, const pl_gradient* gradient);
 } pl_gradient_sink;
 
-/* Told by the task where its units begin and end, so that a strategy can hold one unit's parameters at a time. Between enter
- * and leave the unit's values are in place, at the addresses they were bound to; outside they may be anything. */
+/* Told by the task where its units begin and end, so that a strategy can hold one unit's parameters at a
+ * time. Between enter and leave the unit's values are in place, at the addresses they were bound to, for work
+ * on pl_run_info.stream; outside they may be anything. Both are [collective]: every micro-batch of every
+ * rank enters and leaves the same units in the same order, in the forward pass and in the backward pass. A
+ * model whose micro-batches use different units, such as a text beside a picture, enters and leaves those
+ * that it does not use as well. */
 #define PL_PASS_FORWARD 1u
 #define PL_PASS_BACKWARD 2u
 
 typedef struct pl_unit_hooks {
   uint32_t struct_size;
   uint32_t reserved;
-  void *user;
-  pl_error *(*enter)(void *user, uint32_t unit, uint32_t pass); /* [serialized] */
-  pl_error *(*leave)(void *user, uint32_t unit, uint32_t pass); /* [serialized] */
+  void* user;
+  pl_error* (*enter)(void* user, uint32_t unit, uint32_t pass);
+  pl_error* (*leave)(void* user, uint32_t unit, uint32_t pass);
 } pl_unit_hooks;
 
-/* ------------------------------------------------------------------------------------------------------------ tasks */
+/* ----------------------------------------------------------------------------------------------- tasks */
 
 typedef struct pl_task pl_task;   /* made by pl_task_api.create */
 typedef struct pl_batch pl_batch; /* made by pl_task_api.load */
@@ -278,9 +337,9 @@ typedef struct pl_load_args {
   uint32_t split;
   uint32_t purpose; /* PL_PURPOSE_...: training may mask or augment, prediction must not need targets */
   uint32_t reserved;
-  const uint64_t *ids; /* `count` samples, each < sample_count(split) */
+  const uint64_t* ids; /* `count` samples, each < sample_count(split) */
   uint64_t count;
-  uint64_t epoch; /* 0-based; 0 outside training. Random choices must depend on (seed, epoch, sample id) alone */
+  uint64_t epoch; /* 0-based; 0 outside training. Random choices depend on (seed, epoch, sample id) alone */
 } pl_load_args;
 
 typedef struct pl_batch_info {
@@ -299,39 +358,42 @@ typedef struct pl_train_args {
   uint64_t seed;        /* for dropout; a pure function of (run.seed, step, micro_batch) */
   uint64_t step;        /* 0-based optimizer step */
   uint64_t micro_batch; /* index in the global batch */
-  void *stream;         /* device stream to work on; NULL on CPU */
-  const pl_gradient_sink *gradients;
+  const pl_gradient_sink* gradients;
 } pl_train_args;
 
 typedef struct pl_evaluate_args {
   uint32_t struct_size;
-  uint32_t purpose; /* PL_PURPOSE_VALIDATE, _EVALUATE or _PREDICT */
-  void *stream;
+  uint32_t purpose;      /* PL_PURPOSE_VALIDATE, _EVALUATE or _PREDICT */
   uint64_t sample_limit; /* how many samples to show through the sink's `sample`; 0: none */
 } pl_evaluate_args;
 
-/* What an evaluation yields. Sums are added over batches in the order of the samples, so the result does not depend on the
- * number of processes. A value whose name begins with '.' is no figure: it is for the task's own `report`, or for metrics that
- * are computed from it (since 1.3; an older host makes a figure of it). One named ".unit/KEY/NAME" holds sums of a part of the data
- * that belongs in one evaluation alone, such as a group that a cross-validation never cuts in two. KEY names the part by its content
- * (a hash, not a number in a list), has no '/' and is not empty, nor is NAME. Evaluations that share a KEY are not added up, since
- * that would count the part twice. All functions [main]. */
+/* What an evaluation yields. Sums are added over batches, and records put together, in the order of the
+ * samples, so the result does not depend on the number of processes. All functions [main]. */
 typedef struct pl_evaluation_sink {
   uint32_t struct_size;
   uint32_t reserved;
-  void *user;
-  pl_error *(*value)(void *user, pl_str name, double sum, double weight);
+  void* user;
+  /* Adds to the sum `name`. It is shown as a figure where `metric` describes one of it, and "loss" always is;
+   * `report` gets all of them. group: a part of the data that belongs in one evaluation alone, such as a
+   * cluster that a cross-validation never cuts in two, with sums of its own, for `report`. It is named by its
+   * content (a hash, not a number in a list); evaluations with a group in common are not added up, since that
+   * would count it twice. Empty: of the evaluation as a whole. */
+  pl_error* (*value)(void* user, pl_str group, pl_str name, double sum, double weight);
+  /* What sums cannot express: bytes that belong to a sample of this batch, under a key of the task's, once
+   * for each sample and key. `report` gets those of all samples. */
+  pl_error* (*record)(void* user, uint64_t sample_id, pl_str key, const void* bytes, uint64_t size);
   /* A sample worth reading, as text of any number of lines. */
-  pl_error *(*sample)(void *user, uint64_t sample_id, pl_str text);
+  pl_error* (*sample)(void* user, uint64_t sample_id, pl_str text);
 } pl_evaluation_sink;
 
-/* What a prediction yields: rows of submission.csv, in any order within a batch, and files beside it. All functions [main]. */
+/* What a prediction yields: rows of a table, in any order within a batch, and files beside it. All functions
+ * [main]. */
 typedef struct pl_prediction_sink {
   uint32_t struct_size;
   uint32_t reserved;
-  void *user;
-  pl_error *(*row)(void *user, uint64_t sample_id, const pl_str *fields, uint64_t count);
-  pl_error *(*file)(void *user, uint64_t sample_id, pl_str name, const void *bytes, uint64_t size);
+  void* user;
+  pl_error* (*row)(void* user, uint64_t sample_id, const pl_str* fields, uint64_t count);
+  pl_error* (*file)(void* user, uint64_t sample_id, pl_str name, const void* bytes, uint64_t size);
 } pl_prediction_sink;
 
 #define PL_AGGREGATE_MEAN 1u     /* sum / weight */
@@ -356,95 +418,134 @@ typedef struct pl_metric {
 typedef struct pl_value {
   uint32_t struct_size;
   uint32_t reserved;
+  pl_str group; /* empty: of the whole */
   pl_str name;
   double sum;
   double weight;
 } pl_value;
 
+/* A record of one sample of a finished evaluation. */
+typedef struct pl_record {
+  uint32_t struct_size;
+  uint32_t reserved;
+  uint64_t sample_id;
+  pl_str key;
+  const void* bytes;
+  uint64_t size;
+} pl_record;
+
+typedef struct pl_report_args {
+  uint32_t struct_size;
+  uint32_t split;
+  uint32_t purpose;
+  uint32_t reserved;
+  const pl_value* values; /* in the order in which they first came */
+  uint64_t value_count;
+  const pl_record* records; /* by sample, then by key; none where several evaluations are added up */
+  uint64_t record_count;
+} pl_report_args;
+
 /* What a report adds to an evaluation. All functions [main]. */
 typedef struct pl_report_sink {
   uint32_t struct_size;
   uint32_t reserved;
-  void *user;
-  /* A figure besides those of `metric`, which are computed already; shown and kept as they are. PL_BETTER_... */
-  pl_error *(*figure)(void *user, pl_str name, double value, uint32_t better);
+  void* user;
+  /* A figure besides those of `metric`, which are computed already; shown and kept as they are. PL_BETTER_...
+   */
+  pl_error* (*figure)(void* user, pl_str name, double value, uint32_t better);
   /* Lines for whoever reads the log, e.g. a table. */
-  pl_error *(*text)(void *user, pl_str lines);
-  /* A file beside the figures, e.g. a picture; kept of a full evaluation (PL_PURPOSE_EVALUATE). A plain file name, once, and not
-   * "sums.json", which is the host's own. */
-  pl_error *(*file)(void *user, pl_str name, const void *bytes, uint64_t size);
+  pl_error* (*text)(void* user, pl_str lines);
+  /* A file beside the figures, e.g. a picture; kept of a full evaluation (PL_PURPOSE_EVALUATE). A plain file
+   * name, once; one that the host uses itself is an error. */
+  pl_error* (*file)(void* user, pl_str name, const void* bytes, uint64_t size);
 } pl_report_sink;
 
-/* Order of calls: create, [set_extra_state], [prepare], open, [extra_state], [import_model], parameter*, initialize*, bind*, then work. All slots [main] unless tagged. */
+/* Order of calls: create, [set_extra_state], [prepare], open, [extra_state], [import_model], parameter*,
+ * initialize*, bind*, [set_unit_hooks], then work. All slots [main] unless tagged. */
 typedef struct pl_task_api {
   uint32_t struct_size;
   uint32_t reserved;
 
   /* Reads the options; touches no data. `host` static, `context` and `config` borrowed-object. */
-  pl_error *(*create)(const pl_host *host, const pl_context *context, const pl_config *config, pl_task **out);
-  void (*destroy)(pl_task *self);
+  pl_error* (*create)(const pl_host* host, const pl_context* context, const pl_config* config, pl_task** out);
+  void (*destroy)(pl_task* self);
 
-  /* (optional) Downloads, parses, tokenizes into cache_dir. One process at a time; the others wait. Finds finished work. */
-  pl_error *(*prepare)(pl_task *self);
-  /* Opens data and builds the model for run_info.purpose. */
-  pl_error *(*open)(pl_task *self);
+  /* (optional) Downloads, parses, tokenizes into cache_dir. One process at a time; the others wait. Finds
+   * finished work. */
+  pl_error* (*prepare)(pl_task* self);
+  /* (optional, both or none) What the parameters mean nothing without and the options do not give again: a
+   * vocabulary that was made from data. Fixed once the task is open; every checkpoint carries it.
+   * Borrowed-object. */
+  pl_error* (*extra_state)(pl_task* self, const void** out, uint64_t* bytes);
+  /* Gets it back, before prepare and open, where the values come from a checkpoint; the task uses it, and
+   * must not make another one. An error where it contradicts the options. */
+  pl_error* (*set_extra_state)(pl_task* self, const void* state, uint64_t bytes);
+  /* Opens data and builds the model for run_info.purpose. May wait for the device. */
+  pl_error* (*open)(pl_task* self);
 
   /* Data. */
-  pl_error *(*sample_count)(pl_task *self, uint32_t split, uint64_t *out); /* 0: no such split */
-  /* (optional) Relative cost of samples, e.g. tokens, for grouping alike ones: out[i] for ids[i]. [any-thread] */
-  pl_error *(*sample_costs)(pl_task *self, uint32_t split, const uint64_t *ids, uint64_t count, double *out);
-  /* (optional) Identifies the data's content; borrowed-object. The same on all ranks and in a continued run. */
-  pl_str (*data_fingerprint)(pl_task *self);
-  pl_error *(*load)(pl_task *self, const pl_load_args *args, pl_batch **out);                    /* [any-thread] */
-  pl_error *(*batch_info)(pl_task *self, const pl_batch *batch, pl_batch_info *out);             /* [any-thread] */
-  void (*batch_free)(pl_task *self, pl_batch *batch);                                            /* [any-thread] */
+  /* 0: no such split. UINT64_MAX: no end, as of a stream; ids are then positions in it. */
+  pl_error* (*sample_count)(pl_task* self, uint32_t split, uint64_t* out);
+  /* (optional) Relative cost of samples, e.g. tokens, for grouping alike ones: out[i] for ids[i].
+   * [any-thread] */
+  pl_error* (*sample_costs)(pl_task* self, uint32_t split, const uint64_t* ids, uint64_t count, double* out);
+  /* (optional) Identifies the data's content; borrowed-object. The same on all ranks and in a continued run.
+   */
+  pl_str (*data_fingerprint)(pl_task* self);
+  /* [any-thread], all three. */
+  pl_error* (*load)(pl_task* self, const pl_load_args* args, pl_batch** out);
+  pl_error* (*batch_info)(pl_task* self, const pl_batch* batch, pl_batch_info* out);
+  void (*batch_free)(pl_task* self, pl_batch* batch);
 
   /* Parameters. Strings and shapes borrowed-object. */
-  uint64_t (*parameter_count)(pl_task *self);
-  pl_error *(*parameter)(pl_task *self, uint64_t index, pl_parameter *out);
-  /* Writes the initial value into `out` (host, float32, contiguous): a pure function of (run.seed, index), or of what was
-   * imported. */
-  pl_error *(*initialize)(pl_task *self, uint64_t index, pl_tensor *out);
-  /* (optional) Takes initial values from a folder of another tool, e.g. Hugging Face. Strict: one error lists all missing,
-   * unexpected and mis-shaped tensors. */
-  pl_error *(*import_model)(pl_task *self, pl_str folder);
-  /* The strategy's storage for parameter `index`: value and gradient live at these addresses until destroy, or until it is
-   * bound again, between batches; the views are borrowed-call, their memory borrowed-object. grad->data == NULL: hand
-   * gradients over (see pl_gradient.owner). */
-  pl_error *(*bind)(pl_task *self, uint64_t index, const pl_tensor *value, const pl_tensor *grad);
-  /* (optional) Needed by strategies that do not keep all parameters in place. hooks: borrowed-object, static members. */
-  pl_error *(*set_unit_hooks)(pl_task *self, const pl_unit_hooks *hooks);
+  uint64_t (*parameter_count)(pl_task* self);
+  pl_error* (*parameter)(pl_task* self, uint64_t index, pl_parameter* out);
+  /* Writes the initial value into `out` (host, float32, contiguous): a pure function of (run.seed, index), or
+   * of what was imported. For any of the parameters, in any order: a rank may ask for a part of them alone.
+   */
+  pl_error* (*initialize)(pl_task* self, uint64_t index, pl_tensor* out);
+  /* (optional) Takes initial values from a folder of another tool, e.g. Hugging Face. Strict: one error lists
+   * all missing, unexpected and mis-shaped tensors. */
+  pl_error* (*import_model)(pl_task* self, pl_str folder);
+  /* The strategy's storage for parameter `index`: value and gradient live at these addresses until destroy,
+   * or until it is bound again, between batches. The views are borrowed-call; their memory outlives the task.
+   * grad->data == NULL: hand gradients over (see pl_gradient.owner). */
+  pl_error* (*bind)(pl_task* self, uint64_t index, const pl_tensor* value, const pl_tensor* grad);
+  /* (optional) Needed by strategies that do not keep all parameters in place. hooks: borrowed-object, static
+   * members. */
+  pl_error* (*set_unit_hooks)(pl_task* self, const pl_unit_hooks* hooks);
 
-  /* Work. No slot waits for the device. */
-  /* Forward and backward. `loss`: receives a view of the float32 or float64 scalar loss SUM (unscaled) on the device, valid
-   * until the next call on this object. Gradients are *added* to bound gradients. */
-  pl_error *(*train)(pl_task *self, const pl_batch *batch, const pl_train_args *args, pl_tensor *loss);
-  pl_error *(*evaluate)(pl_task *self, const pl_batch *batch, const pl_evaluate_args *args, const pl_evaluation_sink *sink);
+  /* Work. */
+  /* Forward and backward. `loss`: receives a view of the float32 or float64 scalar loss SUM (unscaled) on the
+   * device, valid until the next `train`. Gradients are *added* to bound gradients. */
+  pl_error* (*train)(pl_task* self, const pl_batch* batch, const pl_train_args* args, pl_tensor* loss);
+  /* Sums and records of a batch. May wait for the device. */
+  pl_error* (*evaluate)(pl_task* self, const pl_batch* batch, const pl_evaluate_args* args,
+                        const pl_evaluation_sink* sink);
   /* (optional) Figures besides the loss; index < metric_count. */
-  uint64_t (*metric_count)(pl_task *self);
-  pl_error *(*metric)(pl_task *self, uint64_t index, pl_metric *out);
-  /* (optional, all three or none) The columns of submission.csv after the id, borrowed-object; the id of a sample; its rows. */
-  pl_error *(*prediction_columns)(pl_task *self, const pl_str **out, uint64_t *count);
-  pl_error *(*sample_name)(pl_task *self, uint32_t split, uint64_t sample_id, pl_str *out); /* borrowed-object [any-thread] */
-  pl_error *(*predict)(pl_task *self, const pl_batch *batch, const pl_evaluate_args *args, const pl_prediction_sink *sink);
-  /* (optional) Floating-point operations of forward and backward for this batch, for the utilisation figure (MFU). */
-  double (*flops)(pl_task *self, const pl_batch *batch);
-  /* (optional) Writes the bound values into an existing, empty folder, in the form that other tools load. */
-  pl_error *(*export_model)(pl_task *self, pl_str folder);
-  /* (optional, both or none; since 1.1) What the parameters mean nothing without and the options do not give again: a
-   * vocabulary that was made from data. Fixed once the task is open; every checkpoint carries it. Borrowed-object. */
-  pl_error *(*extra_state)(pl_task *self, const void **out, uint64_t *bytes);
-  /* Gets it back where the values come from a checkpoint; the task uses it, and must not make another one. An error where it
-   * contradicts the options. */
-  pl_error *(*set_extra_state)(pl_task *self, const void *state, uint64_t bytes);
-  /* (optional; since 1.3) What the sums of an evaluation say beyond means: intervals, tables, pictures. After every evaluation
-   * that was not cut off, on all ranks with the same values, and they must yield the same. Also with the sums of several
-   * evaluations together, and then on an object that was only created: it uses values and options alone. values: borrowed-call. */
-  pl_error *(*report)(pl_task *self, uint32_t split, uint32_t purpose, const pl_value *values, uint64_t count,
-                      const pl_report_sink *sink);
+  uint64_t (*metric_count)(pl_task* self);
+  pl_error* (*metric)(pl_task* self, uint64_t index, pl_metric* out);
+  /* (optional) What an evaluation says beyond means: intervals, tables, pictures, figures of records. After
+   * every evaluation that was not cut off, on all ranks with the same values, and they must yield the same.
+   * Also with the values of several evaluations together, and then on an object that was only created: it
+   * uses `args` and options alone. */
+  pl_error* (*report)(pl_task* self, const pl_report_args* args, const pl_report_sink* sink);
+  /* (optional, all three or none) The columns of a prediction's table after the id, borrowed-object; the id
+   * of a sample; the rows of a batch. May wait for the device. */
+  pl_error* (*prediction_columns)(pl_task* self, const pl_str** out, uint64_t* count);
+  pl_error* (*sample_name)(pl_task* self, uint32_t split, uint64_t sample_id,
+                           pl_str* out); /* borrowed-object [any-thread] */
+  pl_error* (*predict)(pl_task* self, const pl_batch* batch, const pl_evaluate_args* args,
+                       const pl_prediction_sink* sink);
+  /* (optional) Floating-point operations of forward and backward for this batch, for the utilisation figure
+   * (MFU). */
+  double (*flops)(pl_task* self, const pl_batch* batch);
+  /* (optional) Writes the bound values into an existing, empty folder, in the form that other tools load. May
+   * wait for the device. */
+  pl_error* (*export_model)(pl_task* self, pl_str folder);
 } pl_task_api;
 
-/* --------------------------------------------------------------------------------------------------------- backends */
+/* -------------------------------------------------------------------------------------------- backends */
 
 typedef struct pl_comm pl_comm; /* a group of ranks; made by pl_backend_api.open */
 typedef struct pl_work pl_work; /* a collective under way */
@@ -456,12 +557,13 @@ typedef struct pl_work pl_work; /* a collective under way */
 typedef struct pl_buffer {
   uint32_t struct_size;
   uint32_t reserved;
-  void *data;
+  void* data;
   uint64_t count; /* elements */
   pl_dtype dtype;
   pl_device device;
   uint32_t reserved2;
-  void *stream; /* device stream that fills or uses the buffer; NULL on CPU */
+  pl_stream stream; /* that fills the buffer, or used it last: the collective runs after it. NONE: nothing is
+                       under way */
 } pl_buffer;
 
 typedef struct pl_backend_open_args {
@@ -484,78 +586,90 @@ typedef struct pl_backend_info {
   pl_str transport; /* interface or mechanism in use, as far as it is known */
 } pl_backend_info;
 
-/* Collectives start and return at once; buffers must live until the work is waited for. All ranks call the same collectives in
- * the same order with the same counts. `counts` are elements per rank, world_size of them; NULL: even. */
+/* Collectives start and return at once. Nobody touches their buffers before the work is done: `wait_host` has
+ * returned, or what runs on a stream after its `wait`. All ranks call the same collectives in the same order
+ * with the same counts and dtypes. `counts` are elements per rank, world_size of them; NULL: even. A count
+ * may be 0, and the data then NULL. Buffers do not overlap, but a shard may be this rank's own part of the
+ * full buffer. Every backend has the dtypes float64, float32, float16, bfloat16, int64, int32 and uint8 with
+ * all three reductions; another one is PL_ERROR_UNSUPPORTED. After an abort, a timeout or the death of a rank
+ * the group is dead: every call fails with PL_ERROR_PEER (or with what ended it), and what is under way is
+ * still waited for, which then fails at once. */
 typedef struct pl_backend_api {
   uint32_t struct_size;
   uint32_t reserved;
 
   /* [main]; blocks until all ranks are there, at most timeout_seconds. */
-  pl_error *(*open)(const pl_host *host, const pl_context *context, const pl_config *config,
-                    const pl_backend_open_args *args, pl_comm **out);
-  pl_error *(*info)(pl_comm *comm, pl_backend_info *out); /* strings borrowed-object [any-thread] */
+  pl_error* (*open)(const pl_host* host, const pl_context* context, const pl_config* config,
+                    const pl_backend_open_args* args, pl_comm** out);
+  pl_error* (*info)(pl_comm* comm, pl_backend_info* out); /* strings borrowed-object [any-thread] */
 
-  pl_error *(*all_reduce)(pl_comm *comm, const pl_buffer *in_out, uint32_t reduce, pl_work **out);      /* [serialized] */
-  pl_error *(*reduce_scatter)(pl_comm *comm, const pl_buffer *in, const pl_buffer *out_shard, const uint64_t *counts,
-                              uint32_t reduce, pl_work **out);                                          /* [serialized] */
-  pl_error *(*all_gather)(pl_comm *comm, const pl_buffer *in_shard, const pl_buffer *out_full, const uint64_t *counts,
-                          pl_work **out);                                                               /* [serialized] */
-  pl_error *(*broadcast)(pl_comm *comm, const pl_buffer *in_out, int32_t root, pl_work **out);          /* [serialized] */
-  pl_error *(*all_to_all)(pl_comm *comm, const pl_buffer *in, const pl_buffer *out_buffer, const uint64_t *send_counts,
-                          const uint64_t *receive_counts, pl_work **out);                               /* [serialized] */
-  pl_error *(*barrier)(pl_comm *comm, pl_work **out);                                                   /* [serialized] */
+  /* All [collective]. */
+  pl_error* (*all_reduce)(pl_comm* comm, const pl_buffer* in_out, uint32_t reduce, pl_work** out);
+  pl_error* (*reduce_scatter)(pl_comm* comm, const pl_buffer* in, const pl_buffer* out_shard,
+                              const uint64_t* counts, uint32_t reduce, pl_work** out);
+  pl_error* (*all_gather)(pl_comm* comm, const pl_buffer* in_shard, const pl_buffer* out_full,
+                          const uint64_t* counts, pl_work** out);
+  pl_error* (*broadcast)(pl_comm* comm, const pl_buffer* in_out, int32_t root, pl_work** out);
+  pl_error* (*all_to_all)(pl_comm* comm, const pl_buffer* in, const pl_buffer* out_buffer,
+                          const uint64_t* send_counts, const uint64_t* receive_counts, pl_work** out);
+  pl_error* (*barrier)(pl_comm* comm, pl_work** out);
 
-  /* Waits for the work and frees it, also when it fails. With a stream: makes the stream wait, not the host.
-   * timeout_seconds <= 0: the group's. [any-thread] */
-  pl_error *(*wait)(pl_comm *comm, pl_work *work, void *stream, double timeout_seconds);
-  /* Concurrent with everything: pending and later calls fail with PL_ERROR_PEER within a second. [any-thread] */
-  void (*abort)(pl_comm *comm, pl_str reason);
-  void (*close)(pl_comm *comm); /* [main] frees comm; all work has been waited for */
+  /* Each of the two ends a work: it frees it, also when it fails. [any-thread]
+   * wait: what comes after on `stream` sees the result, and the host goes on at once. With PL_STREAM_NONE
+   * this thread is what comes after: it returns when the result is there. */
+  pl_error* (*wait)(pl_comm* comm, pl_work* work, pl_stream stream);
+  /* Returns when the work is done, whatever its device. timeout_seconds <= 0: the group's. */
+  pl_error* (*wait_host)(pl_comm* comm, pl_work* work, double timeout_seconds);
+  /* Concurrent with everything: pending and later calls fail with PL_ERROR_PEER within a second. [any-thread]
+   */
+  void (*abort)(pl_comm* comm, pl_str reason);
+  void (*close)(pl_comm* comm); /* [main] frees comm; all work has been waited for */
 
-  /* (optional; since 1.2) 0 while a wait without a stream would block the host; NULL is as 1. Where a device does the work, it
-   * is 1 or NULL: the host is ahead of the device, and who held things back until it is done would hold all back. [any-thread] */
-  uint32_t (*is_done)(pl_comm *comm, pl_work *work);
+  /* (optional) 0 while a `wait` with PL_STREAM_NONE would block; NULL is as 1. Where a device does the work,
+   * it is 1 or NULL: the host is ahead of the device, and who held things back until it is done would hold
+   * all back. [any-thread] */
+  uint32_t (*is_done)(pl_comm* comm, pl_work* work);
 } pl_backend_api;
 
-/* ------------------------------------------------------------------------------------------------------- strategies */
+/* ------------------------------------------------------------------------------------------ strategies */
 
 typedef struct pl_strategy pl_strategy; /* made by pl_strategy_api.create */
 typedef struct pl_snapshot pl_snapshot; /* made by pl_strategy_api.snapshot */
 
-/* A group of ranks as strategies see it: the host's own table over the backend's (it keeps the heartbeat and the flight
- * record), so slots are called as communicator->api->all_reduce(communicator->comm, ...). */
+/* A group of ranks as strategies see it: the host's own table over the backend's (it keeps the heartbeat and
+ * the flight record), so slots are called as communicator->api->all_reduce(communicator->comm, ...). */
 typedef struct pl_communicator {
   uint32_t struct_size;
   int32_t rank;
   int32_t world_size;
   uint32_t reserved;
-  const pl_backend_api *api;
-  pl_comm *comm;
+  const pl_backend_api* api;
+  pl_comm* comm;
 } pl_communicator;
 
-#define PL_OPTIMIZER_ADAMW 1u
-#define PL_OPTIMIZER_SGD 2u
+#define PL_OPTIMIZER_WHOLE_TENSORS \
+  1u /* the rule needs whole matrices: a strategy that cuts tensors refuses it */
 
-#define PL_OPTIMIZER_NESTEROV 1u
-
-/* AdamW (Loshchilov and Hutter, arXiv 1711.05101; decoupled decay) or SGD with momentum, as PyTorch defines them. */
-typedef struct pl_optimizer_args {
+/* A rule of update for a group of parameters, by name, with all of its options; an option that the rule does
+ * not have is an error, and so is one that is missing. "adamw"  beta1, beta2, epsilon, weight_decay decoupled
+ * decay (Loshchilov and Hutter, arXiv 1711.05101), as PyTorch's AdamW "sgd"    momentum, nesterov (0 or 1),
+ * weight_decay      decay added to the gradient, as PyTorch's SGD */
+typedef struct pl_optimizer {
   uint32_t struct_size;
-  uint32_t kind;
-  uint32_t flags;
-  uint32_t reserved;
-  double beta1, beta2, epsilon; /* AdamW */
-  double momentum;              /* SGD */
-  double weight_decay;          /* for parameters with PL_PARAMETER_DECAY */
-} pl_optimizer_args;
+  uint32_t flags; /* PL_OPTIMIZER_... */
+  pl_str name;
+  const pl_number* options;
+  uint64_t option_count;
+} pl_optimizer;
 
 typedef struct pl_strategy_args {
   uint32_t struct_size;
   uint32_t reserved;
-  const pl_parameter *parameters; /* borrowed-call: copy what is kept */
+  const pl_parameter* parameters; /* borrowed-call: copy what is kept */
   uint64_t parameter_count;
-  const pl_optimizer_args *optimizer;
-  const pl_communicator *communicator; /* borrowed-object; NULL with one process */
+  const pl_optimizer* optimizers; /* at least one; each trainable parameter names its own by index */
+  uint64_t optimizer_count;
+  const pl_communicator* communicator; /* borrowed-object; NULL with one process */
 } pl_strategy_args;
 
 /* Which rank runs micro-batch m of M: a contiguous block each, or m mod world_size. */
@@ -564,7 +678,7 @@ typedef struct pl_strategy_args {
 
 #define PL_STRATEGY_NEEDS_UNIT_HOOKS 1u
 #define PL_STRATEGY_OWNS_SHARDS 2u /* every rank has pieces of the state; otherwise rank 0 has them all */
-#define PL_STRATEGY_TAKES_ROWS 4u  /* (since 1.2) gradient_ready takes pl_gradient.rows */
+#define PL_STRATEGY_TAKES_ROWS 4u  /* gradient_ready takes pl_gradient.rows */
 
 typedef struct pl_strategy_info {
   uint32_t struct_size;
@@ -583,7 +697,6 @@ typedef struct pl_step_args {
   double learning_rate;
   double clip_norm;     /* 0: no clipping */
   double inverse_scale; /* gradients are multiplied by it first (1 / loss scale) */
-  void *stream;
 } pl_step_args;
 
 typedef struct pl_step_report {
@@ -599,79 +712,85 @@ typedef struct pl_piece {
   uint32_t ndim;
   pl_str parameter;     /* name; empty for state of the optimizer as a whole */
   pl_str kind;          /* "value" (the master), "exp_avg", "exp_avg_sq", "momentum", "step", ... */
-  const int64_t *shape; /* of the whole tensor */
+  const int64_t* shape; /* of the whole tensor */
   uint64_t offset;      /* first element, in the flattened tensor */
   uint64_t count;
   pl_dtype dtype;
   uint32_t reserved;
-  const void *data; /* host memory; NULL in requests */
+  const void* data; /* host memory; NULL in requests */
 } pl_piece;
 
 typedef struct pl_state_reader {
   uint32_t struct_size;
   uint32_t values_only; /* nonzero: a fresh start; only "value" can be read, all else begins at zero */
-  void *user;
-  /* Fills `destination` (host) with piece->count elements of piece->dtype. A piece that is not there is an error. */
-  pl_error *(*read)(void *user, const pl_piece *piece, void *destination);
+  void* user;
+  /* Fills `destination` (host) with piece->count elements of piece->dtype. A piece that is not there is an
+   * error. */
+  pl_error* (*read)(void* user, const pl_piece* piece, void* destination);
 } pl_state_reader;
 
-typedef pl_error *(*pl_piece_visitor)(void *user, const pl_piece *piece);
-typedef pl_error *(*pl_memory_visitor)(void *user, pl_str what, uint64_t bytes);
+typedef pl_error* (*pl_piece_visitor)(void* user, const pl_piece* piece);
+typedef pl_error* (*pl_memory_visitor)(void* user, pl_str what, uint64_t bytes);
 
 #define PL_SNAPSHOT_COPY 1u /* stays what it is while training goes on */
-#define PL_SNAPSHOT_VIEW 2u /* no copy where that is possible; valid until the next begin_step */
+#define PL_SNAPSHOT_VIEW 2u /* no copy where possible; visited and freed before the next begin_step */
 
-/* One training step: begin_step, then per micro-batch of this rank gradient_ready* and end_micro_batch, then step; its report is
- * collected one step later. All slots [main] unless tagged. */
+/* One training step: begin_step, then per micro-batch of this rank gradient_ready* and end_micro_batch, then
+ * step; its report is collected one step later. All slots [main] unless tagged; those of a step, load_state,
+ * snapshot, gather and release are collective as well. */
 typedef struct pl_strategy_api {
   uint32_t struct_size;
   uint32_t reserved;
 
-  pl_error *(*create)(const pl_host *host, const pl_context *context, const pl_config *config, const pl_strategy_args *args,
-                      pl_strategy **out);
-  void (*destroy)(pl_strategy *self);
-  pl_error *(*info)(pl_strategy *self, pl_strategy_info *out);
-  /* What the task is to be bound to; views borrowed-object. grad->data == NULL: hand over; both NULL-data: frozen elsewhere. */
-  pl_error *(*storage)(pl_strategy *self, uint64_t index, pl_tensor *value, pl_tensor *grad);
+  pl_error* (*create)(const pl_host* host, const pl_context* context, const pl_config* config,
+                      const pl_strategy_args* args, pl_strategy** out);
+  void (*destroy)(pl_strategy* self);
+  pl_error* (*info)(pl_strategy* self, pl_strategy_info* out);
+  /* What the task is to be bound to; views borrowed-object. grad->data == NULL: gradients are handed over. */
+  pl_error* (*storage)(pl_strategy* self, uint64_t index, pl_tensor* value, pl_tensor* grad);
   /* (optional) For info.flags & PL_STRATEGY_NEEDS_UNIT_HOOKS. out->user borrowed-object. */
-  pl_error *(*unit_hooks)(pl_strategy *self, pl_unit_hooks *out);
+  pl_error* (*unit_hooks)(pl_strategy* self, pl_unit_hooks* out);
 
-  pl_error *(*begin_step)(pl_strategy *self, uint64_t micro_batches); /* that this rank will run, empty ones included */
-  pl_error *(*gradient_ready)(pl_strategy *self, const pl_gradient *gradient); /* [serialized] */
+  pl_error* (*begin_step)(pl_strategy* self,
+                          uint64_t micro_batches); /* that this rank will run, empty ones included */
+  pl_error* (*gradient_ready)(pl_strategy* self, const pl_gradient* gradient); /* [serialized] */
   /* loss: the task's, borrowed-call; NULL: this rank had no micro-batch here, its gradients count as zero. */
-  pl_error *(*end_micro_batch)(pl_strategy *self, const pl_tensor *loss);
+  pl_error* (*end_micro_batch)(pl_strategy* self, const pl_tensor* loss);
   /* Reduces, clips, updates. The step's report can be collected with *ticket, for the last two steps. */
-  pl_error *(*step)(pl_strategy *self, const pl_step_args *args, uint64_t *ticket);
-  pl_error *(*collect)(pl_strategy *self, uint64_t ticket, pl_step_report *out); /* waits for that step only */
+  pl_error* (*step)(pl_strategy* self, const pl_step_args* args, uint64_t* ticket);
+  pl_error* (*collect)(pl_strategy* self, uint64_t ticket,
+                       pl_step_report* out); /* waits for the device to end that step */
 
-  /* State. */
-  pl_error *(*load_state)(pl_strategy *self, const pl_state_reader *reader);
-  pl_error *(*snapshot)(pl_strategy *self, uint32_t mode, pl_snapshot **out); /* owned: snapshot_free */
+  /* State. These may wait for the device. */
+  pl_error* (*load_state)(pl_strategy* self, const pl_state_reader* reader);
+  pl_error* (*snapshot)(pl_strategy* self, uint32_t mode, pl_snapshot** out); /* owned: snapshot_free */
   /* The pieces that this rank owns, in a fixed order, each valid until snapshot_free. [any-thread] */
-  pl_error *(*snapshot_pieces)(pl_snapshot *snapshot, pl_piece_visitor visit, void *user);
-  void (*snapshot_free)(pl_snapshot *snapshot); /* [any-thread] */
+  pl_error* (*snapshot_pieces)(pl_snapshot* snapshot, pl_piece_visitor visit, void* user);
+  void (*snapshot_free)(pl_snapshot* snapshot); /* [any-thread] */
   /* Bytes on this rank's device and host, by what they are for. */
-  pl_error *(*memory)(pl_strategy *self, pl_memory_visitor visit, void *user);
+  pl_error* (*memory)(pl_strategy* self, pl_memory_visitor visit, void* user);
 
-  /* (optional, both or none; since 1.2) For a strategy that does not keep all parameters in place. Between the two all are on this
-   * rank, unit hooks do nothing, and `storage` says where: the task is bound again after each. For what goes through a model
-   * otherwise than training does, and on each rank as often as it likes: evaluation, generation. All ranks call both; not between
-   * begin_step and step. */
-  pl_error *(*gather)(pl_strategy *self);
-  pl_error *(*release)(pl_strategy *self);
+  /* (optional, both or none) For a strategy that does not keep all parameters in place. After gather all are
+   * on this rank, and unit hooks do nothing until release. After each of the two `storage` says where they
+   * are, and the task is bound again before its next batch. For what goes through a model otherwise than
+   * training does, and on each rank as often as it likes: evaluation, generation. Not between begin_step and
+   * step. */
+  pl_error* (*gather)(pl_strategy* self);
+  pl_error* (*release)(pl_strategy* self);
 } pl_strategy_api;
 
-/* Extension of strategies: what the device can do at most, measured with matrix products in info->compute_dtype on
- * info->threads, or better, in a fraction of a second. FLOP/s of one device. [main] */
+/* Extension of strategies: what the device can do at most, measured with matrix products in
+ * info->compute_dtype on info->threads, or better, in a fraction of a second, for which it waits. FLOP/s of
+ * one device. [main] */
 #define PL_EXTENSION_PEAK_FLOPS "pl.peak-flops/1"
 
 typedef struct pl_peak_flops {
   uint32_t struct_size;
   uint32_t reserved;
-  pl_error *(*measure)(const pl_host *host, const pl_run_info *info, double *out);
+  pl_error* (*measure)(const pl_host* host, const pl_run_info* info, double* out);
 } pl_peak_flops;
 
-/* ---------------------------------------------------------------------------------------------------------- the entry */
+/* ------------------------------------------------------------------------------------------- the entry */
 
 #define PL_PLUGIN_TASK 1u
 #define PL_PLUGIN_STRATEGY 2u
@@ -685,25 +804,26 @@ typedef struct pl_plugin {
   pl_str name;    /* as in `plugin = "name"`: [a-z0-9_-]+ */
   pl_str version; /* of the plugin */
   pl_str summary; /* one line */
-  /* What it links besides the C library that must be the same in the whole process, e.g. "torch 2.11.0+cu130 cxx11-abi";
-   * empty: nothing. Two different nonempty tags in one process are refused. */
+  /* What it links besides the C library that must be the same in the whole process, e.g. "torch 2.11.0+cu130
+   * cxx11-abi"; empty: nothing. Two different nonempty tags in one process are refused. */
   pl_str runtime;
-  const pl_option *options;
+  const pl_option* options;
   uint64_t option_count;
-  const void *api; /* pl_task_api, pl_strategy_api or pl_backend_api, by kind; static */
+  const void* api; /* pl_task_api, pl_strategy_api or pl_backend_api, by kind; static */
   /* (optional) A table for an extension by id, e.g. "pl.cuda-graph/1", or NULL. [any-thread] */
-  const void *(*query)(pl_str id);
-  /* (optional) The last call into the plugin, after all of its objects are gone. Libraries are never unloaded. [main] */
+  const void* (*query)(pl_str id);
+  /* (optional) The last call into the plugin, after all of its objects are gone. Libraries are never
+   * unloaded. [main] */
   void (*shutdown)(void);
 } pl_plugin;
 
-/* The one exported symbol. Returns a static table, or NULL if it cannot work with this host (it then has said why in *error).
- * May be called again, and then returns the same table. [main] */
-typedef const pl_plugin *(*pl_plugin_entry_fn)(const pl_host *host, pl_error **error);
+/* The one exported symbol. Returns a static table, or NULL if it cannot work with this host (it then has said
+ * why in *error). May be called again, and then returns the same table. [main] */
+typedef const pl_plugin* (*pl_plugin_entry_fn)(const pl_host* host, pl_error** error);
 
 #define PL_EXPORT __attribute__((visibility("default")))
 
-PL_EXPORT const pl_plugin *pl_plugin_entry(const pl_host *host, pl_error **error);
+PL_EXPORT const pl_plugin* pl_plugin_entry(const pl_host* host, pl_error** error);
 
 #ifdef __cplusplus
 }

@@ -145,13 +145,16 @@ void Checkpoint::read(const pl_piece& request, void* destination) const {
   }
 }
 
-void Checkpoint::check(std::string_view kind, std::span<const Wanted> wanted) const {
+Differences Checkpoint::check(std::string_view kind, std::span<const Wanted> wanted, bool may_drop) const {
+  Differences allowed;
   std::string missing, unexpected, mis_shaped;
   std::map<std::string_view, bool> known;
   for (const Wanted& want : wanted) {
     known[want.parameter] = true;
     const Tensor* tensor = find(kind, want.parameter);
-    if (!tensor) {
+    if (!tensor && want.may_be_missing) {
+      allowed.missing.push_back(want.parameter);
+    } else if (!tensor) {
       missing += "\n  missing: " + want.parameter + " " + safetensors::shape_string(want.shape);
     } else if (tensor->shape != want.shape) {
       mis_shaped += "\n  mis-shaped: " + want.parameter + " is " + safetensors::shape_string(tensor->shape) +
@@ -159,7 +162,11 @@ void Checkpoint::check(std::string_view kind, std::span<const Wanted> wanted) co
     }
   }
   for (const Tensor& tensor : manifest_.tensors) {
-    if (tensor.kind == kind && !known.contains(tensor.parameter)) {
+    if (tensor.kind != kind || known.contains(tensor.parameter)) continue;
+    const std::vector<std::string>& droppable = manifest_.contents.droppable;
+    if (may_drop && std::ranges::find(droppable, tensor.parameter) != droppable.end()) {
+      allowed.dropped.push_back(tensor.parameter);
+    } else {
       unexpected += "\n  unexpected: " + tensor.parameter + " " + safetensors::shape_string(tensor.shape);
     }
   }
@@ -167,6 +174,7 @@ void Checkpoint::check(std::string_view kind, std::span<const Wanted> wanted) co
     throw Error(PL_ERROR_CONFIG, path_ + ": does not fit the model (" + std::string(kind) + "):" + missing +
                                      unexpected + mis_shaped);
   }
+  return allowed;
 }
 
 }  // namespace pipeline::checkpoint

@@ -17,6 +17,13 @@ namespace pipeline::checkpoint {
 struct Wanted {
   std::string parameter;
   std::vector<int64_t> shape;
+  bool may_be_missing = false;
+};
+
+// What was found not to match, and may not.
+struct Differences {
+  std::vector<std::string> missing;  // parameters
+  std::vector<std::string> dropped;
 };
 
 // A finished checkpoint, read-only: any process reads any part of it, whatever the number of processes that
@@ -40,8 +47,9 @@ class Checkpoint {
   void read(const pl_piece& request, void* destination) const;
 
   // The tensors of `kind` must be exactly `wanted`: one error lists all that are missing, unexpected or
-  // mis-shaped.
-  void check(std::string_view kind, std::span<const Wanted> wanted) const;
+  // mis-shaped. Returns what may differ: what `wanted` says may be missing, and, where `may_drop`, what the
+  // checkpoint says may be left out.
+  Differences check(std::string_view kind, std::span<const Wanted> wanted, bool may_drop = false) const;
 
  private:
   Checkpoint(std::string path, Manifest manifest);

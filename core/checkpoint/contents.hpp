@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/abi/pipeline.h"
 
@@ -23,6 +24,7 @@ struct Contents {
   std::string config_toml;  // the resolved config
   std::string identity_json = "{}";
   std::optional<Metric> metric;
+  std::vector<std::string> droppable;  // parameters that a later stage may leave out
 };
 
 // Calls the visitor once per piece, always in the same order. It is called twice, from any thread; whatever

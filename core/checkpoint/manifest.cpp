@@ -144,6 +144,17 @@ Tensor parse_tensor(const Json& json, size_t file_count, const std::string& path
   return tensor;
 }
 
+// Only where there are any.
+std::vector<std::string> parse_droppable(const Object& root, const Json& json) {
+  std::vector<std::string> names;
+  if (!json.contains("droppable")) return names;
+  for (const Json& name : root.list("droppable")) {
+    if (!name.is_string()) root.wrong("droppable", "a list of names");
+    names.push_back(name);
+  }
+  return names;
+}
+
 StoredFile parse_file(const Json& json, const std::string& path) {
   const Object object(json, path + ": an entry of \"files\"");
   const std::optional<uint32_t> crc = from_hex(object.text("crc32c"));
@@ -173,7 +184,7 @@ Manifest parse(std::string_view text, const std::string& path) {
   }
   Manifest manifest;
   manifest.contents = {root.count("step"), root.object("train_state").dump(), root.text("config"),
-                       root.object("identity").dump(), parse_metric(root, path)};
+                       root.object("identity").dump(), parse_metric(root, path), parse_droppable(root, json)};
   manifest.world_size = static_cast<int>(root.count("world_size"));
   for (const Json& file : root.list("files")) manifest.files.push_back(parse_file(file, path));
   for (const Json& tensor : root.list("tensors")) {
@@ -201,6 +212,7 @@ std::string format_manifest(const Manifest& manifest, const std::string& path) {
       json["files"].push_back({{"name", file.name}, {"bytes", file.bytes}, {"crc32c", hex(file.crc32c)}});
     }
     for (const Tensor& tensor : manifest.tensors) json["tensors"].push_back(tensor_json(tensor));
+    if (!contents.droppable.empty()) json["droppable"] = contents.droppable;
     json["checksum"] = checksum_of(json);
     return json.dump(1) + "\n";
   } catch (const strict_json::Error& error) {

@@ -16,15 +16,6 @@ const std::uint64_t* counts_or_null(std::span<const std::uint64_t> counts, std::
   return counts.data();
 }
 
-pl_buffer buffer_of(void* data, std::uint64_t count, pl_dtype dtype) {
-  auto buffer = sized<pl_buffer>();
-  buffer.data = data;
-  buffer.count = count;
-  buffer.dtype = dtype;
-  buffer.device = {PL_DEVICE_CPU, 0};
-  return buffer;
-}
-
 pl_backend_info info_of(const pl_communicator& communicator) {
   auto info = sized<pl_backend_info>();
   check(communicator.api->info(communicator.comm, &info));
@@ -34,12 +25,11 @@ pl_backend_info info_of(const pl_communicator& communicator) {
 }  // namespace
 
 Work::~Work() {
-  if (handle_) host_table().error_free(communicator_->api->wait(communicator_->comm, handle_, nullptr, 0));
+  if (handle_) host_table().error_free(communicator_->api->wait_host(communicator_->comm, handle_, 0));
 }
 
-void Work::wait(std::chrono::duration<double> timeout, void* stream) {
-  check(communicator_->api->wait(communicator_->comm, std::exchange(handle_, nullptr), stream,
-                                 timeout.count()));
+void Work::wait(std::chrono::duration<double> timeout) {
+  check(communicator_->api->wait_host(communicator_->comm, std::exchange(handle_, nullptr), timeout.count()));
 }
 
 bool Work::is_done() const { return communicator_->api->is_done(communicator_->comm, handle_) != 0; }
@@ -122,17 +112,25 @@ Work Communicator::barrier() {
 
 void Communicator::abort(std::string_view reason) { view_.api->abort(view_.comm, to_pl(reason)); }
 
+pl_buffer host_buffer(void* data, std::uint64_t count, pl_dtype dtype) {
+  auto buffer = sized<pl_buffer>();
+  buffer.data = data;
+  buffer.count = count;
+  buffer.dtype = dtype;
+  buffer.device = {PL_DEVICE_CPU, 0};
+  return buffer;
+}
 pl_buffer host_buffer(float* data, std::uint64_t count) {
-  return buffer_of(data, count, {PL_DTYPE_FLOAT, 32, 1});
+  return host_buffer(static_cast<void*>(data), count, {PL_DTYPE_FLOAT, 32, 1});
 }
 pl_buffer host_buffer(double* data, std::uint64_t count) {
-  return buffer_of(data, count, {PL_DTYPE_FLOAT, 64, 1});
+  return host_buffer(static_cast<void*>(data), count, {PL_DTYPE_FLOAT, 64, 1});
 }
 pl_buffer host_buffer(std::int64_t* data, std::uint64_t count) {
-  return buffer_of(data, count, {PL_DTYPE_INT, 64, 1});
+  return host_buffer(static_cast<void*>(data), count, {PL_DTYPE_INT, 64, 1});
 }
 pl_buffer host_buffer(std::uint8_t* data, std::uint64_t count) {
-  return buffer_of(data, count, {PL_DTYPE_UINT, 8, 1});
+  return host_buffer(static_cast<void*>(data), count, {PL_DTYPE_UINT, 8, 1});
 }
 
 }  // namespace pipeline::plugins

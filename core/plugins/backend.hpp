@@ -38,9 +38,9 @@ class Work {
   Work& operator=(Work&&) = delete;
   ~Work();
 
-  // Throws Error; zero timeout: the group's. With a stream: makes the stream wait, not the host. [any-thread]
-  void wait(std::chrono::duration<double> timeout = {}, void* stream = nullptr);
-  // False while wait() without a stream would block; true where the backend cannot tell. [any-thread]
+  // Returns when it is done. Throws Error; zero timeout: the group's. [any-thread]
+  void wait(std::chrono::duration<double> timeout = {});
+  // False while wait() would block; true where the backend cannot tell. [any-thread]
   bool is_done() const;
 
  private:
@@ -50,7 +50,7 @@ class Work {
 
 // A group of ranks over a backend plugin. Every call, of the core and of strategies, goes through one
 // forwarding table that checks thread tags, names the plugin in errors and keeps the flight record.
-// Collectives are [serialized].
+// Collectives are [collective].
 class Communicator {
  public:
   // Blocks until all ranks are there. `context` and `config` must outlive it.
@@ -96,5 +96,6 @@ pl_buffer host_buffer(float* data, std::uint64_t count);
 pl_buffer host_buffer(double* data, std::uint64_t count);
 pl_buffer host_buffer(std::int64_t* data, std::uint64_t count);
 pl_buffer host_buffer(std::uint8_t* data, std::uint64_t count);
+pl_buffer host_buffer(void* data, std::uint64_t count, pl_dtype dtype);
 
 }  // namespace pipeline::plugins

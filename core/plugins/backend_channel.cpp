@@ -75,14 +75,15 @@ pl_error* barrier(pl_comm* comm, pl_work** out) noexcept {
 }
 
 // A failure says which collective it was.
-pl_error* wait(pl_comm* comm, pl_work* work, void* stream, double timeout_seconds) noexcept {
+template <class Wait>
+pl_error* end_work(pl_comm* comm, pl_work* work, const char* slot, Wait&& call) noexcept {
   return guard([&] {
     Channel& self = channel(comm);
     const std::optional<Flight> flight = self.record.find(work);
     self.record.wait(work);
     bool failed = true;
     try {
-      self.call.any("wait", [&] { return self.api.wait(self.comm, work, stream, timeout_seconds); });
+      self.call.any(slot, [&] { return call(self.api, self.comm); });
       failed = false;
     } catch (const Error& e) {
       self.record.end(work, failed);
@@ -90,6 +91,17 @@ pl_error* wait(pl_comm* comm, pl_work* work, void* stream, double timeout_second
                   flight ? fmt::format("{} in {}", e.what(), describe(*flight)) : std::string(e.what()));
     }
     self.record.end(work, failed);
+  });
+}
+
+pl_error* wait(pl_comm* comm, pl_work* work, pl_stream stream) noexcept {
+  return end_work(comm, work, "wait",
+                  [&](const pl_backend_api& api, pl_comm* group) { return api.wait(group, work, stream); });
+}
+
+pl_error* wait_host(pl_comm* comm, pl_work* work, double timeout_seconds) noexcept {
+  return end_work(comm, work, "wait_host", [&](const pl_backend_api& api, pl_comm* group) {
+    return api.wait_host(group, work, timeout_seconds);
   });
 }
 
@@ -122,6 +134,7 @@ const pl_backend_api& forwarding_table() {
                                     all_to_all,
                                     barrier,
                                     wait,
+                                    wait_host,
                                     abort,
                                     close,
                                     is_done};

@@ -2,6 +2,8 @@
 
 #include <cstdio>
 
+#include <fmt/format.h>
+
 #include "core/base/error.hpp"
 #include "core/base/seed.hpp"
 #include "core/base/str.hpp"
@@ -34,6 +36,11 @@ void keep(const pl_context* context, Function&& function) noexcept {
   }
 }
 
+bool is_float_scalar(const pl_tensor* tensor) {
+  return tensor && tensor->data && tensor->ndim == 0 && tensor->dtype.code == PL_DTYPE_FLOAT &&
+         (tensor->dtype.bits == 32 || tensor->dtype.bits == 64);
+}
+
 void log(const pl_context* context, std::uint32_t level, pl_str line) noexcept {
   if (context->log) keep(context, [&] { context->log(level, view(line)); });
 }
@@ -42,6 +49,15 @@ void metric(const pl_context* context, pl_str name, double sum, double weight) n
   keep(context, [&] {
     check_main_thread(context->main_thread(), context->plugin, "pl_host.metric");
     if (context->metric) context->metric(view(name), sum, weight);
+  });
+}
+
+void metric_tensor(const pl_context* context, pl_str name, const pl_tensor* sum, double weight) noexcept {
+  keep(context, [&] {
+    check_main_thread(context->main_thread(), context->plugin, "pl_host.metric_tensor");
+    if (!is_float_scalar(sum))
+      throw Error(fmt::format("gives the metric '{}' a tensor that is no float32 or float64 scalar", view(name)));
+    if (context->metric_tensor) context->metric_tensor(view(name), *sum, weight);
   });
 }
 
@@ -73,6 +89,7 @@ const pl_host& host_table() {
     fill_error_slots(made);
     made.log = log;
     made.metric = metric;
+    made.metric_tensor = metric_tensor;
     made.progress = progress;
     made.cancelled = cancelled;
     made.run_info = run_info;

@@ -23,6 +23,7 @@ struct pl_context {
   std::string plugin;  // who is speaking, for log lines: "task summarization"
   std::function<void(std::uint32_t level, std::string_view line)> log;
   std::function<void(std::string_view name, double sum, double weight)> metric;
+  std::function<void(std::string_view name, const pl_tensor& sum, double weight)> metric_tensor;
   std::function<void(std::string_view what, std::uint64_t done, std::uint64_t total)> progress;
   std::function<bool()> cancelled;
 

@@ -15,7 +15,8 @@ namespace pipeline::plugins {
 namespace {
 
 constexpr std::uint32_t kOptionFlags = PL_OPTION_REQUIRED | PL_OPTION_HAS_MINIMUM | PL_OPTION_HAS_MAXIMUM |
-                                    PL_OPTION_ABOVE_MINIMUM | PL_OPTION_BELOW_MAXIMUM | PL_OPTION_MAY_CHANGE;
+                                       PL_OPTION_ABOVE_MINIMUM | PL_OPTION_BELOW_MAXIMUM | PL_OPTION_MAY_CHANGE |
+                                       PL_FLAGS_MAY_IGNORE;
 
 // [a-z0-9_]+ separated by dots.
 bool is_key(std::string_view key) {

@@ -53,7 +53,8 @@ constexpr Slot kBackendSlots[] = {
     BACKEND(open, true),           BACKEND(info, true),       BACKEND(all_reduce, true),
     BACKEND(reduce_scatter, true), BACKEND(all_gather, true), BACKEND(broadcast, true),
     BACKEND(all_to_all, true),     BACKEND(barrier, true),    BACKEND(wait, true),
-    BACKEND(abort, true),          BACKEND(close, true),      BACKEND(is_done, false),
+    BACKEND(wait_host, true),      BACKEND(abort, true),      BACKEND(close, true),
+    BACKEND(is_done, false),
 };
 #undef BACKEND
 

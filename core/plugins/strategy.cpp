@@ -1,22 +1,43 @@
 #include "core/plugins/strategy.hpp"
 
+#include <array>
+
 #include <fmt/format.h>
 
 #include "core/base/str.hpp"
 #include "core/base/struct_copy.hpp"
 
 namespace pipeline::plugins {
+namespace {
+
+std::vector<pl_number> numbers(const Optimizer& optimizer, bool decay) {
+  std::vector<pl_number> numbers;
+  for (const auto& [name, value] : optimizer.options)
+    numbers.push_back({to_pl(name), name == "weight_decay" && !decay ? 0 : value});
+  return numbers;
+}
+
+}  // namespace
 
 Strategy::Strategy(const Plugin& plugin, const pl_context& context, const pl_config* config,
-                   std::span<const pl_parameter> parameters, const pl_optimizer_args& optimizer,
+                   std::span<const pl_parameter> parameters, const Optimizer& optimizer,
                    const pl_communicator* communicator)
     : api_(plugin.strategy()), call_(plugin, context) {
-  auto optimizer_args = optimizer;
-  optimizer_args.struct_size = sizeof optimizer_args;
+  const std::array<std::vector<pl_number>, 2> options{numbers(optimizer, true), numbers(optimizer, false)};
+  std::array<pl_optimizer, 2> optimizers;
+  for (std::size_t i = 0; i < optimizers.size(); ++i)
+    optimizers[i] = {.struct_size = sizeof(pl_optimizer),
+                     .flags = optimizer.flags,
+                     .name = to_pl(optimizer.name),
+                     .options = options[i].data(),
+                     .option_count = options[i].size()};
+  std::vector<pl_parameter> grouped(parameters.begin(), parameters.end());
+  for (pl_parameter& parameter : grouped) parameter.optimizer = (parameter.flags & PL_PARAMETER_DECAY) ? 0 : 1;
   auto args = sized<pl_strategy_args>();
-  args.parameters = parameters.data();
-  args.parameter_count = parameters.size();
-  args.optimizer = &optimizer_args;
+  args.parameters = grouped.data();
+  args.parameter_count = grouped.size();
+  args.optimizers = optimizers.data();
+  args.optimizer_count = optimizers.size();
   args.communicator = communicator;
   call_.main("create", [&] { return api_.create(&host_table(), &call_.context(), config, &args, &self_); });
   if (!self_) throw Error(call_.plugin().label() + ": create returned no error and no object");
@@ -26,6 +47,10 @@ Strategy::Strategy(const Plugin& plugin, const pl_context& context, const pl_con
     if (info_.micro_batch_order != PL_ORDER_BLOCK && info_.micro_batch_order != PL_ORDER_INTERLEAVED)
       throw Error(fmt::format("{}: micro_batch_order {} is unknown", call_.plugin().label(),
                               info_.micro_batch_order));
+    constexpr std::uint32_t kAllFlags =
+        PL_STRATEGY_NEEDS_UNIT_HOOKS | PL_STRATEGY_OWNS_SHARDS | PL_STRATEGY_TAKES_ROWS | PL_FLAGS_MAY_IGNORE;
+    if (info_.flags & ~kAllFlags)
+      throw Error(fmt::format("{}: info: flags {:#x} has bits that are unknown", call_.plugin().label(), info_.flags));
     if ((info_.flags & PL_STRATEGY_NEEDS_UNIT_HOOKS) && !api_.unit_hooks)
       throw Error(call_.plugin().label() + ": says that it needs unit hooks and has no slot 'unit_hooks'");
   } catch (...) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <utility>
@@ -43,12 +44,20 @@ struct Storage {
 // Fills `destination` with piece.count elements of piece.dtype; throws when the piece is not there.
 using PieceReader = std::function<void(const pl_piece& piece, void* destination)>;
 
+// An update rule and all of its options, as pl_optimizer names them. Parameters without PL_PARAMETER_DECAY are
+// updated with a weight_decay of 0.
+struct Optimizer {
+  std::string name;
+  std::map<std::string, double> options;
+  std::uint32_t flags = 0;
+};
+
 // A strategy object: one method a slot, Error instead of pl_error. `context`, `config` and `communicator`
 // must outlive it. [main] but for gradient_ready.
 class Strategy {
  public:
   Strategy(const Plugin& plugin, const pl_context& context, const pl_config* config,
-           std::span<const pl_parameter> parameters, const pl_optimizer_args& optimizer,
+           std::span<const pl_parameter> parameters, const Optimizer& optimizer,
            const pl_communicator* communicator);
   ~Strategy();
   Strategy(const Strategy&) = delete;

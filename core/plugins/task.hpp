@@ -23,16 +23,24 @@ struct LoadArgs {
   std::uint64_t epoch = 0;
 };
 
-// Receives an evaluation's sums and the samples worth reading.
-struct EvaluationSink {
-  std::function<void(std::string_view name, double sum, double weight)> value;
-  std::function<void(std::uint64_t sample_id, std::string_view text)> sample;
-};
-
-// A value of a finished evaluation: its sum and weight over all samples.
+// A value of an evaluation: its sum and weight.
 struct EvaluationValue {
+  std::string group;  // the part of the data that it is of; empty: the whole
   std::string name;
   double sum = 0, weight = 0;
+};
+
+// What an evaluation recorded of one sample.
+struct EvaluationRecord {
+  std::uint64_t sample_id = 0;
+  std::string key, bytes;
+};
+
+// Receives an evaluation's sums and records and the samples worth reading.
+struct EvaluationSink {
+  std::function<void(EvaluationValue value)> value;
+  std::function<void(EvaluationRecord record)> record;
+  std::function<void(std::uint64_t sample_id, std::string_view text)> sample;
 };
 
 // The file beside an evaluation that is not the task's: none of a report's files has its name.
@@ -96,13 +104,14 @@ class Task {
   bool has_unit_hooks() const { return api_.set_unit_hooks; }
   void set_unit_hooks(const pl_unit_hooks& hooks);
 
-  // Returns the view of the loss sum, valid until the next call. struct_size of `args` is set here.
+  // Returns the view of the loss sum, valid until the next train(). struct_size of `args` is set here.
   pl_tensor train(const Batch& batch, pl_train_args args);
   void evaluate(const Batch& batch, pl_evaluate_args args, const EvaluationSink& sink);
   std::vector<Metric> metrics() const;  // besides the loss; empty: none
   bool has_report() const { return api_.report; }
   // Nothing where the task has no report. Needs no open().
-  void report(std::uint32_t split, std::uint32_t purpose, std::span<const EvaluationValue> values, const ReportSink& sink);
+  void report(std::uint32_t split, std::uint32_t purpose, std::span<const EvaluationValue> values,
+              std::span<const EvaluationRecord> records, const ReportSink& sink);
   bool has_predict() const { return api_.predict; }
   std::vector<std::string> prediction_columns() const;
   std::string sample_name(std::uint32_t split, std::uint64_t sample_id) const;  // [any-thread]

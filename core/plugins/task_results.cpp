@@ -1,14 +1,15 @@
 // The half of plugins::Task that is about results: evaluation, metrics, prediction.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "core/base/str.hpp"
 #include "core/base/struct_copy.hpp"
 #include "core/plugins/side_file_name.hpp"
 #include "core/plugins/task.hpp"
-#include "core/plugins/value_name.hpp"
 
 namespace pipeline::plugins {
 namespace {
@@ -27,15 +28,30 @@ std::span<const std::byte> file_bytes(const std::string& plugin, std::string_vie
 struct Values {
   const EvaluationSink& sink;
   const std::string& plugin;
+  std::span<const std::uint64_t> ids;                      // of the batch
+  std::set<std::pair<std::uint64_t, std::string>> records;  // so far
 };
 
-pl_error* on_value(void* user, pl_str name, double sum, double weight) noexcept {
+pl_error* on_value(void* user, pl_str group, pl_str name, double sum, double weight) noexcept {
   const auto& values = *static_cast<const Values*>(user);
   return call_back([&] {
-    if (view(name).starts_with(kUnitPrefix) && !unit_of(view(name)))
-      throw Error(fmt::format("{}: evaluate gave a value the name '{}': must be {}KEY/NAME, with KEY and NAME not empty", values.plugin,
-                              view(name), kUnitPrefix));
-    if (values.sink.value) values.sink.value(view(name), sum, weight);
+    if (name.len == 0) throw Error(fmt::format("{}: evaluate gave a value without a name", values.plugin));
+    if (values.sink.value) values.sink.value({std::string(view(group)), std::string(view(name)), sum, weight});
+  });
+}
+
+pl_error* on_record(void* user, std::uint64_t sample_id, pl_str key, const void* bytes,
+                    std::uint64_t size) noexcept {
+  auto& values = *static_cast<Values*>(user);
+  return call_back([&] {
+    const auto fail = [&](std::string_view problem) {
+      throw Error(fmt::format("{}: evaluate recorded '{}' of sample {}{}", values.plugin, view(key), sample_id, problem));
+    };
+    if (std::ranges::find(values.ids, sample_id) == values.ids.end()) fail(", which is not in its batch");
+    if (!bytes && size > 0) fail(fmt::format(" as {} bytes at NULL", size));
+    if (!values.records.emplace(sample_id, view(key)).second) fail(" twice: must be once for each key");
+    if (values.sink.record)
+      values.sink.record({sample_id, std::string(view(key)), std::string(static_cast<const char*>(bytes), size)});
   });
 }
 
@@ -56,9 +72,7 @@ struct Report {
 pl_error* on_figure(void* user, pl_str name, double value, std::uint32_t better) noexcept {
   const auto& report = *static_cast<const Report*>(user);
   return call_back([&] {
-    if (name.len == 0 || is_hidden(view(name)))
-      throw Error(fmt::format("{}: report gave a figure the name '{}': must be a name, and one that does not begin with '.'",
-                              report.plugin, view(name)));
+    if (name.len == 0) throw Error(fmt::format("{}: report gave a figure without a name", report.plugin));
     if (better != PL_BETTER_LOWER && better != PL_BETTER_HIGHER)
       throw Error(fmt::format("{}: report: figure '{}': better {} is unknown", report.plugin, view(name), better));
     if (report.sink.figure) report.sink.figure(view(name), value, better);
@@ -161,32 +175,49 @@ pl_error* on_file(void* user, std::uint64_t sample_id, pl_str name, const void* 
 }  // namespace
 
 void Task::evaluate(const Batch& batch, pl_evaluate_args args, const EvaluationSink& sink) {
-  Values values{sink, call_.plugin().label()};
+  Values values{sink, call_.plugin().label(), batch.ids(), {}};
   auto raw = sized<pl_evaluation_sink>();
   raw.user = &values;
   raw.value = on_value;
+  raw.record = on_record;
   raw.sample = on_sample;
   args.struct_size = sizeof args;
   call_.main("evaluate", [&] { return api_.evaluate(self_, batch.handle(), &args, &raw); });
 }
 
 void Task::report(std::uint32_t split, std::uint32_t purpose, std::span<const EvaluationValue> values,
-                  const ReportSink& sink) {
+                  std::span<const EvaluationRecord> records, const ReportSink& sink) {
   if (!api_.report) return;
   std::vector<pl_value> raw_values;
   for (const EvaluationValue& value : values) {
     auto& raw = raw_values.emplace_back(sized<pl_value>());
+    raw.group = to_pl(value.group);
     raw.name = to_pl(value.name);
     raw.sum = value.sum;
     raw.weight = value.weight;
   }
+  std::vector<pl_record> raw_records;
+  for (const EvaluationRecord& record : records) {
+    auto& raw = raw_records.emplace_back(sized<pl_record>());
+    raw.sample_id = record.sample_id;
+    raw.key = to_pl(record.key);
+    raw.bytes = record.bytes.data();
+    raw.size = record.bytes.size();
+  }
+  auto args = sized<pl_report_args>();
+  args.split = split;
+  args.purpose = purpose;
+  args.values = raw_values.data();
+  args.value_count = raw_values.size();
+  args.records = raw_records.data();
+  args.record_count = raw_records.size();
   Report report{sink, call_.plugin().label(), {}};
   auto raw = sized<pl_report_sink>();
   raw.user = &report;
   raw.figure = on_figure;
   raw.text = on_text;
   raw.file = on_report_file;
-  call_.main("report", [&] { return api_.report(self_, split, purpose, raw_values.data(), raw_values.size(), &raw); });
+  call_.main("report", [&] { return api_.report(self_, &args, &raw); });
 }
 
 void Task::predict(const Batch& batch, pl_evaluate_args args, const PredictionSink& sink) {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
+#include "core/base/str.hpp"
 #include "core/config/differences.hpp"
 #include "core/observe/format.hpp"
 #include "core/train/run/clock.hpp"
@@ -45,6 +46,13 @@ nlohmann::json numeric_identity(const Session& session) {
 // The order of the samples is one of their numbers: other data is another run.
 nlohmann::json data_identity(plugins::Task& task) {
   return {{"content", task.data_fingerprint()}, {"samples", task.sample_count(PL_SPLIT_TRAIN)}};
+}
+
+std::vector<std::string> droppable_parameters(plugins::Task& task) {
+  std::vector<std::string> names;
+  for (const pl_parameter& parameter : task.parameters())
+    if ((parameter.flags & PL_PARAMETER_DROPPABLE) != 0) names.emplace_back(view(parameter.name));
+  return names;
 }
 
 std::string describe_data(const nlohmann::json& identity) {
@@ -139,7 +147,8 @@ void Checkpointer::save(const TrainState& state, const std::optional<checkpoint:
                                 .train_state_json = state.to_json(),
                                 .config_toml = session_.resolved_toml(),
                                 .identity_json = identity.dump(),
-                                .metric = metric};
+                                .metric = metric,
+                                .droppable = droppable_parameters(session_.task())};
   const bool background = !wait && session_.config().get_bool("checkpoint.background");
   guarded(false, [&] { tell(writer_.finish()); });
   continue_from(state.step, metric.has_value());

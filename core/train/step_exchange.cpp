@@ -20,6 +20,16 @@ StepFacts sum(std::vector<MicroBatchFacts> facts) {
   return total;
 }
 
+nlohmann::json to_json(const std::vector<MetricSum>& metrics) {
+  nlohmann::json json = nlohmann::json::array();
+  for (const MetricSum& metric : metrics) json.push_back(nlohmann::json::array({metric.name, metric.sum, metric.weight}));
+  return json;
+}
+
+void add_from(const nlohmann::json& json, std::vector<MetricSum>& sums) {
+  for (const nlohmann::json& metric : json) add(sums, {metric[0], metric[1], metric[2]});
+}
+
 }  // namespace
 
 StepFacts sum_over_ranks(Team& team, std::span<const MicroBatchFacts> mine) {
@@ -38,20 +48,28 @@ StepFacts sum_over_ranks(Team& team, std::span<const MicroBatchFacts> mine) {
   return sum(std::move(all));
 }
 
+std::vector<MetricSum> add_up(Team& team, const std::vector<MetricSum>& mine) {
+  if (team.world().size == 1) return mine;
+  std::vector<MetricSum> all;
+  for (const nlohmann::json& rank : team.exchange("metrics", to_json(mine))) add_from(rank, all);
+  return all;
+}
+
 Boundary agree(Team& team, const Boundary& mine) {
   if (team.world().size == 1) return mine;
-  nlohmann::json metrics = nlohmann::json::array();
-  for (const MetricSum& metric : mine.metrics) metrics.push_back({metric.name, metric.sum, metric.weight});
   Boundary all;
   bool first = true;
-  for (const nlohmann::json& rank : team.exchange("boundary", {mine.signal, mine.time_is_up, mine.save, mine.data_wait, metrics})) {
+  for (const nlohmann::json& rank : team.exchange("boundary", {mine.signal, mine.time_is_up, mine.save, mine.data_wait,
+                                                                     to_json(mine.metrics), mine.has_late, to_json(mine.late_metrics)})) {
     if (all.signal == 0) all.signal = rank[0];
     if (std::exchange(first, false)) {
       all.time_is_up = rank[1];
       all.save = rank[2];
     }
     all.data_wait = std::max(all.data_wait, rank[3].get<double>());
-    for (const nlohmann::json& metric : rank[4]) add(all.metrics, {metric[0], metric[1], metric[2]});
+    add_from(rank[4], all.metrics);
+    all.has_late = all.has_late || rank[5].get<bool>();
+    add_from(rank[6], all.late_metrics);
   }
   return all;
 }

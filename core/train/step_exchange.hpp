@@ -37,8 +37,13 @@ struct Boundary {
   bool save = false;         // by rank 0's clock
   double data_wait = 0;      // seconds in the last step, of the rank that waited longest
   std::vector<MetricSum> metrics;  // of the last step, over all ranks
+  bool has_late = false;           // metrics of the last step that are still on a device, of any rank
+  std::vector<MetricSum> late_metrics;  // of the step before that, over all ranks
 };
 
 Boundary agree(Team& team, const Boundary& mine);
+
+// The metrics of all ranks.
+std::vector<MetricSum> add_up(Team& team, const std::vector<MetricSum>& mine);
 
 }  // namespace pipeline::train

@@ -41,12 +41,21 @@ Sampler::Options sampler_options(Session& session) {
                            .shuffle = config.get_bool("loader.shuffle"),
                            .costs = {},
                            .window_steps = static_cast<uint64_t>(config.get_int("loader.group_window"))};
+  if (options.samples == UINT64_MAX)
+    throw Error(PL_ERROR_UNSUPPORTED, fmt::format("{} has training data without an end, and this version needs a number of samples: use a task "
+                                                  "or an option of it that gives one",
+                                                  session.task_plugin().label()));
   if (options.samples == 0) throw Error(PL_ERROR_CONFIG, fmt::format("{} has no training samples", session.task_plugin().label()));
   if (!config.get_bool("loader.group_by_length")) return options;
   if (!task.has_sample_costs())
     throw config.error("loader.group_by_length", fmt::format("{} does not say how long its samples are: use false", session.task_plugin().label()));
   options.costs = [&task](std::span<const uint64_t> ids, std::span<double> out) { task.sample_costs(PL_SPLIT_TRAIN, ids, out); };
   return options;
+}
+
+void add_means(const std::vector<MetricSum>& metrics, StepRecord& record) {
+  for (const MetricSum& metric : metrics)
+    if (metric.weight > 0) record.task_metrics.emplace_back(metric.name, metric.sum / metric.weight);
 }
 
 std::string describe_backend(const Session& session) {
@@ -122,6 +131,7 @@ void Trainer::start(const Origin& origin) {
 void Trainer::resume(const checkpoint::Checkpoint& from) {
   checkpointer_.require_same_run(from);
   std::vector<checkpoint::Wanted> wanted = wanted_values(session_.task());
+  for (checkpoint::Wanted& one : wanted) one.may_be_missing = false;
   from.check("value", wanted);
   session_.strategy().load_state([&](const pl_piece& piece, void* destination) { from.read(piece, destination); }, false);
   state_ = TrainState::from_json(from.contents().train_state_json, loss_scale_options(session_), from.path());
@@ -214,15 +224,31 @@ Boundary Trainer::agree_on_boundary() {
                 .time_is_up = max_seconds_ > 0 && elapsed() >= max_seconds_,
                 .save = checkpointer_.due(state_.step),
                 .data_wait = std::exchange(waited_, 0),
-                .metrics = session_.take_metrics()};
+                .metrics = session_.take_metrics(),
+                .has_late = pending_ && !pending_->late.empty(),
+                .late_metrics = collected_ ? collected_->late : std::vector<MetricSum>()};
   Boundary all = agree(team_, mine);
   time_is_up_ = all.time_is_up;
+  finish(all.late_metrics);
   if (pending_) {
     pending_->record.data_wait_seconds = all.data_wait;
-    for (const MetricSum& metric : all.metrics)
-      if (metric.weight > 0) pending_->record.task_metrics.emplace_back(metric.name, metric.sum / metric.weight);
+    pending_->any_late = all.has_late;
+    add_means(all.metrics, pending_->record);
   }
   return all;
+}
+
+// The step before the last: what its devices had to say has been exchanged by now.
+void Trainer::finish(const std::vector<MetricSum>& late) {
+  if (!collected_) return;
+  StepRecord record = std::move(collected_->record);
+  collected_.reset();
+  add_means(late, record);
+  if (!reporter_) return;
+  const bool on_device = session_.run_info().device.type == PL_DEVICE_CUDA;
+  reporter_->step(record, elapsed(),
+                  {.host = observe::host_memory().peak, .device = on_device ? launch::cuda_memory().used : 0});
+  if (record.skipped) report_skipped(record.step - 1);
 }
 
 Outcome Trainer::run() {
@@ -324,6 +350,7 @@ void Trainer::train_step() {
   args.clip_norm = config_.get_float("train.clip_grad_norm");
   args.inverse_scale = 1 / state_.loss_scale.value();
   now.ticket = strategy.step(args);
+  now.late = session_.take_late_metrics();
 
   // The report of the step before: by now it is there, so nobody waits for the device.
   collect();
@@ -347,13 +374,14 @@ void Trainer::collect() {
   record.grad_norm = report.grad_norm;
   record.skipped = report.finite == 0;
   last_finite_ = !record.skipped;
-  if (reporter_) {
-    const bool on_device = session_.run_info().device.type == PL_DEVICE_CUDA;
-    reporter_->step(
-        record, elapsed(),
-        {.host = observe::host_memory().peak, .device = on_device ? launch::cuda_memory().used : 0});
-  }
-  if (record.skipped && reporter_) report_skipped(record.step - 1);
+  collected_ = Collected{std::move(record), session_.read_metrics(done.late)};
+  if (!done.any_late) finish({});
+}
+
+// Leaves no step without its line, before something else is done; all ranks together.
+void Trainer::collect_all() {
+  collect();
+  if (collected_) finish(add_up(team_, collected_->late));
 }
 
 void Trainer::report_skipped(uint64_t step) {
@@ -372,7 +400,7 @@ void Trainer::report_skipped(uint64_t step) {
 }
 
 bool Trainer::evaluate_now() {
-  collect();
+  collect_all();
   at("evaluation", fmt::format("evaluation after step {}", state_.step));
   const uint64_t available = session_.task().sample_count(PL_SPLIT_VAL);
   if (available == 0) return true;
@@ -450,7 +478,7 @@ void Trainer::check_evaluation() const {
 }
 
 void Trainer::save(bool final) {
-  collect();
+  collect_all();
   at("saving", fmt::format("saving after step {}", state_.step));
   const Team::Busy busy(team_);
   if (!checkpointer_.saved(state_.step, metric_.has_value())) {

@@ -42,6 +42,13 @@ class Trainer {
     double weight = 0;  // of all ranks
     double began = 0;
     StepRecord record;
+    std::vector<LateMetric> late;  // this rank's metrics on the device
+    bool any_late = false;         // of any rank
+  };
+  // A step that is collected but for what other ranks' devices had to say of it.
+  struct Collected {
+    StepRecord record;
+    std::vector<MetricSum> late;
   };
 
   void resume(const checkpoint::Checkpoint& from);
@@ -52,6 +59,8 @@ class Trainer {
   Boundary agree_on_boundary();
   void train_step();
   void collect();
+  void collect_all();
+  void finish(const std::vector<MetricSum>& late);
   void report_skipped(uint64_t step);
   void check_evaluation() const;
   bool evaluate_now();
@@ -77,6 +86,7 @@ class Trainer {
 
   TrainState state_;
   std::optional<Pending> pending_;
+  std::optional<Collected> collected_;
   std::optional<bool> last_finite_;  // of the step before, applied after the one that runs
   double waited_ = 0;                         // for data, by this rank in the last step
   bool time_is_up_ = false;                   // train.max_seconds, as all ranks agreed

@@ -50,7 +50,7 @@ std::vector<std::string> field_names(const std::string& declaration) {
 }
 
 void write_constants(const std::string& text, std::ostream& out) {
-  const std::regex define(R"(#define (PL_\w+) (?:\d+u?)\s*\n)");
+  const std::regex define(R"(#define (PL_\w+) (?:\d+u?|0x[0-9a-f]+u?)\s)");
   for (std::sregex_iterator it(text.begin(), text.end(), define), end; it != end; ++it)
     out << "  printf(\"const " << (*it)[1] << " %u\\n\", (unsigned)" << (*it)[1] << ");\n";
 }

@@ -49,7 +49,8 @@ std::map<std::string, std::string> entries(const std::string& dump) {
 
 // Structs without struct_size can never grow.
 bool is_frozen(const std::string& name) {
-  return std::set<std::string>{"struct pl_str", "struct pl_device", "struct pl_dtype", "struct pl_tensor"}
+  return std::set<std::string>{"struct pl_str",    "struct pl_device", "struct pl_dtype",
+                               "struct pl_stream", "struct pl_tensor", "struct pl_number"}
       .contains(name);
 }
 

@@ -50,10 +50,12 @@ static pl_error* open_task(pl_task* self) {
   char line[96];
   int split;
   int64_t id;
-  if (run->device.type != PL_DEVICE_CPU)
+  if (run->device.type != COMPUTES_ON)
     return fail(self->host, PL_ERROR_UNSUPPORTED,
-                "linear_regression computes on the CPU only, the run's device has type %d",
+                PLUGIN_NAME " computes on a device of type %d, the run's device has type %d",
+                COMPUTES_ON,
                 (int)run->device.type);
+  if (!has_its_stream(run)) return fail(self->host, PL_ERROR_FAILED, "open: the run's stream is not its device's");
   for (split = 0; split < SPLITS; ++split) {
     self->names[split] = malloc(((size_t)self->samples[split] + 1) * sizeof *self->names[split]);
     if (!self->names[split]) return fail(self->host, PL_ERROR_OUT_OF_MEMORY, "open: no memory for names");
@@ -88,21 +90,21 @@ static pl_error* metric(pl_task* self, uint64_t index, pl_metric* out) {
   return NULL;
 }
 
-#if PL_ABI_MINOR >= 3 /* it is also built from the first header */
 /* The loss is half the square of the distance. */
-static pl_error* report(pl_task* self, uint32_t split, uint32_t purpose, const pl_value* values, uint64_t count,
-                        const pl_report_sink* sink) {
+static pl_error* report(pl_task* self, const pl_report_args* raw, const pl_report_sink* sink) {
   static const pl_str kName = STR("root_mean_square_error");
+  pl_report_args args;
   uint64_t i;
-  (void)self, (void)split, (void)purpose;
-  for (i = 0; i < count; ++i) {
-    const pl_value* value = (const pl_value*)((const char*)values + i * values->struct_size);
+  pl_error* error = receive_args(self->host, &args, sizeof args, raw, "pl_report_args");
+  if (error) return error;
+  for (i = 0; i < args.value_count; ++i) {
+    const pl_value* value =
+        (const pl_value*)(const void*)((const char*)args.values + i * args.values->struct_size);
     if (value->name.len == 4 && memcmp(value->name.ptr, "loss", 4) == 0 && value->weight > 0)
       return sink->figure(sink->user, kName, sqrt(2 * value->sum / value->weight), PL_BETTER_LOWER);
   }
   return NULL;
 }
-#endif
 
 static pl_error* prediction_columns(pl_task* self, const pl_str** out, uint64_t* count) {
   static const pl_str kColumns[] = {STR("prediction")};
@@ -180,9 +182,7 @@ static const pl_task_api kApi = {
     .predict = predict,
     .flops = flops,
     .export_model = export_model,
-#if PL_ABI_MINOR >= 3
     .report = report,
-#endif
 };
 
 #define OPTION(type, flags, key, value, unit, help, minimum, maximum) \
@@ -204,7 +204,7 @@ static const pl_plugin kPlugin = {
     PL_ABI_MAJOR,
     PL_ABI_MINOR,
     PL_PLUGIN_TASK,
-    STR("linear_regression"),
+    STR(PLUGIN_NAME),
     STR("1.0"),
     STR("fits y = w x + b to data from a formula, in plain C"),
     STR(""),

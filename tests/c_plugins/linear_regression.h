@@ -4,6 +4,10 @@
 
 #include "plugin_helpers.h"
 
+#ifndef PLUGIN_NAME
+#define PLUGIN_NAME "linear_regression"
+#endif
+
 #define SPLITS 3
 #define PARAMETERS 2 /* weight (F), bias (1) */
 #define WEIGHT 0

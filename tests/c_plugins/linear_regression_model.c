@@ -46,7 +46,7 @@ pl_error* initialize(pl_task* self, uint64_t index, pl_tensor* out) {
 }
 
 static pl_error* check_view(pl_task* self, uint64_t index, const pl_tensor* view) {
-  if (view->device.type != PL_DEVICE_CPU || !is_float32(view->dtype))
+  if (view->device.type != COMPUTES_ON || !is_float32(view->dtype))
     return fail(self->host, PL_ERROR_UNSUPPORTED, "bind: linear_regression needs float32 in host memory");
   if (view->ndim != 1 || view->shape[0] != self->shapes[index][0] ||
       (view->strides && view->strides[0] != 1 && view->shape[0] > 1))
@@ -102,7 +102,7 @@ static pl_error* send_gradient(pl_task* self, uint64_t index, const double* sum,
 
   memset(&tensor, 0, sizeof tensor);
   tensor.data = data;
-  tensor.device.type = PL_DEVICE_CPU;
+  tensor.device.type = COMPUTES_ON;
   tensor.ndim = 1;
   tensor.dtype.code = PL_DTYPE_FLOAT;
   tensor.dtype.bits = 32;
@@ -147,16 +147,20 @@ pl_error* train(pl_task* self, const pl_batch* batch, const pl_train_args* raw, 
 
   memset(loss, 0, sizeof *loss);
   loss->data = &self->loss;
-  loss->device.type = PL_DEVICE_CPU;
+  loss->device.type = COMPUTES_ON;
   loss->dtype.code = PL_DTYPE_FLOAT;
   loss->dtype.bits = 64;
   loss->dtype.lanes = 1;
+  if (COMPUTES_ON != PL_DEVICE_CPU) { /* on the CPU there is nothing to be late */
+    static const pl_str kName = STR("half_squares");
+    self->host->metric_tensor(self->context, kName, loss, (double)batch->count);
+  }
   return error;
 }
 
 pl_error* evaluate(pl_task* self, const pl_batch* batch, const pl_evaluate_args* raw,
                    const pl_evaluation_sink* sink) {
-  static const pl_str kLoss = STR("loss"), kAbsolute = STR("absolute_error");
+  static const pl_str kWhole = STR(""), kLoss = STR("loss"), kAbsolute = STR("absolute_error");
   pl_evaluate_args args;
   double loss = 0, absolute = 0;
   char text[96];
@@ -174,8 +178,8 @@ pl_error* evaluate(pl_task* self, const pl_batch* batch, const pl_evaluate_args*
     }
   }
   if (!error) error = leave(self, PL_PASS_FORWARD);
-  if (!error) error = sink->value(sink->user, kLoss, loss, (double)batch->count);
-  if (!error) error = sink->value(sink->user, kAbsolute, absolute, (double)batch->count);
+  if (!error) error = sink->value(sink->user, kWhole, kLoss, loss, (double)batch->count);
+  if (!error) error = sink->value(sink->user, kWhole, kAbsolute, absolute, (double)batch->count);
   return error;
 }
 

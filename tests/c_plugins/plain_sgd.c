@@ -48,16 +48,56 @@ static pl_error* copy_parameters(pl_strategy* self, const pl_strategy_args* args
   return NULL;
 }
 
-static pl_error* check_run(const pl_host* host, const pl_run_info* run, const pl_optimizer_args* optimizer) {
-  if (run->device.type != PL_DEVICE_CPU)
+static int is_name(pl_str text, const char* name) {
+  return text.len == strlen(name) && memcmp(text.ptr, name, text.len) == 0;
+}
+
+static pl_error* check_run(const pl_host* host, const pl_run_info* run) {
+  if (run->device.type != COMPUTES_ON)
     return fail(host, PL_ERROR_UNSUPPORTED,
-                "plain_sgd computes on the CPU only, the run's device has type %d", (int)run->device.type);
+                PLUGIN_NAME " computes on a device of type %d, the run's device has type %d", COMPUTES_ON, (int)run->device.type);
+  if (!has_its_stream(run)) return fail(host, PL_ERROR_FAILED, "create: the run's stream is not its device's");
   if (!is_float32(run->parameter_dtype))
     return fail(host, PL_ERROR_UNSUPPORTED,
                 "plain_sgd keeps float32 parameters only: set train.precision = \"fp32\"");
-  if (optimizer->kind != PL_OPTIMIZER_SGD)
-    return fail(host, PL_ERROR_UNSUPPORTED, "plain_sgd has one optimizer: set optimizer.kind = \"sgd\"");
   return NULL;
+}
+
+/* The momentum is one for all parameters, the decay each one's own. */
+static pl_error* take_optimizer(pl_strategy* self, const pl_optimizer* optimizer, uint64_t index,
+                                const pl_strategy_args* args) {
+  uint64_t i, j;
+  if (!is_name(optimizer->name, "sgd"))
+    return fail(self->host, PL_ERROR_UNSUPPORTED,
+                "plain_sgd has one optimizer: set optimizer.kind = \"sgd\"");
+  for (i = 0; i < optimizer->option_count; ++i) {
+    const pl_number* option = &optimizer->options[i];
+    if (is_name(option->name, "momentum"))
+      self->momentum_factor = option->value;
+    else if (is_name(option->name, "nesterov"))
+      self->nesterov = option->value != 0;
+    else if (is_name(option->name, "weight_decay"))
+      for (j = 0; j < args->parameter_count; ++j) {
+        const pl_parameter* parameter = (const pl_parameter*)(const void*)((const char*)args->parameters +
+                                                                           j * args->parameters->struct_size);
+        if (parameter->optimizer == index) self->slots[j].weight_decay = option->value;
+      }
+    else
+      return fail(self->host, PL_ERROR_UNSUPPORTED, "plain_sgd has no option %.*s", (int)option->name.len,
+                  option->name.ptr);
+  }
+  return NULL;
+}
+
+static pl_error* take_optimizers(pl_strategy* self, const pl_strategy_args* args) {
+  pl_error* error = NULL;
+  uint64_t i;
+  for (i = 0; !error && i < args->optimizer_count; ++i)
+    error = take_optimizer(self,
+                           (const pl_optimizer*)(const void*)((const char*)args->optimizers +
+                                                              i * args->optimizers->struct_size),
+                           i, args);
+  return error;
 }
 
 static pl_error* create(const pl_host* host, const pl_context* context, const pl_config* config,
@@ -71,10 +111,10 @@ static pl_error* create(const pl_host* host, const pl_context* context, const pl
   if (!self) return fail(host, PL_ERROR_OUT_OF_MEMORY, "plain_sgd: no memory");
   self->host = host;
   self->communicator = args.communicator;
-  error = receive_args(host, &self->optimizer, sizeof self->optimizer, args.optimizer, "pl_optimizer_args");
-  if (!error) error = check_run(host, host->run_info(context), &self->optimizer);
+  error = check_run(host, host->run_info(context));
   if (!error) error = host->config_bool(config, kHandOver, &self->hand_over);
   if (!error) error = copy_parameters(self, &args);
+  if (!error) error = take_optimizers(self, &args);
   if (!error) {
     self->value = (float*)calloc(self->total + 1, sizeof(float));
     self->gradient = (float*)calloc(self->total + 1, sizeof(float));
@@ -110,7 +150,7 @@ static pl_error* storage(pl_strategy* self, uint64_t index, pl_tensor* value, pl
   s = &self->slots[index];
   memset(value, 0, sizeof *value);
   value->data = self->value + s->offset;
-  value->device.type = PL_DEVICE_CPU;
+  value->device.type = COMPUTES_ON;
   value->ndim = (int32_t)s->ndim;
   value->dtype.code = PL_DTYPE_FLOAT;
   value->dtype.bits = 32;
@@ -134,23 +174,21 @@ static pl_error* memory(pl_strategy* self, pl_memory_visitor visit, void* user) 
 }
 
 static const pl_strategy_api kApi = {
-    sizeof(pl_strategy_api),
-    0,
-    create,
-    destroy,
-    info,
-    storage,
-    NULL /* unit_hooks */,
-    begin_step,
-    gradient_ready,
-    end_micro_batch,
-    step,
-    collect,
-    load_state,
-    snapshot,
-    snapshot_pieces,
-    snapshot_free,
-    memory,
+    .struct_size = sizeof(pl_strategy_api),
+    .create = create,
+    .destroy = destroy,
+    .info = info,
+    .storage = storage,
+    .begin_step = begin_step,
+    .gradient_ready = gradient_ready,
+    .end_micro_batch = end_micro_batch,
+    .step = step,
+    .collect = collect,
+    .load_state = load_state,
+    .snapshot = snapshot,
+    .snapshot_pieces = snapshot_pieces,
+    .snapshot_free = snapshot_free,
+    .memory = memory,
 };
 
 static const pl_option kOptions[] = {
@@ -163,7 +201,7 @@ static const pl_plugin kPlugin = {
     PL_ABI_MAJOR,
     PL_ABI_MINOR,
     PL_PLUGIN_STRATEGY,
-    STR("plain_sgd"),
+    STR(PLUGIN_NAME),
     STR("1.0"),
     STR("SGD in host memory, in plain C"),
     STR(""),

@@ -4,6 +4,10 @@
 
 #include "plugin_helpers.h"
 
+#ifndef PLUGIN_NAME
+#define PLUGIN_NAME "plain_sgd"
+#endif
+
 #define MAX_DIMENSIONS 16
 #define TREE_LEVELS 64
 
@@ -15,12 +19,14 @@ typedef struct slot {
   uint64_t offset; /* in the flat arrays */
   uint64_t count;
   double lr_multiplier;
+  double weight_decay;
 } slot;
 
 struct pl_strategy {
   const pl_host* host;
   const pl_communicator* communicator; /* NULL: one process */
-  pl_optimizer_args optimizer;
+  double momentum_factor;
+  int nesterov;
   uint32_t hand_over;
   slot* slots;
   uint64_t slot_count;

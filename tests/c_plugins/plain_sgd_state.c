@@ -26,7 +26,7 @@ static pl_piece piece_of(const slot* s, const char* kind) {
 }
 
 static int has_momentum(const pl_strategy* self, const slot* s) {
-  return self->optimizer.momentum != 0 && (s->flags & PL_PARAMETER_TRAINABLE);
+  return self->momentum_factor != 0 && (s->flags & PL_PARAMETER_TRAINABLE);
 }
 
 pl_error* load_state(pl_strategy* self, const pl_state_reader* reader) {

@@ -81,12 +81,12 @@ static pl_error* gather(pl_strategy* self, void* mine, void* all, uint64_t count
   in.dtype.code = PL_DTYPE_FLOAT;
   in.dtype.bits = bits;
   in.dtype.lanes = 1;
-  in.device.type = PL_DEVICE_CPU;
+  in.device.type = COMPUTES_ON;
   out = in;
   out.data = all;
   out.count = count * (uint64_t)c->world_size;
   error = c->api->all_gather(c->comm, &in, &out, NULL, &work);
-  return error ? error : c->api->wait(c->comm, work, NULL, 0);
+  return error ? error : c->api->wait_host(c->comm, work, 0);
 }
 
 /* Adds gradients and losses of all ranks, pairs of neighbours first: the same tree as over micro-batches. */
@@ -119,8 +119,8 @@ static pl_error* reduce(pl_strategy* self) {
 
 /* SGD as PyTorch defines it. `factor` unscales and clips. */
 static void update(pl_strategy* self, const slot* s, const pl_step_args* args, double factor) {
-  const double decay = s->flags & PL_PARAMETER_DECAY ? self->optimizer.weight_decay : 0;
-  const double mu = self->optimizer.momentum;
+  const double decay = s->weight_decay;
+  const double mu = self->momentum_factor;
   uint64_t j;
   if (!(s->flags & PL_PARAMETER_TRAINABLE)) return;
   for (j = s->offset; j < s->offset + s->count; ++j) {
@@ -128,7 +128,7 @@ static void update(pl_strategy* self, const slot* s, const pl_step_args* args, d
     if (mu != 0) {
       const double velocity = mu * (double)self->momentum[j] + direction;
       self->momentum[j] = (float)velocity;
-      direction = self->optimizer.flags & PL_OPTIMIZER_NESTEROV ? direction + mu * velocity : velocity;
+      direction = self->nesterov ? direction + mu * velocity : velocity;
     }
     self->value[j] -= (float)(args->learning_rate * s->lr_multiplier * direction);
   }
@@ -158,7 +158,22 @@ pl_error* step(pl_strategy* self, const pl_step_args* raw, uint64_t* ticket) {
   return NULL;
 }
 
+#if COMPUTES_ON != PL_DEVICE_CPU
+#include <dlfcn.h>
+/* The step is done when the device is. */
+static void wait_for_device(void) {
+  int (*synchronize)(void*) = NULL;
+  void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  void* symbol = driver ? dlsym(driver, "cuStreamSynchronize") : NULL;
+  memcpy(&synchronize, &symbol, sizeof synchronize);
+  if (synchronize) synchronize(NULL);
+}
+#else
+static void wait_for_device(void) {}
+#endif
+
 pl_error* collect(pl_strategy* self, uint64_t ticket, pl_step_report* out) {
+  wait_for_device();
   if (ticket >= self->tickets || ticket + 2 < self->tickets)
     return fail(self->host, PL_ERROR_FAILED, "collect: step %llu is not among the last two of %llu",
                 (unsigned long long)ticket, (unsigned long long)self->tickets);

@@ -20,6 +20,18 @@
 #define MAYBE_UNUSED
 #endif
 
+/* Memory of the host; or, with tests/c_plugins/fake_cuda.c in the place of the driver, memory of the host that
+ * goes by the name of a device's. */
+#ifndef COMPUTES_ON
+#define COMPUTES_ON PL_DEVICE_CPU
+#endif
+
+/* Whether the run gives work on COMPUTES_ON its stream. */
+static MAYBE_UNUSED int has_its_stream(const pl_run_info* run) {
+  return COMPUTES_ON == PL_DEVICE_CPU ? run->stream.kind == PL_STREAM_NONE
+                                      : run->stream.kind == PL_STREAM_DEVICE && run->stream.handle != NULL;
+}
+
 static PRINTF_LIKE pl_error* fail(const pl_host* host, uint32_t code, const char* format, ...) {
   char text[512];
   pl_str message;

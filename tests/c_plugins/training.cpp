@@ -23,9 +23,7 @@ class Rank {
     open_group();
     task_ = std::make_unique<Task>(task_plugin_, task_context_, &task_config_);
     task_->open();
-    auto optimizer = sized<pl_optimizer_args>();
-    optimizer.kind = PL_OPTIMIZER_SGD;
-    optimizer.momentum = 0.9;
+    const Optimizer optimizer{"sgd", {{"momentum", 0.9}, {"nesterov", 0}, {"weight_decay", 0}}};
     strategy_ =
         std::make_unique<Strategy>(strategy_plugin_, strategy_context_, &strategy_config_,
                                    task_->parameters(), optimizer, group_ ? &group_->view() : nullptr);

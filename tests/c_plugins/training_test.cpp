@@ -143,9 +143,7 @@ TEST_F(TaskTest, GradientsAreThoseOfTheLoss) {
   const auto loss = [&] {
     double sum = 0;
     EvaluationSink evaluation;
-    evaluation.value = [&](std::string_view name, double value, double) {
-      sum += name == "loss" ? value : 0;
-    };
+    evaluation.value = [&](const EvaluationValue& value) { sum += value.name == "loss" ? value.sum : 0; };
     task_->evaluate(batch, {}, evaluation);
     return sum;
   };

@@ -191,7 +191,7 @@ class ProteinPool : public Protein {
   std::pair<double, double> loss_of(const std::string& stage) const {
     const auto sums = nlohmann::json::parse(read_text(path("run/" + stage + "/evaluation-test-files/sums.json")));
     for (const auto& value : sums["values"])
-      if (value[0] == "loss") return {value[1], value[2]};
+      if (value[0] == "" && value[1] == "loss") return {value[2], value[3]};
     throw std::runtime_error(stage + " has no loss");
   }
 };

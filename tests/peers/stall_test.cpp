@@ -25,7 +25,7 @@ Options watching(Heard heard = {}) {
   return options;
 }
 
-void wait_for_the_end(Peers& peers) {
+void wait_for_the_stall(Peers& peers) {
   peers.at("train", 118);
   peers.barrier("ready");
   peers.barrier("never");
@@ -40,7 +40,7 @@ void load_for_long(Peers& peers) {
 TEST(Stall, OfAStoppedRankSaysWhereItWas) {
   Group run(3);
   const Process stopped(run.world(1), watching(), load_for_long);
-  Process waiting(run.world(2), watching(), wait_for_the_end);
+  Process waiting(run.world(2), watching(), wait_for_the_stall);
   Heard heard;
   Peers peers(run.world(0), watching(heard));
   peers.at("train", 118);

@@ -9,8 +9,8 @@ const std::vector<std::string> kHosts = {"a", "a", "a", "b"};
 
 std::string nowhere(int32_t) { return {}; }
 
-State state(std::string phase, uint64_t step, double seconds, uint64_t moves, std::string collective = {}) {
-  return {std::move(phase), step, seconds, moves, std::move(collective)};
+State state(std::string phase, uint64_t step, double elapsed, uint64_t moves, std::string collective = {}) {
+  return {std::move(phase), step, elapsed, moves, std::move(collective)};
 }
 
 TEST(StallWatch, SaysWhoHoldsUpWhom) {

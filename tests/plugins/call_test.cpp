@@ -12,7 +12,6 @@
 #include "core/base/struct_copy.hpp"
 #include "core/plugins/strategy.hpp"
 #include "core/plugins/task.hpp"
-#include "core/plugins/value_name.hpp"
 #include "tests/plugins/zoo.hpp"
 
 namespace pipeline::plugins {
@@ -104,7 +103,7 @@ TEST_F(SlotsThatThrow, AreNamedWithTheirPlugin) {
   EXPECT_EQ(problem_of([&] { task.metrics(); }), escaped(who, "metric_count"));
   EXPECT_EQ(problem_of([&] { task.data_fingerprint(); }), escaped(who, "data_fingerprint"));
   EXPECT_EQ(problem_of([&] { task.extra_state(); }), escaped(who, "extra_state"));
-  EXPECT_EQ(problem_of([&] { task.report(PL_SPLIT_VAL, PL_PURPOSE_VALIDATE, {}, {}); }), escaped(who, "report"));
+  EXPECT_EQ(problem_of([&] { task.report(PL_SPLIT_VAL, PL_PURPOSE_VALIDATE, {}, {}, {}); }), escaped(who, "report"));
   EXPECT_EQ(problem_of([&] { plugin.query("pl.x/1"); }), escaped(who, "query"));
   EXPECT_THAT(lines_, ElementsAre());
 }
@@ -175,9 +174,9 @@ std::string report_with(const std::string& name) {
   pl_context context("zoo");
   Task task(Plugin::load(zoo(name)), context, nullptr);
   std::string said;
-  const EvaluationValue values[] = {{"loss", 3, 2}, {".own", 5, 4}};
+  const EvaluationValue values[] = {{"", "loss", 3, 2}, {"a", "loss", 5, 4}};
   try {
-    task.report(PL_SPLIT_TEST, PL_PURPOSE_EVALUATE, values,
+    task.report(PL_SPLIT_TEST, PL_PURPOSE_EVALUATE, values, {},
                 {.figure = [&](std::string_view figure, double value,
                                std::uint32_t better) { said += fmt::format("{} {} {}; ", figure, value, better); },
                  .text = [&](std::string_view lines) { said += fmt::format("{}; ", lines); },
@@ -193,8 +192,7 @@ TEST(Report, GetsAllValuesAndAddsFiguresTextAndFiles) {
 }
 
 TEST(Report, NamesThatCannotBeAreRefused) {
-  EXPECT_EQ(report_with("report_hidden"),
-            "task report_hidden: report gave a figure the name '.own': must be a name, and one that does not begin with '.'");
+  EXPECT_EQ(report_with("report_nameless"), "task report_nameless: report gave a figure without a name");
   EXPECT_EQ(report_with("report_better"), "task report_better: report: figure 'own': better 7 is unknown");
   EXPECT_EQ(report_with("report_file"), "task report_file gave '../x' as the name of a file: must be a plain file name");
 }
@@ -215,21 +213,26 @@ std::string evaluate_with(const std::string& name) {
   const Batch batch = task.load({.purpose = PL_PURPOSE_EVALUATE, .ids = ids});
   std::string values;
   try {
-    task.evaluate(batch, {}, {.value = [&](std::string_view value, double sum,
-                                           double weight) { values += fmt::format("{} {} {}; ", value, sum, weight); },
-                              .sample = {}});
+    task.evaluate(batch, {},
+                  {.value = [&](const EvaluationValue& v) { values += fmt::format("{}/{} {} {}; ", v.group, v.name, v.sum, v.weight); },
+                   .record = [&](const EvaluationRecord& r) { values += fmt::format("{} {} {}; ", r.sample_id, r.key, r.bytes); },
+                   .sample = {}});
   } catch (const Error& e) {
     return e.what();
   }
   return values;
 }
 
-TEST(EvaluationValues, OfAUnitSayWhichAndWhat) {
-  EXPECT_EQ(evaluate_with("rows_right"), "loss 3 2; .unit/a/count 1 1; ");
-  EXPECT_EQ(evaluate_with("unit_without_name"),
-            "task unit_without_name: evaluate gave a value the name '.unit/a': must be .unit/KEY/NAME, with KEY and NAME not empty");
-  EXPECT_EQ(unit_of(".unit/a/b/c"), "a");
-  for (const char* name : {"loss", ".own", ".unit/", ".unit/a/", ".unit//b", "unit/a/b"}) EXPECT_FALSE(unit_of(name)) << name;
+TEST(EvaluationValues, OfGroupsAndRecordsCrossWhole) {
+  EXPECT_EQ(evaluate_with("rows_right"), "/loss 3 2; 1 score 7; a/count 1 1; ");
+  EXPECT_EQ(evaluate_with("value_nameless"), "task value_nameless: evaluate gave a value without a name");
+}
+
+TEST(EvaluationRecords, AreOfTheBatchAndOnce) {
+  EXPECT_EQ(evaluate_with("record_elsewhere"),
+            "task record_elsewhere: evaluate recorded 'score' of sample 9, which is not in its batch");
+  EXPECT_EQ(evaluate_with("record_twice"),
+            "task record_twice: evaluate recorded 'score' of sample 1 twice: must be once for each key");
 }
 
 // What a prediction of the samples 5 and 6 ends in.

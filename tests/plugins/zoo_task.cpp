@@ -132,12 +132,16 @@ pl_error* train(pl_task* self, const pl_batch*, const pl_train_args*, pl_tensor*
 }
 
 #ifndef ZOO_VALUE
-#define ZOO_VALUE ".unit/a/count"
+#define ZOO_VALUE "count"
+#define ZOO_RECORD_ID batch->ids[0]
+#define ZOO_RECORD_TIMES 1
 #endif
 
-pl_error* evaluate(pl_task*, const pl_batch*, const pl_evaluate_args*, const pl_evaluation_sink* sink) {
-  if (pl_error* error = sink->value(sink->user, str("loss"), 3, 2)) return error;
-  return sink->value(sink->user, str(ZOO_VALUE), 1, 1);
+pl_error* evaluate(pl_task*, [[maybe_unused]] const pl_batch* batch, const pl_evaluate_args*, const pl_evaluation_sink* sink) {
+  if (pl_error* error = sink->value(sink->user, str(""), str("loss"), 3, 2)) return error;
+  for (int i = 0; i < ZOO_RECORD_TIMES; ++i)
+    if (pl_error* error = sink->record(sink->user, ZOO_RECORD_ID, str("score"), "7", 1)) return error;
+  return sink->value(sink->user, str("a"), str(ZOO_VALUE), 1, 1);
 }
 
 uint64_t metric_count(pl_task*) {
@@ -200,11 +204,10 @@ pl_error* set_extra_state(pl_task* self, const void* state, uint64_t bytes) {
 #define ZOO_REPORT_TIMES 1
 #endif
 
-pl_error* report([[maybe_unused]] pl_task* self, uint32_t split, uint32_t, const pl_value* values, uint64_t count,
-                 const pl_report_sink* sink) {
+pl_error* report([[maybe_unused]] pl_task* self, const pl_report_args* args, const pl_report_sink* sink) {
   let_out("report");
-  double sum = split;
-  for (uint64_t i = 0; i < count; ++i) sum += values[i].sum * values[i].weight;
+  double sum = args->split;
+  for (uint64_t i = 0; i < args->value_count; ++i) sum += args->values[i].sum * args->values[i].weight;
 #ifdef ZOO_REPORT_OF_DATA
   if (!self->is_open) sum = 0;
 #endif

@@ -13,7 +13,7 @@ namespace pipeline::protein {
 namespace {
 
 using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using testing::IsEmpty;
 
 class ClusterCacheFile : public testing::Test {

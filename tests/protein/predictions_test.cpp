@@ -11,7 +11,7 @@
 namespace pipeline::protein {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using testing::Not;
 
 size_t count(const std::string& text, const std::string& part) {

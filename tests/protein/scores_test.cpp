@@ -10,11 +10,12 @@
 namespace pipeline::protein {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 // Collects what is sent through the ABI.
 struct Collected {
-  std::map<std::string, std::pair<double, double>> values;
+  std::map<std::pair<std::string, std::string>, std::pair<double, double>> groups;  // by group and name
+  std::map<std::string, std::pair<double, double>> values;                           // of the whole, by name
   std::map<std::string, double> figures;
   std::map<std::string, std::string> files;
   std::string text;
@@ -24,8 +25,10 @@ pl_evaluation_sink evaluation_sink(Collected& to) {
   pl_evaluation_sink sink{};
   sink.struct_size = sizeof sink;
   sink.user = &to;
-  sink.value = [](void* user, pl_str name, double sum, double weight) -> pl_error* {
-    auto& value = static_cast<Collected*>(user)->values[std::string(view(name))];
+  sink.value = [](void* user, pl_str group, pl_str name, double sum, double weight) -> pl_error* {
+    auto& collected = *static_cast<Collected*>(user);
+    const std::string of(view(group)), what(view(name));
+    auto& value = of.empty() ? collected.values[what] : collected.groups[{of, what}];
     value.first += sum;
     value.second += weight;
     return nullptr;
@@ -80,7 +83,8 @@ Collected send(const Scores& scores, bool details = true) {
 Collected report(const Collected& from) {
   Collected collected;
   std::vector<EvaluationValue> values;
-  for (const auto& [name, sums] : from.values) values.push_back({name, sums.first, sums.second});
+  for (const auto& [name, sums] : from.values) values.push_back({"", name, sums.first, sums.second});
+  for (const auto& [name, sums] : from.groups) values.push_back({name.first, name.second, sums.first, sums.second});
   const pl_report_sink sink = report_sink(collected);
   report_scores(values, ReportSink(&sink));
   return collected;
@@ -98,16 +102,18 @@ TEST(Scores, CountHitsAndTheTwoGuesses) {
   EXPECT_NEAR(sent.values.at("loss").first, -std::log(0.81) - std::log(0.01), 1e-5);
   EXPECT_DOUBLE_EQ(sent.values.at("top3").first, 1) << "A is the first; L is one of nineteen with the same";
   EXPECT_DOUBLE_EQ(sent.values.at("majority_accuracy").first, 1);
-  EXPECT_NEAR(sent.values.at(".background_loss").first, -std::log(0.04) - std::log(0.24), 1e-12);
-  EXPECT_DOUBLE_EQ(sent.values.at(".confusion/AA").first, 1);
-  EXPECT_DOUBLE_EQ(sent.values.at(".confusion/LW").first, 1);
+  EXPECT_NEAR(sent.values.at("background_loss").first, -std::log(0.04) - std::log(0.24), 1e-12);
+  EXPECT_DOUBLE_EQ(sent.values.at("confusion/AA").first, 1);
+  EXPECT_DOUBLE_EQ(sent.values.at("confusion/LW").first, 1);
 }
 
 TEST(Scores, DetailsAreForTheReportAlone) {
   const Frequencies background = mostly_leucine();
   Scores scores(background);
   scores.add({3, 7}, sure_of(3));
-  for (const auto& [name, sums] : send(scores, false).values) EXPECT_FALSE(name.starts_with(".unit") || name.starts_with(".confusion")) << name;
+  const Collected brief = send(scores, false);
+  EXPECT_TRUE(brief.groups.empty());
+  for (const auto& [name, sums] : brief.values) EXPECT_FALSE(name.starts_with("confusion")) << name;
 }
 
 TEST(Scores, TheThreeLikeliestCount) {
@@ -185,10 +191,12 @@ TEST(Report, FoldsThatAreMissingAreNamed) {
     for (const int64_t fold : folds) {
       Scores scores(background, Fold{fold, 4});
       scores.add({3, static_cast<uint64_t>(fold)}, sure_of(3));
-      for (const auto& [name, sums] : send(scores).values) {
+      const Collected one = send(scores);
+      for (const auto& [name, sums] : one.values) {
         together.values[name].first += sums.first;
         together.values[name].second += sums.second;
       }
+      together.groups.insert(one.groups.begin(), one.groups.end());
     }
     return report(together).text;
   };

@@ -9,7 +9,7 @@
 namespace pipeline::protein {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 TaskState some_state() {
   TaskState state;

@@ -19,13 +19,13 @@ namespace pipeline::protein {
 namespace {
 
 // A change within the clock's tick would not show, so files are remembered only once they are older than that.
-void settle() { std::this_thread::sleep_for(std::chrono::milliseconds(2100)); }
+void wait_for_the_clock() { std::this_thread::sleep_for(std::chrono::milliseconds(2100)); }
 
 TEST(StructureLibraryChange, ChangedAddedAndRemovedFilesAreNoticed) {
   LibraryFolder folder;
   folder.write("a.pdb", peptide({"ALA"}));
   folder.write("b.pdb", peptide({"GLY"}));
-  settle();
+  wait_for_the_clock();
   EXPECT_EQ(folder.open().counts().read, 2u);
   EXPECT_EQ(folder.open().counts().read, 0u);  // not even read
 
@@ -64,7 +64,7 @@ TEST(StructureLibraryChange, ADamagedIndexIsBuiltAgain) {
   LibraryFolder folder;
   folder.write("a.pdb", peptide({"ALA"}));
   folder.write("b.pdb", peptide({"GLY"}));
-  settle();
+  wait_for_the_clock();
   folder.open();
   const auto path = FileIndex::path_in(folder.cache.path(), std::filesystem::canonical(folder.files.path()).string());
   const auto good = tests::read_all(path);
@@ -108,10 +108,10 @@ TEST(StructureLibraryChange, WhatCannotBeReadIsRememberedUntilThatMayHaveChanged
   folder.write("closed.pdb", peptide({"LYS"}));
   std::filesystem::create_symlink(folder.files / "target", folder.files / "dead.pdb");
   ASSERT_EQ(::mkfifo((folder.files / "pipe.pdb").c_str(), 0600), 0);
-  settle();
+  wait_for_the_clock();
   as_ordinary_user({folder.files.path(), folder.cache.path()}, [&] {
     std::filesystem::permissions(folder.files / "closed.pdb", std::filesystem::perms::none);
-    settle();
+    wait_for_the_clock();
     auto options = folder.options();
     options.limits.max_file_bytes = 1000;
     auto hooks = folder.hooks();

@@ -154,8 +154,7 @@ struct Most : Least {
   double flops(const int&) override { return 6; }
   std::string extra_state() override { return "s"; }
   void set_extra_state(std::string_view) override {}
-  void report(pipeline::Split, pipeline::Purpose, std::span<const pipeline::EvaluationValue>,
-              const pipeline::ReportSink&) override {}
+  void report(const pipeline::Report&, const pipeline::ReportSink&) override {}
   void export_model(const std::filesystem::path&) override {}
   static const void* query(std::string_view id) { return id == "pl.probe/1" ? &kHasUnits : nullptr; }
   static void shutdown() { ++shutdowns; }

@@ -10,7 +10,7 @@ namespace {
 
 using fake::TaskRunner;
 
-const std::vector<uint64_t> kIds = {3, 1, 4, 15, 9, 2};
+const std::vector<uint64_t> kPrecisionIds = {3, 1, 4, 15, 9, 2};
 
 class PrecisionTest : public testing::Test {
  protected:
@@ -27,7 +27,7 @@ TEST_F(PrecisionTest, autocast_is_in_force_in_forward_passes_alone) {
     runner.context.run.compute_dtype = dtype;
     runner.start();
     wide.start();
-    const auto batch = runner.load(kIds);
+    const auto batch = runner.load(kPrecisionIds);
     ASSERT_EQ(wide.train(batch).message, "");
     EXPECT_EQ(small::Task::compute_dtype, at::kFloat);
     ASSERT_EQ(runner.train(batch).message, "");
@@ -50,8 +50,8 @@ TEST_F(PrecisionTest, checkpointing_under_autocast_changes_nothing) {
   plain.start();
   checkpointed.start();
   for (uint64_t step = 0; step < 3; ++step) {
-    ASSERT_EQ(plain.train(plain.load(kIds), 0.25, step).message, "");
-    ASSERT_EQ(checkpointed.train(checkpointed.load(kIds), 0.25, step).message, "");
+    ASSERT_EQ(plain.train(plain.load(kPrecisionIds), 0.25, step).message, "");
+    ASSERT_EQ(checkpointed.train(checkpointed.load(kPrecisionIds), 0.25, step).message, "");
     EXPECT_EQ(plain.loss, checkpointed.loss);
     EXPECT_EQ(plain.grads, checkpointed.grads);
     plain.descend(0.05);
@@ -81,7 +81,7 @@ class NarrowStorage {
 
   // Two micro-batches, so that the second one is added.
   void train() {
-    const auto batch = runner_.load(kIds);
+    const auto batch = runner_.load(kPrecisionIds);
     for (int micro = 0; micro < 2; ++micro) {
       pl_gradient_sink sink{};
       sink.struct_size = sizeof(sink);
@@ -109,7 +109,7 @@ class NarrowStorage {
 TEST_F(PrecisionTest, narrow_parameters_accumulate_into_narrow_or_wide_gradients) {
   TaskRunner wide(plugin_, "dropout = 0.0");
   wide.start();
-  ASSERT_EQ(wide.train(wide.load(kIds), 2).message, "");
+  ASSERT_EQ(wide.train(wide.load(kPrecisionIds), 2).message, "");
   for (const pl_dtype dtype : {pipeline::kBFloat16, pipeline::kFloat32}) {
     NarrowStorage narrow(plugin_, dtype);
     narrow.train();

@@ -57,7 +57,8 @@ class Echo : public pipeline::Backend<pipeline::NoConfig> {
   struct Job : pipeline::Work {
     explicit Job(std::function<void()> f) : body(std::move(f)) { ++live_works; }
     ~Job() override { --live_works; }
-    void wait(void*, double) override { body(); }
+    void wait(pl_stream) override { body(); }
+    void wait_host(double) override { body(); }
     std::function<void()> body;
   };
   static Started work(std::function<void()> body) { return std::make_unique<Job>(std::move(body)); }
@@ -211,14 +212,16 @@ class StrategyTableTest : public testing::Test {
     parameter.shape = kShape;
     parameter.name = fake::str(name_);
     parameter.lr_multiplier = 1;
-    pl_optimizer_args optimizer{};
+    static const std::string kSgd = "sgd";
+    pl_optimizer optimizer{};
     optimizer.struct_size = sizeof(optimizer);
-    optimizer.kind = PL_OPTIMIZER_SGD;
+    optimizer.name = fake::str(kSgd);
     pl_strategy_args args{};
     args.struct_size = sizeof(args);
     args.parameters = &parameter;
     args.parameter_count = 1;
-    args.optimizer = &optimizer;
+    args.optimizers = &optimizer;
+    args.optimizer_count = 1;
     args.communicator = with_communicator ? &communicator_ : nullptr;
     config_ = std::make_unique<pl_config>(plugin_->options, plugin_->option_count, "");
     ASSERT_OK(api_->create(&fake::host(), &context_, config_.get(), &args, &strategy_));

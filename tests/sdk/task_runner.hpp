@@ -127,8 +127,13 @@ class TaskRunner {
     pl_evaluation_sink sink{};
     sink.struct_size = sizeof(sink);
     sink.user = this;
-    sink.value = [](void* user, pl_str name, double sum, double weight) -> pl_error* {
-      static_cast<TaskRunner*>(user)->evaluated[text(name)] = {sum, weight};
+    sink.value = [](void* user, pl_str group, pl_str name, double sum, double weight) -> pl_error* {
+      const std::string of = text(group);
+      static_cast<TaskRunner*>(user)->evaluated[(of.empty() ? "" : of + "/") + text(name)] = {sum, weight};
+      return nullptr;
+    };
+    sink.record = [](void* user, uint64_t id, pl_str key, const void* bytes, uint64_t size) -> pl_error* {
+      static_cast<TaskRunner*>(user)->records[{id, text(key)}] = std::string(static_cast<const char*>(bytes), size);
       return nullptr;
     };
     sink.sample = [](void* user, uint64_t id, pl_str shown) -> pl_error* {
@@ -153,6 +158,7 @@ class TaskRunner {
   std::vector<uint64_t> ready;  // in the order of arrival
   double loss = 0;
   std::map<std::string, std::pair<double, double>> evaluated;
+  std::map<std::pair<uint64_t, std::string>, std::string> records;
   std::vector<std::pair<uint64_t, std::string>> samples;
   std::string fail_ready;  // nonempty: the sink refuses gradients with this message
 

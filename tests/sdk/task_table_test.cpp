@@ -96,11 +96,12 @@ class Line : public pipeline::Task<LineConfig, Points> {
   }
   std::string extra_state() override { return state_; }
   void set_extra_state(std::string_view state) override { state_ = state; }
-  void report(pipeline::Split split, pipeline::Purpose purpose, std::span<const pipeline::EvaluationValue> values,
-              const pipeline::ReportSink& sink) override {
-    for (const pipeline::EvaluationValue& value : values)
-      sink.figure(std::string(value.name) + "_ratio", value.sum / value.weight, PL_BETTER_HIGHER);
-    if (split == pipeline::Split::kTest && purpose == pipeline::Purpose::kEvaluate) sink.text("a\nb");
+  void report(const pipeline::Report& report, const pipeline::ReportSink& sink) override {
+    for (const pipeline::EvaluationValue& value : report.values)
+      sink.figure(std::string(value.group) + std::string(value.name) + "_ratio", value.sum / value.weight, PL_BETTER_HIGHER);
+    for (const pipeline::EvaluationRecord& record : report.records)
+      sink.text(std::to_string(record.sample_id) + " " + std::string(record.key) + " " + std::string(record.bytes));
+    if (report.split == pipeline::Split::kTest && report.purpose == pipeline::Purpose::kEvaluate) sink.text("a\nb");
     sink.file("x.bin", std::string_view("\0\1", 2));
   }
   void export_model(const std::filesystem::path& folder) override {
@@ -118,16 +119,14 @@ class Line : public pipeline::Task<LineConfig, Points> {
   pipeline::TensorView loss_view_{&loss_, pipeline::kFloat32, {}};
 };
 
-// Has values that are no figures.
-class LineWithHiddenValues : public Line {
+// Says more than figures.
+class LineInGroups : public Line {
  public:
   using Line::Line;
   void evaluate(const Points& p, pipeline::EvaluationSink& sink) override {
     Line::evaluate(p, sink);
-    for (const char* name : {".own", ".unit/a/loss", ".squares"}) sink.value(name, 1, 2);
-  }
-  std::vector<pipeline::Metric> metrics() override {
-    return {{.name = "squares", .help = "mean square", .source = ".squares"}};
+    sink.value_of("west", "loss", 1, 2);
+    sink.record(7, "score", std::string_view("\0x", 2));
   }
 };
 
@@ -143,17 +142,6 @@ class TaskTableTest : public testing::Test {
     return plugin;
   }
 
-  // The names of what an evaluation yields on a host of version 1.`minor`.
-  static std::vector<std::string> values_on_a_host_of(uint32_t minor) {
-    pl_host host = fake::host();
-    host.abi_minor = minor;
-    fake::TaskRunner runner(*plugin_on<LineWithHiddenValues>(host), "");
-    runner.start();
-    runner.evaluate(runner.load({1}));
-    std::vector<std::string> names;
-    for (const auto& [name, value] : runner.evaluated) names.push_back(name);
-    return names;
-  }
   void TearDown() override { EXPECT_EQ(fake::live_errors(), 0); }
 
   const pl_plugin* plugin_;  // notes its host again for each test
@@ -179,9 +167,12 @@ TEST_F(TaskTableTest, extra_state_crosses_both_ways) {
   EXPECT_EQ(std::string_view(static_cast<const char*>(state), bytes), std::string_view("a\0b", 3));
 }
 
-TEST_F(TaskTableTest, hidden_values_stay_away_from_hosts_that_would_make_figures_of_them) {
-  EXPECT_THAT(values_on_a_host_of(3), ElementsAre(".own", ".squares", ".unit/a/loss", "loss"));
-  EXPECT_THAT(values_on_a_host_of(2), ElementsAre(".squares", "loss")) << "a described figure is computed from .squares";
+TEST_F(TaskTableTest, groups_and_records_cross_whole) {
+  fake::TaskRunner runner(*plugin_on<LineInGroups>(fake::host()), "");
+  runner.start();
+  runner.evaluate(runner.load({1}));
+  EXPECT_EQ(runner.evaluated.at("west/loss"), (std::pair<double, double>(1, 2)));
+  EXPECT_EQ(runner.records.at({7, "score"}), std::string("\0x", 2));
 }
 
 TEST_F(TaskTableTest, report_gets_the_values_and_adds_to_them) {
@@ -193,13 +184,29 @@ TEST_F(TaskTableTest, report_gets_the_values_and_adds_to_them) {
     uint64_t more;
   };
   Larger sent[2] = {};
-  const std::string names[] = {"a", ".b"};
+  const std::string names[] = {"a", "b"}, group = "west ";
   for (int i = 0; i < 2; ++i) {
     sent[i].value.struct_size = sizeof(Larger);
     sent[i].value.name = fake::str(names[i]);
     sent[i].value.sum = 6 + i;
     sent[i].value.weight = 2;
   }
+  sent[1].value.group = fake::str(group);
+  const std::string key = "score";
+  pl_record record{};
+  record.struct_size = sizeof record;
+  record.sample_id = 7;
+  record.key = fake::str(key);
+  record.bytes = "0.5";
+  record.size = 3;
+  pl_report_args args{};
+  args.struct_size = sizeof args;
+  args.split = PL_SPLIT_TEST;
+  args.purpose = PL_PURPOSE_EVALUATE;
+  args.values = &sent[0].value;
+  args.value_count = 2;
+  args.records = &record;
+  args.record_count = 1;
   std::string said;
   pl_report_sink sink{};
   sink.struct_size = sizeof sink;
@@ -216,8 +223,8 @@ TEST_F(TaskTableTest, report_gets_the_values_and_adds_to_them) {
     *static_cast<std::string*>(user) += fake::text(name) + " " + std::to_string(size);
     return nullptr;
   };
-  EXPECT_OK(runner.api().report(runner.task(), PL_SPLIT_TEST, PL_PURPOSE_EVALUATE, &sent[0].value, 2, &sink));
-  EXPECT_EQ(said, "a_ratio 3.0 2; .b_ratio 3.5 2; a\nb; x.bin 2");
+  EXPECT_OK(runner.api().report(runner.task(), &args, &sink));
+  EXPECT_EQ(said, "a_ratio 3.0 2; west b_ratio 3.5 2; 7 score 0.5; a\nb; x.bin 2");
 }
 
 TEST_F(TaskTableTest, trains_to_the_right_answer) {

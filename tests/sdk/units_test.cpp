@@ -13,7 +13,7 @@ using fake::Gradients;
 using fake::TaskRunner;
 using testing::HasSubstr;
 
-const std::vector<uint64_t> kIds = {3, 1, 4, 15, 9, 2};
+const std::vector<uint64_t> kUnitIds = {3, 1, 4, 15, 9, 2};
 constexpr uint32_t kUnits = 6;  // in, 4 layers, out
 
 // What a stage 3 strategy does: only `slots` units have their values in memory. Unit k is always at slot k
@@ -120,20 +120,20 @@ TEST_P(RingTest, equals_the_plain_model_to_the_bit) {
   TaskRunner& in_ring = ring.runner();
   for (uint64_t step = 0; step < 3; ++step) {
     for (uint64_t micro = 0; micro < 2; ++micro) {  // two micro-batches
-      ASSERT_EQ(plain.train(plain.load(kIds), 0.25, 10 * step + micro).message, "");
-      ASSERT_EQ(in_ring.train(in_ring.load(kIds), 0.25, 10 * step + micro).message, "");
+      ASSERT_EQ(plain.train(plain.load(kUnitIds), 0.25, 10 * step + micro).message, "");
+      ASSERT_EQ(in_ring.train(in_ring.load(kUnitIds), 0.25, 10 * step + micro).message, "");
       EXPECT_EQ(plain.loss, in_ring.loss);
     }
     EXPECT_EQ(plain.grads, in_ring.grads);
     plain.descend(0.05);
     in_ring.descend(0.05);
-    EXPECT_EQ(plain.evaluate(plain.load(kIds)), in_ring.evaluate(in_ring.load(kIds)));
+    EXPECT_EQ(plain.evaluate(plain.load(kUnitIds)), in_ring.evaluate(in_ring.load(kUnitIds)));
   }
 }
 
 TEST_P(RingTest, units_are_entered_and_left_in_pairs_in_order) {
   Ring ring(plugin_, "", GetParam().slots, GetParam().checkpointing ? PL_RUN_ACTIVATION_CHECKPOINTING : 0);
-  ASSERT_EQ(ring.runner().train(ring.runner().load(kIds)).message, "");
+  ASSERT_EQ(ring.runner().train(ring.runner().load(kUnitIds)).message, "");
   std::vector<std::string> expected;
   for (uint32_t k = 0; k < kUnits; ++k) {
     expected.push_back("+" + std::to_string(k) + "f");
@@ -145,14 +145,14 @@ TEST_P(RingTest, units_are_entered_and_left_in_pairs_in_order) {
   }
   EXPECT_EQ(ring.calls, expected);
   ring.calls.clear();
-  ring.runner().evaluate(ring.runner().load(kIds));
+  ring.runner().evaluate(ring.runner().load(kUnitIds));
   EXPECT_EQ(ring.calls, std::vector<std::string>(expected.begin(), expected.begin() + 2 * kUnits));
 }
 
 TEST_P(RingTest, a_hook_that_fails_ends_the_backward_pass_with_its_error) {
   Ring ring(plugin_, "", GetParam().slots, GetParam().checkpointing ? PL_RUN_ACTIVATION_CHECKPOINTING : 0);
   ring.fail_at = 2;
-  const auto failure = ring.runner().train(ring.runner().load(kIds));
+  const auto failure = ring.runner().train(ring.runner().load(kUnitIds));
   EXPECT_EQ(failure.code, PL_ERROR_TIMEOUT);
   EXPECT_EQ(failure.message, "sharded: no answer");
 }
@@ -197,8 +197,8 @@ TEST(CheckpointingTest, equals_the_plain_model_to_the_bit_with_dropout) {
     plain.start();
     checkpointed.start();
     for (uint64_t step = 0; step < 3; ++step) {
-      ASSERT_EQ(plain.train(plain.load(kIds), 0.25, step).message, "");
-      ASSERT_EQ(checkpointed.train(checkpointed.load(kIds), 0.25, step).message, "");
+      ASSERT_EQ(plain.train(plain.load(kUnitIds), 0.25, step).message, "");
+      ASSERT_EQ(checkpointed.train(checkpointed.load(kUnitIds), 0.25, step).message, "");
       EXPECT_EQ(plain.loss, checkpointed.loss);
       EXPECT_EQ(plain.grads, checkpointed.grads);
       plain.descend(0.05);
@@ -265,6 +265,43 @@ TEST(CheckpointingTest, works_where_the_input_needs_no_gradient_and_an_output_is
   pipeline::recompute(layer, {x, ids}, {w, unused})[0].sum().backward();
   EXPECT_TRUE(at::equal(w.grad(), expected));
   EXPECT_FALSE(unused.grad().defined());
+}
+
+// What a micro-batch does not use it enters and leaves all the same, in the order of one that does.
+TEST(UnitsSkipped, AreEnteredAndLeftInTheSameOrder) {
+  std::string calls;
+  pl_unit_hooks hooks{};
+  hooks.struct_size = sizeof hooks;
+  hooks.user = &calls;
+  hooks.enter = [](void* user, uint32_t unit, uint32_t pass) -> pl_error* {
+    *static_cast<std::string*>(user) += "+" + std::to_string(unit) + (pass == PL_PASS_FORWARD ? "f " : "b ");
+    return nullptr;
+  };
+  hooks.leave = [](void* user, uint32_t unit, uint32_t pass) -> pl_error* {
+    *static_cast<std::string*>(user) += "-" + std::to_string(unit) + (pass == PL_PASS_FORWARD ? "f " : "b ");
+    return nullptr;
+  };
+  pipeline::Units units;
+  units.set_hooks(&hooks);
+  const std::vector<at::Tensor> w(4, at::full({2}, 3.0));
+  const auto pass = [&](bool has_picture) {
+    calls.clear();
+    std::vector<at::Tensor> leaves;
+    for (const at::Tensor& value : w) leaves.push_back(value.clone().requires_grad_());
+    const auto run = [&](uint32_t unit, const at::Tensor& x) {
+      return units.run_once(unit, [&](const pipeline::Tensors& in) { return pipeline::Tensors{in[0] * leaves[unit]}; }, {x})[0];
+    };
+    const at::Tensor seen = has_picture ? run(1, run(0, at::ones({2}))) : units.skip(1, units.skip(0));
+    const at::Tensor text = run(2, at::ones({2}));
+    run(3, has_picture ? text + seen : units.joined(text, seen)).sum().backward();
+    units.finish_backward();
+    EXPECT_EQ(leaves[0].grad().defined(), has_picture);
+    EXPECT_TRUE(leaves[2].grad().equal(at::full({2}, 3.0)));
+    return calls;
+  };
+  const std::string with = pass(true);
+  EXPECT_EQ(with, "+0f -0f +1f -1f +2f -2f +3f -3f +3b -3b +2b -2b +1b -1b +0b -0b ");
+  EXPECT_EQ(pass(false), with);
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ TEST(DdpBits, StayThoseOfSingleOverManySteps) {
 }
 
 TEST(DdpBits, AreThoseOfSingleForEveryOptimizer) {
-  for (const pl_optimizer_args& optimizer : {adamw(0), sgd(), sgd(0.9, 0.1), sgd(0.9, 0.1, true)}) {
+  for (const plugins::Optimizer& optimizer : {adamw(0), sgd(), sgd(0.9, 0.1), sgd(0.9, 0.1, true)}) {
     Job job = difficult_job(5, optimizer);
     job.clip_norm = 0;
     job.inverse_scale = 1.0 / 1024;

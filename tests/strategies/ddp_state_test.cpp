@@ -13,13 +13,13 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Pair;
 
-const std::vector<ParameterSpec> kSpecs{
+const std::vector<ParameterSpec> kStateSpecs{
     {"w", {33, 65}}, {"b", {7}, false}, {"frozen", {5, 3}, true, 1, false}, {"v", {64, 16}, true, 0.5}};
 
 std::vector<MicroBatch> batch(uint64_t step, uint64_t micro_batches) {
   std::vector<MicroBatch> result;
   for (uint64_t m = 0; m < micro_batches; ++m) {
-    result.push_back({.gradients = random_gradients(kSpecs, 100 * step + m), .loss = at::ones({})});
+    result.push_back({.gradients = random_gradients(kStateSpecs, 100 * step + m), .loss = at::ones({})});
   }
   return result;
 }
@@ -34,7 +34,7 @@ RunOptions options(const Rank& rank, bool reproducible = true) {
 // Continues from `from` on some ranks; returns the state of rank 0, which has it all.
 State train(int ranks, const State& from, uint64_t first, uint64_t last) {
   return each_rank(ranks, [&](const Rank& rank) {
-    StrategyRun run(kSpecs, adamw(), options(rank));
+    StrategyRun run(kStateSpecs, adamw(), options(rank));
     run.load(from, first == 0);
     for (uint64_t step = first; step < last; ++step) {
       run.strategy().collect(
@@ -45,9 +45,9 @@ State train(int ranks, const State& from, uint64_t first, uint64_t last) {
 }
 
 State some_values() {
-  StrategyRun run(kSpecs, adamw());
-  for (size_t i = 0; i < kSpecs.size(); ++i) {
-    run.set(i, random_gradients({{kSpecs[i].name, kSpecs[i].shape}}, i)[0]);
+  StrategyRun run(kStateSpecs, adamw());
+  for (size_t i = 0; i < kStateSpecs.size(); ++i) {
+    run.set(i, random_gradients({{kStateSpecs[i].name, kStateSpecs[i].shape}}, i)[0]);
   }
   return run.state();
 }
@@ -66,7 +66,7 @@ TEST(DdpState, MovesBetweenSingleAndAnyNumberOfRanksToTheBit) {
 
 TEST(DdpState, Rank0HasItAllAndTheOthersNothing) {
   const auto states = each_rank(3, [](const Rank& rank) {
-    StrategyRun run(kSpecs, adamw(), options(rank));
+    StrategyRun run(kStateSpecs, adamw(), options(rank));
     EXPECT_EQ(run.strategy().info().flags & PL_STRATEGY_OWNS_SHARDS, 0u);
     return run.state();
   });
@@ -78,7 +78,7 @@ TEST(DdpState, Rank0HasItAllAndTheOthersNothing) {
 TEST(DdpState, AllRanksStartFromWhatRank0Reads) {
   const State start = some_values();
   const auto values = each_rank(3, [&](const Rank& rank) {
-    StrategyRun run(kSpecs, adamw(), options(rank));
+    StrategyRun run(kStateSpecs, adamw(), options(rank));
     run.load(rank.rank == 0 ? start : State{}, true);  // the others have no file
     return run.value(3).clone();
   });
@@ -91,7 +91,7 @@ TEST(DdpState, WhatRank0CannotReadFailsEverywhere) {
   std::vector<std::string> problems(2);
   try {
     on_ranks(2, [&](const Rank& rank) {
-      StrategyRun run(kSpecs, adamw(), options(rank));
+      StrategyRun run(kStateSpecs, adamw(), options(rank));
       try {
         run.load({}, true);
       } catch (const Error& error) {
@@ -115,8 +115,8 @@ class DamagingGroup {
       received_ = static_cast<float*>(in_out->data);
       return real_->broadcast(comm, in_out, root, out);
     };
-    api_.wait = [](pl_comm* comm, pl_work* work, void* stream, double timeout_seconds) {
-      pl_error* error = real_->wait(comm, work, stream, timeout_seconds);
+    api_.wait = [](pl_comm* comm, pl_work* work, pl_stream stream) {
+      pl_error* error = real_->wait(comm, work, stream);
       if (received_) *std::exchange(received_, nullptr) += 1;
       return error;
     };
@@ -137,7 +137,7 @@ TEST(DdpState, ARankThatDiffersAfterLoadingIsNamedByAll) {
     const DamagingGroup damaging(*rank.view());
     RunOptions run_options = options(rank);
     if (rank.rank == 1) run_options.group = damaging.view();
-    StrategyRun run(kSpecs, adamw(), run_options);
+    StrategyRun run(kStateSpecs, adamw(), run_options);
     try {
       run.load(start, true);
     } catch (const Error& error) {
@@ -174,7 +174,7 @@ TEST(DdpErrors, AGroupThatBreaksFailsTheStepAndCanBeDestroyed) {
   for (const bool reproducible : {false, true}) {
     std::vector<std::string> problems(2);
     on_ranks(2, [&](const Rank& rank) {
-      StrategyRun run(kSpecs, adamw(), options(rank, reproducible));
+      StrategyRun run(kStateSpecs, adamw(), options(rank, reproducible));
       for (uint64_t step = 0; step < 3; ++step) {
         if (step == 2 && rank.rank == 1) return rank.group->abort("rank 1 was told to leave");
         try {
@@ -195,13 +195,13 @@ TEST(DdpErrors, AStepThatAllRanksGaveUpLeavesNoTrace) {
   for (const bool reproducible : {false, true}) {
     const auto run_with = [&](bool gives_up) {
       return each_rank(2, [&](const Rank& rank) {
-        StrategyRun run(kSpecs, adamw(), options(rank, reproducible));
+        StrategyRun run(kStateSpecs, adamw(), options(rank, reproducible));
         for (uint64_t step = 0; step < 4; ++step) {
           if (gives_up && step == 2) {
             run.strategy().begin_step(1);
             for (int i = 0; i <= rank.rank; ++i)
               run.deliver(3 - static_cast<size_t>(3 * i),
-                          at::ones(kSpecs[3 - static_cast<size_t>(3 * i)].shape));
+                          at::ones(kStateSpecs[3 - static_cast<size_t>(3 * i)].shape));
           }
           run.strategy().collect(
               run.start_step(share_of(rank, run, batch(step, 5)), StrategyRun::step_args(0.01)));
@@ -214,7 +214,7 @@ TEST(DdpErrors, AStepThatAllRanksGaveUpLeavesNoTrace) {
 }
 
 TEST(DdpErrors, GradientsThatDoNotFit) {
-  StrategyRun run(kSpecs, adamw(), {.plugin = "ddp"});
+  StrategyRun run(kStateSpecs, adamw(), {.plugin = "ddp"});
   const auto error_of = [](const auto& call) -> std::string {
     try {
       call();

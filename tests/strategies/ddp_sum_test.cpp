@@ -9,7 +9,7 @@
 namespace pipeline::strategies {
 namespace {
 
-const std::vector<std::string> kSmall{"strategy.bucket_mib=0.05", "strategy.first_bucket_mib=0.02"};
+const std::vector<std::string> kSmallBuckets{"strategy.bucket_mib=0.05", "strategy.first_bucket_mib=0.02"};
 
 // Under SGD, where what is close stays close; AdamW divides by what may be almost zero.
 TEST(DdpSum, IsCloseToSingle) {
@@ -18,7 +18,7 @@ TEST(DdpSum, IsCloseToSingle) {
     job.steps = 10;
     const Outcome single = run_job(job, 1, {});
     for (const int ranks : {1, 2, 3, 4}) {
-      const Outcome ddp = run_job(job, ranks, {.plugin = "ddp", .sets = kSmall});
+      const Outcome ddp = run_job(job, ranks, {.plugin = "ddp", .sets = kSmallBuckets});
       EXPECT_LT(distance(ddp, single), 1e-5) << ranks << " ranks, " << micro_batches << " micro-batches";
     }
   }
@@ -43,7 +43,7 @@ TEST(DdpSum, InBf16IsCloseAndTheSameOnAllRanks) {
   Job job = difficult_job(4, sgd());
   job.steps = 5;
   const Outcome single = run_job(job, 1, {});
-  std::vector<std::string> sets = kSmall;
+  std::vector<std::string> sets = kSmallBuckets;
   sets.emplace_back("strategy.reduction=\"bf16\"");
   const Outcome narrow = run_job(job, 2, {.plugin = "ddp", .sets = sets});
   EXPECT_LT(distance(narrow, single), 0.02);

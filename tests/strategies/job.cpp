@@ -109,7 +109,7 @@ std::function<std::vector<MicroBatch>(uint64_t)> made_once(
 
 }  // namespace
 
-Job difficult_job(uint64_t micro_batches, const pl_optimizer_args& optimizer) {
+Job difficult_job(uint64_t micro_batches, const plugins::Optimizer& optimizer) {
   Job job;
   job.specs = {{"embedding", {500, 65}, true},  // used twice, and the largest
                {"bias", {7}, false},           {"frozen", {33}, true, 1, false},

@@ -11,7 +11,7 @@ namespace pipeline::strategies {
 // A training run that is the same on any number of ranks: what the core and a task would do, made up.
 struct Job {
   std::vector<ParameterSpec> specs;
-  pl_optimizer_args optimizer = adamw();
+  plugins::Optimizer optimizer = adamw();
   uint64_t steps = 10;
   double learning_rate = 0.01;
   double clip_norm = 1.0;
@@ -43,6 +43,6 @@ double distance(const Outcome& a, const Outcome& b);
 // A job with everything that could make a difference: groups, odd sizes, a frozen, an unused, a sometimes
 // used and a twice used parameter, a parameter that is larger than all others, ragged weights, one of them
 // 0. Micro-batches lend or hand over in turn.
-Job difficult_job(uint64_t micro_batches, const pl_optimizer_args& optimizer = adamw());
+Job difficult_job(uint64_t micro_batches, const plugins::Optimizer& optimizer = adamw());
 
 }  // namespace pipeline::strategies

@@ -55,7 +55,7 @@ TEST(ShardedBits, StayThoseOfSingleOverManySteps) {
 }
 
 TEST(ShardedBits, AreThoseOfSingleForEveryOptimizer) {
-  for (const pl_optimizer_args& optimizer : {adamw(0), sgd(), sgd(0.9, 0.1), sgd(0.9, 0.1, true)}) {
+  for (const plugins::Optimizer& optimizer : {adamw(0), sgd(), sgd(0.9, 0.1), sgd(0.9, 0.1, true)}) {
     Job job = difficult_job(5, optimizer);
     job.steps = 4;
     job.clip_norm = 0;

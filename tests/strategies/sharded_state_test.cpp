@@ -13,7 +13,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Pair;
 
-const std::vector<ParameterSpec> kSpecs{{"w", {133, 265}, true, 1, true, 1},
+const std::vector<ParameterSpec> kShardSpecs{{"w", {133, 265}, true, 1, true, 1},
                                         {"b", {7}, false, 1, true, 1},
                                         {"frozen", {50, 300}, true, 1, false, 2},
                                         {"empty", {0}, true, 1, true, 2},
@@ -22,7 +22,7 @@ const std::vector<ParameterSpec> kSpecs{{"w", {133, 265}, true, 1, true, 1},
 std::vector<MicroBatch> batch(uint64_t step) {
   std::vector<MicroBatch> result;
   for (uint64_t m = 0; m < 5; ++m) {
-    result.push_back({.gradients = random_gradients(kSpecs, 100 * step + m), .loss = at::ones({})});
+    result.push_back({.gradients = random_gradients(kShardSpecs, 100 * step + m), .loss = at::ones({})});
     result.back().gradients[3] = at::Tensor();
   }
   return result;
@@ -41,7 +41,7 @@ RunOptions options(const Rank& rank, const std::string& strategy, bool reproduci
 // Continues from `from`; returns the state of all ranks together.
 State train(const std::string& strategy, int ranks, const State& from, uint64_t first, uint64_t last) {
   const auto states = each_rank(ranks, [&](const Rank& rank) {
-    StrategyRun run(kSpecs, adamw(), options(rank, strategy));
+    StrategyRun run(kShardSpecs, adamw(), options(rank, strategy));
     run.load(from, first == 0);
     for (uint64_t step = first; step < last; ++step) {
       run.strategy().collect(
@@ -55,9 +55,9 @@ State train(const std::string& strategy, int ranks, const State& from, uint64_t 
 }
 
 State some_values() {
-  StrategyRun run(kSpecs, adamw());
-  for (size_t i = 0; i < kSpecs.size(); ++i) {
-    run.set(i, random_gradients({{kSpecs[i].name, kSpecs[i].shape}}, i)[0]);
+  StrategyRun run(kShardSpecs, adamw());
+  for (size_t i = 0; i < kShardSpecs.size(); ++i) {
+    run.set(i, random_gradients({{kShardSpecs[i].name, kShardSpecs[i].shape}}, i)[0]);
   }
   return run.state();
 }
@@ -82,7 +82,7 @@ TEST(ShardedState, IsDealtOutEvenly) {
     std::mutex mutex;
     std::map<std::string, std::vector<int>> owners;  // by tensor and element
     on_ranks(ranks, [&](const Rank& rank) {
-      StrategyRun run(kSpecs, adamw(), options(rank, stage));
+      StrategyRun run(kShardSpecs, adamw(), options(rank, stage));
       EXPECT_EQ(run.strategy().info().flags & PL_STRATEGY_OWNS_SHARDS, PL_STRATEGY_OWNS_SHARDS);
       uint64_t mine = 0;
       const auto snapshot = run.strategy().snapshot(PL_SNAPSHOT_VIEW);
@@ -110,7 +110,7 @@ TEST(ShardedState, IsDealtOutEvenly) {
 TEST(ShardedState, EveryRankReadsItsOwnPartAlone) {
   const State start = some_values();
   const auto read = each_rank(4, [&](const Rank& rank) {
-    StrategyRun run(kSpecs, adamw(), options(rank, "2"));
+    StrategyRun run(kShardSpecs, adamw(), options(rank, "2"));
     uint64_t elements = 0;
     run.strategy().load_state(
         [&](const pl_piece& piece, void* destination) {
@@ -170,7 +170,7 @@ TEST(ShardedErrors, AGroupThatBreaksFailsTheStepAndCanBeDestroyed) {
     for (const bool reproducible : {false, true}) {
       std::string problem;
       on_ranks(2, [&](const Rank& rank) {
-        StrategyRun run(kSpecs, adamw(), options(rank, stage, reproducible));
+        StrategyRun run(kShardSpecs, adamw(), options(rank, stage, reproducible));
         for (uint64_t step = 0; step < 3; ++step) {
           if (step == 2 && rank.rank == 1) return rank.group->abort("rank 1 was told to leave");
           try {
@@ -193,12 +193,12 @@ TEST(ShardedErrors, AStepThatAllRanksGaveUpLeavesNoTrace) {
     for (const bool reproducible : {false, true}) {
       const auto run_with = [&](bool gives_up) {
         return each_rank(2, [&](const Rank& rank) {
-          StrategyRun run(kSpecs, adamw(), options(rank, stage, reproducible));
+          StrategyRun run(kShardSpecs, adamw(), options(rank, stage, reproducible));
           for (uint64_t step = 0; step < 4; ++step) {
             if (gives_up && step == 2) {
               run.strategy().begin_step(1);
-              run.deliver(4, at::ones(kSpecs[4].shape));
-              if (rank.rank == 1) run.deliver(1, at::ones(kSpecs[1].shape));
+              run.deliver(4, at::ones(kShardSpecs[4].shape));
+              if (rank.rank == 1) run.deliver(1, at::ones(kShardSpecs[1].shape));
             }
             run.strategy().collect(
                 run.start_step(share_of(rank, run, batch(step)), StrategyRun::step_args(0.01)));
@@ -223,7 +223,7 @@ std::string error_of(const std::function<void()>& call) {
 TEST(ShardedErrors, OptionsThatCannotBe) {
   const auto with = [](const std::string& set, bool reproducible = false) {
     return error_of([&] {
-      StrategyRun run(kSpecs, sgd(), {.plugin = "sharded", .reproducible = reproducible, .sets = {set}});
+      StrategyRun run(kShardSpecs, sgd(), {.plugin = "sharded", .reproducible = reproducible, .sets = {set}});
     });
   };
   EXPECT_THAT(with("strategy.zero_stage=4"), HasSubstr("must be at least 1 and at most 3"));
@@ -234,7 +234,7 @@ TEST(ShardedErrors, OptionsThatCannotBe) {
 }
 
 TEST(ShardedErrors, GradientsThatDoNotFit) {
-  StrategyRun run(kSpecs, adamw(), {.plugin = "sharded"});
+  StrategyRun run(kShardSpecs, adamw(), {.plugin = "sharded"});
   EXPECT_THAT(error_of([&] {
                 run.hand_over(0, at::ones({133, 265}));
               }),

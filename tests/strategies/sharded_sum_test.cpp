@@ -103,7 +103,7 @@ class CannotTell {
   pl_communicator view_;
 };
 
-StrategyRun layers_on(const pl_communicator* group, int stage, const pl_optimizer_args& optimizer = adamw(),
+StrategyRun layers_on(const pl_communicator* group, int stage, const plugins::Optimizer& optimizer = adamw(),
                       const std::vector<std::string>& sets = kOneEach) {
   RunOptions options = sharded(stage, sets);
   options.group = group;

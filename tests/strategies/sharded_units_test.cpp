@@ -211,7 +211,7 @@ TEST(ShardedUnits, AreNotInMemoryWhenTheyAreNotInUse) {
 }
 
 // Collectives that have been started, by the record that the core keeps.
-size_t started(const Rank& rank) {
+size_t collectives_started(const Rank& rank) {
   const auto flights = rank.group->record().recent();
   return flights.empty() ? 0 : flights.back().sequence;
 }
@@ -228,9 +228,9 @@ TEST(ShardedUnits, AreGatheredOneAheadOnceTheWayIsKnownAndNotWhenTheyAreThere) {
       std::vector<size_t> gathered;
       const auto walk = [&](const std::vector<uint32_t>& units, uint32_t pass) {
         for (const uint32_t unit : units) {
-          const size_t before = started(rank);
+          const size_t before = collectives_started(rank);
           check(hooks.enter(hooks.user, unit, pass));
-          gathered.push_back(started(rank) - before);
+          gathered.push_back(collectives_started(rank) - before);
           check(hooks.leave(hooks.user, unit, pass));
         }
       };

@@ -29,7 +29,7 @@ std::vector<torch::optim::OptimizerParamGroup> groups(std::vector<at::Tensor>& v
 
 // Ten steps of two micro-batches, with clipping in every other one.
 template <class TorchOptimizer, class Options>
-void compare(const pl_optimizer_args& args, const Options& options) {
+void compare(const plugins::Optimizer& args, const Options& options) {
   StrategyRun run(kSpecs, args);
   std::vector<at::Tensor> values;
   at::manual_seed(1);
@@ -39,7 +39,7 @@ void compare(const pl_optimizer_args& args, const Options& options) {
     values[i] = values[i].clone().set_requires_grad(true);
   }
   const double learning_rate = 0.02;
-  TorchOptimizer reference(groups(values, options, learning_rate, args.weight_decay), options);
+  TorchOptimizer reference(groups(values, options, learning_rate, args.options.at("weight_decay")), options);
   for (uint64_t step = 0; step < 10; ++step) {
     const std::vector<Gradients> micro_batches{random_gradients(kSpecs, 10 * step),
                                                random_gradients(kSpecs, 10 * step + 1)};
@@ -76,7 +76,7 @@ TEST(SingleOptimizer, SgdIsPyTorchs) {
 }
 
 TEST(SingleOptimizer, RefusesOptionsThatMakeNoSense) {
-  const auto error_of = [](pl_optimizer_args args) -> std::string {
+  const auto error_of = [](plugins::Optimizer args) -> std::string {
     try {
       StrategyRun run({{"w", {2}}}, args);
     } catch (const Error& error) {
@@ -85,22 +85,28 @@ TEST(SingleOptimizer, RefusesOptionsThatMakeNoSense) {
     return "none";
   };
   using testing::HasSubstr;
-  pl_optimizer_args args = adamw();
-  args.beta2 = 1;
+  plugins::Optimizer args = adamw();
+  args.options["beta2"] = 1;
   EXPECT_THAT(error_of(args), HasSubstr("optimizer.beta2 = 1: must be at least 0 and below 1"));
   args = adamw(-1);
   EXPECT_THAT(error_of(args), HasSubstr("optimizer.weight_decay = -1: must be 0 or more"));
   args = adamw();
-  args.epsilon = 0;
+  args.options["epsilon"] = 0;
   EXPECT_THAT(error_of(args), HasSubstr("optimizer.epsilon = 0: must be above 0"));
   EXPECT_THAT(error_of(sgd(0, 0, true)),
               HasSubstr("optimizer.momentum = 0: must be above 0 where optimizer.nesterov is true"));
   args = adamw();
-  args.kind = 9;
-  EXPECT_THAT(error_of(args), HasSubstr("optimizer kind 9: this plugin knows AdamW (1) and SGD (2)"));
+  args.name = "lion";
+  EXPECT_THAT(error_of(args), HasSubstr("optimizer lion is not known: use adamw or sgd"));
+  args = adamw();
+  args.options["beta3"] = 1;
+  EXPECT_THAT(error_of(args), HasSubstr("optimizer adamw: option beta3 is not known"));
+  args = adamw();
+  args.options.erase("beta1");
+  EXPECT_THAT(error_of(args), HasSubstr("optimizer adamw: option beta1 is missing"));
   args = adamw();
   args.flags = 8;
-  EXPECT_THAT(error_of(args), HasSubstr("optimizer flags 8: this plugin knows 1"));
+  EXPECT_THAT(error_of(args), HasSubstr("optimizer adamw: flags 8 are not known"));
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Pair;
 
-const std::vector<ParameterSpec> kSpecs{{"w", {33, 65}},
+const std::vector<ParameterSpec> kStateSpecs{{"w", {33, 65}},
                                         {"b", {7}, false},
                                         {"frozen", {5, 3}, true, 1, false},
                                         {"v", {64, 16}, true, 0.5},
@@ -34,7 +34,7 @@ std::vector<std::string> keys(const State& state) {
 
 void train(StrategyRun& run, uint64_t from, uint64_t to) {
   for (uint64_t step = from; step < to; ++step) {
-    run.step({random_gradients(kSpecs, 2 * step), random_gradients(kSpecs, 2 * step + 1)}, 0.01, 1.0);
+    run.step({random_gradients(kStateSpecs, 2 * step), random_gradients(kStateSpecs, 2 * step + 1)}, 0.01, 1.0);
   }
 }
 
@@ -53,33 +53,33 @@ class SingleState : public testing::TestWithParam<at::ScalarType> {
   RunOptions options() { return {.dtype = GetParam(), .micro_batches = 2}; }
   void randomize(StrategyRun& run) {
     at::manual_seed(99);
-    for (size_t i = 0; i < kSpecs.size(); ++i) run.set(i, at::randn(kSpecs[i].shape));
+    for (size_t i = 0; i < kStateSpecs.size(); ++i) run.set(i, at::randn(kStateSpecs[i].shape));
   }
 };
 
 TEST_P(SingleState, ContinuesFromItsPiecesToTheBit) {
-  for (const pl_optimizer_args& optimizer : {adamw(), sgd(0.9, 0.1)}) {
-    StrategyRun run(kSpecs, optimizer, options());
+  for (const plugins::Optimizer& optimizer : {adamw(), sgd(0.9, 0.1)}) {
+    StrategyRun run(kStateSpecs, optimizer, options());
     randomize(run);
     train(run, 0, 3);
     const State saved = run.state();
     train(run, 3, 6);
 
-    StrategyRun resumed(kSpecs, optimizer, options());
+    StrategyRun resumed(kStateSpecs, optimizer, options());
     resumed.load(saved);
     EXPECT_EQ(resumed.state(), saved);
     train(resumed, 3, 6);
     EXPECT_EQ(resumed.state(), run.state());
-    for (size_t i = 0; i < kSpecs.size(); ++i) EXPECT_TRUE(resumed.value(i).equal(run.value(i)));
+    for (size_t i = 0; i < kStateSpecs.size(); ++i) EXPECT_TRUE(resumed.value(i).equal(run.value(i)));
     EXPECT_NE(run.state(), saved);
   }
 }
 
 TEST_P(SingleState, AFreshStartTakesTheValuesAlone) {
-  StrategyRun run(kSpecs, adamw(), options());
+  StrategyRun run(kStateSpecs, adamw(), options());
   randomize(run);
   train(run, 0, 3);
-  StrategyRun fresh(kSpecs, adamw(), options());
+  StrategyRun fresh(kStateSpecs, adamw(), options());
   train(fresh, 7, 8);  // moments that must go
   fresh.load(run.state(), true);
   const State before = run.state(), after = fresh.state();
@@ -93,7 +93,7 @@ TEST_P(SingleState, AFreshStartTakesTheValuesAlone) {
 }
 
 TEST_P(SingleState, PiecesAreWholeTensorsInFloat32) {
-  StrategyRun run(kSpecs, adamw(), options());
+  StrategyRun run(kStateSpecs, adamw(), options());
   randomize(run);
   train(run, 0, 2);
   const State state = run.state(PL_SNAPSHOT_VIEW);
@@ -105,15 +105,15 @@ TEST_P(SingleState, PiecesAreWholeTensorsInFloat32) {
   std::memcpy(&step, state.at("step").data(), sizeof step);
   EXPECT_EQ(step, 2);
   // What the task computes with is the rounded master.
-  for (size_t i = 0; i < kSpecs.size(); ++i) {
-    const std::vector<float> master = floats(state.at("value/" + kSpecs[i].name));
-    const at::Tensor rounded = at::tensor(master).reshape(kSpecs[i].shape).to(GetParam());
-    EXPECT_TRUE(run.value(i).equal(rounded)) << kSpecs[i].name;
+  for (size_t i = 0; i < kStateSpecs.size(); ++i) {
+    const std::vector<float> master = floats(state.at("value/" + kStateSpecs[i].name));
+    const at::Tensor rounded = at::tensor(master).reshape(kStateSpecs[i].shape).to(GetParam());
+    EXPECT_TRUE(run.value(i).equal(rounded)) << kStateSpecs[i].name;
   }
 }
 
 TEST_P(SingleState, FrozenParametersStayAndTakeNoGradient) {
-  StrategyRun run(kSpecs, adamw(), options());
+  StrategyRun run(kStateSpecs, adamw(), options());
   randomize(run);
   const at::Tensor before = run.value(2).clone();
   train(run, 0, 3);
@@ -127,7 +127,7 @@ TEST_P(SingleState, FrozenParametersStayAndTakeNoGradient) {
 }
 
 TEST_P(SingleState, PaddingStaysZero) {
-  StrategyRun run(kSpecs, adamw(), options());
+  StrategyRun run(kStateSpecs, adamw(), options());
   randomize(run);
   train(run, 0, 5);
   for (const auto& [index, padding] : {std::pair<size_t, int64_t>{0, 2176 - 33 * 65}, {1, 64 - 7}}) {
@@ -143,7 +143,7 @@ INSTANTIATE_TEST_SUITE_P(Dtypes, SingleState, testing::Values(at::kFloat, at::kB
                          [](const auto& tested) { return std::string(at::toString(tested.param)); });
 
 TEST(SingleSnapshot, ACopyStaysAndAViewShowsTheStateItself) {
-  StrategyRun run(kSpecs, adamw());
+  StrategyRun run(kStateSpecs, adamw());
   train(run, 0, 1);
   const plugins::Snapshot copy = run.strategy().snapshot(PL_SNAPSHOT_COPY);
   const plugins::Snapshot view = run.strategy().snapshot(PL_SNAPSHOT_VIEW);
@@ -160,12 +160,12 @@ TEST(SingleSnapshot, ACopyStaysAndAViewShowsTheStateItself) {
 }
 
 TEST(SingleSnapshot, AMissingPieceIsAnErrorWithItsName) {
-  StrategyRun with_momentum(kSpecs, sgd(0.9)), other(kSpecs, adamw());
+  StrategyRun with_momentum(kStateSpecs, sgd(0.9)), other(kStateSpecs, adamw());
   EXPECT_EQ(error_of([&] { other.load(with_momentum.state()); }), "exp_avg/w: is not in this state");
 }
 
 TEST(SingleStorage, HandsGradientsOverAtFixedAddresses) {
-  StrategyRun run(kSpecs, adamw());
+  StrategyRun run(kStateSpecs, adamw());
   const plugins::Storage first = run.strategy().storage(3);
   EXPECT_EQ(first.grad.data, nullptr);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(first.value.data) % 64, 0u);
@@ -222,18 +222,18 @@ TEST(SingleReport, IsKeptForTwoSteps) {
 
 TEST(SingleErrors, SeveralProcesses) {
   EXPECT_THAT(
-      error_of([] { StrategyRun run(kSpecs, adamw(), {.world_size = 4}); }),
+      error_of([] { StrategyRun run(kStateSpecs, adamw(), {.world_size = 4}); }),
       HasSubstr("works with one process, this run has 4: use strategy.plugin = \"ddp\" (or \"auto\"), or "
                 "launch.processes = 1"));
 }
 
 TEST(SingleErrors, ParametersInDoublePrecision) {
-  EXPECT_THAT(error_of([] { StrategyRun run(kSpecs, adamw(), {.dtype = at::kDouble}); }),
+  EXPECT_THAT(error_of([] { StrategyRun run(kStateSpecs, adamw(), {.dtype = at::kDouble}); }),
               HasSubstr("parameters in float64: must be float32, bfloat16 or float16"));
 }
 
 TEST(SingleErrors, GradientsThatDoNotFit) {
-  StrategyRun run(kSpecs, adamw());
+  StrategyRun run(kStateSpecs, adamw());
   EXPECT_THAT(error_of([&] {
                 run.hand_over(0, at::ones({33, 65}));
               }),
@@ -268,7 +268,7 @@ TEST(SingleErrors, CallsOutOfOrder) {
 }
 
 TEST(SingleErrors, AStepThatWasGivenUpLeavesNoTrace) {
-  StrategyRun run(kSpecs, adamw()), other(kSpecs, adamw());
+  StrategyRun run(kStateSpecs, adamw()), other(kStateSpecs, adamw());
   run.strategy().begin_step(2);
   run.hand_over(0, at::ones({33, 65}));
   run.end_micro_batch(at::ones({}));

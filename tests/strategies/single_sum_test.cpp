@@ -9,7 +9,7 @@
 namespace pipeline::strategies {
 namespace {
 
-const std::vector<ParameterSpec> kSpecs{{"w", {33, 65}}, {"b", {7}, false}, {"v", {64, 16}}};
+const std::vector<ParameterSpec> kSumSpecs{{"w", {33, 65}}, {"b", {7}, false}, {"v", {64, 16}}};
 
 // The sum over leaves [first, last) as the design defines it, written without a stack.
 at::Tensor tree_sum(const std::vector<at::Tensor>& leaves, size_t first, size_t last) {
@@ -21,10 +21,10 @@ at::Tensor tree_sum(const std::vector<at::Tensor>& leaves, size_t first, size_t 
 
 // SGD with rate 1 from zero leaves exactly the negated sum in the weights.
 std::vector<at::Tensor> summed(const std::vector<Gradients>& micro_batches, bool reproducible) {
-  StrategyRun run(kSpecs, sgd(), {.reproducible = reproducible, .micro_batches = micro_batches.size()});
+  StrategyRun run(kSumSpecs, sgd(), {.reproducible = reproducible, .micro_batches = micro_batches.size()});
   run.step(micro_batches, 1.0);
   std::vector<at::Tensor> sums;
-  for (size_t i = 0; i < kSpecs.size(); ++i) sums.push_back(run.value(i).neg());
+  for (size_t i = 0; i < kSumSpecs.size(); ++i) sums.push_back(run.value(i).neg());
   EXPECT_EQ(run.live_gradients(), 0);
   return sums;
 }
@@ -33,18 +33,18 @@ TEST(SingleSum, ReproducibleSumsFollowTheTreeToTheBit) {
   bool differs_from_a_plain_sum = false;
   for (size_t count = 1; count <= 9; ++count) {
     std::vector<Gradients> micro_batches;
-    for (size_t m = 0; m < count; ++m) micro_batches.push_back(random_gradients(kSpecs, m));
+    for (size_t m = 0; m < count; ++m) micro_batches.push_back(random_gradients(kSumSpecs, m));
     const std::vector<at::Tensor> tree = summed(micro_batches, true);
     const std::vector<at::Tensor> plain = summed(micro_batches, false);
-    for (size_t i = 0; i < kSpecs.size(); ++i) {
+    for (size_t i = 0; i < kSumSpecs.size(); ++i) {
       std::vector<at::Tensor> leaves;
-      at::Tensor in_turn = at::zeros(kSpecs[i].shape);
+      at::Tensor in_turn = at::zeros(kSumSpecs[i].shape);
       for (const Gradients& gradients : micro_batches) {
         leaves.push_back(gradients[i]);
         in_turn += gradients[i];
       }
-      EXPECT_TRUE(tree[i].equal(tree_sum(leaves, 0, count))) << count << " " << kSpecs[i].name;
-      EXPECT_TRUE(plain[i].equal(in_turn)) << count << " " << kSpecs[i].name;
+      EXPECT_TRUE(tree[i].equal(tree_sum(leaves, 0, count))) << count << " " << kSumSpecs[i].name;
+      EXPECT_TRUE(plain[i].equal(in_turn)) << count << " " << kSumSpecs[i].name;
       differs_from_a_plain_sum |= !tree[i].equal(in_turn);
     }
   }
@@ -53,7 +53,7 @@ TEST(SingleSum, ReproducibleSumsFollowTheTreeToTheBit) {
 
 TEST(SingleSum, LossesFollowTheTreeInDouble) {
   for (size_t count = 1; count <= 9; ++count) {
-    StrategyRun run(kSpecs, sgd(), {.reproducible = true, .micro_batches = count});
+    StrategyRun run(kSumSpecs, sgd(), {.reproducible = true, .micro_batches = count});
     run.strategy().begin_step(count);
     std::vector<at::Tensor> losses;
     for (size_t m = 0; m < count; ++m) {
@@ -68,37 +68,37 @@ TEST(SingleSum, LossesFollowTheTreeInDouble) {
 
 TEST(SingleSum, AMicroBatchThatWasNotRunCountsAsZero) {
   for (const bool reproducible : {false, true}) {
-    StrategyRun run(kSpecs, sgd(), {.reproducible = reproducible, .micro_batches = 3});
+    StrategyRun run(kSumSpecs, sgd(), {.reproducible = reproducible, .micro_batches = 3});
     run.strategy().begin_step(3);
     run.end_micro_batch({});
-    const Gradients gradients = random_gradients(kSpecs, 1);
-    for (size_t i = 0; i < kSpecs.size(); ++i) run.hand_over(i, gradients[i].clone());
+    const Gradients gradients = random_gradients(kSumSpecs, 1);
+    for (size_t i = 0; i < kSumSpecs.size(); ++i) run.hand_over(i, gradients[i].clone());
     run.end_micro_batch(at::full({}, 2.5f));
     run.end_micro_batch({});
     const pl_step_report report = run.strategy().collect(run.strategy().step(StrategyRun::step_args(1)));
     EXPECT_EQ(report.loss_sum, 2.5);
-    for (size_t i = 0; i < kSpecs.size(); ++i) EXPECT_TRUE(run.value(i).equal(gradients[i].neg()));
+    for (size_t i = 0; i < kSumSpecs.size(); ++i) EXPECT_TRUE(run.value(i).equal(gradients[i].neg()));
   }
 }
 
 TEST(SingleSum, AGradientThatComesTwiceIsAdded) {
   for (const bool reproducible : {false, true}) {
-    StrategyRun run(kSpecs, sgd(), {.reproducible = reproducible});
+    StrategyRun run(kSumSpecs, sgd(), {.reproducible = reproducible});
     run.strategy().begin_step(1);
-    const Gradients a = random_gradients(kSpecs, 1), b = random_gradients(kSpecs, 2);
-    for (size_t i = 0; i < kSpecs.size(); ++i) {
+    const Gradients a = random_gradients(kSumSpecs, 1), b = random_gradients(kSumSpecs, 2);
+    for (size_t i = 0; i < kSumSpecs.size(); ++i) {
       run.hand_over(i, a[i].clone());
       run.lend(i, b[i]);
     }
     run.end_micro_batch(at::ones({}));
     run.strategy().step(StrategyRun::step_args(1));
-    for (size_t i = 0; i < kSpecs.size(); ++i) EXPECT_TRUE(run.value(i).equal((a[i] + b[i]).neg()));
+    for (size_t i = 0; i < kSumSpecs.size(); ++i) EXPECT_TRUE(run.value(i).equal((a[i] + b[i]).neg()));
   }
 }
 
 TEST(SingleSum, TakesGradientsThatAreLentOrStridedOrNarrow) {
-  StrategyRun run(kSpecs, sgd());
-  const Gradients gradients = random_gradients(kSpecs, 3);
+  StrategyRun run(kSumSpecs, sgd());
+  const Gradients gradients = random_gradients(kSumSpecs, 3);
   run.strategy().begin_step(1);
   run.lend(0, gradients[0]);
   run.hand_over(1, gradients[1].to(at::kBFloat16));
@@ -120,12 +120,12 @@ TEST(SingleSum, NarrowGradientsAddUpInFloat32) {
 }
 
 TEST(SingleSum, AParameterWithoutGradientIsUpdatedWithZero) {
-  StrategyRun with(kSpecs, adamw()), without(kSpecs, adamw());
+  StrategyRun with(kSumSpecs, adamw()), without(kSumSpecs, adamw());
   for (StrategyRun* run : {&with, &without}) {
-    run->set(0, at::ones(kSpecs[0].shape));
-    run->step({random_gradients(kSpecs, 1)});
+    run->set(0, at::ones(kSumSpecs[0].shape));
+    run->step({random_gradients(kSumSpecs, 1)});
   }
-  Gradients gradients = random_gradients(kSpecs, 2);
+  Gradients gradients = random_gradients(kSumSpecs, 2);
   gradients[0].zero_();
   gradients[1].zero_();
   with.step({gradients});
@@ -138,22 +138,22 @@ TEST(SingleSum, AParameterWithoutGradientIsUpdatedWithZero) {
 TEST(SingleSum, ANonFiniteGradientSkipsTheUpdateAndNothingElse) {
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
     for (const float bad : {NAN, INFINITY, -INFINITY}) {
-      StrategyRun run(kSpecs, adamw(), {.dtype = dtype, .micro_batches = 2}),
-          other(kSpecs, adamw(), {.dtype = dtype, .micro_batches = 2});
+      StrategyRun run(kSumSpecs, adamw(), {.dtype = dtype, .micro_batches = 2}),
+          other(kSumSpecs, adamw(), {.dtype = dtype, .micro_batches = 2});
       for (StrategyRun* each : {&run, &other}) {
-        each->step({random_gradients(kSpecs, 1), random_gradients(kSpecs, 2)});
+        each->step({random_gradients(kSumSpecs, 1), random_gradients(kSumSpecs, 2)});
       }
       const State before = run.state();
       const at::Tensor value = run.value(0).clone();
-      Gradients gradients = random_gradients(kSpecs, 3);
+      Gradients gradients = random_gradients(kSumSpecs, 3);
       gradients[2][5][5] = bad;
-      const pl_step_report report = run.step({random_gradients(kSpecs, 4), gradients}, 0.1, 1.0);
+      const pl_step_report report = run.step({random_gradients(kSumSpecs, 4), gradients}, 0.1, 1.0);
       EXPECT_EQ(report.finite, 0u);
       EXPECT_FALSE(std::isfinite(report.grad_norm));
       EXPECT_EQ(run.state(), before);
       EXPECT_TRUE(run.value(0).equal(value));
       for (StrategyRun* each : {&run, &other}) {
-        EXPECT_EQ(each->step({random_gradients(kSpecs, 5), random_gradients(kSpecs, 6)}).finite, 1u);
+        EXPECT_EQ(each->step({random_gradients(kSumSpecs, 5), random_gradients(kSumSpecs, 6)}).finite, 1u);
       }
       EXPECT_EQ(run.state(), other.state());
     }
@@ -180,11 +180,11 @@ TEST(SingleSum, NormAndClippingDoNotDependOnThreads) {
 }
 
 TEST(SingleSum, ClippingAndScaleMakeAnUpdateOfThatNorm) {
-  StrategyRun run(kSpecs, sgd());
-  const pl_step_report report = run.step({random_gradients(kSpecs, 1)}, 1.0, 0.5, 1.0 / 1024);
+  StrategyRun run(kSumSpecs, sgd());
+  const pl_step_report report = run.step({random_gradients(kSumSpecs, 1)}, 1.0, 0.5, 1.0 / 1024);
   double squares = 0, unscaled = 0;
-  const Gradients gradients = random_gradients(kSpecs, 1);
-  for (size_t i = 0; i < kSpecs.size(); ++i) {
+  const Gradients gradients = random_gradients(kSumSpecs, 1);
+  for (size_t i = 0; i < kSumSpecs.size(); ++i) {
     squares += run.value(i).to(at::kDouble).square().sum().item<double>();
     unscaled += gradients[i].to(at::kDouble).square().sum().item<double>();
   }
@@ -192,10 +192,10 @@ TEST(SingleSum, ClippingAndScaleMakeAnUpdateOfThatNorm) {
   EXPECT_LT(report.grad_norm, 0.5);  // below the limit: not clipped
   EXPECT_NEAR(std::sqrt(squares), report.grad_norm, 1e-6);
 
-  StrategyRun clipped(kSpecs, sgd());
+  StrategyRun clipped(kSumSpecs, sgd());
   clipped.step({gradients}, 1.0, 0.5);
   squares = 0;
-  for (size_t i = 0; i < kSpecs.size(); ++i)
+  for (size_t i = 0; i < kSumSpecs.size(); ++i)
     squares += clipped.value(i).to(at::kDouble).square().sum().item<double>();
   EXPECT_NEAR(std::sqrt(squares), 0.5, 1e-6);
 }

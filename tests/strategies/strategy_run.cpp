@@ -88,28 +88,15 @@ struct Owned {
 
 }  // namespace
 
-pl_optimizer_args adamw(double weight_decay) {
-  pl_optimizer_args args{};
-  args.struct_size = sizeof args;
-  args.kind = PL_OPTIMIZER_ADAMW;
-  args.beta1 = 0.9;
-  args.beta2 = 0.95;
-  args.epsilon = 1e-8;
-  args.weight_decay = weight_decay;
-  return args;
+plugins::Optimizer adamw(double weight_decay) {
+  return {"adamw", {{"beta1", 0.9}, {"beta2", 0.95}, {"epsilon", 1e-8}, {"weight_decay", weight_decay}}};
 }
 
-pl_optimizer_args sgd(double momentum, double weight_decay, bool nesterov) {
-  pl_optimizer_args args{};
-  args.struct_size = sizeof args;
-  args.kind = PL_OPTIMIZER_SGD;
-  args.flags = nesterov ? PL_OPTIMIZER_NESTEROV : 0;
-  args.momentum = momentum;
-  args.weight_decay = weight_decay;
-  return args;
+plugins::Optimizer sgd(double momentum, double weight_decay, bool nesterov) {
+  return {"sgd", {{"momentum", momentum}, {"nesterov", nesterov ? 1 : 0}, {"weight_decay", weight_decay}}};
 }
 
-StrategyRun::StrategyRun(std::vector<ParameterSpec> specs, const pl_optimizer_args& optimizer,
+StrategyRun::StrategyRun(std::vector<ParameterSpec> specs, const plugins::Optimizer& optimizer,
                          const RunOptions& options)
     : specs_(std::move(specs)), config_(make_config(options)) {
   pl_run_info run{};

@@ -36,8 +36,8 @@ struct RunOptions {
   const pl_communicator* group = nullptr;  // says rank and world size; NULL: one process
 };
 
-pl_optimizer_args adamw(double weight_decay = 0.1);
-pl_optimizer_args sgd(double momentum = 0, double weight_decay = 0, bool nesterov = false);
+plugins::Optimizer adamw(double weight_decay = 0.1);
+plugins::Optimizer sgd(double momentum = 0, double weight_decay = 0, bool nesterov = false);
 
 // Gradients of one micro-batch, by parameter; undefined: none.
 using Gradients = std::vector<at::Tensor>;
@@ -57,7 +57,7 @@ using State = std::map<std::string, std::vector<std::byte>>;
 // Drives a strategy plugin through its table, as the core does, with gradients that the test makes up.
 class StrategyRun {
  public:
-  StrategyRun(std::vector<ParameterSpec> specs, const pl_optimizer_args& optimizer,
+  StrategyRun(std::vector<ParameterSpec> specs, const plugins::Optimizer& optimizer,
               const RunOptions& options = {});
 
   plugins::Strategy& strategy() const { return *strategy_; }

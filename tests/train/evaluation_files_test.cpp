@@ -17,7 +17,7 @@ constexpr const char* kRemedy = "choose another run.dir";
 
 Evaluation evaluation_with(std::vector<ReportFile> files, double sum = 1) {
   Evaluation evaluation;
-  evaluation.sums = {{"loss", sum, 2}};
+  evaluation.sums = {{"", "loss", sum, 2}};
   evaluation.files = std::move(files);
   evaluation.samples = evaluation.available = 5;
   return evaluation;

@@ -22,7 +22,8 @@ KeptSums some_sums() {
           .samples = 3,
           .available = 5,
           .metrics = {{.name = "perplexity", .source = "loss", .help = {}, .aggregate = PL_AGGREGATE_EXP_MEAN, .better = PL_BETTER_LOWER}},
-          .values = {{"loss", 0.1, 1.0 / 3}, {".unit/a/loss", 5e-324, 1e300}},
+          .values = {{"", "loss", 0.1, 1.0 / 3}, {"a", "loss", 5e-324, 1e300}},
+          .records = 0,
           .files = {"table.csv"}};
 }
 
@@ -55,7 +56,7 @@ TEST(KeptSums, ComeBackToTheBit) {
 
 TEST(KeptSums, WhatIsNotFiniteComesBackToo) {
   KeptSums sums = some_sums();
-  sums.values = {{"a", kNan, 1}, {"b", kInfinity, 1}, {"c", -kInfinity, kNan}};
+  sums.values = {{"", "a", kNan, 1}, {"", "b", kInfinity, 1}, {"", "c", -kInfinity, kNan}};
   const KeptSums back = parse_sums(to_text(sums), "x.json");
   EXPECT_TRUE(std::isnan(back.values[0].sum));
   EXPECT_EQ(back.values[1].sum, kInfinity);
@@ -78,12 +79,12 @@ TEST(KeptSums, DamageIsNamedWithItsKey) {
   EXPECT_EQ(problem_after("\"source\":\"loss\"", "\"source\":[]"), "x.json: 'source' is [], must be a text");
   EXPECT_EQ(problem_after("{\"aggregate\"", "5,{\"aggregate\""), "x.json: 'name' is missing, must be a text");
   EXPECT_EQ(problem_after("\"values\":[", "\"values\":{},\"v\":["), "x.json: 'values' is {}, must be a list");
-  EXPECT_EQ(problem_after("0.1", "null"), "x.json: [\"loss\",null,0.3333333333333333] in 'values': must be a name, a sum and a weight");
+  EXPECT_EQ(problem_after("0.1", "null"), "x.json: [\"\",\"loss\",null,0.3333333333333333] in 'values': must be a group, a name, a sum and a weight");
   EXPECT_EQ(problem_after("0.1", "\"much\""),
-            "x.json: [\"loss\",\"much\",0.3333333333333333] in 'values': must be a name, a sum and a weight");
-  EXPECT_EQ(problem_after("[\"loss\",0.1,", "[\"loss\","),
-            "x.json: [\"loss\",0.3333333333333333] in 'values': must be a name, a sum and a weight");
-  EXPECT_EQ(problem_after(".unit/a/loss", "loss"), "x.json: 'loss' is twice in 'values'");
+            "x.json: [\"\",\"loss\",\"much\",0.3333333333333333] in 'values': must be a group, a name, a sum and a weight");
+  EXPECT_EQ(problem_after("\"loss\",0.1,", "\"loss\","),
+            "x.json: [\"\",\"loss\",0.3333333333333333] in 'values': must be a group, a name, a sum and a weight");
+  EXPECT_EQ(problem_after("[\"a\",\"loss\"", "[\"\",\"loss\""), "x.json: 'loss' of group '' is twice in 'values'");
   EXPECT_EQ(problem_after("\"table.csv\"", "7"), "x.json: 7 in 'files': must be a name");
 }
 

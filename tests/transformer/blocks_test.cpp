@@ -10,23 +10,23 @@
 namespace pipeline::transformer::testing {
 namespace {
 
-constexpr int64_t kRows = 37, kWidth = 24, kInner = 50;
-constexpr double kEps = 1e-5;
+constexpr int64_t kNormRows = 37, kNormWidth = 24, kNormInner = 50;
+constexpr double kNormEps = 1e-5;
 
 Tensors mlp_inputs() {
-  return {values({kRows, kWidth}, 1), values({kWidth}, 2),
-          values({kWidth}, 3),        values({kWidth, kInner}, 4) * 0.3,
-          values({kInner}, 5),        values({kInner, kWidth}, 6) * 0.3,
-          values({kWidth}, 7)};
+  return {values({kNormRows, kNormWidth}, 1), values({kNormWidth}, 2),
+          values({kNormWidth}, 3),        values({kNormWidth, kNormInner}, 4) * 0.3,
+          values({kNormInner}, 5),        values({kNormInner, kNormWidth}, 6) * 0.3,
+          values({kNormWidth}, 7)};
 }
 
 at::Tensor mlp(const Tensors& t, const Dropout& dropout, at::ScalarType compute = at::kFloat) {
-  return norm_mlp_residual(t[0], {t[1], t[2], kEps}, {t[3], t[4]}, {t[5], t[6]}, dropout, compute);
+  return norm_mlp_residual(t[0], {t[1], t[2], kNormEps}, {t[3], t[4]}, {t[5], t[6]}, dropout, compute);
 }
 
 at::Tensor exact_mlp(const Tensors& t, const Dropout& dropout) {
   const at::Tensor h =
-      at::gelu(at::addmm(t[4], at::layer_norm(t[0], {kWidth}, t[1], t[2], kEps), t[3]), "tanh");
+      at::gelu(at::addmm(t[4], at::layer_norm(t[0], {kNormWidth}, t[1], t[2], kNormEps), t[3]), "tanh");
   at::Tensor y = at::addmm(t[6], h, t[5]);
   if (dropout.active()) y = y * dropout_mask(dropout, 0, y.size(0), y.size(1), y.options());
   return t[0] + y;
@@ -42,21 +42,21 @@ TEST(BlocksTest, MlpIsWhatAutogradMakesOfIt) {
 
 TEST(BlocksTest, NormLinearIsWhatAutogradMakesOfIt) {
   expect_same_function(
-      {values({kRows, kWidth}, 1), values({kWidth}, 2), values({kWidth}, 3), values({kWidth, 70}, 4),
+      {values({kNormRows, kNormWidth}, 1), values({kNormWidth}, 2), values({kNormWidth}, 3), values({kNormWidth, 70}, 4),
        values({70}, 5)},
       [](const Tensors& t) {
-        return norm_linear(t[0], {t[1], t[2], kEps}, {t[3], t[4]}, at::kFloat);
+        return norm_linear(t[0], {t[1], t[2], kNormEps}, {t[3], t[4]}, at::kFloat);
       },
       [](const Tensors& t) {
-        return at::addmm(t[4], at::layer_norm(t[0], {kWidth}, t[1], t[2], kEps), t[3]);
+        return at::addmm(t[4], at::layer_norm(t[0], {kNormWidth}, t[1], t[2], kNormEps), t[3]);
       });
 }
 
 TEST(BlocksTest, LinearResidualIsWhatAutogradMakesOfIt) {
   for (const Dropout& dropout : {Dropout{}, Dropout{0.2, 5}}) {
     expect_same_function(
-        {values({kRows, kInner}, 1), values({kInner, kWidth}, 2), values({kWidth}, 3),
-         values({kRows, kWidth}, 4)},
+        {values({kNormRows, kNormInner}, 1), values({kNormInner, kNormWidth}, 2), values({kNormWidth}, 3),
+         values({kNormRows, kNormWidth}, 4)},
         [&](const Tensors& t) {
           return linear_residual(t[0], {t[1], t[2]}, t[3], dropout);
         },
@@ -73,7 +73,7 @@ TEST(BlocksTest, EmbeddingAddsUpRepeatedTokens) {
                    positions = at::tensor({0L, 1L, 2L, 0L, 1L}, at::kLong);
   for (const Dropout& dropout : {Dropout{}, Dropout{0.2, 5}}) {
     expect_same_function(
-        {values({6, kWidth}, 1), values({4, kWidth}, 2)},
+        {values({6, kNormWidth}, 1), values({4, kNormWidth}, 2)},
         [&](const Tensors& t) { return embed(tokens, positions, t[0], t[1], dropout); },
         [&](const Tensors& t) {
           const at::Tensor x = at::embedding(t[0], tokens) + at::embedding(t[1], positions);
@@ -83,7 +83,7 @@ TEST(BlocksTest, EmbeddingAddsUpRepeatedTokens) {
 }
 
 TEST(BlocksTest, TokensOutOfRangeAreNamed) {
-  const at::Tensor table = values({6, kWidth}, 1), zero = at::zeros({2}, at::kLong);
+  const at::Tensor table = values({6, kNormWidth}, 1), zero = at::zeros({2}, at::kLong);
   EXPECT_THROW(embed(at::tensor({0L, 6L}, at::kLong), zero, table, table, {}), c10::IndexError);
   EXPECT_THROW(embed(at::tensor({-1L, 0L}, at::kLong), zero, table, table, {}), c10::IndexError);
 }
@@ -115,7 +115,7 @@ TEST(BlocksTest, LowPrecisionComputesTheSameFunction) {
 
 TEST(BlocksTest, ThreadsDoNotMatter) {
   Tensors inputs = mlp_inputs();
-  inputs[0] = values({400, kWidth}, 1);
+  inputs[0] = values({400, kNormWidth}, 1);
   expect_threads_do_not_matter(inputs, [](const Tensors& t) { return mlp(t, {0.1, 2}); });
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-float* data(at::Tensor& x) { return x.mutable_data_ptr<float>(); }
+float* data_of(at::Tensor& x) { return x.mutable_data_ptr<float>(); }
 
 double furthest(const at::Tensor& a, const at::Tensor& b) { return (a - b).abs().max().item<double>(); }
 
@@ -32,8 +32,8 @@ INSTANTIATE_TEST_SUITE_P(InstructionSets, ExactGeluTest, ::testing::Values("avx5
 TEST_P(ExactGeluTest, ValueAndSlopeAreRightToSevenDigits) {
   at::Tensor x = at::linspace(-4, 4, 800001), y = at::empty_like(x), again = at::empty_like(x),
              slope = at::ones_like(x);
-  kernels_->exact_gelu(data(x), data(y), x.numel());
-  kernels_->exact_gelu_backward(data(x), data(again), data(slope), x.numel());
+  kernels_->exact_gelu(data_of(x), data_of(y), x.numel());
+  kernels_->exact_gelu_backward(data_of(x), data_of(again), data_of(slope), x.numel());
   const at::Tensor exact = x.to(at::kDouble);
   const at::Tensor value = at::gelu(exact, "none");
   EXPECT_LT(furthest(y.sub(value).div(exact.abs().clamp_min(1)), at::zeros({1})), 1e-7);
@@ -44,7 +44,7 @@ TEST_P(ExactGeluTest, ValueAndSlopeAreRightToSevenDigits) {
 // 0.5 x (1 + erf(x / sqrt(2))) in fp32 has no right digit below -5.
 TEST_P(ExactGeluTest, TheTailKeepsItsDigits) {
   at::Tensor x = at::linspace(-12.5, -1, 100001), y = at::empty_like(x);
-  kernels_->exact_gelu(data(x), data(y), x.numel());
+  kernels_->exact_gelu(data_of(x), data_of(y), x.numel());
   const at::Tensor exact = x.to(at::kDouble);
   const at::Tensor value = exact * at::special_erfc(-exact * std::sqrt(0.5)) * 0.5;
   EXPECT_LT(furthest(y / value, at::ones({1})), 1e-5);
@@ -53,14 +53,14 @@ TEST_P(ExactGeluTest, TheTailKeepsItsDigits) {
 TEST_P(ExactGeluTest, FarOutItIsZeroOrTheIdentity) {
   at::Tensor x = at::tensor({-3e38f, -1e20f, -1e4f, -30.0f, -0.0f, 0.0f, 30.0f, 1e4f, 1e20f, 3e38f});
   at::Tensor y = at::empty_like(x), slope = at::ones_like(x);
-  kernels_->exact_gelu_backward(data(x), data(y), data(slope), x.numel());
+  kernels_->exact_gelu_backward(data_of(x), data_of(y), data_of(slope), x.numel());
   EXPECT_TRUE(y.equal(x.clamp_min(0)));
   EXPECT_TRUE(slope.equal(at::tensor({0.0f, 0.0f, 0.0f, 0.0f, 0.5f, 0.5f, 1.0f, 1.0f, 1.0f, 1.0f})));
 }
 
 TEST_P(ExactGeluTest, WhatIsNotFiniteStaysSo) {
   at::Tensor x = at::tensor({NAN, INFINITY, -INFINITY}), y = at::empty_like(x), slope = at::ones_like(x);
-  kernels_->exact_gelu_backward(data(x), data(y), data(slope), x.numel());
+  kernels_->exact_gelu_backward(data_of(x), data_of(y), data_of(slope), x.numel());
   EXPECT_FALSE(y.isfinite().any().item<bool>());
   EXPECT_FALSE(slope.isfinite().any().item<bool>());
 }
@@ -70,17 +70,17 @@ TEST_P(ExactGeluTest, IsWrittenByTheProductToo) {
     const at::Tensor a = values({m, k}, 1), b = values({k, n}, 2), bias = values({n}, 3);
     at::Tensor c = at::empty({m, n}), y = at::empty({m, n});
     Gemm task{.m = m, .n = n, .k = k, .a = a.const_data_ptr<float>(), .lda = k, .a_transposed = false,
-              .b = b.const_data_ptr<float>(), .ldb = n, .b_transposed = false, .c = data(c), .ldc = n,
+              .b = b.const_data_ptr<float>(), .ldb = n, .b_transposed = false, .c = data_of(c), .ldc = n,
               .bias = bias.const_data_ptr<float>()};
     at::Tensor plain = at::empty({m, n});
-    task.c = data(plain);
+    task.c = data_of(plain);
     kernels_->gemm(task);
-    task.c = data(c);
-    task.exact_gelu = data(y);
+    task.c = data_of(c);
+    task.exact_gelu = data_of(y);
     kernels_->gemm(task);
     EXPECT_TRUE(c.equal(plain)) << m << " " << n << " " << k;
     at::Tensor expected = at::empty({m, n});
-    kernels_->exact_gelu(data(c), data(expected), c.numel());
+    kernels_->exact_gelu(data_of(c), data_of(expected), c.numel());
     EXPECT_TRUE(y.equal(expected)) << m << " " << n << " " << k;
   }
 }

@@ -8,34 +8,34 @@
 namespace pipeline::transformer::testing {
 namespace {
 
-constexpr int64_t kRows = 29, kWidth = 24, kVocab = 61;
-constexpr double kEps = 1e-5;
+constexpr int64_t kHeadRows = 29, kHeadInputs = 24, kVocab = 61;
+constexpr double kHeadEps = 1e-5;
 
 using Tensors = std::vector<at::Tensor>;
 
 Tensors inputs() {  // x, norm weight and bias, head
-  return {values({kRows, kWidth}, 1), values({kWidth}, 2), values({kWidth}, 3), values({kVocab, kWidth}, 4)};
+  return {values({kHeadRows, kHeadInputs}, 1), values({kHeadInputs}, 2), values({kHeadInputs}, 3), values({kVocab, kHeadInputs}, 4)};
 }
 
 at::Tensor some_targets() {
-  at::Tensor targets = at::arange(kRows, at::kLong) * 13 % kVocab;
-  targets.slice(0, 0, kRows, 3).fill_(-1);
+  at::Tensor targets = at::arange(kHeadRows, at::kLong) * 13 % kVocab;
+  targets.slice(0, 0, kHeadRows, 3).fill_(-1);
   return targets;
 }
 
 at::Tensor exact_sum(const Tensors& t, const at::Tensor& targets) {
-  const at::Tensor logits = at::mm(at::layer_norm(t[0], {kWidth}, t[1], t[2], kEps), t[3].t());
+  const at::Tensor logits = at::mm(at::layer_norm(t[0], {kHeadInputs}, t[1], t[2], kHeadEps), t[3].t());
   return at::nll_loss(at::log_softmax(logits, 1), targets, {}, at::Reduction::Sum, -1);
 }
 
 LossSum head(const Tensors& t, const at::Tensor& targets, const HeadOptions& options) {
   const at::Tensor rows = at::nonzero(targets >= 0).squeeze(1);
-  return cross_entropy_head(t[0].index_select(0, rows), targets.index_select(0, rows), {t[1], t[2], kEps},
+  return cross_entropy_head(t[0].index_select(0, rows), targets.index_select(0, rows), {t[1], t[2], kHeadEps},
                             t[3], options);
 }
 
 TEST(HeadTest, LossAndGradientsForAnyChunk) {
-  for (const at::Tensor& targets : {some_targets(), at::arange(kRows, at::kLong)}) {
+  for (const at::Tensor& targets : {some_targets(), at::arange(kHeadRows, at::kLong)}) {
     for (const int64_t chunk : {0, 1, 4, 100}) {
       expect_same_function(
           inputs(),
@@ -57,7 +57,7 @@ TEST(HeadTest, TheSumIsNotScaledAndNeedsNoGradients) {
 
 TEST(HeadTest, NoTargetAtAllGivesZeros) {
   const Tensors t = leaves(inputs());
-  const LossSum loss = head(t, at::full({kRows}, -1, at::kLong), {});
+  const LossSum loss = head(t, at::full({kHeadRows}, -1, at::kLong), {});
   EXPECT_EQ(loss.sum.item<double>(), 0);
   loss.scaled.backward();
   for (const at::Tensor& leaf : t) EXPECT_TRUE(leaf.grad().eq(0).all().item<bool>());
@@ -83,16 +83,16 @@ TEST(HeadTest, LowPrecisionComputesTheSameFunction) {
 }
 
 TEST(HeadTest, ATiedTableGetsOneGradient) {
-  const at::Tensor tokens = at::arange(kRows, at::kLong) % 7, positions = at::arange(kRows, at::kLong) % 5;
+  const at::Tensor tokens = at::arange(kHeadRows, at::kLong) % 7, positions = at::arange(kHeadRows, at::kLong) % 5;
   const auto run = [&](const at::Tensor& table, const at::Tensor& places,
                        std::shared_ptr<SharedGradient> shared) {
     const at::Tensor x = embed(tokens, positions, table, places, {}, shared);
     const Tensors in = inputs();
-    cross_entropy_head(x, at::arange(kRows, at::kLong), {in[1], in[2], kEps}, table, {.shared = shared})
+    cross_entropy_head(x, at::arange(kHeadRows, at::kLong), {in[1], in[2], kHeadEps}, table, {.shared = shared})
         .scaled.backward();
   };
-  const Tensors tied = leaves({values({kVocab, kWidth}, 4), values({5, kWidth}, 5)});
-  const Tensors apart = leaves({values({kVocab, kWidth}, 4), values({5, kWidth}, 5)});
+  const Tensors tied = leaves({values({kVocab, kHeadInputs}, 4), values({5, kHeadInputs}, 5)});
+  const Tensors apart = leaves({values({kVocab, kHeadInputs}, 4), values({5, kHeadInputs}, 5)});
   run(tied[0], tied[1], std::make_shared<SharedGradient>());
   run(apart[0], apart[1], nullptr);
   expect_close(tied[0].grad(), apart[0].grad(), 1e-6, "table");
@@ -103,21 +103,21 @@ TEST(HeadTest, ABiasIsAddedAndGetsItsGradient) {
   Tensors in = inputs();
   in.push_back(values({kVocab}, 5));
   const auto ours = [](const Tensors& t, const HeadOptions& options) {
-    return cross_entropy_head(t[0], at::arange(kRows, at::kLong), {t[1], t[2], kEps}, t[3], options, t[4]);
+    return cross_entropy_head(t[0], at::arange(kHeadRows, at::kLong), {t[1], t[2], kHeadEps}, t[3], options, t[4]);
   };
   const auto exact_logits = [](const Tensors& t) {
-    return at::mm(at::layer_norm(t[0], {kWidth}, t[1], t[2], kEps), t[3].t()) + t[4];
+    return at::mm(at::layer_norm(t[0], {kHeadInputs}, t[1], t[2], kHeadEps), t[3].t()) + t[4];
   };
   for (const int64_t chunk : {0, 1, 4, 100}) {
     expect_same_function(
         in, [&](const Tensors& t) { return ours(t, {.scale = 0.25, .chunk = chunk}).scaled; },
         [&](const Tensors& t) {
-          return at::nll_loss(at::log_softmax(exact_logits(t), 1), at::arange(kRows, at::kLong), {},
+          return at::nll_loss(at::log_softmax(exact_logits(t), 1), at::arange(kHeadRows, at::kLong), {},
                               at::Reduction::Sum) *
                  0.25;
         });
   }
-  expect_close(head_logits(in[0], {in[1], in[2], kEps}, in[3], at::kFloat, in[4]),
+  expect_close(head_logits(in[0], {in[1], in[2], kHeadEps}, in[3], at::kFloat, in[4]),
                exact_logits(leaves(in, at::kDouble)), 2e-6, "logits");
 
   Tensors only_bias = in;  // the rest is frozen
@@ -133,8 +133,8 @@ TEST(HeadTest, ABiasIsAddedAndGetsItsGradient) {
 }
 
 TEST(HeadTest, ThreadsDoNotMatter) {
-  const Tensors in = {values({300, kWidth}, 1), values({kWidth}, 2), values({kWidth}, 3),
-                      values({500, kWidth}, 4)};
+  const Tensors in = {values({300, kHeadInputs}, 1), values({kHeadInputs}, 2), values({kHeadInputs}, 3),
+                      values({500, kHeadInputs}, 4)};
   const at::Tensor targets = at::arange(300, at::kLong);
   expect_threads_do_not_matter(in, [&](const Tensors& t) { return head(t, targets, {.chunk = 100}).scaled; });
 }

@@ -9,7 +9,7 @@
 namespace pipeline::transformer::testing {
 namespace {
 
-constexpr int64_t kTerms = 5000, kWidth = 16, kVocab = 7;
+constexpr int64_t kTerms = 5000, kWidth = 16, kNarrowVocab = 7;
 constexpr double kTolerance = 4e-3;  // bfloat16's rounding of the sum itself
 
 std::vector<at::Tensor> bf16(const std::vector<at::Tensor>& tensors) {
@@ -32,7 +32,7 @@ void expect_same_gradients(const std::vector<at::Tensor>& inputs, const F& f, do
 TEST(NarrowSumsTest, OfAnEmbeddingWithOneTokenManyTimes) {
   const at::Tensor token = at::full({kTerms}, 3, at::kLong), place = at::arange(kTerms, at::kLong) % 2;
   const at::Tensor weights = (values({kTerms, kWidth}, 3) + 2).to(at::kBFloat16);
-  const std::vector<at::Tensor> tables = {values({kVocab, kWidth}, 1), values({2, kWidth}, 2)};
+  const std::vector<at::Tensor> tables = {values({kNarrowVocab, kWidth}, 1), values({2, kWidth}, 2)};
   const auto embedded = [&](const std::vector<at::Tensor>& t) {
     return (embed(token, place, t[0], t[1], {}).to(at::kDouble) * weights.to(at::kDouble)).sum();
   };
@@ -47,8 +47,8 @@ TEST(NarrowSumsTest, OfAnEmbeddingWithOneTokenManyTimes) {
 TEST(NarrowSumsTest, OfAHeadOverManyChunks) {
   const at::Tensor targets = at::full({kTerms}, 3, at::kLong);
   const std::vector<at::Tensor> inputs = {values({kTerms, kWidth}, 1) + 3, values({kWidth}, 2) + 2,
-                                          values({kWidth}, 3), values({kVocab, kWidth}, 4) * 0.1,
-                                          values({kVocab}, 5)};
+                                          values({kWidth}, 3), values({kNarrowVocab, kWidth}, 4) * 0.1,
+                                          values({kNarrowVocab}, 5)};
   const auto loss = [&](const std::vector<at::Tensor>& t, int64_t chunk) {
     const at::ScalarType type = t[0].scalar_type();
     return cross_entropy_head(t[0], targets, {t[1], t[2], 1e-5}, t[3], {.chunk = chunk, .compute = type},
@@ -67,12 +67,12 @@ TEST(NarrowSumsTest, OfAHeadOverManyChunks) {
 // What is left for the embedding of a tied matrix, or given to who takes it early, is in float32 already.
 TEST(NarrowSumsTest, AHeadHandsOnItsSumInFloat) {
   const std::vector<at::Tensor> t =
-      leaves({values({9, kWidth}, 1), values({kWidth}, 2), values({kWidth}, 3), values({kVocab, kWidth}, 4)},
+      leaves({values({9, kWidth}, 1), values({kWidth}, 2), values({kWidth}, 3), values({kNarrowVocab, kWidth}, 4)},
              at::kBFloat16);
   const auto shared = std::make_shared<SharedGradient>();
   at::Tensor taken;
   shared->take_head = [&](at::Tensor gradient) { taken = std::move(gradient); };
-  cross_entropy_head(t[0], at::arange(9, at::kLong) % kVocab, {t[1], t[2], 1e-5}, t[3],
+  cross_entropy_head(t[0], at::arange(9, at::kLong) % kNarrowVocab, {t[1], t[2], 1e-5}, t[3],
                      {.compute = at::kBFloat16, .shared = shared})
       .scaled.backward();
   EXPECT_EQ(taken.scalar_type(), at::kFloat);

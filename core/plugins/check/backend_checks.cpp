@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <array>
 #include <numeric>
 
 #include "core/base/error.hpp"
@@ -70,6 +71,47 @@ void collectives_of_one_rank(const CheckArgs& args) {
   barrier.wait();
 }
 
+struct Dtype {
+  const char* name;
+  pl_dtype code;
+};
+constexpr Dtype kDtypes[] = {
+    {"float64", {PL_DTYPE_FLOAT, 64, 1}}, {"float32", {PL_DTYPE_FLOAT, 32, 1}},   {"float16", {PL_DTYPE_FLOAT, 16, 1}},
+    {"bfloat16", {PL_DTYPE_BFLOAT, 16, 1}}, {"int64", {PL_DTYPE_INT, 64, 1}}, {"int32", {PL_DTYPE_INT, 32, 1}},
+    {"uint8", {PL_DTYPE_UINT, 8, 1}}};
+
+// Every backend has them, and a rank may have no elements of anything.
+void all_dtypes_and_no_elements(const CheckArgs& args) {
+  Lonely lonely(args);
+  Communicator& group = lonely.group();
+  std::array<std::uint64_t, 3> memory{1, 1, 1};  // as any of the dtypes no NaN
+  const std::array<std::uint64_t, 3> expected = memory;
+  const std::uint64_t none[] = {0};
+  for (const Dtype& dtype : kDtypes) {
+    pl_buffer buffer = host_buffer(memory.data(), memory.size(), dtype.code);
+    for (const std::uint32_t reduce : {PL_REDUCE_SUM, PL_REDUCE_MIN, PL_REDUCE_MAX}) {
+      group.all_reduce(buffer, reduce).wait();
+      if (memory != expected) throw Error(fmt::format("all_reduce of one rank changed {}", dtype.name));
+    }
+    const pl_buffer empty = host_buffer(nullptr, 0, dtype.code);
+    group.all_reduce(empty).wait();
+    group.broadcast(empty, 0).wait();
+    group.all_gather(empty, empty, none).wait();
+    group.reduce_scatter(empty, empty, none).wait();
+    group.all_to_all(empty, empty, none, none).wait();
+  }
+}
+
+// A shard may be this rank's own part of the full buffer.
+void shards_in_place(const CheckArgs& args) {
+  Lonely lonely(args);
+  std::vector<float> full{1, 2, 3};
+  const pl_buffer buffer = host_buffer(full.data(), full.size());
+  lonely.group().all_gather(buffer, buffer).wait();
+  lonely.group().reduce_scatter(buffer, buffer).wait();
+  if (full != std::vector<float>{1, 2, 3}) throw Error("a collective in place changed the data of one rank");
+}
+
 // Refused before anything is sent, so that the group goes on.
 void refuses_wrong_arguments(const CheckArgs& args) {
   Lonely lonely(args);
@@ -103,7 +145,9 @@ void abort_ends_everything(const CheckArgs& args) {
   lonely.group().abort("the check wants it");
   try {
     lonely.group().barrier().wait();
-  } catch (const Error&) {
+  } catch (const Error& e) {
+    if (e.code() != PL_ERROR_PEER)
+      throw Error(fmt::format("a barrier after abort fails with code {}, must be {} (PL_ERROR_PEER)", e.code(), PL_ERROR_PEER));
     return;
   }
   throw Error("a barrier after abort succeeded");
@@ -114,6 +158,8 @@ void abort_ends_everything(const CheckArgs& args) {
 std::vector<Promise> backend_promises() {
   return {{"opens and closes a group of one rank", opens_and_closes},
           {"collectives of one rank leave the data as it is", collectives_of_one_rank},
+          {"all dtypes can be reduced, and buffers may be empty", all_dtypes_and_no_elements},
+          {"a shard may lie in the full buffer", shards_in_place},
           {"wrong arguments are refused and harm nothing", refuses_wrong_arguments},
           {"calls after abort fail", abort_ends_everything}};
 }

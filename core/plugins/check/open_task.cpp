@@ -40,7 +40,12 @@ OpenTask::OpenTask(const CheckArgs& args, const OpenHow& how)
   task_.open();
   const std::vector<pl_parameter>& parameters = task_.parameters();
   parameters_.reserve(parameters.size());
-  for (const pl_parameter& parameter : parameters) bind(parameter);
+  for (const pl_parameter& parameter : parameters) allocate(parameter);
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const std::size_t index = how.backwards ? parameters.size() - 1 - i : i;
+    task_.initialize(index, parameters_[index].value);
+  }
+  for (std::size_t i = 0; i < parameters.size(); ++i) bind(i, parameters[i]);
 }
 
 std::vector<std::uint64_t> OpenTask::some_ids(std::uint32_t split) const {
@@ -51,16 +56,17 @@ std::vector<std::uint64_t> OpenTask::some_ids(std::uint32_t split) const {
   return ids;
 }
 
-void OpenTask::bind(const pl_parameter& parameter) {
-  const std::size_t index = parameters_.size();
+void OpenTask::allocate(const pl_parameter& parameter) {
   Storage& storage = parameters_.emplace_back();
   storage.shape.assign(parameter.shape, parameter.shape + parameter.ndim);
   std::size_t count = 1;
   for (const std::int64_t size : storage.shape) count *= static_cast<std::size_t>(size);
   storage.value.resize(count);
   storage.gradient.resize(count);
-  task_.initialize(index, storage.value);
+}
 
+void OpenTask::bind(std::size_t index, const pl_parameter& parameter) {
+  Storage& storage = parameters_[index];
   pl_tensor value{};
   value.data = storage.value.data();
   value.device = {PL_DEVICE_CPU, 0};
@@ -71,7 +77,7 @@ void OpenTask::bind(const pl_parameter& parameter) {
   gradient.data = storage.gradient.data();
   if (how_.dtype.bits == 16) {
     for (const float wide : storage.value) storage.narrow_value.push_back(narrowed(wide));
-    storage.narrow_gradient.resize(count);
+    storage.narrow_gradient.resize(storage.value.size());
     value.data = storage.narrow_value.data();
     gradient.data = storage.narrow_gradient.data();
   }
@@ -88,13 +94,13 @@ std::vector<float> OpenTask::train(const Batch& batch) {
   auto sink = sized<pl_gradient_sink>();
   sink.user = this;
   sink.ready = ready;
-  sink.flags = how_.gradients == Gradients::kInRows ? PL_GRADIENTS_IN_ROWS : 0;
+  sink.flags = (how_.gradients == Gradients::kInRows ? PL_GRADIENTS_IN_ROWS : 0) | (how_.hints ? 0x10000u : 0);
   auto args = sized<pl_train_args>();
   args.scale = 1;
   args.seed = 42;
   args.gradients = &sink;
-  const pl_tensor loss = task_.train(batch, args);
-  std::vector<float> result{static_cast<float>(scalar(loss))};
+  loss_ = task_.train(batch, args);
+  std::vector<float> result{loss()};
   for (const Storage& storage : parameters_) {
     if (how_.dtype.bits == 16)
       std::ranges::transform(storage.narrow_gradient, std::back_inserter(result), widened);
@@ -102,6 +108,14 @@ std::vector<float> OpenTask::train(const Batch& batch) {
       result.insert(result.end(), storage.gradient.begin(), storage.gradient.end());
   }
   return result;
+}
+
+float OpenTask::loss() const { return static_cast<float>(scalar(loss_)); }
+
+std::vector<float> OpenTask::values() const {
+  std::vector<float> all;
+  for (const Storage& storage : parameters_) all.insert(all.end(), storage.value.begin(), storage.value.end());
+  return all;
 }
 
 pl_error* OpenTask::ready(void* user, const pl_gradient* gradient) noexcept {

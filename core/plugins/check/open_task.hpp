@@ -14,6 +14,8 @@ struct OpenHow {
   Gradients gradients = Gradients::kInPlace;
   std::uint32_t purpose = PL_PURPOSE_TRAIN;
   pl_dtype dtype = {PL_DTYPE_FLOAT, 32, 1};  // of parameters, their gradients and products: float32 or, with gradients in place, bf16
+  bool backwards = false;  // initial values from the last parameter on
+  bool hints = false;      // flags that nobody knows, and who does not may ignore
 };
 
 // A task that is open and bound to storage of its own. Stays where it is, since the task has its address.
@@ -30,6 +32,8 @@ class OpenTask {
 
   // Trains on one batch from zero gradients and returns the loss and all gradients.
   std::vector<float> train(const Batch& batch);
+  float loss() const;                 // as the last train() left it
+  std::vector<float> values() const;  // of all parameters
 
   bool gave_rows() const { return gave_rows_; }
 
@@ -41,7 +45,8 @@ class OpenTask {
     std::vector<std::uint16_t> narrow_value, narrow_gradient;
   };
 
-  void bind(const pl_parameter& parameter);
+  void allocate(const pl_parameter& parameter);
+  void bind(std::size_t index, const pl_parameter& parameter);
   static pl_error* ready(void* user, const pl_gradient* gradient) noexcept;
   void add(const pl_gradient& gradient);
   void add_rows(Storage& storage, const pl_gradient& gradient);
@@ -50,6 +55,7 @@ class OpenTask {
   Subject subject_;
   Task task_;
   bool gave_rows_ = false;
+  pl_tensor loss_{};
   std::vector<Storage> parameters_;
 };
 

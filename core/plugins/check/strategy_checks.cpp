@@ -31,10 +31,10 @@ class Bench {
     parameter_.name = to_pl("weight");
     parameter_.lr_multiplier = 1;
     try {
-      create(PL_OPTIMIZER_ADAMW);
+      create({"adamw", {{"beta1", 0.9}, {"beta2", 0.999}, {"epsilon", 1e-8}, {"weight_decay", 0}}});
     } catch (const Error& e) {
       if (e.code() != PL_ERROR_UNSUPPORTED) throw;
-      create(PL_OPTIMIZER_SGD);
+      create({"sgd", {{"momentum", 0.9}, {"nesterov", 0}, {"weight_decay", 0}}});
     }
     storage_ = strategy().storage(0);
     strategy().load_state(
@@ -124,15 +124,9 @@ class Bench {
     return strategy().collect(strategy().step(args));
   }
 
-  void create(std::uint32_t optimizer) {
-    auto args = sized<pl_optimizer_args>();
-    args.kind = optimizer;
-    args.beta1 = 0.9;
-    args.beta2 = 0.999;
-    args.epsilon = 1e-8;
-    args.momentum = 0.9;
+  void create(const Optimizer& optimizer) {
     strategy_ = std::make_unique<Strategy>(subject_.plugin(), subject_.context(), subject_.config(),
-                                           std::span(&parameter_, 1), args, nullptr);
+                                           std::span(&parameter_, 1), optimizer, nullptr);
   }
 
   Subject subject_;

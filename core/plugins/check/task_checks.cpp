@@ -5,6 +5,7 @@
 #include <cstring>
 #include <optional>
 #include <thread>
+#include <tuple>
 
 #include "core/base/error.hpp"
 #include "core/base/str.hpp"
@@ -52,6 +53,7 @@ void batches_are_weighed(const CheckArgs& args) {
 void wrong_ids_are_refused(const CheckArgs& args) {
   OpenTask open(args);
   const std::uint64_t count = open.task().sample_count(PL_SPLIT_TRAIN);
+  if (count == UINT64_MAX) throw Skip{"it has data without an end"};
   for (std::uint64_t id : {count, ~std::uint64_t{0}}) {
     try {
       load(open, {id});
@@ -144,6 +146,35 @@ void loads_concurrently(const CheckArgs& args) {
       throw Error("batches loaded by several threads at once are not the same");
 }
 
+// A loss that another batch, an evaluation or another thread's load changes would be read too late.
+void a_loss_lasts_until_the_next_step(const CheckArgs& args) {
+  OpenTask open(args);
+  const Batch batch = load(open, open.some_ids());
+  const float first = open.train(batch)[0];
+  const Batch other = load(open, {open.some_ids().back()});
+  auto evaluate_args = sized<pl_evaluate_args>();
+  evaluate_args.purpose = PL_PURPOSE_VALIDATE;
+  open.task().evaluate(other, evaluate_args, {});
+  if (open.loss() != first) throw Error(fmt::format("the loss was {}, and is {} after an evaluation", first, open.loss()));
+}
+
+// A rank that keeps a part of the weights asks for that part alone.
+void initial_values_come_in_any_order(const CheckArgs& args) {
+  const OpenTask in_order(args), backwards(args, {.backwards = true});
+  if (!same_bits(in_order.values(), backwards.values()))
+    throw Error("the initial values depend on the order in which they are asked for");
+}
+
+// What an older plugin does not know and may leave be.
+void hints_are_ignored(const CheckArgs& args) {
+  OpenTask plain(args), hinted(args, {.hints = true});
+  const std::vector<std::uint64_t> ids = plain.some_ids();
+  const std::uint32_t purpose = PL_PURPOSE_TRAIN | 0x10000u;
+  const Batch batch = hinted.task().load({PL_SPLIT_TRAIN, purpose, ids, 0});
+  if (!same_bits(plain.train(load(plain, ids)), hinted.train(batch)))
+    throw Error("flags and codes above bit 15, which may be ignored, changed what it computes");
+}
+
 void new_options_are_not_ignored(const CheckArgs& args) {
   OpenTask open(args);
   struct Larger {
@@ -165,45 +196,62 @@ void new_options_are_not_ignored(const CheckArgs& args) {
   api.batch_free(open.task().handle(), batch);
 }
 
-// The values that an evaluation of some samples reports.
-std::vector<EvaluationValue> values_of(OpenTask& open, std::uint32_t purpose) {
+// What an evaluation of some samples reports.
+struct Evaluated {
   std::vector<EvaluationValue> values;
+  std::vector<EvaluationRecord> records;
+};
+
+Evaluated evaluation_of(OpenTask& open, std::uint32_t purpose) {
+  Evaluated all;
   EvaluationSink sink;
-  sink.value = [&](std::string_view name, double sum, double weight) {
-    if (!std::isfinite(sum) || !std::isfinite(weight))
-      throw Error(fmt::format("value '{}' is {} with weight {}", name, sum, weight));
-    const auto found = std::ranges::find(values, name, &EvaluationValue::name);
-    EvaluationValue& value = found == values.end() ? values.emplace_back(EvaluationValue{std::string(name)}) : *found;
-    value.sum += sum;
-    value.weight += weight;
+  sink.value = [&](EvaluationValue value) {
+    if (!std::isfinite(value.sum) || !std::isfinite(value.weight))
+      throw Error(fmt::format("value '{}' is {} with weight {}", value.name, value.sum, value.weight));
+    const auto found = std::ranges::find_if(
+        all.values, [&](const EvaluationValue& v) { return v.group == value.group && v.name == value.name; });
+    if (found == all.values.end()) return all.values.push_back(std::move(value));
+    found->sum += value.sum;
+    found->weight += value.weight;
   };
+  sink.record = [&](EvaluationRecord record) { all.records.push_back(std::move(record)); };
   const std::vector<std::uint64_t> ids = open.some_ids();
   const Batch batch = open.task().load({PL_SPLIT_TRAIN, purpose, ids, 0});
   auto args = sized<pl_evaluate_args>();
   args.purpose = purpose;
   open.task().evaluate(batch, args, sink);
-  return values;
+  std::ranges::sort(all.records, {}, [](const EvaluationRecord& r) { return std::tie(r.sample_id, r.key); });
+  return all;
 }
 
-bool contains(const std::vector<EvaluationValue>& values, std::string_view name) {
-  return std::ranges::find(values, name, &EvaluationValue::name) != values.end();
+bool contains(const Evaluated& all, std::string_view name) {
+  return std::ranges::any_of(all.values, [&](const EvaluationValue& v) { return v.group.empty() && v.name == name; });
 }
 
 // While training a task may leave out costly values; a full evaluation has them all.
 void evaluates(const CheckArgs& args) {
   OpenTask open(args);
-  if (!contains(values_of(open, PL_PURPOSE_VALIDATE), "loss"))
+  if (!contains(evaluation_of(open, PL_PURPOSE_VALIDATE), "loss"))
     throw Error("evaluate reported no value \"loss\"");
-  const auto values = values_of(open, PL_PURPOSE_EVALUATE);
-  if (!contains(values, "loss")) throw Error("a full evaluation reported no value \"loss\"");
-  for (const Metric& metric : open.task().metrics())
-    if (!contains(values, metric.source))
+  const Evaluated all = evaluation_of(open, PL_PURPOSE_EVALUATE);
+  if (!contains(all, "loss")) throw Error("a full evaluation reported no value \"loss\"");
+  const std::vector<Metric> metrics = open.task().metrics();
+  for (const Metric& metric : metrics)
+    if (!contains(all, metric.source))
       throw Error(fmt::format("metric '{}' is computed from '{}', which a full evaluation did not report",
                               metric.name, metric.source));
+  if (open.task().has_report()) return;
+  for (const EvaluationValue& value : all.values)
+    if (value.name != "loss" && std::ranges::find(metrics, value.name, &Metric::source) == metrics.end())
+      throw Error(fmt::format("evaluate gives the value '{}', and nothing is made of it: describe a metric of it, or "
+                              "write a report",
+                              value.name));
+  if (!all.records.empty())
+    throw Error(fmt::format("evaluate records '{}', and there is no report that gets it", all.records[0].key));
 }
 
 // All that a report says, for comparison.
-std::string report_of(Task& task, const std::vector<EvaluationValue>& values) {
+std::string report_of(Task& task, const Evaluated& all) {
   std::string said;
   ReportSink sink;
   sink.figure = [&](std::string_view name, double value, std::uint32_t) { said += fmt::format("{} {}\n", name, value); };
@@ -211,7 +259,7 @@ std::string report_of(Task& task, const std::vector<EvaluationValue>& values) {
   sink.file = [&](std::string_view name, std::span<const std::byte> bytes) {
     said += fmt::format("{} {}", name, std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
   };
-  task.report(PL_SPLIT_TRAIN, PL_PURPOSE_EVALUATE, values, sink);
+  task.report(PL_SPLIT_TRAIN, PL_PURPOSE_EVALUATE, all.values, all.records, sink);
   return said;
 }
 
@@ -219,12 +267,12 @@ std::string report_of(Task& task, const std::vector<EvaluationValue>& values) {
 void reports_alike(const CheckArgs& args) {
   OpenTask open(args);
   if (!open.task().has_report()) throw Skip{"it has no report"};
-  const auto values = values_of(open, PL_PURPOSE_EVALUATE);
-  const std::string said = report_of(open.task(), values);
-  if (report_of(open.task(), values) != said) throw Error("the same values gave two reports");
+  const Evaluated all = evaluation_of(open, PL_PURPOSE_EVALUATE);
+  const std::string said = report_of(open.task(), all);
+  if (report_of(open.task(), all) != said) throw Error("the same values gave two reports");
   const Subject subject(args);
   Task created(subject.plugin(), subject.context(), subject.config());
-  if (report_of(created, values) != said)
+  if (report_of(created, all) != said)
     throw Error("the same values gave another report before open: it must use the values and the options alone");
 }
 
@@ -275,6 +323,9 @@ std::vector<Promise> task_promises() {
           {"training works in bf16, too", trains_in_bf16},
           {"gradients handed over equal gradients in place", gradients_can_be_handed_over},
           {"gradients in rows add up to the whole ones", gradients_can_come_in_rows},
+          {"a loss stays what it is until the next step", a_loss_lasts_until_the_next_step},
+          {"initial values do not depend on the order", initial_values_come_in_any_order},
+          {"flags and codes that may be ignored are", hints_are_ignored},
           {"batches can be loaded by several threads at once", loads_concurrently},
           {"options that it does not know are refused", new_options_are_not_ignored},
           {"evaluation reports the loss and what its metrics need", evaluates},

@@ -3,49 +3,61 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <iterator>
+#include <tuple>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
-#include "core/plugins/value_name.hpp"
 #include "core/train/data/prefetcher.hpp"
-#include "core/train/run/metric_sum.hpp"
 
 namespace pipeline::train {
 namespace {
 
-double aggregate(const MetricSum& sum, uint32_t how) {
+double aggregate(const plugins::EvaluationValue& sum, uint32_t how) {
   if (how == PL_AGGREGATE_SUM) return sum.sum;
   const double mean = sum.weight > 0 ? sum.sum / sum.weight : std::nan("");
   return how == PL_AGGREGATE_EXP_MEAN ? std::exp(mean) : mean;
 }
 
-// The figures that the task describes, then those it reported without describing them (means).
-std::vector<Figure> figures(const std::vector<MetricSum>& sums, const std::vector<plugins::Metric>& metrics) {
+std::string_view source_of(const plugins::Metric& metric) { return metric.source.empty() ? metric.name : metric.source; }
+
+// "loss", and the figures that the task describes.
+std::vector<Figure> figures(const std::vector<plugins::EvaluationValue>& sums, const std::vector<plugins::Metric>& metrics) {
   std::vector<Figure> result;
-  std::vector<std::string> described;
   const auto add = [&](const plugins::Metric& metric) {
-    const std::string_view source = metric.source.empty() ? metric.name : metric.source;
-    const auto sum = std::find_if(sums.begin(), sums.end(), [&](const MetricSum& s) { return s.name == source; });
-    if (sum == sums.end()) return;
-    result.push_back({metric.name, aggregate(*sum, metric.aggregate), metric.better});
-    described.push_back(metric.name);
+    const auto sum = std::ranges::find_if(
+        sums, [&](const plugins::EvaluationValue& s) { return s.group.empty() && s.name == source_of(metric); });
+    if (sum != sums.end()) result.push_back({metric.name, aggregate(*sum, metric.aggregate), metric.better});
   };
   const bool loss_described = std::any_of(metrics.begin(), metrics.end(), [](const auto& m) { return m.name == "loss"; });
   if (!loss_described) add({.name = "loss", .source = "", .help = ""});
   for (const plugins::Metric& metric : metrics) add(metric);
-  for (const MetricSum& sum : sums)
-    if (!plugins::is_hidden(sum.name) && std::find(described.begin(), described.end(), sum.name) == described.end())
-      result.push_back({sum.name, aggregate(sum, PL_AGGREGATE_MEAN), PL_BETTER_LOWER});
   return result;
+}
+
+// What a task gives and nothing is made of would be lost without a word.
+void require_use(const plugins::Task& task, const std::vector<plugins::EvaluationValue>& sums, const std::vector<plugins::Metric>& metrics,
+                 size_t records) {
+  if (task.has_report()) return;
+  const auto fail = [&](std::string_view what) {
+    throw Error(fmt::format("{}: evaluate gives {}, and nothing is made of it: the task must describe a metric of it, or have a report",
+                            task.plugin().label(), what));
+  };
+  for (const plugins::EvaluationValue& sum : sums) {
+    const bool described = sum.name == "loss" || std::ranges::any_of(metrics, [&](const auto& m) { return source_of(m) == sum.name; });
+    if (!sum.group.empty() || !described) fail(fmt::format("the value '{}'{}", sum.name, sum.group.empty() ? "" : " of groups"));
+  }
+  if (records > 0) fail(fmt::format("{} records", records));
 }
 
 // What one rank makes of its batches of a round.
 struct Share {
   struct Batch {
     uint64_t samples = 0;
-    std::vector<MetricSum> values;                                 // as the task reported them
+    std::vector<plugins::EvaluationValue> values;  // as the task reported them
+    std::vector<plugins::EvaluationRecord> records;
     std::vector<std::pair<uint64_t, std::string>> shown;
   };
   bool cancelled = false;
@@ -55,10 +67,13 @@ struct Share {
 nlohmann::json to_json(const Share& share) {
   nlohmann::json batches = nlohmann::json::array();
   for (const Share::Batch& batch : share.batches) {
-    nlohmann::json values = nlohmann::json::array(), shown = nlohmann::json::array();
-    for (const MetricSum& value : batch.values) values.push_back(nlohmann::json::array({value.name, value.sum, value.weight}));
+    nlohmann::json values = nlohmann::json::array(), records = nlohmann::json::array(), shown = nlohmann::json::array();
+    for (const plugins::EvaluationValue& value : batch.values)
+      values.push_back(nlohmann::json::array({value.group, value.name, value.sum, value.weight}));
+    for (const plugins::EvaluationRecord& record : batch.records)
+      records.push_back(nlohmann::json::array({record.sample_id, record.key, record.bytes}));
     for (const auto& [id, text] : batch.shown) shown.push_back(nlohmann::json::array({id, text}));
-    batches.push_back(nlohmann::json::array({batch.samples, values, shown}));
+    batches.push_back(nlohmann::json::array({batch.samples, values, records, shown}));
   }
   return nlohmann::json::array({share.cancelled, batches});
 }
@@ -66,9 +81,10 @@ nlohmann::json to_json(const Share& share) {
 Share from_json(const nlohmann::json& json) {
   Share share{.cancelled = json[0], .batches = {}};
   for (const nlohmann::json& batch : json[1]) {
-    Share::Batch& to = share.batches.emplace_back(Share::Batch{.samples = batch[0], .values = {}, .shown = {}});
-    for (const nlohmann::json& value : batch[1]) to.values.push_back({value[0], value[1], value[2]});
-    for (const nlohmann::json& sample : batch[2]) to.shown.emplace_back(sample[0], sample[1]);
+    Share::Batch& to = share.batches.emplace_back(Share::Batch{.samples = batch[0], .values = {}, .records = {}, .shown = {}});
+    for (const nlohmann::json& value : batch[1]) to.values.push_back({value[0], value[1], value[2], value[3]});
+    for (const nlohmann::json& record : batch[2]) to.records.push_back({record[0], record[1], record[2]});
+    for (const nlohmann::json& sample : batch[3]) to.shown.emplace_back(sample[0], sample[1]);
   }
   return share;
 }
@@ -126,15 +142,14 @@ class Rounds {
   }
 
   Share::Batch run(const plugins::Batch& batch, uint64_t index) {
-    Share::Batch result{.samples = batch.info().samples, .values = {}, .shown = {}};
+    Share::Batch result{.samples = batch.info().samples, .values = {}, .records = {}, .shown = {}};
     pl_evaluate_args args{};
     args.purpose = request_.purpose;
-    args.stream = request_.stream;
     // By place, not by what others have shown: the same on any number of ranks.
     args.sample_limit = request_.shown > begin_of(index) ? request_.shown - begin_of(index) : 0;
     task_.evaluate(batch, args,
-                   {.value = [&](std::string_view name, double sum,
-                                 double weight) { result.values.push_back({std::string(name), sum, weight}); },
+                   {.value = [&](plugins::EvaluationValue value) { result.values.push_back(std::move(value)); },
+                    .record = [&](plugins::EvaluationRecord record) { result.records.push_back(std::move(record)); },
                     .sample =
                         [&](uint64_t id, std::string_view text) {
                           if (result.shown.size() < args.sample_limit) result.shown.emplace_back(id, text);
@@ -167,10 +182,9 @@ class Rounds {
 };
 
 // What the task makes of the sums.
-void report(plugins::Task& task, uint32_t split, uint32_t purpose, Evaluation& result) {
-  std::vector<plugins::EvaluationValue> values;
-  for (const MetricSum& sum : result.sums) values.push_back({sum.name, sum.sum, sum.weight});
-  task.report(split, purpose, values,
+void report(plugins::Task& task, uint32_t split, uint32_t purpose, const std::vector<plugins::EvaluationRecord>& records,
+            Evaluation& result) {
+  task.report(split, purpose, result.sums, records,
               {.figure =
                    [&](std::string_view name, double value, uint32_t better) {
                      if (result.find(name) != nullptr)
@@ -191,8 +205,8 @@ const Figure* Evaluation::find(std::string_view name) const {
   return found == figures.end() ? nullptr : &*found;
 }
 
-void EvaluationSums::add(const MetricSum& value) {
-  const auto [at, is_new] = index_.try_emplace(value.name, all_.size());
+void EvaluationSums::add(const plugins::EvaluationValue& value) {
+  const auto [at, is_new] = index_.try_emplace({value.group, value.name}, all_.size());
   if (is_new) {
     all_.push_back(value);
   } else {
@@ -202,12 +216,15 @@ void EvaluationSums::add(const MetricSum& value) {
 }
 
 Evaluation conclude(plugins::Task& task, uint32_t split, uint32_t purpose, const EvaluationSums& sums,
-                    std::vector<plugins::Metric> metrics) {
+                    std::vector<plugins::Metric> metrics, std::vector<plugins::EvaluationRecord> records) {
+  require_use(task, sums.all(), metrics, records.size());
+  std::ranges::sort(records, {}, [](const plugins::EvaluationRecord& r) { return std::tie(r.sample_id, r.key); });
   Evaluation result;
+  result.records = records.size();
   result.sums = sums.all();
   result.metrics = std::move(metrics);
   result.figures = figures(result.sums, result.metrics);
-  report(task, split, purpose, result);
+  report(task, split, purpose, records, result);
   return result;
 }
 
@@ -217,19 +234,21 @@ std::optional<Evaluation> evaluate(Team& team, plugins::Task& task, const Evalua
   const uint64_t total = request.samples == 0 ? available : std::min(request.samples, available);
   Rounds rounds(team, task, request, total);
   EvaluationSums sums;
+  std::vector<plugins::EvaluationRecord> records;
   uint64_t samples = 0;
   while (!rounds.at_end()) {
-    const auto batches = rounds.next();
+    auto batches = rounds.next();
     if (!batches) return std::nullopt;
-    for (const Share::Batch& batch : *batches) {
-      for (const MetricSum& value : batch.values) sums.add(value);
+    for (Share::Batch& batch : *batches) {
+      for (const plugins::EvaluationValue& value : batch.values) sums.add(value);
+      std::ranges::move(batch.records, std::back_inserter(records));
       for (const auto& [id, text] : batch.shown)
         if (request.show) request.show(id, text);
       samples += batch.samples;
     }
     if (request.progress) request.progress(samples, total);
   }
-  Evaluation result = conclude(task, request.split, request.purpose, sums, task.metrics());
+  Evaluation result = conclude(task, request.split, request.purpose, sums, task.metrics(), std::move(records));
   result.samples = total;
   result.available = available;
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

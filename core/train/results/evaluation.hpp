@@ -4,15 +4,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "core/plugins/task.hpp"
-#include "core/train/run/metric_sum.hpp"
 #include "core/train/run/team.hpp"
 
 namespace pipeline::train {
@@ -25,7 +24,6 @@ struct EvaluationRequest {
   unsigned workers = 4;
   uint64_t prefetch = 2;     // batches per worker
   uint64_t shown = 0;        // samples to show, of the first ones
-  void* stream = nullptr;
   std::function<bool()> cancelled;                                   // asked between batches
   std::function<void(uint64_t done, uint64_t total)> progress;       // in samples
   std::function<void(uint64_t sample_id, std::string_view text)> show;
@@ -42,8 +40,9 @@ struct ReportFile {
 };
 
 struct Evaluation {
-  std::vector<MetricSum> sums;           // what the figures are computed from,
-  std::vector<plugins::Metric> metrics;  // and how
+  std::vector<plugins::EvaluationValue> sums;  // what the figures are computed from,
+  std::vector<plugins::Metric> metrics;        // and how
+  uint64_t records = 0;                        // that the task's report got
   std::vector<Figure> figures;           // "loss" first
   std::vector<std::string> text;         // what the task's report says beside them
   std::vector<ReportFile> files;
@@ -54,20 +53,21 @@ struct Evaluation {
   const Figure* find(std::string_view name) const;
 };
 
-// Sums by name, in the order in which the names first came.
+// Sums by group and name, in the order in which these first came.
 class EvaluationSums {
  public:
-  void add(const MetricSum& value);
-  const std::vector<MetricSum>& all() const { return all_; }
+  void add(const plugins::EvaluationValue& value);
+  const std::vector<plugins::EvaluationValue>& all() const { return all_; }
 
  private:
-  std::vector<MetricSum> all_;
-  std::unordered_map<std::string, size_t> index_;
+  std::vector<plugins::EvaluationValue> all_;
+  std::map<std::pair<std::string, std::string>, size_t> index_;
 };
 
-// The figures of the sums, by `metrics` as the task describes them, and what its report makes of them.
+// The figures of the sums, by `metrics` as the task describes them, and what its report makes of them and of the records, which
+// are sorted here by sample and key.
 Evaluation conclude(plugins::Task& task, uint32_t split, uint32_t purpose, const EvaluationSums& sums,
-                    std::vector<plugins::Metric> metrics);
+                    std::vector<plugins::Metric> metrics, std::vector<plugins::EvaluationRecord> records);
 
 // All ranks call it and get the same. nullopt: cancelled on one of them. `progress` and `show` are called on all.
 std::optional<Evaluation> evaluate(Team& team, plugins::Task& task, const EvaluationRequest& request);

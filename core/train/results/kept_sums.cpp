@@ -65,10 +65,10 @@ plugins::Metric to_metric(const json& from) {
           .better = member(from, "better", kBetter)};
 }
 
-MetricSum to_value(const json& from) {
-  if (!from.is_array() || from.size() != 3 || !from[0].is_string() || !is_double(from[1]) || !is_double(from[2]))
-    throw Error(fmt::format("{} in 'values': must be a name, a sum and a weight", strict_json::excerpt(from)));
-  return {from[0], to_double(from[1]), to_double(from[2])};
+plugins::EvaluationValue to_value(const json& from) {
+  if (!from.is_array() || from.size() != 4 || !from[0].is_string() || !from[1].is_string() || !is_double(from[2]) || !is_double(from[3]))
+    throw Error(fmt::format("{} in 'values': must be a group, a name, a sum and a weight", strict_json::excerpt(from)));
+  return {from[0], from[1], to_double(from[2]), to_double(from[3])};
 }
 
 KeptSums to_sums(const json& from) {
@@ -78,15 +78,16 @@ KeptSums to_sums(const json& from) {
                 .available = member(from, "of", kCount),
                 .metrics = {},
                 .values = {},
+                .records = member(from, "records", kCount),
                 .files = {}};
   if (sums.samples > sums.available)
     throw Error(fmt::format("'samples' is {}, must be at most 'of', which is {}", sums.samples, sums.available));
   for (const json& metric : member(from, "metrics", kList)) sums.metrics.push_back(to_metric(metric));
-  std::set<std::string_view> names;
+  std::set<std::pair<std::string_view, std::string_view>> names;
   for (const json& value : member(from, "values", kList)) {
     sums.values.push_back(to_value(value));
-    if (!names.insert(value[0].get_ref<const std::string&>()).second)
-      throw Error(fmt::format("'{}' is twice in 'values'", sums.values.back().name));
+    if (!names.emplace(value[0].get_ref<const std::string&>(), value[1].get_ref<const std::string&>()).second)
+      throw Error(fmt::format("'{}' of group '{}' is twice in 'values'", sums.values.back().name, sums.values.back().group));
   }
   for (const json& file : member(from, "files", kList)) {
     if (!file.is_string()) throw Error(fmt::format("{} in 'files': must be a name", strict_json::excerpt(file)));
@@ -103,6 +104,7 @@ KeptSums KeptSums::of(const Evaluation& evaluation, uint32_t split) {
                 .available = evaluation.available,
                 .metrics = evaluation.metrics,
                 .values = evaluation.sums,
+                .records = evaluation.records,
                 .files = {}};
   for (const ReportFile& file : evaluation.files) sums.files.push_back(file.name);
   return sums;
@@ -112,12 +114,14 @@ std::string to_text(const KeptSums& sums) {
   json metrics = json::array(), values = json::array();
   for (const plugins::Metric& metric : sums.metrics)
     metrics.push_back({{"name", metric.name}, {"source", metric.source}, {"aggregate", metric.aggregate}, {"better", metric.better}});
-  for (const MetricSum& value : sums.values) values.push_back(json::array({value.name, from_double(value.sum), from_double(value.weight)}));
+  for (const plugins::EvaluationValue& value : sums.values)
+    values.push_back(json::array({value.group, value.name, from_double(value.sum), from_double(value.weight)}));
   const json all{{"split", split_name(sums.split)},
                  {"samples", sums.samples},
                  {"of", sums.available},
                  {"metrics", metrics},
                  {"values", values},
+                 {"records", sums.records},
                  {"files", sums.files}};
   try {
     return all.dump();

@@ -9,7 +9,6 @@
 
 #include "core/plugins/task.hpp"
 #include "core/train/results/evaluation.hpp"
-#include "core/train/run/metric_sum.hpp"
 
 namespace pipeline::train {
 
@@ -18,7 +17,8 @@ struct KeptSums {
   uint64_t samples = 0;
   uint64_t available = 0;                // in the split
   std::vector<plugins::Metric> metrics;  // without their help
-  std::vector<MetricSum> values;
+  std::vector<plugins::EvaluationValue> values;
+  uint64_t records = 0;  // of samples, that the report got and that are not kept
   std::vector<std::string> files;  // names of those that lie beside it, itself left out
 
   static KeptSums of(const Evaluation& evaluation, uint32_t split);

@@ -9,19 +9,18 @@
 #include <fmt/format.h>
 
 #include "core/base/error.hpp"
-#include "core/plugins/value_name.hpp"
 #include "core/train/results/side_files.hpp"
 
 namespace pipeline::train {
 namespace {
 
-using Units = std::set<std::string_view>;
+using Groups = std::set<std::string_view>;
 
-Units units_of(const KeptEvaluation& evaluation) {
-  Units units;
-  for (const MetricSum& value : evaluation.sums.values)
-    if (const auto unit = plugins::unit_of(value.name)) units.insert(*unit);
-  return units;
+Groups groups_of(const KeptEvaluation& evaluation) {
+  Groups groups;
+  for (const plugins::EvaluationValue& value : evaluation.sums.values)
+    if (!value.group.empty()) groups.insert(value.group);
+  return groups;
 }
 
 template <class... Parts>
@@ -41,6 +40,13 @@ void require_whole(const KeptEvaluation& one) {
         one.figures.string(), one.sums.samples, one.sums.available, one.stage);
 }
 
+void require_sums(const KeptEvaluation& one) {
+  if (one.sums.records > 0)
+    fail(
+        "{}: what its task reports needs {} records of samples, which are not kept, so it cannot be added up: leave the stage '{}' out",
+        one.figures.string(), one.sums.records, one.stage);
+}
+
 void require_alike(const KeptEvaluation& first, const KeptEvaluation& other) {
   if (first.sums.split != other.sums.split)
     fail("{} is of the split {}, {} of {}: only evaluations of one split are added up", first.figures.string(),
@@ -52,7 +58,7 @@ void require_alike(const KeptEvaluation& first, const KeptEvaluation& other) {
         first.figures.string(), other.figures.string(), first.stage, other.stage);
 }
 
-void require_different(const KeptEvaluation& one, const Units& ones, const KeptEvaluation& other, const Units& others) {
+void require_different(const KeptEvaluation& one, const Groups& ones, const KeptEvaluation& other, const Groups& others) {
   std::vector<std::string_view> both;
   std::ranges::set_intersection(ones, others, std::back_inserter(both));
   if (both.empty()) return;
@@ -72,23 +78,24 @@ KeptEvaluation read_evaluation(std::string stage, std::filesystem::path figures)
 }
 
 void require_poolable(const std::vector<KeptEvaluation>& evaluations) {
-  std::vector<Units> units;
+  std::vector<Groups> groups;
   for (const KeptEvaluation& one : evaluations) {
     require_whole(one);
+    require_sums(one);
     require_alike(evaluations.front(), one);
-    units.push_back(units_of(one));
+    groups.push_back(groups_of(one));
   }
   for (size_t other = 0; other < evaluations.size(); ++other)
-    for (size_t one = 0; one < other; ++one) require_different(evaluations[one], units[one], evaluations[other], units[other]);
+    for (size_t one = 0; one < other; ++one) require_different(evaluations[one], groups[one], evaluations[other], groups[other]);
 }
 
 std::vector<std::string> doubts_about(const std::vector<KeptEvaluation>& evaluations) {
   std::vector<std::string> doubts;
   for (const KeptEvaluation& one : evaluations) {
-    if (units_of(one).empty() && evaluations.size() > 1)
+    if (groups_of(one).empty() && evaluations.size() > 1)
       doubts.push_back(fmt::format("{}: does not say which parts of the data it scored, so it cannot be seen whether one is counted twice",
                                    one.figures.string()));
-    for (const MetricSum& value : one.sums.values)
+    for (const plugins::EvaluationValue& value : one.sums.values)
       if (!std::isfinite(value.sum) || !std::isfinite(value.weight))
         doubts.push_back(fmt::format("{}: '{}' is {} with weight {}, so what is computed from it is no number: see the stage '{}'",
                                      one.figures.string(), value.name, value.sum, value.weight, one.stage));
@@ -100,11 +107,11 @@ Evaluation pool(plugins::Task& task, const std::vector<KeptEvaluation>& evaluati
   EvaluationSums sums;
   uint64_t samples = 0;
   for (const KeptEvaluation& one : evaluations) {
-    for (const MetricSum& value : one.sums.values) sums.add(value);
+    for (const plugins::EvaluationValue& value : one.sums.values) sums.add(value);
     samples += one.sums.samples;
   }
   const KeptSums& first = evaluations.front().sums;
-  Evaluation result = conclude(task, first.split, PL_PURPOSE_EVALUATE, sums, first.metrics);
+  Evaluation result = conclude(task, first.split, PL_PURPOSE_EVALUATE, sums, first.metrics, {});
   result.samples = result.available = samples;
   return result;
 }

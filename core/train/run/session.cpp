@@ -179,9 +179,14 @@ void Session::set_up_context(pl_context& context, const pl_run_info& info) {
                line);
   };
   context.metric = [this](std::string_view name, double sum, double weight) {
-    if (std::ranges::find(kMetricsFields, name) != std::end(kMetricsFields))
-      throw Error(fmt::format("reports the metric '{}', which is a name of the core's in metrics.jsonl: rename it", name));
+    check_metric_name(name);
     add(metrics_, {std::string(name), sum, weight});
+  };
+  context.metric_tensor = [this](std::string_view name, const pl_tensor& sum, double weight) {
+    check_metric_name(name);
+    if (sum.device.type == PL_DEVICE_CPU) return add(metrics_, {std::string(name), launch::scalar_on_host(sum), weight});
+    if (!scalars_) throw Error(fmt::format("reports the metric '{}' from a device, and this run has none", name));
+    late_metrics_.push_back({std::string(name), scalars_->start(sum), weight});
   };
   context.progress = [this](std::string_view what, uint64_t done, uint64_t total) {
     if (args_.team != nullptr) args_.team->peers().progress();
@@ -190,7 +195,20 @@ void Session::set_up_context(pl_context& context, const pl_run_info& info) {
   context.cancelled = args_.cancelled;
 }
 
+void Session::check_metric_name(std::string_view name) const {
+  if (std::ranges::find(kMetricsFields, name) != std::end(kMetricsFields))
+    throw Error(fmt::format("reports the metric '{}', which is a name of the core's in metrics.jsonl: rename it", name));
+}
+
 std::vector<MetricSum> Session::take_metrics() { return std::exchange(metrics_, {}); }
+
+std::vector<LateMetric> Session::take_late_metrics() { return std::exchange(late_metrics_, {}); }
+
+std::vector<MetricSum> Session::read_metrics(const std::vector<LateMetric>& late) {
+  std::vector<MetricSum> sums;
+  for (const LateMetric& metric : late) add(sums, {metric.name, scalars_->finish(metric.sum), metric.weight});
+  return sums;
+}
 
 unsigned Session::workers() const { return static_cast<unsigned>(config_.get_int("loader.workers")); }
 
@@ -204,9 +222,22 @@ std::string Session::resolved_toml() const { return config_.to_toml(true, plugin
 
 void Session::check_task() { const plugins::Task made(*task_plugin_, task_context_, &*task_config_); }
 
+// Not in the constructor: checking a configuration needs no device.
+void Session::open_device() {
+  if (info_.device.type == PL_DEVICE_CPU) return;
+  info_.stream = launch::compute_stream(info_.device);
+  scalars_.emplace(info_.stream);
+  for (pl_context* context : {&task_context_, &strategy_context_, &backend_context_}) {
+    pl_run_info info = context->run_info();
+    info.stream = info_.stream;
+    context->set_run_info(info);
+  }
+}
+
 void Session::create_task() { task_ = std::make_unique<plugins::Task>(*task_plugin_, task_context_, &*task_config_); }
 
 void Session::open_task(const checkpoint::Checkpoint* weights) {
+  open_device();
   create_task();
   if (weights) give_extra_state(*task_, *weights);
   if (task_->has_prepare()) {
@@ -252,7 +283,7 @@ void Session::create_strategy() {
   if (parameters.empty()) throw Error(fmt::format("{} has no parameters to train", task_plugin_->label()));
   if (args_.purpose == PL_PURPOSE_TRAIN && args_.world.size > 1) open_group();
   strategy_ = std::make_unique<plugins::Strategy>(*strategy_plugin_, strategy_context_, &*strategy_config_, parameters,
-                                                  optimizer_args(config_), group_ ? &group_->view() : nullptr);
+                                                  optimizer_of(config_), group_ ? &group_->view() : nullptr);
   set_up_ = SetUp::loading_weights;
 }
 
@@ -282,7 +313,7 @@ void Session::bind() {
     task_->set_unit_hooks(strategy_->unit_hooks());
   } else if ((strategy_->info().flags & PL_STRATEGY_NEEDS_UNIT_HOOKS) != 0) {
     throw config_.error("strategy.plugin", fmt::format("{} says nothing of where its layers begin and end, which this strategy needs: "
-                                                       "use another one",
+                                                       "use strategy.zero_stage = 1 or 2, or another strategy",
                                                        task_plugin_->label()));
   }
   // What loading took, and what the task had allocated for its parameters, is free now, and most of it in pieces: back to the system.
@@ -290,17 +321,17 @@ void Session::bind() {
   set_up_ = SetUp::done;
 }
 
-pl_optimizer_args optimizer_args(const config::Config& config) {
-  pl_optimizer_args args{};
-  args.struct_size = sizeof args;
-  args.kind = config.get_string("optimizer.kind") == "sgd" ? PL_OPTIMIZER_SGD : PL_OPTIMIZER_ADAMW;
-  args.flags = config.get_bool("optimizer.nesterov") ? PL_OPTIMIZER_NESTEROV : 0;
-  args.beta1 = config.get_float("optimizer.beta1");
-  args.beta2 = config.get_float("optimizer.beta2");
-  args.epsilon = config.get_float("optimizer.epsilon");
-  args.momentum = config.get_float("optimizer.momentum");
-  args.weight_decay = config.get_float("optimizer.weight_decay");
-  return args;
+plugins::Optimizer optimizer_of(const config::Config& config) {
+  plugins::Optimizer optimizer{.name = config.get_string("optimizer.kind"), .options = {}};
+  const auto add = [&](const char* name) { optimizer.options[name] = config.get_float(fmt::format("optimizer.{}", name)); };
+  if (optimizer.name == "sgd") {
+    add("momentum");
+    optimizer.options["nesterov"] = config.get_bool("optimizer.nesterov") ? 1 : 0;
+  } else {
+    for (const char* name : {"beta1", "beta2", "epsilon"}) add(name);
+  }
+  add("weight_decay");
+  return optimizer;
 }
 
 }  // namespace pipeline::train

@@ -12,6 +12,7 @@
 #include "core/base/world.hpp"
 #include "core/checkpoint/checkpoint.hpp"
 #include "core/config/config.hpp"
+#include "core/launch/device_stream.hpp"
 #include "core/launch/devices.hpp"
 #include "core/observe/log.hpp"
 #include "core/plugins/backend.hpp"
@@ -31,6 +32,13 @@ struct SessionArgs {
   std::function<bool()> cancelled;
   World world;   // that the plans are made for
   Team* team = nullptr;  // the processes of `world`; not needed to check a configuration
+};
+
+// A metric on its way from the device.
+struct LateMetric {
+  std::string name;
+  launch::ScalarReader::Copy sum;
+  double weight = 0;
 };
 
 // How far a session has come: what memory goes to, should it run out.
@@ -87,10 +95,15 @@ class Session {
 
   // What the task reported in this process through pl_host.metric since the last call.
   std::vector<MetricSum> take_metrics();
+  // The same of metric_tensor, still on the device: read_metrics() has their values once the step is collected.
+  std::vector<LateMetric> take_late_metrics();
+  std::vector<MetricSum> read_metrics(const std::vector<LateMetric>& late);
 
  private:
   void find_plugins(plugins::Registry& registry, const std::string& backend);
   void set_up_context(pl_context& context, const pl_run_info& info);
+  void open_device();
+  void check_metric_name(std::string_view name) const;
   void bind_storage();
   void open_group();
 
@@ -108,6 +121,8 @@ class Session {
   std::optional<pl_config> task_config_, strategy_config_, backend_config_;
   pl_context task_context_, strategy_context_, backend_context_;
   std::vector<MetricSum> metrics_;
+  std::optional<launch::ScalarReader> scalars_;  // on a device
+  std::vector<LateMetric> late_metrics_;
   SetUp set_up_ = SetUp::begun;
   // The task goes first, as it is bound to the strategy's memory; then the strategy, which may have collectives under way.
   std::unique_ptr<plugins::Communicator> group_;
@@ -116,6 +131,6 @@ class Session {
 };
 
 // [optimizer] as strategies take it.
-pl_optimizer_args optimizer_args(const config::Config& config);
+plugins::Optimizer optimizer_of(const config::Config& config);
 
 }  // namespace pipeline::train

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
+#include <set>
 #include <span>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
@@ -63,7 +66,9 @@ std::optional<checkpoint::Checkpoint> newest_checkpoint(const std::string& folde
 std::vector<checkpoint::Wanted> wanted_values(plugins::Task& task) {
   std::vector<checkpoint::Wanted> wanted;
   for (const pl_parameter& parameter : task.parameters())
-    wanted.push_back({std::string(view(parameter.name)), {parameter.shape, parameter.shape + parameter.ndim}});
+    wanted.push_back({.parameter = std::string(view(parameter.name)),
+                      .shape = {parameter.shape, parameter.shape + parameter.ndim},
+                      .may_be_missing = (parameter.flags & PL_PARAMETER_NEW) != 0});
   return wanted;
 }
 
@@ -75,7 +80,9 @@ checkpoint::Checkpoint open_checkpoint(const std::string& path, checkpoint::Whic
 }
 
 void load_values(Session& session, const checkpoint::Checkpoint& checkpoint) {
-  checkpoint.check("value", wanted_values(session.task()));
+  std::vector<checkpoint::Wanted> wanted = wanted_values(session.task());
+  for (checkpoint::Wanted& one : wanted) one.may_be_missing = false;  // it would be used untrained
+  checkpoint.check("value", wanted);
   session.strategy().load_state([&](const pl_piece& piece, void* destination) { checkpoint.read(piece, destination); }, true);
 }
 
@@ -111,9 +118,36 @@ Origin find_origin(const Session& session, const RunFolder& folder, const std::s
   return origin;
 }
 
+namespace {
+
+std::string listed(const std::vector<std::string>& names) {
+  constexpr size_t kMost = 8;
+  const std::vector<std::string> first(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(std::min(kMost, names.size())));
+  return fmt::format("{}{}", fmt::join(first, ", "), names.size() > kMost ? fmt::format(" and {} more", names.size() - kMost) : "");
+}
+
+// Of another stage: what is new here keeps its initial value, and what that stage can do without stays behind.
+void load_from_stage(Session& session, const checkpoint::Checkpoint& from) {
+  const checkpoint::Differences differ = from.check("value", wanted_values(session.task()), true);
+  if (!differ.missing.empty())
+    session.log().info(fmt::format("new, not in {}: {} parameter(s): {}", from.path(), differ.missing.size(), listed(differ.missing)));
+  if (!differ.dropped.empty())
+    session.log().info(fmt::format("left out of {}: {} parameter(s): {}", from.path(), differ.dropped.size(), listed(differ.dropped)));
+  const std::set<std::string, std::less<>> is_new(differ.missing.begin(), differ.missing.end());
+  InitialValues initial(session.task());
+  session.strategy().load_state(
+      [&](const pl_piece& piece, void* destination) {
+        if (is_new.contains(view(piece.parameter))) return initial(piece, destination);
+        from.read(piece, destination);
+      },
+      true);
+}
+
+}  // namespace
+
 std::string load_weights(Session& session, const Origin& origin) {
   if (origin.weights) {
-    load_values(session, *origin.weights);
+    load_from_stage(session, *origin.weights);
     return "weights from " + origin.weights->path();
   }
   if (!origin.foreign.empty()) {

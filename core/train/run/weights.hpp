@@ -30,7 +30,8 @@ struct Origin {
 Origin find_origin(const Session& session, const RunFolder& folder, const std::string& init_from);
 
 // Fills the strategy with the values of another run, of another tool (through the task), or with the task's own. Optimizer state starts at
-// zero. Returns what was done, for people. Strict: one error lists all missing, unexpected and mis-shaped tensors.
+// zero. Returns what was done, for people. Strict but for PL_PARAMETER_NEW and _DROPPABLE, which the log names: one error lists all
+// missing, unexpected and mis-shaped tensors.
 std::string load_weights(Session& session, const Origin& origin);
 
 // Only the values of a checkpoint, for evaluation, prediction and export.

@@ -7,8 +7,8 @@
 namespace pipeline::strategies {
 namespace {
 
-void greatest_of_all(const Communicator* group, const at::Tensor& values, void* stream) {
-  if (group != nullptr) group->all_reduce(to_buffer(values, stream), PL_REDUCE_MAX).wait(stream);
+void greatest_of_all(const Communicator* group, const at::Tensor& values) {
+  if (group != nullptr) group->all_reduce(to_buffer(values), PL_REDUCE_MAX).wait();
 }
 
 }  // namespace
@@ -46,37 +46,36 @@ void LateRows::Sum::add_to(const at::Tensor& elements, int64_t begin) const {
   if ((end - 1) / width != begin / width) add_cut_row((end - 1) / width);
 }
 
-std::vector<LateRows::Sum> LateRows::finish(const Communicator* group, at::Device device, void* stream) {
+std::vector<LateRows::Sum> LateRows::finish(const Communicator* group, at::Device device) {
   // How long a row is, 0 where no rank has any.
   std::vector<int64_t> own(layout_->trainable_slots());
   for (const Part& part : parts_) own[part.slot] = part.values.size(1);
   at::Tensor widths = at::tensor(own, at::kLong).to(device);
-  greatest_of_all(group, widths, stream);
+  greatest_of_all(group, widths);
   widths = widths.cpu();
   std::vector<Sum> sums;
   for (size_t slot = 0; slot < own.size(); ++slot) {
     if (const int64_t width = widths.const_data_ptr<int64_t>()[slot]; width > 0)
-      sums.push_back(sum_of(slot, width, group, device, stream));
+      sums.push_back(sum_of(slot, width, group, device));
   }
   clear();
   return sums;
 }
 
-LateRows::Sum LateRows::sum_of(size_t slot, int64_t width, const Communicator* group, at::Device device,
-                               void* stream) const {
+LateRows::Sum LateRows::sum_of(size_t slot, int64_t width, const Communicator* group, at::Device device) const {
   const auto options = at::TensorOptions().dtype(at::kFloat).device(device);
   const at::Tensor flags = at::zeros({layout_->slots()[slot].count / width}, options.dtype(at::kByte));
   for (const Part& part : parts_) {
     if (part.slot == slot) flags.index_fill_(0, part.rows, 1);
   }
-  greatest_of_all(group, flags, stream);
+  greatest_of_all(group, flags);
   at::Tensor rows = flags.nonzero().squeeze(1);
   const at::Tensor place = flags.cumsum(0, at::kLong).sub_(1);
   at::Tensor values = at::zeros({rows.numel(), width}, options);
   for (const Part& part : parts_) {
     if (part.slot == slot) values.index_add_(0, place.index_select(0, part.rows), part.values);
   }
-  if (group != nullptr) group->all_reduce(to_buffer(values, stream)).wait(stream);
+  if (group != nullptr) group->all_reduce(to_buffer(values)).wait();
   return {slot, std::move(rows), std::move(values)};
 }
 

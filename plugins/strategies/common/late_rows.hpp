@@ -40,7 +40,7 @@ class LateRows {
 
   // The sums over all ranks; empties this object. All ranks together, though some may have nothing. Those
   // rows travel that any rank has something for. `group`: null for one rank.
-  std::vector<Sum> finish(const Communicator* group, at::Device device, void* stream);
+  std::vector<Sum> finish(const Communicator* group, at::Device device);
 
  private:
   struct Part {
@@ -49,7 +49,7 @@ class LateRows {
     at::Tensor values;  // (K, width) float32
   };
 
-  Sum sum_of(size_t slot, int64_t width, const Communicator* group, at::Device device, void* stream) const;
+  Sum sum_of(size_t slot, int64_t width, const Communicator* group, at::Device device) const;
 
   std::shared_ptr<const Layout> layout_;
   std::vector<Part> parts_;

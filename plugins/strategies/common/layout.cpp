@@ -36,10 +36,10 @@ void Layout::place_region(const std::vector<Parameter>& parameters, uint32_t uni
 void Layout::place_groups(const std::vector<Parameter>& parameters, const std::vector<size_t>& members) {
   // In the order in which their first parameter comes.
   std::vector<std::vector<size_t>> groups;
-  std::map<std::pair<double, bool>, size_t> known;
+  std::map<std::pair<double, uint32_t>, size_t> known;
   for (const size_t index : members) {
     const Parameter& parameter = parameters[index];
-    const auto [found, is_new] = known.try_emplace({parameter.lr_multiplier, parameter.decay}, groups.size());
+    const auto [found, is_new] = known.try_emplace({parameter.lr_multiplier, parameter.optimizer}, groups.size());
     if (is_new) groups.emplace_back();
     groups[found->second].push_back(index);
   }
@@ -49,7 +49,7 @@ void Layout::place_groups(const std::vector<Parameter>& parameters, const std::v
     const int64_t begin = length_;
     for (const size_t index : group) place(parameters, index);
     length_ = round_up(length_, kChunk);
-    groups_.push_back({first.lr_multiplier, first.decay, first_slot, group.size(), begin, length_});
+    groups_.push_back({first.lr_multiplier, first.optimizer, first_slot, group.size(), begin, length_});
   }
 }
 

@@ -31,7 +31,7 @@ struct Slot {
 // A contiguous run of parameters of one unit that are updated alike.
 struct Group {
   double lr_multiplier;
-  bool decay;
+  uint32_t optimizer;  // index of its rule
   size_t first_slot;
   size_t slot_count;
   int64_t begin;  // elements of the arena, multiples of kChunk

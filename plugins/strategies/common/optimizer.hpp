@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include <pipeline.h>
+#include <pipeline/strategy.hpp>
 
 #include "plugins/strategies/common/gradient_run.hpp"
 #include "plugins/strategies/common/layout.hpp"
@@ -34,9 +34,10 @@ class Optimizer {
   // each update.
   enum class StateIn { kDevice, kPinnedHost };
 
-  // `master`: the weights of the arena from element `begin` on. Throws Error for options that make no sense.
-  static std::unique_ptr<Optimizer> create(const pl_optimizer_args& args, at::Tensor master, int64_t begin,
-                                           StateIn state_in = StateIn::kDevice);
+  // `rules`: by Group::optimizer, of one name. `master`: the weights of the arena from element `begin` on. Throws
+  // Error for options that make no sense.
+  static std::unique_ptr<Optimizer> create(const std::vector<OptimizerRule>& rules, at::Tensor master,
+                                           int64_t begin, StateIn state_in = StateIn::kDevice);
   virtual ~Optimizer() = default;
 
   const std::vector<OptimizerState>& state() const { return state_; }
@@ -51,17 +52,13 @@ class Optimizer {
   void update(const Group& group, const GradientRuns& runs, double learning_rate, const GradientScale& scale);
 
  protected:
-  Optimizer(const pl_optimizer_args& args, at::Tensor master, int64_t begin, StateIn state_in,
-            const std::vector<std::string>& kinds);
+  Optimizer(at::Tensor master, int64_t begin, StateIn state_in, const std::vector<std::string>& kinds);
 
   struct Lists {
     std::vector<at::Tensor> weights, gradients;
     std::vector<std::vector<at::Tensor>> state;  // as in state_
   };
-  virtual void apply(const Lists& lists, double learning_rate, double weight_decay,
-                     const GradientScale& scale) = 0;
-
-  pl_optimizer_args args_;
+  virtual void apply(const Lists& lists, double learning_rate, uint32_t rule, const GradientScale& scale) = 0;
 
  private:
   at::Tensor master_;

@@ -16,7 +16,7 @@ void LocalReduction::begin(uint64_t /*micro_batches*/) {
   loss_.clear();
 }
 
-void LocalReduction::add(size_t slot, const at::Tensor& gradient, bool owned, void* /*stream*/) {
+void LocalReduction::add(size_t slot, const at::Tensor& gradient, bool owned) {
   gradients_.add(slot, gradient, owned);
 }
 
@@ -25,7 +25,7 @@ void LocalReduction::end_micro_batch(at::Tensor loss) {
   loss_.push(std::move(loss));
 }
 
-StepSums LocalReduction::finish(void* /*stream*/) {
+StepSums LocalReduction::finish() {
   at::Tensor loss = loss_.finish();
   if (!loss.defined()) loss = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(device_));
   return {gradients_.finish(), std::move(loss)};

@@ -24,16 +24,15 @@ class Reduction {
   virtual ~Reduction() = default;
   // Forgets what is left of a step that was given up.
   virtual void begin(uint64_t micro_batches) = 0;
-  // `owned`: the tensor's memory may be kept and written to. `stream`: that it is complete on. [serialized]
-  virtual void add(size_t slot, const at::Tensor& gradient, bool owned, void* stream) = 0;
+  // `owned`: the tensor's memory may be kept and written to. [serialized]
+  virtual void add(size_t slot, const at::Tensor& gradient, bool owned) = 0;
   // values (K, ...) are added to rows (K) of the gradient; both lent. Only where takes_rows().
-  virtual void add_rows(size_t /*slot*/, const at::Tensor& /*rows*/, const at::Tensor& /*values*/,
-                        void* /*stream*/) {
+  virtual void add_rows(size_t /*slot*/, const at::Tensor& /*rows*/, const at::Tensor& /*values*/) {
     fail("gradients in rows are not taken here");
   }
   virtual bool takes_rows() const { return false; }
   virtual void end_micro_batch(at::Tensor loss) = 0;  // undefined: this rank had no micro-batch
-  virtual StepSums finish(void* stream) = 0;
+  virtual StepSums finish() = 0;
   virtual void memory(const MemoryVisitor& visit) const = 0;
 };
 
@@ -43,9 +42,9 @@ class LocalReduction : public Reduction {
   LocalReduction(std::shared_ptr<const Layout> layout, at::Device device, bool fixed_tree,
                  uint64_t micro_batches);
   void begin(uint64_t micro_batches) override;
-  void add(size_t slot, const at::Tensor& gradient, bool owned, void* stream) override;
+  void add(size_t slot, const at::Tensor& gradient, bool owned) override;
   void end_micro_batch(at::Tensor loss) override;
-  StepSums finish(void* stream) override;
+  StepSums finish() override;
   void memory(const MemoryVisitor& visit) const override;
 
  private:

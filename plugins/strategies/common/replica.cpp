@@ -22,16 +22,16 @@ std::shared_ptr<const Layout> make_layout(std::vector<Parameter> parameters, con
 }  // namespace
 
 Replica::Replica(const Context& context, const std::vector<Parameter>& parameters,
-                 const pl_optimizer_args& optimizer)
+                 const std::vector<OptimizerRule>& optimizers)
     : layout_(make_layout(parameters, context.run())),
-      device_(open_device(context.run().device)),
+      device_(open_device(context.run())),
       values_(at::zeros({std::max(layout_->length(), kChunk)},
                         at::TensorOptions().dtype(to_torch(context.run().parameter_dtype)).device(device_))),
       state_(layout_, parameters) {
   apply_run_settings(context);
   master_ = values_.narrow(0, 0, layout_->trainable_length());
   if (has_masters()) master_ = master_.to(at::kFloat);
-  optimizer_ = Optimizer::create(optimizer, master_, 0);
+  optimizer_ = Optimizer::create(optimizers, master_, 0);
   for (size_t i = 0; i < parameters.size(); ++i) {
     auto* base = static_cast<std::byte*>(values_.mutable_data_ptr());
     const int64_t offset = layout_->slot_of(i).offset * static_cast<int64_t>(values_.element_size());

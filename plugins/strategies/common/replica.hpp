@@ -21,7 +21,7 @@ namespace pipeline::strategies {
 class Replica {
  public:
   Replica(const Context& context, const std::vector<Parameter>& parameters,
-          const pl_optimizer_args& optimizer);
+          const std::vector<OptimizerRule>& optimizers);
 
   const std::shared_ptr<const Layout>& layout() const { return layout_; }
   at::Device device() const { return device_; }

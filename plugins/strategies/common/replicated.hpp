@@ -53,13 +53,12 @@ class Replicated : public Strategy<Config> {
     progress_.require_micro_batch(this->parameters()[gradient.index()].name);
     if (!slot) return;
     const at::NoGradGuard no_grad;
-    const StreamScope stream(replica_.device(), gradient.stream());
+    const RunStreamScope stream(this->run(), gradient.stream());
     if (gradient.rows() != nullptr) {
-      return reduction_->add_rows(*slot, to_torch(*gradient.rows()), to_torch(gradient.tensor()),
-                                  gradient.stream());
+      return reduction_->add_rows(*slot, to_torch(*gradient.rows()), to_torch(gradient.tensor()));
     }
     const bool owned = gradient.is_handed_over();
-    reduction_->add(*slot, owned ? adopt(gradient) : to_torch(gradient.tensor()), owned, gradient.stream());
+    reduction_->add(*slot, owned ? adopt(gradient) : to_torch(gradient.tensor()), owned);
   }
 
   void end_micro_batch(const pl_tensor* loss) override {
@@ -71,9 +70,7 @@ class Replicated : public Strategy<Config> {
   uint64_t step(const pl_step_args& args) override {
     progress_.finish();
     const at::NoGradGuard no_grad;
-    const StreamScope stream(replica_.device(), args.stream);
-    return finish_step(replica_, reduction_->finish(args.stream), args, this->context().reproducible(),
-                       reports_);
+    return finish_step(replica_, reduction_->finish(), args, this->context().reproducible(), reports_);
   }
 
   pl_step_report collect(uint64_t ticket) override { return reports_.collect(ticket); }
@@ -97,7 +94,7 @@ class Replicated : public Strategy<Config> {
  protected:
   explicit Replicated(Setup setup)
       : Strategy<Config>(std::move(setup)),
-        replica_(this->context(), this->parameters(), this->optimizer()) {}
+        replica_(this->context(), this->parameters(), this->optimizers()) {}
 
   Replica replica_;
   std::unique_ptr<Reduction> reduction_;

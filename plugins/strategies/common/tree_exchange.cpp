@@ -46,13 +46,12 @@ std::vector<int64_t> even_cuts(int64_t begin, int64_t end, int32_t ranks) {
 
 TreeExchange::TreeExchange(const Communicator& group, const Layout& layout,
                            const std::vector<GradientSum::Node>& nodes, uint64_t micro_batches,
-                           at::Device device, void* stream)
+                           at::Device device)
     : group_(group),
       layout_(layout),
       nodes_(nodes),
       micro_batches_(micro_batches),
-      options_(at::TensorOptions().dtype(at::kFloat).device(device)),
-      stream_(stream) {}
+      options_(at::TensorOptions().dtype(at::kFloat).device(device)) {}
 
 TreeExchange::Flight TreeExchange::start(const std::vector<int64_t>& cuts) const {
   const auto mine = static_cast<size_t>(group_.rank());
@@ -72,12 +71,12 @@ TreeExchange::Flight TreeExchange::start(const std::vector<int64_t>& cuts) const
   }
   at::Tensor into = at::empty({static_cast<int64_t>(received)}, options_);
   Communicator::Work work =
-      group_.all_to_all(to_buffer(sent, stream_), to_buffer(into, stream_), send.data(), receive.data());
+      group_.all_to_all(to_buffer(sent), to_buffer(into), send.data(), receive.data());
   return {std::move(sent), std::move(into), count, std::move(work)};
 }
 
 at::Tensor TreeExchange::sum(Flight flight) const {
-  flight.work.wait(stream_);
+  flight.work.wait();
   Nodes tree([](at::Tensor& into, at::Tensor&& right) { into.add_(right); });
   int64_t at = 0;
   for (int32_t r = 0; r < group_.world_size(); ++r) {
@@ -95,12 +94,12 @@ at::Tensor TreeExchange::used_slots() const {
     for (size_t slot = 0; slot < used.size(); ++slot) used[slot] |= node.node[slot].defined() ? 1 : 0;
   }
   const at::Tensor flags = at::tensor(used, options_.dtype(at::kByte));
-  group_.all_reduce(to_buffer(flags, stream_), PL_REDUCE_MAX).wait(stream_);
+  group_.all_reduce(to_buffer(flags), PL_REDUCE_MAX).wait();
   return flags.cpu();
 }
 
 at::Tensor sum_losses(const Communicator& group, std::vector<LossTree::Entry> nodes, uint64_t micro_batches,
-                      at::Device device, void* stream) {
+                      at::Device device) {
   const auto options = at::TensorOptions().dtype(at::kDouble).device(device);
   const at::Tensor none = at::full({}, -0.0, options);
   std::vector<at::Tensor> mine;
@@ -112,7 +111,7 @@ at::Tensor sum_losses(const Communicator& group, std::vector<LossTree::Entry> no
     total += counts.back();
   }
   const at::Tensor sent = at::stack(mine), all = at::empty({static_cast<int64_t>(total)}, options);
-  group.all_gather(to_buffer(sent, stream), to_buffer(all, stream), counts.data()).wait(stream);
+  group.all_gather(to_buffer(sent), to_buffer(all), counts.data()).wait();
   LossTree tree = make_loss_tree();
   int64_t at = 0;
   for (int32_t r = 0; r < group.world_size(); ++r) {

@@ -24,7 +24,7 @@ class TreeExchange {
  public:
   // `micro_batches`: of each rank. `nodes` and what it holds must outlive this object.
   TreeExchange(const Communicator& group, const Layout& layout, const std::vector<GradientSum::Node>& nodes,
-               uint64_t micro_batches, at::Device device, void* stream);
+               uint64_t micro_batches, at::Device device);
 
   // The exchange of one range, under way.
   struct Flight {
@@ -45,11 +45,10 @@ class TreeExchange {
   const std::vector<GradientSum::Node>& nodes_;
   uint64_t micro_batches_;
   at::TensorOptions options_;
-  void* stream_;
 };
 
 // The same for the losses: the sum over all ranks, on every rank.
 at::Tensor sum_losses(const Communicator& group, std::vector<LossTree::Entry> nodes, uint64_t micro_batches,
-                      at::Device device, void* stream);
+                      at::Device device);
 
 }  // namespace pipeline::strategies

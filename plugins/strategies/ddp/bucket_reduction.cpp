@@ -31,7 +31,7 @@ void BucketReduction::begin(uint64_t micro_batches) {
   late_rows_.clear();
   if (unfinished_) {
     send_rest();
-    receive(stream_);
+    receive();
   }
   order_.clear();
   loss_.clear();
@@ -41,15 +41,13 @@ void BucketReduction::begin(uint64_t micro_batches) {
   if (sends_now()) send_unused();
 }
 
-void BucketReduction::add(size_t slot, const at::Tensor& gradient, bool owned, void* stream) {
+void BucketReduction::add(size_t slot, const at::Tensor& gradient, bool owned) {
   gradients_.add(slot, gradient, owned);
-  stream_ = stream;
   if (overlap_ && !knows_order_ && left_ == 1) order_.push_back(slot);
   if (arrivals_.arrived(slot) && sends_now()) send(slot);
 }
 
-void BucketReduction::add_rows(size_t slot, const at::Tensor& rows, const at::Tensor& values, void* stream) {
-  stream_ = stream;
+void BucketReduction::add_rows(size_t slot, const at::Tensor& rows, const at::Tensor& values) {
   if (buckets_.has(slot)) {
     late_rows_.add(slot, rows, values);
   } else {
@@ -58,7 +56,7 @@ void BucketReduction::add_rows(size_t slot, const at::Tensor& rows, const at::Te
 }
 
 void BucketReduction::send(size_t slot) {
-  if (!buckets_.has(slot)) buckets_.put(slot, gradients_.take(slot), stream_);
+  if (!buckets_.has(slot)) buckets_.put(slot, gradients_.take(slot));
 }
 
 void BucketReduction::end_micro_batch(at::Tensor loss) {
@@ -74,7 +72,6 @@ void BucketReduction::end_micro_batch(at::Tensor loss) {
 
 // So that they do not hold up the buckets behind theirs.
 void BucketReduction::send_unused() {
-  const StreamScope stream(device_, stream_);
   for (size_t slot = 0; slot < layout_->trainable_slots(); ++slot) {
     if (arrivals_.none_expected(slot)) send(slot);
   }
@@ -82,7 +79,6 @@ void BucketReduction::send_unused() {
 
 void BucketReduction::send_rest() {
   if (figures_) return;
-  const StreamScope stream(device_, stream_);
   for (size_t slot = 0; slot < layout_->trainable_slots(); ++slot) send(slot);
   double late = 0;
   for (size_t slot = 0; slot < layout_->trainable_slots(); ++slot) late += gradients_.has(slot) ? 1 : 0;
@@ -91,19 +87,19 @@ void BucketReduction::send_rest() {
   if (!loss.defined()) loss = at::zeros({}, options);
   const at::Tensor values =
       at::stack({loss, at::full({}, late, options), at::full({}, late_rows_.empty() ? 0.0 : 1.0, options)});
-  figures_.emplace(Figures{values, group_.all_reduce(to_buffer(values, stream_))});
+  figures_.emplace(Figures{values, group_.all_reduce(to_buffer(values))});
 }
 
-StepSums BucketReduction::finish(void* stream) {
-  StepSums sums = receive(stream);
-  if (!knows_order_ && overlap_) learn_order(stream);
+StepSums BucketReduction::finish() {
+  StepSums sums = receive();
+  if (!knows_order_ && overlap_) learn_order();
   return sums;
 }
 
-StepSums BucketReduction::receive(void* stream) {
+StepSums BucketReduction::receive() {
   unfinished_ = false;
-  std::vector<at::Tensor> sums = buckets_.finish(stream);
-  figures_->work.wait(stream);
+  std::vector<at::Tensor> sums = buckets_.finish();
+  figures_->work.wait();
   const at::Tensor values = figures_->values;
   figures_.reset();
   const at::Tensor on_host = values.cpu();
@@ -112,10 +108,10 @@ StepSums BucketReduction::receive(void* stream) {
   if (late_gradients > 0) {
     std::vector<at::Tensor> late;
     for (size_t slot = 0; slot < sums.size(); ++slot) late.push_back(gradients_.take(slot));
-    add_late_gradients(group_, *layout_, late, sums, stream);
+    add_late_gradients(group_, *layout_, late, sums);
   }
   if (late_rows > 0) {
-    for (const LateRows::Sum& late : late_rows_.finish(&group_, device_, stream)) {
+    for (const LateRows::Sum& late : late_rows_.finish(&group_, device_)) {
       late.add_to(sums[late.slot].narrow(0, 0, layout_->slots()[late.slot].count), 0);
     }
   }
@@ -128,11 +124,11 @@ StepSums BucketReduction::receive(void* stream) {
 
 // After the first step: rank 0's, for all. A gradient that came several times counts from its last, one that
 // did not come goes behind the others.
-void BucketReduction::learn_order(void* stream) {
+void BucketReduction::learn_order() {
   std::vector<int64_t> places(layout_->trainable_slots(), std::numeric_limits<int64_t>::max());
   for (size_t i = 0; i < order_.size(); ++i) places[order_[i]] = static_cast<int64_t>(i);
   at::Tensor common = at::tensor(places, at::kLong).to(device_);
-  group_.broadcast(to_buffer(common, stream), 0).wait(stream);
+  group_.broadcast(to_buffer(common), 0).wait();
   common = common.cpu();
   const int64_t* place = common.const_data_ptr<int64_t>();
   std::vector<size_t> order = expected_order(*layout_);

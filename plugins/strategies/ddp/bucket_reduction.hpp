@@ -20,12 +20,12 @@ class BucketReduction : public Reduction {
   BucketReduction(const Communicator& group, std::shared_ptr<const Layout> layout, at::Device device,
                   const BucketSizes& sizes, at::ScalarType wire, bool overlap);
   void begin(uint64_t micro_batches) override;
-  void add(size_t slot, const at::Tensor& gradient, bool owned, void* stream) override;
-  void add_rows(size_t slot, const at::Tensor& rows, const at::Tensor& values, void* stream) override;
+  void add(size_t slot, const at::Tensor& gradient, bool owned) override;
+  void add_rows(size_t slot, const at::Tensor& rows, const at::Tensor& values) override;
   // On CUDA the host would have to wait for which rows there are.
   bool takes_rows() const override { return overlap_ && device_.is_cpu(); }
   void end_micro_batch(at::Tensor loss) override;
-  StepSums finish(void* stream) override;
+  StepSums finish() override;
   void memory(const MemoryVisitor& visit) const override;
 
  private:
@@ -41,8 +41,8 @@ class BucketReduction : public Reduction {
   void send(size_t slot);
   void send_unused();
   void send_rest();
-  StepSums receive(void* stream);
-  void learn_order(void* stream);
+  StepSums receive();
+  void learn_order();
 
   const Communicator& group_;
   std::shared_ptr<const Layout> layout_;
@@ -59,7 +59,6 @@ class BucketReduction : public Reduction {
   std::optional<Figures> figures_;  // under way
   bool unfinished_ = false;         // between begin() and finish()
   uint64_t left_ = 0;               // micro-batches of this step
-  void* stream_ = nullptr;          // of the last gradient
 };
 
 }  // namespace pipeline::strategies

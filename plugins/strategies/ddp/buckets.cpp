@@ -33,12 +33,12 @@ void Buckets::reset() {
   for (const Bucket& bucket : plan_) missing_.push_back(bucket.parts.size());
 }
 
-void Buckets::put(size_t slot, at::Tensor gradient, void* stream) {
+void Buckets::put(size_t slot, at::Tensor gradient) {
   ready_[slot] = true;
   gradients_[slot] = std::move(gradient);
   for (const size_t bucket : buckets_of_[slot]) --missing_[bucket];
   while (flights_.size() < plan_.size() && missing_[flights_.size()] == 0) {
-    start(plan_[flights_.size()], stream);
+    start(plan_[flights_.size()]);
   }
 }
 
@@ -64,10 +64,10 @@ at::Tensor Buckets::gather(const Bucket& bucket) {
   return flat;
 }
 
-void Buckets::start(const Bucket& bucket, void* stream) {
+void Buckets::start(const Bucket& bucket) {
   const at::Tensor sum = gather(bucket);
   Flight& flight = flights_.emplace_back(Flight{sum, sum.to(wire_), std::nullopt});
-  flight.work.emplace(group_.all_reduce(to_buffer(flight.sent, stream)));
+  flight.work.emplace(group_.all_reduce(to_buffer(flight.sent)));
 }
 
 uint64_t Buckets::copied_bytes() const {
@@ -79,9 +79,9 @@ uint64_t Buckets::copied_bytes() const {
   return elements * sizeof(float) + (wire_ == at::kFloat ? 0 : converted * c10::elementSize(wire_));
 }
 
-std::vector<at::Tensor> Buckets::finish(void* stream) {
+std::vector<at::Tensor> Buckets::finish() {
   for (Flight& flight : flights_) {
-    flight.work->wait(stream);
+    flight.work->wait();
     if (!flight.sent.is_same(flight.sum)) flight.sum.copy_(flight.sent);
     flight.sent.reset();
   }

@@ -26,10 +26,10 @@ class Buckets {
 
   bool has(size_t slot) const { return ready_[slot]; }
   // This rank's whole sum, padded, which is written to from now on; undefined: zero. Once a slot and step.
-  void put(size_t slot, at::Tensor gradient, void* stream);
+  void put(size_t slot, at::Tensor gradient);
   // Waits; every slot must have been put. Sums by slot, undefined for those without elements. Empties this
   // object.
-  std::vector<at::Tensor> finish(void* stream);
+  std::vector<at::Tensor> finish();
   // Of flat buckets, and of what is converted on its way.
   uint64_t copied_bytes() const;
 
@@ -41,7 +41,7 @@ class Buckets {
     std::optional<Communicator::Work> work;
   };
 
-  void start(const Bucket& bucket, void* stream);
+  void start(const Bucket& bucket);
   at::Tensor gather(const Bucket& bucket);
   void reset();
 

@@ -7,8 +7,8 @@
 namespace pipeline::strategies {
 namespace {
 
-at::Tensor any_rank(const Communicator& group, const at::Tensor& flags, void* stream) {
-  group.all_reduce(to_buffer(flags, stream), PL_REDUCE_MAX).wait(stream);
+at::Tensor any_rank(const Communicator& group, const at::Tensor& flags) {
+  group.all_reduce(to_buffer(flags), PL_REDUCE_MAX).wait();
   return flags;
 }
 
@@ -38,17 +38,17 @@ struct Flight {
 };
 
 Flight send(const Communicator& group, size_t slot, const at::Tensor& flags, const at::Tensor& late,
-            const at::Tensor& sum, void* stream) {
+            const at::Tensor& sum) {
   at::Tensor index = flags.nonzero().squeeze(1);
   at::Tensor sent = late.defined()
                         ? at::cat({rows_of(late).index_select(0, index).flatten(), rest_of(late)})
                         : at::zeros({index.numel() * kChunk + rest_of(sum).numel()}, sum.options());
-  Communicator::Work work = group.all_reduce(to_buffer(sent, stream));
+  Communicator::Work work = group.all_reduce(to_buffer(sent));
   return {slot, std::move(index), std::move(sent), std::move(work)};
 }
 
-void receive(Flight& flight, const at::Tensor& sum, void* stream) {
-  flight.work.wait(stream);
+void receive(Flight& flight, const at::Tensor& sum) {
+  flight.work.wait();
   const int64_t in_rows = flight.index.numel() * kChunk;
   rows_of(sum).index_add_(0, flight.index, flight.sent.narrow(0, 0, in_rows).view({-1, kChunk}));
   rest_of(sum).add_(flight.sent.narrow(0, in_rows, flight.sent.numel() - in_rows));
@@ -57,11 +57,11 @@ void receive(Flight& flight, const at::Tensor& sum, void* stream) {
 }  // namespace
 
 void add_late_gradients(const Communicator& group, const Layout& layout, const std::vector<at::Tensor>& late,
-                        std::vector<at::Tensor>& sums, void* stream) {
+                        std::vector<at::Tensor>& sums) {
   std::vector<uint8_t> is_late(layout.trainable_slots());
   for (size_t slot = 0; slot < is_late.size(); ++slot) is_late[slot] = late[slot].defined() ? 1 : 0;
   const auto bytes = at::TensorOptions().dtype(at::kByte).device(sums.front().device());
-  const at::Tensor slots = any_rank(group, at::tensor(is_late, bytes), stream).cpu();
+  const at::Tensor slots = any_rank(group, at::tensor(is_late, bytes)).cpu();
 
   std::vector<size_t> affected;
   std::vector<at::Tensor> flags;
@@ -71,7 +71,7 @@ void add_late_gradients(const Communicator& group, const Layout& layout, const s
     flags.push_back(row_flags(late[slot], sums[slot]));
   }
   if (affected.empty()) return;  // of a step that was given up
-  const at::Tensor all_flags = any_rank(group, at::cat(flags), stream);
+  const at::Tensor all_flags = any_rank(group, at::cat(flags));
 
   std::vector<Flight> flights;
   int64_t at = 0;
@@ -79,9 +79,9 @@ void add_late_gradients(const Communicator& group, const Layout& layout, const s
     const size_t slot = affected[i];
     const int64_t rows = flags[i].numel();
     flights.push_back(send(group, slot, all_flags.narrow(0, std::exchange(at, at + rows), rows), late[slot],
-                           sums[slot], stream));
+                           sums[slot]));
   }
-  for (Flight& flight : flights) receive(flight, sums[flight.slot], stream);
+  for (Flight& flight : flights) receive(flight, sums[flight.slot]);
 }
 
 }  // namespace pipeline::strategies

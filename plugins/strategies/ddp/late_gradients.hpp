@@ -14,6 +14,6 @@ namespace pipeline::strategies {
 // part, undefined where there is none. Only those rows of kChunk elements travel in which some rank has
 // anything. All ranks must call it.
 void add_late_gradients(const Communicator& group, const Layout& layout, const std::vector<at::Tensor>& late,
-                        std::vector<at::Tensor>& sums, void* stream);
+                        std::vector<at::Tensor>& sums);
 
 }  // namespace pipeline::strategies

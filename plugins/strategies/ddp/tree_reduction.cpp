@@ -24,7 +24,7 @@ void TreeReduction::begin(uint64_t micro_batches) {
   loss_.restart(first);
 }
 
-void TreeReduction::add(size_t slot, const at::Tensor& gradient, bool owned, void* /*stream*/) {
+void TreeReduction::add(size_t slot, const at::Tensor& gradient, bool owned) {
   gradients_.add(slot, gradient, owned);
 }
 
@@ -34,7 +34,7 @@ void TreeReduction::end_micro_batch(at::Tensor loss) {
 }
 
 // While one range is added up, the next one travels.
-at::Tensor TreeReduction::sum_all(const TreeExchange& exchange, void* stream) const {
+at::Tensor TreeReduction::sum_all(const TreeExchange& exchange) const {
   const int64_t length = layout_->trainable_length();
   at::Tensor all = at::empty({length}, at::TensorOptions().dtype(at::kFloat).device(device_));
   const auto cuts_at = [&](int64_t begin) {
@@ -52,19 +52,19 @@ at::Tensor TreeReduction::sum_all(const TreeExchange& exchange, void* stream) co
       counts.push_back(static_cast<uint64_t>(cuts[r + 1] - cuts[r]));
     const at::Tensor part = exchange.sum(std::move(current));
     group_
-        .all_gather(to_buffer(part, stream), to_buffer(all.narrow(0, begin, cuts.back() - begin), stream),
+        .all_gather(to_buffer(part), to_buffer(all.narrow(0, begin, cuts.back() - begin)),
                     counts.data())
-        .wait(stream);
+        .wait();
   }
   return all;
 }
 
-StepSums TreeReduction::finish(void* stream) {
+StepSums TreeReduction::finish() {
   const std::vector<GradientSum::Node> nodes = gradients_.take_nodes();
-  const TreeExchange exchange(group_, *layout_, nodes, micro_batches_, device_, stream);
-  at::Tensor loss = sum_losses(group_, loss_.take_nodes(), micro_batches_, device_, stream);
+  const TreeExchange exchange(group_, *layout_, nodes, micro_batches_, device_);
+  at::Tensor loss = sum_losses(group_, loss_.take_nodes(), micro_batches_, device_);
   const at::Tensor used = exchange.used_slots();
-  const at::Tensor all = sum_all(exchange, stream);
+  const at::Tensor all = sum_all(exchange);
   GradientRuns runs;
   for (size_t slot = 0; slot < layout_->trainable_slots(); ++slot) {
     const Slot& place = layout_->slots()[slot];

@@ -18,13 +18,13 @@ class TreeReduction : public Reduction {
   TreeReduction(const Communicator& group, std::shared_ptr<const Layout> layout, at::Device device,
                 int64_t range, uint64_t micro_batches);
   void begin(uint64_t micro_batches) override;
-  void add(size_t slot, const at::Tensor& gradient, bool owned, void* stream) override;
+  void add(size_t slot, const at::Tensor& gradient, bool owned) override;
   void end_micro_batch(at::Tensor loss) override;
-  StepSums finish(void* stream) override;
+  StepSums finish() override;
   void memory(const MemoryVisitor& visit) const override;
 
  private:
-  at::Tensor sum_all(const TreeExchange& exchange, void* stream) const;
+  at::Tensor sum_all(const TreeExchange& exchange) const;
 
   const Communicator& group_;
   std::shared_ptr<const Layout> layout_;

@@ -8,25 +8,23 @@ namespace pipeline::strategies {
 
 void Peers::all_gather(const at::Tensor& full, Pending& pending) const {
   if (size() == 1) return;
-  void* const stream = current_stream(device_);
   const int64_t length = full.numel() / size();
-  pending.emplace(communicator_->all_gather(to_buffer(full.narrow(0, rank() * length, length), stream),
-                                            to_buffer(full, stream)));
+  pending.emplace(communicator_->all_gather(to_buffer(full.narrow(0, rank() * length, length)),
+                                            to_buffer(full)));
 }
 
 void Peers::exchange(const at::Tensor& send, const at::Tensor& receive, Pending& pending) const {
   if (size() == 1) return;
-  void* const stream = current_stream(device_);
   std::vector<uint64_t> counts(static_cast<size_t>(size()),
                                static_cast<uint64_t>(send.numel() / (size() - 1)));
   counts[static_cast<size_t>(rank())] = 0;
-  pending.emplace(communicator_->all_to_all(to_buffer(send, stream), to_buffer(receive, stream),
+  pending.emplace(communicator_->all_to_all(to_buffer(send), to_buffer(receive),
                                             counts.data(), counts.data()));
 }
 
 void Peers::wait(Pending& pending) const {
   if (!pending) return;
-  pending->wait(current_stream(device_));
+  pending->wait();
   pending.reset();
 }
 
@@ -41,10 +39,9 @@ at::Tensor Peers::gather_rows(const at::Tensor& row) const {
 
 void Peers::maximum(std::vector<int32_t>& values) const {
   if (size() == 1) return;
-  void* const stream = current_stream(device_);
   at::Tensor host = at::from_blob(values.data(), {static_cast<int64_t>(values.size())}, at::kInt);
   const at::Tensor there = host.to(device_);
-  communicator_->all_reduce(to_buffer(there, stream), PL_REDUCE_MAX).wait(stream);
+  communicator_->all_reduce(to_buffer(there), PL_REDUCE_MAX).wait();
   host.copy_(there);
 }
 

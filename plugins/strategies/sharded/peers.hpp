@@ -10,7 +10,7 @@
 namespace pipeline::strategies {
 
 // The ranks of the run, with tensors in place of buffers. One rank alone has no communicator: then nothing is
-// sent and nothing waited for. Calls are [serialized], in the same order on all ranks.
+// sent and nothing waited for. Calls are [collective].
 class Peers {
  public:
   // A collective under way, or nothing to wait for. Its tensors must live until it is waited for or dropped,

@@ -8,7 +8,7 @@
 namespace pipeline::strategies {
 
 Shard::Shard(std::shared_ptr<const Layout> layout, const Partition& partition,
-             const std::vector<Parameter>& parameters, const pl_optimizer_args& optimizer,
+             const std::vector<Parameter>& parameters, const std::vector<OptimizerRule>& optimizers,
              const Options& options)
     : layout_(std::move(layout)),
       partition_(partition),
@@ -23,7 +23,7 @@ Shard::Shard(std::shared_ptr<const Layout> layout, const Partition& partition,
                      ? arena_.narrow(0, part.range.begin, part.range.length())
                      : at::zeros({part.range.length()}, in_float_.dtype(dtype));
     if (trained) {
-      part.optimizer = Optimizer::create(optimizer, part.value, part.range.begin, options.state_in);
+      part.optimizer = Optimizer::create(optimizers, part.value, part.range.begin, options.state_in);
     }
     parts_.push_back(std::move(part));
   }

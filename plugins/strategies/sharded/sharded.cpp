@@ -36,7 +36,7 @@ const void* Sharded::query(std::string_view extension) {
 
 Sharded::Sharded(Setup setup)
     : Strategy(std::move(setup)),
-      device_(open_device(run().device)),
+      device_(open_device(run())),
       peers_(communicator(), device_),
       layout_(make_layout(parameters(), run(), peers_.size())),
       partition_(*layout_, peers_.rank(), peers_.size(), bucket_length(config().bucket_mib),
@@ -44,7 +44,7 @@ Sharded::Sharded(Setup setup)
       values_(is_training() && config().zero_stage == 3
                   ? nullptr
                   : std::make_unique<Values>(layout_, partition_, peers_, dtype())),
-      shard_(layout_, partition_, parameters(), optimizer(),
+      shard_(layout_, partition_, parameters(), optimizers(),
              {.dtype = dtype(),
               .device = device_,
               .arena = values_ ? values_->arena() : at::Tensor(),
@@ -73,6 +73,12 @@ Optimizer::StateIn Sharded::state_in() const {
 }
 
 void Sharded::check_config() const {
+  for (const OptimizerRule& rule : optimizers()) {
+    if ((rule.flags & PL_OPTIMIZER_WHOLE_TENSORS) != 0) {
+      fail_with(PL_ERROR_UNSUPPORTED, "optimizer ", rule.name,
+                " needs whole tensors, and this strategy cuts them: use strategy.plugin = \"ddp\"");
+    }
+  }
   if (config().reduction == "bf16" && context().reproducible()) {
     config_error("reduction",
                  "rounds the gradients that are sent and not those that stay, which depends on "
@@ -189,7 +195,7 @@ void Sharded::gradient_ready(Gradient gradient) {
   progress_.require_micro_batch(parameters()[gradient.index()].name);
   if (!slot) return;
   const at::NoGradGuard no_grad;
-  const StreamScope stream(device_, gradient.stream());
+  const RunStreamScope stream(run(), gradient.stream());
   if (gradient.rows() != nullptr) {
     return reducer_->add_rows(*slot, to_torch(*gradient.rows()), to_torch(gradient.tensor()));
   }
@@ -223,7 +229,6 @@ void Sharded::keep_step_without_micro_batch() {
 uint64_t Sharded::step(const pl_step_args& args) {
   progress_.finish();
   const at::NoGradGuard no_grad;
-  const StreamScope stream(device_, args.stream);
   reducer_->finish();
   const StepFigures::Totals totals = figures_.gather(shard_.squares(context().reproducible()));
   const Verdict verdict = judge(totals.sum_of_squares, args);

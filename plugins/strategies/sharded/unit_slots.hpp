@@ -17,7 +17,7 @@ namespace pipeline::strategies {
 
 // Memory for the weights of a few units: the k-th unit is always in slot k mod slots, at the same
 // addresses. A unit is put together from the ranks' shards before it is used, unless it is still there from
-// the last time. All ranks enter the same units in the same order. [serialized]
+// the last time. [collective]
 class UnitSlots {
  public:
   UnitSlots(std::shared_ptr<const Layout> layout, const Partition& partition, const Peers& peers,

@@ -37,15 +37,8 @@ plugins::OpenArgs place(const Job& job) {
   return args;
 }
 
-pl_optimizer_args adamw() {
-  pl_optimizer_args args{};
-  args.struct_size = sizeof args;
-  args.kind = PL_OPTIMIZER_ADAMW;
-  args.beta1 = kBeta1;
-  args.beta2 = kBeta2;
-  args.epsilon = kEpsilon;
-  args.weight_decay = kDecay;
-  return args;
+plugins::Optimizer adamw() {
+  return {"adamw", {{"beta1", kBeta1}, {"beta2", kBeta2}, {"epsilon", kEpsilon}, {"weight_decay", kDecay}}};
 }
 
 pl_tensor view(const at::Tensor& tensor, pl_dtype dtype = {PL_DTYPE_FLOAT, 32, 1}) {

@@ -28,10 +28,12 @@ class Work {
   Work(const Work&) = delete;
   Work& operator=(const Work&) = delete;
   virtual ~Work() = default;
-  // With a stream: makes the stream wait, not the host. timeout_seconds <= 0: the group's. [any-thread]
-  virtual void wait(void* stream, double timeout_seconds) = 0;
-  // False while wait() without a stream would block the host. What a device does is left at true: the host is
-  // ahead of it. [any-thread]
+  // What comes after on `stream` sees the result; with PL_STREAM_NONE that is this thread. [any-thread]
+  virtual void wait(pl_stream stream) = 0;
+  // Returns when it is done. timeout_seconds <= 0: the group's. [any-thread]
+  virtual void wait_host(double timeout_seconds) = 0;
+  // False while wait() would block this thread. What a device does is left at true: the host is ahead of it.
+  // [any-thread]
   virtual bool is_done() { return true; }
 };
 

@@ -40,10 +40,16 @@ class BackendTable {
         });
       };
       t.barrier = [](pl_comm* c, pl_work** out) { return start(out, [&] { return self(c).barrier(); }); };
-      t.wait = [](pl_comm*, pl_work* work, void* stream, double timeout_seconds) {
+      t.wait = [](pl_comm*, pl_work* work, pl_stream stream) {
         return guard([&] {
           const std::unique_ptr<Work> owned(reinterpret_cast<Work*>(work));
-          owned->wait(stream, timeout_seconds);
+          owned->wait(stream);
+        });
+      };
+      t.wait_host = [](pl_comm*, pl_work* work, double timeout_seconds) {
+        return guard([&] {
+          const std::unique_ptr<Work> owned(reinterpret_cast<Work*>(work));
+          owned->wait_host(timeout_seconds);
         });
       };
       t.abort = [](pl_comm* c, pl_str reason) {
@@ -93,9 +99,9 @@ class BackendTable {
   }
 
   static uint32_t known(uint32_t reduce) {
-    if (reduce < PL_REDUCE_SUM || reduce > PL_REDUCE_MAX)
+    if (PL_CODE(reduce) < PL_REDUCE_SUM || PL_CODE(reduce) > PL_REDUCE_MAX)
       fail_with(PL_ERROR_UNSUPPORTED, "reduction ", reduce, " is not known");
-    return reduce;
+    return PL_CODE(reduce);
   }
 
   static Counts counts(pl_comm* c, const uint64_t* values) {

@@ -9,9 +9,9 @@
 namespace pipeline {
 inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
 
-// `count` elements of contiguous memory on `device`, filled or used on `stream` (NULL on CPU).
+// `count` elements of contiguous memory on `device`, filled or used last on `stream`.
 inline pl_buffer buffer(void* data, uint64_t count, pl_dtype dtype, pl_device device = kCpu,
-                        void* stream = nullptr) {
+                        pl_stream stream = kNoStream) {
   auto out = sized<pl_buffer>();
   out.data = data;
   out.count = count;
@@ -23,23 +23,33 @@ inline pl_buffer buffer(void* data, uint64_t count, pl_dtype dtype, pl_device de
 
 // The group of ranks that a strategy works in, borrowed from the host. Every collective starts and returns
 // at once; all ranks must call the same ones in the same order with the same counts, one call at a time.
-// The buffers must live until wait().
+// Nobody may touch the buffers before the work is done: see pl_backend_api.
 class Communicator {
  public:
   // A collective under way. Dropping it unwaited waits too, since the backend still uses the buffers.
   class Work {
    public:
-    Work(const Communicator& on, pl_work* work) : on_(&on), work_(work) {}
-    Work(Work&& other) noexcept : on_(other.on_), work_(std::exchange(other.work_, nullptr)) {}
+    Work(const Communicator& on, pl_work* work, pl_stream stream) : on_(&on), work_(work), stream_(stream) {}
+    Work(Work&& other) noexcept
+        : on_(other.on_), work_(std::exchange(other.work_, nullptr)), stream_(other.stream_) {}
     Work& operator=(Work&&) = delete;
     ~Work() {
-      if (work_ != nullptr) host().error_free(on_->wait_raw(std::exchange(work_, nullptr), nullptr, 0));
+      if (pl_work* work = std::exchange(work_, nullptr)) {
+        host().error_free(on_->api_.wait_host(on_->raw_.comm, work, 0));
+      }
     }
-    // With a stream: makes the stream wait, not the host. timeout_seconds <= 0: the group's.
-    void wait(void* stream = nullptr, double timeout_seconds = 0) {
-      check(on_->wait_raw(std::exchange(work_, nullptr), stream, timeout_seconds));
+    // What comes after on the stream of its buffers sees the result; on the CPU that is this thread.
+    void wait() { wait(stream_); }
+    void wait(pl_stream stream) {
+      if (pl_work* work = std::exchange(work_, nullptr)) check(on_->api_.wait(on_->raw_.comm, work, stream));
     }
-    // False while wait() without a stream would block the host; true where the backend cannot tell.
+    // Returns when it is done. timeout_seconds <= 0: the group's.
+    void wait_host(double timeout_seconds = 0) {
+      if (pl_work* work = std::exchange(work_, nullptr)) {
+        check(on_->api_.wait_host(on_->raw_.comm, work, timeout_seconds));
+      }
+    }
+    // False while wait() would block this thread; true where the backend cannot tell.
     bool is_done() const {
       return on_->api_.is_done == nullptr || on_->api_.is_done(on_->raw_.comm, work_) != 0;
     }
@@ -47,6 +57,7 @@ class Communicator {
    private:
     const Communicator* on_;
     pl_work* work_;
+    pl_stream stream_;
   };
 
   explicit Communicator(const pl_communicator* sent) : raw_(receive(sent)), api_(receive(raw_.api)) {}
@@ -55,44 +66,44 @@ class Communicator {
   int32_t world_size() const { return raw_.world_size; }
 
   Work all_reduce(const pl_buffer& in_out, uint32_t reduce = PL_REDUCE_SUM) const {
-    return start([&](pl_work** work) { return api_.all_reduce(raw_.comm, &in_out, reduce, work); });
+    return start(in_out.stream,
+                 [&](pl_work** work) { return api_.all_reduce(raw_.comm, &in_out, reduce, work); });
   }
   // `counts`: elements per rank, world_size of them; NULL: even.
   Work reduce_scatter(const pl_buffer& in, const pl_buffer& out_shard, const uint64_t* counts = nullptr,
                       uint32_t reduce = PL_REDUCE_SUM) const {
-    return start([&](pl_work** work) {
+    return start(out_shard.stream, [&](pl_work** work) {
       return api_.reduce_scatter(raw_.comm, &in, &out_shard, counts, reduce, work);
     });
   }
   Work all_gather(const pl_buffer& in_shard, const pl_buffer& out_full,
                   const uint64_t* counts = nullptr) const {
-    return start(
-        [&](pl_work** work) { return api_.all_gather(raw_.comm, &in_shard, &out_full, counts, work); });
+    return start(out_full.stream, [&](pl_work** work) {
+      return api_.all_gather(raw_.comm, &in_shard, &out_full, counts, work);
+    });
   }
   Work broadcast(const pl_buffer& in_out, int32_t root) const {
-    return start([&](pl_work** work) { return api_.broadcast(raw_.comm, &in_out, root, work); });
+    return start(in_out.stream,
+                 [&](pl_work** work) { return api_.broadcast(raw_.comm, &in_out, root, work); });
   }
   Work all_to_all(const pl_buffer& in, const pl_buffer& out, const uint64_t* send_counts = nullptr,
                   const uint64_t* receive_counts = nullptr) const {
-    return start([&](pl_work** work) {
+    return start(out.stream, [&](pl_work** work) {
       return api_.all_to_all(raw_.comm, &in, &out, send_counts, receive_counts, work);
     });
   }
   Work barrier() const {
-    return start([&](pl_work** work) { return api_.barrier(raw_.comm, work); });
+    return start(kNoStream, [&](pl_work** work) { return api_.barrier(raw_.comm, work); });
   }
   // Concurrent with everything.
   void abort(std::string_view reason) const { api_.abort(raw_.comm, str(reason)); }
 
  private:
   template <class Start>
-  Work start(Start&& call) const {
+  Work start(pl_stream stream, Start&& call) const {
     pl_work* work = nullptr;
     check(call(&work));
-    return Work(*this, work);
-  }
-  pl_error* wait_raw(pl_work* work, void* stream, double timeout_seconds) const {
-    return work == nullptr ? nullptr : api_.wait(raw_.comm, work, stream, timeout_seconds);
+    return Work(*this, work, stream);
   }
 
   pl_communicator raw_;

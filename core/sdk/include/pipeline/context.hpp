@@ -11,7 +11,10 @@ inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
 // [any-thread] but metric.
 class Context {
  public:
-  explicit Context(const pl_context* context) : context_(context), run_(receive(host().run_info(context))) {}
+  explicit Context(const pl_context* context) : context_(context), run_(receive(host().run_info(context))) {
+    require_known_flags("the run", run_.flags,
+                        PL_RUN_REPRODUCIBLE | PL_RUN_ACTIVATION_CHECKPOINTING | PL_RUN_PIN_MEMORY);
+  }
 
   const pl_run_info& run() const { return run_; }
   bool reproducible() const { return (run_.flags & PL_RUN_REPRODUCIBLE) != 0; }
@@ -36,6 +39,10 @@ class Context {
   // A figure for this step's line of metrics.jsonl. [main]
   void metric(std::string_view name, double sum, double weight) const {
     host().metric(context_, str(name), sum, weight);
+  }
+  // The same for a float32 or float64 scalar on the device, which is read one step later. [main]
+  void metric(std::string_view name, const pl_tensor& sum, double weight) const {
+    host().metric_tensor(context_, str(name), &sum, weight);
   }
 
   // total = 0: unknown.

@@ -17,6 +17,9 @@ struct Parameter {
   bool decay = true;         // weight decay applies
   uint32_t unit = 0;         // layer index
   double lr_multiplier = 1;  // of the learning rate
+  uint32_t optimizer = 0;    // for strategies: index of its optimizer, as the host says
+  bool is_new = false;       // keeps its initial value where the weights that a stage starts from lack it
+  bool droppable = false;    // a later stage that does not have it may leave it out
 
   uint64_t count() const { return element_count(shape); }
 
@@ -26,18 +29,23 @@ struct Parameter {
             (p.flags & PL_PARAMETER_TRAINABLE) != 0,
             (p.flags & PL_PARAMETER_DECAY) != 0,
             p.unit,
-            p.lr_multiplier};
+            p.lr_multiplier,
+            p.optimizer,
+            (p.flags & PL_PARAMETER_NEW) != 0,
+            (p.flags & PL_PARAMETER_DROPPABLE) != 0};
   }
 
   // Borrows the name and the shape.
   pl_parameter raw() const {
     auto out = sized<pl_parameter>();
-    out.flags = (trainable ? PL_PARAMETER_TRAINABLE : 0) | (decay ? PL_PARAMETER_DECAY : 0);
+    out.flags = (trainable ? PL_PARAMETER_TRAINABLE : 0) | (decay ? PL_PARAMETER_DECAY : 0) |
+                (is_new ? PL_PARAMETER_NEW : 0) | (droppable ? PL_PARAMETER_DROPPABLE : 0);
     out.ndim = static_cast<uint32_t>(shape.size());
     out.unit = unit;
     out.shape = shape.data();
     out.name = str(name);
     out.lr_multiplier = lr_multiplier;
+    out.optimizer = optimizer;
     return out;
   }
 };
@@ -74,7 +82,7 @@ class Gradient {
 
   uint64_t index() const { return raw_.index; }             // of the parameter
   const pl_tensor& tensor() const { return *raw_.tensor; }  // valid during the call
-  void* stream() const { return raw_.stream; }              // it is complete on; NULL on CPU
+  pl_stream stream() const { return raw_.stream; }          // that it is complete on
   // (K) int64: the tensor, (K, ...), is added to these rows; NULL: it is of all. Only where the strategy's
   // flags say PL_STRATEGY_TAKES_ROWS. Valid during the call.
   const pl_tensor* rows() const { return raw_.rows; }

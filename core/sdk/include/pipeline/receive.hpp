@@ -41,6 +41,14 @@ T receive_args(const T* sent) {
   return own;
 }
 
+// Refuses flags that this plugin does not know, but for those that it may ignore.
+inline void require_known_flags(const char* what, uint32_t flags, uint32_t known) {
+  if (const uint32_t unknown = flags & ~(known | PL_FLAGS_MAY_IGNORE)) {
+    fail_with(PL_ERROR_UNSUPPORTED, what, ": flags ", unknown, " are not known to this plugin, built for ABI ",
+              PL_ABI_MAJOR, ".", PL_ABI_MINOR, ": use a newer build of it");
+  }
+}
+
 // Element `i` of an array whose stride is the first element's struct_size.
 template <Sized T>
 T receive_element(const T* array, uint64_t i) {

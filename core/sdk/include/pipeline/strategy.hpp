@@ -15,12 +15,43 @@
 #include <pipeline/plugin.hpp>
 #include <pipeline/state.hpp>
 
+#include <algorithm>
+#include <functional>
+#include <initializer_list>
+#include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace pipeline {
 inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
+
+// A rule of update with all of its options, as pl_optimizer names them.
+struct OptimizerRule {
+  std::string name;
+  uint32_t flags = 0;  // PL_OPTIMIZER_...
+  std::map<std::string, double, std::less<>> options;
+
+  static OptimizerRule from(const pl_optimizer& sent) {
+    OptimizerRule rule{std::string(view(sent.name)), sent.flags, {}};
+    for (uint64_t i = 0; i < sent.option_count; ++i) {
+      rule.options.emplace(view(sent.options[i].name), sent.options[i].value);
+    }
+    return rule;
+  }
+  // Throws Error unless the options are these.
+  void require_options(std::initializer_list<std::string_view> names) const {
+    for (const std::string_view key : names) {
+      if (!options.contains(key)) fail("optimizer ", name, ": option ", key, " is missing");
+    }
+    for (const auto& [key, value] : options) {
+      if (std::find(names.begin(), names.end(), key) == names.end())
+        fail_with(PL_ERROR_UNSUPPORTED, "optimizer ", name, ": option ", key, " is not known");
+    }
+  }
+  double option(std::string_view key) const { return options.find(key)->second; }
+};
 
 template <class ConfigT>
 struct StrategySetup : Setup<ConfigT> {
@@ -30,12 +61,20 @@ struct StrategySetup : Setup<ConfigT> {
     for (uint64_t i = 0; i < args.parameter_count; ++i) {
       parameters.push_back(Parameter::from(receive_element(args.parameters, i)));
     }
-    optimizer = receive_args(args.optimizer);
+    for (uint64_t i = 0; i < args.optimizer_count; ++i) {
+      optimizers.push_back(OptimizerRule::from(receive_element(args.optimizers, i)));
+    }
+    for (const Parameter& parameter : parameters) {
+      if (parameter.trainable && parameter.optimizer >= optimizers.size()) {
+        fail("parameter ", parameter.name, " is to be updated by optimizer ", parameter.optimizer, " of ",
+             optimizers.size());
+      }
+    }
     if (args.communicator != nullptr) communicator.emplace(args.communicator);
   }
 
   std::vector<Parameter> parameters;
-  pl_optimizer_args optimizer;
+  std::vector<OptimizerRule> optimizers;
   std::optional<Communicator> communicator;  // none with one process
 };
 
@@ -53,11 +92,11 @@ class Strategy : public Object<ConfigT> {
   explicit Strategy(Setup setup)
       : Object<ConfigT>(setup),
         parameters_(std::move(setup.parameters)),
-        optimizer_(setup.optimizer),
+        optimizers_(std::move(setup.optimizers)),
         communicator_(std::move(setup.communicator)) {}
 
   const std::vector<Parameter>& parameters() const { return parameters_; }
-  const pl_optimizer_args& optimizer() const { return optimizer_; }
+  const std::vector<OptimizerRule>& optimizers() const { return optimizers_; }  // by Parameter::optimizer
   const Communicator* communicator() const { return communicator_ ? &*communicator_ : nullptr; }
 
   virtual pl_strategy_info info() = 0;
@@ -71,7 +110,7 @@ class Strategy : public Object<ConfigT> {
   virtual Storage storage(uint64_t index) = 0;
 
   // (optional, both or none) Called between the units of a task, for info().flags &
-  // PL_STRATEGY_NEEDS_UNIT_HOOKS. [serialized]
+  // PL_STRATEGY_NEEDS_UNIT_HOOKS. [collective]
   virtual void enter_unit(uint32_t /*unit*/, uint32_t /*pass*/) {}
   virtual void leave_unit(uint32_t /*unit*/, uint32_t /*pass*/) {}
 
@@ -98,7 +137,7 @@ class Strategy : public Object<ConfigT> {
 
  private:
   std::vector<Parameter> parameters_;
-  pl_optimizer_args optimizer_;
+  std::vector<OptimizerRule> optimizers_;
   std::optional<Communicator> communicator_;
 };
 

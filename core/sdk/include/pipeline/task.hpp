@@ -73,18 +73,17 @@ class Task : public Object<ConfigT> {
   // (offered with kHasUnits) `hooks` is valid until this object goes.
   virtual void set_unit_hooks(const pl_unit_hooks& /*hooks*/) {}
 
-  // Work. Forward and backward; returns a view of the loss sum, valid until the next call.
+  // Work. Forward and backward; returns a view of the loss sum, valid until the next train().
   virtual pl_tensor train(const Batch& batch, const TrainArgs& args) = 0;
   // At least the value "loss".
   virtual void evaluate(const Batch& batch, EvaluationSink& sink) = 0;
   // (optional) Figures besides the loss.
   virtual std::vector<Metric> metrics() { return {}; }
-  // (optional) What the sums of an evaluation say beyond means: intervals, tables, pictures. On all ranks with
-  // the same values; they must yield the same. Also with those of several evaluations added up, and then on an
-  // object that was not opened: use values and config() alone.
-  virtual void report(Split /*split*/, Purpose /*purpose*/, std::span<const EvaluationValue> /*values*/,
-                      const ReportSink& /*sink*/) {}
-  // (optional, all three or none) Columns of submission.csv after the id; the id of a sample; its rows.
+  // (optional) What an evaluation says beyond means: intervals, tables, pictures. On all ranks with the same
+  // values; they must yield the same. Also with those of several evaluations added up, and then on an object
+  // that was not opened: use `report` and config() alone.
+  virtual void report(const Report& /*report*/, const ReportSink& /*sink*/) {}
+  // (optional, all three or none) Columns of a prediction's table after the id; the id of a sample; its rows.
   virtual std::vector<std::string> prediction_columns() { return {}; }
   virtual std::string sample_name(Split /*split*/, uint64_t id) const { return std::to_string(id); }
   virtual void predict(const Batch& /*batch*/, const PredictionSink& /*sink*/) {}

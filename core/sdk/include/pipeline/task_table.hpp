@@ -185,26 +185,34 @@ class TaskTable {
   static pl_error* evaluate(pl_task* s, const pl_batch* b, const pl_evaluate_args* args,
                             const pl_evaluation_sink* out) {
     return guard([&] {
-      EvaluationSink sink(out, receive_args(args), object(s).metrics);
+      EvaluationSink sink(out, receive_args(args));
       self(s).run_evaluate(batch(b), sink);
     });
   }
 
-  static pl_error* report(pl_task* s, uint32_t split, uint32_t purpose, const pl_value* sent, uint64_t count,
-                          const pl_report_sink* out) {
+  static pl_error* report(pl_task* s, const pl_report_args* sent, const pl_report_sink* out) {
     return guard([&] {
+      const pl_report_args args = receive_args(sent);
       std::vector<EvaluationValue> values;
-      for (uint64_t i = 0; i < count; ++i) {
-        const pl_value value = receive_element(sent, i);
-        values.push_back({view(value.name), value.sum, value.weight});
+      for (uint64_t i = 0; i < args.value_count; ++i) {
+        const pl_value value = receive_element(args.values, i);
+        values.push_back({view(value.group), view(value.name), value.sum, value.weight});
       }
-      self(s).report(to_split(split), to_purpose(purpose), values, ReportSink(out));
+      std::vector<EvaluationRecord> records;
+      for (uint64_t i = 0; i < args.record_count; ++i) {
+        const pl_record record = receive_element(args.records, i);
+        records.push_back({record.sample_id, view(record.key), {static_cast<const char*>(record.bytes), record.size}});
+      }
+      self(s).report({to_split(args.split), to_purpose(args.purpose), values, records}, ReportSink(out));
     });
   }
 
   static pl_error* predict(pl_task* s, const pl_batch* b, const pl_evaluate_args* args,
                            const pl_prediction_sink* out) {
-    return guard([&] { self(s).run_predict(batch(b), PredictionSink(out, receive_args(args))); });
+    return guard([&] {
+      receive_args(args);
+      self(s).run_predict(batch(b), PredictionSink(out));
+    });
   }
 };
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <pipeline/host.hpp>
+#include <pipeline/tensor.hpp>
 
-#include <algorithm>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,8 +15,8 @@ inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
 enum class Split : uint32_t { kTrain = PL_SPLIT_TRAIN, kVal = PL_SPLIT_VAL, kTest = PL_SPLIT_TEST };
 
 inline Split to_split(uint32_t code) {
-  if (code > PL_SPLIT_TEST) fail_with(PL_ERROR_UNSUPPORTED, "split ", code, " is not known");
-  return static_cast<Split>(code);
+  if (PL_CODE(code) > PL_SPLIT_TEST) fail_with(PL_ERROR_UNSUPPORTED, "split ", code, " is not known");
+  return static_cast<Split>(PL_CODE(code));
 }
 
 enum class Purpose : uint32_t {
@@ -28,10 +28,10 @@ enum class Purpose : uint32_t {
 };
 
 inline Purpose to_purpose(uint32_t code) {
-  if (code < PL_PURPOSE_TRAIN || code > PL_PURPOSE_VALIDATE) {
+  if (PL_CODE(code) < PL_PURPOSE_TRAIN || PL_CODE(code) > PL_PURPOSE_VALIDATE) {
     fail_with(PL_ERROR_UNSUPPORTED, "purpose ", code, " is not known");
   }
-  return static_cast<Purpose>(code);
+  return static_cast<Purpose>(PL_CODE(code));
 }
 
 struct LoadRequest {
@@ -51,11 +51,14 @@ struct BatchInfo {
 // Where finished gradients go.
 class GradientSink {
  public:
-  explicit GradientSink(const pl_gradient_sink* sent) : raw_(receive(sent)) {}
+  explicit GradientSink(const pl_gradient_sink* sent) : raw_(receive(sent)) {
+    require_known_flags("the gradient sink", raw_.flags, PL_GRADIENTS_IN_ROWS);
+  }
 
   // The gradient that was bound is complete, or, with an owner, a tensor that now belongs to the strategy,
-  // which calls release(owner) once, from any thread, also when this throws. One call at a time.
-  void ready(uint64_t index, const pl_tensor& gradient, void* stream = nullptr, void* owner = nullptr,
+  // which calls release(owner) once, from any thread, also when this throws. `stream`: that it is complete on.
+  // One call at a time.
+  void ready(uint64_t index, const pl_tensor& gradient, pl_stream stream = kNoStream, void* owner = nullptr,
              void (*release)(void*) = nullptr) const {
     send(index, gradient, nullptr, stream, owner, release);
   }
@@ -66,12 +69,12 @@ class GradientSink {
   // values: (K, ...), lent for the call, are added to the rows (K) int64 of the gradient. Only if
   // takes_rows().
   void add_rows(uint64_t index, const pl_tensor& rows, const pl_tensor& values,
-                void* stream = nullptr) const {
+                pl_stream stream = kNoStream) const {
     send(index, values, &rows, stream, nullptr, nullptr);
   }
 
  private:
-  void send(uint64_t index, const pl_tensor& gradient, const pl_tensor* rows, void* stream, void* owner,
+  void send(uint64_t index, const pl_tensor& gradient, const pl_tensor* rows, pl_stream stream, void* owner,
             void (*release)(void*)) const {
     auto message = sized<pl_gradient>();
     message.index = index;
@@ -92,14 +95,12 @@ struct TrainArgs {
         seed(args.seed),
         step(args.step),
         micro_batch(args.micro_batch),
-        stream(args.stream),
         gradients(args.gradients) {}
 
   double scale;          // backward starts from (loss sum x scale)
   uint64_t seed;         // for dropout
   uint64_t step;         // 0-based optimizer step
   uint64_t micro_batch;  // index in the global batch
-  void* stream;          // device stream to work on; NULL on CPU
   GradientSink gradients;
 };
 
@@ -115,21 +116,19 @@ struct Metric {
 // Where an evaluation's sums go.
 class EvaluationSink {
  public:
-  // `metrics`: of the task, whose sources every host needs.
-  EvaluationSink(const pl_evaluation_sink* sent, const pl_evaluate_args& args, std::span<const Metric> metrics = {})
-      : raw_(receive(sent)),
-        purpose_(to_purpose(args.purpose)),
-        left_(args.sample_limit),
-        stream_(args.stream),
-        metrics_(metrics) {}
+  EvaluationSink(const pl_evaluation_sink* sent, const pl_evaluate_args& args)
+      : raw_(receive(sent)), purpose_(to_purpose(args.purpose)), left_(args.sample_limit) {}
 
   Purpose purpose() const { return purpose_; }
-  void* stream() const { return stream_; }
-  // A name that begins with '.': for report() and for metrics() that are computed from it, and no figure itself.
-  // One ".unit/KEY/NAME" is of a part of the data that belongs in one evaluation alone: see pl_evaluation_sink.
-  void value(std::string_view name, double sum, double weight) const {
-    if (!is_of_use(name)) return;
-    check(raw_.value(raw_.user, str(name), sum, weight));
+  // "loss" and what metrics() describes become figures; report() gets all.
+  void value(std::string_view name, double sum, double weight) const { value_of("", name, sum, weight); }
+  // A sum of a part of the data, named by its content, that belongs in one evaluation alone; for report().
+  void value_of(std::string_view group, std::string_view name, double sum, double weight) const {
+    check(raw_.value(raw_.user, str(group), str(name), sum, weight));
+  }
+  // Bytes that belong to a sample of this batch, for report(): what sums cannot express.
+  void record(uint64_t id, std::string_view key, std::string_view bytes) const {
+    check(raw_.record(raw_.user, id, str(key), bytes.data(), bytes.size()));
   }
 
   // How many more samples are to be shown in this batch.
@@ -142,26 +141,33 @@ class EvaluationSink {
   }
 
  private:
-  // A host before 1.3 asks for no report, and makes a figure of every value. Without a host, as in a test of a
-  // part, all values are.
-  bool is_of_use(std::string_view name) const {
-    const bool older_host = host().struct_size > 0 && host().abi_minor < 3;
-    return !older_host || !name.starts_with('.') ||
-           std::any_of(metrics_.begin(), metrics_.end(), [&](const Metric& metric) { return metric.source == name; });
-  }
-
   pl_evaluation_sink raw_;
   Purpose purpose_;
   uint64_t left_;
-  void* stream_;
-  std::span<const Metric> metrics_;
 };
 
 // A value of a finished evaluation, over all of its samples.
 struct EvaluationValue {
+  std::string_view group;  // empty: of the whole
   std::string_view name;
   double sum;
   double weight;
+};
+
+// What evaluate() recorded of one sample.
+struct EvaluationRecord {
+  uint64_t sample_id;
+  std::string_view key;
+  std::string_view bytes;
+};
+
+// What there is to report on. Values come in the order in which they first came, records by sample and key;
+// where several evaluations are added up there are no records.
+struct Report {
+  Split split;
+  Purpose purpose;
+  std::span<const EvaluationValue> values;
+  std::span<const EvaluationRecord> records;
 };
 
 // What a report adds to an evaluation.
@@ -183,13 +189,11 @@ class ReportSink {
   pl_report_sink raw_;
 };
 
-// Where predictions go: rows of submission.csv, in any order within a batch, and files beside it.
+// Where predictions go: rows of a table, in any order within a batch, and files beside it.
 class PredictionSink {
  public:
-  PredictionSink(const pl_prediction_sink* sent, const pl_evaluate_args& args)
-      : raw_(receive(sent)), stream_(args.stream) {}
+  explicit PredictionSink(const pl_prediction_sink* sent) : raw_(receive(sent)) {}
 
-  void* stream() const { return stream_; }
   // `fields`: as many as prediction_columns().
   void row(uint64_t id, const std::vector<std::string>& fields) const {
     std::vector<pl_str> views;
@@ -202,7 +206,6 @@ class PredictionSink {
 
  private:
   pl_prediction_sink raw_;
-  void* stream_;
 };
 
 }  // namespace gnu::visibility("hidden")]]sdk_v1

@@ -19,6 +19,8 @@ inline constexpr pl_dtype kBool{PL_DTYPE_BOOL, 8, 1};
 
 inline constexpr pl_device kCpu{PL_DEVICE_CPU, 0};
 
+inline constexpr pl_stream kNoStream{PL_STREAM_NONE, 0, nullptr};
+
 inline bool same(pl_dtype a, pl_dtype b) {
   return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;
 }

@@ -39,15 +39,14 @@ struct Values {
         if (yes) name.remove_prefix(prefix.size());
         return yes;
       };
-      if (begins_with(".unit/")) {
-        const size_t slash = name.find('/');
-        const auto sum = std::find(kNames.begin(), kNames.end(), name.substr(slash + 1));
-        Cluster& cluster = clusters[std::string(name.substr(0, slash))];
+      if (!value.group.empty()) {
+        const auto sum = std::find(kNames.begin(), kNames.end(), name);
+        Cluster& cluster = clusters[std::string(value.group)];
         cluster.sums[static_cast<size_t>(sum - kNames.begin())] = value.sum;
         cluster.residues = value.weight;
-      } else if (begins_with(".confusion/")) {
+      } else if (begins_with("confusion/")) {
         confusion[kAminoAcids.find(name[0])][kAminoAcids.find(name[1])] = value.sum;
-      } else if (begins_with(".fold/")) {
+      } else if (begins_with("fold/")) {
         folds.insert(std::stoi(std::string(name)));
         fold_count = std::max(fold_count, std::stoi(std::string(name.substr(name.find('/') + 1))));
       }

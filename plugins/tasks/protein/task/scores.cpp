@@ -40,21 +40,20 @@ void Scores::send(const EvaluationSink& sink, bool details) const {
   sink.value("accuracy", all_.correct, all_.count);
   sink.value("top3", all_.top3, all_.count);
   sink.value("majority_accuracy", all_.majority, all_.count);
-  sink.value(".background_loss", all_.background_nll, all_.count);
+  sink.value("background_loss", all_.background_nll, all_.count);
   if (!details) return;
-  if (fold_) sink.value(".fold/" + std::to_string(fold_->number) + "/" + std::to_string(fold_->count), all_.count, 1);
+  if (fold_) sink.value("fold/" + std::to_string(fold_->number) + "/" + std::to_string(fold_->count), all_.count, 1);
   for (const auto& [cluster, sums] : clusters_) {
-    char name_of[32];
-    std::snprintf(name_of, sizeof name_of, ".unit/%016" PRIx64, cluster);
-    const std::string name = name_of;
-    sink.value(name + "/loss", sums.nll, sums.count);
-    sink.value(name + "/accuracy", sums.correct, sums.count);
-    sink.value(name + "/top3", sums.top3, sums.count);
-    sink.value(name + "/majority_accuracy", sums.majority, sums.count);
-    sink.value(name + "/background_loss", sums.background_nll, sums.count);
+    char group[32];
+    std::snprintf(group, sizeof group, "%016" PRIx64, cluster);
+    sink.value_of(group, "loss", sums.nll, sums.count);
+    sink.value_of(group, "accuracy", sums.correct, sums.count);
+    sink.value_of(group, "top3", sums.top3, sums.count);
+    sink.value_of(group, "majority_accuracy", sums.majority, sums.count);
+    sink.value_of(group, "background_loss", sums.background_nll, sums.count);
   }
   for (const auto& [pair, count] : confusion_)
-    sink.value(std::string(".confusion/") + letter_of(pair.first) + letter_of(pair.second), count, 1);
+    sink.value(std::string("confusion/") + letter_of(pair.first) + letter_of(pair.second), count, 1);
 }
 
 std::vector<Metric> Scores::metrics() {
@@ -65,7 +64,7 @@ std::vector<Metric> Scores::metrics() {
           {.name = "majority_accuracy", .help = "accuracy of always saying the most frequent amino acid", .better = PL_BETTER_HIGHER},
           {.name = "background_perplexity",
            .help = "perplexity of the training data's frequencies",
-           .source = ".background_loss",
+           .source = "background_loss",
            .aggregate = PL_AGGREGATE_EXP_MEAN}};
 }
 

@@ -202,9 +202,8 @@ std::vector<Metric> ProteinTask::metrics() {
   return metrics;
 }
 
-void ProteinTask::report(Split /*split*/, Purpose purpose, std::span<const EvaluationValue> values,
-                         const ReportSink& sink) {
-  if (purpose == Purpose::kEvaluate) report_scores(values, sink);
+void ProteinTask::report(const Report& report, const ReportSink& sink) {
+  if (report.purpose == Purpose::kEvaluate) report_scores(report.values, sink);
 }
 
 double ProteinTask::flops(const ProteinBatch& batch) { return model().flops(batch.packed); }

@@ -63,8 +63,7 @@ class ProteinTask : public TorchTask<ProteinConfig, ProteinModel, ProteinBatch> 
   LossSum loss(const ProteinBatch& batch) override { return model().loss(batch.packed, pass()); }
   void evaluate(const ProteinBatch& batch, EvaluationSink& sink) override;
   std::vector<Metric> metrics() override;
-  void report(Split split, Purpose purpose, std::span<const EvaluationValue> values,
-              const ReportSink& sink) override;
+  void report(const Report& report, const ReportSink& sink) override;
   std::vector<std::string> prediction_columns() override;
   std::string sample_name(Split split, uint64_t id) const override;
   void predict(const ProteinBatch& batch, const PredictionSink& sink) override;

@@ -133,7 +133,7 @@ class ParameterTable {
     const std::lock_guard lock(mutex_);  // autograd has a thread for each device
     Entry& entry = entries_[index];
     if (sink_ == nullptr) fail("a gradient of ", entry.info.name, " was computed outside of training");
-    void* stream = current_stream(entry.tensor.device());
+    const pl_stream stream = current_stream(entry.tensor.device());
     if (entry.accumulates) {
       const pl_tensor view = to_pl(entry.tensor.grad());
       return sink_->ready(index, view, stream);

@@ -7,6 +7,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
+#include <c10/core/Event.h>
 #include <c10/core/Stream.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -34,9 +35,16 @@ inline std::string_view torch_runtime_tag() {
 
 inline const bool kTorchTagInstalled = (runtime_tag = torch_runtime_tag, true);
 
-// Makes the device usable or throws. Plugins link the CPU half of LibTorch only; the CUDA half registers
-// itself when it is loaded, which must come before the first use of CUDA in the process.
-inline c10::Device open_device(pl_device device) {
+// A stream that LibTorch did not make has its handle as its id.
+inline c10::Stream to_torch(pl_stream stream, c10::Device device) {
+  return c10::Stream(c10::Stream::UNSAFE, device, reinterpret_cast<c10::StreamId>(stream.handle));
+}
+
+// Makes the run's device and stream usable and current in this thread, the main one, or throws. Plugins link
+// the CPU half of LibTorch only; the CUDA half registers itself when it is loaded, which must come before the
+// first use of CUDA in the process.
+inline c10::Device open_device(const pl_run_info& run) {
+  const pl_device device = run.device;
   const c10::Device result = to_torch(device);
   if (!result.is_cuda()) return result;
   Dl_info cpu_half{};
@@ -49,6 +57,11 @@ inline c10::Device open_device(pl_device device) {
   }
   if (!at::globalContext().hasCUDA())
     fail_with(PL_ERROR_UNSUPPORTED, name_of(device), ": LibTorch sees no CUDA device");
+  // All plugins of the process share these, and the threads of the backward pass follow them. Of another
+  // device than the current one each use would make a context there.
+  const c10::impl::VirtualGuardImpl cuda(c10::kCUDA);
+  cuda.setDevice(result);
+  if (run.stream.kind == PL_STREAM_DEVICE) cuda.exchangeStream(to_torch(run.stream, result));
   return result;
 }
 
@@ -81,19 +94,25 @@ inline void apply_run_settings(const Context& context) {
   torch.setSDPUseCuDNN(false);
 }
 
-// The handle, as the ABI passes it, of the stream that this thread works on; NULL on CPU.
-inline void* current_stream(c10::Device device) {
-  if (device.is_cpu()) return nullptr;
-  return c10::impl::VirtualGuardImpl(device.type()).getStream(device).native_handle();
+// The stream that this thread works on.
+inline pl_stream current_stream(c10::Device device) {
+  if (device.is_cpu()) return kNoStream;
+  return {PL_STREAM_DEVICE, 0, c10::impl::VirtualGuardImpl(device.type()).getStream(device).native_handle()};
 }
 
-// Works on the host's stream while it lives; NULL: the current one. A device stream that LibTorch did not
-// make has its handle as its id.
-class StreamScope {
+// This thread works on the run's stream while it lives, after what is on `other` by now, and on the CPU as it
+// always does. The main thread is on the run's stream anyway: see open_device().
+class RunStreamScope {
  public:
-  StreamScope(c10::Device device, void* stream) {
-    if (device.is_cpu() || stream == nullptr) return;
-    guard_.emplace(c10::Stream(c10::Stream::UNSAFE, device, reinterpret_cast<c10::StreamId>(stream)));
+  RunStreamScope(const pl_run_info& run, pl_stream other) {
+    if (run.stream.kind != PL_STREAM_DEVICE) return;
+    const c10::Device device = to_torch(run.device);
+    const c10::Stream stream = to_torch(run.stream, device);
+    guard_.emplace(stream);
+    if (other.kind != PL_STREAM_DEVICE || other.handle == run.stream.handle) return;
+    c10::Event done(device.type());
+    done.record(to_torch(other, device));
+    done.block(stream);
   }
 
  private:

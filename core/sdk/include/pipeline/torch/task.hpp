@@ -92,6 +92,11 @@ class TorchTask : public Task<ConfigT, BatchT> {
     root.backward(is_scaled ? at::Tensor() : at::full({}, scale, root.options()));
     units_.finish_backward();
   }
+  // A figure for this step's line of metrics.jsonl: `sum` is a scalar on the device, read one step later.
+  void metric(std::string_view name, const at::Tensor& sum, double weight) const {
+    const at::Tensor kept = sum.detach();
+    this->context().metric(name, to_pl(kept), weight);
+  }
   // A gradient that was computed without autograd.
   void deliver(const at::Tensor& parameter, at::Tensor gradient) {
     parameters_.deliver(parameter, std::move(gradient));
@@ -106,9 +111,10 @@ class TorchTask : public Task<ConfigT, BatchT> {
 
   void open() final {
     apply_run_settings(this->context());
-    device_ = open_device(this->run().device);
+    device_ = open_device(this->run());
     autocast_ = Autocast::for_compute(device_.type(), to_torch(this->run().compute_dtype));
     autocast_.enabled &= !kOwnPrecision<ModelT>;
+    units_.set_device(device_);
     units_.set_checkpointing(this->context().activation_checkpointing());
     open_data();
     seed_default_generators(device_, this->context().seed("initialize"));
@@ -159,7 +165,6 @@ class TorchTask : public Task<ConfigT, BatchT> {
 
   pl_tensor train(const Batch& batch, const TrainArgs& args) final {
     prepare_pass(true);
-    const StreamScope stream(device_, args.stream);
     const typename ParameterTable::Delivery delivery(parameters_, args.gradients);
     seed_default_generators(device_, args.seed);
     pass_.dropout_seed = args.seed;
@@ -185,12 +190,10 @@ class TorchTask : public Task<ConfigT, BatchT> {
     return to_pl(loss_);
   }
   void run_evaluate(const Batch& batch, EvaluationSink& sink) {
-    without_gradients(sink.stream(),
-                      [&] { on_device(batch, [&](const Batch& b) { this->evaluate(b, sink); }); });
+    without_gradients([&] { on_device(batch, [&](const Batch& b) { this->evaluate(b, sink); }); });
   }
   void run_predict(const Batch& batch, const PredictionSink& sink) {
-    without_gradients(sink.stream(),
-                      [&] { on_device(batch, [&](const Batch& b) { this->predict(b, sink); }); });
+    without_gradients([&] { on_device(batch, [&](const Batch& b) { this->predict(b, sink); }); });
   }
 
  private:
@@ -210,9 +213,8 @@ class TorchTask : public Task<ConfigT, BatchT> {
   }
 
   template <class F>
-  void without_gradients(void* raw_stream, F&& f) {
+  void without_gradients(F&& f) {
     prepare_pass(false);
-    const StreamScope stream(device_, raw_stream);
     seed_default_generators(device_, this->context().seed("evaluate"));
     const AutocastScope scope(autocast_);
     if (this->run().purpose == PL_PURPOSE_TRAIN) {

@@ -17,6 +17,9 @@ inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
 // A unit adds up its gradients of an input before anything outside of it adds others to them, with hooks or
 // checkpointing or neither: sums of three would else have another order, and other bits.
 //
+// Every micro-batch goes through all units in the same order, on all ranks: see pl_unit_hooks. One that does
+// not use a unit says so with skip() at the unit's place.
+//
 // The backward pass of unit k lies between the backward of two identity functions: the one around its
 // outputs enters, the one around its inputs leaves. All gradients of the unit arrive in between, since
 // autograd runs what was recorded last first.
@@ -27,6 +30,8 @@ class Units {
   void set_checkpointing(bool on) { checkpointing_ = on; }
   // Whether the model runs anything through here at all.
   bool used() const { return used_; }
+  // Where the layers compute.
+  void set_device(c10::Device device) { device_ = device; }
 
   Tensors run(uint32_t unit, const LayerFn& layer, const Tensors& inputs, const Tensors& parameters) {
     used_ = true;
@@ -45,6 +50,19 @@ class Units {
     check(hooks_->leave(hooks_->user, unit, PL_PASS_FORWARD));
     return outputs;
   }
+
+  // Enters and leaves a unit that this micro-batch does not use, forward and backward, and computes nothing.
+  // `before`: what skip() returned for the unit before it, where that is skipped, too. The result goes into
+  // joined(), or the backward pass never comes here.
+  //
+  //   at::Tensor seen = has_picture ? tower(picture) : units.skip(1, units.skip(0));
+  //   x = has_picture ? merge(x, seen) : units.joined(x, seen);
+  at::Tensor skip(uint32_t unit, const at::Tensor& before = {}) {
+    const at::Tensor input = before.defined() ? before : at::zeros({0}, device_).requires_grad_(at::GradMode::is_enabled());
+    return run_once(unit, [](const Tensors& in) { return in; }, {input})[0];
+  }
+  // x itself; its backward pass goes on to the units that were skipped.
+  at::Tensor joined(const at::Tensor& x, const at::Tensor& skipped) { return Join::apply(x, skipped); }
 
   // A layer with parameters() and forward(inputs...), e.g. a torch::nn::Module.
   template <class Layer, std::convertible_to<at::Tensor>... Inputs>
@@ -128,6 +146,16 @@ class Units {
     static void tell(Units& /*units*/, uint32_t /*unit*/, bool /*leaves*/) {}
   };
 
+  struct Join : torch::autograd::Function<Join> {
+    static at::Tensor forward(torch::autograd::AutogradContext* /*context*/, const at::Tensor& x,
+                              const at::Tensor& /*skipped*/) {
+      return x.detach();
+    }
+    static Tensors backward(torch::autograd::AutogradContext* /*context*/, const Tensors& gradients) {
+      return {gradients[0], at::zeros({0}, gradients[0].options())};
+    }
+  };
+
   // Passes the tensors that need a gradient through one Function.
   template <class Function>
   Tensors through(uint32_t unit, const Tensors& tensors, bool leaves) {
@@ -145,6 +173,7 @@ class Units {
   }
 
   const pl_unit_hooks* hooks_ = nullptr;
+  c10::Device device_{c10::kCPU};
   bool checkpointing_ = false;
   bool used_ = false;
   std::vector<Open> open_;  // in the backward pass

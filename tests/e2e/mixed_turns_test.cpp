@@ -1,0 +1,64 @@
+// What the ABI offers beside one loss over one stack of layers, through the whole program.
+#include <gmock/gmock.h>
+
+#include "tests/e2e/same_run.hpp"
+
+namespace pipeline::tests {
+namespace {
+
+using testing::HasSubstr;
+
+class MixedTurnsJob : public Job {
+ public:
+  MixedTurnsJob() { write_text(path("train.toml"), std::string("[run]\ndir = \"run\"\nreproducible = true\n[task]\nplugin = \"mixed_turns\"\n") + kShortTraining); }
+};
+
+using MixedTurns = SameRunOf<MixedTurnsJob>;
+
+std::vector<nlohmann::json> lines_of(const std::filesystem::path& file) {
+  std::vector<nlohmann::json> lines;
+  for (const std::string& line : read_lines(file)) {
+    lines.push_back(nlohmann::json::parse(line));
+    for (const char* varies : {"seconds", "data_wait_seconds"}) lines.back().erase(varies);
+  }
+  return lines;
+}
+
+// Micro-batches of one step use different units; stage 3 holds one unit's weights at a time, on all ranks the same.
+TEST_F(MixedTurns, HaveTheSameBitsWhereWeightsComeUnitByUnit) {
+  train({"single", 1});
+  for (const Arrangement& arrangement : {Arrangement{"ddp", 2}, Arrangement{"sharded2", 2}, Arrangement{"sharded3", 2}, Arrangement{"sharded3", 4}}) {
+    train(arrangement);
+    EXPECT_EQ(curve(arrangement.name()), curve("single_1")) << arrangement.name();
+  }
+}
+
+TEST_F(MixedTurns, StepMetricsAndFiguresOfRecordsAreTheSameOnAllProcesses) {
+  train({"single", 1});
+  train({"ddp", 2});
+  const auto steps = lines_of(path("single_1/metrics.jsonl")), evaluations = lines_of(path("single_1/eval.jsonl"));
+  ASSERT_EQ(steps.size(), 12u);
+  for (const auto& step : steps) EXPECT_NEAR(step["squares"].get<double>(), step["loss"].get<double>(), 1e-6) << step;
+  EXPECT_GT(evaluations.back()["auroc"].get<double>(), 0.7) << evaluations.back();
+  EXPECT_TRUE(evaluations.back().contains("right_even"));
+  EXPECT_EQ(lines_of(path("ddp_2/eval.jsonl")), evaluations);
+}
+
+TEST_F(MixedTurns, AStageMayAddParametersAndALaterOneLeaveThemOut) {
+  train({"single", 1}, {}, "plain");
+  const Result with = call("run", {"--set", "run.dir=with", "--set", "train.init_from=plain", "--set", "task.adapter=true"});
+  ASSERT_EQ(with.code, 0) << with.out << with.err;
+  EXPECT_THAT(with.out, HasSubstr("2 parameter(s): adapter.weight, adapter.bias"));
+  EXPECT_THAT(with.out, HasSubstr("new, not in "));
+  const Result back = call("run", {"--set", "run.dir=back", "--set", "train.init_from=with"});
+  ASSERT_EQ(back.code, 0) << back.out << back.err;
+  EXPECT_THAT(back.out, HasSubstr("left out of "));
+  EXPECT_THAT(back.out, HasSubstr("2 parameter(s): adapter.weight, adapter.bias"));
+  // A run's own checkpoint, and one that is only used, must have it all.
+  const Result evaluated = call("evaluate", {"--set", "run.dir=plain", "--set", "task.adapter=true"});
+  EXPECT_EQ(evaluated.code, 2) << evaluated.out << evaluated.err;
+  EXPECT_THAT(evaluated.err, HasSubstr("missing: adapter.weight [8, 8]"));
+}
+
+}  // namespace
+}  // namespace pipeline::tests
