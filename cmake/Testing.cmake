@@ -1,9 +1,18 @@
-# pipeline_test(NAME source... [LIBS target...] [TORCH] [LONG] [TIMEOUT seconds])
+# pipeline_test(NAME source... [LIBS target...] [TORCH] [LONG] [TIMEOUT seconds] [PURE | RELEASE | THREADS] [SANITIZED filter])
+#
+# In the long run of the tests each is compiled and run once, in the strictest build where it can fail (PIPELINE_TEST_SET):
+#   PURE      functions without floating-point sums that matter: under the address sanitizer alone
+#   RELEASE   what only the optimized build can get wrong, such as bits, or what takes long: there alone
+#   THREADS   has threads or processes of our own: everywhere, and under the thread sanitizer as well
+#   SANITIZED of the tests of whole runs those that are run under the sanitizers, too: a gtest filter
+# The others are run in the release build and under the address sanitizer.
 #
 # A GoogleTest binary. Without LibTorch every TEST is a test of CTest's; with it (TORCH) the binary is one test, because loading
 # LibTorch takes longer than most tests. LONG: label `long`, which only `scripts/test --all` runs.
 find_package(GTest REQUIRED)
 include(GoogleTest)
+set(PIPELINE_TEST_SET all CACHE STRING "all: every test that this build can run; once: those that no stricter build runs")
+set_property(CACHE PIPELINE_TEST_SET PROPERTY STRINGS all once)
 
 # <test_paths.hpp>: PIPELINE_SOURCE_DIR, PIPELINE_BUILD_DIR and PIPELINE_EXECUTABLE as strings. A header, since the compiler's cache
 # cannot serve a clone in another folder where every file has these on its command line.
@@ -16,9 +25,22 @@ file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/tests/include/test_paths.hpp CONTENT [
 target_include_directories(test_paths INTERFACE ${CMAKE_BINARY_DIR}/tests/include)
 
 function(pipeline_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH;LONG" "TIMEOUT" "LIBS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH;LONG;PURE;RELEASE;THREADS" "TIMEOUT;SANITIZED" "LIBS")
   if(arg_TORCH AND NOT TARGET torch::cpu)
     return()
+  endif()
+  if(PIPELINE_TEST_SET STREQUAL "once")
+    if(PIPELINE_SANITIZE MATCHES "thread" AND NOT arg_THREADS)
+      return()
+    elseif(PIPELINE_SANITIZE MATCHES "address" AND (arg_RELEASE OR arg_LONG))
+      return()
+    elseif(NOT PIPELINE_SANITIZE AND arg_PURE)
+      return()
+    endif()
+  endif()
+  set(filter)
+  if(PIPELINE_SANITIZE AND arg_SANITIZED)
+    set(filter TEST_FILTER ${arg_SANITIZED})
   endif()
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
@@ -28,7 +50,7 @@ function(pipeline_test name)
   endif()
   set(label)
   if(arg_LONG)
-    set(label LABELS long)
+    set(label LABELS long COST 1000)  # first, or the last one runs alone
   endif()
 
   add_executable(${name} ${arg_UNPARSED_ARGUMENTS})
@@ -39,7 +61,7 @@ function(pipeline_test name)
     add_test(NAME ${name} COMMAND ${name})
     set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} ${label})
   else()
-    gtest_discover_tests(${name} TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+    gtest_discover_tests(${name} TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 ${filter}
       PROPERTIES TIMEOUT ${arg_TIMEOUT} ${label})
   endif()
 endfunction()
@@ -58,10 +80,17 @@ function(pipeline_fuzz name)
   target_link_libraries(${name} PRIVATE ${arg_LIBS} pipeline_sdk)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/bin)
   math(EXPR many "${arg_RUNS} * 20")
-  add_test(NAME ${name} COMMAND ${name} --runs ${arg_RUNS} ${arg_CORPUS})
+  set(quick ${name})
+  if(PIPELINE_TEST_SET STREQUAL "once" AND NOT PIPELINE_SANITIZE)
+    set(quick)  # in the long run of the tests the sanitizers' build does it
+  else()
+    add_test(NAME ${name} COMMAND ${name} --runs ${arg_RUNS} ${arg_CORPUS})
+  endif()
   add_test(NAME ${name}.long COMMAND ${name} --runs ${many} --seed 2 ${arg_CORPUS})
-  set_tests_properties(${name} PROPERTIES TIMEOUT 600)
+  if(quick)
+    set_tests_properties(${name} PROPERTIES TIMEOUT 600)
+  endif()
   set_tests_properties(${name}.long PROPERTIES TIMEOUT 1800 LABELS long)
   # Both write the same file with the input in work.
-  set_tests_properties(${name} ${name}.long PROPERTIES RESOURCE_LOCK ${name})
+  set_tests_properties(${quick} ${name}.long PROPERTIES RESOURCE_LOCK ${name})
 endfunction()

@@ -1,6 +1,7 @@
-// Nothing is lost: ranks killed at random moments, fifty times, and the run that comes out is the one that nobody disturbed.
+// Nothing is lost: ranks killed at random moments, fifty times over the three jobs, and the run that comes out is the one that nobody disturbed.
 #include <csignal>
 #include <random>
+#include <type_traits>
 
 #include <gtest/gtest.h>
 
@@ -9,10 +10,13 @@
 namespace pipeline::tests {
 namespace {
 
-constexpr int kKills = 50;
+// Fifty over all jobs; most of them with the smallest, which makes the most steps in between.
+template <class JobT>
+constexpr int kKills = std::is_same_v<JobT, SmallJob> ? 30 : 10;
 // Whatever the machine's speed, a kill comes after this many steps at the latest, so that the run is not over before the last one.
 constexpr size_t kStepsBetweenKills = 60;
-constexpr size_t kSteps = 4500;
+template <class JobT>
+constexpr size_t kSteps = 90 * kKills<JobT>;
 
 template <class JobT>
 class RandomKills : public testing::Test, public JobT {
@@ -27,7 +31,7 @@ TYPED_TEST_SUITE(RandomKills, Jobs, JobNames);
 
 TYPED_TEST(RandomKills, LeaveNoTrace) {
   write_text(this->path("train.toml"), this->config() + "keep = 2\n[launch]\nmax_restarts = 1000\n");
-  const std::string max_steps = "train.max_steps=" + std::to_string(kSteps);
+  const std::string max_steps = "train.max_steps=" + std::to_string(kSteps<TypeParam>);
   ASSERT_EQ(this->train("undisturbed", {"--set", max_steps}).code, 0);
 
   std::vector<std::string> arguments{"run", "train.toml"};
@@ -37,7 +41,7 @@ TYPED_TEST(RandomKills, LeaveNoTrace) {
   std::mt19937 random(4);  // the moments differ from run to run all the same
   const auto steps = [&] { return read_lines(this->path("killed/metrics.jsonl")).size(); };
   int kills = 0;
-  while (kills < kKills && run.is_running()) {
+  while (kills < kKills<TypeParam> && run.is_running()) {
     using std::chrono::milliseconds, std::chrono::steady_clock;
     const auto moment = steady_clock::now() + milliseconds(std::uniform_int_distribution(100, 4000)(random));
     const size_t last_step = steps() + std::uniform_int_distribution<size_t>(1, kStepsBetweenKills)(random);
@@ -47,7 +51,7 @@ TYPED_TEST(RandomKills, LeaveNoTrace) {
     if (::kill(ranks[random() % ranks.size()], SIGKILL) == 0) ++kills;
   }
   const Result result = run.wait();
-  EXPECT_EQ(kills, kKills) << "the run was over before: make it longer";
+  EXPECT_EQ(kills, kKills<TypeParam>) << "the run was over before: make it longer";
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_EQ(this->curve("killed"), this->curve("undisturbed"));
   EXPECT_EQ(read_lines(this->path("killed/eval.jsonl")).size(), read_lines(this->path("undisturbed/eval.jsonl")).size());

@@ -1,5 +1,6 @@
 // One configuration, any strategy, any number of processes: the same run.
 #include <cmath>
+#include <type_traits>
 
 #include "tests/e2e/jobs.hpp"
 #include "tests/e2e/same_run.hpp"
@@ -13,6 +14,16 @@ TYPED_TEST_SUITE(SameRunMatrix, Jobs, JobNames);
 
 const std::vector<std::string> kStrategies{"ddp", "sharded1", "sharded2", "sharded3"};
 
+// A strategy does not know the task, nor a task the strategy: one job goes through all of the matrix, the others along its diagonal.
+template <class JobT>
+std::vector<Arrangement> arrangements(std::vector<int> processes) {
+  if (!std::is_same_v<JobT, SmallJob>) return {{"ddp", processes.front()}, {"sharded3", processes.back()}};
+  std::vector<Arrangement> all;
+  for (const std::string& strategy : kStrategies)
+    for (const int count : processes) all.push_back({strategy, count});
+  return all;
+}
+
 TYPED_TEST(SameRunMatrix, HasTheSameBitsUnderEveryStrategyOnPowersOfTwo) {
   const Arrangement single{"single", 1};
   this->train(single);
@@ -20,19 +31,16 @@ TYPED_TEST(SameRunMatrix, HasTheSameBitsUnderEveryStrategyOnPowersOfTwo) {
   ASSERT_EQ(curve.size(), 12u);
   const std::string parameters = this->exported("single_1");
   ASSERT_GT(parameters.size(), 1000u);
-  for (const std::string& strategy : kStrategies)
-    for (const int processes : {1, 2, 4}) {
-      const Arrangement arrangement{strategy, processes};
-      this->train(arrangement);
-      EXPECT_EQ(this->curve(arrangement.name()), curve) << arrangement.name();
-      EXPECT_EQ(this->exported(arrangement.name()), parameters) << arrangement.name();
-    }
+  for (const Arrangement& arrangement : arrangements<TypeParam>({2, 1, 4})) {
+    this->train(arrangement);
+    EXPECT_EQ(this->curve(arrangement.name()), curve) << arrangement.name();
+    EXPECT_EQ(this->exported(arrangement.name()), parameters) << arrangement.name();
+  }
 }
 
 TYPED_TEST(SameRunMatrix, StaysWithinAMillionthOnThreeProcesses) {
   this->train({"single", 1});
-  for (const std::string& strategy : kStrategies) {
-    const Arrangement arrangement{strategy, 3};
+  for (const Arrangement& arrangement : arrangements<TypeParam>({3})) {
     this->train(arrangement);
     this->expect_close(arrangement.name(), this->losses("single_1"), 1e-6);
   }
@@ -42,12 +50,10 @@ TYPED_TEST(SameRunMatrix, StaysCloseInTheFastMode) {
   const std::vector<std::string> fast{"--set", "run.reproducible=false", "--set", "train.max_steps=50", "--set", "launch.threads=1", "--set", "optimizer.lr=1e-3"};
   this->train({"single", 1}, fast);
   ASSERT_EQ(this->losses("single_1").size(), 100u);
-  for (const std::string& strategy : kStrategies)
-    for (const int processes : {1, 2, 3, 4}) {
-      const Arrangement arrangement{strategy, processes};
-      this->train(arrangement, fast);
-      this->expect_close(arrangement.name(), this->losses("single_1"), 1e-5);
-    }
+  for (const Arrangement& arrangement : arrangements<TypeParam>({2, 1, 3, 4})) {
+    this->train(arrangement, fast);
+    this->expect_close(arrangement.name(), this->losses("single_1"), 1e-5);
+  }
 }
 
 TYPED_TEST(SameRunMatrix, GoesOnWithAnyStrategyAndNumberOfProcesses) {
