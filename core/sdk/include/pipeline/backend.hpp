@@ -1,6 +1,7 @@
 // A backend: how bytes move between processes. One object is one group of ranks.
 #pragma once
 
+#include <pipeline/namespace.hpp>
 #include <pipeline/object.hpp>
 #include <pipeline/plugin.hpp>
 
@@ -10,8 +11,7 @@
 #include <string>
 #include <string_view>
 
-namespace pipeline {
-inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
+PIPELINE_SDK_BEGIN
 
 template <class ConfigT>
 struct BackendSetup : Setup<ConfigT> {
@@ -73,8 +73,7 @@ class Backend : public Object<ConfigT> {
   int32_t world_size_;
 };
 
-}  // namespace gnu::visibility("hidden")]]sdk_v1
-}  // namespace pipeline
+PIPELINE_SDK_END
 
 #include <pipeline/backend_table.hpp>
 

@@ -1,10 +1,10 @@
 // The C table of a Backend class. Included by backend.hpp.
 #pragma once
 
+#include <pipeline/namespace.hpp>
 #include <pipeline/guard.hpp>
 
-namespace pipeline {
-inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
+PIPELINE_SDK_BEGIN
 
 template <class T>
 class BackendTable {
@@ -110,5 +110,4 @@ class BackendTable {
   }
 };
 
-}  // namespace gnu::visibility("hidden")]]sdk_v1
-}  // namespace pipeline
+PIPELINE_SDK_END

@@ -1,13 +1,13 @@
 #pragma once
 
+#include <pipeline/namespace.hpp>
 #include <pipeline/host.hpp>
 #include <pipeline/tensor.hpp>
 
 #include <string_view>
 #include <utility>
 
-namespace pipeline {
-inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
+PIPELINE_SDK_BEGIN
 
 // `count` elements of contiguous memory on `device`, filled or used last on `stream`.
 inline pl_buffer buffer(void* data, uint64_t count, pl_dtype dtype, pl_device device = kCpu,
@@ -110,5 +110,4 @@ class Communicator {
   pl_backend_api api_;
 };
 
-}  // namespace gnu::visibility("hidden")]]sdk_v1
-}  // namespace pipeline
+PIPELINE_SDK_END

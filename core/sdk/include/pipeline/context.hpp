@@ -1,11 +1,11 @@
 #pragma once
 
+#include <pipeline/namespace.hpp>
 #include <pipeline/host.hpp>
 
 #include <string_view>
 
-namespace pipeline {
-inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
+PIPELINE_SDK_BEGIN
 
 // The run, as one plugin object sees it. Copies are cheap and valid as long as the object. All methods
 // [any-thread] but metric.
@@ -67,5 +67,4 @@ class Context {
   pl_run_info run_;
 };
 
-}  // namespace gnu::visibility("hidden")]]sdk_v1
-}  // namespace pipeline
+PIPELINE_SDK_END

@@ -1,12 +1,12 @@
 #pragma once
 
+#include <pipeline/namespace.hpp>
 #include <pipeline/text.hpp>
 
 #include <stdexcept>
 #include <string>
 
-namespace pipeline {
-inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
+PIPELINE_SDK_BEGIN
 
 // What a plugin throws, and what it catches when a call to the host or to another plugin fails. The message
 // says what failed, the value seen, the value expected and what to do; the SDK puts the plugin's name in
@@ -42,5 +42,4 @@ template <class... Parts>
   throw Error(code, concat(parts...));
 }
 
-}  // namespace gnu::visibility("hidden")]]sdk_v1
-}  // namespace pipeline
+PIPELINE_SDK_END

@@ -1,6 +1,7 @@
 // No exception leaves a plugin: every slot's body runs inside guard().
 #pragma once
 
+#include <pipeline/namespace.hpp>
 #include <pipeline/host.hpp>
 
 #include <exception>
@@ -8,8 +9,7 @@
 #include <optional>
 #include <utility>
 
-namespace pipeline {
-inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
+PIPELINE_SDK_BEGIN
 
 // Turns an exception of a library that the plugin uses into an Error; nullopt: not one of its exceptions.
 // Called inside a catch block. A header that wraps such a library installs its own
@@ -74,5 +74,4 @@ void guard_void(const pl_context* context, F&& body) noexcept {
   });
 }
 
-}  // namespace gnu::visibility("hidden")]]sdk_v1
-}  // namespace pipeline
+PIPELINE_SDK_END

@@ -1,12 +1,12 @@
 #pragma once
 
+#include <pipeline/namespace.hpp>
 #include <pipeline/receive.hpp>
 
 #include <string>
 #include <string_view>
 
-namespace pipeline {
-inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
+PIPELINE_SDK_BEGIN
 
 // What the entry function notes, once per plugin.
 struct Globals {
@@ -35,5 +35,4 @@ inline pl_error* make_error(uint32_t code, std::string_view message) {
   return host().error_new(code, str(message));
 }
 
-}  // namespace gnu::visibility("hidden")]]sdk_v1
-}  // namespace pipeline
+PIPELINE_SDK_END

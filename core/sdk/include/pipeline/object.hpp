@@ -1,13 +1,13 @@
 #pragma once
 
+#include <pipeline/namespace.hpp>
 #include <pipeline/context.hpp>
 #include <pipeline/options.hpp>
 
 #include <string_view>
 #include <utility>
 
-namespace pipeline {
-inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
+PIPELINE_SDK_BEGIN
 
 // What every plugin object is created from.
 template <class ConfigT>
@@ -51,5 +51,4 @@ class Object {
 #define PIPELINE_OVERRIDES(T, slot) \
   (!requires { requires std::is_same_v<decltype(&T::slot), decltype(&T::Interface::slot)>; })
 
-}  // namespace gnu::visibility("hidden")]]sdk_v1
-}  // namespace pipeline
+PIPELINE_SDK_END

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <pipeline/namespace.hpp>
 #include <pipeline/text.hpp>
 
 #include <initializer_list>
@@ -7,8 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace pipeline {
-inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
+PIPELINE_SDK_BEGIN
 
 // One declared option. The setters are what a config struct's `describe` chains onto a declaration.
 class OptionSpec {
@@ -59,5 +59,4 @@ class OptionSpec {
   std::vector<std::string> choices_;
 };
 
-}  // namespace gnu::visibility("hidden")]]sdk_v1
-}  // namespace pipeline
+PIPELINE_SDK_END

@@ -1,6 +1,8 @@
 // Option values as TOML source, for the defaults in a plugin's schema.
 #pragma once
 
+#include <pipeline/namespace.hpp>
+
 #include <charconv>
 #include <cmath>
 #include <cstdint>
@@ -9,8 +11,7 @@
 #include <string_view>
 #include <vector>
 
-namespace pipeline {
-inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
+PIPELINE_SDK_BEGIN
 
 inline std::string to_toml(bool value) { return value ? "true" : "false"; }
 
@@ -63,5 +64,4 @@ std::string to_toml(const std::vector<T>& values) {
   return text + ']';
 }
 
-}  // namespace gnu::visibility("hidden")]]sdk_v1
-}  // namespace pipeline
+PIPELINE_SDK_END

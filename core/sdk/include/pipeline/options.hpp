@@ -20,6 +20,7 @@
 // int64_t, double, std::string and path. The initial value is the default.
 #pragma once
 
+#include <pipeline/namespace.hpp>
 #include <pipeline/host.hpp>
 #include <pipeline/option_spec.hpp>
 #include <pipeline/option_text.hpp>
@@ -28,8 +29,7 @@
 #include <deque>
 #include <limits>
 
-namespace pipeline {
-inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
+PIPELINE_SDK_BEGIN
 
 // Reports what is wrong with a value as `file:line: table.key = value: problem`. Keys are relative to the
 // struct's own group.
@@ -224,5 +224,4 @@ T read_config(const pl_config* config) {
   return result;
 }
 
-}  // namespace gnu::visibility("hidden")]]sdk_v1
-}  // namespace pipeline
+PIPELINE_SDK_END

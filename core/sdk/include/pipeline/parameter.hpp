@@ -1,5 +1,6 @@
 #pragma once
 
+#include <pipeline/namespace.hpp>
 #include <pipeline/receive.hpp>
 #include <pipeline/tensor.hpp>
 
@@ -7,8 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace pipeline {
-inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
+PIPELINE_SDK_BEGIN
 
 struct Parameter {
   std::string name;
@@ -94,5 +94,4 @@ class Gradient {
   Owner owner_;
 };
 
-}  // namespace gnu::visibility("hidden")]]sdk_v1
-}  // namespace pipeline
+PIPELINE_SDK_END

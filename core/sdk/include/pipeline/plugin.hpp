@@ -2,13 +2,13 @@
 // which end up here.
 #pragma once
 
+#include <pipeline/namespace.hpp>
 #include <pipeline/guard.hpp>
 #include <pipeline/schema.hpp>
 
 #include <string_view>
 
-namespace pipeline {
-inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
+PIPELINE_SDK_BEGIN
 
 // Says which library the plugin brings that must be the same in the whole process; a header that wraps such
 // a library installs its own (pipeline/torch/runtime.hpp does).
@@ -60,8 +60,7 @@ const pl_plugin* make_plugin(const pl_host* sent, pl_error** error, const Plugin
   return *error == nullptr ? &plugin : nullptr;
 }
 
-}  // namespace gnu::visibility("hidden")]]sdk_v1
-}  // namespace pipeline
+PIPELINE_SDK_END
 
 #define PIPELINE_ENTRY(Table, plugin_name, plugin_version, plugin_summary)                             \
   extern "C" PL_EXPORT const pl_plugin* pl_plugin_entry(const pl_host* host, pl_error** error) {       \

@@ -1,14 +1,14 @@
 // Both sides of the ABI may be the newer one. These helpers keep a plugin right in either case.
 #pragma once
 
+#include <pipeline/namespace.hpp>
 #include <pipeline/error.hpp>
 
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
 
-namespace pipeline {
-inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
+PIPELINE_SDK_BEGIN
 
 template <class T>
 concept Sized = std::is_trivially_copyable_v<T> && requires(T t) {
@@ -79,5 +79,4 @@ T sized() {
   return value;
 }
 
-}  // namespace gnu::visibility("hidden")]]sdk_v1
-}  // namespace pipeline
+PIPELINE_SDK_END

@@ -1,11 +1,11 @@
 #pragma once
 
+#include <pipeline/namespace.hpp>
 #include <pipeline/options.hpp>
 
 #include <vector>
 
-namespace pipeline {
-inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
+PIPELINE_SDK_BEGIN
 
 // The options of a plugin in the form of the ABI.
 class Schema {
@@ -58,5 +58,4 @@ const std::vector<pl_option>& schema_of() {
   return schema.options();
 }
 
-}  // namespace gnu::visibility("hidden")]]sdk_v1
-}  // namespace pipeline
+PIPELINE_SDK_END

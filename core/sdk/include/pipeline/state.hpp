@@ -1,6 +1,7 @@
 // The training state as it goes into and comes out of checkpoints.
 #pragma once
 
+#include <pipeline/namespace.hpp>
 #include <pipeline/host.hpp>
 #include <pipeline/tensor.hpp>
 
@@ -8,8 +9,7 @@
 #include <span>
 #include <string_view>
 
-namespace pipeline {
-inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
+PIPELINE_SDK_BEGIN
 
 // A contiguous run of elements of one flattened tensor of the state. Borrows everything.
 struct Piece {
@@ -69,5 +69,4 @@ class Snapshot {
 
 using MemoryVisitor = std::function<void(std::string_view what, uint64_t bytes)>;
 
-}  // namespace gnu::visibility("hidden")]]sdk_v1
-}  // namespace pipeline
+PIPELINE_SDK_END

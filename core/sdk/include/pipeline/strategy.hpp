@@ -9,6 +9,7 @@
 //   PIPELINE_STRATEGY(Single, "single", "1.0.0", "One process, one device")
 #pragma once
 
+#include <pipeline/namespace.hpp>
 #include <pipeline/communicator.hpp>
 #include <pipeline/object.hpp>
 #include <pipeline/parameter.hpp>
@@ -24,8 +25,7 @@
 #include <string>
 #include <vector>
 
-namespace pipeline {
-inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
+PIPELINE_SDK_BEGIN
 
 // A rule of update with all of its options, as pl_optimizer names them.
 struct OptimizerRule {
@@ -141,8 +141,7 @@ class Strategy : public Object<ConfigT> {
   std::optional<Communicator> communicator_;
 };
 
-}  // namespace gnu::visibility("hidden")]]sdk_v1
-}  // namespace pipeline
+PIPELINE_SDK_END
 
 #include <pipeline/strategy_table.hpp>
 

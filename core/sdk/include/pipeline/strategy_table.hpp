@@ -1,10 +1,10 @@
 // The C table of a Strategy class. Included by strategy.hpp.
 #pragma once
 
+#include <pipeline/namespace.hpp>
 #include <pipeline/guard.hpp>
 
-namespace pipeline {
-inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
+PIPELINE_SDK_BEGIN
 
 template <class T>
 class StrategyTable {
@@ -118,5 +118,4 @@ class StrategyTable {
   }
 };
 
-}  // namespace gnu::visibility("hidden")]]sdk_v1
-}  // namespace pipeline
+PIPELINE_SDK_END

@@ -10,6 +10,7 @@
 //   PIPELINE_TASK(Line, "line", "1.0.0", "Fits a line")
 #pragma once
 
+#include <pipeline/namespace.hpp>
 #include <pipeline/object.hpp>
 #include <pipeline/parameter.hpp>
 #include <pipeline/plugin.hpp>
@@ -19,8 +20,7 @@
 #include <string>
 #include <vector>
 
-namespace pipeline {
-inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
+PIPELINE_SDK_BEGIN
 
 // BatchT is what load() makes and train() gets; it is moved, never copied. Methods that are const may be
 // called from any thread, also concurrently; all others come from the main thread. A method marked
@@ -97,8 +97,7 @@ class Task : public Object<ConfigT> {
   void run_predict(const Batch& batch, const PredictionSink& sink) { predict(batch, sink); }
 };
 
-}  // namespace gnu::visibility("hidden")]]sdk_v1
-}  // namespace pipeline
+PIPELINE_SDK_END
 
 #include <pipeline/task_table.hpp>
 

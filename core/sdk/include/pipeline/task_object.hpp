@@ -1,5 +1,6 @@
 #pragma once
 
+#include <pipeline/namespace.hpp>
 #include <pipeline/object.hpp>
 #include <pipeline/parameter.hpp>
 #include <pipeline/task_types.hpp>
@@ -10,8 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace pipeline {
-inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
+PIPELINE_SDK_BEGIN
 
 // A task and what the host borrows from it: the ABI returns views of strings and shapes, the C++ interface
 // returns values.
@@ -72,5 +72,4 @@ struct TaskObject {
   std::map<std::pair<Split, uint64_t>, std::string> names;
 };
 
-}  // namespace gnu::visibility("hidden")]]sdk_v1
-}  // namespace pipeline
+PIPELINE_SDK_END

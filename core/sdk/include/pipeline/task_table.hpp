@@ -1,11 +1,11 @@
 // The C table of a Task class. Included by task.hpp.
 #pragma once
 
+#include <pipeline/namespace.hpp>
 #include <pipeline/guard.hpp>
 #include <pipeline/task_object.hpp>
 
-namespace pipeline {
-inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
+PIPELINE_SDK_BEGIN
 
 template <class T>
 class TaskTable {
@@ -216,5 +216,4 @@ class TaskTable {
   }
 };
 
-}  // namespace gnu::visibility("hidden")]]sdk_v1
-}  // namespace pipeline
+PIPELINE_SDK_END

@@ -1,6 +1,7 @@
 // What the methods of a Task are given and give back.
 #pragma once
 
+#include <pipeline/namespace.hpp>
 #include <pipeline/host.hpp>
 #include <pipeline/tensor.hpp>
 
@@ -9,8 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace pipeline {
-inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
+PIPELINE_SDK_BEGIN
 
 enum class Split : uint32_t { kTrain = PL_SPLIT_TRAIN, kVal = PL_SPLIT_VAL, kTest = PL_SPLIT_TEST };
 
@@ -208,5 +208,4 @@ class PredictionSink {
   pl_prediction_sink raw_;
 };
 
-}  // namespace gnu::visibility("hidden")]]sdk_v1
-}  // namespace pipeline
+PIPELINE_SDK_END

@@ -1,12 +1,12 @@
 #pragma once
 
+#include <pipeline/namespace.hpp>
 #include <pipeline/error.hpp>
 
 #include <span>
 #include <vector>
 
-namespace pipeline {
-inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
+PIPELINE_SDK_BEGIN
 
 inline constexpr pl_dtype kFloat64{PL_DTYPE_FLOAT, 64, 1};
 inline constexpr pl_dtype kFloat32{PL_DTYPE_FLOAT, 32, 1};
@@ -111,5 +111,4 @@ class TensorView {
   std::vector<int64_t> shape_;
 };
 
-}  // namespace gnu::visibility("hidden")]]sdk_v1
-}  // namespace pipeline
+PIPELINE_SDK_END

@@ -1,13 +1,14 @@
 #pragma once
 
+#include <pipeline/namespace.hpp>
+
 #include <pipeline.h>
 
 #include <sstream>
 #include <string>
 #include <string_view>
 
-namespace pipeline {
-inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
+PIPELINE_SDK_BEGIN
 
 inline std::string_view view(pl_str s) {
   return s.len == 0 ? std::string_view() : std::string_view(s.ptr, s.len);
@@ -24,5 +25,4 @@ std::string concat(const Parts&... parts) {
   return std::move(out).str();
 }
 
-}  // namespace gnu::visibility("hidden")]]sdk_v1
-}  // namespace pipeline
+PIPELINE_SDK_END

@@ -1,10 +1,11 @@
 #pragma once
 
+#include <pipeline/namespace.hpp>
+
 #include <ATen/autocast_mode.h>
 #include <ATen/core/Tensor.h>
 
-namespace pipeline {
-inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
+PIPELINE_SDK_BEGIN
 
 // Which operations run in which dtype: with autocast, matrix products in `dtype`, sums and losses in
 // float32.
@@ -45,5 +46,4 @@ class AutocastScope {
   Autocast outer_;
 };
 
-}  // namespace gnu::visibility("hidden")]]sdk_v1
-}  // namespace pipeline
+PIPELINE_SDK_END

@@ -1,6 +1,7 @@
 // Batches of tensors on their way to the device.
 #pragma once
 
+#include <pipeline/namespace.hpp>
 #include <pipeline/error.hpp>
 
 #include <ATen/core/Tensor.h>
@@ -8,8 +9,7 @@
 #include <string_view>
 #include <utility>
 
-namespace pipeline {
-inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
+PIPELINE_SDK_BEGIN
 
 struct TensorVisitor {
   void operator()(at::Tensor&) const;
@@ -53,5 +53,4 @@ inline void require_ids(const at::Tensor& ids, int64_t count, std::string_view w
   }
 }
 
-}  // namespace gnu::visibility("hidden")]]sdk_v1
-}  // namespace pipeline
+PIPELINE_SDK_END

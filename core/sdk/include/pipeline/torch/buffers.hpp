@@ -1,5 +1,6 @@
 #pragma once
 
+#include <pipeline/namespace.hpp>
 #include <pipeline/error.hpp>
 
 #include <ATen/core/Tensor.h>
@@ -7,8 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace pipeline {
-inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
+PIPELINE_SDK_BEGIN
 
 // A model's tensors that are not parameters: constants such as masks. No checkpoint has them, so training
 // must not change them.
@@ -38,5 +38,4 @@ class Buffers {
   std::vector<Buffer> buffers_;
 };
 
-}  // namespace gnu::visibility("hidden")]]sdk_v1
-}  // namespace pipeline
+PIPELINE_SDK_END

@@ -1,14 +1,14 @@
 // What LibTorch throws, in the codes of the ABI. Including any header of pipeline/torch installs it.
 #pragma once
 
+#include <pipeline/namespace.hpp>
 #include <pipeline/guard.hpp>
 
 #include <c10/util/Exception.h>
 
 #include <string>
 
-namespace pipeline {
-inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
+PIPELINE_SDK_BEGIN
 
 inline uint32_t torch_error_code(const c10::Error& error, const std::string& message) {
   if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return PL_ERROR_OUT_OF_MEMORY;
@@ -34,5 +34,4 @@ inline std::optional<Error> translate_torch_error(std::exception_ptr exception) 
 
 inline const bool kTorchErrorsInstalled = (library_translator = translate_torch_error, true);
 
-}  // namespace gnu::visibility("hidden")]]sdk_v1
-}  // namespace pipeline
+PIPELINE_SDK_END

@@ -1,6 +1,7 @@
 // What a forward pass is told besides its batch, and what it gives back.
 #pragma once
 
+#include <pipeline/namespace.hpp>
 #include <pipeline/torch/units.hpp>
 
 #include <ATen/core/Tensor.h>
@@ -9,8 +10,7 @@
 #include <functional>
 #include <utility>
 
-namespace pipeline {
-inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
+PIPELINE_SDK_BEGIN
 
 // TorchTask::pass() makes one; without a task, as in a test of a model, the defaults do.
 struct ForwardPass {
@@ -55,5 +55,4 @@ inline constexpr bool kOwnPrecision = requires {
   requires Model::kOwnPrecision;
 };
 
-}  // namespace gnu::visibility("hidden")]]sdk_v1
-}  // namespace pipeline
+PIPELINE_SDK_END

@@ -2,6 +2,7 @@
 // its parameters.
 #pragma once
 
+#include <pipeline/namespace.hpp>
 #include <pipeline/torch/parameter_registry.hpp>
 
 #include <ATen/core/Tensor.h>
@@ -9,8 +10,7 @@
 #include <concepts>
 #include <string>
 
-namespace pipeline {
-inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
+PIPELINE_SDK_BEGIN
 
 template <class T>
 concept DeclaresParameters = requires(T model) {
@@ -39,5 +39,4 @@ void set_training(Model& model, bool on) {
   if constexpr (requires { model.train(on); }) model.train(on);
 }
 
-}  // namespace gnu::visibility("hidden")]]sdk_v1
-}  // namespace pipeline
+PIPELINE_SDK_END

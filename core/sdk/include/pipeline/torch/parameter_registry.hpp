@@ -1,6 +1,7 @@
 // The parameters of a model, each declared where it is made, with all that others have to know of it.
 #pragma once
 
+#include <pipeline/namespace.hpp>
 #include <pipeline/error.hpp>
 #include <pipeline/parameter.hpp>
 #include <pipeline/torch/random.hpp>
@@ -15,8 +16,7 @@
 #include <utility>
 #include <vector>
 
-namespace pipeline {
-inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
+PIPELINE_SDK_BEGIN
 
 // Writes what a parameter is before training into `out`: float32, contiguous, in host memory. `seed` is of
 // this parameter alone: a function of the run's seed and the parameter's index.
@@ -94,5 +94,4 @@ class ParameterRegistry {
   std::vector<std::vector<at::Tensor>> by_unit_;
 };
 
-}  // namespace gnu::visibility("hidden")]]sdk_v1
-}  // namespace pipeline
+PIPELINE_SDK_END

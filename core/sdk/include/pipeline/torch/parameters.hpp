@@ -1,6 +1,7 @@
 // A model's parameters in the strategy's storage, and its gradients on their way to the strategy.
 #pragma once
 
+#include <pipeline/namespace.hpp>
 #include <pipeline/parameter.hpp>
 #include <pipeline/task_types.hpp>
 #include <pipeline/torch/runtime.hpp>
@@ -15,8 +16,7 @@
 #include <utility>
 #include <vector>
 
-namespace pipeline {
-inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
+PIPELINE_SDK_BEGIN
 
 class ParameterTable {
  public:
@@ -153,5 +153,4 @@ class ParameterTable {
   std::mutex mutex_;
 };
 
-}  // namespace gnu::visibility("hidden")]]sdk_v1
-}  // namespace pipeline
+PIPELINE_SDK_END

@@ -1,13 +1,14 @@
 #pragma once
 
+#include <pipeline/namespace.hpp>
+
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 #include <ATen/core/Generator.h>
 
 #include <mutex>
 
-namespace pipeline {
-inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
+PIPELINE_SDK_BEGIN
 
 // A generator of one's own, e.g. in load(), where the default ones must not be touched.
 inline at::Generator make_generator(uint64_t seed) { return at::make_generator<at::CPUGeneratorImpl>(seed); }
@@ -50,5 +51,4 @@ class RandomState {
   at::Tensor cpu_, on_device_;
 };
 
-}  // namespace gnu::visibility("hidden")]]sdk_v1
-}  // namespace pipeline
+PIPELINE_SDK_END

@@ -2,6 +2,7 @@
 // again there.
 #pragma once
 
+#include <pipeline/namespace.hpp>
 #include <pipeline/torch/autocast.hpp>
 #include <pipeline/torch/errors.hpp>
 #include <pipeline/torch/random.hpp>
@@ -12,8 +13,7 @@
 #include <functional>
 #include <vector>
 
-namespace pipeline {
-inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
+PIPELINE_SDK_BEGIN
 
 using Tensors = std::vector<at::Tensor>;
 // A layer as a function of its inputs. What else it uses must not change between forward and backward.
@@ -113,5 +113,4 @@ inline Tensors recompute(const LayerFn& layer, const Tensors& inputs, const Tens
                                    at::TensorList(inputs), at::TensorList(parameters));
 }
 
-}  // namespace gnu::visibility("hidden")]]sdk_v1
-}  // namespace pipeline
+PIPELINE_SDK_END

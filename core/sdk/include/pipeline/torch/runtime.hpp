@@ -1,6 +1,7 @@
 // LibTorch's process-wide settings, as a run asks for them, and which LibTorch it is.
 #pragma once
 
+#include <pipeline/namespace.hpp>
 #include <pipeline/context.hpp>
 #include <pipeline/plugin.hpp>
 #include <pipeline/torch/tensor.hpp>
@@ -22,8 +23,7 @@
 #define PIPELINE_TORCH_VARIANT "unknown"
 #endif
 
-namespace pipeline {
-inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
+PIPELINE_SDK_BEGIN
 
 inline std::string_view torch_runtime_tag() {
 #if defined(_GLIBCXX_USE_CXX11_ABI) && _GLIBCXX_USE_CXX11_ABI == 0
@@ -119,5 +119,4 @@ class RunStreamScope {
   std::optional<c10::StreamGuard> guard_;
 };
 
-}  // namespace gnu::visibility("hidden")]]sdk_v1
-}  // namespace pipeline
+PIPELINE_SDK_END

@@ -2,6 +2,7 @@
 // complete one.
 #pragma once
 
+#include <pipeline/namespace.hpp>
 #include <pipeline/task.hpp>
 #include <pipeline/torch/autocast.hpp>
 #include <pipeline/torch/batch.hpp>
@@ -21,8 +22,7 @@
 #include <string>
 #include <vector>
 
-namespace pipeline {
-inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
+PIPELINE_SDK_BEGIN
 
 // ConfigT: see options.hpp. ModelT: see model.hpp. BatchT: a struct of tensors, see batch.hpp. Besides the
 // pure methods here an author writes sample_count() and batch_info(), and any of the optional methods of
@@ -248,5 +248,4 @@ class TorchTask : public Task<ConfigT, BatchT> {
   bool checked_ = false;
 };
 
-}  // namespace gnu::visibility("hidden")]]sdk_v1
-}  // namespace pipeline
+PIPELINE_SDK_END

@@ -1,6 +1,7 @@
 // Between pl_tensor and at::Tensor. Neither direction copies elements.
 #pragma once
 
+#include <pipeline/namespace.hpp>
 #include <pipeline/tensor.hpp>
 #include <pipeline/torch/errors.hpp>
 
@@ -9,8 +10,7 @@
 
 #include <span>
 
-namespace pipeline {
-inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
+PIPELINE_SDK_BEGIN
 
 inline at::ScalarType to_torch(pl_dtype dtype) {
   struct Pair {
@@ -93,5 +93,4 @@ inline std::span<const int64_t> shape_of(const at::Tensor& tensor) {
   return {tensor.sizes().data(), tensor.sizes().size()};
 }
 
-}  // namespace gnu::visibility("hidden")]]sdk_v1
-}  // namespace pipeline
+PIPELINE_SDK_END

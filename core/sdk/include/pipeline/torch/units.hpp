@@ -2,14 +2,14 @@
 // parameters at a time.
 #pragma once
 
+#include <pipeline/namespace.hpp>
 #include <pipeline/host.hpp>
 #include <pipeline/torch/recompute.hpp>
 
 #include <concepts>
 #include <vector>
 
-namespace pipeline {
-inline namespace [[gnu::visibility("hidden")]] sdk_v1 {
+PIPELINE_SDK_BEGIN
 
 // A model runs layer k of its stack as `x = units(k, *layer, x)` or, without modules, as units.run(k, fn,
 // inputs, parameters). [main] in the forward pass, the thread of the backward pass in that.
@@ -179,5 +179,4 @@ class Units {
   std::vector<Open> open_;  // in the backward pass
 };
 
-}  // namespace gnu::visibility("hidden")]]sdk_v1
-}  // namespace pipeline
+PIPELINE_SDK_END
