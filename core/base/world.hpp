@@ -25,6 +25,8 @@ struct World {
 
   std::string
       run_id;  // the same on all ranks of a run, other than that of other runs where the launcher gives one
+  // What only this run's ranks know, and prove to each other before they meet. Empty: they meet without.
+  std::string secret;
   uint32_t attempt =
       0;  // restarts so far. Under torchrun hosts may count differently: never compare it there
   bool supervised =

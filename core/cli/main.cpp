@@ -11,6 +11,7 @@
 #include "core/config/error.hpp"
 #include "core/config/suggest.hpp"
 #include "core/launch/launch.hpp"
+#include "core/launch/process.hpp"
 #include "core/plugins/host.hpp"
 #include "core/plugins/plugin.hpp"
 
@@ -76,6 +77,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   cli::keep_freed_memory();
+  launch::raise_file_limit();
   int code = cli::kFailed;
   try {
     code = run(argc, argv);

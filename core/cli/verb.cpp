@@ -8,6 +8,7 @@
 
 #include "core/base/error.hpp"
 #include "core/launch/devices.hpp"
+#include "core/launch/run_secret.hpp"
 #include "core/train/run/environment.hpp"
 #include "core/train/run/signals.hpp"
 #include "core/train/run/team.hpp"
@@ -113,7 +114,7 @@ int with_workspace(const ConfigArgs& args, bool one_process, const std::function
   require_one_launch_table(config);
   const auto place = launch::find_place(launch_request(args, config, one_process));
   if (const auto* plan = std::get_if<launch::HostPlan>(&place)) return launch::supervise(*plan);
-  const auto& world = std::get<World>(place);
+  World world = std::get<World>(place);
 
   const train::Signals signals(world.supervised);
   observe::Console console(console_mode(config, world));
@@ -123,6 +124,8 @@ int with_workspace(const ConfigArgs& args, bool one_process, const std::function
   if (!world.note.empty()) log.info(world.note);
   std::optional<train::Team> team;
   try {
+    const launch::RunSecret secret(world, train::run_dir(config));
+    if (!secret.note().empty() && world.rank == 0) log.warning(secret.note());
     team.emplace(world, log,
                  train::Team::Options{.rendezvous = std::chrono::duration<double>(config.get_float("launch.rendezvous_seconds")),
                                       .stall = std::chrono::duration<double>(config.get_float("launch.stall_seconds"))});

@@ -67,6 +67,7 @@ void Attempt::start(const std::vector<std::string>& command, uint32_t number) {
               .port = plan_.port,
               .port_tries = plan_.port_tries,
               .run_id = plan_.run_id,
+              .secret = plan_.secret,
               .attempt = number};
   // Opened here already, so that nobody else can take the port before rank 0 serves it.
   Socket listening;

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "core/base/keyed_hash.hpp"
 #include "core/launch/attempt.hpp"
 #include "core/launch/process.hpp"
 #include "core/launch/rank_env.hpp"
@@ -78,6 +79,7 @@ std::variant<World, HostPlan> place_in(const RankEnv& env, const LaunchRequest& 
                     .port = env.world.size == 1 ? uint16_t{0} : env.world.port,
                     .port_tries = env.world.size == 1 ? uint16_t{1} : env.world.port_tries,
                     .run_id = env.world.run_id,
+                    .secret = env.world.secret,
                     .max_restarts = request.max_restarts,
                     .run_dir = request.run_dir};
   World world = env.world;
@@ -123,6 +125,7 @@ std::variant<World, HostPlan> place_by_hand(const LaunchRequest& request, const 
                         : "--master-address " + *flags.master_address));
   HostPlan plan{.processes = request.processes.value_or(std::max(1, request.cuda_devices)),
                 .nodes = flags.nodes.value_or(1),
+                .secret = text(variables, kRunSecret).value_or(""),
                 .max_restarts = request.max_restarts,
                 .run_dir = request.run_dir};
   if (plan.nodes < 1) fail_config(fmt::format("--nodes {}: must be at least 1", plan.nodes));
@@ -142,7 +145,8 @@ std::variant<World, HostPlan> place_by_hand(const LaunchRequest& request, const 
 }  // namespace
 
 std::variant<World, HostPlan> find_place(const LaunchRequest& request, const Variables& variables) {
-  const std::optional<RankEnv> env = find_rank_env(variables);
+  std::optional<RankEnv> env = find_rank_env(variables);
+  if (env) env->world.secret = text(variables, kRunSecret).value_or("");
   return env ? place_in(*env, request) : place_by_hand(request, variables);
 }
 
@@ -167,7 +171,9 @@ void say(const HostPlan& plan, const std::string& text) {
 
 }  // namespace
 
-int supervise(const HostPlan& plan, std::vector<std::string> command) {
+int supervise(const HostPlan& given, std::vector<std::string> command) {
+  HostPlan plan = given;
+  if (plan.nodes == 1 && plan.secret.empty()) plan.secret = random_secret();
   if (command.empty()) command = own_command();
   SignalPipe signals;
   const auto tell = [&](const std::string& text) { say(plan, text); };

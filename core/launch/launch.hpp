@@ -48,6 +48,7 @@ struct HostPlan {
   uint16_t port = 0;  // 0: a free one for each attempt
   uint16_t port_tries = 1;
   std::string run_id;
+  std::string secret;  // empty: one is made where all ranks are this host's
   uint32_t max_restarts = 0;
   std::filesystem::path run_dir;
   // After the first failure: how long the others have to find out by themselves, and when they are killed.

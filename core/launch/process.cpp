@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -82,6 +83,13 @@ pid_t start_process(const ProcessArgs& args) {
   if (child < 0) throw Error(fmt::format("cannot start a process: {}", std::strerror(errno)));
   ::setpgid(child, child);  // whoever is first
   return child;
+}
+
+void raise_file_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);  // if not, it stays as it was
 }
 
 std::vector<std::string> own_command() {

@@ -25,6 +25,9 @@ struct ProcessArgs {
 // processes.
 pid_t start_process(const ProcessArgs& args);
 
+// As many open files as the system allows: shells give 1,024, which ranks and mapped data together may need.
+void raise_file_limit();
+
 // This program and its command line, as a command for start_process().
 std::vector<std::string> own_command();
 

@@ -40,6 +40,8 @@ void choose_port(World& world);
 
 // What our supervisor tells its children besides the variables that everybody uses.
 inline constexpr const char* kSupervisor = "PIPELINE_SUPERVISOR";
+// The run's secret: by our supervisor, by hand, or by a script around the launcher. Never logged.
+inline constexpr const char* kRunSecret = "PIPELINE_RUN_SECRET";
 Variables supervised_variables(const World& world);
 
 }  // namespace pipeline::launch

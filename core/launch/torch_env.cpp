@@ -48,7 +48,8 @@ int32_t number_field(const std::string& packed, const std::string& key) {
 }  // namespace
 
 Variables supervised_variables(const World& world) {
-  return {{"RANK", std::to_string(world.rank)},
+  return {{kRunSecret, world.secret},
+          {"RANK", std::to_string(world.rank)},
           {"WORLD_SIZE", std::to_string(world.size)},
           {"LOCAL_RANK", std::to_string(world.local_rank)},
           {"LOCAL_WORLD_SIZE", std::to_string(world.local_size)},

@@ -17,13 +17,15 @@ class Connection {
   Connection(Socket socket, std::string address, Clock::time_point since);
 
   enum class Stage {
-    stranger,  // has said nothing yet
-    invited,   // may take its seat
+    stranger,    // has said nothing yet
+    challenged,  // has said who it is, and has yet to prove that it belongs to this run
+    invited,     // may take its seat
     seated,
     leaving,  // has left, or was turned away: closed once everything is sent
   };
   Stage stage = Stage::stranger;
-  Hello hello;  // from `invited` on
+  Hello hello;           // from `challenged` on; believed from `invited` on
+  std::string expected;  // its proof
   FrameReader reader{kMaxStrangersBody};
   Reachability reachability;
   bool waits_for_room = false;  // the server is to be woken when more can be sent

@@ -12,6 +12,8 @@ namespace pipeline::peers {
 
 enum class FrameType : uint8_t {
   hello = 1,  // rank to server: who I am
+  challenge,  // server to rank: prove that you know the run's secret, as I do here
+  answer,     // rank to server: the proof
   seat,       // server to rank: you may come in
   seated,     // rank to server: I am in; from now on its loss is a failure
   refused,    // server to rank: you may not, and why

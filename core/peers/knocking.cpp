@@ -11,8 +11,10 @@
 #include <utility>
 
 #include "core/base/error.hpp"
+#include "core/base/keyed_hash.hpp"
 #include "core/peers/frame.hpp"
 #include "core/peers/rank_list.hpp"
+#include "core/peers/rendezvous.hpp"
 
 namespace pipeline::peers {
 namespace {
@@ -89,11 +91,31 @@ std::optional<Socket> Knocking::try_port(uint16_t port) {
 }
 
 bool Knocking::try_to_take_seat(const Socket& socket, Clock::time_point until) {
-  if (!send_all(socket.fd(), encode(FrameType::hello, to_json(hello_of(world_))))) return false;
+  const std::string greeting = to_json(hello_of(world_));
+  if (!send_all(socket.fd(), encode(FrameType::hello, greeting))) return false;
   FrameReader reader(kMaxStrangersBody);
+  bool proven = false;
   try {
-    const std::optional<Frame> answer = next_frame(socket.fd(), reader, until);
+    std::optional<Frame> answer = next_frame(socket.fd(), reader, until);
+    if (answer && answer->type == FrameType::challenge) {
+      const Challenge challenge = challenge_from(answer->body);
+      if (!same_in_constant_time(challenge.proof,
+                                 proof_by(Prover::rank_0, world_.secret, challenge.nonce, greeting))) {
+        turned_away({fmt::format("rank {} (host {}) and what answers at {} do not know the same secret of the "
+                                 "run: {}",
+                                 world_.rank, host_name(), to_text(world_.address, world_.port),
+                                 secret_remedy()),
+                     PL_ERROR_CONFIG, true});
+        return false;
+      }
+      const std::string proof = proof_by(Prover::other, world_.secret, challenge.nonce, greeting);
+      if (!send_all(socket.fd(), encode(FrameType::answer, proof))) return false;
+      proven = true;
+      answer = next_frame(socket.fd(), reader, until);
+    }
     if (!answer) return no_answer();
+    if (answer->type == FrameType::seat && !proven)
+      throw Error(PL_ERROR_CORRUPT, "a seat came without a challenge");
     if (answer->type == FrameType::seat) return send_all(socket.fd(), encode(FrameType::seated));
     if (answer->type == FrameType::refused) turned_away(refusal_from(answer->body));
   } catch (const Error& e) {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
+#include "core/base/keyed_hash.hpp"
 #include "core/base/socket.hpp"
 #include "core/json/strict_json.hpp"
 
@@ -28,7 +29,7 @@ auto read(std::string_view text, const char* what, Read&& fields) {
 }  // namespace
 
 Hello hello_of(const World& world) {
-  return {PIPELINE_VERSION, world.run_id, host_name(), world.rank, world.size, ::getpid()};
+  return {PIPELINE_VERSION, world.run_id, host_name(), world.rank, world.size, ::getpid(), random_secret()};
 }
 
 std::string to_json(const Hello& hello) {
@@ -37,13 +38,30 @@ std::string to_json(const Hello& hello) {
                {"host", hello.host},
                {"rank", hello.rank},
                {"size", hello.size},
-               {"process", hello.process}});
+               {"process", hello.process},
+               {"nonce", hello.nonce}});
 }
 
 Hello hello_from(std::string_view text) {
   return read(text, "a greeting", [](const json& j) {
-    return Hello{j.at("version"), j.at("run_id"), j.at("host"), j.at("rank"), j.at("size"), j.at("process")};
+    return Hello{j.at("version"), j.at("run_id"),  j.at("host"), j.at("rank"),
+                 j.at("size"),    j.at("process"), j.at("nonce")};
   });
+}
+
+std::string to_json(const Challenge& challenge) {
+  return dump({{"nonce", challenge.nonce}, {"proof", challenge.proof}});
+}
+
+Challenge challenge_from(std::string_view text) {
+  return read(text, "a challenge", [](const json& j) { return Challenge{j.at("nonce"), j.at("proof")}; });
+}
+
+std::string proof_by(Prover who, std::string_view secret, std::string_view nonce, std::string_view greeting) {
+  std::string text(1, static_cast<char>(who));
+  text += to_hex(sha256(nonce));  // of one length, whatever a stranger sends
+  text += greeting;
+  return to_hex(hmac_sha256(secret, text));
 }
 
 std::string to_json(const Refusal& refusal) {

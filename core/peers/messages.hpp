@@ -19,10 +19,23 @@ struct Hello {
   std::string host;
   int32_t rank = 0, size = 1;
   int64_t process = 0;
+  std::string nonce;  // another one each time
 };
 Hello hello_of(const World& world);
 std::string to_json(const Hello& hello);
 Hello hello_from(std::string_view json);
+
+// How either end shows that it knows the run's secret: an HMAC over what both have chosen at random. The rank's
+// nonce is in its greeting, which so is proven with it.
+struct Challenge {
+  std::string nonce;
+  std::string proof;  // rank 0's
+};
+std::string to_json(const Challenge& challenge);
+Challenge challenge_from(std::string_view json);
+
+enum class Prover : char { rank_0 = '0', other = 'r' };  // or one's proof could be sent back to it
+std::string proof_by(Prover who, std::string_view secret, std::string_view nonce, std::string_view greeting);
 
 // Why somebody is turned away.
 struct Refusal {

@@ -9,6 +9,11 @@
 
 namespace pipeline::peers {
 
+std::string secret_remedy() {
+  return "run.dir must be the same folder on all hosts, or PIPELINE_RUN_SECRET the same text in the environment of "
+         "all ranks";
+}
+
 Rendezvous::Rendezvous(Hello rank_0, std::string here)
     : rank_0_(std::move(rank_0)), here_(std::move(here)), seats_(static_cast<std::size_t>(rank_0_.size)) {}
 

@@ -10,6 +10,9 @@
 
 namespace pipeline::peers {
 
+// What to do where two ranks have different secrets.
+std::string secret_remedy();
+
 class Rendezvous {
  public:
   // `here`: where rank 0 listens.

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/base/error.hpp"
+#include "core/base/keyed_hash.hpp"
 #include "core/peers/rank_list.hpp"
 
 namespace pipeline::peers {
@@ -18,8 +19,8 @@ namespace {
 
 using Stage = Connection::Stage;
 
-constexpr std::size_t kMaxStrangers = 1024;
-constexpr Seconds kStrangersTime{30};
+constexpr std::size_t kMaxStrangers = 64;  // besides the ranks that are to come
+constexpr Seconds kStrangersTime{10};
 constexpr Seconds kReceiptPatience{0.5};
 constexpr Seconds kGoodbyePatience{2};
 
@@ -52,6 +53,7 @@ Server::Server(const World& world, Seconds timeout, Seconds stall)
   if (!epoll_ || ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
     throw Error(fmt::format("rank 0 cannot make a socket: {}", std::strerror(errno)));
   inside_ = Socket(ends[0]);
+  inside_fd_ = ends[1];
   add(Socket(ends[1]), "this process");
   watch(epoll_, EPOLL_CTL_ADD, listener_.fd(), EPOLLIN);
   watch(epoll_, EPOLL_CTL_ADD, bell_.fd(), EPOLLIN);
@@ -106,11 +108,25 @@ void Server::accept_all() {
       }
       return;
     }
-    if (connections_.size() >= kMaxStrangers + static_cast<std::size_t>(world_.size))
-      continue;  // closed again
+    make_room();
     prepare(socket.fd());
     add(std::move(socket), to_text(from));
   }
+}
+
+// Who belongs to the run proves it at once; so of too many it is the oldest that goes. A rank whose turn had
+// not come tries again.
+void Server::make_room() {
+  std::size_t strangers = 0;
+  const Connection* oldest = nullptr;
+  for (const auto& [fd, connection] : connections_) {
+    if (connection->stage == Stage::seated || fd == inside_fd_) continue;
+    ++strangers;
+    if (!oldest || connection->since() < oldest->since()) oldest = connection.get();
+  }
+  if (strangers < kMaxStrangers + rendezvous_.missing().size()) return;
+  rendezvous_.turned_away(oldest->address(), "it was the oldest of too many that had not proven who they are");
+  drop(oldest->fd());
 }
 
 void Server::add(Socket socket, std::string address) {
@@ -125,6 +141,9 @@ bool Server::read(Connection& connection) {
   try {
     if (connection.reader.receive(connection.fd(), MSG_DONTWAIT) == FrameReader::Input::end) {
       if (may_be_lost()) lose(connection, "its connection broke without a word");
+      if (connection.stage == Stage::challenged)
+        rendezvous_.turned_away(connection.address(),
+                                "it went when asked to prove that it knows the run's secret: " + secret_remedy());
       return false;
     }
     while (connection.stage != Stage::leaving) {
@@ -147,6 +166,8 @@ void Server::handle(Connection& connection, Frame frame) {
   const bool seated = connection.stage == Stage::seated;
   if (frame.type == FrameType::hello && connection.stage == Stage::stranger)
     return on_hello(connection, frame);
+  if (frame.type == FrameType::answer && connection.stage == Stage::challenged)
+    return on_answer(connection, frame);
   if (frame.type == FrameType::seated && connection.stage == Stage::invited) return on_seated(connection);
   if (frame.type == FrameType::exchange && seated && watch_) return on_exchange(connection, std::move(frame));
   if (frame.type == FrameType::leave && seated) return on_leave(connection);
@@ -161,26 +182,37 @@ void Server::handle(Connection& connection, Frame frame) {
 }
 
 void Server::on_hello(Connection& connection, const Frame& frame) {
-  Hello hello = hello_from(frame.body);
-  if (auto objection = rendezvous_.object_to(hello)) {
-    if (objection->ends_run) {
-      const Failure failure{hello.rank, hello.host, objection->refusal.why, true};
-      fail_run({failure, objection->refusal.code});
-    }
-    return turn_away(connection, objection->refusal);
-  }
-  connection.hello = std::move(hello);
+  connection.hello = hello_from(frame.body);
+  if (connection.hello.run_id != world_.run_id)  // it may be looking for its own port
+    return turn_away(connection, rendezvous_.object_to(connection.hello)->refusal);
+  const std::string nonce = random_secret();
+  connection.expected = proof_by(Prover::other, world_.secret, nonce, frame.body);
+  connection.stage = Stage::challenged;
+  send(connection, encode(FrameType::challenge,
+                          to_json(Challenge{nonce, proof_by(Prover::rank_0, world_.secret, nonce, frame.body)})));
+}
+
+// Nothing that a connection has said counts before this.
+void Server::on_answer(Connection& connection, const Frame& frame) {
+  if (!same_in_constant_time(frame.body, connection.expected))
+    return turn_away(connection, {"it does not know the secret of the run: " + secret_remedy(), PL_ERROR_CONFIG});
+  if (object(connection)) return;
   connection.stage = Stage::invited;
   send(connection, encode(FrameType::seat));
 }
 
+// True: it is turned away.
+bool Server::object(Connection& connection) {
+  const auto objection = rendezvous_.object_to(connection.hello);
+  if (!objection) return false;
+  if (objection->ends_run)
+    fail_run({{connection.rank(), connection.hello.host, objection->refusal.why, true}, objection->refusal.code});
+  turn_away(connection, objection->refusal);
+  return true;
+}
+
 void Server::on_seated(Connection& connection) {
-  if (auto objection = rendezvous_.object_to(connection.hello)) {  // its twin was quicker
-    if (objection->ends_run)
-      fail_run({{connection.rank(), connection.hello.host, objection->refusal.why, true},
-                objection->refusal.code});
-    return turn_away(connection, objection->refusal);
-  }
+  if (object(connection)) return;  // its twin was quicker
   connection.stage = Stage::seated;
   connection.reader.set_max_body(kMaxBody);
   rendezvous_.take_seat(connection.hello);

@@ -36,10 +36,13 @@ class Server {
   void run();
   void wait_and_handle(int milliseconds);
   void accept_all();
+  void make_room();
   void add(Socket socket, std::string address);
   bool read(Connection& connection);
   void handle(Connection& connection, Frame frame);
   void on_hello(Connection& connection, const Frame& frame);
+  void on_answer(Connection& connection, const Frame& frame);
+  bool object(Connection& connection);
   void on_seated(Connection& connection);
   void on_exchange(Connection& connection, Frame frame);
   void on_leave(Connection& connection);
@@ -68,6 +71,7 @@ class Server {
   Socket epoll_;
   Bell bell_;
   Socket inside_;
+  int inside_fd_ = -1;  // the server's end of it
   std::atomic<bool> stopping_ = false;
 
   // The thread's.

@@ -41,6 +41,7 @@ World Group::world(int32_t rank) {
   world.address = "127.0.0.1";
   world.port = port_;
   world.run_id = "a test";
+  world.secret = kSecret;
   if (rank == 0 && listener_ >= 0) world.listen_socket = ::dup(listener_);
   return world;
 }

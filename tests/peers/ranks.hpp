@@ -28,6 +28,7 @@ class Group {
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
 
+  static constexpr const char* kSecret = "only the ranks know";
   World world(int32_t rank);
   int32_t size() const { return size_; }
   uint16_t port() const { return port_; }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -48,6 +49,26 @@ bool is_closed(const Socket& socket) {
 
 void put(const Socket& socket, std::string_view bytes) {
   ::send(socket.fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+}
+
+// The next frame; nothing where the connection ends.
+std::optional<Frame> next_frame(const Socket& socket) {
+  FrameReader reader(kMaxStrangersBody);
+  for (;;) {
+    if (auto frame = reader.next()) return frame;
+    if (reader.receive(socket.fd(), 0) == FrameReader::Input::end) return std::nullopt;
+  }
+}
+
+// A greeting, and the answer to the challenge that comes back, with `more` in the same breath.
+void greet(const Socket& socket, const Hello& hello, std::string_view secret, const std::string& more = {}) {
+  const std::string greeting = to_json(hello);
+  put(socket, encode(FrameType::hello, greeting));
+  const std::optional<Frame> frame = next_frame(socket);
+  ASSERT_TRUE(frame && frame->type == FrameType::challenge);
+  const Challenge challenge = challenge_from(frame->body);
+  EXPECT_EQ(challenge.proof, proof_by(Prover::rank_0, Group::kSecret, challenge.nonce, greeting));
+  put(socket, encode(FrameType::answer, proof_by(Prover::other, secret, challenge.nonce, greeting)) + more);
 }
 
 TEST(Rendezvous, MissingRanksAreNamedOnAll) {
@@ -188,6 +209,82 @@ TEST(Rendezvous, StrangersAreTurnedAwayAndDoNoHarm) {
   EXPECT_EQ(thrown, nothing_thrown(3));
 }
 
+// It says that it is rank 1, or that there are other ranks: neither ends the run nor takes the seat.
+TEST(Rendezvous, WhoDoesNotKnowTheSecretIsNobody) {
+  Group run(2);
+  const auto thrown = as_threads(3, [&](int32_t rank) {
+    if (rank < 2) {
+      if (rank == 1) std::this_thread::sleep_for(Milliseconds(500));
+      Peers peers(run.world(rank), within(seconds(30)));
+      peers.barrier("all");
+      return;
+    }
+    const Socket twin = connect_to_run(run), larger = connect_to_run(run), hasty = connect_to_run(run);
+    greet(twin, hello_of(run.world(1)), "a guess", encode(FrameType::seated));
+    const std::optional<Frame> answer = next_frame(twin);
+    ASSERT_TRUE(answer && answer->type == FrameType::refused);
+    EXPECT_THAT(refusal_from(answer->body).why, HasSubstr("does not know the secret"));
+    Hello hello = hello_of(run.world(1));
+    hello.size = 5;
+    greet(larger, hello, "");
+    put(hasty, encode(FrameType::hello, to_json(hello_of(run.world(1)))) + encode(FrameType::seated));
+    for (const Socket* socket : {&twin, &larger, &hasty}) EXPECT_TRUE(is_closed(*socket));
+  });
+  EXPECT_EQ(thrown, nothing_thrown(3));
+}
+
+TEST(Rendezvous, RanksWithDifferentSecretsAreToldWhatToDo) {
+  Group run(2);
+  const auto thrown = as_threads(2, [&](int32_t rank) {
+    World world = run.world(rank);
+    if (rank == 1) world.secret = "another";
+    Peers peers(world, within(seconds(1)));
+  });
+  EXPECT_THAT(thrown[0], AllOf(HasSubstr("rank 1 of 2 is missing"), HasSubstr("PIPELINE_RUN_SECRET")));
+  EXPECT_THAT(thrown[1], AllOf(HasSubstr("do not know the same secret"), HasSubstr("PIPELINE_RUN_SECRET")));
+}
+
+// An impostor at rank 0's port cannot prove itself either, and learns nothing that it could use.
+TEST(Rendezvous, WhoDoesNotProveToBeRank0IsNotJoined) {
+  Group run(2);
+  const auto thrown = as_threads(2, [&](int32_t rank) {
+    if (rank == 1) {
+      Peers peers(run.world(1), within(seconds(1)));
+      return;
+    }
+    const World world = run.world(0);
+    const Socket listening(world.listen_socket);
+    const Socket other(::accept(listening.fd(), nullptr, nullptr));
+    ASSERT_TRUE(next_frame(other));
+    put(other, encode(FrameType::seat));
+    EXPECT_TRUE(is_closed(other));
+  });
+  EXPECT_THAT(thrown[1], HasSubstr("is not a run of this program"));
+}
+
+// More than a process may have open: the run goes on, and rank 0 can still open what it needs.
+TEST(Rendezvous, IdleConnectionsUseUpNothing) {
+  constexpr int kIdle = 1100;
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+  if (limit.rlim_max < 2 * kIdle) GTEST_SKIP() << "at most " << limit.rlim_max << " open files are allowed here";
+  limit.rlim_cur = limit.rlim_max;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+  Group run(2);
+  const auto thrown = as_ranks(run, {}, [&](int32_t rank, Peers& peers) {
+    peers.barrier("start");
+    if (rank == 1) {
+      std::vector<Socket> idle;
+      for (int i = 0; i < kIdle; ++i) idle.push_back(connect_to_run(run));
+      for (int i = 0; i < kIdle - 64; ++i) EXPECT_TRUE(is_closed(idle[static_cast<std::size_t>(i)])) << i;
+      peers.barrier("flooded");
+      return;
+    }
+    peers.barrier("flooded");
+  });
+  EXPECT_EQ(thrown, nothing_thrown(2));
+}
+
 TEST(Rendezvous, AnotherRunIsRefused) {
   Group run(2);
   const auto thrown = as_threads(2, [&](int32_t rank) {
@@ -229,11 +326,9 @@ TEST(Rendezvous, DifferentVersionsAreAnErrorOnAll) {
     Hello hello = hello_of(run.world(1));
     hello.version = "0.9.0";
     const Socket socket = connect_to_run(run);
-    put(socket, encode(FrameType::hello, to_json(hello)));
-    FrameReader reader(kMaxStrangersBody);
-    std::optional<Frame> answer;
-    while (!(answer = reader.next()))
-      if (reader.receive(socket.fd(), 0) == FrameReader::Input::end) return;
+    greet(socket, hello, Group::kSecret);
+    const std::optional<Frame> answer = next_frame(socket);
+    ASSERT_TRUE(answer);
     refusal = refusal_from(answer->body).why;
   });
   EXPECT_THAT(thrown[0], HasSubstr("runs version 0.9.0 of the program, rank 0"));
@@ -265,8 +360,7 @@ TEST(Rendezvous, ARankLostWhileOthersAreMissingEndsIt) {
       return;
     }
     const Socket socket = connect_to_run(run);
-    put(socket, encode(FrameType::hello, to_json(hello_of(run.world(1)))));
-    put(socket, encode(FrameType::seated));
+    greet(socket, hello_of(run.world(1)), Group::kSecret, encode(FrameType::seated));
     std::this_thread::sleep_for(Milliseconds(200));
   });
   EXPECT_THAT(thrown[0], HasSubstr("rank 1 (host "));
@@ -282,8 +376,8 @@ TEST(Rendezvous, ARankThatDoesNotWaitForTheOthersEndsIt) {
       return;
     }
     const Socket socket = connect_to_run(run);
-    put(socket, encode(FrameType::hello, to_json(hello_of(run.world(1)))) + encode(FrameType::seated) +
-                    encode(FrameType::exchange, "too early"));
+    greet(socket, hello_of(run.world(1)), Group::kSecret,
+          encode(FrameType::seated) + encode(FrameType::exchange, "too early"));
     EXPECT_TRUE(is_closed(socket));
   });
   EXPECT_THAT(thrown[0], HasSubstr("was lost: a message came that has no place here"));
@@ -295,7 +389,7 @@ TEST(Rendezvous, ARankMayKnockAgain) {
   const auto thrown = as_threads(2, [&](int32_t rank) {
     if (rank == 1) {
       const Socket socket = connect_to_run(run);
-      put(socket, encode(FrameType::hello, to_json(hello_of(run.world(1)))));
+      greet(socket, hello_of(run.world(1)), Group::kSecret);
     }
     Peers peers(run.world(rank), within(seconds(30)));
     peers.barrier("all");

@@ -1,0 +1,84 @@
+#include "core/launch/run_secret.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "core/base/error.hpp"
+#include "core/base/hash.hpp"
+#include "core/base/keyed_hash.hpp"
+#include "core/base/socket.hpp"
+#include "core/launch/rank_env.hpp"
+
+namespace pipeline::launch {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kDigits = 64;  // of random_secret()
+
+// Another one for each run, though two of them may use one folder: a training and an evaluation, say.
+fs::path file_of(const World& world, const fs::path& run_dir) {
+  const fs::path folder = (fs::absolute(run_dir) / ".").lexically_normal().parent_path();
+  return folder.parent_path() /
+         fmt::format(".{}.{:016x}.secret", folder.filename().string(), fnv1a(world.run_id));
+}
+
+// Whole or not at all, and not over one that is there. False: errno says why it cannot be made.
+bool make(const fs::path& file) {
+  std::error_code error;
+  fs::create_directories(file.parent_path(), error);
+  const std::string part = fmt::format("{}.{}", file.string(), random_secret().substr(0, 16));
+  const Socket descriptor(::open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!descriptor) return false;
+  const std::string secret = random_secret();
+  const bool written = ::write(descriptor.fd(), secret.data(), secret.size()) == static_cast<ssize_t>(kDigits) &&
+                       ::fsync(descriptor.fd()) == 0;
+  const bool there = written && (::link(part.c_str(), file.c_str()) == 0 || errno == EEXIST);
+  const int problem = errno;
+  ::unlink(part.c_str());
+  errno = problem;
+  return there;
+}
+
+// Empty: errno says why.
+std::string read(const fs::path& file) {
+  const Socket descriptor(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  struct stat facts{};
+  if (!descriptor || ::fstat(descriptor.fd(), &facts) != 0) return {};
+  if (facts.st_uid != ::geteuid() || (facts.st_mode & 077) != 0)
+    fail_config(fmt::format("{}, with which the ranks of a run know each other, belongs to user {} with mode {:o}: must be "
+                            "this user's ({}) with mode 600: remove it, or set {} to a text of your own on all hosts",
+                            file.string(), facts.st_uid, facts.st_mode & 07777, ::geteuid(), kRunSecret));
+  std::array<char, kDigits> text;
+  const bool whole = ::read(descriptor.fd(), text.data(), text.size()) == static_cast<ssize_t>(kDigits);
+  return whole ? std::string(text.data(), text.size()) : std::string();
+}
+
+}  // namespace
+
+RunSecret::RunSecret(World& world, const fs::path& run_dir) {
+  if (world.size == 1 || !world.secret.empty()) return;
+  const fs::path file = file_of(world, run_dir);
+  for (int i = 0; i < 3 && world.secret.empty(); ++i)  // rank 0 of an earlier attempt may be removing its own
+    if (make(file)) world.secret = read(file);
+  if (!world.secret.empty()) {
+    if (world.rank == 0) file_ = file;
+    return;
+  }
+  note_ = fmt::format("the ranks meet without a secret, so anybody who reaches port {} can disturb the run: {} cannot be "
+                      "made: {}; set {} to a text of your own on all hosts",
+                      world.port, file.string(), std::strerror(errno), kRunSecret);
+}
+
+RunSecret::~RunSecret() {
+  std::error_code ignored;
+  if (!file_.empty()) fs::remove(file_, ignored);
+}
+
+}  // namespace pipeline::launch
