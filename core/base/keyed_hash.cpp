@@ -33,8 +33,8 @@ constexpr State kStart = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
 void add_block(State& state, const uint8_t* block) {
   std::array<uint32_t, 64> w;
   for (std::size_t i = 0; i < 16; ++i)
-    w[i] = uint32_t{block[4 * i]} << 24 | uint32_t{block[4 * i + 1]} << 16 |
-           uint32_t{block[4 * i + 2]} << 8 | uint32_t{block[4 * i + 3]};
+    w[i] = uint32_t{block[4 * i]} << 24 | uint32_t{block[4 * i + 1]} << 16 | uint32_t{block[4 * i + 2]} << 8 |
+           uint32_t{block[4 * i + 3]};
   for (std::size_t i = 16; i < 64; ++i) {
     const uint32_t s0 = std::rotr(w[i - 15], 7) ^ std::rotr(w[i - 15], 18) ^ (w[i - 15] >> 3);
     const uint32_t s1 = std::rotr(w[i - 2], 17) ^ std::rotr(w[i - 2], 19) ^ (w[i - 2] >> 10);
@@ -62,7 +62,8 @@ Digest sha256(std::string_view text) {
   std::string padded(text);
   padded += '\x80';
   padded.append((2 * kBlock - 8 - padded.size() % kBlock) % kBlock, '\0');
-  for (int shift = 56; shift >= 0; shift -= 8) padded += static_cast<char>(uint64_t{8} * text.size() >> shift);
+  for (int shift = 56; shift >= 0; shift -= 8)
+    padded += static_cast<char>(uint64_t{8} * text.size() >> shift);
   State state = kStart;
   for (std::size_t at = 0; at < padded.size(); at += kBlock)
     add_block(state, reinterpret_cast<const uint8_t*>(padded.data()) + at);

@@ -124,11 +124,13 @@ int with_workspace(const ConfigArgs& args, bool one_process, const std::function
   if (!world.note.empty()) log.info(world.note);
   std::optional<train::Team> team;
   try {
-    const launch::RunSecret secret(world, train::run_dir(config));
-    if (!secret.note().empty() && world.rank == 0) log.warning(secret.note());
-    team.emplace(world, log,
-                 train::Team::Options{.rendezvous = std::chrono::duration<double>(config.get_float("launch.rendezvous_seconds")),
-                                      .stall = std::chrono::duration<double>(config.get_float("launch.stall_seconds"))});
+    {  // the secret is of no use once all have met
+      const launch::RunSecret secret(world, train::run_dir(config));
+      if (!secret.note().empty() && world.rank == 0) log.warning(secret.note());
+      team.emplace(world, log,
+                   train::Team::Options{.rendezvous = std::chrono::duration<double>(config.get_float("launch.rendezvous_seconds")),
+                                        .stall = std::chrono::duration<double>(config.get_float("launch.stall_seconds"))});
+    }
     train::set_environment(train::stages_of(config).front(), team->sharing_cores());
     return work({.config = config, .registry = registry, .log = log, .team = *team}) == train::Outcome::finished ? kDone : kInterrupted;
   } catch (const std::exception& error) {

@@ -37,8 +37,9 @@ bool make(const fs::path& file) {
   const Socket descriptor(::open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!descriptor) return false;
   const std::string secret = random_secret();
-  const bool written = ::write(descriptor.fd(), secret.data(), secret.size()) == static_cast<ssize_t>(kDigits) &&
-                       ::fsync(descriptor.fd()) == 0;
+  const bool written =
+      ::write(descriptor.fd(), secret.data(), secret.size()) == static_cast<ssize_t>(kDigits) &&
+      ::fsync(descriptor.fd()) == 0;
   const bool there = written && (::link(part.c_str(), file.c_str()) == 0 || errno == EEXIST);
   const int problem = errno;
   ::unlink(part.c_str());
@@ -49,12 +50,13 @@ bool make(const fs::path& file) {
 // Empty: errno says why.
 std::string read(const fs::path& file) {
   const Socket descriptor(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-  struct stat facts{};
+  struct stat facts {};
   if (!descriptor || ::fstat(descriptor.fd(), &facts) != 0) return {};
   if (facts.st_uid != ::geteuid() || (facts.st_mode & 077) != 0)
-    fail_config(fmt::format("{}, with which the ranks of a run know each other, belongs to user {} with mode {:o}: must be "
-                            "this user's ({}) with mode 600: remove it, or set {} to a text of your own on all hosts",
-                            file.string(), facts.st_uid, facts.st_mode & 07777, ::geteuid(), kRunSecret));
+    fail_config(fmt::format(
+        "{}, with which the ranks of a run know each other, belongs to user {} with mode {:o}: must be "
+        "this user's ({}) with mode 600: remove it, or set {} to a text of your own on all hosts",
+        file.string(), facts.st_uid, facts.st_mode & 07777, ::geteuid(), kRunSecret));
   std::array<char, kDigits> text;
   const bool whole = ::read(descriptor.fd(), text.data(), text.size()) == static_cast<ssize_t>(kDigits);
   return whole ? std::string(text.data(), text.size()) : std::string();
@@ -71,9 +73,10 @@ RunSecret::RunSecret(World& world, const fs::path& run_dir) {
     if (world.rank == 0) file_ = file;
     return;
   }
-  note_ = fmt::format("the ranks meet without a secret, so anybody who reaches port {} can disturb the run: {} cannot be "
-                      "made: {}; set {} to a text of your own on all hosts",
-                      world.port, file.string(), std::strerror(errno), kRunSecret);
+  note_ = fmt::format(
+      "the ranks meet without a secret, so anybody who reaches port {} can disturb the run: {} cannot be "
+      "made: {}; set {} to a text of your own on all hosts",
+      world.port, file.string(), std::strerror(errno), kRunSecret);
 }
 
 RunSecret::~RunSecret() {

@@ -8,8 +8,8 @@
 
 namespace pipeline::launch {
 
-// A small file beside the run's folder, which the ranks share and only its owner may read. The first rank that
-// needs it makes it; rank 0 removes it with its RunSecret, when the ranks have met.
+// A small file beside the run's folder, which the ranks share and only its owner may read. The first rank
+// that needs it makes it; rank 0 removes it with its RunSecret, when the ranks have met.
 class RunSecret {
  public:
   // Fills in world.secret where the environment has given none; `note()` says why it is still empty. Throws

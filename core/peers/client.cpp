@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "core/base/error.hpp"
-#include "core/peers/knocking.hpp"
+#include "core/peers/join.hpp"
 #include "core/peers/rank_list.hpp"
 
 namespace pipeline::peers {
@@ -51,10 +51,10 @@ Client::~Client() {
 }
 
 Socket Client::come_in() {
-  Knocking knocking(world_, options_.timeout, options_.cancelled);
-  if (!server_) return knocking.come_in();
+  Join join(world_, options_.timeout, options_.cancelled);
+  if (!server_) return join.come_in();
   Socket socket = server_->connect_here();
-  knocking.take_seat(socket);
+  join.take_seat(socket);
   return socket;
 }
 

@@ -12,7 +12,6 @@
 #include "core/peers/background.hpp"
 #include "core/peers/frame.hpp"
 #include "core/peers/member.hpp"
-#include "core/peers/sender.hpp"
 #include "core/peers/server.hpp"
 
 namespace pipeline::peers {

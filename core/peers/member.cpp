@@ -3,8 +3,24 @@
 #include <algorithm>
 
 #include "core/base/error.hpp"
+#include "core/base/socket.hpp"
+#include "core/peers/stall_watch.hpp"
 
 namespace pipeline::peers {
+
+void Activity::at(std::string_view phase, uint64_t step) {
+  moved();
+  std::lock_guard lock(mutex_);
+  phase_ = phase;
+  step_ = step;
+  since_ = std::chrono::steady_clock::now();
+}
+
+State Activity::now() const {
+  std::lock_guard lock(mutex_);
+  const std::chrono::duration<double> since = std::chrono::steady_clock::now() - since_;
+  return {phase_, step_, since.count(), moves_.load(std::memory_order_relaxed), {}};
+}
 
 std::optional<Failure> Peers::Member::failure(std::chrono::duration<double> wait) {
   std::unique_lock lock(mutex_);
@@ -42,6 +58,51 @@ void Peers::Member::tell_failure() {
   }
   told_ = true;
   if (options_.on_failure) options_.on_failure(*failure);
+}
+
+LocalMember::LocalMember(Options options) : Member(std::move(options)) {
+  thread_ = start_thread("pl-peers", [this] { watch(); });
+}
+
+LocalMember::~LocalMember() {
+  leave();
+  thread_.join();
+}
+
+std::string LocalMember::exchange(Exchange kind, std::string_view, std::string_view mine) {
+  std::lock_guard lock(mutex_);
+  check_open();
+  activity.moved();
+  if (kind == Exchange::broadcast || kind == Exchange::barrier) return {};
+  return pack({std::string(mine)});
+}
+
+void LocalMember::fail(std::string_view what) {
+  settle({{0, host_name(), std::string(what), false}, PL_ERROR_FAILED});
+}
+
+void LocalMember::leave() {
+  std::lock_guard lock(mutex_);
+  left_ = true;
+  changed_.notify_all();
+}
+
+void LocalMember::watch() {
+  StallWatch stalls({host_name()}, options_.stall);
+  AwakeClock clock(heartbeat_period(options_.stall));
+  const auto over = [&] { return left_ || verdict_; };
+  std::unique_lock lock(mutex_);
+  while (!changed_.wait_for(lock, std::chrono::milliseconds(clock.milliseconds_left()), over)) {
+    lock.unlock();
+    if (clock.tick()) {
+      stalls.heard(0, state(), clock.now());
+      if (auto stall = stalls.check(clock.now(), [](int32_t) { return std::string(); }))
+        settle({{0, host_name(), stall->what, true}, PL_ERROR_TIMEOUT});
+    }
+    lock.lock();
+  }
+  lock.unlock();
+  tell_failure();
 }
 
 }  // namespace pipeline::peers

@@ -1,18 +1,40 @@
+// How a rank takes part: what it is doing, what it has heard of failures, and the rank of a run of one
+// process.
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 
-#include "core/peers/activity.hpp"
+#include "core/peers/background.hpp"
+#include "core/peers/messages.hpp"
 #include "core/peers/peers.hpp"
 #include "core/peers/round.hpp"
 
 namespace pipeline::peers {
 
-// How a rank takes part. Alone: nobody to talk to, only the watch for stalls.
+// What this rank is doing. [any-thread]
+class Activity {
+ public:
+  void at(std::string_view phase, uint64_t step);
+  void moved() { moves_.fetch_add(1, std::memory_order_relaxed); }
+
+  State now() const;  // without the collective
+
+ private:
+  std::atomic<uint64_t> moves_ = 0;
+  mutable std::mutex mutex_;  // of what follows
+  std::string phase_ = State{}.phase;
+  uint64_t step_ = 0;
+  std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
+};
+
+// How a rank takes part.
 class Peers::Member {
  public:
   explicit Member(Options options) : options_(std::move(options)) {}
@@ -45,6 +67,22 @@ class Peers::Member {
 
  private:
   bool told_ = false;  // the background thread's
+};
+
+// A run of one process: exchanges return at once.
+class LocalMember final : public Peers::Member {
+ public:
+  explicit LocalMember(Options options);
+  ~LocalMember() override;
+
+  std::string exchange(Exchange kind, std::string_view channel, std::string_view mine) override;
+  void fail(std::string_view what) override;
+  void leave() override;
+
+ private:
+  void watch();
+
+  std::thread thread_;
 };
 
 }  // namespace pipeline::peers

@@ -11,8 +11,8 @@
 
 namespace pipeline::peers {
 
-// Who knocks. This struct and its JSON must stay readable for all versions of the program, or they could not
-// say that they differ.
+// Who wants to join. This struct and its JSON must stay readable for all versions of the program, or they
+// could not say that they differ.
 struct Hello {
   std::string version;  // of the program
   std::string run_id;
@@ -25,8 +25,8 @@ Hello hello_of(const World& world);
 std::string to_json(const Hello& hello);
 Hello hello_from(std::string_view json);
 
-// How either end shows that it knows the run's secret: an HMAC over what both have chosen at random. The rank's
-// nonce is in its greeting, which so is proven with it.
+// How either end shows that it knows the run's secret: an HMAC over what both have chosen at random. The
+// rank's nonce is in its greeting, which so is proven with it.
 struct Challenge {
   std::string nonce;
   std::string proof;  // rank 0's

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/peers/alone.hpp"
 #include "core/peers/client.hpp"
 #include "core/peers/member.hpp"
 
@@ -19,7 +18,7 @@ std::string describe(const Failure& failure) {
 Peers::Peers(const World& world, Options options)
     : rank_(world.rank), size_(static_cast<std::size_t>(world.size)) {
   if (world.size == 1)
-    member_ = std::make_unique<Alone>(std::move(options));
+    member_ = std::make_unique<LocalMember>(std::move(options));
   else
     member_ = std::make_unique<Client>(world, std::move(options));
 }

@@ -33,8 +33,8 @@ std::string describe(const Failure& failure);
 struct Options {
   std::chrono::duration<double> timeout{300};  // of the rendezvous
   std::chrono::duration<double> stall{600};    // launch.stall_seconds; 0: never. The same on all ranks
-  // Asked several times a second while the constructor waits for others, on its thread; true: it gives up with
-  // PL_ERROR_CANCELLED, on all ranks that are there.
+  // Asked several times a second while the constructor waits for others, on its thread; true: it gives up
+  // with PL_ERROR_CANCELLED, on all ranks that are there.
   std::function<bool()> cancelled;
   // Called once, on a background thread, when any rank (this one, too) failed or was lost: aborts the
   // communicator. Not for failures during the rendezvous, which the constructor throws, nor after leave().

@@ -10,7 +10,8 @@
 namespace pipeline::peers {
 
 std::string secret_remedy() {
-  return "run.dir must be the same folder on all hosts, or PIPELINE_RUN_SECRET the same text in the environment of "
+  return "run.dir must be the same folder on all hosts, or PIPELINE_RUN_SECRET the same text in the "
+         "environment of "
          "all ranks";
 }
 

@@ -32,7 +32,8 @@ void watch(const Socket& epoll, int operation, int fd, uint32_t events) {
 }
 
 std::string left_text(int32_t rank, const std::string& host, const std::string& exchange) {
-  return fmt::format("rank {} (host {}) has left the run, and others wait for it in {}", rank, host, exchange);
+  return fmt::format("rank {} (host {}) has left the run, and others wait for it in {}", rank, host,
+                     exchange);
 }
 
 std::string place_of(const World& world) { return to_text(world.address, world.port); }
@@ -120,12 +121,13 @@ void Server::make_room() {
   std::size_t strangers = 0;
   const Connection* oldest = nullptr;
   for (const auto& [fd, connection] : connections_) {
-    if (connection->stage == Stage::seated || fd == inside_fd_) continue;
+    if (connection->stage >= Stage::seated || fd == inside_fd_) continue;
     ++strangers;
     if (!oldest || connection->since() < oldest->since()) oldest = connection.get();
   }
   if (strangers < kMaxStrangers + rendezvous_.missing().size()) return;
-  rendezvous_.turned_away(oldest->address(), "it was the oldest of too many that had not proven who they are");
+  rendezvous_.turned_away(oldest->address(),
+                          "it was the oldest of too many that had not proven who they are");
   drop(oldest->fd());
 }
 
@@ -142,8 +144,9 @@ bool Server::read(Connection& connection) {
     if (connection.reader.receive(connection.fd(), MSG_DONTWAIT) == FrameReader::Input::end) {
       if (may_be_lost()) lose(connection, "its connection broke without a word");
       if (connection.stage == Stage::challenged)
-        rendezvous_.turned_away(connection.address(),
-                                "it went when asked to prove that it knows the run's secret: " + secret_remedy());
+        rendezvous_.turned_away(
+            connection.address(),
+            "it went when asked to prove that it knows the run's secret: " + secret_remedy());
       return false;
     }
     while (connection.stage != Stage::leaving) {
@@ -188,14 +191,16 @@ void Server::on_hello(Connection& connection, const Frame& frame) {
   const std::string nonce = random_secret();
   connection.expected = proof_by(Prover::other, world_.secret, nonce, frame.body);
   connection.stage = Stage::challenged;
-  send(connection, encode(FrameType::challenge,
-                          to_json(Challenge{nonce, proof_by(Prover::rank_0, world_.secret, nonce, frame.body)})));
+  send(connection,
+       encode(FrameType::challenge,
+              to_json(Challenge{nonce, proof_by(Prover::rank_0, world_.secret, nonce, frame.body)})));
 }
 
 // Nothing that a connection has said counts before this.
 void Server::on_answer(Connection& connection, const Frame& frame) {
   if (!same_in_constant_time(frame.body, connection.expected))
-    return turn_away(connection, {"it does not know the secret of the run: " + secret_remedy(), PL_ERROR_CONFIG});
+    return turn_away(connection,
+                     {"it does not know the secret of the run: " + secret_remedy(), PL_ERROR_CONFIG});
   if (object(connection)) return;
   connection.stage = Stage::invited;
   send(connection, encode(FrameType::seat));
@@ -206,7 +211,8 @@ bool Server::object(Connection& connection) {
   const auto objection = rendezvous_.object_to(connection.hello);
   if (!objection) return false;
   if (objection->ends_run)
-    fail_run({{connection.rank(), connection.hello.host, objection->refusal.why, true}, objection->refusal.code});
+    fail_run(
+        {{connection.rank(), connection.hello.host, objection->refusal.why, true}, objection->refusal.code});
   turn_away(connection, objection->refusal);
   return true;
 }
@@ -264,7 +270,8 @@ void Server::on_leave(Connection& connection) {
   if (watch_) watch_->left(rank);
   const std::string missed = rounds_.waits_for(rank);
   if (!missed.empty())
-    fail_run({{rank, connection.hello.host, left_text(rank, connection.hello.host, missed), true}, PL_ERROR_PEER});
+    fail_run(
+        {{rank, connection.hello.host, left_text(rank, connection.hello.host, missed), true}, PL_ERROR_PEER});
 }
 
 void Server::tick() {

@@ -99,6 +99,13 @@ TEST(Environment, NoLauncher) {
   EXPECT_NE(plan_of({}, {.processes = 2}).run_id, plan_of({}, {.processes = 2}).run_id);
 }
 
+TEST(Environment, ASecretGivenByHandIsTaken) {
+  const Variables by_hand = {{"PIPELINE_RUN_SECRET", "by hand"}};
+  EXPECT_EQ(rank_of(with(kSrun, by_hand)).secret, "by hand");
+  EXPECT_EQ(plan_of(by_hand, {.processes = 2}).secret, "by hand");
+  EXPECT_EQ(rank_of(kSrun).secret, "");
+}
+
 TEST(Environment, OurSupervisorIsBelievedBeforeAnybodyElse) {
   const World told{.rank = 2,
                    .size = 4,
@@ -110,6 +117,7 @@ TEST(Environment, OurSupervisorIsBelievedBeforeAnybodyElse) {
                    .port_tries = 3,
                    .listen_socket = 5,
                    .run_id = "slurm 1.0",
+                   .secret = "only the ranks know",
                    .attempt = 1};
   for (const Variables& outer : {Variables{}, kSrun, kTorchrun, kMpirun}) {
     const World world = rank_of(with(outer, supervised_variables(told)),
@@ -124,6 +132,7 @@ TEST(Environment, OurSupervisorIsBelievedBeforeAnybodyElse) {
     EXPECT_EQ(world.port_tries, 3);
     EXPECT_EQ(world.listen_socket, 5);
     EXPECT_EQ(world.run_id, "slurm 1.0");
+    EXPECT_EQ(world.secret, "only the ranks know");
     EXPECT_EQ(world.attempt, 1u);
     EXPECT_TRUE(world.supervised);
   }

@@ -1,4 +1,4 @@
-#include "core/peers/knocking.hpp"
+#include "core/peers/join.hpp"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -43,12 +43,12 @@ bool send_all(int fd, std::string_view bytes) {
 
 }  // namespace
 
-Knocking::Knocking(const World& world, Seconds timeout, std::function<bool()> cancelled)
+Join::Join(const World& world, Seconds timeout, std::function<bool()> cancelled)
     : world_(world),
       cancelled_(std::move(cancelled)),
       deadline_(begun_ + std::chrono::duration_cast<Clock::duration>(timeout)) {}
 
-Socket Knocking::come_in() {
+Socket Join::come_in() {
   milliseconds pause{20};
   for (;;) {
     for (uint32_t i = 0; i < std::max<uint32_t>(world_.port_tries, 1) && world_.port + i <= 65535; ++i)
@@ -63,11 +63,11 @@ Socket Knocking::come_in() {
   }
 }
 
-void Knocking::take_seat(const Socket& socket) {
+void Join::take_seat(const Socket& socket) {
   if (!try_to_take_seat(socket, deadline_)) time_out();
 }
 
-std::optional<Socket> Knocking::try_port(uint16_t port) {
+std::optional<Socket> Join::try_port(uint16_t port) {
   const Resolved resolved = resolve(world_.address, port);
   if (resolved.addresses.empty()) {
     problem_ = fmt::format("its name cannot be resolved here: {}", resolved.problem);
@@ -90,7 +90,7 @@ std::optional<Socket> Knocking::try_port(uint16_t port) {
   return std::nullopt;
 }
 
-bool Knocking::try_to_take_seat(const Socket& socket, Clock::time_point until) {
+bool Join::try_to_take_seat(const Socket& socket, Clock::time_point until) {
   const std::string greeting = to_json(hello_of(world_));
   if (!send_all(socket.fd(), encode(FrameType::hello, greeting))) return false;
   FrameReader reader(kMaxStrangersBody);
@@ -101,11 +101,11 @@ bool Knocking::try_to_take_seat(const Socket& socket, Clock::time_point until) {
       const Challenge challenge = challenge_from(answer->body);
       if (!same_in_constant_time(challenge.proof,
                                  proof_by(Prover::rank_0, world_.secret, challenge.nonce, greeting))) {
-        turned_away({fmt::format("rank {} (host {}) and what answers at {} do not know the same secret of the "
-                                 "run: {}",
-                                 world_.rank, host_name(), to_text(world_.address, world_.port),
-                                 secret_remedy()),
-                     PL_ERROR_CONFIG, true});
+        turned_away(
+            {fmt::format("rank {} (host {}) and what answers at {} do not know the same secret of the "
+                         "run: {}",
+                         world_.rank, host_name(), to_text(world_.address, world_.port), secret_remedy()),
+             PL_ERROR_CONFIG, true});
         return false;
       }
       const std::string proof = proof_by(Prover::other, world_.secret, challenge.nonce, greeting);
@@ -126,7 +126,7 @@ bool Knocking::try_to_take_seat(const Socket& socket, Clock::time_point until) {
   return false;
 }
 
-bool Knocking::no_answer() {
+bool Join::no_answer() {
   if (!refused_)
     problem_ = fmt::format("something accepts connections at {} but does not answer as rank 0",
                            to_text(world_.address, world_.port));
@@ -134,7 +134,7 @@ bool Knocking::no_answer() {
 }
 
 // With several ports to try, the right one may just not be open yet.
-void Knocking::turned_away(const Refusal& refusal) {
+void Join::turned_away(const Refusal& refusal) {
   problem_ = refusal.why;
   if (!refused_) refused_ = Clock::now();
   const bool hope = refusal.passing && (world_.port_tries > 1 || Clock::now() - *refused_ < kGrace);
@@ -142,7 +142,7 @@ void Knocking::turned_away(const Refusal& refusal) {
 }
 
 // The next frame; nothing when the connection ends or the time is up.
-std::optional<Frame> Knocking::next_frame(int fd, FrameReader& reader, Clock::time_point until) const {
+std::optional<Frame> Join::next_frame(int fd, FrameReader& reader, Clock::time_point until) const {
   for (;;) {
     if (auto frame = reader.next()) return frame;
     check_cancelled();
@@ -153,14 +153,14 @@ std::optional<Frame> Knocking::next_frame(int fd, FrameReader& reader, Clock::ti
   }
 }
 
-void Knocking::check_cancelled() const {
+void Join::check_cancelled() const {
   if (!cancelled_ || !cancelled_()) return;
   throw Error(PL_ERROR_CANCELLED,
               fmt::format("rank {} (host {}) was told to stop while it waited for rank 0 at {}", world_.rank,
                           host_name(), to_text(world_.address, world_.port)));
 }
 
-void Knocking::time_out() const {
+void Join::time_out() const {
   const Seconds waited = Clock::now() - begun_;
   throw Error(PL_ERROR_TIMEOUT, fmt::format("rank {} (host {}) waited {} for rank 0 at {}: {}\n"
                                             "look at rank 0's log: did it start, on the host with this "

@@ -18,10 +18,10 @@ constexpr std::chrono::milliseconds kLook{100};
 
 // How a rank comes in: finds rank 0, says who it is, and takes its seat. Tries again until the time is up,
 // since rank 0 may start last.
-class Knocking {
+class Join {
  public:
   // cancelled: see Options; may be empty.
-  Knocking(const World& world, Seconds timeout, std::function<bool()> cancelled);
+  Join(const World& world, Seconds timeout, std::function<bool()> cancelled);
 
   // A connection on which this rank has its seat. Throws Error: turned away, cancelled, or PL_ERROR_TIMEOUT
   // with the last problem and remedies.
