@@ -63,12 +63,11 @@ void GlooTransport::connect(const pl_backend_open_args& args) {
   } catch (const std::exception& e) {
     std::string where;
     for (int32_t r = 0; r < world_size_; ++r) where += concat(r == 0 ? "" : ", ", name_of_peer(r));
-    fail_with(
-        PL_ERROR_TIMEOUT, "open: Gloo cannot connect this rank, at ", local_.ip, " on interface ",
-        local_.name, ", with the others within ", args.timeout_seconds, " seconds: ", words_of(e),
-        ". The ranks are ", where,
-        ". If that is the wrong network, choose one with backend.interface or GLOO_SOCKET_IFNAME; "
-        "a firewall must let all TCP ports through between the hosts");
+    fail_with(PL_ERROR_TIMEOUT, "open: Gloo cannot connect this rank, at ", local_.ip, " on interface ",
+              local_.name, ", with the others within ", args.timeout_seconds, " seconds: ", words_of(e),
+              ". The ranks are ", where,
+              ". If that is the wrong network, choose one with backend.interface or GLOO_SOCKET_IFNAME; "
+              "a firewall must let all TCP ports through between the hosts");
   }
 }
 

@@ -17,8 +17,8 @@ namespace {
 
 // A rank that is waited for is asked whether it lives so often, in nanoseconds.
 constexpr long kLook = 100'000'000;
-// A wait that lasts no longer is over sooner by looking than by sleeping: waking up takes a virtual machine some
-// 50 microseconds. Longer ones sleep, since the cores belong to those who compute.
+// A wait that lasts no longer is over sooner by looking than by sleeping: waking up takes a virtual machine
+// some 50 microseconds. Longer ones sleep, since the cores belong to those who compute.
 constexpr std::chrono::microseconds kBrief{100};
 // How long is looked when the last wait was not brief.
 constexpr std::chrono::microseconds kGlance{2};

@@ -13,12 +13,12 @@ struct Kind {
 };
 
 constexpr std::array kKinds{
-    Kind{PL_DTYPE_INT, "int", "int"},         Kind{PL_DTYPE_UINT, "uint", "uint"},
-    Kind{PL_DTYPE_FLOAT, "float", "fp"},      Kind{PL_DTYPE_BFLOAT, "bfloat", "bf"},
+    Kind{PL_DTYPE_INT, "int", "int"},    Kind{PL_DTYPE_UINT, "uint", "uint"},
+    Kind{PL_DTYPE_FLOAT, "float", "fp"}, Kind{PL_DTYPE_BFLOAT, "bfloat", "bf"},
     Kind{PL_DTYPE_BOOL, "bool", "bool"},
 };
 
-std::string name_with_bits(pl_dtype dtype, std::string_view Kind::* name) {
+std::string name_with_bits(pl_dtype dtype, std::string_view Kind::*name) {
   const auto* const kind = std::ranges::find(kKinds, dtype.code, &Kind::code);
   return std::string(kind == kKinds.end() ? "unknown" : kind->*name) + std::to_string(dtype.bits);
 }

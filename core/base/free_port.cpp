@@ -17,7 +17,8 @@ namespace pipeline {
 
 namespace {
 
-// Binds a socket to the port on every interface, 0 for any free one, and gives the port back; 0 if that cannot be. errno says why.
+// Binds a socket to the port on every interface, 0 for any free one, and gives the port back; 0 if that
+// cannot be. errno says why.
 std::uint16_t bound_port(std::uint16_t port) {
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
@@ -46,7 +47,8 @@ constexpr int kAttempts = 100;
 }  // namespace
 
 std::uint16_t free_port() {
-  // Between now and the moment when somebody listens there, any connection of this host may be given one of the outgoing ports.
+  // Between now and the moment when somebody listens there, any connection of this host may be given one of
+  // the outgoing ports.
   const unsigned end = first_outgoing_port();
   std::random_device random;
   for (int attempt = 0; attempt < kAttempts && end > kFirst + 1000; ++attempt) {

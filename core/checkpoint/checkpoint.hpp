@@ -73,8 +73,8 @@ struct Rejected {
 enum class Which { kLast, kBest };
 
 // For `init_from` and --checkpoint: `path` is a checkpoint, a folder of checkpoints, or a run's folder. kBest
-// is the last one where no checkpoint has a metric. What is returned has been verified; what was passed over in a folder, damaged or not a
-// checkpoint, is put into `rejected`.
+// is the last one where no checkpoint has a metric. What is returned has been verified; what was passed over
+// in a folder, damaged or not a checkpoint, is put into `rejected`.
 Checkpoint open_any(const std::string& path, Which which, std::vector<Rejected>* rejected = nullptr);
 
 }  // namespace pipeline::checkpoint

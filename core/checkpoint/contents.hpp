@@ -10,7 +10,8 @@
 
 namespace pipeline::checkpoint {
 
-// How good the weights are: a figure of the evaluation after this very step. One that is not finite is kept but never is the best.
+// How good the weights are: a figure of the evaluation after this very step. One that is not finite is kept
+// but never is the best.
 struct Metric {
   std::string name;  // figures of other names cannot be compared
   double value = 0;
@@ -32,8 +33,9 @@ struct Contents {
 using PieceVisitor = std::function<void(const pl_piece& piece)>;
 using PieceSource = std::function<void(const PieceVisitor& visit)>;
 
-// The processes that write one checkpoint together. `worst` takes this rank's error code (0: it is well) and gives every rank the worst one of
-// all (0: all are well); it is at the same time the barrier, and throws when a rank is lost. One process needs none.
+// The processes that write one checkpoint together. `worst` takes this rank's error code (0: it is well) and
+// gives every rank the worst one of all (0: all are well); it is at the same time the barrier, and throws
+// when a rank is lost. One process needs none.
 struct Group {
   int rank = 0;
   int world_size = 1;

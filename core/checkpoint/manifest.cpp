@@ -91,7 +91,9 @@ double parse_number(const Object& object, const char* key) {
 
 Json metric_json(const std::optional<Metric>& metric) {
   if (!metric) return nullptr;
-  return {{"name", metric->name}, {"value", number_json(metric->value)}, {"better", metric->higher_is_better ? "higher" : "lower"}};
+  return {{"name", metric->name},
+          {"value", number_json(metric->value)},
+          {"better", metric->higher_is_better ? "higher" : "lower"}};
 }
 
 std::optional<Metric> parse_metric(const Object& root, const std::string& path) {
@@ -183,8 +185,9 @@ Manifest parse(std::string_view text, const std::string& path) {
             actual);
   }
   Manifest manifest;
-  manifest.contents = {root.count("step"), root.object("train_state").dump(), root.text("config"),
-                       root.object("identity").dump(), parse_metric(root, path), parse_droppable(root, json)};
+  manifest.contents = {root.count("step"),       root.object("train_state").dump(),
+                       root.text("config"),      root.object("identity").dump(),
+                       parse_metric(root, path), parse_droppable(root, json)};
   manifest.world_size = static_cast<int>(root.count("world_size"));
   for (const Json& file : root.list("files")) manifest.files.push_back(parse_file(file, path));
   for (const Json& tensor : root.list("tensors")) {

@@ -42,7 +42,8 @@ std::optional<Checkpoint> open_good(const Found& found, std::vector<Rejected>& r
   }
 }
 
-// The best, where that is wanted and there is one, else the newest: the first that verifies. `scan` ends up with all that were passed over.
+// The best, where that is wanted and there is one, else the newest: the first that verifies. `scan` ends up
+// with all that were passed over.
 std::optional<Checkpoint> choose(Scan& scan, Which which) {
   std::vector<Found>& left = scan.checkpoints;
   while (!left.empty()) {
@@ -172,7 +173,9 @@ Checkpoint open_any(const std::string& path, Which which, std::vector<Rejected>*
     checkpoint.verify();
     return checkpoint;
   }
-  if (!exists(path)) throw Error(PL_ERROR_CONFIG, path + ": there is no such folder: train first, or give the path of a checkpoint");
+  if (!exists(path))
+    throw Error(PL_ERROR_CONFIG,
+                path + ": there is no such folder: train first, or give the path of a checkpoint");
   const std::string nested = path + "/checkpoints";
   Scan scan = Store({.folder = exists(nested) ? nested : path}).scan();
   if (std::optional<Checkpoint> checkpoint = choose(scan, which)) {

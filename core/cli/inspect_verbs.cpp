@@ -28,10 +28,12 @@ namespace pipeline::cli {
 void add_check(CLI::App& app, Action& action) {
   auto args = std::make_shared<ConfigArgs>();
   auto verbose = std::make_shared<bool>(false);
-  CLI::App* verb = app.add_subcommand("check", "Checks a configuration and its plugins' options, without data and without training");
+  CLI::App* verb = app.add_subcommand(
+      "check", "Checks a configuration and its plugins' options, without data and without training");
   args->add_to(*verb);
   args->add_launch_to(*verb);
-  verb->add_flag("-v,--verbose", *verbose, "print the configuration in force, with where each value comes from");
+  verb->add_flag("-v,--verbose", *verbose,
+                 "print the configuration in force, with where each value comes from");
   verb->footer("Example:\n  pipeline check configs/summarization.toml -v");
   verb->callback([=, &action] {
     action = [=] {
@@ -41,10 +43,15 @@ void add_check(CLI::App& app, Action& action) {
       const World world = planned_world(*args, config);
       observe::Console console(observe::Console::Mode::plain);
       observe::Log log(console, observe::Level::info);
-      plugins::Registry registry =
-          make_registry(args->plugin_paths, config.get_path_list("plugins.paths"), [&](const std::string& line) { log.info(line); });
+      plugins::Registry registry = make_registry(args->plugin_paths, config.get_path_list("plugins.paths"),
+                                                 [&](const std::string& line) { log.info(line); });
       for (const config::Config& stage : train::stages_of(config)) {
-        train::Session session(stage, registry, log, {.purpose = train::purpose_of_stage(stage), .run_dir = {}, .cancelled = {}, .world = world, .team = nullptr});
+        train::Session session(stage, registry, log,
+                               {.purpose = train::purpose_of_stage(stage),
+                                .run_dir = {},
+                                .cancelled = {},
+                                .world = world,
+                                .team = nullptr});
         session.check_task();
         if (session.args().purpose == PL_PURPOSE_TRAIN) train::warn_of_unused_options(session);
         if (config.has_stages()) console.line(fmt::format("# stage {}", stage.get_string("stage.name")));
@@ -60,12 +67,19 @@ void add_check_plugin(CLI::App& app, Action& action) {
   auto args = std::make_shared<plugins::CheckArgs>();
   auto file = std::make_shared<std::string>();
   auto seconds = std::make_shared<int>(static_cast<int>(args->limit.count()));
-  CLI::App* verb = app.add_subcommand("check-plugin", "Checks that a plugin keeps the promises of the ABI, each check in a process of its own");
+  CLI::App* verb = app.add_subcommand(
+      "check-plugin",
+      "Checks that a plugin keeps the promises of the ABI, each check in a process of its own");
   verb->add_option("PLUGIN", *file, "the library, NAME.so")->required();
-  verb->add_option("--config", args->config, "a configuration whose table for this plugin is used; needed where an option is required")
+  verb->add_option("--config", args->config,
+                   "a configuration whose table for this plugin is used; needed where an option is required")
       ->type_name("FILE");
-  verb->add_option("--set", args->sets, "KEY=VALUE over what the file says; may be repeated")->type_name("KEY=VALUE")->allow_extra_args(false);
-  verb->add_option("--limit", *seconds, "seconds that one check may take")->type_name("SECONDS")->check(CLI::PositiveNumber);
+  verb->add_option("--set", args->sets, "KEY=VALUE over what the file says; may be repeated")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  verb->add_option("--limit", *seconds, "seconds that one check may take")
+      ->type_name("SECONDS")
+      ->check(CLI::PositiveNumber);
   verb->footer("Example:\n  pipeline check-plugin my-plugins/tasks/my_task.so --config my_task.toml");
   verb->callback([=, &action] {
     action = [=]() -> int {
@@ -95,7 +109,8 @@ namespace {
   const std::string guess = config::closest(name, names);
   throw Error(PL_ERROR_CONFIG,
               fmt::format("there is no plugin and no table of the core's called '{}': {}", name,
-                          guess.empty() ? fmt::format("there are {}", fmt::join(names, ", ")) : fmt::format("did you mean '{}'?", guess)));
+                          guess.empty() ? fmt::format("there are {}", fmt::join(names, ", "))
+                                        : fmt::format("did you mean '{}'?", guess)));
 }
 
 int explain(plugins::Registry& registry, const std::string& name) {
@@ -105,7 +120,8 @@ int explain(plugins::Registry& registry, const std::string& name) {
     return kDone;
   }
   std::vector<pl_option> of_table;
-  std::ranges::copy_if(core, std::back_inserter(of_table), [&](const pl_option& option) { return view(option.key).starts_with(name + '.'); });
+  std::ranges::copy_if(core, std::back_inserter(of_table),
+                       [&](const pl_option& option) { return view(option.key).starts_with(name + '.'); });
   if (!of_table.empty()) std::fputs(config::explain(of_table).c_str(), stdout);
   bool found = !of_table.empty();
   for (const plugins::Kind kind : plugins::kKinds) {
@@ -116,7 +132,8 @@ int explain(plugins::Registry& registry, const std::string& name) {
     if (plugin.options().empty())
       fmt::print("It has no options of its own.\n");
     else
-      std::fputs(config::explain(plugin.options(), std::string(plugins::kind_name(kind)) + ".").c_str(), stdout);
+      std::fputs(config::explain(plugin.options(), std::string(plugins::kind_name(kind)) + ".").c_str(),
+                 stdout);
     found = true;
   }
   if (!found) refuse(registry, name);
@@ -141,21 +158,29 @@ void add_explain(CLI::App& app, Action& action) {
   auto paths = std::make_shared<std::vector<std::string>>();
   auto schema = std::make_shared<bool>(false);
   auto readme = std::make_shared<std::string>();
-  CLI::App* verb = app.add_subcommand("explain", "Lists the options of a plugin, of the core, or of one table");
+  CLI::App* verb =
+      app.add_subcommand("explain", "Lists the options of a plugin, of the core, or of one table");
   verb->add_option("NAME", *name, "a plugin, core (default), or a table of the core's");
-  verb->add_option("--plugin-path", *paths, "one more folder to look for plugins in")->type_name("FOLDER")->allow_extra_args(false);
+  verb->add_option("--plugin-path", *paths, "one more folder to look for plugins in")
+      ->type_name("FOLDER")
+      ->allow_extra_args(false);
   verb->add_flag("--schema", *schema, "print a JSON Schema of configuration files instead, for editors");
-  verb->add_option("--readme", *readme, "print a README of the configurations in this folder, with all options")->type_name("FOLDER");
-  verb->footer("Examples:\n  pipeline explain summarization\n  pipeline explain core\n  pipeline explain launch\n  pipeline explain --schema > pipeline.schema.json");
+  verb->add_option("--readme", *readme,
+                   "print a README of the configurations in this folder, with all options")
+      ->type_name("FOLDER");
+  verb->footer(
+      "Examples:\n  pipeline explain summarization\n  pipeline explain core\n  pipeline explain launch\n  "
+      "pipeline explain --schema > pipeline.schema.json");
   verb->callback([=, &action] {
     action = [=]() -> int {
       plugins::Registry registry = make_registry(*paths, {}, [](const std::string&) {});
       if (!*schema && readme->empty()) return explain(registry, *name);
       const auto core = config::core_options();
-      std::fputs((*schema ? config::json_schema(core, all_schemas(registry))
-                          : config::configs_readme(config::list_configs(*readme), core, all_schemas(registry)))
-                     .c_str(),
-                 stdout);
+      std::fputs(
+          (*schema ? config::json_schema(core, all_schemas(registry))
+                   : config::configs_readme(config::list_configs(*readme), core, all_schemas(registry)))
+              .c_str(),
+          stdout);
       return kDone;
     };
   });
@@ -163,48 +188,58 @@ void add_explain(CLI::App& app, Action& action) {
 
 void add_plugins(CLI::App& app, Action& action) {
   auto paths = std::make_shared<std::vector<std::string>>();
-  CLI::App* verb = app.add_subcommand("plugins", "Lists the plugins that are found, and what is wrong with those that do not load");
-  verb->add_option("--plugin-path", *paths, "one more folder to look in")->type_name("FOLDER")->allow_extra_args(false);
+  CLI::App* verb = app.add_subcommand(
+      "plugins", "Lists the plugins that are found, and what is wrong with those that do not load");
+  verb->add_option("--plugin-path", *paths, "one more folder to look in")
+      ->type_name("FOLDER")
+      ->allow_extra_args(false);
   verb->footer("Example:\n  PIPELINE_PLUGIN_PATH=my-plugins pipeline plugins");
   verb->callback([=, &action] {
     action = [=] {
-      const plugins::Registry registry = make_registry(*paths, {}, [](const std::string& line) { fmt::print("{}\n", line); });
+      const plugins::Registry registry =
+          make_registry(*paths, {}, [](const std::string& line) { fmt::print("{}\n", line); });
       for (const plugins::Listing& entry : registry.list()) {
-        fmt::print("{:<9} {:<16} {:<8} {}\n", entry.kind.empty() ? "?" : entry.kind, entry.name, entry.version, entry.summary);
+        fmt::print("{:<9} {:<16} {:<8} {}\n", entry.kind.empty() ? "?" : entry.kind, entry.name,
+                   entry.version, entry.summary);
         fmt::print("{:36}{}\n", "", entry.path.string());
         if (!entry.problem.empty()) fmt::print("{:36}problem: {}\n", "", entry.problem);
       }
       fmt::print("\nlooked in, first one wins:\n");
-      for (const plugins::SearchFolder& folder : registry.folders()) fmt::print("  {} ({})\n", folder.path.string(), folder.origin);
+      for (const plugins::SearchFolder& folder : registry.folders())
+        fmt::print("  {} ({})\n", folder.path.string(), folder.origin);
       return kDone;
     };
   });
 }
 
 void add_devices(CLI::App& app, Action& action) {
-  CLI::App* verb = app.add_subcommand("devices", "Shows what there is to compute with, and how many processes a run would start");
+  CLI::App* verb = app.add_subcommand(
+      "devices", "Shows what there is to compute with, and how many processes a run would start");
   verb->footer("Example:\n  CUDA_VISIBLE_DEVICES=0,1 pipeline devices");
   verb->callback([&action] {
     action = [] {
       const launch::Devices devices = launch::find_devices();
-      fmt::print("cpu        {}, {} core{}, {} memory\n", devices.cpu, devices.cores, devices.cores == 1 ? "" : "s",
-                 observe::human_bytes(devices.memory));
+      fmt::print("cpu        {}, {} core{}, {} memory\n", devices.cpu, devices.cores,
+                 devices.cores == 1 ? "" : "s", observe::human_bytes(devices.memory));
       fmt::print("cuda       {}\n", devices.cuda_driver == 0
                                         ? "no NVIDIA driver"
                                         : "driver for CUDA " + launch::cuda_version(devices.cuda_driver));
       if (!devices.cuda_problem.empty()) fmt::print("           problem: {}\n", devices.cuda_problem);
       for (size_t i = 0; i < devices.cuda.size(); ++i) {
         const launch::CudaDevice& gpu = devices.cuda[i];
-        fmt::print("cuda:{:<5} {}, {}, compute capability {}.{}, bf16 {}\n", i, gpu.name, observe::human_bytes(gpu.memory), gpu.major, gpu.minor,
+        fmt::print("cuda:{:<5} {}, {}, compute capability {}.{}, bf16 {}\n", i, gpu.name,
+                   observe::human_bytes(gpu.memory), gpu.major, gpu.minor,
                    launch::has_bf16(gpu) ? "yes" : "no");
       }
       const plugins::Registry registry = make_registry({}, {}, [](const std::string&) {});
       for (const plugins::Listing& entry : registry.list())
         if (entry.kind == "strategy" || entry.kind == "backend")
-          fmt::print("{:<10} {} {}{}\n", entry.kind, entry.name, entry.version, entry.problem.empty() ? "" : ": " + entry.problem);
+          fmt::print("{:<10} {} {}{}\n", entry.kind, entry.name, entry.version,
+                     entry.problem.empty() ? "" : ": " + entry.problem);
       launch::LaunchRequest request;
       request.cuda_devices = static_cast<int32_t>(devices.cuda.size());
-      fmt::print("processes  {} would start on this host (launch.processes)\n", planned_world(request).local_size);
+      fmt::print("processes  {} would start on this host (launch.processes)\n",
+                 planned_world(request).local_size);
       return kDone;
     };
   });

@@ -19,7 +19,8 @@ namespace {
 
 using namespace pipeline;
 
-// The first line of a problem says that it is one, and where there are many processes, whose; what follows explains it.
+// The first line of a problem says that it is one, and where there are many processes, whose; what follows
+// explains it.
 void print_problem(const std::string& text) {
   const int rank = launch::rank_in_environment();
   fmt::print(stderr, "error: {}{}\n", rank > 0 ? fmt::format("rank {}: ", rank) : "", text);
@@ -27,7 +28,9 @@ void print_problem(const std::string& text) {
 
 int report(const Error& error) {
   print_problem(error.what());
-  return error.code() == PL_ERROR_CONFIG || error.code() == PL_ERROR_UNSUPPORTED ? cli::kUsage : cli::kFailed;  // the same again would fail again
+  return error.code() == PL_ERROR_CONFIG || error.code() == PL_ERROR_UNSUPPORTED
+             ? cli::kUsage
+             : cli::kFailed;  // the same again would fail again
 }
 
 // CLI11 only says that a word was not expected.
@@ -44,16 +47,21 @@ void refuse_unknown_verb(const CLI::App& app, int argc, char** argv) {
 // `python -m torch.distributed.launch` puts its own argument first; it is one of the verb's.
 void move_local_rank_behind(int argc, char** argv) {
   const std::string_view first = argc > 2 ? argv[1] : "";
-  if (first.starts_with("--local-rank=") || first.starts_with("--local_rank=")) std::rotate(argv + 1, argv + 2, argv + argc);
+  if (first.starts_with("--local-rank=") || first.starts_with("--local_rank="))
+    std::rotate(argv + 1, argv + 2, argv + argc);
 }
 
 int run(int argc, char** argv) {
   move_local_rank_behind(argc, argv);
-  CLI::App app("Trains models by composing a task, a strategy and a backend that a TOML file names.", "pipeline");
+  CLI::App app("Trains models by composing a task, a strategy and a backend that a TOML file names.",
+               "pipeline");
   app.set_version_flag("--version", PIPELINE_VERSION);
   app.require_subcommand(1);
-  app.footer("Example:\n  pipeline run configs/summarization.toml\n\nEach verb has --help. Exit codes: 0 done, 1 failed, 2 wrong usage or "
-             "configuration,\n75 stopped by a signal, with a checkpoint of what was done: run the same command again.");
+  app.footer(
+      "Example:\n  pipeline run configs/summarization.toml\n\nEach verb has --help. Exit codes: 0 done, 1 "
+      "failed, 2 wrong usage or "
+      "configuration,\n75 stopped by a signal, with a checkpoint of what was done: run the same command "
+      "again.");
   cli::Action action;
   cli::add_run(app, action);
   cli::add_evaluate(app, action);

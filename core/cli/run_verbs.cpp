@@ -6,16 +6,20 @@ namespace pipeline::cli {
 void add_run(CLI::App& app, Action& action) {
   auto args = std::make_shared<ConfigArgs>();
   auto fresh = std::make_shared<bool>(false);
-  CLI::App* verb = app.add_subcommand("run", "Trains what the configuration says, or goes on with it where it stopped");
+  CLI::App* verb =
+      app.add_subcommand("run", "Trains what the configuration says, or goes on with it where it stopped");
   args->add_to(*verb);
   args->add_launch_to(*verb);
   verb->add_flag("--fresh", *fresh, "start over; the older run in run.dir is moved aside, not deleted");
-  verb->footer("Example:\n  pipeline run configs/summarization.toml --set train.max_steps=20 --set run.dir=runs/try\n\n"
-               "The same command again continues the run. Ctrl-C saves a checkpoint and leaves with exit code 75;\n"
-               "a second Ctrl-C leaves at once.");
+  verb->footer(
+      "Example:\n  pipeline run configs/summarization.toml --set train.max_steps=20 --set "
+      "run.dir=runs/try\n\n"
+      "The same command again continues the run. Ctrl-C saves a checkpoint and leaves with exit code 75;\n"
+      "a second Ctrl-C leaves at once.");
   verb->callback([=, &action] {
     action = [=] {
-      return with_workspace(*args, false, [&](const train::Workspace& w) { return train::run_stages(w, *fresh); });
+      return with_workspace(*args, false,
+                            [&](const train::Workspace& w) { return train::run_stages(w, *fresh); });
     };
   });
 }
@@ -25,23 +29,29 @@ namespace {
 using Function = train::Outcome (*)(const train::Workspace&, const train::VerbArgs&);
 
 // evaluate, predict and export take the same arguments.
-void add(CLI::App& app, Action& action, const char* name, const char* help, const char* example, bool one_process, Function function) {
+void add(CLI::App& app, Action& action, const char* name, const char* help, const char* example,
+         bool one_process, Function function) {
   auto args = std::make_shared<ConfigArgs>();
   auto verb_args = std::make_shared<train::VerbArgs>();
   auto output = std::make_shared<std::string>();
   CLI::App* verb = app.add_subcommand(name, help);
   args->add_to(*verb);
   if (!one_process) args->add_launch_to(*verb);
-  verb->add_option("--checkpoint", verb_args->checkpoint, "best (default), last, or the path of a checkpoint or a run")
+  verb->add_option("--checkpoint", verb_args->checkpoint,
+                   "best (default), last, or the path of a checkpoint or a run")
       ->type_name("best|last|PATH");
   if (!one_process)
-    verb->add_option("--split", verb_args->split, "val or test; evaluate.split if not given")->type_name("val|test")->check(CLI::IsMember({"val", "test"}));
-  verb->add_option("--output", *output, "where to write; in the run's folder if not given")->type_name("PATH");
+    verb->add_option("--split", verb_args->split, "val or test; evaluate.split if not given")
+        ->type_name("val|test")
+        ->check(CLI::IsMember({"val", "test"}));
+  verb->add_option("--output", *output, "where to write; in the run's folder if not given")
+      ->type_name("PATH");
   verb->footer(std::string("Example:\n  ") + example);
   verb->callback([=, &action] {
     action = [=] {
       verb_args->output = *output;
-      return with_workspace(*args, one_process, [&](const train::Workspace& w) { return function(w, *verb_args); });
+      return with_workspace(*args, one_process,
+                            [&](const train::Workspace& w) { return function(w, *verb_args); });
     };
   });
 }
@@ -50,17 +60,20 @@ void add(CLI::App& app, Action& action, const char* name, const char* help, cons
 
 void add_evaluate(CLI::App& app, Action& action) {
   add(app, action, "evaluate", "Evaluates a checkpoint of the run on held-out data",
-      "pipeline evaluate configs/summarization.toml --checkpoint best --split test", false, train::evaluate_run);
+      "pipeline evaluate configs/summarization.toml --checkpoint best --split test", false,
+      train::evaluate_run);
 }
 
 void add_predict(CLI::App& app, Action& action) {
   add(app, action, "predict", "Writes submission.csv with a checkpoint of the run",
-      "pipeline predict configs/summarization.toml --split test --output answers.csv", false, train::predict_run);
+      "pipeline predict configs/summarization.toml --split test --output answers.csv", false,
+      train::predict_run);
 }
 
 void add_export(CLI::App& app, Action& action) {
   add(app, action, "export", "Writes the model of a checkpoint in the form that other tools load",
-      "pipeline export configs/summarization.toml --checkpoint last --output my-model", true, train::export_run);
+      "pipeline export configs/summarization.toml --checkpoint last --output my-model", true,
+      train::export_run);
 }
 
 }  // namespace pipeline::cli

@@ -18,7 +18,8 @@ namespace pipeline::cli {
 
 void ConfigArgs::add_to(CLI::App& verb) {
   verb.add_option("FILE", file, "the configuration, a TOML file")->required();
-  verb.add_option("--set", sets, "KEY=VALUE over what the file says, as in --set train.max_steps=20; may be repeated")
+  verb.add_option("--set", sets,
+                  "KEY=VALUE over what the file says, as in --set train.max_steps=20; may be repeated")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   verb.add_option("--stage", stage, "only this [[stage]]")->type_name("NAME");
@@ -31,20 +32,22 @@ config::Config ConfigArgs::load() const {
   const auto find_plugins = [&](const std::vector<std::string>& paths) {
     const auto registry = std::make_shared<plugins::Registry>(make_registry(plugin_paths, paths, {}));
     return config::KnownPlugins{
-        .options = [registry](std::string_view table, const std::string& plugin) -> std::optional<std::span<const pl_option>> {
+        .options = [registry](std::string_view table,
+                              const std::string& plugin) -> std::optional<std::span<const pl_option>> {
           try {
             if (const auto kind = plugins::kind_called(table)) return registry->find(*kind, plugin).options();
           } catch (const Error&) {  // said once the rest is in order
           }
           return std::nullopt;
         },
-        .owners = [registry](std::string_view table, std::string_view option) { return registry->names_with_option(table, option); }};
+        .owners = [registry](std::string_view table,
+                             std::string_view option) { return registry->names_with_option(table, option); }};
   };
   return config::load({.file = file, .sets = sets, .stage = stage, .find_plugins = find_plugins});
 }
 
-plugins::Registry make_registry(const std::vector<std::string>& command_line, const std::vector<std::string>& config_paths,
-                                plugins::Registry::Note note) {
+plugins::Registry make_registry(const std::vector<std::string>& command_line,
+                                const std::vector<std::string>& config_paths, plugins::Registry::Note note) {
   std::vector<plugins::SearchFolder> given;
   for (const std::string& path : command_line) given.push_back({path, "--plugin-path"});
   for (const std::string& path : config_paths) given.push_back({path, "plugins.paths"});
@@ -58,20 +61,27 @@ void require_one_launch_table(const config::Config& config) {
   if (!config.has_stages()) return;
   for (const std::string& name : config.stage_names()) {
     const config::Config stage = config.for_stage(name);
-    for (const char* key : {"launch.processes", "launch.max_restarts", "launch.stall_seconds", "launch.rendezvous_seconds"})
+    for (const char* key :
+         {"launch.processes", "launch.max_restarts", "launch.stall_seconds", "launch.rendezvous_seconds"})
       if (stage.has_value(key) && stage.show(key) != (config.has_value(key) ? config.show(key) : ""))
         throw stage.error(key, "is the same for all stages: give it in the file's own [launch] table");
   }
 }
 
 launch::LaunchRequest launch_request(const ConfigArgs& args, const config::Config& config, bool one_process) {
-  launch::LaunchRequest request{.flags = args.launch, .processes = {}, .cuda_devices = 0, .max_restarts = 0, .run_dir = train::run_dir(config)};
+  launch::LaunchRequest request{.flags = args.launch,
+                                .processes = {},
+                                .cuda_devices = 0,
+                                .max_restarts = 0,
+                                .run_dir = train::run_dir(config)};
   if (one_process) {
     request.processes = 1;
     return request;
   }
-  if (const auto processes = config.find_int("launch.processes")) request.processes = static_cast<int32_t>(*processes);
-  if (!request.processes && config.get_string("run.device") != "cpu") request.cuda_devices = static_cast<int32_t>(launch::find_devices().cuda.size());
+  if (const auto processes = config.find_int("launch.processes"))
+    request.processes = static_cast<int32_t>(*processes);
+  if (!request.processes && config.get_string("run.device") != "cpu")
+    request.cuda_devices = static_cast<int32_t>(launch::find_devices().cuda.size());
   request.max_restarts = static_cast<uint32_t>(config.get_int("launch.max_restarts"));
   return request;
 }
@@ -81,7 +91,8 @@ observe::Console::Mode console_mode(const config::Config& config, const World& w
   if (mode == "off" || world.rank != 0) return observe::Console::Mode::off;
   // mpirun gives every process a terminal and copies what comes out of it, wherever that goes.
   const bool terminal_of_mpirun = world.launcher.starts_with("OpenMPI");
-  return mode == "plain" || terminal_of_mpirun ? observe::Console::Mode::plain : observe::Console::Mode::automatic;
+  return mode == "plain" || terminal_of_mpirun ? observe::Console::Mode::plain
+                                               : observe::Console::Mode::automatic;
 }
 
 observe::Level log_level(const config::Config& config) {
@@ -109,7 +120,8 @@ World planned_world(const ConfigArgs& args, const config::Config& config) {
   return planned_world(launch_request(args, config, false));
 }
 
-int with_workspace(const ConfigArgs& args, bool one_process, const std::function<train::Outcome(const train::Workspace&)>& work) {
+int with_workspace(const ConfigArgs& args, bool one_process,
+                   const std::function<train::Outcome(const train::Workspace&)>& work) {
   const config::Config config = args.load();
   require_one_launch_table(config);
   const auto place = launch::find_place(launch_request(args, config, one_process));
@@ -119,26 +131,33 @@ int with_workspace(const ConfigArgs& args, bool one_process, const std::function
   const train::Signals signals(world.supervised);
   observe::Console console(console_mode(config, world));
   observe::Log log(console, log_level(config));
-  plugins::Registry registry =
-      make_registry(args.plugin_paths, config.get_path_list("plugins.paths"), [&](const std::string& line) { log.info(line); });
+  plugins::Registry registry = make_registry(args.plugin_paths, config.get_path_list("plugins.paths"),
+                                             [&](const std::string& line) { log.info(line); });
   if (!world.note.empty()) log.info(world.note);
   std::optional<train::Team> team;
   try {
     {  // the secret is of no use once all have met
       const launch::RunSecret secret(world, train::run_dir(config));
       if (!secret.note().empty() && world.rank == 0) log.warning(secret.note());
-      team.emplace(world, log,
-                   train::Team::Options{.rendezvous = std::chrono::duration<double>(config.get_float("launch.rendezvous_seconds")),
-                                        .stall = std::chrono::duration<double>(config.get_float("launch.stall_seconds"))});
+      team.emplace(
+          world, log,
+          train::Team::Options{
+              .rendezvous = std::chrono::duration<double>(config.get_float("launch.rendezvous_seconds")),
+              .stall = std::chrono::duration<double>(config.get_float("launch.stall_seconds"))});
     }
     train::set_environment(train::stages_of(config).front(), team->sharing_cores());
-    return work({.config = config, .registry = registry, .log = log, .team = *team}) == train::Outcome::finished ? kDone : kInterrupted;
+    return work({.config = config, .registry = registry, .log = log, .team = *team}) ==
+                   train::Outcome::finished
+               ? kDone
+               : kInterrupted;
   } catch (const std::exception& error) {
     console.status({});
-    if (const auto* stopped = dynamic_cast<const Error*>(&error); !team && stopped && stopped->code() == PL_ERROR_CANCELLED) {
+    if (const auto* stopped = dynamic_cast<const Error*>(&error);
+        !team && stopped && stopped->code() == PL_ERROR_CANCELLED) {
       const std::string text = fmt::format("{}; nothing was begun", error.what());
       log.info(text);
-      if (world.rank != 0 && world.local_rank == 0) fmt::print(stderr, "{}\n", text);  // its console shows no info
+      if (world.rank != 0 && world.local_rank == 0)
+        fmt::print(stderr, "{}\n", text);  // its console shows no info
       return kInterrupted;
     }
     log.file_only(std::string("error: ") + error.what());
@@ -153,10 +172,18 @@ int with_workspace(const ConfigArgs& args, bool one_process, const std::function
 void ConfigArgs::add_launch_to(CLI::App& verb) {
   const char* group = "Several hosts, by hand (the same command on each)";
   verb.add_option("--nodes", launch.nodes, "number of hosts")->type_name("N")->group(group);
-  verb.add_option("--node-rank", launch.node_rank, "which of them this is, from 0")->type_name("K")->group(group);
-  verb.add_option("--master-address", launch.master_address, "name or address of host 0")->type_name("HOST")->group(group);
-  verb.add_option("--master-port", launch.master_port, "port on host 0; 29500 if not given")->check(CLI::Range(1, 65535))->type_name("PORT")->group(group);
-  verb.add_option("--local-rank,--local_rank", launch.local_rank)->group("");  // torch.distributed.launch adds it
+  verb.add_option("--node-rank", launch.node_rank, "which of them this is, from 0")
+      ->type_name("K")
+      ->group(group);
+  verb.add_option("--master-address", launch.master_address, "name or address of host 0")
+      ->type_name("HOST")
+      ->group(group);
+  verb.add_option("--master-port", launch.master_port, "port on host 0; 29500 if not given")
+      ->check(CLI::Range(1, 65535))
+      ->type_name("PORT")
+      ->group(group);
+  verb.add_option("--local-rank,--local_rank", launch.local_rank)
+      ->group("");  // torch.distributed.launch adds it
 }
 
 }  // namespace pipeline::cli

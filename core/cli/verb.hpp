@@ -35,17 +35,21 @@ struct ConfigArgs {
   config::Config load() const;
 };
 
-// A verb's registry: folders from the command line, the configuration, the environment and beside the program.
-plugins::Registry make_registry(const std::vector<std::string>& command_line, const std::vector<std::string>& config_paths,
-                                plugins::Registry::Note note);
+// A verb's registry: folders from the command line, the configuration, the environment and beside the
+// program.
+plugins::Registry make_registry(const std::vector<std::string>& command_line,
+                                const std::vector<std::string>& config_paths, plugins::Registry::Note note);
 
-// Rank 0's place in the run that would be started, for checking its plans. Throws what is wrong with the environment or the flags.
+// Rank 0's place in the run that would be started, for checking its plans. Throws what is wrong with the
+// environment or the flags.
 World planned_world(const launch::LaunchRequest& request);
 World planned_world(const ConfigArgs& args, const config::Config& config);
 
-// Loads the configuration, finds this process's place among those of the run (or starts them), makes console, log and registry, and runs `work`
-// with them under the signal handlers. `one_process`: the verb has no use for several.
-int with_workspace(const ConfigArgs& args, bool one_process, const std::function<train::Outcome(const train::Workspace&)>& work);
+// Loads the configuration, finds this process's place among those of the run (or starts them), makes console,
+// log and registry, and runs `work` with them under the signal handlers. `one_process`: the verb has no use
+// for several.
+int with_workspace(const ConfigArgs& args, bool one_process,
+                   const std::function<train::Outcome(const train::Workspace&)>& work);
 
 void add_run(CLI::App& app, Action& action);
 void add_evaluate(CLI::App& app, Action& action);

@@ -67,8 +67,9 @@ void check_layer(const Table& table, Problems& problems) {
 }
 
 // The keys of one plugin's table, which `prefix` names: "task.".
-std::vector<Setting> check_plugin(std::span<const pl_option> options, const std::string& prefix, const Table& table, const std::string& file,
-                                  const FindOwners& owners, Problems& problems) {
+std::vector<Setting> check_plugin(std::span<const pl_option> options, const std::string& prefix,
+                                  const Table& table, const std::string& file, const FindOwners& owners,
+                                  Problems& problems) {
   Vocabulary vocabulary;
   vocabulary.add(core_options(), "");
   vocabulary.add(options, prefix);
@@ -153,10 +154,12 @@ Config Config::for_stage(std::string_view name) const {
   return Config(sources_, name);
 }
 
-pl_config Config::plugin(std::string_view table, std::span<const pl_option> options, const FindOwners& owners) const {
+pl_config Config::plugin(std::string_view table, std::span<const pl_option> options,
+                         const FindOwners& owners) const {
   const std::string prefix = std::string(table) + '.';
   Problems problems;
-  std::vector<Setting> settings = check_plugin(options, prefix, sources_->merged(stage_), sources_->file, owners, problems);
+  std::vector<Setting> settings =
+      check_plugin(options, prefix, sources_->merged(stage_), sources_->file, owners, problems);
   problems.throw_if_any();
   return pl_config(prefix, sources_->file, std::move(settings));
 }

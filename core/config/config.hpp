@@ -13,12 +13,14 @@
 
 namespace pipeline::config {
 
-// The plugins of a table ("strategy") that have an option ("zero_stage"): advice about a key that the one in use does not know.
+// The plugins of a table ("strategy") that have an option ("zero_stage"): advice about a key that the one in
+// use does not know.
 using FindOwners = std::function<std::vector<std::string>(std::string_view table, std::string_view option)>;
 
 struct KnownPlugins {
   // The options of a plugin ("task", "linear_regression"); nothing where it cannot be had.
-  std::function<std::optional<std::span<const pl_option>>(std::string_view table, const std::string& plugin)> options;
+  std::function<std::optional<std::span<const pl_option>>(std::string_view table, const std::string& plugin)>
+      options;
   FindOwners owners;
 };
 
@@ -26,8 +28,8 @@ struct LoadArgs {
   std::string file;               // as the user wrote it; empty: only `sets` and defaults
   std::vector<std::string> sets;  // arguments of --set: "train.max_steps=20", "stage.sft.optimizer.lr=1e-5"
   std::string stage;              // argument of --stage; empty: all stages
-  // Asked only where the core's own keys are wrong already: so that what is wrong with the plugins' is said with it.
-  // `paths`: the configuration's plugins.paths.
+  // Asked only where the core's own keys are wrong already: so that what is wrong with the plugins' is said
+  // with it. `paths`: the configuration's plugins.paths.
   std::function<KnownPlugins(const std::vector<std::string>& paths)> find_plugins;
 };
 
@@ -59,7 +61,8 @@ class Config : public Settings {
 
   // Checks `table` ("task", "strategy", "backend") against the plugin's options. Throws ConfigError with all
   // that is wrong.
-  pl_config plugin(std::string_view table, std::span<const pl_option> options, const FindOwners& owners = {}) const;
+  pl_config plugin(std::string_view table, std::span<const pl_option> options,
+                   const FindOwners& owners = {}) const;
 
   // The file it was loaded from, as the user wrote it.
   const std::string& file() const;

@@ -209,7 +209,8 @@ std::optional<Value> default_value(const pl_option& option) {
   if (source.empty()) return {};
   const std::optional<Literal> literal = parse_value(source);
   const auto fail = [&](const std::string& problem) {
-    return Error("option '" + std::string(view(option.key)) + "': default `" + std::string(source) + "` " + problem);
+    return Error("option '" + std::string(view(option.key)) + "': default `" + std::string(source) + "` " +
+                 problem);
   };
   if (!literal) throw fail("is not one TOML value");
   Checked checked = check(option, *literal);

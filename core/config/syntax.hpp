@@ -1,4 +1,5 @@
-// Text that is no TOML: what must not reach the parser, and what is wrong where the parser fails, in plain words.
+// Text that is no TOML: what must not reach the parser, and what is wrong where the parser fails, in plain
+// words.
 #pragma once
 
 #include <cstddef>

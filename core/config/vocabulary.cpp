@@ -74,7 +74,8 @@ std::string Vocabulary::about_option_of_another(std::string_view key) const {
   const std::string table(key.substr(0, dot));
   const std::vector<std::string> owners = owners_(table, key.substr(dot + 1));
   if (owners.empty()) return {};
-  return "unknown key: it is an option of the " + table + " " + alternatives(owners) + ": name that in " + table + ".plugin, or leave the option out";
+  return "unknown key: it is an option of the " + table + " " + alternatives(owners) + ": name that in " +
+         table + ".plugin, or leave the option out";
 }
 
 std::string Vocabulary::about_key(const std::string& key, const Literal& value) const {

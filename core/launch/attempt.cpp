@@ -12,9 +12,9 @@
 #include <csignal>
 
 #include "core/base/socket.hpp"
-#include "core/launch/rank_output.hpp"
 #include "core/launch/process.hpp"
 #include "core/launch/rank_env.hpp"
+#include "core/launch/rank_output.hpp"
 
 namespace pipeline::launch {
 namespace {
@@ -219,8 +219,8 @@ bool Attempt::any_running() const {
 
 void Attempt::blame(const Child& child) {
   blamed_ = true;
-  std::string text = fmt::format("error: rank {} on host {} (pid {}) {}", child.world.rank,
-                                 host_name(), child.pid, describe_end(child.status, oom_kills_));
+  std::string text = fmt::format("error: rank {} on host {} (pid {}) {}", child.world.rank, host_name(),
+                                 child.pid, describe_end(child.status, oom_kills_));
   append_last_words(text, child);
   say_(text);
 }

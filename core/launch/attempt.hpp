@@ -73,12 +73,14 @@ class Attempt {
   const HostPlan& plan_;
   SignalPipe& signals_;
   const Say say_;
-  // Files get their times from a clock that ticks, every 10 ms at the slowest: what a rank writes at once may be stamped before now.
-  const std::filesystem::file_time_type started_ = std::filesystem::file_time_type::clock::now() - std::chrono::milliseconds(10);
+  // Files get their times from a clock that ticks, every 10 ms at the slowest: what a rank writes at once may
+  // be stamped before now.
+  const std::filesystem::file_time_type started_ =
+      std::filesystem::file_time_type::clock::now() - std::chrono::milliseconds(10);
   const uint64_t oom_kills_;
   std::vector<Child> children_;
-  std::optional<Clock::time_point> first_end_;              // of a rank that did not finish
-  std::optional<Clock::time_point> ending_since_;           // what the steps' times count from
+  std::optional<Clock::time_point> first_end_;     // of a rank that did not finish
+  std::optional<Clock::time_point> ending_since_;  // what the steps' times count from
   TerminationStep next_step_ = TerminationStep::explain;
   int user_signal_ = 0;                                     // the last one that was passed on
   bool blamed_ = false, explained_ = false, left_ = false;  // left_: by the user's signal, without saving

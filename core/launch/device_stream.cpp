@@ -12,8 +12,8 @@
 namespace pipeline::launch {
 namespace {
 
-constexpr unsigned kNonBlocking = 1;      // CU_STREAM_NON_BLOCKING
-constexpr size_t kScalarsOfABlock = 64;            // scalars in a block of pinned memory
+constexpr unsigned kNonBlocking = 1;     // CU_STREAM_NON_BLOCKING
+constexpr size_t kScalarsOfABlock = 64;  // scalars in a block of pinned memory
 constexpr size_t kScalarBytes = sizeof(double);
 
 // The driver API's functions used here; the _v2 suffix is part of their ABI.
@@ -32,13 +32,15 @@ struct StreamDriver {
 template <class Function>
 void require_symbol(void* library, const char* name, Function& function) {
   function = reinterpret_cast<Function>(::dlsym(library, name));
-  if (function == nullptr) throw Error(PL_ERROR_UNSUPPORTED, fmt::format("the NVIDIA driver has no {}: install a newer one", name));
+  if (function == nullptr)
+    throw Error(PL_ERROR_UNSUPPORTED, fmt::format("the NVIDIA driver has no {}: install a newer one", name));
 }
 
 const StreamDriver& driver() {
   static const StreamDriver loaded = [] {
     void* library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) throw Error(PL_ERROR_UNSUPPORTED, "this machine has no NVIDIA driver (libcuda.so.1)");
+    if (library == nullptr)
+      throw Error(PL_ERROR_UNSUPPORTED, "this machine has no NVIDIA driver (libcuda.so.1)");
     StreamDriver made{};
     require_symbol(library, "cuInit", made.init);
     require_symbol(library, "cuDeviceGet", made.device_get);
@@ -104,7 +106,8 @@ ScalarReader::Copy ScalarReader::start(const pl_tensor& scalar) {
     void* block = nullptr;
     succeed(driver().allocate_pinned(&block, kScalarsOfABlock * kScalarBytes, 0), "cuMemHostAlloc");
     blocks_.push_back(block);
-    for (size_t i = 0; i < kScalarsOfABlock; ++i) free_.push_back(static_cast<std::byte*>(block) + i * kScalarBytes);
+    for (size_t i = 0; i < kScalarsOfABlock; ++i)
+      free_.push_back(static_cast<std::byte*>(block) + i * kScalarBytes);
   }
   const Copy copy{free_.back(), scalar.dtype.bits};
   const auto address = reinterpret_cast<uint64_t>(scalar.data) + scalar.byte_offset;

@@ -11,9 +11,9 @@
 namespace pipeline::launch {
 
 // PL_STREAM_NONE for the CPU. For CUDA the one stream of this process and device: made at the first call, in
-// the device's primary context, which LibTorch and NCCL use as well, and there until the process ends. It is a
-// non-blocking stream: nothing that somebody puts on the legacy default stream waits for it, nor it for that.
-// [main] Throws Error.
+// the device's primary context, which LibTorch and NCCL use as well, and there until the process ends. It is
+// a non-blocking stream: nothing that somebody puts on the legacy default stream waits for it, nor it for
+// that. [main] Throws Error.
 pl_stream compute_stream(pl_device device);
 
 // Copies of float32 and float64 scalars on their way to the host.
@@ -29,7 +29,8 @@ class ScalarReader {
     void* place = nullptr;
     uint8_t bits = 64;
   };
-  // Puts the copy on the stream; the scalar's memory may be given out again in the stream's order. Throws Error.
+  // Puts the copy on the stream; the scalar's memory may be given out again in the stream's order. Throws
+  // Error.
   Copy start(const pl_tensor& scalar);
   // What was copied; the caller knows that the stream is past it. Frees the place.
   double finish(Copy copy);

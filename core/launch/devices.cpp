@@ -61,9 +61,12 @@ bool load(CudaDriver& driver) {
   void* library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   return library != nullptr && bind(library, "cuInit", driver.init) &&
          bind(library, "cuDriverGetVersion", driver.driver_version) &&
-         bind(library, "cuDeviceGetCount", driver.device_count) && bind(library, "cuDeviceGet", driver.device_get) &&
-         bind(library, "cuDeviceGetName", driver.device_name) && bind(library, "cuDeviceTotalMem_v2", driver.device_memory) &&
-         bind(library, "cuDeviceGetAttribute", driver.device_attribute) && bind(library, "cuGetErrorName", driver.error_name);
+         bind(library, "cuDeviceGetCount", driver.device_count) &&
+         bind(library, "cuDeviceGet", driver.device_get) &&
+         bind(library, "cuDeviceGetName", driver.device_name) &&
+         bind(library, "cuDeviceTotalMem_v2", driver.device_memory) &&
+         bind(library, "cuDeviceGetAttribute", driver.device_attribute) &&
+         bind(library, "cuGetErrorName", driver.error_name);
 }
 
 void find_cuda(Devices& found) {

@@ -13,15 +13,15 @@ namespace pipeline::launch {
 
 struct CudaDevice {
   std::string name;
-  uint64_t memory = 0;  // bytes
+  uint64_t memory = 0;       // bytes
   int major = 0, minor = 0;  // compute capability
 };
 
 struct Devices {
-  std::string cpu;        // model name
-  unsigned cores = 1;     // that this process may use
-  uint64_t memory = 0;    // bytes, of the machine or its cgroup
-  int cuda_driver = 0;    // the newest CUDA that the driver supports: 13000 for 13.0; 0: no driver
+  std::string cpu;               // model name
+  unsigned cores = 1;            // that this process may use
+  uint64_t memory = 0;           // bytes, of the machine or its cgroup
+  int cuda_driver = 0;           // the newest CUDA that the driver supports: 13000 for 13.0; 0: no driver
   std::string cuda_problem;      // why no device can be used although there seems to be one; empty otherwise
   std::vector<CudaDevice> cuda;  // in the order of CUDA_VISIBLE_DEVICES
 };
@@ -54,6 +54,7 @@ DeviceMemory cuda_memory();
 // bf16 arithmetic in hardware: from compute capability 8.0 on.
 bool has_bf16(const CudaDevice& device);
 
-std::string describe(pl_device device, const Devices& devices);  // "cuda:0 (NVIDIA H100, 80 GB)", "cpu (AMD EPYC, 2 cores)"
+std::string describe(pl_device device,
+                     const Devices& devices);  // "cuda:0 (NVIDIA H100, 80 GB)", "cpu (AMD EPYC, 2 cores)"
 
 }  // namespace pipeline::launch

@@ -7,8 +7,8 @@
 
 namespace pipeline::launch {
 
-// What a rank writes to stdout and stderr where it has no console: kept in a file of the run, and its last lines in
-// memory. The rank's own log does not go this way.
+// What a rank writes to stdout and stderr where it has no console: kept in a file of the run, and its last
+// lines in memory. The rank's own log does not go this way.
 class RankOutput {
  public:
   // `run_dir`/logs/rank-N.out; nothing is created before something is printed and the run has made its

@@ -147,9 +147,9 @@ std::string first_node(const Variables& variables, int32_t rank) {
 std::optional<RankEnv> slurm_env(const Variables& variables) {
   if (!text(variables, "SLURM_STEP_ID") || !text(variables, "SLURM_PROCID")) return std::nullopt;
   RankEnv env{.rank_name = "SLURM_PROCID",
-            .size_name = "SLURM_STEP_NUM_TASKS",
-            .one_per_host = true,
-            .counts_devices = true};
+              .size_name = "SLURM_STEP_NUM_TASKS",
+              .one_per_host = true,
+              .counts_devices = true};
   World& world = env.world;
   world.launcher = "Slurm (srun)";
   world.rank = required_number(variables, "SLURM_PROCID", 0, kBecause);

@@ -33,7 +33,10 @@ std::string_view cut(std::string_view text, int columns) {
 }  // namespace
 
 Console::Console(Mode mode, std::FILE* out)
-    : out_(out), enabled_(mode != Mode::off), interactive_(mode == Mode::automatic && can_redraw(out)), written_at_(std::chrono::steady_clock::now()) {}
+    : out_(out),
+      enabled_(mode != Mode::off),
+      interactive_(mode == Mode::automatic && can_redraw(out)),
+      written_at_(std::chrono::steady_clock::now()) {}
 
 Console::~Console() { status({}); }
 
@@ -65,15 +68,17 @@ void Console::status(std::string_view text) {
 void Console::progress(std::string_view what, uint64_t done, uint64_t total) {
   const double share = total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 0;
   if (interactive_) {
-    status(total == 0 ? fmt::format("{}: {}", what, grouped(done))
-                      : fmt::format("{} {} {}/{}", what, progress_bar(share, 30), grouped(done), grouped(total)));
+    status(total == 0
+               ? fmt::format("{}: {}", what, grouped(done))
+               : fmt::format("{} {} {}/{}", what, progress_bar(share, 30), grouped(done), grouped(total)));
     return;
   }
   {
     const std::lock_guard lock(mutex_);
     if (std::chrono::steady_clock::now() - written_at_ < std::chrono::seconds(10)) return;
   }
-  line(total == 0 ? fmt::format("{}: {}", what, grouped(done)) : fmt::format("{}: {} of {}", what, grouped(done), grouped(total)));
+  line(total == 0 ? fmt::format("{}: {}", what, grouped(done))
+                  : fmt::format("{}: {} of {}", what, grouped(done), grouped(total)));
 }
 
 void Console::erase() {

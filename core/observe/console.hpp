@@ -1,5 +1,5 @@
-// The terminal: finished lines, and on a terminal one status line below them that is redrawn in place. Nothing else in the process
-// writes to stdout. Thread-safe.
+// The terminal: finished lines, and on a terminal one status line below them that is redrawn in place.
+// Nothing else in the process writes to stdout. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,8 @@ class Console {
  public:
   enum class Mode { automatic, plain, off };
 
-  // automatic: a status line if `out` is a terminal and NO_COLOR is not set; otherwise plain lines. off: nothing is written.
+  // automatic: a status line if `out` is a terminal and NO_COLOR is not set; otherwise plain lines. off:
+  // nothing is written.
   explicit Console(Mode mode, std::FILE* out = stdout);
   ~Console();
   Console(const Console&) = delete;
@@ -28,8 +29,8 @@ class Console {
   // Replaces the status line, cut to the terminal's width; empty removes it. Only where interactive().
   void status(std::string_view text);
 
-  // How far something long is; total = 0: unknown. On a terminal the status line, elsewhere a plain line when there was none for
-  // 10 seconds, so that no log is silent for long.
+  // How far something long is; total = 0: unknown. On a terminal the status line, elsewhere a plain line when
+  // there was none for 10 seconds, so that no log is silent for long.
   void progress(std::string_view what, uint64_t done, uint64_t total);
 
  private:

@@ -6,9 +6,9 @@
 #include <system_error>
 
 #include <fcntl.h>
-#include <nlohmann/json.hpp>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <nlohmann/json.hpp>
 
 namespace pipeline::observe {
 namespace {
@@ -25,8 +25,10 @@ std::optional<uint64_t> integer_in(const std::string& line, const std::string& k
 }  // namespace
 
 JsonLines::JsonLines(std::filesystem::path file)
-    : file_(std::move(file)), descriptor_(::open(file_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) {
-  if (descriptor_ < 0) throw std::system_error(errno, std::generic_category(), "cannot open " + file_.string());
+    : file_(std::move(file)),
+      descriptor_(::open(file_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) {
+  if (descriptor_ < 0)
+    throw std::system_error(errno, std::generic_category(), "cannot open " + file_.string());
 }
 
 JsonLines::~JsonLines() {
@@ -82,7 +84,8 @@ uint64_t JsonLines::cut_back(const std::filesystem::path& file, const std::strin
         ++broken;
       else if (*value < limit)
         out << line << '\n';
-    if (!out.flush()) throw std::system_error(errno, std::generic_category(), "cannot write " + temporary.string());
+    if (!out.flush())
+      throw std::system_error(errno, std::generic_category(), "cannot write " + temporary.string());
   }
   std::filesystem::rename(temporary, file);
   return broken;

@@ -1,5 +1,6 @@
-// A file of one JSON object a line, appended to as a run goes on. A line is there whole or not at all: what a full disk refused is
-// kept and tried again with the next line, and a line that a kill cut short is dropped when the run continues.
+// A file of one JSON object a line, appended to as a run goes on. A line is there whole or not at all: what a
+// full disk refused is kept and tried again with the next line, and a line that a kill cut short is dropped
+// when the run continues.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +27,8 @@ class JsonLines {
 
   // Whether a line has this integer under `key`.
   static bool contains(const std::filesystem::path& file, const std::string& key, uint64_t value);
-  // Keeps the whole lines whose integer `key` is below `limit`, in place and atomically. A missing file is fine.
-  // Returns how many lines were no such objects, and are gone.
+  // Keeps the whole lines whose integer `key` is below `limit`, in place and atomically. A missing file is
+  // fine. Returns how many lines were no such objects, and are gone.
   static uint64_t cut_back(const std::filesystem::path& file, const std::string& key, uint64_t limit);
 
  private:

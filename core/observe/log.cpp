@@ -11,10 +11,14 @@ namespace {
 
 spdlog::level::level_enum to_spdlog(Level level) {
   switch (level) {
-    case Level::debug: return spdlog::level::debug;
-    case Level::info: return spdlog::level::info;
-    case Level::warning: return spdlog::level::warn;
-    default: return spdlog::level::err;
+    case Level::debug:
+      return spdlog::level::debug;
+    case Level::info:
+      return spdlog::level::info;
+    case Level::warning:
+      return spdlog::level::warn;
+    default:
+      return spdlog::level::err;
   }
 }
 
@@ -42,9 +46,10 @@ void Log::open_files(const std::filesystem::path& run_dir, int rank) {
   files_->set_level(to_spdlog(level_));
   files_->flush_on(spdlog::level::info);
   // A full disk must not end a run; it is said once.
-  files_->set_error_handler([this, said = std::make_shared<std::atomic<bool>>(false)](const std::string& problem) {
-    if (!said->exchange(true)) console_.line("warning: the log cannot be written: " + problem);
-  });
+  files_->set_error_handler(
+      [this, said = std::make_shared<std::atomic<bool>>(false)](const std::string& problem) {
+        if (!said->exchange(true)) console_.line("warning: the log cannot be written: " + problem);
+      });
   for (const Early& early : early_) files_->log(to_spdlog(early.level), early.line);
   early_.clear();
 }

@@ -1,4 +1,5 @@
-// The run's log: finished lines to the console (rank 0 only), to train.log and to this rank's own file. Thread-safe.
+// The run's log: finished lines to the console (rank 0 only), to train.log and to this rank's own file.
+// Thread-safe.
 #pragma once
 
 #include <filesystem>
@@ -24,8 +25,8 @@ class Log {
   Log(Console& console, Level level);
   ~Log();
 
-  // Starts to write to the files of a run folder (appending): `train.log` (rank 0) and `logs/rank-N.log`. The lines so far go there
-  // too. Throws std::runtime_error.
+  // Starts to write to the files of a run folder (appending): `train.log` (rank 0) and `logs/rank-N.log`. The
+  // lines so far go there too. Throws std::runtime_error.
   void open_files(const std::filesystem::path& run_dir, int rank);
 
   void write(Level level, std::string_view line);

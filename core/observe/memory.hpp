@@ -10,7 +10,7 @@ struct HostMemory {
   uint64_t peak = 0;      // bytes at most so far
 };
 
-HostMemory host_memory();     // from /proc/self/status
-uint64_t total_host_memory(); // of the machine, or of the cgroup where that is less
+HostMemory host_memory();      // from /proc/self/status
+uint64_t total_host_memory();  // of the machine, or of the cgroup where that is less
 
 }  // namespace pipeline::observe

@@ -15,8 +15,8 @@ namespace pipeline::plugins {
 namespace {
 
 constexpr std::uint32_t kOptionFlags = PL_OPTION_REQUIRED | PL_OPTION_HAS_MINIMUM | PL_OPTION_HAS_MAXIMUM |
-                                       PL_OPTION_ABOVE_MINIMUM | PL_OPTION_BELOW_MAXIMUM | PL_OPTION_MAY_CHANGE |
-                                       PL_FLAGS_MAY_IGNORE;
+                                       PL_OPTION_ABOVE_MINIMUM | PL_OPTION_BELOW_MAXIMUM |
+                                       PL_OPTION_MAY_CHANGE | PL_FLAGS_MAY_IGNORE;
 
 // [a-z0-9_]+ separated by dots.
 bool is_key(std::string_view key) {
@@ -42,7 +42,8 @@ class OptionCheck {
       fail("the key must be lower-case words separated by dots, like \"model.n_head\"");
     if (view(option_.key) == "plugin") fail("this key names the plugin itself");
     if (!*option_type_name(option_.type)) fail(fmt::format("type {} is unknown", option_.type));
-    if (option_.flags & ~kOptionFlags) fail(fmt::format("flags {:#x} has bits that are unknown", option_.flags));
+    if (option_.flags & ~kOptionFlags)
+      fail(fmt::format("flags {:#x} has bits that are unknown", option_.flags));
     check_range();
     check_choices();
     check_default();

@@ -32,7 +32,8 @@ Strategy::Strategy(const Plugin& plugin, const pl_context& context, const pl_con
                      .options = options[i].data(),
                      .option_count = options[i].size()};
   std::vector<pl_parameter> grouped(parameters.begin(), parameters.end());
-  for (pl_parameter& parameter : grouped) parameter.optimizer = (parameter.flags & PL_PARAMETER_DECAY) ? 0 : 1;
+  for (pl_parameter& parameter : grouped)
+    parameter.optimizer = (parameter.flags & PL_PARAMETER_DECAY) ? 0 : 1;
   auto args = sized<pl_strategy_args>();
   args.parameters = grouped.data();
   args.parameter_count = grouped.size();
@@ -50,7 +51,8 @@ Strategy::Strategy(const Plugin& plugin, const pl_context& context, const pl_con
     constexpr std::uint32_t kAllFlags =
         PL_STRATEGY_NEEDS_UNIT_HOOKS | PL_STRATEGY_OWNS_SHARDS | PL_STRATEGY_TAKES_ROWS | PL_FLAGS_MAY_IGNORE;
     if (info_.flags & ~kAllFlags)
-      throw Error(fmt::format("{}: info: flags {:#x} has bits that are unknown", call_.plugin().label(), info_.flags));
+      throw Error(fmt::format("{}: info: flags {:#x} has bits that are unknown", call_.plugin().label(),
+                              info_.flags));
     if ((info_.flags & PL_STRATEGY_NEEDS_UNIT_HOOKS) && !api_.unit_hooks)
       throw Error(call_.plugin().label() + ": says that it needs unit hooks and has no slot 'unit_hooks'");
   } catch (...) {

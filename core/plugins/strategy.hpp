@@ -44,8 +44,8 @@ struct Storage {
 // Fills `destination` with piece.count elements of piece.dtype; throws when the piece is not there.
 using PieceReader = std::function<void(const pl_piece& piece, void* destination)>;
 
-// An update rule and all of its options, as pl_optimizer names them. Parameters without PL_PARAMETER_DECAY are
-// updated with a weight_decay of 0.
+// An update rule and all of its options, as pl_optimizer names them. Parameters without PL_PARAMETER_DECAY
+// are updated with a weight_decay of 0.
 struct Optimizer {
   std::string name;
   std::map<std::string, double> options;

@@ -13,8 +13,8 @@ namespace pipeline::plugins {
 namespace {
 
 constexpr std::uint32_t kMaxDimensions = 16;
-constexpr std::uint32_t kParameterFlags =
-    PL_PARAMETER_TRAINABLE | PL_PARAMETER_DECAY | PL_PARAMETER_NEW | PL_PARAMETER_DROPPABLE | PL_FLAGS_MAY_IGNORE;
+constexpr std::uint32_t kParameterFlags = PL_PARAMETER_TRAINABLE | PL_PARAMETER_DECAY | PL_PARAMETER_NEW |
+                                          PL_PARAMETER_DROPPABLE | PL_FLAGS_MAY_IGNORE;
 
 std::string parameter_problem(const pl_parameter& parameter) {
   if (view(parameter.name).empty()) return "has no name";

@@ -19,8 +19,10 @@ void check_file_name(const std::string& plugin, std::string_view name) {
     throw Error(fmt::format("{} gave '{}' as the name of a file: must be a plain file name", plugin, name));
 }
 
-std::span<const std::byte> file_bytes(const std::string& plugin, std::string_view name, const void* bytes, std::uint64_t size) {
-  if (!bytes && size > 0) throw Error(fmt::format("{} gave the file '{}' as {} bytes at NULL", plugin, name, size));
+std::span<const std::byte> file_bytes(const std::string& plugin, std::string_view name, const void* bytes,
+                                      std::uint64_t size) {
+  if (!bytes && size > 0)
+    throw Error(fmt::format("{} gave the file '{}' as {} bytes at NULL", plugin, name, size));
   return {static_cast<const std::byte*>(bytes), size};
 }
 
@@ -28,7 +30,7 @@ std::span<const std::byte> file_bytes(const std::string& plugin, std::string_vie
 struct Values {
   const EvaluationSink& sink;
   const std::string& plugin;
-  std::span<const std::uint64_t> ids;                      // of the batch
+  std::span<const std::uint64_t> ids;                       // of the batch
   std::set<std::pair<std::uint64_t, std::string>> records;  // so far
 };
 
@@ -36,7 +38,8 @@ pl_error* on_value(void* user, pl_str group, pl_str name, double sum, double wei
   const auto& values = *static_cast<const Values*>(user);
   return call_back([&] {
     if (name.len == 0) throw Error(fmt::format("{}: evaluate gave a value without a name", values.plugin));
-    if (values.sink.value) values.sink.value({std::string(view(group)), std::string(view(name)), sum, weight});
+    if (values.sink.value)
+      values.sink.value({std::string(view(group)), std::string(view(name)), sum, weight});
   });
 }
 
@@ -45,13 +48,15 @@ pl_error* on_record(void* user, std::uint64_t sample_id, pl_str key, const void*
   auto& values = *static_cast<Values*>(user);
   return call_back([&] {
     const auto fail = [&](std::string_view problem) {
-      throw Error(fmt::format("{}: evaluate recorded '{}' of sample {}{}", values.plugin, view(key), sample_id, problem));
+      throw Error(fmt::format("{}: evaluate recorded '{}' of sample {}{}", values.plugin, view(key),
+                              sample_id, problem));
     };
     if (std::ranges::find(values.ids, sample_id) == values.ids.end()) fail(", which is not in its batch");
     if (!bytes && size > 0) fail(fmt::format(" as {} bytes at NULL", size));
     if (!values.records.emplace(sample_id, view(key)).second) fail(" twice: must be once for each key");
     if (values.sink.record)
-      values.sink.record({sample_id, std::string(view(key)), std::string(static_cast<const char*>(bytes), size)});
+      values.sink.record(
+          {sample_id, std::string(view(key)), std::string(static_cast<const char*>(bytes), size)});
   });
 }
 
@@ -74,7 +79,8 @@ pl_error* on_figure(void* user, pl_str name, double value, std::uint32_t better)
   return call_back([&] {
     if (name.len == 0) throw Error(fmt::format("{}: report gave a figure without a name", report.plugin));
     if (better != PL_BETTER_LOWER && better != PL_BETTER_HIGHER)
-      throw Error(fmt::format("{}: report: figure '{}': better {} is unknown", report.plugin, view(name), better));
+      throw Error(
+          fmt::format("{}: report: figure '{}': better {} is unknown", report.plugin, view(name), better));
     if (report.sink.figure) report.sink.figure(view(name), value, better);
   });
 }
@@ -91,9 +97,12 @@ pl_error* on_report_file(void* user, pl_str name, const void* bytes, std::uint64
   return call_back([&] {
     check_file_name(report.plugin, view(name));
     if (view(name) == kSumsFile)
-      throw Error(fmt::format("{}: report gave a file the name '{}', which is the host's own: must be another", report.plugin, kSumsFile));
+      throw Error(
+          fmt::format("{}: report gave a file the name '{}', which is the host's own: must be another",
+                      report.plugin, kSumsFile));
     if (!report.files.emplace(view(name)).second)
-      throw Error(fmt::format("{}: report gave the file '{}' twice: each must have a name of its own", report.plugin, view(name)));
+      throw Error(fmt::format("{}: report gave the file '{}' twice: each must have a name of its own",
+                              report.plugin, view(name)));
     const auto content = file_bytes(report.plugin, view(name), bytes, size);
     if (report.sink.file) report.sink.file(view(name), content);
   });

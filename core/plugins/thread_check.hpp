@@ -25,7 +25,8 @@ inline void check_main_thread(std::thread::id main, std::string_view who, std::s
       " is tagged [main] and was called from a thread other than the one that runs the training loop");
 }
 
-// [serialized], and of [collective] what one rank can see: one call at a time for each object. Lives in that object; a Scope spans one call.
+// [serialized], and of [collective] what one rank can see: one call at a time for each object. Lives in that
+// object; a Scope spans one call.
 class SerialCheck {
  public:
   class Scope {

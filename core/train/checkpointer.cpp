@@ -74,17 +74,21 @@ Checkpointer::Checkpointer(Session& session, const RunFolder& folder)
 
 void Checkpointer::require_same_run(const checkpoint::Checkpoint& from) const {
   const checkpoint::Contents& contents = from.contents();
-  for (const config::Difference& d :
-       config::require_resumable(contents.config_toml, from.path(), session_.config(), session_.plugin_configs())) {
-    if (!d.with_its_plugin) log_.info(fmt::format("changed since the checkpoint: {} = {} (was {})", d.key, d.now, d.before));
+  for (const config::Difference& d : config::require_resumable(
+           contents.config_toml, from.path(), session_.config(), session_.plugin_configs())) {
+    if (!d.with_its_plugin)
+      log_.info(fmt::format("changed since the checkpoint: {} = {} (was {})", d.key, d.now, d.before));
   }
 
   const auto then = nlohmann::json::parse(contents.identity_json, nullptr, false);
   const nlohmann::json data = data_identity(session_.task());
   if (then.is_object() && then.contains("data") && then["data"] != data)
-    throw Error(PL_ERROR_CONFIG, fmt::format("{}: the data is not what this run began with: {} now, {} then: bring it back, or start over "
-                                             "with --fresh",
-                                             from.path(), describe_data(data), describe_data(then["data"])));
+    throw Error(
+        PL_ERROR_CONFIG,
+        fmt::format(
+            "{}: the data is not what this run began with: {} now, {} then: bring it back, or start over "
+            "with --fresh",
+            from.path(), describe_data(data), describe_data(then["data"])));
   const nlohmann::json now = numeric_identity(session_);
   std::string changes;
   for (const auto& [key, value] : now.items())
@@ -93,15 +97,19 @@ void Checkpointer::require_same_run(const checkpoint::Checkpoint& from) const {
                              then.is_object() && then.contains(key) ? then[key].dump() : "not recorded");
   if (changes.empty()) return;
   if ((session_.run_info().flags & PL_RUN_REPRODUCIBLE) != 0)
-    throw Error(PL_ERROR_CONFIG, fmt::format("{}: cannot be continued with the same bits, and run.reproducible = true: {}: run it as before, "
-                                             "or set run.reproducible = false",
-                                             from.path(), changes));
+    throw Error(
+        PL_ERROR_CONFIG,
+        fmt::format(
+            "{}: cannot be continued with the same bits, and run.reproducible = true: {}: run it as before, "
+            "or set run.reproducible = false",
+            from.path(), changes));
   log_.info("changed since the checkpoint, so the last digits of the results may differ: " + changes);
 }
 
 bool Checkpointer::due(uint64_t step) const {
   if (step == 0 || step == saved_step_) return false;
-  return (every_ > 0 && step % every_ == 0) || (every_seconds_ > 0 && now_seconds() - saved_at_ >= every_seconds_);
+  return (every_ > 0 && step % every_ == 0) ||
+         (every_seconds_ > 0 && now_seconds() - saved_at_ >= every_seconds_);
 }
 
 void Checkpointer::continue_from(uint64_t step, bool has_metric) {
@@ -116,9 +124,11 @@ void Checkpointer::tell(const std::optional<checkpoint::Saved>& saved) {
   if (session_.run_info().rank == 0) {
     log_.info(fmt::format("saved {} ({}, {:.1f} s)", saved->path, size, saved->seconds));
   } else {
-    log_.debug(fmt::format("saved {}, of which {} are this rank's ({:.1f} s)", saved->path, size, saved->seconds));
+    log_.debug(
+        fmt::format("saved {}, of which {} are this rank's ({:.1f} s)", saved->path, size, saved->seconds));
   }
-  if (!saved->prune_problem.empty()) log_.warning("an older checkpoint could not be removed: " + saved->prune_problem);
+  if (!saved->prune_problem.empty())
+    log_.warning("an older checkpoint could not be removed: " + saved->prune_problem);
   for (const std::string& name : saved->pruned) log_.debug("removed the older checkpoint " + name);
 }
 
@@ -130,15 +140,19 @@ void Checkpointer::guarded(bool strict, Function&& function) {
     const bool goes_on = error.code() == PL_ERROR_NO_SPACE && !strict &&
                          session_.config().get_string("checkpoint.on_full_disk") == "continue";
     if (!goes_on && error.code() == PL_ERROR_NO_SPACE)
-      throw Error(error.code(), fmt::format("{}; then the same command goes on from the checkpoint before", error.what()));
+      throw Error(error.code(),
+                  fmt::format("{}; then the same command goes on from the checkpoint before", error.what()));
     if (!goes_on) throw;
-    log_.warning(fmt::format("no checkpoint was written: {}; the one before is untouched, training goes on "
-                             "(checkpoint.on_full_disk = \"continue\")",
-                             error.what()));
+    log_.warning(
+        fmt::format("no checkpoint was written: {}; the one before is untouched, training goes on "
+                    "(checkpoint.on_full_disk = \"continue\")",
+                    error.what()));
   }
 }
 
-bool Checkpointer::saved(uint64_t step, bool with_metric) const { return saved_step_ == step && (saved_metric_ || !with_metric); }
+bool Checkpointer::saved(uint64_t step, bool with_metric) const {
+  return saved_step_ == step && (saved_metric_ || !with_metric);
+}
 
 void Checkpointer::save(const TrainState& state, const std::optional<checkpoint::Metric>& metric, bool wait) {
   nlohmann::json identity = numeric_identity(session_);
@@ -155,7 +169,9 @@ void Checkpointer::save(const TrainState& state, const std::optional<checkpoint:
   guarded(wait, [&] {
     const auto snapshot = std::make_shared<plugins::Snapshot>(
         session_.strategy().snapshot(background ? PL_SNAPSHOT_COPY : PL_SNAPSHOT_VIEW));
-    checkpoint::PieceSource pieces = [snapshot](const checkpoint::PieceVisitor& visit) { snapshot->pieces(visit); };
+    checkpoint::PieceSource pieces = [snapshot](const checkpoint::PieceVisitor& visit) {
+      snapshot->pieces(visit);
+    };
     if (session_.run_info().rank == 0) pieces = with_extra_state(session_.task(), std::move(pieces));
     if (background)
       writer_.start(std::move(contents), pieces);

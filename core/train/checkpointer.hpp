@@ -19,13 +19,13 @@ class Checkpointer {
  public:
   Checkpointer(Session& session, const RunFolder& folder);
 
-  // Throws when the run that `from` belongs to was another one: other options, other data, or in reproducible mode another micro-batch,
-  // number of threads, device, precision or library.
+  // Throws when the run that `from` belongs to was another one: other options, other data, or in reproducible
+  // mode another micro-batch, number of threads, device, precision or library.
   void require_same_run(const checkpoint::Checkpoint& from) const;
 
   bool due(uint64_t step) const;
-  // Writes what the strategy holds after state.step steps; in the background unless `wait`. A full disk is an error, or a warning where
-  // checkpoint.on_full_disk says so and `wait` is not set.
+  // Writes what the strategy holds after state.step steps; in the background unless `wait`. A full disk is an
+  // error, or a warning where checkpoint.on_full_disk says so and `wait` is not set.
   void save(const TrainState& state, const std::optional<checkpoint::Metric>& metric, bool wait);
   // Tells of what was written since the last call.
   void poll();

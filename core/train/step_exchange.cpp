@@ -22,7 +22,8 @@ StepFacts sum(std::vector<MicroBatchFacts> facts) {
 
 nlohmann::json to_json(const std::vector<MetricSum>& metrics) {
   nlohmann::json json = nlohmann::json::array();
-  for (const MetricSum& metric : metrics) json.push_back(nlohmann::json::array({metric.name, metric.sum, metric.weight}));
+  for (const MetricSum& metric : metrics)
+    json.push_back(nlohmann::json::array({metric.name, metric.sum, metric.weight}));
   return json;
 }
 
@@ -36,7 +37,8 @@ StepFacts sum_over_ranks(Team& team, std::span<const MicroBatchFacts> mine) {
   if (team.world().size == 1) return sum({mine.begin(), mine.end()});
   nlohmann::json json = nlohmann::json::array();
   for (const MicroBatchFacts& f : mine)
-    json.push_back({f.index, f.weight, f.tokens, f.positions, f.flops ? nlohmann::json(*f.flops) : nlohmann::json()});
+    json.push_back(
+        {f.index, f.weight, f.tokens, f.positions, f.flops ? nlohmann::json(*f.flops) : nlohmann::json()});
   std::vector<MicroBatchFacts> all;
   for (const nlohmann::json& rank : team.exchange("step", json))
     for (const nlohmann::json& f : rank)
@@ -59,8 +61,9 @@ Boundary agree(Team& team, const Boundary& mine) {
   if (team.world().size == 1) return mine;
   Boundary all;
   bool first = true;
-  for (const nlohmann::json& rank : team.exchange("boundary", {mine.signal, mine.time_is_up, mine.save, mine.data_wait,
-                                                                     to_json(mine.metrics), mine.has_late, to_json(mine.late_metrics)})) {
+  for (const nlohmann::json& rank :
+       team.exchange("boundary", {mine.signal, mine.time_is_up, mine.save, mine.data_wait,
+                                  to_json(mine.metrics), mine.has_late, to_json(mine.late_metrics)})) {
     if (all.signal == 0) all.signal = rank[0];
     if (std::exchange(first, false)) {
       all.time_is_up = rank[1];

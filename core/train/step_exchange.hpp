@@ -1,5 +1,5 @@
-// What the ranks tell each other about a step, besides gradients. Sums are made in the order of the micro-batches, so that they have the same
-// bits on any number of processes.
+// What the ranks tell each other about a step, besides gradients. Sums are made in the order of the
+// micro-batches, so that they have the same bits on any number of processes.
 #pragma once
 
 #include <cstdint>
@@ -32,12 +32,12 @@ StepFacts sum_over_ranks(Team& team, std::span<const MicroBatchFacts> mine);
 
 // What one rank sees between two steps, and what all make of it.
 struct Boundary {
-  int signal = 0;            // of any rank, the lowest first
-  bool time_is_up = false;   // by rank 0's clock
-  bool save = false;         // by rank 0's clock
-  double data_wait = 0;      // seconds in the last step, of the rank that waited longest
-  std::vector<MetricSum> metrics;  // of the last step, over all ranks
-  bool has_late = false;           // metrics of the last step that are still on a device, of any rank
+  int signal = 0;                       // of any rank, the lowest first
+  bool time_is_up = false;              // by rank 0's clock
+  bool save = false;                    // by rank 0's clock
+  double data_wait = 0;                 // seconds in the last step, of the rank that waited longest
+  std::vector<MetricSum> metrics;       // of the last step, over all ranks
+  bool has_late = false;                // metrics of the last step that are still on a device, of any rank
   std::vector<MetricSum> late_metrics;  // of the step before that, over all ranks
 };
 

@@ -14,7 +14,8 @@ std::string TrainState::to_json() const {
   return json.dump();
 }
 
-TrainState TrainState::from_json(const std::string& text, const LossScale::Options& options, const std::string& where) {
+TrainState TrainState::from_json(const std::string& text, const LossScale::Options& options,
+                                 const std::string& where) {
   try {
     const auto json = nlohmann::json::parse(text);
     TrainState state;
@@ -23,11 +24,13 @@ TrainState TrainState::from_json(const std::string& text, const LossScale::Optio
     state.loss_scale = LossScale(options);
     state.loss_scale.load_state(json.at("loss_scale"));
     if (json.contains("unapplied")) state.unapplied = json["unapplied"].get<bool>();
-    if (json.contains("best")) 
-      state.best = Best{json["best"].at("metric").get<std::string>(), json["best"].at("value").get<double>(), json["best"].at("step").get<uint64_t>()};
+    if (json.contains("best"))
+      state.best = Best{json["best"].at("metric").get<std::string>(), json["best"].at("value").get<double>(),
+                        json["best"].at("step").get<uint64_t>()};
     return state;
   } catch (const nlohmann::json::exception& error) {
-    throw Error(PL_ERROR_CORRUPT, fmt::format("{}: the training state cannot be read: {}", where, error.what()));
+    throw Error(PL_ERROR_CORRUPT,
+                fmt::format("{}: the training state cannot be read: {}", where, error.what()));
   }
 }
 
@@ -48,7 +51,10 @@ void LossScale::update(bool finite) {
 }
 
 nlohmann::json LossScale::state() const {
-  return {{"scale", scale_}, {"finite_steps", finite_steps_}, {"nonfinite_in_a_row", in_a_row_}, {"nonfinite_total", total_}};
+  return {{"scale", scale_},
+          {"finite_steps", finite_steps_},
+          {"nonfinite_in_a_row", in_a_row_},
+          {"nonfinite_total", total_}};
 }
 
 void LossScale::load_state(const nlohmann::json& state) {

@@ -18,7 +18,8 @@ class LossScale {
     uint64_t growth_interval = 2000;
   };
 
-  explicit LossScale(const Options& options) : options_(options), scale_(options.dynamic ? options.initial : 1) {}
+  explicit LossScale(const Options& options)
+      : options_(options), scale_(options.dynamic ? options.initial : 1) {}
 
   double value() const { return scale_; }
   // Steps in a row that failed although the scale did not explain it (it was 1 or less).
@@ -47,15 +48,17 @@ struct Best {
 };
 
 struct TrainState {
-  uint64_t step = 0;             // optimizer steps done
-  double seconds = 0;            // spent training, over all processes that continued this run
+  uint64_t step = 0;   // optimizer steps done
+  double seconds = 0;  // spent training, over all processes that continued this run
   LossScale loss_scale{{}};
-  std::optional<bool> unapplied; // was the last step finite? Not yet in loss_scale, which learns of it one step late
-  std::optional<Best> best;      // by evaluate.best_metric as it was then
+  std::optional<bool>
+      unapplied;  // was the last step finite? Not yet in loss_scale, which learns of it one step late
+  std::optional<Best> best;  // by evaluate.best_metric as it was then
 
   std::string to_json() const;
   // Throws pipeline::Error (PL_ERROR_CORRUPT) naming `where`.
-  static TrainState from_json(const std::string& text, const LossScale::Options& options, const std::string& where);
+  static TrainState from_json(const std::string& text, const LossScale::Options& options,
+                              const std::string& where);
 };
 
 }  // namespace pipeline::train

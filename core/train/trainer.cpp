@@ -42,14 +42,22 @@ Sampler::Options sampler_options(Session& session) {
                            .costs = {},
                            .window_steps = static_cast<uint64_t>(config.get_int("loader.group_window"))};
   if (options.samples == UINT64_MAX)
-    throw Error(PL_ERROR_UNSUPPORTED, fmt::format("{} has training data without an end, and this version needs a number of samples: use a task "
-                                                  "or an option of it that gives one",
-                                                  session.task_plugin().label()));
-  if (options.samples == 0) throw Error(PL_ERROR_CONFIG, fmt::format("{} has no training samples", session.task_plugin().label()));
+    throw Error(
+        PL_ERROR_UNSUPPORTED,
+        fmt::format(
+            "{} has training data without an end, and this version needs a number of samples: use a task "
+            "or an option of it that gives one",
+            session.task_plugin().label()));
+  if (options.samples == 0)
+    throw Error(PL_ERROR_CONFIG, fmt::format("{} has no training samples", session.task_plugin().label()));
   if (!config.get_bool("loader.group_by_length")) return options;
   if (!task.has_sample_costs())
-    throw config.error("loader.group_by_length", fmt::format("{} does not say how long its samples are: use false", session.task_plugin().label()));
-  options.costs = [&task](std::span<const uint64_t> ids, std::span<double> out) { task.sample_costs(PL_SPLIT_TRAIN, ids, out); };
+    throw config.error(
+        "loader.group_by_length",
+        fmt::format("{} does not say how long its samples are: use false", session.task_plugin().label()));
+  options.costs = [&task](std::span<const uint64_t> ids, std::span<double> out) {
+    task.sample_costs(PL_SPLIT_TRAIN, ids, out);
+  };
   return options;
 }
 
@@ -60,7 +68,10 @@ void add_means(const std::vector<MetricSum>& metrics, StepRecord& record) {
 
 std::string describe_backend(const Session& session) {
   const plugins::Communicator* group = session.group();
-  if (group == nullptr) return session.backend_plugin() == nullptr ? "none" : session.backend_plugin()->name() + " (not needed by one process)";
+  if (group == nullptr)
+    return session.backend_plugin() == nullptr
+               ? "none"
+               : session.backend_plugin()->name() + " (not needed by one process)";
   return fmt::format("{} ({}, {})", group->plugin().name(), group->library(), group->transport());
 }
 
@@ -120,12 +131,13 @@ void Trainer::start(const Origin& origin) {
   folder_.write_file("config.toml", session_.resolved_toml());
   folder_.write_file("model.json", model_json(session_));
   evaluations_.emplace(folder_.evaluations());
-  reporter_ = std::make_unique<Reporter>(log_, folder_.metrics(),
-                                         Reporter::Options{.total_steps = total_steps_,
-                                                           .max_seconds = max_seconds_,
-                                                           .every = every("observe.log_every"),
-                                                           .peak_flops = peak_flops,
-                                                           .dynamic_loss_scale = session_.precision().loss_scaling});
+  reporter_ =
+      std::make_unique<Reporter>(log_, folder_.metrics(),
+                                 Reporter::Options{.total_steps = total_steps_,
+                                                   .max_seconds = max_seconds_,
+                                                   .every = every("observe.log_every"),
+                                                   .peak_flops = peak_flops,
+                                                   .dynamic_loss_scale = session_.precision().loss_scaling});
 }
 
 void Trainer::resume(const checkpoint::Checkpoint& from) {
@@ -133,15 +145,17 @@ void Trainer::resume(const checkpoint::Checkpoint& from) {
   std::vector<checkpoint::Wanted> wanted = wanted_values(session_.task());
   for (checkpoint::Wanted& one : wanted) one.may_be_missing = false;
   from.check("value", wanted);
-  session_.strategy().load_state([&](const pl_piece& piece, void* destination) { from.read(piece, destination); }, false);
+  session_.strategy().load_state(
+      [&](const pl_piece& piece, void* destination) { from.read(piece, destination); }, false);
   state_ = TrainState::from_json(from.contents().train_state_json, loss_scale_options(session_), from.path());
   last_finite_ = state_.unapplied;
   state_.unapplied.reset();
   checkpointer_.continue_from(state_.step, from.contents().metric.has_value());
   cut_back_records(state_.step + 1);
   if (total_steps_ > 0 && state_.step > total_steps_)
-    log_.warning(fmt::format("{} is at step {} already, beyond the end of training after {} steps: nothing is trained", folder_.path().string(),
-                             state_.step, total_steps_));
+    log_.warning(
+        fmt::format("{} is at step {} already, beyond the end of training after {} steps: nothing is trained",
+                    folder_.path().string(), state_.step, total_steps_));
 }
 
 // Steps that are done again are recorded again.
@@ -149,8 +163,9 @@ void Trainer::cut_back_records(uint64_t first_step) {
   if (!team_.is_first()) return;
   for (const auto& file : {folder_.metrics(), folder_.evaluations()})
     if (const uint64_t broken = observe::JsonLines::cut_back(file, "step", first_step); broken > 0)
-      log_.warning(fmt::format("{}: {} line{} could not be read and {} left out: cut short by a kill, or damaged", file.string(), broken,
-                               broken == 1 ? "" : "s", broken == 1 ? "was" : "were"));
+      log_.warning(
+          fmt::format("{}: {} line{} could not be read and {} left out: cut short by a kill, or damaged",
+                      file.string(), broken, broken == 1 ? "" : "s", broken == 1 ? "was" : "were"));
 }
 
 void Trainer::announce(const std::string& weights) const {
@@ -158,40 +173,54 @@ void Trainer::announce(const std::string& weights) const {
   const pl_run_info& info = session_.run_info();
   const pl_strategy_info& strategy = session_.strategy().info();
   const ParameterCount count = count_parameters(session_);
-  const auto say = [&](std::string_view word, const std::string& text) { pipeline::train::announce(log_, word, text); };
+  const auto say = [&](std::string_view word, const std::string& text) {
+    pipeline::train::announce(log_, word, text);
+  };
 
-  say("task", fmt::format("{} {}, strategy {}, backend {}", session_.task_plugin().name(), session_.task_plugin().version(),
-                          session_.strategy_plugin().name(), describe_backend(session_)));
+  say("task", fmt::format("{} {}, strategy {}, backend {}", session_.task_plugin().name(),
+                          session_.task_plugin().version(), session_.strategy_plugin().name(),
+                          describe_backend(session_)));
   announce_place(session_);
   say("batch", plan.describe());
   say("model", fmt::format("{} parameters, {} trainable, {} of them with weight decay; {}",
                            observe::grouped(count.total), observe::grouped(count.trainable),
                            observe::grouped(count.decayed), weights));
-  say("precision", fmt::format("{}: parameter {}, compute {}, gradient {}, reduction {}, master {}, optimizer {}", session_.precision().name,
-                               precision_name(info.parameter_dtype), precision_name(info.compute_dtype), precision_name(strategy.gradient_dtype),
-                               precision_name(strategy.reduction_dtype), precision_name(strategy.master_dtype), precision_name(strategy.optimizer_dtype)));
+  say("precision",
+      fmt::format("{}: parameter {}, compute {}, gradient {}, reduction {}, master {}, optimizer {}",
+                  session_.precision().name, precision_name(info.parameter_dtype),
+                  precision_name(info.compute_dtype), precision_name(strategy.gradient_dtype),
+                  precision_name(strategy.reduction_dtype), precision_name(strategy.master_dtype),
+                  precision_name(strategy.optimizer_dtype)));
   const std::string& scaling = config_.get_string("schedule.lr_scaling");
   const double base = config_.get_float("optimizer.lr");
   say("rate", fmt::format("{:.3g}{}, {} after {} warm-up steps", schedule_.peak,
                           scaling == "linear" || scaling == "sqrt"
-                              ? fmt::format(" ({:.3g} for a batch of {}, scaled {} to {})", base, every("schedule.base_batch"), scaling, plan.global_batch)
+                              ? fmt::format(" ({:.3g} for a batch of {}, scaled {} to {})", base,
+                                            every("schedule.base_batch"), scaling, plan.global_batch)
                               : "",
                           config_.get_string("schedule.kind"), schedule_.warmup_steps));
-  if (const auto& variables = team_.variables(); !variables.empty()) say("variables", fmt::format("{}", fmt::join(variables, " ")));
+  if (const auto& variables = team_.variables(); !variables.empty())
+    say("variables", fmt::format("{}", fmt::join(variables, " ")));
   if (config_.is_set("train.batch_per_device"))
     log_.info("train.batch_per_device is set, so the global batch grows with the number of devices");
   const uint64_t samples = session_.task().sample_count(PL_SPLIT_TRAIN);
   const double spe = static_cast<double>(sampler_.steps_per_epoch());
-  say("length", (total_steps_ > 0 ? fmt::format("{} steps = {:.2f} epochs", total_steps_, static_cast<double>(total_steps_) / spe)
-                                  : std::string("until the time is up")) +
-                    fmt::format(" of {} samples in {} steps", observe::grouped(samples), sampler_.steps_per_epoch()) +
-                    (max_seconds_ > 0 ? ", at most " + observe::human_duration(max_seconds_) : ""));
+  say("length",
+      (total_steps_ > 0
+           ? fmt::format("{} steps = {:.2f} epochs", total_steps_, static_cast<double>(total_steps_) / spe)
+           : std::string("until the time is up")) +
+          fmt::format(" of {} samples in {} steps", observe::grouped(samples), sampler_.steps_per_epoch()) +
+          (max_seconds_ > 0 ? ", at most " + observe::human_duration(max_seconds_) : ""));
   warn_of_unused_options(session_);
   if (total_steps_ > 0 && schedule_.warmup_steps >= total_steps_)
-    log_.warning(fmt::format("the run ends before the learning rate is warmed up: schedule.warmup_steps is {}", schedule_.warmup_steps));
+    log_.warning(
+        fmt::format("the run ends before the learning rate is warmed up: schedule.warmup_steps is {}",
+                    schedule_.warmup_steps));
   if (samples < plan.global_batch)
-    log_.warning(fmt::format("there are fewer training samples ({}) than train.global_batch ({}): every step sees all of them, and no more",
-                             samples, plan.global_batch));
+    log_.warning(
+        fmt::format("there are fewer training samples ({}) than train.global_batch ({}): every step sees all "
+                    "of them, and no more",
+                    samples, plan.global_batch));
 }
 
 void Trainer::start_loading() {
@@ -204,19 +233,18 @@ void Trainer::start_loading() {
     return request;
   };
   const unsigned workers = session_.workers();
-  batches_ = std::make_unique<Prefetcher>(session_.task(),
-                                          Prefetcher::Options{.split = PL_SPLIT_TRAIN,
-                                                              .purpose = PL_PURPOSE_TRAIN,
-                                                              .workers = workers,
-                                                              .ahead = per_step + workers * every("loader.prefetch")},
-                                          sequence);
+  batches_ = std::make_unique<Prefetcher>(
+      session_.task(),
+      Prefetcher::Options{.split = PL_SPLIT_TRAIN,
+                          .purpose = PL_PURPOSE_TRAIN,
+                          .workers = workers,
+                          .ahead = per_step + workers * every("loader.prefetch")},
+      sequence);
 }
 
 double Trainer::elapsed() const { return state_.seconds + now_seconds() - began_; }
 
-bool Trainer::done() const {
-  return (total_steps_ > 0 && state_.step >= total_steps_) || time_is_up_;
-}
+bool Trainer::done() const { return (total_steps_ > 0 && state_.step >= total_steps_) || time_is_up_; }
 
 // What only one rank can know, a signal or the time, all must know before they go on.
 Boundary Trainer::agree_on_boundary() {
@@ -246,8 +274,9 @@ void Trainer::finish(const std::vector<MetricSum>& late) {
   add_means(late, record);
   if (!reporter_) return;
   const bool on_device = session_.run_info().device.type == PL_DEVICE_CUDA;
-  reporter_->step(record, elapsed(),
-                  {.host = observe::host_memory().peak, .device = on_device ? launch::cuda_memory().used : 0});
+  reporter_->step(
+      record, elapsed(),
+      {.host = observe::host_memory().peak, .device = on_device ? launch::cuda_memory().used : 0});
   if (record.skipped) report_skipped(record.step - 1);
 }
 
@@ -257,10 +286,13 @@ Outcome Trainer::run() {
   const uint64_t evaluate_every = every("evaluate.every");
   const auto evaluation_due = [&](bool last) {
     if (state_.step == 0 || evaluated_step_ == state_.step) return false;
-    return (evaluate_every > 0 && state_.step % evaluate_every == 0) || (last && config_.get_bool("evaluate.at_end"));
+    return (evaluate_every > 0 && state_.step % evaluate_every == 0) ||
+           (last && config_.get_bool("evaluate.at_end"));
   };
   // An evaluation that a signal or a kill cut off is made up for.
-  const auto was_evaluated = [&] { return observe::JsonLines::contains(folder_.evaluations(), "step", state_.step) ? "yes" : "no"; };
+  const auto was_evaluated = [&] {
+    return observe::JsonLines::contains(folder_.evaluations(), "step", state_.step) ? "yes" : "no";
+  };
   if (team_.on_first("looking for the evaluation", was_evaluated) == "yes") evaluated_step_ = state_.step;
   double looked = 0;
   for (;;) {
@@ -272,15 +304,19 @@ Outcome Trainer::run() {
       boundary.signal = agree_on_boundary().signal;
     }
     if (boundary.signal != 0 && (!last || cut_off)) {
-      log_.info(fmt::format("{}: saving at step {} and leaving{}", Signals::name(boundary.signal), state_.step,
+      log_.info(fmt::format("{}: saving at step {} and leaving{}", Signals::name(boundary.signal),
+                            state_.step,
                             cut_off ? "; the evaluation is made up for when the run continues" : ""));
       save(true);
       team_.leave_together();
       return Outcome::interrupted;
     }
     if (last) break;
-    const bool is_best = metric_ && state_.best && state_.best->step == state_.step && config_.get_bool("checkpoint.keep_best");
-    const bool made_up = metric_ && checkpointer_.saved(state_.step, false);  // the evaluation of a step that was saved when it was cut off
+    const bool is_best = metric_ && state_.best && state_.best->step == state_.step &&
+                         config_.get_bool("checkpoint.keep_best");
+    const bool made_up =
+        metric_ && checkpointer_.saved(state_.step,
+                                       false);  // the evaluation of a step that was saved when it was cut off
     if (boundary.save || is_best || made_up) save(false);
     if (now_seconds() - looked > kCheckSeconds) {
       checkpointer_.poll();
@@ -356,9 +392,10 @@ void Trainer::train_step() {
   collect();
   if (last_finite_) state_.loss_scale.update(*std::exchange(last_finite_, std::nullopt));
   if (state_.loss_scale.nonfinite_in_a_row() >= every("train.max_nonfinite_steps"))
-    throw Error(fmt::format("the gradient was not finite in {} steps in a row, up to step {} (train.max_nonfinite_steps): lower "
-                            "optimizer.lr, lower train.clip_grad_norm, or look at the samples named above",
-                            state_.loss_scale.nonfinite_in_a_row(), step));
+    throw Error(fmt::format(
+        "the gradient was not finite in {} steps in a row, up to step {} (train.max_nonfinite_steps): lower "
+        "optimizer.lr, lower train.clip_grad_norm, or look at the samples named above",
+        state_.loss_scale.nonfinite_in_a_row(), step));
   pending_ = std::move(now);
   ++state_.step;
 }
@@ -387,16 +424,19 @@ void Trainer::collect_all() {
 void Trainer::report_skipped(uint64_t step) {
   constexpr size_t kNamed = 8;
   if (state_.loss_scale.dynamic() && state_.loss_scale.value() > 1) {
-    log_.debug(fmt::format("step {}: fp16 overflow at loss scale {}; the update was skipped", step + 1, state_.loss_scale.value()));
+    log_.debug(fmt::format("step {}: fp16 overflow at loss scale {}; the update was skipped", step + 1,
+                           state_.loss_scale.value()));
     return;
   }
   std::string names;
   size_t count = 0;
   for (uint64_t m = 0; m < session_.plan().micro_batches; ++m)
     for (const uint64_t id : sampler_.micro_batch(step, m))
-      if (++count <= kNamed) names += (names.empty() ? "" : ", ") + session_.task().sample_name(PL_SPLIT_TRAIN, id);
+      if (++count <= kNamed)
+        names += (names.empty() ? "" : ", ") + session_.task().sample_name(PL_SPLIT_TRAIN, id);
   if (count > kNamed) names += fmt::format(" and {} more", count - kNamed);
-  log_.warning(fmt::format("step {}: the gradient is not finite; the update was skipped. Samples: {}", step + 1, names));
+  log_.warning(fmt::format("step {}: the gradient is not finite; the update was skipped. Samples: {}",
+                           step + 1, names));
 }
 
 bool Trainer::evaluate_now() {
@@ -406,20 +446,21 @@ bool Trainer::evaluate_now() {
   if (available == 0) return true;
   std::vector<std::string> shown;
   session_.gather_values();
-  const auto result =
-      evaluate(team_, session_.task(), {.split = PL_SPLIT_VAL,
-                                 .purpose = PL_PURPOSE_VALIDATE,
-                                 .samples = every("evaluate.max_samples"),
-                                 .batch = session_.plan().micro_batch,
-                                 .workers = session_.workers(),
-                                 .prefetch = every("loader.prefetch"),
-                                 .shown = every("evaluate.samples"),
-                                 .cancelled = [] { return Signals::received() != 0; },
-                                 .progress =
-                                     [&](uint64_t done, uint64_t total) {
-                                       log_.console().progress(fmt::format("evaluating after step {}", state_.step), done, total);
-                                     },
-                                 .show = [&](uint64_t, std::string_view text) { shown.emplace_back(text); }});
+  const auto result = evaluate(team_, session_.task(),
+                               {.split = PL_SPLIT_VAL,
+                                .purpose = PL_PURPOSE_VALIDATE,
+                                .samples = every("evaluate.max_samples"),
+                                .batch = session_.plan().micro_batch,
+                                .workers = session_.workers(),
+                                .prefetch = every("loader.prefetch"),
+                                .shown = every("evaluate.samples"),
+                                .cancelled = [] { return Signals::received() != 0; },
+                                .progress =
+                                    [&](uint64_t done, uint64_t total) {
+                                      log_.console().progress(
+                                          fmt::format("evaluating after step {}", state_.step), done, total);
+                                    },
+                                .show = [&](uint64_t, std::string_view text) { shown.emplace_back(text); }});
   session_.release_values();
   log_.console().status({});
   if (!result) return false;
@@ -431,32 +472,38 @@ bool Trainer::evaluate_now() {
     save(true);  // what was trained is not lost to a misspelt name
     std::string names;
     for (const Figure& f : result->figures) names += (names.empty() ? "" : ", ") + f.name;
-    throw config_.error("evaluate.best_metric", fmt::format("this evaluation has no such figure; it has {}", names));
+    throw config_.error("evaluate.best_metric",
+                        fmt::format("this evaluation has no such figure; it has {}", names));
   }
   metric_ = checkpoint::Metric{name, figure->value, figure->better == PL_BETTER_HIGHER};
-  const bool better = std::isfinite(figure->value) &&
-                      (!state_.best || state_.best->metric != name ||
-                       (metric_->higher_is_better ? figure->value > state_.best->value : figure->value < state_.best->value));
+  const bool better =
+      std::isfinite(figure->value) &&
+      (!state_.best || state_.best->metric != name ||
+       (metric_->higher_is_better ? figure->value > state_.best->value : figure->value < state_.best->value));
   if (better) state_.best = Best{name, figure->value, state_.step};
   std::string text;
   for (const Figure& f : result->figures) text += fmt::format("  {} {:.4f}", f.name, f.value);
-  log_.info(fmt::format("evaluation after step {}:{}  ({} of {} samples in {:.1f} s{})", state_.step, text, result->samples, available,
-                        result->seconds, better ? fmt::format("; best {} so far", name) : ""));
+  log_.info(fmt::format("evaluation after step {}:{}  ({} of {} samples in {:.1f} s{})", state_.step, text,
+                        result->samples, available, result->seconds,
+                        better ? fmt::format("; best {} so far", name) : ""));
   for (const std::string& lines : result->text) log_.info(lines);
   for (const std::string& sample : shown) log_.info(sample);
   return true;
 }
 
 void Trainer::record_evaluation(const Evaluation& result) {
-  nlohmann::ordered_json json{{"step", state_.step}, {"samples", result.samples}, {"seconds", result.seconds}};
+  nlohmann::ordered_json json{
+      {"step", state_.step}, {"samples", result.samples}, {"seconds", result.seconds}};
   for (const Figure& figure : result.figures) {
     if (json.contains(figure.name))
-      throw Error(fmt::format("{} calls a figure '{}', which is a name of the core's in eval.jsonl: rename it", session_.task_plugin().label(),
-                              figure.name));
+      throw Error(
+          fmt::format("{} calls a figure '{}', which is a name of the core's in eval.jsonl: rename it",
+                      session_.task_plugin().label(), figure.name));
     json[figure.name] = std::isfinite(figure.value) ? nlohmann::ordered_json(figure.value) : nullptr;
   }
   if (evaluations_ && !evaluations_->append(json))
-    log_.warning(fmt::format("eval.jsonl cannot be written: {}; lines are kept in memory until it can", std::strerror(evaluations_->last_error())));
+    log_.warning(fmt::format("eval.jsonl cannot be written: {}; lines are kept in memory until it can",
+                             std::strerror(evaluations_->last_error())));
   evaluated_step_ = state_.step;
 }
 
@@ -464,17 +511,21 @@ void Trainer::record_evaluation(const Evaluation& result) {
 void Trainer::check_evaluation() const {
   if (session_.task().sample_count(PL_SPLIT_VAL) == 0) {
     if (every("evaluate.every") > 0)
-      throw config_.error("evaluate.every", fmt::format("{} has no validation data: give it, or use 0", session_.task_plugin().label()));
+      throw config_.error("evaluate.every", fmt::format("{} has no validation data: give it, or use 0",
+                                                        session_.task_plugin().label()));
     log_.info("evaluation  none: there is no validation data, so no checkpoint is the best one");
     return;
   }
   const std::string& name = config_.get_string("evaluate.best_metric");
   const std::vector<plugins::Metric> metrics = session_.task().metrics();
-  if (name == "loss" || std::ranges::any_of(metrics, [&](const plugins::Metric& metric) { return metric.name == name; })) return;
+  if (name == "loss" ||
+      std::ranges::any_of(metrics, [&](const plugins::Metric& metric) { return metric.name == name; }))
+    return;
   std::string names = "loss";
   for (const plugins::Metric& metric : metrics)
     if (metric.name != "loss") names += ", " + metric.name;
-  throw config_.error("evaluate.best_metric", fmt::format("{} has no such figure; it has {}", session_.task_plugin().label(), names));
+  throw config_.error("evaluate.best_metric",
+                      fmt::format("{} has no such figure; it has {}", session_.task_plugin().label(), names));
 }
 
 void Trainer::save(bool final) {

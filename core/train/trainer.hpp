@@ -1,5 +1,5 @@
-// The training loop. It knows steps, not models: the task computes, the strategy updates, and everything they need is a pure function
-// of the step.
+// The training loop. It knows steps, not models: the task computes, the strategy updates, and everything they
+// need is a pure function of the step.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,8 @@
 
 namespace pipeline::train {
 
-// Trains one stage to its end, or until a signal. The session's task is open and its strategy created. Used from one thread.
+// Trains one stage to its end, or until a signal. The session's task is open and its strategy created. Used
+// from one thread.
 class Trainer {
  public:
   Trainer(Session& session, RunFolder& folder);
@@ -88,11 +89,12 @@ class Trainer {
   std::optional<Pending> pending_;
   std::optional<Collected> collected_;
   std::optional<bool> last_finite_;  // of the step before, applied after the one that runs
-  double waited_ = 0;                         // for data, by this rank in the last step
-  bool time_is_up_ = false;                   // train.max_seconds, as all ranks agreed
-  std::optional<checkpoint::Metric> metric_;  // evaluate.best_metric, if it was evaluated after this very step
+  double waited_ = 0;                // for data, by this rank in the last step
+  bool time_is_up_ = false;          // train.max_seconds, as all ranks agreed
+  std::optional<checkpoint::Metric>
+      metric_;                              // evaluate.best_metric, if it was evaluated after this very step
   uint64_t evaluated_step_ = ~uint64_t{0};  // after which the last evaluation was
-  double began_ = 0;                 // of this process's training, monotonic seconds
+  double began_ = 0;                        // of this process's training, monotonic seconds
 
   Checkpointer checkpointer_;
   std::optional<observe::JsonLines> evaluations_;

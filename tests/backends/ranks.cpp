@@ -13,8 +13,8 @@
 #include <fstream>
 #include <mutex>
 #include <sstream>
-#include <thread>
 #include <test_paths.hpp>
+#include <thread>
 
 #include "core/base/error.hpp"
 #include "core/base/free_port.hpp"

@@ -17,7 +17,9 @@ EXPORTED int cuDeviceGetName(char* name, int size, int device) {
   strncpy(name, "fake device", (size_t)size);
   return 0;
 }
-EXPORTED int cuDeviceTotalMem_v2(size_t* bytes, int device) { return (void)device, *bytes = (size_t)1 << 30, 0; }
+EXPORTED int cuDeviceTotalMem_v2(size_t* bytes, int device) {
+  return (void)device, *bytes = (size_t)1 << 30, 0;
+}
 EXPORTED int cuDeviceGetAttribute(int* value, int attribute, int device) {
   (void)device;
   *value = attribute == 75 ? 9 : 0; /* compute capability 9.0 */

@@ -16,8 +16,7 @@ static void destroy(pl_task* self) {
 static pl_error* read_options(pl_task* self, const pl_config* config) {
   static const pl_str kFeatures = STR("model.features"), kTrain = STR("data.samples"),
                       kVal = STR("data.val_samples"), kTest = STR("data.test_samples"),
-                      kNoise = STR("data.noise"),
-                      kFiles = STR("predict.files");
+                      kNoise = STR("data.noise"), kFiles = STR("predict.files");
   pl_error* error = self->host->config_int(config, kFeatures, &self->features);
   if (!error) error = self->host->config_int(config, kTrain, &self->samples[PL_SPLIT_TRAIN]);
   if (!error) error = self->host->config_int(config, kVal, &self->samples[PL_SPLIT_VAL]);
@@ -52,10 +51,10 @@ static pl_error* open_task(pl_task* self) {
   int64_t id;
   if (run->device.type != COMPUTES_ON)
     return fail(self->host, PL_ERROR_UNSUPPORTED,
-                PLUGIN_NAME " computes on a device of type %d, the run's device has type %d",
-                COMPUTES_ON,
+                PLUGIN_NAME " computes on a device of type %d, the run's device has type %d", COMPUTES_ON,
                 (int)run->device.type);
-  if (!has_its_stream(run)) return fail(self->host, PL_ERROR_FAILED, "open: the run's stream is not its device's");
+  if (!has_its_stream(run))
+    return fail(self->host, PL_ERROR_FAILED, "open: the run's stream is not its device's");
   for (split = 0; split < SPLITS; ++split) {
     self->names[split] = malloc(((size_t)self->samples[split] + 1) * sizeof *self->names[split]);
     if (!self->names[split]) return fail(self->host, PL_ERROR_OUT_OF_MEMORY, "open: no memory for names");

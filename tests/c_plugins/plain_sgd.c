@@ -55,8 +55,10 @@ static int is_name(pl_str text, const char* name) {
 static pl_error* check_run(const pl_host* host, const pl_run_info* run) {
   if (run->device.type != COMPUTES_ON)
     return fail(host, PL_ERROR_UNSUPPORTED,
-                PLUGIN_NAME " computes on a device of type %d, the run's device has type %d", COMPUTES_ON, (int)run->device.type);
-  if (!has_its_stream(run)) return fail(host, PL_ERROR_FAILED, "create: the run's stream is not its device's");
+                PLUGIN_NAME " computes on a device of type %d, the run's device has type %d", COMPUTES_ON,
+                (int)run->device.type);
+  if (!has_its_stream(run))
+    return fail(host, PL_ERROR_FAILED, "create: the run's stream is not its device's");
   if (!is_float32(run->parameter_dtype))
     return fail(host, PL_ERROR_UNSUPPORTED,
                 "plain_sgd keeps float32 parameters only: set train.precision = \"fp32\"");
@@ -93,10 +95,10 @@ static pl_error* take_optimizers(pl_strategy* self, const pl_strategy_args* args
   pl_error* error = NULL;
   uint64_t i;
   for (i = 0; !error && i < args->optimizer_count; ++i)
-    error = take_optimizer(self,
-                           (const pl_optimizer*)(const void*)((const char*)args->optimizers +
-                                                              i * args->optimizers->struct_size),
-                           i, args);
+    error = take_optimizer(
+        self,
+        (const pl_optimizer*)(const void*)((const char*)args->optimizers + i * args->optimizers->struct_size),
+        i, args);
   return error;
 }
 

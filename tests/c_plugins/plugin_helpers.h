@@ -20,8 +20,8 @@
 #define MAYBE_UNUSED
 #endif
 
-/* Memory of the host; or, with tests/c_plugins/fake_cuda.c in the place of the driver, memory of the host that
- * goes by the name of a device's. */
+/* Memory of the host; or, with tests/c_plugins/fake_cuda.c in the place of the driver, memory of the host
+ * that goes by the name of a device's. */
 #ifndef COMPUTES_ON
 #define COMPUTES_ON PL_DEVICE_CPU
 #endif

@@ -163,10 +163,16 @@ TEST_F(Damage, ManifestsThatSayNonsense) {
   expect([](auto& json) { json["step"] = -1; }, ": \"step\" is -1, expected a whole number of 0 or more");
   expect([](auto& json) { json.erase("files"); }, ": has no \"files\"");
   expect([](auto& json) { json["metric"] = "good"; }, ": \"metric\" is \"good\", expected an object");
-  expect([](auto& json) { json["metric"] = {{"name", "loss"}, {"value", "good"}, {"better", "lower"}}; },
-         ": \"metric\": \"value\" is \"good\", expected a number");
-  expect([](auto& json) { json["metric"] = {{"name", "loss"}, {"value", 1}, {"better", "left"}}; },
-         ": \"metric\": \"better\" is \"left\", expected higher or lower");
+  expect(
+      [](auto& json) {
+        json["metric"] = {{"name", "loss"}, {"value", "good"}, {"better", "lower"}};
+      },
+      ": \"metric\": \"value\" is \"good\", expected a number");
+  expect(
+      [](auto& json) {
+        json["metric"] = {{"name", "loss"}, {"value", 1}, {"better", "left"}};
+      },
+      ": \"metric\": \"better\" is \"left\", expected higher or lower");
   expect([](auto& json) { json["train_state"] = 3; }, ": \"train_state\" is 3, expected an object");
   expect([](auto& json) { json["files"][0]["name"] = "../x"; },
          ": an entry of \"files\": \"name\" is \"../x\", expected a plain file name");

@@ -95,7 +95,8 @@ inline bool holds(const Checkpoint& checkpoint, const std::vector<StateTensor>& 
 
 // With the metric "loss".
 inline Contents contents_of(uint64_t step, std::optional<double> loss = std::nullopt) {
-  Contents contents{step, R"({"epoch":1,"position":4096})", "[run]\nname = \"x\"\n", R"({"micro_batch":8})", std::nullopt};
+  Contents contents{step, R"({"epoch":1,"position":4096})", "[run]\nname = \"x\"\n", R"({"micro_batch":8})",
+                    std::nullopt};
   if (loss) contents.metric = Metric{"loss", *loss, false};
   return contents;
 }

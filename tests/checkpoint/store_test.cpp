@@ -185,8 +185,9 @@ TEST_F(StoreTest, OpenAnyFallsBackToTheLastWithoutMetricsAndSaysWhatItLacks) {
                    "/manifest.json: is missing: not a complete checkpoint\n"
                    "  step-00000002: " +
                    store.path_of(2) + "/state-00000-of-00001.safetensors: is missing");
-  EXPECT_ERROR(open_any(folder_.path() + "/nowhere", Which::kLast), PL_ERROR_CONFIG,
-               folder_.path() + "/nowhere: there is no such folder: train first, or give the path of a checkpoint");
+  EXPECT_ERROR(
+      open_any(folder_.path() + "/nowhere", Which::kLast), PL_ERROR_CONFIG,
+      folder_.path() + "/nowhere: there is no such folder: train first, or give the path of a checkpoint");
 }
 
 }  // namespace

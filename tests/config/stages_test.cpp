@@ -104,9 +104,10 @@ TEST_F(Stages, MistakesAreNamed) {
             "of a folder");
   EXPECT_EQ(problems(task + "[[stage]]\nname = 'a'\n[[stage]]\nname = 'a'\n"),
             "x.toml:5: stage.name = \"a\": is the name of the stage at x.toml:2, too: give each its own");
-  EXPECT_EQ(problems(task + "[[stage]]\nname = 'a'\nkind = 'trane'\n"),
-            "x.toml:4: stage.kind = \"trane\": is not one of train, evaluate, predict, export or pool: did you "
-            "mean train?");
+  EXPECT_EQ(
+      problems(task + "[[stage]]\nname = 'a'\nkind = 'trane'\n"),
+      "x.toml:4: stage.kind = \"trane\": is not one of train, evaluate, predict, export or pool: did you "
+      "mean train?");
   EXPECT_EQ(problems(task + "[[stage]]\nname = 'a'\nmax_steps = 3\n"),
             "x.toml:4: stage.max_steps = 3: unknown key: did you mean train.max_steps?");
   EXPECT_EQ(problems(task + "[[stage]]\nname = 'a'\n[stage.trian]\nx = 3\n"),

@@ -41,32 +41,41 @@ TEST_F(UnknownNames, MisspeltKeysAndTables) {
 }
 
 TEST_F(UnknownNames, OfATableInAnArgumentAreTakenForTheTableThatIsMeant) {
-  EXPECT_EQ(set_problem("tsk.mask_ratio=0.1"), "--set tsk.mask_ratio=0.1: unknown table: did you mean [task]?");
-  EXPECT_EQ(set_problem("tsk.model.layers=1"), "--set tsk.model.layers=1: unknown table: did you mean [task]?");
-  EXPECT_EQ(set_problem("trian.max_steps=1"), "--set trian.max_steps=1: unknown key: did you mean train.max_steps?");
-  EXPECT_EQ(set_problem("train.zebra=1"), "--set train.zebra=1: unknown key: `pipeline explain` lists all keys");
+  EXPECT_EQ(set_problem("tsk.mask_ratio=0.1"),
+            "--set tsk.mask_ratio=0.1: unknown table: did you mean [task]?");
+  EXPECT_EQ(set_problem("tsk.model.layers=1"),
+            "--set tsk.model.layers=1: unknown table: did you mean [task]?");
+  EXPECT_EQ(set_problem("trian.max_steps=1"),
+            "--set trian.max_steps=1: unknown key: did you mean train.max_steps?");
+  EXPECT_EQ(set_problem("train.zebra=1"),
+            "--set train.zebra=1: unknown key: `pipeline explain` lists all keys");
 }
 
 TEST_F(UnknownNames, OfCoreAndPluginsAreAllSaidAtOnce) {
-  write("x.toml", "[task]\nplugin = 't'\nzebra = 1\n[task.data]\ntrian = 2\n[tsk.split]\n[train]\nmax_stepz = 3\n");
+  write("x.toml",
+        "[task]\nplugin = 't'\nzebra = 1\n[task.data]\ntrian = 2\n[tsk.split]\n[train]\nmax_stepz = 3\n");
   const auto options = task_options();
   const auto problems = [&](bool found) {
     return problems_of([&] {
       const KnownPlugins plugins{.options =
                                      [&](std::string_view table, const std::string& plugin) {
                                        EXPECT_EQ(std::string(table) + "." + plugin, "task.t");
-                                       return found ? std::optional<std::span<const pl_option>>(options) : std::nullopt;
+                                       return found ? std::optional<std::span<const pl_option>>(options)
+                                                    : std::nullopt;
                                      },
                                  .owners = {}};
       load({.file = "x.toml", .sets = {}, .stage = {}, .find_plugins = [&](const auto&) { return plugins; }});
     });
   };
-  const std::string core = "x.toml:6: [tsk]: unknown table: did you mean [task]?\n"
-                           "x.toml:8: train.max_stepz = 3: unknown key: did you mean train.max_steps?";
+  const std::string core =
+      "x.toml:6: [tsk]: unknown table: did you mean [task]?\n"
+      "x.toml:8: train.max_stepz = 3: unknown key: did you mean train.max_steps?";
   EXPECT_EQ(problems(false), core);
   const std::string both = problems(true);
   EXPECT_NE(both.find("x.toml:3: task.zebra = 1: unknown key"), std::string::npos) << both;
-  EXPECT_NE(both.find("x.toml:5: task.data.trian = 2: unknown key: did you mean task.data.train?"), std::string::npos) << both;
+  EXPECT_NE(both.find("x.toml:5: task.data.trian = 2: unknown key: did you mean task.data.train?"),
+            std::string::npos)
+      << both;
   EXPECT_NE(both.find("\n" + core), std::string::npos) << both;
 }
 
@@ -77,8 +86,10 @@ TEST_F(UnknownNames, ThatAnotherPluginKnowsAreSaidToBeItsOptions) {
     if (option == "model.width") return {"u", "v"};
     return {};
   };
-  const std::string told = problems_of([&] { load({.file = "x.toml", .sets = {}, .stage = ""}).plugin("task", task_options(), owners); });
-  EXPECT_NE(told.find("x.toml:3: task.model.width = 1: unknown key: it is an option of the task u or v: name that in task.plugin, or leave the option out"),
+  const std::string told = problems_of(
+      [&] { load({.file = "x.toml", .sets = {}, .stage = ""}).plugin("task", task_options(), owners); });
+  EXPECT_NE(told.find("x.toml:3: task.model.width = 1: unknown key: it is an option of the task u or v: name "
+                      "that in task.plugin, or leave the option out"),
             std::string::npos)
       << told;
   EXPECT_NE(told.find("x.toml:4: task.model.depth = 2: unknown key"), std::string::npos) << told;

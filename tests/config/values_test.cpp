@@ -54,7 +54,8 @@ TEST_F(Values, OutOfRangeSayTheRange) {
             "x.toml:2: train.global_batch = 0: out of range: must be at least 1");
   EXPECT_EQ(problem("train.max_seconds = 0"),
             "x.toml:2: train.max_seconds = 0: out of range: must be above 0");
-  EXPECT_EQ(problem("loader.workers = 257"), "x.toml:2: loader.workers = 257: out of range: must be at least 0 and at most 256");
+  EXPECT_EQ(problem("loader.workers = 257"),
+            "x.toml:2: loader.workers = 257: out of range: must be at least 0 and at most 256");
   EXPECT_EQ(problem("optimizer.beta1 = 1"),
             "x.toml:2: optimizer.beta1 = 1: out of range: must be at least 0 and below 1");
 }

@@ -91,8 +91,9 @@ TEST(CheckPlugin, NoticesReportsThatNeedDataOrLoseFiles) {
   const std::string report = "a report is a function of the evaluation's values";
   EXPECT_EQ(failure(check_zoo("report_of_data"), report),
             "the same values gave another report before open: it must use the values and the options alone");
-  EXPECT_EQ(failure(check_zoo("report_sums"), report),
-            "task report_sums: report gave a file the name 'sums.json', which is the host's own: must be another");
+  EXPECT_EQ(
+      failure(check_zoo("report_sums"), report),
+      "task report_sums: report gave a file the name 'sums.json', which is the host's own: must be another");
   EXPECT_THAT(to_text(check_zoo("rows_right")), HasSubstr("  ok   " + report + "\n"));
 }
 

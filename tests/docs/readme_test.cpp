@@ -64,11 +64,13 @@ std::vector<Words> commands(const std::string& markdown) {
 Words matches(const std::string& text, const char* pattern) {
   const std::regex regex(pattern);
   Words found;
-  for (std::sregex_iterator match(text.begin(), text.end(), regex), end; match != end; ++match) found.push_back((*match)[1]);
+  for (std::sregex_iterator match(text.begin(), text.end(), regex), end; match != end; ++match)
+    found.push_back((*match)[1]);
   return found;
 }
 
-// A command that works on a run is not run: its options must be in its help, and its configuration must pass the check.
+// A command that works on a run is not run: its options must be in its help, and its configuration must pass
+// the check.
 void expect_accepted(const Words& command) {
   const std::string& verb = command.front();
   if (verb != "run" && verb != "evaluate" && verb != "predict" && verb != "export") {
@@ -111,11 +113,13 @@ TEST_P(Readme, CommandsAreAccepted) {
 
 TEST_P(Readme, LinksLeadSomewhere) {
   const fs::path folder = (kRoot / GetParam()).parent_path();
-  for (const std::string& link : matches(text(), R"(\]\(([^):#]+)\))")) EXPECT_TRUE(fs::exists(folder / link)) << GetParam() << ": " << link;
+  for (const std::string& link : matches(text(), R"(\]\(([^):#]+)\))"))
+    EXPECT_TRUE(fs::exists(folder / link)) << GetParam() << ": " << link;
 }
 
 TEST_P(Readme, FilesOfThisProjectExist) {
-  for (const std::string& path : matches(text(), R"(`((?:core|plugins|backends|configs|scripts|tests|cmake)/[A-Za-z0-9_./-]+)[` ])"))
+  for (const std::string& path :
+       matches(text(), R"(`((?:core|plugins|backends|configs|scripts|tests|cmake)/[A-Za-z0-9_./-]+)[` ])"))
     EXPECT_TRUE(fs::exists(kRoot / path)) << GetParam() << ": " << path;
 }
 
@@ -131,9 +135,11 @@ TEST_P(Readme, TestsThatItNamesExist) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Readme,
-                         testing::Values("README.md", "configs/README.md", "core/README.md", "scripts/bench/README.md",
-                                         "plugins/strategies/README.md", "plugins/tasks/protein/README.md",
-                                         "plugins/tasks/protein/data/README.md", "plugins/tasks/summarization/README.md"));
+                         testing::Values("README.md", "configs/README.md", "core/README.md",
+                                         "scripts/bench/README.md", "plugins/strategies/README.md",
+                                         "plugins/tasks/protein/README.md",
+                                         "plugins/tasks/protein/data/README.md",
+                                         "plugins/tasks/summarization/README.md"));
 
 TEST(MainReadme, HasTheCommandsOfTheTour) {
   Words verbs;
@@ -143,7 +149,8 @@ TEST(MainReadme, HasTheCommandsOfTheTour) {
 }
 
 TEST(MainReadme, QuotesTheTemplateAsItIs) {
-  EXPECT_THAT(blocks(read_text(kRoot / "README.md"), "cpp"), testing::ElementsAre(read_text(kRoot / "plugins/template/template.cpp")));
+  EXPECT_THAT(blocks(read_text(kRoot / "README.md"), "cpp"),
+              testing::ElementsAre(read_text(kRoot / "plugins/template/template.cpp")));
 }
 
 TEST(ConfigsReadme, IsWhatExplainPrints) {

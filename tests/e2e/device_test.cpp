@@ -1,5 +1,5 @@
-// What the core does for a device, with a driver that is none (tests/c_plugins/fake_cuda.c): the stream that it makes and gives to all,
-// metrics that are read from it a step late.
+// What the core does for a device, with a driver that is none (tests/c_plugins/fake_cuda.c): the stream that
+// it makes and gives to all, metrics that are read from it a step late.
 #include <gmock/gmock.h>
 
 #include <cstdlib>

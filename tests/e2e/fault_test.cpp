@@ -19,18 +19,22 @@ class Faults : public testing::Test, public SmallJob {
   // Of the run in the folder "run", which is long enough to be interrupted.
   std::vector<std::string> command(std::vector<std::string> sets) const {
     std::vector<std::string> arguments{"run", "train.toml"};
-    sets.insert(sets.begin(), {"train.max_steps=300", "evaluate.every=0", "checkpoint.every=4", "checkpoint.keep=2", "launch.processes=3"});
+    sets.insert(sets.begin(), {"train.max_steps=300", "evaluate.every=0", "checkpoint.every=4",
+                               "checkpoint.keep=2", "launch.processes=3"});
     for (const std::string& set : sets) arguments.insert(arguments.end(), {"--set", set});
     return pipeline_command(arguments);
   }
   size_t steps() const { return read_lines(path("run/metrics.jsonl")).size(); }
   // Three ranks that have trained for some steps.
   bool trains(const Process& run, size_t beyond = 0) const {
-    return eventually([&] { return (run.children().size() == 3 && steps() > beyond + 6) || !run.is_running(); }) && run.is_running();
+    return eventually(
+               [&] { return (run.children().size() == 3 && steps() > beyond + 6) || !run.is_running(); }) &&
+           run.is_running();
   }
   // The same without any fault, in one process.
   std::vector<std::string> undisturbed() const {
-    const Result run = call("run", {"--set", "run.dir=undisturbed", "--set", "train.max_steps=300", "--set", "evaluate.every=0", "--set", "checkpoint.every=0"});
+    const Result run = call("run", {"--set", "run.dir=undisturbed", "--set", "train.max_steps=300", "--set",
+                                    "evaluate.every=0", "--set", "checkpoint.every=0"});
     EXPECT_EQ(run.code, 0) << run.err;
     return curve("undisturbed");
   }
@@ -50,7 +54,8 @@ TEST_F(Faults, AKilledRankEndsTheRunAndTheSameCommandGoesOn) {
     expect_seconds_since(killed, 15);
     EXPECT_EQ(result.code, 1);
     EXPECT_THAT(result.err, testing::StartsWith("error: rank " + std::to_string(which) + " on host "));
-    EXPECT_THAT(result.err, AllOf(HasSubstr("was killed by SIGKILL"), HasSubstr("the end of run/logs/rank-" + std::to_string(which) + ".log")));
+    EXPECT_THAT(result.err, AllOf(HasSubstr("was killed by SIGKILL"),
+                                  HasSubstr("the end of run/logs/rank-" + std::to_string(which) + ".log")));
   }
   const Result run = Process(command({"launch.processes=2"}), folder()).wait();
   EXPECT_EQ(run.code, 0) << run.err;
@@ -72,7 +77,8 @@ TEST_F(Faults, StartsAgainByItself) {
   Process run(command({"launch.max_restarts=2"}), folder());
   ASSERT_TRUE(trains(run));
   ::kill(run.children().at(1), SIGKILL);
-  ASSERT_TRUE(eventually([&] { return run.output().find("continued from run/checkpoints/step-") != std::string::npos; }));
+  ASSERT_TRUE(eventually(
+      [&] { return run.output().find("continued from run/checkpoints/step-") != std::string::npos; }));
   const Result result = run.wait();
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.out + result.err, HasSubstr("restart 1 of 2"));
@@ -120,7 +126,8 @@ TEST_F(Faults, AStoppedRankIsNamed) {
     const Result result = run.wait();
     expect_seconds_since(stopped, 3 + 15);
     EXPECT_EQ(result.code, 1);
-    EXPECT_THAT(result.err, AllOf(HasSubstr("rank " + std::to_string(which)), HasSubstr("no sign of life"))) << which;
+    EXPECT_THAT(result.err, AllOf(HasSubstr("rank " + std::to_string(which)), HasSubstr("no sign of life")))
+        << which;
   }
 }
 

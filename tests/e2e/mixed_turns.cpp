@@ -1,5 +1,6 @@
-// A task whose micro-batches use different layers, as a conversation does in which only some turns have a picture; and what
-// else of the ABI no other task uses: step metrics on the device, groups, records, parameters that are new or may be left out.
+// A task whose micro-batches use different layers, as a conversation does in which only some turns have a
+// picture; and what else of the ABI no other task uses: step metrics on the device, groups, records,
+// parameters that are new or may be left out.
 #include <pipeline/torch/task.hpp>
 
 #include <ATen/ops/randn.h>
@@ -21,7 +22,9 @@ enum Unit : uint32_t { kTower0, kTower1, kText, kHead };
 
 struct Config {
   bool adapter = false;
-  void describe(Options& o) { o("adapter", adapter, "a further layer, for a stage that starts from one without"); }
+  void describe(Options& o) {
+    o("adapter", adapter, "a further layer, for a stage that starts from one without");
+  }
 };
 
 struct Batch {
@@ -34,7 +37,8 @@ struct Batch {
 struct Network : torch::nn::Module {
   explicit Network(bool with_adapter) {
     for (const char* name : {"tower0", "tower1", "text", "head"})
-      layers.push_back(register_module(name, torch::nn::Linear(kWidth, std::strcmp(name, "head") == 0 ? 1 : kWidth)));
+      layers.push_back(
+          register_module(name, torch::nn::Linear(kWidth, std::strcmp(name, "head") == 0 ? 1 : kWidth)));
     if (with_adapter) adapter = register_module("adapter", torch::nn::Linear(kWidth, kWidth));
   }
   at::Tensor layer(uint32_t unit, const at::Tensor& x) { return at::tanh(layers[unit](x)); }
@@ -56,29 +60,41 @@ class MixedTurns : public TorchTask<Config, Network, Batch> {
       texts.push_back(at::randn({kWidth}, random));
       pictures.push_back(at::randn({kWidth}, random));
     }
-    Batch batch{.text = at::stack(texts), .picture = at::stack(pictures), .ids = {request.ids.begin(), request.ids.end()}};
+    Batch batch{.text = at::stack(texts),
+                .picture = at::stack(pictures),
+                .ids = {request.ids.begin(), request.ids.end()}};
     batch.right = (batch.text.select(1, 0) > 0).to(at::kFloat);
     batch.has_picture = request.ids[0] % 3 == 0;
     return batch;
   }
-  BatchInfo batch_info(const Batch& b) const override { return {.weight = double(b.ids.size()), .samples = b.ids.size()}; }
+  BatchInfo batch_info(const Batch& b) const override {
+    return {.weight = double(b.ids.size()), .samples = b.ids.size()};
+  }
   std::shared_ptr<Network> build_model() override { return std::make_shared<Network>(config().adapter); }
   void describe_parameter(Parameter& p) override {
-    p.unit = p.name.starts_with("tower0") ? kTower0 : p.name.starts_with("tower1") ? kTower1 : p.name.starts_with("head") ? kHead : kText;
+    p.unit = p.name.starts_with("tower0")   ? kTower0
+             : p.name.starts_with("tower1") ? kTower1
+             : p.name.starts_with("head")   ? kHead
+                                            : kText;
     p.is_new = p.droppable = p.name.starts_with("adapter");
   }
 
   // (B)
   at::Tensor scores(const Batch& b) {
     const auto run = [&](uint32_t unit, const at::Tensor& x) {
-      return units().run(unit, [&](const Tensors& in) { return Tensors{model().layer(unit, in[0])}; }, {x},
-                         model().layers[unit]->parameters())[0];
+      return units().run(
+          unit, [&](const Tensors& in) { return Tensors{model().layer(unit, in[0])}; }, {x},
+          model().layers[unit]->parameters())[0];
     };
-    const at::Tensor seen = b.has_picture ? run(kTower1, run(kTower0, b.picture)) : units().skip(kTower1, units().skip(kTower0));
-    at::Tensor x = units().run(kText, [&](const Tensors& in) {
-      at::Tensor y = model().layer(kText, in[0]);
-      return Tensors{model().adapter ? y + model().adapter(y) : y};
-    }, {b.text}, text_parameters())[0];
+    const at::Tensor seen =
+        b.has_picture ? run(kTower1, run(kTower0, b.picture)) : units().skip(kTower1, units().skip(kTower0));
+    at::Tensor x = units().run(
+        kText,
+        [&](const Tensors& in) {
+          at::Tensor y = model().layer(kText, in[0]);
+          return Tensors{model().adapter ? y + model().adapter(y) : y};
+        },
+        {b.text}, text_parameters())[0];
     x = b.has_picture ? x + seen : units().joined(x, seen);
     return run(kHead, x).squeeze(1);
   }
@@ -88,7 +104,8 @@ class MixedTurns : public TorchTask<Config, Network, Batch> {
     return LossSum(wrong.sum());
   }
 
-  // The area under the curve, which no sum gives: the share of pairs in which the right one has the higher score.
+  // The area under the curve, which no sum gives: the share of pairs in which the right one has the higher
+  // score.
   void evaluate(const Batch& b, EvaluationSink& sink) override {
     TorchTask::evaluate(b, sink);
     const at::Tensor scores_of = scores(b).cpu();
@@ -96,7 +113,8 @@ class MixedTurns : public TorchTask<Config, Network, Batch> {
     for (size_t i = 0; i < b.ids.size(); ++i) {
       const bool right = b.right[int64_t(i)].item<float>() > 0;
       sink.value_of(b.ids[i] % 2 == 0 ? "even" : "odd", "right", right ? 1 : 0, 1);
-      sink.record(b.ids[i], right ? "right" : "wrong", std::string_view(reinterpret_cast<const char*>(score + i), sizeof(float)));
+      sink.record(b.ids[i], right ? "right" : "wrong",
+                  std::string_view(reinterpret_cast<const char*>(score + i), sizeof(float)));
     }
   }
   void report(const Report& report, const ReportSink& sink) override {
@@ -115,13 +133,15 @@ class MixedTurns : public TorchTask<Config, Network, Batch> {
     }
     sink.figure("auroc", above / pairs, PL_BETTER_HIGHER);
     for (const EvaluationValue& value : report.values)
-      if (!value.group.empty()) sink.figure("right_" + std::string(value.group), value.sum / value.weight, PL_BETTER_HIGHER);
+      if (!value.group.empty())
+        sink.figure("right_" + std::string(value.group), value.sum / value.weight, PL_BETTER_HIGHER);
   }
 
  private:
   std::vector<at::Tensor> text_parameters() {
     std::vector<at::Tensor> all = model().layers[kText]->parameters();
-    if (model().adapter) for (const at::Tensor& p : model().adapter->parameters()) all.push_back(p);
+    if (model().adapter)
+      for (const at::Tensor& p : model().adapter->parameters()) all.push_back(p);
     return all;
   }
 };

@@ -10,7 +10,11 @@ using testing::HasSubstr;
 
 class MixedTurnsJob : public Job {
  public:
-  MixedTurnsJob() { write_text(path("train.toml"), std::string("[run]\ndir = \"run\"\nreproducible = true\n[task]\nplugin = \"mixed_turns\"\n") + kShortTraining); }
+  MixedTurnsJob() {
+    write_text(path("train.toml"),
+               std::string("[run]\ndir = \"run\"\nreproducible = true\n[task]\nplugin = \"mixed_turns\"\n") +
+                   kShortTraining);
+  }
 };
 
 using MixedTurns = SameRunOf<MixedTurnsJob>;
@@ -24,10 +28,12 @@ std::vector<nlohmann::json> lines_of(const std::filesystem::path& file) {
   return lines;
 }
 
-// Micro-batches of one step use different units; stage 3 holds one unit's weights at a time, on all ranks the same.
+// Micro-batches of one step use different units; stage 3 holds one unit's weights at a time, on all ranks the
+// same.
 TEST_F(MixedTurns, HaveTheSameBitsWhereWeightsComeUnitByUnit) {
   train({"single", 1});
-  for (const Arrangement& arrangement : {Arrangement{"ddp", 2}, Arrangement{"sharded2", 2}, Arrangement{"sharded3", 2}, Arrangement{"sharded3", 4}}) {
+  for (const Arrangement& arrangement : {Arrangement{"ddp", 2}, Arrangement{"sharded2", 2},
+                                         Arrangement{"sharded3", 2}, Arrangement{"sharded3", 4}}) {
     train(arrangement);
     EXPECT_EQ(curve(arrangement.name()), curve("single_1")) << arrangement.name();
   }
@@ -36,9 +42,11 @@ TEST_F(MixedTurns, HaveTheSameBitsWhereWeightsComeUnitByUnit) {
 TEST_F(MixedTurns, StepMetricsAndFiguresOfRecordsAreTheSameOnAllProcesses) {
   train({"single", 1});
   train({"ddp", 2});
-  const auto steps = lines_of(path("single_1/metrics.jsonl")), evaluations = lines_of(path("single_1/eval.jsonl"));
+  const auto steps = lines_of(path("single_1/metrics.jsonl")),
+             evaluations = lines_of(path("single_1/eval.jsonl"));
   ASSERT_EQ(steps.size(), 12u);
-  for (const auto& step : steps) EXPECT_NEAR(step["squares"].get<double>(), step["loss"].get<double>(), 1e-6) << step;
+  for (const auto& step : steps)
+    EXPECT_NEAR(step["squares"].get<double>(), step["loss"].get<double>(), 1e-6) << step;
   EXPECT_GT(evaluations.back()["auroc"].get<double>(), 0.7) << evaluations.back();
   EXPECT_TRUE(evaluations.back().contains("right_even"));
   EXPECT_EQ(lines_of(path("ddp_2/eval.jsonl")), evaluations);
@@ -46,7 +54,8 @@ TEST_F(MixedTurns, StepMetricsAndFiguresOfRecordsAreTheSameOnAllProcesses) {
 
 TEST_F(MixedTurns, AStageMayAddParametersAndALaterOneLeaveThemOut) {
   train({"single", 1}, {}, "plain");
-  const Result with = call("run", {"--set", "run.dir=with", "--set", "train.init_from=plain", "--set", "task.adapter=true"});
+  const Result with =
+      call("run", {"--set", "run.dir=with", "--set", "train.init_from=plain", "--set", "task.adapter=true"});
   ASSERT_EQ(with.code, 0) << with.out << with.err;
   EXPECT_THAT(with.out, HasSubstr("2 parameter(s): adapter.weight, adapter.bias"));
   EXPECT_THAT(with.out, HasSubstr("new, not in "));

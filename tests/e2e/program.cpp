@@ -31,7 +31,8 @@ Process::Process(std::vector<std::string> arguments, const std::filesystem::path
   argv.push_back(nullptr);
   pid_ = ::fork();
   if (pid_ != 0) return;
-  const int out = ::open(out_.c_str(), O_WRONLY | O_TRUNC), err = ::open(err_.c_str(), O_WRONLY | O_TRUNC), in = ::open("/dev/null", O_RDONLY);
+  const int out = ::open(out_.c_str(), O_WRONLY | O_TRUNC), err = ::open(err_.c_str(), O_WRONLY | O_TRUNC),
+            in = ::open("/dev/null", O_RDONLY);
   ::dup2(in, 0);
   ::dup2(out, 1);
   ::dup2(err, 2);
@@ -52,7 +53,8 @@ void Process::signal(int number) const { ::kill(pid_, number); }
 
 bool Process::is_running() const {
   siginfo_t info{};
-  return ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0;
+  return ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         info.si_pid == 0;
 }
 
 std::vector<pid_t> Process::children() const {
@@ -69,7 +71,9 @@ Result Process::wait() {
   int status = 0;
   ::waitpid(pid_, &status, 0);
   pid_ = -1;
-  return {.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), .out = read_text(out_), .err = read_text(err_)};
+  return {.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
+          .out = read_text(out_),
+          .err = read_text(err_)};
 }
 
 std::vector<std::string> pipeline_command(std::vector<std::string> arguments) {

@@ -1,4 +1,5 @@
-// A small protein job: helices with made-up sequences, in several forms of files, and a model of a few thousand parameters.
+// A small protein job: helices with made-up sequences, in several forms of files, and a model of a few
+// thousand parameters.
 #pragma once
 
 #include <cmath>
@@ -37,21 +38,24 @@ split = { folds = 4 }
          kShortTraining;
 }
 
-// The backbone of an ideal helix (Pauling 1951: 100 degrees and 1.5 Å a residue) with this sequence of three-letter names.
+// The backbone of an ideal helix (Pauling 1951: 100 degrees and 1.5 Å a residue) with this sequence of
+// three-letter names.
 inline std::string helix(const std::vector<std::string>& names, char chain, double shift = 0) {
   struct Place {
     const char* atom;
     double radius, angle, rise;  // Å, degrees, Å
   };
-  constexpr Place kBackbone[] = {{" N  ", 1.55, -27, -0.9}, {" CA ", 2.3, 0, 0}, {" C  ", 1.7, 27, 1.1}, {" O  ", 2.0, 21, 2.3}};
+  constexpr Place kBackbone[] = {
+      {" N  ", 1.55, -27, -0.9}, {" CA ", 2.3, 0, 0}, {" C  ", 1.7, 27, 1.1}, {" O  ", 2.0, 21, 2.3}};
   std::string text;
   int serial = 0;
   for (size_t i = 0; i < names.size(); ++i)
     for (const Place& place : kBackbone) {
       const double angle = (100.0 * static_cast<double>(i) + place.angle) * M_PI / 180;
       char line[96];
-      std::snprintf(line, sizeof line, "ATOM  %5d %s %3s %c%4d    %8.3f%8.3f%8.3f  1.00 20.00           %c\n", ++serial, place.atom, names[i].c_str(),
-                    chain, static_cast<int>(i) + 1, place.radius * std::cos(angle) + shift, place.radius * std::sin(angle),
+      std::snprintf(line, sizeof line, "ATOM  %5d %s %3s %c%4d    %8.3f%8.3f%8.3f  1.00 20.00           %c\n",
+                    ++serial, place.atom, names[i].c_str(), chain, static_cast<int>(i) + 1,
+                    place.radius * std::cos(angle) + shift, place.radius * std::sin(angle),
                     1.5 * static_cast<double>(i) + place.rise, place.atom[1]);
       text += line;
     }
@@ -59,8 +63,9 @@ inline std::string helix(const std::vector<std::string>& names, char chain, doub
 }
 
 inline std::vector<std::string> made_up_sequence(int length, uint64_t seed) {
-  static constexpr const char* kNames[] = {"ALA", "CYS", "ASP", "GLU", "PHE", "GLY", "HIS", "ILE", "LYS", "LEU",
-                                           "MSE", "ASN", "PRO", "GLN", "ARG", "SER", "THR", "VAL", "TRP", "TYR"};
+  static constexpr const char* kNames[] = {"ALA", "CYS", "ASP", "GLU", "PHE", "GLY", "HIS",
+                                           "ILE", "LYS", "LEU", "MSE", "ASN", "PRO", "GLN",
+                                           "ARG", "SER", "THR", "VAL", "TRP", "TYR"};
   std::vector<std::string> names;
   for (int i = 0; i < length; ++i) {
     seed = seed * 6364136223846793005ULL + 1442695040888963407ULL;
@@ -77,7 +82,8 @@ class SmallProteinJob : public Job {
     write_text(path("train.toml"), config());
     std::filesystem::create_directories(path("structures/more"));
     for (int i = 0; i < 24; ++i) {
-      const std::string name = (i % 3 == 0 ? "structures/more/p" : "structures/p") + std::to_string(i) + (i % 2 == 0 ? ".pdb" : ".ent");
+      const std::string name = (i % 3 == 0 ? "structures/more/p" : "structures/p") + std::to_string(i) +
+                               (i % 2 == 0 ? ".pdb" : ".ent");
       std::string text = helix(made_up_sequence(24 + 3 * i, static_cast<uint64_t>(i)), 'A');
       if (i % 6 == 0) text += helix(made_up_sequence(20, 100 + static_cast<uint64_t>(i)), 'B', 12);
       write_text(path(name), text + "END\n");

@@ -50,15 +50,18 @@ TEST_F(Protein, TrainsEvaluatesPredictsAndExports) {
   std::replace(file.begin(), file.end(), '/', '-');
   const auto residues = read_lines(path("run/submission-files/" + file + "-residues.csv"));
   EXPECT_EQ(residues[0], "chain,number,insertion,residue,probability,top1,p1,top2,p2,top3,p3,entropy");
-  EXPECT_EQ(std::to_string(residues.size() - 1), rows[1].substr(sample.size() + 1, rows[1].find(',', sample.size() + 1) - sample.size() - 1));
+  EXPECT_EQ(std::to_string(residues.size() - 1),
+            rows[1].substr(sample.size() + 1, rows[1].find(',', sample.size() + 1) - sample.size() - 1));
   EXPECT_EQ(read_lines(path("run/submission-files/" + file + "-mutations.csv")).size(), residues.size());
   EXPECT_THAT(read_text(path("run/submission-files/" + file + "-mutations.svg")), StartsWith("<svg "));
 
   ASSERT_EQ(call("export").code, 0);
   // The exported folder is a start like any other.
-  const Result again = call("run", {"--set", "run.dir=again", "--set", "train.init_from=run/export", "--set", "optimizer.lr=0.0", "--set", "train.max_steps=1"});
+  const Result again = call("run", {"--set", "run.dir=again", "--set", "train.init_from=run/export", "--set",
+                                    "optimizer.lr=0.0", "--set", "train.max_steps=1"});
   ASSERT_EQ(again.code, 0) << again.out << again.err;
-  EXPECT_LT(nlohmann::json::parse(read_lines(path("again/metrics.jsonl")).front())["loss"].get<double>(), first["loss"].get<double>());
+  EXPECT_LT(nlohmann::json::parse(read_lines(path("again/metrics.jsonl")).front())["loss"].get<double>(),
+            first["loss"].get<double>());
 }
 
 class Esm2 : public testing::Test, public SmallEsm2Job {};
@@ -66,10 +69,12 @@ class Esm2 : public testing::Test, public SmallEsm2Job {};
 TEST_F(Esm2, TrainsOnTheSameData) {
   const Result run = call("run");
   ASSERT_EQ(run.code, 0) << run.out << run.err;
-  EXPECT_NEAR(nlohmann::json::parse(read_lines(path("run/metrics.jsonl")).front())["loss"].get<double>(), std::log(33), 0.5);
+  EXPECT_NEAR(nlohmann::json::parse(read_lines(path("run/metrics.jsonl")).front())["loss"].get<double>(),
+              std::log(33), 0.5);
   ASSERT_EQ(call("evaluate").code, 0);
   ASSERT_EQ(call("export").code, 0);
-  for (const char* file : {"config.json", "model.safetensors", "vocab.txt"}) EXPECT_TRUE(fs::exists(path("run/export") / file)) << file;
+  for (const char* file : {"config.json", "model.safetensors", "vocab.txt"})
+    EXPECT_TRUE(fs::exists(path("run/export") / file)) << file;
 }
 
 void expect_low_precision_learns_alike(const Job& job, const std::vector<std::string>& options) {
@@ -82,13 +87,16 @@ void expect_low_precision_learns_alike(const Job& job, const std::vector<std::st
   for (const std::string precision : {"fp32", "bf16"}) {
     const Result run = in(precision, "run");
     ASSERT_EQ(run.code, 0) << precision << run.out << run.err;
-    losses.push_back(nlohmann::json::parse(read_lines(job.path(precision + "/metrics.jsonl")).back())["loss"]);
+    losses.push_back(
+        nlohmann::json::parse(read_lines(job.path(precision + "/metrics.jsonl")).back())["loss"]);
   }
   EXPECT_NEAR(losses[1] / losses[0], 1, 0.03);
   EXPECT_EQ(in("bf16", "evaluate").code, 0);
 }
 
-TEST_F(Protein, LearnsAlikeInLowPrecision) { expect_low_precision_learns_alike(*this, {"--set", "task.distogram=0.3"}); }
+TEST_F(Protein, LearnsAlikeInLowPrecision) {
+  expect_low_precision_learns_alike(*this, {"--set", "task.distogram=0.3"});
+}
 TEST_F(Esm2, LearnsAlikeInLowPrecision) { expect_low_precision_learns_alike(*this, {}); }
 
 TEST_F(Protein, OptionsOfTheOtherModelAreRefused) {
@@ -110,18 +118,22 @@ TEST_F(Protein, FoldsBeyondTheClustersAreSaidToBeEmpty) {
   const Result run = call("run", {"--set", "task.split.folds=500", "--set", "train.max_steps=1"});
   EXPECT_EQ(run.code, 0) << run.err;
   EXPECT_THAT(run.out, HasSubstr("warning: task.split.folds = 500: there are only "));
-  const Result empty = call("run", {"--set", "task.split.folds=500", "--set", "task.split.fold=400", "--set", "run.dir=empty"});
+  const Result empty = call(
+      "run", {"--set", "task.split.folds=500", "--set", "task.split.fold=400", "--set", "run.dir=empty"});
   EXPECT_EQ(empty.code, 2) << empty.out;
   EXPECT_THAT(empty.err, HasSubstr("task protein has no validation data"));
 }
 
 TEST_F(Protein, HiddenDistancesArePredictedByOption) {
-  const Result run = call("run", {"--set", "task.distogram=0.3", "--set", "task.data.unit=structure", "--set", "task.data.crop=spatial", "--set", "task.mask.span=3"});
+  const Result run = call("run", {"--set", "task.distogram=0.3", "--set", "task.data.unit=structure", "--set",
+                                  "task.data.crop=spatial", "--set", "task.mask.span=3"});
   ASSERT_EQ(run.code, 0) << run.out << run.err;
   EXPECT_THAT(run.out, HasSubstr(" structures of "));
-  EXPECT_NEAR(nlohmann::json::parse(read_lines(path("run/metrics.jsonl")).front())["loss"].get<double>(), std::log(20) + 0.3 * std::log(32), 0.3);
+  EXPECT_NEAR(nlohmann::json::parse(read_lines(path("run/metrics.jsonl")).front())["loss"].get<double>(),
+              std::log(20) + 0.3 * std::log(32), 0.3);
   const auto figures = nlohmann::json::parse(read_lines(path("run/eval.jsonl")).front());
-  EXPECT_LT(figures["distance_loss"].get<double>(), std::log(32)) << "in these helices half of the distances are far";
+  EXPECT_LT(figures["distance_loss"].get<double>(), std::log(32))
+      << "in these helices half of the distances are far";
   ASSERT_EQ(call("predict", {"--set", "task.distogram=0.3", "--set", "task.data.unit=structure"}).code, 0);
 }
 
@@ -156,7 +168,9 @@ TEST_F(Protein, StructuresAndCacheMayBeInOneFolder) {
 }
 
 TEST_F(Protein, TooManyUnusableFilesStopTheRunWithTheTable) {
-  for (int i = 0; i < 30; ++i) write_text(path("structures/bad" + std::to_string(i) + ".pdb"), i % 2 == 0 ? "" : "HEADER nothing\nEND\n");
+  for (int i = 0; i < 30; ++i)
+    write_text(path("structures/bad" + std::to_string(i) + ".pdb"),
+               i % 2 == 0 ? "" : "HEADER nothing\nEND\n");
   const Result run = call("run");
   EXPECT_EQ(run.code, 2) << run.out;
   EXPECT_THAT(run.err, HasSubstr("bad1.pdb"));
@@ -169,14 +183,16 @@ class ProteinPool : public Protein {
  protected:
   ProteinPool() {
     write_text(path("train.toml"), config() + part(0, 0) + part(1, 1) + kAll);
-    write_text(path("structures/odd.pdb"), helix(made_up_sequence(57, 500), 'A') + "END\n");  // so that folds differ in size
+    write_text(path("structures/odd.pdb"),
+               helix(made_up_sequence(57, 500), 'A') + "END\n");  // so that folds differ in size
   }
 
   static constexpr const char* kAll = "[[stage]]\nname = \"all\"\nkind = \"pool\"\n";
 
   // The stages learn-N and test-N with this fold held out.
   static std::string part(int number, int fold) {
-    const std::string name = "-" + std::to_string(number) + "\"\n", split = "[stage.task.split]\nfold = " + std::to_string(fold) + "\n";
+    const std::string name = "-" + std::to_string(number) + "\"\n",
+                      split = "[stage.task.split]\nfold = " + std::to_string(fold) + "\n";
     return "[[stage]]\nname = \"learn" + name + split +  //
            "[[stage]]\nname = \"test" + name + "kind = \"evaluate\"\ninit_from = \"learn" + name + split;
   }
@@ -189,7 +205,8 @@ class ProteinPool : public Protein {
   }
   // [sum, weight]
   std::pair<double, double> loss_of(const std::string& stage) const {
-    const auto sums = nlohmann::json::parse(read_text(path("run/" + stage + "/evaluation-test-files/sums.json")));
+    const auto sums =
+        nlohmann::json::parse(read_text(path("run/" + stage + "/evaluation-test-files/sums.json")));
     for (const auto& value : sums["values"])
       if (value[0] == "" && value[1] == "loss") return {value[2], value[3]};
     throw std::runtime_error(stage + " has no loss");
@@ -201,7 +218,8 @@ TEST_F(ProteinPool, AddsUpItsParts) {
   ASSERT_EQ(whole.code, 0) << whole.out << whole.err;
   const auto a = loss_of("test-0"), b = loss_of("test-1");
   EXPECT_NE(a.second, b.second) << "parts of one size would say nothing of their weights";
-  const auto first_part = evaluation_of("test-0"), second_part = evaluation_of("test-1"), all = evaluation_of("all");
+  const auto first_part = evaluation_of("test-0"), second_part = evaluation_of("test-1"),
+             all = evaluation_of("all");
   EXPECT_EQ(all["figures"]["loss"].get<double>(), (a.first + b.first) / (a.second + b.second));
   EXPECT_NE(first_part["figures"]["loss"], second_part["figures"]["loss"]);
   EXPECT_EQ(all["samples"].get<int>(), first_part["samples"].get<int>() + second_part["samples"].get<int>());
@@ -218,9 +236,9 @@ TEST_F(ProteinPool, AddsUpItsParts) {
   EXPECT_THAT(alone.out, Not(HasSubstr("other options")));
   const Result changed = run({"--stage", "all", "--set", "task.mask_ratio=0.2"});
   EXPECT_THAT(changed.out, HasSubstr("run/all was made with other options or evaluations: done again"));
-  EXPECT_THAT(changed.out,
-              HasSubstr("warning: run/test-0 was made with other options than the stage 'test-0' has now (task.mask_ratio was 0.15 and is 0.2): "
-                        "run that stage again"));
+  EXPECT_THAT(changed.out, HasSubstr("warning: run/test-0 was made with other options than the stage "
+                                     "'test-0' has now (task.mask_ratio was 0.15 and is 0.2): "
+                                     "run that stage again"));
 
   const fs::path sums = path("run/test-1/evaluation-test-files/sums.json");
   write_text(sums, read_text(sums).substr(1));
@@ -229,15 +247,18 @@ TEST_F(ProteinPool, AddsUpItsParts) {
   EXPECT_THAT(damaged.err, HasSubstr("run/test-1/evaluation-test-files/sums.json: not valid JSON"));
   EXPECT_THAT(damaged.err, HasSubstr("run the stage 'test-1' again, with --stage test-1 --fresh"));
   fs::remove(path("run/test-1/finished.txt"));
-  EXPECT_THAT(run({"--stage", "all"}).err,
-              HasSubstr("run/test-1: is not finished, so its evaluation cannot be added up: run the stage 'test-1' first"));
+  EXPECT_THAT(
+      run({"--stage", "all"}).err,
+      HasSubstr(
+          "run/test-1: is not finished, so its evaluation cannot be added up: run the stage 'test-1' first"));
 }
 
 TEST_F(ProteinPool, CountsNoPartTwice) {
   write_text(path("train.toml"), config() + part(0, 1) + part(1, 1) + kAll);
   const Result twice = run();
   EXPECT_EQ(twice.code, 2) << twice.out;
-  EXPECT_THAT(twice.err, HasSubstr("run/test-0/evaluation-test.json and run/test-1/evaluation-test.json both scored "));
+  EXPECT_THAT(twice.err,
+              HasSubstr("run/test-0/evaluation-test.json and run/test-1/evaluation-test.json both scored "));
   EXPECT_THAT(twice.err, HasSubstr("each part of the data may be counted once"));
 }
 
@@ -247,8 +268,10 @@ TEST_F(ProteinPool, AMistakeShowsBeforeAnythingIsTrained) {
       {kAll, ": stage.kind = \"pool\": there is no stage before this one that evaluates"},
       {learn + kAll, ": stage.kind = \"pool\": there is no stage before this one that evaluates"},
       {part(0, 0) + kAll + "init_from = \"learn-0\"\n", ": stage.init_from = \"learn-0\": has no effect"},
-      {part(0, 0) + part(1, 1) + "[stage.evaluate]\nsplit = \"val\"\n" + kAll, ": evaluate.split = \"val\": is of the stage 'test-1'"},
-      {part(0, 0) + "[stage.evaluate]\nmax_samples = 5\n" + kAll, ": evaluate.max_samples = 5: may cut the stage 'test-0' short"}};
+      {part(0, 0) + part(1, 1) + "[stage.evaluate]\nsplit = \"val\"\n" + kAll,
+       ": evaluate.split = \"val\": is of the stage 'test-1'"},
+      {part(0, 0) + "[stage.evaluate]\nmax_samples = 5\n" + kAll,
+       ": evaluate.max_samples = 5: may cut the stage 'test-0' short"}};
   for (const auto& [stages, problem] : mistakes) {
     write_text(path("train.toml"), config() + stages);
     for (const char* verb : {"check", "run"}) {
@@ -261,7 +284,8 @@ TEST_F(ProteinPool, AMistakeShowsBeforeAnythingIsTrained) {
   }
 }
 
-// Structures of one's own: one that was learnt from under another name, one like it, one that is held out, and one that is like none.
+// Structures of one's own: one that was learnt from under another name, one like it, one that is held out,
+// and one that is like none.
 class OwnTestData : public Protein {
  protected:
   OwnTestData() {
@@ -273,7 +297,8 @@ class OwnTestData : public Protein {
 
 TEST_F(OwnTestData, ChangesNothingOfTheTraining) {
   ASSERT_EQ(call("run", {"--set", "run.dir=without"}).code, 0);
-  const Result with = call("run", {"--set", "run.dir=with", "--set", "task.test_path=mine", "--set", "train.max_steps=6"});
+  const Result with =
+      call("run", {"--set", "run.dir=with", "--set", "task.test_path=mine", "--set", "train.max_steps=6"});
   ASSERT_EQ(with.code, 0) << with.err;
   EXPECT_THAT(with.out, HasSubstr("the test part of task.pdb_path is held out all the same"));
   ASSERT_EQ(call("run", {"--set", "run.dir=with"}).code, 0) << "it may be set and unset in the middle";
@@ -298,32 +323,42 @@ TEST_F(OwnTestData, OnlyAddsFiguresAndWhatWasLearntFromIsCounted) {
   std::set<std::string> held_out;  // structures of one chain, and those that are not learnt from
   for (const char* split : {"val", "test"}) {
     ASSERT_EQ(call("predict", {"--split", split}).code, 0);
-    for (const std::string& row : read_lines(path("run/submission.csv"))) held_out.insert(row.substr(0, row.find('_')));
+    for (const std::string& row : read_lines(path("run/submission.csv")))
+      held_out.insert(row.substr(0, row.find('_')));
   }
   const auto first_of = [&](bool wanted) {
     for (int i = 1; i < 24; ++i)
-      if (const std::string name = "p" + std::to_string(i); i % 3 != 0 && held_out.contains(name) == wanted) return name;
+      if (const std::string name = "p" + std::to_string(i); i % 3 != 0 && held_out.contains(name) == wanted)
+        return name;
     return std::string();
   };
-  const auto file_of = [&](const std::string& name) { return read_text(path("structures/" + name + (fs::exists(path("structures/" + name + ".pdb")) ? ".pdb" : ".ent"))); };
+  const auto file_of = [&](const std::string& name) {
+    return read_text(
+        path("structures/" + name + (fs::exists(path("structures/" + name + ".pdb")) ? ".pdb" : ".ent")));
+  };
   write_text(path("mine/held_out.pdb"), file_of(first_of(true)));
   const Result unknown = call("evaluate", mine);
   ASSERT_EQ(unknown.code, 0) << unknown.err;
-  EXPECT_THAT(unknown.out + unknown.err, Not(HasSubstr("are training data"))) << "one is new, the other was held out";
+  EXPECT_THAT(unknown.out + unknown.err, Not(HasSubstr("are training data")))
+      << "one is new, the other was held out";
 
   write_text(path("mine/renamed.pdb"), "REMARK   1 OF MY OWN\n" + file_of(first_of(false)));
   std::string moved = file_of(first_of(false));  // a relative: the same sequence in another place
-  for (size_t at = 0; (at = moved.find("  1.00 20.00", at)) != std::string::npos; ++at) moved[at - 1] = moved[at - 1] == '9' ? '0' : static_cast<char>(moved[at - 1] + 1);
+  for (size_t at = 0; (at = moved.find("  1.00 20.00", at)) != std::string::npos; ++at)
+    moved[at - 1] = moved[at - 1] == '9' ? '0' : static_cast<char>(moved[at - 1] + 1);
   write_text(path("mine/relative.pdb"), moved);
   const Result known = call("evaluate", mine);
   ASSERT_EQ(known.code, 0) << known.err;
-  EXPECT_THAT(known.out + known.err, HasSubstr("samples of task.test_path 1 are training data (renamed_A), and 1 are like some that are (relative_A)"));
+  EXPECT_THAT(known.out + known.err, HasSubstr("samples of task.test_path 1 are training data (renamed_A), "
+                                               "and 1 are like some that are (relative_A)"));
 
   fs::remove_all(path("structures"));
   EXPECT_EQ(call("export").code, 0) << "an export reads no data";
   const Result predicted = call("predict", mine);
-  ASSERT_EQ(predicted.code, 0) << predicted.out << predicted.err << "a model can be used where its training data are not";
-  EXPECT_THAT(predicted.out + predicted.err, HasSubstr("samples of the test split 1 were training data of these weights"));
+  ASSERT_EQ(predicted.code, 0) << predicted.out << predicted.err
+                               << "a model can be used where its training data are not";
+  EXPECT_THAT(predicted.out + predicted.err,
+              HasSubstr("samples of the test split 1 were training data of these weights"));
   EXPECT_THAT(predicted.out + predicted.err, Not(HasSubstr("comparing sequences")));
   EXPECT_THAT(read_text(path("run/submission.csv")), HasSubstr("other_Q,40,40,"));
 }
@@ -353,13 +388,18 @@ class WhatWasLearntFrom : public Protein {
 TEST_F(WhatWasLearntFrom, IsNoTestDataUnderOtherFolds) {
   expect_figures({});
   expect_figures({"--split", "val"});
-  expect_refusal({"--set", "task.split.fold=2"}, "of the [0-9]+ samples of the test split [1-9][0-9]* were training data of these weights");
-  expect_refusal({"--set", "task.split.fold=1"}, "of the test split 0 were training data .* and [1-9][0-9]* more were validation data");
-  expect_refusal({"--set", "task.split.fold=1", "--split", "val"}, "of the validation split [1-9][0-9]* were training data");
+  expect_refusal({"--set", "task.split.fold=2"},
+                 "of the [0-9]+ samples of the test split [1-9][0-9]* were training data of these weights");
+  expect_refusal({"--set", "task.split.fold=1"},
+                 "of the test split 0 were training data .* and [1-9][0-9]* more were validation data");
+  expect_refusal({"--set", "task.split.fold=1", "--split", "val"},
+                 "of the validation split [1-9][0-9]* were training data");
 }
 
 TEST_F(WhatWasLearntFrom, IsNoTestDataInAFolderThatHasGrown) {
-  for (int i = 0; i < 3; ++i) write_text(path("structures/new" + std::to_string(i) + ".pdb"), helix(made_up_sequence(70 + 10 * i, 900 + static_cast<uint64_t>(i)), 'A') + "END\n");
+  for (int i = 0; i < 3; ++i)
+    write_text(path("structures/new" + std::to_string(i) + ".pdb"),
+               helix(made_up_sequence(70 + 10 * i, 900 + static_cast<uint64_t>(i)), 'A') + "END\n");
   expect_refusal({}, "of the [0-9]+ samples of the test split [0-9]+ were training data");
   const Result predicted = call("predict");
   EXPECT_EQ(predicted.code, 0) << predicted.err;
@@ -377,7 +417,8 @@ TEST_F(WhatWasLearntFrom, AddsUpOverTrainingsThatBeginWithEachOther) {
   learn("second", {"--set", "task.split.fold=2", "--set", "train.init_from=run"});
   expect_refusal({"--set", "run.dir=second", "--set", "task.split.fold=2"}, "were training data");
   ASSERT_EQ(call("export").code, 0);
-  const Result third = call("run", {"--set", "task.split.fold=2", "--set", "train.init_from=run/export", "--set", "run.dir=third", "--set", "train.max_steps=1"});
+  const Result third = call("run", {"--set", "task.split.fold=2", "--set", "train.init_from=run/export",
+                                    "--set", "run.dir=third", "--set", "train.max_steps=1"});
   ASSERT_EQ(third.code, 0) << third.err;
   EXPECT_THAT(third.out + third.err, HasSubstr("were training data of the weights that this begins with"));
   expect_refusal({"--set", "run.dir=third", "--set", "task.split.fold=2"}, "were training data");
@@ -386,18 +427,23 @@ TEST_F(WhatWasLearntFrom, AddsUpOverTrainingsThatBeginWithEachOther) {
 TEST_F(Protein, SamplesThatAreTooShortAreCountedInTheLog) {
   const Result run = call("run", {"--set", "task.data.min_residues=40", "--set", "train.max_steps=1"});
   ASSERT_EQ(run.code, 0) << run.err;
-  EXPECT_THAT(run.out, HasSubstr("left out   10 chains of 269 residues, which have fewer than task.data.min_residues (40) known ones"));
+  EXPECT_THAT(run.out, HasSubstr("left out   10 chains of 269 residues, which have fewer than "
+                                 "task.data.min_residues (40) known ones"));
   const Result none = call("run", {"--set", "task.data.min_residues=1000", "--set", "run.dir=other"});
   EXPECT_EQ(none.code, 2);
-  EXPECT_THAT(none.err, testing::ContainsRegex("task.pdb_path = .*structures: no sample is left without 28 chains of 1484 residues, which have fewer than"));
+  EXPECT_THAT(none.err, testing::ContainsRegex("task.pdb_path = .*structures: no sample is left without 28 "
+                                               "chains of 1484 residues, which have fewer than"));
   EXPECT_THAT(none.err, HasSubstr("fewer than task.data.min_residues (1000) known ones"));
 }
 
-// Two structures whose samples have one name, two whose files would have, and a dimer of which each chain lacks residues of the other.
+// Two structures whose samples have one name, two whose files would have, and a dimer of which each chain
+// lacks residues of the other.
 TEST_F(Protein, EverySampleHasFilesOfItsOwn) {
   ASSERT_EQ(call("run", {"--set", "train.max_steps=1"}).code, 0);
   fs::create_directories(path("mine/x"));
-  const auto structure = [&](const std::string& name, uint64_t seed, char chain) { write_text(path("mine/" + name), helix(made_up_sequence(30, seed), chain) + "END\n"); };
+  const auto structure = [&](const std::string& name, uint64_t seed, char chain) {
+    write_text(path("mine/" + name), helix(made_up_sequence(30, seed), chain) + "END\n");
+  };
   structure("1abc.pdb", 1001, 'A');
   structure("1abc_A.pdb", 1002, ' ');
   structure("x/y.pdb", 1003, 'A');
@@ -405,9 +451,11 @@ TEST_F(Protein, EverySampleHasFilesOfItsOwn) {
   const Result predicted = call("predict", {"--set", "task.test_path=mine"});
   ASSERT_EQ(predicted.code, 0) << predicted.err;
   std::set<std::string> ids, contents;
-  for (const std::string& row : read_lines(path("run/submission.csv"))) ids.insert(row.substr(0, row.find(',')));
+  for (const std::string& row : read_lines(path("run/submission.csv")))
+    ids.insert(row.substr(0, row.find(',')));
   EXPECT_EQ(ids, (std::set<std::string>{"id", "1abc:A", "1abc_A", "x/y_A", "x-y_A"}));
-  for (const char* file : {"1abc:A", "1abc_A", "x%2Fy_A", "x-y_A"}) contents.insert(read_text(path("run/submission-files/" + std::string(file) + "-residues.csv")));
+  for (const char* file : {"1abc:A", "1abc_A", "x%2Fy_A", "x-y_A"})
+    contents.insert(read_text(path("run/submission-files/" + std::string(file) + "-residues.csv")));
   EXPECT_EQ(contents.size(), 4u);
 }
 
@@ -421,7 +469,9 @@ TEST_F(Protein, PredictionsDoNotDependOnNeighboursInTheFolder) {
     fs::create_directories(path(folder));
     write_text(path(folder) / "wanted.pdb", helix(made_up_sequence(60, 2001), 'A') + "END\n");
   }
-  for (int i = 0; i < 3; ++i) write_text(path("among/a" + std::to_string(i) + ".pdb"), helix(made_up_sequence(50, 2010 + static_cast<uint64_t>(i)), 'A') + "END\n");
+  for (int i = 0; i < 3; ++i)
+    write_text(path("among/a" + std::to_string(i) + ".pdb"),
+               helix(made_up_sequence(50, 2010 + static_cast<uint64_t>(i)), 'A') + "END\n");
   EXPECT_EQ(table("alone"), table("among"));
 }
 
@@ -429,9 +479,11 @@ TEST_F(Protein, CopiesOfAChainInAStructureAreScoredTogether) {
   for (int i = 0; i < 8; ++i) {
     const auto sequence = made_up_sequence(40, 3000 + static_cast<uint64_t>(i));
     const std::vector<std::string> ragged(sequence.begin() + 1, sequence.end());
-    write_text(path("structures/dimer" + std::to_string(i) + ".pdb"), helix(sequence, 'A') + helix(ragged, 'B', 20) + "END\n");
+    write_text(path("structures/dimer" + std::to_string(i) + ".pdb"),
+               helix(sequence, 'A') + helix(ragged, 'B', 20) + "END\n");
   }
-  const std::vector<std::string> whole{"--set", "task.data.unit=structure", "--set", "task.data.max_residues=128"};
+  const std::vector<std::string> whole{"--set", "task.data.unit=structure", "--set",
+                                       "task.data.max_residues=128"};
   ASSERT_EQ(call("run", {whole[0], whole[1], whole[2], whole[3], "--set", "train.max_steps=2"}).code, 0);
   const Result evaluated = call("evaluate", whole);
   ASSERT_EQ(evaluated.code, 0) << evaluated.err;
@@ -441,14 +493,16 @@ TEST_F(Protein, CopiesOfAChainInAStructureAreScoredTogether) {
     if (row.starts_with("dimer")) {
       ++dimers;
       EXPECT_THAT(row, testing::ContainsRegex("^dimer[0-9],79,79,"));
-      EXPECT_EQ(read_lines(path("run/submission-files/" + row.substr(0, 6) + "-residues.csv")).size(), 80u) << "a line for each residue of both chains";
+      EXPECT_EQ(read_lines(path("run/submission-files/" + row.substr(0, 6) + "-residues.csv")).size(), 80u)
+          << "a line for each residue of both chains";
     }
   EXPECT_GE(dimers, 1);
 }
 
 TEST_F(Protein, NoMoreMaskingsThanResidues) {
   ASSERT_EQ(call("run", {"--set", "train.max_steps=1"}).code, 0);
-  ASSERT_EQ(call("predict", {"--set", "task.predict.maskings=1000000000"}).code, 0) << "a pass for each residue, and no more";
+  ASSERT_EQ(call("predict", {"--set", "task.predict.maskings=1000000000"}).code, 0)
+      << "a pass for each residue, and no more";
   const Result tiny = call("check", {"--set", "task.mask_ratio=1e-7"});
   EXPECT_EQ(tiny.code, 2);
   EXPECT_THAT(tiny.err, HasSubstr("task.mask_ratio"));
@@ -458,15 +512,21 @@ TEST_F(Protein, BeyondTheExactComparisonPartsAreStillAlignedWithEachOther) {
   const std::vector<std::string> beyond{"--set", "task.split.exact_up_to=5", "--set", "train.max_steps=1"};
   const Result none = call("run", beyond);
   ASSERT_EQ(none.code, 0) << none.err;
-  EXPECT_THAT(none.out, HasSubstr("28 distinct sequences, more than task.split.exact_up_to (5), compared by prefilter: relatives below 40% identity may be missed"));
-  EXPECT_THAT(none.out, HasSubstr("every chain of the test and validation parts was aligned with those of training, and with each other; 0 clusters"));
+  EXPECT_THAT(none.out, HasSubstr("28 distinct sequences, more than task.split.exact_up_to (5), compared by "
+                                  "prefilter: relatives below 40% identity may be missed"));
+  EXPECT_THAT(none.out, HasSubstr("every chain of the test and validation parts was aligned with those of "
+                                  "training, and with each other; 0 clusters"));
   EXPECT_THAT(none.out, HasSubstr("and 0 of validation like some of test are in test"));
 
   // Without it pairs of one length would all be in test and validation, or all in training.
   write_text(path("structures/single.pdb"), helix(made_up_sequence(103, 6000), 'A') + "END\n");
-  for (int i = 0; i < 16; ++i) {  // pairs of which every other residue is the same: no seed of the prefilter is
+  for (int i = 0; i < 16;
+       ++i) {  // pairs of which every other residue is the same: no seed of the prefilter is
     auto sequence = made_up_sequence(100 + i, 4000 + static_cast<uint64_t>(i));
-    const auto write = [&](const char* name) { write_text(path("structures/" + std::string(name) + std::to_string(i) + ".pdb"), helix(sequence, 'A') + "END\n"); };
+    const auto write = [&](const char* name) {
+      write_text(path("structures/" + std::string(name) + std::to_string(i) + ".pdb"),
+                 helix(sequence, 'A') + "END\n");
+    };
     write("one");
     const auto noise = made_up_sequence(100 + i, 5000 + static_cast<uint64_t>(i));
     for (size_t k = 0; k < sequence.size(); k += 2) sequence[k] = noise[k];
@@ -474,7 +534,9 @@ TEST_F(Protein, BeyondTheExactComparisonPartsAreStillAlignedWithEachOther) {
   }
   const Result missed = call("run", {beyond[0], beyond[1], beyond[2], beyond[3], "--set", "run.dir=missed"});
   ASSERT_EQ(missed.code, 0) << missed.err;
-  EXPECT_THAT(missed.out, testing::ContainsRegex("each other; [1-9][0-9]* clusters that are like some of training are learnt from, too, and [1-9][0-9]* of validation like some of test are in test"));
+  EXPECT_THAT(missed.out, testing::ContainsRegex(
+                              "each other; [1-9][0-9]* clusters that are like some of training are learnt "
+                              "from, too, and [1-9][0-9]* of validation like some of test are in test"));
 }
 
 using ProteinSameRun = SameRunOf<SmallProteinJob>;
@@ -483,7 +545,8 @@ TEST_F(ProteinSameRun, HasTheSameBitsUnderOtherStrategiesAndContinued) {
   train({"single", 1});
   ASSERT_EQ(curve("single_1").size(), 12u);
   const std::string parameters = exported("single_1");
-  for (const Arrangement& arrangement : {Arrangement{"ddp", 2}, Arrangement{"sharded2", 2}, Arrangement{"sharded3", 2}}) {
+  for (const Arrangement& arrangement :
+       {Arrangement{"ddp", 2}, Arrangement{"sharded2", 2}, Arrangement{"sharded3", 2}}) {
     train(arrangement);
     EXPECT_EQ(curve(arrangement.name()), curve("single_1")) << arrangement.name();
     EXPECT_EQ(exported(arrangement.name()), parameters) << arrangement.name();
@@ -499,7 +562,8 @@ TEST_F(ProteinSameRun, EvaluatesAlikeOnAnyNumberOfProcesses) {
   train({"single", 1}, {"--set", "train.max_steps=2"}, "run");
   std::vector<std::string> figures;
   for (const int processes : {1, 2, 3}) {
-    const Result run = call("evaluate", {"--set", "launch.processes=" + std::to_string(processes), "--set", "strategy.plugin=auto"});
+    const Result run = call("evaluate", {"--set", "launch.processes=" + std::to_string(processes), "--set",
+                                         "strategy.plugin=auto"});
     ASSERT_EQ(run.code, 0) << run.err;
     figures.push_back(nlohmann::json::parse(read_text(path("run/evaluation-test.json")))["figures"].dump());
   }

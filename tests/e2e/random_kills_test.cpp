@@ -1,4 +1,5 @@
-// Nothing is lost: ranks killed at random moments, fifty times over the three jobs, and the run that comes out is the one that nobody disturbed.
+// Nothing is lost: ranks killed at random moments, fifty times over the three jobs, and the run that comes
+// out is the one that nobody disturbed.
 #include <csignal>
 #include <random>
 #include <type_traits>
@@ -13,7 +14,8 @@ namespace {
 // Fifty over all jobs; most of them with the smallest, which makes the most steps in between.
 template <class JobT>
 constexpr int kKills = std::is_same_v<JobT, SmallJob> ? 30 : 10;
-// Whatever the machine's speed, a kill comes after this many steps at the latest, so that the run is not over before the last one.
+// Whatever the machine's speed, a kill comes after this many steps at the latest, so that the run is not over
+// before the last one.
 constexpr size_t kStepsBetweenKills = 60;
 template <class JobT>
 constexpr size_t kSteps = 90 * kKills<JobT>;
@@ -35,7 +37,8 @@ TYPED_TEST(RandomKills, LeaveNoTrace) {
   ASSERT_EQ(this->train("undisturbed", {"--set", max_steps}).code, 0);
 
   std::vector<std::string> arguments{"run", "train.toml"};
-  for (const std::string set : {"run.dir=killed", "evaluate.every=500", max_steps.c_str(), "launch.processes=4", "strategy.plugin=sharded", "checkpoint.every=10"})
+  for (const std::string set : {"run.dir=killed", "evaluate.every=500", max_steps.c_str(),
+                                "launch.processes=4", "strategy.plugin=sharded", "checkpoint.every=10"})
     arguments.insert(arguments.end(), {"--set", set});
   Process run(pipeline_command(arguments), this->folder());
   std::mt19937 random(4);  // the moments differ from run to run all the same
@@ -54,7 +57,8 @@ TYPED_TEST(RandomKills, LeaveNoTrace) {
   EXPECT_EQ(kills, kKills<TypeParam>) << "the run was over before: make it longer";
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_EQ(this->curve("killed"), this->curve("undisturbed"));
-  EXPECT_EQ(read_lines(this->path("killed/eval.jsonl")).size(), read_lines(this->path("undisturbed/eval.jsonl")).size());
+  EXPECT_EQ(read_lines(this->path("killed/eval.jsonl")).size(),
+            read_lines(this->path("undisturbed/eval.jsonl")).size());
 }
 
 }  // namespace

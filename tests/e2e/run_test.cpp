@@ -69,7 +69,8 @@ class Run : public testing::Test {
   std::vector<std::string> checkpoints(const std::string& run) const {
     std::vector<std::string> names;
     if (fs::exists(path(run) / "checkpoints"))
-      for (const auto& entry : fs::directory_iterator(path(run) / "checkpoints")) names.push_back(entry.path().filename());
+      for (const auto& entry : fs::directory_iterator(path(run) / "checkpoints"))
+        names.push_back(entry.path().filename());
     std::sort(names.begin(), names.end());
     return names;
   }
@@ -80,17 +81,19 @@ class Run : public testing::Test {
 TEST_F(Run, TrainsAndLeavesAWholeRunFolder) {
   const Result result = run();
   ASSERT_EQ(result.code, 0) << result.out << result.err;
-  for (const char* text : {"linear_regression", "plain_sgd", "16 samples = micro-batch 4 x 4 accumulation steps x 1 device", "fp32",
-                           "step 60/60", "evaluation after step 60"})
+  for (const char* text :
+       {"linear_regression", "plain_sgd", "16 samples = micro-batch 4 x 4 accumulation steps x 1 device",
+        "fp32", "step 60/60", "evaluation after step 60"})
     EXPECT_THAT(result.out, HasSubstr(text));
   EXPECT_EQ(result.err, "");
-  for (const char* file : {"config.toml", "model.json", "metrics.jsonl", "eval.jsonl", "train.log", "logs/rank-0.log"})
+  for (const char* file :
+       {"config.toml", "model.json", "metrics.jsonl", "eval.jsonl", "train.log", "logs/rank-0.log"})
     EXPECT_TRUE(fs::exists(path("run") / file)) << file;
   const auto lines = read_lines(path("run/metrics.jsonl"));
   ASSERT_EQ(lines.size(), 60u);
   const auto first = nlohmann::json::parse(lines.front()), last = nlohmann::json::parse(lines.back());
-  for (const char* key : {"step", "epoch", "loss", "learning_rate", "grad_norm", "samples", "tokens", "tokens_per_second", "mfu", "seconds",
-                          "data_wait_seconds"})
+  for (const char* key : {"step", "epoch", "loss", "learning_rate", "grad_norm", "samples", "tokens",
+                          "tokens_per_second", "mfu", "seconds", "data_wait_seconds"})
     EXPECT_TRUE(first.contains(key)) << key;
   EXPECT_LT(last["loss"].get<double>(), first["loss"].get<double>() / 10);
   EXPECT_EQ(read_lines(path("run/eval.jsonl")).size(), 3u);
@@ -117,24 +120,35 @@ TEST_F(Run, TheSameCommandAgainDoesNothing) {
 
 TEST_F(Run, AContinuedRunEqualsAnUninterruptedOneToTheBit) {
   ASSERT_EQ(run({"--set", "run.dir=whole"}).code, 0);
-  // The schedule must be that of the whole run, so the first part ends by a signal-like cut: fewer steps, constant rate.
+  // The schedule must be that of the whole run, so the first part ends by a signal-like cut: fewer steps,
+  // constant rate.
   ASSERT_EQ(run({"--set", "run.dir=whole-constant", "--set", "schedule.kind=constant"}).code, 0);
-  ASSERT_EQ(run({"--set", "run.dir=parts", "--set", "schedule.kind=constant", "--set", "train.max_steps=23"}).code, 0);
+  ASSERT_EQ(
+      run({"--set", "run.dir=parts", "--set", "schedule.kind=constant", "--set", "train.max_steps=23"}).code,
+      0);
   const Result second = run({"--set", "run.dir=parts", "--set", "schedule.kind=constant"});
   ASSERT_EQ(second.code, 0) << second.err;
   EXPECT_THAT(second.out, HasSubstr("continued from parts/checkpoints/step-00000023"));
   EXPECT_EQ(curve("parts"), curve("whole-constant"));
   EXPECT_EQ(state("parts", 60), state("whole-constant", 60));
-  EXPECT_NE(state("parts", 60), state("whole", 60)) << "another schedule gives another result, so the comparison means something";
+  EXPECT_NE(state("parts", 60), state("whole", 60))
+      << "another schedule gives another result, so the comparison means something";
 }
 
 TEST_F(Run, AKilledRunGoesOnExactly) {
-  ASSERT_EQ(run({"--set", "run.dir=whole", "--set", "train.max_steps=3000", "--set", "checkpoint.every=200"}).code, 0);
-  const std::vector<std::string> options{"--set", "run.dir=killed", "--set", "train.max_steps=3000", "--set", "checkpoint.every=200"};
+  ASSERT_EQ(
+      run({"--set", "run.dir=whole", "--set", "train.max_steps=3000", "--set", "checkpoint.every=200"}).code,
+      0);
+  const std::vector<std::string> options{"--set", "run.dir=killed",      "--set", "train.max_steps=3000",
+                                         "--set", "checkpoint.every=200"};
   for (int kill = 1; kill <= 3; ++kill) {
     Process process = start(options);
     const size_t lines = kill * 600u;
-    if (!eventually([&] { return read_lines(path("killed/metrics.jsonl")).size() > lines || fs::exists(path("killed/finished.txt")); })) break;
+    if (!eventually([&] {
+          return read_lines(path("killed/metrics.jsonl")).size() > lines ||
+                 fs::exists(path("killed/finished.txt"));
+        }))
+      break;
     process.signal(SIGKILL);
     process.wait();
   }
@@ -146,8 +160,8 @@ TEST_F(Run, AKilledRunGoesOnExactly) {
 TEST_F(Run, ASignalSavesAndLeavesWith75) {
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGHUP}) {
     const std::string dir = "signal-" + std::to_string(signal);
-    const std::vector<std::string> options{"--set", "run.dir=" + dir, "--set", "train.max_steps=200000", "--set", "checkpoint.every=0", "--set",
-                                           "evaluate.every=0"};
+    const std::vector<std::string> options{"--set", "run.dir=" + dir,     "--set", "train.max_steps=200000",
+                                           "--set", "checkpoint.every=0", "--set", "evaluate.every=0"};
     Process process = start(options);
     ASSERT_TRUE(eventually([&] { return read_lines(path(dir + "/metrics.jsonl")).size() > 20; }));
     process.signal(signal);
@@ -200,13 +214,15 @@ TEST_F(Run, FreshMovesTheOldRunAside) {
 TEST_F(Run, AFreshRunThatCannotBeginCostsNothing) {
   ASSERT_EQ(run().code, 0);
   const std::string before = state("run", 60);
-  for (const char* mistake : {"task.model.features=0", "train.init_from=nowhere", "train.precision=fp8", "evaluate.best_metric=typo"}) {
+  for (const char* mistake : {"task.model.features=0", "train.init_from=nowhere", "train.precision=fp8",
+                              "evaluate.best_metric=typo"}) {
     const Result result = run({"--fresh", "--set", mistake});
     EXPECT_EQ(result.code, 2) << mistake << result.out;
     EXPECT_EQ(state("run", 60), before) << mistake;
     EXPECT_FALSE(fs::exists(path("run.1"))) << mistake;
   }
-  EXPECT_THAT(run({"--fresh", "--set", "train.init_from=nowhere"}).out, HasSubstr("nothing was begun, so the older run is back in run"));
+  EXPECT_THAT(run({"--fresh", "--set", "train.init_from=nowhere"}).out,
+              HasSubstr("nothing was begun, so the older run is back in run"));
   EXPECT_THAT(run().out, HasSubstr("is finished already"));
 }
 
@@ -220,7 +236,10 @@ TEST_F(Run, AFinishedRunWithoutItsCheckpointsIsAnError) {
   EXPECT_THAT(same.out, HasSubstr("warning: its checkpoints are gone from run/checkpoints"));
   const Result longer = run({"--set", "train.max_steps=80"});
   EXPECT_EQ(longer.code, 2) << longer.out;
-  EXPECT_THAT(longer.err, HasSubstr("its checkpoints are gone from run/checkpoints: bring them back, or start over with --fresh"));
+  EXPECT_THAT(
+      longer.err,
+      HasSubstr(
+          "its checkpoints are gone from run/checkpoints: bring them back, or start over with --fresh"));
   EXPECT_EQ(read_lines(path("run/metrics.jsonl")).size(), 60u);
 }
 
@@ -237,7 +256,9 @@ TEST_F(Run, AnEndThatIsPassedAlreadyIsNamed) {
   ASSERT_EQ(run().code, 0);
   const Result result = run({"--set", "train.max_steps=50"});
   EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("run is at step 60 already, beyond the end of training after 50 steps: nothing is trained"));
+  EXPECT_THAT(
+      result.out,
+      HasSubstr("run is at step 60 already, beyond the end of training after 50 steps: nothing is trained"));
 }
 
 TEST_F(Run, ADamagedCheckpointIsNamedAndTheOneBeforeIsUsed) {
@@ -248,7 +269,8 @@ TEST_F(Run, ADamagedCheckpointIsNamedAndTheOneBeforeIsUsed) {
   fs::resize_file(newest, fs::file_size(newest) - 3);
   const Result result = run({"--set", "schedule.kind=constant"});
   EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("run/checkpoints/step-00000045 is not used: state-00000-of-00001.safetensors: has "));
+  EXPECT_THAT(result.out,
+              HasSubstr("run/checkpoints/step-00000045 is not used: state-00000-of-00001.safetensors: has "));
   EXPECT_THAT(result.out, HasSubstr("continued from run/checkpoints/step-00000040"));
   EXPECT_EQ(curve("run"), curve("whole"));
 }
@@ -284,20 +306,24 @@ TEST_F(Run, ATrailingSlashOfRunDirMakesNoDifference) {
 TEST_F(Run, WhatCannotBeEvaluatedIsSaidBeforeTraining) {
   const Result figure = run({"--set", "evaluate.best_metric=rougeL"});
   EXPECT_EQ(figure.code, 2);
-  EXPECT_THAT(figure.err, HasSubstr("evaluate.best_metric=rougeL: task linear_regression has no such figure; it has loss, mean_absolute_error"));
+  EXPECT_THAT(figure.err, HasSubstr("evaluate.best_metric=rougeL: task linear_regression has no such figure; "
+                                    "it has loss, mean_absolute_error"));
   const Result split = run({"--set", "task.data.val_samples=0", "--set", "run.dir=other"});
   EXPECT_EQ(split.code, 2);
   EXPECT_THAT(split.err, HasSubstr("evaluate.every = 20: task linear_regression has no validation data"));
-  const Result none = run({"--set", "task.data.val_samples=0", "--set", "run.dir=none", "--set", "evaluate.every=0"});
+  const Result none =
+      run({"--set", "task.data.val_samples=0", "--set", "run.dir=none", "--set", "evaluate.every=0"});
   EXPECT_EQ(none.code, 0) << none.err;
   EXPECT_THAT(none.out, HasSubstr("there is no validation data"));
 }
 
 TEST_F(Run, SettingsWithoutEffectAreNamed) {
-  const Result result = run({"--set", "optimizer.beta1=0.8", "--set", "loader.group_window=4", "--set", "train.max_steps=2"});
+  const Result result =
+      run({"--set", "optimizer.beta1=0.8", "--set", "loader.group_window=4", "--set", "train.max_steps=2"});
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("optimizer.beta1 = 0.8 has no effect: optimizer.kind is \"sgd\""));
-  EXPECT_THAT(result.out, HasSubstr("loader.group_window = 4 has no effect: loader.group_by_length is false"));
+  EXPECT_THAT(result.out,
+              HasSubstr("loader.group_window = 4 has no effect: loader.group_by_length is false"));
 }
 
 TEST_F(Run, TwoProcessesInOneFolderAreRefused) {
@@ -327,20 +353,24 @@ TEST_F(Run, EvaluatePredictAndExport) {
   EXPECT_THAT(evaluate.out, HasSubstr("\nprocesses  1; this is rank 0"));
   const auto figures = nlohmann::json::parse(read_text(path("run/evaluation-test.json")));
   EXPECT_TRUE(figures["figures"].contains("loss"));
-  const Result predict = pipeline({"predict", "train.toml", "--checkpoint", "last", "--output", "answers.csv"}, folder_.path());
+  const Result predict =
+      pipeline({"predict", "train.toml", "--checkpoint", "last", "--output", "answers.csv"}, folder_.path());
   EXPECT_EQ(predict.code, 0) << predict.err;
   const auto rows = read_lines(path("answers.csv"));
   ASSERT_GT(rows.size(), 2u);
   EXPECT_THAT(rows[0], testing::StartsWith("id,"));
   EXPECT_THAT(rows[1], testing::StartsWith("point-0,"));
-  const Result twice = pipeline({"predict", "train.toml", "--checkpoint", "last", "--output", "again.csv"}, folder_.path());
+  const Result twice =
+      pipeline({"predict", "train.toml", "--checkpoint", "last", "--output", "again.csv"}, folder_.path());
   EXPECT_EQ(twice.code, 0);
   EXPECT_EQ(read_text(path("again.csv")), read_text(path("answers.csv")));
-  const Result other = pipeline({"evaluate", "train.toml", "--set", "run.dir=other", "--checkpoint", "run"}, folder_.path());
+  const Result other =
+      pipeline({"evaluate", "train.toml", "--set", "run.dir=other", "--checkpoint", "run"}, folder_.path());
   EXPECT_EQ(other.code, 0) << other.err;
   EXPECT_TRUE(fs::exists(path("other/evaluation-test.json")));
   EXPECT_EQ(run({"--set", "run.dir=other"}).code, 0) << "a verb's folder can be trained in later";
-  const Result nowhere = pipeline({"evaluate", "train.toml", "--output", "train.toml/x.json"}, folder_.path());
+  const Result nowhere =
+      pipeline({"evaluate", "train.toml", "--output", "train.toml/x.json"}, folder_.path());
   EXPECT_EQ(nowhere.code, 2);
   EXPECT_THAT(nowhere.err, HasSubstr("train.toml"));
 }
@@ -352,16 +382,19 @@ TEST_F(Run, APlaceThatCannotTakeTheResultsIsNamedBeforeTheWork) {
     const auto at = [&](const std::string& output) {
       const Result result = pipeline({verb, "train.toml", "--output", output}, folder_.path());
       EXPECT_EQ(result.code, 2) << verb << result.out << result.err;
-      EXPECT_THAT(result.out, Not(HasSubstr("linear_regression of run/checkpoints"))) << "no weights are loaded for nothing";
+      EXPECT_THAT(result.out, Not(HasSubstr("linear_regression of run/checkpoints")))
+          << "no weights are loaded for nothing";
       return result.err;
     };
     const std::string below_proc = at("/proc/x.csv");
     EXPECT_THAT(below_proc, HasSubstr("error: /proc/x.csv"));
-    EXPECT_THAT(below_proc, HasSubstr("cannot be written: No such file or directory: choose another --output"));
+    EXPECT_THAT(below_proc,
+                HasSubstr("cannot be written: No such file or directory: choose another --output"));
     EXPECT_THAT(at("train.toml/x.csv"), HasSubstr("choose another --output"));
     if (verb == std::string("export")) continue;
     EXPECT_EQ(at("one"), "error: one: cannot be written: Is a directory: choose another --output\n");
-    EXPECT_EQ(at("/dev/null"), "error: /dev/null: cannot be written: is no plain file: choose another --output\n");
+    EXPECT_EQ(at("/dev/null"),
+              "error: /dev/null: cannot be written: is no plain file: choose another --output\n");
   }
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(folder_.path())) names.push_back(entry.path().filename());
@@ -390,7 +423,8 @@ kind = "pool"
   EXPECT_THAT(copy.out, Not(HasSubstr("other options than")));
   const Result other = run({"--set", "run.dir=copy", "--stage", "all", "--set", "task.data.noise=0.5"});
   EXPECT_EQ(other.code, 0) << other.err;
-  EXPECT_THAT(other.out, HasSubstr("copy/test was made with other options than the stage 'test' has now (task.data.noise was 0.0 and is 0.5): run "
+  EXPECT_THAT(other.out, HasSubstr("copy/test was made with other options than the stage 'test' has now "
+                                   "(task.data.noise was 0.0 and is 0.5): run "
                                    "that stage again"));
 }
 
@@ -398,8 +432,10 @@ kind = "pool"
 class SideFilesOfRuns : public Run {
  protected:
   std::vector<std::string> command(int samples, int processes = 1) const {
-    return {"predict", "train.toml", "--set", "task.predict.files=true", "--set", "task.data.test_samples=" + std::to_string(samples), "--set",
-            "launch.processes=" + std::to_string(processes)};
+    return {"predict", "train.toml",
+            "--set",   "task.predict.files=true",
+            "--set",   "task.data.test_samples=" + std::to_string(samples),
+            "--set",   "launch.processes=" + std::to_string(processes)};
   }
   // Those beside submission.csv, without what the core keeps of them.
   std::vector<std::string> files() const {
@@ -426,7 +462,8 @@ class SideFilesOfRuns : public Run {
   void kill_prediction(int samples) const {
     Process process(pipeline_command(command(samples)), folder_.path());
     const auto has_begun = [&] {
-      const auto progress = nlohmann::json::parse(read_text(path("run/submission.csv.progress")), nullptr, false);
+      const auto progress =
+          nlohmann::json::parse(read_text(path("run/submission.csv.progress")), nullptr, false);
       return progress.is_object() && progress["samples"].get<int>() > 0;
     };
     ASSERT_TRUE(eventually(has_begun));
@@ -483,7 +520,8 @@ init_from = "second"
   EXPECT_THAT(result.out, HasSubstr("weights from run/first/checkpoints/step-00000020"));
   EXPECT_TRUE(fs::exists(path("run/figures/evaluation-test.json")));
   const double first_end = nlohmann::json::parse(read_lines(path("run/first/metrics.jsonl")).back())["loss"];
-  const double second_start = nlohmann::json::parse(read_lines(path("run/second/metrics.jsonl")).front())["loss"];
+  const double second_start =
+      nlohmann::json::parse(read_lines(path("run/second/metrics.jsonl")).front())["loss"];
   EXPECT_LT(second_start, 2 * first_end + 0.1);
   const Result again = run();
   EXPECT_EQ(again.code, 0);
@@ -496,8 +534,11 @@ init_from = "second"
   EXPECT_TRUE(fs::exists(path("run/figures/evaluation-val.json")));
   const Result longer = run({"--set", "stage.first.train.max_steps=30"});
   EXPECT_EQ(longer.code, 0) << longer.err;
-  EXPECT_THAT(longer.out, testing::ContainsRegex("run/second began from run/first/checkpoints/step-00000020 \\(manifest [0-9a-f]{8}\\), and now "
-                                                 "that would be run/first/checkpoints/step-00000030 \\(manifest [0-9a-f]{8}\\): train it again"));
+  EXPECT_THAT(
+      longer.out,
+      testing::ContainsRegex(
+          "run/second began from run/first/checkpoints/step-00000020 \\(manifest [0-9a-f]{8}\\), and now "
+          "that would be run/first/checkpoints/step-00000030 \\(manifest [0-9a-f]{8}\\): train it again"));
   EXPECT_EQ(run({"--stage", "second", "--fresh", "--set", "optimizer.lr=0.01"}).code, 0);
   const Result figures = run({"--stage", "figures"});
   EXPECT_EQ(figures.code, 0) << figures.err;
@@ -545,20 +586,24 @@ TEST_F(Run, WrongInputIsNamedWithExitCode2) {
     EXPECT_EQ(result.out, "");
     return result.err;
   };
-  EXPECT_EQ(problem({"--set", "train.max_stepz=3"}), "error: --set train.max_stepz=3: unknown key: did you mean train.max_steps?\n");
+  EXPECT_EQ(problem({"--set", "train.max_stepz=3"}),
+            "error: --set train.max_stepz=3: unknown key: did you mean train.max_steps?\n");
   EXPECT_EQ(problem({"--set", "train.max_stepz=3", "--set", "task.model.featurez=3", "--set", "tsk.x=1"}),
             "error: --set train.max_stepz=3: unknown key: did you mean train.max_steps?\n"
             "error: --set tsk.x=1: unknown table: did you mean [task]?\n"
             "error: --set task.model.featurez=3: unknown key: did you mean task.model.features?\n");
   EXPECT_THAT(problem({"--set", "strategy.plugin=plain_sdg"}), HasSubstr("did you mean \"plain_sgd\"?"));
-  EXPECT_THAT(problem({"--set", "train.global_batch=12", "--set", "train.micro_batch=8"}), HasSubstr("use train.micro_batch = 6 or 12"));
+  EXPECT_THAT(problem({"--set", "train.global_batch=12", "--set", "train.micro_batch=8"}),
+              HasSubstr("use train.micro_batch = 6 or 12"));
   EXPECT_THAT(problem({"--set", "run.device=cuda"}), HasSubstr("run.device"));
   EXPECT_THAT(problem({"--nodes", "2"}), HasSubstr("--node-rank"));
-  EXPECT_THAT(problem({"--set", "train.global_batch=4", "--set", "launch.processes=2"}), HasSubstr("train.micro_batch = 2"));
+  EXPECT_THAT(problem({"--set", "train.global_batch=4", "--set", "launch.processes=2"}),
+              HasSubstr("train.micro_batch = 2"));
   EXPECT_THAT(problem({"--set", "strategy.zero_stage=3"}), HasSubstr("strategy.zero_stage=3: unknown key"));
   EXPECT_THAT(problem({"--set", "backend.timeout_secnds=5"}), HasSubstr("backend.timeout_secnds"));
   EXPECT_THAT(problem({"--set", "train.max_steps=unset"}), HasSubstr("nothing says when training ends"));
-  EXPECT_THAT(problem({"--set", "run.dir=\"\"", "--set", "run.name=.."}), HasSubstr("run.name=..: must be a plain name"));
+  EXPECT_THAT(problem({"--set", "run.dir=\"\"", "--set", "run.name=.."}),
+              HasSubstr("run.name=..: must be a plain name"));
   EXPECT_THAT(problem({"--nonsense"}), HasSubstr("--nonsense"));
   EXPECT_THAT(problem({"--master-port", "99999"}), HasSubstr("99999 not in range 1 to 65535"));
   EXPECT_FALSE(fs::exists(path("run"))) << "no folder is made for a run that cannot begin";
@@ -589,8 +634,9 @@ class SmallDisk {
 TEST_F(Run, AFullDiskIsSaidAndThePreviousCheckpointStays) {
   const SmallDisk disk(path("disk"));
   if (!disk.mounted()) GTEST_SKIP() << "mounting a small file system needs root";
-  const std::vector<std::string> options{"--set", "run.dir=disk/run", "--set", "checkpoint.keep=0", "--set", "checkpoint.every=1", "--set",
-                                         "evaluate.every=0", "--set", "evaluate.at_end=false"};
+  const std::vector<std::string> options{"--set", "run.dir=disk/run",     "--set", "checkpoint.keep=0",
+                                         "--set", "checkpoint.every=1",   "--set", "evaluate.every=0",
+                                         "--set", "evaluate.at_end=false"};
   const Result result = run(options);
   EXPECT_EQ(result.code, 1) << "the last checkpoint could not be written";
   EXPECT_THAT(result.out, HasSubstr("no checkpoint was written: "));
@@ -614,14 +660,15 @@ TEST_F(Run, OutOfMemoryEndsInOneErrorWithWhatHelps) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "sanitizers map terabytes of address space, so it cannot be limited";
 #endif
-  std::vector<std::string> command = pipeline_command({"run", "train.toml", "--set", "task.model.features=4096", "--set",
-                                                       "task.data.samples=1000000", "--set", "train.global_batch=1000000", "--set",
-                                                       "train.micro_batch=1000000"});
+  std::vector<std::string> command = pipeline_command(
+      {"run", "train.toml", "--set", "task.model.features=4096", "--set", "task.data.samples=1000000",
+       "--set", "train.global_batch=1000000", "--set", "train.micro_batch=1000000"});
   command.insert(command.begin(), {"/bin/sh", "-c", "ulimit -v 2000000 && exec \"$@\"", "sh"});
   const Result result = Process(command, folder_.path()).wait();
   EXPECT_EQ(result.code, 1);
   EXPECT_THAT(result.err, HasSubstr("out of memory on the host while "));
-  EXPECT_THAT(result.err, HasSubstr("train.micro_batch = 500000 (the global batch stays 1000000; what is learnt differs by rounding, and by what "
+  EXPECT_THAT(result.err, HasSubstr("train.micro_batch = 500000 (the global batch stays 1000000; what is "
+                                    "learnt differs by rounding, and by what "
                                     "dropout draws for each micro-batch)"));
   EXPECT_THAT(result.err, HasSubstr("train.activation_checkpointing = true"));
 }
@@ -641,11 +688,14 @@ TEST(Explain, KnowsPluginsAndTablesOfTheCore) {
   EXPECT_THAT(pipeline({"explain", "linear_regression"}).out, testing::StartsWith("task linear_regression "));
   const Result typo = pipeline({"explain", "chekpoint"});
   EXPECT_EQ(typo.code, 2);
-  EXPECT_EQ(typo.err, "error: there is no plugin and no table of the core's called 'chekpoint': did you mean 'checkpoint'?\n");
+  EXPECT_EQ(typo.err,
+            "error: there is no plugin and no table of the core's called 'chekpoint': did you mean "
+            "'checkpoint'?\n");
 }
 
 TEST(Help, EveryVerbHasHelpWithAnExample) {
-  for (const char* verb : {"run", "evaluate", "predict", "export", "check", "explain", "plugins", "check-plugin", "devices"}) {
+  for (const char* verb :
+       {"run", "evaluate", "predict", "export", "check", "explain", "plugins", "check-plugin", "devices"}) {
     const Result result = pipeline({verb, "--help"});
     EXPECT_EQ(result.code, 0);
     EXPECT_THAT(result.out, HasSubstr("Example")) << verb;

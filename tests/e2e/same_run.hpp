@@ -15,10 +15,13 @@ struct Arrangement {
   int processes;
   std::string backend = "auto";
 
-  std::string name() const { return strategy + "_" + std::to_string(processes) + (backend == "auto" ? "" : "_" + backend); }
+  std::string name() const {
+    return strategy + "_" + std::to_string(processes) + (backend == "auto" ? "" : "_" + backend);
+  }
   std::vector<std::string> sets() const {
     const bool sharded = strategy.starts_with("sharded");
-    std::vector<std::string> sets{"--set", "strategy.plugin=" + (sharded ? "sharded" : strategy), "--set", "launch.processes=" + std::to_string(processes)};
+    std::vector<std::string> sets{"--set", "strategy.plugin=" + (sharded ? "sharded" : strategy), "--set",
+                                  "launch.processes=" + std::to_string(processes)};
     if (sharded) sets.insert(sets.end(), {"--set", "strategy.zero_stage=" + strategy.substr(7)});
     if (backend != "auto") sets.insert(sets.end(), {"--set", "backend.plugin=" + backend});
     return sets;
@@ -42,7 +45,8 @@ class SameRunOf : public testing::Test, public JobT {
     EXPECT_EQ(run.code, 0) << run.out << run.err;
     return read_text(this->path(dir + "/export/model.safetensors"));
   }
-  // Loss and gradient norm of every step. AdamW hides a gradient that is wrong by a factor; the norm does not.
+  // Loss and gradient norm of every step. AdamW hides a gradient that is wrong by a factor; the norm does
+  // not.
   std::vector<double> losses(const std::string& dir) const {
     std::vector<double> values;
     for (const std::string& line : read_lines(this->path(dir + "/metrics.jsonl"))) {
@@ -54,7 +58,9 @@ class SameRunOf : public testing::Test, public JobT {
   void expect_close(const std::string& dir, const std::vector<double>& expected, double tolerance) const {
     const std::vector<double> seen = losses(dir);
     ASSERT_EQ(seen.size(), expected.size()) << dir;
-    for (size_t i = 0; i < seen.size(); ++i) EXPECT_NEAR(seen[i] / expected[i], 1, tolerance) << dir << (i % 2 == 0 ? " loss" : " norm") << " of step " << i / 2 + 1;
+    for (size_t i = 0; i < seen.size(); ++i)
+      EXPECT_NEAR(seen[i] / expected[i], 1, tolerance)
+          << dir << (i % 2 == 0 ? " loss" : " norm") << " of step " << i / 2 + 1;
   }
 };
 

@@ -14,7 +14,8 @@ TYPED_TEST_SUITE(SameRunMatrix, Jobs, JobNames);
 
 const std::vector<std::string> kStrategies{"ddp", "sharded1", "sharded2", "sharded3"};
 
-// A strategy does not know the task, nor a task the strategy: one job goes through all of the matrix, the others along its diagonal.
+// A strategy does not know the task, nor a task the strategy: one job goes through all of the matrix, the
+// others along its diagonal.
 template <class JobT>
 std::vector<Arrangement> arrangements(std::vector<int> processes) {
   if (!std::is_same_v<JobT, SmallJob>) return {{"ddp", processes.front()}, {"sharded3", processes.back()}};
@@ -47,7 +48,8 @@ TYPED_TEST(SameRunMatrix, StaysWithinAMillionthOnThreeProcesses) {
 }
 
 TYPED_TEST(SameRunMatrix, StaysCloseInTheFastMode) {
-  const std::vector<std::string> fast{"--set", "run.reproducible=false", "--set", "train.max_steps=50", "--set", "launch.threads=1", "--set", "optimizer.lr=1e-3"};
+  const std::vector<std::string> fast{"--set", "run.reproducible=false", "--set", "train.max_steps=50",
+                                      "--set", "launch.threads=1",       "--set", "optimizer.lr=1e-3"};
   this->train({"single", 1}, fast);
   ASSERT_EQ(this->losses("single_1").size(), 100u);
   for (const Arrangement& arrangement : arrangements<TypeParam>({2, 1, 3, 4})) {
@@ -59,7 +61,9 @@ TYPED_TEST(SameRunMatrix, StaysCloseInTheFastMode) {
 TYPED_TEST(SameRunMatrix, GoesOnWithAnyStrategyAndNumberOfProcesses) {
   this->train({"single", 1});
   int step = 0;
-  for (const Arrangement& arrangement : {Arrangement{"ddp", 4}, Arrangement{"sharded2", 2}, Arrangement{"single", 1}, Arrangement{"sharded3", 4}, Arrangement{"ddp", 2}, Arrangement{"sharded1", 2}})
+  for (const Arrangement& arrangement :
+       {Arrangement{"ddp", 4}, Arrangement{"sharded2", 2}, Arrangement{"single", 1},
+        Arrangement{"sharded3", 4}, Arrangement{"ddp", 2}, Arrangement{"sharded1", 2}})
     this->train(arrangement, {"--set", "train.max_steps=" + std::to_string(step += 2)}, "chain");
   EXPECT_EQ(this->curve("chain"), this->curve("single_1"));
   EXPECT_EQ(this->exported("chain"), this->exported("single_1"));
@@ -68,7 +72,8 @@ TYPED_TEST(SameRunMatrix, GoesOnWithAnyStrategyAndNumberOfProcesses) {
 TYPED_TEST(SameRunMatrix, GoesOnAfterThreeProcessesWithinAMillionth) {
   this->train({"single", 1});
   int step = 0;
-  for (const Arrangement& arrangement : {Arrangement{"ddp", 4}, Arrangement{"ddp", 2}, Arrangement{"single", 1}, Arrangement{"sharded2", 3}})
+  for (const Arrangement& arrangement :
+       {Arrangement{"ddp", 4}, Arrangement{"ddp", 2}, Arrangement{"single", 1}, Arrangement{"sharded2", 3}})
     this->train(arrangement, {"--set", "train.max_steps=" + std::to_string(step += 3)}, "chain");
   this->expect_close("chain", this->losses("single_1"), 1e-6);
 }

@@ -1,5 +1,5 @@
-// One configuration, another strategy, two processes: the same run. Every strategy on every number of processes is in
-// same_run_matrix_test.cpp, which takes minutes.
+// One configuration, another strategy, two processes: the same run. Every strategy on every number of
+// processes is in same_run_matrix_test.cpp, which takes minutes.
 #include <gmock/gmock.h>
 
 #include "tests/e2e/same_run.hpp"
@@ -26,7 +26,8 @@ TEST_F(SameRun, HasTheSameBitsOnTwoProcesses) {
 TEST_F(SameRun, GoesOnUnderAnotherStrategy) {
   train({"single", 1});
   int step = 0;
-  for (const Arrangement& arrangement : {Arrangement{"ddp", 2}, Arrangement{"sharded2", 2}, Arrangement{"single", 1}})
+  for (const Arrangement& arrangement :
+       {Arrangement{"ddp", 2}, Arrangement{"sharded2", 2}, Arrangement{"single", 1}})
     train(arrangement, {"--set", "train.max_steps=" + std::to_string(step += 4)}, "chain");
   EXPECT_EQ(curve("chain"), curve("single_1"));
 }
@@ -39,7 +40,6 @@ TEST_F(SameRun, IsTheSameOverEveryBackend) {
     EXPECT_EQ(curve(arrangement.name()), curve("single_1")) << backend;
   }
 }
-
 
 TEST_F(SameRun, EvaluatesAndPredictsTheSame) {
   write_text(path("val.jsonl"), small_pairs(100, 37));
@@ -57,8 +57,9 @@ TEST_F(SameRun, EvaluatesAndPredictsTheSame) {
   EXPECT_EQ(evaluations("ddp_2"), evaluations("single_1"));
   // By a verb, of one checkpoint.
   const auto with = [&](const std::string& verb, int processes, std::vector<std::string> more) {
-    more.insert(more.end(), {"--set", "run.dir=single_1", "--set", "launch.processes=" + std::to_string(processes), "--output",
-                             path("out-" + std::to_string(processes)).string()});
+    more.insert(more.end(),
+                {"--set", "run.dir=single_1", "--set", "launch.processes=" + std::to_string(processes),
+                 "--output", path("out-" + std::to_string(processes)).string()});
     const Result result = call(verb, more);
     EXPECT_EQ(result.code, 0) << result.out << result.err;
     return read_text(path("out-" + std::to_string(processes)));
@@ -77,7 +78,6 @@ TEST_F(SameRun, EvaluatesAndPredictsTheSame) {
     EXPECT_EQ(with("predict", processes, {}), rows) << processes;
   }
 }
-
 
 }  // namespace
 }  // namespace pipeline::tests

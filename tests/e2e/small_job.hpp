@@ -1,4 +1,5 @@
-// A small summarization job: a few pairs in several scripts and a model of a few thousand parameters, with dropout and accumulation.
+// A small summarization job: a few pairs in several scripts and a model of a few thousand parameters, with
+// dropout and accumulation.
 #pragma once
 
 #include <string>
@@ -23,12 +24,14 @@ rouge = { validate_samples = 4, evaluate_samples = 4 }
 )";
 
 inline std::string small_pairs(int first, int count) {
-  static constexpr const char* kTexts[] = {"the quick brown fox jumps over the lazy dog", "прыгает через ленивую собаку", "素早い茶色の狐",
-                                           "der schnelle braune Fuchs, \\\"springt\\\"", "emoji 🦊🐕 and e\\u0301 combining"};
+  static constexpr const char* kTexts[] = {
+      "the quick brown fox jumps over the lazy dog", "прыгает через ленивую собаку", "素早い茶色の狐",
+      "der schnelle braune Fuchs, \\\"springt\\\"", "emoji 🦊🐕 and e\\u0301 combining"};
   std::string text;
   for (int i = first; i < first + count; ++i) {
     const std::string body = kTexts[i % 5];
-    text += R"({"id":"p)" + std::to_string(i) + R"(","document":")" + body + " number " + std::to_string(i) + R"(","summary":")" + body.substr(0, i % 5 == 0 ? 9 : body.size()) + "\"}\n";
+    text += R"({"id":"p)" + std::to_string(i) + R"(","document":")" + body + " number " + std::to_string(i) +
+            R"(","summary":")" + body.substr(0, i % 5 == 0 ? 9 : body.size()) + "\"}\n";
   }
   return text;
 }
@@ -41,7 +44,8 @@ class SmallJob : public Job {
     write_text(path("train.toml"), config());
     write_text(path("train.jsonl"), small_pairs(0, 40));
     write_text(path("val.jsonl"), small_pairs(100, 6));
-    write_text(path("test.csv"), "id,document\nx1,\"a, quoted\ntext\"\nx2,素早い茶色の狐\nx3,\"" + std::string(3000, 'w') + "\"\n");
+    write_text(path("test.csv"), "id,document\nx1,\"a, quoted\ntext\"\nx2,素早い茶色の狐\nx3,\"" +
+                                     std::string(3000, 'w') + "\"\n");
   }
 };
 

@@ -1,4 +1,5 @@
-// The summarization task as a user runs it, on a few pairs in several scripts, with a model of a few thousand parameters.
+// The summarization task as a user runs it, on a few pairs in several scripts, with a model of a few thousand
+// parameters.
 #include <cmath>
 #include <filesystem>
 
@@ -55,14 +56,16 @@ TEST_F(Summarization, TrainsEvaluatesPredictsAndExports) {
     EXPECT_TRUE(fs::exists(path("run/export") / file)) << file;
 
   // The exported folder is a start like any other: the first loss is what the last evaluation saw.
-  const Result again = call("run", {"--set", "run.dir=again", "--set", "train.init_from=run/export", "--set", "task.tokenizer.path=run/export",
-                                    "--set", "optimizer.lr=0.0", "--set", "train.max_steps=1"});
+  const Result again = call(
+      "run", {"--set", "run.dir=again", "--set", "train.init_from=run/export", "--set",
+              "task.tokenizer.path=run/export", "--set", "optimizer.lr=0.0", "--set", "train.max_steps=1"});
   ASSERT_EQ(again.code, 0) << again.err;
   EXPECT_THAT(again.out, HasSubstr("weights imported from"));
-  EXPECT_NEAR(nlohmann::json::parse(read_lines(path("again/eval.jsonl")).back())["loss"].get<double>(), evaluation["figures"]["loss"].get<double>(),
-              1e-5);
-  const Result other = call("run", {"--set", "run.dir=other", "--set", "train.init_from=run/export", "--set", "task.tokenizer.path=run/export",
-                                    "--set", "task.model.layer_norm_epsilon=1e-6"});
+  EXPECT_NEAR(nlohmann::json::parse(read_lines(path("again/eval.jsonl")).back())["loss"].get<double>(),
+              evaluation["figures"]["loss"].get<double>(), 1e-5);
+  const Result other =
+      call("run", {"--set", "run.dir=other", "--set", "train.init_from=run/export", "--set",
+                   "task.tokenizer.path=run/export", "--set", "task.model.layer_norm_epsilon=1e-6"});
   EXPECT_EQ(other.code, 2) << other.out;
   EXPECT_THAT(other.err, HasSubstr("task.model.layer_norm_epsilon = 1e-06, the folder has 1e-05"));
 }
@@ -71,7 +74,8 @@ TEST_F(Summarization, AnEvaluationCountsTheSamplesThatHaveASummary) {
   ASSERT_EQ(call("run", {"--set", "train.max_steps=1"}).code, 0);
   const Result none = call("evaluate");
   EXPECT_EQ(none.code, 2) << none.out;
-  EXPECT_THAT(none.err, HasSubstr("none of the 3 samples of this split has a summary in the column 'summary'"));
+  EXPECT_THAT(none.err,
+              HasSubstr("none of the 3 samples of this split has a summary in the column 'summary'"));
   EXPECT_THAT(none.err, HasSubstr("use `predict`"));
   const auto figures = [&](const std::string& rows) {
     write_text(path("test.csv"), "id,document,summary\n" + rows);
@@ -82,7 +86,8 @@ TEST_F(Summarization, AnEvaluationCountsTheSamplesThatHaveASummary) {
   const std::string first = "x1,the quick brown fox,the fox\n", second = "x2,a lazy dog,lazy\n";
   const auto expected = figures(first + second);
   EXPECT_GT(expected["loss"].get<double>(), 0);
-  EXPECT_EQ(figures("x3,nobody sums this up,\nx4,nor this,\n" + first + second + "x5,a blank one,\"  \"\n"), expected);
+  EXPECT_EQ(figures("x3,nobody sums this up,\nx4,nor this,\n" + first + second + "x5,a blank one,\"  \"\n"),
+            expected);
 }
 
 // Entries of the cache whose names start and end so.
@@ -127,12 +132,17 @@ TEST_F(Summarization, AModelThatIsTooLargeIsToldFromBatchesThatAre) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "sanitizers map terabytes of address space, so it cannot be limited";
 #endif
-  std::vector<std::string> command = pipeline_command({"run", "train.toml", "--set", "task.model.n_embd=65536"});
+  std::vector<std::string> command =
+      pipeline_command({"run", "train.toml", "--set", "task.model.n_embd=65536"});
   command.insert(command.begin(), {"/bin/sh", "-c", "ulimit -v 40000000 && exec \"$@\"", "sh"});
   const Result result = Process(command, folder()).wait();
   EXPECT_EQ(result.code, 1) << result.out;
-  EXPECT_THAT(result.err, HasSubstr("out of memory on the host while opening the data and creating the model: "));
-  EXPECT_THAT(result.err, HasSubstr("make the model smaller by the options of [task], which `pipeline explain summarization` lists"));
+  EXPECT_THAT(result.err,
+              HasSubstr("out of memory on the host while opening the data and creating the model: "));
+  EXPECT_THAT(
+      result.err,
+      HasSubstr(
+          "make the model smaller by the options of [task], which `pipeline explain summarization` lists"));
   EXPECT_THAT(result.err, Not(HasSubstr("micro_batch"))) << result.err;
 }
 
@@ -157,16 +167,20 @@ TEST_F(Summarization, OtherTrainingDataIsAnotherRunAndOtherTestDataIsNot) {
 }
 
 TEST_F(Summarization, ABackendThatCannotDoItHereIsAMistakeOfTheConfiguration) {
-  const Result result = call("run", {"--set", "run.device=cpu", "--set", "backend.plugin=nccl", "--set", "launch.processes=2"});
+  const Result result =
+      call("run", {"--set", "run.device=cpu", "--set", "backend.plugin=nccl", "--set", "launch.processes=2"});
   EXPECT_EQ(result.code, 2) << result.out;
-  EXPECT_THAT(result.err, HasSubstr("it works in CUDA device memory only, cpu was asked for: use gloo or shm"));
+  EXPECT_THAT(result.err,
+              HasSubstr("it works in CUDA device memory only, cpu was asked for: use gloo or shm"));
 }
 
 TEST_F(Summarization, AnOptionOfAnotherPluginIsSaidToBeOne) {
   EXPECT_EQ(call("check", {"--set", "strategy.plugin=ddp", "--set", "strategy.zero_stage=2"}).err,
-            "error: --set strategy.zero_stage=2: unknown key: it is an option of the strategy sharded: name that in strategy.plugin, or leave the option "
+            "error: --set strategy.zero_stage=2: unknown key: it is an option of the strategy sharded: name "
+            "that in strategy.plugin, or leave the option "
             "out\n");
-  EXPECT_THAT(call("run", {"--set", "task.mask_ratio=0.2", "--set", "tsk.x=1"}).err, HasSubstr("it is an option of the task protein"));
+  EXPECT_THAT(call("run", {"--set", "task.mask_ratio=0.2", "--set", "tsk.x=1"}).err,
+              HasSubstr("it is an option of the task protein"));
 }
 
 // The tokenizer is trained on train.jsonl, and the weights mean nothing with another one.
@@ -174,14 +188,16 @@ TEST_F(Summarization, TheTokenizerStaysWithTheWeights) {
   ASSERT_EQ(call("run").code, 0);
   ASSERT_EQ(call("predict", {"--output", "before.csv"}).code, 0);
 
-  const std::string other = "{\"id\": \"q\", \"document\": \"quite other words, queer and quaint\", \"summary\": \"quips\"}\n";
+  const std::string other =
+      "{\"id\": \"q\", \"document\": \"quite other words, queer and quaint\", \"summary\": \"quips\"}\n";
   write_text(path("train.jsonl"), other + small_pairs(100, 20));
   Result result = call("predict", {"--output", "changed.csv"});
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_EQ(read_text(path("changed.csv")), read_text(path("before.csv")));
 
   // Tuning goes on with it, also on other data.
-  result = call("run", {"--set", "run.dir=tuned", "--set", "train.init_from=run", "--set", "train.max_steps=1"});
+  result =
+      call("run", {"--set", "run.dir=tuned", "--set", "train.init_from=run", "--set", "train.max_steps=1"});
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr(", as the weights have it"));
   EXPECT_THAT(result.out, Not(HasSubstr("training a tokenizer")));
@@ -190,7 +206,8 @@ TEST_F(Summarization, TheTokenizerStaysWithTheWeights) {
   ASSERT_EQ(call("export", {"--output", "exported"}).code, 0);
   ASSERT_EQ(call("predict", {"--output", "given.csv", "--set", "task.tokenizer.path=exported"}).code, 0);
   EXPECT_EQ(read_text(path("given.csv")), read_text(path("before.csv")));
-  const std::vector<std::string> smaller = {"--set", "run.dir=smaller", "--set", "task.tokenizer.vocab_size=290", "--set", "train.max_steps=1"};
+  const std::vector<std::string> smaller = {
+      "--set", "run.dir=smaller", "--set", "task.tokenizer.vocab_size=290", "--set", "train.max_steps=1"};
   ASSERT_EQ(call("run", smaller).code, 0);
   ASSERT_EQ(call("export", {"--set", "run.dir=smaller", "--output", "smaller-exported"}).code, 0);
   result = call("predict", {"--output", "wrong.csv", "--set", "task.tokenizer.path=smaller-exported"});
@@ -225,11 +242,13 @@ TEST_F(Summarization, TrainsInBf16) {
   EXPECT_THAT(run.out, HasSubstr("bf16: parameter bf16, compute bf16"));
   EXPECT_THAT(run.out, HasSubstr("master fp32"));
   const auto metrics = read_lines(path("run/metrics.jsonl"));
-  EXPECT_LT(nlohmann::json::parse(metrics.back())["loss"].get<double>(), nlohmann::json::parse(metrics.front())["loss"].get<double>() - 0.2);
+  EXPECT_LT(nlohmann::json::parse(metrics.back())["loss"].get<double>(),
+            nlohmann::json::parse(metrics.front())["loss"].get<double>() - 0.2);
 }
 
 TEST_F(Summarization, DroppedRecordsAreReported) {
-  write_text(path("train.jsonl"), small_pairs(0, 20) + "{\"document\": \"no summary\"}\nnot json\n" + small_pairs(20, 20));
+  write_text(path("train.jsonl"),
+             small_pairs(0, 20) + "{\"document\": \"no summary\"}\nnot json\n" + small_pairs(20, 20));
   const Result run = call("run", {"--set", "train.max_steps=1"});
   ASSERT_EQ(run.code, 0) << run.err;
   const std::string report = "2 of 42 records";
@@ -245,16 +264,23 @@ TEST_F(Summarization, UnusableInputIsNamed) {
   };
   const std::string nowhere = problem({"--set", "task.data.train=nowhere.jsonl"});
   EXPECT_THAT(nowhere, HasSubstr("task.data.train=nowhere.jsonl"));
-  EXPECT_THAT(nowhere, HasSubstr("there is no such file; a path is taken from the folder in which the program is started"));
+  EXPECT_THAT(
+      nowhere,
+      HasSubstr("there is no such file; a path is taken from the folder in which the program is started"));
   write_text(path("empty.jsonl"), "");
   EXPECT_THAT(problem({"--set", "task.data.train=empty.jsonl"}), HasSubstr("empty.jsonl"));
-  EXPECT_THAT(problem({"--set", "task.model.n_head=3"}), HasSubstr("--set task.model.n_head=3: must divide task.model.n_embd (16)"));
-  EXPECT_THAT(problem({"--set", "task.sequence.max_tokens=100"}), HasSubstr("must not exceed task.model.n_positions (64)"));
+  EXPECT_THAT(problem({"--set", "task.model.n_head=3"}),
+              HasSubstr("--set task.model.n_head=3: must divide task.model.n_embd (16)"));
+  EXPECT_THAT(problem({"--set", "task.sequence.max_tokens=100"}),
+              HasSubstr("must not exceed task.model.n_positions (64)"));
   EXPECT_THAT(problem({"--set", "task.generate.max_tokens=33"}),
-              HasSubstr("task.generate.max_tokens=33: with task.sequence.max_tokens = 48, of which the separator takes 1, this leaves 14 tokens of a "
-                        "document to write a summary from, less than half of the 31 that training keeps: use at most 31, or "
+              HasSubstr("task.generate.max_tokens=33: with task.sequence.max_tokens = 48, of which the "
+                        "separator takes 1, this leaves 14 tokens of a "
+                        "document to write a summary from, less than half of the 31 that training keeps: use "
+                        "at most 31, or "
                         "task.sequence.max_tokens = 51 or more"));
-  EXPECT_THAT(problem({"--set", "task.generate.max_tokens=31"}), HasSubstr("of which the separator takes 8"));  // as the tokenizer says
+  EXPECT_THAT(problem({"--set", "task.generate.max_tokens=31"}),
+              HasSubstr("of which the separator takes 8"));  // as the tokenizer says
   EXPECT_THAT(problem({"--set", "train.init_from=nowhere"}), HasSubstr("there is no folder nowhere"));
   EXPECT_THAT(problem({"--set", "task.data.document_column=text"}), HasSubstr("text"));
 }

@@ -73,7 +73,8 @@ TEST(JsonLines, AppendsWholeLinesAndCutsBack) {
   }
   std::ofstream(file, std::ios::app) << R"({"step":6,"lo)";  // what a kill leaves
   JsonLines::cut_back(file, "step", 4);
-  EXPECT_THAT(lines(file), testing::ElementsAre(R"({"step":1,"loss":1.5})", R"({"step":2,"loss":1.5})", R"({"step":3,"loss":1.5})"));
+  EXPECT_THAT(lines(file), testing::ElementsAre(R"({"step":1,"loss":1.5})", R"({"step":2,"loss":1.5})",
+                                                R"({"step":3,"loss":1.5})"));
 }
 
 TEST(JsonLines, SurvivesInvalidText) {

@@ -206,7 +206,9 @@ TEST(Leaving, EndsTheExchangesOfTheOthers) {
     }
   });
   for (const std::size_t rank : {0, 2})
-    EXPECT_THAT(thrown[rank], AllOf(HasSubstr("rank 1 (host "), HasSubstr("has left the run, and others wait for it in barrier of 'epoch'")));
+    EXPECT_THAT(thrown[rank],
+                AllOf(HasSubstr("rank 1 (host "),
+                      HasSubstr("has left the run, and others wait for it in barrier of 'epoch'")));
 }
 
 TEST(Leaving, OfRank0EndsTheExchangesOfTheOthers) {

@@ -109,8 +109,7 @@ std::string error_of(const std::function<void()>& part) {
   return "nothing";
 }
 
-Process::Process(World world, Options options, const std::function<void(Peers&)>& part)
-    : pid_(::fork()) {
+Process::Process(World world, Options options, const std::function<void(Peers&)>& part) : pid_(::fork()) {
   if (pid_ != 0) {
     if (world.listen_socket >= 0) ::close(world.listen_socket);
     return;

@@ -1,8 +1,8 @@
 // What is thrown where nothing may be thrown: by the host's own functions, and by slots.
 #include "core/plugins/call.hpp"
 
-#include <gmock/gmock.h>
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -103,7 +103,8 @@ TEST_F(SlotsThatThrow, AreNamedWithTheirPlugin) {
   EXPECT_EQ(problem_of([&] { task.metrics(); }), escaped(who, "metric_count"));
   EXPECT_EQ(problem_of([&] { task.data_fingerprint(); }), escaped(who, "data_fingerprint"));
   EXPECT_EQ(problem_of([&] { task.extra_state(); }), escaped(who, "extra_state"));
-  EXPECT_EQ(problem_of([&] { task.report(PL_SPLIT_VAL, PL_PURPOSE_VALIDATE, {}, {}, {}); }), escaped(who, "report"));
+  EXPECT_EQ(problem_of([&] { task.report(PL_SPLIT_VAL, PL_PURPOSE_VALIDATE, {}, {}, {}); }),
+            escaped(who, "report"));
   EXPECT_EQ(problem_of([&] { plugin.query("pl.x/1"); }), escaped(who, "query"));
   EXPECT_THAT(lines_, ElementsAre());
 }
@@ -176,11 +177,15 @@ std::string report_with(const std::string& name) {
   std::string said;
   const EvaluationValue values[] = {{"", "loss", 3, 2}, {"a", "loss", 5, 4}};
   try {
-    task.report(PL_SPLIT_TEST, PL_PURPOSE_EVALUATE, values, {},
-                {.figure = [&](std::string_view figure, double value,
-                               std::uint32_t better) { said += fmt::format("{} {} {}; ", figure, value, better); },
-                 .text = [&](std::string_view lines) { said += fmt::format("{}; ", lines); },
-                 .file = [&](std::string_view file, std::span<const std::byte> bytes) { said += fmt::format("{} {}", file, bytes.size()); }});
+    task.report(
+        PL_SPLIT_TEST, PL_PURPOSE_EVALUATE, values, {},
+        {.figure = [&](std::string_view figure, double value,
+                       std::uint32_t better) { said += fmt::format("{} {} {}; ", figure, value, better); },
+         .text = [&](std::string_view lines) { said += fmt::format("{}; ", lines); },
+         .file =
+             [&](std::string_view file, std::span<const std::byte> bytes) {
+               said += fmt::format("{} {}", file, bytes.size());
+             }});
   } catch (const Error& e) {
     return e.what();
   }
@@ -194,12 +199,14 @@ TEST(Report, GetsAllValuesAndAddsFiguresTextAndFiles) {
 TEST(Report, NamesThatCannotBeAreRefused) {
   EXPECT_EQ(report_with("report_nameless"), "task report_nameless: report gave a figure without a name");
   EXPECT_EQ(report_with("report_better"), "task report_better: report: figure 'own': better 7 is unknown");
-  EXPECT_EQ(report_with("report_file"), "task report_file gave '../x' as the name of a file: must be a plain file name");
+  EXPECT_EQ(report_with("report_file"),
+            "task report_file gave '../x' as the name of a file: must be a plain file name");
 }
 
 TEST(Report, FilesThatWouldBeLostAreRefused) {
-  EXPECT_EQ(report_with("report_sums"),
-            "task report_sums: report gave a file the name 'sums.json', which is the host's own: must be another");
+  EXPECT_EQ(
+      report_with("report_sums"),
+      "task report_sums: report gave a file the name 'sums.json', which is the host's own: must be another");
   EXPECT_EQ(report_with("report_twice"),
             "task report_twice: report gave the file 'table.csv' twice: each must have a name of its own");
   EXPECT_EQ(report_with("report_null"), "task report_null gave the file 'table.csv' as 3 bytes at NULL");
@@ -214,8 +221,14 @@ std::string evaluate_with(const std::string& name) {
   std::string values;
   try {
     task.evaluate(batch, {},
-                  {.value = [&](const EvaluationValue& v) { values += fmt::format("{}/{} {} {}; ", v.group, v.name, v.sum, v.weight); },
-                   .record = [&](const EvaluationRecord& r) { values += fmt::format("{} {} {}; ", r.sample_id, r.key, r.bytes); },
+                  {.value =
+                       [&](const EvaluationValue& v) {
+                         values += fmt::format("{}/{} {} {}; ", v.group, v.name, v.sum, v.weight);
+                       },
+                   .record =
+                       [&](const EvaluationRecord& r) {
+                         values += fmt::format("{} {} {}; ", r.sample_id, r.key, r.bytes);
+                       },
                    .sample = {}});
   } catch (const Error& e) {
     return e.what();

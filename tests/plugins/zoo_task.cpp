@@ -1,7 +1,7 @@
 // A task of the zoo that can be opened and called, and breaks its promises only then. ZOO_THROWS: its slots
-// let exceptions out. ZOO_NO_STATE: it has extra state of five bytes nowhere. ZOO_ROWS, ZOO_FIELDS, ZOO_ROW_ID: how often, how long and for whom its prediction gives
-// a row. ZOO_REPORT_...: what its report gives. ZOO_VALUE: the name of a value of its evaluation.
-// ZOO_NARROW_LOSS: its loss in bf16.
+// let exceptions out. ZOO_NO_STATE: it has extra state of five bytes nowhere. ZOO_ROWS, ZOO_FIELDS,
+// ZOO_ROW_ID: how often, how long and for whom its prediction gives a row. ZOO_REPORT_...: what its report
+// gives. ZOO_VALUE: the name of a value of its evaluation. ZOO_NARROW_LOSS: its loss in bf16.
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
@@ -137,7 +137,8 @@ pl_error* train(pl_task* self, const pl_batch*, const pl_train_args*, pl_tensor*
 #define ZOO_RECORD_TIMES 1
 #endif
 
-pl_error* evaluate(pl_task*, [[maybe_unused]] const pl_batch* batch, const pl_evaluate_args*, const pl_evaluation_sink* sink) {
+pl_error* evaluate(pl_task*, [[maybe_unused]] const pl_batch* batch, const pl_evaluate_args*,
+                   const pl_evaluation_sink* sink) {
   if (pl_error* error = sink->value(sink->user, str(""), str("loss"), 3, 2)) return error;
   for (int i = 0; i < ZOO_RECORD_TIMES; ++i)
     if (pl_error* error = sink->record(sink->user, ZOO_RECORD_ID, str("score"), "7", 1)) return error;
@@ -211,7 +212,8 @@ pl_error* report([[maybe_unused]] pl_task* self, const pl_report_args* args, con
 #ifdef ZOO_REPORT_OF_DATA
   if (!self->is_open) sum = 0;
 #endif
-  if (pl_error* error = sink->figure(sink->user, str(ZOO_REPORT_FIGURE), sum, ZOO_REPORT_BETTER)) return error;
+  if (pl_error* error = sink->figure(sink->user, str(ZOO_REPORT_FIGURE), sum, ZOO_REPORT_BETTER))
+    return error;
   if (pl_error* error = sink->text(sink->user, str("two\nlines"))) return error;
   for (int i = 0; i < ZOO_REPORT_TIMES; ++i)
     if (pl_error* error = sink->file(sink->user, str(ZOO_REPORT_FILE), ZOO_REPORT_BYTES, 3)) return error;

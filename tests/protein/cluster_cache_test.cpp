@@ -32,7 +32,9 @@ class ClusterCacheFile : public testing::Test {
 
   tests::TemporaryFolder folder;
   std::vector<std::string> notes;
-  ClusterCache cache{.folder = folder.path().string(), .note = [this](const std::string& line) { notes.push_back(line); }, .cancelled = {}};
+  ClusterCache cache{.folder = folder.path().string(),
+                     .note = [this](const std::string& line) { notes.push_back(line); },
+                     .cancelled = {}};
   int computed = 0;
 };
 
@@ -58,7 +60,8 @@ TEST_F(ClusterCacheFile, OneThatCannotBeWrittenIsSaidInTheLog) {
   cache.folder = (folder.path() / "nowhere").string();
   EXPECT_THAT(get(), ElementsAre(0, 1, 0));
   ASSERT_EQ(notes.size(), 1u);
-  EXPECT_THAT(notes[0], HasSubstr("cannot be kept, so every process and run compares them again: " + cache.folder + "/protein-clusters-"));
+  EXPECT_THAT(notes[0], HasSubstr("cannot be kept, so every process and run compares them again: " +
+                                  cache.folder + "/protein-clusters-"));
   EXPECT_THAT(notes[0], HasSubstr("No such file or directory"));
 }
 
@@ -71,9 +74,7 @@ TEST_F(ClusterCacheFile, OfTwoThatWantItAtOnceOneComputes) {
       return std::vector<uint32_t>{0};
     });
   };
-  {
-    const std::jthread one(slowly), other(slowly);
-  }
+  { const std::jthread one(slowly), other(slowly); }
   EXPECT_EQ(times, 1);
 }
 

@@ -14,7 +14,8 @@ namespace {
 
 using testing::ElementsAre;
 
-// Chains whose residues' numbers say which of them are copies: each residue has to lead to the first one of its number, and no other.
+// Chains whose residues' numbers say which of them are copies: each residue has to lead to the first one of
+// its number, and no other.
 void expect_copies_by_number(const std::vector<std::vector<Residue>>& chains) {
   const std::vector<int64_t> copy_of = copies_of(chains);
   std::map<int32_t, int64_t> first;
@@ -22,7 +23,8 @@ void expect_copies_by_number(const std::vector<std::vector<Residue>>& chains) {
   for (const auto& chain : chains)
     for (const Residue& residue : chain) {
       const int64_t expected = first.try_emplace(residue.number, row).first->second;
-      EXPECT_EQ(copy_of[static_cast<size_t>(row)], expected) << "residue " << residue.number << " at row " << row;
+      EXPECT_EQ(copy_of[static_cast<size_t>(row)], expected)
+          << "residue " << residue.number << " at row " << row;
       ++row;
     }
 }
@@ -45,7 +47,8 @@ TEST(Copies, OfWhichOtherLoopsWereSeen) {
 TEST(Copies, AMutantIsPairedWithItsOriginal) {
   auto mutant = made_up_chain(80, 3);
   const auto original = mutant;
-  for (const size_t place : {0, 17, 18, 50, 79}) mutant[place].amino_acid = static_cast<uint8_t>((mutant[place].amino_acid + 7) % kAminoAcidCount);
+  for (const size_t place : {0, 17, 18, 50, 79})
+    mutant[place].amino_acid = static_cast<uint8_t>((mutant[place].amino_acid + 7) % kAminoAcidCount);
   expect_copies_by_number({original, mutant});
 }
 
@@ -53,7 +56,8 @@ TEST(Copies, ARepeatGoesWithTheNumbers) {
   auto whole = made_up_chain(40, 4);
   const auto unit = part_of(whole, 10, 12);
   auto twice = whole;
-  for (size_t i = 0; i < unit.size(); ++i) twice.insert(twice.begin() + 22 + static_cast<ptrdiff_t>(i), unit[i]);
+  for (size_t i = 0; i < unit.size(); ++i)
+    twice.insert(twice.begin() + 22 + static_cast<ptrdiff_t>(i), unit[i]);
   renumber(twice);
   expect_copies_by_number({twice, without(twice, 22, 12)});
   expect_copies_by_number({twice, without(twice, 10, 12)});
@@ -62,7 +66,8 @@ TEST(Copies, ARepeatGoesWithTheNumbers) {
 TEST(Copies, RelativesAndStrangersAreNone) {
   const auto a = made_up_chain(100, 5);
   auto relative = a;
-  for (size_t i = 0; i < relative.size(); i += 5) relative[i].amino_acid = static_cast<uint8_t>((relative[i].amino_acid + 3) % kAminoAcidCount);
+  for (size_t i = 0; i < relative.size(); i += 5)
+    relative[i].amino_acid = static_cast<uint8_t>((relative[i].amino_acid + 3) % kAminoAcidCount);
   const auto copy_of = copies_of({a, relative, made_up_chain(90, 6)});
   for (size_t i = 0; i < copy_of.size(); ++i) EXPECT_EQ(copy_of[i], static_cast<int64_t>(i));
 }

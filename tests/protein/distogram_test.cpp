@@ -28,8 +28,13 @@ DistogramHead constant_head(const at::Tensor& bias) {
 
 // One sample on a line: residues 5 Å apart; the first is masked.
 DistogramInputs line(int64_t length) {
-  DistogramInputs inputs{.targets = values({1, kWidth}, 1), .others = values({length, kWidth}, 2), .places = at::zeros({length, 3}),
-                         .placed = at::ones({length}, at::kBool), .samples = {}, .target_samples = {}, .target_rows = {0},
+  DistogramInputs inputs{.targets = values({1, kWidth}, 1),
+                         .others = values({length, kWidth}, 2),
+                         .places = at::zeros({length, 3}),
+                         .placed = at::ones({length}, at::kBool),
+                         .samples = {},
+                         .target_samples = {},
+                         .target_rows = {0},
                          .hidden = at::ones({length}, at::kBool)};
   inputs.places.select(1, 0).copy_(at::arange(length) * 5.0);
   inputs.samples.append(length);
@@ -38,7 +43,8 @@ DistogramInputs line(int64_t length) {
 }
 
 TEST(Distogram, AHeadThatKnowsNothingLosesTheLogarithmOfTheBins) {
-  EXPECT_NEAR(distogram_loss(line(9), constant_head(at::zeros({kDistanceBins}))).item<double>(), std::log(kDistanceBins), 1e-5);
+  EXPECT_NEAR(distogram_loss(line(9), constant_head(at::zeros({kDistanceBins}))).item<double>(),
+              std::log(kDistanceBins), 1e-5);
 }
 
 TEST(Distogram, BinsAreThoseOfTheDistances) {
@@ -46,7 +52,8 @@ TEST(Distogram, BinsAreThoseOfTheDistances) {
   at::Tensor sure = at::zeros({kDistanceBins});
   sure[4] = 50;
   EXPECT_NEAR(distogram_loss(line(2), constant_head(sure)).item<double>(), 0, 1e-5);
-  EXPECT_NEAR(distogram_loss(line(3), constant_head(sure)).item<double>(), 25, 1e-3) << "the residue at 10 Å is in another bin";
+  EXPECT_NEAR(distogram_loss(line(3), constant_head(sure)).item<double>(), 25, 1e-3)
+      << "the residue at 10 Å is in another bin";
   at::Tensor far = at::zeros({kDistanceBins});
   far[kDistanceBins - 1] = 50;
   DistogramInputs inputs = line(2);
@@ -71,7 +78,13 @@ TEST(Distogram, APlaceThatIsShownIsNotAskedFor) {
 }
 
 EncoderDecoderConfig with_distances() {
-  return {.hidden_dim = 32, .num_encoder_layers = 1, .num_decoder_layers = 2, .num_heads = 4, .pair_dim = 8, .distogram = 0.5, .dropout = 0};
+  return {.hidden_dim = 32,
+          .num_encoder_layers = 1,
+          .num_decoder_layers = 2,
+          .num_heads = 4,
+          .pair_dim = 8,
+          .distogram = 0.5,
+          .dropout = 0};
 }
 
 TEST(Distogram, AHiddenResidueDoesNotShowWhereItIs) {
@@ -87,8 +100,9 @@ TEST(Distogram, AHiddenResidueDoesNotShowWhereItIs) {
 
 TEST(Distogram, GradientsAreThoseOfTheLoss) {
   EncoderDecoder model(with_distances());
-  expect_gradients_of_the_loss(model, pack({chain(40)}, 5, true), {},
-                               [](const std::string& name) { return name.starts_with("distogram") || name.starts_with("decoder.layers.0"); });
+  expect_gradients_of_the_loss(model, pack({chain(40)}, 5, true), {}, [](const std::string& name) {
+    return name.starts_with("distogram") || name.starts_with("decoder.layers.0");
+  });
 }
 
 TEST(Distogram, WorksInLowPrecision) {
@@ -97,7 +111,8 @@ TEST(Distogram, WorksInLowPrecision) {
   initialize(low);
   to_bf16(low);
   const PackedProteins batch = pack({chain(40)}, 5, true);
-  const at::Tensor exact = model.loss(batch, {}).sum, rounded = low.loss(batch, {.compute = at::kBFloat16}).sum;
+  const at::Tensor exact = model.loss(batch, {}).sum,
+                   rounded = low.loss(batch, {.compute = at::kBFloat16}).sum;
   EXPECT_EQ(rounded.scalar_type(), at::kFloat);
   EXPECT_NEAR(rounded.item<double>() / exact.item<double>(), 1, 0.01);
 }

@@ -15,7 +15,8 @@ struct Described {
   std::vector<uint8_t> flags;
 };
 
-Described describe_geometry(std::span<const Residue> residues, const std::vector<int64_t>& chains, const std::vector<uint8_t>& hidden) {
+Described describe_geometry(std::span<const Residue> residues, const std::vector<int64_t>& chains,
+                            const std::vector<uint8_t>& hidden) {
   Geometry geometry(residues, chains, hidden);
   Described all;
   for (size_t i = 0; i < residues.size(); ++i) {
@@ -28,7 +29,8 @@ Described describe_geometry(std::span<const Residue> residues, const std::vector
   return all;
 }
 
-// Residues of an ideal strand in the plane: N, CA, C in the trans zigzag of a peptide, all torsions 180 degrees.
+// Residues of an ideal strand in the plane: N, CA, C in the trans zigzag of a peptide, all torsions 180
+// degrees.
 std::vector<Residue> flat_strand(int64_t length) {
   std::vector<Residue> residues(static_cast<size_t>(length));
   float x = 0;
@@ -74,7 +76,9 @@ TEST(Geometry, FramesAreRotationsAndMoveWithTheStructure) {
   const std::vector<Residue> residues = chain(30);
   const Described geometry = describe_geometry(residues, one_chain(30), {});
   for (size_t i = 0; i < 30; ++i) {
-    const at::Tensor r = at::tensor(std::vector<float>(&geometry.frames[i * kFrameSize], &geometry.frames[i * kFrameSize + 9])).view({3, 3});
+    const at::Tensor r =
+        at::tensor(std::vector<float>(&geometry.frames[i * kFrameSize], &geometry.frames[i * kFrameSize + 9]))
+            .view({3, 3});
     EXPECT_LT((r.matmul(r.t()) - at::eye(3)).abs().max().item<float>(), 1e-5f);
     EXPECT_NEAR(at::linalg_det(r).item<float>(), 1, 1e-5);
   }
@@ -82,14 +86,16 @@ TEST(Geometry, FramesAreRotationsAndMoveWithTheStructure) {
 
 TEST(Geometry, LocalFeaturesDoNotChangeWhenAllIsMoved) {
   const std::vector<Residue> residues = chain(80);
-  const Described before = describe_geometry(residues, one_chain(80), {}), after = describe_geometry(moved(residues), one_chain(80), {});
+  const Described before = describe_geometry(residues, one_chain(80), {}),
+                  after = describe_geometry(moved(residues), one_chain(80), {});
   for (size_t i = 0; i < before.local.size(); ++i) ASSERT_NEAR(before.local[i], after.local[i], 2e-4) << i;
 }
 
 TEST(Geometry, AMirrorImageIsAnother) {
   std::vector<Residue> residues = chain(20), mirrored = residues;
   for (Residue& r : mirrored) r.n.x = -r.n.x, r.ca.x = -r.ca.x, r.c.x = -r.c.x;
-  const Described left = describe_geometry(residues, one_chain(20), {}), right = describe_geometry(mirrored, one_chain(20), {});
+  const Described left = describe_geometry(residues, one_chain(20), {}),
+                  right = describe_geometry(mirrored, one_chain(20), {});
   EXPECT_GT(std::abs(left.local[10 * kLocalFeatures + 2] - right.local[10 * kLocalFeatures + 2]), 0.1f);
 }
 
@@ -111,7 +117,8 @@ TEST(Geometry, HiddenAndMissingResiduesLookAlike) {
   without[7].flags = 0;
   std::vector<uint8_t> hidden(25, 0);
   hidden[7] = 1;
-  const Described a = describe_geometry(residues, one_chain(25), hidden), b = describe_geometry(without, one_chain(25), {});
+  const Described a = describe_geometry(residues, one_chain(25), hidden),
+                  b = describe_geometry(without, one_chain(25), {});
   EXPECT_EQ(a.frames, b.frames);
   EXPECT_EQ(a.local, b.local);
   EXPECT_EQ(a.flags, b.flags);
@@ -124,16 +131,20 @@ TEST(Geometry, APartOfAStructureIsDescribedAsInTheWholeInAnyOrderAndTwice) {
   Geometry geometry(residues, chains, {});
   for (const size_t i : {40, 7, 59, 7, 0, 41}) {
     const auto local = geometry.local(i);
-    for (size_t k = 0; k < local.size(); ++k) EXPECT_EQ(local[k], whole.local[i * kLocalFeatures + k]) << i << " " << k;
+    for (size_t k = 0; k < local.size(); ++k)
+      EXPECT_EQ(local[k], whole.local[i * kLocalFeatures + k]) << i << " " << k;
   }
 }
 
-// So that a part of a long structure costs what the part is: what is changed before the question is seen, and not behind it.
+// So that a part of a long structure costs what the part is: what is changed before the question is seen, and
+// not behind it.
 TEST(Geometry, NeighboursAreLookedForWhenAResidueIsFirstAskedFor) {
   std::vector<Residue> residues = chain(30);
   const std::vector<int64_t> chains = one_chain(30);
   Geometry geometry(residues, chains, {});
-  const auto local = [](Geometry& of, size_t i) { return std::vector<float>(of.local(i).begin(), of.local(i).end()); };
+  const auto local = [](Geometry& of, size_t i) {
+    return std::vector<float>(of.local(i).begin(), of.local(i).end());
+  };
   Geometry unchanged(residues, chains, {});
   const std::vector<float> fifth = local(geometry, 5), twentieth = local(unchanged, 20);
   residues[19].ca = residues[20].ca;  // before, they were neighbours some 3.8 ångström apart

@@ -10,7 +10,13 @@ namespace pipeline::protein {
 namespace {
 
 TEST(Interval, QuantilesAreThoseOfStudentsT) {
-  for (const auto& [degrees, quantile] : {std::pair<size_t, double>{1, 12.7062}, {2, 4.3027}, {10, 2.2281}, {11, 2.2010}, {30, 2.0423}, {100, 1.9840}, {100000, 1.9600}})
+  for (const auto& [degrees, quantile] : {std::pair<size_t, double>{1, 12.7062},
+                                          {2, 4.3027},
+                                          {10, 2.2281},
+                                          {11, 2.2010},
+                                          {30, 2.0423},
+                                          {100, 1.9840},
+                                          {100000, 1.9600}})
     EXPECT_NEAR(t_quantile(degrees), quantile, 2e-4) << degrees;
 }
 
@@ -28,7 +34,8 @@ TEST(Interval, OfOneClusterThereIsNone) {
   EXPECT_FALSE(interval_of_mean({}));
 }
 
-// Shares of 0.3 on average that differ from cluster to cluster, as accuracies do: 95 of 100 intervals hold the 0.3, with few clusters, too.
+// Shares of 0.3 on average that differ from cluster to cluster, as accuracies do: 95 of 100 intervals hold
+// the 0.3, with few clusters, too.
 TEST(Interval, HoldsTheTruthAsOftenAsItSays) {
   std::mt19937 random(1);
   for (const size_t clusters : {4, 9, 60}) {
@@ -39,7 +46,8 @@ TEST(Interval, HoldsTheTruthAsOftenAsItSays) {
       for (size_t c = 0; c < clusters; ++c) {
         const double share = 0.3 + std::normal_distribution(0.0, 0.05)(random);
         const int size = std::uniform_int_distribution(50, 150)(random);
-        parts.push_back({static_cast<double>(std::binomial_distribution(size, share)(random)), static_cast<double>(size)});
+        parts.push_back({static_cast<double>(std::binomial_distribution(size, share)(random)),
+                         static_cast<double>(size)});
       }
       const auto interval = interval_of_mean(parts);
       held += interval->low <= 0.3 && 0.3 <= interval->high ? 1 : 0;

@@ -11,7 +11,8 @@
 namespace pipeline::protein {
 
 inline void renumber(std::vector<Residue>& chain) {
-  for (size_t i = 0; i < chain.size(); ++i) chain[i].number = static_cast<int32_t>(i) + 1, chain[i].position = static_cast<int32_t>(i);
+  for (size_t i = 0; i < chain.size(); ++i)
+    chain[i].number = static_cast<int32_t>(i) + 1, chain[i].position = static_cast<int32_t>(i);
 }
 
 inline std::vector<Residue> made_up_chain(size_t length, uint64_t seed) {
@@ -27,16 +28,24 @@ inline std::vector<Residue> made_up_chain(size_t length, uint64_t seed) {
 }
 
 inline std::vector<Residue> part_of(const std::vector<Residue>& chain, size_t first, size_t count) {
-  return {chain.begin() + static_cast<ptrdiff_t>(first), chain.begin() + static_cast<ptrdiff_t>(std::min(chain.size(), first + count))};
+  return {chain.begin() + static_cast<ptrdiff_t>(first),
+          chain.begin() + static_cast<ptrdiff_t>(std::min(chain.size(), first + count))};
 }
 
 inline std::vector<Residue> without(std::vector<Residue> chain, size_t first, size_t count) {
-  chain.erase(chain.begin() + static_cast<ptrdiff_t>(first), chain.begin() + static_cast<ptrdiff_t>(std::min(chain.size(), first + count)));
+  chain.erase(chain.begin() + static_cast<ptrdiff_t>(first),
+              chain.begin() + static_cast<ptrdiff_t>(std::min(chain.size(), first + count)));
   return chain;
 }
 
-inline std::vector<std::span<const Residue>> spans_of(const std::vector<std::vector<Residue>>& chains) { return {chains.begin(), chains.end()}; }
-inline std::vector<int64_t> copies_of(const std::vector<std::vector<Residue>>& chains) { return find_copies(spans_of(chains)); }
-inline Sample sample_of(const std::vector<std::vector<Residue>>& chains) { return make_sample(spans_of(chains)); }
+inline std::vector<std::span<const Residue>> spans_of(const std::vector<std::vector<Residue>>& chains) {
+  return {chains.begin(), chains.end()};
+}
+inline std::vector<int64_t> copies_of(const std::vector<std::vector<Residue>>& chains) {
+  return find_copies(spans_of(chains));
+}
+inline Sample sample_of(const std::vector<std::vector<Residue>>& chains) {
+  return make_sample(spans_of(chains));
+}
 
 }  // namespace pipeline::protein

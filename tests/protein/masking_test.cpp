@@ -20,11 +20,14 @@ std::vector<uint8_t> sequence(size_t length) {
 
 std::vector<int64_t> one_chain(size_t length) { return std::vector<int64_t>(length, 0); }
 
-int64_t targets(const Masking& masking) { return std::accumulate(masking.is_target.begin(), masking.is_target.end(), int64_t{0}); }
+int64_t targets(const Masking& masking) {
+  return std::accumulate(masking.is_target.begin(), masking.is_target.end(), int64_t{0});
+}
 
 TEST(Masking, IsAFunctionOfTheSeed) {
   const auto letters = sequence(200);
-  const Masking a = mask_for_training(letters, one_chain(200), {}, 5), b = mask_for_training(letters, one_chain(200), {}, 5),
+  const Masking a = mask_for_training(letters, one_chain(200), {}, 5),
+                b = mask_for_training(letters, one_chain(200), {}, 5),
                 c = mask_for_training(letters, one_chain(200), {}, 6);
   EXPECT_EQ(a.tokens, b.tokens);
   EXPECT_EQ(a.is_target, b.is_target);
@@ -33,12 +36,15 @@ TEST(Masking, IsAFunctionOfTheSeed) {
 
 TEST(Masking, TakesTheShareThatWasAskedFor) {
   for (const double ratio : {0.01, 0.15, 0.5, 1.0})
-    EXPECT_EQ(targets(mask_for_training(sequence(200), one_chain(200), {.ratio = ratio}, 1)), std::lround(ratio * 200)) << ratio;
+    EXPECT_EQ(targets(mask_for_training(sequence(200), one_chain(200), {.ratio = ratio}, 1)),
+              std::lround(ratio * 200))
+        << ratio;
 }
 
 TEST(Masking, AtLeastOneResidueIsATarget) {
   for (const size_t length : {1, 2, 5})
-    for (uint64_t seed = 0; seed < 20; ++seed) EXPECT_EQ(targets(mask_for_training(sequence(length), one_chain(length), {}, seed)), 1);
+    for (uint64_t seed = 0; seed < 20; ++seed)
+      EXPECT_EQ(targets(mask_for_training(sequence(length), one_chain(length), {}, seed)), 1);
 }
 
 TEST(Masking, UnknownResiduesAreNoTargets) {
@@ -73,7 +79,8 @@ TEST(Masking, OfHundredTargetsEightyAreMaskedTenRandomAndTenAsTheyAre) {
 TEST(Masking, StretchesHaveTheMeanThatWasAskedFor) {
   double stretches = 0, masked = 0;
   for (uint64_t seed = 0; seed < 200; ++seed) {
-    const Masking masking = mask_for_training(sequence(2000), one_chain(2000), {.ratio = 0.02, .span = 5}, seed);
+    const Masking masking =
+        mask_for_training(sequence(2000), one_chain(2000), {.ratio = 0.02, .span = 5}, seed);
     for (size_t i = 0; i < 2000; ++i) {
       masked += masking.is_target[i];
       stretches += masking.is_target[i] != 0 && (i == 0 || masking.is_target[i - 1] == 0) ? 1 : 0;
@@ -87,7 +94,8 @@ TEST(Masking, AStretchEndsWithItsChain) {
   for (size_t i = 0; i < 1000; ++i) chains[i] = static_cast<int64_t>(i / 2);
   double stretches = 0;
   const Masking masking = mask_for_training(sequence(1000), chains, {.ratio = 0.02, .span = 50}, 1);
-  for (size_t i = 0; i < 1000; ++i) stretches += masking.is_target[i] != 0 && (i % 2 == 0 || masking.is_target[i - 1] == 0) ? 1 : 0;
+  for (size_t i = 0; i < 1000; ++i)
+    stretches += masking.is_target[i] != 0 && (i % 2 == 0 || masking.is_target[i - 1] == 0) ? 1 : 0;
   EXPECT_GE(stretches, 10);
 }
 

@@ -13,12 +13,18 @@ using transformer::testing::expect_threads_do_not_matter;
 using transformer::testing::values;
 
 PairInputs inputs_of(const PackedProteins& batch) {
-  return {.frames = batch.frames, .flags = batch.flags, .positions = batch.positions, .chains = batch.chains, .keys = batch.sequences,
-          .queries = batch.sequences, .query_rows = {}};
+  return {.frames = batch.frames,
+          .flags = batch.flags,
+          .positions = batch.positions,
+          .chains = batch.chains,
+          .keys = batch.sequences,
+          .queries = batch.sequences,
+          .query_rows = {}};
 }
 
 std::vector<at::Tensor> networks(int64_t layers, int64_t width = 24, int64_t heads = 3) {
-  return {values({kPairFeatures, width}, 1) * 0.3, values({kOffsets, width}, 2) * 0.3, values({layers, width, heads}, 3) * 0.3};
+  return {values({kPairFeatures, width}, 1) * 0.3, values({kOffsets, width}, 2) * 0.3,
+          values({layers, width, heads}, 3) * 0.3};
 }
 
 // Our kernels against ATen in double precision; results of all layers, one after another.
@@ -29,7 +35,9 @@ void expect_same(const PairInputs& inputs, int64_t layers) {
   expect_same_function(networks(layers), joined, joined, 5e-6);
 }
 
-TEST(PairBias, IsWhatAtenComputes) { expect_same(inputs_of(pack({chain(70), chain(1, 2), chain(123, 3)})), 3); }
+TEST(PairBias, IsWhatAtenComputes) {
+  expect_same(inputs_of(pack({chain(70), chain(1, 2), chain(123, 3)})), 3);
+}
 
 TEST(PairBias, OfSomeQueriesOnly) {
   const PackedProteins batch = pack({chain(70), chain(4, 2), chain(123, 3)});
@@ -56,7 +64,8 @@ TEST(PairBias, ThreadsDoNotMatter) {
   });
 }
 
-// The networks may be bf16; what they see is not: far from the origin its coordinates would be off by half an ångström.
+// The networks may be bf16; what they see is not: far from the origin its coordinates would be off by half an
+// ångström.
 TEST(PairBias, OfLowPrecisionNetworksSeesExactPlaces) {
   std::vector<Residue> residues = chain(60);
   for (Residue& residue : residues)
@@ -96,7 +105,8 @@ TEST(PairBias, OfNothing) {
   inputs.query_rows = {};
   inputs.queries.starts = {0, 0};
   const std::vector<at::Tensor> network = networks(2);
-  const std::vector<at::Tensor> biases = pair_bias(inputs, {.weight = network[0], .offsets = network[1], .out = network[2]});
+  const std::vector<at::Tensor> biases =
+      pair_bias(inputs, {.weight = network[0], .offsets = network[1], .out = network[2]});
   ASSERT_EQ(biases.size(), 2u);
   EXPECT_EQ(biases[0].numel(), 0);
 }

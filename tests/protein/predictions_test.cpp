@@ -48,8 +48,9 @@ struct Fixture {
 TEST(Predictions, ARowPerResidueWithInsertionCodeAndTheLikeliest) {
   const Fixture f;
   const std::string table = residue_table(f.predicted, 2);
-  EXPECT_THAT(table, testing::StartsWith("chain,number,insertion,residue,probability,top1,p1,top2,p2,entropy\n"
-                                         "A,52,,A,0.3000,A,0.3000,D,0.2000,"));
+  EXPECT_THAT(table,
+              testing::StartsWith("chain,number,insertion,residue,probability,top1,p1,top2,p2,entropy\n"
+                                  "A,52,,A,0.3000,A,0.3000,D,0.2000,"));
   EXPECT_THAT(table, HasSubstr("\nA,52,A,D,0.2000,A,0.3000,D,0.2000,"));
   EXPECT_THAT(table, HasSubstr("\n\"b,c\",-3,,X,,A,0.3000,D,0.2000,"));
 }
@@ -78,7 +79,8 @@ TEST(Predictions, SummaryCountsKnownResidues) {
 }
 
 TEST(HeatMap, EscapesLabelsAndGreysWhatIsNoNumber) {
-  const std::string svg = draw({.title = "<&>", .rows = {"r"}, .columns = {"1", "2"}, .values = {0.5, std::nan("")}});
+  const std::string svg =
+      draw({.title = "<&>", .rows = {"r"}, .columns = {"1", "2"}, .values = {0.5, std::nan("")}});
   EXPECT_THAT(svg, HasSubstr("&lt;&amp;&gt;"));
   EXPECT_THAT(svg, Not(HasSubstr("<&>")));
   EXPECT_EQ(count(svg, kCell), 2u);

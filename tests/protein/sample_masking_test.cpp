@@ -15,7 +15,8 @@ namespace {
 
 using testing::ElementsAre;
 
-// A dimer of which each chain lacks something of the other, a third chain that stands alone, and an unknown residue.
+// A dimer of which each chain lacks something of the other, a third chain that stands alone, and an unknown
+// residue.
 Sample ragged_dimer() {
   const auto whole = made_up_chain(90, 1);
   auto other = without(part_of(whole, 0, 85), 30, 12);
@@ -64,10 +65,12 @@ TEST(SampleMasking, CopiesLookLikeWhatStandsForThem) {
   const int64_t other = (chain[2].amino_acid + 5) % kAminoAcidCount;
   drawn.tokens[1] = kMaskToken, drawn.tokens[2] = other, drawn.tokens[4] = kMaskToken;  // 3 is shown as it is
   const Masking masking = with_copies(drawn, sample);
-  EXPECT_THAT(std::vector<uint8_t>(masking.is_target.begin() + 10, masking.is_target.end()), ElementsAre(0, 1, 1, 1, 0, 0, 0, 0, 0, 0));
+  EXPECT_THAT(std::vector<uint8_t>(masking.is_target.begin() + 10, masking.is_target.end()),
+              ElementsAre(0, 1, 1, 1, 0, 0, 0, 0, 0, 0));
   EXPECT_EQ(masking.tokens[11], kMaskToken);
   EXPECT_EQ(masking.tokens[12], other);
-  EXPECT_EQ(masking.tokens[13], int64_t{mutant[3].amino_acid}) << "shown as it is, which is not as the other is";
+  EXPECT_EQ(masking.tokens[13], int64_t{mutant[3].amino_acid})
+      << "shown as it is, which is not as the other is";
   EXPECT_EQ(masking.tokens[14], kUnknown) << "an unknown residue says nothing, and cannot be predicted";
   EXPECT_EQ(masking.tokens[15], int64_t{mutant[5].amino_acid});
 }
@@ -80,13 +83,15 @@ TEST(SampleMasking, NoCopyOfATargetIsVisibleInTraining) {
     int64_t targets = 0, pairs = 0;
     for (uint64_t seed = 0; seed < 50; ++seed) {
       const MaskingOptions options{.ratio = 0.3, .random = 0, .keep = 0, .span = seed % 2 == 0 ? 1.0 : 4.0};
-      const Masking masking = with_copies(mask_for_training(amino_acids_to_mask(sample), sample.chains, options, seed), sample);
+      const Masking masking =
+          with_copies(mask_for_training(amino_acids_to_mask(sample), sample.chains, options, seed), sample);
       for (const auto& [number, copies] : rows_by_number(sample))
         for (const size_t a : copies)
           for (const size_t b : copies) {
             if (masking.is_target[a] == 0) continue;
             ++(a == b ? targets : pairs);
-            EXPECT_GE(masking.tokens[b], int64_t{kUnknown}) << "residue " << number << " of row " << a << " is seen in row " << b;
+            EXPECT_GE(masking.tokens[b], int64_t{kUnknown})
+                << "residue " << number << " of row " << a << " is seen in row " << b;
           }
     }
     EXPECT_GT(targets, 1000);
@@ -111,7 +116,8 @@ TEST(SampleMasking, NoCopyOfATargetIsVisibleInScoringAndEachIsATargetOnce) {
         if (masking.is_target[static_cast<size_t>(n)] == 0) continue;
         const auto row = static_cast<size_t>(pass.first + n);
         ++times[row];
-        for (const size_t copy : copies.at(sample.residues[row].number)) EXPECT_FALSE(visible(copy)) << row << " is seen in " << copy;
+        for (const size_t copy : copies.at(sample.residues[row].number))
+          EXPECT_FALSE(visible(copy)) << row << " is seen in " << copy;
       }
     }
     for (size_t i = 0; i < times.size(); ++i)

@@ -86,7 +86,8 @@ TEST(Noise, HasTheDeviationThatWasAskedForAndIsAFunctionOfTheSeed) {
 TEST(Sample, APartIsStoodForByAResidueThatIsKnown) {
   Sample sample = sample_of({chain(12), chain(12), chain(12)});
   sample.residues[13].amino_acid = kUnknown;
-  const std::vector<int64_t> rows{13, 14, 25};  // two copies of residue 1, the first of them unknown, and one of residue 2
+  const std::vector<int64_t> rows{
+      13, 14, 25};  // two copies of residue 1, the first of them unknown, and one of residue 2
   EXPECT_THAT(sample.part(rows).copy_of, ElementsAre(2, 1, 2));
 }
 
@@ -130,7 +131,8 @@ TEST(Scoring, ThereAreNoMorePassesThanResiduesToScore) {
 }
 
 TEST(Scoring, APassOverAShortSampleIsTheSameWithoutItsResidues) {
-  const std::vector<ScoringPass> with = scoring_passes(2, in_turn(12, 5), 16), without_them = scoring_passes(2, 12, 12, 5);
+  const std::vector<ScoringPass> with = scoring_passes(2, in_turn(12, 5), 16),
+                                 without_them = scoring_passes(2, 12, 12, 5);
   ASSERT_EQ(with.size(), without_them.size());
   for (size_t i = 0; i < with.size(); ++i) {
     EXPECT_EQ(with[i].group, without_them[i].group);

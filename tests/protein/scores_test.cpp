@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 // Collects what is sent through the ABI.
 struct Collected {
   std::map<std::pair<std::string, std::string>, std::pair<double, double>> groups;  // by group and name
-  std::map<std::string, std::pair<double, double>> values;                           // of the whole, by name
+  std::map<std::string, std::pair<double, double>> values;                          // of the whole, by name
   std::map<std::string, double> figures;
   std::map<std::string, std::string> files;
   std::string text;
@@ -49,7 +49,8 @@ pl_report_sink report_sink(Collected& to) {
     return nullptr;
   };
   sink.file = [](void* user, pl_str name, const void* bytes, uint64_t size) -> pl_error* {
-    static_cast<Collected*>(user)->files[std::string(view(name))] = std::string(static_cast<const char*>(bytes), size);
+    static_cast<Collected*>(user)->files[std::string(view(name))] =
+        std::string(static_cast<const char*>(bytes), size);
     return nullptr;
   };
   return sink;
@@ -84,7 +85,8 @@ Collected report(const Collected& from) {
   Collected collected;
   std::vector<EvaluationValue> values;
   for (const auto& [name, sums] : from.values) values.push_back({"", name, sums.first, sums.second});
-  for (const auto& [name, sums] : from.groups) values.push_back({name.first, name.second, sums.first, sums.second});
+  for (const auto& [name, sums] : from.groups)
+    values.push_back({name.first, name.second, sums.first, sums.second});
   const pl_report_sink sink = report_sink(collected);
   report_scores(values, ReportSink(&sink));
   return collected;
@@ -118,7 +120,8 @@ TEST(Scores, DetailsAreForTheReportAlone) {
 
 TEST(Scores, TheThreeLikeliestCount) {
   std::array<float, kAminoAcidCount> log_p{};
-  for (size_t i = 0; i < log_p.size(); ++i) log_p[i] = -static_cast<float>(i);  // 0 is the likeliest, then 1, 2, ...
+  for (size_t i = 0; i < log_p.size(); ++i)
+    log_p[i] = -static_cast<float>(i);  // 0 is the likeliest, then 1, 2, ...
   const Frequencies background = mostly_leucine();
   for (const uint8_t right : {0, 1, 2, 3, 19}) {
     Scores scores(background);
@@ -135,7 +138,9 @@ Collected evaluation(int right) {
   for (uint32_t cluster = 0; cluster < 30; ++cluster)
     for (int i = 0; i < 40; ++i) {
       const auto amino_acid = static_cast<uint8_t>((i + static_cast<int>(cluster)) % kAminoAcidCount);
-      scores.add({amino_acid, cluster}, sure_of(i < right + static_cast<int>(cluster % 3) ? amino_acid : static_cast<uint8_t>((amino_acid + 1) % 20)));
+      scores.add({amino_acid, cluster}, sure_of(i < right + static_cast<int>(cluster % 3)
+                                                    ? amino_acid
+                                                    : static_cast<uint8_t>((amino_acid + 1) % 20)));
     }
   return send(scores);
 }
@@ -145,7 +150,8 @@ TEST(Report, IntervalsHoldTheFigureAndAreAsWideAsTheClustersDiffer) {
   const double accuracy = 21.0 / 40;
   EXPECT_LT(said.figures.at("accuracy_low"), accuracy);
   EXPECT_GT(said.figures.at("accuracy_high"), accuracy);
-  // Clusters are at 20, 21 or 22 of 40: a deviation of 0.82/40, over 30 of them 0.0037, times 1.96 on both sides.
+  // Clusters are at 20, 21 or 22 of 40: a deviation of 0.82/40, over 30 of them 0.0037, times 1.96 on both
+  // sides.
   EXPECT_NEAR(said.figures.at("accuracy_high") - said.figures.at("accuracy_low"), 2 * 1.96 * 0.0037, 0.003);
   EXPECT_GT(said.figures.at("accuracy_gain_low"), 0);
   EXPECT_THAT(said.text, HasSubstr("better than both"));
@@ -155,7 +161,8 @@ TEST(Report, SaysWhenTheModelIsNotBetterThanTheGuesses) {
   const Collected said = report(evaluation(0));
   EXPECT_LT(said.figures.at("accuracy_gain_low"), 0.05);
   EXPECT_THAT(said.text, HasSubstr(": worse than both"));
-  EXPECT_THAT(report(evaluation(3)).text, HasSubstr("not certainly better than both")) << "better in one, worse in the other";
+  EXPECT_THAT(report(evaluation(3)).text, HasSubstr("not certainly better than both"))
+      << "better in one, worse in the other";
 }
 
 TEST(Report, IsTheSameFromTheSameValues) {
@@ -167,7 +174,8 @@ TEST(Report, IsTheSameFromTheSameValues) {
 
 TEST(Report, TheConfusionMatrixIsATableAndAPicture) {
   const Collected said = report(evaluation(20));
-  EXPECT_THAT(said.files.at("confusion.csv"), testing::StartsWith("right,A,C,D,E,F,G,H,I,K,L,M,N,P,Q,R,S,T,V,W,Y\nA,"));
+  EXPECT_THAT(said.files.at("confusion.csv"),
+              testing::StartsWith("right,A,C,D,E,F,G,H,I,K,L,M,N,P,Q,R,S,T,V,W,Y\nA,"));
   EXPECT_THAT(said.files.at("confusion.svg"), testing::StartsWith("<svg "));
   EXPECT_THAT(said.files.at("confusion.svg"), testing::EndsWith("</svg>\n"));
   EXPECT_THAT(said.text, HasSubstr("amino acid"));

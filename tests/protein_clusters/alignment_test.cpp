@@ -11,7 +11,9 @@
 namespace pipeline::protein {
 namespace {
 
-LocalAlignment align(std::string_view a, std::string_view b) { return align_locally(encode_letters(a), encode_letters(b)); }
+LocalAlignment align(std::string_view a, std::string_view b) {
+  return align_locally(encode_letters(a), encode_letters(b));
+}
 
 TEST(LocalAlignment, ScoresAreBiopythonsAndCountsTheTextbooks) {
   std::ifstream file(PIPELINE_SOURCE_DIR "/tests/protein_clusters/fixtures/alignments.txt");
@@ -59,7 +61,9 @@ TEST(LocalAlignment, NothingAlignsWithAnEmptySequence) {
   EXPECT_EQ(align("", "WWW").columns, 0u);
 }
 
-TEST(Letters, CaseDoesNotMatter) { EXPECT_EQ(encode_letters("acdefghiklmnpqrstvwyx"), encode_letters("ACDEFGHIKLMNPQRSTVWYX")); }
+TEST(Letters, CaseDoesNotMatter) {
+  EXPECT_EQ(encode_letters("acdefghiklmnpqrstvwyx"), encode_letters("ACDEFGHIKLMNPQRSTVWYX"));
+}
 
 // E = 0.041 m n exp(-0.267 score), by hand: ln(0.041 100 100 / 0.001) / 0.267 = 48.4.
 TEST(SignificantScore, FollowsKarlinAndAltschul) {

@@ -48,7 +48,8 @@ TEST(Clusters, UnknownResiduesJoinNothing) {
   Maker maker(5);
   std::string a = maker.sequence(150), some = a;
   for (size_t i = 0; i < some.size(); i += 4) some[i] = 'X';
-  const std::string other = maker.sequence(20) + std::string(100, 'X'), another = maker.sequence(20) + std::string(90, 'X');
+  const std::string other = maker.sequence(20) + std::string(100, 'X'),
+                    another = maker.sequence(20) + std::string(90, 'X');
   EXPECT_THAT(clusters_of({a, some, other, another}), ElementsAre(0, 0, 1, 2));
 }
 
@@ -96,12 +97,15 @@ TEST_P(Hooks, ProgressComesOnTheCallingThreadAndStaysBelowTheTotal) {
 }
 
 TEST_P(Hooks, CancellingEndsTheWork) {
-  EXPECT_THROW(clusters_of(some(), {.exact_up_to = GetParam()}, {.threads = 1, .cancelled = [] { return true; }}), files::Cancelled);
+  EXPECT_THROW(
+      clusters_of(some(), {.exact_up_to = GetParam()}, {.threads = 1, .cancelled = [] { return true; }}),
+      files::Cancelled);
 }
 
 TEST_P(Hooks, WhatAHookThrowsPassesOn) {
   const auto progress = [](uint64_t, uint64_t) { throw std::runtime_error("enough"); };
-  EXPECT_THROW(clusters_of(some(), {.exact_up_to = GetParam()}, {.threads = 1, .progress = progress}), std::runtime_error);
+  EXPECT_THROW(clusters_of(some(), {.exact_up_to = GetParam()}, {.threads = 1, .progress = progress}),
+               std::runtime_error);
 }
 
 INSTANTIATE_TEST_SUITE_P(ExactAndPrefiltered, Hooks, testing::Values(3000, 0));

@@ -71,7 +71,8 @@ TEST(Families, ThePrefilterFindsFamiliesAbove40Percent) {
   // Members are related to their ancestor at 70%, so to each other at about 50%; then 65% and about 43%.
   const auto found = [&](double identity) {
     const std::vector<std::string> sequences = make_families(maker, 40, 5, identity);
-    const Joined exact = count_joined(clusters_of(sequences), 5), fast = count_joined(clusters_of(sequences, kPrefiltered), 5);
+    const Joined exact = count_joined(clusters_of(sequences), 5),
+                 fast = count_joined(clusters_of(sequences, kPrefiltered), 5);
     EXPECT_EQ(exact.within, 400u);
     EXPECT_EQ(exact.across + fast.across, 0u);
     return static_cast<double>(fast.within) / static_cast<double>(exact.within);

@@ -29,7 +29,8 @@ TEST(AssignFolds, FoldsAreNearlyEqual) {
   std::vector<uint64_t> residues(5);
   for (size_t i = 0; i < clusters.size(); ++i) residues.at(folds[i]) += clusters[i];
   const uint64_t mean = std::accumulate(clusters.begin(), clusters.end(), uint64_t{0}) / 5;
-  for (const uint64_t fold : residues) EXPECT_NEAR(static_cast<double>(fold), static_cast<double>(mean), 0.02 * static_cast<double>(mean));
+  for (const uint64_t fold : residues)
+    EXPECT_NEAR(static_cast<double>(fold), static_cast<double>(mean), 0.02 * static_cast<double>(mean));
 }
 
 TEST(AssignFolds, ThereMayBeMoreFoldsThanClusters) {
@@ -37,7 +38,9 @@ TEST(AssignFolds, ThereMayBeMoreFoldsThanClusters) {
   EXPECT_THAT(assign_folds({}, 5), ElementsAre());
 }
 
-TEST(AssignFolds, NoFoldsAreAnError) { EXPECT_THROW(assign_folds(std::vector<uint64_t>{1}, 0), files::DataError); }
+TEST(AssignFolds, NoFoldsAreAnError) {
+  EXPECT_THROW(assign_folds(std::vector<uint64_t>{1}, 0), files::DataError);
+}
 
 }  // namespace
 }  // namespace pipeline::protein

@@ -27,7 +27,8 @@ class Maker {
     return made;
   }
 
-  // Keeps a residue with probability `identity`, else draws any of the twenty (it too). At 3% of the places are gaps of one to three.
+  // Keeps a residue with probability `identity`, else draws any of the twenty (it too). At 3% of the places
+  // are gaps of one to three.
   std::string changed(const std::string& original, double identity) {
     std::string made;
     for (size_t i = 0; i < original.size(); ++i) {
@@ -46,8 +47,8 @@ class Maker {
   std::mt19937_64 engine_;
 };
 
-inline std::vector<uint32_t> clusters_of(const std::vector<std::string>& sequences, const ClusterOptions& options = {},
-                                         const ClusterHooks& hooks = {}) {
+inline std::vector<uint32_t> clusters_of(const std::vector<std::string>& sequences,
+                                         const ClusterOptions& options = {}, const ClusterHooks& hooks = {}) {
   const std::vector<std::string_view> views(sequences.begin(), sequences.end());
   return cluster_sequences(views, options, hooks);
 }

@@ -12,9 +12,11 @@ namespace {
 
 using testing::ElementsAre;
 
-std::vector<uint8_t> similar(const std::vector<std::string>& queries, const std::vector<std::string>& references, SimilarOptions options = {},
+std::vector<uint8_t> similar(const std::vector<std::string>& queries,
+                             const std::vector<std::string>& references, SimilarOptions options = {},
                              const ClusterHooks& hooks = {}) {
-  const std::vector<std::string_view> wanted(queries.begin(), queries.end()), known(references.begin(), references.end());
+  const std::vector<std::string_view> wanted(queries.begin(), queries.end()),
+      known(references.begin(), references.end());
   return find_similar(wanted, known, options, hooks);
 }
 
@@ -27,7 +29,9 @@ TEST_P(Similar, EqualOnesAndRelativesAreFound) {
   Maker maker(1);
   const std::string a = maker.sequence(200), b = maker.sequence(180);
   const std::vector<std::string> references{maker.sequence(100), b, maker.sequence(300), a, a};
-  EXPECT_THAT(similar({maker.changed(a, 0.6), maker.sequence(150), b, maker.changed(b, 0.6), b}, references, options()), ElementsAre(1, 0, 1, 1, 1));
+  EXPECT_THAT(similar({maker.changed(a, 0.6), maker.sequence(150), b, maker.changed(b, 0.6), b}, references,
+                      options()),
+              ElementsAre(1, 0, 1, 1, 1));
 }
 
 TEST_P(Similar, ARelativeOfARelativeIsNone) {
@@ -47,12 +51,14 @@ TEST_P(Similar, ManyQueriesOfManyLengthsOnAnyNumberOfThreads) {
     expected.push_back(i % 3 == 0 ? 1 : 0);
     queries.push_back(i % 3 == 0 ? maker.changed(references[i], 0.7) : maker.sequence(60 + maker.below(200)));
   }
-  for (const unsigned threads : {1u, 3u}) EXPECT_EQ(similar(queries, references, options(), {.threads = threads}), expected);
+  for (const unsigned threads : {1u, 3u})
+    EXPECT_EQ(similar(queries, references, options(), {.threads = threads}), expected);
 }
 
 TEST_P(Similar, SignificanceGoesByTheSetThatBothArePartsOf) {
   Maker maker(4);
-  const std::string a = maker.sequence(30), b = maker.changed(a, 0.62);  // short, so hardly better than chance
+  const std::string a = maker.sequence(30),
+                    b = maker.changed(a, 0.62);  // short, so hardly better than chance
   SimilarOptions few = options(), many = options();
   many.set_size = 100'000'000;
   EXPECT_THAT(similar({a}, {a}, many), ElementsAre(1)) << "equal ones are, whatever their length";
@@ -70,7 +76,8 @@ TEST_P(Similar, NothingIsLikeNothing) {
 TEST_P(Similar, CanBeCancelled) {
   Maker maker(5);
   const std::string a = maker.sequence(200);
-  EXPECT_THROW(similar({maker.changed(a, 0.9)}, {a}, options(), {.cancelled = [] { return true; }}), files::Cancelled);
+  EXPECT_THROW(similar({maker.changed(a, 0.9)}, {a}, options(), {.cancelled = [] { return true; }}),
+               files::Cancelled);
 }
 
 TEST_P(Similar, RelativesWithoutSeedsInCommonAreFoundOnlyWhereEveryPairIsAligned) {

@@ -55,8 +55,9 @@ TEST(Content, TooMuchIsAReasonWhetherPackedOrNot) {
   ASSERT_LT(bomb.size(), 10000u);
   EXPECT_EQ(tests::message_of<ReadError>([&] { parse_structure(bomb, limits); }),
             "unpacks to more than 10000 bytes: raise task.data.max_file_mb if it is to be used");
-  EXPECT_EQ(tests::message_of<files::DataError>([&] { parse_structure(gzip(std::string(10000, ' ')), limits); }),
-            "has no atoms: no ATOM or HETATM records");
+  EXPECT_EQ(
+      tests::message_of<files::DataError>([&] { parse_structure(gzip(std::string(10000, ' ')), limits); }),
+      "has no atoms: no ATOM or HETATM records");
 }
 
 TEST(Content, AFileThatGrowsWhileItIsReadIsAReason) {
@@ -81,10 +82,12 @@ TEST(Content, AFileThatGrowsWhileItIsReadIsAReason) {
 
 TEST(Content, WhatIsNotAFileIsAReason) {
   const tests::FilesFolder folder;
-  EXPECT_EQ(tests::message_of<ReadError>([&] { read_content(folder / "no.pdb", {}); }), "not there (any more)");
+  EXPECT_EQ(tests::message_of<ReadError>([&] { read_content(folder / "no.pdb", {}); }),
+            "not there (any more)");
   EXPECT_EQ(tests::message_of<ReadError>([&] { read_content(folder.path(), {}); }), "not a regular file");
   ASSERT_EQ(::mkfifo((folder / "pipe.pdb").c_str(), 0600), 0);
-  EXPECT_EQ(tests::message_of<ReadError>([&] { read_content(folder / "pipe.pdb", {}); }), "not a regular file");
+  EXPECT_EQ(tests::message_of<ReadError>([&] { read_content(folder / "pipe.pdb", {}); }),
+            "not a regular file");
 }
 
 }  // namespace

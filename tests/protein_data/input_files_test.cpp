@@ -23,22 +23,27 @@ class InputFilesTest : public ::testing::Test {
   }
   std::string found() const {
     std::string text;
-    for (const auto& file : find_inputs(folder_.path(), nullptr).files) text += (text.empty() ? "" : " ") + file.relative;
+    for (const auto& file : find_inputs(folder_.path(), nullptr).files)
+      text += (text.empty() ? "" : " ") + file.relative;
     return text;
   }
   tests::FilesFolder folder_;
 };
 
 TEST_F(InputFilesTest, AreFoundByTheirEndingsInAnyFolderAndSorted) {
-  for (const auto* name : {"b.pdb", "a.cif.gz", "sub/deep/c.ENT", "sub/d.mmCIF.GZ", "e.Pdb.gz", "no.txt", "pdb", "x.pdbx", "f.pdb.bz2"})
+  for (const auto* name : {"b.pdb", "a.cif.gz", "sub/deep/c.ENT", "sub/d.mmCIF.GZ", "e.Pdb.gz", "no.txt",
+                           "pdb", "x.pdbx", "f.pdb.bz2"})
     write(name);
   EXPECT_EQ(found(), "a.cif.gz b.pdb e.Pdb.gz sub/d.mmCIF.GZ sub/deep/c.ENT");
 }
 
 TEST_F(InputFilesTest, OthersAreCounted) {
-  for (const auto* name : {"a.pdb", "1.txt", "2.TXT", "3.xyz", "README", "4.txt.gz", ".hidden.pdb", ".git/b.pdb"}) write(name);
+  for (const auto* name :
+       {"a.pdb", "1.txt", "2.TXT", "3.xyz", "README", "4.txt.gz", ".hidden.pdb", ".git/b.pdb"})
+    write(name);
   for (const auto* name : {"protein-structures-1.cache", "protein-data.lock", "protein-unusable-0123abcd.txt",
-                           "protein-unusable-0123abcd.txt.123.part", "protein-structures-2.index", "protein-structures-2.index.part"})
+                           "protein-unusable-0123abcd.txt.123.part", "protein-structures-2.index",
+                           "protein-structures-2.index.part"})
     write(name);
   const auto inputs = find_inputs(folder_.path(), nullptr);
   EXPECT_EQ(inputs.ignored_text(), "5 files: .txt 2, without an ending 1, .txt.gz 1, .xyz 1");
@@ -62,12 +67,16 @@ TEST_F(InputFilesTest, OneFileIsTakenWhateverItsName) {
 }
 
 TEST_F(InputFilesTest, NoFolderAndNoInputAreErrorsThatSayWhatToDo) {
-  EXPECT_EQ(tests::message_of<files::DataError>([&] { find_inputs(folder_ / "no", nullptr); }),
-            (folder_ / "no") + ": No such file or directory: name a folder of structure files, or one such file");
-  EXPECT_EQ(tests::message_of<files::DataError>([&] { found(); }),
-            folder_.path() + ": no structure files: looked for .pdb, .ent, .cif, .mmcif, and these with .gz, and found nothing");
+  EXPECT_EQ(
+      tests::message_of<files::DataError>([&] { find_inputs(folder_ / "no", nullptr); }),
+      (folder_ / "no") + ": No such file or directory: name a folder of structure files, or one such file");
+  EXPECT_EQ(
+      tests::message_of<files::DataError>([&] { found(); }),
+      folder_.path() +
+          ": no structure files: looked for .pdb, .ent, .cif, .mmcif, and these with .gz, and found nothing");
   write("a.txt");
-  EXPECT_NE(tests::message_of<files::DataError>([&] { found(); }).find("and found 1 file: .txt 1"), std::string::npos);
+  EXPECT_NE(tests::message_of<files::DataError>([&] { found(); }).find("and found 1 file: .txt 1"),
+            std::string::npos);
 }
 
 TEST_F(InputFilesTest, WhatCannotBeReadIsListedAndTheSearchGoesOn) {
@@ -86,9 +95,13 @@ TEST_F(InputFilesTest, WhatCannotBeReadIsListedAndTheSearchGoesOn) {
               "names/d: cannot be looked at: Permission denied\n");
     EXPECT_EQ(found(), "a.pdb z.pdb");
     EXPECT_EQ(inputs.ignored_count(), 0u);
-    EXPECT_NE(tests::message_of<files::DataError>([&] { find_inputs(folder_ / "names", nullptr); }).find("c.pdb: cannot be looked at"),
+    EXPECT_NE(tests::message_of<files::DataError>([&] {
+                find_inputs(folder_ / "names", nullptr);
+              }).find("c.pdb: cannot be looked at"),
               std::string::npos);
-    EXPECT_NE(tests::message_of<files::DataError>([&] { find_inputs(folder_ / "closed", nullptr); }).find("must be readable"),
+    EXPECT_NE(tests::message_of<files::DataError>([&] {
+                find_inputs(folder_ / "closed", nullptr);
+              }).find("must be readable"),
               std::string::npos);
     for (const auto* name : {"closed", "names"}) ::chmod((folder_ / name).c_str(), 0700);
   });

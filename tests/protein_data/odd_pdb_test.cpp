@@ -12,7 +12,8 @@ namespace {
 const std::string kPlain = peptide({"ALA", "GLY", "SER"});
 
 std::string replaced(std::string text, const std::string& what, const std::string& by) {
-  for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size()) text.replace(at, what.size(), by);
+  for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += by.size())
+    text.replace(at, what.size(), by);
   return text;
 }
 
@@ -34,17 +35,20 @@ TEST(OddPdb, LinesEndWhereTheyLike) {
 
 TEST(OddPdb, AFileThatIsCutOffIsAReasonWithTheLine) {
   EXPECT_EQ(summary_of("REMARK\n" + kPlain.substr(0, 79 * 2 + 30)),
-            "line 4: an atom with 30 characters instead of at least 54: the file is cut off, or not in the PDB's format");
+            "line 4: an atom with 30 characters instead of at least 54: the file is cut off, or not in the "
+            "PDB's format");
 }
 
 TEST(OddPdb, OtherRecordsCannotFailIt) {
-  EXPECT_EQ(
-      summary_of("HEADER\nREMARK 350 BIOMOLECULE\nSEQRES\nDBREF\nCRYST1 xxx\nMTRIX1\nANISOU\nSSBOND\nLINK\nCISPEP\nHELIX\nSHEET\nMODRES\n" +
-                 kPlain + "ANISOU\nANISOU\nCONECT    1    x\nMASTER\nEND\n"),
-      "A:AGS");
+  EXPECT_EQ(summary_of("HEADER\nREMARK 350 BIOMOLECULE\nSEQRES\nDBREF\nCRYST1 "
+                       "xxx\nMTRIX1\nANISOU\nSSBOND\nLINK\nCISPEP\nHELIX\nSHEET\nMODRES\n" +
+                       kPlain + "ANISOU\nANISOU\nCONECT    1    x\nMASTER\nEND\n"),
+            "A:AGS");
 }
 
-TEST(OddPdb, ChargesThatAreNoneCannotFailIt) { EXPECT_EQ(summary_of(replaced(kPlain, "\n", "??junk\n")), "A:AGS"); }
+TEST(OddPdb, ChargesThatAreNoneCannotFailIt) {
+  EXPECT_EQ(summary_of(replaced(kPlain, "\n", "??junk\n")), "A:AGS");
+}
 
 TEST(OddPdb, AtomsMayBeInAnyOrder) {
   std::vector<std::string> lines;
@@ -63,7 +67,8 @@ TEST(OddPdb, AtomsMayBeInAnyOrder) {
 
 TEST(OddPdb, NamesOfFourLettersAreNotTakenForChains) {
   const auto four = [](const std::string& name, char chain, int number) {
-    return replaced(residue("XXX", {.chain = chain, .number = number}), std::string("XXX ") + chain, name + chain);
+    return replaced(residue("XXX", {.chain = chain, .number = number}), std::string("XXX ") + chain,
+                    name + chain);
   };
   EXPECT_EQ(summary_of(four("NALA", 'A', 1) + peptide({"GLY"}, 'A', 2) + four("CHIE", 'A', 3)), "A:AGH");
   EXPECT_EQ(summary_of(peptide({"ALA"}) + four("LYSH", 'A', 2) + peptide({"GLY"}, 'A', 3)), "A:AKG");
@@ -72,8 +77,8 @@ TEST(OddPdb, NamesOfFourLettersAreNotTakenForChains) {
 }
 
 TEST(OddPdb, NumbersOfFiveDigitsAreRead) {
-  const auto structure =
-      parse(residue("ALA", {.number = 1000, .insertion = '8', .x = 0}) + residue("GLY", {.number = 1000, .insertion = '9', .x = 9}));
+  const auto structure = parse(residue("ALA", {.number = 1000, .insertion = '8', .x = 0}) +
+                               residue("GLY", {.number = 1000, .insertion = '9', .x = 9}));
   const auto& residues = structure.chains.at(0).residues;
   EXPECT_EQ(residues.at(0).number, 10008);
   EXPECT_EQ(residues.at(1).number, 10009);
@@ -82,7 +87,8 @@ TEST(OddPdb, NumbersOfFiveDigitsAreRead) {
 }
 
 TEST(OddPdb, LowerCaseIsRead) {
-  std::string lower = "MODRES 2ABC XYZ a    4  TYR  SOMETHING NEW\n" + kPlain + residue("XYZ", {.number = 4}, {.record = "HETATM"}) +
+  std::string lower = "MODRES 2ABC XYZ a    4  TYR  SOMETHING NEW\n" + kPlain +
+                      residue("XYZ", {.number = 4}, {.record = "HETATM"}) +
                       residue("HOH", {.number = 9}, {.record = "HETATM", .atoms = {"O"}});
   for (char& c : lower) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c | 0x20 : c);
   EXPECT_EQ(summary_of(lower), "a:AGSY");
@@ -102,22 +108,26 @@ TEST(OddPdb, ResiduesWithoutANumberCountOn) {
     ASSERT_EQ(alone.chains.size(), 1u) << none;
     EXPECT_EQ(sequence_of(alone.chains[0]), "AAGGS");
     EXPECT_EQ(numbers_of(alone.chains[0]), (std::vector{1, 2, 3, 4, 5}));
-    EXPECT_EQ(alone.remark, "5 residues have no readable number, the first in line 1: counted on from the one before");
+    EXPECT_EQ(alone.remark,
+              "5 residues have no readable number, the first in line 1: counted on from the one before");
     for (const auto& r : alone.chains[0].residues) EXPECT_TRUE(r.has_frame());
   }
   // As programs write numbers that do not fit.
-  const std::string fits = residue("TRP", {.number = 9998, .x = 1}) + residue("TRP", {.number = 9999, .x = 2}),
+  const std::string fits =
+                        residue("TRP", {.number = 9998, .x = 1}) + residue("TRP", {.number = 9999, .x = 2}),
                     not_fits = numbered(residue("ALA", {.x = 3}) + residue("ALA", {.x = 4}), "****");
   const auto structure = parse(fits + not_fits);
   ASSERT_EQ(structure.chains.size(), 1u);
   EXPECT_EQ(numbers_of(structure.chains[0]), (std::vector{9998, 9999, 10000, 10001}));
-  EXPECT_EQ(structure.remark, "2 residues have no readable number, the first in line 9: counted on from the one before");
+  EXPECT_EQ(structure.remark,
+            "2 residues have no readable number, the first in line 9: counted on from the one before");
 }
 
 TEST(OddPdb, AlternateLocationsOfAResidueWithoutANumberAreOneResidue) {
-  const std::string text = numbered(residue("ALA", {.x = 1}) + residue("SER", {.x = 2}, {.altloc = 'A', .occupancy = 0.4}) +
-                                        residue("SER", {.x = 2, .y = 1}, {.altloc = 'B', .occupancy = 0.6}) + residue("SER", {.x = 3}),
-                                    "****");
+  const std::string text = numbered(
+      residue("ALA", {.x = 1}) + residue("SER", {.x = 2}, {.altloc = 'A', .occupancy = 0.4}) +
+          residue("SER", {.x = 2, .y = 1}, {.altloc = 'B', .occupancy = 0.6}) + residue("SER", {.x = 3}),
+      "****");
   EXPECT_EQ(summary_of(text), "A:ASS");
 }
 
@@ -129,7 +139,8 @@ TEST(OddPdb, AfterEndItGoesOnWithWhatIsNew) {
   const std::string b = peptide({"TRP", "TYR"}, 'B');
   EXPECT_EQ(summary_of(kPlain + "TER\nEND\n" + b + "TER\nEND\n"), "A:AGS B:WY");
   EXPECT_EQ(summary_of(kPlain + "END\n" + peptide({"TRP"}, 'A', 4) + "END\n"), "A:AGSW");
-  EXPECT_EQ(summary_of(kPlain + "END\n" + peptide({"TRP"}) + "END\n"), "A:AGS A-2:W");  // another residue at the same number
+  EXPECT_EQ(summary_of(kPlain + "END\n" + peptide({"TRP"}) + "END\n"),
+            "A:AGS A-2:W");  // another residue at the same number
   EXPECT_EQ(summary_of(kPlain + "END\n" + kPlain + b + "END\n"), "A:AGS A-2:AGS B:WY");
   EXPECT_EQ(summary_of(kPlain + "END\n" + kPlain + "END\n" + b + "END\n"), "A:AGS B:WY");
 }
@@ -144,13 +155,17 @@ TEST(OddPdb, WhatComesAgainAfterEndIsAnotherModel) {
 
 TEST(OddPdb, AnEndThatIsMissingIsSaidWhereOneIsSureToHaveBeen) {
   const auto remark = [](const std::string& text) { return parse(text).remark; };
-  const std::string entry = "SEQRES   1 A    3  ALA GLY SER\n", water = residue("HOH", {.number = 9}, {.record = "HETATM", .atoms = {"O"}});
-  EXPECT_EQ(remark(entry + kPlain), "may be cut off: it has SEQRES records, but ends in a chain without TER or END");
-  EXPECT_EQ(remark("MODEL        1\n" + kPlain), "may be cut off: it has MODEL records, but ends in a chain without TER or END");
+  const std::string entry = "SEQRES   1 A    3  ALA GLY SER\n",
+                    water = residue("HOH", {.number = 9}, {.record = "HETATM", .atoms = {"O"}});
+  EXPECT_EQ(remark(entry + kPlain),
+            "may be cut off: it has SEQRES records, but ends in a chain without TER or END");
+  EXPECT_EQ(remark("MODEL        1\n" + kPlain),
+            "may be cut off: it has MODEL records, but ends in a chain without TER or END");
   for (const auto& whole :
-       {entry + kPlain + "END\n", entry + kPlain + "TER\n", entry + kPlain + "MASTER\n", entry + kPlain + "CONECT    1\n",
-        entry + kPlain + water, "MODEL        1\n" + kPlain + "ENDMDL\n", "MODEL        1\n" + kPlain + "MODEL        2\n" + kPlain,
-        "HEADER    X\nTITLE     Y\n" + kPlain, kPlain + "TER\n" + peptide({"TRP"}, 'B'), kPlain}) {
+       {entry + kPlain + "END\n", entry + kPlain + "TER\n", entry + kPlain + "MASTER\n",
+        entry + kPlain + "CONECT    1\n", entry + kPlain + water, "MODEL        1\n" + kPlain + "ENDMDL\n",
+        "MODEL        1\n" + kPlain + "MODEL        2\n" + kPlain, "HEADER    X\nTITLE     Y\n" + kPlain,
+        kPlain + "TER\n" + peptide({"TRP"}, 'B'), kPlain}) {
     EXPECT_EQ(remark(whole), "") << whole;
   }
 }
@@ -159,7 +174,9 @@ TEST(OddPdb, ColumnsThatAreShiftedAreShown) {
   std::string shifted;
   for (size_t at = 0; at < kPlain.size(); at += 79) shifted += "ATOM  1000000" + kPlain.substr(at + 11, 68);
   const std::string reason = summary_of(shifted);
-  EXPECT_TRUE(reason.starts_with("has no protein chain: none of its 12 atoms is an amino acid's, as in line 1, \"ATOM  1000000")) << reason;
+  EXPECT_TRUE(reason.starts_with(
+      "has no protein chain: none of its 12 atoms is an amino acid's, as in line 1, \"ATOM  1000000"))
+      << reason;
 }
 
 TEST(OddPdb, ElementsAndColumnsOfAtomNamesDoNotMatter) {
@@ -179,8 +196,8 @@ TEST(OddPdb, WhatHoldsNoAtomsIsAReason) {
 // Whatever the bytes: residues that keep what structure.hpp promises, or a reason of one line.
 TEST(OddPdb, AnyBytesEndInAStructureOrAReason) {
   std::mt19937 random(7);
-  const std::string good =
-      "MODRES 2ABC MSE A    2  MET  X\n" + kPlain + "TER\n" + peptide({"ALA", "MSE"}, ' ') + "HETATM" + kPlain.substr(6, 73) + "END\n";
+  const std::string good = "MODRES 2ABC MSE A    2  MET  X\n" + kPlain + "TER\n" +
+                           peptide({"ALA", "MSE"}, ' ') + "HETATM" + kPlain.substr(6, 73) + "END\n";
   for (int round = 0; round < 20000; ++round) {
     std::string text = good;
     for (unsigned change = random() % 8 + 1; change > 0; --change) {

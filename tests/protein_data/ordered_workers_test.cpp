@@ -27,17 +27,20 @@ TEST(OrderedWorkers, ResultsComeInOrderFromAnyNumberOfThreads) {
 TEST(OrderedWorkers, StayCloseToTheOneWhoTakes) {
   std::atomic<size_t> begun = 0;
   run_in_order<int>(
-      200, 2, [&](size_t) { return static_cast<int>(++begun); }, [&](size_t i, int&&) { EXPECT_LE(begun.load(), i + 2 + 8); }, [] {});
+      200, 2, [&](size_t) { return static_cast<int>(++begun); },
+      [&](size_t i, int&&) { EXPECT_LE(begun.load(), i + 2 + 8); }, [] {});
 }
 
 TEST(OrderedWorkers, WhatAnyoneThrowsEndsThemAll) {
   const auto nothing = [](size_t, int&&) {};
-  EXPECT_THROW(run_in_order<int>(
-                   100, 3, [](size_t i) { return i == 7 ? throw std::runtime_error("work") : 0; }, nothing, [] {}),
-               std::runtime_error);
-  EXPECT_THROW(run_in_order<int>(
-                   100, 3, [](size_t) { return 0; }, [](size_t, int&&) { throw std::logic_error("take"); }, [] {}),
-               std::logic_error);
+  EXPECT_THROW(
+      run_in_order<int>(
+          100, 3, [](size_t i) { return i == 7 ? throw std::runtime_error("work") : 0; }, nothing, [] {}),
+      std::runtime_error);
+  EXPECT_THROW(
+      run_in_order<int>(
+          100, 3, [](size_t) { return 0; }, [](size_t, int&&) { throw std::logic_error("take"); }, [] {}),
+      std::logic_error);
   EXPECT_THROW(run_in_order<int>(
                    100, 3, [](size_t) { return 0; }, nothing, [] { throw std::domain_error("idle"); }),
                std::domain_error);

@@ -15,7 +15,8 @@
 
 namespace pipeline::protein {
 
-// Runs `work` and its expectations in a child process, as root as nobody, to whom the folders and all that is in them are given.
+// Runs `work` and its expectations in a child process, as root as nobody, to whom the folders and all that is
+// in them are given.
 inline void as_ordinary_user(std::initializer_list<std::string> folders, const std::function<void()>& work) {
   constexpr uid_t kNobody = 65534;
   const bool root = ::geteuid() == 0;
@@ -27,7 +28,8 @@ inline void as_ordinary_user(std::initializer_list<std::string> folders, const s
     }
   }
   const pid_t child = tests::in_child([&] {
-    if (root && (::setgroups(0, nullptr) != 0 || ::setgid(kNobody) != 0 || ::setuid(kNobody) != 0)) return 101;
+    if (root && (::setgroups(0, nullptr) != 0 || ::setgid(kNobody) != 0 || ::setuid(kNobody) != 0))
+      return 101;
     work();
     return ::testing::Test::HasFailure() ? 1 : 0;
   });

@@ -1,4 +1,5 @@
-// Writes small PDB files. Residue number i of a chain stands at x = 3.8 i, so that neighbours are bonded: C(i) to N(i+1) is 1.35 Å.
+// Writes small PDB files. Residue number i of a chain stands at x = 3.8 i, so that neighbours are bonded:
+// C(i) to N(i+1) is 1.35 Å.
 #pragma once
 
 #include <cstdio>
@@ -28,13 +29,13 @@ struct Style {
   std::string segment = "";
 };
 
-inline std::string atom_line(const std::string& name, const std::string& residue, const Place& place, double x, double y,
-                             const Style& style) {
+inline std::string atom_line(const std::string& name, const std::string& residue, const Place& place,
+                             double x, double y, const Style& style) {
   char line[128];
   const std::string padded = name.size() < 4 ? " " + name : name;
-  std::snprintf(line, sizeof line, "%-6s%5d %-4s%c%3s %c%4d%c   %8.3f%8.3f%8.3f%6.2f%6.2f      %-4s%2c\n", style.record, 1, padded.c_str(),
-                style.altloc, residue.c_str(), place.chain, place.number, place.insertion, x, y, 0.0, style.occupancy, 20.0,
-                style.segment.c_str(), name[0]);
+  std::snprintf(line, sizeof line, "%-6s%5d %-4s%c%3s %c%4d%c   %8.3f%8.3f%8.3f%6.2f%6.2f      %-4s%2c\n",
+                style.record, 1, padded.c_str(), style.altloc, residue.c_str(), place.chain, place.number,
+                place.insertion, x, y, 0.0, style.occupancy, 20.0, style.segment.c_str(), name[0]);
   return line;
 }
 
@@ -52,9 +53,11 @@ inline std::string residue(const std::string& name, const Place& place, const St
 }
 
 // Residues with these names, numbered from `first`.
-inline std::string peptide(const std::vector<std::string>& names, char chain = 'A', int first = 1, const Style& style = {}) {
+inline std::string peptide(const std::vector<std::string>& names, char chain = 'A', int first = 1,
+                           const Style& style = {}) {
   std::string text;
-  for (size_t i = 0; i < names.size(); ++i) text += residue(names[i], {.chain = chain, .number = first + static_cast<int>(i)}, style);
+  for (size_t i = 0; i < names.size(); ++i)
+    text += residue(names[i], {.chain = chain, .number = first + static_cast<int>(i)}, style);
   return text;
 }
 
@@ -82,7 +85,8 @@ inline std::vector<int> numbers_of(const Chain& chain) {
 inline std::string summary_of(std::string_view text) {
   try {
     std::string summary;
-    for (const auto& chain : parse(text).chains) summary += (summary.empty() ? "" : " ") + chain.name + ":" + sequence_of(chain);
+    for (const auto& chain : parse(text).chains)
+      summary += (summary.empty() ? "" : " ") + chain.name + ":" + sequence_of(chain);
     return summary;
   } catch (const files::DataError& error) {
     return error.what();

@@ -22,15 +22,18 @@ TEST(Residues, HaveTheirAminoAcidNumberAndBackbone) {
 }
 
 TEST(Residues, OfSeveralModelsTheFirstCounts) {
-  EXPECT_EQ(summary_of("MODEL        1\n" + peptide({"ALA", "GLY"}) + "ENDMDL\nMODEL        2\n" + peptide({"TRP"}, 'B') + "ENDMDL\nEND\n"),
+  EXPECT_EQ(summary_of("MODEL        1\n" + peptide({"ALA", "GLY"}) + "ENDMDL\nMODEL        2\n" +
+                       peptide({"TRP"}, 'B') + "ENDMDL\nEND\n"),
             "A:AG");
-  EXPECT_EQ(summary_of("MODEL        1\n" + peptide({"ALA"}) + "MODEL        2\n" + peptide({"TRP"}) + "ENDMDL\n"), "A:A");
+  EXPECT_EQ(
+      summary_of("MODEL        1\n" + peptide({"ALA"}) + "MODEL        2\n" + peptide({"TRP"}) + "ENDMDL\n"),
+      "A:A");
 }
 
 TEST(Residues, ModifiedOnesAreTheirParents) {
   EXPECT_EQ(summary_of(peptide({"ALA"}) + residue("MSE", {.number = 2}, {.record = "HETATM"}) +
-                       residue("SEP", {.number = 3}, {.record = "HETATM"}) + residue("SEC", {.number = 4}) + residue("PYL", {.number = 5}) +
-                       residue("UNK", {.number = 6})),
+                       residue("SEP", {.number = 3}, {.record = "HETATM"}) + residue("SEC", {.number = 4}) +
+                       residue("PYL", {.number = 5}) + residue("UNK", {.number = 6})),
             "A:AMSXXX");
   EXPECT_EQ(summary_of("MODRES 2ABC XYZ A    2  TYR  SOMETHING NEW\n" + peptide({"ALA"}) +
                        residue("XYZ", {.number = 2}, {.record = "HETATM"}) + peptide({"GLY"}, 'A', 3)),
@@ -38,7 +41,9 @@ TEST(Residues, ModifiedOnesAreTheirParents) {
 }
 
 TEST(Residues, NamesOfForceFieldsAreKnown) {
-  EXPECT_EQ(summary_of(peptide({"HSD", "HSE", "HSP", "HID", "HIE", "HIP", "CYX", "CYM", "ASH", "GLH", "LYN"})), "A:HHHHHHCCDEK");
+  EXPECT_EQ(
+      summary_of(peptide({"HSD", "HSE", "HSP", "HID", "HIE", "HIP", "CYX", "CYM", "ASH", "GLH", "LYN"})),
+      "A:HHHHHHCCDEK");
   EXPECT_EQ(residue_name("NALA", {}).amino_acid, kAminoAcids.find('A'));
   EXPECT_EQ(residue_name("CHIE", {}).amino_acid, kAminoAcids.find('H'));
   EXPECT_EQ(residue_name("HOH", {}).kind, ResidueName::kNotProtein);
@@ -52,13 +57,15 @@ TEST(Residues, NamesOfForceFieldsAreKnown) {
 
 TEST(Residues, UnknownOnesInTheChainAreKeptAndOthersAreNot) {
   const Style het = {.record = "HETATM"};
-  EXPECT_EQ(summary_of(peptide({"ALA"}) + residue("ZZZ", {.number = 2}, het) + peptide({"GLY"}, 'A', 3)), "A:AXG");
+  EXPECT_EQ(summary_of(peptide({"ALA"}) + residue("ZZZ", {.number = 2}, het) + peptide({"GLY"}, 'A', 3)),
+            "A:AXG");
   EXPECT_EQ(summary_of(peptide({"ALA", "GLY"}) + residue("ZZZ", {.number = 90}, het)), "A:AG");
 }
 
 TEST(Residues, MissingAtomsShowInTheFlags) {
   const auto structure =
-      parse(residue("ALA", {.number = 1}, {.atoms = {"N", "CA", "O"}}) + residue("GLY", {.number = 2}, {.atoms = {"CA"}}) +
+      parse(residue("ALA", {.number = 1}, {.atoms = {"N", "CA", "O"}}) +
+            residue("GLY", {.number = 2}, {.atoms = {"CA"}}) +
             residue("SER", {.number = 3}, {.atoms = {"CB", "OG"}}) + residue("TRP", {.number = 4}));
   const auto& residues = structure.chains.at(0).residues;
   ASSERT_EQ(residues.size(), 4u);
@@ -72,7 +79,9 @@ TEST(Residues, MissingAtomsShowInTheFlags) {
 
 TEST(Residues, CoordinatesThatCannotBeCountAsMissing) {
   std::string text = peptide({"ALA", "GLY", "SER", "TRP"});
-  const auto put = [&](size_t line, const std::string& field) { text.replace(line * (text.find('\n') + 1) + 30, 8, field); };
+  const auto put = [&](size_t line, const std::string& field) {
+    text.replace(line * (text.find('\n') + 1) + 30, 8, field);
+  };
   put(1, "********");   // CA of ALA
   put(4, "     nan");   // N of GLY
   put(9, "     1e9");   // CA of SER
@@ -92,7 +101,8 @@ TEST(Residues, AtomsThatMakeNoPlaneMakeNoFrame) {
   std::string line;
   for (const auto* atom : {"N", "CA", "C"}) line += atom_line(atom, "ALA", {}, line.size() / 50.0, 1, {});
   EXPECT_FALSE(parse(line).chains.at(0).residues.at(0).has_frame());
-  std::string torn = atom_line("N", "ALA", {}, 0, 0, {}) + atom_line("CA", "ALA", {}, 1.2, 0.8, {}) + atom_line("C", "ALA", {}, 80, 0, {});
+  std::string torn = atom_line("N", "ALA", {}, 0, 0, {}) + atom_line("CA", "ALA", {}, 1.2, 0.8, {}) +
+                     atom_line("C", "ALA", {}, 80, 0, {});
   EXPECT_FALSE(parse(torn).chains.at(0).residues.at(0).has_frame());
 }
 
@@ -116,12 +126,15 @@ TEST(Residues, OfAlternateLocationsTheMostOccupiedIsTaken) {
   EXPECT_EQ(frame_y(two(0.7, 0.3)), 10);
   EXPECT_EQ(frame_y(two(0.5, 0.5)), 10);
   EXPECT_EQ(frame_y(two(0.4, 0.6, {"CA"})), 10);  // the sum over N, CA and C
-  EXPECT_EQ(frame_y(residue("SER", {.y = 10}, {.occupancy = 0.2}) + residue("SER", {.y = 20}, {.altloc = 'B', .occupancy = 0.8})), 20);
+  EXPECT_EQ(frame_y(residue("SER", {.y = 10}, {.occupancy = 0.2}) +
+                    residue("SER", {.y = 20}, {.altloc = 'B', .occupancy = 0.8})),
+            20);
 }
 
 TEST(Residues, AtomsThatConformersShareBelongToEach) {
   const auto structure =
-      parse(residue("SER", {}, {.atoms = {"N", "C"}}) + residue("SER", {.y = 0.1}, {.altloc = 'A', .occupancy = 0.4, .atoms = {"CA"}}) +
+      parse(residue("SER", {}, {.atoms = {"N", "C"}}) +
+            residue("SER", {.y = 0.1}, {.altloc = 'A', .occupancy = 0.4, .atoms = {"CA"}}) +
             residue("SER", {.y = 0.2}, {.altloc = 'B', .occupancy = 0.6, .atoms = {"CA"}}));
   const Residue& r = structure.chains.at(0).residues.at(0);
   EXPECT_TRUE(r.has_frame());
@@ -141,7 +154,8 @@ TEST(Residues, OfTwoNamesAtOnePlaceTheMoreOccupiedIsTaken) {
 
 TEST(Residues, AlternateLocationsMayStandAtTheEnd) {
   const auto text = [](const std::string& name, double first, double second) {
-    return peptide({"ALA"}) + residue("SER", {.number = 2}, {.altloc = 'A', .occupancy = first}) + peptide({"GLY", "TRP"}, 'A', 3) +
+    return peptide({"ALA"}) + residue("SER", {.number = 2}, {.altloc = 'A', .occupancy = first}) +
+           peptide({"GLY", "TRP"}, 'A', 3) +
            residue(name, {.number = 2, .y = 0.5}, {.altloc = 'B', .occupancy = second});
   };
   EXPECT_EQ(summary_of(text("THR", 0.4, 0.6)), "A:ATGW");
@@ -152,8 +166,9 @@ TEST(Residues, AlternateLocationsMayStandAtTheEnd) {
 }
 
 TEST(Residues, InsertionCodesAreKeptAndCountOneEach) {
-  const auto structure = parse(residue("ALA", {.number = 52, .x = 0}) + residue("GLY", {.number = 52, .insertion = 'A', .x = 1}) +
-                               residue("SER", {.number = 52, .insertion = 'B', .x = 9}) + residue("TRP", {.number = 53, .x = 10}));
+  const auto structure = parse(
+      residue("ALA", {.number = 52, .x = 0}) + residue("GLY", {.number = 52, .insertion = 'A', .x = 1}) +
+      residue("SER", {.number = 52, .insertion = 'B', .x = 9}) + residue("TRP", {.number = 53, .x = 10}));
   const auto& chain = structure.chains.at(0);
   EXPECT_EQ(sequence_of(chain), "AGSW");
   EXPECT_EQ(chain.residues[1].insertion, 'A');
@@ -165,10 +180,14 @@ TEST(Residues, GapsShowInThePositions) {
   const auto positions = [](const std::string& text) { return positions_of(parse(text).chains.at(0)); };
   EXPECT_EQ(positions(peptide({"ALA", "GLY"}) + peptide({"SER"}, 'A', 8)), (std::vector{0, 1, 7}));
   // Numbers that jump although the residues are bonded, and that go back or far although they are not.
-  EXPECT_EQ(positions(residue("ALA", {.number = 1, .x = 0}) + residue("GLY", {.number = 90, .x = 1})), (std::vector{0, 1}));
-  EXPECT_EQ(positions(residue("ALA", {.number = 50, .x = 0}) + residue("GLY", {.number = 10, .x = 9})), (std::vector{0, 2}));
-  EXPECT_EQ(positions(residue("ALA", {.number = 1, .x = 0}) + residue("GLY", {.number = 5000, .x = 9})), (std::vector{0, 2}));
-  EXPECT_EQ(positions(residue("ALA", {.number = -5, .x = 0}) + residue("GLY", {.number = 1, .x = 9})), (std::vector{0, 6}));
+  EXPECT_EQ(positions(residue("ALA", {.number = 1, .x = 0}) + residue("GLY", {.number = 90, .x = 1})),
+            (std::vector{0, 1}));
+  EXPECT_EQ(positions(residue("ALA", {.number = 50, .x = 0}) + residue("GLY", {.number = 10, .x = 9})),
+            (std::vector{0, 2}));
+  EXPECT_EQ(positions(residue("ALA", {.number = 1, .x = 0}) + residue("GLY", {.number = 5000, .x = 9})),
+            (std::vector{0, 2}));
+  EXPECT_EQ(positions(residue("ALA", {.number = -5, .x = 0}) + residue("GLY", {.number = 1, .x = 9})),
+            (std::vector{0, 6}));
 }
 
 }  // namespace

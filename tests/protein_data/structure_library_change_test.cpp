@@ -18,7 +18,8 @@
 namespace pipeline::protein {
 namespace {
 
-// A change within the clock's tick would not show, so files are remembered only once they are older than that.
+// A change within the clock's tick would not show, so files are remembered only once they are older than
+// that.
 void wait_for_the_clock() { std::this_thread::sleep_for(std::chrono::milliseconds(2100)); }
 
 TEST(StructureLibraryChange, ChangedAddedAndRemovedFilesAreNoticed) {
@@ -55,7 +56,9 @@ TEST(StructureLibraryChange, AChangeRightAfterReadingIsNoticed) {
   for (const auto* name : {"ALA", "GLY", "SER", "TRP", "TYR", "LYS"}) {
     folder.write("a.pdb", peptide({name}));
     const auto library = folder.open();
-    EXPECT_EQ(sequence_of({"", {library.structure(0).chains[0].residues.begin(), library.structure(0).chains[0].residues.end()}}),
+    EXPECT_EQ(sequence_of({"",
+                           {library.structure(0).chains[0].residues.begin(),
+                            library.structure(0).chains[0].residues.end()}}),
               sequence_of(parse(peptide({name})).chains[0]));
   }
 }
@@ -66,9 +69,12 @@ TEST(StructureLibraryChange, ADamagedIndexIsBuiltAgain) {
   folder.write("b.pdb", peptide({"GLY"}));
   wait_for_the_clock();
   folder.open();
-  const auto path = FileIndex::path_in(folder.cache.path(), std::filesystem::canonical(folder.files.path()).string());
+  const auto path =
+      FileIndex::path_in(folder.cache.path(), std::filesystem::canonical(folder.files.path()).string());
   const auto good = tests::read_all(path);
-  const auto put = [&](const std::string& bytes) { folder.cache.write(std::filesystem::path(path).filename().string(), bytes); };
+  const auto put = [&](const std::string& bytes) {
+    folder.cache.write(std::filesystem::path(path).filename().string(), bytes);
+  };
   for (size_t at = 0; at < good.size(); ++at) {
     auto bad = good;
     bad[at] = static_cast<char>(bad[at] ^ 4);
@@ -87,7 +93,8 @@ TEST(StructureLibraryChange, ADamagedIndexIsBuiltAgain) {
 
 TEST(StructureLibraryChange, AFileThatVanishesOrGrowsWhileItIsReadIsUnusable) {
   LibraryFolder folder;
-  for (int i = 0; i < 40; ++i) folder.write("f" + std::to_string(i + 10) + ".pdb", peptide({"ALA"}, 'A', i + 1));
+  for (int i = 0; i < 40; ++i)
+    folder.write("f" + std::to_string(i + 10) + ".pdb", peptide({"ALA"}, 'A', i + 1));
   auto hooks = folder.hooks();
   hooks.threads = 1;
   hooks.progress = [&](uint64_t done, uint64_t) {
@@ -142,17 +149,20 @@ TEST(StructureLibraryChange, LimitsAreNotRemembered) {
   options.limits.max_file_bytes = 1000;
   const auto library = StructureLibrary::open(options, folder.hooks());
   EXPECT_EQ(contents_of(library), "a:A");
-  EXPECT_EQ(library.unusable().at(0).text, "has more than 1000 bytes: raise max_file_bytes if it is to be used");
+  EXPECT_EQ(library.unusable().at(0).text,
+            "has more than 1000 bytes: raise max_file_bytes if it is to be used");
   EXPECT_EQ(contents_of(folder.open()), "a:A large:AGSWY");
 }
 
 TEST(StructureLibraryChange, WhatNothingHasUsedForLongIsRemoved) {
   LibraryFolder folder;
   folder.write("a.pdb", peptide({"ALA"}));
-  for (const auto* name : {"protein-structures-0.cache", "protein-files-0123456789abcdef0123456789abcdef.index", "others.tokens",
-                           "protein-unusable-0123abcd.txt.77.part"}) {
+  for (const auto* name :
+       {"protein-structures-0.cache", "protein-files-0123456789abcdef0123456789abcdef.index", "others.tokens",
+        "protein-unusable-0123abcd.txt.77.part"}) {
     const auto path = folder.cache.write(name, "old");
-    std::filesystem::last_write_time(path, std::filesystem::file_time_type::clock::now() - std::chrono::hours(24 * 40));
+    std::filesystem::last_write_time(
+        path, std::filesystem::file_time_type::clock::now() - std::chrono::hours(24 * 40));
   }
   folder.open();
   ASSERT_EQ(folder.notes.size(), 1u);

@@ -28,11 +28,13 @@ TEST(StructureLibraryCopies, AreNamedWithWhatTheyAreCopiesOf) {
   for (int round = 0; round < 2; ++round) {  // the second time from the cache
     const auto library = folder.open();
     EXPECT_EQ(library.counts().duplicates, 2u);
-    EXPECT_EQ(folder.notes, (std::vector<std::string>{"dup-b.ent is a copy of dup-a.pdb", "dup-c.pdb.gz is a copy of dup-a.pdb"}));
+    EXPECT_EQ(folder.notes, (std::vector<std::string>{"dup-b.ent is a copy of dup-a.pdb",
+                                                      "dup-c.pdb.gz is a copy of dup-a.pdb"}));
     EXPECT_EQ(library.report(), "");  // nothing is wrong
-    EXPECT_EQ(table_in(folder), "2 files are copies of others:\n"
-                                "  dup-b.ent     is a copy of dup-a.pdb\n"
-                                "  dup-c.pdb.gz  is a copy of dup-a.pdb\n");
+    EXPECT_EQ(table_in(folder),
+              "2 files are copies of others:\n"
+              "  dup-b.ent     is a copy of dup-a.pdb\n"
+              "  dup-c.pdb.gz  is a copy of dup-a.pdb\n");
   }
 }
 
@@ -42,7 +44,8 @@ TEST(StructureLibraryCopies, TheFirstAreInTheLogAndAllInTheTable) {
   folder.open();
   ASSERT_EQ(folder.notes.size(), 11u);
   EXPECT_EQ(folder.notes[9], "f20.pdb is a copy of f10.pdb");
-  EXPECT_TRUE(folder.notes[10].starts_with("and 25 more copies: see " + folder.cache.path())) << folder.notes[10];
+  EXPECT_TRUE(folder.notes[10].starts_with("and 25 more copies: see " + folder.cache.path()))
+      << folder.notes[10];
   const std::string all = table_in(folder);
   EXPECT_EQ(std::count(all.begin(), all.end(), '\n'), 36);
   EXPECT_NE(all.find("\n  f45.pdb  is a copy of f10.pdb\n"), std::string::npos);
@@ -71,8 +74,11 @@ TEST(StructureLibraryFrames, StructuresThatLackManyAreListedWithTheCount) {
     EXPECT_EQ(library.size(), 7u);
     EXPECT_EQ(library.counts().odd, 5u);
     const std::string why = " no N, CA and C that make a backbone: the model sees no frame there";
-    const std::string report = library.report(), fourth = "  4fifth.pdb   of 76 residues 15 have" + why + "\n";
-    EXPECT_TRUE(report.starts_with("5 files are used but odd:\n  3traces.pdb  of 76 residues 76 have" + why + "\n" + fourth)) << report;
+    const std::string report = library.report(),
+                      fourth = "  4fifth.pdb   of 76 residues 15 have" + why + "\n";
+    EXPECT_TRUE(report.starts_with("5 files are used but odd:\n  3traces.pdb  of 76 residues 76 have" + why +
+                                   "\n" + fourth))
+        << report;
     EXPECT_NE(report.find("  5nan.pdb     of 76 residues 7 have" + why + "\n"), std::string::npos) << report;
     EXPECT_NE(report.find("  6one.pdb     of 1 residue 1 has" + why + "\n"), std::string::npos) << report;
     EXPECT_NE(report.find("; of 76 residues 7 have" + why + "\n"), std::string::npos) << report;
@@ -84,7 +90,8 @@ bool is_utf8(std::string_view text) { return replace_invalid_utf8(std::string(te
 TEST(StructureLibraryNames, AreUtf8WhateverFilesAndChainsAreCalled) {
   LibraryFolder folder;
   const std::string accent = "caf\u00e9";
-  const std::vector<std::string> names{accent, "caf\xe9", "caf%E9", "cut\xc3", "over\xc0\xaf", "surrogate\xed\xa0\x80", "\xff\xfe/\xff"};
+  const std::vector<std::string> names{
+      accent, "caf\xe9", "caf%E9", "cut\xc3", "over\xc0\xaf", "surrogate\xed\xa0\x80", "\xff\xfe/\xff"};
   int number = 0;
   for (const auto& name : names) folder.write(name + ".pdb", peptide({"ALA"}, 'A', ++number));
   folder.write("chain.pdb", peptide({"GLY"}, '\xe9'));
@@ -95,11 +102,12 @@ TEST(StructureLibraryNames, AreUtf8WhateverFilesAndChainsAreCalled) {
   for (uint64_t i = 0; i < library.size(); ++i) {
     const StructureView structure = library.structure(i);
     EXPECT_TRUE(is_utf8(structure.name)) << structure.name;
-    EXPECT_TRUE(is_utf8(structure.chains[0].name)) << structure.chains[0].name;  // the parser takes printable ASCII only
+    EXPECT_TRUE(is_utf8(structure.chains[0].name))
+        << structure.chains[0].name;  // the parser takes printable ASCII only
     seen.emplace(structure.name);
   }
-  EXPECT_EQ(seen, (std::set<std::string>{accent, "caf%E9", "caf%E9-2", "chain", "cut%C3", "over%C0%AF", "surrogate%ED%A0%80",
-                                         "%FF%FE/%FF"}));
+  EXPECT_EQ(seen, (std::set<std::string>{accent, "caf%E9", "caf%E9-2", "chain", "cut%C3", "over%C0%AF",
+                                         "surrogate%ED%A0%80", "%FF%FE/%FF"}));
   EXPECT_TRUE(library.report().starts_with("  bad%FF.pdb  has no atoms")) << library.report();
   EXPECT_EQ(folder.notes, std::vector<std::string>{"same%FF.pdb is a copy of chain.pdb"});
 }

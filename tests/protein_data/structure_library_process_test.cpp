@@ -23,7 +23,8 @@ constexpr int kFiles = 60;
 
 struct ManyFiles : LibraryFolder {
   ManyFiles() {
-    for (int i = 0; i < kFiles; ++i) write(std::to_string(100 + i) + ".pdb", peptide({"ALA", "GLY"}, 'A', i + 1));
+    for (int i = 0; i < kFiles; ++i)
+      write(std::to_string(100 + i) + ".pdb", peptide({"ALA", "GLY"}, 'A', i + 1));
   }
 };
 
@@ -122,14 +123,16 @@ TEST(StructureLibraryProcess, ThatMayOnlyReadOpensWhatIsThere) {
               "  closed.pdb  cannot be read: Permission denied\n"
               "  new.pdb     not in the cache, to which nothing can be added: Permission denied\n");
     ASSERT_EQ(folder.notes.size(), 2u);
-    EXPECT_NE(folder.notes[0].find("Permission denied: 1 file that is new or changed cannot be kept there and is left out"),
+    EXPECT_NE(folder.notes[0].find(
+                  "Permission denied: 1 file that is new or changed cannot be kept there and is left out"),
               std::string::npos);
     EXPECT_NE(folder.notes[1].find("the table of unusable files cannot be written there"), std::string::npos);
 
     LibraryFolder other;
     other.write("a.pdb", peptide({"TRP"}));
-    const auto empty = tests::message_of<files::DataError>(
-        [&] { StructureLibrary::open({.root = other.files.path(), .cache_dir = folder.cache.path()}, other.hooks()); });
+    const auto empty = tests::message_of<files::DataError>([&] {
+      StructureLibrary::open({.root = other.files.path(), .cache_dir = folder.cache.path()}, other.hooks());
+    });
     EXPECT_NE(empty.find("the cache folder must be writable"), std::string::npos) << empty;
     std::filesystem::permissions(folder.cache.path(), std::filesystem::perms(0700));
   });

@@ -96,7 +96,9 @@ TEST(StructureLibrary, FilesThatAreOddAreUsedAndListed) {
     EXPECT_EQ(contents_of(library), "cut:G good:A");
     EXPECT_EQ(library.counts().odd, 1u);
     const std::string report = library.report();
-    EXPECT_NE(report.find("\n1 file is used but odd:\n  cut.pdb  may be cut off: it has SEQRES records"), std::string::npos) << report;
+    EXPECT_NE(report.find("\n1 file is used but odd:\n  cut.pdb  may be cut off: it has SEQRES records"),
+              std::string::npos)
+        << report;
     EXPECT_TRUE(report.starts_with("  water.pdb  has no protein chain")) << report;
   }
   std::string all;
@@ -142,7 +144,8 @@ TEST(StructureLibrary, UnusableFilesAreListedAndFailNothing) {
 
 TEST(StructureLibrary, ALongTableOfUnusableFilesGoesToAFile) {
   LibraryFolder folder;
-  for (int i = 10; i < 43; ++i) folder.write("bad" + std::to_string(i) + ".pdb", "nothing " + std::to_string(i));
+  for (int i = 10; i < 43; ++i)
+    folder.write("bad" + std::to_string(i) + ".pdb", "nothing " + std::to_string(i));
   for (int i = 0; i < 9; ++i) folder.write("good" + std::to_string(i) + ".pdb", peptide({"ALA"}, 'A', i + 1));
   const auto library = folder.open();
   const std::string report = library.report();
@@ -160,24 +163,28 @@ TEST(StructureLibrary, ALongTableOfUnusableFilesGoesToAFile) {
 
 TEST(StructureLibrary, TooManyUnusableFilesAreAnErrorWithTheTable) {
   LibraryFolder folder;
-  for (int i = 0; i < 3; ++i) folder.write("bad" + std::to_string(i) + ".pdb", "nothing " + std::to_string(i));
+  for (int i = 0; i < 3; ++i)
+    folder.write("bad" + std::to_string(i) + ".pdb", "nothing " + std::to_string(i));
   folder.write("good.pdb", peptide({"ALA"}));
   auto options = folder.options();
   options.max_unusable_share = 0.5;
   options.max_unusable_option = "task.data.max_unusable";
-  const auto message = tests::message_of<files::DataError>([&] { StructureLibrary::open(options, folder.hooks()); });
-  EXPECT_TRUE(message.starts_with(
-      folder.files.path() +
-      ": 3 of 4 files cannot be used (75%), at most 50% may be (task.data.max_unusable): correct or remove them, or raise it\n  bad0.pdb"))
+  const auto message =
+      tests::message_of<files::DataError>([&] { StructureLibrary::open(options, folder.hooks()); });
+  EXPECT_TRUE(
+      message.starts_with(folder.files.path() +
+                          ": 3 of 4 files cannot be used (75%), at most 50% may be (task.data.max_unusable): "
+                          "correct or remove them, or raise it\n  bad0.pdb"))
       << message;
   options.max_unusable_share = 0.75;
   EXPECT_EQ(StructureLibrary::open(options, folder.hooks()).size(), 1u);
 
   options.root = folder.files / "bad0.pdb";
   options.max_unusable_share = 1;
-  EXPECT_NE(
-      tests::message_of<files::DataError>([&] { StructureLibrary::open(options, folder.hooks()); }).find("1 of 1 file cannot be used"),
-      std::string::npos);
+  EXPECT_NE(tests::message_of<files::DataError>([&] {
+              StructureLibrary::open(options, folder.hooks());
+            }).find("1 of 1 file cannot be used"),
+            std::string::npos);
 }
 
 TEST(StructureLibrary, TheCacheMayLieInTheSameFolder) {

@@ -175,13 +175,13 @@ TEST_F(BoundaryTest, optional_slots_are_offered_only_when_they_are_overridden) {
               least.initialize && least.bind && least.train && least.evaluate);
   EXPECT_FALSE(least.prepare || least.sample_costs || least.data_fingerprint || least.import_model ||
                least.set_unit_hooks || least.metric_count || least.metric || least.prediction_columns ||
-               least.sample_name || least.predict || least.flops || least.export_model ||
-               least.extra_state || least.set_extra_state || least.report);
+               least.sample_name || least.predict || least.flops || least.export_model || least.extra_state ||
+               least.set_extra_state || least.report);
   const auto& most = *static_cast<const pl_task_api*>(enter<Most>(fake::host(), &error)->api);
   EXPECT_TRUE(most.prepare && most.sample_costs && most.data_fingerprint && most.import_model &&
               most.set_unit_hooks && most.metric_count && most.metric && most.prediction_columns &&
-              most.sample_name && most.predict && most.flops && most.export_model &&
-              most.extra_state && most.set_extra_state && most.report);
+              most.sample_name && most.predict && most.flops && most.export_model && most.extra_state &&
+              most.set_extra_state && most.report);
 }
 
 TEST_F(BoundaryTest, the_entry_states_what_the_plugin_is) {

@@ -61,7 +61,7 @@ TEST_F(GradientsTest, handing_over_moves_the_memory) {
   EXPECT_FALSE(w_.grad().defined()) << "nothing is left behind";
 
   pipeline::recompute([&](const pipeline::Tensors&) { return pipeline::Tensors{Marked::apply(w_).sum()}; },
-                       {}, {w_})[0]
+                      {}, {w_})[0]
       .backward();
   ASSERT_EQ(seen_.size(), 2u);
   EXPECT_EQ(data_[1], Marked::memory) << "also out of a recomputed layer";

@@ -133,7 +133,8 @@ class TaskRunner {
       return nullptr;
     };
     sink.record = [](void* user, uint64_t id, pl_str key, const void* bytes, uint64_t size) -> pl_error* {
-      static_cast<TaskRunner*>(user)->records[{id, text(key)}] = std::string(static_cast<const char*>(bytes), size);
+      static_cast<TaskRunner*>(user)->records[{id, text(key)}] =
+          std::string(static_cast<const char*>(bytes), size);
       return nullptr;
     };
     sink.sample = [](void* user, uint64_t id, pl_str shown) -> pl_error* {

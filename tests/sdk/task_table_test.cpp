@@ -98,10 +98,13 @@ class Line : public pipeline::Task<LineConfig, Points> {
   void set_extra_state(std::string_view state) override { state_ = state; }
   void report(const pipeline::Report& report, const pipeline::ReportSink& sink) override {
     for (const pipeline::EvaluationValue& value : report.values)
-      sink.figure(std::string(value.group) + std::string(value.name) + "_ratio", value.sum / value.weight, PL_BETTER_HIGHER);
+      sink.figure(std::string(value.group) + std::string(value.name) + "_ratio", value.sum / value.weight,
+                  PL_BETTER_HIGHER);
     for (const pipeline::EvaluationRecord& record : report.records)
-      sink.text(std::to_string(record.sample_id) + " " + std::string(record.key) + " " + std::string(record.bytes));
-    if (report.split == pipeline::Split::kTest && report.purpose == pipeline::Purpose::kEvaluate) sink.text("a\nb");
+      sink.text(std::to_string(record.sample_id) + " " + std::string(record.key) + " " +
+                std::string(record.bytes));
+    if (report.split == pipeline::Split::kTest && report.purpose == pipeline::Purpose::kEvaluate)
+      sink.text("a\nb");
     sink.file("x.bin", std::string_view("\0\1", 2));
   }
   void export_model(const std::filesystem::path& folder) override {
@@ -137,7 +140,8 @@ class TaskTableTest : public testing::Test {
   template <class Class>
   static const pl_plugin* plugin_on(const pl_host& host) {
     pl_error* error = nullptr;
-    const pl_plugin* plugin = pipeline::make_plugin<pipeline::TaskTable<Class>>(&host, &error, {"line", "1.0.0", "Fits a line"});
+    const pl_plugin* plugin =
+        pipeline::make_plugin<pipeline::TaskTable<Class>>(&host, &error, {"line", "1.0.0", "Fits a line"});
     EXPECT_EQ(error, nullptr);
     return plugin;
   }
@@ -212,7 +216,8 @@ TEST_F(TaskTableTest, report_gets_the_values_and_adds_to_them) {
   sink.struct_size = sizeof sink;
   sink.user = &said;
   sink.figure = [](void* user, pl_str name, double value, uint32_t better) -> pl_error* {
-    *static_cast<std::string*>(user) += fake::text(name) + " " + std::to_string(value).substr(0, 3) + " " + std::to_string(better) + "; ";
+    *static_cast<std::string*>(user) +=
+        fake::text(name) + " " + std::to_string(value).substr(0, 3) + " " + std::to_string(better) + "; ";
     return nullptr;
   };
   sink.text = [](void* user, pl_str lines) -> pl_error* {

@@ -176,8 +176,12 @@ TEST(UnitsTest, gradients_of_an_input_are_added_up_inside_of_the_unit_first) {
     units.set_checkpointing(checkpointing);
     using pipeline::Tensors;
     const at::Tensor h = units.run_once(0, [&](const Tensors&) -> Tensors { return {at::mm(x, w)}; }, {})[0];
-    const Tensors last = units.run(1, [](const Tensors& in) -> Tensors { return {in[0].sin() + in[0].exp() * 0.1}; }, {h}, {});
-    units.run_once(2, [](const Tensors& in) -> Tensors { return {(in[0] * in[1].tanh()).sum()}; }, {last[0], h})[0].backward();
+    const Tensors last =
+        units.run(1, [](const Tensors& in) -> Tensors { return {in[0].sin() + in[0].exp() * 0.1}; }, {h}, {});
+    units
+        .run_once(2, [](const Tensors& in) -> Tensors { return {(in[0] * in[1].tanh()).sum()}; },
+                  {last[0], h})[0]
+        .backward();
     units.finish_backward();
     const at::Tensor result = w.grad().clone();
     w.mutable_grad() = at::Tensor();
@@ -289,7 +293,8 @@ TEST(UnitsSkipped, AreEnteredAndLeftInTheSameOrder) {
     std::vector<at::Tensor> leaves;
     for (const at::Tensor& value : w) leaves.push_back(value.clone().requires_grad_());
     const auto run = [&](uint32_t unit, const at::Tensor& x) {
-      return units.run_once(unit, [&](const pipeline::Tensors& in) { return pipeline::Tensors{in[0] * leaves[unit]}; }, {x})[0];
+      return units.run_once(
+          unit, [&](const pipeline::Tensors& in) { return pipeline::Tensors{in[0] * leaves[unit]}; }, {x})[0];
     };
     const at::Tensor seen = has_picture ? run(1, run(0, at::ones({2}))) : units.skip(1, units.skip(0));
     const at::Tensor text = run(2, at::ones({2}));

@@ -15,7 +15,8 @@ namespace {
 
 Parameter parameter(std::string name, std::vector<int64_t> shape, bool decay, double lr_multiplier = 1,
                     bool trainable = true) {
-  return {std::move(name), std::move(shape), trainable, decay, 0, lr_multiplier, /*optimizer=*/decay ? 0u : 1u};
+  return {
+      std::move(name), std::move(shape), trainable, decay, 0, lr_multiplier, /*optimizer=*/decay ? 0u : 1u};
 }
 
 const std::vector<Parameter> kMixed{parameter("w0", {100, 50}, true),

@@ -40,11 +40,14 @@ TEST(DdpStreams, AStepWaitsOnStreamsAlone) {
       on_ranks(2, [&](const Rank& rank) {
         const CountingGroup counting(*rank.view());
         const std::vector<ParameterSpec> specs{{"w", {33, 65}}, {"b", {7}, false}};
-        StrategyRun run(specs, adamw(), {.plugin = plugin, .reproducible = reproducible, .micro_batches = 4, .group = counting.view()});
+        StrategyRun run(
+            specs, adamw(),
+            {.plugin = plugin, .reproducible = reproducible, .micro_batches = 4, .group = counting.view()});
         const int before = counting.waits();
         for (uint64_t step = 0; step < 3; ++step) {
           std::vector<MicroBatch> mine;
-          for (uint64_t m = 0; m < 2; ++m) mine.push_back({.gradients = random_gradients(specs, 10 * step + m), .loss = at::ones({})});
+          for (uint64_t m = 0; m < 2; ++m)
+            mine.push_back({.gradients = random_gradients(specs, 10 * step + m), .loss = at::ones({})});
           run.strategy().collect(run.start_step(mine, StrategyRun::step_args(0.01, 1.0)));
         }
         EXPECT_GT(counting.waits(), before) << plugin;

@@ -14,10 +14,10 @@ using testing::HasSubstr;
 using testing::Pair;
 
 const std::vector<ParameterSpec> kShardSpecs{{"w", {133, 265}, true, 1, true, 1},
-                                        {"b", {7}, false, 1, true, 1},
-                                        {"frozen", {50, 300}, true, 1, false, 2},
-                                        {"empty", {0}, true, 1, true, 2},
-                                        {"v", {64, 160}, true, 0.5, true, 2}};
+                                             {"b", {7}, false, 1, true, 1},
+                                             {"frozen", {50, 300}, true, 1, false, 2},
+                                             {"empty", {0}, true, 1, true, 2},
+                                             {"v", {64, 160}, true, 0.5, true, 2}};
 
 std::vector<MicroBatch> batch(uint64_t step) {
   std::vector<MicroBatch> result;

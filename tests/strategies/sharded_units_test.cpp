@@ -133,12 +133,12 @@ Result run_walk(int world_size, RunOptions options, uint64_t micro_batches, uint
 }
 
 RunOptions stage3(bool reproducible, int slots, at::ScalarType dtype = at::kFloat, bool overlap = true) {
-  return {
-      .plugin = "sharded",
-      .reproducible = reproducible,
-      .dtype = dtype,
-      .sets = {"strategy.zero_stage=3", "strategy.bucket_mib=0.05", "strategy.unit_slots=" + std::to_string(slots),
-               std::string("strategy.overlap=") + (overlap ? "true" : "false")}};
+  return {.plugin = "sharded",
+          .reproducible = reproducible,
+          .dtype = dtype,
+          .sets = {"strategy.zero_stage=3", "strategy.bucket_mib=0.05",
+                   "strategy.unit_slots=" + std::to_string(slots),
+                   std::string("strategy.overlap=") + (overlap ? "true" : "false")}};
 }
 
 TEST(ShardedUnits, GiveTheBitsOfSingle) {

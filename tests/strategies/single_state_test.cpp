@@ -15,10 +15,10 @@ using testing::HasSubstr;
 using testing::Pair;
 
 const std::vector<ParameterSpec> kStateSpecs{{"w", {33, 65}},
-                                        {"b", {7}, false},
-                                        {"frozen", {5, 3}, true, 1, false},
-                                        {"v", {64, 16}, true, 0.5},
-                                        {"none", {0, 3}}};
+                                             {"b", {7}, false},
+                                             {"frozen", {5, 3}, true, 1, false},
+                                             {"v", {64, 16}, true, 0.5},
+                                             {"none", {0, 3}}};
 
 std::vector<float> floats(const std::vector<std::byte>& bytes) {
   std::vector<float> result(bytes.size() / sizeof(float));
@@ -34,7 +34,8 @@ std::vector<std::string> keys(const State& state) {
 
 void train(StrategyRun& run, uint64_t from, uint64_t to) {
   for (uint64_t step = from; step < to; ++step) {
-    run.step({random_gradients(kStateSpecs, 2 * step), random_gradients(kStateSpecs, 2 * step + 1)}, 0.01, 1.0);
+    run.step({random_gradients(kStateSpecs, 2 * step), random_gradients(kStateSpecs, 2 * step + 1)}, 0.01,
+             1.0);
   }
 }
 

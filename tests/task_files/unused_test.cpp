@@ -12,7 +12,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void make_old(const std::string& path) { fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(24 * 31)); }
+void make_old(const std::string& path) {
+  fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(24 * 31));
+}
 
 TEST(Unused, OldEntriesWithAMatchingNameAreRemovedAndNamed) {
   const tests::FilesFolder folder;
@@ -25,11 +27,14 @@ TEST(Unused, OldEntriesWithAMatchingNameAreRemovedAndNamed) {
   EXPECT_NE(line.find("old.cache (0.0 MB)"), std::string::npos) << line;
   EXPECT_NE(line.find("folder.cache (2.0 MB)"), std::string::npos) << line;
   EXPECT_FALSE(fs::exists(folder / "old.cache") || fs::exists(folder / "folder.cache"));
-  EXPECT_TRUE(fs::exists(folder / "new.cache") && fs::exists(folder / "old.txt") && fs::exists(folder / "used.cache"));
+  EXPECT_TRUE(fs::exists(folder / "new.cache") && fs::exists(folder / "old.txt") &&
+              fs::exists(folder / "used.cache"));
   EXPECT_EQ(remove_unused(folder.path(), std::regex(".*\\.cache")), "");
 }
 
-TEST(Unused, AFolderThatIsNotThereHoldsNothingUnused) { EXPECT_EQ(remove_unused("/no/such/folder", std::regex(".*")), ""); }
+TEST(Unused, AFolderThatIsNotThereHoldsNothingUnused) {
+  EXPECT_EQ(remove_unused("/no/such/folder", std::regex(".*")), "");
+}
 
 }  // namespace
 }  // namespace pipeline::files

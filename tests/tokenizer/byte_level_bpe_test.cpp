@@ -9,9 +9,9 @@
 #include <gtest/gtest.h>
 
 #include "core/base/utf8.hpp"
+#include "tests/tokenizer/fixtures.hpp"
 #include "tokenizer/bpe_model.hpp"
 #include "tokenizer/word_cache.hpp"
-#include "tests/tokenizer/fixtures.hpp"
 
 namespace pipeline::text {
 namespace {

@@ -4,9 +4,9 @@
 #include <cstdlib>
 #include <string>
 
+#include "tests/tokenizer/fixtures.hpp"
 #include "tokenizer/byte_level_bpe.hpp"
 #include "tokenizer/tokenizer_files.hpp"
-#include "tests/tokenizer/fixtures.hpp"
 
 using namespace pipeline;
 

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <test_paths.hpp>
 
-#include "tokenizer/byte_level_bpe.hpp"
 #include "tests/support/test_files.hpp"
+#include "tokenizer/byte_level_bpe.hpp"
 
 namespace pipeline::tests {
 

@@ -9,8 +9,8 @@
 #include <gtest/gtest.h>
 
 #include "core/base/utf8.hpp"
-#include "tokenizer/character_class.hpp"
 #include "tests/tokenizer/fixtures.hpp"
+#include "tokenizer/character_class.hpp"
 
 namespace pipeline::text {
 namespace {

@@ -4,9 +4,9 @@
 #include <string>
 
 #include "core/base/utf8.hpp"
+#include "tests/tokenizer/fixtures.hpp"
 #include "tokenizer/byte_level_bpe.hpp"
 #include "tokenizer/pre_tokenizer.hpp"
-#include "tests/tokenizer/fixtures.hpp"
 
 using namespace pipeline;
 

@@ -5,8 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tokenizer/byte_alphabet.hpp"
 #include "tests/tokenizer/fixtures.hpp"
+#include "tokenizer/byte_alphabet.hpp"
 
 namespace pipeline::text {
 namespace {

@@ -37,32 +37,39 @@ TEST(BatchPlan, MicroBatchDefaultsToEightForEveryWorldSize) {
 TEST(BatchPlan, AccumulationStepsGiveTheMicroBatch) {
   EXPECT_EQ(BatchPlan::make({.global_batch = 48, .accumulation_steps = 3, .world_size = 2}).micro_batch, 8u);
   EXPECT_EQ(problem_of({.global_batch = 50, .accumulation_steps = 3, .world_size = 2}),
-            "train.accumulation_steps: 3 accumulation steps on 2 devices need a global batch that 6 divides, and it is 50: use "
+            "train.accumulation_steps: 3 accumulation steps on 2 devices need a global batch that 6 divides, "
+            "and it is 50: use "
             "train.global_batch = 48 or 54");
 }
 
 TEST(BatchPlan, BatchPerDeviceGrowsWithTheDevices) {
   EXPECT_EQ(BatchPlan::make({.batch_per_device = 16, .world_size = 4}).global_batch, 64u);
-  EXPECT_THAT(problem_of({.batch_per_device = 16, .world_size = 4, .reproducible = true}), HasSubstr("run.reproducible"));
+  EXPECT_THAT(problem_of({.batch_per_device = 16, .world_size = 4, .reproducible = true}),
+              HasSubstr("run.reproducible"));
 }
 
 TEST(BatchPlan, ContradictionsNameTheKey) {
-  EXPECT_THAT(problem_of({.global_batch = 8, .batch_per_device = 8}), HasSubstr("train.batch_per_device: is given together"));
-  EXPECT_THAT(problem_of({.micro_batch = 8, .accumulation_steps = 2}), HasSubstr("train.accumulation_steps: is given together"));
+  EXPECT_THAT(problem_of({.global_batch = 8, .batch_per_device = 8}),
+              HasSubstr("train.batch_per_device: is given together"));
+  EXPECT_THAT(problem_of({.micro_batch = 8, .accumulation_steps = 2}),
+              HasSubstr("train.accumulation_steps: is given together"));
 }
 
 TEST(BatchPlan, SizesThatDoNotDivideNameTheNearestThatDo) {
   EXPECT_EQ(problem_of({.global_batch = 20, .micro_batch = 8}),
-            "train.micro_batch: the global batch of 20 is not a multiple of the micro-batch of 8: use train.micro_batch = 5 or 10, or "
+            "train.micro_batch: the global batch of 20 is not a multiple of the micro-batch of 8: use "
+            "train.micro_batch = 5 or 10, or "
             "train.global_batch = 16 or 24");
   EXPECT_EQ(problem_of({.global_batch = 12}),
-            "train.global_batch: the global batch of 12 is not a multiple of the micro-batch of 8 (the default): use train.micro_batch = 6 or "
+            "train.global_batch: the global batch of 12 is not a multiple of the micro-batch of 8 (the "
+            "default): use train.micro_batch = 6 or "
             "12, or train.global_batch = 8 or 16");
 }
 
 TEST(BatchPlan, FewerMicroBatchesThanRanksIsAnError) {
   EXPECT_EQ(problem_of({.global_batch = 16, .micro_batch = 8, .world_size = 4}),
-            "train.global_batch: 16 samples in micro-batches of 8 are 2 for 4 devices, and each needs at least one: use train.micro_batch = "
+            "train.global_batch: 16 samples in micro-batches of 8 are 2 for 4 devices, and each needs at "
+            "least one: use train.micro_batch = "
             "4, or train.global_batch = 32 or more");
 }
 

@@ -35,7 +35,8 @@ class KeptFiles : public testing::Test {
     std::vector<std::string> names;
     for (const auto& entry : fs::directory_iterator(folder_.path())) names.push_back(entry.path().filename());
     if (fs::exists(folder_ / "x-files"))
-      for (const auto& entry : fs::directory_iterator(folder_ / "x-files")) names.push_back("x-files/" + entry.path().filename().string());
+      for (const auto& entry : fs::directory_iterator(folder_ / "x-files"))
+        names.push_back("x-files/" + entry.path().filename().string());
     std::ranges::sort(names);
     return names;
   }
@@ -47,7 +48,8 @@ class KeptFiles : public testing::Test {
 
 TEST_F(KeptFiles, OfAnEarlierEvaluationAreGone) {
   write("old", evaluation_with({{"a.csv", "1"}, {"b.csv", "2"}}, 1));
-  EXPECT_THAT(names(), ElementsAre("x-files", "x-files/a.csv", "x-files/b.csv", "x-files/sums.json", "x.json"));
+  EXPECT_THAT(names(),
+              ElementsAre("x-files", "x-files/a.csv", "x-files/b.csv", "x-files/sums.json", "x.json"));
   write("new", evaluation_with({{"c.csv", "3"}}, 7));
   EXPECT_THAT(names(), ElementsAre("x-files", "x-files/c.csv", "x-files/sums.json", "x.json"));
   EXPECT_EQ(tests::read_all(output_), "new");
@@ -77,9 +79,9 @@ TEST_F(KeptFiles, StayWhereTheNextOnesCannotBeWritten) {
 TEST_F(KeptFiles, AreNotPutWhereOtherPeoplesFilesAre) {
   fs::create_directory(folder_ / "x-files");
   const std::string thesis = folder_.write("x-files/thesis.tex", "years of work");
-  const std::string expected =
-      thesis +
-      ": is not of the evaluation that is kept in this folder, which the next one replaces: move it away, or choose another run.dir";
+  const std::string expected = thesis +
+                               ": is not of the evaluation that is kept in this folder, which the next one "
+                               "replaces: move it away, or choose another run.dir";
   EXPECT_EQ(problem(), expected);
   fs::remove(thesis);
   write("old", evaluation_with({{"a.csv", "1"}}));

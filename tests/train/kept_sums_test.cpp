@@ -15,13 +15,18 @@ namespace {
 using testing::EndsWith;
 using testing::HasSubstr;
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN(), kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN(),
+                 kInfinity = std::numeric_limits<double>::infinity();
 
 KeptSums some_sums() {
   return {.split = PL_SPLIT_VAL,
           .samples = 3,
           .available = 5,
-          .metrics = {{.name = "perplexity", .source = "loss", .help = {}, .aggregate = PL_AGGREGATE_EXP_MEAN, .better = PL_BETTER_LOWER}},
+          .metrics = {{.name = "perplexity",
+                       .source = "loss",
+                       .help = {},
+                       .aggregate = PL_AGGREGATE_EXP_MEAN,
+                       .better = PL_BETTER_LOWER}},
           .values = {{"", "loss", 0.1, 1.0 / 3}, {"a", "loss", 5e-324, 1e300}},
           .records = 0,
           .files = {"table.csv"}};
@@ -72,26 +77,35 @@ TEST(KeptSums, DamageIsNamedWithItsKey) {
   EXPECT_EQ(problem_after("\"val\"", "\"all\""), "x.json: 'split' is \"all\", must be train, val or test");
   EXPECT_EQ(problem_after("\"of\":5", "\"off\":5"), "x.json: 'of' is missing, must be a count");
   EXPECT_EQ(problem_after("\"of\":5", "\"of\":null"), "x.json: 'of' is null, must be a count");
-  EXPECT_EQ(problem_after("\"of\":5", "\"of\":2"), "x.json: 'samples' is 3, must be at most 'of', which is 2");
+  EXPECT_EQ(problem_after("\"of\":5", "\"of\":2"),
+            "x.json: 'samples' is 3, must be at most 'of', which is 2");
   EXPECT_EQ(problem_after("\"samples\":3", "\"samples\":-3"), "x.json: 'samples' is -3, must be a count");
-  EXPECT_EQ(problem_after("\"samples\":3", "\"samples\":\"3\""), "x.json: 'samples' is \"3\", must be a count");
-  EXPECT_EQ(problem_after("\"aggregate\":3", "\"aggregate\":4"), "x.json: 'aggregate' is 4, must be 1, 2 or 3");
+  EXPECT_EQ(problem_after("\"samples\":3", "\"samples\":\"3\""),
+            "x.json: 'samples' is \"3\", must be a count");
+  EXPECT_EQ(problem_after("\"aggregate\":3", "\"aggregate\":4"),
+            "x.json: 'aggregate' is 4, must be 1, 2 or 3");
   EXPECT_EQ(problem_after("\"source\":\"loss\"", "\"source\":[]"), "x.json: 'source' is [], must be a text");
   EXPECT_EQ(problem_after("{\"aggregate\"", "5,{\"aggregate\""), "x.json: 'name' is missing, must be a text");
   EXPECT_EQ(problem_after("\"values\":[", "\"values\":{},\"v\":["), "x.json: 'values' is {}, must be a list");
-  EXPECT_EQ(problem_after("0.1", "null"), "x.json: [\"\",\"loss\",null,0.3333333333333333] in 'values': must be a group, a name, a sum and a weight");
+  EXPECT_EQ(problem_after("0.1", "null"),
+            "x.json: [\"\",\"loss\",null,0.3333333333333333] in 'values': must be a group, a name, a sum and "
+            "a weight");
   EXPECT_EQ(problem_after("0.1", "\"much\""),
-            "x.json: [\"\",\"loss\",\"much\",0.3333333333333333] in 'values': must be a group, a name, a sum and a weight");
-  EXPECT_EQ(problem_after("\"loss\",0.1,", "\"loss\","),
-            "x.json: [\"\",\"loss\",0.3333333333333333] in 'values': must be a group, a name, a sum and a weight");
-  EXPECT_EQ(problem_after("[\"a\",\"loss\"", "[\"\",\"loss\""), "x.json: 'loss' of group '' is twice in 'values'");
+            "x.json: [\"\",\"loss\",\"much\",0.3333333333333333] in 'values': must be a group, a name, a sum "
+            "and a weight");
+  EXPECT_EQ(
+      problem_after("\"loss\",0.1,", "\"loss\","),
+      "x.json: [\"\",\"loss\",0.3333333333333333] in 'values': must be a group, a name, a sum and a weight");
+  EXPECT_EQ(problem_after("[\"a\",\"loss\"", "[\"\",\"loss\""),
+            "x.json: 'loss' of group '' is twice in 'values'");
   EXPECT_EQ(problem_after("\"table.csv\"", "7"), "x.json: 7 in 'files': must be a name");
 }
 
 TEST(KeptSums, AFileThatCannotBeReadIsNamedWithTheRemedy) {
   const tests::FilesFolder folder;
   EXPECT_THAT(tests::message_of<Error>([&] { read_sums(folder / "gone.json", "make it again"); }),
-              testing::AllOf(HasSubstr("gone.json: cannot be read: No such file or directory"), EndsWith(": make it again")));
+              testing::AllOf(HasSubstr("gone.json: cannot be read: No such file or directory"),
+                             EndsWith(": make it again")));
   const std::string damaged = folder.write("damaged.json", "{}");
   EXPECT_EQ(tests::message_of<Error>([&] { read_sums(damaged, "make it again"); }),
             damaged + ": 'split' is missing, must be train, val or test: make it again");

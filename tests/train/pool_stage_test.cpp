@@ -20,8 +20,8 @@ constexpr const char* kAll = "[[stage]]\nname = 'all'\nkind = 'pool'\n";
 std::string problem_of(const std::string& text, const std::string& stage = "") {
   const tests::FilesFolder folder;
   const std::string file = folder.write("x.toml", kTask + text);
-  const std::string problem =
-      tests::message_of<config::ConfigError>([&] { check_stages(config::load({.file = file, .sets = {}, .stage = stage})); });
+  const std::string problem = tests::message_of<config::ConfigError>(
+      [&] { check_stages(config::load({.file = file, .sets = {}, .stage = stage})); });
   const size_t at = problem.find(file);
   return at == problem.npos ? problem : problem.substr(0, at) + problem.substr(at + folder.path().size() + 1);
 }
@@ -29,7 +29,9 @@ std::string problem_of(const std::string& text, const std::string& stage = "") {
 // Between an evaluation with `before` and one with `now`.
 std::vector<std::string> other(const std::string& before, const std::string& now) {
   const tests::FilesFolder folder;
-  const auto load = [&](const std::string& text) { return config::load({.file = folder.write("x.toml", kTask + text), .sets = {}, .stage = {}}); };
+  const auto load = [&](const std::string& text) {
+    return config::load({.file = folder.write("x.toml", kTask + text), .sets = {}, .stage = {}});
+  };
   const std::string stored = load(before).to_toml(true);
   return other_options("\n" + stored, load(now), {});
 }
@@ -45,11 +47,13 @@ TEST(PoolStage, TakesACopyOfARunForWhatItIs) {
 
 TEST(PoolStage, NamesTheOptionsThatAreOthers) {
   using testing::ElementsAre;
-  EXPECT_THAT(other("run.dir = 'cv'\nevaluate.split = 'val'\n", "run.dir = 'cv2'\nevaluate.split = 'test'\ntask.rate = 3\n"),
+  EXPECT_THAT(other("run.dir = 'cv'\nevaluate.split = 'val'\n",
+                    "run.dir = 'cv2'\nevaluate.split = 'test'\ntask.rate = 3\n"),
               ElementsAre("evaluate.split was \"val\" and is \"test\"", "task.rate was not set and is 3"));
   EXPECT_THAT(other("run.dir = 'cv'\ntask.file = 'cv/a'\n", "run.dir = 'cv2'\ntask.file = 'cv2/b'\n"),
               ElementsAre("task.file was \"cv/a\" and is \"cv2/b\""));
-  EXPECT_THAT(other_options("weights = cv/a (manifest 1)", config::load({.file = {}, .sets = {"task.plugin=zoo"}, .stage = {}}), {}),
+  EXPECT_THAT(other_options("weights = cv/a (manifest 1)",
+                            config::load({.file = {}, .sets = {"task.plugin=zoo"}, .stage = {}}), {}),
               ElementsAre("what is kept of them cannot be read"));
 }
 
@@ -61,11 +65,14 @@ TEST(PoolStage, OfEvaluationsIsInOrderAlsoWhenItIsPickedAlone) {
 }
 
 TEST(PoolStage, NeedsEvaluationsBeforeIt) {
-  const std::string problem = ": stage.kind = \"pool\": there is no stage before this one that evaluates, so there is nothing to add up";
+  const std::string problem =
+      ": stage.kind = \"pool\": there is no stage before this one that evaluates, so there is nothing to add "
+      "up";
   EXPECT_EQ(problem_of(kAll), "x.toml:4" + problem);
   EXPECT_EQ(problem_of(std::string(kLearn) + kAll + kTest), "x.toml:6" + problem);
   EXPECT_EQ(problem_of(std::string(kLearn) + kAll + kTest, "all"), "x.toml:6" + problem);
-  EXPECT_EQ(problem_of(std::string(kLearn) + kAll + kTest, "test"), "(nothing was thrown)") << "that stage is not asked for";
+  EXPECT_EQ(problem_of(std::string(kLearn) + kAll + kTest, "test"), "(nothing was thrown)")
+      << "that stage is not asked for";
 }
 
 // Of two stages that are added up, `here` and `there`.
@@ -89,17 +96,20 @@ TEST(PoolStage, NeedsTheTaskOfItsEvaluations) {
 
 TEST(PoolStage, NeedsWholeEvaluations) {
   const std::string problem =
-      ": evaluate.max_samples = 9: may cut the stage 'test' short, and the stage 'all' adds up whole evaluations: set it to 0 for 'test' "
+      ": evaluate.max_samples = 9: may cut the stage 'test' short, and the stage 'all' adds up whole "
+      "evaluations: set it to 0 for 'test' "
       "(below [stage.evaluate])";
-  EXPECT_EQ(problem_of("evaluate.max_samples = 9\n" + std::string(kLearn) + kTest + kAll), "x.toml:2" + problem);
-  EXPECT_EQ(problem_of("evaluate.max_samples = 9\n" + std::string(kLearn) + kTest + "evaluate.max_samples = 0\n" + kAll),
+  EXPECT_EQ(problem_of("evaluate.max_samples = 9\n" + std::string(kLearn) + kTest + kAll),
+            "x.toml:2" + problem);
+  EXPECT_EQ(problem_of("evaluate.max_samples = 9\n" + std::string(kLearn) + kTest +
+                       "evaluate.max_samples = 0\n" + kAll),
             "(nothing was thrown)");
 }
 
 TEST(PoolStage, TakesNoWeights) {
-  EXPECT_EQ(
-      problem_of(std::string(kLearn) + kTest + kAll + "init_from = 'learn'\n"),
-      "x.toml:11: stage.init_from = \"learn\": has no effect in a stage that adds up evaluations, since it uses no weights: leave it out");
+  EXPECT_EQ(problem_of(std::string(kLearn) + kTest + kAll + "init_from = 'learn'\n"),
+            "x.toml:11: stage.init_from = \"learn\": has no effect in a stage that adds up evaluations, "
+            "since it uses no weights: leave it out");
 }
 
 }  // namespace

@@ -16,26 +16,36 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-const plugins::Metric kPerplexity{
-    .name = "perplexity", .source = "loss", .help = {}, .aggregate = PL_AGGREGATE_EXP_MEAN, .better = PL_BETTER_LOWER};
+const plugins::Metric kPerplexity{.name = "perplexity",
+                                  .source = "loss",
+                                  .help = {},
+                                  .aggregate = PL_AGGREGATE_EXP_MEAN,
+                                  .better = PL_BETTER_LOWER};
 
 KeptEvaluation kept(const std::string& stage, std::vector<plugins::EvaluationValue> values) {
-  return {
-      .stage = stage,
-      .figures = "run/" + stage + "/evaluation-test.json",
-      .sums = {.split = PL_SPLIT_TEST, .samples = 7, .available = 7, .metrics = {kPerplexity}, .values = std::move(values), .records = 0, .files = {}}};
+  return {.stage = stage,
+          .figures = "run/" + stage + "/evaluation-test.json",
+          .sums = {.split = PL_SPLIT_TEST,
+                   .samples = 7,
+                   .available = 7,
+                   .metrics = {kPerplexity},
+                   .values = std::move(values),
+                   .records = 0,
+                   .files = {}}};
 }
 
 // Means of 2.5 and 2 that have different weights: their mean is 2.25, that of all samples 2.4.
 std::vector<KeptEvaluation> two_parts() {
-  return {kept("a", {{"", "loss", 10, 4}, {"x", "loss", 10, 4}}), kept("b", {{"", "loss", 2, 1}, {"y", "loss", 2, 1}})};
+  return {kept("a", {{"", "loss", 10, 4}, {"x", "loss", 10, 4}}),
+          kept("b", {{"", "loss", 2, 1}, {"y", "loss", 2, 1}})};
 }
 
 std::string problem_of(const std::vector<KeptEvaluation>& evaluations) {
   return tests::message_of<Error>([&] { require_poolable(evaluations); });
 }
 
-// A task that was only created; its report gives the figure "spread": the number of the split, and sum x weight of each value.
+// A task that was only created; its report gives the figure "spread": the number of the split, and sum x
+// weight of each value.
 class Pool : public testing::Test {
  protected:
   pl_context context_{"zoo"};
@@ -45,9 +55,11 @@ class Pool : public testing::Test {
 TEST_F(Pool, WeighsEachPartByItsSamples) {
   const Evaluation all = pool(task_, two_parts());
   EXPECT_EQ(all.find("loss")->value, 12.0 / 5);
-  EXPECT_EQ(all.find("perplexity")->value, std::exp(12.0 / 5)) << "as the evaluations describe it: the task was not asked";
-  EXPECT_EQ(all.find("spread")->value, PL_SPLIT_TEST + 12 * 5 + 10 * 4 + 2 * 1) << "the report gets the sums of all parts together";
-    EXPECT_EQ(all.samples, 14u);
+  EXPECT_EQ(all.find("perplexity")->value, std::exp(12.0 / 5))
+      << "as the evaluations describe it: the task was not asked";
+  EXPECT_EQ(all.find("spread")->value, PL_SPLIT_TEST + 12 * 5 + 10 * 4 + 2 * 1)
+      << "the report gets the sums of all parts together";
+  EXPECT_EQ(all.samples, 14u);
   EXPECT_EQ(all.available, 14u);
   EXPECT_THAT(all.text, ElementsAre("two\nlines"));
   ASSERT_EQ(all.files.size(), 1u);
@@ -57,7 +69,8 @@ TEST_F(Pool, WeighsEachPartByItsSamples) {
 TEST_F(Pool, SumsOfThreePartsAddValuesThatOnlySomeHave) {
   auto evaluations = two_parts();
   evaluations.push_back(kept("c", {{"", "rare", 3, 2}, {"", "loss", 1, 1}}));
-  for (KeptEvaluation& one : evaluations) one.sums.metrics.push_back({.name = "rare", .source = "rare", .help = {}});
+  for (KeptEvaluation& one : evaluations)
+    one.sums.metrics.push_back({.name = "rare", .source = "rare", .help = {}});
   const Evaluation all = pool(task_, evaluations);
   EXPECT_EQ(all.find("loss")->value, 13.0 / 6);
   EXPECT_EQ(all.find("rare")->value, 1.5);
@@ -67,9 +80,9 @@ TEST_F(Pool, AValueThatIsNoNumberMakesFiguresThatAreNoneAndIsNamed) {
   auto evaluations = two_parts();
   evaluations[1].sums.values[0].sum = std::numeric_limits<double>::quiet_NaN();
   EXPECT_EQ(problem_of(evaluations), "(nothing was thrown)");
-  EXPECT_THAT(
-      doubts_about(evaluations),
-      ElementsAre("run/b/evaluation-test.json: 'loss' is nan with weight 1, so what is computed from it is no number: see the stage 'b'"));
+  EXPECT_THAT(doubts_about(evaluations),
+              ElementsAre("run/b/evaluation-test.json: 'loss' is nan with weight 1, so what is computed from "
+                          "it is no number: see the stage 'b'"));
   EXPECT_TRUE(std::isnan(pool(task_, evaluations).find("loss")->value));
 }
 
@@ -82,19 +95,23 @@ TEST(Poolable, APartMayBeInOneEvaluationAlone) {
   auto evaluations = two_parts();
   evaluations.push_back(kept("c", {{"z", "loss", 1, 1}, {"x", "loss", 1, 1}, {"x", "accuracy", 1, 1}}));
   EXPECT_EQ(problem_of(evaluations),
-            "run/a/evaluation-test.json and run/c/evaluation-test.json both scored x: each part of the data may be counted once: have the "
+            "run/a/evaluation-test.json and run/c/evaluation-test.json both scored x: each part of the data "
+            "may be counted once: have the "
             "stages 'a' "
             "and 'c' evaluate different parts, or leave one of them out");
-  evaluations[1].sums.values = evaluations[2].sums.values = {{"p", "loss", 1, 1}, {"q", "loss", 1, 1}, {"r", "loss", 1, 1}};
+  evaluations[1].sums.values =
+      evaluations[2].sums.values = {{"p", "loss", 1, 1}, {"q", "loss", 1, 1}, {"r", "loss", 1, 1}};
   EXPECT_THAT(problem_of(evaluations),
-              testing::StartsWith("run/b/evaluation-test.json and run/c/evaluation-test.json both scored p (and 2 more): "));
+              testing::StartsWith(
+                  "run/b/evaluation-test.json and run/c/evaluation-test.json both scored p (and 2 more): "));
 }
 
 TEST(Poolable, CutEvaluationsAreNot) {
   auto evaluations = two_parts();
   evaluations[1].sums.available = 9;
   EXPECT_EQ(problem_of(evaluations),
-            "run/b/evaluation-test.json: is of 7 of the split's 9 samples, cut by evaluate.max_samples, and only whole evaluations are "
+            "run/b/evaluation-test.json: is of 7 of the split's 9 samples, cut by evaluate.max_samples, and "
+            "only whole evaluations are "
             "added up: set "
             "evaluate.max_samples = 0 for the stage 'b' and run it again");
 }
@@ -103,20 +120,22 @@ TEST(Poolable, EvaluationsWithRecordsAreNot) {
   auto evaluations = two_parts();
   evaluations[1].sums.records = 7;
   EXPECT_EQ(problem_of(evaluations),
-            "run/b/evaluation-test.json: what its task reports needs 7 records of samples, which are not kept, so it cannot be added up: "
+            "run/b/evaluation-test.json: what its task reports needs 7 records of samples, which are not "
+            "kept, so it cannot be added up: "
             "leave the stage 'b' out");
 }
 
 TEST(Poolable, OtherSplitsAndFiguresAreNot) {
   auto evaluations = two_parts();
   evaluations[1].sums.split = PL_SPLIT_VAL;
-  EXPECT_EQ(
-      problem_of(evaluations),
-      "run/a/evaluation-test.json is of the split test, run/b/evaluation-test.json of val: only evaluations of one split are added up");
+  EXPECT_EQ(problem_of(evaluations),
+            "run/a/evaluation-test.json is of the split test, run/b/evaluation-test.json of val: only "
+            "evaluations of one split are added up");
   evaluations = two_parts();
   evaluations[1].sums.metrics[0].source = "own";
   EXPECT_EQ(problem_of(evaluations),
-            "run/a/evaluation-test.json and run/b/evaluation-test.json have other figures or compute them otherwise: give the stages 'a' "
+            "run/a/evaluation-test.json and run/b/evaluation-test.json have other figures or compute them "
+            "otherwise: give the stages 'a' "
             "and 'b' the "
             "same task and task options, but for the part of the data");
 }
@@ -124,14 +143,17 @@ TEST(Poolable, OtherSplitsAndFiguresAreNot) {
 TEST(Poolable, EvaluationsWithoutPartsAreDoubted) {
   auto evaluations = two_parts();
   evaluations[0].sums.values.pop_back();
-  EXPECT_THAT(doubts_about(evaluations),
-              ElementsAre("run/a/evaluation-test.json: does not say which parts of the data it scored, so it cannot be seen "
-                          "whether one is counted twice"));
+  EXPECT_THAT(
+      doubts_about(evaluations),
+      ElementsAre(
+          "run/a/evaluation-test.json: does not say which parts of the data it scored, so it cannot be seen "
+          "whether one is counted twice"));
 }
 
 TEST(Poolable, AnEvaluationThatIsGoneNamesTheStageToRunAgain) {
   EXPECT_EQ(tests::message_of<Error>([] { read_evaluation("test-0", "nowhere/evaluation-test.json"); }),
-            "nowhere/evaluation-test-files/sums.json: cannot be read: No such file or directory: run the stage 'test-0' again, with "
+            "nowhere/evaluation-test-files/sums.json: cannot be read: No such file or directory: run the "
+            "stage 'test-0' again, with "
             "--stage test-0 "
             "--fresh");
 }

@@ -49,11 +49,13 @@ TEST(ResultFile, APathThatCannotBeIsAMistakeOfTheOptions) {
     }
     return uint32_t{0};
   };
-  for (const std::string& path : {folder.path(), std::string("/proc/x.csv"), folder.write("file", "x") + "/x.csv", std::string("/dev/null"),
-                                  folder / std::string(300, 'n')}) {
+  for (const std::string& path :
+       {folder.path(), std::string("/proc/x.csv"), folder.write("file", "x") + "/x.csv",
+        std::string("/dev/null"), folder / std::string(300, 'n')}) {
     EXPECT_EQ(code([&] { require_file_place(path, "choose another --output"); }), PL_ERROR_CONFIG) << path;
     if (path != folder.path()) {
-      EXPECT_EQ(code([&] { require_folder_place(path + "/x", "choose another --output"); }), PL_ERROR_CONFIG) << path;
+      EXPECT_EQ(code([&] { require_folder_place(path + "/x", "choose another --output"); }), PL_ERROR_CONFIG)
+          << path;
     }
   }
   EXPECT_EQ(tests::message_of<Error>([] { require_file_place("/proc/x.csv", "choose another --output"); }),
@@ -71,7 +73,8 @@ TEST(SideFiles, AreNamedAfterTheResult) {
 
 TEST(SideFiles, GoIntoAFolderThatIsMadeAndReplaceOthers) {
   const tests::FilesFolder folder;
-  for (const char* text : {"longer", "abc"}) write_side_file(folder / "x-files", "a", std::as_bytes(std::span(std::string_view(text))));
+  for (const char* text : {"longer", "abc"})
+    write_side_file(folder / "x-files", "a", std::as_bytes(std::span(std::string_view(text))));
   EXPECT_EQ(tests::read_all(folder / "x-files/a"), "abc");
 }
 
@@ -91,7 +94,8 @@ TEST(SideFiles, AFullDiskHasItsOwnCodeAndRemedy) {
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), PL_ERROR_NO_SPACE);
-    EXPECT_STREQ(error.what(), "/dev/full: cannot be written: No space left on device: free some space there");
+    EXPECT_STREQ(error.what(),
+                 "/dev/full: cannot be written: No space left on device: free some space there");
   }
 }
 

@@ -29,7 +29,8 @@ TEST(RunFolder, IsMadeLockedAndUsedAgain) {
   const auto path = temporary.path() / "a/b";
   {
     const RunFolder folder(path, false);
-    EXPECT_EQ(problem_of(path), "run.dir = " + path.string() + ": is in use by process " + std::to_string(::getpid()) +
+    EXPECT_EQ(problem_of(path), "run.dir = " + path.string() + ": is in use by process " +
+                                    std::to_string(::getpid()) +
                                     ": wait for it, stop it, or choose another run.dir");
     folder.mark_finished("5");
   }
@@ -48,7 +49,8 @@ TEST(RunFolder, FreshMovesTheOlderRunAside) {
 TEST(RunFolder, RefusesOtherPeoplesFiles) {
   const tests::TemporaryFolder temporary;
   std::ofstream(temporary.path() / "thesis.tex") << "x";
-  EXPECT_THAT(problem_of(temporary.path()), HasSubstr("holds files that are not of a run: choose another run.dir"));
+  EXPECT_THAT(problem_of(temporary.path()),
+              HasSubstr("holds files that are not of a run: choose another run.dir"));
   EXPECT_THAT(problem_of(temporary.path(), true), HasSubstr("holds files that are not of a run"));
   EXPECT_THAT(problem_of(temporary.path() / "thesis.tex"), HasSubstr("is a file, must be a folder"));
 }

@@ -7,7 +7,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-
 namespace pipeline::train {
 namespace {
 
@@ -34,7 +33,8 @@ TEST(Permutation, PlacesAreEvenlySpreadOverKeys) {
   for (uint64_t key = 0; key < kKeys; ++key)
     for (uint64_t i = 0; i < kSize; ++i) ++counts[{i, Permutation(kSize, key)(i)}];
   // Each of the 100 cells expects 2000; their standard deviation is sqrt(2000 x 0.9), about 42.
-  for (const auto& [cell, count] : counts) EXPECT_NEAR(static_cast<double>(count), 2000, 250) << cell.first << "->" << cell.second;
+  for (const auto& [cell, count] : counts)
+    EXPECT_NEAR(static_cast<double>(count), 2000, 250) << cell.first << "->" << cell.second;
 }
 
 Sampler make(uint64_t samples, uint64_t global, uint64_t micro, bool grouped = false) {
@@ -96,7 +96,8 @@ TEST(Sampler, GroupingBringsSimilarCostsTogether) {
       for (uint64_t m = 0; m < 4; ++m) {
         const auto ids = sampler.micro_batch(step, m);
         if (ids.empty()) continue;
-        const auto [low, high] = std::minmax_element(ids.begin(), ids.end(), [](uint64_t a, uint64_t b) { return a % 100 < b % 100; });
+        const auto [low, high] = std::minmax_element(
+            ids.begin(), ids.end(), [](uint64_t a, uint64_t b) { return a % 100 < b % 100; });
         total += static_cast<double>(*high % 100 - *low % 100);
       }
     return total;
@@ -106,7 +107,8 @@ TEST(Sampler, GroupingBringsSimilarCostsTogether) {
 }
 
 TEST(Sampler, WithoutShuffleTheOrderIsTheData) {
-  Sampler sampler(BatchPlan::make({.global_batch = 4, .micro_batch = 2}), {.samples = 10, .seed = 1, .shuffle = false, .costs = {}});
+  Sampler sampler(BatchPlan::make({.global_batch = 4, .micro_batch = 2}),
+                  {.samples = 10, .seed = 1, .shuffle = false, .costs = {}});
   EXPECT_THAT(sampler.micro_batch(0, 0), testing::ElementsAre(0, 1));
   EXPECT_THAT(sampler.micro_batch(2, 0), testing::ElementsAre(8, 9));
   EXPECT_THAT(sampler.micro_batch(2, 1), testing::IsEmpty());

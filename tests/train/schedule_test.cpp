@@ -10,7 +10,8 @@ namespace pipeline::train {
 namespace {
 
 TEST(Schedule, WarmsUpThenFallsByACosine) {
-  const Schedule schedule{.peak = 1, .decay = Decay::cosine, .warmup_steps = 4, .total_steps = 14, .final_ratio = 0.1};
+  const Schedule schedule{
+      .peak = 1, .decay = Decay::cosine, .warmup_steps = 4, .total_steps = 14, .final_ratio = 0.1};
   EXPECT_DOUBLE_EQ(schedule.at(0), 0.25);
   EXPECT_DOUBLE_EQ(schedule.at(3), 1);
   EXPECT_DOUBLE_EQ(schedule.at(4), 1);
@@ -66,7 +67,8 @@ TEST(LossScale, WithoutScalingEveryFailureCounts) {
 }
 
 TEST(LossScale, ContinuesExactly) {
-  LossScale a({.dynamic = true, .initial = 64, .growth_interval = 3}), b({.dynamic = true, .initial = 1, .growth_interval = 3});
+  LossScale a({.dynamic = true, .initial = 64, .growth_interval = 3}),
+      b({.dynamic = true, .initial = 1, .growth_interval = 3});
   for (const bool finite : {true, true, false, true, true}) a.update(finite);
   b.load_state(a.state());
   for (const bool finite : {true, true, false}) {

@@ -126,8 +126,9 @@ void expect_biased_attention(const AttentionLayout& layout, const Dropout& dropo
     return ragged_attention(in[0], in[1], in[2], layout, dropout, in[3]);
   };
   const int64_t queries = layout.queries.rows(), keys = layout.keys.rows(), width = 8 * layout.heads;
-  expect_same_function(
-      {values({queries, width}, 1), values({keys, width}, 2), values({keys, width}, 3), values({pairs * layout.heads}, 4)}, f, f);
+  expect_same_function({values({queries, width}, 1), values({keys, width}, 2), values({keys, width}, 3),
+                        values({pairs * layout.heads}, 4)},
+                       f, f);
 }
 
 TEST(AttentionTest, ABiasIsAddedToTheScoresAndHasAGradient) {

@@ -14,9 +14,12 @@ constexpr int64_t kNormRows = 37, kNormWidth = 24, kNormInner = 50;
 constexpr double kNormEps = 1e-5;
 
 Tensors mlp_inputs() {
-  return {values({kNormRows, kNormWidth}, 1), values({kNormWidth}, 2),
-          values({kNormWidth}, 3),        values({kNormWidth, kNormInner}, 4) * 0.3,
-          values({kNormInner}, 5),        values({kNormInner, kNormWidth}, 6) * 0.3,
+  return {values({kNormRows, kNormWidth}, 1),
+          values({kNormWidth}, 2),
+          values({kNormWidth}, 3),
+          values({kNormWidth, kNormInner}, 4) * 0.3,
+          values({kNormInner}, 5),
+          values({kNormInner, kNormWidth}, 6) * 0.3,
           values({kNormWidth}, 7)};
 }
 
@@ -42,8 +45,8 @@ TEST(BlocksTest, MlpIsWhatAutogradMakesOfIt) {
 
 TEST(BlocksTest, NormLinearIsWhatAutogradMakesOfIt) {
   expect_same_function(
-      {values({kNormRows, kNormWidth}, 1), values({kNormWidth}, 2), values({kNormWidth}, 3), values({kNormWidth, 70}, 4),
-       values({70}, 5)},
+      {values({kNormRows, kNormWidth}, 1), values({kNormWidth}, 2), values({kNormWidth}, 3),
+       values({kNormWidth, 70}, 4), values({70}, 5)},
       [](const Tensors& t) {
         return norm_linear(t[0], {t[1], t[2], kNormEps}, {t[3], t[4]}, at::kFloat);
       },

@@ -66,11 +66,21 @@ TEST_P(ExactGeluTest, WhatIsNotFiniteStaysSo) {
 }
 
 TEST_P(ExactGeluTest, IsWrittenByTheProductToo) {
-  for (const auto& [m, n, k] : {std::tuple{1, 1, 1}, {14, 32, 384}, {15, 33, 385}, {229, 65, 20}, {6, 3080, 3}}) {
+  for (const auto& [m, n, k] :
+       {std::tuple{1, 1, 1}, {14, 32, 384}, {15, 33, 385}, {229, 65, 20}, {6, 3080, 3}}) {
     const at::Tensor a = values({m, k}, 1), b = values({k, n}, 2), bias = values({n}, 3);
     at::Tensor c = at::empty({m, n}), y = at::empty({m, n});
-    Gemm task{.m = m, .n = n, .k = k, .a = a.const_data_ptr<float>(), .lda = k, .a_transposed = false,
-              .b = b.const_data_ptr<float>(), .ldb = n, .b_transposed = false, .c = data_of(c), .ldc = n,
+    Gemm task{.m = m,
+              .n = n,
+              .k = k,
+              .a = a.const_data_ptr<float>(),
+              .lda = k,
+              .a_transposed = false,
+              .b = b.const_data_ptr<float>(),
+              .ldb = n,
+              .b_transposed = false,
+              .c = data_of(c),
+              .ldc = n,
               .bias = bias.const_data_ptr<float>()};
     at::Tensor plain = at::empty({m, n});
     task.c = data_of(plain);
@@ -87,8 +97,9 @@ TEST_P(ExactGeluTest, IsWrittenByTheProductToo) {
 
 TEST(GeluTest, BothFormsAreWhatAutogradMakesOfThem) {
   for (const Gelu form : {Gelu::kTanh, Gelu::kExact}) {
-    expect_same_function({values({37, 50}, 1) * 3}, [&](const Tensors& t) { return gelu(t[0], form); },
-                         [&](const Tensors& t) { return at::gelu(t[0], torch_name(form)); });
+    expect_same_function(
+        {values({37, 50}, 1) * 3}, [&](const Tensors& t) { return gelu(t[0], form); },
+        [&](const Tensors& t) { return at::gelu(t[0], torch_name(form)); });
     const at::Tensor x = values({37, 50}, 1).to(at::kBFloat16);
     EXPECT_TRUE(gelu(x, form).equal(at::gelu(x, torch_name(form))));
   }
@@ -108,16 +119,20 @@ TEST(GeluTest, AProductOnAnyThreadsIsActivated) {
 
 TEST(GeluTest, AnMlpWithTheExactFormIsWhatAutogradMakesOfIt) {
   constexpr int64_t kRows = 37, kWidth = 24, kInner = 50;
-  const Tensors inputs = {values({kRows, kWidth}, 1), values({kWidth}, 2), values({kWidth}, 3), values({kWidth, kInner}, 4) * 0.3,
-                          values({kInner}, 5), values({kInner, kWidth}, 6) * 0.3, values({kWidth}, 7)};
+  const Tensors inputs = {values({kRows, kWidth}, 1), values({kWidth}, 2),
+                          values({kWidth}, 3),        values({kWidth, kInner}, 4) * 0.3,
+                          values({kInner}, 5),        values({kInner, kWidth}, 6) * 0.3,
+                          values({kWidth}, 7)};
   const auto ours = [](const Tensors& t, at::ScalarType compute) {
     return norm_mlp_residual(t[0], {t[1], t[2], 1e-5}, {t[3], t[4]}, {t[5], t[6]}, {}, compute, Gelu::kExact);
   };
   const auto exact = [](const Tensors& t) {
-    const at::Tensor h = at::gelu(at::addmm(t[4], at::layer_norm(t[0], {kWidth}, t[1], t[2], 1e-5), t[3]), "none");
+    const at::Tensor h =
+        at::gelu(at::addmm(t[4], at::layer_norm(t[0], {kWidth}, t[1], t[2], 1e-5), t[3]), "none");
     return t[0] + at::addmm(t[6], h, t[5]);
   };
-  expect_same_function(inputs, [&](const Tensors& t) { return ours(t, at::kFloat); }, exact);
+  expect_same_function(
+      inputs, [&](const Tensors& t) { return ours(t, at::kFloat); }, exact);
   expect_close(ours(inputs, at::kBFloat16), exact(leaves(inputs, at::kDouble)), 2e-2, "bf16");
   expect_threads_do_not_matter(inputs, [&](const Tensors& t) { return ours(t, at::kFloat); });
 }

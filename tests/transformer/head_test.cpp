@@ -14,7 +14,8 @@ constexpr double kHeadEps = 1e-5;
 using Tensors = std::vector<at::Tensor>;
 
 Tensors inputs() {  // x, norm weight and bias, head
-  return {values({kHeadRows, kHeadInputs}, 1), values({kHeadInputs}, 2), values({kHeadInputs}, 3), values({kVocab, kHeadInputs}, 4)};
+  return {values({kHeadRows, kHeadInputs}, 1), values({kHeadInputs}, 2), values({kHeadInputs}, 3),
+          values({kVocab, kHeadInputs}, 4)};
 }
 
 at::Tensor some_targets() {
@@ -83,12 +84,14 @@ TEST(HeadTest, LowPrecisionComputesTheSameFunction) {
 }
 
 TEST(HeadTest, ATiedTableGetsOneGradient) {
-  const at::Tensor tokens = at::arange(kHeadRows, at::kLong) % 7, positions = at::arange(kHeadRows, at::kLong) % 5;
+  const at::Tensor tokens = at::arange(kHeadRows, at::kLong) % 7,
+                   positions = at::arange(kHeadRows, at::kLong) % 5;
   const auto run = [&](const at::Tensor& table, const at::Tensor& places,
                        std::shared_ptr<SharedGradient> shared) {
     const at::Tensor x = embed(tokens, positions, table, places, {}, shared);
     const Tensors in = inputs();
-    cross_entropy_head(x, at::arange(kHeadRows, at::kLong), {in[1], in[2], kHeadEps}, table, {.shared = shared})
+    cross_entropy_head(x, at::arange(kHeadRows, at::kLong), {in[1], in[2], kHeadEps}, table,
+                       {.shared = shared})
         .scaled.backward();
   };
   const Tensors tied = leaves({values({kVocab, kHeadInputs}, 4), values({5, kHeadInputs}, 5)});
@@ -103,7 +106,8 @@ TEST(HeadTest, ABiasIsAddedAndGetsItsGradient) {
   Tensors in = inputs();
   in.push_back(values({kVocab}, 5));
   const auto ours = [](const Tensors& t, const HeadOptions& options) {
-    return cross_entropy_head(t[0], at::arange(kHeadRows, at::kLong), {t[1], t[2], kHeadEps}, t[3], options, t[4]);
+    return cross_entropy_head(t[0], at::arange(kHeadRows, at::kLong), {t[1], t[2], kHeadEps}, t[3], options,
+                              t[4]);
   };
   const auto exact_logits = [](const Tensors& t) {
     return at::mm(at::layer_norm(t[0], {kHeadInputs}, t[1], t[2], kHeadEps), t[3].t()) + t[4];

@@ -66,9 +66,9 @@ TEST(NarrowSumsTest, OfAHeadOverManyChunks) {
 
 // What is left for the embedding of a tied matrix, or given to who takes it early, is in float32 already.
 TEST(NarrowSumsTest, AHeadHandsOnItsSumInFloat) {
-  const std::vector<at::Tensor> t =
-      leaves({values({9, kWidth}, 1), values({kWidth}, 2), values({kWidth}, 3), values({kNarrowVocab, kWidth}, 4)},
-             at::kBFloat16);
+  const std::vector<at::Tensor> t = leaves(
+      {values({9, kWidth}, 1), values({kWidth}, 2), values({kWidth}, 3), values({kNarrowVocab, kWidth}, 4)},
+      at::kBFloat16);
   const auto shared = std::make_shared<SharedGradient>();
   at::Tensor taken;
   shared->take_head = [&](at::Tensor gradient) { taken = std::move(gradient); };

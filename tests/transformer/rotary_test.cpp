@@ -44,9 +44,9 @@ TEST(RotaryTest, FrequenciesFallFromOneToTheBase) {
 
 TEST(RotaryTest, IsWhatAutogradMakesOfComplexNumbers) {
   for (const int64_t width : {int64_t{0}, kRotaryWidth, 2 * kRotaryWidth, 3 * kRotaryWidth}) {
-    expect_same_function({values({kRotaryRows, 3 * kRotaryWidth}, 1)},
-                         [&](const Tensors& t) { return rotated(t[0], width); },
-                         [&](const Tensors& t) { return by_complex_numbers(t[0], width); }, 4e-6);
+    expect_same_function(
+        {values({kRotaryRows, 3 * kRotaryWidth}, 1)}, [&](const Tensors& t) { return rotated(t[0], width); },
+        [&](const Tensors& t) { return by_complex_numbers(t[0], width); }, 4e-6);
   }
 }
 
@@ -54,7 +54,8 @@ TEST(RotaryTest, ProductsDependOnTheDistanceAlone) {
   const at::Tensor q = values({1, kHeadWidth}, 1), k = values({1, kHeadWidth}, 2);
   const auto product = [&](int64_t query, int64_t key) {
     const at::Tensor frequencies = rotary_frequencies(kHeadWidth);
-    const at::Tensor a = rotate_(q.clone(), kHeadWidth, rotation(at::tensor({query}, at::kLong), frequencies));
+    const at::Tensor a =
+        rotate_(q.clone(), kHeadWidth, rotation(at::tensor({query}, at::kLong), frequencies));
     const at::Tensor b = rotate_(k.clone(), kHeadWidth, rotation(at::tensor({key}, at::kLong), frequencies));
     return a.mul(b).sum().item<double>();
   };
@@ -64,9 +65,11 @@ TEST(RotaryTest, ProductsDependOnTheDistanceAlone) {
 
 TEST(RotaryTest, WritesOverTheOutputOfABlock) {
   const Norm norm{values({kRotaryWidth}, 2), values({kRotaryWidth}, 3)};
-  const Tensors in = {values({kRotaryRows, kRotaryWidth}, 1), values({kRotaryWidth, 3 * kRotaryWidth}, 4), values({3 * kRotaryWidth}, 5)};
+  const Tensors in = {values({kRotaryRows, kRotaryWidth}, 1), values({kRotaryWidth, 3 * kRotaryWidth}, 4),
+                      values({3 * kRotaryWidth}, 5)};
   const at::Tensor qkv = norm_linear(in[0], norm, {in[1], in[2]}, at::kFloat);
-  const at::Tensor turned = rotate_(qkv, 2 * kRotaryWidth, rotation(positions(), rotary_frequencies(kHeadWidth)));
+  const at::Tensor turned =
+      rotate_(qkv, 2 * kRotaryWidth, rotation(positions(), rotary_frequencies(kHeadWidth)));
   EXPECT_EQ(turned.const_data_ptr(), qkv.const_data_ptr());
   expect_same_function(
       in,
@@ -75,8 +78,8 @@ TEST(RotaryTest, WritesOverTheOutputOfABlock) {
                        rotation(positions(), rotary_frequencies(kHeadWidth)));
       },
       [&](const Tensors& t) {
-        const at::Tensor normed =
-            at::layer_norm(t[0], {kRotaryWidth}, norm.weight.to(at::kDouble), norm.bias.to(at::kDouble), norm.eps);
+        const at::Tensor normed = at::layer_norm(t[0], {kRotaryWidth}, norm.weight.to(at::kDouble),
+                                                 norm.bias.to(at::kDouble), norm.eps);
         return by_complex_numbers(at::addmm(t[2], normed, t[1]), 2 * kRotaryWidth);
       },
       4e-6);
@@ -90,7 +93,8 @@ TEST(RotaryTest, TheGradientOfSomebodyElseIsNotWrittenOver) {
 }
 
 TEST(RotaryTest, OtherDtypesComputeTheSameFunction) {
-  const at::Tensor x = values({kRotaryRows, 2 * kRotaryWidth}, 1), exact = by_complex_numbers(x.to(at::kDouble), kRotaryWidth);
+  const at::Tensor x = values({kRotaryRows, 2 * kRotaryWidth}, 1),
+                   exact = by_complex_numbers(x.to(at::kDouble), kRotaryWidth);
   expect_close(rotated(x.to(at::kDouble), kRotaryWidth), exact, 1e-6, "fp64");
   const at::Tensor low = rotated(x.to(at::kBFloat16), kRotaryWidth);
   EXPECT_EQ(low.scalar_type(), at::kBFloat16);

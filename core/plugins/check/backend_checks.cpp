@@ -75,10 +75,10 @@ struct Dtype {
   const char* name;
   pl_dtype code;
 };
-constexpr Dtype kDtypes[] = {
-    {"float64", {PL_DTYPE_FLOAT, 64, 1}}, {"float32", {PL_DTYPE_FLOAT, 32, 1}},   {"float16", {PL_DTYPE_FLOAT, 16, 1}},
-    {"bfloat16", {PL_DTYPE_BFLOAT, 16, 1}}, {"int64", {PL_DTYPE_INT, 64, 1}}, {"int32", {PL_DTYPE_INT, 32, 1}},
-    {"uint8", {PL_DTYPE_UINT, 8, 1}}};
+constexpr Dtype kDtypes[] = {{"float64", {PL_DTYPE_FLOAT, 64, 1}}, {"float32", {PL_DTYPE_FLOAT, 32, 1}},
+                             {"float16", {PL_DTYPE_FLOAT, 16, 1}}, {"bfloat16", {PL_DTYPE_BFLOAT, 16, 1}},
+                             {"int64", {PL_DTYPE_INT, 64, 1}},     {"int32", {PL_DTYPE_INT, 32, 1}},
+                             {"uint8", {PL_DTYPE_UINT, 8, 1}}};
 
 // Every backend has them, and a rank may have no elements of anything.
 void all_dtypes_and_no_elements(const CheckArgs& args) {
@@ -147,7 +147,8 @@ void abort_ends_everything(const CheckArgs& args) {
     lonely.group().barrier().wait();
   } catch (const Error& e) {
     if (e.code() != PL_ERROR_PEER)
-      throw Error(fmt::format("a barrier after abort fails with code {}, must be {} (PL_ERROR_PEER)", e.code(), PL_ERROR_PEER));
+      throw Error(fmt::format("a barrier after abort fails with code {}, must be {} (PL_ERROR_PEER)",
+                              e.code(), PL_ERROR_PEER));
     return;
   }
   throw Error("a barrier after abort succeeded");

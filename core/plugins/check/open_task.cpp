@@ -27,7 +27,9 @@ double scalar(const pl_tensor& tensor) {
 }
 
 // Cut off rather than rounded: any bf16 number near the float32 one will do.
-std::uint16_t narrowed(float value) { return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16); }
+std::uint16_t narrowed(float value) {
+  return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16);
+}
 float widened(std::uint16_t value) { return std::bit_cast<float>(static_cast<std::uint32_t>(value) << 16); }
 
 }  // namespace
@@ -94,7 +96,8 @@ std::vector<float> OpenTask::train(const Batch& batch) {
   auto sink = sized<pl_gradient_sink>();
   sink.user = this;
   sink.ready = ready;
-  sink.flags = (how_.gradients == Gradients::kInRows ? PL_GRADIENTS_IN_ROWS : 0) | (how_.hints ? 0x10000u : 0);
+  sink.flags =
+      (how_.gradients == Gradients::kInRows ? PL_GRADIENTS_IN_ROWS : 0) | (how_.hints ? 0x10000u : 0);
   auto args = sized<pl_train_args>();
   args.scale = 1;
   args.seed = 42;
@@ -114,7 +117,8 @@ float OpenTask::loss() const { return static_cast<float>(scalar(loss_)); }
 
 std::vector<float> OpenTask::values() const {
   std::vector<float> all;
-  for (const Storage& storage : parameters_) all.insert(all.end(), storage.value.begin(), storage.value.end());
+  for (const Storage& storage : parameters_)
+    all.insert(all.end(), storage.value.begin(), storage.value.end());
   return all;
 }
 
@@ -135,10 +139,12 @@ void OpenTask::add(const pl_gradient& gradient) {
 }
 
 void OpenTask::add_rows(Storage& storage, const pl_gradient& gradient) {
-  if (how_.gradients != Gradients::kInRows) throw Error("a gradient comes in rows, which the sink's flags do not allow");
+  if (how_.gradients != Gradients::kInRows)
+    throw Error("a gradient comes in rows, which the sink's flags do not allow");
   gave_rows_ = true;
   const std::size_t rows = static_cast<std::size_t>(storage.shape.at(0));
-  const std::size_t width = storage.gradient.size() / rows, given = static_cast<std::size_t>(gradient.rows->shape[0]);
+  const std::size_t width = storage.gradient.size() / rows,
+                    given = static_cast<std::size_t>(gradient.rows->shape[0]);
   const auto* row = data_of<const std::int64_t>(*gradient.rows);
   const auto* values = data_of<const float>(*gradient.tensor);
   if (gradient.rows->dtype.code != PL_DTYPE_INT || gradient.rows->dtype.bits != 64)

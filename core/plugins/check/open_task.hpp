@@ -13,7 +13,9 @@ enum class Gradients { kInPlace, kHandedOver, kInRows };
 struct OpenHow {
   Gradients gradients = Gradients::kInPlace;
   std::uint32_t purpose = PL_PURPOSE_TRAIN;
-  pl_dtype dtype = {PL_DTYPE_FLOAT, 32, 1};  // of parameters, their gradients and products: float32 or, with gradients in place, bf16
+  pl_dtype dtype = {
+      PL_DTYPE_FLOAT, 32,
+      1};  // of parameters, their gradients and products: float32 or, with gradients in place, bf16
   bool backwards = false;  // initial values from the last parameter on
   bool hints = false;      // flags that nobody knows, and who does not may ignore
 };

@@ -87,8 +87,9 @@ void gradients_can_be_handed_over(const CheckArgs& args) {
     throw Error("gradients that are handed over differ from those added in place");
 }
 
-// `train.precision` is bf16 by default where the device has it, which the author's need not have: the CPU shows mistakes as well. The
-// loss is off by more where something that needs its digits, such as a coordinate or a position, is rounded, too.
+// `train.precision` is bf16 by default where the device has it, which the author's need not have: the CPU
+// shows mistakes as well. The loss is off by more where something that needs its digits, such as a coordinate
+// or a position, is rounded, too.
 void trains_in_bf16(const CheckArgs& args) {
   constexpr float kMostOff = 0.1f;
   OpenTask wide(args);
@@ -155,7 +156,8 @@ void a_loss_lasts_until_the_next_step(const CheckArgs& args) {
   auto evaluate_args = sized<pl_evaluate_args>();
   evaluate_args.purpose = PL_PURPOSE_VALIDATE;
   open.task().evaluate(other, evaluate_args, {});
-  if (open.loss() != first) throw Error(fmt::format("the loss was {}, and is {} after an evaluation", first, open.loss()));
+  if (open.loss() != first)
+    throw Error(fmt::format("the loss was {}, and is {} after an evaluation", first, open.loss()));
 }
 
 // A rank that keeps a part of the weights asks for that part alone.
@@ -225,7 +227,8 @@ Evaluated evaluation_of(OpenTask& open, std::uint32_t purpose) {
 }
 
 bool contains(const Evaluated& all, std::string_view name) {
-  return std::ranges::any_of(all.values, [&](const EvaluationValue& v) { return v.group.empty() && v.name == name; });
+  return std::ranges::any_of(all.values,
+                             [&](const EvaluationValue& v) { return v.group.empty() && v.name == name; });
 }
 
 // While training a task may leave out costly values; a full evaluation has them all.
@@ -243,21 +246,26 @@ void evaluates(const CheckArgs& args) {
   if (open.task().has_report()) return;
   for (const EvaluationValue& value : all.values)
     if (value.name != "loss" && std::ranges::find(metrics, value.name, &Metric::source) == metrics.end())
-      throw Error(fmt::format("evaluate gives the value '{}', and nothing is made of it: describe a metric of it, or "
-                              "write a report",
-                              value.name));
+      throw Error(
+          fmt::format("evaluate gives the value '{}', and nothing is made of it: describe a metric of it, or "
+                      "write a report",
+                      value.name));
   if (!all.records.empty())
-    throw Error(fmt::format("evaluate records '{}', and there is no report that gets it", all.records[0].key));
+    throw Error(
+        fmt::format("evaluate records '{}', and there is no report that gets it", all.records[0].key));
 }
 
 // All that a report says, for comparison.
 std::string report_of(Task& task, const Evaluated& all) {
   std::string said;
   ReportSink sink;
-  sink.figure = [&](std::string_view name, double value, std::uint32_t) { said += fmt::format("{} {}\n", name, value); };
+  sink.figure = [&](std::string_view name, double value, std::uint32_t) {
+    said += fmt::format("{} {}\n", name, value);
+  };
   sink.text = [&](std::string_view lines) { said += lines; };
   sink.file = [&](std::string_view name, std::span<const std::byte> bytes) {
-    said += fmt::format("{} {}", name, std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+    said += fmt::format("{} {}", name,
+                        std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
   };
   task.report(PL_SPLIT_TRAIN, PL_PURPOSE_EVALUATE, all.values, all.records, sink);
   return said;
@@ -273,7 +281,8 @@ void reports_alike(const CheckArgs& args) {
   const Subject subject(args);
   Task created(subject.plugin(), subject.context(), subject.config());
   if (report_of(created, all) != said)
-    throw Error("the same values gave another report before open: it must use the values and the options alone");
+    throw Error(
+        "the same values gave another report before open: it must use the values and the options alone");
 }
 
 // What predictions are mostly made for, of the splits that have samples.

@@ -9,7 +9,8 @@ namespace {
 
 constexpr uint64_t kDefaultMicroBatch = 8;
 
-// The multiples of `step` on both sides of `value`, at least one step: "8 or 16", or "8" where both are the same.
+// The multiples of `step` on both sides of `value`, at least one step: "8 or 16", or "8" where both are the
+// same.
 std::string nearest_multiples(uint64_t value, uint64_t step) {
   const uint64_t below = value / step * step, above = below + step;
   return below == 0 ? fmt::format("{}", above) : fmt::format("{} or {}", below, above);
@@ -31,14 +32,18 @@ void refuse_both(bool first, bool second, const char* key, const char* problem) 
 
 BatchPlan BatchPlan::make(const BatchRequest& request) {
   const uint64_t world = request.world_size;
-  refuse_both(request.global_batch.has_value(), request.batch_per_device.has_value(), "train.batch_per_device",
-              "is given together with train.global_batch, which already fixes the samples per step: remove one of them");
-  refuse_both(request.micro_batch.has_value(), request.accumulation_steps.has_value(), "train.accumulation_steps",
-              "is given together with train.micro_batch, and each follows from the other: remove one of them");
+  refuse_both(request.global_batch.has_value(), request.batch_per_device.has_value(),
+              "train.batch_per_device",
+              "is given together with train.global_batch, which already fixes the samples per step: remove "
+              "one of them");
+  refuse_both(
+      request.micro_batch.has_value(), request.accumulation_steps.has_value(), "train.accumulation_steps",
+      "is given together with train.micro_batch, and each follows from the other: remove one of them");
   if (request.batch_per_device && request.reproducible)
-    throw BatchError("train.batch_per_device",
-                     "makes the batch grow with the number of devices, which run.reproducible = true cannot allow: "
-                     "give train.global_batch");
+    throw BatchError(
+        "train.batch_per_device",
+        "makes the batch grow with the number of devices, which run.reproducible = true cannot allow: "
+        "give train.global_batch");
 
   BatchPlan plan;
   plan.world_size = world;
@@ -50,40 +55,44 @@ BatchPlan BatchPlan::make(const BatchRequest& request) {
   if (request.accumulation_steps) {
     const uint64_t parts = *request.accumulation_steps * world;
     if (batch % parts != 0)
-      throw BatchError("train.accumulation_steps",
-                       fmt::format("{} accumulation steps on {} device{} need a global batch that {} divides, and it is {}: "
-                                   "use train.global_batch = {}",
-                                   *request.accumulation_steps, world, world == 1 ? "" : "s", parts, batch,
-                                   nearest_multiples(batch, parts)));
+      throw BatchError(
+          "train.accumulation_steps",
+          fmt::format(
+              "{} accumulation steps on {} device{} need a global batch that {} divides, and it is {}: "
+              "use train.global_batch = {}",
+              *request.accumulation_steps, world, world == 1 ? "" : "s", parts, batch,
+              nearest_multiples(batch, parts)));
     plan.micro_batch = batch / parts;
   } else {
     const uint64_t own = request.batch_per_device ? *request.batch_per_device : batch;
     plan.micro_batch = request.micro_batch.value_or(std::min(own, kDefaultMicroBatch));
     if (batch % plan.micro_batch != 0)
-      throw BatchError(request.micro_batch ? "train.micro_batch" : batch_key,
-                       fmt::format("the global batch of {} is not a multiple of the micro-batch of {}{}: use "
-                                   "train.micro_batch = {}, or train.global_batch = {}",
-                                   batch, plan.micro_batch, request.micro_batch ? "" : " (the default)",
-                                   nearest_divisors(batch, plan.micro_batch), nearest_multiples(batch, plan.micro_batch)));
+      throw BatchError(
+          request.micro_batch ? "train.micro_batch" : batch_key,
+          fmt::format("the global batch of {} is not a multiple of the micro-batch of {}{}: use "
+                      "train.micro_batch = {}, or train.global_batch = {}",
+                      batch, plan.micro_batch, request.micro_batch ? "" : " (the default)",
+                      nearest_divisors(batch, plan.micro_batch), nearest_multiples(batch, plan.micro_batch)));
   }
   plan.micro_batches = batch / plan.micro_batch;
   if (plan.micro_batches < world)
-    throw BatchError(batch_key,
-                     fmt::format("{} samples in micro-batches of {} are {} for {} devices, and each needs at least one: use "
-                                 "train.micro_batch = {}, or train.global_batch = {} or more",
-                                 batch, plan.micro_batch,
-                                 plan.micro_batches == 1 ? "one" : fmt::format("{}", plan.micro_batches), world,
-                                 batch >= world ? nearest_divisors(batch, batch / world) : "1", world * plan.micro_batch));
+    throw BatchError(
+        batch_key,
+        fmt::format(
+            "{} samples in micro-batches of {} are {} for {} devices, and each needs at least one: use "
+            "train.micro_batch = {}, or train.global_batch = {} or more",
+            batch, plan.micro_batch, plan.micro_batches == 1 ? "one" : fmt::format("{}", plan.micro_batches),
+            world, batch >= world ? nearest_divisors(batch, batch / world) : "1", world * plan.micro_batch));
   return plan;
 }
 
 std::string BatchPlan::describe() const {
   const uint64_t steps = accumulation_steps();
   if (steps * world_size != micro_batches)
-    return fmt::format("{} samples = {} micro-batches of {}, at most {} on each of {} devices", global_batch, micro_batches, micro_batch, steps,
-                       world_size);
-  return fmt::format("{} samples = micro-batch {} x {} accumulation step{} x {} device{}", global_batch, micro_batch, steps,
-                     steps == 1 ? "" : "s", world_size, world_size == 1 ? "" : "s");
+    return fmt::format("{} samples = {} micro-batches of {}, at most {} on each of {} devices", global_batch,
+                       micro_batches, micro_batch, steps, world_size);
+  return fmt::format("{} samples = micro-batch {} x {} accumulation step{} x {} device{}", global_batch,
+                     micro_batch, steps, steps == 1 ? "" : "s", world_size, world_size == 1 ? "" : "s");
 }
 
 std::vector<std::optional<uint64_t>> BatchPlan::micro_batches_of(uint64_t rank, uint32_t order) const {

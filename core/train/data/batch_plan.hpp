@@ -1,4 +1,5 @@
-// How one optimizer step is cut into micro-batches. The same plan for every world size: only who runs which micro-batch changes.
+// How one optimizer step is cut into micro-batches. The same plan for every world size: only who runs which
+// micro-batch changes.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,8 @@ struct BatchRequest {
 // A request that cannot be met: the key to blame and what would work.
 class BatchError : public std::runtime_error {
  public:
-  BatchError(std::string key, const std::string& problem) : std::runtime_error(problem), key_(std::move(key)) {}
+  BatchError(std::string key, const std::string& problem)
+      : std::runtime_error(problem), key_(std::move(key)) {}
   const std::string& key() const { return key_; }
 
  private:
@@ -47,8 +49,8 @@ struct BatchPlan {
   // For people: how one step comes about.
   std::string describe() const;
 
-  // The global indices of the micro-batches that `rank` runs, in order; nullopt is an empty one. All ranks get equally many.
-  // `order` is PL_ORDER_BLOCK or PL_ORDER_INTERLEAVED.
+  // The global indices of the micro-batches that `rank` runs, in order; nullopt is an empty one. All ranks
+  // get equally many. `order` is PL_ORDER_BLOCK or PL_ORDER_INTERLEAVED.
   std::vector<std::optional<uint64_t>> micro_batches_of(uint64_t rank, uint32_t order) const;
 };
 

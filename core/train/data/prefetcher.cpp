@@ -22,7 +22,8 @@ std::optional<plugins::Batch> Prefetcher::load(uint64_t index) const {
   const std::optional<LoadRequest> request = sequence_(index);
   if (!request) return std::nullopt;
   if (request->ids.empty()) return plugins::Batch();
-  return task_.load({.split = options_.split, .purpose = options_.purpose, .ids = request->ids, .epoch = request->epoch});
+  return task_.load(
+      {.split = options_.split, .purpose = options_.purpose, .ids = request->ids, .epoch = request->epoch});
 }
 
 void Prefetcher::work() {

@@ -1,5 +1,5 @@
-// Loads batches ahead of their use, on worker threads, and hands them out in order. What a batch holds does not depend on the
-// number of workers.
+// Loads batches ahead of their use, on worker threads, and hands them out in order. What a batch holds does
+// not depend on the number of workers.
 #pragma once
 
 #include <condition_variable>
@@ -58,8 +58,8 @@ class Prefetcher {
   const Sequence sequence_;
   std::mutex mutex_;
   std::condition_variable room_, ready_;
-  std::deque<Slot> slots_;    // of indices next_index_ ... next_index_ + size - 1, taken by workers
-  uint64_t next_index_;       // that next() will hand out
+  std::deque<Slot> slots_;  // of indices next_index_ ... next_index_ + size - 1, taken by workers
+  uint64_t next_index_;     // that next() will hand out
   bool stop_ = false;
   std::vector<std::thread> workers_;
 };

@@ -23,7 +23,9 @@ uint64_t mix(uint64_t x) {
 }  // namespace
 
 Permutation::Permutation(uint64_t size, uint64_t key)
-    : size_(size), key_(key), half_bits_((static_cast<unsigned>(std::bit_width(size > 1 ? size - 1 : 1)) + 1) / 2) {}
+    : size_(size),
+      key_(key),
+      half_bits_((static_cast<unsigned>(std::bit_width(size > 1 ? size - 1 : 1)) + 1) / 2) {}
 
 uint64_t Permutation::encrypt(uint64_t value) const {
   const uint64_t mask = (uint64_t{1} << half_bits_) - 1;
@@ -70,7 +72,8 @@ std::vector<uint64_t> Sampler::micro_batch(uint64_t step, uint64_t m) {
   const std::lock_guard lock(mutex_);
   Window& window = windows_[index % 2];
   if (window.epoch != epoch || window.index != index) window = make_window(epoch, index);
-  std::copy_n(window.ids.begin() + static_cast<std::ptrdiff_t>(begin - window_begin), ids.size(), ids.begin());
+  std::copy_n(window.ids.begin() + static_cast<std::ptrdiff_t>(begin - window_begin), ids.size(),
+              ids.begin());
   return ids;
 }
 
@@ -99,10 +102,12 @@ Sampler::Window Sampler::make_window(uint64_t epoch, uint64_t index) const {
   const uint64_t size = group_size(), whole = count / size;
   const Permutation shuffle(whole, derive_seed(options_.seed, "groups", epoch, index));
   std::vector<uint64_t> places(count);
-  for (uint64_t i = 0; i < count; ++i) places[i] = by_cost[i / size < whole ? shuffle(i / size) * size + i % size : i];
+  for (uint64_t i = 0; i < count; ++i)
+    places[i] = by_cost[i / size < whole ? shuffle(i / size) * size + i % size : i];
   for (uint64_t step = 0; step < count; step += plan_.global_batch) {
     const auto first = places.begin() + static_cast<std::ptrdiff_t>(step);
-    std::stable_sort(first, first + static_cast<std::ptrdiff_t>(std::min(plan_.global_batch, count - step)), cheaper);
+    std::stable_sort(first, first + static_cast<std::ptrdiff_t>(std::min(plan_.global_batch, count - step)),
+                     cheaper);
   }
   Window window{epoch, index, std::vector<uint64_t>(count)};
   for (uint64_t i = 0; i < count; ++i) window.ids[i] = ids[places[i]];

@@ -11,9 +11,10 @@
 
 namespace pipeline::train {
 
-// A random order of 0..size-1 that can be asked for any position without being stored, so that the data order is a pure function
-// of a key at any size. A balanced Feistel network over the smallest even number of bits that covers `size`, walked until it
-// lands inside (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002).
+// A random order of 0..size-1 that can be asked for any position without being stored, so that the data order
+// is a pure function of a key at any size. A balanced Feistel network over the smallest even number of bits
+// that covers `size`, walked until it lands inside (Black and Rogaway, "Ciphers with Arbitrary Finite
+// Domains", 2002).
 class Permutation {
  public:
   Permutation(uint64_t size, uint64_t key);
@@ -49,8 +50,8 @@ class Sampler {
   uint64_t steps_per_epoch() const { return steps_per_epoch_; }
   uint64_t epoch_of(uint64_t step) const { return step / steps_per_epoch_; }
 
-  // The samples of micro-batch m (< plan.micro_batches) of `step`; may be fewer than micro_batch, or none, at an epoch's end.
-  // Thread-safe.
+  // The samples of micro-batch m (< plan.micro_batches) of `step`; may be fewer than micro_batch, or none, at
+  // an epoch's end. Thread-safe.
   std::vector<uint64_t> micro_batch(uint64_t step, uint64_t m);
 
   // Samples in all of `step`.

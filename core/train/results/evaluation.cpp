@@ -21,33 +21,43 @@ double aggregate(const plugins::EvaluationValue& sum, uint32_t how) {
   return how == PL_AGGREGATE_EXP_MEAN ? std::exp(mean) : mean;
 }
 
-std::string_view source_of(const plugins::Metric& metric) { return metric.source.empty() ? metric.name : metric.source; }
+std::string_view source_of(const plugins::Metric& metric) {
+  return metric.source.empty() ? metric.name : metric.source;
+}
 
 // "loss", and the figures that the task describes.
-std::vector<Figure> figures(const std::vector<plugins::EvaluationValue>& sums, const std::vector<plugins::Metric>& metrics) {
+std::vector<Figure> figures(const std::vector<plugins::EvaluationValue>& sums,
+                            const std::vector<plugins::Metric>& metrics) {
   std::vector<Figure> result;
   const auto add = [&](const plugins::Metric& metric) {
-    const auto sum = std::ranges::find_if(
-        sums, [&](const plugins::EvaluationValue& s) { return s.group.empty() && s.name == source_of(metric); });
+    const auto sum = std::ranges::find_if(sums, [&](const plugins::EvaluationValue& s) {
+      return s.group.empty() && s.name == source_of(metric);
+    });
     if (sum != sums.end()) result.push_back({metric.name, aggregate(*sum, metric.aggregate), metric.better});
   };
-  const bool loss_described = std::any_of(metrics.begin(), metrics.end(), [](const auto& m) { return m.name == "loss"; });
+  const bool loss_described =
+      std::any_of(metrics.begin(), metrics.end(), [](const auto& m) { return m.name == "loss"; });
   if (!loss_described) add({.name = "loss", .source = "", .help = ""});
   for (const plugins::Metric& metric : metrics) add(metric);
   return result;
 }
 
 // What a task gives and nothing is made of would be lost without a word.
-void require_use(const plugins::Task& task, const std::vector<plugins::EvaluationValue>& sums, const std::vector<plugins::Metric>& metrics,
-                 size_t records) {
+void require_use(const plugins::Task& task, const std::vector<plugins::EvaluationValue>& sums,
+                 const std::vector<plugins::Metric>& metrics, size_t records) {
   if (task.has_report()) return;
   const auto fail = [&](std::string_view what) {
-    throw Error(fmt::format("{}: evaluate gives {}, and nothing is made of it: the task must describe a metric of it, or have a report",
-                            task.plugin().label(), what));
+    throw Error(
+        fmt::format("{}: evaluate gives {}, and nothing is made of it: the task must describe a metric of "
+                    "it, or have a report",
+                    task.plugin().label(), what));
   };
   for (const plugins::EvaluationValue& sum : sums) {
-    const bool described = sum.name == "loss" || std::ranges::any_of(metrics, [&](const auto& m) { return source_of(m) == sum.name; });
-    if (!sum.group.empty() || !described) fail(fmt::format("the value '{}'{}", sum.name, sum.group.empty() ? "" : " of groups"));
+    const bool described = sum.name == "loss" || std::ranges::any_of(metrics, [&](const auto& m) {
+                             return source_of(m) == sum.name;
+                           });
+    if (!sum.group.empty() || !described)
+      fail(fmt::format("the value '{}'{}", sum.name, sum.group.empty() ? "" : " of groups"));
   }
   if (records > 0) fail(fmt::format("{} records", records));
 }
@@ -67,7 +77,8 @@ struct Share {
 nlohmann::json to_json(const Share& share) {
   nlohmann::json batches = nlohmann::json::array();
   for (const Share::Batch& batch : share.batches) {
-    nlohmann::json values = nlohmann::json::array(), records = nlohmann::json::array(), shown = nlohmann::json::array();
+    nlohmann::json values = nlohmann::json::array(), records = nlohmann::json::array(),
+                   shown = nlohmann::json::array();
     for (const plugins::EvaluationValue& value : batch.values)
       values.push_back(nlohmann::json::array({value.group, value.name, value.sum, value.weight}));
     for (const plugins::EvaluationRecord& record : batch.records)
@@ -81,15 +92,18 @@ nlohmann::json to_json(const Share& share) {
 Share from_json(const nlohmann::json& json) {
   Share share{.cancelled = json[0], .batches = {}};
   for (const nlohmann::json& batch : json[1]) {
-    Share::Batch& to = share.batches.emplace_back(Share::Batch{.samples = batch[0], .values = {}, .records = {}, .shown = {}});
-    for (const nlohmann::json& value : batch[1]) to.values.push_back({value[0], value[1], value[2], value[3]});
+    Share::Batch& to = share.batches.emplace_back(
+        Share::Batch{.samples = batch[0], .values = {}, .records = {}, .shown = {}});
+    for (const nlohmann::json& value : batch[1])
+      to.values.push_back({value[0], value[1], value[2], value[3]});
     for (const nlohmann::json& record : batch[2]) to.records.push_back({record[0], record[1], record[2]});
     for (const nlohmann::json& sample : batch[3]) to.shown.emplace_back(sample[0], sample[1]);
   }
   return share;
 }
 
-// One rank's way through the split, in rounds of a few batches for each rank, after which all tell each other what they have.
+// One rank's way through the split, in rounds of a few batches for each rank, after which all tell each other
+// what they have.
 class Rounds {
  public:
   Rounds(Team& team, plugins::Task& task, const EvaluationRequest& request, uint64_t total)
@@ -147,13 +161,14 @@ class Rounds {
     args.purpose = request_.purpose;
     // By place, not by what others have shown: the same on any number of ranks.
     args.sample_limit = request_.shown > begin_of(index) ? request_.shown - begin_of(index) : 0;
-    task_.evaluate(batch, args,
-                   {.value = [&](plugins::EvaluationValue value) { result.values.push_back(std::move(value)); },
-                    .record = [&](plugins::EvaluationRecord record) { result.records.push_back(std::move(record)); },
-                    .sample =
-                        [&](uint64_t id, std::string_view text) {
-                          if (result.shown.size() < args.sample_limit) result.shown.emplace_back(id, text);
-                        }});
+    task_.evaluate(
+        batch, args,
+        {.value = [&](plugins::EvaluationValue value) { result.values.push_back(std::move(value)); },
+         .record = [&](plugins::EvaluationRecord record) { result.records.push_back(std::move(record)); },
+         .sample =
+             [&](uint64_t id, std::string_view text) {
+               if (result.shown.size() < args.sample_limit) result.shown.emplace_back(id, text);
+             }});
     return result;
   }
 
@@ -162,7 +177,8 @@ class Rounds {
     if (team_.world().size == 1) {
       all.push_back(std::move(mine));
     } else {
-      for (const nlohmann::json& share : team_.exchange("evaluate", to_json(mine))) all.push_back(from_json(share));
+      for (const nlohmann::json& share : team_.exchange("evaluate", to_json(mine)))
+        all.push_back(from_json(share));
     }
     if (std::ranges::any_of(all, &Share::cancelled)) return std::nullopt;
     std::vector<Share::Batch> batches;
@@ -177,31 +193,35 @@ class Rounds {
   const EvaluationRequest& request_;
   const uint64_t total_;
   const uint64_t ranks_, rank_;
-  uint64_t done_ = 0;     // batches, of all ranks
+  uint64_t done_ = 0;  // batches, of all ranks
   Prefetcher batches_;
 };
 
 // What the task makes of the sums.
-void report(plugins::Task& task, uint32_t split, uint32_t purpose, const std::vector<plugins::EvaluationRecord>& records,
-            Evaluation& result) {
-  task.report(split, purpose, result.sums, records,
-              {.figure =
-                   [&](std::string_view name, double value, uint32_t better) {
-                     if (result.find(name) != nullptr)
-                       throw Error(fmt::format("{}: report gave the figure '{}', which is there already", task.plugin().label(), name));
-                     result.figures.push_back({std::string(name), value, better});
-                   },
-               .text = [&](std::string_view lines) { result.text.emplace_back(lines); },
-               .file =
-                   [&](std::string_view name, std::span<const std::byte> bytes) {
-                     result.files.push_back({std::string(name), std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size())});
-                   }});
+void report(plugins::Task& task, uint32_t split, uint32_t purpose,
+            const std::vector<plugins::EvaluationRecord>& records, Evaluation& result) {
+  task.report(
+      split, purpose, result.sums, records,
+      {.figure =
+           [&](std::string_view name, double value, uint32_t better) {
+             if (result.find(name) != nullptr)
+               throw Error(fmt::format("{}: report gave the figure '{}', which is there already",
+                                       task.plugin().label(), name));
+             result.figures.push_back({std::string(name), value, better});
+           },
+       .text = [&](std::string_view lines) { result.text.emplace_back(lines); },
+       .file =
+           [&](std::string_view name, std::span<const std::byte> bytes) {
+             result.files.push_back(
+                 {std::string(name), std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size())});
+           }});
 }
 
 }  // namespace
 
 const Figure* Evaluation::find(std::string_view name) const {
-  const auto found = std::find_if(figures.begin(), figures.end(), [&](const Figure& f) { return f.name == name; });
+  const auto found =
+      std::find_if(figures.begin(), figures.end(), [&](const Figure& f) { return f.name == name; });
   return found == figures.end() ? nullptr : &*found;
 }
 
@@ -218,7 +238,8 @@ void EvaluationSums::add(const plugins::EvaluationValue& value) {
 Evaluation conclude(plugins::Task& task, uint32_t split, uint32_t purpose, const EvaluationSums& sums,
                     std::vector<plugins::Metric> metrics, std::vector<plugins::EvaluationRecord> records) {
   require_use(task, sums.all(), metrics, records.size());
-  std::ranges::sort(records, {}, [](const plugins::EvaluationRecord& r) { return std::tie(r.sample_id, r.key); });
+  std::ranges::sort(records, {},
+                    [](const plugins::EvaluationRecord& r) { return std::tie(r.sample_id, r.key); });
   Evaluation result;
   result.records = records.size();
   result.sums = sums.all();
@@ -248,7 +269,8 @@ std::optional<Evaluation> evaluate(Team& team, plugins::Task& task, const Evalua
     }
     if (request.progress) request.progress(samples, total);
   }
-  Evaluation result = conclude(task, request.split, request.purpose, sums, task.metrics(), std::move(records));
+  Evaluation result =
+      conclude(task, request.split, request.purpose, sums, task.metrics(), std::move(records));
   result.samples = total;
   result.available = available;
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -262,6 +284,8 @@ uint32_t split_code(std::string_view name) {
   throw Error(PL_ERROR_CONFIG, fmt::format("split '{}': must be train, val or test", name));
 }
 
-std::string_view split_name(uint32_t code) { return code == PL_SPLIT_TRAIN ? "train" : code == PL_SPLIT_VAL ? "val" : "test"; }
+std::string_view split_name(uint32_t code) {
+  return code == PL_SPLIT_TRAIN ? "train" : code == PL_SPLIT_VAL ? "val" : "test";
+}
 
 }  // namespace pipeline::train

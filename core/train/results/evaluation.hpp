@@ -1,5 +1,5 @@
-// Evaluates a split on all ranks: batches are composed over the whole of it and dealt out, and their sums and weights are added in the order of
-// the samples, so that the figures do not depend on who computed them.
+// Evaluates a split on all ranks: batches are composed over the whole of it and dealt out, and their sums and
+// weights are added in the order of the samples, so that the figures do not depend on who computed them.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +19,13 @@ namespace pipeline::train {
 struct EvaluationRequest {
   uint32_t split = PL_SPLIT_VAL;
   uint32_t purpose = PL_PURPOSE_VALIDATE;
-  uint64_t samples = 0;      // the first this many; 0: all
-  uint64_t batch = 8;        // samples per batch
+  uint64_t samples = 0;  // the first this many; 0: all
+  uint64_t batch = 8;    // samples per batch
   unsigned workers = 4;
-  uint64_t prefetch = 2;     // batches per worker
-  uint64_t shown = 0;        // samples to show, of the first ones
-  std::function<bool()> cancelled;                                   // asked between batches
-  std::function<void(uint64_t done, uint64_t total)> progress;       // in samples
+  uint64_t prefetch = 2;                                        // batches per worker
+  uint64_t shown = 0;                                           // samples to show, of the first ones
+  std::function<bool()> cancelled;                              // asked between batches
+  std::function<void(uint64_t done, uint64_t total)> progress;  // in samples
   std::function<void(uint64_t sample_id, std::string_view text)> show;
 };
 
@@ -43,8 +43,8 @@ struct Evaluation {
   std::vector<plugins::EvaluationValue> sums;  // what the figures are computed from,
   std::vector<plugins::Metric> metrics;        // and how
   uint64_t records = 0;                        // that the task's report got
-  std::vector<Figure> figures;           // "loss" first
-  std::vector<std::string> text;         // what the task's report says beside them
+  std::vector<Figure> figures;                 // "loss" first
+  std::vector<std::string> text;               // what the task's report says beside them
   std::vector<ReportFile> files;
   uint64_t samples = 0;
   uint64_t available = 0;  // samples that there are in the split
@@ -64,12 +64,13 @@ class EvaluationSums {
   std::map<std::pair<std::string, std::string>, size_t> index_;
 };
 
-// The figures of the sums, by `metrics` as the task describes them, and what its report makes of them and of the records, which
-// are sorted here by sample and key.
+// The figures of the sums, by `metrics` as the task describes them, and what its report makes of them and of
+// the records, which are sorted here by sample and key.
 Evaluation conclude(plugins::Task& task, uint32_t split, uint32_t purpose, const EvaluationSums& sums,
                     std::vector<plugins::Metric> metrics, std::vector<plugins::EvaluationRecord> records);
 
-// All ranks call it and get the same. nullopt: cancelled on one of them. `progress` and `show` are called on all.
+// All ranks call it and get the same. nullopt: cancelled on one of them. `progress` and `show` are called on
+// all.
 std::optional<Evaluation> evaluate(Team& team, plugins::Task& task, const EvaluationRequest& request);
 
 // PL_SPLIT_... for "train", "val", "test".

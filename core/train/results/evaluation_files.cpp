@@ -35,9 +35,12 @@ void require_own(const fs::path& folder, std::string_view remedy) {
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename();
     if (name != plugins::kSumsFile && std::ranges::find(ours, name) == ours.end())
-      throw Error(PL_ERROR_CONFIG, fmt::format("{}: is not of the evaluation that is kept in this folder, which the next one replaces: "
-                                               "move it away, or {}",
-                                               entry.path().string(), remedy));
+      throw Error(
+          PL_ERROR_CONFIG,
+          fmt::format(
+              "{}: is not of the evaluation that is kept in this folder, which the next one replaces: "
+              "move it away, or {}",
+              entry.path().string(), remedy));
   }
 }
 
@@ -50,7 +53,9 @@ EvaluationFiles::EvaluationFiles(fs::path output, const std::string& remedy)
 
 void EvaluationFiles::write(const std::string& figures, uint32_t split, const Evaluation& evaluation) {
   const fs::path next = folder_.string() + ".tmp";
-  const auto add = [&](std::string_view name, const std::string& bytes) { write_side_file(next, name, std::as_bytes(std::span(bytes))); };
+  const auto add = [&](std::string_view name, const std::string& bytes) {
+    write_side_file(next, name, std::as_bytes(std::span(bytes)));
+  };
   on_disk(remedy_, [&] {
     fs::remove_all(next);  // of a process that was killed
     for (const ReportFile& file : evaluation.files) add(file.name, file.bytes);
@@ -61,13 +66,14 @@ void EvaluationFiles::write(const std::string& figures, uint32_t split, const Ev
   });
 }
 
-void tell_and_keep(nlohmann::ordered_json json, uint32_t split, const Evaluation& evaluation, observe::Log& log,
-                   std::optional<EvaluationFiles>& output) {
+void tell_and_keep(nlohmann::ordered_json json, uint32_t split, const Evaluation& evaluation,
+                   observe::Log& log, std::optional<EvaluationFiles>& output) {
   json["split"] = split_name(split);
   json["samples"] = evaluation.samples;
   json["seconds"] = evaluation.seconds;
   for (const Figure& figure : evaluation.figures) {
-    json["figures"][figure.name] = std::isfinite(figure.value) ? nlohmann::ordered_json(figure.value) : nullptr;
+    json["figures"][figure.name] =
+        std::isfinite(figure.value) ? nlohmann::ordered_json(figure.value) : nullptr;
     log.info(fmt::format("  {:<24} {:.4f}", figure.name, figure.value));
   }
   for (const std::string& lines : evaluation.text) log.info(lines);
@@ -75,8 +81,9 @@ void tell_and_keep(nlohmann::ordered_json json, uint32_t split, const Evaluation
   output->write(json.dump(2) + "\n", split, evaluation);
   std::vector<std::string_view> names;
   for (const ReportFile& file : evaluation.files) names.push_back(file.name);
-  log.info(fmt::format("written to {}{}", output->output().string(),
-                       names.empty() ? "" : fmt::format("; {} in {}", fmt::join(names, ", "), output->folder().string())));
+  log.info(fmt::format(
+      "written to {}{}", output->output().string(),
+      names.empty() ? "" : fmt::format("; {} in {}", fmt::join(names, ", "), output->folder().string())));
 }
 
 }  // namespace pipeline::train

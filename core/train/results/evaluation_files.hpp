@@ -12,12 +12,13 @@
 
 namespace pipeline::train {
 
-// What is kept of an evaluation: a file with its figures, and beside it a folder with its sums (kept_sums.hpp) and the files of the
-// task's report. A later one takes the place of both whole: at no moment are figures, sums or files of two of them side by side.
+// What is kept of an evaluation: a file with its figures, and beside it a folder with its sums
+// (kept_sums.hpp) and the files of the task's report. A later one takes the place of both whole: at no moment
+// are figures, sums or files of two of them side by side.
 class EvaluationFiles {
  public:
-  // Before the work, so that a place that cannot be used shows at once. `remedy`: see ResultFile. Throws Error, also where the folder
-  // holds files that no evaluation has put there.
+  // Before the work, so that a place that cannot be used shows at once. `remedy`: see ResultFile. Throws
+  // Error, also where the folder holds files that no evaluation has put there.
   EvaluationFiles(std::filesystem::path output, const std::string& remedy);
 
   const std::filesystem::path& output() const { return figures_.path(); }
@@ -31,7 +32,7 @@ class EvaluationFiles {
 };
 
 // To the log, and, where there is an output (rank 0), to its files: `origin` says what was evaluated.
-void tell_and_keep(nlohmann::ordered_json origin, uint32_t split, const Evaluation& evaluation, observe::Log& log,
-                   std::optional<EvaluationFiles>& output);
+void tell_and_keep(nlohmann::ordered_json origin, uint32_t split, const Evaluation& evaluation,
+                   observe::Log& log, std::optional<EvaluationFiles>& output);
 
 }  // namespace pipeline::train

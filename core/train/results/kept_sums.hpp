@@ -1,4 +1,5 @@
-// What an evaluation leaves behind so that evaluations can be added up: the file sums.json beside its figures.
+// What an evaluation leaves behind so that evaluations can be added up: the file sums.json beside its
+// figures.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,7 @@ struct KeptSums {
   uint64_t available = 0;                // in the split
   std::vector<plugins::Metric> metrics;  // without their help
   std::vector<plugins::EvaluationValue> values;
-  uint64_t records = 0;  // of samples, that the report got and that are not kept
+  uint64_t records = 0;            // of samples, that the report got and that are not kept
   std::vector<std::string> files;  // names of those that lie beside it, itself left out
 
   static KeptSums of(const Evaluation& evaluation, uint32_t split);
@@ -28,7 +29,8 @@ struct KeptSums {
 std::string to_text(const KeptSums& sums);
 // Throws Error that says what is wrong at which key, `context` in front.
 KeptSums parse_sums(std::string_view text, const std::string& context);
-// Throws Error for a file that is not there or cannot be read, and what parse_sums() does; `remedy` at the end.
+// Throws Error for a file that is not there or cannot be read, and what parse_sums() does; `remedy` at the
+// end.
 KeptSums read_sums(const std::filesystem::path& file, std::string_view remedy);
 
 }  // namespace pipeline::train

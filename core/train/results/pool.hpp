@@ -20,7 +20,8 @@ struct KeptEvaluation {
 // Throws Error for one that is damaged or not there.
 KeptEvaluation read_evaluation(std::string stage, std::filesystem::path figures);
 
-// Throws Error unless they may be added up: all whole, of one split, with the same figures, and no part of the data in two of them.
+// Throws Error unless they may be added up: all whole, of one split, with the same figures, and no part of
+// the data in two of them.
 void require_poolable(const std::vector<KeptEvaluation>& evaluations);
 // What cannot be seen from them, or spoils figures; for whoever reads these.
 std::vector<std::string> doubts_about(const std::vector<KeptEvaluation>& evaluations);

@@ -10,8 +10,8 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 #include <unistd.h>
+#include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
 #include "core/base/files.hpp"
@@ -36,14 +36,15 @@ class PartialFile {
     std::ifstream in(progress_);
     const auto stored = in ? nlohmann::json::parse(in, nullptr, false) : nlohmann::json();
     std::error_code error;
-    if (stored.is_object() && stored.value("identity", "") == identity_ && fs::file_size(part_, error) >= stored.value("bytes", uint64_t{0}) &&
-        !error) {
+    if (stored.is_object() && stored.value("identity", "") == identity_ &&
+        fs::file_size(part_, error) >= stored.value("bytes", uint64_t{0}) && !error) {
       samples_ = stored.value("samples", uint64_t{0});
       bytes_ = stored.value("bytes", uint64_t{0});
     }
     descriptor_ = ::open(part_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
     if (descriptor_ < 0) throw write_error(part_, errno);
-    if (::ftruncate(descriptor_, static_cast<off_t>(bytes_)) != 0 || ::lseek(descriptor_, 0, SEEK_END) < 0) fail(part_);
+    if (::ftruncate(descriptor_, static_cast<off_t>(bytes_)) != 0 || ::lseek(descriptor_, 0, SEEK_END) < 0)
+      fail(part_);
   }
   ~PartialFile() { ::close(descriptor_); }
   PartialFile(const PartialFile&) = delete;
@@ -81,9 +82,10 @@ class PartialFile {
  private:
   [[noreturn]] static void fail(const fs::path& file) {
     const int error = errno;
-    throw Error(error == ENOSPC ? PL_ERROR_NO_SPACE : PL_ERROR_FAILED,
-                fmt::format("{}: cannot be written: {}; what is there is kept, and the same command goes on with it", file.string(),
-                            std::strerror(error)));
+    throw Error(
+        error == ENOSPC ? PL_ERROR_NO_SPACE : PL_ERROR_FAILED,
+        fmt::format("{}: cannot be written: {}; what is there is kept, and the same command goes on with it",
+                    file.string(), std::strerror(error)));
   }
 
   fs::path output_, part_, progress_;
@@ -109,7 +111,8 @@ struct Round {
 Round exchange(Team& team, Round mine) {
   if (team.world().size == 1) return mine;
   Round all;
-  for (const nlohmann::json& rank : team.exchange("predict", nlohmann::json::array({mine.cancelled, mine.samples, mine.files}))) {
+  for (const nlohmann::json& rank :
+       team.exchange("predict", nlohmann::json::array({mine.cancelled, mine.samples, mine.files}))) {
     all.cancelled = all.cancelled || rank[0].get<bool>();
     all.samples += rank[1].get<uint64_t>();
     for (const nlohmann::json& name : rank[2]) all.files.push_back(name);
@@ -131,10 +134,12 @@ std::string csv_field(std::string_view text) {
 Prediction predict(Session& session, const PredictionRequest& request) {
   const double began = now_seconds();
   plugins::Task& task = session.task();
-  if (!task.has_predict()) throw Error(PL_ERROR_CONFIG, fmt::format("{} makes no predictions", session.task_plugin().label()));
+  if (!task.has_predict())
+    throw Error(PL_ERROR_CONFIG, fmt::format("{} makes no predictions", session.task_plugin().label()));
   const uint64_t total = task.sample_count(request.split), batch_size = session.plan().micro_batch;
   Team& team = session.team();
-  const auto ranks = static_cast<uint64_t>(team.world().size), rank = static_cast<uint64_t>(team.world().rank);
+  const auto ranks = static_cast<uint64_t>(team.world().size),
+             rank = static_cast<uint64_t>(team.world().rank);
   const fs::path side_files = side_files_of(request.output);
   std::optional<PartialFile> file;  // of rank 0, and so is:
   SideFileRecord record(request.output);
@@ -154,10 +159,16 @@ Prediction predict(Session& session, const PredictionRequest& request) {
   };
   const unsigned workers = session.workers();
   const uint64_t prefetch = static_cast<uint64_t>(session.config().get_int("loader.prefetch"));
-  Prefetcher batches(task, {.split = request.split, .purpose = PL_PURPOSE_PREDICT, .workers = workers, .ahead = 1 + workers * prefetch}, sequence);
+  Prefetcher batches(task,
+                     {.split = request.split,
+                      .purpose = PL_PURPOSE_PREDICT,
+                      .workers = workers,
+                      .ahead = 1 + workers * prefetch},
+                     sequence);
 
   Prediction result{.samples = first, .continued = first};
-  std::map<uint64_t, std::string> rows;  // of one batch, by sample; Task::predict sees to it that none is missing
+  std::map<uint64_t, std::string>
+      rows;  // of one batch, by sample; Task::predict sees to it that none is missing
   std::vector<std::pair<std::string, std::vector<std::byte>>> files;  // side files of one batch
   const plugins::PredictionSink sink{
       .row =
@@ -166,8 +177,10 @@ Prediction predict(Session& session, const PredictionRequest& request) {
             for (const std::string_view field : fields) text += "," + csv_field(field);
             rows[sample] = text + "\n";
           },
-      .file = [&](uint64_t, std::string_view name,
-                  std::span<const std::byte> bytes) { files.emplace_back(name, std::vector(bytes.begin(), bytes.end())); }};
+      .file =
+          [&](uint64_t, std::string_view name, std::span<const std::byte> bytes) {
+            files.emplace_back(name, std::vector(bytes.begin(), bytes.end()));
+          }};
   while (result.samples < total) {
     rows.clear();
     files.clear();
@@ -190,7 +203,8 @@ Prediction predict(Session& session, const PredictionRequest& request) {
     const Round round = exchange(team, std::move(mine));
     if (round.cancelled) break;
     if (!round.files.empty()) {
-      // On record before they are written, and written before their rows: a kill leaves no file that nobody knows, and no row without its files.
+      // On record before they are written, and written before their rows: a kill leaves no file that nobody
+      // knows, and no row without its files.
       team.on_first("recording files", [&] {
         record.add(round.files);
         return std::string();
@@ -206,7 +220,8 @@ Prediction predict(Session& session, const PredictionRequest& request) {
   result.complete = result.samples >= total;
   if (result.complete && file) {
     file->sync();
-    record.remove_others();  // before the rows take their place: if this is killed, the same command goes on here
+    record.remove_others();  // before the rows take their place: if this is killed, the same command goes on
+                             // here
     file->finish();
   }
   result.seconds = now_seconds() - began;

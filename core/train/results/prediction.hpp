@@ -1,4 +1,5 @@
-// Writes submission.csv: one or more rows a sample, in input order, as they come. An interrupted prediction goes on where it was.
+// Writes submission.csv: one or more rows a sample, in input order, as they come. An interrupted prediction
+// goes on where it was.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,8 @@ namespace pipeline::train {
 
 struct PredictionRequest {
   uint32_t split = PL_SPLIT_TEST;
-  std::filesystem::path output;  // the CSV, in a folder that is there; files that the task adds go into <output stem>-files beside it
+  std::filesystem::path output;  // the CSV, in a folder that is there; files that the task adds go into
+                                 // <output stem>-files beside it
   std::string identity;          // what the rows depend on (checkpoint, config): another one starts over
 };
 

@@ -18,12 +18,16 @@ ResultFile::ResultFile(fs::path path, std::string remedy)
   });
   std::error_code ignored;
   if (fs::is_directory(path_, ignored)) throw write_error(path_, EISDIR, remedy_);
-  if (fs::exists(path_, ignored) && !fs::is_regular_file(path_, ignored))  // a device, such as /dev/null, would be replaced
-    throw Error(PL_ERROR_CONFIG, fmt::format("{}: cannot be written: is no plain file: {}", path_.string(), remedy_));
+  if (fs::exists(path_, ignored) &&
+      !fs::is_regular_file(path_, ignored))  // a device, such as /dev/null, would be replaced
+    throw Error(PL_ERROR_CONFIG,
+                fmt::format("{}: cannot be written: is no plain file: {}", path_.string(), remedy_));
   if (!std::ofstream(temporary_, std::ios::trunc)) throw write_error(path_, errno, remedy_);
 }
 
-void require_file_place(const fs::path& path, const std::string& remedy) { const ResultFile tried(path, remedy); }
+void require_file_place(const fs::path& path, const std::string& remedy) {
+  const ResultFile tried(path, remedy);
+}
 
 void require_folder_place(const fs::path& path, const std::string& remedy) {
   on_disk(remedy, [&] {

@@ -27,7 +27,9 @@ std::string whole_lines(const fs::path& file) {
 
 }  // namespace
 
-fs::path side_files_of(const fs::path& output) { return output.parent_path() / (output.stem().string() + "-files"); }
+fs::path side_files_of(const fs::path& output) {
+  return output.parent_path() / (output.stem().string() + "-files");
+}
 
 void write_side_file(const fs::path& folder, std::string_view name, std::span<const std::byte> bytes) {
   on_disk({}, [&] { fs::create_directories(folder); });
@@ -55,7 +57,8 @@ SideFileRecord::Content SideFileRecord::read(const fs::path& file) {
 }
 
 void SideFileRecord::append(const std::string& text) {
-  if (!std::exchange(is_whole_, true) && fs::exists(file_)) on_disk({}, [&] { fs::resize_file(file_, whole_lines(file_).size()); });
+  if (!std::exchange(is_whole_, true) && fs::exists(file_))
+    on_disk({}, [&] { fs::resize_file(file_, whole_lines(file_).size()); });
   std::ofstream out(file_, std::ios::binary | std::ios::app);
   out << text;
   if (!out.flush()) throw write_error(file_, errno);
@@ -92,7 +95,8 @@ void SideFileRecord::remove_others() {
   on_disk({}, [&] {
     const Names others = of_other_results();
     for (const std::string& name : content.before)
-      if (!content.now.contains(name) && !others.contains(name) && !fs::is_directory(folder_ / name)) fs::remove(folder_ / name);
+      if (!content.now.contains(name) && !others.contains(name) && !fs::is_directory(folder_ / name))
+        fs::remove(folder_ / name);
   });
   std::string text;
   for (const std::string& name : content.now) text += name + '\n';

@@ -15,11 +15,13 @@ namespace pipeline::train {
 std::filesystem::path side_files_of(const std::filesystem::path& output);
 
 // Makes the folder if need be; replaces a file of that name. Throws Error with path and cause.
-void write_side_file(const std::filesystem::path& folder, std::string_view name, std::span<const std::byte> bytes);
+void write_side_file(const std::filesystem::path& folder, std::string_view name,
+                     std::span<const std::byte> bytes);
 
-// Which side files the predictions of one result have written, so that a later one can remove what is not of its own, and nothing of
-// anybody else's. Kept in their folder, as a line a name, with an empty line where another prediction begins; a prediction that is killed
-// and goes on is one. Throws Error with path and cause.
+// Which side files the predictions of one result have written, so that a later one can remove what is not of
+// its own, and nothing of anybody else's. Kept in their folder, as a line a name, with an empty line where
+// another prediction begins; a prediction that is killed and goes on is one. Throws Error with path and
+// cause.
 class SideFileRecord {
  public:
   explicit SideFileRecord(const std::filesystem::path& output);
@@ -28,7 +30,8 @@ class SideFileRecord {
   void begin();
   // It is about to write these.
   void add(const std::vector<std::string>& names);
-  // It has written all: those of the ones before it go, but for what another result with the same folder has, too.
+  // It has written all: those of the ones before it go, but for what another result with the same folder has,
+  // too.
   void remove_others();
 
  private:

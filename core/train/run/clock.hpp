@@ -5,6 +5,8 @@
 namespace pipeline::train {
 
 // Monotonic seconds. For measuring only: no result may depend on it.
-inline double now_seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+inline double now_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 }  // namespace pipeline::train

@@ -17,7 +17,8 @@ void set_environment(const config::Config& config, unsigned sharing) {
   const std::string threads = std::to_string(compute_threads(config, launch::find_devices(), sharing));
   for (const char* variable : {"OMP_NUM_THREADS", "MKL_NUM_THREADS"}) ::setenv(variable, threads.c_str(), 1);
   // How often a thread that waits for others looks before it gives its core away. GNU OpenMP's 300,000 are
-  // milliseconds, and where somebody else is at work on the machine, the thread that is waited for needs that core.
+  // milliseconds, and where somebody else is at work on the machine, the thread that is waited for needs that
+  // core.
   if (!std::getenv("OMP_WAIT_POLICY")) ::setenv("GOMP_SPINCOUNT", "5000", 0);
   // cuBLAS gives the same bits only with a workspace of its own per stream.
   if (config.get_bool("run.reproducible")) ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);

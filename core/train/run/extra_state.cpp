@@ -27,7 +27,8 @@ pl_piece whole(const std::string& task, const int64_t& bytes) {
 checkpoint::PieceSource with_extra_state(const plugins::Task& task, checkpoint::PieceSource pieces) {
   std::string state = task.extra_state();
   if (state.empty()) return pieces;
-  return [state = std::move(state), name = task.plugin().name(), pieces = std::move(pieces)](const checkpoint::PieceVisitor& visit) {
+  return [state = std::move(state), name = task.plugin().name(),
+          pieces = std::move(pieces)](const checkpoint::PieceVisitor& visit) {
     const auto bytes = static_cast<int64_t>(state.size());
     pl_piece piece = whole(name, bytes);
     piece.data = state.data();
@@ -41,9 +42,12 @@ void give_extra_state(plugins::Task& task, const checkpoint::Checkpoint& from) {
   const checkpoint::Tensor* stored = from.find(kKind, name);
   if (!stored) return;
   if (!task.takes_extra_state())
-    throw Error(PL_ERROR_UNSUPPORTED, fmt::format("{}: was written by a task '{}' that keeps extra state, and the one that is installed ({}) "
-                                                  "does not: use the version that wrote it",
-                                                  from.path(), name, task.plugin().version()));
+    throw Error(
+        PL_ERROR_UNSUPPORTED,
+        fmt::format(
+            "{}: was written by a task '{}' that keeps extra state, and the one that is installed ({}) "
+            "does not: use the version that wrote it",
+            from.path(), name, task.plugin().version()));
   std::string state(checkpoint::element_count(stored->shape), '\0');
   const auto bytes = static_cast<int64_t>(state.size());
   from.read(whole(name, bytes), state.data());

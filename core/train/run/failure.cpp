@@ -32,10 +32,14 @@ std::string set_up_phase(const Session& session) {
 
 // Without a batch there is nothing to divide.
 std::string advice_for_set_up(const Session& session) {
-  const std::string options = fmt::format("the options of [task], which `pipeline explain {}` lists", session.task_plugin().name());
-  if (session.set_up() == SetUp::preparing_data) return "  What this needs grows with the data: give it less by " + options;
-  std::string text = session.set_up() == SetUp::opening_task ? "  What this needs grows with the model, and with the data: make the model smaller by "
-                                                             : "  What this needs grows with the model: make it smaller by ";
+  const std::string options =
+      fmt::format("the options of [task], which `pipeline explain {}` lists", session.task_plugin().name());
+  if (session.set_up() == SetUp::preparing_data)
+    return "  What this needs grows with the data: give it less by " + options;
+  std::string text =
+      session.set_up() == SetUp::opening_task
+          ? "  What this needs grows with the model, and with the data: make the model smaller by "
+          : "  What this needs grows with the model: make it smaller by ";
   text += options;
   if (session.set_up() != SetUp::opening_task && session.run_info().purpose == PL_PURPOSE_TRAIN)
     text += "\n  or, so that each device holds a part: strategy.plugin = \"sharded\" on several devices";
@@ -46,9 +50,10 @@ std::string advice_for_batches(const Session& session) {
   const BatchPlan& plan = session.plan();
   const pl_run_info& info = session.run_info();
   const bool training = info.purpose == PL_PURPOSE_TRAIN;
-  const std::string stays =
-      fmt::format("(the global batch stays {}; {})", plan.global_batch,
-                  training ? "what is learnt differs by rounding, and by what dropout draws for each micro-batch" : "results differ by rounding");
+  const std::string stays = fmt::format(
+      "(the global batch stays {}; {})", plan.global_batch,
+      training ? "what is learnt differs by rounding, and by what dropout draws for each micro-batch"
+               : "results differ by rounding");
   std::string text;
   if (plan.micro_batch > 1 && session.config().is_set("train.accumulation_steps")) {
     text += fmt::format("\n    train.accumulation_steps = {} {}", 2 * plan.accumulation_steps(), stays);
@@ -57,9 +62,11 @@ std::string advice_for_batches(const Session& session) {
     while (plan.global_batch % half != 0) --half;
     text += fmt::format("\n    train.micro_batch = {} {}", half, stays);
   }
-  if (training && (info.flags & PL_RUN_ACTIVATION_CHECKPOINTING) == 0) text += "\n    train.activation_checkpointing = true";
+  if (training && (info.flags & PL_RUN_ACTIVATION_CHECKPOINTING) == 0)
+    text += "\n    train.activation_checkpointing = true";
   if (training) text += "\n    strategy.plugin = \"sharded\" on several devices";
-  return text.empty() ? "  It works on one sample at a time: make the model smaller, or the samples, by the options of [task]"
+  return text.empty() ? "  It works on one sample at a time: make the model smaller, or the samples, by the "
+                        "options of [task]"
                       : "  These need less memory:" + text;
 }
 
@@ -83,7 +90,8 @@ Error explain_out_of_memory(const Session& session, const std::string& phase, co
 
 }  // namespace
 
-Outcome guard_work(const Session& session, const std::function<std::string()>& work_phase, const std::function<Outcome()>& work) {
+Outcome guard_work(const Session& session, const std::function<std::string()>& work_phase,
+                   const std::function<Outcome()>& work) {
   const auto phase = [&] {
     const std::string before_work = set_up_phase(session);
     return before_work.empty() ? work_phase() : before_work;

@@ -22,9 +22,11 @@ InitialValues::InitialValues(plugins::Task& task) : task_(task) {
 
 void InitialValues::operator()(const pl_piece& piece, void* destination) {
   const auto found = index_.find(view(piece.parameter));
-  if (found == index_.end() || view(piece.kind) != "value" || piece.dtype.code != PL_DTYPE_FLOAT || piece.dtype.bits != 32)
-    throw Error(fmt::format("the strategy asked for the initial {} of '{}', and there are only float32 values of parameters",
-                            view(piece.kind), view(piece.parameter)));
+  if (found == index_.end() || view(piece.kind) != "value" || piece.dtype.code != PL_DTYPE_FLOAT ||
+      piece.dtype.bits != 32)
+    throw Error(fmt::format(
+        "the strategy asked for the initial {} of '{}', and there are only float32 values of parameters",
+        view(piece.kind), view(piece.parameter)));
   if (current_ != found->second) {
     current_ = found->second;
     value_.resize(element_count(task_.parameters()[current_]));

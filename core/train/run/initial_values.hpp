@@ -1,5 +1,5 @@
-// Where parameters get their first values from: the task, one parameter at a time, so that no rank ever holds a whole model that it
-// does not keep.
+// Where parameters get their first values from: the task, one parameter at a time, so that no rank ever holds
+// a whole model that it does not keep.
 #pragma once
 
 #include <map>

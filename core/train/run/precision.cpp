@@ -15,17 +15,21 @@ Precision choose_precision(const config::Config& config, pl_device device, const
   std::string name = config.get_string("train.precision");
   const bool cuda = device.type == PL_DEVICE_CUDA;
   const auto& gpus = devices.cuda;
-  if (name == "auto") name = !cuda ? "fp32" : launch::has_bf16(gpus.at(static_cast<size_t>(device.id))) ? "bf16" : "fp16";
+  if (name == "auto")
+    name = !cuda ? "fp32" : launch::has_bf16(gpus.at(static_cast<size_t>(device.id))) ? "bf16" : "fp16";
   if (name == "bf16" && cuda) {
     const launch::CudaDevice& gpu = gpus.at(static_cast<size_t>(device.id));
     if (!launch::has_bf16(gpu))
-      throw config.error("train.precision", fmt::format("{} (compute capability {}.{}) has no bf16 arithmetic, which begins with 8.0: use "
-                                                        "\"fp16\" or \"fp32\"",
-                                                        gpu.name, gpu.major, gpu.minor));
+      throw config.error(
+          "train.precision",
+          fmt::format("{} (compute capability {}.{}) has no bf16 arithmetic, which begins with 8.0: use "
+                      "\"fp16\" or \"fp32\"",
+                      gpu.name, gpu.major, gpu.minor));
   }
   if (name == "fp16" && !cuda)
     throw config.error("train.precision",
-                       "CPUs have no fp16 training arithmetic, it would be emulated and slower than fp32: use \"fp32\" or \"bf16\"");
+                       "CPUs have no fp16 training arithmetic, it would be emulated and slower than fp32: "
+                       "use \"fp32\" or \"bf16\"");
   const pl_dtype narrow = name == "bf16" ? kBFloat16 : name == "fp16" ? kFloat16 : kFloat32;
   return {.name = name, .parameter = narrow, .compute = narrow, .loss_scaling = name == "fp16"};
 }

@@ -15,7 +15,8 @@ struct Precision {
   bool loss_scaling = false;  // fp16
 };
 
-// `auto`: bf16 where the device computes in it, else fp16; fp32 on CPU. Throws ConfigError for what the device cannot do.
+// `auto`: bf16 where the device computes in it, else fp16; fp32 on CPU. Throws ConfigError for what the
+// device cannot do.
 Precision choose_precision(const config::Config& config, pl_device device, const launch::Devices& devices);
 
 }  // namespace pipeline::train

@@ -21,7 +21,8 @@ bool is_local(std::string_view key) { return key == "run.cache_dir" || key == "p
 std::string describe_parameters(Session& session) {
   std::string text;
   for (const pl_parameter& p : session.task().parameters())
-    text += fmt::format("{}{}[{}]", text.empty() ? "" : " ", view(p.name), fmt::join(p.shape, p.shape + p.ndim, ","));
+    text += fmt::format("{}{}[{}]", text.empty() ? "" : " ", view(p.name),
+                        fmt::join(p.shape, p.shape + p.ndim, ","));
   return text;
 }
 
@@ -30,8 +31,10 @@ Items items_of(Session& session) {
   items["the ABI"] = fmt::format("{}.{}", PL_ABI_MAJOR, PL_ABI_MINOR);
   // Their places, before the versions, since another plugin has another one; the values are among the rows.
   for (const char* key : {"task.plugin", "strategy.plugin", "backend.plugin"}) items[key] = nullptr;
-  for (const plugins::Plugin* plugin : {&session.task_plugin(), &session.strategy_plugin(), session.backend_plugin()})
-    if (plugin != nullptr) items["the version of " + plugin->label()] = fmt::format("{} {}", plugin->version(), plugin->runtime());
+  for (const plugins::Plugin* plugin :
+       {&session.task_plugin(), &session.strategy_plugin(), session.backend_plugin()})
+    if (plugin != nullptr)
+      items["the version of " + plugin->label()] = fmt::format("{} {}", plugin->version(), plugin->runtime());
   const std::vector<const config::PluginConfig*> configs = session.plugin_configs();
   for (const config::Row& row : session.config().rows(configs))
     if (!is_local(row.key)) items[row.key] = row.value;
@@ -55,12 +58,17 @@ void compare(const Items& first, const Items& other, size_t rank) {
   for (const auto& [key, value] : first.items()) {
     const auto found = other.find(key);
     if (found != other.end() && *found == value) continue;
-    throw Error(PL_ERROR_CONFIG, fmt::format("{} is not the same on all ranks: {} on rank 0, {} on rank {}: give all ranks the same files, "
-                                             "options and versions",
-                                             key, shown(value), found == other.end() ? "nothing" : shown(*found), rank));
+    throw Error(
+        PL_ERROR_CONFIG,
+        fmt::format(
+            "{} is not the same on all ranks: {} on rank 0, {} on rank {}: give all ranks the same files, "
+            "options and versions",
+            key, shown(value), found == other.end() ? "nothing" : shown(*found), rank));
   }
   for (const auto& [key, value] : other.items())
-    if (!first.contains(key)) throw Error(PL_ERROR_CONFIG, fmt::format("{} = {} on rank {}, and is not there on rank 0", key, shown(value), rank));
+    if (!first.contains(key))
+      throw Error(PL_ERROR_CONFIG,
+                  fmt::format("{} = {} on rank {}, and is not there on rank 0", key, shown(value), rank));
 }
 
 }  // namespace
@@ -68,7 +76,8 @@ void compare(const Items& first, const Items& other, size_t rank) {
 void require_same_on_all_ranks(Session& session) {
   Team& team = session.team();
   if (team.world().size == 1) return;
-  const std::vector<std::string> all = team.peers().gather("compare", items_of(session).dump(-1, ' ', false, Items::error_handler_t::replace));
+  const std::vector<std::string> all =
+      team.peers().gather("compare", items_of(session).dump(-1, ' ', false, Items::error_handler_t::replace));
   team.on_first("comparing the ranks", [&] {
     const Items first = Items::parse(all.front());
     for (size_t rank = 1; rank < all.size(); ++rank) compare(first, Items::parse(all[rank]), rank);

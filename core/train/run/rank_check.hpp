@@ -1,12 +1,13 @@
-// That all ranks of a run are about to do the same thing: a difference found late is a hang, or a wrong result.
+// That all ranks of a run are about to do the same thing: a difference found late is a hang, or a wrong
+// result.
 #pragma once
 
 #include "core/train/run/session.hpp"
 
 namespace pipeline::train {
 
-// Compares options, plugins, data and parameters of all ranks, once the task is open. Throws Error (PL_ERROR_CONFIG) on rank 0, which names the
-// rank and what differs.
+// Compares options, plugins, data and parameters of all ranks, once the task is open. Throws Error
+// (PL_ERROR_CONFIG) on rank 0, which names the rank and what differs.
 void require_same_on_all_ranks(Session& session);
 
 }  // namespace pipeline::train

@@ -12,8 +12,8 @@
 namespace pipeline::train {
 namespace {
 
-constexpr size_t kRateSteps = 10;        // rates are means over this many steps
-constexpr uint64_t kAdviceAfter = 20;    // steps; the first ones always wait
+constexpr size_t kRateSteps = 10;      // rates are means over this many steps
+constexpr uint64_t kAdviceAfter = 20;  // steps; the first ones always wait
 constexpr double kAdviceShare = 0.2;
 
 struct Rates {
@@ -47,8 +47,9 @@ void Reporter::step(const StepRecord& record, double elapsed_seconds, MemoryUse 
   observe::Console& console = log_.console();
   const bool due = record.step % options_.every == 0 || record.step == options_.total_steps || seen_ == 0;
   if (console.interactive()) {
-    const double done = options_.total_steps > 0 ? static_cast<double>(record.step) / static_cast<double>(options_.total_steps)
-                                                 : elapsed_seconds / std::max(options_.max_seconds, 1.0);
+    const double done = options_.total_steps > 0
+                            ? static_cast<double>(record.step) / static_cast<double>(options_.total_steps)
+                            : elapsed_seconds / std::max(options_.max_seconds, 1.0);
     const std::string text = line(record, elapsed_seconds, memory);
     const int columns = std::clamp(console.width() - static_cast<int>(text.size()) - 2, 0, 30);
     console.status(columns >= 5 ? observe::progress_bar(done, columns) + " " + text : text);
@@ -77,7 +78,9 @@ void Reporter::raise_peak(const StepRecord& record) {
 
 void Reporter::write(const StepRecord& record, MemoryUse memory) {
   nlohmann::ordered_json json;
-  const auto number = [&](const char* key, double value) { json[key] = std::isfinite(value) ? nlohmann::ordered_json(value) : nullptr; };
+  const auto number = [&](const char* key, double value) {
+    json[key] = std::isfinite(value) ? nlohmann::ordered_json(value) : nullptr;
+  };
   json["step"] = record.step;
   number("epoch", record.epoch);
   number("loss", record.loss);
@@ -99,7 +102,8 @@ void Reporter::write(const StepRecord& record, MemoryUse memory) {
 
   const bool written = metrics_.append(json);
   if (!written && !write_failed_)
-    log_.warning(fmt::format("metrics.jsonl cannot be written: {}; lines are kept in memory until it can", std::strerror(metrics_.last_error())));
+    log_.warning(fmt::format("metrics.jsonl cannot be written: {}; lines are kept in memory until it can",
+                             std::strerror(metrics_.last_error())));
   if (written && write_failed_) log_.info("metrics.jsonl is written again, nothing was lost");
   write_failed_ = !written;
 }
@@ -109,7 +113,8 @@ std::string Reporter::line(const StepRecord& record, double elapsed_seconds, Mem
   const double seconds = std::max(rates.seconds, 1e-9);
   std::string text = options_.total_steps > 0 ? fmt::format("step {}/{}", record.step, options_.total_steps)
                                               : fmt::format("step {}", record.step);
-  text += fmt::format("  loss {:.4f}  lr {:.2e}  norm {:.2f}", record.loss, record.learning_rate, record.grad_norm);
+  text += fmt::format("  loss {:.4f}  lr {:.2e}  norm {:.2f}", record.loss, record.learning_rate,
+                      record.grad_norm);
   if (record.skipped) text += " (skipped)";
   text += rates.tokens > 0 ? fmt::format("  {} tokens/s", observe::human_count(rates.tokens / seconds))
                            : fmt::format("  {} samples/s", observe::human_count(rates.samples / seconds));
@@ -121,7 +126,8 @@ std::string Reporter::line(const StepRecord& record, double elapsed_seconds, Mem
 
   double left = INFINITY;
   if (options_.total_steps > 0)
-    left = static_cast<double>(options_.total_steps - record.step) * seconds / static_cast<double>(recent_.size());
+    left = static_cast<double>(options_.total_steps - record.step) * seconds /
+           static_cast<double>(recent_.size());
   if (options_.max_seconds > 0) left = std::min(left, options_.max_seconds - elapsed_seconds);
   return text + "  eta " + observe::human_duration(left);
 }
@@ -131,9 +137,11 @@ void Reporter::advise(const StepRecord& record) {
   worked_ += record.seconds;
   if (advised_ || seen_ < kAdviceAfter || waited_ <= kAdviceShare * worked_) return;
   advised_ = true;
-  log_.warning(fmt::format("{:.0f}% of the time goes into waiting for data: raise loader.workers or loader.prefetch, put the data on a "
-                           "faster disk, or let the task prepare more of it in advance",
-                           100 * waited_ / worked_));
+  log_.warning(
+      fmt::format("{:.0f}% of the time goes into waiting for data: raise loader.workers or loader.prefetch, "
+                  "put the data on a "
+                  "faster disk, or let the task prepare more of it in advance",
+                  100 * waited_ / worked_));
 }
 
 }  // namespace pipeline::train

@@ -1,4 +1,5 @@
-// What a run tells of each step: one line of metrics.jsonl, the console's status line or plain lines, and advice.
+// What a run tells of each step: one line of metrics.jsonl, the console's status line or plain lines, and
+// advice.
 #pragma once
 
 #include <cstdint>
@@ -27,11 +28,11 @@ struct StepRecord {
   double loss = 0;    // mean over the global batch
   double learning_rate = 0;
   double grad_norm = 0;
-  bool skipped = false;      // the gradient was not finite
+  bool skipped = false;  // the gradient was not finite
   double loss_scale = 1;
   uint64_t samples = 0;
-  uint64_t tokens = 0;       // useful ones
-  uint64_t positions = 0;    // computed, padding included
+  uint64_t tokens = 0;     // useful ones
+  uint64_t positions = 0;  // computed, padding included
   std::optional<double> flops;
   double seconds = 0;
   double data_wait_seconds = 0;

@@ -38,7 +38,9 @@ fs::path free_name(const fs::path& path) {
 bool has_results(const fs::path& path) {
   for (const fs::directory_entry& entry : fs::directory_iterator(path)) {
     const std::string name = entry.path().filename();
-    if (name == kLock || name == "train.log" || name == "logs" || name == RunFolder::kBegunBy || name.starts_with(RunFolder::kMarkPrefix)) continue;
+    if (name == kLock || name == "train.log" || name == "logs" || name == RunFolder::kBegunBy ||
+        name.starts_with(RunFolder::kMarkPrefix))
+      continue;
     const bool is_stage = fs::exists(entry.path() / kLock);
     if (!is_stage || has_results(entry.path())) return true;
   }
@@ -53,8 +55,10 @@ int lock(const fs::path& path) {
     char owner[32] = {};
     const ssize_t size = ::read(descriptor, owner, sizeof owner - 1);
     ::close(descriptor);
-    throw Error(PL_ERROR_CONFIG, fmt::format("run.dir = {}: is in use by process {}: wait for it, stop it, or choose another run.dir",
-                                             path.string(), size > 0 ? owner : "of another host"));
+    throw Error(
+        PL_ERROR_CONFIG,
+        fmt::format("run.dir = {}: is in use by process {}: wait for it, stop it, or choose another run.dir",
+                    path.string(), size > 0 ? owner : "of another host"));
   }
   const std::string me = std::to_string(::getpid());
   if (::ftruncate(descriptor, 0) != 0 || ::write(descriptor, me.data(), me.size()) < 0) {
@@ -73,7 +77,8 @@ RunFolder::RunFolder(fs::path path, bool fresh) : path_(std::move(path)) {
   const bool ours = fs::exists(path_ / kLock);
   if (!ours && fs::exists(path_) && !fs::is_empty(path_))
     throw Error(PL_ERROR_CONFIG,
-                fmt::format("run.dir = {}: holds files that are not of a run: choose another run.dir", path_.string()));
+                fmt::format("run.dir = {}: holds files that are not of a run: choose another run.dir",
+                            path_.string()));
   if (ours && fresh) {
     lock_ = lock(path_);  // not under a running process's feet
     moved_aside_ = free_name(path_);
@@ -91,7 +96,9 @@ RunFolder::RunFolder(fs::path path, bool fresh) : path_(std::move(path)) {
 RunFolder RunFolder::of_first_rank(fs::path path) { return RunFolder(std::move(path)); }
 
 RunFolder::RunFolder(RunFolder&& other) noexcept
-    : path_(std::move(other.path_)), moved_aside_(std::exchange(other.moved_aside_, std::nullopt)), lock_(std::exchange(other.lock_, -1)) {}
+    : path_(std::move(other.path_)),
+      moved_aside_(std::exchange(other.moved_aside_, std::nullopt)),
+      lock_(std::exchange(other.lock_, -1)) {}
 
 RunFolder::~RunFolder() {
   if (lock_ >= 0) ::close(lock_);

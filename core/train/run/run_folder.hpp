@@ -1,4 +1,5 @@
-// The folder of one run (or of one stage of it): what is in it, whether it may be used, and whose it is at the moment.
+// The folder of one run (or of one stage of it): what is in it, whether it may be used, and whose it is at
+// the moment.
 #pragma once
 
 #include <filesystem>
@@ -16,10 +17,12 @@ class RunFolder {
   // Says which launch began with --fresh.
   static constexpr const char* kBegunBy = "begun-by.txt";
 
-  // Makes the folder if needed and locks it: a second process in it is an error that names the first. `fresh`: an older run in it is
-  // moved aside to `<path>.1` (.2, ...). A folder with other people's files in it is refused. Throws pipeline::Error.
+  // Makes the folder if needed and locks it: a second process in it is an error that names the first.
+  // `fresh`: an older run in it is moved aside to `<path>.1` (.2, ...). A folder with other people's files in
+  // it is refused. Throws pipeline::Error.
   RunFolder(std::filesystem::path path, bool fresh);
-  // As a rank that is not the first one sees it, which made and locked it: to read from, and for the files of its own.
+  // As a rank that is not the first one sees it, which made and locked it: to read from, and for the files of
+  // its own.
   static RunFolder of_first_rank(std::filesystem::path path);
   ~RunFolder();
   RunFolder(RunFolder&& other) noexcept;
@@ -33,8 +36,8 @@ class RunFolder {
   // Where an older run was moved to, if it was.
   const std::optional<std::filesystem::path>& moved_aside() const { return moved_aside_; }
 
-  // Puts the older run back in its place where the new one has nothing but logs: a mistake in the options or the data should not cost
-  // anything. True if that was done; this object is of no use then.
+  // Puts the older run back in its place where the new one has nothing but logs: a mistake in the options or
+  // the data should not cost anything. True if that was done; this object is of no use then.
   bool put_back_unless_begun();
 
   // What mark_finished() was told, if the run is complete. A run that goes on is no longer finished.
@@ -42,8 +45,8 @@ class RunFolder {
   void mark_finished(const std::string& how) const;
   void unmark_finished() const;
 
-  // For a verb that writes into the folder of a run that may be in use by another process: makes the folder if needed, so that a later run
-  // takes it for its own.
+  // For a verb that writes into the folder of a run that may be in use by another process: makes the folder
+  // if needed, so that a later run takes it for its own.
   static void make(const std::filesystem::path& path);
 
   // A small file of the folder; nullopt if it is not there.

@@ -30,27 +30,37 @@ LrScaling scaling_of(const config::Config& config) {
   return name == "linear" ? LrScaling::linear : name == "sqrt" ? LrScaling::sqrt : LrScaling::none;
 }
 
-uint64_t count(const config::Config& config, const char* key) { return static_cast<uint64_t>(config.get_int(key)); }
+uint64_t count(const config::Config& config, const char* key) {
+  return static_cast<uint64_t>(config.get_int(key));
+}
 
 }  // namespace
 
 void check_schedule(const config::Config& config) {
   const bool has_steps = config.find_int("train.max_steps") || config.find_int("train.max_epochs");
   if (!has_steps && !config.find_float("train.max_seconds"))
-    throw config.error("train.max_steps", "nothing says when training ends: give train.max_steps, train.max_epochs or train.max_seconds");
+    throw config.error(
+        "train.max_steps",
+        "nothing says when training ends: give train.max_steps, train.max_epochs or train.max_seconds");
   if (!has_steps && config.get_string("schedule.kind") != "constant")
-    throw config.error("schedule.kind", "needs to know the last step: give train.max_steps or train.max_epochs beside train.max_seconds, or "
-                                        "use \"constant\"");
+    throw config.error(
+        "schedule.kind",
+        "needs to know the last step: give train.max_steps or train.max_epochs beside train.max_seconds, or "
+        "use \"constant\"");
   if (scaling_of(config) != LrScaling::none && !config.has_value("schedule.base_batch"))
-    throw config.error("schedule.lr_scaling", "needs schedule.base_batch, the effective batch that optimizer.lr is right for");
+    throw config.error("schedule.lr_scaling",
+                       "needs schedule.base_batch, the effective batch that optimizer.lr is right for");
 }
 
 Schedule make_schedule(const config::Config& config, uint64_t global_batch, uint64_t total_steps) {
   const std::string& kind = config.get_string("schedule.kind");
   const LrScaling scaling = scaling_of(config);
-  const uint64_t base_batch = scaling == LrScaling::none ? global_batch : count(config, "schedule.base_batch");
+  const uint64_t base_batch =
+      scaling == LrScaling::none ? global_batch : count(config, "schedule.base_batch");
   return {.peak = scale_learning_rate(config.get_float("optimizer.lr"), scaling, global_batch, base_batch),
-          .decay = kind == "linear" ? Decay::linear : kind == "constant" ? Decay::constant : Decay::cosine,
+          .decay = kind == "linear"     ? Decay::linear
+                   : kind == "constant" ? Decay::constant
+                                        : Decay::cosine,
           .warmup_steps = count(config, "schedule.warmup_steps"),
           .total_steps = total_steps,
           .final_ratio = config.get_float("schedule.min_lr_ratio")};

@@ -31,14 +31,17 @@ pl_device choose_device(const config::Config& config, const launch::Devices& dev
   if (!choice.warning.empty()) log.warning(choice.warning);
   if (!choice.cuda) return {PL_DEVICE_CPU, 0};
   // A launcher may show each process its own device alone.
-  const size_t index = devices.cuda.size() == 1 && world.local_size > 1 && std::getenv("CUDA_VISIBLE_DEVICES") && !world.supervised
+  const size_t index = devices.cuda.size() == 1 && world.local_size > 1 &&
+                               std::getenv("CUDA_VISIBLE_DEVICES") && !world.supervised
                            ? 0
                            : static_cast<size_t>(world.local_rank);
   if (index >= devices.cuda.size())
-    throw config.error("launch.processes", fmt::format("{} processes on this host need a CUDA device each, and there {} {}: use {}, or "
-                                                       "run.device = \"cpu\"",
-                                                       world.local_size, devices.cuda.size() == 1 ? "is" : "are", devices.cuda.size(),
-                                                       devices.cuda.size()));
+    throw config.error(
+        "launch.processes",
+        fmt::format("{} processes on this host need a CUDA device each, and there {} {}: use {}, or "
+                    "run.device = \"cpu\"",
+                    world.local_size, devices.cuda.size() == 1 ? "is" : "are", devices.cuda.size(),
+                    devices.cuda.size()));
   if (const std::string problem = launch::problem_of(devices.cuda[index]); !problem.empty())
     throw config.error("run.device", problem + ", hide this one by CUDA_VISIBLE_DEVICES, or use \"cpu\"");
   return {PL_DEVICE_CUDA, static_cast<int32_t>(index)};
@@ -56,7 +59,8 @@ BatchPlan make_plan(const config::Config& config, const World& world) {
   request.micro_batch = given("train.micro_batch");
   request.accumulation_steps = given("train.accumulation_steps");
   request.reproducible = config.get_bool("run.reproducible");
-  if (const auto standard = config.find_int("train.global_batch")) request.default_global_batch = static_cast<uint64_t>(*standard);
+  if (const auto standard = config.find_int("train.global_batch"))
+    request.default_global_batch = static_cast<uint64_t>(*standard);
   try {
     return BatchPlan::make(request);
   } catch (const BatchError& error) {
@@ -86,8 +90,10 @@ pl_run_info alone(pl_run_info info) {
 }
 
 fs::path default_cache_dir() {
-  if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg != nullptr && *xdg != '\0') return fs::path(xdg) / "pipeline/prepared";
-  if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0') return fs::path(home) / ".cache/pipeline/prepared";
+  if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg != nullptr && *xdg != '\0')
+    return fs::path(xdg) / "pipeline/prepared";
+  if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0')
+    return fs::path(home) / ".cache/pipeline/prepared";
   return "/var/tmp/pipeline/prepared";
 }
 
@@ -113,25 +119,27 @@ Session::Session(config::Config config, plugins::Registry& registry, observe::Lo
   run_dir_ = args_.run_dir.string();
   cache_dir_ = config_.find_path("run.cache_dir").value_or("");
   if (cache_dir_.empty()) cache_dir_ = default_cache_dir().string();
-  info_ = {.struct_size = sizeof info_,
-           .purpose = args_.purpose,
-           .flags = (config_.get_bool("run.reproducible") ? PL_RUN_REPRODUCIBLE : 0u) |
-                    (config_.get_bool("train.activation_checkpointing") ? PL_RUN_ACTIVATION_CHECKPOINTING : 0u) |
-                    (config_.get_bool("loader.pin_memory") && device.type == PL_DEVICE_CUDA ? PL_RUN_PIN_MEMORY : 0u),
-           .threads = compute_threads(config_, devices_, sharing),
-           .rank = world.rank,
-           .world_size = world.size,
-           .local_rank = world.local_rank,
-           .local_world_size = world.local_size,
-           .device = device,
-           .parameter_dtype = precision_.parameter,
-           .compute_dtype = precision_.compute,
-           .seed = static_cast<uint64_t>(config_.get_int("run.seed")),
-           .global_batch = training ? plan_.global_batch : 0,
-           .micro_batch = training ? plan_.micro_batch : 0,
-           .micro_batches = training ? plan_.micro_batches : 0,
-           .run_dir = {run_dir_.data(), run_dir_.size()},
-           .cache_dir = {cache_dir_.data(), cache_dir_.size()}};
+  info_ = {
+      .struct_size = sizeof info_,
+      .purpose = args_.purpose,
+      .flags =
+          (config_.get_bool("run.reproducible") ? PL_RUN_REPRODUCIBLE : 0u) |
+          (config_.get_bool("train.activation_checkpointing") ? PL_RUN_ACTIVATION_CHECKPOINTING : 0u) |
+          (config_.get_bool("loader.pin_memory") && device.type == PL_DEVICE_CUDA ? PL_RUN_PIN_MEMORY : 0u),
+      .threads = compute_threads(config_, devices_, sharing),
+      .rank = world.rank,
+      .world_size = world.size,
+      .local_rank = world.local_rank,
+      .local_world_size = world.local_size,
+      .device = device,
+      .parameter_dtype = precision_.parameter,
+      .compute_dtype = precision_.compute,
+      .seed = static_cast<uint64_t>(config_.get_int("run.seed")),
+      .global_batch = training ? plan_.global_batch : 0,
+      .micro_batch = training ? plan_.micro_batch : 0,
+      .micro_batches = training ? plan_.micro_batches : 0,
+      .run_dir = {run_dir_.data(), run_dir_.size()},
+      .cache_dir = {cache_dir_.data(), cache_dir_.size()}};
   set_up_context(task_context_, info_);
   set_up_context(strategy_context_, training ? info_ : alone(info_));
   set_up_context(backend_context_, info_);
@@ -147,8 +155,11 @@ Session::~Session() {
 }
 
 void Session::find_plugins(plugins::Registry& registry, const std::string& backend) {
-  const auto owners = [&](std::string_view table, std::string_view option) { return registry.names_with_option(table, option); };
-  const auto find = [&](plugins::Kind kind, const std::string& name, const char* key) -> const plugins::Plugin& {
+  const auto owners = [&](std::string_view table, std::string_view option) {
+    return registry.names_with_option(table, option);
+  };
+  const auto find = [&](plugins::Kind kind, const std::string& name,
+                        const char* key) -> const plugins::Plugin& {
     try {
       return registry.find(kind, name);
     } catch (const Error& error) {
@@ -157,7 +168,8 @@ void Session::find_plugins(plugins::Registry& registry, const std::string& backe
     }
   };
   task_plugin_ = &find(plugins::Kind::kTask, config_.get_string("task.plugin"), "task.plugin");
-  strategy_plugin_ = &find(plugins::Kind::kStrategy, choose_strategy(config_, args_.world), "strategy.plugin");
+  strategy_plugin_ =
+      &find(plugins::Kind::kStrategy, choose_strategy(config_, args_.world), "strategy.plugin");
   task_config_.emplace(config_.plugin("task", task_plugin_->options(), owners));
   strategy_config_.emplace(config_.plugin("strategy", strategy_plugin_->options(), owners));
   if (backend.empty()) {
@@ -184,8 +196,10 @@ void Session::set_up_context(pl_context& context, const pl_run_info& info) {
   };
   context.metric_tensor = [this](std::string_view name, const pl_tensor& sum, double weight) {
     check_metric_name(name);
-    if (sum.device.type == PL_DEVICE_CPU) return add(metrics_, {std::string(name), launch::scalar_on_host(sum), weight});
-    if (!scalars_) throw Error(fmt::format("reports the metric '{}' from a device, and this run has none", name));
+    if (sum.device.type == PL_DEVICE_CPU)
+      return add(metrics_, {std::string(name), launch::scalar_on_host(sum), weight});
+    if (!scalars_)
+      throw Error(fmt::format("reports the metric '{}' from a device, and this run has none", name));
     late_metrics_.push_back({std::string(name), scalars_->start(sum), weight});
   };
   context.progress = [this](std::string_view what, uint64_t done, uint64_t total) {
@@ -197,7 +211,8 @@ void Session::set_up_context(pl_context& context, const pl_run_info& info) {
 
 void Session::check_metric_name(std::string_view name) const {
   if (std::ranges::find(kMetricsFields, name) != std::end(kMetricsFields))
-    throw Error(fmt::format("reports the metric '{}', which is a name of the core's in metrics.jsonl: rename it", name));
+    throw Error(fmt::format(
+        "reports the metric '{}', which is a name of the core's in metrics.jsonl: rename it", name));
 }
 
 std::vector<MetricSum> Session::take_metrics() { return std::exchange(metrics_, {}); }
@@ -234,7 +249,9 @@ void Session::open_device() {
   }
 }
 
-void Session::create_task() { task_ = std::make_unique<plugins::Task>(*task_plugin_, task_context_, &*task_config_); }
+void Session::create_task() {
+  task_ = std::make_unique<plugins::Task>(*task_plugin_, task_context_, &*task_config_);
+}
 
 void Session::open_task(const checkpoint::Checkpoint* weights) {
   open_device();
@@ -261,19 +278,21 @@ void Session::open_group() {
   const World& world = args_.world;
   Team& team = *args_.team;
   team.at("opening the group of ranks", 0);
-  const std::string port = team.on_first("a port for the backend", [] { return std::to_string(free_port()); });
+  const std::string port =
+      team.on_first("a port for the backend", [] { return std::to_string(free_port()); });
   group_ = std::make_unique<plugins::Communicator>(
       *backend_plugin_, backend_context_, &*backend_config_,
-      plugins::OpenArgs{.address = world.address,
-                        .port = static_cast<uint32_t>(std::stoul(port)),
-                        .group = "train",
-                        .rank = world.rank,
-                        .world_size = world.size,
-                        .local_rank = world.local_rank,
-                        .local_world_size = world.local_size,
-                        .device = info_.device,
-                        // The watch over all ranks says more of a stall than one that waits can, so it goes first.
-                        .timeout = std::max(team.options().rendezvous, 2 * team.options().stall)});
+      plugins::OpenArgs{
+          .address = world.address,
+          .port = static_cast<uint32_t>(std::stoul(port)),
+          .group = "train",
+          .rank = world.rank,
+          .world_size = world.size,
+          .local_rank = world.local_rank,
+          .local_world_size = world.local_size,
+          .device = info_.device,
+          // The watch over all ranks says more of a stall than one that waits can, so it goes first.
+          .timeout = std::max(team.options().rendezvous, 2 * team.options().stall)});
   team.watch(group_.get());
 }
 
@@ -282,8 +301,9 @@ void Session::create_strategy() {
   const std::vector<pl_parameter>& parameters = task_->parameters();
   if (parameters.empty()) throw Error(fmt::format("{} has no parameters to train", task_plugin_->label()));
   if (args_.purpose == PL_PURPOSE_TRAIN && args_.world.size > 1) open_group();
-  strategy_ = std::make_unique<plugins::Strategy>(*strategy_plugin_, strategy_context_, &*strategy_config_, parameters,
-                                                  optimizer_of(config_), group_ ? &group_->view() : nullptr);
+  strategy_ = std::make_unique<plugins::Strategy>(*strategy_plugin_, strategy_context_, &*strategy_config_,
+                                                  parameters, optimizer_of(config_),
+                                                  group_ ? &group_->view() : nullptr);
   set_up_ = SetUp::loading_weights;
 }
 
@@ -312,18 +332,23 @@ void Session::bind() {
   if (strategy_->has_unit_hooks() && task_->has_unit_hooks()) {
     task_->set_unit_hooks(strategy_->unit_hooks());
   } else if ((strategy_->info().flags & PL_STRATEGY_NEEDS_UNIT_HOOKS) != 0) {
-    throw config_.error("strategy.plugin", fmt::format("{} says nothing of where its layers begin and end, which this strategy needs: "
-                                                       "use strategy.zero_stage = 1 or 2, or another strategy",
-                                                       task_plugin_->label()));
+    throw config_.error(
+        "strategy.plugin",
+        fmt::format("{} says nothing of where its layers begin and end, which this strategy needs: "
+                    "use strategy.zero_stage = 1 or 2, or another strategy",
+                    task_plugin_->label()));
   }
-  // What loading took, and what the task had allocated for its parameters, is free now, and most of it in pieces: back to the system.
+  // What loading took, and what the task had allocated for its parameters, is free now, and most of it in
+  // pieces: back to the system.
   ::malloc_trim(0);
   set_up_ = SetUp::done;
 }
 
 plugins::Optimizer optimizer_of(const config::Config& config) {
   plugins::Optimizer optimizer{.name = config.get_string("optimizer.kind"), .options = {}};
-  const auto add = [&](const char* name) { optimizer.options[name] = config.get_float(fmt::format("optimizer.{}", name)); };
+  const auto add = [&](const char* name) {
+    optimizer.options[name] = config.get_float(fmt::format("optimizer.{}", name));
+  };
   if (optimizer.name == "sgd") {
     add("momentum");
     optimizer.options["nesterov"] = config.get_bool("optimizer.nesterov") ? 1 : 0;

@@ -1,5 +1,5 @@
-// A task and a strategy brought together for one purpose: plugins found, options checked, data prepared, parameters bound. What the
-// verbs (train, evaluate, predict, export) have in common.
+// A task and a strategy brought together for one purpose: plugins found, options checked, data prepared,
+// parameters bound. What the verbs (train, evaluate, predict, export) have in common.
 #pragma once
 
 #include <filesystem>
@@ -30,7 +30,7 @@ struct SessionArgs {
   uint32_t purpose = PL_PURPOSE_TRAIN;
   std::filesystem::path run_dir;  // empty: none
   std::function<bool()> cancelled;
-  World world;   // that the plans are made for
+  World world;           // that the plans are made for
   Team* team = nullptr;  // the processes of `world`; not needed to check a configuration
 };
 
@@ -44,8 +44,8 @@ struct LateMetric {
 // How far a session has come: what memory goes to, should it run out.
 enum class SetUp { begun, preparing_data, opening_task, creating_parameters, loading_weights, done };
 
-// Used from one thread. Reads the config in the constructor; the later steps are called once each, in this order, create_task() or
-// open_task(). `registry` and `log` must outlive it.
+// Used from one thread. Reads the config in the constructor; the later steps are called once each, in this
+// order, create_task() or open_task(). `registry` and `log` must outlive it.
 class Session {
  public:
   // Finds the plugins and checks the whole configuration, without touching data. Throws ConfigError or Error.
@@ -56,17 +56,19 @@ class Session {
 
   // Creates the task, and no more: for what needs no data.
   void create_task();
-  // Creates the task, prepares the data (one process per cache folder, the others wait) and opens it. `weights`: the checkpoint that the
-  // values will come from, which may carry extra state for the task; nullptr: none.
+  // Creates the task, prepares the data (one process per cache folder, the others wait) and opens it.
+  // `weights`: the checkpoint that the values will come from, which may carry extra state for the task;
+  // nullptr: none.
   void open_task(const checkpoint::Checkpoint* weights);
-  // Creates the strategy for the task's parameters, and where several processes train, the group of ranks that it works in. The parameters
-  // have no values yet: load_weights() and its like in weights.hpp give them.
+  // Creates the strategy for the task's parameters, and where several processes train, the group of ranks
+  // that it works in. The parameters have no values yet: load_weights() and its like in weights.hpp give
+  // them.
   void create_strategy();
   // Binds the task to the strategy's storage; from here on it can work.
   void bind();
   SetUp set_up() const { return set_up_; }
-  // Between the two every rank has all weights in place, whatever the strategy: for what goes through the model otherwise than training does.
-  // All ranks together.
+  // Between the two every rank has all weights in place, whatever the strategy: for what goes through the
+  // model otherwise than training does. All ranks together.
   void gather_values();
   void release_values();
 
@@ -79,8 +81,12 @@ class Session {
   plugins::Strategy& strategy() { return *strategy_; }
   const plugins::Plugin& task_plugin() const { return *task_plugin_; }
   const plugins::Plugin& strategy_plugin() const { return *strategy_plugin_; }
-  const plugins::Plugin* backend_plugin() const { return backend_plugin_; }  // nullptr: one process talks to nobody
-  const plugins::Communicator* group() const { return group_.get(); }        // of the ranks that train; nullptr: this process alone
+  const plugins::Plugin* backend_plugin() const {
+    return backend_plugin_;
+  }  // nullptr: one process talks to nobody
+  const plugins::Communicator* group() const {
+    return group_.get();
+  }  // of the ranks that train; nullptr: this process alone
   Team& team() const { return *args_.team; }
   observe::Log& log() const { return log_; }
   const SessionArgs& args() const { return args_; }
@@ -95,7 +101,8 @@ class Session {
 
   // What the task reported in this process through pl_host.metric since the last call.
   std::vector<MetricSum> take_metrics();
-  // The same of metric_tensor, still on the device: read_metrics() has their values once the step is collected.
+  // The same of metric_tensor, still on the device: read_metrics() has their values once the step is
+  // collected.
   std::vector<LateMetric> take_late_metrics();
   std::vector<MetricSum> read_metrics(const std::vector<LateMetric>& late);
 
@@ -124,7 +131,8 @@ class Session {
   std::optional<launch::ScalarReader> scalars_;  // on a device
   std::vector<LateMetric> late_metrics_;
   SetUp set_up_ = SetUp::begun;
-  // The task goes first, as it is bound to the strategy's memory; then the strategy, which may have collectives under way.
+  // The task goes first, as it is bound to the strategy's memory; then the strategy, which may have
+  // collectives under way.
   std::unique_ptr<plugins::Communicator> group_;
   std::unique_ptr<plugins::Strategy> strategy_;
   std::unique_ptr<plugins::Task> task_;

@@ -38,7 +38,8 @@ Signals::Signals(bool supervised) {
   action.sa_flags = SA_RESTART | SA_SIGINFO;
   for (size_t i = 0; i < std::size(kSignals); ++i) {
     ::sigaction(kSignals[i], nullptr, &previous[i]);
-    const bool hung_up_on_purpose = kSignals[i] == SIGHUP && previous[i].sa_handler == SIG_IGN;  // under nohup
+    const bool hung_up_on_purpose =
+        kSignals[i] == SIGHUP && previous[i].sa_handler == SIG_IGN;  // under nohup
     if (!hung_up_on_purpose) ::sigaction(kSignals[i], &action, nullptr);
   }
   struct sigaction ignore {};
@@ -60,7 +61,11 @@ void Signals::ignore() {
 int Signals::received() { return first_signal.load(std::memory_order_relaxed); }
 
 const char* Signals::name(int signal) {
-  return signal == SIGINT ? "SIGINT" : signal == SIGTERM ? "SIGTERM" : signal == SIGUSR1 ? "SIGUSR1" : signal == SIGHUP ? "SIGHUP" : strsignal(signal);
+  return signal == SIGINT    ? "SIGINT"
+         : signal == SIGTERM ? "SIGTERM"
+         : signal == SIGUSR1 ? "SIGUSR1"
+         : signal == SIGHUP  ? "SIGHUP"
+                             : strsignal(signal);
 }
 
 }  // namespace pipeline::train

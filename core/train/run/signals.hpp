@@ -1,5 +1,6 @@
-// Signals as a flag that the loop looks at between steps: nothing is saved inside a handler. The first SIGINT, SIGTERM, SIGUSR1
-// or SIGHUP (unless it is ignored, as under nohup) asks for a checkpoint and exit code 75; the second one leaves at once. A console that goes away (SIGPIPE) does not end a run.
+// Signals as a flag that the loop looks at between steps: nothing is saved inside a handler. The first
+// SIGINT, SIGTERM, SIGUSR1 or SIGHUP (unless it is ignored, as under nohup) asks for a checkpoint and exit
+// code 75; the second one leaves at once. A console that goes away (SIGPIPE) does not end a run.
 #pragma once
 
 namespace pipeline::train {
@@ -9,8 +10,9 @@ enum class Outcome { finished, interrupted };
 
 class Signals {
  public:
-  // Installs the handlers for as long as it lives. One at a time in a process. `supervised`: the parent passes on what it gets itself. A
-  // batch system that signals every process of a job (Slurm, systemd) then reaches this one on both ways, which counts once.
+  // Installs the handlers for as long as it lives. One at a time in a process. `supervised`: the parent
+  // passes on what it gets itself. A batch system that signals every process of a job (Slurm, systemd) then
+  // reaches this one on both ways, which counts once.
   explicit Signals(bool supervised = false);
   ~Signals();
   Signals(const Signals&) = delete;
@@ -20,8 +22,8 @@ class Signals {
   static int received();
   static const char* name(int signal);
 
-  // From here to the end of the process signals count no more: all is saved, and a launcher that takes the first rank's leaving for a failure
-  // sends them to the others.
+  // From here to the end of the process signals count no more: all is saved, and a launcher that takes the
+  // first rank's leaving for a failure sends them to the others.
   static void ignore();
 };
 

@@ -5,9 +5,9 @@
 #include <fstream>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 #include <sched.h>
 #include <unistd.h>
+#include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
 #include "core/config/error.hpp"
@@ -17,17 +17,20 @@
 namespace pipeline::train {
 namespace {
 
-// Who is not in a collective when another rank fails (but in a long load, say) hears of it late or never; it is made to leave.
+// Who is not in a collective when another rank fails (but in a long load, say) hears of it late or never; it
+// is made to leave.
 constexpr auto kLastResort = std::chrono::seconds(8);
 // A broken connection to a peer shows in the backend before its reason has gone round.
 constexpr auto kNews = std::chrono::seconds(3);
 
 }  // namespace
 
-Team::Team(const World& world, observe::Log& log, const Options& options) : world_(world), options_(options), log_(log), variables_(launch::variables_in_force()) {
+Team::Team(const World& world, observe::Log& log, const Options& options)
+    : world_(world), options_(options), log_(log), variables_(launch::variables_in_force()) {
   peers::Options peer_options;
   peer_options.timeout = options.rendezvous;
-  peer_options.stall = world.size > 1 ? options.stall : std::chrono::seconds(0);  // nobody waits for a process that is alone
+  peer_options.stall =
+      world.size > 1 ? options.stall : std::chrono::seconds(0);  // nobody waits for a process that is alone
   peer_options.cancelled = [] { return Signals::received() != 0; };
   peer_options.on_failure = [this](const peers::Failure& failure) { on_failure(failure); };
   peer_options.collective = [this] { return pending_collective(); };
@@ -43,7 +46,8 @@ unsigned Team::sharing_cores() {
   std::string mine;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> mine;  // tells machines apart
   for (int core = 0; core < CPU_SETSIZE; ++core) mine += CPU_ISSET(core, &cores) ? '1' : '0';
-  return sharing_cores_.emplace(static_cast<unsigned>(std::ranges::count(peers_->all_gather("cores", mine), mine)));
+  return sharing_cores_.emplace(
+      static_cast<unsigned>(std::ranges::count(peers_->all_gather("cores", mine), mine)));
 }
 
 bool Team::stopped(const std::function<void()>& part) {
@@ -105,7 +109,8 @@ std::vector<nlohmann::json> Team::exchange(std::string_view channel, const nlohm
   std::string bytes;
   nlohmann::json::to_cbor(mine, bytes);
   std::vector<nlohmann::json> all;
-  for (const std::string& text : peers_->all_gather(channel, bytes)) all.push_back(nlohmann::json::from_cbor(text));
+  for (const std::string& text : peers_->all_gather(channel, bytes))
+    all.push_back(nlohmann::json::from_cbor(text));
   return all;
 }
 
@@ -120,7 +125,8 @@ std::string Team::pending_collective() {
   const std::lock_guard lock(group_mutex_);
   if (group_ == nullptr) return {};
   for (const plugins::Flight& flight : group_->record().recent()) {
-    if (flight.done || !flight.waited) continue;  // what is under way while this rank computes holds nobody up
+    if (flight.done || !flight.waited)
+      continue;  // what is under way while this rank computes holds nobody up
     const std::chrono::duration<double> since = std::chrono::steady_clock::now() - *flight.waited;
     return fmt::format("{} for {:.0f} s", plugins::describe(flight), since.count());
   }
@@ -163,10 +169,13 @@ std::optional<peers::Failure> Team::cause_of(const std::exception& error) {
   if (world_.size == 1) return std::nullopt;
   if (cause_) return *cause_;
   const auto* known = dynamic_cast<const Error*>(&error);
-  const bool follows = known != nullptr && (known->code() == PL_ERROR_PEER || known->code() == PL_ERROR_TIMEOUT);
+  const bool follows =
+      known != nullptr && (known->code() == PL_ERROR_PEER || known->code() == PL_ERROR_TIMEOUT);
   // What is wrong with the options is wrong on all ranks; one of them tells.
-  const bool common = dynamic_cast<const config::ConfigError*>(&error) != nullptr || (known != nullptr && known->code() == PL_ERROR_CONFIG);
-  const std::chrono::duration<double> wait = follows || (common && !is_first()) ? kNews : std::chrono::seconds(0);
+  const bool common = dynamic_cast<const config::ConfigError*>(&error) != nullptr ||
+                      (known != nullptr && known->code() == PL_ERROR_CONFIG);
+  const std::chrono::duration<double> wait =
+      follows || (common && !is_first()) ? kNews : std::chrono::seconds(0);
   cause_.emplace(peers_->failure(wait));
   if (*cause_ && (*cause_)->rank == world_.rank && !(*cause_)->by_peer_loss) cause_->reset();
   if (!*cause_) peers_->fail(error.what());

@@ -1,5 +1,6 @@
-// The processes of a run, as training sees them: which one this is, what they tell each other besides tensors, and that the failure of one
-// ends all. With one process everything here is trivial, so nobody asks how many there are.
+// The processes of a run, as training sees them: which one this is, what they tell each other besides
+// tensors, and that the failure of one ends all. With one process everything here is trivial, so nobody asks
+// how many there are.
 #pragma once
 
 #include <chrono>
@@ -44,16 +45,19 @@ class Team {
   unsigned sharing_cores();
   peers::Peers& peers() { return *peers_; }
 
-  // Rank 0 does it, the others wait; all get what it returned. What it throws there ends the others with PL_ERROR_PEER.
+  // Rank 0 does it, the others wait; all get what it returned. What it throws there ends the others with
+  // PL_ERROR_PEER.
   std::string on_first(std::string_view what, const std::function<std::string()>& part);
 
-  // `part` on each rank; true if a signal stopped it on any of them. All ranks call it, and then leave or go on together.
+  // `part` on each rank; true if a signal stopped it on any of them. All ranks call it, and then leave or go
+  // on together.
   bool stopped(const std::function<void()>& part);
 
   // After all have agreed to stop: signals count no more, and nobody is gone before all are done.
   void leave_together();
 
-  // While it lives this rank counts as making progress: for work on files, whose length depends on their size alone.
+  // While it lives this rank counts as making progress: for work on files, whose length depends on their size
+  // alone.
   class Busy {
    public:
     explicit Busy(Team& team);
@@ -68,7 +72,8 @@ class Team {
     std::thread thread_;
   };
 
-  // What every rank gives, by rank. CBOR on the way, which keeps doubles to the bit and takes text of any encoding. All ranks together.
+  // What every rank gives, by rank. CBOR on the way, which keeps doubles to the bit and takes text of any
+  // encoding. All ranks together.
   std::vector<nlohmann::json> exchange(std::string_view channel, const nlohmann::json& mine);
 
   // When a rank fails, the collectives of `group` end with an error. nullptr: there is none any more. [main]
@@ -77,11 +82,13 @@ class Team {
   // What is being done, for errors and for finding who hangs.
   void at(std::string_view phase, uint64_t step);
 
-  // Prints a failure of another rank, where that rank has not done so itself and this is the one that should: one process of each host.
+  // Prints a failure of another rank, where that rank has not done so itself and this is the one that should:
+  // one process of each host.
   void tell(const peers::Failure& failure);
 
-  // After an exception: was it only the consequence of another rank's failure? Waits a moment for the news. Otherwise the others are told,
-  // which is best done before much is unwound. Asked again, it gives the same answer.
+  // After an exception: was it only the consequence of another rank's failure? Waits a moment for the news.
+  // Otherwise the others are told, which is best done before much is unwound. Asked again, it gives the same
+  // answer.
   std::optional<peers::Failure> cause_of(const std::exception& error);
 
  private:

@@ -36,13 +36,17 @@ bool is_ours(const fs::path& path) {
 }
 
 // Weights come from a stage, or from what the user named.
-const char* origin_key(const config::Config& config) { return config.is_set("stage.init_from") ? "stage.init_from" : "train.init_from"; }
+const char* origin_key(const config::Config& config) {
+  return config.is_set("stage.init_from") ? "stage.init_from" : "train.init_from";
+}
 
-void warn_of_rejected(observe::Log& log, const std::string& folder, std::span<const checkpoint::Rejected> rejected) {
+void warn_of_rejected(observe::Log& log, const std::string& folder,
+                      std::span<const checkpoint::Rejected> rejected) {
   for (const checkpoint::Rejected& entry : rejected) {
     const std::string path = folder + "/" + entry.name;
     const std::string_view reason = entry.reason;
-    log.warning(fmt::format("{} is not used: {}", path, reason.starts_with(path + "/") ? reason.substr(path.size() + 1) : reason));
+    log.warning(fmt::format("{} is not used: {}", path,
+                            reason.starts_with(path + "/") ? reason.substr(path.size() + 1) : reason));
   }
 }
 
@@ -53,11 +57,15 @@ std::optional<checkpoint::Checkpoint> newest_checkpoint(const std::string& folde
   std::vector<checkpoint::Rejected> rejected;
   auto found = store.newest_good(&rejected);
   warn_of_rejected(log, folder, rejected);
-  const auto is_checkpoint = [](const checkpoint::Rejected& entry) { return checkpoint::step_of(entry.name).has_value(); };
+  const auto is_checkpoint = [](const checkpoint::Rejected& entry) {
+    return checkpoint::step_of(entry.name).has_value();
+  };
   if (const auto damaged = std::ranges::count_if(rejected, is_checkpoint); !found && damaged > 0)
-    throw Error(PL_ERROR_CORRUPT, fmt::format("{}: none of its {} checkpoint{} can be used, so the run cannot go on: repair {} (the lines above "
-                                              "say what is wrong), or start over with --fresh, which moves the run aside",
-                                              folder, damaged, damaged == 1 ? "" : "s", damaged == 1 ? "it" : "one"));
+    throw Error(PL_ERROR_CORRUPT,
+                fmt::format("{}: none of its {} checkpoint{} can be used, so the run cannot go on: repair {} "
+                            "(the lines above "
+                            "say what is wrong), or start over with --fresh, which moves the run aside",
+                            folder, damaged, damaged == 1 ? "" : "s", damaged == 1 ? "it" : "one"));
   return found;
 }
 
@@ -83,20 +91,26 @@ void load_values(Session& session, const checkpoint::Checkpoint& checkpoint) {
   std::vector<checkpoint::Wanted> wanted = wanted_values(session.task());
   for (checkpoint::Wanted& one : wanted) one.may_be_missing = false;  // it would be used untrained
   checkpoint.check("value", wanted);
-  session.strategy().load_state([&](const pl_piece& piece, void* destination) { checkpoint.read(piece, destination); }, true);
+  session.strategy().load_state(
+      [&](const pl_piece& piece, void* destination) { checkpoint.read(piece, destination); }, true);
 }
 
 std::string Origin::to_bytes() const {
   std::string bytes;  // CBOR takes paths that are not UTF-8, too
-  nlohmann::json::to_cbor(nlohmann::json{{"resumed", resumed ? resumed->path() : ""}, {"weights", weights ? weights->path() : ""}, {"foreign", foreign}}, bytes);
+  nlohmann::json::to_cbor(nlohmann::json{{"resumed", resumed ? resumed->path() : ""},
+                                         {"weights", weights ? weights->path() : ""},
+                                         {"foreign", foreign}},
+                          bytes);
   return bytes;
 }
 
 Origin Origin::from_bytes(const std::string& bytes) {
   const nlohmann::json json = nlohmann::json::from_cbor(bytes);
   Origin origin;
-  if (const std::string path = json["resumed"]; !path.empty()) origin.resumed = checkpoint::Checkpoint::open(path);
-  if (const std::string path = json["weights"]; !path.empty()) origin.weights = checkpoint::Checkpoint::open(path);
+  if (const std::string path = json["resumed"]; !path.empty())
+    origin.resumed = checkpoint::Checkpoint::open(path);
+  if (const std::string path = json["weights"]; !path.empty())
+    origin.weights = checkpoint::Checkpoint::open(path);
   origin.foreign = json["foreign"];
   return origin;
 }
@@ -111,7 +125,8 @@ Origin find_origin(const Session& session, const RunFolder& folder, const std::s
   }
   if (!fs::is_directory(init_from))
     throw session.config().error(origin_key(session.config()),
-                                 fmt::format("there is no folder {}: run the stage that makes it first, or name a stage, a run, a checkpoint or "
+                                 fmt::format("there is no folder {}: run the stage that makes it first, or "
+                                             "name a stage, a run, a checkpoint or "
                                              "a folder of another tool that is there",
                                              init_from));
   origin.foreign = init_from;
@@ -122,17 +137,22 @@ namespace {
 
 std::string listed(const std::vector<std::string>& names) {
   constexpr size_t kMost = 8;
-  const std::vector<std::string> first(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(std::min(kMost, names.size())));
-  return fmt::format("{}{}", fmt::join(first, ", "), names.size() > kMost ? fmt::format(" and {} more", names.size() - kMost) : "");
+  const std::vector<std::string> first(
+      names.begin(), names.begin() + static_cast<std::ptrdiff_t>(std::min(kMost, names.size())));
+  return fmt::format("{}{}", fmt::join(first, ", "),
+                     names.size() > kMost ? fmt::format(" and {} more", names.size() - kMost) : "");
 }
 
-// Of another stage: what is new here keeps its initial value, and what that stage can do without stays behind.
+// Of another stage: what is new here keeps its initial value, and what that stage can do without stays
+// behind.
 void load_from_stage(Session& session, const checkpoint::Checkpoint& from) {
   const checkpoint::Differences differ = from.check("value", wanted_values(session.task()), true);
   if (!differ.missing.empty())
-    session.log().info(fmt::format("new, not in {}: {} parameter(s): {}", from.path(), differ.missing.size(), listed(differ.missing)));
+    session.log().info(fmt::format("new, not in {}: {} parameter(s): {}", from.path(), differ.missing.size(),
+                                   listed(differ.missing)));
   if (!differ.dropped.empty())
-    session.log().info(fmt::format("left out of {}: {} parameter(s): {}", from.path(), differ.dropped.size(), listed(differ.dropped)));
+    session.log().info(fmt::format("left out of {}: {} parameter(s): {}", from.path(), differ.dropped.size(),
+                                   listed(differ.dropped)));
   const std::set<std::string, std::less<>> is_new(differ.missing.begin(), differ.missing.end());
   InitialValues initial(session.task());
   session.strategy().load_state(
@@ -152,13 +172,17 @@ std::string load_weights(Session& session, const Origin& origin) {
   }
   if (!origin.foreign.empty()) {
     if (!session.task().has_import_model())
-      throw session.config().error(origin_key(session.config()), fmt::format("{} is no checkpoint of ours, and {} cannot read any other kind",
-                                                                             origin.foreign, session.task_plugin().label()));
+      throw session.config().error(
+          origin_key(session.config()),
+          fmt::format("{} is no checkpoint of ours, and {} cannot read any other kind", origin.foreign,
+                      session.task_plugin().label()));
     session.task().import_model(origin.foreign);
   }
   InitialValues values(session.task());
-  session.strategy().load_state([&](const pl_piece& piece, void* destination) { values(piece, destination); }, true);
-  return origin.foreign.empty() ? fmt::format("fresh weights (run.seed {})", session.run_info().seed) : "weights imported from " + origin.foreign;
+  session.strategy().load_state([&](const pl_piece& piece, void* destination) { values(piece, destination); },
+                                true);
+  return origin.foreign.empty() ? fmt::format("fresh weights (run.seed {})", session.run_info().seed)
+                                : "weights imported from " + origin.foreign;
 }
 
 std::string checkpoint_of(const std::string& weights) {
@@ -172,7 +196,8 @@ std::string checkpoint_of(const std::string& weights) {
   std::ifstream manifest(fs::path(path) / checkpoint::kManifestName, std::ios::binary);
   if (!manifest) return path;
   const std::string text(std::istreambuf_iterator<char>(manifest), {});
-  return fmt::format("{} (manifest {})", path, checkpoint::hex(safetensors::crc32c(0, std::as_bytes(std::span(text)))));
+  return fmt::format("{} (manifest {})", path,
+                     checkpoint::hex(safetensors::crc32c(0, std::as_bytes(std::span(text)))));
 }
 
 }  // namespace pipeline::train

@@ -11,7 +11,8 @@
 
 namespace pipeline::train {
 
-// Where the values of a run come from. Known before its data is opened, because a checkpoint carries more than values.
+// Where the values of a run come from. Known before its data is opened, because a checkpoint carries more
+// than values.
 struct Origin {
   std::optional<checkpoint::Checkpoint> resumed;  // the run's own newest one
   std::optional<checkpoint::Checkpoint> weights;  // of another run or stage
@@ -21,17 +22,19 @@ struct Origin {
   std::string to_bytes() const;
   static Origin from_bytes(const std::string& bytes);
 
-  const checkpoint::Checkpoint* checkpoint() const { return resumed ? &*resumed : weights ? &*weights : nullptr; }
+  const checkpoint::Checkpoint* checkpoint() const {
+    return resumed ? &*resumed : weights ? &*weights : nullptr;
+  }
 };
 
-// The newest checkpoint of the run itself that verifies; without any, what `init_from` names: a checkpoint, a run folder, a folder of another
-// tool, or nothing where it is empty. What was repaired or passed over on the way is logged. Throws where the run has checkpoints and all
-// are damaged: starting anew would lose it.
+// The newest checkpoint of the run itself that verifies; without any, what `init_from` names: a checkpoint, a
+// run folder, a folder of another tool, or nothing where it is empty. What was repaired or passed over on the
+// way is logged. Throws where the run has checkpoints and all are damaged: starting anew would lose it.
 Origin find_origin(const Session& session, const RunFolder& folder, const std::string& init_from);
 
-// Fills the strategy with the values of another run, of another tool (through the task), or with the task's own. Optimizer state starts at
-// zero. Returns what was done, for people. Strict but for PL_PARAMETER_NEW and _DROPPABLE, which the log names: one error lists all
-// missing, unexpected and mis-shaped tensors.
+// Fills the strategy with the values of another run, of another tool (through the task), or with the task's
+// own. Optimizer state starts at zero. Returns what was done, for people. Strict but for PL_PARAMETER_NEW and
+// _DROPPABLE, which the log names: one error lists all missing, unexpected and mis-shaped tensors.
 std::string load_weights(Session& session, const Origin& origin);
 
 // Only the values of a checkpoint, for evaluation, prediction and export.
@@ -40,7 +43,8 @@ void load_values(Session& session, const checkpoint::Checkpoint& checkpoint);
 // As checkpoint::open_any; what is passed over in the folder is logged.
 checkpoint::Checkpoint open_checkpoint(const std::string& path, checkpoint::Which which, observe::Log& log);
 
-// The checkpoint that `weights` means at the moment, and which one of that name; `weights` itself where it is none of ours.
+// The checkpoint that `weights` means at the moment, and which one of that name; `weights` itself where it is
+// none of ours.
 std::string checkpoint_of(const std::string& weights);
 
 // The parameters of a task as a checkpoint must have them.

@@ -9,12 +9,14 @@ namespace fs = std::filesystem;
 fs::path run_dir(const config::Config& config) {
   if (const auto given = config.find_path("run.dir"); given && !given->empty()) {
     const fs::path dir = without_trailing_slash(*given);
-    const fs::path relative = dir.lexically_relative(fs::current_path());  // shorter to read, where it is below
+    const fs::path relative =
+        dir.lexically_relative(fs::current_path());  // shorter to read, where it is below
     return relative.empty() || *relative.begin() == ".." ? dir : relative;
   }
   const auto name = config.find_string("run.name");
   if (name && (*name == "." || *name == ".." || name->find('/') != std::string::npos))
-    throw config.error("run.name", "must be a plain name, which the folder below runs/ gets: for a path use run.dir");
+    throw config.error("run.name",
+                       "must be a plain name, which the folder below runs/ gets: for a path use run.dir");
   return fs::path("runs") / (name && !name->empty() ? *name : fs::path(config.file()).stem().string());
 }
 

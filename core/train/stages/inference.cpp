@@ -30,7 +30,8 @@ namespace fs = std::filesystem;
 checkpoint::Checkpoint open_the_same(Session& session, const InferenceArgs& args) {
   std::optional<checkpoint::Checkpoint> checkpoint;
   const std::string path = session.team().on_first("finding the checkpoint", [&] {
-    checkpoint = open_checkpoint(args.checkpoint, args.last ? checkpoint::Which::kLast : checkpoint::Which::kBest, session.log());
+    checkpoint = open_checkpoint(
+        args.checkpoint, args.last ? checkpoint::Which::kLast : checkpoint::Which::kBest, session.log());
     return checkpoint->path();
   });
   return checkpoint ? std::move(*checkpoint) : checkpoint::Checkpoint::open(path);
@@ -47,24 +48,28 @@ struct Loaded {
     session.create_strategy();
     load_values(session, checkpoint);
     session.bind();
-    session.log().info(fmt::format("{} of {}, step {}", session.task_plugin().label(), checkpoint.path(), checkpoint.contents().step));
+    session.log().info(fmt::format("{} of {}, step {}", session.task_plugin().label(), checkpoint.path(),
+                                   checkpoint.contents().step));
     announce_place(session);
   }
 };
 
 // A session for `purpose`, and `work` in it.
-Outcome with_session(const config::Config& config, const Workspace& workspace, const InferenceArgs& args, uint32_t purpose, const char* phase,
-                     const std::function<Outcome(Session&)>& work) {
+Outcome with_session(const config::Config& config, const Workspace& workspace, const InferenceArgs& args,
+                     uint32_t purpose, const char* phase, const std::function<Outcome(Session&)>& work) {
   if (args.output.empty() && workspace.team.is_first()) RunFolder::make(args.folder);
-  Session session(config, workspace.registry, workspace.log,
-                  session_args(workspace, purpose, args.folder));
-  if (!workspace.team.is_first() && fs::exists(args.folder)) workspace.log.open_files(args.folder, workspace.team.world().rank);
+  Session session(config, workspace.registry, workspace.log, session_args(workspace, purpose, args.folder));
+  if (!workspace.team.is_first() && fs::exists(args.folder))
+    workspace.log.open_files(args.folder, workspace.team.world().rank);
   workspace.team.at(phase, 0);
-  return guard_work(session, [&] { return std::string(phase); }, [&] { return work(session); });
+  return guard_work(
+      session, [&] { return std::string(phase); }, [&] { return work(session); });
 }
 
 // What can be done about a place that cannot be used.
-std::string remedy_for(const InferenceArgs& args) { return args.output.empty() ? "choose another run.dir" : "choose another --output"; }
+std::string remedy_for(const InferenceArgs& args) {
+  return args.output.empty() ? "choose another run.dir" : "choose another --output";
+}
 
 // Before the work whose results go there.
 void look_at_place(Session& session, const std::function<void()>& look) {
@@ -82,25 +87,31 @@ uint32_t chosen_split(Session& session, const InferenceArgs& args) {
   const std::string name = chosen_split_name(session, args);
   const uint32_t split = split_code(name);
   if (session.task().sample_count(split) == 0)
-    throw Error(PL_ERROR_CONFIG, fmt::format("{} has no samples in the split '{}': give its data, or use another --split",
-                                             session.task_plugin().label(), name));
+    throw Error(PL_ERROR_CONFIG,
+                fmt::format("{} has no samples in the split '{}': give its data, or use another --split",
+                            session.task_plugin().label(), name));
   return split;
 }
 
 Outcome cut_off(const Workspace& workspace, const std::string& what) {
   workspace.log.console().status({});
-  workspace.log.info(fmt::format("{}: {}", Signals::received() != 0 ? Signals::name(Signals::received()) : "a signal to another rank", what));
+  workspace.log.info(fmt::format(
+      "{}: {}", Signals::received() != 0 ? Signals::name(Signals::received()) : "a signal to another rank",
+      what));
   workspace.team.leave_together();
   return Outcome::interrupted;
 }
 
 }  // namespace
 
-Outcome evaluate_checkpoint(const config::Config& config, const Workspace& workspace, const InferenceArgs& args) {
+Outcome evaluate_checkpoint(const config::Config& config, const Workspace& workspace,
+                            const InferenceArgs& args) {
   return with_session(config, workspace, args, PL_PURPOSE_EVALUATE, "evaluating", [&](Session& session) {
     std::optional<EvaluationFiles> output;  // before the work: see there
     if (session.team().is_first())
-      output.emplace(args.output.empty() ? args.folder / fmt::format("evaluation-{}.json", chosen_split_name(session, args)) : args.output,
+      output.emplace(args.output.empty()
+                         ? args.folder / fmt::format("evaluation-{}.json", chosen_split_name(session, args))
+                         : args.output,
                      remedy_for(args));
     const Loaded loaded(session, args);
     const uint32_t split = chosen_split(session, args);
@@ -114,49 +125,58 @@ Outcome evaluate_checkpoint(const config::Config& config, const Workspace& works
          .prefetch = static_cast<uint64_t>(config.get_int("loader.prefetch")),
          .shown = static_cast<uint64_t>(config.get_int("evaluate.samples")),
          .cancelled = session.args().cancelled,
-         .progress =
-             [&](uint64_t done, uint64_t total) { workspace.log.console().progress("evaluating", done, total); },
+         .progress = [&](uint64_t done,
+                         uint64_t total) { workspace.log.console().progress("evaluating", done, total); },
          .show = [&](uint64_t, std::string_view text) { workspace.log.info(text); }});
     if (!result) return cut_off(workspace, "the evaluation was stopped");
     workspace.log.console().status({});
 
-    workspace.log.info(fmt::format("{} of the {} samples of {} in {:.1f} s", observe::grouped(result->samples),
-                                   observe::grouped(result->available), split_name(split), result->seconds));
-    tell_and_keep({{"checkpoint", loaded.checkpoint.path()}, {"step", loaded.checkpoint.contents().step}}, split, *result, workspace.log, output);
+    workspace.log.info(fmt::format("{} of the {} samples of {} in {:.1f} s",
+                                   observe::grouped(result->samples), observe::grouped(result->available),
+                                   split_name(split), result->seconds));
+    tell_and_keep({{"checkpoint", loaded.checkpoint.path()}, {"step", loaded.checkpoint.contents().step}},
+                  split, *result, workspace.log, output);
     return Outcome::finished;
   });
 }
 
-Outcome predict_with_checkpoint(const config::Config& config, const Workspace& workspace, const InferenceArgs& args) {
+Outcome predict_with_checkpoint(const config::Config& config, const Workspace& workspace,
+                                const InferenceArgs& args) {
   return with_session(config, workspace, args, PL_PURPOSE_PREDICT, "predicting", [&](Session& session) {
     const fs::path output = args.output.empty() ? args.folder / "submission.csv" : args.output;
     look_at_place(session, [&] { require_file_place(output, remedy_for(args)); });
     const Loaded loaded(session, args);
     const uint32_t split = chosen_split(session, args);
-    const auto result =
-        predict(session, {.split = split,
-                          .output = output,
-                          .identity = fmt::format("{} {} split {} data {}\n{}", loaded.checkpoint.path(), loaded.checkpoint.contents().train_state_json,
-                                                  split_name(split), session.task().data_fingerprint(), session.resolved_toml())});
+    const auto result = predict(
+        session, {.split = split,
+                  .output = output,
+                  .identity = fmt::format("{} {} split {} data {}\n{}", loaded.checkpoint.path(),
+                                          loaded.checkpoint.contents().train_state_json, split_name(split),
+                                          session.task().data_fingerprint(), session.resolved_toml())});
     if (!result.complete)
-      return cut_off(workspace, fmt::format("stopped after {} samples; the same command goes on from there", result.samples));
-    workspace.log.info(fmt::format("{} samples in {:.1f} s{}, written to {}", observe::grouped(result.samples), result.seconds,
-                                   result.continued > 0 ? fmt::format(" (the first {} by an earlier process)", result.continued) : "",
-                                   output.string()));
+      return cut_off(workspace, fmt::format("stopped after {} samples; the same command goes on from there",
+                                            result.samples));
+    workspace.log.info(fmt::format(
+        "{} samples in {:.1f} s{}, written to {}", observe::grouped(result.samples), result.seconds,
+        result.continued > 0 ? fmt::format(" (the first {} by an earlier process)", result.continued) : "",
+        output.string()));
     return Outcome::finished;
   });
 }
 
-Outcome export_checkpoint(const config::Config& config, const Workspace& workspace, const InferenceArgs& args) {
+Outcome export_checkpoint(const config::Config& config, const Workspace& workspace,
+                          const InferenceArgs& args) {
   const fs::path output = args.output.empty() ? args.folder / "export" : args.output;
   if (workspace.team.is_first() && fs::exists(output) && !fs::is_empty(output))
-    throw Error(PL_ERROR_CONFIG, fmt::format("{}: is there already: remove it, or choose another --output", output.string()));
+    throw Error(PL_ERROR_CONFIG,
+                fmt::format("{}: is there already: remove it, or choose another --output", output.string()));
   return with_session(config, workspace, args, PL_PURPOSE_EXPORT, "exporting", [&](Session& session) {
     look_at_place(session, [&] { require_folder_place(output, remedy_for(args)); });
     const Loaded loaded(session, args);
     plugins::Task& task = session.task();
     if (!task.has_export_model())
-      throw Error(PL_ERROR_CONFIG, fmt::format("{} has no form that other tools load", session.task_plugin().label()));
+      throw Error(PL_ERROR_CONFIG,
+                  fmt::format("{} has no form that other tools load", session.task_plugin().label()));
     workspace.team.on_first("exporting", [&] {
       const fs::path temporary = output.string() + ".tmp";
       fs::remove_all(temporary);
@@ -173,16 +193,19 @@ Outcome export_checkpoint(const config::Config& config, const Workspace& workspa
 
 namespace fs = std::filesystem;
 
-Outcome inference_stage(const Workspace& workspace, RunFolder& folder, const config::Config& config, const std::string& weights) {
+Outcome inference_stage(const Workspace& workspace, RunFolder& folder, const config::Config& config,
+                        const std::string& weights) {
   const std::string kind = config.get_string("stage.kind");
   Team& team = workspace.team;
   workspace.log.open_files(folder.path(), team.world().rank);
-  const Session options(config, workspace.registry, workspace.log, session_args(workspace, purpose_of_stage(config), folder.path()));
+  const Session options(config, workspace.registry, workspace.log,
+                        session_args(workspace, purpose_of_stage(config), folder.path()));
   const std::string what = fmt::format("{} of {}\n{}", kind, checkpoint_of(weights), options.resolved_toml());
   const std::string finished = team.on_first("looking at the run folder", [&] {
     if (const auto before = folder.finished()) {
       if (*before == what) return "yes";
-      workspace.log.info(fmt::format("{} was made with other options or weights: done again", folder.path().string()));
+      workspace.log.info(
+          fmt::format("{} was made with other options or weights: done again", folder.path().string()));
       folder.unmark_finished();
     }
     if (kind == "export") fs::remove_all(folder.path() / "export");  // unfinished, or of other weights
@@ -192,7 +215,8 @@ Outcome inference_stage(const Workspace& workspace, RunFolder& folder, const con
     workspace.log.info(fmt::format("{} is finished already", folder.path().string()));
     return Outcome::finished;
   }
-  const InferenceArgs args{.checkpoint = weights, .last = false, .split = {}, .folder = folder.path(), .output = {}};
+  const InferenceArgs args{
+      .checkpoint = weights, .last = false, .split = {}, .folder = folder.path(), .output = {}};
   const Outcome outcome = kind == "evaluate"  ? evaluate_checkpoint(config, workspace, args)
                           : kind == "predict" ? predict_with_checkpoint(config, workspace, args)
                                               : export_checkpoint(config, workspace, args);

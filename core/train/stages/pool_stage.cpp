@@ -36,14 +36,18 @@ std::vector<config::Config> evaluations_before(const config::Config& whole, cons
 }
 
 // At the one of the two that says something.
-void require_same(const char* key, const config::Config& first, const config::Config& other, const std::string& pool) {
+void require_same(const char* key, const config::Config& first, const config::Config& other,
+                  const std::string& pool) {
   if (first.show(key) == other.show(key)) return;
   const bool at_other = other.is_set(key);
   const config::Config& here = at_other ? other : first;
   const config::Config& there = at_other ? first : other;
-  throw here.error(key, fmt::format("is of the stage '{}', and that of '{}' is {}: the stage '{}' adds the two up, so they must be the "
-                                    "same",
-                                    here.get_string("stage.name"), there.get_string("stage.name"), there.show(key), pool));
+  throw here.error(
+      key,
+      fmt::format(
+          "is of the stage '{}', and that of '{}' is {}: the stage '{}' adds the two up, so they must be the "
+          "same",
+          here.get_string("stage.name"), there.get_string("stage.name"), there.show(key), pool));
 }
 
 std::vector<KeptEvaluation> read_evaluations(const Workspace& workspace, const std::string& pool) {
@@ -53,14 +57,20 @@ std::vector<KeptEvaluation> read_evaluations(const Workspace& workspace, const s
     const RunFolder folder = RunFolder::of_first_rank(run_dir(workspace.config) / name);
     const auto finished = folder.finished();
     if (!finished)
-      throw Error(PL_ERROR_CONFIG, fmt::format("{}: is not finished, so its evaluation cannot be added up: run the stage '{}' first",
-                                               folder.path().string(), name));
-    const Session now(stage, workspace.registry, workspace.log, session_args(workspace, PL_PURPOSE_EVALUATE, folder.path()));
-    const std::string then = finished->substr(std::min(finished->find('\n'), finished->size()));  // below the line that says of what
+      throw Error(
+          PL_ERROR_CONFIG,
+          fmt::format("{}: is not finished, so its evaluation cannot be added up: run the stage '{}' first",
+                      folder.path().string(), name));
+    const Session now(stage, workspace.registry, workspace.log,
+                      session_args(workspace, PL_PURPOSE_EVALUATE, folder.path()));
+    const std::string then = finished->substr(
+        std::min(finished->find('\n'), finished->size()));  // below the line that says of what
     if (const auto other = other_options(then, stage, now.plugin_configs()); !other.empty())
-      workspace.log.warning(fmt::format("{} was made with other options than the stage '{}' has now ({}): run that stage again",
-                                        folder.path().string(), name, fmt::join(other, "; ")));
-    evaluations.push_back(read_evaluation(name, folder.path() / fmt::format("evaluation-{}.json", stage.get_string("evaluate.split"))));
+      workspace.log.warning(
+          fmt::format("{} was made with other options than the stage '{}' has now ({}): run that stage again",
+                      folder.path().string(), name, fmt::join(other, "; ")));
+    evaluations.push_back(read_evaluation(
+        name, folder.path() / fmt::format("evaluation-{}.json", stage.get_string("evaluate.split"))));
   }
   return evaluations;
 }
@@ -69,7 +79,8 @@ std::vector<KeptEvaluation> read_evaluations(const Workspace& workspace, const s
 std::string without_folder(std::string value, std::string folder) {
   if (folder.size() < 3) return value;  // none, or ""
   folder.back() = '/';
-  for (size_t at = value.find(folder); at != value.npos; at = value.find(folder, at + 1)) value.erase(at + 1, folder.size() - 1);
+  for (size_t at = value.find(folder); at != value.npos; at = value.find(folder, at + 1))
+    value.erase(at + 1, folder.size() - 1);
   return value;
 }
 
@@ -78,7 +89,8 @@ std::string mark_of(const std::vector<KeptEvaluation>& evaluations, const Sessio
   std::string text = "pool of\n";
   for (const KeptEvaluation& one : evaluations) {
     const std::string sums = to_text(one.sums);
-    text += fmt::format("{} (sums {:08x})\n", one.figures.string(), safetensors::crc32c(0, std::as_bytes(std::span(sums))));
+    text += fmt::format("{} (sums {:08x})\n", one.figures.string(),
+                        safetensors::crc32c(0, std::as_bytes(std::span(sums))));
   }
   return text + session.resolved_toml();
 }
@@ -88,12 +100,14 @@ void add_up(Session& session, RunFolder& folder, const std::vector<KeptEvaluatio
   observe::Log& log = session.log();
   require_poolable(evaluations);
   const uint32_t split = evaluations.front().sums.split;
-  std::optional<EvaluationFiles> output(std::in_place, folder.path() / fmt::format("evaluation-{}.json", split_name(split)),
+  std::optional<EvaluationFiles> output(std::in_place,
+                                        folder.path() / fmt::format("evaluation-{}.json", split_name(split)),
                                         "choose another run.dir");
   for (const std::string& doubt : doubts_about(evaluations)) log.warning(doubt);
   session.create_task();
   const Evaluation result = pool(session.task(), evaluations);
-  log.info(fmt::format("{} samples of {} evaluations, added up", observe::grouped(result.samples), evaluations.size()));
+  log.info(fmt::format("{} samples of {} evaluations, added up", observe::grouped(result.samples),
+                       evaluations.size()));
   std::vector<std::string> files;
   for (const KeptEvaluation& one : evaluations) files.push_back(one.figures.string());
   tell_and_keep({{"evaluations", files}}, split, result, log, output);
@@ -113,7 +127,9 @@ std::vector<std::string> other_options(std::string_view stored_toml, const confi
   std::vector<std::string> other;
   for (const config::Difference& one : all) {
     if (one.key == "run.dir" || one.key == "run.name") continue;
-    if (moved != all.end() && without_folder(one.before, moved->before) == without_folder(one.now, moved->now)) continue;
+    if (moved != all.end() &&
+        without_folder(one.before, moved->before) == without_folder(one.now, moved->now))
+      continue;
     const auto shown = [](const std::string& value) { return value.empty() ? "not set" : value; };
     other.push_back(fmt::format("{} was {} and is {}", one.key, shown(one.before), shown(one.now)));
   }
@@ -123,35 +139,44 @@ std::vector<std::string> other_options(std::string_view stored_toml, const confi
 void check_pool(const config::Config& whole, const config::Config& stage) {
   const std::string& name = stage.get_string("stage.name");
   if (stage.is_set("stage.init_from"))
-    throw stage.error("stage.init_from", "has no effect in a stage that adds up evaluations, since it uses no weights: leave it out");
+    throw stage.error(
+        "stage.init_from",
+        "has no effect in a stage that adds up evaluations, since it uses no weights: leave it out");
   const std::vector<config::Config> evaluations = evaluations_before(whole, name);
   if (evaluations.empty())
-    throw stage.error("stage.kind", "there is no stage before this one that evaluates, so there is nothing to add up");
+    throw stage.error("stage.kind",
+                      "there is no stage before this one that evaluates, so there is nothing to add up");
   for (const config::Config& one : evaluations) {
-    for (const char* key : {"task.plugin", "evaluate.split"}) require_same(key, evaluations.front(), one, name);
+    for (const char* key : {"task.plugin", "evaluate.split"})
+      require_same(key, evaluations.front(), one, name);
     if (one.get_int("evaluate.max_samples") > 0)
-      throw one.error("evaluate.max_samples", fmt::format("may cut the stage '{0}' short, and the stage '{1}' adds up whole evaluations: "
-                                                          "set it to 0 for '{0}' (below [stage.evaluate])",
-                                                          one.get_string("stage.name"), name));
+      throw one.error(
+          "evaluate.max_samples",
+          fmt::format("may cut the stage '{0}' short, and the stage '{1}' adds up whole evaluations: "
+                      "set it to 0 for '{0}' (below [stage.evaluate])",
+                      one.get_string("stage.name"), name));
   }
   require_same("task.plugin", evaluations.front(), stage, name);
 }
 
 Outcome pool_stage(const Workspace& workspace, RunFolder& folder, const config::Config& stage) {
   workspace.log.open_files(folder.path(), workspace.team.world().rank);
-  Session session(stage, workspace.registry, workspace.log, session_args(workspace, PL_PURPOSE_EVALUATE, folder.path()));
+  Session session(stage, workspace.registry, workspace.log,
+                  session_args(workspace, PL_PURPOSE_EVALUATE, folder.path()));
   workspace.team.at("adding up evaluations", 0);
   return guard_work(
       session, [] { return std::string("adding up evaluations"); },
       [&] {
         workspace.team.on_first("adding up evaluations", [&] {
-          const std::vector<KeptEvaluation> evaluations = read_evaluations(workspace, stage.get_string("stage.name"));
+          const std::vector<KeptEvaluation> evaluations =
+              read_evaluations(workspace, stage.get_string("stage.name"));
           const std::string mark = mark_of(evaluations, session);
           if (const auto before = folder.finished(); before == mark) {
             workspace.log.info(fmt::format("{} is finished already", folder.path().string()));
             return std::string();
           } else if (before) {
-            workspace.log.info(fmt::format("{} was made with other options or evaluations: done again", folder.path().string()));
+            workspace.log.info(fmt::format("{} was made with other options or evaluations: done again",
+                                           folder.path().string()));
             folder.unmark_finished();
           }
           add_up(session, folder, evaluations);

@@ -16,8 +16,9 @@ namespace pipeline::train {
 // Throws ConfigError for a stage of kind "pool" of `whole` that cannot be right, before anything is trained.
 void check_pool(const config::Config& whole, const config::Config& stage);
 
-// The options that are not what they were when a stage was made, with both values: where the run's folder is, and how a path in it begins,
-// do not count. `stored_toml`: what the stage was made with; `now`, `plugins`: what it would be made with.
+// The options that are not what they were when a stage was made, with both values: where the run's folder is,
+// and how a path in it begins, do not count. `stored_toml`: what the stage was made with; `now`, `plugins`:
+// what it would be made with.
 std::vector<std::string> other_options(std::string_view stored_toml, const config::Config& now,
                                        std::span<const config::PluginConfig* const> plugins);
 

@@ -44,15 +44,16 @@ bool appears(const fs::path& file) {
   while (!fs::exists(file)) {
     if (std::chrono::steady_clock::now() > deadline) return false;
     std::error_code ignored;
-    for (fs::directory_iterator entry(file.parent_path(), ignored), end; !ignored && entry != end; entry.increment(ignored)) {
+    for (fs::directory_iterator entry(file.parent_path(), ignored), end; !ignored && entry != end;
+         entry.increment(ignored)) {
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
   }
   return true;
 }
 
-// Rank 0 makes and locks the folder; the others must see the very same one. `fresh`: an older run in it is moved
-// aside, once a launch.
+// Rank 0 makes and locks the folder; the others must see the very same one. `fresh`: an older run in it is
+// moved aside, once a launch.
 RunFolder open_folder(const Workspace& workspace, const fs::path& path, bool fresh) {
   Team& team = workspace.team;
   if (team.world().size == 1) return open_own_folder(team.world(), path, fresh);
@@ -66,7 +67,8 @@ RunFolder open_folder(const Workspace& workspace, const fs::path& path, bool fre
       return name;
     });
     if (!folder && !appears(path / mark))
-      throw Error(PL_ERROR_CONFIG, fmt::format("run.dir = {}: is not the folder that rank 0 uses on {}: all hosts must share it, so choose one on a "
+      throw Error(PL_ERROR_CONFIG, fmt::format("run.dir = {}: is not the folder that rank 0 uses on {}: all "
+                                               "hosts must share it, so choose one on a "
                                                "file system that they share",
                                                fs::absolute(path).string(), team.world().address));
     team.peers().barrier("opened the run folder");
@@ -81,14 +83,16 @@ RunFolder open_folder(const Workspace& workspace, const fs::path& path, bool fre
   return folder ? std::move(*folder) : RunFolder::of_first_rank(path);
 }
 
-// `work` in a folder from which `fresh` may have moved an older run aside: it comes back where nothing was begun.
+// `work` in a folder from which `fresh` may have moved an older run aside: it comes back where nothing was
+// begun.
 Outcome in_folder(RunFolder& folder, observe::Log& log, const std::function<Outcome()>& work) {
   const auto put_back = [&] {
     try {
       if (folder.put_back_unless_begun())
         log.info(fmt::format("nothing was begun, so the older run is back in {}", folder.path().string()));
     } catch (const std::exception& error) {  // what led here is the error to tell
-      log.warning(fmt::format("the older run could not be put back from {}: {}", folder.moved_aside()->string(), error.what()));
+      log.warning(fmt::format("the older run could not be put back from {}: {}",
+                              folder.moved_aside()->string(), error.what()));
     }
   };
   try {
@@ -101,11 +105,13 @@ Outcome in_folder(RunFolder& folder, observe::Log& log, const std::function<Outc
   }
 }
 
-// A mistake shows before a folder is made or moved aside for it, one in the last stage before the first one trains.
+// A mistake shows before a folder is made or moved aside for it, one in the last stage before the first one
+// trains.
 void check_everything(const Workspace& workspace) {
   check_stages(workspace.config);
   for (const config::Config& stage : stages_of(workspace.config)) {
-    Session session(stage, workspace.registry, workspace.log, session_args(workspace, purpose_of_stage(stage), {}));
+    Session session(stage, workspace.registry, workspace.log,
+                    session_args(workspace, purpose_of_stage(stage), {}));
     session.check_task();
   }
 }
@@ -118,11 +124,13 @@ Outcome run_stages(const Workspace& workspace, bool fresh) {
   check_everything(workspace);
   if (!config.has_stages()) {
     RunFolder folder = open_folder(workspace, base, fresh);
-    return in_folder(folder, workspace.log, [&] { return train_stage(workspace, folder, config, init_from(config, config)); });
+    return in_folder(folder, workspace.log,
+                     [&] { return train_stage(workspace, folder, config, init_from(config, config)); });
   }
   const bool one_stage = config.stage_names().size() == 1;
   RunFolder all = open_folder(workspace, base, fresh && !one_stage);
-  if (all.moved_aside()) workspace.log.info(fmt::format("the older run was moved aside to {}", all.moved_aside()->string()));
+  if (all.moved_aside())
+    workspace.log.info(fmt::format("the older run was moved aside to {}", all.moved_aside()->string()));
   return in_folder(all, workspace.log, [&] {
     for (const config::Config& stage : stages_of(config)) {
       const std::string& name = stage.get_string("stage.name");
@@ -148,7 +156,8 @@ config::Config trained_stage(const config::Config& config) {
   if (!config.has_stages()) return config;
   const auto names = config.stage_names();
   for (auto name = names.rbegin(); name != names.rend(); ++name)
-    if (config::Config stage = config.for_stage(*name); stage.get_string("stage.kind") == "train") return stage;
+    if (config::Config stage = config.for_stage(*name); stage.get_string("stage.kind") == "train")
+      return stage;
   throw config.error("stage", "none of the stages trains, so there is no checkpoint");
 }
 

@@ -9,8 +9,8 @@
 
 namespace pipeline::train {
 
-// Trains, evaluates, predicts, exports, adds up: every stage that is not finished yet, or the one that --stage names. `fresh`: older
-// results are moved aside first.
+// Trains, evaluates, predicts, exports, adds up: every stage that is not finished yet, or the one that
+// --stage names. `fresh`: older results are moved aside first.
 Outcome run_stages(const Workspace& workspace, bool fresh);
 
 // A verb on a finished or unfinished run.

@@ -28,14 +28,19 @@ std::vector<config::Config> stages_of(const config::Config& whole) {
 
 uint32_t purpose_of_stage(const config::Config& stage) {
   const std::string& kind = stage.get_string("stage.kind");
-  return kind == "evaluate" || kind == "pool" ? PL_PURPOSE_EVALUATE : kind == "predict" ? PL_PURPOSE_PREDICT : kind == "export" ? PL_PURPOSE_EXPORT : PL_PURPOSE_TRAIN;
+  return kind == "evaluate" || kind == "pool" ? PL_PURPOSE_EVALUATE
+         : kind == "predict"                  ? PL_PURPOSE_PREDICT
+         : kind == "export"                   ? PL_PURPOSE_EXPORT
+                                              : PL_PURPOSE_TRAIN;
 }
 
 std::string init_from(const config::Config& whole, const config::Config& stage) {
   for (const char* key : {"stage.init_from", "train.init_from"}) {
     const auto value = stage.find_string(key);
     if (!value || value->empty()) continue;
-    return std::string_view(key) == "stage.init_from" || is_stage(whole, *value) ? (run_dir(whole) / *value).string() : *value;
+    return std::string_view(key) == "stage.init_from" || is_stage(whole, *value)
+               ? (run_dir(whole) / *value).string()
+               : *value;
   }
   return {};
 }
@@ -47,7 +52,8 @@ void check_stages(const config::Config& whole) {
     if (kind == "pool")
       check_pool(whole, stage);
     else if (kind != "train" && init_from(whole, stage).empty())
-      throw stage.error("stage.init_from", fmt::format("stage '{}' (kind {}) needs weights: name the stage to take them from, or a run or checkpoint in "
+      throw stage.error("stage.init_from", fmt::format("stage '{}' (kind {}) needs weights: name the stage "
+                                                       "to take them from, or a run or checkpoint in "
                                                        "train.init_from",
                                                        stage.get_string("stage.name"), kind));
   }

@@ -33,29 +33,35 @@ constexpr const char* kOrigin = "origin.txt";        // that line, from the begi
 
 bool has_checkpoints(const RunFolder& folder) {
   const checkpoint::Scan scan = checkpoint::Store({.folder = folder.checkpoints().string()}).scan();
-  return !scan.checkpoints.empty() || std::ranges::any_of(scan.rejected, [](const checkpoint::Rejected& entry) {
-    return checkpoint::step_of(entry.name) || entry.name.starts_with(".old-step-");
-  });
+  return !scan.checkpoints.empty() ||
+         std::ranges::any_of(scan.rejected, [](const checkpoint::Rejected& entry) {
+           return checkpoint::step_of(entry.name) || entry.name.starts_with(".old-step-");
+         });
 }
 
-// A run that finished has saved. Without this, one whose checkpoints were taken away would begin anew over its records.
+// A run that finished has saved. Without this, one whose checkpoints were taken away would begin anew over
+// its records.
 void require_checkpoints(const RunFolder& folder) {
   if (folder.finished() && !has_checkpoints(folder))
-    throw Error(PL_ERROR_CONFIG, fmt::format("{}: is a finished run, but its checkpoints are gone from {}: bring them back, or start over with --fresh",
+    throw Error(PL_ERROR_CONFIG, fmt::format("{}: is a finished run, but its checkpoints are gone from {}: "
+                                             "bring them back, or start over with --fresh",
                                              folder.path().string(), folder.checkpoints().string()));
 }
 
 // `then`, `now`: lines that begin with kWeights, or empty: the task's own values.
-void warn_of_other_origin(const Session& session, const RunFolder& folder, std::string_view then, std::string_view now) {
+void warn_of_other_origin(const Session& session, const RunFolder& folder, std::string_view then,
+                          std::string_view now) {
   const auto name = [](std::string_view line) {
-    return line.size() > kWeights.size() ? line.substr(kWeights.size(), line.size() - kWeights.size() - 1) : "fresh weights";
+    return line.size() > kWeights.size() ? line.substr(kWeights.size(), line.size() - kWeights.size() - 1)
+                                         : "fresh weights";
   };
-  session.log().warning(fmt::format("{} began from {}, and now that would be {}: train it again with --fresh{}", folder.path().string(), name(then),
-                                    name(now), session.config().has_stages() ? " and --stage" : ""));
+  session.log().warning(fmt::format(
+      "{} began from {}, and now that would be {}: train it again with --fresh{}", folder.path().string(),
+      name(then), name(now), session.config().has_stages() ? " and --stage" : ""));
 }
 
-// True if a finished run of the same options lies in the folder. That it began from weights which have changed since is said, not mended:
-// training again is the user's decision.
+// True if a finished run of the same options lies in the folder. That it began from weights which have
+// changed since is said, not mended: training again is the user's decision.
 bool already_finished(const RunFolder& folder, const Session& session, const std::string& weights) {
   const auto finished = folder.finished();
   if (!finished) return false;
@@ -63,11 +69,15 @@ bool already_finished(const RunFolder& folder, const Session& session, const std
   if (finished->substr(0, mark) != length_of(session.config())) return false;
   const auto stored = folder.read_file("config.toml");
   if (!stored) return false;
-  config::require_resumable(*stored, (folder.path() / "config.toml").string(), session.config(), session.plugin_configs());
-  session.log().info(fmt::format("{} is finished already: nothing to do (--fresh starts over, a larger train.max_steps goes on)",
-                                 folder.path().string()));
-  if (!has_checkpoints(folder)) session.log().warning(fmt::format("its checkpoints are gone from {}", folder.checkpoints().string()));
-  const std::string then = finished->substr(mark), now = weights.empty() ? "" : fmt::format("{}{}\n", kWeights, checkpoint_of(weights));
+  config::require_resumable(*stored, (folder.path() / "config.toml").string(), session.config(),
+                            session.plugin_configs());
+  session.log().info(fmt::format(
+      "{} is finished already: nothing to do (--fresh starts over, a larger train.max_steps goes on)",
+      folder.path().string()));
+  if (!has_checkpoints(folder))
+    session.log().warning(fmt::format("its checkpoints are gone from {}", folder.checkpoints().string()));
+  const std::string then = finished->substr(mark),
+                    now = weights.empty() ? "" : fmt::format("{}{}\n", kWeights, checkpoint_of(weights));
   if (then != now) warn_of_other_origin(session, folder, then, now);
   return true;
 }
@@ -91,12 +101,14 @@ Origin find_common_origin(Session& session, const RunFolder& folder, const std::
 
 }  // namespace
 
-Outcome train_stage(const Workspace& workspace, RunFolder& folder, const config::Config& config, const std::string& weights) {
+Outcome train_stage(const Workspace& workspace, RunFolder& folder, const config::Config& config,
+                    const std::string& weights) {
   Team& team = workspace.team;
   workspace.log.open_files(folder.path(), team.world().rank);
   if (folder.moved_aside())
     workspace.log.info(fmt::format("the older run was moved aside to {}", folder.moved_aside()->string()));
-  Session session(config, workspace.registry, workspace.log, session_args(workspace, PL_PURPOSE_TRAIN, folder.path()));
+  Session session(config, workspace.registry, workspace.log,
+                  session_args(workspace, PL_PURPOSE_TRAIN, folder.path()));
   const std::string finished = team.on_first("looking at the run folder", [&] {
     if (already_finished(folder, session, weights)) return "yes";
     require_checkpoints(folder);
@@ -107,7 +119,8 @@ Outcome train_stage(const Workspace& workspace, RunFolder& folder, const config:
   return guard_work(
       session, [&] { return trainer ? trainer->phase() : std::string("finding the weights"); },
       [&] {
-        std::string began_from = weights.empty() ? "" : fmt::format("{}{}\n", kWeights, checkpoint_of(weights));
+        std::string began_from =
+            weights.empty() ? "" : fmt::format("{}{}\n", kWeights, checkpoint_of(weights));
         Origin origin = find_common_origin(session, folder, weights);
         if (const auto then = folder.read_file(kOrigin); origin.resumed && then) {
           if (*then != began_from) warn_of_other_origin(session, folder, *then, began_from);

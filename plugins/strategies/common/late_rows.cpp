@@ -62,7 +62,8 @@ std::vector<LateRows::Sum> LateRows::finish(const Communicator* group, at::Devic
   return sums;
 }
 
-LateRows::Sum LateRows::sum_of(size_t slot, int64_t width, const Communicator* group, at::Device device) const {
+LateRows::Sum LateRows::sum_of(size_t slot, int64_t width, const Communicator* group,
+                               at::Device device) const {
   const auto options = at::TensorOptions().dtype(at::kFloat).device(device);
   const at::Tensor flags = at::zeros({layout_->slots()[slot].count / width}, options.dtype(at::kByte));
   for (const Part& part : parts_) {

@@ -39,7 +39,8 @@ void Layout::place_groups(const std::vector<Parameter>& parameters, const std::v
   std::map<std::pair<double, uint32_t>, size_t> known;
   for (const size_t index : members) {
     const Parameter& parameter = parameters[index];
-    const auto [found, is_new] = known.try_emplace({parameter.lr_multiplier, parameter.optimizer}, groups.size());
+    const auto [found, is_new] =
+        known.try_emplace({parameter.lr_multiplier, parameter.optimizer}, groups.size());
     if (is_new) groups.emplace_back();
     groups[found->second].push_back(index);
   }

@@ -112,7 +112,8 @@ std::unique_ptr<Optimizer> Optimizer::create(const std::vector<OptimizerRule>& r
   fail_with(PL_ERROR_UNSUPPORTED, "optimizer ", name, " is not known: use adamw or sgd");
 }
 
-Optimizer::Optimizer(at::Tensor master, int64_t begin, StateIn state_in, const std::vector<std::string>& kinds)
+Optimizer::Optimizer(at::Tensor master, int64_t begin, StateIn state_in,
+                     const std::vector<std::string>& kinds)
     : master_(std::move(master)), begin_(begin), step_count_(at::zeros({}, master_.options())) {
   at::TensorOptions options = master_.options();
   if (state_in == StateIn::kPinnedHost) options = options.device(at::kCPU).pinned_memory(true);

@@ -34,8 +34,8 @@ class Optimizer {
   // each update.
   enum class StateIn { kDevice, kPinnedHost };
 
-  // `rules`: by Group::optimizer, of one name. `master`: the weights of the arena from element `begin` on. Throws
-  // Error for options that make no sense.
+  // `rules`: by Group::optimizer, of one name. `master`: the weights of the arena from element `begin` on.
+  // Throws Error for options that make no sense.
   static std::unique_ptr<Optimizer> create(const std::vector<OptimizerRule>& rules, at::Tensor master,
                                            int64_t begin, StateIn state_in = StateIn::kDevice);
   virtual ~Optimizer() = default;

@@ -33,10 +33,12 @@ at::Tensor pattern(int64_t size, const at::TensorOptions& options) {
   return mixed.sub_(125).to(at::kFloat).div_(125).to(options.dtype());
 }
 
-// What the CPU's multiply-add units do with operands in registers: our own kernels beat LibTorch's products on some CPUs, and no
-// product beats this. GCC's vector types; the instruction set is chosen when the program runs.
+// What the CPU's multiply-add units do with operands in registers: our own kernels beat LibTorch's products
+// on some CPUs, and no product beats this. GCC's vector types; the instruction set is chosen when the program
+// runs.
 constexpr int64_t kRounds = 1 << 20;
-constexpr int kAccumulators = 10;  // more than latency times throughput of any x86-64 CPU, fewer than registers
+constexpr int kAccumulators =
+    10;  // more than latency times throughput of any x86-64 CPU, fewer than registers
 
 template <class Vec>
 inline __attribute__((always_inline)) float multiply_add(float factor) {
@@ -55,8 +57,12 @@ inline __attribute__((always_inline)) float multiply_add(float factor) {
 
 typedef float Vec256 __attribute__((vector_size(32)));
 typedef float Vec512 __attribute__((vector_size(64)));
-__attribute__((target("avx2,fma"))) float multiply_add_256(float factor) { return multiply_add<Vec256>(factor); }
-__attribute__((target("avx512f"))) float multiply_add_512(float factor) { return multiply_add<Vec512>(factor); }
+__attribute__((target("avx2,fma"))) float multiply_add_256(float factor) {
+  return multiply_add<Vec256>(factor);
+}
+__attribute__((target("avx512f"))) float multiply_add_512(float factor) {
+  return multiply_add<Vec512>(factor);
+}
 
 // FLOPs a second of all the run's threads together; 0 where there are no such instructions.
 double cpu_peak(int threads) {
@@ -74,7 +80,8 @@ double cpu_peak(int threads) {
     const auto start = std::chrono::steady_clock::now();
     at::parallel_for(0, threads, 1, work);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    best = std::max(best, 2.0 * (wide ? 16 : 8) * kAccumulators * static_cast<double>(kRounds) * threads / seconds);
+    best = std::max(best,
+                    2.0 * (wide ? 16 : 8) * kAccumulators * static_cast<double>(kRounds) * threads / seconds);
   }
   return best;
 }
@@ -90,14 +97,16 @@ pl_error* measure(const pl_host*, const pl_run_info* info, double* out) {
     double best = time_products(a, product, 1);
     for (int i = 0; i < kTries; ++i) best = std::min(best, time_products(a, product, in_a_row));
     *out = 2.0 * static_cast<double>(size) * static_cast<double>(size) * static_cast<double>(size) / best;
-    if (device.is_cpu() && a.scalar_type() == at::kFloat) *out = std::max(*out, cpu_peak(at::get_num_threads()));
+    if (device.is_cpu() && a.scalar_type() == at::kFloat)
+      *out = std::max(*out, cpu_peak(at::get_num_threads()));
   });
 }
 
 }  // namespace
 
 const pl_peak_flops* peak_flops_extension() {
-  static const pl_peak_flops extension{.struct_size = sizeof(pl_peak_flops), .reserved = 0, .measure = measure};
+  static const pl_peak_flops extension{
+      .struct_size = sizeof(pl_peak_flops), .reserved = 0, .measure = measure};
   return &extension;
 }
 

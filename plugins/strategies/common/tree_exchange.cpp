@@ -70,8 +70,7 @@ TreeExchange::Flight TreeExchange::start(const std::vector<int64_t>& cuts) const
     received += receive.back();
   }
   at::Tensor into = at::empty({static_cast<int64_t>(received)}, options_);
-  Communicator::Work work =
-      group_.all_to_all(to_buffer(sent), to_buffer(into), send.data(), receive.data());
+  Communicator::Work work = group_.all_to_all(to_buffer(sent), to_buffer(into), send.data(), receive.data());
   return {std::move(sent), std::move(into), count, std::move(work)};
 }
 

@@ -78,8 +78,8 @@ void add_late_gradients(const Communicator& group, const Layout& layout, const s
   for (size_t i = 0; i < affected.size(); ++i) {
     const size_t slot = affected[i];
     const int64_t rows = flags[i].numel();
-    flights.push_back(send(group, slot, all_flags.narrow(0, std::exchange(at, at + rows), rows), late[slot],
-                           sums[slot]));
+    flights.push_back(
+        send(group, slot, all_flags.narrow(0, std::exchange(at, at + rows), rows), late[slot], sums[slot]));
   }
   for (Flight& flight : flights) receive(flight, sums[flight.slot]);
 }

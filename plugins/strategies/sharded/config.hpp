@@ -28,7 +28,9 @@ struct ShardedConfig {
         .choices({"fp32", "bf16"});
     o("overlap", overlap, "send while the backward pass goes on, gather while the forward pass does")
         .may_change();
-    o("unit_slots", unit_slots, "stage 3: slots for units whose weights are whole at the same time").min(1).may_change();
+    o("unit_slots", unit_slots, "stage 3: slots for units whose weights are whole at the same time")
+        .min(1)
+        .may_change();
     o("offload", offload, "keep the optimizer's state in pinned host memory; needs CUDA").may_change();
   }
 };

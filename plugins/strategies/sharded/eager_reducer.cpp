@@ -197,8 +197,7 @@ void EagerReducer::finish() {
 // Each rank adds what lies in its parts.
 void EagerReducer::finish_late_rows() {
   const at::Device device = args_.peers.device();
-  for (const LateRows::Sum& late :
-       late_rows_.finish(args_.peers.communicator(), device)) {
+  for (const LateRows::Sum& late : late_rows_.finish(args_.peers.communicator(), device)) {
     const Slot& slot = args_.layout->slots()[late.slot];
     const auto [first_bucket, last_bucket] = slots_[late.slot].buckets;
     for (size_t bucket = first_bucket; bucket < last_bucket; ++bucket) {

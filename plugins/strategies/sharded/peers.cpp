@@ -9,8 +9,8 @@ namespace pipeline::strategies {
 void Peers::all_gather(const at::Tensor& full, Pending& pending) const {
   if (size() == 1) return;
   const int64_t length = full.numel() / size();
-  pending.emplace(communicator_->all_gather(to_buffer(full.narrow(0, rank() * length, length)),
-                                            to_buffer(full)));
+  pending.emplace(
+      communicator_->all_gather(to_buffer(full.narrow(0, rank() * length, length)), to_buffer(full)));
 }
 
 void Peers::exchange(const at::Tensor& send, const at::Tensor& receive, Pending& pending) const {
@@ -18,8 +18,8 @@ void Peers::exchange(const at::Tensor& send, const at::Tensor& receive, Pending&
   std::vector<uint64_t> counts(static_cast<size_t>(size()),
                                static_cast<uint64_t>(send.numel() / (size() - 1)));
   counts[static_cast<size_t>(rank())] = 0;
-  pending.emplace(communicator_->all_to_all(to_buffer(send), to_buffer(receive),
-                                            counts.data(), counts.data()));
+  pending.emplace(
+      communicator_->all_to_all(to_buffer(send), to_buffer(receive), counts.data(), counts.data()));
 }
 
 void Peers::wait(Pending& pending) const {

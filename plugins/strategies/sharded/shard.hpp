@@ -28,7 +28,8 @@ class Shard {
     Optimizer::StateIn state_in;
   };
   Shard(std::shared_ptr<const Layout> layout, const Partition& partition,
-        const std::vector<Parameter>& parameters, const std::vector<OptimizerRule>& optimizers, const Options& options);
+        const std::vector<Parameter>& parameters, const std::vector<OptimizerRule>& optimizers,
+        const Options& options);
 
   // Puts this rank's part of a bucket where it belongs in `bucket_memory`, the whole bucket.
   void place(size_t bucket, const at::Tensor& bucket_memory) const;

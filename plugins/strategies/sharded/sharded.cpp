@@ -57,7 +57,7 @@ Sharded::Sharded(Setup setup)
     bind_to(*values_);
   } else {
     unit_slots_ = std::make_unique<UnitSlots>(layout_, partition_, peers_, shard_, dtype(),
-                                   static_cast<size_t>(config().unit_slots));
+                                              static_cast<size_t>(config().unit_slots));
     bind_to(*unit_slots_);
   }
 }

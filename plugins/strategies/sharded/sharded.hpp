@@ -12,9 +12,9 @@
 #include "plugins/strategies/sharded/partition.hpp"
 #include "plugins/strategies/sharded/peers.hpp"
 #include "plugins/strategies/sharded/reducer.hpp"
-#include "plugins/strategies/sharded/unit_slots.hpp"
 #include "plugins/strategies/sharded/shard.hpp"
 #include "plugins/strategies/sharded/step_figures.hpp"
+#include "plugins/strategies/sharded/unit_slots.hpp"
 #include "plugins/strategies/sharded/values.hpp"
 #include "plugins/strategies/sharded/walk.hpp"
 
@@ -66,8 +66,8 @@ class Sharded : public Strategy<ShardedConfig> {
   Partition partition_;
   std::unique_ptr<Values> values_;  // but for stage 3 in training
   Shard shard_;
-  std::unique_ptr<UnitSlots> unit_slots_;        // for that
-  std::unique_ptr<Values> gathered_;  // with slots, between gather() and release()
+  std::unique_ptr<UnitSlots> unit_slots_;  // for that
+  std::unique_ptr<Values> gathered_;       // with slots, between gather() and release()
   std::vector<TensorView> views_;
   std::unique_ptr<Reducer> reducer_;
   StepFigures figures_;

@@ -9,7 +9,7 @@
 namespace pipeline::strategies {
 
 UnitSlots::UnitSlots(std::shared_ptr<const Layout> layout, const Partition& partition, const Peers& peers,
-           const Shard& shard, at::ScalarType dtype, size_t slots)
+                     const Shard& shard, at::ScalarType dtype, size_t slots)
     : layout_(std::move(layout)),
       partition_(partition),
       peers_(peers),

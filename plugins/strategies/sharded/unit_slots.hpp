@@ -21,7 +21,7 @@ namespace pipeline::strategies {
 class UnitSlots {
  public:
   UnitSlots(std::shared_ptr<const Layout> layout, const Partition& partition, const Peers& peers,
-       const Shard& shard, at::ScalarType dtype, size_t slots);
+            const Shard& shard, at::ScalarType dtype, size_t slots);
 
   // Where parameter `index` is while its unit is in use; borrowed from this object.
   void* address(size_t index) const;

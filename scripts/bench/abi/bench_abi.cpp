@@ -1,5 +1,6 @@
-// What the ABI costs: a training step through task and strategy plugins beside the same step in a plain LibTorch loop (loss, backward,
-// gradient norm with clipping, fused AdamW), in turns in one process. Prints the median of each and their ratio.
+// What the ABI costs: a training step through task and strategy plugins beside the same step in a plain
+// LibTorch loop (loss, backward, gradient norm with clipping, fused AdamW), in turns in one process. Prints
+// the median of each and their ratio.
 //
 //   bench_abi [ROUNDS]
 #include <torch/nn/utils/clip_grad.h>
@@ -50,7 +51,8 @@ class Plain {
       gradients.push_back(parameter.grad());
     }
     for (at::Tensor& step : steps_) step.add_(1);
-    at::_fused_adamw_(values, gradients, first_, second_, {}, steps_, 1e-3, 0.9, 0.999, 0.01, 1e-8, false, false);
+    at::_fused_adamw_(values, gradients, first_, second_, {}, steps_, 1e-3, 0.9, 0.999, 0.01, 1e-8, false,
+                      false);
     for (at::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
     (void)loss.item<float>();
   }
@@ -92,7 +94,8 @@ class ThroughAbi {
 };
 
 double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2),
+                   values.end());
   return values[values.size() / 2];
 }
 
@@ -103,25 +106,41 @@ int main(int argc, char** argv) {
   const config::Config config = config::load({.file = "",
                                               .sets = {"task.plugin=bench_mlp", "strategy.plugin=single",
                                                        "train.global_batch=" + std::to_string(bench::kBatch),
-                                                       "train.micro_batch=" + std::to_string(bench::kBatch), "train.max_steps=1", "run.device=cpu"}});
+                                                       "train.micro_batch=" + std::to_string(bench::kBatch),
+                                                       "train.max_steps=1", "run.device=cpu"}});
   observe::Console console(observe::Console::Mode::off);
   observe::Log log(console, observe::Level::error);
-  plugins::Registry registry({{BENCH_PLUGINS, "the benchmark's build"}, {PRODUCT_PLUGINS, "the build"}}, [](const std::string&) {});
+  plugins::Registry registry({{BENCH_PLUGINS, "the benchmark's build"}, {PRODUCT_PLUGINS, "the build"}},
+                             [](const std::string&) {});
   train::Team team({}, log, {.rendezvous = std::chrono::seconds(1), .stall = std::chrono::seconds(0)});
-  train::Session session(config, registry, log, {.purpose = PL_PURPOSE_TRAIN, .run_dir = {}, .cancelled = {}, .world = {}, .team = &team});
+  train::Session session(
+      config, registry, log,
+      {.purpose = PL_PURPOSE_TRAIN, .run_dir = {}, .cancelled = {}, .world = {}, .team = &team});
   ThroughAbi abi(session);
   at::set_num_threads(static_cast<int>(session.run_info().threads));
   Plain plain;
   for (int i = 0; i < 20; ++i) abi.step(), plain.step();
   std::vector<double> with, without, ratios;
   for (int round = 0; round < rounds; ++round) {
-    const auto measure_abi = [&] { with.push_back(seconds_of([&] { for (int i = 0; i < kStepsPerTurn; ++i) abi.step(); }) / kStepsPerTurn); };
-    const auto measure_plain = [&] { without.push_back(seconds_of([&] { for (int i = 0; i < kStepsPerTurn; ++i) plain.step(); }) / kStepsPerTurn); };
-    if (round % 2 == 0) measure_abi(), measure_plain();
-    else measure_plain(), measure_abi();
+    const auto measure_abi = [&] {
+      with.push_back(seconds_of([&] {
+                       for (int i = 0; i < kStepsPerTurn; ++i) abi.step();
+                     }) /
+                     kStepsPerTurn);
+    };
+    const auto measure_plain = [&] {
+      without.push_back(seconds_of([&] {
+                          for (int i = 0; i < kStepsPerTurn; ++i) plain.step();
+                        }) /
+                        kStepsPerTurn);
+    };
+    if (round % 2 == 0)
+      measure_abi(), measure_plain();
+    else
+      measure_plain(), measure_abi();
     ratios.push_back(with.back() / without.back());
   }
-  std::printf("step through the ABI %.3f ms, plain LibTorch %.3f ms (medians of %d turns of %d steps)\n", 1e3 * median(with),
-              1e3 * median(without), rounds, kStepsPerTurn);
+  std::printf("step through the ABI %.3f ms, plain LibTorch %.3f ms (medians of %d turns of %d steps)\n",
+              1e3 * median(with), 1e3 * median(without), rounds, kStepsPerTurn);
   std::printf("ratio of times, median over pairs of turns: %.4f\n", median(ratios));
 }

@@ -1,4 +1,5 @@
-// The model and the data that both sides of the benchmark train: a perceptron large enough that a step is mostly matrix products.
+// The model and the data that both sides of the benchmark train: a perceptron large enough that a step is
+// mostly matrix products.
 #pragma once
 
 #include <ATen/ATen.h>

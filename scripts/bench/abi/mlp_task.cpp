@@ -18,13 +18,18 @@ class MlpTask : public pipeline::TorchTask<pipeline::NoConfig, pipeline::bench::
   Batch make_batch(const pipeline::LoadRequest& request) const override {
     const auto rows = static_cast<int64_t>(request.ids.size());
     const auto random = pipeline::make_generator(context().seed("bench", request.ids[0]));
-    return {at::randn({rows, pipeline::bench::kWidth}, random), at::randn({rows, pipeline::bench::kWidth}, random)};
+    return {at::randn({rows, pipeline::bench::kWidth}, random),
+            at::randn({rows, pipeline::bench::kWidth}, random)};
   }
   pipeline::BatchInfo batch_info(const Batch& batch) const override {
     return {.weight = double(batch.x.size(0)), .samples = uint64_t(batch.x.size(0))};
   }
-  std::shared_ptr<pipeline::bench::Mlp> build_model() override { return std::make_shared<pipeline::bench::Mlp>(); }
-  pipeline::LossSum loss(const Batch& batch) override { return pipeline::LossSum(model().loss_sum(batch.x, batch.y)); }
+  std::shared_ptr<pipeline::bench::Mlp> build_model() override {
+    return std::make_shared<pipeline::bench::Mlp>();
+  }
+  pipeline::LossSum loss(const Batch& batch) override {
+    return pipeline::LossSum(model().loss_sum(batch.x, batch.y));
+  }
 };
 
 }  // namespace

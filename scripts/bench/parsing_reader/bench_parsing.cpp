@@ -1,7 +1,8 @@
 // Times our reader of PDB and mmCIF files, on one thread, for scripts/bench/parsing.
 //
-//   bench_parsing files < PATHS                  for each path, one a line: the seconds to read and parse the file, and its residues
-//   bench_parsing library FOLDER CACHE_FOLDER    the seconds to open the folder as the protein task does, with what the cache folder has, and
+//   bench_parsing files < PATHS                  for each path, one a line: the seconds to read and parse the
+//   file, and its residues bench_parsing library FOLDER CACHE_FOLDER    the seconds to open the folder as the
+//   protein task does, with what the cache folder has, and
 //                                                the residues
 #include <chrono>
 #include <cstdio>
@@ -49,7 +50,8 @@ int main(int argc, char** argv) try {
   } else if (what == "library" && argc == 4) {
     time([&] { return residues_below(argv[2], argv[3]); });
   } else {
-    std::fprintf(stderr, "usage: bench_parsing files < PATHS, or bench_parsing library FOLDER CACHE_FOLDER\n");
+    std::fprintf(stderr,
+                 "usage: bench_parsing files < PATHS, or bench_parsing library FOLDER CACHE_FOLDER\n");
     return 2;
   }
   return 0;

@@ -1,5 +1,6 @@
-// The protein task, which writes what it would learn from: batches/STEP-MICROBATCH.safetensors in the run's folder, and the weights that
-// training begins with as batches/model. The core's order, crops and masks are those of a run of the task itself with the same configuration.
+// The protein task, which writes what it would learn from: batches/STEP-MICROBATCH.safetensors in the run's
+// folder, and the weights that training begins with as batches/model. The core's order, crops and masks are
+// those of a run of the task itself with the same configuration.
 #include <ATen/ATen.h>
 
 #include <cstdio>
@@ -15,10 +16,14 @@ namespace {
 
 safetensors::Dtype dtype_of(const at::Tensor& tensor) {
   switch (tensor.scalar_type()) {
-    case at::kFloat: return safetensors::Dtype::kF32;
-    case at::kLong: return safetensors::Dtype::kI64;
-    case at::kByte: return safetensors::Dtype::kU8;
-    default: fail("a batch holds a tensor of ", toString(tensor.scalar_type()), ", must be fp32, int64 or uint8");
+    case at::kFloat:
+      return safetensors::Dtype::kF32;
+    case at::kLong:
+      return safetensors::Dtype::kI64;
+    case at::kByte:
+      return safetensors::Dtype::kU8;
+    default:
+      fail("a batch holds a tensor of ", toString(tensor.scalar_type()), ", must be fp32, int64 or uint8");
   }
 }
 
@@ -63,4 +68,5 @@ class BatchWriter : public ProteinTask {
 }  // namespace
 }  // namespace pipeline::protein
 
-PIPELINE_TASK(pipeline::protein::BatchWriter, "protein_batches", "1.0.0", "The protein task, writing its batches to be learnt from elsewhere")
+PIPELINE_TASK(pipeline::protein::BatchWriter, "protein_batches", "1.0.0",
+              "The protein task, writing its batches to be learnt from elsewhere")

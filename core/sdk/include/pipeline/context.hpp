@@ -1,7 +1,7 @@
 #pragma once
 
-#include <pipeline/namespace.hpp>
 #include <pipeline/host.hpp>
+#include <pipeline/namespace.hpp>
 
 #include <string_view>
 

@@ -1,8 +1,8 @@
 // No exception leaves a plugin: every slot's body runs inside guard().
 #pragma once
 
-#include <pipeline/namespace.hpp>
 #include <pipeline/host.hpp>
+#include <pipeline/namespace.hpp>
 
 #include <exception>
 #include <new>

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <pipeline/namespace.hpp>
 #include <pipeline/context.hpp>
+#include <pipeline/namespace.hpp>
 #include <pipeline/options.hpp>
 
 #include <string_view>

@@ -20,8 +20,8 @@
 // int64_t, double, std::string and path. The initial value is the default.
 #pragma once
 
-#include <pipeline/namespace.hpp>
 #include <pipeline/host.hpp>
+#include <pipeline/namespace.hpp>
 #include <pipeline/option_spec.hpp>
 #include <pipeline/option_text.hpp>
 

@@ -2,8 +2,8 @@
 // which end up here.
 #pragma once
 
-#include <pipeline/namespace.hpp>
 #include <pipeline/guard.hpp>
+#include <pipeline/namespace.hpp>
 #include <pipeline/schema.hpp>
 
 #include <string_view>

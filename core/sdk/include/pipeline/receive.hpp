@@ -1,8 +1,8 @@
 // Both sides of the ABI may be the newer one. These helpers keep a plugin right in either case.
 #pragma once
 
-#include <pipeline/namespace.hpp>
 #include <pipeline/error.hpp>
+#include <pipeline/namespace.hpp>
 
 #include <algorithm>
 #include <cstring>
@@ -44,8 +44,9 @@ T receive_args(const T* sent) {
 // Refuses flags that this plugin does not know, but for those that it may ignore.
 inline void require_known_flags(const char* what, uint32_t flags, uint32_t known) {
   if (const uint32_t unknown = flags & ~(known | PL_FLAGS_MAY_IGNORE)) {
-    fail_with(PL_ERROR_UNSUPPORTED, what, ": flags ", unknown, " are not known to this plugin, built for ABI ",
-              PL_ABI_MAJOR, ".", PL_ABI_MINOR, ": use a newer build of it");
+    fail_with(PL_ERROR_UNSUPPORTED, what, ": flags ", unknown,
+              " are not known to this plugin, built for ABI ", PL_ABI_MAJOR, ".", PL_ABI_MINOR,
+              ": use a newer build of it");
   }
 }
 

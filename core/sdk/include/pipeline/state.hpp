@@ -1,8 +1,8 @@
 // The training state as it goes into and comes out of checkpoints.
 #pragma once
 
-#include <pipeline/namespace.hpp>
 #include <pipeline/host.hpp>
+#include <pipeline/namespace.hpp>
 #include <pipeline/tensor.hpp>
 
 #include <functional>

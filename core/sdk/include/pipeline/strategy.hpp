@@ -9,8 +9,8 @@
 //   PIPELINE_STRATEGY(Single, "single", "1.0.0", "One process, one device")
 #pragma once
 
-#include <pipeline/namespace.hpp>
 #include <pipeline/communicator.hpp>
+#include <pipeline/namespace.hpp>
 #include <pipeline/object.hpp>
 #include <pipeline/parameter.hpp>
 #include <pipeline/plugin.hpp>
@@ -114,8 +114,8 @@ class Strategy : public Object<ConfigT> {
   virtual void enter_unit(uint32_t /*unit*/, uint32_t /*pass*/) {}
   virtual void leave_unit(uint32_t /*unit*/, uint32_t /*pass*/) {}
 
-  // (optional, both or none) Between the two all parameters are in place, where storage() then says; on all ranks,
-  // not between begin_step and step.
+  // (optional, both or none) Between the two all parameters are in place, where storage() then says; on all
+  // ranks, not between begin_step and step.
   virtual void gather() {}
   virtual void release() {}
 

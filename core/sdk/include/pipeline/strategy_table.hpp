@@ -1,8 +1,8 @@
 // The C table of a Strategy class. Included by strategy.hpp.
 #pragma once
 
-#include <pipeline/namespace.hpp>
 #include <pipeline/guard.hpp>
+#include <pipeline/namespace.hpp>
 
 PIPELINE_SDK_BEGIN
 

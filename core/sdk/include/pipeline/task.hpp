@@ -25,7 +25,8 @@ PIPELINE_SDK_BEGIN
 // BatchT is what load() makes and train() gets; it is moved, never copied. Methods that are const may be
 // called from any thread, also concurrently; all others come from the main thread. A method marked
 // (optional) is offered to the host only when it is overridden. Order of calls: constructor,
-// [set_extra_state], [prepare], open, [extra_state], [import_model], parameters, initialize*, bind*, then work. Throw Error to report a failure.
+// [set_extra_state], [prepare], open, [extra_state], [import_model], parameters, initialize*, bind*, then
+// work. Throw Error to report a failure.
 template <class ConfigT, class BatchT>
 class Task : public Object<ConfigT> {
  public:

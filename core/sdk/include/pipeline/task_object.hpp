@@ -53,8 +53,8 @@ struct TaskObject {
     }
   }
 
-  // The host may use a name as long as this object lives: one that was given is never replaced, and no sample has
-  // more than one. [any-thread]
+  // The host may use a name as long as this object lives: one that was given is never replaced, and no sample
+  // has more than one. [any-thread]
   const std::string& keep_name(Split split, uint64_t id) {
     std::string name = std::as_const(task).sample_name(split, id);
     const std::lock_guard lock(names_mutex);

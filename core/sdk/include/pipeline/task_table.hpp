@@ -1,8 +1,8 @@
 // The C table of a Task class. Included by task.hpp.
 #pragma once
 
-#include <pipeline/namespace.hpp>
 #include <pipeline/guard.hpp>
+#include <pipeline/namespace.hpp>
 #include <pipeline/task_object.hpp>
 
 PIPELINE_SDK_BEGIN
@@ -201,7 +201,8 @@ class TaskTable {
       std::vector<EvaluationRecord> records;
       for (uint64_t i = 0; i < args.record_count; ++i) {
         const pl_record record = receive_element(args.records, i);
-        records.push_back({record.sample_id, view(record.key), {static_cast<const char*>(record.bytes), record.size}});
+        records.push_back(
+            {record.sample_id, view(record.key), {static_cast<const char*>(record.bytes), record.size}});
       }
       self(s).report({to_split(args.split), to_purpose(args.purpose), values, records}, ReportSink(out));
     });

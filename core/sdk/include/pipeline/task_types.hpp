@@ -1,8 +1,8 @@
 // What the methods of a Task are given and give back.
 #pragma once
 
-#include <pipeline/namespace.hpp>
 #include <pipeline/host.hpp>
+#include <pipeline/namespace.hpp>
 #include <pipeline/tensor.hpp>
 
 #include <span>
@@ -56,8 +56,8 @@ class GradientSink {
   }
 
   // The gradient that was bound is complete, or, with an owner, a tensor that now belongs to the strategy,
-  // which calls release(owner) once, from any thread, also when this throws. `stream`: that it is complete on.
-  // One call at a time.
+  // which calls release(owner) once, from any thread, also when this throws. `stream`: that it is complete
+  // on. One call at a time.
   void ready(uint64_t index, const pl_tensor& gradient, pl_stream stream = kNoStream, void* owner = nullptr,
              void (*release)(void*) = nullptr) const {
     send(index, gradient, nullptr, stream, owner, release);

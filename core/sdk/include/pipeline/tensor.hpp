@@ -1,7 +1,7 @@
 #pragma once
 
-#include <pipeline/namespace.hpp>
 #include <pipeline/error.hpp>
+#include <pipeline/namespace.hpp>
 
 #include <span>
 #include <vector>

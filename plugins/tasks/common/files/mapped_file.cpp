@@ -12,7 +12,8 @@ namespace pipeline::files {
 MappedFile::MappedFile(int fd, uint64_t bytes, const std::string& path) {
   if (bytes == 0) return;
   void* data = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
-  if (data == MAP_FAILED) throw system_error(path, "it must be on a file system whose files can be mapped into memory");
+  if (data == MAP_FAILED)
+    throw system_error(path, "it must be on a file system whose files can be mapped into memory");
   bytes_ = {static_cast<const char*>(data), bytes};
 }
 

@@ -6,7 +6,8 @@
 
 namespace pipeline::files {
 
-// A file that is open for reading, so that it can be asked later how long it is now, whatever its name stands for by then.
+// A file that is open for reading, so that it can be asked later how long it is now, whatever its name stands
+// for by then.
 class OpenFile {
  public:
   OpenFile() = default;

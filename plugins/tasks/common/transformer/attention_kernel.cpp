@@ -119,8 +119,8 @@ void attention_forward(const at::Tensor& q, const at::Tensor& k, const at::Tenso
   });
 }
 
-void attention_backward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                        const at::Tensor& bias, const AttentionLayout& layout, const Dropout& dropout, const at::Tensor& out,
+void attention_backward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& bias,
+                        const AttentionLayout& layout, const Dropout& dropout, const at::Tensor& out,
                         const at::Tensor& log_sum, const at::Tensor& dout, at::Tensor& dq, at::Tensor& dk,
                         at::Tensor& dv, at::Tensor& dbias) {
   const Tasks tasks(q, k, v, bias, layout, dropout);
@@ -134,11 +134,10 @@ void attention_backward(const at::Tensor& q, const at::Tensor& k, const at::Tens
     const int64_t h = head.column / head.kernel.width;
     const int64_t at = head.query_row * out.stride(0) + head.column;
     const int64_t at_key = head.key_row * dk.stride(0) + head.column;
-    kernels().attention_backward(head.kernel, o + at, d_o + at, out.stride(0),
-                                 sums + h * log_sum.stride(0) + head.query_row,
-                                 to_q + head.query_row * dq.stride(0) + head.column, dq.stride(0),
-                                 to_k + at_key, to_v + at_key, dk.stride(0),
-                                 to_bias ? to_bias + head.pair : nullptr);
+    kernels().attention_backward(
+        head.kernel, o + at, d_o + at, out.stride(0), sums + h * log_sum.stride(0) + head.query_row,
+        to_q + head.query_row * dq.stride(0) + head.column, dq.stride(0), to_k + at_key, to_v + at_key,
+        dk.stride(0), to_bias ? to_bias + head.pair : nullptr);
   });
 }
 

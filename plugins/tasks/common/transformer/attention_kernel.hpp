@@ -17,8 +17,8 @@ void attention_forward(const at::Tensor& q, const at::Tensor& k, const at::Tenso
 
 // dq, dk, dv are overwritten; rows may be strided (column slices of one tensor). dbias: as bias, overwritten;
 // undefined where not wanted.
-void attention_backward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                        const at::Tensor& bias, const AttentionLayout& layout, const Dropout& dropout, const at::Tensor& out,
+void attention_backward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& bias,
+                        const AttentionLayout& layout, const Dropout& dropout, const at::Tensor& out,
                         const at::Tensor& log_sum, const at::Tensor& dout, at::Tensor& dq, at::Tensor& dk,
                         at::Tensor& dv, at::Tensor& dbias);
 

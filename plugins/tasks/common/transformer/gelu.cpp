@@ -37,7 +37,8 @@ class GeluFunction : public torch::autograd::Function<GeluFunction> {
     const at::Tensor x = ctx->get_saved_variables()[0];
     // The gradient may be somebody else's, too.
     const at::Tensor dy = fast_path(x) ? grads[0].clone(at::MemoryFormat::Contiguous) : grads[0];
-    return {gelu_again_and_backward(x, dy, static_cast<Gelu>(ctx->saved_data["form"].toInt())).dx, Variable()};
+    return {gelu_again_and_backward(x, dy, static_cast<Gelu>(ctx->saved_data["form"].toInt())).dx,
+            Variable()};
   }
 };
 

@@ -76,7 +76,7 @@ class NormMlpResidual : public torch::autograd::Function<NormMlpResidual> {
       d = layer_norm_backward(dnormed, x, norm_weight, norm_bias, mean, rstd, dresidual,
                               ctx->needs_input_grad(0), need_norm);
     }
-    return {d.x,        d.weight,   d.bias,     dup_weight, dup_bias,  ddown_weight,
+    return {d.x,        d.weight,   d.bias,     dup_weight, dup_bias,   ddown_weight,
             ddown_bias, Variable(), Variable(), Variable(), Variable(), Variable()};
   }
 };

@@ -74,8 +74,8 @@ class Rotate : public torch::autograd::Function<Rotate> {
 
 // As transformers computes them, to the bit.
 at::Tensor rotary_frequencies(int64_t head_width, double base) {
-  TORCH_CHECK(head_width > 0 && head_width % 2 == 0, "rotary positions need heads of an even number of channels, not ",
-              head_width);
+  TORCH_CHECK(head_width > 0 && head_width % 2 == 0,
+              "rotary positions need heads of an even number of channels, not ", head_width);
   const at::Tensor exponents = at::arange(0, head_width, 2, at::kFloat) / static_cast<double>(head_width);
   return at::pow(base, exponents).reciprocal();
 }

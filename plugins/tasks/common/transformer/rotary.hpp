@@ -4,9 +4,10 @@
 
 namespace pipeline::transformer {
 
-// Rotary position embedding (Su et al., "RoFormer", arXiv:2104.09864): the pair (x[i], x[i + D/2]) of a head's
-// D channels is turned by the angle position * frequency[i], so that a product of a query and a key depends
-// on how far they are apart. Which channels make a pair is the convention of Hugging Face ("rotate_half").
+// Rotary position embedding (Su et al., "RoFormer", arXiv:2104.09864): the pair (x[i], x[i + D/2]) of a
+// head's D channels is turned by the angle position * frequency[i], so that a product of a query and a key
+// depends on how far they are apart. Which channels make a pair is the convention of Hugging Face
+// ("rotate_half").
 
 // (D / 2) fp32: base^(-2i / D).
 at::Tensor rotary_frequencies(int64_t head_width, double base = 10000);

@@ -9,6 +9,8 @@ at::Tensor to_device(const at::Tensor& host, at::Device device) {
   return host.to(device);
 }
 
-at::Tensor to_device(at::IntArrayRef numbers, at::Device device) { return to_device(at::tensor(numbers, at::kLong), device); }
+at::Tensor to_device(at::IntArrayRef numbers, at::Device device) {
+  return to_device(at::tensor(numbers, at::kLong), device);
+}
 
 }  // namespace pipeline::transformer

@@ -16,8 +16,9 @@ namespace pipeline::protein {
 
 namespace {
 
-// Joins the similar ones of a set of distinct sequences. Pairs that are joined already are not looked at again, which saves work and
-// changes nothing: a set's connected parts do not depend on the order in which its pairs are found.
+// Joins the similar ones of a set of distinct sequences. Pairs that are joined already are not looked at
+// again, which saves work and changes nothing: a set's connected parts do not depend on the order in which
+// its pairs are found.
 class Linkage {
  public:
   Linkage(const SequenceSet& set, const ClusterOptions& options, const ClusterHooks& hooks)
@@ -49,25 +50,29 @@ class Linkage {
     uint64_t residues = 0, cells = 0;
     for (size_t i = 0; i < order.size(); ++i) {
       residues += sequences_[order[i]].size();
-      if ((i + 1) % ScoreBatch::kLanes == 0 || i + 1 == order.size()) cells += residues * sequences_[order[i]].size();
+      if ((i + 1) % ScoreBatch::kLanes == 0 || i + 1 == order.size())
+        cells += residues * sequences_[order[i]].size();
     }
     Work work(hooks_, cells);
-    work.run(lots, [] { return std::make_unique<ScoreBatch>(); }, [&](size_t item, std::unique_ptr<ScoreBatch>& batch) {
-      const size_t first = (lots - 1 - item) * ScoreBatch::kLanes;  // the most work first: threads then end together
-      const size_t end = std::min(first + ScoreBatch::kLanes, order.size());
-      std::vector<LetterView> targets;
-      for (size_t i = first; i < end; ++i) targets.emplace_back(sequences_[order[i]]);
-      batch->set_targets(targets);
-      for (size_t query = 0; query < end; ++query) {
-        const size_t begin = std::max(first, query + 1);
-        const auto joined = [&](uint32_t other) { return sets_.joined(order[query], other); };
-        if (!std::all_of(order.begin() + begin, order.begin() + end, joined)) {
-          const ScoreBatch::Scores scores = batch->scores(sequences_[order[query]]);
-          for (size_t i = begin; i < end; ++i) link(order[query], order[i], scores[i - first]);
-        }
-        work.advance(sequences_[order[query]].size() * targets.back().size());
-      }
-    });
+    work.run(
+        lots, [] { return std::make_unique<ScoreBatch>(); },
+        [&](size_t item, std::unique_ptr<ScoreBatch>& batch) {
+          const size_t first =
+              (lots - 1 - item) * ScoreBatch::kLanes;  // the most work first: threads then end together
+          const size_t end = std::min(first + ScoreBatch::kLanes, order.size());
+          std::vector<LetterView> targets;
+          for (size_t i = first; i < end; ++i) targets.emplace_back(sequences_[order[i]]);
+          batch->set_targets(targets);
+          for (size_t query = 0; query < end; ++query) {
+            const size_t begin = std::max(first, query + 1);
+            const auto joined = [&](uint32_t other) { return sets_.joined(order[query], other); };
+            if (!std::all_of(order.begin() + begin, order.begin() + end, joined)) {
+              const ScoreBatch::Scores scores = batch->scores(sequences_[order[query]]);
+              for (size_t i = begin; i < end; ++i) link(order[query], order[i], scores[i - first]);
+            }
+            work.advance(sequences_[order[query]].size() * targets.back().size());
+          }
+        });
   }
 
   void link_candidates() {
@@ -79,25 +84,28 @@ class Linkage {
       std::vector<LetterView> targets;
     };
     Work work(hooks_, sequences_.size());
-    work.run(sequences_.size(), [] { return Scratch(); }, [&](size_t item, Scratch& scratch) {
-      const auto query = static_cast<uint32_t>(item);
-      const auto score_lot = [&] {
-        scratch.batch->set_targets(scratch.targets);
-        const ScoreBatch::Scores scores = scratch.batch->scores(sequences_[query]);
-        for (size_t lane = 0; lane < scratch.numbers.size(); ++lane) link(scratch.numbers[lane], query, scores[lane]);
-        scratch.numbers.clear();
-        scratch.targets.clear();
-        work.advance(0);
-      };
-      for (const uint32_t candidate : prefilter.candidates(query, scratch.seeds)) {
-        if (sets_.joined(candidate, query)) continue;
-        scratch.numbers.push_back(candidate);
-        scratch.targets.emplace_back(sequences_[candidate]);
-        if (scratch.numbers.size() == ScoreBatch::kLanes) score_lot();
-      }
-      if (!scratch.numbers.empty()) score_lot();
-      work.advance(1);
-    });
+    work.run(
+        sequences_.size(), [] { return Scratch(); },
+        [&](size_t item, Scratch& scratch) {
+          const auto query = static_cast<uint32_t>(item);
+          const auto score_lot = [&] {
+            scratch.batch->set_targets(scratch.targets);
+            const ScoreBatch::Scores scores = scratch.batch->scores(sequences_[query]);
+            for (size_t lane = 0; lane < scratch.numbers.size(); ++lane)
+              link(scratch.numbers[lane], query, scores[lane]);
+            scratch.numbers.clear();
+            scratch.targets.clear();
+            work.advance(0);
+          };
+          for (const uint32_t candidate : prefilter.candidates(query, scratch.seeds)) {
+            if (sets_.joined(candidate, query)) continue;
+            scratch.numbers.push_back(candidate);
+            scratch.targets.emplace_back(sequences_[candidate]);
+            if (scratch.numbers.size() == ScoreBatch::kLanes) score_lot();
+          }
+          if (!scratch.numbers.empty()) score_lot();
+          work.advance(1);
+        });
   }
 
   void link_contained() {
@@ -107,7 +115,8 @@ class Linkage {
     for (size_t i = 0; i < sequences_.size(); ++i) {
       int score = 0;
       for (const uint8_t letter : sequences_[i]) score += kSubstitution[letter][letter];
-      is_short[i] = score < significant_score(sequences_[i].size(), longest, sequences_.size(), options_.evalue);
+      is_short[i] =
+          score < significant_score(sequences_[i].size(), longest, sequences_.size(), options_.evalue);
     }
     const auto containing = find_containing(sequences_, is_short);
     for (uint32_t i = 0; i < sequences_.size(); ++i) {
@@ -124,8 +133,8 @@ class Linkage {
 
 }  // namespace
 
-std::vector<uint32_t> cluster_sequences(std::span<const std::string_view> sequences, const ClusterOptions& options,
-                                        const ClusterHooks& hooks) {
+std::vector<uint32_t> cluster_sequences(std::span<const std::string_view> sequences,
+                                        const ClusterOptions& options, const ClusterHooks& hooks) {
   check_options(options);
   SequenceSet set(sequences);
   Linkage linkage(set, options, hooks);
@@ -134,7 +143,8 @@ std::vector<uint32_t> cluster_sequences(std::span<const std::string_view> sequen
   uint32_t count = 0;
   for (uint32_t i = 0; i < clusters.size(); ++i) {
     const uint32_t first = linkage.first(i);
-    clusters[i] = first == i ? count++ : clusters[first];  // the first number of a cluster comes before its others
+    clusters[i] =
+        first == i ? count++ : clusters[first];  // the first number of a cluster comes before its others
   }
   for (uint32_t& number : set.number_of) number = clusters[number];
   return std::move(set.number_of);

@@ -11,28 +11,33 @@ namespace pipeline::protein {
 
 // When two sequences are similar: their best local alignment (BLOSUM62, gaps 11/1) has all three.
 struct ClusterOptions {
-  double identity = 0.3;  // least share of identical residues among the pairs of residues that are aligned; 0 to 1
+  double identity =
+      0.3;  // least share of identical residues among the pairs of residues that are aligned; 0 to 1
   double coverage = 0.5;  // least share of the shorter sequence's residues that are aligned; 0 to 1
-  double evalue = 1e-3;   // most alignments as good that chance may give a sequence against the whole set; above 0
-  // With more distinct sequences than this, only pairs that share seeds are aligned (see prefilter.hpp for what that misses).
+  double evalue =
+      1e-3;  // most alignments as good that chance may give a sequence against the whole set; above 0
+  // With more distinct sequences than this, only pairs that share seeds are aligned (see prefilter.hpp for
+  // what that misses).
   size_t exact_up_to = 3000;
 };
 
 struct ClusterHooks {
   unsigned threads = 1;  // the calling one among them
-  // Both optional, and called on the calling thread alone, several times a second. Units of `done` and `total` are the work's own.
+  // Both optional, and called on the calling thread alone, several times a second. Units of `done` and
+  // `total` are the work's own.
   std::function<void(uint64_t done, uint64_t total)> progress;
   std::function<bool()> cancelled;  // true ends the work with files::Cancelled
 };
 
-// A cluster for each sequence (one-letter codes; X and letters that are no amino acid are unknown residues), numbered from 0 in the
-// order in which clusters first appear. Single linkage: sequences that a chain of similar pairs joins are in one cluster, so none is
-// similar to a sequence of another cluster. Equal sequences are together whatever their length; one so short that not even a perfect match
-// is significant (about 12 residues, depending on the set) joins the first longer sequence that contains it, if any.
+// A cluster for each sequence (one-letter codes; X and letters that are no amino acid are unknown residues),
+// numbered from 0 in the order in which clusters first appear. Single linkage: sequences that a chain of
+// similar pairs joins are in one cluster, so none is similar to a sequence of another cluster. Equal
+// sequences are together whatever their length; one so short that not even a perfect match is significant
+// (about 12 residues, depending on the set) joins the first longer sequence that contains it, if any.
 //
-// A function of the input alone: the number of threads changes nothing. Throws files::DataError for options out of range and sequences
-// longer than kMaxAlignedLength.
-std::vector<uint32_t> cluster_sequences(std::span<const std::string_view> sequences, const ClusterOptions& options = {},
-                                        const ClusterHooks& hooks = {});
+// A function of the input alone: the number of threads changes nothing. Throws files::DataError for options
+// out of range and sequences longer than kMaxAlignedLength.
+std::vector<uint32_t> cluster_sequences(std::span<const std::string_view> sequences,
+                                        const ClusterOptions& options = {}, const ClusterHooks& hooks = {});
 
 }  // namespace pipeline::protein

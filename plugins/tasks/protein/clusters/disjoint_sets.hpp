@@ -11,7 +11,9 @@ namespace pipeline::protein {
 // Which numbers have been joined, directly or through others. Any thread may call any function.
 class DisjointSets {
  public:
-  explicit DisjointSets(size_t count) : parent_(count) { std::iota(parent_.begin(), parent_.end(), uint32_t{0}); }
+  explicit DisjointSets(size_t count) : parent_(count) {
+    std::iota(parent_.begin(), parent_.end(), uint32_t{0});
+  }
 
   bool joined(uint32_t a, uint32_t b) {
     const std::lock_guard lock(mutex_);

@@ -14,7 +14,8 @@ std::vector<uint32_t> assign_folds(std::span<const uint64_t> cluster_residues, u
   if (folds == 0) throw files::DataError("clusters cannot be divided into 0 folds: ask for at least 1");
   std::vector<size_t> order(cluster_residues.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return cluster_residues[a] > cluster_residues[b]; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return cluster_residues[a] > cluster_residues[b]; });
 
   using Fold = std::pair<uint64_t, uint32_t>;  // residues, number
   std::priority_queue<Fold, std::vector<Fold>, std::greater<>> emptiest;

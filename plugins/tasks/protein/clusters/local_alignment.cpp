@@ -7,11 +7,13 @@ namespace pipeline::protein {
 
 namespace {
 
-// Score, identities and columns in one number that compares in this order: the score times 2^40, the identities times 2^20, the columns.
-// Sums of such numbers are sums of each, so the recurrences of the score alone hold for all three.
+// Score, identities and columns in one number that compares in this order: the score times 2^40, the
+// identities times 2^20, the columns. Sums of such numbers are sums of each, so the recurrences of the score
+// alone hold for all three.
 using Cell = int64_t;
 constexpr int kFieldBits = 20;
-constexpr Cell kScore = Cell{1} << (2 * kFieldBits), kIdentity = Cell{1} << kFieldBits, kField = kIdentity - 1;
+constexpr Cell kScore = Cell{1} << (2 * kFieldBits), kIdentity = Cell{1} << kFieldBits,
+               kField = kIdentity - 1;
 constexpr Cell kGapOpened = kScore * (kGapOpen + kGapExtend), kGapExtended = kScore * kGapExtend;
 static_assert(kMaxAlignedLength <= static_cast<size_t>(kField));
 static_assert(kMaxAlignedLength * kMaxSubstitution < (size_t{1} << (62 - 2 * kFieldBits)) * 2);
@@ -52,7 +54,8 @@ LocalAlignment align_locally(LetterView a, LetterView b) {
       best = std::max(best, cell);
     }
   }
-  return {static_cast<int>(best / kScore), static_cast<uint32_t>(best & kField), static_cast<uint32_t>(best / kIdentity & kField)};
+  return {static_cast<int>(best / kScore), static_cast<uint32_t>(best & kField),
+          static_cast<uint32_t>(best / kIdentity & kField)};
 }
 
 }  // namespace pipeline::protein

@@ -14,8 +14,9 @@ struct LocalAlignment {
 // Longer ones are beyond the numbers used here, and beyond any protein.
 constexpr size_t kMaxAlignedLength = 500'000;
 
-// Among alignments of the best score: the one with most identities, and among those the one with most columns. The order of a and b does
-// not matter. Time a.size() b.size(), memory b.size(): the counts travel with the scores, so nothing is traced back.
+// Among alignments of the best score: the one with most identities, and among those the one with most
+// columns. The order of a and b does not matter. Time a.size() b.size(), memory b.size(): the counts travel
+// with the scores, so nothing is traced back.
 LocalAlignment align_locally(LetterView a, LetterView b);
 
 }  // namespace pipeline::protein

@@ -29,7 +29,8 @@ void each_seed(const Letters& sequence, Visit visit) {
 }  // namespace
 
 Prefilter::Prefilter(const std::vector<Letters>& sequences) : sequences_(sequences), begin_(kSeeds + 1) {
-  for (const Letters& sequence : sequences) each_seed(sequence, [&](uint32_t seed, uint32_t) { ++begin_[seed + 1]; });
+  for (const Letters& sequence : sequences)
+    each_seed(sequence, [&](uint32_t seed, uint32_t) { ++begin_[seed + 1]; });
   for (uint32_t seed = 0; seed < kSeeds; ++seed) begin_[seed + 1] += begin_[seed];
   hits_.resize(begin_[kSeeds]);
   std::vector<uint64_t> next(begin_.begin(), begin_.end() - 1);
@@ -54,7 +55,8 @@ const std::vector<uint32_t>& Prefilter::candidates(uint32_t query, Scratch& scra
     // Hits of two sequences are further apart than any shift: diagonals end below 2^20.
     if (scratch.hits[i] - scratch.hits[i - 1] > kMaxShift) continue;
     const auto sequence = static_cast<uint32_t>(scratch.hits[i] >> 32);
-    if (scratch.candidates.empty() || scratch.candidates.back() != sequence) scratch.candidates.push_back(sequence);
+    if (scratch.candidates.empty() || scratch.candidates.back() != sequence)
+      scratch.candidates.push_back(sequence);
   }
   return scratch.candidates;
 }

@@ -16,8 +16,9 @@ constexpr std::array<int8_t, kLetters> kPastTheEnd = [] {
   return row;
 }();
 
-// GCC's and Clang's vectors: each operation is one on all lanes, in as many instructions as the machine needs for it. The alignment is
-// stated since GCC takes it for that of the smallest registers here, and for that of the largest where it uses them.
+// GCC's and Clang's vectors: each operation is one on all lanes, in as many instructions as the machine needs
+// for it. The alignment is stated since GCC takes it for that of the smallest registers here, and for that of
+// the largest where it uses them.
 template <typename Score>
 struct alignas(kLanes * sizeof(Score)) Vector {
   typedef Score Type __attribute__((vector_size(kLanes * sizeof(Score))));
@@ -31,12 +32,13 @@ struct BatchState {
 };
 
 template <typename Score>
-using Profile = std::vector<Vector<Score>>;  // (target position, letter): what that letter scores in each lane
+using Profile =
+    std::vector<Vector<Score>>;  // (target position, letter): what that letter scores in each lane
 
 // Always inlined, so that it is compiled for the instructions of its caller.
 template <typename Score>
-[[gnu::always_inline]] inline void align(const Profile<Score>& profile, LetterView query, std::vector<BatchState<Score>>& states,
-                                         Vector<Score>& result) {
+[[gnu::always_inline]] inline void align(const Profile<Score>& profile, LetterView query,
+                                         std::vector<BatchState<Score>>& states, Vector<Score>& result) {
   using V = typename Vector<Score>::Type;
   const V zero{};
   constexpr Score kOpen = kGapOpen + kGapExtend, kExtend = kGapExtend;
@@ -55,7 +57,8 @@ template <typename Score>
       diagonal = before;
       const V opened = best - kOpen, longer = open - kExtend;
       state->gap.lanes = opened > longer ? opened : longer;
-      // From `cell`, not `best`: opening a gap where a gap won never beats going on with it, and the chain along the query is shorter.
+      // From `cell`, not `best`: opening a gap where a gap won never beats going on with it, and the chain
+      // along the query is shorter.
       const V next_opened = cell - kOpen, next_longer = gap - kExtend;
       gap = next_opened > next_longer ? next_opened : next_longer;
       highest = highest > best ? highest : best;
@@ -69,14 +72,15 @@ template <typename Score>
 using Align = void (*)(const Profile<Score>&, LetterView, std::vector<BatchState<Score>>&, Vector<Score>&);
 
 template <typename Score>
-void align_anywhere(const Profile<Score>& profile, LetterView query, std::vector<BatchState<Score>>& states, Vector<Score>& result) {
+void align_anywhere(const Profile<Score>& profile, LetterView query, std::vector<BatchState<Score>>& states,
+                    Vector<Score>& result) {
   align(profile, query, states, result);
 }
 
 #if defined(__x86_64__)
 template <typename Score>
-[[gnu::target("avx2")]] void align_avx2(const Profile<Score>& profile, LetterView query, std::vector<BatchState<Score>>& states,
-                                        Vector<Score>& result) {
+[[gnu::target("avx2")]] void align_avx2(const Profile<Score>& profile, LetterView query,
+                                        std::vector<BatchState<Score>>& states, Vector<Score>& result) {
   align(profile, query, states, result);
 }
 #endif
@@ -122,7 +126,8 @@ struct ScoreBatch::Lanes {
   }
 };
 
-ScoreBatch::ScoreBatch() : narrow_(std::make_unique<Lanes<int16_t>>()), wide_(std::make_unique<Lanes<int32_t>>()) {}
+ScoreBatch::ScoreBatch()
+    : narrow_(std::make_unique<Lanes<int16_t>>()), wide_(std::make_unique<Lanes<int32_t>>()) {}
 ScoreBatch::~ScoreBatch() = default;
 
 void ScoreBatch::set_targets(std::span<const LetterView> targets) {
@@ -137,6 +142,8 @@ void ScoreBatch::set_targets(std::span<const LetterView> targets) {
   }
 }
 
-ScoreBatch::Scores ScoreBatch::scores(LetterView query) { return use_wide_ ? wide_->scores(query) : narrow_->scores(query); }
+ScoreBatch::Scores ScoreBatch::scores(LetterView query) {
+  return use_wide_ ? wide_->scores(query) : narrow_->scores(query);
+}
 
 }  // namespace pipeline::protein

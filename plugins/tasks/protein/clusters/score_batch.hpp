@@ -7,9 +7,9 @@
 
 namespace pipeline::protein {
 
-// Scores of the best local alignments of one sequence with up to 16 others at once: each of those has a lane of the vector registers, so
-// lanes never wait for each other (Rognes 2011, BMC Bioinformatics 12:221). The scores of align_locally, many times faster. One thread
-// at a time may use an object.
+// Scores of the best local alignments of one sequence with up to 16 others at once: each of those has a lane
+// of the vector registers, so lanes never wait for each other (Rognes 2011, BMC Bioinformatics 12:221). The
+// scores of align_locally, many times faster. One thread at a time may use an object.
 class ScoreBatch {
  public:
   static constexpr size_t kLanes = 16;

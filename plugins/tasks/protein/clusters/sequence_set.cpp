@@ -13,13 +13,15 @@ namespace pipeline::protein {
 void check_options(const ClusterOptions& options) {
   const auto share = [](const char* name, double value) {
     if (!(value >= 0 && value <= 1)) {
-      throw files::DataError(std::string("similarity of sequences: ") + name + " is " + std::to_string(value) + ", must be from 0 to 1");
+      throw files::DataError(std::string("similarity of sequences: ") + name + " is " +
+                             std::to_string(value) + ", must be from 0 to 1");
     }
   };
   share("identity", options.identity);
   share("coverage", options.coverage);
   if (!(options.evalue > 0)) {
-    throw files::DataError("similarity of sequences: evalue is " + std::to_string(options.evalue) + ", must be above 0");
+    throw files::DataError("similarity of sequences: evalue is " + std::to_string(options.evalue) +
+                           ", must be above 0");
   }
 }
 
@@ -27,11 +29,13 @@ SequenceSet::SequenceSet(std::span<const std::string_view> sequences) : number_o
   std::unordered_map<std::string, uint32_t> seen;
   for (size_t i = 0; i < sequences.size(); ++i) {
     if (sequences[i].size() > kMaxAlignedLength) {
-      throw files::DataError("sequence " + std::to_string(i) + " has " + std::to_string(sequences[i].size()) + " residues, at most " +
-                             std::to_string(kMaxAlignedLength) + " can be compared: leave it out");
+      throw files::DataError("sequence " + std::to_string(i) + " has " + std::to_string(sequences[i].size()) +
+                             " residues, at most " + std::to_string(kMaxAlignedLength) +
+                             " can be compared: leave it out");
     }
     Letters letters = encode_letters(sequences[i]);
-    const auto [place, is_new] = seen.emplace(std::string(letters.begin(), letters.end()), static_cast<uint32_t>(distinct.size()));
+    const auto [place, is_new] =
+        seen.emplace(std::string(letters.begin(), letters.end()), static_cast<uint32_t>(distinct.size()));
     number_of[i] = place->second;
     if (is_new) distinct.push_back(std::move(letters));
   }
@@ -40,7 +44,8 @@ SequenceSet::SequenceSet(std::span<const std::string_view> sequences) : number_o
 std::vector<uint32_t> SequenceSet::by_length() const {
   std::vector<uint32_t> order(distinct.size());
   std::iota(order.begin(), order.end(), uint32_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return distinct[a].size() < distinct[b].size(); });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](uint32_t a, uint32_t b) { return distinct[a].size() < distinct[b].size(); });
   return order;
 }
 

@@ -14,11 +14,15 @@ namespace pipeline::protein {
 
 namespace {
 
-
 class Search {
  public:
-  Search(const SequenceSet& queries, const SequenceSet& references, const SimilarOptions& options, const ClusterHooks& hooks)
-      : queries_(queries.distinct), references_(references.distinct), options_(options), hooks_(hooks), found_(queries_.size()) {
+  Search(const SequenceSet& queries, const SequenceSet& references, const SimilarOptions& options,
+         const ClusterHooks& hooks)
+      : queries_(queries.distinct),
+        references_(references.distinct),
+        options_(options),
+        hooks_(hooks),
+        found_(queries_.size()) {
     const std::set<Letters> equal(references_.begin(), references_.end());
     for (const uint32_t query : queries.by_length()) {
       found_[query] = equal.contains(queries_[query]) ? 1 : 0;
@@ -37,30 +41,35 @@ class Search {
 
  private:
   bool similar(const Letters& a, const Letters& b, int score) const {
-    return is_significant(a, b, score, options_.set_size, options_.similar) && is_alike(a, b, options_.similar);
+    return is_significant(a, b, score, options_.set_size, options_.similar) &&
+           is_alike(a, b, options_.similar);
   }
 
-  // A lot of queries of similar length with each reference. Each lot belongs to one thread, so its places in found_ do, too.
+  // A lot of queries of similar length with each reference. Each lot belongs to one thread, so its places in
+  // found_ do, too.
   void align_all() {
     const size_t lots = (order_.size() + ScoreBatch::kLanes - 1) / ScoreBatch::kLanes;
     Work work(hooks_, lots * references_.size());
-    work.run(lots, [] { return std::make_unique<ScoreBatch>(); }, [&](size_t item, std::unique_ptr<ScoreBatch>& batch) {
-      const size_t first = (lots - 1 - item) * ScoreBatch::kLanes, end = std::min(first + ScoreBatch::kLanes, order_.size());  // the most work first
-      std::vector<LetterView> targets;
-      for (size_t i = first; i < end; ++i) targets.emplace_back(queries_[order_[i]]);
-      batch->set_targets(targets);
-      size_t left = targets.size();
-      for (const Letters& reference : references_) {
-        const ScoreBatch::Scores scores = left > 0 ? batch->scores(reference) : ScoreBatch::Scores{};
-        for (size_t lane = 0; left > 0 && lane < targets.size(); ++lane) {
-          uint8_t& found = found_[order_[first + lane]];
-          if (found != 0 || !similar(queries_[order_[first + lane]], reference, scores[lane])) continue;
-          found = 1;
-          --left;
-        }
-        work.advance(1);
-      }
-    });
+    work.run(
+        lots, [] { return std::make_unique<ScoreBatch>(); },
+        [&](size_t item, std::unique_ptr<ScoreBatch>& batch) {
+          const size_t first = (lots - 1 - item) * ScoreBatch::kLanes,
+                       end = std::min(first + ScoreBatch::kLanes, order_.size());  // the most work first
+          std::vector<LetterView> targets;
+          for (size_t i = first; i < end; ++i) targets.emplace_back(queries_[order_[i]]);
+          batch->set_targets(targets);
+          size_t left = targets.size();
+          for (const Letters& reference : references_) {
+            const ScoreBatch::Scores scores = left > 0 ? batch->scores(reference) : ScoreBatch::Scores{};
+            for (size_t lane = 0; left > 0 && lane < targets.size(); ++lane) {
+              uint8_t& found = found_[order_[first + lane]];
+              if (found != 0 || !similar(queries_[order_[first + lane]], reference, scores[lane])) continue;
+              found = 1;
+              --left;
+            }
+            work.advance(1);
+          }
+        });
   }
 
   void align_candidates() {
@@ -72,22 +81,26 @@ class Search {
       std::unique_ptr<ScoreBatch> batch = std::make_unique<ScoreBatch>();
     };
     Work work(hooks_, order_.size());
-    work.run(order_.size(), [] { return Scratch(); }, [&](size_t item, Scratch& scratch) {
-      const Letters& query = queries_[order_[item]];
-      std::vector<uint32_t> candidates = prefilter.candidates(static_cast<uint32_t>(references_.size() + item), scratch.seeds);
-      std::erase_if(candidates, [&](uint32_t candidate) { return candidate >= references_.size(); });
-      uint8_t& found = found_[order_[item]];
-      for (size_t begin = 0; begin < candidates.size() && found == 0; begin += ScoreBatch::kLanes) {
-        const size_t end = std::min(begin + ScoreBatch::kLanes, candidates.size());
-        std::vector<LetterView> targets;
-        for (size_t i = begin; i < end; ++i) targets.emplace_back(all[candidates[i]]);
-        scratch.batch->set_targets(targets);
-        const ScoreBatch::Scores scores = scratch.batch->scores(query);
-        for (size_t i = begin; i < end && found == 0; ++i) found = similar(query, all[candidates[i]], scores[i - begin]) ? 1 : 0;
-        work.advance(0);
-      }
-      work.advance(1);
-    });
+    work.run(
+        order_.size(), [] { return Scratch(); },
+        [&](size_t item, Scratch& scratch) {
+          const Letters& query = queries_[order_[item]];
+          std::vector<uint32_t> candidates =
+              prefilter.candidates(static_cast<uint32_t>(references_.size() + item), scratch.seeds);
+          std::erase_if(candidates, [&](uint32_t candidate) { return candidate >= references_.size(); });
+          uint8_t& found = found_[order_[item]];
+          for (size_t begin = 0; begin < candidates.size() && found == 0; begin += ScoreBatch::kLanes) {
+            const size_t end = std::min(begin + ScoreBatch::kLanes, candidates.size());
+            std::vector<LetterView> targets;
+            for (size_t i = begin; i < end; ++i) targets.emplace_back(all[candidates[i]]);
+            scratch.batch->set_targets(targets);
+            const ScoreBatch::Scores scores = scratch.batch->scores(query);
+            for (size_t i = begin; i < end && found == 0; ++i)
+              found = similar(query, all[candidates[i]], scores[i - begin]) ? 1 : 0;
+            work.advance(0);
+          }
+          work.advance(1);
+        });
   }
 
   const std::vector<Letters>&queries_, &references_;
@@ -106,11 +119,13 @@ bool is_significant(LetterView a, LetterView b, int score, size_t set_size, cons
 bool is_alike(LetterView a, LetterView b, const ClusterOptions& options) {
   const LocalAlignment alignment = align_locally(a, b);
   const auto shorter = static_cast<double>(std::min(a.size(), b.size()));
-  return alignment.identities >= options.identity * alignment.columns && alignment.columns >= options.coverage * shorter;
+  return alignment.identities >= options.identity * alignment.columns &&
+         alignment.columns >= options.coverage * shorter;
 }
 
-std::vector<uint8_t> find_similar(std::span<const std::string_view> queries, std::span<const std::string_view> references,
-                                  const SimilarOptions& options, const ClusterHooks& hooks) {
+std::vector<uint8_t> find_similar(std::span<const std::string_view> queries,
+                                  std::span<const std::string_view> references, const SimilarOptions& options,
+                                  const ClusterHooks& hooks) {
   check_options(options.similar);
   const SequenceSet wanted(queries), known(references);
   const std::vector<uint8_t> found = Search(wanted, known, options, hooks).run();

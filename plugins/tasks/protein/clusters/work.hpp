@@ -16,8 +16,8 @@ class Work {
  public:
   Work(const ClusterHooks& hooks, uint64_t total) : hooks_(hooks), total_(total) {}
 
-  // Calls body(item, scratch) for the items 0 to count - 1 on any of the threads; `scratch` is what that thread's make_scratch() gave.
-  // Waits for all. The first exception ends the work and is thrown on.
+  // Calls body(item, scratch) for the items 0 to count - 1 on any of the threads; `scratch` is what that
+  // thread's make_scratch() gave. Waits for all. The first exception ends the work and is thrown on.
   template <typename Scratch, typename Body>
   void run(size_t count, Scratch make_scratch, Body body) {
     std::atomic<size_t> next = 0;

@@ -10,16 +10,18 @@
 namespace pipeline::protein {
 namespace {
 
-constexpr double kFarthest = 1e5;                // Å from the origin
-constexpr float kBond = 2.5f;                    // Å, the longest C-N taken for a bond
-constexpr float kCaStep = 4.5f;                  // Å, the longest CA-CA over a bond; 3.8 Å, or 2.9 Å at a cis bond
+constexpr double kFarthest = 1e5;  // Å from the origin
+constexpr float kBond = 2.5f;      // Å, the longest C-N taken for a bond
+constexpr float kCaStep = 4.5f;    // Å, the longest CA-CA over a bond; 3.8 Å, or 2.9 Å at a cis bond
 constexpr float kShortest = 0.5f, kLongest = 3;  // Å, N-CA and CA-C; 1.46 Å and 1.52 Å in nature
 constexpr float kLeastSine = 0.1f;               // of the angle at CA, so that N, CA and C span a plane
 
 Vec3 difference(const Vec3& a, const Vec3& b) { return {a.x - b.x, a.y - b.y, a.z - b.z}; }
 float length(const Vec3& a) { return std::hypot(a.x, a.y, a.z); }
 float distance(const Vec3& a, const Vec3& b) { return length(difference(a, b)); }
-Vec3 cross(const Vec3& a, const Vec3& b) { return {a.y * b.z - a.z * b.y, a.z * b.x - a.x * b.z, a.x * b.y - a.y * b.x}; }
+Vec3 cross(const Vec3& a, const Vec3& b) {
+  return {a.y * b.z - a.z * b.y, a.z * b.x - a.x * b.z, a.x * b.y - a.y * b.x};
+}
 
 bool is_frame(const Vec3& n, const Vec3& ca, const Vec3& c) {
   const Vec3 to_n = difference(n, ca), to_c = difference(c, ca);
@@ -33,7 +35,9 @@ bool is_there(const gemmi::Atom& atom) {
   return usual(atom.pos.x) && usual(atom.pos.y) && usual(atom.pos.z);
 }
 
-bool is_backbone(const gemmi::Atom& atom) { return atom.name == "N" || atom.name == "CA" || atom.name == "C"; }
+bool is_backbone(const gemmi::Atom& atom) {
+  return atom.name == "N" || atom.name == "CA" || atom.name == "C";
+}
 
 // The atom of this name in a conformer: its own, or the one that all share.
 const gemmi::Atom* find_atom(const gemmi::Residue& residue, std::string_view name, char conformer) {
@@ -53,14 +57,16 @@ struct Conformer {
 
 // An atom with a blank beside the same one with a letter: the blank is a conformer, too.
 bool is_shared(const gemmi::Residue& residue, const gemmi::Atom& atom) {
-  return std::none_of(residue.atoms.begin(), residue.atoms.end(),
-                      [&](const gemmi::Atom& other) { return other.altloc != '\0' && other.name == atom.name; });
+  return std::none_of(residue.atoms.begin(), residue.atoms.end(), [&](const gemmi::Atom& other) {
+    return other.altloc != '\0' && other.name == atom.name;
+  });
 }
 
 Conformer best_conformer(const gemmi::Residue& residue) {
   std::vector<char> letters;
   for (const auto& atom : residue.atoms) {
-    if (is_backbone(atom) && (atom.altloc != '\0' || !is_shared(residue, atom))) letters.push_back(atom.altloc);
+    if (is_backbone(atom) && (atom.altloc != '\0' || !is_shared(residue, atom)))
+      letters.push_back(atom.altloc);
   }
   if (letters.empty()) letters.push_back('\0');
   std::sort(letters.begin(), letters.end());
@@ -78,7 +84,8 @@ Conformer best_conformer(const gemmi::Residue& residue) {
 }
 
 bool has_letters(const gemmi::Residue& residue) {
-  return std::any_of(residue.atoms.begin(), residue.atoms.end(), [](const gemmi::Atom& atom) { return atom.altloc != '\0'; });
+  return std::any_of(residue.atoms.begin(), residue.atoms.end(),
+                     [](const gemmi::Atom& atom) { return atom.altloc != '\0'; });
 }
 
 std::optional<int> optional_of(const gemmi::SeqId::OptionalNum& number) {
@@ -98,11 +105,14 @@ Candidate candidate_of(const gemmi::Residue& from, ResidueName name, char confor
   residue.amino_acid = name.amino_acid;
   residue.number = from.seqid.num.value;  // always there (model_parts.hpp); gemmi takes -999 for none
   residue.insertion = from.seqid.icode;
-  if (residue.insertion >= '0' && residue.insertion <= '9' && std::abs(residue.number) <= 99'999'999) {  // numbers of five digits
-    residue.number = residue.number * 10 + (residue.number < 0 ? '0' - residue.insertion : residue.insertion - '0');
+  if (residue.insertion >= '0' && residue.insertion <= '9' &&
+      std::abs(residue.number) <= 99'999'999) {  // numbers of five digits
+    residue.number =
+        residue.number * 10 + (residue.number < 0 ? '0' - residue.insertion : residue.insertion - '0');
     residue.insertion = ' ';
   }
-  const auto *n = find_atom(from, "N", conformer), *ca = find_atom(from, "CA", conformer), *c = find_atom(from, "C", conformer);
+  const auto *n = find_atom(from, "N", conformer), *ca = find_atom(from, "CA", conformer),
+             *c = find_atom(from, "C", conformer);
   candidate.has_n = n != nullptr;
   candidate.has_c = c != nullptr;
   if (n != nullptr) candidate.n = position_of(*n);
@@ -131,7 +141,8 @@ std::vector<Candidate> candidates_of(const gemmi::Chain& part, const ParentNames
     size_t at;  // of candidates
     float occupancy;
   };
-  using Place = std::tuple<int, char, std::string_view, std::optional<int>>;  // number, insertion code, segment, label
+  using Place =
+      std::tuple<int, char, std::string_view, std::optional<int>>;  // number, insertion code, segment, label
   std::map<Place, Taken> places;
   for (const auto& residue : part.residues) {
     const ResidueName name = residue_name(residue.name, parents);
@@ -139,11 +150,12 @@ std::vector<Candidate> candidates_of(const gemmi::Chain& part, const ParentNames
     const Conformer conformer = best_conformer(residue);
     const Candidate candidate = candidate_of(residue, name, conformer.letter);
     if (name.kind == ResidueName::kOther && !candidate.residue.has_frame()) continue;
-    // What comes again at one place, wherever it stands in the part: alternate locations, unless all are written without letters (then
-    // numbers just do not count up, or it is a copy). mmCIF's label says it for what follows each other.
-    const auto [found, is_new] =
-        places.try_emplace(Place{candidate.residue.number, candidate.residue.insertion, residue.segment, candidate.label},
-                           Taken{&residue, candidates.size(), conformer.occupancy});
+    // What comes again at one place, wherever it stands in the part: alternate locations, unless all are
+    // written without letters (then numbers just do not count up, or it is a copy). mmCIF's label says it for
+    // what follows each other.
+    const auto [found, is_new] = places.try_emplace(
+        Place{candidate.residue.number, candidate.residue.insertion, residue.segment, candidate.label},
+        Taken{&residue, candidates.size(), conformer.occupancy});
     Taken& taken = found->second;
     const bool follows = candidate.label && taken.at + 1 == candidates.size();
     if (is_new || !(follows || (has_letters(*taken.residue) && has_letters(residue)))) {
@@ -165,7 +177,8 @@ bool numbered_on(const Candidate& first, const Candidate& second) {
 bool bonded(const Candidate& first, const Candidate& second) {
   if (first.has_c && second.has_n) return distance(first.c, second.n) <= kBond;
   if (!numbered_on(first, second)) return false;
-  return first.residue.has_ca() && second.residue.has_ca() && distance(first.residue.ca, second.residue.ca) <= kCaStep;
+  return first.residue.has_ca() && second.residue.has_ca() &&
+         distance(first.residue.ca, second.residue.ca) <= kCaStep;
 }
 
 }  // namespace pipeline::protein

@@ -27,9 +27,9 @@ constexpr Signature kRefused[] = {
 };
 
 ReadError too_large(const ReadLimits& limits, const char* what) {
-  return ReadError(
-      std::string(what) + " more than " + std::to_string(limits.max_file_bytes) + " bytes: raise " + limits.option + " if it is to be used",
-      ReadError::kLimit);
+  return ReadError(std::string(what) + " more than " + std::to_string(limits.max_file_bytes) +
+                       " bytes: raise " + limits.option + " if it is to be used",
+                   ReadError::kLimit);
 }
 
 ReadError failed() {
@@ -41,7 +41,8 @@ ReadError failed() {
 struct Descriptor {
   int fd;
   // A pipe must not hold us up.
-  explicit Descriptor(const std::string& path) : fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
+  explicit Descriptor(const std::string& path)
+      : fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
   ~Descriptor() {
     if (fd >= 0) ::close(fd);
   }
@@ -67,7 +68,8 @@ std::string inflated(std::string_view bytes, const ReadLimits& limits) {
       if (out.size() >= limits.max_file_bytes) throw too_large(limits, "unpacks to");
       out.resize(std::min<uint64_t>(limits.max_file_bytes, out.size() * 2));
     }
-    const auto given = static_cast<uInt>(std::min(rest.size(), kMost)), room = static_cast<uInt>(std::min(out.size() - filled, kMost));
+    const auto given = static_cast<uInt>(std::min(rest.size(), kMost)),
+               room = static_cast<uInt>(std::min(out.size() - filled, kMost));
     stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(rest.data()));
     stream.avail_in = given;
     stream.next_out = reinterpret_cast<Bytef*>(out.data() + filled);

@@ -10,7 +10,8 @@
 namespace pipeline::protein {
 
 struct ReadLimits {
-  // Of a file, and of what it unpacks to. Reading mmCIF takes about ten times as much memory; the largest entry of the PDB has 240 MB.
+  // Of a file, and of what it unpacks to. Reading mmCIF takes about ten times as much memory; the largest
+  // entry of the PDB has 240 MB.
   uint64_t max_file_bytes = uint64_t{256} << 20;
   std::string option = "max_file_bytes";  // what the user calls it, for messages
 };
@@ -24,7 +25,8 @@ class ReadError : public files::DataError {
     kSystem,   // as long as opening it fails with code()
     kPassing,  // it may be all right the next time
   };
-  ReadError(const std::string& message, Cause cause, int code = 0) : DataError(message, code), cause_(cause) {}
+  ReadError(const std::string& message, Cause cause, int code = 0)
+      : DataError(message, code), cause_(cause) {}
   Cause cause() const { return cause_; }
 
  private:
@@ -42,12 +44,14 @@ int opening_error(const std::string& path);
 // The whole file as it is. Throws ReadError with a reason that does not name the file.
 FileContent read_content(const std::string& path, const ReadLimits& limits);
 
-// Whether it is packed with gzip, and how many bytes it says are in it: what most programs that pack wrote, not to be relied on.
+// Whether it is packed with gzip, and how many bytes it says are in it: what most programs that pack wrote,
+// not to be relied on.
 bool is_gzip(std::string_view bytes);
 uint64_t gzip_size(std::string_view bytes);
 
-// What is packed in it with gzip, whatever the file's name: the bytes themselves if nothing is. `unpacked` is the memory that the result
-// may lie in. Throws DataError (damaged, packed otherwise), or ReadError (too much), with a reason.
+// What is packed in it with gzip, whatever the file's name: the bytes themselves if nothing is. `unpacked` is
+// the memory that the result may lie in. Throws DataError (damaged, packed otherwise), or ReadError (too
+// much), with a reason.
 std::string_view unpack(std::string_view bytes, const ReadLimits& limits, std::string& unpacked);
 
 }  // namespace pipeline::protein

@@ -56,13 +56,17 @@ class Search {
     } else {
       if (!searched_.emplace(status.st_dev, status.st_ino).second) return;
       fs::directory_iterator entries(path, error);
-      for (; !error && entries != fs::directory_iterator(); entries.increment(error)) names.push_back(entries->path().filename().string());
+      for (; !error && entries != fs::directory_iterator(); entries.increment(error))
+        names.push_back(entries->path().filename().string());
     }
-    if (error && root) throw files::DataError(path + ": " + error.message() + ": the folder must be readable", error.value());
-    if (error) found_.unreadable.push_back({relative + "/", "a folder that cannot be searched: " + error.message()});
+    if (error && root)
+      throw files::DataError(path + ": " + error.message() + ": the folder must be readable", error.value());
+    if (error)
+      found_.unreadable.push_back({relative + "/", "a folder that cannot be searched: " + error.message()});
     std::sort(names.begin(), names.end());  // so that of two ways to a folder always the same one counts
     for (const auto& name : names) {
-      if (!name.starts_with('.')) entry(path + "/" + name, relative.empty() ? name : relative + "/" + name, name);
+      if (!name.starts_with('.'))
+        entry(path + "/" + name, relative.empty() ? name : relative + "/" + name, name);
     }
   }
 
@@ -73,10 +77,12 @@ class Search {
     if (problem == 0 && S_ISDIR(status.st_mode)) return folder(path, relative);
     const std::string ending = ending_of(name);
     if (problem != 0 && problem != ENOENT) {
-      found_.unreadable.push_back({relative, "cannot be looked at: " + std::generic_category().message(problem)});
+      found_.unreadable.push_back(
+          {relative, "cannot be looked at: " + std::generic_category().message(problem)});
     } else if (is_input(ending)) {
       found_.files.push_back(
-          {path, relative, problem == 0 ? files::FileState(status) : files::FileState()});  // a dead link: an unusable file
+          {path, relative,
+           problem == 0 ? files::FileState(status) : files::FileState()});  // a dead link: an unusable file
     } else if (!is_cache_name(name)) {
       ++found_.ignored[ending];
     }
@@ -98,8 +104,10 @@ uint64_t InputFiles::ignored_count() const {
 std::string InputFiles::ignored_text() const {
   constexpr size_t kMost = 8;
   std::vector<std::pair<uint64_t, std::string>> counts;
-  for (const auto& [ending, count] : ignored) counts.emplace_back(count, ending.empty() ? "without an ending" : ending);
-  std::stable_sort(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  for (const auto& [ending, count] : ignored)
+    counts.emplace_back(count, ending.empty() ? "without an ending" : ending);
+  std::stable_sort(counts.begin(), counts.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
   const uint64_t all = ignored_count();
   std::string text = std::to_string(all) + (all == 1 ? " file: " : " files: ");
   uint64_t others = 0;
@@ -116,7 +124,8 @@ std::string InputFiles::ignored_text() const {
 InputFiles find_inputs(const std::string& root, const std::function<void()>& check) {
   InputFiles found;
   struct stat status {};
-  if (::stat(root.c_str(), &status) != 0) throw files::system_error(root, "name a folder of structure files, or one such file");
+  if (::stat(root.c_str(), &status) != 0)
+    throw files::system_error(root, "name a folder of structure files, or one such file");
   found.root = fs::canonical(root).string();
   if (S_ISDIR(status.st_mode)) {
     Search(found, check).folder(found.root, "", true);
@@ -128,7 +137,8 @@ InputFiles find_inputs(const std::string& root, const std::function<void()>& che
     for (const auto& [relative, reason] : found.unreadable) what += "; " + relative + ": " + reason;
     throw files::DataError(root + ": no structure files: looked for " + kLookedFor + ", and found " + what);
   }
-  std::sort(found.files.begin(), found.files.end(), [](const auto& a, const auto& b) { return a.relative < b.relative; });
+  std::sort(found.files.begin(), found.files.end(),
+            [](const auto& a, const auto& b) { return a.relative < b.relative; });
   return found;
 }
 
@@ -137,7 +147,8 @@ std::string without_ending(const std::string& relative) {
   if (lower(name).ends_with(".gz")) name.resize(name.size() - 3);
   const std::string small = lower(name);
   for (const auto ending : kEndings) {
-    if (small.ends_with(ending) && small.size() > ending.size()) return name.substr(0, name.size() - ending.size());
+    if (small.ends_with(ending) && small.size() > ending.size())
+      return name.substr(0, name.size() - ending.size());
   }
   return name;
 }

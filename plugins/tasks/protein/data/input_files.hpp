@@ -22,19 +22,21 @@ struct FileNote {
 };
 
 struct InputFiles {
-  std::string root;                         // absolute and without links
-  std::vector<InputFile> files;             // sorted by relative path, byte by byte
-  std::vector<FileNote> unreadable;         // folders (with "/" behind them) that cannot be searched, entries that cannot be looked at
+  std::string root;              // absolute and without links
+  std::vector<InputFile> files;  // sorted by relative path, byte by byte
+  std::vector<FileNote>
+      unreadable;  // folders (with "/" behind them) that cannot be searched, entries that cannot be looked at
   std::map<std::string, uint64_t> ignored;  // files that are no input, by ending (lower case, "" without one)
 
   uint64_t ignored_count() const;
   std::string ignored_text() const;  // "12 files: .txt 9, .xyz 3"; the most frequent endings first
 };
 
-// All structure files below a folder, by their endings (.pdb .ent .cif .mmcif, and these with .gz, in any case); or the one file that is
-// given, whatever its name. Links are followed, a folder that is reached twice is searched once; hidden files and folders are passed
-// over, and so are the caches' own files. Throws DataError for a root that is not there or cannot be read, or when there is no input, and
-// what `check` (optional, called often) throws.
+// All structure files below a folder, by their endings (.pdb .ent .cif .mmcif, and these with .gz, in any
+// case); or the one file that is given, whatever its name. Links are followed, a folder that is reached twice
+// is searched once; hidden files and folders are passed over, and so are the caches' own files. Throws
+// DataError for a root that is not there or cannot be read, or when there is no input, and what `check`
+// (optional, called often) throws.
 InputFiles find_inputs(const std::string& root, const std::function<void()>& check);
 
 // Without the endings that make it an input.

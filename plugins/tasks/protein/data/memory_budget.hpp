@@ -7,8 +7,9 @@
 
 namespace pipeline::protein {
 
-// Memory that several threads share. What does not fit waits until others have given back, except that one at a time may go beyond: so
-// work that needs more than there is at all is done one by one, and nobody waits for ever. [any-thread]
+// Memory that several threads share. What does not fit waits until others have given back, except that one at
+// a time may go beyond: so work that needs more than there is at all is done one by one, and nobody waits for
+// ever. [any-thread]
 class MemoryBudget {
  public:
   explicit MemoryBudget(uint64_t bytes) : limit_(bytes) {}

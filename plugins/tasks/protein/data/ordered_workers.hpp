@@ -13,9 +13,10 @@
 
 namespace pipeline::protein {
 
-// Runs work(0) ... work(count - 1) on some threads and gives the results to `take` in that order, on the calling thread. Workers are at
-// most a few results ahead of it, so that memory stays bounded. `idle` is called at least every 50 ms. What any of the three throws is
-// thrown here, after the workers have ended what they were at.
+// Runs work(0) ... work(count - 1) on some threads and gives the results to `take` in that order, on the
+// calling thread. Workers are at most a few results ahead of it, so that memory stays bounded. `idle` is
+// called at least every 50 ms. What any of the three throws is thrown here, after the workers have ended what
+// they were at.
 template <class Result>
 void run_in_order(size_t count, unsigned threads, const std::function<Result(size_t)>& work,
                   const std::function<void(size_t, Result&&)>& take, const std::function<void()>& idle) {

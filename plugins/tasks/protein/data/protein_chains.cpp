@@ -20,7 +20,8 @@ struct ChainDraft {
   std::set<std::pair<int32_t, char>> numbers;
 };
 
-// Files of molecular dynamics often have segments instead of chains. Old PDB files have their own code there, the same on each line.
+// Files of molecular dynamics often have segments instead of chains. Old PDB files have their own code there,
+// the same on each line.
 bool segments_differ(const ModelParts& model) {
   std::set<std::string> names;
   for (const auto& part : model.parts) {
@@ -46,7 +47,8 @@ std::vector<ChainDraft> drafts_of(const ModelParts& model) {
     if (candidates.empty()) continue;
     const std::string& base = part.name.empty() && by_segment ? part.residues.front().segment : part.name;
     auto& same = known[base];
-    const auto of_part = std::find_if(same.begin(), same.end(), [&](size_t i) { return belongs_to(drafts[i], candidates); });
+    const auto of_part =
+        std::find_if(same.begin(), same.end(), [&](size_t i) { return belongs_to(drafts[i], candidates); });
     const size_t at = of_part == same.end() ? drafts.size() : *of_part;
     if (at == drafts.size()) {
       drafts.push_back({base, {}, {}});
@@ -81,7 +83,8 @@ std::vector<bool> members_of(const std::vector<Candidate>& candidates) {
     const auto range = written_as_atom.find(candidate.part);
     const bool has_atoms = range != written_as_atom.end();  // of the chain, in its part
     const bool inside = has_atoms && (range->second.holds(i) || candidate.label);
-    members[i] = (is_amino_acid && (!candidate.het || inside)) || (i > 0 && bonded(candidates[i - 1], candidate)) ||
+    members[i] = (is_amino_acid && (!candidate.het || inside)) ||
+                 (i > 0 && bonded(candidates[i - 1], candidate)) ||
                  (i + 1 < candidates.size() && bonded(candidate, candidates[i + 1]));
   }
   return members;
@@ -125,7 +128,8 @@ Structure protein_chains(const ModelParts& model) {
     std::vector<Residue> residues = residues_of(draft.candidates);
     if (residues.empty()) continue;
     std::string name = draft.base;
-    while (!names.insert(name).second) name = draft.base + (draft.base.empty() ? "" : "-") + std::to_string(++copies[draft.base] + 1);
+    while (!names.insert(name).second)
+      name = draft.base + (draft.base.empty() ? "" : "-") + std::to_string(++copies[draft.base] + 1);
     structure.chains.push_back({std::move(name), std::move(residues)});
   }
   return structure;

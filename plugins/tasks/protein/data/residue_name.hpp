@@ -24,7 +24,8 @@ struct ResidueName {
   uint8_t amino_acid = kUnknown;
 };
 
-// Names are those of the PDB, of force fields (HSD, HIE, CYX, LYSH ...) and of Amber's ends of chains (NALA, CGLY).
+// Names are those of the PDB, of force fields (HSD, HIE, CYX, LYSH ...) and of Amber's ends of chains (NALA,
+// CGLY).
 ResidueName residue_name(const std::string& name, const ParentNames& parents);
 
 // The PDB's name of an amino acid: "ALA" ...

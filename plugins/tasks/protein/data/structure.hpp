@@ -14,7 +14,9 @@ constexpr std::string_view kAminoAcids = "ACDEFGHIKLMNPQRSTVWY";
 constexpr uint8_t kAminoAcidCount = 20;
 constexpr uint8_t kUnknown = 20;  // a residue, but none of the twenty and no modification of one
 
-constexpr char letter_of(uint8_t amino_acid) { return amino_acid < kAminoAcidCount ? kAminoAcids[amino_acid] : 'X'; }
+constexpr char letter_of(uint8_t amino_acid) {
+  return amino_acid < kAminoAcidCount ? kAminoAcids[amino_acid] : 'X';
+}
 
 struct Vec3 {
   float x = 0, y = 0, z = 0;  // ångström
@@ -29,7 +31,8 @@ struct Residue {
   char insertion = ' ';  // insertion code
   uint8_t reserved = 0;
   int32_t number = 0;    // as in the file; one on from the residue before where it has none there
-  int32_t position = 0;  // along the chain from 0: one more than the residue before, and more where residues are missing in between
+  int32_t position = 0;  // along the chain from 0: one more than the residue before, and more where residues
+                         // are missing in between
   Vec3 n, ca, c;         // zero where missing
 
   bool has_ca() const { return (flags & kHasCa) != 0; }

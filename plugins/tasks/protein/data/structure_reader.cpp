@@ -24,8 +24,8 @@ std::string why_no_chain(const ModelParts& model) {
         return "has no protein chain: its amino acids are ligands (HETATM, and not bonded to others)";
     }
   }
-  return "has no protein chain: none of its " + std::to_string(model.atoms) + " atoms is an amino acid's, as in " +
-         one_line(model.first_atom);
+  return "has no protein chain: none of its " + std::to_string(model.atoms) +
+         " atoms is an amino acid's, as in " + one_line(model.first_atom);
 }
 
 }  // namespace
@@ -35,7 +35,8 @@ Structure parse_text(std::string_view text) try {
   const ModelParts model = is_cif(text) ? read_cif_parts(text) : read_pdb_parts(text);
   Structure structure = protein_chains(model);
   if (structure.chains.empty()) throw files::DataError(why_no_chain(model));
-  for (const auto& remark : model.remarks) structure.remark += (structure.remark.empty() ? "" : "; ") + one_line(remark);
+  for (const auto& remark : model.remarks)
+    structure.remark += (structure.remark.empty() ? "" : "; ") + one_line(remark);
   return structure;
 } catch (const files::DataError&) {
   throw;

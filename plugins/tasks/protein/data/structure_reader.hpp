@@ -11,8 +11,9 @@ namespace pipeline::protein {
 // To be raised whenever the same file gives other residues: what was parsed before is then parsed again.
 constexpr uint32_t kParserVersion = 2;
 
-// The protein chains (protein_chains.hpp) of the first model in the content of a PDB or mmCIF file, plain or packed with gzip: what it
-// is decides, not its name. Throws DataError with a reason of one line that does not name the file. [any-thread]
+// The protein chains (protein_chains.hpp) of the first model in the content of a PDB or mmCIF file, plain or
+// packed with gzip: what it is decides, not its name. Throws DataError with a reason of one line that does
+// not name the file. [any-thread]
 Structure parse_structure(std::string_view content, const ReadLimits& limits);
 
 // The same for what unpack() gave, and about how many bytes of memory that takes besides the text.

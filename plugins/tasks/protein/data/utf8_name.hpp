@@ -8,7 +8,8 @@
 
 namespace pipeline::protein {
 
-// A name as text that every reader of UTF-8 takes: bytes that are none are written as in an address (%FF). Two names can become the same.
+// A name as text that every reader of UTF-8 takes: bytes that are none are written as in an address (%FF).
+// Two names can become the same.
 inline std::string utf8_name(std::string_view name) {
   std::string result;
   for (const char *at = name.data(), *const end = at + name.size(); at != end;) {

@@ -10,7 +10,9 @@ namespace {
 Vec3 operator-(const Vec3& a, const Vec3& b) { return {a.x - b.x, a.y - b.y, a.z - b.z}; }
 Vec3 operator*(const Vec3& a, float s) { return {a.x * s, a.y * s, a.z * s}; }
 float dot(const Vec3& a, const Vec3& b) { return a.x * b.x + a.y * b.y + a.z * b.z; }
-Vec3 cross(const Vec3& a, const Vec3& b) { return {a.y * b.z - a.z * b.y, a.z * b.x - a.x * b.z, a.x * b.y - a.y * b.x}; }
+Vec3 cross(const Vec3& a, const Vec3& b) {
+  return {a.y * b.z - a.z * b.y, a.z * b.x - a.x * b.z, a.x * b.y - a.y * b.x};
+}
 float length(const Vec3& a) { return std::sqrt(dot(a, a)); }
 Vec3 unit(const Vec3& a) { return a * (1 / std::max(length(a), 1e-6f)); }
 
@@ -37,10 +39,12 @@ std::array<float, 2> torsion(const Vec3& a, const Vec3& b, const Vec3& c, const 
   return {y / size, x / size};
 }
 
-// Where CB would be, from the ideal geometry of alanine (Dauparas et al. 2022, ProteinMPNN): a direction from CA.
+// Where CB would be, from the ideal geometry of alanine (Dauparas et al. 2022, ProteinMPNN): a direction from
+// CA.
 Vec3 side_chain_direction(const Residue& r) {
   const Vec3 b = r.ca - r.n, c = r.c - r.ca, a = cross(b, c);
-  return {-0.58273431f * a.x + 0.56802827f * b.x - 0.54067466f * c.x, -0.58273431f * a.y + 0.56802827f * b.y - 0.54067466f * c.y,
+  return {-0.58273431f * a.x + 0.56802827f * b.x - 0.54067466f * c.x,
+          -0.58273431f * a.y + 0.56802827f * b.y - 0.54067466f * c.y,
           -0.58273431f * a.z + 0.56802827f * b.z - 0.54067466f * c.z};
 }
 
@@ -48,14 +52,15 @@ Vec3 side_chain_direction(const Residue& r) {
 float inside(float distance, float radius) { return 1 / (1 + std::exp(distance - radius)); }
 
 constexpr std::array<float, 4> kRadii{8, 10, 12, 14};
-constexpr float kFarthest = 24;    // beyond it no count changes by more than 5e-5
+constexpr float kFarthest = 24;  // beyond it no count changes by more than 5e-5
 constexpr float kHalfSphere = 12;
 constexpr size_t kTorsions = 2, kDistances = 8, kCounts = 14, kHalves = 18;
 static_assert(kHalves + 2 == kLocalFeatures && kCounts + kRadii.size() == kHalves);
 
 }  // namespace
 
-Geometry::Geometry(std::span<const Residue> residues, std::span<const int64_t> chains, std::span<const uint8_t> hidden)
+Geometry::Geometry(std::span<const Residue> residues, std::span<const int64_t> chains,
+                   std::span<const uint8_t> hidden)
     : residues_(residues),
       chains_(chains),
       frames_(residues.size() * kFrameSize),

@@ -24,8 +24,9 @@ using torch::autograd::variable_list;
 using transformer::Gemm;
 using transformer::kernels;
 
-constexpr int64_t kBlock = 1024;      // pairs whose features exist at a time in a thread: they stay in its cache
-constexpr int64_t kTaskPairs = 8192;  // pairs of a task; gradients of a task's pairs are added in its own memory, so it is part of the sums' order
+constexpr int64_t kBlock = 1024;  // pairs whose features exist at a time in a thread: they stay in its cache
+constexpr int64_t kTaskPairs = 8192;  // pairs of a task; gradients of a task's pairs are added in its own
+                                      // memory, so it is part of the sums' order
 
 struct Centers {
   std::array<float, kGaussians> at;
@@ -54,7 +55,8 @@ class Pairs {
       starts_.push_back(starts_.back() + queries * keys);
       if (queries == 0) continue;
       const int64_t each = std::max<int64_t>(1, kTaskPairs / keys);
-      for (int64_t first = 0; first < queries; first += each) tasks_.push_back({s, first, std::min(each, queries - first)});
+      for (int64_t first = 0; first < queries; first += each)
+        tasks_.push_back({s, first, std::min(each, queries - first)});
     }
   }
 
@@ -64,7 +66,8 @@ class Pairs {
   int64_t keys(int64_t sequence) const { return inputs_.keys.length(sequence); }
   int64_t queries(int64_t sequence) const { return inputs_.queries.length(sequence); }
 
-  // Calls body(pair, count, features, classes) for blocks of a task's pairs; `pair` counts within the sequence.
+  // Calls body(pair, count, features, classes) for blocks of a task's pairs; `pair` counts within the
+  // sequence.
   template <class Body>
   void for_blocks(const Task& task, const Body& body) const {
     thread_local std::vector<float> features(static_cast<size_t>(kBlock * kPairFeatures));
@@ -73,7 +76,8 @@ class Pairs {
     for (int64_t pair = task.first * keys; pair < end; pair += kBlock) {
       const int64_t count = std::min(kBlock, end - pair);
       for (int64_t p = 0; p < count;) {  // the part of a query's keys that is in this block
-        const int64_t query = (pair + p) / keys, key = (pair + p) % keys, run = std::min(keys - key, count - p);
+        const int64_t query = (pair + p) / keys, key = (pair + p) % keys,
+                      run = std::min(keys - key, count - p);
         write_run(task.sequence, query, key, run, features.data() + p * kPairFeatures, classes.data() + p);
         p += run;
       }
@@ -82,7 +86,8 @@ class Pairs {
   }
 
  private:
-  void write_run(int64_t sequence, int64_t query, int64_t first_key, int64_t count, float* features, int64_t* classes) const {
+  void write_run(int64_t sequence, int64_t query, int64_t first_key, int64_t count, float* features,
+                 int64_t* classes) const {
     const int64_t number = inputs_.queries.start(sequence) + query;
     const int64_t i = inputs_.query_rows.empty() ? number : inputs_.query_rows[static_cast<size_t>(number)];
     const float* const a = frames_ + i * kFrameSize;
@@ -95,7 +100,8 @@ class Pairs {
       const float x = b[9] - a[9], y = b[10] - a[10], z = b[11] - a[11];
       distances[static_cast<size_t>(n)] = std::sqrt(x * x + y * y + z * z);
     }
-    kernels().gaussians(distances.data(), count, kCenters.at.data(), kGaussians, kGaussianFactor, features, kPairFeatures);
+    kernels().gaussians(distances.data(), count, kCenters.at.data(), kGaussians, kGaussianFactor, features,
+                        kPairFeatures);
     for (int64_t n = 0; n < count; ++n, features += kPairFeatures) {
       const int64_t j = row + n;
       const uint8_t both = flags & flags_[j];
@@ -104,9 +110,11 @@ class Pairs {
       if ((both & Residue::kHasFrame) == 0) {
         std::memset(features + kGaussians, 0, (kPairFeatures - 1 - kGaussians) * sizeof(float));
       } else {
-        write_orientation(a, frames_ + j * kFrameSize, distances[static_cast<size_t>(n)], features + kGaussians);
+        write_orientation(a, frames_ + j * kFrameSize, distances[static_cast<size_t>(n)],
+                          features + kGaussians);
       }
-      const int64_t offset = std::clamp(positions_[j] - positions_[i], -kFarthestOffset, kFarthestOffset) + kFarthestOffset;
+      const int64_t offset =
+          std::clamp(positions_[j] - positions_[i], -kFarthestOffset, kFarthestOffset) + kFarthestOffset;
       classes[n] = chains_[j] == chains_[i] ? offset : kOffsets - 1;
     }
   }
@@ -147,13 +155,25 @@ struct Weights {
 
   // before (count, width): what GELU is applied to.
   void first(int64_t count, const float* features, const int64_t* classes, float* before) const {
-    kernels().gemm(Gemm{.m = count, .n = width, .k = kPairFeatures, .a = features, .lda = kPairFeatures, .a_transposed = false, .b = weight,
-                        .ldb = width, .b_transposed = false, .c = before, .ldc = width});
-    for (int64_t p = 0; p < count; ++p) kernels().add(offsets + classes[p] * width, before + p * width, width);
+    kernels().gemm(Gemm{.m = count,
+                        .n = width,
+                        .k = kPairFeatures,
+                        .a = features,
+                        .lda = kPairFeatures,
+                        .a_transposed = false,
+                        .b = weight,
+                        .ldb = width,
+                        .b_transposed = false,
+                        .c = before,
+                        .ldc = width});
+    for (int64_t p = 0; p < count; ++p)
+      kernels().add(offsets + classes[p] * width, before + p * width, width);
   }
 };
 
-int64_t work(const Pairs& pairs, const Weights& w) { return pairs.count() * (2 * kPairFeatures + 2 * w.layers * w.heads + 64) * w.width; }
+int64_t work(const Pairs& pairs, const Weights& w) {
+  return pairs.count() * (2 * kPairFeatures + 2 * w.layers * w.heads + 64) * w.width;
+}
 
 std::vector<float>& scratch_floats(size_t which, int64_t count) {
   thread_local std::array<std::vector<float>, 3> memory;
@@ -167,8 +187,8 @@ struct Saved : torch::CustomClassHolder {
 
 class PairBias : public torch::autograd::Function<PairBias> {
  public:
-  static variable_list forward(AutogradContext* ctx, const Variable& weight, const Variable& offsets, const Variable& out,
-                               const PairInputs& inputs) {
+  static variable_list forward(AutogradContext* ctx, const Variable& weight, const Variable& offsets,
+                               const Variable& out, const PairInputs& inputs) {
     const Pairs pairs(inputs);
     const Weights w({weight, offsets, out});
     variable_list biases;
@@ -177,18 +197,30 @@ class PairBias : public torch::autograd::Function<PairBias> {
       biases.push_back(at::empty({pairs.count() * w.heads}, weight.options()));
       to.push_back(biases.back().mutable_data_ptr<float>());
     }
-    transformer::parallel_tasks(static_cast<int64_t>(pairs.tasks().size()), work(pairs, w), [&](int64_t number) {
-      const Pairs::Task& task = pairs.tasks()[static_cast<size_t>(number)];
-      float* const hidden = scratch_floats(0, kBlock * w.width).data();
-      const int64_t all = pairs.queries(task.sequence) * pairs.keys(task.sequence), at = pairs.start(task.sequence) * w.heads;
-      pairs.for_blocks(task, [&](int64_t pair, int64_t count, const float* features, const int64_t* classes) {
-        w.first(count, features, classes, hidden);
-        kernels().gelu(hidden, hidden, count * w.width);
-        for (int64_t l = 0; l < w.layers; ++l)
-          kernels().gemm(Gemm{.m = w.heads, .n = count, .k = w.width, .a = w.out_of(l), .lda = w.heads, .a_transposed = true, .b = hidden,
-                              .ldb = w.width, .b_transposed = true, .c = to[static_cast<size_t>(l)] + at + pair, .ldc = all});
-      });
-    });
+    transformer::parallel_tasks(
+        static_cast<int64_t>(pairs.tasks().size()), work(pairs, w), [&](int64_t number) {
+          const Pairs::Task& task = pairs.tasks()[static_cast<size_t>(number)];
+          float* const hidden = scratch_floats(0, kBlock * w.width).data();
+          const int64_t all = pairs.queries(task.sequence) * pairs.keys(task.sequence),
+                        at = pairs.start(task.sequence) * w.heads;
+          pairs.for_blocks(task,
+                           [&](int64_t pair, int64_t count, const float* features, const int64_t* classes) {
+                             w.first(count, features, classes, hidden);
+                             kernels().gelu(hidden, hidden, count * w.width);
+                             for (int64_t l = 0; l < w.layers; ++l)
+                               kernels().gemm(Gemm{.m = w.heads,
+                                                   .n = count,
+                                                   .k = w.width,
+                                                   .a = w.out_of(l),
+                                                   .lda = w.heads,
+                                                   .a_transposed = true,
+                                                   .b = hidden,
+                                                   .ldb = w.width,
+                                                   .b_transposed = true,
+                                                   .c = to[static_cast<size_t>(l)] + at + pair,
+                                                   .ldc = all});
+                           });
+        });
     auto holder = c10::make_intrusive<Saved>();
     holder->inputs = inputs;
     ctx->saved_data["inputs"] = c10::IValue::make_capsule(std::move(holder));
@@ -206,45 +238,84 @@ class PairBias : public torch::autograd::Function<PairBias> {
       grad = grad.contiguous();
       from.push_back(grad.const_data_ptr<float>());
     }
-    // Each task adds up its own gradients of weight, offsets and out, one after another; they are added in the order of the tasks.
-    const int64_t weight_size = kPairFeatures * w.width, offsets_size = kOffsets * w.width, size = weight_size + offsets_size + saved[2].numel();
+    // Each task adds up its own gradients of weight, offsets and out, one after another; they are added in
+    // the order of the tasks.
+    const int64_t weight_size = kPairFeatures * w.width, offsets_size = kOffsets * w.width,
+                  size = weight_size + offsets_size + saved[2].numel();
     const auto tasks = static_cast<int64_t>(pairs.tasks().size());
     const at::Tensor parts = at::zeros({std::max<int64_t>(tasks, 1), size}, saved[0].options());
     float* const parts_data = parts.mutable_data_ptr<float>();
     transformer::parallel_tasks(tasks, 3 * work(pairs, w), [&](int64_t number) {
       const Pairs::Task& task = pairs.tasks()[static_cast<size_t>(number)];
-      float *const before = scratch_floats(0, kBlock * w.width).data(), *const hidden = scratch_floats(1, kBlock * w.width).data(),
+      float *const before = scratch_floats(0, kBlock * w.width).data(),
+                   *const hidden = scratch_floats(1, kBlock * w.width).data(),
                    *const d = scratch_floats(2, kBlock * w.width).data();
-      float *const dweight = parts_data + number * size, *const doffsets = dweight + weight_size, *const dout = doffsets + offsets_size;
-      const int64_t all = pairs.queries(task.sequence) * pairs.keys(task.sequence), at = pairs.start(task.sequence) * w.heads;
+      float *const dweight = parts_data + number * size, *const doffsets = dweight + weight_size,
+                   *const dout = doffsets + offsets_size;
+      const int64_t all = pairs.queries(task.sequence) * pairs.keys(task.sequence),
+                    at = pairs.start(task.sequence) * w.heads;
       pairs.for_blocks(task, [&](int64_t pair, int64_t count, const float* features, const int64_t* classes) {
         w.first(count, features, classes, before);
         for (int64_t l = 0; l < w.layers; ++l)  // d (count, width) = sum over layers of dbias^T out^T
-          kernels().gemm(Gemm{.m = count, .n = w.width, .k = w.heads, .a = from[static_cast<size_t>(l)] + at + pair, .lda = all, .a_transposed = true,
-                              .b = w.out_of(l), .ldb = w.heads, .b_transposed = true, .c = d, .ldc = w.width, .accumulate = l > 0});
+          kernels().gemm(Gemm{.m = count,
+                              .n = w.width,
+                              .k = w.heads,
+                              .a = from[static_cast<size_t>(l)] + at + pair,
+                              .lda = all,
+                              .a_transposed = true,
+                              .b = w.out_of(l),
+                              .ldb = w.heads,
+                              .b_transposed = true,
+                              .c = d,
+                              .ldc = w.width,
+                              .accumulate = l > 0});
         kernels().gelu_backward(before, hidden, d, count * w.width);
         for (int64_t l = 0; l < w.layers; ++l)  // dout (width, heads) += hidden^T dbias^T
-          kernels().gemm(Gemm{.m = w.width, .n = w.heads, .k = count, .a = hidden, .lda = w.width, .a_transposed = true,
-                              .b = from[static_cast<size_t>(l)] + at + pair, .ldb = all, .b_transposed = true, .c = dout + l * w.width * w.heads,
-                              .ldc = w.heads, .accumulate = true});
-        kernels().gemm(Gemm{.m = kPairFeatures, .n = w.width, .k = count, .a = features, .lda = kPairFeatures, .a_transposed = true, .b = d,
-                            .ldb = w.width, .b_transposed = false, .c = dweight, .ldc = w.width, .accumulate = true});
-        for (int64_t p = 0; p < count; ++p) kernels().add(d + p * w.width, doffsets + classes[p] * w.width, w.width);
+          kernels().gemm(Gemm{.m = w.width,
+                              .n = w.heads,
+                              .k = count,
+                              .a = hidden,
+                              .lda = w.width,
+                              .a_transposed = true,
+                              .b = from[static_cast<size_t>(l)] + at + pair,
+                              .ldb = all,
+                              .b_transposed = true,
+                              .c = dout + l * w.width * w.heads,
+                              .ldc = w.heads,
+                              .accumulate = true});
+        kernels().gemm(Gemm{.m = kPairFeatures,
+                            .n = w.width,
+                            .k = count,
+                            .a = features,
+                            .lda = kPairFeatures,
+                            .a_transposed = true,
+                            .b = d,
+                            .ldb = w.width,
+                            .b_transposed = false,
+                            .c = dweight,
+                            .ldc = w.width,
+                            .accumulate = true});
+        for (int64_t p = 0; p < count; ++p)
+          kernels().add(d + p * w.width, doffsets + classes[p] * w.width, w.width);
       });
     });
     at::Tensor sum = at::empty({size}, parts.options());
     kernels().column_sum(parts_data, sum.mutable_data_ptr<float>(), parts.size(0), size, 0, size);
-    return {sum.narrow(0, 0, weight_size).view_as(saved[0]).clone(), sum.narrow(0, weight_size, offsets_size).view_as(saved[1]).clone(),
-            sum.narrow(0, weight_size + offsets_size, saved[2].numel()).view_as(saved[2]).clone(), Variable()};
+    return {sum.narrow(0, 0, weight_size).view_as(saved[0]).clone(),
+            sum.narrow(0, weight_size, offsets_size).view_as(saved[1]).clone(),
+            sum.narrow(0, weight_size + offsets_size, saved[2].numel()).view_as(saved[2]).clone(),
+            Variable()};
   }
 };
 
 }  // namespace
 
 std::vector<at::Tensor> pair_bias(const PairInputs& inputs, const PairNetwork& network) {
-  if (!transformer::fast_path(inputs.frames) || network.weight.scalar_type() == at::kDouble) return pair_bias_by_torch(inputs, network);
+  if (!transformer::fast_path(inputs.frames) || network.weight.scalar_type() == at::kDouble)
+    return pair_bias_by_torch(inputs, network);
   const auto as_kernels_take = [](const at::Tensor& x) { return x.to(at::kFloat).contiguous(); };
-  return PairBias::apply(as_kernels_take(network.weight), as_kernels_take(network.offsets), as_kernels_take(network.out), inputs);
+  return PairBias::apply(as_kernels_take(network.weight), as_kernels_take(network.offsets),
+                         as_kernels_take(network.out), inputs);
 }
 
 }  // namespace pipeline::protein

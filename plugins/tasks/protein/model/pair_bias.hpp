@@ -1,4 +1,5 @@
-// Attention biases made from pairs of residues: a small network over what two residues look like from each other.
+// Attention biases made from pairs of residues: a small network over what two residues look like from each
+// other.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,13 +15,14 @@ namespace pipeline::protein {
 //   16..18  the direction to CA of j in the frame of i, 19..21 the direction to CA of i in the frame of j
 //   22..30  the rotation from the frame of j to that of i, row by row
 //   31      1 where the distance is not known
-// A direction or rotation that is not known is zero. Beside these, one of kOffsets classes: j's position along the chain less i's,
-// cut at +-32, or another chain.
+// A direction or rotation that is not known is zero. Beside these, one of kOffsets classes: j's position
+// along the chain less i's, cut at +-32, or another chain.
 constexpr int64_t kPairFeatures = 32;
 constexpr int64_t kFarthestOffset = 32;
 constexpr int64_t kOffsets = 2 * kFarthestOffset + 2;
 
-// bias = gelu(features W + offsets[class]) out: no biases of its own, since a class has one and a constant changes no softmax.
+// bias = gelu(features W + offsets[class]) out: no biases of its own, since a class has one and a constant
+// changes no softmax.
 struct PairNetwork {
   at::Tensor weight;   // (kPairFeatures, P)
   at::Tensor offsets;  // (kOffsets, P)
@@ -38,12 +40,14 @@ struct PairInputs {
   std::vector<int64_t> query_rows;  // (queries.rows()) which rows these are, ascending; empty: all
 };
 
-// For each layer the bias that ragged_attention takes: fp32, of networks of any dtype. Differentiable in the network's tensors. On the CPU the pairs are computed block by
-// block, in the backward pass again, so that nothing larger than a bias is kept.
+// For each layer the bias that ragged_attention takes: fp32, of networks of any dtype. Differentiable in the
+// network's tensors. On the CPU the pairs are computed block by block, in the backward pass again, so that
+// nothing larger than a bias is kept.
 std::vector<at::Tensor> pair_bias(const PairInputs& inputs, const PairNetwork& network);
 
-// The same from ATen's operations, on any device: (pairs, kPairFeatures) in `dtype` and (pairs) int64 of one sequence. Features are made in
-// fp32 at least, whatever the network's dtype: a coordinate of 100 Å is half an ångström off in bf16.
+// The same from ATen's operations, on any device: (pairs, kPairFeatures) in `dtype` and (pairs) int64 of one
+// sequence. Features are made in fp32 at least, whatever the network's dtype: a coordinate of 100 Å is half
+// an ångström off in bf16.
 struct PairFeatures {
   at::Tensor features, classes;
 };

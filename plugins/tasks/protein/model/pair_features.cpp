@@ -23,14 +23,17 @@ PairFeatures pair_features(const PairInputs& inputs, int64_t sequence, at::Scala
   const auto queries = [&](const at::Tensor& x) {
     if (inputs.query_rows.empty()) return rows_of(x, inputs.queries, sequence);
     const int64_t* const first = inputs.query_rows.data() + inputs.queries.start(sequence);
-    return x.index_select(0, transformer::to_device({first, static_cast<size_t>(inputs.queries.length(sequence))}, x.device()));
+    return x.index_select(
+        0, transformer::to_device({first, static_cast<size_t>(inputs.queries.length(sequence))}, x.device()));
   };
   const at::Tensor frames_i = queries(inputs.frames).to(dtype), frames_j = keys(inputs.frames).to(dtype);
   const int64_t q = frames_i.size(0), k = frames_j.size(0);
   const auto rotation = [](const at::Tensor& frames) { return frames.narrow(1, 0, 9).view({-1, 3, 3}); };
   const auto ca = [](const at::Tensor& frames) { return frames.narrow(1, 9, 3); };
   const auto both = [&](int64_t flag) {
-    return with_flag(queries(inputs.flags), flag).unsqueeze(1).logical_and(with_flag(keys(inputs.flags), flag).unsqueeze(0));
+    return with_flag(queries(inputs.flags), flag)
+        .unsqueeze(1)
+        .logical_and(with_flag(keys(inputs.flags), flag).unsqueeze(0));
   };
   const at::Tensor known = both(Residue::kHasCa), framed = both(Residue::kHasFrame);
 
@@ -41,12 +44,16 @@ PairFeatures pair_features(const PairInputs& inputs, int64_t sequence, at::Scala
   const at::Tensor direction = to / distance.clamp_min(kLeastDistance).unsqueeze(-1);
   const at::Tensor from_i = at::einsum("iab,ijb->ija", {rotation(frames_i), direction});
   const at::Tensor from_j = at::einsum("jab,ijb->ija", {rotation(frames_j), -direction});
-  const at::Tensor turn = at::einsum("iac,jbc->ijab", {rotation(frames_i), rotation(frames_j)}).reshape({q, k, 9});
-  const auto where = [](const at::Tensor& mask, const at::Tensor& x) { return x * mask.unsqueeze(-1).to(x.scalar_type()); };
+  const at::Tensor turn =
+      at::einsum("iac,jbc->ijab", {rotation(frames_i), rotation(frames_j)}).reshape({q, k, 9});
+  const auto where = [](const at::Tensor& mask, const at::Tensor& x) {
+    return x * mask.unsqueeze(-1).to(x.scalar_type());
+  };
 
   PairFeatures result;
-  result.features = at::cat({where(known, gaussians), where(framed, from_i), where(framed, from_j), where(framed, turn),
-                             known.logical_not().unsqueeze(-1).to(dtype)}, -1)
+  result.features = at::cat({where(known, gaussians), where(framed, from_i), where(framed, from_j),
+                             where(framed, turn), known.logical_not().unsqueeze(-1).to(dtype)},
+                            -1)
                         .view({q * k, kPairFeatures});
   const at::Tensor offset = (keys(inputs.positions).unsqueeze(0) - queries(inputs.positions).unsqueeze(1))
                                 .clamp(-kFarthestOffset, kFarthestOffset)
@@ -68,7 +75,8 @@ std::vector<at::Tensor> pair_bias_by_torch(const PairInputs& inputs, const PairN
                                            transformer::look_up(offsets, pairs.classes).to(narrow),
                                        "tanh");
     for (int64_t l = 0; l < layers; ++l)
-      parts[static_cast<size_t>(l)].push_back(hidden.matmul(network.out[l]).to(wide).t().reshape({heads * pairs.features.size(0)}));
+      parts[static_cast<size_t>(l)].push_back(
+          hidden.matmul(network.out[l]).to(wide).t().reshape({heads * pairs.features.size(0)}));
   }
   std::vector<at::Tensor> biases;
   for (const auto& layer : parts)

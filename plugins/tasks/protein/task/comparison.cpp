@@ -15,8 +15,8 @@ namespace {
 using files::bytes_of;
 
 constexpr uint32_t kVersion = 2;  // raise it whenever the same sequences would be found alike otherwise
-// Of the alignments of a comparison of all pairs: some twelve minutes of one core, or one with the sequences that 20,000 have held out. A
-// constant, since what is held out may not depend on the machine.
+// Of the alignments of a comparison of all pairs: some twelve minutes of one core, or one with the sequences
+// that 20,000 have held out. A constant, since what is held out may not depend on the machine.
 constexpr double kMostCells = 1e13;
 
 // The sequences of samples, and whose they are.
@@ -56,7 +56,9 @@ void add(files::Hasher128& hasher, const Sequences& sequences) {
 files::Hasher128 hasher_of(std::string_view what, const ClusterOptions& options) {
   files::Hasher128 hasher;
   hasher.update(what).update(bytes_of(kVersion));
-  hasher.update(bytes_of(options.identity)).update(bytes_of(options.coverage)).update(bytes_of(options.evalue));
+  hasher.update(bytes_of(options.identity))
+      .update(bytes_of(options.coverage))
+      .update(bytes_of(options.evalue));
   return hasher;
 }
 
@@ -67,7 +69,8 @@ std::string cache_folder(const ProteinConfig& config, const Context& context) {
 }
 
 unsigned data_threads(const Context& context) {
-  return std::max(1u, context.run().threads) * static_cast<unsigned>(std::max(1, context.run().local_world_size));
+  return std::max(1u, context.run().threads) *
+         static_cast<unsigned>(std::max(1, context.run().local_world_size));
 }
 
 size_t count_chains(std::span<const Entry> entries) {
@@ -87,27 +90,31 @@ Comparison::Comparison(const ProteinConfig& config, const Context& context)
 
 ClusterHooks Comparison::hooks() const {
   return {.threads = data_threads(context_),
-          .progress = [this](uint64_t done, uint64_t total) { context_.progress("comparing sequences", done, total); },
+          .progress = [this](uint64_t done,
+                             uint64_t total) { context_.progress("comparing sequences", done, total); },
           .cancelled = [this] { return context_.cancelled(); }};
 }
 
 bool Comparison::cluster(std::vector<Entry>& entries) const {
   const Sequences sequences = sequences_of(entries);
-  const size_t distinct = std::unordered_set<std::string_view>(sequences.views.begin(), sequences.views.end()).size();
+  const size_t distinct =
+      std::unordered_set<std::string_view>(sequences.views.begin(), sequences.views.end()).size();
   const bool exact = distinct <= options_.exact_up_to;
   if (!exact)
-    context_.warn(
-        distinct, " distinct sequences, more than task.split.exact_up_to (", options_.exact_up_to,
-        "), compared by prefilter: relatives below 40% identity may be missed (of pairs of 200 residues it finds 97% at 45% identity, "
-        "89% at 40%, 68% at 35%)");
+    context_.warn(distinct, " distinct sequences, more than task.split.exact_up_to (", options_.exact_up_to,
+                  "), compared by prefilter: relatives below 40% identity may be missed (of pairs of 200 "
+                  "residues it finds 97% at 45% identity, "
+                  "89% at 40%, 68% at 35%)");
   files::Hasher128 key = hasher_of("clusters", options_);
   key.update(bytes_of(exact));
   add(key, sequences);
-  const std::vector<uint32_t> of_sequence =
-      cache_.get(key.finish(), sequences.views.size(), [&] { return cluster_sequences(sequences.views, options_, hooks()); });
+  const std::vector<uint32_t> of_sequence = cache_.get(key.finish(), sequences.views.size(), [&] {
+    return cluster_sequences(sequences.views, options_, hooks());
+  });
 
   DisjointSets sets(entries.size());
-  std::vector<size_t> first(sequences.views.size(), SIZE_MAX);  // by cluster of sequences: a sample that has one of it
+  std::vector<size_t> first(sequences.views.size(),
+                            SIZE_MAX);  // by cluster of sequences: a sample that has one of it
   for (size_t i = 0; i < sequences.owner.size(); ++i) {
     size_t& sample = first[of_sequence[i]];
     if (sample == SIZE_MAX) sample = sequences.owner[i];
@@ -121,7 +128,8 @@ bool Comparison::cluster(std::vector<Entry>& entries) const {
     entries[e].cluster = number;
   }
   std::vector<std::set<std::string_view>> of_cluster(next);
-  for (size_t i = 0; i < sequences.owner.size(); ++i) of_cluster[entries[sequences.owner[i]].cluster].insert(sequences.views[i]);
+  for (size_t i = 0; i < sequences.owner.size(); ++i)
+    of_cluster[entries[sequences.owner[i]].cluster].insert(sequences.views[i]);
   std::vector<uint64_t> keys;
   for (const std::set<std::string_view>& members : of_cluster) {
     files::Hasher128 hasher;
@@ -132,7 +140,8 @@ bool Comparison::cluster(std::vector<Entry>& entries) const {
   return exact;
 }
 
-bool Comparison::is_affordable(std::span<const Entry* const> queries, std::span<const Entry* const> references) {
+bool Comparison::is_affordable(std::span<const Entry* const> queries,
+                               std::span<const Entry* const> references) {
   const auto residues = [](std::span<const Entry* const> entries) {
     double sum = 0;
     for (const Entry* entry : entries) sum += static_cast<double>(entry->residues);
@@ -141,12 +150,13 @@ bool Comparison::is_affordable(std::span<const Entry* const> queries, std::span<
   return residues(queries) * residues(references) <= kMostCells;
 }
 
-std::vector<uint8_t> Comparison::similar(std::span<const Entry* const> queries, std::span<const Entry* const> references,
-                                         size_t set_size) const {
+std::vector<uint8_t> Comparison::similar(std::span<const Entry* const> queries,
+                                         std::span<const Entry* const> references, size_t set_size) const {
   std::vector<uint8_t> result(queries.size());
   if (queries.empty() || references.empty()) return result;
   const Sequences wanted = sequences_of(queries), known = sequences_of(references);
-  const SimilarOptions options{.similar = options_, .set_size = set_size, .prefiltered = !is_affordable(queries, references)};
+  const SimilarOptions options{
+      .similar = options_, .set_size = set_size, .prefiltered = !is_affordable(queries, references)};
   files::Hasher128 key = hasher_of("similar", options_);
   key.update(bytes_of(options.set_size)).update(bytes_of(options.prefiltered));
   add(key, wanted);

@@ -48,7 +48,8 @@ bool share_a_word(const Distinct& a, const Distinct& b) {
 bool are_copies(const Distinct& a, const Distinct& b) {
   if (!share_a_word(a, b)) return false;
   const LocalAlignment alignment = align_locally(a.letters, b.letters);
-  return alignment.identities >= kLeastIdentities && alignment.identities >= kLeastIdentity * alignment.columns;
+  return alignment.identities >= kLeastIdentities &&
+         alignment.identities >= kLeastIdentity * alignment.columns;
 }
 
 // Residues that are joined, each set with the number that stands for it.
@@ -96,7 +97,8 @@ std::vector<int64_t> find_copies(std::span<const std::span<const Residue>> chain
 
   Groups groups(std::move(known));
   for (const auto& [begin, distinct] : places)
-    for (int64_t i = 0; i < static_cast<int64_t>(distinct->letters.size()); ++i) groups.join(distinct->begin + i, begin + i);
+    for (int64_t i = 0; i < static_cast<int64_t>(distinct->letters.size()); ++i)
+      groups.join(distinct->begin + i, begin + i);
   std::vector<Distinct*> order;  // the longest first: they have what others lack
   for (auto& [letters, distinct] : by_letters) order.push_back(&distinct);
   if (order.size() > 1)
@@ -120,7 +122,8 @@ std::vector<int64_t> find_copies(std::span<const std::span<const Residue>> chain
 
   std::vector<int64_t> result;
   for (const auto& [begin, distinct] : places)
-    for (int64_t i = 0; i < static_cast<int64_t>(distinct->letters.size()); ++i) result.push_back(groups.first(begin + i));
+    for (int64_t i = 0; i < static_cast<int64_t>(distinct->letters.size()); ++i)
+      result.push_back(groups.first(begin + i));
   return result;
 }
 

@@ -15,6 +15,8 @@ inline std::string first_of(const std::vector<std::string>& names, size_t most =
 }
 
 // "1 chain", "2 chains".
-inline std::string counted(size_t count, const std::string& what) { return std::to_string(count) + " " + what + (count == 1 ? "" : "s"); }
+inline std::string counted(size_t count, const std::string& what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
 
 }  // namespace pipeline::protein

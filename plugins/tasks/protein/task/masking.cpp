@@ -21,7 +21,8 @@ void shuffle(std::vector<size_t>& values, Random& random) {
 }
 
 Masking nothing_masked(std::span<const uint8_t> amino_acids) {
-  return {.tokens = {amino_acids.begin(), amino_acids.end()}, .is_target = std::vector<uint8_t>(amino_acids.size(), 0)};
+  return {.tokens = {amino_acids.begin(), amino_acids.end()},
+          .is_target = std::vector<uint8_t>(amino_acids.size(), 0)};
 }
 
 // Length of a stretch of at least one residue: geometric with this mean.
@@ -32,9 +33,12 @@ size_t draw_length(double mean, Random& random) {
 
 }  // namespace
 
-uint64_t scoring_groups(double ratio) { return std::max<uint64_t>(1, static_cast<uint64_t>(std::ceil(1 / ratio - 1e-9))); }
+uint64_t scoring_groups(double ratio) {
+  return std::max<uint64_t>(1, static_cast<uint64_t>(std::ceil(1 / ratio - 1e-9)));
+}
 
-Masking mask_for_training(std::span<const uint8_t> amino_acids, std::span<const int64_t> chains, const MaskingOptions& options, uint64_t seed) {
+Masking mask_for_training(std::span<const uint8_t> amino_acids, std::span<const int64_t> chains,
+                          const MaskingOptions& options, uint64_t seed) {
   Masking masking = nothing_masked(amino_acids);
   Random random(seed);
   std::vector<size_t> starts = known_residues(amino_acids);

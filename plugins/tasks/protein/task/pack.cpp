@@ -6,12 +6,16 @@
 
 namespace pipeline::protein {
 
-void Packer::add(const Sample& sample, const std::vector<int64_t>& rows, const Masking& masking, Geometry* shared) {
+void Packer::add(const Sample& sample, const std::vector<int64_t>& rows, const Masking& masking,
+                 Geometry* shared) {
   std::vector<uint8_t> hidden(hide_ ? sample.residues.size() : 0, 0);
-  for (size_t n = 0; hide_ && n < rows.size(); ++n) hidden[static_cast<size_t>(rows[n])] = masking.tokens[n] == kMaskToken ? 1 : 0;
+  for (size_t n = 0; hide_ && n < rows.size(); ++n)
+    hidden[static_cast<size_t>(rows[n])] = masking.tokens[n] == kMaskToken ? 1 : 0;
   std::optional<Geometry> own;
   Geometry& geometry = shared != nullptr ? *shared : own.emplace(sample.residues, sample.chains, hidden);
-  const auto append = [](std::vector<float>& to, auto from) { to.insert(to.end(), from.begin(), from.end()); };
+  const auto append = [](std::vector<float>& to, auto from) {
+    to.insert(to.end(), from.begin(), from.end());
+  };
   for (size_t n = 0; n < rows.size(); ++n) {
     const auto row = static_cast<size_t>(rows[n]);
     const Residue& residue = sample.residues[row];

@@ -16,9 +16,11 @@ class Packer {
   // hide: masked residues lose their coordinates as well, and the batch says where they were.
   explicit Packer(bool hide) : hide_(hide) {}
 
-  // rows: which residues of the sample the model gets. The geometry is that of the whole sample, so that a crop does not change what is near
-  // a residue. masking: of the rows. shared: the sample's geometry, where it goes into several batches or places and nothing is hidden.
-  void add(const Sample& sample, const std::vector<int64_t>& rows, const Masking& masking, Geometry* shared = nullptr);
+  // rows: which residues of the sample the model gets. The geometry is that of the whole sample, so that a
+  // crop does not change what is near a residue. masking: of the rows. shared: the sample's geometry, where
+  // it goes into several batches or places and nothing is hidden.
+  void add(const Sample& sample, const std::vector<int64_t>& rows, const Masking& masking,
+           Geometry* shared = nullptr);
   PackedProteins finish();
 
  private:

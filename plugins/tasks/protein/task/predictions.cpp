@@ -26,13 +26,14 @@ const float* log_p_of(const Predicted& predicted, size_t i) { return &predicted.
 std::string place_of(const Predicted& predicted, size_t i) {
   const Residue& residue = predicted.sample.residues[i];
   const std::string insertion = residue.insertion == ' ' ? "" : std::string(1, residue.insertion);
-  return field(predicted.chain_names[static_cast<size_t>(predicted.sample.chains[i])]) + "," + std::to_string(residue.number) + "," + insertion + "," +
-         letter_of(residue.amino_acid);
+  return field(predicted.chain_names[static_cast<size_t>(predicted.sample.chains[i])]) + "," +
+         std::to_string(residue.number) + "," + insertion + "," + letter_of(residue.amino_acid);
 }
 
 double entropy_of(const float* log_p) {
   double entropy = 0;
-  for (size_t a = 0; a < kAminoAcidCount; ++a) entropy -= std::exp(static_cast<double>(log_p[a])) * static_cast<double>(log_p[a]);
+  for (size_t a = 0; a < kAminoAcidCount; ++a)
+    entropy -= std::exp(static_cast<double>(log_p[a])) * static_cast<double>(log_p[a]);
   return entropy;
 }
 
@@ -50,9 +51,13 @@ std::string residue_table(const Predicted& predicted, int64_t top) {
     std::array<uint8_t, kAminoAcidCount> order;
     std::iota(order.begin(), order.end(), uint8_t{0});
     std::stable_sort(order.begin(), order.end(), [&](uint8_t a, uint8_t b) { return log_p[a] > log_p[b]; });
-    const auto probability = [&](uint8_t a) { return decimal(std::exp(static_cast<double>(log_p[a])), kDecimals); };
+    const auto probability = [&](uint8_t a) {
+      return decimal(std::exp(static_cast<double>(log_p[a])), kDecimals);
+    };
     csv += place_of(predicted, i) + "," + (is_known(residue) ? probability(residue.amino_acid) : "");
-    for (int64_t k = 0; k < top; ++k) csv += std::string(",") + letter_of(order[static_cast<size_t>(k)]) + "," + probability(order[static_cast<size_t>(k)]);
+    for (int64_t k = 0; k < top; ++k)
+      csv += std::string(",") + letter_of(order[static_cast<size_t>(k)]) + "," +
+             probability(order[static_cast<size_t>(k)]);
     csv += "," + decimal(entropy_of(log_p), kDecimals) + "\n";
   }
   return csv;
@@ -67,7 +72,9 @@ std::string mutation_table(const Predicted& predicted) {
     const Residue& residue = predicted.sample.residues[i];
     csv += place_of(predicted, i);
     for (size_t a = 0; a < kAminoAcidCount; ++a)
-      csv += "," + (is_known(residue) ? decimal(static_cast<double>(log_p[a] - log_p[residue.amino_acid]), kDecimals) : "");
+      csv += "," + (is_known(residue)
+                        ? decimal(static_cast<double>(log_p[a] - log_p[residue.amino_acid]), kDecimals)
+                        : "");
     csv += "\n";
   }
   return csv;
@@ -86,7 +93,8 @@ std::string mutation_picture(const Predicted& predicted, const std::string& name
   for (const char letter : kAminoAcids) map.rows.emplace_back(1, letter);
   for (size_t i = 0; i < residues; ++i) {
     const Residue& residue = predicted.sample.residues[i];
-    map.columns.push_back(predicted.chain_names[static_cast<size_t>(predicted.sample.chains[i])] + std::to_string(residue.number) +
+    map.columns.push_back(predicted.chain_names[static_cast<size_t>(predicted.sample.chains[i])] +
+                          std::to_string(residue.number) +
                           (residue.insertion == ' ' ? "" : std::string(1, residue.insertion)));
   }
   for (size_t a = 0; a < kAminoAcidCount; ++a)

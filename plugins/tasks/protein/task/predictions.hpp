@@ -15,20 +15,21 @@ struct Predicted {
   std::vector<float> log_p;              // (residues, 20): each with its residue masked
 };
 
-// A row per residue: chain, number, insertion code, residue, its probability, the `top` likeliest amino acids with theirs, entropy in nats.
+// A row per residue: chain, number, insertion code, residue, its probability, the `top` likeliest amino acids
+// with theirs, entropy in nats.
 std::string residue_table(const Predicted& predicted, int64_t top);
 
-// A row per residue: the log-odds of each amino acid over the one that is there, ln p(other) - ln p(this) (masked marginals: Meier et al. 2021).
-// Empty where the residue is unknown.
+// A row per residue: the log-odds of each amino acid over the one that is there, ln p(other) - ln p(this)
+// (masked marginals: Meier et al. 2021). Empty where the residue is unknown.
 std::string mutation_table(const Predicted& predicted);
 std::string mutation_picture(const Predicted& predicted, const std::string& name);
 
 // Over the residues that are known.
 struct Summary {
   int64_t residues = 0, known = 0;
-  double recovery = 0;    // share whose amino acid is the likeliest
+  double recovery = 0;  // share whose amino acid is the likeliest
   double perplexity = 0;
-  double entropy = 0;     // mean over all residues, in nats
+  double entropy = 0;  // mean over all residues, in nats
 };
 Summary summarize(const Predicted& predicted);
 

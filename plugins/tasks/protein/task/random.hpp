@@ -6,7 +6,8 @@
 
 namespace pipeline::protein {
 
-// Random numbers that are the same on every machine: splitmix64 (Steele et al. 2014), and what follows from it by arithmetic.
+// Random numbers that are the same on every machine: splitmix64 (Steele et al. 2014), and what follows from
+// it by arithmetic.
 class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}

@@ -6,14 +6,17 @@ namespace pipeline::protein {
 namespace {
 
 constexpr int32_t kIdentical = 4, kSameNumber = 2;
-constexpr int32_t kJump = 4;                    // so that even one residue behind a loop is paired, if its number is the same
+constexpr int32_t kJump = 4;  // so that even one residue behind a loop is paired, if its number is the same
 constexpr int32_t kNeither = -5;                // residues with nothing in common are rather passed over
 constexpr size_t kMostCells = size_t{1} << 27;  // a byte each
 
-bool same_number(const Residue& a, const Residue& b) { return a.number == b.number && a.insertion == b.insertion; }
+bool same_number(const Residue& a, const Residue& b) {
+  return a.number == b.number && a.insertion == b.insertion;
+}
 
 int32_t score_of(const Residue& a, const Residue& b) {
-  const bool identical = a.amino_acid == b.amino_acid && a.amino_acid < kAminoAcidCount, same = same_number(a, b);
+  const bool identical = a.amino_acid == b.amino_acid && a.amino_acid < kAminoAcidCount,
+             same = same_number(a, b);
   return identical || same ? (identical ? kIdentical : 0) + (same ? kSameNumber : 0) : kNeither;
 }
 
@@ -29,8 +32,8 @@ ResiduePairs pair_by_number(std::span<const Residue> a, std::span<const Residue>
   return pairs;
 }
 
-// What a cell (i, j) remembers: what the best pairing that ends with the pair (i, j) had before it, and where among the cells up to (i, j)
-// the best pairing ends.
+// What a cell (i, j) remembers: what the best pairing that ends with the pair (i, j) had before it, and where
+// among the cells up to (i, j) the best pairing ends.
 enum Cell : uint8_t { kNext = 1, kJumped = 2, kEndsHere = 4, kEndsAbove = 8 };
 
 }  // namespace

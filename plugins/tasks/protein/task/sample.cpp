@@ -21,13 +21,15 @@ float squared_distance(const Vec3& a, const Vec3& b) {
 
 std::vector<uint8_t> Sample::amino_acids() const {
   std::vector<uint8_t> result(residues.size());
-  std::transform(residues.begin(), residues.end(), result.begin(), [](const Residue& r) { return r.amino_acid; });
+  std::transform(residues.begin(), residues.end(), result.begin(),
+                 [](const Residue& r) { return r.amino_acid; });
   return result;
 }
 
 Sample Sample::part(std::span<const int64_t> rows) const {
   Sample result;
-  std::vector<int64_t> stands(residues.size(), -1);  // by what stood for a group: what does so now, of those that are kept
+  std::vector<int64_t> stands(residues.size(),
+                              -1);  // by what stood for a group: what does so now, of those that are kept
   for (const int64_t row : rows) {
     const auto at = static_cast<size_t>(row);
     int64_t& first = stands[static_cast<size_t>(copy_of[at])];
@@ -37,7 +39,8 @@ Sample Sample::part(std::span<const int64_t> rows) const {
     result.residues.push_back(residues[at]);
     result.chains.push_back(chains[at]);
   }
-  for (const int64_t row : rows) result.copy_of.push_back(stands[static_cast<size_t>(copy_of[static_cast<size_t>(row)])]);
+  for (const int64_t row : rows)
+    result.copy_of.push_back(stands[static_cast<size_t>(copy_of[static_cast<size_t>(row)])]);
   return result;
 }
 
@@ -52,7 +55,9 @@ Sample make_sample(std::span<const std::span<const Residue>> chains) {
 
 std::vector<int64_t> crop_contiguous(int64_t residues, int64_t most, uint64_t seed) {
   const int64_t count = std::min(residues, most);
-  const int64_t first = residues > most ? static_cast<int64_t>(Random(seed).below(static_cast<uint64_t>(residues - most + 1))) : 0;
+  const int64_t first =
+      residues > most ? static_cast<int64_t>(Random(seed).below(static_cast<uint64_t>(residues - most + 1)))
+                      : 0;
   std::vector<int64_t> rows(static_cast<size_t>(count));
   std::iota(rows.begin(), rows.end(), first);
   return rows;
@@ -66,10 +71,14 @@ std::vector<int64_t> crop_spatial(const Sample& sample, int64_t most, uint64_t s
   if (residues <= most || rows.empty()) return crop_contiguous(residues, most, seed);
   const Residue& center = sample.residues[static_cast<size_t>(rows[Random(seed).below(rows.size())])];
   std::vector<float> distance(sample.residues.size(), kFar);
-  for (const int64_t row : rows) distance[static_cast<size_t>(row)] = squared_distance(sample.residues[static_cast<size_t>(row)].ca, center.ca);
+  for (const int64_t row : rows)
+    distance[static_cast<size_t>(row)] =
+        squared_distance(sample.residues[static_cast<size_t>(row)].ca, center.ca);
   rows.resize(sample.residues.size());
   std::iota(rows.begin(), rows.end(), 0);
-  std::stable_sort(rows.begin(), rows.end(), [&](int64_t a, int64_t b) { return distance[static_cast<size_t>(a)] < distance[static_cast<size_t>(b)]; });
+  std::stable_sort(rows.begin(), rows.end(), [&](int64_t a, int64_t b) {
+    return distance[static_cast<size_t>(a)] < distance[static_cast<size_t>(b)];
+  });
   rows.resize(static_cast<size_t>(most));
   std::sort(rows.begin(), rows.end());
   return rows;

@@ -11,8 +11,9 @@ namespace pipeline::protein {
 
 struct Sample {
   std::vector<Residue> residues;
-  std::vector<int64_t> chains;   // of each residue: the number of its chain
-  std::vector<int64_t> copy_of;  // the residue that stands for it and its copies in other chains (find_copies())
+  std::vector<int64_t> chains;  // of each residue: the number of its chain
+  std::vector<int64_t>
+      copy_of;  // the residue that stands for it and its copies in other chains (find_copies())
 
   std::vector<uint8_t> amino_acids() const;
   // These residues alone, in this order.
@@ -21,7 +22,8 @@ struct Sample {
 
 Sample make_sample(std::span<const std::span<const Residue>> chains);
 
-// Which residues of `sample` are left when it may have no more than `most`; ascending. A function of its arguments.
+// Which residues of `sample` are left when it may have no more than `most`; ascending. A function of its
+// arguments.
 std::vector<int64_t> crop_contiguous(int64_t residues, int64_t most, uint64_t seed);
 // Those nearest to a random residue, by CA. Residues whose place is not known are taken last.
 std::vector<int64_t> crop_spatial(const Sample& sample, int64_t most, uint64_t seed);

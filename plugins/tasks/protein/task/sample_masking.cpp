@@ -19,7 +19,8 @@ Masking with_copies(Masking masking, const Sample& sample) {
     if (original == i) continue;
     const uint8_t own = sample.residues[i].amino_acid;
     masking.is_target[i] = own < kAminoAcidCount ? masking.is_target[original] : uint8_t{0};
-    const bool as_it_is = masking.is_target[i] == 0 || masking.tokens[original] == int64_t{sample.residues[original].amino_acid};
+    const bool as_it_is = masking.is_target[i] == 0 ||
+                          masking.tokens[original] == int64_t{sample.residues[original].amino_acid};
     masking.tokens[i] = as_it_is ? int64_t{own} : masking.tokens[original];
   }
   return masking;

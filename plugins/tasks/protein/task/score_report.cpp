@@ -17,7 +17,8 @@ namespace pipeline::protein {
 namespace {
 
 enum SumName : size_t { kLoss, kAccuracy, kTop3, kMajority, kBackground, kSumNames };
-constexpr std::array<std::string_view, kSumNames> kNames{"loss", "accuracy", "top3", "majority_accuracy", "background_loss"};
+constexpr std::array<std::string_view, kSumNames> kNames{"loss", "accuracy", "top3", "majority_accuracy",
+                                                         "background_loss"};
 
 struct Cluster {
   std::array<double, kSumNames> sums{};
@@ -59,7 +60,8 @@ struct Values {
   }
 };
 
-// A mean over residues of one sum, or of one less another; of losses its exponential may be what is looked at.
+// A mean over residues of one sum, or of one less another; of losses its exponential may be what is looked
+// at.
 struct Figure {
   const char* name;
   SumName sum;
@@ -69,9 +71,12 @@ struct Figure {
   double shown(double mean) const { return exponential ? std::exp(mean) : mean; }
   double of(const Cluster& cluster) const { return cluster.sums[sum] - (less ? cluster.sums[*less] : 0); }
 };
-constexpr std::array kFigures{Figure{"accuracy", kAccuracy, {}, false}, Figure{"top3", kTop3, {}, false}, Figure{"perplexity", kLoss, {}, true},
-                              Figure{"accuracy_gain", kAccuracy, kMajority, false}, Figure{"perplexity_ratio", kLoss, kBackground, true}};
-constexpr Figure kMajorityAccuracy{"majority_accuracy", kMajority, {}, false}, kBackgroundPerplexity{"background_perplexity", kBackground, {}, true};
+constexpr std::array kFigures{Figure{"accuracy", kAccuracy, {}, false}, Figure{"top3", kTop3, {}, false},
+                              Figure{"perplexity", kLoss, {}, true},
+                              Figure{"accuracy_gain", kAccuracy, kMajority, false},
+                              Figure{"perplexity_ratio", kLoss, kBackground, true}};
+constexpr Figure kMajorityAccuracy{"majority_accuracy", kMajority, {}, false},
+    kBackgroundPerplexity{"background_perplexity", kBackground, {}, true};
 
 struct Estimate {
   double value;
@@ -88,15 +93,19 @@ Estimate estimate(const Figure& figure, const Values& values) {
   }
   std::optional<Interval> interval = interval_of_mean(parts);
   if (interval) interval = {figure.shown(interval->low), figure.shown(interval->high)};
-  if (interval && !figure.exponential && !figure.less) interval = {std::max(interval->low, 0.0), std::min(interval->high, 1.0)};  // a share
+  if (interval && !figure.exponential && !figure.less)
+    interval = {std::max(interval->low, 0.0), std::min(interval->high, 1.0)};  // a share
   return {figure.shown(sum / weight), interval};
 }
 
-std::string right_aligned(const std::string& text, size_t width) { return std::string(width - std::min(width, text.size()), ' ') + text; }
+std::string right_aligned(const std::string& text, size_t width) {
+  return std::string(width - std::min(width, text.size()), ' ') + text;
+}
 
 std::string shown(const Estimate& estimate) {
-  return decimal(estimate.value) +
-         (estimate.interval ? " [" + decimal(estimate.interval->low) + ", " + decimal(estimate.interval->high) + "]" : std::string());
+  return decimal(estimate.value) + (estimate.interval ? " [" + decimal(estimate.interval->low) + ", " +
+                                                            decimal(estimate.interval->high) + "]"
+                                                      : std::string());
 }
 
 // Figures with intervals, and lines that say how they stand to the guesses.
@@ -113,13 +122,20 @@ std::string figures(const Values& values, const ReportSink& sink) {
   }
   const size_t clusters = values.clusters.size();
   std::string text = decimal(values.residues(), 0) + " masked residues of " + std::to_string(clusters) +
-                     (clusters == 1 ? " cluster of similar sequences: too few for intervals" : " clusters of similar sequences; 95% intervals over these:");
-  text += "\n  accuracy " + shown(all[0]) + "  (most frequent amino acid: " + decimal(estimate(kMajorityAccuracy, values).value) + ")  top 3 " + shown(all[1]);
-  text += "\n  perplexity " + shown(all[2]) + "  (training frequencies: " + decimal(estimate(kBackgroundPerplexity, values).value) + ")";
+                     (clusters == 1 ? " cluster of similar sequences: too few for intervals"
+                                    : " clusters of similar sequences; 95% intervals over these:");
+  text += "\n  accuracy " + shown(all[0]) +
+          "  (most frequent amino acid: " + decimal(estimate(kMajorityAccuracy, values).value) + ")  top 3 " +
+          shown(all[1]);
+  text += "\n  perplexity " + shown(all[2]) +
+          "  (training frequencies: " + decimal(estimate(kBackgroundPerplexity, values).value) + ")";
   const bool beats_both = all[3].interval && all[3].interval->low > 0 && all[4].interval->high < 1;
   const bool loses_to_both = all[3].interval && all[3].interval->high < 0 && all[4].interval->low > 1;
-  text += "\n  accuracy over the most frequent " + shown(all[3]) + "  perplexity over the frequencies' " + shown(all[4]) +
-          (beats_both ? ": better than both" : loses_to_both ? ": worse than both" : ": not certainly better than both");
+  text += "\n  accuracy over the most frequent " + shown(all[3]) + "  perplexity over the frequencies' " +
+          shown(all[4]) +
+          (beats_both      ? ": better than both"
+           : loses_to_both ? ": worse than both"
+                           : ": not certainly better than both");
   return text;
 }
 
@@ -129,7 +145,8 @@ std::string missing_folds(const Values& values) {
   std::string missing;
   for (int fold = 0; fold < values.fold_count; ++fold)
     if (!values.folds.contains(fold)) missing += (missing.empty() ? "" : ", ") + std::to_string(fold);
-  return "this is not every residue: of " + std::to_string(values.fold_count) + " folds, fold " + missing + " was not evaluated";
+  return "this is not every residue: of " + std::to_string(values.fold_count) + " folds, fold " + missing +
+         " was not evaluated";
 }
 
 std::string mistaken_for(size_t amino_acid, double share) {
@@ -145,12 +162,16 @@ std::string by_amino_acid(const Values& values) {
     for (size_t other = 0; other < kAminoAcidCount; ++other) {
       masked += values.confusion[right][other];
       predicted += values.confusion[other][right];
-      if (other != right && (mistake == right || values.confusion[right][other] > values.confusion[right][mistake])) mistake = other;
+      if (other != right &&
+          (mistake == right || values.confusion[right][other] > values.confusion[right][mistake]))
+        mistake = other;
     }
     if (masked == 0) continue;
     const double correct = values.confusion[right][right];
-    text += std::string("\n  ") + kAminoAcids[right] + right_aligned(decimal(masked, 0), 16) + right_aligned(decimal(correct / masked), 8) +
-            right_aligned(predicted > 0 ? decimal(correct / predicted) : "-", 11) + mistaken_for(mistake, values.confusion[right][mistake] / masked);
+    text += std::string("\n  ") + kAminoAcids[right] + right_aligned(decimal(masked, 0), 16) +
+            right_aligned(decimal(correct / masked), 8) +
+            right_aligned(predicted > 0 ? decimal(correct / predicted) : "-", 11) +
+            mistaken_for(mistake, values.confusion[right][mistake] / masked);
   }
   return text;
 }
@@ -180,7 +201,8 @@ std::string confusion_picture(const Values& values) {
     map.columns.emplace_back(1, kAminoAcids[right]);
     double masked = 0;
     for (const double count : values.confusion[right]) masked += count;
-    for (const double count : values.confusion[right]) map.values.push_back(masked > 0 ? count / masked : std::nan(""));
+    for (const double count : values.confusion[right])
+      map.values.push_back(masked > 0 ? count / masked : std::nan(""));
   }
   return draw(map);
 }

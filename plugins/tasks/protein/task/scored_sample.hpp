@@ -11,8 +11,10 @@ namespace pipeline::protein {
 // A sample while scoring passes over it are packed: what all of them need is found once.
 class ScoredSample {
  public:
-  // groups: see scoring_groups_of(). hides: masks hide coordinates as well, so that the geometry is another one in each pass.
-  ScoredSample(Sample sample, ScoringGroups groups, bool hides) : sample_(std::move(sample)), groups_(std::move(groups)) {
+  // groups: see scoring_groups_of(). hides: masks hide coordinates as well, so that the geometry is another
+  // one in each pass.
+  ScoredSample(Sample sample, ScoringGroups groups, bool hides)
+      : sample_(std::move(sample)), groups_(std::move(groups)) {
     if (!hides) geometry_.emplace(sample_.residues, sample_.chains, std::span<const uint8_t>());
   }
   ScoredSample(const ScoredSample&) = delete;  // the geometry points into the sample

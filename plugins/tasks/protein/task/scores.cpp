@@ -20,10 +20,14 @@ void Scores::Sums::add(const Sums& other) {
 void Scores::add(const Target& target, LogProbabilities predicted) {
   const float right = predicted[target.amino_acid];
   // Of equal ones the first is taken for the likelier, or a model that knows nothing would seem to be right.
-  const auto before = std::count_if(predicted.begin(), predicted.begin() + target.amino_acid, [&](float p) { return p >= right; });
-  const auto behind = std::count_if(predicted.begin() + target.amino_acid, predicted.end(), [&](float p) { return p > right; });
-  const auto best = static_cast<uint8_t>(std::max_element(predicted.begin(), predicted.end()) - predicted.begin());
-  const auto majority = static_cast<uint8_t>(std::max_element(background_.begin(), background_.end()) - background_.begin());
+  const auto before = std::count_if(predicted.begin(), predicted.begin() + target.amino_acid,
+                                    [&](float p) { return p >= right; });
+  const auto behind = std::count_if(predicted.begin() + target.amino_acid, predicted.end(),
+                                    [&](float p) { return p > right; });
+  const auto best =
+      static_cast<uint8_t>(std::max_element(predicted.begin(), predicted.end()) - predicted.begin());
+  const auto majority =
+      static_cast<uint8_t>(std::max_element(background_.begin(), background_.end()) - background_.begin());
   const Sums one{.count = 1,
                  .nll = -static_cast<double>(right),
                  .correct = best == target.amino_acid ? 1.0 : 0.0,
@@ -42,7 +46,8 @@ void Scores::send(const EvaluationSink& sink, bool details) const {
   sink.value("majority_accuracy", all_.majority, all_.count);
   sink.value("background_loss", all_.background_nll, all_.count);
   if (!details) return;
-  if (fold_) sink.value("fold/" + std::to_string(fold_->number) + "/" + std::to_string(fold_->count), all_.count, 1);
+  if (fold_)
+    sink.value("fold/" + std::to_string(fold_->number) + "/" + std::to_string(fold_->count), all_.count, 1);
   for (const auto& [cluster, sums] : clusters_) {
     char group[32];
     std::snprintf(group, sizeof group, "%016" PRIx64, cluster);
@@ -59,9 +64,15 @@ void Scores::send(const EvaluationSink& sink, bool details) const {
 std::vector<Metric> Scores::metrics() {
   return {{.name = "loss", .help = "cross-entropy per masked residue, in nats"},
           {.name = "perplexity", .help = "exp(loss)", .source = "loss", .aggregate = PL_AGGREGATE_EXP_MEAN},
-          {.name = "accuracy", .help = "share of masked residues whose amino acid is predicted", .better = PL_BETTER_HIGHER},
-          {.name = "top3", .help = "share whose amino acid is among the three likeliest", .better = PL_BETTER_HIGHER},
-          {.name = "majority_accuracy", .help = "accuracy of always saying the most frequent amino acid", .better = PL_BETTER_HIGHER},
+          {.name = "accuracy",
+           .help = "share of masked residues whose amino acid is predicted",
+           .better = PL_BETTER_HIGHER},
+          {.name = "top3",
+           .help = "share whose amino acid is among the three likeliest",
+           .better = PL_BETTER_HIGHER},
+          {.name = "majority_accuracy",
+           .help = "accuracy of always saying the most frequent amino acid",
+           .better = PL_BETTER_HIGHER},
           {.name = "background_perplexity",
            .help = "perplexity of the training data's frequencies",
            .source = "background_loss",

@@ -27,12 +27,13 @@ struct Fold {
   int64_t number, count;
 };
 
-// Sums over the targets of a batch, beside two guesses that know no structure: always the amino acid that is the most frequent in the training
-// data, and the training data's frequencies.
+// Sums over the targets of a batch, beside two guesses that know no structure: always the amino acid that is
+// the most frequent in the training data, and the training data's frequencies.
 class Scores {
  public:
   // fold: that of the targets, for the report; none where they are of no fold.
-  Scores(const Frequencies& background, std::optional<Fold> fold = {}) : background_(background), fold_(fold) {}
+  Scores(const Frequencies& background, std::optional<Fold> fold = {})
+      : background_(background), fold_(fold) {}
 
   void add(const Target& target, LogProbabilities predicted);
   // `details`: also what report() needs.
@@ -53,8 +54,9 @@ class Scores {
   std::map<std::pair<uint8_t, uint8_t>, double> confusion_;  // (right, predicted)
 };
 
-// From the sums of a full evaluation, or of several added up: 95% intervals (interval.hpp), the gains over both guesses with theirs, a table by
-// amino acid, and the confusion matrix as table and picture. Of folds added up it says which are missing.
+// From the sums of a full evaluation, or of several added up: 95% intervals (interval.hpp), the gains over
+// both guesses with theirs, a table by amino acid, and the confusion matrix as table and picture. Of folds
+// added up it says which are missing.
 void report_scores(std::span<const EvaluationValue> values, const ReportSink& sink);
 
 }  // namespace pipeline::protein

@@ -21,7 +21,8 @@ std::string to_text(const TaskState& state);
 // Throws an Error for what is no such text.
 TaskState state_from(std::string_view text);
 
-// learnt-from.json beside the weights in a folder that was exported: other tools pass it over. read: nothing where there is no such file.
+// learnt-from.json beside the weights in a folder that was exported: other tools pass it over. read: nothing
+// where there is no such file.
 void write_learnt(const std::filesystem::path& folder, const Learnt& learnt);
 std::optional<Learnt> read_learnt(const std::filesystem::path& folder);
 

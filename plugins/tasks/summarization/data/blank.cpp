@@ -4,10 +4,10 @@ namespace pipeline::summarization {
 namespace {
 
 // Unicode's White_Space, and behind it the two characters without width that are not.
-constexpr std::string_view kBlanks[] = {
-    " ",      "\t",     "\n",     "\v",     "\f",     "\r",     "\u0085", "\u00a0", "\u1680",
-    "\u2000", "\u2001", "\u2002", "\u2003", "\u2004", "\u2005", "\u2006", "\u2007", "\u2008",
-    "\u2009", "\u200a", "\u2028", "\u2029", "\u202f", "\u205f", "\u3000", "\u200b", "\ufeff"};
+constexpr std::string_view kBlanks[] = {" ",      "\t",     "\n",     "\v",     "\f",     "\r",     "\u0085",
+                                        "\u00a0", "\u1680", "\u2000", "\u2001", "\u2002", "\u2003", "\u2004",
+                                        "\u2005", "\u2006", "\u2007", "\u2008", "\u2009", "\u200a", "\u2028",
+                                        "\u2029", "\u202f", "\u205f", "\u3000", "\u200b", "\ufeff"};
 
 }  // namespace
 

@@ -6,7 +6,6 @@
 
 #include "plugins/tasks/summarization/data/files.hpp"
 
-
 namespace pipeline::summarization {
 namespace {
 

@@ -7,7 +7,6 @@
 
 #include "plugins/tasks/summarization/data/files.hpp"
 
-
 namespace pipeline::summarization {
 
 // A file of pairs as it was when it was hashed.

@@ -24,7 +24,8 @@ struct DataConfig {
     o("test", test, "pairs to evaluate or predict at the end; none if empty").may_change();
     o("document_column", document_column, "name of the text to be summarized");
     o("summary_column", summary_column, "name of the summary; a test file that is only predicted needs none");
-    o("id_column", id_column, "name of the id; if empty, `id` where there is one, and records are numbered where there is none");
+    o("id_column", id_column,
+      "name of the id; if empty, `id` where there is one, and records are numbered where there is none");
     o("max_record_bytes", max_record_bytes, "longer records are dropped").unit("bytes").min(1024);
   }
 };
@@ -34,7 +35,8 @@ struct TokenizerConfig {
   int64_t vocab_size = 8192;
 
   void describe(Options& o) {
-    o("path", path, "tokenizer.json, or a folder with it or with vocab.json and merges.txt; trained on the data if empty");
+    o("path", path,
+      "tokenizer.json, or a folder with it or with vocab.json and merges.txt; trained on the data if empty");
     o("vocab_size", vocab_size, "of the tokenizer that is trained").unit("tokens").min(257).max(1 << 20);
   }
 };
@@ -65,7 +67,10 @@ struct SequenceConfig {
   std::string separator = "\nTL;DR:\n", loss = "summary";
 
   void describe(Options& o) {
-    o("max_tokens", max_tokens, "document, separator and summary together; the document is cut so that the summary fits").unit("tokens").min(8);
+    o("max_tokens", max_tokens,
+      "document, separator and summary together; the document is cut so that the summary fits")
+        .unit("tokens")
+        .min(8);
     o("max_summary_tokens", max_summary_tokens, "a longer summary is cut").unit("tokens").min(1);
     o("separator", separator, "text between document and summary");
     o("loss", loss, "what is learnt: the summary, or the whole text").choices({"summary", "all"});
@@ -81,9 +86,13 @@ struct GenerateConfig {
     o("method", method, "how a summary is written").choices({"greedy", "sample", "beam"}).may_change();
     o("temperature", temperature, "of sample: below 1 is bolder in its favourites").above(0).may_change();
     o("top_k", top_k, "of sample: among the k likeliest tokens; 0 is all").min(0).may_change();
-    o("top_p", top_p, "of sample: among the likeliest tokens with this share of the probability").above(0).max(1).may_change();
+    o("top_p", top_p, "of sample: among the likeliest tokens with this share of the probability")
+        .above(0)
+        .max(1)
+        .may_change();
     o("beams", beams, "of beam: hypotheses kept").min(1).max(64).may_change();
-    o("length_penalty", length_penalty, "of beam: exponent of the length that scores are divided by").may_change();
+    o("length_penalty", length_penalty, "of beam: exponent of the length that scores are divided by")
+        .may_change();
     o("max_tokens", max_tokens, "longest summary written").unit("tokens").min(1).may_change();
   }
 };
@@ -92,8 +101,14 @@ struct RougeConfig {
   int64_t validate_samples = 0, evaluate_samples = 0, lead_words = 12;
 
   void describe(Options& o) {
-    o("validate_samples", validate_samples, "summaries written and scored in each evaluation while training").unit("samples").min(0).may_change();
-    o("evaluate_samples", evaluate_samples, "the same in a full evaluation; 0 is all").unit("samples").min(0).may_change();
+    o("validate_samples", validate_samples, "summaries written and scored in each evaluation while training")
+        .unit("samples")
+        .min(0)
+        .may_change();
+    o("evaluate_samples", evaluate_samples, "the same in a full evaluation; 0 is all")
+        .unit("samples")
+        .min(0)
+        .may_change();
     o("lead_words", lead_words, "the baseline: the document's first words").unit("words").min(1).may_change();
   }
 };
@@ -116,9 +131,11 @@ struct SummarizationConfig {
   }
   void validate(const ConfigErrors& errors) const {
     if (sequence.max_tokens > model.gpt2.n_positions)
-      errors("sequence.max_tokens", "must not exceed task.model.n_positions (" + std::to_string(model.gpt2.n_positions) + ")");
+      errors("sequence.max_tokens",
+             "must not exceed task.model.n_positions (" + std::to_string(model.gpt2.n_positions) + ")");
     // How many tokens the separator has, only the tokenizer knows; it has one at least.
-    if (const std::string problem = writing_problem(1); !problem.empty()) errors("generate.max_tokens", problem);
+    if (const std::string problem = writing_problem(1); !problem.empty())
+      errors("generate.max_tokens", problem);
   }
 
   // What is wrong with generate.max_tokens beside a separator of so many tokens; empty: nothing.
@@ -126,10 +143,12 @@ struct SummarizationConfig {
     const int64_t whole = sequence.max_tokens, written = generate.max_tokens;
     const int64_t most = longest_writing(whole, sequence.max_summary_tokens, separator);
     if (written <= most) return "";
-    return concat("with task.sequence.max_tokens = ", whole, ", of which the separator takes ", separator, ", this leaves ",
-                  std::max<int64_t>(whole - separator - written, 0), " tokens of a document to write a summary from, less than half of the ",
-                  std::max<int64_t>(whole - separator - sequence.max_summary_tokens, 1), " that training keeps: use at most ", most,
-                  ", or task.sequence.max_tokens = ", separator + std::max(2 * written - sequence.max_summary_tokens, written + 1), " or more");
+    return concat("with task.sequence.max_tokens = ", whole, ", of which the separator takes ", separator,
+                  ", this leaves ", std::max<int64_t>(whole - separator - written, 0),
+                  " tokens of a document to write a summary from, less than half of the ",
+                  std::max<int64_t>(whole - separator - sequence.max_summary_tokens, 1),
+                  " that training keeps: use at most ", most, ", or task.sequence.max_tokens = ",
+                  separator + std::max(2 * written - sequence.max_summary_tokens, written + 1), " or more");
   }
 };
 

@@ -4,9 +4,9 @@
 #include <cerrno>
 #include <sstream>
 
-#include "tokenizer/bpe_trainer.hpp"
 #include "plugins/tasks/summarization/data/files.hpp"
 #include "plugins/tasks/summarization/data/token_cache_builder.hpp"
+#include "tokenizer/bpe_trainer.hpp"
 
 namespace pipeline::summarization {
 namespace {
@@ -31,7 +31,8 @@ void say_lines(const Context& context, const std::string& text) {
 }
 
 TokenCacheSource source_of(const SummarizationConfig& config, Split split, const Context& context) {
-  const std::string path = file_of(config.data, split).string(), what = "reading " + fs::path(path).filename().string();
+  const std::string path = file_of(config.data, split).string(),
+                    what = "reading " + fs::path(path).filename().string();
   return {.file = hash_source(path,
                               [&](uint64_t done, uint64_t total) {
                                 context.throw_if_cancelled();
@@ -46,22 +47,21 @@ std::string cache_folder(const Context& context) { return std::string(view(conte
 text::ByteLevelBpe train_tokenizer(const TokenCacheSource& source, int64_t size, const Context& context) {
   text::BpeTrainer trainer;
   PairReport report;
-  read_pairs(
-      source.file.path, source.columns,
-      [&](Pair&& pair) {
-        trainer.add(pair.document);
-        trainer.add(pair.summary);
-      },
-      report,
-      {.max_record_bytes = source.max_record_bytes, .on_block = [&](uint64_t done) {
-         context.throw_if_cancelled();
-         context.progress("reading text for the tokenizer", done, source.file.bytes);
-       }});
+  read_pairs(source.file.path, source.columns,
+             [&](Pair&& pair) {
+               trainer.add(pair.document);
+               trainer.add(pair.summary);
+             },
+             report, {.max_record_bytes = source.max_record_bytes, .on_block = [&](uint64_t done) {
+                        context.throw_if_cancelled();
+                        context.progress("reading text for the tokenizer", done, source.file.bytes);
+                      }});
   check_unchanged(source.file);
   context.info("training a tokenizer of ", size, " tokens on ", report.pairs, " pairs");
   return trainer.train({.vocab_size = static_cast<int32_t>(size), .on_token = [&](int32_t tokens) {
                           context.throw_if_cancelled();
-                          context.progress("training the tokenizer", static_cast<uint64_t>(tokens), static_cast<uint64_t>(size));
+                          context.progress("training the tokenizer", static_cast<uint64_t>(tokens),
+                                           static_cast<uint64_t>(size));
                         }});
 }
 
@@ -99,7 +99,8 @@ text::ByteLevelBpe trained_tokenizer(TokenCacheSource source, int64_t size, cons
   return tokenizer;
 }
 
-// A model can be used where its training files are not; one that needs them says so itself. An export reads no text.
+// A model can be used where its training files are not; one that needs them says so itself. An export reads
+// no text.
 bool is_needed(const SummarizationConfig& config, Split split, bool has_tokenizer, const Context& context) {
   const fs::path& file = file_of(config.data, split);
   if (file.empty() || (context.run().purpose == PL_PURPOSE_EXPORT && has_tokenizer)) return false;
@@ -114,7 +115,8 @@ bool is_needed(const SummarizationConfig& config, Split split, bool has_tokenize
 
 }  // namespace
 
-Corpus::Corpus(const SummarizationConfig& config, const Context& context, const std::optional<text::ByteLevelBpe>& kept) {
+Corpus::Corpus(const SummarizationConfig& config, const Context& context,
+               const std::optional<text::ByteLevelBpe>& kept) {
   try {
     if (kept)
       tokenizer_ = kept;
@@ -123,7 +125,9 @@ Corpus::Corpus(const SummarizationConfig& config, const Context& context, const 
     for (const Split split : {Split::kTrain, Split::kVal, Split::kTest}) {
       if (!is_needed(config, split, tokenizer_.has_value(), context)) continue;
       TokenCacheSource source = source_of(config, split, context);
-      if (!tokenizer_) tokenizer_ = trained_tokenizer(source, config.tokenizer.vocab_size, context);  // on the training split, the first
+      if (!tokenizer_)
+        tokenizer_ = trained_tokenizer(source, config.tokenizer.vocab_size,
+                                       context);  // on the training split, the first
       open(split, std::move(source), context);
     }
   } catch (const DataError& error) {

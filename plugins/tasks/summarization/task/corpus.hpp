@@ -1,4 +1,5 @@
-// The data of a run: a tokenizer and, per split, the tokens of its pairs. All of it comes from a cache that is filled once.
+// The data of a run: a tokenizer and, per split, the tokens of its pairs. All of it comes from a cache that
+// is filled once.
 #pragma once
 
 #include <pipeline/context.hpp>
@@ -10,22 +11,26 @@
 #include <optional>
 #include <string>
 
-#include "tokenizer/byte_level_bpe.hpp"
 #include "plugins/tasks/summarization/data/token_cache_builder.hpp"
 #include "plugins/tasks/summarization/task/config.hpp"
+#include "tokenizer/byte_level_bpe.hpp"
 
 namespace pipeline::summarization {
 
 class Corpus {
  public:
-  // Opens the caches in the run's cache folder, and makes those that are missing: trains a tokenizer where there is neither `kept` nor one
-  // in the configuration, and tokenizes. Says what it dropped from the files. To use a model, files of other splits need not be there.
-  // `kept`: the one that the weights were trained with. [main]
-  Corpus(const SummarizationConfig& config, const Context& context, const std::optional<text::ByteLevelBpe>& kept);
+  // Opens the caches in the run's cache folder, and makes those that are missing: trains a tokenizer where
+  // there is neither `kept` nor one in the configuration, and tokenizes. Says what it dropped from the files.
+  // To use a model, files of other splits need not be there. `kept`: the one that the weights were trained
+  // with. [main]
+  Corpus(const SummarizationConfig& config, const Context& context,
+         const std::optional<text::ByteLevelBpe>& kept);
 
   const text::ByteLevelBpe& tokenizer() const { return *tokenizer_; }
   uint64_t size(Split split) const { return cache(split) ? cache(split)->size() : 0; }
-  uint64_t summaries(Split split) const { return cache(split) ? cache(split)->summaries() : 0; }  // samples that have one
+  uint64_t summaries(Split split) const {
+    return cache(split) ? cache(split)->summaries() : 0;
+  }  // samples that have one
   TokenSample sample(Split split, uint64_t id) const { return cache(split)->sample(id); }  // [any-thread]
   std::string fingerprint(std::initializer_list<Split> splits) const;  // of these and the tokenizer
 

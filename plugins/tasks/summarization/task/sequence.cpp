@@ -12,8 +12,10 @@ struct Lengths {
 };
 
 Lengths lengths(const TokenSample& sample, const SequenceRules& rules) {
-  const auto separator = static_cast<int64_t>(rules.separator.size()), size = static_cast<int64_t>(sample.summary.size());
-  const int64_t summary = std::min({size, rules.max_summary_tokens, std::max<int64_t>(rules.max_tokens - separator, 0)});
+  const auto separator = static_cast<int64_t>(rules.separator.size()),
+             size = static_cast<int64_t>(sample.summary.size());
+  const int64_t summary =
+      std::min({size, rules.max_summary_tokens, std::max<int64_t>(rules.max_tokens - separator, 0)});
   const int64_t room = std::max<int64_t>(rules.max_tokens - separator - summary, 0);
   return {std::min(static_cast<int64_t>(sample.document.size()), room), separator, summary, summary == size};
 }
@@ -26,7 +28,9 @@ void append(const TokenView& view, int64_t count, std::vector<int64_t>& out) {
 
 }  // namespace
 
-int64_t sequence_length(const TokenSample& sample, const SequenceRules& rules) { return lengths(sample, rules).total(); }
+int64_t sequence_length(const TokenSample& sample, const SequenceRules& rules) {
+  return lengths(sample, rules).total();
+}
 
 Sequence make_sequence(const TokenSample& sample, const SequenceRules& rules) {
   const Lengths length = lengths(sample, rules);
@@ -55,7 +59,8 @@ std::vector<int64_t> make_prompt(const TokenSample& sample, const SequenceRules&
 }
 
 int64_t longest_writing(int64_t max_tokens, int64_t max_summary_tokens, int64_t separator_tokens) {
-  const int64_t room = max_tokens - separator_tokens, learnt = std::max<int64_t>(room - max_summary_tokens, 1);
+  const int64_t room = max_tokens - separator_tokens,
+                learnt = std::max<int64_t>(room - max_summary_tokens, 1);
   return room - (learnt + 1) / 2;
 }
 

@@ -1,6 +1,6 @@
-// How a document and its summary become one sequence of tokens: document, separator, summary; the token after the last one is
-// the end of text. The document is cut at its end so that the summary always fits. A sample without a summary has nothing to be
-// learnt or measured: no target.
+// How a document and its summary become one sequence of tokens: document, separator, summary; the token after
+// the last one is the end of text. The document is cut at its end so that the summary always fits. A sample
+// without a summary has nothing to be learnt or measured: no target.
 #pragma once
 
 #include <cstdint>
@@ -26,11 +26,13 @@ struct Sequence {
 // For learning and evaluating.
 Sequence make_sequence(const TokenSample& sample, const SequenceRules& rules);
 
-// For writing a summary: document and separator, with room for `new_tokens` (at most longest_writing()) more in `max_tokens`.
+// For writing a summary: document and separator, with room for `new_tokens` (at most longest_writing()) more
+// in `max_tokens`.
 std::vector<int64_t> make_prompt(const TokenSample& sample, const SequenceRules& rules, int64_t new_tokens);
 
-// The most tokens that may be written so that a prompt keeps at least half of what make_sequence() keeps of a long document with a
-// long summary, and some of it in any case: a model that sees less than it learnt from writes about nothing.
+// The most tokens that may be written so that a prompt keeps at least half of what make_sequence() keeps of a
+// long document with a long summary, and some of it in any case: a model that sees less than it learnt from
+// writes about nothing.
 int64_t longest_writing(int64_t max_tokens, int64_t max_summary_tokens, int64_t separator_tokens);
 
 // Tokens of make_sequence(), without making it.

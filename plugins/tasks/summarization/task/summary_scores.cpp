@@ -12,9 +12,11 @@ const std::vector<std::string>& types() {
 
 }  // namespace
 
-SummaryScores::SummaryScores(int64_t lead_words) : lead_words_(lead_words), plain_(types(), false), stemmed_(types(), true) {}
+SummaryScores::SummaryScores(int64_t lead_words)
+    : lead_words_(lead_words), plain_(types(), false), stemmed_(types(), true) {}
 
-void SummaryScores::score(const EvaluationSink& sink, const std::string& prefix, std::string_view summary, std::string_view written) const {
+void SummaryScores::score(const EvaluationSink& sink, const std::string& prefix, std::string_view summary,
+                          std::string_view written) const {
   const auto add = [&](const rouge::Scorer& scorer, const char* suffix) {
     const auto scores = scorer.score(summary, written);
     for (size_t i = 0; i < types().size(); ++i) sink.value(prefix + types()[i] + suffix, scores[i].f, 1);
@@ -23,7 +25,8 @@ void SummaryScores::score(const EvaluationSink& sink, const std::string& prefix,
   if (sink.purpose() != Purpose::kValidate) add(stemmed_, "_stem");
 }
 
-void SummaryScores::add(const EvaluationSink& sink, std::string_view document, std::string_view summary, std::string_view written) const {
+void SummaryScores::add(const EvaluationSink& sink, std::string_view document, std::string_view summary,
+                        std::string_view written) const {
   score(sink, "", summary, written);
   score(sink, "lead_", summary, rouge::lead_words(document, static_cast<size_t>(lead_words_)));
 }
@@ -34,7 +37,8 @@ std::vector<Metric> SummaryScores::metrics() {
     for (const std::string suffix : {"", "_stem"})
       for (const std::string& type : types())
         result.push_back({.name = prefix + type + suffix,
-                          .help = type + " F" + (suffix.empty() ? "" : " with stemming") + (prefix.empty() ? "" : " of the document's first words"),
+                          .help = type + " F" + (suffix.empty() ? "" : " with stemming") +
+                                  (prefix.empty() ? "" : " of the document's first words"),
                           .better = PL_BETTER_HIGHER});
   return result;
 }

@@ -1,8 +1,8 @@
 // Batches of tensors on their way to the device.
 #pragma once
 
-#include <pipeline/namespace.hpp>
 #include <pipeline/error.hpp>
+#include <pipeline/namespace.hpp>
 
 #include <ATen/core/Tensor.h>
 

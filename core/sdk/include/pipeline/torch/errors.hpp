@@ -1,8 +1,8 @@
 // What LibTorch throws, in the codes of the ABI. Including any header of pipeline/torch installs it.
 #pragma once
 
-#include <pipeline/namespace.hpp>
 #include <pipeline/guard.hpp>
+#include <pipeline/namespace.hpp>
 
 #include <c10/util/Exception.h>
 

@@ -1,8 +1,8 @@
 // The parameters of a model, each declared where it is made, with all that others have to know of it.
 #pragma once
 
-#include <pipeline/namespace.hpp>
 #include <pipeline/error.hpp>
+#include <pipeline/namespace.hpp>
 #include <pipeline/parameter.hpp>
 #include <pipeline/torch/random.hpp>
 #include <pipeline/torch/tensor.hpp>

@@ -1,5 +1,5 @@
-// Recomputation (activation checkpointing): a layer's activations are not kept for the backward pass but computed
-// again there.
+// Recomputation (activation checkpointing): a layer's activations are not kept for the backward pass but
+// computed again there.
 #pragma once
 
 #include <pipeline/namespace.hpp>
@@ -110,7 +110,7 @@ inline Tensors recompute(const LayerFn& layer, const Tensors& inputs, const Tens
     return layer(inputs);
   const c10::Device device = !inputs.empty() ? inputs.front().device() : parameters.front().device();
   return RecomputeFunction::apply(c10::make_intrusive<RecomputedLayer>(layer, parameters, device),
-                                   at::TensorList(inputs), at::TensorList(parameters));
+                                  at::TensorList(inputs), at::TensorList(parameters));
 }
 
 PIPELINE_SDK_END

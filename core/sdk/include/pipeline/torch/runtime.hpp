@@ -1,8 +1,8 @@
 // LibTorch's process-wide settings, as a run asks for them, and which LibTorch it is.
 #pragma once
 
-#include <pipeline/namespace.hpp>
 #include <pipeline/context.hpp>
+#include <pipeline/namespace.hpp>
 #include <pipeline/plugin.hpp>
 #include <pipeline/torch/tensor.hpp>
 

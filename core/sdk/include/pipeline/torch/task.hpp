@@ -31,7 +31,8 @@ PIPELINE_SDK_BEGIN
 template <class ConfigT, class ModelT, class BatchT>
 class TorchTask : public Task<ConfigT, BatchT> {
   static_assert(HasNamedParameters<ModelT> || DeclaresParameters<ModelT>,
-                "a model needs named_parameters(), or a ParameterRegistry as parameters(): see pipeline/torch/model.hpp");
+                "a model needs named_parameters(), or a ParameterRegistry as parameters(): see "
+                "pipeline/torch/model.hpp");
   static_assert(NamesTensors<BatchT>,
                 "a batch needs tensors(visit), which visits its tensors: see pipeline/torch/batch.hpp");
 
@@ -51,8 +52,8 @@ class TorchTask : public Task<ConfigT, BatchT> {
   // the batch gets it as pass().
   virtual LossSum loss(const Batch& batch) = 0;
 
-  // Changes what is not so by default, of a model that has named parameters and declares none: weight decay on
-  // tensors of two or more dimensions, unit 0, learning rate x 1, trainable as requires_grad says.
+  // Changes what is not so by default, of a model that has named parameters and declares none: weight decay
+  // on tensors of two or more dimensions, unit 0, learning rate x 1, trainable as requires_grad says.
   virtual void describe_parameter(Parameter& /*parameter*/) {}
   // Forward and backward; to be overridden where a loss and autograd are not enough. Gradients leave
   // through backward() or deliver().

@@ -2,8 +2,8 @@
 // parameters at a time.
 #pragma once
 
-#include <pipeline/namespace.hpp>
 #include <pipeline/host.hpp>
+#include <pipeline/namespace.hpp>
 #include <pipeline/torch/recompute.hpp>
 
 #include <concepts>
@@ -58,7 +58,8 @@ class Units {
   //   at::Tensor seen = has_picture ? tower(picture) : units.skip(1, units.skip(0));
   //   x = has_picture ? merge(x, seen) : units.joined(x, seen);
   at::Tensor skip(uint32_t unit, const at::Tensor& before = {}) {
-    const at::Tensor input = before.defined() ? before : at::zeros({0}, device_).requires_grad_(at::GradMode::is_enabled());
+    const at::Tensor input =
+        before.defined() ? before : at::zeros({0}, device_).requires_grad_(at::GradMode::is_enabled());
     return run_once(unit, [](const Tensors& in) { return in; }, {input})[0];
   }
   // x itself; its backward pass goes on to the units that were skipped.

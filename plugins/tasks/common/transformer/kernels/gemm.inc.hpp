@@ -30,8 +30,8 @@ PIPELINE_INLINE int64_t block_depth(int64_t k) {
   return (k + blocks - 1) / blocks;
 }
 
-// `lines` rows of a or columns of b, `depth` steps of k of each. Two steps of a line, or where `steps_first` two
-// lines, are next to each other in memory; what is not is `stride` apart.
+// `lines` rows of a or columns of b, `depth` steps of k of each. Two steps of a line, or where `steps_first`
+// two lines, are next to each other in memory; what is not is `stride` apart.
 struct Lines {
   const float* data;
   int64_t stride;
@@ -49,13 +49,15 @@ PIPELINE_INLINE void transpose_quads(const float* from, int64_t from_stride, flo
   const Quad low23 = __builtin_shufflevector(in[2], in[3], 0, 4, 1, 5);
   const Quad high01 = __builtin_shufflevector(in[0], in[1], 2, 6, 3, 7);
   const Quad high23 = __builtin_shufflevector(in[2], in[3], 2, 6, 3, 7);
-  const Quad out[4] = {
-      __builtin_shufflevector(low01, low23, 0, 1, 4, 5), __builtin_shufflevector(low01, low23, 2, 3, 6, 7),
-      __builtin_shufflevector(high01, high23, 0, 1, 4, 5), __builtin_shufflevector(high01, high23, 2, 3, 6, 7)};
+  const Quad out[4] = {__builtin_shufflevector(low01, low23, 0, 1, 4, 5),
+                       __builtin_shufflevector(low01, low23, 2, 3, 6, 7),
+                       __builtin_shufflevector(high01, high23, 0, 1, 4, 5),
+                       __builtin_shufflevector(high01, high23, 2, 3, 6, 7)};
   for (int r = 0; r < 4; ++r) std::memcpy(to + r * to_stride, &out[r], sizeof out[r]);
 }
 
-// panel: for each group of Width lines, step by step, the group's elements; a short group is filled with zeros.
+// panel: for each group of Width lines, step by step, the group's elements; a short group is filled with
+// zeros.
 template <int Width>
 PIPELINE_INLINE void pack(const Lines& x, float* panel) {
   for (int64_t i = 0; i < x.lines; i += Width, panel += Width * x.depth) {
@@ -63,7 +65,8 @@ PIPELINE_INLINE void pack(const Lines& x, float* panel) {
     if (live < Width) {
       for (int64_t p = 0; p < x.depth; ++p)
         for (int64_t r = 0; r < Width; ++r)
-          panel[p * Width + r] = r < live ? x.data[x.steps_first ? (i + r) * x.stride + p : p * x.stride + i + r] : 0;
+          panel[p * Width + r] =
+              r < live ? x.data[x.steps_first ? (i + r) * x.stride + p : p * x.stride + i + r] : 0;
     } else if (!x.steps_first) {
       for (int64_t p = 0; p < x.depth; ++p)
         std::memcpy(panel + p * Width, x.data + p * x.stride + i, Width * sizeof(float));

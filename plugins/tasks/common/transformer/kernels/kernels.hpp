@@ -43,7 +43,7 @@ struct AttentionHead {
   const int64_t* positions;  // (queries) position of each query among the keys; causal: it sees keys
                              // 0..position. Null: sees all
   float scale;
-  const float* bias;  // (queries, keys) contiguous, added to the scaled scores; null: none
+  const float* bias;     // (queries, keys) contiguous, added to the scaled scores; null: none
   uint64_t dropout_key;  // row r uses dropout_row_key(dropout_key, r)
   uint32_t dropout_threshold;
   float dropout_scale;
