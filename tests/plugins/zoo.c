@@ -164,30 +164,31 @@ typedef struct larger_task_api {
 
 /* It gives up on the condition. */
 /* clang-format off */
-static const larger_task_api kTable = {.known =
-                                           {
+static const larger_task_api kTable = {
+    .known =
+        {
 #ifdef ZOO_LARGER
-                                               .struct_size = sizeof(larger_task_api),
+            .struct_size = sizeof(larger_task_api),
 #else
-                                                .struct_size = ZOO_API_SIZE,
+            .struct_size = ZOO_API_SIZE,
 #endif
-                                               .create = zoo_create,
-                                               .destroy = zoo_destroy,
-                                               .open = zoo_open,
-                                               .sample_count = zoo_sample_count,
-                                               .load = zoo_load,
-                                               .batch_info = zoo_batch_info,
-                                               .batch_free = zoo_batch_free,
-                                               .parameter_count = zoo_parameter_count,
-                                               .parameter = zoo_parameter,
-                                               .initialize = zoo_initialize,
-                                               .bind = zoo_bind,
-                                               .train = ZOO_TRAIN,
-                                               .evaluate = zoo_evaluate,
-                                               .predict = ZOO_PREDICT,
-                                               .extra_state = ZOO_EXTRA_STATE,
-                                           },
-                                       .slots_of_the_future = {(void*)&kTable, NULL, NULL, (void*)&kTable}};
+            .create = zoo_create,
+            .destroy = zoo_destroy,
+            .open = zoo_open,
+            .sample_count = zoo_sample_count,
+            .load = zoo_load,
+            .batch_info = zoo_batch_info,
+            .batch_free = zoo_batch_free,
+            .parameter_count = zoo_parameter_count,
+            .parameter = zoo_parameter,
+            .initialize = zoo_initialize,
+            .bind = zoo_bind,
+            .train = ZOO_TRAIN,
+            .evaluate = zoo_evaluate,
+            .predict = ZOO_PREDICT,
+            .extra_state = ZOO_EXTRA_STATE,
+        },
+    .slots_of_the_future = {(void*)&kTable, NULL, NULL, (void*)&kTable}};
 /* clang-format on */
 
 static void zoo_shutdown(void) {
