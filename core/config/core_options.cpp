@@ -175,7 +175,7 @@ constexpr pl_option kOptions[] = {
            "compute activations again in the backward pass: less memory")
         .may_change(),
     Option("train.init_from", kString, "",
-           "where weights come from: a stage, a checkpoint, or a Hugging Face folder"),
+           "where weights come from: a stage, a checkpoint, or a Hugging Face folder; \"\" takes it back"),
     Option("train.max_nonfinite_steps", kInt, "10",
            "stop after so many steps in a row with a gradient that is not finite")
         .in("steps")

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <string>
+#include <string_view>
+
 namespace pipeline::plugins {
 
 void raise_escaped(const Plugin& plugin, const char* slot, const char* what) {
@@ -18,7 +21,10 @@ void Caller::finish(std::exception_ptr thrown, pl_error* error) const {
     check(error);
   } catch (const Error& e) {
     if (e.code() == PL_ERROR_CONFIG) throw;
-    throw Error(e.code(), fmt::format("{}: {}", plugin_.label(), e.what()));
+    std::string_view message = e.what();
+    const std::string own = plugin_.name() + ": ";  // plugins put their name in front, too
+    if (message.starts_with(own)) message.remove_prefix(own.size());
+    throw Error(e.code(), fmt::format("{}: {}", plugin_.label(), message));
   }
 }
 

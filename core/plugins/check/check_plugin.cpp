@@ -78,6 +78,9 @@ std::string summary(const CheckReport& report) {
   text += failed ? fmt::format("{} of {} checks failed", failed, report.checks.size())
                  : fmt::format("{} checks passed", count(Outcome::kPassed));
   if (skipped) text += fmt::format(", {} skipped", skipped);
+  if (const auto unset = std::ranges::count(report.checks, kNeedsConfig, &Check::detail))
+    text +=
+        fmt::format("; to run the {} that need its options: --config FILE.toml, or --set KEY=VALUE", unset);
   return text;
 }
 

@@ -23,7 +23,7 @@ bool has_required_option(const Plugin& plugin) {
 
 pl_config make_config(const Plugin& plugin, const CheckArgs& args) {
   if (args.config.empty() && args.sets.empty() && has_required_option(plugin))
-    throw Skip{"an option is required: give a configuration file"};
+    throw Skip{std::string(kNeedsConfig)};
   config::LoadArgs load;
   load.file = args.config;
   load.sets = args.sets;

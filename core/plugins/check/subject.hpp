@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/config/plugin_config.hpp"
@@ -12,6 +13,9 @@
 #include "core/plugins/plugin.hpp"
 
 namespace pipeline::plugins {
+
+// Why most checks of a plugin with a required option are skipped.
+inline constexpr std::string_view kNeedsConfig = "an option is required: give a configuration file";
 
 // A reason to skip a check, thrown by it.
 struct Skip {
