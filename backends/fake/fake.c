@@ -1,18 +1,15 @@
-/* The plugin's entry, and how ranks find each other: a process-wide list of groups that are forming. */
+/* The plugin's entry, and how ranks find each other: rank 0 tells the others where the group is. */
 #include "fake.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define STR(literal) \
   { literal, sizeof(literal) - 1 }
-
-static pthread_mutex_t forming_mutex = PTHREAD_MUTEX_INITIALIZER; /* taken before any group's */
-static group* forming;
 
 pl_error* fake_error(const pl_host* host, uint32_t code, const char* format, ...) {
   char text[512];
@@ -49,124 +46,55 @@ static void free_group(group* g) {
   }
   pthread_cond_destroy(&g->changed);
   pthread_mutex_destroy(&g->mutex);
-  free(g->present);
-  free(g->key);
   free(g);
 }
 
-/* Holds forming_mutex. */
-static void stop_forming(group* g) {
-  group** at = &forming;
-  while (*at && *at != g) at = &(*at)->next;
-  if (*at) *at = g->next;
-}
-
-/* Holds forming_mutex. Takes `key`. */
-static group* new_group(char* key, int32_t world_size) {
+static group* new_group(int32_t world_size) {
   pthread_condattr_t attributes;
   group* g = (group*)calloc(1, sizeof *g);
-  if (g) g->present = (char*)calloc((size_t)world_size, 1);
-  if (!g || !g->present) {
-    free(g);
-    free(key);
-    return NULL;
-  }
-  g->key = key;
-  g->world_size = world_size;
+  if (!g) return NULL;
+  g->world_size = g->members = world_size;
   pthread_mutex_init(&g->mutex, NULL);
   pthread_condattr_init(&attributes);
   pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
   pthread_cond_init(&g->changed, &attributes);
   pthread_condattr_destroy(&attributes);
-  g->next = forming;
-  forming = g;
   return g;
 }
 
-static char* make_key(const pl_backend_open_args* args) {
-  const size_t room = args->address.len + args->group.len + 32;
-  char* key = (char*)malloc(room);
-  if (key)
-    snprintf(key, room, "%.*s:%u/%.*s", (int)args->address.len, args->address.len ? args->address.ptr : "",
-             (unsigned)args->port, (int)args->group.len, args->group.len ? args->group.ptr : "");
-  return key;
+/* What rank 0 tells the others: where the group is, and in which process. */
+typedef struct place {
+  pid_t process;
+  group* group;
+} place;
+
+static void take_place(void* user, int32_t rank, const void* bytes, uint64_t size) {
+  if (rank == 0 && size == sizeof(place)) memcpy(user, bytes, sizeof(place));
 }
 
-/* Joins the group of this key, which is made when there is none. */
-static pl_error* join(const pl_host* host, const pl_backend_open_args* args, group** out) {
-  char* key = make_key(args);
-  group* g;
-  pl_error* error = NULL;
-  if (!key) return fake_error(host, PL_ERROR_OUT_OF_MEMORY, "open: no memory");
-  pthread_mutex_lock(&forming_mutex);
-  for (g = forming; g && strcmp(g->key, key) != 0; g = g->next) continue;
-  if (g)
-    free(key);
-  else
-    g = new_group(key, args->world_size);
-  if (!g) {
-    error = fake_error(host, PL_ERROR_OUT_OF_MEMORY, "open: no memory");
-  } else if (g->world_size != args->world_size) {
-    error =
-        fake_error(host, PL_ERROR_PEER, "open: rank %d says that the group has %d ranks, another one said %d",
-                   (int)args->rank, (int)args->world_size, (int)g->world_size);
-  } else if (g->present[args->rank]) {
-    error = fake_error(host, PL_ERROR_PEER, "open: rank %d is there twice", (int)args->rank);
-  } else {
-    pthread_mutex_lock(&g->mutex);
-    g->present[args->rank] = 1;
-    ++g->joined;
-    ++g->members;
-    if (g->joined == g->world_size) stop_forming(g);
-    pthread_cond_broadcast(&g->changed);
-    pthread_mutex_unlock(&g->mutex);
-    *out = g;
+static pl_error* join(const pl_host* host, const pl_context* context, const pl_backend_open_args* args,
+                      group** out) {
+  place mine, first;
+  pl_error* error;
+  memset(&mine, 0, sizeof mine);
+  memset(&first, 0, sizeof first);
+  if (args->rank == 0) {
+    mine.process = getpid();
+    mine.group = new_group(args->world_size);
   }
-  pthread_mutex_unlock(&forming_mutex);
-  return error;
-}
-
-/* "1, 3" */
-static void list_missing(const group* g, char* text, size_t room) {
-  size_t used = 0;
-  int32_t r;
-  text[0] = 0;
-  for (r = 0; r < g->world_size && used + 16 < room; ++r)
-    if (!g->present[r]) used += (size_t)snprintf(text + used, room - used, used ? ", %d" : "%d", (int)r);
-}
-
-/* Waits until all ranks have joined; leaves the group again when the time is up. */
-static pl_error* wait_for_all(const pl_host* host, group* g, const pl_backend_open_args* args) {
-  const struct timespec deadline = fake_deadline(args->timeout_seconds);
-  char missing[128];
-  int32_t last;
-  pthread_mutex_lock(&g->mutex);
-  while (g->joined < g->world_size && pthread_cond_timedwait(&g->changed, &g->mutex, &deadline) != ETIMEDOUT)
-    continue;
-  if (g->joined == g->world_size) {
-    pthread_mutex_unlock(&g->mutex);
-    return NULL;
+  error = host->exchange(context, args->group, &mine, sizeof mine, take_place, &first);
+  if (error) {
+    if (mine.group) free_group(mine.group);
+    return error;
   }
-  pthread_mutex_unlock(&g->mutex);
-
-  pthread_mutex_lock(&forming_mutex); /* again, in the right order: the last rank may just have come */
-  pthread_mutex_lock(&g->mutex);
-  if (g->joined == g->world_size) {
-    pthread_mutex_unlock(&g->mutex);
-    pthread_mutex_unlock(&forming_mutex);
-    return NULL;
-  }
-  list_missing(g, missing, sizeof missing);
-  g->present[args->rank] = 0;
-  --g->joined;
-  last = --g->members == 0;
-  if (last) stop_forming(g);
-  pthread_mutex_unlock(&g->mutex);
-  if (last) free_group(g);
-  pthread_mutex_unlock(&forming_mutex);
-  return fake_error(host, PL_ERROR_TIMEOUT,
-                    "open: after %g seconds of waiting these of %d ranks have not come: %s",
-                    args->timeout_seconds, (int)args->world_size, missing);
+  if (!first.group) return fake_error(host, PL_ERROR_OUT_OF_MEMORY, "open: no memory");
+  if (first.process != getpid())
+    return fake_error(
+        host, PL_ERROR_UNSUPPORTED,
+        "open: the fake backend's ranks are threads of one process, and rank 0 is in process %d",
+        (int)first.process);
+  *out = first.group;
+  return NULL;
 }
 
 static pl_error* check_args(const pl_host* host, const pl_backend_open_args* args) {
@@ -189,7 +117,6 @@ static pl_error* open_group(const pl_host* host, const pl_context* context, cons
   uint32_t i;
   pl_comm* comm;
   pl_error* error;
-  (void)context;
   (void)config;
   for (i = sizeof args; i < raw->struct_size; ++i)
     if (bytes[i] != 0)
@@ -205,8 +132,7 @@ static pl_error* open_group(const pl_host* host, const pl_context* context, cons
   comm->host = host;
   comm->rank = args.rank;
   comm->timeout = args.timeout_seconds;
-  error = join(host, &args, &comm->group);
-  if (!error) error = wait_for_all(host, comm->group, &args);
+  error = join(host, context, &args, &comm->group);
   if (error)
     free(comm);
   else

@@ -39,12 +39,8 @@ typedef struct collective {
 } collective;
 
 typedef struct group {
-  struct group* next; /* in the list of groups that are forming */
-  char* key;          /* address, port and name */
   int32_t world_size;
-  int32_t joined;
   int32_t members; /* that have not left */
-  char* present;   /* (W) */
   pthread_mutex_t mutex;
   pthread_cond_t changed;
   collective* collectives; /* under way */

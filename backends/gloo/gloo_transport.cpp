@@ -6,22 +6,14 @@
 
 #include <algorithm>
 
+#include "backends/common/host_store.hpp"
 #include "backends/gloo/collectives.hpp"
 
 namespace pipeline::backends::gloo {
 namespace {
 
-// Between the end of a connection of Gloo's and the watch's news of why.
-constexpr std::chrono::milliseconds kAfterglow{1000};
-
-// Gloo's own words, without the place in its sources: "Connection closed by peer [10.0.0.2]:1234".
-std::string words_of(const std::exception& e) {
-  const auto* torch = dynamic_cast<const c10::Error*>(&e);
-  std::string text = torch == nullptr ? e.what() : torch->what_without_backtrace();
-  text = text.substr(0, text.find('\n'));
-  const size_t place = text.find("] ");
-  return text.rfind('[', 0) == 0 && place != std::string::npos ? text.substr(place + 2) : text;
-}
+// Between the end of a connection of Gloo's and the host's abort, which knows why.
+constexpr std::chrono::milliseconds kNews{1000};
 
 }  // namespace
 
@@ -33,33 +25,36 @@ GlooTransport::GlooTransport(const Context& context, const pl_backend_open_args&
       mine_(peers_.size()),
       theirs_(peers_.size()),
       library_("Gloo of LibTorch " TORCH_VERSION) {
-  meet(context, args, interface);
-  connect(args);
+  find_others(context, args, interface);
+  connect(context, args);
   mechanism_ =
       concat("TCP over ", local_.name.empty() ? "an unnamed interface" : local_.name, " (", local_.ip, ")");
 }
 
-void GlooTransport::meet(const Context& context, const pl_backend_open_args& args,
-                         const std::string& interface) {
-  if (!interface.empty()) local_ = address_of_interface(interface);
-  rendezvous_ = std::make_unique<Rendezvous>(
-      context,
-      Meeting{std::string(view(args.address)), args.port, std::string(view(args.group)), rank_, world_size_,
-              args.timeout_seconds},
-      host_name());
-  const LocalAddress found = rendezvous_->local_address();
-  if (interface.empty()) local_ = found;
-  const std::vector<std::string> ips = rendezvous_->exchange("ip", local_.ip);
-  for (size_t r = 0; r < peers_.size(); ++r) peers_[r] = {rendezvous_->facts()[r], ips[r]};
+// On rank 0's host its address may lead to the loopback interface (Debian gives the host's own name
+// 127.0.1.1), where no other host can come.
+void GlooTransport::find_others(const Context& context, const pl_backend_open_args& args,
+                                const std::string& interface) {
+  const std::string group(view(args.group));
+  local_ =
+      interface.empty() ? address_towards(std::string(view(args.address))) : address_of_interface(interface);
+  for (const std::string& ip : context.exchange(group + "/first ip", local_.loopback ? "" : local_.ip))
+    if (interface.empty() && local_.loopback && !ip.empty()) local_ = address_towards(ip);
+  const std::vector<std::string> hosts = context.exchange(group + "/host", host_name()),
+                                 ips = context.exchange(group + "/ip", local_.ip);
+  for (size_t r = 0; r < peers_.size(); ++r) peers_[r] = {hosts[r], ips[r]};
 }
 
-void GlooTransport::connect(const pl_backend_open_args& args) {
+void GlooTransport::connect(const Context& context, const pl_backend_open_args& args) {
+  silence_c10d();
   try {
-    mesh_ = std::make_unique<Mesh>(rendezvous_->store(), rank_, world_size_, local_.ip,
-                                   std::max(rendezvous_->seconds_left(), 0.001));
-    watch_others();
+    const auto store =
+        c10::make_intrusive<HostStore>(context, std::string(view(args.group)), args.timeout_seconds);
+    mesh_ = std::make_unique<Mesh>(store, rank_, world_size_, local_.ip, args.timeout_seconds);
     expect_signatures();
     run(Call{}, 1);  // nobody goes on, and perhaps away, while others still connect
+  } catch (const Error&) {
+    throw;
   } catch (const std::exception& e) {
     std::string where;
     for (int32_t r = 0; r < world_size_; ++r) where += concat(r == 0 ? "" : ", ", name_of_peer(r));
@@ -71,25 +66,12 @@ void GlooTransport::connect(const pl_backend_open_args& args) {
   }
 }
 
-void GlooTransport::watch_others() {
-  watch_ = std::make_unique<Watch>(local_.ip);
-  const std::vector<std::string> ports = rendezvous_->exchange("watch", std::to_string(watch_->port()));
-  std::vector<Watch::Peer> others;
-  for (size_t r = 0; r < peers_.size(); ++r)
-    others.push_back({peers_[r].ip, static_cast<uint32_t>(std::stoul(ports[r]))});
-  watch_->start(others, rank_,
-                [this](int32_t rank, Watch::End end, const std::string& why) { hear(rank, end, why); });
-}
-
 void GlooTransport::run(const Call& call, uint64_t sequence) {
   try {
     compare(call, sequence);
     carry_out(call);
     expect_signatures();
-  } catch (const Error&) {
-    throw_if_told();
-    throw;
-  } catch (const std::exception& e) {
+  } catch (const PeerError& e) {
     lost(e);
   }
 }
@@ -105,8 +87,8 @@ void GlooTransport::expect_signatures() {
   signature_tag_ = mesh_->next_tag();
   try {
     coming_ = mesh_->start(signature_tag_, receives, {});
-  } catch (const std::exception&) {
-    unreachable_ = std::current_exception();
+  } catch (const PeerError& e) {
+    unreachable_ = e;
   }
 }
 
@@ -119,7 +101,7 @@ void GlooTransport::compare(const Call& call, uint64_t sequence) {
     mine_[i] = signature_of(call, sequence, r);
     if (r != rank_) sends.push_back({r, &mine_[i], sizeof(Signature)});
   }
-  if (unreachable_) std::rethrow_exception(unreachable_);
+  if (unreachable_) throw *unreachable_;
   Mesh::Exchange saying = mesh_->start(signature_tag_, {}, sends);
   coming_.wait();
   saying.wait();
@@ -156,8 +138,8 @@ std::vector<int32_t> GlooTransport::absent() const {
   return ranks;
 }
 
-void GlooTransport::leave(const std::string& why) noexcept {
-  watch_->leave(why);
+// The others' calls end with their connections to this rank.
+void GlooTransport::leave(const std::string& /*why*/) noexcept {
   coming_ = {};
   mesh_->disconnect();
 }
@@ -167,35 +149,20 @@ std::string GlooTransport::name_of_peer(int32_t rank) const {
   return concat("rank ", rank, " on ", peer.host, " (", peer.ip, ")");
 }
 
-// Another rank is gone. Where it had to do with a call that is under way Gloo does not always notice: a
-// message of which only a part has come stays open for ever.
-void GlooTransport::hear(int32_t rank, Watch::End end, const std::string& why) {
+void GlooTransport::interrupt() noexcept {
   {
     const std::lock_guard lock(mutex_);
-    if (end == Watch::End::kLeft)
-      left_ = name_of_peer(rank);
-    else if (told_.empty())
-      told_ = end == Watch::End::kFailed
-                  ? why
-                  : name_of_peer(rank) + " has ended without a word: killed, crashed, or out of memory?";
+    interrupted_ = true;
   }
-  heard_.notify_all();
-  if (end != Watch::End::kLeft) mesh_->interrupt();
+  changed_.notify_all();
+  mesh_->interrupt();
 }
 
-void GlooTransport::throw_if_told() {
-  const std::lock_guard lock(mutex_);
-  if (!told_.empty()) fail_with(PL_ERROR_PEER, told_);
-}
-
-// A connection failed; why is on its way.
-void GlooTransport::lost(const std::exception& seen) {
+void GlooTransport::lost(const PeerError& seen) {
   std::unique_lock lock(mutex_);
-  heard_.wait_for(lock, kAfterglow, [&] { return !told_.empty() || !left_.empty(); });
-  if (!told_.empty()) fail_with(PL_ERROR_PEER, told_);
-  if (!left_.empty()) fail_with(PL_ERROR_PEER, left_, " has left the group");
-  fail_with(PL_ERROR_PEER, library_, " over ", mechanism_, ": ", words_of(seen),
-            ". All ranks are still there: is the network in order, and does a firewall cut connections?");
+  if (changed_.wait_for(lock, kNews, [&] { return interrupted_; })) fail_with(PL_ERROR_PEER, "interrupted");
+  fail_with(PL_ERROR_PEER, "the connection to ", name_of_peer(seen.rank()), " broke (", seen.what(),
+            "): it has left the group, or the network between the two is out of order");
 }
 
 }  // namespace pipeline::backends::gloo

@@ -3,18 +3,16 @@
 #pragma once
 
 #include <condition_variable>
-#include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "backends/common/network.hpp"
-#include "backends/common/rendezvous.hpp"
 #include "backends/common/signature.hpp"
 #include "backends/common/transport.hpp"
-#include "backends/common/watch.hpp"
 #include "backends/gloo/mesh.hpp"
+#include "backends/gloo/network.hpp"
 
 namespace pipeline::backends::gloo {
 
@@ -24,7 +22,7 @@ class GlooTransport : public Transport {
   GlooTransport(const Context& context, const pl_backend_open_args& args, const std::string& interface);
 
   void run(const Call& call, uint64_t sequence) override;
-  void interrupt() noexcept override { mesh_->interrupt(); }
+  void interrupt() noexcept override;
   std::vector<int32_t> absent() const override;
   void leave(const std::string& why) noexcept override;
   const std::string& library() const override { return library_; }
@@ -37,36 +35,30 @@ class GlooTransport : public Transport {
     std::string ip;
   };
 
-  void meet(const Context& context, const pl_backend_open_args& args, const std::string& interface);
-  void connect(const pl_backend_open_args& args);
-  void watch_others();
+  void find_others(const Context& context, const pl_backend_open_args& args, const std::string& interface);
+  void connect(const Context& context, const pl_backend_open_args& args);
   void expect_signatures();
   void compare(const Call& call, uint64_t sequence);
   void carry_out(const Call& call);
   std::string name_of_peer(int32_t rank) const;
-  void hear(int32_t rank, Watch::End end, const std::string& why);
-  void throw_if_told();
-  [[noreturn]] void lost(const std::exception& seen);
+  [[noreturn]] void lost(const PeerError& seen);
 
   const int32_t rank_;
   const int32_t world_size_;
   LocalAddress local_;
-  std::unique_ptr<Rendezvous> rendezvous_;
   std::unique_ptr<Mesh> mesh_;
   std::vector<Peer> peers_;
   std::vector<Signature> mine_, theirs_;  // of the call under way, for and from each rank
   Mesh::Exchange coming_;                 // theirs_, of the next call
-  std::exception_ptr unreachable_;        // why nothing is coming
+  std::optional<PeerError> unreachable_;  // why nothing is coming
   uint32_t signature_tag_ = 0;
   std::vector<char> scratch_;
   std::string library_;
   std::string mechanism_;
 
   std::mutex mutex_;
-  std::condition_variable heard_;
-  std::string told_;              // why the group has ended; empty: it has not
-  std::string left_;              // a rank that has left, in peace
-  std::unique_ptr<Watch> watch_;  // ends first
+  std::condition_variable changed_;
+  bool interrupted_ = false;
 };
 
 }  // namespace pipeline::backends::gloo

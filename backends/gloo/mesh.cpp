@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "backends/common/host_store.hpp"
+
 namespace pipeline::backends::gloo {
 namespace {
 
@@ -18,6 +20,16 @@ constexpr size_t kRetired = 32;
 
 std::vector<at::Tensor> bytes_of(const Piece& piece) {
   return {at::from_blob(piece.data, {static_cast<int64_t>(piece.bytes)}, at::kByte)};
+}
+
+// Runs `call`; what Gloo throws there is about the connection to `peer`.
+template <class Call>
+void naming(int32_t peer, Call&& call) {
+  try {
+    call();
+  } catch (const std::exception& error) {
+    throw PeerError(peer, words_of(error));
+  }
 }
 
 }  // namespace
@@ -36,18 +48,17 @@ Mesh::~Mesh() = default;
 Mesh::Exchange Mesh::start(uint32_t number, std::span<const Piece> receives, std::span<const Piece> sends) {
   const int tag = static_cast<int>(number & 0x7fffffffu);
   while (retired_.size() > kRetired) retired_.pop_front();
-  Works works;
-  for (const Piece& piece : receives) {
-    if (piece.bytes == 0) continue;
-    std::vector<at::Tensor> memory = bytes_of(piece);
-    works.push_back(group_->recv(memory, piece.peer, tag));
-  }
-  for (const Piece& piece : sends) {
-    if (piece.bytes == 0) continue;
-    std::vector<at::Tensor> memory = bytes_of(piece);
-    works.push_back(group_->send(memory, piece.peer, tag));
-  }
-  return {*this, std::move(works)};
+  std::vector<Message> messages;
+  const auto begin = [&](std::span<const Piece> pieces, auto&& call) {
+    for (const Piece& piece : pieces) {
+      if (piece.bytes == 0) continue;
+      std::vector<at::Tensor> memory = bytes_of(piece);
+      naming(piece.peer, [&] { messages.push_back({piece.peer, call(memory, piece.peer)}); });
+    }
+  };
+  begin(receives, [&](auto& memory, int peer) { return group_->recv(memory, peer, tag); });
+  begin(sends, [&](auto& memory, int peer) { return group_->send(memory, peer, tag); });
+  return {*this, std::move(messages)};
 }
 
 void Mesh::interrupt() noexcept {
@@ -61,28 +72,33 @@ void Mesh::disconnect() {
   group_.reset();
 }
 
-Mesh::Exchange::Exchange(Mesh& mesh, Works works) : mesh_(&mesh), works_(std::move(works)) {
+Mesh::Exchange::Exchange(Mesh& mesh, std::vector<Message> messages)
+    : mesh_(&mesh), messages_(std::move(messages)) {
   const std::lock_guard lock(mesh_->mutex_);
-  mesh_->active_.insert(mesh_->active_.end(), works_.begin(), works_.end());
-  if (!mesh_->interrupted_) return;
-  for (const auto& work : works_) work->abort();
+  for (const Message& message : messages_) {
+    mesh_->active_.push_back(message.work);
+    if (mesh_->interrupted_) message.work->abort();
+  }
 }
 
 Mesh::Exchange::Exchange(Exchange&& other) noexcept
-    : mesh_(std::exchange(other.mesh_, nullptr)), works_(std::move(other.works_)) {}
+    : mesh_(std::exchange(other.mesh_, nullptr)), messages_(std::move(other.messages_)) {}
 
 Mesh::Exchange& Mesh::Exchange::operator=(Exchange&& other) noexcept {
   forget();
   mesh_ = std::exchange(other.mesh_, nullptr);
-  works_ = std::move(other.works_);
+  messages_ = std::move(other.messages_);
   return *this;
 }
 
 void Mesh::Exchange::wait() {
-  for (const auto& work : works_) {
-    if (!work->wait(kForever)) fail("interrupted");
+  for (const Message& message : messages_) {
+    bool done = false;
+    naming(message.peer, [&] { done = message.work->wait(kForever); });
+    if (!done) fail("interrupted");
   }
-  if (mesh_ != nullptr) mesh_->retired_.insert(mesh_->retired_.end(), works_.begin(), works_.end());
+  if (mesh_ != nullptr)
+    for (const Message& message : messages_) mesh_->retired_.push_back(message.work);
   forget();
 }
 
@@ -91,11 +107,11 @@ void Mesh::Exchange::forget() noexcept {
   {
     const std::lock_guard lock(mesh_->mutex_);
     std::erase_if(mesh_->active_, [&](const auto& active) {
-      return std::find(works_.begin(), works_.end(), active) != works_.end();
+      return std::ranges::any_of(messages_, [&](const Message& message) { return message.work == active; });
     });
   }
   mesh_ = nullptr;
-  works_.clear();
+  messages_.clear();
 }
 
 }  // namespace pipeline::backends::gloo

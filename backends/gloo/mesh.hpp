@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,16 @@ struct Piece {
   size_t bytes;
 };
 
+// A connection has failed.
+class PeerError : public std::runtime_error {
+ public:
+  PeerError(int32_t rank, const std::string& words) : std::runtime_error(words), rank_(rank) {}
+  int32_t rank() const { return rank_; }
+
+ private:
+  int32_t rank_;
+};
+
 // Messages of a group. Only point-to-point messages of Gloo's are used: unlike its collectives they can be
 // interrupted, and leave the order of sums to the caller.
 class Mesh {
@@ -29,21 +40,26 @@ class Mesh {
        double timeout_seconds);
   ~Mesh();
 
+  struct Message {
+    int32_t peer;
+    c10::intrusive_ptr<c10d::Work> work;
+  };
+
   // Messages under way. When it is destroyed nothing touches their memory any more.
   class Exchange {
    public:
     Exchange() = default;
-    Exchange(Mesh& mesh, std::vector<c10::intrusive_ptr<c10d::Work>> works);
+    Exchange(Mesh& mesh, std::vector<Message> messages);
     Exchange(Exchange&& other) noexcept;
     Exchange& operator=(Exchange&& other) noexcept;
     ~Exchange() { forget(); }
-    // Throws when a connection fails, or the mesh is interrupted.
+    // Throws PeerError when a connection fails, Error when the mesh is interrupted.
     void wait();
 
    private:
     void forget() noexcept;
     Mesh* mesh_ = nullptr;
-    std::vector<c10::intrusive_ptr<c10d::Work>> works_;
+    std::vector<Message> messages_;
   };
 
   // Every rank takes tags in the same order. A message goes where its tag is received, and sizes must match:
@@ -60,8 +76,6 @@ class Mesh {
   void disconnect();
 
  private:
-  using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
-
   c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
   uint32_t tag_ = 0;
   // Works that are done and wait for their end: freeing one at once would mean to yield the processor until
@@ -70,7 +84,7 @@ class Mesh {
 
   std::mutex mutex_;
   bool interrupted_ = false;
-  Works active_;
+  std::vector<c10::intrusive_ptr<c10d::Work>> active_;
 };
 
 }  // namespace pipeline::backends::gloo

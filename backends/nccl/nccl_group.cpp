@@ -4,10 +4,11 @@
 
 #include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDAGuard.h>
+#include <unistd.h>
 
 #include <chrono>
 
-#include "backends/common/network.hpp"
+#include "backends/common/host_store.hpp"
 #include "backends/common/signature.hpp"
 
 namespace pipeline::backends::nccl {
@@ -65,25 +66,22 @@ NcclGroup::NcclGroup(const Context& context, const pl_backend_open_args& args, c
       device_(to_torch(args.device)),
       timeout_(args.timeout_seconds),
       check_calls_(config.check_calls),
-      library_("NCCL " + c10d::getNcclVersion()) {
+      library_("NCCL " + c10d::getNcclVersion()),
+      context_(context) {
   const c10::cuda::CUDAGuard guard(device_);
   check_device();
-  rendezvous_ =
-      std::make_unique<Rendezvous>(context,
-                                   Meeting{std::string(view(args.address)), args.port,
-                                           std::string(view(args.group)), rank_, world_size_, timeout_},
-                                   facts());
+  const std::string name(view(args.group));
+  facts_ = context_.exchange(name + "/facts", my_facts());
   check_facts();
-  transport_ = concat("links of NCCL's choice, which NCCL_DEBUG=INFO shows; this rank: ", facts());
-  connect();
+  transport_ = concat("links of NCCL's choice, which NCCL_DEBUG=INFO shows; this rank: ", my_facts());
+  connect(name);
 }
 
 NcclGroup::~NcclGroup() {
   {
     const std::lock_guard lock(mutex_);
-    if (!ended_) ended_ = Error(PL_ERROR_PEER, "the group is closed");  // news are for nobody now
+    if (!ended_) ended_ = Error(PL_ERROR_PEER, "the group is closed");
   }
-  watch_.reset();
   if (aborting_.joinable()) aborting_.join();
 }
 
@@ -96,29 +94,31 @@ void NcclGroup::check_device() const {
 }
 
 // "node7, NVIDIA H100 80GB HBM3 at 0000:18:00.0"
-std::string NcclGroup::facts() const {
+std::string NcclGroup::my_facts() const {
   char bus[32] = "";
   cudaDeviceGetPCIBusId(bus, sizeof bus, device_.index());
-  return concat(host_name(), ", ", at::cuda::getDeviceProperties(device_.index())->name, " at ", bus);
+  char host[256] = "";
+  ::gethostname(host, sizeof host - 1);
+  return concat(host, ", ", at::cuda::getDeviceProperties(device_.index())->name, " at ", bus);
 }
 
 void NcclGroup::check_facts() const {
-  const std::vector<std::string>& all = rendezvous_->facts();
   for (int32_t r = 0; r < world_size_; ++r) {
-    if (r == rank_ || all[static_cast<size_t>(r)] != all[static_cast<size_t>(rank_)]) continue;
+    if (r == rank_ || facts_[static_cast<size_t>(r)] != facts_[static_cast<size_t>(rank_)]) continue;
     fail_with(PL_ERROR_UNSUPPORTED, "open: ranks ", std::min(r, rank_), " and ", std::max(r, rank_),
-              " have the same GPU (", all[static_cast<size_t>(r)],
+              " have the same GPU (", facts_[static_cast<size_t>(r)],
               "), and NCCL needs one for each: start fewer processes per host, or show each its own in "
               "CUDA_VISIBLE_DEVICES");
   }
 }
 
-void NcclGroup::connect() {
+void NcclGroup::connect(const std::string& name) {
+  silence_c10d();
   try {
     auto options = c10d::ProcessGroupNCCL::Options::create();
     options->timeout = std::chrono::ceil<milliseconds>(duration<double>(timeout_ + kWatchdogLater));
-    group_ = c10::make_intrusive<c10d::ProcessGroupNCCL>(rendezvous_->store(), rank_, world_size_, options);
-    watch_others();
+    const auto store = c10::make_intrusive<HostStore>(context_, name, timeout_);
+    group_ = c10::make_intrusive<c10d::ProcessGroupNCCL>(store, rank_, world_size_, options);
     group_->eagerConnectSingleDevice(device_);
     wait_on_host(*launch(Call{}), timeout_);  // links are made by the first call
   } catch (const Error&) {
@@ -126,24 +126,6 @@ void NcclGroup::connect() {
   } catch (const std::exception& e) {
     throw explained(e);
   }
-}
-
-// A rank that fails or dies ends the group on all: NCCL would wait for it.
-void NcclGroup::watch_others() {
-  const LocalAddress local = rendezvous_->local_address();
-  watch_ = std::make_unique<Watch>(local.ip);
-  const std::vector<std::string> ips = rendezvous_->exchange("ip", local.ip),
-                                 ports = rendezvous_->exchange("watch", std::to_string(watch_->port()));
-  std::vector<Watch::Peer> others;
-  for (size_t r = 0; r < ips.size(); ++r)
-    others.push_back({ips[r], static_cast<uint32_t>(std::stoul(ports[r]))});
-  watch_->start(others, rank_, [this](int32_t rank, Watch::End how, const std::string& why) {
-    if (how == Watch::End::kFailed) end(Error(PL_ERROR_PEER, why));
-    if (how == Watch::End::kDied) {
-      end(Error(PL_ERROR_PEER, concat("rank ", rank, " (", rendezvous_->facts()[static_cast<size_t>(rank)],
-                                      ") has ended without a word: killed, crashed, or out of memory?")));
-    }
-  });
 }
 
 std::unique_ptr<Work> NcclGroup::start(const Call& call) {
@@ -218,18 +200,18 @@ NcclGroup::Handle NcclGroup::all_gather(const Call& call) {
   return group_->allgather(outs, ins);
 }
 
-// Through the store: milliseconds for each call, so it is off unless asked for.
+// Over the host's exchange: a good part of a millisecond for each call, so it is off unless asked for.
 void NcclGroup::compare(const Call& call) {
-  const auto& store = rendezvous_->store();
-  const auto key = [&](int32_t from, int32_t to) { return concat("call/", sequence_, '/', from, '/', to); };
+  std::string mine;  // what this rank says to each
   for (int32_t r = 0; r < world_size_; ++r) {
-    const Signature mine = signature_of(call, sequence_, r);
-    store->set(key(rank_, r), std::string(reinterpret_cast<const char*>(&mine), sizeof mine));
+    const Signature signature = signature_of(call, sequence_, r);
+    mine.append(reinterpret_cast<const char*>(&signature), sizeof signature);
   }
+  const std::vector<std::string> all = context_.exchange("calls", mine);
   for (int32_t r = 0; r < world_size_; ++r) {
     Signature theirs;
-    store->get_to_str(key(r, rank_)).copy(reinterpret_cast<char*>(&theirs), sizeof theirs);
-    store->deleteKey(key(r, rank_));
+    all[static_cast<size_t>(r)].copy(reinterpret_cast<char*>(&theirs), sizeof theirs,
+                                     static_cast<size_t>(rank_) * sizeof theirs);
     if (r == rank_) continue;
     if (const auto differs = difference(signature_of(call, sequence_, r), rank_, theirs, r)) {
       end(Error(*differs));
@@ -302,7 +284,6 @@ void NcclGroup::end(const Error& why) {
   const std::lock_guard lock(mutex_);
   if (ended_) return;
   ended_ = Error(PL_ERROR_PEER, why.what());
-  if (watch_ != nullptr) watch_->leave(why.what());
   aborting_ = std::thread([this] {
     try {
       group_->abort();
@@ -313,12 +294,10 @@ void NcclGroup::end(const Error& why) {
 
 Error NcclGroup::explained(const std::exception& seen) const {
   const auto* torch = dynamic_cast<const c10::Error*>(&seen);
-  std::string text = torch == nullptr ? seen.what() : torch->what_without_backtrace();
+  const std::string text = torch == nullptr ? seen.what() : torch->what_without_backtrace();
   std::string others;
-  if (rendezvous_ != nullptr) {
-    for (size_t r = 0; r < rendezvous_->facts().size(); ++r)
-      others += concat(others.empty() ? "" : "; ", "rank ", r, ": ", rendezvous_->facts()[r]);
-  }
+  for (size_t r = 0; r < facts_.size(); ++r)
+    others += concat(others.empty() ? "" : "; ", "rank ", r, ": ", facts_[r]);
   return Error(
       PL_ERROR_PEER,
       concat(

@@ -12,8 +12,6 @@
 #include <c10/cuda/CUDAStream.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
-#include "backends/common/rendezvous.hpp"
-#include "backends/common/watch.hpp"
 #include "backends/nccl/group.hpp"
 
 namespace pipeline::backends::nccl {
@@ -35,10 +33,9 @@ class NcclGroup : public Group {
   using Handle = c10::intrusive_ptr<c10d::Work>;
 
   void check_device() const;
-  std::string facts() const;
+  std::string my_facts() const;
   void check_facts() const;
-  void connect();
-  void watch_others();
+  void connect(const std::string& name);
   void compare(const Call& call);
   Handle launch(const Call& call);
   Handle all_gather(const Call& call);
@@ -60,14 +57,14 @@ class NcclGroup : public Group {
   const bool check_calls_;
   std::string library_;
   std::string transport_;
-  std::unique_ptr<Rendezvous> rendezvous_;
+  const Context context_;
+  std::vector<std::string> facts_;  // of each rank: host and GPU
   c10::intrusive_ptr<c10d::ProcessGroupNCCL> group_;
   uint64_t sequence_ = 0;
 
   std::mutex mutex_;
   std::optional<Error> ended_;
-  std::thread aborting_;          // NCCL's own abort may take its time
-  std::unique_ptr<Watch> watch_;  // ends first
+  std::thread aborting_;  // NCCL's own abort may take its time
 };
 
 }  // namespace pipeline::backends::nccl

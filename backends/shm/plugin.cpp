@@ -30,9 +30,8 @@ class Shm : public QueuedBackend<Config> {
       fail_with(PL_ERROR_UNSUPPORTED, "open: it works for processes of one host alone, and of this group's ",
                 args.world_size, " ranks ", args.local_world_size, " are on this host: use gloo");
     }
-    return std::make_unique<ShmTransport>(
-        setup.context, Meeting{args.port, std::string(view(args.group)), args.rank, args.world_size,
-                               args.timeout_seconds, static_cast<size_t>(setup.config.buffer_kib) << 10});
+    return std::make_unique<ShmTransport>(setup.context, args,
+                                          static_cast<size_t>(setup.config.buffer_kib) << 10);
   }
 };
 

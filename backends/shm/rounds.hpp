@@ -13,8 +13,9 @@ namespace pipeline::backends::shm {
 
 class Rounds {
  public:
-  // The segment is claimed for `rank`.
-  Rounds(Segment segment, int32_t rank, int32_t world_size);
+  // Blocks until all ranks share the segment; see there.
+  Rounds(const Context& context, const std::string& group, int32_t rank, int32_t world_size,
+         size_t slot_bytes);
   ~Rounds();
 
   // Begins the next round: blocks until the slot to publish in is free. Throws, as the others do, when the
@@ -47,7 +48,7 @@ class Rounds {
   bool reached(Progress progress, uint64_t value) const;
   bool is_in_the_way(Progress progress, uint64_t value) const;
   void check_group() const;
-  void check_lives(Progress progress, uint64_t value) const;
+  void check_left(Progress progress, uint64_t value) const;
   void sleep(uint32_t bell);
   void ring(int32_t rank) noexcept;
   void ring_others() noexcept;

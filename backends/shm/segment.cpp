@@ -9,7 +9,9 @@
 
 #include <cerrno>
 #include <cstring>
+#include <sstream>
 #include <utility>
+#include <vector>
 
 namespace pipeline::backends::shm {
 namespace {
@@ -18,66 +20,86 @@ constexpr size_t kPage = 4096;
 
 size_t up_to(size_t value, size_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
-struct flock lock_of(int32_t rank) {
-  struct flock lock {};
-  lock.l_type = F_WRLCK;
-  lock.l_whence = SEEK_SET;
-  lock.l_start = rank;
-  lock.l_len = 1;
-  return lock;
-}
-
 }  // namespace
 
-Segment::Segment(int32_t world_size, size_t slot_bytes) : world_size_(world_size), slot_bytes_(slot_bytes) {
-  fd_ = ::memfd_create("pipeline-shm", MFD_CLOEXEC);
-  // fallocate, not ftruncate: memory that is not there is an error now, and not a SIGBUS later.
-  if (fd_ < 0 || ::fallocate(fd_, 0, 0, static_cast<off_t>(size())) != 0) {
-    const int problem = errno;
-    if (fd_ >= 0) ::close(fd_);
-    fail_with(problem == ENOSPC || problem == ENOMEM ? PL_ERROR_OUT_OF_MEMORY : PL_ERROR_FAILED,
-              "open: ", size() >> 20, " MiB of shared memory cannot be had: ", std::strerror(problem),
-              ": free memory, or make backend.buffer_kib smaller");
+Segment::Segment(const Context& context, const std::string& group, int32_t rank, int32_t world_size,
+                 size_t slot_bytes)
+    : world_size_(world_size), slot_bytes_(slot_bytes) {
+  std::string problem, mine;
+  const auto attempt = [&](auto&& part) {
+    try {
+      if (problem.empty()) part();
+    } catch (const std::exception& error) {
+      problem = error.what();
+    }
+  };
+  if (rank == 0) {
+    attempt([&] {
+      make();
+      mine = name();
+    });
   }
-  map();
+  const std::string memory = context.exchange(group + "/memory", mine).front();
+  if (rank != 0 && !memory.empty()) attempt([&] { open(memory); });
+  attempt([&] { map(); });
+  // Rank 0's file stays open until the others have it.
+  const std::vector<std::string> problems = context.exchange(group + "/mapped", problem);
+  close_file();
+  for (size_t r = 0; r < problems.size(); ++r)
+    if (!problems[r].empty()) fail("open: rank ", r, ": ", problems[r]);
 }
 
-Segment::Segment(int fd, int32_t world_size, size_t slot_bytes)
-    : fd_(fd), world_size_(world_size), slot_bytes_(slot_bytes) {
+void Segment::make() {
+  fd_ = ::memfd_create("pipeline-shm", MFD_CLOEXEC);
+  // fallocate, not ftruncate: memory that is not there is an error now, and not a SIGBUS later.
+  if (fd_ >= 0 && ::fallocate(fd_, 0, 0, static_cast<off_t>(size())) == 0) return;
+  fail_with(errno == ENOSPC || errno == ENOMEM ? PL_ERROR_OUT_OF_MEMORY : PL_ERROR_FAILED, size() >> 20,
+            " MiB of shared memory cannot be had: ", std::strerror(errno),
+            ": free memory, or make backend.buffer_kib smaller");
+}
+
+// What tells this memory from all other files of the host, and how large it is.
+std::string Segment::name() const {
   struct stat status {};
-  if (::fstat(fd_, &status) != 0 || static_cast<size_t>(status.st_size) != size()) {
-    ::close(fd_);
-    fail("open: rank 0 shares ", status.st_size, " bytes of memory, expected ", size(),
+  ::fstat(fd_, &status);
+  return concat("/proc/", ::getpid(), "/fd/", fd_, ' ', status.st_dev, ' ', status.st_ino, ' ',
+                status.st_size);
+}
+
+// By the file system of processes. In another container its number may belong to another process.
+void Segment::open(const std::string& from_rank_0) {
+  std::istringstream words(from_rank_0);
+  std::string path;
+  dev_t device = 0;
+  ino_t inode = 0;
+  size_t bytes = 0;
+  words >> path >> device >> inode >> bytes;
+  if (bytes != size())
+    fail("rank 0 shares ", bytes, " bytes of memory, expected ", size(),
          ": all ranks need the same build and the same backend.buffer_kib");
-  }
-  map();
+  fd_ = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  const int problem = fd_ < 0 ? errno : ENOENT;
+  struct stat status {};
+  if (fd_ >= 0 && ::fstat(fd_, &status) == 0 && status.st_dev == device && status.st_ino == inode) return;
+  fail_with(
+      PL_ERROR_UNSUPPORTED, "rank 0's memory is not at ", path, " here (", std::strerror(problem),
+      "): shm works for processes of one user on one host, and in one container; gloo over any network");
 }
 
 void Segment::map() {
+  if (fd_ < 0) return;  // rank 0 has failed
   void* memory = ::mmap(nullptr, size(), PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
-  if (memory == MAP_FAILED) {
-    const int problem = errno;
-    ::close(fd_);
-    fail_with(PL_ERROR_OUT_OF_MEMORY, "open: shared memory cannot be mapped: ", std::strerror(problem));
-  }
+  if (memory == MAP_FAILED)
+    fail_with(PL_ERROR_OUT_OF_MEMORY, "shared memory cannot be mapped: ", std::strerror(errno));
   base_ = static_cast<char*>(memory);
 }
 
-Segment::Segment(Segment&& other) noexcept { *this = std::move(other); }
-
-Segment& Segment::operator=(Segment&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  std::swap(lock_fd_, other.lock_fd_);
-  std::swap(world_size_, other.world_size_);
-  std::swap(slot_bytes_, other.slot_bytes_);
-  std::swap(base_, other.base_);
-  return *this;
+void Segment::close_file() {
+  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
 }
 
 Segment::~Segment() {
   if (base_ != nullptr) ::munmap(base_, size());
-  if (lock_fd_ >= 0) ::close(lock_fd_);
-  if (fd_ >= 0) ::close(fd_);
 }
 
 size_t Segment::announcements_at() const {
@@ -102,20 +124,6 @@ Announcement& Segment::announcement(int32_t writer, uint64_t round, int32_t read
 
 char* Segment::slot(int32_t writer, uint64_t round) const {
   return base_ + slots_at() + (static_cast<uint64_t>(writer) * kSlots + round % kSlots) * slot_bytes_;
-}
-
-// The lock belongs to an open file, which the kernel closes however the process ends; it works across
-// process namespaces, where process ids do not.
-void Segment::claim(int32_t rank) {
-  lock_fd_ = ::open(concat("/proc/self/fd/", fd_).c_str(), O_RDWR | O_CLOEXEC);
-  struct flock lock = lock_of(rank);
-  if (lock_fd_ < 0 || ::fcntl(lock_fd_, F_OFD_SETLK, &lock) != 0)
-    fail("open: rank ", rank, " cannot be claimed: ", std::strerror(errno), " (is /proc mounted?)");
-}
-
-bool Segment::lives(int32_t rank) const {
-  struct flock lock = lock_of(rank);
-  return ::fcntl(lock_fd_, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
 
 }  // namespace pipeline::backends::shm

@@ -1,9 +1,12 @@
 // The memory that the ranks of a group share, and what is in it.
 #pragma once
 
+#include <pipeline/context.hpp>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "backends/common/signature.hpp"
 
@@ -40,16 +43,14 @@ struct alignas(64) Ending {
 // its users end.
 class Segment {
  public:
-  Segment() = default;
-  // `slot_bytes`: a multiple of 64.
-  Segment(int32_t world_size, size_t slot_bytes);
-  // Of another process, by file descriptor, which is taken.
-  Segment(int fd, int32_t world_size, size_t slot_bytes);
-  Segment(Segment&& other) noexcept;
-  Segment& operator=(Segment&& other) noexcept;
+  // Rank 0 makes it and the others open it; returns when all have. `group`: its name for what the ranks
+  // exchange. `slot_bytes`: a multiple of 64. Throws on all ranks when one of them fails.
+  Segment(const Context& context, const std::string& group, int32_t rank, int32_t world_size,
+          size_t slot_bytes);
+  Segment(const Segment&) = delete;
+  Segment& operator=(const Segment&) = delete;
   ~Segment();
 
-  int fd() const { return fd_; }
   Ending& ending() const { return *reinterpret_cast<Ending*>(base_); }
   RankState& state(int32_t rank) const;
   // What rank `writer` publishes in `round`, for all and for rank `reader`.
@@ -57,22 +58,20 @@ class Segment {
   Announcement& announcement(int32_t writer, uint64_t round, int32_t reader) const;
   size_t slot_bytes() const { return slot_bytes_; }
 
-  // This process lives as `rank`, until it closes the segment or ends in any way. Throws.
-  void claim(int32_t rank);
-  // Whether a process lives as `rank`.
-  bool lives(int32_t rank) const;
-
  private:
+  void make();
+  void open(const std::string& from_rank_0);
   void map();
+  void close_file();
+  std::string name() const;
   size_t size() const;
   size_t states_at() const { return sizeof(Ending); }
   size_t announcements_at() const;
   size_t slots_at() const;
 
   int fd_ = -1;
-  int lock_fd_ = -1;  // an open file of our own, which holds the lock on byte `rank`
-  int32_t world_size_ = 0;
-  size_t slot_bytes_ = 0;
+  const int32_t world_size_;
+  const size_t slot_bytes_;
   char* base_ = nullptr;
 };
 

@@ -7,12 +7,12 @@
 
 namespace pipeline::backends::shm {
 
-ShmTransport::ShmTransport(const Context& context, const Meeting& meeting)
-    : rank_(meeting.rank),
-      world_size_(meeting.world_size),
-      rounds_(meet(context, meeting), meeting.rank, meeting.world_size),
+ShmTransport::ShmTransport(const Context& context, const pl_backend_open_args& args, size_t slot_bytes)
+    : rank_(args.rank),
+      world_size_(args.world_size),
+      rounds_(context, std::string(view(args.group)), rank_, world_size_, slot_bytes),
       mechanism_(concat("shared memory of this host, ",
-                        (static_cast<size_t>(world_size_) * kSlots * meeting.slot_bytes) >> 10, " KiB")) {}
+                        (static_cast<size_t>(world_size_) * kSlots * slot_bytes) >> 10, " KiB")) {}
 
 void ShmTransport::run(const Call& call, uint64_t sequence) {
   const Pieces pieces(call, rank_, world_size_, rounds_.slot_bytes());

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "backends/common/transport.hpp"
-#include "backends/shm/doorway.hpp"
 #include "backends/shm/rounds.hpp"
 
 namespace pipeline::backends::shm {
@@ -15,7 +14,7 @@ namespace pipeline::backends::shm {
 class ShmTransport : public Transport {
  public:
   // Blocks until all ranks are there.
-  ShmTransport(const Context& context, const Meeting& meeting);
+  ShmTransport(const Context& context, const pl_backend_open_args& args, size_t slot_bytes);
 
   void run(const Call& call, uint64_t sequence) override;
   void interrupt() noexcept override { rounds_.interrupt(); }

@@ -76,6 +76,10 @@ void Turn::unlock() {
   free_.notify_one();
 }
 
+Clock::time_point deadline_after(Seconds patience) {
+  return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::min(patience, Seconds(1e9)));
+}
+
 Seconds heartbeat_period(Seconds stall) {
   if (stall <= Seconds(0)) return Seconds(1);
   return std::clamp(stall / 8, Seconds(0.02), Seconds(1));

@@ -62,6 +62,12 @@ class Turn {
   bool taken_ = false;
 };
 
+// How often who waits for others asks whether to go on.
+constexpr std::chrono::milliseconds kLook{100};
+
+// The time in `patience`, which may be longer than the clock's arithmetic can bear.
+Clock::time_point deadline_after(Seconds patience);
+
 // How often ranks and server give a sign of life: once a second, several times within a short `stall`.
 Seconds heartbeat_period(Seconds stall);
 

@@ -91,25 +91,62 @@ void Client::await_start(Clock::time_point deadline) {
   if (!started_) throw Error(verdict_->code, describe(verdict_->failure));
 }
 
-std::string Client::exchange(Exchange kind, std::string_view channel, std::string_view mine) {
-  if (channel.size() > kMaxChannel || mine.size() > kMaxBody)
-    throw Error(fmt::format("{} of '{}' with {} bytes: a channel's name has at most {} bytes, a part {}",
-                            name_of(kind), channel, mine.size(), kMaxChannel, kMaxBody));
+void Client::check_size(std::string_view what, std::string_view channel, std::string_view body) const {
+  if (channel.size() > kMaxChannel || body.size() > kMaxBody)
+    throw Error(fmt::format("{} of '{}' with {} bytes: a name has at most {} bytes, what is sent {}", what,
+                            channel, body.size(), kMaxChannel, kMaxBody));
+}
+
+std::string Client::exchange(Exchange kind, std::string_view channel, std::string_view mine,
+                             const Cancelled& cancelled) {
+  check_size(name_of(kind), channel, mine);
+  return ask(FrameType::exchange, static_cast<uint8_t>(kind), channel, mine, {}, cancelled)->body;
+}
+
+void Client::put(std::string_view key, std::string_view value) {
+  check_size("put", key, value);
   activity.moved();
-  Waiter waiter{channel, {}};
+  {
+    std::lock_guard lock(mutex_);
+    check_open();
+  }
+  sender_.send(FrameType::put, 0, key, value);
+}
+
+std::optional<std::string> Client::get(std::string_view key, Seconds timeout, const Cancelled& cancelled) {
+  check_size("get", key, {});
+  const bool waits = timeout > Seconds(0);
+  const std::optional<Frame> answer = ask(FrameType::get, waits ? 1 : 0, key, {},
+                                          waits ? Deadline(deadline_after(timeout)) : Deadline(), cancelled);
+  return answer && answer->detail == 1 ? std::optional(answer->body) : std::nullopt;
+}
+
+// Sends, and waits for the answer; nothing when the time is up.
+std::optional<Frame> Client::ask(FrameType type, uint8_t detail, std::string_view channel,
+                                 std::string_view body, Deadline deadline, const Cancelled& cancelled) {
+  activity.moved();
+  Waiter waiter{type == FrameType::get ? FrameType::value : FrameType::reply, channel};
   {
     std::lock_guard lock(mutex_);
     check_open();
     waiting_.push_back(&waiter);
   }
-  sender_.send(FrameType::exchange, static_cast<uint8_t>(kind), channel,
-               mine);  // whether that worked shows in what comes back
+  sender_.send(type, detail, channel, body);  // whether that worked shows in what comes back
   std::unique_lock lock(mutex_);
-  await(lock, [&] { return waiter.done || verdict_ || left_ || ended_; });
+  const auto done = [&] { return waiter.done || verdict_ || left_ || ended_; };
+  bool stops = false;
+  const auto next_look = [&] {
+    return std::min(deadline.value_or(Clock::time_point::max()), Clock::now() + kLook);
+  };
+  while (!await(lock, done, cancelled ? Deadline(next_look()) : deadline)) {
+    if (deadline && Clock::now() >= *deadline) break;
+    if ((stops = cancelled && cancelled())) break;
+  }
   std::erase(waiting_, &waiter);
   if (!waiter.done) check_open();
+  if (stops) throw cancelled_error();
   activity.moved();
-  return std::move(waiter.body);
+  return waiter.done ? std::optional(std::move(waiter.answer)) : std::nullopt;
 }
 
 // Reads, or waits for who reads, until it is done.
@@ -155,7 +192,7 @@ void Client::read(int flags) {
 }
 
 void Client::handle(Frame frame) {
-  if (frame.type == FrameType::reply) return on_reply(std::move(frame));
+  if (frame.type == FrameType::reply || frame.type == FrameType::value) return on_answer(std::move(frame));
   if (frame.type == FrameType::failed) {
     settle(verdict_from(frame.body));
     bell_.ring();
@@ -171,14 +208,17 @@ void Client::handle(Frame frame) {
   if (frame.type == FrameType::goodbye) ended_ = true;
 }
 
-void Client::on_reply(Frame frame) {
+// Who gave up does not get it; a value goes to all who wait for it.
+void Client::on_answer(Frame frame) {
   std::lock_guard lock(mutex_);
-  const auto waiter = std::find_if(waiting_.begin(), waiting_.end(),
-                                   [&](const Waiter* w) { return w->channel == frame.channel; });
-  if (waiter == waiting_.end()) return;  // it gave up
-  (*waiter)->body = std::move(frame.body);
-  (*waiter)->done = true;
   if (waiting_.size() > 1) changed_.notify_all();
+  for (Waiter* waiter : waiting_) {
+    if (waiter->done || waiter->type != frame.type || waiter->channel != frame.channel) continue;
+    waiter->done = true;
+    waiter->answer.detail = frame.detail;
+    if (frame.type == FrameType::reply) return waiter->answer.body.swap(frame.body);
+    waiter->answer.body = frame.body;
+  }
 }
 
 void Client::on_end() {

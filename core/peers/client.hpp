@@ -26,15 +26,19 @@ class Client final : public Peers::Member {
   Client(const World& world, Options options);
   ~Client() override;
 
-  std::string exchange(Exchange kind, std::string_view channel, std::string_view mine) override;
+  std::string exchange(Exchange kind, std::string_view channel, std::string_view mine,
+                       const Cancelled& cancelled) override;
+  void put(std::string_view key, std::string_view value) override;
+  std::optional<std::string> get(std::string_view key, Seconds timeout, const Cancelled& cancelled) override;
   void fail(std::string_view what) override;
   void leave() override;
 
  private:
-  // A caller that waits for a reply on its channel.
+  // A caller that waits for a reply on its channel, or for the value of a key.
   struct Waiter {
+    FrameType type;
     std::string_view channel;
-    std::string body;
+    Frame answer{};
     bool done = false;
   };
 
@@ -44,7 +48,10 @@ class Client final : public Peers::Member {
   bool await(std::unique_lock<std::mutex>& lock, Done done, Deadline deadline = {});
   void read(int flags);
   void handle(Frame frame);
-  void on_reply(Frame frame);
+  void on_answer(Frame frame);
+  void check_size(std::string_view what, std::string_view channel, std::string_view body) const;
+  std::optional<Frame> ask(FrameType type, uint8_t detail, std::string_view channel, std::string_view body,
+                           Deadline deadline, const Cancelled& cancelled);
   void on_end();
 
   void run();

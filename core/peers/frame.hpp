@@ -24,6 +24,9 @@ enum class FrameType : uint8_t {
   state,      // rank to server, about once a second: what I am doing
   exchange,   // rank to server: my part
   reply,      // server to rank: everybody's parts
+  put,        // rank to server: a value for the store
+  get,        // rank to server: I want the value, now or when it is there
+  value,      // server to rank: the value, or that it is not there
   fail,       // rank to server: I have failed
   failed,     // server to all: the failure of the run
   leave,      // rank to server: a good end; answered by closing the connection
@@ -32,12 +35,12 @@ enum class FrameType : uint8_t {
 
 struct Frame {
   FrameType type{};
-  uint8_t detail = 0;   // exchange: its kind; fail: the error's code
-  std::string channel;  // exchange and reply
+  uint8_t detail = 0;   // exchange: its kind; fail: the error's code; get: 1 to wait; value: 1 if it is there
+  std::string channel;  // exchange and reply; put, get and value: the key
   std::string body;
 };
 
-constexpr std::size_t kMaxChannel = 255;
+constexpr std::size_t kMaxChannel = 1024;
 constexpr uint64_t kMaxBody = uint64_t{1} << 30;
 constexpr uint64_t kMaxStrangersBody = 4096;
 

@@ -13,9 +13,6 @@
 
 namespace pipeline::peers {
 
-// How often who waits for all ranks asks whether to go on.
-constexpr std::chrono::milliseconds kLook{100};
-
 // How a rank comes in: finds rank 0, says who it is, and takes its seat. Tries again until the time is up,
 // since rank 0 may start last.
 class Join {

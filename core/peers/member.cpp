@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "core/base/error.hpp"
 #include "core/base/socket.hpp"
 #include "core/peers/stall_watch.hpp"
 
@@ -49,6 +48,10 @@ void Peers::Member::check_open() const {
   if (ended_) throw Error(PL_ERROR_PEER, "rank 0 has left the run: nothing can be exchanged any more");
 }
 
+Error Peers::Member::cancelled_error() {
+  return Error(PL_ERROR_CANCELLED, "told to stop while waiting for other ranks");
+}
+
 void Peers::Member::tell_failure() {
   std::optional<Failure> failure;
   {
@@ -69,12 +72,32 @@ LocalMember::~LocalMember() {
   thread_.join();
 }
 
-std::string LocalMember::exchange(Exchange kind, std::string_view, std::string_view mine) {
+std::string LocalMember::exchange(Exchange kind, std::string_view, std::string_view mine, const Cancelled&) {
   std::lock_guard lock(mutex_);
   check_open();
   activity.moved();
   if (kind == Exchange::broadcast || kind == Exchange::barrier) return {};
   return pack({std::string(mine)});
+}
+
+void LocalMember::put(std::string_view key, std::string_view value) {
+  std::lock_guard lock(mutex_);
+  check_open();
+  store_.insert_or_assign(std::string(key), value);
+  changed_.notify_all();
+}
+
+std::optional<std::string> LocalMember::get(std::string_view key, Seconds timeout,
+                                            const Cancelled& cancelled) {
+  const Clock::time_point deadline = deadline_after(timeout);
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    check_open();
+    if (const auto entry = store_.find(key); entry != store_.end()) return entry->second;
+    if (Clock::now() >= deadline) return std::nullopt;
+    if (cancelled && cancelled()) throw cancelled_error();
+    changed_.wait_until(lock, std::min(deadline, Clock::now() + kLook));
+  }
 }
 
 void LocalMember::fail(std::string_view what) {

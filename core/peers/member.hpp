@@ -5,12 +5,15 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
 
+#include "core/base/error.hpp"
 #include "core/peers/background.hpp"
 #include "core/peers/messages.hpp"
 #include "core/peers/peers.hpp"
@@ -34,6 +37,8 @@ class Activity {
   std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
 };
 
+using Cancelled = std::function<bool()>;  // may be empty
+
 // How a rank takes part.
 class Peers::Member {
  public:
@@ -41,7 +46,11 @@ class Peers::Member {
   virtual ~Member() = default;
 
   // The reply to an exchange, packed where it has several parts.
-  virtual std::string exchange(Exchange kind, std::string_view channel, std::string_view mine) = 0;
+  virtual std::string exchange(Exchange kind, std::string_view channel, std::string_view mine,
+                               const Cancelled& cancelled = {}) = 0;
+  virtual void put(std::string_view key, std::string_view value) = 0;
+  virtual std::optional<std::string> get(std::string_view key, Seconds timeout,
+                                         const Cancelled& cancelled) = 0;
   virtual void fail(std::string_view what) = 0;
   virtual void leave() = 0;
 
@@ -55,6 +64,7 @@ class Peers::Member {
   State state() const;
   // Throws what an exchange cannot be made for; with the mutex held.
   void check_open() const;
+  static Error cancelled_error();
   // Calls on_failure, once, if there is a failure. On the background thread.
   void tell_failure();
 
@@ -75,13 +85,17 @@ class LocalMember final : public Peers::Member {
   explicit LocalMember(Options options);
   ~LocalMember() override;
 
-  std::string exchange(Exchange kind, std::string_view channel, std::string_view mine) override;
+  std::string exchange(Exchange kind, std::string_view channel, std::string_view mine,
+                       const Cancelled& cancelled) override;
+  void put(std::string_view key, std::string_view value) override;
+  std::optional<std::string> get(std::string_view key, Seconds timeout, const Cancelled& cancelled) override;
   void fail(std::string_view what) override;
   void leave() override;
 
  private:
   void watch();
 
+  std::map<std::string, std::string, std::less<>> store_;
   std::thread thread_;
 };
 

@@ -25,8 +25,9 @@ Peers::Peers(const World& world, Options options)
 
 Peers::~Peers() = default;
 
-std::vector<std::string> Peers::all_gather(std::string_view channel, std::string_view mine) {
-  return unpack(member_->exchange(Exchange::all_gather, channel, mine), size_);
+std::vector<std::string> Peers::all_gather(std::string_view channel, std::string_view mine,
+                                           const std::function<bool()>& cancelled) {
+  return unpack(member_->exchange(Exchange::all_gather, channel, mine, cancelled), size_);
 }
 
 std::vector<std::string> Peers::gather(std::string_view channel, std::string_view mine) {
@@ -47,6 +48,13 @@ bool Peers::all_ok(std::string_view channel, bool ok) {
 }
 
 void Peers::barrier(std::string_view channel) { member_->exchange(Exchange::barrier, channel, {}); }
+
+void Peers::put(std::string_view key, std::string_view value) { member_->put(key, value); }
+
+std::optional<std::string> Peers::get(std::string_view key, std::chrono::duration<double> timeout,
+                                      const std::function<bool()>& cancelled) {
+  return member_->get(key, timeout, cancelled);
+}
 
 void Peers::at(std::string_view phase, uint64_t step) { member_->activity.at(phase, step); }
 

@@ -57,14 +57,22 @@ class Peers {
   // called it. A channel is used by one thread at a time, different ones by different threads at once. They
   // throw Error(PL_ERROR_PEER) with describe(failure) as soon as any rank has failed. [any-thread]
   //
-  // All ranks' bytes, by rank; gather: on rank 0, an empty vector on the others.
-  std::vector<std::string> all_gather(std::string_view channel, std::string_view mine);
+  // All ranks' bytes, by rank; gather: on rank 0, an empty vector on the others. `cancelled`, asked several
+  // times a second: true gives up with PL_ERROR_CANCELLED, and the channel cannot be used any more.
+  std::vector<std::string> all_gather(std::string_view channel, std::string_view mine,
+                                      const std::function<bool()>& cancelled = {});
   std::vector<std::string> gather(std::string_view channel, std::string_view mine);
   // What rank 0 gave.
   std::string broadcast(std::string_view channel, std::string_view from_rank_0);
   // Whether every rank said so.
   bool all_ok(std::string_view channel, bool ok);
   void barrier(std::string_view channel);
+
+  // A table that all ranks see. get() waits for the key and returns nothing when the time is up. They fail as
+  // exchanges do. [any-thread]
+  void put(std::string_view key, std::string_view value);
+  std::optional<std::string> get(std::string_view key, std::chrono::duration<double> timeout,
+                                 const std::function<bool()>& cancelled = {});
 
   // What this rank is doing, for the texts about stalls. Counts as progress. Costs less than a microsecond.
   // [any-thread]

@@ -173,6 +173,8 @@ void Server::handle(Connection& connection, Frame frame) {
     return on_answer(connection, frame);
   if (frame.type == FrameType::seated && connection.stage == Stage::invited) return on_seated(connection);
   if (frame.type == FrameType::exchange && seated && watch_) return on_exchange(connection, std::move(frame));
+  if (frame.type == FrameType::put && seated && watch_) return on_put(std::move(frame));
+  if (frame.type == FrameType::get && seated && watch_) return on_get(connection, frame);
   if (frame.type == FrameType::leave && seated) return on_leave(connection);
   if (frame.type == FrameType::state && seated) {
     if (watch_) watch_->heard(connection.rank(), state_from(frame.body), clock_.now());
@@ -261,6 +263,29 @@ void Server::on_exchange(Connection& connection, Frame frame) {
       return fail_run({{rank, rendezvous_.host_of(rank),
                         left_text(rank, rendezvous_.host_of(rank), rounds_.waits_for(rank)), true},
                        PL_ERROR_PEER});
+}
+
+void Server::on_put(Frame frame) {
+  watch_->moved(clock_.now());
+  const Bytes value = std::make_shared<const std::string>(std::move(frame.body));
+  const auto [first, last] = wanted_.equal_range(frame.channel);
+  for (auto entry = first; entry != last; ++entry)
+    send_value(*connections_.at(entry->second), frame.channel, value);
+  wanted_.erase(first, last);
+  store_.insert_or_assign(std::move(frame.channel), value);
+}
+
+void Server::on_get(Connection& connection, const Frame& frame) {
+  watch_->moved(clock_.now());
+  const auto entry = store_.find(frame.channel);
+  if (entry == store_.end() && frame.detail == 1)
+    wanted_.emplace(frame.channel, connection.fd());
+  else
+    send_value(connection, frame.channel, entry == store_.end() ? nullptr : entry->second);
+}
+
+void Server::send_value(Connection& connection, std::string_view key, Bytes value) {
+  send(connection, head_of(FrameType::value, value ? 1 : 0, key, value ? value->size() : 0), value);
 }
 
 void Server::on_leave(Connection& connection) {
@@ -369,6 +394,7 @@ void Server::flush(Connection& connection) {
 
 void Server::drop(int fd) {
   watch(epoll_, EPOLL_CTL_DEL, fd, 0);
+  std::erase_if(wanted_, [fd](const auto& entry) { return entry.second == fd; });
   connections_.erase(fd);
 }
 

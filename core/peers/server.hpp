@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -45,6 +46,9 @@ class Server {
   bool object(Connection& connection);
   void on_seated(Connection& connection);
   void on_exchange(Connection& connection, Frame frame);
+  void on_put(Frame frame);
+  void on_get(Connection& connection, const Frame& frame);
+  void send_value(Connection& connection, std::string_view key, Bytes value);
   void on_leave(Connection& connection);
 
   void turn_away(Connection& connection, const Refusal& refusal);
@@ -79,6 +83,8 @@ class Server {
   bool accepting_ = true;
   Rendezvous rendezvous_;
   Rounds rounds_;
+  std::map<std::string, Bytes, std::less<>> store_;
+  std::multimap<std::string, int, std::less<>> wanted_;  // keys that are not there yet, by whom (connections)
   std::vector<bool> left_;
   AwakeClock clock_;
   const Seconds stall_;

@@ -38,7 +38,6 @@ Communicator::Communicator(const Plugin& backend, const pl_context& context, con
                            const OpenArgs& args)
     : channel_(std::make_unique<Channel>(backend, context)) {
   auto raw = sized<pl_backend_open_args>();
-  raw.port = args.port;
   raw.rank = args.rank;
   raw.world_size = args.world_size;
   raw.local_rank = args.local_rank;

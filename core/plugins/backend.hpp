@@ -17,8 +17,7 @@ namespace pipeline::plugins {
 
 struct OpenArgs {
   std::string address;  // host name or IP of rank 0
-  std::uint32_t port = 0;
-  std::string group;  // unique among the groups at this address and port
+  std::string group;    // its name, unique in the run
   std::int32_t rank = 0;
   std::int32_t world_size = 1;
   std::int32_t local_rank = 0;

@@ -8,6 +8,7 @@
 #include "core/base/seed.hpp"
 #include "core/base/str.hpp"
 #include "core/config/plugin_config.hpp"
+#include "core/peers/peers.hpp"
 #include "core/plugins/call.hpp"
 #include "core/plugins/thread_check.hpp"
 
@@ -79,7 +80,58 @@ std::uint64_t seed(const pl_context* context, pl_str stream, std::uint64_t a, st
   return derive_seed(context->run_info().seed, view(stream), a, b, c);
 }
 
+std::string_view bytes_of(const void* bytes, std::uint64_t size) {
+  return {static_cast<const char*>(bytes), static_cast<std::size_t>(size)};
+}
+
+template <class Callback>
+const Callback& given(const Callback& callback, const char* slot) {
+  if (callback) return callback;
+  throw Error(PL_ERROR_UNSUPPORTED,
+              fmt::format("pl_host.{} is for strategies and backends in training", slot));
+}
+
+pl_error* exchange(const pl_context* context, pl_str name, const void* mine, std::uint64_t size,
+                   pl_bytes_visitor visit, void* user) noexcept {
+  return guard([&] {
+    const auto all = given(context->exchange, "exchange")(view(name), bytes_of(mine, size));
+    for (std::size_t rank = 0; rank < all.size(); ++rank)
+      visit(user, static_cast<std::int32_t>(rank), all[rank].data(), all[rank].size());
+  });
+}
+
+pl_error* store_set(const pl_context* context, pl_str key, const void* bytes, std::uint64_t size) noexcept {
+  return guard([&] { given(context->store_set, "store_set")(view(key), bytes_of(bytes, size)); });
+}
+
+pl_error* store_get(const pl_context* context, pl_str key, double timeout_seconds, pl_bytes_visitor visit,
+                    void* user) noexcept {
+  return guard([&] {
+    const std::chrono::duration<double> timeout(timeout_seconds);
+    const auto value = given(context->store_get, "store_get")(view(key), timeout);
+    if (!value)
+      throw Error(PL_ERROR_TIMEOUT,
+                  fmt::format("after {} seconds no rank has set '{}'", timeout_seconds, view(key)));
+    visit(user, 0, value->data(), value->size());
+  });
+}
+
 }  // namespace
+
+void give_exchange(pl_context& context, peers::Peers& peers, std::function<bool()> cancelled) {
+  const auto full = [plugin = context.plugin](std::string_view name) {
+    return fmt::format("{}/{}", plugin, name);
+  };
+  context.exchange = [&peers, full, cancelled](std::string_view name, std::string_view mine) {
+    return peers.all_gather(full(name), mine, cancelled);
+  };
+  context.store_set = [&peers, full](std::string_view key, std::string_view value) {
+    peers.put(full(key), value);
+  };
+  context.store_get = [&peers, full, cancelled](std::string_view key, std::chrono::duration<double> timeout) {
+    return peers.get(full(key), timeout, cancelled);
+  };
+}
 
 const pl_host& host_table() {
   static const pl_host host = [] {
@@ -95,6 +147,9 @@ const pl_host& host_table() {
     made.cancelled = cancelled;
     made.run_info = run_info;
     made.seed = seed;
+    made.exchange = exchange;
+    made.store_set = store_set;
+    made.store_get = store_get;
     config::fill_config_slots(made);
     return made;
   }();

@@ -1,11 +1,14 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "core/base/struct_copy.hpp"
 #include "pipeline.h"
@@ -26,6 +29,10 @@ struct pl_context {
   std::function<void(std::string_view name, const pl_tensor& sum, double weight)> metric_tensor;
   std::function<void(std::string_view what, std::uint64_t done, std::uint64_t total)> progress;
   std::function<bool()> cancelled;
+  // What ranks tell each other; see give_exchange(). What these throw is the slot's error.
+  std::function<std::vector<std::string>(std::string_view name, std::string_view mine)> exchange;
+  std::function<void(std::string_view key, std::string_view value)> store_set;
+  std::function<std::optional<std::string>(std::string_view key, std::chrono::duration<double>)> store_get;
 
   // The facts of the run; its strings are copied.
   void set_run_info(const pl_run_info& info);
@@ -41,7 +48,15 @@ struct pl_context {
   std::thread::id main_thread_ = std::this_thread::get_id();
 };
 
+namespace pipeline::peers {
+class Peers;
+}
+
 namespace pipeline::plugins {
+
+// Strategies and backends exchange bytes over `peers`, which must outlive the context, under names that begin
+// with context.plugin. `cancelled`: gives up with PL_ERROR_CANCELLED when it says so; may be empty.
+void give_exchange(pl_context& context, peers::Peers& peers, std::function<bool()> cancelled = {});
 
 // The one table of this process; static.
 const pl_host& host_table();

@@ -6,7 +6,6 @@
 #include <filesystem>
 
 #include "core/base/error.hpp"
-#include "core/base/free_port.hpp"
 
 namespace pipeline::tests {
 namespace {
@@ -15,11 +14,7 @@ using ::testing::HasSubstr;
 
 bool has_device() { return std::filesystem::exists("/dev/nvidiactl"); }
 
-plugins::OpenArgs one_rank(pl_device device) {
-  plugins::OpenArgs args;
-  args.address = "127.0.0.1";
-  args.port = free_port();
-  args.group = "nccl";
+OpenArgs on(pl_device device, OpenArgs args) {
   args.device = device;
   args.timeout = std::chrono::seconds(60);
   return args;
@@ -33,9 +28,9 @@ class Nccl : public ::testing::Test {
   static const BackendUnderTest& tested() { return backend("nccl"); }
 
   static std::string unsupported(pl_device device) {
-    return on_raw_ranks(tested(), 1, [&](const plugins::OpenArgs&, Scene&) {
+    return on_raw_ranks(tested(), 1, [&](const OpenArgs& args, Scene&) {
       try {
-        open_group(tested(), one_rank(device));
+        open_group(tested(), on(device, args));
       } catch (const Error& e) {
         EXPECT_EQ(e.code(), PL_ERROR_UNSUPPORTED) << e.what();
         throw;
@@ -100,8 +95,8 @@ class DeviceFloats {
 
 TEST_F(Nccl, CollectivesOfOneRank) {
   if (!has_device()) GTEST_SKIP() << "this machine has no NVIDIA device";
-  expect_fine(on_raw_ranks(tested(), 1, [](const plugins::OpenArgs&, Scene&) {
-    const auto group = open_group(tested(), one_rank({PL_DEVICE_CUDA, 0}));
+  expect_fine(on_raw_ranks(tested(), 1, [](const OpenArgs& args, Scene&) {
+    const auto group = open_group(tested(), on({PL_DEVICE_CUDA, 0}, args));
     DeviceFloats in(1000), out(1000);
     const std::vector<float> before = in.values();
     group->all_reduce(in.buffer()).wait();

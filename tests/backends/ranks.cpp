@@ -17,16 +17,15 @@
 #include <thread>
 
 #include "core/base/error.hpp"
-#include "core/base/free_port.hpp"
 #include "core/config/config.hpp"
 #include "core/config/plugin_config.hpp"
 #include "core/plugins/host.hpp"
+#include "tests/peers/ranks.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace pipeline::tests {
 namespace {
 
-using plugins::OpenArgs;
 using plugins::Plugin;
 using std::chrono::duration;
 using std::chrono::steady_clock;
@@ -38,7 +37,8 @@ struct Role {
   int part;  // which on_ranks() of the test
   int rank;
   int ranks;
-  std::uint32_t port;
+  std::uint16_t port;
+  int listener;  // a descriptor that listens there, for rank 0
   std::string folder;
 };
 
@@ -48,7 +48,7 @@ const Role* role() {
     if (const char* text = std::getenv("PIPELINE_TEST_RANK")) {
       r = std::make_unique<Role>();
       std::istringstream words(text);
-      words >> r->part >> r->rank >> r->ranks >> r->port >> r->folder;
+      words >> r->part >> r->rank >> r->ranks >> r->port >> r->listener >> r->folder;
     }
     return r;
   }();
@@ -68,10 +68,9 @@ int next_part() {
   return part;
 }
 
-OpenArgs open_args(int rank, int ranks, std::uint32_t port, const RankOptions& options) {
+OpenArgs open_args(int rank, int ranks, const RankOptions& options) {
   OpenArgs args;
   args.address = "127.0.0.1";
-  args.port = port;
   args.group = options.group;
   args.rank = args.local_rank = rank;
   args.world_size = args.local_world_size = ranks;
@@ -86,34 +85,84 @@ Scene& map_scene(const std::string& file) {
   return *static_cast<Scene*>(memory);
 }
 
-// One rank: what it threw.
-std::string run_rank(const RawBody& body, const OpenArgs& args, Scene& scene) {
+// A rank among its peers. The failure of another one aborts its group.
+class Membership {
+ public:
+  explicit Membership(const World& world) : peers_(world, options()) {}
+  ~Membership() { peers_.leave(); }
+
+  // What the body threw.
+  std::string run(const RawBody& body, OpenArgs args, Scene& scene) {
+    args.peers = &peers_;
+    current = this;
+    try {
+      body(args, scene);
+      return "";
+    } catch (const std::exception& e) {
+      peers_.fail(e.what());
+      return e.what();
+    }
+  }
+
+  void watch(plugins::Communicator* group) {
+    const std::lock_guard lock(mutex_);
+    group_ = group;
+  }
+
+  static thread_local Membership* current;
+
+ private:
+  peers::Options options() {
+    peers::Options options;
+    options.stall = duration<double>(0);
+    options.on_failure = [this](const peers::Failure& failure) {
+      const std::lock_guard lock(mutex_);
+      if (group_ != nullptr) group_->abort(peers::describe(failure));
+    };
+    return options;
+  }
+
+  std::mutex mutex_;
+  plugins::Communicator* group_ = nullptr;
+  peers::Peers peers_;  // goes first: it calls on_failure
+};
+thread_local Membership* Membership::current = nullptr;
+
+std::string message_of(const std::exception_ptr& problem) {
   try {
-    body(args, scene);
+    std::rethrow_exception(problem);
   } catch (const std::exception& e) {
     return e.what();
   }
-  return "";
 }
 
 std::vector<std::string> as_threads(int ranks, const RawBody& body, const RankOptions& options) {
-  static std::uint32_t port = 1;
-  ++port;
+  peers::Group run(ranks);
   std::vector<std::string> problems(static_cast<std::size_t>(ranks));
   Scene scene{};
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank)
     threads.emplace_back([&, rank] {
-      problems[static_cast<std::size_t>(rank)] = run_rank(body, open_args(rank, ranks, port, options), scene);
+      Membership me(run.world(rank));
+      problems[static_cast<std::size_t>(rank)] = me.run(body, open_args(rank, ranks, options), scene);
     });
   for (std::thread& thread : threads) thread.join();
   return problems;
 }
 
-[[noreturn]] void be_rank(const Role& me, const RawBody& body, const RankOptions& options) {
-  const std::string problem =
-      run_rank(body, open_args(me.rank, me.ranks, me.port, options), map_scene(me.folder + "/scene"));
-  std::ofstream(me.folder + "/problem" + std::to_string(me.rank)) << problem;
+[[noreturn]] void be_rank(const Role& role, const RawBody& body, const RankOptions& options) {
+  World world;
+  world.rank = world.local_rank = role.rank;
+  world.size = world.local_size = role.ranks;
+  world.address = "127.0.0.1";
+  world.port = role.port;
+  if (role.rank == 0) world.listen_socket = role.listener;
+  {
+    Membership me(world);
+    const std::string problem =
+        me.run(body, open_args(role.rank, role.ranks, options), map_scene(role.folder + "/scene"));
+    std::ofstream(role.folder + "/problem" + std::to_string(role.rank)) << problem;
+  }
   std::exit(::testing::Test::HasFailure() ? 1 : 0);
 }
 
@@ -164,11 +213,13 @@ std::vector<std::string> as_processes(int part, int ranks) {
   const std::string scene_file = (folder.path() / "scene").string();
   std::ofstream(scene_file) << std::string(sizeof(Scene), '\0');
   Scene& scene = map_scene(scene_file);
-  const std::uint32_t port = free_port();
+  peers::Group run(ranks);
+  const int listener = run.world(0).listen_socket;  // which the ranks inherit
   std::vector<Child> children;
   for (int rank = 0; rank < ranks; ++rank) {
     std::ostringstream text;
-    text << part << ' ' << rank << ' ' << ranks << ' ' << port << ' ' << folder.path().string();
+    text << part << ' ' << rank << ' ' << ranks << ' ' << run.port() << ' ' << listener << ' '
+         << folder.path().string();
     children.push_back({start_process(text.str()), false, false, ""});
   }
   const auto until = steady_clock::now() + kLongest;
@@ -199,6 +250,7 @@ std::vector<std::string> as_processes(int part, int ranks) {
     problems.push_back(child.end.empty() ? problem : child.end);
   }
   ::munmap(&scene, sizeof scene);
+  ::close(listener);
   return problems;
 }
 
@@ -239,6 +291,7 @@ std::unique_ptr<plugins::Communicator> open_group(const BackendUnderTest& backen
   const Plugin& plugin = Plugin::load(backend.plugin);
   pl_context& context = contexts.emplace_back(std::string(plugin.label()));
   lock.unlock();
+  plugins::give_exchange(context, *args.peers);
   return std::make_unique<plugins::Communicator>(plugin, context, &config_of(plugin, interface), args);
 }
 
@@ -260,13 +313,16 @@ std::vector<std::string> on_ranks(const BackendUnderTest& backend, int ranks,
         std::unique_ptr<plugins::Communicator> group;
         try {
           group = open_group(backend, args, options.interface);
+          Membership::current->watch(group.get());
           Rank rank{*group, scene, backend};
           body(rank);
         } catch (...) {
           problem = std::current_exception();
+          args.peers->fail(message_of(problem));
         }
         ++scene.done;
         while (scene.done < args.world_size) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        Membership::current->watch(nullptr);
         group.reset();
         if (problem) std::rethrow_exception(problem);
       },

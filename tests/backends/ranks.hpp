@@ -8,9 +8,15 @@
 #include <string>
 #include <vector>
 
+#include "core/peers/peers.hpp"
 #include "core/plugins/backend.hpp"
 
 namespace pipeline::tests {
+
+// What a group is opened with, and by what its ranks find each other.
+struct OpenArgs : plugins::OpenArgs {
+  peers::Peers* peers = nullptr;
+};
 
 // The backend under test.
 struct BackendUnderTest {
@@ -45,18 +51,19 @@ struct RankOptions {
   std::string interface;  // gloo's option
 };
 
-// What each rank's body, or the opening of its group, threw; empty: nothing; "killed by signal 9",
-// "stopped". A rank leaves the group when all of them are done. In a rank's own process it does not return.
+// What each rank's body, or the opening of its group, threw, which the others hear of; empty: nothing;
+// "killed by signal 9", "stopped". A rank leaves the group when all of them are done. In a rank's own process
+// it does not return.
 std::vector<std::string> on_ranks(const BackendUnderTest& backend, int ranks,
                                   const std::function<void(Rank&)>& body, const RankOptions& options = {});
 // The same, with nothing opened: `args` are ready to be opened with open_group().
-using RawBody = std::function<void(const plugins::OpenArgs& args, Scene& scene)>;
+using RawBody = std::function<void(const OpenArgs& args, Scene& scene)>;
 std::vector<std::string> on_raw_ranks(const BackendUnderTest& backend, int ranks, const RawBody& body,
                                       const RankOptions& options = {});
 
-// Opens a group on the backend; what it needs lives as long as the process.
-std::unique_ptr<plugins::Communicator> open_group(const BackendUnderTest& backend,
-                                                  const plugins::OpenArgs& args,
+// Opens a group on the backend; what it needs lives as long as the process. That of on_ranks() is aborted
+// when another rank has failed or is gone, as by the core.
+std::unique_ptr<plugins::Communicator> open_group(const BackendUnderTest& backend, const OpenArgs& args,
                                                   const std::string& interface = "");
 
 void expect_fine(const std::vector<std::string>& problems);

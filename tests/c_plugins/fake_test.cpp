@@ -13,6 +13,7 @@
 #include "core/base/error.hpp"
 #include "core/base/struct_copy.hpp"
 #include "core/plugins/backend.hpp"
+#include "tests/peers/ranks.hpp"
 
 namespace pipeline::plugins {
 namespace {
@@ -38,11 +39,14 @@ std::vector<std::string> on_ranks(int ranks, const std::function<void(Communicat
   fake();
   std::vector<std::string> problems(static_cast<std::size_t>(ranks));
   std::atomic<int> done = 0;
+  peers::Group run(ranks);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank)
     threads.emplace_back([&, rank] {
       try {
+        peers::Peers peers(run.world(rank), {});
         pl_context context("backend fake");
+        give_exchange(context, peers);
         Communicator group(fake(), context, nullptr, open_args(rank, ranks, timeout));
         try {
           body(group);
@@ -229,21 +233,6 @@ TEST(Fake, AbortEndsWaitsAndLaterCalls) {
   for (const std::string& problem : problems) EXPECT_THAT(problem, HasSubstr("aborted by rank 1"));
 }
 
-TEST(Fake, OpeningNamesTheRanksThatAreMissing) {
-  fake();
-  pl_context context("backend fake");
-  try {
-    Communicator group(fake(), context, nullptr, open_args(1, 3, 0.05));
-    FAIL();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.code(), PL_ERROR_TIMEOUT);
-    EXPECT_STREQ(e.what(),
-                 "backend fake: open: after 0.05 seconds of waiting these of 3 ranks have not come: 0, 2");
-  }
-  expect_fine(
-      on_ranks(3, [](Communicator& group) { group.barrier().wait(); }));  // the group can form afterwards
-}
-
 TEST(Fake, WrongArgumentsAreRefusedAtOnce) {
   expect_fine(on_ranks(2, [&](Communicator& group) {
     const auto problem_of = [](const std::function<void()>& call) {
@@ -281,10 +270,13 @@ TEST(Fake, AnUnknownOptionOfOpenIsRefused) {
   larger.known.world_size = 1;
   larger.known.device = {PL_DEVICE_CPU, 0};
   larger.known.timeout_seconds = 1;
+  peers::Peers peers(World(), {});
+  pl_context context("backend fake");
+  give_exchange(context, peers);
   pl_comm* comm = nullptr;
-  EXPECT_THROW(check(fake().backend().open(&host_table(), nullptr, nullptr, &larger.known, &comm)), Error);
+  EXPECT_THROW(check(fake().backend().open(&host_table(), &context, nullptr, &larger.known, &comm)), Error);
   larger.option_of_the_future = 0;
-  check(fake().backend().open(&host_table(), nullptr, nullptr, &larger.known, &comm));
+  check(fake().backend().open(&host_table(), &context, nullptr, &larger.known, &comm));
   fake().backend().close(comm);
 }
 

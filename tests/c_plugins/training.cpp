@@ -90,9 +90,9 @@ class Rank {
 
   void open_group() {
     if (args_.backend.empty()) return;
+    give_exchange(backend_context_, *args_.peers);
     OpenArgs open;
     open.address = "fake";
-    open.port = args_.port;
     open.group = "training";
     open.rank = args_.rank;
     open.world_size = args_.ranks;
@@ -139,6 +139,7 @@ TrainingResult train_with_threads(TrainingArgs args, int ranks) {
   for (const auto& file : {args.task, args.strategy, args.backend}) Plugin::load(file);  // [main]
   std::vector<TrainingResult> results(static_cast<std::size_t>(ranks));
   std::vector<std::exception_ptr> failures(results.size());
+  peers::Group run(ranks);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank)
     threads.emplace_back([&, rank] {
@@ -146,6 +147,8 @@ TrainingResult train_with_threads(TrainingArgs args, int ranks) {
       mine.rank = rank;
       mine.ranks = ranks;
       try {
+        peers::Peers peers(run.world(rank), {});
+        mine.peers = &peers;
         results[static_cast<std::size_t>(rank)] = train(mine);
       } catch (...) {
         failures[static_cast<std::size_t>(rank)] = std::current_exception();

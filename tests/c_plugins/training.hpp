@@ -13,6 +13,7 @@
 #include "core/plugins/host.hpp"
 #include "core/plugins/strategy.hpp"
 #include "core/plugins/task.hpp"
+#include "tests/peers/ranks.hpp"
 
 namespace pipeline::plugins {
 
@@ -23,7 +24,7 @@ struct TrainingArgs {
   std::vector<std::string> sets;
   std::uint64_t steps = 5, micro_batches = 4, micro_batch = 8;  // micro_batches: of all ranks together
   int rank = 0, ranks = 1;
-  std::uint32_t port = 1;
+  peers::Peers* peers = nullptr;  // with several ranks
 };
 
 struct TrainingResult {

@@ -51,7 +51,6 @@ TEST(CPlugins, TheSameRunOnOneTwoAndFourRanks) {
   const TrainingResult alone = train(args);
   args.backend = kBuilt / "backends/fake.so";
   for (int ranks : {2, 4}) {
-    args.port = static_cast<std::uint32_t>(ranks);
     const TrainingResult together = train_with_threads(args, ranks);
     EXPECT_EQ(together.values, alone.values) << ranks << " ranks";
     for (std::size_t step = 0; step < alone.losses.size(); ++step)

@@ -4,6 +4,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/base/socket.hpp"
 #include "core/peers/peers.hpp"
 #include "tests/peers/ranks.hpp"
 
@@ -124,10 +125,74 @@ TEST(Exchange, DifferentCallsAreAnErrorOnAllRanks) {
 TEST(Exchange, ImpossibleOnesAreRefusedHere) {
   Group run(2);
   const auto thrown = as_ranks(run, {}, [](int32_t, Peers& peers) {
-    EXPECT_THROW(peers.barrier(std::string(256, 'c')), std::exception);
-    peers.barrier(std::string(255, 'c'));
+    EXPECT_THROW(peers.barrier(std::string(1025, 'c')), std::exception);
+    peers.barrier(std::string(1024, 'c'));
   });
   EXPECT_EQ(thrown, nothing_thrown(2));
+}
+
+TEST(Store, AValueComesToWhoAskedBeforeAndAfter) {
+  Group run(3);
+  const auto thrown = as_ranks(run, {}, [](int32_t rank, Peers& peers) {
+    if (rank == 1) {
+      peers.barrier("others ask");
+      std::this_thread::sleep_for(Milliseconds(20));
+      peers.put("key", "first");
+      EXPECT_EQ(peers.get("key", Milliseconds(0)), "first");
+      peers.put("key", std::string(200'000, 'x'));
+      peers.put("empty", "");
+      return;
+    }
+    EXPECT_EQ(peers.get("key", Milliseconds(0)), std::nullopt);
+    peers.barrier("others ask");
+    EXPECT_EQ(peers.get("key", std::chrono::seconds(20)), "first");
+    EXPECT_EQ(peers.get("empty", std::chrono::seconds(20)), "");
+    EXPECT_EQ(peers.get("key", Milliseconds(0)), std::string(200'000, 'x'));
+    EXPECT_EQ(peers.get("nobody sets it", Milliseconds(50)), std::nullopt);
+  });
+  EXPECT_EQ(thrown, nothing_thrown(3));
+}
+
+TEST(Store, IsThereWithOneProcess) {
+  Peers alone(World(), {});
+  EXPECT_EQ(alone.get("key", Milliseconds(0)), std::nullopt);
+  std::thread later([&] { alone.put("key", "value"); });
+  EXPECT_EQ(alone.get("key", std::chrono::seconds(20)), "value");
+  later.join();
+}
+
+TEST(Store, WaitsOfAllThreadsEndWithTheRun) {
+  Group run(2);
+  as_ranks(run, {}, [](int32_t rank, Peers& peers) {
+    if (rank == 1) {
+      peers.barrier("they wait");
+      std::this_thread::sleep_for(Milliseconds(20));
+      return peers.fail("no more");
+    }
+    const auto wait = [&] {
+      EXPECT_EQ(error_of([&] { peers.get("never", std::chrono::seconds(60)); }),
+                "rank 1 (host " + host_name() + "): no more");
+    };
+    std::thread other(wait);
+    peers.barrier("they wait");
+    wait();
+    other.join();
+  });
+}
+
+TEST(Store, AndExchangesCanBeGivenUp) {
+  Group run(2);
+  as_ranks(run, {}, [](int32_t rank, Peers& peers) {
+    if (rank == 0) {
+      int asked = 0;
+      const auto stop = [&] { return ++asked > 2; };
+      EXPECT_EQ(error_of([&] { peers.get("never", std::chrono::seconds(60), stop); }),
+                "told to stop while waiting for other ranks");
+      EXPECT_EQ(error_of([&] { peers.all_gather("never", "", stop); }),
+                "told to stop while waiting for other ranks");
+    }
+    peers.barrier("others");
+  });
 }
 
 }  // namespace

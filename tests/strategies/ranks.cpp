@@ -2,13 +2,13 @@
 
 #include <ATen/Parallel.h>
 
-#include <atomic>
 #include <exception>
 #include <latch>
 #include <test_paths.hpp>
 #include <thread>
 
 #include "core/train/data/batch_plan.hpp"
+#include "tests/peers/ranks.hpp"
 
 namespace pipeline::strategies {
 namespace {
@@ -19,10 +19,8 @@ const plugins::Plugin& fake() {
   return plugins::Plugin::load(PIPELINE_BUILD_DIR "/tests/plugins/backends/fake.so");
 }
 
-plugins::OpenArgs open_args(int rank, int world_size, const std::string& group) {
+plugins::OpenArgs open_args(int rank, int world_size) {
   plugins::OpenArgs args;
-  args.address = "here";
-  args.group = group;
   args.rank = args.local_rank = rank;
   args.world_size = args.local_world_size = world_size;
   args.timeout = kTimeout;
@@ -45,25 +43,32 @@ class FirstError {
   std::exception_ptr error_;
 };
 
+thread_local peers::Peers* own_peers = nullptr;
+
 }  // namespace
+
+peers::Peers* this_ranks_peers() { return own_peers; }
 
 void on_ranks(int world_size, const std::function<void(const Rank&)>& body) {
   if (world_size == 1) return body(Rank{});
-  static std::atomic<int> groups = 0;
-  const std::string name = std::to_string(++groups);
   fake();
+  peers::Group run(world_size);
   FirstError error;
   std::latch done(world_size);  // a rank that left would end the others' waits
   std::vector<std::jthread> threads;
   for (int rank = 0; rank < world_size; ++rank) {
     threads.emplace_back([&, rank] {
       at::set_num_threads(1);  // the ranks share the cores
+      peers::Peers peers(run.world(rank), {});
+      own_peers = &peers;
       pl_context context("backend fake");
-      plugins::Communicator group(fake(), context, nullptr, open_args(rank, world_size, name));
+      plugins::give_exchange(context, peers);
+      plugins::Communicator group(fake(), context, nullptr, open_args(rank, world_size));
       try {
         body({rank, world_size, &group});
       } catch (const std::exception& e) {
         error.keep(std::current_exception());
+        peers.fail(e.what());
         group.abort(e.what());
       }
       done.arrive_and_wait();

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <vector>
 
+#include "core/peers/peers.hpp"
 #include "core/plugins/backend.hpp"
 #include "tests/strategies/strategy_run.hpp"
 
@@ -18,6 +19,9 @@ struct Rank {
   // For RunOptions.group.
   const pl_communicator* view() const { return group ? &group->view() : nullptr; }
 };
+
+// Of the rank whose thread this is; null where there is one rank.
+peers::Peers* this_ranks_peers();
 
 // Runs `body` as each rank; with one rank in this very thread. Returns when all are through. What a rank
 // throws first ends the waits of the others and is thrown here.

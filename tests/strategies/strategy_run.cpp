@@ -7,6 +7,7 @@
 #include <test_paths.hpp>
 
 #include "core/config/config.hpp"
+#include "tests/strategies/ranks.hpp"
 
 namespace pipeline::strategies {
 namespace {
@@ -110,6 +111,7 @@ StrategyRun::StrategyRun(std::vector<ParameterSpec> specs, const plugins::Optimi
   run.parameter_dtype = run.compute_dtype = to_pl(options.dtype);
   run.micro_batches = options.micro_batches;
   context_.set_run_info(run);
+  if (peers::Peers* peers = this_ranks_peers()) plugins::give_exchange(context_, *peers);
   std::vector<pl_parameter> parameters;
   for (const ParameterSpec& spec : specs_) {
     pl_parameter parameter{};

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "core/base/error.hpp"
-#include "core/base/free_port.hpp"
+#include "core/peers/peers.hpp"
 #include "core/plugins/backend.hpp"
 #include "core/plugins/check/subject.hpp"
 
@@ -16,10 +16,10 @@ constexpr std::chrono::seconds kTimeout(20);
 // A group of one rank, on the CPU.
 class Lonely {
  public:
-  explicit Lonely(const CheckArgs& args) : subject_(args) {
+  explicit Lonely(const CheckArgs& args) : subject_(args), peers_(World(), {}) {
+    give_exchange(subject_.context(), peers_);
     OpenArgs open;
     open.address = "127.0.0.1";
-    open.port = free_port();
     open.group = "check";
     open.timeout = kTimeout;
     try {
@@ -33,6 +33,7 @@ class Lonely {
 
  private:
   Subject subject_;
+  peers::Peers peers_;
   std::unique_ptr<Communicator> group_;
 };
 

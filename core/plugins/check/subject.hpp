@@ -37,7 +37,7 @@ class Subject {
   ~Subject();
 
   const Plugin& plugin() const { return plugin_; }
-  const pl_context& context() const { return *context_; }
+  pl_context& context() const { return *context_; }
   const pl_config* config() const { return &config_; }
 
  private:

@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 
 #include "core/base/error.hpp"
-#include "core/base/free_port.hpp"
 #include "core/observe/format.hpp"
 #include "core/train/run/environment.hpp"
 #include "core/train/run/extra_state.hpp"
@@ -143,9 +142,10 @@ Session::Session(config::Config config, plugins::Registry& registry, observe::Lo
   set_up_context(task_context_, info_);
   set_up_context(strategy_context_, training ? info_ : alone(info_));
   set_up_context(backend_context_, info_);
-  backend_context_.cancelled = [this] {
-    return (args_.cancelled && args_.cancelled()) || (args_.team != nullptr && args_.team->peers().failure());
-  };
+  if (args_.team != nullptr) {
+    plugins::give_exchange(strategy_context_, args_.team->peers());
+    plugins::give_exchange(backend_context_, args_.team->peers(), args_.cancelled);
+  }
 }
 
 Session::~Session() {
@@ -278,14 +278,11 @@ void Session::open_group() {
   const World& world = args_.world;
   Team& team = *args_.team;
   team.at("opening the group of ranks", 0);
-  const std::string port =
-      team.on_first("a port for the backend", [] { return std::to_string(free_port()); });
   group_ = std::make_unique<plugins::Communicator>(
       *backend_plugin_, backend_context_, &*backend_config_,
       plugins::OpenArgs{
           .address = world.address,
-          .port = static_cast<uint32_t>(std::stoul(port)),
-          .group = "train",
+          .group = fmt::format("train {}", team.next_group()),  // of this stage
           .rank = world.rank,
           .world_size = world.size,
           .local_rank = world.local_rank,

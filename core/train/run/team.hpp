@@ -76,6 +76,8 @@ class Team {
   // encoding. All ranks together.
   std::vector<nlohmann::json> exchange(std::string_view channel, const nlohmann::json& mine);
 
+  // A number for a group of ranks, the same on all of them, who open the same ones.
+  unsigned next_group() { return ++groups_; }
   // When a rank fails, the collectives of `group` end with an error. nullptr: there is none any more. [main]
   void watch(plugins::Communicator* group);
 
@@ -102,6 +104,7 @@ class Team {
   const std::vector<std::string> variables_;
   std::optional<unsigned> sharing_cores_;
   std::optional<std::optional<peers::Failure>> cause_;
+  unsigned groups_ = 0;
   std::mutex group_mutex_;
   plugins::Communicator* group_ = nullptr;
   std::mutex mutex_;  // of what follows: failures come on another thread

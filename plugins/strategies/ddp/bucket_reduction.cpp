@@ -11,10 +11,11 @@
 
 namespace pipeline::strategies {
 
-BucketReduction::BucketReduction(const Communicator& group, std::shared_ptr<const Layout> layout,
-                                 at::Device device, const BucketSizes& sizes, at::ScalarType wire,
-                                 bool overlap)
-    : group_(group),
+BucketReduction::BucketReduction(const Context& context, const Communicator& group,
+                                 std::shared_ptr<const Layout> layout, at::Device device,
+                                 const BucketSizes& sizes, at::ScalarType wire, bool overlap)
+    : context_(context),
+      group_(group),
       layout_(std::move(layout)),
       device_(device),
       sizes_(sizes),
@@ -78,16 +79,12 @@ void BucketReduction::send_unused() {
 }
 
 void BucketReduction::send_rest() {
-  if (figures_) return;
+  if (loss_sum_) return;
   for (size_t slot = 0; slot < layout_->trainable_slots(); ++slot) send(slot);
-  double late = 0;
-  for (size_t slot = 0; slot < layout_->trainable_slots(); ++slot) late += gradients_.has(slot) ? 1 : 0;
   at::Tensor loss = loss_.finish();
-  const auto options = at::TensorOptions().dtype(at::kDouble).device(device_);
-  if (!loss.defined()) loss = at::zeros({}, options);
-  const at::Tensor values =
-      at::stack({loss, at::full({}, late, options), at::full({}, late_rows_.empty() ? 0.0 : 1.0, options)});
-  figures_.emplace(Figures{values, group_.all_reduce(to_buffer(values))});
+  loss =
+      loss.defined() ? loss.clone() : at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(device_));
+  loss_sum_.emplace(Loss{loss, group_.all_reduce(to_buffer(loss))});
 }
 
 StepSums BucketReduction::finish() {
@@ -98,28 +95,37 @@ StepSums BucketReduction::finish() {
 
 StepSums BucketReduction::receive() {
   unfinished_ = false;
+  const Late late = late_on_any_rank();
   std::vector<at::Tensor> sums = buckets_.finish();
-  figures_->work.wait();
-  const at::Tensor values = figures_->values;
-  figures_.reset();
-  const at::Tensor on_host = values.cpu();
-  const double late_gradients = on_host.const_data_ptr<double>()[1];
-  const double late_rows = on_host.const_data_ptr<double>()[2];
-  if (late_gradients > 0) {
-    std::vector<at::Tensor> late;
-    for (size_t slot = 0; slot < sums.size(); ++slot) late.push_back(gradients_.take(slot));
-    add_late_gradients(group_, *layout_, late, sums);
+  loss_sum_->work.wait();
+  const at::Tensor loss = std::exchange(loss_sum_, std::nullopt)->sum;
+  if (late.gradients) {
+    std::vector<at::Tensor> gradients;
+    for (size_t slot = 0; slot < sums.size(); ++slot) gradients.push_back(gradients_.take(slot));
+    add_late_gradients(group_, *layout_, gradients, sums);
   }
-  if (late_rows > 0) {
-    for (const LateRows::Sum& late : late_rows_.finish(&group_, device_)) {
-      late.add_to(sums[late.slot].narrow(0, 0, layout_->slots()[late.slot].count), 0);
-    }
+  if (late.rows) {
+    for (const LateRows::Sum& rows : late_rows_.finish(&group_, device_))
+      rows.add_to(sums[rows.slot].narrow(0, 0, layout_->slots()[rows.slot].count), 0);
   }
   GradientRuns runs;
   for (size_t slot = 0; slot < sums.size(); ++slot) {
     if (sums[slot].defined()) runs.push_back({layout_->slots()[slot].offset, std::move(sums[slot])});
   }
-  return {std::move(runs), values[0]};
+  return {std::move(runs), loss};
+}
+
+// Between the hosts, which know it, so that none waits for its device.
+BucketReduction::Late BucketReduction::late_on_any_rank() const {
+  std::string mine{'-', late_rows_.empty() ? '-' : 'r'};
+  for (size_t slot = 0; slot < layout_->trainable_slots(); ++slot)
+    if (gradients_.has(slot)) mine[0] = 'g';
+  Late late{};
+  for (const std::string& one : context_.exchange("late gradients", mine)) {
+    late.gradients |= one[0] == 'g';
+    late.rows |= one[1] == 'r';
+  }
+  return late;
 }
 
 // After the first step: rank 0's, for all. A gradient that came several times counts from its last, one that

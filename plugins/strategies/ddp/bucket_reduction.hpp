@@ -17,8 +17,8 @@ namespace pipeline::strategies {
 // at its end, what comes after its bucket has left travels by itself.
 class BucketReduction : public Reduction {
  public:
-  BucketReduction(const Communicator& group, std::shared_ptr<const Layout> layout, at::Device device,
-                  const BucketSizes& sizes, at::ScalarType wire, bool overlap);
+  BucketReduction(const Context& context, const Communicator& group, std::shared_ptr<const Layout> layout,
+                  at::Device device, const BucketSizes& sizes, at::ScalarType wire, bool overlap);
   void begin(uint64_t micro_batches) override;
   void add(size_t slot, const at::Tensor& gradient, bool owned) override;
   void add_rows(size_t slot, const at::Tensor& rows, const at::Tensor& values) override;
@@ -29,10 +29,8 @@ class BucketReduction : public Reduction {
   void memory(const MemoryVisitor& visit) const override;
 
  private:
-  // Three figures of every rank, summed: its loss, in how many slots a gradient came late, and how often rows
-  // did.
-  struct Figures {
-    at::Tensor values;
+  struct Loss {
+    at::Tensor sum;
     Communicator::Work work;
   };
 
@@ -42,8 +40,14 @@ class BucketReduction : public Reduction {
   void send_unused();
   void send_rest();
   StepSums receive();
+  // What came after its bucket had left, on any rank.
+  struct Late {
+    bool gradients, rows;
+  };
+  Late late_on_any_rank() const;
   void learn_order();
 
+  const Context context_;
   const Communicator& group_;
   std::shared_ptr<const Layout> layout_;
   at::Device device_;
@@ -56,9 +60,9 @@ class BucketReduction : public Reduction {
   std::vector<size_t> order_;  // in which gradients came in the first step's last micro-batch
   bool knows_order_ = false;
   LossTree loss_ = make_loss_tree();
-  std::optional<Figures> figures_;  // under way
-  bool unfinished_ = false;         // between begin() and finish()
-  uint64_t left_ = 0;               // micro-batches of this step
+  std::optional<Loss> loss_sum_;  // under way
+  bool unfinished_ = false;       // between begin() and finish()
+  uint64_t left_ = 0;             // micro-batches of this step
 };
 
 }  // namespace pipeline::strategies

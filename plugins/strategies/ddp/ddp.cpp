@@ -47,7 +47,7 @@ std::unique_ptr<Reduction> Ddp::make_reduction() const {
   const bool copies_are_cheap = !replica_.device().is_cpu() && !is_set("in_place_mib");
   const BucketSizes sizes = bucket_sizes(config(), copies_are_cheap);
   if (!reproducible) {
-    return std::make_unique<BucketReduction>(*communicator(), layout, replica_.device(), sizes,
+    return std::make_unique<BucketReduction>(context(), *communicator(), layout, replica_.device(), sizes,
                                              is_narrow() ? at::kBFloat16 : at::kFloat, config().overlap);
   }
   const auto ranks = static_cast<uint64_t>(run().world_size);

@@ -16,7 +16,7 @@
 #include <map>
 
 #include "competitors.hpp"
-#include "core/base/free_port.hpp"
+#include "scripts/bench/free_port.hpp"
 
 namespace {
 
@@ -28,16 +28,14 @@ struct Job {
   int rounds = 15;
   int most_mib = 100;
   int rank = -1;  // of a process that was started by the first one
-  int port = 0;
+  int port = 0, their_port = 0;
 };
 
 Job parse(int argc, char** argv) {
   Job job;
-  const std::map<std::string, int*> known{{"--processes", &job.processes},
-                                          {"--rounds", &job.rounds},
-                                          {"--most-mib", &job.most_mib},
-                                          {"--rank", &job.rank},
-                                          {"--port", &job.port}};
+  const std::map<std::string, int*> known{{"--processes", &job.processes}, {"--rounds", &job.rounds},
+                                          {"--most-mib", &job.most_mib},   {"--rank", &job.rank},
+                                          {"--port", &job.port},           {"--their-port", &job.their_port}};
   for (int i = 1; i + 1 < argc; i += 2) {
     const auto found = known.find(argv[i]);
     if (found == known.end()) throw std::invalid_argument(std::string("unknown option ") + argv[i]);
@@ -99,7 +97,13 @@ void compare_barriers(const Job& job, std::vector<std::unique_ptr<Competitor>>& 
 }
 
 int be_rank(const Job& job) {
-  const bench::Place place{job.rank, job.processes, static_cast<std::uint32_t>(job.port)};
+  pipeline::World world;
+  world.rank = world.local_rank = job.rank;
+  world.size = world.local_size = job.processes;
+  world.address = "127.0.0.1";
+  world.port = static_cast<std::uint16_t>(job.port);
+  pipeline::peers::Peers peers(world, {});
+  const bench::Place place{job.rank, job.processes, static_cast<std::uint16_t>(job.their_port), &peers};
   std::vector<std::unique_ptr<Competitor>> all;
   all.push_back(bench::c10d_gloo(place));
   all.push_back(bench::our_backend("gloo", place));
@@ -118,13 +122,15 @@ int be_rank(const Job& job) {
 
 // Ranks are programs of their own: LibTorch's threads do not survive a fork.
 int start_ranks(const Job& job) {
-  const std::string port = std::to_string(pipeline::free_port());
+  const std::string port = std::to_string(bench::free_port()),
+                    their_port = std::to_string(bench::free_port());
   for (int rank = 0; rank < job.processes; ++rank) {
     if (::fork() != 0) continue;
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     ::execl("/proc/self/exe", "bench_backends", "--rank", std::to_string(rank).c_str(), "--port",
-            port.c_str(), "--processes", std::to_string(job.processes).c_str(), "--rounds",
-            std::to_string(job.rounds).c_str(), "--most-mib", std::to_string(job.most_mib).c_str(), nullptr);
+            port.c_str(), "--their-port", their_port.c_str(), "--processes",
+            std::to_string(job.processes).c_str(), "--rounds", std::to_string(job.rounds).c_str(),
+            "--most-mib", std::to_string(job.most_mib).c_str(), nullptr);
     ::_exit(127);
   }
   int worst = 0, status = 0;

@@ -24,7 +24,8 @@ class Ours : public Competitor {
         config_(config::load({"", {"task.plugin=none", "backend.plugin=" + name}, ""})
                     .plugin("backend", plugin_.options())),
         context_(name),
-        group_(plugin_, context_, &config_, args(name, place)) {}
+        group_((plugins::give_exchange(context_, *place.peers), plugin_), context_, &config_,
+               args(name, place)) {}
 
   std::string name() const override { return name_; }
   void run(Operation operation, std::vector<float>& full, std::vector<float>& shard) override {
@@ -45,7 +46,6 @@ class Ours : public Competitor {
   static plugins::OpenArgs args(const std::string& name, const Place& place) {
     plugins::OpenArgs args;
     args.address = "127.0.0.1";
-    args.port = place.port;
     args.group = name;
     args.rank = args.local_rank = place.rank;
     args.world_size = args.local_world_size = place.ranks;
@@ -63,7 +63,7 @@ class C10d : public Competitor {
  public:
   explicit C10d(const Place& place) {
     c10d::TCPStoreOptions options;
-    options.port = static_cast<std::uint16_t>(place.port + 1);
+    options.port = static_cast<std::uint16_t>(place.port);
     options.isServer = place.rank == 0;
     options.waitWorkers = false;
     auto store = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);

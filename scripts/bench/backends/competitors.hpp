@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "core/peers/peers.hpp"
+
 namespace bench {
 
 enum class Operation { all_reduce, reduce_scatter, all_gather };
@@ -22,7 +24,8 @@ class Competitor {
 struct Place {
   int rank;
   int ranks;
-  std::uint32_t port;
+  std::uint16_t port;  // of c10d's rendezvous
+  pipeline::peers::Peers* peers;
 };
 
 // A backend plugin of ours, and c10d's own collectives over Gloo.

@@ -21,9 +21,9 @@
 #include <map>
 #include <stdexcept>
 
-#include "core/base/free_port.hpp"
 #include "core/cli/freed_memory.hpp"
 #include "job.hpp"
+#include "scripts/bench/free_port.hpp"
 
 namespace {
 
@@ -126,8 +126,8 @@ int be_rank(const Job& job) {
 
 // Ranks are programs of their own: LibTorch's threads do not survive a fork.
 int start_ranks(Job job) {
-  job.port = pipeline::free_port();
-  do job.their_port = pipeline::free_port();
+  job.port = bench::free_port();
+  do job.their_port = bench::free_port();
   while (job.their_port == job.port);
   for (job.rank = 0; job.rank < job.processes; ++job.rank) {
     if (::fork() != 0) continue;

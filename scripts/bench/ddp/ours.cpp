@@ -8,6 +8,7 @@
 
 #include "core/config/config.hpp"
 #include "core/config/plugin_config.hpp"
+#include "core/peers/peers.hpp"
 #include "core/plugins/backend.hpp"
 #include "core/plugins/strategy.hpp"
 #include "job.hpp"
@@ -30,11 +31,19 @@ pl_config config_for(const char* kind, const plugins::Plugin& plugin, const std:
 plugins::OpenArgs place(const Job& job) {
   plugins::OpenArgs args;
   args.address = "127.0.0.1";
-  args.port = static_cast<uint32_t>(job.port);
   args.group = "bench";
   args.rank = args.local_rank = job.rank;
   args.world_size = args.local_world_size = job.processes;
   return args;
+}
+
+World world_of(const Job& job) {
+  World world;
+  world.rank = world.local_rank = job.rank;
+  world.size = world.local_size = job.processes;
+  world.address = "127.0.0.1";
+  world.port = static_cast<uint16_t>(job.port);
+  return world;
 }
 
 plugins::Optimizer adamw() {
@@ -92,6 +101,7 @@ class Ours : public Contestant {
  public:
   explicit Ours(const Job& job)
       : job_(job),
+        peers_(world_of(job), {}),
         model_(make_model(job)),
         backend_(load("backends/" + job.backend)),
         plugin_(load("strategies/ddp")),
@@ -107,6 +117,7 @@ class Ours : public Contestant {
     run.parameter_dtype = run.compute_dtype = {PL_DTYPE_FLOAT, 32, 1};
     run.micro_batches = static_cast<uint64_t>(job.processes);
     context_.set_run_info(run);
+    plugins::give_exchange(context_, peers_);
     group_ = std::make_unique<plugins::Communicator>(backend_, context_, &backend_config_, place(job));
     create_strategy();
     bind();
@@ -165,6 +176,7 @@ class Ours : public Contestant {
   }
 
   Job job_;
+  peers::Peers peers_;
   std::unique_ptr<summarization::Gpt2> model_;
   const plugins::Plugin& backend_;
   const plugins::Plugin& plugin_;

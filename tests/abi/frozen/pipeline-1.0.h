@@ -205,6 +205,9 @@ typedef struct pl_run_info {
 #define PL_LOG_WARNING 3u
 #define PL_LOG_ERROR 4u
 
+/* Bytes that came from `rank`, borrowed-call. */
+typedef void (*pl_bytes_visitor)(void* user, int32_t rank, const void* bytes, uint64_t size);
+
 /* Everything outside that a plugin sees: it reads no environment but its library's own, writes to no console,
  * installs no signal handler, uses no clock as a seed. One table per process, static. `context` is what the
  * plugin object was created with, borrowed-object. */
@@ -235,6 +238,21 @@ typedef struct pl_host {
   const pl_run_info* (*run_info)(const pl_context* context); /* borrowed-object [any-thread] */
   /* A seed as a pure function of (run.seed, stream, a, b, c): the only source of randomness. [any-thread] */
   uint64_t (*seed)(const pl_context* context, pl_str stream, uint64_t a, uint64_t b, uint64_t c);
+
+  /* For strategies and backends: what ranks tell each other besides tensors, over the connections that the
+   * host has anyway. It goes through rank 0: for addresses and counters, not for data. Names and keys are the
+   * plugin's own, at most 900 bytes. All fail with PL_ERROR_PEER once any rank has failed.
+   * exchange: gives `mine` to all ranks (a backend: of its group) and passes what each of them gave, by rank.
+   * They all make the same exchanges of one name in the same order; different names are independent.
+   * [any-thread] */
+  pl_error* (*exchange)(const pl_context* context, pl_str name, const void* mine, uint64_t size,
+                        pl_bytes_visitor visit, void* user);
+  /* A table that all ranks share, as libraries of collectives want it. set: the last one stays. get: waits
+   * until the key is there, and then passes its value, as of rank 0; PL_ERROR_TIMEOUT after timeout_seconds,
+   * or at once where they are 0. [any-thread] */
+  pl_error* (*store_set)(const pl_context* context, pl_str key, const void* bytes, uint64_t size);
+  pl_error* (*store_get)(const pl_context* context, pl_str key, double timeout_seconds,
+                         pl_bytes_visitor visit, void* user);
 
   /* Options, validated, with defaults filled in; a key that the plugin's schema does not have is an error,
    * and so is a wrong type. Pointers stay valid until the config does. [any-thread] */
@@ -568,15 +586,15 @@ typedef struct pl_buffer {
 
 typedef struct pl_backend_open_args {
   uint32_t struct_size;
-  uint32_t port;
-  int32_t rank;
+  uint32_t reserved;
+  int32_t rank; /* in this group, as all ranks here */
   int32_t world_size;
   int32_t local_rank;
   int32_t local_world_size;
   pl_device device;
-  double timeout_seconds; /* for the rendezvous and, by default, for each collective */
-  pl_str address;         /* host name or IP of rank 0 */
-  pl_str group;           /* unique name of this group among those at the same address and port */
+  double timeout_seconds; /* to connect in and, by default, of each collective */
+  pl_str address;         /* host name or IP of rank 0, which tells the network that leads to the others */
+  pl_str group;           /* unique name of this group in the run, for what its ranks exchange */
 } pl_backend_open_args;
 
 typedef struct pl_backend_info {
@@ -591,14 +609,15 @@ typedef struct pl_backend_info {
  * with the same counts and dtypes. `counts` are elements per rank, world_size of them; NULL: even. A count
  * may be 0, and the data then NULL. Buffers do not overlap, but a shard may be this rank's own part of the
  * full buffer. Every backend has the dtypes float64, float32, float16, bfloat16, int64, int32 and uint8 with
- * all three reductions; another one is PL_ERROR_UNSUPPORTED. After an abort, a timeout or the death of a rank
- * the group is dead: every call fails with PL_ERROR_PEER (or with what ended it), and what is under way is
- * still waited for, which then fails at once. */
+ * all three reductions; another one is PL_ERROR_UNSUPPORTED. After an abort or a timeout the group is dead:
+ * every call fails with PL_ERROR_PEER (or with what ended it), and what is under way is still waited for,
+ * which then fails at once. The host aborts the group on every rank as soon as one has failed or is gone, so
+ * a backend need not watch the others. */
 typedef struct pl_backend_api {
   uint32_t struct_size;
   uint32_t reserved;
 
-  /* [main]; blocks until all ranks are there, at most timeout_seconds. */
+  /* Ranks find each other by pl_host.exchange and its store. Blocks until all are connected. [main] */
   pl_error* (*open)(const pl_host* host, const pl_context* context, const pl_config* config,
                     const pl_backend_open_args* args, pl_comm** out);
   pl_error* (*info)(pl_comm* comm, pl_backend_info* out); /* strings borrowed-object [any-thread] */
@@ -647,13 +666,16 @@ typedef struct pl_communicator {
   pl_comm* comm;
 } pl_communicator;
 
-#define PL_OPTIMIZER_WHOLE_TENSORS \
-  1u /* the rule needs whole matrices: a strategy that cuts tensors refuses it */
+/* The rule needs whole matrices: a strategy that cuts tensors refuses it. */
+#define PL_OPTIMIZER_WHOLE_TENSORS 1u
 
 /* A rule of update for a group of parameters, by name, with all of its options; an option that the rule does
- * not have is an error, and so is one that is missing. "adamw"  beta1, beta2, epsilon, weight_decay decoupled
- * decay (Loshchilov and Hutter, arXiv 1711.05101), as PyTorch's AdamW "sgd"    momentum, nesterov (0 or 1),
- * weight_decay      decay added to the gradient, as PyTorch's SGD */
+ * not have is an error, and so is one that is missing.
+ *
+ * "adamw": beta1, beta2, epsilon, weight_decay. Decoupled decay (Loshchilov and Hutter, arXiv 1711.05101), as
+ * PyTorch's AdamW.
+ *
+ * "sgd": momentum, nesterov (0 or 1), weight_decay. Decay is added to the gradient, as PyTorch's SGD. */
 typedef struct pl_optimizer {
   uint32_t struct_size;
   uint32_t flags; /* PL_OPTIMIZER_... */

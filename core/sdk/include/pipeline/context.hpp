@@ -3,7 +3,11 @@
 #include <pipeline/host.hpp>
 #include <pipeline/namespace.hpp>
 
+#include <optional>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 PIPELINE_SDK_BEGIN
 
@@ -60,9 +64,35 @@ class Context {
     return host().seed(context_, str(stream), a, b, c);
   }
 
+  // In strategies and backends: all ranks' bytes, by rank. They all make the same exchanges of one name in
+  // the same order.
+  std::vector<std::string> exchange(std::string_view name, std::string_view mine) const {
+    std::vector<std::string> all;
+    check(host().exchange(context_, str(name), mine.data(), mine.size(), append, &all));
+    return all;
+  }
+  // A table that all ranks share. get: nothing when the key is not there after so many seconds.
+  void store_set(std::string_view key, std::string_view value) const {
+    check(host().store_set(context_, str(key), value.data(), value.size()));
+  }
+  std::optional<std::string> store_get(std::string_view key, double timeout_seconds) const {
+    std::vector<std::string> value;
+    pl_error* error = host().store_get(context_, str(key), timeout_seconds, append, &value);
+    if (error != nullptr && host().error_code(error) == PL_ERROR_TIMEOUT) {
+      host().error_free(error);
+      return std::nullopt;
+    }
+    check(error);
+    return std::move(value.front());
+  }
+
   const pl_context* raw() const { return context_; }
 
  private:
+  static void append(void* all, int32_t, const void* bytes, uint64_t size) {
+    static_cast<std::vector<std::string>*>(all)->emplace_back(static_cast<const char*>(bytes), size);
+  }
+
   const pl_context* context_;
   pl_run_info run_;
 };

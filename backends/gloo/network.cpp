@@ -1,4 +1,4 @@
-#include "backends/common/network.hpp"
+#include "backends/gloo/network.hpp"
 
 #include <pipeline/error.hpp>
 
@@ -14,17 +14,19 @@
 #include <memory>
 #include <vector>
 
-namespace pipeline::backends {
+namespace pipeline::backends::gloo {
 namespace {
+
+constexpr const char* kAnyPort = "9";  // routes do not depend on it
 
 using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
 
-Addresses resolve(const std::string& host, uint32_t port) {
+Addresses resolve(const std::string& host) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_DGRAM;
   addrinfo* found = nullptr;
-  const int status = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  const int status = ::getaddrinfo(host.c_str(), kAnyPort, &hints, &found);
   if (status != 0) {
     fail("the address ", host, " cannot be resolved (",
          status == EAI_SYSTEM ? std::strerror(errno) : ::gai_strerror(status),
@@ -84,8 +86,8 @@ std::string interface_with(const std::string& ip) {
 
 }  // namespace
 
-LocalAddress address_towards(const std::string& host, uint32_t port) {
-  const Addresses found = resolve(host, port);
+LocalAddress address_towards(const std::string& host) {
+  const Addresses found = resolve(host);
   int problem = 0;
   for (const addrinfo* at = found.get(); at != nullptr; at = at->ai_next) {
     const Socket socket(::socket(at->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
@@ -122,4 +124,4 @@ std::string host_name() {
   return name;
 }
 
-}  // namespace pipeline::backends
+}  // namespace pipeline::backends::gloo
