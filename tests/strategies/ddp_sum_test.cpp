@@ -174,8 +174,8 @@ TEST(DdpRows, TheDensePartOfATiedEmbeddingGoesFirstAndItsRowsGoLast) {
       run.end_micro_batch(at::ones({}));
       finish(run);
     }
-    // The embedding, the layer, the figures; how long rows are, which, and four of them.
-    EXPECT_THAT(sizes(rank, 6), testing::ElementsAre(64 * 4096, 64 * 4096, 3, 2, 64, 4 * 4096));
+    // The embedding, the layer, the loss; how long rows are, which, and four of them.
+    EXPECT_THAT(sizes(rank, 6), testing::ElementsAre(64 * 4096, 64 * 4096, 1, 2, 64, 4 * 4096));
     at::Tensor expected = at::full({64, 4096}, 2);
     expected[5] += 2;
     expected[10] += 1;
