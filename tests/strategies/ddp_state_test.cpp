@@ -176,7 +176,7 @@ TEST(DdpErrors, AGroupThatBreaksFailsTheStepAndCanBeDestroyed) {
     on_ranks(2, [&](const Rank& rank) {
       StrategyRun run(kStateSpecs, adamw(), options(rank, reproducible));
       for (uint64_t step = 0; step < 3; ++step) {
-        if (step == 2 && rank.rank == 1) return rank.group->abort("rank 1 was told to leave");
+        if (step == 2 && rank.rank == 1) return fail_on(rank, "rank 1 was told to leave");
         try {
           run.start_step(share_of(rank, run, batch(step, 5)), StrategyRun::step_args(0.01));
         } catch (const Error& error) {

@@ -49,6 +49,11 @@ thread_local peers::Peers* own_peers = nullptr;
 
 peers::Peers* this_ranks_peers() { return own_peers; }
 
+void fail_on(const Rank& rank, const std::string& why) {
+  own_peers->fail(why);
+  rank.group->abort(why);
+}
+
 void on_ranks(int world_size, const std::function<void(const Rank&)>& body) {
   if (world_size == 1) return body(Rank{});
   fake();
@@ -68,8 +73,7 @@ void on_ranks(int world_size, const std::function<void(const Rank&)>& body) {
         body({rank, world_size, &group});
       } catch (const std::exception& e) {
         error.keep(std::current_exception());
-        peers.fail(e.what());
-        group.abort(e.what());
+        fail_on({rank, world_size, &group}, e.what());
       }
       done.arrive_and_wait();
     });

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "core/peers/peers.hpp"
@@ -22,6 +23,9 @@ struct Rank {
 
 // Of the rank whose thread this is; null where there is one rank.
 peers::Peers* this_ranks_peers();
+
+// This rank has failed: the others hear of it and the group is aborted, as by the core.
+void fail_on(const Rank& rank, const std::string& why);
 
 // Runs `body` as each rank; with one rank in this very thread. Returns when all are through. What a rank
 // throws first ends the waits of the others and is thrown here.
