@@ -25,17 +25,17 @@ std::thread start_thread(const char* name, std::function<void()> work) {
   return thread;
 }
 
-Bell::Bell() : event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+WakeFd::WakeFd() : event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!event_) throw Error(fmt::format("cannot make an event descriptor: {}", std::strerror(errno)));
 }
 
-void Bell::ring() noexcept {
+void WakeFd::wake() noexcept {
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t n =
       ::write(event_.fd(), &one, sizeof one);  // can only fail when it rings already
 }
 
-void Bell::hush() noexcept {
+void WakeFd::clear() noexcept {
   uint64_t count = 0;
   [[maybe_unused]] const ssize_t n = ::read(event_.fd(), &count, sizeof count);
 }
@@ -53,24 +53,24 @@ int AwakeClock::milliseconds_left() const {
   return static_cast<int>(std::max<int64_t>(left.count(), 0));
 }
 
-void Turn::lock() {
+void TimedMutex::lock() {
   std::unique_lock lock(mutex_);
   free_.wait(lock, [&] { return !taken_; });
   taken_ = true;
 }
 
-bool Turn::try_lock() {
+bool TimedMutex::try_lock() {
   std::lock_guard lock(mutex_);
   return !std::exchange(taken_, true);
 }
 
-bool Turn::try_lock_until(Clock::time_point deadline) {
+bool TimedMutex::try_lock_until(Clock::time_point deadline) {
   std::unique_lock lock(mutex_);
   if (!free_.wait_until(lock, deadline, [&] { return !taken_; })) return false;
   return taken_ = true;
 }
 
-void Turn::unlock() {
+void TimedMutex::unlock() {
   std::lock_guard lock(mutex_);
   taken_ = false;
   free_.notify_one();

@@ -18,12 +18,12 @@ using Seconds = std::chrono::duration<double>;
 std::thread start_thread(const char* name, std::function<void()> work);
 
 // Wakes a thread that waits in epoll. [any-thread]
-class Bell {
+class WakeFd {
  public:
-  Bell();
+  WakeFd();
   int fd() const { return event_.fd(); }
-  void ring() noexcept;
-  void hush() noexcept;
+  void wake() noexcept;
+  void clear() noexcept;
 
  private:
   Socket event_;
@@ -49,7 +49,7 @@ class AwakeClock {
 
 // A mutex for which one can wait until a time. (std::timed_mutex is not known to the thread sanitizer of our
 // oldest compiler.)
-class Turn {
+class TimedMutex {
  public:
   void lock();
   bool try_lock();

@@ -35,8 +35,8 @@ Client::Client(const World& world, Options options)
 
   epoll_event event{};
   event.events = EPOLLIN;
-  event.data.fd = bell_.fd();
-  ::epoll_ctl(epoll_.fd(), EPOLL_CTL_ADD, bell_.fd(), &event);
+  event.data.fd = wake_.fd();
+  ::epoll_ctl(epoll_.fd(), EPOLL_CTL_ADD, wake_.fd(), &event);
   event.events = EPOLLIN | EPOLLONESHOT;
   event.data.fd = socket_.fd();
   ::epoll_ctl(epoll_.fd(), EPOLL_CTL_ADD, socket_.fd(), &event);
@@ -46,7 +46,7 @@ Client::Client(const World& world, Options options)
 Client::~Client() {
   leave();
   stopping_ = true;
-  bell_.ring();
+  wake_.wake();
   thread_.join();
 }
 
@@ -195,7 +195,7 @@ void Client::handle(Frame frame) {
   if (frame.type == FrameType::reply || frame.type == FrameType::value) return on_answer(std::move(frame));
   if (frame.type == FrameType::failed) {
     settle(verdict_from(frame.body));
-    bell_.ring();
+    wake_.wake();
     return;
   }
   if (frame.type == FrameType::refused) {  // the seat was taken in the meantime
@@ -244,7 +244,7 @@ void Client::lose_server(const std::string& how, uint32_t code) {
            true},
           code});
   ::shutdown(socket_.fd(), SHUT_RDWR);  // ends what still reads or sends
-  bell_.ring();
+  wake_.wake();
 }
 
 // What somebody else is sending in its place is a sign of life, too.
@@ -269,7 +269,7 @@ void Client::fail(std::string_view what) {
   }
   settle(
       {{world_.rank, host_name(), text, false}, PL_ERROR_FAILED});  // nobody hears it, but it is known here
-  bell_.ring();
+  wake_.wake();
 }
 
 void Client::leave() {
@@ -294,8 +294,8 @@ void Client::run() {
     std::array<epoll_event, 2> events;
     const int n = ::epoll_wait(epoll_.fd(), events.data(), events.size(), clock_.milliseconds_left());
     for (int i = 0; i < n; ++i) {
-      if (events[static_cast<std::size_t>(i)].data.fd == bell_.fd())
-        bell_.hush();
+      if (events[static_cast<std::size_t>(i)].data.fd == wake_.fd())
+        wake_.clear();
       else
         take_a_look();
     }

@@ -66,8 +66,8 @@ class Client final : public Peers::Member {
   std::unique_ptr<Server> server_;  // in rank 0; ends after the connection
   Socket socket_;
   Sender sender_;
-  Socket epoll_;  // of the background thread: the connection while nobody else reads it, and the bell
-  Bell bell_;
+  Socket epoll_;  // of the background thread: the connection while nobody else reads it, and the wake-up
+  WakeFd wake_;
   AwakeClock clock_;     // the background thread's, as the next two
   Seconds heard_at_{0};  // by it
   Reachability reachability_;

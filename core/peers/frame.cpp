@@ -138,7 +138,7 @@ bool wait_for(int fd, short what, Deadline deadline) {
 
 bool Sender::send(FrameType type, uint8_t detail, std::string_view channel, std::string_view body,
                   Deadline deadline) {
-  std::unique_lock lock(turn_, std::defer_lock);
+  std::unique_lock lock(mutex_, std::defer_lock);
   if (!deadline)
     lock.lock();
   else if (!lock.try_lock_until(*deadline))
@@ -150,7 +150,7 @@ bool Sender::send(FrameType type, uint8_t detail, std::string_view channel, std:
 }
 
 void Sender::try_to_send(const std::string& frame) {
-  const std::unique_lock lock(turn_, std::try_to_lock);
+  const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock || cut_) return;
   if (rest_.empty()) rest_ = frame;
   std::string_view left = rest_, nothing;

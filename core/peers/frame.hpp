@@ -98,8 +98,8 @@ class Sender {
 
  private:
   const int fd_;
-  Turn turn_;
-  // With the turn:
+  TimedMutex mutex_;
+  // With the mutex:
   std::string rest_;  // of try_to_send()
   bool cut_ = false;  // a frame went out in part and never will in whole
 };

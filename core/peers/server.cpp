@@ -57,13 +57,13 @@ Server::Server(const World& world, Seconds timeout, Seconds stall)
   inside_fd_ = ends[1];
   add(Socket(ends[1]), "this process");
   watch(epoll_, EPOLL_CTL_ADD, listener_.fd(), EPOLLIN);
-  watch(epoll_, EPOLL_CTL_ADD, bell_.fd(), EPOLLIN);
+  watch(epoll_, EPOLL_CTL_ADD, wake_.fd(), EPOLLIN);
   thread_ = start_thread("pl-server", [this] { run(); });
 }
 
 Server::~Server() {
   stopping_ = true;
-  bell_.ring();
+  wake_.wake();
   thread_.join();
 }
 
@@ -84,8 +84,8 @@ void Server::wait_and_handle(int milliseconds) {
     const int fd = event.data.fd;
     if (fd == listener_.fd()) {
       accept_all();
-    } else if (fd == bell_.fd()) {
-      bell_.hush();
+    } else if (fd == wake_.fd()) {
+      wake_.clear();
     } else if (const auto entry = connections_.find(fd); entry != connections_.end()) {
       Connection& connection = *entry->second;
       if (event.events & EPOLLOUT) flush(connection);

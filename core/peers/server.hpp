@@ -73,7 +73,7 @@ class Server {
   const Seconds timeout_;
   Socket listener_;
   Socket epoll_;
-  Bell bell_;
+  WakeFd wake_;
   Socket inside_;
   int inside_fd_ = -1;  // the server's end of it
   std::atomic<bool> stopping_ = false;
