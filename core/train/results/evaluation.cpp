@@ -241,6 +241,7 @@ Evaluation conclude(plugins::Task& task, uint32_t split, uint32_t purpose, const
   std::ranges::sort(records, {},
                     [](const plugins::EvaluationRecord& r) { return std::tie(r.sample_id, r.key); });
   Evaluation result;
+  result.split = split;
   result.records = records.size();
   result.sums = sums.all();
   result.metrics = std::move(metrics);

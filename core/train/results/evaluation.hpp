@@ -40,6 +40,7 @@ struct ReportFile {
 };
 
 struct Evaluation {
+  uint32_t split = PL_SPLIT_TEST;
   std::vector<plugins::EvaluationValue> sums;  // what the figures are computed from,
   std::vector<plugins::Metric> metrics;        // and how
   uint64_t records = 0;                        // that the task's report got

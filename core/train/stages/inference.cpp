@@ -135,7 +135,7 @@ Outcome evaluate_checkpoint(const config::Config& config, const Workspace& works
                                    observe::grouped(result->samples), observe::grouped(result->available),
                                    split_name(split), result->seconds));
     tell_and_keep({{"checkpoint", loaded.checkpoint.path()}, {"step", loaded.checkpoint.contents().step}},
-                  split, *result, workspace.log, output);
+                  *result, workspace.log, output);
     return Outcome::finished;
   });
 }
