@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/plugins/task.hpp"
+#include "core/train/run/session.hpp"
 #include "core/train/run/team.hpp"
 
 namespace pipeline::train {
@@ -28,6 +29,9 @@ struct EvaluationRequest {
   std::function<void(uint64_t done, uint64_t total)> progress;  // in samples
   std::function<void(uint64_t sample_id, std::string_view text)> show;
 };
+
+// As the session's configuration says it; of the callbacks only `cancelled` is set.
+EvaluationRequest request_for(const Session& session, uint32_t split, uint32_t purpose);
 
 struct Figure {
   std::string name;

@@ -11,11 +11,10 @@
 #include "core/base/error.hpp"
 #include "core/base/files.hpp"
 #include "core/checkpoint/file_system.hpp"
-#include "core/checkpoint/hex.hpp"
+#include "core/checkpoint/manifest.hpp"
 #include "core/json/strict_json.hpp"
 #include "core/safetensors/crc32c.hpp"
-#include "core/train/results/result_file.hpp"
-#include "core/train/results/side_files.hpp"
+#include "core/train/results/result_files.hpp"
 
 namespace pipeline::train {
 namespace {
@@ -55,12 +54,9 @@ void require_own(const fs::path& folder, std::string_view remedy) {
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename();
     if (name != plugins::kSumsFile && std::ranges::find(ours, name) == ours.end())
-      throw Error(
-          PL_ERROR_CONFIG,
-          fmt::format(
-              "{}: is not of the evaluation that is kept in this folder, which the next one replaces: "
-              "move it away, or {}",
-              entry.path().string(), remedy));
+      throw Error(PL_ERROR_CONFIG, fmt::format("{}: is not of the evaluation that is kept in this folder, "
+                                               "which the next one replaces: move it away, or {}",
+                                               entry.path().string(), remedy));
   }
 }
 
@@ -130,7 +126,7 @@ Evaluation read_sums(const fs::path& file, std::string_view remedy) {
   sums.records = all["records"];
   for (const json& metric : all["metrics"])
     sums.metrics.push_back(
-        {.name = metric[0], .source = metric[1], .help = {}, .aggregate = metric[2], .better = metric[3]});
+        {.name = metric[0], .source = metric[1], .aggregate = metric[2], .better = metric[3]});
   for (const json& value : all["values"])
     sums.sums.push_back({value[0], value[1], to_double(value[2]), to_double(value[3])});
   for (const json& name : all["files"]) sums.files.push_back({name, {}});

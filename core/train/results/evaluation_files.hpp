@@ -9,7 +9,7 @@
 
 #include "core/observe/log.hpp"
 #include "core/train/results/evaluation.hpp"
-#include "core/train/results/result_file.hpp"
+#include "core/train/results/result_files.hpp"
 
 namespace pipeline::train {
 

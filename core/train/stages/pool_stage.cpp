@@ -15,7 +15,7 @@
 #include "core/observe/format.hpp"
 #include "core/safetensors/crc32c.hpp"
 #include "core/train/results/evaluation_files.hpp"
-#include "core/train/results/side_files.hpp"
+#include "core/train/results/result_files.hpp"
 #include "core/train/run/failure.hpp"
 #include "core/train/run/session.hpp"
 
@@ -82,11 +82,9 @@ void require_same(const char* key, const config::Config& first, const config::Co
   const config::Config& here = at_other ? other : first;
   const config::Config& there = at_other ? first : other;
   throw here.error(
-      key,
-      fmt::format(
-          "is of the stage '{}', and that of '{}' is {}: the stage '{}' adds the two up, so they must be the "
-          "same",
-          here.get_string("stage.name"), there.get_string("stage.name"), there.show(key), pool));
+      key, fmt::format("is of the stage '{}', and that of '{}' is {}: the stage '{}' adds the two up, so "
+                       "they must be the same",
+                       here.get_string("stage.name"), there.get_string("stage.name"), there.show(key), pool));
 }
 
 std::vector<KeptEvaluation> read_evaluations(const Workspace& workspace, const std::string& pool) {
@@ -245,11 +243,10 @@ void check_pool(const config::Config& whole, const config::Config& stage) {
     for (const char* key : {"task.plugin", "evaluate.split"})
       require_same(key, evaluations.front(), one, name);
     if (one.get_int("evaluate.max_samples") > 0)
-      throw one.error(
-          "evaluate.max_samples",
-          fmt::format("may cut the stage '{0}' short, and the stage '{1}' adds up whole evaluations: "
-                      "set it to 0 for '{0}' (below [stage.evaluate])",
-                      one.get_string("stage.name"), name));
+      throw one.error("evaluate.max_samples",
+                      fmt::format("may cut the stage '{0}' short, and the stage '{1}' adds up whole "
+                                  "evaluations: set it to 0 for '{0}' (below [stage.evaluate])",
+                                  one.get_string("stage.name"), name));
   }
   require_same("task.plugin", evaluations.front(), stage, name);
 }
@@ -267,8 +264,7 @@ Outcome pool_stage(const Workspace& workspace, RunFolder& folder, const config::
               read_evaluations(workspace, stage.get_string("stage.name"));
           const std::string mark = mark_of(evaluations, session);
           if (const auto before = folder.finished(); before == mark) {
-            workspace.log.info(fmt::format("{} is finished already", folder.path().string()));
-            return std::string();
+            return workspace.log.info(fmt::format("{} is finished already", folder.path().string()));
           } else if (before) {
             workspace.log.info(fmt::format("{} was made with other options or evaluations: done again",
                                            folder.path().string()));
@@ -276,7 +272,6 @@ Outcome pool_stage(const Workspace& workspace, RunFolder& folder, const config::
           }
           add_up(session, folder, evaluations);
           folder.mark_finished(mark);
-          return std::string();
         });
         return Outcome::finished;
       });

@@ -12,7 +12,7 @@
 #include "core/train/results/evaluation.hpp"
 #include "core/train/run/run_folder.hpp"
 #include "core/train/run/signals.hpp"
-#include "core/train/run/workspace.hpp"
+#include "core/train/stages/stages.hpp"
 
 namespace pipeline::train {
 
