@@ -56,7 +56,7 @@ void write_all(int fd, std::string_view text) {
     const ssize_t n = ::write(fd, text.data(), text.size());
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return;
-    text.remove_prefix(static_cast<std::size_t>(n));
+    text.remove_prefix(static_cast<size_t>(n));
   }
 }
 
@@ -84,7 +84,7 @@ void write_all(int fd, std::string_view text) {
 bool drain(int fd, std::string& into) {
   std::array<char, 4096> buffer{};
   const ssize_t n = ::read(fd, buffer.data(), buffer.size());
-  if (n > 0) into.append(buffer.data(), static_cast<std::size_t>(n));
+  if (n > 0) into.append(buffer.data(), static_cast<size_t>(n));
   return n > 0 || (n < 0 && errno == EINTR);
 }
 

@@ -8,7 +8,7 @@ namespace pipeline {
 namespace {
 
 struct Kind {
-  std::uint8_t code;
+  uint8_t code;
   std::string_view name, precision;
 };
 

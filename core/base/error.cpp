@@ -18,7 +18,7 @@ void free_error(pl_error* error) noexcept {
   if (error != out_of_memory()) delete error;
 }
 
-pl_error* error_new(std::uint32_t code, pl_str message) noexcept {
+pl_error* error_new(uint32_t code, pl_str message) noexcept {
   try {
     return new pl_error{code, std::string(view(message))};
   } catch (...) {
@@ -34,7 +34,7 @@ void check(pl_error* error) {
   throw Error(error->code, error->message);
 }
 
-pl_error* make_error(std::uint32_t code, const std::string& message) noexcept {
+pl_error* make_error(uint32_t code, const std::string& message) noexcept {
   return error_new(code, to_pl(message));
 }
 

@@ -10,7 +10,7 @@
 
 // What pl_error points to. Errors are made and freed on this side of the ABI, whoever raises them.
 struct pl_error {
-  std::uint32_t code;
+  uint32_t code;
   std::string message;
 };
 
@@ -21,20 +21,20 @@ namespace pipeline {
 class Error : public std::runtime_error {
  public:
   explicit Error(const std::string& message) : Error(PL_ERROR_FAILED, message) {}
-  Error(std::uint32_t code, const std::string& message) : std::runtime_error(message), code_(code) {}
+  Error(uint32_t code, const std::string& message) : std::runtime_error(message), code_(code) {}
 
   // PL_ERROR_FAILED, PL_ERROR_CONFIG, ...
-  std::uint32_t code() const { return code_; }
+  uint32_t code() const { return code_; }
 
  private:
-  std::uint32_t code_;
+  uint32_t code_;
 };
 
 // Throws what a slot returned as Error, and frees it; NULL is success.
 void check(pl_error* error);
 
 // An error to hand to a plugin. Never NULL and never throws, also when memory is exhausted.
-pl_error* make_error(std::uint32_t code, const std::string& message) noexcept;
+pl_error* make_error(uint32_t code, const std::string& message) noexcept;
 
 // The exception being handled, as an error to hand to a plugin. Call it inside a catch block only.
 pl_error* current_exception_as_error() noexcept;

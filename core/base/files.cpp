@@ -26,7 +26,7 @@ int write_to_disk(int descriptor, std::string_view content) {
     const ssize_t wrote = ::write(descriptor, content.data(), content.size());
     if (wrote < 0 && errno == EINTR) continue;
     if (wrote < 0) return errno;
-    content.remove_prefix(static_cast<std::size_t>(wrote));
+    content.remove_prefix(static_cast<size_t>(wrote));
   }
   return ::fsync(descriptor) == 0 ? 0 : errno;
 }

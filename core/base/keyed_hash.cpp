@@ -11,7 +11,7 @@
 namespace pipeline {
 namespace {
 
-constexpr std::size_t kBlock = 64;  // bytes
+constexpr size_t kBlock = 64;  // bytes
 
 // The first 32 bits of the fractional parts of the cube roots of the first 64 primes.
 constexpr std::array<uint32_t, 64> kRounds = {
@@ -32,16 +32,16 @@ constexpr State kStart = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
 
 void add_block(State& state, const uint8_t* block) {
   std::array<uint32_t, 64> w;
-  for (std::size_t i = 0; i < 16; ++i)
+  for (size_t i = 0; i < 16; ++i)
     w[i] = uint32_t{block[4 * i]} << 24 | uint32_t{block[4 * i + 1]} << 16 | uint32_t{block[4 * i + 2]} << 8 |
            uint32_t{block[4 * i + 3]};
-  for (std::size_t i = 16; i < 64; ++i) {
+  for (size_t i = 16; i < 64; ++i) {
     const uint32_t s0 = std::rotr(w[i - 15], 7) ^ std::rotr(w[i - 15], 18) ^ (w[i - 15] >> 3);
     const uint32_t s1 = std::rotr(w[i - 2], 17) ^ std::rotr(w[i - 2], 19) ^ (w[i - 2] >> 10);
     w[i] = w[i - 16] + s0 + w[i - 7] + s1;
   }
   auto [a, b, c, d, e, f, g, h] = state;
-  for (std::size_t i = 0; i < 64; ++i) {
+  for (size_t i = 0; i < 64; ++i) {
     const uint32_t s1 = std::rotr(e, 6) ^ std::rotr(e, 11) ^ std::rotr(e, 25);
     const uint32_t t1 = h + s1 + ((e & f) ^ (~e & g)) + kRounds[i] + w[i];
     const uint32_t s0 = std::rotr(a, 2) ^ std::rotr(a, 13) ^ std::rotr(a, 22);
@@ -49,7 +49,7 @@ void add_block(State& state, const uint8_t* block) {
     h = g, g = f, f = e, e = d + t1, d = c, c = b, b = a, a = t1 + t2;
   }
   const State added = {a, b, c, d, e, f, g, h};
-  for (std::size_t i = 0; i < state.size(); ++i) state[i] += added[i];
+  for (size_t i = 0; i < state.size(); ++i) state[i] += added[i];
 }
 
 std::string_view bytes_of(const Digest& digest) {
@@ -65,10 +65,10 @@ Digest sha256(std::string_view text) {
   for (int shift = 56; shift >= 0; shift -= 8)
     padded += static_cast<char>(uint64_t{8} * text.size() >> shift);
   State state = kStart;
-  for (std::size_t at = 0; at < padded.size(); at += kBlock)
+  for (size_t at = 0; at < padded.size(); at += kBlock)
     add_block(state, reinterpret_cast<const uint8_t*>(padded.data()) + at);
   Digest digest;
-  for (std::size_t i = 0; i < digest.size(); ++i)
+  for (size_t i = 0; i < digest.size(); ++i)
     digest[i] = static_cast<uint8_t>(state[i / 4] >> (24 - 8 * (i % 4)));
   return digest;
 }
@@ -95,7 +95,7 @@ std::string to_hex(const Digest& digest) {
 bool same_in_constant_time(std::string_view a, std::string_view b) {
   if (a.size() != b.size()) return false;
   int different = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) different |= a[i] ^ b[i];
+  for (size_t i = 0; i < a.size(); ++i) different |= a[i] ^ b[i];
   return different == 0;
 }
 

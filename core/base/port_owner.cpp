@@ -41,7 +41,7 @@ std::string command_of(const fs::path& process) {
   std::string command((std::istreambuf_iterator<char>(file)), {});
   while (!command.empty() && command.back() == '\0') command.pop_back();
   std::replace(command.begin(), command.end(), '\0', ' ');
-  constexpr std::size_t kEnough = 100;
+  constexpr size_t kEnough = 100;
   return command.size() <= kEnough ? command : command.substr(0, kEnough) + "...";
 }
 

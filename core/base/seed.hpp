@@ -9,7 +9,6 @@ namespace pipeline {
 // uses apart
 // ("shuffle", "dropout", "initialize"); a, b, c say which epoch, step, parameter. Part of a run's results:
 // its values never change.
-std::uint64_t derive_seed(std::uint64_t seed, std::string_view stream, std::uint64_t a = 0,
-                          std::uint64_t b = 0, std::uint64_t c = 0);
+uint64_t derive_seed(uint64_t seed, std::string_view stream, uint64_t a = 0, uint64_t b = 0, uint64_t c = 0);
 
 }  // namespace pipeline

@@ -23,14 +23,11 @@ struct World {
   // (and closed) by whoever serves; so no other process can take the port in between. -1: none, bind it.
   int listen_socket = -1;
 
-  std::string
-      run_id;  // the same on all ranks of a run, other than that of other runs where the launcher gives one
+  std::string run_id;  // the same on all ranks; not another run's, where the launcher gives one
   // What only this run's ranks know, and prove to each other before they meet. Empty: they meet without.
   std::string secret;
-  uint32_t attempt =
-      0;  // restarts so far. Under torchrun hosts may count differently: never compare it there
-  bool supervised =
-      false;  // by our own supervisor, which prints how processes end and what they last wrote to stderr
+  uint32_t attempt = 0;     // restarts so far; under torchrun hosts may count them differently
+  bool supervised = false;  // by our own supervisor, which prints how processes end and what they wrote last
   std::string note;  // what the user should know about how this place was found, for the log; empty: nothing
 };
 

@@ -4,14 +4,12 @@
 #include <cerrno>
 #include <cstring>
 
-#include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "core/base/error.hpp"
 #include "core/base/str.hpp"
 #include "core/checkpoint/file_system.hpp"
-#include "core/checkpoint/hex.hpp"
+#include "core/checkpoint/manifest.hpp"
 #include "core/checkpoint/piece_file.hpp"
 #include "core/safetensors/crc32c.hpp"
 #include "core/safetensors/error.hpp"
@@ -26,18 +24,9 @@ void check_size(const std::string& path, uint64_t expected) {
     throw Error(path + ": cannot be examined: " + std::strerror(errno));
   }
   const auto actual = static_cast<uint64_t>(status.st_size);
-  if (actual != expected) {
+  if (actual != expected)
     corrupt(path + ": has " + std::to_string(actual) + " bytes, the manifest says " +
             std::to_string(expected) + (actual < expected ? ": truncated" : ""));
-  }
-}
-
-// Gives pages of the mapping back once they have been copied, so that loading does not hold everything twice.
-void release(std::span<const std::byte> mapped) {
-  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const uintptr_t begin = (reinterpret_cast<uintptr_t>(mapped.data()) + page - 1) / page * page;
-  const uintptr_t end = reinterpret_cast<uintptr_t>(mapped.data() + mapped.size()) / page * page;
-  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
 }  // namespace
@@ -66,10 +55,9 @@ Checkpoint::Checkpoint(std::string path, Manifest manifest)
     : path_(std::move(path)), manifest_(std::move(manifest)) {
   for (size_t i = 0; i < manifest_.tensors.size(); ++i) {
     const Tensor& tensor = manifest_.tensors[i];
-    if (!index_.try_emplace({tensor.kind, tensor.parameter}, i).second) {
+    if (!index_.try_emplace({tensor.kind, tensor.parameter}, i).second)
       corrupt(path_ + "/" + kManifestName + ": tensor " + tensor_label(tensor.kind, tensor.parameter) +
               " is there twice");
-    }
   }
 }
 
@@ -79,11 +67,10 @@ void Checkpoint::open_files() {
   for (const Tensor& tensor : manifest_.tensors) {
     for (const Extent& extent : tensor.extents) {
       const safetensors::TensorView& view = files_[extent.file].at(extent.name);
-      if (view.dtype_name() != tensor.dtype || static_cast<uint64_t>(view.element_count()) != extent.count) {
+      if (view.dtype_name() != tensor.dtype || static_cast<uint64_t>(view.element_count()) != extent.count)
         corrupt(files_[extent.file].path() + ": tensor \"" + extent.name + "\" has " +
                 std::to_string(view.element_count()) + " elements of " + std::string(view.dtype_name()) +
                 ", the manifest says " + std::to_string(extent.count) + " of " + tensor.dtype);
-      }
     }
   }
 }
@@ -99,10 +86,9 @@ void Checkpoint::verify() const {
     check_size(path, stored.bytes);
     try {
       const safetensors::FileChecksum actual = safetensors::checksum_file(path);
-      if (actual.crc32c != stored.crc32c) {
+      if (actual.crc32c != stored.crc32c)
         corrupt(path + ": is damaged: its CRC-32C is " + hex(actual.crc32c) + ", the manifest says " +
                 hex(stored.crc32c));
-      }
     } catch (const safetensors::Error& error) {
       throw Error(error.what());
     }
@@ -116,16 +102,14 @@ void Checkpoint::read(const pl_piece& request, void* destination) const {
   if (!tensor) throw Error(PL_ERROR_CONFIG, where + ": is not in this checkpoint");
   const std::vector<int64_t> shape = shape_of(request);
   const std::string_view dtype = safetensors::dtype_name(dtype_of(request, label));
-  if (shape != tensor->shape || dtype != tensor->dtype) {
+  if (shape != tensor->shape || dtype != tensor->dtype)
     throw Error(PL_ERROR_CONFIG, where + ": is " + tensor->dtype + " " +
                                      safetensors::shape_string(tensor->shape) + ", this run needs " +
                                      std::string(dtype) + " " + safetensors::shape_string(shape));
-  }
   const uint64_t count = element_count(shape);
-  if (request.offset > count || request.count > count - request.offset) {
+  if (request.offset > count || request.count > count - request.offset)
     throw Error(where + ": " + std::to_string(request.count) + " elements from " +
                 std::to_string(request.offset) + " on asked for, it has " + std::to_string(count));
-  }
   if (request.count == 0) return;
 
   // The extents are contiguous, so the first one that reaches past the offset holds its element.
@@ -140,7 +124,7 @@ void Checkpoint::read(const pl_piece& request, void* destination) const {
     const std::span<const std::byte> data =
         files_[extent->file].at(extent->name).data.subspan(skip * width, taken * width);
     std::memcpy(out + done * width, data.data(), data.size());
-    release(data);
+    safetensors::forget(data);  // so that loading does not hold everything twice
     done += taken;
   }
 }
@@ -170,10 +154,9 @@ Differences Checkpoint::check(std::string_view kind, std::span<const Wanted> wan
       unexpected += "\n  unexpected: " + tensor.parameter + " " + safetensors::shape_string(tensor.shape);
     }
   }
-  if (!missing.empty() || !unexpected.empty() || !mis_shaped.empty()) {
+  if (!missing.empty() || !unexpected.empty() || !mis_shaped.empty())
     throw Error(PL_ERROR_CONFIG, path_ + ": does not fit the model (" + std::string(kind) + "):" + missing +
                                      unexpected + mis_shaped);
-  }
   return allowed;
 }
 

@@ -116,9 +116,8 @@ std::vector<std::string> list_folder(const std::string& path) {
   std::error_code error;
   std::filesystem::directory_iterator entry(path, error);
   if (error == std::errc::no_such_file_or_directory) return names;
-  for (const std::filesystem::directory_iterator end; !error && entry != end; entry.increment(error)) {
+  for (const std::filesystem::directory_iterator end; !error && entry != end; entry.increment(error))
     names.push_back(entry->path().filename().string());
-  }
   if (error) fail(path + ": cannot be listed", error.value());
   std::sort(names.begin(), names.end());
   return names;
@@ -127,9 +126,8 @@ std::vector<std::string> list_folder(const std::string& path) {
 std::string read_text(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
-  if (!file || (file.peek() != std::ifstream::traits_type::eof() && !(text << file.rdbuf())) || file.bad()) {
+  if (!file || (file.peek() != std::ifstream::traits_type::eof() && !(text << file.rdbuf())) || file.bad())
     fail(path + ": cannot be read", errno != 0 ? errno : EIO);
-  }
   return text.str();
 }
 

@@ -11,7 +11,6 @@
 
 #include "core/abi/pipeline.h"
 #include "core/base/error.hpp"
-#include "core/checkpoint/hex.hpp"
 #include "core/json/strict_json.hpp"
 #include "core/safetensors/crc32c.hpp"
 #include "core/safetensors/error.hpp"
@@ -44,31 +43,23 @@ class Object {
     if (found == json_.end()) corrupt(where_ + ": has no \"" + key + "\"");
     return *found;
   }
-  std::string text(const char* key) const {
-    const Json& value = at(key);
-    if (!value.is_string()) wrong(key, "a string");
-    return value.get<std::string>();
-  }
+  std::string text(const char* key) const { return get(key, &Json::is_string, "a string"); }
   uint64_t count(const char* key) const {
-    const Json& value = at(key);
-    if (!value.is_number_unsigned()) wrong(key, "a whole number of 0 or more");
-    return value.get<uint64_t>();
+    return get(key, &Json::is_number_unsigned, "a whole number of 0 or more");
   }
-  const Json& list(const char* key) const {
-    const Json& value = at(key);
-    if (!value.is_array()) wrong(key, "a list");
-    return value;
-  }
-  const Json& object(const char* key) const {
-    const Json& value = at(key);
-    if (!value.is_object()) wrong(key, "an object");
-    return value;
-  }
+  const Json& list(const char* key) const { return get(key, &Json::is_array, "a list"); }
+  const Json& object(const char* key) const { return get(key, &Json::is_object, "an object"); }
   [[noreturn]] void wrong(const char* key, const std::string& expected) const {
     corrupt(where_ + ": \"" + key + "\" is " + strict_json::excerpt(at(key)) + ", expected " + expected);
   }
 
  private:
+  const Json& get(const char* key, bool (Json::*holds)() const noexcept, const char* expected) const {
+    const Json& value = at(key);
+    if (!(value.*holds)()) wrong(key, expected);
+    return value;
+  }
+
   const Json& json_;
   std::string where_;
 };
@@ -170,29 +161,25 @@ StoredFile parse_file(const Json& json, const std::string& path) {
 Manifest parse(std::string_view text, const std::string& path) {
   const Json json = strict_json::parse(text, path);
   const Object root(json, path);
-  if (!json.contains("format") || json["format"] != kFormat) {
+  if (!json.contains("format") || json["format"] != kFormat)
     corrupt(path + ": is not a manifest of this program: \"format\" is " +
             (json.contains("format") ? strict_json::excerpt(json["format"]) : "missing") + ", expected \"" +
             kFormat + "\"");
-  }
-  if (const uint64_t version = root.count("version"); version != kFormatVersion) {
+  if (const uint64_t version = root.count("version"); version != kFormatVersion)
     throw Error(PL_ERROR_UNSUPPORTED, path + ": format version " + std::to_string(version) +
                                           ", this program reads " + std::to_string(kFormatVersion) +
                                           ": use the newer program that wrote it");
-  }
-  if (const std::string actual = checksum_of(json); root.text("checksum") != actual) {
+  if (const std::string actual = checksum_of(json); root.text("checksum") != actual)
     corrupt(path + ": is damaged: its checksum says " + root.text("checksum") + ", its content has " +
             actual);
-  }
   Manifest manifest;
   manifest.contents = {root.count("step"),       root.object("train_state").dump(),
                        root.text("config"),      root.object("identity").dump(),
                        parse_metric(root, path), parse_droppable(root, json)};
   manifest.world_size = static_cast<int>(root.count("world_size"));
   for (const Json& file : root.list("files")) manifest.files.push_back(parse_file(file, path));
-  for (const Json& tensor : root.list("tensors")) {
+  for (const Json& tensor : root.list("tensors"))
     manifest.tensors.push_back(parse_tensor(tensor, manifest.files.size(), path));
-  }
   return manifest;
 }
 
@@ -249,12 +236,11 @@ void merge(Manifest& into, const Manifest& share, const std::string& path) {
       continue;
     }
     Tensor& whole = into.tensors[found->second];
-    if (whole.dtype != tensor.dtype || whole.shape != tensor.shape) {
+    if (whole.dtype != tensor.dtype || whole.shape != tensor.shape)
       throw Error(PL_ERROR_FAILED, path + ": tensor " + tensor_label(tensor.kind, tensor.parameter) +
                                        ": two pieces disagree: " + whole.dtype + " " +
                                        safetensors::shape_string(whole.shape) + " and " + tensor.dtype + " " +
                                        safetensors::shape_string(tensor.shape));
-    }
     whole.extents.insert(whole.extents.end(), tensor.extents.begin(), tensor.extents.end());
   }
   for (Tensor& tensor : into.tensors) {
@@ -272,9 +258,8 @@ void check_coverage(const Manifest& manifest, const std::string& path) {
       if (extent.offset > covered) break;
       if (extent.offset < covered)
         corrupt(where + ": elements from " + std::to_string(extent.offset) + " on are there twice");
-      if (extent.count > count - covered) {
+      if (extent.count > count - covered)
         corrupt(where + ": pieces reach beyond its " + std::to_string(count) + " elements");
-      }
       covered += extent.count;
     }
     if (covered < count) corrupt(where + ": elements from " + std::to_string(covered) + " on are in no file");

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <charconv>
 #include <cstdint>
+#include <cstdio>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -57,5 +60,19 @@ void check_coverage(const Manifest& manifest, const std::string& path);
 [[noreturn]] void corrupt(const std::string& message);  // throws pipeline::Error, PL_ERROR_CORRUPT
 uint64_t element_count(const std::vector<int64_t>& shape);
 std::string tensor_label(std::string_view kind, std::string_view parameter);  // "value/wte.weight"; "step"
+
+// A checksum as it is written in a manifest: eight lower-case hexadecimal digits.
+inline std::string hex(uint32_t value) {
+  char text[9];
+  std::snprintf(text, sizeof text, "%08x", value);
+  return text;
+}
+
+inline std::optional<uint32_t> from_hex(std::string_view text) {
+  uint32_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
+  if (text.size() != 8 || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
 
 }  // namespace pipeline::checkpoint

@@ -1,7 +1,6 @@
 #include "core/checkpoint/piece_file.hpp"
 
 #include <algorithm>
-#include <optional>
 #include <span>
 #include <string>
 
@@ -47,10 +46,9 @@ uint64_t byte_count(const pl_piece& piece) { return piece.count * (piece.dtype.b
 
 void check_piece(const pl_piece& piece, const std::string& label) {
   const uint64_t count = element_count(shape_of(piece));
-  if (piece.offset > count || piece.count > count - piece.offset) {
+  if (piece.offset > count || piece.count > count - piece.offset)
     throw Error("checkpoint piece " + label + ": " + std::to_string(piece.count) + " elements from " +
                 std::to_string(piece.offset) + " on, but the tensor has " + std::to_string(count));
-  }
   if (piece.count > 0 && !piece.data) throw Error("checkpoint piece " + label + ": has no data");
 }
 
@@ -110,58 +108,32 @@ Manifest PieceFile::write(FileSystem& file_system, const std::string& folder) {
         file.write({static_cast<const std::byte*>(piece.data), byte_count(piece)});
     });
   }
-  if (file.bytes() != bytes()) {
+  if (file.bytes() != bytes())
     throw Error(stored.name + ": the snapshot's pieces add up to " + std::to_string(file.bytes()) +
                 " bytes now, and to " + std::to_string(bytes()) + " when they were counted");
-  }
   file.finish();
   stored.bytes = file.bytes();
   stored.crc32c = file.crc32c();
   return share_;
 }
 
-namespace {
-
-using safetensors::Dtype;
-
-std::optional<Dtype> find_dtype(pl_dtype dtype) {
-  if (dtype.lanes != 1) return std::nullopt;
-  switch (dtype.code << 8 | dtype.bits) {
-    case PL_DTYPE_FLOAT << 8 | 16:
-      return Dtype::kF16;
-    case PL_DTYPE_FLOAT << 8 | 32:
-      return Dtype::kF32;
-    case PL_DTYPE_FLOAT << 8 | 64:
-      return Dtype::kF64;
-    case PL_DTYPE_BFLOAT << 8 | 16:
-      return Dtype::kBF16;
-    case PL_DTYPE_INT << 8 | 8:
-      return Dtype::kI8;
-    case PL_DTYPE_INT << 8 | 16:
-      return Dtype::kI16;
-    case PL_DTYPE_INT << 8 | 32:
-      return Dtype::kI32;
-    case PL_DTYPE_INT << 8 | 64:
-      return Dtype::kI64;
-    case PL_DTYPE_UINT << 8 | 8:
-      return Dtype::kU8;
-    case PL_DTYPE_UINT << 8 | 16:
-      return Dtype::kU16;
-    case PL_DTYPE_UINT << 8 | 32:
-      return Dtype::kU32;
-    case PL_DTYPE_UINT << 8 | 64:
-      return Dtype::kU64;
-    case PL_DTYPE_BOOL << 8 | 8:
-      return Dtype::kBool;
-    default:
-      return std::nullopt;
-  }
-}
-
-}  // namespace
-
-Dtype dtype_of(const pl_piece& piece, std::string_view label) {
-  if (const std::optional<Dtype> dtype = find_dtype(piece.dtype)) return *dtype;
+safetensors::Dtype dtype_of(const pl_piece& piece, std::string_view label) {
+  using safetensors::Dtype;
+  static constexpr struct {
+    pl_dtype dtype;
+    Dtype stored;
+  } kStored[] = {
+      {{PL_DTYPE_FLOAT, 16, 1}, Dtype::kF16}, {{PL_DTYPE_FLOAT, 32, 1}, Dtype::kF32},
+      {{PL_DTYPE_FLOAT, 64, 1}, Dtype::kF64}, {{PL_DTYPE_BFLOAT, 16, 1}, Dtype::kBF16},
+      {{PL_DTYPE_INT, 8, 1}, Dtype::kI8},     {{PL_DTYPE_INT, 16, 1}, Dtype::kI16},
+      {{PL_DTYPE_INT, 32, 1}, Dtype::kI32},   {{PL_DTYPE_INT, 64, 1}, Dtype::kI64},
+      {{PL_DTYPE_UINT, 8, 1}, Dtype::kU8},    {{PL_DTYPE_UINT, 16, 1}, Dtype::kU16},
+      {{PL_DTYPE_UINT, 32, 1}, Dtype::kU32},  {{PL_DTYPE_UINT, 64, 1}, Dtype::kU64},
+      {{PL_DTYPE_BOOL, 8, 1}, Dtype::kBool},
+  };
+  for (const auto& [dtype, stored] : kStored)
+    if (dtype.code == piece.dtype.code && dtype.bits == piece.dtype.bits && dtype.lanes == piece.dtype.lanes)
+      return stored;
   throw Error(PL_ERROR_UNSUPPORTED,
               "checkpoint piece " + std::string(label) + ": dtype code " + std::to_string(piece.dtype.code) +
                   " with " + std::to_string(piece.dtype.bits) + " bits and " +

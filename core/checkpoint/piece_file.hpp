@@ -32,8 +32,7 @@ class PieceFile {
   Manifest share_;
   std::string header_;
   uint64_t data_bytes_ = 0;
-  std::set<int, std::greater<>>
-      widths_;  // bits per element; the data is laid out by falling width, so that it is aligned
+  std::set<int, std::greater<>> widths_;  // bits per element: by falling width all data is aligned
 };
 
 inline std::vector<int64_t> shape_of(const pl_piece& piece) {

@@ -182,10 +182,9 @@ Checkpoint open_any(const std::string& path, Which which, std::vector<Rejected>*
     if (rejected) *rejected = std::move(scan.rejected);
     return std::move(*checkpoint);
   }
-  std::string message =
-      path +
-      ": holds no good checkpoint; give a checkpoint (a folder with manifest.json), a folder of "
-      "them (step-00000123), or a run's folder (with checkpoints/ in it)";
+  std::string message = path +
+                        ": holds no good checkpoint; give a checkpoint (a folder with manifest.json), a "
+                        "folder of them (step-00000123), or a run's folder (with checkpoints/ in it)";
   for (const Rejected& entry : scan.rejected) {
     if (step_of(entry.name)) message += "\n  " + entry.name + ": " + entry.reason;
   }

@@ -23,8 +23,7 @@ struct Found {
 };
 
 struct Scan {
-  std::vector<Found>
-      checkpoints;  // newest first; manifest and file sizes are right, checksums not yet looked at
+  std::vector<Found> checkpoints;  // newest first; right by manifest and file sizes, not by checksums
   std::vector<Rejected> rejected;  // damaged ones and what is not ours, by name
 };
 

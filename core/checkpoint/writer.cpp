@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "core/base/error.hpp"
 #include "core/checkpoint/piece_file.hpp"
@@ -166,6 +167,36 @@ Saved write(Store& store, const Contents& contents, const PieceSource& pieces, c
   }
   saved.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return saved;
+}
+
+BackgroundWriter::BackgroundWriter(Store& store, Group group) : store_(store), group_(std::move(group)) {}
+
+BackgroundWriter::~BackgroundWriter() {
+  if (thread_.joinable()) thread_.join();
+}
+
+std::optional<Saved> BackgroundWriter::poll() { return busy() ? std::nullopt : finish(); }
+
+std::optional<Saved> BackgroundWriter::finish() {
+  if (!thread_.joinable()) return std::nullopt;
+  thread_.join();
+  if (const std::exception_ptr failure = std::exchange(failure_, nullptr)) std::rethrow_exception(failure);
+  return std::move(saved_);
+}
+
+std::optional<Saved> BackgroundWriter::start(Contents contents, PieceSource pieces) {
+  std::optional<Saved> previous = finish();
+  done_ = false;
+  thread_ = std::thread([this, contents = std::move(contents), pieces = std::move(pieces)]() mutable {
+    try {
+      saved_ = write(store_, contents, pieces, group_);
+    } catch (...) {
+      failure_ = std::current_exception();
+    }
+    pieces = nullptr;
+    done_ = true;
+  });
+  return previous;
 }
 
 }  // namespace pipeline::checkpoint

@@ -9,9 +9,7 @@
 
 #include "core/base/error.hpp"
 #include "core/cli/verb.hpp"
-#include "core/config/core_options.hpp"
 #include "core/config/explain.hpp"
-#include "core/config/json_schema.hpp"
 #include "core/config/option.hpp"
 #include "core/config/suggest.hpp"
 #include "core/launch/devices.hpp"
@@ -20,8 +18,6 @@
 #include "core/plugins/check/check_plugin.hpp"
 #include "core/train/run/announce.hpp"
 #include "core/train/run/session.hpp"
-#include "core/train/run/workspace.hpp"
-#include "core/train/stages/stages.hpp"
 
 namespace pipeline::cli {
 
@@ -47,11 +43,7 @@ void add_check(CLI::App& app, Action& action) {
                                                  [&](const std::string& line) { log.info(line); });
       for (const config::Config& stage : train::stages_of(config)) {
         train::Session session(stage, registry, log,
-                               {.purpose = train::purpose_of_stage(stage),
-                                .run_dir = {},
-                                .cancelled = {},
-                                .world = world,
-                                .team = nullptr});
+                               {.purpose = train::purpose_of_stage(stage), .world = world, .team = nullptr});
         session.check_task();
         if (session.args().purpose == PL_PURPOSE_TRAIN) train::warn_of_unused_options(session);
         if (config.has_stages()) console.line(fmt::format("# stage {}", stage.get_string("stage.name")));

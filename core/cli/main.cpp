@@ -59,9 +59,8 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app.footer(
       "Example:\n  pipeline run configs/summarization.toml\n\nEach verb has --help. Exit codes: 0 done, 1 "
-      "failed, 2 wrong usage or "
-      "configuration,\n75 stopped by a signal, with a checkpoint of what was done: run the same command "
-      "again.");
+      "failed, 2 wrong usage or configuration,\n75 stopped by a signal, with a checkpoint of what was done: "
+      "run the same command again.");
   cli::Action action;
   cli::add_run(app, action);
   cli::add_evaluate(app, action);

@@ -26,11 +26,9 @@ void add_run(CLI::App& app, Action& action) {
 
 namespace {
 
-using Function = train::Outcome (*)(const train::Workspace&, const train::VerbArgs&);
-
 // evaluate, predict and export take the same arguments.
 void add(CLI::App& app, Action& action, const char* name, const char* help, const char* example,
-         bool one_process, Function function) {
+         bool one_process) {
   auto args = std::make_shared<ConfigArgs>();
   auto verb_args = std::make_shared<train::VerbArgs>();
   auto output = std::make_shared<std::string>();
@@ -51,7 +49,7 @@ void add(CLI::App& app, Action& action, const char* name, const char* help, cons
     action = [=] {
       verb_args->output = *output;
       return with_workspace(*args, one_process,
-                            [&](const train::Workspace& w) { return function(w, *verb_args); });
+                            [&](const train::Workspace& w) { return train::run_verb(name, w, *verb_args); });
     };
   });
 }
@@ -60,20 +58,17 @@ void add(CLI::App& app, Action& action, const char* name, const char* help, cons
 
 void add_evaluate(CLI::App& app, Action& action) {
   add(app, action, "evaluate", "Evaluates a checkpoint of the run on held-out data",
-      "pipeline evaluate configs/summarization.toml --checkpoint best --split test", false,
-      train::evaluate_run);
+      "pipeline evaluate configs/summarization.toml --checkpoint best --split test", false);
 }
 
 void add_predict(CLI::App& app, Action& action) {
   add(app, action, "predict", "Writes submission.csv with a checkpoint of the run",
-      "pipeline predict configs/summarization.toml --split test --output answers.csv", false,
-      train::predict_run);
+      "pipeline predict configs/summarization.toml --split test --output answers.csv", false);
 }
 
 void add_export(CLI::App& app, Action& action) {
   add(app, action, "export", "Writes the model of a checkpoint in the form that other tools load",
-      "pipeline export configs/summarization.toml --checkpoint last --output my-model", true,
-      train::export_run);
+      "pipeline export configs/summarization.toml --checkpoint last --output my-model", true);
 }
 
 }  // namespace pipeline::cli

@@ -12,7 +12,6 @@
 #include "core/train/run/environment.hpp"
 #include "core/train/run/signals.hpp"
 #include "core/train/run/team.hpp"
-#include "core/train/stages/stages.hpp"
 
 namespace pipeline::cli {
 
@@ -69,11 +68,8 @@ void require_one_launch_table(const config::Config& config) {
 }
 
 launch::LaunchRequest launch_request(const ConfigArgs& args, const config::Config& config, bool one_process) {
-  launch::LaunchRequest request{.flags = args.launch,
-                                .processes = {},
-                                .cuda_devices = 0,
-                                .max_restarts = 0,
-                                .run_dir = train::run_dir(config)};
+  launch::LaunchRequest request{
+      .flags = args.launch, .cuda_devices = 0, .max_restarts = 0, .run_dir = train::run_dir(config)};
   if (one_process) {
     request.processes = 1;
     return request;

@@ -11,7 +11,7 @@
 #include "core/launch/launch.hpp"
 #include "core/observe/log.hpp"
 #include "core/plugins/registry.hpp"
-#include "core/train/stages/runner.hpp"
+#include "core/train/stages/stages.hpp"
 
 namespace pipeline::cli {
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <set>
 
-#include "core/config/core_options.hpp"
 #include "core/config/option.hpp"
 #include "core/config/sources.hpp"
 #include "core/config/suggest.hpp"

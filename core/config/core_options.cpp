@@ -1,4 +1,4 @@
-#include "core/config/core_options.hpp"
+#include "core/config/option.hpp"
 
 #include <string_view>
 
@@ -7,49 +7,43 @@ namespace {
 
 constexpr pl_str str(std::string_view text) { return {text.data(), text.size()}; }
 
-// One line of the table below; the calls after the first add what is not common to all options.
-struct Option : pl_option {
-  constexpr Option(std::string_view key_text, uint32_t type_code, std::string_view default_text,
-                   std::string_view help_text)
-      : pl_option{} {
-    struct_size = sizeof(pl_option);
-    type = type_code;
-    key = str(key_text);
-    default_value = str(default_text);
-    help = str(help_text);
-  }
-  constexpr Option in(std::string_view unit_text) const {
-    Option copy = *this;
-    copy.unit = str(unit_text);
-    return copy;
-  }
-  constexpr Option min(double value) const { return limited(PL_OPTION_HAS_MINIMUM, value, maximum); }
-  constexpr Option above(double value) const {
-    return limited(PL_OPTION_HAS_MINIMUM | PL_OPTION_ABOVE_MINIMUM, value, maximum);
-  }
-  constexpr Option max(double value) const { return limited(PL_OPTION_HAS_MAXIMUM, minimum, value); }
-  constexpr Option below(double value) const {
-    return limited(PL_OPTION_HAS_MAXIMUM | PL_OPTION_BELOW_MAXIMUM, minimum, value);
-  }
-  constexpr Option may_change() const { return limited(PL_OPTION_MAY_CHANGE, minimum, maximum); }
-  constexpr Option required() const { return limited(PL_OPTION_REQUIRED, minimum, maximum); }
-  template <size_t N>
-  constexpr Option one_of(const pl_str (&values)[N]) const {
-    Option copy = *this;
-    copy.choices = values;
-    copy.choice_count = N;
-    return copy;
-  }
+// What is not common to all options: each is an option without a name, of which what is set is taken over.
+constexpr pl_option kMayChange{.flags = PL_OPTION_MAY_CHANGE}, kRequired{.flags = PL_OPTION_REQUIRED};
+constexpr pl_option at_least(double value) { return {.flags = PL_OPTION_HAS_MINIMUM, .minimum = value}; }
+constexpr pl_option at_most(double value) { return {.flags = PL_OPTION_HAS_MAXIMUM, .maximum = value}; }
+constexpr pl_option above(double value) {
+  return {.flags = PL_OPTION_HAS_MINIMUM | PL_OPTION_ABOVE_MINIMUM, .minimum = value};
+}
+constexpr pl_option below(double value) {
+  return {.flags = PL_OPTION_HAS_MAXIMUM | PL_OPTION_BELOW_MAXIMUM, .maximum = value};
+}
+constexpr pl_option in(std::string_view unit) { return {.unit = str(unit)}; }
+template <size_t N>
+constexpr pl_option one_of(const pl_str (&values)[N]) {
+  return {.choice_count = N, .choices = values};
+}
 
- private:
-  constexpr Option limited(uint32_t more_flags, double low, double high) const {
-    Option copy = *this;
-    copy.flags |= more_flags;
-    copy.minimum = low;
-    copy.maximum = high;
-    return copy;
+// One line of the table below.
+template <class... Facets>
+constexpr pl_option option(std::string_view key, uint32_t type, std::string_view default_value,
+                           std::string_view help, const Facets&... facets) {
+  pl_option made{.struct_size = sizeof(pl_option),
+                 .type = type,
+                 .key = str(key),
+                 .default_value = str(default_value),
+                 .help = str(help)};
+  for (const pl_option& facet : {pl_option{}, facets...}) {
+    made.flags |= facet.flags;
+    if (facet.flags & PL_OPTION_HAS_MINIMUM) made.minimum = facet.minimum;
+    if (facet.flags & PL_OPTION_HAS_MAXIMUM) made.maximum = facet.maximum;
+    if (facet.unit.len > 0) made.unit = facet.unit;
+    if (facet.choice_count > 0) {
+      made.choices = facet.choices;
+      made.choice_count = facet.choice_count;
+    }
   }
-};
+  return made;
+}
 
 constexpr uint32_t kBool = PL_OPTION_BOOL;
 constexpr uint32_t kInt = PL_OPTION_INT;
@@ -71,197 +65,138 @@ constexpr pl_str kConsoles[] = {str("auto"), str("plain"), str("off")};
 // May change when a run is continued: its length, what it reports and keeps, where it runs. Not: what decides
 // the result.
 constexpr pl_option kOptions[] = {
-    Option("run.name", kString, "", "name of the run; the file's name if not given").may_change(),
-    Option("run.dir", kPath, "", "folder of the run; runs/NAME if not given").may_change(),
-    Option("run.cache_dir", kPath, "",
-           "prepared data, shared by runs; in the user's cache folder if not given")
-        .may_change(),
-    Option("run.seed", kInt, "0", "the one source of all randomness").min(0),
-    Option("run.reproducible", kBool, "false", "the same bits on any number of processes"),
-    Option("run.device", kString, "\"auto\"", "what to compute on; auto is a CUDA device where there is one")
-        .one_of(kDevices)
-        .may_change(),
+    option("run.name", kString, "", "name of the run; the file's name if not given", kMayChange),
+    option("run.dir", kPath, "", "folder of the run; runs/NAME if not given", kMayChange),
+    option("run.cache_dir", kPath, "",
+           "prepared data, shared by runs; in the user's cache folder if not given", kMayChange),
+    option("run.seed", kInt, "0", "the one source of all randomness", at_least(0)),
+    option("run.reproducible", kBool, "false", "the same bits on any number of processes"),
+    option("run.device", kString, "\"auto\"", "what to compute on; auto is a CUDA device where there is one",
+           one_of(kDevices), kMayChange),
 
-    Option("plugins.paths", PL_OPTION_PATH_LIST, "[]", "more folders to look for plugins in").may_change(),
-    Option("task.plugin", kString, "", "the task to train, for example \"summarization\"").required(),
-    Option("strategy.plugin", kString, "\"auto\"",
-           "single, ddp or sharded; auto is single with one process, else ddp")
-        .may_change(),
-    Option("backend.plugin", kString, "\"auto\"", "gloo, nccl or shm; auto goes by device and hosts")
-        .may_change(),
+    option("plugins.paths", PL_OPTION_PATH_LIST, "[]", "more folders to look for plugins in", kMayChange),
+    option("task.plugin", kString, "", "the task to train, for example \"summarization\"", kRequired),
+    option("strategy.plugin", kString, "\"auto\"",
+           "single, ddp or sharded; auto is single with one process, else ddp", kMayChange),
+    option("backend.plugin", kString, "\"auto\"", "gloo, nccl or shm; auto goes by device and hosts",
+           kMayChange),
 
-    Option("optimizer.kind", kString, "\"adamw\"", "the update rule").one_of(kOptimizers),
-    Option("optimizer.lr", kFloat, "3e-4", "learning rate after warm-up, for a batch of schedule.base_batch")
-        .min(0),
-    Option("optimizer.beta1", kFloat, "0.9", "of AdamW: decay of the first moment").min(0).below(1),
-    Option("optimizer.beta2", kFloat, "0.999", "of AdamW: decay of the second moment").min(0).below(1),
-    Option("optimizer.epsilon", kFloat, "1e-8", "of AdamW: added to the denominator").above(0),
-    Option("optimizer.weight_decay", kFloat, "0.01",
-           "weight decay: decoupled in AdamW, added to the gradient in SGD; the task says of which weights")
-        .min(0),
-    Option("optimizer.momentum", kFloat, "0.9", "of SGD").min(0).below(1),
-    Option("optimizer.nesterov", kBool, "false", "of SGD: Nesterov's momentum"),
+    option("optimizer.kind", kString, "\"adamw\"", "the update rule", one_of(kOptimizers)),
+    option("optimizer.lr", kFloat, "3e-4", "learning rate after warm-up, for a batch of schedule.base_batch",
+           at_least(0)),
+    option("optimizer.beta1", kFloat, "0.9", "of AdamW: decay of the first moment", at_least(0), below(1)),
+    option("optimizer.beta2", kFloat, "0.999", "of AdamW: decay of the second moment", at_least(0), below(1)),
+    option("optimizer.epsilon", kFloat, "1e-8", "of AdamW: added to the denominator", above(0)),
+    option("optimizer.weight_decay", kFloat, "0.01",
+           "weight decay: decoupled in AdamW, added to the gradient in SGD; the task says of which weights",
+           at_least(0)),
+    option("optimizer.momentum", kFloat, "0.9", "of SGD", at_least(0), below(1)),
+    option("optimizer.nesterov", kBool, "false", "of SGD: Nesterov's momentum"),
 
-    Option("schedule.kind", kString, "\"cosine\"", "how the learning rate falls after warm-up")
-        .one_of(kSchedules),
-    Option("schedule.warmup_steps", kInt, "0", "steps over which the learning rate rises from near zero")
-        .in("steps")
-        .min(0),
-    Option("schedule.min_lr_ratio", kFloat, "0.1", "learning rate at the end, as a share of the peak")
-        .min(0)
-        .max(1),
-    Option(
+    option("schedule.kind", kString, "\"cosine\"", "how the learning rate falls after warm-up",
+           one_of(kSchedules)),
+    option("schedule.warmup_steps", kInt, "0", "steps over which the learning rate rises from near zero",
+           in("steps"), at_least(0)),
+    option("schedule.min_lr_ratio", kFloat, "0.1", "learning rate at the end, as a share of the peak",
+           at_least(0), at_most(1)),
+    option(
         "schedule.lr_scaling", kString, "\"none\"",
-        "how the learning rate follows effective batch / base_batch; conservative is another name for none")
-        .one_of(kLrScalings),
-    Option("schedule.base_batch", kInt, "",
-           "effective batch that optimizer.lr is right for; needed by lr_scaling")
-        .in("samples")
-        .min(1),
+        "how the learning rate follows effective batch / base_batch; conservative is another name for none",
+        one_of(kLrScalings)),
+    option("schedule.base_batch", kInt, "",
+           "effective batch that optimizer.lr is right for; needed by lr_scaling", in("samples"),
+           at_least(1)),
 
-    Option("loader.workers", kInt, "4", "threads that load batches ahead; 0 loads between the steps")
-        .in("threads")
-        .min(0)
-        .max(256)
-        .may_change(),
-    Option("loader.prefetch", kInt, "2", "micro-batches that each worker keeps ready")
-        .in("micro-batches")
-        .min(1)
-        .max(1024)
-        .may_change(),
-    Option("loader.pin_memory", kBool, "true", "load into pinned memory where a CUDA device is used")
-        .may_change(),
-    Option("loader.shuffle", kBool, "true", "a new order of the samples in every epoch"),
-    Option("loader.group_by_length", kBool, "false",
+    option("loader.workers", kInt, "4", "threads that load batches ahead; 0 loads between the steps",
+           in("threads"), at_least(0), at_most(256), kMayChange),
+    option("loader.prefetch", kInt, "2", "micro-batches that each worker keeps ready", in("micro-batches"),
+           at_least(1), at_most(1024), kMayChange),
+    option("loader.pin_memory", kBool, "true", "load into pinned memory where a CUDA device is used",
+           kMayChange),
+    option("loader.shuffle", kBool, "true", "a new order of the samples in every epoch"),
+    option("loader.group_by_length", kBool, "false",
            "micro-batches of samples of similar length: less padding"),
-    Option("loader.group_window", kInt, "16",
-           "of group_by_length: the part of the order that is grouped at a time")
-        .in("steps")
-        .min(1),
+    option("loader.group_window", kInt, "16",
+           "of group_by_length: the part of the order that is grouped at a time", in("steps"), at_least(1)),
 
-    Option("train.global_batch", kInt, "", "samples per optimizer step over all devices; 32 if not given")
-        .in("samples")
-        .min(1),
-    Option("train.batch_per_device", kInt, "",
-           "instead of global_batch: samples per optimizer step and device")
-        .in("samples")
-        .min(1),
-    Option("train.micro_batch", kInt, "",
-           "samples per forward pass; the smaller of global batch and 8 if not given")
-        .in("samples")
-        .min(1)
-        .may_change(),
-    Option("train.accumulation_steps", kInt, "",
-           "instead of micro_batch: micro-batches per optimizer step and device")
-        .min(1)
-        .may_change(),
-    Option("train.max_steps", kInt, "", "end after this many optimizer steps")
-        .in("steps")
-        .min(1)
-        .may_change(),
-    Option("train.max_epochs", kInt, "", "end after this many passes over the data")
-        .in("epochs")
-        .min(1)
-        .may_change(),
-    Option("train.max_seconds", kFloat, "", "end after this time, all parts of a continued run together")
-        .in("seconds")
-        .above(0)
-        .may_change(),
-    Option("train.precision", kString, "\"auto\"",
-           "of the computation; auto is bf16 where the device has it, else fp16, fp32 on CPU")
-        .one_of(kPrecisions),
-    Option("train.clip_grad_norm", kFloat, "1.0", "gradients are scaled down to this norm; 0 is off").min(0),
-    Option("train.activation_checkpointing", kBool, "false",
-           "compute activations again in the backward pass: less memory")
-        .may_change(),
-    Option("train.init_from", kString, "",
+    option("train.global_batch", kInt, "", "samples per optimizer step over all devices; 32 if not given",
+           in("samples"), at_least(1)),
+    option("train.batch_per_device", kInt, "",
+           "instead of global_batch: samples per optimizer step and device", in("samples"), at_least(1)),
+    option("train.micro_batch", kInt, "",
+           "samples per forward pass; the smaller of global batch and 8 if not given", in("samples"),
+           at_least(1), kMayChange),
+    option("train.accumulation_steps", kInt, "",
+           "instead of micro_batch: micro-batches per optimizer step and device", at_least(1), kMayChange),
+    option("train.max_steps", kInt, "", "end after this many optimizer steps", in("steps"), at_least(1),
+           kMayChange),
+    option("train.max_epochs", kInt, "", "end after this many passes over the data", in("epochs"),
+           at_least(1), kMayChange),
+    option("train.max_seconds", kFloat, "", "end after this time, all parts of a continued run together",
+           in("seconds"), above(0), kMayChange),
+    option("train.precision", kString, "\"auto\"",
+           "of the computation; auto is bf16 where the device has it, else fp16, fp32 on CPU",
+           one_of(kPrecisions)),
+    option("train.clip_grad_norm", kFloat, "1.0", "gradients are scaled down to this norm; 0 is off",
+           at_least(0)),
+    option("train.activation_checkpointing", kBool, "false",
+           "compute activations again in the backward pass: less memory", kMayChange),
+    option("train.init_from", kString, "",
            "where weights come from: a stage, a checkpoint, or a Hugging Face folder; \"\" takes it back"),
-    Option("train.max_nonfinite_steps", kInt, "10",
-           "stop after so many steps in a row with a gradient that is not finite")
-        .in("steps")
-        .min(1)
-        .may_change(),
-    Option("train.loss_scale", kFloat, "65536", "of fp16: the loss scale at the start").above(0),
-    Option("train.loss_scale_interval", kInt, "2000",
-           "of fp16: finite steps after which the loss scale doubles")
-        .in("steps")
-        .min(1),
+    option("train.max_nonfinite_steps", kInt, "10",
+           "stop after so many steps in a row with a gradient that is not finite", in("steps"), at_least(1),
+           kMayChange),
+    option("train.loss_scale", kFloat, "65536", "of fp16: the loss scale at the start", above(0)),
+    option("train.loss_scale_interval", kInt, "2000",
+           "of fp16: finite steps after which the loss scale doubles", in("steps"), at_least(1)),
 
-    Option("evaluate.every", kInt, "0", "evaluate on the val split while training; 0 is never")
-        .in("steps")
-        .min(0)
-        .may_change(),
-    Option("evaluate.at_end", kBool, "true", "evaluate on the val split after the last step").may_change(),
-    Option("evaluate.split", kString, "\"test\"", "that a full evaluation or a prediction reads")
-        .one_of(kSplits)
-        .may_change(),
-    Option("evaluate.max_samples", kInt, "0", "evaluate on so many samples of the split at most; 0 is all")
-        .in("samples")
-        .min(0)
-        .may_change(),
-    Option("evaluate.samples", kInt, "3", "samples to show with the model's answers")
-        .min(0)
-        .max(1000)
-        .may_change(),
-    Option("evaluate.best_metric", kString, "\"loss\"", "figure that decides which checkpoint is the best")
-        .may_change(),
+    option("evaluate.every", kInt, "0", "evaluate on the val split while training; 0 is never", in("steps"),
+           at_least(0), kMayChange),
+    option("evaluate.at_end", kBool, "true", "evaluate on the val split after the last step", kMayChange),
+    option("evaluate.split", kString, "\"test\"", "that a full evaluation or a prediction reads",
+           one_of(kSplits), kMayChange),
+    option("evaluate.max_samples", kInt, "0", "evaluate on so many samples of the split at most; 0 is all",
+           in("samples"), at_least(0), kMayChange),
+    option("evaluate.samples", kInt, "3", "samples to show with the model's answers", at_least(0),
+           at_most(1000), kMayChange),
+    option("evaluate.best_metric", kString, "\"loss\"", "figure that decides which checkpoint is the best",
+           kMayChange),
 
-    Option("checkpoint.every", kInt, "0", "save every so many steps; 0 is at the end only")
-        .in("steps")
-        .min(0)
-        .may_change(),
-    Option("checkpoint.every_seconds", kFloat, "0", "save after so much time since the last one; 0 is never")
-        .in("seconds")
-        .min(0)
-        .may_change(),
-    Option("checkpoint.keep", kInt, "3", "keep this many of the newest; 0 is all").min(0).may_change(),
-    Option("checkpoint.keep_best", kBool, "true", "keep the best one, too").may_change(),
-    Option("checkpoint.background", kBool, "true", "write while training goes on, from a snapshot in memory")
-        .may_change(),
-    Option("checkpoint.on_full_disk", kString, "\"continue\"", "go on without a new checkpoint, or stop")
-        .one_of(kFullDisk)
-        .may_change(),
+    option("checkpoint.every", kInt, "0", "save every so many steps; 0 is at the end only", in("steps"),
+           at_least(0), kMayChange),
+    option("checkpoint.every_seconds", kFloat, "0", "save after so much time since the last one; 0 is never",
+           in("seconds"), at_least(0), kMayChange),
+    option("checkpoint.keep", kInt, "3", "keep this many of the newest; 0 is all", at_least(0), kMayChange),
+    option("checkpoint.keep_best", kBool, "true", "keep the best one, too", kMayChange),
+    option("checkpoint.background", kBool, "true", "write while training goes on, from a snapshot in memory",
+           kMayChange),
+    option("checkpoint.on_full_disk", kString, "\"continue\"", "go on without a new checkpoint, or stop",
+           one_of(kFullDisk), kMayChange),
 
-    Option("launch.processes", kInt, "", "per host; one per CUDA device, else 1, if not given")
-        .min(1)
-        .max(4096)
-        .may_change(),
-    Option("launch.threads", kInt, "",
-           "CPU threads per process; cores / processes if not given, 1 if reproducible")
-        .in("threads")
-        .min(1)
-        .max(4096)
-        .may_change(),
-    Option("launch.max_restarts", kInt, "0",
-           "start again from the last checkpoint when a process dies, so many times")
-        .min(0)
-        .may_change(),
-    Option("launch.rendezvous_seconds", kFloat, "300", "how long processes wait for each other at the start")
-        .in("seconds")
-        .above(0)
-        .may_change(),
-    Option("launch.stall_seconds", kFloat, "600", "a process that makes no progress for so long has failed")
-        .in("seconds")
-        .above(0)
-        .may_change(),
+    option("launch.processes", kInt, "", "per host; one per CUDA device, else 1, if not given", at_least(1),
+           at_most(4096), kMayChange),
+    option("launch.threads", kInt, "",
+           "CPU threads per process; cores / processes if not given, 1 if reproducible", in("threads"),
+           at_least(1), at_most(4096), kMayChange),
+    option("launch.max_restarts", kInt, "0",
+           "start again from the last checkpoint when a process dies, so many times", at_least(0),
+           kMayChange),
+    option("launch.rendezvous_seconds", kFloat, "300", "how long processes wait for each other at the start",
+           in("seconds"), above(0), kMayChange),
+    option("launch.stall_seconds", kFloat, "600", "a process that makes no progress for so long has failed",
+           in("seconds"), above(0), kMayChange),
 
-    Option("observe.log_level", kString, "\"info\"", "the least important lines to show")
-        .one_of(kLevels)
-        .may_change(),
-    Option("observe.log_every", kInt, "10", "a line every so many steps where there is no progress bar")
-        .in("steps")
-        .min(1)
-        .may_change(),
-    Option("observe.console", kString, "\"auto\"",
-           "auto is a progress bar on a terminal and plain lines elsewhere")
-        .one_of(kConsoles)
-        .may_change(),
+    option("observe.log_level", kString, "\"info\"", "the least important lines to show", one_of(kLevels),
+           kMayChange),
+    option("observe.log_every", kInt, "10", "a line every so many steps where there is no progress bar",
+           in("steps"), at_least(1), kMayChange),
+    option("observe.console", kString, "\"auto\"",
+           "auto is a progress bar on a terminal and plain lines elsewhere", one_of(kConsoles), kMayChange),
 
-    Option("stage.name", kString, "", "of a [[stage]]: letters, digits, _ and -"),
-    Option("stage.kind", kString, "\"train\"",
-           "what the stage does; pool adds up the evaluations of the stages before it")
-        .one_of(kStageKinds),
-    Option("stage.init_from", kString, "", "an earlier stage whose result this one starts from"),
+    option("stage.name", kString, "", "of a [[stage]]: letters, digits, _ and -"),
+    option("stage.kind", kString, "\"train\"",
+           "what the stage does; pool adds up the evaluations of the stages before it", one_of(kStageKinds)),
+    option("stage.init_from", kString, "", "an earlier stage whose result this one starts from"),
 };
 
 }  // namespace

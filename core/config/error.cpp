@@ -18,15 +18,8 @@ std::string join(const std::vector<std::string>& lines) {
 }  // namespace
 
 std::string Origin::describe() const {
-  switch (kind) {
-    case Kind::kFile:
-      return line > 0 ? file + ":" + std::to_string(line) : file;
-    case Kind::kSet:
-      return "--set " + set;
-    case Kind::kDefault:
-      break;
-  }
-  return "default";
+  if (kind == Kind::kFile) return line > 0 ? file + ":" + std::to_string(line) : file;
+  return kind == Kind::kSet ? "--set " + set : "default";
 }
 
 ConfigError::ConfigError(std::string problem) : ConfigError(std::vector<std::string>{std::move(problem)}) {}

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "core/config/error.hpp"
-#include "core/config/files.hpp"
 #include "core/config/option.hpp"
+#include "core/config/sources.hpp"
 
 namespace pipeline::config {
 namespace {

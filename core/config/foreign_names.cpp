@@ -1,9 +1,7 @@
-#include "core/config/foreign_names.hpp"
+#include "core/config/suggest.hpp"
 
 #include <algorithm>
 #include <iterator>
-
-#include "core/config/suggest.hpp"
 
 namespace pipeline::config {
 namespace {
@@ -17,16 +15,14 @@ constexpr Names kKeys[] = {
     {"epochs epoch num_epochs max_epoch n_epochs nb_epochs total_epochs num_train_epochs",
      "train.max_epochs"},
     {"steps num_steps n_steps max_step total_steps train_steps training_steps num_training_steps "
-     "max_train_steps max_iters "
-     "max_iterations num_iterations iterations train_iters",
+     "max_train_steps max_iters max_iterations num_iterations iterations train_iters",
      "train.max_steps"},
     {"max_time time_limit max_duration", "train.max_seconds"},
     {"batch_size",
      "train.global_batch (samples per optimizer step over all devices) or train.batch_per_device"},
     {"train_batch_size global_batch_size total_batch_size effective_batch_size", "train.global_batch"},
     {"local_batch_size device_batch_size batch_size_per_device batch_size_per_gpu per_gpu_batch_size "
-     "per_gpu_train_batch_size "
-     "per_device_train_batch_size per_device_batch_size",
+     "per_gpu_train_batch_size per_device_train_batch_size per_device_batch_size",
      "train.micro_batch (samples per forward pass) or train.batch_per_device (samples per optimizer step and "
      "device)"},
     {"micro_batch_size microbatch_size train_micro_batch_size_per_gpu device_train_microbatch_size",
@@ -34,16 +30,13 @@ constexpr Names kKeys[] = {
     {"eval_batch_size val_batch_size per_device_eval_batch_size per_gpu_eval_batch_size",
      "train.micro_batch, which evaluation uses, too"},
     {"gradient_accumulation_steps gradient_accumulation accumulate_grad_batches grad_accumulation_steps "
-     "grad_accum_steps "
-     "grad_acc_steps grad_accum accumulation accumulate update_freq iter_size",
+     "grad_accum_steps grad_acc_steps grad_accum accumulation accumulate update_freq iter_size",
      "train.accumulation_steps"},
     {"max_grad_norm grad_norm max_norm clip_norm clip_grad grad_clip gradient_clip gradient_clipping "
-     "gradient_clip_val "
-     "clip_gradients grad_norm_clip",
+     "gradient_clip_val clip_gradients grad_norm_clip",
      "train.clip_grad_norm"},
     {"fp16 bf16 fp32 amp use_amp half tf32 mixed_precision mixed_precision_param dtype torch_dtype "
-     "fp16.enabled bf16.enabled "
-     "fp16_full_eval bf16_full_eval",
+     "fp16.enabled bf16.enabled fp16_full_eval bf16_full_eval",
      "train.precision = \"auto\", \"fp32\", \"bf16\" or \"fp16\""},
     {"initial_scale_power init_scale", "train.loss_scale"},
     {"loss_scale_window scale_window growth_interval", "train.loss_scale_interval"},
@@ -51,8 +44,7 @@ constexpr Names kKeys[] = {
      "activation_checkpointing.enabled use_checkpoint recompute",
      "train.activation_checkpointing = true"},
     {"model_name_or_path pretrained_model_name_or_path pretrained pretrained_model pretrained_path "
-     "init_checkpoint "
-     "initial_load_path load_from load_checkpoint init_weights",
+     "init_checkpoint initial_load_path load_from load_checkpoint init_weights",
      "train.init_from"},
 
     {"learning_rate learningrate base_lr max_lr peak_lr initial_lr init_lr optimizer.params.lr",
@@ -65,8 +57,7 @@ constexpr Names kKeys[] = {
     {"optim optimizer_name optimizer_type optimizer.type optimizer.name", "optimizer.kind"},
 
     {"lr_schedule lr_scheduler scheduler lr_scheduler_type scheduler_type lr_decay_style decay_type "
-     "lr_policy scheduler.type "
-     "scheduler.name",
+     "lr_policy scheduler.type scheduler.name",
      "schedule.kind = \"cosine\", \"linear\" or \"constant\""},
     {"warmup warmup_iters num_warmup_steps lr_warmup_steps lr_warmup_iters warmup_num_steps",
      "schedule.warmup_steps"},
@@ -93,8 +84,8 @@ constexpr Names kKeys[] = {
     {"accelerator", "run.device"},
 
     {"save_steps save_every save_interval save_freq save_strategy checkpoint_every checkpoint_interval "
-     "checkpoint_steps "
-     "checkpointing_steps every_n_train_steps ckpt_freq checkpoint.interval checkpoint.enable",
+     "checkpoint_steps checkpointing_steps every_n_train_steps ckpt_freq checkpoint.interval "
+     "checkpoint.enable",
      "checkpoint.every"},
     {"save_total_limit save_top_k keep_latest_k checkpoints_total_limit max_to_keep", "checkpoint.keep"},
     {"load_best_model_at_end save_best", "checkpoint.keep_best"},
@@ -104,8 +95,7 @@ constexpr Names kKeys[] = {
      "run.dir: a run in the same folder continues by itself"},
     {"overwrite_output_dir", "the flag --fresh"},
     {"eval_steps eval_every eval_interval eval_freq eval_strategy evaluation_strategy val_check_interval "
-     "validation_steps "
-     "check_val_every_n_epoch do_eval validation.freq",
+     "validation_steps check_val_every_n_epoch do_eval validation.freq",
      "evaluate.every"},
     {"limit_val_batches eval_iters max_eval_samples eval_samples limit_test_batches", "evaluate.max_samples"},
 
@@ -116,8 +106,7 @@ constexpr Names kKeys[] = {
     {"disable_tqdm enable_progress_bar progress_bar", "observe.console"},
 
     {"devices num_devices gpus n_gpus n_gpu num_gpus gpus_per_node nproc_per_node nproc num_processes "
-     "world_size "
-     "ntasks_per_node data_parallel_size",
+     "world_size ntasks_per_node data_parallel_size",
      "launch.processes, per host"},
     {"nodes num_nodes nnodes num_machines",
      "launch.processes, per host; hosts come from the launcher (Slurm, torchrun, MPI)"},
@@ -125,8 +114,7 @@ constexpr Names kKeys[] = {
     {"ddp_timeout nccl_timeout init_timeout_seconds train_timeout_seconds", "launch.stall_seconds"},
     {"distributed_type sharding_strategy fsdp data_parallel data_parallel_mode",
      "strategy.plugin = \"single\", \"ddp\" or \"sharded\""},
-    {"zero_optimization zero_optimization.stage data_parallel_shard_degree "
-     "data_parallel_replicate_degree",
+    {"zero_optimization zero_optimization.stage data_parallel_shard_degree data_parallel_replicate_degree",
      "strategy.plugin = \"sharded\" with strategy.zero_stage"},
     {"dist_backend ddp_backend distributed_backend process_group_backend", "backend.plugin"},
     {"plugin_path plugin_paths plugin_dir plugins_dir", "plugins.paths"},

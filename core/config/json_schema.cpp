@@ -1,8 +1,7 @@
-#include "core/config/json_schema.hpp"
+#include "core/config/explain.hpp"
 
 #include <nlohmann/json.hpp>
 
-#include "core/config/core_options.hpp"
 #include "core/config/document.hpp"
 #include "core/config/option.hpp"
 
@@ -11,27 +10,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json scalar_schema(const pl_option& option) {
-  switch (option.type) {
-    case PL_OPTION_BOOL:
-      return {{"type", "boolean"}};
-    case PL_OPTION_INT:
-    case PL_OPTION_INT_LIST:
-      return {{"type", "integer"}};
-    case PL_OPTION_FLOAT:
-    case PL_OPTION_FLOAT_LIST:
-      return {{"type", "number"}};
-    default:
-      return {{"type", "string"}};
-  }
-}
-
 Json default_json(const Value& value) {
   return std::visit([](const auto& content) { return Json(content); }, value);
 }
 
 Json option_schema(const pl_option& option) {
-  Json schema = scalar_schema(option);
+  const uint32_t type = element_type(option.type);
+  Json schema = {{"type", type == PL_OPTION_PATH ? "string" : type_name(type)}};
   if (option.flags & PL_OPTION_HAS_MINIMUM)
     schema[option.flags & PL_OPTION_ABOVE_MINIMUM ? "exclusiveMinimum" : "minimum"] = option.minimum;
   if (option.flags & PL_OPTION_HAS_MAXIMUM)

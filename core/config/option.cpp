@@ -22,22 +22,6 @@ constexpr TypeNames kScalars[] = {{"boolean", "booleans"},
                                   {"string", "strings"},
                                   {"path", "paths"}};
 
-// The scalar type of a list's elements.
-uint32_t element_type(uint32_t type) {
-  switch (type) {
-    case PL_OPTION_INT_LIST:
-      return PL_OPTION_INT;
-    case PL_OPTION_FLOAT_LIST:
-      return PL_OPTION_FLOAT;
-    case PL_OPTION_STRING_LIST:
-      return PL_OPTION_STRING;
-    case PL_OPTION_PATH_LIST:
-      return PL_OPTION_PATH;
-    default:
-      return type;
-  }
-}
-
 // Without the ".0" that TOML wants.
 std::string plain(double number) {
   std::string text = to_toml(number);
@@ -127,16 +111,10 @@ Checked check_string(const pl_option& option, const Literal& literal) {
 }
 
 Checked check_scalar(const pl_option& option, const Literal& literal) {
-  switch (option.type) {
-    case PL_OPTION_BOOL:
-      return check_bool(literal);
-    case PL_OPTION_INT:
-      return check_int(option, literal);
-    case PL_OPTION_FLOAT:
-      return check_float(option, literal);
-    default:
-      return check_string(option, literal);
-  }
+  return option.type == PL_OPTION_BOOL    ? check_bool(literal)
+         : option.type == PL_OPTION_INT   ? check_int(option, literal)
+         : option.type == PL_OPTION_FLOAT ? check_float(option, literal)
+                                          : check_string(option, literal);
 }
 
 template <class T>
@@ -164,6 +142,11 @@ std::string type_name(uint32_t type) {
   if (type >= PL_OPTION_BOOL && type <= PL_OPTION_PATH) return kScalars[type - PL_OPTION_BOOL].name;
   if (is_list(type)) return std::string("list of ") + kScalars[element_type(type) - PL_OPTION_BOOL].plural;
   return "type " + std::to_string(type);
+}
+
+uint32_t element_type(uint32_t type) {
+  static_assert(PL_OPTION_PATH_LIST - PL_OPTION_INT_LIST == PL_OPTION_PATH - PL_OPTION_INT);
+  return is_list(type) ? type - PL_OPTION_INT_LIST + PL_OPTION_INT : type;
 }
 
 bool is_list(uint32_t type) { return type >= PL_OPTION_INT_LIST && type <= PL_OPTION_PATH_LIST; }
@@ -194,14 +177,9 @@ Checked check(const pl_option& option, const Literal& literal) {
                  list_remedy(option, literal));
   pl_option element = option;
   element.type = element_type(option.type);
-  switch (option.type) {
-    case PL_OPTION_INT_LIST:
-      return check_items<int64_t>(element, literal);
-    case PL_OPTION_FLOAT_LIST:
-      return check_items<double>(element, literal);
-    default:
-      return check_items<std::string>(element, literal);
-  }
+  return element.type == PL_OPTION_INT     ? check_items<int64_t>(element, literal)
+         : element.type == PL_OPTION_FLOAT ? check_items<double>(element, literal)
+                                           : check_items<std::string>(element, literal);
 }
 
 std::optional<Value> default_value(const pl_option& option) {

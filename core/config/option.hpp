@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -14,6 +15,7 @@ namespace pipeline::config {
 // "integer", "list of strings".
 std::string type_name(uint32_t type);
 bool is_list(uint32_t type);
+uint32_t element_type(uint32_t type);  // of a list; otherwise the same
 
 // What may stand there, for people: "auto, fp32 or bf16", ">= 1", "0 <= x < 1", "".
 std::string range_text(const pl_option& option);
@@ -33,5 +35,11 @@ Checked check(const pl_option& option, const Literal& literal);
 // Nothing if the option has no default. Throws Error (PL_ERROR_FAILED) if the default is not a value of the
 // option.
 std::optional<Value> default_value(const pl_option& option);
+
+// Every option of the core itself, by full key ("train.max_steps"), in the order they are shown. Static.
+std::span<const pl_option> core_options();
+
+// The tables whose keys, but for the core's own, belong to a plugin.
+inline constexpr std::string_view kPluginTables[] = {"task", "strategy", "backend"};
 
 }  // namespace pipeline::config

@@ -42,72 +42,50 @@ std::span<const pl_str> PluginConfig::string_list(std::string_view key) const {
   return strings(key, true).views;
 }
 
-// What a plugin calls.
 namespace {
 
 template <class T>
-void hand_out(const std::vector<T>& values, const T** out, uint64_t* count) {
+void hand_out(std::span<const T> values, const T** out, uint64_t* count) {
   *out = values.data();
   *count = values.size();
-}
-
-pl_error* get_bool(const pl_config* config, pl_str key, uint32_t* out) {
-  return guard([&] { *out = config->get_bool(view(key)) ? 1 : 0; });
-}
-
-pl_error* get_int(const pl_config* config, pl_str key, int64_t* out) {
-  return guard([&] { *out = config->get_int(view(key)); });
-}
-
-pl_error* get_float(const pl_config* config, pl_str key, double* out) {
-  return guard([&] { *out = config->get_float(view(key)); });
-}
-
-pl_error* get_string(const pl_config* config, pl_str key, pl_str* out) {
-  return guard([&] { *out = config->string(view(key)); });
-}
-
-pl_error* get_int_list(const pl_config* config, pl_str key, const int64_t** out, uint64_t* count) {
-  return guard([&] { hand_out(config->get_int_list(view(key)), out, count); });
-}
-
-pl_error* get_float_list(const pl_config* config, pl_str key, const double** out, uint64_t* count) {
-  return guard([&] { hand_out(config->get_float_list(view(key)), out, count); });
-}
-
-pl_error* get_string_list(const pl_config* config, pl_str key, const pl_str** out, uint64_t* count) {
-  return guard([&] {
-    const std::span<const pl_str> strings = config->string_list(view(key));
-    *out = strings.data();
-    *count = strings.size();
-  });
-}
-
-// This slot cannot fail: a key that the schema does not have is not set.
-uint32_t is_set(const pl_config* config, pl_str key) {
-  try {
-    return config->is_set(view(key)) ? 1 : 0;
-  } catch (const Error&) {
-    return 0;
-  }
-}
-
-pl_error* new_error(const pl_config* config, pl_str key, pl_str problem) {
-  return guard([&] { throw config->error(view(key), view(problem)); });
 }
 
 }  // namespace
 
 void fill_config_slots(pl_host& host) {
-  host.config_bool = get_bool;
-  host.config_int = get_int;
-  host.config_float = get_float;
-  host.config_string = get_string;
-  host.config_int_list = get_int_list;
-  host.config_float_list = get_float_list;
-  host.config_string_list = get_string_list;
-  host.config_is_set = is_set;
-  host.config_error = new_error;
+  using From = const pl_config*;
+  host.config_bool = [](From config, pl_str key, uint32_t* out) {
+    return guard([&] { *out = config->get_bool(view(key)) ? 1 : 0; });
+  };
+  host.config_int = [](From config, pl_str key, int64_t* out) {
+    return guard([&] { *out = config->get_int(view(key)); });
+  };
+  host.config_float = [](From config, pl_str key, double* out) {
+    return guard([&] { *out = config->get_float(view(key)); });
+  };
+  host.config_string = [](From config, pl_str key, pl_str* out) {
+    return guard([&] { *out = config->string(view(key)); });
+  };
+  host.config_int_list = [](From config, pl_str key, const int64_t** out, uint64_t* count) {
+    return guard([&] { hand_out<int64_t>(config->get_int_list(view(key)), out, count); });
+  };
+  host.config_float_list = [](From config, pl_str key, const double** out, uint64_t* count) {
+    return guard([&] { hand_out<double>(config->get_float_list(view(key)), out, count); });
+  };
+  host.config_string_list = [](From config, pl_str key, const pl_str** out, uint64_t* count) {
+    return guard([&] { hand_out<pl_str>(config->string_list(view(key)), out, count); });
+  };
+  // This slot cannot fail: a key that the schema does not have is not set.
+  host.config_is_set = [](From config, pl_str key) -> uint32_t {
+    try {
+      return config->is_set(view(key)) ? 1 : 0;
+    } catch (const Error&) {
+      return 0;
+    }
+  };
+  host.config_error = [](From config, pl_str key, pl_str problem) {
+    return guard([&] { throw config->error(view(key), view(problem)); });
+  };
 }
 
 }  // namespace pipeline::config

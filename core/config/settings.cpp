@@ -56,9 +56,6 @@ double Settings::get_float(std::string_view key) const { return get<double>(key,
 const std::string& Settings::get_string(std::string_view key) const {
   return get<std::string>(key, PL_OPTION_STRING);
 }
-std::string Settings::get_path(std::string_view key) const {
-  return absolute_path(get<std::string>(key, PL_OPTION_PATH));
-}
 
 const std::vector<int64_t>& Settings::get_int_list(std::string_view key) const {
   return get<std::vector<int64_t>>(key, PL_OPTION_INT_LIST);
@@ -88,9 +85,6 @@ std::optional<T> copy(const T* value) {
 
 }  // namespace
 
-std::optional<bool> Settings::find_bool(std::string_view key) const {
-  return copy(find<bool>(key, PL_OPTION_BOOL));
-}
 std::optional<int64_t> Settings::find_int(std::string_view key) const {
   return copy(find<int64_t>(key, PL_OPTION_INT));
 }

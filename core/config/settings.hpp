@@ -30,17 +30,15 @@ class Settings {
   int64_t get_int(std::string_view key) const;
   double get_float(std::string_view key) const;
   const std::string& get_string(std::string_view key) const;  // of a path: as it was written
-  // Absolute; "" stays "". `~/` at the beginning is the home folder.
-  std::string get_path(std::string_view key) const;
   const std::vector<int64_t>& get_int_list(std::string_view key) const;
   const std::vector<double>& get_float_list(std::string_view key) const;
   const std::vector<std::string>& get_string_list(std::string_view key) const;
   std::vector<std::string> get_path_list(std::string_view key) const;
 
-  std::optional<bool> find_bool(std::string_view key) const;
   std::optional<int64_t> find_int(std::string_view key) const;
   std::optional<double> find_float(std::string_view key) const;
   std::optional<std::string> find_string(std::string_view key) const;
+  // Absolute; "" stays "". `~/` at the beginning is the home folder.
   std::optional<std::string> find_path(std::string_view key) const;
 
   // Whether the user gave it (in a file or by --set); false: the default, if there is one, is in force.
@@ -62,7 +60,6 @@ class Settings {
  protected:
   Settings(std::string prefix, std::string file) : prefix_(std::move(prefix)), file_(std::move(file)) {}
   void insert(Setting setting);
-  const std::string& file_name() const { return file_; }
 
  private:
   // The value, or nullptr if there is none.
@@ -77,7 +74,7 @@ class Settings {
   std::map<std::string, Setting, std::less<>> settings_;
 };
 
-// As Settings::get_path gives it. Throws ConfigError if `~/` is used and there is no home folder.
+// As Settings::find_path gives it. Throws ConfigError if `~/` is used and there is no home folder.
 std::string absolute_path(const std::string& path);
 
 }  // namespace pipeline::config

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,5 +37,10 @@ struct Sources {
 // Reads the files and arguments. What is wrong with stages is added to `problems`; what cannot be read at all
 // is thrown.
 Sources read_sources(const LoadArgs& args, Problems& problems);
+
+// Text of a configuration file. Throws ConfigError: missing (with files of a similar name), a folder,
+// unreadable, too large. `problem_prefix` comes before the message ("configs/x.toml:1: extends =
+// \"base.toml\": " or "").
+std::string read_file(const std::string& file, const std::string& problem_prefix);
 
 }  // namespace pipeline::config

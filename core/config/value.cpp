@@ -79,21 +79,9 @@ Literal Literal::of_string(std::string text) {
 }
 
 std::string kind_name(const Literal& literal) {
-  switch (literal.kind) {
-    case Literal::Kind::kBool:
-      return "a boolean";
-    case Literal::Kind::kInt:
-      return "an integer";
-    case Literal::Kind::kFloat:
-      return "a number with a decimal point";
-    case Literal::Kind::kString:
-      return "a string";
-    case Literal::Kind::kArray:
-      return "a list";
-    case Literal::Kind::kOther:
-      break;
-  }
-  return literal.what;
+  static constexpr const char* kNames[] = {"a boolean", "an integer", "a number with a decimal point",
+                                           "a string", "a list"};  // in the order of Kind
+  return literal.kind == Literal::Kind::kOther ? literal.what : kNames[static_cast<size_t>(literal.kind)];
 }
 
 std::string to_toml(const Literal& literal) {

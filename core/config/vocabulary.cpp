@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <set>
 
-#include "core/config/foreign_names.hpp"
 #include "core/config/option.hpp"
 #include "core/config/suggest.hpp"
 

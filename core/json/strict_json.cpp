@@ -19,21 +19,10 @@ json parse(std::string_view text, const std::string& context) {
   const auto check = [&](int depth, json::parse_event_t event, json& value) {
     if (depth > kMaxDepth)
       throw Error(context + ": nested deeper than " + std::to_string(kMaxDepth) + " levels");
-    switch (event) {
-      case json::parse_event_t::object_start:
-        keys.emplace_back();
-        break;
-      case json::parse_event_t::object_end:
-        keys.pop_back();
-        break;
-      case json::parse_event_t::key:
-        if (!keys.back().insert(value.get<std::string>()).second) {
-          throw Error(context + ": key " + excerpt(value) + " stands twice in one object");
-        }
-        break;
-      default:
-        break;
-    }
+    if (event == json::parse_event_t::object_start) keys.emplace_back();
+    if (event == json::parse_event_t::object_end) keys.pop_back();
+    if (event == json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second)
+      throw Error(context + ": key " + excerpt(value) + " stands twice in one object");
     return true;
   };
   try {

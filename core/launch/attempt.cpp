@@ -169,16 +169,10 @@ void Attempt::begin_ending(milliseconds patience) {
 }
 
 Attempt::Clock::time_point Attempt::next_step_time() const {
-  switch (next_step_) {
-    case TerminationStep::explain:
-      return *ending_since_ + plan_.grace / 5;
-    case TerminationStep::ask:
-      return *ending_since_ + plan_.grace;
-    case TerminationStep::kill:
-      return *ending_since_ + plan_.kill_after;
-    default:
-      return Clock::time_point::max();
-  }
+  if (next_step_ == TerminationStep::none_left) return Clock::time_point::max();
+  return *ending_since_ + (next_step_ == TerminationStep::explain ? plan_.grace / 5
+                           : next_step_ == TerminationStep::ask   ? plan_.grace
+                                                                  : plan_.kill_after);
 }
 
 void Attempt::take_step() {
@@ -257,16 +251,7 @@ int Attempt::exit_code() const {
   if (left_) return 128 + user_signal_;
   Verdict worst = Verdict::finished;
   for (const Child& child : children_) worst = std::max(worst, *child.verdict);
-  switch (worst) {
-    case Verdict::finished:
-      return kExitFinished;
-    case Verdict::saved:
-      return kExitSaved;
-    case Verdict::config:
-      return kExitConfig;
-    default:
-      return kExitFailed;
-  }
+  return worst == Verdict::peer_failed ? kExitFailed : code_of(worst);
 }
 
 }  // namespace pipeline::launch

@@ -140,8 +140,7 @@ void leave_out_unusable(Devices& found) {
   if (found.cuda.empty()) return;
   if (found.cuda_driver < kCudaNeeded) {
     found.cuda_problem = fmt::format(
-        "the NVIDIA driver supports CUDA {}, and LibTorch here is built for CUDA {}: "
-        "install a newer driver",
+        "the NVIDIA driver supports CUDA {}, and LibTorch here is built for CUDA {}: install a newer driver",
         cuda_version(found.cuda_driver), cuda_version(kCudaNeeded));
   } else if (std::ranges::none_of(found.cuda, [](const CudaDevice& d) { return problem_of(d).empty(); })) {
     found.cuda_problem = problem_of(found.cuda.front());
@@ -152,7 +151,7 @@ void leave_out_unusable(Devices& found) {
 }
 
 DeviceChoice choose_device(std::string_view wanted, const Devices& devices) {
-  DeviceChoice choice{.cuda = wanted != "cpu" && !devices.cuda.empty(), .warning = {}, .problem = {}};
+  DeviceChoice choice{.cuda = wanted != "cpu" && !devices.cuda.empty()};
   if (wanted == "cpu" || choice.cuda) return choice;
   if (wanted == "auto") {
     if (!devices.cuda_problem.empty())

@@ -115,8 +115,7 @@ std::variant<World, HostPlan> place_by_hand(const LaunchRequest& request, const 
   if (flags.local_rank)
     fail_config(
         fmt::format("--local-rank {} is what python -m torch.distributed.launch adds, but its variables "
-                    "(RANK, WORLD_SIZE) are not "
-                    "set: leave out the flag",
+                    "(RANK, WORLD_SIZE) are not set: leave out the flag",
                     *flags.local_rank));
   if (!flags.nodes && (flags.node_rank || flags.master_address))
     fail_config(fmt::format(

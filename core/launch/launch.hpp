@@ -35,8 +35,7 @@ struct LaunchRequest {
   std::optional<int32_t> processes;  // launch.processes, per host
   int32_t cuda_devices = 0;          // find_devices().cuda.size()
   uint32_t max_restarts = 0;         // launch.max_restarts
-  std::filesystem::path
-      run_dir;  // what ranks other than 0 print goes to logs/rank-N.out in it; empty: nowhere
+  std::filesystem::path run_dir;     // ranks other than 0 print to logs/rank-N.out in it; empty: nowhere
 };
 
 // The ranks that one host's supervisor starts.

@@ -106,8 +106,8 @@ std::optional<RankEnv> pmi_env(const Variables& variables) {
   world.run_id = "mpiexec";
   set_address(env, variables, []() -> std::string {
     fail_config(
-        "MPI (PMI) runs on several hosts, and MASTER_ADDR is not set: give it, as in "
-        "mpiexec -genv MASTER_ADDR <host of rank 0> ...");
+        "MPI (PMI) runs on several hosts, and MASTER_ADDR is not set: give it, as in mpiexec -genv "
+        "MASTER_ADDR <host of rank 0> ...");
   });
   return env;
 }

@@ -48,9 +48,7 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
   ::setpgid(0, 0);
   args.signals.restore();
   ::sigprocmask(SIG_SETMASK, &mask, nullptr);
-  ::signal(
-      SIGTTOU,
-      SIG_IGN);  // outside the terminal's foreground group, `stty tostop` would stop rank 0 at its first line
+  ::signal(SIGTTOU, SIG_IGN);  // or `stty tostop` would stop rank 0 at its first line, in the background
   const int nothing = ::open("/dev/null", O_RDONLY);
   if (nothing >= 0) ::dup2(nothing, STDIN_FILENO);
   if (args.output >= 0) {
@@ -116,20 +114,16 @@ const char* hint(int signal, uint64_t oom_kills_before) {
 
 }  // namespace
 
+int code_of(Verdict verdict) {
+  static constexpr int kCodes[] = {kExitFinished, kExitSaved, kPeerFailed, kExitConfig, kExitFailed};
+  return kCodes[static_cast<size_t>(verdict)];
+}
+
 Verdict judge(int wait_status) {
-  if (!WIFEXITED(wait_status)) return Verdict::failed;
-  switch (WEXITSTATUS(wait_status)) {
-    case kExitFinished:
-      return Verdict::finished;
-    case kExitSaved:
-      return Verdict::saved;
-    case kPeerFailed:
-      return Verdict::peer_failed;
-    case kExitConfig:
-      return Verdict::config;
-    default:
-      return Verdict::failed;
-  }
+  if (WIFEXITED(wait_status))
+    for (const Verdict verdict : {Verdict::finished, Verdict::saved, Verdict::peer_failed, Verdict::config})
+      if (WEXITSTATUS(wait_status) == code_of(verdict)) return verdict;
+  return Verdict::failed;
 }
 
 std::string describe_end(int wait_status, uint64_t oom_kills_before) {

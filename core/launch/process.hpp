@@ -38,6 +38,7 @@ inline constexpr int kExitFinished = 0, kExitFailed = 1, kExitConfig = 2, kExitS
 enum class Verdict { finished, saved, peer_failed, config, failed };
 
 Verdict judge(int wait_status);
+int code_of(Verdict verdict);  // that a process exits with
 
 // "was killed by SIGKILL (...)", "exited with code 1". `oom_kills_before`: oom_kills() when the process was
 // started.

@@ -2,7 +2,10 @@
 // recogniser for each launcher.
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "core/base/world.hpp"
 #include "core/launch/variables.hpp"
@@ -27,8 +30,7 @@ std::optional<RankEnv> torchrun_env(const Variables& variables);
 std::optional<RankEnv> openmpi_env(const Variables& variables);
 std::optional<RankEnv> pmi_env(const Variables& variables);  // MPICH, Intel MPI
 std::optional<RankEnv> slurm_env(const Variables& variables);
-std::optional<RankEnv> torch_variables_env(
-    const Variables& variables);  // RANK and WORLD_SIZE by somebody else: PyTorchJob, a script
+std::optional<RankEnv> torch_variables_env(const Variables& variables);  // by a PyTorchJob, a script
 
 // The env that counts where launchers are nested: the innermost. Variables that contradict each other
 // without being a nesting that occurs are an Error (PL_ERROR_CONFIG).
@@ -43,5 +45,11 @@ inline constexpr const char* kSupervisor = "PIPELINE_SUPERVISOR";
 // The run's secret: by our supervisor, by hand, or by a script around the launcher. Never logged.
 inline constexpr const char* kRunSecret = "PIPELINE_RUN_SECRET";
 Variables supervised_variables(const World& world);
+
+// "n[1-3,07],login" -> n1 n2 n3 n07 login. Throws Error (PL_ERROR_CONFIG) for anything that is no such list.
+std::vector<std::string> expand_nodes(const std::string& list);
+
+// "2(x3),1" -> 2 2 2 1: tasks for each node.
+std::vector<int32_t> expand_tasks(const std::string& list);
 
 }  // namespace pipeline::launch

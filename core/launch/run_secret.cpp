@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kDigits = 64;  // of random_secret()
+constexpr size_t kDigits = 64;  // of random_secret()
 
 // Another one for each run, though two of them may use one folder: a training and an evaluation, say.
 fs::path file_of(const World& world, const fs::path& run_dir) {
@@ -54,8 +54,8 @@ std::string read(const fs::path& file) {
   if (!descriptor || ::fstat(descriptor.fd(), &facts) != 0) return {};
   if (facts.st_uid != ::geteuid() || (facts.st_mode & 077) != 0)
     fail_config(fmt::format(
-        "{}, with which the ranks of a run know each other, belongs to user {} with mode {:o}: must be "
-        "this user's ({}) with mode 600: remove it, or set {} to a text of your own on all hosts",
+        "{}, with which the ranks of a run know each other, belongs to user {} with mode {:o}: must be this "
+        "user's ({}) with mode 600: remove it, or set {} to a text of your own on all hosts",
         file.string(), facts.st_uid, facts.st_mode & 07777, ::geteuid(), kRunSecret));
   std::array<char, kDigits> text;
   const bool whole = ::read(descriptor.fd(), text.data(), text.size()) == static_cast<ssize_t>(kDigits);

@@ -1,11 +1,9 @@
-#include "core/launch/slurm.hpp"
+#include "core/launch/rank_env.hpp"
 
 #include <algorithm>
 #include <charconv>
 
 #include <fmt/format.h>
-
-#include "core/launch/rank_env.hpp"
 
 namespace pipeline::launch {
 namespace {

@@ -88,8 +88,8 @@ std::optional<RankEnv> torch_variables_env(const Variables& variables) {
   if (!text(variables, "RANK") && !text(variables, "WORLD_SIZE") && !text(variables, "LOCAL_RANK"))
     return std::nullopt;
   const std::string because = fmt::format(
-      "a process's place is not clear without it (set are: {}); a launcher sets all of "
-      "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; without a launcher unset them",
+      "a process's place is not clear without it (set are: {}); a launcher sets all of RANK, WORLD_SIZE, "
+      "MASTER_ADDR and MASTER_PORT; without a launcher unset them",
       quote(variables, kPlaces));
   RankEnv env{.rank_name = "RANK", .size_name = "WORLD_SIZE"};
   World& world = env.world;

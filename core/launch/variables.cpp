@@ -1,8 +1,7 @@
 #include "core/launch/variables.hpp"
 
-#include <algorithm>
 #include <charconv>
-#include <iterator>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -16,59 +15,19 @@ namespace {
 
 // What the program itself reads, and what its libraries read and users ask about. Never by prefix: some
 // SLURM_ variables are secrets.
-constexpr const char* kListed[] = {
-    "CUBLAS_WORKSPACE_CONFIG",
-    "CUDA_DEVICE_ORDER",
-    "CUDA_VISIBLE_DEVICES",
-    "GLOO_SOCKET_IFNAME",
-    "GOMP_SPINCOUNT",
-    "GROUP_RANK",
-    "GROUP_WORLD_SIZE",
-    "LOCAL_RANK",
-    "LOCAL_WORLD_SIZE",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-    "MKL_NUM_THREADS",
-    "MPI_LOCALNRANKS",
-    "MPI_LOCALRANKID",
-    "NO_COLOR",
-    "OMPI_COMM_WORLD_LOCAL_RANK",
-    "OMPI_COMM_WORLD_LOCAL_SIZE",
-    "OMPI_COMM_WORLD_RANK",
-    "OMPI_COMM_WORLD_SIZE",
-    "OMPI_MCA_orte_hnp_uri",
-    "OMPI_MCA_orte_num_nodes",
-    "OMP_NUM_THREADS",
-    "OMP_WAIT_POLICY",
-    "PET_NNODES",
-    "PET_NODE_RANK",
-    "PET_NPROC_PER_NODE",
-    "PIPELINE_PLUGIN_PATH",
-    "PIPELINE_SUPERVISOR",
-    "PMIX_NAMESPACE",
-    "PMI_RANK",
-    "PMI_SIZE",
-    "PYTORCH_ALLOC_CONF",
-    "PYTORCH_CUDA_ALLOC_CONF",
-    "RANK",
-    "SLURM_JOB_ID",
-    "SLURM_LOCALID",
-    "SLURM_NODEID",
-    "SLURM_PROCID",
-    "SLURM_RESTART_COUNT",
-    "SLURM_STEP_ID",
-    "SLURM_STEP_NODELIST",
-    "SLURM_STEP_NUM_TASKS",
-    "SLURM_STEP_TASKS_PER_NODE",
-    "TORCHELASTIC_RESTART_COUNT",
-    "TORCHELASTIC_RUN_ID",
-    "TORCHELASTIC_USE_AGENT_STORE",
-    "WORLD_SIZE",
-};
+constexpr std::string_view kListed =
+    " CUBLAS_WORKSPACE_CONFIG CUDA_DEVICE_ORDER CUDA_VISIBLE_DEVICES GLOO_SOCKET_IFNAME GOMP_SPINCOUNT "
+    "GROUP_RANK GROUP_WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT MKL_NUM_THREADS "
+    "MPI_LOCALNRANKS MPI_LOCALRANKID NO_COLOR OMPI_COMM_WORLD_LOCAL_RANK OMPI_COMM_WORLD_LOCAL_SIZE "
+    "OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE OMPI_MCA_orte_hnp_uri OMPI_MCA_orte_num_nodes "
+    "OMP_NUM_THREADS OMP_WAIT_POLICY PET_NNODES PET_NODE_RANK PET_NPROC_PER_NODE PIPELINE_PLUGIN_PATH "
+    "PIPELINE_SUPERVISOR PMIX_NAMESPACE PMI_RANK PMI_SIZE PYTORCH_ALLOC_CONF PYTORCH_CUDA_ALLOC_CONF RANK "
+    "SLURM_JOB_ID SLURM_LOCALID SLURM_NODEID SLURM_PROCID SLURM_RESTART_COUNT SLURM_STEP_ID "
+    "SLURM_STEP_NODELIST SLURM_STEP_NUM_TASKS SLURM_STEP_TASKS_PER_NODE TORCHELASTIC_RESTART_COUNT "
+    "TORCHELASTIC_RUN_ID TORCHELASTIC_USE_AGENT_STORE WORLD_SIZE ";
 
 bool is_listed(const std::string& name) {
-  const auto known = [&](const char* listed) { return name == listed; };
-  return std::any_of(std::begin(kListed), std::end(kListed), known) || name.starts_with("NCCL_") ||
+  return kListed.find(" " + name + " ") != kListed.npos || name.starts_with("NCCL_") ||
          name.starts_with("TORCH_NCCL_");
 }
 

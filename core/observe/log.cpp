@@ -10,16 +10,9 @@ namespace pipeline::observe {
 namespace {
 
 spdlog::level::level_enum to_spdlog(Level level) {
-  switch (level) {
-    case Level::debug:
-      return spdlog::level::debug;
-    case Level::info:
-      return spdlog::level::info;
-    case Level::warning:
-      return spdlog::level::warn;
-    default:
-      return spdlog::level::err;
-  }
+  static constexpr spdlog::level::level_enum kLevels[] = {spdlog::level::debug, spdlog::level::info,
+                                                          spdlog::level::warn, spdlog::level::err};
+  return kLevels[static_cast<size_t>(level)];
 }
 
 const char* prefix(Level level) {

@@ -17,7 +17,7 @@ class Batch {
  public:
   Batch() = default;
   // Takes ownership; Task::load makes these.
-  Batch(const Task& task, pl_batch* handle, std::span<const std::uint64_t> ids);
+  Batch(const Task& task, pl_batch* handle, std::span<const uint64_t> ids);
   Batch(Batch&& other) noexcept
       : task_(other.task_),
         handle_(std::exchange(other.handle_, nullptr)),
@@ -36,7 +36,7 @@ class Batch {
   pl_batch* handle() const { return handle_; }
   const pl_batch_info& info() const { return info_; }
   double weight() const { return info_.weight; }
-  std::span<const std::uint64_t> ids() const { return ids_; }  // the samples that it was loaded from
+  std::span<const uint64_t> ids() const { return ids_; }  // the samples that it was loaded from
 
  private:
   void give_back() noexcept;
@@ -44,7 +44,7 @@ class Batch {
   const Task* task_ = nullptr;
   pl_batch* handle_ = nullptr;
   pl_batch_info info_{};
-  std::vector<std::uint64_t> ids_;
+  std::vector<uint64_t> ids_;
 };
 
 }  // namespace pipeline::plugins

@@ -16,7 +16,7 @@ std::string describe(const Flight& flight) {
                      dtype_name(flight.dtype));
 }
 
-void FlightRecord::begin(const char* operation, std::uint64_t count, pl_dtype dtype, const pl_work* work) {
+void FlightRecord::begin(const char* operation, uint64_t count, pl_dtype dtype, const pl_work* work) {
   std::lock_guard lock(mutex_);
   Entry entry{{next_++, operation, count, dtype, Clock::now(), {}, false, false, {}}, work};
   entry.flight.finished = entry.flight.started;
@@ -56,14 +56,6 @@ std::vector<Flight> FlightRecord::recent() const {
   std::sort(flights.begin(), flights.end(),
             [](const Flight& a, const Flight& b) { return a.sequence < b.sequence; });
   return flights;
-}
-
-Clock::duration FlightRecord::longest_pending() const {
-  std::lock_guard lock(mutex_);
-  Clock::duration longest{};
-  for (const Entry& entry : entries_)
-    if (!entry.flight.done) longest = std::max(longest, Clock::now() - entry.flight.started);
-  return longest;
 }
 
 }  // namespace pipeline::plugins

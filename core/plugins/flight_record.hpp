@@ -13,9 +13,9 @@ namespace pipeline::plugins {
 
 // A collective as this rank called it.
 struct Flight {
-  std::uint64_t sequence = 0;  // 1-based, the same on all ranks
+  uint64_t sequence = 0;       // 1-based, the same on all ranks
   const char* operation = "";  // "all_reduce"
-  std::uint64_t count = 0;     // elements of the first buffer
+  uint64_t count = 0;          // elements of the first buffer
   pl_dtype dtype{};
   std::chrono::steady_clock::time_point started{};
   std::chrono::steady_clock::time_point finished{};  // of its wait; as started while it is under way
@@ -30,16 +30,14 @@ std::string describe(const Flight& flight);
 // The last collectives of one group: what to look at when a rank hangs or fails. [any-thread]
 class FlightRecord {
  public:
-  static constexpr std::size_t kCapacity = 64;
+  static constexpr size_t kCapacity = 64;
 
-  void begin(const char* operation, std::uint64_t count, pl_dtype dtype, const pl_work* work);
+  void begin(const char* operation, uint64_t count, pl_dtype dtype, const pl_work* work);
   void wait(const pl_work* work);
   void end(const pl_work* work, bool failed);
   std::optional<Flight> find(const pl_work* work) const;  // nothing: not under way, or long ago
 
   std::vector<Flight> recent() const;  // oldest first
-  // How long the oldest collective under way has been waiting for; 0 when there is none.
-  std::chrono::steady_clock::duration longest_pending() const;
 
  private:
   struct Entry {
@@ -48,7 +46,7 @@ class FlightRecord {
   };
   mutable std::mutex mutex_;
   std::vector<Entry> entries_;  // a ring: the flight with sequence s is at (s - 1) % kCapacity
-  std::uint64_t next_ = 1;
+  uint64_t next_ = 1;
 };
 
 }  // namespace pipeline::plugins

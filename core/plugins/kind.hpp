@@ -9,7 +9,7 @@
 
 namespace pipeline::plugins {
 
-enum class Kind : std::uint32_t {
+enum class Kind : uint32_t {
   kTask = PL_PLUGIN_TASK,
   kStrategy = PL_PLUGIN_STRATEGY,
   kBackend = PL_PLUGIN_BACKEND

@@ -104,8 +104,7 @@ pl_plugin receive_table(const pl_plugin* raw) {
   if (table.abi_major != PL_ABI_MAJOR)
     throw Error(
         fmt::format("was built for plugin ABI {}.{}, this program has {}.{}, and the first number must be "
-                    "the same: rebuild it "
-                    "with this program's pipeline.h",
+                    "the same: rebuild it with this program's pipeline.h",
                     table.abi_major, table.abi_minor, PL_ABI_MAJOR, PL_ABI_MINOR));
   if (!PL_HAS(pl_plugin, &table, api))
     throw Error(fmt::format("its pl_plugin has {} bytes, must have at least {}", table.struct_size,
@@ -130,10 +129,10 @@ void check_runtime(std::string_view runtime) {
   if (runtime.empty()) return;
   for (const Plugin* other : loaded().order) {
     if (other->runtime().empty() || other->runtime() == runtime) continue;
-    throw Error(fmt::format(
-        "was built for '{}', but {} ({}), which is already loaded, for '{}': both cannot be in one process; "
-        "rebuild one of them",
-        runtime, other->label(), other->path().string(), other->runtime()));
+    throw Error(
+        fmt::format("was built for '{}', but {} ({}), which is already loaded, for '{}': both cannot be in "
+                    "one process; rebuild one of them",
+                    runtime, other->label(), other->path().string(), other->runtime()));
   }
 }
 

@@ -27,7 +27,7 @@ class Plugin {
   const std::string& runtime() const { return runtime_; }  // e.g. "torch 2.11.0+cu130 cxx11-abi"; empty: none
   const std::filesystem::path& path() const { return path_; }
   const std::string& label() const { return label_; }  // "task summarization"
-  std::uint32_t abi_minor() const { return table_.abi_minor; }
+  uint32_t abi_minor() const { return table_.abi_minor; }
 
   // Its options, copied to the size that this program knows, so that they can be indexed.
   std::span<const pl_option> options() const { return options_; }

@@ -93,7 +93,7 @@ const Plugin& Registry::find(Kind kind, std::string_view name) {
                 fmt::format("{}.plugin = \"{}\": {} is a {}, must be a {}", kind_name(kind), name,
                             files.front().string(), kind_name(plugin.kind()), kind_name(kind)));
   if (note_) {
-    for (std::size_t i = 1; i < files.size(); ++i)
+    for (size_t i = 1; i < files.size(); ++i)
       note_(fmt::format("{} is used for {} {}; {} comes later in the search order and is not",
                         files[0].string(), kind_name(kind), name, files[i].string()));
   }
@@ -186,7 +186,7 @@ std::vector<SearchFolder> search_folders(const std::vector<SearchFolder>& given)
   const char* variable = std::getenv(kVariable);
   std::string_view rest = variable ? variable : "";
   while (!rest.empty()) {
-    const std::size_t colon = rest.find(':');
+    const size_t colon = rest.find(':');
     if (const std::string_view entry = rest.substr(0, colon); !entry.empty())
       add_named(folders, entry, kVariable);
     rest = colon == std::string_view::npos ? std::string_view() : rest.substr(colon + 1);

@@ -14,9 +14,9 @@
 namespace pipeline::plugins {
 namespace {
 
-constexpr std::uint32_t kOptionFlags = PL_OPTION_REQUIRED | PL_OPTION_HAS_MINIMUM | PL_OPTION_HAS_MAXIMUM |
-                                       PL_OPTION_ABOVE_MINIMUM | PL_OPTION_BELOW_MAXIMUM |
-                                       PL_OPTION_MAY_CHANGE | PL_FLAGS_MAY_IGNORE;
+constexpr uint32_t kOptionFlags = PL_OPTION_REQUIRED | PL_OPTION_HAS_MINIMUM | PL_OPTION_HAS_MAXIMUM |
+                                  PL_OPTION_ABOVE_MINIMUM | PL_OPTION_BELOW_MAXIMUM | PL_OPTION_MAY_CHANGE |
+                                  PL_FLAGS_MAY_IGNORE;
 
 // [a-z0-9_]+ separated by dots.
 bool is_key(std::string_view key) {
@@ -28,7 +28,7 @@ bool is_key(std::string_view key) {
   return !start;
 }
 
-bool is_number(std::uint32_t type) {
+bool is_number(uint32_t type) {
   return type == PL_OPTION_INT || type == PL_OPTION_FLOAT || type == PL_OPTION_INT_LIST ||
          type == PL_OPTION_FLOAT_LIST;
 }
@@ -41,7 +41,8 @@ class OptionCheck {
     if (!is_key(view(option_.key)))
       fail("the key must be lower-case words separated by dots, like \"model.n_head\"");
     if (view(option_.key) == "plugin") fail("this key names the plugin itself");
-    if (!*option_type_name(option_.type)) fail(fmt::format("type {} is unknown", option_.type));
+    if (option_.type < PL_OPTION_BOOL || option_.type > PL_OPTION_PATH_LIST)
+      fail(fmt::format("type {} is unknown", option_.type));
     if (option_.flags & ~kOptionFlags)
       fail(fmt::format("flags {:#x} has bits that are unknown", option_.flags));
     check_range();
@@ -54,11 +55,11 @@ class OptionCheck {
     throw Error(fmt::format("option '{}': {}", view(option_.key), problem));
   }
 
-  bool flag(std::uint32_t bit) const { return option_.flags & bit; }
+  bool flag(uint32_t bit) const { return option_.flags & bit; }
 
   void check_range() const {
     if ((flag(PL_OPTION_HAS_MINIMUM) || flag(PL_OPTION_HAS_MAXIMUM)) && !is_number(option_.type))
-      fail(fmt::format("type {} cannot have a minimum or maximum", option_type_name(option_.type)));
+      fail(fmt::format("type {} cannot have a minimum or maximum", config::type_name(option_.type)));
     if (flag(PL_OPTION_ABOVE_MINIMUM) && !flag(PL_OPTION_HAS_MINIMUM))
       fail("ABOVE_MINIMUM needs HAS_MINIMUM");
     if (flag(PL_OPTION_BELOW_MAXIMUM) && !flag(PL_OPTION_HAS_MAXIMUM))
@@ -71,7 +72,7 @@ class OptionCheck {
     if (option_.choice_count == 0) return;
     if (!option_.choices) fail(fmt::format("choice_count is {} and choices is NULL", option_.choice_count));
     if (option_.type != PL_OPTION_STRING && option_.type != PL_OPTION_STRING_LIST)
-      fail(fmt::format("type {} cannot have choices", option_type_name(option_.type)));
+      fail(fmt::format("type {} cannot have choices", config::type_name(option_.type)));
   }
 
   // The default as the configuration's reader would see it; it must obey the option's own rules.
@@ -102,35 +103,10 @@ void check_keys(std::vector<std::string> keys) {
 
 }  // namespace
 
-const char* option_type_name(std::uint32_t type) {
-  switch (type) {
-    case PL_OPTION_BOOL:
-      return "boolean";
-    case PL_OPTION_INT:
-      return "integer";
-    case PL_OPTION_FLOAT:
-      return "number";
-    case PL_OPTION_STRING:
-      return "string";
-    case PL_OPTION_PATH:
-      return "path";
-    case PL_OPTION_INT_LIST:
-      return "list of integers";
-    case PL_OPTION_FLOAT_LIST:
-      return "list of numbers";
-    case PL_OPTION_STRING_LIST:
-      return "list of strings";
-    case PL_OPTION_PATH_LIST:
-      return "list of paths";
-    default:
-      return "";
-  }
-}
-
 std::vector<pl_option> copy_options(const pl_plugin& table) {
   if (table.option_count == 0) return {};
   if (!table.options) throw Error(fmt::format("option_count is {} and options is NULL", table.option_count));
-  const std::uint32_t stride = struct_size_of(table.options);
+  const uint32_t stride = struct_size_of(table.options);
   if (stride < sizeof(pl_option) || stride % alignof(pl_option) != 0)
     throw Error(fmt::format("its pl_option has {} bytes, must be at least {} and a multiple of {}", stride,
                             sizeof(pl_option), alignof(pl_option)));
@@ -138,7 +114,7 @@ std::vector<pl_option> copy_options(const pl_plugin& table) {
   std::vector<pl_option> options;
   std::vector<std::string> keys;
   const auto* bytes = reinterpret_cast<const char*>(table.options);
-  for (std::uint64_t i = 0; i < table.option_count; ++i) {
+  for (uint64_t i = 0; i < table.option_count; ++i) {
     if (struct_size_of(bytes + i * stride) != stride)
       throw Error(fmt::format("option {}: struct_size is {}, the first one's is {}", i,
                               struct_size_of(bytes + i * stride), stride));

@@ -106,13 +106,13 @@ std::span<const Slot> slots(Kind kind) {
   return kBackendSlots;
 }
 
-std::uint32_t api_size(Kind kind) {
+uint32_t api_size(Kind kind) {
   if (kind == Kind::kTask) return sizeof(pl_task_api);
   if (kind == Kind::kStrategy) return sizeof(pl_strategy_api);
   return sizeof(pl_backend_api);
 }
 
-std::string slot_problem(Kind kind, const void* api, std::uint32_t received) {
+std::string slot_problem(Kind kind, const void* api, uint32_t received) {
   for (const Slot& slot : slots(kind)) {
     if (!slot.required || has(api, slot)) continue;
     if (received < slot.offset + sizeof(void*))

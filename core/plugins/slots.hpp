@@ -11,7 +11,7 @@ namespace pipeline::plugins {
 // A function pointer of an API table.
 struct Slot {
   const char* name;
-  std::uint32_t offset;
+  uint32_t offset;
   bool required;
 };
 
@@ -19,10 +19,10 @@ struct Slot {
 std::span<const Slot> slots(Kind kind);
 
 // Bytes of a kind's table as this program knows it.
-std::uint32_t api_size(Kind kind);
+uint32_t api_size(Kind kind);
 
 // What is wrong with an API table (a copy of api_size(kind) bytes, of which the plugin gave `received`): a
 // required slot that is not there, or half of a group that belongs together. Empty: nothing.
-std::string slot_problem(Kind kind, const void* api, std::uint32_t received);
+std::string slot_problem(Kind kind, const void* api, uint32_t received);
 
 }  // namespace pipeline::plugins

@@ -25,7 +25,7 @@ Strategy::Strategy(const Plugin& plugin, const pl_context& context, const pl_con
     : api_(plugin.strategy()), call_(plugin, context) {
   const std::array<std::vector<pl_number>, 2> options{numbers(optimizer, true), numbers(optimizer, false)};
   std::array<pl_optimizer, 2> optimizers;
-  for (std::size_t i = 0; i < optimizers.size(); ++i)
+  for (size_t i = 0; i < optimizers.size(); ++i)
     optimizers[i] = {.struct_size = sizeof(pl_optimizer),
                      .flags = optimizer.flags,
                      .name = to_pl(optimizer.name),
@@ -48,7 +48,7 @@ Strategy::Strategy(const Plugin& plugin, const pl_context& context, const pl_con
     if (info_.micro_batch_order != PL_ORDER_BLOCK && info_.micro_batch_order != PL_ORDER_INTERLEAVED)
       throw Error(fmt::format("{}: micro_batch_order {} is unknown", call_.plugin().label(),
                               info_.micro_batch_order));
-    constexpr std::uint32_t kAllFlags =
+    constexpr uint32_t kAllFlags =
         PL_STRATEGY_NEEDS_UNIT_HOOKS | PL_STRATEGY_OWNS_SHARDS | PL_STRATEGY_TAKES_ROWS | PL_FLAGS_MAY_IGNORE;
     if (info_.flags & ~kAllFlags)
       throw Error(fmt::format("{}: info: flags {:#x} has bits that are unknown", call_.plugin().label(),
@@ -71,7 +71,7 @@ void Strategy::destroy() noexcept {
   call_.cannot_fail("destroy", [&] { api_.destroy(self_); });
 }
 
-Storage Strategy::storage(std::uint64_t index) const {
+Storage Strategy::storage(uint64_t index) const {
   Storage storage{};
   call_.main("storage", [&] { return api_.storage(self_, index, &storage.value, &storage.grad); });
   return storage;
@@ -94,7 +94,7 @@ void Strategy::release_values() {
   if (moves_values()) call_.main("release", [&] { return api_.release(self_); });
 }
 
-void Strategy::begin_step(std::uint64_t micro_batches) {
+void Strategy::begin_step(uint64_t micro_batches) {
   call_.main("begin_step", [&] { return api_.begin_step(self_, micro_batches); });
 }
 
@@ -118,14 +118,14 @@ void Strategy::end_micro_batch(const pl_tensor* loss) {
   call_.main("end_micro_batch", [&] { return api_.end_micro_batch(self_, loss); });
 }
 
-std::uint64_t Strategy::step(pl_step_args args) {
+uint64_t Strategy::step(pl_step_args args) {
   args.struct_size = sizeof args;
-  std::uint64_t ticket = 0;
+  uint64_t ticket = 0;
   call_.main("step", [&] { return api_.step(self_, &args, &ticket); });
   return ticket;
 }
 
-pl_step_report Strategy::collect(std::uint64_t ticket) {
+pl_step_report Strategy::collect(uint64_t ticket) {
   auto report = sized<pl_step_report>();
   call_.main("collect", [&] { return api_.collect(self_, ticket, &report); });
   return report;
@@ -145,8 +145,8 @@ pl_error* on_piece(void* user, const pl_piece* raw) noexcept {
   return call_back([&] { visit(copy_and_extend<pl_piece>(raw)); });
 }
 
-pl_error* on_memory(void* user, pl_str what, std::uint64_t bytes) noexcept {
-  auto& list = *static_cast<std::vector<std::pair<std::string, std::uint64_t>>*>(user);
+pl_error* on_memory(void* user, pl_str what, uint64_t bytes) noexcept {
+  auto& list = *static_cast<std::vector<std::pair<std::string, uint64_t>>*>(user);
   return guard([&] { list.emplace_back(view(what), bytes); });
 }
 
@@ -160,7 +160,7 @@ void Strategy::load_state(const PieceReader& read, bool values_only) {
   call_.main("load_state", [&] { return api_.load_state(self_, &reader); });
 }
 
-Snapshot Strategy::snapshot(std::uint32_t mode) const {
+Snapshot Strategy::snapshot(uint32_t mode) const {
   pl_snapshot* snapshot = nullptr;
   call_.main("snapshot", [&] { return api_.snapshot(self_, mode, &snapshot); });
   if (!snapshot) throw Error(call_.plugin().label() + ": snapshot returned no error and no snapshot");
@@ -177,8 +177,8 @@ Snapshot::~Snapshot() {
   if (handle_) strategy_->call_.cannot_fail("snapshot_free", [&] { strategy_->api_.snapshot_free(handle_); });
 }
 
-std::vector<std::pair<std::string, std::uint64_t>> Strategy::memory() const {
-  std::vector<std::pair<std::string, std::uint64_t>> list;
+std::vector<std::pair<std::string, uint64_t>> Strategy::memory() const {
+  std::vector<std::pair<std::string, uint64_t>> list;
   call_.main("memory", [&] { return api_.memory(self_, on_memory, &list); });
   return list;
 }

@@ -49,7 +49,7 @@ using PieceReader = std::function<void(const pl_piece& piece, void* destination)
 struct Optimizer {
   std::string name;
   std::map<std::string, double> options;
-  std::uint32_t flags = 0;
+  uint32_t flags = 0;
 };
 
 // A strategy object: one method a slot, Error instead of pl_error. `context`, `config` and `communicator`
@@ -67,7 +67,7 @@ class Strategy {
   const pl_strategy_info& info() const { return info_; }
 
   // Views to bind the task to; they and what they point to live as long as the strategy.
-  Storage storage(std::uint64_t index) const;
+  Storage storage(uint64_t index) const;
   bool has_unit_hooks() const { return api_.unit_hooks; }
   // To hand to Task::set_unit_hooks; they live as long as the strategy.
   const pl_unit_hooks& unit_hooks();
@@ -78,19 +78,19 @@ class Strategy {
   void gather_values();
   void release_values();
 
-  void begin_step(std::uint64_t micro_batches);
+  void begin_step(uint64_t micro_batches);
   void gradient_ready(const pl_gradient& gradient);  // [serialized]
   // The sink to hand to Task::train: leads straight into the plugin's gradient_ready. Lives as long as the
   // strategy.
   const pl_gradient_sink& gradient_sink() const { return sink_; }
   void end_micro_batch(const pl_tensor* loss);  // nullptr: this rank had no micro-batch here
-  std::uint64_t step(pl_step_args args);        // the ticket
-  pl_step_report collect(std::uint64_t ticket);
+  uint64_t step(pl_step_args args);             // the ticket
+  pl_step_report collect(uint64_t ticket);
 
   void load_state(const PieceReader& read, bool values_only);
-  Snapshot snapshot(std::uint32_t mode) const;  // PL_SNAPSHOT_COPY or _VIEW
+  Snapshot snapshot(uint32_t mode) const;  // PL_SNAPSHOT_COPY or _VIEW
   // Bytes on this rank, by what they are for.
-  std::vector<std::pair<std::string, std::uint64_t>> memory() const;
+  std::vector<std::pair<std::string, uint64_t>> memory() const;
 
  private:
   friend class Snapshot;

@@ -28,7 +28,7 @@ void Task::open() {
 std::string Task::extra_state() const {
   if (!api_.extra_state) return {};
   const void* state = nullptr;
-  std::uint64_t bytes = 0;
+  uint64_t bytes = 0;
   call_.main("extra_state", [&] { return api_.extra_state(self_, &state, &bytes); });
   if (!state && bytes > 0)
     throw Error(fmt::format("{}: extra_state gave {} bytes at NULL", call_.plugin().label(), bytes));
@@ -39,14 +39,13 @@ void Task::set_extra_state(std::string_view state) {
   call_.main("set_extra_state", [&] { return api_.set_extra_state(self_, state.data(), state.size()); });
 }
 
-std::uint64_t Task::sample_count(std::uint32_t split) const {
-  std::uint64_t count = 0;
+uint64_t Task::sample_count(uint32_t split) const {
+  uint64_t count = 0;
   call_.main("sample_count", [&] { return api_.sample_count(self_, split, &count); });
   return count;
 }
 
-void Task::sample_costs(std::uint32_t split, std::span<const std::uint64_t> ids,
-                        std::span<double> out) const {
+void Task::sample_costs(uint32_t split, std::span<const uint64_t> ids, std::span<double> out) const {
   if (ids.size() != out.size())
     throw Error(fmt::format("sample_costs: {} ids and room for {} costs", ids.size(), out.size()));
   call_.any("sample_costs",
@@ -71,7 +70,7 @@ Batch Task::load(const LoadArgs& args) const {
   return Batch(*this, batch, args.ids);
 }
 
-Batch::Batch(const Task& task, pl_batch* handle, std::span<const std::uint64_t> ids)
+Batch::Batch(const Task& task, pl_batch* handle, std::span<const uint64_t> ids)
     : task_(&task), handle_(handle), info_(sized<pl_batch_info>()) {
   try {
     ids_.assign(ids.begin(), ids.end());
@@ -111,7 +110,7 @@ void Task::import_model(const std::filesystem::path& folder) {
   call_.main("import_model", [&] { return api_.import_model(self_, to_pl(folder.native())); });
 }
 
-void Task::bind(std::uint64_t index, const pl_tensor& value, const pl_tensor& grad) {
+void Task::bind(uint64_t index, const pl_tensor& value, const pl_tensor& grad) {
   call_.main("bind", [&] { return api_.bind(self_, index, &value, &grad); });
 }
 

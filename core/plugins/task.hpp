@@ -17,10 +17,10 @@ namespace pipeline::plugins {
 
 // What load() is to load; see pl_load_args.
 struct LoadArgs {
-  std::uint32_t split = PL_SPLIT_TRAIN;
-  std::uint32_t purpose = PL_PURPOSE_TRAIN;
-  std::span<const std::uint64_t> ids;
-  std::uint64_t epoch = 0;
+  uint32_t split = PL_SPLIT_TRAIN;
+  uint32_t purpose = PL_PURPOSE_TRAIN;
+  std::span<const uint64_t> ids;
+  uint64_t epoch = 0;
 };
 
 // A value of an evaluation: its sum and weight.
@@ -32,7 +32,7 @@ struct EvaluationValue {
 
 // What an evaluation recorded of one sample.
 struct EvaluationRecord {
-  std::uint64_t sample_id = 0;
+  uint64_t sample_id = 0;
   std::string key, bytes;
 };
 
@@ -40,32 +40,40 @@ struct EvaluationRecord {
 struct EvaluationSink {
   std::function<void(EvaluationValue value)> value;
   std::function<void(EvaluationRecord record)> record;
-  std::function<void(std::uint64_t sample_id, std::string_view text)> sample;
+  std::function<void(uint64_t sample_id, std::string_view text)> sample;
 };
+
+// Whether a file that a task makes beside a result may be called so. Names that begin with a dot are the
+// host's own.
+inline bool is_side_file_name(std::string_view name) {
+  return !name.empty() && !name.starts_with('.') && name.find('/') == name.npos;
+}
 
 // The file beside an evaluation that is not the task's: none of a report's files has its name.
 inline constexpr std::string_view kSumsFile = "sums.json";
 
 // Receives what a report adds to an evaluation. A file's name is a plain one, and comes once.
 struct ReportSink {
-  std::function<void(std::string_view name, double value, std::uint32_t better)> figure;
+  std::function<void(std::string_view name, double value, uint32_t better)> figure;
   std::function<void(std::string_view lines)> text;
   std::function<void(std::string_view name, std::span<const std::byte> bytes)> file;
 };
 
 // Receives a prediction's rows (the fields after the id) and files.
 struct PredictionSink {
-  std::function<void(std::uint64_t sample_id, std::span<const std::string_view> fields)> row;
-  std::function<void(std::uint64_t sample_id, std::string_view name, std::span<const std::byte> bytes)> file;
+  std::function<void(uint64_t sample_id, std::span<const std::string_view> fields)> row;
+  std::function<void(uint64_t sample_id, std::string_view name, std::span<const std::byte> bytes)> file;
 };
 
 struct Metric {
   std::string name;
   std::string source;  // name of the value it is computed from
   std::string help;
-  std::uint32_t aggregate = PL_AGGREGATE_MEAN;
-  std::uint32_t better = PL_BETTER_LOWER;
+  uint32_t aggregate = PL_AGGREGATE_MEAN;
+  uint32_t better = PL_BETTER_LOWER;
 };
+
+uint64_t element_count(const pl_parameter& parameter);
 
 // A task object: one method a slot, Error instead of pl_error. `context` and `config` must outlive it. [main]
 // but for load() and what is marked.
@@ -87,9 +95,9 @@ class Task {
   bool takes_extra_state() const { return api_.set_extra_state; }
   void set_extra_state(std::string_view state);  // before prepare
 
-  std::uint64_t sample_count(std::uint32_t split) const;
+  uint64_t sample_count(uint32_t split) const;
   bool has_sample_costs() const { return api_.sample_costs; }
-  void sample_costs(std::uint32_t split, std::span<const std::uint64_t> ids,
+  void sample_costs(uint32_t split, std::span<const uint64_t> ids,
                     std::span<double> out) const;  // [any-thread]
   std::string data_fingerprint() const;            // empty: the task has none
   Batch load(const LoadArgs& args) const;          // [any-thread]
@@ -97,10 +105,10 @@ class Task {
   // All parameters, read once and checked: names, unique; shapes; units. Strings and shapes live as long as
   // the task.
   const std::vector<pl_parameter>& parameters();
-  void initialize(std::uint64_t index, std::span<float> out);
+  void initialize(uint64_t index, std::span<float> out);
   bool has_import_model() const { return api_.import_model; }
   void import_model(const std::filesystem::path& folder);
-  void bind(std::uint64_t index, const pl_tensor& value, const pl_tensor& grad);
+  void bind(uint64_t index, const pl_tensor& value, const pl_tensor& grad);
   bool has_unit_hooks() const { return api_.set_unit_hooks; }
   void set_unit_hooks(const pl_unit_hooks& hooks);
 
@@ -110,11 +118,11 @@ class Task {
   std::vector<Metric> metrics() const;  // besides the loss; empty: none
   bool has_report() const { return api_.report; }
   // Nothing where the task has no report. Needs no open().
-  void report(std::uint32_t split, std::uint32_t purpose, std::span<const EvaluationValue> values,
+  void report(uint32_t split, uint32_t purpose, std::span<const EvaluationValue> values,
               std::span<const EvaluationRecord> records, const ReportSink& sink);
   bool has_predict() const { return api_.predict; }
   std::vector<std::string> prediction_columns() const;
-  std::string sample_name(std::uint32_t split, std::uint64_t sample_id) const;  // [any-thread]
+  std::string sample_name(uint32_t split, uint64_t sample_id) const;  // [any-thread]
   // Throws unless each sample of the batch gets one row, with a field for each column.
   void predict(const Batch& batch, pl_evaluate_args args, const PredictionSink& sink);
   std::optional<double> flops(const Batch& batch) const;  // nothing: the task does not know

@@ -12,9 +12,9 @@
 namespace pipeline::plugins {
 namespace {
 
-constexpr std::uint32_t kMaxDimensions = 16;
-constexpr std::uint32_t kParameterFlags = PL_PARAMETER_TRAINABLE | PL_PARAMETER_DECAY | PL_PARAMETER_NEW |
-                                          PL_PARAMETER_DROPPABLE | PL_FLAGS_MAY_IGNORE;
+constexpr uint32_t kMaxDimensions = 16;
+constexpr uint32_t kParameterFlags = PL_PARAMETER_TRAINABLE | PL_PARAMETER_DECAY | PL_PARAMETER_NEW |
+                                     PL_PARAMETER_DROPPABLE | PL_FLAGS_MAY_IGNORE;
 
 std::string parameter_problem(const pl_parameter& parameter) {
   if (view(parameter.name).empty()) return "has no name";
@@ -22,8 +22,8 @@ std::string parameter_problem(const pl_parameter& parameter) {
     return fmt::format("has {} dimensions, at most {} are possible", parameter.ndim, kMaxDimensions);
   if (parameter.ndim > 0 && !parameter.shape)
     return fmt::format("has {} dimensions and a NULL shape", parameter.ndim);
-  const std::span<const std::int64_t> shape(parameter.shape, parameter.ndim);
-  for (std::int64_t extent : shape)
+  const std::span<const int64_t> shape(parameter.shape, parameter.ndim);
+  for (int64_t extent : shape)
     if (extent < 1)
       return fmt::format("has the shape ({}), all extents must be at least 1", fmt::join(shape, ", "));
   if (parameter.flags & ~kParameterFlags)
@@ -35,23 +35,23 @@ std::string parameter_problem(const pl_parameter& parameter) {
   return {};
 }
 
-std::size_t element_count(const pl_parameter& parameter) {
-  std::size_t count = 1;
-  for (std::uint32_t i = 0; i < parameter.ndim; ++i) count *= static_cast<std::size_t>(parameter.shape[i]);
+}  // namespace
+
+uint64_t element_count(const pl_parameter& parameter) {
+  uint64_t count = 1;
+  for (uint32_t i = 0; i < parameter.ndim; ++i) count *= static_cast<uint64_t>(parameter.shape[i]);
   return count;
 }
 
-}  // namespace
-
 const std::vector<pl_parameter>& Task::parameters() {
   if (!parameters_.empty()) return parameters_;
-  const std::uint64_t count = call_.main("parameter_count", [&] { return api_.parameter_count(self_); });
+  const uint64_t count = call_.main("parameter_count", [&] { return api_.parameter_count(self_); });
   if (count == 0)
     throw Error(call_.plugin().label() +
                 ": has no parameters, so there is nothing to train; parameter_count is read after open");
   std::vector<pl_parameter> read;
   std::set<std::string_view> names;
-  for (std::uint64_t i = 0; i < count; ++i) {
+  for (uint64_t i = 0; i < count; ++i) {
     auto parameter = sized<pl_parameter>();
     call_.main("parameter", [&] { return api_.parameter(self_, i, &parameter); });
     parameter.struct_size = sizeof parameter;  // the stride of the array that strategies are given
@@ -66,16 +66,16 @@ const std::vector<pl_parameter>& Task::parameters() {
   return parameters_ = std::move(read);
 }
 
-void Task::initialize(std::uint64_t index, std::span<float> out) {
+void Task::initialize(uint64_t index, std::span<float> out) {
   const pl_parameter& parameter = parameters().at(index);
   if (element_count(parameter) != out.size())
     throw Error(fmt::format("initialize '{}': {} elements and room for {}", view(parameter.name),
                             element_count(parameter), out.size()));
-  std::vector<std::int64_t> shape(parameter.shape, parameter.shape + parameter.ndim);
+  std::vector<int64_t> shape(parameter.shape, parameter.shape + parameter.ndim);
   pl_tensor tensor{};
   tensor.data = out.data();
   tensor.device = {PL_DEVICE_CPU, 0};
-  tensor.ndim = static_cast<std::int32_t>(parameter.ndim);
+  tensor.ndim = static_cast<int32_t>(parameter.ndim);
   tensor.dtype = {PL_DTYPE_FLOAT, 32, 1};
   tensor.shape = shape.data();
   call_.main("initialize", [&] { return api_.initialize(self_, index, &tensor); });

@@ -8,7 +8,6 @@
 
 #include "core/base/str.hpp"
 #include "core/base/struct_copy.hpp"
-#include "core/plugins/side_file_name.hpp"
 #include "core/plugins/task.hpp"
 
 namespace pipeline::plugins {
@@ -20,7 +19,7 @@ void check_file_name(const std::string& plugin, std::string_view name) {
 }
 
 std::span<const std::byte> file_bytes(const std::string& plugin, std::string_view name, const void* bytes,
-                                      std::uint64_t size) {
+                                      uint64_t size) {
   if (!bytes && size > 0)
     throw Error(fmt::format("{} gave the file '{}' as {} bytes at NULL", plugin, name, size));
   return {static_cast<const std::byte*>(bytes), size};
@@ -30,8 +29,8 @@ std::span<const std::byte> file_bytes(const std::string& plugin, std::string_vie
 struct Values {
   const EvaluationSink& sink;
   const std::string& plugin;
-  std::span<const std::uint64_t> ids;                       // of the batch
-  std::set<std::pair<std::uint64_t, std::string>> records;  // so far
+  std::span<const uint64_t> ids;                       // of the batch
+  std::set<std::pair<uint64_t, std::string>> records;  // so far
 };
 
 pl_error* on_value(void* user, pl_str group, pl_str name, double sum, double weight) noexcept {
@@ -43,8 +42,7 @@ pl_error* on_value(void* user, pl_str group, pl_str name, double sum, double wei
   });
 }
 
-pl_error* on_record(void* user, std::uint64_t sample_id, pl_str key, const void* bytes,
-                    std::uint64_t size) noexcept {
+pl_error* on_record(void* user, uint64_t sample_id, pl_str key, const void* bytes, uint64_t size) noexcept {
   auto& values = *static_cast<Values*>(user);
   return call_back([&] {
     const auto fail = [&](std::string_view problem) {
@@ -60,7 +58,7 @@ pl_error* on_record(void* user, std::uint64_t sample_id, pl_str key, const void*
   });
 }
 
-pl_error* on_sample(void* user, std::uint64_t sample_id, pl_str text) noexcept {
+pl_error* on_sample(void* user, uint64_t sample_id, pl_str text) noexcept {
   const auto& values = *static_cast<const Values*>(user);
   return call_back([&] {
     if (values.sink.sample) values.sink.sample(sample_id, view(text));
@@ -74,7 +72,7 @@ struct Report {
   std::set<std::string, std::less<>> files;  // so far
 };
 
-pl_error* on_figure(void* user, pl_str name, double value, std::uint32_t better) noexcept {
+pl_error* on_figure(void* user, pl_str name, double value, uint32_t better) noexcept {
   const auto& report = *static_cast<const Report*>(user);
   return call_back([&] {
     if (name.len == 0) throw Error(fmt::format("{}: report gave a figure without a name", report.plugin));
@@ -92,7 +90,7 @@ pl_error* on_text(void* user, pl_str lines) noexcept {
   });
 }
 
-pl_error* on_report_file(void* user, pl_str name, const void* bytes, std::uint64_t size) noexcept {
+pl_error* on_report_file(void* user, pl_str name, const void* bytes, uint64_t size) noexcept {
   auto& report = *static_cast<Report*>(user);
   return call_back([&] {
     check_file_name(report.plugin, view(name));
@@ -111,19 +109,19 @@ pl_error* on_report_file(void* user, pl_str name, const void* bytes, std::uint64
 // Holds a prediction against its batch: each sample gets one row, with a field for each column.
 class RowCheck {
  public:
-  RowCheck(const std::string& plugin, std::span<const std::uint64_t> ids, std::size_t columns)
+  RowCheck(const std::string& plugin, std::span<const uint64_t> ids, size_t columns)
       : plugin_(plugin), samples_(ids.size()), columns_(columns) {
-    for (const std::uint64_t id : ids) ++missing_[id];
+    for (const uint64_t id : ids) ++missing_[id];
   }
 
   const std::string& plugin() const { return plugin_; }
 
-  void check_sample(std::uint64_t id) const {
+  void check_sample(uint64_t id) const {
     if (!missing_.contains(id))
       fail("yielded something for sample {}, which is not one of the {} samples of its batch", id, samples_);
   }
 
-  void add(std::uint64_t id, std::uint64_t fields) {
+  void add(uint64_t id, uint64_t fields) {
     check_sample(id);
     if (fields != columns_)
       fail("gave the row of sample {} {} fields, must give one for each of the {} prediction_columns", id,
@@ -149,9 +147,9 @@ class RowCheck {
   }
 
   const std::string& plugin_;
-  const std::size_t samples_, columns_;
-  std::uint64_t rows_ = 0;
-  std::map<std::uint64_t, std::uint64_t> missing_;  // rows that each sample has yet to get
+  const size_t samples_, columns_;
+  uint64_t rows_ = 0;
+  std::map<uint64_t, uint64_t> missing_;  // rows that each sample has yet to get
 };
 
 // What the `user` of a pl_prediction_sink points to.
@@ -160,18 +158,17 @@ struct Prediction {
   RowCheck rows;
 };
 
-pl_error* on_row(void* user, std::uint64_t sample_id, const pl_str* fields, std::uint64_t count) noexcept {
+pl_error* on_row(void* user, uint64_t sample_id, const pl_str* fields, uint64_t count) noexcept {
   auto& prediction = *static_cast<Prediction*>(user);
   return call_back([&] {
     prediction.rows.add(sample_id, count);
     std::vector<std::string_view> views;
-    for (std::uint64_t i = 0; i < count; ++i) views.push_back(view(fields[i]));
+    for (uint64_t i = 0; i < count; ++i) views.push_back(view(fields[i]));
     if (prediction.sink.row) prediction.sink.row(sample_id, views);
   });
 }
 
-pl_error* on_file(void* user, std::uint64_t sample_id, pl_str name, const void* bytes,
-                  std::uint64_t size) noexcept {
+pl_error* on_file(void* user, uint64_t sample_id, pl_str name, const void* bytes, uint64_t size) noexcept {
   const auto& prediction = *static_cast<const Prediction*>(user);
   return call_back([&] {
     prediction.rows.check_sample(sample_id);
@@ -194,7 +191,7 @@ void Task::evaluate(const Batch& batch, pl_evaluate_args args, const EvaluationS
   call_.main("evaluate", [&] { return api_.evaluate(self_, batch.handle(), &args, &raw); });
 }
 
-void Task::report(std::uint32_t split, std::uint32_t purpose, std::span<const EvaluationValue> values,
+void Task::report(uint32_t split, uint32_t purpose, std::span<const EvaluationValue> values,
                   std::span<const EvaluationRecord> records, const ReportSink& sink) {
   if (!api_.report) return;
   std::vector<pl_value> raw_values;
@@ -243,8 +240,8 @@ void Task::predict(const Batch& batch, pl_evaluate_args args, const PredictionSi
 std::vector<Metric> Task::metrics() const {
   std::vector<Metric> metrics;
   if (!api_.metric_count) return metrics;
-  const std::uint64_t count = call_.main("metric_count", [&] { return api_.metric_count(self_); });
-  for (std::uint64_t i = 0; i < count; ++i) {
+  const uint64_t count = call_.main("metric_count", [&] { return api_.metric_count(self_); });
+  for (uint64_t i = 0; i < count; ++i) {
     auto raw = sized<pl_metric>();
     call_.main("metric", [&] { return api_.metric(self_, i, &raw); });
     Metric metric{std::string(view(raw.name)), std::string(view(raw.source)), std::string(view(raw.help)),
@@ -264,14 +261,14 @@ std::vector<Metric> Task::metrics() const {
 
 std::vector<std::string> Task::prediction_columns() const {
   const pl_str* columns = nullptr;
-  std::uint64_t count = 0;
+  uint64_t count = 0;
   call_.main("prediction_columns", [&] { return api_.prediction_columns(self_, &columns, &count); });
   std::vector<std::string> names;
-  for (std::uint64_t i = 0; i < count; ++i) names.emplace_back(view(columns[i]));
+  for (uint64_t i = 0; i < count; ++i) names.emplace_back(view(columns[i]));
   return names;
 }
 
-std::string Task::sample_name(std::uint32_t split, std::uint64_t sample_id) const {
+std::string Task::sample_name(uint32_t split, uint64_t sample_id) const {
   pl_str name{};
   call_.any("sample_name", [&] { return api_.sample_name(self_, split, sample_id, &name); });
   return std::string(view(name));

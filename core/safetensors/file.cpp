@@ -34,8 +34,7 @@ int64_t TensorView::element_count() const {
   return count;
 }
 
-// Whole pages inside alone: neighbours may be in use.
-void TensorView::forget() const {
+void forget(std::span<const std::byte> data) {
   const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
   const auto begin = (reinterpret_cast<uintptr_t>(data.data()) + page - 1) / page * page;
   const auto end = reinterpret_cast<uintptr_t>(data.data() + data.size()) / page * page;

@@ -11,6 +11,10 @@
 
 namespace pipeline::safetensors {
 
+// Gives back the memory that reading a part of a mapped file took, whole pages inside it alone; the next
+// reading brings it in from the file again.
+void forget(std::span<const std::byte> mapped);
+
 // One tensor in a mapped file. The data is row-major, little-endian, borrowed from its File, and aligned only
 // as far as the writer of the file cared: copy it out rather than cast it.
 struct TensorView {
@@ -21,8 +25,7 @@ struct TensorView {
 
   std::string_view dtype_name() const { return safetensors::dtype_name(dtype); }
   int64_t element_count() const;
-  // Gives back the memory that reading it took; the next reading brings it in from the file again.
-  void forget() const;
+  void forget() const { safetensors::forget(data); }
 };
 
 // A safetensors file, mapped into memory read-only: opening costs the header, data comes in as it is touched.

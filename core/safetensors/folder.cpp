@@ -53,17 +53,15 @@ void Folder::open_shards(const std::string& index_path) {
   const std::string text{std::istreambuf_iterator<char>(stream), {}};
   if (!stream) throw Error(index_path + ": cannot be read");
   const json index = parse_index(text, index_path);
-  if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object()) {
+  if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object())
     throw Error(index_path + ": must be an object with \"weight_map\", an object of file names");
-  }
 
   std::map<std::string, std::string> expected;  // tensor -> shard
   std::map<std::string, size_t> shards;         // shard -> index in files_
   for (const auto& [name, shard] : index["weight_map"].items()) {
-    if (!shard.is_string() || !is_plain_name(shard.get_ref<const std::string&>())) {
+    if (!shard.is_string() || !is_plain_name(shard.get_ref<const std::string&>()))
       throw Error(index_path + ": weight_map[" + strict_json::excerpt(name) +
                   "] = " + strict_json::excerpt(shard) + ": must be the name of a file in the same folder");
-    }
     expected.emplace(name, shard.get<std::string>());
     shards.emplace(shard.get<std::string>(), 0);
   }
@@ -72,20 +70,18 @@ void Folder::open_shards(const std::string& index_path) {
     files_.push_back(File::open((std::filesystem::path(path_) / shard).string()));
     for (const TensorView& tensor : files_.back().tensors()) {
       const auto mapped = expected.find(tensor.name);
-      if (mapped == expected.end() || mapped->second != shard) {
+      if (mapped == expected.end() || mapped->second != shard)
         throw Error(files_.back().path() + ": tensor " + strict_json::excerpt(tensor.name) + ": " +
                     index_path + " maps it to " +
                     (mapped == expected.end() ? "no file" : strict_json::excerpt(mapped->second)));
-      }
     }
   }
   for (const auto& [name, shard] : expected) {
     const File& file = files_[shards.at(shard)];
     const TensorView* tensor = file.find(name);
-    if (tensor == nullptr) {
+    if (tensor == nullptr)
       throw Error(file.path() + ": has no tensor " + strict_json::excerpt(name) + ", which " + index_path +
                   " maps to it");
-    }
     index_.emplace(name, tensor);
   }
 }

@@ -43,10 +43,9 @@ TensorInfo parse_tensor(const std::string& name, const json& value, const std::s
   if (!value.is_object())
     throw Error(context + ": is " + strict_json::excerpt(value) + ": must be an object");
   for (const auto& [key, ignored] : value.items()) {
-    if (key != "dtype" && key != "shape" && key != "data_offsets") {
+    if (key != "dtype" && key != "shape" && key != "data_offsets")
       throw Error(context + ": unknown key " + strict_json::excerpt(key) +
                   ": expected dtype, shape and data_offsets");
-    }
   }
   const json& dtype_value = member(value, "dtype", context);
   const auto dtype =
@@ -56,26 +55,22 @@ TensorInfo parse_tensor(const std::string& name, const json& value, const std::s
 
   TensorInfo info{name, *dtype, {}, 0, 0};
   for (const uint64_t dim : unsigned_list(member(value, "shape", context), "shape", context)) {
-    if (dim > uint64_t{std::numeric_limits<int64_t>::max()}) {
+    if (dim > uint64_t{std::numeric_limits<int64_t>::max()})
       throw Error(context + ": dimension " + std::to_string(dim) + ": larger than a signed 64-bit integer");
-    }
     info.shape.push_back(static_cast<int64_t>(dim));
   }
   const auto offsets = unsigned_list(member(value, "data_offsets", context), "data_offsets", context);
-  if (offsets.size() != 2) {
+  if (offsets.size() != 2)
     throw Error(context + ": data_offsets has " + std::to_string(offsets.size()) + " entries: must have 2");
-  }
   info.begin = offsets[0];
   info.end = offsets[1];
-  if (info.begin > info.end) {
+  if (info.begin > info.end)
     throw Error(context + ": data_offsets " + range_string(info.begin, info.end) + " end before they begin");
-  }
   const uint64_t expected = byte_size(info.dtype, info.shape, context);
-  if (info.end - info.begin != expected) {
+  if (info.end - info.begin != expected)
     throw Error(context + ": data_offsets " + range_string(info.begin, info.end) + " hold " +
                 std::to_string(info.end - info.begin) + " bytes, but " + std::string(dtype_name(info.dtype)) +
                 " of shape " + shape_string(info.shape) + " needs " + std::to_string(expected));
-  }
   return info;
 }
 
@@ -85,9 +80,8 @@ Metadata parse_metadata(const json& value, const std::string& file) {
     throw Error(context + " = " + strict_json::excerpt(value) + ": must be an object of strings");
   Metadata metadata;
   for (const auto& [key, text] : value.items()) {
-    if (!text.is_string()) {
+    if (!text.is_string())
       throw Error(context + "." + key + " = " + strict_json::excerpt(text) + ": must be a string");
-    }
     metadata.emplace(key, text.get<std::string>());
   }
   return metadata;
@@ -97,23 +91,20 @@ Metadata parse_metadata(const json& value, const std::string& file) {
 void check_tiling(const std::vector<TensorInfo>& tensors, uint64_t data_bytes, const std::string& file) {
   uint64_t position = 0;
   for (const TensorInfo& tensor : tensors) {
-    if (tensor.begin != position) {
+    if (tensor.begin != position)
       throw Error(file + ": tensor " + strict_json::excerpt(tensor.name) + ": data_offsets " +
                   range_string(tensor.begin, tensor.end) +
                   (tensor.begin < position ? " overlap the tensor before" : " leave a gap") +
                   ": must begin at " + std::to_string(position));
-    }
-    if (tensor.end > data_bytes) {
+    if (tensor.end > data_bytes)
       throw Error(file + ": tensor " + strict_json::excerpt(tensor.name) + ": data_offsets " +
                   range_string(tensor.begin, tensor.end) + " reach past the " + std::to_string(data_bytes) +
                   " bytes of data in the file: truncated?");
-    }
     position = tensor.end;
   }
-  if (position != data_bytes) {
+  if (position != data_bytes)
     throw Error(file + ": holds " + std::to_string(data_bytes) + " bytes of data, but its tensors only " +
                 std::to_string(position));
-  }
 }
 
 json parse_object(std::string_view text, const std::string& file) {
@@ -148,27 +139,23 @@ uint64_t byte_size(Dtype dtype, const Shape& shape, const std::string& context) 
     overflow |= __builtin_mul_overflow(bits, static_cast<uint64_t>(dim), &bits);
   }
   if (overflow) throw Error(context + ": shape " + shape_string(shape) + ": the size overflows 64 bits");
-  if (bits % 8 != 0) {
+  if (bits % 8 != 0)
     throw Error(context + ": " + std::string(dtype_name(dtype)) + " of shape " + shape_string(shape) +
                 " is no whole number of bytes");
-  }
   return bits / 8;
 }
 
 Header parse_header(std::span<const std::byte> image, const std::string& file) {
-  if (image.size() < kLengthBytes) {
+  if (image.size() < kLengthBytes)
     throw Error(file + ": is " + std::to_string(image.size()) +
                 " bytes long: too short for a safetensors file");
-  }
   const uint64_t length = read_length(image);
-  if (length > kMaxHeaderBytes) {
+  if (length > kMaxHeaderBytes)
     throw Error(file + ": header length = " + std::to_string(length) + ": must be at most " +
                 std::to_string(kMaxHeaderBytes) + ": not a safetensors file?");
-  }
-  if (length > image.size() - kLengthBytes) {
+  if (length > image.size() - kLengthBytes)
     throw Error(file + ": header length = " + std::to_string(length) + ", but the file has only " +
                 std::to_string(image.size() - kLengthBytes) + " bytes after it: truncated?");
-  }
   const std::string_view text(reinterpret_cast<const char*>(image.data()) + kLengthBytes, length);
   if (!text.starts_with('{')) throw Error(file + ": the header must begin with '{': not a safetensors file?");
   const json object = parse_object(text, file);
@@ -194,21 +181,19 @@ std::string format_header(std::span<const TensorInfo> tensors, const Metadata& m
   std::string text = "{";
   try {
     if (!metadata.empty()) text += "\"__metadata__\":" + json(metadata).dump() + ",";
-    for (const TensorInfo& tensor : tensors) {
+    for (const TensorInfo& tensor : tensors)
       text += json(tensor.name).dump() + ":{\"dtype\":\"" + std::string(dtype_name(tensor.dtype)) +
               "\",\"shape\":" + json(tensor.shape).dump() + ",\"data_offsets\":[" +
               std::to_string(tensor.begin) + "," + std::to_string(tensor.end) + "]},";
-    }
   } catch (const json::exception&) {  // the only one that dump() throws
     throw Error(file + ": a tensor name or a metadata text is not valid UTF-8");
   }
   if (text.back() == ',') text.pop_back();
   text += "}";
   text.resize((text.size() + 7) / 8 * 8, ' ');
-  if (text.size() > kMaxHeaderBytes) {
+  if (text.size() > kMaxHeaderBytes)
     throw Error(file + ": the header would be " + std::to_string(text.size()) +
                 " bytes long: must be at most " + std::to_string(kMaxHeaderBytes));
-  }
   std::string prefix(kLengthBytes, '\0');
   for (size_t i = 0; i < kLengthBytes; ++i) prefix[i] = static_cast<char>(text.size() >> (8 * i) & 0xff);
   return prefix + text;

@@ -54,9 +54,8 @@ std::span<const TensorInfo> Writer::layout() {
   if (laid_out_) return tensors_;
   std::set<std::string_view> names;
   for (const TensorInfo& tensor : tensors_) {
-    if (!names.insert(tensor.name).second) {
+    if (!names.insert(tensor.name).second)
       throw Error(name_ + ": tensor " + strict_json::excerpt(tensor.name) + ": declared twice");
-    }
   }
   std::stable_sort(tensors_.begin(), tensors_.end(), [](const TensorInfo& a, const TensorInfo& b) {
     return dtype_bits(a.dtype) > dtype_bits(b.dtype);
@@ -64,10 +63,9 @@ std::span<const TensorInfo> Writer::layout() {
   uint64_t position = 0;
   for (TensorInfo& tensor : tensors_) {
     tensor.begin = position;
-    if (__builtin_add_overflow(position, tensor.end, &position)) {
+    if (__builtin_add_overflow(position, tensor.end, &position))
       throw Error(name_ + ": tensor " + strict_json::excerpt(tensor.name) +
                   ": the size of the file overflows 64 bits");
-    }
     tensor.end = position;
   }
   laid_out_ = true;
@@ -92,18 +90,16 @@ void Writer::write(std::string_view name, std::span<const std::byte> piece) {
   if (finished_) throw Error(name_ + ": written to after it was finished");
   begin();
   if (piece.empty()) return;
-  if (current_ == tensors_.size() || tensors_[current_].name != name) {
+  if (current_ == tensors_.size() || tensors_[current_].name != name)
     throw Error(name_ + ": data of tensor " + strict_json::excerpt(std::string(name)) +
                 " written, expected " +
                 (current_ == tensors_.size() ? "none: all are complete"
                                              : strict_json::excerpt(tensors_[current_].name)));
-  }
   const TensorInfo& tensor = tensors_[current_];
-  if (piece.size() > tensor.end - position_) {
+  if (piece.size() > tensor.end - position_)
     throw Error(name_ + ": tensor " + strict_json::excerpt(tensor.name) + ": " +
                 std::to_string(position_ - tensor.begin + piece.size()) + " bytes written, expected " +
                 std::to_string(tensor.end - tensor.begin));
-  }
   append(piece);
   position_ += piece.size();
   skip_complete();

@@ -83,12 +83,9 @@ void Checkpointer::require_same_run(const checkpoint::Checkpoint& from) const {
   const auto then = nlohmann::json::parse(contents.identity_json, nullptr, false);
   const nlohmann::json data = data_identity(session_.task());
   if (then.is_object() && then.contains("data") && then["data"] != data)
-    throw Error(
-        PL_ERROR_CONFIG,
-        fmt::format(
-            "{}: the data is not what this run began with: {} now, {} then: bring it back, or start over "
-            "with --fresh",
-            from.path(), describe_data(data), describe_data(then["data"])));
+    throw Error(PL_ERROR_CONFIG, fmt::format("{}: the data is not what this run began with: {} now, {} then: "
+                                             "bring it back, or start over with --fresh",
+                                             from.path(), describe_data(data), describe_data(then["data"])));
   const nlohmann::json now = numeric_identity(session_);
   std::string changes;
   for (const auto& [key, value] : now.items())
@@ -97,12 +94,10 @@ void Checkpointer::require_same_run(const checkpoint::Checkpoint& from) const {
                              then.is_object() && then.contains(key) ? then[key].dump() : "not recorded");
   if (changes.empty()) return;
   if ((session_.run_info().flags & PL_RUN_REPRODUCIBLE) != 0)
-    throw Error(
-        PL_ERROR_CONFIG,
-        fmt::format(
-            "{}: cannot be continued with the same bits, and run.reproducible = true: {}: run it as before, "
-            "or set run.reproducible = false",
-            from.path(), changes));
+    throw Error(PL_ERROR_CONFIG,
+                fmt::format("{}: cannot be continued with the same bits, and run.reproducible = true: {}: "
+                            "run it as before, or set run.reproducible = false",
+                            from.path(), changes));
   log_.info("changed since the checkpoint, so the last digits of the results may differ: " + changes);
 }
 

@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "core/checkpoint/background_writer.hpp"
 #include "core/checkpoint/store.hpp"
+#include "core/checkpoint/writer.hpp"
 #include "core/train/run/run_folder.hpp"
 #include "core/train/run/session.hpp"
 #include "core/train/train_state.hpp"

@@ -51,9 +51,8 @@ struct TrainState {
   uint64_t step = 0;   // optimizer steps done
   double seconds = 0;  // spent training, over all processes that continued this run
   LossScale loss_scale{{}};
-  std::optional<bool>
-      unapplied;  // was the last step finite? Not yet in loss_scale, which learns of it one step late
-  std::optional<Best> best;  // by evaluate.best_metric as it was then
+  std::optional<bool> unapplied;  // was the last step finite? loss_scale learns of it one step late
+  std::optional<Best> best;       // by evaluate.best_metric as it was then
 
   std::string to_json() const;
   // Throws pipeline::Error (PL_ERROR_CORRUPT) naming `where`.

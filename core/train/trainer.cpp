@@ -14,10 +14,8 @@
 #include "core/base/seed.hpp"
 #include "core/observe/format.hpp"
 #include "core/observe/memory.hpp"
-#include "core/train/peak_flops.hpp"
 #include "core/train/run/announce.hpp"
 #include "core/train/run/clock.hpp"
-#include "core/train/run/model_file.hpp"
 #include "core/train/run/schedule.hpp"
 #include "core/train/run/signals.hpp"
 #include "core/train/run/weights.hpp"
@@ -39,15 +37,12 @@ Sampler::Options sampler_options(Session& session) {
   Sampler::Options options{.samples = task.sample_count(PL_SPLIT_TRAIN),
                            .seed = session.run_info().seed,
                            .shuffle = config.get_bool("loader.shuffle"),
-                           .costs = {},
                            .window_steps = static_cast<uint64_t>(config.get_int("loader.group_window"))};
   if (options.samples == UINT64_MAX)
-    throw Error(
-        PL_ERROR_UNSUPPORTED,
-        fmt::format(
-            "{} has training data without an end, and this version needs a number of samples: use a task "
-            "or an option of it that gives one",
-            session.task_plugin().label()));
+    throw Error(PL_ERROR_UNSUPPORTED,
+                fmt::format("{} has training data without an end, and this version needs a number of "
+                            "samples: use a task or an option of it that gives one",
+                            session.task_plugin().label()));
   if (options.samples == 0)
     throw Error(PL_ERROR_CONFIG, fmt::format("{} has no training samples", session.task_plugin().label()));
   if (!config.get_bool("loader.group_by_length")) return options;
@@ -446,21 +441,12 @@ bool Trainer::evaluate_now() {
   if (available == 0) return true;
   std::vector<std::string> shown;
   session_.gather_values();
-  const auto result = evaluate(team_, session_.task(),
-                               {.split = PL_SPLIT_VAL,
-                                .purpose = PL_PURPOSE_VALIDATE,
-                                .samples = every("evaluate.max_samples"),
-                                .batch = session_.plan().micro_batch,
-                                .workers = session_.workers(),
-                                .prefetch = every("loader.prefetch"),
-                                .shown = every("evaluate.samples"),
-                                .cancelled = [] { return Signals::received() != 0; },
-                                .progress =
-                                    [&](uint64_t done, uint64_t total) {
-                                      log_.console().progress(
-                                          fmt::format("evaluating after step {}", state_.step), done, total);
-                                    },
-                                .show = [&](uint64_t, std::string_view text) { shown.emplace_back(text); }});
+  EvaluationRequest request = request_for(session_, PL_SPLIT_VAL, PL_PURPOSE_VALIDATE);
+  request.progress = [&](uint64_t done, uint64_t total) {
+    log_.console().progress(fmt::format("evaluating after step {}", state_.step), done, total);
+  };
+  request.show = [&](uint64_t, std::string_view text) { shown.emplace_back(text); };
+  const auto result = evaluate(team_, session_.task(), request);
   session_.release_values();
   log_.console().status({});
   if (!result) return false;

@@ -20,7 +20,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from gpt2_side_by_side import MAX_SUMMARY, SEPARATOR, Examples, make_model
+from gpt2_side_by_side import Examples, config_of, make_model
 
 MIB = 2**20
 OURS = {"single": ["strategy.plugin=single"],
@@ -191,45 +191,9 @@ def start(name, folder, processes, arguments):
 
 
 def write_config(folder, arguments):
-    (folder / "bench.toml").write_text(f"""
-[run]
-cache_dir = "cache"
-device = "cpu"
-[task]
-plugin = "summarization"
-[task.data]
-train = "pairs.jsonl"
-[task.tokenizer]
-path = "model"
-[task.model]
-n_layer = {arguments.layers}
-n_head = {arguments.heads}
-n_embd = {arguments.width}
-embd_pdrop = 0.0
-attn_pdrop = 0.0
-resid_pdrop = 0.0
-[task.sequence]
-max_tokens = {arguments.most}
-max_summary_tokens = {MAX_SUMMARY}
-separator = {json.dumps(SEPARATOR)}
-loss = "{"all" if arguments.what == "memory" else "summary"}"
-[optimizer]
-lr = 1e-4
-beta2 = 0.95
-weight_decay = 0.1
-[schedule]
-kind = "constant"
-[train]
-init_from = "model"
-precision = "{arguments.precision}"
-global_batch = {arguments.batch}
-micro_batch = {arguments.micro_batch}
-max_steps = 1000000  # it is ended from outside
-[loader]
-shuffle = false
-[launch]
-threads = {arguments.threads}
-""")
+    # It is ended from outside.
+    train = f'precision = "{arguments.precision}"\nmicro_batch = {arguments.micro_batch}\nmax_steps = 1000000'
+    (folder / "bench.toml").write_text(config_of(arguments, "model", arguments.most + 1, arguments.what == "memory", train))
 
 
 def write_examples(folder, arguments, count):

@@ -4,7 +4,6 @@ How turns are taken: side_by_side.py.
 """
 
 import argparse
-import contextlib
 import json
 import os
 import random
@@ -13,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from side_by_side import Peer, Pipeline
+from side_by_side import Peer, Pipeline, take_turns
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "parity"))
 import gpt2_vocabulary  # noqa: E402
@@ -79,11 +78,10 @@ class Examples:
         return result
 
 
-def write_config(folder, model, arguments, steps):
-    config = folder / "bench.toml"
-    config.write_text(f"""
+def config_of(arguments, model, most, all_tokens, train, more=""):
+    """`most`: tokens of an example, the end of text included, which is a target, not an input. `train`: more lines of [train]."""
+    return f"""
 [run]
-dir = "run"
 device = "cpu"
 cache_dir = "cache"
 [task]
@@ -100,10 +98,10 @@ embd_pdrop = 0.0
 attn_pdrop = 0.0
 resid_pdrop = 0.0
 [task.sequence]
-max_tokens = {arguments.most - 1}  # the end of text is a target, not an input
+max_tokens = {most - 1}
 max_summary_tokens = {MAX_SUMMARY}
 separator = {json.dumps(SEPARATOR)}
-loss = "{"all" if arguments.language_model else "summary"}"
+loss = "{"all" if all_tokens else "summary"}"
 [optimizer]
 lr = 1e-4
 beta2 = 0.95
@@ -112,18 +110,20 @@ weight_decay = 0.1
 kind = "constant"
 [train]
 init_from = "{model}"
-precision = "fp32"
 global_batch = {arguments.batch}
-micro_batch = {arguments.batch}
-clip_grad_norm = 0.0
-max_steps = {steps + 9}  # never reached: a run that ends reports its last step sooner
+{train}
 [loader]
 shuffle = false
-[checkpoint]
-background = false
 [launch]
 threads = {arguments.threads}
-""")
+{more}"""
+
+
+def write_config(folder, model, arguments, steps):
+    # The last step is never reached: a run that ends reports it sooner.
+    train = f'precision = "fp32"\nmicro_batch = {arguments.batch}\nclip_grad_norm = 0.0\nmax_steps = {steps + 9}'
+    config = folder / "bench.toml"
+    config.write_text(config_of(arguments, model, arguments.most, arguments.language_model, train, "[checkpoint]\nbackground = false\n"))
     return config
 
 
@@ -175,17 +175,9 @@ def main():
         examples = maker.language_model(pairs, count) if arguments.language_model else maker.summarization(pairs, count, arguments.grouped)
         (folder / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair, _ in examples))
         (folder / "tokens.jsonl").write_text("".join(json.dumps(example) + "\n" for _, example in examples))
-        with contextlib.ExitStack() as stack:  # none may be left standing still
-            # One after the other: each has the machine for itself while it starts.
-            ours = Pipeline(folder, [arguments.pipeline, "run", write_config(folder, model, arguments, steps)])
-            stack.callback(ours.close)
-            ours.warm_up()
-            theirs = Peer("transformers", peer_command(folder, model, arguments))
-            stack.callback(theirs.close)
-            theirs.warm_up()
-            for turn in range(arguments.turns):
-                for contestant in (theirs, ours) if turn % 2 == 0 else (ours, theirs):
-                    contestant.turn(arguments.steps)
+        ours_command = [arguments.pipeline, "run", write_config(folder, model, arguments, steps), "--set", "run.dir=run"]
+        ours, theirs = take_turns(lambda: Pipeline(folder, ours_command),
+                                  lambda: Peer("transformers", peer_command(folder, model, arguments)), arguments.turns, arguments.steps)
         report(ours, theirs, steps, arguments.batch, examples)
 
 

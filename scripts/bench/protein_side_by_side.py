@@ -6,7 +6,6 @@ of them in the same order, and a turn is the same steps for both.
 """
 
 import argparse
-import contextlib
 import json
 import os
 import statistics
@@ -15,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from side_by_side import Peer, Pipeline
+from side_by_side import Peer, Pipeline, take_turns
 
 # Configuration, and options of the task beside it. Nothing is dropped, so that losses can be compared.
 MODELS = {
@@ -145,17 +144,8 @@ def main():
         folder = Path(name)
         config = write_config(folder, arguments, steps + 9)  # the last is never reached: a run that ends reports its last step sooner
         residues = write_batches(folder, config, arguments)
-        with contextlib.ExitStack() as stack:  # none may be left standing still
-            # One after the other: each has the machine for itself while it starts.
-            ours = Pipeline(folder, our_command(folder, config, arguments))
-            stack.callback(ours.close)
-            ours.warm_up()
-            theirs = Theirs(folder, arguments)
-            stack.callback(theirs.close)
-            theirs.warm_up()
-            for turn in range(arguments.turns):
-                for contestant in (theirs, ours) if turn % 2 == 0 else (ours, theirs):
-                    contestant.turn(arguments.steps)
+        ours, theirs = take_turns(lambda: Pipeline(folder, our_command(folder, config, arguments)),
+                                  lambda: Theirs(folder, arguments), arguments.turns, arguments.steps)
         report(ours, theirs, residues, arguments)
 
 

@@ -5,6 +5,7 @@ a line). A turn is the time from waking it until its steps are reported. The pip
 turns are one step behind, and as long.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -105,3 +106,17 @@ class Peer(Contestant):
         self.tokens += answer["tokens"]
         self.padded += answer["padded_tokens"]
         return answer["losses"]
+
+
+def take_turns(ours, theirs, turns, steps):
+    """ours, theirs: functions that start the two. Returns both, when they have ended."""
+    with contextlib.ExitStack() as stack:  # none may be left standing still
+        both = []
+        for start in (ours, theirs):  # one after the other: each has the machine for itself while it starts
+            both.append(start())
+            stack.callback(both[-1].close)
+            both[-1].warm_up()
+        for turn in range(turns):
+            for contestant in reversed(both) if turn % 2 == 0 else both:
+                contestant.turn(steps)
+    return both

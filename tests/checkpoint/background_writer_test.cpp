@@ -1,4 +1,4 @@
-#include "core/checkpoint/background_writer.hpp"
+#include "core/checkpoint/writer.hpp"
 
 #include <future>
 

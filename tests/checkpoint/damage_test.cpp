@@ -3,7 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/checkpoint/hex.hpp"
+#include "core/checkpoint/manifest.hpp"
 #include "core/checkpoint/store.hpp"
 #include "core/checkpoint/writer.hpp"
 #include "core/safetensors/crc32c.hpp"

@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/checkpoint/background_writer.hpp"
+#include "core/checkpoint/writer.hpp"
 #include "tests/checkpoint/expect_error.hpp"
 #include "tests/checkpoint/state.hpp"
 #include "tests/support/test_files.hpp"

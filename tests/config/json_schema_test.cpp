@@ -1,10 +1,9 @@
-#include "core/config/json_schema.hpp"
+#include "core/config/explain.hpp"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
-#include "core/config/core_options.hpp"
 #include "core/config/option.hpp"
 #include "tests/config/plugin_options.hpp"
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "core/base/error.hpp"
-#include "core/config/core_options.hpp"
 #include "core/config/document.hpp"
 #include "tests/config/plugin_options.hpp"
 

@@ -37,7 +37,7 @@ TEST_F(PluginTable, GivesValuesDefaultsAndOrigins) {
   EXPECT_EQ(config.get_int("model.n_head"), 7);
   EXPECT_EQ(config.get_string("model.activation"), "gelu");
   EXPECT_FALSE(config.get_bool("model.bias"));
-  EXPECT_EQ(config.get_path("data.train"), (std::filesystem::current_path() / "a.csv").string());
+  EXPECT_EQ(config.find_path("data.train"), (std::filesystem::current_path() / "a.csv").string());
   EXPECT_EQ(config.find_int("model.window"), std::nullopt);
   EXPECT_TRUE(config.is_set("model.n_head"));
   EXPECT_FALSE(config.is_set("model.dropout"));

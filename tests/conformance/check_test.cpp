@@ -8,7 +8,7 @@
 
 #include "core/base/error.hpp"
 #include "core/plugins/check/check_plugin.hpp"
-#include "core/plugins/check/elf.hpp"
+#include "core/plugins/check/subject.hpp"
 
 namespace pipeline::plugins {
 namespace {

@@ -1,4 +1,4 @@
-#include "core/launch/slurm.hpp"
+#include "core/launch/rank_env.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

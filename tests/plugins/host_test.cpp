@@ -154,11 +154,8 @@ TEST(StructCopy, ExtendsShorterAndCutsLonger) {
     pl_batch_info known;
     double later;
   };
-  Longer longer{{sizeof(Longer), 0, 1.5, 2, 3, 4}, 9};
+  const Longer longer{{sizeof(Longer), 0, 1.5, 2, 3, 4}, 9};
   EXPECT_EQ(copy_and_extend<pl_batch_info>(&longer).positions, 4u);
-  EXPECT_TRUE(has_unknown_part(&longer.known));
-  longer.later = 0;
-  EXPECT_FALSE(has_unknown_part(&longer.known));
 
   pl_batch_info shorter{offsetof(pl_batch_info, tokens), 0, 1.5, 2, 77, 77};
   const auto copy = copy_and_extend<pl_batch_info>(&shorter);

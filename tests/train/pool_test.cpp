@@ -1,4 +1,4 @@
-#include "core/train/results/pool.hpp"
+// Adding up what evaluations have kept.
 
 #include <cmath>
 #include <limits>
@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.hpp"
+#include "core/train/stages/pool_stage.hpp"
 #include "tests/plugins/zoo.hpp"
 #include "tests/support/test_files.hpp"
 
@@ -26,12 +27,14 @@ KeptEvaluation kept(const std::string& stage, std::vector<plugins::EvaluationVal
   return {.stage = stage,
           .figures = "run/" + stage + "/evaluation-test.json",
           .sums = {.split = PL_SPLIT_TEST,
-                   .samples = 7,
-                   .available = 7,
+                   .sums = std::move(values),
                    .metrics = {kPerplexity},
-                   .values = std::move(values),
                    .records = 0,
-                   .files = {}}};
+                   .figures = {},
+                   .text = {},
+                   .files = {},
+                   .samples = 7,
+                   .available = 7}};
 }
 
 // Means of 2.5 and 2 that have different weights: their mean is 2.25, that of all samples 2.4.
@@ -78,7 +81,7 @@ TEST_F(Pool, SumsOfThreePartsAddValuesThatOnlySomeHave) {
 
 TEST_F(Pool, AValueThatIsNoNumberMakesFiguresThatAreNoneAndIsNamed) {
   auto evaluations = two_parts();
-  evaluations[1].sums.values[0].sum = std::numeric_limits<double>::quiet_NaN();
+  evaluations[1].sums.sums[0].sum = std::numeric_limits<double>::quiet_NaN();
   EXPECT_EQ(problem_of(evaluations), "(nothing was thrown)");
   EXPECT_THAT(doubts_about(evaluations),
               ElementsAre("run/b/evaluation-test.json: 'loss' is nan with weight 1, so what is computed from "
@@ -99,8 +102,8 @@ TEST(Poolable, APartMayBeInOneEvaluationAlone) {
             "may be counted once: have the "
             "stages 'a' "
             "and 'c' evaluate different parts, or leave one of them out");
-  evaluations[1].sums.values =
-      evaluations[2].sums.values = {{"p", "loss", 1, 1}, {"q", "loss", 1, 1}, {"r", "loss", 1, 1}};
+  evaluations[1].sums.sums =
+      evaluations[2].sums.sums = {{"p", "loss", 1, 1}, {"q", "loss", 1, 1}, {"r", "loss", 1, 1}};
   EXPECT_THAT(problem_of(evaluations),
               testing::StartsWith(
                   "run/b/evaluation-test.json and run/c/evaluation-test.json both scored p (and 2 more): "));
@@ -142,7 +145,7 @@ TEST(Poolable, OtherSplitsAndFiguresAreNot) {
 
 TEST(Poolable, EvaluationsWithoutPartsAreDoubted) {
   auto evaluations = two_parts();
-  evaluations[0].sums.values.pop_back();
+  evaluations[0].sums.sums.pop_back();
   EXPECT_THAT(
       doubts_about(evaluations),
       ElementsAre(

@@ -3,8 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.hpp"
-#include "core/train/results/result_file.hpp"
-#include "core/train/results/side_files.hpp"
+#include "core/train/results/result_files.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace pipeline::train {

@@ -44,17 +44,16 @@ Check run(const Promise& promise, const CheckArgs& args) {
 }
 
 // "task summarization 1.0" and its kind, from a process of its own.
-std::pair<std::string, std::uint32_t> identity(const CheckArgs& args) {
+std::pair<std::string, uint32_t> identity(const CheckArgs& args) {
   const ChildResult child = run_in_child(args.limit, [&] {
     const Plugin& plugin = Plugin::load(args.plugin);
-    return fmt::format("{}{} {}", static_cast<std::uint32_t>(plugin.kind()), plugin.label(),
-                       plugin.version());
+    return fmt::format("{}{} {}", static_cast<uint32_t>(plugin.kind()), plugin.label(), plugin.version());
   });
   if (!child.ok) return {};
-  return {child.value.substr(1), static_cast<std::uint32_t>(child.value.front() - '0')};
+  return {child.value.substr(1), static_cast<uint32_t>(child.value.front() - '0')};
 }
 
-std::vector<Promise> promises_of(std::uint32_t kind) {
+std::vector<Promise> promises_of(uint32_t kind) {
   if (kind == PL_PLUGIN_TASK) return task_promises();
   if (kind == PL_PLUGIN_STRATEGY) return strategy_promises();
   return backend_promises();

@@ -6,7 +6,6 @@
 
 #include "core/base/error.hpp"
 #include "core/base/str.hpp"
-#include "core/plugins/check/elf.hpp"
 #include "core/plugins/check/subject.hpp"
 
 namespace pipeline::plugins {

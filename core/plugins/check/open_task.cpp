@@ -27,10 +27,8 @@ double scalar(const pl_tensor& tensor) {
 }
 
 // Cut off rather than rounded: any bf16 number near the float32 one will do.
-std::uint16_t narrowed(float value) {
-  return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16);
-}
-float widened(std::uint16_t value) { return std::bit_cast<float>(static_cast<std::uint32_t>(value) << 16); }
+uint16_t narrowed(float value) { return static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16); }
+float widened(uint16_t value) { return std::bit_cast<float>(static_cast<uint32_t>(value) << 16); }
 
 }  // namespace
 
@@ -43,17 +41,17 @@ OpenTask::OpenTask(const CheckArgs& args, const OpenHow& how)
   const std::vector<pl_parameter>& parameters = task_.parameters();
   parameters_.reserve(parameters.size());
   for (const pl_parameter& parameter : parameters) allocate(parameter);
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const std::size_t index = how.backwards ? parameters.size() - 1 - i : i;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const size_t index = how.backwards ? parameters.size() - 1 - i : i;
     task_.initialize(index, parameters_[index].value);
   }
-  for (std::size_t i = 0; i < parameters.size(); ++i) bind(i, parameters[i]);
+  for (size_t i = 0; i < parameters.size(); ++i) bind(i, parameters[i]);
 }
 
-std::vector<std::uint64_t> OpenTask::some_ids(std::uint32_t split) const {
-  const std::uint64_t count = task_.sample_count(split), most = 2;
+std::vector<uint64_t> OpenTask::some_ids(uint32_t split) const {
+  const uint64_t count = task_.sample_count(split), most = 2;
   if (count == 0) throw Error("sample_count of the training split is 0");
-  std::vector<std::uint64_t> ids(std::min(count, most));
+  std::vector<uint64_t> ids(std::min(count, most));
   std::iota(ids.begin(), ids.end(), 0);
   return ids;
 }
@@ -61,18 +59,18 @@ std::vector<std::uint64_t> OpenTask::some_ids(std::uint32_t split) const {
 void OpenTask::allocate(const pl_parameter& parameter) {
   Storage& storage = parameters_.emplace_back();
   storage.shape.assign(parameter.shape, parameter.shape + parameter.ndim);
-  std::size_t count = 1;
-  for (const std::int64_t size : storage.shape) count *= static_cast<std::size_t>(size);
+  size_t count = 1;
+  for (const int64_t size : storage.shape) count *= static_cast<size_t>(size);
   storage.value.resize(count);
   storage.gradient.resize(count);
 }
 
-void OpenTask::bind(std::size_t index, const pl_parameter& parameter) {
+void OpenTask::bind(size_t index, const pl_parameter& parameter) {
   Storage& storage = parameters_[index];
   pl_tensor value{};
   value.data = storage.value.data();
   value.device = {PL_DEVICE_CPU, 0};
-  value.ndim = static_cast<std::int32_t>(storage.shape.size());
+  value.ndim = static_cast<int32_t>(storage.shape.size());
   value.dtype = how_.dtype;
   value.shape = storage.shape.data();
   pl_tensor gradient = value;
@@ -91,7 +89,7 @@ void OpenTask::bind(std::size_t index, const pl_parameter& parameter) {
 std::vector<float> OpenTask::train(const Batch& batch) {
   for (Storage& storage : parameters_) {
     std::ranges::fill(storage.gradient, 0.0f);
-    std::ranges::fill(storage.narrow_gradient, std::uint16_t{0});
+    std::ranges::fill(storage.narrow_gradient, uint16_t{0});
   }
   auto sink = sized<pl_gradient_sink>();
   sink.user = this;
@@ -134,7 +132,7 @@ void OpenTask::add(const pl_gradient& gradient) {
   if (!gradient.release) throw Error("a gradient is handed over without `release`");
   const auto* data = data_of<const float>(*gradient.tensor);
   if (gradient.tensor->dtype.bits != 32) throw Error("a gradient of a float32 parameter is not float32");
-  for (std::size_t i = 0; i < storage.gradient.size(); ++i) storage.gradient[i] += data[i];
+  for (size_t i = 0; i < storage.gradient.size(); ++i) storage.gradient[i] += data[i];
   gradient.release(gradient.owner);
 }
 
@@ -142,21 +140,20 @@ void OpenTask::add_rows(Storage& storage, const pl_gradient& gradient) {
   if (how_.gradients != Gradients::kInRows)
     throw Error("a gradient comes in rows, which the sink's flags do not allow");
   gave_rows_ = true;
-  const std::size_t rows = static_cast<std::size_t>(storage.shape.at(0));
-  const std::size_t width = storage.gradient.size() / rows,
-                    given = static_cast<std::size_t>(gradient.rows->shape[0]);
-  const auto* row = data_of<const std::int64_t>(*gradient.rows);
+  const size_t rows = static_cast<size_t>(storage.shape.at(0));
+  const size_t width = storage.gradient.size() / rows, given = static_cast<size_t>(gradient.rows->shape[0]);
+  const auto* row = data_of<const int64_t>(*gradient.rows);
   const auto* values = data_of<const float>(*gradient.tensor);
   if (gradient.rows->dtype.code != PL_DTYPE_INT || gradient.rows->dtype.bits != 64)
     throw Error("the rows of a gradient are not int64");
   if (gradient.tensor->dtype.bits != 32) throw Error("a gradient of a float32 parameter is not float32");
   if (gradient.tensor->shape[0] != gradient.rows->shape[0])
     throw Error(fmt::format("a gradient comes in {} rows, but has {}", given, gradient.tensor->shape[0]));
-  for (std::size_t i = 0; i < given; ++i) {
-    if (row[i] < 0 || static_cast<std::size_t>(row[i]) >= rows)
+  for (size_t i = 0; i < given; ++i) {
+    if (row[i] < 0 || static_cast<size_t>(row[i]) >= rows)
       throw Error(fmt::format("a gradient comes for row {} of {}", row[i], rows));
-    float* of_row = storage.gradient.data() + static_cast<std::size_t>(row[i]) * width;
-    for (std::size_t k = 0; k < width; ++k) of_row[k] += values[i * width + k];
+    float* of_row = storage.gradient.data() + static_cast<size_t>(row[i]) * width;
+    for (size_t k = 0; k < width; ++k) of_row[k] += values[i * width + k];
   }
 }
 

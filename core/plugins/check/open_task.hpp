@@ -12,7 +12,7 @@ enum class Gradients { kInPlace, kHandedOver, kInRows };
 
 struct OpenHow {
   Gradients gradients = Gradients::kInPlace;
-  std::uint32_t purpose = PL_PURPOSE_TRAIN;
+  uint32_t purpose = PL_PURPOSE_TRAIN;
   pl_dtype dtype = {
       PL_DTYPE_FLOAT, 32,
       1};  // of parameters, their gradients and products: float32 or, with gradients in place, bf16
@@ -30,7 +30,7 @@ class OpenTask {
   Task& task() { return task_; }
 
   // The first of a split's samples. Throws where there are none.
-  std::vector<std::uint64_t> some_ids(std::uint32_t split = PL_SPLIT_TRAIN) const;
+  std::vector<uint64_t> some_ids(uint32_t split = PL_SPLIT_TRAIN) const;
 
   // Trains on one batch from zero gradients and returns the loss and all gradients.
   std::vector<float> train(const Batch& batch);
@@ -42,13 +42,13 @@ class OpenTask {
  private:
   // A parameter's values and gradient as float32 or, behind it, as bf16 (the upper half of a float32).
   struct Storage {
-    std::vector<std::int64_t> shape;
+    std::vector<int64_t> shape;
     std::vector<float> value, gradient;
-    std::vector<std::uint16_t> narrow_value, narrow_gradient;
+    std::vector<uint16_t> narrow_value, narrow_gradient;
   };
 
   void allocate(const pl_parameter& parameter);
-  void bind(std::size_t index, const pl_parameter& parameter);
+  void bind(size_t index, const pl_parameter& parameter);
   static pl_error* ready(void* user, const pl_gradient* gradient) noexcept;
   void add(const pl_gradient& gradient);
   void add_rows(Storage& storage, const pl_gradient& gradient);

@@ -15,14 +15,14 @@
 namespace pipeline::plugins {
 namespace {
 
-constexpr std::int64_t kShape[] = {3, 5};
-constexpr std::size_t kCount = 15;
+constexpr int64_t kShape[] = {3, 5};
+constexpr size_t kCount = 15;
 using State = std::map<std::string, std::vector<std::byte>>;  // "weight/exp_avg" -> its bytes
 
 // A strategy over one parameter of 3 x 5, at its start.
 class Bench {
  public:
-  explicit Bench(const CheckArgs& args, std::uint32_t flags = PL_RUN_REPRODUCIBLE)
+  explicit Bench(const CheckArgs& args, uint32_t flags = PL_RUN_REPRODUCIBLE)
       : subject_(args, {.flags = flags}) {
     parameter_ = sized<pl_parameter>();
     parameter_.flags = PL_PARAMETER_TRAINABLE | PL_PARAMETER_DECAY;
@@ -40,8 +40,7 @@ class Bench {
     strategy().load_state(
         [](const pl_piece& piece, void* destination) {
           auto* out = static_cast<float*>(destination);
-          for (std::uint64_t i = 0; i < piece.count; ++i)
-            out[i] = 0.1f * static_cast<float>(piece.offset + i);
+          for (uint64_t i = 0; i < piece.count; ++i) out[i] = 0.1f * static_cast<float>(piece.offset + i);
         },
         true);
   }
@@ -58,7 +57,7 @@ class Bench {
       tensor = own_tensor(mine);
     } else {
       auto* gradient = data_of<float>(tensor);
-      for (std::size_t i = 0; i < kCount; ++i) gradient[i] += value;
+      for (size_t i = 0; i < kCount; ++i) gradient[i] += value;
     }
     auto gradient = sized<pl_gradient>();
     gradient.tensor = &tensor;
@@ -74,10 +73,10 @@ class Bench {
   // The same in rows, of which the first comes in two halves.
   pl_step_report step_in_rows(float value) {
     strategy().begin_step(1);
-    std::int64_t rows[] = {0, 2, 1, 0};
-    std::int64_t count[] = {4}, shape[] = {4, kShape[1]};
+    int64_t rows[] = {0, 2, 1, 0};
+    int64_t count[] = {4}, shape[] = {4, kShape[1]};
     std::vector<float> values(20, value);
-    for (std::size_t i = 0; i < 5; ++i) values[i] = values[15 + i] = 0.5f * value;
+    for (size_t i = 0; i < 5; ++i) values[i] = values[15 + i] = 0.5f * value;
     pl_tensor tensor = own_tensor(values), indices = tensor;
     tensor.shape = shape;
     indices.data = rows;
@@ -92,7 +91,7 @@ class Bench {
     return end_step();
   }
 
-  State state(std::uint32_t mode = PL_SNAPSHOT_COPY) {
+  State state(uint32_t mode = PL_SNAPSHOT_COPY) {
     State state;
     strategy().snapshot(mode).pieces([&](const pl_piece& piece) {
       const auto* data = static_cast<const std::byte*>(piece.data);
@@ -196,7 +195,7 @@ void state_comes_back(const CheckArgs& args) {
         if (found == state.end())
           throw Error(
               fmt::format("asks for {}/{}, which it did not save", view(piece.parameter), view(piece.kind)));
-        const std::size_t width = piece.dtype.bits / 8u;
+        const size_t width = piece.dtype.bits / 8u;
         if ((piece.offset + piece.count) * width > found->second.size())
           throw Error("asks for more than it saved");
         std::memcpy(destination, found->second.data() + piece.offset * width, piece.count * width);

@@ -39,7 +39,7 @@ pl_config make_config(const Plugin& plugin, const CheckArgs& args) {
 std::mutex error_mutex;
 std::string first_error;
 
-void keep_error(std::uint32_t level, std::string_view line) {
+void keep_error(uint32_t level, std::string_view line) {
   const std::lock_guard lock(error_mutex);
   if (level == PL_LOG_ERROR && first_error.empty()) first_error = line;
 }

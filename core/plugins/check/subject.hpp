@@ -24,8 +24,8 @@ struct Skip {
 
 // What the run of a check is told to be.
 struct SubjectHow {
-  std::uint32_t purpose = PL_PURPOSE_TRAIN;
-  std::uint32_t flags = PL_RUN_REPRODUCIBLE;
+  uint32_t purpose = PL_PURPOSE_TRAIN;
+  uint32_t flags = PL_RUN_REPRODUCIBLE;
   pl_dtype dtype = {PL_DTYPE_FLOAT, 32, 1};  // of parameters and products
 };
 
@@ -66,5 +66,9 @@ std::vector<Promise> library_promises();
 std::vector<Promise> task_promises();
 std::vector<Promise> strategy_promises();
 std::vector<Promise> backend_promises();
+
+// The names of the symbols that a 64-bit ELF library exports, as `nm -D --defined-only` shows them. Throws
+// Error for a file that is none or is damaged.
+std::vector<std::string> exported_symbols(const std::filesystem::path& file);
 
 }  // namespace pipeline::plugins

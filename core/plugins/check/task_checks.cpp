@@ -17,7 +17,7 @@
 namespace pipeline::plugins {
 namespace {
 
-Batch load(OpenTask& open, std::vector<std::uint64_t> ids) {
+Batch load(OpenTask& open, std::vector<uint64_t> ids) {
   return open.task().load({PL_SPLIT_TRAIN, PL_PURPOSE_TRAIN, ids, 0});
 }
 
@@ -39,7 +39,7 @@ void opens(const CheckArgs& args) {
 
 void batches_are_weighed(const CheckArgs& args) {
   OpenTask open(args);
-  const std::vector<std::uint64_t> ids = open.some_ids();
+  const std::vector<uint64_t> ids = open.some_ids();
   const Batch batch = load(open, ids);
   if (batch.info().samples != ids.size())
     throw Error(fmt::format("batch_info: samples is {}, {} were loaded", batch.info().samples, ids.size()));
@@ -52,9 +52,9 @@ void batches_are_weighed(const CheckArgs& args) {
 
 void wrong_ids_are_refused(const CheckArgs& args) {
   OpenTask open(args);
-  const std::uint64_t count = open.task().sample_count(PL_SPLIT_TRAIN);
+  const uint64_t count = open.task().sample_count(PL_SPLIT_TRAIN);
   if (count == UINT64_MAX) throw Skip{"it has data without an end"};
-  for (std::uint64_t id : {count, ~std::uint64_t{0}}) {
+  for (uint64_t id : {count, ~uint64_t{0}}) {
     try {
       load(open, {id});
     } catch (const Error&) {
@@ -114,7 +114,7 @@ void gradients_can_come_in_rows(const CheckArgs& args) {
   const std::vector<float> seen = rows.train(load(rows, rows.some_ids()));
   if (!rows.gave_rows()) throw Skip{"it gives no gradient in rows"};
   float largest = 0, difference = 0;
-  for (std::size_t i = 0; i < expected.size(); ++i) {
+  for (size_t i = 0; i < expected.size(); ++i) {
     largest = std::max(largest, std::abs(expected[i]));
     difference = std::max(difference, std::abs(expected[i] - seen[i]));
   }
@@ -129,8 +129,8 @@ void loads_concurrently(const CheckArgs& args) {
   std::vector<Batch> batches(4);
   std::vector<std::exception_ptr> failures(batches.size());
   std::vector<std::thread> threads;
-  const std::vector<std::uint64_t> ids = open.some_ids();
-  for (std::size_t i = 0; i < batches.size(); ++i)
+  const std::vector<uint64_t> ids = open.some_ids();
+  for (size_t i = 0; i < batches.size(); ++i)
     threads.emplace_back([&, i] {
       try {
         for (int round = 0; round < 8; ++round)
@@ -170,8 +170,8 @@ void initial_values_come_in_any_order(const CheckArgs& args) {
 // What an older plugin does not know and may leave be.
 void hints_are_ignored(const CheckArgs& args) {
   OpenTask plain(args), hinted(args, {.hints = true});
-  const std::vector<std::uint64_t> ids = plain.some_ids();
-  const std::uint32_t purpose = PL_PURPOSE_TRAIN | 0x10000u;
+  const std::vector<uint64_t> ids = plain.some_ids();
+  const uint32_t purpose = PL_PURPOSE_TRAIN | 0x10000u;
   const Batch batch = hinted.task().load({PL_SPLIT_TRAIN, purpose, ids, 0});
   if (!same_bits(plain.train(load(plain, ids)), hinted.train(batch)))
     throw Error("flags and codes above bit 15, which may be ignored, changed what it computes");
@@ -181,9 +181,9 @@ void new_options_are_not_ignored(const CheckArgs& args) {
   OpenTask open(args);
   struct Larger {
     pl_load_args known;
-    std::uint64_t option_of_the_future;
+    uint64_t option_of_the_future;
   } larger{sized<pl_load_args>(), 1};
-  const std::vector<std::uint64_t> ids = open.some_ids();
+  const std::vector<uint64_t> ids = open.some_ids();
   larger.known.struct_size = sizeof larger;
   larger.known.purpose = PL_PURPOSE_TRAIN;
   larger.known.ids = ids.data();
@@ -204,7 +204,7 @@ struct Evaluated {
   std::vector<EvaluationRecord> records;
 };
 
-Evaluated evaluation_of(OpenTask& open, std::uint32_t purpose) {
+Evaluated evaluation_of(OpenTask& open, uint32_t purpose) {
   Evaluated all;
   EvaluationSink sink;
   sink.value = [&](EvaluationValue value) {
@@ -217,7 +217,7 @@ Evaluated evaluation_of(OpenTask& open, std::uint32_t purpose) {
     found->weight += value.weight;
   };
   sink.record = [&](EvaluationRecord record) { all.records.push_back(std::move(record)); };
-  const std::vector<std::uint64_t> ids = open.some_ids();
+  const std::vector<uint64_t> ids = open.some_ids();
   const Batch batch = open.task().load({PL_SPLIT_TRAIN, purpose, ids, 0});
   auto args = sized<pl_evaluate_args>();
   args.purpose = purpose;
@@ -259,7 +259,7 @@ void evaluates(const CheckArgs& args) {
 std::string report_of(Task& task, const Evaluated& all) {
   std::string said;
   ReportSink sink;
-  sink.figure = [&](std::string_view name, double value, std::uint32_t) {
+  sink.figure = [&](std::string_view name, double value, uint32_t) {
     said += fmt::format("{} {}\n", name, value);
   };
   sink.text = [&](std::string_view lines) { said += lines; };
@@ -286,8 +286,8 @@ void reports_alike(const CheckArgs& args) {
 }
 
 // What predictions are mostly made for, of the splits that have samples.
-std::uint32_t split_to_predict(const Task& task) {
-  for (std::uint32_t split : {PL_SPLIT_TEST, PL_SPLIT_VAL})
+uint32_t split_to_predict(const Task& task) {
+  for (uint32_t split : {PL_SPLIT_TEST, PL_SPLIT_VAL})
     if (task.sample_count(split) > 0) return split;
   return PL_SPLIT_TRAIN;
 }
@@ -296,15 +296,15 @@ std::uint32_t split_to_predict(const Task& task) {
 void predicts(const CheckArgs& args) {
   OpenTask open(args, {.purpose = PL_PURPOSE_PREDICT});
   if (!open.task().has_predict()) throw Skip{"it makes no predictions"};
-  const std::uint32_t split = split_to_predict(open.task());
+  const uint32_t split = split_to_predict(open.task());
   PredictionSink sink;
-  sink.row = [&](std::uint64_t id, std::span<const std::string_view>) {
+  sink.row = [&](uint64_t id, std::span<const std::string_view>) {
     if (open.task().sample_name(split, id).empty())
       throw Error(fmt::format("sample_name of sample {} is empty", id));
   };
   auto predict_args = sized<pl_evaluate_args>();
   predict_args.purpose = PL_PURPOSE_PREDICT;
-  const std::vector<std::uint64_t> ids = open.some_ids(split);
+  const std::vector<uint64_t> ids = open.some_ids(split);
   open.task().predict(open.task().load({split, PL_PURPOSE_PREDICT, ids, 0}), predict_args, sink);
 }
 

@@ -40,10 +40,9 @@ BatchPlan BatchPlan::make(const BatchRequest& request) {
       request.micro_batch.has_value(), request.accumulation_steps.has_value(), "train.accumulation_steps",
       "is given together with train.micro_batch, and each follows from the other: remove one of them");
   if (request.batch_per_device && request.reproducible)
-    throw BatchError(
-        "train.batch_per_device",
-        "makes the batch grow with the number of devices, which run.reproducible = true cannot allow: "
-        "give train.global_batch");
+    throw BatchError("train.batch_per_device",
+                     "makes the batch grow with the number of devices, which run.reproducible = true cannot "
+                     "allow: give train.global_batch");
 
   BatchPlan plan;
   plan.world_size = world;
@@ -55,13 +54,11 @@ BatchPlan BatchPlan::make(const BatchRequest& request) {
   if (request.accumulation_steps) {
     const uint64_t parts = *request.accumulation_steps * world;
     if (batch % parts != 0)
-      throw BatchError(
-          "train.accumulation_steps",
-          fmt::format(
-              "{} accumulation steps on {} device{} need a global batch that {} divides, and it is {}: "
-              "use train.global_batch = {}",
-              *request.accumulation_steps, world, world == 1 ? "" : "s", parts, batch,
-              nearest_multiples(batch, parts)));
+      throw BatchError("train.accumulation_steps",
+                       fmt::format("{} accumulation steps on {} device{} need a global batch that {} "
+                                   "divides, and it is {}: use train.global_batch = {}",
+                                   *request.accumulation_steps, world, world == 1 ? "" : "s", parts, batch,
+                                   nearest_multiples(batch, parts)));
     plan.micro_batch = batch / parts;
   } else {
     const uint64_t own = request.batch_per_device ? *request.batch_per_device : batch;
@@ -78,11 +75,11 @@ BatchPlan BatchPlan::make(const BatchRequest& request) {
   if (plan.micro_batches < world)
     throw BatchError(
         batch_key,
-        fmt::format(
-            "{} samples in micro-batches of {} are {} for {} devices, and each needs at least one: use "
-            "train.micro_batch = {}, or train.global_batch = {} or more",
-            batch, plan.micro_batch, plan.micro_batches == 1 ? "one" : fmt::format("{}", plan.micro_batches),
-            world, batch >= world ? nearest_divisors(batch, batch / world) : "1", world * plan.micro_batch));
+        fmt::format("{} samples in micro-batches of {} are {} for {} devices, and each needs at least one: "
+                    "use train.micro_batch = {}, or train.global_batch = {} or more",
+                    batch, plan.micro_batch,
+                    plan.micro_batches == 1 ? "one" : fmt::format("{}", plan.micro_batches), world,
+                    batch >= world ? nearest_divisors(batch, batch / world) : "1", world * plan.micro_batch));
   return plan;
 }
 

@@ -90,10 +90,9 @@ nlohmann::json to_json(const Share& share) {
 }
 
 Share from_json(const nlohmann::json& json) {
-  Share share{.cancelled = json[0], .batches = {}};
+  Share share{.cancelled = json[0]};
   for (const nlohmann::json& batch : json[1]) {
-    Share::Batch& to = share.batches.emplace_back(
-        Share::Batch{.samples = batch[0], .values = {}, .records = {}, .shown = {}});
+    Share::Batch& to = share.batches.emplace_back(Share::Batch{.samples = batch[0]});
     for (const nlohmann::json& value : batch[1])
       to.values.push_back({value[0], value[1], value[2], value[3]});
     for (const nlohmann::json& record : batch[2]) to.records.push_back({record[0], record[1], record[2]});
@@ -156,7 +155,7 @@ class Rounds {
   }
 
   Share::Batch run(const plugins::Batch& batch, uint64_t index) {
-    Share::Batch result{.samples = batch.info().samples, .values = {}, .records = {}, .shown = {}};
+    Share::Batch result{.samples = batch.info().samples};
     pl_evaluate_args args{};
     args.purpose = request_.purpose;
     // By place, not by what others have shown: the same on any number of ranks.
@@ -219,6 +218,18 @@ void report(plugins::Task& task, uint32_t split, uint32_t purpose,
 
 }  // namespace
 
+EvaluationRequest request_for(const Session& session, uint32_t split, uint32_t purpose) {
+  const auto number = [&](const char* key) { return static_cast<uint64_t>(session.config().get_int(key)); };
+  return {.split = split,
+          .purpose = purpose,
+          .samples = number("evaluate.max_samples"),
+          .batch = session.plan().micro_batch,
+          .workers = session.workers(),
+          .prefetch = number("loader.prefetch"),
+          .shown = number("evaluate.samples"),
+          .cancelled = session.args().cancelled};
+}
+
 const Figure* Evaluation::find(std::string_view name) const {
   const auto found =
       std::find_if(figures.begin(), figures.end(), [&](const Figure& f) { return f.name == name; });
@@ -241,6 +252,7 @@ Evaluation conclude(plugins::Task& task, uint32_t split, uint32_t purpose, const
   std::ranges::sort(records, {},
                     [](const plugins::EvaluationRecord& r) { return std::tie(r.sample_id, r.key); });
   Evaluation result;
+  result.split = split;
   result.records = records.size();
   result.sums = sums.all();
   result.metrics = std::move(metrics);

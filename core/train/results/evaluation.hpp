@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/plugins/task.hpp"
+#include "core/train/run/session.hpp"
 #include "core/train/run/team.hpp"
 
 namespace pipeline::train {
@@ -29,6 +30,9 @@ struct EvaluationRequest {
   std::function<void(uint64_t sample_id, std::string_view text)> show;
 };
 
+// As the session's configuration says it; of the callbacks only `cancelled` is set.
+EvaluationRequest request_for(const Session& session, uint32_t split, uint32_t purpose);
+
 struct Figure {
   std::string name;
   double value = 0;
@@ -40,6 +44,7 @@ struct ReportFile {
 };
 
 struct Evaluation {
+  uint32_t split = PL_SPLIT_TEST;
   std::vector<plugins::EvaluationValue> sums;  // what the figures are computed from,
   std::vector<plugins::Metric> metrics;        // and how
   uint64_t records = 0;                        // that the task's report got

@@ -17,7 +17,7 @@
 #include "core/base/files.hpp"
 #include "core/observe/format.hpp"
 #include "core/train/data/prefetcher.hpp"
-#include "core/train/results/side_files.hpp"
+#include "core/train/results/result_files.hpp"
 #include "core/train/run/clock.hpp"
 
 namespace pipeline::train {
@@ -197,7 +197,7 @@ Prediction predict(Session& session, const PredictionRequest& request) {
       if (!cancelled) throw;
     }
     team.peers().progress();
-    Round mine{.cancelled = cancelled, .samples = rows.size(), .text = {}, .files = {}};
+    Round mine{.cancelled = cancelled, .samples = rows.size()};
     for (const auto& [sample, row] : rows) mine.text += row;
     for (const auto& [name, bytes] : files) mine.files.push_back(name);
     const Round round = exchange(team, std::move(mine));
@@ -205,10 +205,7 @@ Prediction predict(Session& session, const PredictionRequest& request) {
     if (!round.files.empty()) {
       // On record before they are written, and written before their rows: a kill leaves no file that nobody
       // knows, and no row without its files.
-      team.on_first("recording files", [&] {
-        record.add(round.files);
-        return std::string();
-      });
+      team.on_first("recording files", [&] { record.add(round.files); });
       for (const auto& [name, bytes] : files) write_side_file(side_files, name, bytes);
       team.peers().barrier("files are written");
     }

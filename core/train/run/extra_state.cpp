@@ -42,12 +42,10 @@ void give_extra_state(plugins::Task& task, const checkpoint::Checkpoint& from) {
   const checkpoint::Tensor* stored = from.find(kKind, name);
   if (!stored) return;
   if (!task.takes_extra_state())
-    throw Error(
-        PL_ERROR_UNSUPPORTED,
-        fmt::format(
-            "{}: was written by a task '{}' that keeps extra state, and the one that is installed ({}) "
-            "does not: use the version that wrote it",
-            from.path(), name, task.plugin().version()));
+    throw Error(PL_ERROR_UNSUPPORTED,
+                fmt::format("{}: was written by a task '{}' that keeps extra state, and the one that is "
+                            "installed ({}) does not: use the version that wrote it",
+                            from.path(), name, task.plugin().version()));
   std::string state(checkpoint::element_count(stored->shape), '\0');
   const auto bytes = static_cast<int64_t>(state.size());
   from.read(whole(name, bytes), state.data());

@@ -14,20 +14,12 @@ namespace {
 
 // What is being done; before the session can work it knows itself. Empty: it does not.
 std::string set_up_phase(const Session& session) {
-  switch (session.set_up()) {
-    case SetUp::preparing_data:
-      return "preparing data";
-    case SetUp::opening_task:
-      return "opening the data and creating the model";
-    case SetUp::creating_parameters:
-      return "creating the model's parameters";
-    case SetUp::loading_weights:
-      return "loading weights";
-    case SetUp::begun:
-    case SetUp::done:
-      break;
-  }
-  return {};
+  const SetUp now = session.set_up();
+  return now == SetUp::preparing_data        ? "preparing data"
+         : now == SetUp::opening_task        ? "opening the data and creating the model"
+         : now == SetUp::creating_parameters ? "creating the model's parameters"
+         : now == SetUp::loading_weights     ? "loading weights"
+                                             : "";
 }
 
 // Without a batch there is nothing to divide.

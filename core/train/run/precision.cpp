@@ -20,11 +20,10 @@ Precision choose_precision(const config::Config& config, pl_device device, const
   if (name == "bf16" && cuda) {
     const launch::CudaDevice& gpu = gpus.at(static_cast<size_t>(device.id));
     if (!launch::has_bf16(gpu))
-      throw config.error(
-          "train.precision",
-          fmt::format("{} (compute capability {}.{}) has no bf16 arithmetic, which begins with 8.0: use "
-                      "\"fp16\" or \"fp32\"",
-                      gpu.name, gpu.major, gpu.minor));
+      throw config.error("train.precision",
+                         fmt::format("{} (compute capability {}.{}) has no bf16 arithmetic, which begins "
+                                     "with 8.0: use \"fp16\" or \"fp32\"",
+                                     gpu.name, gpu.major, gpu.minor));
   }
   if (name == "fp16" && !cuda)
     throw config.error("train.precision",

@@ -58,12 +58,10 @@ void compare(const Items& first, const Items& other, size_t rank) {
   for (const auto& [key, value] : first.items()) {
     const auto found = other.find(key);
     if (found != other.end() && *found == value) continue;
-    throw Error(
-        PL_ERROR_CONFIG,
-        fmt::format(
-            "{} is not the same on all ranks: {} on rank 0, {} on rank {}: give all ranks the same files, "
-            "options and versions",
-            key, shown(value), found == other.end() ? "nothing" : shown(*found), rank));
+    throw Error(PL_ERROR_CONFIG,
+                fmt::format("{} is not the same on all ranks: {} on rank 0, {} on rank {}: give all ranks "
+                            "the same files, options and versions",
+                            key, shown(value), found == other.end() ? "nothing" : shown(*found), rank));
   }
   for (const auto& [key, value] : other.items())
     if (!first.contains(key))
@@ -81,7 +79,6 @@ void require_same_on_all_ranks(Session& session) {
   team.on_first("comparing the ranks", [&] {
     const Items first = Items::parse(all.front());
     for (size_t rank = 1; rank < all.size(); ++rank) compare(first, Items::parse(all[rank]), rank);
-    return std::string();
   });
 }
 

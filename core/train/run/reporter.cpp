@@ -68,11 +68,10 @@ void Reporter::raise_peak(const StepRecord& record) {
   const double done = *record.flops / record.seconds;
   if (done <= peak_flops_) return;
   if (!std::exchange(peak_raised_, true))
-    log_.info(
-        fmt::format("step {} did {:.3g} GFLOP/s, more than the peak of {:.3g} that was measured at the "
-                    "start, when something "
-                    "else must have been running: from here on MFU is against the fastest step",
-                    record.step, done / 1e9, peak_flops_ / 1e9));
+    log_.info(fmt::format(
+        "step {} did {:.3g} GFLOP/s, more than the peak of {:.3g} that was measured at the start, when "
+        "something else must have been running: from here on MFU is against the fastest step",
+        record.step, done / 1e9, peak_flops_ / 1e9));
   peak_flops_ = done;
 }
 
@@ -139,8 +138,7 @@ void Reporter::advise(const StepRecord& record) {
   advised_ = true;
   log_.warning(
       fmt::format("{:.0f}% of the time goes into waiting for data: raise loader.workers or loader.prefetch, "
-                  "put the data on a "
-                  "faster disk, or let the task prepare more of it in advance",
+                  "put the data on a faster disk, or let the task prepare more of it in advance",
                   100 * waited_ / worked_));
 }
 

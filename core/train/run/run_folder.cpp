@@ -27,6 +27,15 @@ constexpr const char* kFinished = "finished.txt";
               fmt::format("{}: {}: {}", path.string(), what, std::strerror(error)));
 }
 
+// True if it was not there.
+bool create(const fs::path& folder) {
+  std::error_code error;
+  const bool is_new = fs::create_directories(folder, error);
+  errno = error.value();
+  if (error) fail(folder, "cannot be created");
+  return is_new;
+}
+
 fs::path free_name(const fs::path& path) {
   for (int i = 1;; ++i) {
     const fs::path candidate = path.string() + "." + std::to_string(i);
@@ -71,7 +80,6 @@ int lock(const fs::path& path) {
 }  // namespace
 
 RunFolder::RunFolder(fs::path path, bool fresh) : path_(std::move(path)) {
-  std::error_code error;
   if (fs::exists(path_) && !fs::is_directory(path_))
     throw Error(PL_ERROR_CONFIG, fmt::format("run.dir = {}: is a file, must be a folder", path_.string()));
   const bool ours = fs::exists(path_ / kLock);
@@ -85,11 +93,7 @@ RunFolder::RunFolder(fs::path path, bool fresh) : path_(std::move(path)) {
     fs::rename(path_, *moved_aside_);
     ::close(lock_);
   }
-  fs::create_directories(path_, error);
-  if (error) {
-    errno = error.value();
-    fail(path_, "cannot be created");
-  }
+  create(path_);
   lock_ = lock(path_);
 }
 
@@ -127,13 +131,7 @@ void RunFolder::mark_finished(const std::string& how) const { write_file(kFinish
 void RunFolder::unmark_finished() const { fs::remove(path_ / kFinished); }
 
 void RunFolder::make(const fs::path& path) {
-  std::error_code error;
-  const bool is_new = fs::create_directories(path, error);
-  if (error) {
-    errno = error.value();
-    fail(path, "cannot be created");
-  }
-  if (is_new) ::close(lock(path));
+  if (create(path)) ::close(lock(path));
 }
 
 void RunFolder::write_file(const std::string& name, std::string_view content) const {

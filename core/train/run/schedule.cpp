@@ -43,10 +43,9 @@ void check_schedule(const config::Config& config) {
         "train.max_steps",
         "nothing says when training ends: give train.max_steps, train.max_epochs or train.max_seconds");
   if (!has_steps && config.get_string("schedule.kind") != "constant")
-    throw config.error(
-        "schedule.kind",
-        "needs to know the last step: give train.max_steps or train.max_epochs beside train.max_seconds, or "
-        "use \"constant\"");
+    throw config.error("schedule.kind",
+                       "needs to know the last step: give train.max_steps or train.max_epochs beside "
+                       "train.max_seconds, or use \"constant\"");
   if (scaling_of(config) != LrScaling::none && !config.has_value("schedule.base_batch"))
     throw config.error("schedule.lr_scaling",
                        "needs schedule.base_batch, the effective batch that optimizer.lr is right for");

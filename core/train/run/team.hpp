@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
@@ -48,6 +49,11 @@ class Team {
   // Rank 0 does it, the others wait; all get what it returned. What it throws there ends the others with
   // PL_ERROR_PEER.
   std::string on_first(std::string_view what, const std::function<std::string()>& part);
+  template <class Part>
+  requires std::is_void_v<std::invoke_result_t<Part>>
+  void on_first(std::string_view what, const Part& part) {
+    on_first(what, std::function<std::string()>([&] { return part(), std::string(); }));
+  }
 
   // `part` on each rank; true if a signal stopped it on any of them. All ranks call it, and then leave or go
   // on together.

@@ -1,10 +1,12 @@
 #include "core/train/run/weights.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <map>
 #include <set>
 #include <span>
 
@@ -14,11 +16,9 @@
 
 #include "core/base/error.hpp"
 #include "core/base/str.hpp"
-#include "core/checkpoint/hex.hpp"
 #include "core/checkpoint/manifest.hpp"
 #include "core/checkpoint/store.hpp"
 #include "core/safetensors/crc32c.hpp"
-#include "core/train/run/initial_values.hpp"
 
 namespace pipeline::train {
 namespace {
@@ -61,11 +61,11 @@ std::optional<checkpoint::Checkpoint> newest_checkpoint(const std::string& folde
     return checkpoint::step_of(entry.name).has_value();
   };
   if (const auto damaged = std::ranges::count_if(rejected, is_checkpoint); !found && damaged > 0)
-    throw Error(PL_ERROR_CORRUPT,
-                fmt::format("{}: none of its {} checkpoint{} can be used, so the run cannot go on: repair {} "
-                            "(the lines above "
-                            "say what is wrong), or start over with --fresh, which moves the run aside",
-                            folder, damaged, damaged == 1 ? "" : "s", damaged == 1 ? "it" : "one"));
+    throw Error(
+        PL_ERROR_CORRUPT,
+        fmt::format("{}: none of its {} checkpoint{} can be used, so the run cannot go on: repair {} (the "
+                    "lines above say what is wrong), or start over with --fresh, which moves the run aside",
+                    folder, damaged, damaged == 1 ? "" : "s", damaged == 1 ? "it" : "one"));
   return found;
 }
 
@@ -124,11 +124,11 @@ Origin find_origin(const Session& session, const RunFolder& folder, const std::s
     return origin;
   }
   if (!fs::is_directory(init_from))
-    throw session.config().error(origin_key(session.config()),
-                                 fmt::format("there is no folder {}: run the stage that makes it first, or "
-                                             "name a stage, a run, a checkpoint or "
-                                             "a folder of another tool that is there",
-                                             init_from));
+    throw session.config().error(
+        origin_key(session.config()),
+        fmt::format("there is no folder {}: run the stage that makes it first, or name a stage, a run, a "
+                    "checkpoint or a folder of another tool that is there",
+                    init_from));
   origin.foreign = init_from;
   return origin;
 }
@@ -142,6 +142,40 @@ std::string listed(const std::vector<std::string>& names) {
   return fmt::format("{}{}", fmt::join(first, ", "),
                      names.size() > kMost ? fmt::format(" and {} more", names.size() - kMost) : "");
 }
+
+// A plugins::PieceReader over Task::initialize: one parameter at a time, so that no rank ever holds a whole
+// model that it does not keep.
+class InitialValues {
+ public:
+  explicit InitialValues(plugins::Task& task) : task_(task) {
+    const auto& parameters = task.parameters();
+    for (uint64_t i = 0; i < parameters.size(); ++i) index_.emplace(view(parameters[i].name), i);
+  }
+
+  void operator()(const pl_piece& piece, void* destination) {
+    const auto found = index_.find(view(piece.parameter));
+    if (found == index_.end() || view(piece.kind) != "value" || piece.dtype.code != PL_DTYPE_FLOAT ||
+        piece.dtype.bits != 32)
+      throw Error(fmt::format(
+          "the strategy asked for the initial {} of '{}', and there are only float32 values of parameters",
+          view(piece.kind), view(piece.parameter)));
+    if (current_ != found->second) {
+      current_ = found->second;
+      value_.resize(plugins::element_count(task_.parameters()[current_]));
+      task_.initialize(current_, value_);
+    }
+    if (piece.offset + piece.count > value_.size())
+      throw Error(fmt::format("the strategy asked for elements {} to {} of '{}', which has {}", piece.offset,
+                              piece.offset + piece.count, view(piece.parameter), value_.size()));
+    std::memcpy(destination, value_.data() + piece.offset, piece.count * sizeof(float));
+  }
+
+ private:
+  plugins::Task& task_;
+  std::map<std::string_view, uint64_t> index_;
+  uint64_t current_ = ~uint64_t{0};
+  std::vector<float> value_;  // of parameter `current_`
+};
 
 // Of another stage: what is new here keeps its initial value, and what that stage can do without stays
 // behind.

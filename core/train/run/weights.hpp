@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/checkpoint/checkpoint.hpp"
+#include "core/plugins/task.hpp"
 #include "core/train/run/run_folder.hpp"
 #include "core/train/run/session.hpp"
 

@@ -11,7 +11,7 @@
 #include "core/train/results/evaluation.hpp"
 #include "core/train/results/evaluation_files.hpp"
 #include "core/train/results/prediction.hpp"
-#include "core/train/results/result_file.hpp"
+#include "core/train/results/result_files.hpp"
 #include "core/train/run/announce.hpp"
 #include "core/train/run/failure.hpp"
 #include "core/train/run/rank_check.hpp"
@@ -25,6 +25,8 @@ namespace pipeline::train {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::string_view kLooking = "looking at the place for the results";  // before the work
 
 // Which checkpoint is the best one is for rank 0 to say.
 checkpoint::Checkpoint open_the_same(Session& session, const InferenceArgs& args) {
@@ -71,14 +73,6 @@ std::string remedy_for(const InferenceArgs& args) {
   return args.output.empty() ? "choose another run.dir" : "choose another --output";
 }
 
-// Before the work whose results go there.
-void look_at_place(Session& session, const std::function<void()>& look) {
-  session.team().on_first("looking at the place for the results", [&] {
-    look();
-    return std::string();
-  });
-}
-
 std::string chosen_split_name(const Session& session, const InferenceArgs& args) {
   return args.split.empty() ? session.config().get_string("evaluate.split") : args.split;
 }
@@ -102,8 +96,6 @@ Outcome cut_off(const Workspace& workspace, const std::string& what) {
   return Outcome::interrupted;
 }
 
-}  // namespace
-
 Outcome evaluate_checkpoint(const config::Config& config, const Workspace& workspace,
                             const InferenceArgs& args) {
   return with_session(config, workspace, args, PL_PURPOSE_EVALUATE, "evaluating", [&](Session& session) {
@@ -115,19 +107,12 @@ Outcome evaluate_checkpoint(const config::Config& config, const Workspace& works
                      remedy_for(args));
     const Loaded loaded(session, args);
     const uint32_t split = chosen_split(session, args);
-    const auto result = evaluate(
-        session.team(), session.task(),
-        {.split = split,
-         .purpose = PL_PURPOSE_EVALUATE,
-         .samples = static_cast<uint64_t>(config.get_int("evaluate.max_samples")),
-         .batch = session.plan().micro_batch,
-         .workers = session.workers(),
-         .prefetch = static_cast<uint64_t>(config.get_int("loader.prefetch")),
-         .shown = static_cast<uint64_t>(config.get_int("evaluate.samples")),
-         .cancelled = session.args().cancelled,
-         .progress = [&](uint64_t done,
-                         uint64_t total) { workspace.log.console().progress("evaluating", done, total); },
-         .show = [&](uint64_t, std::string_view text) { workspace.log.info(text); }});
+    EvaluationRequest request = request_for(session, split, PL_PURPOSE_EVALUATE);
+    request.progress = [&](uint64_t done, uint64_t total) {
+      workspace.log.console().progress("evaluating", done, total);
+    };
+    request.show = [&](uint64_t, std::string_view text) { workspace.log.info(text); };
+    const auto result = evaluate(session.team(), session.task(), request);
     if (!result) return cut_off(workspace, "the evaluation was stopped");
     workspace.log.console().status({});
 
@@ -135,7 +120,7 @@ Outcome evaluate_checkpoint(const config::Config& config, const Workspace& works
                                    observe::grouped(result->samples), observe::grouped(result->available),
                                    split_name(split), result->seconds));
     tell_and_keep({{"checkpoint", loaded.checkpoint.path()}, {"step", loaded.checkpoint.contents().step}},
-                  split, *result, workspace.log, output);
+                  *result, workspace.log, output);
     return Outcome::finished;
   });
 }
@@ -144,7 +129,7 @@ Outcome predict_with_checkpoint(const config::Config& config, const Workspace& w
                                 const InferenceArgs& args) {
   return with_session(config, workspace, args, PL_PURPOSE_PREDICT, "predicting", [&](Session& session) {
     const fs::path output = args.output.empty() ? args.folder / "submission.csv" : args.output;
-    look_at_place(session, [&] { require_file_place(output, remedy_for(args)); });
+    session.team().on_first(kLooking, [&] { require_file_place(output, remedy_for(args)); });
     const Loaded loaded(session, args);
     const uint32_t split = chosen_split(session, args);
     const auto result = predict(
@@ -171,7 +156,7 @@ Outcome export_checkpoint(const config::Config& config, const Workspace& workspa
     throw Error(PL_ERROR_CONFIG,
                 fmt::format("{}: is there already: remove it, or choose another --output", output.string()));
   return with_session(config, workspace, args, PL_PURPOSE_EXPORT, "exporting", [&](Session& session) {
-    look_at_place(session, [&] { require_folder_place(output, remedy_for(args)); });
+    session.team().on_first(kLooking, [&] { require_folder_place(output, remedy_for(args)); });
     const Loaded loaded(session, args);
     plugins::Task& task = session.task();
     if (!task.has_export_model())
@@ -184,14 +169,20 @@ Outcome export_checkpoint(const config::Config& config, const Workspace& workspa
       task.export_model(temporary);
       fs::remove(output);  // an empty folder
       fs::rename(temporary, output);
-      return std::string();
     });
     workspace.log.info("written to " + output.string());
     return Outcome::finished;
   });
 }
 
-namespace fs = std::filesystem;
+}  // namespace
+
+Outcome infer(std::string_view verb, const config::Config& config, const Workspace& workspace,
+              const InferenceArgs& args) {
+  return verb == "evaluate"  ? evaluate_checkpoint(config, workspace, args)
+         : verb == "predict" ? predict_with_checkpoint(config, workspace, args)
+                             : export_checkpoint(config, workspace, args);
+}
 
 Outcome inference_stage(const Workspace& workspace, RunFolder& folder, const config::Config& config,
                         const std::string& weights) {
@@ -215,11 +206,8 @@ Outcome inference_stage(const Workspace& workspace, RunFolder& folder, const con
     workspace.log.info(fmt::format("{} is finished already", folder.path().string()));
     return Outcome::finished;
   }
-  const InferenceArgs args{
-      .checkpoint = weights, .last = false, .split = {}, .folder = folder.path(), .output = {}};
-  const Outcome outcome = kind == "evaluate"  ? evaluate_checkpoint(config, workspace, args)
-                          : kind == "predict" ? predict_with_checkpoint(config, workspace, args)
-                                              : export_checkpoint(config, workspace, args);
+  const InferenceArgs args{.checkpoint = weights, .last = false, .folder = folder.path()};
+  const Outcome outcome = infer(kind, config, workspace, args);
   if (outcome == Outcome::finished && team.is_first()) folder.mark_finished(what);
   return outcome;
 }

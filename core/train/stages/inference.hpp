@@ -4,10 +4,11 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 #include "core/train/run/run_folder.hpp"
 #include "core/train/run/signals.hpp"
-#include "core/train/run/workspace.hpp"
+#include "core/train/stages/stages.hpp"
 
 namespace pipeline::train {
 
@@ -19,15 +20,10 @@ struct InferenceArgs {
   std::filesystem::path output;  // empty: in `folder`
 };
 
-// Prints the figures and writes evaluation-SPLIT.json.
-Outcome evaluate_checkpoint(const config::Config& config, const Workspace& workspace,
-                            const InferenceArgs& args);
-// Writes submission.csv.
-Outcome predict_with_checkpoint(const config::Config& config, const Workspace& workspace,
-                                const InferenceArgs& args);
-// Writes the folder `export`, in the form that other tools load.
-Outcome export_checkpoint(const config::Config& config, const Workspace& workspace,
-                          const InferenceArgs& args);
+// "evaluate": prints the figures and writes evaluation-SPLIT.json. "predict": writes submission.csv.
+// "export": writes the folder `export`, in the form that other tools load.
+Outcome infer(std::string_view verb, const config::Config& config, const Workspace& workspace,
+              const InferenceArgs& args);
 
 // Does it, unless the same was done with the same weights before. `weights`: a run, stage or checkpoint.
 Outcome inference_stage(const Workspace& workspace, RunFolder& folder, const config::Config& config,

@@ -1,10 +1,10 @@
 #include "core/train/stages/pool_stage.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 #include <optional>
-#include <span>
-#include <string>
-#include <vector>
+#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -15,7 +15,7 @@
 #include "core/observe/format.hpp"
 #include "core/safetensors/crc32c.hpp"
 #include "core/train/results/evaluation_files.hpp"
-#include "core/train/results/pool.hpp"
+#include "core/train/results/result_files.hpp"
 #include "core/train/run/failure.hpp"
 #include "core/train/run/session.hpp"
 
@@ -23,6 +23,45 @@ namespace pipeline::train {
 namespace {
 
 namespace fs = std::filesystem;
+
+template <class... Parts>
+[[noreturn]] void fail(fmt::format_string<const Parts&...> problem, const Parts&... parts) {
+  throw Error(PL_ERROR_CONFIG, fmt::format(problem, parts...));
+}
+
+// Parts of the data that it scored.
+std::set<std::string_view> groups_of(const KeptEvaluation& evaluation) {
+  std::set<std::string_view> groups;
+  for (const plugins::EvaluationValue& value : evaluation.sums.sums)
+    if (!value.group.empty()) groups.insert(value.group);
+  return groups;
+}
+
+bool same_figures(const plugins::Metric& a, const plugins::Metric& b) {
+  return a.name == b.name && a.source == b.source && a.aggregate == b.aggregate && a.better == b.better;
+}
+
+// By itself, and beside the one before it.
+void require_usable(const KeptEvaluation& one, const KeptEvaluation& first) {
+  if (one.sums.samples < one.sums.available)
+    fail(
+        "{}: is of {} of the split's {} samples, cut by evaluate.max_samples, and only whole evaluations are "
+        "added up: set evaluate.max_samples = 0 for the stage '{}' and run it again",
+        one.figures, one.sums.samples, one.sums.available, one.stage);
+  if (one.sums.records > 0)
+    fail(
+        "{}: what its task reports needs {} records of samples, which are not kept, so it cannot be added "
+        "up: leave the stage '{}' out",
+        one.figures, one.sums.records, one.stage);
+  if (first.sums.split != one.sums.split)
+    fail("{} is of the split {}, {} of {}: only evaluations of one split are added up", first.figures,
+         split_name(first.sums.split), one.figures, split_name(one.sums.split));
+  if (!std::ranges::equal(first.sums.metrics, one.sums.metrics, same_figures))
+    fail(
+        "{} and {} have other figures or compute them otherwise: give the stages '{}' and '{}' the same task "
+        "and task options, but for the part of the data",
+        first.figures, one.figures, first.stage, one.stage);
+}
 
 // The stages before `name` that evaluate, also where --stage has picked another one.
 std::vector<config::Config> evaluations_before(const config::Config& whole, const std::string& name) {
@@ -43,11 +82,9 @@ void require_same(const char* key, const config::Config& first, const config::Co
   const config::Config& here = at_other ? other : first;
   const config::Config& there = at_other ? first : other;
   throw here.error(
-      key,
-      fmt::format(
-          "is of the stage '{}', and that of '{}' is {}: the stage '{}' adds the two up, so they must be the "
-          "same",
-          here.get_string("stage.name"), there.get_string("stage.name"), there.show(key), pool));
+      key, fmt::format("is of the stage '{}', and that of '{}' is {}: the stage '{}' adds the two up, so "
+                       "they must be the same",
+                       here.get_string("stage.name"), there.get_string("stage.name"), there.show(key), pool));
 }
 
 std::vector<KeptEvaluation> read_evaluations(const Workspace& workspace, const std::string& pool) {
@@ -88,8 +125,8 @@ std::string without_folder(std::string value, std::string folder) {
 std::string mark_of(const std::vector<KeptEvaluation>& evaluations, const Session& session) {
   std::string text = "pool of\n";
   for (const KeptEvaluation& one : evaluations) {
-    const std::string sums = to_text(one.sums);
-    text += fmt::format("{} (sums {:08x})\n", one.figures.string(),
+    const std::string sums = sums_text(one.sums);
+    text += fmt::format("{} (sums {:08x})\n", one.figures,
                         safetensors::crc32c(0, std::as_bytes(std::span(sums))));
   }
   return text + session.resolved_toml();
@@ -109,11 +146,67 @@ void add_up(Session& session, RunFolder& folder, const std::vector<KeptEvaluatio
   log.info(fmt::format("{} samples of {} evaluations, added up", observe::grouped(result.samples),
                        evaluations.size()));
   std::vector<std::string> files;
-  for (const KeptEvaluation& one : evaluations) files.push_back(one.figures.string());
-  tell_and_keep({{"evaluations", files}}, split, result, log, output);
+  for (const KeptEvaluation& one : evaluations) files.push_back(one.figures);
+  tell_and_keep({{"evaluations", files}}, result, log, output);
 }
 
 }  // namespace
+
+KeptEvaluation read_evaluation(const std::string& stage, const fs::path& figures) {
+  const std::string remedy = fmt::format("run the stage '{0}' again, with --stage {0} --fresh", stage);
+  return {stage, figures, read_sums(side_files_of(figures) / plugins::kSumsFile, remedy)};
+}
+
+void require_poolable(const std::vector<KeptEvaluation>& evaluations) {
+  std::map<std::string_view, const KeptEvaluation*> scored;
+  for (const KeptEvaluation& one : evaluations) {
+    require_usable(one, evaluations.front());
+    const KeptEvaluation* other = nullptr;
+    std::vector<std::string_view> both;
+    for (const std::string_view group : groups_of(one)) {
+      const auto [at, is_new] = scored.emplace(group, &one);
+      if (is_new || (other != nullptr && other != at->second)) continue;
+      other = at->second;
+      both.push_back(group);
+    }
+    if (other != nullptr)
+      fail(
+          "{} and {} both scored {}{}: each part of the data may be counted once: have the stages '{}' and "
+          "'{}' evaluate different parts, or leave one of them out",
+          other->figures, one.figures, both.front(),
+          both.size() == 1 ? "" : fmt::format(" (and {} more)", both.size() - 1), other->stage, one.stage);
+  }
+}
+
+std::vector<std::string> doubts_about(const std::vector<KeptEvaluation>& evaluations) {
+  std::vector<std::string> doubts;
+  for (const KeptEvaluation& one : evaluations) {
+    if (groups_of(one).empty() && evaluations.size() > 1)
+      doubts.push_back(
+          fmt::format("{}: does not say which parts of the data it scored, so it cannot be seen whether one "
+                      "is counted twice",
+                      one.figures));
+    for (const plugins::EvaluationValue& value : one.sums.sums)
+      if (!std::isfinite(value.sum) || !std::isfinite(value.weight))
+        doubts.push_back(fmt::format(
+            "{}: '{}' is {} with weight {}, so what is computed from it is no number: see the stage '{}'",
+            one.figures, value.name, value.sum, value.weight, one.stage));
+  }
+  return doubts;
+}
+
+Evaluation pool(plugins::Task& task, const std::vector<KeptEvaluation>& evaluations) {
+  EvaluationSums sums;
+  uint64_t samples = 0;
+  for (const KeptEvaluation& one : evaluations) {
+    for (const plugins::EvaluationValue& value : one.sums.sums) sums.add(value);
+    samples += one.sums.samples;
+  }
+  const Evaluation& first = evaluations.front().sums;
+  Evaluation result = conclude(task, first.split, PL_PURPOSE_EVALUATE, sums, first.metrics, {});
+  result.samples = result.available = samples;
+  return result;
+}
 
 std::vector<std::string> other_options(std::string_view stored_toml, const config::Config& now,
                                        std::span<const config::PluginConfig* const> plugins) {
@@ -150,11 +243,10 @@ void check_pool(const config::Config& whole, const config::Config& stage) {
     for (const char* key : {"task.plugin", "evaluate.split"})
       require_same(key, evaluations.front(), one, name);
     if (one.get_int("evaluate.max_samples") > 0)
-      throw one.error(
-          "evaluate.max_samples",
-          fmt::format("may cut the stage '{0}' short, and the stage '{1}' adds up whole evaluations: "
-                      "set it to 0 for '{0}' (below [stage.evaluate])",
-                      one.get_string("stage.name"), name));
+      throw one.error("evaluate.max_samples",
+                      fmt::format("may cut the stage '{0}' short, and the stage '{1}' adds up whole "
+                                  "evaluations: set it to 0 for '{0}' (below [stage.evaluate])",
+                                  one.get_string("stage.name"), name));
   }
   require_same("task.plugin", evaluations.front(), stage, name);
 }
@@ -172,8 +264,7 @@ Outcome pool_stage(const Workspace& workspace, RunFolder& folder, const config::
               read_evaluations(workspace, stage.get_string("stage.name"));
           const std::string mark = mark_of(evaluations, session);
           if (const auto before = folder.finished(); before == mark) {
-            workspace.log.info(fmt::format("{} is finished already", folder.path().string()));
-            return std::string();
+            return workspace.log.info(fmt::format("{} is finished already", folder.path().string()));
           } else if (before) {
             workspace.log.info(fmt::format("{} was made with other options or evaluations: done again",
                                            folder.path().string()));
@@ -181,7 +272,6 @@ Outcome pool_stage(const Workspace& workspace, RunFolder& folder, const config::
           }
           add_up(session, folder, evaluations);
           folder.mark_finished(mark);
-          return std::string();
         });
         return Outcome::finished;
       });

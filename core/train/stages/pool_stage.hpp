@@ -1,20 +1,26 @@
-// A stage of kind "pool": adds up the evaluations of the stages before it.
+// A stage of kind "pool": adds up the evaluations of the stages before it, each of another part of the data,
+// to the figures of all their samples together.
 #pragma once
 
+#include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/config/config.hpp"
+#include "core/train/results/evaluation.hpp"
 #include "core/train/run/run_folder.hpp"
 #include "core/train/run/signals.hpp"
-#include "core/train/run/workspace.hpp"
+#include "core/train/stages/stages.hpp"
 
 namespace pipeline::train {
 
 // Throws ConfigError for a stage of kind "pool" of `whole` that cannot be right, before anything is trained.
 void check_pool(const config::Config& whole, const config::Config& stage);
+
+// Does it, unless these evaluations were added up with these options before. `stage`: of workspace.config.
+Outcome pool_stage(const Workspace& workspace, RunFolder& folder, const config::Config& stage);
 
 // The options that are not what they were when a stage was made, with both values: where the run's folder is,
 // and how a path in it begins, do not count. `stored_toml`: what the stage was made with; `now`, `plugins`:
@@ -22,7 +28,21 @@ void check_pool(const config::Config& whole, const config::Config& stage);
 std::vector<std::string> other_options(std::string_view stored_toml, const config::Config& now,
                                        std::span<const config::PluginConfig* const> plugins);
 
-// Does it, unless these evaluations were added up with these options before. `stage`: of workspace.config.
-Outcome pool_stage(const Workspace& workspace, RunFolder& folder, const config::Config& stage);
+// A finished evaluation and where it was kept.
+struct KeptEvaluation {
+  std::string stage;    // that made it
+  std::string figures;  // evaluation-SPLIT.json
+  Evaluation sums;      // from beside it
+};
+
+// Throws Error for one that is damaged or not there.
+KeptEvaluation read_evaluation(const std::string& stage, const std::filesystem::path& figures);
+// Throws Error unless they may be added up: all whole, of one split, with the same figures, and no part of
+// the data in two of them.
+void require_poolable(const std::vector<KeptEvaluation>& evaluations);
+// What cannot be seen from them, or spoils figures; for whoever reads these.
+std::vector<std::string> doubts_about(const std::vector<KeptEvaluation>& evaluations);
+// Of at least one. The task's report is asked; the task needs no data for it.
+Evaluation pool(plugins::Task& task, const std::vector<KeptEvaluation>& evaluations);
 
 }  // namespace pipeline::train

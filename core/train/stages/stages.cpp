@@ -1,20 +1,43 @@
 #include "core/train/stages/stages.hpp"
 
 #include <algorithm>
-#include <string_view>
+#include <chrono>
+#include <fstream>
+#include <functional>
+#include <optional>
+#include <random>
+#include <thread>
+#include <utility>
 
 #include <fmt/format.h>
 
-#include "core/train/run/workspace.hpp"
+#include "core/base/error.hpp"
+#include "core/train/run/session.hpp"
+#include "core/train/stages/inference.hpp"
 #include "core/train/stages/pool_stage.hpp"
 #include "pipeline.h"
 
 namespace pipeline::train {
 namespace {
 
+namespace fs = std::filesystem;
+
 bool is_stage(const config::Config& config, const std::string& name) {
   const auto names = config.all_stage_names();
   return config.has_stages() && std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// Where the weights of `stage`, of `whole`, come from: the folder of another stage, a path as the user wrote
+// it, or nothing.
+std::string init_from(const config::Config& whole, const config::Config& stage) {
+  for (const char* key : {"stage.init_from", "train.init_from"}) {
+    const auto value = stage.find_string(key);
+    if (!value || value->empty()) continue;
+    return std::string_view(key) == "stage.init_from" || is_stage(whole, *value)
+               ? (run_dir(whole) / *value).string()
+               : *value;
+  }
+  return {};
 }
 
 }  // namespace
@@ -34,17 +57,6 @@ uint32_t purpose_of_stage(const config::Config& stage) {
                                               : PL_PURPOSE_TRAIN;
 }
 
-std::string init_from(const config::Config& whole, const config::Config& stage) {
-  for (const char* key : {"stage.init_from", "train.init_from"}) {
-    const auto value = stage.find_string(key);
-    if (!value || value->empty()) continue;
-    return std::string_view(key) == "stage.init_from" || is_stage(whole, *value)
-               ? (run_dir(whole) / *value).string()
-               : *value;
-  }
-  return {};
-}
-
 void check_stages(const config::Config& whole) {
   if (!whole.has_stages()) return;
   for (const config::Config& stage : stages_of(whole)) {
@@ -52,11 +64,194 @@ void check_stages(const config::Config& whole) {
     if (kind == "pool")
       check_pool(whole, stage);
     else if (kind != "train" && init_from(whole, stage).empty())
-      throw stage.error("stage.init_from", fmt::format("stage '{}' (kind {}) needs weights: name the stage "
-                                                       "to take them from, or a run or checkpoint in "
-                                                       "train.init_from",
-                                                       stage.get_string("stage.name"), kind));
+      throw stage.error("stage.init_from",
+                        fmt::format("stage '{}' (kind {}) needs weights: name the stage to take them from, "
+                                    "or a run or checkpoint in train.init_from",
+                                    stage.get_string("stage.name"), kind));
   }
+}
+
+namespace {
+
+// --fresh once a launch: what a restarted launch finds of its own goes on.
+RunFolder open_own_folder(const World& world, const fs::path& path, bool fresh) {
+  if (fresh && world.attempt > 0) {
+    std::ifstream in(path / RunFolder::kBegunBy);
+    std::string by;
+    if (std::getline(in, by) && by == world.run_id) fresh = false;
+  }
+  RunFolder folder(path, fresh);
+  if (fresh && !world.run_id.empty()) folder.write_file(RunFolder::kBegunBy, world.run_id + "\n");
+  return folder;
+}
+
+// A file that was just made on another host shows up late on some file systems.
+bool appears(const fs::path& file) {
+  constexpr auto kPatience = std::chrono::seconds(60);
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (!fs::exists(file)) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::error_code ignored;
+    for (fs::directory_iterator entry(file.parent_path(), ignored), end; !ignored && entry != end;
+         entry.increment(ignored)) {
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  }
+  return true;
+}
+
+// Rank 0 makes and locks the folder; the others must see the very same one. `fresh`: an older run in it is
+// moved aside, once a launch.
+RunFolder open_folder(const Workspace& workspace, const fs::path& path, bool fresh) {
+  Team& team = workspace.team;
+  if (team.world().size == 1) return open_own_folder(team.world(), path, fresh);
+  std::optional<RunFolder> folder;
+  std::string mark;
+  try {
+    mark = team.on_first("opening the run folder", [&] {
+      folder.emplace(open_own_folder(team.world(), path, fresh));
+      const std::string name = fmt::format("{}{:08x}", RunFolder::kMarkPrefix, std::random_device()());
+      folder->write_file(name, "");
+      return name;
+    });
+    if (!folder && !appears(path / mark))
+      throw Error(PL_ERROR_CONFIG,
+                  fmt::format("run.dir = {}: is not the folder that rank 0 uses on {}: all hosts must share "
+                              "it, so choose one on a file system that they share",
+                              fs::absolute(path).string(), team.world().address));
+    team.peers().barrier("opened the run folder");
+  } catch (...) {
+    if (folder) {
+      fs::remove(path / mark);
+      folder->put_back_unless_begun();
+    }
+    throw;
+  }
+  if (folder) fs::remove(path / mark);
+  return folder ? std::move(*folder) : RunFolder::of_first_rank(path);
+}
+
+// `work` in a folder from which `fresh` may have moved an older run aside: it comes back where nothing was
+// begun.
+Outcome in_folder(RunFolder& folder, observe::Log& log, const std::function<Outcome()>& work) {
+  const auto put_back = [&] {
+    try {
+      if (folder.put_back_unless_begun())
+        log.info(fmt::format("nothing was begun, so the older run is back in {}", folder.path().string()));
+    } catch (const std::exception& error) {  // what led here is the error to tell
+      log.warning(fmt::format("the older run could not be put back from {}: {}",
+                              folder.moved_aside()->string(), error.what()));
+    }
+  };
+  try {
+    const Outcome outcome = work();
+    if (outcome == Outcome::interrupted) put_back();
+    return outcome;
+  } catch (...) {
+    put_back();
+    throw;
+  }
+}
+
+// A mistake shows before a folder is made or moved aside for it, one in the last stage before the first one
+// trains.
+void check_everything(const Workspace& workspace) {
+  check_stages(workspace.config);
+  for (const config::Config& stage : stages_of(workspace.config)) {
+    Session session(stage, workspace.registry, workspace.log,
+                    session_args(workspace, purpose_of_stage(stage), {}));
+    session.check_task();
+  }
+}
+
+}  // namespace
+
+Outcome run_stages(const Workspace& workspace, bool fresh) {
+  const config::Config& config = workspace.config;
+  const fs::path base = run_dir(config);
+  check_everything(workspace);
+  if (!config.has_stages()) {
+    RunFolder folder = open_folder(workspace, base, fresh);
+    return in_folder(folder, workspace.log,
+                     [&] { return train_stage(workspace, folder, config, init_from(config, config)); });
+  }
+  const bool one_stage = config.stage_names().size() == 1;
+  RunFolder all = open_folder(workspace, base, fresh && !one_stage);
+  if (all.moved_aside())
+    workspace.log.info(fmt::format("the older run was moved aside to {}", all.moved_aside()->string()));
+  return in_folder(all, workspace.log, [&] {
+    for (const config::Config& stage : stages_of(config)) {
+      const std::string& name = stage.get_string("stage.name");
+      const std::string& kind = stage.get_string("stage.kind");
+      workspace.log.info(fmt::format("stage {} ({})", name, kind));
+      RunFolder folder = open_folder(workspace, base / name, fresh && one_stage);
+      const std::string weights = init_from(config, stage);
+      const Outcome outcome = in_folder(folder, workspace.log, [&] {
+        if (kind == "train") return train_stage(workspace, folder, stage, weights);
+        if (kind == "pool") return pool_stage(workspace, folder, stage);
+        return inference_stage(workspace, folder, stage, weights);
+      });
+      if (outcome == Outcome::interrupted) return outcome;
+    }
+    return Outcome::finished;
+  });
+}
+
+namespace {
+
+// The stage whose result a verb works on: the one that --stage names, or the last one that trains.
+config::Config trained_stage(const config::Config& config) {
+  if (!config.has_stages()) return config;
+  const auto names = config.stage_names();
+  for (auto name = names.rbegin(); name != names.rend(); ++name)
+    if (config::Config stage = config.for_stage(*name); stage.get_string("stage.kind") == "train")
+      return stage;
+  throw config.error("stage", "none of the stages trains, so there is no checkpoint");
+}
+
+InferenceArgs inference_args(const Workspace& workspace, const config::Config& stage, const VerbArgs& args) {
+  fs::path folder = run_dir(workspace.config);
+  if (workspace.config.has_stages()) folder /= stage.get_string("stage.name");
+  const bool by_name = args.checkpoint == "best" || args.checkpoint == "last";
+  return {.checkpoint = by_name ? folder.string() : args.checkpoint,
+          .last = args.checkpoint == "last",
+          .split = args.split,
+          .folder = folder,
+          .output = without_trailing_slash(args.output)};
+}
+
+}  // namespace
+
+Outcome run_verb(std::string_view verb, const Workspace& workspace, const VerbArgs& args) {
+  const config::Config stage = trained_stage(workspace.config);
+  return infer(verb, stage, workspace, inference_args(workspace, stage, args));
+}
+
+fs::path run_dir(const config::Config& config) {
+  if (const auto given = config.find_path("run.dir"); given && !given->empty()) {
+    const fs::path dir = without_trailing_slash(*given);
+    const fs::path relative =
+        dir.lexically_relative(fs::current_path());  // shorter to read, where it is below
+    return relative.empty() || *relative.begin() == ".." ? dir : relative;
+  }
+  const auto name = config.find_string("run.name");
+  if (name && (*name == "." || *name == ".." || name->find('/') != std::string::npos))
+    throw config.error("run.name",
+                       "must be a plain name, which the folder below runs/ gets: for a path use run.dir");
+  return fs::path("runs") / (name && !name->empty() ? *name : fs::path(config.file()).stem().string());
+}
+
+fs::path without_trailing_slash(const fs::path& path) {
+  const fs::path normal = path.lexically_normal();
+  return normal.has_filename() || normal == normal.root_path() ? normal : normal.parent_path();
+}
+
+SessionArgs session_args(const Workspace& workspace, uint32_t purpose, const fs::path& folder) {
+  return {.purpose = purpose,
+          .run_dir = folder,
+          .cancelled = [] { return Signals::received() != 0; },
+          .world = workspace.team.world(),
+          .team = &workspace.team};
 }
 
 }  // namespace pipeline::train

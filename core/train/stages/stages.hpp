@@ -1,13 +1,38 @@
-// What a configuration says of its stages.
+// Runs what a configuration says: its stages in order, or one verb on what an earlier run left.
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/config/config.hpp"
+#include "core/observe/log.hpp"
+#include "core/plugins/registry.hpp"
+#include "core/train/run/run_folder.hpp"
+#include "core/train/run/session.hpp"
+#include "core/train/run/signals.hpp"
+#include "core/train/run/team.hpp"
 
 namespace pipeline::train {
+
+// What all verbs share.
+struct Workspace {
+  const config::Config& config;
+  plugins::Registry& registry;
+  observe::Log& log;
+  Team& team;
+};
+
+// Where a run (with stages: the folder that has theirs in it) lives: run.dir, or runs/NAME.
+std::filesystem::path run_dir(const config::Config& config);
+
+// A name to which a suffix can be added.
+std::filesystem::path without_trailing_slash(const std::filesystem::path& path);
+
+// For a session in `folder` that a signal stops.
+SessionArgs session_args(const Workspace& workspace, uint32_t purpose, const std::filesystem::path& folder);
 
 // Each stage's own configuration, in order; `whole` itself where there is no [[stage]].
 std::vector<config::Config> stages_of(const config::Config& whole);
@@ -15,12 +40,26 @@ std::vector<config::Config> stages_of(const config::Config& whole);
 // PL_PURPOSE_... of stage.kind.
 uint32_t purpose_of_stage(const config::Config& stage);
 
-// Where the weights of `stage`, of `whole`, come from: the folder of another stage, a path as the user wrote
-// it, or nothing.
-std::string init_from(const config::Config& whole, const config::Config& stage);
-
 // Throws ConfigError for stages that cannot do what they are for, so that this shows before anything is
 // trained.
 void check_stages(const config::Config& whole);
+
+// Trains, evaluates, predicts, exports, adds up: every stage that is not finished yet, or the one that
+// --stage names. `fresh`: older results are moved aside first.
+Outcome run_stages(const Workspace& workspace, bool fresh);
+
+// Trains, or goes on, in the folder; nothing where the same is finished there. `weights`: what it begins
+// from, as find_origin() takes it.
+Outcome train_stage(const Workspace& workspace, RunFolder& folder, const config::Config& config,
+                    const std::string& weights);
+
+struct VerbArgs {
+  std::string checkpoint = "best";  // best, last, or a path
+  std::string split;                // empty: evaluate.split
+  std::filesystem::path output;     // empty: in the run's folder
+};
+
+// "evaluate", "predict" or "export", on a finished or unfinished run.
+Outcome run_verb(std::string_view verb, const Workspace& workspace, const VerbArgs& args);
 
 }  // namespace pipeline::train

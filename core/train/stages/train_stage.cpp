@@ -1,5 +1,3 @@
-#include "core/train/stages/train_stage.hpp"
-
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -15,6 +13,7 @@
 #include "core/train/run/rank_check.hpp"
 #include "core/train/run/session.hpp"
 #include "core/train/run/weights.hpp"
+#include "core/train/stages/stages.hpp"
 #include "core/train/trainer.hpp"
 
 namespace pipeline::train {

@@ -34,9 +34,8 @@ class Communicator {
         : on_(other.on_), work_(std::exchange(other.work_, nullptr)), stream_(other.stream_) {}
     Work& operator=(Work&&) = delete;
     ~Work() {
-      if (pl_work* work = std::exchange(work_, nullptr)) {
+      if (pl_work* work = std::exchange(work_, nullptr))
         host().error_free(on_->api_.wait_host(on_->raw_.comm, work, 0));
-      }
     }
     // What comes after on the stream of its buffers sees the result; on the CPU that is this thread.
     void wait() { wait(stream_); }
@@ -45,9 +44,8 @@ class Communicator {
     }
     // Returns when it is done. timeout_seconds <= 0: the group's.
     void wait_host(double timeout_seconds = 0) {
-      if (pl_work* work = std::exchange(work_, nullptr)) {
+      if (pl_work* work = std::exchange(work_, nullptr))
         check(on_->api_.wait_host(on_->raw_.comm, work, timeout_seconds));
-      }
     }
     // False while wait() would block this thread; true where the backend cannot tell.
     bool is_done() const {

@@ -81,10 +81,9 @@ class Options {
 
   template <class T>
   OptionSpec& operator()(std::string_view key, T& value, std::string_view help) {
-    static_assert(
-        OptionValue<T>,
-        "an option is a bool, an integer, a float, a string, a path, or a vector of int64_t, double, "
-        "std::string or std::filesystem::path");
+    static_assert(OptionValue<T>,
+                  "an option is a bool, an integer, a float, a string, a path, or a vector of int64_t, "
+                  "double, std::string or std::filesystem::path");
     if constexpr (OptionValue<T>) return add(prefix_ + std::string(key), value, help);
   }
 
@@ -120,41 +119,31 @@ class Options {
     return spec;
   }
 
-  static void declare(OptionSpec& spec, bool value) { declare_as(spec, PL_OPTION_BOOL, value); }
-  template <std::integral T>
-  static void declare(OptionSpec& spec, T value) {
-    declare_as(spec, PL_OPTION_INT, static_cast<int64_t>(value));
-    if constexpr (std::is_unsigned_v<T>) spec.min(0);
-    if constexpr (sizeof(T) < sizeof(int64_t)) {
-      spec.min(static_cast<double>(std::numeric_limits<T>::min()))
-          .max(static_cast<double>(std::numeric_limits<T>::max()));
-    }
-  }
-  template <std::floating_point T>
-  static void declare(OptionSpec& spec, T value) {
-    declare_as(spec, PL_OPTION_FLOAT, static_cast<double>(value));
-  }
-  static void declare(OptionSpec& spec, const std::string& value) {
-    declare_as(spec, PL_OPTION_STRING, value);
-  }
-  static void declare(OptionSpec& spec, const Path& value) { declare_as(spec, PL_OPTION_PATH, value); }
-  static void declare(OptionSpec& spec, const std::vector<int64_t>& value) {
-    declare_as(spec, PL_OPTION_INT_LIST, value);
-  }
-  static void declare(OptionSpec& spec, const std::vector<double>& value) {
-    declare_as(spec, PL_OPTION_FLOAT_LIST, value);
-  }
-  static void declare(OptionSpec& spec, const std::vector<std::string>& value) {
-    declare_as(spec, PL_OPTION_STRING_LIST, value);
-  }
-  static void declare(OptionSpec& spec, const std::vector<Path>& value) {
-    declare_as(spec, PL_OPTION_PATH_LIST, value);
-  }
+  template <class T>
+  static constexpr uint32_t kTypeOf = std::same_as<T, bool>                       ? PL_OPTION_BOOL
+                                      : std::integral<T>                          ? PL_OPTION_INT
+                                      : std::floating_point<T>                    ? PL_OPTION_FLOAT
+                                      : std::same_as<T, std::string>              ? PL_OPTION_STRING
+                                      : std::same_as<T, Path>                     ? PL_OPTION_PATH
+                                      : std::same_as<T, std::vector<int64_t>>     ? PL_OPTION_INT_LIST
+                                      : std::same_as<T, std::vector<double>>      ? PL_OPTION_FLOAT_LIST
+                                      : std::same_as<T, std::vector<std::string>> ? PL_OPTION_STRING_LIST
+                                                                                  : PL_OPTION_PATH_LIST;
 
   template <class T>
-  static void declare_as(OptionSpec& spec, uint32_t type, const T& value) {
-    spec.type_ = type;
-    spec.default_ = to_toml(value);
+  static void declare(OptionSpec& spec, const T& value) {
+    spec.type_ = kTypeOf<T>;
+    if constexpr (kTypeOf<T> == PL_OPTION_INT) {
+      spec.default_ = to_toml(static_cast<int64_t>(value));
+      using Limits = std::numeric_limits<T>;
+      if constexpr (std::is_unsigned_v<T>) spec.min(0);
+      if constexpr (sizeof(T) < sizeof(int64_t))
+        spec.min(static_cast<double>(Limits::min())).max(static_cast<double>(Limits::max()));
+    } else if constexpr (kTypeOf<T> == PL_OPTION_FLOAT) {
+      spec.default_ = to_toml(static_cast<double>(value));
+    } else {
+      spec.default_ = to_toml(value);
+    }
   }
 
   void read(pl_str key, bool& value) const {

@@ -32,22 +32,20 @@ T receive_args(const T* sent) {
   T own = receive(sent);
   const auto* bytes = reinterpret_cast<const unsigned char*>(sent);
   for (size_t i = sizeof(T); i < sent->struct_size; ++i) {
-    if (bytes[i] != 0) {
+    if (bytes[i] != 0)
       fail_with(PL_ERROR_UNSUPPORTED, "the host asks for an option at byte ", i,
                 " of a struct of which this plugin, built for ABI ", PL_ABI_MAJOR, ".", PL_ABI_MINOR,
                 ", knows ", sizeof(T), " bytes: use a newer build of the plugin");
-    }
   }
   return own;
 }
 
 // Refuses flags that this plugin does not know, but for those that it may ignore.
 inline void require_known_flags(const char* what, uint32_t flags, uint32_t known) {
-  if (const uint32_t unknown = flags & ~(known | PL_FLAGS_MAY_IGNORE)) {
+  if (const uint32_t unknown = flags & ~(known | PL_FLAGS_MAY_IGNORE))
     fail_with(PL_ERROR_UNSUPPORTED, what, ": flags ", unknown,
               " are not known to this plugin, built for ABI ", PL_ABI_MAJOR, ".", PL_ABI_MINOR,
               ": use a newer build of it");
-  }
 }
 
 // Element `i` of an array whose stride is the first element's struct_size.
@@ -65,9 +63,8 @@ T receive_element(const T* array, uint64_t i) {
 template <Sized T>
 void fill(T* out, T value) {
   if (out == nullptr) fail("a required output struct is NULL");
-  if (out->struct_size < sizeof(out->struct_size)) {
+  if (out->struct_size < sizeof(out->struct_size))
     fail("an output struct has struct_size ", out->struct_size, ": the caller must set it to sizeof");
-  }
   value.struct_size = out->struct_size;
   std::memcpy(static_cast<void*>(out), &value, std::min<size_t>(out->struct_size, sizeof(T)));
 }

@@ -35,9 +35,8 @@ struct OptimizerRule {
 
   static OptimizerRule from(const pl_optimizer& sent) {
     OptimizerRule rule{std::string(view(sent.name)), sent.flags, {}};
-    for (uint64_t i = 0; i < sent.option_count; ++i) {
+    for (uint64_t i = 0; i < sent.option_count; ++i)
       rule.options.emplace(view(sent.options[i].name), sent.options[i].value);
-    }
     return rule;
   }
   // Throws Error unless the options are these.
@@ -58,17 +57,14 @@ struct StrategySetup : Setup<ConfigT> {
   StrategySetup(const pl_context* raw_context, const pl_config* raw_config, const pl_strategy_args* sent)
       : Setup<ConfigT>(raw_context, raw_config) {
     const pl_strategy_args args = receive_args(sent);
-    for (uint64_t i = 0; i < args.parameter_count; ++i) {
+    for (uint64_t i = 0; i < args.parameter_count; ++i)
       parameters.push_back(Parameter::from(receive_element(args.parameters, i)));
-    }
-    for (uint64_t i = 0; i < args.optimizer_count; ++i) {
+    for (uint64_t i = 0; i < args.optimizer_count; ++i)
       optimizers.push_back(OptimizerRule::from(receive_element(args.optimizers, i)));
-    }
     for (const Parameter& parameter : parameters) {
-      if (parameter.trainable && parameter.optimizer >= optimizers.size()) {
+      if (parameter.trainable && parameter.optimizer >= optimizers.size())
         fail("parameter ", parameter.name, " is to be updated by optimizer ", parameter.optimizer, " of ",
              optimizers.size());
-      }
     }
     if (args.communicator != nullptr) communicator.emplace(args.communicator);
   }

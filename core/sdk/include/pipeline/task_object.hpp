@@ -47,10 +47,9 @@ struct TaskObject {
   void check_shape(uint64_t index, const char* what, const pl_tensor& tensor) const {
     const Parameter& expected = parameter(index);
     const auto shape = shape_of(tensor);
-    if (!std::equal(shape.begin(), shape.end(), expected.shape.begin(), expected.shape.end())) {
+    if (!std::equal(shape.begin(), shape.end(), expected.shape.begin(), expected.shape.end()))
       fail(what, " of ", expected.name, " has shape ", name_of(shape), ", expected ",
            name_of(expected.shape));
-    }
   }
 
   // The host may use a name as long as this object lives: one that was given is never replaced, and no sample

@@ -28,9 +28,8 @@ enum class Purpose : uint32_t {
 };
 
 inline Purpose to_purpose(uint32_t code) {
-  if (PL_CODE(code) < PL_PURPOSE_TRAIN || PL_CODE(code) > PL_PURPOSE_VALIDATE) {
+  if (PL_CODE(code) < PL_PURPOSE_TRAIN || PL_CODE(code) > PL_PURPOSE_VALIDATE)
     fail_with(PL_ERROR_UNSUPPORTED, "purpose ", code, " is not known");
-  }
   return static_cast<Purpose>(PL_CODE(code));
 }
 

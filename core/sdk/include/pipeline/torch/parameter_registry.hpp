@@ -74,11 +74,10 @@ class ParameterRegistry {
   void initialize(size_t index, uint64_t seed, at::Tensor& out) const {
     const Declared& parameter = all_.at(index);
     if (out.sizes() != at::IntArrayRef(parameter.shape) || out.scalar_type() != at::kFloat || !out.is_cpu() ||
-        !out.is_contiguous()) {
+        !out.is_contiguous())
       fail("the initial value of ", parameter.name, " is to go into a tensor of ",
            at::toString(out.scalar_type()), " and shape ", name_of(shape_of(out)),
            ", expected contiguous float32 in host memory and ", name_of(parameter.shape));
-    }
     parameter.initial(out, mix(seed, index));
   }
 

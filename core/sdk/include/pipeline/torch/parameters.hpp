@@ -84,10 +84,9 @@ class ParameterTable {
     if (found == index_.end()) fail("a gradient for a tensor that is not a parameter of the model");
     Entry& entry = entries_[found->second];
     if (shape_of(gradient).size() != entry.info.shape.size() ||
-        gradient.sizes() != at::IntArrayRef(entry.info.shape)) {
+        gradient.sizes() != at::IntArrayRef(entry.info.shape))
       fail("the gradient of ", entry.info.name, " has shape ", name_of(shape_of(gradient)), ", expected ",
            name_of(entry.info.shape));
-    }
     if (!entry.info.trainable) return;
     const at::NoGradGuard no_grad;
     if (entry.accumulates) {

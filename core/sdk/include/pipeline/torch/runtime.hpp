@@ -51,10 +51,9 @@ inline c10::Device open_device(const pl_run_info& run) {
   dladdr(reinterpret_cast<const void*>(&at::globalContext), &cpu_half);
   std::string path(cpu_half.dli_fname == nullptr ? "" : cpu_half.dli_fname);
   path = path.substr(0, path.rfind('/') + 1) + "libtorch_cuda.so";
-  if (dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr) {
+  if (dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr)
     fail_with(PL_ERROR_UNSUPPORTED, name_of(device),
               ": the CUDA half of LibTorch cannot be loaded: ", dlerror());
-  }
   if (!at::globalContext().hasCUDA())
     fail_with(PL_ERROR_UNSUPPORTED, name_of(device), ": LibTorch sees no CUDA device");
   // All plugins of the process share these, and the threads of the backward pass follow them. Of another
@@ -84,8 +83,7 @@ inline void apply_run_settings(const Context& context) {
   torch.setDeterministicAlgorithms(context.reproducible(), /*warn_only=*/false);
   torch.setDeterministicCuDNN(context.reproducible());
   torch.setBenchmarkCuDNN(!context.reproducible());
-  torch.setDeterministicFillUninitializedMemory(
-      false);  // it would write all memory twice and change no result
+  torch.setDeterministicFillUninitializedMemory(false);  // it would write all memory twice, to no end
   // Parts of a product, too, are added up in float32: cuBLAS cuts those with few results, as gradients of
   // weights are, into parts along the sum.
   torch.setAllowBF16ReductionCuBLAS(false);

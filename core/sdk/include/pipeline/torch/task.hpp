@@ -183,11 +183,10 @@ class TorchTask : public Task<ConfigT, BatchT> {
       throw;
     }
     buffers_.check_unchanged();
-    if (this->context().activation_checkpointing() && !units_.used()) {
+    if (this->context().activation_checkpointing() && !units_.used())
       fail_with(PL_ERROR_CONFIG,
                 "train.activation_checkpointing is on, but this task does not run its layers through "
                 "units(): switch it off");
-    }
     return to_pl(loss_);
   }
   void run_evaluate(const Batch& batch, EvaluationSink& sink) {
@@ -231,10 +230,9 @@ class TorchTask : public Task<ConfigT, BatchT> {
     if (!loss.sum.defined()) fail("loss() returned no tensor");
     if (loss.sum.dim() != 0)
       fail("loss() returned shape ", name_of(shape_of(loss.sum)), ", expected the sum, a scalar");
-    if (loss.sum.scalar_type() != at::kFloat && loss.sum.scalar_type() != at::kDouble) {
+    if (loss.sum.scalar_type() != at::kFloat && loss.sum.scalar_type() != at::kDouble)
       fail("loss() returned ", at::toString(loss.sum.scalar_type()),
            ", expected a sum in float32 or float64");
-    }
   }
 
   c10::Device device_{c10::kCPU};

@@ -36,15 +36,9 @@ inline pl_dtype to_pl(at::ScalarType scalar) {
 }
 
 inline c10::Device to_torch(pl_device device) {
-  switch (device.type) {
-    case PL_DEVICE_CPU:
-    case PL_DEVICE_CUDA_HOST:
-      return c10::Device(c10::kCPU);
-    case PL_DEVICE_CUDA:
-      return c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(device.id));
-    default:
-      fail_with(PL_ERROR_UNSUPPORTED, name_of(device), " is not known");
-  }
+  if (device.type == PL_DEVICE_CPU || device.type == PL_DEVICE_CUDA_HOST) return c10::Device(c10::kCPU);
+  if (device.type != PL_DEVICE_CUDA) fail_with(PL_ERROR_UNSUPPORTED, name_of(device), " is not known");
+  return c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(device.id));
 }
 
 inline pl_device to_pl(c10::Device device) {
