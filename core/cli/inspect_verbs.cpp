@@ -42,8 +42,9 @@ void add_check(CLI::App& app, Action& action) {
       plugins::Registry registry = make_registry(args->plugin_paths, config.get_path_list("plugins.paths"),
                                                  [&](const std::string& line) { log.info(line); });
       for (const config::Config& stage : train::stages_of(config)) {
-        train::Session session(stage, registry, log,
-                               {.purpose = train::purpose_of_stage(stage), .world = world, .team = nullptr});
+        train::Session session(
+            stage, registry, log,
+            {.purpose = train::purpose_of_stage(stage), .world = world, .processes = nullptr});
         session.check_task();
         if (session.args().purpose == PL_PURPOSE_TRAIN) train::warn_of_unused_options(session);
         if (config.has_stages()) console.line(fmt::format("# stage {}", stage.get_string("stage.name")));

@@ -10,8 +10,8 @@
 #include "core/launch/devices.hpp"
 #include "core/launch/run_secret.hpp"
 #include "core/train/run/environment.hpp"
+#include "core/train/run/process_group.hpp"
 #include "core/train/run/signals.hpp"
-#include "core/train/run/team.hpp"
 
 namespace pipeline::cli {
 
@@ -130,26 +130,26 @@ int with_workspace(const ConfigArgs& args, bool one_process,
   plugins::Registry registry = make_registry(args.plugin_paths, config.get_path_list("plugins.paths"),
                                              [&](const std::string& line) { log.info(line); });
   if (!world.note.empty()) log.info(world.note);
-  std::optional<train::Team> team;
+  std::optional<train::ProcessGroup> processes;
   try {
     {  // the secret is of no use once all have met
       const launch::RunSecret secret(world, train::run_dir(config));
       if (!secret.note().empty() && world.rank == 0) log.warning(secret.note());
-      team.emplace(
+      processes.emplace(
           world, log,
-          train::Team::Options{
+          train::ProcessGroup::Options{
               .rendezvous = std::chrono::duration<double>(config.get_float("launch.rendezvous_seconds")),
               .stall = std::chrono::duration<double>(config.get_float("launch.stall_seconds"))});
     }
-    train::set_environment(train::stages_of(config).front(), team->sharing_cores());
-    return work({.config = config, .registry = registry, .log = log, .team = *team}) ==
+    train::set_environment(train::stages_of(config).front(), processes->sharing_cores());
+    return work({.config = config, .registry = registry, .log = log, .processes = *processes}) ==
                    train::Outcome::finished
                ? kDone
                : kInterrupted;
   } catch (const std::exception& error) {
     console.status({});
     if (const auto* stopped = dynamic_cast<const Error*>(&error);
-        !team && stopped && stopped->code() == PL_ERROR_CANCELLED) {
+        !processes && stopped && stopped->code() == PL_ERROR_CANCELLED) {
       const std::string text = fmt::format("{}; nothing was begun", error.what());
       log.info(text);
       if (world.rank != 0 && world.local_rank == 0)
@@ -157,10 +157,10 @@ int with_workspace(const ConfigArgs& args, bool one_process,
       return kInterrupted;
     }
     log.file_only(std::string("error: ") + error.what());
-    const auto cause = team ? team->cause_of(error) : std::nullopt;
+    const auto cause = processes ? processes->cause_of(error) : std::nullopt;
     if (!cause) throw;
     log.file_only("caused by " + peers::describe(*cause));
-    team->tell(*cause);
+    processes->tell(*cause);
     return launch::kPeerFailed;
   }
 }

@@ -228,8 +228,8 @@ void Attempt::append_last_words(std::string& text, const Child& child) const {
 }
 
 // What nobody has said so far. An error of the configuration is every rank's, and rank 0 has printed it if it
-// had it. Where no process of this host is to blame, one of them has told what it knows (Team::tell): rank 0
-// to the console, another one here.
+// had it. Where no process of this host is to blame, one of them has told what it knows (ProcessGroup::tell):
+// rank 0 to the console, another one here.
 void Attempt::explain_end() {
   if (blamed_ || left_ || explained_) return;
   const auto first_with = [&](Verdict verdict) {

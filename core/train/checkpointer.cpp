@@ -23,14 +23,14 @@ checkpoint::StoreOptions store_options(Session& session, const RunFolder& folder
 }
 
 // On a channel of its own, as it is used by the writing thread.
-checkpoint::Group group_of(Team& team) {
-  const auto worst = [&team](uint32_t code) {
+checkpoint::Group group_of(ProcessGroup& processes) {
+  const auto worst = [&processes](uint32_t code) {
     uint32_t highest = 0;
-    for (const std::string& rank : team.peers().all_gather("checkpoint", std::to_string(code)))
+    for (const std::string& rank : processes.peers().all_gather("checkpoint", std::to_string(code)))
       highest = std::max(highest, static_cast<uint32_t>(std::stoul(rank)));
     return highest;
   };
-  return {.rank = team.world().rank, .world_size = team.world().size, .worst = worst};
+  return {.rank = processes.world().rank, .world_size = processes.world().size, .worst = worst};
 }
 
 // What else decides a run's numbers besides its options: another one cannot give the same bits.
@@ -66,7 +66,7 @@ Checkpointer::Checkpointer(Session& session, const RunFolder& folder)
     : session_(session),
       log_(session.log()),
       store_(store_options(session, folder)),
-      group_(group_of(session.team())),
+      group_(group_of(session.processes())),
       writer_(store_, group_),
       every_(static_cast<uint64_t>(session.config().get_int("checkpoint.every"))),
       every_seconds_(session.config().get_float("checkpoint.every_seconds")),

@@ -33,14 +33,14 @@ void add_from(const nlohmann::json& json, std::vector<MetricSum>& sums) {
 
 }  // namespace
 
-StepFacts sum_over_ranks(Team& team, std::span<const MicroBatchFacts> mine) {
-  if (team.world().size == 1) return sum({mine.begin(), mine.end()});
+StepFacts sum_over_ranks(ProcessGroup& processes, std::span<const MicroBatchFacts> mine) {
+  if (processes.world().size == 1) return sum({mine.begin(), mine.end()});
   nlohmann::json json = nlohmann::json::array();
   for (const MicroBatchFacts& f : mine)
     json.push_back(
         {f.index, f.weight, f.tokens, f.positions, f.flops ? nlohmann::json(*f.flops) : nlohmann::json()});
   std::vector<MicroBatchFacts> all;
-  for (const nlohmann::json& rank : team.exchange("step", json))
+  for (const nlohmann::json& rank : processes.exchange("step", json))
     for (const nlohmann::json& f : rank)
       all.push_back({.index = f[0],
                      .weight = f[1],
@@ -50,20 +50,20 @@ StepFacts sum_over_ranks(Team& team, std::span<const MicroBatchFacts> mine) {
   return sum(std::move(all));
 }
 
-std::vector<MetricSum> add_up(Team& team, const std::vector<MetricSum>& mine) {
-  if (team.world().size == 1) return mine;
+std::vector<MetricSum> add_up(ProcessGroup& processes, const std::vector<MetricSum>& mine) {
+  if (processes.world().size == 1) return mine;
   std::vector<MetricSum> all;
-  for (const nlohmann::json& rank : team.exchange("metrics", to_json(mine))) add_from(rank, all);
+  for (const nlohmann::json& rank : processes.exchange("metrics", to_json(mine))) add_from(rank, all);
   return all;
 }
 
-Boundary agree(Team& team, const Boundary& mine) {
-  if (team.world().size == 1) return mine;
+Boundary agree(ProcessGroup& processes, const Boundary& mine) {
+  if (processes.world().size == 1) return mine;
   Boundary all;
   bool first = true;
   for (const nlohmann::json& rank :
-       team.exchange("boundary", {mine.signal, mine.time_is_up, mine.save, mine.data_wait,
-                                  to_json(mine.metrics), mine.has_late, to_json(mine.late_metrics)})) {
+       processes.exchange("boundary", {mine.signal, mine.time_is_up, mine.save, mine.data_wait,
+                                       to_json(mine.metrics), mine.has_late, to_json(mine.late_metrics)})) {
     if (all.signal == 0) all.signal = rank[0];
     if (std::exchange(first, false)) {
       all.time_is_up = rank[1];

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/train/run/metric_sum.hpp"
-#include "core/train/run/team.hpp"
+#include "core/train/run/process_group.hpp"
 
 namespace pipeline::train {
 
@@ -28,7 +28,7 @@ struct StepFacts {
 };
 
 // The sums over all ranks' micro-batches.
-StepFacts sum_over_ranks(Team& team, std::span<const MicroBatchFacts> mine);
+StepFacts sum_over_ranks(ProcessGroup& processes, std::span<const MicroBatchFacts> mine);
 
 // What one rank sees between two steps, and what all make of it.
 struct Boundary {
@@ -41,9 +41,9 @@ struct Boundary {
   std::vector<MetricSum> late_metrics;  // of the step before that, over all ranks
 };
 
-Boundary agree(Team& team, const Boundary& mine);
+Boundary agree(ProcessGroup& processes, const Boundary& mine);
 
 // The metrics of all ranks.
-std::vector<MetricSum> add_up(Team& team, const std::vector<MetricSum>& mine);
+std::vector<MetricSum> add_up(ProcessGroup& processes, const std::vector<MetricSum>& mine);
 
 }  // namespace pipeline::train

@@ -74,7 +74,7 @@ std::string describe_backend(const Session& session) {
 
 Trainer::Trainer(Session& session, RunFolder& folder)
     : session_(session),
-      team_(session.team()),
+      processes_(session.processes()),
       folder_(folder),
       log_(session.log()),
       config_(session.config()),
@@ -103,12 +103,12 @@ void Trainer::plan_length() {
 
 void Trainer::at(const char* what, std::string phase) {
   phase_ = std::move(phase);
-  team_.at(what, state_.step + 1);
+  processes_.at(what, state_.step + 1);
 }
 
 void Trainer::start(const Origin& origin) {
   at("loading weights", "loading weights");
-  const Team::Busy busy(team_);
+  const ProcessGroup::Busy busy(processes_);
   std::string weights;
   if (origin.resumed) {
     resume(*origin.resumed);
@@ -121,7 +121,7 @@ void Trainer::start(const Origin& origin) {
   check_evaluation();  // before anything says that the run has begun
   announce(weights);
   const double peak_flops = measure_peak_flops(session_);
-  if (!team_.is_first()) return;
+  if (!processes_.is_first()) return;
   folder_.unmark_finished();
   folder_.write_file("config.toml", session_.resolved_toml());
   folder_.write_file("model.json", model_json(session_));
@@ -155,7 +155,7 @@ void Trainer::resume(const checkpoint::Checkpoint& from) {
 
 // Steps that are done again are recorded again.
 void Trainer::cut_back_records(uint64_t first_step) {
-  if (!team_.is_first()) return;
+  if (!processes_.is_first()) return;
   for (const auto& file : {folder_.metrics(), folder_.evaluations()})
     if (const uint64_t broken = observe::JsonLines::cut_back(file, "step", first_step); broken > 0)
       log_.warning(
@@ -194,7 +194,7 @@ void Trainer::announce(const std::string& weights) const {
                                             every("schedule.base_batch"), scaling, plan.global_batch)
                               : "",
                           config_.get_string("schedule.kind"), schedule_.warmup_steps));
-  if (const auto& variables = team_.variables(); !variables.empty())
+  if (const auto& variables = processes_.variables(); !variables.empty())
     say("variables", fmt::format("{}", fmt::join(variables, " ")));
   if (config_.is_set("train.batch_per_device"))
     log_.info("train.batch_per_device is set, so the global batch grows with the number of devices");
@@ -250,7 +250,7 @@ Boundary Trainer::agree_on_boundary() {
                 .metrics = session_.take_metrics(),
                 .has_late = pending_ && !pending_->late.empty(),
                 .late_metrics = collected_ ? collected_->late : std::vector<MetricSum>()};
-  Boundary all = agree(team_, mine);
+  Boundary all = agree(processes_, mine);
   time_is_up_ = all.time_is_up;
   finish(all.late_metrics);
   if (pending_) {
@@ -288,7 +288,8 @@ Outcome Trainer::run() {
   const auto was_evaluated = [&] {
     return observe::JsonLines::contains(folder_.evaluations(), "step", state_.step) ? "yes" : "no";
   };
-  if (team_.on_first("looking for the evaluation", was_evaluated) == "yes") evaluated_step_ = state_.step;
+  if (processes_.on_first("looking for the evaluation", was_evaluated) == "yes")
+    evaluated_step_ = state_.step;
   double looked = 0;
   for (;;) {
     Boundary boundary = agree_on_boundary();
@@ -303,7 +304,7 @@ Outcome Trainer::run() {
                             state_.step,
                             cut_off ? "; the evaluation is made up for when the run continues" : ""));
       save(true);
-      team_.leave_together();
+      processes_.leave_together();
       return Outcome::interrupted;
     }
     if (last) break;
@@ -351,7 +352,7 @@ void Trainer::train_step() {
                       .tokens = batches[i].info().tokens,
                       .positions = batches[i].info().positions,
                       .flops = session_.task().flops(batches[i])});
-  const StepFacts facts = sum_over_ranks(team_, mine);
+  const StepFacts facts = sum_over_ranks(processes_, mine);
   now.weight = facts.weight;
   record.tokens = facts.tokens;
   record.positions = facts.positions;
@@ -373,7 +374,7 @@ void Trainer::train_step() {
     args.gradients = &strategy.gradient_sink();
     const pl_tensor loss = session_.task().train(batches[i], args);
     strategy.end_micro_batch(&loss);
-    team_.peers().progress();
+    processes_.peers().progress();
     batches[i] = plugins::Batch();  // its memory goes before the next one needs some
   }
   pl_step_args args{};
@@ -413,7 +414,7 @@ void Trainer::collect() {
 // Leaves no step without its line, before something else is done; all ranks together.
 void Trainer::collect_all() {
   collect();
-  if (collected_) finish(add_up(team_, collected_->late));
+  if (collected_) finish(add_up(processes_, collected_->late));
 }
 
 void Trainer::report_skipped(uint64_t step) {
@@ -446,7 +447,7 @@ bool Trainer::evaluate_now() {
     log_.console().progress(fmt::format("evaluating after step {}", state_.step), done, total);
   };
   request.show = [&](uint64_t, std::string_view text) { shown.emplace_back(text); };
-  const auto result = evaluate(team_, session_.task(), request);
+  const auto result = evaluate(processes_, session_.task(), request);
   session_.release_values();
   log_.console().status({});
   if (!result) return false;
@@ -517,7 +518,7 @@ void Trainer::check_evaluation() const {
 void Trainer::save(bool final) {
   collect_all();
   at("saving", fmt::format("saving after step {}", state_.step));
-  const Team::Busy busy(team_);
+  const ProcessGroup::Busy busy(processes_);
   if (!checkpointer_.saved(state_.step, metric_.has_value())) {
     TrainState state = state_;
     state.seconds = elapsed();

@@ -73,7 +73,7 @@ class Trainer {
   void at(const char* what, std::string phase);
 
   Session& session_;
-  Team& team_;
+  ProcessGroup& processes_;
   RunFolder& folder_;
   observe::Log& log_;
   const config::Config& config_;

@@ -105,13 +105,13 @@ Share from_json(const nlohmann::json& json) {
 // what they have.
 class Rounds {
  public:
-  Rounds(Team& team, plugins::Task& task, const EvaluationRequest& request, uint64_t total)
-      : team_(team),
+  Rounds(ProcessGroup& processes, plugins::Task& task, const EvaluationRequest& request, uint64_t total)
+      : processes_(processes),
         task_(task),
         request_(request),
         total_(total),
-        ranks_(static_cast<uint64_t>(team.world().size)),
-        rank_(static_cast<uint64_t>(team.world().rank)),
+        ranks_(static_cast<uint64_t>(processes.world().size)),
+        rank_(static_cast<uint64_t>(processes.world().rank)),
         batches_(task,
                  {.split = request.split,
                   .purpose = request.purpose,
@@ -134,7 +134,7 @@ class Rounds {
         if (!mine.cancelled) throw;
         break;
       }
-      team_.peers().progress();
+      processes_.peers().progress();
     }
     done_ += kBatchesPerRound * ranks_;
     return merge(std::move(mine));
@@ -173,10 +173,10 @@ class Rounds {
 
   std::optional<std::vector<Share::Batch>> merge(Share mine) {
     std::vector<Share> all;
-    if (team_.world().size == 1) {
+    if (processes_.world().size == 1) {
       all.push_back(std::move(mine));
     } else {
-      for (const nlohmann::json& share : team_.exchange("evaluate", to_json(mine)))
+      for (const nlohmann::json& share : processes_.exchange("evaluate", to_json(mine)))
         all.push_back(from_json(share));
     }
     if (std::ranges::any_of(all, &Share::cancelled)) return std::nullopt;
@@ -187,7 +187,7 @@ class Rounds {
     return batches;
   }
 
-  Team& team_;
+  ProcessGroup& processes_;
   plugins::Task& task_;
   const EvaluationRequest& request_;
   const uint64_t total_;
@@ -261,11 +261,12 @@ Evaluation conclude(plugins::Task& task, uint32_t split, uint32_t purpose, const
   return result;
 }
 
-std::optional<Evaluation> evaluate(Team& team, plugins::Task& task, const EvaluationRequest& request) {
+std::optional<Evaluation> evaluate(ProcessGroup& processes, plugins::Task& task,
+                                   const EvaluationRequest& request) {
   const auto start = std::chrono::steady_clock::now();
   const uint64_t available = task.sample_count(request.split);
   const uint64_t total = request.samples == 0 ? available : std::min(request.samples, available);
-  Rounds rounds(team, task, request, total);
+  Rounds rounds(processes, task, request, total);
   EvaluationSums sums;
   std::vector<plugins::EvaluationRecord> records;
   uint64_t samples = 0;

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "core/plugins/task.hpp"
+#include "core/train/run/process_group.hpp"
 #include "core/train/run/session.hpp"
-#include "core/train/run/team.hpp"
 
 namespace pipeline::train {
 
@@ -76,7 +76,8 @@ Evaluation conclude(plugins::Task& task, uint32_t split, uint32_t purpose, const
 
 // All ranks call it and get the same. nullopt: cancelled on one of them. `progress` and `show` are called on
 // all.
-std::optional<Evaluation> evaluate(Team& team, plugins::Task& task, const EvaluationRequest& request);
+std::optional<Evaluation> evaluate(ProcessGroup& processes, plugins::Task& task,
+                                   const EvaluationRequest& request);
 
 // PL_SPLIT_... for "train", "val", "test".
 uint32_t split_code(std::string_view name);

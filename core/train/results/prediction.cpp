@@ -108,17 +108,17 @@ struct Round {
   std::vector<std::string> files;  // names of side files
 };
 
-Round exchange(Team& team, Round mine) {
-  if (team.world().size == 1) return mine;
+Round exchange(ProcessGroup& processes, Round mine) {
+  if (processes.world().size == 1) return mine;
   Round all;
   for (const nlohmann::json& rank :
-       team.exchange("predict", nlohmann::json::array({mine.cancelled, mine.samples, mine.files}))) {
+       processes.exchange("predict", nlohmann::json::array({mine.cancelled, mine.samples, mine.files}))) {
     all.cancelled = all.cancelled || rank[0].get<bool>();
     all.samples += rank[1].get<uint64_t>();
     for (const nlohmann::json& name : rank[2]) all.files.push_back(name);
   }
   if (all.cancelled) return all;
-  for (const std::string& text : team.peers().gather("rows", mine.text)) all.text += text;
+  for (const std::string& text : processes.peers().gather("rows", mine.text)) all.text += text;
   return all;
 }
 
@@ -137,13 +137,13 @@ Prediction predict(Session& session, const PredictionRequest& request) {
   if (!task.has_predict())
     throw Error(PL_ERROR_CONFIG, fmt::format("{} makes no predictions", session.task_plugin().label()));
   const uint64_t total = task.sample_count(request.split), batch_size = session.plan().micro_batch;
-  Team& team = session.team();
-  const auto ranks = static_cast<uint64_t>(team.world().size),
-             rank = static_cast<uint64_t>(team.world().rank);
+  ProcessGroup& processes = session.processes();
+  const auto ranks = static_cast<uint64_t>(processes.world().size),
+             rank = static_cast<uint64_t>(processes.world().rank);
   const fs::path side_files = side_files_of(request.output);
   std::optional<PartialFile> file;  // of rank 0, and so is:
   SideFileRecord record(request.output);
-  const uint64_t first = std::stoull(team.on_first("opening the predictions", [&] {
+  const uint64_t first = std::stoull(processes.on_first("opening the predictions", [&] {
     file.emplace(request.output, request.identity);
     if (file->empty()) file->append(header(task) + "\n", 0);
     if (file->samples() == 0) record.begin();
@@ -196,18 +196,18 @@ Prediction predict(Session& session, const PredictionRequest& request) {
       cancelled = error.code() == PL_ERROR_CANCELLED && told_to_stop();
       if (!cancelled) throw;
     }
-    team.peers().progress();
+    processes.peers().progress();
     Round mine{.cancelled = cancelled, .samples = rows.size()};
     for (const auto& [sample, row] : rows) mine.text += row;
     for (const auto& [name, bytes] : files) mine.files.push_back(name);
-    const Round round = exchange(team, std::move(mine));
+    const Round round = exchange(processes, std::move(mine));
     if (round.cancelled) break;
     if (!round.files.empty()) {
       // On record before they are written, and written before their rows: a kill leaves no file that nobody
       // knows, and no row without its files.
-      team.on_first("recording files", [&] { record.add(round.files); });
+      processes.on_first("recording files", [&] { record.add(round.files); });
       for (const auto& [name, bytes] : files) write_side_file(side_files, name, bytes);
-      team.peers().barrier("files are written");
+      processes.peers().barrier("files are written");
     }
     result.samples += round.samples;
     if (file) file->append(round.text, result.samples);

@@ -13,7 +13,7 @@
 #include "core/launch/devices.hpp"
 #include "core/plugins/call.hpp"
 #include "core/plugins/host.hpp"
-#include "core/train/run/team.hpp"
+#include "core/train/run/process_group.hpp"
 
 namespace pipeline::train {
 
@@ -23,7 +23,7 @@ void announce(observe::Log& log, std::string_view word, const std::string& text)
 
 void announce_place(const Session& session) {
   const pl_run_info& info = session.run_info();
-  const World& world = session.team().world();
+  const World& world = session.processes().world();
   announce(session.log(), "device",
            fmt::format("{}, {} thread{}", launch::describe(info.device, session.devices()), info.threads,
                        info.threads == 1 ? "" : "s"));

@@ -89,7 +89,7 @@ Outcome guard_work(const Session& session, const std::function<std::string()>& w
     return before_work.empty() ? work_phase() : before_work;
   };
   // The others hear of it now: what is unwound from here on may wait for them.
-  const auto tell = [&](const std::exception& error) { (void)session.team().cause_of(error); };
+  const auto tell = [&](const std::exception& error) { (void)session.processes().cause_of(error); };
   const auto out_of_memory = [&](const std::exception& error) {
     Error explained = explain_out_of_memory(session, phase(), error.what());
     tell(explained);

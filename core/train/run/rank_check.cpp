@@ -8,7 +8,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/str.hpp"
-#include "core/train/run/team.hpp"
+#include "core/train/run/process_group.hpp"
 
 namespace pipeline::train {
 namespace {
@@ -72,11 +72,11 @@ void compare(const Items& first, const Items& other, size_t rank) {
 }  // namespace
 
 void require_same_on_all_ranks(Session& session) {
-  Team& team = session.team();
-  if (team.world().size == 1) return;
-  const std::vector<std::string> all =
-      team.peers().gather("compare", items_of(session).dump(-1, ' ', false, Items::error_handler_t::replace));
-  team.on_first("comparing the ranks", [&] {
+  ProcessGroup& processes = session.processes();
+  if (processes.world().size == 1) return;
+  const std::vector<std::string> all = processes.peers().gather(
+      "compare", items_of(session).dump(-1, ' ', false, Items::error_handler_t::replace));
+  processes.on_first("comparing the ranks", [&] {
     const Items first = Items::parse(all.front());
     for (size_t rank = 1; rank < all.size(); ++rank) compare(first, Items::parse(all[rank]), rank);
   });

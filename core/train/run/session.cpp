@@ -14,9 +14,9 @@
 #include "core/train/run/environment.hpp"
 #include "core/train/run/extra_state.hpp"
 #include "core/train/run/prepare_lock.hpp"
+#include "core/train/run/process_group.hpp"
 #include "core/train/run/reporter.hpp"
 #include "core/train/run/schedule.hpp"
-#include "core/train/run/team.hpp"
 
 namespace pipeline::train {
 namespace {
@@ -112,7 +112,8 @@ Session::Session(config::Config config, plugins::Registry& registry, observe::Lo
   const bool training = args_.purpose == PL_PURPOSE_TRAIN;
   plan_ = make_plan(config_, training ? world : World{});  // otherwise it says only how large batches are
   if (training) check_schedule(config_);
-  const unsigned sharing = args_.team ? args_.team->sharing_cores() : static_cast<unsigned>(world.local_size);
+  const unsigned sharing =
+      args_.processes ? args_.processes->sharing_cores() : static_cast<unsigned>(world.local_size);
   find_plugins(registry, choose_backend(config_, world, device));
 
   run_dir_ = args_.run_dir.string();
@@ -142,16 +143,16 @@ Session::Session(config::Config config, plugins::Registry& registry, observe::Lo
   set_up_context(task_context_, info_);
   set_up_context(strategy_context_, training ? info_ : alone(info_));
   set_up_context(backend_context_, info_);
-  if (args_.team != nullptr) {
-    plugins::give_exchange(strategy_context_, args_.team->peers());
-    plugins::give_exchange(backend_context_, args_.team->peers(), args_.cancelled);
+  if (args_.processes != nullptr) {
+    plugins::give_exchange(strategy_context_, args_.processes->peers());
+    plugins::give_exchange(backend_context_, args_.processes->peers(), args_.cancelled);
   }
 }
 
 Session::~Session() {
   task_.reset();
   strategy_.reset();  // may wait for collectives, which a failure elsewhere must still end
-  if (group_) args_.team->watch(nullptr);
+  if (group_) args_.processes->watch(nullptr);
 }
 
 void Session::find_plugins(plugins::Registry& registry, const std::string& backend) {
@@ -203,7 +204,7 @@ void Session::set_up_context(pl_context& context, const pl_run_info& info) {
     late_metrics_.push_back({std::string(name), scalars_->start(sum), weight});
   };
   context.progress = [this](std::string_view what, uint64_t done, uint64_t total) {
-    if (args_.team != nullptr) args_.team->peers().progress();
+    if (args_.processes != nullptr) args_.processes->peers().progress();
     log_.console().progress(what, done, total);
   };
   context.cancelled = args_.cancelled;
@@ -258,39 +259,39 @@ void Session::open_task(const checkpoint::Checkpoint* weights) {
   create_task();
   if (weights) give_extra_state(*task_, *weights);
   if (task_->has_prepare()) {
-    args_.team->at("waiting to prepare data", 0);
+    args_.processes->at("waiting to prepare data", 0);
     const auto give_up = [this] {
-      args_.team->peers().progress();  // so long as the one that prepares does
+      args_.processes->peers().progress();  // so long as the one that prepares does
       return args_.cancelled && args_.cancelled();
     };
     const PrepareLock lock(cache_dir_, log_, give_up);
-    args_.team->at("preparing data", 0);
+    args_.processes->at("preparing data", 0);
     set_up_ = SetUp::preparing_data;
     task_->prepare();
     log_.console().status({});
   }
-  args_.team->at("opening data", 0);
+  args_.processes->at("opening data", 0);
   set_up_ = SetUp::opening_task;
   task_->open();
 }
 
 void Session::open_group() {
   const World& world = args_.world;
-  Team& team = *args_.team;
-  team.at("opening the group of ranks", 0);
+  ProcessGroup& processes = *args_.processes;
+  processes.at("opening the group of ranks", 0);
   group_ = std::make_unique<plugins::Communicator>(
       *backend_plugin_, backend_context_, &*backend_config_,
       plugins::OpenArgs{
           .address = world.address,
-          .group = fmt::format("train {}", team.next_group()),  // of this stage
+          .group = fmt::format("train {}", processes.next_group()),  // of this stage
           .rank = world.rank,
           .world_size = world.size,
           .local_rank = world.local_rank,
           .local_world_size = world.local_size,
           .device = info_.device,
           // The watch over all ranks says more of a stall than one that waits can, so it goes first.
-          .timeout = std::max(team.options().rendezvous, 2 * team.options().stall)});
-  team.watch(group_.get());
+          .timeout = std::max(processes.options().rendezvous, 2 * processes.options().stall)});
+  processes.watch(group_.get());
 }
 
 void Session::create_strategy() {

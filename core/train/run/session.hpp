@@ -22,7 +22,7 @@
 #include "core/train/data/batch_plan.hpp"
 #include "core/train/run/metric_sum.hpp"
 #include "core/train/run/precision.hpp"
-#include "core/train/run/team.hpp"
+#include "core/train/run/process_group.hpp"
 
 namespace pipeline::train {
 
@@ -30,8 +30,8 @@ struct SessionArgs {
   uint32_t purpose = PL_PURPOSE_TRAIN;
   std::filesystem::path run_dir;  // empty: none
   std::function<bool()> cancelled;
-  World world;           // that the plans are made for
-  Team* team = nullptr;  // the processes of `world`; not needed to check a configuration
+  World world;                        // that the plans are made for
+  ProcessGroup* processes = nullptr;  // the processes of `world`; not needed to check a configuration
 };
 
 // A metric on its way from the device.
@@ -87,7 +87,7 @@ class Session {
   const plugins::Communicator* group() const {
     return group_.get();
   }  // of the ranks that train; nullptr: this process alone
-  Team& team() const { return *args_.team; }
+  ProcessGroup& processes() const { return *args_.processes; }
   observe::Log& log() const { return log_; }
   const SessionArgs& args() const { return args_; }
   unsigned workers() const;

@@ -31,7 +31,7 @@ constexpr std::string_view kLooking = "looking at the place for the results";  /
 // Which checkpoint is the best one is for rank 0 to say.
 checkpoint::Checkpoint open_the_same(Session& session, const InferenceArgs& args) {
   std::optional<checkpoint::Checkpoint> checkpoint;
-  const std::string path = session.team().on_first("finding the checkpoint", [&] {
+  const std::string path = session.processes().on_first("finding the checkpoint", [&] {
     checkpoint = open_checkpoint(
         args.checkpoint, args.last ? checkpoint::Which::kLast : checkpoint::Which::kBest, session.log());
     return checkpoint->path();
@@ -59,11 +59,11 @@ struct Loaded {
 // A session for `purpose`, and `work` in it.
 Outcome with_session(const config::Config& config, const Workspace& workspace, const InferenceArgs& args,
                      uint32_t purpose, const char* phase, const std::function<Outcome(Session&)>& work) {
-  if (args.output.empty() && workspace.team.is_first()) RunFolder::make(args.folder);
+  if (args.output.empty() && workspace.processes.is_first()) RunFolder::make(args.folder);
   Session session(config, workspace.registry, workspace.log, session_args(workspace, purpose, args.folder));
-  if (!workspace.team.is_first() && fs::exists(args.folder))
-    workspace.log.open_files(args.folder, workspace.team.world().rank);
-  workspace.team.at(phase, 0);
+  if (!workspace.processes.is_first() && fs::exists(args.folder))
+    workspace.log.open_files(args.folder, workspace.processes.world().rank);
+  workspace.processes.at(phase, 0);
   return guard_work(
       session, [&] { return std::string(phase); }, [&] { return work(session); });
 }
@@ -92,7 +92,7 @@ Outcome cut_off(const Workspace& workspace, const std::string& what) {
   workspace.log.info(fmt::format(
       "{}: {}", Signals::received() != 0 ? Signals::name(Signals::received()) : "a signal to another rank",
       what));
-  workspace.team.leave_together();
+  workspace.processes.leave_together();
   return Outcome::interrupted;
 }
 
@@ -100,7 +100,7 @@ Outcome evaluate_checkpoint(const config::Config& config, const Workspace& works
                             const InferenceArgs& args) {
   return with_session(config, workspace, args, PL_PURPOSE_EVALUATE, "evaluating", [&](Session& session) {
     std::optional<EvaluationFiles> output;  // before the work: see there
-    if (session.team().is_first())
+    if (session.processes().is_first())
       output.emplace(args.output.empty()
                          ? args.folder / fmt::format("evaluation-{}.json", chosen_split_name(session, args))
                          : args.output,
@@ -112,7 +112,7 @@ Outcome evaluate_checkpoint(const config::Config& config, const Workspace& works
       workspace.log.console().progress("evaluating", done, total);
     };
     request.show = [&](uint64_t, std::string_view text) { workspace.log.info(text); };
-    const auto result = evaluate(session.team(), session.task(), request);
+    const auto result = evaluate(session.processes(), session.task(), request);
     if (!result) return cut_off(workspace, "the evaluation was stopped");
     workspace.log.console().status({});
 
@@ -129,7 +129,7 @@ Outcome predict_with_checkpoint(const config::Config& config, const Workspace& w
                                 const InferenceArgs& args) {
   return with_session(config, workspace, args, PL_PURPOSE_PREDICT, "predicting", [&](Session& session) {
     const fs::path output = args.output.empty() ? args.folder / "submission.csv" : args.output;
-    session.team().on_first(kLooking, [&] { require_file_place(output, remedy_for(args)); });
+    session.processes().on_first(kLooking, [&] { require_file_place(output, remedy_for(args)); });
     const Loaded loaded(session, args);
     const uint32_t split = chosen_split(session, args);
     const auto result = predict(
@@ -152,17 +152,17 @@ Outcome predict_with_checkpoint(const config::Config& config, const Workspace& w
 Outcome export_checkpoint(const config::Config& config, const Workspace& workspace,
                           const InferenceArgs& args) {
   const fs::path output = args.output.empty() ? args.folder / "export" : args.output;
-  if (workspace.team.is_first() && fs::exists(output) && !fs::is_empty(output))
+  if (workspace.processes.is_first() && fs::exists(output) && !fs::is_empty(output))
     throw Error(PL_ERROR_CONFIG,
                 fmt::format("{}: is there already: remove it, or choose another --output", output.string()));
   return with_session(config, workspace, args, PL_PURPOSE_EXPORT, "exporting", [&](Session& session) {
-    session.team().on_first(kLooking, [&] { require_folder_place(output, remedy_for(args)); });
+    session.processes().on_first(kLooking, [&] { require_folder_place(output, remedy_for(args)); });
     const Loaded loaded(session, args);
     plugins::Task& task = session.task();
     if (!task.has_export_model())
       throw Error(PL_ERROR_CONFIG,
                   fmt::format("{} has no form that other tools load", session.task_plugin().label()));
-    workspace.team.on_first("exporting", [&] {
+    workspace.processes.on_first("exporting", [&] {
       const fs::path temporary = output.string() + ".tmp";
       fs::remove_all(temporary);
       fs::create_directories(temporary);
@@ -187,12 +187,12 @@ Outcome infer(std::string_view verb, const config::Config& config, const Workspa
 Outcome inference_stage(const Workspace& workspace, RunFolder& folder, const config::Config& config,
                         const std::string& weights) {
   const std::string kind = config.get_string("stage.kind");
-  Team& team = workspace.team;
-  workspace.log.open_files(folder.path(), team.world().rank);
+  ProcessGroup& processes = workspace.processes;
+  workspace.log.open_files(folder.path(), processes.world().rank);
   const Session options(config, workspace.registry, workspace.log,
                         session_args(workspace, purpose_of_stage(config), folder.path()));
   const std::string what = fmt::format("{} of {}\n{}", kind, checkpoint_of(weights), options.resolved_toml());
-  const std::string finished = team.on_first("looking at the run folder", [&] {
+  const std::string finished = processes.on_first("looking at the run folder", [&] {
     if (const auto before = folder.finished()) {
       if (*before == what) return "yes";
       workspace.log.info(
@@ -208,7 +208,7 @@ Outcome inference_stage(const Workspace& workspace, RunFolder& folder, const con
   }
   const InferenceArgs args{.checkpoint = weights, .last = false, .folder = folder.path()};
   const Outcome outcome = infer(kind, config, workspace, args);
-  if (outcome == Outcome::finished && team.is_first()) folder.mark_finished(what);
+  if (outcome == Outcome::finished && processes.is_first()) folder.mark_finished(what);
   return outcome;
 }
 

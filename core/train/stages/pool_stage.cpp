@@ -252,14 +252,14 @@ void check_pool(const config::Config& whole, const config::Config& stage) {
 }
 
 Outcome pool_stage(const Workspace& workspace, RunFolder& folder, const config::Config& stage) {
-  workspace.log.open_files(folder.path(), workspace.team.world().rank);
+  workspace.log.open_files(folder.path(), workspace.processes.world().rank);
   Session session(stage, workspace.registry, workspace.log,
                   session_args(workspace, PL_PURPOSE_EVALUATE, folder.path()));
-  workspace.team.at("adding up evaluations", 0);
+  workspace.processes.at("adding up evaluations", 0);
   return guard_work(
       session, [] { return std::string("adding up evaluations"); },
       [&] {
-        workspace.team.on_first("adding up evaluations", [&] {
+        workspace.processes.on_first("adding up evaluations", [&] {
           const std::vector<KeptEvaluation> evaluations =
               read_evaluations(workspace, stage.get_string("stage.name"));
           const std::string mark = mark_of(evaluations, session);

@@ -103,13 +103,13 @@ bool appears(const fs::path& file) {
 // Rank 0 makes and locks the folder; the others must see the very same one. `fresh`: an older run in it is
 // moved aside, once a launch.
 RunFolder open_folder(const Workspace& workspace, const fs::path& path, bool fresh) {
-  Team& team = workspace.team;
-  if (team.world().size == 1) return open_own_folder(team.world(), path, fresh);
+  ProcessGroup& processes = workspace.processes;
+  if (processes.world().size == 1) return open_own_folder(processes.world(), path, fresh);
   std::optional<RunFolder> folder;
   std::string mark;
   try {
-    mark = team.on_first("opening the run folder", [&] {
-      folder.emplace(open_own_folder(team.world(), path, fresh));
+    mark = processes.on_first("opening the run folder", [&] {
+      folder.emplace(open_own_folder(processes.world(), path, fresh));
       const std::string name = fmt::format("{}{:08x}", RunFolder::kMarkPrefix, std::random_device()());
       folder->write_file(name, "");
       return name;
@@ -118,8 +118,8 @@ RunFolder open_folder(const Workspace& workspace, const fs::path& path, bool fre
       throw Error(PL_ERROR_CONFIG,
                   fmt::format("run.dir = {}: is not the folder that rank 0 uses on {}: all hosts must share "
                               "it, so choose one on a file system that they share",
-                              fs::absolute(path).string(), team.world().address));
-    team.peers().barrier("opened the run folder");
+                              fs::absolute(path).string(), processes.world().address));
+    processes.peers().barrier("opened the run folder");
   } catch (...) {
     if (folder) {
       fs::remove(path / mark);
@@ -250,8 +250,8 @@ SessionArgs session_args(const Workspace& workspace, uint32_t purpose, const fs:
   return {.purpose = purpose,
           .run_dir = folder,
           .cancelled = [] { return Signals::received() != 0; },
-          .world = workspace.team.world(),
-          .team = &workspace.team};
+          .world = workspace.processes.world(),
+          .processes = &workspace.processes};
 }
 
 }  // namespace pipeline::train

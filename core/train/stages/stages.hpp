@@ -10,10 +10,10 @@
 #include "core/config/config.hpp"
 #include "core/observe/log.hpp"
 #include "core/plugins/registry.hpp"
+#include "core/train/run/process_group.hpp"
 #include "core/train/run/run_folder.hpp"
 #include "core/train/run/session.hpp"
 #include "core/train/run/signals.hpp"
-#include "core/train/run/team.hpp"
 
 namespace pipeline::train {
 
@@ -22,7 +22,7 @@ struct Workspace {
   const config::Config& config;
   plugins::Registry& registry;
   observe::Log& log;
-  Team& team;
+  ProcessGroup& processes;
 };
 
 // Where a run (with stages: the folder that has theirs in it) lives: run.dir, or runs/NAME.

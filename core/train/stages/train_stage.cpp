@@ -84,31 +84,31 @@ bool already_finished(const RunFolder& folder, const Session& session, const std
 Outcome stopped_early(const Workspace& workspace) {
   workspace.log.console().status({});
   workspace.log.info("stopped by a signal before the work began");
-  workspace.team.leave_together();
+  workspace.processes.leave_together();
   return Outcome::interrupted;
 }
 
 // Which checkpoint it is, is for rank 0 to say: another rank might find a newer or another one.
 Origin find_common_origin(Session& session, const RunFolder& folder, const std::string& weights) {
   Origin origin;
-  const std::string told = session.team().on_first("finding the weights", [&] {
+  const std::string told = session.processes().on_first("finding the weights", [&] {
     origin = find_origin(session, folder, weights);
     return origin.to_bytes();
   });
-  return session.team().is_first() ? std::move(origin) : Origin::from_bytes(told);
+  return session.processes().is_first() ? std::move(origin) : Origin::from_bytes(told);
 }
 
 }  // namespace
 
 Outcome train_stage(const Workspace& workspace, RunFolder& folder, const config::Config& config,
                     const std::string& weights) {
-  Team& team = workspace.team;
-  workspace.log.open_files(folder.path(), team.world().rank);
+  ProcessGroup& processes = workspace.processes;
+  workspace.log.open_files(folder.path(), processes.world().rank);
   if (folder.moved_aside())
     workspace.log.info(fmt::format("the older run was moved aside to {}", folder.moved_aside()->string()));
   Session session(config, workspace.registry, workspace.log,
                   session_args(workspace, PL_PURPOSE_TRAIN, folder.path()));
-  const std::string finished = team.on_first("looking at the run folder", [&] {
+  const std::string finished = processes.on_first("looking at the run folder", [&] {
     if (already_finished(folder, session, weights)) return "yes";
     require_checkpoints(folder);
     return "no";
@@ -125,15 +125,16 @@ Outcome train_stage(const Workspace& workspace, RunFolder& folder, const config:
           if (*then != began_from) warn_of_other_origin(session, folder, *then, began_from);
           began_from = *then;
         }
-        if (team.stopped([&] { session.open_task(origin.checkpoint()); })) return stopped_early(workspace);
+        if (processes.stopped([&] { session.open_task(origin.checkpoint()); }))
+          return stopped_early(workspace);
         require_same_on_all_ranks(session);
         session.create_strategy();
         trainer = std::make_unique<Trainer>(session, folder);
         trainer->start(origin);
-        if (team.is_first()) folder.write_file(kOrigin, began_from);
+        if (processes.is_first()) folder.write_file(kOrigin, began_from);
         origin = {};  // closes the files of a checkpoint that may be removed meanwhile
         const Outcome outcome = trainer->run();
-        if (outcome == Outcome::finished && team.is_first()) {
+        if (outcome == Outcome::finished && processes.is_first()) {
           folder.mark_finished(length_of(config) + began_from);
           workspace.log.info(fmt::format("done: {}", folder.path().string()));
         }

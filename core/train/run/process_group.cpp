@@ -1,4 +1,4 @@
-#include "core/train/run/team.hpp"
+#include "core/train/run/process_group.hpp"
 
 #include <algorithm>
 #include <cstdlib>
@@ -25,7 +25,7 @@ constexpr auto kNews = std::chrono::seconds(3);
 
 }  // namespace
 
-Team::Team(const World& world, observe::Log& log, const Options& options)
+ProcessGroup::ProcessGroup(const World& world, observe::Log& log, const Options& options)
     : world_(world), options_(options), log_(log), variables_(launch::variables_in_force()) {
   peers::Options peer_options;
   peer_options.timeout = options.rendezvous;
@@ -38,7 +38,7 @@ Team::Team(const World& world, observe::Log& log, const Options& options)
 }
 
 // A launcher may have given each process cores of its own, or all of a host's processes the same ones.
-unsigned Team::sharing_cores() {
+unsigned ProcessGroup::sharing_cores() {
   if (sharing_cores_) return *sharing_cores_;
   cpu_set_t cores;
   CPU_ZERO(&cores);
@@ -50,7 +50,7 @@ unsigned Team::sharing_cores() {
       static_cast<unsigned>(std::ranges::count(peers_->all_gather("cores", mine), mine)));
 }
 
-bool Team::stopped(const std::function<void()>& part) {
+bool ProcessGroup::stopped(const std::function<void()>& part) {
   bool here = false;
   try {
     part();
@@ -62,20 +62,21 @@ bool Team::stopped(const std::function<void()>& part) {
   return std::ranges::find(all, "1") != all.end();
 }
 
-void Team::leave_together() {
+void ProcessGroup::leave_together() {
   Signals::ignore();
   peers_->barrier("leaving");
 }
 
-Team::Busy::Busy(Team& team) {
-  if (team.world().size == 1) return;
-  thread_ = std::thread([this, &team] {
+ProcessGroup::Busy::Busy(ProcessGroup& processes) {
+  if (processes.world().size == 1) return;
+  thread_ = std::thread([this, &processes] {
     std::unique_lock lock(mutex_);
-    while (!done_.wait_for(lock, std::chrono::seconds(1), [this] { return over_; })) team.peers().progress();
+    while (!done_.wait_for(lock, std::chrono::seconds(1), [this] { return over_; }))
+      processes.peers().progress();
   });
 }
 
-Team::Busy::~Busy() {
+ProcessGroup::Busy::~Busy() {
   {
     const std::lock_guard lock(mutex_);
     over_ = true;
@@ -84,7 +85,7 @@ Team::Busy::~Busy() {
   if (thread_.joinable()) thread_.join();
 }
 
-Team::~Team() {
+ProcessGroup::~ProcessGroup() {
   peers_->leave();
   peers_.reset();
   {
@@ -95,7 +96,7 @@ Team::~Team() {
   if (last_resort_.joinable()) last_resort_.join();
 }
 
-std::string Team::on_first(std::string_view what, const std::function<std::string()>& part) {
+std::string ProcessGroup::on_first(std::string_view what, const std::function<std::string()>& part) {
   if (world_.size == 1) return part();
   std::string result;
   if (is_first()) {
@@ -105,7 +106,7 @@ std::string Team::on_first(std::string_view what, const std::function<std::strin
   return peers_->broadcast(fmt::format("first: {}", what), result);
 }
 
-std::vector<nlohmann::json> Team::exchange(std::string_view channel, const nlohmann::json& mine) {
+std::vector<nlohmann::json> ProcessGroup::exchange(std::string_view channel, const nlohmann::json& mine) {
   std::string bytes;
   nlohmann::json::to_cbor(mine, bytes);
   std::vector<nlohmann::json> all;
@@ -114,14 +115,14 @@ std::vector<nlohmann::json> Team::exchange(std::string_view channel, const nlohm
   return all;
 }
 
-void Team::watch(plugins::Communicator* group) {
+void ProcessGroup::watch(plugins::Communicator* group) {
   const std::lock_guard lock(group_mutex_);
   group_ = group;
 }
 
-void Team::at(std::string_view phase, uint64_t step) { peers_->at(phase, step); }
+void ProcessGroup::at(std::string_view phase, uint64_t step) { peers_->at(phase, step); }
 
-std::string Team::pending_collective() {
+std::string ProcessGroup::pending_collective() {
   const std::lock_guard lock(group_mutex_);
   if (group_ == nullptr) return {};
   for (const plugins::Flight& flight : group_->record().recent()) {
@@ -133,14 +134,14 @@ std::string Team::pending_collective() {
   return {};
 }
 
-void Team::on_failure(const peers::Failure& failure) {
+void ProcessGroup::on_failure(const peers::Failure& failure) {
   start_last_resort(failure);
   const std::lock_guard lock(group_mutex_);
   if (group_ != nullptr) group_->abort(fmt::format("rank {} failed", failure.rank));
 }
 
 // Before anything that may block.
-void Team::start_last_resort(const peers::Failure& failure) {
+void ProcessGroup::start_last_resort(const peers::Failure& failure) {
   const std::lock_guard lock(mutex_);
   if (last_resort_.joinable() || leaving_) return;
   last_resort_ = std::thread([this, failure] {
@@ -155,7 +156,7 @@ void Team::start_last_resort(const peers::Failure& failure) {
   });
 }
 
-void Team::tell(const peers::Failure& failure) {
+void ProcessGroup::tell(const peers::Failure& failure) {
   const int32_t first = world_.rank - world_.local_rank;  // of this host; launchers number ranks host by host
   const bool here = failure.rank >= first && failure.rank < first + world_.local_size;
   const int32_t teller = failure.rank == first && failure.by_peer_loss && world_.local_size > 1 ? 1 : 0;
@@ -165,7 +166,7 @@ void Team::tell(const peers::Failure& failure) {
   if (!std::exchange(told_, true)) fmt::print(stderr, "error: {}\n", peers::describe(failure));
 }
 
-std::optional<peers::Failure> Team::cause_of(const std::exception& error) {
+std::optional<peers::Failure> ProcessGroup::cause_of(const std::exception& error) {
   if (world_.size == 1) return std::nullopt;
   if (cause_) return *cause_;
   const auto* known = dynamic_cast<const Error*>(&error);

@@ -23,7 +23,7 @@
 
 namespace pipeline::train {
 
-class Team {
+class ProcessGroup {
  public:
   struct Options {
     std::chrono::duration<double> rendezvous;  // launch.rendezvous_seconds
@@ -31,10 +31,10 @@ class Team {
   };
 
   // Blocks until all processes are there. `log` must outlive it.
-  Team(const World& world, observe::Log& log, const Options& options);
-  ~Team();
-  Team(const Team&) = delete;
-  Team& operator=(const Team&) = delete;
+  ProcessGroup(const World& world, observe::Log& log, const Options& options);
+  ~ProcessGroup();
+  ProcessGroup(const ProcessGroup&) = delete;
+  ProcessGroup& operator=(const ProcessGroup&) = delete;
 
   const World& world() const { return world_; }
   const Options& options() const { return options_; }
@@ -66,7 +66,7 @@ class Team {
   // alone.
   class Busy {
    public:
-    explicit Busy(Team& team);
+    explicit Busy(ProcessGroup& processes);
     ~Busy();
     Busy(const Busy&) = delete;
     Busy& operator=(const Busy&) = delete;
