@@ -1,10 +1,12 @@
 #pragma once
 
+#include <pipeline/parameter.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include <pipeline/parameter.hpp>
+#include <ATen/ATen.h>
 
 namespace pipeline::strategies {
 
@@ -76,5 +78,14 @@ class Layout {
   int64_t trainable_length_ = 0;
   int64_t length_ = 0;
 };
+
+// The gradient of a run of the arena: float32, one-dimensional, contiguous, a multiple of kRun long. A run
+// that is missing from a list is all zero.
+struct GradientRun {
+  int64_t offset;  // of its first element in the arena, a multiple of kRun
+  at::Tensor gradient;
+};
+
+using GradientRuns = std::vector<GradientRun>;  // by offset
 
 }  // namespace pipeline::strategies

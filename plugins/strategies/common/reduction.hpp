@@ -6,9 +6,8 @@
 
 #include <pipeline/state.hpp>
 
-#include "plugins/strategies/common/gradient_run.hpp"
 #include "plugins/strategies/common/gradient_sum.hpp"
-#include "plugins/strategies/common/loss_sum.hpp"
+#include "plugins/strategies/common/layout.hpp"
 
 namespace pipeline::strategies {
 

@@ -1,9 +1,11 @@
 #include "plugins/strategies/common/replica.hpp"
 
+#include <pipeline/torch/runtime.hpp>
+
 #include <algorithm>
 #include <utility>
 
-#include <pipeline/torch/runtime.hpp>
+#include "plugins/strategies/common/gradient_norm.hpp"
 
 namespace pipeline::strategies {
 namespace {
@@ -120,6 +122,19 @@ void Replica::visit_optimizer(const MemoryVisitor& visit) const {
 
 uint64_t Replica::trainable_bytes() const {
   return static_cast<uint64_t>(layout_->trainable_length()) * sizeof(float);
+}
+
+uint64_t finish_step(Replica& replica, const StepSums& sums, const pl_step_args& args, bool fixed_order,
+                     ReportQueue& reports) {
+  const at::Device device = replica.device();
+  // The chunks cost nothing on the CPU, elsewhere a copy.
+  const bool chunked = device.is_cpu() || fixed_order;
+  const at::Tensor squares =
+      chunked ? in_order_sum(chunk_sums(sums.gradients, 0, replica.layout()->trainable_length(), device))
+              : sum_of_squares(sums.gradients, device);
+  const Verdict verdict = judge(squares, args);
+  if (!verdict.skip) replica.update(sums.gradients, args.learning_rate, verdict.scale);
+  return reports.push(sums.loss, verdict.grad_norm, verdict.finite);
 }
 
 }  // namespace pipeline::strategies

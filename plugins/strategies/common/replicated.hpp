@@ -6,14 +6,11 @@
 #include <pipeline/strategy.hpp>
 #include <pipeline/torch/runtime.hpp>
 
-#include "plugins/strategies/common/adopt.hpp"
 #include "plugins/strategies/common/gradient_check.hpp"
 #include "plugins/strategies/common/peak_flops.hpp"
 #include "plugins/strategies/common/reduction.hpp"
 #include "plugins/strategies/common/replica.hpp"
-#include "plugins/strategies/common/replica_step.hpp"
 #include "plugins/strategies/common/report_queue.hpp"
-#include "plugins/strategies/common/step_progress.hpp"
 
 namespace pipeline::strategies {
 
