@@ -6,13 +6,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string_view>
 #include <vector>
-
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/from_blob.h>
 
 #include "plugins/strategies/common/layout.hpp"
 
@@ -22,19 +18,6 @@ namespace pipeline::strategies {
 // where it does not fit its parameter, which is named: no such one, frozen, another shape or device.
 std::optional<size_t> slot_of(const Gradient& gradient, const std::vector<Parameter>& parameters,
                               const Layout& layout, pl_device device);
-
-// A tensor over the memory of a gradient that was handed over; frees it when the last reference goes.
-inline at::Tensor adopt(Gradient& gradient) {
-  at::Tensor view = to_torch(gradient.tensor());
-  // std::function wants a copyable deleter, and the owner is not.
-  auto owner = std::make_shared<Gradient::Owner>(gradient.take_owner());
-  return at::for_blob(view.mutable_data_ptr(), view.sizes())
-      .strides(view.strides())
-      .options(view.options())
-      .target_device(view.device())
-      .deleter([owner](void*) {})  // the owner goes with the deleter
-      .make_tensor();
-}
 
 // Where in a step its calls are: each is checked against begin_step.
 class StepProgress {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include <ATen/ATen.h>
@@ -87,5 +88,10 @@ struct GradientRun {
 };
 
 using GradientRuns = std::vector<GradientRun>;  // by offset
+
+// That of a run: where nothing is trained there is nothing but values. Throws Error for parameters in
+// float64.
+std::shared_ptr<const Layout> make_layout(std::vector<Parameter> parameters, const pl_run_info& run,
+                                          int64_t alignment = kChunk);
 
 }  // namespace pipeline::strategies

@@ -8,20 +8,6 @@
 #include "plugins/strategies/common/gradient_norm.hpp"
 
 namespace pipeline::strategies {
-namespace {
-
-// Where nothing is trained there is nothing but values.
-std::shared_ptr<const Layout> make_layout(std::vector<Parameter> parameters, const pl_run_info& run) {
-  if (same(run.parameter_dtype, kFloat64)) {
-    fail_with(PL_ERROR_UNSUPPORTED, "parameters in float64: must be float32, bfloat16 or float16");
-  }
-  if (run.purpose != PL_PURPOSE_TRAIN) {
-    for (Parameter& parameter : parameters) parameter.trainable = false;
-  }
-  return std::make_shared<const Layout>(parameters);
-}
-
-}  // namespace
 
 Replica::Replica(const Context& context, const std::vector<Parameter>& parameters,
                  const std::vector<OptimizerRule>& optimizers)

@@ -51,11 +51,7 @@ class Replicated : public Strategy<Config> {
     if (!slot) return;
     const at::NoGradGuard no_grad;
     const RunStreamScope stream(this->run(), gradient.stream());
-    if (gradient.rows() != nullptr) {
-      return reduction_->add_rows(*slot, to_torch(*gradient.rows()), to_torch(gradient.tensor()));
-    }
-    const bool owned = gradient.is_handed_over();
-    reduction_->add(*slot, owned ? adopt(gradient) : to_torch(gradient.tensor()), owned);
+    reduction_->take(*slot, gradient);
   }
 
   void end_micro_batch(const pl_tensor* loss) override {

@@ -13,18 +13,6 @@
 namespace pipeline::strategies {
 namespace {
 
-// Where nothing is trained there is nothing but values.
-std::shared_ptr<const Layout> make_layout(std::vector<Parameter> parameters, const pl_run_info& run,
-                                          int64_t ranks) {
-  if (same(run.parameter_dtype, kFloat64)) {
-    fail_with(PL_ERROR_UNSUPPORTED, "parameters in float64: must be float32, bfloat16 or float16");
-  }
-  if (run.purpose != PL_PURPOSE_TRAIN) {
-    for (Parameter& parameter : parameters) parameter.trainable = false;
-  }
-  return std::make_shared<const Layout>(parameters, ranks * kChunk);
-}
-
 int64_t bucket_length(double mib) { return static_cast<int64_t>(mib * (1 << 20) / sizeof(float)); }
 
 }  // namespace
@@ -37,7 +25,7 @@ Sharded::Sharded(Setup setup)
     : Strategy(std::move(setup)),
       device_(open_device(run())),
       peers_(communicator(), device_),
-      layout_(make_layout(parameters(), run(), peers_.size())),
+      layout_(make_layout(parameters(), run(), peers_.size() * kChunk)),
       partition_(*layout_, peers_.rank(), peers_.size(), bucket_length(config().bucket_mib),
                  config().zero_stage == 3),
       values_(is_training() && config().zero_stage == 3
@@ -195,11 +183,7 @@ void Sharded::gradient_ready(Gradient gradient) {
   if (!slot) return;
   const at::NoGradGuard no_grad;
   const RunStreamScope stream(run(), gradient.stream());
-  if (gradient.rows() != nullptr) {
-    return reducer_->add_rows(*slot, to_torch(*gradient.rows()), to_torch(gradient.tensor()));
-  }
-  const bool owned = gradient.is_handed_over();
-  reducer_->add(*slot, owned ? adopt(gradient) : to_torch(gradient.tensor()), owned);
+  reducer_->take(*slot, gradient);
 }
 
 void Sharded::end_micro_batch(const pl_tensor* loss) {
