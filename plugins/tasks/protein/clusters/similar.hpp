@@ -1,7 +1,7 @@
 #pragma once
 
 #include "plugins/tasks/protein/clusters/clusters.hpp"
-#include "plugins/tasks/protein/clusters/substitution.hpp"
+#include "plugins/tasks/protein/clusters/local_alignment.hpp"
 
 namespace pipeline::protein {
 

@@ -6,10 +6,8 @@
 #include <cerrno>
 #include <filesystem>
 
-#include "plugins/tasks/common/files/file_lock.hpp"
-#include "plugins/tasks/common/files/unused.hpp"
+#include "plugins/tasks/common/files/cache_folder.hpp"
 #include "plugins/tasks/common/record_store/record_writer.hpp"
-#include "plugins/tasks/protein/data/cache_names.hpp"
 #include "plugins/tasks/protein/data/cache_upkeep.hpp"
 #include "plugins/tasks/protein/data/ordered_workers.hpp"
 
@@ -85,13 +83,13 @@ class Builder {
 
   // When these are the same, so is what find_known() would find.
   struct Stamp {
-    files::FileState cache, index;
+    FileState cache, index;
     bool operator==(const Stamp&) const = default;
   };
   Stamp stamp() const {
     const auto state = [](const std::string& path) {
       struct stat status {};
-      return ::stat(path.c_str(), &status) == 0 ? files::FileState(status) : files::FileState();
+      return ::stat(path.c_str(), &status) == 0 ? FileState(status) : FileState();
     };
     return {state(cache_path_), state(index_path_)};
   }

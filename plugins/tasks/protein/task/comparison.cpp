@@ -5,7 +5,7 @@
 #include <string_view>
 #include <unordered_set>
 
-#include "plugins/tasks/common/files/bytes_of.hpp"
+#include "plugins/tasks/common/files/hash128.hpp"
 #include "plugins/tasks/protein/clusters/disjoint_sets.hpp"
 #include "plugins/tasks/protein/clusters/similar.hpp"
 

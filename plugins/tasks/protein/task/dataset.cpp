@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "plugins/tasks/common/files/error.hpp"
-#include "plugins/tasks/protein/task/listing.hpp"
+#include "plugins/tasks/protein/task/report_text.hpp"
 
 namespace pipeline::protein {
 namespace {

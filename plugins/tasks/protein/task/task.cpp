@@ -7,9 +7,8 @@
 
 #include "plugins/tasks/protein/esm2/esm2.hpp"
 #include "plugins/tasks/protein/model/encoder_decoder.hpp"
+#include "plugins/tasks/protein/task/masking.hpp"
 #include "plugins/tasks/protein/task/pack.hpp"
-#include "plugins/tasks/protein/task/sample_masking.hpp"
-#include "plugins/tasks/protein/task/scored_sample.hpp"
 #include "plugins/tasks/protein/task/scores.hpp"
 
 namespace pipeline::protein {
@@ -45,7 +44,6 @@ void ProteinTask::open_data() {
   if (!scored.empty())
     context().info(
         "scoring    masks each residue once, a part at a time: these are an evaluation's samples, ", scored);
-  warn_of_known_samples();
 }
 
 // By what the sample is, so that its neighbours in the folder do not matter.

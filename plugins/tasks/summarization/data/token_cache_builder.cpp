@@ -9,7 +9,7 @@
 #include <regex>
 #include <thread>
 
-#include "plugins/tasks/common/files/bytes_of.hpp"
+#include "plugins/tasks/common/files/hash128.hpp"
 #include "plugins/tasks/common/record_store/record_writer.hpp"
 #include "plugins/tasks/summarization/data/files.hpp"
 

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "plugins/tasks/summarization/data/input.hpp"
 #include "plugins/tasks/summarization/data/pairs.hpp"
-#include "plugins/tasks/summarization/data/source_file.hpp"
 #include "plugins/tasks/summarization/data/token_cache.hpp"
 
 namespace pipeline::summarization {
