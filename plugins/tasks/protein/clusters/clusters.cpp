@@ -23,7 +23,7 @@ namespace {
 // its pairs are found.
 class Linkage {
  public:
-  Linkage(const SequenceSet& set, const ClusterOptions& options, const ClusterHooks& hooks)
+  Linkage(const SequenceSet& set, const ClusterOptions& options, const files::Hooks& hooks)
       : set_(set), sequences_(set.distinct), options_(options), hooks_(hooks), sets_(set.distinct.size()) {}
 
   void run() {
@@ -129,14 +129,14 @@ class Linkage {
   const SequenceSet& set_;
   const std::vector<Letters>& sequences_;
   const ClusterOptions& options_;
-  const ClusterHooks& hooks_;
+  const files::Hooks& hooks_;
   DisjointSets sets_;
 };
 
 }  // namespace
 
 std::vector<uint32_t> cluster_sequences(std::span<const std::string_view> sequences,
-                                        const ClusterOptions& options, const ClusterHooks& hooks) {
+                                        const ClusterOptions& options, const files::Hooks& hooks) {
   check_options(options);
   SequenceSet set(sequences);
   Linkage linkage(set, options, hooks);

@@ -115,12 +115,9 @@ bool write_report(const std::string& text, const std::string& path) {
   return false;
 }
 
-StructureLibrary StructureLibrary::open(const LibraryOptions& options, const LibraryHooks& hooks) {
-  const auto check = [&] {
-    if (hooks.cancelled && hooks.cancelled()) throw files::Cancelled();
-  };
-  const InputFiles inputs = find_inputs(options.root, check);
-  if (hooks.note && !inputs.ignored.empty()) hooks.note("ignored " + inputs.ignored_text());
+StructureLibrary StructureLibrary::open(const LibraryOptions& options, const files::Hooks& hooks) {
+  const InputFiles inputs = find_inputs(options.root, [&] { hooks.throw_if_cancelled(); });
+  if (!inputs.ignored.empty()) hooks.tell("ignored " + inputs.ignored_text());
   Built built = build_library(inputs, options, hooks);
 
   StructureLibrary library;
@@ -178,12 +175,12 @@ StructureLibrary StructureLibrary::open(const LibraryOptions& options, const Lib
   const std::string all = library_report(library.unusable_, library.odd_, std::numeric_limits<size_t>::max(),
                                          library.report_path_) +
                           copies_report(library.copies_);
-  if (!write_report(all, library.report_path_) && hooks.note) {
-    hooks.note(library.report_path_ +
+  if (!write_report(all, library.report_path_)) {
+    hooks.tell(library.report_path_ +
                ": the table of unusable files cannot be written there: the cache folder must be writable, "
                "and this no folder");
   }
-  if (hooks.note) library.note_copies(hooks.note);
+  library.note_copies(hooks);
   const double share = static_cast<double>(counts.unusable) / static_cast<double>(counts.files);
   if (counts.structures == 0 || share > options.max_unusable_share) {
     const std::string most = counts.structures == 0
@@ -197,11 +194,11 @@ StructureLibrary StructureLibrary::open(const LibraryOptions& options, const Lib
   return library;
 }
 
-void StructureLibrary::note_copies(const std::function<void(const std::string&)>& note) const {
+void StructureLibrary::note_copies(const files::Hooks& hooks) const {
   const size_t shown = std::min(copies_.size(), kCopiesShown);
-  for (size_t i = 0; i < shown; ++i) note(printable_path(copies_[i].path) + " " + copies_[i].text);
+  for (size_t i = 0; i < shown; ++i) hooks.tell(printable_path(copies_[i].path) + " " + copies_[i].text);
   if (shown < copies_.size())
-    note("and " + std::to_string(copies_.size() - shown) + " more copies: see " + report_path_);
+    hooks.tell("and " + std::to_string(copies_.size() - shown) + " more copies: see " + report_path_);
 }
 
 StructureView StructureLibrary::structure(uint64_t i) const {

@@ -37,17 +37,6 @@ struct LibraryOptions {
   std::string max_unusable_option = "max_unusable_share";  // what the user calls it, for messages
 };
 
-struct LibraryHooks {
-  unsigned threads = 1;  // that parse
-
-  // All optional, called from the calling thread. progress: files that were new or changed. note: a line for
-  // the log (waiting for another process, damage, what was ignored or removed, copies). cancelled: true ends
-  // the call with Cancelled; what was parsed by then stays.
-  std::function<void(uint64_t done, uint64_t total)> progress;
-  std::function<void(const std::string&)> note;
-  std::function<bool()> cancelled;
-};
-
 struct LibraryCounts {
   uint64_t files = 0;       // inputs: structures + duplicates + unusable
   uint64_t structures = 0;  //
@@ -76,7 +65,7 @@ class StructureLibrary {
   // Of several processes that open at once with one cache folder, one reads and parses what is new while the
   // others wait. One file that cannot be used never fails the call. Throws DataError (root, no input, too
   // many unusable files, cache folder), or Cancelled.
-  static StructureLibrary open(const LibraryOptions& options, const LibraryHooks& hooks);
+  static StructureLibrary open(const LibraryOptions& options, const files::Hooks& hooks);
 
   uint64_t size() const { return structures_.size(); }
   // i < size(), sorted by name. Verifies all of it, and throws DataError if the cache was changed since it
@@ -104,7 +93,7 @@ class StructureLibrary {
     size_t first_chain, chains;
   };
   StructureLibrary() = default;
-  void note_copies(const std::function<void(const std::string&)>& note) const;
+  void note_copies(const files::Hooks& hooks) const;
 
   records::RecordStore cache_;
   std::vector<Entry> structures_;

@@ -13,7 +13,7 @@ namespace {
 
 StructureLibrary open_library(const std::filesystem::path& root, const ProteinConfig& config,
                               const Context& context) {
-  LibraryHooks hooks;
+  files::Hooks hooks;
   hooks.threads = data_threads(context);
   hooks.progress = [&](uint64_t done, uint64_t total) {
     context.progress("reading structures", done, total);

@@ -115,10 +115,8 @@ void ProteinTask::add_for_training(Packer& packer, ProteinBatch& batch, const Lo
           ? crop_spatial(sample, data.max_residues, seed("crop"))
           : crop_contiguous(static_cast<int64_t>(sample.residues.size()), data.max_residues, seed("crop"));
   const Sample kept = sample.part(rows);
-  const MaskingOptions options{.ratio = config().mask_ratio,
-                               .random = config().mask.random,
-                               .keep = config().mask.keep,
-                               .span = config().mask.span};
+  MaskingOptions options = config().mask;
+  options.ratio = config().mask_ratio;
   const Masking masking =
       with_copies(mask_for_training(amino_acids_to_mask(kept), kept.chains, options, seed("mask")), kept);
   batch.add_targets(masking, dataset_->entry(request.split, id).cluster_key);

@@ -16,7 +16,6 @@
 #include "plugins/tasks/protein/task/dataset.hpp"
 #include "plugins/tasks/protein/task/masking.hpp"
 #include "plugins/tasks/protein/task/scores.hpp"
-#include "plugins/tasks/protein/task/scoring.hpp"
 #include "plugins/tasks/protein/task/task_state.hpp"
 
 namespace pipeline::protein {
