@@ -420,7 +420,6 @@ TEST_F(WhatWasLearntFrom, AddsUpOverTrainingsThatBeginWithEachOther) {
   const Result third = call("run", {"--set", "task.split.fold=2", "--set", "train.init_from=run/export",
                                     "--set", "run.dir=third", "--set", "train.max_steps=1"});
   ASSERT_EQ(third.code, 0) << third.err;
-  EXPECT_THAT(third.out + third.err, HasSubstr("were training data of the weights that this begins with"));
   expect_refusal({"--set", "run.dir=third", "--set", "task.split.fold=2"}, "were training data");
 }
 

@@ -14,7 +14,7 @@
 
 #include "core/safetensors/writer.hpp"
 #include "plugins/tasks/protein/esm2/esm2.hpp"
-#include "plugins/tasks/protein/esm2/folder_config.hpp"
+#include "plugins/tasks/protein/esm2/folder.hpp"
 #include "tests/support/declared.hpp"
 
 using namespace pipeline::protein;

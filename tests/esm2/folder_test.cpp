@@ -11,7 +11,6 @@
 
 #include "core/safetensors/folder.hpp"
 #include "core/safetensors/writer.hpp"
-#include "plugins/tasks/protein/esm2/folder_config.hpp"
 #include "tiny_model.hpp"
 
 namespace pipeline::protein::testing {

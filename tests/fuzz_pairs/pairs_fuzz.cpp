@@ -10,7 +10,6 @@
 #include <string>
 
 #include "core/base/utf8.hpp"
-#include "plugins/tasks/summarization/data/blank.hpp"
 #include "plugins/tasks/summarization/data/pairs.hpp"
 
 namespace {

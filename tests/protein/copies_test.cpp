@@ -6,7 +6,6 @@
 
 #include <map>
 
-#include "plugins/tasks/protein/task/residue_pairing.hpp"
 #include "tests/protein/made_up_chains.hpp"
 
 namespace pipeline::protein {

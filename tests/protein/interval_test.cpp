@@ -1,4 +1,4 @@
-#include "plugins/tasks/protein/task/interval.hpp"
+#include "plugins/tasks/protein/task/scores.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // What weights were trained with: content keys, and sets of them.
-#include "plugins/tasks/protein/task/learnt.hpp"
+#include "plugins/tasks/protein/task/task_state.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 namespace pipeline::protein {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 TEST(ContentKey, IsWhatAChainIsAndNotWhatItIsCalled) {
   const auto chain = made_up_chain(30, 1);

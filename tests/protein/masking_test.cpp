@@ -7,7 +7,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "plugins/tasks/protein/model/tokens.hpp"
+#include "plugins/tasks/protein/data/structure.hpp"
 
 namespace pipeline::protein {
 namespace {

@@ -1,5 +1,5 @@
 // Masks of samples with copies of chains: what a target is must not be seen in another copy.
-#include "plugins/tasks/protein/task/sample_masking.hpp"
+#include "plugins/tasks/protein/task/masking.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-#include "plugins/tasks/protein/model/tokens.hpp"
+#include "plugins/tasks/protein/data/structure.hpp"
 #include "tests/protein/made_up_chains.hpp"
 
 namespace pipeline::protein {

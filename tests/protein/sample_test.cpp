@@ -7,7 +7,6 @@
 #include <numeric>
 
 #include "plugins/tasks/protein/task/masking.hpp"
-#include "plugins/tasks/protein/task/scoring.hpp"
 #include "tests/protein/made_up_chains.hpp"
 
 namespace pipeline::protein {

@@ -23,9 +23,8 @@ TEST(TaskState, IsReadAsItWasWritten) {
   const TaskState state = state_from(to_text(some_state()));
   EXPECT_EQ(state.frequencies, some_state().frequencies);
   EXPECT_EQ(state.model, "words of the model");
-  ASSERT_TRUE(state.learnt.has_value());
-  EXPECT_EQ(state.learnt->training, some_state().learnt->training);
-  EXPECT_EQ(state.learnt->validation, some_state().learnt->validation);
+  EXPECT_EQ(state.learnt.training, some_state().learnt.training);
+  EXPECT_EQ(state.learnt.validation, some_state().learnt.validation);
 }
 
 TEST(TaskState, ThatIsDamagedIsAnErrorThatSaysSo) {

@@ -5,7 +5,7 @@
 #include <random>
 
 #include "plugins/tasks/common/files/error.hpp"
-#include "plugins/tasks/protein/clusters/folds.hpp"
+#include "plugins/tasks/protein/clusters/clusters.hpp"
 
 namespace pipeline::protein {
 namespace {

@@ -48,7 +48,7 @@ class Maker {
 };
 
 inline std::vector<uint32_t> clusters_of(const std::vector<std::string>& sequences,
-                                         const ClusterOptions& options = {}, const ClusterHooks& hooks = {}) {
+                                         const ClusterOptions& options = {}, const files::Hooks& hooks = {}) {
   const std::vector<std::string_view> views(sequences.begin(), sequences.end());
   return cluster_sequences(views, options, hooks);
 }

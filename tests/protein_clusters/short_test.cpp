@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "plugins/tasks/protein/clusters/contained.hpp"
+#include "plugins/tasks/protein/clusters/sequence_set.hpp"
 #include "tests/protein_clusters/sequences.hpp"
 
 namespace pipeline::protein {

@@ -14,7 +14,7 @@ using testing::ElementsAre;
 
 std::vector<uint8_t> similar(const std::vector<std::string>& queries,
                              const std::vector<std::string>& references, SimilarOptions options = {},
-                             const ClusterHooks& hooks = {}) {
+                             const files::Hooks& hooks = {}) {
   const std::vector<std::string_view> wanted(queries.begin(), queries.end()),
       known(references.begin(), references.end());
   return find_similar(wanted, known, options, hooks);

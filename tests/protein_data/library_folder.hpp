@@ -17,8 +17,8 @@ struct LibraryFolder {
   LibraryOptions options() const {
     return {.root = files.path(), .cache_dir = cache.path(), .max_unusable_share = 0.9};
   }
-  LibraryHooks hooks() {
-    LibraryHooks hooks;
+  files::Hooks hooks() {
+    files::Hooks hooks;
     hooks.threads = 2;
     hooks.note = [this](const std::string& note) { notes.push_back(note); };
     return hooks;

@@ -1,4 +1,4 @@
-#include "plugins/tasks/protein/data/memory_budget.hpp"
+#include "plugins/tasks/protein/data/file_reader.hpp"
 
 #include <algorithm>
 #include <atomic>

@@ -8,8 +8,8 @@
 
 #include <gtest/gtest.h>
 
-#include "plugins/tasks/common/files/file_lock.hpp"
-#include "plugins/tasks/protein/data/cache_names.hpp"
+#include "plugins/tasks/common/files/cache_folder.hpp"
+#include "plugins/tasks/protein/data/cache_upkeep.hpp"
 #include "plugins/tasks/protein/data/file_index.hpp"
 #include "tests/protein_data/gzip.hpp"
 #include "tests/protein_data/library_folder.hpp"

@@ -1,4 +1,4 @@
-#include "plugins/tasks/summarization/data/blank.hpp"
+#include "plugins/tasks/summarization/data/pairs.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "plugins/tasks/summarization/rouge/lead.hpp"
+#include "plugins/tasks/summarization/rouge/scorer.hpp"
 
 #include <gtest/gtest.h>
 

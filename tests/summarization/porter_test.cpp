@@ -1,4 +1,4 @@
-#include "plugins/tasks/summarization/rouge/porter.hpp"
+#include "plugins/tasks/summarization/rouge/tokenize.hpp"
 
 #include <fstream>
 #include <string>

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "plugins/tasks/common/files/bytes_of.hpp"
+#include "plugins/tasks/common/files/hash128.hpp"
 #include "plugins/tasks/summarization/data/token_cache.hpp"
 #include "tests/summarization/token_caching.hpp"
 

@@ -123,9 +123,7 @@ TEST_F(TokenCacheTest, AnErrorOfTheTokenizerGoesThroughFromAnyThread) {
 TEST_F(TokenCacheTest, ProgressIsReportedAndCancellingLeavesNothing) {
   auto hooks = hooks_of_bytes();
   uint64_t done = 0, total = 0;
-  hooks.progress = [&](uint64_t bytes_done, uint64_t bytes_total, uint64_t) {
-    done = bytes_done, total = bytes_total;
-  };
+  hooks.progress = [&](uint64_t bytes_done, uint64_t bytes_total) { done = bytes_done, total = bytes_total; };
   hooks.cancelled = [] { return true; };
   EXPECT_THROW(open(source_of(path_), hooks), Cancelled);
   EXPECT_EQ(files_in(cache_folder()).size(), 1u);

@@ -7,10 +7,10 @@
 
 #include <gtest/gtest.h>
 
+#include "plugins/tasks/common/files/cache_folder.hpp"
 #include "plugins/tasks/common/files/error.hpp"
-#include "plugins/tasks/common/files/file_lock.hpp"
+#include "plugins/tasks/common/record_store/record_store.hpp"
 #include "plugins/tasks/common/record_store/record_writer.hpp"
-#include "plugins/tasks/common/record_store/single_record.hpp"
 #include "tests/support/child_process.hpp"
 #include "tests/support/test_files.hpp"
 

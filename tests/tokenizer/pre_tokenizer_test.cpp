@@ -10,7 +10,6 @@
 
 #include "core/base/utf8.hpp"
 #include "tests/tokenizer/fixtures.hpp"
-#include "tokenizer/character_class.hpp"
 
 namespace pipeline::text {
 namespace {

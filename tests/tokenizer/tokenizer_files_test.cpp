@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/tokenizer/fixtures.hpp"
-#include "tokenizer/byte_alphabet.hpp"
+#include "tokenizer/vocabulary_builder.hpp"
 
 namespace pipeline::text {
 namespace {

@@ -1,10 +1,14 @@
 #pragma once
 
-#include <cstddef>
-#include <optional>
-#include <vector>
-
+#include <pipeline/error.hpp>
 #include <pipeline/parameter.hpp>
+#include <pipeline/torch/tensor.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
 
 #include "plugins/strategies/common/layout.hpp"
 
@@ -14,5 +18,33 @@ namespace pipeline::strategies {
 // where it does not fit its parameter, which is named: no such one, frozen, another shape or device.
 std::optional<size_t> slot_of(const Gradient& gradient, const std::vector<Parameter>& parameters,
                               const Layout& layout, pl_device device);
+
+// Where in a step its calls are: each is checked against begin_step.
+class StepProgress {
+ public:
+  void begin(uint64_t micro_batches) {
+    if (micro_batches == 0) fail("begin_step: 0 micro-batches, must be at least 1");
+    expected_ = micro_batches;
+    seen_ = 0;
+  }
+  void require_micro_batch(std::string_view parameter) const {
+    if (seen_ >= expected_) fail("gradient of ", parameter, " outside of a micro-batch");
+  }
+  bool in_last_micro_batch() const { return seen_ + 1 == expected_; }
+  void end_micro_batch() {
+    if (seen_ >= expected_) fail("end_micro_batch: the step has ", expected_, " micro-batches");
+    ++seen_;
+  }
+  void finish() {
+    if (expected_ == 0 || seen_ != expected_) {
+      fail("step: after ", seen_, " of ", expected_, " micro-batches");
+    }
+    expected_ = seen_ = 0;
+  }
+
+ private:
+  uint64_t expected_ = 0;
+  uint64_t seen_ = 0;
+};
 
 }  // namespace pipeline::strategies

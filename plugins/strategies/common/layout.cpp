@@ -62,4 +62,15 @@ void Layout::place(const std::vector<Parameter>& parameters, size_t index) {
   length_ += round_up(std::max<int64_t>(count, 1), kAlignment);
 }
 
+std::shared_ptr<const Layout> make_layout(std::vector<Parameter> parameters, const pl_run_info& run,
+                                          int64_t alignment) {
+  if (same(run.parameter_dtype, kFloat64)) {
+    fail_with(PL_ERROR_UNSUPPORTED, "parameters in float64: must be float32, bfloat16 or float16");
+  }
+  if (run.purpose != PL_PURPOSE_TRAIN) {
+    for (Parameter& parameter : parameters) parameter.trainable = false;
+  }
+  return std::make_shared<const Layout>(parameters, alignment);
+}
+
 }  // namespace pipeline::strategies

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <pipeline/parameter.hpp>
+
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
-#include <pipeline/parameter.hpp>
+#include <ATen/ATen.h>
 
 namespace pipeline::strategies {
 
@@ -76,5 +79,19 @@ class Layout {
   int64_t trainable_length_ = 0;
   int64_t length_ = 0;
 };
+
+// The gradient of a run of the arena: float32, one-dimensional, contiguous, a multiple of kRun long. A run
+// that is missing from a list is all zero.
+struct GradientRun {
+  int64_t offset;  // of its first element in the arena, a multiple of kRun
+  at::Tensor gradient;
+};
+
+using GradientRuns = std::vector<GradientRun>;  // by offset
+
+// That of a run: where nothing is trained there is nothing but values. Throws Error for parameters in
+// float64.
+std::shared_ptr<const Layout> make_layout(std::vector<Parameter> parameters, const pl_run_info& run,
+                                          int64_t alignment = kChunk);
 
 }  // namespace pipeline::strategies

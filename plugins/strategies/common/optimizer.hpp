@@ -9,7 +9,6 @@
 
 #include <pipeline/strategy.hpp>
 
-#include "plugins/strategies/common/gradient_run.hpp"
 #include "plugins/strategies/common/layout.hpp"
 
 namespace pipeline::strategies {

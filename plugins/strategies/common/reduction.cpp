@@ -3,6 +3,29 @@
 #include <utility>
 
 namespace pipeline::strategies {
+namespace {
+
+// A tensor over the memory of a gradient that was handed over; frees it when the last reference goes.
+at::Tensor adopt(Gradient& gradient) {
+  at::Tensor view = to_torch(gradient.tensor());
+  // std::function wants a copyable deleter, and the owner is not.
+  auto owner = std::make_shared<Gradient::Owner>(gradient.take_owner());
+  return at::for_blob(view.mutable_data_ptr(), view.sizes())
+      .strides(view.strides())
+      .options(view.options())
+      .target_device(view.device())
+      .deleter([owner](void*) {})  // the owner goes with the deleter
+      .make_tensor();
+}
+
+}  // namespace
+
+void GradientSink::take(size_t slot, Gradient& gradient) {
+  if (gradient.rows() != nullptr)
+    return add_rows(slot, to_torch(*gradient.rows()), to_torch(gradient.tensor()));
+  const bool owned = gradient.is_handed_over();
+  add(slot, owned ? adopt(gradient) : to_torch(gradient.tensor()), owned);
+}
 
 LocalReduction::LocalReduction(std::shared_ptr<const Layout> layout, at::Device device, bool fixed_tree,
                                uint64_t micro_batches)

@@ -4,11 +4,12 @@
 
 #include <memory>
 
+#include <pipeline/parameter.hpp>
 #include <pipeline/state.hpp>
+#include <pipeline/torch/tensor.hpp>
 
-#include "plugins/strategies/common/gradient_run.hpp"
 #include "plugins/strategies/common/gradient_sum.hpp"
-#include "plugins/strategies/common/loss_sum.hpp"
+#include "plugins/strategies/common/layout.hpp"
 
 namespace pipeline::strategies {
 
@@ -18,22 +19,29 @@ struct StepSums {
   at::Tensor loss;         // a scalar in double, on the device
 };
 
-// How a step's gradients and losses become their sums, whole on every rank.
-class Reduction {
+// Takes the gradients of a step's micro-batches.
+class GradientSink {
  public:
-  virtual ~Reduction() = default;
+  virtual ~GradientSink() = default;
   // Forgets what is left of a step that was given up.
   virtual void begin(uint64_t micro_batches) = 0;
   // `owned`: the tensor's memory may be kept and written to. [serialized]
   virtual void add(size_t slot, const at::Tensor& gradient, bool owned) = 0;
-  // values (K, ...) are added to rows (K) of the gradient; both lent. Only where takes_rows().
+  // values (K, ...) are added to rows (K) of the gradient; both lent. Only where takes_rows(). [serialized]
   virtual void add_rows(size_t /*slot*/, const at::Tensor& /*rows*/, const at::Tensor& /*values*/) {
     fail("gradients in rows are not taken here");
   }
   virtual bool takes_rows() const { return false; }
+  // One of these two, as the gradient came from the task. [serialized]
+  void take(size_t slot, Gradient& gradient);
+  virtual void memory(const MemoryVisitor& visit) const = 0;
+};
+
+// How a step's gradients and losses become their sums, whole on every rank.
+class Reduction : public GradientSink {
+ public:
   virtual void end_micro_batch(at::Tensor loss) = 0;  // undefined: this rank had no micro-batch
   virtual StepSums finish() = 0;
-  virtual void memory(const MemoryVisitor& visit) const = 0;
 };
 
 // All micro-batches are this process's.

@@ -1,25 +1,13 @@
 #include "plugins/strategies/common/replica.hpp"
 
+#include <pipeline/torch/runtime.hpp>
+
 #include <algorithm>
 #include <utility>
 
-#include <pipeline/torch/runtime.hpp>
+#include "plugins/strategies/common/gradient_norm.hpp"
 
 namespace pipeline::strategies {
-namespace {
-
-// Where nothing is trained there is nothing but values.
-std::shared_ptr<const Layout> make_layout(std::vector<Parameter> parameters, const pl_run_info& run) {
-  if (same(run.parameter_dtype, kFloat64)) {
-    fail_with(PL_ERROR_UNSUPPORTED, "parameters in float64: must be float32, bfloat16 or float16");
-  }
-  if (run.purpose != PL_PURPOSE_TRAIN) {
-    for (Parameter& parameter : parameters) parameter.trainable = false;
-  }
-  return std::make_shared<const Layout>(parameters);
-}
-
-}  // namespace
 
 Replica::Replica(const Context& context, const std::vector<Parameter>& parameters,
                  const std::vector<OptimizerRule>& optimizers)
@@ -120,6 +108,19 @@ void Replica::visit_optimizer(const MemoryVisitor& visit) const {
 
 uint64_t Replica::trainable_bytes() const {
   return static_cast<uint64_t>(layout_->trainable_length()) * sizeof(float);
+}
+
+uint64_t finish_step(Replica& replica, const StepSums& sums, const pl_step_args& args, bool fixed_order,
+                     ReportQueue& reports) {
+  const at::Device device = replica.device();
+  // The chunks cost nothing on the CPU, elsewhere a copy.
+  const bool chunked = device.is_cpu() || fixed_order;
+  const at::Tensor squares =
+      chunked ? in_order_sum(chunk_sums(sums.gradients, 0, replica.layout()->trainable_length(), device))
+              : sum_of_squares(sums.gradients, device);
+  const Verdict verdict = judge(squares, args);
+  if (!verdict.skip) replica.update(sums.gradients, args.learning_rate, verdict.scale);
+  return reports.push(sums.loss, verdict.grad_norm, verdict.finite);
 }
 
 }  // namespace pipeline::strategies

@@ -1,17 +1,19 @@
 #pragma once
 
-#include <memory>
-#include <vector>
-
+#include <pipeline.h>
 #include <pipeline/context.hpp>
 #include <pipeline/parameter.hpp>
 #include <pipeline/state.hpp>
 #include <pipeline/tensor.hpp>
 
+#include <memory>
+#include <vector>
+
 #include "plugins/strategies/common/arena_state.hpp"
-#include "plugins/strategies/common/gradient_run.hpp"
 #include "plugins/strategies/common/layout.hpp"
 #include "plugins/strategies/common/optimizer.hpp"
+#include "plugins/strategies/common/reduction.hpp"
+#include "plugins/strategies/common/report_queue.hpp"
 
 namespace pipeline::strategies {
 
@@ -60,5 +62,10 @@ class Replica {
   std::unique_ptr<Optimizer> optimizer_;
   ArenaState state_;
 };
+
+// The end of a step where every rank holds all sums: norm, clipping or skipping, update, report. Returns the
+// report's ticket. fixed_order: the norm's bits must not depend on the device's fastest order.
+uint64_t finish_step(Replica& replica, const StepSums& sums, const pl_step_args& args, bool fixed_order,
+                     ReportQueue& reports);
 
 }  // namespace pipeline::strategies

@@ -6,14 +6,11 @@
 #include <pipeline/strategy.hpp>
 #include <pipeline/torch/runtime.hpp>
 
-#include "plugins/strategies/common/adopt.hpp"
 #include "plugins/strategies/common/gradient_check.hpp"
 #include "plugins/strategies/common/peak_flops.hpp"
 #include "plugins/strategies/common/reduction.hpp"
 #include "plugins/strategies/common/replica.hpp"
-#include "plugins/strategies/common/replica_step.hpp"
 #include "plugins/strategies/common/report_queue.hpp"
-#include "plugins/strategies/common/step_progress.hpp"
 
 namespace pipeline::strategies {
 
@@ -54,11 +51,7 @@ class Replicated : public Strategy<Config> {
     if (!slot) return;
     const at::NoGradGuard no_grad;
     const RunStreamScope stream(this->run(), gradient.stream());
-    if (gradient.rows() != nullptr) {
-      return reduction_->add_rows(*slot, to_torch(*gradient.rows()), to_torch(gradient.tensor()));
-    }
-    const bool owned = gradient.is_handed_over();
-    reduction_->add(*slot, owned ? adopt(gradient) : to_torch(gradient.tensor()), owned);
+    reduction_->take(*slot, gradient);
   }
 
   void end_micro_batch(const pl_tensor* loss) override {

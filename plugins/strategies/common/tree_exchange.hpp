@@ -8,7 +8,6 @@
 #include <pipeline/communicator.hpp>
 
 #include "plugins/strategies/common/gradient_sum.hpp"
-#include "plugins/strategies/common/loss_sum.hpp"
 
 namespace pipeline::strategies {
 

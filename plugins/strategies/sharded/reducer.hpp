@@ -9,6 +9,7 @@
 
 #include "plugins/strategies/common/gradient_sum.hpp"
 #include "plugins/strategies/common/layout.hpp"
+#include "plugins/strategies/common/reduction.hpp"
 #include "plugins/strategies/sharded/exchange.hpp"
 #include "plugins/strategies/sharded/partition.hpp"
 #include "plugins/strategies/sharded/peers.hpp"
@@ -26,25 +27,14 @@ struct ReducerArgs {
 };
 
 // How the gradients of a step's micro-batches, of all ranks, become sums in the ranks' shards.
-class Reducer {
+class Reducer : public GradientSink {
  public:
-  virtual ~Reducer() = default;
-  // Forgets what is left of a step that was given up.
-  virtual void begin(uint64_t micro_batches) = 0;
-  // `owned`: the tensor's memory may be kept and written to. [serialized]
-  virtual void add(size_t slot, const at::Tensor& gradient, bool owned) = 0;
-  // values (K, ...) are added to rows (K) of the gradient; both lent. Only where takes_rows(). [serialized]
-  virtual void add_rows(size_t /*slot*/, const at::Tensor& /*rows*/, const at::Tensor& /*values*/) {
-    fail("gradients in rows are not taken here");
-  }
-  virtual bool takes_rows() const { return false; }
   // The backward pass is through with a unit. [serialized]
   virtual void end_unit(uint32_t /*unit*/) {}
   // empty: this rank had no micro-batch.
   virtual void end_micro_batch(bool empty) = 0;
   // After the last micro-batch: the sums are in the shard.
   virtual void finish() = 0;
-  virtual void memory(const MemoryVisitor& visit) const = 0;
 };
 
 // In reproducible mode: along the tree over micro-batches, at the end of a micro-batch, when nothing can come

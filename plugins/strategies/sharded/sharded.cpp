@@ -4,27 +4,14 @@
 
 #include <pipeline/torch/runtime.hpp>
 
-#include "plugins/strategies/common/adopt.hpp"
 #include "plugins/strategies/common/gradient_check.hpp"
-#include "plugins/strategies/common/loss_sum.hpp"
+#include "plugins/strategies/common/gradient_norm.hpp"
+#include "plugins/strategies/common/gradient_sum.hpp"
 #include "plugins/strategies/common/peak_flops.hpp"
-#include "plugins/strategies/common/verdict.hpp"
 #include "plugins/strategies/sharded/eager_reducer.hpp"
 
 namespace pipeline::strategies {
 namespace {
-
-// Where nothing is trained there is nothing but values.
-std::shared_ptr<const Layout> make_layout(std::vector<Parameter> parameters, const pl_run_info& run,
-                                          int64_t ranks) {
-  if (same(run.parameter_dtype, kFloat64)) {
-    fail_with(PL_ERROR_UNSUPPORTED, "parameters in float64: must be float32, bfloat16 or float16");
-  }
-  if (run.purpose != PL_PURPOSE_TRAIN) {
-    for (Parameter& parameter : parameters) parameter.trainable = false;
-  }
-  return std::make_shared<const Layout>(parameters, ranks * kChunk);
-}
 
 int64_t bucket_length(double mib) { return static_cast<int64_t>(mib * (1 << 20) / sizeof(float)); }
 
@@ -38,7 +25,7 @@ Sharded::Sharded(Setup setup)
     : Strategy(std::move(setup)),
       device_(open_device(run())),
       peers_(communicator(), device_),
-      layout_(make_layout(parameters(), run(), peers_.size())),
+      layout_(make_layout(parameters(), run(), peers_.size() * kChunk)),
       partition_(*layout_, peers_.rank(), peers_.size(), bucket_length(config().bucket_mib),
                  config().zero_stage == 3),
       values_(is_training() && config().zero_stage == 3
@@ -153,7 +140,7 @@ void Sharded::enter_unit(uint32_t unit, uint32_t pass) {
   }
   if (gathered_) return;
   unit_slots_->enter(unit);
-  walk_.add({unit, pass, true});
+  unit_order_.add({unit, pass, true});
   if (config().overlap) prefetch_next();
 }
 
@@ -161,12 +148,12 @@ void Sharded::leave_unit(uint32_t unit, uint32_t pass) {
   if (!has_unit_slots() || gathered_) return;
   const at::NoGradGuard no_grad;
   unit_slots_->leave(unit);
-  walk_.add({unit, pass, false});
-  if (pass == PL_PASS_BACKWARD && walk_.is_through(unit)) reducer_->end_unit(unit);
+  unit_order_.add({unit, pass, false});
+  if (pass == PL_PASS_BACKWARD && unit_order_.is_through(unit)) reducer_->end_unit(unit);
 }
 
 void Sharded::prefetch_next() {
-  if (const auto next = walk_.next()) unit_slots_->prefetch(*next);
+  if (const auto next = unit_order_.next()) unit_slots_->prefetch(*next);
 }
 
 void Sharded::begin_step(uint64_t micro_batches) {
@@ -175,7 +162,7 @@ void Sharded::begin_step(uint64_t micro_batches) {
   const at::NoGradGuard no_grad;
   figures_.begin();
   reducer_->begin(micro_batches);
-  walk_.abandon();
+  unit_order_.abandon();
   if (has_unit_slots()) {
     unit_slots_->abandon();
   } else {
@@ -196,11 +183,7 @@ void Sharded::gradient_ready(Gradient gradient) {
   if (!slot) return;
   const at::NoGradGuard no_grad;
   const RunStreamScope stream(run(), gradient.stream());
-  if (gradient.rows() != nullptr) {
-    return reducer_->add_rows(*slot, to_torch(*gradient.rows()), to_torch(gradient.tensor()));
-  }
-  const bool owned = gradient.is_handed_over();
-  reducer_->add(*slot, owned ? adopt(gradient) : to_torch(gradient.tensor()), owned);
+  reducer_->take(*slot, gradient);
 }
 
 void Sharded::end_micro_batch(const pl_tensor* loss) {
@@ -210,14 +193,14 @@ void Sharded::end_micro_batch(const pl_tensor* loss) {
   if (loss == nullptr && has_unit_slots()) keep_step_without_micro_batch();
   reducer_->end_micro_batch(loss == nullptr);
   figures_.add(keep_loss(loss));
-  walk_.end();
+  unit_order_.end();
   if (has_unit_slots() && config().overlap && !last) prefetch_next();
 }
 
 // The other ranks gather and send as they go through their units: so must this one.
 void Sharded::keep_step_without_micro_batch() {
-  const std::vector<UnitWalk::Event> events = walk_.last();
-  for (const UnitWalk::Event& event : events) {
+  const std::vector<UnitOrder::Event> events = unit_order_.last();
+  for (const UnitOrder::Event& event : events) {
     if (event.enter) {
       enter_unit(event.unit, event.pass);
     } else {
@@ -290,3 +273,6 @@ void Sharded::memory(const MemoryVisitor& visit) {
 }
 
 }  // namespace pipeline::strategies
+
+PIPELINE_STRATEGY(pipeline::strategies::Sharded, "sharded", "1.0.0",
+                  "Optimizer state, gradients and weights dealt out to the processes (ZeRO 1, 2, 3)")

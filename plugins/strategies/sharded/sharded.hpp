@@ -1,24 +1,54 @@
 #pragma once
 
-#include <memory>
-#include <set>
-#include <vector>
-
+#include <pipeline/options.hpp>
 #include <pipeline/strategy.hpp>
 
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "plugins/strategies/common/gradient_check.hpp"
 #include "plugins/strategies/common/report_queue.hpp"
-#include "plugins/strategies/common/step_progress.hpp"
-#include "plugins/strategies/sharded/config.hpp"
 #include "plugins/strategies/sharded/partition.hpp"
 #include "plugins/strategies/sharded/peers.hpp"
 #include "plugins/strategies/sharded/reducer.hpp"
 #include "plugins/strategies/sharded/shard.hpp"
 #include "plugins/strategies/sharded/step_figures.hpp"
+#include "plugins/strategies/sharded/unit_order.hpp"
 #include "plugins/strategies/sharded/unit_slots.hpp"
 #include "plugins/strategies/sharded/values.hpp"
-#include "plugins/strategies/sharded/walk.hpp"
 
 namespace pipeline::strategies {
+
+struct ShardedConfig {
+  int64_t zero_stage = 2;
+  double bucket_mib = 8;
+  std::string reduction = "fp32";
+  bool overlap = true;
+  int64_t unit_slots = 2;
+  bool offload = false;
+
+  void describe(Options& o) {
+    o("zero_stage", zero_stage, "1 shards the optimizer's state, 2 gradients too, 3 parameters too")
+        .min(1)
+        .max(3)
+        .may_change();
+    o("bucket_mib", bucket_mib, "gradients and weights travel in buckets of at most this size")
+        .above(0)
+        .unit("MiB")
+        .may_change();
+    o("reduction", reduction, "dtype that gradients travel in; bf16 halves the bytes; they are added in fp32")
+        .choices({"fp32", "bf16"});
+    o("overlap", overlap, "send while the backward pass goes on, gather while the forward pass does")
+        .may_change();
+    o("unit_slots", unit_slots, "stage 3: slots for units whose weights are whole at the same time")
+        .min(1)
+        .may_change();
+    o("offload", offload, "keep the optimizer's state in pinned host memory; needs CUDA").may_change();
+  }
+};
 
 // ZeRO (arXiv 1910.02054): every rank has its shard of the optimizer's state (stage 1), of the gradients'
 // sums (2), of the weights (3), and updates that alone. README.md has the memory that this takes.
@@ -72,7 +102,7 @@ class Sharded : public Strategy<ShardedConfig> {
   std::unique_ptr<Reducer> reducer_;
   StepFigures figures_;
   StepProgress progress_;
-  UnitWalk walk_;
+  UnitOrder unit_order_;
   std::set<uint32_t> entered_;  // units that the task has entered so far
   ReportQueue reports_;
   uint64_t last_ticket_ = 0;

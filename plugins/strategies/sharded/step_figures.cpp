@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "plugins/strategies/common/gradient_norm.hpp"
-#include "plugins/strategies/common/loss_sum.hpp"
+#include "plugins/strategies/common/gradient_sum.hpp"
 
 namespace pipeline::strategies {
 

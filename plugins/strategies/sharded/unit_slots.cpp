@@ -97,7 +97,6 @@ void UnitSlots::gather(const Unit& unit) {
   Slot& slot = slots_[unit.slot];
   wait(slot);
   slot.unit = &unit;
-  ++gathers_;
   for (const auto& [bucket, offset] : unit.buckets) {
     const at::Tensor memory = slot.memory.narrow(0, offset, partition_.buckets()[bucket].length());
     shard_.place(bucket, memory);

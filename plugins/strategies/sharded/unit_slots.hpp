@@ -37,8 +37,6 @@ class UnitSlots {
   void abandon();
 
   uint64_t bytes() const;
-  // Units put together so far.
-  uint64_t gathers() const { return gathers_; }
 
  private:
   struct Unit {
@@ -65,7 +63,6 @@ class UnitSlots {
   std::map<uint32_t, Unit> units_;
   std::vector<int64_t> offsets_;  // in its slot, by place in the layout
   std::vector<Slot> slots_;
-  uint64_t gathers_ = 0;
 };
 
 }  // namespace pipeline::strategies

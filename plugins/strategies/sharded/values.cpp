@@ -1,11 +1,34 @@
 #include "plugins/strategies/sharded/values.hpp"
 
+#include <pipeline/error.hpp>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <utility>
 
-#include "plugins/strategies/sharded/mapped.hpp"
+#include <ATen/ATen.h>
+#include <sys/mman.h>
 
 namespace pipeline::strategies {
+namespace {
+
+// Zeros. In host memory they come from the system and go back there, whatever the allocator keeps of what it
+// has handed out.
+at::Tensor mapped_zeros(int64_t count, at::ScalarType dtype, at::Device device) {
+  const auto options = at::TensorOptions().dtype(dtype).device(device);
+  if (!device.is_cpu() || count == 0) return at::zeros({count}, options);
+  const size_t bytes = static_cast<size_t>(count) * at::elementSize(dtype);
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
+    fail_with(PL_ERROR_OUT_OF_MEMORY, "the weights: the system gives no ", bytes,
+              " bytes: ", std::strerror(errno));
+  }
+  return at::from_blob(
+      memory, {count}, [bytes](void* start) { ::munmap(start, bytes); }, options);
+}
+
+}  // namespace
 
 Values::Values(std::shared_ptr<const Layout> layout, const Partition& partition, const Peers& peers,
                at::ScalarType dtype)

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cerrno>
+#include <cstdint>
+#include <functional>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -22,6 +24,24 @@ class DataError : public std::runtime_error {
 class Cancelled : public std::runtime_error {
  public:
   Cancelled() : std::runtime_error("cancelled") {}
+};
+
+// How long work is watched and ended. All are optional and called from the calling thread.
+struct Hooks {
+  unsigned threads = 1;                                         // that work, the calling one among them
+  std::function<void(uint64_t done, uint64_t total)> progress;  // in units of the work's own
+  std::function<void(const std::string&)> note;                 // a line for the log
+  std::function<bool()> cancelled;  // asked several times a second: true ends the work with Cancelled
+
+  void report(uint64_t done, uint64_t total) const {
+    if (progress) progress(done, total);
+  }
+  void tell(const std::string& line) const {
+    if (note && !line.empty()) note(line);
+  }
+  void throw_if_cancelled() const {
+    if (cancelled && cancelled()) throw Cancelled();
+  }
 };
 
 // "<what>: <text of errno>: <remedy>". Call it before anything else can change errno.

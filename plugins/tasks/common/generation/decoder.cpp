@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "transformer/to_device.hpp"
+#include "transformer/packed_batch.hpp"
 
 namespace pipeline::generation {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "plugins/tasks/common/files/bytes_of.hpp"
+#include "plugins/tasks/common/files/hash128.hpp"
 
 namespace pipeline::records {
 namespace {

@@ -1,14 +1,15 @@
 #include "plugins/tasks/common/record_store/record_store.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <optional>
 
-#include "plugins/tasks/common/files/bytes_of.hpp"
+#include <unistd.h>
+
 #include "plugins/tasks/common/files/error.hpp"
+#include "plugins/tasks/common/files/hash128.hpp"
+#include "plugins/tasks/common/record_store/record_writer.hpp"
 
 namespace pipeline::records {
 namespace {
@@ -147,6 +148,21 @@ void RecordStore::fail_changed() const {
   throw files::DataError(
       path_ + ": was changed while it is in use (" + what +
       "): stop what uses or changes it, remove it, and run again: " + std::string(kind_.remedy));
+}
+
+std::optional<std::string> load(const std::string& path, const Kind& kind, const Hash128& key,
+                                bool& problem) {
+  const RecordStore store(path, kind);
+  const Record* record = store.find(key);
+  const bool whole = record != nullptr && store.problem().empty() && store.is_whole(*record);
+  problem = store.is_there() && !whole;
+  return whole ? std::optional(std::string(store.payload(*record))) : std::nullopt;
+}
+
+void save(const std::string& path, const Kind& kind, const Hash128& key, std::string_view payload) {
+  RecordWriter writer(path, kind);
+  writer.append(make_record(key, payload));
+  writer.replace();
 }
 
 }  // namespace pipeline::records

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -8,7 +9,6 @@
 #include <vector>
 
 #include "plugins/tasks/common/files/mapped_file.hpp"
-#include "plugins/tasks/common/files/open_file.hpp"
 #include "plugins/tasks/common/record_store/record_format.hpp"
 
 namespace pipeline::records {
@@ -74,5 +74,14 @@ class RecordStore {
   std::unordered_map<Hash128, size_t, KeyHash> by_key_;
   uint64_t end_ = 0;
 };
+
+// Files that hold one thing and are replaced as a whole: a store of one record.
+
+// nullopt if there is no such file, and with `problem` set if there is one that is damaged or of another kind
+// or key. Throws DataError if what is there cannot be read, a folder for example.
+std::optional<std::string> load(const std::string& path, const Kind& kind, const Hash128& key, bool& problem);
+
+// Replaces the file at once. Throws DataError.
+void save(const std::string& path, const Kind& kind, const Hash128& key, std::string_view payload);
 
 }  // namespace pipeline::records

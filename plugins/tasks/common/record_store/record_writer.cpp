@@ -6,8 +6,8 @@
 #include <cerrno>
 #include <filesystem>
 
-#include "plugins/tasks/common/files/bytes_of.hpp"
 #include "plugins/tasks/common/files/error.hpp"
+#include "plugins/tasks/common/files/hash128.hpp"
 
 namespace pipeline::records {
 namespace {

@@ -1,14 +1,59 @@
 #pragma once
 
 #include <array>
+#include <bit>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
-#include "tokenizer/pair_table.hpp"
 #include "tokenizer/vocabulary.hpp"
 
 namespace pipeline::text {
+
+// The rank of a pair that does not merge: greater than any other.
+inline constexpr uint32_t kNoRank = 0xffffffff;
+
+// Finds the merge of a pair of tokens: an open hash with linear probing, at most half full.
+class PairTable {
+ public:
+  struct Entry {
+    int32_t left;
+    int32_t right;
+    uint32_t rank;  // kNoRank: free
+    int32_t result;
+  };
+
+  explicit PairTable(std::span<const Merge> merges)
+      : shift_(64 - std::bit_width(merges.size() * 2 + 1)),
+        entries_(size_t{1} << (64 - shift_), Entry{0, 0, kNoRank, 0}) {
+    uint32_t rank = 0;
+    for (const Merge& merge : merges) {
+      size_t slot = slot_of(merge.left, merge.right);
+      while (entries_[slot].rank != kNoRank) slot = (slot + 1) & (entries_.size() - 1);
+      entries_[slot] = {merge.left, merge.right, rank++, merge.result};
+    }
+  }
+
+  // An entry whose rank is kNoRank where the pair does not merge.
+  const Entry& find(int32_t left, int32_t right) const {
+    size_t slot = slot_of(left, right);
+    while (entries_[slot].rank != kNoRank && (entries_[slot].left != left || entries_[slot].right != right)) {
+      slot = (slot + 1) & (entries_.size() - 1);
+    }
+    return entries_[slot];
+  }
+
+ private:
+  size_t slot_of(int32_t left, int32_t right) const {
+    const uint64_t key = uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right);
+    return static_cast<size_t>((key * 0x9e3779b97f4a7c15) >> shift_);  // 2^64 / golden ratio
+  }
+
+  int shift_;
+  std::vector<Entry> entries_;
+};
 
 // Byte-pair encoding of one piece of text: its bytes become tokens, then the pair with the best merge, the
 // leftmost of equals, becomes one token, until no pair has a merge. Const and safe for any thread.

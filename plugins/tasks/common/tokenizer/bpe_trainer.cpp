@@ -7,8 +7,8 @@
 #include <unordered_set>
 #include <vector>
 
-#include "tokenizer/byte_alphabet.hpp"
 #include "tokenizer/pre_tokenizer.hpp"
+#include "tokenizer/vocabulary_builder.hpp"
 
 namespace pipeline::text {
 namespace {

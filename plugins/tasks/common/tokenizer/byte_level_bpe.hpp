@@ -7,7 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "tokenizer/error.hpp"
 #include "tokenizer/vocabulary.hpp"
 
 namespace pipeline::text {

@@ -1,8 +1,16 @@
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
 namespace pipeline::text {
+
+// What GPT-2's regular expression tells apart: \p{L}, \p{N}, \s and the rest (bytes that are not UTF-8
+// included).
+enum class CharacterClass : uint8_t { kOther, kLetter, kNumber, kSpace };
+
+// By Unicode 16.0. Any value is allowed; those above U+10FFFF are kOther.
+CharacterClass character_class(uint32_t code_point);
 
 // Cuts text into the pieces of GPT-2's regular expression, which are then encoded each for itself:
 //

@@ -10,7 +10,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "tokenizer/error.hpp"
+#include "tokenizer/vocabulary.hpp"
 
 namespace pipeline::text {
 namespace {

@@ -3,10 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/json/strict_json.hpp"
-#include "tokenizer/byte_alphabet.hpp"
-#include "tokenizer/error.hpp"
-#include "tokenizer/file_forms.hpp"
 #include "tokenizer/tokenizer_files.hpp"
+#include "tokenizer/vocabulary.hpp"
 #include "tokenizer/vocabulary_builder.hpp"
 
 namespace pipeline::text {

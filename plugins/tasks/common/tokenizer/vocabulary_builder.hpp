@@ -1,15 +1,30 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
+#include "tokenizer/tokenizer_files.hpp"
 #include "tokenizer/vocabulary.hpp"
 
 namespace pipeline::text {
+
+// How GPT-2's files write bytes as printable characters: 33-126, 161-172 and 174-255 stand for themselves,
+// the other 68 bytes, in order, for U+0100 onwards. A space is "Ġ", a newline "Ċ".
+std::string to_alphabet(std::string_view bytes);
+
+// nullopt where a character is not of the alphabet or the text is not UTF-8.
+std::optional<std::string> from_alphabet(std::string_view text);
+
+// The bytes in the order that GPT-2's vocabulary gives them: that of their characters.
+const std::array<uint8_t, 256>& alphabet_order();
 
 // Puts a Vocabulary together from the entries of files and checks it: special tokens first, then tokens, then
 // merges. Every member throws Error with the place given to it.
@@ -41,5 +56,20 @@ class VocabularyBuilder {
   std::unordered_map<std::string, Token> tokens_;  // by their text in the file
   std::unordered_map<uint64_t, size_t> merge_ranks_;
 };
+
+nlohmann::json parse_tokenizer_file(const NamedText& file);
+
+// All of an object of ids by token, checked.
+void add_vocab(const nlohmann::json& vocab, const std::string& place, VocabularyBuilder& builder);
+
+// Of an unsigned number; too large ones stay too large.
+int64_t id_of(const nlohmann::json& number);
+
+// "left right".
+void add_merge_text(std::string_view text, const std::function<std::string()>& place,
+                    VocabularyBuilder& builder);
+
+// Each token as files write it, by id.
+std::vector<std::string> token_texts(const Vocabulary& vocabulary);
 
 }  // namespace pipeline::text

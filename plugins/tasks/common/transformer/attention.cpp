@@ -2,14 +2,14 @@
 
 #include <ATen/ATen.h>
 #include <dlfcn.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "attention_kernel.hpp"
+#include "kept.hpp"
 #include "kernels/kernels.hpp"
-#include "to_device.hpp"
+#include "packed_batch.hpp"
 
 namespace pipeline::transformer {
 namespace {
@@ -18,23 +18,11 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-// What an attention Function keeps besides tensors; held by the graph as an IValue custom class would be, but
-// without registering one.
-struct Saved : torch::CustomClassHolder {
+// What an attention Function keeps besides tensors.
+struct SavedAttention {
   AttentionLayout layout;
   Dropout dropout;
 };
-
-c10::intrusive_ptr<Saved> saved(AutogradContext* ctx) {
-  return c10::static_intrusive_pointer_cast<Saved>(ctx->saved_data["attention"].toCapsule());
-}
-
-void save(AutogradContext* ctx, const AttentionLayout& layout, const Dropout& dropout) {
-  auto holder = c10::make_intrusive<Saved>();
-  holder->layout = layout;
-  holder->dropout = dropout;
-  ctx->saved_data["attention"] = c10::IValue::make_capsule(std::move(holder));
-}
 
 // A Function takes no undefined tensors: an empty one stands for no bias.
 at::Tensor bias_or_empty(const at::Tensor& bias, const at::Tensor& like) {
@@ -54,7 +42,7 @@ class SelfAttention : public torch::autograd::Function<SelfAttention> {
     at::Tensor log_sum = at::empty({layout.heads, rows}, qkv.options());
     attention_forward(qkv.narrow(1, 0, width), qkv.narrow(1, width, width), qkv.narrow(1, 2 * width, width),
                       bias, layout, dropout, out, log_sum);
-    save(ctx, layout, dropout);
+    keep(ctx, SavedAttention{layout, dropout});
     ctx->save_for_backward({qkv, bias, out, log_sum});
     return out;
   }
@@ -62,15 +50,14 @@ class SelfAttention : public torch::autograd::Function<SelfAttention> {
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const auto tensors = ctx->get_saved_variables();
     const at::Tensor &qkv = tensors[0], &bias = tensors[1], &out = tensors[2], &log_sum = tensors[3];
-    const auto state = saved(ctx);
+    const auto& [layout, dropout] = kept<SavedAttention>(ctx);
     const int64_t width = out.size(1);
     at::Tensor dqkv = at::empty_like(qkv);
     at::Tensor dq = dqkv.narrow(1, 0, width), dk = dqkv.narrow(1, width, width),
                dv = dqkv.narrow(1, 2 * width, width);
     at::Tensor dbias = gradient_of(bias, ctx->needs_input_grad(1));
     attention_backward(qkv.narrow(1, 0, width), qkv.narrow(1, width, width), qkv.narrow(1, 2 * width, width),
-                       bias, state->layout, state->dropout, out, log_sum, grads[0].contiguous(), dq, dk, dv,
-                       dbias);
+                       bias, layout, dropout, out, log_sum, grads[0].contiguous(), dq, dk, dv, dbias);
     return {dqkv, dbias, Variable(), Variable()};
   }
 };
@@ -82,7 +69,7 @@ class CrossAttention : public torch::autograd::Function<CrossAttention> {
     at::Tensor out = at::empty({q.size(0), q.size(1)}, q.options());
     at::Tensor log_sum = at::empty({layout.heads, q.size(0)}, q.options());
     attention_forward(q, k, v, bias, layout, dropout, out, log_sum);
-    save(ctx, layout, dropout);
+    keep(ctx, SavedAttention{layout, dropout});
     ctx->save_for_backward({q, k, v, bias, out, log_sum});
     return out;
   }
@@ -91,13 +78,13 @@ class CrossAttention : public torch::autograd::Function<CrossAttention> {
     const auto tensors = ctx->get_saved_variables();
     const at::Tensor &q = tensors[0], &k = tensors[1], &v = tensors[2], &bias = tensors[3], &out = tensors[4],
                      &log_sum = tensors[5];
-    const auto state = saved(ctx);
+    const auto& [layout, dropout] = kept<SavedAttention>(ctx);
     at::Tensor dq = at::empty(q.sizes(), q.options());
     at::Tensor dkv = at::empty({k.size(0), 2 * k.size(1)}, k.options());
     at::Tensor dk = dkv.narrow(1, 0, k.size(1)), dv = dkv.narrow(1, k.size(1), k.size(1));
     at::Tensor dbias = gradient_of(bias, ctx->needs_input_grad(3));
-    attention_backward(q, k, v, bias, state->layout, state->dropout, out, log_sum, grads[0].contiguous(), dq,
-                       dk, dv, dbias);
+    attention_backward(q, k, v, bias, layout, dropout, out, log_sum, grads[0].contiguous(), dq, dk, dv,
+                       dbias);
     return {dq, dk, dv, dbias, Variable(), Variable()};
   }
 };

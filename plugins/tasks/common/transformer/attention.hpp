@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "dropout.hpp"
-#include "ragged.hpp"
+#include "packed_batch.hpp"
 
 namespace pipeline::transformer {
 

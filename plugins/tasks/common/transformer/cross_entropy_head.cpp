@@ -1,12 +1,11 @@
 #include "cross_entropy_head.hpp"
 
 #include <ATen/ATen.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include <numeric>
 
-#include "fast_path.hpp"
 #include "gemm.hpp"
+#include "kept.hpp"
 #include "kernels/kernels.hpp"
 #include "layer_norm.hpp"
 #include "parallel.hpp"
@@ -108,10 +107,7 @@ class CrossEntropyHead : public torch::autograd::Function<CrossEntropyHead> {
           layer_norm_backward(dh.to(x.scalar_type()), x, norm_weight, norm_bias, normed.mean, normed.rstd, {},
                               x.requires_grad(), norm_weight.requires_grad());
       ctx->save_for_backward({d.x, d.weight, d.bias, dweight, dbias});
-      auto holder = c10::make_intrusive<Holder>();
-      holder->shared = options.shared;
-      ctx->saved_data["shared"] = c10::IValue::make_capsule(std::move(holder));
-      ctx->saved_data["factor_is_one"] = options.factor_is_one;
+      keep(ctx, options);
     }
     const at::Tensor total = sum.to(at::kFloat);
     ctx->mark_non_differentiable({total});
@@ -122,29 +118,23 @@ class CrossEntropyHead : public torch::autograd::Function<CrossEntropyHead> {
     const at::Tensor& factor = grads[1];
     auto saved = ctx->get_saved_variables();
     // The usual factor is exactly 1; on a device the host cannot look without waiting for it.
-    const bool one =
-        factor.is_cpu() ? factor.item<float>() == 1.0f : ctx->saved_data["factor_is_one"].toBool();
+    const bool one = factor.is_cpu() ? factor.item<float>() == 1.0f : kept<HeadOptions>(ctx).factor_is_one;
     if (!one) {
       for (size_t i = 0; i < 5; ++i) {
         if (saved[i].defined()) saved[i] = saved[i] * factor;
       }
     }
-    const auto holder = c10::static_intrusive_pointer_cast<Holder>(ctx->saved_data["shared"].toCapsule());
+    const std::shared_ptr<SharedGradient>& shared = kept<HeadOptions>(ctx).shared;
     at::Tensor dweight = saved[3];
-    if (holder->shared && dweight.defined()) {
-      if (holder->shared->take_head) {
-        holder->shared->take_head(std::exchange(dweight, {}));
+    if (shared && dweight.defined()) {
+      if (shared->take_head) {
+        shared->take_head(std::exchange(dweight, {}));
       } else {
-        holder->shared->value = std::exchange(dweight, {});
+        shared->value = std::exchange(dweight, {});
       }
     }
     return {saved[0], saved[1], saved[2], dweight, saved[4], Variable(), Variable(), Variable(), Variable()};
   }
-
- private:
-  struct Holder : torch::CustomClassHolder {
-    std::shared_ptr<SharedGradient> shared;
-  };
 };
 
 // Targets on another device are checked by that device's gather.

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "blocks.hpp"
-#include "shared_gradient.hpp"
+#include "embedding.hpp"
 
 namespace pipeline::transformer {
 

@@ -4,10 +4,9 @@
 
 #include <vector>
 
-#include "fast_path.hpp"
 #include "kernels/kernels.hpp"
+#include "packed_batch.hpp"
 #include "parallel.hpp"
-#include "to_device.hpp"
 
 namespace pipeline::transformer {
 

@@ -1,9 +1,8 @@
 #include "embedding.hpp"
 
 #include <ATen/ATen.h>
-#include <torch/csrc/autograd/custom_function.h>
 
-#include "fast_path.hpp"
+#include "kept.hpp"
 #include "kernels/kernels.hpp"
 #include "parallel.hpp"
 
@@ -14,8 +13,10 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-struct Holder : torch::CustomClassHolder {
+struct SavedEmbedding {
+  Dropout dropout;
   std::shared_ptr<SharedGradient> shared;
+  int64_t rows, position_rows;
 };
 
 // What many rows add up in.
@@ -53,47 +54,37 @@ void check_range(const at::Tensor& index, int64_t size, const char* what) {
 class Embed : public torch::autograd::Function<Embed> {
  public:
   static Variable forward(AutogradContext* ctx, const Variable& table, const Variable& positions_table,
-                          const at::Tensor& tokens, const at::Tensor& positions, double p, int64_t key,
-                          std::shared_ptr<SharedGradient> shared) {
-    const Dropout dropout{p, static_cast<uint64_t>(key)};
+                          const at::Tensor& tokens, const at::Tensor& positions, const Dropout& dropout,
+                          const std::shared_ptr<SharedGradient>& shared) {
     at::Tensor x = at::index_select(table, 0, tokens).add_(at::index_select(positions_table, 0, positions));
     if (dropout.active()) x = apply_dropout(x, dropout, {}, true);
     ctx->save_for_backward({tokens, positions});
-    ctx->saved_data["p"] = p;
-    ctx->saved_data["key"] = key;
-    ctx->saved_data["rows"] = table.size(0);
-    ctx->saved_data["position_rows"] = positions_table.size(0);
-    auto holder = c10::make_intrusive<Holder>();
-    holder->shared = std::move(shared);
-    ctx->saved_data["shared"] = c10::IValue::make_capsule(std::move(holder));
+    keep(ctx, SavedEmbedding{dropout, shared, table.size(0), positions_table.size(0)});
     return x;
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const auto saved = ctx->get_saved_variables();
     const at::Tensor &tokens = saved[0], &positions = saved[1];
-    const Dropout dropout{ctx->saved_data["p"].toDouble(),
-                          static_cast<uint64_t>(ctx->saved_data["key"].toInt())};
-    const auto holder = c10::static_intrusive_pointer_cast<Holder>(ctx->saved_data["shared"].toCapsule());
+    const auto& [dropout, shared, rows, position_rows] = kept<SavedEmbedding>(ctx);
     const at::Tensor dy = grads[0].contiguous();
     const at::Tensor dx = dropout.active() ? apply_dropout(dy, dropout) : dy;
 
     const at::TensorOptions sums = dx.options().dtype(wide(dx.scalar_type()));
     at::Tensor dtable, dpositions;
     if (ctx->needs_input_grad(0)) {
-      if (holder->shared) dtable = std::exchange(holder->shared->value, {});
+      if (shared) dtable = std::exchange(shared->value, {});
       if (dtable.defined()) dtable = dtable.to(wide(dtable.scalar_type()));
-      const bool in_rows = holder->shared && holder->shared->take_rows;
-      if (in_rows) holder->shared->take_rows(tokens, dx);
-      if (!in_rows && !dtable.defined())
-        dtable = at::zeros({ctx->saved_data["rows"].toInt(), dx.size(1)}, sums);
+      const bool in_rows = shared && shared->take_rows;
+      if (in_rows) shared->take_rows(tokens, dx);
+      if (!in_rows && !dtable.defined()) dtable = at::zeros({rows, dx.size(1)}, sums);
       if (!in_rows) add_rows(dtable, tokens, dx);
     }
     if (ctx->needs_input_grad(1)) {
-      dpositions = at::zeros({ctx->saved_data["position_rows"].toInt(), dx.size(1)}, sums);
+      dpositions = at::zeros({position_rows, dx.size(1)}, sums);
       add_rows(dpositions, positions, dx);
     }
-    return {dtable, dpositions, Variable(), Variable(), Variable(), Variable(), Variable()};
+    return {dtable, dpositions, Variable(), Variable(), Variable(), Variable()};
   }
 };
 
@@ -104,8 +95,7 @@ at::Tensor embed(const at::Tensor& tokens, const at::Tensor& positions, const at
                  std::shared_ptr<SharedGradient> shared) {
   check_range(tokens, table.size(0), "token");
   check_range(positions, positions_table.size(0), "position");
-  return Embed::apply(table, positions_table, tokens, positions, dropout.p, static_cast<int64_t>(dropout.key),
-                      std::move(shared));
+  return Embed::apply(table, positions_table, tokens, positions, dropout, std::move(shared));
 }
 
 at::Tensor look_up(const at::Tensor& table, const at::Tensor& index) {

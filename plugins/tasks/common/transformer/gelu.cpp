@@ -1,9 +1,8 @@
 #include "gelu.hpp"
 
 #include <ATen/ATen.h>
-#include <torch/csrc/autograd/custom_function.h>
 
-#include "fast_path.hpp"
+#include "kept.hpp"
 #include "kernels/kernels.hpp"
 #include "parallel.hpp"
 
@@ -19,15 +18,14 @@ constexpr int64_t kElementWork = 32;
 
 class GeluFunction : public torch::autograd::Function<GeluFunction> {
  public:
-  static Variable forward(AutogradContext* ctx, const Variable& x, int64_t form) {
+  static Variable forward(AutogradContext* ctx, const Variable& x, Gelu form) {
     ctx->save_for_backward({x});
-    ctx->saved_data["form"] = form;
-    const auto gelu = static_cast<Gelu>(form);
-    if (!fast_path(x)) return at::gelu(x, torch_name(gelu));
+    keep(ctx, form);
+    if (!fast_path(x)) return at::gelu(x, torch_name(form));
     at::Tensor y = at::empty_like(x);
     const float* const from = x.const_data_ptr<float>();
     float* const to = y.mutable_data_ptr<float>();
-    const auto kernel = gelu == Gelu::kTanh ? kernels().gelu : kernels().exact_gelu;
+    const auto kernel = form == Gelu::kTanh ? kernels().gelu : kernels().exact_gelu;
     parallel_rows(x.numel(), kGrain, kElementWork,
                   [&](int64_t begin, int64_t end) { kernel(from + begin, to + begin, end - begin); });
     return y;
@@ -37,14 +35,13 @@ class GeluFunction : public torch::autograd::Function<GeluFunction> {
     const at::Tensor x = ctx->get_saved_variables()[0];
     // The gradient may be somebody else's, too.
     const at::Tensor dy = fast_path(x) ? grads[0].clone(at::MemoryFormat::Contiguous) : grads[0];
-    return {gelu_again_and_backward(x, dy, static_cast<Gelu>(ctx->saved_data["form"].toInt())).dx,
-            Variable()};
+    return {gelu_again_and_backward(x, dy, kept<Gelu>(ctx)).dx, Variable()};
   }
 };
 
 }  // namespace
 
-at::Tensor gelu(const at::Tensor& x, Gelu form) { return GeluFunction::apply(x, static_cast<int64_t>(form)); }
+at::Tensor gelu(const at::Tensor& x, Gelu form) { return GeluFunction::apply(x, form); }
 
 GeluAgain gelu_again_and_backward(const at::Tensor& x, const at::Tensor& dy, Gelu form) {
   if (!fast_path(x) || !fast_path(dy))

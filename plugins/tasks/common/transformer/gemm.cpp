@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include "fast_path.hpp"
 #include "kernels/kernels.hpp"
 #include "parallel.hpp"
 

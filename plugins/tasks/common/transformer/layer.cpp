@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "to_device.hpp"
+#include "packed_batch.hpp"
 
 namespace pipeline::transformer {
 

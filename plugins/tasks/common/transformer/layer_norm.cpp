@@ -4,7 +4,6 @@
 
 #include <array>
 
-#include "fast_path.hpp"
 #include "kernels/kernels.hpp"
 #include "parallel.hpp"
 

@@ -1,8 +1,18 @@
 #include "packed_batch.hpp"
 
 #include <ATen/ATen.h>
+#include <ATen/Functions.h>
 
 namespace pipeline::transformer {
+
+at::Tensor to_device(const at::Tensor& host, at::Device device) {
+  if (device.is_cuda() && host.is_cpu()) return host.pin_memory().to(device, /*non_blocking=*/true);
+  return host.to(device);
+}
+
+at::Tensor to_device(at::IntArrayRef numbers, at::Device device) {
+  return to_device(at::tensor(numbers, at::kLong), device);
+}
 
 void PackedBatch::check(const char* model) const {
   const int64_t count = sequences.rows();

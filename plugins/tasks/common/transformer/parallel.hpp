@@ -1,11 +1,18 @@
 #pragma once
 
-#include <c10/util/FunctionRef.h>
-
 #include <algorithm>
 #include <cstdint>
 
+#include <ATen/core/Tensor.h>
+#include <c10/util/FunctionRef.h>
+
 namespace pipeline::transformer {
+
+// Our own kernels take contiguous fp32 rows in host memory. Everything else (CUDA, bf16, fp16, fp64) goes
+// through ATen, which computes the same functions.
+inline bool fast_path(const at::Tensor& x) {
+  return x.device().is_cpu() && x.scalar_type() == at::kFloat && x.is_contiguous();
+}
 
 // Threads that a parallel call may use: LibTorch's setting, 1 inside another parallel call.
 int64_t thread_count();

@@ -3,9 +3,8 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "fast_path.hpp"
+#include "packed_batch.hpp"
 #include "parallel.hpp"
-#include "to_device.hpp"
 
 namespace pipeline::transformer {
 namespace {
@@ -14,7 +13,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-constexpr int64_t kRowGrain = 64;
+constexpr int64_t kRotaryGrain = 64;
 
 // Any device and dtype; computed in fp32, as transformers does.
 void turn_by_torch(at::Tensor& x, int64_t width, const at::Tensor& cos, const at::Tensor& sin, float sign) {
@@ -35,7 +34,7 @@ void turn(at::Tensor& x, int64_t width, const at::Tensor& cos, const at::Tensor&
   const int64_t half = cos.size(1), stride = x.size(1);
   float* const data = x.mutable_data_ptr<float>();
   const float *const c = cos.const_data_ptr<float>(), *const s = sin.const_data_ptr<float>();
-  parallel_rows(x.size(0), kRowGrain, 3 * width, [&](int64_t begin, int64_t end) {
+  parallel_rows(x.size(0), kRotaryGrain, 3 * width, [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
       const float *const cos_row = c + n * half, *const sin_row = s + n * half;
       for (float* head = data + n * stride; head < data + n * stride + width; head += 2 * half) {

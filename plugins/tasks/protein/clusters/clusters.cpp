@@ -1,10 +1,13 @@
 #include "plugins/tasks/protein/clusters/clusters.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <memory>
+#include <numeric>
+#include <queue>
 #include <utility>
 
-#include "plugins/tasks/protein/clusters/contained.hpp"
+#include "plugins/tasks/common/files/error.hpp"
 #include "plugins/tasks/protein/clusters/disjoint_sets.hpp"
 #include "plugins/tasks/protein/clusters/prefilter.hpp"
 #include "plugins/tasks/protein/clusters/score_batch.hpp"
@@ -13,7 +16,6 @@
 #include "plugins/tasks/protein/clusters/work.hpp"
 
 namespace pipeline::protein {
-
 namespace {
 
 // Joins the similar ones of a set of distinct sequences. Pairs that are joined already are not looked at
@@ -21,7 +23,7 @@ namespace {
 // its pairs are found.
 class Linkage {
  public:
-  Linkage(const SequenceSet& set, const ClusterOptions& options, const ClusterHooks& hooks)
+  Linkage(const SequenceSet& set, const ClusterOptions& options, const files::Hooks& hooks)
       : set_(set), sequences_(set.distinct), options_(options), hooks_(hooks), sets_(set.distinct.size()) {}
 
   void run() {
@@ -127,14 +129,14 @@ class Linkage {
   const SequenceSet& set_;
   const std::vector<Letters>& sequences_;
   const ClusterOptions& options_;
-  const ClusterHooks& hooks_;
+  const files::Hooks& hooks_;
   DisjointSets sets_;
 };
 
 }  // namespace
 
 std::vector<uint32_t> cluster_sequences(std::span<const std::string_view> sequences,
-                                        const ClusterOptions& options, const ClusterHooks& hooks) {
+                                        const ClusterOptions& options, const files::Hooks& hooks) {
   check_options(options);
   SequenceSet set(sequences);
   Linkage linkage(set, options, hooks);
@@ -148,6 +150,26 @@ std::vector<uint32_t> cluster_sequences(std::span<const std::string_view> sequen
   }
   for (uint32_t& number : set.number_of) number = clusters[number];
   return std::move(set.number_of);
+}
+
+std::vector<uint32_t> assign_folds(std::span<const uint64_t> cluster_residues, uint32_t folds) {
+  if (folds == 0) throw files::DataError("clusters cannot be divided into 0 folds: ask for at least 1");
+  std::vector<size_t> order(cluster_residues.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return cluster_residues[a] > cluster_residues[b]; });
+
+  using Fold = std::pair<uint64_t, uint32_t>;  // residues, number
+  std::priority_queue<Fold, std::vector<Fold>, std::greater<>> emptiest;
+  for (uint32_t fold = 0; fold < folds; ++fold) emptiest.emplace(0, fold);
+  std::vector<uint32_t> result(cluster_residues.size());
+  for (const size_t cluster : order) {
+    const auto [residues, fold] = emptiest.top();
+    emptiest.pop();
+    result[cluster] = fold;
+    emptiest.emplace(residues + cluster_residues[cluster], fold);
+  }
+  return result;
 }
 
 }  // namespace pipeline::protein

@@ -2,10 +2,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <string_view>
 #include <vector>
+
+#include "plugins/tasks/common/files/error.hpp"
 
 namespace pipeline::protein {
 
@@ -21,14 +22,6 @@ struct ClusterOptions {
   size_t exact_up_to = 3000;
 };
 
-struct ClusterHooks {
-  unsigned threads = 1;  // the calling one among them
-  // Both optional, and called on the calling thread alone, several times a second. Units of `done` and
-  // `total` are the work's own.
-  std::function<void(uint64_t done, uint64_t total)> progress;
-  std::function<bool()> cancelled;  // true ends the work with files::Cancelled
-};
-
 // A cluster for each sequence (one-letter codes; X and letters that are no amino acid are unknown residues),
 // numbered from 0 in the order in which clusters first appear. Single linkage: sequences that a chain of
 // similar pairs joins are in one cluster, so none is similar to a sequence of another cluster. Equal
@@ -38,6 +31,12 @@ struct ClusterHooks {
 // A function of the input alone: the number of threads changes nothing. Throws files::DataError for options
 // out of range and sequences longer than kMaxAlignedLength.
 std::vector<uint32_t> cluster_sequences(std::span<const std::string_view> sequences,
-                                        const ClusterOptions& options = {}, const ClusterHooks& hooks = {});
+                                        const ClusterOptions& options = {}, const files::Hooks& hooks = {});
+
+// A fold, from 0, for each cluster, so that the folds have about the same number of residues: the largest
+// cluster first, always to the fold that has fewest (Graham's LPT rule: the fullest fold is at most a third
+// over the best possible). Among equals the lower number goes first. There may be more folds than clusters;
+// some are then empty. Throws files::DataError if `folds` is 0.
+std::vector<uint32_t> assign_folds(std::span<const uint64_t> cluster_residues, uint32_t folds);
 
 }  // namespace pipeline::protein

@@ -1,8 +1,36 @@
 #pragma once
 
-#include "plugins/tasks/protein/clusters/substitution.hpp"
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "plugins/tasks/protein/data/structure.hpp"
 
 namespace pipeline::protein {
+
+// A sequence as numbers: kAminoAcids' order, kUnknown for every other letter. Upper and lower case are the
+// same.
+using Letters = std::vector<uint8_t>;
+using LetterView = std::span<const uint8_t>;
+constexpr size_t kLetters = kAminoAcidCount + 1;
+
+Letters encode_letters(std::string_view sequence);
+
+// BLOSUM62 in half bits (Henikoff and Henikoff 1992, PNAS 89:10915); an unknown residue scores -1 beside
+// anything.
+extern const std::array<std::array<int8_t, kLetters>, kLetters> kSubstitution;
+constexpr int kMaxSubstitution = 11;  // W beside W
+
+// A gap of k residues costs kGapOpen + k kGapExtend: BLAST's defaults for BLOSUM62.
+constexpr int kGapOpen = 11, kGapExtend = 1;
+
+// The least score of a local alignment of sequences of m and n residues that chance reaches less than
+// `evalue` times in `comparisons` such alignments: E = comparisons K m n exp(-lambda score), with the
+// constants of gapped BLOSUM62 11/1 (Altschul et al. 1997, Nucleic Acids Res. 25:3389). Never below 1.
+int significant_score(size_t m, size_t n, size_t comparisons, double evalue);
 
 // The best local alignment of two sequences (Smith and Waterman 1981, with Gotoh's affine gaps 1982).
 struct LocalAlignment {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "plugins/tasks/protein/clusters/substitution.hpp"
+#include "plugins/tasks/protein/clusters/local_alignment.hpp"
 
 namespace pipeline::protein {
 

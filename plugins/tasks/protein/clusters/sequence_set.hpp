@@ -1,11 +1,12 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "plugins/tasks/protein/clusters/clusters.hpp"
-#include "plugins/tasks/protein/clusters/substitution.hpp"
+#include "plugins/tasks/protein/clusters/local_alignment.hpp"
 
 namespace pipeline::protein {
 
@@ -22,5 +23,11 @@ struct SequenceSet {
   // Of the distinct ones, the shortest first: neighbours then are of similar length.
   std::vector<uint32_t> by_length() const;
 };
+
+// For each sequence that `is_short` marks, the first of all sequences that is longer and contains it residue
+// by residue; else nothing. One, not all: four residues are found in many unrelated proteins, which must not
+// be joined by them. Sequences without residues are in none.
+std::vector<std::optional<uint32_t>> find_containing(const std::vector<Letters>& sequences,
+                                                     const std::vector<bool>& is_short);
 
 }  // namespace pipeline::protein

@@ -17,7 +17,7 @@ namespace {
 class Search {
  public:
   Search(const SequenceSet& queries, const SequenceSet& references, const SimilarOptions& options,
-         const ClusterHooks& hooks)
+         const files::Hooks& hooks)
       : queries_(queries.distinct),
         references_(references.distinct),
         options_(options),
@@ -105,7 +105,7 @@ class Search {
 
   const std::vector<Letters>&queries_, &references_;
   const SimilarOptions& options_;
-  const ClusterHooks& hooks_;
+  const files::Hooks& hooks_;
   std::vector<uint8_t> found_;
   std::vector<uint32_t> order_;  // of the queries that have to be aligned, by length
 };
@@ -125,7 +125,7 @@ bool is_alike(LetterView a, LetterView b, const ClusterOptions& options) {
 
 std::vector<uint8_t> find_similar(std::span<const std::string_view> queries,
                                   std::span<const std::string_view> references, const SimilarOptions& options,
-                                  const ClusterHooks& hooks) {
+                                  const files::Hooks& hooks) {
   check_options(options.similar);
   const SequenceSet wanted(queries), known(references);
   const std::vector<uint8_t> found = Search(wanted, known, options, hooks).run();

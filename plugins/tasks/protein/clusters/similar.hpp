@@ -1,7 +1,7 @@
 #pragma once
 
 #include "plugins/tasks/protein/clusters/clusters.hpp"
-#include "plugins/tasks/protein/clusters/substitution.hpp"
+#include "plugins/tasks/protein/clusters/local_alignment.hpp"
 
 namespace pipeline::protein {
 
@@ -20,6 +20,6 @@ struct SimilarOptions {
 // cluster_sequences().
 std::vector<uint8_t> find_similar(std::span<const std::string_view> queries,
                                   std::span<const std::string_view> references, const SimilarOptions& options,
-                                  const ClusterHooks& hooks = {});
+                                  const files::Hooks& hooks = {});
 
 }  // namespace pipeline::protein

@@ -74,8 +74,8 @@ void Work::advance(uint64_t units) {
 
 void Work::report() {
   reported_ = std::chrono::steady_clock::now();
-  if (hooks_.cancelled && hooks_.cancelled()) throw files::Cancelled();
-  if (hooks_.progress) hooks_.progress(done_, total_);
+  hooks_.throw_if_cancelled();
+  hooks_.report(done_, total_);
 }
 
 }  // namespace pipeline::protein

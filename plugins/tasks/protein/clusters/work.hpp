@@ -14,7 +14,7 @@ namespace pipeline::protein {
 // Items of work divided among threads, with progress and cancellation.
 class Work {
  public:
-  Work(const ClusterHooks& hooks, uint64_t total) : hooks_(hooks), total_(total) {}
+  Work(const files::Hooks& hooks, uint64_t total) : hooks_(hooks), total_(total) {}
 
   // Calls body(item, scratch) for the items 0 to count - 1 on any of the threads; `scratch` is what that
   // thread's make_scratch() gave. Waits for all. The first exception ends the work and is thrown on.
@@ -35,7 +35,7 @@ class Work {
   void fail(std::exception_ptr error);
   void report();
 
-  const ClusterHooks& hooks_;
+  const files::Hooks& hooks_;
   const uint64_t total_;
   std::atomic<uint64_t> done_ = 0;
   std::atomic<bool> stop_ = false;

@@ -4,10 +4,9 @@
 #include <regex>
 #include <system_error>
 
+#include "plugins/tasks/common/files/cache_folder.hpp"
 #include "plugins/tasks/common/files/error.hpp"
-#include "plugins/tasks/common/files/unused.hpp"
 #include "plugins/tasks/common/record_store/record_writer.hpp"
-#include "plugins/tasks/protein/data/cache_names.hpp"
 #include "plugins/tasks/protein/data/file_index.hpp"
 #include "plugins/tasks/protein/data/structure_record.hpp"
 

@@ -16,15 +16,11 @@ constexpr float kCaStep = 4.5f;    // Å, the longest CA-CA over a bond; 3.8 Å,
 constexpr float kShortest = 0.5f, kLongest = 3;  // Å, N-CA and CA-C; 1.46 Å and 1.52 Å in nature
 constexpr float kLeastSine = 0.1f;               // of the angle at CA, so that N, CA and C span a plane
 
-Vec3 difference(const Vec3& a, const Vec3& b) { return {a.x - b.x, a.y - b.y, a.z - b.z}; }
 float length(const Vec3& a) { return std::hypot(a.x, a.y, a.z); }
-float distance(const Vec3& a, const Vec3& b) { return length(difference(a, b)); }
-Vec3 cross(const Vec3& a, const Vec3& b) {
-  return {a.y * b.z - a.z * b.y, a.z * b.x - a.x * b.z, a.x * b.y - a.y * b.x};
-}
+float distance(const Vec3& a, const Vec3& b) { return length(a - b); }
 
 bool is_frame(const Vec3& n, const Vec3& ca, const Vec3& c) {
-  const Vec3 to_n = difference(n, ca), to_c = difference(c, ca);
+  const Vec3 to_n = n - ca, to_c = c - ca;
   const float first = length(to_n), second = length(to_c);
   const auto usual = [](float bond) { return bond >= kShortest && bond <= kLongest; };
   return usual(first) && usual(second) && length(cross(to_n, to_c)) >= kLeastSine * first * second;
@@ -103,7 +99,7 @@ Candidate candidate_of(const gemmi::Residue& from, ResidueName name, char confor
   candidate.label = optional_of(from.label_seq);
   Residue& residue = candidate.residue;
   residue.amino_acid = name.amino_acid;
-  residue.number = from.seqid.num.value;  // always there (model_parts.hpp); gemmi takes -999 for none
+  residue.number = from.seqid.num.value;  // always there (ModelParts); gemmi takes -999 for none
   residue.insertion = from.seqid.icode;
   if (residue.insertion >= '0' && residue.insertion <= '9' &&
       std::abs(residue.number) <= 99'999'999) {  // numbers of five digits

@@ -115,7 +115,7 @@ FileContent read_content(const std::string& path, const ReadLimits& limits) {
   if (::fstat(file.fd, &status) != 0) throw failed();
   if (!S_ISREG(status.st_mode)) throw ReadError("not a regular file", ReadError::kKind);
   FileContent content;
-  content.state = files::FileState(status);
+  content.state = FileState(status);
   if (content.state.bytes > limits.max_file_bytes) throw too_large(limits, "has");
   content.bytes.resize(content.state.bytes);
   size_t filled = 0;
@@ -127,7 +127,7 @@ FileContent read_content(const std::string& path, const ReadLimits& limits) {
     filled += static_cast<size_t>(got);
   }
   if (::fstat(file.fd, &status) != 0) throw failed();
-  if (filled < content.bytes.size() || files::FileState(status) != content.state)
+  if (filled < content.bytes.size() || FileState(status) != content.state)
     throw ReadError("changed while it was being read", ReadError::kPassing);
   return content;
 }

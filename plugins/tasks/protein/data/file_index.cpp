@@ -3,8 +3,8 @@
 #include <filesystem>
 #include <utility>
 
-#include "plugins/tasks/common/files/bytes_of.hpp"
-#include "plugins/tasks/common/record_store/single_record.hpp"
+#include "plugins/tasks/common/files/hash128.hpp"
+#include "plugins/tasks/common/record_store/record_store.hpp"
 
 namespace pipeline::protein {
 namespace {
@@ -13,7 +13,7 @@ constexpr records::Kind kFiles{.name = "PROTFILE", .version = 1, .remedy = "ever
 
 using files::take;
 using Numbers = FileIndex::Entry::Numbers;
-static_assert(sizeof(Numbers) == sizeof(files::FileState) + sizeof(files::Hash128) + 16);  // no padding
+static_assert(sizeof(Numbers) == sizeof(FileState) + sizeof(files::Hash128) + 16);  // no padding
 
 bool take_text(std::string_view& in, std::string& text) {
   uint64_t size = 0;
@@ -55,7 +55,7 @@ bool FileIndex::parse(std::string_view bytes) {
   return true;
 }
 
-const FileIndex::Entry* FileIndex::find(const std::string& relative, const files::FileState& state) const {
+const FileIndex::Entry* FileIndex::find(const std::string& relative, const FileState& state) const {
   const auto found = entries_.find(relative);
   return found != entries_.end() && found->second.is.state == state ? &found->second : nullptr;
 }

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "plugins/tasks/common/files/file_state.hpp"
+#include "plugins/tasks/common/files/error.hpp"
 #include "plugins/tasks/common/files/hash128.hpp"
 #include "plugins/tasks/protein/data/file_content.hpp"
 
@@ -16,7 +16,7 @@ class FileIndex {
  public:
   struct Entry {
     struct Numbers {
-      files::FileState state;
+      FileState state;
       files::Hash128 hash;  // of the content; of nothing if it cannot be read
       uint64_t limit = 0;   // that there was
       int32_t code = 0;
@@ -39,7 +39,7 @@ class FileIndex {
   const std::string& problem() const { return problem_; }
   const std::unordered_map<std::string, Entry>& entries() const { return entries_; }  // by relative path
   // nullptr if the file is not known, or not in this state.
-  const Entry* find(const std::string& relative, const files::FileState& state) const;
+  const Entry* find(const std::string& relative, const FileState& state) const;
   void set(const std::string& relative, Entry entry) {
     entries_.insert_or_assign(relative, std::move(entry));
   }

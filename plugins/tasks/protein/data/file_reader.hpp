@@ -1,13 +1,70 @@
 #pragma once
 
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
 #include <string>
+#include <utility>
 
 #include "plugins/tasks/protein/data/file_index.hpp"
 #include "plugins/tasks/protein/data/input_files.hpp"
-#include "plugins/tasks/protein/data/memory_budget.hpp"
 #include "plugins/tasks/protein/data/structure_record.hpp"
 
 namespace pipeline::protein {
+
+// Memory that several threads share. What does not fit waits until others have given back, except that one at
+// a time may go beyond: so work that needs more than there is at all is done one by one, and nobody waits for
+// ever. [any-thread]
+class MemoryBudget {
+ public:
+  explicit MemoryBudget(uint64_t bytes) : limit_(bytes) {}
+
+  // What one piece of work has; given back when it ends.
+  class Share {
+   public:
+    Share() = default;
+    explicit Share(MemoryBudget& budget) : budget_(&budget) {}
+    Share(Share&& other) noexcept { *this = std::move(other); }
+    Share& operator=(Share&& other) noexcept {
+      if (this == &other) return *this;
+      set(0);
+      budget_ = std::exchange(other.budget_, nullptr);
+      bytes_ = std::exchange(other.bytes_, 0);
+      beyond_ = std::exchange(other.beyond_, false);
+      return *this;
+    }
+    ~Share() { set(0); }
+
+    // Waits if it is more than before and does not fit. Less than before always ends being beyond.
+    void set(uint64_t bytes) {
+      if (budget_ == nullptr || bytes == bytes_) return;
+      MemoryBudget& budget = *budget_;
+      std::unique_lock lock(budget.mutex_);
+      if (bytes > bytes_) {
+        const auto fits = [&] { return budget.used_ - bytes_ + bytes <= budget.limit_; };
+        budget.freed_.wait(lock, [&] { return fits() || beyond_ || !budget.any_beyond_; });
+        if (!fits()) beyond_ = budget.any_beyond_ = true;
+      } else if (beyond_) {
+        beyond_ = budget.any_beyond_ = false;
+      }
+      budget.used_ += bytes - bytes_;  // modulo 2^64
+      bytes_ = bytes;
+      budget.freed_.notify_all();
+    }
+
+   private:
+    MemoryBudget* budget_ = nullptr;
+    uint64_t bytes_ = 0;
+    bool beyond_ = false;
+  };
+
+ private:
+  const uint64_t limit_;
+  std::mutex mutex_;
+  std::condition_variable freed_;
+  uint64_t used_ = 0;
+  bool any_beyond_ = false;
+};
 
 // What became of a file: its content's key, which the cache has, or why it could not be read.
 struct FileOutcome {

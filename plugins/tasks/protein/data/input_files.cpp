@@ -12,7 +12,7 @@
 #include <system_error>
 
 #include "plugins/tasks/common/files/error.hpp"
-#include "plugins/tasks/protein/data/cache_names.hpp"
+#include "plugins/tasks/protein/data/cache_upkeep.hpp"
 
 namespace pipeline::protein {
 namespace {
@@ -81,8 +81,7 @@ class Search {
           {relative, "cannot be looked at: " + std::generic_category().message(problem)});
     } else if (is_input(ending)) {
       found_.files.push_back(
-          {path, relative,
-           problem == 0 ? files::FileState(status) : files::FileState()});  // a dead link: an unusable file
+          {path, relative, problem == 0 ? FileState(status) : FileState()});  // a dead link: an unusable file
     } else if (!is_cache_name(name)) {
       ++found_.ignored[ending];
     }
@@ -130,7 +129,7 @@ InputFiles find_inputs(const std::string& root, const std::function<void()>& che
   if (S_ISDIR(status.st_mode)) {
     Search(found, check).folder(found.root, "", true);
   } else {
-    found.files.push_back({found.root, fs::path(found.root).filename().string(), files::FileState(status)});
+    found.files.push_back({found.root, fs::path(found.root).filename().string(), FileState(status)});
   }
   if (found.files.empty()) {
     std::string what = found.ignored.empty() ? "nothing" : found.ignored_text();

@@ -5,14 +5,14 @@
 #include <string>
 #include <vector>
 
-#include "plugins/tasks/common/files/file_state.hpp"
+#include "plugins/tasks/protein/data/file_content.hpp"
 
 namespace pipeline::protein {
 
 struct InputFile {
   std::string path;      // to open it by
   std::string relative;  // to the folder that was searched; its name where a file was given
-  files::FileState state;
+  FileState state;
 };
 
 // A file, and something about it.

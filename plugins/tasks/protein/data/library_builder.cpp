@@ -6,10 +6,8 @@
 #include <cerrno>
 #include <filesystem>
 
-#include "plugins/tasks/common/files/file_lock.hpp"
-#include "plugins/tasks/common/files/unused.hpp"
+#include "plugins/tasks/common/files/cache_folder.hpp"
 #include "plugins/tasks/common/record_store/record_writer.hpp"
-#include "plugins/tasks/protein/data/cache_names.hpp"
 #include "plugins/tasks/protein/data/cache_upkeep.hpp"
 #include "plugins/tasks/protein/data/ordered_workers.hpp"
 
@@ -23,7 +21,7 @@ bool is_forbidden(int code) { return code == EACCES || code == EPERM || code == 
 
 class Builder {
  public:
-  Builder(const InputFiles& inputs, const LibraryOptions& options, const LibraryHooks& hooks)
+  Builder(const InputFiles& inputs, const LibraryOptions& options, const files::Hooks& hooks)
       : inputs_(inputs),
         options_(options),
         hooks_(hooks),
@@ -40,7 +38,7 @@ class Builder {
         go_on_without_writing(error);
       }
     } else {
-      note(built_.cache.problem());
+      hooks_.tell(built_.cache.problem());
       if (has_upkeep()) keep_up_if_free();
     }
     mark_used();
@@ -48,12 +46,6 @@ class Builder {
   }
 
  private:
-  void note(const std::string& line) const {
-    if (hooks_.note && !line.empty()) hooks_.note(line);
-  }
-  void check_cancelled() const {
-    if (hooks_.cancelled && hooks_.cancelled()) throw files::Cancelled();
-  }
   std::string lock_path() const { return (std::filesystem::path(options_.cache_dir) / kLockName).string(); }
   void mark_used() const {
     for (const auto& path : {cache_path_, index_path_}) files::mark_used(path);
@@ -61,7 +53,7 @@ class Builder {
 
   // What index and cache know as they are now; the rest is pending.
   void find_known() {
-    check_cancelled();
+    hooks_.throw_if_cancelled();
     stamp_ = stamp();
     index_ = FileIndex(index_path_);
     built_ = {};
@@ -85,13 +77,13 @@ class Builder {
 
   // When these are the same, so is what find_known() would find.
   struct Stamp {
-    files::FileState cache, index;
+    FileState cache, index;
     bool operator==(const Stamp&) const = default;
   };
   Stamp stamp() const {
     const auto state = [](const std::string& path) {
       struct stat status {};
-      return ::stat(path.c_str(), &status) == 0 ? files::FileState(status) : files::FileState();
+      return ::stat(path.c_str(), &status) == 0 ? FileState(status) : FileState();
     };
     return {state(cache_path_), state(index_path_)};
   }
@@ -102,12 +94,14 @@ class Builder {
       throw files::system_error(options_.cache_dir, "the cache folder must be writable");
     const files::FileLock lock(
         lock_path(),
-        [&] { note("waiting for another process that is reading structures into " + options_.cache_dir); },
+        [&] {
+          hooks_.tell("waiting for another process that is reading structures into " + options_.cache_dir);
+        },
         hooks_.cancelled);
     remove_left_over_parts(options_.cache_dir);
     if (stamp() != stamp_) find_known();  // whoever held the lock has most likely done it
-    note(built_.cache.problem());
-    note(index_.problem());
+    hooks_.tell(built_.cache.problem());
+    hooks_.tell(index_.problem());
     if (!pending_.empty()) read_pending();
   }
 
@@ -139,15 +133,16 @@ class Builder {
       }
       if (result.lasting) index.set(file.relative, std::move(result.entry));
       built_.outcomes[pending_[done]] = std::move(result.outcome);
-      if (hooks_.progress) hooks_.progress(done + 1, pending_.size());
-      check_cancelled();
+      hooks_.report(done + 1, pending_.size());
+      hooks_.throw_if_cancelled();
     };
     MemoryBudget budget(kMemory);
     const auto work = [&](size_t i) {
       return read_file(inputs_.files[pending_[i]], options_.limits, built_.cache, budget);
     };
     try {
-      run_in_order<ReadResult>(pending_.size(), hooks_.threads, work, take, [&] { check_cancelled(); });
+      run_in_order<ReadResult>(pending_.size(), hooks_.threads, work, take,
+                               [&] { hooks_.throw_if_cancelled(); });
     } catch (const files::Cancelled&) {
       writer.sync();
       index.save(index_path_);  // so that the next call goes on where this one ended
@@ -155,7 +150,7 @@ class Builder {
     }
     writer.sync();
     index.save(index_path_);
-    if (damaged > 0) note(built_.cache.damage_text(damaged));
+    if (damaged > 0) hooks_.tell(built_.cache.damage_text(damaged));
     built_.cache = records::RecordStore(cache_path_, kStructures);
     keep_up(damaged > 0);
   }
@@ -171,8 +166,8 @@ class Builder {
   // Under the lock.
   void keep_up(bool damaged) {
     mark_used();
-    note(files::remove_unused(options_.cache_dir, removable_names()));
-    note(keep_what_is_used(use(), damaged || !built_.cache.problem().empty(), built_.cache));
+    hooks_.tell(files::remove_unused(options_.cache_dir, removable_names()));
+    hooks_.tell(keep_what_is_used(use(), damaged || !built_.cache.problem().empty(), built_.cache));
   }
 
   // Whether there is anything to do although no file is new: files went, a process ended before it was done.
@@ -193,7 +188,7 @@ class Builder {
       keep_up(false);
     } catch (const files::Cancelled&) {
     } catch (const files::DataError& error) {
-      if (!is_forbidden(error.code())) note(error.what());
+      if (!is_forbidden(error.code())) hooks_.tell(error.what());
     }
   }
 
@@ -203,7 +198,7 @@ class Builder {
     const std::string why = std::generic_category().message(error.code());
     uint64_t left_out = 0;
     for (const size_t i : pending_) {
-      check_cancelled();
+      hooks_.throw_if_cancelled();
       FileOutcome& outcome = built_.outcomes[i];
       try {
         const files::Hash128 key = files::hash128(read_content(inputs_.files[i].path, options_.limits).bytes);
@@ -220,15 +215,15 @@ class Builder {
     }
     if (left_out == pending_.size() && pending_.size() == inputs_.files.size()) throw error;
     if (left_out > 0) {
-      note(options_.cache_dir + ": " + why + ": " + std::to_string(left_out) +
-           (left_out == 1 ? " file that is" : " files that are") +
-           " new or changed cannot be kept there and " + (left_out == 1 ? "is" : "are") + " left out");
+      hooks_.tell(options_.cache_dir + ": " + why + ": " + std::to_string(left_out) +
+                  (left_out == 1 ? " file that is" : " files that are") +
+                  " new or changed cannot be kept there and " + (left_out == 1 ? "is" : "are") + " left out");
     }
   }
 
   const InputFiles& inputs_;
   const LibraryOptions& options_;
-  const LibraryHooks& hooks_;
+  const files::Hooks& hooks_;
   const std::string cache_path_, index_path_;
   FileIndex index_;
   Built built_;
@@ -238,7 +233,7 @@ class Builder {
 
 }  // namespace
 
-Built build_library(const InputFiles& inputs, const LibraryOptions& options, const LibraryHooks& hooks) try {
+Built build_library(const InputFiles& inputs, const LibraryOptions& options, const files::Hooks& hooks) try {
   return Builder(inputs, options, hooks).build();
 } catch (const std::filesystem::filesystem_error& error) {
   throw files::DataError(std::string(error.what()) + ": check that the cache folder can be written",

@@ -19,6 +19,6 @@ struct Built {
 // Brings the cache and the index of the folder up to date with the files, under a lock if there is anything
 // to do. Where the cache folder may only be read, new files are left out, with that as their reason. Throws
 // DataError or Cancelled.
-Built build_library(const InputFiles& inputs, const LibraryOptions& options, const LibraryHooks& hooks);
+Built build_library(const InputFiles& inputs, const LibraryOptions& options, const files::Hooks& hooks);
 
 }  // namespace pipeline::protein

@@ -12,9 +12,8 @@
 #include <utility>
 
 #include "plugins/tasks/common/files/error.hpp"
-#include "plugins/tasks/protein/data/model_parts.hpp"
 #include "plugins/tasks/protein/data/pdb_columns.hpp"
-#include "plugins/tasks/protein/data/pdb_numbers.hpp"
+#include "plugins/tasks/protein/data/protein_chains.hpp"
 
 namespace pipeline::protein {
 namespace pdb {

@@ -14,6 +14,9 @@ constexpr std::string_view kAminoAcids = "ACDEFGHIKLMNPQRSTVWY";
 constexpr uint8_t kAminoAcidCount = 20;
 constexpr uint8_t kUnknown = 20;  // a residue, but none of the twenty and no modification of one
 
+// The tokens that a model of proteins sees: amino acids, kUnknown, and behind them the mask.
+constexpr int64_t kMaskToken = kUnknown + 1, kTokenCount = kMaskToken + 1;
+
 constexpr char letter_of(uint8_t amino_acid) {
   return amino_acid < kAminoAcidCount ? kAminoAcids[amino_acid] : 'X';
 }
@@ -21,6 +24,11 @@ constexpr char letter_of(uint8_t amino_acid) {
 struct Vec3 {
   float x = 0, y = 0, z = 0;  // ångström
 };
+inline Vec3 operator-(const Vec3& a, const Vec3& b) { return {a.x - b.x, a.y - b.y, a.z - b.z}; }
+inline float dot(const Vec3& a, const Vec3& b) { return a.x * b.x + a.y * b.y + a.z * b.z; }
+inline Vec3 cross(const Vec3& a, const Vec3& b) {
+  return {a.y * b.z - a.z * b.y, a.z * b.x - a.x * b.z, a.x * b.y - a.y * b.x};
+}
 
 // As it lies in the cache: no pointers, no padding.
 struct Residue {

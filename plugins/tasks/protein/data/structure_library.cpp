@@ -1,20 +1,43 @@
 #include "plugins/tasks/protein/data/structure_library.hpp"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <limits>
 #include <unordered_map>
+
+#include <unistd.h>
 
 #include "plugins/tasks/common/files/error.hpp"
 #include "plugins/tasks/protein/data/input_files.hpp"
 #include "plugins/tasks/protein/data/library_builder.hpp"
-#include "plugins/tasks/protein/data/library_report.hpp"
 #include "plugins/tasks/protein/data/names.hpp"
 #include "plugins/tasks/protein/data/structure_reader.hpp"
-#include "plugins/tasks/protein/data/utf8_name.hpp"
 
 namespace pipeline::protein {
 namespace {
+
+std::string table_of(const std::vector<FileNote>& files, size_t most, const std::string& all_path) {
+  constexpr size_t kWidest = 60;  // longer paths push their text to the right
+  const size_t shown = std::min(most, files.size());
+  size_t width = 0;
+  for (size_t i = 0; i < shown; ++i) {
+    const size_t size = printable_path(files[i].path).size();
+    if (size <= kWidest) width = std::max(width, size);
+  }
+  std::string text;
+  for (size_t i = 0; i < shown; ++i) {
+    const std::string path = printable_path(files[i].path);
+    text += "  " + path + std::string(path.size() < width ? width - path.size() + 2 : 2, ' ') +
+            files[i].text + "\n";
+  }
+  if (shown < files.size())
+    text += "  and " + std::to_string(files.size() - shown) + " more: see " + all_path + "\n";
+  return text;
+}
 
 constexpr size_t kRowsShown = 20, kCopiesShown = 10;
 // Of a structure's residues: where more have no frame, it is odd.
@@ -56,12 +79,45 @@ std::string percent(double share) { return std::to_string(static_cast<int>(share
 
 }  // namespace
 
-StructureLibrary StructureLibrary::open(const LibraryOptions& options, const LibraryHooks& hooks) {
-  const auto check = [&] {
-    if (hooks.cancelled && hooks.cancelled()) throw files::Cancelled();
-  };
-  const InputFiles inputs = find_inputs(options.root, check);
-  if (hooks.note && !inputs.ignored.empty()) hooks.note("ignored " + inputs.ignored_text());
+std::string library_report(const std::vector<FileNote>& unusable, const std::vector<FileNote>& odd,
+                           size_t most, const std::string& all_path) {
+  std::string text = table_of(unusable, most, all_path);
+  if (odd.empty()) return text;
+  return text + std::to_string(odd.size()) + (odd.size() == 1 ? " file is" : " files are") +
+         " used but odd:\n" + table_of(odd, most, all_path);
+}
+
+std::string printable_path(const std::string& path) {
+  std::string text = utf8_name(path);
+  for (char& c : text) c = c >= 0 && c < ' ' ? '?' : c;
+  return text;
+}
+
+std::string copies_report(const std::vector<FileNote>& copies) {
+  if (copies.empty()) return "";
+  return std::to_string(copies.size()) +
+         (copies.size() == 1 ? " file is a copy of another" : " files are copies of others") + ":\n" +
+         table_of(copies, std::numeric_limits<size_t>::max(), "");
+}
+
+bool write_report(const std::string& text, const std::string& path) {
+  if (text.empty()) return std::remove(path.c_str()) == 0 || errno == ENOENT;
+  if (std::error_code ignored; std::filesystem::is_regular_file(path, ignored)) {
+    std::ifstream present(path, std::ios::binary);
+    if (std::string(std::istreambuf_iterator<char>(present), {}) == text) return true;
+  }
+  const std::string part = path + "." + std::to_string(::getpid()) + ".part";  // others may write the same
+  std::ofstream stream(part, std::ios::binary | std::ios::trunc);
+  stream << text;
+  stream.close();
+  if (stream && std::rename(part.c_str(), path.c_str()) == 0) return true;
+  std::remove(part.c_str());
+  return false;
+}
+
+StructureLibrary StructureLibrary::open(const LibraryOptions& options, const files::Hooks& hooks) {
+  const InputFiles inputs = find_inputs(options.root, [&] { hooks.throw_if_cancelled(); });
+  if (!inputs.ignored.empty()) hooks.tell("ignored " + inputs.ignored_text());
   Built built = build_library(inputs, options, hooks);
 
   StructureLibrary library;
@@ -119,12 +175,12 @@ StructureLibrary StructureLibrary::open(const LibraryOptions& options, const Lib
   const std::string all = library_report(library.unusable_, library.odd_, std::numeric_limits<size_t>::max(),
                                          library.report_path_) +
                           copies_report(library.copies_);
-  if (!write_report(all, library.report_path_) && hooks.note) {
-    hooks.note(library.report_path_ +
+  if (!write_report(all, library.report_path_)) {
+    hooks.tell(library.report_path_ +
                ": the table of unusable files cannot be written there: the cache folder must be writable, "
                "and this no folder");
   }
-  if (hooks.note) library.note_copies(hooks.note);
+  library.note_copies(hooks);
   const double share = static_cast<double>(counts.unusable) / static_cast<double>(counts.files);
   if (counts.structures == 0 || share > options.max_unusable_share) {
     const std::string most = counts.structures == 0
@@ -138,11 +194,11 @@ StructureLibrary StructureLibrary::open(const LibraryOptions& options, const Lib
   return library;
 }
 
-void StructureLibrary::note_copies(const std::function<void(const std::string&)>& note) const {
+void StructureLibrary::note_copies(const files::Hooks& hooks) const {
   const size_t shown = std::min(copies_.size(), kCopiesShown);
-  for (size_t i = 0; i < shown; ++i) note(printable_path(copies_[i].path) + " " + copies_[i].text);
+  for (size_t i = 0; i < shown; ++i) hooks.tell(printable_path(copies_[i].path) + " " + copies_[i].text);
   if (shown < copies_.size())
-    note("and " + std::to_string(copies_.size() - shown) + " more copies: see " + report_path_);
+    hooks.tell("and " + std::to_string(copies_.size() - shown) + " more copies: see " + report_path_);
 }
 
 StructureView StructureLibrary::structure(uint64_t i) const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -13,23 +14,27 @@
 
 namespace pipeline::protein {
 
+// A file's path as the log can show it.
+std::string printable_path(const std::string& path);
+
+// Files that cannot be used, and behind a line that says so those that can but look odd: path and text in
+// aligned columns, a line each with its end; of both kinds the first `most`, and where all are.
+std::string library_report(const std::vector<FileNote>& unusable, const std::vector<FileNote>& odd,
+                           size_t most, const std::string& all_path);
+
+// Copies of other files, in the same way, behind a line that says so; empty if there are none.
+std::string copies_report(const std::vector<FileNote>& copies);
+
+// Puts a report there, or removes it if it is empty. What is there already and right is not written again.
+// False if that cannot be done.
+bool write_report(const std::string& text, const std::string& path);
+
 struct LibraryOptions {
   std::string root;       // a folder that is searched, or one file (input_files.hpp)
   std::string cache_dir;  // may be the same folder, and may serve several roots
   ReadLimits limits;
   double max_unusable_share = 0.5;  // of the files; more is an error. That none is usable always is
   std::string max_unusable_option = "max_unusable_share";  // what the user calls it, for messages
-};
-
-struct LibraryHooks {
-  unsigned threads = 1;  // that parse
-
-  // All optional, called from the calling thread. progress: files that were new or changed. note: a line for
-  // the log (waiting for another process, damage, what was ignored or removed, copies). cancelled: true ends
-  // the call with Cancelled; what was parsed by then stays.
-  std::function<void(uint64_t done, uint64_t total)> progress;
-  std::function<void(const std::string&)> note;
-  std::function<bool()> cancelled;
 };
 
 struct LibraryCounts {
@@ -60,7 +65,7 @@ class StructureLibrary {
   // Of several processes that open at once with one cache folder, one reads and parses what is new while the
   // others wait. One file that cannot be used never fails the call. Throws DataError (root, no input, too
   // many unusable files, cache folder), or Cancelled.
-  static StructureLibrary open(const LibraryOptions& options, const LibraryHooks& hooks);
+  static StructureLibrary open(const LibraryOptions& options, const files::Hooks& hooks);
 
   uint64_t size() const { return structures_.size(); }
   // i < size(), sorted by name. Verifies all of it, and throws DataError if the cache was changed since it
@@ -88,7 +93,7 @@ class StructureLibrary {
     size_t first_chain, chains;
   };
   StructureLibrary() = default;
-  void note_copies(const std::function<void(const std::string&)>& note) const;
+  void note_copies(const files::Hooks& hooks) const;
 
   records::RecordStore cache_;
   std::vector<Entry> structures_;

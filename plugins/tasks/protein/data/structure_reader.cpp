@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <new>
 
-#include "plugins/tasks/protein/data/model_parts.hpp"
 #include "plugins/tasks/protein/data/protein_chains.hpp"
 
 namespace pipeline::protein {

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "plugins/tasks/common/files/bytes_of.hpp"
+#include "plugins/tasks/common/files/hash128.hpp"
 
 namespace pipeline::protein {
 namespace {

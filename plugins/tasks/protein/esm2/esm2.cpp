@@ -6,10 +6,10 @@
 
 #include "plugins/tasks/protein/data/structure.hpp"
 #include "plugins/tasks/protein/esm2/folder.hpp"
-#include "plugins/tasks/protein/esm2/vocabulary.hpp"
+#include "plugins/tasks/protein/esm2/sequences.hpp"
 #include "transformer/cross_entropy_head.hpp"
 #include "transformer/embedding.hpp"
-#include "transformer/to_device.hpp"
+#include "transformer/packed_batch.hpp"
 
 namespace pipeline::protein {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "plugins/tasks/protein/esm2/esm2_config.hpp"
-#include "plugins/tasks/protein/esm2/extras.hpp"
+#include "plugins/tasks/protein/esm2/folder.hpp"
 #include "plugins/tasks/protein/esm2/sequences.hpp"
 #include "plugins/tasks/protein/model/protein_model.hpp"
 #include "transformer/layer.hpp"

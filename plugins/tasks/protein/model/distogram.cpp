@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include "transformer/to_device.hpp"
+#include "transformer/packed_batch.hpp"
 
 namespace pipeline::protein {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "transformer/blocks.hpp"
-#include "transformer/ragged.hpp"
+#include "transformer/packed_batch.hpp"
 
 namespace pipeline::protein {
 

@@ -6,11 +6,11 @@
 #include <cmath>
 
 #include "plugins/tasks/protein/data/structure.hpp"
-#include "plugins/tasks/protein/model/encoder_decoder_folder.hpp"
+#include "plugins/tasks/protein/model/encoder_decoder_config.hpp"
 #include "plugins/tasks/protein/model/geometry.hpp"
 #include "transformer/cross_entropy_head.hpp"
 #include "transformer/embedding.hpp"
-#include "transformer/to_device.hpp"
+#include "transformer/packed_batch.hpp"
 
 namespace pipeline::protein {
 namespace {

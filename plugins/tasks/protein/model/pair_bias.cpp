@@ -1,7 +1,6 @@
 #include "plugins/tasks/protein/model/pair_bias.hpp"
 
 #include <ATen/ATen.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
 #include <array>
@@ -10,8 +9,7 @@
 
 #include "plugins/tasks/protein/data/structure.hpp"
 #include "plugins/tasks/protein/model/geometry.hpp"
-#include "plugins/tasks/protein/model/pair_constants.hpp"
-#include "transformer/fast_path.hpp"
+#include "transformer/kept.hpp"
 #include "transformer/kernels/kernels.hpp"
 #include "transformer/parallel.hpp"
 
@@ -181,10 +179,6 @@ std::vector<float>& scratch_floats(size_t which, int64_t count) {
   return memory[which];
 }
 
-struct Saved : torch::CustomClassHolder {
-  PairInputs inputs;
-};
-
 class PairBias : public torch::autograd::Function<PairBias> {
  public:
   static variable_list forward(AutogradContext* ctx, const Variable& weight, const Variable& offsets,
@@ -221,17 +215,14 @@ class PairBias : public torch::autograd::Function<PairBias> {
                                                    .ldc = all});
                            });
         });
-    auto holder = c10::make_intrusive<Saved>();
-    holder->inputs = inputs;
-    ctx->saved_data["inputs"] = c10::IValue::make_capsule(std::move(holder));
+    transformer::keep(ctx, inputs);
     ctx->save_for_backward({weight, offsets, out});
     return biases;
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const auto saved = ctx->get_saved_variables();
-    const auto holder = c10::static_intrusive_pointer_cast<Saved>(ctx->saved_data["inputs"].toCapsule());
-    const Pairs pairs(holder->inputs);
+    const Pairs pairs(transformer::kept<PairInputs>(ctx));
     const Weights w({saved[0], saved[1], saved[2]});
     std::vector<const float*> from;
     for (at::Tensor& grad : grads) {

@@ -2,13 +2,22 @@
 // other.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
+#include <cstdint>
 #include <vector>
+
+#include <ATen/core/Tensor.h>
 
 #include "transformer/attention.hpp"
 
 namespace pipeline::protein {
+
+// Radial basis functions of a distance in ångström: exp(-kGaussianFactor (d - centre)^2).
+constexpr int64_t kGaussians = 16;
+constexpr float kFirstGaussian = 2;
+constexpr float kGaussianStep = 20.0f / 15;
+constexpr float kGaussianFactor = 1 / (2 * 1.25f * 1.25f);
+
+constexpr float kLeastDistance = 1e-4f;  // ångström; a residue has no direction to itself
 
 // Features of the pair (i, j), none of which a rotation or translation of the whole changes:
 //   0..15   Gaussians of the distance between the CA, centres from 2 to 22 Å (ProteinMPNN's), 1.25 Å wide

@@ -3,9 +3,8 @@
 #include "plugins/tasks/protein/data/structure.hpp"
 #include "plugins/tasks/protein/model/geometry.hpp"
 #include "plugins/tasks/protein/model/pair_bias.hpp"
-#include "plugins/tasks/protein/model/pair_constants.hpp"
 #include "transformer/embedding.hpp"
-#include "transformer/to_device.hpp"
+#include "transformer/packed_batch.hpp"
 
 namespace pipeline::protein {
 namespace {

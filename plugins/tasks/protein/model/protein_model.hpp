@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "plugins/tasks/protein/model/tokens.hpp"
+#include "plugins/tasks/protein/data/structure.hpp"
 #include "transformer/packed_batch.hpp"
 
 namespace pipeline::protein {

@@ -4,12 +4,11 @@
 #include <filesystem>
 #include <optional>
 
-#include "plugins/tasks/common/files/bytes_of.hpp"
+#include "plugins/tasks/common/files/cache_folder.hpp"
 #include "plugins/tasks/common/files/error.hpp"
-#include "plugins/tasks/common/files/file_lock.hpp"
-#include "plugins/tasks/common/files/unused.hpp"
-#include "plugins/tasks/common/record_store/single_record.hpp"
-#include "plugins/tasks/protein/data/cache_names.hpp"
+#include "plugins/tasks/common/files/hash128.hpp"
+#include "plugins/tasks/common/record_store/record_store.hpp"
+#include "plugins/tasks/protein/data/cache_upkeep.hpp"
 
 namespace pipeline::protein {
 namespace {

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <unordered_set>
 
-#include "plugins/tasks/common/files/bytes_of.hpp"
+#include "plugins/tasks/common/files/hash128.hpp"
 #include "plugins/tasks/protein/clusters/disjoint_sets.hpp"
 #include "plugins/tasks/protein/clusters/similar.hpp"
 
@@ -25,10 +25,9 @@ struct Sequences {
   std::vector<std::string_view> views;
   std::vector<uint32_t> owner;
 
-  template <class Range>
-  explicit Sequences(const Range& entries, const auto& entry_of) {
+  explicit Sequences(std::span<const Entry* const> entries) {
     for (uint32_t e = 0; e < entries.size(); ++e) {
-      const Entry& entry = entry_of(entries[e]);
+      const Entry& entry = *entries[e];
       const StructureView structure = entry.library->structure(entry.structure);
       for (const size_t chain : entry.chains) {
         std::string text;
@@ -40,13 +39,6 @@ struct Sequences {
     views.assign(texts.begin(), texts.end());
   }
 };
-
-Sequences sequences_of(const std::vector<Entry>& entries) {
-  return Sequences(entries, [](const Entry& entry) -> const Entry& { return entry; });
-}
-Sequences sequences_of(std::span<const Entry* const> entries) {
-  return Sequences(entries, [](const Entry* entry) -> const Entry& { return *entry; });
-}
 
 void add(files::Hasher128& hasher, const Sequences& sequences) {
   for (const std::string& text : sequences.texts) hasher.update(text).update("\n");
@@ -88,7 +80,7 @@ Comparison::Comparison(const ProteinConfig& config, const Context& context)
              .note = [&context](const std::string& line) { context.warn(line); },
              .cancelled = [&context] { return context.cancelled(); }} {}
 
-ClusterHooks Comparison::hooks() const {
+files::Hooks Comparison::hooks() const {
   return {.threads = data_threads(context_),
           .progress = [this](uint64_t done,
                              uint64_t total) { context_.progress("comparing sequences", done, total); },
@@ -96,7 +88,9 @@ ClusterHooks Comparison::hooks() const {
 }
 
 bool Comparison::cluster(std::vector<Entry>& entries) const {
-  const Sequences sequences = sequences_of(entries);
+  std::vector<const Entry*> all;
+  for (const Entry& entry : entries) all.push_back(&entry);
+  const Sequences sequences(all);
   const size_t distinct =
       std::unordered_set<std::string_view>(sequences.views.begin(), sequences.views.end()).size();
   const bool exact = distinct <= options_.exact_up_to;
@@ -154,7 +148,7 @@ std::vector<uint8_t> Comparison::similar(std::span<const Entry* const> queries,
                                          std::span<const Entry* const> references, size_t set_size) const {
   std::vector<uint8_t> result(queries.size());
   if (queries.empty() || references.empty()) return result;
-  const Sequences wanted = sequences_of(queries), known = sequences_of(references);
+  const Sequences wanted(queries), known(references);
   const SimilarOptions options{
       .similar = options_, .set_size = set_size, .prefiltered = !is_affordable(queries, references)};
   files::Hasher128 key = hasher_of("similar", options_);

@@ -32,7 +32,7 @@ class Comparison {
   static bool is_affordable(std::span<const Entry* const> queries, std::span<const Entry* const> references);
 
  private:
-  ClusterHooks hooks() const;
+  files::Hooks hooks() const;
 
   const Context& context_;
   ClusterOptions options_;

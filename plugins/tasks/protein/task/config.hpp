@@ -9,6 +9,7 @@
 
 #include "plugins/tasks/protein/esm2/esm2_config.hpp"
 #include "plugins/tasks/protein/model/encoder_decoder_config.hpp"
+#include "plugins/tasks/protein/task/masking.hpp"
 
 namespace pipeline::protein {
 
@@ -69,9 +70,7 @@ struct SplitConfig {
   }
 };
 
-struct MaskConfig {
-  double random = 0.1, keep = 0.1, span = 1;
-
+struct MaskConfig : MaskingOptions {  // its ratio is ProteinConfig::mask_ratio
   void describe(Options& o) {
     o("random", random, "share of the masked residues that training shows as a random amino acid instead")
         .min(0)

@@ -2,13 +2,43 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 
+#include "plugins/tasks/protein/clusters/disjoint_sets.hpp"
 #include "plugins/tasks/protein/clusters/local_alignment.hpp"
-#include "plugins/tasks/protein/task/residue_pairing.hpp"
 
 namespace pipeline::protein {
 namespace {
+
+constexpr int32_t kIdentical = 4, kSameNumber = 2;
+constexpr int32_t kJump = 4;  // so that even one residue behind a loop is paired, if its number is the same
+constexpr int32_t kNeither = -5;                // residues with nothing in common are rather passed over
+constexpr size_t kMostCells = size_t{1} << 27;  // a byte each
+
+bool same_number(const Residue& a, const Residue& b) {
+  return a.number == b.number && a.insertion == b.insertion;
+}
+
+int32_t score_of(const Residue& a, const Residue& b) {
+  const bool identical = a.amino_acid == b.amino_acid && a.amino_acid < kAminoAcidCount,
+             same = same_number(a, b);
+  return identical || same ? (identical ? kIdentical : 0) + (same ? kSameNumber : 0) : kNeither;
+}
+
+ResiduePairs pair_by_number(std::span<const Residue> a, std::span<const Residue> b) {
+  ResiduePairs pairs;
+  for (uint32_t i = 0, j = 0; i < a.size() && j < b.size();) {
+    if (same_number(a[i], b[j])) {
+      pairs.emplace_back(i++, j++);
+    } else {
+      ++(a[i].number <= b[j].number ? i : j);
+    }
+  }
+  return pairs;
+}
+
+// What a cell (i, j) remembers: what the best pairing that ends with the pair (i, j) had before it, and where
+// among the cells up to (i, j) the best pairing ends.
+enum Cell : uint8_t { kNext = 1, kJumped = 2, kEndsHere = 4, kEndsAbove = 8 };
 
 constexpr double kLeastIdentity = 0.9;
 constexpr uint32_t kLeastIdentities = 10;
@@ -52,32 +82,43 @@ bool are_copies(const Distinct& a, const Distinct& b) {
          alignment.identities >= kLeastIdentity * alignment.columns;
 }
 
-// Residues that are joined, each set with the number that stands for it.
-class Groups {
- public:
-  explicit Groups(std::vector<uint8_t> known) : parent_(known.size()), known_(std::move(known)) {
-    std::iota(parent_.begin(), parent_.end(), int64_t{0});
-  }
-
-  int64_t first(int64_t i) {
-    while (at(i) != i) i = at(i) = at(at(i));
-    return i;
-  }
-  void join(int64_t a, int64_t b) {
-    a = first(a), b = first(b);
-    if (std::pair(is_unknown(b), b) < std::pair(is_unknown(a), a)) std::swap(a, b);
-    at(b) = a;
-  }
-
- private:
-  int64_t& at(int64_t i) { return parent_[static_cast<size_t>(i)]; }
-  bool is_unknown(int64_t i) const { return known_[static_cast<size_t>(i)] == 0; }
-
-  std::vector<int64_t> parent_;
-  std::vector<uint8_t> known_;
-};
-
 }  // namespace
+
+ResiduePairs pair_residues(std::span<const Residue> a, std::span<const Residue> b) {
+  if (a.empty() || b.empty()) return {};
+  if (a.size() > kMostCells / b.size()) return pair_by_number(a, b);
+  const size_t columns = b.size();
+  std::vector<uint8_t> cells(a.size() * columns);
+  // Of the row above, each one place on: pairings that end in the cell, and the best of all cells up to it.
+  std::vector<int32_t> ends(columns + 1), best(columns + 1);
+  for (size_t i = 0; i < a.size(); ++i) {
+    int32_t diagonal = 0, corner = 0, left = 0;
+    for (size_t j = 0; j < columns; ++j) {
+      uint8_t& cell = cells[i * columns + j];
+      const int32_t before = std::max({diagonal, corner - kJump, 0});
+      cell = before == 0 ? 0 : before == diagonal ? kNext : kJumped;
+      const int32_t here = before + score_of(a[i], b[j]), above = best[j + 1];
+      diagonal = ends[j + 1], corner = above;
+      ends[j + 1] = here;
+      cell |= here >= std::max(above, left) ? kEndsHere : above >= left ? kEndsAbove : 0;
+      left = best[j + 1] = std::max({here, above, left});
+    }
+  }
+  ResiduePairs pairs;
+  size_t i = a.size(), j = columns;  // one more than the places
+  for (bool jumped = true; i > 0 && j > 0;) {
+    const uint8_t cell = cells[(i - 1) * columns + j - 1];
+    if (jumped && (cell & kEndsHere) == 0) {
+      --((cell & kEndsAbove) != 0 ? i : j);
+      continue;
+    }
+    pairs.emplace_back(static_cast<uint32_t>(--i), static_cast<uint32_t>(--j));
+    if ((cell & (kNext | kJumped)) == 0) break;
+    jumped = (cell & kJumped) != 0;
+  }
+  std::reverse(pairs.begin(), pairs.end());
+  return pairs;
+}
 
 std::vector<int64_t> find_copies(std::span<const std::span<const Residue>> chains) {
   std::map<Letters, Distinct> by_letters;
@@ -95,10 +136,13 @@ std::vector<int64_t> find_copies(std::span<const std::span<const Residue>> chain
     places.emplace_back(begin, &place->second);
   }
 
-  Groups groups(std::move(known));
+  DisjointSets groups(known.size());
+  const auto join = [&](int64_t a, int64_t b) {
+    groups.join(static_cast<uint32_t>(a), static_cast<uint32_t>(b));
+  };
   for (const auto& [begin, distinct] : places)
     for (int64_t i = 0; i < static_cast<int64_t>(distinct->letters.size()); ++i)
-      groups.join(distinct->begin + i, begin + i);
+      join(distinct->begin + i, begin + i);
   std::vector<Distinct*> order;  // the longest first: they have what others lack
   for (auto& [letters, distinct] : by_letters) order.push_back(&distinct);
   if (order.size() > 1)
@@ -113,17 +157,22 @@ std::vector<int64_t> find_copies(std::span<const std::span<const Residue>> chain
     for (size_t m = 0; m < n && left > 0; ++m) {
       if (!are_copies(*order[m], chain)) continue;
       for (const auto& [theirs, ours] : pair_residues(order[m]->residues, chain.residues)) {
-        groups.join(order[m]->begin + theirs, chain.begin + ours);
+        join(order[m]->begin + theirs, chain.begin + ours);
         left -= paired[ours] == 0 ? 1 : 0;
         paired[ours] = 1;
       }
     }
   }
 
-  std::vector<int64_t> result;
-  for (const auto& [begin, distinct] : places)
-    for (int64_t i = 0; i < static_cast<int64_t>(distinct->letters.size()); ++i)
-      result.push_back(groups.first(begin + i));
+  std::vector<int64_t> stands_for(known.size(), -1), result;  // by the first residue of a set
+  for (uint32_t i = 0; i < known.size(); ++i) {
+    int64_t& first_known = stands_for[groups.first(i)];
+    if (known[i] != 0 && first_known < 0) first_known = i;
+  }
+  for (uint32_t i = 0; i < known.size(); ++i) {
+    const uint32_t first = groups.first(i);
+    result.push_back(stands_for[first] < 0 ? first : stands_for[first]);
+  }
   return result;
 }
 

@@ -6,14 +6,14 @@
 #include <sstream>
 
 #include "plugins/tasks/common/files/error.hpp"
-#include "plugins/tasks/protein/task/listing.hpp"
+#include "plugins/tasks/protein/task/report_text.hpp"
 
 namespace pipeline::protein {
 namespace {
 
 StructureLibrary open_library(const std::filesystem::path& root, const ProteinConfig& config,
                               const Context& context) {
-  LibraryHooks hooks;
+  files::Hooks hooks;
   hooks.threads = data_threads(context);
   hooks.progress = [&](uint64_t done, uint64_t total) {
     context.progress("reading structures", done, total);

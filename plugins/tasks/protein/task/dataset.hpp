@@ -14,9 +14,9 @@
 #include "plugins/tasks/protein/task/comparison.hpp"
 #include "plugins/tasks/protein/task/config.hpp"
 #include "plugins/tasks/protein/task/entry.hpp"
-#include "plugins/tasks/protein/task/frequencies.hpp"
-#include "plugins/tasks/protein/task/learnt.hpp"
 #include "plugins/tasks/protein/task/sample.hpp"
+#include "plugins/tasks/protein/task/scores.hpp"
+#include "plugins/tasks/protein/task/task_state.hpp"
 
 namespace pipeline::protein {
 

@@ -3,9 +3,9 @@
 #include <initializer_list>
 #include <set>
 
-#include "plugins/tasks/protein/clusters/folds.hpp"
+#include "plugins/tasks/protein/clusters/clusters.hpp"
 #include "plugins/tasks/protein/task/dataset.hpp"
-#include "plugins/tasks/protein/task/listing.hpp"
+#include "plugins/tasks/protein/task/report_text.hpp"
 
 namespace pipeline::protein {
 

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "plugins/tasks/protein/data/names.hpp"
-#include "plugins/tasks/protein/task/learnt.hpp"
+#include "plugins/tasks/protein/task/task_state.hpp"
 
 namespace pipeline::protein {
 namespace {

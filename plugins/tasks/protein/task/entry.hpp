@@ -17,7 +17,7 @@ struct Entry {
   const StructureLibrary* library = nullptr;
   size_t structure = 0;
   std::vector<size_t> chains;
-  std::vector<uint64_t> keys;  // of the chains: what they are (learnt.hpp)
+  std::vector<uint64_t> keys;  // of the chains: what they are (content_key)
   uint64_t key = 0;            // of all of them
   uint32_t cluster = 0;        // of similar samples; numbered over those that were compared with each other
   uint64_t cluster_key = 0;    // a hash of the sequences of the cluster's samples

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "plugins/tasks/protein/model/tokens.hpp"
+#include "plugins/tasks/protein/data/structure.hpp"
 #include "plugins/tasks/protein/task/random.hpp"
 
 namespace pipeline::protein {
@@ -32,6 +32,37 @@ size_t draw_length(double mean, Random& random) {
 }
 
 }  // namespace
+
+std::vector<ScoringPass> scoring_passes(uint64_t sample, std::span<const uint32_t> group_of, int64_t most) {
+  const auto length = static_cast<int64_t>(group_of.size());
+  std::vector<ScoringPass> passes;
+  for (int64_t score = 0; score < length; score += most) {
+    const int64_t count = std::min(most, length), first = std::min(score, length - count);
+    const std::span<const uint32_t> scored =
+        group_of.subspan(static_cast<size_t>(score), static_cast<size_t>(first + count - score));
+    std::vector<uint32_t> groups(scored.begin(), scored.end());
+    std::sort(groups.begin(), groups.end());
+    groups.erase(std::unique(groups.begin(), groups.end()), groups.end());
+    for (const uint32_t group : groups)
+      if (group != kNoGroup)
+        passes.push_back({.sample = sample, .first = first, .count = count, .score = score, .group = group});
+  }
+  order_by_group(passes);
+  return passes;
+}
+
+std::vector<ScoringPass> scoring_passes(uint64_t sample, int64_t length, uint64_t targets, uint64_t groups) {
+  std::vector<ScoringPass> passes;
+  for (uint64_t group = 0; group < std::min(groups, targets); ++group)
+    passes.push_back(
+        {.sample = sample, .first = 0, .count = length, .score = 0, .group = static_cast<uint32_t>(group)});
+  return passes;
+}
+
+void order_by_group(std::vector<ScoringPass>& passes) {
+  std::stable_sort(passes.begin(), passes.end(),
+                   [](const ScoringPass& a, const ScoringPass& b) { return a.group < b.group; });
+}
 
 uint64_t scoring_groups(double ratio) {
   return std::max<uint64_t>(1, static_cast<uint64_t>(std::ceil(1 / ratio - 1e-9)));
@@ -76,6 +107,48 @@ std::vector<uint32_t> deal_to_groups(std::span<const uint8_t> amino_acids, uint6
   shuffle(order, random);
   for (size_t n = 0; n < order.size(); ++n) group_of[order[n]] = static_cast<uint32_t>(n % groups);
   return group_of;
+}
+
+std::vector<uint8_t> amino_acids_to_mask(const Sample& sample, bool unknown_too) {
+  std::vector<uint8_t> amino_acids = sample.amino_acids();
+  for (size_t i = 0; i < amino_acids.size(); ++i) {
+    if (unknown_too && amino_acids[i] == kUnknown) amino_acids[i] = 0;
+    if (sample.copy_of[i] != static_cast<int64_t>(i)) amino_acids[i] = kUnknown;
+  }
+  return amino_acids;
+}
+
+Masking with_copies(Masking masking, const Sample& sample) {
+  for (size_t i = 0; i < sample.copy_of.size(); ++i) {
+    const auto original = static_cast<size_t>(sample.copy_of[i]);
+    if (original == i) continue;
+    const uint8_t own = sample.residues[i].amino_acid;
+    masking.is_target[i] = own < kAminoAcidCount ? masking.is_target[original] : uint8_t{0};
+    const bool as_it_is = masking.is_target[i] == 0 ||
+                          masking.tokens[original] == int64_t{sample.residues[original].amino_acid};
+    masking.tokens[i] = as_it_is ? int64_t{own} : masking.tokens[original];
+  }
+  return masking;
+}
+
+ScoringGroups scoring_groups_of(const Sample& sample, uint64_t groups, uint64_t seed, bool unknown_too) {
+  ScoringGroups result = deal_to_groups(amino_acids_to_mask(sample, unknown_too), groups, seed);
+  for (size_t i = 0; i < result.size(); ++i) {
+    result[i] = result[static_cast<size_t>(sample.copy_of[i])];
+    if (!unknown_too && sample.residues[i].amino_acid >= kAminoAcidCount) result[i] = kNoGroup;
+  }
+  return result;
+}
+
+Masking mask_group(const Sample& sample, const ScoringGroups& groups, const ScoringPass& pass) {
+  Masking masking;
+  for (int64_t row = pass.first; row < pass.first + pass.count; ++row) {
+    const auto at = static_cast<size_t>(row);
+    const bool masked = groups[at] == pass.group;
+    masking.tokens.push_back(masked ? kMaskToken : int64_t{sample.residues[at].amino_acid});
+    masking.is_target.push_back(masked && row >= pass.score ? 1 : 0);
+  }
+  return masking;
 }
 
 }  // namespace pipeline::protein

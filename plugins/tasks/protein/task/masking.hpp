@@ -5,7 +5,29 @@
 #include <span>
 #include <vector>
 
+#include "plugins/tasks/protein/task/sample.hpp"
+
 namespace pipeline::protein {
+
+// A forward pass of an evaluation: the residues first .. first + count - 1 of a sample, of which those from
+// `score` on may be targets, masked by one of the groups that all residues are dealt out to.
+struct ScoringPass {
+  uint64_t sample = 0;
+  int64_t first = 0, count = 0, score = 0;
+  uint32_t group = 0;
+};
+
+// The passes of one sample that make each of its residues a target once, group after group; none is without
+// targets. group_of: of each residue (ScoringGroups). A sample longer than `most` is looked at in pieces, the
+// last of which overlaps the one before it.
+std::vector<ScoringPass> scoring_passes(uint64_t sample, std::span<const uint32_t> group_of, int64_t most);
+
+// The same where the residues are not at hand: a sample of `length` residues, no more than `most`, of which
+// `targets` are dealt out to `groups`.
+std::vector<ScoringPass> scoring_passes(uint64_t sample, int64_t length, uint64_t targets, uint64_t groups);
+
+// Of all samples, group after group, so that the first passes are over different samples.
+void order_by_group(std::vector<ScoringPass>& passes);
 
 struct MaskingOptions {
   double ratio = 0.15;  // of the residues that are known; one at least
@@ -33,5 +55,26 @@ std::vector<uint32_t> deal_to_groups(std::span<const uint8_t> amino_acids, uint6
 
 // As many groups as hide the same share at a time as training does.
 uint64_t scoring_groups(double ratio);
+
+// Masks of samples: residues that are copies of each other are masked together, since one would give the
+// other away.
+
+// As a mask is to see them: copies are unknown, so that they are not drawn. unknown_too: residues that are
+// unknown can be drawn.
+std::vector<uint8_t> amino_acids_to_mask(const Sample& sample, bool unknown_too = false);
+
+// `masking`, drawn from amino_acids_to_mask(), with what follows for copies: they are targets where what
+// stands for them is, and look like it; one that is shown as it is in one place is so in all. Copies that are
+// not known are no targets.
+Masking with_copies(Masking masking, const Sample& sample);
+
+// For each residue in which of a sample's scoring passes it is masked; kNoGroup: in none.
+using ScoringGroups = std::vector<uint32_t>;
+ScoringGroups scoring_groups_of(const Sample& sample, uint64_t groups, uint64_t seed,
+                                bool unknown_too = false);
+
+// The residues first .. first + count - 1 of the sample, those of `group` masked. Targets are those from
+// residue `score` on.
+Masking mask_group(const Sample& sample, const ScoringGroups& groups, const ScoringPass& pass);
 
 }  // namespace pipeline::protein

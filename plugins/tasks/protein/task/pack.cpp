@@ -1,5 +1,6 @@
 #include "plugins/tasks/protein/task/pack.hpp"
 
+#include <numeric>
 #include <optional>
 
 #include <ATen/ATen.h>
@@ -51,6 +52,14 @@ PackedProteins Packer::finish() {
   batch_.targets = at::tensor(targets_, at::kLong);
   batch_.index();
   return std::move(batch_);
+}
+
+Masking ScoredSample::pack(Packer& packer, const ScoringPass& pass) {
+  Masking masking = mask_group(sample_, groups_, pass);
+  std::vector<int64_t> rows(static_cast<size_t>(pass.count));
+  std::iota(rows.begin(), rows.end(), pass.first);
+  packer.add(sample_, rows, masking, geometry_ ? &*geometry_ : nullptr);
+  return masking;
 }
 
 }  // namespace pipeline::protein

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <numeric>
 
-#include "plugins/tasks/protein/task/decimal.hpp"
 #include "plugins/tasks/protein/task/heat_map.hpp"
+#include "plugins/tasks/protein/task/report_text.hpp"
 
 namespace pipeline::protein {
 namespace {

@@ -12,11 +12,6 @@ namespace {
 
 constexpr float kFar = std::numeric_limits<float>::max();
 
-float squared_distance(const Vec3& a, const Vec3& b) {
-  const float x = a.x - b.x, y = a.y - b.y, z = a.z - b.z;
-  return x * x + y * y + z * z;
-}
-
 }  // namespace
 
 std::vector<uint8_t> Sample::amino_acids() const {
@@ -71,9 +66,10 @@ std::vector<int64_t> crop_spatial(const Sample& sample, int64_t most, uint64_t s
   if (residues <= most || rows.empty()) return crop_contiguous(residues, most, seed);
   const Residue& center = sample.residues[static_cast<size_t>(rows[Random(seed).below(rows.size())])];
   std::vector<float> distance(sample.residues.size(), kFar);
-  for (const int64_t row : rows)
-    distance[static_cast<size_t>(row)] =
-        squared_distance(sample.residues[static_cast<size_t>(row)].ca, center.ca);
+  for (const int64_t row : rows) {
+    const Vec3 apart = sample.residues[static_cast<size_t>(row)].ca - center.ca;
+    distance[static_cast<size_t>(row)] = dot(apart, apart);
+  }
   rows.resize(sample.residues.size());
   std::iota(rows.begin(), rows.end(), 0);
   std::stable_sort(rows.begin(), rows.end(), [&](int64_t a, int64_t b) {

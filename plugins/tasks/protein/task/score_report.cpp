@@ -8,26 +8,16 @@
 #include <string>
 #include <string_view>
 
-#include "plugins/tasks/protein/task/decimal.hpp"
 #include "plugins/tasks/protein/task/heat_map.hpp"
-#include "plugins/tasks/protein/task/interval.hpp"
+#include "plugins/tasks/protein/task/report_text.hpp"
 #include "plugins/tasks/protein/task/scores.hpp"
 
 namespace pipeline::protein {
 namespace {
 
-enum SumName : size_t { kLoss, kAccuracy, kTop3, kMajority, kBackground, kSumNames };
-constexpr std::array<std::string_view, kSumNames> kNames{"loss", "accuracy", "top3", "majority_accuracy",
-                                                         "background_loss"};
-
-struct Cluster {
-  std::array<double, kSumNames> sums{};
-  double residues = 0;  // the weight of each of the sums
-};
-
 // What report() was given, put in order.
 struct Values {
-  std::map<std::string, Cluster, std::less<>> clusters;
+  std::map<std::string, ScoreSums, std::less<>> clusters;
   std::set<int> folds;
   int fold_count = 0;
   std::array<std::array<double, kAminoAcidCount>, kAminoAcidCount> confusion{};  // [right][predicted]
@@ -41,10 +31,10 @@ struct Values {
         return yes;
       };
       if (!value.group.empty()) {
-        const auto sum = std::find(kNames.begin(), kNames.end(), name);
-        Cluster& cluster = clusters[std::string(value.group)];
-        cluster.sums[static_cast<size_t>(sum - kNames.begin())] = value.sum;
-        cluster.residues = value.weight;
+        const auto sum = std::find(kSumTexts.begin(), kSumTexts.end(), name);
+        ScoreSums& cluster = clusters[std::string(value.group)];
+        cluster.of[static_cast<size_t>(sum - kSumTexts.begin())] = value.sum;
+        cluster.count = value.weight;
       } else if (begins_with("confusion/")) {
         confusion[kAminoAcids.find(name[0])][kAminoAcids.find(name[1])] = value.sum;
       } else if (begins_with("fold/")) {
@@ -55,7 +45,7 @@ struct Values {
   }
   double residues() const {
     double all = 0;
-    for (const auto& [key, cluster] : clusters) all += cluster.residues;
+    for (const auto& [key, cluster] : clusters) all += cluster.count;
     return all;
   }
 };
@@ -69,7 +59,7 @@ struct Figure {
   bool exponential;
 
   double shown(double mean) const { return exponential ? std::exp(mean) : mean; }
-  double of(const Cluster& cluster) const { return cluster.sums[sum] - (less ? cluster.sums[*less] : 0); }
+  double of(const ScoreSums& cluster) const { return cluster.of[sum] - (less ? cluster.of[*less] : 0); }
 };
 constexpr std::array kFigures{Figure{"accuracy", kAccuracy, {}, false}, Figure{"top3", kTop3, {}, false},
                               Figure{"perplexity", kLoss, {}, true},
@@ -87,7 +77,7 @@ Estimate estimate(const Figure& figure, const Values& values) {
   std::vector<Part> parts;
   double sum = 0, weight = 0;
   for (const auto& [key, cluster] : values.clusters) {
-    parts.push_back({figure.of(cluster), cluster.residues});
+    parts.push_back({figure.of(cluster), cluster.count});
     sum += parts.back().sum;
     weight += parts.back().weight;
   }

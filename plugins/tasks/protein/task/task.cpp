@@ -7,9 +7,8 @@
 
 #include "plugins/tasks/protein/esm2/esm2.hpp"
 #include "plugins/tasks/protein/model/encoder_decoder.hpp"
+#include "plugins/tasks/protein/task/masking.hpp"
 #include "plugins/tasks/protein/task/pack.hpp"
-#include "plugins/tasks/protein/task/sample_masking.hpp"
-#include "plugins/tasks/protein/task/scored_sample.hpp"
 #include "plugins/tasks/protein/task/scores.hpp"
 
 namespace pipeline::protein {
@@ -45,7 +44,6 @@ void ProteinTask::open_data() {
   if (!scored.empty())
     context().info(
         "scoring    masks each residue once, a part at a time: these are an evaluation's samples, ", scored);
-  warn_of_known_samples();
 }
 
 // By what the sample is, so that its neighbours in the folder do not matter.
@@ -117,10 +115,8 @@ void ProteinTask::add_for_training(Packer& packer, ProteinBatch& batch, const Lo
           ? crop_spatial(sample, data.max_residues, seed("crop"))
           : crop_contiguous(static_cast<int64_t>(sample.residues.size()), data.max_residues, seed("crop"));
   const Sample kept = sample.part(rows);
-  const MaskingOptions options{.ratio = config().mask_ratio,
-                               .random = config().mask.random,
-                               .keep = config().mask.keep,
-                               .span = config().mask.span};
+  MaskingOptions options = config().mask;
+  options.ratio = config().mask_ratio;
   const Masking masking =
       with_copies(mask_for_training(amino_acids_to_mask(kept), kept.chains, options, seed("mask")), kept);
   batch.add_targets(masking, dataset_->entry(request.split, id).cluster_key);

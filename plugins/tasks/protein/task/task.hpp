@@ -14,11 +14,9 @@
 #include "plugins/tasks/protein/model/protein_model.hpp"
 #include "plugins/tasks/protein/task/config.hpp"
 #include "plugins/tasks/protein/task/dataset.hpp"
-#include "plugins/tasks/protein/task/learnt.hpp"
 #include "plugins/tasks/protein/task/masking.hpp"
-#include "plugins/tasks/protein/task/sample_masking.hpp"
 #include "plugins/tasks/protein/task/scores.hpp"
-#include "plugins/tasks/protein/task/scoring.hpp"
+#include "plugins/tasks/protein/task/task_state.hpp"
 
 namespace pipeline::protein {
 
@@ -77,7 +75,6 @@ class ProteinTask : public TorchTask<ProteinConfig, ProteinModel, ProteinBatch> 
   std::optional<Fold> fold_of(Split split) const;
   // What these weights have learnt from, this run included; nothing where nobody knows.
   std::optional<Learnt> learnt() const;
-  void warn_of_known_samples() const;
   void require_unseen(Split split, Purpose purpose) const;
   void add_for_training(class Packer& packer, ProteinBatch& batch, const LoadRequest& request,
                         uint64_t id) const;

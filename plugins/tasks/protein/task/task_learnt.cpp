@@ -9,13 +9,11 @@ void ProteinTask::set_extra_state(std::string_view state) {
   background_ = given.frequencies;
   model_state_ = std::move(given.model);
   learnt_ = std::move(given.learnt);
-  if (!learnt_)
-    context().warn(
-        "the checkpoint does not say what it was trained with, so that an evaluation cannot refuse that");
 }
 
 std::string ProteinTask::extra_state() {
-  return to_text(TaskState{.frequencies = *background_, .model = model().extra_state(), .learnt = learnt()});
+  return to_text(TaskState{
+      .frequencies = *background_, .model = model().extra_state(), .learnt = learnt().value_or(Learnt())});
 }
 
 std::optional<Learnt> ProteinTask::learnt() const {
@@ -23,19 +21,6 @@ std::optional<Learnt> ProteinTask::learnt() const {
   Learnt all = dataset_->learnt();
   if (learnt_) all.add(*learnt_);
   return all;
-}
-
-// Of a training that begins with weights from elsewhere.
-void ProteinTask::warn_of_known_samples() const {
-  if (run().purpose != PL_PURPOSE_TRAIN || !learnt_) return;
-  const uint64_t val = dataset_->seen(Split::kVal, *learnt_).training;
-  const uint64_t test = config().test_path.empty() ? dataset_->seen(Split::kTest, *learnt_).training : 0;
-  if (val + test > 0)
-    context().warn(
-        "of the ", dataset_->size(Split::kVal), " validation samples ", val, " and of the ",
-        dataset_->size(Split::kTest), " test samples ", test,
-        " were training data of the weights that this begins with: figures over these say little about "
-        "new proteins");
 }
 
 // Before the first sample of a split is used: nobody shall take for new what the weights were trained with.
@@ -68,7 +53,6 @@ void ProteinTask::import_model(const std::filesystem::path& folder) {
   if (!learnt_)
     context().info("what the weights in ", folder.string(),
                    " were trained with is not known: some of what is held out here may not be new to them");
-  warn_of_known_samples();
 }
 
 void ProteinTask::export_model(const std::filesystem::path& folder) {

@@ -2,10 +2,9 @@
 
 #include <ATen/ATen.h>
 
-#include "plugins/tasks/protein/task/decimal.hpp"
 #include "plugins/tasks/protein/task/pack.hpp"
 #include "plugins/tasks/protein/task/predictions.hpp"
-#include "plugins/tasks/protein/task/scored_sample.hpp"
+#include "plugins/tasks/protein/task/report_text.hpp"
 #include "plugins/tasks/protein/task/task.hpp"
 
 namespace pipeline::protein {

@@ -8,9 +8,12 @@
 #include <nlohmann/json.hpp>
 
 #include "hugging_face/weights.hpp"
+#include "plugins/tasks/common/files/hash128.hpp"
 
 namespace pipeline::protein {
 namespace {
+
+using files::bytes_of;
 
 constexpr const char* kLearntFile = "learnt-from.json";
 
@@ -33,10 +36,35 @@ Learnt learnt_from(const nlohmann::json& json, const std::string& where) {
 
 }  // namespace
 
+uint64_t content_key(std::span<const Residue> chain) {
+  files::Hasher128 hasher;
+  for (const Residue& residue : chain) {
+    hasher.update(bytes_of(residue.amino_acid));
+    hasher.update(bytes_of(residue.n)).update(bytes_of(residue.ca)).update(bytes_of(residue.c));
+  }
+  return hasher.finish().low;
+}
+
+uint64_t content_key(std::span<const uint64_t> chains) {
+  if (chains.size() == 1) return chains.front();
+  files::Hasher128 hasher;
+  for (const uint64_t chain : chains) hasher.update(bytes_of(chain));
+  return hasher.finish().low;
+}
+
+bool any_of(std::span<const uint64_t> keys, const ContentKeys& set) {
+  return std::ranges::any_of(keys, [&](uint64_t key) { return set.contains(key); });
+}
+
+void Learnt::add(const Learnt& other) {
+  training.insert(other.training.begin(), other.training.end());
+  validation.insert(other.validation.begin(), other.validation.end());
+}
+
 std::string to_text(const TaskState& state) {
-  nlohmann::json json{{"frequencies", state.frequencies}, {"model", state.model}};
-  if (state.learnt) json["learnt"] = to_json(*state.learnt);
-  return json.dump();
+  return nlohmann::json{
+      {"frequencies", state.frequencies}, {"model", state.model}, {"learnt", to_json(state.learnt)}}
+      .dump();
 }
 
 TaskState state_from(std::string_view text) {
@@ -51,8 +79,8 @@ TaskState state_from(std::string_view text) {
               " numbers, and 'model', a text if any");
   for (size_t a = 0; a < kAminoAcidCount; ++a) state.frequencies[a] = json["frequencies"][a];
   state.model = json.value("model", "");
-  if (json.contains("learnt"))
-    state.learnt = learnt_from(json["learnt"], "the checkpoint's state of the protein task");
+  state.learnt =
+      learnt_from(json.value("learnt", nlohmann::json()), "the checkpoint's state of the protein task");
   return state;
 }
 

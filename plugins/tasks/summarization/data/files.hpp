@@ -1,10 +1,9 @@
 // What this task uses of common/files, by its short names.
 #pragma once
 
+#include "plugins/tasks/common/files/cache_folder.hpp"
 #include "plugins/tasks/common/files/error.hpp"
-#include "plugins/tasks/common/files/file_lock.hpp"
 #include "plugins/tasks/common/files/hash128.hpp"
-#include "plugins/tasks/common/files/unused.hpp"
 
 namespace pipeline::summarization {
 

@@ -1,10 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "plugins/tasks/summarization/data/files.hpp"
 
 namespace pipeline::summarization {
 
@@ -35,7 +38,6 @@ class Input {
   }
 
   const std::string& path() const { return path_; }
-  uint64_t bytes_read() const { return bytes_read_; }
 
  private:
   void fill();
@@ -48,5 +50,21 @@ class Input {
   size_t at_ = 0, end_ = 0;
   uint64_t bytes_read_ = 0;
 };
+
+// A file of pairs as it was when it was hashed.
+struct SourceFile {
+  std::string path;
+  uint64_t bytes = 0;
+  std::filesystem::file_time_type time;
+  Hash128 hash;  // of the content
+};
+
+// Reads the whole file for its hash. `on_block` (optional) is called often and may throw to stop. Throws
+// DataError if the file cannot be read.
+SourceFile hash_source(const std::string& path,
+                       const std::function<void(uint64_t done, uint64_t total)>& on_block = nullptr);
+
+// Throws DataError if the file has changed since it was hashed.
+void check_unchanged(const SourceFile& file);
 
 }  // namespace pipeline::summarization

@@ -6,13 +6,18 @@
 #include <utility>
 
 #include "core/base/utf8.hpp"
-#include "plugins/tasks/summarization/data/blank.hpp"
 #include "plugins/tasks/summarization/data/csv.hpp"
 #include "plugins/tasks/summarization/data/files.hpp"
 #include "plugins/tasks/summarization/data/jsonl.hpp"
 
 namespace pipeline::summarization {
 namespace {
+
+// Unicode's White_Space, and behind it the two characters without width that are not.
+constexpr std::string_view kBlanks[] = {" ",      "\t",     "\n",     "\v",     "\f",     "\r",     "\u0085",
+                                        "\u00a0", "\u1680", "\u2000", "\u2001", "\u2002", "\u2003", "\u2004",
+                                        "\u2005", "\u2006", "\u2007", "\u2008", "\u2009", "\u200a", "\u2028",
+                                        "\u2029", "\u202f", "\u205f", "\u3000", "\u200b", "\ufeff"};
 
 enum class Format { kJsonl, kCsv, kTsv };
 
@@ -200,6 +205,18 @@ void read_csv(Input& input, char separator, const Columns& columns, const ReadOp
 }
 
 }  // namespace
+
+bool is_blank(std::string_view text) {
+  while (!text.empty()) {
+    size_t length = 0;
+    for (const auto blank : kBlanks) {
+      if (text.starts_with(blank)) length = blank.size();
+    }
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
 
 void read_pairs(const std::string& path, const Columns& columns, const std::function<void(Pair&&)>& sink,
                 PairReport& report, const ReadOptions& options) {

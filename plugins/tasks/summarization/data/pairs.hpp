@@ -3,11 +3,16 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include "plugins/tasks/summarization/data/files.hpp"
 #include "plugins/tasks/summarization/data/pair_report.hpp"
 
 namespace pipeline::summarization {
+
+// Nothing but white space (Unicode's White_Space), U+200B (zero width space) and U+FEFF (byte-order mark).
+// The text is UTF-8.
+bool is_blank(std::string_view text);
 
 struct Pair {
   std::string id;        // as in the file, or the number of the record (from 1) where the file has no ids

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "plugins/tasks/common/files/bytes_of.hpp"
+#include "plugins/tasks/common/files/hash128.hpp"
 
 namespace pipeline::summarization {
 

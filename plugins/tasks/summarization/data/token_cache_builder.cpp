@@ -9,7 +9,7 @@
 #include <regex>
 #include <thread>
 
-#include "plugins/tasks/common/files/bytes_of.hpp"
+#include "plugins/tasks/common/files/hash128.hpp"
 #include "plugins/tasks/common/record_store/record_writer.hpp"
 #include "plugins/tasks/summarization/data/files.hpp"
 
@@ -106,7 +106,7 @@ class Encoder {
 
  private:
   void flush() {
-    if (hooks_.cancelled && hooks_.cancelled()) throw Cancelled();
+    hooks_.throw_if_cancelled();
     const std::vector<EncodedPair> encoded = encode();
     for (size_t i = 0; i < pairs_.size(); ++i) {
       block_.add(encoded[i], pairs_[i].id, pairs_[i].line);
@@ -161,8 +161,8 @@ void build(const std::string& path, const Hash128& key, const TokenCacheSource& 
   Encoder encoder(hooks, source.vocabulary_size, writer);
   PairReport report;
   const auto on_block = [&](uint64_t bytes_done) {
-    if (hooks.cancelled && hooks.cancelled()) throw Cancelled();
-    if (hooks.progress) hooks.progress(bytes_done, source.file.bytes, report.pairs);
+    hooks.throw_if_cancelled();
+    hooks.report(bytes_done, source.file.bytes);
   };
   read_pairs(source.file.path, source.columns, [&](Pair&& pair) { encoder.add(std::move(pair)); }, report,
              {source.max_record_bytes, on_block});
@@ -180,7 +180,7 @@ std::optional<TokenCache> try_open(const std::string& path, const Hash128& key,
     mark_used(path);
     return cache;
   } catch (const DataError& error) {
-    if (hooks.note) hooks.note(error.what());
+    hooks.tell(error.what());
     return std::nullopt;
   }
 }
@@ -215,17 +215,14 @@ TokenCache open_or_build_token_cache(const std::string& folder, const TokenCache
   std::filesystem::create_directories(folder);
   const FileLock lock(
       path + ".lock",
-      [&] {
-        if (hooks.note) hooks.note("waiting for another process that is tokenizing " + source.file.path);
-      },
+      [&] { hooks.tell("waiting for another process that is tokenizing " + source.file.path); },
       hooks.cancelled);
   // Whoever held the lock has most likely built it. A damaged one was already reported.
   auto quiet = hooks;
   quiet.note = nullptr;
   if (auto cache = try_open(path, key, quiet)) return std::move(*cache);
   build(path, key, source, hooks);
-  const std::string removed = files::remove_unused(folder, cache_names());
-  if (hooks.note && !removed.empty()) hooks.note(removed);
+  hooks.tell(files::remove_unused(folder, cache_names()));
   return TokenCache(path, key);
 } catch (const std::filesystem::filesystem_error& error) {
   throw DataError(std::string(error.what()) + ": check that the cache folder can be written",

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "plugins/tasks/summarization/data/input.hpp"
 #include "plugins/tasks/summarization/data/pairs.hpp"
-#include "plugins/tasks/summarization/data/source_file.hpp"
 #include "plugins/tasks/summarization/data/token_cache.hpp"
 
 namespace pipeline::summarization {
@@ -21,17 +21,10 @@ struct TokenCacheSource {
   uint32_t vocabulary_size = 0;
 };
 
-struct TokenCacheHooks {
+// Progress is of the file's bytes.
+struct TokenCacheHooks : files::Hooks {
   // Required. Called from `threads` threads at a time.
   std::function<std::vector<int32_t>(std::string_view)> encode;
-  unsigned threads = 1;
-
-  // All optional, called from the calling thread. progress: of the file's bytes, and pairs so far. note: a
-  // line for the log (waiting for another process, building a damaged cache again, what was removed).
-  // cancelled: true ends the call with Cancelled.
-  std::function<void(uint64_t bytes_done, uint64_t bytes_total, uint64_t pairs)> progress;
-  std::function<void(const std::string&)> note;
-  std::function<bool()> cancelled;
 };
 
 // From the file's content, the tokenizer's fingerprint, the options and the version of the format.

@@ -114,6 +114,20 @@ bool is_ngram_type(std::string_view type) {
   return type.size() == 6 && type.starts_with("rouge") && type[5] >= '1' && type[5] <= '9';
 }
 
+// Bytes of white space at the start of the text: one character, or none. The characters are those of Python's
+// str.isspace().
+size_t space_at(std::string_view text) {
+  const auto c = static_cast<unsigned char>(text[0]);
+  if (c < 0x80) return c == ' ' || (c >= '\t' && c <= '\r') || (c >= 0x1c && c <= 0x1f) ? 1 : 0;
+  static constexpr std::string_view kSpaces[] = {
+      "\u0085", "\u00a0", "\u1680", "\u2000", "\u2001", "\u2002", "\u2003", "\u2004", "\u2005", "\u2006",
+      "\u2007", "\u2008", "\u2009", "\u200a", "\u2028", "\u2029", "\u202f", "\u205f", "\u3000"};
+  for (const auto space : kSpaces) {
+    if (text.starts_with(space)) return space.size();
+  }
+  return 0;
+}
+
 }  // namespace
 
 Scorer::Scorer(std::vector<std::string> types, bool use_stemmer)
@@ -141,17 +155,24 @@ std::vector<Score> Scorer::score(std::string_view target, std::string_view predi
   return scores;
 }
 
-std::vector<Score> Scorer::score_multi(std::span<const std::string> targets,
-                                       std::string_view prediction) const {
-  if (targets.empty()) throw std::invalid_argument("ROUGE needs at least one reference");
-  auto best = score(targets[0], prediction);
-  for (const auto& target : targets.subspan(1)) {
-    const auto scores = score(target, prediction);
-    for (size_t t = 0; t < best.size(); ++t) {
-      if (scores[t].f > best[t].f) best[t] = scores[t];
+std::string lead_words(std::string_view document, size_t count) {
+  std::string lead;
+  size_t words = 0;
+  bool in_word = false;
+  for (size_t i = 0; i < document.size();) {
+    if (const size_t space = space_at(document.substr(i))) {
+      in_word = false;
+      i += space;
+      continue;
     }
+    if (!in_word) {
+      if (words == count) break;
+      if (words++ > 0) lead += ' ';
+      in_word = true;
+    }
+    lead += document[i++];
   }
-  return best;
+  return lead;
 }
 
 }  // namespace pipeline::rouge

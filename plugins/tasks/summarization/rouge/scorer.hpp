@@ -1,6 +1,6 @@
 #pragma once
 
-#include <span>
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,13 +29,14 @@ class Scorer {
   // One score per type, in the order of types().
   std::vector<Score> score(std::string_view target, std::string_view prediction) const;
 
-  // Against several references: for each type the score of the one with the highest f, the first such. Throws
-  // std::invalid_argument without any.
-  std::vector<Score> score_multi(std::span<const std::string> targets, std::string_view prediction) const;
-
  private:
   std::vector<std::string> types_;
   bool use_stemmer_;
 };
+
+// The lead baseline: the first `count` words of the document joined by single spaces, or all of them if it
+// has fewer. Words are what Unicode white space separates, as in Python's str.split(); in scripts without
+// spaces a word may be a whole sentence.
+std::string lead_words(std::string_view document, size_t count);
 
 }  // namespace pipeline::rouge

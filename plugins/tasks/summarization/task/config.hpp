@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <string>
 
-#include "plugins/tasks/summarization/model/gpt2_config.hpp"
+#include "plugins/tasks/summarization/model/gpt2.hpp"
 #include "plugins/tasks/summarization/task/sequence.hpp"
 
 namespace pipeline::summarization {

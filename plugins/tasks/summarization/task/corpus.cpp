@@ -148,7 +148,7 @@ void Corpus::open(Split split, TokenCacheSource source, const Context& context) 
   hooks.encode = [this](std::string_view text) { return tokenizer_->encode(text); };
   hooks.threads = std::max(1u, context.run().threads);
   const std::string what = "tokenizing " + fs::path(source.file.path).filename().string();
-  hooks.progress = [&](uint64_t done, uint64_t total, uint64_t) { context.progress(what, done, total); };
+  hooks.progress = [&](uint64_t done, uint64_t total) { context.progress(what, done, total); };
   hooks.note = [&](const std::string& line) { context.info(line); };
   hooks.cancelled = [&] { return context.cancelled(); };
   auto& cache = caches_[static_cast<size_t>(split)];

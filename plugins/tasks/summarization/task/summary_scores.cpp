@@ -1,6 +1,6 @@
 #include "plugins/tasks/summarization/task/summary_scores.hpp"
 
-#include "plugins/tasks/summarization/rouge/lead.hpp"
+#include "plugins/tasks/summarization/rouge/scorer.hpp"
 
 namespace pipeline::summarization {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "generation/generate.hpp"
 #include "plugins/tasks/summarization/model/hugging_face.hpp"
-#include "plugins/tasks/summarization/rouge/lead.hpp"
+#include "plugins/tasks/summarization/rouge/scorer.hpp"
 #include "tokenizer/tokenizer_files.hpp"
 
 namespace pipeline::summarization {

@@ -7,7 +7,6 @@
 #include "gemm.inc.hpp"
 #include "kernels.hpp"
 #include "rows.inc.hpp"
-#include "scratch.hpp"
 
 namespace pipeline::transformer {
 namespace {

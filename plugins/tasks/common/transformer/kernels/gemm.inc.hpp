@@ -6,7 +6,6 @@
 
 #include "gelu.inc.hpp"
 #include "kernels.hpp"
-#include "scratch.hpp"
 #include "simd.hpp"
 
 namespace pipeline::transformer {

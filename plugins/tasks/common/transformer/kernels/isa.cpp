@@ -3,7 +3,6 @@
 #include "attention.inc.hpp"
 #include "gemm.inc.hpp"
 #include "kernels.hpp"
-#include "pairs.inc.hpp"
 #include "rows.inc.hpp"
 
 #define PIPELINE_CONCAT_(a, b) a##b

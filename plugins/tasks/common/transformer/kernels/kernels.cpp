@@ -1,5 +1,8 @@
 #include "kernels.hpp"
 
+#include <array>
+#include <cstdlib>
+#include <new>
 #include <string_view>
 
 namespace pipeline::transformer {
@@ -18,6 +21,12 @@ bool has_avx2() {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
 }
 
+struct Buffer {
+  float* data = nullptr;
+  int64_t capacity = 0;
+  ~Buffer() { std::free(data); }
+};
+
 }  // namespace
 
 const Kernels* kernels_named(const char* name) {
@@ -30,6 +39,20 @@ const Kernels* kernels_named(const char* name) {
 const Kernels& kernels() {
   static const Kernels& widest = has_avx512() ? kKernels_avx512 : has_avx2() ? kKernels_avx2 : kKernels_sse2;
   return widest;
+}
+
+float* scratch(Scratch purpose, int64_t count) {
+  thread_local std::array<Buffer, static_cast<size_t>(Scratch::kCount)> buffers;
+  Buffer& buffer = buffers[static_cast<size_t>(purpose)];
+  if (buffer.capacity < count) {
+    std::free(buffer.data);
+    buffer.capacity = 0;
+    const int64_t rounded = (count + 1023) / 1024 * 1024;
+    buffer.data = static_cast<float*>(std::aligned_alloc(64, static_cast<size_t>(rounded) * sizeof(float)));
+    if (buffer.data == nullptr) throw std::bad_alloc();
+    buffer.capacity = rounded;
+  }
+  return buffer.data;
 }
 
 }  // namespace pipeline::transformer

@@ -116,4 +116,11 @@ static inline uint64_t dropout_row_key(uint64_t key, uint64_t row) {  // splitmi
   return z ^ (z >> 31);
 }
 
+enum class Scratch { kPackedA, kPackedB, kScores, kScoresGradient, kCount };
+
+// At least `count` floats of the calling thread's own memory, aligned to 64 bytes, valid until its next call
+// for the same purpose. Kept between calls: fresh memory from the kernel costs a page fault per 4 KiB, more
+// than the work done in it.
+float* scratch(Scratch purpose, int64_t count);
+
 }  // namespace pipeline::transformer

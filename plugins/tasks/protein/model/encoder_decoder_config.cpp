@@ -1,4 +1,4 @@
-#include "plugins/tasks/protein/model/encoder_decoder_folder.hpp"
+#include "plugins/tasks/protein/model/encoder_decoder_config.hpp"
 
 #include <nlohmann/json.hpp>
 

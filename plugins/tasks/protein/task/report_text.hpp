@@ -1,10 +1,19 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdio>
 #include <string>
 #include <vector>
 
 namespace pipeline::protein {
+
+// For tables and reports: so many digits after the point.
+inline std::string decimal(double value, int digits = 3) {
+  std::string text(static_cast<size_t>(std::snprintf(nullptr, 0, "%.*f", digits, value)) + 1, '\0');
+  std::snprintf(text.data(), text.size(), "%.*f", digits, value);
+  text.pop_back();
+  return text;
+}
 
 // "a, b and 7 more": the first of some names, for the log.
 inline std::string first_of(const std::vector<std::string>& names, size_t most = 5) {

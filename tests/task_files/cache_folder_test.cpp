@@ -1,4 +1,4 @@
-#include "plugins/tasks/common/files/unused.hpp"
+#include "plugins/tasks/common/files/cache_folder.hpp"
 
 #include <chrono>
 #include <filesystem>

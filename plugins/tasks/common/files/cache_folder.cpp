@@ -1,9 +1,16 @@
-#include "plugins/tasks/common/files/unused.hpp"
+#include "plugins/tasks/common/files/cache_folder.hpp"
 
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <thread>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "plugins/tasks/common/files/error.hpp"
 
 namespace pipeline::files {
 namespace {
@@ -21,6 +28,30 @@ uint64_t bytes_of(const fs::path& path) {
 }
 
 }  // namespace
+
+FileLock::FileLock(const std::string& path, const std::function<void()>& waiting,
+                   const std::function<bool()>& cancelled)
+    : fd_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
+  if (fd_ < 0)
+    throw system_error(path, errno == EISDIR ? "remove it: it is made again"
+                                             : "the cache folder must exist and be writable");
+  try {
+    for (bool told = false; ::flock(fd_, LOCK_EX | LOCK_NB) != 0;) {
+      if (errno == EINTR) continue;
+      if (errno != EWOULDBLOCK)
+        throw system_error(path, "the cache folder must be on a file system with file locks");
+      if (!told && waiting) waiting();
+      told = true;
+      if (cancelled && cancelled()) throw Cancelled();
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+  } catch (...) {
+    ::close(fd_);
+    throw;
+  }
+}
+
+FileLock::~FileLock() { ::close(fd_); }
 
 std::string megabytes(uint64_t bytes) {
   char text[32];

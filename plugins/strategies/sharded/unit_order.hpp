@@ -14,7 +14,7 @@ namespace pipeline::strategies {
 // The units that a micro-batch goes through, forward and back. Every micro-batch goes the same way, on all
 // ranks; so the last one says what comes next in this one, and what a rank without a micro-batch must do to
 // keep step.
-class UnitWalk {
+class UnitOrder {
  public:
   struct Event {
     uint32_t unit;
@@ -24,8 +24,8 @@ class UnitWalk {
   };
 
   void add(const Event& event) {
-    follows_ = follows_ && walk_.size() < last_.size() && last_[walk_.size()] == event;
-    walk_.push_back(event);
+    follows_ = follows_ && events_.size() < last_.size() && last_[events_.size()] == event;
+    events_.push_back(event);
     if (event.enter && event.pass == PL_PASS_FORWARD) ++open_[event.unit];
     if (!event.enter && event.pass == PL_PASS_BACKWARD) --open_[event.unit];
   }
@@ -39,7 +39,7 @@ class UnitWalk {
   // The unit that is entered next, as far as is known.
   std::optional<uint32_t> next() const {
     if (!follows_) return std::nullopt;
-    for (size_t i = walk_.size(); i < last_.size(); ++i) {
+    for (size_t i = events_.size(); i < last_.size(); ++i) {
       if (last_[i].enter) return last_[i].unit;
     }
     return std::nullopt;
@@ -49,19 +49,19 @@ class UnitWalk {
   const std::vector<Event>& last() const { return last_; }
 
   void end() {
-    if (!walk_.empty()) last_ = std::move(walk_);
+    if (!events_.empty()) last_ = std::move(events_);
     abandon();
   }
   // Begins a micro-batch anew.
   void abandon() {
-    walk_.clear();
+    events_.clear();
     open_.clear();
     follows_ = true;
   }
 
  private:
   std::vector<Event> last_;
-  std::vector<Event> walk_;
+  std::vector<Event> events_;
   std::map<uint32_t, int64_t> open_;
   bool follows_ = true;
 };

@@ -1,0 +1,164 @@
+#include "blocks.hpp"
+
+#include <ATen/ATen.h>
+
+#include "gemm.hpp"
+#include "kept.hpp"
+#include "layer_norm.hpp"
+
+namespace pipeline::transformer {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::Variable;
+using torch::autograd::variable_list;
+
+class NormLinear : public torch::autograd::Function<NormLinear> {
+ public:
+  static Variable forward(AutogradContext* ctx, const Variable& x, const Variable& norm_weight,
+                          const Variable& norm_bias, const Variable& weight, const Variable& bias, double eps,
+                          at::ScalarType dtype) {
+    const LayerNormed normed = layer_norm(x, norm_weight, norm_bias, eps);
+    at::Tensor y = gemm(normed.y.to(dtype), weight.to(dtype), {.bias = bias.to(dtype)});
+    ctx->save_for_backward({x, norm_weight, norm_bias, weight, bias, normed.mean, normed.rstd});
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    const auto t = ctx->get_saved_variables();
+    const at::Tensor &x = t[0], &norm_weight = t[1], &norm_bias = t[2], &weight = t[3], &bias = t[4],
+                     &mean = t[5], &rstd = t[6];
+    const at::Tensor dy = grads[0].contiguous();
+    at::Tensor dweight;
+    if (ctx->needs_input_grad(3)) {
+      const at::Tensor normed = layer_norm_again(x, norm_weight, norm_bias, mean, rstd).to(dy.scalar_type());
+      dweight = weight_gradient(normed, dy, weight, true);
+    }
+    const at::Tensor dbias = bias_gradient(dy, bias, ctx->needs_input_grad(4));
+    const bool need_norm = ctx->needs_input_grad(1) || ctx->needs_input_grad(2);
+    LayerNormGradients d;
+    if (ctx->needs_input_grad(0) || need_norm) {
+      d = layer_norm_backward(input_gradient(dy, weight), x, norm_weight, norm_bias, mean, rstd, {},
+                              ctx->needs_input_grad(0), need_norm);
+    }
+    return {d.x, d.weight, d.bias, dweight, dbias, Variable(), Variable()};
+  }
+};
+
+class LinearResidual : public torch::autograd::Function<LinearResidual> {
+ public:
+  static Variable forward(AutogradContext* ctx, const Variable& h, const Variable& weight,
+                          const Variable& bias, const Variable& residual, const Dropout& dropout) {
+    const auto dtype = h.scalar_type();
+    const bool same = residual.scalar_type() == dtype;
+    at::Tensor y;
+    if (dropout.active()) {
+      y = apply_dropout(gemm(h, weight.to(dtype), {.bias = bias.to(dtype)}).to(residual.scalar_type()),
+                        dropout, residual, true);
+    } else if (same) {
+      y = gemm(h, weight, {.bias = bias, .addend = residual});
+    } else {
+      y = residual + gemm(h, weight.to(dtype), {.bias = bias.to(dtype)});
+    }
+    ctx->save_for_backward({h, weight, bias});
+    keep(ctx, dropout);
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    const auto t = ctx->get_saved_variables();
+    const at::Tensor &h = t[0], &weight = t[1], &bias = t[2];
+    const at::Tensor dresidual = grads[0].contiguous();
+    const Dropout& dropout = kept<Dropout>(ctx);
+    const at::Tensor dy =
+        (dropout.active() ? apply_dropout(dresidual, dropout) : dresidual).to(h.scalar_type());
+    return {ctx->needs_input_grad(0) ? input_gradient(dy, weight) : Variable(),
+            weight_gradient(h, dy, weight, ctx->needs_input_grad(1)),
+            bias_gradient(dy, bias, ctx->needs_input_grad(2)),
+            ctx->needs_input_grad(3) ? dresidual : Variable(), Variable()};
+  }
+};
+
+class NormMlpResidual : public torch::autograd::Function<NormMlpResidual> {
+ public:
+  static Variable forward(AutogradContext* ctx, const Variable& x, const Variable& norm_weight,
+                          const Variable& norm_bias, const Variable& up_weight, const Variable& up_bias,
+                          const Variable& down_weight, const Variable& down_bias, double eps,
+                          const Dropout& dropout, at::ScalarType dtype, Gelu form) {
+    const LayerNormed normed = layer_norm(x, norm_weight, norm_bias, eps);
+    at::Tensor pre, h;  // (N, inner)
+    {
+      const at::Tensor input = normed.y.to(dtype);
+      pre = at::empty({x.size(0), up_weight.size(1)}, input.options());
+      h = at::empty_like(pre);
+      gemm_out(pre, input, up_weight.to(dtype), {.bias = up_bias.to(dtype), .gelu = h, .gelu_form = form});
+    }
+    at::Tensor y;
+    if (!dropout.active() && x.scalar_type() == dtype) {
+      y = gemm(h, down_weight, {.bias = down_bias, .addend = x});
+    } else {
+      y = gemm(h, down_weight.to(dtype), {.bias = down_bias.to(dtype)}).to(x.scalar_type());
+      y = dropout.active() ? apply_dropout(y, dropout, x, true) : y.add(x);
+    }
+    ctx->save_for_backward({x, norm_weight, norm_bias, up_weight, up_bias, down_weight, down_bias,
+                            normed.mean, normed.rstd, pre});
+    keep(ctx, std::pair(dropout, form));
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    const auto t = ctx->get_saved_variables();
+    const at::Tensor &x = t[0], &norm_weight = t[1], &norm_bias = t[2], &up_weight = t[3], &up_bias = t[4],
+                     &down_weight = t[5], &down_bias = t[6], &mean = t[7], &rstd = t[8], &pre = t[9];
+    const auto& [dropout, form] = kept<std::pair<Dropout, Gelu>>(ctx);
+    const at::Tensor dresidual = grads[0].contiguous();
+    const at::Tensor dy =
+        (dropout.active() ? apply_dropout(dresidual, dropout) : dresidual).to(pre.scalar_type());
+
+    auto [h, dpre] = gelu_again_and_backward(pre, input_gradient(dy, down_weight), form);
+    const at::Tensor ddown_weight = weight_gradient(h, dy, down_weight, ctx->needs_input_grad(5));
+    const at::Tensor ddown_bias = bias_gradient(dy, down_bias, ctx->needs_input_grad(6));
+    h.reset();
+
+    at::Tensor dup_weight;
+    if (ctx->needs_input_grad(3)) {
+      const at::Tensor normed =
+          layer_norm_again(x, norm_weight, norm_bias, mean, rstd).to(dpre.scalar_type());
+      dup_weight = weight_gradient(normed, dpre, up_weight, true);
+    }
+    const at::Tensor dup_bias = bias_gradient(dpre, up_bias, ctx->needs_input_grad(4));
+    const bool need_norm = ctx->needs_input_grad(1) || ctx->needs_input_grad(2);
+    LayerNormGradients d;
+    if (ctx->needs_input_grad(0) || need_norm) {
+      const at::Tensor dnormed = input_gradient(dpre, up_weight);
+      dpre.reset();
+      d = layer_norm_backward(dnormed, x, norm_weight, norm_bias, mean, rstd, dresidual,
+                              ctx->needs_input_grad(0), need_norm);
+    }
+    return {d.x,        d.weight,   d.bias,     dup_weight, dup_bias,  ddown_weight,
+            ddown_bias, Variable(), Variable(), Variable(), Variable()};
+  }
+};
+
+}  // namespace
+
+Linear columns(const Linear& linear, int64_t first, int64_t count) {
+  return {linear.weight.narrow(1, first, count), linear.bias.narrow(0, first, count)};
+}
+
+at::Tensor norm_linear(const at::Tensor& x, const Norm& norm, const Linear& linear, at::ScalarType compute) {
+  return NormLinear::apply(x, norm.weight, norm.bias, linear.weight, linear.bias, norm.eps, compute);
+}
+
+at::Tensor linear_residual(const at::Tensor& h, const Linear& linear, const at::Tensor& residual,
+                           const Dropout& dropout) {
+  return LinearResidual::apply(h, linear.weight, linear.bias, residual, dropout);
+}
+
+at::Tensor norm_mlp_residual(const at::Tensor& x, const Norm& norm, const Linear& up, const Linear& down,
+                             const Dropout& dropout, at::ScalarType compute, Gelu form) {
+  return NormMlpResidual::apply(x, norm.weight, norm.bias, up.weight, up.bias, down.weight, down.bias,
+                                norm.eps, dropout, compute, form);
+}
+
+}  // namespace pipeline::transformer
