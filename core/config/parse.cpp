@@ -216,7 +216,7 @@ Assignment parse_set(const std::string& argument) {
   const size_t equals = argument.find('=');
   if (equals == std::string::npos)
     throw fail("has no =: write --set KEY=VALUE, for example --set train.max_steps=20");
-  const auto trim = [](std::string text) {
+  const auto trim = [](const std::string& text) {
     const size_t begin = text.find_first_not_of(" \t");
     return begin == std::string::npos ? std::string()
                                       : text.substr(begin, text.find_last_not_of(" \t") - begin + 1);

@@ -63,7 +63,7 @@ std::vector<std::string> Vocabulary::tables() const {
 std::string Vocabulary::closest_table(std::string_view table) const {
   const std::vector<std::string> known = tables();
   for (std::string_view above = table; !above.empty() && !is_table(above); above = table_of(above))
-    if (const std::string near = closest(above, known); !near.empty()) return near;
+    if (std::string near = closest(above, known); !near.empty()) return near;
   return {};
 }
 
@@ -88,7 +88,7 @@ std::string Vocabulary::about_key(const std::string& key, const Literal& value) 
   }
   const std::string_view ours = our_name_for_key(key);
   if (!ours.empty()) return "unknown key: write " + std::string(ours);
-  if (const std::string theirs = about_option_of_another(key); !theirs.empty()) return theirs;
+  if (std::string theirs = about_option_of_another(key); !theirs.empty()) return theirs;
 
   const std::string_view name = last_part(key);
   const std::vector<std::string> siblings = keys_in(table_of(key));

@@ -284,7 +284,7 @@ void Server::on_get(Connection& connection, const Frame& frame) {
     send_value(connection, frame.channel, entry == store_.end() ? nullptr : entry->second);
 }
 
-void Server::send_value(Connection& connection, std::string_view key, Bytes value) {
+void Server::send_value(Connection& connection, std::string_view key, const Bytes& value) {
   send(connection, head_of(FrameType::value, value ? 1 : 0, key, value ? value->size() : 0), value);
 }
 

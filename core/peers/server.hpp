@@ -48,7 +48,7 @@ class Server {
   void on_exchange(Connection& connection, Frame frame);
   void on_put(Frame frame);
   void on_get(Connection& connection, const Frame& frame);
-  void send_value(Connection& connection, std::string_view key, Bytes value);
+  void send_value(Connection& connection, std::string_view key, const Bytes& value);
   void on_leave(Connection& connection);
 
   void turn_away(Connection& connection, const Refusal& refusal);

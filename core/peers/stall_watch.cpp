@@ -66,10 +66,10 @@ std::optional<Stall> StallWatch::check(Seconds now,
   for (int32_t rank = 0; rank < static_cast<int32_t>(seats_.size()); ++rank) {
     const Seat& seat = seats_[static_cast<std::size_t>(rank)];
     if (seat.left) continue;
-    Condition condition = condition_of(seat, now, waits_in(rank));
+    const Condition condition = condition_of(seat, now, waits_in(rank));
     auto group = std::find_if(groups.begin(), groups.end(),
                               [&](const auto& g) { return g.first.key == condition.key; });
-    if (group == groups.end()) group = groups.insert(groups.end(), {std::move(condition), {}});
+    if (group == groups.end()) group = groups.insert(groups.end(), {condition, {}});
     group->second.push_back(rank);
   }
   if (groups.empty()) return std::nullopt;
