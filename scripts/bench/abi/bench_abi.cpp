@@ -112,10 +112,11 @@ int main(int argc, char** argv) {
   observe::Log log(console, observe::Level::error);
   plugins::Registry registry({{BENCH_PLUGINS, "the benchmark's build"}, {PRODUCT_PLUGINS, "the build"}},
                              [](const std::string&) {});
-  train::Team team({}, log, {.rendezvous = std::chrono::seconds(1), .stall = std::chrono::seconds(0)});
+  train::ProcessGroup processes({}, log,
+                                {.rendezvous = std::chrono::seconds(1), .stall = std::chrono::seconds(0)});
   train::Session session(
       config, registry, log,
-      {.purpose = PL_PURPOSE_TRAIN, .run_dir = {}, .cancelled = {}, .world = {}, .team = &team});
+      {.purpose = PL_PURPOSE_TRAIN, .run_dir = {}, .cancelled = {}, .world = {}, .processes = &processes});
   ThroughAbi abi(session);
   at::set_num_threads(static_cast<int>(session.run_info().threads));
   Plain plain;
