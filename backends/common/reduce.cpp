@@ -1,6 +1,7 @@
 #include "backends/common/reduce.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <type_traits>
 
 #include "backends/common/half.hpp"
@@ -52,7 +53,7 @@ struct Extreme {
   template <class T>
   T operator()(T a, T b) const {
     const T chosen = kMinimum == (a < b) ? a : b;
-    if constexpr (std::is_floating_point_v<T>) return a != a || b != b ? a + b : chosen;
+    if constexpr (std::is_floating_point_v<T>) return std::isnan(a) || std::isnan(b) ? a + b : chosen;
     return chosen;
   }
 };

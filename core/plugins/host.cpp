@@ -118,7 +118,7 @@ pl_error* store_get(const pl_context* context, pl_str key, double timeout_second
 
 }  // namespace
 
-void give_exchange(pl_context& context, peers::Peers& peers, std::function<bool()> cancelled) {
+void give_exchange(pl_context& context, peers::Peers& peers, const std::function<bool()>& cancelled) {
   const auto full = [plugin = context.plugin](std::string_view name) {
     return fmt::format("{}/{}", plugin, name);
   };

@@ -56,7 +56,7 @@ namespace pipeline::plugins {
 
 // Strategies and backends exchange bytes over `peers`, which must outlive the context, under names that begin
 // with context.plugin. `cancelled`: gives up with PL_ERROR_CANCELLED when it says so; may be empty.
-void give_exchange(pl_context& context, peers::Peers& peers, std::function<bool()> cancelled = {});
+void give_exchange(pl_context& context, peers::Peers& peers, const std::function<bool()>& cancelled = {});
 
 // The one table of this process; static.
 const pl_host& host_table();

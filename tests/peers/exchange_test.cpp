@@ -139,6 +139,7 @@ TEST(Store, AValueComesToWhoAskedBeforeAndAfter) {
       std::this_thread::sleep_for(Milliseconds(20));
       peers.put("key", "first");
       EXPECT_EQ(peers.get("key", Milliseconds(0)), "first");
+      peers.barrier("others have it");
       peers.put("key", std::string(200'000, 'x'));
       peers.put("empty", "");
       return;
@@ -146,6 +147,7 @@ TEST(Store, AValueComesToWhoAskedBeforeAndAfter) {
     EXPECT_EQ(peers.get("key", Milliseconds(0)), std::nullopt);
     peers.barrier("others ask");
     EXPECT_EQ(peers.get("key", std::chrono::seconds(20)), "first");
+    peers.barrier("others have it");
     EXPECT_EQ(peers.get("empty", std::chrono::seconds(20)), "");
     EXPECT_EQ(peers.get("key", Milliseconds(0)), std::string(200'000, 'x'));
     EXPECT_EQ(peers.get("nobody sets it", Milliseconds(50)), std::nullopt);

@@ -15,7 +15,7 @@ namespace {
 // What a child reports when the check does not apply.
 constexpr std::string_view kSkipMark = "skipped: ";
 
-std::string first_line(std::string text) { return text.substr(0, text.find('\n')); }
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 Check run(const Promise& promise, const CheckArgs& args) {
   const ChildResult child = run_in_child(args.limit, [&]() -> std::string {

@@ -38,7 +38,7 @@ bool create(const fs::path& folder) {
 
 fs::path free_name(const fs::path& path) {
   for (int i = 1;; ++i) {
-    const fs::path candidate = path.string() + "." + std::to_string(i);
+    fs::path candidate = path.string() + "." + std::to_string(i);
     if (!fs::exists(candidate)) return candidate;
   }
 }

@@ -186,7 +186,7 @@ Outcome infer(std::string_view verb, const config::Config& config, const Workspa
 
 Outcome inference_stage(const Workspace& workspace, RunFolder& folder, const config::Config& config,
                         const std::string& weights) {
-  const std::string kind = config.get_string("stage.kind");
+  const std::string& kind = config.get_string("stage.kind");
   ProcessGroup& processes = workspace.processes;
   workspace.log.open_files(folder.path(), processes.world().rank);
   const Session options(config, workspace.registry, workspace.log,

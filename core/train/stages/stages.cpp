@@ -110,7 +110,7 @@ RunFolder open_folder(const Workspace& workspace, const fs::path& path, bool fre
   try {
     mark = processes.on_first("opening the run folder", [&] {
       folder.emplace(open_own_folder(processes.world(), path, fresh));
-      const std::string name = fmt::format("{}{:08x}", RunFolder::kMarkPrefix, std::random_device()());
+      std::string name = fmt::format("{}{:08x}", RunFolder::kMarkPrefix, std::random_device()());
       folder->write_file(name, "");
       return name;
     });

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -75,7 +76,7 @@ std::string report_path_of(const LibraryOptions& options, const std::string& roo
       .string();
 }
 
-std::string percent(double share) { return std::to_string(static_cast<int>(share * 100 + 0.5)) + "%"; }
+std::string percent(double share) { return std::to_string(std::lround(share * 100)) + "%"; }
 
 }  // namespace
 
