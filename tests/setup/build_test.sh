@@ -2,6 +2,7 @@
 # scripts/setup/build: when it configures. scripts/test: that clang must be there. lib.sh: lines of progress.
 . "${BASH_SOURCE[0]%/*}/check.sh"
 
+unset PIPELINE_TEST_SET # of the run of the tests that this is part of
 mkdir -p checkout/scripts checkout/cmake bin
 cp -r "$source/scripts/setup" "$source/scripts/test" checkout/scripts/
 cp "$source/cmake/TorchVersion.cmake" checkout/cmake/
