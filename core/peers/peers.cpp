@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "core/peers/client.hpp"
@@ -39,12 +38,6 @@ std::string Peers::broadcast(std::string_view channel, std::string_view from_ran
   std::string given =
       member_->exchange(Exchange::broadcast, channel, rank_ == 0 ? from_rank_0 : std::string_view());
   return rank_ == 0 ? std::string(from_rank_0) : std::move(given);
-}
-
-bool Peers::all_ok(std::string_view channel, bool ok) {
-  const std::vector<std::string> all =
-      unpack(member_->exchange(Exchange::all_ok, channel, ok ? "1" : "0"), size_);
-  return std::all_of(all.begin(), all.end(), [](const std::string& one) { return one == "1"; });
 }
 
 void Peers::barrier(std::string_view channel) { member_->exchange(Exchange::barrier, channel, {}); }

@@ -64,8 +64,6 @@ class Peers {
   std::vector<std::string> gather(std::string_view channel, std::string_view mine);
   // What rank 0 gave.
   std::string broadcast(std::string_view channel, std::string_view from_rank_0);
-  // Whether every rank said so.
-  bool all_ok(std::string_view channel, bool ok);
   void barrier(std::string_view channel);
 
   // A table that all ranks see. get() waits for the key and returns nothing when the time is up. They fail as

@@ -25,8 +25,6 @@ const char* name_of(Exchange kind) {
       return "gather";
     case Exchange::broadcast:
       return "broadcast";
-    case Exchange::all_ok:
-      return "all_ok";
     case Exchange::barrier:
       return "barrier";
   }

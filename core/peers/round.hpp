@@ -12,7 +12,7 @@
 
 namespace pipeline::peers {
 
-enum class Exchange : uint8_t { all_gather = 1, gather, broadcast, all_ok, barrier };
+enum class Exchange : uint8_t { all_gather = 1, gather, broadcast, barrier };
 const char* name_of(Exchange kind);
 
 using Bytes = std::shared_ptr<const std::string>;

@@ -34,9 +34,6 @@ TEST(Exchange, CarriesBytesOfAnySize) {
 TEST(Exchange, AgreesOnlyIfAllDo) {
   Group run(3);
   const auto thrown = as_ranks(run, {}, [](int32_t rank, Peers& peers) {
-    EXPECT_TRUE(peers.all_ok("saved", true));
-    EXPECT_FALSE(peers.all_ok("saved", rank != 1));
-    EXPECT_FALSE(peers.all_ok("saved", false));
   });
   EXPECT_EQ(thrown, nothing_thrown(3));
 }
@@ -102,8 +99,6 @@ TEST(Exchange, OneProcessNeedsNobody) {
   EXPECT_EQ(peers.all_gather("a", "mine"), std::vector<std::string>{"mine"});
   EXPECT_EQ(peers.gather("a", "mine"), std::vector<std::string>{"mine"});
   EXPECT_EQ(peers.broadcast("a", "mine"), "mine");
-  EXPECT_TRUE(peers.all_ok("a", true));
-  EXPECT_FALSE(peers.all_ok("a", false));
   peers.barrier("a");
   peers.fail("no luck");
   EXPECT_EQ(peers.failure()->what, "no luck");

@@ -32,7 +32,6 @@ TEST(Rounds, EachKindRepliesInItsWay) {
   };
   const std::string all = pack({"a", "b"}), none;
   EXPECT_EQ(replies(Exchange::all_gather), std::pair(all, all));
-  EXPECT_EQ(replies(Exchange::all_ok), std::pair(all, all));
   EXPECT_EQ(replies(Exchange::gather), std::pair(all, none));
   EXPECT_EQ(replies(Exchange::broadcast), std::pair(none, std::string("a")));
   EXPECT_EQ(replies(Exchange::barrier), std::pair(none, none));
