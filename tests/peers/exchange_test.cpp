@@ -31,13 +31,6 @@ TEST(Exchange, CarriesBytesOfAnySize) {
   EXPECT_EQ(thrown, nothing_thrown(3));
 }
 
-TEST(Exchange, AgreesOnlyIfAllDo) {
-  Group run(3);
-  const auto thrown = as_ranks(run, {}, [](int32_t rank, Peers& peers) {
-  });
-  EXPECT_EQ(thrown, nothing_thrown(3));
-}
-
 TEST(Exchange, BarriersHoldEverybodyUp) {
   Group run(3);
   std::atomic<int> arrived = 0;

@@ -6,6 +6,8 @@
 #include <pipeline/strategy.hpp>
 #include <pipeline/torch/runtime.hpp>
 
+#include <ATen/core/grad_mode.h>
+
 #include "plugins/strategies/common/gradient_check.hpp"
 #include "plugins/strategies/common/peak_flops.hpp"
 #include "plugins/strategies/common/reduction.hpp"

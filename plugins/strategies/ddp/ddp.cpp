@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <ATen/core/grad_mode.h>
+
 #include "plugins/strategies/ddp/bucket_reduction.hpp"
 #include "plugins/strategies/ddp/equal_start.hpp"
 #include "plugins/strategies/ddp/tree_reduction.hpp"

@@ -4,6 +4,8 @@
 
 #include <pipeline/torch/runtime.hpp>
 
+#include <ATen/core/grad_mode.h>
+
 #include "plugins/strategies/common/gradient_check.hpp"
 #include "plugins/strategies/common/gradient_norm.hpp"
 #include "plugins/strategies/common/gradient_sum.hpp"

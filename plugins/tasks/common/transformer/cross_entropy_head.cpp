@@ -1,6 +1,7 @@
 #include "cross_entropy_head.hpp"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <numeric>
 

@@ -1,6 +1,7 @@
 #include "plugins/tasks/protein/esm2/esm2.hpp"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 

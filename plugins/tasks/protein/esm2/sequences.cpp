@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include "plugins/tasks/protein/data/structure.hpp"
 #include "transformer/packed_batch.hpp"

@@ -1,6 +1,7 @@
 #include "plugins/tasks/protein/model/encoder_decoder.hpp"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <cmath>

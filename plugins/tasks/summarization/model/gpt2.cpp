@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include "hugging_face/config_file.hpp"
 #include "transformer/cross_entropy_head.hpp"

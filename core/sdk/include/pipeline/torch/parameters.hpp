@@ -16,6 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/core/grad_mode.h>
+
 PIPELINE_SDK_BEGIN
 
 class ParameterTable {

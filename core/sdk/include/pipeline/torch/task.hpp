@@ -14,6 +14,7 @@
 #include <pipeline/torch/runtime.hpp>
 #include <pipeline/torch/units.hpp>
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/util/ParallelGuard.h>
