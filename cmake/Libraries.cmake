@@ -9,7 +9,7 @@ find_package(tomlplusplus CONFIG REQUIRED)
 find_package(ZLIB REQUIRED)
 
 # gemmi reads structure files. Debian 12 has it as headers alone, which need PEGTL's; later ones put a part into a library.
-find_path(GEMMI_INCLUDE_DIR gemmi/pdb.hpp REQUIRED)
+find_path(GEMMI_INCLUDE_DIR gemmi/cif.hpp REQUIRED)
 find_path(PEGTL_INCLUDE_DIR tao/pegtl.hpp REQUIRED)
 find_library(GEMMI_LIBRARY gemmi_cpp)
 add_library(gemmi::gemmi INTERFACE IMPORTED)

@@ -20,10 +20,10 @@ static pl_error* receive_buffer(pl_comm* comm, const char* what, const pl_buffer
 }
 
 static pl_error* check_reduce(pl_comm* comm, const char* what, const pl_buffer* buffer, uint32_t reduce) {
-  if (reduce < PL_REDUCE_SUM || reduce > PL_REDUCE_MAX)
+  if (PL_CODE(reduce) < PL_REDUCE_SUM || PL_CODE(reduce) > PL_REDUCE_MAX)
     return fake_error(comm->host, PL_ERROR_UNSUPPORTED, "%s: reduction %u is unknown", what,
                       (unsigned)reduce);
-  if (!fake_reduce(NULL, NULL, 0, buffer->dtype, reduce))
+  if (!fake_reduce(NULL, NULL, 0, buffer->dtype, PL_CODE(reduce)))
     return fake_error(comm->host, PL_ERROR_UNSUPPORTED, "%s: dtype code %u with %u bits cannot be reduced",
                       what, (unsigned)buffer->dtype.code, (unsigned)buffer->dtype.bits);
   return NULL;
@@ -71,7 +71,7 @@ pl_error* fake_all_reduce(pl_comm* comm, const pl_buffer* in_out, uint32_t reduc
   if (!error) error = check_reduce(comm, "all_reduce", &mine.in, reduce);
   if (error) return error;
   mine.out = mine.in;
-  mine.reduce = reduce;
+  mine.reduce = PL_CODE(reduce);
   return fake_start(comm, &mine, out);
 }
 
@@ -84,7 +84,7 @@ pl_error* fake_reduce_scatter(pl_comm* comm, const pl_buffer* in, const pl_buffe
   if (!error) error = make_counts(comm, "reduce_scatter", counts, mine.in.count, &mine.send);
   if (!error) error = check_shard(comm, "reduce_scatter", &mine.out, &mine.in, mine.send[comm->rank]);
   if (error) return give_up(&mine, error);
-  mine.reduce = reduce;
+  mine.reduce = PL_CODE(reduce);
   return fake_start(comm, &mine, out);
 }
 

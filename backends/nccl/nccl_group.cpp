@@ -19,7 +19,7 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr int kOldestDevice = 75;  // compute capability that LibTorch's CUDA 13 wheel has code for
-// c10d's watchdog ends the process when its time is up; ours is up first.
+// c10d's own timeout, which only marks a call as failed, comes after ours.
 constexpr double kWatchdogLater = 30;
 
 at::Tensor tensor_of(const pl_buffer& buffer) { return to_torch(buffer, 0, buffer.count); }

@@ -14,7 +14,7 @@ struct World {
                          // "pipeline"; empty: alone
 
   // Where rank 0 listens for the others. Ports first, first + 1, ... are tried in this order: rank 0 takes
-  // the first one that is free, the others knock at one after the other until somebody answers with this
+  // the first one that is free, the others try one after the other until somebody answers with this
   // run's run_id. More than one only where no port was agreed on.
   std::string address;  // host name or IP of rank 0; empty where size is 1
   uint16_t port = 0;

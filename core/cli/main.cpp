@@ -53,8 +53,7 @@ void move_local_rank_behind(int argc, char** argv) {
 
 int run(int argc, char** argv) {
   move_local_rank_behind(argc, argv);
-  CLI::App app("Trains models by composing a task, a strategy and a backend that a TOML file names.",
-               "pipeline");
+  CLI::App app("Trains models from task, strategy and backend plugins that a TOML file names.", "pipeline");
   app.set_version_flag("--version", PIPELINE_VERSION);
   app.require_subcommand(1);
   app.footer(

@@ -6,8 +6,7 @@ namespace pipeline::cli {
 void add_run(CLI::App& app, Action& action) {
   auto args = std::make_shared<ConfigArgs>();
   auto fresh = std::make_shared<bool>(false);
-  CLI::App* verb =
-      app.add_subcommand("run", "Trains what the configuration says, or goes on with it where it stopped");
+  CLI::App* verb = app.add_subcommand("run", "Trains as configured, or continues an interrupted run");
   args->add_to(*verb);
   args->add_launch_to(*verb);
   verb->add_flag("--fresh", *fresh, "start over; the older run in run.dir is moved aside, not deleted");
@@ -62,7 +61,7 @@ void add_evaluate(CLI::App& app, Action& action) {
 }
 
 void add_predict(CLI::App& app, Action& action) {
-  add(app, action, "predict", "Writes submission.csv with a checkpoint of the run",
+  add(app, action, "predict", "Predicts with a checkpoint of the run and writes submission.csv",
       "pipeline predict configs/summarization.toml --split test --output answers.csv", false);
 }
 

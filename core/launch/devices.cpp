@@ -156,7 +156,8 @@ DeviceChoice choose_device(std::string_view wanted, const Devices& devices) {
   if (wanted == "auto") {
     if (!devices.cuda_problem.empty())
       choice.warning = fmt::format(
-          "no CUDA device is used: {}. The CPU computes; run.device = \"cpu\" says that it is meant to",
+          "no CUDA device is used: {}. Using the CPU instead; set run.device = \"cpu\" to silence this "
+          "warning",
           devices.cuda_problem);
     return choice;
   }

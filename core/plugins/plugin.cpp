@@ -97,7 +97,7 @@ bool is_name(std::string_view name) {
 }
 
 pl_plugin receive_table(const pl_plugin* raw) {
-  const pl_plugin table = copy_and_extend<pl_plugin>(raw);
+  pl_plugin table = copy_and_extend<pl_plugin>(raw);
   if (!PL_HAS(pl_plugin, &table, abi_minor))
     throw Error(fmt::format("its pl_plugin has struct_size {}, too short to say which ABI it was built for",
                             table.struct_size));
@@ -109,6 +109,7 @@ pl_plugin receive_table(const pl_plugin* raw) {
   if (!PL_HAS(pl_plugin, &table, api))
     throw Error(fmt::format("its pl_plugin has {} bytes, must have at least {}", table.struct_size,
                             offsetof(pl_plugin, api) + sizeof(table.api)));
+  table.kind = PL_CODE(table.kind);
   if (table.kind < PL_PLUGIN_TASK || table.kind > PL_PLUGIN_BACKEND)
     throw Error(fmt::format("kind is {}, must be {} (task), {} (strategy) or {} (backend)", table.kind,
                             PL_PLUGIN_TASK, PL_PLUGIN_STRATEGY, PL_PLUGIN_BACKEND));

@@ -119,6 +119,7 @@ std::vector<pl_option> copy_options(const pl_plugin& table) {
       throw Error(fmt::format("option {}: struct_size is {}, the first one's is {}", i,
                               struct_size_of(bytes + i * stride), stride));
     options.push_back(copy_and_extend<pl_option>(bytes + i * stride));
+    options.back().type = PL_CODE(options.back().type);
     OptionCheck(options.back()).run();
     keys.emplace_back(view(options.back().key));
   }

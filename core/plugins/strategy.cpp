@@ -45,6 +45,7 @@ Strategy::Strategy(const Plugin& plugin, const pl_context& context, const pl_con
   try {
     info_ = sized<pl_strategy_info>();
     call_.main("info", [&] { return api_.info(self_, &info_); });
+    info_.micro_batch_order = PL_CODE(info_.micro_batch_order);
     if (info_.micro_batch_order != PL_ORDER_BLOCK && info_.micro_batch_order != PL_ORDER_INTERLEAVED)
       throw Error(fmt::format("{}: micro_batch_order {} is unknown", call_.plugin().label(),
                               info_.micro_batch_order));

@@ -76,6 +76,7 @@ pl_error* on_figure(void* user, pl_str name, double value, uint32_t better) noex
   const auto& report = *static_cast<const Report*>(user);
   return call_back([&] {
     if (name.len == 0) throw Error(fmt::format("{}: report gave a figure without a name", report.plugin));
+    better = PL_CODE(better);
     if (better != PL_BETTER_LOWER && better != PL_BETTER_HIGHER)
       throw Error(
           fmt::format("{}: report: figure '{}': better {} is unknown", report.plugin, view(name), better));
@@ -248,6 +249,8 @@ std::vector<Metric> Task::metrics() const {
                   raw.aggregate, raw.better};
     if (metric.source.empty()) metric.source = metric.name;
     if (metric.name.empty()) throw Error(fmt::format("{}: metric {} has no name", call_.plugin().label(), i));
+    metric.aggregate = PL_CODE(metric.aggregate);
+    metric.better = PL_CODE(metric.better);
     if (metric.aggregate < PL_AGGREGATE_MEAN || metric.aggregate > PL_AGGREGATE_EXP_MEAN)
       throw Error(fmt::format("{}: metric '{}': aggregate {} is unknown", call_.plugin().label(), metric.name,
                               metric.aggregate));

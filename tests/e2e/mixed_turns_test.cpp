@@ -11,9 +11,9 @@ using testing::HasSubstr;
 class MixedTurnsJob : public Job {
  public:
   MixedTurnsJob() {
-    write_text(path("train.toml"),
-               std::string("[run]\ndir = \"run\"\nreproducible = true\n[task]\nplugin = \"mixed_turns\"\n") +
-                   kShortTraining);
+    write_text(path("train.toml"), std::string("[run]\ndir = \"run\"\ndevice = \"cpu\"\nreproducible = "
+                                               "true\n[task]\nplugin = \"mixed_turns\"\n") +
+                                       kShortTraining);
   }
 };
 

@@ -23,8 +23,8 @@ foreach(plugin backends/outside_c tasks/linear_regression tasks/outside_model ta
 endforeach()
 
 # The tasks built there train, one in C and one in C++; what the second exports, training may begin with, and it writes on.
-file(WRITE ${WORK}/c.toml "[task]\nplugin = \"linear_regression\"\n[train]\nglobal_batch = 8\nmax_steps = 5\n")
-file(WRITE ${WORK}/cpp.toml "[task]\nplugin = \"outside_model\"\ntext = \"${CMAKE_CURRENT_LIST_DIR}/outside/model_task.cpp\"\n"
+file(WRITE ${WORK}/c.toml "[task]\nplugin = \"linear_regression\"\n[run]\ndevice = \"cpu\"\n[train]\nglobal_batch = 8\nmax_steps = 5\n")
+file(WRITE ${WORK}/cpp.toml "[task]\nplugin = \"outside_model\"\ntext = \"${CMAKE_CURRENT_LIST_DIR}/outside/model_task.cpp\"\n[run]\ndevice = \"cpu\"\n"
   "[train]\nglobal_batch = 8\nmicro_batch = 4\nmax_steps = 5\nactivation_checkpointing = true\n")
 function(pipeline verb)
   run(${WORK}/moved/bin/pipeline ${verb} --plugin-path ${WORK}/build/plugins ${ARGN})

@@ -130,7 +130,7 @@ TEST(Store, AValueComesToWhoAskedBeforeAndAfter) {
       peers.barrier("others have it");
       peers.put("key", std::string(200'000, 'x'));
       peers.put("empty", "");
-      return;
+      return peers.barrier("done");
     }
     EXPECT_EQ(peers.get("key", Milliseconds(0)), std::nullopt);
     peers.barrier("others ask");
@@ -139,6 +139,7 @@ TEST(Store, AValueComesToWhoAskedBeforeAndAfter) {
     EXPECT_EQ(peers.get("empty", std::chrono::seconds(20)), "");
     EXPECT_EQ(peers.get("key", Milliseconds(0)), std::string(200'000, 'x'));
     EXPECT_EQ(peers.get("nobody sets it", Milliseconds(50)), std::nullopt);
+    peers.barrier("done");
   });
   EXPECT_EQ(thrown, nothing_thrown(3));
 }

@@ -384,8 +384,8 @@ TEST(Rendezvous, ARankThatDoesNotWaitForTheOthersEndsIt) {
   EXPECT_THAT(thrown[0], HasSubstr("was lost: a message came that has no place here"));
 }
 
-// Somebody who knocked and went away again has never been there.
-TEST(Rendezvous, ARankMayKnockAgain) {
+// Somebody who connected and went away again has never been there.
+TEST(Rendezvous, ARankMayComeAgain) {
   Group run(2);
   const auto thrown = as_threads(2, [&](int32_t rank) {
     if (rank == 1) {

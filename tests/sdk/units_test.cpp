@@ -106,13 +106,13 @@ struct Way {
   bool checkpointing;
 };
 
-class RingTest : public testing::TestWithParam<Way> {
+class SlotsTest : public testing::TestWithParam<Way> {
  protected:
   void TearDown() override { EXPECT_EQ(fake::live_errors(), 0); }
   const pl_plugin& plugin_ = small::plugin(fake::host());
 };
 
-TEST_P(RingTest, equals_the_plain_model_to_the_bit) {
+TEST_P(SlotsTest, equals_the_plain_model_to_the_bit) {
   const std::string toml = "dropout = 0.3";
   TaskRunner plain(plugin_, toml);
   plain.start();
@@ -131,7 +131,7 @@ TEST_P(RingTest, equals_the_plain_model_to_the_bit) {
   }
 }
 
-TEST_P(RingTest, units_are_entered_and_left_in_pairs_in_order) {
+TEST_P(SlotsTest, units_are_entered_and_left_in_pairs_in_order) {
   Ring ring(plugin_, "", GetParam().slots, GetParam().checkpointing ? PL_RUN_ACTIVATION_CHECKPOINTING : 0);
   ASSERT_EQ(ring.runner().train(ring.runner().load(kUnitIds)).message, "");
   std::vector<std::string> expected;
@@ -149,7 +149,7 @@ TEST_P(RingTest, units_are_entered_and_left_in_pairs_in_order) {
   EXPECT_EQ(ring.calls, std::vector<std::string>(expected.begin(), expected.begin() + 2 * kUnits));
 }
 
-TEST_P(RingTest, a_hook_that_fails_ends_the_backward_pass_with_its_error) {
+TEST_P(SlotsTest, a_hook_that_fails_ends_the_backward_pass_with_its_error) {
   Ring ring(plugin_, "", GetParam().slots, GetParam().checkpointing ? PL_RUN_ACTIVATION_CHECKPOINTING : 0);
   ring.fail_at = 2;
   const auto failure = ring.runner().train(ring.runner().load(kUnitIds));
@@ -158,7 +158,7 @@ TEST_P(RingTest, a_hook_that_fails_ends_the_backward_pass_with_its_error) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Ways, RingTest, testing::Values(Way{1, false}, Way{2, false}, Way{3, false}, Way{1, true}, Way{2, true}),
+    Ways, SlotsTest, testing::Values(Way{1, false}, Way{2, false}, Way{3, false}, Way{1, true}, Way{2, true}),
     [](const auto& way) {
       return std::to_string(way.param.slots) + (way.param.checkpointing ? "_checkpointing" : "_plain");
     });

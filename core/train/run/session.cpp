@@ -332,8 +332,8 @@ void Session::bind() {
   } else if ((strategy_->info().flags & PL_STRATEGY_NEEDS_UNIT_HOOKS) != 0) {
     throw config_.error(
         "strategy.plugin",
-        fmt::format("{} says nothing of where its layers begin and end, which this strategy needs: "
-                    "use strategy.zero_stage = 1 or 2, or another strategy",
+        fmt::format("it needs a task that declares its layers, and {} does not: use strategy.zero_stage = 1 "
+                    "or 2, or another strategy",
                     task_plugin_->label()));
   }
   // What loading took, and what the task had allocated for its parameters, is free now, and most of it in

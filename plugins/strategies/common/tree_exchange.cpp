@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "plugins/strategies/common/collective.hpp"
+#include "plugins/strategies/common/hosts.hpp"
 
 namespace pipeline::strategies {
 namespace {
@@ -87,14 +88,13 @@ at::Tensor TreeExchange::sum(Flight flight) const {
   return tree.finish();
 }
 
-at::Tensor TreeExchange::used_slots() const {
+std::vector<uint8_t> TreeExchange::used_slots(const Context& context) const {
   std::vector<uint8_t> used(layout_.trainable_slots());
   for (const GradientSum::Node& node : nodes_) {
     for (size_t slot = 0; slot < used.size(); ++slot) used[slot] |= node.node[slot].defined() ? 1 : 0;
   }
-  const at::Tensor flags = at::tensor(used, options_.dtype(at::kByte));
-  group_.all_reduce(to_buffer(flags), PL_REDUCE_MAX).wait();
-  return flags.cpu();
+  maximum_over_hosts(context, "used parameters", used);
+  return used;
 }
 
 at::Tensor sum_losses(const Communicator& group, std::vector<LossTree::Entry> nodes, uint64_t micro_batches,

@@ -35,8 +35,8 @@ class TreeExchange {
   // Waits. Flat, from cuts[rank] on; between slots and where no rank had a gradient it may be anything.
   at::Tensor sum(Flight flight) const;
 
-  // By slot: whether any rank had a gradient; on the host.
-  at::Tensor used_slots() const;
+  // By slot: 1 where any rank had a gradient.
+  std::vector<uint8_t> used_slots(const Context& context) const;
 
  private:
   const Communicator& group_;

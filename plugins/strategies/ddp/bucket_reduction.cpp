@@ -7,6 +7,7 @@
 #include <pipeline/torch/runtime.hpp>
 
 #include "plugins/strategies/common/collective.hpp"
+#include "plugins/strategies/common/hosts.hpp"
 #include "plugins/strategies/ddp/late_gradients.hpp"
 
 namespace pipeline::strategies {
@@ -102,7 +103,7 @@ StepSums BucketReduction::receive() {
   if (late.gradients) {
     std::vector<at::Tensor> gradients;
     for (size_t slot = 0; slot < sums.size(); ++slot) gradients.push_back(gradients_.take(slot));
-    add_late_gradients(group_, *layout_, gradients, sums);
+    add_late_gradients(context_, group_, *layout_, gradients, sums);
   }
   if (late.rows) {
     for (const LateRows::Sum& rows : late_rows_.finish(&group_, device_))
@@ -115,30 +116,25 @@ StepSums BucketReduction::receive() {
   return {std::move(runs), loss};
 }
 
-// Between the hosts, which know it, so that none waits for its device.
 BucketReduction::Late BucketReduction::late_on_any_rank() const {
-  std::string mine{'-', late_rows_.empty() ? '-' : 'r'};
+  std::vector<uint8_t> late{0, late_rows_.empty() ? uint8_t{0} : uint8_t{1}};
   for (size_t slot = 0; slot < layout_->trainable_slots(); ++slot)
-    if (gradients_.has(slot)) mine[0] = 'g';
-  Late late{};
-  for (const std::string& one : context_.exchange("late gradients", mine)) {
-    late.gradients |= one[0] == 'g';
-    late.rows |= one[1] == 'r';
-  }
-  return late;
+    if (gradients_.has(slot)) late[0] = 1;
+  maximum_over_hosts(context_, "late gradients", late);
+  return {late[0] != 0, late[1] != 0};
 }
 
 // After the first step: rank 0's, for all. A gradient that came several times counts from its last, one that
 // did not come goes behind the others.
 void BucketReduction::learn_order() {
-  std::vector<int64_t> places(layout_->trainable_slots(), std::numeric_limits<int64_t>::max());
-  for (size_t i = 0; i < order_.size(); ++i) places[order_[i]] = static_cast<int64_t>(i);
-  at::Tensor common = at::tensor(places, at::kLong).to(device_);
-  group_.broadcast(to_buffer(common), 0).wait();
-  common = common.cpu();
-  const int64_t* place = common.const_data_ptr<int64_t>();
+  std::vector<int64_t> places(layout_->trainable_slots());
+  if (group_.rank() == 0) {
+    std::ranges::fill(places, std::numeric_limits<int64_t>::max());
+    for (size_t i = 0; i < order_.size(); ++i) places[order_[i]] = static_cast<int64_t>(i);
+  }
+  maximum_over_hosts(context_, "order", places);
   std::vector<size_t> order = expected_order(*layout_);
-  std::ranges::stable_sort(order, {}, [&](size_t slot) { return place[slot]; });
+  std::ranges::stable_sort(order, {}, [&](size_t slot) { return places[slot]; });
   buckets_.replan(make_buckets(*layout_, sizes_, order));
   knows_order_ = true;
 }

@@ -53,7 +53,7 @@ std::unique_ptr<Reduction> Ddp::make_reduction() const {
                                              is_narrow() ? at::kBFloat16 : at::kFloat, config().overlap);
   }
   const auto ranks = static_cast<uint64_t>(run().world_size);
-  return std::make_unique<TreeReduction>(*communicator(), layout, replica_.device(), sizes.most,
+  return std::make_unique<TreeReduction>(context(), *communicator(), layout, replica_.device(), sizes.most,
                                          (run().micro_batches + ranks - 1) / ranks);
 }
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "plugins/strategies/common/collective.hpp"
+#include "plugins/strategies/common/hosts.hpp"
 
 namespace pipeline::strategies {
 namespace {
@@ -56,17 +57,16 @@ void receive(Flight& flight, const at::Tensor& sum) {
 
 }  // namespace
 
-void add_late_gradients(const Communicator& group, const Layout& layout, const std::vector<at::Tensor>& late,
-                        std::vector<at::Tensor>& sums) {
+void add_late_gradients(const Context& context, const Communicator& group, const Layout& layout,
+                        const std::vector<at::Tensor>& late, std::vector<at::Tensor>& sums) {
   std::vector<uint8_t> is_late(layout.trainable_slots());
   for (size_t slot = 0; slot < is_late.size(); ++slot) is_late[slot] = late[slot].defined() ? 1 : 0;
-  const auto bytes = at::TensorOptions().dtype(at::kByte).device(sums.front().device());
-  const at::Tensor slots = any_rank(group, at::tensor(is_late, bytes)).cpu();
+  maximum_over_hosts(context, "late parameters", is_late);
 
   std::vector<size_t> affected;
   std::vector<at::Tensor> flags;
   for (size_t slot = 0; slot < is_late.size(); ++slot) {
-    if (slots.const_data_ptr<uint8_t>()[slot] == 0) continue;
+    if (is_late[slot] == 0) continue;
     affected.push_back(slot);
     flags.push_back(row_flags(late[slot], sums[slot]));
   }

@@ -8,9 +8,11 @@
 
 namespace pipeline::strategies {
 
-TreeReduction::TreeReduction(const Communicator& group, std::shared_ptr<const Layout> layout,
-                             at::Device device, int64_t range, uint64_t micro_batches)
-    : group_(group),
+TreeReduction::TreeReduction(const Context& context, const Communicator& group,
+                             std::shared_ptr<const Layout> layout, at::Device device, int64_t range,
+                             uint64_t micro_batches)
+    : context_(context),
+      group_(group),
       layout_(std::move(layout)),
       device_(device),
       range_(range),
@@ -61,12 +63,12 @@ StepSums TreeReduction::finish() {
   const std::vector<GradientSum::Node> nodes = gradients_.take_nodes();
   const TreeExchange exchange(group_, *layout_, nodes, micro_batches_, device_);
   at::Tensor loss = sum_losses(group_, loss_.take_nodes(), micro_batches_, device_);
-  const at::Tensor used = exchange.used_slots();
+  const std::vector<uint8_t> used = exchange.used_slots(context_);
   const at::Tensor all = sum_all(exchange);
   GradientRuns runs;
   for (size_t slot = 0; slot < layout_->trainable_slots(); ++slot) {
     const Slot& place = layout_->slots()[slot];
-    if (used.const_data_ptr<uint8_t>()[slot] == 0) continue;
+    if (used[slot] == 0) continue;
     runs.push_back({place.offset, all.narrow(0, place.offset, place.padded)});
   }
   return {std::move(runs), std::move(loss)};

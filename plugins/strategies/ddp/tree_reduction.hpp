@@ -15,8 +15,8 @@ namespace pipeline::strategies {
 class TreeReduction : public Reduction {
  public:
   // `range`: elements exchanged at once. `micro_batches`: of a step, on each rank.
-  TreeReduction(const Communicator& group, std::shared_ptr<const Layout> layout, at::Device device,
-                int64_t range, uint64_t micro_batches);
+  TreeReduction(const Context& context, const Communicator& group, std::shared_ptr<const Layout> layout,
+                at::Device device, int64_t range, uint64_t micro_batches);
   void begin(uint64_t micro_batches) override;
   void add(size_t slot, const at::Tensor& gradient, bool owned) override;
   void end_micro_batch(at::Tensor loss) override;
@@ -26,6 +26,7 @@ class TreeReduction : public Reduction {
  private:
   at::Tensor sum_all(const TreeExchange& exchange) const;
 
+  const Context context_;
   const Communicator& group_;
   std::shared_ptr<const Layout> layout_;
   at::Device device_;

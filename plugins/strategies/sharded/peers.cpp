@@ -3,6 +3,7 @@
 #include <pipeline/torch/runtime.hpp>
 
 #include "plugins/strategies/common/collective.hpp"
+#include "plugins/strategies/common/hosts.hpp"
 
 namespace pipeline::strategies {
 
@@ -38,11 +39,7 @@ at::Tensor Peers::gather_rows(const at::Tensor& row) const {
 }
 
 void Peers::maximum(std::vector<int32_t>& values) const {
-  if (size() == 1) return;
-  at::Tensor host = at::from_blob(values.data(), {static_cast<int64_t>(values.size())}, at::kInt);
-  const at::Tensor there = host.to(device_);
-  communicator_->all_reduce(to_buffer(there), PL_REDUCE_MAX).wait();
-  host.copy_(there);
+  if (size() > 1) maximum_over_hosts(context_, "agreements", values);
 }
 
 }  // namespace pipeline::strategies

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <pipeline/communicator.hpp>
+#include <pipeline/context.hpp>
 
 namespace pipeline::strategies {
 
@@ -18,7 +19,8 @@ class Peers {
   using Pending = std::optional<Communicator::Work>;
 
   // `communicator`: NULL for one rank.
-  Peers(const Communicator* communicator, at::Device device) : communicator_(communicator), device_(device) {}
+  Peers(const Context& context, const Communicator* communicator, at::Device device)
+      : context_(context), communicator_(communicator), device_(device) {}
 
   int64_t rank() const { return communicator_ ? communicator_->rank() : 0; }
   int64_t size() const { return communicator_ ? communicator_->world_size() : 1; }
@@ -35,12 +37,13 @@ class Peers {
   // Whether wait() keeps this thread: never on a device, nor where the backend cannot tell.
   static bool would_block(const Pending& pending) { return pending && !pending->is_done(); }
 
-  // These two wait. The rows of all ranks, by rank, of equal length and in double:
+  // The rows of all ranks, by rank, of equal length and in double.
   at::Tensor gather_rows(const at::Tensor& row) const;
-  // The greatest of each value over all ranks; the host has it when this returns.
+  // The greatest of each value over all ranks, told from host to host.
   void maximum(std::vector<int32_t>& values) const;
 
  private:
+  Context context_;
   const Communicator* communicator_;
   at::Device device_;
 };

@@ -26,7 +26,7 @@ const void* Sharded::query(std::string_view extension) {
 Sharded::Sharded(Setup setup)
     : Strategy(std::move(setup)),
       device_(open_device(run())),
-      peers_(communicator(), device_),
+      peers_(context(), communicator(), device_),
       layout_(make_layout(parameters(), run(), peers_.size() * kChunk)),
       partition_(*layout_, peers_.rank(), peers_.size(), bucket_length(config().bucket_mib),
                  config().zero_stage == 3),

@@ -115,7 +115,7 @@ struct Esm2Options {
       "added to the variance in layer norms; 1e-5 of all four")
         .above(0);
     o("token_dropout", model.token_dropout,
-      "leave the embedding of masked residues out, and make up for it in the others");
+      "zero the embeddings of masked residues and rescale the others, as ESM-2 does");
     o("hidden_dropout", model.hidden_dropout, "before each residual addition").min(0).below(1);
     o("attention_dropout", model.attention_dropout, "of attention weights").min(0).below(1);
   }

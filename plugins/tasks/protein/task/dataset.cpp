@@ -123,7 +123,7 @@ void Dataset::describe() const {
               config_.data.min_residues, ")");
   if (!config_.test_path.empty())
     context_.info(
-        "test       task.test_path is what an evaluation or prediction takes; the test part of task.pdb_path "
+        "test       task.test_path is what evaluations and predictions use; the test part of task.pdb_path "
         "is held out all the same");
 }
 

@@ -12,7 +12,7 @@ TokenCache::TokenCache(const std::string& path, const Hash128& key) : store_(pat
   if (!store_.is_there()) throw DataError(path + ": not there: the token cache must be built first");
   if (!store_.problem().empty()) throw DataError(store_.problem());
   const records::Record* list = store_.find(key);
-  if (list == nullptr) refuse("made from other data, another tokenizer or other options, or not complete");
+  if (list == nullptr) refuse("incomplete, or made with other data, another tokenizer or other options");
   read_list(*list);
 }
 

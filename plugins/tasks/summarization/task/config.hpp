@@ -84,7 +84,9 @@ struct GenerateConfig {
 
   void describe(Options& o) {
     o("method", method, "how a summary is written").choices({"greedy", "sample", "beam"}).may_change();
-    o("temperature", temperature, "of sample: below 1 is bolder in its favourites").above(0).may_change();
+    o("temperature", temperature, "sampling temperature; below 1 favours likely tokens")
+        .above(0)
+        .may_change();
     o("top_k", top_k, "of sample: among the k likeliest tokens; 0 is all").min(0).may_change();
     o("top_p", top_p, "of sample: among the likeliest tokens with this share of the probability")
         .above(0)
