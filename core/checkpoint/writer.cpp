@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/base/error.hpp"
+#include "core/base/thread.hpp"
 #include "core/checkpoint/piece_file.hpp"
 #include "core/observe/format.hpp"
 
@@ -187,15 +188,16 @@ std::optional<Saved> BackgroundWriter::finish() {
 std::optional<Saved> BackgroundWriter::start(Contents contents, PieceSource pieces) {
   std::optional<Saved> previous = finish();
   done_ = false;
-  thread_ = std::thread([this, contents = std::move(contents), pieces = std::move(pieces)]() mutable {
-    try {
-      saved_ = write(store_, contents, pieces, group_);
-    } catch (...) {
-      failure_ = std::current_exception();
-    }
-    pieces = nullptr;
-    done_ = true;
-  });
+  thread_ =
+      start_thread("pl-write", [this, contents = std::move(contents), pieces = std::move(pieces)]() mutable {
+        try {
+          saved_ = write(store_, contents, pieces, group_);
+        } catch (...) {
+          failure_ = std::current_exception();
+        }
+        pieces = nullptr;
+        done_ = true;
+      });
   return previous;
 }
 

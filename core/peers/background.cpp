@@ -1,8 +1,6 @@
 #include "core/peers/background.hpp"
 
 #include <fmt/format.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -14,16 +12,6 @@
 #include "core/base/error.hpp"
 
 namespace pipeline::peers {
-
-std::thread start_thread(const char* name, std::function<void()> work) {
-  sigset_t all, before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);  // inherited by the new thread
-  std::thread thread(std::move(work));
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  ::pthread_setname_np(thread.native_handle(), name);
-  return thread;
-}
 
 WakeFd::WakeFd() : event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!event_) throw Error(fmt::format("cannot make an event descriptor: {}", std::strerror(errno)));

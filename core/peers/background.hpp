@@ -8,14 +8,12 @@
 #include <thread>
 
 #include "core/base/socket.hpp"
+#include "core/base/thread.hpp"
 
 namespace pipeline::peers {
 
 using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
-
-// A thread that receives no signals: those are for the main thread. `name` has at most 15 bytes.
-std::thread start_thread(const char* name, std::function<void()> work);
 
 // Wakes a thread that waits in epoll. [any-thread]
 class WakeFd {

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 
+#include "core/base/thread.hpp"
+
 namespace pipeline::train {
 
 Prefetcher::Prefetcher(const plugins::Task& task, Options options, Sequence sequence, uint64_t first_index)
     : task_(task), options_(options), sequence_(std::move(sequence)), next_index_(first_index) {
-  for (unsigned i = 0; i < options_.workers; ++i) workers_.emplace_back([this] { work(); });
+  for (unsigned i = 0; i < options_.workers; ++i)
+    workers_.push_back(start_thread("pl-load", [this] { work(); }));
 }
 
 Prefetcher::~Prefetcher() {

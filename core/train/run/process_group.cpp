@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
+#include "core/base/thread.hpp"
 #include "core/config/error.hpp"
 #include "core/launch/launch.hpp"
 #include "core/train/run/signals.hpp"
@@ -69,7 +70,7 @@ void ProcessGroup::leave_together() {
 
 ProcessGroup::Busy::Busy(ProcessGroup& processes) {
   if (processes.world().size == 1) return;
-  thread_ = std::thread([this, &processes] {
+  thread_ = start_thread("pl-busy", [this, &processes] {
     std::unique_lock lock(mutex_);
     while (!done_.wait_for(lock, std::chrono::seconds(1), [this] { return over_; }))
       processes.peers().progress();
@@ -144,7 +145,7 @@ void ProcessGroup::on_failure(const peers::Failure& failure) {
 void ProcessGroup::start_last_resort(const peers::Failure& failure) {
   const std::lock_guard lock(mutex_);
   if (last_resort_.joinable() || leaving_) return;
-  last_resort_ = std::thread([this, failure] {
+  last_resort_ = start_thread("pl-last-resort", [this, failure] {
     std::unique_lock held(mutex_);
     if (left_.wait_for(held, kLastResort, [this] { return leaving_; })) return;
     held.unlock();
