@@ -21,9 +21,8 @@ GlooTransport::GlooTransport(const Context& context, const pl_backend_open_args&
                              const std::string& interface)
     : rank_(args.rank),
       world_size_(args.world_size),
-      peers_(static_cast<size_t>(args.world_size)),
-      mine_(peers_.size()),
-      theirs_(peers_.size()),
+      mine_(static_cast<size_t>(args.world_size)),
+      theirs_(mine_.size()),
       library_("Gloo of LibTorch " TORCH_VERSION) {
   find_others(context, args, interface);
   connect(context, args);
@@ -40,9 +39,7 @@ void GlooTransport::find_others(const Context& context, const pl_backend_open_ar
       interface.empty() ? address_towards(std::string(view(args.address))) : address_of_interface(interface);
   for (const std::string& ip : context.exchange(group + "/first ip", local_.loopback ? "" : local_.ip))
     if (interface.empty() && local_.loopback && !ip.empty()) local_ = address_towards(ip);
-  const std::vector<std::string> hosts = context.exchange(group + "/host", host_name()),
-                                 ips = context.exchange(group + "/ip", local_.ip);
-  for (size_t r = 0; r < peers_.size(); ++r) peers_[r] = {hosts[r], ips[r]};
+  peers_ = context.exchange(group + "/place", concat(host_name(), " (", local_.ip, ")"));
 }
 
 void GlooTransport::connect(const Context& context, const pl_backend_open_args& args) {
@@ -145,8 +142,7 @@ void GlooTransport::leave(const std::string& /*why*/) noexcept {
 }
 
 std::string GlooTransport::name_of_peer(int32_t rank) const {
-  const Peer& peer = peers_[static_cast<size_t>(rank)];
-  return concat("rank ", rank, " on ", peer.host, " (", peer.ip, ")");
+  return concat("rank ", rank, " on ", peers_[static_cast<size_t>(rank)]);
 }
 
 void GlooTransport::interrupt() noexcept {

@@ -29,12 +29,6 @@ class GlooTransport : public Transport {
   const std::string& mechanism() const override { return mechanism_; }
 
  private:
-  // Where another rank is.
-  struct Peer {
-    std::string host;
-    std::string ip;
-  };
-
   void find_others(const Context& context, const pl_backend_open_args& args, const std::string& interface);
   void connect(const Context& context, const pl_backend_open_args& args);
   void expect_signatures();
@@ -47,7 +41,7 @@ class GlooTransport : public Transport {
   const int32_t world_size_;
   LocalAddress local_;
   std::unique_ptr<Mesh> mesh_;
-  std::vector<Peer> peers_;
+  std::vector<std::string> peers_;        // where each rank is: "node7 (10.0.0.2)"
   std::vector<Signature> mine_, theirs_;  // of the call under way, for and from each rank
   Mesh::Exchange coming_;                 // theirs_, of the next call
   std::optional<PeerError> unreachable_;  // why nothing is coming

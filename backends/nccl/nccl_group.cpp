@@ -67,14 +67,14 @@ NcclGroup::NcclGroup(const Context& context, const pl_backend_open_args& args, c
       timeout_(args.timeout_seconds),
       check_calls_(config.check_calls),
       library_("NCCL " + c10d::getNcclVersion()),
-      context_(context) {
+      context_(context),
+      name_(view(args.group)) {
   const c10::cuda::CUDAGuard guard(device_);
   check_device();
-  const std::string name(view(args.group));
-  facts_ = context_.exchange(name + "/facts", my_facts());
+  facts_ = context_.exchange(name_ + "/facts", my_facts());
   check_facts();
   transport_ = concat("links of NCCL's choice, which NCCL_DEBUG=INFO shows; this rank: ", my_facts());
-  connect(name);
+  connect();
 }
 
 NcclGroup::~NcclGroup() {
@@ -112,12 +112,12 @@ void NcclGroup::check_facts() const {
   }
 }
 
-void NcclGroup::connect(const std::string& name) {
+void NcclGroup::connect() {
   silence_c10d();
   try {
     auto options = c10d::ProcessGroupNCCL::Options::create();
     options->timeout = std::chrono::ceil<milliseconds>(duration<double>(timeout_ + kWatchdogLater));
-    const auto store = c10::make_intrusive<HostStore>(context_, name, timeout_);
+    const auto store = c10::make_intrusive<HostStore>(context_, name_, timeout_);
     group_ = c10::make_intrusive<c10d::ProcessGroupNCCL>(store, rank_, world_size_, options);
     group_->eagerConnectSingleDevice(device_);
     wait_on_host(*launch(Call{}), timeout_);  // links are made by the first call
@@ -207,7 +207,7 @@ void NcclGroup::compare(const Call& call) {
     const Signature signature = signature_of(call, sequence_, r);
     mine.append(reinterpret_cast<const char*>(&signature), sizeof signature);
   }
-  const std::vector<std::string> all = context_.exchange("calls", mine);
+  const std::vector<std::string> all = context_.exchange(name_ + "/calls", mine);
   for (int32_t r = 0; r < world_size_; ++r) {
     Signature theirs;
     all[static_cast<size_t>(r)].copy(reinterpret_cast<char*>(&theirs), sizeof theirs,

@@ -35,7 +35,7 @@ class NcclGroup : public Group {
   void check_device() const;
   std::string my_facts() const;
   void check_facts() const;
-  void connect(const std::string& name);
+  void connect();
   void compare(const Call& call);
   Handle launch(const Call& call);
   Handle all_gather(const Call& call);
@@ -58,6 +58,7 @@ class NcclGroup : public Group {
   std::string library_;
   std::string transport_;
   const Context context_;
+  const std::string name_;          // of the group, for what its ranks exchange
   std::vector<std::string> facts_;  // of each rank: host and GPU
   c10::intrusive_ptr<c10d::ProcessGroupNCCL> group_;
   uint64_t sequence_ = 0;

@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <sstream>
 #include <utility>
 #include <vector>
@@ -25,12 +26,13 @@ size_t up_to(size_t value, size_t multiple) { return (value + multiple - 1) / mu
 Segment::Segment(const Context& context, const std::string& group, int32_t rank, int32_t world_size,
                  size_t slot_bytes)
     : world_size_(world_size), slot_bytes_(slot_bytes) {
-  std::string problem, mine;
+  std::optional<Error> failed;
+  std::string mine;
   const auto attempt = [&](auto&& part) {
     try {
-      if (problem.empty()) part();
-    } catch (const std::exception& error) {
-      problem = error.what();
+      if (!failed) part();
+    } catch (...) {
+      failed = current_error();
     }
   };
   if (rank == 0) {
@@ -43,10 +45,14 @@ Segment::Segment(const Context& context, const std::string& group, int32_t rank,
   if (rank != 0 && !memory.empty()) attempt([&] { open(memory); });
   attempt([&] { map(); });
   // Rank 0's file stays open until the others have it.
-  const std::vector<std::string> problems = context.exchange(group + "/mapped", problem);
+  const std::vector<std::string> problems = context.exchange(group + "/mapped", failed ? failed->what() : "");
   close_file();
-  for (size_t r = 0; r < problems.size(); ++r)
-    if (!problems[r].empty()) fail("open: rank ", r, ": ", problems[r]);
+  for (size_t r = 0; r < problems.size(); ++r) {
+    if (problems[r].empty()) continue;
+    unmap();
+    if (failed) fail_with(failed->code(), "open: ", failed->what());
+    fail_with(PL_ERROR_PEER, "open: rank ", r, ": ", problems[r]);
+  }
 }
 
 void Segment::make() {
@@ -98,8 +104,8 @@ void Segment::close_file() {
   if (fd_ >= 0) ::close(std::exchange(fd_, -1));
 }
 
-Segment::~Segment() {
-  if (base_ != nullptr) ::munmap(base_, size());
+void Segment::unmap() {
+  if (base_ != nullptr) ::munmap(std::exchange(base_, nullptr), size());
 }
 
 size_t Segment::announcements_at() const {

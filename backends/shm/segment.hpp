@@ -49,7 +49,7 @@ class Segment {
           size_t slot_bytes);
   Segment(const Segment&) = delete;
   Segment& operator=(const Segment&) = delete;
-  ~Segment();
+  ~Segment() { unmap(); }
 
   Ending& ending() const { return *reinterpret_cast<Ending*>(base_); }
   RankState& state(int32_t rank) const;
@@ -62,6 +62,7 @@ class Segment {
   void make();
   void open(const std::string& from_rank_0);
   void map();
+  void unmap();
   void close_file();
   std::string name() const;
   size_t size() const;

@@ -112,15 +112,6 @@ bool send_some(int fd, std::string_view& head, std::string_view& body) {
   return true;
 }
 
-// False: broken, or the time is up.
-bool send_all(int fd, std::string_view head, std::string_view body, Deadline deadline) {
-  for (;;) {
-    if (!send_some(fd, head, body)) return false;
-    if (head.empty() && body.empty()) return true;
-    if (!wait_for(fd, POLLOUT, deadline)) return false;
-  }
-}
-
 }  // namespace
 
 bool wait_for(int fd, short what, Deadline deadline) {
@@ -133,6 +124,14 @@ bool wait_for(int fd, short what, Deadline deadline) {
     }
     pollfd wait{fd, what, 0};
     if (::poll(&wait, 1, milliseconds) > 0) return true;
+  }
+}
+
+bool send_all(int fd, std::string_view head, std::string_view body, Deadline deadline) {
+  for (;;) {
+    if (!send_some(fd, head, body)) return false;
+    if (head.empty() && body.empty()) return true;
+    if (!wait_for(fd, POLLOUT, deadline)) return false;
   }
 }
 

@@ -31,16 +31,6 @@ milliseconds left_until(Clock::time_point time) {
   return std::max(std::chrono::ceil<milliseconds>(time - Clock::now()), milliseconds(0));
 }
 
-bool send_all(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t n = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    bytes.remove_prefix(static_cast<std::size_t>(n));
-  }
-  return true;
-}
-
 }  // namespace
 
 Join::Join(const World& world, Seconds timeout, std::function<bool()> cancelled)

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "plugins/strategies/common/collective.hpp"
-#include "plugins/strategies/common/hosts.hpp"
 
 namespace pipeline::strategies {
 namespace {

@@ -7,7 +7,6 @@
 #include <pipeline/torch/runtime.hpp>
 
 #include "plugins/strategies/common/collective.hpp"
-#include "plugins/strategies/common/hosts.hpp"
 #include "plugins/strategies/ddp/late_gradients.hpp"
 
 namespace pipeline::strategies {
@@ -96,16 +95,18 @@ StepSums BucketReduction::finish() {
 
 StepSums BucketReduction::receive() {
   unfinished_ = false;
-  const Late late = late_on_any_rank();
+  std::vector<uint8_t> late = late_on_any_rank();
+  const bool late_rows = late.back() != 0;
+  late.pop_back();
   std::vector<at::Tensor> sums = buckets_.finish();
   loss_sum_->work.wait();
   const at::Tensor loss = std::exchange(loss_sum_, std::nullopt)->sum;
-  if (late.gradients) {
+  if (std::ranges::count(late, 1) > 0) {
     std::vector<at::Tensor> gradients;
     for (size_t slot = 0; slot < sums.size(); ++slot) gradients.push_back(gradients_.take(slot));
-    add_late_gradients(context_, group_, *layout_, gradients, sums);
+    add_late_gradients(group_, late, gradients, sums);
   }
-  if (late.rows) {
+  if (late_rows) {
     for (const LateRows::Sum& rows : late_rows_.finish(&group_, device_))
       rows.add_to(sums[rows.slot].narrow(0, 0, layout_->slots()[rows.slot].count), 0);
   }
@@ -116,12 +117,12 @@ StepSums BucketReduction::receive() {
   return {std::move(runs), loss};
 }
 
-BucketReduction::Late BucketReduction::late_on_any_rank() const {
-  std::vector<uint8_t> late{0, late_rows_.empty() ? uint8_t{0} : uint8_t{1}};
-  for (size_t slot = 0; slot < layout_->trainable_slots(); ++slot)
-    if (gradients_.has(slot)) late[0] = 1;
+std::vector<uint8_t> BucketReduction::late_on_any_rank() const {
+  std::vector<uint8_t> late(layout_->trainable_slots() + 1);
+  for (size_t slot = 0; slot + 1 < late.size(); ++slot) late[slot] = gradients_.has(slot) ? 1 : 0;
+  late.back() = late_rows_.empty() ? 0 : 1;
   maximum_over_hosts(context_, "late gradients", late);
-  return {late[0] != 0, late[1] != 0};
+  return late;
 }
 
 // After the first step: rank 0's, for all. A gradient that came several times counts from its last, one that

@@ -40,11 +40,8 @@ class BucketReduction : public Reduction {
   void send_unused();
   void send_rest();
   StepSums receive();
-  // What came after its bucket had left, on any rank.
-  struct Late {
-    bool gradients, rows;
-  };
-  Late late_on_any_rank() const;
+  // What came after its bucket had left, on any rank: 1 for each slot, and behind them for rows.
+  std::vector<uint8_t> late_on_any_rank() const;
   void learn_order();
 
   const Context context_;

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "plugins/strategies/common/collective.hpp"
-#include "plugins/strategies/common/hosts.hpp"
 
 namespace pipeline::strategies {
 namespace {
@@ -57,12 +56,8 @@ void receive(Flight& flight, const at::Tensor& sum) {
 
 }  // namespace
 
-void add_late_gradients(const Context& context, const Communicator& group, const Layout& layout,
+void add_late_gradients(const Communicator& group, const std::vector<uint8_t>& is_late,
                         const std::vector<at::Tensor>& late, std::vector<at::Tensor>& sums) {
-  std::vector<uint8_t> is_late(layout.trainable_slots());
-  for (size_t slot = 0; slot < is_late.size(); ++slot) is_late[slot] = late[slot].defined() ? 1 : 0;
-  maximum_over_hosts(context, "late parameters", is_late);
-
   std::vector<size_t> affected;
   std::vector<at::Tensor> flags;
   for (size_t slot = 0; slot < is_late.size(); ++slot) {
@@ -70,7 +65,6 @@ void add_late_gradients(const Context& context, const Communicator& group, const
     affected.push_back(slot);
     flags.push_back(row_flags(late[slot], sums[slot]));
   }
-  if (affected.empty()) return;  // of a step that was given up
   const at::Tensor all_flags = any_rank(group, at::cat(flags));
 
   std::vector<Flight> flights;

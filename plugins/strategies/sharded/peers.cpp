@@ -3,7 +3,6 @@
 #include <pipeline/torch/runtime.hpp>
 
 #include "plugins/strategies/common/collective.hpp"
-#include "plugins/strategies/common/hosts.hpp"
 
 namespace pipeline::strategies {
 
