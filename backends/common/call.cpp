@@ -109,6 +109,7 @@ const pl_buffer& Calls::checked(const char* what, const pl_buffer& buffer) const
               device_ == PL_DEVICE_CPU ? "host" : "CUDA device", " memory (device type ", buffer.device.type,
               ")");
   }
+  require_known_flags(what, buffer.flags, 0);
   if (buffer.count > 0 && buffer.data == nullptr)
     fail(what, ": the buffer has ", buffer.count, " elements and is NULL");
   if (buffer.dtype.bits == 0 || buffer.dtype.bits % 8 != 0 || buffer.dtype.lanes != 1) {

@@ -68,8 +68,9 @@ typedef struct place {
   group* group;
 } place;
 
-static void take_place(void* user, int32_t rank, const void* bytes, uint64_t size) {
+static pl_error* take_place(void* user, int32_t rank, const void* bytes, uint64_t size) {
   if (rank == 0 && size == sizeof(place)) memcpy(user, bytes, sizeof(place));
+  return NULL;
 }
 
 static pl_error* join(const pl_host* host, const pl_context* context, const pl_backend_open_args* args,
@@ -125,6 +126,9 @@ static pl_error* open_group(const pl_host* host, const pl_context* context, cons
                         (unsigned)raw->struct_size, (unsigned)sizeof args);
   memset(&args, 0, sizeof args);
   memcpy(&args, raw, raw->struct_size < sizeof args ? raw->struct_size : sizeof args);
+  if (args.reserved != 0)
+    return fake_error(host, PL_ERROR_UNSUPPORTED, "pl_backend_open_args.reserved is %u, must be 0",
+                      (unsigned)args.reserved);
   error = check_args(host, &args);
   if (error) return error;
   comm = (pl_comm*)calloc(1, sizeof *comm);

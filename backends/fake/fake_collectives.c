@@ -7,6 +7,9 @@
 static pl_error* receive_buffer(pl_comm* comm, const char* what, const pl_buffer* raw, pl_buffer* out) {
   memset(out, 0, sizeof *out);
   memcpy(out, raw, raw->struct_size < sizeof *out ? raw->struct_size : sizeof *out);
+  if (out->flags & ~PL_FLAGS_MAY_IGNORE)
+    return fake_error(comm->host, PL_ERROR_UNSUPPORTED, "%s: flags %u of the buffer are unknown", what,
+                      (unsigned)out->flags);
   if (out->device.type != PL_DEVICE_CPU)
     return fake_error(comm->host, PL_ERROR_UNSUPPORTED,
                       "%s: the buffer is not in host memory (device type %d)", what, (int)out->device.type);

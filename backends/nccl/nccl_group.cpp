@@ -3,6 +3,7 @@
 #include <pipeline/torch/runtime.hpp>
 
 #include <ATen/cuda/CUDAContext.h>
+#include <ATen/cuda/CUDAEvent.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <unistd.h>
 
@@ -134,8 +135,14 @@ std::unique_ptr<Work> NcclGroup::start(const Call& call) {
   if (check_calls_) compare(call);
   try {
     const c10::cuda::CUDAGuard guard(device_);
-    const pl_stream of_buffers = call.out.stream.kind != PL_STREAM_NONE ? call.out.stream : call.in.stream;
-    const c10::cuda::CUDAStreamGuard stream(cuda_stream(of_buffers));
+    const bool has_stream = call.out.stream.kind != PL_STREAM_NONE;
+    const auto stream = cuda_stream(has_stream ? call.out.stream : call.in.stream);
+    if (call.in.stream.kind != PL_STREAM_NONE && cuda_stream(call.in.stream) != stream) {
+      at::cuda::CUDAEvent filled;
+      filled.record(cuda_stream(call.in.stream));
+      filled.block(stream);
+    }
+    const c10::cuda::CUDAStreamGuard scope(stream);
     return std::make_unique<Started>(*this, launch(call));
   } catch (const std::exception& e) {
     const Error why = explained(e);

@@ -7,34 +7,42 @@
  * CHANGELOG.md what was appended when.
  *
  * Conventions, true of every declaration below:
- *  - Structs that cross by pointer begin with `struct_size`; the sender sets it to sizeof. Fields are only
- *    ever appended. The receiver copies min(struct_size, its own sizeof) bytes and takes the rest as zero, so
- *    either side may be the newer one. An *options* struct (named ..._args) that is larger than the receiver
- *    knows and has a nonzero byte in the unknown part is refused: a new option is never silently ignored. In
- *    an array, `struct_size` of the first element is the stride. pl_str, pl_device, pl_dtype, pl_stream,
- *    pl_tensor and pl_number are frozen as they are and carry no size.
- *  - Slots are required unless marked (optional); optional ones may be NULL. The host checks required slots
- *    once, at load.
+ *  - Structs that cross by pointer begin with `struct_size`, and fields are only ever appended. Who sends a
+ *    struct sets struct_size to its sizeof. Who receives it copies min(struct_size, its own sizeof) bytes and
+ *    takes the rest as zero, so either side may be the newer one. For an `out` struct the caller sets
+ *    struct_size to its sizeof and the rest to zero; the callee writes at most struct_size bytes, and leaves
+ *    struct_size as it is. In an array, struct_size of the first element is the stride. pl_str, pl_number,
+ *    pl_device, pl_dtype, pl_stream and pl_tensor carry no size and never change.
+ *  - An options struct (named ..._args) that has a nonzero byte where the receiver knows no field, or in
+ *    `reserved`, is refused: no option is ever ignored in silence. In other structs such bytes are ignored;
+ *    one whose later fields may change the meaning of its first ones has `flags`.
+ *  - `reserved` is zero.
+ *  - Flags are bits of a uint32_t. Bits 0 to 15 must be understood: an unknown one is an error. Bits 16 to 31
+ *    may be ignored by who does not know them. Codes are plain uint32_t constants: the lower 16 bits say what
+ *    it is, and an unknown one is an error; the upper 16 bits may one day say it more exactly, and are
+ *    ignored by who does not know them.
+ *  - Slots are required unless marked (optional); optional ones may be NULL. The host checks them once, at
+ *    load.
  *  - Functions that can fail return `pl_error *`: NULL is success. Errors are made by the host
- *    (pl_host.error_new), whoever raises them, and freed by the receiver (pl_host.error_free). After an error
- *    nothing was handed out: what `out` parameters hold is neither read nor freed. No C++ exception may leave
- *    a function of this ABI.
+ *    (pl_host.error_new), whoever raises them, and freed by the receiver (pl_host.error_free). A slot whose
+ *    callback returned an error returns that error as it is. After an error nothing was handed out: what
+ *    `out` parameters hold is neither read nor freed. No C++ exception may leave a function of this ABI.
  *  - Every pointer has one of four lifetimes. static: until the process ends. borrowed-call: until the call
  *    returns. borrowed-object: as long as the object that the function is about, its first argument or the
  *    one that it makes. owned: the receiver frees it with the named function. Arguments are borrowed-call
  *    where nothing else is said.
  *  - Every function has a thread tag. [main]: only the thread that runs the training loop. [any-thread]: any
  *    thread, also concurrently. [serialized]: any thread, one call at a time per object. [collective]:
- *    [serialized], and all ranks make the same calls in the same order. "[main] collective" is both.
- *  - Flags are bits of a uint32_t. Bits 0 to 15 must be understood: an unknown one is an error. Bits 16 to 31
- *    may be ignored by who does not know them. Codes are plain uint32_t constants: the lower 16 bits say what
- *    it is, and an unknown one is an error; the upper 16 bits may one day say it more exactly, and are
- *    ignored by who does not know them.
+ *    [serialized], and all ranks make the same calls in the same order. "[main] collective" is both. A
+ *    callback is called on the thread of the slot that it was passed to, unless it is tagged.
  *  - Device work is ordered by one stream, pl_run_info.stream. What a slot starts on the device runs after
  *    all that earlier slots of any plugin started, and before all that later ones start: a slot puts its work
- *    on that stream, or makes its own streams wait for it and it for them. So no slot has a stream among its
- *    arguments, and none waits for the device unless it says so. On the CPU the work is done when the slot
- *    returns.
+ *    on that stream, or makes its own streams wait for it and it for them. So no slot waits for the device
+ *    unless it says so, and none has a stream among its arguments but where work may come from elsewhere:
+ *    pl_gradient.stream and the collectives. On the CPU the work is done when the slot returns.
+ *  - CUDA: that stream is a non-blocking one of the device's primary context. No slot may count on a context
+ *    or a device being current on its thread, and it may leave another one current. pl_device.id counts the
+ *    devices that the process sees, as CUDA_VISIBLE_DEVICES numbers them.
  *  - Strings are UTF-8, not NUL-terminated. */
 #ifndef PIPELINE_ABI_PIPELINE_H
 #define PIPELINE_ABI_PIPELINE_H
@@ -183,8 +191,8 @@ typedef struct pl_run_info {
   uint32_t flags;
   uint32_t threads;   /* CPU threads that this process may compute with */
   int32_t rank;       /* among the processes that share out the global batch: of data parallelism */
-  int32_t world_size; /* of data parallelism */
-  int32_t local_rank;
+  int32_t world_size; /* of data parallelism; at least 1 */
+  int32_t local_rank; /* among the processes of this host */
   int32_t local_world_size;
   pl_device device;
   pl_stream stream; /* that all device work is ordered by; NONE on the CPU, and where nothing is computed */
@@ -205,8 +213,8 @@ typedef struct pl_run_info {
 #define PL_LOG_WARNING 3u
 #define PL_LOG_ERROR 4u
 
-/* Bytes that came from `rank`, borrowed-call. */
-typedef void (*pl_bytes_visitor)(void* user, int32_t rank, const void* bytes, uint64_t size);
+/* Bytes that came from `rank`, borrowed-call. An error ends the visit. */
+typedef pl_error* (*pl_bytes_visitor)(void* user, int32_t rank, const void* bytes, uint64_t size);
 
 /* Everything outside that a plugin sees: it reads no environment but its library's own, writes to no console,
  * installs no signal handler, uses no clock as a seed. One table per process, static. `context` is what the
@@ -228,28 +236,32 @@ typedef struct pl_host {
   /* A value that goes into this step's line of metrics.jsonl, averaged over the step by weight; keep names
    * stable. [main] */
   void (*metric)(const pl_context* context, pl_str name, double sum, double weight);
-  /* The same for a sum that is on the device: a float32 or float64 scalar, borrowed-call, read one step
-   * later, as the loss is, so that nobody waits for the device. [main] */
+  /* The same for a sum on the device, a float32 or float64 scalar. It is copied in the order of the stream
+   * and read a step later, as the loss is, so that nobody waits for the device. [main] */
   void (*metric_tensor)(const pl_context* context, pl_str name, const pl_tensor* sum, double weight);
   /* Progress of something long (`prepare`, a download). total = 0: unknown. [any-thread] */
   void (*progress)(const pl_context* context, pl_str what, uint64_t done, uint64_t total);
   /* Nonzero: give up soon, with PL_ERROR_CANCELLED. [any-thread] */
   uint32_t (*cancelled)(const pl_context* context);
   const pl_run_info* (*run_info)(const pl_context* context); /* borrowed-object [any-thread] */
-  /* A seed as a pure function of (run.seed, stream, a, b, c): the only source of randomness. [any-thread] */
-  uint64_t (*seed)(const pl_context* context, pl_str stream, uint64_t a, uint64_t b, uint64_t c);
+  /* A seed as a pure function of (run.seed, name, a, b, c): the only source of randomness. [any-thread] */
+  uint64_t (*seed)(const pl_context* context, pl_str name, uint64_t a, uint64_t b, uint64_t c);
 
-  /* For strategies and backends: what ranks tell each other besides tensors, over the connections that the
-   * host has anyway. It goes through rank 0: for addresses and counters, not for data. Names and keys are the
-   * plugin's own, at most 900 bytes. All fail with PL_ERROR_PEER once any rank has failed.
-   * exchange: gives `mine` to all ranks (a backend: of its group) and passes what each of them gave, by rank.
-   * They all make the same exchanges of one name in the same order; different names are independent.
-   * [any-thread] */
+  /* For strategies and backends: what ranks tell each other besides tensors, such as addresses and counts.
+   * It goes through rank 0, over connections that the host has anyway, so it is not for data. Names and keys
+   * are the plugin's own and have at most 900 bytes; a backend puts the name of its group in front. All three
+   * fail with PL_ERROR_PEER as soon as any rank has failed, and with PL_ERROR_CANCELLED.
+   *
+   * exchange: an all-gather of bytes. Every rank gives `mine`, of a size of its own; `visit` is called with
+   * what each of them gave, in the order of the ranks. At most 1 GiB, all ranks together. Exchanges of one
+   * name are [collective]; those of different names are independent, also on several threads. It waits until
+   * all ranks have come. [any-thread]
+   *
+   * store_set, store_get: a table that all ranks share, for libraries that find their ranks by one. A key
+   * stays; the value that was set last counts. get waits until the key is there, and visits its value as one
+   * of rank 0; PL_ERROR_TIMEOUT after timeout_seconds, at once where that is not above 0. [any-thread] */
   pl_error* (*exchange)(const pl_context* context, pl_str name, const void* mine, uint64_t size,
                         pl_bytes_visitor visit, void* user);
-  /* A table that all ranks share, as libraries of collectives want it. set: the last one stays. get: waits
-   * until the key is there, and then passes its value, as of rank 0; PL_ERROR_TIMEOUT after timeout_seconds,
-   * or at once where they are 0. [any-thread] */
   pl_error* (*store_set)(const pl_context* context, pl_str key, const void* bytes, uint64_t size);
   pl_error* (*store_get)(const pl_context* context, pl_str key, double timeout_seconds,
                          pl_bytes_visitor visit, void* user);
@@ -273,9 +285,9 @@ typedef struct pl_host {
 
 #define PL_PARAMETER_TRAINABLE 1u
 #define PL_PARAMETER_DECAY 2u /* weight decay applies */
-/* For a stage that starts from the weights of another one. NEW: where those lack it, it keeps its initial
- * value. DROPPABLE: a later stage that does not have it may leave it out. The log names both; all else must
- * match. */
+/* A run takes its values up by name, and names and shapes must match. Only a stage that starts from the
+ * weights of another one may differ: a NEW parameter that those lack keeps its initial value, and a DROPPABLE
+ * one of theirs may be missing here. The log names both. */
 #define PL_PARAMETER_NEW 4u
 #define PL_PARAMETER_DROPPABLE 8u
 
@@ -292,23 +304,23 @@ typedef struct pl_parameter {
   uint32_t reserved;
 } pl_parameter;
 
-/* A finished gradient of one micro-batch, in float32, the parameters' dtype or the compute dtype. */
+/* A finished gradient of one micro-batch, in float32, the parameter's dtype or the compute dtype. */
 typedef struct pl_gradient {
   uint32_t struct_size;
-  uint32_t reserved;
+  uint32_t flags; /* none in 1.0 */
   uint64_t index; /* of the parameter */
   const pl_tensor*
       tensor;       /* the bound gradient, or the task's own tensor, of the parameter's shape or rows */
   pl_stream stream; /* that it is complete on: pl_run_info.stream, or another one of the task's */
-  /* Owner of the task's own tensor: the strategy now owns it and calls release(owner) once, from any thread,
-   * when all that reads the memory is done or is on pl_run_info.stream already. So memory that is given out
-   * again for work on that stream is in order; for anything else its owner must wait. NULL when the tensor is
-   * the bound gradient, or rows. */
+  /* Set for the task's own tensor, NULL for the bound gradient and for rows. From the call on, also where it
+   * fails, the memory belongs to the strategy. It calls release(owner) once, from any thread, when all that
+   * reads the memory is done or is on pl_run_info.stream already. So memory that is given out again for work
+   * on that stream is in order; for anything else its owner must wait. */
   void* owner;
   void (*release)(void* owner);
-  /* Only where the sink's flags say PL_GRADIENTS_IN_ROWS and no gradient is bound: (K) int64 on the tensor's
-   * device; `tensor`, (K, ...), is added to these rows of the gradient, the same row perhaps several times.
-   * Both are borrowed-call. NULL: the tensor is of all rows. */
+  /* (K) int64 on the tensor's device: `tensor`, (K, ...), is added to these rows of the gradient, the same
+   * row perhaps several times. NULL: the tensor is of all rows. Both are borrowed-call.
+   * REQUIRES: the sink's flags say PL_GRADIENTS_IN_ROWS, and no gradient is bound. */
   const pl_tensor* rows;
 } pl_gradient;
 
@@ -320,16 +332,21 @@ typedef struct pl_gradient_sink {
   uint32_t struct_size;
   uint32_t flags; /* PL_GRADIENTS_... */
   void* user;
-  /* In any order. A parameter that is used twice may come twice; the second one is added. [serialized] */
+  /* In any order. A bound gradient comes once for each micro-batch, when it is complete; one that is handed
+   * over may come several times, as a parameter that is used twice does, and is added up. One that does not
+   * come is zero. [serialized] */
   pl_error* (*ready)(void* user, const pl_gradient* gradient);
 } pl_gradient_sink;
 
 /* Told by the task where its units begin and end, so that a strategy can hold one unit's parameters at a
  * time. Between enter and leave the unit's values are in place, at the addresses they were bound to, for work
- * on pl_run_info.stream; outside they may be anything. Both are [collective]: every micro-batch of every
- * rank enters and leaves the same units in the same order, in the forward pass and in the backward pass. A
- * model whose micro-batches use different units, such as a text beside a picture, enters and leaves those
- * that it does not use as well. */
+ * on pl_run_info.stream; outside they may be anything. A unit's gradients come before it is left in the
+ * backward pass. Units may overlap, and may be entered again. After an error the micro-batch is over: nothing
+ * more is entered or left.
+ *
+ * Both are [collective]: every micro-batch of every rank enters and leaves the same units in the same order,
+ * forward and backward. A model whose micro-batches use different units, such as a text beside a picture,
+ * enters and leaves those that it does not use as well. */
 #define PL_PASS_FORWARD 1u
 #define PL_PASS_BACKWARD 2u
 
@@ -355,14 +372,14 @@ typedef struct pl_load_args {
   uint32_t split;
   uint32_t purpose; /* PL_PURPOSE_...: training may mask or augment, prediction must not need targets */
   uint32_t reserved;
-  const uint64_t* ids; /* `count` samples, each < sample_count(split) */
-  uint64_t count;
+  const uint64_t* ids; /* each < sample_count(split); in any order, and the same one may come twice */
+  uint64_t count;      /* at least 1 */
   uint64_t epoch; /* 0-based; 0 outside training. Random choices depend on (seed, epoch, sample id) alone */
 } pl_load_args;
 
 typedef struct pl_batch_info {
   uint32_t struct_size;
-  uint32_t reserved;
+  uint32_t flags;     /* none in 1.0 */
   double weight;      /* what the loss sum is divided by, e.g. target tokens; may be 0 */
   uint64_t samples;   /* samples in the batch */
   uint64_t tokens;    /* useful positions computed; 0 when the task has no such thing */
@@ -381,8 +398,8 @@ typedef struct pl_train_args {
 
 typedef struct pl_evaluate_args {
   uint32_t struct_size;
-  uint32_t purpose;      /* PL_PURPOSE_VALIDATE, _EVALUATE or _PREDICT */
-  uint64_t sample_limit; /* how many samples to show through the sink's `sample`; 0: none */
+  uint32_t purpose;         /* PL_PURPOSE_VALIDATE, _EVALUATE or _PREDICT */
+  uint64_t samples_to_show; /* through the sink's `sample`, at most */
 } pl_evaluate_args;
 
 /* What an evaluation yields. Sums are added over batches, and records put together, in the order of the
@@ -398,7 +415,8 @@ typedef struct pl_evaluation_sink {
    * would count it twice. Empty: of the evaluation as a whole. */
   pl_error* (*value)(void* user, pl_str group, pl_str name, double sum, double weight);
   /* What sums cannot express: bytes that belong to a sample of this batch, under a key of the task's, once
-   * for each sample and key. `report` gets those of all samples. */
+   * for each sample and key. `report` gets those of all samples, on all ranks: at most a few
+   * kilobytes each. */
   pl_error* (*record)(void* user, uint64_t sample_id, pl_str key, const void* bytes, uint64_t size);
   /* A sample worth reading, as text of any number of lines. */
   pl_error* (*sample)(void* user, uint64_t sample_id, pl_str text);
@@ -502,15 +520,16 @@ typedef struct pl_task_api {
   pl_error* (*open)(pl_task* self);
 
   /* Data. */
-  /* 0: no such split. UINT64_MAX: no end, as of a stream; ids are then positions in it. */
+  /* 0: no such split. UINT64_MAX, for training alone: no end, as of a stream; ids are positions in it. */
   pl_error* (*sample_count)(pl_task* self, uint32_t split, uint64_t* out);
   /* (optional) Relative cost of samples, e.g. tokens, for grouping alike ones: out[i] for ids[i].
    * [any-thread] */
   pl_error* (*sample_costs)(pl_task* self, uint32_t split, const uint64_t* ids, uint64_t count, double* out);
-  /* (optional) Identifies the data's content; borrowed-object. The same on all ranks and in a continued run.
-   */
+  /* (optional) Identifies the data's content, the same on all ranks and in a continued run.
+   * Borrowed-object. */
   pl_str (*data_fingerprint)(pl_task* self);
-  /* [any-thread], all three. */
+  /* load reads samples ahead of time, on worker threads. batch_free may come while work on the device that
+   * `train` started still reads the batch. [any-thread], all three. */
   pl_error* (*load)(pl_task* self, const pl_load_args* args, pl_batch** out);
   pl_error* (*batch_info)(pl_task* self, const pl_batch* batch, pl_batch_info* out);
   void (*batch_free)(pl_task* self, pl_batch* batch);
@@ -519,28 +538,29 @@ typedef struct pl_task_api {
   uint64_t (*parameter_count)(pl_task* self);
   pl_error* (*parameter)(pl_task* self, uint64_t index, pl_parameter* out);
   /* Writes the initial value into `out` (host, float32, contiguous): a pure function of (run.seed, index), or
-   * of what was imported. For any of the parameters, in any order: a rank may ask for a part of them alone.
-   */
+   * of what was imported. Called for any of the parameters, in any order: a rank may need a part alone. */
   pl_error* (*initialize)(pl_task* self, uint64_t index, pl_tensor* out);
   /* (optional) Takes initial values from a folder of another tool, e.g. Hugging Face. Strict: one error lists
-   * all missing, unexpected and mis-shaped tensors. */
+   * all tensors that are missing (but for NEW parameters), unexpected or of another shape. */
   pl_error* (*import_model)(pl_task* self, pl_str folder);
-  /* The strategy's storage for parameter `index`: value and gradient live at these addresses until destroy,
-   * or until it is bound again, between batches. The views are borrowed-call; their memory outlives the task.
-   * grad->data == NULL: hand gradients over (see pl_gradient.owner). */
+  /* Gives parameter `index` its storage: `value`, of run_info.parameter_dtype, and `grad`, both contiguous
+   * and aligned to 64 bytes. grad->data == NULL: gradients are handed over (see pl_gradient.owner), or the
+   * parameter is not trainable. The views are borrowed-call; the memory stays where it is until destroy, or
+   * until the parameter is bound again, between batches. */
   pl_error* (*bind)(pl_task* self, uint64_t index, const pl_tensor* value, const pl_tensor* grad);
-  /* (optional) Needed by strategies that do not keep all parameters in place. hooks: borrowed-object, static
+  /* (optional) For strategies that do not keep all parameters in place. hooks: borrowed-object, static
    * members. */
   pl_error* (*set_unit_hooks)(pl_task* self, const pl_unit_hooks* hooks);
 
   /* Work. */
-  /* Forward and backward. `loss`: receives a view of the float32 or float64 scalar loss SUM (unscaled) on the
-   * device, valid until the next `train`. Gradients are *added* to bound gradients. */
+  /* Forward and backward. `loss` becomes a view of the unscaled loss sum, a float32 or float64 scalar on the
+   * device, valid until the work of the next `train`. Gradients are added to what the bound ones hold; the
+   * strategy clears them. */
   pl_error* (*train)(pl_task* self, const pl_batch* batch, const pl_train_args* args, pl_tensor* loss);
   /* Sums and records of a batch. May wait for the device. */
   pl_error* (*evaluate)(pl_task* self, const pl_batch* batch, const pl_evaluate_args* args,
                         const pl_evaluation_sink* sink);
-  /* (optional) Figures besides the loss; index < metric_count. */
+  /* (optional, both or none) Figures besides the loss; index < metric_count. */
   uint64_t (*metric_count)(pl_task* self);
   pl_error* (*metric)(pl_task* self, uint64_t index, pl_metric* out);
   /* (optional) What an evaluation says beyond means: intervals, tables, pictures, figures of records. After
@@ -548,8 +568,8 @@ typedef struct pl_task_api {
    * Also with the values of several evaluations together, and then on an object that was only created: it
    * uses `args` and options alone. */
   pl_error* (*report)(pl_task* self, const pl_report_args* args, const pl_report_sink* sink);
-  /* (optional, all three or none) The columns of a prediction's table after the id, borrowed-object; the id
-   * of a sample; the rows of a batch. May wait for the device. */
+  /* (optional, all three or none) A prediction is a table. The names of its columns after the id,
+   * borrowed-object; the id of a sample; the rows of a batch. predict may wait for the device. */
   pl_error* (*prediction_columns)(pl_task* self, const pl_str** out, uint64_t* count);
   pl_error* (*sample_name)(pl_task* self, uint32_t split, uint64_t sample_id,
                            pl_str* out); /* borrowed-object [any-thread] */
@@ -574,14 +594,15 @@ typedef struct pl_work pl_work; /* a collective under way */
 
 typedef struct pl_buffer {
   uint32_t struct_size;
-  uint32_t reserved;
+  uint32_t flags; /* none in 1.0 */
   void* data;
   uint64_t count; /* elements */
   pl_dtype dtype;
   pl_device device;
-  uint32_t reserved2;
-  pl_stream stream; /* that fills the buffer, or used it last: the collective runs after it. NONE: nothing is
-                       under way */
+  uint32_t reserved;
+  /* That fills the buffer, or used it last: the collective runs after it. Two buffers may have two. NONE:
+   * nothing is under way. */
+  pl_stream stream;
 } pl_buffer;
 
 typedef struct pl_backend_open_args {
@@ -609,10 +630,13 @@ typedef struct pl_backend_info {
  * with the same counts and dtypes. `counts` are elements per rank, world_size of them; NULL: even. A count
  * may be 0, and the data then NULL. Buffers do not overlap, but a shard may be this rank's own part of the
  * full buffer. Every backend has the dtypes float64, float32, float16, bfloat16, int64, int32 and uint8 with
- * all three reductions; another one is PL_ERROR_UNSUPPORTED. After an abort or a timeout the group is dead:
- * every call fails with PL_ERROR_PEER (or with what ended it), and what is under way is still waited for,
- * which then fails at once. The host aborts the group on every rank as soon as one has failed or is gone, so
- * a backend need not watch the others. */
+ * all three reductions; another one is PL_ERROR_UNSUPPORTED.
+ *
+ * Each collective has open's timeout, also where only a stream waits for it. What failed after such a `wait`
+ * is what the next call returns. After an abort, a timeout or another failure the group is dead: every call
+ * fails with PL_ERROR_PEER (or with what ended it), and what is under way is still waited for, which then
+ * fails at once. The host aborts the group on every rank as soon as one has failed or is gone, so a backend
+ * need not watch the others. */
 typedef struct pl_backend_api {
   uint32_t struct_size;
   uint32_t reserved;
@@ -622,7 +646,8 @@ typedef struct pl_backend_api {
                     const pl_backend_open_args* args, pl_comm** out);
   pl_error* (*info)(pl_comm* comm, pl_backend_info* out); /* strings borrowed-object [any-thread] */
 
-  /* All [collective]. */
+  /* All [collective]. The work of a barrier is done when all ranks have called it; work on devices it does
+   * not order. */
   pl_error* (*all_reduce)(pl_comm* comm, const pl_buffer* in_out, uint32_t reduce, pl_work** out);
   pl_error* (*reduce_scatter)(pl_comm* comm, const pl_buffer* in, const pl_buffer* out_shard,
                               const uint64_t* counts, uint32_t reduce, pl_work** out);
@@ -639,10 +664,11 @@ typedef struct pl_backend_api {
   pl_error* (*wait)(pl_comm* comm, pl_work* work, pl_stream stream);
   /* Returns when the work is done, whatever its device. timeout_seconds <= 0: the group's. */
   pl_error* (*wait_host)(pl_comm* comm, pl_work* work, double timeout_seconds);
-  /* Concurrent with everything: pending and later calls fail with PL_ERROR_PEER within a second. [any-thread]
-   */
+  /* Concurrent with all but close: pending and later calls fail with PL_ERROR_PEER within a second.
+   * [any-thread] */
   void (*abort)(pl_comm* comm, pl_str reason);
-  void (*close)(pl_comm* comm); /* [main] frees comm; all work has been waited for */
+  /* Frees comm, without waiting for other ranks. REQUIRES: all work has ended. [main] */
+  void (*close)(pl_comm* comm);
 
   /* (optional) 0 while a `wait` with PL_STREAM_NONE would block; NULL is as 1. Where a device does the work,
    * it is 1 or NULL: the host is ahead of the device, and who held things back until it is done would hold
@@ -659,9 +685,9 @@ typedef struct pl_snapshot pl_snapshot; /* made by pl_strategy_api.snapshot */
  * the flight record), so slots are called as communicator->api->all_reduce(communicator->comm, ...). */
 typedef struct pl_communicator {
   uint32_t struct_size;
+  uint32_t flags; /* none in 1.0 */
   int32_t rank;
   int32_t world_size;
-  uint32_t reserved;
   const pl_backend_api* api;
   pl_comm* comm;
 } pl_communicator;
@@ -691,14 +717,14 @@ typedef struct pl_strategy_args {
   uint64_t parameter_count;
   const pl_optimizer* optimizers; /* at least one; each trainable parameter names its own by index */
   uint64_t optimizer_count;
-  const pl_communicator* communicator; /* borrowed-object; NULL with one process */
+  const pl_communicator* communicator; /* borrowed-object; NULL where world_size is 1 */
 } pl_strategy_args;
 
 /* Which rank runs micro-batch m of M: a contiguous block each, or m mod world_size. */
 #define PL_ORDER_BLOCK 1u
 #define PL_ORDER_INTERLEAVED 2u
 
-#define PL_STRATEGY_NEEDS_UNIT_HOOKS 1u
+#define PL_STRATEGY_NEEDS_UNIT_HOOKS 1u /* the task must take them; with unit_hooks, gather and release */
 #define PL_STRATEGY_OWNS_SHARDS 2u /* every rank has pieces of the state; otherwise rank 0 has them all */
 #define PL_STRATEGY_TAKES_ROWS 4u  /* gradient_ready takes pl_gradient.rows */
 
@@ -738,7 +764,7 @@ typedef struct pl_piece {
   uint64_t offset;      /* first element, in the flattened tensor */
   uint64_t count;
   pl_dtype dtype;
-  uint32_t reserved;
+  uint32_t flags;   /* none in 1.0 */
   const void* data; /* host memory; NULL in requests */
 } pl_piece;
 
@@ -758,8 +784,8 @@ typedef pl_error* (*pl_memory_visitor)(void* user, pl_str what, uint64_t bytes);
 #define PL_SNAPSHOT_VIEW 2u /* no copy where possible; visited and freed before the next begin_step */
 
 /* One training step: begin_step, then per micro-batch of this rank gradient_ready* and end_micro_batch, then
- * step; its report is collected one step later. All slots [main] unless tagged; those of a step, load_state,
- * snapshot, gather and release are collective as well. */
+ * step; its report is collected one step later. All slots are [main] unless tagged. begin_step,
+ * end_micro_batch, step, collect, load_state, snapshot, gather and release are collective as well. */
 typedef struct pl_strategy_api {
   uint32_t struct_size;
   uint32_t reserved;
@@ -768,20 +794,20 @@ typedef struct pl_strategy_api {
                       const pl_strategy_args* args, pl_strategy** out);
   void (*destroy)(pl_strategy* self);
   pl_error* (*info)(pl_strategy* self, pl_strategy_info* out);
-  /* What the task is to be bound to; views borrowed-object. grad->data == NULL: gradients are handed over. */
+  /* What the task is to be bound to, as its `bind` describes; shapes borrowed-object. */
   pl_error* (*storage)(pl_strategy* self, uint64_t index, pl_tensor* value, pl_tensor* grad);
-  /* (optional) For info.flags & PL_STRATEGY_NEEDS_UNIT_HOOKS. out->user borrowed-object. */
+  /* (optional) For tasks that take them. out->user borrowed-object. */
   pl_error* (*unit_hooks)(pl_strategy* self, pl_unit_hooks* out);
 
-  pl_error* (*begin_step)(pl_strategy* self,
-                          uint64_t micro_batches); /* that this rank will run, empty ones included */
+  /* micro_batches: that this rank will run, empty ones included; at least 1. */
+  pl_error* (*begin_step)(pl_strategy* self, uint64_t micro_batches);
   pl_error* (*gradient_ready)(pl_strategy* self, const pl_gradient* gradient); /* [serialized] */
-  /* loss: the task's, borrowed-call; NULL: this rank had no micro-batch here, its gradients count as zero. */
+  /* loss: the task's; NULL: this rank had no micro-batch here, and its gradients count as zero. */
   pl_error* (*end_micro_batch)(pl_strategy* self, const pl_tensor* loss);
-  /* Reduces, clips, updates. The step's report can be collected with *ticket, for the last two steps. */
+  /* Reduces, clips, updates. *ticket: for collect. */
   pl_error* (*step)(pl_strategy* self, const pl_step_args* args, uint64_t* ticket);
-  pl_error* (*collect)(pl_strategy* self, uint64_t ticket,
-                       pl_step_report* out); /* waits for the device to end that step */
+  /* Waits for the device to end the step of this ticket, one of the last two. */
+  pl_error* (*collect)(pl_strategy* self, uint64_t ticket, pl_step_report* out);
 
   /* State. These may wait for the device. */
   pl_error* (*load_state)(pl_strategy* self, const pl_state_reader* reader);
@@ -794,9 +820,9 @@ typedef struct pl_strategy_api {
 
   /* (optional, both or none) For a strategy that does not keep all parameters in place. After gather all are
    * on this rank, and unit hooks do nothing until release. After each of the two `storage` says where they
-   * are, and the task is bound again before its next batch. For what goes through a model otherwise than
-   * training does, and on each rank as often as it likes: evaluation, generation. Not between begin_step and
-   * step. */
+   * are, and the task is bound again before its next batch. For evaluation and generation, which go through
+   * a model otherwise than training does, and on each rank as often as they like.
+   * REQUIRES: no step is under way. */
   pl_error* (*gather)(pl_strategy* self);
   pl_error* (*release)(pl_strategy* self);
 } pl_strategy_api;

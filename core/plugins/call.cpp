@@ -7,6 +7,11 @@
 
 namespace pipeline::plugins {
 
+void require_known_flags(std::string_view what, std::uint32_t flags, std::uint32_t known) {
+  if (flags & ~(known | PL_FLAGS_MAY_IGNORE))
+    throw Error(PL_ERROR_UNSUPPORTED, fmt::format("{}: flags {:#x} has bits that are unknown", what, flags));
+}
+
 void raise_escaped(const Plugin& plugin, const char* slot, const char* what) {
   throw Error(fmt::format("{}: a C++ exception left its slot '{}', which the ABI forbids: {}", plugin.label(),
                           slot, what));

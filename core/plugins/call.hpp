@@ -1,7 +1,9 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <exception>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -40,6 +42,10 @@ class PendingException {
 
 // Throws: an exception came out of a slot.
 [[noreturn]] void raise_escaped(const Plugin& plugin, const char* slot, const char* what);
+
+// Throws unless `flags`, which a plugin gave, are among `known` or may be ignored. what: "task x:
+// batch_info".
+void require_known_flags(std::string_view what, std::uint32_t flags, std::uint32_t known);
 
 // Calls a function of a plugin. An exception that comes out of it, which the ABI forbids, is thrown as an
 // Error that names plugin and slot.

@@ -75,9 +75,9 @@ std::uint32_t cancelled(const pl_context* context) noexcept {
 
 const pl_run_info* run_info(const pl_context* context) noexcept { return &context->run_info(); }
 
-std::uint64_t seed(const pl_context* context, pl_str stream, std::uint64_t a, std::uint64_t b,
+std::uint64_t seed(const pl_context* context, pl_str name, std::uint64_t a, std::uint64_t b,
                    std::uint64_t c) noexcept {
-  return derive_seed(context->run_info().seed, view(stream), a, b, c);
+  return derive_seed(context->run_info().seed, view(name), a, b, c);
 }
 
 std::string_view bytes_of(const void* bytes, std::uint64_t size) {
@@ -96,7 +96,7 @@ pl_error* exchange(const pl_context* context, pl_str name, const void* mine, std
   return guard([&] {
     const auto all = given(context->exchange, "exchange")(view(name), bytes_of(mine, size));
     for (std::size_t rank = 0; rank < all.size(); ++rank)
-      visit(user, static_cast<std::int32_t>(rank), all[rank].data(), all[rank].size());
+      check(visit(user, static_cast<std::int32_t>(rank), all[rank].data(), all[rank].size()));
   });
 }
 
@@ -112,7 +112,7 @@ pl_error* store_get(const pl_context* context, pl_str key, double timeout_second
     if (!value)
       throw Error(PL_ERROR_TIMEOUT,
                   fmt::format("after {} seconds no rank has set '{}'", timeout_seconds, view(key)));
-    visit(user, 0, value->data(), value->size());
+    check(visit(user, 0, value->data(), value->size()));
   });
 }
 

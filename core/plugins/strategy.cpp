@@ -49,13 +49,11 @@ Strategy::Strategy(const Plugin& plugin, const pl_context& context, const pl_con
     if (info_.micro_batch_order != PL_ORDER_BLOCK && info_.micro_batch_order != PL_ORDER_INTERLEAVED)
       throw Error(fmt::format("{}: micro_batch_order {} is unknown", call_.plugin().label(),
                               info_.micro_batch_order));
-    constexpr uint32_t kAllFlags =
-        PL_STRATEGY_NEEDS_UNIT_HOOKS | PL_STRATEGY_OWNS_SHARDS | PL_STRATEGY_TAKES_ROWS | PL_FLAGS_MAY_IGNORE;
-    if (info_.flags & ~kAllFlags)
-      throw Error(fmt::format("{}: info: flags {:#x} has bits that are unknown", call_.plugin().label(),
-                              info_.flags));
-    if ((info_.flags & PL_STRATEGY_NEEDS_UNIT_HOOKS) && !api_.unit_hooks)
-      throw Error(call_.plugin().label() + ": says that it needs unit hooks and has no slot 'unit_hooks'");
+    require_known_flags(call_.plugin().label() + ": info", info_.flags,
+                        PL_STRATEGY_NEEDS_UNIT_HOOKS | PL_STRATEGY_OWNS_SHARDS | PL_STRATEGY_TAKES_ROWS);
+    if ((info_.flags & PL_STRATEGY_NEEDS_UNIT_HOOKS) && (!api_.unit_hooks || !api_.gather))
+      throw Error(fmt::format("{}: says that it needs unit hooks and has no slot '{}'",
+                              call_.plugin().label(), api_.unit_hooks ? "gather" : "unit_hooks"));
   } catch (...) {
     destroy();
     throw;
@@ -134,16 +132,23 @@ pl_step_report Strategy::collect(uint64_t ticket) {
 
 namespace {
 
+pl_piece received(const pl_piece* raw) {
+  const auto piece = copy_and_extend<pl_piece>(raw);
+  require_known_flags(fmt::format("state '{}' of '{}'", view(piece.kind), view(piece.parameter)), piece.flags,
+                      0);
+  return piece;
+}
+
 pl_error* on_read(void* user, const pl_piece* raw, void* destination) noexcept {
   const auto& read = *static_cast<const PieceReader*>(user);
-  return call_back([&] { read(copy_and_extend<pl_piece>(raw), destination); });
+  return call_back([&] { read(received(raw), destination); });
 }
 
 using PieceVisitor = std::function<void(const pl_piece&)>;
 
 pl_error* on_piece(void* user, const pl_piece* raw) noexcept {
   const auto& visit = *static_cast<const PieceVisitor*>(user);
-  return call_back([&] { visit(copy_and_extend<pl_piece>(raw)); });
+  return call_back([&] { visit(received(raw)); });
 }
 
 pl_error* on_memory(void* user, pl_str what, uint64_t bytes) noexcept {

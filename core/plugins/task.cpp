@@ -75,6 +75,7 @@ Batch::Batch(const Task& task, pl_batch* handle, std::span<const uint64_t> ids)
   try {
     ids_.assign(ids.begin(), ids.end());
     task.call_.any("batch_info", [&] { return task.api_.batch_info(task.self_, handle_, &info_); });
+    require_known_flags(task.call_.plugin().label() + ": batch_info", info_.flags, 0);
   } catch (...) {
     give_back();
     throw;

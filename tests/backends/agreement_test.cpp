@@ -141,6 +141,9 @@ TEST_P(Agreement, WrongArgumentsAreRefusedAtOnceAndHarmNothing) {
     odd.dtype = {PL_DTYPE_FLOAT, 8, 1};
     EXPECT_THAT(problem_of([&] { me.group.all_reduce(odd); }),
                 HasSubstr(": all_reduce: dtype code 2 with 8 bits cannot be reduced"));
+    pl_buffer later = host_buffer(values, 2);
+    later.flags = 4;
+    EXPECT_THAT(problem_of([&] { me.group.all_reduce(later); }), HasSubstr("all_reduce: flags 4 "));
     me.group.barrier().wait();
   }));
 }

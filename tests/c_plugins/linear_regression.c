@@ -94,7 +94,8 @@ static pl_error* report(pl_task* self, const pl_report_args* raw, const pl_repor
   static const pl_str kName = STR("root_mean_square_error");
   pl_report_args args;
   uint64_t i;
-  pl_error* error = receive_args(self->host, &args, sizeof args, raw, "pl_report_args");
+  pl_error* error =
+      receive_args(self->host, &args, sizeof args, offsetof(pl_report_args, reserved), raw, "pl_report_args");
   if (error) return error;
   for (i = 0; i < args.value_count; ++i) {
     const pl_value* value =

@@ -40,7 +40,8 @@ pl_error* load(pl_task* self, const pl_load_args* raw, pl_batch** out) {
   pl_load_args args;
   uint64_t i;
   pl_batch* batch;
-  pl_error* error = receive_args(self->host, &args, sizeof args, raw, "pl_load_args");
+  pl_error* error =
+      receive_args(self->host, &args, sizeof args, offsetof(pl_load_args, reserved), raw, "pl_load_args");
   if (error) return error;
   if (args.split >= SPLITS)
     return fail(self->host, PL_ERROR_UNSUPPORTED, "load: split %u is unknown", (unsigned)args.split);

@@ -124,7 +124,8 @@ pl_error* train(pl_task* self, const pl_batch* batch, const pl_train_args* raw, 
   uint64_t i;
   int64_t j;
   double* weight;
-  pl_error* error = receive_args(self->host, &args, sizeof args, raw, "pl_train_args");
+  pl_error* error =
+      receive_args(self->host, &args, sizeof args, offsetof(pl_train_args, reserved), raw, "pl_train_args");
   if (error) return error;
   weight = (double*)calloc((size_t)self->features, sizeof *weight);
   if (!weight) return fail(self->host, PL_ERROR_OUT_OF_MEMORY, "train: no memory");
@@ -165,14 +166,14 @@ pl_error* evaluate(pl_task* self, const pl_batch* batch, const pl_evaluate_args*
   double loss = 0, absolute = 0;
   char text[96];
   uint64_t i;
-  pl_error* error = receive_args(self->host, &args, sizeof args, raw, "pl_evaluate_args");
+  pl_error* error = receive_args(self->host, &args, sizeof args, 0, raw, "pl_evaluate_args");
   if (!error) error = enter(self, PL_PASS_FORWARD);
   for (i = 0; !error && i < batch->count; ++i) {
     const double prediction = predict_one(self, batch->x + i * (uint64_t)self->features);
     const double difference = prediction - (double)batch->y[i];
     loss += difference * difference / 2;
     absolute += fabs(difference);
-    if (i < args.sample_limit) {
+    if (i < args.samples_to_show) {
       snprintf(text, sizeof text, "predicted %.6f, was %.6f", prediction, (double)batch->y[i]);
       error = sink->sample(sink->user, batch->ids[i], make_str(text));
     }
@@ -189,7 +190,7 @@ pl_error* predict(pl_task* self, const pl_batch* batch, const pl_evaluate_args* 
   char text[32], file[48];
   pl_str field;
   uint64_t i;
-  pl_error* error = receive_args(self->host, &args, sizeof args, raw, "pl_evaluate_args");
+  pl_error* error = receive_args(self->host, &args, sizeof args, 0, raw, "pl_evaluate_args");
   if (!error) error = enter(self, PL_PASS_FORWARD);
   for (i = 0; !error && i < batch->count; ++i) {
     snprintf(text, sizeof text, "%.6f", predict_one(self, batch->x + i * (uint64_t)self->features));

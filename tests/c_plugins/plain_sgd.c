@@ -107,7 +107,8 @@ static pl_error* create(const pl_host* host, const pl_context* context, const pl
   static const pl_str kHandOver = STR("hand_over");
   pl_strategy_args args;
   pl_strategy* self;
-  pl_error* error = receive_args(host, &args, sizeof args, raw, "pl_strategy_args");
+  pl_error* error =
+      receive_args(host, &args, sizeof args, offsetof(pl_strategy_args, reserved), raw, "pl_strategy_args");
   if (error) return error;
   self = (pl_strategy*)calloc(1, sizeof *self);
   if (!self) return fail(host, PL_ERROR_OUT_OF_MEMORY, "plain_sgd: no memory");

@@ -13,11 +13,14 @@ pl_error* begin_step(pl_strategy* self, uint64_t micro_batches) {
   return NULL;
 }
 
-pl_error* gradient_ready(pl_strategy* self, const pl_gradient* gradient) {
+static pl_error* add_gradient(pl_strategy* self, const pl_gradient* gradient) {
   const float* data =
       (const float*)(const void*)((const char*)gradient->tensor->data + gradient->tensor->byte_offset);
   const slot* s;
   uint64_t j;
+  if (gradient->flags & ~PL_FLAGS_MAY_IGNORE)
+    return fail(self->host, PL_ERROR_UNSUPPORTED, "gradient_ready: flags %u are unknown",
+                (unsigned)gradient->flags);
   if (gradient->index >= self->slot_count)
     return fail(self->host, PL_ERROR_FAILED, "gradient_ready: there is no parameter %llu",
                 (unsigned long long)gradient->index);
@@ -27,8 +30,13 @@ pl_error* gradient_ready(pl_strategy* self, const pl_gradient* gradient) {
     return fail(self->host, PL_ERROR_UNSUPPORTED, "gradient_ready: the gradient of %s is not float32",
                 s->name);
   for (j = 0; j < s->count; ++j) self->gradient[s->offset + j] += data[j];
-  gradient->release(gradient->owner);
   return NULL;
+}
+
+pl_error* gradient_ready(pl_strategy* self, const pl_gradient* gradient) {
+  pl_error* error = add_gradient(self, gradient);
+  if (gradient->owner) gradient->release(gradient->owner);
+  return error;
 }
 
 /* Adds to the tree as to a binary counter: two sums of 2^k micro-batches make one of 2^(k+1), the earlier one
@@ -139,7 +147,8 @@ pl_error* step(pl_strategy* self, const pl_step_args* raw, uint64_t* ticket) {
   pl_step_report* report;
   double squares = 0, factor;
   uint64_t j;
-  pl_error* error = receive_args(self->host, &args, sizeof args, raw, "pl_step_args");
+  pl_error* error =
+      receive_args(self->host, &args, sizeof args, offsetof(pl_step_args, reserved), raw, "pl_step_args");
   if (error) return error;
   fold_tree(self);
   error = reduce(self);

@@ -52,11 +52,11 @@ static MAYBE_UNUSED pl_str make_str(const char* text) {
   return s;
 }
 
-/* Copies a struct of the other side into `to`, which has `known` bytes: a shorter one is filled up with
- * zeros. A longer one that sets something this plugin does not know is refused: an option is never silently
- * ignored. `what` names the struct. */
-static MAYBE_UNUSED pl_error* receive_args(const pl_host* host, void* to, size_t known, const void* from,
-                                           const char* what) {
+/* Copies an options struct of the other side into `to`, which has `known` bytes: a shorter one is filled up
+ * with zeros. One that sets something this plugin does not know is refused: an option is never silently
+ * ignored. `reserved`: where that field is; 0: there is none. `what` names the struct. */
+static MAYBE_UNUSED pl_error* receive_args(const pl_host* host, void* to, size_t known, size_t reserved,
+                                           const void* from, const char* what) {
   uint32_t sent;
   size_t i;
   memcpy(&sent, from, sizeof sent);
@@ -67,6 +67,9 @@ static MAYBE_UNUSED pl_error* receive_args(const pl_host* host, void* to, size_t
                   (unsigned)sent, (unsigned)known);
   memset(to, 0, known);
   memcpy(to, from, sent < known ? sent : known);
+  memcpy(&sent, (const char*)to + reserved, sizeof sent);
+  if (reserved > 0 && sent != 0)
+    return fail(host, PL_ERROR_UNSUPPORTED, "%s.reserved is %u, must be 0", what, (unsigned)sent);
   return NULL;
 }
 

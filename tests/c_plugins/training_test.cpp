@@ -173,7 +173,7 @@ TEST_F(TaskTest, PredictsRowsAndShowsSamples) {
   EvaluationSink evaluation;
   evaluation.sample = [&](std::uint64_t, std::string_view text) { samples.emplace_back(text); };
   pl_evaluate_args args{};
-  args.sample_limit = 1;
+  args.samples_to_show = 1;
   task_->evaluate(batch, args, evaluation);
   ASSERT_EQ(samples.size(), 1u);
   EXPECT_THAT(samples[0], HasSubstr("predicted "));

@@ -150,6 +150,26 @@ TEST(StrategyHooks, LiveAsLongAsTheStrategy) {
   EXPECT_EQ(hooks->enter(hooks->user, 0, PL_PASS_FORWARD), nullptr);
 }
 
+TEST(StrategyHooks, AreNotTakenWithoutGather) {
+  pl_context context("zoo");
+  try {
+    Strategy(Plugin::load(zoo("no_gather")), context, nullptr, {}, {}, nullptr);
+    FAIL() << "no error";
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(), "strategy no_gather: says that it needs unit hooks and has no slot 'gather'");
+  }
+}
+
+TEST_F(SlotsThatThrow, FlagsOfALaterVersionAreRefused) {
+  Task task(Plugin::load(zoo("batch_flags")), context_, nullptr);
+  const std::vector<std::uint64_t> ids{1};
+  EXPECT_EQ(problem_of([&] { task.load({.ids = ids}); }),
+            "task batch_flags: batch_info: flags 0x2 has bits that are unknown");
+  const Strategy strategy(Plugin::load(zoo("hooks")), context_, nullptr, {}, {}, nullptr);
+  EXPECT_EQ(problem_of([&] { strategy.snapshot(PL_SNAPSHOT_COPY).pieces([](const pl_piece&) {}); }),
+            "state 'value' of 'weight': flags 0x1 has bits that are unknown");
+}
+
 TEST(ExtraState, CrossesWhole) {
   pl_context context("zoo");
   Task task(Plugin::load(zoo("rows_right")), context, nullptr);

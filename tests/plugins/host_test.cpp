@@ -83,6 +83,24 @@ TEST(Host, CallbacksThatAreNotSetDoNothing) {
   EXPECT_EQ(host_table().cancelled(&context), 0u);
 }
 
+TEST(Host, AVisitorsErrorEndsTheVisitAndComesBack) {
+  pl_context context("backend x");
+  context.exchange = [](std::string_view, std::string_view mine) {
+    return std::vector<std::string>(3, std::string(mine));
+  };
+  std::int32_t last = -1;
+  const pl_bytes_visitor visit = [](void* user, std::int32_t rank, const void*, std::uint64_t) {
+    *static_cast<std::int32_t*>(user) = rank;
+    return rank == 1 ? make_error(PL_ERROR_CORRUPT, "rank 1 sent rubbish") : nullptr;
+  };
+  pl_error* error = host_table().exchange(&context, to_pl("facts"), "a", 1, visit, &last);
+  ASSERT_NE(error, nullptr);
+  EXPECT_EQ(host_table().error_code(error), PL_ERROR_CORRUPT);
+  EXPECT_EQ(view(host_table().error_message(error)), "rank 1 sent rubbish");
+  EXPECT_EQ(last, 1);
+  host_table().error_free(error);
+}
+
 TEST(Host, WhatACallbackThrowsWaitsInTheInnermostCallOfItsThread) {
   pl_context context("task x");
   context.cancelled = []() -> bool { throw Error(PL_ERROR_NO_SPACE, "the disk is full"); };

@@ -1,11 +1,15 @@
-// A strategy of the zoo that has unit hooks, and lets exceptions out of the slots that free something.
+// A strategy of the zoo that needs unit hooks, and lets exceptions out of the slots that free something.
+// ZOO_GATHER, ZOO_RELEASE: these slots.
 #include <cstring>
 #include <stdexcept>
 
 #include "pipeline.h"
 
 #ifndef ZOO_GATHER
-#define ZOO_GATHER nullptr
+#define ZOO_GATHER nothing
+#endif
+#ifndef ZOO_RELEASE
+#define ZOO_RELEASE nothing
 #endif
 
 struct pl_strategy {};
@@ -49,6 +53,16 @@ pl_error* snapshot(pl_strategy*, uint32_t, pl_snapshot** out) {
   return nullptr;
 }
 
+// A piece with a flag of the future.
+pl_error* snapshot_pieces(pl_snapshot*, pl_piece_visitor visit, void* user) {
+  pl_piece piece{};
+  piece.struct_size = sizeof piece;
+  piece.parameter = str("weight");
+  piece.kind = str("value");
+  piece.flags = 1;
+  return visit(user, &piece);
+}
+
 void snapshot_free(pl_snapshot* snapshot) {
   delete snapshot;
   throw std::runtime_error("out of patience in snapshot_free");
@@ -69,10 +83,11 @@ pl_strategy_api make_api() {
   api.collect = nothing;
   api.load_state = nothing;
   api.snapshot = snapshot;
-  api.snapshot_pieces = nothing;
+  api.snapshot_pieces = snapshot_pieces;
   api.snapshot_free = snapshot_free;
   api.memory = nothing;
   api.gather = ZOO_GATHER;
+  api.release = ZOO_RELEASE;
   return api;
 }
 

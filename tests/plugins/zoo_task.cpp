@@ -2,6 +2,7 @@
 // let exceptions out. ZOO_NO_STATE: it has extra state of five bytes nowhere. ZOO_ROWS, ZOO_FIELDS,
 // ZOO_ROW_ID: how often, how long and for whom its prediction gives a row. ZOO_REPORT_...: what its report
 // gives. ZOO_VALUE: the name of a value of its evaluation. ZOO_NARROW_LOSS: its loss in bf16.
+// ZOO_BATCH_FLAGS: of its batches.
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
@@ -18,6 +19,9 @@
 #endif
 #ifndef ZOO_ROW_ID
 #define ZOO_ROW_ID id
+#endif
+#ifndef ZOO_BATCH_FLAGS
+#define ZOO_BATCH_FLAGS 0x10000  // may be ignored
 #endif
 #ifndef ZOO_NARROW_LOSS
 #define ZOO_NARROW_LOSS 1
@@ -82,6 +86,7 @@ pl_error* load(pl_task*, const pl_load_args* args, pl_batch** out) {
 
 pl_error* batch_info(pl_task*, const pl_batch* batch, pl_batch_info* out) {
   pl_batch_info info{};
+  info.flags = ZOO_BATCH_FLAGS;
   info.samples = batch->ids.size();
   info.weight = static_cast<double>(info.samples);
   give(out, info);

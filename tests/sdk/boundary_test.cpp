@@ -50,6 +50,10 @@ TEST_F(BoundaryTest, a_longer_options_struct_is_accepted_only_if_it_asks_for_not
   EXPECT_THAT(failure.message, HasSubstr("probe: the host asks for an option at byte " +
                                          std::to_string(sizeof(pl_train_args) + 5)));
   EXPECT_EQ(pipeline::receive(&sent.known).scale, 0.5) << "what is no options struct may be longer";
+  sent.added = 0;
+  sent.known.reserved = 3;
+  EXPECT_THAT(fake::take(pipeline::guard([&] { pipeline::receive_args(&sent.known); })).message,
+              HasSubstr("a reserved field of an options struct to 3, must be 0"));
 }
 
 TEST_F(BoundaryTest, output_is_written_as_far_as_the_caller_knows_it) {

@@ -228,7 +228,7 @@ class StrategyTableTest : public testing::Test {
   }
 
   static inline int released = 0;
-  pl_error* give(uint64_t index, float value) {
+  pl_error* give(uint64_t index, float value, uint32_t flags = 0) {
     static int64_t shape[] = {2, 3};
     auto* data = new std::vector<float>(6, value);
     pl_tensor tensor{};
@@ -239,6 +239,7 @@ class StrategyTableTest : public testing::Test {
     tensor.shape = shape;
     pl_gradient gradient{};
     gradient.struct_size = sizeof(gradient);
+    gradient.flags = flags;
     gradient.index = index;
     gradient.tensor = &tensor;
     gradient.owner = data;
@@ -303,6 +304,15 @@ TEST_F(StrategyTableTest, a_gradient_is_released_when_it_is_refused) {
   ASSERT_OK(api_->begin_step(strategy_, 1));
   EXPECT_EQ(fake::take(give(5, 1)).message, "one: gradient 5 of 1");
   EXPECT_EQ(released, 1);
+}
+
+TEST_F(StrategyTableTest, a_gradient_with_a_flag_of_a_later_version_is_refused) {
+  create();
+  released = 0;
+  ASSERT_OK(api_->begin_step(strategy_, 1));
+  EXPECT_THAT(fake::take(give(0, 1, 1)).message, HasSubstr("a gradient: flags 1 are not known"));
+  EXPECT_EQ(released, 1);
+  EXPECT_OK(give(0, 1, PL_FLAGS_MAY_IGNORE));
 }
 
 TEST_F(StrategyTableTest, state_goes_out_and_comes_back) {

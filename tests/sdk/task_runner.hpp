@@ -144,7 +144,7 @@ class TaskRunner {
     pl_evaluate_args args{};
     args.struct_size = sizeof(args);
     args.purpose = PL_PURPOSE_EVALUATE;
-    args.sample_limit = 1;
+    args.samples_to_show = 1;
     EXPECT_OK(api_.evaluate(task_, batch.get(), &args, &sink));
     return evaluated["loss"].first / evaluated["loss"].second;
   }

@@ -244,7 +244,7 @@ TEST_F(TaskTableTest, trains_to_the_right_answer) {
   EXPECT_NEAR(runner.values[1][0], 1, 1e-3);
   EXPECT_THAT(runner.ready, ElementsAre(0, 1));
   EXPECT_LT(runner.evaluate(batch), 1e-6);
-  EXPECT_EQ(runner.samples.size(), 1u) << "sample_limit is 1";
+  EXPECT_EQ(runner.samples.size(), 1u) << "samples_to_show is 1";
 }
 
 TEST_F(TaskTableTest, parameters_cross_whole) {

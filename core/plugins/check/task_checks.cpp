@@ -177,6 +177,7 @@ void hints_are_ignored(const CheckArgs& args) {
     throw Error("flags and codes above bit 15, which may be ignored, changed what it computes");
 }
 
+// Neither in a field that it does not know, nor in one that is reserved.
 void new_options_are_not_ignored(const CheckArgs& args) {
   OpenTask open(args);
   struct Larger {
@@ -190,10 +191,16 @@ void new_options_are_not_ignored(const CheckArgs& args) {
   larger.known.count = ids.size();
   const pl_task_api& api = open.task().plugin().task();
   pl_batch* batch = nullptr;
-  pl_error* error = api.load(open.task().handle(), &larger.known, &batch);
-  if (!error) throw Error("load took a pl_load_args that sets an option it cannot know");
-  host_table().error_free(error);
+  const auto must_refuse = [&](const char* what) {
+    pl_error* error = api.load(open.task().handle(), &larger.known, &batch);
+    if (!error) throw Error(fmt::format("load took a pl_load_args that sets {}", what));
+    host_table().error_free(error);
+  };
+  must_refuse("an option it cannot know");
   larger.option_of_the_future = 0;
+  larger.known.reserved = 1;
+  must_refuse("`reserved`");
+  larger.known.reserved = 0;
   check(api.load(open.task().handle(), &larger.known, &batch));
   api.batch_free(open.task().handle(), batch);
 }

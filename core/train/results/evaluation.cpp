@@ -159,14 +159,14 @@ class Rounds {
     pl_evaluate_args args{};
     args.purpose = request_.purpose;
     // By place, not by what others have shown: the same on any number of ranks.
-    args.sample_limit = request_.shown > begin_of(index) ? request_.shown - begin_of(index) : 0;
+    args.samples_to_show = request_.shown > begin_of(index) ? request_.shown - begin_of(index) : 0;
     task_.evaluate(
         batch, args,
         {.value = [&](plugins::EvaluationValue value) { result.values.push_back(std::move(value)); },
          .record = [&](plugins::EvaluationRecord record) { result.records.push_back(std::move(record)); },
          .sample =
              [&](uint64_t id, std::string_view text) {
-               if (result.shown.size() < args.sample_limit) result.shown.emplace_back(id, text);
+               if (result.shown.size() < args.samples_to_show) result.shown.emplace_back(id, text);
              }});
     return result;
   }

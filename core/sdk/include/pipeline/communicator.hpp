@@ -58,7 +58,9 @@ class Communicator {
     pl_stream stream_;
   };
 
-  explicit Communicator(const pl_communicator* sent) : raw_(receive(sent)), api_(receive(raw_.api)) {}
+  explicit Communicator(const pl_communicator* sent) : raw_(receive(sent)), api_(receive(raw_.api)) {
+    require_known_flags("the communicator", raw_.flags, 0);
+  }
 
   int32_t rank() const { return raw_.rank; }
   int32_t world_size() const { return raw_.world_size; }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <pipeline/guard.hpp>
 #include <pipeline/host.hpp>
 #include <pipeline/namespace.hpp>
 
@@ -59,9 +60,9 @@ class Context {
     if (cancelled()) throw Error::received(PL_ERROR_CANCELLED, "stopped on request");
   }
 
-  // The only source of randomness: a pure function of (run.seed, stream, a, b, c).
-  uint64_t seed(std::string_view stream, uint64_t a = 0, uint64_t b = 0, uint64_t c = 0) const {
-    return host().seed(context_, str(stream), a, b, c);
+  // The only source of randomness: a pure function of (run.seed, name, a, b, c).
+  uint64_t seed(std::string_view name, uint64_t a = 0, uint64_t b = 0, uint64_t c = 0) const {
+    return host().seed(context_, str(name), a, b, c);
   }
 
   // In strategies and backends: all ranks' bytes, by rank. They all make the same exchanges of one name in
@@ -89,8 +90,10 @@ class Context {
   const pl_context* raw() const { return context_; }
 
  private:
-  static void append(void* all, int32_t, const void* bytes, uint64_t size) {
-    static_cast<std::vector<std::string>*>(all)->emplace_back(static_cast<const char*>(bytes), size);
+  static pl_error* append(void* all, int32_t, const void* bytes, uint64_t size) {
+    return guard([&] {
+      static_cast<std::vector<std::string>*>(all)->emplace_back(static_cast<const char*>(bytes), size);
+    });
   }
 
   const pl_context* context_;

@@ -77,6 +77,7 @@ class Gradient {
 
   explicit Gradient(const pl_gradient* sent) : raw_(receive(sent)) {
     if (raw_.owner != nullptr) owner_ = Owner(raw_.owner, raw_.release);
+    require_known_flags("a gradient", raw_.flags, 0);
     if (raw_.tensor == nullptr) fail("gradient ", raw_.index, " comes without a tensor");
   }
 

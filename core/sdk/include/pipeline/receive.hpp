@@ -30,6 +30,11 @@ T receive(const T* sent) {
 template <Sized T>
 T receive_args(const T* sent) {
   T own = receive(sent);
+  if constexpr (requires { own.reserved; }) {
+    if (own.reserved != 0)
+      fail_with(PL_ERROR_UNSUPPORTED, "the host sets a reserved field of an options struct to ", own.reserved,
+                ", must be 0 in ABI ", PL_ABI_MAJOR, ".", PL_ABI_MINOR, ": use a newer build of the plugin");
+  }
   const auto* bytes = reinterpret_cast<const unsigned char*>(sent);
   for (size_t i = sizeof(T); i < sent->struct_size; ++i) {
     if (bytes[i] != 0)

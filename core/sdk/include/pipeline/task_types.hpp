@@ -116,7 +116,7 @@ struct Metric {
 class EvaluationSink {
  public:
   EvaluationSink(const pl_evaluation_sink* sent, const pl_evaluate_args& args)
-      : raw_(receive(sent)), purpose_(to_purpose(args.purpose)), left_(args.sample_limit) {}
+      : raw_(receive(sent)), purpose_(to_purpose(args.purpose)), left_(args.samples_to_show) {}
 
   Purpose purpose() const { return purpose_; }
   // "loss" and what metrics() describes become figures; report() gets all.
