@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <memory>
 #include <numeric>
 #include <queue>
 #include <utility>
@@ -56,58 +55,50 @@ class Linkage {
         cells += residues * sequences_[order[i]].size();
     }
     Work work(hooks_, cells);
-    work.run(
-        lots, [] { return std::make_unique<ScoreBatch>(); },
-        [&](size_t item, std::unique_ptr<ScoreBatch>& batch) {
-          const size_t first =
-              (lots - 1 - item) * ScoreBatch::kLanes;  // the most work first: threads then end together
-          const size_t end = std::min(first + ScoreBatch::kLanes, order.size());
-          std::vector<LetterView> targets;
-          for (size_t i = first; i < end; ++i) targets.emplace_back(sequences_[order[i]]);
-          batch->set_targets(targets);
-          for (size_t query = 0; query < end; ++query) {
-            const size_t begin = std::max(first, query + 1);
-            const auto joined = [&](uint32_t other) { return sets_.joined(order[query], other); };
-            if (!std::all_of(order.begin() + begin, order.begin() + end, joined)) {
-              const ScoreBatch::Scores scores = batch->scores(sequences_[order[query]]);
-              for (size_t i = begin; i < end; ++i) link(order[query], order[i], scores[i - first]);
-            }
-            work.advance(sequences_[order[query]].size() * targets.back().size());
-          }
-        });
+    work.run(lots, [&](size_t item) {
+      thread_local ScoreBatch batch;
+      const size_t first = (lots - 1 - item) * ScoreBatch::kLanes;  // most work first: threads end together
+      const size_t end = std::min(first + ScoreBatch::kLanes, order.size());
+      std::vector<LetterView> targets;
+      for (size_t i = first; i < end; ++i) targets.emplace_back(sequences_[order[i]]);
+      batch.set_targets(targets);
+      for (size_t query = 0; query < end; ++query) {
+        const size_t begin = std::max(first, query + 1);
+        const auto joined = [&](uint32_t other) { return sets_.joined(order[query], other); };
+        if (!std::all_of(order.begin() + begin, order.begin() + end, joined)) {
+          const ScoreBatch::Scores scores = batch.scores(sequences_[order[query]]);
+          for (size_t i = begin; i < end; ++i) link(order[query], order[i], scores[i - first]);
+        }
+        work.advance(sequences_[order[query]].size() * targets.back().size());
+      }
+    });
   }
 
   void link_candidates() {
     const Prefilter prefilter(sequences_);
-    struct Scratch {
-      Prefilter::Scratch seeds;
-      std::unique_ptr<ScoreBatch> batch = std::make_unique<ScoreBatch>();
+    Work work(hooks_, sequences_.size());
+    work.run(sequences_.size(), [&](size_t item) {
+      thread_local ScoreBatch batch;
+      const auto query = static_cast<uint32_t>(item);
       std::vector<uint32_t> numbers;
       std::vector<LetterView> targets;
-    };
-    Work work(hooks_, sequences_.size());
-    work.run(
-        sequences_.size(), [] { return Scratch(); },
-        [&](size_t item, Scratch& scratch) {
-          const auto query = static_cast<uint32_t>(item);
-          const auto score_lot = [&] {
-            scratch.batch->set_targets(scratch.targets);
-            const ScoreBatch::Scores scores = scratch.batch->scores(sequences_[query]);
-            for (size_t lane = 0; lane < scratch.numbers.size(); ++lane)
-              link(scratch.numbers[lane], query, scores[lane]);
-            scratch.numbers.clear();
-            scratch.targets.clear();
-            work.advance(0);
-          };
-          for (const uint32_t candidate : prefilter.candidates(query, scratch.seeds)) {
-            if (sets_.joined(candidate, query)) continue;
-            scratch.numbers.push_back(candidate);
-            scratch.targets.emplace_back(sequences_[candidate]);
-            if (scratch.numbers.size() == ScoreBatch::kLanes) score_lot();
-          }
-          if (!scratch.numbers.empty()) score_lot();
-          work.advance(1);
-        });
+      const auto score_lot = [&] {
+        batch.set_targets(targets);
+        const ScoreBatch::Scores scores = batch.scores(sequences_[query]);
+        for (size_t lane = 0; lane < numbers.size(); ++lane) link(numbers[lane], query, scores[lane]);
+        numbers.clear();
+        targets.clear();
+        work.advance(0);
+      };
+      for (const uint32_t candidate : prefilter.candidates(query)) {
+        if (sets_.joined(candidate, query)) continue;
+        numbers.push_back(candidate);
+        targets.emplace_back(sequences_[candidate]);
+        if (numbers.size() == ScoreBatch::kLanes) score_lot();
+      }
+      if (!numbers.empty()) score_lot();
+      work.advance(1);
+    });
   }
 
   void link_contained() {

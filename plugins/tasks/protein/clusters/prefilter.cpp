@@ -39,26 +39,25 @@ Prefilter::Prefilter(const std::vector<Letters>& sequences) : sequences_(sequenc
   }
 }
 
-const std::vector<uint32_t>& Prefilter::candidates(uint32_t query, Scratch& scratch) const {
+std::vector<uint32_t> Prefilter::candidates(uint32_t query) const {
   // A hit as one number: the sequence, then the diagonal, which is made positive.
+  thread_local std::vector<uint64_t> hits;
   const uint64_t offset = sequences_[query].size();
-  scratch.hits.clear();
+  hits.clear();
   each_seed(sequences_[query], [&](uint32_t seed, uint32_t position) {
     const uint64_t begin = begin_[seed], end = std::min(begin_[seed + 1], begin + kMaxListed);
-    for (uint64_t i = begin; i < end && hits_[i].sequence < query; ++i) {
-      scratch.hits.push_back(uint64_t{hits_[i].sequence} << 32 | (offset + hits_[i].position - position));
-    }
+    for (uint64_t i = begin; i < end && hits_[i].sequence < query; ++i)
+      hits.push_back(uint64_t{hits_[i].sequence} << 32 | (offset + hits_[i].position - position));
   });
-  std::sort(scratch.hits.begin(), scratch.hits.end());
-  scratch.candidates.clear();
-  for (size_t i = 1; i < scratch.hits.size(); ++i) {
+  std::sort(hits.begin(), hits.end());
+  std::vector<uint32_t> candidates;
+  for (size_t i = 1; i < hits.size(); ++i) {
     // Hits of two sequences are further apart than any shift: diagonals end below 2^20.
-    if (scratch.hits[i] - scratch.hits[i - 1] > kMaxShift) continue;
-    const auto sequence = static_cast<uint32_t>(scratch.hits[i] >> 32);
-    if (scratch.candidates.empty() || scratch.candidates.back() != sequence)
-      scratch.candidates.push_back(sequence);
+    if (hits[i] - hits[i - 1] > kMaxShift) continue;
+    const auto sequence = static_cast<uint32_t>(hits[i] >> 32);
+    if (candidates.empty() || candidates.back() != sequence) candidates.push_back(sequence);
   }
-  return scratch.candidates;
+  return candidates;
 }
 
 }  // namespace pipeline::protein

@@ -19,15 +19,10 @@ class Prefilter {
   // The sequences stay where they are while the object lives.
   explicit Prefilter(const std::vector<Letters>& sequences);
 
-  // Reused between calls of one thread.
-  struct Scratch {
-    std::vector<uint64_t> hits;
-    std::vector<uint32_t> candidates;
-  };
   // The sequences before `query` that are worth aligning with it, ascending. Of a seed that is in many
   // sequences only the first kMaxListed are looked at: the members of a large family all meet its first
-  // members, and time stays linear.
-  const std::vector<uint32_t>& candidates(uint32_t query, Scratch& scratch) const;
+  // members, and time stays linear. [any-thread]
+  std::vector<uint32_t> candidates(uint32_t query) const;
 
   static constexpr size_t kMaxListed = 1000;
 

@@ -1,7 +1,6 @@
 #include "plugins/tasks/protein/clusters/similar.hpp"
 
 #include <algorithm>
-#include <memory>
 #include <set>
 
 #include "plugins/tasks/protein/clusters/local_alignment.hpp"
@@ -50,57 +49,51 @@ class Search {
   void align_all() {
     const size_t lots = (order_.size() + ScoreBatch::kLanes - 1) / ScoreBatch::kLanes;
     Work work(hooks_, lots * references_.size());
-    work.run(
-        lots, [] { return std::make_unique<ScoreBatch>(); },
-        [&](size_t item, std::unique_ptr<ScoreBatch>& batch) {
-          const size_t first = (lots - 1 - item) * ScoreBatch::kLanes,
-                       end = std::min(first + ScoreBatch::kLanes, order_.size());  // the most work first
-          std::vector<LetterView> targets;
-          for (size_t i = first; i < end; ++i) targets.emplace_back(queries_[order_[i]]);
-          batch->set_targets(targets);
-          size_t left = targets.size();
-          for (const Letters& reference : references_) {
-            const ScoreBatch::Scores scores = left > 0 ? batch->scores(reference) : ScoreBatch::Scores{};
-            for (size_t lane = 0; left > 0 && lane < targets.size(); ++lane) {
-              uint8_t& found = found_[order_[first + lane]];
-              if (found != 0 || !similar(queries_[order_[first + lane]], reference, scores[lane])) continue;
-              found = 1;
-              --left;
-            }
-            work.advance(1);
-          }
-        });
+    work.run(lots, [&](size_t item) {
+      thread_local ScoreBatch batch;
+      const size_t first = (lots - 1 - item) * ScoreBatch::kLanes,
+                   end = std::min(first + ScoreBatch::kLanes, order_.size());  // the most work first
+      std::vector<LetterView> targets;
+      for (size_t i = first; i < end; ++i) targets.emplace_back(queries_[order_[i]]);
+      batch.set_targets(targets);
+      size_t left = targets.size();
+      for (const Letters& reference : references_) {
+        const ScoreBatch::Scores scores = left > 0 ? batch.scores(reference) : ScoreBatch::Scores{};
+        for (size_t lane = 0; left > 0 && lane < targets.size(); ++lane) {
+          uint8_t& found = found_[order_[first + lane]];
+          if (found != 0 || !similar(queries_[order_[first + lane]], reference, scores[lane])) continue;
+          found = 1;
+          --left;
+        }
+        work.advance(1);
+      }
+    });
   }
 
   void align_candidates() {
     std::vector<Letters> all = references_;  // before the queries: a query's candidates lie before it
     for (const uint32_t query : order_) all.push_back(queries_[query]);
     const Prefilter prefilter(all);
-    struct Scratch {
-      Prefilter::Scratch seeds;
-      std::unique_ptr<ScoreBatch> batch = std::make_unique<ScoreBatch>();
-    };
     Work work(hooks_, order_.size());
-    work.run(
-        order_.size(), [] { return Scratch(); },
-        [&](size_t item, Scratch& scratch) {
-          const Letters& query = queries_[order_[item]];
-          std::vector<uint32_t> candidates =
-              prefilter.candidates(static_cast<uint32_t>(references_.size() + item), scratch.seeds);
-          std::erase_if(candidates, [&](uint32_t candidate) { return candidate >= references_.size(); });
-          uint8_t& found = found_[order_[item]];
-          for (size_t begin = 0; begin < candidates.size() && found == 0; begin += ScoreBatch::kLanes) {
-            const size_t end = std::min(begin + ScoreBatch::kLanes, candidates.size());
-            std::vector<LetterView> targets;
-            for (size_t i = begin; i < end; ++i) targets.emplace_back(all[candidates[i]]);
-            scratch.batch->set_targets(targets);
-            const ScoreBatch::Scores scores = scratch.batch->scores(query);
-            for (size_t i = begin; i < end && found == 0; ++i)
-              found = similar(query, all[candidates[i]], scores[i - begin]) ? 1 : 0;
-            work.advance(0);
-          }
-          work.advance(1);
-        });
+    work.run(order_.size(), [&](size_t item) {
+      thread_local ScoreBatch batch;
+      const Letters& query = queries_[order_[item]];
+      std::vector<uint32_t> candidates =
+          prefilter.candidates(static_cast<uint32_t>(references_.size() + item));
+      std::erase_if(candidates, [&](uint32_t candidate) { return candidate >= references_.size(); });
+      uint8_t& found = found_[order_[item]];
+      for (size_t begin = 0; begin < candidates.size() && found == 0; begin += ScoreBatch::kLanes) {
+        const size_t end = std::min(begin + ScoreBatch::kLanes, candidates.size());
+        std::vector<LetterView> targets;
+        for (size_t i = begin; i < end; ++i) targets.emplace_back(all[candidates[i]]);
+        batch.set_targets(targets);
+        const ScoreBatch::Scores scores = batch.scores(query);
+        for (size_t i = begin; i < end && found == 0; ++i)
+          found = similar(query, all[candidates[i]], scores[i - begin]) ? 1 : 0;
+        work.advance(0);
+      }
+      work.advance(1);
+    });
   }
 
   const std::vector<Letters>&queries_, &references_;

@@ -2,12 +2,9 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
-#include <exception>
-#include <functional>
-#include <mutex>
 
-#include "plugins/tasks/protein/clusters/clusters.hpp"
+#include "plugins/tasks/common/files/error.hpp"
+#include "plugins/tasks/protein/data/ordered_workers.hpp"
 
 namespace pipeline::protein {
 
@@ -16,35 +13,41 @@ class Work {
  public:
   Work(const files::Hooks& hooks, uint64_t total) : hooks_(hooks), total_(total) {}
 
-  // Calls body(item, scratch) for the items 0 to count - 1 on any of the threads; `scratch` is what that
-  // thread's make_scratch() gave. Waits for all. The first exception ends the work and is thrown on.
-  template <typename Scratch, typename Body>
-  void run(size_t count, Scratch make_scratch, Body body) {
-    std::atomic<size_t> next = 0;
-    run_threads([&] {
-      auto scratch = make_scratch();
-      for (size_t item; (item = next.fetch_add(1)) < count;) body(item, scratch);
-    });
+  // Calls body(item) for the items 0 to count - 1, each on one of the threads. Waits for all. The first
+  // exception ends the work and is thrown on.
+  template <typename Body>
+  void run(size_t count, const Body& body) {
+    constexpr size_t kAhead = 1024;  // nobody waits for an item that takes much longer than others
+    const auto work = [&](size_t item) { return body(item), true; };
+    run_in_order<bool>(
+        count, hooks_.threads, work, [](size_t, bool&&) {}, [this] { look(); }, kAhead);
   }
 
   // Called within items, often: `units` of the total are done. Throws files::Cancelled if the work is to end.
-  void advance(uint64_t units);
+  void advance(uint64_t units) {
+    done_ += units;
+    if (stop_) throw files::Cancelled();
+  }
 
  private:
-  void run_threads(const std::function<void()>& body);
-  void fail(std::exception_ptr error);
-  void report();
+  void look() {
+    constexpr std::chrono::milliseconds kEvery(100);
+    if (std::chrono::steady_clock::now() - looked_ < kEvery) return;
+    looked_ = std::chrono::steady_clock::now();
+    try {
+      hooks_.throw_if_cancelled();
+      hooks_.report(done_, total_);
+    } catch (...) {
+      stop_ = true;  // ends the items that are at work
+      throw;
+    }
+  }
 
   const files::Hooks& hooks_;
   const uint64_t total_;
   std::atomic<uint64_t> done_ = 0;
   std::atomic<bool> stop_ = false;
-  std::chrono::steady_clock::time_point reported_{};  // by the calling thread; the first report comes at once
-
-  std::mutex mutex_;
-  std::condition_variable left_;
-  size_t running_ = 0;  // threads beside the calling one
-  std::exception_ptr error_;
+  std::chrono::steady_clock::time_point looked_{};  // the first look comes at once
 };
 
 }  // namespace pipeline::protein

@@ -14,13 +14,14 @@
 namespace pipeline::protein {
 
 // Runs work(0) ... work(count - 1) on some threads and gives the results to `take` in that order, on the
-// calling thread. Workers are at most a few results ahead of it, so that memory stays bounded. `idle` is
+// calling thread. Each worker is at most `ahead` results ahead of it, so that memory stays bounded. `idle` is
 // called at least every 50 ms. What any of the three throws is thrown here, after the workers have ended what
 // they were at.
 template <class Result>
 void run_in_order(size_t count, unsigned threads, const std::function<Result(size_t)>& work,
-                  const std::function<void(size_t, Result&&)>& take, const std::function<void()>& idle) {
-  const size_t workers = std::min<size_t>(std::max(threads, 1u), count), window = workers * 4;
+                  const std::function<void(size_t, Result&&)>& take, const std::function<void()>& idle,
+                  size_t ahead = 4) {
+  const size_t workers = std::min<size_t>(std::max(threads, 1u), count), window = workers * ahead;
   struct Slot {
     Result result{};
     std::exception_ptr failure;
