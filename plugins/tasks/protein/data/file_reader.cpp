@@ -48,14 +48,13 @@ ReadResult read_file(const InputFile& file, const ReadLimits& limits, const reco
     result.entry.is.state = content.state;
     result.entry.is.hash = key;
     result.lasting = content.state.settled_at(begin);
-    result.outcome = {true, key, ""};
   } catch (const ReadError& error) {
     result.entry.is.cause = error.cause();
     result.entry.is.code = error.code();
-    result.entry.reason = result.outcome.reason = error.what();
+    result.entry.reason = error.what();
     result.lasting = error.cause() != ReadError::kPassing && file.state.settled_at(begin);
   } catch (const std::bad_alloc&) {
-    result.outcome.reason = "needs more memory than there is";
+    result.entry.reason = "needs more memory than there is";
   }
   result.memory.set(result.record.size());
   return result;

@@ -66,16 +66,8 @@ class MemoryBudget {
   bool any_beyond_ = false;
 };
 
-// What became of a file: its content's key, which the cache has, or why it could not be read.
-struct FileOutcome {
-  bool has_key = false;
-  files::Hash128 key;
-  std::string reason;
-};
-
 struct ReadResult {
   MemoryBudget::Share memory;  // what the record needs
-  FileOutcome outcome;
   FileIndex::Entry entry;
   bool lasting = false;     // the entry holds until the file's state changes
   bool is_damaged = false;  // the cache has the key, but its record is not whole

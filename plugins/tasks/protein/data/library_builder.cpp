@@ -64,15 +64,16 @@ class Builder {
       const InputFile& file = inputs_.files[i];
       const FileIndex::Entry* entry = index_.find(file.relative, file.state);
       if (entry != nullptr && !holds(*entry, file, options_.limits)) entry = nullptr;
-      const auto* record = entry != nullptr && entry->is_read() ? built_.cache.find(entry->is.hash) : nullptr;
-      if (record != nullptr && StoredFile::of(built_.cache, *record)) {
-        built_.outcomes[i] = {true, entry->is.hash, ""};
-      } else if (entry != nullptr && !entry->is_read()) {
-        built_.outcomes[i].reason = entry->reason;
-      } else {
+      if (entry != nullptr && (!entry->is_read() || is_in_cache(entry->is.hash)))
+        built_.outcomes[i] = *entry;
+      else
         pending_.push_back(i);
-      }
     }
+  }
+
+  bool is_in_cache(const files::Hash128& key) const {
+    const records::Record* record = built_.cache.find(key);
+    return record != nullptr && StoredFile::of(built_.cache, *record).has_value();
   }
 
   // When these are the same, so is what find_known() would find.
@@ -125,14 +126,14 @@ class Builder {
     uint64_t damaged = 0;  // records that were looked for and are not whole
     const auto take = [&](size_t done, ReadResult&& result) {
       const InputFile& file = inputs_.files[pending_[done]];
-      if (result.outcome.has_key) ++built_.read;
+      if (result.entry.is_read()) ++built_.read;
       if (!result.record.empty()) {
         ++built_.parsed;
         damaged += result.is_damaged ? 1 : 0;
-        if (appended.insert(result.outcome.key).second) writer.append(result.record);
+        if (appended.insert(result.entry.is.hash).second) writer.append(result.record);
       }
-      if (result.lasting) index.set(file.relative, std::move(result.entry));
-      built_.outcomes[pending_[done]] = std::move(result.outcome);
+      if (result.lasting) index.set(file.relative, result.entry);
+      built_.outcomes[pending_[done]] = std::move(result.entry);
       hooks_.report(done + 1, pending_.size());
       hooks_.throw_if_cancelled();
     };
@@ -157,9 +158,8 @@ class Builder {
 
   CacheUse use() const {
     CacheUse use{options_.cache_dir, index_path_, {}};
-    for (const auto& outcome : built_.outcomes) {
-      if (outcome.has_key) use.keys.insert(outcome.key);
-    }
+    for (const FileIndex::Entry& outcome : built_.outcomes)
+      if (outcome.is_read()) use.keys.insert(outcome.is.hash);
     return use;
   }
 
@@ -199,14 +199,10 @@ class Builder {
     uint64_t left_out = 0;
     for (const size_t i : pending_) {
       hooks_.throw_if_cancelled();
-      FileOutcome& outcome = built_.outcomes[i];
+      FileIndex::Entry& outcome = built_.outcomes[i];
       try {
-        const files::Hash128 key = files::hash128(read_content(inputs_.files[i].path, options_.limits).bytes);
-        const auto* record = built_.cache.find(key);
-        if (record != nullptr && StoredFile::of(built_.cache, *record)) {
-          outcome = {true, key, ""};
-          continue;
-        }
+        outcome.is.hash = files::hash128(read_content(inputs_.files[i].path, options_.limits).bytes);
+        if (is_in_cache(outcome.is.hash)) continue;
         outcome.reason = "not in the cache, to which nothing can be added: " + why;
         ++left_out;
       } catch (const ReadError& reason) {

@@ -11,8 +11,8 @@
 namespace pipeline::protein {
 
 struct Built {
-  records::RecordStore cache;         // has every outcome's key
-  std::vector<FileOutcome> outcomes;  // one a file
+  records::RecordStore cache;              // has the content of every file that could be read
+  std::vector<FileIndex::Entry> outcomes;  // one a file
   uint64_t read = 0, parsed = 0;
 };
 

@@ -134,10 +134,10 @@ StructureLibrary StructureLibrary::open(const LibraryOptions& options, const fil
   std::unordered_map<files::Hash128, size_t, records::KeyHash>
       seen;  // which file is the first with these chains, by their hash
   for (size_t i = 0; i < inputs.files.size(); ++i) {
-    const FileOutcome& outcome = built.outcomes[i];
-    const records::Record* record = outcome.has_key ? library.cache_.find(outcome.key) : nullptr;
+    const FileIndex::Entry& outcome = built.outcomes[i];
+    const records::Record* record = outcome.is_read() ? library.cache_.find(outcome.is.hash) : nullptr;
     const auto stored = record == nullptr ? std::nullopt : StoredFile::of(library.cache_, *record);
-    if (outcome.has_key && !stored) {
+    if (outcome.is_read() && !stored) {
       throw files::DataError(structures_path(options.cache_dir) +
                              ": damaged since it was written a moment ago: check the disk");
     }
@@ -150,7 +150,7 @@ StructureLibrary StructureLibrary::open(const LibraryOptions& options, const fil
       const size_t first = library.chains_.size();
       stored->append_chains(library.chains_);
       const std::span<const ChainView> chains = std::span(library.chains_).subspan(first);
-      library.structures_.push_back({names[i], outcome.key, first, chains.size()});
+      library.structures_.push_back({names[i], outcome.is.hash, first, chains.size()});
       std::string remark(stored->text());
       const std::string frames = frames_remark(chains);
       if (!frames.empty()) remark += (remark.empty() ? "" : "; ") + frames;
