@@ -5,14 +5,24 @@
 #include <cstring>
 #include <optional>
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "plugins/tasks/common/files/error.hpp"
-#include "plugins/tasks/common/files/hash128.hpp"
 #include "plugins/tasks/common/record_store/record_writer.hpp"
 
 namespace pipeline::records {
 namespace {
+
+constexpr char kFileMagic[] = "PLRECOR1";
+constexpr uint64_t kRecordMagic = 0x5245434f5244ab03;
+
+template <class Header>
+uint64_t hash_before(const Header& header, size_t offset) {
+  return files::hash128(files::bytes_of(header).substr(0, offset)).low;
+}
 
 // Reads headers. The file is read, not mapped, until its records are found: another process may cut off a
 // tail that is not whole.
@@ -56,19 +66,70 @@ class HeaderReader {
 
 }  // namespace
 
+FileHeader::FileHeader(const Kind& kind) : name{}, version(kind.version), reserved(0) {
+  std::memcpy(magic, kFileMagic, sizeof magic);
+  std::copy_n(kind.name.begin(), std::min(kind.name.size(), sizeof name), name);
+  hash = hash_before(*this, offsetof(FileHeader, hash));
+}
+
+RecordHeader::RecordHeader(const Hash128& for_key, uint64_t payload_bytes, const Hash128& payload_hash)
+    : magic(kRecordMagic), key(for_key), bytes(payload_bytes), hash(payload_hash) {
+  header_hash = hash_before(*this, offsetof(RecordHeader, header_hash));
+}
+
+bool RecordHeader::is_right() const {
+  return magic == kRecordMagic && header_hash == hash_before(*this, offsetof(RecordHeader, header_hash));
+}
+
+std::string make_record(const Hash128& key, std::string_view payload) {
+  std::string record(sizeof(RecordHeader) + padded(payload.size()), '\0');
+  std::copy(payload.begin(), payload.end(), record.begin() + sizeof(RecordHeader));
+  const Hash128 hash = files::hash128(std::string_view(record).substr(sizeof(RecordHeader)));
+  const RecordHeader header(key, payload.size(), hash);
+  std::memcpy(record.data(), &header, sizeof header);
+  return record;
+}
+
+MappedFile::MappedFile(const std::string& path) : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (!bytes_.empty()) ::munmap(const_cast<char*>(bytes_.data()), bytes_.size());
+  if (fd_ >= 0) ::close(fd_);
+}
+
+int64_t MappedFile::length() const {
+  struct stat status {};
+  return ::fstat(fd_, &status) == 0 ? status.st_size : -1;
+}
+
+bool MappedFile::map(uint64_t bytes) {
+  if (bytes == 0) return true;
+  void* data = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd_, 0);
+  if (data == MAP_FAILED) return false;
+  bytes_ = {static_cast<const char*>(data), bytes};
+  return true;
+}
+
 RecordStore::RecordStore(const std::string& path, const Kind& kind) : path_(path), kind_(kind) {
-  opened_ = files::OpenFile(path);
-  if (!opened_.is_open() && errno == ENOENT) return;
-  if (!opened_.is_open()) throw files::system_error(path, "the cache folder must be readable");
-  const int64_t bytes = opened_.bytes();
+  file_ = MappedFile(path);
+  if (!file_.is_open() && errno == ENOENT) return;
+  if (!file_.is_open()) throw files::system_error(path, "the cache folder must be readable");
+  const int64_t bytes = file_.length();
   if (bytes < 0) throw files::system_error(path, "the cache folder must be on a healthy disk");
   find_records(static_cast<uint64_t>(bytes));
-  file_ = files::MappedFile(opened_.fd(), end_, path);
+  if (!file_.map(end_))
+    throw files::system_error(path, "it must be on a file system whose files can be mapped into memory");
 }
 
 void RecordStore::find_records(uint64_t file_bytes) {
   constexpr uint64_t kBlock = uint64_t{1} << 20;  // is read at once where the next header must be looked for
-  HeaderReader reader(opened_.fd(), path_, file_bytes);
+  HeaderReader reader(file_.fd(), path_, file_bytes);
   struct Start {
     char bytes[sizeof(FileHeader)];
   };
@@ -143,7 +204,7 @@ void RecordStore::check_length() const {
 
 void RecordStore::fail_changed() const {
   const std::string what = is_all_there() ? "a record of it is not the one that was written"
-                                          : "it has " + std::to_string(opened_.bytes()) +
+                                          : "it has " + std::to_string(file_.length()) +
                                                 " bytes, and had at least " + std::to_string(end_);
   throw files::DataError(
       path_ + ": was changed while it is in use (" + what +

@@ -1,17 +1,91 @@
+// A file of records, to be appended to. Little-endian, everything at multiples of 8 bytes:
+//
+//   FileHeader
+//   records     each a RecordHeader and its payload, padded with zeros; of two with one key the later counts
+//
+// A record says by itself where it ends and whether it is whole. So one that is cut off or damaged is
+// noticed, those after it are found, and a reader walks from header to header without reading the payloads.
 #pragma once
 
+#include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
-#include "plugins/tasks/common/files/mapped_file.hpp"
-#include "plugins/tasks/common/record_store/record_format.hpp"
+#include "plugins/tasks/common/files/hash128.hpp"
 
 namespace pipeline::records {
+
+using files::Hash128;
+
+constexpr size_t kAlignment = 8;
+
+constexpr uint64_t padded(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+// What a file of records is for. A file of another name or version is never misread: it is made again.
+struct Kind {
+  std::string_view name;  // in the file; 8 characters
+  uint32_t version;       // raised whenever the same key would give other bytes
+  // For messages: what happens to records that are lost ("the files are parsed again").
+  std::string_view remedy;
+};
+
+struct FileHeader {
+  char magic[8];
+  char name[8];
+  uint32_t version, reserved;
+  uint64_t hash;  // the low half of the hash of what is before
+
+  explicit FileHeader(const Kind& kind);
+};
+
+struct RecordHeader {
+  uint64_t magic;
+  Hash128 key;
+  uint64_t bytes;  // of the payload, without padding
+  Hash128 hash;    // of payload and padding
+  uint64_t header_hash;
+
+  RecordHeader() = default;
+  RecordHeader(const Hash128& for_key, uint64_t payload_bytes, const Hash128& payload_hash);
+  bool is_right() const;
+};
+
+// A whole record, ready to be appended. [any-thread]
+std::string make_record(const Hash128& key, std::string_view payload);
+
+static_assert(sizeof(FileHeader) == 32 && sizeof(RecordHeader) == 56);
+static_assert(std::endian::native == std::endian::little);
+
+// A file that is open for reading, so that it can be asked later how long it is now, whatever its name stands
+// for by then; and its first bytes, mapped: no memory of its own, pages shared between processes. Safe for
+// concurrent use once they are. The file may grow or be replaced meanwhile; it must not get shorter than what
+// is mapped.
+class MappedFile {
+ public:
+  MappedFile() = default;
+  explicit MappedFile(const std::string& path);  // errno says why, where is_open() is false
+  MappedFile(MappedFile&& other) noexcept { *this = std::move(other); }
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  ~MappedFile();
+
+  bool is_open() const { return fd_ >= 0; }
+  int fd() const { return fd_; }
+  int64_t length() const;  // -1 if nobody can say, and errno says why
+  // False if that cannot be done, and errno says why.
+  bool map(uint64_t bytes);
+  std::string_view bytes() const { return bytes_; }  // aligned to a page
+
+ private:
+  int fd_ = -1;
+  std::string_view bytes_;
+};
 
 struct KeyHash {
   size_t operator()(const Hash128& key) const { return key.low; }
@@ -53,7 +127,7 @@ class RecordStore {
 
   const std::vector<Record>& records() const { return records_; }  // one a key, in the order of the file
   const std::string& path() const { return path_; }
-  bool is_there() const { return opened_.is_open(); }
+  bool is_there() const { return file_.is_open(); }
   bool is_ours() const { return end_ > 0; }  // it is there, and of this kind
   uint64_t end() const { return end_; }      // of the last record
   // A line for the log about what cannot be used; empty if all can.
@@ -63,13 +137,12 @@ class RecordStore {
  private:
   void find_records(uint64_t file_bytes);
   void add(const Record& record);
-  bool is_all_there() const { return opened_.bytes() >= static_cast<int64_t>(file_.bytes().size()); }
+  bool is_all_there() const { return file_.length() >= static_cast<int64_t>(file_.bytes().size()); }
   [[noreturn]] void fail_changed() const;
 
   std::string path_, problem_;
   Kind kind_{};
-  files::OpenFile opened_;
-  files::MappedFile file_;  // its first end_ bytes
+  MappedFile file_;  // its first end_ bytes
   std::vector<Record> records_;
   std::unordered_map<Hash128, size_t, KeyHash> by_key_;
   uint64_t end_ = 0;

@@ -57,7 +57,7 @@ void RecordWriter::start() {
   if (fd_ < 0) throw files::system_error(part_of(path_), kRemedy);
   is_part_ = true;
   try {
-    write(files::bytes_of(FileHeader(kind_)));
+    append(files::bytes_of(FileHeader(kind_)));
   } catch (...) {
     close();
     throw;
@@ -75,9 +75,7 @@ void RecordWriter::replace() {
   sync_folder(path_);
 }
 
-void RecordWriter::append(std::string_view record) { write(record); }
-
-void RecordWriter::write(std::string_view bytes) {
+void RecordWriter::append(std::string_view bytes) {
   uint64_t at = end_;
   for (std::string_view rest = bytes; !rest.empty();) {
     const ssize_t put = ::pwrite(fd_, rest.data(), rest.size(), static_cast<off_t>(at));

@@ -29,7 +29,6 @@ class RecordWriter {
 
  private:
   void start();
-  void write(std::string_view bytes);
   void close();
 
   std::string path_;
