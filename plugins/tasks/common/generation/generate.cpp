@@ -7,8 +7,6 @@
 
 #include <ATen/ATen.h>
 
-#include "beam_search.hpp"
-
 namespace pipeline::generation {
 namespace {
 
@@ -62,11 +60,112 @@ Sequences sample(Decoder& decoder, const std::vector<Prompt>& prompts, const Gen
   return results;
 }
 
+double log_sum_exp(std::span<const float> logits) {
+  const double top = *std::max_element(logits.begin(), logits.end());
+  double total = 0;
+  for (const float x : logits) total += std::exp(x - top);
+  return top + std::log(total);
+}
+
+struct Candidate {
+  double score;
+  int64_t beam, token;
+  bool operator<(const Candidate& other) const {  // better first; equal scores go by beam and token
+    if (score != other.score) return score > other.score;
+    return beam != other.beam ? beam < other.beam : token < other.token;
+  }
+};
+
+// Beam search for one prompt, as transformers does it with early_stopping = False. The caller runs the model:
+//
+//   BeamSearch search(options);
+//   while (!search.done()) search.advance(logits of search's beams);   // first the prompt's, one row
+class BeamSearch {
+ public:
+  explicit BeamSearch(const GenerationOptions& options) : options_(options), running_{{{}, 0, 0}} {}
+
+  struct Beam {
+    std::vector<int64_t> tokens;
+    double score;    // sum of log probabilities; of finished beams divided by length^penalty
+    int64_t parent;  // which beam of the step before it continues
+  };
+
+  bool done() const { return done_; }
+  // Likeliest first; the last token of each is new.
+  const std::vector<Beam>& running() const { return running_; }
+
+  // logits: (running().size(), vocab) row by row.
+  void advance(std::span<const float> logits);
+
+  // The best finished beam, without the end-of-text token; the best running one when none has finished.
+  std::vector<int64_t> best() const;
+
+ private:
+  double penalized(double score, size_t length) const;
+
+  const GenerationOptions& options_;
+  std::vector<Beam> running_;
+  std::vector<Beam> finished_;  // best first, at most `beams`
+  bool done_ = false;
+};
+
+double BeamSearch::penalized(double score, size_t length) const {
+  return score / std::pow(static_cast<double>(length), options_.length_penalty);
+}
+
+void BeamSearch::advance(std::span<const float> logits) {
+  const size_t vocab = logits.size() / running_.size();
+  // Twice as many candidates as beams: at most one of each beam's ends the text, so enough are left to go on
+  // with.
+  const size_t wanted = std::min(static_cast<size_t>(2 * options_.beams), logits.size());
+  std::vector<Candidate> candidates;
+  for (size_t b = 0; b < running_.size(); ++b) {
+    const std::span<const float> row = logits.subspan(b * vocab, vocab);
+    const double offset = running_[b].score - log_sum_exp(row);
+    for (size_t t = 0; t < vocab; ++t) {
+      const Candidate candidate{offset + row[t], static_cast<int64_t>(b), static_cast<int64_t>(t)};
+      if (candidates.size() == wanted && !(candidate < candidates.back())) continue;
+      candidates.insert(std::upper_bound(candidates.begin(), candidates.end(), candidate), candidate);
+      if (candidates.size() > wanted) candidates.pop_back();
+    }
+  }
+
+  const size_t length = running_.front().tokens.size() + 1;
+  const bool last = static_cast<int64_t>(length) == options_.max_new_tokens;
+  const auto beams = static_cast<size_t>(options_.beams);
+  std::vector<Beam> next;
+  for (size_t rank = 0; rank < candidates.size(); ++rank) {
+    const Candidate& c = candidates[rank];
+    const bool ends = c.token == options_.eos_token_id;
+    if (!ends && !last && next.size() == beams) continue;
+    Beam beam{running_[static_cast<size_t>(c.beam)].tokens, c.score, c.beam};
+    if (!ends) beam.tokens.push_back(c.token);
+    if (!ends && !last) {
+      next.push_back(std::move(beam));
+    } else if (rank < beams) {
+      beam.score = penalized(c.score, length);
+      const auto better = [](const Beam& a, const Beam& b) { return a.score > b.score; };
+      finished_.insert(std::upper_bound(finished_.begin(), finished_.end(), beam, better), std::move(beam));
+      if (finished_.size() > beams) finished_.pop_back();
+    }
+  }
+  if (next.empty()) {
+    done_ = true;
+    return;
+  }
+  running_ = std::move(next);
+  // What is still running is taken to end at its present length; when even that cannot displace the worst
+  // finished one, stop.
+  done_ = finished_.size() == beams && penalized(running_.front().score, length) <= finished_.back().score;
+}
+
+std::vector<int64_t> BeamSearch::best() const {
+  return finished_.empty() ? running_.front().tokens : finished_.front().tokens;
+}
+
 Sequences search_beams(Decoder& decoder, const std::vector<Prompt>& prompts,
                        const GenerationOptions& options) {
-  const BeamOptions beam_options{options.beams, options.length_penalty, options.max_new_tokens,
-                                 options.eos_token_id};
-  std::vector<BeamSearch> searches(prompts.size(), BeamSearch(beam_options));
+  std::vector<BeamSearch> searches(prompts.size(), BeamSearch(options));
   Rows logits(decoder.prompt_logits());
   for (size_t p = 0; p < prompts.size(); ++p) searches[p].advance(logits(static_cast<int64_t>(p)));
   while (true) {

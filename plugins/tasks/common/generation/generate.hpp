@@ -31,7 +31,8 @@ struct GenerationOptions {
   int64_t eos_token_id = 50256;
   SamplingOptions sampling = {};  // used with beams = 1
   int64_t beams = 1;
-  double length_penalty = 1;  // used with beams > 1
+  double length_penalty =
+      1;  // with beams > 1 scores are divided by length^penalty: above 0 favours long ones
   uint64_t seed = 0;
   at::ScalarType compute = at::kFloat;
 };
