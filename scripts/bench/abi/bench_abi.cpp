@@ -9,7 +9,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 
 #include <ATen/Parallel.h>
 
@@ -23,12 +22,6 @@ namespace {
 using namespace pipeline;
 
 constexpr int kStepsPerTurn = 10;
-
-double seconds_of(const std::function<void()>& work) {
-  const auto start = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 class Plain {
  public:
@@ -122,23 +115,17 @@ int main(int argc, char** argv) {
   Plain plain;
   for (int i = 0; i < 20; ++i) abi.step(), plain.step();
   std::vector<double> with, without, ratios;
+  const auto measure = [&](auto& side, std::vector<double>& times) {
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < kStepsPerTurn; ++i) side.step();
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+    times.push_back(elapsed.count() / kStepsPerTurn);
+  };
   for (int round = 0; round < rounds; ++round) {
-    const auto measure_abi = [&] {
-      with.push_back(seconds_of([&] {
-                       for (int i = 0; i < kStepsPerTurn; ++i) abi.step();
-                     }) /
-                     kStepsPerTurn);
-    };
-    const auto measure_plain = [&] {
-      without.push_back(seconds_of([&] {
-                          for (int i = 0; i < kStepsPerTurn; ++i) plain.step();
-                        }) /
-                        kStepsPerTurn);
-    };
     if (round % 2 == 0)
-      measure_abi(), measure_plain();
+      measure(abi, with), measure(plain, without);
     else
-      measure_plain(), measure_abi();
+      measure(plain, without), measure(abi, with);
     ratios.push_back(with.back() / without.back());
   }
   std::printf("step through the ABI %.3f ms, plain LibTorch %.3f ms (medians of %d turns of %d steps)\n",

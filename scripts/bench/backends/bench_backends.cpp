@@ -3,52 +3,99 @@
 // median time) and what shm is faster by.
 //
 //   bench_backends [--processes N] [--rounds N] [--most-mib N]
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <map>
 
-#include "competitors.hpp"
-#include "scripts/bench/free_port.hpp"
+#include <ATen/ops/from_blob.h>
 
+#include "core/config/config.hpp"
+#include "core/config/plugin_config.hpp"
+#include "core/plugins/host.hpp"
+#include "scripts/bench/ranks.hpp"
+
+namespace bench {
 namespace {
 
-using bench::Competitor;
-using bench::Operation;
+using namespace pipeline;
 
 struct Job {
-  int processes = 2;
+  Place place;
   int rounds = 15;
   int most_mib = 100;
-  int rank = -1;  // of a process that was started by the first one
-  int port = 0, their_port = 0;
 };
 
-Job parse(int argc, char** argv) {
-  Job job;
-  const std::map<std::string, int*> known{{"--processes", &job.processes}, {"--rounds", &job.rounds},
-                                          {"--most-mib", &job.most_mib},   {"--rank", &job.rank},
-                                          {"--port", &job.port},           {"--their-port", &job.their_port}};
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const auto found = known.find(argv[i]);
-    if (found == known.end()) throw std::invalid_argument(std::string("unknown option ") + argv[i]);
-    *found->second = std::atoi(argv[i + 1]);
-  }
-  return job;
-}
+enum class Operation { all_reduce, reduce_scatter, all_gather };
 
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2),
-                   values.end());
-  return values[values.size() / 2];
-}
+class Competitor {
+ public:
+  virtual ~Competitor() = default;
+  virtual std::string name() const = 0;
+  // Runs one collective over `full`, of which `shard` is this rank's part (or becomes it), to its end.
+  virtual void run(Operation operation, std::vector<float>& full, std::vector<float>& shard) = 0;
+  virtual void barrier() = 0;
+};
+
+class Ours : public Competitor {
+ public:
+  Ours(const std::string& name, const Place& place, peers::Peers& peers)
+      : name_(name),
+        plugin_(plugins::Plugin::load(std::string(BACKENDS) + '/' + name + ".so")),
+        config_(config::load({"", {"task.plugin=none", "backend.plugin=" + name}, ""})
+                    .plugin("backend", plugin_.options())),
+        context_(name),
+        group_((plugins::give_exchange(context_, peers), plugin_), context_, &config_,
+               open_args(place, name)) {}
+
+  std::string name() const override { return name_; }
+  void run(Operation operation, std::vector<float>& full, std::vector<float>& shard) override {
+    const pl_buffer whole = plugins::host_buffer(full.data(), full.size());
+    const pl_buffer part = plugins::host_buffer(shard.data(), shard.size());
+    switch (operation) {
+      case Operation::all_reduce:
+        return group_.all_reduce(whole).wait();
+      case Operation::reduce_scatter:
+        return group_.reduce_scatter(whole, part).wait();
+      case Operation::all_gather:
+        return group_.all_gather(part, whole).wait();
+    }
+  }
+  void barrier() override { group_.barrier().wait(); }
+
+ private:
+  std::string name_;
+  const plugins::Plugin& plugin_;
+  pl_config config_;
+  pl_context context_;
+  plugins::Communicator group_;
+};
+
+class C10d : public Competitor {
+ public:
+  explicit C10d(const Place& place) : group_(c10d_gloo(place).first) {}
+  std::string name() const override { return "c10d"; }
+  void run(Operation operation, std::vector<float>& full, std::vector<float>& shard) override {
+    std::vector<at::Tensor> whole{tensor(full)}, part{tensor(shard)};
+    switch (operation) {
+      case Operation::all_reduce:
+        group_->allreduce(whole)->wait();
+        return;
+      case Operation::reduce_scatter:
+        group_->_reduce_scatter_base(part[0], whole[0])->wait();
+        return;
+      case Operation::all_gather:
+        group_->_allgather_base(whole[0], part[0])->wait();
+        return;
+    }
+  }
+  void barrier() override { group_->barrier()->wait(); }
+
+ private:
+  static at::Tensor tensor(std::vector<float>& values) {
+    return at::from_blob(values.data(), {static_cast<std::int64_t>(values.size())}, at::kFloat);
+  }
+  c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
+};
 
 double seconds_of(Competitor& competitor, Operation operation, std::vector<float>& full,
                   std::vector<float>& shard) {
@@ -60,8 +107,8 @@ double seconds_of(Competitor& competitor, Operation operation, std::vector<float
 
 void compare(const Job& job, std::vector<std::unique_ptr<Competitor>>& all, Operation operation,
              const char* name, int mib) {
-  const std::size_t count = (static_cast<std::size_t>(mib) << 18) / static_cast<std::size_t>(job.processes);
-  std::vector<float> full(count * static_cast<std::size_t>(job.processes), 0.0f), shard(count, 0.0f);
+  const std::size_t count = (static_cast<std::size_t>(mib) << 18) / static_cast<std::size_t>(job.place.ranks);
+  std::vector<float> full(count * static_cast<std::size_t>(job.place.ranks), 0.0f), shard(count, 0.0f);
   std::vector<std::vector<double>> times(all.size());
   for (int round = -2; round < job.rounds; ++round) {  // two to warm up
     for (std::size_t i = 0; i < all.size(); ++i) {
@@ -69,7 +116,7 @@ void compare(const Job& job, std::vector<std::unique_ptr<Competitor>>& all, Oper
       if (round >= 0) times[i].push_back(seconds);
     }
   }
-  if (job.rank != 0) return;
+  if (job.place.rank != 0) return;
   std::printf("%-14s %4d MiB", name, mib);
   for (std::size_t i = 0; i < all.size(); ++i)
     std::printf("   %s %6.2f GB/s", all[i]->name().c_str(),
@@ -82,7 +129,7 @@ void compare(const Job& job, std::vector<std::unique_ptr<Competitor>>& all, Oper
 // How long the shortest call takes.
 void compare_barriers(const Job& job, std::vector<std::unique_ptr<Competitor>>& all) {
   constexpr int kCalls = 50;
-  if (job.rank == 0) std::printf("barrier               ");
+  if (job.place.rank == 0) std::printf("barrier               ");
   for (auto& competitor : all) {
     std::vector<double> times;
     for (int round = 0; round < job.rounds; ++round) {
@@ -91,24 +138,18 @@ void compare_barriers(const Job& job, std::vector<std::unique_ptr<Competitor>>& 
       times.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() /
                       kCalls);
     }
-    if (job.rank == 0) std::printf("   %s %8.1f us", competitor->name().c_str(), 1e6 * median(times));
+    if (job.place.rank == 0) std::printf("   %s %8.1f us", competitor->name().c_str(), 1e6 * median(times));
   }
-  if (job.rank == 0) std::printf("\n");
+  if (job.place.rank == 0) std::printf("\n");
 }
 
 int be_rank(const Job& job) {
-  pipeline::World world;
-  world.rank = world.local_rank = job.rank;
-  world.size = world.local_size = job.processes;
-  world.address = "127.0.0.1";
-  world.port = static_cast<std::uint16_t>(job.port);
-  pipeline::peers::Peers peers(world, {});
-  const bench::Place place{job.rank, job.processes, static_cast<std::uint16_t>(job.their_port), &peers};
+  peers::Peers peers(world_of(job.place), {});
   std::vector<std::unique_ptr<Competitor>> all;
-  all.push_back(bench::c10d_gloo(place));
-  all.push_back(bench::our_backend("gloo", place));
-  all.push_back(bench::our_backend("shm", place));
-  if (job.rank == 0) std::printf("%d processes, median of %d rounds\n", job.processes, job.rounds);
+  all.push_back(std::make_unique<C10d>(job.place));
+  all.push_back(std::make_unique<Ours>("gloo", job.place, peers));
+  all.push_back(std::make_unique<Ours>("shm", job.place, peers));
+  if (job.place.rank == 0) std::printf("%d processes, median of %d rounds\n", job.place.ranks, job.rounds);
   compare_barriers(job, all);
   for (const int mib : {1, 10, 25, 100}) {
     if (mib > job.most_mib) continue;
@@ -120,27 +161,11 @@ int be_rank(const Job& job) {
   return 0;
 }
 
-// Ranks are programs of their own: LibTorch's threads do not survive a fork.
-int start_ranks(const Job& job) {
-  const std::string port = std::to_string(bench::free_port()),
-                    their_port = std::to_string(bench::free_port());
-  for (int rank = 0; rank < job.processes; ++rank) {
-    if (::fork() != 0) continue;
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    ::execl("/proc/self/exe", "bench_backends", "--rank", std::to_string(rank).c_str(), "--port",
-            port.c_str(), "--their-port", their_port.c_str(), "--processes",
-            std::to_string(job.processes).c_str(), "--rounds", std::to_string(job.rounds).c_str(),
-            "--most-mib", std::to_string(job.most_mib).c_str(), nullptr);
-    ::_exit(127);
-  }
-  int worst = 0, status = 0;
-  while (::wait(&status) > 0) worst = std::max(worst, status);
-  return worst == 0 ? 0 : 1;
-}
-
 }  // namespace
+}  // namespace bench
 
 int main(int argc, char** argv) {
-  const Job job = parse(argc, argv);
-  return job.rank >= 0 ? be_rank(job) : start_ranks(job);
+  bench::Job job;
+  bench::parse(argc, argv, job.place, {{"--rounds", &job.rounds}, {"--most-mib", &job.most_mib}});
+  return job.place.rank >= 0 ? bench::be_rank(job) : bench::start_ranks(argc, argv, job.place.ranks);
 }

@@ -5,70 +5,24 @@
 //   bench_ddp [--processes N] [--threads N] [--turns N] [--steps N] [--batch N] [--tokens N] [--layers N]
 //   [--heads N] [--width N]
 //             [--clip 0|1] [--backend gloo|shm] [--set strategy.OPTION=VALUE]
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <ctime>
-#include <map>
-#include <stdexcept>
+#include <memory>
+#include <vector>
 
 #include "core/cli/freed_memory.hpp"
 #include "job.hpp"
-#include "scripts/bench/free_port.hpp"
 
 namespace {
 
 using bench::Contestant;
 using bench::Job;
-
-std::map<std::string, int*> numbers(Job& job) {
-  return {{"--processes", &job.processes},
-          {"--threads", &job.threads},
-          {"--turns", &job.turns},
-          {"--steps", &job.steps},
-          {"--batch", &job.batch},
-          {"--tokens", &job.tokens},
-          {"--layers", &job.layers},
-          {"--heads", &job.heads},
-          {"--width", &job.width},
-          {"--clip", &job.clip},
-          {"--rank", &job.rank},
-          {"--port", &job.port},
-          {"--their-port", &job.their_port}};
-}
-
-Job parse(int argc, char** argv) {
-  Job job;
-  const auto known = numbers(job);
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string option = argv[i];
-    if (option == "--backend") {
-      job.backend = argv[i + 1];
-    } else if (option == "--set") {
-      job.set = argv[i + 1];
-    } else if (const auto found = known.find(option); found != known.end()) {
-      *found->second = std::atoi(argv[i + 1]);
-    } else {
-      throw std::invalid_argument("unknown option " + option);
-    }
-  }
-  return job;
-}
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2),
-                   values.end());
-  return values[values.size() / 2];
-}
+using bench::median;
 
 struct Course {
   std::unique_ptr<Contestant> contestant;
@@ -120,38 +74,25 @@ int be_rank(const Job& job) {
     turn(i % 2 == 0 ? us : them, batches, job.steps);
     turn(i % 2 == 0 ? them : us, batches, job.steps);
   }
-  if (job.rank == 0) print(us, them);
+  if (job.place.rank == 0) print(us, them);
   return 0;
-}
-
-// Ranks are programs of their own: LibTorch's threads do not survive a fork.
-int start_ranks(Job job) {
-  job.port = bench::free_port();
-  do job.their_port = bench::free_port();
-  while (job.their_port == job.port);
-  for (job.rank = 0; job.rank < job.processes; ++job.rank) {
-    if (::fork() != 0) continue;
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    std::vector<std::string> words{"bench_ddp", "--backend", job.backend, "--set", job.set};
-    for (const auto& [option, value] : numbers(job)) {
-      words.push_back(option);
-      words.push_back(std::to_string(*value));
-    }
-    std::vector<char*> arguments;
-    for (std::string& word : words) arguments.push_back(word.data());
-    arguments.push_back(nullptr);
-    ::execv("/proc/self/exe", arguments.data());
-    ::_exit(127);
-  }
-  int worst = 0, status = 0;
-  while (::wait(&status) > 0) worst = std::max(worst, status);
-  return worst == 0 ? 0 : 1;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   pipeline::cli::keep_freed_memory();  // for both: otherwise the kernel clears pages anew in every step
-  const Job job = parse(argc, argv);
-  return job.rank >= 0 ? be_rank(job) : start_ranks(job);
+  Job job;
+  bench::parse(argc, argv, job.place,
+               {{"--threads", &job.threads},
+                {"--turns", &job.turns},
+                {"--steps", &job.steps},
+                {"--batch", &job.batch},
+                {"--tokens", &job.tokens},
+                {"--layers", &job.layers},
+                {"--heads", &job.heads},
+                {"--width", &job.width},
+                {"--clip", &job.clip}},
+               {{"--backend", &job.backend}, {"--set", &job.set}});
+  return job.place.rank >= 0 ? be_rank(job) : bench::start_ranks(argc, argv, job.place.ranks);
 }

@@ -46,7 +46,7 @@ std::vector<Batch> make_batches(const Job& job) {
       for (int64_t t = 0; t < length; ++t) sequence.push_back(between(0, 50256));
       for (int64_t t = length - summary; t < length; ++t) wanted[static_cast<size_t>(t)] = between(0, 50256);
       weight += static_cast<double>(summary);
-      if (i * job.processes / job.batch != job.rank) continue;
+      if (i * job.place.ranks / job.batch != job.place.rank) continue;
       tokens.push_back(std::move(sequence));
       targets.push_back(std::move(wanted));
     }

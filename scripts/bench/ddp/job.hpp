@@ -5,21 +5,22 @@
 #include <string>
 #include <vector>
 
+// Before the SDK, which has an Error of its own.
+#include "scripts/bench/ranks.hpp"
+
 #include "gpt2.hpp"
 
 namespace bench {
 
 struct Job {
-  int processes = 2;
-  int threads = 1;  // of each
+  Place place;
+  int threads = 1;  // of each process
   int turns = 6;
   int steps = 3;     // in a turn
   int batch = 8;     // sequences in a step, of all processes
   int tokens = 512;  // of a sequence, at most
   int layers = 12, heads = 12, width = 768;
   int clip = 1;                  // 0: gradients are not clipped
-  int rank = -1;                 // of a process that was started by the first one
-  int port = 0, their_port = 0;  // of the two rendezvous
   std::string set = "";          // an option of ours: strategy.bucket_mib=10
   std::string backend = "gloo";  // ours; theirs is always c10d's Gloo
 };

@@ -8,8 +8,6 @@
 
 #include "core/config/config.hpp"
 #include "core/config/plugin_config.hpp"
-#include "core/peers/peers.hpp"
-#include "core/plugins/backend.hpp"
 #include "core/plugins/strategy.hpp"
 #include "job.hpp"
 
@@ -26,24 +24,6 @@ pl_config config_for(const char* kind, const plugins::Plugin& plugin, const std:
   std::vector<std::string> sets{"task.plugin=none", std::string(kind) + ".plugin=" + plugin.name()};
   if (!set.empty()) sets.push_back(set);
   return config::load({"", sets, ""}).plugin(kind, plugin.options());
-}
-
-plugins::OpenArgs place(const Job& job) {
-  plugins::OpenArgs args;
-  args.address = "127.0.0.1";
-  args.group = "bench";
-  args.rank = args.local_rank = job.rank;
-  args.world_size = args.local_world_size = job.processes;
-  return args;
-}
-
-World world_of(const Job& job) {
-  World world;
-  world.rank = world.local_rank = job.rank;
-  world.size = world.local_size = job.processes;
-  world.address = "127.0.0.1";
-  world.port = static_cast<uint16_t>(job.port);
-  return world;
 }
 
 plugins::Optimizer adamw() {
@@ -101,7 +81,7 @@ class Ours : public Contestant {
  public:
   explicit Ours(const Job& job)
       : job_(job),
-        peers_(world_of(job), {}),
+        peers_(world_of(job.place), {}),
         model_(make_model(job)),
         backend_(load("backends/" + job.backend)),
         plugin_(load("strategies/ddp")),
@@ -111,14 +91,15 @@ class Ours : public Contestant {
     run.struct_size = sizeof run;
     run.purpose = PL_PURPOSE_TRAIN;
     run.threads = static_cast<uint32_t>(job.threads);
-    run.rank = run.local_rank = job.rank;
-    run.world_size = run.local_world_size = job.processes;
+    run.rank = run.local_rank = job.place.rank;
+    run.world_size = run.local_world_size = job.place.ranks;
     run.device = {PL_DEVICE_CPU, 0};
     run.parameter_dtype = run.compute_dtype = {PL_DTYPE_FLOAT, 32, 1};
-    run.micro_batches = static_cast<uint64_t>(job.processes);
+    run.micro_batches = static_cast<uint64_t>(job.place.ranks);
     context_.set_run_info(run);
     plugins::give_exchange(context_, peers_);
-    group_ = std::make_unique<plugins::Communicator>(backend_, context_, &backend_config_, place(job));
+    group_ = std::make_unique<plugins::Communicator>(backend_, context_, &backend_config_,
+                                                     open_args(job.place, "bench"));
     create_strategy();
     bind();
   }

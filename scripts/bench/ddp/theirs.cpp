@@ -1,8 +1,6 @@
 // Theirs: c10d's Reducer over Gloo, as torch.nn.parallel.DistributedDataParallel drives it with
 // gradient_as_bucket_view = True, the faster way, and AdamW(fused=True) over lists of tensors.
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
-#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include <ATen/ATen.h>
@@ -17,15 +15,8 @@ namespace {
 constexpr int64_t kFirstBucket = 1 << 20, kBucket = 25 << 20;  // bytes: DistributedDataParallel's defaults
 
 c10::intrusive_ptr<c10d::ProcessGroup> open_group(const Job& job) {
-  c10d::TCPStoreOptions options;
-  options.port = static_cast<std::uint16_t>(job.their_port);
-  options.isServer = job.rank == 0;
-  options.waitWorkers = false;
-  auto store = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
-  auto gloo_options = c10d::ProcessGroupGloo::Options::create();
-  gloo_options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1"));
-  auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(store, job.rank, job.processes, gloo_options);
-  auto group = c10::make_intrusive<c10d::ProcessGroup>(store, job.rank, job.processes);
+  const auto [gloo, store] = c10d_gloo(job.place);
+  auto group = c10::make_intrusive<c10d::ProcessGroup>(store, job.place.rank, job.place.ranks);
   group->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::GLOO, gloo);
   group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
   return group;
@@ -58,7 +49,7 @@ class Theirs : public Contestant {
     reducer_->rebuild_buckets();
     reducer_->prepare_for_forward();
     // It averages gradients over the ranks; ours adds them.
-    const auto loss = model_->loss(batch.packed, {.scale = job_.processes / batch.weight});
+    const auto loss = model_->loss(batch.packed, {.scale = job_.place.ranks / batch.weight});
     reducer_->prepare_for_backward({});
     loss.scaled.backward();
     const at::NoGradGuard no_grad;
