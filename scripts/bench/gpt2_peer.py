@@ -37,14 +37,13 @@ def main():
     parser.add_argument("--examples", required=True)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--threads", type=int, required=True)
-    parser.add_argument("--dropout", type=float, default=0.0)
     parser.add_argument("--language-model", action="store_true", help="all examples equally long, loss over all tokens")
     arguments = parser.parse_args()
 
     torch.set_num_threads(arguments.threads)
     accelerator = Accelerator(cpu=True)
     model = GPT2LMHeadModel.from_pretrained(
-        arguments.model, resid_pdrop=arguments.dropout, embd_pdrop=arguments.dropout, attn_pdrop=arguments.dropout)
+        arguments.model, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
     decayed = [p for p in model.parameters() if p.dim() >= 2]
     plain = [p for p in model.parameters() if p.dim() < 2]
     optimizer = torch.optim.AdamW(
