@@ -71,8 +71,7 @@ inline int start_ranks(int argc, char** argv, int ranks) {
     if (::fork() != 0) continue;
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     std::vector<std::string> words(argv, argv + argc);
-    words.insert(words.end(),
-                 {"--rank", std::to_string(rank), "--port", port, "--their-port", their_port});
+    words.insert(words.end(), {"--rank", std::to_string(rank), "--port", port, "--their-port", their_port});
     std::vector<char*> arguments;
     for (std::string& word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);
