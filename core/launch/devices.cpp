@@ -170,9 +170,10 @@ DeviceChoice choose_device(std::string_view wanted, const Devices& devices) {
 
 DeviceMemory cuda_memory() {
   using Ask = int (*)(size_t*, size_t*);
-  void* driver = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
-  const auto ask = reinterpret_cast<Ask>(driver != nullptr ? ::dlsym(driver, "cuMemGetInfo_v2") : nullptr);
-  if (driver != nullptr) ::dlclose(driver);
+  static const Ask ask = [] {  // asked every step; who asks has a device, so the driver stays loaded
+    void* driver = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+    return driver != nullptr ? reinterpret_cast<Ask>(::dlsym(driver, "cuMemGetInfo_v2")) : nullptr;
+  }();
   size_t free = 0, total = 0;
   if (ask == nullptr || ask(&free, &total) != 0) return {};
   return {total - free, total};

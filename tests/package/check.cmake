@@ -24,7 +24,7 @@ endforeach()
 
 # The tasks built there train, one in C and one in C++; what the second exports, training may begin with, and it writes on.
 file(WRITE ${WORK}/c.toml "[task]\nplugin = \"linear_regression\"\n[run]\ndevice = \"cpu\"\n[train]\nglobal_batch = 8\nmax_steps = 5\n")
-file(WRITE ${WORK}/cpp.toml "[task]\nplugin = \"outside_model\"\ntext = \"${CMAKE_CURRENT_LIST_DIR}/outside/model_task.cpp\"\n[run]\ndevice = \"cpu\"\n"
+file(WRITE ${WORK}/cpp.toml "[task]\nplugin = \"outside_model\"\ntext = \"${CMAKE_CURRENT_LIST_DIR}/outside/model_task.cpp\"\n[run]\ndevice = \"cpu\"\ncache_dir = \"${WORK}/cache\"\n"
   "[train]\nglobal_batch = 8\nmicro_batch = 4\nmax_steps = 5\nactivation_checkpointing = true\n")
 function(pipeline verb)
   run(${WORK}/moved/bin/pipeline ${verb} --plugin-path ${WORK}/build/plugins ${ARGN})
@@ -35,6 +35,10 @@ pipeline(run ${WORK}/cpp.toml --set run.dir=${WORK}/runs/first)
 pipeline(export ${WORK}/cpp.toml --set run.dir=${WORK}/runs/first --output ${WORK}/exported)
 pipeline(run ${WORK}/cpp.toml --set run.dir=${WORK}/runs/second --set train.init_from=${WORK}/exported)
 pipeline(predict ${WORK}/cpp.toml --set run.dir=${WORK}/runs/second)
+file(STRINGS ${WORK}/runs/second/logs/rank-0.log said REGEX "tokens from ${WORK}/cache/outside.tokens")
+if(NOT said)
+  message(FATAL_ERROR "the second run did not read the tokens that the first one had kept in ${WORK}/cache")
+endif()
 
 # Nothing in the prefix may name the folder it was built from or first installed to, but the LibTorch that it needs.
 file(GLOB_RECURSE texts ${WORK}/moved/lib/cmake/*)

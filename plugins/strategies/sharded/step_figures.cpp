@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "plugins/strategies/common/gradient_norm.hpp"
-#include "plugins/strategies/common/gradient_sum.hpp"
 
 namespace pipeline::strategies {
 
@@ -23,12 +22,16 @@ StepFigures::Totals StepFigures::gather(const at::Tensor& squares) const {
           in_order_sum(fixed_order_ ? in_order_of_arena(others) : others.reshape({-1}).contiguous())};
 }
 
-// Along the tree over all micro-batches, in their order.
+// Along the tree over all micro-batches, in their order: SumTree's sums, a level at a time.
 at::Tensor StepFigures::loss_of(const at::Tensor& rows) const {
-  const at::Tensor losses = (interleaved_ ? rows.t() : rows).reshape({-1}).clone();  // the tree adds in place
-  LossTree tree = make_loss_tree();
-  for (int64_t m = 0; m < losses.numel(); ++m) tree.push(losses[m]);
-  return tree.finish();
+  at::Tensor level = (interleaved_ ? rows.t() : rows).reshape({-1}), rest;
+  for (; level.numel() > 1;
+       level = level.slice(0, 0, level.numel() / 2 * 2, 2) + level.slice(0, 1, level.numel(), 2)) {
+    if (level.numel() % 2 == 0) continue;
+    const at::Tensor last = level[-1];
+    rest = rest.defined() ? last + rest : last;
+  }
+  return rest.defined() ? level[0] + rest : level[0];
 }
 
 at::Tensor StepFigures::in_order_of_arena(const at::Tensor& rows) const {

@@ -1,10 +1,11 @@
-// A small language model of a text file, from what is installed alone: the tokenizer, transformer layers,
-// Hugging Face folders and generation.
+// A small language model of a text file, from what is installed alone: the tokenizer, a cache of its tokens,
+// transformer layers, Hugging Face folders and generation.
 #include <pipeline/torch/task.hpp>
 
 #include <pipeline/tasks/generation/generate.hpp>
 #include <pipeline/tasks/hugging_face/config_file.hpp>
 #include <pipeline/tasks/hugging_face/weights.hpp>
+#include <pipeline/tasks/record_store/record_store.hpp>
 #include <pipeline/tasks/tokenizer/bpe_trainer.hpp>
 #include <pipeline/tasks/transformer/cross_entropy_head.hpp>
 #include <pipeline/tasks/transformer/embedding.hpp>
@@ -107,7 +108,7 @@ class Outside : public TorchTask<Config, Model, Batch> {
     text::BpeTrainer trainer;
     trainer.add(text.str());
     tokenizer_.emplace(trainer.train({.vocab_size = 300}));
-    tokens_ = tokenizer_->encode(text.str());
+    tokens_ = cached_tokens(text.str());
   }
   std::shared_ptr<Model> build_model() override { return std::make_shared<Model>(tokenizer_->vocab_size()); }
   uint64_t sample_count(Split) const override { return tokens_.size() / kLength; }
@@ -149,6 +150,25 @@ class Outside : public TorchTask<Config, Model, Batch> {
   }
 
  private:
+  std::vector<int32_t> cached_tokens(const std::string& text) const {
+    constexpr records::Kind kKind{"OUTTOKEN", 1, "the text is tokenized again"};
+    const std::filesystem::path folder(view(context().run().cache_dir));
+    std::filesystem::create_directories(folder);
+    const std::string path = folder / "outside.tokens";
+    const files::Hash128 key = files::hash128(text);
+    bool damaged = false;
+    const auto held = records::load(path, kKind, key, damaged);
+    if (held) {
+      std::vector<int32_t> tokens(held->size() / sizeof(int32_t));
+      held->copy(reinterpret_cast<char*>(tokens.data()), held->size());
+      context().info(tokens.size(), " tokens from ", path);
+      return tokens;
+    }
+    const std::vector<int32_t> tokens = tokenizer_->encode(text);
+    records::save(path, kKind, key, files::bytes_of(tokens));
+    return tokens;
+  }
+
   std::optional<text::ByteLevelBpe> tokenizer_;
   std::vector<int32_t> tokens_;
 };

@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "plugins/tasks/common/files/hash128.hpp"
+#include "files/hash128.hpp"
 
 namespace pipeline::records {
 

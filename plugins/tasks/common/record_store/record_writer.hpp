@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "plugins/tasks/common/record_store/record_store.hpp"
+#include "record_store/record_store.hpp"
 
 namespace pipeline::records {
 
