@@ -50,4 +50,4 @@ class Gloo : public QueuedBackend<Config> {
 }  // namespace pipeline::backends::gloo
 
 PIPELINE_BACKEND(pipeline::backends::gloo::Gloo, "gloo", "1.0.0",
-                 "host memory over TCP, within and between hosts, with c10d's Gloo")
+                 "Host memory over TCP, within and between hosts, with c10d's Gloo")

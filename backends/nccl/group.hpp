@@ -13,8 +13,7 @@ namespace pipeline::backends::nccl {
 struct Config {
   bool check_calls = false;
   void describe(Options& o) {
-    o("check_calls", check_calls,
-      "compare every call across ranks before it is made: slow, for finding out why NCCL hangs")
+    o("check_calls", check_calls, "compare every call across ranks first: slow, for diagnosing NCCL hangs")
         .may_change();
   }
 };

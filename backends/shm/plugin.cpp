@@ -10,7 +10,7 @@ namespace {
 struct Config {
   int64_t buffer_kib = 512;
   void describe(Options& o) {
-    o("buffer_kib", buffer_kib, "of a slot; each process has two in shared memory")
+    o("buffer_kib", buffer_kib, "size of a shared slot; each process has two")
         .min(64)
         .max(65536)
         .unit("KiB")
@@ -39,4 +39,4 @@ class Shm : public QueuedBackend<Config> {
 }  // namespace pipeline::backends::shm
 
 PIPELINE_BACKEND(pipeline::backends::shm::Shm, "shm", "1.0.0",
-                 "host memory within one host, through shared memory")
+                 "Host memory within one host, through shared memory")

@@ -25,11 +25,10 @@ void add_check(CLI::App& app, Action& action) {
   auto args = std::make_shared<ConfigArgs>();
   auto verbose = std::make_shared<bool>(false);
   CLI::App* verb = app.add_subcommand(
-      "check", "Checks a configuration and its plugins' options, without data and without training");
+      "check", "Checks a configuration and its plugins' options without loading data or training");
   args->add_to(*verb);
   args->add_launch_to(*verb);
-  verb->add_flag("-v,--verbose", *verbose,
-                 "print the configuration in force, with where each value comes from");
+  verb->add_flag("-v,--verbose", *verbose, "print every value in force and where it was set");
   verb->footer("Example:\n  pipeline check configs/summarization.toml -v");
   verb->callback([=, &action] {
     action = [=] {
@@ -61,16 +60,15 @@ void add_check_plugin(CLI::App& app, Action& action) {
   auto file = std::make_shared<std::string>();
   auto seconds = std::make_shared<int>(static_cast<int>(args->limit.count()));
   CLI::App* verb = app.add_subcommand(
-      "check-plugin",
-      "Checks that a plugin keeps the promises of the ABI, each check in a process of its own");
+      "check-plugin", "Checks that a plugin follows the ABI; each check runs in its own process");
   verb->add_option("PLUGIN", *file, "the library, NAME.so")->required();
   verb->add_option("--config", args->config,
-                   "a configuration whose table for this plugin is used; needed where an option is required")
+                   "a configuration with options for this plugin; needed if an option is required")
       ->type_name("FILE");
-  verb->add_option("--set", args->sets, "KEY=VALUE over what the file says; may be repeated")
+  verb->add_option("--set", args->sets, "override a value; may be repeated")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
-  verb->add_option("--limit", *seconds, "seconds that one check may take")
+  verb->add_option("--limit", *seconds, "seconds allowed per check")
       ->type_name("SECONDS")
       ->check(CLI::PositiveNumber);
   verb->footer("Example:\n  pipeline check-plugin my-plugins/tasks/my_task.so --config my_task.toml");
@@ -100,10 +98,9 @@ namespace {
     for (std::string& plugin : registry.names(kind)) known.insert(std::move(plugin));
   const std::vector<std::string> names(known.begin(), known.end());
   const std::string guess = config::closest(name, names);
-  throw Error(PL_ERROR_CONFIG,
-              fmt::format("there is no plugin and no table of the core's called '{}': {}", name,
-                          guess.empty() ? fmt::format("there are {}", fmt::join(names, ", "))
-                                        : fmt::format("did you mean '{}'?", guess)));
+  throw Error(PL_ERROR_CONFIG, fmt::format("no plugin or core table is called '{}': {}", name,
+                                           guess.empty() ? fmt::format("there are {}", fmt::join(names, ", "))
+                                                         : fmt::format("did you mean '{}'?", guess)));
 }
 
 int explain(plugins::Registry& registry, const std::string& name) {
@@ -153,11 +150,11 @@ void add_explain(CLI::App& app, Action& action) {
   auto readme = std::make_shared<std::string>();
   CLI::App* verb =
       app.add_subcommand("explain", "Lists the options of a plugin, of the core, or of one table");
-  verb->add_option("NAME", *name, "a plugin, core (default), or a table of the core's");
+  verb->add_option("NAME", *name, "a plugin, core (default), or a core table");
   verb->add_option("--plugin-path", *paths, "one more folder to look for plugins in")
       ->type_name("FOLDER")
       ->allow_extra_args(false);
-  verb->add_flag("--schema", *schema, "print a JSON Schema of configuration files instead, for editors");
+  verb->add_flag("--schema", *schema, "print a JSON Schema of configuration files, for editors");
   verb->add_option("--readme", *readme,
                    "print a README of the configurations in this folder, with all options")
       ->type_name("FOLDER");
@@ -181,8 +178,7 @@ void add_explain(CLI::App& app, Action& action) {
 
 void add_plugins(CLI::App& app, Action& action) {
   auto paths = std::make_shared<std::vector<std::string>>();
-  CLI::App* verb = app.add_subcommand(
-      "plugins", "Lists the plugins that are found, and what is wrong with those that do not load");
+  CLI::App* verb = app.add_subcommand("plugins", "Lists the plugins found, and why others do not load");
   verb->add_option("--plugin-path", *paths, "one more folder to look in")
       ->type_name("FOLDER")
       ->allow_extra_args(false);
@@ -197,7 +193,7 @@ void add_plugins(CLI::App& app, Action& action) {
         fmt::print("{:36}{}\n", "", entry.path.string());
         if (!entry.problem.empty()) fmt::print("{:36}problem: {}\n", "", entry.problem);
       }
-      fmt::print("\nlooked in, first one wins:\n");
+      fmt::print("\nsearched, first match wins:\n");
       for (const plugins::SearchFolder& folder : registry.folders())
         fmt::print("  {} ({})\n", folder.path.string(), folder.origin);
       return kDone;
@@ -206,8 +202,8 @@ void add_plugins(CLI::App& app, Action& action) {
 }
 
 void add_devices(CLI::App& app, Action& action) {
-  CLI::App* verb = app.add_subcommand(
-      "devices", "Shows what there is to compute with, and how many processes a run would start");
+  CLI::App* verb =
+      app.add_subcommand("devices", "Shows the compute devices and how many processes a run would start");
   verb->footer("Example:\n  CUDA_VISIBLE_DEVICES=0,1 pipeline devices");
   verb->callback([&action] {
     action = [] {
@@ -231,7 +227,7 @@ void add_devices(CLI::App& app, Action& action) {
                      entry.problem.empty() ? "" : ": " + entry.problem);
       launch::LaunchRequest request;
       request.cuda_devices = static_cast<int32_t>(devices.cuda.size());
-      fmt::print("processes  {} would start on this host (launch.processes)\n",
+      fmt::print("processes  {} would be started on this host (launch.processes)\n",
                  planned_world(request).local_size);
       return kDone;
     };

@@ -40,7 +40,7 @@ void refuse_unknown_verb(const CLI::App& app, int argc, char** argv) {
   for (const CLI::App* verb : app.get_subcommands({})) names.push_back(verb->get_name());
   if (std::find(names.begin(), names.end(), argv[1]) != names.end()) return;
   const std::string guess = config::closest(argv[1], names);
-  throw Error(PL_ERROR_CONFIG, fmt::format("there is no verb '{}'{}; `pipeline --help` lists them", argv[1],
+  throw Error(PL_ERROR_CONFIG, fmt::format("unknown verb '{}'{}; `pipeline --help` lists them", argv[1],
                                            guess.empty() ? "" : fmt::format(", did you mean '{}'?", guess)));
 }
 
@@ -53,13 +53,13 @@ void move_local_rank_behind(int argc, char** argv) {
 
 int run(int argc, char** argv) {
   move_local_rank_behind(argc, argv);
-  CLI::App app("Trains models from task, strategy and backend plugins that a TOML file names.", "pipeline");
+  CLI::App app("Trains models from the task, strategy and backend plugins named in a TOML file.", "pipeline");
   app.set_version_flag("--version", PIPELINE_VERSION);
   app.require_subcommand(1);
   app.footer(
       "Example:\n  pipeline run configs/summarization.toml\n\nEach verb has --help. Exit codes: 0 done, 1 "
-      "failed, 2 wrong usage or configuration,\n75 stopped by a signal, with a checkpoint of what was done: "
-      "run the same command again.");
+      "failed, 2 wrong usage or configuration,\n75 stopped by a signal, checkpoint saved: run the same "
+      "command again.");
   cli::Action action;
   cli::add_run(app, action);
   cli::add_evaluate(app, action);

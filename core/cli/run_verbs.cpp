@@ -9,12 +9,12 @@ void add_run(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand("run", "Trains as configured, or continues an interrupted run");
   args->add_to(*verb);
   args->add_launch_to(*verb);
-  verb->add_flag("--fresh", *fresh, "start over; the older run in run.dir is moved aside, not deleted");
+  verb->add_flag("--fresh", *fresh, "start over; the old run in run.dir is moved aside, not deleted");
   verb->footer(
       "Example:\n  pipeline run configs/summarization.toml --set train.max_steps=20 --set "
       "run.dir=runs/try\n\n"
-      "The same command again continues the run. Ctrl-C saves a checkpoint and leaves with exit code 75;\n"
-      "a second Ctrl-C leaves at once.");
+      "The same command continues the run. Ctrl-C saves a checkpoint and exits with code 75;\na second "
+      "Ctrl-C exits at once.");
   verb->callback([=, &action] {
     action = [=] {
       return with_workspace(*args, false,
@@ -38,11 +38,10 @@ void add(CLI::App& app, Action& action, const char* name, const char* help, cons
                    "best (default), last, or the path of a checkpoint or a run")
       ->type_name("best|last|PATH");
   if (!one_process)
-    verb->add_option("--split", verb_args->split, "val or test; evaluate.split if not given")
+    verb->add_option("--split", verb_args->split, "val or test; default: evaluate.split")
         ->type_name("val|test")
         ->check(CLI::IsMember({"val", "test"}));
-  verb->add_option("--output", *output, "where to write; in the run's folder if not given")
-      ->type_name("PATH");
+  verb->add_option("--output", *output, "where to write; default: in the run folder")->type_name("PATH");
   verb->footer(std::string("Example:\n  ") + example);
   verb->callback([=, &action] {
     action = [=] {
@@ -66,7 +65,7 @@ void add_predict(CLI::App& app, Action& action) {
 }
 
 void add_export(CLI::App& app, Action& action) {
-  add(app, action, "export", "Writes the model of a checkpoint in the form that other tools load",
+  add(app, action, "export", "Exports a checkpoint's model in a format that other tools load",
       "pipeline export configs/summarization.toml --checkpoint last --output my-model", true);
 }
 

@@ -17,12 +17,11 @@ namespace pipeline::cli {
 
 void ConfigArgs::add_to(CLI::App& verb) {
   verb.add_option("FILE", file, "the configuration, a TOML file")->required();
-  verb.add_option("--set", sets,
-                  "KEY=VALUE over what the file says, as in --set train.max_steps=20; may be repeated")
+  verb.add_option("--set", sets, "override a value, as in --set train.max_steps=20; may be repeated")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   verb.add_option("--stage", stage, "only this [[stage]]")->type_name("NAME");
-  verb.add_option("--plugin-path", plugin_paths, "one more folder to look for plugins in; may be repeated")
+  verb.add_option("--plugin-path", plugin_paths, "one more plugin folder; may be repeated")
       ->type_name("FOLDER")
       ->allow_extra_args(false);
 }
@@ -63,7 +62,7 @@ void require_one_launch_table(const config::Config& config) {
     for (const char* key :
          {"launch.processes", "launch.max_restarts", "launch.stall_seconds", "launch.rendezvous_seconds"})
       if (stage.has_value(key) && stage.show(key) != (config.has_value(key) ? config.show(key) : ""))
-        throw stage.error(key, "is the same for all stages: give it in the file's own [launch] table");
+        throw stage.error(key, "must be the same for all stages: set it in the file's own [launch] table");
   }
 }
 
@@ -150,7 +149,7 @@ int with_workspace(const ConfigArgs& args, bool one_process,
     console.status({});
     if (const auto* stopped = dynamic_cast<const Error*>(&error);
         !processes && stopped && stopped->code() == PL_ERROR_CANCELLED) {
-      const std::string text = fmt::format("{}; nothing was begun", error.what());
+      const std::string text = fmt::format("{}; nothing was started", error.what());
       log.info(text);
       if (world.rank != 0 && world.local_rank == 0)
         fmt::print(stderr, "{}\n", text);  // its console shows no info
@@ -168,13 +167,11 @@ int with_workspace(const ConfigArgs& args, bool one_process,
 void ConfigArgs::add_launch_to(CLI::App& verb) {
   const char* group = "Several hosts, by hand (the same command on each)";
   verb.add_option("--nodes", launch.nodes, "number of hosts")->type_name("N")->group(group);
-  verb.add_option("--node-rank", launch.node_rank, "which of them this is, from 0")
-      ->type_name("K")
-      ->group(group);
+  verb.add_option("--node-rank", launch.node_rank, "rank of this host, from 0")->type_name("K")->group(group);
   verb.add_option("--master-address", launch.master_address, "name or address of host 0")
       ->type_name("HOST")
       ->group(group);
-  verb.add_option("--master-port", launch.master_port, "port on host 0; 29500 if not given")
+  verb.add_option("--master-port", launch.master_port, "port on host 0; default: 29500")
       ->check(CLI::Range(1, 65535))
       ->type_name("PORT")
       ->group(group);

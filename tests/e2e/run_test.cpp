@@ -207,7 +207,7 @@ TEST_F(Run, FreshMovesTheOldRunAside) {
   ASSERT_EQ(run().code, 0);
   const Result result = run({"--fresh", "--set", "optimizer.lr=0.06"});
   EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("the older run was moved aside to run.1"));
+  EXPECT_THAT(result.out, HasSubstr("the old run was moved aside to run.1"));
   EXPECT_TRUE(fs::exists(path("run.1/metrics.jsonl")));
 }
 
@@ -222,7 +222,7 @@ TEST_F(Run, AFreshRunThatCannotBeginCostsNothing) {
     EXPECT_FALSE(fs::exists(path("run.1"))) << mistake;
   }
   EXPECT_THAT(run({"--fresh", "--set", "train.init_from=nowhere"}).out,
-              HasSubstr("nothing was begun, so the older run is back in run"));
+              HasSubstr("nothing was started, so the old run is back in run"));
   EXPECT_THAT(run().out, HasSubstr("is finished already"));
 }
 
@@ -689,7 +689,7 @@ TEST(Explain, KnowsPluginsAndTablesOfTheCore) {
   const Result typo = pipeline({"explain", "chekpoint"});
   EXPECT_EQ(typo.code, 2);
   EXPECT_EQ(typo.err,
-            "error: there is no plugin and no table of the core's called 'chekpoint': did you mean "
+            "error: no plugin or core table is called 'chekpoint': did you mean "
             "'checkpoint'?\n");
 }
 

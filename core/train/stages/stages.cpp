@@ -137,9 +137,9 @@ Outcome in_folder(RunFolder& folder, observe::Log& log, const std::function<Outc
   const auto put_back = [&] {
     try {
       if (folder.put_back_unless_begun())
-        log.info(fmt::format("nothing was begun, so the older run is back in {}", folder.path().string()));
+        log.info(fmt::format("nothing was started, so the old run is back in {}", folder.path().string()));
     } catch (const std::exception& error) {  // what led here is the error to tell
-      log.warning(fmt::format("the older run could not be put back from {}: {}",
+      log.warning(fmt::format("the old run could not be moved back from {}: {}",
                               folder.moved_aside()->string(), error.what()));
     }
   };
@@ -178,7 +178,7 @@ Outcome run_stages(const Workspace& workspace, bool fresh) {
   const bool one_stage = config.stage_names().size() == 1;
   RunFolder all = open_folder(workspace, base, fresh && !one_stage);
   if (all.moved_aside())
-    workspace.log.info(fmt::format("the older run was moved aside to {}", all.moved_aside()->string()));
+    workspace.log.info(fmt::format("the old run was moved aside to {}", all.moved_aside()->string()));
   return in_folder(all, workspace.log, [&] {
     for (const config::Config& stage : stages_of(config)) {
       const std::string& name = stage.get_string("stage.name");

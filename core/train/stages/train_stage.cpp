@@ -105,7 +105,7 @@ Outcome train_stage(const Workspace& workspace, RunFolder& folder, const config:
   ProcessGroup& processes = workspace.processes;
   workspace.log.open_files(folder.path(), processes.world().rank);
   if (folder.moved_aside())
-    workspace.log.info(fmt::format("the older run was moved aside to {}", folder.moved_aside()->string()));
+    workspace.log.info(fmt::format("the old run was moved aside to {}", folder.moved_aside()->string()));
   Session session(config, workspace.registry, workspace.log,
                   session_args(workspace, PL_PURPOSE_TRAIN, folder.path()));
   const std::string finished = processes.on_first("looking at the run folder", [&] {

@@ -15,23 +15,19 @@ struct DdpConfig {
   bool overlap = true;
 
   void describe(Options& o) {
-    o("bucket_mib", bucket_mib, "gradients travel in buckets of at most this size")
-        .above(0)
-        .unit("MiB")
-        .may_change();
-    o("first_bucket_mib", first_bucket_mib, "of the first bucket, which should be on its way early")
+    o("bucket_mib", bucket_mib, "maximum size of a gradient bucket").above(0).unit("MiB").may_change();
+    o("first_bucket_mib", first_bucket_mib, "size of the first bucket: small, to be sent early")
         .above(0)
         .unit("MiB")
         .may_change();
     o("in_place_mib", in_place_mib,
-      "gradients of at least this size are not copied into a bucket; on CUDA bucket_mib unless set")
+      "gradients of at least this size are not copied into a bucket; default on CUDA: bucket_mib")
         .above(0)
         .unit("MiB")
         .may_change();
-    o("reduction", reduction, "dtype that gradients travel and are added up in; bf16 halves the bytes")
+    o("reduction", reduction, "dtype in which gradients are sent and summed; bf16 halves the bytes")
         .choices({"fp32", "bf16"});
-    o("overlap", overlap, "send during the backward pass; false: after it, to see the difference")
-        .may_change();
+    o("overlap", overlap, "send during the backward pass; false: after it, for comparison").may_change();
   }
 };
 

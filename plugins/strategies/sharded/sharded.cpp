@@ -277,4 +277,4 @@ void Sharded::memory(const MemoryVisitor& visit) {
 }  // namespace pipeline::strategies
 
 PIPELINE_STRATEGY(pipeline::strategies::Sharded, "sharded", "1.0.0",
-                  "Optimizer state, gradients and weights dealt out to the processes (ZeRO 1, 2, 3)")
+                  "Optimizer state, gradients and weights sharded across processes (ZeRO 1, 2, 3)")

@@ -31,22 +31,19 @@ struct ShardedConfig {
   bool offload = false;
 
   void describe(Options& o) {
-    o("zero_stage", zero_stage, "1 shards the optimizer's state, 2 gradients too, 3 parameters too")
+    o("zero_stage", zero_stage, "1 shards optimizer state, 2 also gradients, 3 also parameters")
         .min(1)
         .max(3)
         .may_change();
-    o("bucket_mib", bucket_mib, "gradients and weights travel in buckets of at most this size")
+    o("bucket_mib", bucket_mib, "maximum size of a bucket of gradients or weights")
         .above(0)
         .unit("MiB")
         .may_change();
-    o("reduction", reduction, "dtype that gradients travel in; bf16 halves the bytes; they are added in fp32")
+    o("reduction", reduction, "dtype in which gradients are sent; bf16 halves the bytes; sums are in fp32")
         .choices({"fp32", "bf16"});
-    o("overlap", overlap, "send while the backward pass goes on, gather while the forward pass does")
-        .may_change();
-    o("unit_slots", unit_slots, "stage 3: slots for units whose weights are whole at the same time")
-        .min(1)
-        .may_change();
-    o("offload", offload, "keep the optimizer's state in pinned host memory; needs CUDA").may_change();
+    o("overlap", overlap, "send during the backward pass, gather during the forward pass").may_change();
+    o("unit_slots", unit_slots, "stage 3: units whose weights are held whole at once").min(1).may_change();
+    o("offload", offload, "keep optimizer state in pinned host memory; needs CUDA").may_change();
   }
 };
 

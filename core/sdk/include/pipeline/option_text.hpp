@@ -38,6 +38,12 @@ inline std::string to_toml(std::string_view value) {
     if (c == '"' || c == '\\') {
       text += '\\';
       text += c;
+    } else if (c == '\n') {
+      text += "\\n";
+    } else if (c == '\t') {
+      text += "\\t";
+    } else if (c == '\r') {
+      text += "\\r";
     } else if (byte < 0x20 || byte == 0x7f) {
       text += "\\u00";
       text += kHex[byte >> 4];

@@ -19,25 +19,20 @@ struct DataConfig {
   double noise = 0, max_unusable = 0.5;
 
   void describe(Options& o) {
-    o("unit", unit, "what a sample is: a chain, or all chains of a structure")
-        .choices({"chain", "structure"});
-    o("min_residues", min_residues, "samples with fewer known residues are left out").unit("residues").min(1);
-    o("max_residues", max_residues,
-      "longer samples are cropped in training, and looked at piece by piece otherwise")
+    o("unit", unit, "a sample: one chain, or all chains of a structure").choices({"chain", "structure"});
+    o("min_residues", min_residues, "samples with fewer known residues are skipped").unit("residues").min(1);
+    o("max_residues", max_residues, "longer samples are cropped in training, otherwise processed in pieces")
         .unit("residues")
         .min(16);
     o("crop", crop,
-      "what training keeps of a longer sample: residues that follow each other, or those nearest to one of "
-      "them in space")
+      "what training keeps of a longer sample: consecutive residues, or those nearest to one residue in "
+      "space")
         .choices({"contiguous", "spatial"});
-    o("noise", noise, "standard deviation of what is added to each coordinate in training")
+    o("noise", noise, "standard deviation of the noise on each coordinate in training")
         .unit("angstrom")
         .min(0);
-    o("max_file_mb", max_file_mb, "files that are larger once unpacked are unusable")
-        .unit("MB")
-        .min(1)
-        .may_change();
-    o("max_unusable", max_unusable, "the run stops if a larger share of the files cannot be used")
+    o("max_file_mb", max_file_mb, "larger files (unpacked size) are unusable").unit("MB").min(1).may_change();
+    o("max_unusable", max_unusable, "stop if a larger share of the files is unusable")
         .min(0)
         .max(1)
         .may_change();
@@ -49,19 +44,15 @@ struct SplitConfig {
   double identity = 0.3, coverage = 0.5;
 
   void describe(Options& o) {
-    o("folds", folds, "parts that the clusters of similar sequences are dealt out to").min(3);
+    o("folds", folds, "parts to divide the clusters of similar sequences into").min(3);
     o("fold", fold,
-      "the part that is held out as the test split; the one after it is the validation split, the others are "
-      "learnt from")
+      "part held out as the test split; the next one is the validation split, the rest are for training")
         .min(0);
-    o("identity", identity, "sequences belong together from this share of identical residues on")
-        .min(0)
-        .max(1);
-    o("coverage", coverage, "and from this share of the shorter one on that is aligned").min(0).max(1);
+    o("identity", identity, "minimum share of identical residues in two similar sequences").min(0).max(1);
+    o("coverage", coverage, "minimum aligned share of the shorter of two similar sequences").min(0).max(1);
     o("exact_up_to", exact_up_to,
-      "with more distinct sequences only pairs that share seeds are aligned: relatives below 40% identity "
-      "may be missed, but not between the "
-      "parts unless the log says so")
+      "with more distinct sequences, align only pairs that share seeds: may miss relatives below 40% "
+      "identity within a part, and between parts if the log says so")
         .unit("sequences")
         .min(0);
   }
@@ -72,11 +63,11 @@ struct SplitConfig {
 
 struct MaskConfig : MaskingOptions {  // its ratio is ProteinConfig::mask_ratio
   void describe(Options& o) {
-    o("random", random, "share of the masked residues that training shows as a random amino acid instead")
+    o("random", random, "share of masked residues that training replaces by a random amino acid")
         .min(0)
         .max(1);
-    o("keep", keep, "share of them that it shows as they are").min(0).max(1);
-    o("span", span, "mean length of the stretches that are masked together").unit("residues").min(1).max(100);
+    o("keep", keep, "share of masked residues left unchanged").min(0).max(1);
+    o("span", span, "mean length of a masked stretch").unit("residues").min(1).max(100);
   }
   void validate(const ConfigErrors& errors) const {
     if (random + keep > 1)
@@ -89,10 +80,10 @@ struct PredictConfig {
   bool pictures = true;
 
   void describe(Options& o) {
-    o("top", top, "likeliest amino acids listed for each residue").min(1).max(20).may_change();
+    o("top", top, "most likely amino acids listed per residue").min(1).max(20).may_change();
     o("maskings", maskings,
-      "forward passes that the residues are divided among, at most one for each; 0 masks as many at a time "
-      "as training does")
+      "forward passes to divide the residues among, at most one per residue; 0: mask as many at a time as in "
+      "training")
         .min(0)
         .may_change();
     o("pictures", pictures, "draw each sample's mutation scan").may_change();
@@ -103,16 +94,16 @@ struct Esm2Options {
   Esm2Config model;
 
   void describe(Options& o) {
-    o("num_layers", model.num_layers, "layers; 6 of the 8M model, 12 of 35M, 30 of 150M, 33 of 650M")
+    o("num_layers", model.num_layers, "layers: 6 (8M model), 12 (35M), 30 (150M), 33 (650M)")
         .min(1)
         .max(kMostLayers);
-    o("hidden_dim", model.hidden_dim, "width; 320, 480, 640, 1280").min(2).max(kMostWidth);
-    o("num_heads", model.num_heads, "attention heads; 20 of all four").min(1);
-    o("intermediate_dim", model.intermediate, "width of the feed-forward parts; 0 is 4 hidden_dim")
+    o("hidden_dim", model.hidden_dim, "width: 320, 480, 640, 1280").min(2).max(kMostWidth);
+    o("num_heads", model.num_heads, "attention heads; 20 in all four").min(1);
+    o("intermediate_dim", model.intermediate, "width of the feed-forward layers; 0: 4 x hidden_dim")
         .min(0)
         .max(kMostWidth);
     o("layer_norm_epsilon", model.layer_norm_epsilon,
-      "added to the variance in layer norms; 1e-5 of all four")
+      "added to the variance in layer norms; 1e-5 in all four")
         .above(0);
     o("token_dropout", model.token_dropout,
       "zero the embeddings of masked residues and rescale the others, as ESM-2 does");
@@ -139,36 +130,32 @@ struct ProteinConfig {
 
   void describe(Options& o) {
     o("pdb_path", pdb_path,
-      "folder with structures (PDB, mmCIF, also gzipped, also in folders inside), or one file")
+      "folder of structures (PDB, mmCIF, also gzipped; searched recursively), or one file")
         .required();
     o("test_path", test_path,
-      "the same, to be evaluated or predicted as the test split in place of the part of pdb_path that is "
-      "held out; training does not look at it")
+      "structures to use as the test split instead of the held-out part of pdb_path; not used in training")
         .may_change();
-    o("cache_dir", cache_dir,
-      "where parsed structures are kept; may be pdb_path; the run's cache folder if empty")
+    o("cache_dir", cache_dir, "folder for parsed structures; may be pdb_path; empty: the run's cache folder")
         .may_change();
-    o("mask_ratio", mask_ratio, "share of a sample's residues that are hidden and predicted; one at least")
+    o("mask_ratio", mask_ratio, "share of a sample's residues to mask and predict; at least one residue")
         .min(0.001)
         .below(1);
-    o("model", kind,
-      "what predicts: an encoder-decoder that sees the structure, or ESM-2, which sees the sequence")
+    o("model", kind, "an encoder-decoder that sees the structure, or ESM-2, which sees the sequence")
         .choices({"encoder-decoder", "esm2"});
     o("hidden_dim", model.hidden_dim, "width of the model").min(1).max(kMostWidth);
-    o("num_encoder_layers", model.num_encoder_layers, "layers over the residues that are not masked")
+    o("num_encoder_layers", model.num_encoder_layers, "layers over the unmasked residues")
         .min(1)
         .max(kMostLayers);
     o("num_decoder_layers", model.num_decoder_layers, "layers over all residues").min(1).max(kMostLayers);
     o("num_heads", model.num_heads, "attention heads").min(1);
-    o("feed_forward_dim", model.feed_forward_dim, "width of the feed-forward parts; 0 is 4 hidden_dim")
+    o("feed_forward_dim", model.feed_forward_dim, "width of the feed-forward layers; 0: 4 x hidden_dim")
         .min(0)
         .max(kMostWidth);
     o("pair_dim", model.pair_dim, "width of the networks that turn pairs of residues into attention")
         .min(1)
         .max(kMostWidth);
     o("distogram", model.distogram,
-      "weight of predicting the masked residues' distances, too: then their coordinates are hidden; 0 gives "
-      "them")
+      "weight of the distance loss; above 0, coordinates of masked residues are hidden; 0 shows them")
         .min(0);
     o("dropout", model.dropout, "before each residual addition").min(0).below(1);
     o("attention_dropout", model.attention_dropout, "of attention weights").min(0).below(1);

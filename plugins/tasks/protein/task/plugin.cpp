@@ -1,5 +1,5 @@
 #include "plugins/tasks/protein/task/task.hpp"
 
 PIPELINE_TASK(pipeline::protein::ProteinTask, "protein", "1.0.0",
-              "Masked models of proteins over PDB structures: an encoder-decoder, and ESM-2. Weight decay: "
-              "matrices; not embeddings, biases and norms")
+              "Masked protein models on PDB structures: an encoder-decoder, and ESM-2. Weight decay: "
+              "matrices; not embeddings, biases or norms")

@@ -20,12 +20,11 @@ struct DataConfig {
 
   void describe(Options& o) {
     o("train", train, "pairs to learn from: JSONL or CSV").required();
-    o("val", val, "pairs to evaluate on while training; none if empty");
-    o("test", test, "pairs to evaluate or predict at the end; none if empty").may_change();
-    o("document_column", document_column, "name of the text to be summarized");
-    o("summary_column", summary_column, "name of the summary; a test file that is only predicted needs none");
-    o("id_column", id_column,
-      "name of the id; if empty, `id` where there is one, and records are numbered where there is none");
+    o("val", val, "pairs to evaluate during training; empty: none");
+    o("test", test, "pairs to evaluate or predict at the end; empty: none").may_change();
+    o("document_column", document_column, "column of the text to summarize");
+    o("summary_column", summary_column, "column of the summary; not needed in a test file for predictions");
+    o("id_column", id_column, "column of the id; empty: `id` if present, else records are numbered");
     o("max_record_bytes", max_record_bytes, "longer records are dropped").unit("bytes").min(1024);
   }
 };
@@ -36,8 +35,8 @@ struct TokenizerConfig {
 
   void describe(Options& o) {
     o("path", path,
-      "tokenizer.json, or a folder with it or with vocab.json and merges.txt; trained on the data if empty");
-    o("vocab_size", vocab_size, "of the tokenizer that is trained").unit("tokens").min(257).max(1 << 20);
+      "tokenizer.json, or a folder with it or with vocab.json and merges.txt; empty: train on the data");
+    o("vocab_size", vocab_size, "size of a trained tokenizer").unit("tokens").min(257).max(1 << 20);
   }
 };
 
@@ -48,13 +47,13 @@ struct ModelConfig {
     o("n_layer", gpt2.n_layer, "layers").min(1);
     o("n_head", gpt2.n_head, "attention heads").min(1);
     o("n_embd", gpt2.n_embd, "width of the residual stream").min(1);
-    o("n_inner", gpt2.n_inner, "width of the feed-forward part; 0 is 4 n_embd").min(0);
+    o("n_inner", gpt2.n_inner, "width of the feed-forward layer; 0: 4 x n_embd").min(0);
     o("n_positions", gpt2.n_positions, "longest sequence").unit("tokens").min(8);
     o("embd_pdrop", gpt2.embd_pdrop, "dropout after the embedding").min(0).below(1);
     o("attn_pdrop", gpt2.attn_pdrop, "dropout of attention weights").min(0).below(1);
     o("resid_pdrop", gpt2.resid_pdrop, "dropout before each residual addition").min(0).below(1);
     o("layer_norm_epsilon", gpt2.layer_norm_epsilon, "added to the variance").above(0);
-    o("initializer_range", gpt2.initializer_range, "standard deviation of fresh weights").above(0);
+    o("initializer_range", gpt2.initializer_range, "standard deviation of initial weights").above(0);
   }
   void validate(const ConfigErrors& errors) const {
     if (gpt2.n_embd % gpt2.n_head != 0)
@@ -68,12 +67,12 @@ struct SequenceConfig {
 
   void describe(Options& o) {
     o("max_tokens", max_tokens,
-      "document, separator and summary together; the document is cut so that the summary fits")
+      "limit for document, separator and summary together; the document is cut to fit")
         .unit("tokens")
         .min(8);
     o("max_summary_tokens", max_summary_tokens, "a longer summary is cut").unit("tokens").min(1);
     o("separator", separator, "text between document and summary");
-    o("loss", loss, "what is learnt: the summary, or the whole text").choices({"summary", "all"});
+    o("loss", loss, "loss over the summary, or over the whole text").choices({"summary", "all"});
   }
 };
 
@@ -83,19 +82,18 @@ struct GenerateConfig {
   int64_t top_k = 0, beams = 4, max_tokens = 64;
 
   void describe(Options& o) {
-    o("method", method, "how a summary is written").choices({"greedy", "sample", "beam"}).may_change();
+    o("method", method, "decoding method").choices({"greedy", "sample", "beam"}).may_change();
     o("temperature", temperature, "sampling temperature; below 1 favours likely tokens")
         .above(0)
         .may_change();
-    o("top_k", top_k, "of sample: among the k likeliest tokens; 0 is all").min(0).may_change();
-    o("top_p", top_p, "of sample: among the likeliest tokens with this share of the probability")
+    o("top_k", top_k, "sample: only the k most likely tokens; 0: all").min(0).may_change();
+    o("top_p", top_p, "sample: only the most likely tokens that sum to this probability")
         .above(0)
         .max(1)
         .may_change();
-    o("beams", beams, "of beam: hypotheses kept").min(1).max(64).may_change();
-    o("length_penalty", length_penalty, "of beam: exponent of the length that scores are divided by")
-        .may_change();
-    o("max_tokens", max_tokens, "longest summary written").unit("tokens").min(1).may_change();
+    o("beams", beams, "beam: hypotheses kept").min(1).max(64).may_change();
+    o("length_penalty", length_penalty, "beam: scores are divided by length to this power").may_change();
+    o("max_tokens", max_tokens, "longest generated summary").unit("tokens").min(1).may_change();
   }
 };
 
@@ -103,11 +101,11 @@ struct RougeConfig {
   int64_t validate_samples = 0, evaluate_samples = 0, lead_words = 12;
 
   void describe(Options& o) {
-    o("validate_samples", validate_samples, "summaries written and scored in each evaluation while training")
+    o("validate_samples", validate_samples, "summaries generated and scored per evaluation during training")
         .unit("samples")
         .min(0)
         .may_change();
-    o("evaluate_samples", evaluate_samples, "the same in a full evaluation; 0 is all")
+    o("evaluate_samples", evaluate_samples, "the same in a full evaluation; 0: all")
         .unit("samples")
         .min(0)
         .may_change();
