@@ -53,10 +53,10 @@ std::string read(const fs::path& file) {
   struct stat facts {};
   if (!descriptor || ::fstat(descriptor.fd(), &facts) != 0) return {};
   if (facts.st_uid != ::geteuid() || (facts.st_mode & 077) != 0)
-    fail_config(fmt::format(
-        "{}, with which the ranks of a run know each other, belongs to user {} with mode {:o}: must be this "
-        "user's ({}) with mode 600: remove it, or set {} to a text of your own on all hosts",
-        file.string(), facts.st_uid, facts.st_mode & 07777, ::geteuid(), kRunSecret));
+    fail_config(
+        fmt::format("{}, the file with the run's secret, belongs to user {} with mode {:o}, must be this "
+                    "user's ({}) with mode 600: remove it, or set {} to a secret text on all hosts",
+                    file.string(), facts.st_uid, facts.st_mode & 07777, ::geteuid(), kRunSecret));
   std::array<char, kDigits> text;
   const bool whole = ::read(descriptor.fd(), text.data(), text.size()) == static_cast<ssize_t>(kDigits);
   return whole ? std::string(text.data(), text.size()) : std::string();
@@ -74,8 +74,8 @@ RunSecret::RunSecret(World& world, const fs::path& run_dir) {
     return;
   }
   note_ = fmt::format(
-      "the ranks meet without a secret, so anybody who reaches port {} can disturb the run: {} cannot be "
-      "made: {}; set {} to a text of your own on all hosts",
+      "the run has no secret, so anyone who reaches port {} can disturb it: {} cannot be created: {}; set {} "
+      "to a secret text on all hosts",
       world.port, file.string(), std::strerror(errno), kRunSecret);
 }
 

@@ -92,8 +92,7 @@ bool Join::try_to_take_seat(const Socket& socket, Clock::time_point until) {
       if (!same_in_constant_time(challenge.proof,
                                  proof_by(Prover::rank_0, world_.secret, challenge.nonce, greeting))) {
         turned_away(
-            {fmt::format("rank {} (host {}) and what answers at {} do not know the same secret of the "
-                         "run: {}",
+            {fmt::format("rank {} (host {}) and the process at {} have different run secrets: {}",
                          world_.rank, host_name(), to_text(world_.address, world_.port), secret_remedy()),
              PL_ERROR_CONFIG, true});
         return false;
@@ -110,8 +109,7 @@ bool Join::try_to_take_seat(const Socket& socket, Clock::time_point until) {
     if (answer->type == FrameType::refused) turned_away(refusal_from(answer->body));
   } catch (const Error& e) {
     if (e.code() != PL_ERROR_CORRUPT) throw;
-    problem_ =
-        fmt::format("what listens at {} is not a run of this program", to_text(world_.address, world_.port));
+    problem_ = fmt::format("the process at {} is not a pipeline run", to_text(world_.address, world_.port));
   }
   return false;
 }
@@ -152,14 +150,14 @@ void Join::check_cancelled() const {
 
 void Join::time_out() const {
   const Seconds waited = Clock::now() - begun_;
-  throw Error(PL_ERROR_TIMEOUT, fmt::format("rank {} (host {}) waited {} for rank 0 at {}: {}\n"
-                                            "look at rank 0's log: did it start, on the host with this "
-                                            "address, with this port (MASTER_ADDR and MASTER_PORT, or "
-                                            "--master-address and --master-port, the same on all hosts), and "
-                                            "does a firewall let that port through? "
-                                            "launch.rendezvous_seconds gives it more time",
-                                            world_.rank, host_name(), seconds_text(waited.count()),
-                                            to_text(world_.address, world_.port), problem_));
+  throw Error(PL_ERROR_TIMEOUT,
+              fmt::format("rank {} (host {}) waited {} for rank 0 at {}: {}\n"
+                          "look at rank 0's log: did it start on the host with this address and port "
+                          "(MASTER_ADDR and MASTER_PORT, or "
+                          "--master-address and --master-port, the same on all hosts), and does a firewall "
+                          "let the port through? launch.rendezvous_seconds allows more time",
+                          world_.rank, host_name(), seconds_text(waited.count()),
+                          to_text(world_.address, world_.port), problem_));
 }
 
 }  // namespace pipeline::peers

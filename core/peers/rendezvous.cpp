@@ -10,9 +10,8 @@
 namespace pipeline::peers {
 
 std::string secret_remedy() {
-  return "run.dir must be the same folder on all hosts, or PIPELINE_RUN_SECRET the same text in the "
-         "environment of "
-         "all ranks";
+  return "make run.dir the same folder on all hosts, or set PIPELINE_RUN_SECRET to the same text for all "
+         "ranks";
 }
 
 Rendezvous::Rendezvous(Hello rank_0, std::string here)

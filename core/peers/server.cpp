@@ -146,7 +146,7 @@ bool Server::read(Connection& connection) {
       if (connection.stage == Stage::challenged)
         rendezvous_.turned_away(
             connection.address(),
-            "it went when asked to prove that it knows the run's secret: " + secret_remedy());
+            "it left when asked to prove that it knows the run's secret: " + secret_remedy());
       return false;
     }
     while (connection.stage != Stage::leaving) {
@@ -201,8 +201,7 @@ void Server::on_hello(Connection& connection, const Frame& frame) {
 // Nothing that a connection has said counts before this.
 void Server::on_answer(Connection& connection, const Frame& frame) {
   if (!same_in_constant_time(frame.body, connection.expected))
-    return turn_away(connection,
-                     {"it does not know the secret of the run: " + secret_remedy(), PL_ERROR_CONFIG});
+    return turn_away(connection, {"it does not know the run's secret: " + secret_remedy(), PL_ERROR_CONFIG});
   if (object(connection)) return;
   connection.stage = Stage::invited;
   send(connection, encode(FrameType::seat));

@@ -40,16 +40,15 @@ Sampler::Options sampler_options(Session& session) {
                            .window_steps = static_cast<uint64_t>(config.get_int("loader.group_window"))};
   if (options.samples == UINT64_MAX)
     throw Error(PL_ERROR_UNSUPPORTED,
-                fmt::format("{} has training data without an end, and this version needs a number of "
-                            "samples: use a task or an option of it that gives one",
+                fmt::format("{} has unbounded training data, which this version cannot train on: use a task "
+                            "or task option with a fixed number of samples",
                             session.task_plugin().label()));
   if (options.samples == 0)
     throw Error(PL_ERROR_CONFIG, fmt::format("{} has no training samples", session.task_plugin().label()));
   if (!config.get_bool("loader.group_by_length")) return options;
   if (!task.has_sample_costs())
-    throw config.error(
-        "loader.group_by_length",
-        fmt::format("{} does not say how long its samples are: use false", session.task_plugin().label()));
+    throw config.error("loader.group_by_length", fmt::format("{} does not report sample lengths: use false",
+                                                             session.task_plugin().label()));
   options.costs = [&task](std::span<const uint64_t> ids, std::span<double> out) {
     task.sample_costs(PL_SPLIT_TRAIN, ids, out);
   };
@@ -149,7 +148,7 @@ void Trainer::resume(const checkpoint::Checkpoint& from) {
   cut_back_records(state_.step + 1);
   if (total_steps_ > 0 && state_.step > total_steps_)
     log_.warning(
-        fmt::format("{} is at step {} already, beyond the end of training after {} steps: nothing is trained",
+        fmt::format("{} is already at step {}, past the end of training at step {}: nothing to train",
                     folder_.path().string(), state_.step, total_steps_));
 }
 
@@ -158,9 +157,8 @@ void Trainer::cut_back_records(uint64_t first_step) {
   if (!processes_.is_first()) return;
   for (const auto& file : {folder_.metrics(), folder_.evaluations()})
     if (const uint64_t broken = observe::JsonLines::cut_back(file, "step", first_step); broken > 0)
-      log_.warning(
-          fmt::format("{}: {} line{} could not be read and {} left out: cut short by a kill, or damaged",
-                      file.string(), broken, broken == 1 ? "" : "s", broken == 1 ? "was" : "were"));
+      log_.warning(fmt::format("{}: {} unreadable line{} {} dropped: cut short by a kill, or damaged",
+                               file.string(), broken, broken == 1 ? "" : "s", broken == 1 ? "was" : "were"));
 }
 
 void Trainer::announce(const std::string& weights) const {
@@ -213,8 +211,8 @@ void Trainer::announce(const std::string& weights) const {
                     schedule_.warmup_steps));
   if (samples < plan.global_batch)
     log_.warning(
-        fmt::format("there are fewer training samples ({}) than train.global_batch ({}): every step sees all "
-                    "of them, and no more",
+        fmt::format("there are fewer training samples ({}) than train.global_batch ({}): every step uses all "
+                    "of them once",
                     samples, plan.global_batch));
 }
 
@@ -301,8 +299,7 @@ Outcome Trainer::run() {
     }
     if (boundary.signal != 0 && (!last || cut_off)) {
       log_.info(fmt::format("{}: saving at step {} and leaving{}", Signals::name(boundary.signal),
-                            state_.step,
-                            cut_off ? "; the evaluation is made up for when the run continues" : ""));
+                            state_.step, cut_off ? "; the evaluation will run when the run continues" : ""));
       save(true);
       processes_.leave_together();
       return Outcome::interrupted;
@@ -389,8 +386,8 @@ void Trainer::train_step() {
   if (last_finite_) state_.loss_scale.update(*std::exchange(last_finite_, std::nullopt));
   if (state_.loss_scale.nonfinite_in_a_row() >= every("train.max_nonfinite_steps"))
     throw Error(fmt::format(
-        "the gradient was not finite in {} steps in a row, up to step {} (train.max_nonfinite_steps): lower "
-        "optimizer.lr, lower train.clip_grad_norm, or look at the samples named above",
+        "the gradient was not finite in {} consecutive steps, up to step {} (train.max_nonfinite_steps): "
+        "lower optimizer.lr or train.clip_grad_norm, or check the samples named above",
         state_.loss_scale.nonfinite_in_a_row(), step));
   pending_ = std::move(now);
   ++state_.step;
@@ -483,13 +480,12 @@ void Trainer::record_evaluation(const Evaluation& result) {
       {"step", state_.step}, {"samples", result.samples}, {"seconds", result.seconds}};
   for (const Figure& figure : result.figures) {
     if (json.contains(figure.name))
-      throw Error(
-          fmt::format("{} calls a figure '{}', which is a name of the core's in eval.jsonl: rename it",
-                      session_.task_plugin().label(), figure.name));
+      throw Error(fmt::format("{} has a figure '{}', a name reserved in eval.jsonl: rename it",
+                              session_.task_plugin().label(), figure.name));
     json[figure.name] = std::isfinite(figure.value) ? nlohmann::ordered_json(figure.value) : nullptr;
   }
   if (evaluations_ && !evaluations_->append(json))
-    log_.warning(fmt::format("eval.jsonl cannot be written: {}; lines are kept in memory until it can",
+    log_.warning(fmt::format("eval.jsonl cannot be written: {}; its lines are kept in memory",
                              std::strerror(evaluations_->last_error())));
   evaluated_step_ = state_.step;
 }
@@ -498,9 +494,9 @@ void Trainer::record_evaluation(const Evaluation& result) {
 void Trainer::check_evaluation() const {
   if (session_.task().sample_count(PL_SPLIT_VAL) == 0) {
     if (every("evaluate.every") > 0)
-      throw config_.error("evaluate.every", fmt::format("{} has no validation data: give it, or use 0",
+      throw config_.error("evaluate.every", fmt::format("{} has no validation data: add some, or use 0",
                                                         session_.task_plugin().label()));
-    log_.info("evaluation  none: there is no validation data, so no checkpoint is the best one");
+    log_.info("evaluation  none: there is no validation data to select a best checkpoint");
     return;
   }
   const std::string& name = config_.get_string("evaluate.best_metric");

@@ -231,7 +231,7 @@ TEST_F(ProteinPool, AddsUpItsParts) {
   fs::remove(path("run/all/finished.txt"));
   const Result alone = run({"--stage", "all"});
   ASSERT_EQ(alone.code, 0) << alone.out << alone.err;
-  EXPECT_THAT(alone.out, HasSubstr("samples of 2 evaluations, added up"));
+  EXPECT_THAT(alone.out, HasSubstr("samples of 2 evaluations"));
   EXPECT_EQ(read_text(path("run/all/evaluation-test.json")), before);
   EXPECT_THAT(alone.out, Not(HasSubstr("other options")));
   const Result changed = run({"--stage", "all", "--set", "task.mask_ratio=0.2"});
@@ -250,7 +250,7 @@ TEST_F(ProteinPool, AddsUpItsParts) {
   EXPECT_THAT(
       run({"--stage", "all"}).err,
       HasSubstr(
-          "run/test-1: is not finished, so its evaluation cannot be added up: run the stage 'test-1' first"));
+          "run/test-1: is not finished, so its evaluation cannot be pooled: run the stage 'test-1' first"));
 }
 
 TEST_F(ProteinPool, CountsNoPartTwice) {
@@ -259,14 +259,14 @@ TEST_F(ProteinPool, CountsNoPartTwice) {
   EXPECT_EQ(twice.code, 2) << twice.out;
   EXPECT_THAT(twice.err,
               HasSubstr("run/test-0/evaluation-test.json and run/test-1/evaluation-test.json both scored "));
-  EXPECT_THAT(twice.err, HasSubstr("each part of the data may be counted once"));
+  EXPECT_THAT(twice.err, HasSubstr("each part of the data may count only once"));
 }
 
 TEST_F(ProteinPool, AMistakeShowsBeforeAnythingIsTrained) {
   const std::string learn = "[[stage]]\nname = \"learn\"\n";
   const std::pair<std::string, const char*> mistakes[] = {
-      {kAll, ": stage.kind = \"pool\": there is no stage before this one that evaluates"},
-      {learn + kAll, ": stage.kind = \"pool\": there is no stage before this one that evaluates"},
+      {kAll, ": stage.kind = \"pool\": no stage before this one evaluates"},
+      {learn + kAll, ": stage.kind = \"pool\": no stage before this one evaluates"},
       {part(0, 0) + kAll + "init_from = \"learn-0\"\n", ": stage.init_from = \"learn-0\": has no effect"},
       {part(0, 0) + part(1, 1) + "[stage.evaluate]\nsplit = \"val\"\n" + kAll,
        ": evaluate.split = \"val\": is of the stage 'test-1'"},
@@ -403,7 +403,7 @@ TEST_F(WhatWasLearntFrom, IsNoTestDataInAFolderThatHasGrown) {
   expect_refusal({}, "of the [0-9]+ samples of the test split [0-9]+ were training data");
   const Result predicted = call("predict");
   EXPECT_EQ(predicted.code, 0) << predicted.err;
-  EXPECT_THAT(predicted.out + predicted.err, HasSubstr("predictions of these say little about new proteins"));
+  EXPECT_THAT(predicted.out + predicted.err, HasSubstr("predictions for them say little about new proteins"));
 }
 
 TEST_F(WhatWasLearntFrom, IsNoTestDataAsPartsOfStructuresOrUnderOtherNames) {

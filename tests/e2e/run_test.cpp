@@ -248,7 +248,7 @@ TEST_F(Run, DamagedRecordsAreNamed) {
   write_text(path("run/metrics.jsonl"), "garbage\n" + read_text(path("run/metrics.jsonl")));
   const Result result = run({"--set", "train.max_steps=62"});
   EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("run/metrics.jsonl: 1 line could not be read and was left out"));
+  EXPECT_THAT(result.out, HasSubstr("run/metrics.jsonl: 1 unreadable line was dropped"));
   EXPECT_EQ(read_lines(path("run/metrics.jsonl")).size(), 62u);
 }
 
@@ -256,9 +256,8 @@ TEST_F(Run, AnEndThatIsPassedAlreadyIsNamed) {
   ASSERT_EQ(run().code, 0);
   const Result result = run({"--set", "train.max_steps=50"});
   EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_THAT(
-      result.out,
-      HasSubstr("run is at step 60 already, beyond the end of training after 50 steps: nothing is trained"));
+  EXPECT_THAT(result.out,
+              HasSubstr("run is already at step 60, past the end of training at step 50: nothing to train"));
 }
 
 TEST_F(Run, ADamagedCheckpointIsNamedAndTheOneBeforeIsUsed) {
@@ -419,7 +418,7 @@ kind = "pool"
   write_text(path("train.toml"), "# one more line\n" + read_text(path("train.toml")));
   const Result copy = run({"--set", "run.dir=copy", "--stage", "all"});
   EXPECT_EQ(copy.code, 0) << copy.err;
-  EXPECT_THAT(copy.out, HasSubstr("evaluations, added up"));
+  EXPECT_THAT(copy.out, HasSubstr("pooled "));
   EXPECT_THAT(copy.out, Not(HasSubstr("other options than")));
   const Result other = run({"--set", "run.dir=copy", "--stage", "all", "--set", "task.data.noise=0.5"});
   EXPECT_EQ(other.code, 0) << other.err;

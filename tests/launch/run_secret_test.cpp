@@ -75,7 +75,7 @@ TEST_F(RunSecretFile, ThatOthersCanReadIsRefused) {
     ADD_FAILURE() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), PL_ERROR_CONFIG);
-    EXPECT_THAT(error.what(), AllOf(HasSubstr("mode 640: must be"), HasSubstr("PIPELINE_RUN_SECRET")));
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("mode 640, must be"), HasSubstr("PIPELINE_RUN_SECRET")));
   }
 }
 
@@ -84,7 +84,7 @@ TEST_F(RunSecretFile, ThatCannotBeMadeIsSaid) {
   World first = world(0);
   const RunSecret none(first, run_dir_);
   EXPECT_EQ(first.secret, "");
-  EXPECT_THAT(none.note(), AllOf(HasSubstr("without a secret"), HasSubstr("Not a directory"),
+  EXPECT_THAT(none.note(), AllOf(HasSubstr("has no secret"), HasSubstr("Not a directory"),
                                  HasSubstr("PIPELINE_RUN_SECRET")));
 }
 

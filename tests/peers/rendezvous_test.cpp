@@ -223,7 +223,7 @@ TEST(Rendezvous, WhoDoesNotKnowTheSecretIsNobody) {
     greet(twin, hello_of(run.world(1)), "a guess", encode(FrameType::seated));
     const std::optional<Frame> answer = next_frame(twin);
     ASSERT_TRUE(answer && answer->type == FrameType::refused);
-    EXPECT_THAT(refusal_from(answer->body).why, HasSubstr("does not know the secret"));
+    EXPECT_THAT(refusal_from(answer->body).why, HasSubstr("does not know the run's secret"));
     Hello hello = hello_of(run.world(1));
     hello.size = 5;
     greet(larger, hello, "");
@@ -241,7 +241,7 @@ TEST(Rendezvous, RanksWithDifferentSecretsAreToldWhatToDo) {
     Peers peers(world, within(seconds(1)));
   });
   EXPECT_THAT(thrown[0], AllOf(HasSubstr("rank 1 of 2 is missing"), HasSubstr("PIPELINE_RUN_SECRET")));
-  EXPECT_THAT(thrown[1], AllOf(HasSubstr("do not know the same secret"), HasSubstr("PIPELINE_RUN_SECRET")));
+  EXPECT_THAT(thrown[1], AllOf(HasSubstr("have different run secrets"), HasSubstr("PIPELINE_RUN_SECRET")));
 }
 
 // An impostor at rank 0's port cannot prove itself either, and learns nothing that it could use.

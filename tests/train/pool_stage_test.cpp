@@ -54,7 +54,7 @@ TEST(PoolStage, NamesTheOptionsThatAreOthers) {
               ElementsAre("task.file was \"cv/a\" and is \"cv2/b\""));
   EXPECT_THAT(other_options("weights = cv/a (manifest 1)",
                             config::load({.file = {}, .sets = {"task.plugin=zoo"}, .stage = {}}), {}),
-              ElementsAre("what is kept of them cannot be read"));
+              ElementsAre("its stored options cannot be read"));
 }
 
 TEST(PoolStage, OfEvaluationsIsInOrderAlsoWhenItIsPickedAlone) {
@@ -66,8 +66,7 @@ TEST(PoolStage, OfEvaluationsIsInOrderAlsoWhenItIsPickedAlone) {
 
 TEST(PoolStage, NeedsEvaluationsBeforeIt) {
   const std::string problem =
-      ": stage.kind = \"pool\": there is no stage before this one that evaluates, so there is nothing to add "
-      "up";
+      ": stage.kind = \"pool\": no stage before this one evaluates, so there is nothing to pool";
   EXPECT_EQ(problem_of(kAll), "x.toml:4" + problem);
   EXPECT_EQ(problem_of(std::string(kLearn) + kAll + kTest), "x.toml:6" + problem);
   EXPECT_EQ(problem_of(std::string(kLearn) + kAll + kTest, "all"), "x.toml:6" + problem);
@@ -77,8 +76,8 @@ TEST(PoolStage, NeedsEvaluationsBeforeIt) {
 
 // Of two stages that are added up, `here` and `there`.
 std::string differ(const std::string& here, const std::string& there, const std::string& value) {
-  return ": is of the stage '" + here + "', and that of '" + there + "' is " + value +
-         ": the stage 'all' adds the two up, so they must be the same";
+  return ": is of the stage '" + here + "', but '" + there + "' has " + value +
+         ": the stage 'all' pools both, so they must be the same";
 }
 
 TEST(PoolStage, NeedsEvaluationsOfOneSplit) {
@@ -96,9 +95,8 @@ TEST(PoolStage, NeedsTheTaskOfItsEvaluations) {
 
 TEST(PoolStage, NeedsWholeEvaluations) {
   const std::string problem =
-      ": evaluate.max_samples = 9: may cut the stage 'test' short, and the stage 'all' adds up whole "
-      "evaluations: set it to 0 for 'test' "
-      "(below [stage.evaluate])";
+      ": evaluate.max_samples = 9: may cut the stage 'test' short, but the stage 'all' pools whole "
+      "evaluations: set it to 0 for 'test' (in [stage.evaluate])";
   EXPECT_EQ(problem_of("evaluate.max_samples = 9\n" + std::string(kLearn) + kTest + kAll),
             "x.toml:2" + problem);
   EXPECT_EQ(problem_of("evaluate.max_samples = 9\n" + std::string(kLearn) + kTest +
@@ -108,8 +106,8 @@ TEST(PoolStage, NeedsWholeEvaluations) {
 
 TEST(PoolStage, TakesNoWeights) {
   EXPECT_EQ(problem_of(std::string(kLearn) + kTest + kAll + "init_from = 'learn'\n"),
-            "x.toml:11: stage.init_from = \"learn\": has no effect in a stage that adds up evaluations, "
-            "since it uses no weights: leave it out");
+            "x.toml:11: stage.init_from = \"learn\": has no effect in a pool stage, which uses no weights: "
+            "leave it out");
 }
 
 }  // namespace

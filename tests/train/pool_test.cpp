@@ -84,8 +84,8 @@ TEST_F(Pool, AValueThatIsNoNumberMakesFiguresThatAreNoneAndIsNamed) {
   evaluations[1].sums.sums[0].sum = std::numeric_limits<double>::quiet_NaN();
   EXPECT_EQ(problem_of(evaluations), "(nothing was thrown)");
   EXPECT_THAT(doubts_about(evaluations),
-              ElementsAre("run/b/evaluation-test.json: 'loss' is nan with weight 1, so what is computed from "
-                          "it is no number: see the stage 'b'"));
+              ElementsAre("run/b/evaluation-test.json: 'loss' is nan with weight 1, so figures from it are "
+                          "not finite: see the stage 'b'"));
   EXPECT_TRUE(std::isnan(pool(task_, evaluations).find("loss")->value));
 }
 
@@ -99,7 +99,7 @@ TEST(Poolable, APartMayBeInOneEvaluationAlone) {
   evaluations.push_back(kept("c", {{"z", "loss", 1, 1}, {"x", "loss", 1, 1}, {"x", "accuracy", 1, 1}}));
   EXPECT_EQ(problem_of(evaluations),
             "run/a/evaluation-test.json and run/c/evaluation-test.json both scored x: each part of the data "
-            "may be counted once: have the "
+            "may count only once: have the "
             "stages 'a' "
             "and 'c' evaluate different parts, or leave one of them out");
   evaluations[1].sums.sums =
@@ -113,9 +113,8 @@ TEST(Poolable, CutEvaluationsAreNot) {
   auto evaluations = two_parts();
   evaluations[1].sums.available = 9;
   EXPECT_EQ(problem_of(evaluations),
-            "run/b/evaluation-test.json: is of 7 of the split's 9 samples, cut by evaluate.max_samples, and "
-            "only whole evaluations are "
-            "added up: set "
+            "run/b/evaluation-test.json: covers 7 of the split's 9 samples (evaluate.max_samples), but only "
+            "whole evaluations can be pooled: set "
             "evaluate.max_samples = 0 for the stage 'b' and run it again");
 }
 
@@ -123,34 +122,29 @@ TEST(Poolable, EvaluationsWithRecordsAreNot) {
   auto evaluations = two_parts();
   evaluations[1].sums.records = 7;
   EXPECT_EQ(problem_of(evaluations),
-            "run/b/evaluation-test.json: what its task reports needs 7 records of samples, which are not "
-            "kept, so it cannot be added up: "
-            "leave the stage 'b' out");
+            "run/b/evaluation-test.json: its report needs 7 records of samples, which are not stored, so it "
+            "cannot be pooled: leave out the stage 'b'");
 }
 
 TEST(Poolable, OtherSplitsAndFiguresAreNot) {
   auto evaluations = two_parts();
   evaluations[1].sums.split = PL_SPLIT_VAL;
   EXPECT_EQ(problem_of(evaluations),
-            "run/a/evaluation-test.json is of the split test, run/b/evaluation-test.json of val: only "
-            "evaluations of one split are added up");
+            "run/a/evaluation-test.json is of split test, run/b/evaluation-test.json of val: only "
+            "evaluations of one split can be pooled");
   evaluations = two_parts();
   evaluations[1].sums.metrics[0].source = "own";
-  EXPECT_EQ(problem_of(evaluations),
-            "run/a/evaluation-test.json and run/b/evaluation-test.json have other figures or compute them "
-            "otherwise: give the stages 'a' "
-            "and 'b' the "
-            "same task and task options, but for the part of the data");
+  EXPECT_EQ(
+      problem_of(evaluations),
+      "run/a/evaluation-test.json and run/b/evaluation-test.json differ in their figures or how they are "
+      "computed: give the stages 'a' and 'b' the same task and task options, except the part of the data");
 }
 
 TEST(Poolable, EvaluationsWithoutPartsAreDoubted) {
   auto evaluations = two_parts();
   evaluations[0].sums.sums.pop_back();
-  EXPECT_THAT(
-      doubts_about(evaluations),
-      ElementsAre(
-          "run/a/evaluation-test.json: does not say which parts of the data it scored, so it cannot be seen "
-          "whether one is counted twice"));
+  EXPECT_THAT(doubts_about(evaluations), ElementsAre("run/a/evaluation-test.json: does not say which parts "
+                                                     "of the data it scored, so some may be counted twice"));
 }
 
 TEST(Poolable, AnEvaluationThatIsGoneNamesTheStageToRunAgain) {

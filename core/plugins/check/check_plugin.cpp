@@ -79,7 +79,7 @@ std::string summary(const CheckReport& report) {
   if (skipped) text += fmt::format(", {} skipped", skipped);
   if (const auto unset = std::ranges::count(report.checks, kNeedsConfig, &Check::detail))
     text +=
-        fmt::format("; to run the {} that need its options: --config FILE.toml, or --set KEY=VALUE", unset);
+        fmt::format("; to run the {} that need options, add --config FILE.toml or --set KEY=VALUE", unset);
   return text;
 }
 

@@ -45,21 +45,21 @@ bool same_figures(const plugins::Metric& a, const plugins::Metric& b) {
 void require_usable(const KeptEvaluation& one, const KeptEvaluation& first) {
   if (one.sums.samples < one.sums.available)
     fail(
-        "{}: is of {} of the split's {} samples, cut by evaluate.max_samples, and only whole evaluations are "
-        "added up: set evaluate.max_samples = 0 for the stage '{}' and run it again",
+        "{}: covers {} of the split's {} samples (evaluate.max_samples), but only whole evaluations can be "
+        "pooled: set evaluate.max_samples = 0 for the stage '{}' and run it again",
         one.figures, one.sums.samples, one.sums.available, one.stage);
   if (one.sums.records > 0)
     fail(
-        "{}: what its task reports needs {} records of samples, which are not kept, so it cannot be added "
-        "up: leave the stage '{}' out",
+        "{}: its report needs {} records of samples, which are not stored, so it cannot be pooled: leave out "
+        "the stage '{}'",
         one.figures, one.sums.records, one.stage);
   if (first.sums.split != one.sums.split)
-    fail("{} is of the split {}, {} of {}: only evaluations of one split are added up", first.figures,
+    fail("{} is of split {}, {} of {}: only evaluations of one split can be pooled", first.figures,
          split_name(first.sums.split), one.figures, split_name(one.sums.split));
   if (!std::ranges::equal(first.sums.metrics, one.sums.metrics, same_figures))
     fail(
-        "{} and {} have other figures or compute them otherwise: give the stages '{}' and '{}' the same task "
-        "and task options, but for the part of the data",
+        "{} and {} differ in their figures or how they are computed: give the stages '{}' and '{}' the same "
+        "task and task options, except the part of the data",
         first.figures, one.figures, first.stage, one.stage);
 }
 
@@ -82,9 +82,9 @@ void require_same(const char* key, const config::Config& first, const config::Co
   const config::Config& here = at_other ? other : first;
   const config::Config& there = at_other ? first : other;
   throw here.error(
-      key, fmt::format("is of the stage '{}', and that of '{}' is {}: the stage '{}' adds the two up, so "
-                       "they must be the same",
-                       here.get_string("stage.name"), there.get_string("stage.name"), there.show(key), pool));
+      key, fmt::format(
+               "is of the stage '{}', but '{}' has {}: the stage '{}' pools both, so they must be the same",
+               here.get_string("stage.name"), there.get_string("stage.name"), there.show(key), pool));
 }
 
 std::vector<KeptEvaluation> read_evaluations(const Workspace& workspace, const std::string& pool) {
@@ -96,7 +96,7 @@ std::vector<KeptEvaluation> read_evaluations(const Workspace& workspace, const s
     if (!finished)
       throw Error(
           PL_ERROR_CONFIG,
-          fmt::format("{}: is not finished, so its evaluation cannot be added up: run the stage '{}' first",
+          fmt::format("{}: is not finished, so its evaluation cannot be pooled: run the stage '{}' first",
                       folder.path().string(), name));
     const Session now(stage, workspace.registry, workspace.log,
                       session_args(workspace, PL_PURPOSE_EVALUATE, folder.path()));
@@ -143,7 +143,7 @@ void add_up(Session& session, RunFolder& folder, const std::vector<KeptEvaluatio
   for (const std::string& doubt : doubts_about(evaluations)) log.warning(doubt);
   session.create_task();
   const Evaluation result = pool(session.task(), evaluations);
-  log.info(fmt::format("{} samples of {} evaluations, added up", observe::grouped(result.samples),
+  log.info(fmt::format("pooled {} samples of {} evaluations", observe::grouped(result.samples),
                        evaluations.size()));
   std::vector<std::string> files;
   for (const KeptEvaluation& one : evaluations) files.push_back(one.figures);
@@ -171,7 +171,7 @@ void require_poolable(const std::vector<KeptEvaluation>& evaluations) {
     }
     if (other != nullptr)
       fail(
-          "{} and {} both scored {}{}: each part of the data may be counted once: have the stages '{}' and "
+          "{} and {} both scored {}{}: each part of the data may count only once: have the stages '{}' and "
           "'{}' evaluate different parts, or leave one of them out",
           other->figures, one.figures, both.front(),
           both.size() == 1 ? "" : fmt::format(" (and {} more)", both.size() - 1), other->stage, one.stage);
@@ -182,14 +182,12 @@ std::vector<std::string> doubts_about(const std::vector<KeptEvaluation>& evaluat
   std::vector<std::string> doubts;
   for (const KeptEvaluation& one : evaluations) {
     if (groups_of(one).empty() && evaluations.size() > 1)
-      doubts.push_back(
-          fmt::format("{}: does not say which parts of the data it scored, so it cannot be seen whether one "
-                      "is counted twice",
-                      one.figures));
+      doubts.push_back(fmt::format(
+          "{}: does not say which parts of the data it scored, so some may be counted twice", one.figures));
     for (const plugins::EvaluationValue& value : one.sums.sums)
       if (!std::isfinite(value.sum) || !std::isfinite(value.weight))
         doubts.push_back(fmt::format(
-            "{}: '{}' is {} with weight {}, so what is computed from it is no number: see the stage '{}'",
+            "{}: '{}' is {} with weight {}, so figures from it are not finite: see the stage '{}'",
             one.figures, value.name, value.sum, value.weight, one.stage));
   }
   return doubts;
@@ -214,7 +212,7 @@ std::vector<std::string> other_options(std::string_view stored_toml, const confi
   try {
     all = config::differences(stored_toml, now, plugins);
   } catch (const config::ConfigError&) {  // such as what a stage of another kind keeps
-    return {"what is kept of them cannot be read"};
+    return {"its stored options cannot be read"};
   }
   const auto moved = std::ranges::find(all, "run.dir", &config::Difference::key);
   std::vector<std::string> other;
@@ -232,20 +230,18 @@ std::vector<std::string> other_options(std::string_view stored_toml, const confi
 void check_pool(const config::Config& whole, const config::Config& stage) {
   const std::string& name = stage.get_string("stage.name");
   if (stage.is_set("stage.init_from"))
-    throw stage.error(
-        "stage.init_from",
-        "has no effect in a stage that adds up evaluations, since it uses no weights: leave it out");
+    throw stage.error("stage.init_from",
+                      "has no effect in a pool stage, which uses no weights: leave it out");
   const std::vector<config::Config> evaluations = evaluations_before(whole, name);
   if (evaluations.empty())
-    throw stage.error("stage.kind",
-                      "there is no stage before this one that evaluates, so there is nothing to add up");
+    throw stage.error("stage.kind", "no stage before this one evaluates, so there is nothing to pool");
   for (const config::Config& one : evaluations) {
     for (const char* key : {"task.plugin", "evaluate.split"})
       require_same(key, evaluations.front(), one, name);
     if (one.get_int("evaluate.max_samples") > 0)
       throw one.error("evaluate.max_samples",
-                      fmt::format("may cut the stage '{0}' short, and the stage '{1}' adds up whole "
-                                  "evaluations: set it to 0 for '{0}' (below [stage.evaluate])",
+                      fmt::format("may cut the stage '{0}' short, but the stage '{1}' pools whole "
+                                  "evaluations: set it to 0 for '{0}' (in [stage.evaluate])",
                                   one.get_string("stage.name"), name));
   }
   require_same("task.plugin", evaluations.front(), stage, name);
@@ -255,11 +251,11 @@ Outcome pool_stage(const Workspace& workspace, RunFolder& folder, const config::
   workspace.log.open_files(folder.path(), workspace.processes.world().rank);
   Session session(stage, workspace.registry, workspace.log,
                   session_args(workspace, PL_PURPOSE_EVALUATE, folder.path()));
-  workspace.processes.at("adding up evaluations", 0);
+  workspace.processes.at("pooling evaluations", 0);
   return guard_work(
-      session, [] { return std::string("adding up evaluations"); },
+      session, [] { return std::string("pooling evaluations"); },
       [&] {
-        workspace.processes.on_first("adding up evaluations", [&] {
+        workspace.processes.on_first("pooling evaluations", [&] {
           const std::vector<KeptEvaluation> evaluations =
               read_evaluations(workspace, stage.get_string("stage.name"));
           const std::string mark = mark_of(evaluations, session);

@@ -36,15 +36,14 @@ void ProteinTask::require_unseen(Split split, Purpose purpose) const {
       "of the ", dataset_->size(split), " samples of the ", split == Split::kTest ? "test" : "validation",
       " split ", seen.training, " were training data of these weights or of those they began with",
       chosen_by > 0
-          ? concat(", and ", chosen_by, " more were validation data, by which the best checkpoint is chosen")
+          ? concat(", and ", chosen_by, " more were validation data, which selects the best checkpoint")
           : "");
   if (purpose == Purpose::kPredict)
-    return context().warn(what, ": predictions of these say little about new proteins");
-  fail_with(
-      PL_ERROR_CONFIG, what,
-      ": figures over these would say little about new proteins. Give the folder and the options of the "
-      "training back (task.pdb_path, task.data, task.split: they are in the config.toml of the run), or name "
-      "structures of your own with task.test_path");
+    return context().warn(what, ": predictions for them say little about new proteins");
+  fail_with(PL_ERROR_CONFIG, what,
+            ": figures for them would say little about new proteins. Use the folder and options of the "
+            "training (task.pdb_path, task.data, task.split, as in the run's config.toml), or set "
+            "task.test_path to structures of your own");
 }
 
 void ProteinTask::import_model(const std::filesystem::path& folder) {
