@@ -1,5 +1,14 @@
 // Several processes, and what becomes of a run when one of them dies, hangs or is told to stop.
+#include <netinet/in.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
 #include <csignal>
+#include <cstring>
+#include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -41,6 +50,39 @@ class Faults : public testing::Test, public SmallJob {
   void expect_seconds_since(Clock::time_point start, double most) const {
     EXPECT_LT(std::chrono::duration<double>(Clock::now() - start).count(), most);
   }
+};
+
+// Of a rank's run.
+uint16_t port_of(pid_t rank) {
+  std::istringstream variables(read_text("/proc/" + std::to_string(rank) + "/environ"));
+  for (std::string variable; std::getline(variables, variable, '\0');)
+    if (variable.starts_with("MASTER_PORT="))
+      return static_cast<uint16_t>(std::stoi(variable.substr(variable.find('=') + 1)));
+  return 0;
+}
+
+// Connections to a port of this host that say nothing.
+class Strangers {
+ public:
+  explicit Strangers(uint16_t port) {
+    address_.sin_family = AF_INET;
+    address_.sin_port = htons(port);
+    address_.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  }
+  ~Strangers() {
+    for (const int socket : sockets_) ::close(socket);
+  }
+  Strangers(const Strangers&) = delete;
+  Strangers& operator=(const Strangers&) = delete;
+
+  bool come() {
+    sockets_.push_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    return ::connect(sockets_.back(), reinterpret_cast<const sockaddr*>(&address_), sizeof address_) == 0;
+  }
+
+ private:
+  sockaddr_in address_{};
+  std::vector<int> sockets_;
 };
 
 TEST_F(Faults, AKilledRankEndsTheRunAndTheSameCommandGoesOn) {
@@ -129,6 +171,32 @@ TEST_F(Faults, AStoppedRankIsNamed) {
     EXPECT_THAT(result.err, AllOf(HasSubstr("rank " + std::to_string(which)), HasSubstr("no sign of life")))
         << which;
   }
+}
+
+// As many as a shell lets a process have files, and they stay for as long as they can.
+TEST_F(Faults, StrangersAtTheMeetingPortKeepNoCheckpointFromBeingWritten) {
+  constexpr rlim_t kStrangers = 1100, kFiles = kStrangers + 100;
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+  if (limit.rlim_max < kFiles)
+    GTEST_SKIP() << "needs " << kFiles << " open files in a process, and ulimit -Hn allows "
+                 << limit.rlim_max;
+  limit.rlim_cur = std::max(limit.rlim_cur, kFiles);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+  std::vector<std::string> words =
+      command({"train.max_steps=100000", "checkpoint.every=1", "checkpoint.keep=1"});
+  words.insert(words.begin(), {"/bin/sh", "-c", "ulimit -S -n 1024 && exec \"$@\"", "sh"});
+  Process run(words, folder());
+  ASSERT_TRUE(trains(run)) << run.wait().err;
+
+  Strangers strangers(port_of(run.children().at(0)));
+  for (rlim_t i = 0; i < kStrangers; ++i) ASSERT_TRUE(strangers.come()) << i << ": " << std::strerror(errno);
+  const size_t before = steps();
+  EXPECT_TRUE(eventually([&] { return steps() > before + 20 || !run.is_running(); }));
+  run.signal(SIGTERM);
+  const Result result = run.wait();
+  EXPECT_EQ(result.code, 75) << result.err;
+  EXPECT_THAT(result.out, testing::Not(HasSubstr("no checkpoint was written")));
 }
 
 TEST_F(Faults, NoProcessOutlivesTheCommand) {

@@ -1,9 +1,12 @@
 // How processes end, and what the supervisor makes of it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include "core/launch/process.hpp"
 #include "tests/launch/supervised.hpp"
+#include "tests/support/child_process.hpp"
 
 namespace pipeline::launch {
 namespace {
@@ -190,6 +193,20 @@ TEST(Supervisor, AProgramThatIsNotThere) {
   Supervised run({.processes = 2}, "exec /nowhere/to/be/found");
   EXPECT_EQ(run.wait(), 1);
   EXPECT_THAT(run.printed(), HasSubstr("exited with code 127"));
+}
+
+TEST(FileLimit, IsRaisedToWhatTheSystemAllows) {
+  const pid_t child = tests::in_child([] {
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1;
+    const rlim_t most = limit.rlim_max;
+    limit.rlim_cur = 64;
+    if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) return 2;
+    raise_file_limit();
+    return ::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur == most && limit.rlim_max == most ? 0
+                                                                                                       : 3;
+  });
+  EXPECT_EQ(tests::status_of(child), 0);
 }
 
 }  // namespace

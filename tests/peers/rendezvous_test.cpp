@@ -268,7 +268,8 @@ TEST(Rendezvous, IdleConnectionsUseUpNothing) {
   rlimit limit{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
   if (limit.rlim_max < 2 * kIdle)
-    GTEST_SKIP() << "at most " << limit.rlim_max << " open files are allowed here";
+    GTEST_SKIP() << "needs " << 2 * kIdle << " open files in a process, and ulimit -Hn allows "
+                 << limit.rlim_max;
   limit.rlim_cur = limit.rlim_max;
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
   Group run(2);
