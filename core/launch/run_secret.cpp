@@ -7,7 +7,9 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <string_view>
 
 #include "core/base/error.hpp"
 #include "core/base/hash.hpp"
@@ -27,6 +29,25 @@ fs::path file_of(const World& world, const fs::path& run_dir) {
   const fs::path folder = (fs::absolute(run_dir) / ".").lexically_normal().parent_path();
   return folder.parent_path() /
          fmt::format(".{}.{:016x}.secret", folder.filename().string(), fnv1a(world.run_id));
+}
+
+// Files of earlier meetings in which rank 0 was killed. No meeting lasts a day; `file` itself may be in use.
+void remove_left_behind(const fs::path& file) {
+  constexpr size_t kHash = 16;
+  constexpr std::string_view kEnding = ".secret";
+  const std::string own = file.filename().string();
+  const std::string run = own.substr(0, own.size() - kHash - kEnding.size());
+  const auto yesterday = fs::file_time_type::clock::now() - std::chrono::hours(24);
+  std::error_code error, ignored;
+  for (fs::directory_iterator entry(file.parent_path(), error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (name == own || name.size() < own.size() || !name.starts_with(run) ||
+        name.compare(run.size() + kHash, kEnding.size(), kEnding) != 0)
+      continue;
+    const auto made = entry->last_write_time(ignored);
+    if (!ignored && made < yesterday) fs::remove(entry->path(), ignored);
+  }
 }
 
 // Whole or not at all, and not over one that is there. False: errno says why it cannot be made.
@@ -70,7 +91,10 @@ RunSecret::RunSecret(World& world, const fs::path& run_dir) {
   for (int i = 0; i < 3 && world.secret.empty(); ++i)  // rank 0 of an earlier attempt may be removing its own
     if (make(file)) world.secret = read(file);
   if (!world.secret.empty()) {
-    if (world.rank == 0) file_ = file;
+    if (world.rank == 0) {
+      file_ = file;
+      remove_left_behind(file);
+    }
     return;
   }
   note_ = fmt::format(

@@ -9,7 +9,8 @@
 namespace pipeline::launch {
 
 // A small file beside the run's folder, which the ranks share and only its owner may read. The first rank
-// that needs it makes it; rank 0 removes it with its RunSecret, when the ranks have met.
+// that needs it makes it; rank 0 removes it with its RunSecret, when the ranks have met. What a rank 0 that
+// was killed before that has left is used by the same run's next start, and removed by another's a day later.
 class RunSecret {
  public:
   // Fills in world.secret where the environment has given none; `note()` says why it is still empty. Throws

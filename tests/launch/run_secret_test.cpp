@@ -6,6 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -13,6 +15,7 @@
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "tests/support/child_process.hpp"
 
 namespace pipeline::launch {
 namespace {
@@ -27,6 +30,16 @@ class RunSecretFile : public testing::Test {
   ~RunSecretFile() override { fs::remove_all(folder_); }
 
   World world(int32_t rank) const { return {.rank = rank, .size = 3, .run_id = "a test"}; }
+  // Rank 0 of that run, killed while the ranks meet.
+  void killed_as(const std::string& run_id) const {
+    const pid_t child = tests::in_child([&] {
+      World first = world(0);
+      first.run_id = run_id;
+      const RunSecret secret(first, run_dir_);
+      return ::kill(::getpid(), SIGKILL);
+    });
+    ASSERT_EQ(tests::status_of(child), 200 + SIGKILL);
+  }
   std::vector<fs::path> files() const {
     if (!fs::exists(folder_)) return {};
     return {fs::directory_iterator(folder_), fs::directory_iterator()};
@@ -54,6 +67,37 @@ TEST_F(RunSecretFile, IsTheSameForAllRanksUntilTheyHaveMet) {
   World again = world(0);
   const RunSecret next(again, run_dir_);
   EXPECT_NE(again.secret, first.secret);
+}
+
+TEST_F(RunSecretFile, OfAKilledRank0IsUsedByTheNextStart) {
+  killed_as("a test");
+  ASSERT_EQ(files().size(), 1u);
+  World first = world(0), second = world(1);
+  {
+    const RunSecret one(second, run_dir_), zero(first, run_dir_);
+    EXPECT_EQ(first.secret.size(), 64u);
+    EXPECT_EQ(second.secret, first.secret);
+  }
+  EXPECT_TRUE(files().empty());
+}
+
+// Until then it may be that of another run in the same folder, whose ranks are meeting.
+TEST_F(RunSecretFile, OfAnotherRunIsRemovedADayLater) {
+  killed_as("another run");
+  ASSERT_EQ(files().size(), 1u);
+  const fs::path left = files()[0], part = left.string() + ".0123456789abcdef",
+                 mine = folder_ / ".run.0123456789abcdef.notes";
+  for (const fs::path& file : {part, mine}) std::ofstream(file) << "text";
+  const auto start = [&] {
+    World first = world(0);
+    const RunSecret secret(first, run_dir_);
+  };
+  start();
+  EXPECT_EQ(files().size(), 3u) << "all of them are new";
+  for (const fs::path& file : {left, part, mine})
+    fs::last_write_time(file, fs::file_time_type::clock::now() - std::chrono::hours(25));
+  start();
+  EXPECT_EQ(files(), std::vector{mine});
 }
 
 TEST_F(RunSecretFile, IsNotMadeWhereNobodyNeedsIt) {
