@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <test_paths.hpp>
 
@@ -63,6 +64,25 @@ TEST(CheckPlugin, NoticesATaskThatCannotOpen) {
   EXPECT_FALSE(report.passed());
   EXPECT_EQ(failure(report, "prepares and opens; its parameters are in order"),
             "task good: the zoo has no data");
+}
+
+// The zoo's has no data, which shows as soon as the option is given.
+TEST(CheckPlugin, SaysHowToRunWhatNeedsAnOption) {
+  const CheckReport report = check_zoo("needs_option");
+  EXPECT_TRUE(report.passed()) << to_text(report);
+  const auto skipped = std::ranges::count(report.checks, Outcome::kSkipped, &Check::outcome);
+  EXPECT_GT(skipped, 5);
+  const std::string count = std::to_string(skipped);
+  EXPECT_TRUE(to_text(report).ends_with(", " + count + " skipped; to run the " + count +
+                                        " that need options, add --config FILE.toml or --set KEY=VALUE\n"))
+      << to_text(report);
+  CheckArgs args;
+  args.plugin = report.path;
+  args.sets = {"task.size=3"};
+  const CheckReport given = check_plugin(args);
+  EXPECT_EQ(failure(given, "prepares and opens; its parameters are in order"),
+            "task needs_option: the zoo has no data");
+  EXPECT_THAT(to_text(given), testing::Not(HasSubstr("skip")));
 }
 
 TEST(CheckPlugin, NoticesAnExceptionThatLeavesDestroy) {

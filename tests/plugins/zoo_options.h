@@ -1,4 +1,4 @@
-/* Option schemas that contradict themselves, one for each macro. */
+/* Option schemas, one for each macro; all but ZOO_OPTION_REQUIRED contradict themselves. */
 #ifndef PIPELINE_TESTS_ZOO_OPTIONS_H
 #define PIPELINE_TESTS_ZOO_OPTIONS_H
 
@@ -20,6 +20,8 @@ static const pl_str zoo_choices[] = {STR("relu"), STR("gelu")};
 #define ZOO_OPTIONS OPTION(PL_OPTION_INT, 4096, "size", "1", NULL, 0, 0)
 #elif defined(ZOO_OPTION_NO_DEFAULT)
 #define ZOO_OPTIONS OPTION(PL_OPTION_INT, 0, "size", "", NULL, 0, 0)
+#elif defined(ZOO_OPTION_REQUIRED)
+#define ZOO_OPTIONS OPTION(PL_OPTION_INT, PL_OPTION_REQUIRED, "size", "", NULL, 0, 0)
 #elif defined(ZOO_OPTION_TWO_MINDS)
 #define ZOO_OPTIONS OPTION(PL_OPTION_INT, PL_OPTION_REQUIRED, "size", "1", NULL, 0, 0)
 #elif defined(ZOO_OPTION_NOT_TOML)
