@@ -42,6 +42,13 @@ void Task::set_extra_state(std::string_view state) {
 uint64_t Task::sample_count(uint32_t split) const {
   uint64_t count = 0;
   call_.main("sample_count", [&] { return api_.sample_count(self_, split, &count); });
+  if (count == UINT64_MAX && split != PL_SPLIT_TRAIN)
+    throw Error(
+        PL_ERROR_UNSUPPORTED,
+        fmt::format(
+            "{}: sample_count of the {} split is UINT64_MAX (unbounded), must be a number of samples: "
+            "only training data may be unbounded",
+            call_.plugin().label(), split == PL_SPLIT_VAL ? "val" : "test"));
   return count;
 }
 

@@ -5,7 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
 #include <thread>
+#include <utility>
 
 #include "core/base/child.hpp"
 #include "core/base/str.hpp"
@@ -138,6 +140,24 @@ TEST_F(SlotsThatThrow, AtShutdownAreSaidAndTheOthersStillShutDown) {
   });
   EXPECT_EQ(child.value, "done") << child.problem;
   EXPECT_EQ(child.output, "error: " + escaped("task slots_throw", "shutdown") + "\n");
+}
+
+TEST(TaskSamples, AreCountedOutsideTraining) {
+  pl_context context("zoo");
+  const Task task(Plugin::load(zoo("endless_all")), context, nullptr);
+  EXPECT_EQ(task.sample_count(PL_SPLIT_TRAIN), UINT64_MAX);
+  for (const auto& [split, name] : {std::pair(PL_SPLIT_VAL, "val"), {PL_SPLIT_TEST, "test"}}) {
+    try {
+      task.sample_count(split);
+      ADD_FAILURE() << "no error for " << name;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), PL_ERROR_UNSUPPORTED);
+      EXPECT_EQ(error.what(),
+                std::string("task endless_all: sample_count of the ") + name +
+                    " split is UINT64_MAX (unbounded), must be a number of samples: only training data may "
+                    "be unbounded");
+    }
+  }
 }
 
 TEST(StrategyHooks, LiveAsLongAsTheStrategy) {

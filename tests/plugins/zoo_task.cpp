@@ -2,7 +2,7 @@
 // let exceptions out. ZOO_NO_STATE: it has extra state of five bytes nowhere. ZOO_ROWS, ZOO_FIELDS,
 // ZOO_ROW_ID: how often, how long and for whom its prediction gives a row. ZOO_REPORT_...: what its report
 // gives. ZOO_VALUE: the name of a value of its evaluation. ZOO_NARROW_LOSS: its loss in bf16.
-// ZOO_BATCH_FLAGS: of its batches.
+// ZOO_BATCH_FLAGS: of its batches. ZOO_SAMPLES: of each `split`.
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
@@ -22,6 +22,9 @@
 #endif
 #ifndef ZOO_BATCH_FLAGS
 #define ZOO_BATCH_FLAGS 0x10000  // may be ignored
+#endif
+#ifndef ZOO_SAMPLES
+#define ZOO_SAMPLES 8
 #endif
 #ifndef ZOO_NARROW_LOSS
 #define ZOO_NARROW_LOSS 1
@@ -69,8 +72,8 @@ pl_error* open(pl_task* self) {
   return nullptr;
 }
 
-pl_error* sample_count(pl_task*, uint32_t, uint64_t* out) {
-  *out = 8;
+pl_error* sample_count(pl_task*, [[maybe_unused]] uint32_t split, uint64_t* out) {
+  *out = ZOO_SAMPLES;
   return nullptr;
 }
 
