@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <test_paths.hpp>
 
 #include "tests/e2e/program.hpp"
 #include "tests/support/temporary_folder.hpp"
@@ -609,6 +610,38 @@ TEST_F(Run, WrongInputIsNamedWithExitCode2) {
   const Result verb = pipeline({"rnu"});
   EXPECT_EQ(verb.code, 2);
   EXPECT_THAT(verb.err, HasSubstr("did you mean 'run'?"));
+}
+
+TEST_F(Run, AnInheritedStartIsTakenBackByTheEmptyString) {
+  std::string base = kConfig;
+  base.insert(base.find("max_steps"), "init_from = \"pretrained\"\n");
+  write_text(path("base.toml"), base);
+  write_text(path("train.toml"), "extends = \"base.toml\"\n");
+  const Result inherited = run();
+  EXPECT_EQ(inherited.code, 2) << inherited.out;
+  EXPECT_THAT(inherited.err, HasSubstr("there is no folder pretrained"));
+  const Result unset = run({"--set", "train.init_from=unset"});
+  EXPECT_EQ(unset.code, 2) << unset.out;
+  EXPECT_EQ(unset.err,
+            "error: --set train.init_from=unset: there is no folder unset: to start from fresh weights write "
+            "\"\"\n");
+  const Result taken_back = run({"--set", "train.init_from=\"\"", "--set", "train.max_steps=1"});
+  EXPECT_EQ(taken_back.code, 0) << taken_back.err;
+  EXPECT_THAT(taken_back.out, HasSubstr("fresh weights (run.seed 0)"));
+  write_text(path("train.toml"), "extends = \"base.toml\"\n[train]\ninit_from = \"\"\nmax_steps = 1\n");
+  const Result in_file = run({"--set", "run.dir=other"});
+  EXPECT_EQ(in_file.code, 0) << in_file.err;
+  EXPECT_THAT(in_file.out, HasSubstr("fresh weights (run.seed 0)"));
+}
+
+TEST_F(Run, UnboundedTrainingDataAreRefused) {
+  const Result result = run({"--set", "plugins.paths=[\"" PIPELINE_BUILD_DIR "/tests/zoo\"]", "--set",
+                             "task.plugin=endless_train"});
+  EXPECT_EQ(result.code, 2) << result.out;
+  EXPECT_EQ(
+      result.err,
+      "error: task endless_train has unbounded training data, which this version cannot train on: use a "
+      "task or task option with a fixed number of samples\n");
 }
 
 // A disk of its own that is full after a few checkpoints.

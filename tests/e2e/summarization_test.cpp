@@ -2,10 +2,12 @@
 // parameters.
 #include <cmath>
 #include <filesystem>
+#include <tuple>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <test_paths.hpp>
 
 #include "tests/e2e/small_job.hpp"
 
@@ -172,6 +174,53 @@ TEST_F(Summarization, ABackendThatCannotDoItHereIsAMistakeOfTheConfiguration) {
   EXPECT_EQ(result.code, 2) << result.out;
   EXPECT_THAT(result.err,
               HasSubstr("it works in CUDA device memory only, cpu was asked for: use gloo or shm"));
+}
+
+TEST_F(Summarization, Stage3WithATaskThatDeclaresNoLayersNamesTheStagesThatWork) {
+  write_text(path("train.toml"),
+             "run = { dir = \"run\", device = \"cpu\" }\n"
+             "plugins.paths = [\"" PIPELINE_BUILD_DIR
+             "/tests/zoo\"]\n"
+             "task.plugin = \"rows_right\"\n"
+             "strategy = { plugin = \"sharded\", zero_stage = 3 }\n"
+             "train.max_steps = 1\n");
+  const Result result = call("run");
+  EXPECT_EQ(result.code, 2) << result.out;
+  EXPECT_THAT(result.err,
+              HasSubstr("strategy.plugin = \"sharded\": it needs a task that declares its layers, "
+                        "and task rows_right does not: use strategy.zero_stage = 1 or 2, or "
+                        "another strategy"));
+}
+
+// The folder's own numbers of tokens are another vocabulary's, and its sizes may be anything.
+TEST_F(Summarization, WhatAFoldersConfigSaysIsCheckedAndToldOf) {
+  ASSERT_EQ(call("run", {"--set", "train.max_steps=1"}).code, 0);
+  ASSERT_EQ(call("export").code, 0);
+  const auto good = nlohmann::json::parse(read_text(path("run/export/config.json")));
+  const auto start = [&](const char* key, const char* value) {
+    auto config = good;
+    config[key] = nlohmann::json::parse(value);
+    write_text(path("run/export/config.json"), config.dump());
+    return call("run", {"--set", "run.dir=again", "--set", "train.init_from=run/export", "--set",
+                        "task.tokenizer.path=run/export", "--set", "train.max_steps=1", "--fresh"});
+  };
+  const std::string end = good["eos_token_id"].dump();
+  for (const char* key : {"bos_token_id", "eos_token_id"}) {
+    const Result other = start(key, "7");
+    EXPECT_EQ(other.code, 0) << other.err;
+    EXPECT_THAT(other.out, HasSubstr(std::string("warning: run/export: ") + key + " = 7 there; here it is " +
+                                     end + ", the tokenizer's <|endoftext|>"));
+  }
+  EXPECT_THAT(start("eos_token_id", end.c_str()).out, Not(HasSubstr("token_id")));
+  for (const auto& [key, value, problem] :
+       {std::tuple("n_layer", "1000000000000", "n_layer = 1000000000000: must be 1 to 16384"),
+        std::tuple("n_head", "9223372036854775808",
+                   "n_head = 9223372036854775808: must be at most 9223372036854775807"),
+        std::tuple("n_embd", "\"16\"", "n_embd = \"16\": must be an integer")}) {
+    const Result wrong = start(key, value);
+    EXPECT_EQ(wrong.code, 2) << wrong.out;
+    EXPECT_EQ(wrong.err, std::string("error: summarization: run/export/config.json: ") + problem + "\n");
+  }
 }
 
 TEST_F(Summarization, AnOptionOfAnotherPluginIsSaidToBeOne) {

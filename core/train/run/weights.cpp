@@ -126,9 +126,12 @@ Origin find_origin(const Session& session, const RunFolder& folder, const std::s
   if (!fs::is_directory(init_from))
     throw session.config().error(
         origin_key(session.config()),
-        fmt::format("there is no folder {}: run the stage that makes it first, or name a stage, a run, a "
-                    "checkpoint or a folder of another tool that is there",
-                    init_from));
+        init_from == "unset"
+            ? "there is no folder unset: to start from fresh weights write \"\""
+            : fmt::format(
+                  "there is no folder {}: run the stage that makes it first, or name a stage, a run, a "
+                  "checkpoint or a folder of another tool that is there",
+                  init_from));
   origin.foreign = init_from;
   return origin;
 }
