@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include <ATen/ATen.h>
+#include <c10/util/accumulate.h>
 #include <nlohmann/json.hpp>
 
 #include "core/json/strict_json.hpp"
@@ -21,12 +22,6 @@ constexpr const char* kWhat = "what the weights carry besides ESM-2's parameters
 
 [[noreturn]] void fail(const std::string& problem) {
   throw std::runtime_error(std::string(kWhat) + ": " + problem);
-}
-
-int64_t elements(const std::vector<int64_t>& shape) {
-  int64_t count = 1;
-  for (const int64_t size : shape) count *= size;
-  return count;
 }
 
 using hugging_face::ConfigFile;
@@ -117,9 +112,9 @@ Extras Extras::unpack(std::string_view text, const Esm2Config& config) {
     if (!found->is_array() ||
         !std::all_of(found->begin(), found->end(), [](const json& v) { return v.is_number(); }))
       fail(std::string(name) + " is " + strict_json::excerpt(*found) + ", must be a list of numbers");
-    if (static_cast<int64_t>(found->size()) != elements(shape))
+    if (static_cast<int64_t>(found->size()) != c10::multiply_integers(shape))
       fail(std::string(name) + " has " + std::to_string(found->size()) + " elements, must have " +
-           std::to_string(elements(shape)) + ": this is a model of another size");
+           std::to_string(c10::multiply_integers(shape)) + ": this is a model of another size");
     tensor = at::tensor(found->get<std::vector<float>>()).view(shape);
     packed.erase(found);
   });

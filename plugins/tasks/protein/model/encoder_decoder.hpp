@@ -12,12 +12,28 @@
 #include <vector>
 
 #include "plugins/tasks/protein/model/distogram.hpp"
-#include "plugins/tasks/protein/model/encoder_decoder_config.hpp"
 #include "plugins/tasks/protein/model/pair_bias.hpp"
 #include "plugins/tasks/protein/model/protein_model.hpp"
 #include "transformer/layer.hpp"
 
 namespace pipeline::protein {
+
+struct EncoderDecoderConfig {
+  int64_t hidden_dim = 256;  // C
+  int64_t num_encoder_layers = 3;
+  int64_t num_decoder_layers = 3;
+  int64_t num_heads = 8;
+  int64_t feed_forward_dim = 0;  // 0: 4 C
+  int64_t pair_dim = 32;         // P, width of the networks that make the attention's biases
+  // Weight of the loss of masked residues' distances; 0: their coordinates are given instead.
+  double distogram = 0;
+  double dropout = 0.1;            // before each residual addition
+  double attention_dropout = 0.0;  // of attention weights
+  double initializer_range = 0.02;
+  double layer_norm_epsilon = 1e-5;
+
+  int64_t inner() const { return feed_forward_dim > 0 ? feed_forward_dim : 4 * hidden_dim; }
+};
 
 class EncoderDecoder : public ProteinModel {
  public:
@@ -27,6 +43,9 @@ class EncoderDecoder : public ProteinModel {
   Outputs outputs(const PackedProteins& batch, const ForwardPass& pass) const override;
   double flops(const PackedProteins& batch) const override;
 
+  // A folder has config.json, which says what the model is, and model.safetensors with the parameters under
+  // their own names, weights as (in, out), in fp32. Throws with all values of config.json that differ, or all
+  // tensors that are missing, unexpected or of another shape.
   void import_folder(const std::filesystem::path& folder) override;
   void export_folder(const std::filesystem::path& folder) const override;
 

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "plugins/tasks/protein/esm2/esm2_config.hpp"
-#include "plugins/tasks/protein/model/encoder_decoder_config.hpp"
+#include "plugins/tasks/protein/model/encoder_decoder.hpp"
 #include "plugins/tasks/protein/task/masking.hpp"
 
 namespace pipeline::protein {
