@@ -7,6 +7,10 @@
 #include "plugins/tasks/summarization/data/files.hpp"
 
 namespace pipeline::summarization {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Drop, count, lines, detail)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PairReport, records, pairs, drops)
+
 namespace {
 
 constexpr size_t kLinesKept = 5;
@@ -74,23 +78,11 @@ std::string PairReport::nothing_usable(const std::string& path) const {
 }
 
 std::string PairReport::to_json() const {
-  auto json = nlohmann::json{{"records", records}, {"pairs", pairs}, {"drops", nlohmann::json::array()}};
-  for (const auto& drop : drops) {
-    json["drops"].push_back({{"count", drop.count}, {"lines", drop.lines}, {"detail", drop.detail}});
-  }
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return nlohmann::json(*this).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 PairReport PairReport::from_json(const std::string& text) try {
-  const auto json = nlohmann::json::parse(text);
-  PairReport report;
-  report.records = json.at("records");
-  report.pairs = json.at("pairs");
-  for (size_t r = 0; r < kDropReasons; ++r) {
-    const auto& entry = json.at("drops").at(r);
-    report.drops[r] = Drop{entry.at("count"), entry.at("lines"), entry.at("detail")};
-  }
-  return report;
+  return nlohmann::json::parse(text).get<PairReport>();
 } catch (const nlohmann::json::exception& error) {
   throw DataError(std::string("the report of dropped records cannot be read: ") + error.what());
 }

@@ -18,6 +18,23 @@ std::string one_line(std::string text) {
   return end == std::string::npos ? "(nothing)" : text.substr(0, end + 1);
 }
 
+const std::vector<std::string>& rouge_types() {
+  static const std::vector<std::string> kTypes{"rouge1", "rouge2", "rougeL", "rougeLsum"};
+  return kTypes;
+}
+
+// The F measures of a written summary beside the real one; in a full evaluation the same with stemming.
+void add_rouge(const EvaluationSink& sink, const std::string& prefix, std::string_view summary,
+               std::string_view written) {
+  static const rouge::Scorer plain(rouge_types(), false), stemmed(rouge_types(), true);
+  const auto add = [&](const rouge::Scorer& scorer, const char* suffix) {
+    const auto scores = scorer.score(summary, written);
+    for (size_t i = 0; i < scores.size(); ++i) sink.value(prefix + rouge_types()[i] + suffix, scores[i].f, 1);
+  };
+  add(plain, "");
+  if (sink.purpose() != Purpose::kValidate) add(stemmed, "_stem");
+}
+
 }  // namespace
 
 void Summarization::set_extra_state(std::string_view state) {
@@ -91,7 +108,6 @@ void Summarization::open_data() {
   if (const std::string problem = config().writing_problem(static_cast<int64_t>(rules_.separator.size()));
       !problem.empty())
     fail_with(PL_ERROR_CONFIG, "task.generate.max_tokens = ", config().generate.max_tokens, ": ", problem);
-  scores_.emplace(config().rouge.lead_words);
   if (run().purpose == PL_PURPOSE_EXPORT) return;
   const uint64_t train = corpus_->size(Split::kTrain);
   context().info("data       ", train, " training, ", corpus_->size(Split::kVal), " validation, ",
@@ -209,7 +225,11 @@ void Summarization::evaluate(const SummarizationBatch& batch, EvaluationSink& si
   for (size_t i = 0; i < ids.size(); ++i) {
     const TokenSample sample = corpus_->sample(batch.split, ids[i]);
     const std::string document = text(sample.document), summary = text(sample.summary);
-    if (is_scored(sink, batch.split, ids[i])) scores_->add(sink, document, summary, written[i]);
+    if (is_scored(sink, batch.split, ids[i])) {
+      const auto lead_words = static_cast<size_t>(config().rouge.lead_words);
+      add_rouge(sink, "", summary, written[i]);
+      add_rouge(sink, "lead_", summary, rouge::lead_words(document, lead_words));  // the baseline
+    }
     sink.sample(ids[i], concat("  ", one_line(std::string(sample.id)), ": ",
                                one_line(rouge::lead_words(document, 24)), " ...\n    real:    ",
                                one_line(summary), "\n    written: ", one_line(written[i])));
@@ -225,7 +245,13 @@ std::vector<Metric> Summarization::metrics() {
   std::vector<Metric> result{
       {.name = "loss", .help = "cross-entropy per target token, in nats"},
       {.name = "perplexity", .help = "exp(loss)", .source = "loss", .aggregate = PL_AGGREGATE_EXP_MEAN}};
-  for (Metric& metric : SummaryScores::metrics()) result.push_back(std::move(metric));
+  for (const std::string prefix : {"", "lead_"})
+    for (const std::string suffix : {"", "_stem"})
+      for (const std::string& type : rouge_types())
+        result.push_back({.name = prefix + type + suffix,
+                          .help = type + " F" + (suffix.empty() ? "" : " with stemming") +
+                                  (prefix.empty() ? "" : " of the document's first words"),
+                          .better = PL_BETTER_HIGHER});
   return result;
 }
 

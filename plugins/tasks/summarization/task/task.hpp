@@ -12,7 +12,6 @@
 #include "plugins/tasks/summarization/task/config.hpp"
 #include "plugins/tasks/summarization/task/corpus.hpp"
 #include "plugins/tasks/summarization/task/sequence.hpp"
-#include "plugins/tasks/summarization/task/summary_scores.hpp"
 
 namespace pipeline::summarization {
 
@@ -65,7 +64,6 @@ class Summarization : public TorchTask<SummarizationConfig, Gpt2, SummarizationB
   std::optional<text::ByteLevelBpe> kept_tokenizer_;  // came with the weights
   std::optional<Corpus> corpus_;
   SequenceRules rules_;
-  std::optional<SummaryScores> scores_;
 };
 
 }  // namespace pipeline::summarization
