@@ -90,28 +90,15 @@ def wanted_targets(flags, codename, architecture):
             continue
         if target.get("Architecture", architecture) not in (architecture, "all"):
             continue
-        if os.path.exists(target["Filename"]) or find_compressed(target["Filename"]):
+        if os.path.exists(target["Filename"]):
             found[kind].append(target["Filename"])
             release = f"{target['Origin']} {target.get('Version', '')} ({target.get('Codename', '')})"
     return found, release
 
 
-def find_compressed(path):
-    for suffix in (".lz4", ".gz", ".xz", ".bz2", ".zst", ".lzma"):
-        if os.path.exists(path + suffix):
-            return path + suffix
-    return None
-
-
 def read_index(path):
-    path = path if os.path.exists(path) else find_compressed(path)
-    if not re.search(r"\.(lz4|gz|xz|bz2|zst|lzma)$", path):
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    result = run(["/usr/lib/apt/apt-helper", "cat-file", path])
-    if result.returncode != 0:
-        raise Unavailable(f"apt-helper cannot read {path} ({result.stderr.strip()})", "run it again")
-    return result.stdout
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read()
 
 
 def fetch(folder, say):
