@@ -36,17 +36,15 @@ void ConfigFile::read(const char* key, int64_t& value) const {
 }
 
 void ConfigFile::read(const char* key, double& value) const {
-  if (const json* found = find(key)) {
-    if (!found->is_number()) fail(key, "must be a number");
-    value = found->get<double>();
-  }
+  const json* found = find(key);
+  if (found && !found->is_number()) fail(key, "must be a number");
+  if (found) value = found->get<double>();
 }
 
 void ConfigFile::read(const char* key, bool& value) const {
-  if (const json* found = find(key)) {
-    if (!found->is_boolean()) fail(key, "must be true or false");
-    value = found->get<bool>();
-  }
+  const json* found = find(key);
+  if (found && !found->is_boolean()) fail(key, "must be true or false");
+  if (found) value = found->get<bool>();
 }
 
 void ConfigFile::expect(const char* key, const json& expected) const {

@@ -15,10 +15,6 @@
 namespace pipeline::transformer {
 namespace {
 
-using torch::autograd::AutogradContext;
-using torch::autograd::Variable;
-using torch::autograd::variable_list;
-
 struct Head {
   AttentionHead kernel;
   int64_t query_row;  // first row of the sequence's queries
@@ -327,12 +323,8 @@ void check_bias(const at::Tensor& bias, const AttentionLayout& layout) {
               "attention: bias of shape ", bias.sizes(), ", must be contiguous with ", expected, " values");
 }
 
-// Our kernel: fp32 on the CPU, unit stride within rows.
 bool kernel_takes(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& bias) {
-  const auto takes = [](const at::Tensor& x) {
-    return x.device().is_cpu() && x.scalar_type() == at::kFloat && x.stride(1) == 1;
-  };
-  return takes(q) && takes(k) && takes(v) && k.stride(0) == v.stride(0) &&
+  return fast_rows(q) && fast_rows(k) && fast_rows(v) && k.stride(0) == v.stride(0) &&
          (!bias.defined() || bias.scalar_type() == at::kFloat);
 }
 

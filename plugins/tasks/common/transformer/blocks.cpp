@@ -9,10 +9,6 @@
 namespace pipeline::transformer {
 namespace {
 
-using torch::autograd::AutogradContext;
-using torch::autograd::Variable;
-using torch::autograd::variable_list;
-
 class NormLinear : public torch::autograd::Function<NormLinear> {
  public:
   static Variable forward(AutogradContext* ctx, const Variable& x, const Variable& norm_weight,

@@ -14,10 +14,6 @@
 namespace pipeline::transformer {
 namespace {
 
-using torch::autograd::AutogradContext;
-using torch::autograd::Variable;
-using torch::autograd::variable_list;
-
 // Any device and dtype. Losses of the rows in double, added in order; with `gradient`, logits become scale *
 // (softmax - one hot).
 at::Tensor cross_entropy_by_torch(at::Tensor logits, const at::Tensor& targets, bool gradient, double scale) {
@@ -138,21 +134,11 @@ class CrossEntropyHead : public torch::autograd::Function<CrossEntropyHead> {
   }
 };
 
-// Targets on another device are checked by that device's gather.
-void check_targets(const at::Tensor& targets, int64_t vocabulary) {
-  if (!targets.device().is_cpu()) return;
-  const int64_t* const values = targets.const_data_ptr<int64_t>();
-  for (int64_t n = 0; n < targets.numel(); ++n) {
-    TORCH_CHECK_INDEX(values[n] >= 0 && values[n] < vocabulary, "target ", values[n], " at row ", n,
-                      ": must be 0 to ", vocabulary - 1);
-  }
-}
-
 }  // namespace
 
 LossSum cross_entropy_head(const at::Tensor& x, const at::Tensor& targets, const Norm& norm,
                            const at::Tensor& weight, const HeadOptions& options, const at::Tensor& bias) {
-  check_targets(targets, weight.size(0));
+  check_range(targets, weight.size(0), "target");
   const bool gradient =
       at::GradMode::is_enabled() && (x.requires_grad() || weight.requires_grad() ||
                                      norm.weight.requires_grad() || (bias.defined() && bias.requires_grad()));

@@ -9,10 +9,6 @@
 namespace pipeline::transformer {
 namespace {
 
-using torch::autograd::AutogradContext;
-using torch::autograd::Variable;
-using torch::autograd::variable_list;
-
 struct SavedEmbedding {
   Dropout dropout;
   std::shared_ptr<SharedGradient> shared;
@@ -40,15 +36,6 @@ void add_rows(at::Tensor& gradient, const at::Tensor& index, const at::Tensor& r
       kernels().add(from + n * columns + begin, to + rows[n] * columns + begin, end - begin);
     }
   });
-}
-
-void check_range(const at::Tensor& index, int64_t size, const char* what) {
-  if (index.numel() == 0 || !index.device().is_cpu()) return;
-  const int64_t* const values = index.const_data_ptr<int64_t>();
-  for (int64_t n = 0; n < index.numel(); ++n) {
-    TORCH_CHECK_INDEX(values[n] >= 0 && values[n] < size, what, " ", values[n], " at row ", n,
-                      ": must be 0 to ", size - 1);
-  }
 }
 
 class Embed : public torch::autograd::Function<Embed> {
@@ -89,6 +76,15 @@ class Embed : public torch::autograd::Function<Embed> {
 };
 
 }  // namespace
+
+void check_range(const at::Tensor& index, int64_t size, const char* what) {
+  if (!index.device().is_cpu()) return;
+  const int64_t* const values = index.const_data_ptr<int64_t>();
+  for (int64_t n = 0; n < index.numel(); ++n) {
+    TORCH_CHECK_INDEX(values[n] >= 0 && values[n] < size, what, " ", values[n], " at row ", n,
+                      ": must be 0 to ", size - 1);
+  }
+}
 
 at::Tensor embed(const at::Tensor& tokens, const at::Tensor& positions, const at::Tensor& table,
                  const at::Tensor& positions_table, const Dropout& dropout,

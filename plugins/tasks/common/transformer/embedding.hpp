@@ -21,6 +21,9 @@ struct SharedGradient {
   std::function<void(const at::Tensor& rows, const at::Tensor& values)> take_rows = nullptr;
 };
 
+// Throws unless all are 0 .. size - 1; on another device that is left to what uses them. what: "token".
+void check_range(const at::Tensor& index, int64_t size, const char* what);
+
 // dropout(table[tokens] + positions_table[positions]): (N, C). tokens, positions: (N) int64.
 // `shared`: see SharedGradient; null when the table is not tied to a head.
 at::Tensor embed(const at::Tensor& tokens, const at::Tensor& positions, const at::Tensor& table,

@@ -9,10 +9,6 @@
 namespace pipeline::transformer {
 namespace {
 
-using torch::autograd::AutogradContext;
-using torch::autograd::Variable;
-using torch::autograd::variable_list;
-
 constexpr int64_t kGrain = 1 << 15;  // elements of a task
 constexpr int64_t kElementWork = 32;
 

@@ -8,10 +8,6 @@
 namespace pipeline::transformer {
 namespace {
 
-bool kernel_takes(const at::Tensor& x) {
-  return x.device().is_cpu() && x.scalar_type() == at::kFloat && x.stride(1) == 1;
-}
-
 // c (float32) [+]= left right, of bfloat16 or float16. CUDA adds up in float32 all the way. The CPU has no
 // such product: parts of it are rounded once each, and small enough to stay in the cache.
 void wide_product(at::Tensor& c, const at::Tensor& left, const at::Tensor& right, bool accumulate) {
@@ -108,7 +104,7 @@ void gemm_out(at::Tensor& c, const at::Tensor& a, const at::Tensor& b, const Gem
   const int64_t n = b.size(options.b_transposed ? 0 : 1);
   TORCH_CHECK(b.size(options.b_transposed ? 1 : 0) == k && c.size(0) == m && c.size(1) == n,
               "gemm: ", a.sizes(), " and ", b.sizes(), " into ", c.sizes());
-  if (!kernel_takes(a) || !kernel_takes(b) || !kernel_takes(c) || k == 0) return aten_gemm(c, a, b, options);
+  if (!fast_rows(a) || !fast_rows(b) || !fast_rows(c) || k == 0) return aten_gemm(c, a, b, options);
   if (m == 0 || n == 0) return;
   TORCH_CHECK(c.stride(0) == n || !(options.addend.defined() || options.gelu.defined()),
               "gemm: addend and gelu need a contiguous result");

@@ -6,6 +6,11 @@
 
 namespace pipeline::transformer {
 
+// What Functions are written with.
+using torch::autograd::AutogradContext;
+using torch::autograd::Variable;
+using torch::autograd::variable_list;
+
 // What a Function keeps for its backward pass besides tensors; held by the graph as an IValue custom class
 // would be, but without registering one.
 template <class T>

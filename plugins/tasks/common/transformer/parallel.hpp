@@ -14,6 +14,11 @@ inline bool fast_path(const at::Tensor& x) {
   return x.device().is_cpu() && x.scalar_type() == at::kFloat && x.is_contiguous();
 }
 
+// The same without padding between the rows being asked for: our matrix products and attention.
+inline bool fast_rows(const at::Tensor& x) {
+  return x.device().is_cpu() && x.scalar_type() == at::kFloat && x.stride(1) == 1;
+}
+
 // Threads that a parallel call may use: LibTorch's setting, 1 inside another parallel call.
 int64_t thread_count();
 

@@ -2,17 +2,13 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <torch/csrc/autograd/custom_function.h>
 
+#include "kept.hpp"
 #include "packed_batch.hpp"
 #include "parallel.hpp"
 
 namespace pipeline::transformer {
 namespace {
-
-using torch::autograd::AutogradContext;
-using torch::autograd::Variable;
-using torch::autograd::variable_list;
 
 constexpr int64_t kRotaryGrain = 64;
 
@@ -54,7 +50,7 @@ class Rotate : public torch::autograd::Function<Rotate> {
   static Variable forward(AutogradContext* ctx, const Variable& x, int64_t width, const at::Tensor& cos,
                           const at::Tensor& sin) {
     ctx->save_for_backward({cos, sin});
-    ctx->saved_data["width"] = width;
+    keep(ctx, width);
     ctx->mark_dirty({x});
     at::Tensor turned = x;
     turn(turned, width, cos, sin, 1);
@@ -65,7 +61,7 @@ class Rotate : public torch::autograd::Function<Rotate> {
     const auto saved = ctx->get_saved_variables();
     // A copy: the gradient may be somebody else's, too.
     at::Tensor dx = grads[0].clone(at::MemoryFormat::Contiguous);
-    turn(dx, ctx->saved_data["width"].toInt(), saved[0], saved[1], -1);
+    turn(dx, kept<int64_t>(ctx), saved[0], saved[1], -1);
     return {dx, Variable(), Variable(), Variable()};
   }
 };

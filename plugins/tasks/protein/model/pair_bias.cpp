@@ -16,11 +16,10 @@
 namespace pipeline::protein {
 namespace {
 
-using torch::autograd::AutogradContext;
-using torch::autograd::Variable;
-using torch::autograd::variable_list;
-using transformer::Gemm;
+using transformer::AutogradContext;
 using transformer::kernels;
+using transformer::Variable;
+using transformer::variable_list;
 
 constexpr int64_t kBlock = 1024;  // pairs whose features exist at a time in a thread: they stay in its cache
 constexpr int64_t kTaskPairs = 8192;  // pairs of a task; gradients of a task's pairs are added in its own
@@ -136,6 +135,19 @@ class Pairs {
   std::vector<Task> tasks_;
 };
 
+// Of a product: `stride` floats from row to row as it lies in memory, which is turned if `transposed`.
+struct Operand {
+  const float* data;
+  int64_t stride;
+  bool transposed = false;
+};
+
+// c (m, n), `stride` floats from row to row, = a (m, k) b (k, n), or that is added to it.
+void multiply(int64_t m, int64_t n, int64_t k, const Operand& a, const Operand& b, float* c, int64_t stride,
+              bool add = false) {
+  kernels().gemm({m, n, k, a.data, a.stride, a.transposed, b.data, b.stride, b.transposed, c, stride, add});
+}
+
 // The weights as the kernels take them, and the first layer of the network.
 struct Weights {
   int64_t width, layers, heads;
@@ -153,17 +165,7 @@ struct Weights {
 
   // before (count, width): what GELU is applied to.
   void first(int64_t count, const float* features, const int64_t* classes, float* before) const {
-    kernels().gemm(Gemm{.m = count,
-                        .n = width,
-                        .k = kPairFeatures,
-                        .a = features,
-                        .lda = kPairFeatures,
-                        .a_transposed = false,
-                        .b = weight,
-                        .ldb = width,
-                        .b_transposed = false,
-                        .c = before,
-                        .ldc = width});
+    multiply(count, width, kPairFeatures, {features, kPairFeatures}, {weight, width}, before, width);
     for (int64_t p = 0; p < count; ++p)
       kernels().add(offsets + classes[p] * width, before + p * width, width);
   }
@@ -202,17 +204,8 @@ class PairBias : public torch::autograd::Function<PairBias> {
                              w.first(count, features, classes, hidden);
                              kernels().gelu(hidden, hidden, count * w.width);
                              for (int64_t l = 0; l < w.layers; ++l)
-                               kernels().gemm(Gemm{.m = w.heads,
-                                                   .n = count,
-                                                   .k = w.width,
-                                                   .a = w.out_of(l),
-                                                   .lda = w.heads,
-                                                   .a_transposed = true,
-                                                   .b = hidden,
-                                                   .ldb = w.width,
-                                                   .b_transposed = true,
-                                                   .c = to[static_cast<size_t>(l)] + at + pair,
-                                                   .ldc = all});
+                               multiply(w.heads, count, w.width, {w.out_of(l), w.heads, true},
+                                        {hidden, w.width, true}, to[static_cast<size_t>(l)] + at + pair, all);
                            });
         });
     transformer::keep(ctx, inputs);
@@ -248,44 +241,15 @@ class PairBias : public torch::autograd::Function<PairBias> {
       pairs.for_blocks(task, [&](int64_t pair, int64_t count, const float* features, const int64_t* classes) {
         w.first(count, features, classes, before);
         for (int64_t l = 0; l < w.layers; ++l)  // d (count, width) = sum over layers of dbias^T out^T
-          kernels().gemm(Gemm{.m = count,
-                              .n = w.width,
-                              .k = w.heads,
-                              .a = from[static_cast<size_t>(l)] + at + pair,
-                              .lda = all,
-                              .a_transposed = true,
-                              .b = w.out_of(l),
-                              .ldb = w.heads,
-                              .b_transposed = true,
-                              .c = d,
-                              .ldc = w.width,
-                              .accumulate = l > 0});
+          multiply(count, w.width, w.heads, {from[static_cast<size_t>(l)] + at + pair, all, true},
+                   {w.out_of(l), w.heads, true}, d, w.width, l > 0);
         kernels().gelu_backward(before, hidden, d, count * w.width);
         for (int64_t l = 0; l < w.layers; ++l)  // dout (width, heads) += hidden^T dbias^T
-          kernels().gemm(Gemm{.m = w.width,
-                              .n = w.heads,
-                              .k = count,
-                              .a = hidden,
-                              .lda = w.width,
-                              .a_transposed = true,
-                              .b = from[static_cast<size_t>(l)] + at + pair,
-                              .ldb = all,
-                              .b_transposed = true,
-                              .c = dout + l * w.width * w.heads,
-                              .ldc = w.heads,
-                              .accumulate = true});
-        kernels().gemm(Gemm{.m = kPairFeatures,
-                            .n = w.width,
-                            .k = count,
-                            .a = features,
-                            .lda = kPairFeatures,
-                            .a_transposed = true,
-                            .b = d,
-                            .ldb = w.width,
-                            .b_transposed = false,
-                            .c = dweight,
-                            .ldc = w.width,
-                            .accumulate = true});
+          multiply(w.width, w.heads, count, {hidden, w.width, true},
+                   {from[static_cast<size_t>(l)] + at + pair, all, true}, dout + l * w.width * w.heads,
+                   w.heads, true);
+        multiply(kPairFeatures, w.width, count, {features, kPairFeatures, true}, {d, w.width}, dweight,
+                 w.width, true);
         for (int64_t p = 0; p < count; ++p)
           kernels().add(d + p * w.width, doffsets + classes[p] * w.width, w.width);
       });
