@@ -60,8 +60,8 @@ LayerNormGradients layer_norm_backward(const at::Tensor& dy, const at::Tensor& x
                                        const at::Tensor& bias, const at::Tensor& mean, const at::Tensor& rstd,
                                        const at::Tensor& residual, bool need_x, bool need_parameters) {
   LayerNormGradients result;
-  if (narrow_on_cpu(
-          x)) {  // LibTorch's kernel adds up the parameters' gradients in bfloat16, whatever their type
+  // LibTorch's kernel adds up the parameters' gradients in bfloat16, whatever their type.
+  if (narrow_on_cpu(x)) {
     const auto wide = [](const at::Tensor& t) { return t.defined() ? t.to(at::kFloat) : t; };
     result = layer_norm_backward(wide(dy), wide(x), wide(weight), wide(bias), wide(mean), wide(rstd),
                                  wide(residual), need_x, need_parameters);

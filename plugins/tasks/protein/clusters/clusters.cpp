@@ -136,8 +136,7 @@ std::vector<uint32_t> cluster_sequences(std::span<const std::string_view> sequen
   uint32_t count = 0;
   for (uint32_t i = 0; i < clusters.size(); ++i) {
     const uint32_t first = linkage.first(i);
-    clusters[i] =
-        first == i ? count++ : clusters[first];  // the first number of a cluster comes before its others
+    clusters[i] = first == i ? count++ : clusters[first];  // a cluster's first number comes before its others
   }
   for (uint32_t& number : set.number_of) number = clusters[number];
   return std::move(set.number_of);

@@ -12,11 +12,9 @@ namespace pipeline::protein {
 
 // When two sequences are similar: their best local alignment (BLOSUM62, gaps 11/1) has all three.
 struct ClusterOptions {
-  double identity =
-      0.3;  // least share of identical residues among the pairs of residues that are aligned; 0 to 1
+  double identity = 0.3;  // least share of identical residues among the aligned pairs of residues; 0 to 1
   double coverage = 0.5;  // least share of the shorter sequence's residues that are aligned; 0 to 1
-  double evalue =
-      1e-3;  // most alignments as good that chance may give a sequence against the whole set; above 0
+  double evalue = 1e-3;   // most alignments as good that chance gives a sequence against the set; above 0
   // With more distinct sequences than this, only pairs that share seeds are aligned (see prefilter.hpp for
   // what that misses).
   size_t exact_up_to = 3000;

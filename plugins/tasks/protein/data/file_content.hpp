@@ -38,9 +38,8 @@ class ReadError : public files::DataError {
 // lies further back than the file system's clock ticks (settled_at).
 struct FileState {
   uint64_t bytes = 0;
-  int64_t changed = 0,
-          modified =
-              0;  // ctime and mtime, nanoseconds since 1970; ctime moves even where a tool puts mtime back
+  // ctime and mtime, nanoseconds since 1970; ctime moves even where a tool puts mtime back.
+  int64_t changed = 0, modified = 0;
   uint64_t inode = 0, device = 0;
 
   FileState() = default;

@@ -80,8 +80,8 @@ class Search {
       found_.unreadable.push_back(
           {relative, "cannot be looked at: " + std::generic_category().message(problem)});
     } else if (is_input(ending)) {
-      found_.files.push_back(
-          {path, relative, problem == 0 ? FileState(status) : FileState()});  // a dead link: an unusable file
+      // A dead link is an unusable file.
+      found_.files.push_back({path, relative, problem == 0 ? FileState(status) : FileState()});
     } else if (!is_cache_name(name)) {
       ++found_.ignored[ending];
     }

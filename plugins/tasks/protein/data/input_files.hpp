@@ -24,8 +24,8 @@ struct FileNote {
 struct InputFiles {
   std::string root;              // absolute and without links
   std::vector<InputFile> files;  // sorted by relative path, byte by byte
-  std::vector<FileNote>
-      unreadable;  // folders (with "/" behind them) that cannot be searched, entries that cannot be looked at
+  // Folders (with "/" behind them) that cannot be searched, entries that cannot be looked at.
+  std::vector<FileNote> unreadable;
   std::map<std::string, uint64_t> ignored;  // files that are no input, by ending (lower case, "" without one)
 
   uint64_t ignored_count() const;

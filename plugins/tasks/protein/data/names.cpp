@@ -29,8 +29,7 @@ std::string percent_escaped(const std::string& name) {
 std::string shortened(std::string text, const std::string& name) {
   if (text.size() <= kLongestName) return text;
   size_t keep = kLongestName - 17;
-  while (keep > 0 && (static_cast<unsigned char>(text[keep]) & 0xc0) == 0x80)
-    --keep;  // not within a letter of UTF-8
+  while (keep > 0 && (static_cast<unsigned char>(text[keep]) & 0xc0) == 0x80) --keep;  // a letter stays whole
   return text.substr(0, keep) + "-" + files::hash128(name).hex().substr(0, 16);
 }
 
@@ -39,8 +38,7 @@ std::string shortened(std::string text, const std::string& name) {
 std::vector<std::string> tell_apart(const std::vector<std::string>& short_names,
                                     const std::vector<std::string>& long_names) {
   std::vector<std::string> names = short_names;
-  for (bool changed = true;
-       changed;) {  // a long name can be the short one of another: then that one gets its long one, too
+  for (bool changed = true; changed;) {  // a long name can be another's short one, which then gets its own
     std::unordered_map<std::string, size_t> uses;
     for (const std::string& name : names) ++uses[name];
     changed = false;
@@ -69,8 +67,8 @@ std::vector<std::string> file_names(const std::vector<std::string>& names) {
   std::vector<std::string> plain, unmistakable;
   for (const std::string& name : names) {
     std::string text = name;
-    std::replace_if(
-        text.begin(), text.end(), [](char c) { return !is_plain(c); }, '-');
+    std::ranges::replace_if(
+        text, [](char c) { return !is_plain(c); }, '-');
     plain.push_back(shortened(std::move(text), name));
     unmistakable.push_back(shortened(percent_escaped(name), name));
   }

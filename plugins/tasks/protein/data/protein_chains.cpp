@@ -19,12 +19,11 @@ namespace {
 struct Candidate {
   Residue residue;  // all but its position
   ResidueName::Kind kind;
-  bool het;           // written as HETATM
-  bool has_n, has_c;  // atoms that are there, whether or not N, CA and C make a frame
-  std::optional<int>
-      label;  // mmCIF's label_seq_id: the place in the whole sequence, residues that were not seen included
-  size_t part = 0;  // of the chain
-  Vec3 n, c;        // as far as they are there
+  bool het;                  // written as HETATM
+  bool has_n, has_c;         // atoms that are there, whether or not N, CA and C make a frame
+  std::optional<int> label;  // mmCIF's label_seq_id: the place in the whole sequence, unseen ones included
+  size_t part = 0;           // of the chain
+  Vec3 n, c;                 // as far as they are there
 };
 
 constexpr double kFarthest = 1e5;  // Å from the origin
@@ -156,8 +155,8 @@ std::vector<Candidate> candidates_of(const gemmi::Chain& part, const ParentNames
     size_t at;  // of candidates
     float occupancy;
   };
-  using Place =
-      std::tuple<int, char, std::string_view, std::optional<int>>;  // number, insertion code, segment, label
+  // Number, insertion code, segment, label.
+  using Place = std::tuple<int, char, std::string_view, std::optional<int>>;
   std::map<Place, Taken> places;
   for (const auto& residue : part.residues) {
     const ResidueName name = residue_name(residue.name, parents);

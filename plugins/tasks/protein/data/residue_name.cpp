@@ -51,12 +51,10 @@ ResidueName residue_name(const std::string& name, const ParentNames& parents) {
   const uint8_t parent = given == parents.end() ? kUnknown : standard_of(given->second);
   const gemmi::ResidueInfo info = gemmi::find_tabulated_residue(name);
   if (info.is_amino_acid()) {
-    const char letter =
-        static_cast<char>(info.one_letter_code & ~0x20);  // lower case where the residue is a modification
+    const char letter = static_cast<char>(info.one_letter_code & ~0x20);  // in lower case if it is modified
     const uint8_t tabulated = number_of(letter);
-    const bool own_kind =
-        letter == 'U' ||
-        letter == 'O';  // selenocysteine and pyrrolysine, whatever a file calls their parents
+    // Selenocysteine and pyrrolysine, whatever a file calls their parents.
+    const bool own_kind = letter == 'U' || letter == 'O';
     return {ResidueName::kModified, tabulated != kUnknown || own_kind ? tabulated : parent};
   }
   if (parent != kUnknown) return {ResidueName::kModified, parent};

@@ -131,8 +131,8 @@ StructureLibrary StructureLibrary::open(const LibraryOptions& options, const fil
   counts.read = built.read;
   counts.parsed = built.parsed;
   const auto names = names_of(inputs.files);
-  std::unordered_map<files::Hash128, size_t, records::KeyHash>
-      seen;  // which file is the first with these chains, by their hash
+  // Which file is the first with these chains, by their hash.
+  std::unordered_map<files::Hash128, size_t, records::KeyHash> seen;
   for (size_t i = 0; i < inputs.files.size(); ++i) {
     const FileIndex::Entry& outcome = built.outcomes[i];
     const records::Record* record = outcome.is_read() ? library.cache_.find(outcome.is.hash) : nullptr;

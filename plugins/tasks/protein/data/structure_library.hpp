@@ -38,10 +38,10 @@ struct LibraryOptions {
 };
 
 struct LibraryCounts {
-  uint64_t files = 0;       // inputs: structures + duplicates + unusable
-  uint64_t structures = 0;  //
+  uint64_t files = 0;  // inputs: structures + duplicates + unusable
+  uint64_t structures = 0;
   uint64_t duplicates =
-      0;  // files with the chains of another one, however packed; the first by relative path is the structure
+      0;                  // files with the chains of another one, the first by relative path, however packed
   uint64_t unusable = 0;  // folders and entries that cannot be read included
   uint64_t odd = 0;       // structures with something odd about their files
   uint64_t ignored = 0;   // other files
@@ -52,9 +52,8 @@ struct LibraryCounts {
 
 // Views into the library.
 struct StructureView {
-  std::string_view
-      name;            // the relative path without endings; with them where two would be the same; in UTF-8
-  files::Hash128 key;  // of the file's content
+  std::string_view name;  // the relative path without endings; with them where two are the same; in UTF-8
+  files::Hash128 key;     // of the file's content
   std::span<const ChainView> chains;
 };
 
@@ -71,13 +70,11 @@ class StructureLibrary {
   // i < size(), sorted by name. Verifies all of it, and throws DataError if the cache was changed since it
   // was opened. [any-thread]
   StructureView structure(uint64_t i) const;
-  const std::vector<FileNote>& unusable() const { return unusable_; }  // with the reason, sorted by path
-  const std::vector<FileNote>& odd() const {
-    return odd_;
-  }  // that are used, with what is odd, sorted by path
-  const std::vector<FileNote>& copies() const {
-    return copies_;
-  }  // that are not used, with what they are copies of, sorted by path
+  // Sorted by path, with the reason; with what is odd, although they are used; with what they are copies of,
+  // so that they are not.
+  const std::vector<FileNote>& unusable() const { return unusable_; }
+  const std::vector<FileNote>& odd() const { return odd_; }
+  const std::vector<FileNote>& copies() const { return copies_; }
   const LibraryCounts& counts() const { return counts_; }
   // Tables of unusable and odd ones, the first 20 of each; empty if there are none. All of them, and the
   // copies, are in <cache_dir>/protein-unusable-<8 digits>.txt.

@@ -21,8 +21,8 @@ at::Tensor bins_of(const at::Tensor& from, const at::Tensor& to) {  // (T, N) of
 at::Tensor distogram_loss(const DistogramInputs& inputs, const DistogramHead& head) {
   const at::Tensor a = normed(inputs.targets, head.target_norm).matmul(head.target),
                    b = normed(inputs.others, head.other_norm).matmul(head.other);
-  at::Tensor sum = at::zeros({}, a.options().dtype(at::kFloat)) +
-                   (a.sum() + b.sum()) * 0;  // leads to the parameters even where nothing is masked
+  // Leads to the parameters even where nothing is masked.
+  at::Tensor sum = at::zeros({}, a.options().dtype(at::kFloat)) + (a.sum() + b.sum()) * 0;
   for (int64_t s = 0; s < inputs.samples.sequences(); ++s) {
     const int64_t count = inputs.target_samples.length(s), begin = inputs.samples.start(s),
                   length = inputs.samples.length(s);

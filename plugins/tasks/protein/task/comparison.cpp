@@ -107,8 +107,8 @@ bool Comparison::cluster(std::vector<Entry>& entries) const {
   });
 
   DisjointSets sets(entries.size());
-  std::vector<size_t> first(sequences.views.size(),
-                            SIZE_MAX);  // by cluster of sequences: a sample that has one of it
+  // By cluster of sequences: a sample that has one of it.
+  std::vector<size_t> first(sequences.views.size(), SIZE_MAX);
   for (size_t i = 0; i < sequences.owner.size(); ++i) {
     size_t& sample = first[of_sequence[i]];
     if (sample == SIZE_MAX) sample = sequences.owner[i];

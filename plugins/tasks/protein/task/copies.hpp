@@ -9,8 +9,7 @@
 
 namespace pipeline::protein {
 
-using ResiduePairs =
-    std::vector<std::pair<uint32_t, uint32_t>>;  // (place in a, place in b), ascending in both
+using ResiduePairs = std::vector<std::pair<uint32_t, uint32_t>>;  // places in a and b, ascending in both
 
 // Which residue of one chain is which of another that is nearly the same: the pairing with most identical
 // residues, where what is passed over between two pairs costs the same whatever its length, and nothing at

@@ -36,8 +36,8 @@ class Dataset {
   uint64_t size(Split split) const { return entries(split).size(); }
   const Entry& entry(Split split, uint64_t id) const { return entries(split)[id]; }
   Sample sample(Split split, uint64_t id) const;
-  std::vector<std::string> chain_names(Split split,
-                                       uint64_t id) const;  // by number of the chain in the sample
+  // By number of the chain in the sample.
+  std::vector<std::string> chain_names(Split split, uint64_t id) const;
   const std::string& fingerprint() const { return fingerprint_; }
   // Of the training split, one added to each count; the same for all where there is no training data.
   Frequencies frequencies() const;

@@ -84,9 +84,8 @@ void Dataset::take_test_structures(std::vector<Entry> test, const Learnt* learnt
     comparison_.cluster(test);
     const Learnt now = this->learnt();
     const ContentKeys& known = learnt != nullptr ? learnt->training : now.training;
-    std::vector<const Entry*> references,
-        queries;                           // of those whose content is known there is nothing to be found out
-    std::vector<std::string> same, alike;  // names
+    std::vector<const Entry*> references, queries;  // what is known itself is not looked for
+    std::vector<std::string> same, alike;           // names
     for (const std::vector<Entry>& split : entries_)
       for (const Entry& entry : split)
         if (any_of(entry.keys, known)) references.push_back(&entry);

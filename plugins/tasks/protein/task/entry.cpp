@@ -42,8 +42,7 @@ Entries entries_of(const StructureLibrary& library, const DataConfig& options) {
   Entries entries;
   std::vector<std::string> names, others;  // others: 1abc:A, where 1abc_A is the name of a file
   for (size_t s = 0; s < library.size(); ++s) {
-    const StructureView structure =
-        library.structure(s);  // once for all its chains: each time all of it is verified
+    const StructureView structure = library.structure(s);  // once: each time all of it is verified
     const auto add = [&](std::vector<size_t> chains) {
       const std::string_view chain = by_chain ? structure.chains[chains.front()].name : std::string_view();
       const std::string name = join(structure.name, "_", chain);

@@ -11,8 +11,7 @@ namespace pipeline::protein {
 
 // A sample of a library, which has to outlive it: chains of a structure.
 struct Entry {
-  std::string
-      name;  // the structure's, and the chain's where a sample is one; no other sample of the library has it
+  std::string name;  // the structure's, and the chain's where that is a sample; the library has it once
   std::string file;  // what names of its files begin with; no other sample's do
   const StructureLibrary* library = nullptr;
   size_t structure = 0;
@@ -26,8 +25,7 @@ struct Entry {
 
 struct Entries {
   std::vector<Entry> kept;
-  std::vector<std::string>
-      left_out;  // the names of samples with fewer known residues than options.min_residues
+  std::vector<std::string> left_out;  // names of samples with fewer known residues than options.min_residues
   uint64_t residues_left_out = 0;
 };
 

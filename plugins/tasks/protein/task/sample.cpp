@@ -8,12 +8,6 @@
 #include "plugins/tasks/protein/task/random.hpp"
 
 namespace pipeline::protein {
-namespace {
-
-constexpr float kFar = std::numeric_limits<float>::max();
-
-}  // namespace
-
 std::vector<uint8_t> Sample::amino_acids() const {
   std::vector<uint8_t> result(residues.size());
   std::transform(residues.begin(), residues.end(), result.begin(),
@@ -23,8 +17,8 @@ std::vector<uint8_t> Sample::amino_acids() const {
 
 Sample Sample::part(std::span<const int64_t> rows) const {
   Sample result;
-  std::vector<int64_t> stands(residues.size(),
-                              -1);  // by what stood for a group: what does so now, of those that are kept
+  // By what stood for a group: what does so now, of those that are kept.
+  std::vector<int64_t> stands(residues.size(), -1);
   for (const int64_t row : rows) {
     const auto at = static_cast<size_t>(row);
     int64_t& first = stands[static_cast<size_t>(copy_of[at])];
@@ -65,7 +59,7 @@ std::vector<int64_t> crop_spatial(const Sample& sample, int64_t most, uint64_t s
     if (sample.residues[static_cast<size_t>(i)].has_ca()) rows.push_back(i);
   if (residues <= most || rows.empty()) return crop_contiguous(residues, most, seed);
   const Residue& center = sample.residues[static_cast<size_t>(rows[Random(seed).below(rows.size())])];
-  std::vector<float> distance(sample.residues.size(), kFar);
+  std::vector<float> distance(sample.residues.size(), std::numeric_limits<float>::max());
   for (const int64_t row : rows) {
     const Vec3 apart = sample.residues[static_cast<size_t>(row)].ca - center.ca;
     distance[static_cast<size_t>(row)] = dot(apart, apart);

@@ -13,7 +13,7 @@ struct Sample {
   std::vector<Residue> residues;
   std::vector<int64_t> chains;  // of each residue: the number of its chain
   std::vector<int64_t>
-      copy_of;  // the residue that stands for it and its copies in other chains (find_copies())
+      copy_of;  // the residue that stands for it and its copies in other chains: find_copies()
 
   std::vector<uint8_t> amino_acids() const;
   // These residues alone, in this order.

@@ -24,9 +24,7 @@ class CsvReader {
   size_t field_count() const { return field_count_; }
   uint64_t line() const { return record_line_; }  // where it starts, from 1
   bool too_long() const { return too_long_; }
-  bool bad_quotes() const {
-    return bad_quotes_;
-  }  // something stands between a closing quote and the separator
+  bool bad_quotes() const { return bad_quotes_; }  // something is between a closing quote and the separator
   bool unfinished() const { return unfinished_; }  // the file ended inside quotes
 
   static constexpr size_t kMaxFields = 4096;

@@ -31,8 +31,8 @@ struct Columns {
 };
 
 struct ReadOptions {
-  uint64_t max_record_bytes = uint64_t{16}
-                              << 20;  // longer ones are dropped, and memory stays bounded by a few times this
+  // Longer ones are dropped, and memory stays bounded by a few times this.
+  uint64_t max_record_bytes = uint64_t{16} << 20;
   std::function<void(uint64_t)> on_block;  // bytes read so far, often; may throw to stop
 };
 

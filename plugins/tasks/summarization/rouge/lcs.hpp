@@ -29,8 +29,8 @@ class LcsTable {
  private:
   Tokens a_, b_;
   size_t words_;  // 64-bit words in a row
-  std::vector<uint64_t>
-      rows_;  // (|a| + 1) rows; bit j of row i is 0 where length(i, j + 1) = length(i, j) + 1
+  // (|a| + 1) rows; bit j of row i is 0 where length(i, j + 1) = length(i, j) + 1.
+  std::vector<uint64_t> rows_;
 };
 
 }  // namespace pipeline::rouge

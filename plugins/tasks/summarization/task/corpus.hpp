@@ -28,9 +28,8 @@ class Corpus {
 
   const text::ByteLevelBpe& tokenizer() const { return *tokenizer_; }
   uint64_t size(Split split) const { return cache(split) ? cache(split)->size() : 0; }
-  uint64_t summaries(Split split) const {
-    return cache(split) ? cache(split)->summaries() : 0;
-  }  // samples that have one
+  // Samples that have one.
+  uint64_t summaries(Split split) const { return cache(split) ? cache(split)->summaries() : 0; }
   TokenSample sample(Split split, uint64_t id) const { return cache(split)->sample(id); }  // [any-thread]
   std::string fingerprint(std::initializer_list<Split> splits) const;  // of these and the tokenizer
 
