@@ -1,5 +1,5 @@
 // Which sequences of one list are like some of another.
-#include "plugins/tasks/protein/clusters/similar.hpp"
+#include "plugins/tasks/protein/clusters/clusters.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -4,6 +4,7 @@
 #include <functional>
 #include <numeric>
 #include <queue>
+#include <set>
 #include <utility>
 
 #include "plugins/tasks/common/files/error.hpp"
@@ -11,11 +12,32 @@
 #include "plugins/tasks/protein/clusters/prefilter.hpp"
 #include "plugins/tasks/protein/clusters/score_batch.hpp"
 #include "plugins/tasks/protein/clusters/sequence_set.hpp"
-#include "plugins/tasks/protein/clusters/similar.hpp"
 #include "plugins/tasks/protein/clusters/work.hpp"
 
 namespace pipeline::protein {
 namespace {
+
+// Two sequences are similar if both hold. The first is of the score of their best local alignment, where
+// `set_size` distinct sequences are compared with each other; the second aligns them again.
+bool is_significant(LetterView a, LetterView b, int score, size_t set_size, const ClusterOptions& options) {
+  return score >= significant_score(a.size(), b.size(), set_size, options.evalue);
+}
+
+bool is_alike(LetterView a, LetterView b, const ClusterOptions& options) {
+  const LocalAlignment alignment = align_locally(a, b);
+  const auto shorter = static_cast<double>(std::min(a.size(), b.size()));
+  return alignment.identities >= options.identity * alignment.columns &&
+         alignment.columns >= options.coverage * shorter;
+}
+
+// This thread's batch, with these of the sequences as its targets.
+ScoreBatch& batch_of(const std::vector<Letters>& sequences, std::span<const uint32_t> targets) {
+  thread_local ScoreBatch batch;
+  std::vector<LetterView> views;
+  for (const uint32_t target : targets) views.emplace_back(sequences[target]);
+  batch.set_targets(views);
+  return batch;
+}
 
 // Joins the similar ones of a set of distinct sequences. Pairs that are joined already are not looked at
 // again, which saves work and changes nothing: a set's connected parts do not depend on the order in which
@@ -56,12 +78,9 @@ class Linkage {
     }
     Work work(hooks_, cells);
     work.run(lots, [&](size_t item) {
-      thread_local ScoreBatch batch;
       const size_t first = (lots - 1 - item) * ScoreBatch::kLanes;  // most work first: threads end together
       const size_t end = std::min(first + ScoreBatch::kLanes, order.size());
-      std::vector<LetterView> targets;
-      for (size_t i = first; i < end; ++i) targets.emplace_back(sequences_[order[i]]);
-      batch.set_targets(targets);
+      ScoreBatch& batch = batch_of(sequences_, std::span(order).subspan(first, end - first));
       for (size_t query = 0; query < end; ++query) {
         const size_t begin = std::max(first, query + 1);
         const auto joined = [&](uint32_t other) { return sets_.joined(order[query], other); };
@@ -69,7 +88,7 @@ class Linkage {
           const ScoreBatch::Scores scores = batch.scores(sequences_[order[query]]);
           for (size_t i = begin; i < end; ++i) link(order[query], order[i], scores[i - first]);
         }
-        work.advance(sequences_[order[query]].size() * targets.back().size());
+        work.advance(sequences_[order[query]].size() * sequences_[order[end - 1]].size());
       }
     });
   }
@@ -78,25 +97,20 @@ class Linkage {
     const Prefilter prefilter(sequences_);
     Work work(hooks_, sequences_.size());
     work.run(sequences_.size(), [&](size_t item) {
-      thread_local ScoreBatch batch;
       const auto query = static_cast<uint32_t>(item);
-      std::vector<uint32_t> numbers;
-      std::vector<LetterView> targets;
+      std::vector<uint32_t> lot;
       const auto score_lot = [&] {
-        batch.set_targets(targets);
-        const ScoreBatch::Scores scores = batch.scores(sequences_[query]);
-        for (size_t lane = 0; lane < numbers.size(); ++lane) link(numbers[lane], query, scores[lane]);
-        numbers.clear();
-        targets.clear();
+        const ScoreBatch::Scores scores = batch_of(sequences_, lot).scores(sequences_[query]);
+        for (size_t lane = 0; lane < lot.size(); ++lane) link(lot[lane], query, scores[lane]);
+        lot.clear();
         work.advance(0);
       };
       for (const uint32_t candidate : prefilter.candidates(query)) {
         if (sets_.joined(candidate, query)) continue;
-        numbers.push_back(candidate);
-        targets.emplace_back(sequences_[candidate]);
-        if (numbers.size() == ScoreBatch::kLanes) score_lot();
+        lot.push_back(candidate);
+        if (lot.size() == ScoreBatch::kLanes) score_lot();
       }
-      if (!numbers.empty()) score_lot();
+      if (!lot.empty()) score_lot();
       work.advance(1);
     });
   }
@@ -124,6 +138,90 @@ class Linkage {
   DisjointSets sets_;
 };
 
+class Search {
+ public:
+  Search(const SequenceSet& queries, const SequenceSet& references, const SimilarOptions& options,
+         const files::Hooks& hooks)
+      : queries_(queries.distinct),
+        references_(references.distinct),
+        options_(options),
+        hooks_(hooks),
+        found_(queries_.size()) {
+    const std::set<Letters> equal(references_.begin(), references_.end());
+    for (const uint32_t query : queries.by_length()) {
+      found_[query] = equal.contains(queries_[query]) ? 1 : 0;
+      if (found_[query] == 0) order_.push_back(query);
+    }
+  }
+
+  std::vector<uint8_t> run() {
+    if (options_.prefiltered) {
+      align_candidates();
+    } else {
+      align_all();
+    }
+    return std::move(found_);
+  }
+
+ private:
+  bool similar(const Letters& a, const Letters& b, int score) const {
+    return is_significant(a, b, score, options_.set_size, options_.similar) &&
+           is_alike(a, b, options_.similar);
+  }
+
+  // A lot of queries of similar length with each reference. Each lot belongs to one thread, so its places in
+  // found_ do, too.
+  void align_all() {
+    const size_t lots = (order_.size() + ScoreBatch::kLanes - 1) / ScoreBatch::kLanes;
+    Work work(hooks_, lots * references_.size());
+    work.run(lots, [&](size_t item) {
+      const size_t first = (lots - 1 - item) * ScoreBatch::kLanes;  // the most work first
+      const auto lot = std::span(order_).subspan(first, std::min(ScoreBatch::kLanes, order_.size() - first));
+      ScoreBatch& batch = batch_of(queries_, lot);
+      size_t left = lot.size();
+      for (const Letters& reference : references_) {
+        const ScoreBatch::Scores scores = left > 0 ? batch.scores(reference) : ScoreBatch::Scores{};
+        for (size_t lane = 0; left > 0 && lane < lot.size(); ++lane) {
+          uint8_t& found = found_[lot[lane]];
+          if (found != 0 || !similar(queries_[lot[lane]], reference, scores[lane])) continue;
+          found = 1;
+          --left;
+        }
+        work.advance(1);
+      }
+    });
+  }
+
+  void align_candidates() {
+    std::vector<Letters> all = references_;  // before the queries: a query's candidates lie before it
+    for (const uint32_t query : order_) all.push_back(queries_[query]);
+    const Prefilter prefilter(all);
+    Work work(hooks_, order_.size());
+    work.run(order_.size(), [&](size_t item) {
+      const Letters& query = queries_[order_[item]];
+      std::vector<uint32_t> candidates =
+          prefilter.candidates(static_cast<uint32_t>(references_.size() + item));
+      std::erase_if(candidates, [&](uint32_t candidate) { return candidate >= references_.size(); });
+      uint8_t& found = found_[order_[item]];
+      for (size_t begin = 0; begin < candidates.size() && found == 0; begin += ScoreBatch::kLanes) {
+        const auto lot =
+            std::span(candidates).subspan(begin, std::min(ScoreBatch::kLanes, candidates.size() - begin));
+        const ScoreBatch::Scores scores = batch_of(all, lot).scores(query);
+        for (size_t lane = 0; lane < lot.size() && found == 0; ++lane)
+          found = similar(query, all[lot[lane]], scores[lane]) ? 1 : 0;
+        work.advance(0);
+      }
+      work.advance(1);
+    });
+  }
+
+  const std::vector<Letters>&queries_, &references_;
+  const SimilarOptions& options_;
+  const files::Hooks& hooks_;
+  std::vector<uint8_t> found_;
+  std::vector<uint32_t> order_;  // of the queries that have to be aligned, by length
+};
+
 }  // namespace
 
 std::vector<uint32_t> cluster_sequences(std::span<const std::string_view> sequences,
@@ -140,6 +238,17 @@ std::vector<uint32_t> cluster_sequences(std::span<const std::string_view> sequen
   }
   for (uint32_t& number : set.number_of) number = clusters[number];
   return std::move(set.number_of);
+}
+
+std::vector<uint8_t> find_similar(std::span<const std::string_view> queries,
+                                  std::span<const std::string_view> references, const SimilarOptions& options,
+                                  const files::Hooks& hooks) {
+  check_options(options.similar);
+  const SequenceSet wanted(queries), known(references);
+  const std::vector<uint8_t> found = Search(wanted, known, options, hooks).run();
+  std::vector<uint8_t> result;
+  for (const uint32_t number : wanted.number_of) result.push_back(found[number]);
+  return result;
 }
 
 std::vector<uint32_t> assign_folds(std::span<const uint64_t> cluster_residues, uint32_t folds) {

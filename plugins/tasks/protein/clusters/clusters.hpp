@@ -31,6 +31,18 @@ struct ClusterOptions {
 std::vector<uint32_t> cluster_sequences(std::span<const std::string_view> sequences,
                                         const ClusterOptions& options = {}, const files::Hooks& hooks = {});
 
+struct SimilarOptions {
+  ClusterOptions similar;    // but exact_up_to plays no part
+  size_t set_size = 1;       // distinct sequences of the set that the two lists are parts of
+  bool prefiltered = false;  // align those pairs alone that share seeds (prefilter.hpp), not every one
+};
+
+// Nonzero for each query that is equal to one of `references` or similar to it. Throws as
+// cluster_sequences().
+std::vector<uint8_t> find_similar(std::span<const std::string_view> queries,
+                                  std::span<const std::string_view> references, const SimilarOptions& options,
+                                  const files::Hooks& hooks = {});
+
 // A fold, from 0, for each cluster, so that the folds have about the same number of residues: the largest
 // cluster first, always to the fold that has fewest (Graham's LPT rule: the fullest fold is at most a third
 // over the best possible). Among equals the lower number goes first. There may be more folds than clusters;

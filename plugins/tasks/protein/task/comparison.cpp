@@ -7,7 +7,6 @@
 
 #include "plugins/tasks/common/files/hash128.hpp"
 #include "plugins/tasks/protein/clusters/disjoint_sets.hpp"
-#include "plugins/tasks/protein/clusters/similar.hpp"
 
 namespace pipeline::protein {
 namespace {
