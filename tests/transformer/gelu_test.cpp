@@ -86,7 +86,8 @@ TEST_P(ExactGeluTest, IsWrittenByTheProductToo) {
     task.c = data_of(plain);
     kernels_->gemm(task);
     task.c = data_of(c);
-    task.exact_gelu = data_of(y);
+    task.gelu = data_of(y);
+    task.exact = true;
     kernels_->gemm(task);
     EXPECT_TRUE(c.equal(plain)) << m << " " << n << " " << k;
     at::Tensor expected = at::empty({m, n});

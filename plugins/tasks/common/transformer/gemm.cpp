@@ -92,7 +92,6 @@ void run(const Gemm& whole) {
     if (whole.bias) mine.bias += j;
     if (whole.addend) mine.addend += i * whole.ldc + j;
     if (whole.gelu) mine.gelu += i * whole.ldc + j;
-    if (whole.exact_gelu) mine.exact_gelu += i * whole.ldc + j;
     kernel.gemm(mine);
   });
 }
@@ -108,8 +107,6 @@ void gemm_out(at::Tensor& c, const at::Tensor& a, const at::Tensor& b, const Gem
   if (m == 0 || n == 0) return;
   TORCH_CHECK(c.stride(0) == n || !(options.addend.defined() || options.gelu.defined()),
               "gemm: addend and gelu need a contiguous result");
-  float* const activated = options.gelu.defined() ? options.gelu.mutable_data_ptr<float>() : nullptr;
-  const bool exact = options.gelu_form == Gelu::kExact;
   run({.m = m,
        .n = n,
        .k = k,
@@ -124,8 +121,8 @@ void gemm_out(at::Tensor& c, const at::Tensor& a, const at::Tensor& b, const Gem
        .accumulate = options.accumulate,
        .bias = options.bias.defined() ? options.bias.const_data_ptr<float>() : nullptr,
        .addend = options.addend.defined() ? options.addend.const_data_ptr<float>() : nullptr,
-       .gelu = exact ? nullptr : activated,
-       .exact_gelu = exact ? activated : nullptr});
+       .gelu = options.gelu.defined() ? options.gelu.mutable_data_ptr<float>() : nullptr,
+       .exact = options.gelu_form == Gelu::kExact});
 }
 
 at::Tensor gemm(const at::Tensor& a, const at::Tensor& b, const GemmOptions& options) {

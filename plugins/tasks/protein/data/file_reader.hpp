@@ -26,11 +26,9 @@ class MemoryBudget {
     explicit Share(MemoryBudget& budget) : budget_(&budget) {}
     Share(Share&& other) noexcept { *this = std::move(other); }
     Share& operator=(Share&& other) noexcept {
-      if (this == &other) return *this;
-      set(0);
-      budget_ = std::exchange(other.budget_, nullptr);
-      bytes_ = std::exchange(other.bytes_, 0);
-      beyond_ = std::exchange(other.beyond_, false);
+      std::swap(budget_, other.budget_);
+      std::swap(bytes_, other.bytes_);
+      std::swap(beyond_, other.beyond_);
       return *this;
     }
     ~Share() { set(0); }

@@ -111,16 +111,16 @@ PIPELINE_INLINE void multiply(int64_t depth, const float* a, const float* b, Vec
   }
 }
 
-// exact_gelu of a finished tile of c, which is in the nearest cache.
+// The exact gelu of a finished tile of c, which is in the nearest cache.
 static void exact_gelu_of_tile(const Gemm& g, int64_t i, int64_t j, int64_t rows, int64_t columns) {
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t s = 0; s < columns; s += kWidth) {
       const int64_t at = (i + r) * g.ldc + j + s;
       const int64_t live = columns - s;
       if (live >= kWidth) {
-        store(g.exact_gelu + at, exact_gelu_of(load(g.c + at)).value);
+        store(g.gelu + at, exact_gelu_of(load(g.c + at)).value);
       } else {
-        store_part(g.exact_gelu + at, exact_gelu_of(load_part(g.c + at, live)).value, live);
+        store_part(g.gelu + at, exact_gelu_of(load_part(g.c + at, live)).value, live);
       }
     }
   }
@@ -134,7 +134,7 @@ static void tile(const Gemm& g, int64_t i, int64_t j, int64_t rows, int64_t colu
   const bool add_c = g.accumulate || !first;
   const float* bias = first ? g.bias : nullptr;
   const float* addend = first ? g.addend : nullptr;
-  float* gelu = last ? g.gelu : nullptr;
+  float* gelu = last && !g.exact ? g.gelu : nullptr;
   if (rows == kTileRows && columns == kTileColumns) {
 #pragma GCC unroll 16
     for (int r = 0; r < kTileRows; ++r) {
@@ -184,7 +184,7 @@ static void gemm(const Gemm& g) {
             tile(g, i0 + i, j0 + j, rows - i < kTileRows ? rows - i : kTileRows,
                  columns - j < kTileColumns ? columns - j : kTileColumns, depth, packed_a + i * depth,
                  packed_b + j * depth, p0 == 0, p0 + depth == g.k);
-            if (g.exact_gelu && p0 + depth == g.k)
+            if (g.gelu && g.exact && p0 + depth == g.k)
               exact_gelu_of_tile(g, i0 + i, j0 + j, rows - i < kTileRows ? rows - i : kTileRows,
                                  columns - j < kTileColumns ? columns - j : kTileColumns);
           }

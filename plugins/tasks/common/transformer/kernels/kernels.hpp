@@ -25,7 +25,7 @@ struct Gemm {
   const float* bias = nullptr;    // (n)
   const float* addend = nullptr;  // (m, n), row stride ldc; may be c's own values only through `accumulate`
   float* gelu = nullptr;          // (m, n), row stride ldc: also write gelu(c)
-  float* exact_gelu = nullptr;    // the same in the exact form; at most one of the two
+  bool exact = false;             // in its exact form
 };
 
 // A row of dropout: element j is kept when hash(key, j) >= threshold, and then multiplied by scale.
