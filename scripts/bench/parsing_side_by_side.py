@@ -17,6 +17,8 @@ import Bio
 from Bio.PDB import FastMMCIFParser, MMCIFParser, PDBParser
 from Bio.PDB.Polypeptide import is_aa
 
+from side_by_side import Timed
+
 KINDS = {"PDB": (".pdb", ".ent"), "PDB, gzipped": (".pdb.gz", ".ent.gz"), "mmCIF": (".cif", ".mmcif"), "mmCIF, gzipped": (".cif.gz", ".mmcif.gz")}
 
 
@@ -24,25 +26,9 @@ def kind_of(path):
     return next((kind for kind, endings in KINDS.items() if path.name.lower().endswith(endings)), None)
 
 
-class Ours:
+class Ours(Timed):
     name = "ours"
-
-    def __init__(self, reader):
-        self.process = subprocess.Popen([reader, "files"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def read(self, path):
-        """Seconds, and residues."""
-        self.process.stdin.write(f"{path}\n")
-        self.process.stdin.flush()
-        line = self.process.stdout.readline()
-        if not line:
-            raise SystemExit(f"bench_parsing ended with {self.process.wait()}")
-        seconds, residues = line.split()
-        return float(seconds), int(residues)
-
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait()
+    read = Timed.ask
 
 
 class Biopython:
@@ -74,7 +60,7 @@ def main():
 
     warnings.simplefilter("ignore")
     paths = sorted(path for path in arguments.structures.resolve().rglob("*") if kind_of(path))
-    ours = Ours(arguments.reader)
+    ours = Ours(arguments.reader, "files")
     slow, fast = (Biopython(name, PDBParser(QUIET=True), cif(QUIET=True))
                   for name, cif in (("Biopython", MMCIFParser), ("Biopython, FastMMCIFParser", FastMMCIFParser)))
     seconds, residues = {}, {}  # by contestant and path

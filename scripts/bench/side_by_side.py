@@ -108,6 +108,26 @@ class Peer(Contestant):
         return answer["losses"]
 
 
+class Timed:
+    """A program that answers each line it is given with the seconds that took it, and a count."""
+
+    def __init__(self, *command):
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def ask(self, line=""):
+        self.process.stdin.write(f"{line}\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline()
+        if not answer:
+            raise SystemExit(f"{self.process.args[0]} ended with {self.process.wait()}")
+        seconds, count = answer.split()
+        return float(seconds), int(count)
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
 def take_turns(ours, theirs, turns, steps):
     """ours, theirs: functions that start the two. Returns both, when they have ended."""
     with contextlib.ExitStack() as stack:  # none may be left standing still

@@ -15,13 +15,10 @@ os.environ["RAYON_NUM_THREADS"] = "1"
 import tokenizers  # noqa: E402  (reads these variables)
 import tokenizers.trainers  # noqa: E402
 
+from side_by_side import Timed  # noqa: E402
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tests", "parity"))
 import gpt2_vocabulary  # noqa: E402
-
-
-def default_text():
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return os.path.join(cache, "pipeline", "data", "debian-descriptions", "train.jsonl")
 
 
 def read_documents(path):
@@ -34,23 +31,6 @@ def write_frames(path, documents):
         for document in documents:
             data = document.encode()
             file.write(struct.pack("<I", len(data)) + data)
-
-
-class Ours:
-    """One process that encodes the whole corpus each time it is asked to, and says how long that took."""
-
-    def __init__(self, tool, vocabulary, corpus):
-        self.process = subprocess.Popen([tool, "time", vocabulary, corpus], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def encode(self):
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
-        seconds, tokens = self.process.stdout.readline().split()
-        return float(seconds), int(tokens)
-
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait()
 
 
 class Theirs:
@@ -87,7 +67,7 @@ def train_ours(tool, corpus, vocab_size, folder):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--tool", required=True, help="the program tokenizer_tool")
-    parser.add_argument("--text", default=default_text(), help="JSONL with a column document")
+    parser.add_argument("--text", required=True, help="JSONL with a column document")
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
 
@@ -98,10 +78,10 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         corpus = os.path.join(folder, "corpus")
         write_frames(corpus, documents)
-        ours, theirs = Ours(arguments.tool, vocabulary, corpus), Theirs(vocabulary, documents)
+        ours, theirs = Timed(arguments.tool, "time", vocabulary, corpus), Theirs(vocabulary, documents)
         times = []
         for turn in range(arguments.rounds + 1):
-            mine, my_tokens = ours.encode()
+            mine, my_tokens = ours.ask()
             peer, peer_tokens = theirs.encode()
             if my_tokens != peer_tokens:
                 sys.exit(f"the tokens differ: ours {my_tokens}, theirs {peer_tokens}")
