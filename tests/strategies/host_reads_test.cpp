@@ -1,0 +1,104 @@
+// No step reads a value of a tensor on the host: on a device, that waits for all work before it.
+#include <ATen/record_function.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "tests/strategies/job.hpp"
+
+namespace pipeline::strategies {
+namespace {
+
+// The operators that a thread calls itself while this lives, by name. What an operator calls is its own
+// affair: the fused optimizers read their step count on the CPU alone.
+class CalledOperators {
+ public:
+  CalledOperators()
+      : callback_(at::addThreadLocalCallback(
+            at::RecordFunctionCallback(begin, end).scopes({at::RecordScope::FUNCTION}))) {
+    depth_ = 0;
+    names_.clear();
+  }
+  ~CalledOperators() { at::removeCallback(callback_); }
+  CalledOperators(const CalledOperators&) = delete;
+  CalledOperators& operator=(const CalledOperators&) = delete;
+
+  const std::map<std::string, int>& names() const { return names_; }
+
+ private:
+  static std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {
+    if (depth_++ == 0) ++names_[function.name()];
+    return nullptr;
+  }
+  static void end(const at::RecordFunction&, at::ObserverContext*) { --depth_; }
+
+  static inline thread_local int depth_ = 0;
+  static inline thread_local std::map<std::string, int> names_;
+  at::CallbackHandle callback_;
+};
+
+// They give a number to the host, or a tensor whose shape depends on values.
+constexpr const char* kReads[] = {
+    "aten::item",    "aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal",     "aten::allclose",
+    "aten::nonzero", "aten::masked_select",       "aten::_unique2",   "aten::unique_dim"};
+
+void expect_one_look_at_the_norm(const RunOptions& options, int ranks) {
+  constexpr int kSteps = 4;
+  constexpr size_t kSometimes = 6;  // the parameter of the job that not every step uses
+  const Job job = difficult_job(5);
+  on_ranks(ranks, [&](const Rank& rank) {
+    RunOptions mine = options;
+    mine.group = rank.view();
+    mine.micro_batches = 5;
+    StrategyRun run(job.specs, job.optimizer, mine);
+    std::map<std::string, int> reads;
+    for (uint64_t step = 0; step < kSteps; ++step) {
+      auto share = share_of(rank, run, job.batch(step));
+      for (MicroBatch& micro_batch : share) {  // nothing comes late: that is looked at
+        micro_batch.again.clear();
+        if (!micro_batch.gradients.empty()) micro_batch.gradients[kSometimes] = at::Tensor();
+      }
+      uint64_t started = 0;
+      {
+        const CalledOperators called;
+        started = run.start_step(share, StrategyRun::step_args(0.01, 1.0));
+        for (const char* name : kReads)
+          if (const auto found = called.names().find(name); found != called.names().end())
+            reads[name] += found->second;
+      }
+      run.strategy().collect(started);
+    }
+    EXPECT_THAT(reads, testing::ElementsAre(testing::Pair("aten::item", kSteps)))
+        << options.plugin << testing::PrintToString(options.sets) << ", rank " << rank.rank << " of " << ranks
+        << (options.reproducible ? ", reproducible" : "");
+  });
+}
+
+// On the CPU a step reads one number, the norm; elsewhere it is judged where it is (gradient_norm.hpp).
+TEST(HostReads, AreOneInAStep) {
+  for (const bool reproducible : {false, true}) {
+    expect_one_look_at_the_norm({.plugin = "single", .reproducible = reproducible}, 1);
+    expect_one_look_at_the_norm({.plugin = "ddp", .reproducible = reproducible}, 2);
+    for (const char* stage : {"1", "2", "3"})
+      expect_one_look_at_the_norm({.plugin = "sharded",
+                                   .reproducible = reproducible,
+                                   .sets = {std::string("strategy.zero_stage=") + stage}},
+                                  2);
+  }
+}
+
+TEST(HostReads, AreSeen) {
+  const at::Tensor one = at::ones({3});
+  const CalledOperators called;
+  EXPECT_EQ(one.sum().item<double>(), 3);
+  EXPECT_TRUE(one.equal(one));
+  for (const char* name : {"aten::sum", "aten::item", "aten::equal"})
+    EXPECT_TRUE(called.names().contains(name)) << name;
+  EXPECT_FALSE(called.names().contains("aten::_local_scalar_dense")) << "it is item's own affair";
+}
+
+}  // namespace
+}  // namespace pipeline::strategies
