@@ -194,12 +194,12 @@ void Client::read(int flags) {
 void Client::handle(Frame frame) {
   if (frame.type == FrameType::reply || frame.type == FrameType::value) return on_answer(std::move(frame));
   if (frame.type == FrameType::failed) {
-    settle(verdict_from(frame.body));
+    settle(parse<Verdict>(frame.body));
     wake_.wake();
     return;
   }
   if (frame.type == FrameType::refused) {  // the seat was taken in the meantime
-    const Refusal refusal = refusal_from(frame.body);
+    const Refusal refusal = parse<Refusal>(frame.body);
     return settle({{world_.rank, host_name(), refusal.why, true}, refusal.code});
   }
   std::lock_guard lock(mutex_);
@@ -251,7 +251,7 @@ void Client::lose_server(const std::string& how, uint32_t code) {
 void Client::send_state() {
   State mine = state();
   if (mine.collective.size() > kMaxCollective) mine.collective.resize(kMaxCollective);
-  sender_.try_to_send(encode(FrameType::state, to_json(mine)));
+  sender_.try_to_send(encode(FrameType::state, json_text(mine)));
 }
 
 void Client::fail(std::string_view what) {

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -16,22 +18,25 @@
 
 namespace pipeline::peers {
 
-// A rank among others: one connection to the server, in rank 0 the server itself, and a thread in the
+using Cancelled = std::function<bool()>;  // may be empty
+
+// How a rank takes part: one connection to the server, in rank 0 the server itself, and a thread in the
 // background.
 //
 // One thread at a time reads the connection: whoever waits for a reply does it itself, which saves a switch
 // of threads; when nobody waits the background thread does, which hears of failures that way.
-class Client final : public Peers::Member {
+class Client : public Member {
  public:
   Client(const World& world, Options options);
-  ~Client() override;
+  ~Client();
 
+  // The reply to an exchange, packed where it has several parts.
   std::string exchange(Exchange kind, std::string_view channel, std::string_view mine,
-                       const Cancelled& cancelled) override;
-  void put(std::string_view key, std::string_view value) override;
-  std::optional<std::string> get(std::string_view key, Seconds timeout, const Cancelled& cancelled) override;
-  void fail(std::string_view what) override;
-  void leave() override;
+                       const Cancelled& cancelled = {});
+  void put(std::string_view key, std::string_view value);
+  std::optional<std::string> get(std::string_view key, Seconds timeout, const Cancelled& cancelled);
+  void fail(std::string_view what);
+  void leave();
 
  private:
   // A caller that waits for a reply on its channel, or for the value of a key.

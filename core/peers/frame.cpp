@@ -95,9 +95,6 @@ std::optional<Frame> FrameReader::next() {
   return std::exchange(frame_, Frame{});
 }
 
-namespace {
-
-// Sends what there is room for, and takes it off `bytes`. False: the connection is broken.
 bool send_some(int fd, std::string_view& head, std::string_view& body) {
   std::array<iovec, 2> parts{
       {{const_cast<char*>(head.data()), head.size()}, {const_cast<char*>(body.data()), body.size()}}};
@@ -111,8 +108,6 @@ bool send_some(int fd, std::string_view& head, std::string_view& body) {
   body.remove_prefix(static_cast<std::size_t>(n) - of_head);
   return true;
 }
-
-}  // namespace
 
 bool wait_for(int fd, short what, Deadline deadline) {
   for (;;) {

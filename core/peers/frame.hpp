@@ -83,6 +83,9 @@ using Deadline = std::optional<Clock::time_point>;
 // Waits until there is room (POLLOUT) or something to read (POLLIN); false when the time is up.
 bool wait_for(int fd, short what, Deadline deadline);
 
+// Sends what there is room for, and takes it off. False: the connection is broken.
+bool send_some(int fd, std::string_view& head, std::string_view& body);
+
 // Sends it all; false: the connection is broken, or the time is up.
 bool send_all(int fd, std::string_view head, std::string_view body = {}, Deadline deadline = {});
 

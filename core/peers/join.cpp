@@ -81,14 +81,14 @@ std::optional<Socket> Join::try_port(uint16_t port) {
 }
 
 bool Join::try_to_take_seat(const Socket& socket, Clock::time_point until) {
-  const std::string greeting = to_json(hello_of(world_));
+  const std::string greeting = json_text(hello_of(world_));
   if (!send_all(socket.fd(), encode(FrameType::hello, greeting))) return false;
   FrameReader reader(kMaxStrangersBody);
   bool proven = false;
   try {
     std::optional<Frame> answer = next_frame(socket.fd(), reader, until);
     if (answer && answer->type == FrameType::challenge) {
-      const Challenge challenge = challenge_from(answer->body);
+      const Challenge challenge = parse<Challenge>(answer->body);
       if (!same_in_constant_time(challenge.proof,
                                  proof_by(Prover::rank_0, world_.secret, challenge.nonce, greeting))) {
         turned_away(
@@ -106,7 +106,7 @@ bool Join::try_to_take_seat(const Socket& socket, Clock::time_point until) {
     if (answer->type == FrameType::seat && !proven)
       throw Error(PL_ERROR_CORRUPT, "a seat came without a challenge");
     if (answer->type == FrameType::seat) return send_all(socket.fd(), encode(FrameType::seated));
-    if (answer->type == FrameType::refused) turned_away(refusal_from(answer->body));
+    if (answer->type == FrameType::refused) turned_away(parse<Refusal>(answer->body));
   } catch (const Error& e) {
     if (e.code() != PL_ERROR_CORRUPT) throw;
     problem_ = fmt::format("the process at {} is not a pipeline run", to_text(world_.address, world_.port));

@@ -1,23 +1,18 @@
-// How a rank takes part: what it is doing, what it has heard of failures, and the rank of a run of one
-// process.
+// What a rank knows of itself and of failures.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <functional>
-#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <thread>
+#include <utility>
 
 #include "core/base/error.hpp"
-#include "core/peers/background.hpp"
 #include "core/peers/messages.hpp"
 #include "core/peers/peers.hpp"
-#include "core/peers/round.hpp"
 
 namespace pipeline::peers {
 
@@ -37,27 +32,14 @@ class Activity {
   std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
 };
 
-using Cancelled = std::function<bool()>;  // may be empty
-
-// How a rank takes part.
-class Peers::Member {
+// What every call of a rank goes by; Client adds how it speaks to the others.
+class Member {
  public:
-  explicit Member(Options options) : options_(std::move(options)) {}
-  virtual ~Member() = default;
-
-  // The reply to an exchange, packed where it has several parts.
-  virtual std::string exchange(Exchange kind, std::string_view channel, std::string_view mine,
-                               const Cancelled& cancelled = {}) = 0;
-  virtual void put(std::string_view key, std::string_view value) = 0;
-  virtual std::optional<std::string> get(std::string_view key, Seconds timeout,
-                                         const Cancelled& cancelled) = 0;
-  virtual void fail(std::string_view what) = 0;
-  virtual void leave() = 0;
-
   std::optional<Failure> failure(std::chrono::duration<double> wait);
   Activity activity;
 
  protected:
+  explicit Member(Options options) : options_(std::move(options)) {}
   // The first one counts. [any-thread]
   void settle(Verdict verdict);
   // What this rank does, with the collective that it waits in.
@@ -77,26 +59,6 @@ class Peers::Member {
 
  private:
   bool told_ = false;  // the background thread's
-};
-
-// A run of one process: exchanges return at once.
-class LocalMember final : public Peers::Member {
- public:
-  explicit LocalMember(Options options);
-  ~LocalMember() override;
-
-  std::string exchange(Exchange kind, std::string_view channel, std::string_view mine,
-                       const Cancelled& cancelled) override;
-  void put(std::string_view key, std::string_view value) override;
-  std::optional<std::string> get(std::string_view key, Seconds timeout, const Cancelled& cancelled) override;
-  void fail(std::string_view what) override;
-  void leave() override;
-
- private:
-  void watch();
-
-  std::map<std::string, std::string, std::less<>> store_;
-  std::thread thread_;
 };
 
 }  // namespace pipeline::peers

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "core/peers/client.hpp"
-#include "core/peers/member.hpp"
 
 namespace pipeline::peers {
 
@@ -15,60 +14,57 @@ std::string describe(const Failure& failure) {
 }
 
 Peers::Peers(const World& world, Options options)
-    : rank_(world.rank), size_(static_cast<std::size_t>(world.size)) {
-  if (world.size == 1)
-    member_ = std::make_unique<LocalMember>(std::move(options));
-  else
-    member_ = std::make_unique<Client>(world, std::move(options));
-}
+    : rank_(world.rank),
+      size_(static_cast<std::size_t>(world.size)),
+      client_(std::make_unique<Client>(world, std::move(options))) {}
 
 Peers::~Peers() = default;
 
 std::vector<std::string> Peers::all_gather(std::string_view channel, std::string_view mine,
                                            const std::function<bool()>& cancelled) {
-  return unpack(member_->exchange(Exchange::all_gather, channel, mine, cancelled), size_);
+  return unpack(client_->exchange(Exchange::all_gather, channel, mine, cancelled), size_);
 }
 
 std::vector<std::string> Peers::gather(std::string_view channel, std::string_view mine) {
-  const std::string packed = member_->exchange(Exchange::gather, channel, mine);
+  const std::string packed = client_->exchange(Exchange::gather, channel, mine);
   return rank_ == 0 ? unpack(packed, size_) : std::vector<std::string>();
 }
 
 std::string Peers::broadcast(std::string_view channel, std::string_view from_rank_0) {
   std::string given =
-      member_->exchange(Exchange::broadcast, channel, rank_ == 0 ? from_rank_0 : std::string_view());
+      client_->exchange(Exchange::broadcast, channel, rank_ == 0 ? from_rank_0 : std::string_view());
   return rank_ == 0 ? std::string(from_rank_0) : std::move(given);
 }
 
-void Peers::barrier(std::string_view channel) { member_->exchange(Exchange::barrier, channel, {}); }
+void Peers::barrier(std::string_view channel) { client_->exchange(Exchange::barrier, channel, {}); }
 
-void Peers::put(std::string_view key, std::string_view value) { member_->put(key, value); }
+void Peers::put(std::string_view key, std::string_view value) { client_->put(key, value); }
 
 std::optional<std::string> Peers::get(std::string_view key, std::chrono::duration<double> timeout,
                                       const std::function<bool()>& cancelled) {
-  return member_->get(key, timeout, cancelled);
+  return client_->get(key, timeout, cancelled);
 }
 
-void Peers::at(std::string_view phase, uint64_t step) { member_->activity.at(phase, step); }
+void Peers::at(std::string_view phase, uint64_t step) { client_->activity.at(phase, step); }
 
-void Peers::progress() { member_->activity.moved(); }
+void Peers::progress() { client_->activity.moved(); }
 
 void Peers::fail(std::string_view what) noexcept {
   try {
-    member_->fail(what);
+    client_->fail(what);
   } catch (...) {  // no memory for a text: the others will see the connection break
   }
 }
 
 void Peers::leave() noexcept {
   try {
-    member_->leave();
+    client_->leave();
   } catch (...) {  // the same
   }
 }
 
 std::optional<Failure> Peers::failure(std::chrono::duration<double> wait) const {
-  return member_->failure(wait);
+  return client_->failure(wait);
 }
 
 }  // namespace pipeline::peers

@@ -44,10 +44,12 @@ struct Options {
   std::function<std::string()> collective;
 };
 
+class Client;  // how a rank takes part
+
 class Peers {
  public:
   // Blocks until all ranks are there. Throws Error: PL_ERROR_TIMEOUT says which ranks are missing, for how
-  // long, and the remedies. With one process there is no networking, only the watch for stalls.
+  // long, and the remedies. A run of one process opens no port.
   Peers(const World& world, Options options);
   ~Peers();  // leave(); ends within seconds whatever the others do
   Peers(const Peers&) = delete;
@@ -91,12 +93,10 @@ class Peers {
   // The failure of the run, if there is one by now or within `wait`. [any-thread]
   std::optional<Failure> failure(std::chrono::duration<double> wait = {}) const;
 
-  class Member;  // how a rank takes part: alone, or as a client of rank 0
-
  private:
   const int32_t rank_;
   const std::size_t size_;
-  std::unique_ptr<Member> member_;
+  std::unique_ptr<Client> client_;
 };
 
 }  // namespace pipeline::peers

@@ -43,7 +43,7 @@ std::string place_of(const World& world) { return to_text(world.address, world.p
 Server::Server(const World& world, Seconds timeout, Seconds stall)
     : world_(world),
       timeout_(timeout),
-      listener_(listen_for(world)),
+      listener_(world.size > 1 ? listen_for(world) : Socket()),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
       rendezvous_(hello_of(world), place_of(world)),
       rounds_(world.size),
@@ -56,7 +56,7 @@ Server::Server(const World& world, Seconds timeout, Seconds stall)
   inside_ = Socket(ends[0]);
   inside_fd_ = ends[1];
   add(Socket(ends[1]), "this process");
-  watch(epoll_, EPOLL_CTL_ADD, listener_.fd(), EPOLLIN);
+  if (listener_) watch(epoll_, EPOLL_CTL_ADD, listener_.fd(), EPOLLIN);
   watch(epoll_, EPOLL_CTL_ADD, wake_.fd(), EPOLLIN);
   thread_ = start_thread("pl-server", [this] { run(); });
 }
@@ -177,7 +177,7 @@ void Server::handle(Connection& connection, Frame frame) {
   if (frame.type == FrameType::get && seated && watch_) return on_get(connection, frame);
   if (frame.type == FrameType::leave && seated) return on_leave(connection);
   if (frame.type == FrameType::state && seated) {
-    if (watch_) watch_->heard(connection.rank(), state_from(frame.body), clock_.now());
+    if (watch_) watch_->heard(connection.rank(), parse<State>(frame.body), clock_.now());
   } else if (frame.type == FrameType::fail && seated) {
     fail_run({{connection.rank(), connection.hello.host, std::move(frame.body), false}, frame.detail},
              &connection);
@@ -187,7 +187,7 @@ void Server::handle(Connection& connection, Frame frame) {
 }
 
 void Server::on_hello(Connection& connection, const Frame& frame) {
-  connection.hello = hello_from(frame.body);
+  connection.hello = parse<Hello>(frame.body);
   if (connection.hello.run_id != world_.run_id)  // it may be looking for its own port
     return turn_away(connection, rendezvous_.object_to(connection.hello)->refusal);
   const std::string nonce = random_secret();
@@ -195,7 +195,7 @@ void Server::on_hello(Connection& connection, const Frame& frame) {
   connection.stage = Stage::challenged;
   send(connection,
        encode(FrameType::challenge,
-              to_json(Challenge{nonce, proof_by(Prover::rank_0, world_.secret, nonce, frame.body)})));
+              json_text(Challenge{nonce, proof_by(Prover::rank_0, world_.secret, nonce, frame.body)})));
 }
 
 // Nothing that a connection has said counts before this.
@@ -223,14 +223,14 @@ void Server::on_seated(Connection& connection) {
   connection.stage = Stage::seated;
   connection.reader.set_max_body(kMaxBody);
   rendezvous_.take_seat(connection.hello);
-  if (verdict_) return send(connection, encode(FrameType::failed, to_json(*verdict_)));  // it came too late
+  if (verdict_) return send(connection, encode(FrameType::failed, json_text(*verdict_)));  // it came too late
   if (rendezvous_.complete()) open_the_run();
 }
 
 void Server::turn_away(Connection& connection, const Refusal& refusal) {
   rendezvous_.turned_away(connection.address(), refusal.why);
   connection.stage = Stage::leaving;
-  send(connection, encode(FrameType::refused, to_json(refusal)));
+  send(connection, encode(FrameType::refused, json_text(refusal)));
 }
 
 void Server::open_the_run() {
@@ -358,7 +358,7 @@ void Server::fail_run(Verdict verdict, const Connection* origin) {
   verdict_ = std::move(verdict);
   origin_ = origin ? origin->fd() : -1;
   receipt_due_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(kReceiptPatience);
-  const auto body = std::make_shared<const std::string>(to_json(*verdict_));
+  const auto body = std::make_shared<const std::string>(json_text(*verdict_));
   for_each_member([&](Connection& member) {
     if (&member == origin) return;
     member.forget_queue();
@@ -373,7 +373,7 @@ void Server::answer_origin() {
   if (origin == connections_.end()) return;
   if (!all_sent(origin->second.get()) && Clock::now() < receipt_due_) return;
   origin_ = -1;
-  send(*origin->second, encode(FrameType::failed, to_json(*verdict_)));
+  send(*origin->second, encode(FrameType::failed, json_text(*verdict_)));
 }
 
 void Server::send(Connection& connection, std::string head, Bytes body) {

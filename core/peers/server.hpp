@@ -23,7 +23,7 @@ namespace pipeline::peers {
 // run is. One thread, in rank 0's process, which never waits for a rank: whoever is slow has a queue.
 class Server {
  public:
-  // Listens; throws Error when that cannot be.
+  // Listens, where there are others; throws Error when that cannot be.
   Server(const World& world, Seconds timeout, Seconds stall);
   // Sends what is queued and says goodbye; seconds at most.
   ~Server();

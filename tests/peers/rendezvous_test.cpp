@@ -62,11 +62,11 @@ std::optional<Frame> next_frame(const Socket& socket) {
 
 // A greeting, and the answer to the challenge that comes back, with `more` in the same breath.
 void greet(const Socket& socket, const Hello& hello, std::string_view secret, const std::string& more = {}) {
-  const std::string greeting = to_json(hello);
+  const std::string greeting = json_text(hello);
   put(socket, encode(FrameType::hello, greeting));
   const std::optional<Frame> frame = next_frame(socket);
   ASSERT_TRUE(frame && frame->type == FrameType::challenge);
-  const Challenge challenge = challenge_from(frame->body);
+  const Challenge challenge = parse<Challenge>(frame->body);
   EXPECT_EQ(challenge.proof, proof_by(Prover::rank_0, Group::kSecret, challenge.nonce, greeting));
   put(socket, encode(FrameType::answer, proof_by(Prover::other, secret, challenge.nonce, greeting)) + more);
 }
@@ -223,11 +223,11 @@ TEST(Rendezvous, WhoDoesNotKnowTheSecretIsNobody) {
     greet(twin, hello_of(run.world(1)), "a guess", encode(FrameType::seated));
     const std::optional<Frame> answer = next_frame(twin);
     ASSERT_TRUE(answer && answer->type == FrameType::refused);
-    EXPECT_THAT(refusal_from(answer->body).why, HasSubstr("does not know the run's secret"));
+    EXPECT_THAT(parse<Refusal>(answer->body).why, HasSubstr("does not know the run's secret"));
     Hello hello = hello_of(run.world(1));
     hello.size = 5;
     greet(larger, hello, "");
-    put(hasty, encode(FrameType::hello, to_json(hello_of(run.world(1)))) + encode(FrameType::seated));
+    put(hasty, encode(FrameType::hello, json_text(hello_of(run.world(1)))) + encode(FrameType::seated));
     for (const Socket* socket : {&twin, &larger, &hasty}) EXPECT_TRUE(is_closed(*socket));
   });
   EXPECT_EQ(thrown, nothing_thrown(3));
@@ -331,7 +331,7 @@ TEST(Rendezvous, DifferentVersionsAreAnErrorOnAll) {
     greet(socket, hello, Group::kSecret);
     const std::optional<Frame> answer = next_frame(socket);
     ASSERT_TRUE(answer);
-    refusal = refusal_from(answer->body).why;
+    refusal = parse<Refusal>(answer->body).why;
   });
   EXPECT_THAT(thrown[0], HasSubstr("runs version 0.9.0 of the program, rank 0"));
   EXPECT_EQ(refusal, thrown[0]);
