@@ -1,6 +1,5 @@
 #include "core/base/child.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
@@ -16,40 +15,12 @@
 #include <string_view>
 
 #include "core/base/error.hpp"
+#include "core/base/socket.hpp"
 
 namespace pipeline {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-class Pipe {
- public:
-  Pipe() {
-    std::array<int, 2> ends{};
-    if (::pipe2(ends.data(), O_CLOEXEC) != 0)
-      throw Error(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
-    read_ = ends[0];
-    write_ = ends[1];
-  }
-  ~Pipe() {
-    close_read();
-    close_write();
-  }
-  Pipe(const Pipe&) = delete;
-  Pipe& operator=(const Pipe&) = delete;
-
-  int read_end() const { return read_; }
-  int write_end() const { return write_; }
-  void close_read() { close(read_); }
-  void close_write() { close(write_); }
-
- private:
-  static void close(int& end) {
-    if (end >= 0) ::close(end);
-    end = -1;
-  }
-  int read_ = -1, write_ = -1;
-};
 
 void write_all(int fd, std::string_view text) {
   while (!text.empty()) {
@@ -65,8 +36,8 @@ void write_all(int fd, std::string_view text) {
                                const std::function<std::string()>& work) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   ::setpgid(0, 0);
-  ::dup2(output.write_end(), STDOUT_FILENO);
-  ::dup2(output.write_end(), STDERR_FILENO);
+  ::dup2(output.in.fd(), STDOUT_FILENO);
+  ::dup2(output.in.fd(), STDERR_FILENO);
   std::string answer;
   try {
     answer = "+" + work();
@@ -76,7 +47,7 @@ void write_all(int fd, std::string_view text) {
     answer = "-an exception that is not a std::exception";
   }
   std::fflush(nullptr);
-  write_all(report.write_end(), answer);
+  write_all(report.in.fd(), answer);
   ::_exit(0);
 }
 
@@ -91,7 +62,7 @@ bool drain(int fd, std::string& into) {
 // Collects both streams until both end; false when the time is up first.
 bool collect(const Pipe& report, const Pipe& output, Clock::time_point deadline, std::string& answer,
              std::string& printed) {
-  std::array<pollfd, 2> ends{{{report.read_end(), POLLIN, 0}, {output.read_end(), POLLIN, 0}}};
+  std::array<pollfd, 2> ends{{{report.out.fd(), POLLIN, 0}, {output.out.fd(), POLLIN, 0}}};
   while (ends[0].fd >= 0) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
     if (left <= 0) return false;
@@ -114,8 +85,8 @@ ChildResult run_in_child(std::chrono::milliseconds limit, const std::function<st
   const pid_t child = ::fork();
   if (child < 0) throw Error(fmt::format("cannot start a process: {}", std::strerror(errno)));
   if (child == 0) run_and_exit(report, output, work);
-  report.close_write();
-  output.close_write();
+  report.in.close();
+  output.in.close();
 
   std::string answer;
   ChildResult result;

@@ -23,12 +23,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-uint16_t port_of(const Address& address) {
-  if (address.storage.ss_family == AF_INET6)
-    return ntohs(reinterpret_cast<const sockaddr_in6&>(address.storage).sin6_port);
-  return ntohs(reinterpret_cast<const sockaddr_in&>(address.storage).sin_port);
-}
-
 template <class SocketAddress>
 Address address_of(const SocketAddress& address) {
   Address result;
@@ -148,6 +142,14 @@ void Socket::close() {
   fd_ = -1;
 }
 
+Pipe::Pipe() {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0)
+    throw Error(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
+  out = Socket(ends[0]);
+  in = Socket(ends[1]);
+}
+
 bool Address::is_loopback() const {
   if (storage.ss_family == AF_INET6)
     return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6&>(storage).sin6_addr);
@@ -155,11 +157,16 @@ bool Address::is_loopback() const {
   return storage.ss_family == AF_INET && (ntohl(address.sin_addr.s_addr) >> 24) == 127;
 }
 
+uint16_t Address::port() const {
+  if (storage.ss_family == AF_INET6) return ntohs(reinterpret_cast<const sockaddr_in6&>(storage).sin6_port);
+  return ntohs(reinterpret_cast<const sockaddr_in&>(storage).sin_port);
+}
+
 std::string to_text(const Address& address) {
   if (address.storage.ss_family != AF_INET && address.storage.ss_family != AF_INET6) return "this process";
   std::array<char, NI_MAXHOST> host{};
   ::getnameinfo(address.get(), address.length, host.data(), host.size(), nullptr, 0, NI_NUMERICHOST);
-  return to_text(host.data(), port_of(address));
+  return to_text(host.data(), address.port());
 }
 
 std::string to_text(std::string_view host, uint16_t port) {

@@ -30,6 +30,12 @@ class Socket {
   int fd_;
 };
 
+// What is written `in` comes `out`.
+struct Pipe {
+  Pipe();  // throws Error
+  Socket out, in;
+};
+
 struct Address {
   sockaddr_storage storage{};
   socklen_t length = 0;
@@ -37,6 +43,7 @@ struct Address {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
   sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
   bool is_loopback() const;
+  uint16_t port() const;
 };
 
 std::string to_text(const Address& address);                // "10.0.0.1:29500", "[::1]:29500"

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -32,10 +31,7 @@ void append_lines(std::string& text, const std::string& title, const std::vector
 uint16_t port_of(const Socket& socket) {
   Address address;
   address.length = sizeof address.storage;
-  if (::getsockname(socket.fd(), address.get(), &address.length) != 0) return 0;
-  return ntohs(address.storage.ss_family == AF_INET6
-                   ? reinterpret_cast<const sockaddr_in6*>(address.get())->sin6_port
-                   : reinterpret_cast<const sockaddr_in*>(address.get())->sin_port);
+  return ::getsockname(socket.fd(), address.get(), &address.length) == 0 ? address.port() : 0;
 }
 
 }  // namespace

@@ -6,12 +6,9 @@
 
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <deque>
 #include <fstream>
 #include <sstream>
-
-#include "core/base/error.hpp"
 
 namespace pipeline::launch {
 namespace {
@@ -19,34 +16,21 @@ namespace {
 constexpr size_t kLast = 16384;  // bytes, enough for any error and what led to it
 constexpr size_t kMostUnwritten = 1 << 20;
 
-void close(int& end) {
-  if (end >= 0) ::close(end);
-  end = -1;
-}
-
 }  // namespace
 
 RankOutput::RankOutput(const std::filesystem::path& run_dir, int rank)
     : file_(run_dir.empty() ? run_dir : run_dir / "logs" / fmt::format("rank-{}.out", rank)) {
-  if (::pipe2(ends_, O_CLOEXEC) != 0)
-    throw Error(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
-  ::fcntl(ends_[0], F_SETFL, O_NONBLOCK);
+  ::fcntl(read_end(), F_SETFL, O_NONBLOCK);
 }
-
-RankOutput::~RankOutput() {
-  for (int& end : ends_) close(end);
-}
-
-void RankOutput::close_write() { close(ends_[1]); }
 
 void RankOutput::drain() {
   std::array<char, 16384> buffer;
-  while (ends_[0] >= 0) {
-    const ssize_t size = ::read(ends_[0], buffer.data(), buffer.size());
+  while (read_end() >= 0) {
+    const ssize_t size = ::read(read_end(), buffer.data(), buffer.size());
     if (size > 0) {
       keep(std::string(buffer.data(), static_cast<size_t>(size)));
     } else if (size == 0) {
-      close(ends_[0]);
+      pipe_.out.close();
     } else if (errno != EINTR) {
       return;
     }

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "core/base/socket.hpp"
+
 namespace pipeline::launch {
 
 // What a rank writes to stdout and stderr where it has no console: kept in a file of the run, and its last
@@ -14,13 +16,10 @@ class RankOutput {
   // `run_dir`/logs/rank-N.out; nothing is created before something is printed and the run has made its
   // folder.
   RankOutput(const std::filesystem::path& run_dir, int rank);
-  ~RankOutput();
-  RankOutput(const RankOutput&) = delete;
-  RankOutput& operator=(const RankOutput&) = delete;
 
-  int read_end() const { return ends_[0]; }  // -1: at its end
-  int write_end() const { return ends_[1]; }
-  void close_write();  // once the child has it
+  int read_end() const { return pipe_.out.fd(); }  // -1: at its end
+  int write_end() const { return pipe_.in.fd(); }
+  void close_write() { pipe_.in.close(); }  // once the child has it
 
   void drain();  // takes what is there, without waiting
   std::vector<std::string> tail(size_t lines) const;
@@ -29,7 +28,7 @@ class RankOutput {
   void keep(const std::string& text);
 
   std::filesystem::path file_;
-  int ends_[2] = {-1, -1};
+  Pipe pipe_;
   std::string unwritten_;  // until there is a folder
   std::string last_;       // the last bytes, of all
 };

@@ -1,15 +1,11 @@
 #include "core/launch/signal_pipe.hpp"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
-#include <cstring>
 #include <iterator>
-
-#include "core/base/error.hpp"
 
 namespace pipeline::launch {
 namespace {
@@ -29,9 +25,8 @@ void on_signal(int signal) {
 }  // namespace
 
 SignalPipe::SignalPipe() {
-  if (::pipe2(ends_, O_CLOEXEC | O_NONBLOCK) != 0)
-    throw Error(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
-  write_end = ends_[1];
+  for (const Socket* end : {&pipe_.out, &pipe_.in}) ::fcntl(end->fd(), F_SETFL, O_NONBLOCK);
+  write_end = pipe_.in.fd();
   struct sigaction action {};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
@@ -49,7 +44,6 @@ SignalPipe::SignalPipe() {
 SignalPipe::~SignalPipe() {
   restore();
   write_end = -1;
-  for (const int end : ends_) ::close(end);
 }
 
 void SignalPipe::restore() const {
@@ -60,7 +54,7 @@ void SignalPipe::restore() const {
 std::vector<int> SignalPipe::take() {
   std::vector<int> signals;
   char byte = 0;
-  while (::read(ends_[0], &byte, 1) == 1) signals.push_back(byte);
+  while (::read(descriptor(), &byte, 1) == 1) signals.push_back(byte);
   return signals;
 }
 

@@ -4,6 +4,8 @@
 
 #include <vector>
 
+#include "core/base/socket.hpp"
+
 namespace pipeline::launch {
 
 class SignalPipe {
@@ -15,14 +17,14 @@ class SignalPipe {
   SignalPipe(const SignalPipe&) = delete;
   SignalPipe& operator=(const SignalPipe&) = delete;
 
-  int descriptor() const { return ends_[0]; }  // readable when there are signals to take
-  std::vector<int> take();                     // those since the last call, in order
+  int descriptor() const { return pipe_.out.fd(); }  // readable when there are signals to take
+  std::vector<int> take();                           // those since the last call, in order
 
   // In a child between fork and exec: signals as they were before.
   void restore() const;
 
  private:
-  int ends_[2] = {-1, -1};
+  Pipe pipe_;
 };
 
 }  // namespace pipeline::launch
