@@ -85,9 +85,9 @@ void Checkpoint::verify() const {
     const std::string path = path_ + "/" + stored.name;
     check_size(path, stored.bytes);
     try {
-      const safetensors::FileChecksum actual = safetensors::checksum_file(path);
-      if (actual.crc32c != stored.crc32c)
-        corrupt(path + ": is damaged: its CRC-32C is " + hex(actual.crc32c) + ", the manifest says " +
+      const uint32_t actual = safetensors::checksum_file(path);
+      if (actual != stored.crc32c)
+        corrupt(path + ": is damaged: its CRC-32C is " + hex(actual) + ", the manifest says " +
                 hex(stored.crc32c));
     } catch (const safetensors::Error& error) {
       throw Error(error.what());

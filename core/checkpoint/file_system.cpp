@@ -25,20 +25,20 @@ namespace {
   throw Error(full ? PL_ERROR_NO_SPACE : PL_ERROR_FAILED, what + ": " + std::strerror(code));
 }
 
-// An open descriptor of a file or a folder.
-class Handle {
+// A file, or a folder to be synced.
+class RealFile : public OutputFile {
  public:
-  Handle(std::string path, int flags)
+  RealFile(std::string path, int flags)
       : path_(std::move(path)), fd_(::open(path_.c_str(), flags | O_CLOEXEC, 0666)) {
     if (fd_ < 0) fail(path_ + ": cannot be opened", errno);
   }
-  Handle(const Handle&) = delete;
-  Handle& operator=(const Handle&) = delete;
-  ~Handle() {
+  RealFile(const RealFile&) = delete;
+  RealFile& operator=(const RealFile&) = delete;
+  ~RealFile() override {
     if (fd_ >= 0) ::close(fd_);
   }
 
-  void write(std::span<const std::byte> bytes) {
+  void write(std::span<const std::byte> bytes) override {
     while (!bytes.empty()) {
       const ssize_t count = ::write(fd_, bytes.data(), bytes.size());
       if (count < 0 && errno == EINTR) continue;
@@ -46,10 +46,10 @@ class Handle {
       bytes = bytes.subspan(static_cast<size_t>(count));
     }
   }
-  void sync() {
+  void sync() override {
     if (::fsync(fd_) != 0) fail(path_ + ": cannot be synced to disk", errno);
   }
-  void close() {
+  void close() override {
     if (::close(std::exchange(fd_, -1)) != 0) fail(path_ + ": cannot be closed", errno);
   }
 
@@ -58,31 +58,17 @@ class Handle {
   int fd_;
 };
 
-class RealOutputFile : public OutputFile {
- public:
-  explicit RealOutputFile(const std::string& path) : handle_(path, O_WRONLY | O_CREAT | O_EXCL) {}
-  void write(std::span<const std::byte> bytes) override { handle_.write(bytes); }
-  void sync() override { handle_.sync(); }
-  void close() override { handle_.close(); }
-
- private:
-  Handle handle_;
-};
-
 class RealFileSystem : public FileSystem {
  public:
   std::unique_ptr<OutputFile> create(const std::string& path) override {
-    return std::make_unique<RealOutputFile>(path);
+    return std::make_unique<RealFile>(path, O_WRONLY | O_CREAT | O_EXCL);
   }
   void make_folder(const std::string& path) override {
     std::error_code error;
     std::filesystem::create_directories(path, error);
     if (error) fail(path + ": cannot be made", error.value());
   }
-  void sync_folder(const std::string& path) override {
-    Handle folder(path, O_RDONLY | O_DIRECTORY);
-    folder.sync();
-  }
+  void sync_folder(const std::string& path) override { RealFile(path, O_RDONLY | O_DIRECTORY).sync(); }
   void rename(const std::string& from, const std::string& to) override {
     if (::rename(from.c_str(), to.c_str()) != 0) fail(from + ": cannot be renamed to " + to, errno);
   }

@@ -16,36 +16,27 @@ namespace {
 
 constexpr uint32_t kPolynomial = 0x82f63b78;
 
-// kTables[k][b]: the checksum of byte b followed by k zero bytes ("slicing by 8").
-constexpr auto make_tables() {
-  std::array<std::array<uint32_t, 256>, 8> tables{};
+constexpr auto make_table() {
+  std::array<uint32_t, 256> table{};
   for (uint32_t byte = 0; byte < 256; ++byte) {
     uint32_t crc = byte;
     for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? kPolynomial : 0);
-    tables[0][byte] = crc;
+    table[byte] = crc;
   }
-  for (size_t k = 1; k < 8; ++k) {
-    for (size_t byte = 0; byte < 256; ++byte) {
-      const uint32_t crc = tables[k - 1][byte];
-      tables[k][byte] = (crc >> 8) ^ tables[0][crc & 0xff];
-    }
-  }
-  return tables;
+  return table;
 }
-constexpr auto kTables = make_tables();
-
-uint64_t load64(const std::byte* p) {
-  uint64_t value;
-  std::memcpy(&value, p, sizeof value);
-  return value;
-}
+constexpr auto kTable = make_table();  // the checksum of each byte
 
 #if defined(__x86_64__)
 __attribute__((target("sse4.2"))) uint32_t crc32c_sse42(uint32_t crc, std::span<const std::byte> data) {
   uint64_t state = ~crc;
   const std::byte* p = data.data();
   size_t left = data.size();
-  for (; left >= 8; left -= 8, p += 8) state = __builtin_ia32_crc32di(state, load64(p));
+  for (; left >= 8; left -= 8, p += 8) {
+    uint64_t word;
+    std::memcpy(&word, p, sizeof word);
+    state = __builtin_ia32_crc32di(state, word);
+  }
   auto state32 = static_cast<uint32_t>(state);
   for (; left > 0; --left, ++p) state32 = __builtin_ia32_crc32qi(state32, std::to_integer<uint8_t>(*p));
   return ~state32;
@@ -56,15 +47,8 @@ __attribute__((target("sse4.2"))) uint32_t crc32c_sse42(uint32_t crc, std::span<
 
 uint32_t crc32c_portable(uint32_t crc, std::span<const std::byte> data) {
   uint32_t state = ~crc;
-  const std::byte* p = data.data();
-  size_t left = data.size();
-  for (; left >= 8; left -= 8, p += 8) {
-    const uint64_t word = load64(p) ^ state;  // little-endian, as everything that LibTorch's wheel runs on
-    state = 0;
-    for (size_t k = 0; k < 8; ++k) state ^= kTables[7 - k][word >> (8 * k) & 0xff];
-  }
-  for (; left > 0; --left, ++p)
-    state = (state >> 8) ^ kTables[0][(state ^ std::to_integer<uint32_t>(*p)) & 0xff];
+  for (const std::byte byte : data)
+    state = (state >> 8) ^ kTable[(state ^ std::to_integer<uint32_t>(byte)) & 0xff];
   return ~state;
 }
 
@@ -76,18 +60,19 @@ uint32_t crc32c(uint32_t crc, std::span<const std::byte> data) {
   return crc32c_portable(crc, data);
 }
 
-FileChecksum checksum_file(const std::string& path) {
+uint32_t checksum_file(const std::string& path) {
   constexpr size_t kPieceBytes = size_t{1} << 20;
   const Descriptor file(path, O_RDONLY);
   const auto piece = std::make_unique<std::byte[]>(kPieceBytes);
-  FileChecksum sum{0, 0};
+  uint32_t sum = 0;
+  uint64_t bytes = 0;
   while (true) {
     const ssize_t got = ::read(file.fd(), piece.get(), kPieceBytes);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw system_error(path + ": cannot be read after " + std::to_string(sum.bytes) + " bytes");
+    if (got < 0) throw system_error(path + ": cannot be read after " + std::to_string(bytes) + " bytes");
     if (got == 0) return sum;
-    sum.crc32c = crc32c(sum.crc32c, {piece.get(), static_cast<size_t>(got)});
-    sum.bytes += static_cast<uint64_t>(got);
+    sum = crc32c(sum, {piece.get(), static_cast<size_t>(got)});
+    bytes += static_cast<uint64_t>(got);
   }
 }
 

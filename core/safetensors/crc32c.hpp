@@ -15,12 +15,7 @@ uint32_t crc32c(uint32_t crc, std::span<const std::byte> data);
 // The table alone, for the test that both agree.
 uint32_t crc32c_portable(uint32_t crc, std::span<const std::byte> data);
 
-struct FileChecksum {
-  uint64_t bytes;
-  uint32_t crc32c;
-};
-
 // Of any file, read in pieces. Throws Error when it cannot be read.
-FileChecksum checksum_file(const std::string& path);
+uint32_t checksum_file(const std::string& path);
 
 }  // namespace pipeline::safetensors

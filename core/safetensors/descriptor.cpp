@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -14,17 +15,15 @@ Error system_error(const std::string& what) {
 }
 
 Descriptor::Descriptor(const std::string& path, int flags)
-    : fd_(::open(path.c_str(), flags | O_CLOEXEC, 0666)), owned_(true) {
+    : fd_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {
   if (fd_ < 0) throw system_error(path + ": cannot be opened");
 }
 
 Descriptor::~Descriptor() {
-  if (owned_ && fd_ >= 0) ::close(fd_);
+  if (fd_ >= 0) ::close(fd_);
 }
 
 void Descriptor::close(const std::string& path) {
-  if (!owned_) return;
-  owned_ = false;
   if (::close(std::exchange(fd_, -1)) != 0) throw system_error(path + ": cannot be closed");
 }
 

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <string>
-#include <utility>
 
 #include "core/safetensors/error.hpp"
 
@@ -10,20 +9,13 @@ namespace pipeline::safetensors {
 // "<what>: <text of errno>", with errno kept. Call it before anything else can change errno.
 Error system_error(const std::string& what);
 
-// An open file descriptor, closed in the end unless it is borrowed.
+// An open file descriptor, closed in the end.
 class Descriptor {
  public:
   // Throws Error with the path when it cannot be opened. New files get mode 0666 less the umask.
   Descriptor(const std::string& path, int flags);
-  static Descriptor borrow(int fd) { return Descriptor(fd, false); }
-
-  Descriptor(Descriptor&& other) noexcept
-      : fd_(std::exchange(other.fd_, -1)), owned_(std::exchange(other.owned_, false)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    std::swap(owned_, other.owned_);
-    return *this;
-  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
   ~Descriptor();
 
   int fd() const { return fd_; }
@@ -32,10 +24,7 @@ class Descriptor {
   void close(const std::string& path);
 
  private:
-  Descriptor(int fd, bool owned) : fd_(fd), owned_(owned) {}
-
   int fd_;
-  bool owned_;
 };
 
 }  // namespace pipeline::safetensors

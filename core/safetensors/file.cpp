@@ -13,7 +13,7 @@
 namespace pipeline::safetensors {
 namespace {
 
-std::span<const std::byte> map_file(const std::string& path) {
+std::span<std::byte> map_file(const std::string& path) {
   const Descriptor file(path, O_RDONLY);
   struct stat status;
   if (::fstat(file.fd(), &status) != 0) throw system_error(path + ": cannot be examined");
@@ -23,7 +23,7 @@ std::span<const std::byte> map_file(const std::string& path) {
   void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.fd(), 0);
   if (address == MAP_FAILED)
     throw system_error(path + ": cannot be mapped (" + std::to_string(size) + " bytes)");
-  return {static_cast<const std::byte*>(address), size};
+  return {static_cast<std::byte*>(address), size};
 }
 
 }  // namespace
@@ -44,37 +44,19 @@ void forget(std::span<const std::byte> data) {
 File File::open(const std::string& path) {
   File file;
   file.path_ = path;
-  file.image_ = map_file(path);
-  Header header = parse_header(file.image_, path);
+  const std::span<std::byte> image = map_file(path);
+  file.image_ = {image.data(), Unmap{image.size()}};
+  Header header = parse_header(image, path);
   file.metadata_ = std::move(header.metadata);
   for (TensorInfo& tensor : header.tensors) {
     file.index_.emplace(tensor.name, file.tensors_.size());
-    file.tensors_.push_back(
-        {std::move(tensor.name), tensor.dtype, std::move(tensor.shape),
-         file.image_.subspan(header.data_start + tensor.begin, tensor.end - tensor.begin)});
+    file.tensors_.push_back({std::move(tensor.name), tensor.dtype, std::move(tensor.shape),
+                             image.subspan(header.data_start + tensor.begin, tensor.end - tensor.begin)});
   }
   return file;
 }
 
-File::File(File&& other) noexcept
-    : path_(std::move(other.path_)),
-      image_(std::exchange(other.image_, {})),
-      metadata_(std::move(other.metadata_)),
-      tensors_(std::move(other.tensors_)),
-      index_(std::move(other.index_)) {}
-
-File& File::operator=(File&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(image_, other.image_);
-  std::swap(metadata_, other.metadata_);
-  std::swap(tensors_, other.tensors_);
-  std::swap(index_, other.index_);
-  return *this;
-}
-
-File::~File() {
-  if (!image_.empty()) ::munmap(const_cast<std::byte*>(image_.data()), image_.size());
-}
+void File::Unmap::operator()(void* address) const { ::munmap(address, size); }
 
 const TensorView* File::find(std::string_view name) const {
   const auto found = index_.find(name);

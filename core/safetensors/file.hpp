@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -36,10 +37,6 @@ class File {
   // Throws Error unless the file is valid in every respect that parse_header() checks.
   static File open(const std::string& path);
 
-  File(File&& other) noexcept;
-  File& operator=(File&& other) noexcept;
-  ~File();
-
   const std::string& path() const { return path_; }
   const Metadata& metadata() const { return metadata_; }
   const std::vector<TensorView>& tensors() const { return tensors_; }  // in the order of their data
@@ -48,10 +45,15 @@ class File {
   const TensorView& at(std::string_view name) const;    // throws Error when there is none
 
  private:
+  struct Unmap {
+    size_t size;
+    void operator()(void* address) const;
+  };
+
   File() = default;
 
   std::string path_;
-  std::span<const std::byte> image_;  // the whole file; owned, by mmap
+  std::unique_ptr<void, Unmap> image_;  // the whole file
   Metadata metadata_;
   std::vector<TensorView> tensors_;
   std::map<std::string, size_t, std::less<>> index_;

@@ -32,12 +32,6 @@ Writer::Writer(const std::string& path, WriterOptions options)
       remove_unfinished_(is_regular(file_.fd())),
       options_(std::move(options)) {}
 
-Writer::Writer(int fd, std::string name, WriterOptions options)
-    : name_(std::move(name)),
-      file_(Descriptor::borrow(fd)),
-      remove_unfinished_(false),
-      options_(std::move(options)) {}
-
 Writer::~Writer() {
   if (remove_unfinished_ && !finished_) ::unlink(name_.c_str());
 }
@@ -105,7 +99,7 @@ void Writer::write(std::string_view name, std::span<const std::byte> piece) {
   skip_complete();
 }
 
-FileChecksum Writer::finish() {
+void Writer::finish() {
   if (finished_) throw Error(name_ + ": finished twice");
   begin();
   if (current_ < tensors_.size()) {
@@ -118,7 +112,6 @@ FileChecksum Writer::finish() {
   if (options_.sync && ::fsync(file_.fd()) != 0) throw system_error(name_ + ": cannot be synced to disk");
   file_.close(name_);
   finished_ = true;
-  return written_;
 }
 
 // Small pieces are gathered, large ones go straight through.
@@ -136,15 +129,12 @@ void Writer::flush() {
 
 void Writer::put(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    // In pieces, so that the checksum runs over bytes that are still in the cache.
-    const ssize_t put = ::write(file_.fd(), bytes.data(), std::min(bytes.size(), kBufferBytes));
+    const ssize_t put = ::write(file_.fd(), bytes.data(), bytes.size());
     if (put < 0 && errno == EINTR) continue;
     if (put < 0)
-      throw system_error(name_ + ": cannot be written after " + std::to_string(written_.bytes) + " bytes");
-    const auto count = static_cast<size_t>(put);
-    written_.crc32c = crc32c(written_.crc32c, bytes.first(count));
-    written_.bytes += count;
-    bytes = bytes.subspan(count);
+      throw system_error(name_ + ": cannot be written after " + std::to_string(written_) + " bytes");
+    written_ += static_cast<uint64_t>(put);
+    bytes = bytes.subspan(static_cast<size_t>(put));
   }
 }
 

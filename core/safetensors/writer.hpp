@@ -9,7 +9,6 @@
 #include <string_view>
 #include <vector>
 
-#include "core/safetensors/crc32c.hpp"
 #include "core/safetensors/descriptor.hpp"
 #include "core/safetensors/header.hpp"
 
@@ -26,13 +25,12 @@ struct WriterOptions {
 //   Writer writer(path);
 //   writer.declare("wte.weight", Dtype::kF32, {vocab, width});
 //   writer.write("wte.weight", bytes);
-//   FileChecksum sum = writer.finish();
+//   writer.finish();
 //
-// A file that was opened by path and not finished is removed. Not for use by several threads at once.
+// A file that is not finished is removed. Not for use by several threads at once.
 class Writer {
  public:
   explicit Writer(const std::string& path, WriterOptions options = {});  // creates or replaces the file
-  Writer(int fd, std::string name, WriterOptions options = {});          // borrows fd; `name` is for messages
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
   ~Writer();
@@ -46,8 +44,8 @@ class Writer {
   // The next piece of `name`, which must be the first tensor of layout() that is not complete.
   void write(std::string_view name, std::span<const std::byte> piece);
 
-  // Completes the file. Throws Error when data is missing. Size and checksum are those of the whole file.
-  FileChecksum finish();
+  // Completes the file. Throws Error when data is missing.
+  void finish();
 
  private:
   void begin();
@@ -68,7 +66,7 @@ class Writer {
   uint64_t position_ = 0;  // bytes of data accepted so far
   std::unique_ptr<std::byte[]> buffer_;
   size_t buffered_ = 0;
-  FileChecksum written_{0, 0};
+  uint64_t written_ = 0;  // bytes, with the header
 };
 
 }  // namespace pipeline::safetensors

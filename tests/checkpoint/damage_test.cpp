@@ -85,9 +85,9 @@ TEST_F(Damage, MissingFile) {
 }
 
 TEST_F(Damage, OneFlippedBitInTheData) {
-  const std::string crc = hex(safetensors::checksum_file(data_).crc32c);
+  const std::string crc = hex(safetensors::checksum_file(data_));
   flip(data_, static_cast<int64_t>(fs::file_size(data_)) - 3);
-  const std::string now = hex(safetensors::checksum_file(data_).crc32c);
+  const std::string now = hex(safetensors::checksum_file(data_));
   EXPECT_NE(crc, now);
   expect_rejected(data_ + ": is damaged: its CRC-32C is " + now + ", the manifest says " + crc);
 }
