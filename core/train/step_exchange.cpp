@@ -5,6 +5,9 @@
 #include <nlohmann/json.hpp>
 
 namespace pipeline::train {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(MetricSum, name, sum, weight)
+
 namespace {
 
 StepFacts sum(std::vector<MicroBatchFacts> facts) {
@@ -20,18 +23,12 @@ StepFacts sum(std::vector<MicroBatchFacts> facts) {
   return total;
 }
 
-nlohmann::json to_json(const std::vector<MetricSum>& metrics) {
-  nlohmann::json json = nlohmann::json::array();
-  for (const MetricSum& metric : metrics)
-    json.push_back(nlohmann::json::array({metric.name, metric.sum, metric.weight}));
-  return json;
-}
-
-void add_from(const nlohmann::json& json, std::vector<MetricSum>& sums) {
-  for (const nlohmann::json& metric : json) add(sums, {metric[0], metric[1], metric[2]});
+void add_from(const nlohmann::json& metrics, std::vector<MetricSum>& sums) {
+  for (const nlohmann::json& metric : metrics) add(sums, metric);
 }
 
 }  // namespace
+
 
 StepFacts sum_over_ranks(ProcessGroup& processes, std::span<const MicroBatchFacts> mine) {
   if (processes.world().size == 1) return sum({mine.begin(), mine.end()});
@@ -53,7 +50,7 @@ StepFacts sum_over_ranks(ProcessGroup& processes, std::span<const MicroBatchFact
 std::vector<MetricSum> add_up(ProcessGroup& processes, const std::vector<MetricSum>& mine) {
   if (processes.world().size == 1) return mine;
   std::vector<MetricSum> all;
-  for (const nlohmann::json& rank : processes.exchange("metrics", to_json(mine))) add_from(rank, all);
+  for (const nlohmann::json& rank : processes.exchange("metrics", mine)) add_from(rank, all);
   return all;
 }
 
@@ -63,7 +60,7 @@ Boundary agree(ProcessGroup& processes, const Boundary& mine) {
   bool first = true;
   for (const nlohmann::json& rank :
        processes.exchange("boundary", {mine.signal, mine.time_is_up, mine.save, mine.data_wait,
-                                       to_json(mine.metrics), mine.has_late, to_json(mine.late_metrics)})) {
+                                       mine.metrics, mine.has_late, mine.late_metrics})) {
     if (all.signal == 0) all.signal = rank[0];
     if (std::exchange(first, false)) {
       all.time_is_up = rank[1];

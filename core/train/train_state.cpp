@@ -7,10 +7,12 @@
 
 namespace pipeline::train {
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Best, metric, value, step)
+
 std::string TrainState::to_json() const {
   nlohmann::json json{{"step", step}, {"seconds", seconds}, {"loss_scale", loss_scale.state()}};
   if (unapplied) json["unapplied"] = *unapplied;
-  if (best) json["best"] = {{"metric", best->metric}, {"value", best->value}, {"step", best->step}};
+  if (best) json["best"] = *best;
   return json.dump();
 }
 
@@ -24,9 +26,7 @@ TrainState TrainState::from_json(const std::string& text, const LossScale::Optio
     state.loss_scale = LossScale(options);
     state.loss_scale.load_state(json.at("loss_scale"));
     if (json.contains("unapplied")) state.unapplied = json["unapplied"].get<bool>();
-    if (json.contains("best"))
-      state.best = Best{json["best"].at("metric").get<std::string>(), json["best"].at("value").get<double>(),
-                        json["best"].at("step").get<uint64_t>()};
+    if (json.contains("best")) state.best = json["best"].get<Best>();
     return state;
   } catch (const nlohmann::json::exception& error) {
     throw Error(PL_ERROR_CORRUPT,

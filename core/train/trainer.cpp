@@ -136,11 +136,7 @@ void Trainer::start(const Origin& origin) {
 
 void Trainer::resume(const checkpoint::Checkpoint& from) {
   checkpointer_.require_same_run(from);
-  std::vector<checkpoint::Wanted> wanted = wanted_values(session_.task());
-  for (checkpoint::Wanted& one : wanted) one.may_be_missing = false;
-  from.check("value", wanted);
-  session_.strategy().load_state(
-      [&](const pl_piece& piece, void* destination) { from.read(piece, destination); }, false);
+  load_state(session_, from, false);
   state_ = TrainState::from_json(from.contents().train_state_json, loss_scale_options(session_), from.path());
   last_finite_ = state_.unapplied;
   state_.unapplied.reset();

@@ -12,6 +12,13 @@
 #include "core/base/error.hpp"
 #include "core/train/data/prefetcher.hpp"
 
+namespace pipeline::plugins {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(EvaluationValue, group, name, sum, weight)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(EvaluationRecord, sample_id, key, bytes)
+
+}  // namespace pipeline::plugins
+
 namespace pipeline::train {
 namespace {
 
@@ -69,37 +76,14 @@ struct Share {
     std::vector<plugins::EvaluationValue> values;  // as the task reported them
     std::vector<plugins::EvaluationRecord> records;
     std::vector<std::pair<uint64_t, std::string>> shown;
+
+    NLOHMANN_DEFINE_TYPE_INTRUSIVE(Batch, samples, values, records, shown)
   };
   bool cancelled = false;
   std::vector<Batch> batches;
+
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(Share, cancelled, batches)
 };
-
-nlohmann::json to_json(const Share& share) {
-  nlohmann::json batches = nlohmann::json::array();
-  for (const Share::Batch& batch : share.batches) {
-    nlohmann::json values = nlohmann::json::array(), records = nlohmann::json::array(),
-                   shown = nlohmann::json::array();
-    for (const plugins::EvaluationValue& value : batch.values)
-      values.push_back(nlohmann::json::array({value.group, value.name, value.sum, value.weight}));
-    for (const plugins::EvaluationRecord& record : batch.records)
-      records.push_back(nlohmann::json::array({record.sample_id, record.key, record.bytes}));
-    for (const auto& [id, text] : batch.shown) shown.push_back(nlohmann::json::array({id, text}));
-    batches.push_back(nlohmann::json::array({batch.samples, values, records, shown}));
-  }
-  return nlohmann::json::array({share.cancelled, batches});
-}
-
-Share from_json(const nlohmann::json& json) {
-  Share share{.cancelled = json[0]};
-  for (const nlohmann::json& batch : json[1]) {
-    Share::Batch& to = share.batches.emplace_back(Share::Batch{.samples = batch[0]});
-    for (const nlohmann::json& value : batch[1])
-      to.values.push_back({value[0], value[1], value[2], value[3]});
-    for (const nlohmann::json& record : batch[2]) to.records.push_back({record[0], record[1], record[2]});
-    for (const nlohmann::json& sample : batch[3]) to.shown.emplace_back(sample[0], sample[1]);
-  }
-  return share;
-}
 
 // One rank's way through the split, in rounds of a few batches for each rank, after which all tell each other
 // what they have.
@@ -176,8 +160,8 @@ class Rounds {
     if (processes_.world().size == 1) {
       all.push_back(std::move(mine));
     } else {
-      for (const nlohmann::json& share : processes_.exchange("evaluate", to_json(mine)))
-        all.push_back(from_json(share));
+      for (const nlohmann::json& share : processes_.exchange("evaluate", mine))
+        all.push_back(share.get<Share>());
     }
     if (std::ranges::any_of(all, &Share::cancelled)) return std::nullopt;
     std::vector<Share::Batch> batches;

@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 #include <span>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -69,8 +70,7 @@ std::optional<checkpoint::Checkpoint> newest_checkpoint(const std::string& folde
   return found;
 }
 
-}  // namespace
-
+// The parameters of a task as a checkpoint must have them.
 std::vector<checkpoint::Wanted> wanted_values(plugins::Task& task) {
   std::vector<checkpoint::Wanted> wanted;
   for (const pl_parameter& parameter : task.parameters())
@@ -80,6 +80,8 @@ std::vector<checkpoint::Wanted> wanted_values(plugins::Task& task) {
   return wanted;
 }
 
+}  // namespace
+
 checkpoint::Checkpoint open_checkpoint(const std::string& path, checkpoint::Which which, observe::Log& log) {
   std::vector<checkpoint::Rejected> rejected;
   checkpoint::Checkpoint found = checkpoint::open_any(path, which, &rejected);
@@ -87,12 +89,12 @@ checkpoint::Checkpoint open_checkpoint(const std::string& path, checkpoint::Whic
   return found;
 }
 
-void load_values(Session& session, const checkpoint::Checkpoint& checkpoint) {
+void load_state(Session& session, const checkpoint::Checkpoint& from, bool values_only) {
   std::vector<checkpoint::Wanted> wanted = wanted_values(session.task());
   for (checkpoint::Wanted& one : wanted) one.may_be_missing = false;  // it would be used untrained
-  checkpoint.check("value", wanted);
+  from.check("value", wanted);
   session.strategy().load_state(
-      [&](const pl_piece& piece, void* destination) { checkpoint.read(piece, destination); }, true);
+      [&](const pl_piece& piece, void* destination) { from.read(piece, destination); }, values_only);
 }
 
 std::string Origin::to_bytes() const {

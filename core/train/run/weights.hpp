@@ -3,10 +3,8 @@
 
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "core/checkpoint/checkpoint.hpp"
-#include "core/plugins/task.hpp"
 #include "core/train/run/run_folder.hpp"
 #include "core/train/run/session.hpp"
 
@@ -38,8 +36,9 @@ Origin find_origin(const Session& session, const RunFolder& folder, const std::s
 // _DROPPABLE, which the log names: one error lists all missing, unexpected and mis-shaped tensors.
 std::string load_weights(Session& session, const Origin& origin);
 
-// Only the values of a checkpoint, for evaluation, prediction and export.
-void load_values(Session& session, const checkpoint::Checkpoint& checkpoint);
+// What a checkpoint of the very same model holds. `values_only`: for evaluation, prediction and export;
+// otherwise the optimizer's state as well, and the run goes on.
+void load_state(Session& session, const checkpoint::Checkpoint& from, bool values_only);
 
 // As checkpoint::open_any; what is passed over in the folder is logged.
 checkpoint::Checkpoint open_checkpoint(const std::string& path, checkpoint::Which which, observe::Log& log);
@@ -47,8 +46,5 @@ checkpoint::Checkpoint open_checkpoint(const std::string& path, checkpoint::Whic
 // The checkpoint that `weights` means at the moment, and which one of that name; `weights` itself where it is
 // none of ours.
 std::string checkpoint_of(const std::string& weights);
-
-// The parameters of a task as a checkpoint must have them.
-std::vector<checkpoint::Wanted> wanted_values(plugins::Task& task);
 
 }  // namespace pipeline::train

@@ -48,7 +48,7 @@ struct Loaded {
     session.open_task(&checkpoint);
     require_same_on_all_ranks(session);
     session.create_strategy();
-    load_values(session, checkpoint);
+    load_state(session, checkpoint, true);
     session.bind();
     session.log().info(fmt::format("{} of {}, step {}", session.task_plugin().label(), checkpoint.path(),
                                    checkpoint.contents().step));
