@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "core/base/error.hpp"
 #include "core/base/port_owner.hpp"
@@ -129,25 +130,12 @@ bool is_connected_to_itself(int fd) {
 
 }  // namespace
 
-Socket& Socket::operator=(Socket&& other) noexcept {
-  if (this != &other) {
-    close();
-    fd_ = std::exchange(other.fd_, -1);
-  }
-  return *this;
-}
-
-void Socket::close() {
-  if (fd_ >= 0) ::close(fd_);
-  fd_ = -1;
-}
-
 Pipe::Pipe() {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0)
     throw Error(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
-  out = Socket(ends[0]);
-  in = Socket(ends[1]);
+  out = Descriptor(ends[0]);
+  in = Descriptor(ends[1]);
 }
 
 bool Address::is_loopback() const {

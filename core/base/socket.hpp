@@ -7,33 +7,19 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
+#include "core/base/descriptor.hpp"
 #include "core/base/world.hpp"
 
 namespace pipeline {
 
-// A descriptor, closed with its owner.
-class Socket {
- public:
-  explicit Socket(int fd = -1) : fd_(fd) {}
-  ~Socket() { close(); }
-  Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Socket& operator=(Socket&& other) noexcept;
-
-  explicit operator bool() const { return fd_ >= 0; }
-  int fd() const { return fd_; }
-  void close();
-
- private:
-  int fd_;
-};
+using Socket = Descriptor;
 
 // What is written `in` comes `out`.
 struct Pipe {
   Pipe();  // throws Error
-  Socket out, in;
+  Descriptor out, in;
 };
 
 struct Address {

@@ -11,10 +11,10 @@
 #include <cstring>
 #include <string_view>
 
+#include "core/base/descriptor.hpp"
 #include "core/base/error.hpp"
 #include "core/base/hash.hpp"
 #include "core/base/keyed_hash.hpp"
-#include "core/base/socket.hpp"
 #include "core/launch/rank_env.hpp"
 
 namespace pipeline::launch {
@@ -55,7 +55,7 @@ bool make(const fs::path& file) {
   std::error_code error;
   fs::create_directories(file.parent_path(), error);
   const std::string part = fmt::format("{}.{}", file.string(), random_secret().substr(0, 16));
-  const Socket descriptor(::open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  const Descriptor descriptor(::open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!descriptor) return false;
   const std::string secret = random_secret();
   const bool written =
@@ -70,7 +70,7 @@ bool make(const fs::path& file) {
 
 // Empty: errno says why.
 std::string read(const fs::path& file) {
-  const Socket descriptor(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  const Descriptor descriptor(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   struct stat facts {};
   if (!descriptor || ::fstat(descriptor.fd(), &facts) != 0) return {};
   if (facts.st_uid != ::geteuid() || (facts.st_mode & 077) != 0)

@@ -25,7 +25,7 @@ void on_signal(int signal) {
 }  // namespace
 
 SignalPipe::SignalPipe() {
-  for (const Socket* end : {&pipe_.out, &pipe_.in}) ::fcntl(end->fd(), F_SETFL, O_NONBLOCK);
+  for (const Descriptor* end : {&pipe_.out, &pipe_.in}) ::fcntl(end->fd(), F_SETFL, O_NONBLOCK);
   write_end = pipe_.in.fd();
   struct sigaction action {};
   action.sa_handler = on_signal;

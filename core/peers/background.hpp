@@ -24,7 +24,7 @@ class WakeFd {
   void clear() noexcept;
 
  private:
-  Socket event_;
+  Descriptor event_;
 };
 
 // Time in which this process could run. One that was stopped with everything else (Ctrl-Z, a suspended

@@ -29,7 +29,6 @@ void add_from(const nlohmann::json& metrics, std::vector<MetricSum>& sums) {
 
 }  // namespace
 
-
 StepFacts sum_over_ranks(ProcessGroup& processes, std::span<const MicroBatchFacts> mine) {
   if (processes.world().size == 1) return sum({mine.begin(), mine.end()});
   nlohmann::json json = nlohmann::json::array();
@@ -59,8 +58,8 @@ Boundary agree(ProcessGroup& processes, const Boundary& mine) {
   Boundary all;
   bool first = true;
   for (const nlohmann::json& rank :
-       processes.exchange("boundary", {mine.signal, mine.time_is_up, mine.save, mine.data_wait,
-                                       mine.metrics, mine.has_late, mine.late_metrics})) {
+       processes.exchange("boundary", {mine.signal, mine.time_is_up, mine.save, mine.data_wait, mine.metrics,
+                                       mine.has_late, mine.late_metrics})) {
     if (all.signal == 0) all.signal = rank[0];
     if (std::exchange(first, false)) {
       all.time_is_up = rank[1];

@@ -13,6 +13,7 @@
 #include <unistd.h>
 #include <nlohmann/json.hpp>
 
+#include "core/base/descriptor.hpp"
 #include "core/base/error.hpp"
 #include "core/base/files.hpp"
 #include "core/observe/format.hpp"
@@ -41,21 +42,18 @@ class PartialFile {
       samples_ = stored.value("samples", uint64_t{0});
       bytes_ = stored.value("bytes", uint64_t{0});
     }
-    descriptor_ = ::open(part_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-    if (descriptor_ < 0) throw write_error(part_, errno);
-    if (::ftruncate(descriptor_, static_cast<off_t>(bytes_)) != 0 || ::lseek(descriptor_, 0, SEEK_END) < 0)
+    file_ = Descriptor(::open(part_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+    if (!file_) throw write_error(part_, errno);
+    if (::ftruncate(file_.fd(), static_cast<off_t>(bytes_)) != 0 || ::lseek(file_.fd(), 0, SEEK_END) < 0)
       fail(part_);
   }
-  ~PartialFile() { ::close(descriptor_); }
-  PartialFile(const PartialFile&) = delete;
-  PartialFile& operator=(const PartialFile&) = delete;
 
   uint64_t samples() const { return samples_; }
   bool empty() const { return bytes_ == 0; }
 
   void append(std::string_view text, uint64_t samples_done) {
     for (size_t done = 0; done < text.size();) {
-      const ssize_t wrote = ::write(descriptor_, text.data() + done, text.size() - done);
+      const ssize_t wrote = ::write(file_.fd(), text.data() + done, text.size() - done);
       if (wrote < 0 && errno == EINTR) continue;
       if (wrote < 0) fail(part_);
       done += static_cast<size_t>(wrote);
@@ -71,7 +69,7 @@ class PartialFile {
   }
 
   void sync() {
-    if (::fsync(descriptor_) != 0) fail(part_);
+    if (::fsync(file_.fd()) != 0) fail(part_);
   }
 
   void finish() {
@@ -90,7 +88,7 @@ class PartialFile {
 
   fs::path output_, part_, progress_;
   std::string identity_;
-  int descriptor_ = -1;
+  Descriptor file_;
   uint64_t samples_ = 0, bytes_ = 0;
 };
 

@@ -56,25 +56,22 @@ bool has_results(const fs::path& path) {
   return false;
 }
 
-int lock(const fs::path& path) {
+Descriptor lock(const fs::path& path) {
   const fs::path file = path / kLock;
-  const int descriptor = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (descriptor < 0) fail(file, "cannot be created, so the run has no place: choose another run.dir");
-  if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
+  Descriptor held(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (!held) fail(file, "cannot be created, so the run has no place: choose another run.dir");
+  if (::flock(held.fd(), LOCK_EX | LOCK_NB) != 0) {
     char owner[32] = {};
-    const ssize_t size = ::read(descriptor, owner, sizeof owner - 1);
-    ::close(descriptor);
+    const ssize_t size = ::read(held.fd(), owner, sizeof owner - 1);
     throw Error(
         PL_ERROR_CONFIG,
         fmt::format("run.dir = {}: is in use by process {}: wait for it, stop it, or choose another run.dir",
                     path.string(), size > 0 ? owner : "of another host"));
   }
   const std::string me = std::to_string(::getpid());
-  if (::ftruncate(descriptor, 0) != 0 || ::write(descriptor, me.data(), me.size()) < 0) {
-    ::close(descriptor);
+  if (::ftruncate(held.fd(), 0) != 0 || ::write(held.fd(), me.data(), me.size()) < 0)
     fail(file, "cannot be written");
-  }
-  return descriptor;
+  return held;
 }
 
 }  // namespace
@@ -88,25 +85,15 @@ RunFolder::RunFolder(fs::path path, bool fresh) : path_(std::move(path)) {
                 fmt::format("run.dir = {}: holds files that are not of a run: choose another run.dir",
                             path_.string()));
   if (ours && fresh) {
-    lock_ = lock(path_);  // not under a running process's feet
+    const Descriptor old = lock(path_);  // not under a running process's feet
     moved_aside_ = free_name(path_);
     fs::rename(path_, *moved_aside_);
-    ::close(lock_);
   }
   create(path_);
   lock_ = lock(path_);
 }
 
 RunFolder RunFolder::of_first_rank(fs::path path) { return RunFolder(std::move(path)); }
-
-RunFolder::RunFolder(RunFolder&& other) noexcept
-    : path_(std::move(other.path_)),
-      moved_aside_(std::exchange(other.moved_aside_, std::nullopt)),
-      lock_(std::exchange(other.lock_, -1)) {}
-
-RunFolder::~RunFolder() {
-  if (lock_ >= 0) ::close(lock_);
-}
 
 bool RunFolder::put_back_unless_begun() {
   if (!moved_aside_ || has_results(path_)) return false;
@@ -131,7 +118,7 @@ void RunFolder::mark_finished(const std::string& how) const { write_file(kFinish
 void RunFolder::unmark_finished() const { fs::remove(path_ / kFinished); }
 
 void RunFolder::make(const fs::path& path) {
-  if (create(path)) ::close(lock(path));
+  if (create(path)) lock(path);
 }
 
 void RunFolder::write_file(const std::string& name, std::string_view content) const {

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <utility>
 
+#include "core/base/descriptor.hpp"
+
 namespace pipeline::train {
 
 class RunFolder {
@@ -24,9 +26,6 @@ class RunFolder {
   // As a rank that is not the first one sees it, which made and locked it: to read from, and for the files of
   // its own.
   static RunFolder of_first_rank(std::filesystem::path path);
-  ~RunFolder();
-  RunFolder(RunFolder&& other) noexcept;
-  RunFolder& operator=(RunFolder&&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
@@ -60,7 +59,7 @@ class RunFolder {
 
   std::filesystem::path path_;
   std::optional<std::filesystem::path> moved_aside_;
-  int lock_ = -1;
+  Descriptor lock_;
 };
 
 }  // namespace pipeline::train

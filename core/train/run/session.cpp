@@ -264,7 +264,7 @@ void Session::open_task(const checkpoint::Checkpoint* weights) {
       args_.processes->peers().progress();  // so long as the one that prepares does
       return args_.cancelled && args_.cancelled();
     };
-    const PrepareLock lock(cache_dir_, log_, give_up);
+    const Descriptor lock = prepare_lock(cache_dir_, log_, give_up);
     args_.processes->at("preparing data", 0);
     set_up_ = SetUp::preparing_data;
     task_->prepare();
