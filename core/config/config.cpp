@@ -144,12 +144,9 @@ bool Config::has_stages() const { return sources_->has_stages; }
 const std::string& Config::file() const { return sources_->file; }
 
 Config Config::for_stage(std::string_view name) const {
-  if (!sources_->find_stage(name)) {
-    const std::vector<std::string> names = sources_->stage_names();
-    const std::string near = closest(name, names);
-    throw ConfigError("stage " + std::string(name) + ": no such stage: " +
-                      (near.empty() ? "there is " + alternatives(names) : "did you mean " + near + "?"));
-  }
+  if (!sources_->find_stage(name))
+    throw ConfigError("stage " + std::string(name) +
+                      ": no such stage: " + did_you_mean(name, sources_->stage_names()));
   return Config(sources_, name);
 }
 
@@ -172,13 +169,9 @@ Config load(const LoadArgs& args) {
   return Config(std::move(sources), "");
 }
 
-namespace {
-
-// Where and on how many devices a run computes may change by the design's rules; its numeric identity is
-// checked elsewhere.
-bool placement(std::string_view key) { return key.starts_with("strategy.") || key.starts_with("backend."); }
-
-}  // namespace
+bool is_placement(std::string_view key) {
+  return key.starts_with("strategy.") || key.starts_with("backend.");
+}
 
 std::vector<Row> Config::rows(std::span<const PluginConfig* const> plugins) const {
   std::vector<Row> rows;
@@ -188,7 +181,7 @@ std::vector<Row> Config::rows(std::span<const PluginConfig* const> plugins) cons
       const Setting& setting = settings.setting(key);
       const std::string full = settings.prefix() + key;
       if (full.starts_with("stage.") && (stage_.empty() || !has_stages())) continue;
-      const bool may_change = placement(full) || (setting.option.flags & PL_OPTION_MAY_CHANGE);
+      const bool may_change = is_placement(full) || (setting.option.flags & PL_OPTION_MAY_CHANGE);
       rows.push_back({full, settings.show(key), setting.origin, may_change});
       known.insert(full);
     }
@@ -198,7 +191,7 @@ std::vector<Row> Config::rows(std::span<const PluginConfig* const> plugins) cons
   // Values of plugins whose schema was not given, as they were written.
   for (const auto& [key, entry] : sources_->merged(stage_).entries)
     if (!known.contains(key) && !key.starts_with("stage."))
-      rows.push_back({key, config::to_toml(entry.value), entry.origin, placement(key)});
+      rows.push_back({key, config::to_toml(entry.value), entry.origin, is_placement(key)});
   return rows;
 }
 

@@ -35,6 +35,10 @@ struct LoadArgs {
 
 struct Sources;  // what was read: sources.hpp
 
+// Where and on how many devices a run computes may change by the design's rules, and the options of a
+// strategy or a backend come and go with it; its numeric identity is checked elsewhere.
+bool is_placement(std::string_view key);
+
 // One key with the value in force.
 struct Row {
   std::string key;    // full: "task.model.n_head"

@@ -20,11 +20,6 @@ bool same_source(const std::string& a, const std::string& b) {
   return left && right ? same(*left, *right) : a == b;
 }
 
-// A run may go on under another strategy or backend, whose options come and go with it.
-bool comes_and_goes(std::string_view key) {
-  return key.starts_with("strategy.") || key.starts_with("backend.");
-}
-
 std::string or_not_set(const std::string& value) { return value.empty() ? "not set" : value; }
 
 }  // namespace
@@ -37,13 +32,13 @@ std::vector<Difference> differences(std::string_view stored_toml, const Config& 
     const auto before = stored.find(row.key);
     const std::string value = before == stored.end() ? "" : to_toml(before->second.value);
     if (!same_source(value, row.value)) {
-      const bool came = before == stored.end() && comes_and_goes(row.key);
+      const bool came = before == stored.end() && is_placement(row.key);
       differences.push_back({row.key, value, row.value, row.origin, row.may_change || came, came});
     }
     if (before != stored.end()) stored.erase(before);
   }
   for (const auto& [key, entry] : stored) {
-    const bool went = comes_and_goes(key);
+    const bool went = is_placement(key);
     differences.push_back({key, to_toml(entry.value), "", Origin{}, went, went});
   }
   return differences;
@@ -59,12 +54,8 @@ std::vector<Difference> require_resumable(std::string_view stored_toml, std::str
       continue;
     }
     const std::string before = shorten(or_not_set(difference.before), 80);
-    std::string remedy = ", and it must stay the same when a run is continued: ";
-    if (difference.before.empty()) {
-      remedy += "remove it";
-    } else {
-      remedy += "write " + before;
-    }
+    const std::string remedy = ", and it must stay the same when a run is continued: " +
+                               (difference.before.empty() ? "remove it" : "write " + before);
     problems.add(difference.origin,
                  format_problem(difference.origin, difference.key, shorten(or_not_set(difference.now), 80),
                                 "was " + before + " in " + std::string(where) + remedy +

@@ -2,7 +2,6 @@
 
 #include "core/base/error.hpp"
 #include "core/base/str.hpp"
-#include "core/config/option.hpp"
 
 namespace pipeline::config {
 
@@ -24,22 +23,14 @@ PluginConfig::PluginConfig(std::string prefix, std::string file, std::vector<Set
   }
 }
 
-const PluginConfig::Strings& PluginConfig::strings(std::string_view key, bool is_list) const {
-  const Setting& found = setting(key);
-  const uint32_t type = found.option.type;
-  const bool fits = is_list ? type == PL_OPTION_STRING_LIST || type == PL_OPTION_PATH_LIST
-                            : type == PL_OPTION_STRING || type == PL_OPTION_PATH;
-  if (!fits)
-    throw Error("option " + prefix() + std::string(key) + " is of type " + type_name(type) +
-                ", and was asked for as " + type_name(is_list ? PL_OPTION_STRING_LIST : PL_OPTION_STRING));
-  if (!found.value) throw error(key, "is needed here and has no default: give it a value");
-  return *strings_.find(key)->second;
+pl_str PluginConfig::string(std::string_view key) const {
+  get_string(key);  // or throws what is wrong
+  return strings_.find(key)->second->views.front();
 }
 
-pl_str PluginConfig::string(std::string_view key) const { return strings(key, false).views.front(); }
-
 std::span<const pl_str> PluginConfig::string_list(std::string_view key) const {
-  return strings(key, true).views;
+  get_string_list(key);
+  return strings_.find(key)->second->views;
 }
 
 namespace {

@@ -31,8 +31,6 @@ class PluginConfig : public Settings {
     std::vector<pl_str> views;
   };
 
-  const Strings& strings(std::string_view key, bool is_list) const;
-
   std::map<std::string, std::unique_ptr<Strings>, std::less<>> strings_;
 };
 

@@ -36,7 +36,8 @@ const Setting& Settings::setting(std::string_view key) const {
 template <class T>
 const T* Settings::find(std::string_view key, uint32_t type) const {
   const Setting& found = setting(key);
-  const bool path_as_text = type == PL_OPTION_STRING && found.option.type == PL_OPTION_PATH;
+  const bool path_as_text = (type == PL_OPTION_STRING && found.option.type == PL_OPTION_PATH) ||
+                            (type == PL_OPTION_STRING_LIST && found.option.type == PL_OPTION_PATH_LIST);
   if (found.option.type != type && !path_as_text)
     throw Error("option " + prefix_ + std::string(key) + " is of type " + type_name(found.option.type) +
                 ", and was asked for as " + type_name(type));

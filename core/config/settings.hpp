@@ -32,7 +32,7 @@ class Settings {
   const std::string& get_string(std::string_view key) const;  // of a path: as it was written
   const std::vector<int64_t>& get_int_list(std::string_view key) const;
   const std::vector<double>& get_float_list(std::string_view key) const;
-  const std::vector<std::string>& get_string_list(std::string_view key) const;
+  const std::vector<std::string>& get_string_list(std::string_view key) const;  // the same of paths
   std::vector<std::string> get_path_list(std::string_view key) const;
 
   std::optional<int64_t> find_int(std::string_view key) const;

@@ -104,9 +104,7 @@ class StageReader {
     if (document.resolved_stage) add_resolved(*document.resolved_stage);
     sources_.has_stages = !sources_.stages.empty();
     if (!sources_.has_stages) {
-      StageLayer implied;
-      implied.name = kImpliedStage;
-      sources_.stages.push_back(std::move(implied));
+      sources_.stages.push_back({.name = std::string(kImpliedStage), .origin = {}, .table = {}});
     }
   }
 
@@ -204,12 +202,10 @@ void read_set(const std::string& argument, Sources& sources, Problems& problems)
     const size_t name_end = std::min(key.find('.', 6), key.size());
     const std::string name = key.size() > 6 ? key.substr(6, name_end - 6) : "";
     const std::string rest = name_end < key.size() ? key.substr(name_end + 1) : "";
-    const std::string near = closest(name, names);
     if (rest.find('.') == std::string::npos) {
       fail("write stage.NAME.TABLE.KEY=VALUE, where NAME is " + alternatives(names));
     } else if (!sources.find_stage(name)) {
-      fail("no stage is named so: " +
-           (near.empty() ? "there is " + alternatives(names) : "did you mean " + near + "?"));
+      fail("no stage is named so: " + did_you_mean(name, names));
     } else if (belongs_to_run(rest)) {
       fail("cannot differ between the stages of a run: write --set " + rest + "=VALUE");
     } else {
@@ -252,14 +248,11 @@ Sources read_sources(const LoadArgs& args, Problems& problems) {
   for (const std::string& argument : args.sets) read_set(argument, sources, problems);
 
   if (!args.stage.empty() && !sources.find_stage(args.stage)) {
-    const std::vector<std::string> names = sources.stage_names();
-    const std::string near = closest(args.stage, names);
     const Origin origin{Origin::Kind::kSet, "", 0, 0, ""};
-    problems.add(origin, "--stage " + args.stage + ": " +
-                             (sources.has_stages
-                                  ? "no such stage: " + (near.empty() ? "there is " + alternatives(names)
-                                                                      : "did you mean " + near + "?")
-                                  : "this configuration has no [[stage]]: leave --stage out"));
+    problems.add(origin,
+                 "--stage " + args.stage + ": " +
+                     (sources.has_stages ? "no such stage: " + did_you_mean(args.stage, sources.stage_names())
+                                         : "this configuration has no [[stage]]: leave --stage out"));
   }
   return sources;
 }

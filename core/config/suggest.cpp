@@ -59,4 +59,9 @@ std::string alternatives(std::span<const std::string> names) {
   return text;
 }
 
+std::string did_you_mean(std::string_view name, std::span<const std::string> candidates) {
+  const std::string near = closest(name, candidates);
+  return near.empty() ? "there is " + alternatives(candidates) : "did you mean " + near + "?";
+}
+
 }  // namespace pipeline::config

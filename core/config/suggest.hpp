@@ -18,6 +18,9 @@ std::string closest(std::string_view name, std::span<const std::string> candidat
 // "a", "a or b", "a, b or c".
 std::string alternatives(std::span<const std::string> names);
 
+// "did you mean a?", or, where none is near, "there is a, b or c".
+std::string did_you_mean(std::string_view name, std::span<const std::string> candidates);
+
 // What other tools call things: Accelerate, DeepSpeed, Lightning, transformers, torchtitan, nanoGPT. For a
 // dotted key the longest known end of it counts, so that a name is found in any table. Returns what to write
 // instead, beginning with our key ("train.max_epochs"), or "".
