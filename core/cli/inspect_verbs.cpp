@@ -30,28 +30,26 @@ void add_check(CLI::App& app, Action& action) {
   args->add_launch_to(*verb);
   verb->add_flag("-v,--verbose", *verbose, "print every value in force and where it was set");
   verb->footer("Example:\n  pipeline check configs/summarization.toml -v");
-  verb->callback([=, &action] {
-    action = [=] {
-      const config::Config config = args->load();
-      train::run_dir(config);
-      train::check_stages(config);
-      const World world = planned_world(*args, config);
-      observe::Console console(observe::Console::Mode::plain);
-      observe::Log log(console, observe::Level::info);
-      plugins::Registry registry = make_registry(args->plugin_paths, config.get_path_list("plugins.paths"),
-                                                 [&](const std::string& line) { log.info(line); });
-      for (const config::Config& stage : train::stages_of(config)) {
-        train::Session session(
-            stage, registry, log,
-            {.purpose = train::purpose_of_stage(stage), .world = world, .processes = nullptr});
-        session.check_task();
-        if (session.args().purpose == PL_PURPOSE_TRAIN) train::warn_of_unused_options(session);
-        if (config.has_stages()) console.line(fmt::format("# stage {}", stage.get_string("stage.name")));
-        if (*verbose) console.line(session.resolved_toml());
-      }
-      console.line(fmt::format("{}: in order", config.file()));
-      return kDone;
-    };
+  when_chosen(*verb, action, [=] {
+    const config::Config config = args->load();
+    train::run_dir(config);
+    train::check_stages(config);
+    const World world = planned_world(*args, config);
+    observe::Console console(observe::Console::Mode::plain);
+    observe::Log log(console, observe::Level::info);
+    plugins::Registry registry = make_registry(args->plugin_paths, config.get_path_list("plugins.paths"),
+                                               [&](const std::string& line) { log.info(line); });
+    for (const config::Config& stage : train::stages_of(config)) {
+      train::Session session(
+          stage, registry, log,
+          {.purpose = train::purpose_of_stage(stage), .world = world, .processes = nullptr});
+      session.check_task();
+      if (session.args().purpose == PL_PURPOSE_TRAIN) train::warn_of_unused_options(session);
+      if (config.has_stages()) console.line(fmt::format("# stage {}", stage.get_string("stage.name")));
+      if (*verbose) console.line(session.resolved_toml());
+    }
+    console.line(fmt::format("{}: in order", config.file()));
+    return kDone;
   });
 }
 
@@ -72,17 +70,15 @@ void add_check_plugin(CLI::App& app, Action& action) {
       ->type_name("SECONDS")
       ->check(CLI::PositiveNumber);
   verb->footer("Example:\n  pipeline check-plugin my-plugins/tasks/my_task.so --config my_task.toml");
-  verb->callback([=, &action] {
-    action = [=]() -> int {
-      args->plugin = *file;
-      args->limit = std::chrono::seconds(*seconds);
-      // At once, also into a pipe: a check may take minutes, and one that hangs should not be guessed.
-      const auto print = [](const std::string& line) {
-        std::puts(line.c_str());
-        std::fflush(stdout);
-      };
-      return plugins::check_plugin(*args, print).passed() ? kDone : kFailed;
+  when_chosen(*verb, action, [=]() -> int {
+    args->plugin = *file;
+    args->limit = std::chrono::seconds(*seconds);
+    // At once, also into a pipe: a check may take minutes, and one that hangs should not be guessed.
+    const auto print = [](const std::string& line) {
+      std::puts(line.c_str());
+      std::fflush(stdout);
     };
+    return plugins::check_plugin(*args, print).passed() ? kDone : kFailed;
   });
 }
 
@@ -161,18 +157,15 @@ void add_explain(CLI::App& app, Action& action) {
   verb->footer(
       "Examples:\n  pipeline explain summarization\n  pipeline explain core\n  pipeline explain launch\n  "
       "pipeline explain --schema > pipeline.schema.json");
-  verb->callback([=, &action] {
-    action = [=]() -> int {
-      plugins::Registry registry = make_registry(*paths, {}, [](const std::string&) {});
-      if (!*schema && readme->empty()) return explain(registry, *name);
-      const auto core = config::core_options();
-      std::fputs(
-          (*schema ? config::json_schema(core, all_schemas(registry))
-                   : config::configs_readme(config::list_configs(*readme), core, all_schemas(registry)))
-              .c_str(),
-          stdout);
-      return kDone;
-    };
+  when_chosen(*verb, action, [=]() -> int {
+    plugins::Registry registry = make_registry(*paths, {}, [](const std::string&) {});
+    if (!*schema && readme->empty()) return explain(registry, *name);
+    const auto core = config::core_options();
+    std::fputs((*schema ? config::json_schema(core, all_schemas(registry))
+                        : config::configs_readme(config::list_configs(*readme), core, all_schemas(registry)))
+                   .c_str(),
+               stdout);
+    return kDone;
   });
 }
 
@@ -183,21 +176,19 @@ void add_plugins(CLI::App& app, Action& action) {
       ->type_name("FOLDER")
       ->allow_extra_args(false);
   verb->footer("Example:\n  PIPELINE_PLUGIN_PATH=my-plugins pipeline plugins");
-  verb->callback([=, &action] {
-    action = [=] {
-      const plugins::Registry registry =
-          make_registry(*paths, {}, [](const std::string& line) { fmt::print("{}\n", line); });
-      for (const plugins::Listing& entry : registry.list()) {
-        fmt::print("{:<9} {:<16} {:<8} {}\n", entry.kind.empty() ? "?" : entry.kind, entry.name,
-                   entry.version, entry.summary);
-        fmt::print("{:36}{}\n", "", entry.path.string());
-        if (!entry.problem.empty()) fmt::print("{:36}problem: {}\n", "", entry.problem);
-      }
-      fmt::print("\nsearched, first match wins:\n");
-      for (const plugins::SearchFolder& folder : registry.folders())
-        fmt::print("  {} ({})\n", folder.path.string(), folder.origin);
-      return kDone;
-    };
+  when_chosen(*verb, action, [=] {
+    const plugins::Registry registry =
+        make_registry(*paths, {}, [](const std::string& line) { fmt::print("{}\n", line); });
+    for (const plugins::Listing& entry : registry.list()) {
+      fmt::print("{:<9} {:<16} {:<8} {}\n", entry.kind.empty() ? "?" : entry.kind, entry.name, entry.version,
+                 entry.summary);
+      fmt::print("{:36}{}\n", "", entry.path.string());
+      if (!entry.problem.empty()) fmt::print("{:36}problem: {}\n", "", entry.problem);
+    }
+    fmt::print("\nsearched, first match wins:\n");
+    for (const plugins::SearchFolder& folder : registry.folders())
+      fmt::print("  {} ({})\n", folder.path.string(), folder.origin);
+    return kDone;
   });
 }
 
@@ -205,32 +196,30 @@ void add_devices(CLI::App& app, Action& action) {
   CLI::App* verb =
       app.add_subcommand("devices", "Shows the compute devices and how many processes a run would start");
   verb->footer("Example:\n  CUDA_VISIBLE_DEVICES=0,1 pipeline devices");
-  verb->callback([&action] {
-    action = [] {
-      const launch::Devices devices = launch::find_devices();
-      fmt::print("cpu        {}, {} core{}, {} memory\n", devices.cpu, devices.cores,
-                 devices.cores == 1 ? "" : "s", observe::human_bytes(devices.memory));
-      fmt::print("cuda       {}\n", devices.cuda_driver == 0
-                                        ? "no NVIDIA driver"
-                                        : "driver for CUDA " + launch::cuda_version(devices.cuda_driver));
-      if (!devices.cuda_problem.empty()) fmt::print("           problem: {}\n", devices.cuda_problem);
-      for (size_t i = 0; i < devices.cuda.size(); ++i) {
-        const launch::CudaDevice& gpu = devices.cuda[i];
-        fmt::print("cuda:{:<5} {}, {}, compute capability {}.{}, bf16 {}\n", i, gpu.name,
-                   observe::human_bytes(gpu.memory), gpu.major, gpu.minor,
-                   launch::has_bf16(gpu) ? "yes" : "no");
-      }
-      const plugins::Registry registry = make_registry({}, {}, [](const std::string&) {});
-      for (const plugins::Listing& entry : registry.list())
-        if (entry.kind == "strategy" || entry.kind == "backend")
-          fmt::print("{:<10} {} {}{}\n", entry.kind, entry.name, entry.version,
-                     entry.problem.empty() ? "" : ": " + entry.problem);
-      launch::LaunchRequest request;
-      request.cuda_devices = static_cast<int32_t>(devices.cuda.size());
-      fmt::print("processes  {} would be started on this host (launch.processes)\n",
-                 planned_world(request).local_size);
-      return kDone;
-    };
+  when_chosen(*verb, action, [] {
+    const launch::Devices devices = launch::find_devices();
+    fmt::print("cpu        {}, {} core{}, {} memory\n", devices.cpu, devices.cores,
+               devices.cores == 1 ? "" : "s", observe::human_bytes(devices.memory));
+    fmt::print("cuda       {}\n", devices.cuda_driver == 0
+                                      ? "no NVIDIA driver"
+                                      : "driver for CUDA " + launch::cuda_version(devices.cuda_driver));
+    if (!devices.cuda_problem.empty()) fmt::print("           problem: {}\n", devices.cuda_problem);
+    for (size_t i = 0; i < devices.cuda.size(); ++i) {
+      const launch::CudaDevice& gpu = devices.cuda[i];
+      fmt::print("cuda:{:<5} {}, {}, compute capability {}.{}, bf16 {}\n", i, gpu.name,
+                 observe::human_bytes(gpu.memory), gpu.major, gpu.minor,
+                 launch::has_bf16(gpu) ? "yes" : "no");
+    }
+    const plugins::Registry registry = make_registry({}, {}, [](const std::string&) {});
+    for (const plugins::Listing& entry : registry.list())
+      if (entry.kind == "strategy" || entry.kind == "backend")
+        fmt::print("{:<10} {} {}{}\n", entry.kind, entry.name, entry.version,
+                   entry.problem.empty() ? "" : ": " + entry.problem);
+    launch::LaunchRequest request;
+    request.cuda_devices = static_cast<int32_t>(devices.cuda.size());
+    fmt::print("processes  {} would be started on this host (launch.processes)\n",
+               planned_world(request).local_size);
+    return kDone;
   });
 }
 

@@ -15,11 +15,9 @@ void add_run(CLI::App& app, Action& action) {
       "run.dir=runs/try\n\n"
       "The same command continues the run. Ctrl-C saves a checkpoint and exits with code 75;\na second "
       "Ctrl-C exits at once.");
-  verb->callback([=, &action] {
-    action = [=] {
-      return with_workspace(*args, false,
-                            [&](const train::Workspace& w) { return train::run_stages(w, *fresh); });
-    };
+  when_chosen(*verb, action, [=] {
+    return with_workspace(*args, false,
+                          [&](const train::Workspace& w) { return train::run_stages(w, *fresh); });
   });
 }
 
@@ -43,12 +41,10 @@ void add(CLI::App& app, Action& action, const char* name, const char* help, cons
         ->check(CLI::IsMember({"val", "test"}));
   verb->add_option("--output", *output, "where to write; default: in the run folder")->type_name("PATH");
   verb->footer(std::string("Example:\n  ") + example);
-  verb->callback([=, &action] {
-    action = [=] {
-      verb_args->output = *output;
-      return with_workspace(*args, one_process,
-                            [&](const train::Workspace& w) { return train::run_verb(name, w, *verb_args); });
-    };
+  when_chosen(*verb, action, [=] {
+    verb_args->output = *output;
+    return with_workspace(*args, one_process,
+                          [&](const train::Workspace& w) { return train::run_verb(name, w, *verb_args); });
   });
 }
 

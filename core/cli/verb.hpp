@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -19,6 +20,10 @@ enum ExitCode { kDone = 0, kFailed = 1, kUsage = 2, kInterrupted = 75 };
 
 // The verb that was chosen, to be run after parsing; returns the exit code.
 using Action = std::function<int()>;
+// Makes `work` the action where `verb` is the one that was chosen.
+inline void when_chosen(CLI::App& verb, Action& action, Action work) {
+  verb.callback([&action, work = std::move(work)] { action = work; });
+}
 
 // The arguments of verbs that work on a configuration.
 struct ConfigArgs {

@@ -33,7 +33,6 @@ class Log {
   void debug(std::string_view line) { write(Level::debug, line); }
   void info(std::string_view line) { write(Level::info, line); }
   void warning(std::string_view line) { write(Level::warning, line); }
-  void error(std::string_view line) { write(Level::error, line); }
 
   // To the files only: what the console shows by other means.
   void file_only(std::string_view line);

@@ -17,9 +17,7 @@ uint64_t field(const char* file, const std::string& name) {
 
 }  // namespace
 
-HostMemory host_memory() {
-  return {field("/proc/self/status", "VmRSS"), field("/proc/self/status", "VmHWM")};
-}
+uint64_t peak_host_memory() { return field("/proc/self/status", "VmHWM"); }
 
 uint64_t total_host_memory() {
   uint64_t total = field("/proc/meminfo", "MemTotal");

@@ -5,12 +5,8 @@
 
 namespace pipeline::observe {
 
-struct HostMemory {
-  uint64_t resident = 0;  // bytes now
-  uint64_t peak = 0;      // bytes at most so far
-};
-
-HostMemory host_memory();      // from /proc/self/status
+// In bytes.
+uint64_t peak_host_memory();   // of this process, at most so far
 uint64_t total_host_memory();  // of the machine, or of the cgroup where that is less
 
 }  // namespace pipeline::observe

@@ -35,7 +35,6 @@ class AwakeClock {
   // Whether a period has passed since it last said so.
   bool tick();
   Seconds now() const { return awake_; }
-  Seconds period() const { return period_; }
   // Until the next tick, for epoll.
   int milliseconds_left() const;
 

@@ -265,7 +265,7 @@ void Trainer::finish(const std::vector<MetricSum>& late) {
   const bool on_device = session_.run_info().device.type == PL_DEVICE_CUDA;
   reporter_->step(
       record, elapsed(),
-      {.host = observe::host_memory().peak, .device = on_device ? launch::cuda_memory().used : 0});
+      {.host = observe::peak_host_memory(), .device = on_device ? launch::cuda_memory().used : 0});
   if (record.skipped) report_skipped(record.step - 1);
 }
 
@@ -417,15 +417,14 @@ void Trainer::report_skipped(uint64_t step) {
                            state_.loss_scale.value()));
     return;
   }
-  std::string names;
+  std::vector<std::string> names;
   size_t count = 0;
   for (uint64_t m = 0; m < session_.plan().micro_batches; ++m)
     for (const uint64_t id : sampler_.micro_batch(step, m))
-      if (++count <= kNamed)
-        names += (names.empty() ? "" : ", ") + session_.task().sample_name(PL_SPLIT_TRAIN, id);
-  if (count > kNamed) names += fmt::format(" and {} more", count - kNamed);
-  log_.warning(fmt::format("step {}: the gradient is not finite; the update was skipped. Samples: {}",
-                           step + 1, names));
+      if (++count <= kNamed) names.push_back(session_.task().sample_name(PL_SPLIT_TRAIN, id));
+  log_.warning(fmt::format("step {}: the gradient is not finite; the update was skipped. Samples: {}{}",
+                           step + 1, fmt::join(names, ", "),
+                           count > kNamed ? fmt::format(" and {} more", count - kNamed) : ""));
 }
 
 bool Trainer::evaluate_now() {

@@ -6,8 +6,8 @@
 
 namespace pipeline::train {
 
-Prefetcher::Prefetcher(const plugins::Task& task, Options options, Sequence sequence, uint64_t first_index)
-    : task_(task), options_(options), sequence_(std::move(sequence)), next_index_(first_index) {
+Prefetcher::Prefetcher(const plugins::Task& task, Options options, Sequence sequence)
+    : task_(task), options_(options), sequence_(std::move(sequence)) {
   for (unsigned i = 0; i < options_.workers; ++i)
     workers_.push_back(start_thread("pl-load", [this] { work(); }));
 }

@@ -35,7 +35,7 @@ class Prefetcher {
   // The request at `index` of the sequence, nullopt after its end. [any-thread]
   using Sequence = std::function<std::optional<LoadRequest>(uint64_t index)>;
 
-  Prefetcher(const plugins::Task& task, Options options, Sequence sequence, uint64_t first_index = 0);
+  Prefetcher(const plugins::Task& task, Options options, Sequence sequence);
   ~Prefetcher();  // waits for loads under way
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
@@ -58,8 +58,8 @@ class Prefetcher {
   const Sequence sequence_;
   std::mutex mutex_;
   std::condition_variable room_, ready_;
-  std::deque<Slot> slots_;  // of indices next_index_ ... next_index_ + size - 1, taken by workers
-  uint64_t next_index_;     // that next() will hand out
+  std::deque<Slot> slots_;   // of indices next_index_ ... next_index_ + size - 1, taken by workers
+  uint64_t next_index_ = 0;  // that next() will hand out
   bool stop_ = false;
   std::vector<std::thread> workers_;
 };
