@@ -3,24 +3,29 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <regex>
+
+#include "tests/train/batch_plans.hpp"
+
 namespace pipeline::train {
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-std::string problem_of(const BatchRequest& request) {
+// "KEY: problem".
+std::string problem_of(const Batches& given) {
   try {
-    BatchPlan::make(request);
-  } catch (const BatchError& error) {
-    return error.key() + ": " + error.what();
+    plan_of(given);
+  } catch (const config::ConfigError& error) {
+    return std::regex_replace(error.what(), std::regex("^--set ([a-z_.]+)=[0-9]+: "), "$1: ");
   }
   return "no error";
 }
 
 TEST(BatchPlan, TheClassicCase) {
   for (const uint64_t world : {1u, 2u}) {
-    const BatchPlan plan = BatchPlan::make({.global_batch = 256, .micro_batch = 16, .world_size = world});
+    const BatchPlan plan = plan_of({.global_batch = 256, .micro_batch = 16, .world_size = world});
     EXPECT_EQ(plan.global_batch, 256u);
     EXPECT_EQ(plan.micro_batches, 16u);
     EXPECT_EQ(plan.accumulation_steps(), world == 1 ? 16u : 8u);
@@ -29,13 +34,13 @@ TEST(BatchPlan, TheClassicCase) {
 
 TEST(BatchPlan, MicroBatchDefaultsToEightForEveryWorldSize) {
   for (const uint64_t world : {1u, 2u, 4u})
-    EXPECT_EQ(BatchPlan::make({.global_batch = 64, .world_size = world}).micro_batch, 8u);
-  EXPECT_EQ(BatchPlan::make({.global_batch = 6}).micro_batch, 6u);
-  EXPECT_EQ(BatchPlan::make({}).global_batch, 32u);
+    EXPECT_EQ(plan_of({.global_batch = 64, .world_size = world}).micro_batch, 8u);
+  EXPECT_EQ(plan_of({.global_batch = 6}).micro_batch, 6u);
+  EXPECT_EQ(plan_of({}).global_batch, 32u);
 }
 
 TEST(BatchPlan, AccumulationStepsGiveTheMicroBatch) {
-  EXPECT_EQ(BatchPlan::make({.global_batch = 48, .accumulation_steps = 3, .world_size = 2}).micro_batch, 8u);
+  EXPECT_EQ(plan_of({.global_batch = 48, .accumulation_steps = 3, .world_size = 2}).micro_batch, 8u);
   EXPECT_EQ(problem_of({.global_batch = 50, .accumulation_steps = 3, .world_size = 2}),
             "train.accumulation_steps: 3 accumulation steps on 2 devices need a global batch that 6 divides, "
             "and it is 50: use "
@@ -43,7 +48,7 @@ TEST(BatchPlan, AccumulationStepsGiveTheMicroBatch) {
 }
 
 TEST(BatchPlan, BatchPerDeviceGrowsWithTheDevices) {
-  EXPECT_EQ(BatchPlan::make({.batch_per_device = 16, .world_size = 4}).global_batch, 64u);
+  EXPECT_EQ(plan_of({.batch_per_device = 16, .world_size = 4}).global_batch, 64u);
   EXPECT_THAT(problem_of({.batch_per_device = 16, .world_size = 4, .reproducible = true}),
               HasSubstr("run.reproducible"));
 }
@@ -74,16 +79,16 @@ TEST(BatchPlan, FewerMicroBatchesThanRanksIsAnError) {
 }
 
 TEST(BatchPlan, WhatItSaysOfItselfIsRightAlsoWhereTheDevicesDoNotDivideIt) {
-  EXPECT_EQ(BatchPlan::make({.global_batch = 8, .micro_batch = 2, .world_size = 1}).describe(),
+  EXPECT_EQ(plan_of({.global_batch = 8, .micro_batch = 2, .world_size = 1}).describe(),
             "8 samples = micro-batch 2 x 4 accumulation steps x 1 device");
-  EXPECT_EQ(BatchPlan::make({.global_batch = 8, .micro_batch = 4, .world_size = 2}).describe(),
+  EXPECT_EQ(plan_of({.global_batch = 8, .micro_batch = 4, .world_size = 2}).describe(),
             "8 samples = micro-batch 4 x 1 accumulation step x 2 devices");
-  EXPECT_EQ(BatchPlan::make({.global_batch = 8, .micro_batch = 2, .world_size = 3}).describe(),
+  EXPECT_EQ(plan_of({.global_batch = 8, .micro_batch = 2, .world_size = 3}).describe(),
             "8 samples = 4 micro-batches of 2, at most 2 on each of 3 devices");
 }
 
 TEST(BatchPlan, RanksTakeBlocksOrTurns) {
-  const BatchPlan plan = BatchPlan::make({.global_batch = 5, .micro_batch = 1, .world_size = 2});
+  const BatchPlan plan = plan_of({.global_batch = 5, .micro_batch = 1, .world_size = 2});
   EXPECT_THAT(plan.micro_batches_of(0, PL_ORDER_BLOCK), ElementsAre(0, 1, 2));
   EXPECT_THAT(plan.micro_batches_of(1, PL_ORDER_BLOCK), ElementsAre(3, 4, std::nullopt));
   EXPECT_THAT(plan.micro_batches_of(0, PL_ORDER_INTERLEAVED), ElementsAre(0, 2, 4));

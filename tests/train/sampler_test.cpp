@@ -7,6 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/train/batch_plans.hpp"
+
 namespace pipeline::train {
 namespace {
 
@@ -43,7 +45,7 @@ Sampler make(uint64_t samples, uint64_t global, uint64_t micro, bool grouped = f
     options.costs = [](std::span<const uint64_t> ids, std::span<double> out) {
       for (size_t i = 0; i < ids.size(); ++i) out[i] = static_cast<double>(ids[i] % 100);
     };
-  return {BatchPlan::make({.global_batch = global, .micro_batch = micro}), options};
+  return {plan_of({.global_batch = global, .micro_batch = micro}), options};
 }
 
 class SamplerEpoch : public testing::TestWithParam<bool> {};
@@ -107,7 +109,7 @@ TEST(Sampler, GroupingBringsSimilarCostsTogether) {
 }
 
 TEST(Sampler, WithoutShuffleTheOrderIsTheData) {
-  Sampler sampler(BatchPlan::make({.global_batch = 4, .micro_batch = 2}),
+  Sampler sampler(plan_of({.global_batch = 4, .micro_batch = 2}),
                   {.samples = 10, .seed = 1, .shuffle = false, .costs = {}});
   EXPECT_THAT(sampler.micro_batch(0, 0), testing::ElementsAre(0, 1));
   EXPECT_THAT(sampler.micro_batch(2, 0), testing::ElementsAre(8, 9));

@@ -7,7 +7,7 @@
 namespace pipeline::train {
 namespace {
 
-constexpr uint64_t kDefaultMicroBatch = 8;
+constexpr uint64_t kDefaultGlobalBatch = 32, kDefaultMicroBatch = 8;
 
 // The multiples of `step` on both sides of `value`, at least one step: "8 or 16", or "8" where both are the
 // same.
@@ -24,56 +24,58 @@ std::string nearest_divisors(uint64_t value, uint64_t near) {
   return below == above ? fmt::format("{}", below) : fmt::format("{} or {}", below, above);
 }
 
-void refuse_both(bool first, bool second, const char* key, const char* problem) {
-  if (first && second) throw BatchError(key, problem);
-}
-
 }  // namespace
 
-BatchPlan BatchPlan::make(const BatchRequest& request) {
-  const uint64_t world = request.world_size;
-  refuse_both(request.global_batch.has_value(), request.batch_per_device.has_value(),
-              "train.batch_per_device",
-              "is given together with train.global_batch, which already fixes the samples per step: remove "
-              "one of them");
-  refuse_both(
-      request.micro_batch.has_value(), request.accumulation_steps.has_value(), "train.accumulation_steps",
-      "is given together with train.micro_batch, and each follows from the other: remove one of them");
-  if (request.batch_per_device && request.reproducible)
-    throw BatchError("train.batch_per_device",
-                     "makes the batch grow with the number of devices, which run.reproducible = true cannot "
-                     "allow: give train.global_batch");
+BatchPlan BatchPlan::make(const config::Config& config, uint64_t world) {
+  const auto given = [&](const char* key) -> std::optional<uint64_t> {
+    const auto value = config.find_int(key);
+    return value ? std::optional(static_cast<uint64_t>(*value)) : std::nullopt;
+  };
+  const auto global_batch = given("train.global_batch"), per_device = given("train.batch_per_device"),
+             micro_batch = given("train.micro_batch"), accumulation = given("train.accumulation_steps");
+  if (global_batch && per_device)
+    throw config.error("train.batch_per_device",
+                       "is given together with train.global_batch, which already fixes the samples per step: "
+                       "remove one of them");
+  if (micro_batch && accumulation)
+    throw config.error("train.accumulation_steps",
+                       "is given together with train.micro_batch, and each follows from the other: remove "
+                       "one of them");
+  if (per_device && config.get_bool("run.reproducible"))
+    throw config.error(
+        "train.batch_per_device",
+        "makes the batch grow with the number of devices, which run.reproducible = true cannot "
+        "allow: give train.global_batch");
 
   BatchPlan plan;
   plan.world_size = world;
-  plan.global_batch = request.batch_per_device ? *request.batch_per_device * world
-                                               : request.global_batch.value_or(request.default_global_batch);
-  const char* batch_key = request.batch_per_device ? "train.batch_per_device" : "train.global_batch";
+  plan.global_batch = per_device ? *per_device * world : global_batch.value_or(kDefaultGlobalBatch);
+  const char* batch_key = per_device ? "train.batch_per_device" : "train.global_batch";
   const uint64_t batch = plan.global_batch;
 
-  if (request.accumulation_steps) {
-    const uint64_t parts = *request.accumulation_steps * world;
+  if (accumulation) {
+    const uint64_t parts = *accumulation * world;
     if (batch % parts != 0)
-      throw BatchError("train.accumulation_steps",
-                       fmt::format("{} accumulation steps on {} device{} need a global batch that {} "
-                                   "divides, and it is {}: use train.global_batch = {}",
-                                   *request.accumulation_steps, world, world == 1 ? "" : "s", parts, batch,
-                                   nearest_multiples(batch, parts)));
+      throw config.error("train.accumulation_steps",
+                         fmt::format("{} accumulation steps on {} device{} need a global batch that {} "
+                                     "divides, and it is {}: use train.global_batch = {}",
+                                     *accumulation, world, world == 1 ? "" : "s", parts, batch,
+                                     nearest_multiples(batch, parts)));
     plan.micro_batch = batch / parts;
   } else {
-    const uint64_t own = request.batch_per_device ? *request.batch_per_device : batch;
-    plan.micro_batch = request.micro_batch.value_or(std::min(own, kDefaultMicroBatch));
+    const uint64_t own = per_device ? *per_device : batch;
+    plan.micro_batch = micro_batch.value_or(std::min(own, kDefaultMicroBatch));
     if (batch % plan.micro_batch != 0)
-      throw BatchError(
-          request.micro_batch ? "train.micro_batch" : batch_key,
+      throw config.error(
+          micro_batch ? "train.micro_batch" : batch_key,
           fmt::format("the global batch of {} is not a multiple of the micro-batch of {}{}: use "
                       "train.micro_batch = {}, or train.global_batch = {}",
-                      batch, plan.micro_batch, request.micro_batch ? "" : " (the default)",
+                      batch, plan.micro_batch, micro_batch ? "" : " (the default)",
                       nearest_divisors(batch, plan.micro_batch), nearest_multiples(batch, plan.micro_batch)));
   }
   plan.micro_batches = batch / plan.micro_batch;
   if (plan.micro_batches < world)
-    throw BatchError(
+    throw config.error(
         batch_key,
         fmt::format("{} samples in micro-batches of {} are {} for {} devices, and each needs at least one: "
                     "use train.micro_batch = {}, or train.global_batch = {} or more",

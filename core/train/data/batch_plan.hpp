@@ -4,35 +4,13 @@
 
 #include <cstdint>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "core/abi/pipeline.h"
+#include "core/config/config.hpp"
 
 namespace pipeline::train {
-
-// What the user asked for; unset fields are derived.
-struct BatchRequest {
-  std::optional<uint64_t> global_batch;
-  std::optional<uint64_t> batch_per_device;
-  std::optional<uint64_t> micro_batch;
-  std::optional<uint64_t> accumulation_steps;
-  uint64_t default_global_batch = 32;
-  uint64_t world_size = 1;
-  bool reproducible = false;
-};
-
-// A request that cannot be met: the key to blame and what would work.
-class BatchError : public std::runtime_error {
- public:
-  BatchError(std::string key, const std::string& problem)
-      : std::runtime_error(problem), key_(std::move(key)) {}
-  const std::string& key() const { return key_; }
-
- private:
-  std::string key_;
-};
 
 struct BatchPlan {
   uint64_t global_batch = 0;   // samples per optimizer step, all ranks together
@@ -40,8 +18,9 @@ struct BatchPlan {
   uint64_t micro_batches = 0;  // per optimizer step, all ranks together
   uint64_t world_size = 1;
 
-  // Throws BatchError.
-  static BatchPlan make(const BatchRequest& request);
+  // What the user asked for; what is not given is derived. Throws ConfigError with the key to blame and what
+  // would work.
+  static BatchPlan make(const config::Config& config, uint64_t world_size);
 
   // Micro-batches per rank; where the world size does not divide them, the last ones of some ranks are empty.
   uint64_t accumulation_steps() const { return (micro_batches + world_size - 1) / world_size; }

@@ -46,27 +46,6 @@ pl_device choose_device(const config::Config& config, const launch::Devices& dev
   return {PL_DEVICE_CUDA, static_cast<int32_t>(index)};
 }
 
-BatchPlan make_plan(const config::Config& config, const World& world) {
-  BatchRequest request;
-  request.world_size = static_cast<uint64_t>(world.size);
-  const auto given = [&](const char* key) -> std::optional<uint64_t> {
-    if (!config.is_set(key)) return std::nullopt;
-    return static_cast<uint64_t>(config.get_int(key));
-  };
-  request.global_batch = given("train.global_batch");
-  request.batch_per_device = given("train.batch_per_device");
-  request.micro_batch = given("train.micro_batch");
-  request.accumulation_steps = given("train.accumulation_steps");
-  request.reproducible = config.get_bool("run.reproducible");
-  if (const auto standard = config.find_int("train.global_batch"))
-    request.default_global_batch = static_cast<uint64_t>(*standard);
-  try {
-    return BatchPlan::make(request);
-  } catch (const BatchError& error) {
-    throw config.error(error.key(), error.what());
-  }
-}
-
 std::string choose_strategy(const config::Config& config, const World& world) {
   const std::string& name = config.get_string("strategy.plugin");
   return name != "auto" ? name : world.size == 1 ? "single" : "ddp";
@@ -110,7 +89,8 @@ Session::Session(config::Config config, plugins::Registry& registry, observe::Lo
   const pl_device device = choose_device(config_, devices_, world, log_);
   precision_ = choose_precision(config_, device, devices_);
   const bool training = args_.purpose == PL_PURPOSE_TRAIN;
-  plan_ = make_plan(config_, training ? world : World{});  // otherwise it says only how large batches are
+  // Outside training it says only how large batches are.
+  plan_ = BatchPlan::make(config_, training ? static_cast<uint64_t>(world.size) : 1);
   if (training) check_schedule(config_);
   const unsigned sharing =
       args_.processes ? args_.processes->sharing_cores() : static_cast<unsigned>(world.local_size);
