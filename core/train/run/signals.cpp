@@ -2,9 +2,10 @@
 
 #include <atomic>
 #include <csignal>
-#include <cstring>
 
 #include <unistd.h>
+
+#include "core/launch/process.hpp"
 
 namespace pipeline::train {
 namespace {
@@ -60,12 +61,6 @@ void Signals::ignore() {
 
 int Signals::received() { return first_signal.load(std::memory_order_relaxed); }
 
-const char* Signals::name(int signal) {
-  return signal == SIGINT    ? "SIGINT"
-         : signal == SIGTERM ? "SIGTERM"
-         : signal == SIGUSR1 ? "SIGUSR1"
-         : signal == SIGHUP  ? "SIGHUP"
-                             : strsignal(signal);
-}
+std::string Signals::name(int signal) { return launch::signal_name(signal); }
 
 }  // namespace pipeline::train

@@ -3,6 +3,8 @@
 // code 75; the second one leaves at once. A console that goes away (SIGPIPE) does not end a run.
 #pragma once
 
+#include <string>
+
 namespace pipeline::train {
 
 // interrupted: by a signal; the same command goes on where it stopped.
@@ -20,7 +22,7 @@ class Signals {
 
   // The signal that came first, or 0. Any thread.
   static int received();
-  static const char* name(int signal);
+  static std::string name(int signal);  // "SIGINT"
 
   // From here to the end of the process signals count no more: all is saved, and a launcher that takes the
   // first rank's leaving for a failure sends them to the others.
