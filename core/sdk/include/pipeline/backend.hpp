@@ -21,29 +21,30 @@ struct BackendSetup : Setup<ConfigT> {
   pl_backend_open_args args;  // strings valid in the constructor only
 };
 
-// A collective under way.
+// A collective in progress.
 class Work {
  public:
   Work() = default;
   Work(const Work&) = delete;
   Work& operator=(const Work&) = delete;
   virtual ~Work() = default;
-  // What comes after on `stream` sees the result; with PL_STREAM_NONE that is this thread. [any-thread]
-  virtual void wait(pl_stream stream) = 0;
-  // Returns when it is done. timeout_seconds <= 0: the group's. [any-thread]
-  virtual void wait_host(double timeout_seconds) = 0;
-  // False while wait() would block this thread. What a device does is left at true: the host is ahead of it.
+  // Orders later work on `stream` after the result; with PL_STREAM_NONE, blocks until it is there.
   // [any-thread]
+  virtual void wait(pl_stream stream) = 0;
+  // Blocks until the work is done. timeout_seconds <= 0: the group's timeout. [any-thread]
+  virtual void wait_host(double timeout_seconds) = 0;
+  // False while wait() would block this thread. Keep true where a device does the work: the host runs ahead
+  // of it. [any-thread]
   virtual bool is_done() { return true; }
 };
 
-// Elements per rank; nullopt: even.
+// Elements per rank; nullopt: split evenly.
 using Counts = std::optional<std::span<const uint64_t>>;
 
-// The constructor opens the group and blocks until all ranks are there, at most args.timeout_seconds.
-// Collectives start and return at once, one call at a time, from any thread; abort is concurrent with
-// everything and makes pending and later calls fail with PL_ERROR_PEER within a second. The destructor
-// closes the group; all work has been waited for.
+// The constructor opens the group and blocks until all ranks have connected, at most args.timeout_seconds.
+// Collectives start and return at once; they are called from any thread, one call at a time. abort() may
+// run concurrently with everything and makes pending and later calls fail with PL_ERROR_PEER within a
+// second. The destructor closes the group; by then all work has been waited for.
 template <class ConfigT>
 class Backend : public Object<ConfigT> {
  public:
@@ -55,7 +56,7 @@ class Backend : public Object<ConfigT> {
   explicit Backend(Setup setup) : Object<ConfigT>(setup), world_size_(setup.args.world_size) {}
   int32_t world_size() const { return world_size_; }
 
-  // "NCCL 2.27.3"; the interface or mechanism in use, as far as it is known.
+  // "NCCL 2.27.3"; the interface or mechanism in use, as far as known.
   virtual const std::string& library() const = 0;
   virtual const std::string& transport() const = 0;
 

@@ -9,7 +9,7 @@
 
 PIPELINE_SDK_BEGIN
 
-// `count` elements of contiguous memory on `device`, filled or used last on `stream`.
+// `count` elements of contiguous memory on `device`, last written or used on `stream`.
 inline pl_buffer buffer(void* data, uint64_t count, pl_dtype dtype, pl_device device = kCpu,
                         pl_stream stream = kNoStream) {
   auto out = sized<pl_buffer>();
@@ -23,10 +23,10 @@ inline pl_buffer buffer(void* data, uint64_t count, pl_dtype dtype, pl_device de
 
 // The group of ranks that a strategy works in, borrowed from the host. Every collective starts and returns
 // at once; all ranks must call the same ones in the same order with the same counts, one call at a time.
-// Nobody may touch the buffers before the work is done: see pl_backend_api.
+// The buffers must not be touched until the work is done: see pl_backend_api.
 class Communicator {
  public:
-  // A collective under way. Dropping it unwaited waits too, since the backend still uses the buffers.
+  // A collective in progress. The destructor waits if nobody has, since the backend uses the buffers.
   class Work {
    public:
     Work(const Communicator& on, pl_work* work, pl_stream stream) : on_(&on), work_(work), stream_(stream) {}
@@ -37,12 +37,12 @@ class Communicator {
       if (pl_work* work = std::exchange(work_, nullptr))
         host().error_free(on_->api_.wait_host(on_->raw_.comm, work, 0));
     }
-    // What comes after on the stream of its buffers sees the result; on the CPU that is this thread.
+    // Orders later work on the buffers' stream after the result; on the CPU, blocks until it is there.
     void wait() { wait(stream_); }
     void wait(pl_stream stream) {
       if (pl_work* work = std::exchange(work_, nullptr)) check(on_->api_.wait(on_->raw_.comm, work, stream));
     }
-    // Returns when it is done. timeout_seconds <= 0: the group's.
+    // Blocks until the work is done. timeout_seconds <= 0: the group's timeout.
     void wait_host(double timeout_seconds = 0) {
       if (pl_work* work = std::exchange(work_, nullptr))
         check(on_->api_.wait_host(on_->raw_.comm, work, timeout_seconds));
@@ -69,7 +69,7 @@ class Communicator {
     return start(in_out.stream,
                  [&](pl_work** work) { return api_.all_reduce(raw_.comm, &in_out, reduce, work); });
   }
-  // `counts`: elements per rank, world_size of them; NULL: even.
+  // `counts`: elements per rank, world_size of them; NULL: split evenly.
   Work reduce_scatter(const pl_buffer& in, const pl_buffer& out_shard, const uint64_t* counts = nullptr,
                       uint32_t reduce = PL_REDUCE_SUM) const {
     return start(out_shard.stream, [&](pl_work** work) {
@@ -95,7 +95,7 @@ class Communicator {
   Work barrier() const {
     return start(kNoStream, [&](pl_work** work) { return api_.barrier(raw_.comm, work); });
   }
-  // Concurrent with everything.
+  // May run concurrently with everything.
   void abort(std::string_view reason) const { api_.abort(raw_.comm, str(reason)); }
 
  private:

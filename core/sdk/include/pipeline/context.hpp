@@ -12,8 +12,8 @@
 
 PIPELINE_SDK_BEGIN
 
-// The run, as one plugin object sees it. Copies are cheap and valid as long as the object. All methods
-// [any-thread] but metric.
+// The run, as one plugin object sees it. Copies are cheap and valid as long as that object. All methods are
+// [any-thread], except metric.
 class Context {
  public:
   explicit Context(const pl_context* context) : context_(context), run_(receive(host().run_info(context))) {
@@ -26,7 +26,7 @@ class Context {
   bool activation_checkpointing() const { return (run_.flags & PL_RUN_ACTIVATION_CHECKPOINTING) != 0; }
   bool pin_memory() const { return (run_.flags & PL_RUN_PIN_MEMORY) != 0; }
 
-  // One line; the parts are put together.
+  // Logs one line: the parts, concatenated.
   template <class... Parts>
   void debug(const Parts&... parts) const {
     log(PL_LOG_DEBUG, concat(parts...));
@@ -65,14 +65,15 @@ class Context {
     return host().seed(context_, str(name), a, b, c);
   }
 
-  // In strategies and backends: all ranks' bytes, by rank. They all make the same exchanges of one name in
-  // the same order.
+  // For strategies and backends: returns every rank's bytes, indexed by rank. All ranks make the same
+  // exchanges under one name, in the same order.
   std::vector<std::string> exchange(std::string_view name, std::string_view mine) const {
     std::vector<std::string> all;
     check(host().exchange(context_, str(name), mine.data(), mine.size(), append, &all));
     return all;
   }
-  // A table that all ranks share. get: nothing when the key is not there after so many seconds.
+  // A table that all ranks share. store_get returns nullopt if the key is still missing after
+  // timeout_seconds.
   void store_set(std::string_view key, std::string_view value) const {
     check(host().store_set(context_, str(key), value.data(), value.size()));
   }

@@ -9,8 +9,8 @@
 PIPELINE_SDK_BEGIN
 
 // What a plugin throws, and what it catches when a call to the host or to another plugin fails. The message
-// says what failed, the value seen, the value expected and what to do; the SDK puts the plugin's name in
-// front when it leaves the plugin.
+// says what failed, the value seen, the value expected and what to do; the SDK prefixes the plugin's name
+// when the error leaves the plugin.
 class Error : public std::runtime_error {
  public:
   explicit Error(const std::string& message) : Error(PL_ERROR_FAILED, message) {}
@@ -31,7 +31,7 @@ class Error : public std::runtime_error {
   bool received_ = false;
 };
 
-// Throws Error with the parts put together.
+// Throws Error; the message is the parts, concatenated.
 template <class... Parts>
 [[noreturn]] void fail(const Parts&... parts) {
   throw Error(concat(parts...));

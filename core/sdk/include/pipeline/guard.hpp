@@ -11,8 +11,8 @@
 
 PIPELINE_SDK_BEGIN
 
-// Turns an exception of a library that the plugin uses into an Error; nullopt: not one of its exceptions.
-// Called inside a catch block. A header that wraps such a library installs its own
+// Turns an exception of a library that the plugin uses into an Error; nullopt: not that library's
+// exception. Called inside a catch block. A header that wraps such a library installs its own translator
 // (pipeline/torch/errors.hpp does).
 using Translator = std::optional<Error> (*)(std::exception_ptr exception);
 inline Translator library_translator = nullptr;
@@ -55,7 +55,7 @@ pl_error* guard(F&& body) noexcept {
   }
 }
 
-// For slots that cannot report: the failure is logged, and `otherwise` returned.
+// For slots that cannot report errors: logs the failure and returns `otherwise`.
 template <class T, class F>
 T guard_value(const pl_context* context, T otherwise, F&& body) noexcept {
   T result = otherwise;

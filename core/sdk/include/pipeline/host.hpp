@@ -8,10 +8,10 @@
 
 PIPELINE_SDK_BEGIN
 
-// What the entry function notes, once per plugin.
+// Set by the entry function, once per plugin.
 struct Globals {
-  pl_host host{};           // the host's table, as far as it goes
-  std::string plugin_name;  // in front of every message
+  pl_host host{};           // fields the host lacks are zero
+  std::string plugin_name;  // prefix of every message
 };
 
 // Never destroyed: a worker thread may still fail while the process exits.
@@ -22,7 +22,7 @@ inline Globals& globals() {
 
 inline const pl_host& host() { return globals().host; }
 
-// Throws what a call through the ABI reported, and frees it.
+// Throws the error that an ABI call returned, if any, and frees it.
 inline void check(pl_error* error) {
   if (error == nullptr) return;
   const Error copy =

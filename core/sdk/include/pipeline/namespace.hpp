@@ -1,5 +1,5 @@
-// The SDK is compiled into each plugin: in a namespace whose symbols stay inside, so that plugins built with
-// other versions of it can be loaded beside each other.
+// The SDK is compiled into each plugin, in a namespace with hidden symbols, so that plugins built with
+// different SDK versions can be loaded together.
 #pragma once
 
 #define PIPELINE_SDK_BEGIN \

@@ -20,7 +20,7 @@ struct Setup {
   ConfigErrors errors;
 };
 
-// What every plugin object knows: its run, its options, and how to complain about them.
+// What every plugin object has: its run, its options, and how to report errors in them.
 template <class ConfigT>
 class Object {
  public:
@@ -46,8 +46,8 @@ class Object {
   ConfigErrors errors_;
 };
 
-// True if class T overrides the virtual `slot` of T::Interface. A slot that is not overridden keeps the type
-// of a member of the interface; one that is hidden, overloaded or made private in T counts as overridden.
+// True if class T overrides the virtual `slot` of T::Interface. Without an override, &T::slot has the type
+// of a member of the interface; a slot that T hides, overloads or makes private counts as overridden.
 #define PIPELINE_OVERRIDES(T, slot) \
   (!requires { requires std::is_same_v<decltype(&T::slot), decltype(&T::Interface::slot)>; })
 

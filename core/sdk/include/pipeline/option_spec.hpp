@@ -10,7 +10,7 @@
 
 PIPELINE_SDK_BEGIN
 
-// One declared option. The setters are what a config struct's `describe` chains onto a declaration.
+// One declared option. A config struct's `describe` chains the setters onto the declaration.
 class OptionSpec {
  public:
   OptionSpec& min(double value) { return minimum(value, PL_OPTION_HAS_MINIMUM); }

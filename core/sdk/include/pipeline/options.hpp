@@ -1,4 +1,4 @@
-// A config struct declares its options once, and that is both the plugin's schema and its parser:
+// A config struct declares its options once; the declaration is both the plugin's schema and its parser:
 //
 //   struct ModelConfig {
 //     int64_t n_head = 12;
@@ -7,7 +7,7 @@
 //       o("n_head", n_head, "attention heads").min(1);
 //       o("activation", activation, "of the feed-forward part").choices({"gelu", "relu"});
 //     }
-//     void validate(const pipeline::ConfigErrors& errors) const {   // optional: what a range cannot say
+//     void validate(const pipeline::ConfigErrors& errors) const {   // optional: what ranges cannot express
 //       if (768 % n_head != 0) errors("n_head", "must divide n_embd (768)");
 //     }
 //   };
@@ -31,8 +31,7 @@
 
 PIPELINE_SDK_BEGIN
 
-// Reports what is wrong with a value as `file:line: table.key = value: problem`. Keys are relative to the
-// struct's own group.
+// Reports a bad value as `file:line: table.key = value: problem`. Keys are relative to the struct's group.
 class ConfigErrors {
  public:
   explicit ConfigErrors(const pl_config* config, std::string prefix = "")
@@ -43,7 +42,7 @@ class ConfigErrors {
     fail_with(PL_ERROR_CONFIG, prefix_, key, ": ", problem);
   }
 
-  // False: the default is in force.
+  // False: the default applies.
   bool is_set(std::string_view key) const {
     return host().config_is_set(config_, str(prefix_ + std::string(key))) != 0;
   }
@@ -65,15 +64,14 @@ concept ValidatesOptions = requires(const T config, const ConfigErrors& errors) 
   config.validate(errors);
 };
 
-// What a member of a config struct may be.
+// The types that an option may have.
 template <class T>
 concept OptionValue = std::integral<T> || std::floating_point<T> || std::same_as<T, std::string> ||
     std::same_as<T, std::filesystem::path> || std::same_as<T, std::vector<int64_t>> ||
     std::same_as<T, std::vector<double>> || std::same_as<T, std::vector<std::string>> ||
     std::same_as<T, std::vector<std::filesystem::path>>;
 
-// The visitor that `describe` is given. Without a config it collects the declarations, with one it reads
-// the values.
+// The visitor passed to `describe`. Without a config it collects declarations; with one it reads values.
 class Options {
  public:
   Options() = default;
@@ -87,7 +85,7 @@ class Options {
     if constexpr (OptionValue<T>) return add(prefix_ + std::string(key), value, help);
   }
 
-  // Declares the options of `config` below `key`.
+  // Declares the options of `config` under `key`.
   template <DescribesOptions T>
   void group(std::string_view key, T& config) {
     const std::string outer = prefix_;
@@ -194,10 +192,10 @@ class Options {
   const pl_config* config_ = nullptr;
   std::string prefix_;
   std::deque<OptionSpec> specs_;  // a deque: `describe` holds references while it chains
-  OptionSpec ignored_;            // what the setters write to while reading
+  OptionSpec ignored_;            // the setters write here while reading
 };
 
-// A plugin that has no options.
+// For a plugin without options.
 struct NoConfig {
   void describe(Options&) {}
 };

@@ -16,10 +16,10 @@ struct Parameter {
   bool trainable = true;
   bool decay = true;         // weight decay applies
   uint32_t unit = 0;         // layer index
-  double lr_multiplier = 1;  // of the learning rate
-  uint32_t optimizer = 0;    // for strategies: index of its optimizer, as the host says
-  bool is_new = false;       // keeps its initial value where the weights that a stage starts from lack it
-  bool droppable = false;    // a later stage that does not have it may leave it out
+  double lr_multiplier = 1;  // scales the learning rate
+  uint32_t optimizer = 0;    // for strategies: index of its optimizer, set by the host
+  bool is_new = false;       // keeps its initial value if the weights that a stage starts from lack it
+  bool droppable = false;    // a later stage may do without it
 
   uint64_t count() const { return element_count(shape); }
 
@@ -50,11 +50,11 @@ struct Parameter {
   }
 };
 
-// A finished gradient on its way from a task to a strategy. When it carries the task's own tensor it owns
-// that memory, and frees it unless take_owner() moved it on.
+// A finished gradient on its way from a task to a strategy. If it carries the task's own tensor, it owns
+// that memory, and frees it unless take_owner() has moved it out.
 class Gradient {
  public:
-  // Moves on with the memory of a gradient; frees it when it goes.
+  // Owns a gradient's memory; the destructor frees it.
   class Owner {
    public:
     Owner() = default;
@@ -83,9 +83,9 @@ class Gradient {
 
   uint64_t index() const { return raw_.index; }             // of the parameter
   const pl_tensor& tensor() const { return *raw_.tensor; }  // valid during the call
-  pl_stream stream() const { return raw_.stream; }          // that it is complete on
-  // (K) int64: the tensor, (K, ...), is added to these rows; NULL: it is of all. Only where the strategy's
-  // flags say PL_STRATEGY_TAKES_ROWS. Valid during the call.
+  pl_stream stream() const { return raw_.stream; }          // on which it is complete
+  // (K) int64: the tensor, (K, ...), is added to these rows of the gradient; NULL: it covers all rows. Set
+  // only if the strategy's flags have PL_STRATEGY_TAKES_ROWS. Valid during the call.
   const pl_tensor* rows() const { return raw_.rows; }
   bool is_handed_over() const { return raw_.owner != nullptr; }
   Owner take_owner() { return std::move(owner_); }  // to keep the tensor's memory after the call

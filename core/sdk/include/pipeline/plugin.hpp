@@ -1,5 +1,5 @@
-// The one exported function of a plugin. Authors use PIPELINE_TASK, PIPELINE_STRATEGY or PIPELINE_BACKEND,
-// which end up here.
+// The one function that a plugin exports. Authors use PIPELINE_TASK, PIPELINE_STRATEGY or PIPELINE_BACKEND,
+// which expand to it.
 #pragma once
 
 #include <pipeline/guard.hpp>
@@ -10,8 +10,8 @@
 
 PIPELINE_SDK_BEGIN
 
-// Says which library the plugin brings that must be the same in the whole process; a header that wraps such
-// a library installs its own (pipeline/torch/runtime.hpp does).
+// Names the library that the plugin links and that must be the same in the whole process. A header that
+// wraps such a library installs its own function (pipeline/torch/runtime.hpp does).
 inline std::string_view (*runtime_tag)() = nullptr;
 
 struct PluginName {
@@ -20,9 +20,9 @@ struct PluginName {
   std::string_view summary;
 };
 
-// Table: TaskTable, StrategyTable or BackendTable of the plugin's class. Two optional static functions of
-// the class go into the plugin's own table: `const void* query(std::string_view id)` for extensions and
-// `void shutdown()`, the last call of all.
+// Table: TaskTable, StrategyTable or BackendTable of the plugin's class. The class may have two static
+// functions, which go into the plugin's own table: `const void* query(std::string_view id)` for extensions,
+// and `void shutdown()`, the last call of all.
 template <class Table>
 const pl_plugin* make_plugin(const pl_host* sent, pl_error** error, const PluginName& naming) noexcept {
   using Class = typename Table::Class;
@@ -33,8 +33,7 @@ const pl_plugin* make_plugin(const pl_host* sent, pl_error** error, const Plugin
   plugin.name = str(naming.name);
   plugin.version = str(naming.version);
   plugin.summary = str(naming.summary);
-  // Nothing else of a host of another major version can be relied on. It refuses by itself when it reads
-  // ours.
+  // Nothing else is reliable in a host of another major version. It refuses the plugin when it reads ours.
   if (sent->abi_major != PL_ABI_MAJOR) return &plugin;
 
   globals().host = receive(sent);

@@ -1,4 +1,4 @@
-// Both sides of the ABI may be the newer one. These helpers keep a plugin right in either case.
+// Either side of the ABI may be the newer one. These helpers keep a plugin correct in both cases.
 #pragma once
 
 #include <pipeline/error.hpp>
@@ -15,7 +15,7 @@ concept Sized = std::is_trivially_copyable_v<T> && requires(T t) {
   t.struct_size;
 };
 
-// A copy of the fields that both sides know; those that the sender does not have are zero.
+// Returns a copy of the fields that both sides know; fields that the sender lacks are zero.
 template <Sized T>
 T receive(const T* sent) {
   if (sent == nullptr) fail("a required struct is NULL");
@@ -25,8 +25,7 @@ T receive(const T* sent) {
   return own;
 }
 
-// The same for an options struct (..._args): an option that this plugin does not know must not be asked
-// for.
+// The same for an options struct (..._args); throws if the host sets an option unknown to this plugin.
 template <Sized T>
 T receive_args(const T* sent) {
   T own = receive(sent);
@@ -45,7 +44,7 @@ T receive_args(const T* sent) {
   return own;
 }
 
-// Refuses flags that this plugin does not know, but for those that it may ignore.
+// Throws if `flags` has bits that this plugin neither knows nor may ignore.
 inline void require_known_flags(const char* what, uint32_t flags, uint32_t known) {
   if (const uint32_t unknown = flags & ~(known | PL_FLAGS_MAY_IGNORE))
     fail_with(PL_ERROR_UNSUPPORTED, what, ": flags ", unknown,

@@ -7,7 +7,7 @@
 
 PIPELINE_SDK_BEGIN
 
-// The options of a plugin in the form of the ABI.
+// A plugin's options as ABI structs.
 class Schema {
  public:
   explicit Schema(Options declared) : specs_(std::move(declared.specs_)) {
@@ -44,7 +44,7 @@ class Schema {
   std::vector<pl_option> options_;
 };
 
-// The schema of config struct T; static, as the ABI asks.
+// The schema of config struct T; static, as the ABI requires.
 template <class T>
 const std::vector<pl_option>& schema_of() {
   static_assert(DescribesOptions<T>,

@@ -1,4 +1,4 @@
-// The training state as it goes into and comes out of checkpoints.
+// The training state, as written to and read from checkpoints.
 #pragma once
 
 #include <pipeline/host.hpp>
@@ -35,16 +35,15 @@ struct Piece {
   }
 };
 
-// Where a strategy gets its state from when a run starts or continues.
+// Supplies a strategy's state when a run starts or continues.
 class StateReader {
  public:
   explicit StateReader(const pl_state_reader* sent) : raw_(receive(sent)) {}
 
-  // A fresh start: only "value" can be read, all else begins at zero.
+  // True for a fresh start: only "value" can be read, all else begins at zero.
   bool values_only() const { return raw_.values_only != 0; }
 
-  // Fills `destination` (host) with piece.count elements of piece.dtype. A piece that is not there is an
-  // Error.
+  // Fills `destination` (host) with piece.count elements of piece.dtype. Throws if the piece is missing.
   void read(const Piece& piece, void* destination) const {
     const pl_piece request = piece.raw();
     check(raw_.read(raw_.user, &request, destination));
@@ -63,7 +62,7 @@ class Snapshot {
   Snapshot(const Snapshot&) = delete;
   Snapshot& operator=(const Snapshot&) = delete;
   virtual ~Snapshot() = default;
-  // In a fixed order; what a piece points to stays valid until the snapshot goes.
+  // Visits in a fixed order; what a piece points to stays valid until the snapshot is destroyed.
   virtual void visit(const Visitor& visitor) const = 0;
 };
 

@@ -1,9 +1,11 @@
-// A strategy: how parameters, gradients and optimizer state live on one device or many.
+// A strategy: where parameters, gradients and optimizer state are stored, on one device or many.
 //
 //   class Single : public pipeline::Strategy<SingleConfig> {
 //    public:
-//     explicit Single(Setup setup) : Strategy(std::move(setup)) { ... parameters(), optimizer(),
-//     communicator() ... } pl_strategy_info info() override { ... }
+//     explicit Single(Setup setup) : Strategy(std::move(setup)) {
+//       ... parameters(), optimizers(), communicator() ...
+//     }
+//     pl_strategy_info info() override { ... }
 //     ...
 //   };
 //   PIPELINE_STRATEGY(Single, "single", "1.0.0", "One process, one device")
@@ -27,7 +29,7 @@
 
 PIPELINE_SDK_BEGIN
 
-// A rule of update with all of its options, as pl_optimizer names them.
+// An update rule with all of its options, named as in pl_optimizer.
 struct OptimizerRule {
   std::string name;
   uint32_t flags = 0;  // PL_OPTIMIZER_...
@@ -39,7 +41,7 @@ struct OptimizerRule {
       rule.options.emplace(view(sent.options[i].name), sent.options[i].value);
     return rule;
   }
-  // Throws Error unless the options are these.
+  // Throws Error unless the options are exactly these.
   void require_options(std::initializer_list<std::string_view> names) const {
     for (const std::string_view key : names) {
       if (!options.contains(key)) fail("optimizer ", name, ": option ", key, " is missing");
@@ -75,9 +77,8 @@ struct StrategySetup : Setup<ConfigT> {
 };
 
 // One training step: begin_step, then per micro-batch of this rank gradient_ready* and end_micro_batch,
-// then step; its report is collected one step later. Everything is called on the main thread,
-// gradient_ready one call at a time from any thread, except what says otherwise. Throw Error to report a
-// failure.
+// then step; its report is collected one step later. Methods are called on the main thread unless they say
+// otherwise; gradient_ready from any thread, one call at a time. Throw Error to report a failure.
 template <class ConfigT>
 class Strategy : public Object<ConfigT> {
  public:
@@ -97,38 +98,38 @@ class Strategy : public Object<ConfigT> {
 
   virtual pl_strategy_info info() = 0;
 
-  // What the task is to be bound to: memory of this object, also the shapes. grad.data == NULL: gradients
-  // are handed over.
+  // What the task is bound to. Memory and shapes belong to this object. grad.data == NULL: gradients are
+  // handed over.
   struct Storage {
     pl_tensor value;
     pl_tensor grad;
   };
   virtual Storage storage(uint64_t index) = 0;
 
-  // (optional, both or none) Called between the units of a task, for info().flags &
+  // (optional, both or neither) Called as the task enters and leaves each unit, if info().flags has
   // PL_STRATEGY_NEEDS_UNIT_HOOKS. [collective]
   virtual void enter_unit(uint32_t /*unit*/, uint32_t /*pass*/) {}
   virtual void leave_unit(uint32_t /*unit*/, uint32_t /*pass*/) {}
 
-  // (optional, both or none) Between the two all parameters are in place, where storage() then says; on all
-  // ranks, not between begin_step and step.
+  // (optional, both or neither) Between the two, all parameters are in place, at the addresses that
+  // storage() then returns. Called on all ranks, never between begin_step and step.
   virtual void gather() {}
   virtual void release() {}
 
-  // micro_batches: that this rank will run, empty ones included.
+  // micro_batches: how many this rank will run, empty ones included.
   virtual void begin_step(uint64_t micro_batches) = 0;
   virtual void gradient_ready(Gradient gradient) = 0;
-  // The task's loss sum, valid during the call; NULL: this rank had no micro-batch here, its gradients
+  // loss: the task's loss sum, valid during the call; NULL: this rank had no micro-batch, its gradients
   // count as zero.
   virtual void end_micro_batch(const pl_tensor* loss) = 0;
-  // Reduces, clips, updates. Returns the ticket that collect() takes.
+  // Reduces, clips, updates. Returns a ticket for collect().
   virtual uint64_t step(const pl_step_args& args) = 0;
   virtual pl_step_report collect(uint64_t ticket) = 0;
 
   virtual void load_state(const StateReader& reader) = 0;
   // mode: PL_SNAPSHOT_COPY or PL_SNAPSHOT_VIEW.
   virtual std::unique_ptr<Snapshot> snapshot(uint32_t mode) = 0;
-  // Bytes on this rank's device and host, by what they are for.
+  // Reports the bytes used on this rank's device and host, by purpose.
   virtual void memory(const MemoryVisitor& visit) = 0;
 
  private:

@@ -1,5 +1,5 @@
-// A task: data, model and loss. This is the half without LibTorch; a model of LibTorch modules is far shorter
-// over pipeline/torch/task.hpp, which implements most of this.
+// A task: data, model and loss. This is the half without LibTorch; a task on LibTorch is far shorter with
+// pipeline/torch/task.hpp, which implements most of this.
 //
 //   struct Batch { std::vector<float> x, y; };
 //   class Line : public pipeline::Task<LineConfig, Batch> {
@@ -22,9 +22,9 @@
 
 PIPELINE_SDK_BEGIN
 
-// BatchT is what load() makes and train() gets; it is moved, never copied. Methods that are const may be
-// called from any thread, also concurrently; all others come from the main thread. A method marked
-// (optional) is offered to the host only when it is overridden. Order of calls: constructor,
+// BatchT is what load() returns and train() receives; it is moved, never copied. Const methods may be
+// called from any thread, also concurrently; all others are called on the main thread. A method marked
+// (optional) is offered to the host only if it is overridden. Order of calls: constructor,
 // [set_extra_state], [prepare], open, [extra_state], [import_model], parameters, initialize*, bind*, then
 // work. Throw Error to report a failure.
 template <class ConfigT, class BatchT>
@@ -35,26 +35,26 @@ class Task : public Object<ConfigT> {
   using Batch = BatchT;
   using Setup = pipeline::Setup<ConfigT>;
 
-  // Redeclared as true by a task that calls its unit hooks; only then is set_unit_hooks offered.
+  // A task that calls its unit hooks redeclares this as true; only then is set_unit_hooks offered.
   static constexpr bool kHasUnits = false;
 
-  // Reads options, touches no data.
+  // Reads options; touches no data.
   explicit Task(Setup setup) : Object<ConfigT>(std::move(setup)) {}
 
-  // (optional) Downloads, parses, tokenizes into run().cache_dir; one process at a time. Finds finished
-  // work.
+  // (optional) Downloads, parses and tokenizes data into run().cache_dir. Called in one process at a time;
+  // reuses finished work.
   virtual void prepare() {}
   // Opens data and builds the model.
   virtual void open() = 0;
-  // (optional, both or none) What the parameters mean nothing without and the options do not give again, such
-  // as a vocabulary that was made from data: every checkpoint carries it, and a run that starts from one gets
-  // it back.
+  // (optional, both or neither) State that the parameters depend on and the options do not determine, such
+  // as a vocabulary built from data. Every checkpoint carries it, and a run that starts from one gets it
+  // back.
   virtual std::string extra_state() { return ""; }
   virtual void set_extra_state(std::string_view /*state*/) {}
 
   // Data.
   virtual uint64_t sample_count(Split split) const = 0;  // 0: no such split
-  // (optional) Relative cost, e.g. tokens, for grouping alike samples.
+  // (optional) Relative cost, e.g. tokens, for grouping similar samples.
   virtual double sample_cost(Split /*split*/, uint64_t /*id*/) const { return 1; }
   // (optional) Identifies the data's content.
   virtual std::string data_fingerprint() { return ""; }
@@ -63,37 +63,38 @@ class Task : public Object<ConfigT> {
 
   // Parameters.
   virtual std::vector<Parameter> parameters() = 0;
-  // Writes the initial value of parameter `index` into `out`: host, float32, contiguous.
+  // Writes the initial value of parameter `index` into `out`: host memory, float32, contiguous.
   virtual void initialize(uint64_t index, pl_tensor& out) = 0;
-  // (optional) Initial values from a folder of another tool. One error lists all missing, unexpected and
-  // mis-shaped tensors.
+  // (optional) Reads initial values from another tool's folder. A single error lists all missing,
+  // unexpected and mis-shaped tensors.
   virtual void import_model(const std::filesystem::path& /*folder*/) {}
-  // The storage of parameter `index`; the views are valid during the call, their memory until this object
-  // goes. grad.data == NULL: gradients are handed over.
+  // Sets the storage of parameter `index`. The views are valid during the call, their memory until this
+  // object is destroyed. grad.data == NULL: gradients are handed over.
   virtual void bind(uint64_t index, const pl_tensor& value, const pl_tensor& grad) = 0;
-  // (offered with kHasUnits) `hooks` is valid until this object goes.
+  // (offered with kHasUnits) `hooks` is valid until this object is destroyed.
   virtual void set_unit_hooks(const pl_unit_hooks& /*hooks*/) {}
 
   // Work. Forward and backward; returns a view of the loss sum, valid until the next train().
   virtual pl_tensor train(const Batch& batch, const TrainArgs& args) = 0;
-  // At least the value "loss".
+  // Sends at least the value "loss" to `sink`.
   virtual void evaluate(const Batch& batch, EvaluationSink& sink) = 0;
   // (optional) Figures besides the loss.
   virtual std::vector<Metric> metrics() { return {}; }
-  // (optional) What an evaluation says beyond means: intervals, tables, pictures. On all ranks with the same
-  // values; they must yield the same. Also with those of several evaluations added up, and then on an object
-  // that was not opened: use `report` and config() alone.
+  // (optional) What an evaluation reports beyond means: intervals, tables, pictures. Called on all ranks
+  // with the same values, and must produce the same on each. Also called with the sums of several
+  // evaluations, on an object that was not opened: use only `report` and config().
   virtual void report(const Report& /*report*/, const ReportSink& /*sink*/) {}
-  // (optional, all three or none) Columns of a prediction's table after the id; the id of a sample; its rows.
+  // (optional, all three or none) A prediction is a table: its columns after the id; the id of a sample;
+  // the rows of a batch.
   virtual std::vector<std::string> prediction_columns() { return {}; }
   virtual std::string sample_name(Split /*split*/, uint64_t id) const { return std::to_string(id); }
   virtual void predict(const Batch& /*batch*/, const PredictionSink& /*sink*/) {}
   // (optional) Floating-point operations of forward and backward.
   virtual double flops(const Batch& /*batch*/) { return 0; }
-  // (optional) Writes the bound values into an existing, empty folder, as other tools load them.
+  // (optional) Writes the bound values into an existing, empty folder, in a form that other tools load.
   virtual void export_model(const std::filesystem::path& /*folder*/) {}
 
-  // What the table calls; a base class that prepares each call, as TorchTask does, has its own.
+  // Called by the table. A base class that prepares each call, as TorchTask does, redeclares them.
   void run_evaluate(const Batch& batch, EvaluationSink& sink) { evaluate(batch, sink); }
   void run_predict(const Batch& batch, const PredictionSink& sink) { predict(batch, sink); }
 };

@@ -52,8 +52,8 @@ struct TaskObject {
            name_of(expected.shape));
   }
 
-  // The host may use a name as long as this object lives: one that was given is never replaced, and no sample
-  // has more than one. [any-thread]
+  // The host may use a name as long as this object lives: a returned name is never replaced, and each
+  // sample has only one. [any-thread]
   const std::string& keep_name(Split split, uint64_t id) {
     std::string name = std::as_const(task).sample_name(split, id);
     const std::lock_guard lock(names_mutex);

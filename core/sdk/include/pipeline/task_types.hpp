@@ -1,4 +1,4 @@
-// What the methods of a Task are given and give back.
+// Arguments and results of a Task's methods.
 #pragma once
 
 #include <pipeline/host.hpp>
@@ -43,30 +43,30 @@ struct LoadRequest {
 struct BatchInfo {
   double weight = 0;       // what the loss sum is divided by, e.g. target tokens; may be 0
   uint64_t samples = 0;    // in the batch
-  uint64_t tokens = 0;     // useful positions; 0: there is no such thing
+  uint64_t tokens = 0;     // useful positions; 0: not applicable
   uint64_t positions = 0;  // positions computed, padding included
 };
 
-// Where finished gradients go.
+// Receives finished gradients.
 class GradientSink {
  public:
   explicit GradientSink(const pl_gradient_sink* sent) : raw_(receive(sent)) {
     require_known_flags("the gradient sink", raw_.flags, PL_GRADIENTS_IN_ROWS);
   }
 
-  // The gradient that was bound is complete, or, with an owner, a tensor that now belongs to the strategy,
-  // which calls release(owner) once, from any thread, also when this throws. `stream`: that it is complete
-  // on. One call at a time.
+  // `gradient` is the bound gradient, now complete, or, with an owner, a tensor that now belongs to the
+  // strategy, which calls release(owner) once, from any thread, even if this throws. `stream`: on which it
+  // is complete. One call at a time.
   void ready(uint64_t index, const pl_tensor& gradient, pl_stream stream = kNoStream, void* owner = nullptr,
              void (*release)(void*) = nullptr) const {
     send(index, gradient, nullptr, stream, owner, release);
   }
 
-  // The strategy sends gradients during the backward pass: a parameter's may come in parts, each as soon as
-  // it is there, what is dense first, and by add_rows() what touches a few rows.
+  // True if the strategy sends gradients during the backward pass. A parameter's gradient may then come in
+  // parts, each as soon as it is ready: dense parts first, parts that touch a few rows through add_rows().
   bool takes_rows() const { return (raw_.flags & PL_GRADIENTS_IN_ROWS) != 0; }
-  // values: (K, ...), lent for the call, are added to the rows (K) int64 of the gradient. Only if
-  // takes_rows().
+  // Adds `values`, (K, ...), to the rows `rows`, (K) int64, of the gradient; borrows both for the call.
+  // Only if takes_rows().
   void add_rows(uint64_t index, const pl_tensor& rows, const pl_tensor& values,
                 pl_stream stream = kNoStream) const {
     send(index, values, &rows, stream, nullptr, nullptr);
@@ -103,25 +103,26 @@ struct TrainArgs {
   GradientSink gradients;
 };
 
-// How a value of the evaluation becomes a figure.
+// How an evaluation's value becomes a figure.
 struct Metric {
   std::string name;
   std::string help;
-  std::string source = "";                 // the value it is computed from; empty: its own name
+  std::string source = "";                 // the value it is computed from; empty: `name`
   uint32_t aggregate = PL_AGGREGATE_MEAN;  // PL_AGGREGATE_...
   uint32_t better = PL_BETTER_LOWER;       // PL_BETTER_...
 };
 
-// Where an evaluation's sums go.
+// Receives an evaluation's sums.
 class EvaluationSink {
  public:
   EvaluationSink(const pl_evaluation_sink* sent, const pl_evaluate_args& args)
       : raw_(receive(sent)), purpose_(to_purpose(args.purpose)), left_(args.samples_to_show) {}
 
   Purpose purpose() const { return purpose_; }
-  // "loss" and what metrics() describes become figures; report() gets all.
+  // "loss" and the values that metrics() describes become figures; report() gets them all.
   void value(std::string_view name, double sum, double weight) const { value_of("", name, sum, weight); }
-  // A sum of a part of the data, named by its content, that belongs in one evaluation alone; for report().
+  // A sum over one part of the data, `group`, for report(). A group is named by its content and must not be
+  // in two evaluations that are added up.
   void value_of(std::string_view group, std::string_view name, double sum, double weight) const {
     check(raw_.value(raw_.user, str(group), str(name), sum, weight));
   }
@@ -130,7 +131,7 @@ class EvaluationSink {
     check(raw_.record(raw_.user, id, str(key), bytes.data(), bytes.size()));
   }
 
-  // How many more samples are to be shown in this batch.
+  // How many more samples to show from this batch.
   uint64_t samples_left() const { return left_; }
   // A sample worth reading, as text of any number of lines. Ignored when no more are wanted.
   void sample(uint64_t id, std::string_view text) {
@@ -147,21 +148,21 @@ class EvaluationSink {
 
 // A value of a finished evaluation, over all of its samples.
 struct EvaluationValue {
-  std::string_view group;  // empty: of the whole
+  std::string_view group;  // empty: all of the data
   std::string_view name;
   double sum;
   double weight;
 };
 
-// What evaluate() recorded of one sample.
+// What evaluate() recorded for one sample.
 struct EvaluationRecord {
   uint64_t sample_id;
   std::string_view key;
   std::string_view bytes;
 };
 
-// What there is to report on. Values come in the order in which they first came, records by sample and key;
-// where several evaluations are added up there are no records.
+// The input of Task::report(). Values are in the order in which they first came, records are sorted by
+// sample and key. When several evaluations are added up there are no records.
 struct Report {
   Split split;
   Purpose purpose;
@@ -179,7 +180,7 @@ class ReportSink {
   }
   // Lines for the log.
   void text(std::string_view lines) const { check(raw_.text(raw_.user, str(lines))); }
-  // Kept of a full evaluation, beside its figures. A plain file name.
+  // A file, kept next to the figures of a full evaluation. `name` is a plain file name.
   void file(std::string_view name, std::string_view bytes) const {
     check(raw_.file(raw_.user, str(name), bytes.data(), bytes.size()));
   }
@@ -188,12 +189,12 @@ class ReportSink {
   pl_report_sink raw_;
 };
 
-// Where predictions go: rows of a table, in any order within a batch, and files beside it.
+// Receives predictions: table rows, in any order within a batch, and files that accompany the table.
 class PredictionSink {
  public:
   explicit PredictionSink(const pl_prediction_sink* sent) : raw_(receive(sent)) {}
 
-  // `fields`: as many as prediction_columns().
+  // `fields`: one for each of prediction_columns().
   void row(uint64_t id, const std::vector<std::string>& fields) const {
     std::vector<pl_str> views;
     for (const std::string& field : fields) views.push_back(str(field));

@@ -86,14 +86,14 @@ std::span<T> elements(const pl_tensor& t, pl_dtype dtype) {
   return {static_cast<T*>(data_of(t)), element_count(t)};
 }
 
-// A contiguous view of memory that lives elsewhere, with its shape beside it.
+// A contiguous view of memory owned elsewhere. Owns its shape.
 class TensorView {
  public:
   TensorView() = default;
   TensorView(void* data, pl_dtype dtype, std::vector<int64_t> shape, pl_device device = kCpu)
       : data_(data), dtype_(dtype), device_(device), shape_(std::move(shape)) {}
 
-  // Valid as long as this object is neither changed nor moved.
+  // Valid until this object is changed, moved or destroyed.
   pl_tensor get() {
     pl_tensor out{};
     out.data = data_;

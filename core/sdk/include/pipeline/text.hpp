@@ -17,7 +17,7 @@ inline std::string_view view(pl_str s) {
 // Borrows `text`.
 inline pl_str str(std::string_view text) { return {text.data(), text.size()}; }
 
-// "epoch " + 3 + " of " + 2.5, without the conversions.
+// concat("epoch ", 3, " of ", 2.5) is "epoch 3 of 2.5".
 template <class... Parts>
 std::string concat(const Parts&... parts) {
   std::ostringstream out;

@@ -23,7 +23,7 @@ struct Autocast {
   }
 };
 
-// In force while it lives.
+// Applies `wanted` to this thread for its lifetime.
 class AutocastScope {
  public:
   explicit AutocastScope(const Autocast& wanted) : outer_(Autocast::current(wanted.device)) {

@@ -1,4 +1,4 @@
-// Batches of tensors on their way to the device.
+// Moves batches of tensors to the device.
 #pragma once
 
 #include <pipeline/error.hpp>
@@ -32,7 +32,8 @@ void pin_batch(B& batch) {
   });
 }
 
-// Copies of the handles on the CPU; elsewhere the copies run beside the host, if the memory is pinned.
+// Returns `batch` on `device`. For the CPU it copies the handles only; elsewhere it copies the tensors,
+// without blocking the host if their memory is pinned.
 template <NamesTensors B>
 B batch_on(c10::Device device, B batch) {
   batch.tensors([&](at::Tensor& t) {
@@ -41,8 +42,9 @@ B batch_on(c10::Device device, B batch) {
   return batch;
 }
 
-// For make_batch(): numbers that choose rows of a table, int64 in host memory, each below `count`; -1 where
-// there may be none. On a device a wrong one is noticed late and ends all work of the process there.
+// For make_batch(): throws unless all `ids` (int64, host memory) are row numbers of a table of `count`
+// rows, or -1 if may_be_none. A device detects a bad row number late, and then fails all of the process's
+// work there.
 inline void require_ids(const at::Tensor& ids, int64_t count, std::string_view what,
                         bool may_be_none = false) {
   const at::Tensor flat = ids.contiguous();

@@ -10,8 +10,8 @@
 
 PIPELINE_SDK_BEGIN
 
-// A model's tensors that are not parameters: constants such as masks. No checkpoint has them, so training
-// must not change them.
+// A model's tensors that are not parameters: constants such as masks. Checkpoints do not contain them, so
+// training must not change them.
 class Buffers {
  public:
   void add(const std::string& name, at::Tensor& tensor, c10::Device device) {

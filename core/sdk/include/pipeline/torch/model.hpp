@@ -1,5 +1,5 @@
-// What the SDK asks of a model: a torch::nn::Module or any class with named parameters, or one that declares
-// its parameters.
+// What the SDK requires of a model: it is a torch::nn::Module or another class with named parameters, or it
+// declares its parameters.
 #pragma once
 
 #include <pipeline/namespace.hpp>

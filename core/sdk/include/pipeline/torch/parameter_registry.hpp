@@ -1,4 +1,4 @@
-// The parameters of a model, each declared where it is made, with all that others have to know of it.
+// A model's parameters, each declared where it is created, with everything that others must know about it.
 #pragma once
 
 #include <pipeline/error.hpp>
@@ -18,19 +18,19 @@
 
 PIPELINE_SDK_BEGIN
 
-// Writes what a parameter is before training into `out`: float32, contiguous, in host memory. `seed` is of
-// this parameter alone: a function of the run's seed and the parameter's index.
+// Writes a parameter's value before training into `out`: float32, contiguous, in host memory. `seed` is
+// this parameter's own: a function of the run's seed and the parameter's index.
 using InitialValue = std::function<void(at::Tensor& out, uint64_t seed)>;
 
 inline InitialValue constant(double value) {
   return [value](at::Tensor& out, uint64_t /*seed*/) { out.fill_(value); };
 }
-// N(0, deviation).
+// Normal, with mean 0 and standard deviation `deviation`.
 inline InitialValue normal(double deviation) {
   return [deviation](at::Tensor& out, uint64_t seed) { out.normal_(0, deviation, make_generator(seed)); };
 }
 
-// A model that has one, as `parameters()`, needs no module of torch's:
+// A model that returns one from `parameters()` need not be a torch module:
 //
 //   class Line {
 //    public:
@@ -50,8 +50,8 @@ class ParameterRegistry {
   ParameterRegistry(const ParameterRegistry&) = delete;  // two models would share their tensors
   ParameterRegistry& operator=(const ParameterRegistry&) = delete;
 
-  // The tensor that the model computes with. Its memory is not touched until somebody writes to it, and is
-  // the strategy's later on: a big model is never held twice.
+  // Returns the tensor that the model computes with. Its memory is not touched before the first write, and
+  // the strategy's memory replaces it later: a big model is never held twice.
   at::Tensor add(Parameter info, InitialValue initial) {
     at::Tensor tensor = at::empty(info.shape, at::kFloat).requires_grad_(info.trainable);
     if (by_unit_.size() <= info.unit) by_unit_.resize(info.unit + 1);
@@ -64,10 +64,10 @@ class ParameterRegistry {
   const Declared& operator[](size_t index) const { return all_.at(index); }
   auto begin() const { return all_.begin(); }
   auto end() const { return all_.end(); }
-  // Of one unit, as Units::run() asks for them.
+  // The tensors of one unit, as Units::run() expects them.
   const std::vector<at::Tensor>& of_unit(uint32_t unit) const { return by_unit_.at(unit); }
 
-  // From now on the parameter starts as something else, e.g. as what a folder has.
+  // Replaces the initial value of parameter `index`, e.g. with one from a folder.
   void start_from(size_t index, InitialValue initial) { all_.at(index).initial = std::move(initial); }
 
   // Writes the initial value of parameter `index`, a function of (seed, index) alone.

@@ -29,8 +29,8 @@ class ParameterTable {
     for (Entry& entry : entries_) torch::autograd::impl::set_post_acc_grad_hooks(entry.tensor, nullptr);
   }
 
-  // A tensor that the model holds under two names is one parameter, under the first. Weight decay applies
-  // to matrices.
+  // A tensor that the model holds under two names is one parameter, under the first name. Weight decay
+  // applies to tensors of two or more dimensions.
   void add(const std::string& name, const at::Tensor& tensor) {
     Parameter info;
     info.name = name;
@@ -48,7 +48,7 @@ class ParameterTable {
   Parameter& info(uint64_t index) { return entries_.at(index).info; }
   at::Tensor& tensor(uint64_t index) { return entries_.at(index).tensor; }
 
-  // The model computes from now on with the strategy's memory; what it had allocated itself is freed.
+  // From now on the model computes with the strategy's memory; the memory that it had allocated is freed.
   void bind(uint64_t index, const pl_tensor& value, const pl_tensor& grad) {
     Entry& entry = entries_.at(index);
     const at::NoGradGuard no_grad;
@@ -67,7 +67,7 @@ class ParameterTable {
     }
   }
 
-  // Gradients go to `sink` while this lives. Without one, a backward pass is an error.
+  // While this exists, gradients go to `sink`. Without one, a backward pass is an error.
   class Delivery {
    public:
     Delivery(ParameterTable& table, const GradientSink& sink) : table_(table) { table_.sink_ = &sink; }
@@ -79,8 +79,7 @@ class ParameterTable {
     ParameterTable& table_;
   };
 
-  // For gradients that were computed without autograd: adds to the bound gradient, or hands the tensor
-  // over.
+  // For gradients computed without autograd: adds to the bound gradient, or hands the tensor over.
   void deliver(const at::Tensor& parameter, at::Tensor gradient) {
     const auto found = index_.find(parameter.unsafeGetTensorImpl());
     if (found == index_.end()) fail("a gradient for a tensor that is not a parameter of the model");
@@ -99,7 +98,7 @@ class ParameterTable {
     ready(found->second);
   }
 
-  // values (K, ...) are added to the rows (K) int64 of the gradient. Only if the sink takes rows.
+  // Adds `values`, (K, ...), to the rows `rows`, (K) int64, of the gradient. Only if the sink takes rows.
   void deliver_rows(const at::Tensor& parameter, const at::Tensor& rows, const at::Tensor& values) {
     const auto found = index_.find(parameter.unsafeGetTensorImpl());
     if (found == index_.end()) fail("rows of a gradient for a tensor that is not a parameter of the model");
@@ -122,7 +121,7 @@ class ParameterTable {
   // Called by autograd when a parameter's gradient is complete, on the thread of the backward pass.
   struct Hook : torch::autograd::PostAccumulateGradHook {
     Hook(ParameterTable& owner, uint64_t which) : table(owner), index(which) {}
-    // Autograd comes here, too, when all that it had was undefined: the gradient was handed over in parts.
+    // Autograd also calls this if all gradients were undefined: then the gradient was handed over in parts.
     void operator()(const at::Tensor& parameter) override {
       if (parameter.grad().defined()) table.ready(index);
     }
@@ -144,7 +143,7 @@ class ParameterTable {
     if (!gradient.is_contiguous()) gradient = gradient.contiguous();
     auto owner = std::make_unique<at::Tensor>(std::move(gradient));
     const pl_tensor view = to_pl(*owner);
-    at::Tensor* owned = owner.release();  // the strategy's from here on, also if it throws
+    at::Tensor* owned = owner.release();  // the strategy's from here on, even if it throws
     sink_->ready(index, view, stream, owned, [](void* memory) { delete static_cast<at::Tensor*>(memory); });
   }
 

@@ -10,7 +10,7 @@
 
 PIPELINE_SDK_BEGIN
 
-// A generator of one's own, e.g. in load(), where the default ones must not be touched.
+// Returns a private generator, e.g. for load(), where the default ones must not be used.
 inline at::Generator make_generator(uint64_t seed) { return at::make_generator<at::CPUGeneratorImpl>(seed); }
 
 inline void seed_generator(at::Generator generator, uint64_t seed) {
@@ -18,13 +18,13 @@ inline void seed_generator(at::Generator generator, uint64_t seed) {
   generator.set_current_seed(seed);
 }
 
-// Sets the default generators: what dropout and initialisers draw from.
+// Seeds the default generators, which dropout and initialisers draw from.
 inline void seed_default_generators(c10::Device device, uint64_t seed) {
   seed_generator(at::globalContext().defaultGenerator(c10::Device(c10::kCPU)), seed);
   if (!device.is_cpu()) seed_generator(at::globalContext().defaultGenerator(device), seed);
 }
 
-// Where the default generators are in their streams.
+// Captures the state of the default generators; restore() sets it again.
 class RandomState {
  public:
   explicit RandomState(c10::Device device) : device_(device), cpu_(get(c10::Device(c10::kCPU))) {

@@ -1,5 +1,5 @@
 // Recomputation (activation checkpointing): a layer's activations are not kept for the backward pass but
-// computed again there.
+// recomputed during it.
 #pragma once
 
 #include <pipeline/namespace.hpp>
@@ -16,7 +16,7 @@
 PIPELINE_SDK_BEGIN
 
 using Tensors = std::vector<at::Tensor>;
-// A layer as a function of its inputs. What else it uses must not change between forward and backward.
+// A layer as a function of its inputs. Anything else it uses must not change between forward and backward.
 using LayerFn = std::function<Tensors(const Tensors& inputs)>;
 
 inline bool any_requires_grad(const Tensors& tensors) {
@@ -24,7 +24,7 @@ inline bool any_requires_grad(const Tensors& tensors) {
                      [](const at::Tensor& t) { return t.defined() && t.requires_grad(); });
 }
 
-// What the second computation needs to be the same as the first, to the bit.
+// What the second computation needs to match the first bit for bit.
 struct RecomputedLayer : torch::CustomClassHolder {
   RecomputedLayer(LayerFn fn, Tensors weights, c10::Device on)
       : layer(std::move(fn)),
@@ -41,8 +41,8 @@ struct RecomputedLayer : torch::CustomClassHolder {
 };
 
 // The parameters are inputs, so that their gradients leave through this function like any other and each is
-// complete when it arrives. A backward() inside would lose those of a layer whose own input needs no
-// gradient.
+// complete when it arrives. With a nested backward() instead, those of a layer whose own input needs no
+// gradient would be lost.
 struct RecomputeFunction : torch::autograd::Function<RecomputeFunction> {
   using Context = torch::autograd::AutogradContext;
 
@@ -80,7 +80,7 @@ struct RecomputeFunction : torch::autograd::Function<RecomputeFunction> {
       roots.push_back(outputs[i]);
       root_gradients.push_back(output_gradients[i]);
     }
-    Tensors result(1 + saved.size() + state->parameters.size());  // the first argument is no tensor
+    Tensors result(1 + saved.size() + state->parameters.size());  // the first argument is not a tensor
     if (roots.empty() || wanted.empty()) return result;
     Tensors gradients =
         torch::autograd::grad(roots, wanted, root_gradients, std::nullopt, false, /*allow_unused=*/true);
@@ -103,8 +103,8 @@ struct RecomputeFunction : torch::autograd::Function<RecomputeFunction> {
   }
 };
 
-// layer(inputs), keeping only the inputs. `parameters`: every tensor besides the inputs that the layer uses
-// and that needs a gradient.
+// Returns layer(inputs), keeping only the inputs for the backward pass. `parameters`: every other tensor
+// that the layer uses and that needs a gradient.
 inline Tensors recompute(const LayerFn& layer, const Tensors& inputs, const Tensors& parameters) {
   if (!at::GradMode::is_enabled() || (!any_requires_grad(inputs) && !any_requires_grad(parameters)))
     return layer(inputs);

@@ -1,4 +1,4 @@
-// LibTorch's process-wide settings, as a run asks for them, and which LibTorch it is.
+// Applies a run's settings to LibTorch, process-wide, and identifies the LibTorch in use.
 #pragma once
 
 #include <pipeline/context.hpp>
@@ -18,7 +18,7 @@
 #include <string>
 #include <string_view>
 
-// The local part of the wheel's version (cu130, cpu): LibTorch's headers do not tell. Set by the build.
+// The local part of the wheel's version (cu130, cpu), which LibTorch's headers lack. Set by the build.
 #ifndef PIPELINE_TORCH_VARIANT
 #define PIPELINE_TORCH_VARIANT "unknown"
 #endif
@@ -35,14 +35,14 @@ inline std::string_view torch_runtime_tag() {
 
 inline const bool kTorchTagInstalled = (runtime_tag = torch_runtime_tag, true);
 
-// A stream that LibTorch did not make has its handle as its id.
+// A stream that LibTorch did not create has its handle as its id.
 inline c10::Stream to_torch(pl_stream stream, c10::Device device) {
   return c10::Stream(c10::Stream::UNSAFE, device, reinterpret_cast<c10::StreamId>(stream.handle));
 }
 
-// Makes the run's device and stream usable and current in this thread, the main one, or throws. Plugins link
-// the CPU half of LibTorch only; the CUDA half registers itself when it is loaded, which must come before the
-// first use of CUDA in the process.
+// Makes the run's device and stream usable and current in this thread, the main one, or throws. Plugins
+// link only the CPU half of LibTorch; the CUDA half registers itself when loaded, which must happen before
+// the process first uses CUDA.
 inline c10::Device open_device(const pl_run_info& run) {
   const pl_device device = run.device;
   const c10::Device result = to_torch(device);
@@ -56,15 +56,15 @@ inline c10::Device open_device(const pl_run_info& run) {
               ": the CUDA half of LibTorch cannot be loaded: ", dlerror());
   if (!at::globalContext().hasCUDA())
     fail_with(PL_ERROR_UNSUPPORTED, name_of(device), ": LibTorch sees no CUDA device");
-  // All plugins of the process share these, and the threads of the backward pass follow them. Of another
-  // device than the current one each use would make a context there.
+  // All plugins of the process share these, and the threads of the backward pass follow them. With another
+  // device current, each use would create a context there.
   const c10::impl::VirtualGuardImpl cuda(c10::kCUDA);
   cuda.setDevice(result);
   if (run.stream.kind == PL_STREAM_DEVICE) cuda.exchangeStream(to_torch(run.stream, result));
   return result;
 }
 
-// Called by every plugin that computes with LibTorch; the settings are the same for all of a process.
+// Called by every plugin that computes with LibTorch; the settings are process-wide.
 inline void apply_run_settings(const Context& context) {
   const auto threads = static_cast<int>(context.run().threads);
   if (threads > 0) {
@@ -83,12 +83,12 @@ inline void apply_run_settings(const Context& context) {
   torch.setDeterministicAlgorithms(context.reproducible(), /*warn_only=*/false);
   torch.setDeterministicCuDNN(context.reproducible());
   torch.setBenchmarkCuDNN(!context.reproducible());
-  torch.setDeterministicFillUninitializedMemory(false);  // it would write all memory twice, to no end
-  // Parts of a product, too, are added up in float32: cuBLAS cuts those with few results, as gradients of
-  // weights are, into parts along the sum.
+  torch.setDeterministicFillUninitializedMemory(false);  // it would write all memory twice, for nothing
+  // Add partial products in float32, too: cuBLAS splits products with few results, such as gradients of
+  // weights, along the summed dimension.
   torch.setAllowBF16ReductionCuBLAS(false);
   torch.setAllowFP16ReductionCuBLAS(false);
-  // cuDNN plans attention anew for every shape, which takes a second where every batch has another one.
+  // cuDNN plans attention anew for every shape, which takes a second if every batch has a new one.
   torch.setSDPUseCuDNN(false);
 }
 
@@ -98,8 +98,8 @@ inline pl_stream current_stream(c10::Device device) {
   return {PL_STREAM_DEVICE, 0, c10::impl::VirtualGuardImpl(device.type()).getStream(device).native_handle()};
 }
 
-// This thread works on the run's stream while it lives, after what is on `other` by now, and on the CPU as it
-// always does. The main thread is on the run's stream anyway: see open_device().
+// During its lifetime this thread works on the run's stream, after the work already on `other`; no effect
+// on the CPU. The main thread is on the run's stream anyway: see open_device().
 class RunStreamScope {
  public:
   RunStreamScope(const pl_run_info& run, pl_stream other) {

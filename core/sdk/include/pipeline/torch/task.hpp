@@ -1,5 +1,5 @@
-// A task over LibTorch: the author writes a module, a data set and a loss. plugins/template is the smallest
-// complete one.
+// A task on LibTorch: the author writes a module, a data set and a loss. plugins/template is the smallest
+// complete example.
 #pragma once
 
 #include <pipeline/namespace.hpp>
@@ -26,9 +26,10 @@
 PIPELINE_SDK_BEGIN
 
 // ConfigT: see options.hpp. ModelT: see model.hpp. BatchT: a struct of tensors, see batch.hpp. Besides the
-// pure methods here an author writes sample_count() and batch_info(), and any of the optional methods of
-// Task: metrics, predict and its two companions, sample_cost, data_fingerprint, flops, import_model,
-// export_model, prepare. What is called with a Batch runs on the run's device.
+// pure virtual methods here an author writes sample_count() and batch_info(), and any of the optional
+// methods of Task: metrics, predict and its two companions, sample_cost, data_fingerprint, flops,
+// import_model, export_model, prepare. loss, train_batch, evaluate and predict get their batch on the run's
+// device.
 template <class ConfigT, class ModelT, class BatchT>
 class TorchTask : public Task<ConfigT, BatchT> {
   static_assert(HasNamedParameters<ModelT> || DeclaresParameters<ModelT>,
@@ -44,26 +45,26 @@ class TorchTask : public Task<ConfigT, BatchT> {
 
   // Opens the data. [main]
   virtual void open_data() = 0;
-  // A new model on the CPU. A module initialises itself from torch's default generator, which is seeded.
+  // Returns a new model, on the CPU. A module initialises itself from torch's seeded default generator.
   virtual std::shared_ptr<ModelT> build_model() = 0;
-  // Reads samples and makes a batch of them, in host memory; by worker threads, ahead of time. Random
-  // choices come from make_generator(context().seed("...", request.epoch, id)).
+  // Reads samples into a batch in host memory. Called on worker threads, ahead of time. Random choices must
+  // come from make_generator(context().seed("...", request.epoch, id)).
   virtual BatchT make_batch(const LoadRequest& request) const = 0;
-  // Forward pass. In training the result must lead back to the parameters. A model that asks for more than
-  // the batch gets it as pass().
+  // Forward pass. In training, autograd must lead from the result back to the parameters. pass() holds what
+  // a model may need besides the batch.
   virtual LossSum loss(const Batch& batch) = 0;
 
-  // Changes what is not so by default, of a model that has named parameters and declares none: weight decay
-  // on tensors of two or more dimensions, unit 0, learning rate x 1, trainable as requires_grad says.
+  // Overrides the defaults of a model that has named parameters and declares none: weight decay on tensors
+  // of two or more dimensions, unit 0, learning rate x 1, trainable if requires_grad.
   virtual void describe_parameter(Parameter& /*parameter*/) {}
-  // Forward and backward; to be overridden where a loss and autograd are not enough. Gradients leave
-  // through backward() or deliver().
+  // Forward and backward. Override it if a loss and autograd are not enough. Gradients leave through
+  // backward() or deliver().
   virtual LossSum train_batch(const Batch& batch, const TrainArgs& args) {
     LossSum result = forward(batch);
     backward(result, args.scale);
     return result;
   }
-  // The loss; an override adds its own values and samples and calls this one.
+  // Sends the loss to `sink`; an override adds its own values and samples and calls this one.
   void evaluate(const Batch& batch, EvaluationSink& sink) override {
     const LossSum result = loss(batch);
     check_loss(result);
@@ -74,14 +75,13 @@ class TorchTask : public Task<ConfigT, BatchT> {
   ModelT& model() { return *model_; }
   c10::Device device() const { return device_; }
   bool is_training() const { return training_; }
-  // How the model is to run its layers; redeclare kHasUnits as true when it does and parameters have their
-  // units.
+  // The model runs its layers through this. If it does, and its parameters have their units, redeclare
+  // kHasUnits as true.
   Units& units() { return units_; }
-  // What the model may want to know in loss() and in an evaluation. The default generators are seeded with
-  // the batch's seed already.
+  // What the model may need to know in loss() and in an evaluation. The default generators are already
+  // seeded with the batch's seed.
   const ForwardPass& pass() const { return pass_; }
-  // loss() in the run's precision. The backward pass comes after it, not inside: it takes its dtypes from
-  // what was recorded.
+  // Runs loss() in the run's precision. Call backward() after it, not inside: it uses the recorded dtypes.
   LossSum forward(const Batch& batch) {
     const AutocastScope scope(autocast_);
     return loss(batch);
@@ -99,17 +99,17 @@ class TorchTask : public Task<ConfigT, BatchT> {
     const at::Tensor kept = sum.detach();
     this->context().metric(name, to_pl(kept), weight);
   }
-  // A gradient that was computed without autograd.
+  // Delivers a gradient that was computed without autograd.
   void deliver(const at::Tensor& parameter, at::Tensor gradient) {
     parameters_.deliver(parameter, std::move(gradient));
   }
-  // A part of a gradient that touches a few rows: values (K, ...) are added to the rows (K) int64. Only where
-  // TrainArgs::gradients.takes_rows(); other parts may come before and after it.
+  // Delivers a part of a gradient that touches a few rows: adds `values`, (K, ...), to the rows `rows`, (K)
+  // int64. Only if TrainArgs::gradients.takes_rows(); other parts may come before and after it.
   void deliver_rows(const at::Tensor& parameter, const at::Tensor& rows, const at::Tensor& values) {
     parameters_.deliver_rows(parameter, rows, values);
   }
 
-  // ------------------------------------------------------------- the methods of Task, not for authors
+  // ----------------------------------------------------------- implements Task; not called by authors
 
   void open() final {
     apply_run_settings(this->context());
@@ -206,7 +206,7 @@ class TorchTask : public Task<ConfigT, BatchT> {
     pass_ = {.training = training, .compute = to_torch(this->run().compute_dtype), .units = &units_};
   }
 
-  // On the CPU a batch is used where it is.
+  // On the CPU a batch is used in place.
   template <class F>
   auto on_device(const Batch& batch, F&& f) {
     if (device_.is_cpu()) return f(batch);
@@ -219,7 +219,7 @@ class TorchTask : public Task<ConfigT, BatchT> {
     seed_default_generators(device_, this->context().seed("evaluate"));
     const AutocastScope scope(autocast_);
     if (this->run().purpose == PL_PURPOSE_TRAIN) {
-      const at::NoGradGuard no_grad;  // tensors that the model keeps may meet autograd later
+      const at::NoGradGuard no_grad;  // tensors that the model keeps may be used with autograd later
       f();
     } else {
       const c10::InferenceMode inference;
@@ -239,7 +239,7 @@ class TorchTask : public Task<ConfigT, BatchT> {
   c10::Device device_{c10::kCPU};
   Autocast autocast_;
   std::shared_ptr<ModelT> model_;
-  ParameterTable parameters_;  // goes before the model does
+  ParameterTable parameters_;  // destroyed before the model
   Buffers buffers_;
   Units units_;
   at::Tensor loss_;

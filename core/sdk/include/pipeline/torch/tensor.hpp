@@ -1,4 +1,4 @@
-// Between pl_tensor and at::Tensor. Neither direction copies elements.
+// Converts between pl_tensor and at::Tensor. Neither direction copies elements.
 #pragma once
 
 #include <pipeline/namespace.hpp>
@@ -47,7 +47,7 @@ inline pl_device to_pl(c10::Device device) {
   fail_with(PL_ERROR_UNSUPPORTED, "tensors on ", device.str(), " cannot cross the ABI");
 }
 
-// A tensor over the view's memory, which must outlive it.
+// Returns a tensor over the view's memory, which must outlive the tensor.
 inline at::Tensor to_torch(const pl_tensor& view) {
   const c10::Device device = to_torch(view.device);
   const auto rank = static_cast<size_t>(view.ndim);
@@ -60,8 +60,8 @@ inline at::Tensor to_torch(const pl_tensor& view) {
       .make_tensor();
 }
 
-// `count` elements of a buffer from `begin` on. Nobody asks the driver where they are: there may be none, at
-// no address.
+// Returns `count` elements of a buffer, from `begin` on. Does not ask the driver where they are: an empty
+// buffer may have no address.
 inline at::Tensor to_torch(const pl_buffer& buffer, uint64_t begin, uint64_t count) {
   const c10::Device device = to_torch(buffer.device);
   return at::for_blob(static_cast<char*>(buffer.data) + begin * (buffer.dtype.bits / 8u),
@@ -71,7 +71,7 @@ inline at::Tensor to_torch(const pl_buffer& buffer, uint64_t begin, uint64_t cou
       .make_tensor();
 }
 
-// A view that borrows the tensor's memory, shape and strides.
+// Returns a view that borrows the tensor's memory, shape and strides.
 inline pl_tensor to_pl(const at::Tensor& tensor) {
   pl_tensor view{};
   view.data = tensor.data_ptr();

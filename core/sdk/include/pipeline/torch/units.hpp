@@ -12,25 +12,25 @@
 PIPELINE_SDK_BEGIN
 
 // A model runs layer k of its stack as `x = units(k, *layer, x)` or, without modules, as units.run(k, fn,
-// inputs, parameters). [main] in the forward pass, the thread of the backward pass in that.
+// inputs, parameters). [main] in the forward pass; in the backward pass, on that pass's thread.
 //
-// A unit adds up its gradients of an input before anything outside of it adds others to them, with hooks or
-// checkpointing or neither: sums of three would else have another order, and other bits.
+// A unit sums its own gradients of an input before others are added to them, with hooks, with checkpointing
+// or with neither: otherwise a sum of three would have another order, and other bits.
 //
-// Every micro-batch goes through all units in the same order, on all ranks: see pl_unit_hooks. One that does
-// not use a unit says so with skip() at the unit's place.
+// Every micro-batch goes through all units in the same order, on all ranks: see pl_unit_hooks. A
+// micro-batch that does not use a unit calls skip() in its place.
 //
 // The backward pass of unit k lies between the backward of two identity functions: the one around its
 // outputs enters, the one around its inputs leaves. All gradients of the unit arrive in between, since
-// autograd runs what was recorded last first.
+// autograd runs first what was recorded last.
 class Units {
  public:
-  // Both are set before the first pass. NULL: no hooks.
+  // Set both before the first pass. NULL: no hooks.
   void set_hooks(const pl_unit_hooks* hooks) { hooks_ = hooks; }
   void set_checkpointing(bool on) { checkpointing_ = on; }
-  // Whether the model runs anything through here at all.
+  // Whether the model has run any layer through this object.
   bool used() const { return used_; }
-  // Where the layers compute.
+  // The device on which the layers compute.
   void set_device(c10::Device device) { device_ = device; }
 
   Tensors run(uint32_t unit, const LayerFn& layer, const Tensors& inputs, const Tensors& parameters) {
@@ -52,8 +52,8 @@ class Units {
   }
 
   // Enters and leaves a unit that this micro-batch does not use, forward and backward, and computes nothing.
-  // `before`: what skip() returned for the unit before it, where that is skipped, too. The result goes into
-  // joined(), or the backward pass never comes here.
+  // `before`: what skip() returned for the previous unit, if that is skipped, too. Pass the result to
+  // joined(), or the backward pass never gets here.
   //
   //   at::Tensor seen = has_picture ? tower(picture) : units.skip(1, units.skip(0));
   //   x = has_picture ? merge(x, seen) : units.joined(x, seen);
@@ -62,7 +62,7 @@ class Units {
         before.defined() ? before : at::zeros({0}, device_).requires_grad_(at::GradMode::is_enabled());
     return run_once(unit, [](const Tensors& in) { return in; }, {input})[0];
   }
-  // x itself; its backward pass goes on to the units that were skipped.
+  // Returns x; the backward pass continues from it into the skipped units.
   at::Tensor joined(const at::Tensor& x, const at::Tensor& skipped) { return Join::apply(x, skipped); }
 
   // A layer with parameters() and forward(inputs...), e.g. a torch::nn::Module.
@@ -74,12 +74,12 @@ class Units {
     return run(unit, fn, {inputs...}, layer.parameters())[0];
   }
 
-  // After backward: leaves the units that could not by themselves, because no gradient passes through their
-  // inputs.
+  // Call after the backward pass. Leaves the units that did not leave by themselves because no gradient
+  // passes through their inputs.
   void finish_backward() {
     close_if([](const Open&) { return true; });
   }
-  // After a pass that failed.
+  // Call after a pass that failed.
   void abandon() { open_.clear(); }
 
  private:
@@ -94,8 +94,7 @@ class Units {
   }
 
   void enter_backward(uint32_t unit, bool leaves) {
-    // A unit that cannot leave by itself is done by now: all that it recorded is later than what this one
-    // did.
+    // A unit that cannot leave by itself is done by now: it recorded everything after this unit did.
     close_if([](const Open& other) { return !other.leaves; });
     check(hooks_->enter(hooks_->user, unit, PL_PASS_BACKWARD));
     open_.push_back({unit, leaves});
@@ -114,8 +113,8 @@ class Units {
     for (const Open& unit : closing) check(hooks_->leave(hooks_->user, unit.unit, PL_PASS_BACKWARD));
   }
 
-  // An identity whose backward tells `units`. It returns detach(): its input itself would make later
-  // in-place operations fail.
+  // An identity whose backward notifies `units`. It returns detach(): returning the input itself would make
+  // later in-place operations fail.
   template <class Derived>
   struct Identity : torch::autograd::Function<Derived> {
     using Context = torch::autograd::AutogradContext;
@@ -133,7 +132,7 @@ class Units {
       auto* units = reinterpret_cast<Units*>(context->saved_data["units"].toInt());
       Derived::tell(*units, static_cast<uint32_t>(context->saved_data["unit"].toInt()),
                     context->saved_data["leaves"].toBool());
-      gradients.insert(gradients.begin(), 3, at::Tensor());  // the arguments that are no tensors
+      gradients.insert(gradients.begin(), 3, at::Tensor());  // the arguments that are not tensors
       return gradients;
     }
   };
