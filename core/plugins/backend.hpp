@@ -26,8 +26,8 @@ struct OpenArgs {
   std::chrono::duration<double> timeout{600};
 };
 
-// A collective under way. Wait for it once, before its buffers go; a Work that is dropped is waited for, and
-// its failure is lost.
+// A collective in progress. Wait for it once, before freeing its buffers. The destructor waits for a Work
+// that nobody waited for; its failure is then lost.
 class Work {
  public:
   Work(const pl_communicator& communicator, pl_work* handle)
@@ -37,7 +37,7 @@ class Work {
   Work& operator=(Work&&) = delete;
   ~Work();
 
-  // Returns when it is done. Throws Error; zero timeout: the group's. [any-thread]
+  // Blocks until the work is done. Zero timeout: the group's. Throws Error. [any-thread]
   void wait(std::chrono::duration<double> timeout = {});
   // False while wait() would block; true where the backend cannot tell. [any-thread]
   bool is_done() const;
@@ -47,12 +47,12 @@ class Work {
   pl_work* handle_;
 };
 
-// A group of ranks over a backend plugin. Every call, of the core and of strategies, goes through one
+// A group of ranks on a backend plugin. Every call, by the core and by strategies, goes through one
 // forwarding table that checks thread tags, names the plugin in errors and keeps the flight record.
 // Collectives are [collective].
 class Communicator {
  public:
-  // Blocks until all ranks are there. `context` and `config` must outlive it.
+  // Blocks until all ranks have connected. `context` and `config` must outlive this object.
   Communicator(const Plugin& backend, const pl_context& context, const pl_config* config,
                const OpenArgs& args);
   ~Communicator();
@@ -66,7 +66,7 @@ class Communicator {
   std::string transport() const;  // interface or mechanism
 
   Work all_reduce(const pl_buffer& in_out, std::uint32_t reduce = PL_REDUCE_SUM);
-  // `counts`: elements of each rank, in elements; empty: even.
+  // `counts`: elements per rank; empty: split evenly.
   Work reduce_scatter(const pl_buffer& in, const pl_buffer& out_shard,
                       std::span<const std::uint64_t> counts = {}, std::uint32_t reduce = PL_REDUCE_SUM);
   Work all_gather(const pl_buffer& in_shard, const pl_buffer& out_full,
@@ -75,10 +75,10 @@ class Communicator {
   Work all_to_all(const pl_buffer& in, const pl_buffer& out, std::span<const std::uint64_t> send_counts = {},
                   std::span<const std::uint64_t> receive_counts = {});
   Work barrier();
-  // Concurrent with everything: pending and later calls fail. [any-thread]
+  // Makes pending and later calls fail. May run concurrently with everything. [any-thread]
   void abort(std::string_view reason);
 
-  // What a strategy is given.
+  // The group as passed to a strategy.
   const pl_communicator& view() const { return view_; }
   const FlightRecord& record() const;
 

@@ -6,7 +6,7 @@
 
 namespace pipeline::plugins {
 
-// What `comm` of the forwarding table points to: the backend's own group and what is kept about its calls.
+// What `comm` of the forwarding table points to: the backend's own group and the record of its calls.
 struct Communicator::Channel {
   Channel(const Plugin& plugin, const pl_context& context) : api(plugin.backend()), call(plugin, context) {}
 

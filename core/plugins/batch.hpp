@@ -11,12 +11,12 @@ namespace pipeline::plugins {
 
 class Task;
 
-// A loaded batch and its facts; gives the batch back to its task, which must outlive it. Movable between
-// threads.
+// A loaded batch and its facts. The destructor returns the batch to its task, which must outlive it.
+// Movable between threads.
 class Batch {
  public:
   Batch() = default;
-  // Takes ownership; Task::load makes these.
+  // Takes ownership of `handle`. Created by Task::load.
   Batch(const Task& task, pl_batch* handle, std::span<const uint64_t> ids);
   Batch(Batch&& other) noexcept
       : task_(other.task_),
@@ -36,7 +36,7 @@ class Batch {
   pl_batch* handle() const { return handle_; }
   const pl_batch_info& info() const { return info_; }
   double weight() const { return info_.weight; }
-  std::span<const uint64_t> ids() const { return ids_; }  // the samples that it was loaded from
+  std::span<const uint64_t> ids() const { return ids_; }  // of its samples
 
  private:
   void give_back() noexcept;

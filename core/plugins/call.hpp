@@ -14,9 +14,9 @@
 
 namespace pipeline::plugins {
 
-// What the host's functions throw while a slot runs: it cannot pass through the plugin, so it waits here
-// until the slot returns. Each call of a slot has one, on the stack of the calling thread, so no other call
-// sees it. Calls nest where a callback calls another plugin.
+// Holds an exception that a host function throws while a slot runs. It cannot pass through the plugin, so
+// it waits here until the slot returns. Each slot call has one, on the stack of the calling thread, so no
+// other call sees it. Calls nest when a callback calls another plugin.
 class PendingException {
  public:
   PendingException() : outer_(std::exchange(innermost_, this)) {}
@@ -24,10 +24,10 @@ class PendingException {
   PendingException(const PendingException&) = delete;
   PendingException& operator=(const PendingException&) = delete;
 
-  // The call that this thread is in; nullptr in a thread that the plugin started.
+  // The innermost call on this thread; nullptr on a thread that the plugin started.
   static PendingException* innermost() { return innermost_; }
 
-  // Keeps the exception being handled; the first one counts.
+  // Stores the exception being handled; only the first is kept.
   void keep() noexcept {
     if (!exception_) exception_ = std::current_exception();
   }
@@ -40,14 +40,14 @@ class PendingException {
   std::exception_ptr exception_;
 };
 
-// Throws: an exception came out of a slot.
+// Throws the Error for an exception that escaped from a slot.
 [[noreturn]] void raise_escaped(const Plugin& plugin, const char* slot, const char* what);
 
-// Throws unless `flags`, which a plugin gave, are among `known` or may be ignored. what: "task x:
+// Throws unless all `flags`, which a plugin returned, are in `known` or may be ignored. what: "task x:
 // batch_info".
 void require_known_flags(std::string_view what, std::uint32_t flags, std::uint32_t known);
 
-// Calls a function of a plugin. An exception that comes out of it, which the ABI forbids, is thrown as an
+// Calls a function of a plugin. An exception that escapes from it, which the ABI forbids, is thrown as an
 // Error that names plugin and slot.
 template <class Function>
 auto contain(const Plugin& plugin, const char* slot, Function&& function) {
@@ -68,8 +68,8 @@ class Caller {
   const Plugin& plugin() const { return plugin_; }
   const pl_context& context() const { return context_; }
 
-  // Calls a slot from any thread. A pl_error* that it returns is thrown as Error, anything else is returned.
-  // An exception of a callback that the slot called comes out as what it was.
+  // Calls a slot from any thread. If it returns a pl_error*, throws it as Error; returns anything else.
+  // Rethrows unchanged an exception from a callback that the slot called.
   template <class Function>
   auto any(const char* slot, Function&& function) const {
     PendingException pending;
@@ -82,16 +82,15 @@ class Caller {
     }
   }
 
-  // The same for a slot that is tagged [main].
+  // The same for a slot tagged [main].
   template <class Function>
   auto main(const char* slot, Function&& function) const {
     check_main_thread(context_.main_thread(), plugin_.label(), slot);
     return any(slot, std::forward<Function>(function));
   }
 
-  // The same for a slot that cannot fail, and for destructors, which cannot either: what goes wrong all the
-  // same is said in the log and the work goes on. Once in a row for a slot: the next batch would only say it
-  // again.
+  // The same for slots that cannot report failure, and for destructors: logs what went wrong and carries
+  // on. Does not log the same slot twice in a row: the next batch would only repeat it.
   template <class Function>
   void cannot_fail(const char* slot, Function&& function) const noexcept {
     try {
@@ -105,17 +104,17 @@ class Caller {
   }
 
  private:
-  // Throws what a callback threw or else what the slot returned, with the plugin's name in front; a
-  // configuration error already says where it comes from.
+  // Throws what a callback threw, or else the slot's error, prefixed with the plugin's name; a
+  // configuration error already names its origin.
   void finish(std::exception_ptr thrown, pl_error* error) const;
 
   const Plugin& plugin_;
   const pl_context& context_;
-  mutable std::atomic<const char*> said_{nullptr};  // the slot, a literal, of the last one
+  mutable std::atomic<const char*> said_{nullptr};  // the slot last logged; a literal
 };
 
-// For the functions that a plugin calls back: what they throw waits in the call that this thread is in, and
-// the plugin gets it as an error.
+// For functions that a plugin calls back: stores what they throw in this thread's innermost call, and
+// returns it to the plugin as an error.
 template <class Function>
 pl_error* call_back(Function&& function) noexcept {
   try {

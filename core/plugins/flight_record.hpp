@@ -11,23 +11,23 @@
 
 namespace pipeline::plugins {
 
-// A collective as this rank called it.
+// A collective that this rank called.
 struct Flight {
   uint64_t sequence = 0;       // 1-based, the same on all ranks
   const char* operation = "";  // "all_reduce"
   uint64_t count = 0;          // elements of the first buffer
   pl_dtype dtype{};
   std::chrono::steady_clock::time_point started{};
-  std::chrono::steady_clock::time_point finished{};  // of its wait; as started while it is under way
+  std::chrono::steady_clock::time_point finished{};  // end of its wait; `started` while in progress
   bool done = false;
   bool failed = false;
-  std::optional<std::chrono::steady_clock::time_point> waited{};  // since when this rank stands still for it
+  std::optional<std::chrono::steady_clock::time_point> waited{};  // when this rank began to block on it
 };
 
 // "all_reduce #12 (4096 x float32)"
 std::string describe(const Flight& flight);
 
-// The last collectives of one group: what to look at when a rank hangs or fails. [any-thread]
+// The last collectives of one group, for when a rank hangs or fails. [any-thread]
 class FlightRecord {
  public:
   static constexpr size_t kCapacity = 64;
@@ -35,7 +35,7 @@ class FlightRecord {
   void begin(const char* operation, uint64_t count, pl_dtype dtype, const pl_work* work);
   void wait(const pl_work* work);
   void end(const pl_work* work, bool failed);
-  std::optional<Flight> find(const pl_work* work) const;  // nothing: not under way, or long ago
+  std::optional<Flight> find(const pl_work* work) const;  // nullopt: not in progress, or long ago
 
   std::vector<Flight> recent() const;  // oldest first
 

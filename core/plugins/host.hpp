@@ -13,23 +13,23 @@
 #include "core/base/struct_copy.hpp"
 #include "pipeline.h"
 
-// What pl_context points to: what one plugin object sees of its run. Made by the core, one for each plugin
-// object, and outlives that object. The callbacks are set before the object is created and not changed after;
-// an unset one does nothing. `log`, `progress` and `cancelled` are called from any thread. A callback that
-// throws cannot throw through the plugin: the exception comes out of the wrapper (plugins::Task ...) when the
-// slot returns that called it. In a thread that the plugin started there is no such slot: there it is logged.
+// What one plugin object sees of its run. The core creates one pl_context per plugin object; it outlives
+// that object. Callbacks are set before the object is created and not changed afterwards; an unset one does
+// nothing. `log`, `progress` and `cancelled` are called from any thread. An exception from a callback
+// cannot pass through the plugin: the wrapper (plugins::Task ...) throws it when the slot that made the
+// call returns. On a thread that the plugin started there is no such slot: the exception is logged.
 struct pl_context {
   explicit pl_context(std::string plugin_label) : plugin(std::move(plugin_label)) {}
   pl_context(const pl_context&) = delete;
   pl_context& operator=(const pl_context&) = delete;
 
-  std::string plugin;  // who is speaking, for log lines: "task summarization"
+  std::string plugin;  // origin of log lines: "task summarization"
   std::function<void(std::uint32_t level, std::string_view line)> log;
   std::function<void(std::string_view name, double sum, double weight)> metric;
   std::function<void(std::string_view name, const pl_tensor& sum, double weight)> metric_tensor;
   std::function<void(std::string_view what, std::uint64_t done, std::uint64_t total)> progress;
   std::function<bool()> cancelled;
-  // What ranks tell each other; see give_exchange(). What these throw is the slot's error.
+  // Exchanges between ranks; see give_exchange(). What these throw becomes the slot's error.
   std::function<std::vector<std::string>(std::string_view name, std::string_view mine)> exchange;
   std::function<void(std::string_view key, std::string_view value)> store_set;
   std::function<std::optional<std::string>(std::string_view key, std::chrono::duration<double>)> store_get;
@@ -38,7 +38,7 @@ struct pl_context {
   void set_run_info(const pl_run_info& info);
   const pl_run_info& run_info() const { return info_; }
 
-  // The thread that made this context: [main].
+  // The thread that created this context: [main].
   std::thread::id main_thread() const { return main_thread_; }
 
  private:
@@ -54,15 +54,16 @@ class Peers;
 
 namespace pipeline::plugins {
 
-// Strategies and backends exchange bytes over `peers`, which must outlive the context, under names that begin
-// with context.plugin. `cancelled`: gives up with PL_ERROR_CANCELLED when it says so; may be empty.
+// Lets a strategy or backend exchange bytes over `peers`, which must outlive the context, under names that
+// begin with context.plugin. `cancelled`: when it returns true, exchanges fail with PL_ERROR_CANCELLED; may
+// be empty.
 void give_exchange(pl_context& context, peers::Peers& peers, const std::function<bool()>& cancelled = {});
 
 // The one table of this process; static.
 const pl_host& host_table();
 
-// Where nothing can be thrown: writes the exception being handled to the log, as an error, or where there is
-// no log (`context` may be NULL) to stderr. [any-thread]
+// For places that cannot throw: logs the exception being handled as an error, or writes it to stderr if
+// there is no log (`context` may be NULL). [any-thread]
 void say_exception(const pl_context* context) noexcept;
 
 }  // namespace pipeline::plugins

@@ -17,7 +17,7 @@ enum class Kind : uint32_t {
 
 inline constexpr std::array kKinds{Kind::kTask, Kind::kStrategy, Kind::kBackend};
 
-// "task"; also the table of the configuration that names such a plugin.
+// "task"; also the configuration table that names such a plugin.
 constexpr std::string_view kind_name(Kind kind) {
   return kind == Kind::kTask ? "task" : kind == Kind::kStrategy ? "strategy" : "backend";
 }

@@ -15,9 +15,9 @@ namespace pipeline::plugins {
 // never unloaded.
 class Plugin {
  public:
-  // Loads the file, or returns what it was loaded as before. Throws Error with one message that names the
-  // file, what is wrong with it and what to do. A link counts under its own name: NAME.so may lead to any
-  // file. [main]
+  // Loads the file, or returns the plugin if it is already loaded. Throws Error with one message that says
+  // which file, what is wrong with it and what to do. A link counts under its own name: NAME.so may point
+  // to any file. [main]
   static const Plugin& load(const std::filesystem::path& file);
 
   Kind kind() const { return kind_; }
@@ -29,16 +29,15 @@ class Plugin {
   const std::string& label() const { return label_; }  // "task summarization"
   uint32_t abi_minor() const { return table_.abi_minor; }
 
-  // Its options, copied to the size that this program knows, so that they can be indexed.
+  // The plugin's options, copied to the struct size that this program knows, so that they can be indexed.
   std::span<const pl_option> options() const { return options_; }
 
-  // The table of its kind, copied to the size that this program knows; a slot that the plugin does not have
-  // is NULL.
+  // The table of its kind, copied to the size that this program knows; a missing slot is NULL.
   const pl_task_api& task() const { return task_; }
   const pl_strategy_api& strategy() const { return strategy_; }
   const pl_backend_api& backend() const { return backend_; }
 
-  // The table of an extension, or NULL.
+  // Returns the table of an extension, or NULL.
   const void* query(std::string_view extension) const;
 
   Plugin(const Plugin&) = delete;
@@ -60,7 +59,7 @@ class Plugin {
   pl_backend_api backend_{};
 };
 
-// The last call into every loaded plugin, in reverse order of loading; none may be used afterwards. [main]
+// Makes the last call into every loaded plugin, in reverse order of loading. Use none afterwards. [main]
 void shutdown_plugins();
 
 }  // namespace pipeline::plugins

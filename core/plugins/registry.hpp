@@ -12,51 +12,49 @@
 
 namespace pipeline::plugins {
 
-// A folder that plugins are looked for in, itself and in its sub-folders tasks/, strategies/ and backends/.
+// A folder to search for plugins: the folder itself and its sub-folders tasks/, strategies/ and backends/.
 struct SearchFolder {
   std::filesystem::path path;
   std::string origin;  // who named it: "plugins.paths", "PIPELINE_PLUGIN_PATH", "beside the program"
 };
 
-// In search order: those given (--plugin-path, then [plugins] paths), those of the environment variable
-// PIPELINE_PLUGIN_PATH (separated by colons), and ../lib/pipeline/plugins beside the program. Throws Error
-// (PL_ERROR_CONFIG) for one that was named and is no folder.
+// Returns, in search order: `given` (--plugin-path, then [plugins] paths), the folders in the environment
+// variable PIPELINE_PLUGIN_PATH (separated by colons), and ../lib/pipeline/plugins, relative to the
+// program's folder. Throws Error (PL_ERROR_CONFIG) if a named one is not a folder.
 std::vector<SearchFolder> search_folders(const std::vector<SearchFolder>& given);
 
 // One file found by list().
 struct Listing {
-  std::string kind;  // "task", ...; empty when that is not known
+  std::string kind;  // "task", ...; empty if not known
   std::string name;
   std::string version;
   std::string summary;
   std::filesystem::path path;
-  std::string problem;  // why it does not load or is not used; empty: fine
+  std::string problem;  // why it does not load or is not used; empty: none
 };
 
-// Finds plugins by name. The file of plugin NAME is NAME.so in the sub-folder of its kind or in the folder
-// itself, so only what is asked for is loaded. [main]
+// Finds plugins by name. The file of plugin NAME is NAME.so, in the sub-folder of its kind or in the folder
+// itself, so only the requested plugin is loaded. [main]
 class Registry {
  public:
   using Note = std::function<void(const std::string& line)>;
 
-  // `note` receives what the user should know without its being an error, e.g. that the same name was found
-  // twice.
+  // `note` receives what the user should know but is not an error, e.g. that a name was found twice.
   Registry(std::vector<SearchFolder> folders, Note note);
 
-  // Throws Error: not found (with the folders searched and what may have been meant), or found and not
-  // loadable.
+  // Throws Error if it is not found (naming the folders searched and similar names) or does not load.
   const Plugin& find(Kind kind, std::string_view name);
 
-  // Every plugin file in the folders, each loaded in a process of its own, so that a broken one harms nobody.
+  // Lists every plugin file in the folders; loads each in its own process, so a broken one does no harm.
   std::vector<Listing> list() const;
 
-  // Names that find() would look at, without loading anything.
+  // Returns the names that find() would consider, without loading anything.
   std::vector<std::string> names(Kind kind) const;
 
-  // Every plugin of a kind that find() would find and that loads.
+  // Returns every plugin of a kind that find() would find and that loads.
   std::vector<const Plugin*> all(Kind kind);
 
-  // Names of those of the kind that is called `kind` ("strategy") that have an option `key` ("zero_stage").
+  // Returns the names of the plugins of kind `kind` ("strategy") that have an option `key` ("zero_stage").
   std::vector<std::string> names_with_option(std::string_view kind, std::string_view key);
 
   const std::vector<SearchFolder>& folders() const { return folders_; }

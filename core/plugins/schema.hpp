@@ -6,8 +6,9 @@
 
 namespace pipeline::plugins {
 
-// The options that a plugin publishes, copied to the size that this program knows. Throws Error for a schema
-// that contradicts itself: the author's mistake, which would otherwise show up as a user's.
+// Returns the options that a plugin publishes, copied to the struct size that this program knows. Throws
+// Error for a schema that contradicts itself: the author's mistake, which would otherwise look like the
+// user's.
 std::vector<pl_option> copy_options(const pl_plugin& table);
 
 }  // namespace pipeline::plugins

@@ -18,11 +18,11 @@ struct Slot {
 // The slots of a kind's table, in the order of the header.
 std::span<const Slot> slots(Kind kind);
 
-// Bytes of a kind's table as this program knows it.
+// Size in bytes of a kind's table, as this program knows it.
 uint32_t api_size(Kind kind);
 
-// What is wrong with an API table (a copy of api_size(kind) bytes, of which the plugin gave `received`): a
-// required slot that is not there, or half of a group that belongs together. Empty: nothing.
+// Returns what is wrong with an API table (a copy of api_size(kind) bytes, of which the plugin provided
+// `received`): a missing required slot, or an incomplete group of slots. Empty: nothing is wrong.
 std::string slot_problem(Kind kind, const void* api, uint32_t received);
 
 }  // namespace pipeline::plugins

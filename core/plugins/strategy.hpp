@@ -14,7 +14,7 @@ namespace pipeline::plugins {
 
 class Strategy;
 
-// The training state as the strategy owned it when it was taken. Freed by its destructor, in any thread.
+// The training state that a strategy owned at the time of the snapshot. May be destroyed on any thread.
 class Snapshot {
  public:
   Snapshot(const Strategy& strategy, pl_snapshot* handle) : strategy_(&strategy), handle_(handle) {}
@@ -27,8 +27,8 @@ class Snapshot {
   }
   ~Snapshot();
 
-  // The pieces that this rank owns, in a fixed order; what they point to lives as long as the snapshot.
-  // [any-thread]
+  // Visits the pieces that this rank owns, in a fixed order; what they point to lives as long as the
+  // snapshot. [any-thread]
   void pieces(const std::function<void(const pl_piece&)>& visit) const;
 
  private:
@@ -41,10 +41,10 @@ struct Storage {
   pl_tensor grad;
 };
 
-// Fills `destination` with piece.count elements of piece.dtype; throws when the piece is not there.
+// Fills `destination` with piece.count elements of piece.dtype; throws if the piece is missing.
 using PieceReader = std::function<void(const pl_piece& piece, void* destination)>;
 
-// An update rule and all of its options, as pl_optimizer names them. Parameters without PL_PARAMETER_DECAY
+// An update rule and all of its options, named as in pl_optimizer. Parameters without PL_PARAMETER_DECAY
 // are updated with a weight_decay of 0.
 struct Optimizer {
   std::string name;
@@ -52,8 +52,8 @@ struct Optimizer {
   uint32_t flags = 0;
 };
 
-// A strategy object: one method a slot, Error instead of pl_error. `context`, `config` and `communicator`
-// must outlive it. [main] but for gradient_ready.
+// A strategy object: one method per slot, which throws Error where the slot returns pl_error. `context`,
+// `config` and `communicator` must outlive it. [main], except gradient_ready.
 class Strategy {
  public:
   Strategy(const Plugin& plugin, const pl_context& context, const pl_config* config,
@@ -66,30 +66,29 @@ class Strategy {
   const Plugin& plugin() const { return call_.plugin(); }
   const pl_strategy_info& info() const { return info_; }
 
-  // Views to bind the task to; they and what they point to live as long as the strategy.
+  // Returns views to bind the task to; they and what they point to live as long as the strategy.
   Storage storage(uint64_t index) const;
   bool has_unit_hooks() const { return api_.unit_hooks; }
-  // To hand to Task::set_unit_hooks; they live as long as the strategy.
+  // For Task::set_unit_hooks; valid as long as the strategy lives.
   const pl_unit_hooks& unit_hooks();
 
-  // For a strategy that does not keep all parameters in place; others do nothing.
-  // Between the two calls all are, where storage() says then. All ranks together.
+  // For a strategy that does not keep all parameters in place; others do nothing. Between the two calls all
+  // are in place, at the addresses that storage() then returns. Called by all ranks together.
   bool moves_values() const { return api_.gather; }
   void gather_values();
   void release_values();
 
   void begin_step(uint64_t micro_batches);
   void gradient_ready(const pl_gradient& gradient);  // [serialized]
-  // The sink to hand to Task::train: leads straight into the plugin's gradient_ready. Lives as long as the
-  // strategy.
+  // For Task::train: calls the plugin's gradient_ready directly. Valid as long as the strategy lives.
   const pl_gradient_sink& gradient_sink() const { return sink_; }
-  void end_micro_batch(const pl_tensor* loss);  // nullptr: this rank had no micro-batch here
-  uint64_t step(pl_step_args args);             // the ticket
+  void end_micro_batch(const pl_tensor* loss);  // nullptr: this rank had no micro-batch
+  uint64_t step(pl_step_args args);             // returns the ticket
   pl_step_report collect(uint64_t ticket);
 
   void load_state(const PieceReader& read, bool values_only);
   Snapshot snapshot(uint32_t mode) const;  // PL_SNAPSHOT_COPY or _VIEW
-  // Bytes on this rank, by what they are for.
+  // Bytes used on this rank, by purpose.
   std::vector<std::pair<std::string, uint64_t>> memory() const;
 
  private:

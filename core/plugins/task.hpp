@@ -15,7 +15,7 @@
 
 namespace pipeline::plugins {
 
-// What load() is to load; see pl_load_args.
+// What load() loads; see pl_load_args.
 struct LoadArgs {
   uint32_t split = PL_SPLIT_TRAIN;
   uint32_t purpose = PL_PURPOSE_TRAIN;
@@ -25,34 +25,34 @@ struct LoadArgs {
 
 // A value of an evaluation: its sum and weight.
 struct EvaluationValue {
-  std::string group;  // the part of the data that it is of; empty: the whole
+  std::string group;  // the part of the data that it covers; empty: all
   std::string name;
   double sum = 0, weight = 0;
 };
 
-// What an evaluation recorded of one sample.
+// What an evaluation recorded for one sample.
 struct EvaluationRecord {
   uint64_t sample_id = 0;
   std::string key, bytes;
 };
 
-// Receives an evaluation's sums and records and the samples worth reading.
+// Receives an evaluation's sums, records and samples worth reading.
 struct EvaluationSink {
   std::function<void(EvaluationValue value)> value;
   std::function<void(EvaluationRecord record)> record;
   std::function<void(uint64_t sample_id, std::string_view text)> sample;
 };
 
-// Whether a file that a task makes beside a result may be called so. Names that begin with a dot are the
-// host's own.
+// Whether a task may use `name` for a file that accompanies a result. Names that begin with a dot belong to
+// the host.
 inline bool is_side_file_name(std::string_view name) {
   return !name.empty() && !name.starts_with('.') && name.find('/') == name.npos;
 }
 
-// The file beside an evaluation that is not the task's: none of a report's files has its name.
+// The host's own file next to an evaluation's figures: no file of a report may have its name.
 inline constexpr std::string_view kSumsFile = "sums.json";
 
-// Receives what a report adds to an evaluation. A file's name is a plain one, and comes once.
+// Receives what a report adds to an evaluation. A file's name is a plain file name, and is used once.
 struct ReportSink {
   std::function<void(std::string_view name, double value, uint32_t better)> figure;
   std::function<void(std::string_view lines)> text;
@@ -75,8 +75,8 @@ struct Metric {
 
 uint64_t element_count(const pl_parameter& parameter);
 
-// A task object: one method a slot, Error instead of pl_error. `context` and `config` must outlive it. [main]
-// but for load() and what is marked.
+// A task object: one method per slot, which throws Error where the slot returns pl_error. `context` and
+// `config` must outlive it. [main], except load() and the methods tagged otherwise.
 class Task {
  public:
   Task(const Plugin& plugin, const pl_context& context, const pl_config* config);
@@ -90,7 +90,7 @@ class Task {
   bool has_prepare() const { return api_.prepare; }
   void prepare();
   void open();
-  // What every checkpoint carries besides the parameters; empty: nothing. After open.
+  // State that every checkpoint carries besides the parameters; empty: none. Call it after open.
   std::string extra_state() const;
   bool takes_extra_state() const { return api_.set_extra_state; }
   void set_extra_state(std::string_view state);  // before prepare
@@ -102,7 +102,7 @@ class Task {
   std::string data_fingerprint() const;            // empty: the task has none
   Batch load(const LoadArgs& args) const;          // [any-thread]
 
-  // All parameters, read once and checked: names, unique; shapes; units. Strings and shapes live as long as
+  // All parameters, read once and checked: unique names, shapes, units. Strings and shapes live as long as
   // the task.
   const std::vector<pl_parameter>& parameters();
   void initialize(uint64_t index, std::span<float> out);
@@ -112,12 +112,12 @@ class Task {
   bool has_unit_hooks() const { return api_.set_unit_hooks; }
   void set_unit_hooks(const pl_unit_hooks& hooks);
 
-  // Returns the view of the loss sum, valid until the next train(). struct_size of `args` is set here.
+  // Returns a view of the loss sum, valid until the next train(). Sets struct_size of `args` itself.
   pl_tensor train(const Batch& batch, pl_train_args args);
   void evaluate(const Batch& batch, pl_evaluate_args args, const EvaluationSink& sink);
   std::vector<Metric> metrics() const;  // besides the loss; empty: none
   bool has_report() const { return api_.report; }
-  // Nothing where the task has no report. Needs no open().
+  // Does nothing if the task has no report. Does not require open().
   void report(uint32_t split, uint32_t purpose, std::span<const EvaluationValue> values,
               std::span<const EvaluationRecord> records, const ReportSink& sink);
   bool has_predict() const { return api_.predict; }
@@ -125,7 +125,7 @@ class Task {
   std::string sample_name(uint32_t split, uint64_t sample_id) const;  // [any-thread]
   // Throws unless each sample of the batch gets one row, with a field for each column.
   void predict(const Batch& batch, pl_evaluate_args args, const PredictionSink& sink);
-  std::optional<double> flops(const Batch& batch) const;  // nothing: the task does not know
+  std::optional<double> flops(const Batch& batch) const;  // nullopt: not known
   bool has_export_model() const { return api_.export_model; }
   void export_model(const std::filesystem::path& folder);
 

@@ -7,8 +7,7 @@
 
 #include "core/base/error.hpp"
 
-// The ABI's thread tags, checked at every call where PIPELINE_THREAD_CHECKS is defined and free of cost where
-// it is not.
+// Checks the ABI's thread tags at every call if PIPELINE_THREAD_CHECKS is defined; otherwise costs nothing.
 namespace pipeline::plugins {
 
 #ifdef PIPELINE_THREAD_CHECKS
@@ -25,8 +24,8 @@ inline void check_main_thread(std::thread::id main, std::string_view who, std::s
       " is tagged [main] and was called from a thread other than the one that runs the training loop");
 }
 
-// [serialized], and of [collective] what one rank can see: one call at a time for each object. Lives in that
-// object; a Scope spans one call.
+// [serialized], and the part of [collective] that one rank can check: one call at a time per object. A
+// member of that object; a Scope spans one call.
 class SerialCheck {
  public:
   class Scope {
