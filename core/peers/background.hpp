@@ -1,4 +1,4 @@
-// What the threads behind an exchange share: how they are started, woken, and how they count time.
+// What the threads behind an exchange share: how they are started and woken, and how they measure time.
 #pragma once
 
 #include <chrono>
@@ -27,12 +27,12 @@ class WakeFd {
   Descriptor event_;
 };
 
-// Time in which this process could run. One that was stopped with everything else (Ctrl-Z, a suspended
-// machine) and goes on must not take the silence of that time for the others'.
+// Counts only the time in which this process could run. A process that was stopped along with the others
+// (Ctrl-Z, a suspended machine) and resumes must not mistake that pause for their silence.
 class AwakeClock {
  public:
   explicit AwakeClock(Seconds period) : period_(period) {}
-  // Whether a period has passed since it last said so.
+  // True if a period has passed since it last returned true.
   bool tick();
   Seconds now() const { return awake_; }
   // Until the next tick, for epoll.
@@ -44,8 +44,7 @@ class AwakeClock {
   Seconds awake_{0};
 };
 
-// A mutex for which one can wait until a time. (std::timed_mutex is not known to the thread sanitizer of our
-// oldest compiler.)
+// A mutex with a timed lock. (The thread sanitizer of our oldest compiler does not know std::timed_mutex.)
 class TimedMutex {
  public:
   void lock();
@@ -59,13 +58,13 @@ class TimedMutex {
   bool taken_ = false;
 };
 
-// How often who waits for others asks whether to go on.
+// How often a thread that waits for others checks whether to continue.
 constexpr std::chrono::milliseconds kLook{100};
 
-// The time in `patience`, which may be longer than the clock's arithmetic can bear.
+// The time `patience` from now. `patience` may exceed the clock's range.
 Clock::time_point deadline_after(Seconds patience);
 
-// How often ranks and server give a sign of life: once a second, several times within a short `stall`.
+// How often ranks and server send a heartbeat: once a second, or several times within a short `stall`.
 Seconds heartbeat_period(Seconds stall);
 
 }  // namespace pipeline::peers

@@ -20,17 +20,17 @@ namespace pipeline::peers {
 
 using Cancelled = std::function<bool()>;  // may be empty
 
-// How a rank takes part: one connection to the server, in rank 0 the server itself, and a thread in the
-// background.
+// How a rank takes part: one connection to the server (in rank 0, the server itself) and a background
+// thread.
 //
-// One thread at a time reads the connection: whoever waits for a reply does it itself, which saves a switch
-// of threads; when nobody waits the background thread does, which hears of failures that way.
+// One thread at a time reads the connection: a thread that waits for a reply reads it itself, which saves a
+// thread switch. When nobody waits, the background thread reads, and so learns of failures.
 class Client : public Member {
  public:
   Client(const World& world, Options options);
   ~Client();
 
-  // The reply to an exchange, packed where it has several parts.
+  // Returns the reply to an exchange, packed if it has several parts.
   std::string exchange(Exchange kind, std::string_view channel, std::string_view mine,
                        const Cancelled& cancelled = {});
   void put(std::string_view key, std::string_view value);
@@ -68,15 +68,15 @@ class Client : public Member {
 
   const Clock::time_point begun_ = Clock::now();
   const World world_;
-  std::unique_ptr<Server> server_;  // in rank 0; ends after the connection
+  std::unique_ptr<Server> server_;  // in rank 0; destroyed after the connection
   Socket socket_;
   Sender sender_;
-  Socket epoll_;  // of the background thread: the connection while nobody else reads it, and the wake-up
+  Socket epoll_;  // background thread's: the connection, while nobody else reads it, and the wake-up
   WakeFd wake_;
   AwakeClock clock_;     // the background thread's, as the next two
   Seconds heard_at_{0};  // by it
   Reachability reachability_;
-  // Before the start: what the server last said of it.
+  // Before the start: who is missing, as last reported by the server.
   std::string missing_ = "rank 0 has not said yet who is missing";
 
   FrameReader reader_{kMaxBody};    // of the thread that reads

@@ -11,14 +11,14 @@
 
 namespace pipeline::peers {
 
-// The server's end of a connection. Never waits.
+// The server's end of a connection. Never blocks.
 class Connection {
  public:
   Connection(Socket socket, std::string address, Clock::time_point since);
 
   enum class Stage {
-    stranger,    // has said nothing yet
-    challenged,  // has said who it is, and has yet to prove that it belongs to this run
+    stranger,    // has sent nothing yet
+    challenged,  // has identified itself, and has yet to prove that it belongs to this run
     invited,     // may take its seat
     seated,
     leaving,  // has left, or was turned away: closed once everything is sent
@@ -28,7 +28,7 @@ class Connection {
   std::string expected;  // its proof
   FrameReader reader{kMaxStrangersBody};
   Reachability reachability;
-  bool waits_for_room = false;  // the server is to be woken when more can be sent
+  bool waits_for_room = false;  // wake the server when more can be sent
 
   int fd() const { return socket_.fd(); }
   int32_t rank() const { return hello.rank; }
@@ -37,8 +37,8 @@ class Connection {
 
   void queue(std::string head, Bytes body = nullptr);
   bool has_queue() const { return !queue_.empty(); }
-  void forget_queue();  // but the frame that has been sent in part
-  // Sends what the other end takes; how much that was. If nobody is there any more, reading will show it.
+  void forget_queue();  // except a frame that has been sent in part
+  // Sends as much as the other end accepts; returns how much. If it is gone, reading will show it.
   std::size_t flush();
   void finish();  // the other end sees the end of the stream
 

@@ -1,5 +1,5 @@
-// What goes over a connection: a header of 16 bytes (in the byte order of the hosts, which have to agree on
-// it), a channel's name, a body.
+// What is sent over a connection: a header of 16 bytes (in the hosts' byte order, which must be the same),
+// a channel's name, a body.
 #pragma once
 
 #include <array>
@@ -16,26 +16,26 @@ enum class FrameType : uint8_t {
   hello = 1,  // rank to server: who I am
   challenge,  // server to rank: prove that you know the run's secret, as I do here
   answer,     // rank to server: the proof
-  seat,       // server to rank: you may come in
-  seated,     // rank to server: I am in; from now on its loss is a failure
+  seat,       // server to rank: you may join
+  seated,     // rank to server: I have joined; from now on its loss is a failure
   refused,    // server to rank: you may not, and why
-  ready,      // server to all: everybody is there
-  pulse,      // server to all, about once a second: still there; before `ready`, who is missing
+  ready,      // server to all: all ranks have joined
+  pulse,      // server to all, about once a second: I am alive; before `ready`, who is missing
   state,      // rank to server, about once a second: what I am doing
   exchange,   // rank to server: my part
   reply,      // server to rank: everybody's parts
   put,        // rank to server: a value for the store
-  get,        // rank to server: I want the value, now or when it is there
-  value,      // server to rank: the value, or that it is not there
+  get,        // rank to server: I want the value, now or when it is set
+  value,      // server to rank: the value, or that it is not set
   fail,       // rank to server: I have failed
   failed,     // server to all: the failure of the run
-  leave,      // rank to server: a good end; answered by closing the connection
+  leave,      // rank to server: normal end; answered by closing the connection
   goodbye,    // server to all: rank 0 ends
 };
 
 struct Frame {
   FrameType type{};
-  uint8_t detail = 0;   // exchange: its kind; fail: the error's code; get: 1 to wait; value: 1 if it is there
+  uint8_t detail = 0;   // exchange: its kind; fail: the error's code; get: 1 to wait; value: 1 if set
   std::string channel;  // exchange and reply; put, get and value: the key
   std::string body;
 };
@@ -44,25 +44,25 @@ constexpr std::size_t kMaxChannel = 1024;
 constexpr uint64_t kMaxBody = uint64_t{1} << 30;
 constexpr uint64_t kMaxStrangersBody = 4096;
 
-// The header and the channel's name: what stands before the body.
+// The header and the channel's name, which precede the body.
 std::string head_of(FrameType type, uint8_t detail, std::string_view channel, uint64_t body_size);
 std::string encode(FrameType type, std::string_view body = {}, uint8_t detail = 0);
 
-// Takes frames out of a stream.
+// Splits a stream into frames.
 class FrameReader {
  public:
   explicit FrameReader(uint64_t max_body) : max_body_(max_body) {}
   void set_max_body(uint64_t bytes) { max_body_ = bytes; }
 
-  enum class Input { some, none, end };  // none: nothing there now (MSG_DONTWAIT); end: closed or broken
-  // One read of a socket. Call it when next() has nothing.
+  enum class Input { some, none, end };  // none: no data now (MSG_DONTWAIT); end: closed or broken
+  // Reads a socket once. Call it when next() returns nothing.
   Input receive(int fd, int flags);
 
-  // The next frame that is complete. Throws Error (PL_ERROR_CORRUPT) when the stream is not one of frames or
-  // a body is too large.
+  // Returns the next complete frame. Throws Error (PL_ERROR_CORRUPT) if the stream does not consist of
+  // frames or a body is too large.
   std::optional<Frame> next();
 
-  // Part of an exchange's body is there and the rest is not.
+  // True if only part of an exchange's body has arrived.
   bool in_exchange() const {
     return begun_ && (frame_.type == FrameType::exchange || frame_.type == FrameType::reply);
   }
@@ -72,34 +72,34 @@ class FrameReader {
 
   uint64_t max_body_;
   std::array<char, 4096> buffer_{};
-  std::size_t from_ = 0, to_ = 0;  // of what is in the buffer
-  Frame frame_;                    // the one that has begun
+  std::size_t from_ = 0, to_ = 0;  // range of the data in the buffer
+  Frame frame_;                    // the one being read
   bool begun_ = false;
   std::size_t filled_ = 0;  // of its body
 };
 
 using Deadline = std::optional<Clock::time_point>;
 
-// Waits until there is room (POLLOUT) or something to read (POLLIN); false when the time is up.
+// Waits until there is room (POLLOUT) or something to read (POLLIN); false if the time is up.
 bool wait_for(int fd, short what, Deadline deadline);
 
 // Sends what there is room for, and takes it off. False: the connection is broken.
 bool send_some(int fd, std::string_view& head, std::string_view& body);
 
-// Sends it all; false: the connection is broken, or the time is up.
+// Sends everything; false: the connection is broken, or the time is up.
 bool send_all(int fd, std::string_view head, std::string_view body = {}, Deadline deadline = {});
 
-// Sends whole frames on a connection, whoever calls. [any-thread]
+// Sends whole frames on a connection. [any-thread]
 class Sender {
  public:
   explicit Sender(int fd) : fd_(fd) {}
 
-  // False: not sent, since the connection is broken or the time is up.
+  // False: not sent, because the connection is broken or the time is up.
   bool send(FrameType type, uint8_t detail, std::string_view channel, std::string_view body,
             Deadline deadline = {});
 
-  // Never waits. Sends nothing while another thread sends or the last one of these is not out, and finishes
-  // it later if there is room for a part only.
+  // Never blocks. Sends nothing while another thread sends or the previous such frame is not fully sent. If
+  // there is room for only part of the frame, sends the rest later.
   void try_to_send(const std::string& frame);
 
  private:

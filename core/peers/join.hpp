@@ -13,17 +13,17 @@
 
 namespace pipeline::peers {
 
-// How a rank comes in: finds rank 0, says who it is, and takes its seat. Tries again until the time is up,
-// since rank 0 may start last.
+// How a rank joins: finds rank 0, identifies itself and takes its seat. Retries until the time is up, since
+// rank 0 may start last.
 class Join {
  public:
   // cancelled: see Options; may be empty.
   Join(const World& world, Seconds timeout, std::function<bool()> cancelled);
 
-  // A connection on which this rank has its seat. Throws Error: turned away, cancelled, or PL_ERROR_TIMEOUT
-  // with the last problem and remedies.
+  // Returns a connection on which this rank has its seat. Throws Error if turned away or cancelled, or
+  // PL_ERROR_TIMEOUT with the last problem and remedies.
   Socket come_in();
-  // On a connection that exists already.
+  // Takes the seat on an existing connection.
   void take_seat(const Socket& socket);
 
  private:

@@ -1,4 +1,4 @@
-// What a rank knows of itself and of failures.
+// What a rank knows about itself and about failures.
 #pragma once
 
 #include <atomic>
@@ -26,13 +26,13 @@ class Activity {
 
  private:
   std::atomic<uint64_t> moves_ = 0;
-  mutable std::mutex mutex_;  // of what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::string phase_ = State{}.phase;
   uint64_t step_ = 0;
   std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
 };
 
-// What every call of a rank goes by; Client adds how it speaks to the others.
+// The state that every call of a rank depends on; Client adds communication with the others.
 class Member {
  public:
   std::optional<Failure> failure(std::chrono::duration<double> wait);
@@ -40,18 +40,18 @@ class Member {
 
  protected:
   explicit Member(Options options) : options_(std::move(options)) {}
-  // The first one counts. [any-thread]
+  // Only the first call counts. [any-thread]
   void settle(Verdict verdict);
-  // What this rank does, with the collective that it waits in.
+  // What this rank is doing, and the collective that it waits in.
   State state() const;
-  // Throws what an exchange cannot be made for; with the mutex held.
+  // Throws if an exchange cannot be made, with the reason. Call it with the mutex held.
   void check_open() const;
   static Error cancelled_error();
   // Calls on_failure, once, if there is a failure. On the background thread.
   void tell_failure();
 
   const Options options_;
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   std::optional<Verdict> verdict_;
   bool left_ = false;

@@ -1,4 +1,4 @@
-// Who has come to a run and who is missing, on the server.
+// Which ranks have joined a run and which are missing, on the server.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace pipeline::peers {
 
-// What to do where two ranks have different secrets.
+// What to do if two ranks have different secrets.
 std::string secret_remedy();
 
 class Rendezvous {
@@ -20,9 +20,9 @@ class Rendezvous {
 
   struct Objection {
     Refusal refusal;
-    bool ends_run = false;  // it belongs to this run, which cannot be as it was started
+    bool ends_run = false;  // the process belongs to this run, and the run cannot work as it was started
   };
-  // What is wrong with somebody who wants to come in; nothing: welcome.
+  // Returns the objection to a process that wants to join; nullopt: it may.
   std::optional<Objection> object_to(const Hello& hello) const;
 
   void take_seat(const Hello& hello);

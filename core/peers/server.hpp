@@ -19,18 +19,19 @@
 
 namespace pipeline::peers {
 
-// What all ranks are connected to: lets them in, carries their exchanges, and decides what the failure of the
-// run is. One thread, in rank 0's process, which never waits for a rank: whoever is slow has a queue.
+// The server to which all ranks connect: admits them, carries their exchanges, and decides what the failure
+// of the run is. Runs one thread in rank 0's process, which never waits for a rank: a slow rank has a
+// queue.
 class Server {
  public:
-  // Listens, where there are others; throws Error when that cannot be.
+  // Starts to listen if there are other ranks; throws Error if it cannot.
   Server(const World& world, Seconds timeout, Seconds stall);
-  // Sends what is queued and says goodbye; seconds at most.
+  // Sends what is queued and says goodbye; takes seconds at most.
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  // The connection of rank 0 itself, which needs no network. Once.
+  // Returns rank 0's own connection, which needs no network. Call it once.
   Socket connect_here() { return std::move(inside_); }
 
  private:
@@ -75,16 +76,16 @@ class Server {
   Socket epoll_;
   WakeFd wake_;
   Socket inside_;
-  int inside_fd_ = -1;  // the server's end of it
+  int inside_fd_ = -1;  // the server's end of rank 0's own connection
   std::atomic<bool> stopping_ = false;
 
-  // The thread's.
+  // Used by the server's thread only.
   std::unordered_map<int, std::unique_ptr<Connection>> connections_;
   bool accepting_ = true;
   Rendezvous rendezvous_;
   Rounds rounds_;
   std::map<std::string, Bytes, std::less<>> store_;
-  std::multimap<std::string, int, std::less<>> wanted_;  // keys that are not there yet, by whom (connections)
+  std::multimap<std::string, int, std::less<>> wanted_;  // missing keys, and the connections that want them
   std::vector<bool> left_;
   AwakeClock clock_;
   const Seconds stall_;
@@ -92,7 +93,7 @@ class Server {
   uint64_t sent_ = 0;                // bytes
   std::optional<StallWatch> watch_;  // from `ready` on
   std::optional<Verdict> verdict_;
-  int origin_ = -1;  // the connection of the rank that told the failure, until it has its receipt
+  int origin_ = -1;  // connection of the rank that reported the failure, until it has its receipt
   Clock::time_point receipt_due_;
 
   std::thread thread_;

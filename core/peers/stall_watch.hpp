@@ -1,4 +1,4 @@
-// Decides that a run hangs: nothing at all moved on any rank for a while. Times are those of an AwakeClock.
+// Decides whether a run hangs: no progress on any rank for a while. Times are those of an AwakeClock.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@
 namespace pipeline::peers {
 
 struct Stall {
-  int32_t rank;      // the first of those that the others seem to wait for
+  int32_t rank;      // the first rank that the others seem to wait for
   std::string what;  // "no progress for 42 s: rank 3 (host b) in data.load, step 118, for 42 s; ranks 0-2
                      // wait in ..."
 };
@@ -23,13 +23,13 @@ class StallWatch {
   StallWatch(std::vector<std::string> hosts, Seconds stall);
 
   void heard(int32_t rank, State state, Seconds now);
-  void moved(Seconds now) { moved_at_ = now; }  // something else than what ranks say
+  void moved(Seconds now) { moved_at_ = now; }  // progress other than what ranks report
   void left(int32_t rank);
 
   // `waits_in`: the exchange in which a rank waits, or empty.
   std::optional<Stall> check(Seconds now, const std::function<std::string(int32_t)>& waits_in) const;
 
-  // "data.load, step 118": where a rank was when it was last heard.
+  // "data.load, step 118": where a rank was when it was last heard from.
   std::string last_seen(int32_t rank) const;
 
  private:
@@ -38,10 +38,10 @@ class StallWatch {
     Seconds heard_at{0};
     bool left = false;
   };
-  // What several ranks may have in common.
+  // A condition that several ranks may share.
   struct Condition {
-    int suspicion;          // higher: rather the cause
-    std::string key;        // equal for ranks that are alike
+    int suspicion;          // higher: more likely the cause
+    std::string key;        // equal for ranks in the same condition
     std::string one, many;  // "waits in ...", "wait in ..."
   };
   Condition condition_of(const Seat& seat, Seconds now, const std::string& exchange) const;
