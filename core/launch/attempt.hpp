@@ -1,4 +1,4 @@
-// The processes of one host from their start to the end of the last one.
+// The processes of one host, from their start to the end of the last one.
 #pragma once
 
 #include <sys/types.h>
@@ -22,30 +22,29 @@ class Attempt {
  public:
   using Say = std::function<void(const std::string&)>;  // prints lines for the user
 
-  // Starts all processes. What this needs must outlive it. Throws Error; then none is left.
+  // Starts all processes. The arguments must outlive this object. If it throws Error, no process is left.
   Attempt(const HostPlan& plan, const std::vector<std::string>& command, uint32_t number, SignalPipe& signals,
           Say say);
   ~Attempt();
   Attempt(const Attempt&) = delete;
   Attempt& operator=(const Attempt&) = delete;
 
-  // Returns the exit code of the whole when no process is left. A failure has been said by then. Once one
-  // fails, the others get a while to find out by themselves, then SIGTERM, then SIGKILL.
+  // Returns the overall exit code when no process is left. By then, failures have been printed. Once one
+  // process fails, the others get a while to notice by themselves, then SIGTERM, then SIGKILL.
   int run();
 
-  // The user's signals were passed on to the processes: what they did then is not to be undone.
+  // True if the user's signals were passed on to the processes: then they are not restarted.
   bool was_signalled() const { return user_signal_ != 0; }
 
  private:
   using Clock = std::chrono::steady_clock;
-  // After the first end that is none as it should be, one after the other: say what nobody has said, SIGTERM,
-  // SIGKILL.
+  // After the first abnormal end, one after the other: explain the failure if nobody has, SIGTERM, SIGKILL.
   enum class TerminationStep { explain, ask, kill, none_left };
   struct Child {
     World world;
     std::unique_ptr<RankOutput> output;  // nullptr: rank 0, which has the console
     pid_t pid = 0;
-    int status = 0;                  // as waitpid gives it
+    int status = 0;                  // from waitpid
     std::optional<Verdict> verdict;  // once it has ended
     bool running() const { return pid > 0 && !verdict; }
   };
@@ -73,17 +72,17 @@ class Attempt {
   const HostPlan& plan_;
   SignalPipe& signals_;
   const Say say_;
-  // Files get their times from a clock that ticks, every 10 ms at the slowest: what a rank writes at once may
-  // be stamped before now.
+  // File times come from a clock that ticks at least every 10 ms: a file that a rank writes at once may be
+  // stamped earlier than now.
   const std::filesystem::file_time_type started_ =
       std::filesystem::file_time_type::clock::now() - std::chrono::milliseconds(10);
   const uint64_t oom_kills_;
   std::vector<Child> children_;
   std::optional<Clock::time_point> first_end_;     // of a rank that did not finish
-  std::optional<Clock::time_point> ending_since_;  // what the steps' times count from
+  std::optional<Clock::time_point> ending_since_;  // start of the steps' times
   TerminationStep next_step_ = TerminationStep::explain;
-  int user_signal_ = 0;                                     // the last one that was passed on
-  bool blamed_ = false, explained_ = false, left_ = false;  // left_: by the user's signal, without saving
+  int user_signal_ = 0;                                     // the last one passed on
+  bool blamed_ = false, explained_ = false, left_ = false;  // left_: on the user's signal, without saving
 };
 
 }  // namespace pipeline::launch

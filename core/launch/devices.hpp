@@ -1,5 +1,5 @@
-// What this machine can compute with. Asks the CUDA driver directly (libcuda, if there is one), so it needs
-// neither LibTorch nor the CUDA runtime.
+// The devices of this machine. Asks the CUDA driver directly (libcuda, if present), so it needs neither
+// LibTorch nor the CUDA runtime.
 #pragma once
 
 #include <cstdint>
@@ -22,16 +22,16 @@ struct Devices {
   unsigned cores = 1;            // that this process may use
   uint64_t memory = 0;           // bytes, of the machine or its cgroup
   int cuda_driver = 0;           // the newest CUDA that the driver supports: 13000 for 13.0; 0: no driver
-  std::string cuda_problem;      // why no device can be used although there seems to be one; empty otherwise
+  std::string cuda_problem;      // why a device that seems present cannot be used; empty otherwise
   std::vector<CudaDevice> cuda;  // in the order of CUDA_VISIBLE_DEVICES
 };
 
 Devices find_devices();
 
-// What the CUDA half of LibTorch cannot work with: an older driver, an older device. All of it gone is a
-// problem; where only some devices are too old they keep their numbers. Part of find_devices().
+// Removes all CUDA devices and sets cuda_problem if the driver or every device is too old for the CUDA half
+// of LibTorch. If only some devices are too old, all keep their numbers. Part of find_devices().
 void leave_out_unusable(Devices& found);
-// Empty: it can be used.
+// Why a device cannot be used; empty: it can.
 std::string problem_of(const CudaDevice& device);
 
 std::string cuda_version(int number);  // "13.0"
@@ -39,19 +39,19 @@ std::string cuda_version(int number);  // "13.0"
 // What run.device = "auto", "cpu" or "cuda" means here.
 struct DeviceChoice {
   bool cuda = false;
-  std::string warning;  // what "auto" does not do, and why
-  std::string problem;  // not empty: what was asked for cannot be had
+  std::string warning;  // what "auto" does not use, and why
+  std::string problem;  // why the requested device cannot be used; empty: it can
 };
 DeviceChoice choose_device(std::string_view wanted, const Devices& devices);
 
-// Of the device whose context is this thread's: bytes in use by all processes, of all there are; zeros where
-// nothing has used CUDA yet.
+// Memory of the device whose context is current on this thread, in bytes: used by all processes, and total.
+// Zeros if nothing has used CUDA yet.
 struct DeviceMemory {
   uint64_t used = 0, total = 0;
 };
 DeviceMemory cuda_memory();
 
-// bf16 arithmetic in hardware: from compute capability 8.0 on.
+// True if the hardware has bf16 arithmetic: compute capability 8.0 or later.
 bool has_bf16(const CudaDevice& device);
 
 std::string describe(pl_device device,

@@ -1,5 +1,5 @@
-// From a command to its processes: find_place() says what this process is, a rank or the supervisor of a
-// host's ranks.
+// From a command to its processes: find_place() determines whether this process is a rank or the supervisor
+// of a host's ranks.
 //
 //   const auto place = launch::find_place(request);
 //   if (const auto* plan = std::get_if<launch::HostPlan>(&place)) return launch::supervise(*plan);
@@ -19,11 +19,11 @@
 
 namespace pipeline::launch {
 
-// What a rank leaves with when it ends because another one failed. The supervisor never blames such a rank.
+// Exit code of a rank that ends because another one failed. The supervisor never blames such a rank.
 constexpr int kPeerFailed = 76;
 
-// The command line's part. `local_rank` is what `python -m torch.distributed.launch` adds, before the verb:
-// `pipeline --local-rank=1 run x.toml`; under torchrun it must agree with the environment.
+// Flags from the command line. `local_rank` is what `python -m torch.distributed.launch` adds before the
+// verb: `pipeline --local-rank=1 run x.toml`; under torchrun it must agree with the environment.
 struct LaunchFlags {
   std::optional<int32_t> nodes, node_rank, local_rank;
   std::optional<std::string> master_address;
@@ -35,7 +35,7 @@ struct LaunchRequest {
   std::optional<int32_t> processes;  // launch.processes, per host
   int32_t cuda_devices = 0;          // find_devices().cuda.size()
   uint32_t max_restarts = 0;         // launch.max_restarts
-  std::filesystem::path run_dir;     // ranks other than 0 print to logs/rank-N.out in it; empty: nowhere
+  std::filesystem::path run_dir;     // where ranks other than 0 print to logs/rank-N.out; empty: nowhere
 };
 
 // The ranks that one host's supervisor starts.
@@ -47,33 +47,33 @@ struct HostPlan {
   uint16_t port = 0;  // 0: a free one for each attempt
   uint16_t port_tries = 1;
   std::string run_id;
-  std::string secret;  // empty: one is made where all ranks are this host's
+  std::string secret;  // empty: one is generated if all ranks are on this host
   uint32_t max_restarts = 0;
   std::filesystem::path run_dir;
-  // After the first failure: how long the others have to find out by themselves, and when they are killed.
-  // All must be over within 15 s.
+  // After the first failure: how long the others have to notice by themselves, and when they are killed.
+  // All must end within 15 s.
   std::chrono::milliseconds grace{5000}, kill_after{8000};
 };
 
-// Reads the environment. A World: this process is that rank (alone: size 1). A HostPlan: hand it to
-// supervise(). Variables or flags that contradict each other, or are incomplete, are an Error
-// (PL_ERROR_CONFIG) that names them with their values.
+// Reads the environment. Returns a World if this process is a rank (alone: size 1), or a HostPlan to pass
+// to supervise(). Throws Error (PL_ERROR_CONFIG) if variables or flags contradict each other or are
+// incomplete; it names them with their values.
 std::variant<World, HostPlan> find_place(const LaunchRequest& request,
                                          const Variables& variables = own_variables());
 
-// The rank that the environment names, 0 where there is none or it cannot be read: for deciding who prints an
-// error before find_place() could be called.
+// The rank that the environment names; 0 if there is none or it cannot be read. Decides which process
+// prints an error before find_place() could be called.
 int32_t rank_in_environment() noexcept;
 
 // Starts `command` once per local rank (empty: this program with this command line), watches the processes,
-// ends all when one fails, starts them again up to max_restarts times, and returns the exit code of the
-// whole: 0; 75 where all saved on request; 2 for errors of the configuration; 128 + n after a second signal
-// n; otherwise 1. Takes over the signals of the process. Call it from the main thread: the processes die with
-// the thread that started them.
+// ends all when one fails, restarts them up to max_restarts times, and returns the overall exit code: 0; 75
+// if all saved on request; 2 for configuration errors; 128 + n after a second signal n; otherwise 1. Takes
+// over the process's signals. Call it from the main thread: the processes die with the thread that started
+// them.
 int supervise(const HostPlan& plan, std::vector<std::string> command = {});
 
-// The variables in force, of the closed list that the program and its libraries read, as "NAME=value" in the
-// order of their names.
+// The environment variables in force, out of the closed list that the program and its libraries read, as
+// "NAME=value", sorted by name.
 std::vector<std::string> variables_in_force();
 
 }  // namespace pipeline::launch

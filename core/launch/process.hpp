@@ -1,4 +1,4 @@
-// One rank as a child process: its start, and what its end means.
+// One rank as a child process: how it starts, and what its end means.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,20 @@
 namespace pipeline::launch {
 
 struct ProcessArgs {
-  const std::vector<std::string>& command;  // the first is the program's path
-  const Variables& environment;             // all of it
-  int output = -1;                          // where stdout and stderr go; -1: where this process's go
-  int kept_open = -1;                       // a descriptor that the child inherits; -1: none
+  const std::vector<std::string>& command;  // begins with the program's path
+  const Variables& environment;             // complete
+  int output = -1;                          // for stdout and stderr; -1: same as this process
+  int kept_open = -1;                       // descriptor that the child inherits; -1: none
   const SignalPipe& signals;
 };
 
-// The child dies with the thread that starts it, reads nothing, and is in a process group of its own: a key
-// press on the terminal reaches this process only, which passes it on. Throws Error if there can be no more
-// processes.
+// The child dies with the thread that starts it, reads no input, and has its own process group: a signal
+// from the terminal reaches only this process, which passes it on. Throws Error if no more processes can be
+// created.
 pid_t start_process(const ProcessArgs& args);
 
-// As many open files as the system allows: shells give 1,024, which ranks and mapped data together may need.
+// Raises the open-file limit as far as the system allows: shells set 1,024, too few for many ranks and
+// mapped files together.
 void raise_file_limit();
 
 // This program and its command line, as a command for start_process().
@@ -33,18 +34,17 @@ std::vector<std::string> own_command();
 
 inline constexpr int kExitFinished = 0, kExitFailed = 1, kExitConfig = 2, kExitSaved = 75;
 
-// From the mildest to what overrides all others. saved: on request; peer_failed: because of another one;
-// config: all ranks alike.
+// From the mildest to the one that overrides all others. saved: on request; peer_failed: because another
+// rank failed; config: the same error on all ranks.
 enum class Verdict { finished, saved, peer_failed, config, failed };
 
 Verdict judge(int wait_status);
-int code_of(Verdict verdict);  // that a process exits with
+int code_of(Verdict verdict);  // a process's exit code
 
-// "was killed by SIGKILL (...)", "exited with code 1". `oom_kills_before`: oom_kills() when the process was
-// started.
+// "was killed by SIGKILL (...)", "exited with code 1". `oom_kills_before`: oom_kills() at its start.
 std::string describe_end(int wait_status, uint64_t oom_kills_before);
 
-// How many processes the kernel's out-of-memory killer has ended on this machine; 0 where it does not tell.
+// How many processes the kernel's out-of-memory killer has ended on this machine; 0 if not known.
 uint64_t oom_kills();
 
 std::string signal_name(int signal);  // "SIGKILL"

@@ -1,4 +1,4 @@
-// Where ranks on several hosts, or under a launcher that is not ours, get the secret of their run from.
+// How ranks on several hosts, or under another launcher, get the secret of their run.
 #pragma once
 
 #include <filesystem>
@@ -8,13 +8,13 @@
 
 namespace pipeline::launch {
 
-// A small file beside the run's folder, which the ranks share and only its owner may read. The first rank
-// that needs it makes it; rank 0 removes it with its RunSecret, when the ranks have met. What a rank 0 that
-// was killed before that has left is used by the same run's next start, and removed by another's a day later.
+// A small file next to the run's folder, shared by the ranks and readable only by its owner. The first rank
+// that needs it creates it; rank 0 removes it with its RunSecret, once the ranks have met. If rank 0 was
+// killed before that, the same run's next start uses the file, and another run's removes it a day later.
 class RunSecret {
  public:
-  // Fills in world.secret where the environment has given none; `note()` says why it is still empty. Throws
-  // Error (PL_ERROR_CONFIG) where the file could be somebody else's.
+  // Sets world.secret if the environment has none; `note()` says why it is still empty. Throws Error
+  // (PL_ERROR_CONFIG) if the file might belong to another user.
   RunSecret(World& world, const std::filesystem::path& run_dir);
   ~RunSecret();
   RunSecret(const RunSecret&) = delete;

@@ -1,5 +1,5 @@
-// The signals that the supervisor acts on, as something to poll. Handlers, not a blocked mask: the CUDA
-// driver has threads of its own, and children inherit masks.
+// The signals that the supervisor acts on, as a descriptor to poll. Uses handlers, not a blocked mask: the
+// CUDA driver has its own threads, and children inherit masks.
 #pragma once
 
 #include <vector>
@@ -13,14 +13,14 @@ class SignalPipe {
   // Takes over SIGINT, SIGTERM, SIGUSR1, SIGHUP (unless ignored, as under nohup), SIGTSTP, SIGCHLD; ignores
   // SIGPIPE. One at a time.
   SignalPipe();
-  ~SignalPipe();  // puts back what was there
+  ~SignalPipe();  // restores the previous handlers
   SignalPipe(const SignalPipe&) = delete;
   SignalPipe& operator=(const SignalPipe&) = delete;
 
   int descriptor() const { return pipe_.out.fd(); }  // readable when there are signals to take
-  std::vector<int> take();                           // those since the last call, in order
+  std::vector<int> take();                           // signals since the last call, in order
 
-  // In a child between fork and exec: signals as they were before.
+  // For a child, between fork and exec: restores the previous signal state.
   void restore() const;
 
  private:
