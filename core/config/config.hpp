@@ -13,12 +13,12 @@
 
 namespace pipeline::config {
 
-// The plugins of a table ("strategy") that have an option ("zero_stage"): advice about a key that the one in
-// use does not know.
+// Returns the plugins of a table ("strategy") that have an option ("zero_stage"): for advice about a key
+// that the plugin in use does not know.
 using FindOwners = std::function<std::vector<std::string>(std::string_view table, std::string_view option)>;
 
 struct KnownPlugins {
-  // The options of a plugin ("task", "linear_regression"); nothing where it cannot be had.
+  // Returns the options of a plugin ("task", "linear_regression"); nullopt if it cannot be loaded.
   std::function<std::optional<std::span<const pl_option>>(std::string_view table, const std::string& plugin)>
       options;
   FindOwners owners;
@@ -28,8 +28,8 @@ struct LoadArgs {
   std::string file;               // as the user wrote it; empty: only `sets` and defaults
   std::vector<std::string> sets;  // arguments of --set: "train.max_steps=20", "stage.sft.optimizer.lr=1e-5"
   std::string stage;              // argument of --stage; empty: all stages
-  // Asked only where the core's own keys are wrong already: so that what is wrong with the plugins' is said
-  // with it. `paths`: the configuration's plugins.paths.
+  // Called only if the core's own keys are wrong, so that problems with the plugins' keys are reported
+  // together with them. `paths`: the configuration's plugins.paths.
   std::function<KnownPlugins(const std::vector<std::string>& paths)> find_plugins;
 };
 
@@ -47,34 +47,33 @@ struct Row {
   bool may_change;  // when a run is continued
 };
 
-// A configuration: the core's own options, checked, and the plugins' tables, to be checked against a plugin's
-// schema with plugin(). Later sources win: defaults, the files that `extends` names, the file, its [[stage]],
-// --set. A value type; immutable.
+// A configuration: the core's own options, checked, and the plugins' tables, which plugin() checks against
+// a plugin's schema. Later sources win: defaults, the files that `extends` names, the file, its [[stage]],
+// --set. An immutable value type.
 class Config : public Settings {
  public:
-  // Names in order of execution; only the one that LoadArgs.stage names, if it does. Without [[stage]]: one,
-  // "train".
+  // Stage names in order of execution; only LoadArgs.stage if that is set. Without [[stage]]: one, "train".
   std::vector<std::string> stage_names() const;
-  // All of them, whatever LoadArgs.stage names.
+  // All stage names, whatever LoadArgs.stage is.
   std::vector<std::string> all_stage_names() const;
-  // False: there is no [[stage]], and the one stage is implied.
+  // False: there is no [[stage]]; a single stage is implied.
   bool has_stages() const;
-  // This configuration with the stage's own values over it, and `stage.name`, `stage.kind` (train, evaluate,
-  // predict, export, pool) and `stage.init_from` set. Throws ConfigError for a name that is not there.
+  // Returns this configuration overridden by the stage's own values, with `stage.name`, `stage.kind`
+  // (train, evaluate, predict, export, pool) and `stage.init_from` set. Throws ConfigError if there is no
+  // such stage.
   Config for_stage(std::string_view name) const;
 
-  // Checks `table` ("task", "strategy", "backend") against the plugin's options. Throws ConfigError with all
-  // that is wrong.
+  // Checks `table` ("task", "strategy", "backend") against `options`. Throws ConfigError with all problems.
   pl_config plugin(std::string_view table, std::span<const pl_option> options,
                    const FindOwners& owners = {}) const;
 
   // The file it was loaded from, as the user wrote it.
   const std::string& file() const;
-  // Every key: the core's, then those of the plugin tables. `plugins`: what plugin() returned, so that their
-  // defaults are in it, too.
+  // Every key: the core's, then those of the plugin tables. `plugins`: what plugin() returned, so that
+  // their defaults are included.
   std::vector<Row> rows(std::span<const PluginConfig* const> plugins = {}) const;
-  // All values in force as TOML that loads as the same configuration; with origins, each line ends with a
-  // comment that says where the value is from.
+  // All values in force, as TOML that loads as the same configuration. with_origins: each line ends with a
+  // comment that says where its value comes from.
   std::string to_toml(bool with_origins, std::span<const PluginConfig* const> plugins = {}) const;
   // The same values as one JSON object, tables as objects.
   std::string to_json(std::span<const PluginConfig* const> plugins = {}) const;
@@ -87,7 +86,7 @@ class Config : public Settings {
   std::string stage_;  // empty: not narrowed to a stage
 };
 
-// Reads, merges and checks everything but the plugins' own options. Throws ConfigError.
+// Reads, merges and checks everything except the plugins' own options. Throws ConfigError.
 Config load(const LoadArgs& args);
 
 }  // namespace pipeline::config

@@ -16,13 +16,13 @@ struct Entry {
   Origin origin;
 };
 
-// A tree of TOML tables, flattened: values by dotted key, and the tables themselves, so that an unknown empty
-// one is noticed. Keys that TOML would have to quote stay quoted and so match no option.
+// A tree of TOML tables, flattened: values by dotted key, and the tables themselves, so that an unknown
+// empty table is noticed. Keys that need quotes in TOML stay quoted, so they match no option.
 struct Table {
   std::map<std::string, Entry, std::less<>> entries;
   std::map<std::string, Origin, std::less<>> tables;
 
-  // Values of `other` replace those here.
+  // Adds the values of `other`, which replace those here.
   void merge(const Table& other);
 };
 
@@ -36,8 +36,8 @@ struct StageTable {
 struct Document {
   Table root;  // without `extends` and `stage`
   std::optional<Entry> extends;
-  std::optional<Entry> stage_value;          // `stage` where it is neither a table nor an array of tables
-  std::optional<StageTable> resolved_stage;  // [stage]: what a resolved config says about its stage
+  std::optional<Entry> stage_value;          // `stage` if it is neither a table nor an array of tables
+  std::optional<StageTable> resolved_stage;  // [stage], as in a resolved config
   std::optional<std::vector<StageTable>> stages;
 };
 
@@ -51,12 +51,12 @@ struct Assignment {
 };
 Assignment parse_set(const std::string& argument);
 
-// The TOML source of one value, as in pl_option.default_value; nothing if it is not one.
+// Parses the TOML source of one value, as in pl_option.default_value; nullopt if it is not a value.
 std::optional<Literal> parse_value(std::string_view text);
 
-// Whether TOML allows it without quotes.
+// Whether TOML allows the key without quotes.
 bool is_bare_key(std::string_view key);
-// Bare keys with dots between them.
+// Whether `key` is bare keys separated by dots.
 bool is_dotted_key(std::string_view key);
 
 }  // namespace pipeline::config

@@ -8,22 +8,22 @@
 
 namespace pipeline::config {
 
-// Where a value comes from, as messages and the resolved config name it.
+// Where a value comes from, as shown in messages and in the resolved config.
 struct Origin {
   enum class Kind { kDefault, kFile, kSet };
 
   Kind kind = Kind::kDefault;
   std::string file;  // as the user wrote it; empty unless kFile
   int line = 0;      // 1-based; 0: the file as a whole
-  int order = 0;     // of the file, in the order of reading: problems are listed in this order, then by line
-  std::string set;   // the argument of --set, whole; empty unless kSet
+  int order = 0;     // of the file, as read: problems are listed in this order, then by line
+  std::string set;   // the whole argument of --set; empty unless kSet
 
   // "configs/x.toml:14", "--set train.max_steps=20" or "default".
   std::string describe() const;
 };
 
-// What is wrong with a configuration: one or more lines of the form `file:line: key = value: problem:
-// remedy`, all that were found, in the order of the files. what() joins them with newlines. code() is
+// What is wrong with a configuration: every problem found, one line each, of the form `file:line: key =
+// value: problem: remedy`, in the order of the files. what() joins the lines with newlines. code() is
 // PL_ERROR_CONFIG.
 class ConfigError : public Error {
  public:
@@ -43,10 +43,10 @@ std::string format_problem(const Origin& origin, std::string_view key, std::stri
 // Collects problems, so that a user sees all of them at once.
 class Problems {
  public:
-  // The same line twice is kept once (a value that several stages inherit).
+  // Keeps a repeated line once (a value that several stages inherit).
   void add(const Origin& origin, std::string line);
   bool empty() const { return entries_.empty(); }
-  // Throws ConfigError with everything added, ordered by file and line; command-line values last.
+  // Throws ConfigError with all lines added, ordered by file and line; command-line values last.
   void throw_if_any() const;
 
  private:

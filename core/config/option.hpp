@@ -15,31 +15,30 @@ namespace pipeline::config {
 // "integer", "list of strings".
 std::string type_name(uint32_t type);
 bool is_list(uint32_t type);
-uint32_t element_type(uint32_t type);  // of a list; otherwise the same
+uint32_t element_type(uint32_t type);  // of a list; other types: the type itself
 
-// What may stand there, for people: "auto, fp32 or bf16", ">= 1", "0 <= x < 1", "".
+// The allowed values, for people: "auto, fp32 or bf16", ">= 1", "0 <= x < 1", "".
 std::string range_text(const pl_option& option);
 
-// `key = "unset"` takes back a value from a file that is extended. Only where it cannot be mistaken for a
-// value: the option has no default, is not required, and is no string.
+// `key = "unset"` removes a value set in an extended file. Allowed only where it cannot be mistaken for a
+// value: the option has no default, is not required, and is not a string.
 inline constexpr std::string_view kUnset = "unset";
 bool can_be_unset(const pl_option& option);
 
-// The value as this option takes it, or what is wrong with it ("problem: remedy").
+// The value converted to the option's type, or what is wrong with it ("problem: remedy").
 struct Checked {
   std::optional<Value> value;
   std::string problem;
 };
 Checked check(const pl_option& option, const Literal& literal);
 
-// Nothing if the option has no default. Throws Error (PL_ERROR_FAILED) if the default is not a value of the
-// option.
+// nullopt if the option has no default. Throws Error (PL_ERROR_FAILED) if the default is not valid.
 std::optional<Value> default_value(const pl_option& option);
 
-// Every option of the core itself, by full key ("train.max_steps"), in the order they are shown. Static.
+// Every option of the core itself, by full key ("train.max_steps"), in display order. Static.
 std::span<const pl_option> core_options();
 
-// The tables whose keys, but for the core's own, belong to a plugin.
+// The tables whose keys, except the core's own, belong to a plugin.
 inline constexpr std::string_view kPluginTables[] = {"task", "strategy", "backend"};
 
 }  // namespace pipeline::config

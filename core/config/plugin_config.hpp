@@ -11,16 +11,17 @@
 
 namespace pipeline::config {
 
-// The options of one plugin: its table (`[task]`, `[strategy]`, `[backend]`) checked against the schema that
-// it publishes. Keys are those of the schema ("model.n_head"). What the plugin sees through pl_host.config_*.
+// The options of one plugin, which reads them through pl_host.config_*: its table (`[task]`, `[strategy]`,
+// `[backend]`), checked against the schema that it publishes. Keys are those of the schema
+// ("model.n_head").
 class PluginConfig : public Settings {
  public:
-  // `prefix`: "task."; `file`: as the user wrote it, for messages; `settings`: checked already.
+  // `prefix`: "task."; `file`: as the user wrote it, for messages; `settings`: already checked.
   PluginConfig(std::string prefix, std::string file, std::vector<Setting> settings);
   PluginConfig(PluginConfig&&) = default;
   PluginConfig& operator=(PluginConfig&&) = default;
 
-  // As the ABI hands them out: the pointers live as long as this object, also when it is moved.
+  // As the ABI returns them: the pointers are valid as long as this object lives, even if it is moved.
   pl_str string(std::string_view key) const;
   std::span<const pl_str> string_list(std::string_view key) const;
 

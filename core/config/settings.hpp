@@ -16,20 +16,20 @@ namespace pipeline::config {
 // One key of a schema with the value in force.
 struct Setting {
   pl_option option;
-  std::optional<Value> value;  // nothing: not given, and the option has no default
+  std::optional<Value> value;  // nullopt: not given, and the option has no default
   Origin origin;
 };
 
-// Validated options by key. Reading a key that the schema does not have, or as another type than it has, is a
-// mistake of the program: Error with PL_ERROR_FAILED. Reading one that has no value (not given, no default)
-// is a ConfigError that says so; the find_ functions return nothing instead. Immutable: safe to read from any
+// Validated options by key. Reading a key that is not in the schema, or as the wrong type, is a bug in the
+// program: throws Error with PL_ERROR_FAILED. Reading a key without a value (not given, no default) throws
+// a ConfigError that says so; the find_ functions return nullopt instead. Immutable: safe to read from any
 // thread.
 class Settings {
  public:
   bool get_bool(std::string_view key) const;
   int64_t get_int(std::string_view key) const;
   double get_float(std::string_view key) const;
-  const std::string& get_string(std::string_view key) const;  // of a path: as it was written
+  const std::string& get_string(std::string_view key) const;  // paths: as written
   const std::vector<int64_t>& get_int_list(std::string_view key) const;
   const std::vector<double>& get_float_list(std::string_view key) const;
   const std::vector<std::string>& get_string_list(std::string_view key) const;  // the same of paths
@@ -38,17 +38,17 @@ class Settings {
   std::optional<int64_t> find_int(std::string_view key) const;
   std::optional<double> find_float(std::string_view key) const;
   std::optional<std::string> find_string(std::string_view key) const;
-  // Absolute; "" stays "". `~/` at the beginning is the home folder.
+  // Returns an absolute path; "" stays "". A leading `~/` is the home folder.
   std::optional<std::string> find_path(std::string_view key) const;
 
-  // Whether the user gave it (in a file or by --set); false: the default, if there is one, is in force.
+  // Whether the user set it (in a file or by --set); false: the default, if any, applies.
   bool is_set(std::string_view key) const;
   // Whether there is a value, given or default.
   bool has_value(std::string_view key) const;
   const Origin& origin(std::string_view key) const;
   // The value in force as TOML source, "" if there is none.
   std::string show(std::string_view key) const;
-  // To throw: `file:line: key = value: problem`. Write the problem as "what is wrong: what to do".
+  // An error to throw: `file:line: key = value: problem`. Write `problem` as "what is wrong: what to do".
   ConfigError error(std::string_view key, std::string_view problem) const;
 
   // All keys in the schema's order, without the prefix.
@@ -69,12 +69,12 @@ class Settings {
   const T& get(std::string_view key, uint32_t type) const;
 
   std::string prefix_;
-  std::string file_;  // for messages about keys that are nowhere
+  std::string file_;  // for messages about keys that are not set
   std::vector<std::string> keys_;
   std::map<std::string, Setting, std::less<>> settings_;
 };
 
-// As Settings::find_path gives it. Throws ConfigError if `~/` is used and there is no home folder.
+// Converts a path like Settings::find_path. Throws ConfigError if `~/` is used and there is no home folder.
 std::string absolute_path(const std::string& path);
 
 }  // namespace pipeline::config

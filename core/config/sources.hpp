@@ -22,7 +22,7 @@ struct StageLayer {
 struct Sources {
   std::string file;
   std::string selected_stage;                            // LoadArgs.stage
-  Table base;                                            // the file over the files it extends
+  Table base;                                            // the file, merged over the files it extends
   bool has_stages = false;                               // otherwise `stages` holds the implied one
   std::vector<StageLayer> stages;                        // in order
   Table sets;                                            // --set KEY=VALUE
@@ -30,16 +30,16 @@ struct Sources {
 
   const StageLayer* find_stage(std::string_view name) const;
   std::vector<std::string> stage_names() const;
-  // Everything in force for a stage, "" for none in particular.
+  // Everything in force for a stage; "": for no stage in particular.
   Table merged(std::string_view stage) const;
 };
 
-// Reads the files and arguments. What is wrong with stages is added to `problems`; what cannot be read at all
-// is thrown.
+// Reads the files and arguments. Adds what is wrong with stages to `problems`; throws if something cannot
+// be read at all.
 Sources read_sources(const LoadArgs& args, Problems& problems);
 
-// Text of a configuration file. Throws ConfigError: missing (with files of a similar name), a folder,
-// unreadable, too large. `problem_prefix` comes before the message ("configs/x.toml:1: extends =
+// Returns the text of a configuration file. Throws ConfigError if it is missing (naming similar files), a
+// folder, unreadable or too large. `problem_prefix` precedes the message ("configs/x.toml:1: extends =
 // \"base.toml\": " or "").
 std::string read_file(const std::string& file, const std::string& problem_prefix);
 

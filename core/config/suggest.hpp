@@ -7,12 +7,12 @@
 
 namespace pipeline::config {
 
-// Damerau-Levenshtein distance (optimal string alignment): insertions, deletions, substitutions and swaps of
-// neighbours. Upper and lower case, and - and _, count as the same.
+// Damerau-Levenshtein distance (optimal string alignment): insertions, deletions, substitutions and swaps
+// of neighbours. Ignores case and the difference between - and _.
 size_t edit_distance(std::string_view a, std::string_view b);
 
-// The candidate that `name` is most likely a misspelling of, "" if none is near: at most a third of the
-// characters wrong.
+// The candidate of which `name` is most likely a misspelling; "" if none is near (at most a third of the
+// characters wrong).
 std::string closest(std::string_view name, std::span<const std::string> candidates);
 
 // "a", "a or b", "a, b or c".
@@ -21,9 +21,9 @@ std::string alternatives(std::span<const std::string> names);
 // "did you mean a?", or, where none is near, "there is a, b or c".
 std::string did_you_mean(std::string_view name, std::span<const std::string> candidates);
 
-// What other tools call things: Accelerate, DeepSpeed, Lightning, transformers, torchtitan, nanoGPT. For a
-// dotted key the longest known end of it counts, so that a name is found in any table. Returns what to write
-// instead, beginning with our key ("train.max_epochs"), or "".
+// Translates names used by other tools: Accelerate, DeepSpeed, Lightning, transformers, torchtitan,
+// nanoGPT. Of a dotted key the longest known suffix counts, so that a name is found in any table. Returns
+// what to write instead, beginning with our key ("train.max_epochs"), or "".
 std::string_view our_name_for_key(std::string_view foreign_key);
 
 // The same for tables: "training" -> "[train]".

@@ -1,5 +1,4 @@
-// Text that is no TOML: what must not reach the parser, and what is wrong where the parser fails, in plain
-// words.
+// Text that is not TOML: what must not reach the parser, and plain messages where the parser fails.
 #pragma once
 
 #include <cstddef>
@@ -10,15 +9,15 @@
 
 namespace pipeline::config {
 
-// Throws ConfigError for text that must not reach the parser: not UTF-8, a NUL byte, characters beyond ASCII
-// outside of strings and comments (toml++ 3.3 has undefined behaviour there), or keys so deep that it would
-// exhaust the stack.
+// Throws ConfigError for text that must not reach the parser: not UTF-8, a NUL byte, non-ASCII characters
+// outside of strings and comments (toml++ 3.3 has undefined behaviour there), or keys nested so deeply that
+// it would exhaust the stack.
 void refuse_unreadable(std::string_view text, const std::string& file);
 
 // "file:line:column: ".
 std::string at(const std::string& file, size_t line, size_t column);
 
-// What toml++ found wrong at line and column (1-based), in plain words.
+// Says in plain words what toml++ found wrong at line and column (1-based).
 ConfigError syntax_error(std::string_view text, const std::string& file, size_t line, size_t column,
                          std::string_view description);
 

@@ -8,7 +8,7 @@
 
 namespace pipeline::config {
 
-// A value that was checked against its option. Paths are kept as they were written.
+// A value that has been checked against its option. Paths are kept as written.
 using Value = std::variant<bool, int64_t, double, std::string, std::vector<int64_t>, std::vector<double>,
                            std::vector<std::string>>;
 
@@ -17,7 +17,7 @@ std::string to_toml(const Value& value);
 std::string to_toml(std::string_view text);
 std::string to_toml(double number);
 
-// A value as it was written, before any option says what it should be.
+// A value as written, before it is checked against an option.
 struct Literal {
   enum class Kind { kBool, kInt, kFloat, kString, kArray, kOther };
 
@@ -28,7 +28,7 @@ struct Literal {
   std::string text;  // of a string; of kOther: its TOML source
   std::vector<Literal> items;
   std::string what;   // of kOther: "a date"
-  std::string typed;  // after the = of --set, as it was typed; empty in files
+  std::string typed;  // what follows the = of --set, as typed; empty in files
 
   static Literal of_string(std::string text);
 };
@@ -37,11 +37,11 @@ struct Literal {
 std::string kind_name(const Literal& literal);
 // TOML source.
 std::string to_toml(const Literal& literal);
-// The same for messages: long values are cut.
+// The same, for messages: long values are cut.
 std::string shown(const Literal& literal);
-// Same value; 1 and 1.0 are the same.
+// Whether the values are equal; 1 and 1.0 are.
 bool same(const Literal& a, const Literal& b);
-// Cuts at a whole UTF-8 character and adds "..." if `text` is longer than `limit` bytes.
+// If `text` is longer than `limit` bytes, cuts it between UTF-8 characters and adds "...".
 std::string shorten(std::string text, size_t limit);
 
 }  // namespace pipeline::config

@@ -14,12 +14,12 @@
 
 namespace pipeline::config {
 
-// The names that a configuration may use, and advice about those it may not.
+// The names that a configuration may use, and advice about other names.
 class Vocabulary {
  public:
   // Adds options whose full keys are prefix + key.
   void add(std::span<const pl_option> options, std::string_view prefix);
-  // Who else might know a key; may be empty.
+  // Sets who else might know a key; may be empty.
   void set_owners(FindOwners owners) { owners_ = std::move(owners); }
 
   bool is_key(std::string_view key) const;
@@ -29,17 +29,16 @@ class Vocabulary {
   std::string about_key(const std::string& key, const Literal& value) const;
   std::string about_table(const std::string& table) const;
 
-  // Adds a problem for every key and table of `table` that is not known. `skip`: names to be judged
-  // elsewhere.
+  // Adds a problem for every unknown key and table of `table`. `skip`: names that are checked elsewhere.
   void check(const Table& table, const std::function<bool(std::string_view)>& skip, Problems& problems) const;
 
  private:
   std::vector<std::string> keys_in(std::string_view table) const;
   std::vector<std::string> tables() const;
-  // What a table that is not known, or one above it, may have been meant to be; "" for one that is known.
+  // The name that was probably meant by an unknown table or one above it; "" if the table is known.
   std::string closest_table(std::string_view table) const;
   const std::string* value_above(std::string_view key) const;
-  // "unknown key: it is an option of ...", or "" where no other plugin has it.
+  // "unknown key: it is an option of ...", or "" if no other plugin has it.
   std::string about_option_of_another(std::string_view key) const;
 
   std::vector<std::string> keys_;  // full
