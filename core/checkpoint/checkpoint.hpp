@@ -13,25 +13,25 @@
 
 namespace pipeline::checkpoint {
 
-// A tensor that the reader's caller needs.
+// A tensor that the caller needs.
 struct Wanted {
   std::string parameter;
   std::vector<int64_t> shape;
   bool may_be_missing = false;
 };
 
-// What was found not to match, and may not.
+// Mismatches that are allowed.
 struct Differences {
   std::vector<std::string> missing;  // parameters
   std::vector<std::string> dropped;
 };
 
-// A finished checkpoint, read-only: any process reads any part of it, whatever the number of processes that
-// wrote it. Data is memory-mapped and comes in as it is touched. Const and safe for any thread.
+// A finished checkpoint, read-only. Any process can read any part of it, whatever the number of processes
+// that wrote it. Data is memory-mapped and read on access. Immutable and safe for any thread.
 class Checkpoint {
  public:
-  // Checks the manifest, that every file is there with its size and its tensors, and that the pieces of each
-  // tensor cover it. Throws pipeline::Error, PL_ERROR_CORRUPT where the content is at fault.
+  // Checks the manifest, that every file exists with its size and its tensors, and that the pieces of each
+  // tensor cover it. Throws pipeline::Error, PL_ERROR_CORRUPT if the content is at fault.
   static Checkpoint open(const std::string& path);
 
   const std::string& path() const { return path_; }
@@ -42,13 +42,13 @@ class Checkpoint {
   // Reads every byte and compares the checksums. Throws pipeline::Error, PL_ERROR_CORRUPT.
   void verify() const;
 
-  // Fills `destination` with request.count elements from request.offset on of tensor (request.kind,
-  // .parameter). One that is not there, or has another shape or dtype than the request, is an error.
+  // Fills `destination` with request.count elements of tensor (request.kind, .parameter), from
+  // request.offset on. Throws if the tensor is missing, or its shape or dtype differs from the request.
   void read(const pl_piece& request, void* destination) const;
 
-  // The tensors of `kind` must be exactly `wanted`: one error lists all that are missing, unexpected or
-  // mis-shaped. Returns what may differ: what `wanted` says may be missing, and, where `may_drop`, what the
-  // checkpoint says may be left out.
+  // Checks that the tensors of `kind` are exactly `wanted`: one error lists all that are missing,
+  // unexpected or mis-shaped. Returns the allowed differences: what `wanted` allows to be missing and, if
+  // `may_drop`, what the checkpoint allows to be left out.
   Differences check(std::string_view kind, std::span<const Wanted> wanted, bool may_drop = false) const;
 
  private:
@@ -61,20 +61,20 @@ class Checkpoint {
   std::vector<safetensors::File> files_;                         // as in the manifest
 };
 
-// The manifest of the checkpoint in folder `path`, with the presence and size of its files checked.
+// Reads the manifest of the checkpoint in folder `path`; checks the presence and size of its files.
 Manifest read_manifest(const std::string& path);
 
 // An entry of a folder of checkpoints that is not used.
 struct Rejected {
   std::string name;    // of the entry in the folder
-  std::string reason;  // ends in what is wrong with it
+  std::string reason;  // ends with what is wrong with it
 };
 
 enum class Which { kLast, kBest };
 
-// For `init_from` and --checkpoint: `path` is a checkpoint, a folder of checkpoints, or a run's folder. kBest
-// is the last one where no checkpoint has a metric. What is returned has been verified; what was passed over
-// in a folder, damaged or not a checkpoint, is put into `rejected`.
+// For `init_from` and --checkpoint: `path` is a checkpoint, a folder of checkpoints, or a run's folder.
+// kBest is the last one if no checkpoint has a metric. The returned checkpoint has been verified; entries
+// of a folder that were skipped, damaged or not checkpoints, are put into `rejected`.
 Checkpoint open_any(const std::string& path, Which which, std::vector<Rejected>* rejected = nullptr);
 
 }  // namespace pipeline::checkpoint

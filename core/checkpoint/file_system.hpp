@@ -9,7 +9,7 @@
 
 namespace pipeline::checkpoint {
 
-// A new file, written from front to back. Closed without a check when it is destroyed before close().
+// A new file, written from front to back. If destroyed before close(), closed without a check.
 class OutputFile {
  public:
   virtual ~OutputFile() = default;
@@ -18,9 +18,9 @@ class OutputFile {
   virtual void close() = 0;
 };
 
-// Everything that changes the disk while checkpoints are written: the seam at which tests fail the Nth
-// operation. Functions throw pipeline::Error with the path, PL_ERROR_NO_SPACE when the disk or the quota is
-// full. Safe for concurrent use.
+// Everything that changes the disk while checkpoints are written: the seam at which tests make the Nth
+// operation fail. Functions throw pipeline::Error with the path, PL_ERROR_NO_SPACE if the disk or the quota
+// is full. Safe for concurrent use.
 class FileSystem {
  public:
   virtual ~FileSystem() = default;
@@ -29,7 +29,7 @@ class FileSystem {
   virtual void make_folder(const std::string& path) = 0;                    // with its parents; may exist
   virtual void sync_folder(const std::string& path) = 0;                    // makes its entries durable
   virtual void rename(const std::string& from, const std::string& to) = 0;
-  virtual void remove(const std::string& path) = 0;  // with all that is below; may be gone already
+  virtual void remove(const std::string& path) = 0;  // with everything in it; may be gone already
   virtual uint64_t free_bytes(const std::string& folder) = 0;
 
   static FileSystem& real();
@@ -37,7 +37,7 @@ class FileSystem {
 
 bool exists(const std::string& path);
 std::vector<std::string> list_folder(
-    const std::string& path);                    // names, sorted; none when there is no such folder
+    const std::string& path);                    // names, sorted; empty if there is no such folder
 std::string read_text(const std::string& path);  // throws pipeline::Error with the path
 
 }  // namespace pipeline::checkpoint

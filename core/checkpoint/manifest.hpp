@@ -15,7 +15,7 @@ namespace pipeline::checkpoint {
 inline constexpr uint64_t kFormatVersion = 1;
 inline constexpr char kManifestName[] = "manifest.json";
 
-// A run of elements of a tensor, as one tensor of one safetensors file.
+// A run of elements of a tensor, stored as one tensor of one safetensors file.
 struct Extent {
   uint64_t offset;
   uint64_t count;
@@ -25,7 +25,7 @@ struct Extent {
 
 struct Tensor {
   std::string kind;       // "value", "exp_avg", ...
-  std::string parameter;  // empty: of the optimizer as a whole
+  std::string parameter;  // empty: the optimizer as a whole
   std::string dtype;      // safetensors' name: "F32"
   std::vector<int64_t> shape;
   std::vector<Extent> extents;  // by offset
@@ -37,7 +37,7 @@ struct StoredFile {
   uint32_t crc32c;
 };
 
-// `manifest.json`, the last file to be written: a folder without a valid one is no checkpoint.
+// `manifest.json`, the last file to be written: a folder without a valid one is not a checkpoint.
 struct Manifest {
   Contents contents;
   int world_size = 1;  // of the run that wrote it; for people
@@ -45,8 +45,8 @@ struct Manifest {
   std::vector<Tensor> tensors;
 };
 
-// The text carries a checksum of itself. `path` names the file in errors. Both throw pipeline::Error; parsing
-// with PL_ERROR_CORRUPT for damage and for pieces that leave a gap or overlap, PL_ERROR_UNSUPPORTED for a
+// The text carries its own checksum. `path` names the file in errors. Both throw pipeline::Error; parsing
+// throws PL_ERROR_CORRUPT for damage and for pieces that leave a gap or overlap, PL_ERROR_UNSUPPORTED for a
 // newer version.
 std::string format_manifest(const Manifest& manifest, const std::string& path);
 Manifest parse_manifest(std::string_view text, const std::string& path);
@@ -54,14 +54,14 @@ Manifest parse_manifest(std::string_view text, const std::string& path);
 // Adds what another rank wrote: its files and, tensor by tensor, its extents.
 void merge(Manifest& into, const Manifest& share, const std::string& path);
 
-// Throws pipeline::Error, PL_ERROR_CORRUPT, where the extents of a tensor leave a gap or overlap.
+// Throws pipeline::Error, PL_ERROR_CORRUPT, if the extents of a tensor leave a gap or overlap.
 void check_coverage(const Manifest& manifest, const std::string& path);
 
 [[noreturn]] void corrupt(const std::string& message);  // throws pipeline::Error, PL_ERROR_CORRUPT
 uint64_t element_count(const std::vector<int64_t>& shape);
 std::string tensor_label(std::string_view kind, std::string_view parameter);  // "value/wte.weight"; "step"
 
-// A checksum as it is written in a manifest: eight lower-case hexadecimal digits.
+// A checksum as written in a manifest: eight lower-case hexadecimal digits.
 inline std::string hex(uint32_t value) {
   char text[9];
   std::snprintf(text, sizeof text, "%08x", value);

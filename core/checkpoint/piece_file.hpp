@@ -14,11 +14,11 @@
 
 namespace pipeline::checkpoint {
 
-// One rank's pieces as one safetensors file. Tensors are named `kind/parameter`, with `@offset` where a piece
+// One rank's pieces as one safetensors file. Tensors are named `kind/parameter`, with `@offset` if a piece
 // is not the whole tensor, so that the checkpoint of a single process is a plain file of full tensors.
 class PieceFile {
  public:
-  // Looks at all pieces and lays the file out. Throws pipeline::Error for a piece that contradicts itself.
+  // Visits all pieces and lays out the file. Throws pipeline::Error for a piece that contradicts itself.
   PieceFile(const std::string& name, const PieceSource& pieces);
 
   bool empty() const { return share_.tensors.empty(); }
@@ -40,7 +40,7 @@ inline std::vector<int64_t> shape_of(const pl_piece& piece) {
                          : std::vector<int64_t>(piece.shape, piece.shape + piece.ndim);
 }
 
-// Throws pipeline::Error with `label` in it for a dtype that safetensors does not have.
+// Throws pipeline::Error, naming `label`, for a dtype that safetensors does not have.
 safetensors::Dtype dtype_of(const pl_piece& piece, std::string_view label);
 
 }  // namespace pipeline::checkpoint

@@ -11,7 +11,7 @@
 namespace pipeline::checkpoint {
 
 struct StoreOptions {
-  std::string folder;     // a run's `checkpoints`; made when the first one is written
+  std::string folder;     // a run's `checkpoints`; created with the first one
   uint64_t keep = 3;      // the newest ones; 0: all
   bool keep_best = true;  // and the one with the best metric
 };
@@ -23,12 +23,13 @@ struct Found {
 };
 
 struct Scan {
-  std::vector<Found> checkpoints;  // newest first; right by manifest and file sizes, not by checksums
-  std::vector<Rejected> rejected;  // damaged ones and what is not ours, by name
+  std::vector<Found> checkpoints;  // newest first; manifest and file sizes checked, checksums not
+  std::vector<Rejected> rejected;  // damaged checkpoints and foreign entries, by name
 };
 
-// The folder that holds a run's checkpoints, one folder each: `step-00000123`. While a checkpoint is written
-// in the background, another thread may scan; entries that change meanwhile can show up as rejected.
+// The folder of a run's checkpoints, each in a folder of its own: `step-00000123`. While a checkpoint is
+// written in the background, another thread may scan; entries that change meanwhile may be listed as
+// rejected.
 class Store {
  public:
   explicit Store(StoreOptions options, FileSystem& file_system = FileSystem::real());
@@ -37,15 +38,14 @@ class Store {
   FileSystem& file_system() const { return file_system_; }
 
   Scan scan() const;
-  // The newest one that verifies in full. What was passed over on the way, and why, is appended to
-  // `rejected`.
+  // The newest checkpoint that verifies in full. Appends those it skipped, with reasons, to `rejected`.
   std::optional<Checkpoint> newest_good(std::vector<Rejected>* rejected = nullptr) const;
-  // By the metric that was evaluated last (one of another name is not compared), the older one of equals.
+  // Returns the best checkpoint by the metric evaluated last (metrics of other names are not compared); of
+  // equals, the older.
   std::optional<Found> best() const;
 
-  // Puts right what a killed run left: half-written folders are removed, and a checkpoint that was about to
-  // be replaced comes back. Returns what was done, one line each. Rank 0 calls it before anything is read or
-  // written.
+  // Repairs what a killed run left: removes half-written folders and restores a checkpoint that was about
+  // to be replaced. Returns what it did, one line each. Rank 0 calls it before anything is read or written.
   std::vector<std::string> recover();
 
   // Removes checkpoints up to `step` that are neither among the newest `keep` nor the best. Damaged and
@@ -54,7 +54,7 @@ class Store {
 
   std::string path_of(uint64_t step) const;            // step-00000123
   std::string temporary_path_of(uint64_t step) const;  // being written or being removed
-  std::string replaced_path_of(uint64_t step) const;   // the older one, while its successor moves in
+  std::string replaced_path_of(uint64_t step) const;   // the old one, while its successor moves in
 
  private:
   StoreOptions options_;

@@ -15,38 +15,38 @@ namespace pipeline::checkpoint {
 struct Saved {
   uint64_t step = 0;
   std::string path;
-  uint64_t bytes = 0;  // rank 0: of all ranks' files; elsewhere of this rank's
+  uint64_t bytes = 0;  // on rank 0, of all ranks' files; elsewhere, of this rank's
   double seconds = 0;
-  std::vector<std::string> pruned;  // names of older checkpoints that were removed; rank 0
-  std::string prune_problem;        // why some could not be removed; empty: all is well
+  std::vector<std::string> pruned;  // on rank 0: names of older checkpoints that were removed
+  std::string prune_problem;        // why some could not be removed; empty: none failed
 };
 
-// Writes a checkpoint into the store, or leaves the store as it was. All ranks of the group call it together;
-// those that own no pieces pass an empty source. Throws pipeline::Error, PL_ERROR_NO_SPACE when the disk is
-// full (seen before anything is written, where the file system can tell), after removing what it wrote. A
-// checkpoint of the same step is replaced once the new one is complete.
+// Writes a checkpoint into the store, or leaves the store as it was. All ranks of the group call it
+// together; those that own no pieces pass an empty source. On failure removes what it wrote and throws
+// pipeline::Error, PL_ERROR_NO_SPACE if the disk is full (before writing anything, where the file system
+// can tell). A checkpoint of the same step is replaced once the new one is complete.
 Saved write(Store& store, const Contents& contents, const PieceSource& pieces, const Group& group = {});
 
-// Writes checkpoints on a thread of its own, one at a time. Used from one thread. The group's `worst` is
+// Writes checkpoints on a thread of its own, one at a time. Call it from one thread. The group's `worst` is
 // called on the writing thread, so it must not share a communicator with the training loop.
 //
-//   if (auto saved = writer.poll()) log(*saved);               // or throws what the last one failed with
+//   if (auto saved = writer.poll()) log(*saved);               // or throws the last one's error
 //   writer.start(contents, [snapshot](auto& visit) { ... });   // of a snapshot made with PL_SNAPSHOT_COPY
 //   ...
 //   writer.finish();
 class BackgroundWriter {
  public:
   explicit BackgroundWriter(Store& store, Group group = {});
-  ~BackgroundWriter();  // waits; an outcome that nobody asked for is lost
+  ~BackgroundWriter();  // waits; an outcome not yet polled is lost
   BackgroundWriter(const BackgroundWriter&) = delete;
   BackgroundWriter& operator=(const BackgroundWriter&) = delete;
 
   bool busy() const { return thread_.joinable() && !done_; }
 
-  // What became of the last one, told once: its result, or its error, thrown. Nothing while it is being
-  // written.
+  // Reports the outcome of the last checkpoint, once: returns its result or throws its error. nullopt while
+  // it is being written.
   std::optional<Saved> poll();
-  // Waits, then the same.
+  // Waits, then does the same.
   std::optional<Saved> finish();
 
   // finish(), and unless that throws, starts the next one. The source is destroyed on the writing thread.
@@ -56,8 +56,8 @@ class BackgroundWriter {
   Store& store_;
   Group group_;
   std::atomic<bool> done_ = false;
-  Saved saved_;                 // until done_: the thread's
-  std::exception_ptr failure_;  // until done_: the thread's
+  Saved saved_;                 // until done_: owned by the thread
+  std::exception_ptr failure_;  // until done_: owned by the thread
   std::thread thread_;
 };
 
