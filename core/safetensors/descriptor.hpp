@@ -6,13 +6,13 @@
 
 namespace pipeline::safetensors {
 
-// "<what>: <text of errno>", with errno kept. Call it before anything else can change errno.
+// The Error "<what>: <text of errno>", which keeps errno. Call it before anything can change errno.
 Error system_error(const std::string& what);
 
 // An open file descriptor, closed in the end.
 class Descriptor {
  public:
-  // Throws Error with the path when it cannot be opened. New files get mode 0666 less the umask.
+  // Throws Error with the path if it cannot be opened. New files get mode 0666 minus the umask.
   Descriptor(const std::string& path, int flags);
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
@@ -20,7 +20,7 @@ class Descriptor {
 
   int fd() const { return fd_; }
 
-  // Closes now and reports the error, which may be the first sign of a lost write (NFS, quota).
+  // Closes now. Throws on error, which may be the first sign of a lost write (NFS, quota).
   void close(const std::string& path);
 
  private:

@@ -12,12 +12,12 @@
 
 namespace pipeline::safetensors {
 
-// Gives back the memory that reading a part of a mapped file took, whole pages inside it alone; the next
-// reading brings it in from the file again.
+// Releases the memory of a part of a mapped file, only the whole pages within it; the next access reads
+// them from the file again.
 void forget(std::span<const std::byte> mapped);
 
-// One tensor in a mapped file. The data is row-major, little-endian, borrowed from its File, and aligned only
-// as far as the writer of the file cared: copy it out rather than cast it.
+// One tensor in a mapped file. The data is row-major, little-endian, borrowed from its File, and may be
+// unaligned, depending on the file's writer: copy it out rather than cast it.
 struct TensorView {
   std::string name;
   Dtype dtype;
@@ -29,9 +29,9 @@ struct TensorView {
   void forget() const { safetensors::forget(data); }
 };
 
-// A safetensors file, mapped into memory read-only: opening costs the header, data comes in as it is touched.
-// Const and safe for any thread. A file that another process shortens while it is mapped raises SIGBUS on
-// access, as with any mapped file: write new files and rename them into place.
+// A safetensors file, mapped into memory read-only: opening reads only the header, data is read on access.
+// Immutable and safe for any thread. If another process shortens the file while it is mapped, access raises
+// SIGBUS, as with any mapped file: write new files and rename them into place.
 class File {
  public:
   // Throws Error unless the file is valid in every respect that parse_header() checks.
@@ -41,8 +41,8 @@ class File {
   const Metadata& metadata() const { return metadata_; }
   const std::vector<TensorView>& tensors() const { return tensors_; }  // in the order of their data
 
-  const TensorView* find(std::string_view name) const;  // nullptr when there is none
-  const TensorView& at(std::string_view name) const;    // throws Error when there is none
+  const TensorView* find(std::string_view name) const;  // nullptr if there is none
+  const TensorView& at(std::string_view name) const;    // throws Error if there is none
 
  private:
   struct Unmap {

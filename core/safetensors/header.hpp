@@ -32,20 +32,20 @@ struct Header {
   uint64_t data_start;  // bytes from the start of the file
 };
 
-// The reference implementation refuses longer headers; so a file that we write is always one that it reads.
+// The reference implementation refuses longer headers, so we do not write them.
 inline constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 
-// Reads and checks a whole file image (only its header is touched). `file` names it in errors.
-// Throws Error for a length, JSON, name, dtype, shape or offset that the format does not allow: the data of
-// the tensors must follow each other without gap or overlap and end where the file ends.
+// Parses and checks a whole file image (only its header is accessed). `file` names it in errors. Throws
+// Error for a length, JSON, name, dtype, shape or offset that the format does not allow: the tensors' data
+// must be contiguous, without gap or overlap, and end where the file ends.
 Header parse_header(std::span<const std::byte> image, const std::string& file);
 
-// The first bytes of a file with these tensors, padded with spaces to a multiple of 8 bytes.
+// Returns the first bytes of a file with these tensors, padded with spaces to a multiple of 8 bytes.
 std::string format_header(std::span<const TensorInfo> tensors, const Metadata& metadata,
                           const std::string& file);
 
-// Bytes of a tensor. Throws Error when a dimension is negative, the size overflows or is no whole number of
-// bytes.
+// Size of a tensor in bytes. Throws Error if a dimension is negative, or the size overflows or is not a
+// whole number of bytes.
 uint64_t byte_size(Dtype dtype, const Shape& shape, const std::string& context);
 
 std::string shape_string(const Shape& shape);  // "[2, 3]"

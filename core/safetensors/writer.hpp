@@ -19,8 +19,8 @@ struct WriterOptions {
   Metadata metadata = {{"format", "pt"}};  // transformers refuses files without this entry
 };
 
-// Writes a safetensors file from front to back in memory that does not grow with the data: declare every
-// tensor, then write the data of each, in as many pieces as you like, in the order of layout().
+// Writes a safetensors file from front to back, with memory use that does not grow with the data: declare
+// every tensor, then write the data of each, in any number of pieces, in the order of layout().
 //
 //   Writer writer(path);
 //   writer.declare("wte.weight", Dtype::kF32, {vocab, width});
@@ -37,11 +37,11 @@ class Writer {
 
   void declare(const std::string& name, Dtype dtype, const Shape& shape);
 
-  // The tensors in the order of their data: by falling element size, so that each is aligned, otherwise as
-  // declared. No declaration is accepted afterwards.
+  // Returns the tensors in the order of their data: by decreasing element size, so that each is aligned,
+  // then as declared. No declaration is accepted afterwards.
   std::span<const TensorInfo> layout();
 
-  // The next piece of `name`, which must be the first tensor of layout() that is not complete.
+  // Writes the next piece of `name`, which must be the first incomplete tensor of layout().
   void write(std::string_view name, std::span<const std::byte> piece);
 
   // Completes the file. Throws Error when data is missing.
