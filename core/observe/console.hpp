@@ -1,4 +1,4 @@
-// The terminal: finished lines, and on a terminal one status line below them that is redrawn in place.
+// Console output: finished lines and, on a terminal, one status line below them that is redrawn in place.
 // Nothing else in the process writes to stdout. Thread-safe.
 #pragma once
 
@@ -16,7 +16,7 @@ class Console {
   enum class Mode { automatic, plain, off };
 
   // automatic: a status line if `out` is a terminal and NO_COLOR is not set; otherwise plain lines. off:
-  // nothing is written.
+  // writes nothing.
   explicit Console(Mode mode, std::FILE* out = stdout);
   ~Console();
   Console(const Console&) = delete;
@@ -29,8 +29,8 @@ class Console {
   // Replaces the status line, cut to the terminal's width; empty removes it. Only where interactive().
   void status(std::string_view text);
 
-  // How far something long is; total = 0: unknown. On a terminal the status line, elsewhere a plain line when
-  // there was none for 10 seconds, so that no log is silent for long.
+  // Shows the progress of a long operation; total = 0: unknown. On a terminal sets the status line;
+  // elsewhere prints a plain line if there was none for 10 seconds, so that no log is silent for long.
   void progress(std::string_view what, uint64_t done, uint64_t total);
 
  private:
@@ -42,7 +42,7 @@ class Console {
   const bool interactive_;
   std::mutex mutex_;
   std::string status_;
-  std::chrono::steady_clock::time_point written_at_;  // the last line
+  std::chrono::steady_clock::time_point written_at_;  // when the last line was written
 };
 
 // "━━━━━╸────": `done` from 0 to 1 in `columns` characters.

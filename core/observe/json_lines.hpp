@@ -1,6 +1,6 @@
-// A file of one JSON object a line, appended to as a run goes on. A line is there whole or not at all: what a
-// full disk refused is kept and tried again with the next line, and a line that a kill cut short is dropped
-// when the run continues.
+// A file of one JSON object per line, appended to during a run. A line is complete or absent: what a full
+// disk refused is kept and retried with the next line, and a line that a kill cut short is dropped when the
+// run continues.
 #pragma once
 
 #include <cstdint>
@@ -19,16 +19,16 @@ class JsonLines {
   JsonLines(const JsonLines&) = delete;
   JsonLines& operator=(const JsonLines&) = delete;
 
-  // False: the disk refused (errno in last_error()); the line is kept for the next try.
+  // False: the write failed (errno in last_error()); the line is kept for the next try.
   bool append(const nlohmann::ordered_json& line);
-  // Lines that could not be written yet.
+  // Number of lines not yet written.
   uint64_t pending() const { return pending_lines_; }
   int last_error() const { return error_; }
 
-  // Whether a line has this integer under `key`.
+  // Whether a line has the integer `value` under `key`.
   static bool contains(const std::filesystem::path& file, const std::string& key, uint64_t value);
-  // Keeps the whole lines whose integer `key` is below `limit`, in place and atomically. A missing file is
-  // fine. Returns how many lines were no such objects, and are gone.
+  // Keeps only the complete lines whose integer `key` is below `limit`, in place and atomically. A missing
+  // file is fine. Returns how many lines were dropped because they were not such objects.
   static uint64_t cut_back(const std::filesystem::path& file, const std::string& key, uint64_t limit);
 
  private:

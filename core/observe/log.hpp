@@ -25,8 +25,8 @@ class Log {
   Log(Console& console, Level level);
   ~Log();
 
-  // Starts to write to the files of a run folder (appending): `train.log` (rank 0) and `logs/rank-N.log`. The
-  // lines so far go there too. Throws std::runtime_error.
+  // Starts to append to the files of a run folder: `train.log` (rank 0) and `logs/rank-N.log`. The lines
+  // logged so far go there, too. Throws std::runtime_error.
   void open_files(const std::filesystem::path& run_dir, int rank);
 
   void write(Level level, std::string_view line);
@@ -34,7 +34,7 @@ class Log {
   void info(std::string_view line) { write(Level::info, line); }
   void warning(std::string_view line) { write(Level::warning, line); }
 
-  // To the files only: what the console shows by other means.
+  // Writes to the files only, for what the console shows by other means.
   void file_only(std::string_view line);
 
   Console& console() { return console_; }
@@ -48,7 +48,7 @@ class Log {
 
   Console& console_;
   Level level_;
-  std::mutex mutex_;  // of the early lines
+  std::mutex mutex_;  // guards files_ and early_
   std::shared_ptr<spdlog::logger> files_;
   std::vector<Early> early_;  // lines from before open_files
 };

@@ -1,4 +1,4 @@
-// Memory of this process, as the operating system counts it.
+// Memory of this process, as reported by the operating system.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,6 @@ namespace pipeline::observe {
 
 // In bytes.
 uint64_t peak_host_memory();   // of this process, at most so far
-uint64_t total_host_memory();  // of the machine, or of the cgroup where that is less
+uint64_t total_host_memory();  // of the machine, or of the cgroup if that is less
 
 }  // namespace pipeline::observe
