@@ -20,22 +20,22 @@ struct ArenaPart {
   at::Tensor values;  // one-dimensional
 };
 
-// A float32 copy in ordinary host memory of what is on a device. Directly that goes at a fraction of the
-// bus's speed; here two pieces of pinned memory of at most `piece` elements are filled and emptied in turns.
+// Copies device data to pageable host memory, as float32. A direct copy would run at a fraction of the
+// bus's speed; this one alternates between two pinned buffers of at most `piece` elements.
 inline constexpr int64_t kStagedElements = int64_t{1} << 23;
 at::Tensor staged_copy(const at::Tensor& values, int64_t piece);
 
-// The arena as the outside sees it: pieces of named tensors, always in float32.
+// The arena as checkpoints see it: pieces of named tensors, always in float32.
 class ArenaState {
  public:
   ArenaState(std::shared_ptr<const Layout> layout, const std::vector<Parameter>& parameters);
 
-  // `parts` and the step count as a snapshot; undefined: another rank has the count. copy: later changes do
-  // not show; otherwise, where the parts are in host memory and float32, the snapshot looks at them.
+  // Returns a snapshot of `parts` and the step count (undefined: another rank has the count). copy: later
+  // changes do not show; otherwise the snapshot refers to parts that are float32 in host memory.
   std::unique_ptr<Snapshot> snapshot(std::vector<ArenaPart> parts, const at::Tensor& step_count,
                                      bool copy) const;
 
-  // Fills `part` from the reader. Padding is left as it is.
+  // Fills `part` from the reader. Leaves padding unchanged.
   void read(const StateReader& reader, const ArenaPart& part) const;
   static int64_t read_step_count(const StateReader& reader);
 

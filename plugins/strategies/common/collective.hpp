@@ -14,15 +14,15 @@
 
 namespace pipeline::strategies {
 
-// A contiguous tensor, filled on this thread's stream, as collectives take it; its memory must live until the
-// work is waited for.
+// Returns a contiguous tensor, written on this thread's stream, as a buffer for collectives. Its memory
+// must live until the work has been waited for.
 inline pl_buffer to_buffer(const at::Tensor& tensor) {
   return buffer(tensor.data_ptr(), static_cast<uint64_t>(tensor.numel()), to_pl(tensor.scalar_type()),
                 to_pl(tensor.device()), current_stream(tensor.device()));
 }
 
-// The greatest of each value over all ranks, told from host to host: nobody waits for a device. All ranks
-// make the same calls of one name in the same order, with equally many values.
+// Replaces each value by its maximum over all ranks, exchanged between hosts: does not wait for the device.
+// All ranks make the same calls under one name, in the same order, with the same number of values.
 template <class T>
 void maximum_over_hosts(const Context& context, std::string_view name, std::vector<T>& values) {
   const std::string_view mine(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));

@@ -14,12 +14,13 @@
 
 namespace pipeline::strategies {
 
-// The slot that a gradient from the task belongs to; nothing for a parameter without elements. Throws Error
-// where it does not fit its parameter, which is named: no such one, frozen, another shape or device.
+// Returns the slot that a gradient from the task belongs to; nullopt for a parameter without elements.
+// Throws Error if the parameter does not exist or is frozen, or if shape or device differ; the error names
+// it.
 std::optional<size_t> slot_of(const Gradient& gradient, const std::vector<Parameter>& parameters,
                               const Layout& layout, pl_device device);
 
-// Where in a step its calls are: each is checked against begin_step.
+// Tracks the calls of a step; checks each against begin_step.
 class StepProgress {
  public:
   void begin(uint64_t micro_batches) {

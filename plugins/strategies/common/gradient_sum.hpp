@@ -13,31 +13,31 @@
 
 namespace pipeline::strategies {
 
-// Adds up the gradients of a step's micro-batches as they are handed over, in float32. The first gradient of
-// a parameter is kept as it comes, without a copy, wherever its memory can be; the next ones are added to it
-// and freed.
+// Adds up the gradients of a step's micro-batches as they are handed over, in float32. Keeps the first
+// gradient of a parameter without a copy if its memory may be kept; adds the next ones to it and frees
+// them.
 class GradientSum {
  public:
-  using Gradients = std::vector<at::Tensor>;  // by slot, padded; undefined: none came
+  using Gradients = std::vector<at::Tensor>;  // by slot, padded; undefined: none
   using Node = SumTree<Gradients>::Entry;
 
-  // fixed_tree: along the tree over micro-batches, for the same bits on any number of ranks; otherwise in the
-  // order in which they come, which holds one gradient at a time. may_be_narrow: what take() gives may have
-  // the dtype of a single gradient that came, which spares a copy; without the tree.
+  // fixed_tree: adds along the tree over micro-batches, for the same bits on any number of ranks; otherwise
+  // in the order of arrival, which holds one gradient at a time. may_be_narrow (without the tree): take()
+  // may return a single gradient in its own dtype, which saves a copy.
   GradientSum(std::shared_ptr<const Layout> layout, bool fixed_tree, bool may_be_narrow = false);
 
   // `owned`: the tensor's memory may be kept and written to. Of any float dtype and the parameter's element
   // count.
   void add(size_t slot, const at::Tensor& gradient, bool owned);
-  // values (K, ...) are added to rows (K).
+  // Adds `values`, (K, ...), to the rows `rows`, (K).
   void add_rows(size_t slot, const at::Tensor& rows, const at::Tensor& values);
   void end_micro_batch();
 
-  // The sums, of those parameters that had a gradient. Empties this object.
+  // Returns the sums of the parameters that had a gradient. Empties this object.
   GradientRuns finish();
-  // With the fixed tree, for a rank that adds a block of the leaves: what it has without those of others.
+  // With the fixed tree, for a rank that adds a block of the leaves: takes its complete nodes.
   std::vector<Node> take_nodes() { return tree_.take_nodes(); }
-  // Without the tree: the sum of one slot so far, or nothing; what comes after it begins anew.
+  // Without the tree: takes the sum of one slot, undefined if none; later gradients start a new sum.
   at::Tensor take(size_t slot) { return std::exchange(current_[slot], {}); }
   bool has(size_t slot) const { return current_[slot].defined(); }
   void clear() { restart(0); }
@@ -67,7 +67,7 @@ inline LossTree make_loss_tree() {
   });
 }
 
-// What the task reports, kept after the call; undefined for a rank without a micro-batch.
+// Copies the task's loss to keep it after the call; undefined for a rank without a micro-batch.
 inline at::Tensor keep_loss(const pl_tensor* loss) {
   if (loss == nullptr) return {};
   return to_torch(*loss).reshape({}).to(at::kDouble, /*non_blocking=*/false, /*copy=*/true);

@@ -12,34 +12,33 @@
 
 namespace pipeline::strategies {
 
-// Parts of gradients that came as rows after the rest had been sent: what an embedding that is also the
-// output head gets from the tokens that were looked up.
+// Parts of gradients that arrived as rows after the rest had been sent: for an embedding that is also the
+// output head, the part from the token look-ups.
 class LateRows {
  public:
-  // Of a slot; rows ascending (U) int64, each once, values (U, width) float32; on the CPU.
+  // The sum for one slot: rows (U) int64, ascending and unique; values (U, width) float32; on the CPU.
   struct Sum {
     size_t slot;
     at::Tensor rows;
     at::Tensor values;
 
-    // Adds to `elements`, flat, what belongs there: they are those of the slot from `begin` on, and may begin
-    // and end within rows.
+    // Adds the matching values to `elements`, the slot's flattened elements from `begin` on, which may
+    // begin and end within rows.
     void add_to(const at::Tensor& elements, int64_t begin) const;
   };
 
   explicit LateRows(std::shared_ptr<const Layout> layout) : layout_(std::move(layout)) {}
 
-  // values (K, ...) of any float dtype, to be added to the rows (K) int64, the same perhaps several times;
-  // copied.
+  // Copies `values`, (K, ...) of any float dtype, to add to the rows `rows`, (K) int64; rows may repeat.
   void add(size_t slot, const at::Tensor& rows, const at::Tensor& values);
   bool empty() const { return parts_.empty(); }
   void clear() { parts_.clear(); }
 
-  // What came of a slot goes to `sum`; it is no longer late then.
+  // Moves a slot's rows to `sum`, where they are no longer late.
   void move_to(GradientSum& sum, size_t slot);
 
-  // The sums over all ranks; empties this object. All ranks together, though some may have nothing. Those
-  // rows travel that any rank has something for. `group`: null for one rank.
+  // Returns the sums over all ranks and empties this object. All ranks call it together, even those without
+  // rows. Only rows to which some rank adds are sent. `group`: null for one rank.
   std::vector<Sum> finish(const Communicator* group, at::Device device);
 
  private:

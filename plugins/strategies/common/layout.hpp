@@ -11,10 +11,10 @@
 
 namespace pipeline::strategies {
 
-// Sizes in elements. The fused optimizer kernels treat the last few elements of a tensor otherwise than the
-// rest, and the two round differently: every run that they are given is a multiple of kRun long, so that an
-// element's bits do not depend on where a shard ends. Parameters begin at multiples of kAlignment. kChunk is
-// what the gradient norm is summed in, and every shard and every group begins at a multiple of it.
+// Sizes in elements. The fused optimizer kernels treat the last few elements of a tensor differently from
+// the rest, with different rounding; so the length of every run passed to them is a multiple of kRun, and
+// an element's bits do not depend on where a shard ends. Parameters begin at multiples of kAlignment. The
+// gradient norm is summed in chunks of kChunk; every shard and every group begins at a multiple of it.
 inline constexpr int64_t kRun = 16;
 inline constexpr int64_t kAlignment = 64;
 inline constexpr int64_t kChunk = 4096;
@@ -31,7 +31,7 @@ struct Slot {
   int64_t padded;  // count, rounded up to kRun; the elements in between are zero and stay zero
 };
 
-// A contiguous run of parameters of one unit that are updated alike.
+// A contiguous run of parameters of one unit that are updated in the same way.
 struct Group {
   double lr_multiplier;
   uint32_t optimizer;  // index of its rule
@@ -48,12 +48,12 @@ struct Region {
   int64_t end;
 };
 
-// The order of all parameters in one flat arena: trainable ones by unit and, within it, by group, then frozen
-// ones by unit. A pure function of the parameters, hence the same on every rank.
+// The order of all parameters in one flat arena: trainable ones by unit and, within a unit, by group; then
+// frozen ones by unit. A pure function of the parameters, hence the same on every rank.
 class Layout {
  public:
-  // Regions begin at multiples of `alignment`, itself one of kChunk. What lies between them is zero and adds
-  // nothing to a sum, so that another alignment changes no bits.
+  // Regions begin at multiples of `alignment`, itself a multiple of kChunk. Elements between regions are
+  // zero and add nothing to a sum, so the alignment does not change any bits.
   explicit Layout(const std::vector<Parameter>& parameters, int64_t alignment = kChunk);
 
   const std::vector<Slot>& slots() const { return slots_; }  // by offset
@@ -80,8 +80,8 @@ class Layout {
   int64_t length_ = 0;
 };
 
-// The gradient of a run of the arena: float32, one-dimensional, contiguous, a multiple of kRun long. A run
-// that is missing from a list is all zero.
+// The gradient of a run of the arena: float32, one-dimensional, contiguous, its length a multiple of kRun.
+// A run that is missing from a list is all zero.
 struct GradientRun {
   int64_t offset;  // of its first element in the arena, a multiple of kRun
   at::Tensor gradient;
@@ -89,8 +89,7 @@ struct GradientRun {
 
 using GradientRuns = std::vector<GradientRun>;  // by offset
 
-// That of a run: where nothing is trained there is nothing but values. Throws Error for parameters in
-// float64.
+// The layout for a run; for values only if it does not train. Throws Error for float64 parameters.
 std::shared_ptr<const Layout> make_layout(std::vector<Parameter> parameters, const pl_run_info& run,
                                           int64_t alignment = kChunk);
 

@@ -13,35 +13,35 @@
 
 namespace pipeline::strategies {
 
-// What all gradients of a step have in common; float32 scalars on the device. Without one: nothing to do.
+// Common to all gradients of a step; float32 scalars on the device. nullopt: nothing to do.
 struct GradientScale {
   std::optional<at::Tensor> divisor;    // gradients are divided by it first
-  std::optional<at::Tensor> found_inf;  // 1: leave everything as it is, the step count, too
+  std::optional<at::Tensor> found_inf;  // 1: change nothing, not even the step count
 };
 
-// A tensor of the optimizer's state, as long as the master weights, in the same order.
+// A tensor of the optimizer's state, of the same length and order as the master weights.
 struct OptimizerState {
   std::string kind;  // "exp_avg"
   at::Tensor values;
 };
 
-// The update rule over (a shard of) the flat arena, in float32. PyTorch's fused kernels do the work: one pass
-// over weights, gradients and state, gradients scaled on the way.
+// The update rule over (a shard of) the flat arena, in float32. Uses PyTorch's fused kernels: one pass over
+// weights, gradients and state, which also scales the gradients.
 class Optimizer {
  public:
-  // Where the state is kept: with the weights, or in pinned host memory, from where it visits the device for
-  // each update.
+  // Where the state is kept: with the weights, or in pinned host memory, from which it is copied to the
+  // device and back for each update.
   enum class StateIn { kDevice, kPinnedHost };
 
-  // `rules`: by Group::optimizer, of one name. `master`: the weights of the arena from element `begin` on.
-  // Throws Error for options that make no sense.
+  // `rules`: by Group::optimizer, all of one name. `master`: the weights of the arena from element `begin`
+  // on. Throws Error for invalid options.
   static std::unique_ptr<Optimizer> create(const std::vector<OptimizerRule>& rules, at::Tensor master,
                                            int64_t begin, StateIn state_in = StateIn::kDevice);
   virtual ~Optimizer() = default;
 
   const std::vector<OptimizerState>& state() const { return state_; }
 
-  // Updates done: a float32 scalar on the device, which takes part in the bias correction.
+  // Updates done: a float32 scalar on the device, used in the bias correction.
   at::Tensor& step_count() { return step_count_; }
   void set_step_count(int64_t count) { step_count_.fill_(count); }
 

@@ -15,36 +15,37 @@ namespace pipeline::strategies {
 
 // Sums over all micro-batches of a step, of all ranks.
 struct StepSums {
-  GradientRuns gradients;  // a run a slot
+  GradientRuns gradients;  // one run per slot
   at::Tensor loss;         // a scalar in double, on the device
 };
 
-// Takes the gradients of a step's micro-batches.
+// Receives the gradients of a step's micro-batches.
 class GradientSink {
  public:
   virtual ~GradientSink() = default;
-  // Forgets what is left of a step that was given up.
+  // Discards what remains of an abandoned step.
   virtual void begin(uint64_t micro_batches) = 0;
   // `owned`: the tensor's memory may be kept and written to. [serialized]
   virtual void add(size_t slot, const at::Tensor& gradient, bool owned) = 0;
-  // values (K, ...) are added to rows (K) of the gradient; both lent. Only where takes_rows(). [serialized]
+  // Adds `values`, (K, ...), to the rows `rows`, (K), of the gradient; borrows both. Only if takes_rows().
+  // [serialized]
   virtual void add_rows(size_t /*slot*/, const at::Tensor& /*rows*/, const at::Tensor& /*values*/) {
     fail("gradients in rows are not taken here");
   }
   virtual bool takes_rows() const { return false; }
-  // One of these two, as the gradient came from the task. [serialized]
+  // Calls add() or add_rows(), depending on the gradient from the task. [serialized]
   void take(size_t slot, Gradient& gradient);
   virtual void memory(const MemoryVisitor& visit) const = 0;
 };
 
-// How a step's gradients and losses become their sums, whole on every rank.
+// Adds up a step's gradients and losses; every rank gets the complete sums.
 class Reduction : public GradientSink {
  public:
   virtual void end_micro_batch(at::Tensor loss) = 0;  // undefined: this rank had no micro-batch
   virtual StepSums finish() = 0;
 };
 
-// All micro-batches are this process's.
+// For one process, which runs all micro-batches.
 class LocalReduction : public Reduction {
  public:
   LocalReduction(std::shared_ptr<const Layout> layout, at::Device device, bool fixed_tree,

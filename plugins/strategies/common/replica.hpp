@@ -17,9 +17,9 @@
 
 namespace pipeline::strategies {
 
-// The whole model and the optimizer's whole state on this rank's device: one flat arena of weights that the
-// task is bound to, float32 master weights besides where the task computes in a narrower dtype, and the
-// moments. Where the run does not train there is nothing but weights.
+// The whole model and the whole optimizer state on this rank's device: one flat arena of weights that the
+// task is bound to, float32 master weights in addition if the task computes in a narrower dtype, and the
+// moments. If the run does not train there are only weights.
 class Replica {
  public:
   Replica(const Context& context, const std::vector<Parameter>& parameters,
@@ -27,7 +27,7 @@ class Replica {
 
   const std::shared_ptr<const Layout>& layout() const { return layout_; }
   at::Device device() const { return device_; }
-  // What the task is bound to, borrowed from this object. Gradients are to be handed over: the first one is
+  // What the task is bound to, borrowed from this object. Gradients must be handed over: the first one is
   // then kept without a copy.
   struct Storage {
     pl_tensor value;
@@ -35,13 +35,13 @@ class Replica {
   };
   Storage storage(uint64_t index);
 
-  // One update with the sums of the gradients, each run a slot's. A slot without one has a gradient of zero.
+  // Updates once with the gradient sums, one run per slot. A slot without a run has a zero gradient.
   void update(const GradientRuns& runs, double learning_rate, const GradientScale& scale);
 
   void load(const StateReader& reader);
   std::unique_ptr<Snapshot> snapshot(uint32_t mode) const;
-  // Everything that load() fills, to be sent to another rank: in a fixed order, one-dimensional. Changes show
-  // in what the task is bound to after publish().
+  // Everything that load() fills, to send to another rank: in a fixed order, one-dimensional. After
+  // changing these, call publish() so that the task sees it.
   std::vector<at::Tensor> tensors() const;
   void publish();  // master weights -> what the task is bound to
 
@@ -57,14 +57,14 @@ class Replica {
   std::shared_ptr<const Layout> layout_;
   at::Device device_;
   at::Tensor values_;  // the arena, in the parameters' dtype
-  at::Tensor master_;  // its trainable part in float32; the same memory where that is the dtype
+  at::Tensor master_;  // its trainable part in float32; the same memory if that is the dtype
   std::vector<TensorView> views_;
   std::unique_ptr<Optimizer> optimizer_;
   ArenaState state_;
 };
 
-// The end of a step where every rank holds all sums: norm, clipping or skipping, update, report. Returns the
-// report's ticket. fixed_order: the norm's bits must not depend on the device's fastest order.
+// Ends a step when every rank holds all sums: norm, clipping or skipping, update, report. Returns the
+// report's ticket. fixed_order: computes the norm in a fixed order, not in the device's fastest.
 uint64_t finish_step(Replica& replica, const StepSums& sums, const pl_step_args& args, bool fixed_order,
                      ReportQueue& reports);
 

@@ -16,8 +16,8 @@
 
 namespace pipeline::strategies {
 
-// What strategies have in common that keep the whole model on every rank: a Replica of it, and a Reduction
-// that turns gradients into their sums. The derived class chooses the reduction in its constructor.
+// The common part of strategies that keep the whole model on every rank: a Replica of it, and a Reduction
+// that adds up gradients. The derived class chooses the reduction in its constructor.
 template <class Config>
 class Replicated : public Strategy<Config> {
  public:

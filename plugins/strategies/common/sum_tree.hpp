@@ -7,34 +7,34 @@
 
 namespace pipeline::strategies {
 
-// Adds leaves, as they come, along one fixed binary tree: at level L, node k is the sum of leaves [k 2^L,
+// Adds leaves, as they arrive, along one fixed binary tree: at level L, node k is the sum of leaves [k 2^L,
 // (k+1) 2^L), left plus right; a node whose right half is beyond the last leaf is its left half.
-// Floating-point sums depend on the order, so this is what makes a sum independent of which rank adds which
-// leaves. It holds at most log2(leaves) + 1 nodes, as a binary counter holds bits.
+// Floating-point sums depend on the order; the fixed tree makes a sum independent of which rank adds which
+// leaves. It holds at most log2(leaves) + 1 nodes, like the bits of a binary counter.
 template <class Node>
 class SumTree {
  public:
   using Add = std::function<void(Node& into, Node&& right)>;
 
-  // A node of the tree, as far as its leaves exist.
+  // A node of the tree: the sum of those of its leaves that exist.
   struct Entry {
     uint32_t level;
     uint64_t index;
     Node node;
   };
 
-  // `first`: index of the first leaf, for a rank that adds a later block and then wants take_nodes().
+  // `first`: index of the first leaf, for a rank that adds a later block and then calls take_nodes().
   explicit SumTree(Add add, uint64_t first = 0) : add_(std::move(add)), first_(first), next_(first) {}
 
   void push(Node leaf) { push_node({0, next_++, std::move(leaf)}); }
 
-  // A node that a rank has added up already; nodes come in the order of their leaves.
+  // Adds a node that a rank has already summed; nodes arrive in the order of their leaves.
   void push_node(Entry node) {
     stack_.push_back(std::move(node));
     while (stack_.size() > 1 && is_right_half_of_pair()) add_last_two();
   }
 
-  // The sum of all leaves, if the first one was leaf 0; leaves the tree empty. Node{} without leaves.
+  // The sum of all leaves, if the first was leaf 0; Node{} if there are none. Leaves the tree empty.
   Node finish() {
     while (stack_.size() > 1) add_last_two();
     Node sum = stack_.empty() ? Node{} : std::move(stack_.back().node);
@@ -42,8 +42,8 @@ class SumTree {
     return sum;
   }
 
-  // The nodes that are complete without the leaves of other ranks, in the order of their leaves; leaves the
-  // tree empty.
+  // Returns the nodes that are complete without other ranks' leaves, in the order of their leaves. Leaves
+  // the tree empty.
   std::vector<Entry> take_nodes() {
     std::vector<Entry> nodes = std::exchange(stack_, {});
     clear();
@@ -52,7 +52,7 @@ class SumTree {
 
   void clear() { restart(first_); }
 
-  // Begins again, empty, with leaf `first`.
+  // Empties the tree; the next leaf is leaf `first`.
   void restart(uint64_t first) {
     stack_.clear();
     next_ = first_ = first;
@@ -79,7 +79,7 @@ class SumTree {
   std::vector<Entry> stack_;  // in the order of their leaves
 };
 
-// The most nodes that a tree over `leaves` leaves holds at once, the leaf being computed included.
+// The most nodes that a tree over `leaves` leaves holds at once, including the leaf being computed.
 constexpr uint64_t tree_copies(uint64_t leaves) {
   uint64_t copies = leaves == 0 ? 0 : 1;
   for (uint64_t power = 2; power <= leaves; power *= 2) ++copies;
