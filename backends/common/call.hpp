@@ -1,4 +1,4 @@
-// What one rank asks of one collective, checked and in one form.
+// One rank's call of one collective, checked and normalised.
 #pragma once
 
 #include <pipeline/backend.hpp>
@@ -19,22 +19,22 @@ struct Call {
   Operation operation = Operation::kBarrier;
   uint32_t reduce = 0;  // PL_REDUCE_...; 0: none
   int32_t root = 0;     // of a broadcast
-  pl_buffer in{};       // the same as `out` where the operation works in place
+  pl_buffer in{};       // the same as `out` if the operation works in place
   pl_buffer out{};
-  std::vector<uint64_t> send;     // elements of each rank: in `in`, or (all_gather) in `out`
-  std::vector<uint64_t> receive;  // elements of each rank in `out`; all_to_all only
+  std::vector<uint64_t> send;     // elements per rank: in `in`, or (all_gather) in `out`
+  std::vector<uint64_t> receive;  // elements per rank in `out`; all_to_all only
 
   size_t width() const { return in.dtype.bits / 8; }  // bytes of an element
-  // Elements that are the same on all ranks; 0 where there is no such number.
+  // The number of elements, if it is the same on all ranks; otherwise 0.
   uint64_t common_count() const;
 };
 
-// Throws where a group for host memory cannot be opened like this; `instead`: what to do about a CUDA device.
+// Throws if a group for host memory cannot be opened so; `instead`: what to do about a CUDA device.
 void check_open_args(const pl_backend_open_args& args, const char* instead);
 
-// Makes the calls of one rank; throws where arguments contradict each other. A shard may be its own place in
-// the whole; otherwise buffers must not overlap. `device` is the kind of memory
-// (PL_DEVICE_...) that the backend works in.
+// Makes the calls of one rank; throws if arguments contradict each other. A shard may be this rank's own
+// part of the full buffer; otherwise buffers must not overlap. `device`: the kind of memory (PL_DEVICE_...)
+// that the backend works in.
 class Calls {
  public:
   Calls(int32_t rank, int32_t world_size, int32_t device)

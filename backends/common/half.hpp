@@ -1,5 +1,5 @@
-// Conversions of half precisions, exact one way and rounded to nearest, ties to even, the other. Without
-// branches, so that loops over them are vectorised.
+// Conversions between half precisions and float32: exact to float32; from it rounded to nearest, ties to
+// even. Without branches, so that loops over them are vectorised.
 #pragma once
 
 #include <bit>

@@ -1,4 +1,4 @@
-// c10d's Store over the host's: what Gloo and NCCL find their ranks by.
+// c10d's Store on top of the host's store: how Gloo and NCCL find their ranks.
 #pragma once
 
 #include <pipeline/context.hpp>
@@ -13,18 +13,18 @@ namespace pipeline::backends {
 // [any-thread]
 class HostStore : public c10d::Store {
  public:
-  // Keys of different groups are apart.
+  // Different groups have separate keys.
   HostStore(const Context& context, std::string group, double timeout_seconds);
 
   c10::intrusive_ptr<Store> clone() override;
   void set(const std::string& key, const std::vector<uint8_t>& value) override;
-  // Waits for the key. Throws c10::DistStoreError when the time is up.
+  // Waits for the key. Throws c10::DistStoreError if the time is up.
   std::vector<uint8_t> get(const std::string& key) override;
   bool check(const std::vector<std::string>& keys) override;
   void wait(const std::vector<std::string>& keys) override { wait(keys, timeout_); }
   void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) override;
 
-  // Not there, since nothing here needs them.
+  // Not implemented: nothing here needs them.
   int64_t add(const std::string& key, int64_t value) override;
   bool deleteKey(const std::string& key) override;
   int64_t getNumKeys() override;
@@ -37,10 +37,10 @@ class HostStore : public c10d::Store {
   const std::string group_;
 };
 
-// c10d prints a stack trace with each failure that it throws, unless told otherwise by TORCH_CPP_LOG_LEVEL.
+// Keeps c10d from printing a stack trace with each failure, unless TORCH_CPP_LOG_LEVEL asks for it.
 void silence_c10d();
 
-// The first line of what LibTorch has thrown, without the place in its sources.
+// The first line of an exception from LibTorch, without the location in its sources.
 std::string words_of(const std::exception& error);
 
 }  // namespace pipeline::backends

@@ -1,5 +1,5 @@
-// The calls of one rank in one group: started by the caller, carried out in that order by a thread of the
-// group's own, so that they overlap with what the caller computes meanwhile.
+// The calls of one rank in one group: started by the caller and executed in the same order by the group's
+// own thread, so that they overlap with the caller's computation.
 #pragma once
 
 #include <condition_variable>
@@ -14,7 +14,7 @@
 
 namespace pipeline::backends {
 
-// The first failure ends the group: calls under way and later ones fail with the same reason. [any-thread]
+// The first failure ends the group: current and later calls fail with the same reason. [any-thread]
 class Queue {
  public:
   Queue(std::unique_ptr<Transport> transport, int32_t rank, double timeout_seconds);
@@ -50,8 +50,8 @@ class Queue {
   std::deque<std::shared_ptr<Item>> waiting_;
   uint64_t sequence_ = 0;
   std::optional<Error> ended_;     // what later calls fail with
-  std::optional<double> gave_up_;  // after so many seconds: why the group ended
-  bool told_ = false;              // the others know
+  std::optional<double> gave_up_;  // the timeout, in seconds, if that ended the group
+  bool told_ = false;              // the other ranks know
   bool closing_ = false;
   std::thread thread_;
 };

@@ -1,5 +1,5 @@
-// What a rank tells each of the others about its call before any data moves, so that calls that differ are
-// an error that names both, and not a wrong sum.
+// What a rank tells each other rank about its call before any data moves, so that differing calls cause an
+// error that names both, not a wrong sum.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace pipeline::backends {
 
-// Crosses between processes of one build as it is: fixed-width fields without holes. All zero: not there yet.
+// Sent as raw bytes between processes of one build: fixed-width fields, no padding. All zero: not sent yet.
 struct Signature {
   uint64_t sequence = 0;  // 1 for the first call of a group
   uint32_t operation = 0;
@@ -26,7 +26,7 @@ static_assert(sizeof(Signature) == 56);
 
 Signature signature_of(const Call& call, uint64_t sequence, int32_t reader);
 
-// nullopt: rank `my_rank`, which wrote `mine` for `other_rank`, and that one agree.
+// Describes how `mine`, which `my_rank` wrote for `other_rank`, differs from `other`; nullopt: they agree.
 std::optional<std::string> difference(const Signature& mine, int32_t my_rank, const Signature& other,
                                       int32_t other_rank);
 

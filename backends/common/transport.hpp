@@ -1,4 +1,4 @@
-// How the ranks of a group exchange bytes: what differs between backends that work on a thread of their own.
+// How the ranks of a group exchange bytes: what differs between backends that run on a thread of their own.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,19 @@
 
 namespace pipeline::backends {
 
-// Everything but interrupt() is called by one thread at a time: who opens the group, then its Queue's thread.
+// All methods except interrupt() are called by one thread at a time: the one that opens the group, then the
+// Queue's.
 class Transport {
  public:
   virtual ~Transport() = default;
 
-  // Carries the call out, and throws where that fails; then no more of the call's memory is touched.
+  // Executes the call; throws if it fails, and then no longer touches the call's memory.
   virtual void run(const Call& call, uint64_t sequence) = 0;
-  // Makes run(), under way or to come, throw soon. [any-thread]
+  // Makes current and future calls of run() throw soon. [any-thread]
   virtual void interrupt() noexcept = 0;
-  // After run() threw: the ranks that had not come to that call, as far as is known.
+  // After run() threw: the ranks that had not joined that call, as far as known.
   virtual std::vector<int32_t> absent() const = 0;
-  // The group has failed here. Tells the other ranks why, without waiting for them.
+  // Call it when the group has failed here. Tells the other ranks why, without waiting for them.
   virtual void leave(const std::string& why) noexcept = 0;
 
   virtual const std::string& library() const = 0;
