@@ -29,7 +29,7 @@ std::string interface_of(const Context& context, const Config& config) {
   const std::string_view names = set == nullptr ? "" : set;
   const size_t begin = names.find_first_not_of(',');
   if (!config.interface.empty() || begin == names.npos) return config.interface;
-  const std::string first(names.substr(begin, names.find(',', begin) - begin));
+  std::string first(names.substr(begin, names.find(',', begin) - begin));
   context.info("backend.interface = \"", first, "\", from GLOO_SOCKET_IFNAME");
   return first;
 }

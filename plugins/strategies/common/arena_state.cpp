@@ -92,7 +92,7 @@ at::Tensor staged_copy(const at::Tensor& values, int64_t piece) {
   };
   const at::Device device = values.device();
   const int64_t most = std::min(piece, values.numel());
-  const at::Tensor host = at::empty(values.sizes(), at::kFloat);
+  at::Tensor host = at::empty(values.sizes(), at::kFloat);
   std::array<Stage, 2> stages;
   for (Stage& stage : stages) {
     stage.memory = at::empty({most}, at::TensorOptions().dtype(at::kFloat).pinned_memory(!device.is_cpu()));

@@ -95,7 +95,8 @@ Verdict judge_on_device(const at::Tensor& sum_of_squares, const pl_step_args& ar
 at::Tensor chunk_sums_by_blocks(const GradientRuns& runs, int64_t begin, int64_t end, at::Device device) {
   const int64_t count = (end - begin) / kChunk;
   const auto options = at::TensorOptions().dtype(at::kDouble).device(device);
-  const at::Tensor sums = at::empty({count}, options), block = at::empty({kBlockChunks * kChunk}, options);
+  at::Tensor sums = at::empty({count}, options);
+  const at::Tensor block = at::empty({kBlockChunks * kChunk}, options);
   for (int64_t first = 0; first < count; first += kBlockChunks) {
     copy_elements(runs, begin + first * kChunk, block);
     const int64_t size = std::min(kBlockChunks, count - first);

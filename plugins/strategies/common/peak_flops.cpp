@@ -47,7 +47,9 @@ inline __attribute__((always_inline)) float multiply_add(float factor) {
 #pragma GCC unroll 16
     for (Vec& sum : sums) {
       sum = sum * factor + factor;
+#ifndef __clang_analyzer__           // which checks the width before this is inlined
       asm volatile("" : "+x"(sum));  // or the compiler sees that all are equal and computes one
+#endif
     }
   }
   float total = 0;

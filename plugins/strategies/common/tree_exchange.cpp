@@ -18,7 +18,8 @@ std::vector<SumTree<char>::Entry> nodes_of(int32_t rank, uint64_t micro_batches)
 }
 
 // Elements [begin, begin + out.numel()) of the arena.
-void pack(const Layout& layout, const GradientSum::Gradients& gradients, int64_t begin, at::Tensor out) {
+void pack(const Layout& layout, const GradientSum::Gradients& gradients, int64_t begin,
+          const at::Tensor& out) {
   out.fill_(-0.0);
   const int64_t end = begin + out.numel();
   const auto& slots = layout.slots();
@@ -96,12 +97,12 @@ std::vector<uint8_t> TreeExchange::used_slots(const Context& context) const {
   return used;
 }
 
-at::Tensor sum_losses(const Communicator& group, std::vector<LossTree::Entry> nodes, uint64_t micro_batches,
-                      at::Device device) {
+at::Tensor sum_losses(const Communicator& group, const std::vector<LossTree::Entry>& nodes,
+                      uint64_t micro_batches, at::Device device) {
   const auto options = at::TensorOptions().dtype(at::kDouble).device(device);
   const at::Tensor none = at::full({}, -0.0, options);
   std::vector<at::Tensor> mine;
-  for (LossTree::Entry& entry : nodes) mine.push_back(entry.node.defined() ? entry.node : none);
+  for (const LossTree::Entry& entry : nodes) mine.push_back(entry.node.defined() ? entry.node : none);
   std::vector<uint64_t> counts;
   uint64_t total = 0;
   for (int32_t r = 0; r < group.world_size(); ++r) {

@@ -235,7 +235,8 @@ void EagerReducer::learn_order() {
   expects_rows_ = rows != 0;
   for (size_t bucket = 0; bucket < count; ++bucket) buckets_[bucket].deferred = deferred[bucket] != 0;
   std::ranges::stable_sort(order_, {}, [&](size_t bucket) { return places[bucket]; });
-  std::ranges::stable_partition(order_, [&](size_t bucket) { return !buckets_[bucket].deferred; });
+  std::stable_partition(order_.begin(), order_.end(),
+                        [&](size_t bucket) { return !buckets_[bucket].deferred; });
   knows_order_ = true;
 }
 

@@ -65,7 +65,7 @@ at::Tensor view_of(const TensorView& tensor, const std::string& folder) {
   const auto options = at::TensorOptions(type);
   if (!tensor.data.empty() && reinterpret_cast<uintptr_t>(tensor.data.data()) % at::elementSize(type) == 0)
     return at::from_blob(const_cast<std::byte*>(tensor.data.data()), tensor.shape, options);
-  const at::Tensor copy = at::empty(tensor.shape, options);
+  at::Tensor copy = at::empty(tensor.shape, options);
   if (!tensor.data.empty()) std::memcpy(copy.mutable_data_ptr(), tensor.data.data(), tensor.data.size());
   return copy;
 }
@@ -168,7 +168,7 @@ at::Tensor Weights::find(const std::string& name, const std::vector<int64_t>& sh
 
 std::shared_ptr<const Weights> import_weights(const std::string& folder, ParameterRegistry& parameters,
                                               const NameMap& map) {
-  const auto weights = std::make_shared<const Weights>(folder, parameters, map);
+  auto weights = std::make_shared<const Weights>(folder, parameters, map);
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (!weights->has(i)) continue;
     parameters.start_from(i, [weights, i](at::Tensor& out, uint64_t /*seed*/) { weights->read(i, out); });

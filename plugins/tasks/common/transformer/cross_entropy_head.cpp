@@ -16,10 +16,11 @@ namespace {
 
 // Any device and dtype. Losses of the rows in double, added in order; with `gradient`, logits become scale *
 // (softmax - one hot).
-at::Tensor cross_entropy_by_torch(at::Tensor logits, const at::Tensor& targets, bool gradient, double scale) {
+at::Tensor cross_entropy_by_torch(const at::Tensor& logits, const at::Tensor& targets, bool gradient,
+                                  double scale) {
   const at::Tensor log_p = at::log_softmax(logits, 1, at::kFloat);
   const at::Tensor column = targets.unsqueeze(1);
-  const at::Tensor loss = log_p.gather(1, column).sum(at::kDouble).neg();
+  at::Tensor loss = log_p.gather(1, column).sum(at::kDouble).neg();
   if (gradient) {
     at::Tensor d = log_p.exp().mul_(scale);
     d.scatter_add_(1, column, at::full_like(column, -scale, d.options()));

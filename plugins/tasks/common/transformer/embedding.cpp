@@ -88,10 +88,10 @@ void check_range(const at::Tensor& index, int64_t size, const char* what) {
 
 at::Tensor embed(const at::Tensor& tokens, const at::Tensor& positions, const at::Tensor& table,
                  const at::Tensor& positions_table, const Dropout& dropout,
-                 std::shared_ptr<SharedGradient> shared) {
+                 const std::shared_ptr<SharedGradient>& shared) {
   check_range(tokens, table.size(0), "token");
   check_range(positions, positions_table.size(0), "position");
-  return Embed::apply(table, positions_table, tokens, positions, dropout, std::move(shared));
+  return Embed::apply(table, positions_table, tokens, positions, dropout, shared);
 }
 
 at::Tensor look_up(const at::Tensor& table, const at::Tensor& index) {

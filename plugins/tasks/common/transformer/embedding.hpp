@@ -28,7 +28,7 @@ void check_range(const at::Tensor& index, int64_t size, const char* what);
 // `shared`: see SharedGradient; null when the table is not tied to a head.
 at::Tensor embed(const at::Tensor& tokens, const at::Tensor& positions, const at::Tensor& table,
                  const at::Tensor& positions_table, const Dropout& dropout,
-                 std::shared_ptr<SharedGradient> shared = nullptr);
+                 const std::shared_ptr<SharedGradient>& shared = nullptr);
 
 // table[index], (N, C), of a small table, which is converted as a whole. Here as there the gradients of a row
 // that was taken many times add up in float32, whatever the table's type: in bfloat16 a sum stands still at

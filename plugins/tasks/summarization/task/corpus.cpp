@@ -94,7 +94,7 @@ text::ByteLevelBpe trained_tokenizer(TokenCacheSource source, int64_t size, cons
   source.vocabulary_size = static_cast<uint32_t>(size);
   const fs::path folder = fs::path(cache_folder(context)) / ("tokenizer-" + token_cache_key(source).hex());
   if (auto tokenizer = load_trained(folder, context)) return *tokenizer;
-  const text::ByteLevelBpe tokenizer = train_tokenizer(source, size, context);
+  text::ByteLevelBpe tokenizer = train_tokenizer(source, size, context);
   keep(tokenizer, folder);
   return tokenizer;
 }

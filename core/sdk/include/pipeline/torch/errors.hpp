@@ -23,7 +23,7 @@ inline uint32_t torch_error_code(const c10::Error& error, const std::string& mes
 
 inline std::optional<Error> translate_torch_error(std::exception_ptr exception) {
   try {
-    std::rethrow_exception(exception);
+    std::rethrow_exception(std::move(exception));
   } catch (const c10::Error& error) {
     const std::string message = error.what_without_backtrace();
     return Error(torch_error_code(error, message), message);

@@ -13,13 +13,13 @@
 PIPELINE_SDK_BEGIN
 
 template <class T>
-concept DeclaresParameters = requires(T model) {
+concept DeclaresParameters = requires(T& model) {
   { model.parameters() } -> std::same_as<ParameterRegistry&>;
 };
 
 // named_parameters() yields torch's OrderedDict items or pairs of (name, tensor).
 template <class T>
-concept HasNamedParameters = requires(T model) {
+concept HasNamedParameters = requires(T& model) {
   model.named_parameters();
 };
 
