@@ -41,7 +41,7 @@ State Member::state() const {
 
 void Member::check_open() const {
   if (verdict_) throw Error(PL_ERROR_PEER, describe(verdict_->failure));
-  if (left_) throw Error(PL_ERROR_PEER, "this rank has left the run and takes part in no exchange any more");
+  if (left_) throw Error(PL_ERROR_PEER, "this rank has left the run and can no longer exchange data");
   if (ended_) throw Error(PL_ERROR_PEER, "rank 0 has left the run: nothing can be exchanged any more");
 }
 

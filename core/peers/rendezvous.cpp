@@ -103,8 +103,8 @@ std::string Rendezvous::timeout_text(Seconds waited) const {
   return text +
          "look at the logs of the missing ranks: did they start, with this address and port (MASTER_ADDR and "
          "MASTER_PORT, or --master-address "
-         "and --master-port), and does a firewall let that port through? launch.rendezvous_seconds gives "
-         "them more time";
+         "and --master-port), and does a firewall let the port through? launch.rendezvous_seconds allows "
+         "more time";
 }
 
 }  // namespace pipeline::peers

@@ -58,7 +58,7 @@ void metric_tensor(const pl_context* context, pl_str name, const pl_tensor* sum,
     check_main_thread(context->main_thread(), context->plugin, "pl_host.metric_tensor");
     if (!is_float_scalar(sum))
       throw Error(
-          fmt::format("gives the metric '{}' a tensor that is no float32 or float64 scalar", view(name)));
+          fmt::format("gives the metric '{}' a tensor that is not a float32 or float64 scalar", view(name)));
     if (context->metric_tensor) context->metric_tensor(view(name), *sum, weight);
   });
 }

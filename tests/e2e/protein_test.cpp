@@ -515,7 +515,7 @@ TEST_F(Protein, BeyondTheExactComparisonPartsAreStillAlignedWithEachOther) {
                                   "prefilter: relatives below 40% identity may be missed"));
   EXPECT_THAT(none.out, HasSubstr("every chain of the test and validation parts was aligned with those of "
                                   "training, and with each other; 0 clusters"));
-  EXPECT_THAT(none.out, HasSubstr("and 0 of validation like some of test are in test"));
+  EXPECT_THAT(none.out, HasSubstr("and 0 of validation similar to test are in test"));
 
   // Without it pairs of one length would all be in test and validation, or all in training.
   write_text(path("structures/single.pdb"), helix(made_up_sequence(103, 6000), 'A') + "END\n");
@@ -534,8 +534,8 @@ TEST_F(Protein, BeyondTheExactComparisonPartsAreStillAlignedWithEachOther) {
   const Result missed = call("run", {beyond[0], beyond[1], beyond[2], beyond[3], "--set", "run.dir=missed"});
   ASSERT_EQ(missed.code, 0) << missed.err;
   EXPECT_THAT(missed.out, testing::ContainsRegex(
-                              "each other; [1-9][0-9]* clusters that are like some of training are learnt "
-                              "from, too, and [1-9][0-9]* of validation like some of test are in test"));
+                              "each other; [1-9][0-9]* clusters similar to training data are used for "
+                              "training, too, and [1-9][0-9]* of validation similar to test are in test"));
 }
 
 using ProteinSameRun = SameRunOf<SmallProteinJob>;

@@ -254,9 +254,8 @@ TEST(ShardedUnits, ThatNeedTheSamePlaceAtOnceAreAnError) {
     check(hooks.enter(hooks.user, 2, PL_PASS_FORWARD));
     FAIL();
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(),
-                HasSubstr("unit 2 is entered while another one is in use that has its slot: use "
-                          "strategy.unit_slots = 3 or more"));
+    EXPECT_THAT(error.what(), HasSubstr("unit 2 is entered while another unit uses its slot: use "
+                                        "strategy.unit_slots = 3 or more"));
   }
 }
 

@@ -38,8 +38,8 @@ std::unique_ptr<Reduction> Ddp::make_reduction() const {
   const bool reproducible = context().reproducible();
   if (reproducible && is_narrow()) {
     config_error("reduction",
-                 "rounds sums otherwise for every number of processes, which run.reproducible = true cannot "
-                 "allow: use \"fp32\"");
+                 "rounds sums differently for each number of processes, which run.reproducible = true "
+                 "forbids: use \"fp32\"");
   }
   if (communicator() == nullptr) {
     if (run().purpose == PL_PURPOSE_TRAIN) context().info("one process: gradients are not sent anywhere");

@@ -70,8 +70,8 @@ void Sharded::check_config() const {
   }
   if (config().reduction == "bf16" && context().reproducible()) {
     config_error("reduction",
-                 "rounds the gradients that are sent and not those that stay, which depends on "
-                 "the number of processes: with run.reproducible = true use \"fp32\"");
+                 "rounds only the gradients that are sent, which depends on the number of processes: with "
+                 "run.reproducible = true use \"fp32\"");
   }
 }
 

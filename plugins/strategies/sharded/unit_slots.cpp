@@ -71,8 +71,8 @@ void UnitSlots::enter(uint32_t number) {
   if (slot.unit != unit) {
     if (slot.users > 0) {
       fail("unit ", number,
-           " is entered while another one is in use that has its slot: use strategy.unit_slots = ",
-           slots_.size() + 1, " or more");
+           " is entered while another unit uses its slot: use strategy.unit_slots = ", slots_.size() + 1,
+           " or more");
     }
     gather(*unit);
   }

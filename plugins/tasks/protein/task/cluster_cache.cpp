@@ -55,10 +55,9 @@ std::vector<uint32_t> ClusterCache::get(const Hash128& key, size_t count,
   try {
     records::save(path, kClusters, key, files::bytes_of(numbers));
   } catch (const files::DataError& error) {
-    tell(
-        std::string("what the comparison of sequences gave cannot be kept, so every process and run compares "
-                    "them again: ") +
-        error.what());
+    tell(std::string(
+             "the results of comparing sequences cannot be kept, so every process and run repeats it: ") +
+         error.what());
   }
   return numbers;
 }

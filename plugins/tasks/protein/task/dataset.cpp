@@ -83,9 +83,8 @@ bool Dataset::needs_structures() const {
   if (!own_test_) return true;
   if (context_.run().purpose == PL_PURPOSE_PREDICT) return false;
   if (std::filesystem::exists(config_.pdb_path)) return true;
-  context_.warn(
-      config_.pdb_path.string(),
-      " is not there, so that nobody can say whether the test data are like some of the training data");
+  context_.warn(config_.pdb_path.string(),
+                " is missing, so the test data cannot be compared with the training data");
   return false;
 }
 

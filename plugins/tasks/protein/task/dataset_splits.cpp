@@ -68,8 +68,8 @@ void Dataset::keep_apart(const std::vector<Entry>& all, std::vector<Split>& spli
     context_.info(
         "held out   every chain of the test and validation parts was aligned with those of training, and "
         "with each other; ",
-        to_training, " clusters that are like some of training are learnt from, too, and ", to_test,
-        " of validation like some of test are in test");
+        to_training, " clusters similar to training data are used for training, too, and ", to_test,
+        " of validation similar to test are in test");
   } else {
     context_.warn("held out   ", held_out.size(),
                   " samples of the test and validation parts are too many to be aligned with ", learnt.size(),

@@ -51,7 +51,7 @@ void ProteinTask::import_model(const std::filesystem::path& folder) {
   learnt_ = read_learnt(folder);
   if (!learnt_)
     context().info("what the weights in ", folder.string(),
-                   " were trained with is not known: some of what is held out here may not be new to them");
+                   " were trained with is unknown: held-out data may not be new to them");
 }
 
 void ProteinTask::export_model(const std::filesystem::path& folder) {

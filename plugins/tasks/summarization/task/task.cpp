@@ -55,8 +55,7 @@ void Summarization::set_extra_state(std::string_view state) {
   if (given != kept_tokenizer_->fingerprint())
     config_error("tokenizer.path",
                  "is not the tokenizer that the weights were trained with, so they would read other words: "
-                 "give that one, or "
-                 "leave the key out, and the checkpoint's own is used");
+                 "use that one, or leave the key out to use the checkpoint's");
 }
 
 std::string Summarization::extra_state() {
