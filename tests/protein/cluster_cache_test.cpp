@@ -60,8 +60,8 @@ TEST_F(ClusterCacheFile, OneThatCannotBeWrittenIsSaidInTheLog) {
   cache.folder = (folder.path() / "nowhere").string();
   EXPECT_THAT(get(), ElementsAre(0, 1, 0));
   ASSERT_EQ(notes.size(), 1u);
-  EXPECT_THAT(notes[0], HasSubstr("cannot be kept, so every process and run compares them again: " +
-                                  cache.folder + "/protein-clusters-"));
+  EXPECT_THAT(notes[0], HasSubstr("cannot be kept, so every process and run repeats it: " + cache.folder +
+                                  "/protein-clusters-"));
   EXPECT_THAT(notes[0], HasSubstr("No such file or directory"));
 }
 
