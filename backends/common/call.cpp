@@ -19,7 +19,7 @@ void check_apart(const char* what, const pl_buffer& a, const pl_buffer& b) {
   const uint64_t a_size = byte_size(a.dtype, a.count), b_size = byte_size(b.dtype, b.count);
   if (a_size > 0 && b_size > 0 && first_byte(a) < first_byte(b) + b_size &&
       first_byte(b) < first_byte(a) + a_size)
-    fail(what, ": its two buffers overlap, and not where the shard's place in the whole is");
+    fail(what, ": its two buffers overlap, although the shard is not this rank's part of the full buffer");
 }
 
 void check_reducible(const char* what, const pl_buffer& buffer) {

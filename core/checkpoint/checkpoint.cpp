@@ -57,7 +57,7 @@ Checkpoint::Checkpoint(std::string path, Manifest manifest)
     const Tensor& tensor = manifest_.tensors[i];
     if (!index_.try_emplace({tensor.kind, tensor.parameter}, i).second)
       corrupt(path_ + "/" + kManifestName + ": tensor " + tensor_label(tensor.kind, tensor.parameter) +
-              " is there twice");
+              " occurs twice");
   }
 }
 

@@ -79,7 +79,7 @@ PieceFile::PieceFile(const std::string& name, const PieceSource& pieces) : piece
     check_piece(piece, label);
     const bool whole = piece.count == element_count(shape);
     const std::string stored = whole ? label : label + "@" + std::to_string(piece.offset);
-    if (!names.insert(stored).second) throw Error("checkpoint piece " + stored + ": is there twice");
+    if (!names.insert(stored).second) throw Error("checkpoint piece " + stored + ": occurs twice");
     tensors.push_back(
         {stored, dtype, whole ? shape : safetensors::Shape{static_cast<int64_t>(piece.count)}, 0, 0});
     found.tensors.push_back({kind,

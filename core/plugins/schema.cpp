@@ -94,7 +94,7 @@ void check_keys(std::vector<std::string> keys) {
   std::sort(keys.begin(), keys.end());
   for (const std::string& key : keys) {
     if (std::count(keys.begin(), keys.end(), key) > 1)
-      throw Error(fmt::format("option '{}': is there twice", key));
+      throw Error(fmt::format("option '{}': occurs twice", key));
     for (const std::string& other : keys)
       if (other.starts_with(key + "."))
         throw Error(fmt::format("option '{}': is a value and, because of '{}', a table", key, other));

@@ -187,7 +187,7 @@ TEST_F(Damage, ManifestsThatSayNonsense) {
   expect([](auto& json) { json["tensors"][0]["extents"][0]["count"] = 18446744073709551615u; },
          ": tensor value/wte.weight: pieces reach beyond its 350 elements");
   expect([](auto& json) { json["tensors"].push_back(json["tensors"][0]); },
-         ": tensor value/wte.weight is there twice");
+         ": tensor value/wte.weight occurs twice");
 }
 
 TEST_F(Damage, ManifestAndFileThatDisagree) {

@@ -223,7 +223,7 @@ TEST_F(ProteinPool, AddsUpItsParts) {
   EXPECT_EQ(all["figures"]["loss"].get<double>(), (a.first + b.first) / (a.second + b.second));
   EXPECT_NE(first_part["figures"]["loss"], second_part["figures"]["loss"]);
   EXPECT_EQ(all["samples"].get<int>(), first_part["samples"].get<int>() + second_part["samples"].get<int>());
-  EXPECT_THAT(run().out, HasSubstr("run/all is finished already"));
+  EXPECT_THAT(run().out, HasSubstr("run/all is already finished"));
 
   // From here on there are no data, which it needs none of.
   fs::rename(path("structures"), path("elsewhere"));
@@ -235,7 +235,7 @@ TEST_F(ProteinPool, AddsUpItsParts) {
   EXPECT_EQ(read_text(path("run/all/evaluation-test.json")), before);
   EXPECT_THAT(alone.out, Not(HasSubstr("other options")));
   const Result changed = run({"--stage", "all", "--set", "task.mask_ratio=0.2"});
-  EXPECT_THAT(changed.out, HasSubstr("run/all was made with other options or evaluations: done again"));
+  EXPECT_THAT(changed.out, HasSubstr("run/all was made with other options or evaluations: repeating it"));
   EXPECT_THAT(changed.out, HasSubstr("warning: run/test-0 was made with other options than the stage "
                                      "'test-0' has now (task.mask_ratio was 0.15 and is 0.2): "
                                      "run that stage again"));

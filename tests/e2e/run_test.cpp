@@ -115,7 +115,7 @@ TEST_F(Run, TheSameCommandAgainDoesNothing) {
   const std::string before = read_text(path("run/metrics.jsonl"));
   const Result again = run();
   EXPECT_EQ(again.code, 0);
-  EXPECT_THAT(again.out, HasSubstr("is finished already: nothing to do"));
+  EXPECT_THAT(again.out, HasSubstr("is already finished: nothing to do"));
   EXPECT_EQ(read_text(path("run/metrics.jsonl")), before);
 }
 
@@ -224,7 +224,7 @@ TEST_F(Run, AFreshRunThatCannotBeginCostsNothing) {
   }
   EXPECT_THAT(run({"--fresh", "--set", "train.init_from=nowhere"}).out,
               HasSubstr("nothing was started, so the old run is back in run"));
-  EXPECT_THAT(run().out, HasSubstr("is finished already"));
+  EXPECT_THAT(run().out, HasSubstr("is already finished"));
 }
 
 TEST_F(Run, AFinishedRunWithoutItsCheckpointsIsAnError) {
@@ -293,7 +293,7 @@ TEST_F(Run, ARunThatWasLengthenedAndKilledIsNotFinished) {
   ASSERT_TRUE(eventually([&] { return read_lines(path("run/metrics.jsonl")).size() > 30; }));
   process.signal(SIGKILL);
   process.wait();
-  EXPECT_THAT(run({"--set", "train.max_steps=20"}).out, Not(HasSubstr("finished already")));
+  EXPECT_THAT(run({"--set", "train.max_steps=20"}).out, Not(HasSubstr("already finished")));
 }
 
 TEST_F(Run, ATrailingSlashOfRunDirMakesNoDifference) {
@@ -526,11 +526,11 @@ init_from = "second"
   const Result again = run();
   EXPECT_EQ(again.code, 0);
   EXPECT_THAT(again.out, Not(HasSubstr("step 1/")));
-  EXPECT_THAT(again.out, HasSubstr("run/figures is finished already"));
+  EXPECT_THAT(again.out, HasSubstr("run/figures is already finished"));
 
   const Result other_split = run({"--set", "evaluate.split=val"});
   EXPECT_EQ(other_split.code, 0) << other_split.err;
-  EXPECT_THAT(other_split.out, HasSubstr("run/figures was made with other options or weights: done again"));
+  EXPECT_THAT(other_split.out, HasSubstr("run/figures was made with other options or weights: repeating it"));
   EXPECT_TRUE(fs::exists(path("run/figures/evaluation-val.json")));
   const Result longer = run({"--set", "stage.first.train.max_steps=30"});
   EXPECT_EQ(longer.code, 0) << longer.err;
@@ -542,7 +542,7 @@ init_from = "second"
   EXPECT_EQ(run({"--stage", "second", "--fresh", "--set", "optimizer.lr=0.01"}).code, 0);
   const Result figures = run({"--stage", "figures"});
   EXPECT_EQ(figures.code, 0) << figures.err;
-  EXPECT_THAT(figures.out, HasSubstr("done again")) << "other weights under the name that they had before";
+  EXPECT_THAT(figures.out, HasSubstr("repeating it")) << "other weights under the name that they had before";
 }
 
 TEST_F(Run, AMistakeInALaterStageShowsBeforeTheFirstTrains) {

@@ -21,7 +21,7 @@ TEST(Schema, ContradictionsAreRefusedAtLoad) {
             "option 'size': default `1.5` must be an integer, is a number with a decimal point");
   EXPECT_EQ(problem_of(zoo("option_range")), "option 'size': default `1` out of range: must be at least 2");
   EXPECT_EQ(problem_of(zoo("option_choice")), "option 'act': default `\"tanh\"` is not one of relu or gelu");
-  EXPECT_EQ(problem_of(zoo("option_twice")), "option 'a': is there twice");
+  EXPECT_EQ(problem_of(zoo("option_twice")), "option 'a': occurs twice");
   EXPECT_EQ(problem_of(zoo("option_and_table")), "option 'a': is a value and, because of 'a.b', a table");
 }
 

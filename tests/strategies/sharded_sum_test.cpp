@@ -343,7 +343,7 @@ TEST(ShardedGradients, ThatComeAgainUnexpectedlyAreAddedOrRefused) {
       run.strategy().step(StrategyRun::step_args(0.1));
       ADD_FAILURE() << "the gradient of e was lost";
     } catch (const Error& error) {
-      EXPECT_THAT(error.what(), HasSubstr("the gradient of e came again when it had been sent"));
+      EXPECT_THAT(error.what(), HasSubstr("the gradient of e arrived again after it had been sent"));
       EXPECT_THAT(error.what(), HasSubstr("use strategy.overlap = false"));
     }
   });

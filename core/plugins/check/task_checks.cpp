@@ -253,13 +253,13 @@ void evaluates(const CheckArgs& args) {
   if (open.task().has_report()) return;
   for (const EvaluationValue& value : all.values)
     if (value.name != "loss" && std::ranges::find(metrics, value.name, &Metric::source) == metrics.end())
-      throw Error(
-          fmt::format("evaluate gives the value '{}', and nothing is made of it: describe a metric of it, or "
-                      "write a report",
-                      value.name));
+      throw Error(fmt::format(
+          "evaluate reports the value '{}', which nothing uses: describe a metric of it, or write a "
+          "report",
+          value.name));
   if (!all.records.empty())
     throw Error(
-        fmt::format("evaluate records '{}', and there is no report that gets it", all.records[0].key));
+        fmt::format("evaluate records '{}', and there is no report to receive it", all.records[0].key));
 }
 
 // All that a report says, for comparison.

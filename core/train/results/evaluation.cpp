@@ -49,14 +49,14 @@ std::vector<Figure> figures(const std::vector<plugins::EvaluationValue>& sums,
   return result;
 }
 
-// What a task gives and nothing is made of would be lost without a word.
+// What a task reports and nothing uses would be lost in silence.
 void require_use(const plugins::Task& task, const std::vector<plugins::EvaluationValue>& sums,
                  const std::vector<plugins::Metric>& metrics, size_t records) {
   if (task.has_report()) return;
   const auto fail = [&](std::string_view what) {
     throw Error(
-        fmt::format("{}: evaluate gives {}, and nothing is made of it: the task must describe a metric of "
-                    "it, or have a report",
+        fmt::format("{}: evaluate reports {}, which nothing uses: the task must have a metric of it, or a "
+                    "report",
                     task.plugin().label(), what));
   };
   for (const plugins::EvaluationValue& sum : sums) {

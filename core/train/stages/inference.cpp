@@ -196,14 +196,14 @@ Outcome inference_stage(const Workspace& workspace, RunFolder& folder, const con
     if (const auto before = folder.finished()) {
       if (*before == what) return "yes";
       workspace.log.info(
-          fmt::format("{} was made with other options or weights: done again", folder.path().string()));
+          fmt::format("{} was made with other options or weights: repeating it", folder.path().string()));
       folder.unmark_finished();
     }
     if (kind == "export") fs::remove_all(folder.path() / "export");  // unfinished, or of other weights
     return "no";
   });
   if (finished == "yes") {
-    workspace.log.info(fmt::format("{} is finished already", folder.path().string()));
+    workspace.log.info(fmt::format("{} is already finished", folder.path().string()));
     return Outcome::finished;
   }
   const InferenceArgs args{.checkpoint = weights, .last = false, .folder = folder.path()};

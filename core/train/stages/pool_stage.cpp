@@ -260,9 +260,9 @@ Outcome pool_stage(const Workspace& workspace, RunFolder& folder, const config::
               read_evaluations(workspace, stage.get_string("stage.name"));
           const std::string mark = mark_of(evaluations, session);
           if (const auto before = folder.finished(); before == mark) {
-            return workspace.log.info(fmt::format("{} is finished already", folder.path().string()));
+            return workspace.log.info(fmt::format("{} is already finished", folder.path().string()));
           } else if (before) {
-            workspace.log.info(fmt::format("{} was made with other options or evaluations: done again",
+            workspace.log.info(fmt::format("{} was made with other options or evaluations: repeating it",
                                            folder.path().string()));
             folder.unmark_finished();
           }

@@ -71,7 +71,7 @@ bool already_finished(const RunFolder& folder, const Session& session, const std
   config::require_resumable(*stored, (folder.path() / "config.toml").string(), session.config(),
                             session.plugin_configs());
   session.log().info(fmt::format(
-      "{} is finished already: nothing to do (--fresh starts over, a larger train.max_steps goes on)",
+      "{} is already finished: nothing to do (--fresh starts over, a larger train.max_steps continues)",
       folder.path().string()));
   if (!has_checkpoints(folder))
     session.log().warning(fmt::format("its checkpoints are gone from {}", folder.checkpoints().string()));

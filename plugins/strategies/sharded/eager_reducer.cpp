@@ -187,8 +187,9 @@ void EagerReducer::finish() {
   } else if (late_) {
     const std::string& name = parameters_[args_.layout->slots()[*late_].parameter].name;
     fail("the gradient of ", name,
-         " came again when it had been sent, in a step's last micro-batch, and did ",
-         "not so in the first step: use strategy.overlap = false, which sends nothing before the end");
+         " arrived again after it had been sent, in the last micro-batch of a step, unlike in the first "
+         "step: use ",
+         "strategy.overlap = false, which sends nothing before the end");
   }
   exchange_.finish();
   if (expects_rows_) finish_late_rows();

@@ -45,7 +45,7 @@ class Picker : public nlohmann::json_sax<nlohmann::json> {
     if (out_.keys.size() < kKeysKept && key.size() <= kKeyBytesKept) out_.keys.push_back(key);
     const auto name = std::find(names_.begin(), names_.end(), key);
     field_ = name == names_.end() ? nullptr : &out_.fields[static_cast<size_t>(name - names_.begin())];
-    if (field_ && field_->state != JsonField::kAbsent) return fail("the key \"" + key + "\" is there twice");
+    if (field_ && field_->state != JsonField::kAbsent) return fail("the key \"" + key + "\" occurs twice");
     return true;
   }
 
