@@ -600,7 +600,7 @@ typedef struct pl_buffer {
 typedef struct pl_backend_open_args {
   uint32_t struct_size;
   uint32_t reserved;
-  int32_t rank; /* in this group, as all ranks here */
+  int32_t rank; /* in this group, as are all ranks below */
   int32_t world_size;
   int32_t local_rank;
   int32_t local_world_size;
@@ -617,8 +617,8 @@ typedef struct pl_backend_info {
   pl_str transport; /* interface or mechanism in use, as far as known */
 } pl_backend_info;
 
-/* Collectives start work and return at once. Their buffers must not be touched until `wait_host` has
- * returned, or except by work queued on a stream after its `wait`. All ranks call the same collectives in the
+/* Collectives start work and return at once. Their buffers must not be touched before `wait_host` has
+ * returned, except by work queued on a stream after its `wait`. All ranks call the same collectives in the
  * same order with the same counts and dtypes. `counts` are elements per rank, world_size of them; NULL: even.
  * A count may be 0, and the data then NULL. Buffers must not overlap, except that a shard may be this rank's
  * own part of the full buffer. Every backend supports float64, float32, float16, bfloat16, int64, int32 and
