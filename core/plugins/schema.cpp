@@ -106,10 +106,11 @@ void check_keys(std::vector<std::string> keys) {
 std::vector<pl_option> copy_options(const pl_plugin& table) {
   if (table.option_count == 0) return {};
   if (!table.options) throw Error(fmt::format("option_count is {} and options is NULL", table.option_count));
+  constexpr uint32_t kFirstSize = offsetof(pl_option, maximum) + sizeof(double);  // in ABI 1.0
   const uint32_t stride = struct_size_of(table.options);
-  if (stride < sizeof(pl_option) || stride % alignof(pl_option) != 0)
+  if (stride < kFirstSize || stride % alignof(pl_option) != 0)
     throw Error(fmt::format("its pl_option has {} bytes, must be at least {} and a multiple of {}", stride,
-                            sizeof(pl_option), alignof(pl_option)));
+                            kFirstSize, alignof(pl_option)));
 
   std::vector<pl_option> options;
   std::vector<std::string> keys;

@@ -50,7 +50,7 @@ Strategy::Strategy(const Plugin& plugin, const pl_context& context, const pl_con
       throw Error(fmt::format("{}: micro_batch_order {} is unknown", call_.plugin().label(),
                               info_.micro_batch_order));
     require_known_flags(call_.plugin().label() + ": info", info_.flags,
-                        PL_STRATEGY_NEEDS_UNIT_HOOKS | PL_STRATEGY_OWNS_SHARDS | PL_STRATEGY_TAKES_ROWS);
+                        PL_STRATEGY_NEEDS_UNIT_HOOKS | PL_STRATEGY_TAKES_ROWS);
     if ((info_.flags & PL_STRATEGY_NEEDS_UNIT_HOOKS) && (!api_.unit_hooks || !api_.gather))
       throw Error(fmt::format("{}: says that it needs unit hooks and has no slot '{}'",
                               call_.plugin().label(), api_.unit_hooks ? "gather" : "unit_hooks"));

@@ -1,4 +1,5 @@
-/* The training state of the plain_sgd strategy: values and momentum, of which rank 0 owns all. */
+/* The training state of the plain_sgd strategy: values, momentum and the number of updates, of which rank 0
+ * owns all. */
 #include <stdlib.h>
 
 #include "plain_sgd.h"
@@ -8,6 +9,7 @@ struct pl_snapshot {
   const float* value;          /* (N) */
   const float* momentum;       /* (N) */
   float* copy;                 /* (2N); NULL: a view */
+  int64_t updates;
 };
 
 static pl_piece piece_of(const slot* s, const char* kind) {
@@ -25,13 +27,31 @@ static pl_piece piece_of(const slot* s, const char* kind) {
   return piece;
 }
 
+static pl_piece piece_of_updates(void) {
+  pl_piece piece;
+  memset(&piece, 0, sizeof piece);
+  piece.struct_size = sizeof piece;
+  piece.kind = make_str("step");
+  piece.count = 1;
+  piece.dtype.code = PL_DTYPE_INT;
+  piece.dtype.bits = 64;
+  piece.dtype.lanes = 1;
+  return piece;
+}
+
 static int has_momentum(const pl_strategy* self, const slot* s) {
   return self->momentum_factor != 0 && (s->flags & PL_PARAMETER_TRAINABLE);
 }
 
 pl_error* load_state(pl_strategy* self, const pl_state_reader* reader) {
   uint64_t i;
+  self->updates = 0;
   memset(self->momentum, 0, self->total * sizeof(float));
+  if (!reader->values_only) {
+    pl_piece piece = piece_of_updates();
+    pl_error* error = reader->read(reader->user, &piece, &self->updates);
+    if (error) return error;
+  }
   for (i = 0; i < self->slot_count; ++i) {
     const slot* s = &self->slots[i];
     pl_piece piece = piece_of(s, "value");
@@ -54,6 +74,7 @@ pl_error* snapshot(pl_strategy* self, uint32_t mode, pl_snapshot** out) {
   made->strategy = self;
   made->value = self->value;
   made->momentum = self->momentum;
+  made->updates = self->updates;
   if (mode == PL_SNAPSHOT_COPY) {
     made->copy = (float*)malloc((2 * self->total + 1) * sizeof(float));
     if (!made->copy) {
@@ -72,8 +93,10 @@ pl_error* snapshot(pl_strategy* self, uint32_t mode, pl_snapshot** out) {
 
 pl_error* snapshot_pieces(pl_snapshot* self, pl_piece_visitor visit, void* user) {
   const pl_strategy* strategy = self->strategy;
+  pl_piece updates = piece_of_updates();
   uint64_t i;
   if (strategy->communicator && strategy->communicator->rank != 0) return NULL;
+  updates.data = &self->updates;
   for (i = 0; i < strategy->slot_count; ++i) {
     const slot* s = &strategy->slots[i];
     pl_piece piece = piece_of(s, "value");
@@ -87,7 +110,7 @@ pl_error* snapshot_pieces(pl_snapshot* self, pl_piece_visitor visit, void* user)
     }
     if (error) return error;
   }
-  return NULL;
+  return visit(user, &updates);
 }
 
 void snapshot_free(pl_snapshot* self) {

@@ -161,9 +161,10 @@ pl_error* step(pl_strategy* self, const pl_step_args* raw, uint64_t* ticket) {
   report->loss_sum = self->loss;
   report->finite = isfinite(report->grad_norm) ? 1 : 0;
   factor = args.inverse_scale;
-  if (args.clip_norm > 0 && report->grad_norm > args.clip_norm) factor *= args.clip_norm / report->grad_norm;
-  if (report->finite)
-    for (j = 0; j < self->slot_count; ++j) update(self, &self->slots[j], &args, factor);
+  if (args.clip_norm > 0) factor *= fmin(1, args.clip_norm / (report->grad_norm + 1e-6));
+  if (!report->finite) return NULL;
+  for (j = 0; j < self->slot_count; ++j) update(self, &self->slots[j], &args, factor);
+  ++self->updates;
   return NULL;
 }
 

@@ -102,6 +102,32 @@ TEST_F(Run, TrainsAndLeavesAWholeRunFolder) {
   EXPECT_EQ(model["parameters"]["total"], model["parameters"]["trainable"]);
 }
 
+// What kinds of state there are, and of which dtypes, is the ABI's: any strategy goes on where another one
+// stopped.
+TEST_F(Run, AStrategyInPlainCAndOneOverLibTorchContinueEachOther) {
+  const auto train = [&](const std::string& dir, const std::string& strategy, const std::string& steps) {
+    return run({"--set", "run.dir=" + dir, "--set", "strategy.plugin=" + strategy, "--set",
+                "train.max_steps=" + steps, "--set", "run.reproducible=false", "--set",
+                "optimizer.momentum=0.9", "--set", "schedule.kind=constant", "--set",
+                "schedule.warmup_steps=0", "--set", "optimizer.lr=0.005"});
+  };
+  ASSERT_EQ(train("alone", "plain_sgd", "30").code, 0);
+  ASSERT_EQ(train("in_turns", "plain_sgd", "10").code, 0);
+  for (const auto& [strategy, steps] : {std::pair("single", "20"), std::pair("plain_sgd", "30")}) {
+    const Result result = train("in_turns", strategy, steps);
+    ASSERT_EQ(result.code, 0) << result.err;
+    EXPECT_THAT(result.out, HasSubstr("continued from in_turns/checkpoints/step-000000"));
+  }
+  const auto alone = read_lines(path("alone/metrics.jsonl")),
+             turns = read_lines(path("in_turns/metrics.jsonl"));
+  ASSERT_EQ(alone.size(), 30u);
+  ASSERT_EQ(turns.size(), 30u);
+  for (size_t i = 0; i < 30; ++i) {
+    const double expected = nlohmann::json::parse(alone[i])["loss"].get<double>();
+    EXPECT_NEAR(nlohmann::json::parse(turns[i])["loss"].get<double>(), expected, 1e-5 * expected) << i;
+  }
+}
+
 TEST_F(Run, AShortTryOfAConfigWithALongWarmUpRunsAndSaysSo) {
   const Result result = run({"--set", "schedule.warmup_steps=50", "--set", "train.max_steps=20"});
   EXPECT_EQ(result.code, 0) << result.err;

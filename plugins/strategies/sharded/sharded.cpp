@@ -116,8 +116,8 @@ void Sharded::release() {
 
 pl_strategy_info Sharded::info() {
   auto info = sized<pl_strategy_info>();
-  info.flags = PL_STRATEGY_OWNS_SHARDS | (has_unit_slots() ? PL_STRATEGY_NEEDS_UNIT_HOOKS : 0) |
-               (reducer_->takes_rows() ? PL_STRATEGY_TAKES_ROWS : 0);
+  if (has_unit_slots()) info.flags |= PL_STRATEGY_NEEDS_UNIT_HOOKS;
+  if (reducer_->takes_rows()) info.flags |= PL_STRATEGY_TAKES_ROWS;
   info.micro_batch_order = config().zero_stage > 1 ? PL_ORDER_INTERLEAVED : PL_ORDER_BLOCK;
   info.gradient_dtype = info.master_dtype = info.optimizer_dtype = kFloat32;
   info.reduction_dtype = config().reduction == "bf16" ? kBFloat16 : kFloat32;

@@ -1,43 +1,44 @@
 /* pipeline.h - the stable C ABI between the `pipeline` host and its plugins.
  *
- * A plugin is one shared library that exports one function, `pl_plugin_entry`, and is a task (data, model,
+ * A plugin is a shared library that exports one function, `pl_plugin_entry`. It is a task (data, model,
  * loss), a strategy (where parameters, gradients and optimizer state live) or a backend (how bytes move
- * between processes). This header is all a plugin needs: it is C99, includes nothing but two standard
- * headers, and never changes incompatibly within a major version. README.md beside it states the rules,
- * CHANGELOG.md what was appended when.
+ * between processes). This header is all a plugin needs. It is C99, includes only two standard headers, and
+ * never changes incompatibly within a major version. README.md states the rules; CHANGELOG.md lists what
+ * each version appended.
  *
  * Conventions that hold for every declaration below:
- *  - Structs passed by pointer begin with `struct_size`, and fields are only ever appended. The sender sets
- *    struct_size to its sizeof. The receiver copies min(struct_size, its own sizeof) bytes and treats the
- * rest as zero, so either side may be newer. For an `out` struct the caller sets struct_size to its sizeof
- * and zeroes the rest; the callee writes at most struct_size bytes and does not change struct_size. In an
- *    array, struct_size of the first element is the stride. pl_str, pl_number, pl_device, pl_dtype, pl_stream
- *    and pl_tensor carry no size and never change.
- *  - `reserved` fields are zero. An options struct (named ..._args) is refused if it has a nonzero `reserved`
- *    or a nonzero byte beyond the fields that the receiver knows: no option is ever silently ignored. In
- * other structs the receiver ignores such bytes; a struct whose later fields may change the meaning of its
- * first ones has `flags`.
- *  - Flags are bits of a uint32_t. Bits 0 to 15 must be understood: an unknown one is an error. Unknown bits
- *    among 16 to 31 are ignored. Codes are plain uint32_t constants: the lower 16 bits are the code, and an
- *    unknown one is an error; the upper 16 bits may one day refine it, and are ignored until then.
+ *  - Structs passed by pointer begin with `struct_size`; fields are only ever appended. The sender sets
+ *    struct_size to its sizeof. The receiver copies min(struct_size, its own sizeof) bytes and takes the
+ *    rest as zero, so either side may be newer. For an `out` struct the caller sets struct_size to its
+ *    sizeof and zeroes the rest; the callee writes at most struct_size bytes and leaves struct_size as it
+ *    is. The stride of an array is the struct_size of its first element. pl_str, pl_number, pl_device,
+ *    pl_dtype, pl_stream and pl_tensor have no struct_size and never change.
+ *  - `reserved` fields are zero. An options struct (named ..._args) with a nonzero `reserved`, or a nonzero
+ *    byte beyond the fields that the receiver knows, is refused: no option is ever silently ignored. In
+ *    other structs the receiver ignores such bytes; a struct whose later fields may change the meaning of
+ *    earlier ones has `flags`.
+ *  - Flags are bits of a uint32_t. An unknown bit from 0 to 15 is an error; unknown bits from 16 to 31 are
+ *    ignored. Codes are uint32_t constants. The lower 16 bits are the code; an unknown one is an error. The
+ *    upper 16 bits may later refine it and are ignored where unknown.
  *  - Slots are required unless marked (optional); an optional one may be NULL. The host checks at load.
- *  - Functions that can fail return `pl_error *`; NULL means success. Both sides create errors with
+ *  - Functions that can fail return `pl_error *`; NULL means success. Either side creates errors with
  *    pl_host.error_new; the receiver frees them with pl_host.error_free. A slot whose callback returned an
- *    error returns that same error. After an error, `out` parameters are neither read nor freed. No C++
- *    exception may leave a function of this ABI.
+ *    error returns that same error. After an error nothing has been handed out: `out` parameters are
+ *    neither read nor freed. No C++ exception may leave a function of this ABI.
  *  - Every pointer has one of four lifetimes. static: until the process ends. borrowed-call: until the call
- *    returns. borrowed-object: as long as the object the function belongs to, its first argument or the one
- *    it creates. owned: the receiver frees it with the named function. Arguments are borrowed-call unless
- *    stated otherwise.
- *  - Every function has a thread tag. [main]: only the thread that runs the training loop. [any-thread]: any
- *    thread, concurrently. [serialized]: any thread, one call at a time per object. [collective]:
+ *    returns. borrowed-object: as long as the object the function belongs to (its first argument or the one
+ *    it creates). owned: the receiver frees it with the named function. Unless stated otherwise, arguments
+ *    are borrowed-call, what a slot returns or writes into an `out` struct is borrowed-object, and what
+ *    pl_plugin and `query` point to is static.
+ *  - Every function has a thread tag. [main]: only the thread that runs the training loop. [any-thread]:
+ *    any thread, also concurrently. [serialized]: any thread, one call at a time per object. [collective]:
  *    [serialized], and all ranks make the same calls in the same order. "[main] collective" is both. An
- *    untagged callback is called on the thread of the slot it was passed to.
- *  - Device work is ordered by one stream, pl_run_info.stream. Work that a slot starts on the device runs
- * after all work started by earlier slots of any plugin and before all work started by later ones: a slot
- * uses that stream, or synchronizes its own streams with it on both sides. So no slot waits for the device
- *    unless it says so, and only pl_gradient and the collectives, whose work may come from elsewhere, name a
- *    stream. On the CPU, work is finished when the slot returns.
+ *    untagged callback runs on the thread of the slot it was passed to.
+ *  - One stream, pl_run_info.stream, orders device work. Work that a slot starts on the device runs after
+ *    all work of earlier slots of any plugin and before all work of later ones: a slot uses that stream, or
+ *    synchronizes its own streams with it on both sides. So no slot waits for the device unless it says so,
+ *    and only pl_gradient and the collectives, whose work may come from elsewhere, name a stream. On the
+ *    CPU, work is finished when the slot returns.
  *  - CUDA: the stream is a non-blocking one of the device's primary context. A slot must not assume that a
  *    context or device is current on its thread, and may leave another one current. pl_device.id counts the
  *    devices visible to the process, as numbered by CUDA_VISIBLE_DEVICES.
@@ -65,19 +66,19 @@ extern "C" {
 /* ----------------------------------------------------------------------------------------- basic values */
 
 typedef struct pl_str {
-  const char* ptr; /* may be NULL when len is 0 */
+  const char* ptr; /* may be NULL if len is 0 */
   size_t len;
 } pl_str;
 
-/* A named number: an option of an optimizer. */
+/* A named number: one option of an optimizer. */
 typedef struct pl_number {
   pl_str name;
   double value;
 } pl_number;
 
-typedef struct pl_error pl_error;     /* made and freed by the host */
+typedef struct pl_error pl_error;     /* created and freed by the host */
 typedef struct pl_config pl_config;   /* the validated options of one plugin */
-typedef struct pl_context pl_context; /* what one plugin object sees of its run */
+typedef struct pl_context pl_context; /* one plugin object's view of its run */
 
 /* Error codes tell the caller what it can do; the message is for people. */
 #define PL_ERROR_FAILED 1u        /* anything else */
@@ -86,12 +87,11 @@ typedef struct pl_context pl_context; /* what one plugin object sees of its run 
 #define PL_ERROR_CANCELLED 4u     /* stopped because pl_host.cancelled said so */
 #define PL_ERROR_TIMEOUT 5u       /* another rank did not answer in time */
 #define PL_ERROR_PEER 6u          /* another rank died or aborted */
-#define PL_ERROR_UNSUPPORTED 7u   /* this device, dtype or combination cannot be done */
+#define PL_ERROR_UNSUPPORTED 7u   /* this device, dtype or combination is not supported */
 #define PL_ERROR_CORRUPT 8u       /* stored data is damaged */
 #define PL_ERROR_NO_SPACE 9u      /* the disk is full */
 
-/* Devices, dtypes and tensors are laid out as DLPack's DLDevice, DLDataType and DLTensor, with DLPack's
- * codes. */
+/* Devices, dtypes and tensors have the layout and codes of DLPack's DLDevice, DLDataType and DLTensor. */
 #define PL_DEVICE_CPU 1
 #define PL_DEVICE_CUDA 2
 #define PL_DEVICE_CUDA_HOST 3 /* pinned host memory */
@@ -113,8 +113,9 @@ typedef struct pl_dtype {
   uint16_t lanes; /* always 1 here */
 } pl_dtype;
 
-/* A stream of a device, or none: for host memory, and where no device computes. It has no other meaning, such
- * as "the current stream" or "wait". CUDA's legacy default stream, whose handle is NULL, cannot be named. */
+/* A device's stream, or none: for host memory, and where no device computes. NONE means nothing else,
+ * such as "the current stream" or "wait". CUDA's legacy default stream, whose handle is NULL, is not a
+ * stream here. */
 #define PL_STREAM_NONE 0u
 #define PL_STREAM_DEVICE 1u
 
@@ -146,21 +147,22 @@ typedef struct pl_tensor {
 #define PL_OPTION_STRING_LIST 8u
 #define PL_OPTION_PATH_LIST 9u
 
-#define PL_OPTION_REQUIRED 1u       /* no default: the user must give it */
+#define PL_OPTION_REQUIRED 1u       /* no default: the user must set it */
 #define PL_OPTION_HAS_MINIMUM 2u    /* value (or each list element) >= minimum */
 #define PL_OPTION_HAS_MAXIMUM 4u    /* value (or each list element) <= maximum */
 #define PL_OPTION_ABOVE_MINIMUM 8u  /* value > minimum; with HAS_MINIMUM */
 #define PL_OPTION_BELOW_MAXIMUM 16u /* value < maximum; with HAS_MAXIMUM */
 #define PL_OPTION_MAY_CHANGE 32u    /* may change when a run continues: it cannot affect the result */
 
-/* One option of a plugin. The host validates it, fills in the default, and prints it (`pipeline explain`). */
+/* One option of a plugin. The host validates it, fills in the default, and prints it
+ * (`pipeline explain`). */
 typedef struct pl_option {
   uint32_t struct_size;
   uint32_t type;  /* PL_OPTION_BOOL ... */
   uint32_t flags; /* PL_OPTION_REQUIRED ... */
   uint32_t choice_count;
-  pl_str key;            /* below the plugin's table, dotted: "model.n_head" */
-  pl_str default_value;  /* as TOML source: `12`, `"gelu"`, `[1, 2]`; empty when required */
+  pl_str key;            /* relative to the plugin's table, dotted: "model.n_head" */
+  pl_str default_value;  /* as TOML source: `12`, `"gelu"`, `[1, 2]`; empty if required */
   pl_str unit;           /* "tokens", "seconds", ...; may be empty */
   pl_str help;           /* one line */
   const pl_str* choices; /* strings only; static; NULL: any */
@@ -200,7 +202,7 @@ typedef struct pl_run_info {
   uint64_t global_batch;  /* samples per optimizer step, all ranks together */
   uint64_t micro_batch;   /* samples per forward pass */
   uint64_t micro_batches; /* per optimizer step, all ranks together */
-  pl_str run_dir;         /* the run's own folder; empty when there is none */
+  pl_str run_dir;         /* the run's own folder; empty if there is none */
   pl_str cache_dir;       /* for prepared data, shared by runs; may not exist yet */
 } pl_run_info;
 
@@ -209,11 +211,11 @@ typedef struct pl_run_info {
 #define PL_LOG_WARNING 3u
 #define PL_LOG_ERROR 4u
 
-/* Bytes that came from `rank`, borrowed-call. An error ends the visit. */
+/* Bytes from `rank`, borrowed-call. An error ends the visit. */
 typedef pl_error* (*pl_bytes_visitor)(void* user, int32_t rank, const void* bytes, uint64_t size);
 
 /* A plugin's only access to the outside: it reads no environment variables but those of its own library,
- * writes to no console, installs no signal handlers and takes no seed from a clock. One table per process,
+ * writes to no console, installs no signal handlers and seeds nothing from a clock. One table per process,
  * static. `context` is the one the plugin object was created with, borrowed-object. */
 typedef struct pl_host {
   uint32_t struct_size;
@@ -232,8 +234,8 @@ typedef struct pl_host {
   /* A value for this step's line of metrics.jsonl: the weighted mean over the step. Keep names stable.
    * [main] */
   void (*metric)(const pl_context* context, pl_str name, double sum, double weight);
-  /* The same for a sum on the device, a float32 or float64 scalar. It is copied in stream order and read one
-   * step later, as the loss is, so nothing waits for the device. [main] */
+  /* The same for a sum on the device, a float32 or float64 scalar. It is copied in stream order and read
+   * one step later, as the loss is, so nothing waits for the device. [main] */
   void (*metric_tensor)(const pl_context* context, pl_str name, const pl_tensor* sum, double weight);
   /* Progress of long work (`prepare`, a download). total = 0: unknown. [any-thread] */
   void (*progress)(const pl_context* context, pl_str what, uint64_t done, uint64_t total);
@@ -243,32 +245,32 @@ typedef struct pl_host {
   /* A seed as a pure function of (run.seed, name, a, b, c): the only source of randomness. [any-thread] */
   uint64_t (*seed)(const pl_context* context, pl_str name, uint64_t a, uint64_t b, uint64_t c);
 
-  /* For strategies and backends: communication between ranks besides tensors, such as addresses and counts.
-   * It goes through rank 0 over the host's own connections, so it is not for bulk data. Names and keys are
-   * private to the plugin and at most 900 bytes long; a backend prefixes them with the name of its group. All
-   * three fail with PL_ERROR_PEER as soon as any rank has failed, and with PL_ERROR_CANCELLED.
+  /* For strategies and backends: what ranks exchange besides tensors, such as addresses and counts. It goes
+   * through rank 0 over the host's own connections, so it is not for bulk data. Names and keys are private
+   * to the plugin and at most 900 bytes long; a backend prefixes them with the name of its group. All three
+   * fail with PL_ERROR_PEER as soon as any rank has failed, and with PL_ERROR_CANCELLED.
    *
-   * exchange: an all-gather of bytes. Every rank passes `mine`, of any size; `visit` receives what each rank
-   * passed, in rank order. At most 1 GiB over all ranks. Exchanges of one name are [collective]; those of
-   * different names are independent and may run concurrently. Returns when all ranks have taken part.
-   * [any-thread]
+   * exchange: an all-gather of bytes. Every rank passes `mine`, of any size; `visit` receives all of them,
+   * in rank order. At most 1 GiB over all ranks. Exchanges of one name are [collective]; those of different
+   * names are independent and may run concurrently. Returns when all ranks have taken part. [any-thread]
    *
-   * store_set, store_get: a key-value table shared by all ranks, for libraries that find their ranks through
-   * one. Keys stay; the last value set counts. get waits until the key exists and visits its value with rank
-   * 0; PL_ERROR_TIMEOUT after timeout_seconds, at once if that is not above 0. [any-thread] */
+   * store_set, store_get: a key-value table shared by all ranks, for libraries that find their ranks
+   * through one. Keys are never removed; the last value set counts. get waits until the key exists, then
+   * visits its value as rank 0's. It fails with PL_ERROR_TIMEOUT after timeout_seconds, at once if that is
+   * not above 0. [any-thread] */
   pl_error* (*exchange)(const pl_context* context, pl_str name, const void* mine, uint64_t size,
                         pl_bytes_visitor visit, void* user);
   pl_error* (*store_set)(const pl_context* context, pl_str key, const void* bytes, uint64_t size);
   pl_error* (*store_get)(const pl_context* context, pl_str key, double timeout_seconds,
                          pl_bytes_visitor visit, void* user);
 
-  /* Options, validated, with defaults filled in. A key that is not in the plugin's schema is an error, as is
-   * a wrong type. Pointers are valid as long as the config. [any-thread] */
+  /* Options, validated, with defaults filled in. A key that is not in the plugin's schema is an error, as
+   * is a wrong type. Pointers are valid as long as the config. [any-thread] */
   pl_error* (*config_bool)(const pl_config* config, pl_str key, uint32_t* out);
   pl_error* (*config_int)(const pl_config* config, pl_str key, int64_t* out);
   pl_error* (*config_float)(const pl_config* config, pl_str key, double* out);
-  pl_error* (*config_string)(const pl_config* config, pl_str key,
-                             pl_str* out); /* also paths, made absolute; borrowed-object */
+  /* Also paths, made absolute; borrowed-object. */
+  pl_error* (*config_string)(const pl_config* config, pl_str key, pl_str* out);
   pl_error* (*config_int_list)(const pl_config* config, pl_str key, const int64_t** out, uint64_t* count);
   pl_error* (*config_float_list)(const pl_config* config, pl_str key, const double** out, uint64_t* count);
   pl_error* (*config_string_list)(const pl_config* config, pl_str key, const pl_str** out, uint64_t* count);
@@ -282,20 +284,20 @@ typedef struct pl_host {
 #define PL_PARAMETER_TRAINABLE 1u
 #define PL_PARAMETER_DECAY 2u /* weight decay applies */
 /* Values are restored by name; names and shapes must match. Only a stage that starts from another stage's
- * weights may differ: a NEW parameter missing there keeps its initial value, and a DROPPABLE one found there
- * may be missing here. The log names both. */
+ * weights may differ: a NEW parameter missing there keeps its initial value, and a DROPPABLE one may exist
+ * there but not here. The log names both. */
 #define PL_PARAMETER_NEW 4u
 #define PL_PARAMETER_DROPPABLE 8u
 
-/* A parameter tensor. Training changes no other state of a task. */
+/* A parameter tensor. Training changes no other state of the task. */
 typedef struct pl_parameter {
   uint32_t struct_size;
   uint32_t flags;
   uint32_t ndim;
-  uint32_t unit; /* layer index, of parameters used together; see pl_unit_hooks */
+  uint32_t unit; /* layer index: parameters that are used together; see pl_unit_hooks */
   const int64_t* shape;
   pl_str name;          /* unique; its name in checkpoints */
-  double lr_multiplier; /* of the learning rate; 1 is normal */
+  double lr_multiplier; /* of the learning rate; normally 1 */
   uint32_t optimizer;   /* index in pl_strategy_args.optimizers, set by the host; 0 from tasks */
   uint32_t reserved;
 } pl_parameter;
@@ -305,17 +307,17 @@ typedef struct pl_gradient {
   uint32_t struct_size;
   uint32_t flags; /* none in 1.0 */
   uint64_t index; /* of the parameter */
-  /* The bound gradient, or a tensor of the task's own, with the parameter's shape or that of `rows`. */
+  /* The bound gradient, or the task's own tensor, with the shape of the parameter or of `rows`. */
   const pl_tensor* tensor;
-  pl_stream stream; /* the stream it is complete on: pl_run_info.stream or another one */
-  /* NULL for the bound gradient and for rows. For a tensor of the task's own: from this call on, even if it
-   * fails, the strategy owns the memory. It calls release(owner) once, from any thread, when everything that
-   * reads the memory has finished or is queued on pl_run_info.stream. So the memory may be reused at once for
-   * work on that stream; for any other use its owner must wait. */
+  pl_stream stream; /* on which it is complete: pl_run_info.stream or another one; NONE: host memory */
+  /* NULL for the bound gradient and for rows. For the task's own tensor: from this call on, even if it
+   * fails, the strategy owns the memory. It calls release(owner) once, from any thread, when everything
+   * that reads the memory has finished or is queued on pl_run_info.stream. So the memory may be reused at
+   * once for work on that stream; for any other use its owner must wait. */
   void* owner;
   void (*release)(void* owner);
   /* (K) int64 on the tensor's device: `tensor`, (K, ...), is added to these rows of the gradient; a row may
-   * occur several times. NULL: `tensor` has all rows. Both borrowed-call.
+   * repeat. NULL: `tensor` has all rows. Both borrowed-call.
    * REQUIRES: the sink has PL_GRADIENTS_IN_ROWS, and no gradient is bound. */
   const pl_tensor* rows;
 } pl_gradient;
@@ -328,21 +330,22 @@ typedef struct pl_gradient_sink {
   uint32_t struct_size;
   uint32_t flags; /* PL_GRADIENTS_... */
   void* user;
-  /* In any order. A bound gradient is reported once per micro-batch, when complete. A gradient that is handed
-   * over may come in several parts, e.g. of a parameter used twice; they are added. A missing one is zero.
-   * [serialized] */
+  /* In any order, which may differ between ranks and steps, and never concurrently with unit hooks. A bound
+   * gradient is reported once per micro-batch, when complete. A gradient that is
+   * handed over may come in several parts, as for a parameter used twice; the parts are added. A missing
+   * gradient is zero. [serialized] */
   pl_error* (*ready)(void* user, const pl_gradient* gradient);
 } pl_gradient_sink;
 
-/* The task calls these where its units begin and end, so that a strategy can hold one unit's parameters at a
- * time. Between enter and leave the unit's values are at the addresses they were bound to, for work on
+/* The task calls these where its units begin and end, so that a strategy can hold one unit's parameters at
+ * a time. Between enter and leave the unit's values are at the addresses they were bound to, for work on
  * pl_run_info.stream; outside, their contents are undefined. A unit's gradients are delivered before it is
  * left in the backward pass. Units may overlap and may be entered again. After an error the micro-batch is
- * over: no unit is entered or left any more.
+ * over: no more units are entered or left.
  *
- * Both are [collective]: every micro-batch of every rank enters and leaves the same units in the same order,
- * forward and backward. A model whose micro-batches use different units, e.g. text with or without a picture,
- * also enters and leaves the units it does not use. */
+ * Both are [collective]: every micro-batch of every rank enters and leaves the same units in the same
+ * order, forward and backward. A model whose micro-batches use different units, e.g. text with or without
+ * an image, also enters and leaves the units it does not use. */
 #define PL_PASS_FORWARD 1u
 #define PL_PASS_BACKWARD 2u
 
@@ -356,8 +359,8 @@ typedef struct pl_unit_hooks {
 
 /* ----------------------------------------------------------------------------------------------- tasks */
 
-typedef struct pl_task pl_task;   /* made by pl_task_api.create */
-typedef struct pl_batch pl_batch; /* made by pl_task_api.load */
+typedef struct pl_task pl_task;   /* created by pl_task_api.create */
+typedef struct pl_batch pl_batch; /* created by pl_task_api.load */
 
 #define PL_SPLIT_TRAIN 0u
 #define PL_SPLIT_VAL 1u
@@ -376,18 +379,18 @@ typedef struct pl_load_args {
 typedef struct pl_batch_info {
   uint32_t struct_size;
   uint32_t flags;     /* none in 1.0 */
-  double weight;      /* what the loss sum is divided by, e.g. target tokens; may be 0 */
+  double weight;      /* divisor of the loss sum, e.g. target tokens; may be 0 */
   uint64_t samples;   /* samples in the batch */
   uint64_t tokens;    /* useful positions computed; 0: not applicable */
-  uint64_t positions; /* positions computed, padding included */
+  uint64_t positions; /* positions computed, including padding */
 } pl_batch_info;
 
 typedef struct pl_train_args {
   uint32_t struct_size;
   uint32_t reserved;
-  double scale;         /* backward starts from (loss sum x scale) */
-  uint64_t seed;        /* for dropout; a pure function of (run.seed, step, micro_batch) */
-  uint64_t step;        /* 0-based optimizer step */
+  double scale;  /* backward starts from (loss sum x scale); contains 1 / the step's weight; may be 0 */
+  uint64_t seed; /* for dropout; a pure function of (run.seed, step, micro_batch) */
+  uint64_t step; /* 0-based optimizer step */
   uint64_t micro_batch; /* index in the global batch */
   const pl_gradient_sink* gradients;
 } pl_train_args;
@@ -395,7 +398,7 @@ typedef struct pl_train_args {
 typedef struct pl_evaluate_args {
   uint32_t struct_size;
   uint32_t purpose;         /* PL_PURPOSE_VALIDATE, _EVALUATE or _PREDICT */
-  uint64_t samples_to_show; /* through the sink's `sample`, at most */
+  uint64_t samples_to_show; /* at most, of this batch, through the sink's `sample` */
 } pl_evaluate_args;
 
 /* Results of an evaluation. Sums are added, and records collected, in sample order, so the result does not
@@ -404,21 +407,22 @@ typedef struct pl_evaluation_sink {
   uint32_t struct_size;
   uint32_t reserved;
   void* user;
-  /* Adds to the sum `name`. `metric` may turn it into a figure that is shown, as always happens to "loss";
-   * `report` receives all sums. group: a part of the data with sums of its own, for `report`, that must not
-   * be counted twice, such as a cluster that cross-validation never splits. It is named by its content (a
-   * hash, not an index); evaluations that share a group are not pooled. Empty: the evaluation as a whole. */
+  /* Adds to the sum `name`. Sums that `metric` describes are shown as figures, and "loss" always is;
+   * `report` receives all sums. group: a part of the data with sums of its own, for `report`, such as a
+   * cluster that cross-validation never splits; it belongs to one evaluation only. It is named by its
+   * content (a hash, not an index). Evaluations that share a group are not pooled: it would count twice.
+   * Empty: the evaluation as a whole. */
   pl_error* (*value)(void* user, pl_str group, pl_str name, double sum, double weight);
   /* For what sums cannot express: bytes that belong to one sample of this batch, under a key of the task's
-   * choice, once per sample and key. `report` receives those of all samples, on all ranks, so keep them to a
-   * few kilobytes per sample. */
+   * choice, once per sample and key. `report` receives the records of all samples, on all ranks: at most a
+   * few kilobytes each. */
   pl_error* (*record)(void* user, uint64_t sample_id, pl_str key, const void* bytes, uint64_t size);
   /* A sample to show, as text of any number of lines. */
   pl_error* (*sample)(void* user, uint64_t sample_id, pl_str text);
 } pl_evaluation_sink;
 
-/* Results of a prediction: rows of a table, in any order within a batch, and additional files. All functions
- * [main]. */
+/* Results of a prediction: rows of a table, in any order within a batch, and additional files. All
+ * functions [main]. */
 typedef struct pl_prediction_sink {
   uint32_t struct_size;
   uint32_t reserved;
@@ -434,14 +438,14 @@ typedef struct pl_prediction_sink {
 #define PL_BETTER_LOWER 1u
 #define PL_BETTER_HIGHER 2u
 
-/* How a value of the evaluation becomes a figure. "loss" (mean, lower) exists in every task. */
+/* How a value of the evaluation becomes a figure. Every task has "loss" (mean, lower). */
 typedef struct pl_metric {
   uint32_t struct_size;
   uint32_t aggregate;
   uint32_t better;
   uint32_t reserved;
   pl_str name;
-  pl_str source; /* the value it is computed from; empty: the one of this name */
+  pl_str source; /* the value it is computed from; empty: the one named `name` */
   pl_str help;
 } pl_metric;
 
@@ -485,13 +489,14 @@ typedef struct pl_report_sink {
   pl_error* (*figure)(void* user, pl_str name, double value, uint32_t better);
   /* Lines for the log, e.g. a table. */
   pl_error* (*text)(void* user, pl_str lines);
-  /* A file to store with the figures, e.g. a picture, after a full evaluation (PL_PURPOSE_EVALUATE). name: a
-   * plain file name, used once, and none of the host's own. */
+  /* A file to store with the figures, e.g. a picture, after a full evaluation (PL_PURPOSE_EVALUATE). name:
+   * a plain file name, used once; a name that the host itself uses is an error. */
   pl_error* (*file)(void* user, pl_str name, const void* bytes, uint64_t size);
 } pl_report_sink;
 
-/* Order of calls: create, [set_extra_state], [prepare], open, [extra_state], [import_model], parameter*,
- * initialize*, bind*, [set_unit_hooks], then work. All slots [main] unless tagged. */
+/* Order of calls: create, [set_extra_state], [prepare], open, parameter*, [import_model], initialize*, bind*,
+ * [set_unit_hooks], then work. extra_state: at any time after open, on some ranks only. report: also directly
+ * after create. destroy, batch_free and their like are never passed NULL. All slots [main] unless tagged. */
 typedef struct pl_task_api {
   uint32_t struct_size;
   uint32_t reserved;
@@ -500,21 +505,21 @@ typedef struct pl_task_api {
   pl_error* (*create)(const pl_host* host, const pl_context* context, const pl_config* config, pl_task** out);
   void (*destroy)(pl_task* self);
 
-  /* (optional) Downloads, parses, tokenizes into cache_dir, unless that is done already. One process at a
-   * time; the others wait. */
+  /* (optional) Downloads, parses, tokenizes into cache_dir, unless already done. One process at a time; the
+   * others wait. */
   pl_error* (*prepare)(pl_task* self);
-  /* (optional, both or none) State without which the parameters are meaningless and which the options do not
-   * determine, such as a vocabulary made from data. Constant once the task is open; stored in every
-   * checkpoint. Borrowed-object. */
+  /* (optional, both or none) State without which the parameters are meaningless and which the options do
+   * not determine, such as a vocabulary made from data. Constant once the task is open; every checkpoint
+   * stores it. Borrowed-object. */
   pl_error* (*extra_state)(pl_task* self, const void** out, uint64_t* bytes);
-  /* Receives it before prepare and open if the values come from a checkpoint. The task must use it, and not
-   * make its own; an error if it contradicts the options. */
+  /* Receives it before prepare and open if the values come from a checkpoint. The task must use it and not
+   * make its own. An error if it contradicts the options. */
   pl_error* (*set_extra_state)(pl_task* self, const void* state, uint64_t bytes);
   /* Opens data and builds the model for run_info.purpose. May wait for the device. */
   pl_error* (*open)(pl_task* self);
 
   /* Data. */
-  /* 0: no such split. UINT64_MAX: an endless stream, for training only; ids are positions in it. */
+  /* 0: no such split. UINT64_MAX, for training only: an endless stream; ids are positions in it. */
   pl_error* (*sample_count)(pl_task* self, uint32_t split, uint64_t* out);
   /* (optional) Relative cost of samples, e.g. in tokens, for grouping similar ones: out[i] for ids[i].
    * [any-thread] */
@@ -523,7 +528,7 @@ typedef struct pl_task_api {
    * Borrowed-object. */
   pl_str (*data_fingerprint)(pl_task* self);
   /* load is called ahead of time by worker threads. batch_free may be called while device work started by
-   * `train` still reads the batch. [any-thread], all three. */
+   * `train` still reads the batch. All three [any-thread]. */
   pl_error* (*load)(pl_task* self, const pl_load_args* args, pl_batch** out);
   pl_error* (*batch_info)(pl_task* self, const pl_batch* batch, pl_batch_info* out);
   void (*batch_free)(pl_task* self, pl_batch* batch);
@@ -531,8 +536,8 @@ typedef struct pl_task_api {
   /* Parameters. Strings and shapes borrowed-object. */
   uint64_t (*parameter_count)(pl_task* self);
   pl_error* (*parameter)(pl_task* self, uint64_t index, pl_parameter* out);
-  /* Writes the initial value into `out` (host, float32, contiguous): a pure function of (run.seed, index), or
-   * the imported value. Called for any subset of the parameters, in any order. */
+  /* Writes the initial value into `out` (host, float32, contiguous): a pure function of (run.seed, index),
+   * or the imported value. Called for any subset of the parameters, in any order. */
   pl_error* (*initialize)(pl_task* self, uint64_t index, pl_tensor* out);
   /* (optional) Reads initial values from another tool's folder, e.g. Hugging Face. Strict: one error lists
    * all tensors that are missing (except NEW parameters), unexpected, or of the wrong shape. */
@@ -546,20 +551,20 @@ typedef struct pl_task_api {
   pl_error* (*set_unit_hooks)(pl_task* self, const pl_unit_hooks* hooks);
 
   /* Work. */
-  /* Forward and backward. `loss` receives a view of the unscaled loss sum, a float32 or float64 scalar on the
-   * device, valid until the work of the next `train`. Gradients are added to the bound ones; the strategy
-   * clears those. */
+  /* Forward and backward. `loss` receives a view of the unscaled loss sum, a float32 or float64 scalar on
+   * the device, valid until the work of the next `train`. Gradients are added to the bound ones; the
+   * strategy clears those. */
   pl_error* (*train)(pl_task* self, const pl_batch* batch, const pl_train_args* args, pl_tensor* loss);
-  /* Sums and records of a batch. May wait for the device. */
+  /* Yields the sums and records of a batch. May wait for the device. */
   pl_error* (*evaluate)(pl_task* self, const pl_batch* batch, const pl_evaluate_args* args,
                         const pl_evaluation_sink* sink);
   /* (optional, both or none) Figures in addition to the loss; index < metric_count. */
   uint64_t (*metric_count)(pl_task* self);
   pl_error* (*metric)(pl_task* self, uint64_t index, pl_metric* out);
-  /* (optional) Results beyond means: intervals, tables, pictures, figures computed from records. Called after
-   * every complete evaluation, on all ranks with the same values, and must give the same results on each.
-   * Also called with the pooled values of several evaluations, on an object that was created but not opened:
-   * it may use only `args` and the options. */
+  /* (optional) Results beyond means: intervals, tables, pictures, figures computed from records. Called
+   * after every complete evaluation, on all ranks with the same values, and must give the same results on
+   * each. Also called with the pooled values of several evaluations, on an object that was created but not
+   * opened: it may use only `args` and the options. */
   pl_error* (*report)(pl_task* self, const pl_report_args* args, const pl_report_sink* sink);
   /* (optional, all three or none) A prediction is a table: its column names after the id (borrowed-object),
    * the id of a sample, the rows of a batch. predict may wait for the device. */
@@ -577,8 +582,8 @@ typedef struct pl_task_api {
 
 /* -------------------------------------------------------------------------------------------- backends */
 
-typedef struct pl_comm pl_comm; /* a group of ranks; made by pl_backend_api.open */
-typedef struct pl_work pl_work; /* a collective under way */
+typedef struct pl_comm pl_comm; /* a group of ranks; created by pl_backend_api.open */
+typedef struct pl_work pl_work; /* a collective in progress */
 
 #define PL_REDUCE_SUM 1u
 #define PL_REDUCE_MIN 2u
@@ -592,21 +597,21 @@ typedef struct pl_buffer {
   pl_dtype dtype;
   pl_device device;
   uint32_t reserved;
-  /* The stream that fills or last used the buffer: the collective runs after its work. The two buffers of a
-   * call may name different streams. NONE: no work is pending. */
+  /* The stream that fills the buffer or used it last: the collective runs after its work. The two buffers
+   * of a call may name different streams. NONE: no work is pending on any stream. */
   pl_stream stream;
 } pl_buffer;
 
 typedef struct pl_backend_open_args {
   uint32_t struct_size;
   uint32_t reserved;
-  int32_t rank; /* in this group, as are all ranks below */
+  int32_t rank; /* in this group, as all ranks here */
   int32_t world_size;
   int32_t local_rank;
   int32_t local_world_size;
   pl_device device;
   double timeout_seconds; /* for connecting and, by default, for each collective */
-  pl_str address;         /* host name or IP of rank 0: tells which network reaches the others */
+  pl_str address;         /* host name or IP of rank 0: shows which network reaches the others */
   pl_str group;           /* name of this group, unique in the run; prefixes its exchanges */
 } pl_backend_open_args;
 
@@ -618,17 +623,20 @@ typedef struct pl_backend_info {
 } pl_backend_info;
 
 /* Collectives start work and return at once. Their buffers must not be touched before `wait_host` has
- * returned, except by work queued on a stream after its `wait`. All ranks call the same collectives in the
- * same order with the same counts and dtypes. `counts` are elements per rank, world_size of them; NULL: even.
- * A count may be 0, and the data then NULL. Buffers must not overlap, except that a shard may be this rank's
- * own part of the full buffer. Every backend supports float64, float32, float16, bfloat16, int64, int32 and
- * uint8 with all three reductions; for others it may return PL_ERROR_UNSUPPORTED.
+ * returned, except by work queued on a stream after its `wait`. All ranks make the same calls in the same
+ * order, with the same dtype, reduction, root and counts; in all_to_all, send_counts[r] of rank s equals
+ * receive_counts[s] of rank r. `counts` are elements per rank, world_size of them; NULL: even. A full buffer
+ * has the sum of the counts, a shard its own. A count may be 0, and the data then NULL. Only out buffers are
+ * written. Buffers must not overlap, except that a shard may be this rank's own part of the full buffer.
+ * Every backend supports float64, float32, float16, bfloat16, int64, int32 and uint8 with all three
+ * reductions; for others it may return PL_ERROR_UNSUPPORTED. MIN and MAX of a NaN are NaN.
  *
- * Each collective has the timeout given to open, even if only a stream waits for it; a failure after such a
- * `wait` is returned by the next call. After an abort, a timeout or another failure the group is dead: every
- * call fails with PL_ERROR_PEER (or the error that ended it). Pending work must still be waited for, which
- * then fails at once. The host aborts the group on every rank as soon as one has failed or disappeared, so a
- * backend need not watch the others. */
+ * Arguments that a rank can check alone are refused before anything starts, and the group stays usable. Each
+ * collective has the timeout given to open, even if only a stream waits for it; a failure after such a `wait`
+ * is returned by the next call. After an abort, a timeout or another failure the group is dead: every call
+ * fails with PL_ERROR_PEER (or the error that ended it). Pending work must still be waited for; the wait
+ * fails at once. The host aborts the group on every rank as soon as one has failed or is gone, so a backend
+ * need not watch the others. */
 typedef struct pl_backend_api {
   uint32_t struct_size;
   uint32_t reserved;
@@ -638,7 +646,7 @@ typedef struct pl_backend_api {
                     const pl_backend_open_args* args, pl_comm** out);
   pl_error* (*info)(pl_comm* comm, pl_backend_info* out); /* strings borrowed-object [any-thread] */
 
-  /* All [collective]. A barrier is done when all ranks have called it; it does not order device work. */
+  /* A barrier is done when all ranks have called it; it does not order device work. All [collective]. */
   pl_error* (*all_reduce)(pl_comm* comm, const pl_buffer* in_out, uint32_t reduce, pl_work** out);
   pl_error* (*reduce_scatter)(pl_comm* comm, const pl_buffer* in, const pl_buffer* out_shard,
                               const uint64_t* counts, uint32_t reduce, pl_work** out);
@@ -655,22 +663,22 @@ typedef struct pl_backend_api {
   pl_error* (*wait)(pl_comm* comm, pl_work* work, pl_stream stream);
   /* Returns when the work is done, on any device. timeout_seconds <= 0: the group's. */
   pl_error* (*wait_host)(pl_comm* comm, pl_work* work, double timeout_seconds);
-  /* Concurrent with all but close: pending and later calls fail with PL_ERROR_PEER within a second.
-   * [any-thread] */
+  /* May run concurrently with all but close. Pending and later calls fail with PL_ERROR_PEER within a
+   * second. [any-thread] */
   void (*abort)(pl_comm* comm, pl_str reason);
   /* Frees comm; does not wait for other ranks. REQUIRES: all work has ended. [main] */
   void (*close)(pl_comm* comm);
 
   /* (optional) 0 while `wait` with PL_STREAM_NONE would block; a NULL slot means always 1. A backend whose
-   * work runs on a device returns 1: the host runs ahead, and a caller that deferred work until the device is
-   * done would defer everything. [any-thread] */
+   * work runs on a device returns 1: the host runs ahead, and a caller that deferred work until the device
+   * is done would defer everything. [any-thread] */
   uint32_t (*is_done)(pl_comm* comm, pl_work* work);
 } pl_backend_api;
 
 /* ------------------------------------------------------------------------------------------ strategies */
 
-typedef struct pl_strategy pl_strategy; /* made by pl_strategy_api.create */
-typedef struct pl_snapshot pl_snapshot; /* made by pl_strategy_api.snapshot */
+typedef struct pl_strategy pl_strategy; /* created by pl_strategy_api.create */
+typedef struct pl_snapshot pl_snapshot; /* created by pl_strategy_api.snapshot */
 
 /* A group of ranks as strategies see it. `api` is the host's table around the backend's (it keeps the
  * heartbeat and the flight record): call communicator->api->all_reduce(communicator->comm, ...). */
@@ -686,10 +694,10 @@ typedef struct pl_communicator {
 /* The rule needs whole matrices: a strategy that splits tensors refuses it. */
 #define PL_OPTIMIZER_WHOLE_TENSORS 1u
 
-/* The update rule of a group of parameters, with all its options. An unknown or missing one is an error.
+/* The update rule of a group of parameters, with all its options. An unknown or missing option is an error.
  *
- * "adamw": beta1, beta2, epsilon, weight_decay. Decoupled decay (Loshchilov and Hutter, arXiv 1711.05101), as
- * in PyTorch's AdamW.
+ * "adamw": beta1, beta2, epsilon, weight_decay. Decoupled decay (Loshchilov and Hutter, arXiv 1711.05101),
+ * as in PyTorch's AdamW.
  *
  * "sgd": momentum, nesterov (0 or 1), weight_decay. Decay is added to the gradient, as in PyTorch's SGD. */
 typedef struct pl_optimizer {
@@ -707,7 +715,7 @@ typedef struct pl_strategy_args {
   uint64_t parameter_count;
   const pl_optimizer* optimizers; /* at least one; trainable parameters refer to theirs by index */
   uint64_t optimizer_count;
-  const pl_communicator* communicator; /* borrowed-object; NULL where world_size is 1 */
+  const pl_communicator* communicator; /* borrowed-object; NULL if world_size is 1 */
 } pl_strategy_args;
 
 /* Which rank runs micro-batch m of M: a contiguous block each, or m mod world_size. */
@@ -715,17 +723,16 @@ typedef struct pl_strategy_args {
 #define PL_ORDER_INTERLEAVED 2u
 
 #define PL_STRATEGY_NEEDS_UNIT_HOOKS 1u /* tasks must have set_unit_hooks; implies gather and release */
-#define PL_STRATEGY_OWNS_SHARDS 2u      /* every rank has pieces of the state; otherwise rank 0 has all */
-#define PL_STRATEGY_TAKES_ROWS 4u       /* gradient_ready accepts pl_gradient.rows */
+#define PL_STRATEGY_TAKES_ROWS 2u       /* gradient_ready accepts pl_gradient.rows */
 
 typedef struct pl_strategy_info {
   uint32_t struct_size;
   uint32_t flags;
   uint32_t micro_batch_order;
   uint32_t reserved;
-  pl_dtype gradient_dtype;  /* accumulated in */
-  pl_dtype reduction_dtype; /* sent between ranks in */
-  pl_dtype master_dtype;    /* updated by the optimizer */
+  pl_dtype gradient_dtype;  /* for accumulation */
+  pl_dtype reduction_dtype; /* for transfer between ranks */
+  pl_dtype master_dtype;    /* of what the optimizer updates */
   pl_dtype optimizer_dtype; /* of the moments */
 } pl_strategy_info;
 
@@ -741,15 +748,17 @@ typedef struct pl_step_report {
   uint32_t struct_size;
   uint32_t finite;  /* 0: a gradient was not finite and the update was skipped, on all ranks */
   double loss_sum;  /* over all micro-batches and ranks */
-  double grad_norm; /* after inverse_scale, before clipping */
+  double grad_norm; /* L2, of all trainable parameters; after inverse_scale, before clipping */
 } pl_step_report;
 
-/* A contiguous run of elements of one flattened tensor of the training state. */
+/* A contiguous run of elements of one flattened tensor of the training state. So that another strategy can
+ * continue, kinds are fixed: "value" (the master), "exp_avg", "exp_avg_sq" and "momentum" are float32 of the
+ * parameter's shape; "step", the number of updates made, is an int64 scalar with an empty parameter name. */
 typedef struct pl_piece {
   uint32_t struct_size;
   uint32_t ndim;
-  pl_str parameter;     /* name; empty for state of the optimizer as a whole */
-  pl_str kind;          /* "value" (the master), "exp_avg", "exp_avg_sq", "momentum", "step", ... */
+  pl_str parameter; /* name; empty for state of the optimizer as a whole */
+  pl_str kind;
   const int64_t* shape; /* of the whole tensor */
   uint64_t offset;      /* first element, in the flattened tensor */
   uint64_t count;
@@ -762,7 +771,8 @@ typedef struct pl_state_reader {
   uint32_t struct_size;
   uint32_t values_only; /* nonzero: a fresh start; only "value" can be read, the rest starts at zero */
   void* user;
-  /* Fills `destination` (host) with piece->count elements of piece->dtype. A missing piece is an error. */
+  /* Fills `destination` (host) with piece->count elements of piece->dtype, which is not converted. A
+   * missing piece is an error. Ranks may read different pieces. */
   pl_error* (*read)(void* user, const pl_piece* piece, void* destination);
 } pl_state_reader;
 
@@ -773,8 +783,11 @@ typedef pl_error* (*pl_memory_visitor)(void* user, pl_str what, uint64_t bytes);
 #define PL_SNAPSHOT_VIEW 2u /* no copy where possible; visited and freed before the next begin_step */
 
 /* One training step: begin_step, then per micro-batch of this rank gradient_ready* and end_micro_batch, then
- * step; its report is collected one step later. All slots are [main] unless tagged. begin_step,
- * end_micro_batch, step, collect, load_state, snapshot, gather and release are collective as well. */
+ * step; its report is collected one step later. Gradients are summed, not averaged, over micro-batches and
+ * ranks: the divisor is in pl_train_args.scale. The first micro-batch of a rank is never empty. For an empty
+ * one the task is not called; a strategy with unit hooks does what they would have done. All slots are [main]
+ * unless tagged. begin_step, end_micro_batch, step, collect, load_state, snapshot, gather and release are
+ * collective as well. */
 typedef struct pl_strategy_api {
   uint32_t struct_size;
   uint32_t reserved;
@@ -788,12 +801,13 @@ typedef struct pl_strategy_api {
   /* (optional) For tasks with set_unit_hooks. out->user borrowed-object. */
   pl_error* (*unit_hooks)(pl_strategy* self, pl_unit_hooks* out);
 
-  /* micro_batches: those this rank will run, empty ones included; at least 1. */
+  /* micro_batches: how many this rank will run, including empty ones; at least 1. */
   pl_error* (*begin_step)(pl_strategy* self, uint64_t micro_batches);
   pl_error* (*gradient_ready)(pl_strategy* self, const pl_gradient* gradient); /* [serialized] */
-  /* loss: from the task. NULL: an empty micro-batch; its gradients are zero. */
+  /* loss: from the task. NULL: an empty micro-batch, whose gradients are zero. */
   pl_error* (*end_micro_batch)(pl_strategy* self, const pl_tensor* loss);
-  /* Reduces, clips, updates. *ticket: for collect. */
+  /* Reduces, clips, updates. Clipping multiplies by min(1, clip_norm / (grad_norm + 1e-6)), as PyTorch does.
+   * A step that is skipped because a gradient is not finite changes no state. *ticket: for collect. */
   pl_error* (*step)(pl_strategy* self, const pl_step_args* args, uint64_t* ticket);
   /* The report of one of the last two steps. Waits for the device to finish that step. */
   pl_error* (*collect)(pl_strategy* self, uint64_t ticket, pl_step_report* out);
@@ -801,23 +815,25 @@ typedef struct pl_strategy_api {
   /* State. These may wait for the device. */
   pl_error* (*load_state)(pl_strategy* self, const pl_state_reader* reader);
   pl_error* (*snapshot)(pl_strategy* self, uint32_t mode, pl_snapshot** out); /* owned: snapshot_free */
-  /* The pieces this rank owns, in a fixed order, each valid until snapshot_free. [any-thread] */
+  /* The pieces this rank owns, in a fixed order, each valid until snapshot_free. Every element of the state
+   * has one owner. [any-thread] */
   pl_error* (*snapshot_pieces)(pl_snapshot* snapshot, pl_piece_visitor visit, void* user);
   void (*snapshot_free)(pl_snapshot* snapshot); /* [any-thread] */
   /* Bytes on this rank's device and host, by purpose. */
   pl_error* (*memory)(pl_strategy* self, pl_memory_visitor visit, void* user);
 
-  /* (optional, both or none) For a strategy that does not keep all parameters in place. After gather all of
-   * them are on this rank, and unit hooks do nothing until release. After each of the two, `storage` returns
-   * where they are, and the task is bound again before its next batch. Used for evaluation and generation,
-   * which run a model in other ways than training does, and a different number of times on each rank.
+  /* (optional, both or none) For a strategy that does not keep all parameters in place. After gather all
+   * of them are on this rank, and unit hooks do nothing until release. After each of the two, `storage`
+   * returns where they are, and the task is bound again before its next batch. Used for evaluation and
+   * generation, which run a model in other ways than training does, and a different number of times on
+   * each rank.
    * REQUIRES: no step is in progress. */
   pl_error* (*gather)(pl_strategy* self);
   pl_error* (*release)(pl_strategy* self);
 } pl_strategy_api;
 
-/* Extension of strategies: the device's peak FLOP/s, measured with matrix products in info->compute_dtype on
- * info->threads. Takes a fraction of a second and waits for the device. [main] */
+/* Extension of strategies: the device's peak FLOP/s, measured with matrix products in info->compute_dtype
+ * on info->threads. Takes a fraction of a second and waits for the device. [main] */
 #define PL_EXTENSION_PEAK_FLOPS "pl.peak-flops/1"
 
 typedef struct pl_peak_flops {
@@ -840,7 +856,7 @@ typedef struct pl_plugin {
   pl_str name;    /* as in `plugin = "name"`: [a-z0-9_-]+ */
   pl_str version; /* of the plugin */
   pl_str summary; /* one line */
-  /* The library build it links that must be the same in the whole process, e.g. "torch 2.11.0+cu130
+  /* The linked library build that must be the same in the whole process, e.g. "torch 2.11.0+cu130
    * cxx11-abi"; empty: none. Two different nonempty tags in one process are refused. */
   pl_str runtime;
   const pl_option* options;
@@ -853,8 +869,8 @@ typedef struct pl_plugin {
   void (*shutdown)(void);
 } pl_plugin;
 
-/* The only exported symbol. Returns a static table, or NULL with *error if it cannot work with this host. May
- * be called again, and then returns the same table. [main] */
+/* The only exported symbol. Returns a static table, or NULL with the reason in *error if it cannot work
+ * with this host. May be called again, and then returns the same table. [main] */
 typedef const pl_plugin* (*pl_plugin_entry_fn)(const pl_host* host, pl_error** error);
 
 #define PL_EXPORT __attribute__((visibility("default")))
