@@ -178,6 +178,7 @@ pid_t start_process(const std::string& role_text) {
   const pid_t child = ::fork();
   if (child == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    ::signal(SIGPIPE, SIG_IGN);  // as in every run: Gloo may write to a rank that has just died
     ::execve("/proc/self/exe", arguments, environment.data());
     ::_exit(127);
   }
