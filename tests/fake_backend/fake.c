@@ -1,28 +1,10 @@
 /* The plugin's entry, and how ranks find each other: rank 0 tells the others where the group is. */
 #include "fake.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-#define STR(literal) \
-  { literal, sizeof(literal) - 1 }
-
-pl_error* fake_error(const pl_host* host, uint32_t code, const char* format, ...) {
-  char text[512];
-  pl_str message;
-  int length;
-  va_list arguments;
-  va_start(arguments, format);
-  length = vsnprintf(text, sizeof text, format, arguments);
-  va_end(arguments);
-  message.ptr = text;
-  message.len = length < 0 ? 0 : length < (int)sizeof text ? (size_t)length : sizeof text - 1;
-  return host->error_new(code, message);
-}
 
 struct timespec fake_deadline(double seconds) {
   struct timespec at;
@@ -88,51 +70,39 @@ static pl_error* join(const pl_host* host, const pl_context* context, const pl_b
     if (mine.group) free_group(mine.group);
     return error;
   }
-  if (!first.group) return fake_error(host, PL_ERROR_OUT_OF_MEMORY, "open: no memory");
+  if (!first.group) return fail(host, PL_ERROR_OUT_OF_MEMORY, "open: no memory");
   if (first.process != getpid())
-    return fake_error(
-        host, PL_ERROR_UNSUPPORTED,
-        "open: the fake backend's ranks are threads of one process, and rank 0 is in process %d",
-        (int)first.process);
+    return fail(host, PL_ERROR_UNSUPPORTED,
+                "open: the fake backend's ranks are threads of one process, and rank 0 is in process %d",
+                (int)first.process);
   *out = first.group;
   return NULL;
 }
 
 static pl_error* check_args(const pl_host* host, const pl_backend_open_args* args) {
   if (args->device.type != PL_DEVICE_CPU)
-    return fake_error(host, PL_ERROR_UNSUPPORTED,
-                      "open: the fake backend works in host memory only, device type %d was asked for",
-                      (int)args->device.type);
+    return fail(host, PL_ERROR_UNSUPPORTED,
+                "open: the fake backend works in host memory only, device type %d was asked for",
+                (int)args->device.type);
   if (args->world_size < 1 || args->rank < 0 || args->rank >= args->world_size)
-    return fake_error(host, PL_ERROR_FAILED, "open: rank %d of %d", (int)args->rank, (int)args->world_size);
+    return fail(host, PL_ERROR_FAILED, "open: rank %d of %d", (int)args->rank, (int)args->world_size);
   if (!(args->timeout_seconds > 0))
-    return fake_error(host, PL_ERROR_FAILED, "open: timeout_seconds is %g, must be above 0",
-                      args->timeout_seconds);
+    return fail(host, PL_ERROR_FAILED, "open: timeout_seconds is %g, must be above 0", args->timeout_seconds);
   return NULL;
 }
 
 static pl_error* open_group(const pl_host* host, const pl_context* context, const pl_config* config,
                             const pl_backend_open_args* raw, pl_comm** out) {
   pl_backend_open_args args;
-  const unsigned char* bytes = (const unsigned char*)raw;
-  uint32_t i;
   pl_comm* comm;
-  pl_error* error;
+  pl_error* error = receive_args(host, &args, sizeof args, offsetof(pl_backend_open_args, reserved), raw,
+                                 "pl_backend_open_args");
   (void)config;
-  for (i = sizeof args; i < raw->struct_size; ++i)
-    if (bytes[i] != 0)
-      return fake_error(host, PL_ERROR_UNSUPPORTED,
-                        "pl_backend_open_args has %u bytes and sets an option beyond the %u known here",
-                        (unsigned)raw->struct_size, (unsigned)sizeof args);
-  memset(&args, 0, sizeof args);
-  memcpy(&args, raw, raw->struct_size < sizeof args ? raw->struct_size : sizeof args);
-  if (args.reserved != 0)
-    return fake_error(host, PL_ERROR_UNSUPPORTED, "pl_backend_open_args.reserved is %u, must be 0",
-                      (unsigned)args.reserved);
+  if (error) return error;
   error = check_args(host, &args);
   if (error) return error;
   comm = (pl_comm*)calloc(1, sizeof *comm);
-  if (!comm) return fake_error(host, PL_ERROR_OUT_OF_MEMORY, "open: no memory");
+  if (!comm) return fail(host, PL_ERROR_OUT_OF_MEMORY, "open: no memory");
   comm->host = host;
   comm->rank = args.rank;
   comm->timeout = args.timeout_seconds;

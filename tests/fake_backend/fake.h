@@ -1,18 +1,13 @@
 /* A backend in C99 whose ranks are threads of one process: collectives are copies between their buffers, done
  * by whichever rank comes last, with sums in the order of the ranks. It shows that the ABI is C and lets the
  * core's and strategies' multi-rank code be tested in one process, under any sanitizer. */
-#ifndef PIPELINE_BACKENDS_FAKE_H
-#define PIPELINE_BACKENDS_FAKE_H
+#ifndef PIPELINE_TESTS_FAKE_H
+#define PIPELINE_TESTS_FAKE_H
 
 #include <pthread.h>
 
 #include "pipeline.h"
-
-#ifdef __GNUC__
-#define PRINTF_LIKE(index) __attribute__((format(printf, index, (index) + 1)))
-#else
-#define PRINTF_LIKE(index)
-#endif
+#include "tests/c_plugins/plugin_helpers.h"
 
 typedef enum operation { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, ALL_TO_ALL, BARRIER } operation;
 
@@ -60,9 +55,6 @@ struct pl_work {
   collective* collective;
 };
 
-/* An error with a printf format. */
-PRINTF_LIKE(3) pl_error* fake_error(const pl_host* host, uint32_t code, const char* format, ...);
-
 /* The moment `seconds` from now on the clock that `changed` waits by. */
 struct timespec fake_deadline(double seconds);
 
@@ -88,7 +80,7 @@ pl_error* fake_start(pl_comm* comm, call* mine, pl_work** out); /* takes what `m
 pl_error* fake_wait(pl_comm* comm, pl_work* work, pl_stream stream);
 pl_error* fake_wait_host(pl_comm* comm, pl_work* work, double timeout_seconds);
 uint32_t fake_is_done(pl_comm* comm, pl_work* work);
-PRINTF_LIKE(3) void fake_break(group* g, uint32_t code, const char* format, ...); /* holds g->mutex */
+PRINTF_LIKE void fake_break(group* g, uint32_t code, const char* format, ...); /* holds g->mutex */
 void fake_free_calls(const group* g, collective* c);
 
 #endif

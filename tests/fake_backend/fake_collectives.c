@@ -8,27 +8,26 @@ static pl_error* receive_buffer(pl_comm* comm, const char* what, const pl_buffer
   memset(out, 0, sizeof *out);
   memcpy(out, raw, raw->struct_size < sizeof *out ? raw->struct_size : sizeof *out);
   if (out->flags & ~PL_FLAGS_MAY_IGNORE)
-    return fake_error(comm->host, PL_ERROR_UNSUPPORTED, "%s: flags %u of the buffer are unknown", what,
-                      (unsigned)out->flags);
+    return fail(comm->host, PL_ERROR_UNSUPPORTED, "%s: flags %u of the buffer are unknown", what,
+                (unsigned)out->flags);
   if (out->device.type != PL_DEVICE_CPU)
-    return fake_error(comm->host, PL_ERROR_UNSUPPORTED,
-                      "%s: the buffer is not in host memory (device type %d)", what, (int)out->device.type);
+    return fail(comm->host, PL_ERROR_UNSUPPORTED, "%s: the buffer is not in host memory (device type %d)",
+                what, (int)out->device.type);
   if (out->count > 0 && !out->data)
-    return fake_error(comm->host, PL_ERROR_FAILED, "%s: the buffer has %llu elements and is NULL", what,
-                      (unsigned long long)out->count);
+    return fail(comm->host, PL_ERROR_FAILED, "%s: the buffer has %llu elements and is NULL", what,
+                (unsigned long long)out->count);
   if (out->dtype.bits == 0 || out->dtype.bits % 8 != 0 || out->dtype.lanes != 1)
-    return fake_error(comm->host, PL_ERROR_UNSUPPORTED, "%s: elements of %u bits cannot be sent", what,
-                      (unsigned)out->dtype.bits);
+    return fail(comm->host, PL_ERROR_UNSUPPORTED, "%s: elements of %u bits cannot be sent", what,
+                (unsigned)out->dtype.bits);
   return NULL;
 }
 
 static pl_error* check_reduce(pl_comm* comm, const char* what, const pl_buffer* buffer, uint32_t reduce) {
   if (PL_CODE(reduce) < PL_REDUCE_SUM || PL_CODE(reduce) > PL_REDUCE_MAX)
-    return fake_error(comm->host, PL_ERROR_UNSUPPORTED, "%s: reduction %u is unknown", what,
-                      (unsigned)reduce);
+    return fail(comm->host, PL_ERROR_UNSUPPORTED, "%s: reduction %u is unknown", what, (unsigned)reduce);
   if (!fake_reduce(NULL, NULL, 0, buffer->dtype, PL_CODE(reduce)))
-    return fake_error(comm->host, PL_ERROR_UNSUPPORTED, "%s: dtype code %u with %u bits cannot be reduced",
-                      what, (unsigned)buffer->dtype.code, (unsigned)buffer->dtype.bits);
+    return fail(comm->host, PL_ERROR_UNSUPPORTED, "%s: dtype code %u with %u bits cannot be reduced", what,
+                (unsigned)buffer->dtype.code, (unsigned)buffer->dtype.bits);
   return NULL;
 }
 
@@ -38,27 +37,25 @@ static pl_error* make_counts(pl_comm* comm, const char* what, const uint64_t* gi
   const uint64_t ranks = (uint64_t)comm->group->world_size;
   uint64_t r, sum = 0;
   if (!given && total % ranks != 0)
-    return fake_error(comm->host, PL_ERROR_FAILED, "%s: %llu elements cannot be shared evenly by %llu ranks",
-                      what, (unsigned long long)total, (unsigned long long)ranks);
+    return fail(comm->host, PL_ERROR_FAILED, "%s: %llu elements cannot be shared evenly by %llu ranks", what,
+                (unsigned long long)total, (unsigned long long)ranks);
   *out = (uint64_t*)malloc(ranks * sizeof **out);
-  if (!*out) return fake_error(comm->host, PL_ERROR_OUT_OF_MEMORY, "%s: no memory", what);
+  if (!*out) return fail(comm->host, PL_ERROR_OUT_OF_MEMORY, "%s: no memory", what);
   for (r = 0; r < ranks; ++r) sum += (*out)[r] = given ? given[r] : total / ranks;
   if (sum == total) return NULL;
   free(*out);
   *out = NULL;
-  return fake_error(comm->host, PL_ERROR_FAILED,
-                    "%s: the counts add up to %llu, the buffer has %llu elements", what,
-                    (unsigned long long)sum, (unsigned long long)total);
+  return fail(comm->host, PL_ERROR_FAILED, "%s: the counts add up to %llu, the buffer has %llu elements",
+              what, (unsigned long long)sum, (unsigned long long)total);
 }
 
 static pl_error* check_shard(pl_comm* comm, const char* what, const pl_buffer* shard, const pl_buffer* full,
                              uint64_t expected) {
   if (shard->count != expected)
-    return fake_error(comm->host, PL_ERROR_FAILED,
-                      "%s: the shard of rank %d has %llu elements, must have %llu", what, (int)comm->rank,
-                      (unsigned long long)shard->count, (unsigned long long)expected);
+    return fail(comm->host, PL_ERROR_FAILED, "%s: the shard of rank %d has %llu elements, must have %llu",
+                what, (int)comm->rank, (unsigned long long)shard->count, (unsigned long long)expected);
   if (memcmp(&shard->dtype, &full->dtype, sizeof shard->dtype) != 0)
-    return fake_error(comm->host, PL_ERROR_FAILED, "%s: its two buffers have different dtypes", what);
+    return fail(comm->host, PL_ERROR_FAILED, "%s: its two buffers have different dtypes", what);
   return NULL;
 }
 
@@ -106,8 +103,8 @@ pl_error* fake_broadcast(pl_comm* comm, const pl_buffer* in_out, int32_t root, p
   call mine = {BROADCAST, 0, 0, 0, {0}, {0}, NULL, NULL};
   pl_error* error = receive_buffer(comm, "broadcast", in_out, &mine.in);
   if (!error && (root < 0 || root >= comm->group->world_size))
-    error = fake_error(comm->host, PL_ERROR_FAILED, "broadcast: root is %d of %d ranks", (int)root,
-                       (int)comm->group->world_size);
+    error = fail(comm->host, PL_ERROR_FAILED, "broadcast: root is %d of %d ranks", (int)root,
+                 (int)comm->group->world_size);
   if (error) return error;
   mine.out = mine.in;
   mine.root = root;
@@ -123,7 +120,7 @@ pl_error* fake_all_to_all(pl_comm* comm, const pl_buffer* in, const pl_buffer* o
   if (!error)
     error = make_counts(comm, "all_to_all (receive)", receive_counts, mine.out.count, &mine.receive);
   if (!error && memcmp(&mine.in.dtype, &mine.out.dtype, sizeof mine.in.dtype) != 0)
-    error = fake_error(comm->host, PL_ERROR_FAILED, "all_to_all: its two buffers have different dtypes");
+    error = fail(comm->host, PL_ERROR_FAILED, "all_to_all: its two buffers have different dtypes");
   if (error) return give_up(&mine, error);
   return fake_start(comm, &mine, out);
 }

@@ -125,8 +125,8 @@ static collective* find_or_make(group* g, uint64_t sequence) {
 
 /* Holds g->mutex. */
 static pl_error* broken_error(const pl_comm* comm, const char* what, uint64_t sequence) {
-  return fake_error(comm->host, comm->group->broken, "%s #%llu: %s", what, (unsigned long long)sequence,
-                    comm->group->reason);
+  return fail(comm->host, comm->group->broken, "%s #%llu: %s", what, (unsigned long long)sequence,
+              comm->group->reason);
 }
 
 pl_error* fake_start(pl_comm* comm, call* mine, pl_work** out) {
@@ -139,7 +139,7 @@ pl_error* fake_start(pl_comm* comm, call* mine, pl_work** out) {
   if (g->broken)
     error = broken_error(comm, kNames[mine->operation], comm->sequence);
   else if (!work || !(c = find_or_make(g, comm->sequence)))
-    error = fake_error(comm->host, PL_ERROR_OUT_OF_MEMORY, "%s: no memory", kNames[mine->operation]);
+    error = fail(comm->host, PL_ERROR_OUT_OF_MEMORY, "%s: no memory", kNames[mine->operation]);
   if (error) {
     free(mine->send);
     free(mine->receive);
@@ -183,9 +183,8 @@ static pl_error* timed_out(pl_comm* comm, const collective* c, const char* what,
   fake_break(g, PL_ERROR_PEER,
              "rank %d gave up after %g seconds in %s #%llu, which these ranks had not called: %s",
              (int)comm->rank, seconds, what, (unsigned long long)c->sequence, missing);
-  return fake_error(comm->host, PL_ERROR_TIMEOUT,
-                    "%s #%llu: after %g seconds these ranks have not called it: %s", what,
-                    (unsigned long long)c->sequence, seconds, missing);
+  return fail(comm->host, PL_ERROR_TIMEOUT, "%s #%llu: after %g seconds these ranks have not called it: %s",
+              what, (unsigned long long)c->sequence, seconds, missing);
 }
 
 uint32_t fake_is_done(pl_comm* comm, pl_work* work) {
