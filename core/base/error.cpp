@@ -3,7 +3,7 @@
 #include <memory>
 #include <new>
 
-#include "core/base/str.hpp"
+#include "core/base/abi_values.hpp"
 
 namespace pipeline {
 namespace {

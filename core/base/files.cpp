@@ -8,6 +8,8 @@
 #include <cstring>
 #include <string>
 
+#include "core/base/descriptor.hpp"
+
 namespace pipeline {
 namespace {
 
@@ -44,9 +46,9 @@ Error write_error(const fs::path& path, int error, std::string_view remedy) {
 
 void write_atomically(const fs::path& path, std::string_view content, std::string_view remedy) {
   const fs::path temporary = path.string() + ".tmp";
-  const int descriptor = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  int problem = descriptor < 0 ? errno : write_to_disk(descriptor, content);
-  if (descriptor >= 0 && ::close(descriptor) != 0 && problem == 0) problem = errno;
+  Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  int problem = file ? write_to_disk(file.fd(), content) : errno;
+  if (!file.close() && problem == 0) problem = errno;
   if (problem == 0) return on_disk(remedy, [&] { fs::rename(temporary, path); });
   std::error_code ignored;
   fs::remove(temporary, ignored);

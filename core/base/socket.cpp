@@ -17,91 +17,11 @@
 #include <utility>
 
 #include "core/base/error.hpp"
-#include "core/base/port_owner.hpp"
 
 namespace pipeline {
 namespace {
 
 using std::chrono::milliseconds;
-
-template <class SocketAddress>
-Address address_of(const SocketAddress& address) {
-  Address result;
-  std::memcpy(&result.storage, &address, sizeof address);
-  result.length = sizeof address;
-  return result;
-}
-
-Address any_address_6(uint16_t port) {
-  sockaddr_in6 address{};
-  address.sin6_family = AF_INET6;
-  address.sin6_addr = in6addr_any;
-  address.sin6_port = htons(port);
-  return address_of(address);
-}
-
-Address any_address_4(uint16_t port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_ANY);
-  address.sin_port = htons(port);
-  return address_of(address);
-}
-
-// Nobody outside needs to reach a run of one host. Otherwise the name's address may not be one of this host's
-// (a service in front of it), or be its loopback (many /etc/hosts), so it says nothing.
-Address listening_address(const World& world, uint16_t port) {
-  if (world.local_size == world.size) {
-    const Resolved resolved = resolve(world.address, port);
-    if (!resolved.addresses.empty() && resolved.addresses.front().is_loopback())
-      return resolved.addresses.front();
-  }
-  return any_address_6(port);
-}
-
-// errno says why there is none.
-Socket try_to_listen(const Address& address) {
-  Socket socket(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket) return socket;
-  const int on = 1, off = 0;
-  ::setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (address.storage.ss_family == AF_INET6)
-    ::setsockopt(socket.fd(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-  if (::bind(socket.fd(), address.get(), address.length) == 0 && ::listen(socket.fd(), SOMAXCONN) == 0)
-    return socket;
-  const int problem = errno;
-  socket.close();
-  errno = problem;
-  return socket;
-}
-
-Socket try_to_listen(const World& world, uint16_t port) {
-  Socket socket = try_to_listen(listening_address(world, port));
-  if (!socket && (errno == EAFNOSUPPORT || errno == EADDRNOTAVAIL))  // a host without IPv6
-    socket = try_to_listen(any_address_4(port));
-  return socket;
-}
-
-[[noreturn]] void cannot_listen(const World& world, int problem) {
-  std::string where = to_text(world.address, world.port);
-  if (world.port_tries > 1) where += fmt::format(" (nor the {} ports after it)", world.port_tries - 1);
-  std::string why = std::strerror(problem);
-  if (problem == EADDRINUSE) {
-    const std::string owner = port_owner(world.port);
-    why = "the port is in use" +
-          (owner.empty() ? " (by a process that cannot be seen from here)" : " by " + owner);
-  }
-  throw Error(
-      fmt::format("rank 0 (host {}) cannot listen at {}: {}\n"
-                  "end that process, or choose another port: MASTER_PORT, or --master-port, on all hosts",
-                  host_name(), where, why));
-}
-
-// Sets the descriptor's mode without a change of its other flags.
-void set_blocking(int fd, bool blocking) {
-  const int flags = ::fcntl(fd, F_GETFL);
-  ::fcntl(fd, F_SETFL, blocking ? flags & ~O_NONBLOCK : flags | O_NONBLOCK);
-}
 
 // Waits until a connection that has begun is made; its error, 0 if it is.
 int finish_connecting(int fd, milliseconds limit) {
@@ -183,20 +103,6 @@ Resolved resolve(const std::string& name, uint16_t port) {
   return result;
 }
 
-Socket listen_for(const World& world) {
-  if (world.listen_socket >= 0) {
-    set_blocking(world.listen_socket, false);
-    ::fcntl(world.listen_socket, F_SETFD, FD_CLOEXEC);  // it came through an exec, and ends here
-    return Socket(world.listen_socket);
-  }
-  int problem = 0;
-  for (uint32_t i = 0; i < std::max<uint32_t>(world.port_tries, 1) && world.port + i <= 65535; ++i) {
-    if (Socket socket = try_to_listen(world, static_cast<uint16_t>(world.port + i))) return socket;
-    problem = errno;
-  }
-  cannot_listen(world, problem);
-}
-
 Socket connect_to(const Address& address, milliseconds limit) {
   Socket socket(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return socket;
@@ -207,7 +113,7 @@ Socket connect_to(const Address& address, milliseconds limit) {
   }
   if (problem == 0 && is_connected_to_itself(socket.fd())) problem = ECONNREFUSED;
   if (problem == 0) {
-    set_blocking(socket.fd(), true);
+    ::fcntl(socket.fd(), F_SETFL, ::fcntl(socket.fd(), F_GETFL) & ~O_NONBLOCK);
     prepare(socket.fd());
   } else {
     socket.close();

@@ -6,13 +6,13 @@
 
 #include <sys/stat.h>
 
+#include "core/base/abi_values.hpp"
 #include "core/base/error.hpp"
-#include "core/base/str.hpp"
 #include "core/checkpoint/file_system.hpp"
 #include "core/checkpoint/manifest.hpp"
 #include "core/checkpoint/piece_file.hpp"
 #include "core/safetensors/crc32c.hpp"
-#include "core/safetensors/error.hpp"
+#include "core/safetensors/header.hpp"
 
 namespace pipeline::checkpoint {
 namespace {

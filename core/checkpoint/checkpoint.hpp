@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/checkpoint/contents.hpp"
 #include "core/checkpoint/manifest.hpp"
 #include "core/safetensors/file.hpp"
 

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "core/abi/pipeline.h"
+#include "core/base/descriptor.hpp"
 #include "core/base/error.hpp"
 
 namespace pipeline::checkpoint {
@@ -29,33 +30,28 @@ namespace {
 class RealFile : public OutputFile {
  public:
   RealFile(std::string path, int flags)
-      : path_(std::move(path)), fd_(::open(path_.c_str(), flags | O_CLOEXEC, 0666)) {
-    if (fd_ < 0) fail(path_ + ": cannot be opened", errno);
-  }
-  RealFile(const RealFile&) = delete;
-  RealFile& operator=(const RealFile&) = delete;
-  ~RealFile() override {
-    if (fd_ >= 0) ::close(fd_);
+      : path_(std::move(path)), file_(::open(path_.c_str(), flags | O_CLOEXEC, 0666)) {
+    if (!file_) fail(path_ + ": cannot be opened", errno);
   }
 
   void write(std::span<const std::byte> bytes) override {
     while (!bytes.empty()) {
-      const ssize_t count = ::write(fd_, bytes.data(), bytes.size());
+      const ssize_t count = ::write(file_.fd(), bytes.data(), bytes.size());
       if (count < 0 && errno == EINTR) continue;
       if (count < 0) fail(path_ + ": cannot be written", errno);
       bytes = bytes.subspan(static_cast<size_t>(count));
     }
   }
   void sync() override {
-    if (::fsync(fd_) != 0) fail(path_ + ": cannot be synced to disk", errno);
+    if (::fsync(file_.fd()) != 0) fail(path_ + ": cannot be synced to disk", errno);
   }
   void close() override {
-    if (::close(std::exchange(fd_, -1)) != 0) fail(path_ + ": cannot be closed", errno);
+    if (!file_.close()) fail(path_ + ": cannot be closed", errno);
   }
 
  private:
   std::string path_;
-  int fd_;
+  Descriptor file_;
 };
 
 class RealFileSystem : public FileSystem {

@@ -13,7 +13,6 @@
 #include "core/base/error.hpp"
 #include "core/json/strict_json.hpp"
 #include "core/safetensors/crc32c.hpp"
-#include "core/safetensors/error.hpp"
 #include "core/safetensors/header.hpp"
 
 namespace pipeline::checkpoint {

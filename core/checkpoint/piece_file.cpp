@@ -4,10 +4,9 @@
 #include <span>
 #include <string>
 
+#include "core/base/abi_values.hpp"
 #include "core/base/error.hpp"
-#include "core/base/str.hpp"
 #include "core/safetensors/crc32c.hpp"
-#include "core/safetensors/error.hpp"
 #include "core/safetensors/header.hpp"
 
 namespace pipeline::checkpoint {
@@ -52,23 +51,10 @@ void check_piece(const pl_piece& piece, const std::string& label) {
   if (piece.count > 0 && !piece.data) throw Error("checkpoint piece " + label + ": has no data");
 }
 
-std::vector<safetensors::TensorInfo> lay_out(std::vector<safetensors::TensorInfo> tensors, uint64_t& bytes) {
-  std::stable_sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
-    return safetensors::dtype_bits(a.dtype) > safetensors::dtype_bits(b.dtype);
-  });
-  for (safetensors::TensorInfo& tensor : tensors) {
-    const uint64_t size = safetensors::byte_size(tensor.dtype, tensor.shape, tensor.name);
-    tensor.begin = bytes;
-    tensor.end = bytes += size;
-  }
-  return tensors;
-}
-
 }  // namespace
 
 PieceFile::PieceFile(const std::string& name, const PieceSource& pieces) : pieces_(pieces) {
   std::vector<safetensors::TensorInfo> tensors;
-  std::set<std::string> names;
   Manifest found;
   pieces_([&](const pl_piece& piece) {
     const std::string kind(view(piece.kind));
@@ -79,7 +65,6 @@ PieceFile::PieceFile(const std::string& name, const PieceSource& pieces) : piece
     check_piece(piece, label);
     const bool whole = piece.count == element_count(shape);
     const std::string stored = whole ? label : label + "@" + std::to_string(piece.offset);
-    if (!names.insert(stored).second) throw Error("checkpoint piece " + stored + ": occurs twice");
     tensors.push_back(
         {stored, dtype, whole ? shape : safetensors::Shape{static_cast<int64_t>(piece.count)}, 0, 0});
     found.tensors.push_back({kind,
@@ -92,7 +77,8 @@ PieceFile::PieceFile(const std::string& name, const PieceSource& pieces) : piece
   merge(share_, found, name);
   share_.files = {{name, 0, 0}};
   try {
-    header_ = safetensors::format_header(lay_out(std::move(tensors), data_bytes_), {{"format", "pt"}}, name);
+    data_bytes_ = safetensors::lay_out(tensors, name);
+    header_ = safetensors::format_header(tensors, {{"format", "pt"}}, name);
   } catch (const safetensors::Error& error) {
     throw Error(error.what());
   }

@@ -7,10 +7,9 @@
 #include <vector>
 
 #include "core/abi/pipeline.h"
-#include "core/checkpoint/contents.hpp"
 #include "core/checkpoint/file_system.hpp"
 #include "core/checkpoint/manifest.hpp"
-#include "core/safetensors/dtype.hpp"
+#include "core/safetensors/header.hpp"
 
 namespace pipeline::checkpoint {
 

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/checkpoint/contents.hpp"
+#include "core/checkpoint/manifest.hpp"
 #include "core/checkpoint/store.hpp"
 
 namespace pipeline::checkpoint {

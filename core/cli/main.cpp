@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "core/base/error.hpp"
-#include "core/cli/freed_memory.hpp"
 #include "core/cli/verb.hpp"
 #include "core/config/error.hpp"
 #include "core/config/suggest.hpp"
@@ -82,7 +81,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  cli::keep_freed_memory();
+  launch::keep_freed_memory();
   launch::raise_file_limit();
   int code = cli::kFailed;
   try {

@@ -8,8 +8,8 @@
 
 #include "core/base/error.hpp"
 #include "core/launch/devices.hpp"
-#include "core/launch/run_secret.hpp"
-#include "core/train/run/environment.hpp"
+#include "core/launch/launch.hpp"
+#include "core/train/run/compute.hpp"
 #include "core/train/run/process_group.hpp"
 #include "core/train/run/signals.hpp"
 

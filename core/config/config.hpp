@@ -8,7 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include "core/config/plugin_config.hpp"
 #include "core/config/settings.hpp"
 
 namespace pipeline::config {
@@ -75,8 +74,6 @@ class Config : public Settings {
   // All values in force, as TOML that loads as the same configuration. with_origins: each line ends with a
   // comment that says where its value comes from.
   std::string to_toml(bool with_origins, std::span<const PluginConfig* const> plugins = {}) const;
-  // The same values as one JSON object, tables as objects.
-  std::string to_json(std::span<const PluginConfig* const> plugins = {}) const;
 
  private:
   friend Config load(const LoadArgs& args);
@@ -88,5 +85,26 @@ class Config : public Settings {
 
 // Reads, merges and checks everything except the plugins' own options. Throws ConfigError.
 Config load(const LoadArgs& args);
+
+// One key whose value has changed since the run was started.
+struct Difference {
+  std::string key;
+  std::string before;  // as TOML source; "" if there was none
+  std::string now;
+  Origin origin;    // of the new value
+  bool may_change;  // it cannot change the result, or is meant to be changed (length of training, devices,
+                    // ...)
+  bool with_its_plugin;  // it came or went with a strategy or backend; a run may continue under another
+};
+
+// Compares the resolved config stored by a run (Config::to_toml of its stage) with the one in force.
+std::vector<Difference> differences(std::string_view stored_toml, const Config& now,
+                                    std::span<const PluginConfig* const> plugins = {});
+
+// Throws ConfigError if keys that must not change have changed, with both values of each; returns the
+// allowed differences. `where` names the stored config: "runs/x/checkpoints/step-200".
+std::vector<Difference> require_resumable(std::string_view stored_toml, std::string_view where,
+                                          const Config& now,
+                                          std::span<const PluginConfig* const> plugins = {});
 
 }  // namespace pipeline::config

@@ -1,4 +1,5 @@
-#include "core/config/differences.hpp"
+// What has changed since a run was started, and what of it may.
+#include "core/config/config.hpp"
 
 #include "core/config/document.hpp"
 

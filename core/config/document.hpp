@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <optional>
 #include <string>
@@ -58,5 +59,14 @@ std::optional<Literal> parse_value(std::string_view text);
 bool is_bare_key(std::string_view key);
 // Whether `key` is bare keys separated by dots.
 bool is_dotted_key(std::string_view key);
+
+// Throws ConfigError for text that must not reach the parser: not UTF-8, a NUL byte, non-ASCII characters
+// outside of strings and comments (toml++ 3.3 has undefined behaviour there), or keys nested so deeply that
+// it would exhaust the stack.
+void refuse_unreadable(std::string_view text, const std::string& file);
+
+// Says in plain words what toml++ found wrong at line and column (1-based).
+ConfigError syntax_error(std::string_view text, const std::string& file, size_t line, size_t column,
+                         std::string_view description);
 
 }  // namespace pipeline::config

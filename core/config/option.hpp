@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/base/str.hpp"
+#include "core/base/abi_values.hpp"
 #include "core/config/value.hpp"
 #include "pipeline.h"
 

@@ -3,9 +3,6 @@
 #include <sstream>
 
 #include "core/config/document.hpp"
-#include "core/config/error.hpp"
-#include "core/config/syntax.hpp"
-#include "core/config/value.hpp"
 
 namespace {
 

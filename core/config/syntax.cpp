@@ -1,12 +1,10 @@
-#include "core/config/syntax.hpp"
+// Text that is not TOML: what must not reach the parser, and plain messages where the parser fails.
 
 #include <algorithm>
 #include <optional>
 
 #include "core/base/utf8.hpp"
 #include "core/config/document.hpp"
-#include "core/config/error.hpp"
-#include "core/config/value.hpp"
 
 namespace pipeline::config {
 namespace {
@@ -65,11 +63,12 @@ std::string word_around(std::string_view text, size_t i) {
       std::string(text.substr(begin, std::min(text.find_first_of(kSeparators, i), text.size()) - begin)), 60);
 }
 
-}  // namespace
-
+// "file:line:column: ".
 std::string at(const std::string& file, size_t line, size_t column) {
   return file + ':' + std::to_string(line) + ':' + std::to_string(column) + ": ";
 }
+
+}  // namespace
 
 void refuse_unreadable(std::string_view text, const std::string& file) {
   size_t line = 1, column = 1;

@@ -1,7 +1,5 @@
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
-
 #include "core/config/config.hpp"
 #include "core/config/document.hpp"
 #include "core/config/option.hpp"
@@ -98,25 +96,6 @@ std::string stage_text(const StageLayer& stage, const Sources& sources, bool wit
   return "\n[[stage]]\n" + tables(rows, "stage.", with_origins);
 }
 
-nlohmann::ordered_json to_json_value(const Literal& literal) {
-  switch (literal.kind) {
-    case Literal::Kind::kBool:
-      return literal.boolean;
-    case Literal::Kind::kInt:
-      return literal.integer;
-    case Literal::Kind::kFloat:
-      return literal.number;
-    case Literal::Kind::kString:
-    case Literal::Kind::kOther:
-      return literal.text;
-    case Literal::Kind::kArray:
-      break;
-  }
-  nlohmann::ordered_json items = nlohmann::ordered_json::array();
-  for (const Literal& item : literal.items) items.push_back(to_json_value(item));
-  return items;
-}
-
 }  // namespace
 
 std::string Config::to_toml(bool with_origins, std::span<const PluginConfig* const> plugins) const {
@@ -124,18 +103,6 @@ std::string Config::to_toml(bool with_origins, std::span<const PluginConfig* con
   if (stage_.empty() && sources_->has_stages)
     for (const StageLayer& stage : sources_->stages) out += stage_text(stage, *sources_, with_origins);
   return out;
-}
-
-std::string Config::to_json(std::span<const PluginConfig* const> plugins) const {
-  nlohmann::ordered_json root = nlohmann::ordered_json::object();
-  for (const Row& row : rows(plugins)) {
-    const std::optional<Literal> literal = parse_value(row.value);
-    if (!literal) continue;
-    std::string pointer = "/" + row.key;
-    if (row.key.find('"') == std::string::npos) std::ranges::replace(pointer, '.', '/');
-    root[nlohmann::ordered_json::json_pointer(pointer)] = to_json_value(*literal);
-  }
-  return root.dump(2);
 }
 
 }  // namespace pipeline::config

@@ -13,7 +13,6 @@
 #include "core/base/socket.hpp"
 #include "core/launch/process.hpp"
 #include "core/launch/rank_env.hpp"
-#include "core/launch/rank_output.hpp"
 
 namespace pipeline::launch {
 namespace {

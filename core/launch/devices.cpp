@@ -9,7 +9,6 @@
 #include <sched.h>
 
 #include "core/observe/format.hpp"
-#include "core/observe/memory.hpp"
 
 namespace pipeline::launch {
 namespace {
@@ -110,6 +109,21 @@ std::string cpu_name() {
   return "unknown";
 }
 
+// The number of a line `Name:   123 kB`, in bytes; 0 if there is none.
+uint64_t memory_field(const char* file, const std::string& name) {
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);)
+    if (line.starts_with(name + ":")) return std::stoull(line.substr(name.size() + 1)) * 1024;
+  return 0;
+}
+
+uint64_t total_host_memory() {
+  uint64_t total = memory_field("/proc/meminfo", "MemTotal");
+  std::ifstream limit("/sys/fs/cgroup/memory.max");
+  if (uint64_t bytes = 0; limit >> bytes) total = std::min(total, bytes);  // "max" is no number
+  return total;
+}
+
 unsigned usable_cores() {
   cpu_set_t set;
   return ::sched_getaffinity(0, sizeof set, &set) == 0 ? static_cast<unsigned>(CPU_COUNT(&set)) : 1;
@@ -121,7 +135,7 @@ Devices find_devices() {
   Devices found;
   found.cpu = cpu_name();
   found.cores = usable_cores();
-  found.memory = observe::total_host_memory();
+  found.memory = total_host_memory();
   find_cuda(found);
   leave_out_unusable(found);
   return found;
@@ -178,6 +192,8 @@ DeviceMemory cuda_memory() {
   if (ask == nullptr || ask(&free, &total) != 0) return {};
   return {total - free, total};
 }
+
+uint64_t peak_host_memory() { return memory_field("/proc/self/status", "VmHWM"); }
 
 bool has_bf16(const CudaDevice& device) { return device.major >= 8; }
 

@@ -51,6 +51,9 @@ struct DeviceMemory {
 };
 DeviceMemory cuda_memory();
 
+// Of this process on the host, in bytes, at most so far.
+uint64_t peak_host_memory();
+
 // True if the hardware has bf16 arithmetic: compute capability 8.0 or later.
 bool has_bf16(const CudaDevice& device);
 

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "core/base/keyed_hash.hpp"
+#include "core/base/hash.hpp"
 #include "core/launch/attempt.hpp"
 #include "core/launch/process.hpp"
 #include "core/launch/rank_env.hpp"

@@ -1,16 +1,38 @@
-// One rank as a child process: how it starts, and what its end means.
+// One rank as a child process: how it starts, what its end means, and the signals of whoever watches it.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include <malloc.h>
 #include <sys/types.h>
 
-#include "core/launch/signal_pipe.hpp"
-#include "core/launch/variables.hpp"
+#include "core/base/socket.hpp"
+#include "core/launch/rank_env.hpp"
 
 namespace pipeline::launch {
+
+// The signals that the supervisor acts on, as a descriptor to poll. Uses handlers, not a blocked mask: the
+// CUDA driver has its own threads, and children inherit masks.
+class SignalPipe {
+ public:
+  // Takes over SIGINT, SIGTERM, SIGUSR1, SIGHUP (unless ignored, as under nohup), SIGTSTP, SIGCHLD; ignores
+  // SIGPIPE. One at a time.
+  SignalPipe();
+  ~SignalPipe();  // restores the previous handlers
+  SignalPipe(const SignalPipe&) = delete;
+  SignalPipe& operator=(const SignalPipe&) = delete;
+
+  int descriptor() const { return pipe_.out.fd(); }  // readable when there are signals to take
+  std::vector<int> take();                           // signals since the last call, in order
+
+  // For a child, between fork and exec: restores the previous signal state.
+  void restore() const;
+
+ private:
+  Pipe pipe_;
+};
 
 struct ProcessArgs {
   const std::vector<std::string>& command;  // begins with the program's path
@@ -28,6 +50,16 @@ pid_t start_process(const ProcessArgs& args);
 // Raises the open-file limit as far as the system allows: shells set 1,024, too few for many ranks and
 // mapped files together.
 void raise_file_limit();
+
+// What the allocator does with memory that is freed. Tensors come and go every step: glibc would map and
+// unmap each one, and the kernel would clear its pages again every time. Only the largest, of 32 MiB and more
+// (it takes no higher threshold), are mapped: in a heap the holes that they leave would be cut up by small
+// ones, and the next one find none.
+inline void keep_freed_memory() {
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);
+  mallopt(M_TRIM_THRESHOLD, -1);
+  mallopt(M_TOP_PAD, 64 << 20);
+}
 
 // This program and its command line, as a command for start_process().
 std::vector<std::string> own_command();

@@ -1,8 +1,14 @@
 #include "core/launch/rank_env.hpp"
 
-#include <fmt/format.h>
+#include <charconv>
+#include <string_view>
 
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "core/base/error.hpp"
 #include "core/base/hash.hpp"
+#include "core/launch/launch.hpp"
 
 namespace pipeline::launch {
 namespace {
@@ -73,6 +79,89 @@ std::optional<RankEnv> find_rank_env(const Variables& variables) {
     require_same(variables, *env);
   if (env) require_in_range(*env);
   return env;
+}
+
+namespace {
+
+// What the program itself reads, and what its libraries read and users ask about. Never by prefix: some
+// SLURM_ variables are secrets.
+constexpr std::string_view kListed =
+    " CUBLAS_WORKSPACE_CONFIG CUDA_DEVICE_ORDER CUDA_VISIBLE_DEVICES GLOO_SOCKET_IFNAME GOMP_SPINCOUNT "
+    "GROUP_RANK GROUP_WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT MKL_NUM_THREADS "
+    "MPI_LOCALNRANKS MPI_LOCALRANKID NO_COLOR OMPI_COMM_WORLD_LOCAL_RANK OMPI_COMM_WORLD_LOCAL_SIZE "
+    "OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE OMPI_MCA_orte_hnp_uri OMPI_MCA_orte_num_nodes "
+    "OMP_NUM_THREADS OMP_WAIT_POLICY PET_NNODES PET_NODE_RANK PET_NPROC_PER_NODE PIPELINE_PLUGIN_PATH "
+    "PIPELINE_SUPERVISOR PMIX_NAMESPACE PMI_RANK PMI_SIZE PYTORCH_ALLOC_CONF PYTORCH_CUDA_ALLOC_CONF RANK "
+    "SLURM_JOB_ID SLURM_LOCALID SLURM_NODEID SLURM_PROCID SLURM_RESTART_COUNT SLURM_STEP_ID "
+    "SLURM_STEP_NODELIST SLURM_STEP_NUM_TASKS SLURM_STEP_TASKS_PER_NODE TORCHELASTIC_RESTART_COUNT "
+    "TORCHELASTIC_RUN_ID TORCHELASTIC_USE_AGENT_STORE WORLD_SIZE ";
+
+bool is_listed(const std::string& name) {
+  return kListed.find(" " + name + " ") != kListed.npos || name.starts_with("NCCL_") ||
+         name.starts_with("TORCH_NCCL_");
+}
+
+template <class Integer>
+std::optional<Integer> whole_number(const Variables& variables, const std::string& name, Integer least) {
+  const std::optional<std::string> value = text(variables, name);
+  if (!value) return std::nullopt;
+  Integer number = 0;
+  const auto [end, error] = std::from_chars(value->data(), value->data() + value->size(), number);
+  if (error != std::errc() || end != value->data() + value->size() || number < least)
+    fail_config(
+        fmt::format("{}={} in the environment: must be a whole number of at least {}", name, *value, least));
+  return number;
+}
+
+}  // namespace
+
+void fail_config(const std::string& message) { throw Error(PL_ERROR_CONFIG, message); }
+
+Variables own_variables() {
+  Variables variables;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    if (const size_t equals = text.find('='); equals != std::string::npos)
+      variables.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return variables;
+}
+
+std::optional<std::string> text(const Variables& variables, const std::string& name) {
+  const auto found = variables.find(name);
+  return found == variables.end() || found->second.empty() ? std::nullopt : std::optional(found->second);
+}
+
+std::optional<int32_t> number(const Variables& variables, const std::string& name, int32_t least) {
+  return whole_number<int32_t>(variables, name, least);
+}
+
+std::optional<uint16_t> port_number(const Variables& variables, const std::string& name) {
+  return whole_number<uint16_t>(variables, name, 1);
+}
+
+int32_t required_number(const Variables& variables, const std::string& name, int32_t least,
+                        const std::string& because) {
+  if (const std::optional<int32_t> value = number(variables, name, least)) return *value;
+  fail_config(fmt::format("{} is not set in the environment, and {}", name, because));
+}
+
+std::string quote(const Variables& variables, const std::vector<std::string>& names) {
+  std::string line;
+  for (const std::string& name : names)
+    if (const auto value = text(variables, name))
+      line += fmt::format("{}{}={}", line.empty() ? "" : " ", name, *value);
+  return line;
+}
+
+std::vector<std::string> variables_in_force() {
+  std::vector<std::string> lines;
+  const Variables own = own_variables();
+  // What our own supervisor has set is nobody's choice.
+  const Variables set_by_us = own.contains(kSupervisor) ? supervised_variables({}) : Variables();
+  for (const auto& [name, value] : own)
+    if (is_listed(name) && !set_by_us.contains(name)) lines.push_back(name + "=" + value);
+  return lines;
 }
 
 }  // namespace pipeline::launch

@@ -1,4 +1,5 @@
-#include "core/launch/rank_output.hpp"
+// What remains of a rank that died: what it wrote to stdout and stderr, and its own log.
+#include "core/launch/attempt.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-#include "core/launch/run_secret.hpp"
+#include "core/launch/launch.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -14,7 +14,6 @@
 #include "core/base/descriptor.hpp"
 #include "core/base/error.hpp"
 #include "core/base/hash.hpp"
-#include "core/base/keyed_hash.hpp"
 #include "core/launch/rank_env.hpp"
 
 namespace pipeline::launch {

@@ -68,6 +68,10 @@ Clock::time_point deadline_after(Seconds patience) {
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::min(patience, Seconds(1e9)));
 }
 
+std::string seconds_text(Seconds time) {
+  return time < Seconds(10) ? fmt::format("{:.2g} s", time.count()) : fmt::format("{:.0f} s", time.count());
+}
+
 Seconds heartbeat_period(Seconds stall) {
   if (stall <= Seconds(0)) return Seconds(1);
   return std::clamp(stall / 8, Seconds(0.02), Seconds(1));

@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <string>
 #include <thread>
 
 #include "core/base/socket.hpp"
@@ -63,6 +64,8 @@ constexpr std::chrono::milliseconds kLook{100};
 
 // The time `patience` from now. `patience` may exceed the clock's range.
 Clock::time_point deadline_after(Seconds patience);
+
+std::string seconds_text(Seconds time);  // "42 s", "0.5 s"
 
 // How often ranks and server send a heartbeat: once a second, or several times within a short `stall`.
 Seconds heartbeat_period(Seconds stall);

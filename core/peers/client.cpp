@@ -11,7 +11,6 @@
 
 #include "core/base/error.hpp"
 #include "core/peers/join.hpp"
-#include "core/peers/rank_list.hpp"
 
 namespace pipeline::peers {
 namespace {
@@ -23,9 +22,23 @@ constexpr std::size_t kMaxCollective = 512;      // of its name, in a state
 
 }  // namespace
 
+void Activity::at(std::string_view phase, uint64_t step) {
+  moved();
+  std::lock_guard lock(mutex_);
+  phase_ = phase;
+  step_ = step;
+  since_ = Clock::now();
+}
+
+State Activity::now() const {
+  std::lock_guard lock(mutex_);
+  const Seconds since = Clock::now() - since_;
+  return {phase_, step_, since.count(), moves_.load(std::memory_order_relaxed), {}};
+}
+
 Client::Client(const World& world, Options options)
-    : Member(std::move(options)),
-      world_(world),
+    : world_(world),
+      options_(std::move(options)),
       server_(world.rank == 0 ? std::make_unique<Server>(world, options_.timeout, options_.stall) : nullptr),
       socket_(come_in()),
       sender_(socket_.fd()),
@@ -74,9 +87,9 @@ void Client::await_start(Clock::time_point deadline) {
   if (!started_ && !verdict_) {
     const bool stops = cancelled();
     const std::string who = fmt::format("rank {} (host {})", world_.rank, host_name());
-    const std::string text = stops ? fmt::format("{} was told to stop while it waited for all ranks", who)
-                                   : fmt::format("{} waited {} for all ranks: {}", who,
-                                                 seconds_text(options_.timeout.count()), missing_);
+    const std::string text =
+        stops ? fmt::format("{} was told to stop while it waited for all ranks", who)
+              : fmt::format("{} waited {} for all ranks: {}", who, seconds_text(options_.timeout), missing_);
     const uint8_t code = stops ? PL_ERROR_CANCELLED : PL_ERROR_TIMEOUT;
     const Clock::time_point receipt = Clock::now() + kReceiptTime;
     lock.unlock();
@@ -89,6 +102,12 @@ void Client::await_start(Clock::time_point deadline) {
   }
   reading_ = false;
   if (!started_) throw Error(verdict_->code, describe(verdict_->failure));
+}
+
+void Client::check_open() const {
+  if (verdict_) throw Error(PL_ERROR_PEER, describe(verdict_->failure));
+  if (left_) throw Error(PL_ERROR_PEER, "this rank has left the run and can no longer exchange data");
+  if (ended_) throw Error(PL_ERROR_PEER, "rank 0 has left the run: nothing can be exchanged any more");
 }
 
 void Client::check_size(std::string_view what, std::string_view channel, std::string_view body) const {
@@ -144,7 +163,7 @@ std::optional<Frame> Client::ask(FrameType type, uint8_t detail, std::string_vie
   }
   std::erase(waiting_, &waiter);
   if (!waiter.done) check_open();
-  if (stops) throw cancelled_error();
+  if (stops) throw Error(PL_ERROR_CANCELLED, "told to stop while waiting for other ranks");
   activity.moved();
   return waiter.done ? std::optional(std::move(waiter.answer)) : std::nullopt;
 }
@@ -249,9 +268,23 @@ void Client::lose_server(const std::string& how, uint32_t code) {
 
 // What somebody else is sending in its place is a sign of life, too.
 void Client::send_state() {
-  State mine = state();
+  State mine = activity.now();
+  if (options_.collective) mine.collective = options_.collective();
   if (mine.collective.size() > kMaxCollective) mine.collective.resize(kMaxCollective);
   sender_.try_to_send(encode(FrameType::state, json_text(mine)));
+}
+
+std::optional<Failure> Client::failure(Seconds wait) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_until(lock, deadline_after(wait), [&] { return verdict_ || left_ || ended_; });
+  return verdict_ ? std::optional(verdict_->failure) : std::nullopt;
+}
+
+void Client::settle(Verdict verdict) {
+  verdict.failure.stalled = verdict.failure.by_peer_loss && verdict.code == PL_ERROR_TIMEOUT;
+  std::lock_guard lock(mutex_);
+  if (!verdict_ && !left_) verdict_ = std::move(verdict);
+  changed_.notify_all();
 }
 
 void Client::fail(std::string_view what) {
@@ -305,6 +338,17 @@ void Client::run() {
   tell_failure();  // a caller that has heard of it may have left at once
 }
 
+void Client::tell_failure() {
+  std::optional<Failure> failure;
+  {
+    std::lock_guard lock(mutex_);
+    if (told_ || !verdict_) return;
+    failure = verdict_->failure;
+  }
+  told_ = true;
+  if (options_.on_failure) options_.on_failure(*failure);
+}
+
 // The connection has something, and nobody else was reading it.
 void Client::take_a_look() {
   std::unique_lock lock(mutex_);
@@ -328,11 +372,11 @@ void Client::tick() {
   if (options_.stall > Seconds(0) && silence > options_.stall)
     return lose_server(
         fmt::format("it has given no sign of life for {}: its process is stopped or its machine hangs",
-                    seconds_text(silence.count())),
+                    seconds_text(silence)),
         PL_ERROR_TIMEOUT);
   if (reachability_.lost(socket_.fd(), clock_.now()))
     return lose_server(fmt::format("its host has not answered for {} (power, network, firewall)",
-                                   seconds_text(Reachability::kPatience.count())));
+                                   seconds_text(Reachability::kPatience)));
   send_state();
 }
 

@@ -11,9 +11,8 @@
 #include <utility>
 
 #include "core/base/error.hpp"
-#include "core/base/keyed_hash.hpp"
+#include "core/base/hash.hpp"
 #include "core/peers/frame.hpp"
-#include "core/peers/rank_list.hpp"
 #include "core/peers/rendezvous.hpp"
 
 namespace pipeline::peers {
@@ -156,7 +155,7 @@ void Join::time_out() const {
                           "(MASTER_ADDR and MASTER_PORT, or "
                           "--master-address and --master-port, the same on all hosts), and does a firewall "
                           "let the port through? launch.rendezvous_seconds allows more time",
-                          world_.rank, host_name(), seconds_text(waited.count()),
+                          world_.rank, host_name(), seconds_text(waited),
                           to_text(world_.address, world_.port), problem_));
 }
 

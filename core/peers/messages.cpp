@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
-#include "core/base/keyed_hash.hpp"
+#include "core/base/hash.hpp"
 #include "core/base/socket.hpp"
 #include "core/json/strict_json.hpp"
 

@@ -2,12 +2,32 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "core/abi/pipeline.h"
-#include "core/peers/rank_list.hpp"
 
 namespace pipeline::peers {
+
+std::string list_of(const std::vector<int32_t>& ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < ranks.size();) {
+    std::size_t last = i;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    if (i > 0) text += ", ";
+    text += i == last ? fmt::format("{}", ranks[i]) : fmt::format("{}-{}", ranks[i], ranks[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
+std::string list_of(const std::vector<int32_t>& ranks, const std::vector<std::string>& hosts) {
+  const auto host = [&](int32_t rank) -> const std::string& { return hosts[static_cast<std::size_t>(rank)]; };
+  const std::string& first = host(ranks.front());
+  const bool one_host =
+      std::all_of(ranks.begin(), ranks.end(), [&](int32_t rank) { return host(rank) == first; });
+  return one_host && !first.empty() ? fmt::format("{} (host {})", list_of(ranks), first) : list_of(ranks);
+}
 
 std::string secret_remedy() {
   return "make run.dir the same folder on all hosts, or set PIPELINE_RUN_SECRET to the same text for all "
@@ -96,7 +116,7 @@ std::string Rendezvous::missing_text() const {
 
 std::string Rendezvous::timeout_text(Seconds waited) const {
   std::string text = fmt::format("rank 0 (host {}) waited {} at {} for all ranks: {}\n", rank_0_.host,
-                                 seconds_text(waited.count()), here_, missing_text());
+                                 seconds_text(waited), here_, missing_text());
   if (strangers_ > 0)
     text += fmt::format("turned away: {} connection{}, the last one {}\n", strangers_,
                         strangers_ == 1 ? "" : "s", stranger_);

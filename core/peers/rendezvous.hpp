@@ -10,6 +10,11 @@
 
 namespace pipeline::peers {
 
+// "rank 3", "ranks 0-2, 5". In ascending order, at least one. With `hosts` by rank, if all are on one:
+// "rank 3 (host b)", "ranks 0-2 (host a)".
+std::string list_of(const std::vector<int32_t>& ranks);
+std::string list_of(const std::vector<int32_t>& ranks, const std::vector<std::string>& hosts);
+
 // What to do if two ranks have different secrets.
 std::string secret_remedy();
 

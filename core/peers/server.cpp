@@ -11,8 +11,7 @@
 #include <utility>
 
 #include "core/base/error.hpp"
-#include "core/base/keyed_hash.hpp"
-#include "core/peers/rank_list.hpp"
+#include "core/base/hash.hpp"
 
 namespace pipeline::peers {
 namespace {
@@ -327,7 +326,7 @@ void Server::check_connections() {
       gone.push_back(fd);
     } else if (seated && connection->reachability.lost(fd, clock_.now())) {
       lose(*connection, fmt::format("its host has not answered for {} (power, network, firewall)",
-                                    seconds_text(Reachability::kPatience.count())));
+                                    seconds_text(Reachability::kPatience)));
       gone.push_back(fd);
     }
   }

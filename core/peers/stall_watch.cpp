@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/peers/rank_list.hpp"
+#include "core/peers/rendezvous.hpp"
 
 namespace pipeline::peers {
 namespace {
@@ -42,7 +42,7 @@ StallWatch::Condition StallWatch::condition_of(const Seat& seat, Seconds now,
   const Seconds silence = now - seat.heard_at;
   if (silence > std::min(stall_ / 2, Seconds(5))) {
     const std::string text = fmt::format("no sign of life for {} (stopped, or its machine hangs), last in {}",
-                                         seconds_text(silence.count()), place(state));
+                                         seconds_text(silence), place(state));
     return {2, "silent in " + place(state), "gives " + text, "give " + text};
   }
   if (!state.collective.empty()) {
@@ -55,7 +55,7 @@ StallWatch::Condition StallWatch::condition_of(const Seat& seat, Seconds now,
     return {0, text, "waits" + text, "wait" + text};
   }
   const std::string text =
-      fmt::format("in {}, for {}", place(state), seconds_text(state.seconds + silence.count()));
+      fmt::format("in {}, for {}", place(state), seconds_text(Seconds(state.seconds) + silence));
   return {1, "in " + place(state), text, text};
 }
 
@@ -76,7 +76,7 @@ std::optional<Stall> StallWatch::check(Seconds now,
   std::stable_sort(groups.begin(), groups.end(),
                    [](const auto& a, const auto& b) { return a.first.suspicion > b.first.suspicion; });
 
-  std::string text = fmt::format("no progress for {}", seconds_text((now - moved_at_).count()));
+  std::string text = fmt::format("no progress for {}", seconds_text(now - moved_at_));
   const char* between = ": ";
   for (const auto& [condition, ranks] : groups) {
     text += fmt::format("{}{} {}", between, list_of(ranks, hosts_),

@@ -1,8 +1,6 @@
 #include "core/plugins/backend.hpp"
 
-#include "core/base/str.hpp"
-#include "core/base/struct_copy.hpp"
-#include "core/plugins/backend_channel.hpp"
+#include "core/base/abi_values.hpp"
 
 namespace pipeline::plugins {
 namespace {
@@ -118,18 +116,6 @@ pl_buffer host_buffer(void* data, std::uint64_t count, pl_dtype dtype) {
   buffer.dtype = dtype;
   buffer.device = {PL_DEVICE_CPU, 0};
   return buffer;
-}
-pl_buffer host_buffer(float* data, std::uint64_t count) {
-  return host_buffer(static_cast<void*>(data), count, {PL_DTYPE_FLOAT, 32, 1});
-}
-pl_buffer host_buffer(double* data, std::uint64_t count) {
-  return host_buffer(static_cast<void*>(data), count, {PL_DTYPE_FLOAT, 64, 1});
-}
-pl_buffer host_buffer(std::int64_t* data, std::uint64_t count) {
-  return host_buffer(static_cast<void*>(data), count, {PL_DTYPE_INT, 64, 1});
-}
-pl_buffer host_buffer(std::uint8_t* data, std::uint64_t count) {
-  return host_buffer(static_cast<void*>(data), count, {PL_DTYPE_UINT, 8, 1});
 }
 
 }  // namespace pipeline::plugins

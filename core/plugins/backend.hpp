@@ -3,17 +3,56 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
-#include "core/plugins/flight_record.hpp"
-#include "core/plugins/host.hpp"
-#include "core/plugins/plugin.hpp"
-#include "core/plugins/thread_check.hpp"
+#include "core/plugins/call.hpp"
 
 namespace pipeline::plugins {
+
+// A collective that this rank called.
+struct Flight {
+  uint64_t sequence = 0;       // 1-based, the same on all ranks
+  const char* operation = "";  // "all_reduce"
+  uint64_t count = 0;          // elements of the first buffer
+  pl_dtype dtype{};
+  std::chrono::steady_clock::time_point started{};
+  std::chrono::steady_clock::time_point finished{};  // end of its wait; `started` while in progress
+  bool done = false;
+  bool failed = false;
+  std::optional<std::chrono::steady_clock::time_point> waited{};  // when this rank began to block on it
+};
+
+// "all_reduce #12 (4096 x float32)"
+std::string describe(const Flight& flight);
+
+// The last collectives of one group, for when a rank hangs or fails. [any-thread]
+class FlightRecord {
+ public:
+  static constexpr size_t kCapacity = 64;
+
+  void begin(const char* operation, uint64_t count, pl_dtype dtype, const pl_work* work);
+  void wait(const pl_work* work);
+  void end(const pl_work* work, bool failed);
+  std::optional<Flight> find(const pl_work* work) const;  // nullopt: not in progress, or long ago
+
+  std::vector<Flight> recent() const;  // oldest first
+
+ private:
+  struct Entry {
+    Flight flight;
+    const pl_work* work;
+  };
+  mutable std::mutex mutex_;
+  std::vector<Entry> entries_;  // a ring: the flight with sequence s is at (s - 1) % kCapacity
+  uint64_t next_ = 1;
+};
 
 struct OpenArgs {
   std::string address;  // host name or IP of rank 0
@@ -91,10 +130,27 @@ class Communicator {
 };
 
 // A buffer in host memory.
-pl_buffer host_buffer(float* data, std::uint64_t count);
-pl_buffer host_buffer(double* data, std::uint64_t count);
-pl_buffer host_buffer(std::int64_t* data, std::uint64_t count);
-pl_buffer host_buffer(std::uint8_t* data, std::uint64_t count);
 pl_buffer host_buffer(void* data, std::uint64_t count, pl_dtype dtype);
+template <class T>
+pl_buffer host_buffer(T* data, std::uint64_t count) {
+  constexpr uint8_t kind = std::is_floating_point_v<T> ? PL_DTYPE_FLOAT
+                           : std::is_signed_v<T>       ? PL_DTYPE_INT
+                                                       : PL_DTYPE_UINT;
+  return host_buffer(data, count, pl_dtype{kind, 8 * sizeof(T), 1});
+}
+
+// What `comm` of the forwarding table points to: the backend's own group and the record of its calls.
+struct Communicator::Channel {
+  Channel(const Plugin& plugin, const pl_context& context) : api(plugin.backend()), call(plugin, context) {}
+
+  const pl_backend_api& api;
+  Caller call;
+  pl_comm* comm = nullptr;
+  FlightRecord record;
+  SerialCheck serial;
+};
+
+// The table that strategies and Communicator's methods call; `comm` is a Channel.
+const pl_backend_api& forwarding_table();
 
 }  // namespace pipeline::plugins

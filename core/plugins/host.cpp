@@ -4,13 +4,12 @@
 
 #include <fmt/format.h>
 
+#include "core/base/abi_values.hpp"
 #include "core/base/error.hpp"
 #include "core/base/seed.hpp"
-#include "core/base/str.hpp"
-#include "core/config/plugin_config.hpp"
+#include "core/config/settings.hpp"
 #include "core/peers/peers.hpp"
 #include "core/plugins/call.hpp"
-#include "core/plugins/thread_check.hpp"
 
 void pl_context::set_run_info(const pl_run_info& info) {
   run_dir_ = pipeline::view(info.run_dir);

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/struct_copy.hpp"
+#include "core/base/abi_values.hpp"
 #include "pipeline.h"
 
 // What one plugin object sees of its run. The core creates one pl_context per plugin object; it outlives

@@ -10,13 +10,10 @@
 #include <memory>
 #include <utility>
 
+#include "core/base/abi_values.hpp"
 #include "core/base/error.hpp"
-#include "core/base/str.hpp"
-#include "core/base/struct_copy.hpp"
 #include "core/plugins/call.hpp"
 #include "core/plugins/host.hpp"
-#include "core/plugins/schema.hpp"
-#include "core/plugins/slots.hpp"
 
 namespace fs = std::filesystem;
 

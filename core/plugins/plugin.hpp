@@ -1,15 +1,41 @@
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "core/plugins/kind.hpp"
 #include "pipeline.h"
 
 namespace pipeline::plugins {
+
+enum class Kind : uint32_t {
+  kTask = PL_PLUGIN_TASK,
+  kStrategy = PL_PLUGIN_STRATEGY,
+  kBackend = PL_PLUGIN_BACKEND
+};
+
+inline constexpr std::array kKinds{Kind::kTask, Kind::kStrategy, Kind::kBackend};
+
+// "task"; also the configuration table that names such a plugin.
+constexpr std::string_view kind_name(Kind kind) {
+  return kind == Kind::kTask ? "task" : kind == Kind::kStrategy ? "strategy" : "backend";
+}
+
+constexpr std::optional<Kind> kind_called(std::string_view name) {
+  for (const Kind kind : kKinds)
+    if (kind_name(kind) == name) return kind;
+  return std::nullopt;
+}
+
+// The sub-folder of a plugin folder.
+constexpr std::string_view kind_folder(Kind kind) {
+  return kind == Kind::kTask ? "tasks" : kind == Kind::kStrategy ? "strategies" : "backends";
+}
 
 // A loaded plugin whose table has been negotiated and checked. Lives until the process ends: libraries are
 // never unloaded.
@@ -61,5 +87,17 @@ class Plugin {
 
 // Makes the last call into every loaded plugin, in reverse order of loading. Use none afterwards. [main]
 void shutdown_plugins();
+
+// What a plugin's tables are held against when it is loaded.
+
+// Returns what is wrong with an API table (a copy of the size that this program knows, of which the plugin
+// provided `received` bytes): a missing required slot, or an incomplete group of slots. Empty: nothing is
+// wrong.
+std::string slot_problem(Kind kind, const void* api, uint32_t received);
+
+// Returns the options that a plugin publishes, copied to the struct size that this program knows. Throws
+// Error for a schema that contradicts itself: the author's mistake, which would otherwise look like the
+// user's.
+std::vector<pl_option> copy_options(const pl_plugin& table);
 
 }  // namespace pipeline::plugins

@@ -2,8 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "core/base/str.hpp"
-#include "core/base/struct_copy.hpp"
+#include "core/base/abi_values.hpp"
 
 namespace pipeline::plugins {
 

@@ -5,8 +5,7 @@
 #include <cmath>
 #include <set>
 
-#include "core/base/str.hpp"
-#include "core/base/struct_copy.hpp"
+#include "core/base/abi_values.hpp"
 #include "core/plugins/task.hpp"
 
 namespace pipeline::plugins {

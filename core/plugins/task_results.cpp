@@ -6,8 +6,7 @@
 #include <set>
 #include <utility>
 
-#include "core/base/str.hpp"
-#include "core/base/struct_copy.hpp"
+#include "core/base/abi_values.hpp"
 #include "core/plugins/task.hpp"
 
 namespace pipeline::plugins {

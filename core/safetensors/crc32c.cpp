@@ -8,8 +8,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "core/safetensors/descriptor.hpp"
-#include "core/safetensors/error.hpp"
+#include "core/base/descriptor.hpp"
+#include "core/safetensors/header.hpp"
 
 namespace pipeline::safetensors {
 namespace {
@@ -62,7 +62,8 @@ uint32_t crc32c(uint32_t crc, std::span<const std::byte> data) {
 
 uint32_t checksum_file(const std::string& path) {
   constexpr size_t kPieceBytes = size_t{1} << 20;
-  const Descriptor file(path, O_RDONLY);
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) throw system_error(path + ": cannot be opened");
   const auto piece = std::make_unique<std::byte[]>(kPieceBytes);
   uint32_t sum = 0;
   uint64_t bytes = 0;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <set>
 #include <utility>
 
 #include <fcntl.h>
@@ -11,7 +10,6 @@
 #include <unistd.h>
 
 #include "core/json/strict_json.hpp"
-#include "core/safetensors/error.hpp"
 
 namespace pipeline::safetensors {
 namespace {
@@ -28,9 +26,11 @@ bool is_regular(int fd) {
 
 Writer::Writer(const std::string& path, WriterOptions options)
     : name_(path),
-      file_(path, O_WRONLY | O_CREAT | O_TRUNC),
-      remove_unfinished_(is_regular(file_.fd())),
-      options_(std::move(options)) {}
+      file_(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)),
+      remove_unfinished_(file_ && is_regular(file_.fd())),
+      options_(std::move(options)) {
+  if (!file_) throw system_error(name_ + ": cannot be opened");
+}
 
 Writer::~Writer() {
   if (remove_unfinished_ && !finished_) ::unlink(name_.c_str());
@@ -40,28 +40,13 @@ void Writer::declare(const std::string& name, Dtype dtype, const Shape& shape) {
   const std::string context = name_ + ": tensor " + strict_json::excerpt(name);
   if (laid_out_) throw Error(context + ": declared after the layout was fixed");
   if (name == "__metadata__") throw Error(context + ": this name is reserved by the format");
-  // Offsets are filled in by layout(); until then `end` holds the size.
-  tensors_.push_back({name, dtype, shape, 0, byte_size(dtype, shape, context)});
+  byte_size(dtype, shape, context);                // throws for a shape that cannot be
+  tensors_.push_back({name, dtype, shape, 0, 0});  // offsets: see layout()
 }
 
 std::span<const TensorInfo> Writer::layout() {
   if (laid_out_) return tensors_;
-  std::set<std::string_view> names;
-  for (const TensorInfo& tensor : tensors_) {
-    if (!names.insert(tensor.name).second)
-      throw Error(name_ + ": tensor " + strict_json::excerpt(tensor.name) + ": declared twice");
-  }
-  std::stable_sort(tensors_.begin(), tensors_.end(), [](const TensorInfo& a, const TensorInfo& b) {
-    return dtype_bits(a.dtype) > dtype_bits(b.dtype);
-  });
-  uint64_t position = 0;
-  for (TensorInfo& tensor : tensors_) {
-    tensor.begin = position;
-    if (__builtin_add_overflow(position, tensor.end, &position))
-      throw Error(name_ + ": tensor " + strict_json::excerpt(tensor.name) +
-                  ": the size of the file overflows 64 bits");
-    tensor.end = position;
-  }
+  lay_out(tensors_, name_);
   laid_out_ = true;
   return tensors_;
 }
@@ -110,7 +95,8 @@ void Writer::finish() {
   }
   flush();
   if (options_.sync && ::fsync(file_.fd()) != 0) throw system_error(name_ + ": cannot be synced to disk");
-  file_.close(name_);
+  if (!file_.close())
+    throw system_error(name_ + ": cannot be closed");  // maybe the first sign of a lost write
   finished_ = true;
 }
 

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/safetensors/descriptor.hpp"
+#include "core/base/descriptor.hpp"
 #include "core/safetensors/header.hpp"
 
 namespace pipeline::safetensors {

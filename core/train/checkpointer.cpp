@@ -5,12 +5,12 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/base/abi_values.hpp"
 #include "core/base/error.hpp"
-#include "core/base/str.hpp"
-#include "core/config/differences.hpp"
+#include "core/config/config.hpp"
 #include "core/observe/format.hpp"
-#include "core/train/run/clock.hpp"
-#include "core/train/run/extra_state.hpp"
+#include "core/train/run/measures.hpp"
+#include "core/train/run/weights.hpp"
 
 namespace pipeline::train {
 namespace {

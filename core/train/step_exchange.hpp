@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/train/run/metric_sum.hpp"
+#include "core/train/run/measures.hpp"
 #include "core/train/run/process_group.hpp"
 
 namespace pipeline::train {

@@ -9,13 +9,12 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "core/base/dtype.hpp"
+#include "core/base/abi_values.hpp"
 #include "core/base/error.hpp"
 #include "core/base/seed.hpp"
 #include "core/observe/format.hpp"
-#include "core/observe/memory.hpp"
 #include "core/train/run/announce.hpp"
-#include "core/train/run/clock.hpp"
+#include "core/train/run/measures.hpp"
 #include "core/train/run/schedule.hpp"
 #include "core/train/run/signals.hpp"
 #include "core/train/run/weights.hpp"
@@ -263,9 +262,8 @@ void Trainer::finish(const std::vector<MetricSum>& late) {
   add_means(late, record);
   if (!reporter_) return;
   const bool on_device = session_.run_info().device.type == PL_DEVICE_CUDA;
-  reporter_->step(
-      record, elapsed(),
-      {.host = observe::peak_host_memory(), .device = on_device ? launch::cuda_memory().used : 0});
+  reporter_->step(record, elapsed(),
+                  {.host = launch::peak_host_memory(), .device = on_device ? launch::cuda_memory().used : 0});
   if (record.skipped) report_skipped(record.step - 1);
 }
 

@@ -18,7 +18,7 @@
 
 #include "core/base/error.hpp"
 #include "core/config/config.hpp"
-#include "core/config/plugin_config.hpp"
+#include "core/config/settings.hpp"
 #include "core/plugins/host.hpp"
 #include "tests/peers/ranks.hpp"
 #include "tests/support/temporary_folder.hpp"

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "core/base/struct_copy.hpp"
+#include "core/base/abi_values.hpp"
 
 namespace pipeline::tests {
 namespace {

@@ -11,8 +11,8 @@
 #include <test_paths.hpp>
 #include <thread>
 
+#include "core/base/abi_values.hpp"
 #include "core/base/error.hpp"
-#include "core/base/struct_copy.hpp"
 #include "core/plugins/backend.hpp"
 #include "tests/peers/ranks.hpp"
 

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <exception>
 
-#include "core/base/str.hpp"
+#include "core/base/abi_values.hpp"
 
 namespace pipeline::plugins {
 namespace {

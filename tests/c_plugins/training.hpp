@@ -6,8 +6,8 @@
 #include <thread>
 #include <vector>
 
+#include "core/base/abi_values.hpp"
 #include "core/base/error.hpp"
-#include "core/base/struct_copy.hpp"
 #include "core/config/config.hpp"
 #include "core/plugins/backend.hpp"
 #include "core/plugins/host.hpp"

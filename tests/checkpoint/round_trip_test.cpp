@@ -186,7 +186,8 @@ TEST_F(RoundTrip, PiecesThatContradictThemselvesAreRefused) {
   };
   pl_piece whole = request_for(state_[1], 0, 7);
   whole.data = state_[1].bytes.data();
-  EXPECT_ERROR(write_pieces({whole, whole}), PL_ERROR_FAILED, "checkpoint piece value/ln.bias: occurs twice");
+  EXPECT_ERROR(write_pieces({whole, whole}), PL_ERROR_FAILED,
+               "state-00000-of-00001.safetensors: tensor \"value/ln.bias\": declared twice");
   pl_piece beyond = whole;
   beyond.offset = 1;
   EXPECT_ERROR(write_pieces({beyond}), PL_ERROR_FAILED,

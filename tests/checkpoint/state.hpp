@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/checkpoint/checkpoint.hpp"
-#include "core/checkpoint/contents.hpp"
+#include "core/checkpoint/manifest.hpp"
 
 namespace pipeline::checkpoint {
 

@@ -1,4 +1,4 @@
-#include "core/config/differences.hpp"
+#include "core/config/config.hpp"
 
 #include "tests/config/config_files.hpp"
 #include "tests/config/plugin_options.hpp"

@@ -1,5 +1,3 @@
-#include <nlohmann/json.hpp>
-
 #include "tests/config/config_files.hpp"
 #include "tests/config/plugin_options.hpp"
 
@@ -42,7 +40,6 @@ TEST_F(Write, ReadsBackAsTheSameConfiguration) {
     const pl_config task_again = again.plugin("task", task_options());
     const PluginConfig* plugins_again[] = {&task_again};
     EXPECT_EQ(values(again, plugins_again), values(config, plugins));
-    EXPECT_EQ(again.to_json(plugins_again), config.to_json(plugins));
   }
   // Without the schema the task's values are there as they were written.
   EXPECT_EQ(values(load_text(config.to_toml(true))), values(config));
@@ -84,17 +81,6 @@ TEST_F(Write, PluginKeysComeBelowTheirTable) {
   EXPECT_NE(toml.find("\n[task.model]\nn_head = 12\nactivation = \"gelu\"\ndropout = 0.1\n"),
             std::string::npos)
       << toml;
-}
-
-TEST_F(Write, JsonHasTheSameValues) {
-  const Config config = load_text("task.plugin = 't'\ntask.model.widths = [3, 4]\ntrain.max_steps = 5\n");
-  const auto json = nlohmann::json::parse(config.to_json());
-  EXPECT_EQ(json["task"]["plugin"], "t");
-  EXPECT_EQ(json["task"]["model"]["widths"], nlohmann::json({3, 4}));
-  EXPECT_EQ(json["train"]["max_steps"], 5);
-  EXPECT_EQ(json["optimizer"]["lr"], 3e-4);
-  EXPECT_EQ(json["run"]["reproducible"], false);
-  EXPECT_FALSE(json["train"].contains("max_epochs"));
 }
 
 }  // namespace

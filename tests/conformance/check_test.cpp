@@ -18,10 +18,14 @@ using ::testing::HasSubstr;
 
 using Tell = std::function<void(const std::string& line)>;
 
+std::filesystem::path zoo(const std::string& name) {
+  return std::filesystem::path(PIPELINE_BUILD_DIR "/tests/zoo") / (name + ".so");
+}
+
 CheckReport check_zoo(
     const std::string& name, const Tell& tell = [](const std::string&) {}) {
   CheckArgs args;
-  args.plugin = std::filesystem::path(PIPELINE_BUILD_DIR "/tests/zoo") / (name + ".so");
+  args.plugin = zoo(name);
   args.limit = std::chrono::seconds(name == "hangs" ? 1 : 60);
   return check_plugin(args, tell);
 }
@@ -30,7 +34,7 @@ CheckReport check_zoo(
 std::string failure(const CheckReport& report, const std::string& name) {
   for (const Check& check : report.checks)
     if (check.outcome == Outcome::kFailed && check.name == name) return check.detail;
-  return "none in: " + to_text(report);
+  return "none in: " + report.text;
 }
 
 TEST(CheckPlugin, NoticesASymbolTooMany) {
@@ -55,8 +59,8 @@ TEST(CheckPlugin, StopsWhereNothingLoads) {
   const CheckReport report = check_zoo("not_elf");
   EXPECT_FALSE(report.passed());
   EXPECT_EQ(report.checks.size(), 1u);
-  EXPECT_THAT(to_text(report), HasSubstr("FAIL loads, and its tables and options are in order: "));
-  EXPECT_THAT(to_text(report), HasSubstr("1 of 1 checks failed"));
+  EXPECT_THAT(report.text, HasSubstr("FAIL loads, and its tables and options are in order: "));
+  EXPECT_THAT(report.text, HasSubstr("1 of 1 checks failed"));
 }
 
 TEST(CheckPlugin, NoticesATaskThatCannotOpen) {
@@ -69,20 +73,20 @@ TEST(CheckPlugin, NoticesATaskThatCannotOpen) {
 // The zoo's has no data, which shows as soon as the option is given.
 TEST(CheckPlugin, SaysHowToRunWhatNeedsAnOption) {
   const CheckReport report = check_zoo("needs_option");
-  EXPECT_TRUE(report.passed()) << to_text(report);
+  EXPECT_TRUE(report.passed()) << report.text;
   const auto skipped = std::ranges::count(report.checks, Outcome::kSkipped, &Check::outcome);
   EXPECT_GT(skipped, 5);
   const std::string count = std::to_string(skipped);
-  EXPECT_TRUE(to_text(report).ends_with(", " + count + " skipped; to run the " + count +
-                                        " that need options, add --config FILE.toml or --set KEY=VALUE\n"))
-      << to_text(report);
+  EXPECT_TRUE(report.text.ends_with(", " + count + " skipped; to run the " + count +
+                                    " that need options, add --config FILE.toml or --set KEY=VALUE\n"))
+      << report.text;
   CheckArgs args;
-  args.plugin = report.path;
+  args.plugin = zoo("needs_option");
   args.sets = {"task.size=3"};
   const CheckReport given = check_plugin(args);
   EXPECT_EQ(failure(given, "prepares and opens; its parameters are in order"),
             "task needs_option: the zoo has no data");
-  EXPECT_THAT(to_text(given), testing::Not(HasSubstr("skip")));
+  EXPECT_THAT(given.text, testing::Not(HasSubstr("skip")));
 }
 
 TEST(CheckPlugin, NoticesAnExceptionThatLeavesDestroy) {
@@ -97,14 +101,14 @@ TEST(CheckPlugin, NoticesWrongRowsOfAPrediction) {
       failure(check_zoo("rows_twice"), rows),
       "task rows_twice: predict gave sample 0 more than one row, must give each of the 2 samples of its "
       "batch one");
-  EXPECT_THAT(to_text(check_zoo("rows_right")), HasSubstr("  ok   " + rows + "\n"));
+  EXPECT_THAT(check_zoo("rows_right").text, HasSubstr("  ok   " + rows + "\n"));
 }
 
 TEST(CheckPlugin, NoticesWhatGoesWrongInBf16) {
   const std::string bf16 = "training works in bf16, too";
   EXPECT_EQ(failure(check_zoo("narrow_nan"), bf16), "loss or gradients are not finite at the first step");
   EXPECT_EQ(failure(check_zoo("narrow_far"), bf16), "the loss is 1.5 in bf16 and 1 in float32");
-  EXPECT_THAT(to_text(check_zoo("rows_right")), HasSubstr("  ok   " + bf16 + "\n"));
+  EXPECT_THAT(check_zoo("rows_right").text, HasSubstr("  ok   " + bf16 + "\n"));
 }
 
 TEST(CheckPlugin, NoticesReportsThatNeedDataOrLoseFiles) {
@@ -114,7 +118,7 @@ TEST(CheckPlugin, NoticesReportsThatNeedDataOrLoseFiles) {
   EXPECT_EQ(
       failure(check_zoo("report_sums"), report),
       "task report_sums: report gave a file the name 'sums.json', which is the host's own: must be another");
-  EXPECT_THAT(to_text(check_zoo("rows_right")), HasSubstr("  ok   " + report + "\n"));
+  EXPECT_THAT(check_zoo("rows_right").text, HasSubstr("  ok   " + report + "\n"));
 }
 
 // The last check of a library leaves a file behind; when the first one is told, it is not there yet.
@@ -131,7 +135,7 @@ TEST(CheckPlugin, TellsEachCheckAsItFinishes) {
   });
   EXPECT_TRUE(std::filesystem::remove(mark));
   ::unsetenv("ZOO_SHUTDOWN_FILE");
-  EXPECT_EQ(told, to_text(report));
+  EXPECT_EQ(told, report.text);
   EXPECT_THAT(told, HasSubstr("\n  ok   exports one symbol\n"));
 }
 

@@ -9,7 +9,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "core/safetensors/folder.hpp"
+#include "core/safetensors/file.hpp"
 #include "core/safetensors/writer.hpp"
 #include "tiny_model.hpp"
 

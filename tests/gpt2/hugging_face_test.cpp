@@ -9,7 +9,7 @@
 #include <fstream>
 #include <map>
 
-#include "core/safetensors/folder.hpp"
+#include "core/safetensors/file.hpp"
 #include "core/safetensors/writer.hpp"
 #include "hugging_face/weights.hpp"
 #include "tiny_model.hpp"

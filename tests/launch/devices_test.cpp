@@ -80,5 +80,11 @@ TEST(DevicesTest, OneOldDeviceAmongOthersKeepsItsNumber) {
   EXPECT_THAT(problem_of(devices.cuda[0]), HasSubstr("Tesla V100"));
 }
 
+TEST(Memory, TheOperatingSystemsNumbers) {
+  const uint64_t peak = peak_host_memory();
+  EXPECT_GT(peak, 1'000'000u);
+  EXPECT_GT(find_devices().memory, peak);
+}
+
 }  // namespace
 }  // namespace pipeline::launch

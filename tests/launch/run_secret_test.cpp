@@ -1,5 +1,5 @@
 // The file by which ranks of several hosts get the secret of their run.
-#include "core/launch/run_secret.hpp"
+#include "core/launch/launch.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

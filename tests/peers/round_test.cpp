@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.hpp"
-#include "core/peers/rank_list.hpp"
+#include "core/peers/rendezvous.hpp"
 #include "tests/peers/ranks.hpp"
 
 namespace pipeline::peers {

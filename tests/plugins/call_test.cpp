@@ -9,9 +9,8 @@
 #include <thread>
 #include <utility>
 
+#include "core/base/abi_values.hpp"
 #include "core/base/child.hpp"
-#include "core/base/str.hpp"
-#include "core/base/struct_copy.hpp"
 #include "core/plugins/strategy.hpp"
 #include "core/plugins/task.hpp"
 #include "tests/plugins/zoo.hpp"

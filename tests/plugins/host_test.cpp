@@ -5,9 +5,8 @@
 
 #include <thread>
 
+#include "core/base/abi_values.hpp"
 #include "core/base/error.hpp"
-#include "core/base/str.hpp"
-#include "core/base/struct_copy.hpp"
 #include "core/plugins/call.hpp"
 
 namespace pipeline::plugins {

@@ -6,8 +6,8 @@
 #include <fstream>
 #include <test_paths.hpp>
 
+#include "core/base/abi_values.hpp"
 #include "core/base/child.hpp"
-#include "core/base/str.hpp"
 #include "tests/plugins/zoo.hpp"
 
 namespace pipeline::plugins {

@@ -1,8 +1,8 @@
-#include "core/plugins/schema.hpp"
+#include "core/plugins/plugin.hpp"
 
 #include <gtest/gtest.h>
 
-#include "core/base/str.hpp"
+#include "core/base/abi_values.hpp"
 #include "tests/plugins/zoo.hpp"
 
 namespace pipeline::plugins {

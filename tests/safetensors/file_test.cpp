@@ -8,8 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "core/safetensors/crc32c.hpp"
-#include "core/safetensors/error.hpp"
-#include "core/safetensors/folder.hpp"
+#include "core/safetensors/header.hpp"
 #include "core/safetensors/writer.hpp"
 #include "tests/support/test_files.hpp"
 

@@ -1,9 +1,9 @@
-#include "core/safetensors/folder.hpp"
+#include "core/safetensors/file.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/safetensors/error.hpp"
+#include "core/safetensors/header.hpp"
 #include "core/safetensors/writer.hpp"
 #include "tests/support/test_files.hpp"
 

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "core/safetensors/error.hpp"
 #include "core/safetensors/header.hpp"
 
 using namespace pipeline::safetensors;

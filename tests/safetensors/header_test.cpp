@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/safetensors/error.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace pipeline::safetensors {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/base/error.hpp"
-#include "core/config/plugin_config.hpp"
+#include "core/config/settings.hpp"
 #include "core/plugins/host.hpp"
 #include "core/plugins/plugin.hpp"
 #include "core/plugins/strategy.hpp"

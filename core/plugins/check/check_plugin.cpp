@@ -92,8 +92,11 @@ bool CheckReport::passed() const {
 
 CheckReport check_plugin(const CheckArgs& args, const std::function<void(const std::string& line)>& tell) {
   CheckReport report;
-  report.path = args.plugin;
-  tell(report.path.string());
+  const auto say = [&](const std::string& line) {
+    report.text += line + "\n";
+    tell(line);
+  };
+  say(args.plugin.string());
   const auto [label, kind] = identity(args);
   report.label = label;
   std::vector<Promise> promises = library_promises();
@@ -103,16 +106,10 @@ CheckReport check_plugin(const CheckArgs& args, const std::function<void(const s
     std::ranges::move(promises_of(kind), std::back_inserter(promises));
   for (const Promise& promise : promises) {
     report.checks.push_back(run(promise, args));
-    tell(line_of(report.checks.back()));
+    say(line_of(report.checks.back()));
   }
-  tell(summary(report));
+  say(summary(report));
   return report;
-}
-
-std::string to_text(const CheckReport& report) {
-  std::string text = report.path.string() + "\n";
-  for (const Check& check : report.checks) text += line_of(check) + "\n";
-  return text + summary(report) + "\n";
 }
 
 }  // namespace pipeline::plugins

@@ -17,9 +17,9 @@ struct Check {
 };
 
 struct CheckReport {
-  std::filesystem::path path;
   std::string label;  // "task summarization 1.0"; empty when it does not load
   std::vector<Check> checks;
+  std::string text;  // for people: the path, one line a check, then a summary
 
   bool passed() const;
 };
@@ -35,13 +35,10 @@ struct CheckArgs {
 // Checks that a plugin keeps the promises of pipeline.h. Each check runs in a process of its own with a time
 // limit, so that a plugin that crashes, hangs or prints fails that check alone. A task is trained for a step
 // when the configuration allows it: when no option is required, or with `config`. To be called while this
-// process has one thread. `tell` receives each line of to_text() as soon as it is known, for a person who
+// process has one thread. `tell` receives each line of the text as soon as it is known, for a person who
 // waits. [main]
 CheckReport check_plugin(
     const CheckArgs& args,
     const std::function<void(const std::string& line)>& tell = [](const std::string&) {});
-
-// For people: the path, one line a check, then a summary.
-std::string to_text(const CheckReport& report);
 
 }  // namespace pipeline::plugins

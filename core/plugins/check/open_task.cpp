@@ -7,8 +7,8 @@
 #include <cstring>
 #include <numeric>
 
+#include "core/base/abi_values.hpp"
 #include "core/base/error.hpp"
-#include "core/base/struct_copy.hpp"
 
 namespace pipeline::plugins {
 namespace {

@@ -6,9 +6,8 @@
 #include <limits>
 #include <map>
 
+#include "core/base/abi_values.hpp"
 #include "core/base/error.hpp"
-#include "core/base/str.hpp"
-#include "core/base/struct_copy.hpp"
 #include "core/plugins/check/subject.hpp"
 #include "core/plugins/strategy.hpp"
 

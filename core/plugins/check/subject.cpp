@@ -5,9 +5,8 @@
 
 #include <mutex>
 
+#include "core/base/abi_values.hpp"
 #include "core/base/error.hpp"
-#include "core/base/str.hpp"
-#include "core/base/struct_copy.hpp"
 #include "core/config/config.hpp"
 
 namespace fs = std::filesystem;

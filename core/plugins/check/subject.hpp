@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/config/plugin_config.hpp"
+#include "core/config/settings.hpp"
 #include "core/plugins/check/check_plugin.hpp"
 #include "core/plugins/host.hpp"
 #include "core/plugins/plugin.hpp"

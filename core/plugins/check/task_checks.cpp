@@ -7,9 +7,8 @@
 #include <thread>
 #include <tuple>
 
+#include "core/base/abi_values.hpp"
 #include "core/base/error.hpp"
-#include "core/base/str.hpp"
-#include "core/base/struct_copy.hpp"
 #include "core/plugins/check/open_task.hpp"
 #include "core/plugins/check/subject.hpp"
 #include "core/plugins/task.hpp"

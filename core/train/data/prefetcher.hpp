@@ -12,7 +12,6 @@
 #include <thread>
 #include <vector>
 
-#include "core/plugins/batch.hpp"
 #include "core/plugins/task.hpp"
 
 namespace pipeline::train {

@@ -12,14 +12,6 @@ namespace {
 // Small domains need many rounds: with 4 the orders of ten samples are visibly uneven.
 constexpr unsigned kRounds = 12;
 
-// The finalizer of SplitMix64 (Steele, Lea and Flood, 2014).
-uint64_t mix(uint64_t x) {
-  x += 0x9e3779b97f4a7c15ull;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-  return x ^ (x >> 31);
-}
-
 }  // namespace
 
 Permutation::Permutation(uint64_t size, uint64_t key)

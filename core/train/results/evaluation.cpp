@@ -10,7 +10,6 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
-#include "core/train/data/prefetcher.hpp"
 
 namespace pipeline::plugins {
 
@@ -85,100 +84,42 @@ struct Share {
   NLOHMANN_DEFINE_TYPE_INTRUSIVE(Share, cancelled, batches)
 };
 
-// One rank's way through the split, in rounds of a few batches for each rank, after which all tell each other
-// what they have.
-class Rounds {
- public:
-  Rounds(ProcessGroup& processes, plugins::Task& task, const EvaluationRequest& request, uint64_t total)
-      : processes_(processes),
-        task_(task),
-        request_(request),
-        total_(total),
-        ranks_(static_cast<uint64_t>(processes.world().size)),
-        rank_(static_cast<uint64_t>(processes.world().rank)),
-        batches_(task,
-                 {.split = request.split,
-                  .purpose = request.purpose,
-                  .workers = request.workers,
-                  .ahead = 1 + request.workers * request.prefetch},
-                 [this](uint64_t index) { return load_request(index); }) {}
+constexpr uint64_t kBatchesPerRound = 4;  // evens out that some take longer
 
-  bool at_end() const { return begin_of(done_) >= total_; }
+Share::Batch run(plugins::Task& task, const EvaluationRequest& request, const plugins::Batch& batch,
+                 uint64_t begin) {
+  Share::Batch result{.samples = batch.info().samples};
+  pl_evaluate_args args{};
+  args.purpose = request.purpose;
+  // By place, not by what others have shown: the same on any number of ranks.
+  args.samples_to_show = request.shown > begin ? request.shown - begin : 0;
+  task.evaluate(
+      batch, args,
+      {.value = [&](plugins::EvaluationValue value) { result.values.push_back(std::move(value)); },
+       .record = [&](plugins::EvaluationRecord record) { result.records.push_back(std::move(record)); },
+       .sample =
+           [&](uint64_t id, std::string_view text) {
+             if (result.shown.size() < args.samples_to_show) result.shown.emplace_back(id, text);
+           }});
+  return result;
+}
 
-  // The batches of the next round in the order of their samples, over all ranks. nullopt: cancelled.
-  std::optional<std::vector<Share::Batch>> next() {
-    Share mine;
-    for (uint64_t i = 0; i < kBatchesPerRound; ++i) {
-      mine.cancelled = request_.cancelled && request_.cancelled();
-      if (mine.cancelled) break;
-      try {
-        if (auto batch = batches_.next()) mine.batches.push_back(run(*batch, index_of(done_ / ranks_ + i)));
-      } catch (const Error& error) {
-        mine.cancelled = error.code() == PL_ERROR_CANCELLED && request_.cancelled && request_.cancelled();
-        if (!mine.cancelled) throw;
-        break;
-      }
-      processes_.peers().progress();
-    }
-    done_ += kBatchesPerRound * ranks_;
-    return merge(std::move(mine));
+// The batches of a round in the order of their samples, over all ranks. nullopt: cancelled.
+std::optional<std::vector<Share::Batch>> merge(ProcessGroup& processes, Share mine) {
+  std::vector<Share> all;
+  if (processes.world().size == 1) {
+    all.push_back(std::move(mine));
+  } else {
+    for (const nlohmann::json& share : processes.exchange("evaluate", mine))
+      all.push_back(share.get<Share>());
   }
-
- private:
-  static constexpr uint64_t kBatchesPerRound = 4;  // evens out that some take longer
-
-  uint64_t begin_of(uint64_t batch) const { return batch * request_.batch; }
-  uint64_t index_of(uint64_t mine) const { return mine * ranks_ + rank_; }
-
-  std::optional<LoadRequest> load_request(uint64_t mine) const {
-    const uint64_t begin = begin_of(index_of(mine)), end = std::min(begin + request_.batch, total_);
-    if (begin >= end) return std::nullopt;
-    LoadRequest load;
-    for (uint64_t id = begin; id < end; ++id) load.ids.push_back(id);
-    return load;
-  }
-
-  Share::Batch run(const plugins::Batch& batch, uint64_t index) {
-    Share::Batch result{.samples = batch.info().samples};
-    pl_evaluate_args args{};
-    args.purpose = request_.purpose;
-    // By place, not by what others have shown: the same on any number of ranks.
-    args.samples_to_show = request_.shown > begin_of(index) ? request_.shown - begin_of(index) : 0;
-    task_.evaluate(
-        batch, args,
-        {.value = [&](plugins::EvaluationValue value) { result.values.push_back(std::move(value)); },
-         .record = [&](plugins::EvaluationRecord record) { result.records.push_back(std::move(record)); },
-         .sample =
-             [&](uint64_t id, std::string_view text) {
-               if (result.shown.size() < args.samples_to_show) result.shown.emplace_back(id, text);
-             }});
-    return result;
-  }
-
-  std::optional<std::vector<Share::Batch>> merge(Share mine) {
-    std::vector<Share> all;
-    if (processes_.world().size == 1) {
-      all.push_back(std::move(mine));
-    } else {
-      for (const nlohmann::json& share : processes_.exchange("evaluate", mine))
-        all.push_back(share.get<Share>());
-    }
-    if (std::ranges::any_of(all, &Share::cancelled)) return std::nullopt;
-    std::vector<Share::Batch> batches;
-    for (uint64_t i = 0; i < kBatchesPerRound; ++i)
-      for (Share& share : all)
-        if (i < share.batches.size()) batches.push_back(std::move(share.batches[i]));
-    return batches;
-  }
-
-  ProcessGroup& processes_;
-  plugins::Task& task_;
-  const EvaluationRequest& request_;
-  const uint64_t total_;
-  const uint64_t ranks_, rank_;
-  uint64_t done_ = 0;  // batches, of all ranks
-  Prefetcher batches_;
-};
+  if (std::ranges::any_of(all, &Share::cancelled)) return std::nullopt;
+  std::vector<Share::Batch> batches;
+  for (uint64_t i = 0; i < kBatchesPerRound; ++i)
+    for (Share& share : all)
+      if (i < share.batches.size()) batches.push_back(std::move(share.batches[i]));
+  return batches;
+}
 
 // What the task makes of the sums.
 void report(plugins::Task& task, uint32_t split, uint32_t purpose,
@@ -212,6 +153,39 @@ EvaluationRequest request_for(const Session& session, uint32_t split, uint32_t p
           .prefetch = number("loader.prefetch"),
           .shown = number("evaluate.samples"),
           .cancelled = session.args().cancelled};
+}
+
+DealtBatches::DealtBatches(ProcessGroup& processes, const plugins::Task& task, EvaluationRequest request,
+                           uint64_t first, uint64_t end)
+    : processes_(processes),
+      request_(std::move(request)),
+      begin_(first + static_cast<uint64_t>(processes.world().rank) * request_.batch),
+      stride_(static_cast<uint64_t>(processes.world().size) * request_.batch),
+      end_(end),
+      batches_(task,
+               {.split = request_.split,
+                .purpose = request_.purpose,
+                .workers = request_.workers,
+                .ahead = 1 + request_.workers * request_.prefetch},
+               [this](uint64_t index) -> std::optional<LoadRequest> {
+                 LoadRequest load;
+                 for (uint64_t id = begin_of(index); id < std::min(begin_of(index) + request_.batch, end_);
+                      ++id)
+                   load.ids.push_back(id);
+                 return load.ids.empty() ? std::nullopt : std::optional(std::move(load));
+               }) {}
+
+bool DealtBatches::next(const std::function<void(const plugins::Batch&, uint64_t)>& work) {
+  const auto cancelled = [this] { return request_.cancelled && request_.cancelled(); };
+  if (cancelled()) return false;
+  try {
+    if (const auto batch = batches_.next()) work(*batch, begin_of(next_++));
+  } catch (const Error& error) {
+    if (error.code() != PL_ERROR_CANCELLED || !cancelled()) throw;
+    return false;
+  }
+  processes_.peers().progress();
+  return true;
 }
 
 const Figure* Evaluation::find(std::string_view name) const {
@@ -250,12 +224,18 @@ std::optional<Evaluation> evaluate(ProcessGroup& processes, plugins::Task& task,
   const auto start = std::chrono::steady_clock::now();
   const uint64_t available = task.sample_count(request.split);
   const uint64_t total = request.samples == 0 ? available : std::min(request.samples, available);
-  Rounds rounds(processes, task, request, total);
+  const uint64_t round = kBatchesPerRound * static_cast<uint64_t>(processes.world().size) * request.batch;
+  DealtBatches dealt(processes, task, request, 0, total);
   EvaluationSums sums;
   std::vector<plugins::EvaluationRecord> records;
   uint64_t samples = 0;
-  while (!rounds.at_end()) {
-    auto batches = rounds.next();
+  for (uint64_t begin = 0; begin < total; begin += round) {
+    Share mine;
+    for (uint64_t i = 0; i < kBatchesPerRound && !mine.cancelled; ++i)
+      mine.cancelled = !dealt.next([&](const plugins::Batch& batch, uint64_t first) {
+        mine.batches.push_back(run(task, request, batch, first));
+      });
+    auto batches = merge(processes, std::move(mine));
     if (!batches) return std::nullopt;
     for (Share::Batch& batch : *batches) {
       for (const plugins::EvaluationValue& value : batch.values) sums.add(value);

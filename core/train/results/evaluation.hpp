@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/plugins/task.hpp"
+#include "core/train/data/prefetcher.hpp"
 #include "core/train/run/process_group.hpp"
 #include "core/train/run/session.hpp"
 
@@ -32,6 +33,26 @@ struct EvaluationRequest {
 
 // As the session's configuration says it; of the callbacks only `cancelled` is set.
 EvaluationRequest request_for(const Session& session, uint32_t split, uint32_t purpose);
+
+// This rank's batches of a split, from sample `first` to `end`: they are composed over all of it and dealt
+// out one by one, so that what all ranks make of them can be put in the order of the samples.
+class DealtBatches {
+ public:
+  DealtBatches(ProcessGroup& processes, const plugins::Task& task, EvaluationRequest request, uint64_t first,
+               uint64_t end);
+
+  // Does `work` with the next batch, of which `begin` is the first sample, if there is one. False: cancelled.
+  bool next(const std::function<void(const plugins::Batch& batch, uint64_t begin)>& work);
+
+ private:
+  uint64_t begin_of(uint64_t index) const { return begin_ + index * stride_; }
+
+  ProcessGroup& processes_;
+  const EvaluationRequest request_;
+  const uint64_t begin_, stride_, end_;  // of this rank's samples
+  uint64_t next_ = 0;                    // batch of this rank
+  Prefetcher batches_;
+};
 
 struct Figure {
   std::string name;

@@ -17,9 +17,9 @@
 #include "core/base/error.hpp"
 #include "core/base/files.hpp"
 #include "core/observe/format.hpp"
-#include "core/train/data/prefetcher.hpp"
+#include "core/train/results/evaluation.hpp"
 #include "core/train/results/result_files.hpp"
-#include "core/train/run/clock.hpp"
+#include "core/train/run/measures.hpp"
 
 namespace pipeline::train {
 namespace {
@@ -134,10 +134,8 @@ Prediction predict(Session& session, const PredictionRequest& request) {
   plugins::Task& task = session.task();
   if (!task.has_predict())
     throw Error(PL_ERROR_CONFIG, fmt::format("{} makes no predictions", session.task_plugin().label()));
-  const uint64_t total = task.sample_count(request.split), batch_size = session.plan().micro_batch;
+  const uint64_t total = task.sample_count(request.split);
   ProcessGroup& processes = session.processes();
-  const auto ranks = static_cast<uint64_t>(processes.world().size),
-             rank = static_cast<uint64_t>(processes.world().rank);
   const fs::path side_files = side_files_of(request.output);
   std::optional<PartialFile> file;  // of rank 0, and so is:
   SideFileRecord record(request.output);
@@ -147,22 +145,8 @@ Prediction predict(Session& session, const PredictionRequest& request) {
     if (file->samples() == 0) record.begin();
     return std::to_string(file->samples());
   }));
-  // Batches are dealt out one by one, so that the file grows in order.
-  const auto sequence = [&](uint64_t index) -> std::optional<LoadRequest> {
-    LoadRequest load;
-    const uint64_t begin = first + (index * ranks + rank) * batch_size;
-    for (uint64_t id = begin; id < std::min(begin + batch_size, total); ++id) load.ids.push_back(id);
-    if (load.ids.empty()) return std::nullopt;
-    return load;
-  };
-  const unsigned workers = session.workers();
-  const uint64_t prefetch = static_cast<uint64_t>(session.config().get_int("loader.prefetch"));
-  Prefetcher batches(task,
-                     {.split = request.split,
-                      .purpose = PL_PURPOSE_PREDICT,
-                      .workers = workers,
-                      .ahead = 1 + workers * prefetch},
-                     sequence);
+  DealtBatches batches(processes, task, request_for(session, request.split, PL_PURPOSE_PREDICT), first,
+                       total);
 
   Prediction result{.samples = first, .continued = first};
   std::map<uint64_t, std::string>
@@ -182,19 +166,11 @@ Prediction predict(Session& session, const PredictionRequest& request) {
   while (result.samples < total) {
     rows.clear();
     files.clear();
-    const auto told_to_stop = [&] { return session.args().cancelled && session.args().cancelled(); };
-    bool cancelled = told_to_stop();
-    try {
-      if (const auto batch = cancelled ? std::nullopt : batches.next()) {
-        pl_evaluate_args args{};
-        args.purpose = PL_PURPOSE_PREDICT;
-        task.predict(*batch, args, sink);
-      }
-    } catch (const Error& error) {
-      cancelled = error.code() == PL_ERROR_CANCELLED && told_to_stop();
-      if (!cancelled) throw;
-    }
-    processes.peers().progress();
+    const bool cancelled = !batches.next([&](const plugins::Batch& batch, uint64_t) {
+      pl_evaluate_args args{};
+      args.purpose = PL_PURPOSE_PREDICT;
+      task.predict(batch, args, sink);
+    });
     Round mine{.cancelled = cancelled, .samples = rows.size()};
     for (const auto& [sample, row] : rows) mine.text += row;
     for (const auto& [name, bytes] : files) mine.files.push_back(name);

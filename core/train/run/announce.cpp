@@ -6,10 +6,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "core/base/dtype.hpp"
+#include "core/base/abi_values.hpp"
 #include "core/base/error.hpp"
 #include "core/base/socket.hpp"
-#include "core/base/str.hpp"
 #include "core/launch/devices.hpp"
 #include "core/plugins/call.hpp"
 #include "core/plugins/host.hpp"

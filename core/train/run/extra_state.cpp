@@ -1,9 +1,9 @@
-#include "core/train/run/extra_state.hpp"
+#include "core/train/run/weights.hpp"
 
 #include <fmt/format.h>
 
+#include "core/base/abi_values.hpp"
 #include "core/base/error.hpp"
-#include "core/base/str.hpp"
 
 namespace pipeline::train {
 namespace {

@@ -1,4 +1,4 @@
-#include "core/train/run/rank_check.hpp"
+#include "core/train/run/session.hpp"
 
 #include <string_view>
 
@@ -6,8 +6,8 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "core/base/abi_values.hpp"
 #include "core/base/error.hpp"
-#include "core/base/str.hpp"
 #include "core/train/run/process_group.hpp"
 
 namespace pipeline::train {

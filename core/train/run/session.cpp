@@ -3,48 +3,29 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <iterator>
+#include <string>
+#include <thread>
 #include <utility>
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 
 #include "core/base/error.hpp"
 #include "core/observe/format.hpp"
-#include "core/train/run/environment.hpp"
-#include "core/train/run/extra_state.hpp"
-#include "core/train/run/prepare_lock.hpp"
-#include "core/train/run/process_group.hpp"
 #include "core/train/run/reporter.hpp"
 #include "core/train/run/schedule.hpp"
+#include "core/train/run/weights.hpp"
 
 namespace pipeline::train {
 namespace {
 
 namespace fs = std::filesystem;
-
-pl_device choose_device(const config::Config& config, const launch::Devices& devices, const World& world,
-                        observe::Log& log) {
-  const launch::DeviceChoice choice = launch::choose_device(config.get_string("run.device"), devices);
-  if (!choice.problem.empty()) throw config.error("run.device", choice.problem);
-  if (!choice.warning.empty()) log.warning(choice.warning);
-  if (!choice.cuda) return {PL_DEVICE_CPU, 0};
-  // A launcher may show each process its own device alone.
-  const size_t index = devices.cuda.size() == 1 && world.local_size > 1 &&
-                               std::getenv("CUDA_VISIBLE_DEVICES") && !world.supervised
-                           ? 0
-                           : static_cast<size_t>(world.local_rank);
-  if (index >= devices.cuda.size())
-    throw config.error(
-        "launch.processes",
-        fmt::format("{} processes on this host need a CUDA device each, and there {} {}: use {}, or "
-                    "run.device = \"cpu\"",
-                    world.local_size, devices.cuda.size() == 1 ? "is" : "are", devices.cuda.size(),
-                    devices.cuda.size()));
-  if (const std::string problem = launch::problem_of(devices.cuda[index]); !problem.empty())
-    throw config.error("run.device", problem + ", hide this one by CUDA_VISIBLE_DEVICES, or use \"cpu\"");
-  return {PL_DEVICE_CUDA, static_cast<int32_t>(index)};
-}
 
 std::string choose_strategy(const config::Config& config, const World& world) {
   const std::string& name = config.get_string("strategy.plugin");
@@ -73,6 +54,31 @@ fs::path default_cache_dir() {
   if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0')
     return fs::path(home) / ".cache/pipeline/prepared";
   return "/var/tmp/pipeline/prepared";
+}
+
+// Only one process at a time prepares data in a cache folder: the one that has this lock. Waits for it.
+// Throws Error, PL_ERROR_CANCELLED when `cancelled` says so while another process has it.
+Descriptor prepare_lock(const fs::path& folder, observe::Log& log, const std::function<bool()>& cancelled) {
+  constexpr auto kPoll = std::chrono::milliseconds(100);
+  std::error_code made;
+  fs::create_directories(folder, made);
+  if (made)
+    throw Error(fmt::format("run.cache_dir = {}: cannot be created: {}: choose another", folder.string(),
+                            made.message()));
+  const fs::path file = folder / ".prepare.lock";
+  Descriptor lock(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  if (!lock)
+    throw Error(fmt::format("{}: cannot be created; the cache folder must be writable", file.string()));
+  for (bool said = false; ::flock(lock.fd(), LOCK_EX | LOCK_NB) != 0; std::this_thread::sleep_for(kPoll)) {
+    if (errno != EWOULDBLOCK && errno != EINTR)
+      throw Error(fmt::format("{}: cannot be locked: {}: choose a run.cache_dir on a file system with locks",
+                              file.string(), std::strerror(errno)));
+    if (cancelled && cancelled())
+      throw Error(PL_ERROR_CANCELLED, "stopped while waiting for another process");
+    if (!std::exchange(said, true))
+      log.info("waiting for another process that prepares data in " + folder.string());
+  }
+  return lock;
 }
 
 }  // namespace

@@ -20,8 +20,8 @@
 #include "core/plugins/strategy.hpp"
 #include "core/plugins/task.hpp"
 #include "core/train/data/batch_plan.hpp"
-#include "core/train/run/metric_sum.hpp"
-#include "core/train/run/precision.hpp"
+#include "core/train/run/compute.hpp"
+#include "core/train/run/measures.hpp"
 #include "core/train/run/process_group.hpp"
 
 namespace pipeline::train {
@@ -140,5 +140,10 @@ class Session {
 
 // [optimizer] as strategies take it.
 plugins::Optimizer optimizer_of(const config::Config& config);
+
+// That all ranks are about to do the same thing: a difference found late is a hang, or a wrong result.
+// Compares options, plugins, data and parameters of all ranks, once the task is open. Throws Error
+// (PL_ERROR_CONFIG) on rank 0, which names the rank and what differs.
+void require_same_on_all_ranks(Session& session);
 
 }  // namespace pipeline::train

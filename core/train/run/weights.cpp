@@ -15,8 +15,8 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "core/base/abi_values.hpp"
 #include "core/base/error.hpp"
-#include "core/base/str.hpp"
 #include "core/checkpoint/manifest.hpp"
 #include "core/checkpoint/store.hpp"
 #include "core/safetensors/crc32c.hpp"

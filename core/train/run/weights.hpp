@@ -1,10 +1,11 @@
-// Weights at the start of a run.
+// Weights at the start of a run, and what else a checkpoint has for a task.
 #pragma once
 
 #include <optional>
 #include <string>
 
 #include "core/checkpoint/checkpoint.hpp"
+#include "core/plugins/task.hpp"
 #include "core/train/run/run_folder.hpp"
 #include "core/train/run/session.hpp"
 
@@ -46,5 +47,15 @@ checkpoint::Checkpoint open_checkpoint(const std::string& path, checkpoint::Whic
 // The checkpoint that `weights` means at the moment, and which one of that name; `weights` itself where it is
 // none of ours.
 std::string checkpoint_of(const std::string& weights);
+
+// The extra state of a task in checkpoints is a tensor of bytes, of the kind "extra_state" and with the
+// task's name as that of the parameter.
+
+// `pieces` and before them the task's extra state, if it has any.
+checkpoint::PieceSource with_extra_state(const plugins::Task& task, checkpoint::PieceSource pieces);
+
+// Hands the checkpoint's extra state to a task that has just been created. One that another task wrote is not
+// for it.
+void give_extra_state(plugins::Task& task, const checkpoint::Checkpoint& from);
 
 }  // namespace pipeline::train

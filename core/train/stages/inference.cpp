@@ -1,4 +1,3 @@
-#include "core/train/stages/inference.hpp"
 
 #include <filesystem>
 #include <functional>
@@ -13,8 +12,6 @@
 #include "core/train/results/prediction.hpp"
 #include "core/train/results/result_files.hpp"
 #include "core/train/run/announce.hpp"
-#include "core/train/run/failure.hpp"
-#include "core/train/run/rank_check.hpp"
 #include "core/train/run/run_folder.hpp"
 #include "core/train/run/session.hpp"
 #include "core/train/run/signals.hpp"

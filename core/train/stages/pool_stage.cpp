@@ -10,14 +10,14 @@
 #include <fmt/ranges.h>
 
 #include "core/base/error.hpp"
-#include "core/config/differences.hpp"
+#include "core/config/config.hpp"
 #include "core/config/error.hpp"
 #include "core/observe/format.hpp"
 #include "core/safetensors/crc32c.hpp"
 #include "core/train/results/evaluation_files.hpp"
 #include "core/train/results/result_files.hpp"
-#include "core/train/run/failure.hpp"
 #include "core/train/run/session.hpp"
+#include "core/train/stages/stages.hpp"
 
 namespace pipeline::train {
 namespace {

@@ -13,7 +13,6 @@
 
 #include "core/base/error.hpp"
 #include "core/train/run/session.hpp"
-#include "core/train/stages/inference.hpp"
 #include "core/train/stages/pool_stage.hpp"
 #include "pipeline.h"
 

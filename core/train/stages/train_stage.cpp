@@ -8,9 +8,7 @@
 
 #include "core/base/error.hpp"
 #include "core/checkpoint/store.hpp"
-#include "core/config/differences.hpp"
-#include "core/train/run/failure.hpp"
-#include "core/train/run/rank_check.hpp"
+#include "core/config/config.hpp"
 #include "core/train/run/session.hpp"
 #include "core/train/run/weights.hpp"
 #include "core/train/stages/stages.hpp"

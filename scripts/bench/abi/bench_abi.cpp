@@ -12,7 +12,7 @@
 
 #include <ATen/Parallel.h>
 
-#include "core/config/plugin_config.hpp"
+#include "core/config/settings.hpp"
 #include "core/train/run/session.hpp"
 #include "core/train/run/weights.hpp"
 #include "mlp.hpp"

@@ -10,7 +10,7 @@
 #include <ATen/ops/from_blob.h>
 
 #include "core/config/config.hpp"
-#include "core/config/plugin_config.hpp"
+#include "core/config/settings.hpp"
 #include "core/plugins/host.hpp"
 #include "scripts/bench/ranks.hpp"
 

@@ -15,7 +15,7 @@
 #include <memory>
 #include <vector>
 
-#include "core/cli/freed_memory.hpp"
+#include "core/launch/process.hpp"
 #include "job.hpp"
 
 namespace {
@@ -81,7 +81,7 @@ int be_rank(const Job& job) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  pipeline::cli::keep_freed_memory();  // for both: otherwise the kernel clears pages anew in every step
+  pipeline::launch::keep_freed_memory();  // for both: otherwise the kernel clears pages anew in every step
   Job job;
   bench::parse(argc, argv, job.place,
                {{"--threads", &job.threads},

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "core/config/config.hpp"
-#include "core/config/plugin_config.hpp"
+#include "core/config/settings.hpp"
 #include "core/plugins/strategy.hpp"
 #include "job.hpp"
 

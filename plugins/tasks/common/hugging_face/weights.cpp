@@ -11,7 +11,7 @@
 #include <span>
 #include <stdexcept>
 
-#include "core/safetensors/folder.hpp"
+#include "core/safetensors/file.hpp"
 #include "core/safetensors/header.hpp"
 #include "core/safetensors/writer.hpp"
 

@@ -1,4 +1,4 @@
-#include "core/base/keyed_hash.hpp"
+#include "core/base/hash.hpp"
 
 #include <sys/random.h>
 

@@ -1,4 +1,4 @@
-#include "core/base/dtype.hpp"
+#include "core/base/abi_values.hpp"
 
 #include <gtest/gtest.h>
 

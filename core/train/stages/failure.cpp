@@ -1,4 +1,4 @@
-#include "core/train/run/failure.hpp"
+#include "core/train/stages/stages.hpp"
 
 #include <new>
 
@@ -6,7 +6,6 @@
 
 #include "core/base/error.hpp"
 #include "core/observe/format.hpp"
-#include "core/observe/memory.hpp"
 #include "core/train/run/signals.hpp"
 
 namespace pipeline::train {
@@ -74,7 +73,7 @@ Error explain_out_of_memory(const Session& session, const std::string& phase, co
       PL_ERROR_OUT_OF_MEMORY,
       fmt::format("out of memory on {} while {}: {}\n{}  host memory: {} at most so far, of {}{}\n{}",
                   on_device ? "the CUDA device" : "the host", phase, what, device_memory,
-                  observe::human_bytes(observe::peak_host_memory()),
+                  observe::human_bytes(launch::peak_host_memory()),
                   observe::human_bytes(session.devices().memory),
                   works ? fmt::format("; micro-batch {}", session.plan().micro_batch) : "",
                   works ? advice_for_batches(session) : advice_for_set_up(session)));

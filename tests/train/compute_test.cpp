@@ -1,4 +1,4 @@
-#include "core/train/run/environment.hpp"
+#include "core/train/run/compute.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,23 @@
+// Values as they cross the ABI: strings, structs of another size, names of element types.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <string>
+#include <string_view>
 #include <type_traits>
 
+#include "pipeline.h"
+
 namespace pipeline {
+
+// The view lives as long as the characters it was made from.
+inline pl_str to_pl(std::string_view text) { return {text.data(), text.size()}; }
+inline std::string_view view(pl_str text) {
+  return text.len == 0 || !text.ptr ? std::string_view() : std::string_view(text.ptr, text.len);
+}
 
 inline uint32_t struct_size_of(const void* from) {
   uint32_t size = 0;
@@ -35,5 +46,9 @@ T sized() {
   out.struct_size = sizeof(T);
   return out;
 }
+
+// What people call the element types of tensors.
+std::string dtype_name(pl_dtype dtype);      // "float32", "bfloat16", "int64"
+std::string precision_name(pl_dtype dtype);  // as train.precision says it: "fp32", "bf16"; otherwise as above
 
 }  // namespace pipeline

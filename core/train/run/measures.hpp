@@ -1,12 +1,19 @@
-// A figure on its way to a mean: what tasks report, from one micro-batch or many.
+// What is measured during a run: time, and what tasks report.
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <string>
 #include <vector>
 
 namespace pipeline::train {
 
+// Monotonic seconds. For measuring only: no result may depend on it.
+inline double now_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// A figure on its way to a mean, from one micro-batch or many.
 struct MetricSum {
   std::string name;
   double sum = 0, weight = 0;
