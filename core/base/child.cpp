@@ -12,7 +12,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
-#include <string_view>
+#include <span>
 
 #include "core/base/error.hpp"
 #include "core/base/socket.hpp"
@@ -21,15 +21,6 @@ namespace pipeline {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-void write_all(int fd, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t n = ::write(fd, text.data(), text.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return;
-    text.remove_prefix(static_cast<size_t>(n));
-  }
-}
 
 // In the child. The first byte of what it reports says whether the rest is a value or a problem.
 [[noreturn]] void run_and_exit(const Pipe& report, const Pipe& output,
@@ -47,7 +38,8 @@ void write_all(int fd, std::string_view text) {
     answer = "-an exception that is not a std::exception";
   }
   std::fflush(nullptr);
-  write_all(report.in.fd(), answer);
+  std::span<const std::byte> left = std::as_bytes(std::span(answer));
+  write_all(report.in.fd(), left);
   ::_exit(0);
 }
 

@@ -2,6 +2,9 @@
 
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstddef>
+#include <span>
 #include <utility>
 
 namespace pipeline {
@@ -25,5 +28,16 @@ class Descriptor {
  private:
   int fd_;
 };
+
+// Writes `left` and takes off what was written. False: errno says why that is not all.
+inline bool write_all(int fd, std::span<const std::byte>& left) {
+  while (!left.empty()) {
+    const ssize_t wrote = ::write(fd, left.data(), left.size());
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0) return false;
+    left = left.subspan(static_cast<size_t>(wrote));
+  }
+  return true;
+}
 
 }  // namespace pipeline

@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <span>
 #include <string>
 
 #include "core/base/descriptor.hpp"
@@ -22,17 +23,6 @@ bool is_of_the_path(int error) {
   return false;
 }
 
-// 0, or the errno of what failed.
-int write_to_disk(int descriptor, std::string_view content) {
-  while (!content.empty()) {
-    const ssize_t wrote = ::write(descriptor, content.data(), content.size());
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote < 0) return errno;
-    content.remove_prefix(static_cast<size_t>(wrote));
-  }
-  return ::fsync(descriptor) == 0 ? 0 : errno;
-}
-
 }  // namespace
 
 Error write_error(const fs::path& path, int error, std::string_view remedy) {
@@ -47,7 +37,8 @@ Error write_error(const fs::path& path, int error, std::string_view remedy) {
 void write_atomically(const fs::path& path, std::string_view content, std::string_view remedy) {
   const fs::path temporary = path.string() + ".tmp";
   Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  int problem = file ? write_to_disk(file.fd(), content) : errno;
+  std::span<const std::byte> left = std::as_bytes(std::span(content));
+  int problem = file && write_all(file.fd(), left) && ::fsync(file.fd()) == 0 ? 0 : errno;
   if (!file.close() && problem == 0) problem = errno;
   if (problem == 0) return on_disk(remedy, [&] { fs::rename(temporary, path); });
   std::error_code ignored;

@@ -35,12 +35,7 @@ class RealFile : public OutputFile {
   }
 
   void write(std::span<const std::byte> bytes) override {
-    while (!bytes.empty()) {
-      const ssize_t count = ::write(file_.fd(), bytes.data(), bytes.size());
-      if (count < 0 && errno == EINTR) continue;
-      if (count < 0) fail(path_ + ": cannot be written", errno);
-      bytes = bytes.subspan(static_cast<size_t>(count));
-    }
+    if (!write_all(file_.fd(), bytes)) fail(path_ + ": cannot be written", errno);
   }
   void sync() override {
     if (::fsync(file_.fd()) != 0) fail(path_ + ": cannot be synced to disk", errno);

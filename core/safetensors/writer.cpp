@@ -1,7 +1,6 @@
 #include "core/safetensors/writer.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -114,14 +113,10 @@ void Writer::flush() {
 }
 
 void Writer::put(std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t put = ::write(file_.fd(), bytes.data(), bytes.size());
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0)
-      throw system_error(name_ + ": cannot be written after " + std::to_string(written_) + " bytes");
-    written_ += static_cast<uint64_t>(put);
-    bytes = bytes.subspan(static_cast<size_t>(put));
-  }
+  const size_t all = bytes.size();
+  const bool whole = write_all(file_.fd(), bytes);
+  written_ += all - bytes.size();
+  if (!whole) throw system_error(name_ + ": cannot be written after " + std::to_string(written_) + " bytes");
 }
 
 }  // namespace pipeline::safetensors

@@ -9,10 +9,8 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "core/base/abi_values.hpp"
 #include "core/base/error.hpp"
 #include "core/base/seed.hpp"
-#include "core/observe/format.hpp"
 #include "core/train/run/announce.hpp"
 #include "core/train/run/measures.hpp"
 #include "core/train/run/schedule.hpp"
@@ -57,15 +55,6 @@ Sampler::Options sampler_options(Session& session) {
 void add_means(const std::vector<MetricSum>& metrics, StepRecord& record) {
   for (const MetricSum& metric : metrics)
     if (metric.weight > 0) record.task_metrics.emplace_back(metric.name, metric.sum / metric.weight);
-}
-
-std::string describe_backend(const Session& session) {
-  const plugins::Communicator* group = session.group();
-  if (group == nullptr)
-    return session.backend_plugin() == nullptr
-               ? "none"
-               : session.backend_plugin()->name() + " (not needed by one process)";
-  return fmt::format("{} ({}, {})", group->plugin().name(), group->library(), group->transport());
 }
 
 }  // namespace
@@ -117,7 +106,7 @@ void Trainer::start(const Origin& origin) {
   }
   session_.bind();
   check_evaluation();  // before anything says that the run has begun
-  announce(weights);
+  announce_training(session_, schedule_, sampler_.steps_per_epoch(), weights);
   const double peak_flops = measure_peak_flops(session_);
   if (!processes_.is_first()) return;
   folder_.unmark_finished();
@@ -154,61 +143,6 @@ void Trainer::cut_back_records(uint64_t first_step) {
     if (const uint64_t broken = observe::JsonLines::cut_back(file, "step", first_step); broken > 0)
       log_.warning(fmt::format("{}: {} unreadable line{} {} dropped: cut short by a kill, or damaged",
                                file.string(), broken, broken == 1 ? "" : "s", broken == 1 ? "was" : "were"));
-}
-
-void Trainer::announce(const std::string& weights) const {
-  const BatchPlan& plan = session_.plan();
-  const pl_run_info& info = session_.run_info();
-  const pl_strategy_info& strategy = session_.strategy().info();
-  const ParameterCount count = count_parameters(session_);
-  const auto say = [&](std::string_view word, const std::string& text) {
-    pipeline::train::announce(log_, word, text);
-  };
-
-  say("task", fmt::format("{} {}, strategy {}, backend {}", session_.task_plugin().name(),
-                          session_.task_plugin().version(), session_.strategy_plugin().name(),
-                          describe_backend(session_)));
-  announce_place(session_);
-  say("batch", plan.describe());
-  say("model", fmt::format("{} parameters, {} trainable, {} of them with weight decay; {}",
-                           observe::grouped(count.total), observe::grouped(count.trainable),
-                           observe::grouped(count.decayed), weights));
-  say("precision",
-      fmt::format("{}: parameter {}, compute {}, gradient {}, reduction {}, master {}, optimizer {}",
-                  session_.precision().name, precision_name(info.parameter_dtype),
-                  precision_name(info.compute_dtype), precision_name(strategy.gradient_dtype),
-                  precision_name(strategy.reduction_dtype), precision_name(strategy.master_dtype),
-                  precision_name(strategy.optimizer_dtype)));
-  const std::string& scaling = config_.get_string("schedule.lr_scaling");
-  const double base = config_.get_float("optimizer.lr");
-  say("rate", fmt::format("{:.3g}{}, {} after {} warm-up steps", schedule_.peak,
-                          scaling == "linear" || scaling == "sqrt"
-                              ? fmt::format(" ({:.3g} for a batch of {}, scaled {} to {})", base,
-                                            every("schedule.base_batch"), scaling, plan.global_batch)
-                              : "",
-                          config_.get_string("schedule.kind"), schedule_.warmup_steps));
-  if (const auto& variables = processes_.variables(); !variables.empty())
-    say("variables", fmt::format("{}", fmt::join(variables, " ")));
-  if (config_.is_set("train.batch_per_device"))
-    log_.info("train.batch_per_device is set, so the global batch grows with the number of devices");
-  const uint64_t samples = session_.task().sample_count(PL_SPLIT_TRAIN);
-  const double spe = static_cast<double>(sampler_.steps_per_epoch());
-  say("length",
-      (total_steps_ > 0
-           ? fmt::format("{} steps = {:.2f} epochs", total_steps_, static_cast<double>(total_steps_) / spe)
-           : std::string("until the time is up")) +
-          fmt::format(" of {} samples in {} steps", observe::grouped(samples), sampler_.steps_per_epoch()) +
-          (max_seconds_ > 0 ? ", at most " + observe::human_duration(max_seconds_) : ""));
-  warn_of_unused_options(session_);
-  if (total_steps_ > 0 && schedule_.warmup_steps >= total_steps_)
-    log_.warning(
-        fmt::format("the run ends before the learning rate is warmed up: schedule.warmup_steps is {}",
-                    schedule_.warmup_steps));
-  if (samples < plan.global_batch)
-    log_.warning(
-        fmt::format("there are fewer training samples ({}) than train.global_batch ({}): every step uses all "
-                    "of them once",
-                    samples, plan.global_batch));
 }
 
 void Trainer::start_loading() {

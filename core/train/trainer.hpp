@@ -55,7 +55,6 @@ class Trainer {
   void resume(const checkpoint::Checkpoint& from);
   void cut_back_records(uint64_t first_step);
   void plan_length();
-  void announce(const std::string& weights) const;
   void start_loading();
   Boundary agree_on_boundary();
   void train_step();

@@ -1,7 +1,6 @@
 #include "core/train/results/evaluation.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <iterator>
 #include <tuple>
@@ -221,7 +220,7 @@ Evaluation conclude(plugins::Task& task, uint32_t split, uint32_t purpose, const
 
 std::optional<Evaluation> evaluate(ProcessGroup& processes, plugins::Task& task,
                                    const EvaluationRequest& request) {
-  const auto start = std::chrono::steady_clock::now();
+  const double began = now_seconds();
   const uint64_t available = task.sample_count(request.split);
   const uint64_t total = request.samples == 0 ? available : std::min(request.samples, available);
   const uint64_t round = kBatchesPerRound * static_cast<uint64_t>(processes.world().size) * request.batch;
@@ -250,7 +249,7 @@ std::optional<Evaluation> evaluate(ProcessGroup& processes, plugins::Task& task,
       conclude(task, request.split, request.purpose, sums, task.metrics(), std::move(records));
   result.samples = total;
   result.available = available;
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  result.seconds = now_seconds() - began;
   return result;
 }
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <fstream>
 #include <map>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -52,12 +53,8 @@ class PartialFile {
   bool empty() const { return bytes_ == 0; }
 
   void append(std::string_view text, uint64_t samples_done) {
-    for (size_t done = 0; done < text.size();) {
-      const ssize_t wrote = ::write(file_.fd(), text.data() + done, text.size() - done);
-      if (wrote < 0 && errno == EINTR) continue;
-      if (wrote < 0) fail(part_);
-      done += static_cast<size_t>(wrote);
-    }
+    std::span<const std::byte> left = std::as_bytes(std::span(text));
+    if (!write_all(file_.fd(), left)) fail(part_);
     bytes_ += text.size();
     samples_ = samples_done;
     const fs::path temporary = progress_.string() + ".tmp";

@@ -4,21 +4,53 @@
 #include <string>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "core/base/abi_values.hpp"
 #include "core/base/error.hpp"
 #include "core/base/socket.hpp"
 #include "core/launch/devices.hpp"
+#include "core/observe/format.hpp"
 #include "core/plugins/call.hpp"
 #include "core/plugins/host.hpp"
 #include "core/train/run/process_group.hpp"
 
 namespace pipeline::train {
+namespace {
 
+// One line: a word, and what there is to say of it.
 void announce(observe::Log& log, std::string_view word, const std::string& text) {
   log.info(fmt::format("{:<11}{}", word, text));
 }
+
+struct ParameterCount {
+  uint64_t total = 0;
+  uint64_t trainable = 0;
+  uint64_t decayed = 0;  // trainable, with weight decay
+};
+
+ParameterCount count_parameters(Session& session) {
+  ParameterCount count;
+  for (const pl_parameter& parameter : session.task().parameters()) {
+    count.total += plugins::element_count(parameter);
+    if ((parameter.flags & PL_PARAMETER_TRAINABLE) == 0) continue;
+    count.trainable += plugins::element_count(parameter);
+    if ((parameter.flags & PL_PARAMETER_DECAY) != 0) count.decayed += plugins::element_count(parameter);
+  }
+  return count;
+}
+
+std::string describe_backend(const Session& session) {
+  const plugins::Communicator* group = session.group();
+  if (group == nullptr)
+    return session.backend_plugin() == nullptr
+               ? "none"
+               : session.backend_plugin()->name() + " (not needed by one process)";
+  return fmt::format("{} ({}, {})", group->plugin().name(), group->library(), group->transport());
+}
+
+}  // namespace
 
 void announce_place(const Session& session) {
   const pl_run_info& info = session.run_info();
@@ -63,6 +95,63 @@ void warn_of_unused_options(const Session& session) {
       unused(key, "the precision is " + session.precision().name);
 }
 
+void announce_training(Session& session, const Schedule& schedule, uint64_t steps_per_epoch,
+                       const std::string& weights) {
+  const config::Config& config = session.config();
+  const BatchPlan& plan = session.plan();
+  const pl_run_info& info = session.run_info();
+  const pl_strategy_info& strategy = session.strategy().info();
+  const ParameterCount count = count_parameters(session);
+  const auto say = [&](std::string_view word, const std::string& text) {
+    announce(session.log(), word, text);
+  };
+
+  say("task", fmt::format("{} {}, strategy {}, backend {}", session.task_plugin().name(),
+                          session.task_plugin().version(), session.strategy_plugin().name(),
+                          describe_backend(session)));
+  announce_place(session);
+  say("batch", plan.describe());
+  say("model", fmt::format("{} parameters, {} trainable, {} of them with weight decay; {}",
+                           observe::grouped(count.total), observe::grouped(count.trainable),
+                           observe::grouped(count.decayed), weights));
+  say("precision",
+      fmt::format("{}: parameter {}, compute {}, gradient {}, reduction {}, master {}, optimizer {}",
+                  session.precision().name, precision_name(info.parameter_dtype),
+                  precision_name(info.compute_dtype), precision_name(strategy.gradient_dtype),
+                  precision_name(strategy.reduction_dtype), precision_name(strategy.master_dtype),
+                  precision_name(strategy.optimizer_dtype)));
+  const std::string& scaling = config.get_string("schedule.lr_scaling");
+  const double base = config.get_float("optimizer.lr");
+  say("rate", fmt::format("{:.3g}{}, {} after {} warm-up steps", schedule.peak,
+                          scaling == "linear" || scaling == "sqrt"
+                              ? fmt::format(" ({:.3g} for a batch of {}, scaled {} to {})", base,
+                                            config.get_int("schedule.base_batch"), scaling, plan.global_batch)
+                              : "",
+                          config.get_string("schedule.kind"), schedule.warmup_steps));
+  if (const auto& variables = session.processes().variables(); !variables.empty())
+    say("variables", fmt::format("{}", fmt::join(variables, " ")));
+  if (config.is_set("train.batch_per_device"))
+    session.log().info("train.batch_per_device is set, so the global batch grows with the number of devices");
+  const double max_seconds = config.find_float("train.max_seconds").value_or(0);
+  const uint64_t samples = session.task().sample_count(PL_SPLIT_TRAIN);
+  const double spe = static_cast<double>(steps_per_epoch);
+  say("length", (schedule.total_steps > 0 ? fmt::format("{} steps = {:.2f} epochs", schedule.total_steps,
+                                                        static_cast<double>(schedule.total_steps) / spe)
+                                          : std::string("until the time is up")) +
+                    fmt::format(" of {} samples in {} steps", observe::grouped(samples), steps_per_epoch) +
+                    (max_seconds > 0 ? ", at most " + observe::human_duration(max_seconds) : ""));
+  warn_of_unused_options(session);
+  if (schedule.total_steps > 0 && schedule.warmup_steps >= schedule.total_steps)
+    session.log().warning(
+        fmt::format("the run ends before the learning rate is warmed up: schedule.warmup_steps is {}",
+                    schedule.warmup_steps));
+  if (samples < plan.global_batch)
+    session.log().warning(
+        fmt::format("there are fewer training samples ({}) than train.global_batch ({}): every step uses all "
+                    "of them once",
+                    samples, plan.global_batch));
+}
+
 double measure_peak_flops(Session& session) {
   const auto* extension =
       static_cast<const pl_peak_flops*>(session.strategy_plugin().query(PL_EXTENSION_PEAK_FLOPS));
@@ -82,17 +171,6 @@ double measure_peak_flops(Session& session) {
            fmt::format("{:.3g} GFLOP/s per device, measured; MFU is the task's FLOPs a second against that",
                        per_device / 1e9));
   return per_device * session.run_info().world_size;
-}
-
-ParameterCount count_parameters(Session& session) {
-  ParameterCount count;
-  for (const pl_parameter& parameter : session.task().parameters()) {
-    count.total += plugins::element_count(parameter);
-    if ((parameter.flags & PL_PARAMETER_TRAINABLE) == 0) continue;
-    count.trainable += plugins::element_count(parameter);
-    if ((parameter.flags & PL_PARAMETER_DECAY) != 0) count.decayed += plugins::element_count(parameter);
-  }
-  return count;
 }
 
 std::string model_json(Session& session) {

@@ -81,6 +81,22 @@ Descriptor prepare_lock(const fs::path& folder, observe::Log& log, const std::fu
   return lock;
 }
 
+// [optimizer] as strategies take it.
+plugins::Optimizer optimizer_of(const config::Config& config) {
+  plugins::Optimizer optimizer{.name = config.get_string("optimizer.kind"), .options = {}};
+  const auto add = [&](const char* name) {
+    optimizer.options[name] = config.get_float(fmt::format("optimizer.{}", name));
+  };
+  if (optimizer.name == "sgd") {
+    add("momentum");
+    optimizer.options["nesterov"] = config.get_bool("optimizer.nesterov") ? 1 : 0;
+  } else {
+    for (const char* name : {"beta1", "beta2", "epsilon"}) add(name);
+  }
+  add("weight_decay");
+  return optimizer;
+}
+
 }  // namespace
 
 Session::Session(config::Config config, plugins::Registry& registry, observe::Log& log, SessionArgs args)
@@ -326,21 +342,6 @@ void Session::bind() {
   // pieces: back to the system.
   ::malloc_trim(0);
   set_up_ = SetUp::done;
-}
-
-plugins::Optimizer optimizer_of(const config::Config& config) {
-  plugins::Optimizer optimizer{.name = config.get_string("optimizer.kind"), .options = {}};
-  const auto add = [&](const char* name) {
-    optimizer.options[name] = config.get_float(fmt::format("optimizer.{}", name));
-  };
-  if (optimizer.name == "sgd") {
-    add("momentum");
-    optimizer.options["nesterov"] = config.get_bool("optimizer.nesterov") ? 1 : 0;
-  } else {
-    for (const char* name : {"beta1", "beta2", "epsilon"}) add(name);
-  }
-  add("weight_decay");
-  return optimizer;
 }
 
 }  // namespace pipeline::train

@@ -138,9 +138,6 @@ class Session {
   std::unique_ptr<plugins::Task> task_;
 };
 
-// [optimizer] as strategies take it.
-plugins::Optimizer optimizer_of(const config::Config& config);
-
 // That all ranks are about to do the same thing: a difference found late is a hang, or a wrong result.
 // Compares options, plugins, data and parameters of all ranks, once the task is open. Throws Error
 // (PL_ERROR_CONFIG) on rank 0, which names the rank and what differs.
