@@ -47,8 +47,21 @@ T sized() {
   return out;
 }
 
-// What people call the element types of tensors.
-std::string dtype_name(pl_dtype dtype);      // "float32", "bfloat16", "int64"
-std::string precision_name(pl_dtype dtype);  // as train.precision says it: "fp32", "bf16"; otherwise as above
+// What people call the element types of tensors: "float32", "bfloat16", "int64".
+inline std::string dtype_name(pl_dtype dtype) {
+  const char* const kind = dtype.code == PL_DTYPE_INT      ? "int"
+                           : dtype.code == PL_DTYPE_UINT   ? "uint"
+                           : dtype.code == PL_DTYPE_FLOAT  ? "float"
+                           : dtype.code == PL_DTYPE_BFLOAT ? "bfloat"
+                           : dtype.code == PL_DTYPE_BOOL   ? "bool"
+                                                           : "unknown";
+  return kind + std::to_string(dtype.bits);
+}
+
+// As train.precision says it: "fp32", "bf16"; otherwise as above.
+inline std::string precision_name(pl_dtype dtype) {
+  if (dtype.code == PL_DTYPE_FLOAT) return "fp" + std::to_string(dtype.bits);
+  return dtype.code == PL_DTYPE_BFLOAT ? "bf" + std::to_string(dtype.bits) : dtype_name(dtype);
+}
 
 }  // namespace pipeline

@@ -44,12 +44,11 @@ void RankOutput::keep(const std::string& text) {
   if (last_.size() > kLast) last_.erase(0, last_.size() - kLast);
   unwritten_ += text;
   if (unwritten_.size() > kMostUnwritten) unwritten_.erase(0, unwritten_.size() - kMostUnwritten);
-  const int file =
-      file_.empty() ? -1 : ::open(file_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
-  if (file < 0) return;
-  const ssize_t written = ::write(file, unwritten_.data(), unwritten_.size());
+  if (file_.empty()) return;
+  const Descriptor file(::open(file_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644));
+  if (!file) return;
+  const ssize_t written = ::write(file.fd(), unwritten_.data(), unwritten_.size());
   if (written > 0) unwritten_.erase(0, static_cast<size_t>(written));
-  ::close(file);
 }
 
 std::vector<std::string> RankOutput::tail(size_t lines) const {

@@ -100,8 +100,7 @@ std::vector<KeptEvaluation> read_evaluations(const Workspace& workspace, const s
                       folder.path().string(), name));
     const Session now(stage, workspace.registry, workspace.log,
                       session_args(workspace, PL_PURPOSE_EVALUATE, folder.path()));
-    const std::string then = finished->substr(
-        std::min(finished->find('\n'), finished->size()));  // below the line that says of what
+    const std::string then = finished->substr(finished->find('\n') + 1);  // below the line that says of what
     if (const auto other = other_options(then, stage, now.plugin_configs()); !other.empty())
       workspace.log.warning(
           fmt::format("{} was made with other options than the stage '{}' has now ({}): run that stage again",
@@ -207,24 +206,20 @@ Evaluation pool(plugins::Task& task, const std::vector<KeptEvaluation>& evaluati
 }
 
 std::vector<std::string> other_options(std::string_view stored_toml, const config::Config& now,
-                                       std::span<const config::PluginConfig* const> plugins) {
-  std::vector<config::Difference> all;
-  try {
-    all = config::differences(stored_toml, now, plugins);
-  } catch (const config::ConfigError&) {  // such as what a stage of another kind keeps
-    return {"its stored options cannot be read"};
-  }
-  const auto moved = std::ranges::find(all, "run.dir", &config::Difference::key);
+                                       std::span<const config::PluginConfig* const> plugins) try {
+  const std::vector<config::Difference> all = config::differences(stored_toml, now, plugins);
+  const auto dir = std::ranges::find(all, "run.dir", &config::Difference::key);
   std::vector<std::string> other;
   for (const config::Difference& one : all) {
-    if (one.key == "run.dir" || one.key == "run.name") continue;
-    if (moved != all.end() &&
-        without_folder(one.before, moved->before) == without_folder(one.now, moved->now))
-      continue;
+    const bool moved =
+        dir != all.end() && without_folder(one.before, dir->before) == without_folder(one.now, dir->now);
+    if (moved || one.key == "run.dir" || one.key == "run.name") continue;
     const auto shown = [](const std::string& value) { return value.empty() ? "not set" : value; };
     other.push_back(fmt::format("{} was {} and is {}", one.key, shown(one.before), shown(one.now)));
   }
   return other;
+} catch (const config::ConfigError&) {  // such as what a stage of another kind keeps
+  return {"its stored options cannot be read"};
 }
 
 void check_pool(const config::Config& whole, const config::Config& stage) {
