@@ -1,3 +1,0 @@
-#pragma once
-
-typedef struct cublasLtContext* cublasLtHandle_t;

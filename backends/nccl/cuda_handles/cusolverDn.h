@@ -1,3 +1,0 @@
-#pragma once
-
-typedef struct cusolverDnContext* cusolverDnHandle_t;
