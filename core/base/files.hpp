@@ -9,8 +9,7 @@
 namespace pipeline {
 
 // What cannot be written, why (`error`: an errno), and what to do: `remedy`, in a clause, as in "choose
-// another
-// --output"; where it is given and the path is what is wrong, a PL_ERROR_CONFIG.
+// another --output"; where it is given and the path is what is wrong, a PL_ERROR_CONFIG.
 Error write_error(const std::filesystem::path& path, int error, std::string_view remedy = {});
 
 // `work`, with what std::filesystem throws as errors of that kind.

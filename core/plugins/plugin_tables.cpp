@@ -24,8 +24,7 @@ struct Slot {
   bool required;
 };
 
-// In the order of the header.
-
+// In the order of the header, as are the others.
 #define TASK(name, required) \
   { #name, offsetof(pl_task_api, name), required }
 constexpr Slot kTaskSlots[] = {TASK(create, true),

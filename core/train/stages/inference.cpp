@@ -3,12 +3,12 @@
 #include <functional>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
 #include "core/checkpoint/checkpoint.hpp"
 #include "core/observe/format.hpp"
 #include "core/train/results/evaluation.hpp"
-#include "core/train/results/evaluation_files.hpp"
 #include "core/train/results/prediction.hpp"
 #include "core/train/results/result_files.hpp"
 #include "core/train/run/announce.hpp"

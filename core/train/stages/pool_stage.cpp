@@ -8,13 +8,14 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
 #include "core/config/config.hpp"
 #include "core/config/error.hpp"
 #include "core/observe/format.hpp"
 #include "core/safetensors/crc32c.hpp"
-#include "core/train/results/evaluation_files.hpp"
+#include "core/train/results/evaluation.hpp"
 #include "core/train/results/result_files.hpp"
 #include "core/train/run/session.hpp"
 #include "core/train/stages/stages.hpp"
