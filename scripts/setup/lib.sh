@@ -2,8 +2,9 @@
 root=$(cd "${BASH_SOURCE[0]%/*}/../.." && pwd -P)
 cache=${XDG_CACHE_HOME:-${HOME:-~}/.cache}/pipeline
 build=$root/build/release
-[[ $(<"$root/cmake/TorchVersion.cmake") =~ PIPELINE_TORCH_VERSION\ ([0-9.]+) ]]
+[[ $(<"$root/cmake/TorchVersion.cmake") =~ PIPELINE_TORCH_VERSION\ ([0-9.]+).*PIPELINE_TORCH_VARIANT\ ([a-z0-9]+) ]]
 torch_dir=$cache/torch-${BASH_REMATCH[1]}
+torch_wheel=${BASH_REMATCH[1]}+${BASH_REMATCH[2]}
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 die() {

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""unpack.py PIN_FILE WHEEL_FOLDER TARGET: unpacks the parts of the wheels that PIN_FILE's `# unpack` lines name into TARGET.
+"""unpack.py PIN_FILE FOLDER TARGET: puts the parts of the wheels that PIN_FILE's `# unpack` lines name into TARGET.
 
-Files appear in TARGET whole: each is written beside it first. The list of what was unpacked, with sizes, is the last thing written; a
+FOLDER holds the wheels, or what pip installed from them: that is linked, not copied.
+
+Files appear in TARGET whole: each is written beside it first. The list of what is there, with sizes, is the last thing written; a
 target without it is not complete. zipfile compares every member's checksum while it reads.
 """
 import fnmatch
@@ -12,23 +14,14 @@ import sys
 import zipfile
 
 
-def main() -> None:
-    pin_file, wheel_folder, target = map(pathlib.Path, sys.argv[1:])
-    patterns = [p for line in pin_file.read_text().splitlines() if line.startswith("# unpack ") for p in line.split()[2:]]
-    state = target / "unpacked"
-    state.mkdir(parents=True, exist_ok=True)
-    listing = state / f"{pin_file.stem}.files"
-    listing.unlink(missing_ok=True)
-
+def unpack(wheels: list[pathlib.Path], target: pathlib.Path, wanted) -> dict[str, int]:
+    """Unpacks the members that are `wanted`; returns their sizes by name."""
     sizes = {}
-    matched = set()
-    for wheel in sorted(wheel_folder.glob("*.whl")):
+    for wheel in wheels:
         with zipfile.ZipFile(wheel) as archive:
             for member in archive.infolist():
-                hits = [p for p in patterns if fnmatch.fnmatch(member.filename, p)]
-                if member.is_dir() or not hits:
+                if member.is_dir() or not wanted(member.filename):
                     continue
-                matched.update(hits)
                 path = target / member.filename
                 path.parent.mkdir(parents=True, exist_ok=True)
                 part = path.with_name(f".{path.name}.part")
@@ -36,9 +29,43 @@ def main() -> None:
                     shutil.copyfileobj(source, sink, 1 << 20)
                 os.replace(part, path)
                 sizes[member.filename] = member.file_size
-    unmatched = [p for p in patterns if p not in matched]
+    return sizes
+
+
+def link(folder: pathlib.Path, target: pathlib.Path, wanted) -> dict[str, int]:
+    """Links what is installed in `folder`; returns the sizes of the files that are `wanted`, by name."""
+    sizes = {}
+    for top in ("torch", "nvidia"):
+        (target / top).unlink(missing_ok=True)
+        (target / top).symlink_to(folder / top)
+        for place, _, names in os.walk(folder / top):
+            for path in (pathlib.Path(place, name) for name in names):
+                if wanted(str(path.relative_to(folder))):
+                    sizes[str(path.relative_to(folder))] = path.stat().st_size
+    return sizes
+
+
+def main() -> None:
+    pin_file, folder, target = map(pathlib.Path, sys.argv[1:])
+    patterns = [p for line in pin_file.read_text().splitlines() if line.startswith("# unpack ") for p in line.split()[2:]]
+    state = target / "unpacked"
+    state.mkdir(parents=True, exist_ok=True)
+    listing = state / f"{pin_file.stem}.files"
+    listing.unlink(missing_ok=True)
+
+    matched = set()
+
+    def wanted(name: str) -> bool:
+        hits = [p for p in patterns if fnmatch.fnmatch(name, p)]
+        matched.update(hits)
+        return bool(hits)
+
+    wheels = sorted(folder.glob("*.whl"))
+    sizes = unpack(wheels, target, wanted) if wheels else link(folder, target, wanted)
+    # pip installs of torch lack headers that only the nccl backend needs: scripts/setup/build leaves it out then.
+    unmatched = [p for p in patterns if p not in matched and (wheels or p.endswith(".so") or ".so." in p)]
     if unmatched:
-        sys.exit(f"{pin_file.name}: no wheel has {', '.join(unmatched)}")
+        sys.exit(f"{pin_file.name}: {folder} has no {', '.join(unmatched)}")
 
     listed = [f"{size} {name}\n" for name, size in sorted(sizes.items())]
     shutil.copyfile(pin_file, state / pin_file.name)

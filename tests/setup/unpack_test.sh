@@ -58,4 +58,36 @@ unpack 2>/dev/null || status=$?
 expect "a damaged wheel fails" "$((status != 0))" 1
 expect "a damaged wheel is not complete" "$(seen)" incomplete
 
+# What pip installed is linked, not copied, and never written to.
+rm -rf "$torch_dir"
+mkdir -p site/torch/include/deep site/nvidia
+printf one >site/torch/lib.so
+printf "__version__ = '%s'\n" "$torch_wheel" >site/torch/version.py
+printf 'a==1\n# unpack torch/lib.so torch/include/*\n' >$pins
+printf '# unpack torch/none/*\n' >checkout/scripts/setup/wheels/nccl.txt
+cp checkout/scripts/setup/wheels/nccl.txt checkout/scripts/setup/wheels/cuda.txt
+sed -i "1i torch==${torch_wheel%+*} x" $pins
+mkdir -p checkout/backends/nccl
+from() {
+  status=0
+  checkout/scripts/setup/torch --from "$@" >output 2>&1 || status=$?
+}
+from site
+expect "an installed torch is linked" "$status $(seen) $(readlink "$torch_dir/torch")" "0 complete $work/site/torch"
+from site
+expect "once more" "$status $(seen)" "0 complete"
+rm site/torch/lib.so
+expect "it was taken away" "$(seen)" incomplete
+from site
+expect "a library that is not there" "$status $(grep -c "cpu.txt: .*site has no torch/lib.so" output)" "1 1"
+sed -i 's/2/3/' site/torch/version.py
+from site
+expect "another version" "$status $(grep -c "site holds torch .*, and the plugins are built for $torch_wheel" output)" "1 1"
+from nowhere
+expect "no torch there" "$status $(grep -c 'there is no torch in nowhere' output)" "1 1"
+rm "$torch_dir/torch" && mkdir "$torch_dir/torch"
+sed -i 's/3/2/' site/torch/version.py
+from site
+expect "never over an unpacked one" "$status $(grep -c 'holds an unpacked torch already' output)" "1 1"
+
 finish
