@@ -41,7 +41,7 @@ TEST(AttentionTest, FlashIsAskedOnlyForWhatItTakes) {
     return at::zeros({6, 2 * width}, type);
   };
   const auto can = [&](const at::Tensor& q, int capability = 90) {
-    return flash_can(q, layout, {}, {}, capability);
+    return flash_can(q, layout, {}, capability);
   };
   EXPECT_TRUE(can(rows(64)));
   EXPECT_TRUE(can(rows(8, at::kHalf), 80));
@@ -51,10 +51,15 @@ TEST(AttentionTest, FlashIsAskedOnlyForWhatItTakes) {
   EXPECT_FALSE(can(rows(64, at::kFloat)));
   EXPECT_FALSE(can(rows(64, at::kHalf), 75));
   EXPECT_FALSE(can(rows(64), 0));  // not known
-  EXPECT_FALSE(flash_can(rows(64), layout, {0.1, 1}, {}, 90));
-  EXPECT_FALSE(flash_can(rows(64), layout, {}, at::zeros({52}), 90));
-  EXPECT_FALSE(flash_can(rows(64), queries_at(layout, {0, 4, 5}), {}, {}, 90));
-  EXPECT_FALSE(flash_can(rows(64).narrow(0, 0, 0), self_layout({0, 0}, true), {}, {}, 90));
+  EXPECT_FALSE(flash_can(rows(64), layout, at::zeros({52}), 90));
+  EXPECT_FALSE(flash_can(rows(64).narrow(0, 0, 0), self_layout({0, 0}, true), {}, 90));
+  EXPECT_TRUE(flash_can(rows(64), queries_at(layout, {3, 4, 5}), {}, 90));
+  EXPECT_FALSE(flash_can(rows(64), queries_at(layout, {2, 3, 5}), {}, 90));
+  {
+    const at::NoGradGuard decoding;
+    EXPECT_TRUE(flash_can(rows(64), queries_at(layout, {2, 3, 5}), {}, 90));
+    EXPECT_FALSE(flash_can(rows(64), queries_at(layout, {2, 4, 5}), {}, 90));
+  }
 }
 
 // Queries and keys of other lengths, without a mask: what flash attention is given offsets of its own for.

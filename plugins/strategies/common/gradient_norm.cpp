@@ -70,7 +70,6 @@ Verdict judge_on_host(double sum_of_squares, const pl_step_args& args) {
   verdict.grad_norm = at::scalar_tensor(norm, at::kDouble);
   verdict.finite = at::scalar_tensor(finite ? 1.0 : 0.0, at::kDouble);
   verdict.skip = !finite;
-  // Without a divisor the kernel need not write the gradients back.
   const auto divisor = static_cast<float>(1 / (args.inverse_scale * clip));
   if (divisor != 1) verdict.scale.divisor = at::scalar_tensor(divisor, at::kFloat);
   return verdict;
@@ -81,6 +80,8 @@ Verdict judge_on_device(const at::Tensor& sum_of_squares, const pl_step_args& ar
   verdict.grad_norm = sum_of_squares.sqrt().mul_(args.inverse_scale);
   verdict.finite = verdict.grad_norm.isfinite().to(at::kDouble);
   verdict.scale.found_inf = verdict.finite.neg().add_(1).to(at::kFloat);
+  // Without a divisor the kernel need not write the gradients back.
+  if (!(args.clip_norm > 0) && args.inverse_scale == 1) return verdict;
   at::Tensor divisor = at::full_like(verdict.grad_norm, 1 / args.inverse_scale);
   if (args.clip_norm > 0) {
     divisor =

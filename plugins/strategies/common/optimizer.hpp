@@ -47,7 +47,7 @@ class Optimizer {
 
   // Once per step, before update().
   void advance(const GradientScale& scale);
-  // The runs all belong to `group` and lie within the master weights.
+  // The runs belong to groups that are updated as `group` is, and lie within the master weights.
   void update(const Group& group, const GradientRuns& runs, double learning_rate, const GradientScale& scale);
 
  protected:

@@ -39,8 +39,14 @@ void Replica::update(const GradientRuns& runs, double learning_rate, const Gradi
   optimizer_->advance(scale);
   auto run = runs.begin();
   at::Tensor zeros;
+  // One call for all that is updated in the same way, whatever its unit.
+  std::vector<std::pair<const Group*, GradientRuns>> alike;
   for (const Group& group : layout_->groups()) {
-    GradientRuns members;
+    auto found = std::ranges::find_if(alike, [&](const auto& other) {
+      return other.first->optimizer == group.optimizer && other.first->lr_multiplier == group.lr_multiplier;
+    });
+    if (found == alike.end()) found = alike.insert(found, {&group, {}});
+    GradientRuns& members = found->second;
     for (size_t i = group.first_slot; i < group.first_slot + group.slot_count; ++i) {
       const Slot& slot = layout_->slots()[i];
       if (run != runs.end() && run->offset == slot.offset) {
@@ -51,8 +57,8 @@ void Replica::update(const GradientRuns& runs, double learning_rate, const Gradi
         zeros = at::zeros({slot.padded}, master_.options());
       members.push_back({slot.offset, zeros.narrow(0, 0, slot.padded)});
     }
-    optimizer_->update(group, members, learning_rate, scale);
   }
+  for (const auto& [group, members] : alike) optimizer_->update(*group, members, learning_rate, scale);
   publish();
 }
 

@@ -1,11 +1,14 @@
 #include "attention.hpp"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <dlfcn.h>
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+
+#include <pipeline/torch/random.hpp>
 
 #include "kept.hpp"
 #include "kernels/kernels.hpp"
@@ -303,18 +306,110 @@ int compute_capability(at::Device device) {
   return known ? 10 * major + minor : 0;
 }
 
-// One call for all sequences; where flash_can().
-at::Tensor flash_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                           const AttentionLayout& layout) {
-  const auto heads = [&](const at::Tensor& x) { return x.view({x.size(0), layout.heads, -1}); };
-  const at::Tensor of_queries = offsets(layout.queries, q.device());
-  const bool same = layout.queries.starts == layout.keys.starts;
-  const at::Tensor of_keys = same ? of_queries : offsets(layout.keys, q.device());
-  return std::get<0>(at::_flash_attention_forward(heads(q), heads(k), heads(v), of_queries, of_keys,
-                                                  layout.queries.longest(), layout.keys.longest(), 0.0,
-                                                  layout.causal, false))
-      .reshape({q.size(0), q.size(1)});
+// Flash attention over all sequences in one call; where flash_can(). q, k, v: (N, heads, width) at any row
+// stride. Its dropout is its own: the mask is a function of the key, but another one than dropout_mask()'s.
+struct Flash {
+  AttentionLayout layout;
+  double dropout;
+  at::Tensor of_queries, of_keys;  // (sequences + 1) int32: where each begins
+  std::optional<at::Tensor> seen;  // (sequences) int32: how many keys there are; not set: all
+
+  // The result, and what the backward pass needs besides it.
+  std::array<at::Tensor, 4> forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const {
+    auto [out, log_sum, random, unused, mask] = at::_flash_attention_forward(
+        q, k, v, of_queries, of_keys, layout.queries.longest(), layout.keys.longest(), dropout, layout.causal,
+        /*return_debug_mask=*/false, /*scale=*/{}, /*window_size_left=*/{}, /*window_size_right=*/{}, seen);
+    return {out, log_sum, random, unused};
+  }
+  std::tuple<at::Tensor, at::Tensor, at::Tensor> backward(const at::Tensor& dout, const at::Tensor& q,
+                                                          const at::Tensor& k, const at::Tensor& v,
+                                                          at::ArrayRef<at::Tensor> forward) const {
+    return at::_flash_attention_backward(dout, q, k, v, forward[0], forward[1], of_queries, of_keys,
+                                         layout.queries.longest(), layout.keys.longest(), dropout,
+                                         layout.causal, forward[2], forward[3]);
+  }
+};
+
+// How many keys the queries of each sequence see, all of them or up to the last query's position; nullopt
+// where positions are not consecutive, so that no causal mask that ends with the last query is the layout's.
+std::optional<std::vector<int64_t>> keys_seen(const AttentionLayout& layout) {
+  std::vector<int64_t> seen;
+  for (int64_t s = 0; s < layout.queries.sequences(); ++s) {
+    seen.push_back(layout.keys.length(s));
+    if (!layout.causal || layout.positions.empty()) continue;
+    const auto first = layout.positions.begin() + layout.queries.start(s),
+               end = layout.positions.begin() + layout.queries.start(s + 1);
+    if (first == end) continue;
+    if (std::adjacent_find(first, end, [](int64_t a, int64_t b) { return b != a + 1; }) != end) return {};
+    seen.back() = *(end - 1) + 1;
+  }
+  return seen;
 }
+
+bool sees_all(const AttentionLayout& layout, const std::vector<int64_t>& seen) {
+  for (int64_t s = 0; s < layout.keys.sequences(); ++s) {
+    if (seen[static_cast<size_t>(s)] != layout.keys.length(s)) return false;
+  }
+  return true;
+}
+
+Flash make_flash(const AttentionLayout& layout, const Dropout& dropout, at::Device device) {
+  const at::Tensor of_queries = offsets(layout.queries, device);
+  const bool same = layout.queries.starts == layout.keys.starts;
+  // Computed again, this call must drop the same.
+  if (dropout.active()) seed_generator(at::globalContext().defaultGenerator(device), dropout.key);
+  const std::vector<int64_t> seen = keys_seen(layout).value();
+  return {layout, dropout.active() ? dropout.p : 0.0, of_queries,
+          same ? of_queries : offsets(layout.keys, device),
+          sees_all(layout, seen) ? std::nullopt : std::optional(to_device(seen, device).to(at::kInt))};
+}
+
+at::Tensor heads_of(const at::Tensor& x, int64_t heads) { return x.view({x.size(0), heads, -1}); }
+at::Tensor joined(const at::Tensor& x) { return x.reshape({x.size(0), -1}); }
+
+// Autograd would make the gradient of qkv out of three tensors of its size, zero but for a third.
+class FlashSelfAttention : public torch::autograd::Function<FlashSelfAttention> {
+ public:
+  static Variable forward(AutogradContext* ctx, const Variable& qkv, const Flash& flash) {
+    const at::Tensor parts = qkv.view({qkv.size(0), 3, flash.layout.heads, -1});
+    const auto made = flash.forward(parts.select(1, 0), parts.select(1, 1), parts.select(1, 2));
+    keep(ctx, flash);
+    ctx->save_for_backward({qkv, made[0], made[1], made[2], made[3]});
+    return joined(made[0]);
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    const auto t = ctx->get_saved_variables();
+    const auto& flash = kept<Flash>(ctx);
+    const at::Tensor parts = t[0].view({t[0].size(0), 3, flash.layout.heads, -1});
+    const auto [dq, dk, dv] =
+        flash.backward(heads_of(grads[0].contiguous(), flash.layout.heads), parts.select(1, 0),
+                       parts.select(1, 1), parts.select(1, 2), at::ArrayRef(t).slice(1));
+    return {at::cat({joined(dq), joined(dk), joined(dv)}, 1), Variable()};
+  }
+};
+
+class FlashAttention : public torch::autograd::Function<FlashAttention> {
+ public:
+  static Variable forward(AutogradContext* ctx, const Variable& q, const Variable& k, const Variable& v,
+                          const Flash& flash) {
+    const int64_t heads = flash.layout.heads;
+    const auto made = flash.forward(heads_of(q, heads), heads_of(k, heads), heads_of(v, heads));
+    keep(ctx, flash);
+    ctx->save_for_backward({q, k, v, made[0], made[1], made[2], made[3]});
+    return joined(made[0]);
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    const auto t = ctx->get_saved_variables();
+    const auto& flash = kept<Flash>(ctx);
+    const int64_t heads = flash.layout.heads;
+    const auto [dq, dk, dv] =
+        flash.backward(heads_of(grads[0].contiguous(), heads), heads_of(t[0], heads), heads_of(t[1], heads),
+                       heads_of(t[2], heads), at::ArrayRef(t).slice(3));
+    return {joined(dq), joined(dk), joined(dv), Variable()};
+  }
+};
 
 void check_bias(const at::Tensor& bias, const AttentionLayout& layout) {
   if (!bias.defined()) return;
@@ -330,14 +425,17 @@ bool kernel_takes(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
 
 }  // namespace
 
-bool flash_can(const at::Tensor& q, const AttentionLayout& layout, const Dropout& dropout,
-               const at::Tensor& bias, int capability) {
+bool flash_can(const at::Tensor& q, const AttentionLayout& layout, const at::Tensor& bias, int capability) {
   constexpr int kOldest = 80;
   constexpr int64_t kWidest = 256, kMultiple = 8;  // elements of a head
   const bool half = q.scalar_type() == at::kBFloat16 || q.scalar_type() == at::kHalf;
   const int64_t width = q.size(1) / layout.heads;
-  return half && capability >= kOldest && width <= kWidest && width % kMultiple == 0 && !dropout.active() &&
-         !bias.defined() && layout.positions.empty() && layout.queries.rows() > 0 && layout.keys.rows() > 0;
+  if (!half || capability < kOldest || width > kWidest || width % kMultiple != 0 || bias.defined() ||
+      layout.queries.rows() == 0 || layout.keys.rows() == 0) {
+    return false;
+  }
+  const auto seen = keys_seen(layout);
+  return seen && (sees_all(layout, *seen) || !at::GradMode::is_enabled());  // its backward pass takes all
 }
 
 AttentionLayout queries_at(const AttentionLayout& whole, const std::vector<int64_t>& rows) {
@@ -369,8 +467,8 @@ at::Tensor ragged_attention(const at::Tensor& q, const at::Tensor& k, const at::
   check_bias(bias, layout);
   if (kernel_takes(q, k, v, bias))
     return CrossAttention::apply(q, k, v, bias_or_empty(bias, q), layout, dropout);
-  if (q.is_cuda() && flash_can(q, layout, dropout, bias, compute_capability(q.device())))
-    return flash_attention(q, k, v, layout);
+  if (q.is_cuda() && flash_can(q, layout, bias, compute_capability(q.device())))
+    return FlashAttention::apply(q, k, v, make_flash(layout, dropout, q.device()));
   return attention_of_sequences(q, k, v, layout, dropout, bias);
 }
 
@@ -381,6 +479,8 @@ at::Tensor ragged_self_attention(const at::Tensor& qkv, const AttentionLayout& l
                    v = qkv.narrow(1, 2 * width, width);
   check_bias(bias, layout);
   if (kernel_takes(q, k, v, bias)) return SelfAttention::apply(qkv, bias_or_empty(bias, q), layout, dropout);
+  if (q.is_cuda() && flash_can(q, layout, bias, compute_capability(q.device())))
+    return FlashSelfAttention::apply(qkv, make_flash(layout, dropout, q.device()));
   return ragged_attention(q, k, v, layout, dropout, bias);
 }
 

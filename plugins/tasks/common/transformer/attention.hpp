@@ -39,9 +39,9 @@ at::Tensor ragged_self_attention(const at::Tensor& qkv, const AttentionLayout& l
                                  const Dropout& dropout = {}, const at::Tensor& bias = {});
 
 // Whether LibTorch's flash attention takes this on a CUDA device of this compute capability (80: 8.0); it
-// refuses what it does not take. Dropout's masks, biases and chosen queries are none of its business here.
-bool flash_can(const at::Tensor& q, const AttentionLayout& layout, const Dropout& dropout,
-               const at::Tensor& bias, int capability);
+// refuses what it does not take. Of chosen queries it takes consecutive ones, and to differentiate only the
+// last ones of each sequence.
+bool flash_can(const at::Tensor& q, const AttentionLayout& layout, const at::Tensor& bias, int capability);
 
 // (sequences + 1) how many pairs of a query and a key the sequences before have together.
 std::vector<int64_t> pair_starts(const AttentionLayout& layout);

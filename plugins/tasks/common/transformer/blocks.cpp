@@ -9,14 +9,25 @@
 namespace pipeline::transformer {
 namespace {
 
+// The norm's output for the backward pass: computed again, or on a device, where reading and writing it costs
+// more than keeping it, kept. y: as it went into the product.
+at::Tensor kept_on_device(const at::Tensor& y) { return y.is_cpu() ? at::empty({0}, y.options()) : y; }
+at::Tensor normed_again(const at::Tensor& kept, const at::Tensor& x, const Norm& norm, const at::Tensor& mean,
+                        const at::Tensor& rstd, at::ScalarType type) {
+  if (!kept.is_cpu()) return kept;
+  return layer_norm_again(x, norm.weight, norm.bias, mean, rstd).to(type);
+}
+
 class NormLinear : public torch::autograd::Function<NormLinear> {
  public:
   static Variable forward(AutogradContext* ctx, const Variable& x, const Variable& norm_weight,
                           const Variable& norm_bias, const Variable& weight, const Variable& bias, double eps,
                           at::ScalarType dtype) {
     const LayerNormed normed = layer_norm(x, norm_weight, norm_bias, eps);
-    at::Tensor y = gemm(normed.y.to(dtype), weight.to(dtype), {.bias = bias.to(dtype)});
-    ctx->save_for_backward({x, norm_weight, norm_bias, weight, bias, normed.mean, normed.rstd});
+    const at::Tensor input = normed.y.to(dtype);
+    at::Tensor y = gemm(input, weight.to(dtype), {.bias = bias.to(dtype)});
+    ctx->save_for_backward(
+        {x, norm_weight, norm_bias, weight, bias, normed.mean, normed.rstd, kept_on_device(input)});
     return y;
   }
 
@@ -27,7 +38,7 @@ class NormLinear : public torch::autograd::Function<NormLinear> {
     const at::Tensor dy = grads[0].contiguous();
     at::Tensor dweight;
     if (ctx->needs_input_grad(3)) {
-      const at::Tensor normed = layer_norm_again(x, norm_weight, norm_bias, mean, rstd).to(dy.scalar_type());
+      const at::Tensor normed = normed_again(t[7], x, {norm_weight, norm_bias}, mean, rstd, dy.scalar_type());
       dweight = weight_gradient(normed, dy, weight, true);
     }
     const at::Tensor dbias = bias_gradient(dy, bias, ctx->needs_input_grad(4));
@@ -82,9 +93,10 @@ class NormMlpResidual : public torch::autograd::Function<NormMlpResidual> {
                           const Variable& down_weight, const Variable& down_bias, double eps,
                           const Dropout& dropout, at::ScalarType dtype, Gelu form) {
     const LayerNormed normed = layer_norm(x, norm_weight, norm_bias, eps);
-    at::Tensor pre, h;  // (N, inner)
+    at::Tensor pre, h, kept_input;  // (N, inner), of the norm
     {
       const at::Tensor input = normed.y.to(dtype);
+      kept_input = kept_on_device(input);
       pre = at::empty({x.size(0), up_weight.size(1)}, input.options());
       h = at::empty_like(pre);
       gemm_out(pre, input, up_weight.to(dtype), {.bias = up_bias.to(dtype), .gelu = h, .gelu_form = form});
@@ -97,7 +109,7 @@ class NormMlpResidual : public torch::autograd::Function<NormMlpResidual> {
       y = dropout.active() ? apply_dropout(y, dropout, x, true) : y.add(x);
     }
     ctx->save_for_backward({x, norm_weight, norm_bias, up_weight, up_bias, down_weight, down_bias,
-                            normed.mean, normed.rstd, pre});
+                            normed.mean, normed.rstd, pre, kept_input});
     keep(ctx, std::pair(dropout, form));
     return y;
   }
@@ -119,7 +131,7 @@ class NormMlpResidual : public torch::autograd::Function<NormMlpResidual> {
     at::Tensor dup_weight;
     if (ctx->needs_input_grad(3)) {
       const at::Tensor normed =
-          layer_norm_again(x, norm_weight, norm_bias, mean, rstd).to(dpre.scalar_type());
+          normed_again(t[10], x, {norm_weight, norm_bias}, mean, rstd, dpre.scalar_type());
       dup_weight = weight_gradient(normed, dpre, up_weight, true);
     }
     const at::Tensor dup_bias = bias_gradient(dpre, up_bias, ctx->needs_input_grad(4));

@@ -18,11 +18,11 @@ namespace {
 // (softmax - one hot).
 at::Tensor cross_entropy_by_torch(const at::Tensor& logits, const at::Tensor& targets, bool gradient,
                                   double scale) {
-  const at::Tensor log_p = at::log_softmax(logits, 1, at::kFloat);
+  at::Tensor log_p = at::log_softmax(logits, 1, at::kFloat);
   const at::Tensor column = targets.unsqueeze(1);
   at::Tensor loss = log_p.gather(1, column).sum(at::kDouble).neg();
   if (gradient) {
-    at::Tensor d = log_p.exp().mul_(scale);
+    at::Tensor d = log_p.exp_().mul_(scale);
     d.scatter_add_(1, column, at::full_like(column, -scale, d.options()));
     logits.copy_(d);
   }
@@ -61,7 +61,23 @@ int64_t even_chunk(int64_t rows, int64_t most) {
   return chunks == 0 ? 1 : (rows + chunks - 1) / chunks;
 }
 
-constexpr int64_t kDefaultChunk = 512;
+// Rows of logits at a time: as many as stay in a processor's cache, or on a device, whose products want many
+// rows, as fill this many bytes.
+constexpr int64_t kRowsOnCpu = 512;
+constexpr int64_t kBytesOnDevice = int64_t{1} << 30;
+int64_t default_chunk(const at::Tensor& h, int64_t vocabulary) {
+  if (h.is_cpu()) return kRowsOnCpu;
+  return std::max<int64_t>(1, kBytesOnDevice / (vocabulary * h.element_size()));
+}
+
+// (rows, vocabulary); for LibTorch's products with rows that begin at multiples of 64 elements: with odd
+// ones, such as GPT-2's 50,257, they are slow on a device.
+at::Tensor empty_logits(int64_t rows, int64_t vocabulary, const at::Tensor& h) {
+  constexpr int64_t kMultiple = 64;
+  if (fast_path(h)) return at::empty({rows, vocabulary}, h.options());
+  const int64_t padded = (vocabulary + kMultiple - 1) / kMultiple * kMultiple;
+  return at::empty({rows, padded}, h.options()).narrow(1, 0, vocabulary);
+}
 
 // Gradients are computed here and only handed on in backward(). Inputs 0 to 4 are differentiable; the bias
 // may have no elements: none.
@@ -78,8 +94,9 @@ class CrossEntropyHead : public torch::autograd::Function<CrossEntropyHead> {
     const bool need_weight = gradient && weight.requires_grad();
     const bool need_bias = gradient && bias.requires_grad() && b.defined();
     const int64_t count = x.size(0),
-                  chunk = even_chunk(count, options.chunk > 0 ? options.chunk : kDefaultChunk);
-    at::Tensor buffer = at::empty({std::min(chunk, count), weight.size(0)}, h.options());
+                  chunk =
+                      even_chunk(count, options.chunk > 0 ? options.chunk : default_chunk(h, weight.size(0)));
+    at::Tensor buffer = empty_logits(std::min(chunk, count), weight.size(0), h);
     at::Tensor dh = gradient ? at::empty_like(h) : at::Tensor();
     // Over all chunks they add up in float32, or in double where that is computed in.
     const at::TensorOptions sums = weight.options().dtype(at::promote_types(options.compute, at::kFloat));

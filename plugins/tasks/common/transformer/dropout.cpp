@@ -2,10 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include <vector>
-
 #include "kernels/kernels.hpp"
-#include "packed_batch.hpp"
 #include "parallel.hpp"
 
 namespace pipeline::transformer {
@@ -16,22 +13,41 @@ uint64_t dropout_key(uint64_t seed, uint64_t site) {
   return dropout_row_key(seed ^ 0x2545f4914f6cdd1dULL, site);
 }
 
+namespace {
+
+// A logical shift to the right of integers of `width` bits; LibTorch's is of signed ones.
+at::Tensor shifted(const at::Tensor& x, int64_t bits, int64_t width) {
+  return x.bitwise_right_shift(bits).bitwise_and_((int64_t{1} << (width - bits)) - 1);
+}
+
+int64_t as_signed(uint64_t x) { return static_cast<int64_t>(x); }
+int64_t as_signed(uint32_t x) { return static_cast<int32_t>(x); }
+
+// dropout_row_key() of `rows` rows from `first` on: (rows, 1) int64.
+at::Tensor row_keys(uint64_t key, int64_t first, int64_t rows, at::Device device) {
+  const auto numbers = at::TensorOptions(device).dtype(at::kLong);
+  at::Tensor z = at::arange(first + 1, first + rows + 1, numbers).unsqueeze(1);
+  z.mul_(as_signed(uint64_t{0x9e3779b97f4a7c15})).add_(as_signed(key));
+  z.bitwise_xor_(shifted(z, 30, 64)).mul_(as_signed(uint64_t{0xbf58476d1ce4e5b9}));
+  z.bitwise_xor_(shifted(z, 27, 64)).mul_(as_signed(uint64_t{0x94d049bb133111eb}));
+  return z.bitwise_xor_(shifted(z, 31, 64));
+}
+
+}  // namespace
+
+// The kernels' hash of (row key, column), made on the device itself.
 at::Tensor dropout_mask(const Dropout& dropout, int64_t first_row, int64_t rows, int64_t columns,
                         at::TensorOptions options) {
-  // The kernels' hash of (row key, column), with 32-bit arithmetic inside 64-bit integers.
-  const int64_t low = 0xffffffff;
-  std::vector<int64_t> keys;
-  for (int64_t row = first_row; row < first_row + rows; ++row) {
-    keys.push_back(static_cast<int64_t>(dropout_row_key(dropout.key, static_cast<uint64_t>(row))));
-  }
-  const at::Tensor key = to_device(keys, options.device()).unsqueeze(1);
-  at::Tensor h = at::arange(columns, key.options()) * 0x9e3779b1 + key.bitwise_and(low);
-  h = h.bitwise_and(low);
-  h = h.bitwise_xor(h.bitwise_right_shift(16)).mul_(0x7feb352d).bitwise_and_(low);
-  h = h.bitwise_xor(h.bitwise_right_shift(15)).bitwise_xor_(key.bitwise_right_shift(32).bitwise_and_(low));
-  h = h.mul_(0x846ca68b).bitwise_and_(low);
-  h = h.bitwise_xor(h.bitwise_right_shift(16));
-  return h.ge(static_cast<int64_t>(dropout.threshold())).to(options.dtype()).mul_(dropout.scale());
+  const at::Tensor key = row_keys(dropout.key, first_row, rows, options.device());
+  at::Tensor h = at::arange(columns, key.options().dtype(at::kInt)) * as_signed(uint32_t{0x9e3779b1});
+  h = h + key.to(at::kInt);
+  h.bitwise_xor_(shifted(h, 16, 32)).mul_(as_signed(uint32_t{0x7feb352d}));
+  h.bitwise_xor_(shifted(h, 15, 32)).bitwise_xor_(shifted(key, 32, 64).to(at::kInt));
+  h.mul_(as_signed(uint32_t{0x846ca68b}));
+  h.bitwise_xor_(shifted(h, 16, 32));
+  const uint32_t sign = 0x80000000;  // comparisons are of signed integers
+  const at::Tensor kept = h.bitwise_xor_(as_signed(sign)).ge(as_signed(dropout.threshold() ^ sign));
+  return kept.to(options.dtype()).mul_(dropout.scale());
 }
 
 at::Tensor apply_dropout(const at::Tensor& x, const Dropout& dropout, const at::Tensor& residual,

@@ -7,7 +7,8 @@
 namespace pipeline::transformer {
 
 // Dropout whose mask is a function of (key, row, column) alone: nothing is stored for the backward pass, and
-// neither threads, device nor recomputation can change it. Each place in a model uses its own key.
+// neither threads, device nor recomputation can change it. Each place in a model uses its own key. (Flash
+// attention, on a device, draws a mask of its own from the key.)
 struct Dropout {
   double p = 0;
   uint64_t key = 0;
