@@ -28,7 +28,7 @@ Outcome run_rank(const Job& job, const Rank& rank, RunOptions options, uint64_t 
   }
   outcome.state = run.state();
   run.strategy().gather_values();
-  for (size_t i = 0; i < job.specs.size(); ++i) outcome.values.push_back(run.value(i).clone());
+  for (size_t i = 0; i < job.specs.size(); ++i) outcome.values.push_back(run.value(i).clone().cpu());
   EXPECT_EQ(run.live_gradients(), 0);
   return outcome;
 }

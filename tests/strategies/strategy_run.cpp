@@ -8,46 +8,12 @@
 
 #include "core/config/config.hpp"
 #include "tests/strategies/ranks.hpp"
+#include "tests/strategies/tensors.hpp"
 
 namespace pipeline::strategies {
 namespace {
 
-pl_dtype to_pl(at::ScalarType dtype) {
-  switch (dtype) {
-    case at::kFloat:
-      return {PL_DTYPE_FLOAT, 32, 1};
-    case at::kHalf:
-      return {PL_DTYPE_FLOAT, 16, 1};
-    case at::kBFloat16:
-      return {PL_DTYPE_BFLOAT, 16, 1};
-    case at::kDouble:
-      return {PL_DTYPE_FLOAT, 64, 1};
-    case at::kLong:  // of rows
-      return {PL_DTYPE_INT, 64, 1};
-    default:
-      throw std::runtime_error("no such dtype in these tests");
-  }
-}
-
-at::ScalarType to_torch(pl_dtype dtype) {
-  for (const at::ScalarType type : {at::kFloat, at::kHalf, at::kBFloat16, at::kDouble}) {
-    if (std::memcmp(&dtype, std::array{to_pl(type)}.data(), sizeof dtype) == 0) return type;
-  }
-  throw std::runtime_error("no such dtype in these tests");
-}
-
 pl_str str(const std::string& text) { return {text.data(), text.size()}; }
-
-pl_tensor view(const at::Tensor& tensor) {
-  pl_tensor out{};
-  out.data = tensor.data_ptr();
-  out.device = {PL_DEVICE_CPU, 0};
-  out.ndim = static_cast<int32_t>(tensor.dim());
-  out.dtype = to_pl(tensor.scalar_type());
-  out.shape = const_cast<int64_t*>(tensor.sizes().data());
-  if (!tensor.is_contiguous()) out.strides = const_cast<int64_t*>(tensor.strides().data());
-  return out;
-}
 
 // Ranks are threads, and loading is the main thread's.
 const plugins::Plugin& load_plugin(const std::string& name) {
@@ -99,7 +65,7 @@ plugins::Optimizer sgd(double momentum, double weight_decay, bool nesterov) {
 
 StrategyRun::StrategyRun(std::vector<ParameterSpec> specs, const plugins::Optimizer& optimizer,
                          const RunOptions& options)
-    : specs_(std::move(specs)), config_(make_config(options)) {
+    : specs_(std::move(specs)), device_(options.device), config_(make_config(options)) {
   pl_run_info run{};
   run.struct_size = sizeof run;
   run.purpose = options.purpose;
@@ -107,8 +73,9 @@ StrategyRun::StrategyRun(std::vector<ParameterSpec> specs, const plugins::Optimi
   run.threads = static_cast<uint32_t>(at::get_num_threads());
   run.world_size = run.local_world_size = options.group ? options.group->world_size : options.world_size;
   run.rank = run.local_rank = options.group ? options.group->rank : 0;
-  run.device = {PL_DEVICE_CPU, 0};
-  run.parameter_dtype = run.compute_dtype = to_pl(options.dtype);
+  run.device = device_of(options.device);
+  run.stream = options.stream;
+  run.parameter_dtype = run.compute_dtype = dtype_of(options.dtype);
   run.micro_batches = options.micro_batches;
   context_.set_run_info(run);
   if (peers::Peers* peers = this_ranks_peers()) plugins::give_exchange(context_, *peers);
@@ -128,11 +95,7 @@ StrategyRun::StrategyRun(std::vector<ParameterSpec> specs, const plugins::Optimi
                                                   optimizer, options.group);
 }
 
-at::Tensor StrategyRun::value(size_t index) {
-  const plugins::Storage storage = strategy_->storage(index);
-  return at::from_blob(storage.value.data, {storage.value.shape, static_cast<size_t>(storage.value.ndim)},
-                       at::TensorOptions().dtype(to_torch(storage.value.dtype)));
-}
+at::Tensor StrategyRun::value(size_t index) { return tensor_of(strategy_->storage(index).value); }
 
 void StrategyRun::set(size_t index, const at::Tensor& new_value) {
   State values = state();
@@ -144,7 +107,7 @@ void StrategyRun::set(size_t index, const at::Tensor& new_value) {
 void StrategyRun::hand_over(size_t index, at::Tensor gradient) {
   const auto owned = new Owned{std::move(gradient), &live_};
   ++live_;
-  const pl_tensor tensor = view(owned->tensor);
+  const pl_tensor tensor = view_of(owned->tensor);
   pl_gradient sent{};
   sent.struct_size = sizeof sent;
   sent.index = index;
@@ -158,7 +121,7 @@ void StrategyRun::hand_over(size_t index, at::Tensor gradient) {
 }
 
 void StrategyRun::lend(size_t index, const at::Tensor& gradient) {
-  const pl_tensor tensor = view(gradient);
+  const pl_tensor tensor = view_of(gradient);
   pl_gradient sent{};
   sent.struct_size = sizeof sent;
   sent.index = index;
@@ -167,7 +130,7 @@ void StrategyRun::lend(size_t index, const at::Tensor& gradient) {
 }
 
 void StrategyRun::add_rows(size_t index, const at::Tensor& rows, const at::Tensor& values) {
-  pl_tensor tensor = view(values), which = view(rows);
+  pl_tensor tensor = view_of(values), which = view_of(rows);
   pl_gradient sent{};
   sent.struct_size = sizeof sent;
   sent.index = index;
@@ -176,19 +139,20 @@ void StrategyRun::add_rows(size_t index, const at::Tensor& rows, const at::Tenso
   strategy_->gradient_ready(sent);
 }
 
-void StrategyRun::deliver(size_t index, const at::Tensor& gradient, bool lent) {
+void StrategyRun::deliver(size_t index, const at::Tensor& made, bool lent) {
+  const at::Tensor gradient = made.to(device_);
   const pl_tensor bound = strategy_->storage(index).grad;
   if (!bound.data && lent) return lend(index, gradient.clone());
   if (!bound.data) return hand_over(index, gradient.clone());
-  const at::Tensor sum =
-      at::from_blob(bound.data, gradient.sizes(), at::TensorOptions().dtype(to_torch(bound.dtype)));
+  const at::Tensor sum = tensor_of(bound);
   sum.add_(gradient);
   lend(index, sum);
 }
 
-void StrategyRun::end_micro_batch(const at::Tensor& loss) {
-  if (!loss.defined()) return strategy_->end_micro_batch(nullptr);
-  const pl_tensor tensor = view(loss);
+void StrategyRun::end_micro_batch(const at::Tensor& made) {
+  if (!made.defined()) return strategy_->end_micro_batch(nullptr);
+  const at::Tensor loss = made.to(device_);
+  const pl_tensor tensor = view_of(loss);
   strategy_->end_micro_batch(&tensor);
 }
 

@@ -29,6 +29,8 @@ struct RunOptions {
   std::string plugin = "single";
   bool reproducible = false;
   at::ScalarType dtype = at::kFloat;
+  at::Device device = at::kCPU;
+  pl_stream stream = {};
   int32_t world_size = 1;
   uint64_t micro_batches = 1;  // of all ranks
   uint32_t purpose = PL_PURPOSE_TRAIN;
@@ -70,7 +72,8 @@ class StrategyRun {
   void hand_over(size_t index, at::Tensor gradient);
   void lend(size_t index, const at::Tensor& gradient);
   void add_rows(size_t index, const at::Tensor& rows, const at::Tensor& values);
-  // As the strategy's storage asks for: adds to the bound gradient, or lends a copy or hands it over.
+  // As the strategy's storage asks for: adds to the bound gradient, or lends a copy or hands it over; on the
+  // run's device, as the loss.
   void deliver(size_t index, const at::Tensor& gradient, bool lent = false);
   void deliver(const MicroBatch& micro_batch);
   void end_micro_batch(const at::Tensor& loss);
@@ -90,6 +93,7 @@ class StrategyRun {
 
  private:
   std::vector<ParameterSpec> specs_;
+  at::Device device_;
   pl_context context_{"strategy under test"};
   pl_config config_;
   std::unique_ptr<plugins::Strategy> strategy_;

@@ -1,0 +1,129 @@
+#include "transformer/attention.hpp"
+
+#include <cmath>
+
+#include "tests/cuda/place.hpp"
+#include "transformer/rotary.hpp"
+
+namespace pipeline::tests {
+namespace {
+
+using namespace transformer;
+
+class Attention : public InPlace {};
+PIPELINE_IN_ALL_PLACES(Attention);
+
+AttentionLayout layout(const std::vector<int64_t>& lengths, bool causal, int64_t heads = 2) {
+  AttentionLayout made;
+  for (const int64_t length : lengths) made.queries.append(length);
+  made.keys = made.queries;
+  made.heads = heads;
+  made.causal = causal;
+  return made;
+}
+
+// Head widths: 64 is flash attention's, 10 no multiple of eight, 264 too wide for it.
+TEST_P(Attention, OfSequencesOfAllLengths) {
+  for (const bool causal : {true, false}) {
+    for (const int64_t width : {64, 10, 264}) {
+      const AttentionLayout all = layout({1, 130, 7, 0, 300, 126, 127}, causal);
+      expect_same({values({all.queries.rows(), 6 * width}, 1)},
+                  [&](const Tensors& t, at::ScalarType) { return ragged_self_attention(t[0], all); });
+    }
+  }
+}
+
+TEST_P(Attention, OfEqualLengths) {
+  const AttentionLayout equal = layout({256, 256, 256}, true, 4);
+  expect_same({values({768, 3 * 4 * 64}, 1)},
+              [&](const Tensors& t, at::ScalarType) { return ragged_self_attention(t[0], equal); });
+}
+
+TEST_P(Attention, OfNoTokensAtAll) {
+  for (const AttentionLayout& none : {layout({}, true), layout({0, 0}, true)}) {
+    const at::Tensor out = ragged_self_attention(here(at::zeros({0, 3 * 128}, type())), none);
+    EXPECT_EQ(out.sizes(), at::IntArrayRef({0, 128}));
+  }
+}
+
+// A head width that flash attention does not take: it has another mask.
+TEST_P(Attention, WithDropout) {
+  const AttentionLayout all = layout({40, 9, 150}, true);
+  expect_same({values({199, 6 * 12}, 1)}, [&](const Tensors& t, at::ScalarType) {
+    return ragged_self_attention(t[0], all, {0.3, 11});
+  });
+}
+
+// Whose mask it is: it depends on the key alone, drops the share it should, and scales what is left.
+TEST_P(Attention, DropoutDependsOnItsKey) {
+  const AttentionLayout all = layout({512, 300}, false);
+  at::Tensor qkv =
+      at::zeros({812, 6 * 64}, at::kFloat);  // equal weights, so that a result counts what is left
+  qkv.narrow(1, 256, 128).fill_(1);
+  const auto out = [&](uint64_t key) {
+    return ragged_self_attention(here(qkv.to(type())), all, {0.25, key}).to(at::kFloat).cpu();
+  };
+  EXPECT_TRUE(out(7).equal(out(7)));
+  EXPECT_FALSE(out(7).equal(out(8)));
+  EXPECT_NEAR(out(7).mean().item<double>(), 1, 5e-3);
+  EXPECT_GT(out(7).std().item<double>(), 1e-2);
+}
+
+TEST_P(Attention, OfSomeQueriesOfEachSequence) {
+  AttentionLayout some{.heads = 3};
+  some.queries.starts = {0, 2, 2, 5};
+  some.keys.starts = {0, 9, 12, 160};
+  some.positions = {3, 8, 0, 77, 147};
+  for (const bool causal : {true, false}) {
+    some.causal = causal;
+    if (!causal) some.positions.clear();
+    expect_same({values({5, 192}, 1), values({160, 192}, 2), values({160, 192}, 3)},
+                [&](const Tensors& t, at::ScalarType) { return ragged_attention(t[0], t[1], t[2], some); });
+  }
+}
+
+// The summary's rows, and the newest rows of a cache, whose keys behind them may hold anything.
+TEST_P(Attention, OfTheLastQueriesOfEachSequence) {
+  const AttentionLayout all = layout({30, 1, 0, 77}, true);
+  const AttentionLayout last =
+      queries_at(all, {25, 26, 27, 28, 29, 30, 100, 101, 102, 103, 104, 105, 106, 107});
+  const int64_t queries = last.queries.rows();
+  expect_same({values({queries, 128}, 1), values({108, 128}, 2), values({108, 128}, 3)},
+              [&](const Tensors& t, at::ScalarType) { return ragged_attention(t[0], t[1], t[2], last); });
+
+  const at::NoGradGuard decoding;
+  AttentionLayout cached = queries_at(all, {20, 30, 40, 41});
+  const at::Tensor q = here(values({4, 128}, 1).to(type()));
+  const auto keys = [&](double phase, double rest) {
+    at::Tensor all_keys = values({108, 128}, phase);
+    all_keys.narrow(0, 21, 9).fill_(rest);
+    all_keys.narrow(0, 42, 66).fill_(rest);
+    return here(all_keys.to(type()));
+  };
+  const at::Tensor seen = ragged_attention(q, keys(2, 0), keys(3, 0), cached);
+  EXPECT_TRUE(ragged_attention(q, keys(2, NAN), keys(3, NAN), cached).equal(seen));
+  const at::Tensor exact = ragged_attention(q.cpu().to(at::kDouble), keys(2, 0).cpu().to(at::kDouble),
+                                            keys(3, 0).cpu().to(at::kDouble), cached);
+  expect_close(seen, exact, tolerance(), "decoded");
+}
+
+TEST_P(Attention, WithABias) {
+  const AttentionLayout all = layout({5, 140, 0, 33}, false);
+  expect_same({values({178, 3 * 32}, 1), values({pair_starts(all).back() * all.heads}, 4)},
+              [&](const Tensors& t, at::ScalarType) { return ragged_self_attention(t[0], all, {}, t[1]); });
+}
+
+// In float32 everywhere, so that a rotated bfloat16 is rounded once.
+TEST_P(Attention, RotaryPositions) {
+  const at::Tensor positions = at::arange(150, at::kLong) * 7 % 101;
+  for (const int64_t width : {10, 64}) {
+    const auto turned = [&](const Tensors& t, at::ScalarType) {
+      const Rotation by = rotation(positions.to(t[0].device()), rotary_frequencies(width).to(t[0].device()));
+      return rotate_(t[0] * 1, 4 * width, by);
+    };
+    expect_same({values({150, 6 * width}, 1)}, turned);
+  }
+}
+
+}  // namespace
+}  // namespace pipeline::tests

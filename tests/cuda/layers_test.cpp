@@ -1,0 +1,125 @@
+#include <pipeline/torch/recompute.hpp>
+
+#include "tests/cuda/place.hpp"
+#include "transformer/blocks.hpp"
+#include "transformer/gemm.hpp"
+
+namespace pipeline::tests {
+namespace {
+
+using namespace transformer;
+
+class Layers : public InPlace {};
+PIPELINE_IN_ALL_PLACES(Layers);
+
+constexpr int64_t kRows = 37, kWidth = 24, kInner = 50;
+constexpr double kEps = 1e-5;
+
+TEST_P(Layers, NormLinear) {
+  expect_same({values({kRows, kWidth}, 1), values({kWidth}, 2), values({kWidth}, 3), values({kWidth, 70}, 4),
+               values({70}, 5)},
+              [](const Tensors& t, at::ScalarType compute) {
+                return norm_linear(t[0], {t[1], t[2], kEps}, {t[3], t[4]}, compute);
+              });
+}
+
+// The sums over rows are of many terms, which do not cancel: the rows are alike.
+TEST_P(Layers, NormLinearOfManyRows) {
+  expect_same({values({1, kWidth}, 1).repeat({5000, 1}), values({kWidth}, 2), values({kWidth}, 3),
+               values({kWidth, 70}, 4), values({70}, 5)},
+              [](const Tensors& t, at::ScalarType compute) {
+                return norm_linear(t[0], {t[1], t[2], kEps}, {t[3], t[4]}, compute);
+              });
+}
+
+TEST_P(Layers, LinearResidual) {
+  for (const Dropout& dropout : {Dropout{}, Dropout{0.2, 5}}) {
+    expect_same({values({kRows, kInner}, 1), values({kInner, kWidth}, 2), values({kWidth}, 3),
+                 values({kRows, kWidth}, 4)},
+                [&](const Tensors& t, at::ScalarType) {
+                  return linear_residual(t[0], {t[1], t[2]}, t[3], dropout);
+                });
+  }
+}
+
+Tensors mlp_inputs() {
+  return {values({kRows, kWidth}, 1), values({kWidth}, 2),
+          values({kWidth}, 3),        values({kWidth, kInner}, 4) * 0.3,
+          values({kInner}, 5),        values({kInner, kWidth}, 6) * 0.3,
+          values({kWidth}, 7)};
+}
+at::Tensor mlp(const Tensors& t, at::ScalarType compute, Gelu form) {
+  return norm_mlp_residual(t[0], {t[1], t[2], kEps}, {t[3], t[4]}, {t[5], t[6]}, {0.2, 5}, compute, form);
+}
+
+TEST_P(Layers, Mlp) {
+  for (const Gelu form : {Gelu::kTanh, Gelu::kExact}) {
+    expect_same(mlp_inputs(),
+                [&](const Tensors& t, at::ScalarType compute) { return mlp(t, compute, form); });
+  }
+}
+
+TEST_P(Layers, RecomputedHaveTheSameBits) {
+  Tensors kept, again;
+  for (const at::Tensor& input : mlp_inputs()) {
+    kept.push_back(here(input.to(type())).detach().clone().requires_grad_(true));
+    again.push_back(kept.back().detach().clone().requires_grad_(true));
+  }
+  const at::Tensor y = mlp(kept, type(), Gelu::kTanh);
+  const LayerFn layer = [&](const Tensors& in) {
+    Tensors t = again;
+    t[0] = in[0];
+    return Tensors{mlp(t, type(), Gelu::kTanh)};
+  };
+  const at::Tensor z = recompute(layer, {again[0]}, Tensors(again.begin() + 1, again.end()))[0];
+  EXPECT_TRUE(y.equal(z));
+  y.sum().backward();
+  z.sum().backward();
+  for (size_t i = 0; i < kept.size(); ++i) EXPECT_TRUE(kept[i].grad().equal(again[i].grad())) << i;
+}
+
+TEST_P(Layers, DropoutMasksAreTheCpus) {
+  const Dropout dropout{0.3, 12345};
+  const auto mask = [&](at::DeviceType device) {
+    return dropout_mask(dropout, 3, 70, 129, at::TensorOptions(device).dtype(type())).cpu();
+  };
+  EXPECT_TRUE(mask(GetParam().device).equal(mask(at::kCPU)));
+}
+
+// All forms of the product, into a result of its type and, for sums of many products, into float32.
+TEST_P(Layers, Products) {
+  const at::Tensor a = values({45, 70}, 1).to(type()), b = values({70, 30}, 2).to(type());
+  const at::Tensor bias = values({30}, 3).to(type()), addend = values({45, 30}, 4).to(type());
+  const at::Tensor exact = at::mm(a.to(at::kDouble), b.to(at::kDouble));
+  for (const bool a_transposed : {false, true}) {
+    for (const bool b_transposed : {false, true}) {
+      const at::Tensor left = here(a_transposed ? a.t().contiguous() : a);
+      const at::Tensor right = here(b_transposed ? b.t().contiguous() : b);
+      const GemmOptions plain{.a_transposed = a_transposed, .b_transposed = b_transposed};
+      expect_close(gemm(left, right, plain), exact, tolerance(), "product");
+
+      GemmOptions more = plain;
+      more.bias = here(bias);
+      more.addend = here(addend);
+      more.gelu = here(at::empty_like(addend));
+      const at::Tensor sum = exact + bias.to(at::kDouble) + addend.to(at::kDouble);
+      expect_close(gemm(left, right, more), sum, tolerance(), "with bias and addend");
+      expect_close(more.gelu, at::gelu(sum, "tanh"), 2 * tolerance(), "with GELU");
+
+      GemmOptions accumulate = plain;
+      accumulate.accumulate = true;
+      at::Tensor total = here(at::ones({45, 30}, at::kFloat));
+      gemm_out(total, left, right, accumulate);
+      expect_close(total, exact + 1, tolerance(), "added in float32");
+    }
+  }
+}
+
+TEST_P(Layers, ProductsWithNothingInThem) {
+  const at::Tensor none = here(at::zeros({0, 70}, type())), b = here(values({70, 30}, 2).to(type()));
+  EXPECT_EQ(gemm(none, b).sizes(), at::IntArrayRef({0, 30}));
+  EXPECT_TRUE(gemm(none, here(at::zeros({0, 30}, type())), {.a_transposed = true}).eq(0).all().item<bool>());
+}
+
+}  // namespace
+}  // namespace pipeline::tests

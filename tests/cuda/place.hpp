@@ -1,0 +1,58 @@
+// Where and in which type the operations of plugins/tasks/common are tried.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <pipeline.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace pipeline::tests {
+
+using Tensors = std::vector<at::Tensor>;
+
+struct Place {
+  at::DeviceType device;
+  at::ScalarType type;
+};
+std::string name_of(const ::testing::TestParamInfo<Place>& place);
+
+// Why there is no CUDA device to try anything on; empty: there is one, and it is open.
+const std::string& no_device();
+// A stream on it, as a run has one: not the default stream.
+pl_stream device_stream();
+
+// Deterministic, different everywhere, about N(0, 1) in size; float32 on the CPU.
+at::Tensor values(at::IntArrayRef shape, double phase);
+
+// A test that runs in each place.
+class InPlace : public ::testing::TestWithParam<Place> {
+ protected:
+  void SetUp() override {
+    if (GetParam().device == at::kCUDA && !no_device().empty()) GTEST_SKIP() << no_device();
+  }
+  at::ScalarType type() const { return GetParam().type; }
+  at::Tensor here(const at::Tensor& tensor) const { return tensor.to(GetParam().device); }
+  // Of a result's norm; of a gradient's, three times as much.
+  double tolerance() const;
+
+  // `f`: leaves (all of one type on one device) -> a tensor; `compute` is their type. The result and all
+  // gradients of f here are those of f in float64 on the CPU, from the same rounded inputs; and with
+  // deterministic algorithms f has the same bits twice.
+  using Function = std::function<at::Tensor(const Tensors& leaves, at::ScalarType compute)>;
+  void expect_same(const Tensors& inputs, const Function& f, double factor = 1);
+};
+
+void expect_close(const at::Tensor& actual, const at::Tensor& expected, double tolerance,
+                  const std::string& what);
+
+#define PIPELINE_IN_ALL_PLACES(Suite)                                                                       \
+  INSTANTIATE_TEST_SUITE_P(Places, Suite,                                                                   \
+                           ::testing::Values(Place{at::kCPU, at::kFloat}, Place{at::kCPU, at::kBFloat16},   \
+                                             Place{at::kCPU, at::kHalf}, Place{at::kCUDA, at::kFloat},      \
+                                             Place{at::kCUDA, at::kBFloat16}, Place{at::kCUDA, at::kHalf}), \
+                           name_of)
+
+}  // namespace pipeline::tests
