@@ -1,0 +1,124 @@
+"""Trains GPT-2 124M in bf16 on one device with `pipeline run` and with gpt2_cuda_peer.py in turns; see side_by_side.py.
+
+Prints what the two did, and as its last line one JSON object for scripts/gpu-check. Needs torch, safetensors and tokenizers.
+"""
+
+import argparse
+import json
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from gpt2_side_by_side import Examples, config_of
+from side_by_side import Peer, Pipeline, take_turns
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def make_model(folder, vocabulary, arguments):
+    """A randomly initialised GPT-2 as a Hugging Face folder."""
+    import torch
+    from safetensors.torch import save_file
+
+    torch.manual_seed(1)
+    folder.mkdir()
+    width, layers = arguments.width, arguments.layers
+
+    def normal(*shape, scale=1.0):
+        return torch.randn(*shape) * 0.02 * scale
+
+    into_residual = (2 * layers) ** -0.5
+    tensors = {"wte.weight": normal(50257, width), "wpe.weight": normal(1024, width), "ln_f.weight": torch.ones(width), "ln_f.bias": torch.zeros(width)}
+    for layer in range(layers):
+        for norm in ("ln_1", "ln_2"):
+            tensors |= {f"h.{layer}.{norm}.weight": torch.ones(width), f"h.{layer}.{norm}.bias": torch.zeros(width)}
+        for name, inner, outer, scale in (("attn.c_attn", width, 3 * width, 1), ("attn.c_proj", width, width, into_residual),
+                                          ("mlp.c_fc", width, 4 * width, 1), ("mlp.c_proj", 4 * width, width, into_residual)):
+            tensors |= {f"h.{layer}.{name}.weight": normal(inner, outer, scale=scale), f"h.{layer}.{name}.bias": torch.zeros(outer)}
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    (folder / "config.json").write_text(json.dumps({
+        "model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": 50257, "n_positions": 1024, "n_embd": width,
+        "n_layer": layers, "n_head": arguments.heads, "activation_function": "gelu_new", "layer_norm_epsilon": 1e-5,
+        "bos_token_id": 50256, "eos_token_id": 50256}))
+    for name in ("vocab.json", "merges.txt"):
+        shutil.copy(vocabulary / name, folder / name)
+
+
+def device_memory(pid):
+    """MiB that the driver says this process has on its devices; None where it does not tell."""
+    try:
+        lines = subprocess.run(["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"],
+                               capture_output=True, text=True, check=True).stdout.splitlines()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return sum(int(memory) for owner, memory in (line.split(",") for line in lines) if int(owner) == pid) or None
+
+
+def on_device(contestant):
+    """The same with `device`: MiB after each turn."""
+
+    class OnDevice(contestant):
+        device = None
+
+        def turn(self, steps):
+            super().turn(steps)
+            self.device = device_memory(self.process.pid)
+
+    return OnDevice
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pipeline", type=Path, required=True)
+    parser.add_argument("--vocabulary", type=Path, required=True, help="folder with GPT-2's vocab.json and merges.txt")
+    parser.add_argument("--pairs", type=Path, default=ROOT / ".gpu/data/debian-descriptions/train.jsonl")
+    parser.add_argument("--batch", type=int, default=16, help="sequences per step")
+    parser.add_argument("--dropout", type=float, default=0.0)
+    parser.add_argument("--summaries", action="store_true", help="sequences of different lengths, loss over the summary")
+    parser.add_argument("--device", default="cuda", help="cpu to rehearse")
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=30, help="per turn")
+    parser.add_argument("--layers", type=int, default=12)
+    parser.add_argument("--heads", type=int, default=12)
+    parser.add_argument("--width", type=int, default=768)
+    parser.add_argument("--most", type=int, default=1024, help="tokens per sequence")
+    parser.add_argument("--threads", type=int, default=4)
+    arguments = parser.parse_args()
+
+    pairs = [json.loads(line) for line in arguments.pairs.read_text().splitlines()]
+    random.Random(0).shuffle(pairs)
+    steps = arguments.turns * arguments.steps
+    with tempfile.TemporaryDirectory(prefix="pipeline-bench-") as name:
+        folder, model = Path(name), Path(name) / "model"
+        make_model(model, arguments.vocabulary, arguments)
+        maker, count = Examples(model, arguments.most), 4 * arguments.batch  # and again from the first
+        examples = maker.summarization(pairs, count, False) if arguments.summaries else maker.language_model(pairs, count)
+        (folder / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair, _ in examples))
+        (folder / "tokens.jsonl").write_text("".join(json.dumps(example) + "\n" for _, example in examples))
+        # The last step is never reached: a run that ends reports it sooner.
+        train = f"precision = \"bf16\"\nmicro_batch = {arguments.batch}\nclip_grad_norm = 1.0\nmax_steps = {steps + 9}"
+        config = folder / "bench.toml"
+        config.write_text(config_of(arguments, model, arguments.most, not arguments.summaries, train))
+        drop = [f"task.model.{name}={arguments.dropout}" for name in ("embd_pdrop", "attn_pdrop", "resid_pdrop")]
+        ours_command = [str(arguments.pipeline.resolve()), "run", str(config)]
+        for setting in ("run.dir=run", f"run.device={arguments.device}", *drop):
+            ours_command += ["--set", setting]
+        peer_command = [sys.executable, str(Path(__file__).with_name("gpt2_cuda_peer.py")), "--model", str(model), "--examples",
+                        str(folder / "tokens.jsonl"), "--batch", str(arguments.batch), "--dropout", str(arguments.dropout), "--device",
+                        arguments.device, *["--language-model"] * (not arguments.summaries)]
+        ours, theirs = take_turns(lambda: on_device(Pipeline)(folder, ours_command), lambda: on_device(Peer)("torch.compile", peer_command),
+                                  arguments.turns, arguments.steps)
+    tokens = sum(len(examples[i % count][1]["tokens"]) for i in range(arguments.batch, (steps + 1) * arguments.batch))
+    result = {"tokens/s": tokens / sum(ours.seconds), "peer's tokens/s": tokens / sum(theirs.seconds),
+              "ratio": sum(theirs.seconds) / sum(ours.seconds), "ms/step": 1000 * sum(ours.seconds) / steps, "MiB": ours.device,
+              "peer's MiB": theirs.device, "first loss": ours.losses[0], "peer's first loss": theirs.losses[0],
+              "last loss": ours.losses[-1], "peer's last loss": theirs.losses[-1]}
+    print("turns: " + " ".join(f"{b / a:.2f}" for a, b in zip(ours.seconds, theirs.seconds)))
+    print(json.dumps({name: value for name, value in result.items() if value is not None}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""gpu-check pack: what a machine with a device needs, in one folder of this checkout that git ignores.
+
+    .gpu/prefix     the installed product, stripped, with the tests that know a device; laid out as build/release
+    .gpu/lib        the distribution's libraries that they link and that another machine may lack
+    .gpu/data       pairs, structures, GPT-2's vocabulary
+    .gpu/pack.json  {"commit", "build": the folder for which the tests were built}
+"""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+GPU = ROOT / ".gpu"
+TESTS = ("cuda_test", "backends_test")
+LIMIT_MIB = 40
+# Every machine that runs LibTorch has them, or LibTorch brings them.
+ELSEWHERE = re.compile(r"^(ld-linux|linux-vdso|libc|libm|libdl|libpthread|librt|libutil|libgcc_s|libstdc\+\+|libz|libtorch|libc10|libgomp|libcud|libnv)")
+PAIRS = {"train": 12000, "val": 200, "test": 200}
+
+
+def run(*command):
+    subprocess.run(command, cwd=ROOT, check=True)
+
+
+def install():
+    build = ROOT / "build" / "release"
+    run(ROOT / "scripts/setup/build", "release", "product", *TESTS)
+    shutil.rmtree(GPU, ignore_errors=True)
+    subprocess.run(["cmake", "--install", build, "--prefix", GPU / "prefix", "--strip"], check=True, stdout=subprocess.DEVNULL)
+    for unused in ("include", "lib/cmake"):
+        shutil.rmtree(GPU / "prefix" / unused)
+    for archive in (GPU / "prefix").rglob("*.a"):
+        archive.unlink()
+    parts = [build / "tests/bin" / name for name in TESTS] + [*(build / "tests/plugins/backends").glob("*.so")]
+    for part in parts:
+        to = GPU / "prefix" / part.relative_to(build)
+        to.parent.mkdir(parents=True, exist_ok=True)
+        run("strip", "-o", to, part)
+    return build
+
+
+def programs():
+    return [p for p in (GPU / "prefix").rglob("*") if p.is_file() and p.read_bytes()[:4] == b"\x7fELF"]
+
+
+def add_libraries():
+    (GPU / "lib").mkdir()
+    found = subprocess.run(["ldd", *programs()], capture_output=True, text=True, check=False).stdout
+    for name, path in set(re.findall(r"^\s+(\S+) => (/\S+)", found, re.M)):
+        if not ELSEWHERE.match(name) and not Path(path).is_relative_to(GPU):
+            shutil.copy(path, GPU / "lib" / name)
+
+
+def add_probes(build):
+    """Libraries that look on: at waits, linked to nothing of CUDA, and at kernels, linked to CUPTI, which LibTorch loads anyway."""
+    compile_probe = ["cc", "-O1", "-fPIC", "-shared"]
+    run(*compile_probe, "-o", GPU / "lib/count_waits.so", ROOT / "scripts/gpu/count_waits.c", "-ldl")
+    cache = re.search(r"^PIPELINE_TORCH_DIR:\w+=(.*)$", (build / "CMakeCache.txt").read_text(), re.M)[1]
+    cuda = Path(cache) / "nvidia/cu13"
+    run(*compile_probe, "-o", GPU / "lib/list_kernels.so", ROOT / "scripts/gpu/list_kernels.c", "-I", cuda / "include", "-L", cuda / "lib",
+        "-l:libcupti.so.13")
+
+
+def add_data():
+    import sys
+
+    sys.path.insert(0, str(ROOT / "tests" / "parity"))
+    import gpt2_vocabulary
+
+    for name in ("debian-descriptions", "protein-structures"):
+        run(ROOT / "scripts/data" / name)
+    pairs = GPU / "data" / "debian-descriptions"
+    pairs.mkdir(parents=True)
+    for split, count in PAIRS.items():
+        lines = (ROOT / "data/debian-descriptions" / f"{split}.jsonl").read_text().splitlines(keepends=True)
+        (pairs / f"{split}.jsonl").write_text("".join(lines[:count]))
+    shutil.copytree(ROOT / "data/protein-structures", GPU / "data/protein-structures")
+    vocabulary = Path(gpt2_vocabulary.fetch())
+    (GPU / "data/gpt2").mkdir()
+    shutil.copy(vocabulary / "encoder.json", GPU / "data/gpt2/vocab.json")
+    shutil.copy(vocabulary / "vocab.bpe", GPU / "data/gpt2/merges.txt")
+
+
+def pack():
+    build = install()
+    add_libraries()
+    add_probes(build)
+    add_data()
+    commit = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    (GPU / "pack.json").write_text(json.dumps({"commit": commit, "build": str(build)}))
+    size = sum(p.stat().st_size for p in GPU.rglob("*") if p.is_file()) / 2**20
+    print(f"packed {commit} into {GPU.relative_to(ROOT)}: {size:.1f} MiB")
+    if size > LIMIT_MIB:
+        raise SystemExit(f"that is more than {LIMIT_MIB} MiB")

@@ -1,0 +1,75 @@
+"""Runs of `pipeline` for gpu-check: small jobs of each task, what they reported, and whether two have the same bits."""
+
+import json
+import signal
+import subprocess
+import time
+
+# Small enough for seconds on a CPU, of the shapes that matter: several layers, ragged sequences, accumulation. By name: config, --set.
+SMALL_GPT2 = ["task.model.n_layer=2", "task.model.n_head=2", "task.model.n_embd=128", "train.global_batch=16", "train.micro_batch=4",
+              "task.rouge.validate_samples=4", "task.rouge.evaluate_samples=8", "evaluate.max_samples=32"]
+SMALL_PROTEIN = ["train.batch_per_device=\"unset\"", "train.global_batch=8", "train.micro_batch=4", "train.max_epochs=\"unset\"",
+                 "evaluate.max_samples=8"]
+JOBS = {
+    "template": ("template.toml", []),
+    "summarization": ("summarization.toml", SMALL_GPT2),
+    "summarization-summary": ("summarization.toml", [*SMALL_GPT2, "task.sequence.loss=summary"]),
+    "summarization-dropout": ("summarization.toml", [*SMALL_GPT2, "task.model.embd_pdrop=0.1", "task.model.attn_pdrop=0.1",
+                                                     "task.model.resid_pdrop=0.1"]),
+    "protein": ("protein-quick.toml", SMALL_PROTEIN),
+    "esm2": ("protein-esm2.toml", [*SMALL_PROTEIN, "task.esm2.num_layers=2", "task.esm2.hidden_dim=64", "task.esm2.num_heads=4"]),
+}
+
+
+class Runner:
+    """program: `pipeline`; configs, work: folders; device: "cuda" or, in a rehearsal, "cpu"; environment: of every run."""
+
+    def __init__(self, program, configs, work, device, environment):
+        self.program, self.configs, self.work, self.device, self.environment = program, configs, work, device, environment
+
+    def command(self, verb, job, name, *sets):
+        config, fixed = JOBS[job]
+        settings = [f"run.dir={name}", "run.cache_dir=cache", f"run.device={self.device}", *fixed, *sets]
+        return [self.program, verb, str(self.configs / config), *(word for s in settings for word in ("--set", s))]
+
+    def start(self, command, **environment):
+        return subprocess.Popen(command, cwd=self.work, env={**self.environment, **environment}, stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def output(self, command, code=0, **environment):
+        process = self.start(command, **environment)
+        text = process.communicate(timeout=280)[0]
+        assert process.returncode == code, f"ended with {process.returncode}, not {code}: {' '.join(command)}\n{text[-2000:]}"
+        return text
+
+    def train(self, job, name, *sets, steps=12, **environment):
+        self.output([*self.command("run", job, name, f"train.max_steps={steps}", *sets), "--fresh"], **environment)
+        return self.losses(name)
+
+    def killed_and_continued(self, job, name, *sets, steps=12):
+        """The same in a new folder, killed once the half of its steps is saved, and started again."""
+        command = self.command("run", job, name, f"train.max_steps={steps}", f"checkpoint.every={steps // 4}", *sets)
+        process = self.start(command)
+        saved = self.work / name / "checkpoints" / f"step-{steps // 2:08d}" / "manifest.json"
+        while process.poll() is None and not saved.exists():
+            time.sleep(0.005)
+        if process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+        process.communicate()
+        self.output(command)
+
+    def metrics(self, name):
+        return [json.loads(text) for text in (self.work / name / "metrics.jsonl").read_text().splitlines()]
+
+    def losses(self, name):
+        return [step["loss"] for step in self.metrics(name)]
+
+    def weights(self, name, steps=12):
+        """The bytes of the last checkpoint's tensors."""
+        folder = self.work / name / "checkpoints" / f"step-{steps:08d}"
+        return {path.name: path.read_bytes() for path in sorted(folder.glob("*.safetensors"))}
+
+
+def largest_difference(a, b):
+    assert len(a) == len(b) > 0, f"{len(a)} and {len(b)} steps"
+    return max(abs(x - y) / max(abs(y), 1e-6) for x, y in zip(a, b))
