@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "generation/generate.hpp"
-#include "hugging_face.hpp"
+#include "gpt2.hpp"
 #include "tiny_model.hpp"
 
 using namespace pipeline::summarization;

@@ -1,4 +1,4 @@
-#include "plugins/tasks/summarization/model/hugging_face.hpp"
+#include "plugins/tasks/summarization/model/gpt2.hpp"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>

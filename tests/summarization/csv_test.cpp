@@ -1,4 +1,4 @@
-#include "plugins/tasks/summarization/data/csv.hpp"
+#include "plugins/tasks/summarization/data/records.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "plugins/tasks/summarization/rouge/lcs.hpp"
+#include "plugins/tasks/summarization/rouge/scorer.hpp"
 
 #include <algorithm>
 #include <random>

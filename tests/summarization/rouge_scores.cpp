@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 
 #include "plugins/tasks/summarization/rouge/scorer.hpp"
-#include "plugins/tasks/summarization/rouge/tokenize.hpp"
 
 int main() {
   using pipeline::rouge::Scorer;

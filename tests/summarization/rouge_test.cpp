@@ -7,8 +7,6 @@
 #include <nlohmann/json.hpp>
 #include <test_paths.hpp>
 
-#include "plugins/tasks/summarization/rouge/tokenize.hpp"
-
 namespace pipeline::rouge {
 namespace {
 

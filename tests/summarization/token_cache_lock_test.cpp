@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include "plugins/tasks/summarization/data/files.hpp"
+#include "plugins/tasks/summarization/data/input.hpp"
 #include "tests/summarization/token_caching.hpp"
 #include "tests/support/child_process.hpp"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "plugins/tasks/summarization/data/token_cache_builder.hpp"
+#include "plugins/tasks/summarization/data/token_cache.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace pipeline::summarization {

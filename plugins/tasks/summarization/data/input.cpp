@@ -5,8 +5,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "plugins/tasks/summarization/data/files.hpp"
-
 namespace pipeline::summarization {
 namespace {
 

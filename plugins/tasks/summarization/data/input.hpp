@@ -7,9 +7,22 @@
 #include <string_view>
 #include <vector>
 
-#include "plugins/tasks/summarization/data/files.hpp"
+#include "plugins/tasks/common/files/cache_folder.hpp"
+#include "plugins/tasks/common/files/error.hpp"
+#include "plugins/tasks/common/files/hash128.hpp"
 
 namespace pipeline::summarization {
+
+// What this task uses of common/files, by its short names.
+
+using files::Cancelled;
+using files::DataError;
+using files::FileLock;
+using files::Hash128;
+using files::hash128;
+using files::Hasher128;
+using files::mark_used;
+using files::system_error;
 
 // A file read once from its start in blocks. A byte-order mark of UTF-8 is skipped; compressed files and
 // UTF-16 are refused by name.

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "plugins/tasks/summarization/data/files.hpp"
+#include "plugins/tasks/summarization/data/input.hpp"
 
 namespace pipeline::summarization {
 

@@ -6,9 +6,8 @@
 #include <utility>
 
 #include "core/base/utf8.hpp"
-#include "plugins/tasks/summarization/data/csv.hpp"
-#include "plugins/tasks/summarization/data/files.hpp"
-#include "plugins/tasks/summarization/data/jsonl.hpp"
+#include "plugins/tasks/summarization/data/input.hpp"
+#include "plugins/tasks/summarization/data/records.hpp"
 
 namespace pipeline::summarization {
 namespace {

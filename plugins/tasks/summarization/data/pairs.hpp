@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "plugins/tasks/summarization/data/files.hpp"
+#include "plugins/tasks/summarization/data/input.hpp"
 #include "plugins/tasks/summarization/data/pair_report.hpp"
 
 namespace pipeline::summarization {

@@ -1,4 +1,4 @@
-#include "plugins/tasks/summarization/data/token_cache_builder.hpp"
+#include "plugins/tasks/summarization/data/token_cache.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -11,7 +11,7 @@
 
 #include "plugins/tasks/common/files/hash128.hpp"
 #include "plugins/tasks/common/record_store/record_writer.hpp"
-#include "plugins/tasks/summarization/data/files.hpp"
+#include "plugins/tasks/summarization/data/input.hpp"
 
 namespace pipeline::summarization {
 namespace {

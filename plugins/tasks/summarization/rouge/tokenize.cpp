@@ -1,4 +1,4 @@
-#include "plugins/tasks/summarization/rouge/tokenize.hpp"
+#include "plugins/tasks/summarization/rouge/scorer.hpp"
 
 #include <cstddef>
 #include <span>

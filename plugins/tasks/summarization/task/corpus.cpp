@@ -4,8 +4,8 @@
 #include <cerrno>
 #include <sstream>
 
-#include "plugins/tasks/summarization/data/files.hpp"
-#include "plugins/tasks/summarization/data/token_cache_builder.hpp"
+#include "plugins/tasks/summarization/data/input.hpp"
+#include "plugins/tasks/summarization/data/token_cache.hpp"
 #include "tokenizer/bpe_trainer.hpp"
 
 namespace pipeline::summarization {

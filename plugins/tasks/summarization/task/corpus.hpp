@@ -11,7 +11,7 @@
 #include <optional>
 #include <string>
 
-#include "plugins/tasks/summarization/data/token_cache_builder.hpp"
+#include "plugins/tasks/summarization/data/token_cache.hpp"
 #include "plugins/tasks/summarization/task/config.hpp"
 #include "tokenizer/byte_level_bpe.hpp"
 

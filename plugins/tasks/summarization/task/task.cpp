@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "generation/generate.hpp"
-#include "plugins/tasks/summarization/model/hugging_face.hpp"
+#include "plugins/tasks/summarization/model/gpt2.hpp"
 #include "plugins/tasks/summarization/rouge/scorer.hpp"
 #include "tokenizer/tokenizer_files.hpp"
 
@@ -277,3 +277,8 @@ double Summarization::flops(const SummarizationBatch& batch) {
 }
 
 }  // namespace pipeline::summarization
+
+PIPELINE_TASK(
+    pipeline::summarization::Summarization, "summarization", "1.0.0",
+    "GPT-2 learns to summarize pairs of document and summary. Weight decay: matrices and embeddings; not "
+    "biases and norms")

@@ -1,4 +1,4 @@
-#include "plugins/tasks/summarization/data/jsonl.hpp"
+#include "plugins/tasks/summarization/data/records.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -7,6 +7,8 @@
 
 namespace pipeline::summarization {
 namespace {
+
+bool ends_line(int c) { return c == '\n' || c == '\r'; }
 
 constexpr size_t kKeysKept = 8, kKeyBytesKept = 64;
 
@@ -82,6 +84,77 @@ class Picker : public nlohmann::json_sax<nlohmann::json> {
 };
 
 }  // namespace
+
+// The next byte, lines counted: "\r\n", "\n" and "\r" end one each.
+int CsvReader::take() {
+  const int c = input_.peek();
+  if (c < 0) return c;
+  input_.advance(1);
+  if (c == '\r' || (c == '\n' && !after_return_)) ++line_;
+  after_return_ = c == '\r';
+  return c;
+}
+
+void CsvReader::count_byte() { too_long_ = ++record_bytes_ > max_bytes_; }
+
+void CsvReader::append(char c) {
+  count_byte();
+  if (!too_long_ && field_count_ <= kMaxFields) fields_.back() += c;
+}
+
+// Behind the opening quote; leaves the input behind the closing one.
+void CsvReader::read_quoted() {
+  while (true) {
+    const int c = take();
+    if (c < 0) {
+      unfinished_ = true;
+      return;
+    }
+    if (c == '"') {
+      if (input_.peek() != '"') return;
+      take();
+    }
+    append(static_cast<char>(c));
+  }
+}
+
+// One field with what ends it; true if another follows in the record.
+bool CsvReader::read_field() {
+  ++field_count_;
+  count_byte();  // what separates it from the next
+  if (field_count_ <= kMaxFields) fields_.emplace_back();
+  bool closed = false;
+  if (input_.peek() == '"') {
+    take();
+    read_quoted();
+    closed = true;
+  }
+  while (true) {
+    const int c = input_.peek();
+    if (c < 0) return false;
+    take();
+    if (c == separator_) return true;
+    if (ends_line(c)) {
+      if (c == '\r' && input_.peek() == '\n') take();
+      return false;
+    }
+    if (closed) bad_quotes_ = true;
+    append(static_cast<char>(c));
+  }
+}
+
+bool CsvReader::next() {
+  while (ends_line(input_.peek())) take();
+  if (input_.peek() < 0) return false;
+  fields_.clear();
+  field_count_ = 0;
+  record_bytes_ = 0;
+  too_long_ = bad_quotes_ = unfinished_ = false;
+  record_line_ = line_;
+  while (read_field()) {
+  }
+  return true;
+}
 
 bool LineReader::next() {
   kept_.clear();
