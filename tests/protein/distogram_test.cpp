@@ -1,4 +1,3 @@
-#include "plugins/tasks/protein/model/distogram.hpp"
 
 #include <gtest/gtest.h>
 

@@ -4,8 +4,6 @@
 #include <span>
 #include <vector>
 
-#include "plugins/tasks/protein/task/copies.hpp"
-#include "plugins/tasks/protein/task/random.hpp"
 #include "plugins/tasks/protein/task/sample.hpp"
 
 namespace pipeline::protein {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "plugins/tasks/protein/clusters/score_batch.hpp"
+#include "plugins/tasks/protein/clusters/local_alignment.hpp"
 #include "tests/protein_clusters/sequences.hpp"
 
 namespace pipeline::protein {

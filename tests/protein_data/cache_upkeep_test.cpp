@@ -7,7 +7,7 @@
 
 #include "plugins/tasks/common/files/cache_folder.hpp"
 #include "plugins/tasks/protein/data/cache_upkeep.hpp"
-#include "plugins/tasks/protein/data/file_index.hpp"
+#include "plugins/tasks/protein/data/input_files.hpp"
 #include "tests/protein_data/library_folder.hpp"
 #include "tests/protein_data/ordinary_user.hpp"
 

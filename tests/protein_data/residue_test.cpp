@@ -1,7 +1,7 @@
 // Which residues come out of a chain, and with what.
 #include <gtest/gtest.h>
 
-#include "plugins/tasks/protein/data/residue_name.hpp"
+#include "plugins/tasks/protein/data/structure.hpp"
 #include "tests/protein_data/pdb_text.hpp"
 
 namespace pipeline::protein {

@@ -8,9 +8,8 @@
 #include <utility>
 
 #include "plugins/tasks/common/files/error.hpp"
-#include "plugins/tasks/protein/clusters/disjoint_sets.hpp"
+#include "plugins/tasks/protein/clusters/local_alignment.hpp"
 #include "plugins/tasks/protein/clusters/prefilter.hpp"
-#include "plugins/tasks/protein/clusters/score_batch.hpp"
 #include "plugins/tasks/protein/clusters/sequence_set.hpp"
 #include "plugins/tasks/protein/clusters/work.hpp"
 

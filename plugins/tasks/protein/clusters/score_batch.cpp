@@ -1,4 +1,4 @@
-#include "plugins/tasks/protein/clusters/score_batch.hpp"
+#include "plugins/tasks/protein/clusters/local_alignment.hpp"
 
 #include <algorithm>
 #include <limits>

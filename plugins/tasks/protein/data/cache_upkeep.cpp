@@ -7,7 +7,7 @@
 #include "plugins/tasks/common/files/cache_folder.hpp"
 #include "plugins/tasks/common/files/error.hpp"
 #include "plugins/tasks/common/record_store/record_writer.hpp"
-#include "plugins/tasks/protein/data/file_index.hpp"
+#include "plugins/tasks/protein/data/input_files.hpp"
 #include "plugins/tasks/protein/data/structure_record.hpp"
 
 namespace pipeline::protein {

@@ -6,7 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "plugins/tasks/protein/data/file_index.hpp"
 #include "plugins/tasks/protein/data/input_files.hpp"
 #include "plugins/tasks/protein/data/structure_record.hpp"
 

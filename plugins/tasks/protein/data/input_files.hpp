@@ -3,8 +3,12 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <vector>
 
+#include "plugins/tasks/common/files/error.hpp"
+#include "plugins/tasks/common/files/hash128.hpp"
 #include "plugins/tasks/protein/data/file_content.hpp"
 
 namespace pipeline::protein {
@@ -41,5 +45,48 @@ InputFiles find_inputs(const std::string& root, const std::function<void()>& che
 
 // Without the endings that make it an input.
 std::string without_ending(const std::string& relative);
+
+// What is known of the files below a root since they were last read: the hash of their content, or why they
+// cannot be read. One whose state is the same need not be read again.
+class FileIndex {
+ public:
+  struct Entry {
+    struct Numbers {
+      FileState state;
+      files::Hash128 hash;  // of the content; of nothing if it cannot be read
+      uint64_t limit = 0;   // that there was
+      int32_t code = 0;
+      ReadError::Cause cause = ReadError::kKind;
+      uint8_t reserved[3] = {};
+    };
+    Numbers is;
+    std::string reason;  // why it cannot be read; empty if it can
+
+    bool is_read() const { return reason.empty(); }
+  };
+
+  // <folder>/protein-files-<hash of the root's path>.index
+  static std::string path_in(const std::string& folder, const std::string& root);
+
+  FileIndex() = default;
+  // Empty if there is no file, or one that is damaged or of another version: then problem() says so.
+  explicit FileIndex(const std::string& path);
+
+  const std::string& problem() const { return problem_; }
+  const std::unordered_map<std::string, Entry>& entries() const { return entries_; }  // by relative path
+  // nullptr if the file is not known, or not in this state.
+  const Entry* find(const std::string& relative, const FileState& state) const;
+  void set(const std::string& relative, Entry entry) {
+    entries_.insert_or_assign(relative, std::move(entry));
+  }
+  // Replaces the file at once. Throws DataError.
+  void save(const std::string& path) const;
+
+ private:
+  bool parse(std::string_view bytes);
+
+  std::unordered_map<std::string, Entry> entries_;
+  std::string problem_;
+};
 
 }  // namespace pipeline::protein

@@ -1,4 +1,4 @@
-#include "plugins/tasks/protein/data/library_builder.hpp"
+#include "plugins/tasks/protein/data/structure_library.hpp"
 
 #include <sys/stat.h>
 #include <unistd.h>

@@ -6,7 +6,7 @@
 #include <limits>
 #include <string_view>
 
-#include "plugins/tasks/protein/data/residue_name.hpp"
+#include "plugins/tasks/protein/data/structure.hpp"
 
 namespace pipeline::protein::pdb {
 namespace {

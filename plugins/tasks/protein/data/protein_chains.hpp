@@ -7,7 +7,6 @@
 
 #include <gemmi/model.hpp>
 
-#include "plugins/tasks/protein/data/residue_name.hpp"
 #include "plugins/tasks/protein/data/structure.hpp"
 
 namespace pipeline::protein {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -57,5 +58,32 @@ struct Structure {
   std::vector<Chain> chains;  // with at least one residue each
   std::string remark;         // what is odd about the file, although it can be used; empty if nothing is
 };
+
+// The standard residues that a file says its modified residues come from, by name.
+using ParentNames = std::map<std::string, std::string, std::less<>>;
+
+// What a residue's name says about it.
+struct ResidueName {
+  enum Kind : uint8_t {
+    kNotProtein,  // water, nucleic acids, sugars
+    kOther,       // not known: part of a protein only if its atoms and its place say so
+    kModified,    // an amino acid that is not one of the twenty; amino_acid is its parent, or kUnknown
+    kStandard,    // one of the twenty, in one of their names
+  };
+  Kind kind = kOther;
+  uint8_t amino_acid = kUnknown;
+};
+
+// Names are those of the PDB, of force fields (HSD, HIE, CYX, LYSH ...) and of Amber's ends of chains (NALA,
+// CGLY).
+ResidueName residue_name(const std::string& name, const ParentNames& parents);
+
+// The PDB's name of an amino acid: "ALA" ...
+std::string_view three_letters_of(uint8_t amino_acid);
+
+// Names are compared in upper case.
+constexpr char upper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; }
+
+bool is_water_name(std::string_view name);
 
 }  // namespace pipeline::protein

@@ -14,7 +14,6 @@
 
 #include "plugins/tasks/common/files/error.hpp"
 #include "plugins/tasks/protein/data/input_files.hpp"
-#include "plugins/tasks/protein/data/library_builder.hpp"
 #include "plugins/tasks/protein/data/names.hpp"
 #include "plugins/tasks/protein/data/structure_reader.hpp"
 

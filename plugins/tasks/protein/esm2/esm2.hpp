@@ -4,7 +4,6 @@
 #include <string_view>
 #include <vector>
 
-#include "plugins/tasks/protein/esm2/esm2_config.hpp"
 #include "plugins/tasks/protein/esm2/folder.hpp"
 #include "plugins/tasks/protein/esm2/sequences.hpp"
 #include "plugins/tasks/protein/model/protein_model.hpp"

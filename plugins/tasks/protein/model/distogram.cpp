@@ -1,4 +1,4 @@
-#include "plugins/tasks/protein/model/distogram.hpp"
+#include "plugins/tasks/protein/model/encoder_decoder.hpp"
 
 #include <ATen/ATen.h>
 

@@ -1,4 +1,4 @@
-#include "plugins/tasks/protein/task/comparison.hpp"
+#include "plugins/tasks/protein/task/dataset.hpp"
 
 #include <algorithm>
 #include <set>
@@ -6,7 +6,7 @@
 #include <unordered_set>
 
 #include "plugins/tasks/common/files/hash128.hpp"
-#include "plugins/tasks/protein/clusters/disjoint_sets.hpp"
+#include "plugins/tasks/protein/clusters/clusters.hpp"
 
 namespace pipeline::protein {
 namespace {

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <string>
 
-#include "plugins/tasks/protein/esm2/esm2_config.hpp"
+#include "plugins/tasks/protein/esm2/folder.hpp"
 #include "plugins/tasks/protein/model/encoder_decoder.hpp"
 #include "plugins/tasks/protein/task/masking.hpp"
 

@@ -1,9 +1,9 @@
-#include "plugins/tasks/protein/task/copies.hpp"
+#include "plugins/tasks/protein/task/sample.hpp"
 
 #include <algorithm>
 #include <map>
 
-#include "plugins/tasks/protein/clusters/disjoint_sets.hpp"
+#include "plugins/tasks/protein/clusters/clusters.hpp"
 #include "plugins/tasks/protein/clusters/local_alignment.hpp"
 
 namespace pipeline::protein {

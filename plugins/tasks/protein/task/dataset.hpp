@@ -7,18 +7,73 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "plugins/tasks/protein/clusters/clusters.hpp"
 #include "plugins/tasks/protein/data/structure_library.hpp"
-#include "plugins/tasks/protein/task/comparison.hpp"
+#include "plugins/tasks/protein/task/cluster_cache.hpp"
 #include "plugins/tasks/protein/task/config.hpp"
-#include "plugins/tasks/protein/task/entry.hpp"
 #include "plugins/tasks/protein/task/sample.hpp"
 #include "plugins/tasks/protein/task/scores.hpp"
 #include "plugins/tasks/protein/task/task_state.hpp"
 
 namespace pipeline::protein {
+
+// A sample of a library, which has to outlive it: chains of a structure.
+struct Entry {
+  std::string name;  // the structure's, and the chain's where that is a sample; the library has it once
+  std::string file;  // what names of its files begin with; no other sample's do
+  const StructureLibrary* library = nullptr;
+  size_t structure = 0;
+  std::vector<size_t> chains;
+  std::vector<uint64_t> keys;  // of the chains: what they are (content_key)
+  uint64_t key = 0;            // of all of them
+  uint32_t cluster = 0;        // of similar samples; numbered over those that were compared with each other
+  uint64_t cluster_key = 0;    // a hash of the sequences of the cluster's samples
+  int64_t residues = 0, known = 0;
+};
+
+struct Entries {
+  std::vector<Entry> kept;
+  std::vector<std::string> left_out;  // names of samples with fewer known residues than options.min_residues
+  uint64_t residues_left_out = 0;
+};
+
+Entries entries_of(const StructureLibrary& library, const DataConfig& options);
+
+// The sequences of samples compared with each other, with progress, cancellation and a cache; what is not
+// exact is said in the log.
+class Comparison {
+ public:
+  Comparison(const ProteinConfig& config, const Context& context);
+
+  // Gives the samples their clusters, numbered from 0 in the order in which they first appear: samples are in
+  // one if a chain of similar chains, and of chains of one sample, joins them. Returns whether every pair of
+  // sequences was aligned.
+  bool cluster(std::vector<Entry>& entries) const;
+
+  // Nonzero for each of `queries` that has a chain like one of `references`. set_size: the sequences of the
+  // set that both are parts of. Aligns every pair where is_affordable(), else those that share seeds.
+  std::vector<uint8_t> similar(std::span<const Entry* const> queries,
+                               std::span<const Entry* const> references, size_t set_size) const;
+  static bool is_affordable(std::span<const Entry* const> queries, std::span<const Entry* const> references);
+
+ private:
+  files::Hooks hooks() const;
+
+  const Context& context_;
+  ClusterOptions options_;
+  ClusterCache cache_;
+};
+
+size_t count_chains(std::span<const Entry> entries);
+
+// Where the task keeps what it made of the data.
+std::string cache_folder(const ProteinConfig& config, const Context& context);
+// Of the one process that prepares data, while the others of its host wait for it.
+unsigned data_threads(const Context& context);
 
 const char* name_of(Split split);  // "training", "validation" or "test"
 

@@ -1,4 +1,4 @@
-#include "plugins/tasks/protein/task/entry.hpp"
+#include "plugins/tasks/protein/task/dataset.hpp"
 
 #include <pipeline/text.hpp>
 

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "plugins/tasks/protein/data/structure.hpp"
-#include "plugins/tasks/protein/task/random.hpp"
+#include "plugins/tasks/protein/task/sample.hpp"
 
 namespace pipeline::protein {
 namespace {

@@ -4,9 +4,6 @@
 #include <limits>
 #include <numeric>
 
-#include "plugins/tasks/protein/task/copies.hpp"
-#include "plugins/tasks/protein/task/random.hpp"
-
 namespace pipeline::protein {
 std::vector<uint8_t> Sample::amino_acids() const {
   std::vector<uint8_t> result(residues.size());

@@ -1,4 +1,4 @@
-#include "plugins/tasks/protein/data/residue_name.hpp"
+#include "plugins/tasks/protein/data/structure.hpp"
 
 #include <gemmi/resinfo.hpp>
 
