@@ -1,10 +1,9 @@
 // How gradients are put into buckets, and when they are taken for complete.
-#include "plugins/strategies/ddp/bucket_plan.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "plugins/strategies/ddp/arrivals.hpp"
+#include "plugins/strategies/ddp/buckets.hpp"
 
 namespace pipeline::strategies {
 namespace {

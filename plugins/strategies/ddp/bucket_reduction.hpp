@@ -4,10 +4,10 @@
 #include <optional>
 
 #include <pipeline/communicator.hpp>
+#include <pipeline/context.hpp>
 
 #include "plugins/strategies/common/late_rows.hpp"
 #include "plugins/strategies/common/reduction.hpp"
-#include "plugins/strategies/ddp/arrivals.hpp"
 #include "plugins/strategies/ddp/buckets.hpp"
 
 namespace pipeline::strategies {
