@@ -23,8 +23,8 @@ class CountedGroup {
       self.sent_ += bytes(*in) - bytes(*shard);
       return self.group_.api->reduce_scatter(self.group_.comm, in, shard, counts, reduce, out);
     };
-    api_.all_gather = [](pl_comm* comm, const pl_buffer* shard, const pl_buffer* full,
-                         const uint64_t* counts, pl_work** out) {
+    api_.all_gather = [](pl_comm* comm, const pl_buffer* shard, const pl_buffer* full, const uint64_t* counts,
+                         pl_work** out) {
       CountedGroup& self = of(comm);
       self.sent_ += bytes(*shard) * (self.ranks() - 1);
       return self.group_.api->all_gather(self.group_.comm, shard, full, counts, out);
@@ -133,7 +133,8 @@ double sent_in_a_step(RunOptions options) {
 // For each parameter (N - 1) / N of these bytes; two percent are for norms, losses and what fills up buckets.
 void expect_sent(const RunOptions& options, double bytes_per_parameter, double tolerance = 0) {
   const double expected = bytes_per_parameter * kParameters * (kRanks - 1) / kRanks;
-  EXPECT_NEAR(sent_in_a_step(options), expected, (tolerance + 0.02) * expected) << options.plugin << " " << options.sets[0];
+  EXPECT_NEAR(sent_in_a_step(options), expected, (tolerance + 0.02) * expected)
+      << options.plugin << " " << options.sets[0];
 }
 
 TEST(Communication, IsWhatTheReadmeSays) {

@@ -23,7 +23,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
 namespace {
 
-using Input = std::string;
+using Bytes = std::string;
 constexpr size_t kMaxSize = size_t{1} << 16;
 
 class SplitMix {
@@ -41,7 +41,7 @@ class SplitMix {
   uint64_t state_;
 };
 
-Input read_file(const std::filesystem::path& path) {
+Bytes read_file(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) {
     std::fprintf(stderr, "%s: cannot be read\n", path.c_str());
@@ -52,7 +52,7 @@ Input read_file(const std::filesystem::path& path) {
 
 // One edit: what parsers break on is damage to single bytes, lost ends, repeated and transplanted pieces, and
 // numbers out of range.
-void mutate(Input& input, const std::vector<Input>& corpus, SplitMix& random) {
+void mutate(Bytes& input, const std::vector<Bytes>& corpus, SplitMix& random) {
   static constexpr std::string_view kPieces[] = {{"\0", 1},
                                                  "\xff",
                                                  "\xc0\x80",
@@ -89,7 +89,7 @@ void mutate(Input& input, const std::vector<Input>& corpus, SplitMix& random) {
       input.insert(at, input.substr(at, length));
       break;
     case 4: {
-      const Input& other = corpus[random.below(corpus.size())];
+      const Bytes& other = corpus[random.below(corpus.size())];
       const size_t from = random.below(other.size() + 1);
       input.insert(at, other.substr(from, random.below(64) + 1));
       break;
@@ -120,7 +120,7 @@ class Witness {
   Witness(const Witness&) = delete;
   Witness& operator=(const Witness&) = delete;
 
-  void keep(const Input& input) {
+  void keep(const Bytes& input) {
     if (ftruncate(file_, 0) != 0 ||
         pwrite(file_, input.data(), input.size(), 0) != static_cast<ssize_t>(input.size())) {
       std::perror(path_.c_str());
@@ -134,7 +134,7 @@ class Witness {
   int file_;
 };
 
-void run(const Input& input) {
+void run(const Bytes& input) {
   LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(input.data()), input.size());
 }
 
@@ -143,7 +143,7 @@ void run(const Input& input) {
 int main(int argc, char** argv) {
   const std::string program = argv[0];
   uint64_t runs = 0, seed = 1;
-  std::vector<Input> corpus;
+  std::vector<Bytes> corpus;
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];
     if ((argument == "--runs" || argument == "--seed") && i + 1 < argc) {
@@ -165,13 +165,13 @@ int main(int argc, char** argv) {
   std::fprintf(stderr, "%zu inputs, %llu runs, seed %llu; a crash leaves its input in %s\n", corpus.size(),
                static_cast<unsigned long long>(runs), static_cast<unsigned long long>(seed),
                witness.path().c_str());
-  for (const Input& input : corpus) {
+  for (const Bytes& input : corpus) {
     witness.keep(input);
     run(input);
   }
   SplitMix random(seed);
   for (uint64_t i = 0; i < runs; ++i) {
-    Input input = corpus[random.below(corpus.size())];
+    Bytes input = corpus[random.below(corpus.size())];
     for (size_t edits = random.below(4) + 1; edits > 0; --edits) mutate(input, corpus, random);
     witness.keep(input);
     run(input);
