@@ -4,10 +4,8 @@
 #include <pipeline/torch/runtime.hpp>
 #include <pipeline/torch/tensor.hpp>
 
+#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
-#include <ATen/ops/arange.h>
-#include <ATen/ops/mm.h>
-#include <ATen/ops/remainder.h>
 
 #include <algorithm>
 #include <chrono>

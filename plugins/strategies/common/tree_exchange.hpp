@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <pipeline/communicator.hpp>
+#include <pipeline/context.hpp>
 
 #include "plugins/strategies/common/gradient_sum.hpp"
 
