@@ -133,10 +133,10 @@ class Communicator {
 pl_buffer host_buffer(void* data, std::uint64_t count, pl_dtype dtype);
 template <class T>
 pl_buffer host_buffer(T* data, std::uint64_t count) {
-  constexpr uint8_t kind = std::is_floating_point_v<T> ? PL_DTYPE_FLOAT
-                           : std::is_signed_v<T>       ? PL_DTYPE_INT
-                                                       : PL_DTYPE_UINT;
-  return host_buffer(data, count, pl_dtype{kind, 8 * sizeof(T), 1});
+  constexpr uint8_t kCode = std::is_floating_point_v<T> ? PL_DTYPE_FLOAT
+                            : std::is_signed_v<T>       ? PL_DTYPE_INT
+                                                        : PL_DTYPE_UINT;
+  return host_buffer(data, count, pl_dtype{kCode, 8 * sizeof(T), 1});
 }
 
 // What `comm` of the forwarding table points to: the backend's own group and the record of its calls.
