@@ -76,7 +76,7 @@ endfunction()
 # pipeline_fuzz(NAME source... CORPUS folder [RUNS n] [LIBS target...])
 #
 # A fuzz target (LLVMFuzzerTestOneInput) run over RUNS (default 20000) mutations of the corpus's files in the quick tests, and over
-# ten times as many, from another seed, in the long ones. What matters is the run under the sanitizers.
+# twenty times as many, from another seed, in the long ones. What matters is the run under the sanitizers.
 function(pipeline_fuzz name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "CORPUS;RUNS" "LIBS")
   if(NOT arg_RUNS)
@@ -93,7 +93,7 @@ function(pipeline_fuzz name)
   if(elsewhere)
     return()
   endif()
-  math(EXPR many "${arg_RUNS} * 10")
+  math(EXPR many "${arg_RUNS} * 20")
   set(quick ${name})
   if(PIPELINE_TEST_SET STREQUAL "once" AND NOT PIPELINE_SANITIZE)
     set(quick)  # in the long run of the tests the sanitizers' build does it
