@@ -16,8 +16,21 @@ class Unavailable(Exception):
     """What failed, and what to do about it."""
 
 
+def size_of(path):
+    """Of a file, or of a folder's files together."""
+    if os.path.isdir(path):
+        with os.scandir(path) as entries:
+            return sum(entry.stat().st_size for entry in entries)
+    return os.path.getsize(path)
+
+
 def sha256_of(path):
+    """Of a file, or of the list of a folder's files: checksum and name of each, as sha256sum prints them."""
     digest = hashlib.sha256()
+    if os.path.isdir(path):
+        for name in sorted(os.listdir(path)):
+            digest.update(f"{sha256_of(os.path.join(path, name))}  {name}\n".encode())
+        return digest.hexdigest()
     with open(path, "rb") as file:
         while block := file.read(1 << 20):
             digest.update(block)
@@ -31,7 +44,7 @@ def sync(file):
 
 def file_entry(path, **figures):
     """What the manifest says of a file: the script's own figures, then these two."""
-    return {**figures, "bytes": os.path.getsize(path), "sha256": sha256_of(path)}
+    return {**figures, "bytes": size_of(path), "sha256": sha256_of(path)}
 
 
 class DataSet:
@@ -39,7 +52,7 @@ class DataSet:
 
     name = ""  # of the script, the set and its folder
     format = 0  # raised whenever the same sources would give other files
-    files = ()  # as in the manifest: paths below the set's folder
+    files = ()  # as in the manifest: paths below the set's folder, of files or of folders of files
 
     def make(self, folder, work):
         """Writes the files and README.md into `folder`; `work` is scratch space. Returns the manifest: a dict with "files", which has the
@@ -77,8 +90,8 @@ class DataSet:
             for name in self.files:
                 entry = manifest["files"][name]
                 path = os.path.join(self.target, name)
-                if os.path.getsize(path) != entry["bytes"]:
-                    return None, f"{path} has {os.path.getsize(path)} bytes, the manifest says {entry['bytes']}"
+                if size_of(path) != entry["bytes"]:
+                    return None, f"{path} has {size_of(path)} bytes, the manifest says {entry['bytes']}"
                 if verify and sha256_of(path) != entry["sha256"]:
                     return None, f"{path} does not have the checksum in the manifest"
             return manifest, None

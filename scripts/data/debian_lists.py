@@ -5,8 +5,20 @@ import shutil
 import subprocess
 import sys
 import time
+from typing import NamedTuple
 
 from data_set import Unavailable
+
+MEGABYTES = {"Packages": 10, "Translations": 6}  # each kind of list, compressed
+
+
+class Lists(NamedTuple):
+    """What fetch() brings."""
+
+    found: dict  # kind -> paths
+    release: str  # "Debian 12.1 (bookworm)"
+    codename: str  # empty if the system does not tell
+    flags: list  # with which apt works on these lists
 
 
 def os_release():
@@ -26,7 +38,7 @@ def run(command, **options):
                           env=dict(os.environ, LC_ALL="C.UTF-8"), **options)
 
 
-def apt_options(folder):
+def apt_options(folder, kinds):
     for name in ("lists/partial", "cache/archives/partial"):
         os.makedirs(os.path.join(folder, name))
     open(os.path.join(folder, "status"), "w").close()
@@ -48,10 +60,10 @@ def apt_options(folder):
         "Dir::Cache::pkgcache": "",
         "Dir::Cache::srcpkgcache": "",
     }
-    # Contents, icons, sources and the like may be switched on system-wide; two kinds of index are enough here.
+    # Contents, icons, sources and the like may be switched on system-wide; what is asked for is enough here.
     for line in run(["apt-config", "dump", "Acquire::IndexTargets"]).stdout.splitlines():
         match = re.match(r"Acquire::IndexTargets::(deb(?:-src)?)::([^: ]+) ", line)
-        if match and match.groups() not in (("deb", "Packages"), ("deb", "Translations")):
+        if match and (match[1] != "deb" or match[2] not in kinds):
             options[f"Acquire::IndexTargets::{match[1]}::{match[2]}::DefaultEnabled"] = "false"
     flags = ["-c", config]
     for key, value in options.items():
@@ -74,10 +86,10 @@ def stanzas(text):
             yield fields
 
 
-def wanted_targets(flags, codename, architecture):
+def wanted_targets(flags, codename, architecture, kinds):
     """The release's own package lists and translations that apt has just fetched, and what they are called."""
     listing = run(["apt-get", "indextargets"] + flags)
-    found, release = {"Packages": [], "Translations": []}, ""
+    found, release = {kind: [] for kind in kinds}, ""
     for target in stanzas(listing.stdout):
         kind = target.get("Created-By")
         if kind not in found or target.get("Origin") not in ("Debian", "Ubuntu"):
@@ -101,28 +113,34 @@ def read_index(path):
         return file.read()
 
 
-def fetch(folder, say):
-    """Returns {"Packages": [paths], "Translations": [paths]} and the release's name; say(text) hears of progress."""
-    for tool in ("apt-get", "apt-config", "dpkg"):
+def print_complaints(done):
+    """What apt said of its failure."""
+    lines = (done.stdout + done.stderr).splitlines()
+    for line in [line for line in lines if line.startswith(("E:", "W:", "Err:"))][:8]:
+        print(f"  apt: {line}", file=sys.stderr)
+
+
+def fetch(folder, say, kinds=tuple(MEGABYTES)):
+    """Returns Lists, kept in `folder`; say(text) hears of progress."""
+    for tool in ("apt-get", "apt-config", "dpkg", "dpkg-deb"):
         if not shutil.which(tool):
             raise Unavailable(f"{tool} is not on this system",
                               "run this script on Debian or Ubuntu, or copy a set that was built there into the cache, "
-                              "or give the task pairs of your own in its [task.data] table")
+                              "or give the task data of your own in its [task.data] table")
     codename = os_release().get("VERSION_CODENAME", "")
     architecture = run(["dpkg", "--print-architecture"]).stdout.strip()
-    flags = apt_options(folder)
-    say(f"fetching the package lists of {codename or 'this system'} into a private folder with apt-get update (about 16 MB)")
+    flags = apt_options(folder, kinds)
+    say(f"fetching the package lists of {codename or 'this system'} into a private folder with apt-get update"
+        f" (about {sum(MEGABYTES[kind] for kind in kinds)} MB)")
     started = time.monotonic()
     update = run(["apt-get", "update"] + flags)
-    found, release = wanted_targets(flags, codename, architecture)
-    messages = [line for line in (update.stdout + update.stderr).splitlines() if line.startswith(("E:", "W:", "Err:"))]
+    found, release = wanted_targets(flags, codename, architecture, kinds)
     for kind in found:
         if not found[kind]:
-            for line in messages[:8]:
-                print(f"  apt: {line}", file=sys.stderr)
+            print_complaints(update)
             raise Unavailable(
                 f"apt-get update brought no {kind} list of {codename or 'Debian'} main (exit code {update.returncode})",
                 "check the network and the proxy settings, and that /etc/apt/sources.list or sources.list.d names the "
                 "distribution's own archive; a plain `apt-get update` as root must work")
     say(f"fetched {release} in {time.monotonic() - started:.0f} s")
-    return found, release
+    return Lists(found, release, codename, flags)

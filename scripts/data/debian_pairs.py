@@ -1,11 +1,9 @@
 """Turns package lists into pairs of long description and synopsis: joined, cleaned, deduplicated, split."""
-import hashlib
 import re
 
 from debian_lists import read_index, stanzas
+from splits import SPLITS, hash_of, split_of
 
-SPLITS = ("train", "val", "test")
-VAL_PERCENT = TEST_PERCENT = 5
 MIN_DOCUMENT_WORDS = 5
 MIN_SUMMARY_WORDS = 2
 SHINGLE = 4  # words
@@ -37,11 +35,9 @@ def normalised(text):
     return " ".join(re.sub(r"\d+", "0", text.lower()).translate(PUNCTUATION).split())
 
 
-def split_of(source):
-    """By a hash of the source's name without version numbers: gcc-11 and gcc-12 end in the same split."""
-    family = re.sub(r"[0-9][0-9.]*", "", source).strip("-.+") or source
-    bucket = int.from_bytes(hashlib.sha256(family.encode()).digest()[:8], "big") % 100
-    return "test" if bucket < TEST_PERCENT else "val" if bucket < TEST_PERCENT + VAL_PERCENT else "train"
+def family_of(source):
+    """The source's name without version numbers: gcc-11 and gcc-12 end in the same split."""
+    return re.sub(r"[0-9][0-9.]*", "", source).strip("-.+") or source
 
 
 def make_splits(found):
@@ -80,9 +76,10 @@ def make_splits(found):
             continue
         seen.add(key)
         pairs.append({"id": name, "document": document, "summary": summary, "source": source})
-    # Any prefix of a file is a fair sample of it.
-    pairs.sort(key=lambda pair: hashlib.sha256(pair["id"].encode()).digest())
-    splits = {split: [pair for pair in pairs if split_of(pair["source"]) == split] for split in SPLITS}
+    pairs.sort(key=lambda pair: hash_of(pair["id"]))
+    splits = {split: [] for split in SPLITS}
+    for pair in pairs:
+        splits[split_of(family_of(pair["source"]))].append(pair)
     dropped["held out, but nearly the same as a training text"] = drop_near_duplicates(splits)
     return splits, len(packages), dropped
 
