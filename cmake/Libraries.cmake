@@ -6,6 +6,7 @@ find_package(fmt CONFIG REQUIRED)
 find_package(nlohmann_json CONFIG REQUIRED)
 find_package(spdlog CONFIG REQUIRED)
 find_package(tomlplusplus CONFIG REQUIRED)
+find_package(PNG REQUIRED)
 find_package(ZLIB REQUIRED)
 
 # gemmi reads structure files. Debian 12 has it as headers alone, which need PEGTL's; later ones put a part into a library.

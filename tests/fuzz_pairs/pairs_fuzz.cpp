@@ -1,4 +1,4 @@
-// The reader of document/summary pairs over any bytes, as JSONL, CSV and TSV: each ends in pairs that keep
+// The reader of pairs of texts over any bytes, as JSONL, CSV and TSV: each ends in pairs that keep
 // what pairs.hpp promises, or in a DataError with a message.
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -10,11 +10,11 @@
 #include <string>
 
 #include "core/base/utf8.hpp"
-#include "plugins/tasks/summarization/data/pairs.hpp"
+#include "plugins/tasks/common/text_pairs/pairs.hpp"
 
 namespace {
 
-using namespace pipeline::summarization;
+using namespace pipeline::text_pairs;
 
 void require(bool holds, const char* what) {
   if (holds) return;
@@ -53,10 +53,10 @@ void read_one(const std::string& path, const Columns& columns, uint64_t max_reco
     ++pairs;
     require(pair.line > line, "lines ascend");
     line = pair.line;
-    require(!is_blank(pair.document), "documents are not blank");
-    require(!columns.summary_required || !is_blank(pair.summary), "summaries are not blank");
+    require(!is_blank(pair.first), "first texts are not blank");
+    require(!columns.second_required || !is_blank(pair.second), "second texts are not blank");
     require(!pair.id.empty(), "ids are not empty");
-    for (const auto* text : {&pair.id, &pair.document, &pair.summary}) {
+    for (const auto* text : {&pair.id, &pair.first, &pair.second}) {
       require(pipeline::first_invalid_utf8(*text) == std::string::npos, "texts are UTF-8");
       require(text->size() <= max_record_bytes || text == &pair.id, "texts are within the limit");
     }
@@ -85,7 +85,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     file.link(ending);
     read_one(file.path(ending), {}, uint64_t{1} << 20);
     Columns loose;
-    loose.summary_required = false;
+    loose.second_required = false;
     read_one(file.path(ending), loose, 40);
   }
   return 0;

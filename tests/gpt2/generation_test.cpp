@@ -7,7 +7,7 @@
 #include "generation/generate.hpp"
 #include "tiny_model.hpp"
 
-namespace pipeline::summarization::testing {
+namespace pipeline::language::testing {
 namespace {
 
 using generation::choose_token;
@@ -163,4 +163,4 @@ TEST(SamplingTest, DrawsFollowTheProbabilities) {
 }
 
 }  // namespace
-}  // namespace pipeline::summarization::testing
+}  // namespace pipeline::language::testing

@@ -12,10 +12,10 @@
 #include <nlohmann/json.hpp>
 
 #include "generation/generate.hpp"
-#include "gpt2.hpp"
+#include "language/gpt2.hpp"
 #include "tiny_model.hpp"
 
-using namespace pipeline::summarization;
+using namespace pipeline::language;
 using pipeline::generation::generate;
 using pipeline::transformer::pack;
 using testing::checksums;

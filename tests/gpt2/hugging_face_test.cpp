@@ -1,4 +1,4 @@
-#include "plugins/tasks/summarization/model/gpt2.hpp"
+#include "language/gpt2.hpp"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -14,7 +14,7 @@
 #include "hugging_face/weights.hpp"
 #include "tiny_model.hpp"
 
-namespace pipeline::summarization::testing {
+namespace pipeline::language::testing {
 namespace {
 
 using safetensors::Dtype;
@@ -241,4 +241,4 @@ TEST(InitialValueTest, IsAFunctionOfSeedAndIndexWithTheRightSpread) {
 }
 
 }  // namespace
-}  // namespace pipeline::summarization::testing
+}  // namespace pipeline::language::testing

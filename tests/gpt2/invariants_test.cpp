@@ -7,7 +7,7 @@
 #include "tests/support/unit_recorder.hpp"
 #include "tiny_model.hpp"
 
-namespace pipeline::summarization::testing {
+namespace pipeline::language::testing {
 namespace {
 
 struct Result {
@@ -224,4 +224,4 @@ TEST(ConfigTest, TokensOutsideTheVocabularyAreNamed) {
 }
 
 }  // namespace
-}  // namespace pipeline::summarization::testing
+}  // namespace pipeline::language::testing

@@ -7,7 +7,7 @@
 
 #include "tiny_model.hpp"
 
-namespace pipeline::summarization::testing {
+namespace pipeline::language::testing {
 namespace {
 
 void expect_checksums(const at::Tensor& tensor, const nlohmann::json& expected, const std::string& what,
@@ -87,4 +87,4 @@ TEST_F(ReferenceTest, TenStepsOfAdamW) {
 }
 
 }  // namespace
-}  // namespace pipeline::summarization::testing
+}  // namespace pipeline::language::testing

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <test_paths.hpp>
 
-namespace pipeline::summarization::testing {
+namespace pipeline::language::testing {
 
 Gpt2Config tiny_config() {
   Gpt2Config config;
@@ -71,4 +71,4 @@ const nlohmann::json& fixture() {
   return value;
 }
 
-}  // namespace pipeline::summarization::testing
+}  // namespace pipeline::language::testing

@@ -5,11 +5,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include "gpt2.hpp"
+#include "language/gpt2.hpp"
 #include "tests/support/declared.hpp"
 
 // The tiny GPT-2 of tests/parity/gpt2_reference.py, and what transformers computed for it.
-namespace pipeline::summarization::testing {
+namespace pipeline::language::testing {
 
 using tests::named;
 using tests::tensors;
@@ -26,4 +26,4 @@ std::vector<double> checksums(const at::Tensor& tensor);
 
 const nlohmann::json& fixture();
 
-}  // namespace pipeline::summarization::testing
+}  // namespace pipeline::language::testing

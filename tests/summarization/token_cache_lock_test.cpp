@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include "plugins/tasks/summarization/data/input.hpp"
+#include "plugins/tasks/common/text_pairs/input.hpp"
 #include "tests/summarization/token_caching.hpp"
 #include "tests/support/child_process.hpp"
 

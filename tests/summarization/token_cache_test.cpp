@@ -65,8 +65,8 @@ TEST_F(TokenCacheTest, AnythingThatMattersGivesAnotherKey) {
   EXPECT_EQ(token_cache_key(source), key);
   EXPECT_TRUE(differs([](auto& s) { s.tokenizer = "other"; }));
   EXPECT_TRUE(differs([](auto& s) { s.vocabulary_size = 300; }));
-  EXPECT_TRUE(differs([](auto& s) { s.columns.document = "text"; }));
-  EXPECT_TRUE(differs([](auto& s) { s.columns.summary_required = false; }));
+  EXPECT_TRUE(differs([](auto& s) { s.columns.first = "text"; }));
+  EXPECT_TRUE(differs([](auto& s) { s.columns.second_required = false; }));
   EXPECT_TRUE(differs([](auto& s) { s.max_record_bytes = 100; }));
   EXPECT_TRUE(
       differs([&](auto& s) { s.file = hash_source(folder_.write("changed.jsonl", kThreePairs + "\n")); }));
@@ -163,7 +163,7 @@ TEST_F(TokenCacheTest, HashingTellsItsProgressAndCanBeStopped) {
 TEST_F(TokenCacheTest, CountsTheSummaries) {
   EXPECT_EQ(open(source_of(path_)).summaries(), 3u);
   auto source = source_of(folder_.write("documents.csv", "document,summary\na,\nb,c\n"));
-  source.columns.summary_required = false;
+  source.columns.second_required = false;
   EXPECT_EQ(open(source).summaries(), 1u);
   EXPECT_EQ(open(source).size(), 2u);
 }

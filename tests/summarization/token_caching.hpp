@@ -10,6 +10,11 @@
 
 namespace pipeline::summarization {
 
+using files::FileLock;
+using files::hash128;
+using text_pairs::DropReason;
+using text_pairs::hash_source;
+
 // One token a byte, moved by `shift` so that tokenizers can differ.
 inline std::vector<int32_t> encode_bytes(std::string_view text, int32_t shift = 0) {
   std::vector<int32_t> tokens;

@@ -21,7 +21,7 @@
 
 namespace bench {
 
-using namespace pipeline::summarization;
+using namespace pipeline::language;
 
 Gpt2Config config_of(const Job& job) {
   Gpt2Config config;

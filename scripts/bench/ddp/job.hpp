@@ -8,7 +8,7 @@
 // Before the SDK, which has an Error of its own.
 #include "scripts/bench/ranks.hpp"
 
-#include "gpt2.hpp"
+#include "language/gpt2.hpp"
 
 namespace bench {
 
@@ -27,13 +27,13 @@ struct Job {
 
 constexpr double kRate = 1e-4, kBeta1 = 0.9, kBeta2 = 0.95, kEpsilon = 1e-8, kDecay = 0.1;
 
-pipeline::summarization::Gpt2Config config_of(const Job& job);
-std::unique_ptr<pipeline::summarization::Gpt2> make_model(const Job& job);  // with its initial values
-std::vector<at::Tensor> tensors_of(const pipeline::summarization::Gpt2& model);
+pipeline::language::Gpt2Config config_of(const Job& job);
+std::unique_ptr<pipeline::language::Gpt2> make_model(const Job& job);  // with its initial values
+std::vector<at::Tensor> tensors_of(const pipeline::language::Gpt2& model);
 
 // This rank's part of a step, and the targets of all ranks.
 struct Batch {
-  pipeline::summarization::PackedBatch packed;
+  pipeline::language::PackedBatch packed;
   double weight;
 };
 std::vector<Batch> make_batches(const Job& job);  // a few, to be used in turn

@@ -28,8 +28,8 @@ Decoder::Decoder(const DecoderModel& model, const std::vector<std::vector<int64_
   capacity_ = prompts_.longest() + new_tokens;
   const auto slots = static_cast<int64_t>(lengths_.size());
   for (int64_t i = 0; i < model.layer_count(); ++i) {
-    cache_.push_back(
-        at::empty({slots * capacity_, 2 * model.width()}, at::TensorOptions(model.device()).dtype(compute)));
+    cache_.push_back(at::empty({slots * capacity_, 2 * model.key_heads() * model.head_width()},
+                               at::TensorOptions(model.device()).dtype(compute)));
   }
 }
 
@@ -37,17 +37,17 @@ Decoder::Decoder(const DecoderModel& model, const std::vector<std::vector<int64_
 // whose keys are either the rows themselves (same lengths) or the whole cache.
 at::Tensor Decoder::run(at::IntArrayRef tokens, at::IntArrayRef positions, const AttentionLayout& layout,
                         const std::vector<int64_t>& cache_rows) {
-  const int64_t width = model_.width();
+  const int64_t width = model_.heads() * model_.head_width(), keys = model_.key_heads() * model_.head_width();
   const auto there = [&](at::IntArrayRef values) { return transformer::to_device(values, model_.device()); };
   const at::Tensor rows = there(cache_rows), places = there(positions);
   at::Tensor x = model_.embed(there(tokens), places);
   for (size_t i = 0; i < cache_.size(); ++i) {
     at::Tensor& cache = cache_[i];
     x = model_.layer(static_cast<int64_t>(i), x, places, compute_, [&](const at::Tensor& qkv) {
-      cache.index_copy_(0, rows, qkv.narrow(1, width, 2 * width));
+      cache.index_copy_(0, rows, qkv.narrow(1, width, 2 * keys));
       if (layout.positions.empty()) return transformer::ragged_self_attention(qkv, layout);
-      return transformer::ragged_attention(qkv.narrow(1, 0, width), cache.narrow(1, 0, width),
-                                           cache.narrow(1, width, width), layout);
+      return transformer::ragged_attention(qkv.narrow(1, 0, width), cache.narrow(1, 0, keys),
+                                           cache.narrow(1, keys, keys), layout);
     });
   }
   return x;
@@ -66,6 +66,7 @@ at::Tensor Decoder::prompt_logits() {
   AttentionLayout layout;
   layout.queries = layout.keys = prompts_;
   layout.heads = model_.heads();
+  layout.key_heads = model_.key_heads();
   const at::Tensor x = run(prompt_tokens_, positions, layout, cache_rows);
   for (const at::Tensor& cache : cache_) {  // the other slots start from the same keys and values
     for (int64_t p = 0; p < prompts_.sequences(); ++p) {
@@ -83,6 +84,7 @@ at::Tensor Decoder::append(std::span<const int64_t> slots, std::span<const int64
   const at::NoGradGuard no_grad;
   AttentionLayout layout;
   layout.heads = model_.heads();
+  layout.key_heads = model_.key_heads();
   std::vector<int64_t> cache_rows;
   size_t next = 0;
   for (int64_t slot = 0; slot < static_cast<int64_t>(lengths_.size()); ++slot) {

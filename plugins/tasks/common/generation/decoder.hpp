@@ -16,13 +16,15 @@ class DecoderModel {
  public:
   virtual ~DecoderModel() = default;
 
-  // Keeps the keys and values of qkv (N, 3C), columns q, k, v, and attends: (N, C).
+  // Keeps the keys and values of qkv, columns q, k, v, and attends: (N, columns of q).
   using Attention = std::function<at::Tensor(const at::Tensor& qkv)>;
 
   virtual int64_t max_tokens() const = 0;  // of a sequence, what is generated included
   virtual int64_t layer_count() const = 0;
   virtual int64_t width() const = 0;  // C
   virtual int64_t heads() const = 0;
+  virtual int64_t key_heads() const { return heads(); }  // fewer: see transformer::AttentionLayout
+  virtual int64_t head_width() const { return width() / heads(); }
   virtual at::Device device() const = 0;
   // tokens, positions: (N) int64 -> (N, C). Here a model puts in what is no token, such as features of a
   // picture.
@@ -64,8 +66,9 @@ class Decoder {
   int64_t capacity_;  // tokens per slot
   transformer::Ragged prompts_;
   std::vector<int64_t> prompt_tokens_;
-  std::vector<int64_t> lengths_;   // (slots) tokens so far
-  std::vector<at::Tensor> cache_;  // per layer (slots * capacity, 2C): key and value of each token
+  std::vector<int64_t> lengths_;  // (slots) tokens so far
+  std::vector<at::Tensor>
+      cache_;  // per layer (slots * capacity, 2 * columns of k): key and value of each token
 };
 
 }  // namespace pipeline::generation

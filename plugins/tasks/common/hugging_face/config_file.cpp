@@ -47,6 +47,22 @@ void ConfigFile::read(const char* key, bool& value) const {
   if (found) value = found->get<bool>();
 }
 
+void ConfigFile::read(const char* key, std::string& value) const {
+  const json* found = find(key);
+  if (found && !found->is_string()) fail(key, "must be a string");
+  if (found) value = found->get<std::string>();
+}
+
+ConfigFile ConfigFile::part(const char* key) const {
+  const json* found = find(key);
+  if (!found) fail_with(PL_ERROR_CONFIG, path_, ": ", key, " is missing: must be an object");
+  if (!found->is_object()) fail(key, "must be an object");
+  ConfigFile inner;
+  inner.path_ = path_ + ": " + key;
+  inner.values_ = *found;
+  return inner;
+}
+
 void ConfigFile::expect(const char* key, const json& expected) const {
   const json* found = find(key);
   if (found && *found != expected) fail(key, "only " + expected.dump() + " is supported");

@@ -8,15 +8,20 @@
 
 namespace pipeline::hugging_face {
 
-// One config.json. Every error is an Error (PL_ERROR_CONFIG) that names file, key and value.
+// One config.json, or an object within it. Every error is an Error (PL_ERROR_CONFIG) that names file, key and
+// value.
 class ConfigFile {
  public:
   explicit ConfigFile(const std::string& path);
+
+  // The object under `key`, as "text_config"; it must be there.
+  ConfigFile part(const char* key) const;
 
   // Where the key is absent `value` stays as it is: transformers' default.
   void read(const char* key, int64_t& value) const;
   void read(const char* key, double& value) const;
   void read(const char* key, bool& value) const;
+  void read(const char* key, std::string& value) const;
 
   // Absent is right, too: then transformers uses `expected`.
   void expect(const char* key, const nlohmann::json& expected) const;
@@ -38,6 +43,8 @@ class ConfigFile {
   }
 
  private:
+  ConfigFile() = default;
+
   std::string path_;
   nlohmann::json values_;
 };

@@ -93,7 +93,7 @@ std::vector<int64_t> Piece::shape(const std::vector<int64_t>& parameter) const {
   std::vector<int64_t> result = parameter;
   if (columns > 0) result.back() = columns;
   if (transposed) std::swap(result.front(), result.back());
-  return result;
+  return folded.empty() ? result : folded;
 }
 
 Weights::Weights(const std::string& folder, const ParameterRegistry& parameters, const NameMap& map)
@@ -146,7 +146,8 @@ Weights::~Weights() = default;
 
 void Weights::read(size_t index, at::Tensor& out) const {
   for (const auto& [piece, view] : sources_.at(index)) {
-    piece.of(out).copy_(view_of(*view, files_->path()));
+    at::Tensor part = piece.of(out);
+    part.copy_(view_of(*view, files_->path()).view(part.sizes()));
     view->forget();
   }
 }

@@ -22,6 +22,8 @@ struct Piece {
   std::string name;
   int64_t first = 0, columns = 0;  // in the last dimension; 0 columns: all
   bool transposed = false;         // a matrix that is (out, in) in the folder and (in, out) here
+  std::vector<int64_t> folded =
+      {};  // the folder's shape where it has the same values, after that, in another
 
   at::Tensor of(const at::Tensor& parameter) const;
   std::vector<int64_t> shape(const std::vector<int64_t>& parameter) const;

@@ -423,6 +423,17 @@ bool kernel_takes(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
          (!bias.defined() || bias.scalar_type() == at::kFloat);
 }
 
+// Every head's own keys: (N, key_heads * D) -> (N, heads * D). Autograd adds up the heads that share one.
+at::Tensor for_each_head(const at::Tensor& k, const AttentionLayout& layout) {
+  const int64_t rows = k.size(0), sharing = layout.heads / layout.key_heads;
+  const at::Tensor heads = k.view({rows, layout.key_heads, 1, -1});
+  return heads.expand({rows, layout.key_heads, sharing, heads.size(3)}).reshape({rows, -1});
+}
+
+bool shares_keys(const AttentionLayout& layout) {
+  return layout.key_heads != 0 && layout.key_heads != layout.heads;
+}
+
 }  // namespace
 
 bool flash_can(const at::Tensor& q, const AttentionLayout& layout, const at::Tensor& bias, int capability) {
@@ -460,6 +471,11 @@ std::vector<int64_t> pair_starts(const AttentionLayout& layout) {
 
 at::Tensor ragged_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             const AttentionLayout& layout, const Dropout& dropout, const at::Tensor& bias) {
+  if (shares_keys(layout)) {
+    AttentionLayout all = layout;
+    all.key_heads = 0;
+    return ragged_attention(q, for_each_head(k, layout), for_each_head(v, layout), all, dropout, bias);
+  }
   TORCH_CHECK(
       layout.queries.rows() == q.size(0) && layout.keys.rows() == k.size(0) && q.size(1) % layout.heads == 0,
       "attention: q ", q.sizes(), ", k ", k.sizes(), " for ", layout.queries.rows(), " query rows, ",
@@ -474,6 +490,12 @@ at::Tensor ragged_attention(const at::Tensor& q, const at::Tensor& k, const at::
 
 at::Tensor ragged_self_attention(const at::Tensor& qkv, const AttentionLayout& layout, const Dropout& dropout,
                                  const at::Tensor& bias) {
+  if (shares_keys(layout)) {
+    const int64_t head = qkv.size(1) / (layout.heads + 2 * layout.key_heads), keys = layout.key_heads * head,
+                  width = layout.heads * head;
+    return ragged_attention(qkv.narrow(1, 0, width), qkv.narrow(1, width, keys),
+                            qkv.narrow(1, width + keys, keys), layout, dropout, bias);
+  }
   const int64_t width = qkv.size(1) / 3;
   const at::Tensor q = qkv.narrow(1, 0, width), k = qkv.narrow(1, width, width),
                    v = qkv.narrow(1, 2 * width, width);

@@ -16,25 +16,34 @@ struct AttentionLayout {
   Ragged queries;
   Ragged keys;
   int64_t heads = 1;
+  // Of keys and values; heads / key_heads queries' heads, one after another, share one (grouped-query
+  // attention: Ainslie et al., arXiv:2305.13245). 0: as many as heads.
+  int64_t key_heads = 0;
   bool causal = true;
   // (query rows) position of each query within its sequence's keys; causal: it sees keys 0 .. position.
   // Empty: row r of a sequence is at position r (then queries and keys have the same lengths).
   std::vector<int64_t> positions = {};
+
+  // Columns of keys, and of values, where queries have so many.
+  int64_t key_width(int64_t query_width) const {
+    return key_heads == 0 ? query_width : query_width / heads * key_heads;
+  }
 };
 
 // Queries at these rows of `whole` alone (ascending), keys as they are.
 AttentionLayout queries_at(const AttentionLayout& whole, const std::vector<int64_t>& rows);
 
-// q: (Nq, C), k and v: (Nk, C), all with rows at any stride, C = heads * head width -> (Nq, C), fp32 or the
-// dtype of q. Scaled by 1/sqrt(head width). Differentiable.
+// q: (Nq, C), k and v: (Nk, C) or key_heads' share of that, all with rows at any stride, C = heads * head
+// width
+// -> (Nq, C), fp32 or the dtype of q. Scaled by 1/sqrt(head width). Differentiable.
 // `bias`: (pairs * heads), undefined for none: for each sequence, one after another, (heads, queries, keys);
 // added to the scaled scores. Differentiable.
 at::Tensor ragged_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             const AttentionLayout& layout, const Dropout& dropout = {},
                             const at::Tensor& bias = {});
 
-// Self-attention over qkv (N, 3C), whose columns are q, k, v. The gradient is one (N, 3C) tensor, written in
-// place by the heads.
+// Self-attention over qkv (N, 3C), or as wide as key_heads make it, whose columns are q, k, v. With as many
+// key_heads as heads the gradient is one (N, 3C) tensor, written in place by the heads.
 at::Tensor ragged_self_attention(const at::Tensor& qkv, const AttentionLayout& layout,
                                  const Dropout& dropout = {}, const at::Tensor& bias = {});
 

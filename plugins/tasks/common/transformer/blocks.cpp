@@ -9,9 +9,21 @@
 namespace pipeline::transformer {
 namespace {
 
-// The norm's output for the backward pass: computed again, or on a device, where reading and writing it costs
-// more than keeping it, kept. y: as it went into the product.
-at::Tensor kept_on_device(const at::Tensor& y) { return y.is_cpu() ? at::empty({0}, y.options()) : y; }
+// A Function takes no undefined tensors: an empty one stands for none.
+at::Tensor or_none(const at::Tensor& t, const at::Tensor& like) {
+  return t.defined() ? t : at::empty({0}, like.options());
+}
+at::Tensor bias_in(const at::Tensor& bias, at::ScalarType type) {
+  return bias.numel() > 0 ? bias.to(type) : at::Tensor();
+}
+// For the backward pass, where `wanted`, as for the gradient of a weight that is not frozen.
+at::Tensor kept_if(bool wanted, const at::Tensor& t) { return wanted ? t : at::empty({0}, t.options()); }
+
+// The norm's output for the gradient of the weights behind it: computed again, or on a device, where reading
+// and writing it costs more than keeping it, kept. y: as it went into the product.
+at::Tensor kept_normed(const at::Tensor& y, const at::Tensor& weight) {
+  return kept_if(!y.is_cpu() && weight.requires_grad(), y);
+}
 at::Tensor normed_again(const at::Tensor& kept, const at::Tensor& x, const Norm& norm, const at::Tensor& mean,
                         const at::Tensor& rstd, at::ScalarType type) {
   if (!kept.is_cpu()) return kept;
@@ -25,9 +37,9 @@ class NormLinear : public torch::autograd::Function<NormLinear> {
                           at::ScalarType dtype) {
     const LayerNormed normed = layer_norm(x, norm_weight, norm_bias, eps);
     const at::Tensor input = normed.y.to(dtype);
-    at::Tensor y = gemm(input, weight.to(dtype), {.bias = bias.to(dtype)});
+    at::Tensor y = gemm(input, weight.to(dtype), {.bias = bias_in(bias, dtype)});
     ctx->save_for_backward(
-        {x, norm_weight, norm_bias, weight, bias, normed.mean, normed.rstd, kept_on_device(input)});
+        {x, norm_weight, norm_bias, weight, bias, normed.mean, normed.rstd, kept_normed(input, weight)});
     return y;
   }
 
@@ -52,23 +64,25 @@ class NormLinear : public torch::autograd::Function<NormLinear> {
   }
 };
 
+// Without `residual`, h W + b alone.
 class LinearResidual : public torch::autograd::Function<LinearResidual> {
  public:
   static Variable forward(AutogradContext* ctx, const Variable& h, const Variable& weight,
                           const Variable& bias, const Variable& residual, const Dropout& dropout) {
     const auto dtype = h.scalar_type();
-    const bool same = residual.scalar_type() == dtype;
+    const at::Tensor w = weight.to(dtype), b = bias_in(bias, dtype);
     at::Tensor y;
-    if (dropout.active()) {
-      y = apply_dropout(gemm(h, weight.to(dtype), {.bias = bias.to(dtype)}).to(residual.scalar_type()),
-                        dropout, residual, true);
-    } else if (same) {
-      y = gemm(h, weight, {.bias = bias, .addend = residual});
+    if (residual.dim() < 2) {
+      y = gemm(h, w, {.bias = b});
+    } else if (dropout.active()) {
+      y = apply_dropout(gemm(h, w, {.bias = b}).to(residual.scalar_type()), dropout, residual, true);
+    } else if (residual.scalar_type() == dtype) {
+      y = gemm(h, w, {.bias = b, .addend = residual});
     } else {
-      y = residual + gemm(h, weight.to(dtype), {.bias = bias.to(dtype)});
+      y = residual + gemm(h, w, {.bias = b});
     }
-    ctx->save_for_backward({h, weight, bias});
-    keep(ctx, dropout);
+    ctx->save_for_backward({kept_if(weight.requires_grad(), h), weight, bias});
+    keep(ctx, std::pair(dropout, dtype));
     return y;
   }
 
@@ -76,9 +90,8 @@ class LinearResidual : public torch::autograd::Function<LinearResidual> {
     const auto t = ctx->get_saved_variables();
     const at::Tensor &h = t[0], &weight = t[1], &bias = t[2];
     const at::Tensor dresidual = grads[0].contiguous();
-    const Dropout& dropout = kept<Dropout>(ctx);
-    const at::Tensor dy =
-        (dropout.active() ? apply_dropout(dresidual, dropout) : dresidual).to(h.scalar_type());
+    const auto& [dropout, dtype] = kept<std::pair<Dropout, at::ScalarType>>(ctx);
+    const at::Tensor dy = (dropout.active() ? apply_dropout(dresidual, dropout) : dresidual).to(dtype);
     return {ctx->needs_input_grad(0) ? input_gradient(dy, weight) : Variable(),
             weight_gradient(h, dy, weight, ctx->needs_input_grad(1)),
             bias_gradient(dy, bias, ctx->needs_input_grad(2)),
@@ -96,7 +109,7 @@ class NormMlpResidual : public torch::autograd::Function<NormMlpResidual> {
     at::Tensor pre, h, kept_input;  // (N, inner), of the norm
     {
       const at::Tensor input = normed.y.to(dtype);
-      kept_input = kept_on_device(input);
+      kept_input = kept_normed(input, up_weight);
       pre = at::empty({x.size(0), up_weight.size(1)}, input.options());
       h = at::empty_like(pre);
       gemm_out(pre, input, up_weight.to(dtype), {.bias = up_bias.to(dtype), .gelu = h, .gelu_form = form});
@@ -148,25 +161,97 @@ class NormMlpResidual : public torch::autograd::Function<NormMlpResidual> {
   }
 };
 
+// The gate's sigmoid is computed again in the backward pass.
+class NormSwigluResidual : public torch::autograd::Function<NormSwigluResidual> {
+ public:
+  static Variable forward(AutogradContext* ctx, const Variable& x, const Variable& norm_weight,
+                          const Variable& norm_bias, const Variable& up_weight, const Variable& down_weight,
+                          double eps, at::ScalarType dtype) {
+    const LayerNormed normed = layer_norm(x, norm_weight, norm_bias, eps);
+    const at::Tensor input = normed.y.to(dtype), gated = gemm(input, up_weight.to(dtype));
+    const at::Tensor h = hidden(gated);
+    at::Tensor y;
+    if (x.scalar_type() == dtype) {
+      y = gemm(h, down_weight, {.addend = x});
+    } else {
+      y = gemm(h, down_weight.to(dtype)).to(x.scalar_type()).add_(x);
+    }
+    ctx->save_for_backward({x, norm_weight, norm_bias, up_weight, down_weight, normed.mean, normed.rstd,
+                            gated, kept_normed(input, up_weight)});
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    const auto t = ctx->get_saved_variables();
+    const at::Tensor &x = t[0], &norm_weight = t[1], &norm_bias = t[2], &up_weight = t[3],
+                     &down_weight = t[4], &mean = t[5], &rstd = t[6], &gated = t[7];
+    const int64_t inner = down_weight.size(0);
+    const at::Tensor dresidual = grads[0].contiguous(), dy = dresidual.to(gated.scalar_type());
+    at::Tensor ddown;
+    if (ctx->needs_input_grad(4)) ddown = weight_gradient(hidden(gated), dy, down_weight, true);
+
+    const at::Tensor dh = input_gradient(dy, down_weight);
+    const at::Tensor gate = gated.narrow(1, 0, inner), up = gated.narrow(1, inner, inner);
+    at::Tensor dgated = at::empty_like(gated);
+    {
+      const at::Tensor open = at::sigmoid(gate), passed = gate * open;
+      dgated.narrow(1, inner, inner).copy_(dh * passed);
+      // d silu(g) / dg = s (1 + g (1 - s)) = s + silu (1 - s)
+      dgated.narrow(1, 0, inner).copy_(dh * up * (open + passed * (1 - open)));
+    }
+    at::Tensor dup;
+    if (ctx->needs_input_grad(3)) {
+      const at::Tensor normed =
+          normed_again(t[8], x, {norm_weight, norm_bias}, mean, rstd, dgated.scalar_type());
+      dup = weight_gradient(normed, dgated, up_weight, true);
+    }
+    LayerNormGradients d;
+    if (ctx->needs_input_grad(0) || ctx->needs_input_grad(1)) {
+      d = layer_norm_backward(input_gradient(dgated, up_weight), x, norm_weight, norm_bias, mean, rstd,
+                              dresidual, ctx->needs_input_grad(0), ctx->needs_input_grad(1));
+    }
+    return {d.x, d.weight, d.bias, dup, ddown, Variable(), Variable()};
+  }
+
+ private:
+  static at::Tensor hidden(const at::Tensor& gated) {
+    const int64_t inner = gated.size(1) / 2;
+    return at::silu(gated.narrow(1, 0, inner)).mul_(gated.narrow(1, inner, inner));
+  }
+};
+
 }  // namespace
 
 Linear columns(const Linear& linear, int64_t first, int64_t count) {
-  return {linear.weight.narrow(1, first, count), linear.bias.narrow(0, first, count)};
+  return {linear.weight.narrow(1, first, count),
+          linear.bias.defined() ? linear.bias.narrow(0, first, count) : at::Tensor()};
 }
 
 at::Tensor norm_linear(const at::Tensor& x, const Norm& norm, const Linear& linear, at::ScalarType compute) {
-  return NormLinear::apply(x, norm.weight, norm.bias, linear.weight, linear.bias, norm.eps, compute);
+  return NormLinear::apply(x, norm.weight, or_none(norm.bias, x), linear.weight, or_none(linear.bias, x),
+                           norm.eps, compute);
+}
+
+at::Tensor linear(const at::Tensor& h, const Linear& linear) {
+  const at::Tensor none = at::empty({0}, h.options());
+  return LinearResidual::apply(h, linear.weight, or_none(linear.bias, h), none, Dropout{});
 }
 
 at::Tensor linear_residual(const at::Tensor& h, const Linear& linear, const at::Tensor& residual,
                            const Dropout& dropout) {
-  return LinearResidual::apply(h, linear.weight, linear.bias, residual, dropout);
+  return LinearResidual::apply(h, linear.weight, or_none(linear.bias, h), residual, dropout);
 }
 
 at::Tensor norm_mlp_residual(const at::Tensor& x, const Norm& norm, const Linear& up, const Linear& down,
                              const Dropout& dropout, at::ScalarType compute, Gelu form) {
   return NormMlpResidual::apply(x, norm.weight, norm.bias, up.weight, up.bias, down.weight, down.bias,
                                 norm.eps, dropout, compute, form);
+}
+
+at::Tensor norm_swiglu_residual(const at::Tensor& x, const Norm& norm, const Linear& up, const Linear& down,
+                                at::ScalarType compute) {
+  return NormSwigluResidual::apply(x, norm.weight, or_none(norm.bias, x), up.weight, down.weight, norm.eps,
+                                   compute);
 }
 
 }  // namespace pipeline::transformer

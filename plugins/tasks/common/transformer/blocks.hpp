@@ -12,11 +12,11 @@ namespace pipeline::transformer {
 // Weights are (in, out). x is the residual stream; the matrix products run in `compute` (fp32, or bf16/fp16
 // as autocast would), sums over rows and norms in the dtype of x.
 struct Norm {
-  at::Tensor weight, bias;  // (C)
+  at::Tensor weight, bias;  // (C); without a bias it is RMS norm
   double eps = 1e-5;
 };
 struct Linear {
-  at::Tensor weight, bias;  // (in, out), (out)
+  at::Tensor weight, bias;  // (in, out), (out); the bias may be undefined: none
 };
 
 // The part that makes columns first .. first + count - 1 of its result.
@@ -25,6 +25,9 @@ Linear columns(const Linear& linear, int64_t first, int64_t count);
 // norm(x) W + b: (N, out) in `compute`.
 at::Tensor norm_linear(const at::Tensor& x, const Norm& norm, const Linear& linear, at::ScalarType compute);
 
+// h W + b: (N, out) in the dtype of h.
+at::Tensor linear(const at::Tensor& h, const Linear& linear);
+
 // residual + dropout(h W + b): (N, C) in the dtype of residual.
 at::Tensor linear_residual(const at::Tensor& h, const Linear& linear, const at::Tensor& residual,
                            const Dropout& dropout);
@@ -32,5 +35,10 @@ at::Tensor linear_residual(const at::Tensor& h, const Linear& linear, const at::
 // x + dropout(gelu(norm(x) W1 + b1) W2 + b2).
 at::Tensor norm_mlp_residual(const at::Tensor& x, const Norm& norm, const Linear& up, const Linear& down,
                              const Dropout& dropout, at::ScalarType compute, Gelu form = Gelu::kTanh);
+
+// x + h Wdown with h = silu(g) u and (g, u) = norm(x) Wup: the gated unit SwiGLU (Shazeer, arXiv:2002.05202).
+// up: (C, 2 inner), columns of g first; no biases.
+at::Tensor norm_swiglu_residual(const at::Tensor& x, const Norm& norm, const Linear& up, const Linear& down,
+                                at::ScalarType compute);
 
 }  // namespace pipeline::transformer

@@ -38,40 +38,46 @@ void add_rows(at::Tensor& gradient, const at::Tensor& index, const at::Tensor& r
   });
 }
 
+// `inserted`: (0, 0) where nothing is.
 class Embed : public torch::autograd::Function<Embed> {
  public:
   static Variable forward(AutogradContext* ctx, const Variable& table, const Variable& positions_table,
-                          const at::Tensor& tokens, const at::Tensor& positions, const Dropout& dropout,
+                          const Variable& inserted, const at::Tensor& inserted_rows, const at::Tensor& tokens,
+                          const at::Tensor& positions, const Dropout& dropout,
                           const std::shared_ptr<SharedGradient>& shared) {
-    at::Tensor x = at::index_select(table, 0, tokens).add_(at::index_select(positions_table, 0, positions));
+    at::Tensor x = at::index_select(table, 0, tokens);
+    if (inserted.numel() > 0) x.index_copy_(0, inserted_rows, inserted.to(x.scalar_type()));
+    if (positions_table.numel() > 0) x.add_(at::index_select(positions_table, 0, positions));
     if (dropout.active()) x = apply_dropout(x, dropout, {}, true);
-    ctx->save_for_backward({tokens, positions});
+    ctx->save_for_backward({tokens, positions, inserted_rows});
     keep(ctx, SavedEmbedding{dropout, shared, table.size(0), positions_table.size(0)});
     return x;
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const auto saved = ctx->get_saved_variables();
-    const at::Tensor &tokens = saved[0], &positions = saved[1];
+    const at::Tensor &tokens = saved[0], &positions = saved[1], &inserted_rows = saved[2];
     const auto& [dropout, shared, rows, position_rows] = kept<SavedEmbedding>(ctx);
     const at::Tensor dy = grads[0].contiguous();
     const at::Tensor dx = dropout.active() ? apply_dropout(dy, dropout) : dy;
 
     const at::TensorOptions sums = dx.options().dtype(wide(dx.scalar_type()));
-    at::Tensor dtable, dpositions;
+    at::Tensor dtable, dpositions, dinserted;
+    if (ctx->needs_input_grad(2)) dinserted = dx.index_select(0, inserted_rows);
     if (ctx->needs_input_grad(0)) {
+      const at::Tensor of_tokens = inserted_rows.numel() > 0 ? dx.index_fill(0, inserted_rows, 0) : dx;
       if (shared) dtable = std::exchange(shared->value, {});
       if (dtable.defined()) dtable = dtable.to(wide(dtable.scalar_type()));
       const bool in_rows = shared && shared->take_rows;
-      if (in_rows) shared->take_rows(tokens, dx);
+      if (in_rows) shared->take_rows(tokens, of_tokens);
       if (!in_rows && !dtable.defined()) dtable = at::zeros({rows, dx.size(1)}, sums);
-      if (!in_rows) add_rows(dtable, tokens, dx);
+      if (!in_rows) add_rows(dtable, tokens, of_tokens);
     }
     if (ctx->needs_input_grad(1)) {
       dpositions = at::zeros({position_rows, dx.size(1)}, sums);
       add_rows(dpositions, positions, dx);
     }
-    return {dtable, dpositions, Variable(), Variable(), Variable(), Variable()};
+    return {dtable, dpositions, dinserted, Variable(), Variable(), Variable(), Variable(), Variable()};
   }
 };
 
@@ -88,10 +94,15 @@ void check_range(const at::Tensor& index, int64_t size, const char* what) {
 
 at::Tensor embed(const at::Tensor& tokens, const at::Tensor& positions, const at::Tensor& table,
                  const at::Tensor& positions_table, const Dropout& dropout,
-                 const std::shared_ptr<SharedGradient>& shared) {
+                 const std::shared_ptr<SharedGradient>& shared, const Inserted& inserted) {
   check_range(tokens, table.size(0), "token");
-  check_range(positions, positions_table.size(0), "position");
-  return Embed::apply(table, positions_table, tokens, positions, dropout, shared);
+  const bool has_positions = positions_table.defined();
+  if (has_positions) check_range(positions, positions_table.size(0), "position");
+  const bool any = inserted.rows.defined();
+  return Embed::apply(table, has_positions ? positions_table : at::empty({0, 0}, table.options()),
+                      any ? inserted.values : at::empty({0, 0}, table.options()),
+                      any ? inserted.rows : at::empty({0}, tokens.options()), tokens,
+                      has_positions ? positions : at::empty({0}, tokens.options()), dropout, shared);
 }
 
 at::Tensor look_up(const at::Tensor& table, const at::Tensor& index) {

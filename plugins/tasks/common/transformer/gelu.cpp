@@ -11,14 +11,20 @@ namespace {
 
 constexpr int64_t kGrain = 1 << 15;  // elements of a task
 constexpr int64_t kElementWork = 32;
+constexpr double kQuickSlope = 1.702;
+
+bool kernel_has(Gelu form) { return form != Gelu::kQuick; }
 
 class GeluFunction : public torch::autograd::Function<GeluFunction> {
  public:
   static Variable forward(AutogradContext* ctx, const Variable& x, Gelu form) {
     ctx->save_for_backward({x});
     keep(ctx, form);
-    if (!fast_path(x)) return at::gelu(x, torch_name(form));
     at::Tensor y = at::empty_like(x);
+    if (!fast_path(x) || !kernel_has(form)) {
+      gelu_by_torch(y, x, form);
+      return y;
+    }
     const float* const from = x.const_data_ptr<float>();
     float* const to = y.mutable_data_ptr<float>();
     const auto kernel = form == Gelu::kTanh ? kernels().gelu : kernels().exact_gelu;
@@ -39,7 +45,19 @@ class GeluFunction : public torch::autograd::Function<GeluFunction> {
 
 at::Tensor gelu(const at::Tensor& x, Gelu form) { return GeluFunction::apply(x, form); }
 
+void gelu_by_torch(at::Tensor& y, const at::Tensor& x, Gelu form) {
+  if (form == Gelu::kQuick) {
+    at::sigmoid_out(y, x * kQuickSlope).mul_(x);
+  } else {
+    at::gelu_out(y, x, torch_name(form));
+  }
+}
+
 GeluAgain gelu_again_and_backward(const at::Tensor& x, const at::Tensor& dy, Gelu form) {
+  if (form == Gelu::kQuick) {
+    const at::Tensor s = at::sigmoid(x * kQuickSlope), y = x * s;
+    return {y, dy * (s + kQuickSlope * y * (1 - s))};
+  }
   if (!fast_path(x) || !fast_path(dy))
     return {at::gelu(x, torch_name(form)), at::gelu_backward(dy, x, torch_name(form))};
   at::Tensor y = at::empty_like(x);

@@ -6,8 +6,9 @@ namespace pipeline::transformer {
 
 // The activation of Hendrycks and Gimpel (arXiv:1606.08415), x times the normal distribution function of x.
 enum class Gelu {
-  kTanh,  // its approximation by tanh, as in GPT-2
-  kExact  // by erf, as in BERT and ESM-2
+  kTanh,   // its approximation by tanh, as in GPT-2
+  kExact,  // by erf, as in BERT and ESM-2
+  kQuick   // its approximation x sigmoid(1.702 x), as in CLIP
 };
 
 // Differentiable; x: (N, C).
@@ -20,7 +21,10 @@ struct GeluAgain {
 };
 GeluAgain gelu_again_and_backward(const at::Tensor& x, const at::Tensor& dy, Gelu form);
 
-// The form's name in ATen.
+// The form's name in ATen, which has no kQuick.
 constexpr const char* torch_name(Gelu form) { return form == Gelu::kTanh ? "tanh" : "none"; }
+
+// y = gelu(x) by LibTorch's operations: any device and dtype.
+void gelu_by_torch(at::Tensor& y, const at::Tensor& x, Gelu form);
 
 }  // namespace pipeline::transformer

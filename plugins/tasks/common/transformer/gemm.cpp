@@ -49,7 +49,7 @@ void aten_gemm(at::Tensor& c, const at::Tensor& a, const at::Tensor& b, const Ge
   if (options.addend.defined()) c.add_(options.addend);
   if (options.gelu.defined()) {
     at::Tensor gelu = options.gelu;
-    at::gelu_out(gelu, c, torch_name(options.gelu_form));
+    gelu_by_torch(gelu, c, options.gelu_form);
   }
 }
 
@@ -105,6 +105,12 @@ void gemm_out(at::Tensor& c, const at::Tensor& a, const at::Tensor& b, const Gem
               "gemm: ", a.sizes(), " and ", b.sizes(), " into ", c.sizes());
   if (!fast_rows(a) || !fast_rows(b) || !fast_rows(c) || k == 0) return aten_gemm(c, a, b, options);
   if (m == 0 || n == 0) return;
+  if (options.gelu.defined() && options.gelu_form == Gelu::kQuick) {  // which the kernel does not have
+    GemmOptions plain = options;
+    at::Tensor gelu = std::exchange(plain.gelu, {});
+    gemm_out(c, a, b, plain);
+    return gelu_by_torch(gelu, c, Gelu::kQuick);
+  }
   TORCH_CHECK(c.stride(0) == n || !(options.addend.defined() || options.gelu.defined()),
               "gemm: addend and gelu need a contiguous result");
   run({.m = m,

@@ -11,8 +11,13 @@ namespace pipeline::transformer {
 Linear add_linear(ParameterRegistry& parameters, const std::string& name, int64_t in, int64_t out,
                   uint32_t unit, double deviation) {
   return {
-      parameters.add({.name = name + ".weight", .shape = {in, out}, .unit = unit}, normal(deviation)),
+      add_matrix(parameters, name, in, out, unit, deviation),
       parameters.add({.name = name + ".bias", .shape = {out}, .decay = false, .unit = unit}, constant(0))};
+}
+
+at::Tensor add_matrix(ParameterRegistry& parameters, const std::string& name, int64_t in, int64_t out,
+                      uint32_t unit, double deviation) {
+  return parameters.add({.name = name + ".weight", .shape = {in, out}, .unit = unit}, normal(deviation));
 }
 
 Norm add_norm(ParameterRegistry& parameters, const std::string& name, int64_t width, uint32_t unit,
@@ -71,21 +76,21 @@ RowsOfLayer rows_of_layer(const LayerPass& pass, const std::vector<int64_t>& row
 
 at::Tensor run_layer(const Layer& layer, uint64_t number, const at::Tensor& x, const LayerPass& shared,
                      const ForwardPass& pass, const RowsOfLayer& rows, const at::Tensor& bias) {
-  const int64_t width = layer.projection.weight.size(0);
+  const int64_t width = layer.projection.weight.size(0), keys = shared.layout.key_width(width);
   const Dropout dropout = dropout_at(shared, pass, shared.dropout.attention, number, Site::kAttention);
   const auto input = [&](const at::Tensor& of, const Linear& linear) {
     return norm_linear(of, layer.attention_norm, linear, pass.compute);
   };
   if (!rows.index.defined()) {
-    const at::Tensor qkv = rotated(input(x, layer.qkv), 2 * width, shared.rotation);
+    const at::Tensor qkv = rotated(input(x, layer.qkv), width + keys, shared.rotation);
     return after_attention(layer, number, ragged_self_attention(qkv, shared.layout, dropout, bias), x, shared,
                            pass);
   }
-  const at::Tensor kv = rotated(input(x, columns(layer.qkv, width, 2 * width)), width, shared.rotation);
+  const at::Tensor kv = rotated(input(x, columns(layer.qkv, width, 2 * keys)), keys, shared.rotation);
   const at::Tensor picked = x.index_select(0, rows.index);
   const at::Tensor q = rotated(input(picked, columns(layer.qkv, 0, width)), width, rows.rotation);
   const at::Tensor h =
-      ragged_attention(q, kv.narrow(1, 0, width), kv.narrow(1, width, width), rows.layout, dropout, bias);
+      ragged_attention(q, kv.narrow(1, 0, keys), kv.narrow(1, keys, keys), rows.layout, dropout, bias);
   return after_attention(layer, number, h, picked, shared, pass);
 }
 
@@ -95,6 +100,7 @@ at::Tensor after_attention(const Layer& layer, uint64_t number, const at::Tensor
     return dropout_at(shared, pass, shared.dropout.residual, number, site);
   };
   const at::Tensor middle = linear_residual(h, layer.projection, residual, dropout(Site::kProjection));
+  if (layer.is_gated) return norm_swiglu_residual(middle, layer.mlp_norm, layer.up, layer.down, pass.compute);
   return norm_mlp_residual(middle, layer.mlp_norm, layer.up, layer.down, dropout(Site::kMlp), pass.compute,
                            shared.gelu);
 }
@@ -113,7 +119,7 @@ at::Tensor run_layers(const std::vector<Layer>& layers, at::Tensor x, const Laye
   const auto held = std::make_shared<const Held>(
       Held{shared, pass, few ? rows_of_layer(shared, wanted, x.device()) : RowsOfLayer{}});
   for (size_t i = 0; i < layers.size(); ++i) {
-    const auto unit = static_cast<uint32_t>(i + 1);
+    const auto unit = shared.first_unit + static_cast<uint32_t>(i);
     const bool is_last = i + 1 == layers.size();
     x = pass.run(
         unit,

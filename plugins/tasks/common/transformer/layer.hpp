@@ -16,6 +16,9 @@ namespace pipeline::transformer {
 // "name.weight" (in, out), N(0, deviation), with weight decay, and "name.bias", zero.
 Linear add_linear(ParameterRegistry& parameters, const std::string& name, int64_t in, int64_t out,
                   uint32_t unit, double deviation);
+// Without a bias.
+at::Tensor add_matrix(ParameterRegistry& parameters, const std::string& name, int64_t in, int64_t out,
+                      uint32_t unit, double deviation);
 Norm add_norm(ParameterRegistry& parameters, const std::string& name, int64_t width, uint32_t unit,
               double epsilon);
 
@@ -24,6 +27,7 @@ struct Layer {
   Linear qkv, projection;
   Norm mlp_norm;
   Linear up, down;
+  bool is_gated = false;  // norm_swiglu_residual() instead of norm_mlp_residual()
 };
 
 struct LayerShape {
@@ -50,6 +54,7 @@ struct LayerPass {
   Rotation rotation = {};  // of the rows; undefined: positions are not rotary
   DropoutRates dropout = {};
   uint64_t first_site = 0;  // numbers the first layer's places of dropout; each layer has three
+  uint32_t first_unit = 1;  // the first layer's
   Gelu gelu = Gelu::kTanh;
 };
 
@@ -72,7 +77,7 @@ at::Tensor run_layer(const Layer& layer, uint64_t number, const at::Tensor& x, c
 at::Tensor after_attention(const Layer& layer, uint64_t number, const at::Tensor& h,
                            const at::Tensor& residual, const LayerPass& shared, const ForwardPass& pass);
 
-// The stack as units 1 .. n: (T, C), its output at `wanted` (ascending). `index`: these rows on the device.
+// The stack, one unit a layer: (T, C), its output at `wanted` (ascending). `index`: these rows on the device.
 at::Tensor run_layers(const std::vector<Layer>& layers, at::Tensor x, const LayerPass& shared,
                       const ForwardPass& pass, const ParameterRegistry& parameters,
                       const std::vector<int64_t>& wanted);

@@ -26,9 +26,39 @@ at::Tensor widened_for(const at::Tensor& x, const at::Tensor& parameter) {
   return narrow_on_cpu(x) ? parameter.to(at::kFloat) : parameter;
 }
 
+bool is_rms(const at::Tensor& bias) { return bias.numel() == 0; }
+
+at::ScalarType wide(const at::Tensor& x) { return at::promote_types(x.scalar_type(), at::kFloat); }
+
+// In float32 as transformers does: the weight multiplies what was rounded to the type of x.
+at::Tensor rms_normed(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& rstd) {
+  return (x.to(rstd.scalar_type()) * rstd).to(x.scalar_type()).mul_(weight);
+}
+
+LayerNormed rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
+  const at::Tensor rstd = x.to(wide(x)).square().mean(1, true).add_(eps).rsqrt_();
+  return {rms_normed(x, weight, rstd), at::empty({0}, rstd.options()), rstd};
+}
+
+// With h = x rstd and g = dy weight: dx = rstd (g - h mean(g h)), dweight = sum of dy h over rows.
+LayerNormGradients rms_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& weight,
+                                     const at::Tensor& rstd, const at::Tensor& residual, bool need_x,
+                                     bool need_weight) {
+  const at::ScalarType type = rstd.scalar_type();
+  const at::Tensor h = x.to(type) * rstd, d = dy.to(type);
+  LayerNormGradients result;
+  if (need_weight) result.weight = (d * h).sum(0).to(weight.scalar_type());
+  if (!need_x) return result;
+  const at::Tensor g = d * weight.to(type);
+  result.x = g.sub(h * (g * h).mean(1, true)).mul_(rstd).to(x.scalar_type());
+  if (residual.defined()) result.x.add_(residual);
+  return result;
+}
+
 }  // namespace
 
 LayerNormed layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps) {
+  if (is_rms(bias)) return rms_norm(x, weight, eps);
   if (!fast_path(x)) {
     auto [y, mean, rstd] =
         at::native_layer_norm(x, {x.size(1)}, widened_for(x, weight), widened_for(x, bias), eps);
@@ -46,6 +76,7 @@ LayerNormed layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::
 
 at::Tensor layer_norm_again(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                             const at::Tensor& mean, const at::Tensor& rstd) {
+  if (is_rms(bias)) return rms_normed(x, weight, rstd);
   if (!fast_path(x)) return x.sub(mean).mul_(rstd).mul_(weight).add_(bias);
   const int64_t rows = x.size(0), columns = x.size(1);
   at::Tensor y = at::empty_like(x);
@@ -59,6 +90,7 @@ at::Tensor layer_norm_again(const at::Tensor& x, const at::Tensor& weight, const
 LayerNormGradients layer_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& weight,
                                        const at::Tensor& bias, const at::Tensor& mean, const at::Tensor& rstd,
                                        const at::Tensor& residual, bool need_x, bool need_parameters) {
+  if (is_rms(bias)) return rms_norm_backward(dy, x, weight, rstd, residual, need_x, need_parameters);
   LayerNormGradients result;
   // LibTorch's kernel adds up the parameters' gradients in bfloat16, whatever their type.
   if (narrow_on_cpu(x)) {

@@ -4,11 +4,12 @@
 
 namespace pipeline::transformer {
 
-// Layer norm over the last dimension of x (N, C). Not recorded by autograd: the blocks use it inside their
+// Layer norm over the last dimension of x (N, C), or, where `bias` has no elements, RMS norm (Zhang and
+// Sennrich, arXiv:1910.07467), which has no mean. Not recorded by autograd: the blocks use it inside their
 // own Functions.
 struct LayerNormed {
   at::Tensor y;     // (N, C)
-  at::Tensor mean;  // (N) on the fast path, (N, 1) elsewhere
+  at::Tensor mean;  // (N) on the fast path, (N, 1) elsewhere; RMS norm: (0)
   at::Tensor rstd;
 };
 LayerNormed layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps);

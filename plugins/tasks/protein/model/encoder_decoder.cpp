@@ -46,8 +46,8 @@ Rows rows_of(const PackedProteins& batch, const std::vector<int64_t>& numbers) {
   return rows;
 }
 
-at::Tensor linear(const at::Tensor& x, const Linear& l) {
-  return at::addmm(l.bias, x.to(l.weight.scalar_type()), l.weight);
+at::Tensor linear_in_its_type(const at::Tensor& x, const Linear& l) {
+  return transformer::linear(x.to(l.weight.scalar_type()), l);
 }
 
 constexpr const char* kModelType = "pipeline-protein-encoder-decoder";
@@ -165,7 +165,7 @@ EncoderDecoder::States EncoderDecoder::body(const PackedProteins& batch, const F
       0,
       [&](const Tensors&) {
         const at::Tensor start = transformer::look_up(token_embedding_, of_visible(batch.tokens)) +
-                                 linear(of_visible(batch.local), encoder_local_);
+                                 linear_in_its_type(of_visible(batch.local), encoder_local_);
         return with_first(start, pair_bias({.frames = of_visible(batch.frames),
                                             .flags = of_visible(batch.flags),
                                             .positions = of_visible(batch.positions),
@@ -198,7 +198,7 @@ EncoderDecoder::States EncoderDecoder::body(const PackedProteins& batch, const F
         // Every row is the mask's vector first; visible ones are then put in their places.
         const at::Tensor start = mask_embedding_.expand({batch.tokens.size(0), config_.hidden_dim})
                                      .index_copy(0, visible.index, seen) +
-                                 linear(batch.local, decoder_local_);
+                                 linear_in_its_type(batch.local, decoder_local_);
         PairInputs pairs{.frames = batch.frames,
                          .flags = batch.flags,
                          .positions = batch.positions,

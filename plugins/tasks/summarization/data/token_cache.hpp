@@ -7,11 +7,20 @@
 #include <vector>
 
 #include "plugins/tasks/common/record_store/record_store.hpp"
-#include "plugins/tasks/summarization/data/input.hpp"
-#include "plugins/tasks/summarization/data/pair_report.hpp"
-#include "plugins/tasks/summarization/data/pairs.hpp"
+#include "plugins/tasks/common/text_pairs/input.hpp"
+#include "plugins/tasks/common/text_pairs/pair_report.hpp"
+#include "plugins/tasks/common/text_pairs/pairs.hpp"
 
 namespace pipeline::summarization {
+
+using files::Hash128;
+using text_pairs::Cancelled;
+using text_pairs::Columns;
+using text_pairs::DataError;
+using text_pairs::Pair;
+using text_pairs::PairReport;
+using text_pairs::ReadOptions;
+using text_pairs::SourceFile;
 
 // Tokens in the mapped file, two or four bytes each. Valid as long as the cache.
 class TokenView {

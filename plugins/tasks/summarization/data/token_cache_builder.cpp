@@ -11,12 +11,16 @@
 
 #include "plugins/tasks/common/files/hash128.hpp"
 #include "plugins/tasks/common/record_store/record_writer.hpp"
-#include "plugins/tasks/summarization/data/input.hpp"
+#include "plugins/tasks/common/text_pairs/input.hpp"
 
 namespace pipeline::summarization {
 namespace {
 
 using files::bytes_of;
+using files::FileLock;
+using files::hash128;
+using files::Hasher128;
+using files::mark_used;
 
 constexpr size_t kBatchPairs = 1024;
 constexpr size_t kBatchBytes = size_t{4} << 20;
@@ -92,7 +96,7 @@ class Encoder {
       : hooks_(hooks), block_(vocabulary_size), writer_(writer) {}
 
   void add(Pair&& pair) {
-    bytes_ += pair.document.size() + pair.summary.size();
+    bytes_ += pair.first.size() + pair.second.size();
     pairs_.push_back(std::move(pair));
     if (pairs_.size() >= kBatchPairs || bytes_ >= kBatchBytes) flush();
   }
@@ -130,7 +134,7 @@ class Encoder {
     const auto work = [&](size_t worker) {
       try {
         for (size_t i; (i = next++) < pairs_.size();)
-          encoded[i] = {hooks_.encode(pairs_[i].document), hooks_.encode(pairs_[i].summary)};
+          encoded[i] = {hooks_.encode(pairs_[i].first), hooks_.encode(pairs_[i].second)};
       } catch (...) {
         failures[worker] = std::current_exception();
       }
@@ -192,9 +196,9 @@ Hash128 token_cache_key(const TokenCacheSource& source) {
   const auto add = [&](const std::string& text) { hasher.update(std::to_string(text.size()) + ":" + text); };
   const Columns& c = source.columns;
   const auto name = std::filesystem::path(source.file.path).extension().string();  // decides the format
-  for (const auto& text : {name, c.document, c.summary, c.id, source.tokenizer}) add(text);
+  for (const auto& text : {name, c.first, c.second, c.id, source.tokenizer}) add(text);
   for (const uint64_t number :
-       {uint64_t{kTokens.version}, uint64_t{c.summary_required}, uint64_t{c.id_required},
+       {uint64_t{kTokens.version}, uint64_t{c.second_required}, uint64_t{c.id_required},
         source.max_record_bytes, uint64_t{source.vocabulary_size}}) {
     add(std::to_string(number));
   }

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <string>
 
-#include "plugins/tasks/summarization/model/gpt2.hpp"
+#include "language/gpt2.hpp"
 #include "plugins/tasks/summarization/task/sequence.hpp"
 
 namespace pipeline::summarization {
@@ -41,7 +41,7 @@ struct TokenizerConfig {
 };
 
 struct ModelConfig {
-  Gpt2Config gpt2;  // vocab_size and the token ids come from the tokenizer
+  language::Gpt2Config gpt2;  // vocab_size and the token ids come from the tokenizer
 
   void describe(Options& o) {
     o("n_layer", gpt2.n_layer, "layers").min(1);

@@ -4,9 +4,9 @@
 #include <cerrno>
 #include <sstream>
 
-#include "plugins/tasks/summarization/data/input.hpp"
+#include "plugins/tasks/common/text_pairs/input.hpp"
 #include "plugins/tasks/summarization/data/token_cache.hpp"
-#include "tokenizer/bpe_trainer.hpp"
+#include "tokenizer/tokenizer_setup.hpp"
 
 namespace pipeline::summarization {
 namespace {
@@ -14,10 +14,10 @@ namespace {
 namespace fs = std::filesystem;
 
 Columns columns_of(const DataConfig& data, Split split) {
-  return {.document = data.document_column,
-          .summary = data.summary_column,
+  return {.first = data.document_column,
+          .second = data.summary_column,
           .id = data.id_column.empty() ? "id" : data.id_column,
-          .summary_required = split != Split::kTest,
+          .second_required = split != Split::kTest,
           .id_required = !data.id_column.empty()};
 }
 
@@ -33,70 +33,36 @@ void say_lines(const Context& context, const std::string& text) {
 TokenCacheSource source_of(const SummarizationConfig& config, Split split, const Context& context) {
   const std::string path = file_of(config.data, split).string(),
                     what = "reading " + fs::path(path).filename().string();
-  return {.file = hash_source(path,
-                              [&](uint64_t done, uint64_t total) {
-                                context.throw_if_cancelled();
-                                context.progress(what, done, total);
-                              }),
+  return {.file = text_pairs::hash_source(path,
+                                          [&](uint64_t done, uint64_t total) {
+                                            context.throw_if_cancelled();
+                                            context.progress(what, done, total);
+                                          }),
           .columns = columns_of(config.data, split),
           .max_record_bytes = static_cast<uint64_t>(config.data.max_record_bytes)};
 }
 
 std::string cache_folder(const Context& context) { return std::string(view(context.run().cache_dir)); }
 
-text::ByteLevelBpe train_tokenizer(const TokenCacheSource& source, int64_t size, const Context& context) {
-  text::BpeTrainer trainer;
-  PairReport report;
-  read_pairs(source.file.path, source.columns,
-             [&](Pair&& pair) {
-               trainer.add(pair.document);
-               trainer.add(pair.summary);
-             },
-             report, {.max_record_bytes = source.max_record_bytes, .on_block = [&](uint64_t done) {
-                        context.throw_if_cancelled();
-                        context.progress("reading text for the tokenizer", done, source.file.bytes);
-                      }});
-  check_unchanged(source.file);
-  context.info("training a tokenizer of ", size, " tokens on ", report.pairs, " pairs");
-  return trainer.train({.vocab_size = static_cast<int32_t>(size), .on_token = [&](int32_t tokens) {
-                          context.throw_if_cancelled();
-                          context.progress("training the tokenizer", static_cast<uint64_t>(tokens),
-                                           static_cast<uint64_t>(size));
-                        }});
-}
-
-// Nothing where it is missing or damaged, which is said.
-std::optional<text::ByteLevelBpe> load_trained(const fs::path& folder, const Context& context) {
-  if (!fs::exists(folder)) return std::nullopt;
-  try {
-    text::ByteLevelBpe tokenizer = text::ByteLevelBpe::load(folder.string());
-    mark_used(folder.string());
-    return tokenizer;
-  } catch (const text::Error& error) {
-    context.warn(error.what(), ": training the tokenizer again");
-    return std::nullopt;
-  }
-}
-
-// Whole or not at all: a folder cut short by a kill has another name.
-void keep(const text::ByteLevelBpe& tokenizer, const fs::path& folder) {
-  const fs::path temporary = folder.string() + ".tmp";
-  fs::remove_all(temporary);
-  fs::create_directories(temporary);
-  tokenizer.save(temporary.string());
-  fs::remove_all(folder);
-  fs::rename(temporary, folder);
-}
-
-// The tokenizer that the training file gives; kept beside the caches.
+// The tokenizer that the training file gives.
 text::ByteLevelBpe trained_tokenizer(TokenCacheSource source, int64_t size, const Context& context) {
   source.tokenizer = "trained/2 " + std::to_string(size);
   source.vocabulary_size = static_cast<uint32_t>(size);
-  const fs::path folder = fs::path(cache_folder(context)) / ("tokenizer-" + token_cache_key(source).hex());
-  if (auto tokenizer = load_trained(folder, context)) return *tokenizer;
-  text::ByteLevelBpe tokenizer = train_tokenizer(source, size, context);
-  keep(tokenizer, folder);
-  return tokenizer;
+  const auto each = [&](const auto& text, const auto& read) {
+    PairReport report;
+    text_pairs::read_pairs(source.file.path, source.columns,
+                           [&](Pair&& pair) {
+                             text(pair.first);
+                             text(pair.second);
+                           },
+                           report, {.max_record_bytes = source.max_record_bytes, .on_block = read});
+    text_pairs::check_unchanged(source.file);
+  };
+  return text::trained_tokenizer({.key = token_cache_key(source).hex(),
+                                  .bytes = source.file.bytes,
+                                  .what = fs::path(source.file.path).filename().string(),
+                                  .each = each},
+                                 size, context);
 }
 
 // A model can be used where its training files are not; one that needs them says so itself. An export reads

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "generation/generate.hpp"
-#include "plugins/tasks/summarization/model/gpt2.hpp"
 #include "plugins/tasks/summarization/rouge/scorer.hpp"
 #include "tokenizer/tokenizer_files.hpp"
+#include "tokenizer/tokenizer_setup.hpp"
 
 namespace pipeline::summarization {
 namespace {
@@ -38,24 +38,9 @@ void add_rouge(const EvaluationSink& sink, const std::string& prefix, std::strin
 }  // namespace
 
 void Summarization::set_extra_state(std::string_view state) {
-  kept_tokenizer_.emplace(text::parse_tokenizer_json({"the checkpoint's tokenizer", std::string(state)}));
-  const std::filesystem::path& path = config().tokenizer.path;
-  if (path.empty()) return;
-  if (run().purpose != PL_PURPOSE_TRAIN && !std::filesystem::exists(path)) {
-    context().info(path.string(), " is not there: using the tokenizer that came with the weights");
-    return;
-  }
-  check_paths();
-  uint64_t given = 0;
-  try {
-    given = text::ByteLevelBpe::load(path.string()).fingerprint();
-  } catch (const text::Error& error) {
-    config_error("tokenizer.path", error.what());
-  }
-  if (given != kept_tokenizer_->fingerprint())
-    config_error("tokenizer.path",
-                 "is not the tokenizer that the weights were trained with, so they would read other words: "
-                 "use that one, or leave the key out to use the checkpoint's");
+  kept_tokenizer_ = text::tokenizer_of_checkpoint(
+      state, config().tokenizer.path, context(),
+      [&](const std::string& problem) { config_error("tokenizer.path", problem); });
 }
 
 std::string Summarization::extra_state() {
@@ -256,24 +241,6 @@ std::vector<Metric> Summarization::metrics() {
 
 std::string Summarization::sample_name(Split split, uint64_t id) const {
   return std::string(corpus_->sample(split, id).id);
-}
-
-// Of the products that are computed: 2 m n k each, and twice that again for the backward pass. The output
-// head is computed where there is a target, attention on the lower triangle.
-double Summarization::flops(const SummarizationBatch& batch) {
-  const transformer::Ragged& sequences = batch.packed.sequences;
-  const Gpt2Config& shape = model().config();
-  const auto width = static_cast<double>(shape.n_embd), inner = static_cast<double>(shape.inner());
-  double attention = 0;
-  for (int64_t s = 0; s < sequences.sequences(); ++s) {
-    const auto length = static_cast<double>(sequences.length(s));
-    attention += 2 * length * length * width;
-  }
-  const double layer =
-      2 * static_cast<double>(sequences.rows()) * (4 * width * width + 2 * width * inner) + attention;
-  const double head = 2 * static_cast<double>(batch.packed.target_rows.size()) * width *
-                      static_cast<double>(shape.vocab_size);
-  return 3 * (static_cast<double>(shape.n_layer) * layer + head);
 }
 
 }  // namespace pipeline::summarization

@@ -8,12 +8,16 @@
 #include <string>
 #include <vector>
 
-#include "plugins/tasks/summarization/model/gpt2.hpp"
+#include "language/gpt2.hpp"
 #include "plugins/tasks/summarization/task/config.hpp"
 #include "plugins/tasks/summarization/task/corpus.hpp"
 #include "plugins/tasks/summarization/task/sequence.hpp"
 
 namespace pipeline::summarization {
+
+using language::Gpt2;
+using language::Gpt2Config;
+using language::PackedBatch;
 
 struct SummarizationBatch {
   PackedBatch packed;
@@ -53,7 +57,7 @@ class Summarization : public TorchTask<SummarizationConfig, Gpt2, SummarizationB
   std::vector<std::string> prediction_columns() override { return {"summary"}; }
   std::string sample_name(Split split, uint64_t id) const override;
   void predict(const SummarizationBatch& batch, const PredictionSink& sink) override;
-  double flops(const SummarizationBatch& batch) override;
+  double flops(const SummarizationBatch& batch) override { return model().flops(batch.packed); }
 
  private:
   void check_paths() const;  // of the files that the configuration names

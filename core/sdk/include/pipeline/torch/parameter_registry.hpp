@@ -50,9 +50,14 @@ class ParameterRegistry {
   ParameterRegistry(const ParameterRegistry&) = delete;  // two models would share their tensors
   ParameterRegistry& operator=(const ParameterRegistry&) = delete;
 
+  // Changes each parameter that is added from now on before it is: freezes it, sets its learning rate.
+  using Rule = std::function<void(Parameter&)>;
+  void set_rule(Rule rule) { rule_ = std::move(rule); }
+
   // Returns the tensor that the model computes with. Its memory is not touched before the first write, and
   // the strategy's memory replaces it later: a big model is never held twice.
   at::Tensor add(Parameter info, InitialValue initial) {
+    if (rule_) rule_(info);
     at::Tensor tensor = at::empty(info.shape, at::kFloat).requires_grad_(info.trainable);
     if (by_unit_.size() <= info.unit) by_unit_.resize(info.unit + 1);
     by_unit_[info.unit].push_back(tensor);
@@ -89,6 +94,7 @@ class ParameterRegistry {
     return z ^ (z >> 31);
   }
 
+  Rule rule_;
   std::vector<Declared> all_;
   std::vector<std::vector<at::Tensor>> by_unit_;
 };

@@ -52,15 +52,16 @@ class Units {
   }
 
   // Enters and leaves a unit that this micro-batch does not use, forward and backward, and computes nothing.
-  // `before`: what skip() returned for the previous unit, if that is skipped, too. Pass the result to
-  // joined(), or the backward pass never gets here.
+  // `before`: what skip() returned for the previous unit, if that is skipped, too. `trainable`: whether any
+  // of the unit's parameters is; where none is, and none before, the backward pass would not get here either.
+  // Returns a tensor without elements. Pass it to joined(), or to what takes the place of the skipped output.
   //
   //   at::Tensor seen = has_picture ? tower(picture) : units.skip(1, units.skip(0));
   //   x = has_picture ? merge(x, seen) : units.joined(x, seen);
-  at::Tensor skip(uint32_t unit, const at::Tensor& before = {}) {
-    const at::Tensor input =
-        before.defined() ? before : at::zeros({0}, device_).requires_grad_(at::GradMode::is_enabled());
-    return run_once(unit, [](const Tensors& in) { return in; }, {input})[0];
+  at::Tensor skip(uint32_t unit, const at::Tensor& before = {}, bool trainable = true) {
+    const at::Tensor input = before.defined() ? before : at::zeros({0}, device_);
+    const at::Tensor leaf = at::zeros({0}, device_).requires_grad_(trainable && at::GradMode::is_enabled());
+    return run_once(unit, [&](const Tensors& in) { return Tensors{in[0] + leaf}; }, {input})[0];
   }
   // Returns x; the backward pass continues from it into the skipped units.
   at::Tensor joined(const at::Tensor& x, const at::Tensor& skipped) { return Join::apply(x, skipped); }

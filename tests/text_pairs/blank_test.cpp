@@ -1,8 +1,8 @@
-#include "plugins/tasks/summarization/data/pairs.hpp"
+#include "plugins/tasks/common/text_pairs/pairs.hpp"
 
 #include <gtest/gtest.h>
 
-namespace pipeline::summarization {
+namespace pipeline::text_pairs {
 namespace {
 
 TEST(Blank, IsWhiteSpaceOfAnyScript) {
@@ -22,4 +22,4 @@ TEST(Blank, IsWhiteSpaceOfAnyScript) {
 }
 
 }  // namespace
-}  // namespace pipeline::summarization
+}  // namespace pipeline::text_pairs

@@ -4,9 +4,9 @@
 #include <string_view>
 #include <vector>
 
-#include "plugins/tasks/summarization/data/input.hpp"
+#include "plugins/tasks/common/text_pairs/input.hpp"
 
-namespace pipeline::summarization {
+namespace pipeline::text_pairs {
 
 // Records of CSV as RFC 4180 defines it: fields separated by one character, quoted where they contain it, a
 // line break or a quote (which is then doubled). Beyond the RFC: lines may end in "\n" or "\r" as well, and a
@@ -85,4 +85,4 @@ struct JsonFields {
 // Picks the named fields of an object; nested values are skipped at any depth. The text is valid UTF-8.
 JsonFields pick_fields(std::string_view text, const std::vector<std::string_view>& names);
 
-}  // namespace pipeline::summarization
+}  // namespace pipeline::text_pairs

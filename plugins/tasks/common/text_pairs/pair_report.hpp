@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace pipeline::summarization {
+namespace pipeline::text_pairs {
 
 // Why a record is not used.
 enum class DropReason {
@@ -51,4 +51,4 @@ struct PairReport {
   static PairReport from_json(const std::string& text);
 };
 
-}  // namespace pipeline::summarization
+}  // namespace pipeline::text_pairs

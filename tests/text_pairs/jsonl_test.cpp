@@ -1,10 +1,10 @@
-#include "plugins/tasks/summarization/data/records.hpp"
+#include "plugins/tasks/common/text_pairs/records.hpp"
 
 #include <gtest/gtest.h>
 
-#include "tests/summarization/reading.hpp"
+#include "tests/text_pairs/reading.hpp"
 
-namespace pipeline::summarization {
+namespace pipeline::text_pairs {
 namespace {
 
 const Drop& only_drop(const Read& read, DropReason reason) {
@@ -24,8 +24,8 @@ TEST(Jsonl, ReadsFieldsInAnyOrderAmongOthers) {
       "{\"document\":\"d3\",\"summary\":\"s3\"}");
   ASSERT_EQ(read.pairs.size(), 3u);
   EXPECT_EQ(read.report.records, 3u);
-  EXPECT_EQ(read.pairs[0].document, "d");
-  EXPECT_EQ(read.pairs[0].summary, "s");
+  EXPECT_EQ(read.pairs[0].first, "d");
+  EXPECT_EQ(read.pairs[0].second, "s");
   EXPECT_EQ(read.pairs[0].id, "x");
   EXPECT_EQ(read.pairs[1].id, "-17");
   EXPECT_EQ(read.pairs[2].id, "3");  // the number of the record, not of the line
@@ -42,8 +42,8 @@ TEST(Jsonl, KeepsOtherScriptsAndEscapesExactly) {
   const auto read = read_text("a.jsonl",
                               "\xef\xbb\xbf{\"document\":\"中文 עברית \\ud83d\\ude00 \\u0000 "
                               "\\\"\\n\",\"summary\":\"Ελλ\\u0416\"}\n");
-  EXPECT_EQ(read.pairs.at(0).document, std::string("中文 עברית 😀 ") + '\0' + " \"\n");
-  EXPECT_EQ(read.pairs.at(0).summary, "ΕλλЖ");
+  EXPECT_EQ(read.pairs.at(0).first, std::string("中文 עברית 😀 ") + '\0' + " \"\n");
+  EXPECT_EQ(read.pairs.at(0).second, "ΕλλЖ");
 }
 
 TEST(Jsonl, LoneSurrogatesAreDroppedAndNamed) {
@@ -127,7 +127,7 @@ TEST(Jsonl, HugeLinesAreDroppedInBoundedMemoryAndTheRestIsRead) {
 
   ReadOptions options;
   options.max_record_bytes = uint64_t{200} << 20;
-  EXPECT_EQ(read_file(path, {}, options).pairs.at(0).document.size(), size_t{100} << 20);
+  EXPECT_EQ(read_file(path, {}, options).pairs.at(0).first.size(), size_t{100} << 20);
 }
 
 TEST(Jsonl, TheLimitIsExact) {
@@ -149,8 +149,8 @@ TEST(Jsonl, LinesMayGoOverTheEndOfABlock) {
   }
   const auto read = read_text("a.jsonl", text);
   ASSERT_EQ(read.pairs.size(), documents.size());
-  for (size_t i = 0; i < documents.size(); ++i) ASSERT_EQ(read.pairs[i].document, documents[i]) << i;
+  for (size_t i = 0; i < documents.size(); ++i) ASSERT_EQ(read.pairs[i].first, documents[i]) << i;
 }
 
 }  // namespace
-}  // namespace pipeline::summarization
+}  // namespace pipeline::text_pairs

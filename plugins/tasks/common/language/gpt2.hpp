@@ -10,12 +10,10 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 
-#include "generation/decoder.hpp"
-#include "transformer/embedding.hpp"
+#include "language/language_model.hpp"
 #include "transformer/layer.hpp"
-#include "transformer/packed_batch.hpp"
 
-namespace pipeline::summarization {
+namespace pipeline::language {
 
 // As in a Hugging Face config.json; the defaults are GPT-2's with 124 million parameters.
 struct Gpt2Config {
@@ -38,37 +36,29 @@ struct Gpt2Config {
   void check() const;
 };
 
-using transformer::PackedBatch;
-
 // GPT-2 for one device. Parameters carry the names of Hugging Face's state dict
 // ("transformer.h.0.ln_1.weight"; lm_head is wte). Matrices decay, embeddings included; biases and norms do
-// not. Units 1 to n_layer are the layers; unit 0 is what both ends use, the embeddings and the final norm, so
-// it is passed through twice. The forward pass reads the registered tensors, so their storage may be replaced
-// (set_data) at any time between passes. Not for several threads at once.
-class Gpt2 : public generation::DecoderModel {
+// not. Unit 0 has the embeddings and the final norm.
+class Gpt2 : public LanguageModel {
  public:
-  static constexpr bool kOwnPrecision = true;
-
-  explicit Gpt2(const Gpt2Config& config);
+  explicit Gpt2(const Gpt2Config& config, Place place = {});
 
   const Gpt2Config& config() const { return config_; }
-  ParameterRegistry& parameters() { return parameters_; }
-  const ParameterRegistry& parameters() const { return parameters_; }
 
-  // The loss over the rows with a target. Without gradients (at::NoGradGuard) only the loss is computed.
-  LossSum loss(const PackedBatch& batch, const ForwardPass& pass) const;
+  LossSum loss(const PackedBatch& batch, const ForwardPass& pass,
+               const Inserted& inserted = {}) const override;
+  at::Tensor logits(const PackedBatch& batch, const at::Tensor& rows, at::ScalarType compute = at::kFloat,
+                    const Inserted& inserted = {}) const override;
+  double flops(const PackedBatch& batch) const override;
+  int64_t vocabulary() const override { return config_.vocab_size; }
 
-  // Logits of the given rows, in fp32; no dropout, no gradients. rows: (R) int64 -> (R, vocab_size).
-  at::Tensor logits(const PackedBatch& batch, const at::Tensor& rows,
-                    at::ScalarType compute = at::kFloat) const;
-
-  // For generation.
   int64_t max_tokens() const override { return config_.n_positions; }
   int64_t layer_count() const override { return config_.n_layer; }
   int64_t width() const override { return config_.n_embd; }
   int64_t heads() const override { return config_.n_head; }
   at::Device device() const override { return wte_.device(); }
-  at::Tensor embed(const at::Tensor& tokens, const at::Tensor& positions) const override;
+  at::Tensor embed_with(const at::Tensor& tokens, const at::Tensor& positions,
+                        const Inserted& inserted) const override;
   at::Tensor layer(int64_t index, const at::Tensor& x, const at::Tensor& positions, at::ScalarType compute,
                    const Attention& attend) const override;
   at::Tensor logits_of(const at::Tensor& x, at::ScalarType compute) const override;
@@ -77,11 +67,10 @@ class Gpt2 : public generation::DecoderModel {
 
  private:
   // The final norm's input at `rows` (ascending).
-  at::Tensor body(const PackedBatch& batch, const std::vector<int64_t>& rows, const ForwardPass& pass,
-                  const std::shared_ptr<transformer::SharedGradient>& shared) const;
+  at::Tensor body(const PackedBatch& batch, const Inserted& inserted, const std::vector<int64_t>& rows,
+                  const ForwardPass& pass, const std::shared_ptr<transformer::SharedGradient>& shared) const;
 
   Gpt2Config config_;
-  ParameterRegistry parameters_;
   at::Tensor wte_, wpe_;
   std::vector<transformer::Layer> layers_;
   transformer::Norm final_norm_;
@@ -104,4 +93,4 @@ Gpt2Config import_gpt2(const std::string& folder, Gpt2& model);
 // must exist.
 void export_gpt2(const std::string& folder, const Gpt2& model);
 
-}  // namespace pipeline::summarization
+}  // namespace pipeline::language

@@ -11,9 +11,7 @@
 #include "plugins/tasks/common/files/error.hpp"
 #include "plugins/tasks/common/files/hash128.hpp"
 
-namespace pipeline::summarization {
-
-// What this task uses of common/files, by its short names.
+namespace pipeline::text_pairs {
 
 using files::Cancelled;
 using files::DataError;
@@ -80,4 +78,4 @@ SourceFile hash_source(const std::string& path,
 // Throws DataError if the file has changed since it was hashed.
 void check_unchanged(const SourceFile& file);
 
-}  // namespace pipeline::summarization
+}  // namespace pipeline::text_pairs

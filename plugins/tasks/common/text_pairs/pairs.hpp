@@ -5,28 +5,28 @@
 #include <string>
 #include <string_view>
 
-#include "plugins/tasks/summarization/data/input.hpp"
-#include "plugins/tasks/summarization/data/pair_report.hpp"
+#include "plugins/tasks/common/text_pairs/input.hpp"
+#include "plugins/tasks/common/text_pairs/pair_report.hpp"
 
-namespace pipeline::summarization {
+namespace pipeline::text_pairs {
 
 // Nothing but white space (Unicode's White_Space), U+200B (zero width space) and U+FEFF (byte-order mark).
 // The text is UTF-8.
 bool is_blank(std::string_view text);
 
 struct Pair {
-  std::string id;        // as in the file, or the number of the record (from 1) where the file has no ids
-  std::string document;  // valid UTF-8, not blank; exactly as in the file, NUL characters included
-  std::string summary;   // the same, but empty if absent and not required
-  uint64_t line = 0;     // where the record starts, from 1
+  std::string id;      // as in the file, or the number of the record (from 1) where the file has no ids
+  std::string first;   // valid UTF-8, not blank; exactly as in the file, NUL characters included
+  std::string second;  // the same, but empty if absent and not required
+  uint64_t line = 0;   // where the record starts, from 1
 };
 
 // What the fields are called: keys of JSON objects, or names in the header row of CSV.
 struct Columns {
-  std::string document = "document";
-  std::string summary = "summary";
+  std::string first = "document";
+  std::string second = "summary";
   std::string id = "id";
-  bool summary_required = true;  // false for files that are only predicted
+  bool second_required = true;  // false for files that are only predicted
   bool id_required = false;
 };
 
@@ -36,7 +36,7 @@ struct ReadOptions {
   std::function<void(uint64_t)> on_block;  // bytes read so far, often; may throw to stop
 };
 
-// Reads document/summary pairs from a file, one record at a time and in order: JSONL (*.jsonl, *.ndjson,
+// Reads pairs of texts from a file, one record at a time and in order: JSONL (*.jsonl, *.ndjson,
 // *.json: an object a line) or CSV with a header row as RFC 4180 has it (*.csv; *.tsv with tabs). A pair that
 // is not usable is dropped and counted in `report` by reason. Throws DataError when the file cannot be read,
 // lacks a column, or has no usable pair. Beside a record and a block of the file the memory used is 32 bytes
@@ -44,4 +44,4 @@ struct ReadOptions {
 void read_pairs(const std::string& path, const Columns& columns, const std::function<void(Pair&&)>& sink,
                 PairReport& report, const ReadOptions& options = {});
 
-}  // namespace pipeline::summarization
+}  // namespace pipeline::text_pairs

@@ -4,10 +4,10 @@
 #include <utility>
 #include <vector>
 
-#include "plugins/tasks/summarization/data/pairs.hpp"
+#include "plugins/tasks/common/text_pairs/pairs.hpp"
 #include "tests/support/test_files.hpp"
 
-namespace pipeline::summarization {
+namespace pipeline::text_pairs {
 
 struct Read {
   std::vector<Pair> pairs;
@@ -37,4 +37,4 @@ inline std::string error_of(const std::string& name, const std::string& text, co
   return message.starts_with(folder.path() + "/") ? message.substr(folder.path().size() + 1) : message;
 }
 
-}  // namespace pipeline::summarization
+}  // namespace pipeline::text_pairs

@@ -1,4 +1,4 @@
-#include "plugins/tasks/summarization/data/pairs.hpp"
+#include "plugins/tasks/common/text_pairs/pairs.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "core/base/utf8.hpp"
-#include "plugins/tasks/summarization/data/input.hpp"
-#include "plugins/tasks/summarization/data/records.hpp"
+#include "plugins/tasks/common/text_pairs/input.hpp"
+#include "plugins/tasks/common/text_pairs/records.hpp"
 
-namespace pipeline::summarization {
+namespace pipeline::text_pairs {
 namespace {
 
 // Unicode's White_Space, and behind it the two characters without width that are not.
@@ -54,21 +54,21 @@ class Collector {
     report_.add_drop(reason, line, std::move(detail));
   }
 
-  // `id` is absent if the file has none; `summary` only where it is not required.
-  void take(std::optional<std::string> id, std::string document, std::optional<std::string> summary,
+  // `id` is absent if the file has none; `second` only where it is not required.
+  void take(std::optional<std::string> id, std::string first, std::optional<std::string> second,
             uint64_t line) {
-    if (is_blank(document)) return drop(DropReason::kEmptyField, line, columns_.document);
-    if (columns_.summary_required && is_blank(summary.value_or("")))
-      return drop(DropReason::kEmptyField, line, columns_.summary);
+    if (is_blank(first)) return drop(DropReason::kEmptyField, line, columns_.first);
+    if (columns_.second_required && is_blank(second.value_or("")))
+      return drop(DropReason::kEmptyField, line, columns_.second);
     if (id) {
       if (is_blank(*id)) return drop(DropReason::kEmptyField, line, columns_.id);
       if (!ids_.insert(hash128(*id)).second)
         return drop(DropReason::kDuplicateId, line, "\"" + id->substr(0, 64) + "\"");
     }
-    if (is_blank(summary.value_or(""))) summary.reset();
+    if (is_blank(second.value_or(""))) second.reset();
     ++report_.pairs;
-    sink_({id ? std::move(*id) : std::to_string(report_.records), std::move(document),
-           std::move(summary).value_or(""), line});
+    sink_({id ? std::move(*id) : std::to_string(report_.records), std::move(first),
+           std::move(second).value_or(""), line});
   }
 
  private:
@@ -101,27 +101,27 @@ void take_line(const LineReader& lines, const Columns& columns, Collector& colle
   if (const size_t bad = first_invalid_utf8(lines.line()); bad != std::string_view::npos) {
     return collector.drop(DropReason::kInvalidUtf8, line, "column " + std::to_string(bad + 1));
   }
-  auto parsed = pick_fields(lines.line(), {columns.document, columns.summary, columns.id});
+  auto parsed = pick_fields(lines.line(), {columns.first, columns.second, columns.id});
   if (const auto reason = reason_of(parsed.state, lines.has_line_end()))
     return collector.drop(*reason, line, parsed.detail);
 
-  auto &document = parsed.fields[0], &summary = parsed.fields[1], &id = parsed.fields[2];
+  auto &first = parsed.fields[0], &second = parsed.fields[1], &id = parsed.fields[2];
   const auto missing = [&](const std::string& name) {
     collector.drop(DropReason::kMissingField, line,
                    "no \"" + name + "\"; there is " + list_names(parsed.keys));
   };
   const auto wrong = [&](const std::string& name) { collector.drop(DropReason::kWrongType, line, name); };
-  if (document.state == JsonField::kAbsent) return missing(columns.document);
-  if (document.state != JsonField::kText) return wrong(columns.document);
-  const bool no_summary = summary.state == JsonField::kAbsent || summary.state == JsonField::kNull;
-  if (columns.summary_required && summary.state == JsonField::kAbsent) return missing(columns.summary);
-  if (summary.state != JsonField::kText && (columns.summary_required || !no_summary))
-    return wrong(columns.summary);
+  if (first.state == JsonField::kAbsent) return missing(columns.first);
+  if (first.state != JsonField::kText) return wrong(columns.first);
+  const bool no_second = second.state == JsonField::kAbsent || second.state == JsonField::kNull;
+  if (columns.second_required && second.state == JsonField::kAbsent) return missing(columns.second);
+  if (second.state != JsonField::kText && (columns.second_required || !no_second))
+    return wrong(columns.second);
   const bool no_id = id.state == JsonField::kAbsent || id.state == JsonField::kNull;
   if (columns.id_required && no_id) return missing(columns.id);
   if (!no_id && id.state != JsonField::kText && id.state != JsonField::kInteger) return wrong(columns.id);
-  collector.take(no_id ? std::nullopt : std::optional(std::move(id.text)), std::move(document.text),
-                 no_summary ? std::nullopt : std::optional(std::move(summary.text)), line);
+  collector.take(no_id ? std::nullopt : std::optional(std::move(id.text)), std::move(first.text),
+                 no_second ? std::nullopt : std::optional(std::move(second.text)), line);
 }
 
 void read_jsonl(Input& input, const Columns& columns, const ReadOptions& options, Collector& collector) {
@@ -140,8 +140,8 @@ void read_jsonl(Input& input, const Columns& columns, const ReadOptions& options
 
 // Which of the record's fields are the pair's.
 struct CsvPlaces {
-  size_t document;
-  std::optional<size_t> summary, id;
+  size_t first;
+  std::optional<size_t> second, id;
 };
 
 CsvPlaces find_columns(const CsvReader& header, const Columns& columns, const std::string& path) {
@@ -156,14 +156,14 @@ CsvPlaces find_columns(const CsvReader& header, const Columns& columns, const st
     if (place == fields.end()) {
       if (!required) return std::nullopt;
       throw DataError(where + "no column \"" + name + "\"; the header has " + list_names(fields) +
-                      ": name the columns in [task.data] (document_column, summary_column, id_column)");
+                      ": name the columns in [task.data], by its keys that end in _column");
     }
     if (std::find(place + 1, fields.end(), name) != fields.end()) {
       throw DataError(where + "two columns are named \"" + name + "\": rename one of them");
     }
     return static_cast<size_t>(place - fields.begin());
   };
-  return {*find(columns.document, true), find(columns.summary, columns.summary_required),
+  return {*find(columns.first, true), find(columns.second, columns.second_required),
           find(columns.id, columns.id_required)};
 }
 
@@ -190,15 +190,15 @@ void read_csv(Input& input, char separator, const Columns& columns, const ReadOp
       const auto field = [&](std::optional<size_t> place) {
         return place ? std::optional(std::move(csv.fields()[*place])) : std::nullopt;
       };
-      auto id = field(places.id), document = field(places.document), summary = field(places.summary);
+      auto id = field(places.id), first = field(places.first), second = field(places.second);
       const auto valid = [](const auto& text) {
         return !text || first_invalid_utf8(*text) == std::string_view::npos;
       };
-      if (!valid(id) || !valid(document) || !valid(summary)) {
+      if (!valid(id) || !valid(first) || !valid(second)) {
         collector.drop(DropReason::kInvalidUtf8, line);
         continue;
       }
-      collector.take(std::move(id), std::move(*document), std::move(summary), line);
+      collector.take(std::move(id), std::move(*first), std::move(second), line);
     }
   }
 }
@@ -219,12 +219,11 @@ bool is_blank(std::string_view text) {
 
 void read_pairs(const std::string& path, const Columns& columns, const std::function<void(Pair&&)>& sink,
                 PairReport& report, const ReadOptions& options) {
-  if (columns.document == columns.summary || columns.document == columns.id ||
-      columns.summary == columns.id) {
-    throw DataError(path + ": the columns \"" + columns.document + "\", \"" + columns.summary + "\" and \"" +
+  if (columns.first == columns.second || columns.first == columns.id || columns.second == columns.id) {
+    throw DataError(path + ": the columns \"" + columns.first + "\", \"" + columns.second + "\" and \"" +
                     columns.id +
-                    "\" must be three different ones: name them in [task.data] (document_column, "
-                    "summary_column, id_column)");
+                    "\" must be three different ones: name them in [task.data], by its keys that end "
+                    "in _column");
   }
   report = {};
   const Format format = format_of(path);
@@ -238,4 +237,4 @@ void read_pairs(const std::string& path, const Columns& columns, const std::func
   if (report.pairs == 0) throw DataError(report.nothing_usable(path));
 }
 
-}  // namespace pipeline::summarization
+}  // namespace pipeline::text_pairs

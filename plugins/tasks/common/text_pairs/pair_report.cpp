@@ -1,12 +1,12 @@
-#include "plugins/tasks/summarization/data/pair_report.hpp"
+#include "plugins/tasks/common/text_pairs/pair_report.hpp"
 
 #include <algorithm>
 
 #include <nlohmann/json.hpp>
 
-#include "plugins/tasks/summarization/data/input.hpp"
+#include "plugins/tasks/common/text_pairs/input.hpp"
 
-namespace pipeline::summarization {
+namespace pipeline::text_pairs {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Drop, count, lines, detail)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PairReport, records, pairs, drops)
@@ -24,8 +24,8 @@ constexpr std::array<Text, kDropReasons> kTexts = {{
     {"not a JSON object", "write one JSON object a line"},
     {"not valid UTF-8", "convert the file to UTF-8 (iconv)"},
     {"a \\u escape is half of a surrogate pair", "write the character itself, or both halves"},
-    {"a field is missing", "name the columns in [task.data] (document_column, summary_column, id_column)"},
-    {"a field is not text", "document and summary must be strings, id a string or a whole number"},
+    {"a field is missing", "name the columns in [task.data], by its keys that end in _column"},
+    {"a field is not text", "texts must be strings, an id a string or a whole number"},
     {"a field is empty", "fill it or remove the record"},
     {"the id was there before", "make ids unique, or leave the column out"},
     {"the record is too long", "split it, or raise [task.data] max_record_bytes"},
@@ -68,8 +68,7 @@ std::string PairReport::nothing_usable(const std::string& path) const {
   for (size_t r = 0; r < kDropReasons; ++r) {
     if (drops[r].count > 0 && (first == kDropReasons || drops[r].lines[0] < drops[first].lines[0])) first = r;
   }
-  if (first == kDropReasons)
-    return path + ": no records, only blank lines or a header: give it document/summary pairs";
+  if (first == kDropReasons) return path + ": no records, only blank lines or a header: give it pairs";
   const auto& drop = drops[first];
   std::string text = path + ":" + std::to_string(drop.lines[0]) + ": " + kTexts[first].problem;
   if (!drop.detail.empty()) text += " (" + drop.detail + ")";
@@ -87,4 +86,4 @@ PairReport PairReport::from_json(const std::string& text) try {
   throw DataError(std::string("the report of dropped records cannot be read: ") + error.what());
 }
 
-}  // namespace pipeline::summarization
+}  // namespace pipeline::text_pairs

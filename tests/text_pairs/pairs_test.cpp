@@ -1,32 +1,32 @@
-#include "plugins/tasks/summarization/data/pairs.hpp"
+#include "plugins/tasks/common/text_pairs/pairs.hpp"
 
 #include <gtest/gtest.h>
 
-#include "tests/summarization/reading.hpp"
+#include "tests/text_pairs/reading.hpp"
 
-namespace pipeline::summarization {
+namespace pipeline::text_pairs {
 namespace {
 
 TEST(Pairs, ColumnsCanBeNamed) {
   Columns columns;
-  columns.document = "text";
-  columns.summary = "title";
+  columns.first = "text";
+  columns.second = "title";
   columns.id = "key";
   EXPECT_EQ(read_text("a.jsonl", R"({"text":"d","title":"s","key":"k"})", columns).pairs.at(0).id, "k");
-  EXPECT_EQ(read_text("A.CSV", "key,title,text\nk,s,d\n", columns).pairs.at(0).document, "d");
-  columns.summary = "text";
+  EXPECT_EQ(read_text("A.CSV", "key,title,text\nk,s,d\n", columns).pairs.at(0).first, "d");
+  columns.second = "text";
   EXPECT_NE(error_of("a.jsonl", "{}", columns).find("must be three different ones"), std::string::npos);
 }
 
 TEST(Pairs, AFileThatIsOnlyPredictedNeedsNoSummary) {
   Columns columns;
-  columns.summary_required = false;
+  columns.second_required = false;
   for (const auto* text :
        {R"({"document":"d"})", R"({"document":"d","summary":null})", R"({"document":"d","summary":""})"}) {
-    EXPECT_EQ(read_text("a.jsonl", text, columns).pairs.at(0).summary, "") << text;
+    EXPECT_EQ(read_text("a.jsonl", text, columns).pairs.at(0).second, "") << text;
   }
-  EXPECT_EQ(read_text("a.csv", "document\nd\n", columns).pairs.at(0).summary, "");
-  EXPECT_EQ(read_text("a.csv", "document,summary\nd,s\n", columns).pairs.at(0).summary, "s");
+  EXPECT_EQ(read_text("a.csv", "document\nd\n", columns).pairs.at(0).second, "");
+  EXPECT_EQ(read_text("a.csv", "document,summary\nd,s\n", columns).pairs.at(0).second, "s");
 }
 
 TEST(Pairs, RequiredIdsMustBeThere) {
@@ -73,19 +73,17 @@ TEST(Pairs, AFileWithoutAUsablePairIsAnErrorOfItsFirstLine) {
   EXPECT_EQ(error_of("a.jsonl", "\n{\"text\":\"d\"}\nx\n"),
             "a.jsonl:2: a field is missing (no \"document\"; there is \"text\"); none of the 2 records is a "
             "usable pair: name the "
-            "columns in [task.data] (document_column, summary_column, id_column)");
+            "columns in [task.data], by its keys that end in _column");
   EXPECT_EQ(error_of("a.json", "[\n{\"document\":\"d\"}\n]"),
             "a.json:1: not a JSON object (a list, not an object); none of the 3 records is a usable pair: "
             "write one JSON object a line");
-  EXPECT_EQ(error_of("a.jsonl", "\n\n"),
-            "a.jsonl: no records, only blank lines or a header: give it document/summary pairs");
+  EXPECT_EQ(error_of("a.jsonl", "\n\n"), "a.jsonl: no records, only blank lines or a header: give it pairs");
   EXPECT_EQ(error_of("a.csv", "document,summary\n"),
-            "a.csv: no records, only blank lines or a header: give it document/summary pairs");
+            "a.csv: no records, only blank lines or a header: give it pairs");
 }
 
 TEST(Pairs, FilesThatCannotBeReadAreNamed) {
-  EXPECT_EQ(error_of("a.jsonl", ""),
-            "a.jsonl: the file is empty: it must hold at least one document/summary pair");
+  EXPECT_EQ(error_of("a.jsonl", ""), "a.jsonl: the file is empty: it must hold at least one pair");
   EXPECT_EQ(error_of("a.jsonl", "\x1f\x8b\x08 packed"),
             "a.jsonl: compressed with gzip: unpack it first (gunzip)");
   EXPECT_EQ(error_of("a.csv", std::string("\xff\xfe"
@@ -114,4 +112,4 @@ TEST(Pairs, OnBlockSeesTheBytesAndCanStop) {
 }
 
 }  // namespace
-}  // namespace pipeline::summarization
+}  // namespace pipeline::text_pairs

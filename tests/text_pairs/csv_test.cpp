@@ -1,10 +1,10 @@
-#include "plugins/tasks/summarization/data/records.hpp"
+#include "plugins/tasks/common/text_pairs/records.hpp"
 
 #include <gtest/gtest.h>
 
-#include "tests/summarization/reading.hpp"
+#include "tests/text_pairs/reading.hpp"
 
-namespace pipeline::summarization {
+namespace pipeline::text_pairs {
 namespace {
 
 using Lines = std::vector<uint64_t>;
@@ -15,8 +15,8 @@ TEST(Csv, ReadsQuotedSeparatorsQuotesAndLineBreaks) {
                               "1,\"one, \"\"two\"\"\r\nthree\",s\r\n"
                               "2,plain,\"\"\"quoted\"\"\"\r\n");
   ASSERT_EQ(read.pairs.size(), 2u);
-  EXPECT_EQ(read.pairs[0].document, "one, \"two\"\r\nthree");
-  EXPECT_EQ(read.pairs[1].summary, "\"quoted\"");
+  EXPECT_EQ(read.pairs[0].first, "one, \"two\"\r\nthree");
+  EXPECT_EQ(read.pairs[1].second, "\"quoted\"");
   EXPECT_EQ(read.pairs[1].id, "2");
   EXPECT_EQ(read.pairs[1].line, 4u);  // the line break inside quotes counts
 }
@@ -28,7 +28,7 @@ TEST(Csv, SkipsAByteOrderMarkAndBlankLinesAndTakesEveryLineEnd) {
                                 "summary,document" +
                                     end + end + "s,d" + end + "t,e");
     ASSERT_EQ(read.pairs.size(), 2u);
-    EXPECT_EQ(read.pairs[1].document, "e");
+    EXPECT_EQ(read.pairs[1].first, "e");
     EXPECT_EQ(read.pairs[1].line, 4u);
     EXPECT_EQ(read.pairs[1].id, "2");
     EXPECT_EQ(read.report.dropped(), 0u);
@@ -37,18 +37,18 @@ TEST(Csv, SkipsAByteOrderMarkAndBlankLinesAndTakesEveryLineEnd) {
 
 TEST(Csv, TabsSeparateInTsv) {
   const auto read = read_text("a.tsv", "document\tsummary\na, b\t\"c\td\"\n");
-  EXPECT_EQ(read.pairs.at(0).document, "a, b");
-  EXPECT_EQ(read.pairs.at(0).summary, "c\td");
+  EXPECT_EQ(read.pairs.at(0).first, "a, b");
+  EXPECT_EQ(read.pairs.at(0).second, "c\td");
 }
 
 TEST(Csv, AQuoteInsideAnUnquotedFieldStandsForItself) {
-  EXPECT_EQ(read_text("a.csv", "document,summary\n5\" disk,it \"works\"\n").pairs.at(0).document, "5\" disk");
+  EXPECT_EQ(read_text("a.csv", "document,summary\n5\" disk,it \"works\"\n").pairs.at(0).first, "5\" disk");
 }
 
 TEST(Csv, TextAfterAClosingQuoteIsDroppedAndOnlyThatRecord) {
   const auto read = read_text("a.csv", "document,summary\n\"a\" b,c\nd,e\n");
   EXPECT_EQ(read.report.drop(DropReason::kBadQuotes).lines, Lines{2});
-  EXPECT_EQ(read.pairs.at(0).document, "d");
+  EXPECT_EQ(read.pairs.at(0).first, "d");
 }
 
 TEST(Csv, RecordsOfAnotherWidthAreDropped) {
@@ -83,7 +83,7 @@ TEST(Csv, BrokenUtf8IsDropped) {
 TEST(Csv, AMissingColumnIsAnErrorWithTheHeader) {
   EXPECT_EQ(error_of("a.csv", "\ntext,summary\na,b\n"),
             "a.csv:2: no column \"document\"; the header has \"text\", \"summary\": name the columns in "
-            "[task.data] (document_column, summary_column, id_column)");
+            "[task.data], by its keys that end in _column");
   EXPECT_EQ(error_of("a.csv", "document,summary,document\na,b,c\n"),
             "a.csv:1: two columns are named \"document\": rename one of them");
   EXPECT_EQ(error_of("a.csv", "document,\"summary\na,b\n"),
@@ -91,4 +91,4 @@ TEST(Csv, AMissingColumnIsAnErrorWithTheHeader) {
 }
 
 }  // namespace
-}  // namespace pipeline::summarization
+}  // namespace pipeline::text_pairs

@@ -1,11 +1,11 @@
-#include "plugins/tasks/summarization/data/input.hpp"
+#include "plugins/tasks/common/text_pairs/input.hpp"
 
 #include <utility>
 
 #include <fcntl.h>
 #include <unistd.h>
 
-namespace pipeline::summarization {
+namespace pipeline::text_pairs {
 namespace {
 
 constexpr size_t kBlockBytes = size_t{1} << 16;
@@ -60,8 +60,7 @@ void Input::look_at_start() {
     if (end_ == before) break;
   }
   const std::string_view start(block_.data(), end_);
-  if (start.empty())
-    throw DataError(path_ + ": the file is empty: it must hold at least one document/summary pair");
+  if (start.empty()) throw DataError(path_ + ": the file is empty: it must hold at least one pair");
   for (const auto& [signature, problem] : kRefused) {
     if (start.starts_with(signature)) throw DataError(path_ + ": " + problem);
   }
@@ -105,4 +104,4 @@ void check_unchanged(const SourceFile& file) {
   }
 }
 
-}  // namespace pipeline::summarization
+}  // namespace pipeline::text_pairs

@@ -1,11 +1,11 @@
-#include "plugins/tasks/summarization/data/records.hpp"
+#include "plugins/tasks/common/text_pairs/records.hpp"
 
 #include <algorithm>
 #include <cstring>
 
 #include <nlohmann/json.hpp>
 
-namespace pipeline::summarization {
+namespace pipeline::text_pairs {
 namespace {
 
 bool ends_line(int c) { return c == '\n' || c == '\r'; }
@@ -199,4 +199,4 @@ JsonFields pick_fields(std::string_view text, const std::vector<std::string_view
   return out;
 }
 
-}  // namespace pipeline::summarization
+}  // namespace pipeline::text_pairs

@@ -1,4 +1,4 @@
-#include "gpt2.hpp"
+#include "language/gpt2.hpp"
 
 #include <cmath>
 
@@ -11,7 +11,7 @@
 #include "transformer/dropout.hpp"
 #include "transformer/embedding.hpp"
 
-namespace pipeline::summarization {
+namespace pipeline::language {
 namespace {
 
 using hugging_face::ConfigFile;
@@ -22,7 +22,7 @@ bool is_mask(const std::string& name) {
   return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
 }
 
-hugging_face::NameMap name_map() {
+hugging_face::NameMap gpt2_names() {
   constexpr const char *kPrefix = "transformer.", *kHead = "lm_head.weight";
   return {.plain_name =
               [](const std::string& name) {
@@ -35,7 +35,7 @@ hugging_face::NameMap name_map() {
 
 // visit(key, value) for what config.json has as we have it.
 template <class Config, class Visit>
-void each_value(Config& config, Visit&& visit) {
+void gpt2_values(Config& config, Visit&& visit) {
   visit("vocab_size", config.vocab_size);
   visit("n_positions", config.n_positions);
   visit("n_embd", config.n_embd);
@@ -62,7 +62,7 @@ std::string format_gpt2_config(const Gpt2Config& config) {
       {"use_cache", true},
       {"torch_dtype", "float32"},
   };
-  each_value(config, [&](const char* key, auto value) { values[key] = value; });
+  gpt2_values(config, [&](const char* key, auto value) { values[key] = value; });
   if (config.n_inner == 0) values["n_inner"] = nullptr;
   return values.dump(2) + "\n";
 }
@@ -92,12 +92,12 @@ void Gpt2Config::check() const {
   check_share("resid_pdrop", resid_pdrop);
 }
 
-Gpt2::Gpt2(const Gpt2Config& config) : config_(config) {
+Gpt2::Gpt2(const Gpt2Config& config, Place place) : LanguageModel(std::move(place)), config_(config) {
   config_.check();
   const int64_t width = config_.n_embd;
   const double range = config_.initializer_range;
-  const auto embedding = [&](const char* name, int64_t rows) {
-    return parameters_.add({.name = name, .shape = {rows, width}}, normal(range));
+  const auto embedding = [&](const char* plain, int64_t rows) {
+    return parameters().add({.name = name(plain), .shape = {rows, width}, .unit = unit(0)}, normal(range));
   };
   wte_ = embedding("transformer.wte.weight", config_.vocab_size);
   wpe_ = embedding("transformer.wpe.weight", config_.n_positions);
@@ -109,42 +109,40 @@ Gpt2::Gpt2(const Gpt2Config& config) : config_(config) {
       .into_residual = range / std::sqrt(2.0 * static_cast<double>(config_.n_layer))};
   for (int64_t i = 0; i < config_.n_layer; ++i) {
     layers_.push_back(transformer::add_layer(
-        parameters_, "transformer.h." + std::to_string(i), static_cast<uint32_t>(i + 1), shape,
+        parameters(), name("transformer.h." + std::to_string(i)), unit(static_cast<uint32_t>(i + 1)), shape,
         {"ln_1", "attn.c_attn", "attn.c_proj", "ln_2", "mlp.c_fc", "mlp.c_proj"}));
   }
-  final_norm_ = transformer::add_norm(parameters_, "transformer.ln_f", width, 0, config_.layer_norm_epsilon);
+  final_norm_ = transformer::add_norm(parameters(), name("transformer.ln_f"), width, unit(0),
+                                      config_.layer_norm_epsilon);
 }
 
-at::Tensor Gpt2::body(const PackedBatch& batch, const std::vector<int64_t>& rows, const ForwardPass& pass,
+at::Tensor Gpt2::body(const PackedBatch& batch, const Inserted& inserted, const std::vector<int64_t>& rows,
+                      const ForwardPass& pass,
                       const std::shared_ptr<transformer::SharedGradient>& shared) const {
   transformer::LayerPass layers{
       .layout = {.queries = batch.sequences, .keys = batch.sequences, .heads = config_.n_head},
       .dropout = {.attention = config_.attn_pdrop, .residual = config_.resid_pdrop},
-      .first_site = 1};  // 0 is the embedding's
+      .first_site = 1,  // 0 is the embedding's
+      .first_unit = unit(1)};
   const at::Tensor x = pass.run_once(
-      0,
-      [&](const Tensors&) {
+      unit(0),
+      [&](const Tensors& in) {
         transformer::Dropout dropout;
         if (pass.training) dropout = {config_.embd_pdrop, transformer::dropout_key(pass.dropout_seed, 0)};
-        return Tensors{transformer::embed(batch.tokens, batch.positions, wte_, wpe_, dropout, shared)};
+        const Inserted values = in.empty() ? Inserted{} : Inserted{inserted.rows, in[0]};
+        return Tensors{
+            transformer::embed(batch.tokens, batch.positions, wte_, wpe_, dropout, shared, values)};
       },
-      {})[0];
-  return transformer::run_layers(layers_, x, layers, pass, parameters_, rows);
+      inserted.rows.defined() ? Tensors{inserted.values} : Tensors{})[0];
+  return transformer::run_layers(layers_, x, layers, pass, parameters(), rows);
 }
 
-LossSum Gpt2::loss(const PackedBatch& batch, const ForwardPass& pass) const {
+LossSum Gpt2::loss(const PackedBatch& batch, const ForwardPass& pass, const Inserted& inserted) const {
   batch.check("GPT-2");
-  const auto shared = wte_.requires_grad() ? std::make_shared<transformer::SharedGradient>() : nullptr;
-  if (shared && pass.deliver_rows) {
-    shared->take_head = [this, deliver = pass.deliver](at::Tensor head) { deliver(wte_, std::move(head)); };
-    shared->take_rows = [this, deliver = pass.deliver_rows](const at::Tensor& rows,
-                                                            const at::Tensor& values) {
-      deliver(wte_, rows, values);
-    };
-  }
-  const at::Tensor x = body(batch, batch.target_rows, pass, shared);
+  const auto shared = shared_gradient(wte_, pass);
+  const at::Tensor x = body(batch, inserted, batch.target_rows, pass, shared);
   const Tensors out = pass.run_once(
-      0,
+      unit(0),
       [&](const Tensors& in) {
         const LossSum loss = transformer::cross_entropy_head(
             in[0], batch.targets, final_norm_, wte_,
@@ -155,16 +153,34 @@ LossSum Gpt2::loss(const PackedBatch& batch, const ForwardPass& pass) const {
   return {out[0], out[1]};
 }
 
-at::Tensor Gpt2::logits(const PackedBatch& batch, const at::Tensor& rows, at::ScalarType compute) const {
+at::Tensor Gpt2::logits(const PackedBatch& batch, const at::Tensor& rows, at::ScalarType compute,
+                        const Inserted& inserted) const {
   const at::NoGradGuard no_grad;
   const at::Tensor host = rows.to(at::kCPU).contiguous();
   const std::vector<int64_t> wanted(host.const_data_ptr<int64_t>(),
                                     host.const_data_ptr<int64_t>() + host.numel());
-  return logits_of(body(batch, wanted, {.compute = compute}, nullptr), compute);
+  return logits_of(body(batch, inserted, wanted, {.compute = compute}, nullptr), compute);
 }
 
-at::Tensor Gpt2::embed(const at::Tensor& tokens, const at::Tensor& positions) const {
-  return transformer::embed(tokens, positions, wte_, wpe_, {});
+// Of the products that are computed: 2 m n k each, and twice that again for the backward pass. The output
+// head is computed where there is a target, attention on the lower triangle.
+double Gpt2::flops(const PackedBatch& batch) const {
+  const auto width = static_cast<double>(config_.n_embd), inner = static_cast<double>(config_.inner());
+  double attention = 0;
+  for (int64_t s = 0; s < batch.sequences.sequences(); ++s) {
+    const auto length = static_cast<double>(batch.sequences.length(s));
+    attention += 2 * length * length * width;
+  }
+  const double layer =
+      2 * static_cast<double>(batch.sequences.rows()) * (4 * width * width + 2 * width * inner) + attention;
+  const double head =
+      2 * static_cast<double>(batch.target_rows.size()) * width * static_cast<double>(config_.vocab_size);
+  return 3 * (static_cast<double>(config_.n_layer) * layer + head);
+}
+
+at::Tensor Gpt2::embed_with(const at::Tensor& tokens, const at::Tensor& positions,
+                            const Inserted& inserted) const {
+  return transformer::embed(tokens, positions, wte_, wpe_, {}, nullptr, inserted);
 }
 
 at::Tensor Gpt2::layer(int64_t index, const at::Tensor& x, const at::Tensor& /*positions*/,
@@ -193,7 +209,7 @@ Gpt2Config read_gpt2_config(const std::string& path) {
   file.expect("scale_attn_by_inverse_layer_idx", false);
   file.expect("add_cross_attention", false);
   file.expect("tie_word_embeddings", true);
-  each_value(config, [&](const char* key, auto& value) { file.read(key, value); });
+  gpt2_values(config, [&](const char* key, auto& value) { file.read(key, value); });
   return file.checked(config);
 }
 
@@ -208,7 +224,7 @@ Gpt2Config import_gpt2(const std::string& folder, Gpt2& model) {
   differences.compare("task.model.n_positions", ours.n_positions, theirs.n_positions);
   differences.compare("task.model.layer_norm_epsilon", ours.layer_norm_epsilon, theirs.layer_norm_epsilon);
   differences.raise(folder);
-  hugging_face::import_weights(folder, model.parameters(), name_map());
+  hugging_face::import_weights(folder, model.parameters(), gpt2_names());
   return theirs;
 }
 
@@ -218,4 +234,4 @@ void export_gpt2(const std::string& folder, const Gpt2& model) {
   hugging_face::write_text(folder + "/generation_config.json", format_generation_config(model.config()));
 }
 
-}  // namespace pipeline::summarization
+}  // namespace pipeline::language

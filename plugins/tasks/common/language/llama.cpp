@@ -1,0 +1,297 @@
+#include "language/llama.hpp"
+
+#include <cmath>
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include "hugging_face/config_file.hpp"
+#include "hugging_face/weights.hpp"
+#include "transformer/cross_entropy_head.hpp"
+#include "transformer/rotary.hpp"
+
+namespace pipeline::language {
+namespace {
+
+using hugging_face::ConfigFile;
+using hugging_face::Piece;
+using nlohmann::json;
+
+// visit(key, value) for what config.json has as we have it.
+template <class Config, class Visit>
+void llama_values(Config& config, Visit&& visit) {
+  visit("vocab_size", config.vocab_size);
+  visit("max_position_embeddings", config.max_position_embeddings);
+  visit("hidden_size", config.hidden_size);
+  visit("num_hidden_layers", config.num_hidden_layers);
+  visit("num_attention_heads", config.num_attention_heads);
+  visit("num_key_value_heads", config.num_key_value_heads);
+  visit("head_dim", config.head_dim);
+  visit("intermediate_size", config.intermediate_size);
+  visit("rms_norm_eps", config.rms_norm_eps);
+  visit("rope_theta", config.rope_theta);
+  visit("initializer_range", config.initializer_range);
+  visit("attention_dropout", config.attention_dropout);
+  visit("tie_word_embeddings", config.tie_word_embeddings);
+  visit("bos_token_id", config.bos_token_id);
+  visit("eos_token_id", config.eos_token_id);
+}
+
+std::string replaced(std::string name, const char* from, const char* to) {
+  return name.replace(name.find(from), std::string_view(from).size(), to);
+}
+
+hugging_face::NameMap llama_names(const Llama& model) {
+  const bool tied = model.config().tie_word_embeddings;
+  return {.pieces =
+              [&model](const Parameter& p) {
+                return p.name.starts_with(model.place().prefix)
+                           ? llama_pieces(p, model.config(), model.place().prefix)
+                           : std::vector<Piece>();
+              },
+          .plain_name =
+              [](const std::string& name) {  // a buffer of older versions
+                return name.ends_with("rotary_emb.inv_freq") ? std::string() : name;
+              },
+          .head = tied ? "lm_head.weight" : "",
+          .tied_to = tied ? "model.embed_tokens.weight" : ""};
+}
+
+}  // namespace
+
+void LlamaConfig::check() const {
+  using namespace hugging_face;
+  constexpr int64_t kMostRows = 1 << 24, kMostWidth = 1 << 20, kMostLayers = 1 << 14;
+  check_range("vocab_size", vocab_size, 1, kMostRows);
+  check_range("max_position_embeddings", max_position_embeddings, 1, kMostRows);
+  check_range("hidden_size", hidden_size, 1, kMostWidth);
+  check_range("num_hidden_layers", num_hidden_layers, 1, kMostLayers);
+  check_range("num_attention_heads", num_attention_heads, 1, kMostWidth);
+  check_range("num_key_value_heads", num_key_value_heads, 1, num_attention_heads);
+  check_range("head_dim", head_dim, 0, kMostWidth);
+  check_range("intermediate_size", intermediate_size, 1, kMostWidth);
+  if (head_dim == 0 && hidden_size % num_attention_heads != 0)
+    fail_with(PL_ERROR_CONFIG, "num_attention_heads = ", num_attention_heads, ": must divide hidden_size (",
+              hidden_size, ")");
+  if (num_attention_heads % num_key_value_heads != 0)
+    fail_with(PL_ERROR_CONFIG, "num_key_value_heads = ", num_key_value_heads,
+              ": must divide num_attention_heads (", num_attention_heads, ")");
+  if (head_width() % 2 != 0)
+    fail_with(PL_ERROR_CONFIG, "num_attention_heads = ", num_attention_heads, ": gives heads of ",
+              head_width(), " channels: rotary positions need an even number");
+  check_positive("rms_norm_eps", rms_norm_eps);
+  check_positive("rope_theta", rope_theta);
+  check_positive("initializer_range", initializer_range);
+  check_share("attention_dropout", attention_dropout);
+}
+
+Llama::Llama(const LlamaConfig& config, Place place) : LanguageModel(std::move(place)), config_(config) {
+  config_.check();
+  const int64_t width = config_.hidden_size, head = config_.head_width(),
+                queries = config_.num_attention_heads * head, keys = config_.num_key_value_heads * head,
+                inner = config_.intermediate_size;
+  const double range = config_.initializer_range;
+  const auto table = [&](const char* plain) {
+    return parameters().add({.name = name(plain), .shape = {config_.vocab_size, width}, .unit = unit(0)},
+                            normal(range));
+  };
+  const auto norm = [&](const std::string& plain, uint32_t of) {
+    return transformer::Norm{
+        parameters().add({.name = name(plain) + ".weight", .shape = {width}, .decay = false, .unit = of},
+                         constant(1)),
+        {},
+        config_.rms_norm_eps};
+  };
+  embedding_ = table("model.embed_tokens.weight");
+  for (int64_t i = 0; i < config_.num_hidden_layers; ++i) {
+    const std::string of = "model.layers." + std::to_string(i) + ".";
+    const uint32_t u = unit(static_cast<uint32_t>(i + 1));
+    const auto matrix = [&](const char* part, int64_t in, int64_t out) {
+      return transformer::Linear{transformer::add_matrix(parameters(), name(of + part), in, out, u, range),
+                                 {}};
+    };
+    transformer::Layer layer{.attention_norm = norm(of + "input_layernorm", u),
+                             .qkv = matrix("self_attn.qkv_proj", width, queries + 2 * keys),
+                             .projection = matrix("self_attn.o_proj", queries, width),
+                             .mlp_norm = norm(of + "post_attention_layernorm", u),
+                             .up = matrix("mlp.gate_up_proj", width, 2 * inner),
+                             .down = matrix("mlp.down_proj", inner, width),
+                             .is_gated = true};
+    layers_.push_back(std::move(layer));
+  }
+  last_norm_ = norm("model.norm", unit(0));
+  if (!config_.tie_word_embeddings) head_ = table("lm_head.weight");
+  frequencies_ = transformer::rotary_frequencies(head, config_.rope_theta);
+}
+
+at::Tensor Llama::body(const PackedBatch& batch, const Inserted& inserted, const std::vector<int64_t>& rows,
+                       const ForwardPass& pass,
+                       const std::shared_ptr<transformer::SharedGradient>& shared) const {
+  const transformer::LayerPass layers{.layout = {.queries = batch.sequences,
+                                                 .keys = batch.sequences,
+                                                 .heads = config_.num_attention_heads,
+                                                 .key_heads = config_.num_key_value_heads},
+                                      .rotation = transformer::rotation(batch.positions, frequencies_),
+                                      .dropout = {.attention = config_.attention_dropout},
+                                      .first_unit = unit(1)};
+  const at::Tensor x = pass.run_once(
+      unit(0),
+      [&](const Tensors& in) {
+        const Inserted values = in.empty() ? Inserted{} : Inserted{inserted.rows, in[0]};
+        return Tensors{transformer::embed(batch.tokens, {}, embedding_, {}, {}, shared, values)};
+      },
+      inserted.rows.defined() ? Tensors{inserted.values} : Tensors{})[0];
+  return transformer::run_layers(layers_, x, layers, pass, parameters(), rows);
+}
+
+LossSum Llama::loss(const PackedBatch& batch, const ForwardPass& pass, const Inserted& inserted) const {
+  batch.check("Llama");
+  const auto shared = shared_gradient(config_.tie_word_embeddings ? embedding_ : at::Tensor(), pass);
+  const at::Tensor x = body(batch, inserted, batch.target_rows, pass, shared);
+  const Tensors out = pass.run_once(
+      unit(0),
+      [&](const Tensors& in) {
+        const LossSum loss = transformer::cross_entropy_head(
+            in[0], batch.targets, last_norm_, head(),
+            {.scale = pass.scale, .compute = pass.compute, .shared = shared, .factor_is_one = true});
+        return Tensors{loss.sum, loss.scaled};
+      },
+      {x});
+  return {out[0], out[1]};
+}
+
+at::Tensor Llama::logits(const PackedBatch& batch, const at::Tensor& rows, at::ScalarType compute,
+                         const Inserted& inserted) const {
+  const at::NoGradGuard no_grad;
+  const at::Tensor host = rows.to(at::kCPU).contiguous();
+  const std::vector<int64_t> wanted(host.const_data_ptr<int64_t>(),
+                                    host.const_data_ptr<int64_t>() + host.numel());
+  return logits_of(body(batch, inserted, wanted, {.compute = compute}, nullptr), compute);
+}
+
+// Of the products that are computed: 2 m n k each, and twice that again for the backward pass. The output
+// head is computed where there is a target, attention on the lower triangle.
+double Llama::flops(const PackedBatch& batch) const {
+  const auto width = static_cast<double>(config_.hidden_size),
+             queries = static_cast<double>(config_.num_attention_heads * config_.head_width()),
+             keys = static_cast<double>(config_.num_key_value_heads * config_.head_width()),
+             inner = static_cast<double>(config_.intermediate_size);
+  double attention = 0;
+  for (int64_t s = 0; s < batch.sequences.sequences(); ++s) {
+    const auto length = static_cast<double>(batch.sequences.length(s));
+    attention += 2 * length * length * queries;
+  }
+  const double layer =
+      2 * static_cast<double>(batch.sequences.rows()) * width * (2 * queries + 2 * keys + 3 * inner) +
+      attention;
+  const double head =
+      2 * static_cast<double>(batch.target_rows.size()) * width * static_cast<double>(config_.vocab_size);
+  return 3 * (static_cast<double>(config_.num_hidden_layers) * layer + head);
+}
+
+at::Tensor Llama::embed_with(const at::Tensor& tokens, const at::Tensor& /*positions*/,
+                             const Inserted& inserted) const {
+  return transformer::embed(tokens, {}, embedding_, {}, {}, nullptr, inserted);
+}
+
+at::Tensor Llama::layer(int64_t index, const at::Tensor& x, const at::Tensor& positions,
+                        at::ScalarType compute, const Attention& attend) const {
+  const transformer::Layer& layer = layers_[static_cast<size_t>(index)];
+  const int64_t rotated = (heads() + key_heads()) * head_width();
+  const at::Tensor qkv =
+      transformer::rotate_(transformer::norm_linear(x, layer.attention_norm, layer.qkv, compute), rotated,
+                           transformer::rotation(positions, frequencies_));
+  return transformer::after_attention(layer, 0, attend(qkv), x, {}, {.compute = compute});
+}
+
+at::Tensor Llama::logits_of(const at::Tensor& x, at::ScalarType compute) const {
+  return transformer::head_logits(x, last_norm_, head(), compute);
+}
+
+std::vector<Piece> llama_pieces(const Parameter& parameter, const LlamaConfig& config,
+                                const std::string& prefix) {
+  const std::string name = parameter.name.substr(prefix.size());
+  if (name.ends_with("qkv_proj.weight")) {
+    const int64_t q = config.num_attention_heads * config.head_width(),
+                  k = config.num_key_value_heads * config.head_width();
+    return {{replaced(name, "qkv_proj", "q_proj"), 0, q, true},
+            {replaced(name, "qkv_proj", "k_proj"), q, k, true},
+            {replaced(name, "qkv_proj", "v_proj"), q + k, k, true}};
+  }
+  if (name.ends_with("gate_up_proj.weight")) {
+    const int64_t inner = config.intermediate_size;
+    return {{replaced(name, "gate_up_proj", "gate_proj"), 0, inner, true},
+            {replaced(name, "gate_up_proj", "up_proj"), inner, inner, true}};
+  }
+  const bool is_product = name.ends_with("o_proj.weight") || name.ends_with("down_proj.weight");
+  return {{.name = name, .transposed = is_product}};
+}
+
+LlamaConfig read_llama_config(const ConfigFile& file) {
+  LlamaConfig config;
+  config.num_key_value_heads = 0;
+  config.tie_word_embeddings = false;  // transformers' defaults
+  file.require("model_type", "llama");
+  file.expect("hidden_act", "silu");
+  file.expect("attention_bias", false);
+  file.expect("mlp_bias", false);
+  // The rotary positions' base, and since version 5 of transformers all about them, in an object.
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    if (file.find(key) == nullptr) continue;
+    const ConfigFile rope = file.part(key);
+    rope.expect("rope_type", "default");
+    rope.read("rope_theta", config.rope_theta);
+  }
+  llama_values(config, [&](const char* key, auto& value) { file.read(key, value); });
+  if (config.num_key_value_heads == 0) config.num_key_value_heads = config.num_attention_heads;
+  return file.checked(config);
+}
+
+json llama_json(const LlamaConfig& config) {
+  json values = {{"model_type", "llama"}, {"hidden_act", "silu"}, {"attention_bias", false},
+                 {"mlp_bias", false},     {"use_cache", true},    {"torch_dtype", "float32"}};
+  LlamaConfig written = config;
+  written.head_dim = config.head_width();
+  llama_values(written, [&](const char* key, auto value) { values[key] = value; });
+  return values;
+}
+
+void compare_llama(const LlamaConfig& ours, const LlamaConfig& theirs,
+                   hugging_face::Differences& differences) {
+  const auto compare = [&](const std::string& key, auto mine, auto other) {
+    differences.compare("task.language." + key, mine, other);
+  };
+  differences.compare("the tokenizer's vocabulary", ours.vocab_size, theirs.vocab_size);
+  compare("hidden_size", ours.hidden_size, theirs.hidden_size);
+  compare("num_hidden_layers", ours.num_hidden_layers, theirs.num_hidden_layers);
+  compare("num_attention_heads", ours.num_attention_heads, theirs.num_attention_heads);
+  compare("num_key_value_heads", ours.num_key_value_heads, theirs.num_key_value_heads);
+  compare("head_dim", ours.head_width(), theirs.head_width());
+  compare("intermediate_size", ours.intermediate_size, theirs.intermediate_size);
+  compare("norm_eps", ours.rms_norm_eps, theirs.rms_norm_eps);
+  compare("rope_theta", ours.rope_theta, theirs.rope_theta);
+  compare("tie_word_embeddings", ours.tie_word_embeddings, theirs.tie_word_embeddings);
+}
+
+LlamaConfig import_llama(const std::string& folder, Llama& model) {
+  const LlamaConfig theirs = read_llama_config(ConfigFile(folder + "/config.json"));
+  hugging_face::Differences differences;
+  compare_llama(model.config(), theirs, differences);
+  differences.raise(folder);
+  hugging_face::import_weights(folder, model.parameters(), llama_names(model));
+  return theirs;
+}
+
+void export_llama(const std::string& folder, const Llama& model) {
+  hugging_face::export_weights(folder, model.parameters(), llama_names(model));
+  json values = llama_json(model.config());
+  values["architectures"] = {"LlamaForCausalLM"};
+  hugging_face::write_text(folder + "/config.json", values.dump(2) + "\n");
+  hugging_face::write_text(
+      folder + "/generation_config.json",
+      json{{"bos_token_id", model.config().bos_token_id}, {"eos_token_id", model.config().eos_token_id}}.dump(
+          2) +
+          "\n");
+}
+
+}  // namespace pipeline::language

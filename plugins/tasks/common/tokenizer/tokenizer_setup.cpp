@@ -1,0 +1,83 @@
+#include "tokenizer/tokenizer_setup.hpp"
+
+#include "files/cache_folder.hpp"
+#include "tokenizer/bpe_trainer.hpp"
+#include "tokenizer/tokenizer_files.hpp"
+
+namespace pipeline::text {
+namespace {
+
+namespace fs = std::filesystem;
+
+ByteLevelBpe train(const TrainingTexts& texts, int64_t size, const Context& context) {
+  BpeTrainer trainer;
+  texts.each([&](std::string_view text) { trainer.add(text); },
+             [&](uint64_t done) {
+               context.throw_if_cancelled();
+               context.progress("reading text for the tokenizer", done, texts.bytes);
+             });
+  context.info("training a tokenizer of ", size, " tokens on ", texts.what);
+  return trainer.train({.vocab_size = static_cast<int32_t>(size), .on_token = [&](int32_t tokens) {
+                          context.throw_if_cancelled();
+                          context.progress("training the tokenizer", static_cast<uint64_t>(tokens),
+                                           static_cast<uint64_t>(size));
+                        }});
+}
+
+// Nothing where it is missing or damaged, which is said.
+std::optional<ByteLevelBpe> load_trained(const fs::path& folder, const Context& context) {
+  if (!fs::exists(folder)) return std::nullopt;
+  try {
+    ByteLevelBpe tokenizer = ByteLevelBpe::load(folder.string());
+    files::mark_used(folder.string());
+    return tokenizer;
+  } catch (const Error& error) {
+    context.warn(error.what(), ": training the tokenizer again");
+    return std::nullopt;
+  }
+}
+
+// Whole or not at all: a folder cut short by a kill has another name.
+void keep(const ByteLevelBpe& tokenizer, const fs::path& folder) {
+  const fs::path temporary = folder.string() + ".tmp";
+  fs::remove_all(temporary);
+  fs::create_directories(temporary);
+  tokenizer.save(temporary.string());
+  fs::remove_all(folder);
+  fs::rename(temporary, folder);
+}
+
+}  // namespace
+
+ByteLevelBpe trained_tokenizer(const TrainingTexts& texts, int64_t size, const Context& context) {
+  const fs::path folder = fs::path(std::string(view(context.run().cache_dir))) / ("tokenizer-" + texts.key);
+  if (auto tokenizer = load_trained(folder, context)) return *tokenizer;
+  ByteLevelBpe tokenizer = train(texts, size, context);
+  keep(tokenizer, folder);
+  return tokenizer;
+}
+
+ByteLevelBpe tokenizer_of_checkpoint(std::string_view state, const fs::path& path, const Context& context,
+                                     const std::function<void(const std::string& problem)>& refuse) {
+  ByteLevelBpe kept(parse_tokenizer_json({"the checkpoint's tokenizer", std::string(state)}));
+  if (path.empty()) return kept;
+  if (context.run().purpose != PL_PURPOSE_TRAIN && !fs::exists(path)) {
+    context.info(path.string(), " is not there: using the tokenizer that came with the weights");
+    return kept;
+  }
+  if (!fs::exists(path)) {
+    refuse("there is no such file; a path is taken from the folder in which the program is started");
+    return kept;
+  }
+  try {
+    if (ByteLevelBpe::load(path.string()).fingerprint() == kept.fingerprint()) return kept;
+    refuse(
+        "is not the tokenizer that the weights were trained with, so they would read other words: use that "
+        "one, or leave the key out to use the checkpoint's");
+  } catch (const Error& error) {
+    refuse(error.what());
+  }
+  return kept;
+}
+
+}  // namespace pipeline::text

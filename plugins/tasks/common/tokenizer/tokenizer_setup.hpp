@@ -1,0 +1,40 @@
+// Where a task's tokenizer comes from: files, a checkpoint, or training on the task's own texts.
+#pragma once
+
+#include <pipeline/context.hpp>
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "tokenizer/byte_level_bpe.hpp"
+
+namespace pipeline::text {
+
+// Texts to train on.
+struct TrainingTexts {
+  std::string key;     // of the content: equal for equal texts; a plain file name
+  uint64_t bytes = 0;  // for the progress
+  std::string what;    // for the log: "59,551 pairs"
+  // Calls text(...) for each, and now and then read(bytes so far).
+  std::function<void(const std::function<void(std::string_view)>& text,
+                     const std::function<void(uint64_t)>& read)>
+      each;
+};
+
+// A tokenizer of `size` tokens trained on the texts; kept in the run's cache folder, as "tokenizer-KEY", for
+// who asks again. Throws Error of this folder, std::filesystem's, or pipeline::Error when the run is
+// cancelled. [main]
+ByteLevelBpe trained_tokenizer(const TrainingTexts& texts, int64_t size, const Context& context);
+
+// The tokenizer that a checkpoint carries as `state` (see Task::extra_state). `path`: what the configuration
+// says, or empty; another tokenizer there is a problem, which refuse() is told, since the weights would read
+// other words. When a model is only used, the path need not exist.
+ByteLevelBpe tokenizer_of_checkpoint(std::string_view state, const std::filesystem::path& path,
+                                     const Context& context,
+                                     const std::function<void(const std::string& problem)>& refuse);
+
+}  // namespace pipeline::text

@@ -1,0 +1,185 @@
+#include "plugins/tasks/vlm/data/conversation.hpp"
+
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "plugins/tasks/common/files/hash128.hpp"
+#include "plugins/tasks/common/text_pairs/pairs.hpp"
+
+namespace pipeline::vlm {
+namespace {
+
+using nlohmann::json;
+
+void put(std::string& out, std::string_view text) {
+  const uint64_t size = text.size();
+  out.append(files::bytes_of(size)).append(text);
+}
+
+std::string take_text(std::string_view& bytes) {
+  uint64_t size = 0;
+  if (!files::take(bytes, size) || size > bytes.size())
+    throw DataError("a conversation in the cache is cut off: remove the cache, and it is made again");
+  std::string text(bytes.substr(0, size));
+  bytes.remove_prefix(size);
+  return text;
+}
+
+size_t marks_in(std::string_view text) {
+  size_t count = 0;
+  for (size_t at = text.find(kImageMark); at != std::string_view::npos; at = text.find(kImageMark, at + 1))
+    ++count;
+  return count;
+}
+
+// Why a conversation cannot be used; empty: it can.
+std::string problem_of(const Conversation& conversation) {
+  if (conversation.turns.empty()) return "no turns";
+  size_t marks = 0;
+  for (size_t i = 0; i < conversation.turns.size(); ++i) {
+    const Turn& turn = conversation.turns[i];
+    if (turn.assistant != (i % 2 == 1)) return "turns that do not alternate, beginning with the user's";
+    const size_t here = marks_in(turn.text);
+    if (turn.assistant && here > 0) return "<image> in an assistant's turn";
+    if (turn.assistant && turn.text.empty()) return "an answer that is empty";
+    marks += here;
+  }
+  if (!conversation.turns.back().assistant) return "no answer to the last question";
+  if (conversation.image.empty()) return marks == 0 ? "" : "<image> in the text, and no picture";
+  return marks == 1 ? "" : marks == 0 ? "a picture, and no <image> in the text" : "several <image>";
+}
+
+// One of LLaVA's objects. Throws json's exceptions for values of another type.
+Conversation from_llava(const json& object) {
+  Conversation result;
+  if (const auto id = object.find("id"); id != object.end())
+    result.id = id->is_string() ? id->get<std::string>() : id->dump();
+  if (const auto image = object.find("image"); image != object.end() && !image->is_null())
+    result.image = image->get<std::string>();
+  for (const json& turn : object.at("conversations")) {
+    const std::string from = turn.at("from");
+    const bool assistant = from == "gpt" || from == "assistant";
+    if (!assistant && from != "human" && from != "user")
+      throw DataError("\"from\": \"" + from + "\", must be \"human\" or \"gpt\"");
+    result.turns.push_back({assistant, turn.at("value")});
+  }
+  return result;
+}
+
+void read_llava(const std::string& path, const std::function<void(Conversation&&)>& sink, ReadReport& report,
+                const ReadHooks& hooks) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw files::system_error(path + " cannot be opened", "check the path and its permissions");
+  bool is_array = false;
+  // Each object is used and dropped as soon as it is complete.
+  const auto each = [&](int depth, json::parse_event_t event, json& value) {
+    if (depth == 0 && event == json::parse_event_t::array_start) is_array = true;
+    if (depth != 1 || !is_array || event == json::parse_event_t::array_start ||
+        event == json::parse_event_t::object_start || event == json::parse_event_t::key)
+      return true;
+    const std::string where = "record " + std::to_string(++report.records);
+    if (hooks.on_bytes && report.records % 256 == 0) hooks.on_bytes(static_cast<uint64_t>(file.tellg()));
+    try {
+      Conversation conversation = from_llava(value);
+      if (conversation.id.empty()) conversation.id = std::to_string(report.records);
+      if (const std::string problem = problem_of(conversation); !problem.empty()) {
+        report.drop(problem, where);
+      } else {
+        ++report.used;
+        sink(std::move(conversation));
+      }
+    } catch (const json::exception& error) {
+      report.drop("not LLaVA's {\"id\", \"image\", \"conversations\": [{\"from\", \"value\"}]}",
+                  where + ": " + error.what());
+    } catch (const DataError& error) {
+      report.drop("a turn of somebody else", where + ": " + error.what());
+    }
+    return false;
+  };
+  try {
+    const json rest = json::parse(file, each);
+    if (!is_array) throw DataError(path + ": must be an array of conversations, is " + rest.type_name());
+  } catch (const json::exception& error) {
+    throw DataError(path + ": " + error.what());
+  }
+}
+
+void read_captions(const std::string& path, const CaptionColumns& columns,
+                   const std::function<void(Conversation&&)>& sink, ReadReport& report,
+                   const ReadHooks& hooks) {
+  text_pairs::PairReport pairs;
+  text_pairs::read_pairs(
+      path,
+      {.first = columns.image,
+       .second = columns.caption,
+       .id = columns.id.empty() ? "id" : columns.id,
+       .second_required = columns.caption_required,
+       .id_required = !columns.id.empty()},
+      [&](text_pairs::Pair&& pair) {
+        Conversation conversation{.id = std::move(pair.id), .image = std::move(pair.first), .turns = {}};
+        conversation.turns = {{false, std::string(kImageMark)}, {true, std::move(pair.second)}};
+        if (marks_in(conversation.turns[1].text) > 0)
+          return report.drop("<image> in a caption", "line " + std::to_string(pair.line));
+        ++report.used;
+        sink(std::move(conversation));
+      },
+      pairs, {.on_block = hooks.on_bytes});
+  report.records = pairs.records;
+  if (pairs.dropped() > 0) report.drops["what follows:\n" + pairs.table(path)].count = pairs.dropped();
+}
+
+}  // namespace
+
+size_t Conversation::text_bytes() const {
+  size_t bytes = 0;
+  for (const Turn& turn : turns) bytes += turn.text.size();
+  return bytes;
+}
+
+std::string Conversation::pack() const {
+  std::string out;
+  put(out, id);
+  put(out, image);
+  for (const Turn& turn : turns) put(out, turn.text);
+  return out;
+}
+
+Conversation Conversation::unpack(std::string_view bytes) {
+  Conversation result{take_text(bytes), take_text(bytes), {}};
+  while (!bytes.empty()) result.turns.push_back({result.turns.size() % 2 == 1, take_text(bytes)});
+  return result;
+}
+
+void ReadReport::drop(const std::string& reason, const std::string& where) {
+  Drop& entry = drops[reason];
+  if (entry.count++ == 0) entry.first = where;
+}
+
+std::string ReadReport::table(const std::string& path) const {
+  if (drops.empty()) return "";
+  std::string text = std::to_string(records - used) + " of " + std::to_string(records) + " records of " +
+                     path + " are not used:";
+  for (const auto& [reason, entry] : drops) {
+    text += "\n  " + std::to_string(entry.count) + ": " + reason;
+    if (!entry.first.empty()) text += "; the first is " + entry.first;
+  }
+  return text;
+}
+
+void read_conversations(const std::string& path, const CaptionColumns& columns,
+                        const std::function<void(Conversation&&)>& sink, ReadReport& report,
+                        const ReadHooks& hooks) {
+  report = {};
+  if (std::filesystem::path(path).extension() == ".json")
+    read_llava(path, sink, report, hooks);
+  else
+    read_captions(path, columns, sink, report, hooks);
+  if (report.used == 0)
+    throw DataError(path + ": none of its " + std::to_string(report.records) + " records can be used.\n" +
+                    report.table(path));
+}
+
+}  // namespace pipeline::vlm

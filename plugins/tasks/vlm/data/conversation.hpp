@@ -1,0 +1,71 @@
+// Pictures with text, as conversations.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plugins/tasks/common/files/error.hpp"
+
+namespace pipeline::vlm {
+
+using files::DataError;
+
+// Where the picture stands in a turn's text.
+inline constexpr std::string_view kImageMark = "<image>";
+
+struct Turn {
+  bool assistant = false;
+  std::string text;
+};
+
+// Turns of user and assistant, alternating, the user's first, the assistant's last. Exactly one of the user's
+// turns has the mark where there is a picture, none where there is not. A caption is a conversation in which
+// the user says nothing but the mark.
+struct Conversation {
+  std::string id;
+  std::string image;  // as in the file: a path, or a name within an archive; empty: no picture
+  std::vector<Turn> turns;
+
+  size_t text_bytes() const;
+
+  std::string pack() const;
+  static Conversation unpack(std::string_view bytes);  // throws DataError
+};
+
+// What became of a file's records.
+struct ReadReport {
+  struct Drop {
+    uint64_t count = 0;
+    std::string first;  // where, for people
+  };
+  uint64_t records = 0, used = 0;
+  std::map<std::string, Drop> drops;  // by reason
+
+  void drop(const std::string& reason, const std::string& where);
+  // Lines for the log; empty if nothing was dropped.
+  std::string table(const std::string& path) const;
+};
+
+struct CaptionColumns {
+  std::string image = "image", caption = "caption", id;  // id empty: "id" if present, else numbered
+  // In test files for predictions the caption may be missing.
+  bool caption_required = true;
+};
+
+struct ReadHooks {
+  std::function<void(uint64_t)> on_bytes;  // read so far, often; may throw to stop
+};
+
+// Reads a file in order: *.json is LLaVA's format, an array of {"id", "image", "conversations": [{"from":
+// "human" | "gpt", "value"}]}; *.jsonl, *.csv and *.tsv hold captions. Records that cannot be used are
+// dropped and counted. Throws DataError where the file cannot be read or has nothing usable. Memory is that
+// of a record.
+void read_conversations(const std::string& path, const CaptionColumns& columns,
+                        const std::function<void(Conversation&&)>& sink, ReadReport& report,
+                        const ReadHooks& hooks = {});
+
+}  // namespace pipeline::vlm

@@ -1,0 +1,39 @@
+// The pictures that conversations name, ready for the vision encoder.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "plugins/tasks/vlm/images/image.hpp"
+#include "plugins/tasks/vlm/images/resize.hpp"
+
+namespace pipeline::vlm {
+
+// Reads, decodes and resizes. A picture that cannot be used is named once and counted; more of them than
+// allowed are an error. Safe for concurrent use.
+class Pictures {
+ public:
+  struct Options {
+    std::filesystem::path folder;
+    DecodeOptions decode;
+    ResizeOptions resize;
+    uint64_t most_broken = 0;                           // pictures
+    std::function<void(const std::string& line)> warn;  // [any-thread]
+  };
+  explicit Pictures(Options options);
+
+  // Writes a (3, S, S) picture to `out`; false for one that cannot be used. Throws DataError for one too
+  // many.
+  bool load(const std::string& name, float* out) const;
+
+ private:
+  struct Broken;
+
+  Options options_;
+  std::shared_ptr<Broken> broken_;
+};
+
+}  // namespace pipeline::vlm

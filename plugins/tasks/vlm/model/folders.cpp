@@ -1,0 +1,241 @@
+#include "plugins/tasks/vlm/model/folders.hpp"
+
+#include <ATen/ATen.h>
+
+#include <vector>
+
+#include "hugging_face/config_file.hpp"
+#include "hugging_face/weights.hpp"
+
+namespace pipeline::vlm {
+namespace {
+
+using hugging_face::ConfigFile;
+using hugging_face::NameMap;
+using hugging_face::Piece;
+using nlohmann::json;
+
+constexpr std::string_view kVision = "vision.", kProjector = "projector.", kLanguage = "language.";
+
+std::string after(const std::string& name, std::string_view prefix) { return name.substr(prefix.size()); }
+
+std::string replaced(std::string name, std::string_view from, std::string_view to) {
+  return name.replace(name.find(from), from.size(), to);
+}
+
+// The tensors of a vision model for a parameter of ours without its prefix; theirs begin with `prefix`.
+std::vector<Piece> vision_pieces(const Parameter& parameter, const VisionConfig& config,
+                                 const std::string& prefix) {
+  const std::string name = prefix + after(parameter.name, kVision);
+  const int64_t width = config.hidden_size, patch = config.patch_size;
+  if (name.find("self_attn.qkv") != std::string::npos) {
+    std::vector<Piece> pieces;
+    for (int64_t i = 0; i < 3; ++i) {
+      constexpr std::array kParts{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"};
+      pieces.push_back({replaced(name, "self_attn.qkv", kParts[static_cast<size_t>(i)]), i * width, width,
+                        parameter.shape.size() == 2});
+    }
+    return pieces;
+  }
+  if (name.ends_with("patch_embedding.weight"))
+    return {{.name = name, .transposed = true, .folded = {width, 3, patch, patch}}};
+  const bool is_product =
+      name.ends_with("out_proj.weight") || name.ends_with("fc1.weight") || name.ends_with("fc2.weight");
+  return {{.name = name, .transposed = is_product}};
+}
+
+// What an encoder's folder has besides what is used: norms and poolings at its end, position numbers, the
+// layers from `layers` on.
+bool is_unused_vision(const std::string& name, int64_t layers) {
+  for (const char* part : {"post_layernorm.", "head.", "embeddings.position_ids"})
+    if (name.starts_with(part)) return true;
+  constexpr std::string_view kLayer = "encoder.layers.";
+  return name.starts_with(kLayer) && std::stoll(name.substr(kLayer.size())) >= layers;
+}
+
+// `name` of a vision tensor without what comes before it in the folder; nullopt for others.
+std::optional<std::string> vision_name(const std::string& name, bool whole) {
+  for (const std::string_view prefix : {"vision_tower.vision_model.", "vision_tower.", "vision_model."})
+    if (name.starts_with(prefix)) return after(name, prefix);
+  if (whole || name.starts_with("text_model.") || name.starts_with("logit_") ||
+      name.ends_with("_projection.weight"))
+    return std::nullopt;
+  return name;
+}
+
+VisionConfig read_vision_config(const ConfigFile& file) {
+  std::string type;
+  file.read("model_type", type);
+  if (type == "clip" || type == "siglip" || type == "llava")
+    return read_vision_config(file.part("vision_config"));
+  if (type != "clip_vision_model" && type != "siglip_vision_model")
+    file.fail("model_type", "must be a model with the vision encoder of CLIP or SigLIP");
+  VisionConfig config;
+  config.kind = type == "clip_vision_model" ? "clip" : "siglip";
+  if (!config.is_clip()) {  // transformers' defaults
+    config.hidden_act = "gelu_pytorch_tanh";
+    config.patch_size = 16;
+    config.layer_norm_eps = 1e-6;
+  }
+  file.expect("num_channels", 3);
+  file.read("image_size", config.image_size);
+  file.read("patch_size", config.patch_size);
+  file.read("hidden_size", config.hidden_size);
+  file.read("num_hidden_layers", config.num_hidden_layers);
+  file.read("num_attention_heads", config.num_attention_heads);
+  file.read("intermediate_size", config.intermediate_size);
+  file.read("layer_norm_eps", config.layer_norm_eps);
+  file.read("initializer_range", config.initializer_range);
+  file.read("hidden_act", config.hidden_act);
+  return file.checked(config);
+}
+
+// `used`: how many of the folder's layers are computed; 0: as many as we have, or more are there.
+void compare_vision(const VisionConfig& ours, const VisionConfig& theirs, int64_t used,
+                    hugging_face::Differences& differences) {
+  const auto compare = [&](const char* key, const auto& mine, const auto& other) {
+    differences.compare(std::string("task.vision.") + key, mine, other);
+  };
+  compare("kind", ours.kind, theirs.kind);
+  compare("image_size", ours.image_size, theirs.image_size);
+  compare("patch_size", ours.patch_size, theirs.patch_size);
+  compare("hidden_size", ours.hidden_size, theirs.hidden_size);
+  compare("num_attention_heads", ours.num_attention_heads, theirs.num_attention_heads);
+  compare("intermediate_size", ours.intermediate_size, theirs.intermediate_size);
+  compare("layer_norm_eps", ours.layer_norm_eps, theirs.layer_norm_eps);
+  compare("hidden_act", ours.hidden_act, theirs.hidden_act);
+  if (used > 0 || ours.num_hidden_layers > theirs.num_hidden_layers)
+    compare("num_hidden_layers", ours.num_hidden_layers, used > 0 ? used : theirs.num_hidden_layers);
+}
+
+std::vector<Piece> projector_pieces(const Parameter& parameter) {
+  return {{.name = "multi_modal_projector." + after(parameter.name, kProjector),
+           .transposed = parameter.name.ends_with(".weight")}};
+}
+
+json vision_json(const VisionConfig& config) {
+  return {{"model_type", config.is_clip() ? "clip_vision_model" : "siglip_vision_model"},
+          {"num_channels", 3},
+          {"image_size", config.image_size},
+          {"patch_size", config.patch_size},
+          {"hidden_size", config.hidden_size},
+          {"num_hidden_layers", config.num_hidden_layers},
+          {"num_attention_heads", config.num_attention_heads},
+          {"intermediate_size", config.intermediate_size},
+          {"layer_norm_eps", config.layer_norm_eps},
+          {"hidden_act", config.hidden_act},
+          {"vision_use_head", false}};
+}
+
+// The whole model's tensors, by LLaVA's names.
+NameMap llava_map(const Vlm& model) {
+  return {.pieces =
+              [&model](const Parameter& parameter) {
+                if (parameter.name.starts_with(kVision))
+                  return vision_pieces(parameter, model.config().vision, "vision_tower.vision_model.");
+                if (parameter.name.starts_with(kProjector)) return projector_pieces(parameter);
+                std::vector<Piece> pieces = language::llama_pieces(
+                    parameter, std::get<language::LlamaConfig>(model.config().language),
+                    std::string(kLanguage));
+                for (Piece& piece : pieces) piece.name = "language_model." + piece.name;
+                return pieces;
+              },
+          .plain_name =
+              [&model](const std::string& name) {
+                if (const auto vision = vision_name(name, true))
+                  return is_unused_vision(*vision, model.config().vision.num_hidden_layers)
+                             ? std::string()
+                             : "vision_tower.vision_model." + *vision;
+                return name;
+              }};
+}
+
+}  // namespace
+
+bool is_llava(const std::string& folder) {
+  std::string type;
+  ConfigFile(folder + "/config.json").read("model_type", type);
+  return type == "llava";
+}
+
+void import_vision(const std::string& folder, Vlm& model) {
+  const VisionConfig &ours = model.config().vision,
+                     theirs = read_vision_config(ConfigFile(folder + "/config.json"));
+  hugging_face::Differences differences;
+  compare_vision(ours, theirs, 0, differences);
+  differences.raise(folder);
+  hugging_face::import_weights(
+      folder, model.parameters(),
+      {.pieces =
+           [&](const Parameter& parameter) {
+             return parameter.name.starts_with(kVision) ? vision_pieces(parameter, ours, "")
+                                                        : std::vector<Piece>();
+           },
+       .plain_name =
+           [&](const std::string& name) {
+             const auto plain =
+                 vision_name(name, name.starts_with("vision_tower.") || name.starts_with("language_model.") ||
+                                       name.starts_with("multi_modal_projector."));
+             return !plain || is_unused_vision(*plain, ours.num_hidden_layers) ? std::string() : *plain;
+           }});
+}
+
+void import_language(const std::string& folder, Vlm& model) {
+  if (auto* llama = dynamic_cast<language::Llama*>(&model.language()))
+    language::import_llama(folder, *llama);
+  else
+    language::import_gpt2(folder, dynamic_cast<language::Gpt2&>(model.language()));
+}
+
+void import_llava(const std::string& folder, Vlm& model) {
+  const auto* llama = std::get_if<language::LlamaConfig>(&model.config().language);
+  if (llama == nullptr)
+    fail_with(PL_ERROR_CONFIG, folder,
+              ": its language model is a Llama: set task.language.architecture = \"llama\"");
+  const ConfigFile file(folder + "/config.json");
+  file.require("model_type", "llava");
+  file.expect("projector_hidden_act", "gelu");
+  file.expect("multimodal_projector_bias", true);
+  file.expect("vision_feature_select_strategy", "default");
+  int64_t layer = -2;
+  file.read("vision_feature_layer", layer);
+  const VisionConfig theirs = read_vision_config(file);
+  const int64_t used = layer < 0 ? theirs.num_hidden_layers + 1 + layer : layer;
+  hugging_face::Differences differences;
+  compare_vision(model.config().vision, theirs, used, differences);
+  language::compare_llama(*llama, language::read_llama_config(file.part("text_config")), differences);
+  differences.raise(folder);
+  hugging_face::import_weights(folder, model.parameters(), llava_map(model));
+}
+
+void export_llava(const std::string& folder, const Vlm& model, int64_t image_token) {
+  const auto* llama = std::get_if<language::LlamaConfig>(&model.config().language);
+  if (llama == nullptr)
+    fail_with(PL_ERROR_UNSUPPORTED,
+              "a GPT-2 with pictures cannot be exported: transformers gives pictures to models such as Llama "
+              "alone (task.language.architecture)");
+  if (model.config().projector_layers != 2)
+    fail_with(PL_ERROR_UNSUPPORTED,
+              "a linear projector cannot be exported: LlavaForConditionalGeneration has two layers "
+              "(task.projector.layers)");
+  const VisionConfig& vision = model.config().vision;
+  const at::Tensor one = at::ones({vision.hidden_size}), zero = at::zeros({vision.hidden_size});
+  const std::string norm = "vision_tower.vision_model.post_layernorm.";  // there, and not used
+  hugging_face::export_weights(folder, model.parameters(), llava_map(model),
+                               {{norm + "weight", one}, {norm + "bias", zero}});
+  const json values = {{"model_type", "llava"},
+                       {"architectures", {"LlavaForConditionalGeneration"}},
+                       {"projector_hidden_act", "gelu"},
+                       {"multimodal_projector_bias", true},
+                       {"vision_feature_layer", -1},
+                       {"vision_feature_select_strategy", vision.is_clip() ? "default" : "full"},
+                       {"image_token_index", image_token},
+                       {"image_seq_length", vision.patches()},
+                       {"tie_word_embeddings", llama->tie_word_embeddings},
+                       {"torch_dtype", "float32"},
+                       {"text_config", language::llama_json(*llama)},
+                       {"vision_config", vision_json(vision)}};
+  hugging_face::write_text(folder + "/config.json", values.dump(2) + "\n");
+}
+
+}  // namespace pipeline::vlm

@@ -1,0 +1,28 @@
+// Hugging Face's folders of the parts and of the whole.
+#pragma once
+
+#include <string>
+
+#include "plugins/tasks/vlm/model/vlm.hpp"
+
+namespace pipeline::vlm {
+
+// The vision encoder starts as that of a folder of CLIP, SigLIP, their vision models, or LLaVA. The folder
+// may have more layers than the model: LLaVA does not use CLIP's last, nor any norm or pooling behind it.
+// Throws Error (PL_ERROR_CONFIG), one for all values that differ, one for all tensors that do not fit.
+void import_vision(const std::string& folder, Vlm& model);
+
+// The language model starts as that of a folder of GPT-2 or Llama.
+void import_language(const std::string& folder, Vlm& model);
+
+// Everything starts as in a folder of LLaVA whose language model is a Llama.
+void import_llava(const std::string& folder, Vlm& model);
+
+// Whether a folder's config.json says that it is LLaVA's.
+bool is_llava(const std::string& folder);
+
+// What transformers loads as LlavaForConditionalGeneration. `image_token`: the id that stands for a patch.
+// Throws Error where the language model is a GPT-2: transformers cannot give one a picture.
+void export_llava(const std::string& folder, const Vlm& model, int64_t image_token);
+
+}  // namespace pipeline::vlm

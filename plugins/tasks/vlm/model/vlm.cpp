@@ -1,0 +1,75 @@
+#include "plugins/tasks/vlm/model/vlm.hpp"
+
+#include <ATen/ATen.h>
+
+#include "hugging_face/config_file.hpp"
+#include "transformer/gelu.hpp"
+
+namespace pipeline::vlm {
+
+void VlmConfig::check() const {
+  vision.check();
+  std::visit([](const auto& part) { part.check(); }, language);
+  hugging_face::check_range("projector_layers", projector_layers, 1, 2);
+}
+
+Vlm::Vlm(const VlmConfig& config, ParameterRegistry::Rule rule) : config_(config) {
+  config_.check();
+  registry_->set_rule(std::move(rule));
+  vision_.emplace(config_.vision, language::Place{registry_, "vision.", 0});
+  const uint32_t unit = projector_unit();
+  const language::Place place{registry_, "language.", unit + 1};
+  if (const auto* llama = std::get_if<language::LlamaConfig>(&config_.language))
+    language_ = std::make_unique<language::Llama>(*llama, place);
+  else
+    language_ = std::make_unique<language::Gpt2>(std::get<language::Gpt2Config>(config_.language), place);
+  const int64_t from = config_.vision.hidden_size, to = language_->width();
+  const double deviation = config_.vision.initializer_range;
+  first_ = transformer::add_linear(*registry_, "projector.linear_1", from, to, unit, deviation);
+  if (config_.projector_layers == 2)
+    second_ = transformer::add_linear(*registry_, "projector.linear_2", to, to, unit, deviation);
+}
+
+at::Tensor Vlm::projected(const at::Tensor& features) const {
+  const at::Tensor x = transformer::linear(features, first_);
+  if (config_.projector_layers == 1) return x;
+  return transformer::linear(transformer::gelu(x, transformer::Gelu::kExact), second_);
+}
+
+at::Tensor Vlm::features(const at::Tensor& pixels, const ForwardPass& pass) const {
+  const at::Tensor seen = vision_->features(pixels, pass);
+  return pass.run_once(
+      projector_unit(),
+      [&](const Tensors& in) { return Tensors{projected(in[0].to(pass.compute)).to(in[0].scalar_type())}; },
+      {seen})[0];
+}
+
+// A micro-batch without pictures passes through the same units, with no rows.
+transformer::Inserted Vlm::inserted(const VlmBatch& batch, const ForwardPass& pass) const {
+  if (batch.pixels.defined() && batch.pixels.size(0) > 0)
+    return {batch.picture_rows, features(batch.pixels, pass)};
+  at::Tensor seen = vision_->skip(pass);
+  if (pass.units != nullptr) seen = pass.units->skip(projector_unit(), seen, first_.weight.requires_grad());
+  return {at::empty({0}, batch.packed.tokens.options()), seen.view({0, language_->width()})};
+}
+
+LossSum Vlm::loss(const VlmBatch& batch, const ForwardPass& pass) const {
+  return language_->loss(batch.packed, pass, inserted(batch, pass));
+}
+
+at::Tensor Vlm::logits(const VlmBatch& batch, const at::Tensor& rows, const ForwardPass& pass) const {
+  const at::NoGradGuard no_grad;
+  return language_->logits(batch.packed, rows, pass.compute, inserted(batch, pass));
+}
+
+double Vlm::flops(const VlmBatch& batch) const {
+  const int64_t pictures = batch.pixels.defined() ? batch.pixels.size(0) : 0;
+  const auto rows = static_cast<double>(pictures * config_.vision.patches());
+  const auto from = static_cast<double>(config_.vision.hidden_size),
+             to = static_cast<double>(language_->width());
+  const double projector = 6 * rows * (from * to + (config_.projector_layers == 2 ? to * to : 0));
+  const bool trained = registry_->of_unit(0).front().requires_grad();
+  return vision_->flops(pictures, trained) + projector + language_->flops(batch.packed);
+}
+
+}  // namespace pipeline::vlm

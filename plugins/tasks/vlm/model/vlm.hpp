@@ -1,0 +1,79 @@
+// Vision encoder, projector and language model as one, in LLaVA's shape.
+#pragma once
+
+#include <pipeline/torch/forward.hpp>
+#include <pipeline/torch/parameter_registry.hpp>
+
+#include <memory>
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "language/gpt2.hpp"
+#include "language/llama.hpp"
+#include "plugins/tasks/vlm/model/vision_tower.hpp"
+
+namespace pipeline::vlm {
+
+struct VlmConfig {
+  VisionConfig vision;
+  std::variant<language::LlamaConfig, language::Gpt2Config> language;
+  int64_t projector_layers = 2;  // 1: linear; 2: a GELU between two
+
+  void check() const;
+};
+
+// Sequences in which some rows are a picture's patches instead of tokens.
+struct VlmBatch {
+  transformer::PackedBatch packed;  // where a patch is, the token is 0
+  at::Tensor pixels;                // (B, 3, S, S); undefined: no pictures
+  at::Tensor picture_rows;          // (B * patches) int64: the rows of packed that they take, in order
+
+  template <class V>
+  void tensors(V&& visit) {
+    packed.tensors(visit);
+    visit(pixels);
+    visit(picture_rows);
+  }
+};
+
+// LLaVA (Liu et al., arXiv:2304.08485): a picture's patch features go through the projector into the language
+// model's sequence, in place of one placeholder. Parameters are named "vision.", "projector.", "language.";
+// units are the vision tower's, the projector, the language model's, in this order.
+class Vlm {
+ public:
+  static constexpr bool kOwnPrecision = true;
+
+  // `rule`: see ParameterRegistry; freezes parts.
+  Vlm(const VlmConfig& config, ParameterRegistry::Rule rule = nullptr);
+
+  const VlmConfig& config() const { return config_; }
+  ParameterRegistry& parameters() { return *registry_; }
+  const ParameterRegistry& parameters() const { return *registry_; }
+
+  LossSum loss(const VlmBatch& batch, const ForwardPass& pass) const;
+  // Logits of the given rows, (R, vocabulary) fp32. No gradients.
+  at::Tensor logits(const VlmBatch& batch, const at::Tensor& rows, const ForwardPass& pass) const;
+  // What the language model sees of pictures (B, 3, S, S): (B * patches, C).
+  at::Tensor features(const at::Tensor& pixels, const ForwardPass& pass) const;
+  double flops(const VlmBatch& batch) const;
+
+  const VisionTower& vision() const { return *vision_; }
+  const language::LanguageModel& language() const { return *language_; }
+  language::LanguageModel& language() { return *language_; }
+
+ private:
+  transformer::Inserted inserted(const VlmBatch& batch, const ForwardPass& pass) const;
+  uint32_t projector_unit() const { return vision_->units(); }
+  at::Tensor projected(const at::Tensor& features) const;
+
+  VlmConfig config_;
+  std::shared_ptr<ParameterRegistry> registry_ = std::make_shared<ParameterRegistry>();
+  std::optional<VisionTower> vision_;
+  transformer::Linear first_, second_;  // of the projector
+  std::unique_ptr<language::LanguageModel> language_;
+};
+
+}  // namespace pipeline::vlm

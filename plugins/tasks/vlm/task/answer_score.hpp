@@ -1,0 +1,20 @@
+// How an answer compares with the true one, as SQuAD counts it (Rajpurkar et al., arXiv:1606.05250).
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pipeline::vlm {
+
+// Lower case, without punctuation, articles (a, an, the) and extra space. Letters beyond ASCII stay as they
+// are.
+std::vector<std::string> words_of(std::string_view answer);
+
+struct AnswerScore {
+  double exact = 0;  // 1: the same words in the same order
+  double f1 = 0;     // of the words they share, each as often as both have it
+};
+AnswerScore score_answer(std::string_view truth, std::string_view answer);
+
+}  // namespace pipeline::vlm

@@ -1,0 +1,129 @@
+#include "plugins/tasks/vlm/task/chat.hpp"
+
+#include <pipeline/error.hpp>
+
+#include <algorithm>
+
+namespace pipeline::vlm {
+namespace {
+
+const std::vector<ChatTemplate>& templates() {
+  static const std::vector<ChatTemplate> all{
+      {"plain", "", "", "", "", ""},
+      {"simple", "", "question: ", "\n", "answer: ", ""},
+      {"vicuna",
+       "A chat between a curious user and an artificial intelligence assistant. The assistant gives helpful, "
+       "detailed, and polite answers to the user's questions. ",
+       "USER: ", " ", "ASSISTANT: ", ""},
+      {"chatml", "", "<|im_start|>user\n", "<|im_end|>\n", "<|im_start|>assistant\n", "<|im_end|>"},
+      {"llama3", "<|begin_of_text|>", "<|start_header_id|>user<|end_header_id|>\n\n", "<|eot_id|>",
+       "<|start_header_id|>assistant<|end_header_id|>\n\n", "<|eot_id|>"},
+  };
+  return all;
+}
+
+}  // namespace
+
+std::vector<std::string> ChatTemplate::names() {
+  std::vector<std::string> names;
+  for (const ChatTemplate& one : templates()) names.push_back(one.name);
+  return names;
+}
+
+ChatTemplate ChatTemplate::named(const std::string& name) {
+  for (const ChatTemplate& one : templates())
+    if (one.name == name) return one;
+  fail_with(PL_ERROR_CONFIG, "there is no chat template \"", name, "\"");
+}
+
+Chat::Chat(ChatTemplate style, text::ByteLevelBpe tokenizer, int64_t patches, int64_t max_tokens)
+    : style_(std::move(style)), tokenizer_(std::move(tokenizer)), patches_(patches), max_tokens_(max_tokens) {
+  const auto encode = [&](const std::string& text) {
+    const auto ids = tokenizer_.encode(text, text::SpecialTokens::kRecognize);
+    return std::vector<int64_t>(ids.begin(), ids.end());
+  };
+  system_ = encode(style_.system);
+  before_user_ = encode(style_.before_user);
+  after_user_ = encode(style_.after_user);
+  before_assistant_ = encode(style_.before_assistant);
+  end_ = style_.after_assistant.empty() ? std::vector<int64_t>{tokenizer_.eot()}
+                                        : encode(style_.after_assistant);
+  if (end_.size() != 1)
+    fail_with(PL_ERROR_CONFIG, "task.chat.template = \"", style_.name, "\": ends an answer with ",
+              style_.after_assistant, ", which is ", end_.size(),
+              " tokens of this tokenizer, must be one: use a tokenizer that has it, or another template");
+}
+
+void Chat::append_text(std::string_view text, std::vector<int64_t>& out) const {
+  const auto ids = tokenizer_.encode(text);
+  out.insert(out.end(), ids.begin(), ids.end());
+}
+
+void Chat::append_user(const Turn& turn, bool with_picture, std::vector<int64_t>& out) const {
+  out.insert(out.end(), before_user_.begin(), before_user_.end());
+  const size_t mark = turn.text.find(kImageMark);
+  append_text(std::string_view(turn.text).substr(0, mark), out);
+  if (mark != std::string::npos) {
+    if (with_picture) out.insert(out.end(), static_cast<size_t>(patches_), ChatTokens::kPatch);
+    append_text(std::string_view(turn.text).substr(mark + kImageMark.size()), out);
+  }
+  out.insert(out.end(), after_user_.begin(), after_user_.end());
+  out.insert(out.end(), before_assistant_.begin(), before_assistant_.end());
+}
+
+ChatTokens Chat::sequence(const Conversation& conversation, bool with_picture) const {
+  ChatTokens result;
+  std::vector<int64_t>& all = result.tokens;
+  all = system_;
+  std::vector<bool> learnt(all.size(), false);
+  const auto most = static_cast<size_t>(max_tokens_) + 1;  // the last one is only a target
+  for (size_t i = 0; i + 1 < conversation.turns.size(); i += 2) {
+    const size_t before = all.size();
+    append_user(conversation.turns[i], with_picture, all);
+    learnt.resize(all.size(), false);
+    append_text(conversation.turns[i + 1].text, all);
+    all.push_back(end_.front());
+    learnt.resize(all.size(), true);
+    if (all.size() <= most) continue;
+    result.cut_turns = (conversation.turns.size() - i) / 2;
+    all.resize(i == 0 ? most : before);
+    learnt.resize(all.size());
+    break;
+  }
+  result.targets.assign(all.size(), -1);
+  for (size_t i = 0; i + 1 < all.size(); ++i)
+    if (learnt[i + 1]) result.targets[i] = all[i + 1];
+  all.pop_back();
+  result.targets.pop_back();
+  return result;
+}
+
+std::vector<int64_t> Chat::prompt(const Conversation& conversation, size_t question, int64_t new_tokens,
+                                  bool with_picture) const {
+  // The turns of each question and its answer, so that the oldest can go, but for the one with the picture.
+  std::vector<std::vector<int64_t>> parts;
+  for (size_t i = 0; i <= question; ++i) {
+    std::vector<int64_t>& part = parts.emplace_back();
+    append_user(conversation.turns[2 * i], with_picture, part);
+    if (i == question) break;
+    append_text(conversation.turns[2 * i + 1].text, part);
+    part.push_back(end_.front());
+  }
+  const auto has_picture = [&](const std::vector<int64_t>& part) {
+    return std::find(part.begin(), part.end(), ChatTokens::kPatch) != part.end();
+  };
+  size_t total = system_.size();
+  for (const auto& part : parts) total += part.size();
+  const auto room = static_cast<size_t>(std::max<int64_t>(max_tokens_ - new_tokens, 1));
+  for (size_t i = 0; i + 1 < parts.size() && total > room; ++i) {
+    if (has_picture(parts[i])) continue;
+    total -= parts[i].size();
+    parts[i].clear();
+  }
+  if (total > room) return {};
+  std::vector<int64_t> result = system_;
+  for (const auto& part : parts) result.insert(result.end(), part.begin(), part.end());
+  return result;
+}
+
+}  // namespace pipeline::vlm

@@ -1,0 +1,63 @@
+// How a conversation becomes one sequence of tokens.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plugins/tasks/vlm/data/conversation.hpp"
+#include "tokenizer/byte_level_bpe.hpp"
+
+namespace pipeline::vlm {
+
+// What stands around the turns. Its tokens such as <|im_end|> are recognized in these texts alone, never in
+// what people wrote.
+struct ChatTemplate {
+  std::string name;
+  std::string system;  // before all turns
+  std::string before_user, after_user, before_assistant;
+  std::string after_assistant;  // ends the answer and is learnt with it; empty: the end of text
+
+  // Throws Error (PL_ERROR_CONFIG) for a name that there is not.
+  static ChatTemplate named(const std::string& name);
+  static std::vector<std::string> names();
+};
+
+// A conversation as the language model reads it.
+struct ChatTokens {
+  static constexpr int64_t kPatch = -1;  // in place of a token: a patch of the picture
+
+  std::vector<int64_t> tokens;
+  std::vector<int64_t>
+      targets;             // the token after each one, in the assistant's turns and their ends; -1: none
+  uint64_t cut_turns = 0;  // pairs of turns that did not fit
+};
+
+class Chat {
+ public:
+  // `patches`: tokens that a picture takes. `max_tokens`: longer conversations are cut.
+  Chat(ChatTemplate style, text::ByteLevelBpe tokenizer, int64_t patches, int64_t max_tokens);
+
+  // For learning and evaluating. Cut at the end of an answer; the first answer is cut within where it does
+  // not fit, and has no end then. `with_picture` false: as if there were none, to see what it is worth.
+  ChatTokens sequence(const Conversation& conversation, bool with_picture = true) const;
+
+  // What comes before the answer to turn 2 * `question`; older turns are left out until `new_tokens` fit.
+  // Empty if they never do.
+  std::vector<int64_t> prompt(const Conversation& conversation, size_t question, int64_t new_tokens,
+                              bool with_picture = true) const;
+
+  int64_t end_token() const { return end_.front(); }  // generation stops there
+
+ private:
+  void append_user(const Turn& turn, bool with_picture, std::vector<int64_t>& out) const;
+  void append_text(std::string_view text, std::vector<int64_t>& out) const;
+
+  ChatTemplate style_;
+  text::ByteLevelBpe tokenizer_;
+  int64_t patches_, max_tokens_;
+  std::vector<int64_t> system_, before_user_, after_user_, before_assistant_, end_;
+};
+
+}  // namespace pipeline::vlm

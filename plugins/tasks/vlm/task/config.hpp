@@ -1,0 +1,258 @@
+// The options of the vision-language task.
+#pragma once
+
+#include <pipeline/options.hpp>
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "plugins/tasks/vlm/model/vlm.hpp"
+#include "plugins/tasks/vlm/task/chat.hpp"
+
+namespace pipeline::vlm {
+
+struct DataConfig {
+  std::filesystem::path train, val, test, images;
+  std::string image_column = "image", caption_column = "caption", id_column, background = "white";
+  double max_broken_share = 0.01;
+  int64_t max_pixels = 178956970;
+
+  void describe(Options& o) {
+    o("train", train, "what to learn from: captions (JSONL, CSV, TSV) or conversations (LLaVA's JSON)")
+        .required();
+    o("val", val, "the same, to evaluate during training; empty: none");
+    o("test", test, "the same, to evaluate or predict at the end; empty: none").may_change();
+    o("images", images, "folder of the pictures that the files name; empty: each file's own folder")
+        .may_change();
+    o("image_column", image_column, "captions: column of the picture's path");
+    o("caption_column", caption_column, "captions: column of the text");
+    o("id_column", id_column,
+      "captions: column of the id; empty: `id` if present, else records are numbered");
+    o("background", background,
+      "colour behind transparent pictures; drop: ignore transparency, as Pillow does")
+        .choices({"white", "black", "grey", "drop"});
+    o("max_broken_share", max_broken_share,
+      "share of the pictures that may be missing or broken; each is named, and its sample skipped")
+        .min(0)
+        .max(1);
+    o("max_pixels", max_pixels, "a picture with more is refused before it is decoded").unit("pixels").min(1);
+  }
+};
+
+struct VisionOptions {
+  VisionConfig vision;
+  double lr_multiplier = 1;
+  std::string resize = "crop";
+  std::filesystem::path init_from;
+
+  void describe(Options& o) {
+    o("init_from", init_from, "Hugging Face folder of a CLIP, SigLIP or LLaVA model; empty: fresh weights");
+    o("kind", vision.kind, "architecture").choices({"clip", "siglip"});
+    o("image_size", vision.image_size, "side of the square that a picture becomes").unit("pixels").min(1);
+    o("patch_size", vision.patch_size, "side of a patch").unit("pixels").min(1);
+    o("hidden_size", vision.hidden_size, "width").min(1);
+    o("num_hidden_layers", vision.num_hidden_layers, "layers").min(1);
+    o("num_attention_heads", vision.num_attention_heads, "attention heads").min(1);
+    o("intermediate_size", vision.intermediate_size, "width of the feed-forward layer").min(1);
+    o("hidden_act", vision.hidden_act, "activation").choices({"quick_gelu", "gelu", "gelu_pytorch_tanh"});
+    o("layer_norm_eps", vision.layer_norm_eps, "added to the variance").above(0);
+    o("initializer_range", vision.initializer_range, "standard deviation of initial weights").above(0);
+    o("resize", resize,
+      "crop: shortest side to image_size, then the centre; squash: both sides; pad: to a square first")
+        .choices({"crop", "squash", "pad"});
+    o("lr_multiplier", lr_multiplier, "times the learning rate").above(0);
+  }
+};
+
+struct ProjectorOptions {
+  int64_t layers = 2;
+  double lr_multiplier = 1;
+
+  void describe(Options& o) {
+    o("layers", layers, "1: linear; 2: with a GELU between").min(1).max(2);
+    o("lr_multiplier", lr_multiplier, "times the learning rate").above(0);
+  }
+};
+
+// One set of names, Llama's, for both architectures.
+struct LanguageOptions {
+  std::string architecture = "llama";
+  std::filesystem::path init_from;
+  int64_t hidden_size = 576, num_hidden_layers = 30, num_attention_heads = 9, num_key_value_heads = 0,
+          intermediate_size = 0, max_position_embeddings = 2048;
+  double norm_eps = 1e-5, rope_theta = 10000, initializer_range = 0.02, dropout = 0, lr_multiplier = 1;
+  bool tie_word_embeddings = true;
+
+  void describe(Options& o) {
+    o("init_from", init_from, "Hugging Face folder of a Llama or GPT-2 model; empty: fresh weights");
+    o("architecture", architecture, "of the language model").choices({"llama", "gpt2"});
+    o("hidden_size", hidden_size, "width of the residual stream").min(1);
+    o("num_hidden_layers", num_hidden_layers, "layers").min(1);
+    o("num_attention_heads", num_attention_heads, "attention heads").min(1);
+    o("num_key_value_heads", num_key_value_heads, "llama: heads of keys and values; 0: num_attention_heads")
+        .min(0);
+    o("intermediate_size", intermediate_size,
+      "width of the feed-forward layer; 0: 4 x hidden_size, or 8/3 with llama, in multiples of 32")
+        .min(0);
+    o("max_position_embeddings", max_position_embeddings, "longest sequence, a picture's patches included")
+        .unit("tokens")
+        .min(8);
+    o("norm_eps", norm_eps, "added to the variance").above(0);
+    o("rope_theta", rope_theta, "llama: base of the rotary positions").above(0);
+    o("tie_word_embeddings", tie_word_embeddings, "llama: the embedding is the output head, too");
+    o("dropout", dropout,
+      "gpt2: of the embedding, attention weights and before residual additions; llama: of "
+      "attention weights")
+        .min(0)
+        .below(1);
+    o("initializer_range", initializer_range, "standard deviation of initial weights").above(0);
+    o("lr_multiplier", lr_multiplier, "times the learning rate").above(0);
+  }
+  void validate(const ConfigErrors& errors) const {
+    const auto divides = [&](int64_t part, int64_t whole, const char* key, const char* other) {
+      if (whole % part != 0) errors(key, concat("must divide task.language.", other, " (", whole, ")"));
+    };
+    divides(num_attention_heads, hidden_size, "num_attention_heads", "hidden_size");
+    if (num_key_value_heads == 0) return;
+    if (architecture == "gpt2") errors("num_key_value_heads", "is for architecture = \"llama\"");
+    divides(num_key_value_heads, num_attention_heads, "num_key_value_heads", "num_attention_heads");
+  }
+
+  // `vocabulary`, `end_of_text`: of the tokenizer.
+  std::variant<language::LlamaConfig, language::Gpt2Config> model(int64_t vocabulary,
+                                                                  int64_t end_of_text) const {
+    if (architecture == "gpt2")
+      return language::Gpt2Config{.vocab_size = vocabulary,
+                                  .n_positions = max_position_embeddings,
+                                  .n_embd = hidden_size,
+                                  .n_layer = num_hidden_layers,
+                                  .n_head = num_attention_heads,
+                                  .n_inner = intermediate_size,
+                                  .layer_norm_epsilon = norm_eps,
+                                  .initializer_range = initializer_range,
+                                  .embd_pdrop = dropout,
+                                  .attn_pdrop = dropout,
+                                  .resid_pdrop = dropout,
+                                  .bos_token_id = end_of_text,
+                                  .eos_token_id = end_of_text};
+    constexpr int64_t kMultiple = 32;
+    const int64_t inner = (8 * hidden_size / 3 + kMultiple - 1) / kMultiple * kMultiple;
+    return language::LlamaConfig{
+        .vocab_size = vocabulary,
+        .max_position_embeddings = max_position_embeddings,
+        .hidden_size = hidden_size,
+        .num_hidden_layers = num_hidden_layers,
+        .num_attention_heads = num_attention_heads,
+        .num_key_value_heads = num_key_value_heads > 0 ? num_key_value_heads : num_attention_heads,
+        .intermediate_size = intermediate_size > 0 ? intermediate_size : inner,
+        .rms_norm_eps = norm_eps,
+        .rope_theta = rope_theta,
+        .initializer_range = initializer_range,
+        .attention_dropout = dropout,
+        .tie_word_embeddings = tie_word_embeddings,
+        .bos_token_id = end_of_text,
+        .eos_token_id = end_of_text};
+  }
+};
+
+struct TokenizerOptions {
+  std::filesystem::path path;
+  int64_t vocab_size = 8192;
+
+  void describe(Options& o) {
+    o("path", path,
+      "tokenizer.json, or a folder with it or with vocab.json and merges.txt; empty: train on the data");
+    o("vocab_size", vocab_size, "size of a trained tokenizer").unit("tokens").min(257).max(1 << 20);
+  }
+};
+
+struct ChatOptions {
+  std::string style = "simple";
+  int64_t max_tokens = 512;
+
+  void describe(Options& o) {
+    o("template", style, "what stands around the turns; plain: nothing, for captions")
+        .choices({"plain", "simple", "vicuna", "chatml", "llama3"});
+    o("max_tokens", max_tokens, "longer conversations are cut at a turn").unit("tokens").min(4);
+  }
+};
+
+struct GenerateOptions {
+  std::string method = "greedy";
+  double temperature = 1, top_p = 1, length_penalty = 1;
+  int64_t top_k = 0, beams = 4, max_tokens = 32, validate_samples = 0, evaluate_samples = 0;
+
+  void describe(Options& o) {
+    o("method", method, "decoding method").choices({"greedy", "sample", "beam"}).may_change();
+    o("temperature", temperature, "sampling temperature; below 1 favours likely tokens")
+        .above(0)
+        .may_change();
+    o("top_k", top_k, "sample: only the k most likely tokens; 0: all").min(0).may_change();
+    o("top_p", top_p, "sample: only the most likely tokens that sum to this probability")
+        .above(0)
+        .max(1)
+        .may_change();
+    o("beams", beams, "beam: hypotheses kept").min(1).max(64).may_change();
+    o("length_penalty", length_penalty, "beam: scores are divided by length to this power").may_change();
+    o("max_tokens", max_tokens, "longest generated answer").unit("tokens").min(1).may_change();
+    o("validate_samples", validate_samples, "samples answered and scored per evaluation during training")
+        .unit("samples")
+        .min(0)
+        .may_change();
+    o("evaluate_samples", evaluate_samples, "the same in a full evaluation; 0: all")
+        .unit("samples")
+        .min(0)
+        .may_change();
+  }
+};
+
+struct VlmTaskConfig {
+  DataConfig data;
+  VisionOptions vision;
+  ProjectorOptions projector;
+  LanguageOptions language;
+  TokenizerOptions tokenizer;
+  ChatOptions chat;
+  GenerateOptions generate;
+  std::vector<std::string> freeze;
+
+  void describe(Options& o) {
+    o("freeze", freeze,
+      "parameters that are not trained, as patterns of names: [\"vision.*\", \"language.*\"]");
+    o.group("data", data);
+    o.group("vision", vision);
+    o.group("projector", projector);
+    o.group("language", language);
+    o.group("tokenizer", tokenizer);
+    o.group("chat", chat);
+    o.group("generate", generate);
+  }
+  void validate(const ConfigErrors& errors) const {
+    const VisionConfig& v = vision.vision;
+    if (v.image_size % v.patch_size != 0)
+      errors("vision.patch_size",
+             "must divide task.vision.image_size (" + std::to_string(v.image_size) + ")");
+    if (v.hidden_size % v.num_attention_heads != 0)
+      errors("vision.num_attention_heads",
+             "must divide task.vision.hidden_size (" + std::to_string(v.hidden_size) + ")");
+    if (chat.max_tokens > language.max_position_embeddings)
+      errors("chat.max_tokens", "must not exceed task.language.max_position_embeddings (" +
+                                    std::to_string(language.max_position_embeddings) + ")");
+    if (v.patches() + generate.max_tokens >= chat.max_tokens)
+      errors("chat.max_tokens",
+             concat("must be more than a picture's ", v.patches(), " patches and task.generate.max_tokens (",
+                    generate.max_tokens, ") together"));
+  }
+
+  // `vocabulary`, `end_of_text`: of the tokenizer.
+  VlmConfig model(int64_t vocabulary, int64_t end_of_text) const {
+    return {.vision = vision.vision,
+            .language = language.model(vocabulary, end_of_text),
+            .projector_layers = projector.layers};
+  }
+};
+
+}  // namespace pipeline::vlm

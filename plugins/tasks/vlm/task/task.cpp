@@ -1,0 +1,362 @@
+#include "plugins/tasks/vlm/task/task.hpp"
+
+#include <fnmatch.h>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "generation/generate.hpp"
+#include "plugins/tasks/vlm/model/folders.hpp"
+#include "plugins/tasks/vlm/model/seeing_decoder.hpp"
+#include "plugins/tasks/vlm/task/answer_score.hpp"
+#include "tokenizer/tokenizer_files.hpp"
+#include "tokenizer/tokenizer_setup.hpp"
+#include "transformer/packed_batch.hpp"
+
+namespace pipeline::vlm {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array kSplits{Split::kTrain, Split::kVal, Split::kTest};
+
+const fs::path& file_of(const DataConfig& data, Split split) {
+  return split == Split::kTrain ? data.train : split == Split::kVal ? data.val : data.test;
+}
+
+const char* key_of(Split split) {
+  return split == Split::kTrain ? "data.train" : split == Split::kVal ? "data.val" : "data.test";
+}
+
+ResizeOptions resize_options(const VisionOptions& vision) {
+  ResizeOptions options;
+  options.size = vision.vision.image_size;
+  options.mode = vision.resize == "crop"     ? ResizeMode::kCrop
+                 : vision.resize == "squash" ? ResizeMode::kSquash
+                                             : ResizeMode::kPad;
+  if (!vision.vision.is_clip()) options.mean = options.deviation = {0.5f, 0.5f, 0.5f};
+  return options;
+}
+
+DecodeOptions decode_options(const DataConfig& data) {
+  DecodeOptions options;
+  options.max_pixels = static_cast<uint64_t>(data.max_pixels);
+  if (data.background == "drop") {
+    options.background.reset();
+  } else {
+    const uint8_t level = data.background == "white" ? 255 : data.background == "black" ? 0 : 128;
+    options.background = {level, level, level};
+  }
+  return options;
+}
+
+// Text for one line of the log.
+std::string one_line(std::string text) {
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  return text.empty() ? "(nothing)" : text;
+}
+
+std::string without_mark(std::string text) {
+  if (const size_t at = text.find(kImageMark); at != std::string::npos) text.erase(at, kImageMark.size());
+  const size_t begin = text.find_first_not_of(" \n"), end = text.find_last_not_of(" \n");
+  return begin == std::string::npos ? "" : text.substr(begin, end - begin + 1);
+}
+
+}  // namespace
+
+void VlmTask::set_extra_state(std::string_view state) {
+  kept_tokenizer_ = text::tokenizer_of_checkpoint(
+      state, config().tokenizer.path, context(),
+      [&](const std::string& problem) { config_error("tokenizer.path", problem); });
+}
+
+std::string VlmTask::extra_state() { return text::format_tokenizer_json(tokenizer_->vocabulary()); }
+
+void VlmTask::open_files() {
+  const DataConfig& data = config().data;
+  const std::string folder(view(run().cache_dir));
+  const bool to_use = run().purpose != PL_PURPOSE_TRAIN && kept_tokenizer_;
+  try {
+    for (const Split split : kSplits) {
+      const fs::path& file = file_of(data, split);
+      if (file.empty() || (run().purpose == PL_PURPOSE_EXPORT && kept_tokenizer_)) continue;
+      if (!fs::is_regular_file(file)) {
+        if (!to_use)
+          config_error(
+              key_of(split),
+              "there is no such file; a path is taken from the folder in which the program is started");
+        context().warn(file.string(), " is not there: going on without it");
+        continue;
+      }
+      const std::string what = "reading " + file.filename().string();
+      auto& store = stores_[static_cast<size_t>(split)];
+      store = ConversationStore(
+          folder, file.string(),
+          {.image = data.image_column,
+           .caption = data.caption_column,
+           .id = data.id_column,
+           .caption_required = split != Split::kTest},
+          {.progress = [&](uint64_t done, uint64_t total) { context().progress(what, done, total); },
+           .note = [&](const std::string& line) { context().info(line); },
+           .cancelled = [&] { return context().cancelled(); }});
+      if (!store.report().empty()) context().warn(store.report());
+      pictures_[static_cast<size_t>(split)].emplace(Pictures::Options{
+          .folder = data.images.empty() ? file.parent_path() : data.images,
+          .decode = decode_options(data),
+          .resize = resize_options(config().vision),
+          .most_broken = static_cast<uint64_t>(data.max_broken_share * static_cast<double>(store.size())),
+          .warn = [&](const std::string& line) { context().warn(line); }});
+    }
+    if (kept_tokenizer_) {
+      tokenizer_ = kept_tokenizer_;
+    } else if (!config().tokenizer.path.empty()) {
+      tokenizer_ = text::ByteLevelBpe::load(config().tokenizer.path.string());
+    } else {
+      const ConversationStore& train = store(Split::kTrain);
+      tokenizer_ = text::trained_tokenizer(
+          {.key = files::hash128(train.fingerprint() + " " + std::to_string(config().tokenizer.vocab_size))
+                      .hex(),
+           .bytes = train.size(),
+           .what = concat(train.size(), " conversations"),
+           .each =
+               [&](const auto& text, const auto& read) {
+                 for (uint64_t i = 0; i < train.size(); ++i) {
+                   for (const Turn& turn : train[i].turns) text(turn.text);
+                   if (i % 256 == 0) read(i);
+                 }
+               }},
+          config().tokenizer.vocab_size, context());
+    }
+  } catch (const files::DataError& error) {
+    fail_with(error.code() == ENOSPC || error.code() == EDQUOT ? PL_ERROR_NO_SPACE : PL_ERROR_CONFIG,
+              error.what());
+  } catch (const text::Error& error) {
+    fail_with(PL_ERROR_CONFIG, error.what());
+  } catch (const fs::filesystem_error& error) {
+    fail_with(error.code().value() == ENOSPC ? PL_ERROR_NO_SPACE : PL_ERROR_CONFIG, error.what());
+  } catch (const files::Cancelled& error) {
+    fail_with(PL_ERROR_CANCELLED, error.what());
+  }
+  is_open_ = true;
+}
+
+void VlmTask::open_data() {
+  if (!is_open_) open_files();  // another process has prepared
+  if (!tokenizer_->has_eot())
+    fail_with(PL_ERROR_CONFIG, "the tokenizer has no token <|endoftext|>, which ends an answer");
+  chat_.emplace(ChatTemplate::named(config().chat.style), *tokenizer_, config().vision.vision.patches(),
+                config().chat.max_tokens);
+  if (run().purpose == PL_PURPOSE_EXPORT) return;
+  context().info("data       ", sample_count(Split::kTrain), " training, ", sample_count(Split::kVal),
+                 " validation, ", sample_count(Split::kTest), " test samples; ",
+                 config().vision.vision.patches(), " patches a picture; vocabulary of ",
+                 tokenizer_->vocab_size(), kept_tokenizer_ ? ", as the weights have it" : "");
+}
+
+std::shared_ptr<Vlm> VlmTask::build_model() {
+  const VlmConfig config = this->config().model(tokenizer_->vocab_size(), tokenizer_->eot());
+  const std::vector<std::string>& patterns = this->config().freeze;
+  std::vector<bool> used(patterns.size(), false);
+  const auto rule = [&](Parameter& parameter) {
+    for (size_t i = 0; i < patterns.size(); ++i) {
+      if (fnmatch(patterns[i].c_str(), parameter.name.c_str(), 0) != 0) continue;
+      used[i] = true;
+      parameter.trainable = false;
+    }
+    parameter.lr_multiplier = parameter.name.starts_with("vision.") ? this->config().vision.lr_multiplier
+                              : parameter.name.starts_with("projector.")
+                                  ? this->config().projector.lr_multiplier
+                                  : this->config().language.lr_multiplier;
+  };
+  auto model = std::make_shared<Vlm>(config, rule);
+  for (size_t i = 0; i < patterns.size(); ++i)
+    if (!used[i])
+      config_error("freeze", concat("\"", patterns[i], "\" matches no parameter; there are, for example, ",
+                                    model->parameters()[0].name, ", projector.linear_1.weight and ",
+                                    model->parameters()[model->parameters().size() - 1].name));
+  const fs::path &vision = this->config().vision.init_from, &language = this->config().language.init_from;
+  if (kept_tokenizer_) return model;  // the weights come from a checkpoint
+  if (!vision.empty()) import_vision(vision.string(), *model);
+  if (!language.empty()) import_language(language.string(), *model);
+  return model;
+}
+
+void VlmTask::import_model(const fs::path& folder) { import_llava(folder.string(), model()); }
+
+// The picture's placeholder gets the first id behind the tokenizer's.
+void VlmTask::export_model(const fs::path& folder) {
+  export_llava(folder.string(), model(), tokenizer_->vocab_size());
+  tokenizer_->save(folder.string());
+}
+
+// The test data may change in a continued run, and training does not see them.
+std::string VlmTask::data_fingerprint() {
+  std::string result = std::to_string(tokenizer_->fingerprint());
+  for (const Split split : kSplits)
+    if (split != Split::kTest || run().purpose != PL_PURPOSE_TRAIN)
+      result += " " + store(split).fingerprint();
+  return result;
+}
+
+// About the tokens: of four bytes each, and a picture's.
+double VlmTask::sample_cost(Split split, uint64_t id) const {
+  return static_cast<double>(store(split).bytes(id)) / 4 +
+         static_cast<double>(config().vision.vision.patches());
+}
+
+VlmTaskBatch VlmTask::batch_of(const std::vector<Conversation>& conversations, const LoadRequest& request,
+                               bool with_pictures) const {
+  const int64_t side = config().vision.vision.image_size, patches = config().vision.vision.patches();
+  const auto& pictures = *pictures_[static_cast<size_t>(request.split)];
+  VlmTaskBatch batch;
+  batch.ids = {request.ids.begin(), request.ids.end()};
+  batch.split = request.split;
+  at::Tensor pixels = at::empty({static_cast<int64_t>(conversations.size()), 3, side, side}, at::kFloat);
+  int64_t count = 0;
+  std::vector<std::vector<int64_t>> tokens, targets;
+  std::vector<int64_t> rows;
+  int64_t row = 0;
+  for (const Conversation& conversation : conversations) {
+    const bool wants = with_pictures && !conversation.image.empty();
+    const bool has = wants && pictures.load(conversation.image, pixels[count].mutable_data_ptr<float>());
+    batch.picture_of.push_back(has ? count++ : -1);
+    ChatTokens chat = chat_->sequence(conversation, has);
+    if (wants && !has) chat.targets.assign(chat.targets.size(), -1);  // what it would say without is not so
+    for (size_t i = 0; i < chat.tokens.size(); ++i, ++row) {
+      if (chat.tokens[i] != ChatTokens::kPatch) continue;
+      rows.push_back(row);
+      chat.tokens[i] = 0;
+    }
+    tokens.push_back(std::move(chat.tokens));
+    targets.push_back(std::move(chat.targets));
+  }
+  batch.packed = transformer::pack(tokens, targets);
+  if (count > 0) {
+    batch.pixels = pixels.narrow(0, 0, count);
+    batch.picture_rows = at::tensor(rows, at::kLong);
+    if (batch.picture_rows.numel() != count * patches)
+      fail("a batch of ", count, " pictures has ", batch.picture_rows.numel(), " rows for patches, expected ",
+           count * patches);
+  }
+  return batch;
+}
+
+VlmTaskBatch VlmTask::make_batch(const LoadRequest& request) const {
+  std::vector<Conversation> conversations;
+  for (const uint64_t id : request.ids) conversations.push_back(store(request.split)[id]);
+  try {
+    return batch_of(conversations, request, true);
+  } catch (const files::DataError& error) {
+    fail_with(PL_ERROR_CONFIG, error.what());
+  }
+}
+
+BatchInfo VlmTask::batch_info(const VlmTaskBatch& batch) const {
+  const auto rows = static_cast<uint64_t>(batch.packed.sequences.rows());
+  return {.weight = static_cast<double>(batch.packed.target_rows.size()),
+          .samples = batch.ids.size(),
+          .tokens = rows,
+          .positions = rows};
+}
+
+// For the first samples, so that the choice is the same everywhere.
+bool VlmTask::is_answered(const EvaluationSink& sink, uint64_t id) const {
+  const GenerateOptions& generate = config().generate;
+  if (sink.purpose() == Purpose::kValidate) return id < static_cast<uint64_t>(generate.validate_samples);
+  return generate.evaluate_samples == 0 || id < static_cast<uint64_t>(generate.evaluate_samples);
+}
+
+std::vector<std::string> VlmTask::answers(const VlmTaskBatch& batch,
+                                          const std::vector<Conversation>& conversations,
+                                          const std::vector<Question>& questions) {
+  const GenerateOptions& wanted = config().generate;
+  generation::GenerationOptions options{
+      .max_new_tokens = wanted.max_tokens,
+      .eos_token_id = chat_->end_token(),
+      .sampling = {},
+      .beams = wanted.method == "beam" ? wanted.beams : 1,
+      .length_penalty = wanted.length_penalty,
+      .seed = context().seed("generate", static_cast<uint64_t>(batch.split)),
+      .compute = pass().compute};
+  if (wanted.method == "sample")
+    options.sampling = {.temperature = wanted.temperature, .top_k = wanted.top_k, .top_p = wanted.top_p};
+  at::Tensor seen;
+  if (batch.pixels.defined())
+    seen = model().features(batch.pixels, pass()).unflatten(0, {batch.pixels.size(0), -1});
+  std::vector<generation::Prompt> prompts;
+  std::vector<int64_t> pictures;
+  for (const Question& question : questions) {
+    const int64_t picture = batch.picture_of[question.sample];
+    prompts.push_back({.id = batch.ids[question.sample],
+                       .tokens = chat_->prompt(conversations[question.sample], question.index,
+                                               wanted.max_tokens, picture >= 0)});
+    if (picture >= 0) pictures.push_back(picture);
+  }
+  const SeeingDecoder decoder(model().language(), seen, pictures);
+  std::vector<std::string> texts;
+  for (const std::vector<int64_t>& tokens : generation::generate(decoder, prompts, options))
+    texts.push_back(tokenizer_->decode(std::vector<int32_t>(tokens.begin(), tokens.end())));
+  return texts;
+}
+
+void VlmTask::evaluate(const VlmTaskBatch& batch, EvaluationSink& sink) {
+  TorchTask::evaluate(batch, sink);
+  std::vector<Conversation> conversations;
+  for (const uint64_t id : batch.ids) conversations.push_back(store(batch.split)[id]);
+  std::vector<Question> questions;
+  for (size_t i = 0; i < conversations.size(); ++i) {
+    if (!is_answered(sink, batch.ids[i]) && i >= sink.samples_left()) continue;
+    if (batch.picture_of[i] < 0 && !conversations[i].image.empty()) continue;  // broken
+    for (size_t q = 0; 2 * q + 1 < conversations[i].turns.size(); ++q) questions.push_back({i, q});
+  }
+  if (questions.empty()) return;
+  const std::vector<std::string> written = answers(batch, conversations, questions);
+  for (size_t i = 0; i < questions.size(); ++i) {
+    const auto [sample, index] = questions[i];
+    const Conversation& conversation = conversations[sample];
+    const std::string& truth = conversation.turns[2 * index + 1].text;
+    if (is_answered(sink, batch.ids[sample])) {
+      const AnswerScore score = score_answer(truth, written[i]);
+      sink.value("exact", score.exact, 1);
+      sink.value("f1", score.f1, 1);
+    }
+    if (index > 0) continue;
+    sink.sample(batch.ids[sample],
+                concat("  ", one_line(conversation.id), " ", one_line(conversation.image), ": ",
+                       one_line(without_mark(conversation.turns[2 * index].text)),
+                       "\n    real:    ", one_line(truth), "\n    written: ", one_line(written[i])));
+  }
+}
+
+void VlmTask::predict(const VlmTaskBatch& batch, const PredictionSink& sink) {
+  std::vector<Conversation> conversations;
+  std::vector<Question> questions;
+  for (size_t i = 0; i < batch.ids.size(); ++i) {
+    conversations.push_back(store(batch.split)[batch.ids[i]]);
+    for (size_t q = 0; 2 * q < conversations[i].turns.size(); ++q) questions.push_back({i, q});
+  }
+  const std::vector<std::string> written = answers(batch, conversations, questions);
+  for (size_t i = 0; i < questions.size(); ++i) {
+    const auto [sample, index] = questions[i];
+    sink.row(batch.ids[sample], {without_mark(conversations[sample].turns[2 * index].text), written[i]});
+  }
+}
+
+std::vector<Metric> VlmTask::metrics() {
+  return {{.name = "loss", .help = "cross-entropy per target token, in nats"},
+          {.name = "perplexity", .help = "exp(loss)", .source = "loss", .aggregate = PL_AGGREGATE_EXP_MEAN},
+          {.name = "exact",
+           .help = "share of the answers that are right, as SQuAD compares them",
+           .better = PL_BETTER_HIGHER},
+          {.name = "f1", .help = "F1 of an answer's words", .better = PL_BETTER_HIGHER}};
+}
+
+}  // namespace pipeline::vlm
+
+PIPELINE_TASK(pipeline::vlm::VlmTask, "vlm", "1.0.0",
+              "A vision encoder and a language model learn to caption pictures and to answer questions about "
+              "them. Weight decay: matrices and embeddings; not biases and norms")

@@ -1,0 +1,78 @@
+// Pictures and text: captions to align a vision encoder with a language model, conversations to tune both.
+#pragma once
+
+#include <pipeline/torch/task.hpp>
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plugins/tasks/vlm/data/conversation_store.hpp"
+#include "plugins/tasks/vlm/data/pictures.hpp"
+#include "plugins/tasks/vlm/model/vlm.hpp"
+#include "plugins/tasks/vlm/task/chat.hpp"
+#include "plugins/tasks/vlm/task/config.hpp"
+#include "tokenizer/byte_level_bpe.hpp"
+
+namespace pipeline::vlm {
+
+struct VlmTaskBatch : VlmBatch {
+  std::vector<uint64_t> ids;
+  std::vector<int64_t> picture_of;  // (samples) index into pixels; -1: none
+  Split split = Split::kTrain;
+};
+
+class VlmTask : public TorchTask<VlmTaskConfig, Vlm, VlmTaskBatch> {
+ public:
+  using TorchTask::TorchTask;
+  static constexpr bool kHasUnits = true;
+
+  // The tokenizer, as tokenizer.json.
+  std::string extra_state() override;
+  void set_extra_state(std::string_view state) override;
+  void prepare() override { open_files(); }
+  void open_data() override;
+  std::shared_ptr<Vlm> build_model() override;
+
+  uint64_t sample_count(Split split) const override { return store(split).size(); }
+  double sample_cost(Split split, uint64_t id) const override;
+  std::string data_fingerprint() override;
+  VlmTaskBatch make_batch(const LoadRequest& request) const override;
+  BatchInfo batch_info(const VlmTaskBatch& batch) const override;
+
+  void import_model(const std::filesystem::path& folder) override;
+  void export_model(const std::filesystem::path& folder) override;
+
+  LossSum loss(const VlmTaskBatch& batch) override { return model().loss(batch, pass()); }
+  void evaluate(const VlmTaskBatch& batch, EvaluationSink& sink) override;
+  std::vector<Metric> metrics() override;
+  std::vector<std::string> prediction_columns() override { return {"question", "answer"}; }
+  std::string sample_name(Split split, uint64_t id) const override { return store(split)[id].id; }
+  void predict(const VlmTaskBatch& batch, const PredictionSink& sink) override;
+  double flops(const VlmTaskBatch& batch) override { return model().flops(batch); }
+
+ private:
+  // A question of the batch's sample `sample`: its turn 2 * `index`.
+  struct Question {
+    size_t sample, index;
+  };
+
+  void open_files();
+  const ConversationStore& store(Split split) const { return stores_[static_cast<size_t>(split)]; }
+  bool is_answered(const EvaluationSink& sink, uint64_t id) const;
+  std::vector<std::string> answers(const VlmTaskBatch& batch, const std::vector<Conversation>& conversations,
+                                   const std::vector<Question>& questions);
+  VlmTaskBatch batch_of(const std::vector<Conversation>& conversations, const LoadRequest& request,
+                        bool with_pictures) const;
+
+  std::optional<text::ByteLevelBpe> kept_tokenizer_;  // came with the weights
+  std::optional<text::ByteLevelBpe> tokenizer_;
+  std::array<ConversationStore, 3> stores_;
+  std::array<std::optional<Pictures>, 3> pictures_;
+  std::optional<Chat> chat_;
+  bool is_open_ = false;
+};
+
+}  // namespace pipeline::vlm
