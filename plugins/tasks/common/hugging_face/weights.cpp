@@ -89,10 +89,19 @@ at::Tensor Piece::of(const at::Tensor& parameter) const {
   return transposed ? part.t() : part;
 }
 
+at::Tensor Piece::written(const at::Tensor& parameter) const {
+  const at::Tensor part = of(parameter);
+  if (more_rows == 0) return part;
+  std::vector<int64_t> rest = part.sizes().vec();
+  rest.front() = more_rows;
+  return at::cat({part, at::zeros(rest, part.options())});
+}
+
 std::vector<int64_t> Piece::shape(const std::vector<int64_t>& parameter) const {
   std::vector<int64_t> result = parameter;
   if (columns > 0) result.back() = columns;
   if (transposed) std::swap(result.front(), result.back());
+  result.front() += more_rows;
   return folded.empty() ? result : folded;
 }
 
@@ -147,7 +156,8 @@ Weights::~Weights() = default;
 void Weights::read(size_t index, at::Tensor& out) const {
   for (const auto& [piece, view] : sources_.at(index)) {
     at::Tensor part = piece.of(out);
-    part.copy_(view_of(*view, files_->path()).view(part.sizes()));
+    const at::Tensor theirs = view_of(*view, files_->path());
+    part.copy_((piece.more_rows > 0 ? theirs.narrow(0, 0, part.size(0)) : theirs).view(part.sizes()));
     view->forget();
   }
 }
@@ -188,7 +198,7 @@ void export_weights(const std::string& folder, const ParameterRegistry& paramete
   for (const auto& [name, tensor] : others) declare(name, tensor.sizes().vec());
   for (const ParameterRegistry::Declared& parameter : parameters)
     for (const Piece& piece : pieces_of(parameter, map))
-      write_as_fp32(writer, piece.name, piece.of(parameter.tensor.detach()));
+      write_as_fp32(writer, piece.name, piece.written(parameter.tensor.detach()));
   for (const auto& [name, tensor] : others) write_as_fp32(writer, name, tensor);
   writer.finish();
 }

@@ -22,10 +22,12 @@ struct Piece {
   std::string name;
   int64_t first = 0, columns = 0;  // in the last dimension; 0 columns: all
   bool transposed = false;         // a matrix that is (out, in) in the folder and (in, out) here
-  std::vector<int64_t> folded =
-      {};  // the folder's shape where it has the same values, after that, in another
+  int64_t more_rows = 0;           // at the end of the folder's tensor; zeros where we write it
+  // The folder's shape where it has the same values, after all of that, in another.
+  std::vector<int64_t> folded = {};
 
   at::Tensor of(const at::Tensor& parameter) const;
+  at::Tensor written(const at::Tensor& parameter) const;  // with more_rows
   std::vector<int64_t> shape(const std::vector<int64_t>& parameter) const;
 };
 

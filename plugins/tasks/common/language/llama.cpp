@@ -209,8 +209,10 @@ at::Tensor Llama::logits_of(const at::Tensor& x, at::ScalarType compute) const {
 }
 
 std::vector<Piece> llama_pieces(const Parameter& parameter, const LlamaConfig& config,
-                                const std::string& prefix) {
+                                const std::string& prefix, int64_t more_tokens) {
   const std::string name = parameter.name.substr(prefix.size());
+  if (name.ends_with("embed_tokens.weight") || name == "lm_head.weight")
+    return {{.name = name, .more_rows = more_tokens}};
   if (name.ends_with("qkv_proj.weight")) {
     const int64_t q = config.num_attention_heads * config.head_width(),
                   k = config.num_key_value_heads * config.head_width();

@@ -86,9 +86,10 @@ nlohmann::json llama_json(const LlamaConfig& config);
 // What differs, by the names that options have in [task.language].
 void compare_llama(const LlamaConfig& ours, const LlamaConfig& theirs,
                    hugging_face::Differences& differences);
-// The folder's tensors for a parameter of ours, whose name begins with `prefix`.
+// The folder's tensors for a parameter of ours, whose name begins with `prefix`. `more_tokens`: that the
+// folder's vocabulary has behind ours.
 std::vector<hugging_face::Piece> llama_pieces(const Parameter& parameter, const LlamaConfig& config,
-                                              const std::string& prefix);
+                                              const std::string& prefix, int64_t more_tokens = 0);
 
 // The model's parameters start as those of the folder; its configuration is given back. Throws unless the
 // folder holds this model; one error for all that differs.

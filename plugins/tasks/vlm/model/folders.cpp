@@ -127,16 +127,16 @@ json vision_json(const VisionConfig& config) {
           {"vision_use_head", false}};
 }
 
-// The whole model's tensors, by LLaVA's names.
-NameMap llava_map(const Vlm& model) {
+// The whole model's tensors, by LLaVA's names. more_tokens: see llama_pieces().
+NameMap llava_map(const Vlm& model, int64_t more_tokens) {
   return {.pieces =
-              [&model](const Parameter& parameter) {
+              [&model, more_tokens](const Parameter& parameter) {
                 if (parameter.name.starts_with(kVision))
                   return vision_pieces(parameter, model.config().vision, "vision_tower.vision_model.");
                 if (parameter.name.starts_with(kProjector)) return projector_pieces(parameter);
                 std::vector<Piece> pieces = language::llama_pieces(
                     parameter, std::get<language::LlamaConfig>(model.config().language),
-                    std::string(kLanguage));
+                    std::string(kLanguage), more_tokens);
                 for (Piece& piece : pieces) piece.name = "language_model." + piece.name;
                 return pieces;
               },
@@ -187,28 +187,46 @@ void import_language(const std::string& folder, Vlm& model) {
     language::import_gpt2(folder, dynamic_cast<language::Gpt2&>(model.language()));
 }
 
-void import_llava(const std::string& folder, Vlm& model) {
-  const auto* llama = std::get_if<language::LlamaConfig>(&model.config().language);
-  if (llama == nullptr)
-    fail_with(PL_ERROR_CONFIG, folder,
-              ": its language model is a Llama: set task.language.architecture = \"llama\"");
+VlmConfig read_llava_config(const std::string& folder) {
   const ConfigFile file(folder + "/config.json");
   file.require("model_type", "llava");
   file.expect("projector_hidden_act", "gelu");
   file.expect("multimodal_projector_bias", true);
-  file.expect("vision_feature_select_strategy", "default");
+  VlmConfig config{.vision = read_vision_config(file),
+                   .language = language::read_llama_config(file.part("text_config")),
+                   .projector_layers = 2};
+  // Without the class token, which SigLIP does not have.
+  std::string strategy = "default";
+  file.read("vision_feature_select_strategy", strategy);
+  file.expect("vision_feature_select_strategy", config.vision.is_clip() ? "default" : "full");
   int64_t layer = -2;
   file.read("vision_feature_layer", layer);
-  const VisionConfig theirs = read_vision_config(file);
-  const int64_t used = layer < 0 ? theirs.num_hidden_layers + 1 + layer : layer;
-  hugging_face::Differences differences;
-  compare_vision(model.config().vision, theirs, used, differences);
-  language::compare_llama(*llama, language::read_llama_config(file.part("text_config")), differences);
-  differences.raise(folder);
-  hugging_face::import_weights(folder, model.parameters(), llava_map(model));
+  int64_t& layers = config.vision.num_hidden_layers;
+  const int64_t used = layer < 0 ? layers + 1 + layer : layer;
+  if (used < 1 || used > layers)
+    file.fail("vision_feature_layer", concat("must be the output of one of the ", layers, " layers"));
+  layers = used;
+  return config;
 }
 
-void export_llava(const std::string& folder, const Vlm& model, int64_t image_token) {
+void import_llava(const std::string& folder, Vlm& model) {
+  const VlmConfig theirs = read_llava_config(folder);
+  const auto* ours = std::get_if<language::LlamaConfig>(&model.config().language);
+  if (ours == nullptr)
+    fail_with(PL_ERROR_CONFIG, folder,
+              ": its language model is a Llama: set task.language.architecture = \"llama\"");
+  auto other = std::get<language::LlamaConfig>(theirs.language);
+  const int64_t more = std::max<int64_t>(other.vocab_size - ours->vocab_size, 0);
+  other.vocab_size -= more;
+  hugging_face::Differences differences;
+  compare_vision(model.config().vision, theirs.vision, theirs.vision.num_hidden_layers, differences);
+  differences.compare("task.projector.layers", model.config().projector_layers, theirs.projector_layers);
+  language::compare_llama(*ours, other, differences);
+  differences.raise(folder);
+  hugging_face::import_weights(folder, model.parameters(), llava_map(model, more));
+}
+
+void export_llava(const std::string& folder, const Vlm& model) {
   const auto* llama = std::get_if<language::LlamaConfig>(&model.config().language);
   if (llama == nullptr)
     fail_with(PL_ERROR_UNSUPPORTED,
@@ -221,19 +239,21 @@ void export_llava(const std::string& folder, const Vlm& model, int64_t image_tok
   const VisionConfig& vision = model.config().vision;
   const at::Tensor one = at::ones({vision.hidden_size}), zero = at::zeros({vision.hidden_size});
   const std::string norm = "vision_tower.vision_model.post_layernorm.";  // there, and not used
-  hugging_face::export_weights(folder, model.parameters(), llava_map(model),
+  hugging_face::export_weights(folder, model.parameters(), llava_map(model, 1),
                                {{norm + "weight", one}, {norm + "bias", zero}});
+  json text = language::llama_json(*llama);
+  text["vocab_size"] = llama->vocab_size + 1;
   const json values = {{"model_type", "llava"},
                        {"architectures", {"LlavaForConditionalGeneration"}},
                        {"projector_hidden_act", "gelu"},
                        {"multimodal_projector_bias", true},
                        {"vision_feature_layer", -1},
                        {"vision_feature_select_strategy", vision.is_clip() ? "default" : "full"},
-                       {"image_token_index", image_token},
+                       {"image_token_index", llama->vocab_size},
                        {"image_seq_length", vision.patches()},
                        {"tie_word_embeddings", llama->tie_word_embeddings},
                        {"torch_dtype", "float32"},
-                       {"text_config", language::llama_json(*llama)},
+                       {"text_config", text},
                        {"vision_config", vision_json(vision)}};
   hugging_face::write_text(folder + "/config.json", values.dump(2) + "\n");
 }

@@ -15,14 +15,18 @@ void import_vision(const std::string& folder, Vlm& model);
 // The language model starts as that of a folder of GPT-2 or Llama.
 void import_language(const std::string& folder, Vlm& model);
 
-// Everything starts as in a folder of LLaVA whose language model is a Llama.
+// The model of a folder of LLaVA whose language model is a Llama. Throws Error for what we do not compute.
+VlmConfig read_llava_config(const std::string& folder);
+
+// Everything starts as in such a folder. Its vocabulary may be larger than ours.
 void import_llava(const std::string& folder, Vlm& model);
 
 // Whether a folder's config.json says that it is LLaVA's.
 bool is_llava(const std::string& folder);
 
-// What transformers loads as LlavaForConditionalGeneration. `image_token`: the id that stands for a patch.
-// Throws Error where the language model is a GPT-2: transformers cannot give one a picture.
-void export_llava(const std::string& folder, const Vlm& model, int64_t image_token);
+// What transformers loads as LlavaForConditionalGeneration. The token that stands for a patch there is one
+// more than our vocabulary has, at its end. Throws Error where the language model is a GPT-2: transformers
+// cannot give one a picture.
+void export_llava(const std::string& folder, const Vlm& model);
 
 }  // namespace pipeline::vlm

@@ -187,9 +187,8 @@ std::shared_ptr<Vlm> VlmTask::build_model() {
 
 void VlmTask::import_model(const fs::path& folder) { import_llava(folder.string(), model()); }
 
-// The picture's placeholder gets the first id behind the tokenizer's.
 void VlmTask::export_model(const fs::path& folder) {
-  export_llava(folder.string(), model(), tokenizer_->vocab_size());
+  export_llava(folder.string(), model());
   tokenizer_->save(folder.string());
 }
 

@@ -1,0 +1,169 @@
+"""Compares our vision-language model with transformers' LlavaForConditionalGeneration, live: logits, loss, every gradient, and the
+folder that we save, for randomly initialised models.
+
+PIPELINE_PYTHON names the interpreter that has the packages of requirements.txt. Exit code 77: skipped, for the reason printed.
+"""
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+TOLERANCE = 3e-5  # of the norm of a tensor, in fp32
+CLIP = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=3, num_attention_heads=4, image_size=24, patch_size=8)
+LLAMA = dict(vocab_size=131, hidden_size=48, intermediate_size=80, num_hidden_layers=2, num_attention_heads=6, num_key_value_heads=2,
+             max_position_embeddings=96)
+MODELS = [
+    ("clip", CLIP, LLAMA, dict(vision_feature_layer=-2, vision_feature_select_strategy="default")),
+    ("clip", dict(CLIP, hidden_act="gelu", layer_norm_eps=1e-6), dict(LLAMA, num_key_value_heads=6, tie_word_embeddings=True, head_dim=12),
+     dict(vision_feature_layer=-1, vision_feature_select_strategy="default")),
+    ("siglip", dict(CLIP, image_size=16), dict(LLAMA, num_key_value_heads=1, rms_norm_eps=1e-5, rope_parameters={
+        "rope_type": "default", "rope_theta": 500000.0}), dict(vision_feature_layer=-1, vision_feature_select_strategy="full")),
+]
+
+
+def skip(reason):
+    print(f"skipped: {reason}")
+    sys.exit(77)
+
+
+def check(what, ours, theirs):
+    """The relative difference, if it is small enough."""
+    assert ours.shape == theirs.shape, f"{what}: ours {tuple(ours.shape)}, transformers {tuple(theirs.shape)}"
+    norm = theirs.double().norm().item()
+    difference = (ours.double() - theirs.double()).norm().item() / norm
+    assert difference <= TOLERANCE, f"{what}: differs by {difference:.2e} of its norm {norm:.3g}, tolerance {TOLERANCE}"
+    return difference
+
+
+def make_model(kind, vision, language, options):
+    import torch
+    from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, LlavaForConditionalGeneration, SiglipVisionConfig
+
+    towers = {"clip": CLIPVisionConfig, "siglip": SiglipVisionConfig}
+    text = LlamaConfig(**language)
+    config = LlavaConfig(vision_config=towers[kind](**vision), text_config=text, image_token_index=language["vocab_size"] - 1,
+                         tie_word_embeddings=language.get("tie_word_embeddings", False), **options)
+    model = LlavaForConditionalGeneration(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():  # biases and norms that are not 0 and 1
+            parameter.mul_(3) if parameter.dim() >= 2 else None
+            parameter.add_(torch.randn_like(parameter) * 0.05)
+    return model
+
+
+def make_sequences(patches, vocabulary):
+    """Two with a picture, at the start and within; one without; one of a single token."""
+    import torch
+
+    def text(count):
+        return torch.randint(0, vocabulary - 1, (count,)).tolist()
+
+    rows = [[-1] * patches + text(7), text(5) + [-1] * patches + text(20), text(9), text(1)]
+    targets = [[row[i + 1] if i + 1 < len(row) and row[i + 1] >= 0 and i % 3 != 1 else -1 for i in range(len(row))] for row in rows]
+    return [{"tokens": row, "targets": wanted} for row, wanted in zip(rows, targets)]
+
+
+def forward(model, sequences, pixels, image_token):
+    """Logits of all rows and the summed loss, a sequence at a time."""
+    import torch
+
+    logits, loss, picture = [], 0, 0
+    for sequence in sequences:
+        ids = torch.tensor([[image_token if t < 0 else t for t in sequence["tokens"]]])
+        seen = -1 in sequence["tokens"]
+        out = model(input_ids=ids, pixel_values=pixels[picture: picture + 1] if seen else None, attention_mask=torch.ones_like(ids))
+        picture += seen
+        rows = out.logits[0]
+        loss = loss + torch.nn.functional.cross_entropy(
+            rows[:, :image_token], torch.tensor(sequence["targets"]), ignore_index=-1, reduction="sum")
+        logits.append(rows[:, :image_token])
+    return torch.cat(logits), loss
+
+
+def check_export(model, saved, kept_layers):
+    """transformers loads what we saved with nothing missing, and computes the same."""
+    from transformers import LlavaForConditionalGeneration
+
+    again, info = LlavaForConditionalGeneration.from_pretrained(saved, output_loading_info=True)
+    for kind, names in info.items():
+        names = [name for name in names if "vision_model.head" not in name and ".vision_tower.head" not in name]
+        assert not names, f"{kind} in the folder that we saved: {names}"
+    assert again.config.vision_config.num_hidden_layers == kept_layers
+    return again.eval()
+
+
+def compare(probe, kind, vision, language, options, seed):
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    torch.manual_seed(seed)
+    model = make_model(kind, vision, language, options)
+    image_token = language["vocab_size"] - 1
+    patches = (vision["image_size"] // vision["patch_size"]) ** 2
+    sequences = make_sequences(patches, language["vocab_size"])
+    pixels = torch.randn(2, 3, vision["image_size"], vision["image_size"])
+    layers = vision["num_hidden_layers"] + 1 + options["vision_feature_layer"]
+    worst = {}
+    with tempfile.TemporaryDirectory() as folder:
+        source = os.path.join(folder, "source")
+        model.save_pretrained(source)
+        os.mkdir(os.path.join(source, "input"))
+        save_file({"pixels": pixels}, os.path.join(source, "input", "model.safetensors"))
+        result = subprocess.run([probe, source, folder], input=json.dumps({"sequences": sequences}), stdout=subprocess.PIPE, text=True,
+                                check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        answer = json.loads(result.stdout)
+        ours = load_file(os.path.join(folder, "logits.safetensors"))["logits"]
+        gradients = load_file(os.path.join(folder, "gradients", "model.safetensors"))
+        again = check_export(model, os.path.join(folder, "model"), layers)
+
+    logits, loss = forward(model, sequences, pixels, image_token)
+    loss.backward()
+    worst["logits"] = check("logits", ours, logits.detach())
+    worst["loss"] = check("loss", torch.tensor([answer["loss"]]), loss.detach().view(1))
+    with torch.no_grad():
+        worst["logits of the folder that we saved"] = check("logits of our folder", forward(again, sequences, pixels, image_token)[0], logits)
+    slopes = {}
+    for name, parameter in model.named_parameters():
+        if parameter.grad is None:  # behind the layer whose output is used
+            continue
+        plain = name.removeprefix("model.").replace("vision_tower.vision_model.", "vision_tower.")
+        if plain.startswith("language_model."):
+            plain = "language_model.model." + plain.removeprefix("language_model.")
+        if plain == "lm_head.weight":
+            plain = "language_model.lm_head.weight"
+        mine = gradients[plain.replace("vision_tower.", "vision_tower.vision_model.")]
+        theirs = parameter.grad
+        if mine.shape[0] == language["vocab_size"]:  # the row of the patches' token is no parameter of ours
+            mine, theirs = mine[:-1], theirs[:-1]
+        if name.endswith("k_proj.bias"):  # moves all of a query's scores alike, so it is 0 but for rounding
+            assert mine.abs().max() < 1e-5 and theirs.abs().max() < 1e-5, f"gradient of {name}: must be 0"
+            continue
+        slopes[name] = check(f"gradient of {name}", mine, theirs)
+    assert len(slopes) > 30, f"only {len(slopes)} gradients compared"
+    name = max(slopes, key=slopes.get)
+    worst[f"{len(slopes)} gradients up to (that of {name})"] = slopes[name]
+    print("  differences: " + ", ".join(f"{what} {value:.1e}" for what, value in worst.items()))
+
+
+def main():
+    if wanted := os.environ.pop("PIPELINE_PYTHON", None):
+        os.execv(wanted, [wanted] + sys.argv)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--probe", required=True, help="the program vlm_probe")
+    arguments = parser.parse_args()
+    try:
+        import torch
+        import transformers
+    except ImportError as error:
+        skip(f"{error}: set PIPELINE_PYTHON to a Python with tests/parity/requirements.txt")
+    transformers.logging.set_verbosity_error()
+    torch.set_num_threads(1)  # small models: threads only wait for each other
+    for seed, (kind, vision, language, options) in enumerate(MODELS):
+        compare(arguments.probe, kind, vision, language, options, seed)
+        print(f"equal to transformers {transformers.__version__}: {kind} {vision} {language} {options}")
+
+
+if __name__ == "__main__":
+    main()
