@@ -1,4 +1,3 @@
-// Pictures in memory, and how files become them.
 #pragma once
 
 #include <array>
@@ -7,29 +6,46 @@
 #include <optional>
 #include <span>
 #include <stdexcept>
-#include <string>
 #include <vector>
 
 namespace pipeline::vlm {
 
-// RGB, row by row, 3 bytes a pixel.
+// RGB, row by row, three bytes a pixel.
 struct Image {
   int64_t width = 0, height = 0;
   std::vector<uint8_t> pixels;
+
+  bool operator==(const Image&) const = default;
 };
 
-// What is wrong with a picture: its format, what was seen, what is allowed.
+// Why bytes are no picture that can be used: the format, what is wrong, the sizes seen and allowed. Whoever
+// read the bytes says where they came from.
 class ImageError : public std::runtime_error {
  public:
-  explicit ImageError(const std::string& what) : std::runtime_error(what) {}
+  using std::runtime_error::runtime_error;
 };
+
+using Color = std::array<uint8_t, 3>;
+
+// Where Pillow refuses a picture as a decompression bomb (twice Image.MAX_IMAGE_PIXELS). As RGB it takes 512
+// MiB, and each worker thread may hold one.
+inline constexpr uint64_t kMaxPixels = 178'956'970;
+// The longest side that JPEG and GIF can have. It bounds what a strip of few pixels costs to resize.
+inline constexpr int64_t kMaxSide = 65'535;
 
 struct DecodeOptions {
-  uint64_t max_pixels = 178956970;                                       // twice Pillow's MAX_IMAGE_PIXELS
-  std::optional<std::array<uint8_t, 3>> background = {{255, 255, 255}};  // nullopt: alpha is dropped
+  uint64_t max_pixels = kMaxPixels;
+  int64_t max_side = kMaxSide;
+  // What shows through transparent pixels. Without one alpha is dropped, as Pillow's convert("RGB") does:
+  // then the colours show that transparent pixels happen to have, which are black in many files.
+  std::optional<Color> background = Color{255, 255, 255};
 };
 
-// By content, not by name. Throws ImageError. Safe for any thread.
+// The picture in a JPEG, PNG, WebP or GIF file, told apart by content; the first frame of an animation. It is
+// upright: the orientation that EXIF data state is applied. Pixels are those of Pillow's convert("RGB") and
+// ImageOps.exif_transpose, except that 16-bit grey is scaled to 8 bits where Pillow clips it. Throws
+// ImageError: for unknown formats, broken and truncated files, and sizes beyond the limits, which are checked
+// before memory for pixels is taken. Thread-safe.
 Image decode_image(std::span<const std::byte> bytes, const DecodeOptions& options = {});
 
 }  // namespace pipeline::vlm

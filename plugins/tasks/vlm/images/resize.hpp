@@ -1,4 +1,3 @@
-// From a picture to what a vision encoder takes.
 #pragma once
 
 #include <array>
@@ -8,25 +7,27 @@
 
 namespace pipeline::vlm {
 
-enum class ResizeMode {
-  kCrop,    // the shortest side becomes `size`, then the centre is cut out: CLIP
-  kSquash,  // both sides become `size`: SigLIP
-  kPad      // first to a square with the mean's colour: LLaVA
+// How a picture becomes a square.
+enum class ResizeMode : uint8_t {
+  kCrop,    // CLIP: scaled until its shortest edge is as wanted, and cut around the centre
+  kSquash,  // SigLIP: scaled to the square, whatever its shape
+  kPad,     // LLaVA: padded with the mean colour to a square around it, and then as kCrop
 };
 
 struct ResizeOptions {
-  int64_t size = 224;
+  int64_t size = 224;  // of the square that the model sees
   ResizeMode mode = ResizeMode::kCrop;
-  // Of each channel, of values from 0 to 1; CLIP's.
-  std::array<float, 3> mean = {0.48145466f, 0.4578275f, 0.40821073f};
-  std::array<float, 3> deviation = {0.26862954f, 0.26130258f, 0.27577711f};
+  // Of each channel, of values from 0 to 1: OpenAI's CLIP's.
+  std::array<double, 3> mean = {0.48145466, 0.4578275, 0.40821073};
+  std::array<double, 3> deviation = {0.26862954, 0.26130258, 0.27577711};
+  int64_t shortest_edge = 0;  // after scaling, if it is not `size`; kSquash does without
 };
 
-// Resampled bicubically, as Pillow does it (Resample.c: a kernel with a = -0.5, widened where the picture
-// shrinks; fixed-point weights, first along rows, then along columns, 8 bits between).
-Image resampled(const Image& image, int64_t width, int64_t height);
+// The square of size x size pixels, as transformers' processors make it with Pillow. Where a scaled picture
+// is smaller it lies in the middle of black. Throws ImageError if padding makes the picture too large.
+Image squared(const Image& image, const ResizeOptions& options);
 
-// (value / 255 - mean) / deviation into `out`: (3, size, size).
+// The same as (3, size, size) numbers, each (value / 255 - mean) / deviation.
 void resize_image(const Image& image, const ResizeOptions& options, float* out);
 
 }  // namespace pipeline::vlm

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "plugins/tasks/vlm/images/image.hpp"
+
+// What the files of the formats and decode_image have between them.
+namespace pipeline::vlm {
+
+using Bytes = std::span<const uint8_t>;
+
+// A picture as its file has it.
+struct Decoded {
+  int64_t width = 0, height = 0;
+  int64_t channels = 3;         // 4: with alpha
+  std::vector<uint8_t> pixels;  // (height, width, channels)
+  int orientation = 1;          // EXIF's
+
+  // Takes the memory for the pixels, once the size is known to be within the limits.
+  void allocate(int64_t w, int64_t h, int64_t c) {
+    width = w, height = h, channels = c;
+    pixels.resize(static_cast<size_t>(w * h * c));
+  }
+};
+
+Decoded decode_gif(Bytes bytes, const DecodeOptions& options);
+Decoded decode_jpeg(Bytes bytes, const DecodeOptions& options);
+Decoded decode_png(Bytes bytes, const DecodeOptions& options);
+Decoded decode_webp(Bytes bytes, const DecodeOptions& options);
+
+// Throws ImageError unless there are pixels and no more than the options allow.
+void check_size(const char* format, int64_t width, int64_t height, const DecodeOptions& options);
+
+// "FORMAT, WxH: PROBLEM", or without a size that is not known yet (0).
+ImageError broken(const char* format, int64_t width, int64_t height, const std::string& problem);
+
+}  // namespace pipeline::vlm

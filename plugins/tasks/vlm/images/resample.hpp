@@ -1,0 +1,16 @@
+#pragma once
+
+#include "plugins/tasks/vlm/images/image.hpp"
+
+namespace pipeline::vlm {
+
+// A part of a picture, in pixels.
+struct Window {
+  int64_t left = 0, top = 0, width = 0, height = 0;
+};
+
+// Pillow's image.resize((width, height), BICUBIC), bit for bit; of the result only the window, and only its
+// pixels are computed.
+Image resample(const Image& image, int64_t width, int64_t height, const Window& window);
+
+}  // namespace pipeline::vlm

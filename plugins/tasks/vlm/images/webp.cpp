@@ -1,0 +1,71 @@
+// WebP by libwebp: the first frame on its canvas.
+#include <webp/decode.h>
+#include <webp/demux.h>
+
+#include <memory>
+
+#include "plugins/tasks/vlm/images/formats.hpp"
+#include "plugins/tasks/vlm/images/orientation.hpp"
+
+namespace pipeline::vlm {
+namespace {
+
+struct DeleteDemuxer {
+  void operator()(WebPDemuxer* demuxer) const { WebPDemuxDelete(demuxer); }
+};
+using Demuxer = std::unique_ptr<WebPDemuxer, DeleteDemuxer>;
+
+struct Frame {
+  WebPIterator frame{};
+  bool found;
+  explicit Frame(const WebPDemuxer* demuxer) : found(WebPDemuxGetFrame(demuxer, 1, &frame) != 0) {}
+  ~Frame() { WebPDemuxReleaseIterator(&frame); }
+  Frame(const Frame&) = delete;
+  Frame& operator=(const Frame&) = delete;
+};
+
+int orientation(const WebPDemuxer* demuxer) {
+  WebPChunkIterator exif{};
+  int result = 1;
+  if (WebPDemuxGetChunk(demuxer, "EXIF", 1, &exif) != 0) {
+    result = exif_orientation({exif.chunk.bytes, exif.chunk.size});
+  }
+  WebPDemuxReleaseChunkIterator(&exif);
+  return result;
+}
+
+}  // namespace
+
+Decoded decode_webp(Bytes bytes, const DecodeOptions& options) {
+  const WebPData data{bytes.data(), bytes.size()};
+  WebPDemuxState state{};
+  const Demuxer demuxer(WebPDemuxPartial(&data, &state));
+  if (state == WEBP_DEMUX_PARSE_ERROR || !demuxer)
+    throw broken("WebP", 0, 0, "broken: its parts do not fit together");
+  const int64_t width = WebPDemuxGetI(demuxer.get(), WEBP_FF_CANVAS_WIDTH);
+  const int64_t height = WebPDemuxGetI(demuxer.get(), WEBP_FF_CANVAS_HEIGHT);
+  if (state != WEBP_DEMUX_DONE) {
+    throw broken("WebP", width, height,
+                 "truncated: it ends after " + std::to_string(bytes.size()) + " bytes");
+  }
+  check_size("WebP", width, height, options);
+  const Frame first(demuxer.get());
+  if (!first.found) throw broken("WebP", width, height, "broken: no frame");
+  const WebPIterator& frame = first.frame;
+
+  const bool alpha = (WebPDemuxGetI(demuxer.get(), WEBP_FF_FORMAT_FLAGS) & ALPHA_FLAG) != 0;
+  Decoded decoded;
+  decoded.orientation = orientation(demuxer.get());
+  decoded.allocate(width, height, alpha ? 4 : 3);
+  const int64_t offset = (frame.y_offset * width + frame.x_offset) * decoded.channels;
+  uint8_t* const out = decoded.pixels.data() + offset;
+  const size_t room = decoded.pixels.size() - static_cast<size_t>(offset);
+  const int stride = static_cast<int>(width * decoded.channels);
+  const auto into = alpha ? WebPDecodeRGBAInto : WebPDecodeRGBInto;
+  if (into(frame.fragment.bytes, frame.fragment.size, out, room, stride) == nullptr) {
+    throw broken("WebP", width, height, "broken: its first frame cannot be decoded");
+  }
+  return decoded;
+}
+
+}  // namespace pipeline::vlm

@@ -1,0 +1,67 @@
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "tests/vlm/pictures.hpp"
+
+namespace {
+
+using namespace pipeline::tests;
+using pipeline::vlm::Image;
+
+// Other releases of the lossy formats' libraries round otherwise.
+int tolerance(const std::string& name) { return name.ends_with(".jpg") || name.ends_with(".webp") ? 1 : 0; }
+
+TEST(Decode, PixelsArePillows) {
+  for (const auto& record : recorded("pictures.json")) {
+    const std::string name = record.at("name");
+    SCOPED_TRACE(name);
+    const std::string bytes = picture(name);
+    const Image dropped = decode(bytes, {.background = std::nullopt});
+    EXPECT_EQ(dropped.width, record.at("width"));
+    EXPECT_EQ(dropped.height, record.at("height"));
+    EXPECT_LE(largest_difference(dropped.pixels, from_hex(record.at("pixels"))), tolerance(name));
+
+    const Image over_white = decode(bytes);
+    if (record.contains("over_white")) {
+      EXPECT_LE(largest_difference(over_white.pixels, from_hex(record.at("over_white"))), tolerance(name));
+    } else {
+      EXPECT_EQ(over_white, dropped);
+    }
+  }
+}
+
+TEST(Decode, TheBackgroundShowsThroughTransparentPixelsOnly) {
+  const std::string bytes =
+      picture("palette2-interlaced.png");  // its colours 0 to 3, of which 1 is transparent
+  const Image dropped = decode(bytes, {.background = std::nullopt});
+  const Image blended = decode(bytes, {.background = {{1, 2, 3}}});
+  size_t behind = 0;
+  for (size_t i = 0; i < dropped.pixels.size(); i += 3) {
+    const bool transparent = dropped.pixels[i] == 16;
+    for (size_t c = 0; c < 3; ++c)
+      EXPECT_EQ(blended.pixels[i + c], transparent ? c + 1 : dropped.pixels[i + c]);
+    behind += transparent;
+  }
+  EXPECT_GT(behind, 0u);
+  EXPECT_LT(3 * behind, dropped.pixels.size());
+}
+
+TEST(Decode, IsTheSameInManyThreads) {
+  const auto records = recorded("pictures.json");
+  std::vector<std::string> files;
+  std::vector<Image> alone;
+  for (const auto& record : records) {
+    files.push_back(picture(record.at("name")));
+    alone.push_back(decode(files.back()));
+  }
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (size_t i = 0; i < files.size(); ++i) EXPECT_EQ(decode(files[i]), alone[i]);
+    });
+  }
+  for (auto& thread : threads) thread.join();
+}
+
+}  // namespace

@@ -1,0 +1,33 @@
+// Pictures of any bytes: each ends in pixels within the limits, or in an ImageError with a message.
+#include <cstdio>
+#include <cstdlib>
+#include <span>
+
+#include "plugins/tasks/vlm/images/image.hpp"
+
+namespace {
+
+using namespace pipeline::vlm;
+
+void require(bool holds, const char* what) {
+  if (holds) return;
+  std::fprintf(stderr, "does not hold: %s\n", what);
+  std::abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  constexpr DecodeOptions kOptions{.max_pixels = 100'000};  // larger ones take long, and are no different
+  try {
+    const Image image = decode_image(std::as_bytes(std::span(data, size)), kOptions);
+    require(image.width > 0 && image.height > 0, "a picture has pixels");
+    require(static_cast<uint64_t>(image.width * image.height) <= kOptions.max_pixels,
+            "no more than are allowed");
+    require(image.pixels.size() == static_cast<size_t>(image.width * image.height * 3),
+            "three bytes a pixel");
+  } catch (const ImageError& error) {
+    require(error.what()[0] != '\0', "errors say something");
+  }
+  return 0;
+}

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdlib>
+#include <span>
+#include <string>
+
+#include <nlohmann/json.hpp>
+#include <test_paths.hpp>
+
+#include "plugins/tasks/vlm/images/image.hpp"
+#include "tests/support/test_files.hpp"
+
+// Files of every format and mode, and what Pillow and transformers make of them and of pictures of a formula;
+// see tests/parity/record_images.py.
+namespace pipeline::tests {
+
+inline const std::string kVlmFolder = PIPELINE_SOURCE_DIR "/tests/vlm/";
+
+inline nlohmann::json recorded(const std::string& name) {
+  return nlohmann::json::parse(read_all(kVlmFolder + "fixtures/" + name));
+}
+
+inline std::string picture(const std::string& name) { return read_all(kVlmFolder + "pictures/" + name); }
+
+inline vlm::Image decode(const std::string& bytes, const vlm::DecodeOptions& options = {}) {
+  return vlm::decode_image(std::as_bytes(std::span(bytes)), options);
+}
+
+inline std::vector<uint8_t> from_hex(const std::string& text) {
+  std::vector<uint8_t> bytes;
+  for (size_t i = 0; i < text.size(); i += 2) {
+    bytes.push_back(static_cast<uint8_t>(std::stoi(text.substr(i, 2), nullptr, 16)));
+  }
+  return bytes;
+}
+
+inline int largest_difference(const std::vector<uint8_t>& a, const std::vector<uint8_t>& b) {
+  if (a.size() != b.size()) return 256;
+  int largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(a[i] - b[i]));
+  return largest;
+}
+
+}  // namespace pipeline::tests
