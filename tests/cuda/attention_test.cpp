@@ -39,6 +39,39 @@ TEST_P(Attention, OfEqualLengths) {
               [&](const Tensors& t, at::ScalarType) { return ragged_self_attention(t[0], equal); });
 }
 
+// Grouped queries: three heads to one of keys. Where all sequences are of one row flash attention rearranges
+// them.
+TEST_P(Attention, OfHeadsThatShareKeys) {
+  for (const int64_t width : {64, 10}) {
+    for (const std::vector<int64_t>& lengths : {std::vector<int64_t>{1, 130, 7, 0, 126}, {1, 0, 1}, {1, 1}}) {
+      AttentionLayout all = layout(lengths, true, 6);
+      all.key_heads = 2;
+      expect_same({values({all.queries.rows(), 10 * width}, 1)},
+                  [&](const Tensors& t, at::ScalarType) { return ragged_self_attention(t[0], all); });
+    }
+    AttentionLayout last = queries_at(layout({30, 1, 0, 77}, true, 6), {28, 29, 30, 105, 106, 107});
+    last.key_heads = 3;
+    expect_same({values({6, 6 * width}, 1), values({108, 3 * width}, 2), values({108, 3 * width}, 3)},
+                [&](const Tensors& t, at::ScalarType) { return ragged_attention(t[0], t[1], t[2], last); });
+  }
+}
+
+// With one query each, and with a slot that rests.
+TEST_P(Attention, OfACacheWhoseHeadsShareKeys) {
+  const at::NoGradGuard decoding;
+  for (const std::vector<int64_t>& rows : {std::vector<int64_t>{20, 41, 107}, {20, 107}}) {
+    AttentionLayout cached = queries_at(layout({30, 30, 48}, true, 6), rows);
+    cached.key_heads = 2;
+    const auto run = [&](at::ScalarType in, at::DeviceType on) {
+      const auto there = [&](const at::Tensor& x) { return x.to(type()).to(in).to(on); };
+      const auto count = static_cast<int64_t>(rows.size());
+      return ragged_attention(there(values({count, 6 * 64}, 1)), there(values({108, 2 * 64}, 2)),
+                              there(values({108, 2 * 64}, 3)), cached);
+    };
+    expect_close(run(type(), GetParam().device), run(at::kDouble, at::kCPU), tolerance(), "decoded");
+  }
+}
+
 TEST_P(Attention, OfNoTokensAtAll) {
   for (const AttentionLayout& none : {layout({}, true), layout({0, 0}, true)}) {
     const at::Tensor out = ragged_self_attention(here(at::zeros({0, 3 * 128}, type())), none);

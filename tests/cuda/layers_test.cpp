@@ -53,10 +53,19 @@ at::Tensor mlp(const Tensors& t, at::ScalarType compute, Gelu form) {
 }
 
 TEST_P(Layers, Mlp) {
-  for (const Gelu form : {Gelu::kTanh, Gelu::kExact}) {
+  for (const Gelu form : {Gelu::kTanh, Gelu::kExact, Gelu::kQuick}) {
     expect_same(mlp_inputs(),
                 [&](const Tensors& t, at::ScalarType compute) { return mlp(t, compute, form); });
   }
+}
+
+// As in Llama: RMS norm, no biases.
+TEST_P(Layers, Swiglu) {
+  expect_same({values({kRows, kWidth}, 1), values({kWidth}, 2), values({kWidth, 2 * kInner}, 4) * 0.3,
+               values({kInner, kWidth}, 6) * 0.3},
+              [](const Tensors& t, at::ScalarType compute) {
+                return norm_swiglu_residual(t[0], {t[1], {}, kEps}, {t[2], {}}, {t[3], {}}, compute);
+              });
 }
 
 TEST_P(Layers, RecomputedHaveTheSameBits) {

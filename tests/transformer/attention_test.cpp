@@ -35,6 +35,61 @@ TEST(AttentionTest, FullOverSequencesOfAllLengths) {
   expect_self_attention(self_layout({5, 140, 1, 33}, false), {}, 20);
 }
 
+AttentionLayout sharing(AttentionLayout layout, int64_t heads, int64_t key_heads) {
+  layout.heads = heads;
+  layout.key_heads = key_heads;
+  return layout;
+}
+
+// Grouped queries against the keys and values that each head would have of its own.
+TEST(AttentionTest, HeadsThatShareKeys) {
+  constexpr int64_t kHead = 10;
+  const auto each = [](const at::Tensor& k, const AttentionLayout& layout) {
+    return k.view({k.size(0), layout.key_heads, kHead})
+        .repeat_interleave(layout.heads / layout.key_heads, 1)
+        .flatten(1);
+  };
+  for (const auto& [heads, key_heads] : {std::pair{6, 2}, {3, 1}, {4, 4}}) {
+    for (const bool causal : {true, false}) {
+      for (const Dropout& dropout : {Dropout{}, Dropout{0.3, 12}}) {
+        const AttentionLayout layout = sharing(self_layout({1, 130, 7, 0, 300}, causal), heads, key_heads);
+        const int64_t rows = layout.queries.rows(), width = heads * kHead, keys = key_heads * kHead;
+        const auto own = [&](const std::vector<at::Tensor>& in) {
+          AttentionLayout unshared = layout;
+          unshared.key_heads = 0;
+          return ragged_attention(in[0].narrow(1, 0, width), each(in[0].narrow(1, width, keys), layout),
+                                  each(in[0].narrow(1, width + keys, keys), layout), unshared, dropout);
+        };
+        expect_same_function(
+            {values({rows, width + 2 * keys}, 1)},
+            [&](const std::vector<at::Tensor>& in) { return ragged_self_attention(in[0], layout, dropout); },
+            own);
+      }
+    }
+  }
+}
+
+TEST(AttentionTest, HeadsThatShareKeysOfSomeQueriesAndWithABias) {
+  AttentionLayout layout = sharing(queries_at(self_layout({9, 3, 148}, true), {3, 8, 89, 159}), 6, 3);
+  const int64_t pairs = pair_starts(layout).back();
+  const auto f = [&](const std::vector<at::Tensor>& in) {
+    return ragged_attention(in[0], in[1], in[2], layout, {}, in[3]);
+  };
+  const std::vector<at::Tensor> in = {values({4, 48}, 1), values({160, 24}, 2), values({160, 24}, 3),
+                                      values({pairs * 6}, 4)};
+  expect_same_function(in, f, f);
+  layout.causal = false;
+  layout.positions.clear();
+  expect_same_function(in, f, f);
+}
+
+TEST(AttentionTest, HeadsThatShareKeysOnAnyThreads) {
+  const AttentionLayout layout = sharing(self_layout({150, 200, 3}, true), 6, 2);
+  expect_threads_do_not_matter({values({353, 10 * 16}, 1)}, [&](const std::vector<at::Tensor>& in) {
+    return ragged_self_attention(in[0], layout, {0.1, 1});
+  });
+}
+
 TEST(AttentionTest, FlashIsAskedOnlyForWhatItTakes) {
   const AttentionLayout layout = self_layout({5, 0, 1}, true);
   const auto rows = [](int64_t width, at::ScalarType type = at::kBFloat16) {
@@ -53,6 +108,7 @@ TEST(AttentionTest, FlashIsAskedOnlyForWhatItTakes) {
   EXPECT_FALSE(can(rows(64), 0));  // not known
   EXPECT_FALSE(flash_can(rows(64), layout, at::zeros({52}), 90));
   EXPECT_FALSE(flash_can(rows(64).narrow(0, 0, 0), self_layout({0, 0}, true), {}, 90));
+  EXPECT_TRUE(flash_can(rows(64), sharing(layout, 2, 1), {}, 90));
   EXPECT_TRUE(flash_can(rows(64), queries_at(layout, {3, 4, 5}), {}, 90));
   EXPECT_FALSE(flash_can(rows(64), queries_at(layout, {2, 3, 5}), {}, 90));
   {
@@ -173,6 +229,12 @@ TEST(AttentionTest, WrongSizesAreRefused) {
   EXPECT_THROW(ragged_attention(values({4, 8}, 1), values({4, 8}, 2), values({4, 8}, 3), layout), c10::Error);
   layout = self_layout({5}, true);
   EXPECT_THROW(ragged_attention(values({4, 8}, 1), values({4, 8}, 2), values({4, 8}, 3), layout), c10::Error);
+  layout = sharing(self_layout({4}, true), 6, 4);  // 4 does not divide 6
+  EXPECT_THROW(ragged_self_attention(values({4, 14 * 8}, 1), layout), c10::Error);
+  layout.key_heads = 2;
+  EXPECT_THROW(ragged_self_attention(values({4, 3 * 6 * 8 + 4}, 1), layout), c10::Error);
+  EXPECT_THROW(ragged_attention(values({4, 48}, 1), values({4, 48}, 2), values({4, 48}, 3), layout),
+               c10::Error);
 }
 
 }  // namespace

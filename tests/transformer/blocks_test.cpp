@@ -55,6 +55,43 @@ TEST(BlocksTest, NormLinearIsWhatAutogradMakesOfIt) {
       });
 }
 
+at::Tensor exact_rms_norm(const at::Tensor& x, const at::Tensor& weight) {
+  return x * (x.square().mean(1, true) + kNormEps).rsqrt() * weight;
+}
+
+// Without biases and without a mean, as in Llama.
+TEST(BlocksTest, RmsNormLinearIsWhatAutogradMakesOfIt) {
+  const Tensors inputs = {values({kNormRows, kNormWidth}, 1), values({kNormWidth}, 2),
+                          values({kNormWidth, 70}, 4)};
+  const auto ours = [](const Tensors& t) {
+    return norm_linear(t[0], {t[1], {}, kNormEps}, {t[2], {}}, at::kFloat);
+  };
+  expect_same_function(inputs, ours,
+                       [](const Tensors& t) { return at::mm(exact_rms_norm(t[0], t[1]), t[2]); });
+  expect_threads_do_not_matter(inputs, ours);
+}
+
+Tensors swiglu_inputs(int64_t rows = kNormRows) {
+  return {values({rows, kNormWidth}, 1), values({kNormWidth}, 2),
+          values({kNormWidth, 2 * kNormInner}, 4) * 0.3, values({kNormInner, kNormWidth}, 6) * 0.3};
+}
+at::Tensor swiglu_block(const Tensors& t, at::ScalarType compute = at::kFloat) {
+  return norm_swiglu_residual(t[0], {t[1], {}, kNormEps}, {t[2], {}}, {t[3], {}}, compute);
+}
+at::Tensor exact_swiglu(const Tensors& t) {
+  const at::Tensor gated = at::mm(exact_rms_norm(t[0], t[1]), t[2]);
+  return t[0] +
+         at::mm(at::silu(gated.narrow(1, 0, kNormInner)) * gated.narrow(1, kNormInner, kNormInner), t[3]);
+}
+
+TEST(BlocksTest, SwigluIsWhatAutogradMakesOfIt) {
+  expect_same_function(
+      swiglu_inputs(), [](const Tensors& t) { return swiglu_block(t); }, exact_swiglu);
+  expect_close(swiglu_block(swiglu_inputs(), at::kBFloat16),
+               exact_swiglu(leaves(swiglu_inputs(), at::kDouble)), 2e-2, "bf16");
+  expect_threads_do_not_matter(swiglu_inputs(400), [](const Tensors& t) { return swiglu_block(t); });
+}
+
 TEST(BlocksTest, LinearResidualIsWhatAutogradMakesOfIt) {
   for (const Dropout& dropout : {Dropout{}, Dropout{0.2, 5}}) {
     expect_same_function(

@@ -62,8 +62,8 @@ TEST_P(KernelsTest, GemmOfEveryLayoutAndRaggedSizes) {
 TEST_P(KernelsTest, GeluAndItsGradientFarOutToo) {
   const at::Tensor x = at::cat({at::linspace(-30, 30, 6001), at::tensor({-1e4f, 1e4f, 0.0f})});
   at::Tensor y = at::empty_like(x), again = at::empty_like(x), d = at::ones_like(x);
-  kernels_->gelu(data(x), data(y), x.numel());
-  kernels_->gelu_backward(data(x), data(again), data(d), x.numel());
+  kernels_->gelu(Gelu::kTanh, data(x), data(y), x.numel());
+  kernels_->gelu_backward(Gelu::kTanh, data(x), data(again), data(d), x.numel());
   const at::Tensor exact = x.to(at::kDouble);
   EXPECT_LT((y - at::gelu(exact, "tanh")).abs().max().item<double>(), 2e-6);
   EXPECT_LT((d - at::gelu_backward(at::ones_like(exact), exact, "tanh")).abs().max().item<double>(), 2e-6);
@@ -104,6 +104,86 @@ TEST_P(KernelsTest, LayerNormKeepsDigitsUnderALargeMean) {
   const auto exact =
       at::layer_norm(x.to(at::kDouble), {37}, weight.to(at::kDouble), bias.to(at::kDouble), 1e-5);
   expect_close(y, exact, 1e-4, "y");
+}
+
+TEST_P(KernelsTest, RmsNormAndItsGradients) {
+  for (const int64_t columns : {1, 5, 16, 37, 576}) {
+    constexpr int64_t kRows = 3;
+    const at::Tensor x = values({kRows, columns}, 1), weight = values({columns}, 2),
+                     dy = values({kRows, columns}, 3), residual = values({kRows, columns}, 4);
+    at::Tensor y = at::empty_like(x), again = at::empty_like(x), rstd = at::empty({kRows}),
+               dx = at::empty_like(x), dweight = at::empty_like(weight);
+    kernels_->layer_norm(data(x), data(weight), nullptr, data(y), nullptr, data(rstd), kRows, columns, 1e-5f);
+    kernels_->layer_norm_again(data(x), data(weight), nullptr, nullptr, data(rstd), data(again), kRows,
+                               columns);
+    kernels_->layer_norm_backward(data(dy), data(x), data(weight), nullptr, data(rstd), data(residual),
+                                  data(dx), kRows, columns);
+    kernels_->layer_norm_backward_parameters(data(dy), data(x), nullptr, data(rstd), data(dweight), nullptr,
+                                             kRows, columns, 0, columns);
+    const std::vector<at::Tensor> exact = leaves({x, weight}, at::kDouble);
+    const at::Tensor expected = exact[0] * (exact[0].square().mean(1, true) + 1e-5).rsqrt() * exact[1];
+    (expected * dy.to(at::kDouble)).sum().backward();
+    expect_close(y, expected, 1e-6, "y");
+    EXPECT_TRUE(again.equal(y));
+    expect_close(dx, exact[0].grad() + residual, 2e-6, "dx");
+    expect_close(dweight, exact[1].grad(), 1e-6, "dweight");
+  }
+}
+
+TEST_P(KernelsTest, SwigluAndItsGradientFarOutToo) {
+  for (const int64_t inner : {1, 15, 16, 1003}) {
+    const at::Tensor gated =
+                         at::cat({values({4, inner}, 1) * at::tensor({1.0f, 10.0f, 60.0f, 1e4f}).view({4, 1}),
+                                  values({4, inner}, 2)},
+                                 1)
+                             .contiguous(),
+                     dy = values({4, inner}, 3);
+    at::Tensor h = at::empty_like(dy), d = dy.clone(), dgated = at::empty_like(gated);
+    kernels_->swiglu(data(gated), data(h), 4, inner);
+    kernels_->swiglu_backward(data(gated), data(d), data(dgated), 4, inner);
+    const at::Tensor exact = leaves({gated}, at::kDouble)[0];
+    const at::Tensor expected = at::silu(exact.narrow(1, 0, inner)) * exact.narrow(1, inner, inner);
+    (expected * dy.to(at::kDouble)).sum().backward();
+    for (int64_t row = 0; row < 4; ++row) {
+      expect_close(h[row], expected[row], 1e-6, "h");
+      expect_close(dgated[row], exact.grad()[row], 1e-6, "dgated");
+    }
+    EXPECT_TRUE(d.equal(h));
+  }
+}
+
+// As two heads of queries that share their keys do.
+TEST_P(KernelsTest, AttentionAddsToTheGradientsOfSharedKeys) {
+  constexpr int64_t kQueries = 130, kKeys = 150, kHeadWidth = 20;
+  const at::Tensor k = values({kKeys, kHeadWidth}, 1), v = values({kKeys, kHeadWidth}, 2);
+  at::Tensor dk = at::full_like(k, NAN), dv = at::full_like(v, NAN);
+  const std::vector<at::Tensor> exact = leaves({k, v}, at::kDouble);
+  for (const bool second : {false, true}) {
+    const at::Tensor q = values({kQueries, kHeadWidth}, second ? 3 : 4),
+                     dout = values({kQueries, kHeadWidth}, 5);
+    at::Tensor out = at::empty_like(q), log_sum = at::empty({kQueries}), dq = at::empty_like(q);
+    const AttentionHead head{.queries = kQueries,
+                             .keys = kKeys,
+                             .width = kHeadWidth,
+                             .q = data(q),
+                             .k = data(k),
+                             .v = data(v),
+                             .q_stride = kHeadWidth,
+                             .kv_stride = kHeadWidth,
+                             .positions = nullptr,
+                             .scale = 0.25f,
+                             .bias = nullptr,
+                             .dropout_key = 0,
+                             .dropout_threshold = 0,
+                             .dropout_scale = 1};
+    kernels_->attention(head, data(out), kHeadWidth, data(log_sum));
+    kernels_->attention_backward(head, data(out), data(dout), kHeadWidth, data(log_sum), data(dq), kHeadWidth,
+                                 data(dk), data(dv), kHeadWidth, second, nullptr);
+    const at::Tensor weights = at::softmax(q.to(at::kDouble).mm(exact[0].t()) * 0.25, 1);
+    (weights.mm(exact[1]) * dout.to(at::kDouble)).sum().backward();
+    expect_close(dk, exact[0].grad(), 3e-6, "dk");
+    expect_close(dv, exact[1].grad(), 3e-6, "dv");
+  }
 }
 
 TEST(GemmTest, RowsDoNotDependOnTheirNumberNorOnThreads) {

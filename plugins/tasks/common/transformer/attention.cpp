@@ -23,7 +23,8 @@ struct Head {
   int64_t query_row;  // first row of the sequence's queries
   int64_t key_row;
   int64_t column;  // first channel of the head
-  int64_t pair;    // of the head's first query and key within the bias
+  int64_t key_column;
+  int64_t pair;  // of the head's first query and key within the bias
 };
 
 // The position of row r of a sequence when the layout has none: r.
@@ -36,10 +37,10 @@ const int64_t* counting(int64_t longest) {
   return numbers.data();
 }
 
-// One task per head and sequence. Long sequences come first, so that no thread is left with one at the end.
-class Tasks {
+// A head and sequence each. Long sequences come first, so that no thread is left with one at the end.
+class Heads {
  public:
-  Tasks(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& bias,
+  Heads(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& bias,
         const AttentionLayout& layout, const Dropout& dropout)
       : layout_(layout), dropout_(dropout), width_(q.size(1) / layout.heads) {
     q_ = q.const_data_ptr<float>(), q_stride_ = q.stride(0);
@@ -58,6 +59,7 @@ class Tasks {
     });
   }
 
+  // Those of a sequence are next to each other, and among them those that share keys.
   int64_t count() const { return layout_.queries.sequences() * layout_.heads; }
 
   int64_t work() const {  // of the forward pass
@@ -66,9 +68,10 @@ class Tasks {
     return 4 * scores * width_ * layout_.heads;
   }
 
-  Head operator[](int64_t task) const {
-    const int64_t s = order_[static_cast<size_t>(task / layout_.heads)], h = task % layout_.heads;
-    Head head{{}, layout_.queries.start(s), layout_.keys.start(s), h * width_, 0};
+  Head operator[](int64_t number) const {
+    const int64_t s = order_[static_cast<size_t>(number / layout_.heads)], h = number % layout_.heads;
+    Head head{{},         layout_.queries.start(s),       layout_.keys.start(s),
+              h * width_, h / layout_.sharing() * width_, 0};
     if (bias_) {
       const int64_t pairs = layout_.queries.length(s) * layout_.keys.length(s);
       head.pair = pairs_[static_cast<size_t>(s)] * layout_.heads + h * pairs;
@@ -78,8 +81,8 @@ class Tasks {
         .keys = layout_.keys.length(s),
         .width = width_,
         .q = q_ + head.query_row * q_stride_ + head.column,
-        .k = k_ + head.key_row * kv_stride_ + head.column,
-        .v = v_ + head.key_row * kv_stride_ + head.column,
+        .k = k_ + head.key_row * kv_stride_ + head.key_column,
+        .v = v_ + head.key_row * kv_stride_ + head.key_column,
         .q_stride = q_stride_,
         .kv_stride = kv_stride_,
         .positions = layout_.positions.empty() || !positions_ ? positions_ : positions_ + head.query_row,
@@ -107,11 +110,11 @@ class Tasks {
 void attention_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& bias,
                        const AttentionLayout& layout, const Dropout& dropout, at::Tensor& out,
                        at::Tensor& log_sum) {
-  const Tasks tasks(q, k, v, bias, layout, dropout);
+  const Heads heads(q, k, v, bias, layout, dropout);
   float* const to = out.mutable_data_ptr<float>();
   float* const sums = log_sum.mutable_data_ptr<float>();
-  parallel_tasks(tasks.count(), tasks.work(), [&](int64_t task) {
-    const Head head = tasks[task];
+  parallel_tasks(heads.count(), heads.work(), [&](int64_t number) {
+    const Head head = heads[number];
     const int64_t h = head.column / head.kernel.width;
     kernels().attention(head.kernel, to + head.query_row * out.stride(0) + head.column, out.stride(0),
                         sums + h * log_sum.stride(0) + head.query_row);
@@ -119,26 +122,29 @@ void attention_forward(const at::Tensor& q, const at::Tensor& k, const at::Tenso
 }
 
 // dq, dk, dv are overwritten; rows may be strided (column slices of one tensor). dbias: as bias, overwritten;
-// undefined where not wanted.
+// undefined where not wanted. The heads that share keys are one task and add up one after another.
 void attention_backward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& bias,
                         const AttentionLayout& layout, const Dropout& dropout, const at::Tensor& out,
                         const at::Tensor& log_sum, const at::Tensor& dout, at::Tensor& dq, at::Tensor& dk,
                         at::Tensor& dv, at::Tensor& dbias) {
-  const Tasks tasks(q, k, v, bias, layout, dropout);
+  const Heads heads(q, k, v, bias, layout, dropout);
   const float *const o = out.const_data_ptr<float>(), *const d_o = dout.const_data_ptr<float>();
   const float* const sums = log_sum.const_data_ptr<float>();
   float *const to_q = dq.mutable_data_ptr<float>(), *const to_k = dk.mutable_data_ptr<float>(),
                *const to_v = dv.mutable_data_ptr<float>(),
                *const to_bias = dbias.defined() ? dbias.mutable_data_ptr<float>() : nullptr;
-  parallel_tasks(tasks.count(), tasks.work(), [&](int64_t task) {
-    const Head head = tasks[task];
-    const int64_t h = head.column / head.kernel.width;
-    const int64_t at = head.query_row * out.stride(0) + head.column;
-    const int64_t at_key = head.key_row * dk.stride(0) + head.column;
-    kernels().attention_backward(
-        head.kernel, o + at, d_o + at, out.stride(0), sums + h * log_sum.stride(0) + head.query_row,
-        to_q + head.query_row * dq.stride(0) + head.column, dq.stride(0), to_k + at_key, to_v + at_key,
-        dk.stride(0), to_bias ? to_bias + head.pair : nullptr);
+  const int64_t sharing = layout.sharing();
+  parallel_tasks(heads.count() / sharing, heads.work(), [&](int64_t task) {
+    for (int64_t i = 0; i < sharing; ++i) {
+      const Head head = heads[task * sharing + i];
+      const int64_t h = head.column / head.kernel.width;
+      const int64_t at = head.query_row * out.stride(0) + head.column;
+      const int64_t at_key = head.key_row * dk.stride(0) + head.key_column;
+      kernels().attention_backward(
+          head.kernel, o + at, d_o + at, out.stride(0), sums + h * log_sum.stride(0) + head.query_row,
+          to_q + head.query_row * dq.stride(0) + head.column, dq.stride(0), to_k + at_key, to_v + at_key,
+          dk.stride(0), /*add=*/i > 0, to_bias ? to_bias + head.pair : nullptr);
+    }
   });
 }
 
@@ -157,15 +163,27 @@ at::Tensor gradient_of(const at::Tensor& bias, bool wanted) {
   return wanted ? at::empty_like(bias) : at::Tensor();
 }
 
+// Columns q, k, v of qkv (N, ...) or of its gradient.
+struct Parts {
+  at::Tensor q, k, v;
+};
+Parts parts_of(const at::Tensor& qkv, const AttentionLayout& layout) {
+  const int64_t heads = layout.heads + 2 * layout.heads_of_keys();
+  TORCH_CHECK(qkv.dim() == 2 && qkv.size(1) % heads == 0 && layout.heads % layout.heads_of_keys() == 0,
+              "attention: qkv ", qkv.sizes(), " for ", layout.heads, " heads of queries, ",
+              layout.heads_of_keys(), " of keys and of values");
+  const int64_t width = qkv.size(1) / heads * layout.heads, keys = layout.key_width(width);
+  return {qkv.narrow(1, 0, width), qkv.narrow(1, width, keys), qkv.narrow(1, width + keys, keys)};
+}
+
 class SelfAttention : public torch::autograd::Function<SelfAttention> {
  public:
   static Variable forward(AutogradContext* ctx, const Variable& qkv, const Variable& bias,
                           const AttentionLayout& layout, const Dropout& dropout) {
-    const int64_t rows = qkv.size(0), width = qkv.size(1) / 3;
-    at::Tensor out = at::empty({rows, width}, qkv.options());
-    at::Tensor log_sum = at::empty({layout.heads, rows}, qkv.options());
-    attention_forward(qkv.narrow(1, 0, width), qkv.narrow(1, width, width), qkv.narrow(1, 2 * width, width),
-                      bias, layout, dropout, out, log_sum);
+    const auto [q, k, v] = parts_of(qkv, layout);
+    at::Tensor out = at::empty(q.sizes(), qkv.options());
+    at::Tensor log_sum = at::empty({layout.heads, q.size(0)}, qkv.options());
+    attention_forward(q, k, v, bias, layout, dropout, out, log_sum);
     keep(ctx, SavedAttention{layout, dropout});
     ctx->save_for_backward({qkv, bias, out, log_sum});
     return out;
@@ -175,13 +193,12 @@ class SelfAttention : public torch::autograd::Function<SelfAttention> {
     const auto tensors = ctx->get_saved_variables();
     const at::Tensor &qkv = tensors[0], &bias = tensors[1], &out = tensors[2], &log_sum = tensors[3];
     const auto& [layout, dropout] = kept<SavedAttention>(ctx);
-    const int64_t width = out.size(1);
-    at::Tensor dqkv = at::empty_like(qkv);
-    at::Tensor dq = dqkv.narrow(1, 0, width), dk = dqkv.narrow(1, width, width),
-               dv = dqkv.narrow(1, 2 * width, width);
+    const auto [q, k, v] = parts_of(qkv, layout);
+    const at::Tensor dqkv = at::empty_like(qkv);
+    auto [dq, dk, dv] = parts_of(dqkv, layout);
     at::Tensor dbias = gradient_of(bias, ctx->needs_input_grad(1));
-    attention_backward(qkv.narrow(1, 0, width), qkv.narrow(1, width, width), qkv.narrow(1, 2 * width, width),
-                       bias, layout, dropout, out, log_sum, grads[0].contiguous(), dq, dk, dv, dbias);
+    attention_backward(q, k, v, bias, layout, dropout, out, log_sum, grads[0].contiguous(), dq, dk, dv,
+                       dbias);
     return {dqkv, dbias, Variable(), Variable()};
   }
 };
@@ -236,6 +253,11 @@ at::Tensor visibility(const AttentionLayout& layout, int64_t s, int64_t keys, at
   return at::arange(keys, numbers).unsqueeze(0).le(at.unsqueeze(1));
 }
 
+// Every head's own keys: dimension 1 of k is heads. Autograd adds up the heads that share one.
+at::Tensor for_each_head(const at::Tensor& k, const AttentionLayout& layout) {
+  return layout.sharing() == 1 ? k : k.repeat_interleave(layout.sharing(), 1);
+}
+
 // Any device and dtype, differentiated by autograd, sequence by sequence.
 at::Tensor attention_of_sequences(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                   const AttentionLayout& layout, const Dropout& dropout,
@@ -247,8 +269,10 @@ at::Tensor attention_of_sequences(const at::Tensor& q, const at::Tensor& k, cons
     if (queries == 0) continue;
     const int64_t keys = seen_keys(layout, s);
     const at::Tensor qs = per_head(q, layout.queries.start(s), queries, layout.heads);
-    const at::Tensor ks = per_head(k, layout.keys.start(s), keys, layout.heads);
-    const at::Tensor vs = per_head(v, layout.keys.start(s), keys, layout.heads);
+    const auto each = [&](const at::Tensor& of) {
+      return for_each_head(per_head(of, layout.keys.start(s), keys, layout.heads_of_keys()), layout);
+    };
+    const at::Tensor ks = each(k), vs = each(v);
     at::Tensor own_bias;  // (1, heads, queries, keys)
     if (bias.defined()) {
       const int64_t all = layout.keys.length(s);
@@ -304,6 +328,13 @@ int compute_capability(at::Device device) {
   const bool known =
       ask != nullptr && ask(&major, kMajor, device.index()) == 0 && ask(&minor, kMinor, device.index()) == 0;
   return known ? 10 * major + minor : 0;
+}
+
+// Where there is at most one query to a sequence and heads share keys, flash attention takes these heads for
+// queries: then no sequence may be without one, and gradients are not asked of it.
+bool flash_shares(const AttentionLayout& layout) {
+  return layout.sharing() == 1 || layout.queries.longest() > 1 ||
+         (layout.queries.rows() == layout.queries.sequences() && !at::GradMode::is_enabled());
 }
 
 // Flash attention over all sequences in one call; where flash_can(). q, k, v: (N, heads, width) at any row
@@ -365,14 +396,20 @@ Flash make_flash(const AttentionLayout& layout, const Dropout& dropout, at::Devi
 }
 
 at::Tensor heads_of(const at::Tensor& x, int64_t heads) { return x.view({x.size(0), heads, -1}); }
+// (N, heads, width) each.
+Parts parts_of_heads(const at::Tensor& qkv, const AttentionLayout& layout) {
+  const int64_t heads = layout.heads, keys = layout.heads_of_keys();
+  const at::Tensor all = heads_of(qkv, heads + 2 * keys);
+  return {all.narrow(1, 0, heads), all.narrow(1, heads, keys), all.narrow(1, heads + keys, keys)};
+}
 at::Tensor joined(const at::Tensor& x) { return x.reshape({x.size(0), -1}); }
 
 // Autograd would make the gradient of qkv out of three tensors of its size, zero but for a third.
 class FlashSelfAttention : public torch::autograd::Function<FlashSelfAttention> {
  public:
   static Variable forward(AutogradContext* ctx, const Variable& qkv, const Flash& flash) {
-    const at::Tensor parts = qkv.view({qkv.size(0), 3, flash.layout.heads, -1});
-    const auto made = flash.forward(parts.select(1, 0), parts.select(1, 1), parts.select(1, 2));
+    const auto [q, k, v] = parts_of_heads(qkv, flash.layout);
+    const auto made = flash.forward(q, k, v);
     keep(ctx, flash);
     ctx->save_for_backward({qkv, made[0], made[1], made[2], made[3]});
     return joined(made[0]);
@@ -381,10 +418,9 @@ class FlashSelfAttention : public torch::autograd::Function<FlashSelfAttention> 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const auto t = ctx->get_saved_variables();
     const auto& flash = kept<Flash>(ctx);
-    const at::Tensor parts = t[0].view({t[0].size(0), 3, flash.layout.heads, -1});
-    const auto [dq, dk, dv] =
-        flash.backward(heads_of(grads[0].contiguous(), flash.layout.heads), parts.select(1, 0),
-                       parts.select(1, 1), parts.select(1, 2), at::ArrayRef(t).slice(1));
+    const auto [q, k, v] = parts_of_heads(t[0], flash.layout);
+    const auto [dq, dk, dv] = flash.backward(heads_of(grads[0].contiguous(), flash.layout.heads), q, k, v,
+                                             at::ArrayRef(t).slice(1));
     return {at::cat({joined(dq), joined(dk), joined(dv)}, 1), Variable()};
   }
 };
@@ -393,8 +429,8 @@ class FlashAttention : public torch::autograd::Function<FlashAttention> {
  public:
   static Variable forward(AutogradContext* ctx, const Variable& q, const Variable& k, const Variable& v,
                           const Flash& flash) {
-    const int64_t heads = flash.layout.heads;
-    const auto made = flash.forward(heads_of(q, heads), heads_of(k, heads), heads_of(v, heads));
+    const int64_t heads = flash.layout.heads, keys = flash.layout.heads_of_keys();
+    const auto made = flash.forward(heads_of(q, heads), heads_of(k, keys), heads_of(v, keys));
     keep(ctx, flash);
     ctx->save_for_backward({q, k, v, made[0], made[1], made[2], made[3]});
     return joined(made[0]);
@@ -403,10 +439,10 @@ class FlashAttention : public torch::autograd::Function<FlashAttention> {
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const auto t = ctx->get_saved_variables();
     const auto& flash = kept<Flash>(ctx);
-    const int64_t heads = flash.layout.heads;
+    const int64_t heads = flash.layout.heads, keys = flash.layout.heads_of_keys();
     const auto [dq, dk, dv] =
-        flash.backward(heads_of(grads[0].contiguous(), heads), heads_of(t[0], heads), heads_of(t[1], heads),
-                       heads_of(t[2], heads), at::ArrayRef(t).slice(3));
+        flash.backward(heads_of(grads[0].contiguous(), heads), heads_of(t[0], heads), heads_of(t[1], keys),
+                       heads_of(t[2], keys), at::ArrayRef(t).slice(3));
     return {joined(dq), joined(dk), joined(dv), Variable()};
   }
 };
@@ -421,17 +457,6 @@ void check_bias(const at::Tensor& bias, const AttentionLayout& layout) {
 bool kernel_takes(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& bias) {
   return fast_rows(q) && fast_rows(k) && fast_rows(v) && k.stride(0) == v.stride(0) &&
          (!bias.defined() || bias.scalar_type() == at::kFloat);
-}
-
-// Every head's own keys: (N, key_heads * D) -> (N, heads * D). Autograd adds up the heads that share one.
-at::Tensor for_each_head(const at::Tensor& k, const AttentionLayout& layout) {
-  const int64_t rows = k.size(0), sharing = layout.heads / layout.key_heads;
-  const at::Tensor heads = k.view({rows, layout.key_heads, 1, -1});
-  return heads.expand({rows, layout.key_heads, sharing, heads.size(3)}).reshape({rows, -1});
-}
-
-bool shares_keys(const AttentionLayout& layout) {
-  return layout.key_heads != 0 && layout.key_heads != layout.heads;
 }
 
 }  // namespace
@@ -471,37 +496,33 @@ std::vector<int64_t> pair_starts(const AttentionLayout& layout) {
 
 at::Tensor ragged_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             const AttentionLayout& layout, const Dropout& dropout, const at::Tensor& bias) {
-  if (shares_keys(layout)) {
-    AttentionLayout all = layout;
-    all.key_heads = 0;
-    return ragged_attention(q, for_each_head(k, layout), for_each_head(v, layout), all, dropout, bias);
-  }
-  TORCH_CHECK(
-      layout.queries.rows() == q.size(0) && layout.keys.rows() == k.size(0) && q.size(1) % layout.heads == 0,
-      "attention: q ", q.sizes(), ", k ", k.sizes(), " for ", layout.queries.rows(), " query rows, ",
-      layout.keys.rows(), " key rows, ", layout.heads, " heads");
+  TORCH_CHECK(layout.queries.rows() == q.size(0) && layout.keys.rows() == k.size(0) &&
+                  q.size(1) % layout.heads == 0 && layout.heads % layout.heads_of_keys() == 0 &&
+                  k.size(1) == layout.key_width(q.size(1)) && v.sizes() == k.sizes(),
+              "attention: q ", q.sizes(), ", k ", k.sizes(), ", v ", v.sizes(), " for ",
+              layout.queries.rows(), " query rows, ", layout.keys.rows(), " key rows, ", layout.heads,
+              " heads, ", layout.heads_of_keys(), " of keys");
   check_bias(bias, layout);
   if (kernel_takes(q, k, v, bias))
     return CrossAttention::apply(q, k, v, bias_or_empty(bias, q), layout, dropout);
-  if (q.is_cuda() && flash_can(q, layout, bias, compute_capability(q.device())))
-    return FlashAttention::apply(q, k, v, make_flash(layout, dropout, q.device()));
+  if (q.is_cuda() && flash_can(q, layout, bias, compute_capability(q.device()))) {
+    if (flash_shares(layout)) return FlashAttention::apply(q, k, v, make_flash(layout, dropout, q.device()));
+    const auto each = [&](const at::Tensor& of) {
+      return joined(for_each_head(heads_of(of, layout.key_heads), layout));
+    };
+    AttentionLayout own = layout;
+    own.key_heads = 0;
+    return FlashAttention::apply(q, each(k), each(v), make_flash(own, dropout, q.device()));
+  }
   return attention_of_sequences(q, k, v, layout, dropout, bias);
 }
 
 at::Tensor ragged_self_attention(const at::Tensor& qkv, const AttentionLayout& layout, const Dropout& dropout,
                                  const at::Tensor& bias) {
-  if (shares_keys(layout)) {
-    const int64_t head = qkv.size(1) / (layout.heads + 2 * layout.key_heads), keys = layout.key_heads * head,
-                  width = layout.heads * head;
-    return ragged_attention(qkv.narrow(1, 0, width), qkv.narrow(1, width, keys),
-                            qkv.narrow(1, width + keys, keys), layout, dropout, bias);
-  }
-  const int64_t width = qkv.size(1) / 3;
-  const at::Tensor q = qkv.narrow(1, 0, width), k = qkv.narrow(1, width, width),
-                   v = qkv.narrow(1, 2 * width, width);
+  const auto [q, k, v] = parts_of(qkv, layout);
   check_bias(bias, layout);
   if (kernel_takes(q, k, v, bias)) return SelfAttention::apply(qkv, bias_or_empty(bias, q), layout, dropout);
-  if (q.is_cuda() && flash_can(q, layout, bias, compute_capability(q.device())))
+  if (q.is_cuda() && flash_can(q, layout, bias, compute_capability(q.device())) && flash_shares(layout))
     return FlashSelfAttention::apply(qkv, make_flash(layout, dropout, q.device()));
   return ragged_attention(q, k, v, layout, dropout, bias);
 }

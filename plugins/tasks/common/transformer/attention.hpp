@@ -24,10 +24,10 @@ struct AttentionLayout {
   // Empty: row r of a sequence is at position r (then queries and keys have the same lengths).
   std::vector<int64_t> positions = {};
 
+  int64_t heads_of_keys() const { return key_heads == 0 ? heads : key_heads; }
+  int64_t sharing() const { return heads / heads_of_keys(); }  // queries' heads to one of keys
   // Columns of keys, and of values, where queries have so many.
-  int64_t key_width(int64_t query_width) const {
-    return key_heads == 0 ? query_width : query_width / heads * key_heads;
-  }
+  int64_t key_width(int64_t query_width) const { return query_width / heads * heads_of_keys(); }
 };
 
 // Queries at these rows of `whole` alone (ascending), keys as they are.
@@ -42,8 +42,8 @@ at::Tensor ragged_attention(const at::Tensor& q, const at::Tensor& k, const at::
                             const AttentionLayout& layout, const Dropout& dropout = {},
                             const at::Tensor& bias = {});
 
-// Self-attention over qkv (N, 3C), or as wide as key_heads make it, whose columns are q, k, v. With as many
-// key_heads as heads the gradient is one (N, 3C) tensor, written in place by the heads.
+// Self-attention over qkv (N, 3C), or as wide as key_heads make it, whose columns are q, k, v. The gradient
+// is one such tensor, written in place by the heads.
 at::Tensor ragged_self_attention(const at::Tensor& qkv, const AttentionLayout& layout,
                                  const Dropout& dropout = {}, const at::Tensor& bias = {});
 

@@ -5,6 +5,7 @@
 #include "gemm.hpp"
 #include "kept.hpp"
 #include "layer_norm.hpp"
+#include "swiglu.hpp"
 
 namespace pipeline::transformer {
 namespace {
@@ -16,8 +17,6 @@ at::Tensor or_none(const at::Tensor& t, const at::Tensor& like) {
 at::Tensor bias_in(const at::Tensor& bias, at::ScalarType type) {
   return bias.numel() > 0 ? bias.to(type) : at::Tensor();
 }
-// For the backward pass, where `wanted`, as for the gradient of a weight that is not frozen.
-at::Tensor kept_if(bool wanted, const at::Tensor& t) { return wanted ? t : at::empty({0}, t.options()); }
 
 // The norm's output for the gradient of the weights behind it: computed again, or on a device, where reading
 // and writing it costs more than keeping it, kept. y: as it went into the product.
@@ -38,8 +37,10 @@ class NormLinear : public torch::autograd::Function<NormLinear> {
     const LayerNormed normed = layer_norm(x, norm_weight, norm_bias, eps);
     const at::Tensor input = normed.y.to(dtype);
     at::Tensor y = gemm(input, weight.to(dtype), {.bias = bias_in(bias, dtype)});
-    ctx->save_for_backward(
-        {x, norm_weight, norm_bias, weight, bias, normed.mean, normed.rstd, kept_normed(input, weight)});
+    const bool need_norm = any_needs_gradient(x, norm_weight, norm_bias, weight);
+    ctx->save_for_backward({kept_if(need_norm, x), norm_weight, norm_bias, weight, bias,
+                            kept_if(need_norm, normed.mean), kept_if(need_norm, normed.rstd),
+                            kept_normed(input, weight)});
     return y;
   }
 
@@ -105,10 +106,10 @@ class NormMlpResidual : public torch::autograd::Function<NormMlpResidual> {
                           const Variable& norm_bias, const Variable& up_weight, const Variable& up_bias,
                           const Variable& down_weight, const Variable& down_bias, double eps,
                           const Dropout& dropout, at::ScalarType dtype, Gelu form) {
-    const LayerNormed normed = layer_norm(x, norm_weight, norm_bias, eps);
+    LayerNormed normed = layer_norm(x, norm_weight, norm_bias, eps);
     at::Tensor pre, h, kept_input;  // (N, inner), of the norm
     {
-      const at::Tensor input = normed.y.to(dtype);
+      const at::Tensor input = std::exchange(normed.y, {}).to(dtype);
       kept_input = kept_normed(input, up_weight);
       pre = at::empty({x.size(0), up_weight.size(1)}, input.options());
       h = at::empty_like(pre);
@@ -121,8 +122,10 @@ class NormMlpResidual : public torch::autograd::Function<NormMlpResidual> {
       y = gemm(h, down_weight.to(dtype), {.bias = down_bias.to(dtype)}).to(x.scalar_type());
       y = dropout.active() ? apply_dropout(y, dropout, x, true) : y.add(x);
     }
-    ctx->save_for_backward({x, norm_weight, norm_bias, up_weight, up_bias, down_weight, down_bias,
-                            normed.mean, normed.rstd, pre, kept_input});
+    const bool need_norm = any_needs_gradient(x, norm_weight, norm_bias, up_weight);
+    ctx->save_for_backward({kept_if(need_norm, x), norm_weight, norm_bias, up_weight, up_bias, down_weight,
+                            down_bias, kept_if(need_norm, normed.mean), kept_if(need_norm, normed.rstd), pre,
+                            kept_input});
     keep(ctx, std::pair(dropout, form));
     return y;
   }
@@ -161,23 +164,29 @@ class NormMlpResidual : public torch::autograd::Function<NormMlpResidual> {
   }
 };
 
-// The gate's sigmoid is computed again in the backward pass.
 class NormSwigluResidual : public torch::autograd::Function<NormSwigluResidual> {
  public:
   static Variable forward(AutogradContext* ctx, const Variable& x, const Variable& norm_weight,
                           const Variable& norm_bias, const Variable& up_weight, const Variable& down_weight,
                           double eps, at::ScalarType dtype) {
-    const LayerNormed normed = layer_norm(x, norm_weight, norm_bias, eps);
-    const at::Tensor input = normed.y.to(dtype), gated = gemm(input, up_weight.to(dtype));
-    const at::Tensor h = hidden(gated);
+    LayerNormed normed = layer_norm(x, norm_weight, norm_bias, eps);
+    at::Tensor gated, kept_input;  // (N, 2 inner), of the norm
+    {
+      const at::Tensor input = std::exchange(normed.y, {}).to(dtype);
+      kept_input = kept_normed(input, up_weight);
+      gated = gemm(input, up_weight.to(dtype));
+    }
+    const at::Tensor h = swiglu(gated);
     at::Tensor y;
     if (x.scalar_type() == dtype) {
       y = gemm(h, down_weight, {.addend = x});
     } else {
       y = gemm(h, down_weight.to(dtype)).to(x.scalar_type()).add_(x);
     }
-    ctx->save_for_backward({x, norm_weight, norm_bias, up_weight, down_weight, normed.mean, normed.rstd,
-                            gated, kept_normed(input, up_weight)});
+    const bool need_norm = any_needs_gradient(x, norm_weight, norm_bias, up_weight);
+    ctx->save_for_backward({kept_if(need_norm, x), norm_weight, norm_bias, up_weight, down_weight,
+                            kept_if(need_norm, normed.mean), kept_if(need_norm, normed.rstd), gated,
+                            kept_input});
     return y;
   }
 
@@ -185,20 +194,11 @@ class NormSwigluResidual : public torch::autograd::Function<NormSwigluResidual> 
     const auto t = ctx->get_saved_variables();
     const at::Tensor &x = t[0], &norm_weight = t[1], &norm_bias = t[2], &up_weight = t[3],
                      &down_weight = t[4], &mean = t[5], &rstd = t[6], &gated = t[7];
-    const int64_t inner = down_weight.size(0);
     const at::Tensor dresidual = grads[0].contiguous(), dy = dresidual.to(gated.scalar_type());
-    at::Tensor ddown;
-    if (ctx->needs_input_grad(4)) ddown = weight_gradient(hidden(gated), dy, down_weight, true);
-
-    const at::Tensor dh = input_gradient(dy, down_weight);
-    const at::Tensor gate = gated.narrow(1, 0, inner), up = gated.narrow(1, inner, inner);
-    at::Tensor dgated = at::empty_like(gated);
-    {
-      const at::Tensor open = at::sigmoid(gate), passed = gate * open;
-      dgated.narrow(1, inner, inner).copy_(dh * passed);
-      // d silu(g) / dg = s (1 + g (1 - s)) = s + silu (1 - s)
-      dgated.narrow(1, 0, inner).copy_(dh * up * (open + passed * (1 - open)));
-    }
+    const bool need_down = ctx->needs_input_grad(4);
+    auto [h, dgated] = swiglu_again_and_backward(gated, input_gradient(dy, down_weight), need_down);
+    const at::Tensor ddown = weight_gradient(h, dy, down_weight, need_down);
+    h.reset();
     at::Tensor dup;
     if (ctx->needs_input_grad(3)) {
       const at::Tensor normed =
@@ -207,16 +207,12 @@ class NormSwigluResidual : public torch::autograd::Function<NormSwigluResidual> 
     }
     LayerNormGradients d;
     if (ctx->needs_input_grad(0) || ctx->needs_input_grad(1)) {
-      d = layer_norm_backward(input_gradient(dgated, up_weight), x, norm_weight, norm_bias, mean, rstd,
-                              dresidual, ctx->needs_input_grad(0), ctx->needs_input_grad(1));
+      const at::Tensor dnormed = input_gradient(dgated, up_weight);
+      dgated.reset();
+      d = layer_norm_backward(dnormed, x, norm_weight, norm_bias, mean, rstd, dresidual,
+                              ctx->needs_input_grad(0), ctx->needs_input_grad(1));
     }
     return {d.x, d.weight, d.bias, dup, ddown, Variable(), Variable()};
-  }
-
- private:
-  static at::Tensor hidden(const at::Tensor& gated) {
-    const int64_t inner = gated.size(1) / 2;
-    return at::silu(gated.narrow(1, 0, inner)).mul_(gated.narrow(1, inner, inner));
   }
 };
 

@@ -97,7 +97,9 @@ class CrossEntropyHead : public torch::autograd::Function<CrossEntropyHead> {
                   chunk =
                       even_chunk(count, options.chunk > 0 ? options.chunk : default_chunk(h, weight.size(0)));
     at::Tensor buffer = empty_logits(std::min(chunk, count), weight.size(0), h);
-    at::Tensor dh = gradient ? at::empty_like(h) : at::Tensor();
+    const bool need_norm = gradient && any_needs_gradient(norm_weight, norm_bias),
+               need_h = gradient && (need_norm || x.requires_grad());
+    at::Tensor dh = need_h ? at::empty_like(h) : at::Tensor();
     // Over all chunks they add up in float32, or in double where that is computed in.
     const at::TensorOptions sums = weight.options().dtype(at::promote_types(options.compute, at::kFloat));
     at::Tensor dweight = need_weight ? at::empty(weight.sizes(), sums) : at::Tensor();
@@ -111,16 +113,20 @@ class CrossEntropyHead : public torch::autograd::Function<CrossEntropyHead> {
       gemm_out(logits, h_chunk, w, {.b_transposed = true, .bias = b});
       sum.add_(cross_entropy(logits, targets.narrow(0, begin, size), gradient, options.scale));
       if (!gradient) continue;
-      at::Tensor dh_chunk = dh.narrow(0, begin, size);
-      gemm_out(dh_chunk, logits, w);
+      if (need_h) {
+        at::Tensor dh_chunk = dh.narrow(0, begin, size);
+        gemm_out(dh_chunk, logits, w);
+      }
       if (need_weight) gemm_out(dweight, logits, h_chunk, {.a_transposed = true, .accumulate = begin > 0});
       if (need_bias) dbias.add_(column_sum(logits));
     }
     if (gradient) {
       buffer.reset();
-      LayerNormGradients d =
-          layer_norm_backward(dh.to(x.scalar_type()), x, norm_weight, norm_bias, normed.mean, normed.rstd, {},
-                              x.requires_grad(), norm_weight.requires_grad());
+      LayerNormGradients d;
+      if (need_h) {
+        d = layer_norm_backward(dh.to(x.scalar_type()), x, norm_weight, norm_bias, normed.mean, normed.rstd,
+                                {}, x.requires_grad(), need_norm);
+      }
       ctx->save_for_backward({d.x, d.weight, d.bias, dweight, dbias});
       keep(ctx, options);
     }

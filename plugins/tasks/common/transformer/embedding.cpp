@@ -49,7 +49,8 @@ class Embed : public torch::autograd::Function<Embed> {
     if (inserted.numel() > 0) x.index_copy_(0, inserted_rows, inserted.to(x.scalar_type()));
     if (positions_table.numel() > 0) x.add_(at::index_select(positions_table, 0, positions));
     if (dropout.active()) x = apply_dropout(x, dropout, {}, true);
-    ctx->save_for_backward({tokens, positions, inserted_rows});
+    ctx->save_for_backward({kept_if(table.requires_grad(), tokens),
+                            kept_if(positions_table.requires_grad(), positions), inserted_rows});
     keep(ctx, SavedEmbedding{dropout, shared, table.size(0), positions_table.size(0)});
     return x;
   }

@@ -13,23 +13,21 @@ constexpr int64_t kGrain = 1 << 15;  // elements of a task
 constexpr int64_t kElementWork = 32;
 constexpr double kQuickSlope = 1.702;
 
-bool kernel_has(Gelu form) { return form != Gelu::kQuick; }
-
 class GeluFunction : public torch::autograd::Function<GeluFunction> {
  public:
   static Variable forward(AutogradContext* ctx, const Variable& x, Gelu form) {
     ctx->save_for_backward({x});
     keep(ctx, form);
     at::Tensor y = at::empty_like(x);
-    if (!fast_path(x) || !kernel_has(form)) {
+    if (!fast_path(x)) {
       gelu_by_torch(y, x, form);
       return y;
     }
     const float* const from = x.const_data_ptr<float>();
     float* const to = y.mutable_data_ptr<float>();
-    const auto kernel = form == Gelu::kTanh ? kernels().gelu : kernels().exact_gelu;
-    parallel_rows(x.numel(), kGrain, kElementWork,
-                  [&](int64_t begin, int64_t end) { kernel(from + begin, to + begin, end - begin); });
+    parallel_rows(x.numel(), kGrain, kElementWork, [&](int64_t begin, int64_t end) {
+      kernels().gelu(form, from + begin, to + begin, end - begin);
+    });
     return y;
   }
 
@@ -54,18 +52,17 @@ void gelu_by_torch(at::Tensor& y, const at::Tensor& x, Gelu form) {
 }
 
 GeluAgain gelu_again_and_backward(const at::Tensor& x, const at::Tensor& dy, Gelu form) {
-  if (form == Gelu::kQuick) {
+  if (!fast_path(x) || !fast_path(dy)) {
+    if (form != Gelu::kQuick)
+      return {at::gelu(x, torch_name(form)), at::gelu_backward(dy, x, torch_name(form))};
     const at::Tensor s = at::sigmoid(x * kQuickSlope), y = x * s;
     return {y, dy * (s + kQuickSlope * y * (1 - s))};
   }
-  if (!fast_path(x) || !fast_path(dy))
-    return {at::gelu(x, torch_name(form)), at::gelu_backward(dy, x, torch_name(form))};
   at::Tensor y = at::empty_like(x);
   const float* const from = x.const_data_ptr<float>();
   float *const to = y.mutable_data_ptr<float>(), *const d = dy.mutable_data_ptr<float>();
-  const auto kernel = form == Gelu::kTanh ? kernels().gelu_backward : kernels().exact_gelu_backward;
   parallel_rows(x.numel(), kGrain, kElementWork, [&](int64_t begin, int64_t end) {
-    kernel(from + begin, to + begin, d + begin, end - begin);
+    kernels().gelu_backward(form, from + begin, to + begin, d + begin, end - begin);
   });
   return {y, dy};
 }

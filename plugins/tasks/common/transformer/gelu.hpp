@@ -2,14 +2,9 @@
 
 #include <ATen/core/Tensor.h>
 
-namespace pipeline::transformer {
+#include "gelu_form.hpp"
 
-// The activation of Hendrycks and Gimpel (arXiv:1606.08415), x times the normal distribution function of x.
-enum class Gelu {
-  kTanh,   // its approximation by tanh, as in GPT-2
-  kExact,  // by erf, as in BERT and ESM-2
-  kQuick   // its approximation x sigmoid(1.702 x), as in CLIP
-};
+namespace pipeline::transformer {
 
 // Differentiable; x: (N, C).
 at::Tensor gelu(const at::Tensor& x, Gelu form);

@@ -105,12 +105,6 @@ void gemm_out(at::Tensor& c, const at::Tensor& a, const at::Tensor& b, const Gem
               "gemm: ", a.sizes(), " and ", b.sizes(), " into ", c.sizes());
   if (!fast_rows(a) || !fast_rows(b) || !fast_rows(c) || k == 0) return aten_gemm(c, a, b, options);
   if (m == 0 || n == 0) return;
-  if (options.gelu.defined() && options.gelu_form == Gelu::kQuick) {  // which the kernel does not have
-    GemmOptions plain = options;
-    at::Tensor gelu = std::exchange(plain.gelu, {});
-    gemm_out(c, a, b, plain);
-    return gelu_by_torch(gelu, c, Gelu::kQuick);
-  }
   TORCH_CHECK(c.stride(0) == n || !(options.addend.defined() || options.gelu.defined()),
               "gemm: addend and gelu need a contiguous result");
   run({.m = m,
@@ -128,7 +122,7 @@ void gemm_out(at::Tensor& c, const at::Tensor& a, const at::Tensor& b, const Gem
        .bias = options.bias.defined() ? options.bias.const_data_ptr<float>() : nullptr,
        .addend = options.addend.defined() ? options.addend.const_data_ptr<float>() : nullptr,
        .gelu = options.gelu.defined() ? options.gelu.mutable_data_ptr<float>() : nullptr,
-       .exact = options.gelu_form == Gelu::kExact});
+       .form = options.gelu_form});
 }
 
 at::Tensor gemm(const at::Tensor& a, const at::Tensor& b, const GemmOptions& options) {

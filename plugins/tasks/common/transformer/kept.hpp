@@ -11,6 +11,15 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
+// Of a Function's inputs: frozen weights, and what depends on no trained parameter, have no gradient.
+template <class... T>
+bool any_needs_gradient(const T&... inputs) {
+  return (inputs.requires_grad() || ...);
+}
+
+// For save_for_backward(); an empty tensor stands for what is not wanted.
+inline at::Tensor kept_if(bool wanted, const at::Tensor& t) { return wanted ? t : t.new_empty({0}); }
+
 // What a Function keeps for its backward pass besides tensors; held by the graph as an IValue custom class
 // would be, but without registering one.
 template <class T>

@@ -15,6 +15,11 @@ constexpr int64_t kColumnGrain = 64;
 
 const float* in(const at::Tensor& x) { return x.const_data_ptr<float>(); }
 float* out(at::Tensor& x) { return x.mutable_data_ptr<float>(); }
+// Null for the mean and the bias that RMS norm does not have.
+const float* in_if_any(const at::Tensor& x, int64_t first = 0) {
+  return x.numel() > 0 ? in(x) + first : nullptr;
+}
+float* out_if_any(at::Tensor& x, int64_t first = 0) { return x.numel() > 0 ? out(x) + first : nullptr; }
 
 bool narrow_on_cpu(const at::Tensor& x) {
   return x.is_cpu() && (x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kHalf);
@@ -58,30 +63,31 @@ LayerNormGradients rms_norm_backward(const at::Tensor& dy, const at::Tensor& x, 
 }  // namespace
 
 LayerNormed layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps) {
-  if (is_rms(bias)) return rms_norm(x, weight, eps);
   if (!fast_path(x)) {
+    if (is_rms(bias)) return rms_norm(x, weight, eps);
     auto [y, mean, rstd] =
         at::native_layer_norm(x, {x.size(1)}, widened_for(x, weight), widened_for(x, bias), eps);
     return {y, mean, rstd};
   }
   const int64_t rows = x.size(0), columns = x.size(1);
-  LayerNormed result{at::empty_like(x), at::empty({rows}, x.options()), at::empty({rows}, x.options())};
+  LayerNormed result{at::empty_like(x), at::empty({is_rms(bias) ? 0 : rows}, x.options()),
+                     at::empty({rows}, x.options())};
   parallel_rows(rows, kRowGrain, 8 * columns, [&](int64_t begin, int64_t end) {
-    kernels().layer_norm(in(x) + begin * columns, in(weight), in(bias), out(result.y) + begin * columns,
-                         out(result.mean) + begin, out(result.rstd) + begin, end - begin, columns,
-                         static_cast<float>(eps));
+    kernels().layer_norm(in(x) + begin * columns, in(weight), in_if_any(bias),
+                         out(result.y) + begin * columns, out_if_any(result.mean, begin),
+                         out(result.rstd) + begin, end - begin, columns, static_cast<float>(eps));
   });
   return result;
 }
 
 at::Tensor layer_norm_again(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                             const at::Tensor& mean, const at::Tensor& rstd) {
-  if (is_rms(bias)) return rms_normed(x, weight, rstd);
-  if (!fast_path(x)) return x.sub(mean).mul_(rstd).mul_(weight).add_(bias);
+  if (!fast_path(x))
+    return is_rms(bias) ? rms_normed(x, weight, rstd) : x.sub(mean).mul_(rstd).mul_(weight).add_(bias);
   const int64_t rows = x.size(0), columns = x.size(1);
   at::Tensor y = at::empty_like(x);
   parallel_rows(rows, kRowGrain, 8 * columns, [&](int64_t begin, int64_t end) {
-    kernels().layer_norm_again(in(x) + begin * columns, in(weight), in(bias), in(mean) + begin,
+    kernels().layer_norm_again(in(x) + begin * columns, in(weight), in_if_any(bias), in_if_any(mean, begin),
                                in(rstd) + begin, out(y) + begin * columns, end - begin, columns);
   });
   return y;
@@ -90,7 +96,9 @@ at::Tensor layer_norm_again(const at::Tensor& x, const at::Tensor& weight, const
 LayerNormGradients layer_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& weight,
                                        const at::Tensor& bias, const at::Tensor& mean, const at::Tensor& rstd,
                                        const at::Tensor& residual, bool need_x, bool need_parameters) {
-  if (is_rms(bias)) return rms_norm_backward(dy, x, weight, rstd, residual, need_x, need_parameters);
+  const bool fast = fast_path(x) && fast_path(dy);
+  if (is_rms(bias) && !fast)
+    return rms_norm_backward(dy, x, weight, rstd.view({-1, 1}), residual, need_x, need_parameters);
   LayerNormGradients result;
   // LibTorch's kernel adds up the parameters' gradients in bfloat16, whatever their type.
   if (narrow_on_cpu(x)) {
@@ -100,7 +108,7 @@ LayerNormGradients layer_norm_backward(const at::Tensor& dy, const at::Tensor& x
     if (need_x) result.x = result.x.to(x.scalar_type());
     return result;
   }
-  if (!fast_path(x) || !fast_path(dy)) {
+  if (!fast) {
     auto [dx, dweight, dbias] =
         at::native_layer_norm_backward(dy.to(x.scalar_type()), x, {x.size(1)}, mean, rstd, weight, bias,
                                        {need_x, need_parameters, need_parameters});
@@ -110,19 +118,19 @@ LayerNormGradients layer_norm_backward(const at::Tensor& dy, const at::Tensor& x
   const int64_t rows = x.size(0), columns = x.size(1);
   if (need_parameters) {
     result.weight = at::empty_like(weight);
-    result.bias = at::empty_like(bias);
+    result.bias = at::empty_like(bias);  // of RMS norm without elements, as the bias
     parallel_rows(columns, kColumnGrain, 8 * rows, [&](int64_t begin, int64_t end) {
-      kernels().layer_norm_backward_parameters(in(dy), in(x), in(mean), in(rstd), out(result.weight),
-                                               out(result.bias), rows, columns, begin, end);
+      kernels().layer_norm_backward_parameters(in(dy), in(x), in_if_any(mean), in(rstd), out(result.weight),
+                                               out_if_any(result.bias), rows, columns, begin, end);
     });
   }
   if (need_x) {
     result.x = at::empty_like(x);
     parallel_rows(rows, kRowGrain, 8 * columns, [&](int64_t begin, int64_t end) {
       const int64_t at = begin * columns;
-      kernels().layer_norm_backward(in(dy) + at, in(x) + at, in(weight), in(mean) + begin, in(rstd) + begin,
-                                    residual.defined() ? in(residual) + at : nullptr, out(result.x) + at,
-                                    end - begin, columns);
+      kernels().layer_norm_backward(in(dy) + at, in(x) + at, in(weight), in_if_any(mean, begin),
+                                    in(rstd) + begin, residual.defined() ? in(residual) + at : nullptr,
+                                    out(result.x) + at, end - begin, columns);
     });
   }
   return result;

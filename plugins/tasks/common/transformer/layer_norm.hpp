@@ -9,7 +9,7 @@ namespace pipeline::transformer {
 // own Functions.
 struct LayerNormed {
   at::Tensor y;     // (N, C)
-  at::Tensor mean;  // (N) on the fast path, (N, 1) elsewhere; RMS norm: (0)
+  at::Tensor mean;  // (N) on the fast path, (N, 1) elsewhere; RMS norm: none
   at::Tensor rstd;
 };
 LayerNormed layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps);

@@ -17,6 +17,7 @@ namespace pipeline::protein {
 namespace {
 
 using transformer::AutogradContext;
+using transformer::Gelu;
 using transformer::kernels;
 using transformer::Variable;
 using transformer::variable_list;
@@ -202,7 +203,7 @@ class PairBias : public torch::autograd::Function<PairBias> {
           pairs.for_blocks(task,
                            [&](int64_t pair, int64_t count, const float* features, const int64_t* classes) {
                              w.first(count, features, classes, hidden);
-                             kernels().gelu(hidden, hidden, count * w.width);
+                             kernels().gelu(Gelu::kTanh, hidden, hidden, count * w.width);
                              for (int64_t l = 0; l < w.layers; ++l)
                                multiply(w.heads, count, w.width, {w.out_of(l), w.heads, true},
                                         {hidden, w.width, true}, to[static_cast<size_t>(l)] + at + pair, all);
@@ -243,7 +244,7 @@ class PairBias : public torch::autograd::Function<PairBias> {
         for (int64_t l = 0; l < w.layers; ++l)  // d (count, width) = sum over layers of dbias^T out^T
           multiply(count, w.width, w.heads, {from[static_cast<size_t>(l)] + at + pair, all, true},
                    {w.out_of(l), w.heads, true}, d, w.width, l > 0);
-        kernels().gelu_backward(before, hidden, d, count * w.width);
+        kernels().gelu_backward(Gelu::kTanh, before, hidden, d, count * w.width);
         for (int64_t l = 0; l < w.layers; ++l)  // dout (width, heads) += hidden^T dbias^T
           multiply(w.width, w.heads, count, {hidden, w.width, true},
                    {from[static_cast<size_t>(l)] + at + pair, all, true}, dout + l * w.width * w.heads,

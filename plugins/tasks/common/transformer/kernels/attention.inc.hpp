@@ -76,8 +76,8 @@ static void attention(const AttentionHead& head, float* out, int64_t out_stride,
 
 static void attention_backward(const AttentionHead& head, const float* out, const float* dout,
                                int64_t out_stride, const float* log_sum, float* dq, int64_t dq_stride,
-                               float* dk, float* dv, int64_t dkv_stride, float* dbias) {
-  for (int64_t j = 0; j < head.keys; ++j) {
+                               float* dk, float* dv, int64_t dkv_stride, bool add, float* dbias) {
+  for (int64_t j = 0; j < head.keys && !add; ++j) {
     std::memset(dk + j * dkv_stride, 0, static_cast<size_t>(head.width) * sizeof(float));
     std::memset(dv + j * dkv_stride, 0, static_cast<size_t>(head.width) * sizeof(float));
   }

@@ -111,16 +111,17 @@ PIPELINE_INLINE void multiply(int64_t depth, const float* a, const float* b, Vec
   }
 }
 
-// The exact gelu of a finished tile of c, which is in the nearest cache.
-static void exact_gelu_of_tile(const Gemm& g, int64_t i, int64_t j, int64_t rows, int64_t columns) {
+// The exact or quick gelu of a finished tile of c, which is in the nearest cache.
+template <Gelu Form>
+static void gelu_of_tile(const Gemm& g, int64_t i, int64_t j, int64_t rows, int64_t columns) {
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t s = 0; s < columns; s += kWidth) {
       const int64_t at = (i + r) * g.ldc + j + s;
       const int64_t live = columns - s;
       if (live >= kWidth) {
-        store(g.gelu + at, exact_gelu_of(load(g.c + at)).value);
+        store(g.gelu + at, gelu_of<Form>(load(g.c + at)));
       } else {
-        store_part(g.gelu + at, exact_gelu_of(load_part(g.c + at, live)).value, live);
+        store_part(g.gelu + at, gelu_of<Form>(load_part(g.c + at, live)), live);
       }
     }
   }
@@ -134,7 +135,7 @@ static void tile(const Gemm& g, int64_t i, int64_t j, int64_t rows, int64_t colu
   const bool add_c = g.accumulate || !first;
   const float* bias = first ? g.bias : nullptr;
   const float* addend = first ? g.addend : nullptr;
-  float* gelu = last && !g.exact ? g.gelu : nullptr;
+  float* gelu = last && g.form == Gelu::kTanh ? g.gelu : nullptr;
   if (rows == kTileRows && columns == kTileColumns) {
 #pragma GCC unroll 16
     for (int r = 0; r < kTileRows; ++r) {
@@ -145,7 +146,8 @@ static void tile(const Gemm& g, int64_t i, int64_t j, int64_t rows, int64_t colu
       if (add_c) c0 += load(g.c + at), c1 += load(g.c + at + kWidth);
       store(g.c + at, c0);
       store(g.c + at + kWidth, c1);
-      if (gelu) store(gelu + at, gelu_of(c0)), store(gelu + at + kWidth, gelu_of(c1));
+      if (gelu)
+        store(gelu + at, gelu_of<Gelu::kTanh>(c0)), store(gelu + at + kWidth, gelu_of<Gelu::kTanh>(c1));
     }
     return;
   }
@@ -160,7 +162,7 @@ static void tile(const Gemm& g, int64_t i, int64_t j, int64_t rows, int64_t colu
       if (addend) c += load_part(addend + at, live);
       if (add_c) c += load_part(g.c + at, live);
       store_part(g.c + at, c, live);
-      if (gelu) store_part(gelu + at, gelu_of(c), live);
+      if (gelu) store_part(gelu + at, gelu_of<Gelu::kTanh>(c), live);
     }
   }
 }
@@ -169,6 +171,7 @@ static void gemm(const Gemm& g) {
   const int64_t deepest = block_depth(g.k);
   const int64_t widest = round_up(g.n < kBlockN ? g.n : kBlockN, kTileColumns);
   const int64_t tallest = round_up(g.m < kBlockM ? g.m : kBlockM, kTileRows);
+  const auto finish = g.form == Gelu::kExact ? gelu_of_tile<Gelu::kExact> : gelu_of_tile<Gelu::kQuick>;
   float* const packed_b = scratch(Scratch::kPackedB, deepest * widest);
   float* const packed_a = scratch(Scratch::kPackedA, deepest * tallest);
   for (int64_t j0 = 0; j0 < g.n; j0 += kBlockN) {
@@ -184,9 +187,9 @@ static void gemm(const Gemm& g) {
             tile(g, i0 + i, j0 + j, rows - i < kTileRows ? rows - i : kTileRows,
                  columns - j < kTileColumns ? columns - j : kTileColumns, depth, packed_a + i * depth,
                  packed_b + j * depth, p0 == 0, p0 + depth == g.k);
-            if (g.gelu && g.exact && p0 + depth == g.k)
-              exact_gelu_of_tile(g, i0 + i, j0 + j, rows - i < kTileRows ? rows - i : kTileRows,
-                                 columns - j < kTileColumns ? columns - j : kTileColumns);
+            if (g.gelu && g.form != Gelu::kTanh && p0 + depth == g.k)
+              finish(g, i0 + i, j0 + j, rows - i < kTileRows ? rows - i : kTileRows,
+                     columns - j < kTileColumns ? columns - j : kTileColumns);
           }
         }
       }

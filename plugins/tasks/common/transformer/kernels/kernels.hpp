@@ -7,6 +7,8 @@
 
 #include <cstdint>
 
+#include "../gelu_form.hpp"
+
 namespace pipeline::transformer {
 
 // c (m, n) = a (m, k) b (k, n) [+ c] [+ bias (n)] [+ addend (m, n)]. A transposed operand is stored (k, m) or
@@ -25,7 +27,7 @@ struct Gemm {
   const float* bias = nullptr;    // (n)
   const float* addend = nullptr;  // (m, n), row stride ldc; may be c's own values only through `accumulate`
   float* gelu = nullptr;          // (m, n), row stride ldc: also write gelu(c)
-  bool exact = false;             // in its exact form
+  Gelu form = Gelu::kTanh;
 };
 
 // A row of dropout: element j is kept when hash(key, j) >= threshold, and then multiplied by scale.
@@ -57,7 +59,8 @@ struct Kernels {
   void (*gemm)(const Gemm& task);
   int64_t gemm_rows, gemm_columns;  // split work at multiples of these to keep the tiles full
 
-  // y = (x - mean) * rstd * weight + bias per row; mean, rstd: (rows).
+  // y = (x - mean) * rstd * weight + bias per row; mean, rstd: (rows). Where mean, bias and dbias are null,
+  // RMS norm, x * rstd * weight, here and in the next three.
   void (*layer_norm)(const float* x, const float* weight, const float* bias, float* y, float* mean,
                      float* rstd, int64_t rows, int64_t columns, float eps);
   void (*layer_norm_again)(const float* x, const float* weight, const float* bias, const float* mean,
@@ -71,13 +74,15 @@ struct Kernels {
                                          const float* rstd, float* dweight, float* dbias, int64_t rows,
                                          int64_t columns, int64_t begin, int64_t end);
 
-  // gelu: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
-  void (*gelu)(const float* x, float* y, int64_t count);
+  // kTanh: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))); kExact: 0.5 x (1 + erf(x / sqrt(2)))
+  void (*gelu)(Gelu form, const float* x, float* y, int64_t count);
   // y = gelu(x); d = d * gelu'(x) in place.
-  void (*gelu_backward)(const float* x, float* y, float* d, int64_t count);
-  // The same with 0.5 x (1 + erf(x / sqrt(2))).
-  void (*exact_gelu)(const float* x, float* y, int64_t count);
-  void (*exact_gelu_backward)(const float* x, float* y, float* d, int64_t count);
+  void (*gelu_backward)(Gelu form, const float* x, float* y, float* d, int64_t count);
+
+  // h = silu(g) u, silu(g) = g sigmoid(g); a row of `gated` is g and then u, h: (rows, inner).
+  void (*swiglu)(const float* gated, float* h, int64_t rows, int64_t inner);
+  // dgated from dh, which becomes h.
+  void (*swiglu_backward)(const float* gated, float* dh, float* dgated, int64_t rows, int64_t inner);
 
   void (*column_sum)(const float* x, float* sum, int64_t rows, int64_t columns, int64_t begin, int64_t end);
   void (*add)(const float* x, float* y, int64_t count);  // y += x
@@ -92,11 +97,11 @@ struct Kernels {
   // out: (queries, width) row stride q_stride's counterpart out_stride; log_sum: (queries) of exp(scaled
   // scores).
   void (*attention)(const AttentionHead& head, float* out, int64_t out_stride, float* log_sum);
-  // dq, dk, dv: written with d_q_stride and d_kv_stride; dk and dv are overwritten. dbias: (queries, keys) or
-  // null.
+  // dq, dk, dv: written with dq_stride and dkv_stride; to dk and dv is added where `add`, as for the next
+  // head of those that share keys. dbias: (queries, keys) or null.
   void (*attention_backward)(const AttentionHead& head, const float* out, const float* dout,
                              int64_t out_stride, const float* log_sum, float* dq, int64_t dq_stride,
-                             float* dk, float* dv, int64_t dkv_stride, float* dbias);
+                             float* dk, float* dv, int64_t dkv_stride, bool add, float* dbias);
 
   // out[i * stride + k] = exp(-factor (x[i] - centers[k])^2): radial basis functions of `count` distances.
   void (*gaussians)(const float* x, int64_t count, const float* centers, int64_t functions, float factor,

@@ -1,6 +1,6 @@
 #pragma once
 
-// Kernels that go over rows: layer norm, GELU, dropout, column sums, cross-entropy.
+// Kernels that go over rows: layer norm, GELU, SwiGLU, dropout, column sums, cross-entropy.
 
 #include "gelu.inc.hpp"
 #include "gemm.inc.hpp"
@@ -28,13 +28,16 @@ PIPELINE_INLINE void for_vectors(int64_t begin, int64_t end, Body body) {
   }
 }
 
+// Layer norm, or RMS norm where `mean`, `bias` and `dbias` are null.
+PIPELINE_INLINE Vec center_of(const float* mean, int64_t row) { return mean ? splat(mean[row]) : Vec{}; }
+
 static void layer_norm_again(const float* x, const float* weight, const float* bias, const float* mean,
                              const float* rstd, float* y, int64_t rows, int64_t columns) {
   for (int64_t n = 0; n < rows; ++n, x += columns, y += columns) {
-    const Vec center = splat(mean[n]), scale = splat(rstd[n]);
+    const Vec center = center_of(mean, n), scale = splat(rstd[n]);
     for_vectors(
         0, columns, [&](int64_t, auto get, auto put) __attribute__((always_inline)) {
-          put(y, (get(x) - center) * scale * get(weight) + get(bias));
+          put(y, (get(x) - center) * scale * get(weight) + (bias ? get(bias) : Vec{}));
         });
   }
 }
@@ -43,9 +46,12 @@ static void layer_norm(const float* x, const float* weight, const float* bias, f
                        float* rstd, int64_t rows, int64_t columns, float eps) {
   for (int64_t n = 0; n < rows; ++n, x += columns, y += columns) {
     Vec total{};
-    for_vectors(
-        0, columns, [&](int64_t, auto get, auto) __attribute__((always_inline)) { total += get(x); });
-    const float center = sum(total) / static_cast<float>(columns);
+    if (mean) {
+      for_vectors(
+          0, columns, [&](int64_t, auto get, auto) __attribute__((always_inline)) { total += get(x); });
+      mean[n] = sum(total) / static_cast<float>(columns);
+    }
+    const Vec center = center_of(mean, n);
     // Two passes: the sum of squares less the squared mean would lose the digits of rows with a large mean.
     Vec squares{};
     for_vectors(
@@ -59,9 +65,8 @@ static void layer_norm(const float* x, const float* weight, const float* bias, f
             squares += load_part(lanes, columns - j);
           }
         });
-    mean[n] = center;
     rstd[n] = 1.0f / __builtin_sqrtf(sum(squares) / static_cast<float>(columns) + eps);
-    layer_norm_again(x, weight, bias, mean + n, rstd + n, y, 1, columns);
+    layer_norm_again(x, weight, bias, mean ? mean + n : nullptr, rstd + n, y, 1, columns);
   }
 }
 
@@ -71,7 +76,7 @@ static void layer_norm_backward(const float* dy, const float* x, const float* we
   for (int64_t n = 0; n < rows; ++n) {
     const int64_t at = n * columns;
     const float *dy_row = dy + at, *x_row = x + at;
-    const Vec center = splat(mean[n]), scale = splat(rstd[n]);
+    const Vec center = center_of(mean, n), scale = splat(rstd[n]);
     Vec sum_g{}, sum_gx{};
     for_vectors(
         0, columns, [&](int64_t, auto get, auto) __attribute__((always_inline)) {
@@ -79,7 +84,7 @@ static void layer_norm_backward(const float* dy, const float* x, const float* we
           sum_g += g;
           sum_gx += g * ((get(x_row) - center) * scale);
         });
-    const Vec mean_g = splat(sum(sum_g) / static_cast<float>(columns));
+    const Vec mean_g = mean ? splat(sum(sum_g) / static_cast<float>(columns)) : Vec{};
     const Vec mean_gx = splat(sum(sum_gx) / static_cast<float>(columns));
     for_vectors(
         0, columns, [&](int64_t, auto get, auto put) __attribute__((always_inline)) {
@@ -97,52 +102,70 @@ static void layer_norm_backward_parameters(const float* dy, const float* x, cons
   for_vectors(
       begin, end, [&](int64_t, auto, auto put) __attribute__((always_inline)) {
         put(dweight, Vec{});
-        put(dbias, Vec{});
+        if (dbias) put(dbias, Vec{});
       });
   for (int64_t n = 0; n < rows; ++n, dy += columns, x += columns) {
-    const Vec center = splat(mean[n]), scale = splat(rstd[n]);
+    const Vec center = center_of(mean, n), scale = splat(rstd[n]);
     for_vectors(
         begin, end, [&](int64_t, auto get, auto put) __attribute__((always_inline)) {
           const Vec d = get(dy);
           put(dweight, get(dweight) + d * ((get(x) - center) * scale));
-          put(dbias, get(dbias) + d);
+          if (dbias) put(dbias, get(dbias) + d);
         });
   }
 }
 
-static void gelu(const float* x, float* y, int64_t count) {
-  for_vectors(
-      0, count, [&](int64_t, auto get, auto put) __attribute__((always_inline)) { put(y, gelu_of(get(x))); });
-}
-
-static void gelu_backward(const float* x, float* y, float* d, int64_t count) {
+template <Gelu Form>
+static void gelu_in_form(const float* x, float* y, int64_t count) {
   for_vectors(
       0, count, [&](int64_t, auto get, auto put) __attribute__((always_inline)) {
-        const Vec v = get(x);
-        // gelu = v s with s the logistic function of t = 2 sqrt(2/pi) (v + 0.044715 v^3).
-        const Vec square = v * v;
-        const Vec t = v * (1.5957691216057308f + 0.07135481627f * square);
-        const Vec slope = 1.5957691216057308f + 0.21406444881f * square;
-        const Vec s = 1.0f / (1.0f + exp(-t));
-        put(y, v * s);
-        put(d, get(d) * (s + v * s * (1.0f - s) * slope));
+        put(y, gelu_of<Form>(get(x)));
       });
 }
 
-static void exact_gelu(const float* x, float* y, int64_t count) {
+template <Gelu Form>
+static void gelu_backward_in_form(const float* x, float* y, float* d, int64_t count) {
   for_vectors(
       0, count, [&](int64_t, auto get, auto put) __attribute__((always_inline)) {
-        put(y, exact_gelu_of(get(x)).value);
-      });
-}
-
-static void exact_gelu_backward(const float* x, float* y, float* d, int64_t count) {
-  for_vectors(
-      0, count, [&](int64_t, auto get, auto put) __attribute__((always_inline)) {
-        const ExactGelu gelu = exact_gelu_of(get(x));
+        const GeluAndSlope gelu = gelu_and_slope_of<Form>(get(x));
         put(y, gelu.value);
         put(d, get(d) * gelu.slope);
       });
+}
+
+static void gelu(Gelu form, const float* x, float* y, int64_t count) {
+  if (form == Gelu::kTanh) return gelu_in_form<Gelu::kTanh>(x, y, count);
+  if (form == Gelu::kExact) return gelu_in_form<Gelu::kExact>(x, y, count);
+  gelu_in_form<Gelu::kQuick>(x, y, count);
+}
+
+static void gelu_backward(Gelu form, const float* x, float* y, float* d, int64_t count) {
+  if (form == Gelu::kTanh) return gelu_backward_in_form<Gelu::kTanh>(x, y, d, count);
+  if (form == Gelu::kExact) return gelu_backward_in_form<Gelu::kExact>(x, y, d, count);
+  gelu_backward_in_form<Gelu::kQuick>(x, y, d, count);
+}
+
+static void swiglu(const float* gated, float* h, int64_t rows, int64_t inner) {
+  for (int64_t n = 0; n < rows; ++n, gated += 2 * inner, h += inner) {
+    for_vectors(
+        0, inner, [&](int64_t, auto get, auto put) __attribute__((always_inline)) {
+          const Vec g = get(gated);
+          put(h, g * sigmoid(g) * get(gated + inner));
+        });
+  }
+}
+
+static void swiglu_backward(const float* gated, float* dh, float* dgated, int64_t rows, int64_t inner) {
+  for (int64_t n = 0; n < rows; ++n, gated += 2 * inner, dh += inner, dgated += 2 * inner) {
+    for_vectors(
+        0, inner, [&](int64_t, auto get, auto put) __attribute__((always_inline)) {
+          const Vec g = get(gated), up = get(gated + inner), d = get(dh);
+          const Vec open = sigmoid(g), passed = g * open;
+          put(dh, passed * up);
+          put(dgated, d * up * (open + passed * (1.0f - open)));  // silu' = s (1 + g (1 - s))
+          put(dgated + inner, d * passed);
+        });
+  }
 }
 
 static void column_sum(const float* x, float* total, int64_t rows, int64_t columns, int64_t begin,
