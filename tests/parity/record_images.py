@@ -196,12 +196,12 @@ def record_squares():
     resized = []
     for size, to in (((40, 30), (16, 12)), ((7, 5), (20, 13)), ((1, 9), (4, 4)), ((9, 1), (5, 7)), ((1, 1), (3, 2)),
                      ((33, 17), (33, 5)), ((17, 33), (5, 33)), ((12, 11), (12, 11)), ((200, 3), (7, 7)),
-                     ((640, 480), (9, 7)), ((31, 29), (30, 30)), ((5, 64), (64, 5)), ((50, 40), (1, 1))):
+                     ((640, 480), (9, 7)), ((31, 29), (30, 30)), ((5, 64), (64, 5)), ((20, 90), (13, 40)), ((50, 40), (1, 1))):
         image = Image.fromarray(patterned(*size)).resize(to, Image.Resampling.BICUBIC)
         resized.append({"from": size, **pixels(image)})
     plain = {"do_rescale": False, "do_normalize": False, "return_tensors": "np"}
     squares = []
-    for size in ((40, 30), (7, 9), (1, 5), (64, 3)):
+    for size in ((40, 30), (7, 9), (1, 5), (64, 3), (15, 70)):
         image = Image.fromarray(patterned(*size))
         for fit, edge, side in (("crop", 12, 12), ("crop", 16, 11), ("crop", 5, 12), ("pad", 12, 12), ("stretch", 12, 12)):
             crop = {"size": {"shortest_edge": edge}, "crop_size": {"height": side, "width": side}}

@@ -26,7 +26,8 @@ Image patterned(int64_t width, int64_t height) {
 Image patterned(const nlohmann::json& size) { return patterned(size.at(0), size.at(1)); }
 
 TEST(Resample, PixelsArePillows) {
-  for (const auto& record : recorded("squares.json").at("resized")) {
+  const auto records = recorded("squares.json");
+  for (const auto& record : records.at("resized")) {
     SCOPED_TRACE(record.at("from").dump() + " to " + record.at("width").dump() + ", " +
                  record.at("height").dump());
     const int64_t width = record.at("width"), height = record.at("height");
@@ -52,7 +53,8 @@ TEST(Resample, AWindowIsAPartOfTheWhole) {
 }
 
 TEST(Squared, SquaresAreThoseOfTheProcessors) {
-  for (const auto& record : recorded("squares.json").at("squares")) {
+  const auto records = recorded("squares.json");
+  for (const auto& record : records.at("squares")) {
     SCOPED_TRACE(record.at("from").dump() + ", " + record.at("fit").dump() + ", " +
                  record.at("shortest_edge").dump());
     ResizeOptions options;

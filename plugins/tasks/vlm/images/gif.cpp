@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 #include <span>
+#include <utility>
 
 #include "plugins/tasks/vlm/images/formats.hpp"
 
@@ -113,9 +114,10 @@ class GifReader {
     Decoded decoded;
     decoded.allocate(width_, height_, transparent_ >= 0 ? 4 : 3);
     uint8_t* out = decoded.pixels.data();
-    for (const uint8_t index : indices) {
-      std::memcpy(out, table[index], static_cast<size_t>(decoded.channels));
-      out += decoded.channels;
+    if (decoded.channels == 4) {
+      for (const uint8_t index : indices) std::memcpy(std::exchange(out, out + 4), table[index], 4);
+    } else {
+      for (const uint8_t index : indices) std::memcpy(std::exchange(out, out + 3), table[index], 3);
     }
     return decoded;
   }

@@ -1,9 +1,13 @@
-// Pillow's resampling of 8-bit pictures (its Resample.c), so that pixels are the same to the bit: across,
-// then down, with weights of 22 fractional bits and 8 bits a value between the two.
+// Pillow's resampling of 8-bit pictures (its Resample.c), so that pixels are the same to the bit: across and
+// down, one after the other, with weights of 22 fractional bits and 8 bits a value between the two.
 #include "plugins/tasks/vlm/images/resample.hpp"
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <optional>
+#include <utility>
+#include <vector>
 
 namespace pipeline::vlm {
 namespace {
@@ -11,6 +15,11 @@ namespace {
 constexpr int kFractionBits = 22;  // a sum of weights may leave 0..255 by a factor of two, and has a sign
 constexpr int32_t kHalf = 1 << (kFractionBits - 1);
 constexpr int64_t kLanes = 4;  // of a pixel of a row in work: its channels, and one that stays unused
+
+// GCC's and Clang's vectors: each operation is one on all lanes.
+typedef uint32_t Bits __attribute__((vector_size(16)));
+typedef int32_t Pixel __attribute__((vector_size(16)));
+typedef int32_t TwoPixels __attribute__((vector_size(32)));
 
 double bicubic(double x) {
   constexpr double kA = -0.5;
@@ -22,19 +31,20 @@ double bicubic(double x) {
 
 // Which inputs make each output along one side, and how much of each.
 struct Taps {
-  int64_t stride = 0;            // weights that an output has room for; those beyond its count are zero
-  std::vector<int32_t> weights;  // (outputs, stride)
-  std::vector<int64_t> first, count;
+  int64_t begin = 0, end = 0;         // the inputs that are used at all
+  int64_t stride = 0;                 // weights that an output has room for; those beyond its count are zero
+  std::vector<int32_t> weights;       // (outputs, stride)
+  std::vector<int64_t> first, count;  // counted from `begin`
 
-  // Of the outputs from `begin` on, of a side that goes from `in` to `out` pixels.
-  Taps(int64_t in, int64_t out, int64_t begin, int64_t outputs) {
+  // Of `outputs` of them, from the given one on, of a side that goes from `in` to `out` pixels.
+  Taps(int64_t in, int64_t out, int64_t first_output, int64_t outputs) {
     const double scale = static_cast<double>(in) / static_cast<double>(out), wide = std::max(scale, 1.0);
     const double support = 2.0 * wide;
     stride = static_cast<int64_t>(std::ceil(support)) * 2 + 2;  // even: the kernel takes two at a time
     weights.resize(static_cast<size_t>(outputs * stride));
     std::vector<double> exact(static_cast<size_t>(stride));
     for (int64_t i = 0; i < outputs; ++i) {
-      const double center = (static_cast<double>(begin + i) + 0.5) * scale;
+      const double center = (static_cast<double>(first_output + i) + 0.5) * scale;
       const int64_t from = std::max<int64_t>(static_cast<int64_t>(center - support + 0.5), 0);
       const int64_t to = std::min(static_cast<int64_t>(center + support + 0.5), in);
       double sum = 0.0;
@@ -51,12 +61,11 @@ struct Taps {
       first.push_back(from);
       count.push_back(to - from);
     }
+    begin = first.front();
+    end = first.back() + count.back();
+    for (int64_t& from : first) from -= begin;
   }
 };
-
-[[gnu::always_inline]] inline uint8_t rounded(int32_t sum) {
-  return static_cast<uint8_t>(std::clamp(sum >> kFractionBits, 0, 255));
-}
 
 // Rows of pixels, `stride` bytes apart.
 struct Rows {
@@ -65,28 +74,41 @@ struct Rows {
   const uint8_t* at(int64_t row) const { return data + row * stride; }
 };
 
-// The kernels are always inlined, so that they are compiled for the instructions of their caller. Their inner
-// loops have a fixed length, which compilers turn into vector instructions.
-[[gnu::always_inline]] inline void across(Rows in, int64_t rows, int64_t in_width, const Taps& taps,
-                                          uint8_t* out) {
-  const auto outputs = static_cast<int64_t>(taps.first.size());
+// The kernels are always inlined, so that they are compiled for the instructions of their caller.
+[[gnu::always_inline]] inline void across(Rows in, int64_t rows, const Taps& taps, uint8_t* out) {
+  const size_t outputs = taps.first.size();
+  const int64_t width = taps.end - taps.begin,
+                longest = *std::max_element(taps.count.begin(), taps.count.end());
   std::vector<int32_t> weights(taps.weights.size() * kLanes);  // each once a lane
   for (size_t i = 0; i < weights.size(); ++i) weights[i] = taps.weights[i / kLanes];
-  std::vector<int32_t> row(static_cast<size_t>((in_width + taps.stride) * kLanes));
+  std::vector<int32_t> values(static_cast<size_t>((width + taps.stride) * kLanes));  // a row; zeros follow it
   for (int64_t y = 0; y < rows; ++y) {
     const uint8_t* const pixels = in.at(y);
-    for (int64_t x = 0; x < in_width; ++x) {
-      for (int64_t c = 0; c < 3; ++c) row[static_cast<size_t>(x * kLanes + c)] = pixels[x * 3 + c];
+    for (int64_t x = 0; x + 1 < width; ++x) {
+      uint32_t bytes;  // little-endian; the unused lane gets the next pixel's byte
+      std::memcpy(&bytes, pixels + x * 3, sizeof(bytes));
+      const Bits pixel = (Bits{} + bytes) >> Bits{0, 8, 16, 24} & 255;
+      std::memcpy(&values[static_cast<size_t>(x * kLanes)], &pixel, sizeof(pixel));
     }
-    for (int64_t x = 0; x < outputs; ++x, out += 3) {
-      const int32_t* value = &row[static_cast<size_t>(taps.first[static_cast<size_t>(x)] * kLanes)];
-      const int32_t* weight = &weights[static_cast<size_t>(x * taps.stride * kLanes)];
-      int32_t sums[2 * kLanes] = {};
-      for (int64_t left = taps.count[static_cast<size_t>(x)]; left > 0; left -= 2) {
-        for (int64_t lane = 0; lane < 2 * kLanes; ++lane) sums[lane] += value[lane] * weight[lane];
-        value += 2 * kLanes, weight += 2 * kLanes;
+    for (int64_t c = 0, x = width - 1; c < 3; ++c)
+      values[static_cast<size_t>(x * kLanes + c)] = pixels[x * 3 + c];
+
+    const int32_t* weight = weights.data();
+    for (size_t x = 0; x < outputs; ++x, weight += taps.stride * kLanes, out += 3) {
+      const int32_t* const value = &values[static_cast<size_t>(taps.first[x] * kLanes)];
+      TwoPixels sums{};
+      for (int64_t i = 0; i < longest * kLanes;
+           i += 2 * kLanes) {  // as often for each, which processors foresee
+        TwoPixels two, factors;
+        std::memcpy(&two, value + i, sizeof(two));
+        std::memcpy(&factors, weight + i, sizeof(factors));
+        sums += two * factors;
       }
-      for (int64_t c = 0; c < 3; ++c) out[c] = rounded(sums[c] + sums[c + kLanes] + kHalf);
+      Pixel sum =
+          __builtin_shufflevector(sums, sums, 0, 1, 2, 3) + __builtin_shufflevector(sums, sums, 4, 5, 6, 7);
+      sum = (sum + kHalf) >> kFractionBits;
+      sum = sum < 0 ? Pixel{} : sum > 255 ? Pixel{} + 255 : sum;
+      for (int64_t c = 0; c < 3; ++c) out[c] = static_cast<uint8_t>(sum[c]);
     }
   }
 }
@@ -107,27 +129,26 @@ struct Rows {
           for (int64_t x = 0; x < length; ++x) sums[x] += row[x] * weights[i];
         }
       }
-      for (int64_t x = 0; x < length; ++x) out[at + x] = rounded(sums[x]);
+      for (int64_t x = 0; x < length; ++x) {
+        out[at + x] = static_cast<uint8_t>(std::clamp(sums[x] >> kFractionBits, 0, 255));
+      }
     }
   }
 }
 
 struct Kernels {
-  void (*across)(Rows, int64_t, int64_t, const Taps&, uint8_t*);
+  void (*across)(Rows, int64_t, const Taps&, uint8_t*);
   void (*down)(Rows, int64_t, const Taps&, uint8_t*);
 };
 
-void across_anywhere(Rows in, int64_t rows, int64_t in_width, const Taps& taps, uint8_t* out) {
-  across(in, rows, in_width, taps, out);
-}
+void across_anywhere(Rows in, int64_t rows, const Taps& taps, uint8_t* out) { across(in, rows, taps, out); }
 void down_anywhere(Rows in, int64_t row_bytes, const Taps& taps, uint8_t* out) {
   down(in, row_bytes, taps, out);
 }
 
 #if defined(__x86_64__)
-[[gnu::target("avx2")]] void across_avx2(Rows in, int64_t rows, int64_t in_width, const Taps& taps,
-                                         uint8_t* out) {
-  across(in, rows, in_width, taps, out);
+[[gnu::target("avx2")]] void across_avx2(Rows in, int64_t rows, const Taps& taps, uint8_t* out) {
+  across(in, rows, taps, out);
 }
 [[gnu::target("avx2")]] void down_avx2(Rows in, int64_t row_bytes, const Taps& taps, uint8_t* out) {
   down(in, row_bytes, taps, out);
@@ -145,37 +166,42 @@ Kernels fastest() {
 
 Image resample(const Image& image, int64_t width, int64_t height, const Window& window) {
   static const Kernels kernels = fastest();
-  const bool same_width = width == image.width, same_height = height == image.height;
-  const Taps columns(same_width ? 1 : image.width, same_width ? 1 : width, same_width ? 0 : window.left,
-                     same_width ? 0 : window.width);
-  Taps lines(same_height ? 1 : image.height, same_height ? 1 : height, same_height ? 0 : window.top,
-             same_height ? 0 : window.height);
-  const int64_t top = same_height ? window.top : lines.first.front();
-  const int64_t rows = same_height ? window.height : lines.first.back() + lines.count.back() - top;
-  for (int64_t& first : lines.first) first -= top;
+  std::optional<Taps> columns, lines;
+  if (width != image.width) columns.emplace(image.width, width, window.left, window.width);
+  if (height != image.height) lines.emplace(image.height, height, window.top, window.height);
 
-  const int64_t row_bytes = window.width * 3;
-  Image result{window.width, window.height, {}};
-  Rows in{image.pixels.data() + top * image.width * 3, image.width * 3};
-  std::vector<uint8_t> narrow;
-  if (same_width) {
-    in.data += window.left * 3;
-  } else {
-    narrow.resize(static_cast<size_t>(rows * row_bytes));
-    kernels.across(in, rows, image.width, columns, narrow.data());
-    in = {narrow.data(), row_bytes};
+  // What is needed of the picture, and then of what was made of it.
+  int64_t left = window.left, top = window.top;
+  Image now{window.width, window.height, {}};
+  if (columns) left = columns->begin, now.width = columns->end - left;
+  if (lines) top = lines->begin, now.height = lines->end - top;
+  Rows in{image.pixels.data() + (top * image.width + left) * 3, image.width * 3};
+  const auto make = [&](int64_t w, int64_t h, const auto& kernel) {
+    Image next{w, h, std::vector<uint8_t>(static_cast<size_t>(w * h * 3))};
+    kernel(next.pixels.data());
+    now = std::move(next);
+    in = {now.pixels.data(), now.width * 3};
+  };
+  const auto go_across = [&] {
+    if (!columns) return;
+    make(window.width, now.height, [&](uint8_t* out) { kernels.across(in, now.height, *columns, out); });
+  };
+  const auto go_down = [&] {
+    if (!lines) return;
+    make(now.width, window.height, [&](uint8_t* out) { kernels.down(in, now.width * 3, *lines, out); });
+  };
+  // As Pillow 13 orders them. Earlier ones always go across first.
+  const bool down_first = height < image.height && 2 * (image.width - width) < image.height - height;
+  if (down_first) go_down();
+  go_across();
+  if (!down_first) go_down();
+  if (!columns && !lines) {
+    make(now.width, now.height, [&](uint8_t* out) {
+      for (int64_t y = 0; y < now.height; ++y, out += now.width * 3)
+        std::copy_n(in.at(y), now.width * 3, out);
+    });
   }
-  if (same_height && !same_width) {
-    result.pixels = std::move(narrow);
-    return result;
-  }
-  result.pixels.resize(static_cast<size_t>(window.height * row_bytes));
-  if (same_height) {
-    for (int64_t y = 0; y < rows; ++y) std::copy_n(in.at(y), row_bytes, result.pixels.data() + y * row_bytes);
-  } else {
-    kernels.down(in, row_bytes, lines, result.pixels.data());
-  }
-  return result;
+  return now;
 }
 
 }  // namespace pipeline::vlm
