@@ -45,8 +45,8 @@ struct Taps {
     std::vector<double> exact(static_cast<size_t>(stride));
     for (int64_t i = 0; i < outputs; ++i) {
       const double center = (static_cast<double>(first_output + i) + 0.5) * scale;
-      const int64_t from = std::max<int64_t>(static_cast<int64_t>(center - support + 0.5), 0);
-      const int64_t to = std::min(static_cast<int64_t>(center + support + 0.5), in);
+      const int64_t from = std::max<int64_t>(static_cast<int64_t>(std::floor(center - support + 0.5)), 0);
+      const int64_t to = std::min(static_cast<int64_t>(std::floor(center + support + 0.5)), in);
       double sum = 0.0;
       for (int64_t x = from; x < to; ++x) {
         const double weight = bicubic((static_cast<double>(x) - center + 0.5) * (1.0 / wide));
