@@ -1,14 +1,11 @@
-"""Hugging Face transformers + Accelerate as the peer of gpt2_side_by_side.py: dynamic padding to the longest, fused AdamW.
-
-Reads requests from stdin, one a line: "N" runs N steps and answers one JSON line with their losses, useful tokens, and tokens with padding.
-"""
+"""Hugging Face transformers + Accelerate as the peer of gpt2_side_by_side.py: dynamic padding to the longest, fused AdamW."""
 
 import argparse
 import json
-import sys
 
 import torch
 from accelerate import Accelerator
+from peer_loop import answer_requests, fused_adamw
 from transformers import GPT2LMHeadModel
 
 IGNORED = -100
@@ -44,35 +41,12 @@ def main():
     accelerator = Accelerator(cpu=True)
     model = GPT2LMHeadModel.from_pretrained(
         arguments.model, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
-    decayed = [p for p in model.parameters() if p.dim() >= 2]
-    plain = [p for p in model.parameters() if p.dim() < 2]
-    optimizer = torch.optim.AdamW(
-        [{"params": decayed, "weight_decay": 0.1}, {"params": plain, "weight_decay": 0.0}],
-        lr=1e-4, betas=(0.9, 0.95), eps=1e-8, fused=True)
     with open(arguments.examples) as file:
         examples = [json.loads(line) for line in file]
     loader = torch.utils.data.DataLoader(
         examples, batch_size=arguments.batch, shuffle=False, drop_last=True,
         collate_fn=language_model_batch if arguments.language_model else collate)
-    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
-    model.train()
-    batches = iter(loader)
-    print(json.dumps({"ready": True}), flush=True)
-    for request in sys.stdin:
-        losses, tokens, padded = [], 0, 0
-        for _ in range(int(request)):
-            batch = next(batches, None)
-            if batch is None:
-                batches = iter(loader)
-                batch = next(batches)
-            loss = model(**batch, use_cache=False).loss
-            accelerator.backward(loss)
-            optimizer.step()
-            optimizer.zero_grad()
-            losses.append(loss.item())
-            padded += batch["input_ids"].numel()
-            tokens += int(batch["attention_mask"].sum()) if "attention_mask" in batch else batch["input_ids"].numel()
-        print(json.dumps({"tokens": tokens, "padded_tokens": padded, "losses": losses}), flush=True)
+    answer_requests(accelerator, model, fused_adamw(model.parameters()), loader)
 
 
 if __name__ == "__main__":

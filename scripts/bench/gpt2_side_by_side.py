@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from side_by_side import Peer, Pipeline, take_turns
+from side_by_side import Peer, Pipeline, report, take_turns
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "parity"))
 import gpt2_vocabulary  # noqa: E402
@@ -133,20 +133,6 @@ def peer_command(folder, model, arguments):
     return command + ["--language-model"] * arguments.language_model
 
 
-def report(ours, theirs, steps, batch, examples):
-    tokens = sum(len(e["tokens"]) for _, e in examples[batch : (steps + 1) * batch])
-    for c in (theirs, ours):
-        total = sum(c.seconds)
-        print(f"{c.name:13} {steps * batch / total:7.3f} examples/s  {tokens / total:8.1f} tokens/s  "
-              f"padding {100 * (1 - theirs.tokens / theirs.padded) if c is theirs else 0:4.1f}%  peak {c.peak / 2**30:5.2f} GiB")
-    first, worst = abs(ours.losses[0] / theirs.losses[0] - 1), max(abs(a / b - 1) for a, b in zip(ours.losses, theirs.losses))
-    print(f"speed {sum(theirs.seconds) / sum(ours.seconds):.2f} times theirs "
-          f"(turns: {' '.join(f'{b / a:.2f}' for a, b in zip(ours.seconds, theirs.seconds))}; by CPU time "
-          f"{sum(theirs.cpu) / sum(ours.cpu):.2f}), peak memory {ours.peak / theirs.peak:.3f} times theirs")
-    print(f"losses {ours.losses[0]:.6f} ... {ours.losses[-1]:.6f} and {theirs.losses[0]:.6f} ... {theirs.losses[-1]:.6f}: "
-          f"the first differs by {first:.1e}, the most by {worst:.1e}")
-
-
 def main():
     parser = argparse.ArgumentParser(prog="scripts/bench/gpt2", description="pipeline run beside transformers + Accelerate.")
     parser.add_argument("--pipeline", type=os.path.abspath, required=True, help=argparse.SUPPRESS)
@@ -178,7 +164,7 @@ def main():
         ours_command = [arguments.pipeline, "run", write_config(folder, model, arguments, steps), "--set", "run.dir=run"]
         ours, theirs = take_turns(lambda: Pipeline(folder, ours_command),
                                   lambda: Peer("transformers", peer_command(folder, model, arguments)), arguments.turns, arguments.steps)
-        report(ours, theirs, steps, arguments.batch, examples)
+        report(ours, theirs, steps * arguments.batch, sum(len(e["tokens"]) for _, e in examples[arguments.batch :]))
 
 
 if __name__ == "__main__":

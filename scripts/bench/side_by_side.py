@@ -140,3 +140,17 @@ def take_turns(ours, theirs, turns, steps):
             for contestant in reversed(both) if turn % 2 == 0 else both:
                 contestant.turn(steps)
     return both
+
+
+def report(ours, theirs, examples, tokens):
+    """examples, tokens: of all turns together, without padding."""
+    for c in (theirs, ours):
+        total = sum(c.seconds)
+        print(f"{c.name:13} {examples / total:7.3f} examples/s  {tokens / total:8.1f} tokens/s  "
+              f"padding {100 * (1 - theirs.tokens / theirs.padded) if c is theirs else 0:4.1f}%  peak {c.peak / 2**30:5.2f} GiB")
+    first, worst = abs(ours.losses[0] / theirs.losses[0] - 1), max(abs(a / b - 1) for a, b in zip(ours.losses, theirs.losses))
+    print(f"speed {sum(theirs.seconds) / sum(ours.seconds):.2f} times theirs "
+          f"(turns: {' '.join(f'{b / a:.2f}' for a, b in zip(ours.seconds, theirs.seconds))}; by CPU time "
+          f"{sum(theirs.cpu) / sum(ours.cpu):.2f}), peak memory {ours.peak / theirs.peak:.3f} times theirs")
+    print(f"losses {ours.losses[0]:.6f} ... {ours.losses[-1]:.6f} and {theirs.losses[0]:.6f} ... {theirs.losses[-1]:.6f}: "
+          f"the first differs by {first:.1e}, the most by {worst:.1e}")
