@@ -61,6 +61,15 @@ TEST(DecodeErrors, JpegWithLostDataIsNoGreyPicture) {
   EXPECT_EQ(error_of(bytes.substr(0, 2) + "\xff\xd9"), "JPEG: broken: JPEG datastream contains no image");
 }
 
+TEST(DecodeErrors, ManyEmptyScansAreRefused) {
+  const std::string bytes = picture("progressive.jpg");
+  // The last one of all three channels has a bit a block, which may be stated again and again.
+  const size_t scan = bytes.rfind(std::string("\xff\xda\0\x0c\x03", 5)), end = bytes.find("\xff\xc4", scan);
+  std::string repeated = bytes.substr(0, scan);
+  for (int i = 0; i < 600; ++i) repeated += bytes.substr(scan, end - scan);
+  EXPECT_EQ(error_of(repeated + "\xff\xd9"), "JPEG, 18x10 pixels: broken: more than 500 scans");
+}
+
 TEST(DecodeErrors, DamagedPngs) {
   const std::string bytes = picture("colour8.png");
   EXPECT_EQ(error_of(with(bytes, bytes.size() - 40, "????")),

@@ -47,6 +47,20 @@ TEST(Decode, TheBackgroundShowsThroughTransparentPixelsOnly) {
   EXPECT_LT(3 * behind, dropped.pixels.size());
 }
 
+TEST(Decode, DamagedExifDataTurnNothing) {
+  const std::string bytes = picture("turned6.jpg");
+  const size_t tiff = bytes.find("MM"), tag = bytes.find(std::string("\x01\x12\0\3", 4));
+  ASSERT_NE(tag, std::string::npos);
+  EXPECT_EQ(decode(bytes).width, 10);
+  for (const auto& [at, value] :
+       {std::pair(tiff, "XX"), std::pair(tiff + 4, "\xff\xff"), std::pair(tiff + 7, "\xf0"),
+        std::pair(tag, "\x02"), std::pair(tag + 3, "\x02"), std::pair(tag + 7, "\x02"),
+        std::pair(tag + 9, "\x09")}) {
+    const Image upright = decode(std::string(bytes).replace(at, std::string(value).size(), value));
+    EXPECT_EQ(upright.width, 18) << "byte " << at - tiff << " of the EXIF data";
+  }
+}
+
 TEST(Decode, IsTheSameInManyThreads) {
   const auto records = recorded("pictures.json");
   std::vector<std::string> files;
