@@ -1,7 +1,7 @@
 """Records what Hugging Face's `tokenizers` does, as the fixtures of tests/tokenizer: run with tokenizer-requirements.txt installed.
 
 tokenizer.json and merges.txt: a tokenizer trained on tokenizer_samples.TRAINING. cases.json: texts with their pieces and ids, and ids with
-their texts.
+their texts. kinds/: small tokenizers of SmolLM's and Llama 3's form, and the ids that they give the texts of cases.json.
 """
 import json
 import os
@@ -10,6 +10,7 @@ import random
 import tokenizers
 import tokenizers.trainers
 
+import tokenizer_kinds
 import tokenizer_samples as samples
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tokenizer", "fixtures")
@@ -44,6 +45,17 @@ def alphabet():
     return own + [chr(256 + i) for i in range(68)]
 
 
+def record_kinds(texts):
+    for kind, make in tokenizer_kinds.KINDS.items():
+        folder = os.path.join(FOLDER, "kinds", kind)
+        os.makedirs(folder, exist_ok=True)
+        tokenizer = make(400)
+        tokenizer.save(os.path.join(folder, "tokenizer.json"), pretty=False)
+        with open(os.path.join(folder, "ids.json"), "w", encoding="ascii") as file:
+            lines = ",\n".join(json.dumps(tokenizer.encode(text, add_special_tokens=False).ids) for text in texts)
+            file.write(f"[\n{lines}\n]\n")
+
+
 def main():
     tokenizer = trained()
     rng = random.Random(1)
@@ -53,6 +65,7 @@ def main():
     decoded = [{"ids": ids, "text": tokenizer.decode(ids)} for ids in lists]
 
     os.makedirs(FOLDER, exist_ok=True)
+    record_kinds(texts)
     tokenizer.model.save(FOLDER)
     os.remove(os.path.join(FOLDER, "vocab.json"))
     tokenizer.add_special_tokens(["<|endoftext|>"])

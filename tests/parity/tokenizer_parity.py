@@ -74,14 +74,13 @@ def their_piece_sizes(splitter, text):
     return [len(piece) for piece, _ in splitter.pre_tokenize_str(text)]
 
 
-def compare_pieces(report, tool, tokenizers, texts):
-    splitter = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    ours = tool.integers(["pieces"], [text.encode() for text in texts])
-    report.compare("pieces of texts", texts, ours, [their_piece_sizes(splitter, text) for text in texts])
+def compare_pieces(report, tool, kind, splitter, texts):
+    ours = tool.integers(["pieces", kind], [text.encode() for text in texts])
+    report.compare(f"{kind}: pieces of texts", texts, ours, [their_piece_sizes(splitter, text) for text in texts])
     for start in range(0, 0x110000, 0x10000):
-        probes = [f"a{chr(c)}b1{chr(c)}2.{chr(c)}." for c in range(start, start + 0x10000) if not 0xD800 <= c < 0xE000]
-        ours = tool.integers(["pieces"], [probe.encode() for probe in probes])
-        report.compare(f"pieces around U+{start:05X} and the next 65,535", probes, ours,
+        probes = [f"a{chr(c)}b1{chr(c)}2.{chr(c)}. {chr(c)} 1\n{chr(c)}\n'{chr(c)}s" for c in range(start, start + 0x10000) if not 0xD800 <= c < 0xE000]
+        ours = tool.integers(["pieces", kind], [probe.encode() for probe in probes])
+        report.compare(f"{kind}: pieces around U+{start:05X} and the next 65,535", probes, ours,
                        [their_piece_sizes(splitter, probe) for probe in probes])
 
 
@@ -142,6 +141,24 @@ def compare_files(report, tool, tokenizers, folder, texts):
                        [e.ids for e in pair.encode_batch_fast(texts)])
 
 
+def compare_kind(report, tool, tokenizers, kind, theirs, folder, texts):
+    """A tokenizer of theirs, read by us; and what we save of it, read by them."""
+    saved, again = os.path.join(folder, "theirs"), os.path.join(folder, "ours")
+    for path in (saved, again):
+        os.mkdir(path)
+    theirs.save(os.path.join(saved, "tokenizer.json"))
+    data = [text.encode() for text in texts]
+    ours = tool.encode(saved, data, special=True)
+    report.compare(f"{kind}: ids", texts, ours, [e.ids for e in theirs.encode_batch_fast(texts, add_special_tokens=False)])
+    report.compare(f"{kind}: decoded texts", ours, [text.decode() for text in tool.decode(saved, ours)],
+                   theirs.decode_batch(ours, skip_special_tokens=False))
+    tool.ask(["save", saved, again], [])
+    read = tokenizers.Tokenizer.from_file(os.path.join(again, "tokenizer.json"))
+    report.compare(f"{kind}: ids with what they add, after our saving", texts, [e.ids for e in read.encode_batch_fast(texts)],
+                   [e.ids for e in theirs.encode_batch_fast(texts)])
+    report.compare(f"{kind}: vocabulary after our saving", [kind], [read.get_vocab()], [theirs.get_vocab()])
+
+
 def compare_gpt2(report, tool, tokenizers, folder, texts):
     model = tokenizers.models.BPE.from_file(os.path.join(folder, "encoder.json"), os.path.join(folder, "vocab.bpe"))
     compare_codes(report, tool, "GPT-2", folder, byte_level(tokenizers, model), texts)
@@ -164,12 +181,17 @@ def main():
         skip(f"{error}: set PIPELINE_PYTHON to a Python with tests/parity/tokenizer-requirements.txt")
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     import gpt2_vocabulary
+    import tokenizer_kinds
     import tokenizer_samples as samples
 
     report = Report()
     # Special tokens have their own comparison; elsewhere they are text.
     texts = [t for t in samples.AWKWARD + samples.TRAINING + samples.random_texts(10000, seed=1) if "<|endoftext|>" not in t]
-    compare_pieces(report, tool, tokenizers, texts)
+    for kind in ("gpt2", *tokenizer_kinds.KINDS):
+        compare_pieces(report, tool, kind, tokenizer_kinds.pre_tokenizer(kind), texts)
+    for kind, make in tokenizer_kinds.KINDS.items():
+        with tempfile.TemporaryDirectory() as folder:
+            compare_kind(report, tool, tokenizers, kind, make(600), folder, samples.AWKWARD + texts)
     with tempfile.TemporaryDirectory() as folder:
         compare_training(report, tool, tokenizers, "a few sentences", folder, samples.TRAINING, 512, 2)
         compare_training(report, tool, tokenizers, "random texts", folder, samples.random_texts(20000, seed=2), 4096, 2)

@@ -33,6 +33,39 @@ TEST(ByteLevelBpe, DecodesAsHuggingFaceDoes) {
     EXPECT_EQ(trained_tokenizer().decode(expected.ids), expected.text);
 }
 
+class OtherKinds : public ::testing::TestWithParam<const char*> {
+ protected:
+  std::string folder() const { return tests::fixture(std::string("kinds/") + GetParam()); }
+};
+
+TEST_P(OtherKinds, EncodeAsHuggingFaceDoes) {
+  const auto tokenizer = ByteLevelBpe::load(folder());
+  const auto again = ByteLevelBpe::from_state(tokenizer.state(), "state");
+  EXPECT_EQ(again.fingerprint(), tokenizer.fingerprint());
+  const auto ids = nlohmann::json::parse(tests::read_all(folder() + "/ids.json"));
+  const std::vector<tests::EncodeCase> texts = tests::encode_cases();
+  ASSERT_EQ(ids.size(), texts.size());
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const Ids expected = ids[i];
+    EXPECT_EQ(tokenizer.encode(texts[i].text, SpecialTokens::kRecognize), expected) << texts[i].text;
+    EXPECT_EQ(again.encode(texts[i].text, SpecialTokens::kRecognize), expected) << texts[i].text;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(ByteLevelBpe, OtherKinds, ::testing::Values("smol_lm", "llama3"));
+
+TEST(ByteLevelBpe, BytesWithoutATokenAreLeftOut) {
+  const auto tokenizer = ByteLevelBpe::load(tests::fixture("kinds/smol_lm"));
+  EXPECT_EQ(tokenizer.decode_bytes(tokenizer.encode("a\x01"
+                                                    "b\xff")),
+            "ab");
+  EXPECT_EQ(tokenizer.encode("\xff"), Ids{});
+  std::string longer(100, '\xff');
+  EXPECT_EQ(tokenizer.encode(longer), Ids{});
+  longer[50] = '.';
+  EXPECT_EQ(tokenizer.decode_bytes(tokenizer.encode(longer)), ".");
+}
+
 // One merge after the other, over all of the piece: OpenAI's way of saying it.
 Ids encode_by_definition(const Vocabulary& vocabulary, const std::string& piece) {
   std::map<std::pair<int32_t, int32_t>, std::pair<size_t, int32_t>> rules;
@@ -170,12 +203,28 @@ TEST(ByteLevelBpe, FingerprintsTellVocabulariesApart) {
   Vocabulary tokens = original;
   std::swap(tokens.tokens[300], tokens.tokens[301]);
   EXPECT_NE(ByteLevelBpe(tokens).fingerprint(), trained_tokenizer().fingerprint());
+  Vocabulary kind = original;
+  kind.pre_tokenizer = PreTokenizer::kSmolLm;
+  EXPECT_NE(ByteLevelBpe(kind).fingerprint(), trained_tokenizer().fingerprint());
+  Vocabulary ignoring = original;
+  ignoring.ignore_merges = true;
+  EXPECT_NE(ByteLevelBpe(ignoring).fingerprint(), trained_tokenizer().fingerprint());
+  Vocabulary ending = original;
+  ending.end_of_text = 511;  // as without a name
+  EXPECT_EQ(ByteLevelBpe(ending).fingerprint(), trained_tokenizer().fingerprint());
+  ending.special = {510, 511};
+  ending.end_of_text = 510;
+  Vocabulary with_another = original;
+  with_another.special = {510, 511};
+  EXPECT_NE(ByteLevelBpe(ending).fingerprint(), ByteLevelBpe(with_another).fingerprint());
   Vocabulary special = original;
   special.special.clear();
   EXPECT_NE(ByteLevelBpe(special).fingerprint(), trained_tokenizer().fingerprint());
   EXPECT_FALSE(ByteLevelBpe(special).has_eot());
-  EXPECT_EQ(message_of<Error>([&] { ByteLevelBpe(special).eot(); }),
-            "the vocabulary has no special token <|endoftext|>");
+  EXPECT_EQ(
+      message_of<Error>([&] { ByteLevelBpe(special).eot(); }),
+      "the tokenizer has no end of text: tokenizer_config.json names no eos_token, and there is no special "
+      "token <|endoftext|> or <|end_of_text|>");
 }
 
 TEST(ByteLevelBpe, TokenizersOfOneThreadDoNotMixInTheCache) {

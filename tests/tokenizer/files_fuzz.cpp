@@ -1,5 +1,6 @@
-// Any bytes as a tokenizer's file: an Error, or a tokenizer that works and comes back from both forms. The
-// first byte says which file: j tokenizer.json, v vocab.json, m merges.txt for the recorded vocabulary.
+// Any bytes as a tokenizer's file: an Error, or a tokenizer that works and comes back from its text. The
+// first byte says which file: j tokenizer.json or a checkpoint's text, c tokenizer_config.json for SmolLM's,
+// v vocab.json, m merges.txt for the recorded vocabulary.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -18,7 +19,13 @@ void require(bool condition) {
 
 text::Vocabulary parse(char file, const std::string& content) {
   static const std::string vocab = text::format_vocab_json(tests::trained_tokenizer().vocabulary());
-  if (file == 'j') return text::parse_tokenizer_json({"fuzz", content});
+  if (file == 'j') return text::parse_tokenizer_state({"fuzz", content});
+  if (file == 'c') {
+    static const text::Vocabulary smol_lm = text::load_vocabulary(tests::fixture("kinds/smol_lm"));
+    text::Vocabulary vocabulary = smol_lm;
+    text::read_tokenizer_config({"fuzz", content}, vocabulary);
+    return vocabulary;
+  }
   if (file == 'v') return text::parse_vocab_and_merges({"fuzz", content}, {"merges", ""});
   return text::parse_vocab_and_merges({"vocab", vocab}, {"fuzz", content});
 }
@@ -35,12 +42,17 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return 0;
   }
   const text::ByteLevelBpe tokenizer(vocabulary);
-  const std::string sample = "The text's 1,234 bytes:\n\xff <|endoftext|> äöü 文本";
-  for (const auto special : {text::SpecialTokens::kAsText, text::SpecialTokens::kRecognize}) {
-    require(tokenizer.decode_bytes(tokenizer.encode(sample, special)) == sample);
+  for (const bool all_bytes : {false, true}) {
+    std::string sample = "The text's 1,234 bytes <|endoftext|>, and more";
+    if (all_bytes) sample += ":\n\xff äöü 文本";
+    for (const auto special : {text::SpecialTokens::kAsText, text::SpecialTokens::kRecognize}) {
+      const std::string back = tokenizer.decode_bytes(tokenizer.encode(sample, special));
+      require(back == sample || (all_bytes && vocabulary.pre_tokenizer == text::PreTokenizer::kSmolLm));
+    }
   }
   const text::ByteLevelBpe again(
-      text::parse_tokenizer_json({"again", text::format_tokenizer_json(vocabulary)}));
+      text::parse_tokenizer_state({"again", text::format_tokenizer_state(vocabulary)}));
   require(again.fingerprint() == tokenizer.fingerprint());
+  require(again.bos() == tokenizer.bos() && again.adds_bos() == tokenizer.adds_bos());
   return 0;
 }

@@ -27,6 +27,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string shown = tokenizer.decode(ids);
   require(replace_invalid_utf8(shown) == shown);
 
+  for (const auto kind : {text::PreTokenizer::kSmolLm, text::PreTokenizer::kLlama3}) {
+    size_t bytes = 0;
+    for (text::PieceScanner scanner(text, kind); scanner.next();) {
+      require(!scanner.piece().empty());
+      bytes += scanner.piece().size();
+    }
+    require(bytes == size);
+  }
+
   std::vector<int32_t> one_by_one;  // a piece stays one where it stands alone
   for (text::PieceScanner scanner(text); scanner.next();)
     tokenizer.encode_append(scanner.piece(), one_by_one);

@@ -186,7 +186,7 @@ TEST(MergesTxt, DefectsAreNamedWithTheirLine) {
 }
 
 TEST(TokenizerJson, WhatIsNotGpt2sIsRefusedByName) {
-  const std::string remedy = ": only GPT-2's byte-level BPE is read here";
+  const std::string remedy = ": only the byte-level BPE of GPT-2, SmolLM and Llama 3 is read here";
   EXPECT_EQ(json_error([](json& f) {
               f["normalizer"] = {{"type", "NFC"}};
             }),
@@ -194,7 +194,7 @@ TEST(TokenizerJson, WhatIsNotGpt2sIsRefusedByName) {
   EXPECT_EQ(json_error([](json& f) {
               f["pre_tokenizer"] = {{"type", "Whitespace"}};
             }),
-            "t.json: pre_tokenizer.type = \"Whitespace\": must be \"ByteLevel\"" + remedy);
+            "t.json: pre_tokenizer.type = \"Whitespace\": must be \"ByteLevel\" or \"Sequence\"" + remedy);
   EXPECT_EQ(json_error([](json& f) { f["pre_tokenizer"] = nullptr; }),
             "t.json: pre_tokenizer = null: must be an object");
   EXPECT_EQ(json_error([](json& f) { f["pre_tokenizer"]["add_prefix_space"] = true; }),
@@ -202,9 +202,11 @@ TEST(TokenizerJson, WhatIsNotGpt2sIsRefusedByName) {
   EXPECT_EQ(json_error([](json& f) { f["pre_tokenizer"]["use_regex"] = false; }),
             "t.json: pre_tokenizer.use_regex = false: must be true" + remedy);
   EXPECT_EQ(json_error([](json& f) {
-              f["post_processor"] = {{"type", "TemplateProcessing"}};
+              f["post_processor"] = {{"type", "BertProcessing"}};
             }),
-            "t.json: post_processor.type = \"TemplateProcessing\": must be \"ByteLevel\"" + remedy);
+            "t.json: post_processor.type = \"BertProcessing\": must be \"ByteLevel\" or "
+            "\"TemplateProcessing\"" +
+                remedy);
   EXPECT_EQ(json_error([](json& f) {
               f["decoder"] = {{"type", "WordPiece"}};
             }),
@@ -215,10 +217,104 @@ TEST(TokenizerJson, WhatIsNotGpt2sIsRefusedByName) {
             "t.json: model.dropout = 0.1: must be 0.0" + remedy);
   EXPECT_EQ(json_error([](json& f) { f["model"]["end_of_word_suffix"] = "</w>"; }),
             "t.json: model.end_of_word_suffix = \"</w>\": must be \"\"" + remedy);
-  EXPECT_EQ(json_error([](json& f) { f["model"]["ignore_merges"] = true; }),
-            "t.json: model.ignore_merges = true: must be false" + remedy);
+  EXPECT_EQ(json_error([](json& f) { f["model"]["byte_fallback"] = true; }),
+            "t.json: model.byte_fallback = true: must be false" + remedy);
   EXPECT_EQ(json_error([](json& f) { f["added_tokens"][0]["lstrip"] = true; }),
             "t.json: added_tokens[0].lstrip = true: must be false" + remedy);
+  EXPECT_EQ(json_error([](json& f) { f["added_tokens"][0]["special"] = false; }),
+            "t.json: added_tokens[0].special = false: must be true" + remedy);
+}
+
+TEST(TokenizerJson, WhatIsNeitherSmolLmsNorLlama3sIsRefusedByName) {
+  const std::string remedy = ": only the byte-level BPE of GPT-2, SmolLM and Llama 3 is read here";
+  const auto error = [](const char* kind, auto change) {
+    json file = json::parse(read_all(fixture(std::string("kinds/") + kind + "/tokenizer.json")));
+    change(file);
+    return message_of<Error>([&] { parse_tokenizer_json({"t.json", file.dump()}); });
+  };
+  const auto first = [](json& file) -> json& { return file["pre_tokenizer"]["pretokenizers"][0]; };
+  EXPECT_EQ(error("smol_lm", [&](json& f) { first(f)["individual_digits"] = false; }),
+            "t.json: pre_tokenizer.pretokenizers[0].individual_digits = false: must be true" + remedy);
+  EXPECT_EQ(error("smol_lm", [&](json& f) { first(f)["type"] = "Punctuation"; }),
+            "t.json: pre_tokenizer.pretokenizers[0].type = \"Punctuation\": must be \"Digits\" or \"Split\"" +
+                remedy);
+  EXPECT_EQ(error("smol_lm", [](json& f) { f["pre_tokenizer"]["pretokenizers"] = {1}; }),
+            "t.json: pre_tokenizer.pretokenizers = [1]: must be a list of two");
+  EXPECT_EQ(error("smol_lm", [](json& f) { f["model"]["unk_token"] = "<|endoftext|>"; }),
+            "t.json: model.unk_token = \"<|endoftext|>\": must be null" + remedy);
+  EXPECT_THAT(error("smol_lm", [](json& f) { f["model"]["vocab"].erase("Ġ"); }), HasSubstr("must be 0 to"));
+  EXPECT_THAT(
+      error("llama3", [&](json& f) { first(f)["pattern"]["Regex"] = "\\s+"; }),
+      StartsWith("t.json: pre_tokenizer.pretokenizers[0].pattern = {\"Regex\":\"\\\\s+\"}: must be {"));
+  EXPECT_EQ(error("llama3", [&](json& f) { first(f)["behavior"] = "Removed"; }),
+            "t.json: pre_tokenizer.pretokenizers[0].behavior = \"Removed\": must be \"Isolated\"" + remedy);
+  EXPECT_EQ(error("llama3", [](json& f) { f["pre_tokenizer"]["pretokenizers"][1].erase("use_regex"); }),
+            "t.json: pre_tokenizer.pretokenizers[1].use_regex = null: must be false" + remedy);
+  EXPECT_EQ(error("llama3", [](json& f) { f["post_processor"]["processors"][1]["single"] = {1}; }),
+            "t.json: post_processor.processors[1].single = [1]: must be one special token, then the text: no "
+            "other template is read here");
+  EXPECT_EQ(error("llama3", [](json& f) { f["added_tokens"][0]["content"] = "<|other|>"; }),
+            "t.json: post_processor: adds \"<|begin_of_text|>\", which is not among the added_tokens");
+}
+
+class FilesOfOtherKinds : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(FilesOfOtherKinds, AreSavedInTheirOwnFormAlone) {
+  const auto tokenizer = ByteLevelBpe::load(fixture(std::string("kinds/") + GetParam()));
+  const FilesFolder folder;
+  tokenizer.save(folder.path());
+  EXPECT_FALSE(std::filesystem::exists(folder / "vocab.json")) << "would be read as GPT-2's";
+  const auto again = ByteLevelBpe::load(folder.path());
+  EXPECT_EQ(again.fingerprint(), tokenizer.fingerprint());
+  EXPECT_EQ(again.bos(), tokenizer.bos());
+  EXPECT_EQ(again.adds_bos(), tokenizer.adds_bos());
+  EXPECT_EQ(again.vocabulary().special, tokenizer.vocabulary().special);
+}
+
+INSTANTIATE_TEST_SUITE_P(TokenizerFiles, FilesOfOtherKinds, ::testing::Values("smol_lm", "llama3"));
+
+TEST(TokenizerConfig, NamesWhatEndsAndBeginsAText) {
+  const FilesFolder folder;
+  folder.write("tokenizer.json", read_all(fixture("kinds/smol_lm/tokenizer.json")));
+  const auto load = [&] { return ByteLevelBpe::load(folder.path()); };
+  EXPECT_EQ(load().eot(), 0);  // <|endoftext|>
+  EXPECT_EQ(load().bos(), std::nullopt);
+  folder.write("tokenizer_config.json",
+               R"({"eos_token": "<|im_end|>", "bos_token": {"content": "<|im_start|>"}})");
+  const ByteLevelBpe tokenizer = load();
+  EXPECT_EQ(tokenizer.eot(), 2);
+  EXPECT_EQ(tokenizer.bos(), 1);
+  EXPECT_FALSE(tokenizer.adds_bos());
+  EXPECT_EQ(ByteLevelBpe::load(folder / "tokenizer.json").eot(), 2);
+  const FilesFolder saved;
+  tokenizer.save(saved.path());
+  for (const auto& again :
+       {ByteLevelBpe::load(saved.path()), ByteLevelBpe::from_state(tokenizer.state(), "x")}) {
+    EXPECT_EQ(again.fingerprint(), tokenizer.fingerprint());
+    EXPECT_EQ(again.eot(), 2);
+    EXPECT_EQ(again.bos(), 1);
+  }
+
+  const auto llama3 = ByteLevelBpe::load(fixture("kinds/llama3"));
+  EXPECT_EQ(llama3.eot(), *llama3.bos() + 1);  // <|end_of_text|>
+  EXPECT_TRUE(llama3.adds_bos());
+  EXPECT_EQ(llama3.encode("The"), llama3.encode("The", SpecialTokens::kRecognize));
+}
+
+TEST(TokenizerConfig, DefectsAreNamed) {
+  const FilesFolder folder;
+  folder.write("tokenizer.json", read_all(fixture("tokenizer.json")));
+  const auto error = [&](const char* config) {
+    folder.write("tokenizer_config.json", config);
+    const std::string message = message_of<Error>([&] { ByteLevelBpe::load(folder.path()); });
+    EXPECT_THAT(message, StartsWith(folder / "tokenizer_config.json: "));
+    return message.substr(std::min(message.size(), (folder / "tokenizer_config.json: ").size()));
+  };
+  EXPECT_EQ(error(R"({"eos_token": "</s>"})"),
+            "eos_token = \"</s>\": is not a special token of the tokenizer: add it there, or name another");
+  EXPECT_EQ(error(R"({"bos_token": 1})"), "bos_token = 1: must be a token");
+  EXPECT_THAT(error(R"({"add_prefix_space": true})"), StartsWith("add_prefix_space = true: must be false"));
+  EXPECT_THAT(error("{"), StartsWith("not valid JSON: "));
 }
 
 TEST(TokenizerJson, DefectsAreNamed) {

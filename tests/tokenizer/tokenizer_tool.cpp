@@ -2,13 +2,14 @@
 // frames of a little-endian u32 count and that many bytes or int32 ids; one answer for each, until the input
 // ends.
 //
-//   tokenizer_tool encode PATH           texts -> ids        encode-special: special tokens are recognized
-//   tokenizer_tool decode PATH           ids -> texts
-//   tokenizer_tool pieces                texts -> the sizes in bytes of the pieces that are encoded each for
-//   itself tokenizer_tool train VOCAB_SIZE MIN_FREQUENCY FOLDER     texts -> saved files tokenizer_tool save
-//   PATH FOLDER      files -> both forms tokenizer_tool time PATH CORPUS      for each line of input: encodes
-//   every line of the corpus as a text of its own,
-//                                        prints seconds and tokens
+//   tokenizer_tool encode PATH          texts -> ids; encode-special: special tokens are recognized
+//   tokenizer_tool decode PATH          ids -> texts
+//   tokenizer_tool pieces KIND          texts -> the sizes in bytes of the pieces that are encoded each for
+//                                       itself; gpt2, smol_lm or llama3
+//   tokenizer_tool train VOCAB_SIZE MIN_FREQUENCY FOLDER   texts -> saved files
+//   tokenizer_tool save PATH FOLDER     files -> saved files
+//   tokenizer_tool time PATH CORPUS     for each line of input: encodes every text of the corpus, a file of
+//                                       such frames; prints seconds and tokens
 
 #include <chrono>
 #include <cstdint>
@@ -47,10 +48,14 @@ void encode(const ByteLevelBpe& tokenizer, SpecialTokens special) {
   for (std::string text; read_frame(text);) write_frame(tokenizer.encode(text, special));
 }
 
-void pieces() {
+void pieces(const std::string& kind) {
+  using pipeline::text::PreTokenizer;
+  const PreTokenizer rules = kind == "llama3"    ? PreTokenizer::kLlama3
+                             : kind == "smol_lm" ? PreTokenizer::kSmolLm
+                                                 : PreTokenizer::kGpt2;
   for (std::string text; read_frame(text);) {
     std::vector<int32_t> sizes;
-    for (pipeline::text::PieceScanner scanner(text); scanner.next();) {
+    for (pipeline::text::PieceScanner scanner(text, rules); scanner.next();) {
       sizes.push_back(static_cast<int32_t>(scanner.piece().size()));
     }
     write_frame(sizes);
@@ -92,8 +97,8 @@ int run(const std::vector<std::string>& arguments) {
     encode(ByteLevelBpe::load(arguments[1]), SpecialTokens::kRecognize);
   } else if (is("decode", 2)) {
     decode(ByteLevelBpe::load(arguments[1]));
-  } else if (is("pieces", 1)) {
-    pieces();
+  } else if (is("pieces", 2)) {
+    pieces(arguments[1]);
   } else if (is("train", 4)) {
     train(std::stoi(arguments[1]), std::stoi(arguments[2]), arguments[3]);
   } else if (is("save", 3)) {

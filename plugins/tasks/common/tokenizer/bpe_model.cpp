@@ -11,16 +11,29 @@ namespace {
 // Up to here a scan over all pairs for each merge is faster than a heap, and everything is on the stack.
 constexpr size_t kShortBytes = 64;
 
+constexpr int32_t kNoToken = -1;
+
 }  // namespace
 
-BpeModel::BpeModel(const Vocabulary& vocabulary) : pairs_(vocabulary.merges), byte_ids_{} {
+BpeModel::BpeModel(const Vocabulary& vocabulary) : pairs_(vocabulary.merges) {
+  byte_ids_.fill(kNoToken);
   for (size_t id = 0; id < vocabulary.tokens.size(); ++id) {
     const std::string& token = vocabulary.tokens[id];
     if (token.size() == 1) byte_ids_[static_cast<uint8_t>(token[0])] = static_cast<int32_t>(id);
   }
+  if (!vocabulary.ignore_merges) return;
+  for (size_t id = 0; id < vocabulary.tokens.size(); ++id)
+    wholes_.emplace(vocabulary.tokens[id], static_cast<int32_t>(id));
+  for (const int32_t id : vocabulary.special) wholes_.erase(vocabulary.tokens[static_cast<size_t>(id)]);
 }
 
 void BpeModel::encode_append(std::string_view piece, std::vector<int32_t>& ids) const {
+  if (!wholes_.empty()) {
+    if (const auto whole = wholes_.find(piece); whole != wholes_.end()) {
+      ids.push_back(whole->second);
+      return;
+    }
+  }
   piece.size() <= kShortBytes ? encode_short(piece, ids) : encode_long(piece, ids);
 }
 
@@ -32,7 +45,11 @@ void BpeModel::encode_short(std::string_view piece, std::vector<int32_t>& ids) c
   };
   Part parts[kShortBytes];
   Part* end = parts;
-  for (const char byte : piece) *end++ = {byte_ids_[static_cast<uint8_t>(byte)], 0, kNoRank};
+  for (const char byte : piece) {
+    const int32_t id = byte_ids_[static_cast<uint8_t>(byte)];
+    if (id != kNoToken) *end++ = {id, 0, kNoRank};
+  }
+  if (end == parts) return;
   const auto look_up = [&](Part* part) {
     part->rank = kNoRank;
     if (part + 1 == end) return;
@@ -58,7 +75,7 @@ void BpeModel::encode_short(std::string_view piece, std::vector<int32_t>& ids) c
 }
 
 void BpeModel::encode_long(std::string_view piece, std::vector<int32_t>& ids) const {
-  constexpr size_t kNone = ~size_t{0};
+  constexpr size_t kEnd = ~size_t{0};
   struct Node {  // of a list of the tokens that are left, from left to right
     int32_t token;
     size_t previous;
@@ -74,15 +91,18 @@ void BpeModel::encode_long(std::string_view piece, std::vector<int32_t>& ids) co
       return std::tie(rank, at) > std::tie(other.rank, other.at);
     }
   };
-  std::vector<Node> nodes(piece.size());
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    nodes[i] = {byte_ids_[static_cast<uint8_t>(piece[i])], i == 0 ? kNone : i - 1,
-                i + 1 == nodes.size() ? kNone : i + 1};
+  std::vector<Node> nodes;
+  nodes.reserve(piece.size());
+  for (const char byte : piece) {
+    const int32_t id = byte_ids_[static_cast<uint8_t>(byte)];
+    if (id != kNoToken) nodes.push_back({id, nodes.size() - 1, nodes.size() + 1});
   }
+  if (nodes.empty()) return;
+  nodes.front().previous = nodes.back().next = kEnd;
   std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> candidates;
   const auto look_up = [&](size_t at) {
     const size_t next = nodes[at].next;
-    if (next == kNone) return;
+    if (next == kEnd) return;
     const PairTable::Entry& entry = pairs_.find(nodes[at].token, nodes[next].token);
     if (entry.rank != kNoRank) candidates.push({entry.rank, at, entry.left, entry.right, entry.result});
   };
@@ -94,16 +114,16 @@ void BpeModel::encode_long(std::string_view piece, std::vector<int32_t>& ids) co
     candidates.pop();
     Node& left = nodes[best.at];
     // Merges next to it may have overtaken a candidate.
-    if (left.token != best.left || left.next == kNone || nodes[left.next].token != best.right) continue;
+    if (left.token != best.left || left.next == kEnd || nodes[left.next].token != best.right) continue;
     Node& right = nodes[left.next];
     left.token = best.result;
     right.token = kGone;
     left.next = right.next;
-    if (left.next != kNone) nodes[left.next].previous = best.at;
+    if (left.next != kEnd) nodes[left.next].previous = best.at;
     look_up(best.at);
-    if (left.previous != kNone) look_up(left.previous);
+    if (left.previous != kEnd) look_up(left.previous);
   }
-  for (size_t at = 0; at != kNone; at = nodes[at].next) ids.push_back(nodes[at].token);
+  for (size_t at = 0; at != kEnd; at = nodes[at].next) ids.push_back(nodes[at].token);
 }
 
 }  // namespace pipeline::text

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "tokenizer/vocabulary.hpp"
@@ -56,9 +57,11 @@ class PairTable {
 };
 
 // Byte-pair encoding of one piece of text: its bytes become tokens, then the pair with the best merge, the
-// leftmost of equals, becomes one token, until no pair has a merge. Const and safe for any thread.
+// leftmost of equals, becomes one token, until no pair has a merge. Bytes without a token are left out. Const
+// and safe for any thread.
 class BpeModel {
  public:
+  // The vocabulary must outlive the model.
   explicit BpeModel(const Vocabulary& vocabulary);
 
   // Adds the tokens of a non-empty piece. Time grows with n log n.
@@ -69,7 +72,8 @@ class BpeModel {
   void encode_long(std::string_view piece, std::vector<int32_t>& ids) const;
 
   PairTable pairs_;
-  std::array<int32_t, 256> byte_ids_;
+  std::array<int32_t, 256> byte_ids_;                     // kNoToken: none
+  std::unordered_map<std::string_view, int32_t> wholes_;  // where merges are ignored: tokens by their bytes
 };
 
 }  // namespace pipeline::text

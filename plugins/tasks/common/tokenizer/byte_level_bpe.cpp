@@ -40,14 +40,14 @@ uint64_t fingerprint_of(const Vocabulary& vocabulary) {
     hash.add(static_cast<uint64_t>(merge.right));
   }
   for (const int32_t id : vocabulary.special) hash.add(static_cast<uint64_t>(id));
-  return hash.value();
-}
-
-int32_t find_eot(const Vocabulary& vocabulary) {
-  for (const int32_t id : vocabulary.special) {
-    if (vocabulary.tokens[static_cast<size_t>(id)] == kEndOfText) return id;
+  // What GPT-2's has not says nothing, so that its keys of caches stay what they were.
+  if (vocabulary.pre_tokenizer != PreTokenizer::kGpt2 || vocabulary.ignore_merges) {
+    hash.add(static_cast<uint64_t>(vocabulary.pre_tokenizer));
+    hash.add(uint64_t{vocabulary.ignore_merges});
   }
-  return -1;
+  if (const int32_t end = end_of_text(vocabulary); end != special_token(vocabulary, kEndOfText))
+    hash.add(static_cast<uint64_t>(end));
+  return hash.value();
 }
 
 uint32_t next_owner() {
@@ -61,7 +61,7 @@ struct ByteLevelBpe::State {
   explicit State(Vocabulary v)
       : vocabulary(std::move(v)),
         model(vocabulary),
-        eot(find_eot(vocabulary)),
+        eot(end_of_text(vocabulary)),
         fingerprint(fingerprint_of(vocabulary)),
         cache_owner(next_owner()) {}
 
@@ -78,6 +78,12 @@ ByteLevelBpe::ByteLevelBpe(Vocabulary vocabulary)
 ByteLevelBpe ByteLevelBpe::load(const std::string& path) { return ByteLevelBpe(load_vocabulary(path)); }
 
 void ByteLevelBpe::save(const std::string& folder) const { save_vocabulary(state_->vocabulary, folder); }
+
+std::string ByteLevelBpe::state() const { return format_tokenizer_state(state_->vocabulary); }
+
+ByteLevelBpe ByteLevelBpe::from_state(std::string_view state, const std::string& name) {
+  return ByteLevelBpe(parse_tokenizer_state({name, std::string(state)}));
+}
 
 std::vector<int32_t> ByteLevelBpe::encode(std::string_view text, SpecialTokens special) const {
   std::vector<int32_t> ids;
@@ -114,7 +120,7 @@ void ByteLevelBpe::encode_append(std::string_view text, std::vector<int32_t>& id
 
 void ByteLevelBpe::encode_plain(std::string_view text, std::vector<int32_t>& ids) const {
   WordCache& cache = WordCache::of_this_thread();
-  for (PieceScanner scanner(text); scanner.next();) {
+  for (PieceScanner scanner(text, state_->vocabulary.pre_tokenizer); scanner.next();) {
     const std::string_view piece = scanner.piece();
     if (piece.size() > WordCache::kMaxBytes) {
       state_->model.encode_append(piece, ids);
@@ -156,9 +162,20 @@ int32_t ByteLevelBpe::vocab_size() const { return static_cast<int32_t>(state_->v
 bool ByteLevelBpe::has_eot() const { return state_->eot >= 0; }
 
 int32_t ByteLevelBpe::eot() const {
-  if (!has_eot()) throw Error(std::string("the vocabulary has no special token ") + kEndOfText);
+  if (!has_eot()) {
+    throw Error(
+        std::string("the tokenizer has no end of text: tokenizer_config.json names no eos_token, and ") +
+        "there is no special token " + kEndOfText + " or " + kLlama3EndOfText);
+  }
   return state_->eot;
 }
+
+std::optional<int32_t> ByteLevelBpe::bos() const {
+  const int32_t id = state_->vocabulary.begin_of_text;
+  return id >= 0 ? std::optional(id) : std::nullopt;
+}
+
+bool ByteLevelBpe::adds_bos() const { return state_->vocabulary.adds_begin_of_text; }
 
 uint64_t ByteLevelBpe::fingerprint() const { return state_->fingerprint; }
 

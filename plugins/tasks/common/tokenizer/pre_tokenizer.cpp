@@ -60,6 +60,8 @@ inline Character character_at(const char* p, const char* end) {
   return {character_class(code_point.value), code_point.bytes};
 }
 
+inline bool is_line_end(char c) { return c == '\r' || c == '\n'; }
+
 // Bytes of 's, 't, 're, 've, 'm, 'll or 'd at an apostrophe, 0 where none stands there. Lower case only: so
 // is GPT-2.
 size_t contraction_bytes(const char* apostrophe, const char* end) {
@@ -73,29 +75,103 @@ size_t contraction_bytes(const char* apostrophe, const char* end) {
              : 0;
 }
 
+// The same in any case. The long s, U+017F, is an s then too.
+size_t contraction_bytes_in_any_case(const char* apostrophe, const char* end) {
+  char lower[3] = {'\'', 0, 0};
+  for (int i = 1; i < 3 && i < end - apostrophe; ++i) {
+    const char c = apostrophe[i];
+    lower[i] = static_cast<char>(c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c);
+  }
+  if (std::string_view(lower + 1, 2) == "\u017f") return 3;
+  return contraction_bytes(lower, lower + std::min<ptrdiff_t>(end - apostrophe, 3));
+}
+
+// The end of the characters of one class that begin with `first`, which stands at p.
+inline const char* run_end(const char* p, const char* end, Character first) {
+  Character character = first;
+  do {
+    p += character.bytes;
+  } while (p != end && (character = character_at(p, end)).type == first.type);
+  return p;
+}
+
+// White space from p, of which there is some.
+struct Spaces {
+  const char* last;  // the last character of it
+  const char* end;
+  Character next;  // after it, unless that is the end of the text
+};
+
+inline Spaces spaces_at(const char* p, const char* end) {
+  Spaces spaces{p, p, {CharacterClass::kSpace, 0}};
+  do {
+    spaces.last = spaces.end;
+    spaces.end += character_at(spaces.end, end).bytes;
+  } while (spaces.end != end && (spaces.next = character_at(spaces.end, end)).type == CharacterClass::kSpace);
+  return spaces;
+}
+
+// \s+(?!\S)|\s+
+inline const char* without_last(const char* p, const char* end, const Spaces& spaces) {
+  return spaces.end == end || spaces.last == p ? spaces.end : spaces.last;
+}
+
 // The end of the piece that begins at p. A run of letters, numbers or others may take one U+0020 before it;
 // so a run of white space before such a run leaves its last character to the next piece, of which only U+0020
 // joins the run.
-const char* piece_end(const char* p, const char* end) {
+const char* gpt2_piece_end(const char* p, const char* end) {
   if (*p == '\'') {
     if (const size_t bytes = contraction_bytes(p, end)) return p + bytes;
   }
   const char* run = p + (*p == ' ' && end - p > 1 ? 1 : 0);
-  Character character = character_at(run, end);
-  if (character.type != CharacterClass::kSpace) {
-    const CharacterClass type = character.type;
-    do {
+  const Character character = character_at(run, end);
+  if (character.type != CharacterClass::kSpace) return run_end(run, end, character);
+  return without_last(p, end, spaces_at(p, end));
+}
+
+// As GPT-2's, but that a number ends a text: white space before it stays together.
+const char* smol_lm_piece_end(const char* p, const char* end) {
+  if (*p == '\'') {
+    if (const size_t bytes = contraction_bytes(p, end)) return p + bytes;
+  }
+  const char* run = p + (*p == ' ' && end - p > 1 ? 1 : 0);
+  const Character character = character_at(run, end);
+  if (character.type == CharacterClass::kNumber) return run == p ? run + character.bytes : run;
+  if (character.type != CharacterClass::kSpace) return run_end(run, end, character);
+  const Spaces spaces = spaces_at(p, end);
+  if (spaces.next.type == CharacterClass::kNumber) return spaces.end;
+  return without_last(p, end, spaces);
+}
+
+// One character that is no letter, number or line end may stand before letters; a U+0020 before others, and
+// line ends after them. White space is cut after its last line end.
+const char* llama3_piece_end(const char* p, const char* end) {
+  if (*p == '\'') {
+    if (const size_t bytes = contraction_bytes_in_any_case(p, end)) return p + bytes;
+  }
+  const Character first = character_at(p, end);
+  if (first.type == CharacterClass::kLetter) return run_end(p, end, first);
+  const char* run = p + first.bytes;
+  if (first.type == CharacterClass::kNumber) {
+    for (int digits = 1; digits < 3 && run != end; ++digits) {
+      const Character character = character_at(run, end);
+      if (character.type != CharacterClass::kNumber) break;
       run += character.bytes;
-    } while (run != end && (character = character_at(run, end)).type == type);
+    }
     return run;
   }
-  const char* last = p;
-  run = p;
-  do {
-    last = run;
-    run += character_at(run, end).bytes;
-  } while (run != end && character_at(run, end).type == CharacterClass::kSpace);
-  return run == end || last == p ? run : last;
+  const Character second = run == end ? Character{CharacterClass::kSpace, 0} : character_at(run, end);
+  if (second.type == CharacterClass::kLetter && !is_line_end(*p)) return run_end(run, end, second);
+  const bool joins = *p == ' ' && second.type == CharacterClass::kOther;
+  if (first.type == CharacterClass::kOther || joins) {
+    run = joins ? run_end(run, end, second) : run_end(p, end, first);
+    while (run != end && is_line_end(*run)) ++run;
+    return run;
+  }
+  const Spaces spaces = spaces_at(p, end);
+  for (const char* last = spaces.end; last != p; --last)
+    if (is_line_end(last[-1])) return last;
+  return without_last(p, end, spaces);
 }
 
 }  // namespace
@@ -105,12 +181,16 @@ CharacterClass character_class(uint32_t code_point) {
   return code_point < classes.size() ? classes[code_point] : CharacterClass::kOther;
 }
 
-bool PieceScanner::next() {
-  if (rest_ == end_) return false;
-  const char* const begin = rest_;
-  rest_ = piece_end(begin, end_);
-  piece_ = std::string_view(begin, static_cast<size_t>(rest_ - begin));
-  return true;
+PieceScanner::PieceEnd PieceScanner::scanner_of(PreTokenizer kind) {
+  switch (kind) {
+    case PreTokenizer::kSmolLm:
+      return smol_lm_piece_end;
+    case PreTokenizer::kLlama3:
+      return llama3_piece_end;
+    case PreTokenizer::kGpt2:
+      break;
+  }
+  return gpt2_piece_end;
 }
 
 }  // namespace pipeline::text

@@ -1,36 +1,53 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
+#include "tokenizer/vocabulary.hpp"
+
 namespace pipeline::text {
 
-// What GPT-2's regular expression tells apart: \p{L}, \p{N}, \s and the rest (bytes that are not UTF-8
+// What the regular expressions tell apart: \p{L}, \p{N}, \s and the rest (bytes that are not UTF-8
 // included).
 enum class CharacterClass : uint8_t { kOther, kLetter, kNumber, kSpace };
 
 // By Unicode 16.0. Any value is allowed; those above U+10FFFF are kOther.
 CharacterClass character_class(uint32_t code_point);
 
-// Cuts text into the pieces of GPT-2's regular expression, which are then encoded each for itself:
+// Cuts text into the pieces of a regular expression, which are then encoded each for itself.
 //
-//   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+// GPT-2:    's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+// SmolLM:   each \p{N} is a piece, and GPT-2's expression cuts the texts between them
+// Llama 3:  (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*
+//           |\s*[\r\n]+|\s+(?!\S)|\s+
 //
 // The pieces are non-empty and together are the text. Bytes that are not UTF-8 belong to [^\s\p{L}\p{N}].
 //
 //   for (PieceScanner scanner(text); scanner.next();) use(scanner.piece());
 class PieceScanner {
  public:
-  explicit PieceScanner(std::string_view text) : end_(text.data() + text.size()), rest_(text.data()) {}
+  explicit PieceScanner(std::string_view text, PreTokenizer kind = PreTokenizer::kGpt2)
+      : end_(text.data() + text.size()), rest_(text.data()), piece_end_(scanner_of(kind)) {}
 
   // Goes to the next piece; false when there is none.
-  bool next();
+  bool next() {
+    if (rest_ == end_) return false;
+    const char* const begin = rest_;
+    rest_ = piece_end_(begin, end_);
+    piece_ = std::string_view(begin, static_cast<size_t>(rest_ - begin));
+    return true;
+  }
 
   std::string_view piece() const { return piece_; }
 
  private:
+  using PieceEnd = const char* (*)(const char* piece, const char* end);
+  static PieceEnd scanner_of(PreTokenizer kind);
+
   const char* end_;
   const char* rest_;
+  PieceEnd piece_end_;
   std::string_view piece_;
 };
 

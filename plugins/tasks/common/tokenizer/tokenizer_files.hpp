@@ -23,10 +23,19 @@ Vocabulary parse_vocab_and_merges(const NamedText& vocab, const NamedText& merge
 std::string format_vocab_json(const Vocabulary& vocabulary);
 std::string format_merges(const Vocabulary& vocabulary);
 
-// Hugging Face's one-file form. Anything that would make the ids differ from GPT-2's rules (a normalizer,
-// another pre-tokenizer or model, options of these) is an error; `truncation` and `padding` say nothing about
-// ids and are for the caller.
+// Hugging Face's one-file form. Anything that would make the ids differ from the rules of GPT-2, SmolLM or
+// Llama 3 (a normalizer, another pre-tokenizer or model, options of these) is an error; `truncation` and
+// `padding` say nothing about ids and are for the caller.
 Vocabulary parse_tokenizer_json(const NamedText& file);
 std::string format_tokenizer_json(const Vocabulary& vocabulary);
+
+// The file beside it that names the tokens which end and begin a text: eos_token and bos_token.
+void read_tokenizer_config(const NamedText& file, Vocabulary& vocabulary);
+std::string format_tokenizer_config(const Vocabulary& vocabulary);
+
+// Both in one, for checkpoints: tokenizer.json, with the two members where the vocabulary has them from
+// files.
+Vocabulary parse_tokenizer_state(const NamedText& state);
+std::string format_tokenizer_state(const Vocabulary& vocabulary);
 
 }  // namespace pipeline::text

@@ -1,9 +1,10 @@
-// tokenizer.json.
+// tokenizer.json and tokenizer_config.json.
 
 #include <nlohmann/json.hpp>
 
 #include "core/json/strict_json.hpp"
 #include "tokenizer/tokenizer_files.hpp"
+#include "tokenizer/tokenizer_json_parts.hpp"
 #include "tokenizer/vocabulary.hpp"
 #include "tokenizer/vocabulary_builder.hpp"
 
@@ -13,49 +14,41 @@ namespace {
 using nlohmann::json;
 using strict_json::excerpt;
 
-// A table of the file, with the means to name its members in errors.
-class Section {
- public:
-  Section(const json& value, std::string place) : value_(value), place_(std::move(place)) {
-    if (!value_.is_object()) throw Error(place_ + " = " + excerpt(value_) + ": must be an object");
-  }
-
-  // null where the key is missing.
-  const json& get(const char* key) const {
-    static const json null;
-    const auto found = value_.find(key);
-    return found == value_.end() ? null : *found;
-  }
-
-  std::string place(const std::string& key) const {
-    return place_ + (place_.ends_with(":") ? " " : ".") + key;
-  }
-
-  // The option must be null, missing, or one of `allowed`.
-  void require(const char* key, std::initializer_list<json> allowed) const {
-    const json& value = get(key);
-    if (value.is_null()) return;
-    std::string list;
-    for (const json& option : allowed) {
-      if (value == option) return;
-      list += (list.empty() ? "" : " or ") + excerpt(option);
-    }
-    throw Error(place(key) + " = " + excerpt(value) + ": must be " + (list.empty() ? "null" : list) +
-                ": only GPT-2's byte-level BPE is read here");
-  }
-
- private:
-  const json& value_;
-  std::string place_;
-};
-
 // A part of the file that is byte-level or missing.
-void require_byte_level(const Section& file, const char* key, bool may_be_missing) {
-  const json& value = file.get(key);
-  if (value.is_null() && may_be_missing) return;
-  const Section part(value, file.place(key));
-  part.require("type", {"ByteLevel"});
-  if (part.get("type").is_null()) throw Error(part.place("type") + " is missing: must be \"ByteLevel\"");
+void require_byte_level(const Section& file, const char* key) {
+  if (const json& value = file.get(key); !value.is_null())
+    Section(value, file.place(key)).require_given("type", {"ByteLevel"});
+}
+
+// A special token that a config names: its text, or an object with that; -1: none.
+int32_t read_boundary(const Section& config, const char* key, const Vocabulary& vocabulary) {
+  const json& value = config.get(key);
+  if (value.is_null()) return -1;
+  const json& text = value.is_object() ? Section(value, config.place(key)).get("content") : value;
+  if (!text.is_string()) throw Error(config.place(key) + " = " + excerpt(value) + ": must be a token");
+  const int32_t id = special_token(vocabulary, text.get_ref<const std::string&>());
+  if (id < 0) {
+    throw Error(config.place(key) + " = " + excerpt(text) +
+                ": is not a special token of the tokenizer: add it there, or name another");
+  }
+  return id;
+}
+
+void read_boundaries(const Section& config, Vocabulary& vocabulary) {
+  if (const int32_t id = read_boundary(config, "eos_token", vocabulary); id >= 0) vocabulary.end_of_text = id;
+  const int32_t id = read_boundary(config, "bos_token", vocabulary);
+  if (id >= 0 && !vocabulary.adds_begin_of_text) vocabulary.begin_of_text = id;
+}
+
+// The members eos_token and bos_token, where the files have named them.
+json format_boundaries(const Vocabulary& vocabulary) {
+  json members = json::object();
+  const auto add = [&](const char* key, int32_t id) {
+    if (id >= 0) members[key] = vocabulary.tokens[static_cast<size_t>(id)];
+  };
+  add("eos_token", vocabulary.end_of_text);
+  add("bos_token", vocabulary.begin_of_text);
+  return members;
 }
 
 void add_special_tokens(const Section& file, VocabularyBuilder& builder) {
@@ -65,6 +58,7 @@ void add_special_tokens(const Section& file, VocabularyBuilder& builder) {
   for (size_t i = 0; i < list.size(); ++i) {
     const Section token(list[i], file.place("added_tokens[" + std::to_string(i) + "]"));
     for (const char* flag : {"single_word", "lstrip", "rstrip"}) token.require(flag, {false});
+    token.require("special", {true});
     const json& content = token.get("content");
     const json& id = token.get("id");
     if (!content.is_string())
@@ -93,31 +87,41 @@ void add_merges(const Section& model, VocabularyBuilder& builder) {
   }
 }
 
-}  // namespace
-
-Vocabulary parse_tokenizer_json(const NamedText& text) {
-  const json object = parse_tokenizer_file(text);
-  const Section file(object, text.path + ":");
+Vocabulary parse_object(const Section& file) {
   file.require("normalizer", {});
-  require_byte_level(file, "pre_tokenizer", false);
-  const Section pre_tokenizer(file.get("pre_tokenizer"), file.place("pre_tokenizer"));
-  pre_tokenizer.require("add_prefix_space", {false});
-  pre_tokenizer.require("use_regex", {true});
-  require_byte_level(file, "post_processor", true);
-  require_byte_level(file, "decoder", true);
+  require_byte_level(file, "decoder");
+  const std::string begin = read_post_processor(file);
 
   const Section model(file.get("model"), file.place("model"));
   model.require("type", {"BPE"});
   model.require("dropout", {0.0});
   model.require("continuing_subword_prefix", {""});
   model.require("end_of_word_suffix", {""});
-  for (const char* flag : {"byte_fallback", "ignore_merges"}) model.require(flag, {false});
+  model.require("byte_fallback", {false});
+  model.require("ignore_merges", {false, true});
 
-  VocabularyBuilder builder;
+  VocabularyBuilder builder(read_pre_tokenizer(file));
   add_special_tokens(file, builder);
   add_vocab(model.get("vocab"), model.place("vocab"), builder);
+  if (!builder.has_all_bytes()) model.require("unk_token", {});
   add_merges(model, builder);
-  return builder.finish();
+  Vocabulary vocabulary = builder.finish();
+  vocabulary.ignore_merges = model.get("ignore_merges") == true;
+  if (begin.empty()) return vocabulary;
+  vocabulary.begin_of_text = special_token(vocabulary, begin);
+  vocabulary.adds_begin_of_text = true;
+  if (vocabulary.begin_of_text < 0) {
+    throw Error(file.place("post_processor") + ": adds " + excerpt(begin) +
+                ", which is not among the added_tokens");
+  }
+  return vocabulary;
+}
+
+}  // namespace
+
+Vocabulary parse_tokenizer_json(const NamedText& text) {
+  const json object = parse_tokenizer_file(text);
+  return parse_object(Section(object, text.path + ":"));
 }
 
 std::string format_tokenizer_json(const Vocabulary& vocabulary) {
@@ -138,20 +142,50 @@ std::string format_tokenizer_json(const Vocabulary& vocabulary) {
         texts[static_cast<size_t>(merge.left)] + " " + texts[static_cast<size_t>(merge.right)];
     merges += (merges.empty() ? "" : ", ") + json(pair).dump();
   }
-  const auto byte_level = [](bool add_prefix_space, bool trim_offsets) {
-    return json{{"type", "ByteLevel"},
-                {"add_prefix_space", add_prefix_space},
-                {"trim_offsets", trim_offsets},
-                {"use_regex", true}}
-        .dump();
-  };
+  const json decoder = {
+      {"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}};
   // Written in the order that Hugging Face writes it; the offsets' options are those of its GPT-2.
   return R"({"version": "1.0", "truncation": null, "padding": null, "added_tokens": )" + added.dump() +
-         R"(, "normalizer": null, "pre_tokenizer": )" + byte_level(false, true) + R"(, "post_processor": )" +
-         byte_level(true, false) + R"(, "decoder": )" + byte_level(true, true) +
+         R"(, "normalizer": null, "pre_tokenizer": )" +
+         format_pre_tokenizer(vocabulary.pre_tokenizer).dump() + R"(, "post_processor": )" +
+         format_post_processor(vocabulary).dump() + R"(, "decoder": )" + decoder.dump() +
          R"(, "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": "", )" +
-         R"("end_of_word_suffix": "", "fuse_unk": false, "byte_fallback": false, "ignore_merges": false, "vocab": )" +
-         format_vocab_json(vocabulary) + R"(, "merges": [)" + merges + "]}}";
+         R"("end_of_word_suffix": "", "fuse_unk": false, "byte_fallback": false, "ignore_merges": )" +
+         (vocabulary.ignore_merges ? "true" : "false") + R"(, "vocab": )" + format_vocab_json(vocabulary) +
+         R"(, "merges": [)" + merges + "]}}";
+}
+
+void read_tokenizer_config(const NamedText& file, Vocabulary& vocabulary) {
+  const json object = parse_tokenizer_file(file);
+  const Section config(object, file.path + ":");
+  config.require("add_prefix_space", {false});
+  read_boundaries(config, vocabulary);
+}
+
+// Of a class that reads tokenizer.json as it is, whatever the model's own class would make of it.
+std::string format_tokenizer_config(const Vocabulary& vocabulary) {
+  json config = format_boundaries(vocabulary);
+  if (const int32_t end = end_of_text(vocabulary); end >= 0)
+    config["eos_token"] = vocabulary.tokens[static_cast<size_t>(end)];
+  config["tokenizer_class"] = "PreTrainedTokenizerFast";
+  config["clean_up_tokenization_spaces"] = false;
+  return config.dump(2) + "\n";
+}
+
+Vocabulary parse_tokenizer_state(const NamedText& state) {
+  const json object = parse_tokenizer_file(state);
+  const Section file(object, state.path + ":");
+  Vocabulary vocabulary = parse_object(file);
+  read_boundaries(file, vocabulary);
+  return vocabulary;
+}
+
+std::string format_tokenizer_state(const Vocabulary& vocabulary) {
+  std::string text = format_tokenizer_json(vocabulary);
+  const json boundaries = format_boundaries(vocabulary);
+  for (const auto& [key, token] : boundaries.items())
+    text.insert(text.size() - 1, ", \"" + key + "\": " + token.dump());
+  return text;
 }
 
 }  // namespace pipeline::text

@@ -2,7 +2,6 @@
 
 #include "files/cache_folder.hpp"
 #include "tokenizer/bpe_trainer.hpp"
-#include "tokenizer/tokenizer_files.hpp"
 
 namespace pipeline::text {
 namespace {
@@ -59,7 +58,7 @@ ByteLevelBpe trained_tokenizer(const TrainingTexts& texts, int64_t size, const C
 
 ByteLevelBpe tokenizer_of_checkpoint(std::string_view state, const fs::path& path, const Context& context,
                                      const std::function<void(const std::string& problem)>& refuse) {
-  ByteLevelBpe kept(parse_tokenizer_json({"the checkpoint's tokenizer", std::string(state)}));
+  const auto kept = ByteLevelBpe::from_state(state, "the checkpoint's tokenizer");
   if (path.empty()) return kept;
   if (context.run().purpose != PL_PURPOSE_TRAIN && !fs::exists(path)) {
     context.info(path.string(), " is not there: using the tokenizer that came with the weights");

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace pipeline::text {
@@ -26,14 +27,32 @@ struct Merge {
   int32_t result;  // its bytes are those of left and right
 };
 
-// What a byte-level BPE tokenizer's files hold, checked: every byte has a token of its own, no two tokens are
-// the same, merges are distinct pairs of them.
+// Which regular expression cuts texts into pieces: see PieceScanner.
+enum class PreTokenizer : uint8_t { kGpt2, kSmolLm, kLlama3 };
+
+// What a byte-level BPE tokenizer's files hold, checked: every byte has a token of its own (SmolLM: every
+// printable ASCII character), no two tokens are the same, merges are distinct pairs of them.
 struct Vocabulary {
   std::vector<std::string> tokens;  // bytes by id
   std::vector<Merge> merges;        // the first has precedence
   std::vector<int32_t> special;     // ids of tokens that stand for themselves and no merge makes; rising
+  PreTokenizer pre_tokenizer = PreTokenizer::kGpt2;
+  bool ignore_merges = false;  // a piece that is a token becomes that one, whatever the merges make of it
+
+  // Special tokens that the files name; -1: none. Without an end of text that they name, it is
+  // "<|endoftext|>" or else "<|end_of_text|>", where the vocabulary has one.
+  int32_t end_of_text = -1;
+  int32_t begin_of_text = -1;
+  bool adds_begin_of_text = false;  // before each text that Hugging Face's encode() is given
 };
 
 inline constexpr const char* kEndOfText = "<|endoftext|>";
+inline constexpr const char* kLlama3EndOfText = "<|end_of_text|>";
+
+// The id of a special token, -1 where there is none that reads so.
+int32_t special_token(const Vocabulary& vocabulary, std::string_view text);
+
+// The id of the special token that ends a text, -1 where there is none.
+int32_t end_of_text(const Vocabulary& vocabulary);
 
 }  // namespace pipeline::text

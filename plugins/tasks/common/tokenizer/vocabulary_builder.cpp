@@ -47,6 +47,18 @@ constexpr Alphabet kAlphabet = make_alphabet();
 
 }  // namespace
 
+int32_t special_token(const Vocabulary& vocabulary, std::string_view text) {
+  for (const int32_t id : vocabulary.special)
+    if (vocabulary.tokens[static_cast<size_t>(id)] == text) return id;
+  return -1;
+}
+
+int32_t end_of_text(const Vocabulary& vocabulary) {
+  if (vocabulary.end_of_text >= 0) return vocabulary.end_of_text;
+  const int32_t gpt2 = special_token(vocabulary, kEndOfText);
+  return gpt2 >= 0 ? gpt2 : special_token(vocabulary, kLlama3EndOfText);
+}
+
 std::string to_alphabet(std::string_view bytes) {
   std::string text;
   for (const char byte : bytes) append_utf8(kAlphabet.character_of[static_cast<uint8_t>(byte)], text);
@@ -124,7 +136,9 @@ void VocabularyBuilder::check_tokens(const std::string& place) {
   }
   for (const uint8_t byte : alphabet_order()) {
     const std::string bytes(1, static_cast<char>(byte));
-    if (!distinct.contains(bytes)) {
+    if (distinct.contains(bytes)) continue;
+    has_all_bytes_ = false;  // SmolLM's own lacks bytes that no text has, or few
+    if (vocabulary_.pre_tokenizer != PreTokenizer::kSmolLm || (byte >= ' ' && byte <= '~')) {
       throw Error(place + ": byte " + std::to_string(byte) + ", written " + excerpt(to_alphabet(bytes)) +
                   ", has no token: not the vocabulary of a byte-level tokenizer?");
     }

@@ -30,14 +30,20 @@ const std::array<uint8_t, 256>& alphabet_order();
 // merges. Every member throws Error with the place given to it.
 class VocabularyBuilder {
  public:
+  explicit VocabularyBuilder(PreTokenizer pre_tokenizer = PreTokenizer::kGpt2) {
+    vocabulary_.pre_tokenizer = pre_tokenizer;
+  }
+
   // A special token, written as it is. It may come again among the tokens, with the same id.
   void add_special(const std::string& content, int64_t id, const std::string& place);
 
   // A token in GPT-2's byte alphabet.
   void add_token(const std::string& text, int64_t id, const std::string& place);
 
-  // Call when all tokens are there: ids are 0 to n - 1, tokens are distinct, and each byte has its own.
+  // Call when all tokens are there: ids are 0 to n - 1, tokens are distinct, and each byte that must have one
+  // has its own.
   void check_tokens(const std::string& place);
+  bool has_all_bytes() const { return has_all_bytes_; }
 
   // The next merge, "left right", both tokens in the byte alphabet. `place` is called for an error only.
   void add_merge(std::string_view left, std::string_view right, const std::function<std::string()>& place);
@@ -53,6 +59,7 @@ class VocabularyBuilder {
   int32_t id_of(const std::string& text, const std::function<std::string()>& place) const;
 
   Vocabulary vocabulary_;
+  bool has_all_bytes_ = true;
   std::unordered_map<std::string, Token> tokens_;  // by their text in the file
   std::unordered_map<uint64_t, size_t> merge_ranks_;
 };

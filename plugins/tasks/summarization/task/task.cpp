@@ -4,7 +4,6 @@
 
 #include "generation/generate.hpp"
 #include "plugins/tasks/summarization/rouge/scorer.hpp"
-#include "tokenizer/tokenizer_files.hpp"
 #include "tokenizer/tokenizer_setup.hpp"
 
 namespace pipeline::summarization {
@@ -43,9 +42,7 @@ void Summarization::set_extra_state(std::string_view state) {
       [&](const std::string& problem) { config_error("tokenizer.path", problem); });
 }
 
-std::string Summarization::extra_state() {
-  return text::format_tokenizer_json(corpus_->tokenizer().vocabulary());
-}
+std::string Summarization::extra_state() { return corpus_->tokenizer().state(); }
 
 void Summarization::check_paths() const {
   const DataConfig& data = config().data;

@@ -12,7 +12,6 @@
 #include "plugins/tasks/vlm/model/folders.hpp"
 #include "plugins/tasks/vlm/model/seeing_decoder.hpp"
 #include "plugins/tasks/vlm/task/answer_score.hpp"
-#include "tokenizer/tokenizer_files.hpp"
 #include "tokenizer/tokenizer_setup.hpp"
 #include "transformer/packed_batch.hpp"
 
@@ -74,7 +73,7 @@ void VlmTask::set_extra_state(std::string_view state) {
       [&](const std::string& problem) { config_error("tokenizer.path", problem); });
 }
 
-std::string VlmTask::extra_state() { return text::format_tokenizer_json(tokenizer_->vocabulary()); }
+std::string VlmTask::extra_state() { return tokenizer_->state(); }
 
 void VlmTask::open_files() {
   const DataConfig& data = config().data;

@@ -1,0 +1,125 @@
+#include "tokenizer/tokenizer_json_parts.hpp"
+
+namespace pipeline::text {
+namespace {
+
+using nlohmann::json;
+using strict_json::excerpt;
+
+constexpr const char* kLlama3Expression =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
+    R"(\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+// The special token that a template puts before every text.
+std::string read_template(const Section& part) {
+  const json& single = part.get("single");
+  const json sequence = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
+  if (single.is_array() && single.size() == 2 && single[1] == sequence && single[0].is_object() &&
+      single[0].contains("SpecialToken") && single[0]["SpecialToken"].is_object() &&
+      single[0]["SpecialToken"].contains("id") && single[0]["SpecialToken"]["id"].is_string())
+    return single[0]["SpecialToken"]["id"];
+  throw Error(part.place("single") + " = " + excerpt(single) +
+              ": must be one special token, then the text: no other template is read here");
+}
+
+}  // namespace
+
+PreTokenizer read_pre_tokenizer(const Section& file) {
+  const Section all(file.get("pre_tokenizer"), file.place("pre_tokenizer"));
+  const auto require_bytes = [](const Section& part, bool use_regex) {
+    part.require_given("type", {"ByteLevel"});
+    part.require("add_prefix_space", {false});
+    use_regex ? part.require("use_regex", {true}) : part.require_given("use_regex", {false});
+  };
+  if (all.get("type") != "Sequence") {
+    all.require_given("type", {"ByteLevel", "Sequence"});
+    require_bytes(all, true);
+    return PreTokenizer::kGpt2;
+  }
+  const json& parts = all.get("pretokenizers");
+  if (!parts.is_array() || parts.size() != 2)
+    throw Error(all.place("pretokenizers") + " = " + excerpt(parts) + ": must be a list of two");
+  const Section first(parts[0], all.place("pretokenizers[0]"));
+  const Section second(parts[1], all.place("pretokenizers[1]"));
+  first.require_given("type", {"Digits", "Split"});
+  if (first.get("type") == "Digits") {
+    first.require_given("individual_digits", {true});
+    require_bytes(second, true);
+    return PreTokenizer::kSmolLm;
+  }
+  first.require_given("pattern", {{{"Regex", kLlama3Expression}}});
+  first.require_given("behavior", {"Isolated"});
+  first.require("invert", {false});
+  require_bytes(second, false);
+  return PreTokenizer::kLlama3;
+}
+
+json format_pre_tokenizer(PreTokenizer kind) {
+  const auto byte_level = [](bool use_regex) {
+    return json{
+        {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", use_regex}};
+  };
+  const auto sequence = [](const json& first, const json& second) {
+    return json{{"type", "Sequence"}, {"pretokenizers", json::array({first, second})}};
+  };
+  switch (kind) {
+    case PreTokenizer::kSmolLm:
+      return sequence({{"type", "Digits"}, {"individual_digits", true}}, byte_level(true));
+    case PreTokenizer::kLlama3:
+      return sequence({{"type", "Split"},
+                       {"pattern", {{"Regex", kLlama3Expression}}},
+                       {"behavior", "Isolated"},
+                       {"invert", false}},
+                      byte_level(false));
+    case PreTokenizer::kGpt2:
+      break;
+  }
+  return byte_level(true);
+}
+
+std::string read_post_processor(const Section& file) {
+  if (file.get("post_processor").is_null()) return "";
+  const Section all(file.get("post_processor"), file.place("post_processor"));
+  const auto read = [](const Section& part) {
+    part.require_given("type", {"ByteLevel", "TemplateProcessing"});
+    return part.get("type") == "ByteLevel" ? "" : read_template(part);
+  };
+  if (all.get("type") != "Sequence") return read(all);
+  const json& parts = all.get("processors");
+  if (!parts.is_array()) throw Error(all.place("processors") + " = " + excerpt(parts) + ": must be a list");
+  std::string begin;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const Section part(parts[i], all.place("processors[" + std::to_string(i) + "]"));
+    const std::string token = read(part);
+    if (!begin.empty() && !token.empty()) throw Error(part.place("type") + ": is the second template");
+    if (!token.empty()) begin = token;
+  }
+  return begin;
+}
+
+json format_post_processor(const Vocabulary& vocabulary) {
+  const json offsets = {
+      {"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", false}, {"use_regex", true}};
+  if (!vocabulary.adds_begin_of_text) return offsets;
+  const int32_t id = vocabulary.begin_of_text;
+  const std::string& token = vocabulary.tokens[static_cast<size_t>(id)];
+  const auto piece = [](const char* kind, const std::string& name, int type) {
+    return json{{kind, {{"id", name}, {"type_id", type}}}};
+  };
+  const json begin = piece("SpecialToken", token, 0);
+  const json single = json::array({begin, piece("Sequence", "A", 0)});
+  const json pair = json::array(
+      {begin, piece("Sequence", "A", 0), piece("SpecialToken", token, 1), piece("Sequence", "B", 1)});
+  return {
+      {"type", "Sequence"},
+      {"processors",
+       json::array(
+           {offsets,
+            {{"type", "TemplateProcessing"},
+             {"single", single},
+             {"pair", pair},
+             {"special_tokens",
+              {{token, {{"id", token}, {"ids", json::array({id})}, {"tokens", json::array({token})}}}}}}})}};
+}
+
+}  // namespace pipeline::text

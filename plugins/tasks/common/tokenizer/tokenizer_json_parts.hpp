@@ -1,0 +1,66 @@
+// The parts of a tokenizer.json around the model.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "core/json/strict_json.hpp"
+#include "tokenizer/vocabulary.hpp"
+
+namespace pipeline::text {
+
+// A table of the file, with the means to name its members in errors.
+class Section {
+ public:
+  Section(const nlohmann::json& value, std::string place) : value_(value), place_(std::move(place)) {
+    if (!value_.is_object())
+      throw Error(place_ + " = " + strict_json::excerpt(value_) + ": must be an object");
+  }
+
+  // null where the key is missing.
+  const nlohmann::json& get(const char* key) const {
+    static const nlohmann::json null;
+    const auto found = value_.find(key);
+    return found == value_.end() ? null : *found;
+  }
+
+  std::string place(const std::string& key) const {
+    return place_ + (place_.ends_with(":") ? " " : ".") + key;
+  }
+
+  // The option must be one of `allowed`, or null or missing.
+  void require(const char* key, std::initializer_list<nlohmann::json> allowed) const {
+    if (!get(key).is_null()) require_given(key, allowed);
+  }
+
+  // The option must be one of `allowed`.
+  void require_given(const char* key, std::initializer_list<nlohmann::json> allowed) const {
+    const nlohmann::json& value = get(key);
+    std::string list;
+    for (const nlohmann::json& option : allowed) {
+      if (value == option) return;
+      list += (list.empty() ? "" : " or ") + strict_json::excerpt(option);
+    }
+    throw Error(place(key) + " = " + strict_json::excerpt(value) + ": must be " +
+                (list.empty() ? "null" : list) +
+                ": only the byte-level BPE of GPT-2, SmolLM and Llama 3 is read here");
+  }
+
+ private:
+  const nlohmann::json& value_;
+  std::string place_;
+};
+
+// What cuts a text into pieces: `pre_tokenizer`.
+PreTokenizer read_pre_tokenizer(const Section& file);
+nlohmann::json format_pre_tokenizer(PreTokenizer kind);
+
+// What is added to the tokens of a text: `post_processor`. Nothing (an empty string), or a special token
+// before it.
+std::string read_post_processor(const Section& file);
+nlohmann::json format_post_processor(const Vocabulary& vocabulary);
+
+}  // namespace pipeline::text

@@ -1,0 +1,56 @@
+"""Tokenizers in the form of SmolLM's and Llama 3's, small, as Hugging Face's `tokenizers` makes them: for fixtures and for the live
+comparison."""
+import json
+
+import tokenizers
+import tokenizers.trainers
+from tokenizers import decoders, models, pre_tokenizers, processors
+
+import tokenizer_samples as samples
+
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
+          r"\s*[\r\n]+|\s+(?!\S)|\s+")
+
+
+def pre_tokenizer(kind):
+    if kind == "gpt2":
+        return pre_tokenizers.ByteLevel(add_prefix_space=False)
+    if kind == "smol_lm":
+        return pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True),
+                                        pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    return pre_tokenizers.Sequence([pre_tokenizers.Split(tokenizers.Regex(LLAMA3), "isolated"),
+                                    pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+
+
+def trained(kind, vocab_size, alphabet, special=()):
+    tokenizer = tokenizers.Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizer(kind)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.train_from_iterator(samples.TRAINING, tokenizers.trainers.BpeTrainer(
+        vocab_size=vocab_size, min_frequency=2, show_progress=False, initial_alphabet=alphabet, special_tokens=list(special)))
+    return tokenizer
+
+
+def smol_lm(vocab_size):
+    """The special tokens are the first ids, and rare bytes have no token: they are left out of a text."""
+    alphabet = [c for c in pre_tokenizers.ByteLevel.alphabet() if c.isascii() or c in "ĠĊ"]
+    return trained("smol_lm", vocab_size, alphabet, ["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
+
+
+def llama3(vocab_size):
+    """The special tokens are the last ids and not in the model's vocabulary; a piece that is a token needs no merges, so that some can
+    be missing; a text begins with a token."""
+    file = json.loads(trained("llama3", vocab_size, pre_tokenizers.ByteLevel.alphabet()).to_str())
+    file["model"]["ignore_merges"] = True
+    merges = file["model"]["merges"]
+    file["model"]["merges"] = [merge for i, merge in enumerate(merges) if i % 5 != 4]
+    tokenizer = tokenizers.Tokenizer.from_str(json.dumps(file))
+    tokenizer.add_special_tokens(["<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>"])
+    begin = "<|begin_of_text|>"
+    template = processors.TemplateProcessing(single=f"{begin} $A", pair=f"{begin} $A {begin}:1 $B:1",
+                                             special_tokens=[(begin, tokenizer.token_to_id(begin))])
+    tokenizer.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False), template])
+    return tokenizer
+
+
+KINDS = {"smol_lm": smol_lm, "llama3": llama3}
