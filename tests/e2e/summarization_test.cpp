@@ -209,7 +209,7 @@ TEST_F(Summarization, WhatAFoldersConfigSaysIsCheckedAndToldOf) {
     const Result other = start(key, "7");
     EXPECT_EQ(other.code, 0) << other.err;
     EXPECT_THAT(other.out, HasSubstr(std::string("warning: run/export: ") + key + " = 7 there; here it is " +
-                                     end + ", the tokenizer's <|endoftext|>"));
+                                     end + ", the tokenizer's end of text"));
   }
   EXPECT_THAT(start("eos_token_id", end.c_str()).out, Not(HasSubstr("token_id")));
   for (const auto& [key, value, problem] :

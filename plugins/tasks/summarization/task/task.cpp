@@ -73,7 +73,8 @@ void Summarization::open_data() {
   if (!corpus_) corpus_.emplace(config(), context(), kept_tokenizer_);  // another process has prepared
   const text::ByteLevelBpe& tokenizer = corpus_->tokenizer();
   if (!tokenizer.has_eot())
-    fail_with(PL_ERROR_CONFIG, "the tokenizer has no token <|endoftext|>, which ends a summary");
+    fail_with(PL_ERROR_CONFIG,
+              "the tokenizer names no token that ends a text (eos_token), which a summary ends with");
   rules_ = {.max_tokens = config().sequence.max_tokens,
             .max_summary_tokens = config().sequence.max_summary_tokens,
             .end_of_text = tokenizer.eot(),
@@ -147,7 +148,7 @@ void Summarization::import_model(const std::filesystem::path& folder) {
        {std::pair("bos_token_id", theirs.bos_token_id), {"eos_token_id", theirs.eos_token_id}})
     if (id != eot)
       context().warn(folder.string(), ": ", key, " = ", id, " there; here it is ", eot,
-                     ", the tokenizer's <|endoftext|>");
+                     ", the tokenizer's end of text");
 }
 
 void Summarization::export_model(const std::filesystem::path& folder) {

@@ -146,7 +146,8 @@ void VlmTask::open_files() {
 void VlmTask::open_data() {
   if (!is_open_) open_files();  // another process has prepared
   if (!tokenizer_->has_eot())
-    fail_with(PL_ERROR_CONFIG, "the tokenizer has no token <|endoftext|>, which ends an answer");
+    fail_with(PL_ERROR_CONFIG,
+              "the tokenizer names no token that ends a text (eos_token), which an answer ends with");
   chat_.emplace(ChatTemplate::named(config().chat.style), *tokenizer_, config().vision.vision.patches(),
                 config().chat.max_tokens);
   if (run().purpose == PL_PURPOSE_EXPORT) return;
