@@ -35,7 +35,9 @@ int32_t read_boundary(const Section& config, const char* key, const Vocabulary& 
 }
 
 void read_boundaries(const Section& config, Vocabulary& vocabulary) {
-  if (const int32_t id = read_boundary(config, "eos_token", vocabulary); id >= 0) vocabulary.end_of_text = id;
+  // Named or not, what the vocabulary says by itself is one and the same tokenizer, with one state.
+  const int32_t end = read_boundary(config, "eos_token", vocabulary);
+  if (end >= 0 && end != end_of_text(vocabulary)) vocabulary.end_of_text = end;
   const int32_t id = read_boundary(config, "bos_token", vocabulary);
   if (id >= 0 && !vocabulary.adds_begin_of_text) vocabulary.begin_of_text = id;
 }
