@@ -8,15 +8,17 @@
 
 #include "tests/e2e/protein_job.hpp"
 #include "tests/e2e/small_job.hpp"
+#include "tests/e2e/vlm_job.hpp"
 
 namespace pipeline::tests {
 
-using Jobs = testing::Types<SmallJob, SmallProteinJob, SmallEsm2Job>;
+using Jobs = testing::Types<SmallJob, SmallProteinJob, SmallEsm2Job, SmallVlmJob>;
 
 struct JobNames {
   template <class JobT>
   static std::string GetName(int) {
     if (std::is_same_v<JobT, SmallJob>) return "Summarization";
+    if (std::is_same_v<JobT, SmallVlmJob>) return "Vlm";
     return std::is_same_v<JobT, SmallProteinJob> ? "Protein" : "Esm2";
   }
 };

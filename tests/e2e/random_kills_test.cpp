@@ -1,4 +1,4 @@
-// Nothing is lost: ranks killed at random moments, fifty times over the three jobs, and the run that comes
+// Nothing is lost: ranks killed at random moments, fifty times over the jobs, and the run that comes
 // out is the one that nobody disturbed.
 #include <csignal>
 #include <random>
@@ -13,7 +13,7 @@ namespace {
 
 // Fifty over all jobs; most of them with the smallest, which makes the most steps in between.
 template <class JobT>
-constexpr int kKills = std::is_same_v<JobT, SmallJob> ? 30 : 10;
+constexpr int kKills = std::is_same_v<JobT, SmallJob> ? 20 : 10;
 // Whatever the machine's speed, a kill comes after this many steps at the latest, so that the run is not over
 // before the last one.
 constexpr size_t kStepsBetweenKills = 60;

@@ -36,7 +36,7 @@ size_t marks_in(std::string_view text) {
 }
 
 // Why a conversation cannot be used; empty: it can.
-std::string problem_of(const Conversation& conversation) {
+std::string problem_of(const Conversation& conversation, bool answer_required) {
   if (conversation.turns.empty()) return "no turns";
   size_t marks = 0;
   for (size_t i = 0; i < conversation.turns.size(); ++i) {
@@ -47,7 +47,7 @@ std::string problem_of(const Conversation& conversation) {
     if (turn.assistant && turn.text.empty()) return "an answer that is empty";
     marks += here;
   }
-  if (!conversation.turns.back().assistant) return "no answer to the last question";
+  if (answer_required && !conversation.turns.back().assistant) return "no answer to the last question";
   if (conversation.image.empty()) return marks == 0 ? "" : "<image> in the text, and no picture";
   return marks == 1 ? "" : marks == 0 ? "a picture, and no <image> in the text" : "several <image>";
 }
@@ -69,8 +69,8 @@ Conversation from_llava(const json& object) {
   return result;
 }
 
-void read_llava(const std::string& path, const std::function<void(Conversation&&)>& sink, ReadReport& report,
-                const ReadHooks& hooks) {
+void read_llava(const std::string& path, bool answer_required,
+                const std::function<void(Conversation&&)>& sink, ReadReport& report, const ReadHooks& hooks) {
   std::ifstream file(path, std::ios::binary);
   if (!file) throw files::system_error(path + " cannot be opened", "check the path and its permissions");
   bool is_array = false;
@@ -85,7 +85,7 @@ void read_llava(const std::string& path, const std::function<void(Conversation&&
     try {
       Conversation conversation = from_llava(value);
       if (conversation.id.empty()) conversation.id = std::to_string(report.records);
-      if (const std::string problem = problem_of(conversation); !problem.empty()) {
+      if (const std::string problem = problem_of(conversation, answer_required); !problem.empty()) {
         report.drop(problem, where);
       } else {
         ++report.used;
@@ -111,33 +111,29 @@ void read_captions(const std::string& path, const CaptionColumns& columns,
                    const std::function<void(Conversation&&)>& sink, ReadReport& report,
                    const ReadHooks& hooks) {
   text_pairs::PairReport pairs;
-  text_pairs::read_pairs(
-      path,
-      {.first = columns.image,
-       .second = columns.caption,
-       .id = columns.id.empty() ? "id" : columns.id,
-       .second_required = columns.caption_required,
-       .id_required = !columns.id.empty()},
-      [&](text_pairs::Pair&& pair) {
-        Conversation conversation{.id = std::move(pair.id), .image = std::move(pair.first), .turns = {}};
-        conversation.turns = {{false, std::string(kImageMark)}, {true, std::move(pair.second)}};
-        if (marks_in(conversation.turns[1].text) > 0)
-          return report.drop("<image> in a caption", "line " + std::to_string(pair.line));
-        ++report.used;
-        sink(std::move(conversation));
-      },
-      pairs, {.on_block = hooks.on_bytes});
+  text_pairs::read_pairs(path,
+                         {.first = columns.image,
+                          .second = columns.caption,
+                          .id = columns.id.empty() ? "id" : columns.id,
+                          .second_required = columns.answer_required,
+                          .id_required = !columns.id.empty()},
+                         [&](text_pairs::Pair&& pair) {
+                           Conversation conversation{
+                               .id = std::move(pair.id), .image = std::move(pair.first), .turns = {}};
+                           conversation.turns = {{false, std::string(kImageMark)}};
+                           if (marks_in(pair.second) > 0)
+                             return report.drop("<image> in a caption", "line " + std::to_string(pair.line));
+                           if (!pair.second.empty())
+                             conversation.turns.push_back({true, std::move(pair.second)});
+                           ++report.used;
+                           sink(std::move(conversation));
+                         },
+                         pairs, {.on_block = hooks.on_bytes});
   report.records = pairs.records;
   if (pairs.dropped() > 0) report.drops["what follows:\n" + pairs.table(path)].count = pairs.dropped();
 }
 
 }  // namespace
-
-size_t Conversation::text_bytes() const {
-  size_t bytes = 0;
-  for (const Turn& turn : turns) bytes += turn.text.size();
-  return bytes;
-}
 
 std::string Conversation::pack() const {
   std::string out;
@@ -174,7 +170,7 @@ void read_conversations(const std::string& path, const CaptionColumns& columns,
                         const ReadHooks& hooks) {
   report = {};
   if (std::filesystem::path(path).extension() == ".json")
-    read_llava(path, sink, report, hooks);
+    read_llava(path, columns.answer_required, sink, report, hooks);
   else
     read_captions(path, columns, sink, report, hooks);
   if (report.used == 0)

@@ -22,15 +22,16 @@ struct Turn {
   std::string text;
 };
 
-// Turns of user and assistant, alternating, the user's first, the assistant's last. Exactly one of the user's
-// turns has the mark where there is a picture, none where there is not. A caption is a conversation in which
-// the user says nothing but the mark.
+// Turns of user and assistant, alternating, the user's first; the last is the assistant's, or a question to
+// be answered. Exactly one of the user's turns has the mark where there is a picture, none where there is
+// not. A caption is a conversation in which the user says nothing but the mark.
 struct Conversation {
   std::string id;
   std::string image;  // as in the file: a path, or a name within an archive; empty: no picture
   std::vector<Turn> turns;
 
-  size_t text_bytes() const;
+  // The last question: its turn is 2 * this.
+  size_t last_question() const { return (turns.size() - 1) / 2; }
 
   std::string pack() const;
   static Conversation unpack(std::string_view bytes);  // throws DataError
@@ -50,10 +51,11 @@ struct ReadReport {
   std::string table(const std::string& path) const;
 };
 
+// What the columns of captions are called, and what must be there.
 struct CaptionColumns {
   std::string image = "image", caption = "caption", id;  // id empty: "id" if present, else numbered
-  // In test files for predictions the caption may be missing.
-  bool caption_required = true;
+  // In test files for predictions the caption may be missing, and so may the last answer of a conversation.
+  bool answer_required = true;
 };
 
 struct ReadHooks {

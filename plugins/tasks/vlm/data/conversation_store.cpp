@@ -31,7 +31,7 @@ Hash128 key_of(const text_pairs::SourceFile& file, const CaptionColumns& columns
   files::Hasher128 hasher;
   const std::string name = std::filesystem::path(file.path).extension();  // decides the format
   for (const std::string& text : {name, columns.image, columns.caption, columns.id,
-                                  std::to_string(columns.caption_required), file.hash.hex()})
+                                  std::to_string(columns.answer_required), file.hash.hex()})
     hasher.update(std::to_string(text.size()) + ":" + text);
   return hasher.finish();
 }

@@ -98,7 +98,7 @@ void VlmTask::open_files() {
           {.image = data.image_column,
            .caption = data.caption_column,
            .id = data.id_column,
-           .caption_required = split != Split::kTest},
+           .answer_required = split != Split::kTest},
           {.progress = [&](uint64_t done, uint64_t total) { context().progress(what, done, total); },
            .note = [&](const std::string& line) { context().info(line); },
            .cancelled = [&] { return context().cancelled(); }});
@@ -290,9 +290,14 @@ std::vector<std::string> VlmTask::answers(const VlmTaskBatch& batch,
   std::vector<int64_t> pictures;
   for (const Question& question : questions) {
     const int64_t picture = batch.picture_of[question.sample];
-    prompts.push_back({.id = batch.ids[question.sample],
-                       .tokens = chat_->prompt(conversations[question.sample], question.index,
-                                               wanted.max_tokens, picture >= 0)});
+    const Conversation& conversation = conversations[question.sample];
+    std::vector<int64_t> tokens =
+        chat_->prompt(conversation, question.index, wanted.max_tokens, picture >= 0);
+    if (tokens.empty())
+      fail_with(PL_ERROR_CONFIG, "conversation ", conversation.id, ": question ", question.index + 1,
+                " does not fit beside an answer of ", wanted.max_tokens,
+                " tokens: raise task.chat.max_tokens (", config().chat.max_tokens, ") or shorten it");
+    prompts.push_back({.id = batch.ids[question.sample], .tokens = std::move(tokens)});
     if (picture >= 0) pictures.push_back(picture);
   }
   const SeeingDecoder decoder(model().language(), seen, pictures);
@@ -310,7 +315,8 @@ void VlmTask::evaluate(const VlmTaskBatch& batch, EvaluationSink& sink) {
   for (size_t i = 0; i < conversations.size(); ++i) {
     if (!is_answered(sink, batch.ids[i]) && i >= sink.samples_left()) continue;
     if (batch.picture_of[i] < 0 && !conversations[i].image.empty()) continue;  // broken
-    for (size_t q = 0; 2 * q + 1 < conversations[i].turns.size(); ++q) questions.push_back({i, q});
+    // The first question alone: its answer gives others away.
+    if (conversations[i].turns.size() > 1) questions.push_back({i, 0});
   }
   if (questions.empty()) return;
   const std::vector<std::string> written = answers(batch, conversations, questions);
@@ -323,7 +329,6 @@ void VlmTask::evaluate(const VlmTaskBatch& batch, EvaluationSink& sink) {
       sink.value("exact", score.exact, 1);
       sink.value("f1", score.f1, 1);
     }
-    if (index > 0) continue;
     sink.sample(batch.ids[sample],
                 concat("  ", one_line(conversation.id), " ", one_line(conversation.image), ": ",
                        one_line(without_mark(conversation.turns[2 * index].text)),
@@ -336,12 +341,12 @@ void VlmTask::predict(const VlmTaskBatch& batch, const PredictionSink& sink) {
   std::vector<Question> questions;
   for (size_t i = 0; i < batch.ids.size(); ++i) {
     conversations.push_back(store(batch.split)[batch.ids[i]]);
-    for (size_t q = 0; 2 * q < conversations[i].turns.size(); ++q) questions.push_back({i, q});
+    questions.push_back({i, conversations[i].last_question()});
   }
   const std::vector<std::string> written = answers(batch, conversations, questions);
   for (size_t i = 0; i < questions.size(); ++i) {
-    const auto [sample, index] = questions[i];
-    sink.row(batch.ids[sample], {without_mark(conversations[sample].turns[2 * index].text), written[i]});
+    const Turn& question = conversations[i].turns[2 * questions[i].index];
+    sink.row(batch.ids[i], {without_mark(question.text), written[i]});
   }
 }
 

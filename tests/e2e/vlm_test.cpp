@@ -1,0 +1,140 @@
+// The vision-language task as a user runs it, on a few drawings, with a model of a few thousand parameters.
+#include <cmath>
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/e2e/vlm_job.hpp"
+
+namespace pipeline::tests {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+// Captions first, then questions: two stages.
+constexpr const char* kStages = R"([[stage]]
+name = "pretrain"
+[stage.task]
+freeze = []
+chat.template = "plain"
+data = { train = "captions.jsonl", val = "captions.jsonl", test = "captions.jsonl" }
+[[stage]]
+name = "sft"
+init_from = "pretrain"
+)";
+
+class Vlm : public testing::Test, public SmallVlmJob {
+ protected:
+  Vlm() {
+    std::string captions;
+    for (int i = 0; i < 16; ++i)
+      captions += R"({"id":"d)" + std::to_string(i) + R"(","image":"drawings/)" + std::to_string(i) +
+                  R"(.png","caption":"a )" + colour_of(i) + " " + shape_of(i) + "\"}\n";
+    write_text(path("captions.jsonl"), captions);
+  }
+  // A parameter's bytes in a run's exported folder.
+  nlohmann::json header(const std::string& run) const {
+    const std::string bytes = read_text(path(run + "/export/model.safetensors"));
+    uint64_t size = 0;
+    std::memcpy(&size, bytes.data(), sizeof size);
+    return nlohmann::json::parse(bytes.substr(8, size));
+  }
+  std::string values(const std::string& run, const std::string& name) const {
+    const std::string bytes = read_text(path(run + "/export/model.safetensors"));
+    uint64_t size = 0;
+    std::memcpy(&size, bytes.data(), sizeof size);
+    const auto range = header(run).at(name).at("data_offsets");
+    const uint64_t begin = range[0], end = range[1];
+    return bytes.substr(8 + size + begin, end - begin);
+  }
+};
+
+TEST_F(Vlm, TrainsEvaluatesPredictsAndExports) {
+  write_text(path("train.toml"), config() + kStages);
+  const Result run = call("run");
+  ASSERT_EQ(run.code, 0) << run.out << run.err;
+  EXPECT_THAT(run.out, HasSubstr("16 training, 16 validation, 16 test samples; 4 patches a picture"));
+  EXPECT_THAT(run.out, HasSubstr("40 training, 8 validation, 8 test samples"));
+  EXPECT_THAT(run.out, HasSubstr("written: "));
+  const auto metrics = read_lines(path("run/sft/metrics.jsonl"));
+  ASSERT_EQ(metrics.size(), 12u);
+  const auto figures = nlohmann::json::parse(read_lines(path("run/sft/eval.jsonl")).back());
+  EXPECT_NEAR(figures["perplexity"].get<double>(), std::exp(figures["loss"].get<double>()), 1e-9);
+  EXPECT_TRUE(figures.contains("exact") && figures.contains("f1"));
+  // A finished stage is not repeated.
+  EXPECT_THAT(call("run").out, HasSubstr("finished"));
+
+  ASSERT_EQ(call("predict").code, 0);
+  const auto rows = read_lines(path("run/sft/submission.csv"));
+  EXPECT_EQ(rows.size(), 1 + 8u);
+  EXPECT_EQ(rows[0], "id,question,answer");
+  EXPECT_THAT(rows[1], testing::StartsWith("c200,What shape?,")) << "the last question is answered";
+
+  // What is frozen stays as it was, to the bit; what is not changes.
+  ASSERT_EQ(call("export", {"--stage", "pretrain", "--checkpoint", "best"}).code, 0);
+  ASSERT_EQ(call("export", {"--checkpoint", "last"}).code, 0);
+  const std::string frozen = "vision_tower.vision_model.encoder.layers.0.mlp.fc1.weight",
+                    trained = "multi_modal_projector.linear_1.weight";
+  EXPECT_EQ(values("run/sft", frozen), values("run/pretrain", frozen));
+  EXPECT_NE(values("run/sft", trained), values("run/pretrain", trained));
+  for (const char* file : {"config.json", "tokenizer.json"})
+    EXPECT_TRUE(fs::exists(path("run/sft/export") / file)) << file;
+
+  // The exported folder is a start like any other: nothing is lost on the way.
+  ASSERT_EQ(call("evaluate", {"--split", "val", "--checkpoint", "last"}).code, 0);
+  const double loss =
+      nlohmann::json::parse(read_text(path("run/sft/evaluation-val.json")))["figures"]["loss"];
+  write_text(path("train.toml"), config());
+  const Result again = call("run", {"--set", "run.dir=again", "--set", "train.init_from=run/sft/export",
+                                    "--set", "task.tokenizer.path=run/sft/export", "--set",
+                                    "optimizer.lr=0.0", "--set", "train.max_steps=1"});
+  ASSERT_EQ(again.code, 0) << again.out << again.err;
+  EXPECT_NEAR(nlohmann::json::parse(read_lines(path("again/eval.jsonl")).back())["loss"].get<double>(), loss,
+              1e-5);
+}
+
+TEST_F(Vlm, AVisionEncoderThatIsTrainedHasTheSameBitsUnderEveryStrategyBesideTurnsWithoutAPicture) {
+  const std::vector<std::string> trained{"--set", "task.freeze=[]"};
+  const auto curve_of = [&](const std::string& dir, std::vector<std::string> more) {
+    more.insert(more.end(), trained.begin(), trained.end());
+    more.insert(more.end(), {"--set", "run.dir=" + dir});
+    const Result run = call("run", more);
+    EXPECT_EQ(run.code, 0) << run.out << run.err;
+    return curve(dir);
+  };
+  const auto single = curve_of("single", {});
+  ASSERT_EQ(single.size(), 12u);
+  EXPECT_EQ(curve_of("sharded", {"--set", "strategy.plugin=sharded", "--set", "strategy.zero_stage=3",
+                                 "--set", "launch.processes=2"}),
+            single);
+}
+
+TEST_F(Vlm, ActivationCheckpointingGivesTheSameBits) {
+  ASSERT_EQ(call("run").code, 0);
+  ASSERT_EQ(call("run", {"--set", "run.dir=again", "--set", "train.activation_checkpointing=true"}).code, 0);
+  EXPECT_EQ(curve("again"), curve("run"));
+}
+
+TEST_F(Vlm, UnusablePicturesAreNamed) {
+  write_text(path("drawings/1.png"), "no picture");
+  fs::remove(path("drawings/4.png"));
+  const Result strict = call("run");
+  EXPECT_EQ(strict.code, 2) << strict.out;
+  EXPECT_THAT(strict.err, HasSubstr("raise task.data.max_broken_share"));
+  const Result run = call("run", {"--set", "task.data.max_broken_share=0.1"});
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(run.out + run.err, HasSubstr("drawings/1.png: is no picture in a known format"));
+  EXPECT_THAT(run.out + run.err, HasSubstr("drawings/4.png: No such file or directory"));
+}
+
+TEST_F(Vlm, AFreezePatternThatMatchesNothingIsAnError) {
+  const Result run = call("run", {"--set", R"(task.freeze=["visoin.*"])"});
+  EXPECT_EQ(run.code, 2) << run.out;
+  EXPECT_THAT(run.err, HasSubstr("\"visoin.*\" matches no parameter"));
+}
+
+}  // namespace
+}  // namespace pipeline::tests
