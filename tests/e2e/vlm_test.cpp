@@ -118,6 +118,19 @@ TEST_F(Vlm, ActivationCheckpointingGivesTheSameBits) {
   EXPECT_EQ(curve("again"), curve("run"));
 }
 
+TEST_F(Vlm, FeaturesThatAreKeptChangeNoBitUnderAnyStrategy) {
+  ASSERT_EQ(call("run", {"--set", "task.vision.cache_bytes=0"}).code, 0);
+  for (const std::string bytes : {"100000", "1000"}) {  // all of them; some
+    const std::string dir = "kept-" + bytes;
+    ASSERT_EQ(call("run", {"--set", "run.dir=" + dir, "--set", "task.vision.cache_bytes=" + bytes, "--set",
+                           "strategy.plugin=sharded", "--set", "strategy.zero_stage=3", "--set",
+                           "launch.processes=2"})
+                  .code,
+              0);
+    EXPECT_EQ(curve(dir), curve("run")) << bytes;
+  }
+}
+
 TEST_F(Vlm, UnusablePicturesAreNamed) {
   write_text(path("drawings/1.png"), "no picture");
   fs::remove(path("drawings/4.png"));
@@ -126,7 +139,7 @@ TEST_F(Vlm, UnusablePicturesAreNamed) {
   EXPECT_THAT(strict.err, HasSubstr("raise task.data.max_broken_share"));
   const Result run = call("run", {"--set", "task.data.max_broken_share=0.1"});
   EXPECT_EQ(run.code, 0) << run.err;
-  EXPECT_THAT(run.out + run.err, HasSubstr("drawings/1.png: is no picture in a known format"));
+  EXPECT_THAT(run.out + run.err, HasSubstr("drawings/1.png: no picture in a known format"));
   EXPECT_THAT(run.out + run.err, HasSubstr("drawings/4.png: No such file or directory"));
 }
 

@@ -5,10 +5,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
-
-#include "tests/support/test_files.hpp"
 
 namespace pipeline::tests {
 
@@ -36,11 +35,11 @@ inline void write_png(const std::filesystem::path& path, int width, int height,
   compress(reinterpret_cast<Bytef*>(packed.data()), &size, reinterpret_cast<const Bytef*>(rows.data()),
            static_cast<uLong>(rows.size()));
   packed.resize(size);
-  write_text(path,
-             std::string("\x89PNG\r\n\x1a\n", 8) +
-                 chunk("IHDR", number(static_cast<uint32_t>(width)) + number(static_cast<uint32_t>(height)) +
-                                   std::string("\x08\x02\0\0\0", 5)) +
-                 chunk("IDAT", packed) + chunk("IEND", ""));
+  std::ofstream(path, std::ios::binary)
+      << std::string("\x89PNG\r\n\x1a\n", 8)
+      << chunk("IHDR", number(static_cast<uint32_t>(width)) + number(static_cast<uint32_t>(height)) +
+                           std::string("\x08\x02\0\0\0", 5))
+      << chunk("IDAT", packed) << chunk("IEND", "");
 }
 
 }  // namespace pipeline::tests

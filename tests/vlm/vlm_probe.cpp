@@ -42,7 +42,8 @@ VlmBatch read_batch(const nlohmann::json& request, const at::Tensor& pixels) {
       ++row;
     }
   }
-  VlmBatch batch{.packed = pipeline::transformer::pack(tokens, targets), .pixels = {}, .picture_rows = {}};
+  VlmBatch batch;
+  batch.packed = pipeline::transformer::pack(tokens, targets);
   if (!rows.empty()) batch.pixels = pixels, batch.picture_rows = at::tensor(rows, at::kLong);
   return batch;
 }

@@ -38,12 +38,28 @@ struct Pictures::Broken {
 
 Pictures::Pictures(Options options) : options_(std::move(options)), broken_(std::make_shared<Broken>()) {}
 
-bool Pictures::load(const std::string& name, float* out) const {
+std::vector<std::byte> Pictures::bytes(const std::string& name) const {
+  if (leads_out(name)) throw ImageError("leads out of the pictures' folder");
+  return read_file(options_.folder / name);
+}
+
+std::string Pictures::png(const std::string& name) const {
+  try {
+    return encode_png(squared(decode_image(bytes(name), options_.decode), options_.resize));
+  } catch (const ImageError&) {
+    return {};  // load() has named it
+  }
+}
+
+bool Pictures::load(const std::string& name, float* out,
+                    const std::function<bool(const files::Hash128& content)>& is_known) const {
   const std::filesystem::path path = options_.folder / name;
   std::string problem;
   try {
-    if (leads_out(name)) throw ImageError("leads out of the pictures' folder");
-    resize_image(decode_image(read_file(path), options_.decode), options_.resize, out);
+    const std::vector<std::byte> file = bytes(name);
+    if (is_known && is_known(files::hash128({reinterpret_cast<const char*>(file.data()), file.size()})))
+      return true;
+    resize_image(decode_image(file, options_.decode), options_.resize, out);
     return true;
   } catch (const ImageError& error) {
     problem = error.what();

@@ -6,7 +6,9 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "plugins/tasks/common/files/hash128.hpp"
 #include "plugins/tasks/vlm/images/image.hpp"
 #include "plugins/tasks/vlm/images/resize.hpp"
 
@@ -26,11 +28,18 @@ class Pictures {
   explicit Pictures(Options options);
 
   // Writes a (3, S, S) picture to `out`; false for one that cannot be used. Throws DataError for one too
-  // many.
-  bool load(const std::string& name, float* out) const;
+  // many. `is_known` (optional) is asked with the hash of the file's content: true, and the picture is not
+  // decoded.
+  bool load(const std::string& name, float* out,
+            const std::function<bool(const files::Hash128& content)>& is_known = nullptr) const;
+
+  // What the model sees of it, as a PNG file; empty for one that cannot be used.
+  std::string png(const std::string& name) const;
 
  private:
   struct Broken;
+
+  std::vector<std::byte> bytes(const std::string& name) const;
 
   Options options_;
   std::shared_ptr<Broken> broken_;

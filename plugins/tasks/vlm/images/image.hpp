@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 namespace pipeline::vlm {
@@ -47,5 +48,8 @@ struct DecodeOptions {
 // ImageError: for unknown formats, broken and truncated files, and sizes beyond the limits, which are checked
 // before memory for pixels is taken. Thread-safe.
 Image decode_image(std::span<const std::byte> bytes, const DecodeOptions& options = {});
+
+// A PNG file with these pixels.
+std::string encode_png(const Image& image);
 
 }  // namespace pipeline::vlm

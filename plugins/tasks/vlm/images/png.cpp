@@ -118,4 +118,18 @@ class PngReader {
 
 Decoded decode_png(Bytes bytes, const DecodeOptions& options) { return PngReader(bytes).read(options); }
 
+std::string encode_png(const Image& image) {
+  png_image png{};
+  png.version = PNG_IMAGE_VERSION;
+  png.width = static_cast<png_uint_32>(image.width);
+  png.height = static_cast<png_uint_32>(image.height);
+  png.format = PNG_FORMAT_RGB;
+  std::string bytes(PNG_IMAGE_PNG_SIZE_MAX(png), '\0');
+  png_alloc_size_t size = bytes.size();
+  if (png_image_write_to_memory(&png, bytes.data(), &size, 0, image.pixels.data(), 0, nullptr) == 0)
+    throw ImageError(std::string("PNG cannot be written: ") + png.message);
+  bytes.resize(size);
+  return bytes;
+}
+
 }  // namespace pipeline::vlm

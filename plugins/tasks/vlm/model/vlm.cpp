@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 #include "hugging_face/config_file.hpp"
 #include "transformer/gelu.hpp"
 
@@ -36,18 +38,50 @@ at::Tensor Vlm::projected(const at::Tensor& features) const {
   return transformer::linear(transformer::gelu(x, transformer::Gelu::kExact), second_);
 }
 
-at::Tensor Vlm::features(const at::Tensor& pixels, const ForwardPass& pass) const {
-  const at::Tensor seen = vision_->features(pixels, pass);
+bool Vlm::vision_is_frozen() const {
+  return std::none_of(registry_->begin(), registry_->end(), [](const auto& parameter) {
+    return parameter.name.starts_with("vision.") && parameter.trainable;
+  });
+}
+
+// The vision encoder's features of the pictures: (pictures * patches, hidden_size).
+at::Tensor Vlm::seen(const VlmBatch& batch, const ForwardPass& pass) const {
+  if (batch.keys.empty()) return vision_->features(batch.pixels, pass);
+  std::vector<at::Tensor> found;
+  std::vector<int64_t> missing;
+  for (size_t i = 0; i < batch.keys.size(); ++i) {
+    found.push_back(cache_->find(batch.keys[i]));
+    if (!found.back().defined()) missing.push_back(static_cast<int64_t>(i));
+  }
+  if (missing.empty()) {
+    vision_->skip(pass);  // a strategy counts on every unit
+  } else {
+    std::vector<int64_t> rows;
+    for (const int64_t i : missing) rows.push_back(batch.pixels_of[static_cast<size_t>(i)]);
+    const at::Tensor made =
+        vision_
+            ->features(batch.pixels.index_select(0, transformer::to_device(rows, batch.pixels.device())),
+                       pass)
+            .unflatten(0, {static_cast<int64_t>(missing.size()), -1});
+    for (size_t m = 0; m < missing.size(); ++m) {
+      const auto i = static_cast<size_t>(missing[m]);
+      found[i] = made[static_cast<int64_t>(m)];
+      cache_->put(batch.keys[i], found[i]);
+    }
+  }
+  return at::cat(found);
+}
+
+at::Tensor Vlm::features(const VlmBatch& batch, const ForwardPass& pass) const {
   return pass.run_once(
       projector_unit(),
       [&](const Tensors& in) { return Tensors{projected(in[0].to(pass.compute)).to(in[0].scalar_type())}; },
-      {seen})[0];
+      {seen(batch, pass)})[0];
 }
 
 // A micro-batch without pictures passes through the same units, with no rows.
 transformer::Inserted Vlm::inserted(const VlmBatch& batch, const ForwardPass& pass) const {
-  if (batch.pixels.defined() && batch.pixels.size(0) > 0)
-    return {batch.picture_rows, features(batch.pixels, pass)};
+  if (batch.has_pictures()) return {batch.picture_rows, features(batch, pass)};
   at::Tensor seen = vision_->skip(pass);
   if (pass.units != nullptr) seen = pass.units->skip(projector_unit(), seen, first_.weight.requires_grad());
   return {at::empty({0}, batch.packed.tokens.options()), seen.view({0, language_->width()})};
@@ -63,13 +97,13 @@ at::Tensor Vlm::logits(const VlmBatch& batch, const at::Tensor& rows, const Forw
 }
 
 double Vlm::flops(const VlmBatch& batch) const {
-  const int64_t pictures = batch.pixels.defined() ? batch.pixels.size(0) : 0;
+  const int64_t pictures = batch.has_pictures() ? batch.picture_rows.numel() / config_.vision.patches() : 0;
   const auto rows = static_cast<double>(pictures * config_.vision.patches());
   const auto from = static_cast<double>(config_.vision.hidden_size),
              to = static_cast<double>(language_->width());
   const double projector = 6 * rows * (from * to + (config_.projector_layers == 2 ? to * to : 0));
-  const bool trained = registry_->of_unit(0).front().requires_grad();
-  return vision_->flops(pictures, trained) + projector + language_->flops(batch.packed);
+  const int64_t computed = batch.pixels.defined() ? batch.pixels.size(0) : 0;
+  return vision_->flops(computed, !vision_is_frozen()) + projector + language_->flops(batch.packed);
 }
 
 }  // namespace pipeline::vlm

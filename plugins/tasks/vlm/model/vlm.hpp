@@ -13,6 +13,7 @@
 
 #include "language/gpt2.hpp"
 #include "language/llama.hpp"
+#include "plugins/tasks/vlm/model/feature_cache.hpp"
 #include "plugins/tasks/vlm/model/vision_tower.hpp"
 
 namespace pipeline::vlm {
@@ -28,8 +29,14 @@ struct VlmConfig {
 // Sequences in which some rows are a picture's patches instead of tokens.
 struct VlmBatch {
   transformer::PackedBatch packed;  // where a patch is, the token is 0
-  at::Tensor pixels;                // (B, 3, S, S); undefined: no pictures
-  at::Tensor picture_rows;          // (B * patches) int64: the rows of packed that they take, in order
+  at::Tensor pixels;                // (B, 3, S, S); undefined: none are needed
+  at::Tensor picture_rows;          // (pictures * patches) int64: the rows of packed that they take, in order
+  // With a cache of features: what identifies each picture, and its index in pixels, -1 where the cache has
+  // it. Without: empty, and there are as many pictures as pixels.
+  std::vector<files::Hash128> keys;
+  std::vector<int64_t> pixels_of;
+
+  bool has_pictures() const { return picture_rows.defined() && picture_rows.numel() > 0; }
 
   template <class V>
   void tensors(V&& visit) {
@@ -49,6 +56,10 @@ class Vlm {
   // `rule`: see ParameterRegistry; freezes parts.
   Vlm(const VlmConfig& config, ParameterRegistry::Rule rule = nullptr);
 
+  bool vision_is_frozen() const;
+  // From now on a batch's pictures may come from there. Only while the vision encoder's values do not change.
+  void set_cache(std::shared_ptr<FeatureCache> cache) { cache_ = std::move(cache); }
+
   const VlmConfig& config() const { return config_; }
   ParameterRegistry& parameters() { return *registry_; }
   const ParameterRegistry& parameters() const { return *registry_; }
@@ -56,8 +67,8 @@ class Vlm {
   LossSum loss(const VlmBatch& batch, const ForwardPass& pass) const;
   // Logits of the given rows, (R, vocabulary) fp32. No gradients.
   at::Tensor logits(const VlmBatch& batch, const at::Tensor& rows, const ForwardPass& pass) const;
-  // What the language model sees of pictures (B, 3, S, S): (B * patches, C).
-  at::Tensor features(const at::Tensor& pixels, const ForwardPass& pass) const;
+  // What the language model sees of the batch's pictures: (pictures * patches, C).
+  at::Tensor features(const VlmBatch& batch, const ForwardPass& pass) const;
   double flops(const VlmBatch& batch) const;
 
   const VisionTower& vision() const { return *vision_; }
@@ -68,12 +79,14 @@ class Vlm {
   transformer::Inserted inserted(const VlmBatch& batch, const ForwardPass& pass) const;
   uint32_t projector_unit() const { return vision_->units(); }
   at::Tensor projected(const at::Tensor& features) const;
+  at::Tensor seen(const VlmBatch& batch, const ForwardPass& pass) const;
 
   VlmConfig config_;
   std::shared_ptr<ParameterRegistry> registry_ = std::make_shared<ParameterRegistry>();
   std::optional<VisionTower> vision_;
   transformer::Linear first_, second_;  // of the projector
   std::unique_ptr<language::LanguageModel> language_;
+  std::shared_ptr<FeatureCache> cache_;
 };
 
 }  // namespace pipeline::vlm

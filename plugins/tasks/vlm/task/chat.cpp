@@ -9,14 +9,14 @@ namespace {
 
 const std::vector<ChatTemplate>& templates() {
   static const std::vector<ChatTemplate> all{
-      {"plain", "", "", "", "", ""},
-      {"simple", "", "question: ", "\n", "answer: ", ""},
-      {"vicuna",
+      {"plain", true, "", "", "", "", ""},
+      {"simple", true, "", "question: ", "\n", "answer: ", ""},
+      {"vicuna", true,
        "A chat between a curious user and an artificial intelligence assistant. The assistant gives helpful, "
        "detailed, and polite answers to the user's questions. ",
        "USER: ", " ", "ASSISTANT: ", ""},
-      {"chatml", "", "<|im_start|>user\n", "<|im_end|>\n", "<|im_start|>assistant\n", "<|im_end|>"},
-      {"llama3", "<|begin_of_text|>", "<|start_header_id|>user<|end_header_id|>\n\n", "<|eot_id|>",
+      {"chatml", false, "", "<|im_start|>user\n", "<|im_end|>\n", "<|im_start|>assistant\n", "<|im_end|>"},
+      {"llama3", false, "<|begin_of_text|>", "<|start_header_id|>user<|end_header_id|>\n\n", "<|eot_id|>",
        "<|start_header_id|>assistant<|end_header_id|>\n\n", "<|eot_id|>"},
   };
   return all;
@@ -42,7 +42,8 @@ Chat::Chat(ChatTemplate style, text::ByteLevelBpe tokenizer, int64_t patches, in
     const auto ids = tokenizer_.encode(text, text::SpecialTokens::kRecognize);
     return std::vector<int64_t>(ids.begin(), ids.end());
   };
-  system_ = encode(style_.system);
+  if (style_.begins_with_end) system_ = {tokenizer_.eot()};
+  for (const int64_t id : encode(style_.system)) system_.push_back(id);
   before_user_ = encode(style_.before_user);
   after_user_ = encode(style_.after_user);
   before_assistant_ = encode(style_.before_assistant);
@@ -124,6 +125,13 @@ std::vector<int64_t> Chat::prompt(const Conversation& conversation, size_t quest
   std::vector<int64_t> result = system_;
   for (const auto& part : parts) result.insert(result.end(), part.begin(), part.end());
   return result;
+}
+
+std::vector<int64_t> Chat::answer(const Conversation& conversation, size_t question) const {
+  std::vector<int64_t> tokens;
+  append_text(conversation.turns[2 * question + 1].text, tokens);
+  tokens.push_back(end_.front());
+  return tokens;
 }
 
 }  // namespace pipeline::vlm

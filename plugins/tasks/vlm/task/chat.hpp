@@ -15,7 +15,8 @@ namespace pipeline::vlm {
 // what people wrote.
 struct ChatTemplate {
   std::string name;
-  std::string system;  // before all turns
+  bool begins_with_end;  // of text: as a start, where the tokenizer has no other
+  std::string system;    // before all turns
   std::string before_user, after_user, before_assistant;
   std::string after_assistant;  // ends the answer and is learnt with it; empty: the end of text
 
@@ -47,6 +48,9 @@ class Chat {
   // Empty if they never do.
   std::vector<int64_t> prompt(const Conversation& conversation, size_t question, int64_t new_tokens,
                               bool with_picture = true) const;
+
+  // The tokens of the answer to that question, its end included.
+  std::vector<int64_t> answer(const Conversation& conversation, size_t question) const;
 
   int64_t end_token() const { return end_.front(); }  // generation stops there
 

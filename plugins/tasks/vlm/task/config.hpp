@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "plugins/tasks/vlm/images/image.hpp"
 #include "plugins/tasks/vlm/model/vlm.hpp"
 #include "plugins/tasks/vlm/task/chat.hpp"
 
@@ -18,7 +19,7 @@ struct DataConfig {
   std::filesystem::path train, val, test, images;
   std::string image_column = "image", caption_column = "caption", id_column, background = "white";
   double max_broken_share = 0.01;
-  int64_t max_pixels = 178956970;
+  int64_t max_pixels = static_cast<int64_t>(kMaxPixels);
 
   void describe(Options& o) {
     o("train", train, "what to learn from: captions (JSONL, CSV, TSV) or conversations (LLaVA's JSON)")
@@ -47,6 +48,7 @@ struct VisionOptions {
   double lr_multiplier = 1;
   std::string resize = "crop";
   std::filesystem::path init_from;
+  int64_t cache_bytes = int64_t{1} << 30;
 
   void describe(Options& o) {
     o("init_from", init_from, "Hugging Face folder of a CLIP, SigLIP or LLaVA model; empty: fresh weights");
@@ -63,6 +65,12 @@ struct VisionOptions {
     o("resize", resize,
       "crop: shortest side to image_size, then the centre; squash: both sides; pad: to a square first")
         .choices({"crop", "squash", "pad"});
+    o("cache_bytes", cache_bytes,
+      "what a frozen encoder makes of a picture is kept for the next epoch, up to this much per process; 0: "
+      "no")
+        .unit("bytes")
+        .min(0)
+        .may_change();
     o("lr_multiplier", lr_multiplier, "times the learning rate").above(0);
   }
 };
@@ -183,7 +191,7 @@ struct ChatOptions {
 struct GenerateOptions {
   std::string method = "greedy";
   double temperature = 1, top_p = 1, length_penalty = 1;
-  int64_t top_k = 0, beams = 4, max_tokens = 32, validate_samples = 0, evaluate_samples = 0;
+  int64_t top_k = 0, beams = 4, max_tokens = 32, validate_samples = 0, evaluate_samples = 0, retrieval = 100;
 
   void describe(Options& o) {
     o("method", method, "decoding method").choices({"greedy", "sample", "beam"}).may_change();
@@ -205,6 +213,12 @@ struct GenerateOptions {
     o("evaluate_samples", evaluate_samples, "the same in a full evaluation; 0: all")
         .unit("samples")
         .min(0)
+        .may_change();
+    o("retrieval", retrieval,
+      "captions, full evaluation: how many pictures and captions are told apart; 0: none")
+        .unit("samples")
+        .min(0)
+        .max(1000)
         .may_change();
   }
 };

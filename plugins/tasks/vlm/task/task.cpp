@@ -11,7 +11,7 @@
 #include "generation/generate.hpp"
 #include "plugins/tasks/vlm/model/folders.hpp"
 #include "plugins/tasks/vlm/model/seeing_decoder.hpp"
-#include "plugins/tasks/vlm/task/answer_score.hpp"
+#include "plugins/tasks/vlm/task/majority.hpp"
 #include "tokenizer/tokenizer_setup.hpp"
 #include "transformer/packed_batch.hpp"
 
@@ -50,19 +50,6 @@ DecodeOptions decode_options(const DataConfig& data) {
     options.background = {level, level, level};
   }
   return options;
-}
-
-// Text for one line of the log.
-std::string one_line(std::string text) {
-  for (char& c : text)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-  return text.empty() ? "(nothing)" : text;
-}
-
-std::string without_mark(std::string text) {
-  if (const size_t at = text.find(kImageMark); at != std::string::npos) text.erase(at, kImageMark.size());
-  const size_t begin = text.find_first_not_of(" \n"), end = text.find_last_not_of(" \n");
-  return begin == std::string::npos ? "" : text.substr(begin, end - begin + 1);
 }
 
 }  // namespace
@@ -179,6 +166,12 @@ std::shared_ptr<Vlm> VlmTask::build_model() {
                                     model->parameters()[0].name, ", projector.linear_1.weight and ",
                                     model->parameters()[model->parameters().size() - 1].name));
   const fs::path &vision = this->config().vision.init_from, &language = this->config().language.init_from;
+  // On a device a picture's features depend on what it is computed with, in their last bits.
+  if (model->vision_is_frozen() && this->config().vision.cache_bytes > 0 &&
+      !(context().reproducible() && device().is_cuda())) {
+    features_ = std::make_shared<FeatureCache>(static_cast<uint64_t>(this->config().vision.cache_bytes));
+    model->set_cache(features_);
+  }
   if (kept_tokenizer_) return model;  // the weights come from a checkpoint
   if (!vision.empty()) import_vision(vision.string(), *model);
   if (!language.empty()) import_language(language.string(), *model);
@@ -215,14 +208,26 @@ VlmTaskBatch VlmTask::batch_of(const std::vector<Conversation>& conversations, c
   batch.ids = {request.ids.begin(), request.ids.end()};
   batch.split = request.split;
   at::Tensor pixels = at::empty({static_cast<int64_t>(conversations.size()), 3, side, side}, at::kFloat);
-  int64_t count = 0;
+  int64_t count = 0, decoded = 0;
   std::vector<std::vector<int64_t>> tokens, targets;
   std::vector<int64_t> rows;
   int64_t row = 0;
   for (const Conversation& conversation : conversations) {
     const bool wants = with_pictures && !conversation.image.empty();
-    const bool has = wants && pictures.load(conversation.image, pixels[count].mutable_data_ptr<float>());
+    files::Hash128 key;
+    bool known = false;
+    const auto is_known = [&](const files::Hash128& content) {
+      key = content;
+      return known = features_ != nullptr && features_->has(content);
+    };
+    const bool has =
+        wants && pictures.load(conversation.image, pixels[decoded].mutable_data_ptr<float>(), is_known);
     batch.picture_of.push_back(has ? count++ : -1);
+    if (has && features_) {
+      batch.keys.push_back(key);
+      batch.pixels_of.push_back(known ? -1 : decoded);
+    }
+    if (has && !known) ++decoded;
     ChatTokens chat = chat_->sequence(conversation, has);
     if (wants && !has) chat.targets.assign(chat.targets.size(), -1);  // what it would say without is not so
     for (size_t i = 0; i < chat.tokens.size(); ++i, ++row) {
@@ -234,8 +239,8 @@ VlmTaskBatch VlmTask::batch_of(const std::vector<Conversation>& conversations, c
     targets.push_back(std::move(chat.targets));
   }
   batch.packed = transformer::pack(tokens, targets);
+  if (decoded > 0) batch.pixels = pixels.narrow(0, 0, decoded);
   if (count > 0) {
-    batch.pixels = pixels.narrow(0, 0, count);
     batch.picture_rows = at::tensor(rows, at::kLong);
     if (batch.picture_rows.numel() != count * patches)
       fail("a batch of ", count, " pictures has ", batch.picture_rows.numel(), " rows for patches, expected ",
@@ -262,16 +267,9 @@ BatchInfo VlmTask::batch_info(const VlmTaskBatch& batch) const {
           .positions = rows};
 }
 
-// For the first samples, so that the choice is the same everywhere.
-bool VlmTask::is_answered(const EvaluationSink& sink, uint64_t id) const {
-  const GenerateOptions& generate = config().generate;
-  if (sink.purpose() == Purpose::kValidate) return id < static_cast<uint64_t>(generate.validate_samples);
-  return generate.evaluate_samples == 0 || id < static_cast<uint64_t>(generate.evaluate_samples);
-}
-
 std::vector<std::string> VlmTask::answers(const VlmTaskBatch& batch,
                                           const std::vector<Conversation>& conversations,
-                                          const std::vector<Question>& questions) {
+                                          const std::vector<Question>& questions, bool with_pictures) {
   const GenerateOptions& wanted = config().generate;
   generation::GenerationOptions options{
       .max_new_tokens = wanted.max_tokens,
@@ -284,12 +282,12 @@ std::vector<std::string> VlmTask::answers(const VlmTaskBatch& batch,
   if (wanted.method == "sample")
     options.sampling = {.temperature = wanted.temperature, .top_k = wanted.top_k, .top_p = wanted.top_p};
   at::Tensor seen;
-  if (batch.pixels.defined())
-    seen = model().features(batch.pixels, pass()).unflatten(0, {batch.pixels.size(0), -1});
+  if (with_pictures && batch.has_pictures())
+    seen = model().features(batch, pass()).unflatten(0, {-1, config().vision.vision.patches()});
   std::vector<generation::Prompt> prompts;
   std::vector<int64_t> pictures;
   for (const Question& question : questions) {
-    const int64_t picture = batch.picture_of[question.sample];
+    const int64_t picture = with_pictures ? batch.picture_of[question.sample] : -1;
     const Conversation& conversation = conversations[question.sample];
     std::vector<int64_t> tokens =
         chat_->prompt(conversation, question.index, wanted.max_tokens, picture >= 0);
@@ -307,35 +305,6 @@ std::vector<std::string> VlmTask::answers(const VlmTaskBatch& batch,
   return texts;
 }
 
-void VlmTask::evaluate(const VlmTaskBatch& batch, EvaluationSink& sink) {
-  TorchTask::evaluate(batch, sink);
-  std::vector<Conversation> conversations;
-  for (const uint64_t id : batch.ids) conversations.push_back(store(batch.split)[id]);
-  std::vector<Question> questions;
-  for (size_t i = 0; i < conversations.size(); ++i) {
-    if (!is_answered(sink, batch.ids[i]) && i >= sink.samples_left()) continue;
-    if (batch.picture_of[i] < 0 && !conversations[i].image.empty()) continue;  // broken
-    // The first question alone: its answer gives others away.
-    if (conversations[i].turns.size() > 1) questions.push_back({i, 0});
-  }
-  if (questions.empty()) return;
-  const std::vector<std::string> written = answers(batch, conversations, questions);
-  for (size_t i = 0; i < questions.size(); ++i) {
-    const auto [sample, index] = questions[i];
-    const Conversation& conversation = conversations[sample];
-    const std::string& truth = conversation.turns[2 * index + 1].text;
-    if (is_answered(sink, batch.ids[sample])) {
-      const AnswerScore score = score_answer(truth, written[i]);
-      sink.value("exact", score.exact, 1);
-      sink.value("f1", score.f1, 1);
-    }
-    sink.sample(batch.ids[sample],
-                concat("  ", one_line(conversation.id), " ", one_line(conversation.image), ": ",
-                       one_line(without_mark(conversation.turns[2 * index].text)),
-                       "\n    real:    ", one_line(truth), "\n    written: ", one_line(written[i])));
-  }
-}
-
 void VlmTask::predict(const VlmTaskBatch& batch, const PredictionSink& sink) {
   std::vector<Conversation> conversations;
   std::vector<Question> questions;
@@ -343,20 +312,11 @@ void VlmTask::predict(const VlmTaskBatch& batch, const PredictionSink& sink) {
     conversations.push_back(store(batch.split)[batch.ids[i]]);
     questions.push_back({i, conversations[i].last_question()});
   }
-  const std::vector<std::string> written = answers(batch, conversations, questions);
+  const std::vector<std::string> written = answers(batch, conversations, questions, true);
   for (size_t i = 0; i < questions.size(); ++i) {
     const Turn& question = conversations[i].turns[2 * questions[i].index];
-    sink.row(batch.ids[i], {without_mark(question.text), written[i]});
+    sink.row(batch.ids[i], {plain_question(question.text), written[i]});
   }
-}
-
-std::vector<Metric> VlmTask::metrics() {
-  return {{.name = "loss", .help = "cross-entropy per target token, in nats"},
-          {.name = "perplexity", .help = "exp(loss)", .source = "loss", .aggregate = PL_AGGREGATE_EXP_MEAN},
-          {.name = "exact",
-           .help = "share of the answers that are right, as SQuAD compares them",
-           .better = PL_BETTER_HIGHER},
-          {.name = "f1", .help = "F1 of an answer's words", .better = PL_BETTER_HIGHER}};
 }
 
 }  // namespace pipeline::vlm

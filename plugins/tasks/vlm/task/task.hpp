@@ -14,6 +14,7 @@
 #include "plugins/tasks/vlm/model/vlm.hpp"
 #include "plugins/tasks/vlm/task/chat.hpp"
 #include "plugins/tasks/vlm/task/config.hpp"
+#include "plugins/tasks/vlm/task/majority.hpp"
 #include "tokenizer/byte_level_bpe.hpp"
 
 namespace pipeline::vlm {
@@ -48,6 +49,7 @@ class VlmTask : public TorchTask<VlmTaskConfig, Vlm, VlmTaskBatch> {
   LossSum loss(const VlmTaskBatch& batch) override { return model().loss(batch, pass()); }
   void evaluate(const VlmTaskBatch& batch, EvaluationSink& sink) override;
   std::vector<Metric> metrics() override;
+  void report(const Report& report, const ReportSink& sink) override;
   std::vector<std::string> prediction_columns() override { return {"question", "answer"}; }
   std::string sample_name(Split split, uint64_t id) const override { return store(split)[id].id; }
   void predict(const VlmTaskBatch& batch, const PredictionSink& sink) override;
@@ -63,7 +65,15 @@ class VlmTask : public TorchTask<VlmTaskConfig, Vlm, VlmTaskBatch> {
   const ConversationStore& store(Split split) const { return stores_[static_cast<size_t>(split)]; }
   bool is_answered(const EvaluationSink& sink, uint64_t id) const;
   std::vector<std::string> answers(const VlmTaskBatch& batch, const std::vector<Conversation>& conversations,
-                                   const std::vector<Question>& questions);
+                                   const std::vector<Question>& questions, bool with_pictures);
+  void score_answers(const VlmTaskBatch& batch, const std::vector<Conversation>& conversations,
+                     EvaluationSink& sink);
+  void score_without_pictures(const VlmTaskBatch& batch, const std::vector<Conversation>& conversations,
+                              EvaluationSink& sink);
+  void score_retrieval(const VlmTaskBatch& batch, const std::vector<Conversation>& conversations,
+                       EvaluationSink& sink);
+  const MajorityAnswers& majority();
+  const std::vector<uint64_t>& retrieved(Split split);
   VlmTaskBatch batch_of(const std::vector<Conversation>& conversations, const LoadRequest& request,
                         bool with_pictures) const;
 
@@ -72,6 +82,9 @@ class VlmTask : public TorchTask<VlmTaskConfig, Vlm, VlmTaskBatch> {
   std::array<ConversationStore, 3> stores_;
   std::array<std::optional<Pictures>, 3> pictures_;
   std::optional<Chat> chat_;
+  std::shared_ptr<FeatureCache> features_;                         // of a frozen encoder
+  std::optional<MajorityAnswers> majority_;                        // made when first asked for
+  std::array<std::optional<std::vector<uint64_t>>, 3> retrieved_;  // the same
   bool is_open_ = false;
 };
 

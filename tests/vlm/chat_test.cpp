@@ -1,0 +1,128 @@
+// How conversations become tokens: which of them are learnt, what is cut, what a prompt is.
+#include "plugins/tasks/vlm/task/chat.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <pipeline/error.hpp>
+
+#include <algorithm>
+
+#include "tokenizer/bpe_trainer.hpp"
+
+namespace pipeline::vlm {
+namespace {
+
+using testing::ElementsAre;
+using testing::ElementsAreArray;
+
+// One token a byte, and the end of text.
+text::ByteLevelBpe bytes_alone() {
+  text::BpeTrainer trainer;
+  trainer.add("x");
+  return trainer.train({.vocab_size = 257, .on_token = nullptr});
+}
+
+class ChatTest : public testing::Test {
+ protected:
+  Chat chat(const std::string& name, int64_t max_tokens = 100) const {
+    return {ChatTemplate::named(name), tokenizer_, 3, max_tokens};
+  }
+  // Each token as a reader sees it: its letter, # for a patch, $ for the end of text.
+  std::string shown(const std::vector<int64_t>& tokens) const {
+    std::string text;
+    for (const int64_t token : tokens)
+      text += token == ChatTokens::kPatch ? "#"
+              : token == tokenizer_.eot() ? "$"
+              : token < 0                 ? "."
+                          : tokenizer_.decode(std::vector<int32_t>{static_cast<int32_t>(token)});
+    return text;
+  }
+  // The targets: a dot where nothing is learnt.
+  std::string learnt(std::vector<int64_t> targets) const {
+    for (int64_t& t : targets)
+      if (t == -1) t = -2;
+    return shown(targets);
+  }
+
+  text::ByteLevelBpe tokenizer_ = bytes_alone();
+  const Conversation two_{"c", "p.png", {{false, "<image>\nQ"}, {true, "yes"}, {false, "R"}, {true, "no"}}};
+};
+
+TEST_F(ChatTest, LearnsTheAnswersAndTheirEndsAlone) {
+  const ChatTokens tokens = chat("simple").sequence(two_);
+  EXPECT_EQ(shown(tokens.tokens), "$question: ###\nQ\nanswer: yes$question: R\nanswer: no");
+  EXPECT_EQ(learnt(tokens.targets), "........................yes$....................no$");
+  EXPECT_EQ(tokens.targets.size(), tokens.tokens.size());
+  EXPECT_EQ(tokens.cut_turns, 0u);
+}
+
+TEST_F(ChatTest, EveryTargetIsTheTokenAfterIt) {
+  const ChatTokens tokens = chat("vicuna", 400).sequence(two_);
+  for (size_t i = 0; i + 1 < tokens.tokens.size(); ++i) {
+    if (tokens.targets[i] >= 0) {
+      EXPECT_EQ(tokens.targets[i], tokens.tokens[i + 1]) << i;
+    }
+  }
+}
+
+TEST_F(ChatTest, ACaptionIsThePictureAndTheText) {
+  const ChatTokens tokens = chat("plain").sequence({"c", "p.png", {{false, "<image>"}, {true, "a cat"}}});
+  EXPECT_EQ(shown(tokens.tokens), "$###a cat");
+  EXPECT_EQ(learnt(tokens.targets), "...a cat$");
+}
+
+TEST_F(ChatTest, APictureThatIsWithheldLeavesNoTrace) {
+  const ChatTokens tokens = chat("simple").sequence(two_, false);
+  EXPECT_EQ(shown(tokens.tokens), "$question: \nQ\nanswer: yes$question: R\nanswer: no");
+}
+
+TEST_F(ChatTest, WhatPeopleWriteIsNeverASpecialToken) {
+  const ChatTokens tokens =
+      chat("plain").sequence({"c", "", {{false, "<|endoftext|>"}, {true, "<|endoftext|>"}}});
+  EXPECT_EQ(std::count(tokens.tokens.begin(), tokens.tokens.end(), tokenizer_.eot()), 1) << "the start alone";
+}
+
+TEST_F(ChatTest, IsCutBetweenTurns) {
+  const Chat whole = chat("simple", 51), shorter = chat("simple", 50);
+  EXPECT_EQ(whole.sequence(two_).cut_turns, 0u);
+  const ChatTokens cut = shorter.sequence(two_);
+  EXPECT_EQ(cut.cut_turns, 1u);
+  EXPECT_EQ(shown(cut.tokens), "$question: ###\nQ\nanswer: yes");
+  EXPECT_EQ(learnt(cut.targets), "........................yes$");
+}
+
+TEST_F(ChatTest, AFirstAnswerThatDoesNotFitIsCutAndHasNoEnd) {
+  const ChatTokens cut = chat("simple", 26).sequence(two_);
+  EXPECT_EQ(shown(cut.tokens), "$question: ###\nQ\nanswer: y");
+  EXPECT_EQ(learnt(cut.targets), "........................ye");
+}
+
+TEST_F(ChatTest, APromptEndsWhereTheAnswerBegins) {
+  EXPECT_EQ(shown(chat("simple").prompt(two_, 0, 10)), "$question: ###\nQ\nanswer: ");
+  EXPECT_EQ(shown(chat("simple").prompt(two_, 1, 10)),
+            "$question: ###\nQ\nanswer: yes$question: R\nanswer: ");
+  EXPECT_EQ(shown(chat("simple").prompt(two_, 0, 10, false)), "$question: \nQ\nanswer: ");
+}
+
+TEST_F(ChatTest, APromptLeavesOutTheOldestTurnsButNotThePicture) {
+  const Conversation late{
+      "c", "p.png", {{false, "A"}, {true, "a"}, {false, "<image>B"}, {true, "b"}, {false, "C"}, {true, "c"}}};
+  EXPECT_EQ(shown(chat("simple", 60).prompt(late, 2, 10)),
+            "$question: ###B\nanswer: b$question: C\nanswer: ");
+  EXPECT_TRUE(chat("simple", 40).prompt(late, 2, 10).empty()) << "it never fits";
+}
+
+TEST_F(ChatTest, AnEndThatTheTokenizerDoesNotHaveIsAnError) {
+  try {
+    chat("chatml");
+    FAIL() << "was accepted";
+  } catch (const Error& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "task.chat.template = \"chatml\": ends an answer with <|im_end|>, which is 10 tokens of this "
+        "tokenizer, must be one: use a tokenizer that has it, or another template");
+  }
+}
+
+}  // namespace
+}  // namespace pipeline::vlm

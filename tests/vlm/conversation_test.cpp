@@ -1,0 +1,143 @@
+// Reading captions and conversations, and keeping them.
+#include "plugins/tasks/vlm/data/conversation.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "plugins/tasks/vlm/data/conversation_store.hpp"
+#include "tests/support/test_files.hpp"
+
+namespace pipeline::vlm {
+namespace {
+
+using testing::HasSubstr;
+
+class Conversations : public testing::Test {
+ protected:
+  std::vector<Conversation> read(const std::string& name, const std::string& text,
+                                 const CaptionColumns& columns = {}) {
+    const std::string path = folder_.write(name, text);
+    std::vector<Conversation> all;
+    read_conversations(
+        path, columns, [&](Conversation&& c) { all.push_back(std::move(c)); }, report_);
+    return all;
+  }
+  // Why a single object is not used.
+  std::string reason(const std::string& object) {
+    const std::string good = R"({"conversations":[{"from":"human","value":"q"},{"from":"gpt","value":"a"}]})";
+    EXPECT_EQ(read("a.json", "[" + good + "," + object + "]").size(), 1u) << object;
+    return report_.drops.empty() ? "" : report_.drops.begin()->first;
+  }
+
+  tests::FilesFolder folder_;
+  ReadReport report_;
+};
+
+TEST_F(Conversations, AreReadInLlavasFormat) {
+  const auto all = read("a.json", R"([
+    {"id": "x", "image": "p/1.jpg", "model": "unused", "conversations": [
+      {"from": "human", "value": "<image>\nWhat?"}, {"from": "gpt", "value": "A \"cat\" 🐈."},
+      {"from": "human", "value": "Sure?"}, {"from": "gpt", "value": "Yes."}]},
+    {"id": 7, "conversations": [{"from": "user", "value": "Hi"}, {"from": "assistant", "value": "Ho"}]},
+    {"conversations": [{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}], "image": null}])");
+  ASSERT_EQ(all.size(), 3u);
+  EXPECT_EQ(all[0].id, "x");
+  EXPECT_EQ(all[0].image, "p/1.jpg");
+  ASSERT_EQ(all[0].turns.size(), 4u);
+  EXPECT_EQ(all[0].turns[1].text, "A \"cat\" 🐈.");
+  EXPECT_TRUE(all[0].turns[1].assistant && !all[0].turns[2].assistant);
+  EXPECT_EQ(all[1].id, "7");
+  EXPECT_EQ(all[1].image, "");
+  EXPECT_EQ(all[2].id, "3") << "numbered where there is none";
+  EXPECT_EQ(report_.table("a.json"), "");
+}
+
+TEST_F(Conversations, ThatCannotBeUsedAreNamed) {
+  const auto turns = [](const std::string& list) { return R"({"conversations":[)" + list + "]}"; };
+  const std::string human = R"({"from":"human","value":"q"})", gpt = R"({"from":"gpt","value":"a"})",
+                    marked = R"({"from":"human","value":"<image> q"})";
+  EXPECT_EQ(reason(turns("")), "no turns");
+  EXPECT_EQ(reason(turns(human)), "no answer to the last question");
+  EXPECT_EQ(reason(turns(gpt + "," + human)), "turns that do not alternate, beginning with the user's");
+  EXPECT_EQ(reason(turns(human + R"(,{"from":"gpt","value":""})")), "an answer that is empty");
+  EXPECT_EQ(reason(turns(marked + "," + gpt)), "<image> in the text, and no picture");
+  EXPECT_EQ(reason(R"({"image":"a.png","conversations":[)" + human + "," + gpt + "]}"),
+            "a picture, and no <image> in the text");
+  EXPECT_EQ(
+      reason(R"({"image":"a.png","conversations":[)" + marked + "," + gpt + "," + marked + "," + gpt + "]}"),
+      "several <image>");
+  EXPECT_EQ(reason(turns(human + R"(,{"from":"system","value":"a"})")), "a turn of somebody else");
+  EXPECT_THAT(reason(R"({"texts":[]})"), HasSubstr("not LLaVA's"));
+  EXPECT_THAT(reason("3"), HasSubstr("not LLaVA's"));
+  EXPECT_EQ(report_.table("a.json"),
+            "1 of 2 records of a.json are not used:\n  1: " + report_.drops.begin()->first +
+                "; the first is " + report_.drops.begin()->second.first);
+}
+
+TEST_F(Conversations, AFileThatIsNoneIsAnError) {
+  for (const auto& [text, problem] : {std::pair("{}", "must be an array"),
+                                      {"[1, ", "parse error"},
+                                      {"[]", "none of its 0 records can be used"},
+                                      {"", "parse error"}}) {
+    try {
+      read("b.json", text);
+      FAIL() << text << " was read";
+    } catch (const DataError& error) {
+      EXPECT_THAT(error.what(), HasSubstr(problem)) << text;
+    }
+  }
+}
+
+TEST_F(Conversations, CaptionsAreAnswersToAPictureAlone) {
+  const auto all = read("c.csv", "image,caption\na.png,\"one, two\"\nb.png,three\n");
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[0].image, "a.png");
+  EXPECT_EQ(all[0].turns.at(0).text, "<image>");
+  EXPECT_EQ(all[0].turns.at(1).text, "one, two");
+  CaptionColumns columns;
+  columns.answer_required = false;
+  EXPECT_EQ(read("d.jsonl",
+                 R"({"id":"k","image":"x.png"})"
+                 "\n",
+                 columns)
+                .at(0)
+                .turns.size(),
+            1u);
+}
+
+TEST_F(Conversations, AQuestionToBeAnsweredMayComeLast) {
+  CaptionColumns columns;
+  columns.answer_required = false;
+  const auto all = read("e.json", R"([{"conversations":[{"from":"human","value":"q"}]}])", columns);
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0].last_question(), 0u);
+}
+
+TEST_F(Conversations, AreKeptAsTheyWere) {
+  const std::string
+      cache = folder_ / "cache",
+      path = folder_.write(
+          "a.json", R"([{"id":"x","image":"i.png","conversations":[{"from":"human","value":"<image>"},)"
+                    R"({"from":"gpt","value":"a"}]},{"id":"y","conversations":[{"from":"human","value":"q"},)"
+                    R"({"from":"gpt","value":"b"}]},{"id":"bad","conversations":[]}])");
+  std::string fingerprint;
+  for (int times = 0; times < 2; ++times) {  // made, then opened
+    const ConversationStore store(cache, path, {}, {});
+    ASSERT_EQ(store.size(), 2u);
+    EXPECT_EQ(store[0].image, "i.png");
+    EXPECT_EQ(store[1].id, "y");
+    EXPECT_EQ(store[1].turns.at(1).text, "b");
+    EXPECT_THAT(store.report(), HasSubstr("1: no turns"));
+    if (times == 1) {
+      EXPECT_EQ(store.fingerprint(), fingerprint);
+    }
+    fingerprint = store.fingerprint();
+  }
+  folder_.write("a.json", R"([{"conversations":[{"from":"human","value":"q"},{"from":"gpt","value":"c"}]}])");
+  const ConversationStore changed(cache, path, {}, {});
+  EXPECT_EQ(changed.size(), 1u);
+  EXPECT_NE(changed.fingerprint(), fingerprint);
+}
+
+}  // namespace
+}  // namespace pipeline::vlm
