@@ -1,4 +1,5 @@
 // The verbs that work in the folder of a run.
+#include "core/base/error.hpp"
 #include "core/cli/verb.hpp"
 
 namespace pipeline::cli {
@@ -23,6 +24,20 @@ void add_run(CLI::App& app, Action& action) {
 
 namespace {
 
+// What a verb does not know is an option of the task's `ask` table: --image cat.png sets task.ask.image.
+void ask(const std::vector<std::string>& words, ConfigArgs& args) {
+  for (size_t i = 0; i < words.size(); i += 2) {
+    if (!words[i].starts_with("--") || i + 1 == words.size())
+      throw Error(PL_ERROR_CONFIG, words[i] +
+                                       ": is no option; what a task can be asked comes as --NAME VALUE, "
+                                       "where task.ask.NAME is one of its options: see pipeline explain");
+    std::string value;
+    for (const char c : words[i + 1])
+      value += c == '\\' || c == '"' ? std::string{'\\', c} : c == '\n' ? "\\n" : std::string{c};
+    args.sets.push_back("task.ask." + words[i].substr(2) + "=\"" + value + "\"");
+  }
+}
+
 // evaluate, predict and export take the same arguments.
 void add(CLI::App& app, Action& action, const char* name, const char* help, const char* example,
          bool one_process) {
@@ -41,8 +56,12 @@ void add(CLI::App& app, Action& action, const char* name, const char* help, cons
         ->check(CLI::IsMember({"val", "test"}));
   verb->add_option("--output", *output, "where to write; default: in the run folder")->type_name("PATH");
   verb->footer(std::string("Example:\n  ") + example);
+  const bool may_ask = std::string_view(name) == "predict";
+  if (may_ask) verb->allow_extras();
   when_chosen(*verb, action, [=] {
     verb_args->output = *output;
+    if (may_ask) ask(verb->remaining(), *args);
+    verb_args->asked = may_ask && verb->remaining_size() > 0;
     return with_workspace(*args, one_process,
                           [&](const train::Workspace& w) { return train::run_verb(name, w, *verb_args); });
   });
@@ -57,7 +76,10 @@ void add_evaluate(CLI::App& app, Action& action) {
 
 void add_predict(CLI::App& app, Action& action) {
   add(app, action, "predict", "Predicts with a checkpoint of the run and writes submission.csv",
-      "pipeline predict configs/summarization.toml --split test --output answers.csv", false);
+      "pipeline predict configs/summarization.toml --split test --output answers.csv\n  pipeline predict "
+      "configs/vlm.toml --image cat.png --question \"What is this?\"\n\nThe second one asks about one thing: "
+      "--NAME VALUE sets task.ask.NAME, if the task has that option.",
+      false);
 }
 
 void add_export(CLI::App& app, Action& action) {

@@ -83,7 +83,11 @@ void expect_accepted(const Words& command) {
   Words check = {"check"};
   for (size_t i = 1; i < command.size(); ++i) {
     const std::string& word = command[i];
-    if (word.starts_with("-")) {
+    if (verb == "predict" && word.starts_with("--") &&
+        help.out.find("  " + word + " ") == std::string::npos) {
+      ASSERT_LT(i + 1, command.size());  // one of what the task can be asked
+      check.insert(check.end(), {"--set", "task.ask." + word.substr(2) + "=\"" + command[++i] + "\""});
+    } else if (word.starts_with("-")) {
       EXPECT_THAT(help.out, HasSubstr("  " + word + " ")) << verb << " has no such option";
     }
     if (word == "--set") {

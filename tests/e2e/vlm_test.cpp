@@ -73,6 +73,17 @@ TEST_F(Vlm, TrainsEvaluatesPredictsAndExports) {
   EXPECT_EQ(rows[0], "id,question,answer");
   EXPECT_THAT(rows[1], testing::StartsWith("c200,What shape?,")) << "the last question is answered";
 
+  const Result asked = call("predict", {"--image", "drawings/203.png", "--question", "What \"colour\"?"});
+  ASSERT_EQ(asked.code, 0) << asked.out << asked.err;
+  const auto answers = read_lines(path("run/sft/asked.csv"));
+  ASSERT_EQ(answers.size(), 2u);
+  EXPECT_THAT(answers[1], testing::StartsWith("203.png,\"What \"\"colour\"\"?\","));
+  EXPECT_EQ(call("predict", {"--question", "And without?"}).code, 0);
+  const Result unknown = call("predict", {"--imgae", "x.png"});
+  EXPECT_EQ(unknown.code, 2) << unknown.out;
+  EXPECT_THAT(unknown.err, HasSubstr("did you mean task.ask.image?"));
+  EXPECT_THAT(call("predict", {"x.png"}).err, HasSubstr("x.png: is no option"));
+
   // What is frozen stays as it was, to the bit; what is not changes.
   ASSERT_EQ(call("export", {"--stage", "pretrain", "--checkpoint", "best"}).code, 0);
   ASSERT_EQ(call("export", {"--checkpoint", "last"}).code, 0);

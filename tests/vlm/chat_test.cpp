@@ -97,6 +97,18 @@ TEST_F(ChatTest, AFirstAnswerThatDoesNotFitIsCutAndHasNoEnd) {
   EXPECT_EQ(learnt(cut.targets), "........................ye");
 }
 
+TEST_F(ChatTest, AQuestionIsNeverCut) {
+  const ChatTokens cut = chat("simple", 20).sequence(two_);
+  EXPECT_EQ(shown(cut.tokens), "$") << "nor its picture";
+  EXPECT_EQ(cut.cut_turns, 2u);
+}
+
+TEST_F(ChatTest, AQuestionWithoutAnAnswerIsReadAndNothingIsLearnt) {
+  const ChatTokens open = chat("simple").sequence({"c", "p.png", {{false, "<image>Q"}}});
+  EXPECT_EQ(shown(open.tokens), "$question: ###Q\nanswer: ");
+  EXPECT_EQ(learnt(open.targets), std::string(open.tokens.size(), '.'));
+}
+
 TEST_F(ChatTest, APromptEndsWhereTheAnswerBegins) {
   EXPECT_EQ(shown(chat("simple").prompt(two_, 0, 10)), "$question: ###\nQ\nanswer: ");
   EXPECT_EQ(shown(chat("simple").prompt(two_, 1, 10)),

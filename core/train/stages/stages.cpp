@@ -216,7 +216,8 @@ InferenceArgs inference_args(const Workspace& workspace, const config::Config& s
           .last = args.checkpoint == "last",
           .split = args.split,
           .folder = folder,
-          .output = without_trailing_slash(args.output)};
+          .output =
+              args.asked && args.output.empty() ? folder / "asked.csv" : without_trailing_slash(args.output)};
 }
 
 }  // namespace

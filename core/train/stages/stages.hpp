@@ -58,6 +58,7 @@ struct VerbArgs {
   std::string checkpoint = "best";  // best, last, or a path
   std::string split;                // empty: evaluate.split
   std::filesystem::path output;     // empty: in the run's folder
+  bool asked = false;               // to predict about one thing that the command line names
 };
 
 // "evaluate", "predict" or "export", on a finished or unfinished run.

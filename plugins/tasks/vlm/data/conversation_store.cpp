@@ -21,7 +21,7 @@ struct Head {
 };
 
 const std::regex& cache_names() {
-  static const std::regex names(R"(.+-[0-9a-f]{32}\.conversations(\.part)?)");
+  static const std::regex names(R"(.+-[0-9a-f]{32}\.conversations(\.part)?|asked-[0-9a-f]{32}\.json)");
   return names;
 }
 

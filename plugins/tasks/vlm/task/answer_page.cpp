@@ -90,7 +90,7 @@ std::string answer_page(const std::vector<ShownAnswer>& answers, const std::stri
     if (!shown.question.empty()) add_line(page, "question", shown.question);
     add_line(page, "truth", shown.truth);
     add_line(page, "answer", shown.answer);
-    if (!shown.picture.empty()) add_line(page, "without the picture", shown.blind);
+    if (!shown.picture.empty()) add_line(page, "unseen", shown.blind);
     page += "</dl></article>\n";
   }
   return page + "</main></body></html>\n";

@@ -77,25 +77,32 @@ ChatTokens Chat::sequence(const Conversation& conversation, bool with_picture) c
   std::vector<int64_t>& all = result.tokens;
   all = system_;
   std::vector<bool> learnt(all.size(), false);
-  const auto most = static_cast<size_t>(max_tokens_) + 1;  // the last one is only a target
-  for (size_t i = 0; i + 1 < conversation.turns.size(); i += 2) {
+  const auto most = static_cast<size_t>(max_tokens_) + 1;  // the last one may be a target alone
+  for (size_t i = 0; i < conversation.turns.size(); i += 2) {
     const size_t before = all.size();
     append_user(conversation.turns[i], with_picture, all);
-    learnt.resize(all.size(), false);
-    append_text(conversation.turns[i + 1].text, all);
-    all.push_back(end_.front());
-    learnt.resize(all.size(), true);
-    if (all.size() <= most) continue;
-    result.cut_turns = (conversation.turns.size() - i) / 2;
-    all.resize(i == 0 ? most : before);
+    const size_t asked = all.size();
+    learnt.resize(asked, false);
+    const bool is_answered = i + 1 < conversation.turns.size();
+    if (is_answered) {
+      append_text(conversation.turns[i + 1].text, all);
+      all.push_back(end_.front());
+      learnt.resize(all.size(), true);
+    }
+    if (all.size() <= most - (is_answered ? 0 : 1)) continue;
+    result.cut_turns = (conversation.turns.size() - i + 1) / 2;
+    // A question is not cut: its picture would be.
+    all.resize(i == 0 && is_answered && asked < most ? most : before);
     learnt.resize(all.size());
     break;
   }
   result.targets.assign(all.size(), -1);
   for (size_t i = 0; i + 1 < all.size(); ++i)
     if (learnt[i + 1]) result.targets[i] = all[i + 1];
-  all.pop_back();
-  result.targets.pop_back();
+  if (!learnt.empty() && learnt.back()) {  // nothing comes after it
+    all.pop_back();
+    result.targets.pop_back();
+  }
   return result;
 }
 

@@ -40,8 +40,9 @@ class Chat {
   // `patches`: tokens that a picture takes. `max_tokens`: longer conversations are cut.
   Chat(ChatTemplate style, text::ByteLevelBpe tokenizer, int64_t patches, int64_t max_tokens);
 
-  // For learning and evaluating. Cut at the end of an answer; the first answer is cut within where it does
-  // not fit, and has no end then. `with_picture` false: as if there were none, to see what it is worth.
+  // For learning and evaluating. Cut at the end of an answer, so that a picture may be left out; the first
+  // answer is cut within where it does not fit, and has no end then. `with_picture` false: as if there were
+  // none, to see what it is worth.
   ChatTokens sequence(const Conversation& conversation, bool with_picture = true) const;
 
   // What comes before the answer to turn 2 * `question`; older turns are left out until `new_tokens` fit.

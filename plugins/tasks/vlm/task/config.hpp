@@ -223,6 +223,17 @@ struct GenerateOptions {
   }
 };
 
+struct AskOptions {
+  std::filesystem::path image;
+  std::string question;
+
+  void describe(Options& o) {
+    o("image", image, "predict: a picture to ask about, instead of the test file").may_change();
+    o("question", question, "predict: what to ask").may_change();
+  }
+  bool any() const { return !image.empty() || !question.empty(); }
+};
+
 struct VlmTaskConfig {
   DataConfig data;
   VisionOptions vision;
@@ -231,6 +242,7 @@ struct VlmTaskConfig {
   TokenizerOptions tokenizer;
   ChatOptions chat;
   GenerateOptions generate;
+  AskOptions ask;
   std::vector<std::string> freeze;
 
   void describe(Options& o) {
@@ -243,6 +255,7 @@ struct VlmTaskConfig {
     o.group("tokenizer", tokenizer);
     o.group("chat", chat);
     o.group("generate", generate);
+    o.group("ask", ask);
   }
   void validate(const ConfigErrors& errors) const {
     const VisionConfig& v = vision.vision;

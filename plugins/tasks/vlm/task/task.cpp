@@ -1,12 +1,16 @@
 #include "plugins/tasks/vlm/task/task.hpp"
 
 #include <fnmatch.h>
+#include <unistd.h>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
+
+#include <nlohmann/json.hpp>
 
 #include "generation/generate.hpp"
 #include "plugins/tasks/vlm/model/folders.hpp"
@@ -62,6 +66,49 @@ void VlmTask::set_extra_state(std::string_view state) {
 
 std::string VlmTask::extra_state() { return tokenizer_->state(); }
 
+void VlmTask::open_split(Split split, const fs::path& file, const fs::path& images) {
+  const DataConfig& data = config().data;
+  const std::string what = "reading " + file.filename().string();
+  auto& store = stores_[static_cast<size_t>(split)];
+  store = ConversationStore(
+      std::string(view(run().cache_dir)), file.string(),
+      {.image = data.image_column,
+       .caption = data.caption_column,
+       .id = data.id_column,
+       .answer_required = split != Split::kTest},
+      {.progress = [&](uint64_t done, uint64_t total) { context().progress(what, done, total); },
+       .note = [&](const std::string& line) { context().info(line); },
+       .cancelled = [&] { return context().cancelled(); }});
+  if (!store.report().empty()) context().warn(store.report());
+  pictures_[static_cast<size_t>(split)].emplace(Pictures::Options{
+      .folder = images,
+      .decode = decode_options(data),
+      .resize = resize_options(config().vision),
+      .most_broken = static_cast<uint64_t>(data.max_broken_share * static_cast<double>(store.size())),
+      .warn = [&](const std::string& line) { context().warn(line); }});
+}
+
+// One question in place of the test file.
+void VlmTask::open_question() {
+  const AskOptions& ask = config().ask;
+  if (!ask.image.empty() && !fs::is_regular_file(ask.image))
+    config_error("ask.image",
+                 "there is no such file; a path is taken from the folder in which the program is started");
+  const std::string mark(ask.image.empty() ? ""
+                                           : std::string(kImageMark) + (ask.question.empty() ? "" : "\n"));
+  nlohmann::json object{{"id", ask.image.empty() ? "question" : ask.image.filename().string()},
+                        {"conversations", {{{"from", "human"}, {"value", mark + ask.question}}}}};
+  if (!ask.image.empty()) object["image"] = ask.image.filename().string();
+  const std::string text = nlohmann::json::array({object}).dump();
+  const fs::path folder(std::string(view(run().cache_dir)));
+  fs::create_directories(folder);
+  const fs::path file = folder / ("asked-" + files::hash128(text).hex() + ".json");
+  const fs::path unfinished = file.string() + "." + std::to_string(::getpid());  // ranks write the same
+  std::ofstream(unfinished, std::ios::binary) << text;
+  fs::rename(unfinished, file);
+  open_split(Split::kTest, file, ask.image.has_parent_path() ? ask.image.parent_path() : ".");
+}
+
 void VlmTask::open_files() {
   const DataConfig& data = config().data;
   const std::string folder(view(run().cache_dir));
@@ -70,6 +117,7 @@ void VlmTask::open_files() {
     for (const Split split : kSplits) {
       const fs::path& file = file_of(data, split);
       if (file.empty() || (run().purpose == PL_PURPOSE_EXPORT && kept_tokenizer_)) continue;
+      if (is_asked() && (split == Split::kTest || kept_tokenizer_)) continue;
       if (!fs::is_regular_file(file)) {
         if (!to_use)
           config_error(
@@ -78,25 +126,9 @@ void VlmTask::open_files() {
         context().warn(file.string(), " is not there: going on without it");
         continue;
       }
-      const std::string what = "reading " + file.filename().string();
-      auto& store = stores_[static_cast<size_t>(split)];
-      store = ConversationStore(
-          folder, file.string(),
-          {.image = data.image_column,
-           .caption = data.caption_column,
-           .id = data.id_column,
-           .answer_required = split != Split::kTest},
-          {.progress = [&](uint64_t done, uint64_t total) { context().progress(what, done, total); },
-           .note = [&](const std::string& line) { context().info(line); },
-           .cancelled = [&] { return context().cancelled(); }});
-      if (!store.report().empty()) context().warn(store.report());
-      pictures_[static_cast<size_t>(split)].emplace(Pictures::Options{
-          .folder = data.images.empty() ? file.parent_path() : data.images,
-          .decode = decode_options(data),
-          .resize = resize_options(config().vision),
-          .most_broken = static_cast<uint64_t>(data.max_broken_share * static_cast<double>(store.size())),
-          .warn = [&](const std::string& line) { context().warn(line); }});
+      open_split(split, file, data.images.empty() ? file.parent_path() : data.images);
     }
+    if (is_asked()) open_question();
     if (kept_tokenizer_) {
       tokenizer_ = kept_tokenizer_;
     } else if (!config().tokenizer.path.empty()) {
@@ -213,7 +245,9 @@ VlmTaskBatch VlmTask::batch_of(const std::vector<Conversation>& conversations, c
   std::vector<int64_t> rows;
   int64_t row = 0;
   for (const Conversation& conversation : conversations) {
-    const bool wants = with_pictures && !conversation.image.empty();
+    ChatTokens chat = chat_->sequence(conversation, with_pictures && !conversation.image.empty());
+    const bool wants =
+        std::find(chat.tokens.begin(), chat.tokens.end(), ChatTokens::kPatch) != chat.tokens.end();
     files::Hash128 key;
     bool known = false;
     const auto is_known = [&](const files::Hash128& content) {
@@ -228,8 +262,10 @@ VlmTaskBatch VlmTask::batch_of(const std::vector<Conversation>& conversations, c
       batch.pixels_of.push_back(known ? -1 : decoded);
     }
     if (has && !known) ++decoded;
-    ChatTokens chat = chat_->sequence(conversation, has);
-    if (wants && !has) chat.targets.assign(chat.targets.size(), -1);  // what it would say without is not so
+    if (wants && !has) {  // what it would say without the picture is not so
+      chat = chat_->sequence(conversation, false);
+      chat.targets.assign(chat.targets.size(), -1);
+    }
     for (size_t i = 0; i < chat.tokens.size(); ++i, ++row) {
       if (chat.tokens[i] != ChatTokens::kPatch) continue;
       rows.push_back(row);
@@ -316,6 +352,7 @@ void VlmTask::predict(const VlmTaskBatch& batch, const PredictionSink& sink) {
   for (size_t i = 0; i < questions.size(); ++i) {
     const Turn& question = conversations[i].turns[2 * questions[i].index];
     sink.row(batch.ids[i], {plain_question(question.text), written[i]});
+    if (is_asked()) context().info(written[i]);
   }
 }
 

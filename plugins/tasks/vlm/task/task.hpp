@@ -62,6 +62,9 @@ class VlmTask : public TorchTask<VlmTaskConfig, Vlm, VlmTaskBatch> {
   };
 
   void open_files();
+  void open_split(Split split, const std::filesystem::path& file, const std::filesystem::path& images);
+  void open_question();
+  bool is_asked() const { return run().purpose == PL_PURPOSE_PREDICT && config().ask.any(); }
   const ConversationStore& store(Split split) const { return stores_[static_cast<size_t>(split)]; }
   bool is_answered(const EvaluationSink& sink, uint64_t id) const;
   std::vector<std::string> answers(const VlmTaskBatch& batch, const std::vector<Conversation>& conversations,
