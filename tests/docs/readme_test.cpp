@@ -1,6 +1,7 @@
 // The READMEs say what is so: their commands are accepted, their code is the code, what they name exists.
 #include <cstdlib>
 #include <filesystem>
+#include <iomanip>
 #include <iterator>
 #include <regex>
 #include <sstream>
@@ -51,7 +52,8 @@ std::vector<Words> commands(const std::string& markdown) {
     std::istringstream lines(block);
     for (std::string line; std::getline(lines, line);) {
       std::istringstream text(line.substr(0, line.find('#')));
-      Words words(std::istream_iterator<std::string>(text), {});
+      Words words;
+      for (std::string word; text >> std::quoted(word);) words.push_back(word);
       if (words.empty() || words.front() != "scripts/pipeline") continue;
       words.erase(words.begin());
       found.push_back(std::move(words));
