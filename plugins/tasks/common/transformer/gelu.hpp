@@ -2,7 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "gelu_form.hpp"
+#include "kernels/gelu_form.hpp"
 
 namespace pipeline::transformer {
 

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "../gelu_form.hpp"
+#include "gelu_form.hpp"
 
 namespace pipeline::transformer {
 
