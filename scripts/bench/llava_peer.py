@@ -40,7 +40,6 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, required=True, help="with model, peer.json and the pictures")
     parser.add_argument("--stage", required=True, choices=["pretrain", "sft"])
-    parser.add_argument("--image", type=int, required=True)
     parser.add_argument("--batch", type=int, required=True)
     parser.add_argument("--threads", type=int, required=True)
     arguments = parser.parse_args()
@@ -54,20 +53,21 @@ def main():
     accelerator = Accelerator(cpu=True)
     model = LlavaForConditionalGeneration.from_pretrained(arguments.folder / "model")
     image_token = model.config.image_token_index
-    patches = (arguments.image // model.config.vision_config.patch_size) ** 2
+    side = model.config.vision_config.image_size
+    patches = (side // model.config.vision_config.patch_size) ** 2
     for name, parameter in model.named_parameters():
         parameter.requires_grad_("multi_modal_projector" in name or (arguments.stage == "sft" and "vision_tower" not in name))
     def collate(samples):
-        """A picture's patches, the question and the answer, which alone has a loss; padded to the longest of the batch."""
-        longest = max(patches + len(s["prompt"]) + len(s["answer"]) for s in samples)
+        """End of text, a picture's patches, the question and the answer, which alone has a loss; padded to the longest of the batch."""
+        longest = max(len(s["before"]) + patches + len(s["prompt"]) + len(s["answer"]) for s in samples)
         ids, mask, labels = [], [], []
         for s in samples:
-            prompt = [image_token] * patches + s["prompt"]
+            prompt = s["before"] + [image_token] * patches + s["prompt"]
             padding = longest - len(prompt) - len(s["answer"])
             ids.append(prompt + s["answer"] + [0] * padding)
             mask.append([1] * (longest - padding) + [0] * padding)
             labels.append([IGNORED] * len(prompt) + s["answer"] + [IGNORED] * padding)
-        pixels = numpy.stack([read_png(arguments.folder / s["image"], arguments.image) for s in samples])
+        pixels = numpy.stack([read_png(arguments.folder / s["image"], side) for s in samples])
         return {"input_ids": torch.tensor(ids), "attention_mask": torch.tensor(mask), "labels": torch.tensor(labels),
                 "pixel_values": torch.from_numpy(pixels)}
 

@@ -19,6 +19,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "parity")
 import gpt2_vocabulary  # noqa: E402
 
 FROZEN = {"pretrain": ["vision.*", "language.*"], "sft": ["vision.*"]}
+# CLIP's ViT-B/16, and the ViT-L/14 of LLaVA 1.5, whose last layer LLaVA does not compute.
+TOWERS = {"base": {"image_size": 224, "patch_size": 16, "hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072},
+          "large": {"image_size": 336, "patch_size": 14, "hidden_size": 1024, "num_attention_heads": 16, "intermediate_size": 4096}}
+LAYERS = {"base": 12, "large": 24}
 
 
 def make_model(folder, arguments):
@@ -32,8 +36,7 @@ def make_model(folder, arguments):
     shutil.copy(vocabulary / "encoder.json", folder / "vocab.json")
     shutil.copy(vocabulary / "vocab.bpe", folder / "merges.txt")
     tokens = len(json.loads((folder / "vocab.json").read_text()))
-    vision = CLIPVisionConfig(hidden_size=768, intermediate_size=3072, num_hidden_layers=arguments.vision_layers + 1, num_attention_heads=12,
-                              image_size=arguments.image, patch_size=16)
+    vision = CLIPVisionConfig(**TOWERS[arguments.vision], num_hidden_layers=LAYERS[arguments.vision])
     text = LlamaConfig(vocab_size=tokens + 1, hidden_size=576, intermediate_size=1536, num_hidden_layers=arguments.layers,
                        num_attention_heads=9, num_key_value_heads=3, max_position_embeddings=2048, rms_norm_eps=1e-5,
                        tie_word_embeddings=True, bos_token_id=tokens - 1, eos_token_id=tokens - 1)
@@ -55,7 +58,7 @@ def make_samples(folder, arguments, tokens, count):
     ours, theirs = [], []
     for i in range(count):
         name = f"{i}.png"
-        write_png(folder / name, arguments.image, seed=i)
+        write_png(folder / name, TOWERS[arguments.vision]["image_size"], seed=i)
         question = text(8, 20) if arguments.stage == "sft" else []
         answer = text(*((20, arguments.answer) if arguments.stage == "sft" else (8, 20)))
         turns = [{"from": "human", "value": "<image>" + "".join(f" {word}" for word in question)},
@@ -65,7 +68,7 @@ def make_samples(folder, arguments, tokens, count):
         def ids(of):
             return [vocabulary["Ġ" + word] for word in of]
 
-        theirs.append({"image": name, "prompt": ids(question), "answer": ids(answer) + [tokens - 1]})
+        theirs.append({"image": name, "before": [tokens - 1], "prompt": ids(question), "answer": ids(answer) + [tokens - 1]})
     (folder / "train.json").write_text(json.dumps(ours))
     (folder / "peer.json").write_text(json.dumps(theirs))
     return theirs
@@ -74,6 +77,7 @@ def make_samples(folder, arguments, tokens, count):
 def write_config(folder, arguments, steps):
     # The last step is never reached: a run that ends reports it sooner.
     config = folder / "bench.toml"
+    tower = "\n".join(f"{key} = {value}" for key, value in TOWERS[arguments.vision].items())
     config.write_text(f"""
 [run]
 device = "cpu"
@@ -86,12 +90,8 @@ train = "train.json"
 [task.tokenizer]
 path = "model"
 [task.vision]
-image_size = {arguments.image}
-patch_size = 16
-hidden_size = 768
-num_hidden_layers = {arguments.vision_layers}
-num_attention_heads = 12
-intermediate_size = 3072
+{tower}
+num_hidden_layers = {LAYERS[arguments.vision] - 1}
 [task.language]
 hidden_size = 576
 num_hidden_layers = {arguments.layers}
@@ -132,27 +132,29 @@ def main():
                         help="pretrain: captions, the projector alone is trained; sft: conversations, the language model, too (sft)")
     parser.add_argument("--batch", type=int, default=4, help="examples per step (4)")
     parser.add_argument("--answer", type=int, default=150, help="sft: tokens of the longest answer (150)")
-    parser.add_argument("--image", type=int, default=224, help="side of a picture (224)")
+    parser.add_argument("--vision", choices=list(TOWERS), default="base", help="CLIP ViT-B/16 at 224 pixels, or ViT-L/14 at 336 (base)")
+    parser.add_argument("--cached", action="store_true", help="the same examples in each turn, whose pictures ours has seen before the first")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="for each of the two (all cores)")
     parser.add_argument("--turns", type=int, default=6)
     parser.add_argument("--steps", type=int, default=2, help="per turn")
     parser.add_argument("--layers", type=int, default=30, help="of the language model")
-    parser.add_argument("--vision-layers", type=int, default=11)
     arguments = parser.parse_args()
 
     steps = arguments.turns * arguments.steps
+    before = arguments.steps if arguments.cached else 1
+    tower = TOWERS[arguments.vision]
+    patches = (tower["image_size"] // tower["patch_size"]) ** 2
     with tempfile.TemporaryDirectory(prefix="pipeline-bench-") as name:
         folder = Path(name)
         tokens = make_model(folder / "model", arguments)
-        samples = make_samples(folder, arguments, tokens, (steps + 1) * arguments.batch)
+        samples = make_samples(folder, arguments, tokens, (before if arguments.cached else before + steps) * arguments.batch)
         ours_command = [arguments.pipeline, "run", write_config(folder, arguments, steps), "--set", "run.dir=run"]
         peer_command = [sys.executable, str(Path(__file__).with_name("llava_peer.py")), "--folder", name, "--stage", arguments.stage,
-                        "--image", str(arguments.image), "--batch", str(arguments.batch), "--threads", str(arguments.threads)]
+                        "--batch", str(arguments.batch), "--threads", str(arguments.threads)]
         ours, theirs = take_turns(lambda: Pipeline(folder, ours_command), lambda: Peer("transformers", peer_command), arguments.turns,
-                                  arguments.steps)
-        patches = (arguments.image // 16) ** 2
-        report(ours, theirs, steps * arguments.batch,
-               sum(patches + len(s["prompt"]) + len(s["answer"]) for s in samples[arguments.batch :]))
+                                  arguments.steps, before)
+        seen = samples * arguments.turns if arguments.cached else samples[before * arguments.batch :]
+        report(ours, theirs, steps * arguments.batch, sum(patches + len(s["before"]) + len(s["prompt"]) + len(s["answer"]) for s in seen))
 
 
 if __name__ == "__main__":

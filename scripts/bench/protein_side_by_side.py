@@ -94,7 +94,7 @@ class Theirs(Peer):
         command += ["--esm2"] * esm2 + ["--shuffle", str(arguments.steps)] * arguments.shuffled
         super().__init__("transformers" if esm2 else "PyTorch", command)
 
-    def warm_up(self):
+    def warm_up(self, _steps=1):
         self.start(1)
         self.losses += self.wait()
         super().warm_up()  # the second step, which ours has done as well when it reports the first

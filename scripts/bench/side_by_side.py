@@ -38,8 +38,8 @@ class Contestant:
         self.process.kill()
         self.process.wait()
 
-    def warm_up(self):
-        self.start(1)
+    def warm_up(self, steps=1):
+        self.start(steps)
         self.losses += self.wait()
         Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")  # the peak of the steps, not of loading
 
@@ -128,18 +128,21 @@ class Timed:
         self.process.wait()
 
 
-def take_turns(ours, theirs, turns, steps):
-    """ours, theirs: functions that start the two. Returns both, when they have ended."""
+def take_turns(ours, theirs, turns, steps, before=1):
+    """ours, theirs: functions that start the two. `before`: steps of each before the turns. Returns both, when they have ended."""
     with contextlib.ExitStack() as stack:  # none may be left standing still
         both = []
         for start in (ours, theirs):  # one after the other: each has the machine for itself while it starts
             both.append(start())
             stack.callback(both[-1].close)
-            both[-1].warm_up()
+            both[-1].warm_up(before)
         for turn in range(turns):
             for contestant in reversed(both) if turn % 2 == 0 else both:
                 contestant.turn(steps)
     return both
+
+
+TOLERANCE = 1e-4  # of a loss; what differs by more is not the same computation, and its times tell nothing
 
 
 def report(ours, theirs, examples, tokens):
@@ -154,3 +157,5 @@ def report(ours, theirs, examples, tokens):
           f"{sum(theirs.cpu) / sum(ours.cpu):.2f}), peak memory {ours.peak / theirs.peak:.3f} times theirs")
     print(f"losses {ours.losses[0]:.6f} ... {ours.losses[-1]:.6f} and {theirs.losses[0]:.6f} ... {theirs.losses[-1]:.6f}: "
           f"the first differs by {first:.1e}, the most by {worst:.1e}")
+    if not worst <= TOLERANCE:
+        raise SystemExit(f"the losses differ by {worst:.1e}, more than {TOLERANCE:.0e}: these are not the same computations, and their times tell nothing")
