@@ -142,6 +142,41 @@ TEST_F(Vlm, FeaturesThatAreKeptChangeNoBitUnderAnyStrategy) {
   }
 }
 
+TEST_F(Vlm, LowRankAdditionsAreLearntBesideAModelThatStays) {
+  const std::vector<std::string> lora{"--set", "task.language.lora.rank=4", "--set",
+                                      R"(task.language.lora.targets=["q_proj", "v_proj", "o_proj"])"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), lora.begin(), lora.end());
+    return more;
+  };
+  ASSERT_EQ(call("run").code, 0);
+  const Result run = call("run", with({"--set", "run.dir=lora", "--set", "train.init_from=run"}));
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("12 parameter(s): lora.model.layers.0.self_attn.q_proj.down"));
+  ASSERT_EQ(call("run", with({"--set", "run.dir=sharded", "--set", "train.init_from=run", "--set",
+                              "strategy.plugin=sharded", "--set", "strategy.zero_stage=3", "--set",
+                              "launch.processes=2"}))
+                .code,
+            0);
+  EXPECT_EQ(curve("sharded"), curve("lora"));
+
+  // Exported, they are part of the model, which does without them from then on.
+  const std::string q = "language_model.model.layers.0.self_attn.q_proj.weight",
+                    k = "language_model.model.layers.0.self_attn.k_proj.weight";
+  ASSERT_EQ(call("export", {"--checkpoint", "last"}).code, 0);
+  ASSERT_EQ(call("export", with({"--set", "run.dir=lora", "--checkpoint", "last"})).code, 0);
+  EXPECT_EQ(values("lora", k), values("run", k));
+  EXPECT_NE(values("lora", q), values("run", q));
+  const Result again = call(
+      "run", {"--set", "run.dir=again", "--set", "train.init_from=lora/export", "--set",
+              "task.tokenizer.path=lora/export", "--set", "optimizer.lr=0.0", "--set", "train.max_steps=1"});
+  ASSERT_EQ(again.code, 0) << again.out << again.err;
+  const auto loss_of = [&](const std::string& dir) {
+    return nlohmann::json::parse(read_lines(path(dir + "/eval.jsonl")).back())["loss"].get<double>();
+  };
+  EXPECT_NEAR(loss_of("again"), loss_of("lora"), 1e-5);
+}
+
 TEST_F(Vlm, UnusablePicturesAreNamed) {
   write_text(path("drawings/1.png"), "no picture");
   fs::remove(path("drawings/4.png"));

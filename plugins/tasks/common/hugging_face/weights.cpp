@@ -198,7 +198,8 @@ void export_weights(const std::string& folder, const ParameterRegistry& paramete
   for (const auto& [name, tensor] : others) declare(name, tensor.sizes().vec());
   for (const ParameterRegistry::Declared& parameter : parameters)
     for (const Piece& piece : pieces_of(parameter, map))
-      write_as_fp32(writer, piece.name, piece.written(parameter.tensor.detach()));
+      write_as_fp32(writer, piece.name,
+                    piece.written(map.value ? map.value(parameter) : parameter.tensor.detach()));
   for (const auto& [name, tensor] : others) write_as_fp32(writer, name, tensor);
   writer.finish();
 }

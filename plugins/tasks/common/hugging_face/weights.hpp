@@ -38,6 +38,8 @@ struct NameMap {
   std::function<std::vector<Piece>(const Parameter& parameter)> pieces = nullptr;
   // What `pieces` calls a tensor that other versions have under other names. Empty: it is passed over.
   std::function<std::string(const std::string& name)> plain_name = nullptr;
+  // What is written for a parameter, if it is not its own value.
+  std::function<at::Tensor(const ParameterRegistry::Declared& parameter)> value = nullptr;
   // An output head that folders may have although it is this tensor again; then it must be equal.
   std::string head = "", tied_to = "";
   // What folders may have besides parameters.

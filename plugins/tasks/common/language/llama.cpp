@@ -1,5 +1,6 @@
 #include "language/llama.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include <ATen/ATen.h>
@@ -53,6 +54,7 @@ hugging_face::NameMap llama_names(const Llama& model) {
               [](const std::string& name) {  // a buffer of older versions
                 return name.ends_with("rotary_emb.inv_freq") ? std::string() : name;
               },
+          .value = [&model](const ParameterRegistry::Declared& p) { return model.merged(p); },
           .head = tied ? "lm_head.weight" : "",
           .tied_to = tied ? "model.embed_tokens.weight" : ""};
 }
@@ -85,8 +87,19 @@ void LlamaConfig::check() const {
   check_share("attention_dropout", attention_dropout);
 }
 
-Llama::Llama(const LlamaConfig& config, Place place) : LanguageModel(std::move(place)), config_(config) {
+void LoraConfig::check() const {
+  hugging_face::check_range("lora.rank", rank, 0, 1 << 14);
+  hugging_face::check_positive("lora.alpha", alpha);
+  for (const std::string& target : targets)
+    if (target != "q_proj" && target != "k_proj" && target != "v_proj" && target != "o_proj")
+      fail_with(PL_ERROR_CONFIG, "lora.targets has \"", target,
+                "\": must be of \"q_proj\", \"k_proj\", \"v_proj\", \"o_proj\"");
+}
+
+Llama::Llama(const LlamaConfig& config, Place place, const LoraConfig& lora)
+    : LanguageModel(std::move(place)), config_(config) {
   config_.check();
+  lora.check();
   const int64_t width = config_.hidden_size, head = config_.head_width(),
                 queries = config_.num_attention_heads * head, keys = config_.num_key_value_heads * head,
                 inner = config_.intermediate_size;
@@ -118,10 +131,56 @@ Llama::Llama(const LlamaConfig& config, Place place) : LanguageModel(std::move(p
                              .down = matrix("mlp.down_proj", inner, width),
                              .is_gated = true};
     layers_.push_back(std::move(layer));
+    if (lora.rank > 0) add_lora(lora, static_cast<uint32_t>(i));
   }
   last_norm_ = norm("model.norm", unit(0));
   if (!config_.tie_word_embeddings) head_ = table("lm_head.weight");
   frequencies_ = transformer::rotary_frequencies(head, config_.rope_theta);
+}
+
+// `down` as PEFT has it, uniform within 1 / sqrt(in); `up` is zero.
+void Llama::add_lora(const LoraConfig& lora, uint32_t layer) {
+  transformer::Layer& of = layers_.at(layer);
+  const int64_t queries = heads() * head_width(), keys = key_heads() * head_width();
+  const auto add = [&](const std::string& target, int64_t first, int64_t in, int64_t out) {
+    const std::string name = "lora.model.layers." + std::to_string(layer) + ".self_attn." + target;
+    const double bound = 1 / std::sqrt(static_cast<double>(in));
+    const auto matrix = [&](const char* part, int64_t rows, int64_t columns, InitialValue initial) {
+      return parameters().add(
+          {.name = name + part, .shape = {rows, columns}, .unit = unit(layer + 1), .is_new = true},
+          std::move(initial));
+    };
+    return transformer::LowRank{.down = matrix(".down", in, lora.rank,
+                                               [bound](at::Tensor& values, uint64_t seed) {
+                                                 values.uniform_(-bound, bound, make_generator(seed));
+                                               }),
+                                .up = matrix(".up", lora.rank, out, constant(0)),
+                                .first = first,
+                                .scale = lora.alpha / static_cast<double>(lora.rank)};
+  };
+  const auto is_target = [&](const char* name) {
+    return std::find(lora.targets.begin(), lora.targets.end(), name) != lora.targets.end();
+  };
+  if (is_target("q_proj")) of.qkv_additions.push_back(add("q_proj", 0, width(), queries));
+  if (is_target("k_proj")) of.qkv_additions.push_back(add("k_proj", queries, width(), keys));
+  if (is_target("v_proj")) of.qkv_additions.push_back(add("v_proj", queries + keys, width(), keys));
+  if (is_target("o_proj")) of.projection_additions.push_back(add("o_proj", 0, queries, width()));
+}
+
+at::Tensor Llama::merged(const ParameterRegistry::Declared& parameter) const {
+  const at::Tensor value = parameter.tensor.detach();
+  for (const transformer::Layer& layer : layers_) {
+    const std::vector<transformer::LowRank>* additions = nullptr;
+    if (layer.qkv.weight.is_same(parameter.tensor)) additions = &layer.qkv_additions;
+    if (layer.projection.weight.is_same(parameter.tensor)) additions = &layer.projection_additions;
+    if (additions == nullptr || additions->empty()) continue;
+    const at::Tensor sum = value.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+    for (const transformer::LowRank& low : *additions)
+      sum.narrow(1, low.first, low.up.size(1))
+          .addmm_(low.down.detach().to(at::kFloat), low.up.detach().to(at::kFloat), 1, low.scale);
+    return sum;
+  }
+  return value;
 }
 
 at::Tensor Llama::body(const PackedBatch& batch, const Inserted& inserted, const std::vector<int64_t>& rows,
@@ -199,8 +258,8 @@ at::Tensor Llama::layer(int64_t index, const at::Tensor& x, const at::Tensor& po
   const transformer::Layer& layer = layers_[static_cast<size_t>(index)];
   const int64_t rotated = (heads() + key_heads()) * head_width();
   const at::Tensor qkv =
-      transformer::rotate_(transformer::norm_linear(x, layer.attention_norm, layer.qkv, compute), rotated,
-                           transformer::rotation(positions, frequencies_));
+      transformer::rotate_(transformer::attention_input(layer, x, 0, layer.qkv.weight.size(1), compute),
+                           rotated, transformer::rotation(positions, frequencies_));
   return transformer::after_attention(layer, 0, attend(qkv), x, {}, {.compute = compute});
 }
 
@@ -210,6 +269,7 @@ at::Tensor Llama::logits_of(const at::Tensor& x, at::ScalarType compute) const {
 
 std::vector<Piece> llama_pieces(const Parameter& parameter, const LlamaConfig& config,
                                 const std::string& prefix, int64_t more_tokens) {
+  if (parameter.name.starts_with("lora.")) return {};
   const std::string name = parameter.name.substr(prefix.size());
   if (name.ends_with("embed_tokens.weight") || name == "lm_head.weight")
     return {{.name = name, .more_rows = more_tokens}};

@@ -34,6 +34,17 @@ struct LlamaConfig {
   void check() const;
 };
 
+// What is learnt besides a model that stays as it is: for each of `targets`, of q_proj, k_proj, v_proj and
+// o_proj, alpha / rank times a product of two thin matrices, "lora.model.layers.0.self_attn.q_proj.down" (in,
+// rank) and ".up" (rank, out). A stage with them may start from one without: at first they add nothing.
+struct LoraConfig {
+  int64_t rank = 0;  // 0: none
+  double alpha = 16;
+  std::vector<std::string> targets = {"q_proj", "v_proj"};
+
+  void check() const;
+};
+
 // Llama (Touvron et al., arXiv:2302.13971; grouped-query attention since Llama 2) for one device: RMS norms,
 // rotary positions, SwiGLU, no biases. Parameters carry the names of Hugging Face's state dict, but that
 // matrices are (in, out) and those which read the same input are one: "model.layers.0.self_attn.qkv_proj",
@@ -41,7 +52,10 @@ struct LlamaConfig {
 // embedding, the output head.
 class Llama : public LanguageModel {
  public:
-  explicit Llama(const LlamaConfig& config, Place place = {});
+  explicit Llama(const LlamaConfig& config, Place place = {}, const LoraConfig& lora = {});
+
+  // The parameter's value with what was learnt besides it.
+  at::Tensor merged(const ParameterRegistry::Declared& parameter) const;
 
   const LlamaConfig& config() const { return config_; }
 
@@ -70,6 +84,8 @@ class Llama : public LanguageModel {
   at::Tensor body(const PackedBatch& batch, const Inserted& inserted, const std::vector<int64_t>& rows,
                   const ForwardPass& pass, const std::shared_ptr<transformer::SharedGradient>& shared) const;
   const at::Tensor& head() const { return config_.tie_word_embeddings ? embedding_ : head_; }
+
+  void add_lora(const LoraConfig& lora, uint32_t layer);
 
   LlamaConfig config_;
   at::Tensor embedding_, head_;  // (V, C)

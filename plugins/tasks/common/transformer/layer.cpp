@@ -61,6 +61,33 @@ at::Tensor rotated(const at::Tensor& x, int64_t width, const Rotation& by) {
 
 }  // namespace
 
+// The additions are made of the norm's output again, which is cheaper than to keep it.
+at::Tensor attention_input(const Layer& layer, const at::Tensor& x, int64_t first, int64_t count,
+                           at::ScalarType compute) {
+  const bool whole = count == layer.qkv.weight.size(1);
+  const at::Tensor y =
+      norm_linear(x, layer.attention_norm, whole ? layer.qkv : columns(layer.qkv, first, count), compute);
+  std::vector<at::Tensor> downs, parts;
+  for (const LowRank& low : layer.qkv_additions)
+    if (low.first >= first && low.first < first + count) downs.push_back(low.down);
+  if (downs.empty()) return y;
+  const at::Tensor small = norm_linear(x, layer.attention_norm, {at::cat(downs, 1), {}}, compute);
+  int64_t next = first, rank = 0;  // columns that are made, and that of the next addition's part of `small`
+  const auto zeros = [&](int64_t end) {
+    if (end > next) parts.push_back(at::zeros({x.size(0), end - next}, y.options()));
+    next = end;
+  };
+  for (const LowRank& low : layer.qkv_additions) {
+    if (low.first < first || low.first >= first + count) continue;
+    zeros(low.first);
+    parts.push_back(linear(small.narrow(1, rank, low.down.size(1)), {low.up * low.scale, {}}));
+    next += low.up.size(1);
+    rank += low.down.size(1);
+  }
+  zeros(first + count);
+  return y + at::cat(parts, 1);
+}
+
 bool few_rows(size_t wanted, int64_t all) {
   constexpr double kFew = 0.75;
   return wanted > 0 && static_cast<double>(wanted) < kFew * static_cast<double>(all);
@@ -78,17 +105,17 @@ at::Tensor run_layer(const Layer& layer, uint64_t number, const at::Tensor& x, c
                      const ForwardPass& pass, const RowsOfLayer& rows, const at::Tensor& bias) {
   const int64_t width = layer.projection.weight.size(0), keys = shared.layout.key_width(width);
   const Dropout dropout = dropout_at(shared, pass, shared.dropout.attention, number, Site::kAttention);
-  const auto input = [&](const at::Tensor& of, const Linear& linear) {
-    return norm_linear(of, layer.attention_norm, linear, pass.compute);
+  const auto input = [&](const at::Tensor& of, int64_t first, int64_t count) {
+    return attention_input(layer, of, first, count, pass.compute);
   };
   if (!rows.index.defined()) {
-    const at::Tensor qkv = rotated(input(x, layer.qkv), width + keys, shared.rotation);
+    const at::Tensor qkv = rotated(input(x, 0, width + 2 * keys), width + keys, shared.rotation);
     return after_attention(layer, number, ragged_self_attention(qkv, shared.layout, dropout, bias), x, shared,
                            pass);
   }
-  const at::Tensor kv = rotated(input(x, columns(layer.qkv, width, 2 * keys)), keys, shared.rotation);
+  const at::Tensor kv = rotated(input(x, width, 2 * keys), keys, shared.rotation);
   const at::Tensor picked = x.index_select(0, rows.index);
-  const at::Tensor q = rotated(input(picked, columns(layer.qkv, 0, width)), width, rows.rotation);
+  const at::Tensor q = rotated(input(picked, 0, width), width, rows.rotation);
   const at::Tensor h =
       ragged_attention(q, kv.narrow(1, 0, keys), kv.narrow(1, keys, keys), rows.layout, dropout, bias);
   return after_attention(layer, number, h, picked, shared, pass);
@@ -99,7 +126,9 @@ at::Tensor after_attention(const Layer& layer, uint64_t number, const at::Tensor
   const auto dropout = [&](Site site) {
     return dropout_at(shared, pass, shared.dropout.residual, number, site);
   };
-  const at::Tensor middle = linear_residual(h, layer.projection, residual, dropout(Site::kProjection));
+  at::Tensor middle = linear_residual(h, layer.projection, residual, dropout(Site::kProjection));
+  for (const LowRank& low : layer.projection_additions)
+    middle = middle + linear(linear(h, {low.down, {}}), {low.up * low.scale, {}}).to(middle.scalar_type());
   if (layer.is_gated) return norm_swiglu_residual(middle, layer.mlp_norm, layer.up, layer.down, pass.compute);
   return norm_mlp_residual(middle, layer.mlp_norm, layer.up, layer.down, dropout(Site::kMlp), pass.compute,
                            shared.gelu);

@@ -22,13 +22,27 @@ at::Tensor add_matrix(ParameterRegistry& parameters, const std::string& name, in
 Norm add_norm(ParameterRegistry& parameters, const std::string& name, int64_t width, uint32_t unit,
               double epsilon);
 
+// An addition to a matrix W (in, out), of columns `first` on: W + scale * down up, with down (in, rank) and
+// up (rank, columns). LoRA (Hu et al., arXiv:2106.09685).
+struct LowRank {
+  at::Tensor down, up;
+  int64_t first = 0;
+  double scale = 1;
+};
+
 struct Layer {
   Norm attention_norm;
   Linear qkv, projection;
   Norm mlp_norm;
   Linear up, down;
   bool is_gated = false;  // norm_swiglu_residual() instead of norm_mlp_residual()
+  std::vector<LowRank> qkv_additions = {}, projection_additions = {};
 };
+
+// norm(x) W for columns first .. first + count - 1 of the layer's queries, keys and values, additions
+// included: (N, count) in `compute`.
+at::Tensor attention_input(const Layer& layer, const at::Tensor& x, int64_t first, int64_t count,
+                           at::ScalarType compute);
 
 struct LayerShape {
   int64_t width, inner;             // of the MLP

@@ -147,6 +147,10 @@ NameMap llava_map(const Vlm& model, int64_t more_tokens) {
                              ? std::string()
                              : "vision_tower.vision_model." + *vision;
                 return name;
+              },
+          .value =
+              [&model](const ParameterRegistry::Declared& parameter) {
+                return dynamic_cast<const language::Llama&>(model.language()).merged(parameter);
               }};
 }
 

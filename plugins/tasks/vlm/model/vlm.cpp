@@ -22,7 +22,7 @@ Vlm::Vlm(const VlmConfig& config, ParameterRegistry::Rule rule) : config_(config
   const uint32_t unit = projector_unit();
   const language::Place place{registry_, "language.", unit + 1};
   if (const auto* llama = std::get_if<language::LlamaConfig>(&config_.language))
-    language_ = std::make_unique<language::Llama>(*llama, place);
+    language_ = std::make_unique<language::Llama>(*llama, place, config_.lora);
   else
     language_ = std::make_unique<language::Gpt2>(std::get<language::Gpt2Config>(config_.language), place);
   const int64_t from = config_.vision.hidden_size, to = language_->width();

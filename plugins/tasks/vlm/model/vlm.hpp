@@ -21,7 +21,8 @@ namespace pipeline::vlm {
 struct VlmConfig {
   VisionConfig vision;
   std::variant<language::LlamaConfig, language::Gpt2Config> language;
-  int64_t projector_layers = 2;  // 1: linear; 2: a GELU between two
+  language::LoraConfig lora = {};  // of a Llama
+  int64_t projector_layers = 2;    // 1: linear; 2: a GELU between two
 
   void check() const;
 };

@@ -85,6 +85,23 @@ struct ProjectorOptions {
   }
 };
 
+struct LoraOptions : language::LoraConfig {
+  void describe(Options& o) {
+    o("rank", rank,
+      "llama: learn low-rank additions to the attention's matrices instead of the language model; 0: none")
+        .min(0)
+        .max(1 << 14);
+    o("alpha", alpha, "the additions are scaled by alpha / rank").above(0);
+    o("targets", targets, "the matrices: of q_proj, k_proj, v_proj, o_proj");
+  }
+  void validate(const ConfigErrors& errors) const {
+    for (const std::string& target : targets)
+      if (target != "q_proj" && target != "k_proj" && target != "v_proj" && target != "o_proj")
+        errors("targets", "must be of \"q_proj\", \"k_proj\", \"v_proj\", \"o_proj\"");
+    if (rank > 0 && targets.empty()) errors("targets", "must name a matrix, or rank must be 0");
+  }
+};
+
 // One set of names, Llama's, for both architectures.
 struct LanguageOptions {
   std::string architecture = "llama";
@@ -93,8 +110,10 @@ struct LanguageOptions {
           intermediate_size = 0, max_position_embeddings = 2048;
   double norm_eps = 1e-5, rope_theta = 10000, initializer_range = 0.02, dropout = 0, lr_multiplier = 1;
   bool tie_word_embeddings = true;
+  LoraOptions lora;
 
   void describe(Options& o) {
+    o.group("lora", lora);
     o("init_from", init_from, "Hugging Face folder of a Llama or GPT-2 model; empty: fresh weights");
     o("architecture", architecture, "of the language model").choices({"llama", "gpt2"});
     o("hidden_size", hidden_size, "width of the residual stream").min(1);
@@ -124,6 +143,7 @@ struct LanguageOptions {
       if (whole % part != 0) errors(key, concat("must divide task.language.", other, " (", whole, ")"));
     };
     divides(num_attention_heads, hidden_size, "num_attention_heads", "hidden_size");
+    if (architecture == "gpt2" && lora.rank > 0) errors("lora.rank", "is for architecture = \"llama\"");
     if (num_key_value_heads == 0) return;
     if (architecture == "gpt2") errors("num_key_value_heads", "is for architecture = \"llama\"");
     divides(num_key_value_heads, num_attention_heads, "num_key_value_heads", "num_attention_heads");
@@ -278,6 +298,7 @@ struct VlmTaskConfig {
   VlmConfig model(int64_t vocabulary, int64_t end_of_text) const {
     return {.vision = vision.vision,
             .language = language.model(vocabulary, end_of_text),
+            .lora = language.lora,
             .projector_layers = projector.layers};
   }
 };

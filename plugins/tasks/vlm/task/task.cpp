@@ -186,6 +186,8 @@ std::shared_ptr<Vlm> VlmTask::build_model() {
       used[i] = true;
       parameter.trainable = false;
     }
+    if (this->config().language.lora.rank > 0 && parameter.name.starts_with("language."))
+      parameter.trainable = false;
     parameter.lr_multiplier = parameter.name.starts_with("vision.") ? this->config().vision.lr_multiplier
                               : parameter.name.starts_with("projector.")
                                   ? this->config().projector.lr_multiplier
