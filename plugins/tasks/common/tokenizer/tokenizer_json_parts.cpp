@@ -98,7 +98,7 @@ std::string read_post_processor(const Section& file) {
 }
 
 json format_post_processor(const Vocabulary& vocabulary) {
-  const json offsets = {
+  json offsets = {
       {"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", false}, {"use_regex", true}};
   if (!vocabulary.adds_begin_of_text) return offsets;
   const int32_t id = vocabulary.begin_of_text;

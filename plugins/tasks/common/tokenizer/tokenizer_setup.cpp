@@ -58,7 +58,7 @@ ByteLevelBpe trained_tokenizer(const TrainingTexts& texts, int64_t size, const C
 
 ByteLevelBpe tokenizer_of_checkpoint(std::string_view state, const fs::path& path, const Context& context,
                                      const std::function<void(const std::string& problem)>& refuse) {
-  const auto kept = ByteLevelBpe::from_state(state, "the checkpoint's tokenizer");
+  auto kept = ByteLevelBpe::from_state(state, "the checkpoint's tokenizer");
   if (path.empty()) return kept;
   if (context.run().purpose != PL_PURPOSE_TRAIN && !fs::exists(path)) {
     context.info(path.string(), " is not there: using the tokenizer that came with the weights");
