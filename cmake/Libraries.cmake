@@ -26,3 +26,10 @@ find_library(WEBPDEMUX_LIBRARY webpdemux REQUIRED)
 add_library(webp::webpdemux INTERFACE IMPORTED)
 target_include_directories(webp::webpdemux SYSTEM INTERFACE ${WEBP_INCLUDE_DIR})
 target_link_libraries(webp::webpdemux INTERFACE ${WEBPDEMUX_LIBRARY} ${WEBP_LIBRARY})
+
+# libarchive reads tar archives. The shared library brings along XML and all of Unicode, which those do not need.
+find_path(ARCHIVE_INCLUDE_DIR archive.h REQUIRED)
+find_library(ARCHIVE_LIBRARY NAMES libarchive.a archive REQUIRED)
+add_library(archive::archive INTERFACE IMPORTED)
+target_include_directories(archive::archive SYSTEM INTERFACE ${ARCHIVE_INCLUDE_DIR})
+target_link_libraries(archive::archive INTERFACE ${ARCHIVE_LIBRARY})

@@ -177,6 +177,25 @@ TEST_F(Vlm, LowRankAdditionsAreLearntBesideAModelThatStays) {
   EXPECT_NEAR(loss_of("again"), loss_of("lora"), 1e-5);
 }
 
+TEST_F(Vlm, ShardsAreTheSameAsFiles) {
+  fs::create_directories(path("shards"));
+  for (int i = 0; i < 16; ++i) {
+    const std::string name = path("shards").string() + (i < 10 ? "/0" : "/") + std::to_string(i);
+    fs::copy_file(path("drawings/" + std::to_string(i) + ".png"), name + ".png");
+    write_text(name + ".txt", "a " + colour_of(i) + " " + shape_of(i));
+  }
+  const std::string pack =
+      "cd '" + path("shards").string() + "' && tar -cf 0.tar 0*.* && tar -cf 1.tar 1*.* && rm *.png *.txt";
+  ASSERT_EQ(std::system(pack.c_str()), 0);
+  for (const std::string source : {"captions.jsonl", "shards"}) {
+    const Result run =
+        call("run", {"--set", "run.dir=" + source + "-run", "--set", "task.data.train=" + source, "--set",
+                     "task.data.val=" + source, "--set", "task.data.test=\"\""});
+    ASSERT_EQ(run.code, 0) << run.out << run.err;
+  }
+  EXPECT_EQ(curve("shards-run"), curve("captions.jsonl-run"));
+}
+
 TEST_F(Vlm, UnusablePicturesAreNamed) {
   write_text(path("drawings/1.png"), "no picture");
   fs::remove(path("drawings/4.png"));

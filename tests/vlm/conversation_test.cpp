@@ -66,7 +66,7 @@ TEST_F(Conversations, ThatCannotBeUsedAreNamed) {
   EXPECT_EQ(
       reason(R"({"image":"a.png","conversations":[)" + marked + "," + gpt + "," + marked + "," + gpt + "]}"),
       "several <image>");
-  EXPECT_EQ(reason(turns(human + R"(,{"from":"system","value":"a"})")), "a turn of somebody else");
+  EXPECT_THAT(reason(turns(human + R"(,{"from":"system","value":"a"})")), HasSubstr("not LLaVA's"));
   EXPECT_THAT(reason(R"({"texts":[]})"), HasSubstr("not LLaVA's"));
   EXPECT_THAT(reason("3"), HasSubstr("not LLaVA's"));
   EXPECT_EQ(report_.table("a.json"),

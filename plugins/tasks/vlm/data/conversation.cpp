@@ -8,6 +8,7 @@
 
 #include "plugins/tasks/common/files/hash128.hpp"
 #include "plugins/tasks/common/text_pairs/pairs.hpp"
+#include "plugins/tasks/vlm/data/shards.hpp"
 
 namespace pipeline::vlm {
 namespace {
@@ -52,23 +53,6 @@ std::string problem_of(const Conversation& conversation, bool answer_required) {
   return marks == 1 ? "" : marks == 0 ? "a picture, and no <image> in the text" : "several <image>";
 }
 
-// One of LLaVA's objects. Throws json's exceptions for values of another type.
-Conversation from_llava(const json& object) {
-  Conversation result;
-  if (const auto id = object.find("id"); id != object.end())
-    result.id = id->is_string() ? id->get<std::string>() : id->dump();
-  if (const auto image = object.find("image"); image != object.end() && !image->is_null())
-    result.image = image->get<std::string>();
-  for (const json& turn : object.at("conversations")) {
-    const std::string from = turn.at("from");
-    const bool assistant = from == "gpt" || from == "assistant";
-    if (!assistant && from != "human" && from != "user")
-      throw DataError("\"from\": \"" + from + "\", must be \"human\" or \"gpt\"");
-    result.turns.push_back({assistant, turn.at("value")});
-  }
-  return result;
-}
-
 void read_llava(const std::string& path, bool answer_required,
                 const std::function<void(Conversation&&)>& sink, ReadReport& report, const ReadHooks& hooks) {
   std::ifstream file(path, std::ios::binary);
@@ -83,19 +67,12 @@ void read_llava(const std::string& path, bool answer_required,
     const std::string where = "record " + std::to_string(++report.records);
     if (hooks.on_bytes && report.records % 256 == 0) hooks.on_bytes(static_cast<uint64_t>(file.tellg()));
     try {
-      Conversation conversation = from_llava(value);
+      Conversation conversation = llava_conversation(value);
       if (conversation.id.empty()) conversation.id = std::to_string(report.records);
-      if (const std::string problem = problem_of(conversation, answer_required); !problem.empty()) {
-        report.drop(problem, where);
-      } else {
-        ++report.used;
-        sink(std::move(conversation));
-      }
-    } catch (const json::exception& error) {
+      take_conversation(std::move(conversation), answer_required, where, sink, report);
+    } catch (const DataError& error) {
       report.drop("not LLaVA's {\"id\", \"image\", \"conversations\": [{\"from\", \"value\"}]}",
                   where + ": " + error.what());
-    } catch (const DataError& error) {
-      report.drop("a turn of somebody else", where + ": " + error.what());
     }
     return false;
   };
@@ -121,12 +98,10 @@ void read_captions(const std::string& path, const CaptionColumns& columns,
                            Conversation conversation{
                                .id = std::move(pair.id), .image = std::move(pair.first), .turns = {}};
                            conversation.turns = {{false, std::string(kImageMark)}};
-                           if (marks_in(pair.second) > 0)
-                             return report.drop("<image> in a caption", "line " + std::to_string(pair.line));
                            if (!pair.second.empty())
                              conversation.turns.push_back({true, std::move(pair.second)});
-                           ++report.used;
-                           sink(std::move(conversation));
+                           take_conversation(std::move(conversation), columns.answer_required,
+                                             "line " + std::to_string(pair.line), sink, report);
                          },
                          pairs, {.on_block = hooks.on_bytes});
   report.records = pairs.records;
@@ -165,11 +140,39 @@ std::string ReadReport::table(const std::string& path) const {
   return text;
 }
 
+void take_conversation(Conversation&& conversation, bool answer_required, const std::string& where,
+                       const std::function<void(Conversation&&)>& sink, ReadReport& report) {
+  if (const std::string problem = problem_of(conversation, answer_required); !problem.empty())
+    return report.drop(problem, where);
+  ++report.used;
+  sink(std::move(conversation));
+}
+
+Conversation llava_conversation(const json& object) try {
+  Conversation result;
+  if (const auto id = object.find("id"); id != object.end())
+    result.id = id->is_string() ? id->get<std::string>() : id->dump();
+  if (const auto image = object.find("image"); image != object.end() && !image->is_null())
+    result.image = image->get<std::string>();
+  for (const json& turn : object.at("conversations")) {
+    const std::string from = turn.at("from");
+    const bool assistant = from == "gpt" || from == "assistant";
+    if (!assistant && from != "human" && from != "user")
+      throw DataError("\"from\": \"" + from + "\", must be \"human\" or \"gpt\"");
+    result.turns.push_back({assistant, turn.at("value")});
+  }
+  return result;
+} catch (const json::exception& error) {
+  throw DataError(error.what());
+}
+
 void read_conversations(const std::string& path, const CaptionColumns& columns,
                         const std::function<void(Conversation&&)>& sink, ReadReport& report,
                         const ReadHooks& hooks) {
   report = {};
-  if (std::filesystem::path(path).extension() == ".json")
+  if (is_sharded(path))
+    read_shards(path, columns, sink, report, hooks);
+  else if (std::filesystem::path(path).extension() == ".json")
     read_llava(path, columns.answer_required, sink, report, hooks);
   else
     read_captions(path, columns, sink, report, hooks);

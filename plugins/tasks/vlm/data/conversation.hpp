@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "plugins/tasks/common/files/error.hpp"
 
 namespace pipeline::vlm {
@@ -58,14 +60,21 @@ struct CaptionColumns {
   bool answer_required = true;
 };
 
+// Adds it to the report, and to what is read unless it cannot be used. `where`: for people.
+void take_conversation(Conversation&& conversation, bool answer_required, const std::string& where,
+                       const std::function<void(Conversation&&)>& sink, ReadReport& report);
+
+// One of LLaVA's objects. Throws DataError for one of another form.
+Conversation llava_conversation(const nlohmann::json& object);
+
 struct ReadHooks {
   std::function<void(uint64_t)> on_bytes;  // read so far, often; may throw to stop
 };
 
 // Reads a file in order: *.json is LLaVA's format, an array of {"id", "image", "conversations": [{"from":
-// "human" | "gpt", "value"}]}; *.jsonl, *.csv and *.tsv hold captions. Records that cannot be used are
-// dropped and counted. Throws DataError where the file cannot be read or has nothing usable. Memory is that
-// of a record.
+// "human" | "gpt", "value"}]}; *.jsonl, *.csv and *.tsv hold captions; *.tar, or a folder of such, is
+// WebDataset's form (shards.hpp). Records that cannot be used are dropped and counted. Throws DataError where
+// the file cannot be read or has nothing usable. Memory is that of a record.
 void read_conversations(const std::string& path, const CaptionColumns& columns,
                         const std::function<void(Conversation&&)>& sink, ReadReport& report,
                         const ReadHooks& hooks = {});

@@ -6,6 +6,7 @@
 #include "plugins/tasks/common/files/cache_folder.hpp"
 #include "plugins/tasks/common/record_store/record_writer.hpp"
 #include "plugins/tasks/common/text_pairs/input.hpp"
+#include "plugins/tasks/vlm/data/shards.hpp"
 
 namespace pipeline::vlm {
 namespace {
@@ -27,6 +28,24 @@ const std::regex& cache_names() {
 
 Hash128 number_key(uint64_t i) { return {i, ~uint64_t{0}}; }
 
+text_pairs::SourceFile look_at(const std::string& source, const files::Hooks& hooks) {
+  if (is_sharded(source)) return look_at_shards(source);
+  return text_pairs::hash_source(source, [&](uint64_t done, uint64_t total) {
+    hooks.throw_if_cancelled();
+    hooks.report(done, 2 * total);
+  });
+}
+
+void refuse_change(const text_pairs::SourceFile& file) {
+  if (!is_sharded(file.path)) return text_pairs::check_unchanged(file);
+  if (look_at_shards(file.path).hash == file.hash) return;
+  throw DataError(file.path + ": changed while it was being read: start again when it is complete");
+}
+
+std::string name_of(const std::filesystem::path& source) {  // of a folder also with a slash at its end
+  return (source.has_filename() ? source : source.parent_path()).stem().string();
+}
+
 Hash128 key_of(const text_pairs::SourceFile& file, const CaptionColumns& columns) {
   files::Hasher128 hasher;
   const std::string name = std::filesystem::path(file.path).extension();  // decides the format
@@ -40,14 +59,10 @@ Hash128 key_of(const text_pairs::SourceFile& file, const CaptionColumns& columns
 
 ConversationStore::ConversationStore(const std::string& folder, const std::string& source,
                                      const CaptionColumns& columns, const files::Hooks& hooks) {
-  const text_pairs::SourceFile file = text_pairs::hash_source(source, [&](uint64_t done, uint64_t total) {
-    hooks.throw_if_cancelled();
-    hooks.report(done, 2 * total);
-  });
+  const text_pairs::SourceFile file = look_at(source, hooks);
   const Hash128 key = key_of(file, columns);
-  const std::string path = (std::filesystem::path(folder) / (std::filesystem::path(source).stem().string() +
-                                                             "-" + key.hex() + ".conversations"))
-                               .string();
+  const std::string path =
+      (std::filesystem::path(folder) / (name_of(source) + "-" + key.hex() + ".conversations")).string();
   if (open(path, key)) {
     files::mark_used(path);
     return;
@@ -73,7 +88,7 @@ ConversationStore::ConversationStore(const std::string& folder, const std::strin
                      }});
   head.content = content.finish();
   writer.append(records::make_record(key, std::string(files::bytes_of(head)) + report.table(source)));
-  text_pairs::check_unchanged(file);
+  refuse_change(file);
   writer.replace();
   hooks.tell(files::remove_unused(folder, cache_names()));
   if (!open(path, key)) throw DataError(path + ": was written and cannot be read: check the disk");

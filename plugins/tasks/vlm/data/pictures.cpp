@@ -36,10 +36,18 @@ struct Pictures::Broken {
   std::set<std::string> names;
 };
 
-Pictures::Pictures(Options options) : options_(std::move(options)), broken_(std::make_shared<Broken>()) {}
+Pictures::Pictures(Options options, const files::Hooks& hooks)
+    : options_(std::move(options)),
+      archives_(tar_archives(options_.folder), hooks),
+      broken_(std::make_shared<Broken>()) {}
 
 std::vector<std::byte> Pictures::bytes(const std::string& name) const {
   if (leads_out(name)) throw ImageError("leads out of the pictures' folder");
+  try {
+    if (auto found = archives_.read(name)) return std::move(*found);
+  } catch (const files::DataError& error) {
+    throw ImageError(error.what());
+  }
   return read_file(options_.folder / name);
 }
 

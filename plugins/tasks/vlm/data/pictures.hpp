@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "plugins/tasks/common/files/hash128.hpp"
+#include "plugins/tasks/vlm/data/tar_archive.hpp"
 #include "plugins/tasks/vlm/images/image.hpp"
 #include "plugins/tasks/vlm/images/resize.hpp"
 
@@ -19,13 +20,14 @@ namespace pipeline::vlm {
 class Pictures {
  public:
   struct Options {
-    std::filesystem::path folder;
+    std::filesystem::path folder;  // its *.tar files are folders, too
     DecodeOptions decode;
     ResizeOptions resize;
     uint64_t most_broken = 0;                           // pictures
     std::function<void(const std::string& line)> warn;  // [any-thread]
   };
-  explicit Pictures(Options options);
+  // Throws DataError for an archive that cannot be read, or Cancelled.
+  explicit Pictures(Options options, const files::Hooks& hooks = {});
 
   // Writes a (3, S, S) picture to `out`; false for one that cannot be used. Throws DataError for one too
   // many. `is_known` (optional) is asked with the hash of the file's content: true, and the picture is not
@@ -42,6 +44,7 @@ class Pictures {
   std::vector<std::byte> bytes(const std::string& name) const;
 
   Options options_;
+  TarIndex archives_;
   std::shared_ptr<Broken> broken_;
 };
 

@@ -22,11 +22,15 @@ struct DataConfig {
   int64_t max_pixels = static_cast<int64_t>(kMaxPixels);
 
   void describe(Options& o) {
-    o("train", train, "what to learn from: captions (JSONL, CSV, TSV) or conversations (LLaVA's JSON)")
+    o("train", train,
+      "what to learn from: captions (JSONL, CSV, TSV), conversations (LLaVA's JSON), or "
+      "WebDataset's shards (a .tar file or a folder of such)")
         .required();
     o("val", val, "the same, to evaluate during training; empty: none");
     o("test", test, "the same, to evaluate or predict at the end; empty: none").may_change();
-    o("images", images, "folder of the pictures that the files name; empty: each file's own folder")
+    o("images", images,
+      "folder of the pictures that the files name, and of .tar archives with such; empty: each file's own "
+      "folder")
         .may_change();
     o("image_column", image_column, "captions: column of the picture's path");
     o("caption_column", caption_column, "captions: column of the text");

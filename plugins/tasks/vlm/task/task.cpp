@@ -69,23 +69,26 @@ std::string VlmTask::extra_state() { return tokenizer_->state(); }
 void VlmTask::open_split(Split split, const fs::path& file, const fs::path& images) {
   const DataConfig& data = config().data;
   const std::string what = "reading " + file.filename().string();
+  const files::Hooks hooks{
+      .progress = [&](uint64_t done, uint64_t total) { context().progress(what, done, total); },
+      .note = [&](const std::string& line) { context().info(line); },
+      .cancelled = [&] { return context().cancelled(); }};
   auto& store = stores_[static_cast<size_t>(split)];
-  store = ConversationStore(
-      std::string(view(run().cache_dir)), file.string(),
-      {.image = data.image_column,
-       .caption = data.caption_column,
-       .id = data.id_column,
-       .answer_required = split != Split::kTest},
-      {.progress = [&](uint64_t done, uint64_t total) { context().progress(what, done, total); },
-       .note = [&](const std::string& line) { context().info(line); },
-       .cancelled = [&] { return context().cancelled(); }});
+  store = ConversationStore(std::string(view(run().cache_dir)), file.string(),
+                            {.image = data.image_column,
+                             .caption = data.caption_column,
+                             .id = data.id_column,
+                             .answer_required = split != Split::kTest},
+                            hooks);
   if (!store.report().empty()) context().warn(store.report());
-  pictures_[static_cast<size_t>(split)].emplace(Pictures::Options{
-      .folder = images,
-      .decode = decode_options(data),
-      .resize = resize_options(config().vision),
-      .most_broken = static_cast<uint64_t>(data.max_broken_share * static_cast<double>(store.size())),
-      .warn = [&](const std::string& line) { context().warn(line); }});
+  pictures_[static_cast<size_t>(split)].emplace(
+      Pictures::Options{
+          .folder = images,
+          .decode = decode_options(data),
+          .resize = resize_options(config().vision),
+          .most_broken = static_cast<uint64_t>(data.max_broken_share * static_cast<double>(store.size())),
+          .warn = [&](const std::string& line) { context().warn(line); }},
+      hooks);
 }
 
 // One question in place of the test file.
@@ -118,7 +121,7 @@ void VlmTask::open_files() {
       const fs::path& file = file_of(data, split);
       if (file.empty() || (run().purpose == PL_PURPOSE_EXPORT && kept_tokenizer_)) continue;
       if (is_asked() && (split == Split::kTest || kept_tokenizer_)) continue;
-      if (!fs::is_regular_file(file)) {
+      if (!fs::exists(file)) {
         if (!to_use)
           config_error(
               key_of(split),
@@ -126,7 +129,8 @@ void VlmTask::open_files() {
         context().warn(file.string(), " is not there: going on without it");
         continue;
       }
-      open_split(split, file, data.images.empty() ? file.parent_path() : data.images);
+      open_split(split, file,
+                 data.images.empty() ? (fs::is_directory(file) ? file : file.parent_path()) : data.images);
     }
     if (is_asked()) open_question();
     if (kept_tokenizer_) {

@@ -1,0 +1,127 @@
+#include "plugins/tasks/vlm/data/shards.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <optional>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+#include "core/base/utf8.hpp"
+#include "plugins/tasks/common/text_pairs/pairs.hpp"
+#include "plugins/tasks/vlm/data/tar_archive.hpp"
+
+namespace pipeline::vlm {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr uint64_t kMostTextBytes = uint64_t{16} << 20;
+constexpr std::string_view kPictures[] = {"jpg", "jpeg", "png", "webp", "gif"};
+constexpr std::string_view kTexts[] = {"txt", "caption", "json"};
+
+// The files of one sample.
+struct Sample {
+  std::string key, image, text, kind;  // kind: of kTexts
+};
+
+// What the text says of the picture.
+Conversation conversation_of(Sample&& sample, const CaptionColumns& columns) {
+  Conversation result;
+  json object;
+  if (sample.kind == "json") {
+    object = json::parse(sample.text, nullptr, false);
+    if (!object.is_object()) throw DataError("its text is not a JSON object");
+    if (object.contains("conversations")) result = llava_conversation(object);
+  }
+  if (result.turns.empty()) {
+    result.turns = {{false, std::string(kImageMark)}};
+    if (sample.kind == "json") {
+      const auto caption = object.find(columns.caption);
+      sample.text = caption != object.end() && caption->is_string() ? caption->get<std::string>() : "";
+    }
+    if (sample.text.ends_with('\n')) sample.text.pop_back();
+    if (!text_pairs::is_blank(sample.text)) result.turns.push_back({true, std::move(sample.text)});
+  }
+  result.id = std::move(sample.key);
+  result.image = std::move(sample.image);
+  return result;
+}
+
+std::vector<fs::path> shards_of(const fs::path& path) {
+  if (!fs::is_directory(path)) return {path};
+  std::vector<fs::path> shards = tar_archives(path);
+  if (shards.empty()) throw DataError(path.string() + ": there is no *.tar file in this folder");
+  return shards;
+}
+
+}  // namespace
+
+bool is_sharded(const fs::path& path) { return path.extension() == ".tar" || fs::is_directory(path); }
+
+text_pairs::SourceFile look_at_shards(const fs::path& path) {
+  text_pairs::SourceFile result{.path = path.string(), .bytes = 0, .time = {}, .hash = {}};
+  files::Hasher128 hasher;
+  for (const fs::path& shard : shards_of(path)) {
+    const uint64_t bytes = fs::file_size(shard);
+    const int64_t time = fs::last_write_time(shard).time_since_epoch().count();
+    hasher.update(shard.filename().string() + "\n" + std::to_string(bytes) + " " + std::to_string(time) +
+                  "\n");
+    result.bytes += bytes;
+  }
+  result.hash = hasher.finish();
+  return result;
+}
+
+void read_shards(const fs::path& path, const CaptionColumns& columns,
+                 const std::function<void(Conversation&&)>& sink, ReadReport& report,
+                 const ReadHooks& hooks) {
+  uint64_t bytes = 0;
+  for (const fs::path& shard : shards_of(path)) {
+    const std::string archive = shard.filename().string();
+    std::optional<Sample> sample;
+    const auto finish = [&] {
+      if (!sample) return;
+      ++report.records;
+      const std::string where = archive + ": " + sample->key;
+      try {
+        if (first_invalid_utf8(sample->text) != std::string::npos)
+          return report.drop("text that is not UTF-8", where);
+        take_conversation(conversation_of(std::move(*sample), columns), columns.answer_required, where, sink,
+                          report);
+      } catch (const DataError& error) {
+        report.drop("JSON of another form", where + ": " + error.what());
+      }
+    };
+    for (TarReader reader(shard); reader.next();) {
+      const std::string& name = reader.name();
+      const size_t base = name.rfind('/') + 1;  // npos + 1 is 0
+      const size_t dot = name.find('.', base);
+      if (dot == std::string::npos || dot == base) continue;  // no sample's, or hidden
+      if (!sample || sample->key != name.substr(0, dot)) {
+        finish();
+        sample = Sample{.key = name.substr(0, dot), .image = {}, .text = {}, .kind = {}};
+      }
+      std::string kind = name.substr(dot + 1);
+      std::transform(kind.begin(), kind.end(), kind.begin(), [](unsigned char c) { return std::tolower(c); });
+      if (std::find(std::begin(kPictures), std::end(kPictures), kind) != std::end(kPictures)) {
+        sample->image = archive + "/" + name;
+      } else if (std::find(std::begin(kTexts), std::end(kTexts), kind) != std::end(kTexts)) {
+        // Beside a plain caption, JSON is what a downloader has noted.
+        if (!sample->kind.empty() && kind == "json") continue;
+        if (reader.bytes() > kMostTextBytes)
+          throw DataError(shard.string() + ": " + name + ": has " + std::to_string(reader.bytes()) +
+                          " bytes: a text may have " + std::to_string(kMostTextBytes));
+        const std::vector<std::byte> text = reader.read();
+        sample->text.assign(reinterpret_cast<const char*>(text.data()), text.size());
+        sample->kind = std::move(kind);
+      }
+      if (hooks.on_bytes) hooks.on_bytes(bytes + reader.position());
+    }
+    finish();
+    bytes += fs::file_size(shard);
+  }
+}
+
+}  // namespace pipeline::vlm

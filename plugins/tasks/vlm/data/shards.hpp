@@ -1,0 +1,24 @@
+// WebDataset's form: tar archives in which the files of a sample stand side by side and differ in what
+// follows the first dot of their names: 000.jpg and 000.txt. Source: github.com/webdataset/webdataset.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+
+#include "plugins/tasks/common/text_pairs/input.hpp"
+#include "plugins/tasks/vlm/data/conversation.hpp"
+
+namespace pipeline::vlm {
+
+// A *.tar file, or a folder of such.
+bool is_sharded(const std::filesystem::path& path);
+// With a hash of their names, sizes and times: they are too large to be read for it.
+text_pairs::SourceFile look_at_shards(const std::filesystem::path& path);
+
+// A sample is a picture and its caption (*.txt, *.caption, or in *.json under the caption's column) or its
+// conversation (*.json with LLaVA's "conversations"). Its id is the name before the dot, and its picture's
+// name is the archive's, a slash and the file's. Throws as read_conversations() does.
+void read_shards(const std::filesystem::path& path, const CaptionColumns& columns,
+                 const std::function<void(Conversation&&)>& sink, ReadReport& report, const ReadHooks& hooks);
+
+}  // namespace pipeline::vlm
