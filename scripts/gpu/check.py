@@ -246,7 +246,7 @@ class Check:
             item(f"{job} fp32", self.curve(job, "fp32"))
             for precision in ("bf16", "fp16"):
                 item(f"{job} {precision}", self.curve(job, precision))
-        for job in ("summarization-dropout", "protein", "esm2"):
+        for job in ("summarization-dropout", "protein", "esm2", "vlm", "vlm-frozen"):
             item(f"{job} same bits", self.same_bits(job))
         item("summarization ddp same bits", self.same_bits("summarization", "strategy.plugin=ddp"))
         item("summarization sharded 3 same bits", self.same_bits("summarization", "strategy.plugin=sharded", "strategy.zero_stage=3"))

@@ -2,7 +2,7 @@
 
     .gpu/prefix     the installed product, stripped, with the tests that know a device; laid out as build/release
     .gpu/lib        the distribution's libraries that they link and that another machine may lack
-    .gpu/data       pairs, structures, GPT-2's vocabulary
+    .gpu/data       pairs, structures, pictures, GPT-2's vocabulary
     .gpu/pack.json  {"commit", "build": the folder for which the tests were built}
 """
 
@@ -19,6 +19,7 @@ LIMIT_MIB = 40
 # Every machine that runs LibTorch has them, or LibTorch brings them.
 ELSEWHERE = re.compile(r"^(ld-linux|linux-vdso|libc|libm|libdl|libpthread|librt|libutil|libgcc_s|libstdc\+\+|libz|libtorch|libc10|libgomp|libcud|libnv)")
 PAIRS = {"train": 12000, "val": 200, "test": 200}
+PICTURES = {"train": 400, "val": 32, "test": 32}
 
 
 def run(*command):
@@ -64,19 +65,28 @@ def add_probes(build):
         "-l:libcupti.so.13")
 
 
+def copy_lines(name, count):
+    lines = (ROOT / "data" / name).read_text().splitlines(keepends=True)[:count]
+    (GPU / "data" / name).write_text("".join(lines))
+    return lines
+
+
 def add_data():
     import sys
 
     sys.path.insert(0, str(ROOT / "tests" / "parity"))
     import gpt2_vocabulary
 
-    for name in ("debian-descriptions", "protein-structures"):
+    for name in ("debian-descriptions", "protein-structures", "emoji"):
         run(ROOT / "scripts/data" / name)
-    pairs = GPU / "data" / "debian-descriptions"
-    pairs.mkdir(parents=True)
+    (GPU / "data/debian-descriptions").mkdir(parents=True)
     for split, count in PAIRS.items():
-        lines = (ROOT / "data/debian-descriptions" / f"{split}.jsonl").read_text().splitlines(keepends=True)
-        (pairs / f"{split}.jsonl").write_text("".join(lines[:count]))
+        copy_lines(f"debian-descriptions/{split}.jsonl", count)
+    (GPU / "data/emoji/images").mkdir(parents=True)
+    for split, count in PICTURES.items():
+        for line in copy_lines(f"emoji/pretrain-{split}.jsonl", count):
+            image = "emoji/" + json.loads(line)["image"]
+            shutil.copy(ROOT / "data" / image, GPU / "data" / image)
     shutil.copytree(ROOT / "data/protein-structures", GPU / "data/protein-structures")
     vocabulary = Path(gpt2_vocabulary.fetch())
     (GPU / "data/gpt2").mkdir()

@@ -4,12 +4,17 @@ import json
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 # Small enough for seconds on a CPU, of the shapes that matter: several layers, ragged sequences, accumulation. By name: config, --set.
 SMALL_GPT2 = ["task.model.n_layer=2", "task.model.n_head=2", "task.model.n_embd=128", "train.global_batch=16", "train.micro_batch=4",
               "task.rouge.validate_samples=4", "task.rouge.evaluate_samples=8", "evaluate.max_samples=32"]
 SMALL_PROTEIN = ["train.batch_per_device=\"unset\"", "train.global_batch=8", "train.micro_batch=4", "train.max_epochs=\"unset\"",
                  "evaluate.max_samples=8"]
+# One stage of its two; its folder is below the run's.
+SMALL_VLM = ["train.global_batch=16", "train.micro_batch=4", "task.generate.validate_samples=4", "task.generate.evaluate_samples=8",
+             "task.generate.retrieval=8", "evaluate.max_samples=16"]
+STAGES = {"vlm.toml": "pretrain"}
 JOBS = {
     "template": ("template.toml", []),
     "summarization": ("summarization.toml", SMALL_GPT2),
@@ -17,6 +22,8 @@ JOBS = {
     "summarization-dropout": ("summarization.toml", [*SMALL_GPT2, "task.model.embd_pdrop=0.1", "task.model.attn_pdrop=0.1",
                                                      "task.model.resid_pdrop=0.1"]),
     "protein": ("protein-quick.toml", SMALL_PROTEIN),
+    "vlm": ("vlm.toml", SMALL_VLM),
+    "vlm-frozen": ("vlm.toml", [*SMALL_VLM, 'task.freeze=["vision.*"]']),
     "esm2": ("protein-esm2.toml", [*SMALL_PROTEIN, "task.esm2.num_layers=2", "task.esm2.hidden_dim=64", "task.esm2.num_heads=4"]),
 }
 
@@ -29,8 +36,13 @@ class Runner:
 
     def command(self, verb, job, name, *sets):
         config, fixed = JOBS[job]
+        stage = ["--stage", STAGES[config]] if config in STAGES else []
         settings = [f"run.dir={name}", "run.cache_dir=cache", f"run.device={self.device}", *fixed, *sets]
-        return [self.program, verb, str(self.configs / config), *(word for s in settings for word in ("--set", s))]
+        return [self.program, verb, str(self.configs / config), *stage, *(word for s in settings for word in ("--set", s))]
+
+    def folder(self, name):
+        """Of the run, or of the one stage of it that ran."""
+        return next((self.work / name / stage for stage in STAGES.values() if (self.work / name / stage).exists()), self.work / name)
 
     def start(self, command, **environment):
         return subprocess.Popen(command, cwd=self.work, env={**self.environment, **environment}, stdin=subprocess.DEVNULL,
@@ -50,8 +62,8 @@ class Runner:
         """The same in a new folder, killed once the half of its steps is saved, and started again."""
         command = self.command("run", job, name, f"train.max_steps={steps}", f"checkpoint.every={steps // 4}", *sets)
         process = self.start(command)
-        saved = self.work / name / "checkpoints" / f"step-{steps // 2:08d}" / "manifest.json"
-        while process.poll() is None and not saved.exists():
+        saved = Path("checkpoints") / f"step-{steps // 2:08d}" / "manifest.json"
+        while process.poll() is None and not (self.folder(name) / saved).exists():
             time.sleep(0.005)
         if process.poll() is None:
             process.send_signal(signal.SIGKILL)
@@ -59,14 +71,14 @@ class Runner:
         self.output(command)
 
     def metrics(self, name):
-        return [json.loads(text) for text in (self.work / name / "metrics.jsonl").read_text().splitlines()]
+        return [json.loads(text) for text in (self.folder(name) / "metrics.jsonl").read_text().splitlines()]
 
     def losses(self, name):
         return [step["loss"] for step in self.metrics(name)]
 
     def weights(self, name, steps=12):
         """The bytes of the last checkpoint's tensors."""
-        folder = self.work / name / "checkpoints" / f"step-{steps:08d}"
+        folder = self.folder(name) / "checkpoints" / f"step-{steps:08d}"
         return {path.name: path.read_bytes() for path in sorted(folder.glob("*.safetensors"))}
 
 
