@@ -1,6 +1,8 @@
 // The vision-language task as a user runs it, on a few drawings, with a model of a few thousand parameters.
 #include <cmath>
+#include <csignal>
 #include <filesystem>
+#include <functional>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -105,6 +107,28 @@ TEST_F(Vlm, TrainsEvaluatesPredictsAndExports) {
   ASSERT_EQ(again.code, 0) << again.out << again.err;
   EXPECT_NEAR(nlohmann::json::parse(read_lines(path("again/eval.jsonl")).back())["loss"].get<double>(), loss,
               1e-5);
+}
+
+TEST_F(Vlm, KillsInAndBetweenTheStagesLeaveNoTrace) {
+  write_text(path("train.toml"), config() + kStages);
+  ASSERT_EQ(call("run", {"--set", "run.dir=undisturbed"}).code, 0);
+  const auto kill_when = [&](const std::function<bool()>& moment) {
+    Process run(pipeline_command({"run", "train.toml"}), folder());
+    EXPECT_TRUE(eventually([&] { return moment() || !run.is_running(); }));
+    EXPECT_TRUE(run.is_running()) << "the run was over before";
+    run.signal(SIGKILL);
+    run.wait();
+  };
+  const auto steps = [&](const std::string& stage) {
+    return read_lines(path("run/" + stage + "/metrics.jsonl")).size();
+  };
+  kill_when([&] { return steps("pretrain") >= 5; });
+  kill_when([&] { return fs::exists(path("run/sft")); });
+  EXPECT_EQ(steps("sft"), 0u);
+  kill_when([&] { return steps("sft") >= 5; });
+  ASSERT_EQ(call("run").code, 0);
+  for (const std::string stage : {"/pretrain", "/sft"})
+    EXPECT_EQ(curve("run" + stage), curve("undisturbed" + stage));
 }
 
 TEST_F(Vlm, AVisionEncoderThatIsTrainedHasTheSameBitsUnderEveryStrategyBesideTurnsWithoutAPicture) {
