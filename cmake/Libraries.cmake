@@ -33,3 +33,8 @@ find_library(ARCHIVE_LIBRARY NAMES libarchive.a archive REQUIRED)
 add_library(archive::archive INTERFACE IMPORTED)
 target_include_directories(archive::archive SYSTEM INTERFACE ${ARCHIVE_INCLUDE_DIR})
 target_link_libraries(archive::archive INTERFACE ${ARCHIVE_LIBRARY})
+
+# SentencePiece reads tokenizer.model files. Only the tests train such.
+find_path(SENTENCEPIECE_INCLUDE_DIR sentencepiece_processor.h REQUIRED)
+find_library(SENTENCEPIECE_LIBRARY sentencepiece REQUIRED)
+find_library(SENTENCEPIECE_TRAIN_LIBRARY sentencepiece_train REQUIRED)

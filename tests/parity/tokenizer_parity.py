@@ -1,9 +1,10 @@
-"""Compares our tokenizer with Hugging Face's `tokenizers`: pieces, ids, texts, files and training must be equal.
+"""Compares our tokenizers with Hugging Face's `tokenizers` and with `sentencepiece`: pieces, ids, texts, files and training must be equal.
 
-PIPELINE_PYTHON names the interpreter that has the packages of tokenizer-requirements.txt. GPT-2's own vocabulary is compared
+PIPELINE_PYTHON names the interpreter that has the packages of requirements.txt. GPT-2's own vocabulary is compared
 where it can be downloaded. Exit code 77: skipped, for the reason printed.
 """
 import argparse
+import io
 import json
 import os
 import random
@@ -159,6 +160,42 @@ def compare_kind(report, tool, tokenizers, kind, theirs, folder, texts):
     report.compare(f"{kind}: vocabulary after our saving", [kind], [read.get_vocab()], [theirs.get_vocab()])
 
 
+def compare_sentence_piece(report, tool, texts, training):
+    """A model that sentencepiece trains as Llama's; and what we save of it, read by transformers."""
+    import sentencepiece
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(training), model_writer=model, vocab_size=700, model_type="bpe", byte_fallback=True, split_digits=True,
+        normalization_rule_name="identity", remove_extra_whitespaces=False, allow_whitespace_only_pieces=True, character_coverage=0.99,
+        minloglevel=2)
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as saved:
+        for name, content in (("tokenizer.model", model.getvalue()), ("added_tokens.json", b'{"<image>": 700, "<pad>": 701}')):
+            with open(os.path.join(folder, name), "wb") as file:
+                file.write(content)
+        theirs = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+        data = [text.encode() for text in texts]
+        ours = tool.encode(folder, data)
+        decoded = [text.decode() for text in tool.decode(folder, ours)]
+        report.compare("SentencePiece: ids", texts, ours, theirs.encode(texts))
+        report.compare("SentencePiece: decoded texts", ours, decoded, theirs.decode(ours))
+
+        tool.ask(["save", folder, saved], [])
+        llama = transformers.AutoTokenizer.from_pretrained(saved, config=transformers.LlamaConfig())
+        report.compare("SentencePiece: what our files say", ["size, <image>, begin, end"],
+                       [[702, 700, 1, 2]], [[len(llama), llama.convert_tokens_to_ids("<image>"), llama.bos_token_id, llama.eos_token_id]])
+        # Where a text begins with a space, transformers, unlike sentencepiece, adds none.
+        plain = [i for i, text in enumerate(texts) if not text.startswith((" ", "\u2581"))]
+        report.compare("SentencePiece: ids of transformers", [texts[i] for i in plain], [ours[i] for i in plain],
+                       llama([texts[i] for i in plain], add_special_tokens=False, split_special_tokens=True).input_ids)
+        report.compare("SentencePiece: decoded by transformers", ours, decoded, llama.batch_decode(ours))
+        marked = [f"<s>{text}</s>{text}<image>{text}" for text in texts]
+        report.compare("SentencePiece: special tokens recognized", marked, tool.encode(folder, [text.encode() for text in marked], special=True),
+                       llama(marked, add_special_tokens=False).input_ids)
+
+
 def compare_gpt2(report, tool, tokenizers, folder, texts):
     model = tokenizers.models.BPE.from_file(os.path.join(folder, "encoder.json"), os.path.join(folder, "vocab.bpe"))
     compare_codes(report, tool, "GPT-2", folder, byte_level(tokenizers, model), texts)
@@ -175,10 +212,12 @@ def main():
     arguments = parser.parse_args()
     tool = Tool(arguments.tool)
     try:
+        import sentencepiece  # noqa: F401
         import tokenizers
         import tokenizers.trainers
+        import transformers  # noqa: F401
     except ImportError as error:
-        skip(f"{error}: set PIPELINE_PYTHON to a Python with tests/parity/tokenizer-requirements.txt")
+        skip(f"{error}: set PIPELINE_PYTHON to a Python with tests/parity/requirements.txt")
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     import gpt2_vocabulary
     import tokenizer_kinds
@@ -198,6 +237,7 @@ def main():
         compare_codes(report, tool, "trained", folder, tokenizers.Tokenizer.from_file(folder + "/tokenizer.json"), texts)
         compare_files(report, tool, tokenizers, folder, texts[:2000])
         compare_bytes(report, tool, folder, samples.random_bytes(5000, seed=3))
+    compare_sentence_piece(report, tool, texts, samples.TRAINING * 3)
     try:
         compare_gpt2(report, tool, tokenizers, gpt2_vocabulary.fetch(), texts)
         compare_bytes(report, tool, gpt2_vocabulary.fetch(), samples.random_bytes(5000, seed=4))

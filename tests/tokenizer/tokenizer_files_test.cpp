@@ -103,7 +103,8 @@ TEST(TokenizerFiles, TheFormOfGpt2OnTheHubIsRead) {
 TEST(TokenizerFiles, MissingFilesAreNamed) {
   const FilesFolder folder;
   EXPECT_EQ(message_of<Error>([&] { ByteLevelBpe::load(folder.path()); }),
-            folder.path() + ": has no tokenizer: neither tokenizer.json nor vocab.json with merges.txt");
+            folder.path() +
+                ": has no tokenizer: neither tokenizer.json, tokenizer.model nor vocab.json with merges.txt");
   EXPECT_EQ(message_of<Error>([&] { ByteLevelBpe::load(folder / "x.json"); }),
             folder / "x.json: cannot be read: No such file or directory");
   folder.write("vocab.json", small_vocab().dump());

@@ -27,7 +27,9 @@
 namespace {
 
 using pipeline::text::ByteLevelBpe;
+using pipeline::text::load_tokenizer;
 using pipeline::text::SpecialTokens;
+using pipeline::text::Tokenizer;
 
 template <class Sequence>
 bool read_frame(Sequence& items, std::FILE* file = stdin) {
@@ -44,7 +46,7 @@ void write_frame(const Sequence& items) {
   std::fwrite(items.data(), sizeof items[0], count, stdout);
 }
 
-void encode(const ByteLevelBpe& tokenizer, SpecialTokens special) {
+void encode(const Tokenizer& tokenizer, SpecialTokens special) {
   for (std::string text; read_frame(text);) write_frame(tokenizer.encode(text, special));
 }
 
@@ -62,7 +64,7 @@ void pieces(const std::string& kind) {
   }
 }
 
-void decode(const ByteLevelBpe& tokenizer) {
+void decode(const Tokenizer& tokenizer) {
   for (std::vector<int32_t> ids; read_frame(ids);) write_frame(tokenizer.decode(ids));
 }
 
@@ -92,17 +94,17 @@ int run(const std::vector<std::string>& arguments) {
     return arguments.size() == count && arguments[0] == verb;
   };
   if (is("encode", 2)) {
-    encode(ByteLevelBpe::load(arguments[1]), SpecialTokens::kAsText);
+    encode(*load_tokenizer(arguments[1]), SpecialTokens::kAsText);
   } else if (is("encode-special", 2)) {
-    encode(ByteLevelBpe::load(arguments[1]), SpecialTokens::kRecognize);
+    encode(*load_tokenizer(arguments[1]), SpecialTokens::kRecognize);
   } else if (is("decode", 2)) {
-    decode(ByteLevelBpe::load(arguments[1]));
+    decode(*load_tokenizer(arguments[1]));
   } else if (is("pieces", 2)) {
     pieces(arguments[1]);
   } else if (is("train", 4)) {
     train(std::stoi(arguments[1]), std::stoi(arguments[2]), arguments[3]);
   } else if (is("save", 3)) {
-    ByteLevelBpe::load(arguments[1]).save(arguments[2]);
+    load_tokenizer(arguments[1])->save(arguments[2]);
   } else if (is("time", 3)) {
     time(ByteLevelBpe::load(arguments[1]), arguments[2].c_str());
   } else {

@@ -7,7 +7,10 @@
 
 #include <algorithm>
 
+#include "tests/support/test_files.hpp"
+#include "tests/tokenizer/trained_sentence_piece.hpp"
 #include "tokenizer/bpe_trainer.hpp"
+#include "tokenizer/byte_level_bpe.hpp"
 
 namespace pipeline::vlm {
 namespace {
@@ -25,7 +28,7 @@ text::ByteLevelBpe bytes_alone() {
 class ChatTest : public testing::Test {
  protected:
   Chat chat(const std::string& name, int64_t max_tokens = 100) const {
-    return {ChatTemplate::named(name), tokenizer_, 3, max_tokens};
+    return {ChatTemplate::named(name), std::make_shared<const text::ByteLevelBpe>(tokenizer_), 3, max_tokens};
   }
   // Each token as a reader sees it: its letter, # for a patch, $ for the end of text.
   std::string shown(const std::vector<int64_t>& tokens) const {
@@ -134,6 +137,36 @@ TEST_F(ChatTest, AnEndThatTheTokenizerDoesNotHaveIsAnError) {
         "task.chat.template = \"chatml\": ends an answer with <|im_end|>, which is 10 tokens of this "
         "tokenizer, must be one: use a tokenizer that has it, or another template");
   }
+}
+
+// As Vicuna and LLaVA learned it: the words are the tokens that they are in the whole text.
+TEST(ChatWithSentencePiece, VicunasTokensAreThoseOfTheWholeText) {
+  const tests::FilesFolder folder;
+  folder.write("tokenizer.model", tests::trained_sentence_piece());
+  const text::TokenizerPtr tokenizer = text::load_tokenizer(folder.path());
+  const Chat chat(ChatTemplate::named("vicuna"), tokenizer, 3, 1000);
+  const auto whole = [&](const std::string& rest, text::Place place) {
+    const auto ids = tokenizer->encode(rest, text::SpecialTokens::kRecognize, place);
+    return std::vector<int64_t>(ids.begin(), ids.end());
+  };
+  const std::string system =
+      "<s>A chat between a curious user and an artificial intelligence assistant. The assistant gives "
+      "helpful, detailed, and polite answers to the user's questions.";
+  const Conversation two{"c", "", {{false, "what is this?"}, {true, "a cat"}, {false, "</s>"}, {true, "no"}}};
+  // The space of a text that starts is there after <s>, too.
+  std::vector<int64_t> expected = whole(
+      "<s> " + system.substr(3) + " USER: what is this? ASSISTANT: a cat</s> USER:", text::Place::kWithin);
+  const auto written = tokenizer->encode(" </s>", text::SpecialTokens::kAsText, text::Place::kWithin);
+  expected.insert(expected.end(), written.begin(), written.end());
+  for (const int64_t id : whole(" ASSISTANT: no", text::Place::kWithin)) expected.push_back(id);
+  const ChatTokens tokens = chat.sequence(two);
+  EXPECT_THAT(tokens.tokens, ElementsAreArray(expected));
+  EXPECT_EQ(std::count(expected.begin(), expected.end(), chat.end_token()), 1);
+  EXPECT_EQ(chat.answer_text(chat.answer(two, 0)), "a cat</s>");
+  const ChatTokens seen = chat.sequence({"c", "p.png", {{false, "<image>\nwhat"}, {true, "a cat"}}});
+  std::vector<int64_t> rest = whole("\nwhat ASSISTANT: a cat", text::Place::kWithin);
+  EXPECT_THAT(std::vector<int64_t>(seen.tokens.end() - static_cast<int64_t>(rest.size()), seen.tokens.end()),
+              ElementsAreArray(rest));
 }
 
 }  // namespace

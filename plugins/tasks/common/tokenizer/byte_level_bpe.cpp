@@ -5,30 +5,17 @@
 
 #include "core/base/utf8.hpp"
 #include "tokenizer/bpe_model.hpp"
+#include "tokenizer/fingerprint.hpp"
 #include "tokenizer/pre_tokenizer.hpp"
+#include "tokenizer/special_tokens.hpp"
 #include "tokenizer/tokenizer_files.hpp"
 #include "tokenizer/word_cache.hpp"
 
 namespace pipeline::text {
 namespace {
 
-// FNV-1a, 64 bits.
-class Hash {
- public:
-  void add(std::string_view bytes) {
-    for (const char byte : bytes) value_ = (value_ ^ static_cast<uint8_t>(byte)) * 0x100000001b3;
-  }
-  void add(uint64_t number) {
-    for (int i = 0; i < 8; ++i) value_ = (value_ ^ (number >> (8 * i) & 0xff)) * 0x100000001b3;
-  }
-  uint64_t value() const { return value_; }
-
- private:
-  uint64_t value_ = 0xcbf29ce484222325;
-};
-
 uint64_t fingerprint_of(const Vocabulary& vocabulary) {
-  Hash hash;
+  Fingerprint hash;
   hash.add(vocabulary.tokens.size());
   for (const std::string& token : vocabulary.tokens) {
     hash.add(token.size());
@@ -63,10 +50,14 @@ struct ByteLevelBpe::State {
         model(vocabulary),
         eot(end_of_text(vocabulary)),
         fingerprint(fingerprint_of(vocabulary)),
-        cache_owner(next_owner()) {}
+        cache_owner(next_owner()) {
+    for (const int32_t id : vocabulary.special)
+      special.push_back({vocabulary.tokens[static_cast<size_t>(id)], id});
+  }
 
   Vocabulary vocabulary;
   BpeModel model;
+  std::vector<SpecialToken> special;
   int32_t eot;  // -1: none
   uint64_t fingerprint;
   uint32_t cache_owner;
@@ -85,34 +76,13 @@ ByteLevelBpe ByteLevelBpe::from_state(std::string_view state, const std::string&
   return ByteLevelBpe(parse_tokenizer_state({name, std::string(state)}));
 }
 
-std::vector<int32_t> ByteLevelBpe::encode(std::string_view text, SpecialTokens special) const {
-  std::vector<int32_t> ids;
-  ids.reserve(text.size() / 3);  // English has more than 4 bytes a token, many scripts fewer than 3
-  encode_append(text, ids, special);
-  return ids;
-}
-
-void ByteLevelBpe::encode_append(std::string_view text, std::vector<int32_t>& ids,
-                                 SpecialTokens special) const {
+void ByteLevelBpe::encode_append(std::string_view text, std::vector<int32_t>& ids, SpecialTokens special,
+                                 Place /*place*/) const {
   if (special == SpecialTokens::kRecognize) {
-    while (true) {
-      // The special token that stands first; of those that begin at the same place, the longest.
-      size_t at = std::string_view::npos;
-      int32_t found = -1;
-      for (const int32_t id : state_->vocabulary.special) {
-        const std::string& token = state_->vocabulary.tokens[static_cast<size_t>(id)];
-        const size_t position =
-            text.substr(0, at == std::string_view::npos ? at : at + token.size()).find(token);
-        if (position == std::string_view::npos || position > at) continue;
-        if (position < at || token.size() > state_->vocabulary.tokens[static_cast<size_t>(found)].size()) {
-          at = position;
-          found = id;
-        }
-      }
-      if (found < 0) break;
-      encode_plain(text.substr(0, at), ids);
-      ids.push_back(found);
-      text.remove_prefix(at + state_->vocabulary.tokens[static_cast<size_t>(found)].size());
+    while (const auto found = first_special(text, state_->special)) {
+      encode_plain(text.substr(0, found->at), ids);
+      ids.push_back(found->token.id);
+      text.remove_prefix(found->at + found->token.text.size());
     }
   }
   encode_plain(text, ids);
@@ -158,6 +128,11 @@ std::string ByteLevelBpe::decode(std::span<const int32_t> ids) const {
 const Vocabulary& ByteLevelBpe::vocabulary() const { return state_->vocabulary; }
 
 int32_t ByteLevelBpe::vocab_size() const { return static_cast<int32_t>(state_->vocabulary.tokens.size()); }
+
+std::optional<int32_t> ByteLevelBpe::special_token(std::string_view text) const {
+  const int32_t id = text::special_token(state_->vocabulary, text);
+  return id >= 0 ? std::optional(id) : std::nullopt;
+}
 
 bool ByteLevelBpe::has_eot() const { return state_->eot >= 0; }
 

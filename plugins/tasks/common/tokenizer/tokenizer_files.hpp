@@ -3,15 +3,10 @@
 #include <string>
 #include <string_view>
 
+#include "tokenizer/text_file.hpp"
 #include "tokenizer/vocabulary.hpp"
 
 namespace pipeline::text {
-
-// A file's text and the name for it in errors.
-struct NamedText {
-  std::string path;
-  std::string text;
-};
 
 // See ByteLevelBpe::load() and save().
 Vocabulary load_vocabulary(const std::string& path);

@@ -15,7 +15,10 @@ namespace pipeline::text {
 // A table of the file, with the means to name its members in errors.
 class Section {
  public:
-  Section(const nlohmann::json& value, std::string place) : value_(value), place_(std::move(place)) {
+  // `limit`: why options are refused.
+  Section(const nlohmann::json& value, std::string place,
+          const char* limit = "only the byte-level BPE of GPT-2, SmolLM and Llama 3 is read here")
+      : value_(value), place_(std::move(place)), limit_(limit) {
     if (!value_.is_object())
       throw Error(place_ + " = " + strict_json::excerpt(value_) + ": must be an object");
   }
@@ -45,13 +48,13 @@ class Section {
       list += (list.empty() ? "" : " or ") + strict_json::excerpt(option);
     }
     throw Error(place(key) + " = " + strict_json::excerpt(value) + ": must be " +
-                (list.empty() ? "null" : list) +
-                ": only the byte-level BPE of GPT-2, SmolLM and Llama 3 is read here");
+                (list.empty() ? "null" : list) + ": " + limit_);
   }
 
  private:
   const nlohmann::json& value_;
   std::string place_;
+  const char* limit_;
 };
 
 // What cuts a text into pieces: `pre_tokenizer`.

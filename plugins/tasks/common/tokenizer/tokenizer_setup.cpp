@@ -2,6 +2,7 @@
 
 #include "files/cache_folder.hpp"
 #include "tokenizer/bpe_trainer.hpp"
+#include "tokenizer/byte_level_bpe.hpp"
 
 namespace pipeline::text {
 namespace {
@@ -48,17 +49,19 @@ void keep(const ByteLevelBpe& tokenizer, const fs::path& folder) {
 
 }  // namespace
 
-ByteLevelBpe trained_tokenizer(const TrainingTexts& texts, int64_t size, const Context& context) {
+TokenizerPtr trained_tokenizer(const TrainingTexts& texts, int64_t size, const Context& context) {
   const fs::path folder = fs::path(std::string(view(context.run().cache_dir))) / ("tokenizer-" + texts.key);
-  if (auto tokenizer = load_trained(folder, context)) return *tokenizer;
-  ByteLevelBpe tokenizer = train(texts, size, context);
-  keep(tokenizer, folder);
-  return tokenizer;
+  auto tokenizer = load_trained(folder, context);
+  if (!tokenizer) {
+    tokenizer = train(texts, size, context);
+    keep(*tokenizer, folder);
+  }
+  return std::make_shared<const ByteLevelBpe>(*std::move(tokenizer));
 }
 
-ByteLevelBpe tokenizer_of_checkpoint(std::string_view state, const fs::path& path, const Context& context,
+TokenizerPtr tokenizer_of_checkpoint(std::string_view state, const fs::path& path, const Context& context,
                                      const std::function<void(const std::string& problem)>& refuse) {
-  auto kept = ByteLevelBpe::from_state(state, "the checkpoint's tokenizer");
+  TokenizerPtr kept = tokenizer_of_state(state, "the checkpoint's tokenizer");
   if (path.empty()) return kept;
   if (context.run().purpose != PL_PURPOSE_TRAIN && !fs::exists(path)) {
     context.info(path.string(), " is not there: using the tokenizer that came with the weights");
@@ -69,7 +72,7 @@ ByteLevelBpe tokenizer_of_checkpoint(std::string_view state, const fs::path& pat
     return kept;
   }
   try {
-    if (ByteLevelBpe::load(path.string()).fingerprint() == kept.fingerprint()) return kept;
+    if (load_tokenizer(path.string())->fingerprint() == kept->fingerprint()) return kept;
     refuse(
         "is not the tokenizer that the weights were trained with, so they would read other words: use that "
         "one, or leave the key out to use the checkpoint's");

@@ -6,11 +6,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <optional>
 #include <string>
 #include <string_view>
 
-#include "tokenizer/byte_level_bpe.hpp"
+#include "tokenizer/tokenizer.hpp"
 
 namespace pipeline::text {
 
@@ -25,15 +24,15 @@ struct TrainingTexts {
       each;
 };
 
-// A tokenizer of `size` tokens trained on the texts; kept in the run's cache folder, as "tokenizer-KEY", for
-// who asks again. Throws Error of this folder, std::filesystem's, or pipeline::Error when the run is
+// A byte-level BPE of `size` tokens trained on the texts; kept in the run's cache folder, as "tokenizer-KEY",
+// for who asks again. Throws Error of this folder, std::filesystem's, or pipeline::Error when the run is
 // cancelled. [main]
-ByteLevelBpe trained_tokenizer(const TrainingTexts& texts, int64_t size, const Context& context);
+TokenizerPtr trained_tokenizer(const TrainingTexts& texts, int64_t size, const Context& context);
 
 // The tokenizer that a checkpoint carries as `state` (see Task::extra_state). `path`: what the configuration
 // says, or empty; another tokenizer there is a problem, which refuse() is told, since the weights would read
 // other words. When a model is only used, the path need not exist.
-ByteLevelBpe tokenizer_of_checkpoint(std::string_view state, const std::filesystem::path& path,
+TokenizerPtr tokenizer_of_checkpoint(std::string_view state, const std::filesystem::path& path,
                                      const Context& context,
                                      const std::function<void(const std::string& problem)>& refuse);
 

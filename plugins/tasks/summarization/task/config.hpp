@@ -35,7 +35,9 @@ struct TokenizerConfig {
 
   void describe(Options& o) {
     o("path", path,
-      "tokenizer.json, or a folder with it or with vocab.json and merges.txt; empty: train on the data");
+      "tokenizer.json, tokenizer.model, or a folder with one of them or with vocab.json and merges.txt; "
+      "empty: "
+      "train on the data");
     o("vocab_size", vocab_size, "size of a trained tokenizer").unit("tokens").min(257).max(1 << 20);
   }
 };

@@ -45,7 +45,7 @@ TokenCacheSource source_of(const SummarizationConfig& config, Split split, const
 std::string cache_folder(const Context& context) { return std::string(view(context.run().cache_dir)); }
 
 // The tokenizer that the training file gives.
-text::ByteLevelBpe trained_tokenizer(TokenCacheSource source, int64_t size, const Context& context) {
+text::TokenizerPtr trained_tokenizer(TokenCacheSource source, int64_t size, const Context& context) {
   source.tokenizer = "trained/2 " + std::to_string(size);
   source.vocabulary_size = static_cast<uint32_t>(size);
   const auto each = [&](const auto& text, const auto& read) {
@@ -81,15 +81,14 @@ bool is_needed(const SummarizationConfig& config, Split split, bool has_tokenize
 
 }  // namespace
 
-Corpus::Corpus(const SummarizationConfig& config, const Context& context,
-               const std::optional<text::ByteLevelBpe>& kept) {
+Corpus::Corpus(const SummarizationConfig& config, const Context& context, const text::TokenizerPtr& kept) {
   try {
     if (kept)
       tokenizer_ = kept;
     else if (!config.tokenizer.path.empty())
-      tokenizer_ = text::ByteLevelBpe::load(config.tokenizer.path.string());
+      tokenizer_ = text::load_tokenizer(config.tokenizer.path.string());
     for (const Split split : {Split::kTrain, Split::kVal, Split::kTest}) {
-      if (!is_needed(config, split, tokenizer_.has_value(), context)) continue;
+      if (!is_needed(config, split, tokenizer_ != nullptr, context)) continue;
       TokenCacheSource source = source_of(config, split, context);
       if (!tokenizer_)
         tokenizer_ = trained_tokenizer(source, config.tokenizer.vocab_size,

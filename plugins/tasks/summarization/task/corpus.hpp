@@ -13,7 +13,7 @@
 
 #include "plugins/tasks/summarization/data/token_cache.hpp"
 #include "plugins/tasks/summarization/task/config.hpp"
-#include "tokenizer/byte_level_bpe.hpp"
+#include "tokenizer/tokenizer.hpp"
 
 namespace pipeline::summarization {
 
@@ -23,10 +23,9 @@ class Corpus {
   // there is neither `kept` nor one in the configuration, and tokenizes. Says what it dropped from the files.
   // To use a model, files of other splits need not be there. `kept`: the one that the weights were trained
   // with. [main]
-  Corpus(const SummarizationConfig& config, const Context& context,
-         const std::optional<text::ByteLevelBpe>& kept);
+  Corpus(const SummarizationConfig& config, const Context& context, const text::TokenizerPtr& kept);
 
-  const text::ByteLevelBpe& tokenizer() const { return *tokenizer_; }
+  const text::Tokenizer& tokenizer() const { return *tokenizer_; }
   uint64_t size(Split split) const { return cache(split) ? cache(split)->size() : 0; }
   // Samples that have one.
   uint64_t summaries(Split split) const { return cache(split) ? cache(split)->summaries() : 0; }
@@ -37,7 +36,7 @@ class Corpus {
   void open(Split split, TokenCacheSource source, const Context& context);
   const std::optional<TokenCache>& cache(Split split) const { return caches_[static_cast<size_t>(split)]; }
 
-  std::optional<text::ByteLevelBpe> tokenizer_;
+  text::TokenizerPtr tokenizer_;
   std::array<std::optional<TokenCache>, 3> caches_;
 };
 

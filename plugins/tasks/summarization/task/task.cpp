@@ -71,7 +71,7 @@ void Summarization::prepare() {
 
 void Summarization::open_data() {
   if (!corpus_) corpus_.emplace(config(), context(), kept_tokenizer_);  // another process has prepared
-  const text::ByteLevelBpe& tokenizer = corpus_->tokenizer();
+  const text::Tokenizer& tokenizer = corpus_->tokenizer();
   if (!tokenizer.has_eot())
     fail_with(PL_ERROR_CONFIG,
               "the tokenizer names no token that ends a text (eos_token), which a summary ends with");

@@ -35,7 +35,7 @@ class Summarization : public TorchTask<SummarizationConfig, Gpt2, SummarizationB
   using TorchTask::TorchTask;
   static constexpr bool kHasUnits = true;
 
-  // The tokenizer, as tokenizer.json.
+  // The tokenizer.
   std::string extra_state() override;
   void set_extra_state(std::string_view state) override;
   void prepare() override;
@@ -65,7 +65,7 @@ class Summarization : public TorchTask<SummarizationConfig, Gpt2, SummarizationB
   std::vector<std::string> write_summaries(Split split, const std::vector<uint64_t>& ids);
   std::string text(const TokenView& tokens) const;
 
-  std::optional<text::ByteLevelBpe> kept_tokenizer_;  // came with the weights
+  text::TokenizerPtr kept_tokenizer_;  // came with the weights
   std::optional<Corpus> corpus_;
   SequenceRules rules_;
 };

@@ -230,7 +230,7 @@ void import_llava(const std::string& folder, Vlm& model) {
   hugging_face::import_weights(folder, model.parameters(), llava_map(model, more));
 }
 
-void export_llava(const std::string& folder, const Vlm& model) {
+void export_llava(const std::string& folder, const Vlm& model, std::optional<int64_t> image_token) {
   const auto* llama = std::get_if<language::LlamaConfig>(&model.config().language);
   if (llama == nullptr)
     fail_with(PL_ERROR_UNSUPPORTED,
@@ -243,17 +243,18 @@ void export_llava(const std::string& folder, const Vlm& model) {
   const VisionConfig& vision = model.config().vision;
   const at::Tensor one = at::ones({vision.hidden_size}), zero = at::zeros({vision.hidden_size});
   const std::string norm = "vision_tower.vision_model.post_layernorm.";  // there, and not used
-  hugging_face::export_weights(folder, model.parameters(), llava_map(model, 1),
+  const int64_t more_tokens = image_token ? 0 : 1;
+  hugging_face::export_weights(folder, model.parameters(), llava_map(model, more_tokens),
                                {{norm + "weight", one}, {norm + "bias", zero}});
   json text = language::llama_json(*llama);
-  text["vocab_size"] = llama->vocab_size + 1;
+  text["vocab_size"] = llama->vocab_size + more_tokens;
   const json values = {{"model_type", "llava"},
                        {"architectures", {"LlavaForConditionalGeneration"}},
                        {"projector_hidden_act", "gelu"},
                        {"multimodal_projector_bias", true},
                        {"vision_feature_layer", -1},
                        {"vision_feature_select_strategy", vision.is_clip() ? "default" : "full"},
-                       {"image_token_index", llama->vocab_size},
+                       {"image_token_index", image_token.value_or(llama->vocab_size)},
                        {"image_seq_length", vision.patches()},
                        {"tie_word_embeddings", llama->tie_word_embeddings},
                        {"torch_dtype", "float32"},

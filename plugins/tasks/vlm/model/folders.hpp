@@ -1,6 +1,8 @@
 // Hugging Face's folders of the parts and of the whole.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "plugins/tasks/vlm/model/vlm.hpp"
@@ -24,9 +26,9 @@ void import_llava(const std::string& folder, Vlm& model);
 // Whether a folder's config.json says that it is LLaVA's.
 bool is_llava(const std::string& folder);
 
-// What transformers loads as LlavaForConditionalGeneration. The token that stands for a patch there is one
-// more than our vocabulary has, at its end. Throws Error where the language model is a GPT-2: transformers
-// cannot give one a picture.
-void export_llava(const std::string& folder, const Vlm& model);
+// What transformers loads as LlavaForConditionalGeneration. `image_token` stands for a patch there; without,
+// it is one more than our vocabulary has, at its end. Throws Error where the language model is a GPT-2:
+// transformers cannot give one a picture.
+void export_llava(const std::string& folder, const Vlm& model, std::optional<int64_t> image_token = {});
 
 }  // namespace pipeline::vlm

@@ -9,15 +9,16 @@ namespace {
 
 const std::vector<ChatTemplate>& templates() {
   static const std::vector<ChatTemplate> all{
-      {"plain", true, "", "", "", "", ""},
-      {"simple", true, "", "question: ", "\n", "answer: ", ""},
+      {"plain", true, "", "", "", "", "", ""},
+      {"simple", true, "", "question: ", "\n", "answer: ", "", ""},
       {"vicuna", true,
        "A chat between a curious user and an artificial intelligence assistant. The assistant gives helpful, "
-       "detailed, and polite answers to the user's questions. ",
-       "USER: ", " ", "ASSISTANT: ", ""},
-      {"chatml", false, "", "<|im_start|>user\n", "<|im_end|>\n", "<|im_start|>assistant\n", "<|im_end|>"},
+       "detailed, and polite answers to the user's questions.",
+       " USER:", "", " ASSISTANT:", " ", ""},
+      {"chatml", false, "", "<|im_start|>user\n", "<|im_end|>\n", "<|im_start|>assistant\n", "",
+       "<|im_end|>"},
       {"llama3", false, "<|begin_of_text|>", "<|start_header_id|>user<|end_header_id|>\n\n", "<|eot_id|>",
-       "<|start_header_id|>assistant<|end_header_id|>\n\n", "<|eot_id|>"},
+       "<|start_header_id|>assistant<|end_header_id|>\n\n", "", "<|eot_id|>"},
   };
   return all;
 }
@@ -36,19 +37,24 @@ ChatTemplate ChatTemplate::named(const std::string& name) {
   fail_with(PL_ERROR_CONFIG, "there is no chat template \"", name, "\"");
 }
 
-Chat::Chat(ChatTemplate style, text::ByteLevelBpe tokenizer, int64_t patches, int64_t max_tokens)
-    : style_(std::move(style)), tokenizer_(std::move(tokenizer)), patches_(patches), max_tokens_(max_tokens) {
-  const auto encode = [&](const std::string& text) {
-    const auto ids = tokenizer_.encode(text, text::SpecialTokens::kRecognize);
+Chat::Chat(ChatTemplate style, text::TokenizerPtr tokenizer, int64_t patches, int64_t max_tokens)
+    : style_(std::move(style)),
+      tokenizer_(std::move(tokenizer)),
+      words_(style_.before_assistant.empty() ? text::Place::kStart : text::Place::kWithin),
+      patches_(patches),
+      max_tokens_(max_tokens) {
+  const auto encode = [&](const std::string& text, text::Place place) {
+    const auto ids = tokenizer_->encode(text, text::SpecialTokens::kRecognize, place);
     return std::vector<int64_t>(ids.begin(), ids.end());
   };
-  if (style_.begins_with_end) system_ = {tokenizer_.eot()};
-  for (const int64_t id : encode(style_.system)) system_.push_back(id);
-  before_user_ = encode(style_.before_user);
-  after_user_ = encode(style_.after_user);
-  before_assistant_ = encode(style_.before_assistant);
-  end_ = style_.after_assistant.empty() ? std::vector<int64_t>{tokenizer_.eot()}
-                                        : encode(style_.after_assistant);
+  if (style_.begins_with_end) system_ = {tokenizer_->adds_bos() ? *tokenizer_->bos() : tokenizer_->eot()};
+  for (const int64_t id : encode(style_.system, text::Place::kStart)) system_.push_back(id);
+  before_user_ =
+      encode(style_.before_user, style_.system.empty() ? text::Place::kStart : text::Place::kWithin);
+  after_user_ = encode(style_.after_user, text::Place::kWithin);
+  before_assistant_ = encode(style_.before_assistant, text::Place::kWithin);
+  end_ = style_.after_assistant.empty() ? std::vector<int64_t>{tokenizer_->eot()}
+                                        : encode(style_.after_assistant, text::Place::kWithin);
   if (end_.size() != 1)
     fail_with(PL_ERROR_CONFIG, "task.chat.template = \"", style_.name, "\": ends an answer with ",
               style_.after_assistant, ", which is ", end_.size(),
@@ -56,14 +62,14 @@ Chat::Chat(ChatTemplate style, text::ByteLevelBpe tokenizer, int64_t patches, in
 }
 
 void Chat::append_text(std::string_view text, std::vector<int64_t>& out) const {
-  const auto ids = tokenizer_.encode(text);
+  const auto ids = tokenizer_->encode(text, text::SpecialTokens::kAsText, words_);
   out.insert(out.end(), ids.begin(), ids.end());
 }
 
 void Chat::append_user(const Turn& turn, bool with_picture, std::vector<int64_t>& out) const {
   out.insert(out.end(), before_user_.begin(), before_user_.end());
   const size_t mark = turn.text.find(kImageMark);
-  append_text(std::string_view(turn.text).substr(0, mark), out);
+  append_text(style_.before_words + turn.text.substr(0, mark), out);
   if (mark != std::string::npos) {
     if (with_picture) out.insert(out.end(), static_cast<size_t>(patches_), ChatTokens::kPatch);
     append_text(std::string_view(turn.text).substr(mark + kImageMark.size()), out);
@@ -85,7 +91,7 @@ ChatTokens Chat::sequence(const Conversation& conversation, bool with_picture) c
     learnt.resize(asked, false);
     const bool is_answered = i + 1 < conversation.turns.size();
     if (is_answered) {
-      append_text(conversation.turns[i + 1].text, all);
+      append_text(style_.before_words + conversation.turns[i + 1].text, all);
       all.push_back(end_.front());
       learnt.resize(all.size(), true);
     }
@@ -114,7 +120,7 @@ std::vector<int64_t> Chat::prompt(const Conversation& conversation, size_t quest
     std::vector<int64_t>& part = parts.emplace_back();
     append_user(conversation.turns[2 * i], with_picture, part);
     if (i == question) break;
-    append_text(conversation.turns[2 * i + 1].text, part);
+    append_text(style_.before_words + conversation.turns[2 * i + 1].text, part);
     part.push_back(end_.front());
   }
   const auto has_picture = [&](const std::vector<int64_t>& part) {
@@ -136,9 +142,15 @@ std::vector<int64_t> Chat::prompt(const Conversation& conversation, size_t quest
 
 std::vector<int64_t> Chat::answer(const Conversation& conversation, size_t question) const {
   std::vector<int64_t> tokens;
-  append_text(conversation.turns[2 * question + 1].text, tokens);
+  append_text(style_.before_words + conversation.turns[2 * question + 1].text, tokens);
   tokens.push_back(end_.front());
   return tokens;
+}
+
+std::string Chat::answer_text(const std::vector<int64_t>& tokens) const {
+  std::string text = tokenizer_->decode(std::vector<int32_t>(tokens.begin(), tokens.end()));
+  if (text.starts_with(style_.before_words)) text.erase(0, style_.before_words.size());
+  return text;
 }
 
 }  // namespace pipeline::vlm

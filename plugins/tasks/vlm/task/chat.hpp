@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "plugins/tasks/vlm/data/conversation.hpp"
-#include "tokenizer/byte_level_bpe.hpp"
+#include "tokenizer/tokenizer.hpp"
 
 namespace pipeline::vlm {
 
@@ -15,9 +15,10 @@ namespace pipeline::vlm {
 // what people wrote.
 struct ChatTemplate {
   std::string name;
-  bool begins_with_end;  // of text: as a start, where the tokenizer has no other
+  bool begins_with_end;  // of text, as a start; with the tokenizer's own where it adds one
   std::string system;    // before all turns
   std::string before_user, after_user, before_assistant;
+  std::string before_words;     // what people and the assistant say begins with: a space belongs to a word
   std::string after_assistant;  // ends the answer and is learnt with it; empty: the end of text
 
   // Throws Error (PL_ERROR_CONFIG) for a name that there is not.
@@ -38,7 +39,7 @@ struct ChatTokens {
 class Chat {
  public:
   // `patches`: tokens that a picture takes. `max_tokens`: longer conversations are cut.
-  Chat(ChatTemplate style, text::ByteLevelBpe tokenizer, int64_t patches, int64_t max_tokens);
+  Chat(ChatTemplate style, text::TokenizerPtr tokenizer, int64_t patches, int64_t max_tokens);
 
   // For learning and evaluating. Cut at the end of an answer, so that a picture may be left out; the first
   // answer is cut within where it does not fit, and has no end then. `with_picture` false: as if there were
@@ -53,6 +54,9 @@ class Chat {
   // The tokens of the answer to that question, its end included.
   std::vector<int64_t> answer(const Conversation& conversation, size_t question) const;
 
+  // What was generated, as a reader sees it; without the end.
+  std::string answer_text(const std::vector<int64_t>& tokens) const;
+
   int64_t end_token() const { return end_.front(); }  // generation stops there
 
  private:
@@ -60,7 +64,8 @@ class Chat {
   void append_text(std::string_view text, std::vector<int64_t>& out) const;
 
   ChatTemplate style_;
-  text::ByteLevelBpe tokenizer_;
+  text::TokenizerPtr tokenizer_;
+  text::Place words_;  // of what people and the assistant say
   int64_t patches_, max_tokens_;
   std::vector<int64_t> system_, before_user_, after_user_, before_assistant_, end_;
 };

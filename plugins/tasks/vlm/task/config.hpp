@@ -106,6 +106,11 @@ struct LoraOptions : language::LoraConfig {
   }
 };
 
+// What a model has to know of its tokenizer.
+struct VocabularyOf {
+  int64_t size, begin, end;  // how many tokens; those that begin and end a text
+};
+
 // One set of names, Llama's, for both architectures.
 struct LanguageOptions {
   std::string architecture = "llama";
@@ -153,11 +158,9 @@ struct LanguageOptions {
     divides(num_key_value_heads, num_attention_heads, "num_key_value_heads", "num_attention_heads");
   }
 
-  // `vocabulary`, `end_of_text`: of the tokenizer.
-  std::variant<language::LlamaConfig, language::Gpt2Config> model(int64_t vocabulary,
-                                                                  int64_t end_of_text) const {
+  std::variant<language::LlamaConfig, language::Gpt2Config> model(const VocabularyOf& tokenizer) const {
     if (architecture == "gpt2")
-      return language::Gpt2Config{.vocab_size = vocabulary,
+      return language::Gpt2Config{.vocab_size = tokenizer.size,
                                   .n_positions = max_position_embeddings,
                                   .n_embd = hidden_size,
                                   .n_layer = num_hidden_layers,
@@ -168,12 +171,12 @@ struct LanguageOptions {
                                   .embd_pdrop = dropout,
                                   .attn_pdrop = dropout,
                                   .resid_pdrop = dropout,
-                                  .bos_token_id = end_of_text,
-                                  .eos_token_id = end_of_text};
+                                  .bos_token_id = tokenizer.end,
+                                  .eos_token_id = tokenizer.end};
     constexpr int64_t kMultiple = 32;
     const int64_t inner = (8 * hidden_size / 3 + kMultiple - 1) / kMultiple * kMultiple;
     return language::LlamaConfig{
-        .vocab_size = vocabulary,
+        .vocab_size = tokenizer.size,
         .max_position_embeddings = max_position_embeddings,
         .hidden_size = hidden_size,
         .num_hidden_layers = num_hidden_layers,
@@ -185,8 +188,8 @@ struct LanguageOptions {
         .initializer_range = initializer_range,
         .attention_dropout = dropout,
         .tie_word_embeddings = tie_word_embeddings,
-        .bos_token_id = end_of_text,
-        .eos_token_id = end_of_text};
+        .bos_token_id = tokenizer.begin,
+        .eos_token_id = tokenizer.end};
   }
 };
 
@@ -196,7 +199,9 @@ struct TokenizerOptions {
 
   void describe(Options& o) {
     o("path", path,
-      "tokenizer.json, or a folder with it or with vocab.json and merges.txt; empty: train on the data");
+      "tokenizer.json, tokenizer.model, or a folder with one of them or with vocab.json and merges.txt; "
+      "empty: "
+      "train on the data");
     o("vocab_size", vocab_size, "size of a trained tokenizer").unit("tokens").min(257).max(1 << 20);
   }
 };
@@ -298,10 +303,9 @@ struct VlmTaskConfig {
                     generate.max_tokens, ") together"));
   }
 
-  // `vocabulary`, `end_of_text`: of the tokenizer.
-  VlmConfig model(int64_t vocabulary, int64_t end_of_text) const {
+  VlmConfig model(const VocabularyOf& vocabulary) const {
     return {.vision = vision.vision,
-            .language = language.model(vocabulary, end_of_text),
+            .language = language.model(vocabulary),
             .lora = language.lora,
             .projector_layers = projector.layers};
   }

@@ -136,7 +136,7 @@ void VlmTask::open_files() {
     if (kept_tokenizer_) {
       tokenizer_ = kept_tokenizer_;
     } else if (!config().tokenizer.path.empty()) {
-      tokenizer_ = text::ByteLevelBpe::load(config().tokenizer.path.string());
+      tokenizer_ = text::load_tokenizer(config().tokenizer.path.string());
     } else {
       const ConversationStore& train = store(Split::kTrain);
       tokenizer_ = text::trained_tokenizer(
@@ -171,7 +171,7 @@ void VlmTask::open_data() {
   if (!tokenizer_->has_eot())
     fail_with(PL_ERROR_CONFIG,
               "the tokenizer names no token that ends a text (eos_token), which an answer ends with");
-  chat_.emplace(ChatTemplate::named(config().chat.style), *tokenizer_, config().vision.vision.patches(),
+  chat_.emplace(ChatTemplate::named(config().chat.style), tokenizer_, config().vision.vision.patches(),
                 config().chat.max_tokens);
   if (run().purpose == PL_PURPOSE_EXPORT) return;
   context().info("data       ", sample_count(Split::kTrain), " training, ", sample_count(Split::kVal),
@@ -181,7 +181,9 @@ void VlmTask::open_data() {
 }
 
 std::shared_ptr<Vlm> VlmTask::build_model() {
-  const VlmConfig config = this->config().model(tokenizer_->vocab_size(), tokenizer_->eot());
+  const int32_t end = tokenizer_->eot();
+  const VlmConfig config = this->config().model(
+      {.size = tokenizer_->vocab_size(), .begin = tokenizer_->bos().value_or(end), .end = end});
   const std::vector<std::string>& patterns = this->config().freeze;
   std::vector<bool> used(patterns.size(), false);
   const auto rule = [&](Parameter& parameter) {
@@ -219,7 +221,7 @@ std::shared_ptr<Vlm> VlmTask::build_model() {
 void VlmTask::import_model(const fs::path& folder) { import_llava(folder.string(), model()); }
 
 void VlmTask::export_model(const fs::path& folder) {
-  export_llava(folder.string(), model());
+  export_llava(folder.string(), model(), tokenizer_->special_token(kImageMark));
   tokenizer_->save(folder.string());
 }
 
@@ -343,7 +345,7 @@ std::vector<std::string> VlmTask::answers(const VlmTaskBatch& batch,
   const SeeingDecoder decoder(model().language(), seen, pictures);
   std::vector<std::string> texts;
   for (const std::vector<int64_t>& tokens : generation::generate(decoder, prompts, options))
-    texts.push_back(tokenizer_->decode(std::vector<int32_t>(tokens.begin(), tokens.end())));
+    texts.push_back(chat_->answer_text(tokens));
   return texts;
 }
 

@@ -15,7 +15,7 @@
 #include "plugins/tasks/vlm/task/chat.hpp"
 #include "plugins/tasks/vlm/task/config.hpp"
 #include "plugins/tasks/vlm/task/majority.hpp"
-#include "tokenizer/byte_level_bpe.hpp"
+#include "tokenizer/tokenizer.hpp"
 
 namespace pipeline::vlm {
 
@@ -30,7 +30,7 @@ class VlmTask : public TorchTask<VlmTaskConfig, Vlm, VlmTaskBatch> {
   using TorchTask::TorchTask;
   static constexpr bool kHasUnits = true;
 
-  // The tokenizer, as tokenizer.json.
+  // The tokenizer.
   std::string extra_state() override;
   void set_extra_state(std::string_view state) override;
   void prepare() override { open_files(); }
@@ -80,8 +80,8 @@ class VlmTask : public TorchTask<VlmTaskConfig, Vlm, VlmTaskBatch> {
   VlmTaskBatch batch_of(const std::vector<Conversation>& conversations, const LoadRequest& request,
                         bool with_pictures) const;
 
-  std::optional<text::ByteLevelBpe> kept_tokenizer_;  // came with the weights
-  std::optional<text::ByteLevelBpe> tokenizer_;
+  text::TokenizerPtr kept_tokenizer_;  // came with the weights
+  text::TokenizerPtr tokenizer_;
   std::array<ConversationStore, 3> stores_;
   std::array<std::optional<Pictures>, 3> pictures_;
   std::optional<Chat> chat_;

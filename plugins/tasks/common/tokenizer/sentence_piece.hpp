@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tokenizer/tokenizer.hpp"
+
+namespace pipeline::text {
+
+// SentencePiece, the tokenizer of Llama 1 and 2, Vicuna and LLaVA 1.5, by the library that makes such files:
+// tokenizer.model, and what Hugging Face's added_tokens.json and tokenizer_config.json beside it add. Cheap
+// to copy.
+class SentencePiece final : public Tokenizer {
+ public:
+  // The tokenizer.model that this path means, a file or one in a folder; empty: there is none. Another kind
+  // of that name, as Llama 3 has it, does not count where there is a tokenizer.json, too.
+  static std::filesystem::path find_model(const std::filesystem::path& path);
+
+  // Throws Error with the file and what is wrong with it.
+  static SentencePiece load(const std::filesystem::path& model);
+
+  void encode_append(std::string_view text, std::vector<int32_t>& ids,
+                     SpecialTokens special = SpecialTokens::kAsText,
+                     Place place = Place::kStart) const override;
+  // Without the space that encoding puts before a text.
+  std::string decode(std::span<const int32_t> ids) const override;
+  std::string decode_bytes(std::span<const int32_t> ids) const override;
+
+  int32_t vocab_size() const override;
+  std::optional<int32_t> special_token(std::string_view text) const override;
+  bool has_eot() const override;
+  int32_t eot() const override;
+  std::optional<int32_t> bos() const override;
+  bool adds_bos() const override;
+  uint64_t fingerprint() const override;
+
+  // The files as they were read; with a tokenizer_config.json where there was none.
+  void save(const std::string& folder) const override;
+
+  std::string state() const override;
+  static bool is_state(std::string_view state);
+  static SentencePiece from_state(std::string_view state, const std::string& name);
+
+ private:
+  using Files = std::map<std::string, std::string>;  // by name
+  struct State;
+
+  // `folder` is for errors.
+  SentencePiece(Files files, const std::string& folder);
+  void encode_plain(std::string_view text, Place place, std::vector<int32_t>& ids) const;
+
+  std::shared_ptr<const State> state_;
+};
+
+}  // namespace pipeline::text

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "tokenizer/text_file.hpp"
+
+namespace sentencepiece {
+class SentencePieceProcessor;
+}
+
+namespace pipeline::text {
+
+// A tokenizer.model as the library reads it.
+struct SentencePieceModel {
+  // Throws Error for what is no such file, or not a whole one.
+  explicit SentencePieceModel(const NamedText& file);
+
+  // For a text that starts, as the file has it; and for one within, without the space before it.
+  std::shared_ptr<const sentencepiece::SentencePieceProcessor> start, within;
+  bool adds_space = true;  // before a text that starts
+};
+
+}  // namespace pipeline::text

@@ -1,0 +1,60 @@
+#include "tokenizer/text_file.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+
+#include "tokenizer/tokenizer.hpp"
+
+namespace pipeline::text {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Call it before anything else can change errno.
+Error system_error(const fs::path& path, const std::string& problem) {
+  const int code = errno;
+  return Error(path.string() + ": " + problem + ": " + std::strerror(code), code);
+}
+
+// Waits until a file, or the names in a folder, are on the disk. False: see errno.
+bool sync(const fs::path& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  const bool done = ::fsync(fd) == 0;
+  const int code = errno;
+  ::close(fd);
+  errno = code;
+  return done;
+}
+
+}  // namespace
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+NamedText read_file(const fs::path& path) {
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) throw Error(path.string() + ": is a folder, expected a file");
+  std::ifstream stream(path, std::ios::binary);
+  NamedText file{path.string(), std::string(std::istreambuf_iterator<char>(stream), {})};
+  if (!stream || stream.bad()) throw system_error(path, "cannot be read");
+  return file;
+}
+
+void write_file(const fs::path& path, const std::string& text) {
+  std::ofstream stream(path, std::ios::binary | std::ios::trunc);
+  stream << text;
+  stream.close();
+  if (!stream || !sync(path)) throw system_error(path, "cannot be written");
+}
+
+void sync_folder(const fs::path& path) { sync(path); }
+
+}  // namespace pipeline::text

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace pipeline::text {
+
+// A file's text and the name for it in errors.
+struct NamedText {
+  std::string path;
+  std::string text;
+};
+
+bool is_there(const std::filesystem::path& path);
+
+// Throws Error where it cannot be read.
+NamedText read_file(const std::filesystem::path& path);
+
+// Waits until it is on the disk. Throws Error where it cannot be written.
+void write_file(const std::filesystem::path& path, const std::string& text);
+
+// Waits until the names in a folder are on the disk, where its file system can.
+void sync_folder(const std::filesystem::path& path);
+
+}  // namespace pipeline::text

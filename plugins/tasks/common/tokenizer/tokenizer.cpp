@@ -1,0 +1,29 @@
+#include "tokenizer/tokenizer.hpp"
+
+#include <filesystem>
+
+#include "tokenizer/byte_level_bpe.hpp"
+#include "tokenizer/sentence_piece.hpp"
+
+namespace pipeline::text {
+
+std::vector<int32_t> Tokenizer::encode(std::string_view text, SpecialTokens special, Place place) const {
+  std::vector<int32_t> ids;
+  ids.reserve(text.size() / 3);  // English has more than 4 bytes a token, many scripts fewer than 3
+  encode_append(text, ids, special, place);
+  return ids;
+}
+
+TokenizerPtr load_tokenizer(const std::string& path) {
+  if (const auto model = SentencePiece::find_model(path); !model.empty())
+    return std::make_shared<const SentencePiece>(SentencePiece::load(model));
+  return std::make_shared<const ByteLevelBpe>(ByteLevelBpe::load(path));
+}
+
+TokenizerPtr tokenizer_of_state(std::string_view state, const std::string& name) {
+  if (SentencePiece::is_state(state))
+    return std::make_shared<const SentencePiece>(SentencePiece::from_state(state, name));
+  return std::make_shared<const ByteLevelBpe>(ByteLevelBpe::from_state(state, name));
+}
+
+}  // namespace pipeline::text

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pipeline::text {
+
+// What is wrong with a tokenizer's files, or with ids given to it: the file, the line or entry, what was
+// expected.
+class Error : public std::runtime_error {
+ public:
+  explicit Error(const std::string& message, int code = 0) : std::runtime_error(message), code_(code) {}
+
+  int code() const { return code_; }  // errno, or 0 where the system had no part in it
+
+ private:
+  int code_;
+};
+
+// What becomes of "<|endoftext|>", "</s>" and other special tokens that stand in a text.
+enum class SpecialTokens {
+  kAsText,     // they are letters like any other: for text from outside
+  kRecognize,  // each becomes its one token, as in Hugging Face's encode()
+};
+
+// Where a text stands. SentencePiece puts a space before one that starts, so that its first word is the same
+// token as within; byte-level BPE does not care.
+enum class Place { kStart, kWithin };
+
+// Text to tokens and back. Immutable and safe for any thread. One call is a whole text: no call per token.
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  // Never adds a token at the begin or end of a text, also where Hugging Face's encode() adds bos().
+  std::vector<int32_t> encode(std::string_view text, SpecialTokens special = SpecialTokens::kAsText,
+                              Place place = Place::kStart) const;
+  virtual void encode_append(std::string_view text, std::vector<int32_t>& ids,
+                             SpecialTokens special = SpecialTokens::kAsText,
+                             Place place = Place::kStart) const = 0;
+
+  // A text that starts: valid UTF-8, what is not becomes U+FFFD. Throws Error for an id that is not in the
+  // vocabulary.
+  virtual std::string decode(std::span<const int32_t> ids) const = 0;
+  // The same as it stands within a text, so that parts that come one after the other can be put together:
+  // a part may end inside of a character.
+  virtual std::string decode_bytes(std::span<const int32_t> ids) const = 0;
+
+  virtual int32_t vocab_size() const = 0;
+
+  // The special token that reads so, such as "<image>".
+  virtual std::optional<int32_t> special_token(std::string_view text) const = 0;
+
+  // The special token that ends a text. eot() throws Error where there is none.
+  virtual bool has_eot() const = 0;
+  virtual int32_t eot() const = 0;
+
+  // The special token that may begin a text, if the files name one; and whether Hugging Face's encode() puts
+  // it before every text.
+  virtual std::optional<int32_t> bos() const = 0;
+  virtual bool adds_bos() const = 0;
+
+  // The same for tokenizers that give the same ids, on any machine: for keys of caches.
+  virtual uint64_t fingerprint() const = 0;
+
+  // Writes files that Hugging Face's tokenizers load into an existing folder; waits until they are on the
+  // disk.
+  virtual void save(const std::string& folder) const = 0;
+
+  // All of it, for checkpoints.
+  virtual std::string state() const = 0;
+
+ protected:
+  Tokenizer() = default;
+  Tokenizer(const Tokenizer&) = default;
+  Tokenizer& operator=(const Tokenizer&) = default;
+  Tokenizer(Tokenizer&&) = default;
+  Tokenizer& operator=(Tokenizer&&) = default;
+};
+
+using TokenizerPtr = std::shared_ptr<const Tokenizer>;
+
+// From a folder or one of its files: a SentencePiece tokenizer.model, else byte-level BPE as
+// ByteLevelBpe::load() reads it. Throws Error with the file and the line or entry that is wrong.
+TokenizerPtr load_tokenizer(const std::string& path);
+
+// From state(). Throws Error for what is none; `name` stands for it then.
+TokenizerPtr tokenizer_of_state(std::string_view state, const std::string& name);
+
+}  // namespace pipeline::text
