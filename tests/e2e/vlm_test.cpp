@@ -155,15 +155,49 @@ TEST_F(Vlm, ActivationCheckpointingGivesTheSameBits) {
 
 TEST_F(Vlm, FeaturesThatAreKeptChangeNoBitUnderAnyStrategy) {
   ASSERT_EQ(call("run", {"--set", "task.vision.cache_bytes=0"}).code, 0);
-  for (const std::string bytes : {"100000", "1000"}) {  // all of them; some
-    const std::string dir = "kept-" + bytes;
-    ASSERT_EQ(call("run", {"--set", "run.dir=" + dir, "--set", "task.vision.cache_bytes=" + bytes, "--set",
-                           "strategy.plugin=sharded", "--set", "strategy.zero_stage=3", "--set",
-                           "launch.processes=2"})
-                  .code,
-              0);
-    EXPECT_EQ(curve(dir), curve("run")) << bytes;
+  const auto features = [&](const std::string& cache) {
+    std::vector<fs::path> files;
+    for (const auto& entry : fs::directory_iterator(path(cache)))
+      if (entry.path().extension() == ".features") files.push_back(entry.path());
+    return files;
+  };
+  EXPECT_TRUE(features("cache").empty());
+  const auto run = [&](const std::string& dir, std::vector<std::string> more) {
+    more.insert(more.end(), {"--set", "run.dir=" + dir});
+    const Result result = call("run", more);
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_EQ(curve(dir), curve("run")) << dir;
+    return result.out + result.err;
+  };
+  const std::vector<std::string> sharded{"--set", "strategy.plugin=sharded", "--set", "strategy.zero_stage=3",
+                                         "--set", "launch.processes=2"};
+  // 20 pictures are trained with and 4 evaluated; the first micro-batch shows whether the encoder is known.
+  EXPECT_THAT(run("cold", {}), HasSubstr(" 34 times from the cache of features, 24 times encoded;"));
+  EXPECT_THAT(run("warm", {}), HasSubstr(" 56 times from the cache of features, 2 times encoded;"));
+  EXPECT_THAT(run("warm-sharded", sharded), HasSubstr(" times encoded;"));
+
+  // Killed while it wrote, or damaged: what is not whole is made again.
+  ASSERT_EQ(features("cache").size(), 2u) << "two processes";
+  for (const fs::path& file : features("cache")) {
+    std::string bytes = read_text(file);
+    bytes[bytes.size() / 2] ^= 1;
+    write_text(file, bytes.substr(0, bytes.size() - 20));
   }
+  EXPECT_THAT(run("torn", {}), HasSubstr("its end is not complete"));
+
+  std::vector<std::string> little = sharded;
+  little.insert(little.end(), {"--set", "task.vision.cache_bytes=2500", "--set", "run.cache_dir=little"});
+  EXPECT_THAT(run("little", little), HasSubstr("(0.0 MB) are allowed"));
+  for (const fs::path& file : features("little")) EXPECT_LE(fs::file_size(file), 2500u);
+}
+
+TEST_F(Vlm, FeaturesAreOfOneEncoderAndTheWayPicturesGetThere) {
+  const std::string some = " 2 times encoded;", all = " 24 times encoded;";
+  EXPECT_THAT(call("run").out, HasSubstr(all));
+  EXPECT_THAT(call("run", {"--set", "run.dir=more", "--set", "train.init_from=run"}).out, HasSubstr(some));
+  EXPECT_THAT(call("run", {"--set", "run.dir=other", "--set", "run.seed=3"}).out, HasSubstr(all));
+  EXPECT_THAT(call("run", {"--set", "run.dir=black", "--set", "task.data.background=black"}).out,
+              HasSubstr(all));
 }
 
 TEST_F(Vlm, LowRankAdditionsAreLearntBesideAModelThatStays) {

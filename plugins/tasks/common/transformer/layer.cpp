@@ -152,7 +152,8 @@ at::Tensor run_layers(const std::vector<Layer>& layers, at::Tensor x, const Laye
     const bool is_last = i + 1 == layers.size();
     x = pass.run(
         unit,
-        [held, i, is_last, layer = layers[i]](const Tensors& in) {
+        [held, i, unit, is_last, layer = layers[i]](const Tensors& in) {
+          if (held->shared.in_unit) held->shared.in_unit(unit);
           return Tensors{
               run_layer(layer, i, in[0], held->shared, held->pass, is_last ? held->last : RowsOfLayer{})};
         },

@@ -70,6 +70,8 @@ struct LayerPass {
   uint64_t first_site = 0;  // numbers the first layer's places of dropout; each layer has three
   uint32_t first_unit = 1;  // the first layer's
   Gelu gelu = Gelu::kTanh;
+  // (optional) Called within each unit, where its parameters are in place.
+  std::function<void(uint32_t unit)> in_unit = nullptr;
 };
 
 // The same for a layer that is computed at some rows alone: of the others it needs only keys and values.

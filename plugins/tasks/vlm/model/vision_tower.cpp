@@ -101,7 +101,8 @@ at::Tensor VisionTower::embedded(const at::Tensor& pixels, at::ScalarType comput
   return at::layer_norm(whole, {width}, first_norm_.weight, first_norm_.bias, first_norm_.eps);
 }
 
-at::Tensor VisionTower::features(const at::Tensor& pixels, const ForwardPass& pass) const {
+at::Tensor VisionTower::features(const at::Tensor& pixels, const ForwardPass& pass,
+                                 const std::function<void(const Tensors& parameters)>& in_unit) const {
   const int64_t pictures = pixels.size(0), tokens = config_.tokens(), patches = config_.patches();
   transformer::Ragged rows;
   std::vector<int64_t> wanted;
@@ -109,12 +110,20 @@ at::Tensor VisionTower::features(const at::Tensor& pixels, const ForwardPass& pa
     for (int64_t i = tokens - patches; i < tokens; ++i) wanted.push_back(rows.rows() + i);
     rows.append(tokens);
   }
+  const std::function<void(uint32_t)> enter = [in_unit, registry = place_.registry](uint32_t unit) {
+    if (in_unit) in_unit(registry->of_unit(unit));
+  };
   const transformer::LayerPass layers{
       .layout = {.queries = rows, .keys = rows, .heads = config_.num_attention_heads, .causal = false},
       .first_unit = place_.first_unit + 1,
-      .gelu = gelu_named(config_.hidden_act)};
-  const at::Tensor x = pass.run_once(
-      place_.first_unit, [&](const Tensors&) { return Tensors{embedded(pixels, pass.compute)}; }, {})[0];
+      .gelu = gelu_named(config_.hidden_act),
+      .in_unit = enter};
+  const at::Tensor x = pass.run_once(place_.first_unit,
+                                     [&](const Tensors&) {
+                                       enter(place_.first_unit);
+                                       return Tensors{embedded(pixels, pass.compute)};
+                                     },
+                                     {})[0];
   return transformer::run_layers(layers_, x, layers, pass, *place_.registry, wanted);
 }
 

@@ -4,6 +4,7 @@
 #include <pipeline/torch/forward.hpp>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -48,8 +49,10 @@ class VisionTower {
   // How many units it takes.
   uint32_t units() const { return 1 + static_cast<uint32_t>(config_.num_hidden_layers); }
 
-  // pixels: (B, 3, S, S) -> (B * patches, hidden_size), row by row of each picture.
-  at::Tensor features(const at::Tensor& pixels, const ForwardPass& pass) const;
+  // pixels: (B, 3, S, S) -> (B * patches, hidden_size), row by row of each picture. `in_unit` (optional) is
+  // called within each unit, with its parameters, which need not be in place elsewhere.
+  at::Tensor features(const at::Tensor& pixels, const ForwardPass& pass,
+                      const std::function<void(const Tensors& parameters)>& in_unit = nullptr) const;
   // In place of features(), in a micro-batch without pictures; see Units::skip().
   at::Tensor skip(const ForwardPass& pass) const;
 

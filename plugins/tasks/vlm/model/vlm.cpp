@@ -44,31 +44,46 @@ bool Vlm::vision_is_frozen() const {
   });
 }
 
+// The cache's features are those of these weights, which a strategy may have in place within units alone.
+at::Tensor Vlm::encoded(const at::Tensor& pixels, const ForwardPass& pass) const {
+  if (cache_->is_open()) return vision_->features(pixels, pass);
+  const auto hasher = std::make_shared<files::Hasher128>();
+  const at::Tensor result = vision_->features(pixels, pass, [hasher](const Tensors& parameters) {
+    for (const at::Tensor& parameter : parameters) {
+      const at::Tensor host = parameter.detach().cpu().contiguous();
+      hasher->update({static_cast<const char*>(host.const_data_ptr()), host.nbytes()});
+    }
+  });
+  cache_->open(hasher->finish());
+  return result;
+}
+
 // The vision encoder's features of the pictures: (pictures * patches, hidden_size).
 at::Tensor Vlm::seen(const VlmBatch& batch, const ForwardPass& pass) const {
   if (batch.keys.empty()) return vision_->features(batch.pixels, pass);
   std::vector<at::Tensor> found;
-  std::vector<int64_t> missing;
+  std::vector<int64_t> missing, rows;
   for (size_t i = 0; i < batch.keys.size(); ++i) {
-    found.push_back(cache_->find(batch.keys[i]));
-    if (!found.back().defined()) missing.push_back(static_cast<int64_t>(i));
+    const int64_t place = batch.places[i];
+    // One that was not there when the batch was made may be by now.
+    found.push_back(place < 0 ? batch.known[-place - 1] : cache_->find(batch.keys[i]));
+    if (found.back().defined()) continue;
+    missing.push_back(static_cast<int64_t>(i));
+    rows.push_back(place);
   }
+  cache_->count(found.size() - missing.size(), missing.size());
   if (missing.empty()) {
     vision_->skip(pass);  // a strategy counts on every unit
   } else {
-    std::vector<int64_t> rows;
-    for (const int64_t i : missing) rows.push_back(batch.pixels_of[static_cast<size_t>(i)]);
-    const at::Tensor made =
-        vision_
-            ->features(batch.pixels.index_select(0, transformer::to_device(rows, batch.pixels.device())),
-                       pass)
-            .unflatten(0, {static_cast<int64_t>(missing.size()), -1});
+    const auto chosen = batch.pixels.index_select(0, transformer::to_device(rows, batch.pixels.device()));
+    const at::Tensor made = encoded(chosen, pass).unflatten(0, {static_cast<int64_t>(missing.size()), -1});
     for (size_t m = 0; m < missing.size(); ++m) {
       const auto i = static_cast<size_t>(missing[m]);
       found[i] = made[static_cast<int64_t>(m)];
       cache_->put(batch.keys[i], found[i]);
     }
   }
+  for (at::Tensor& features : found) features = features.to(batch.packed.tokens.device());
   return at::cat(found);
 }
 

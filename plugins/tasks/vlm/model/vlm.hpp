@@ -32,10 +32,11 @@ struct VlmBatch {
   transformer::PackedBatch packed;  // where a patch is, the token is 0
   at::Tensor pixels;                // (B, 3, S, S); undefined: none are needed
   at::Tensor picture_rows;          // (pictures * patches) int64: the rows of packed that they take, in order
-  // With a cache of features: what identifies each picture, and its index in pixels, -1 where the cache has
-  // it. Without: empty, and there are as many pictures as pixels.
+  // With a cache of features: what identifies each picture, and where it is, at an index of pixels or, with a
+  // minus and one less, of `known`. Without: empty, and all are in pixels, in order.
   std::vector<files::Hash128> keys;
-  std::vector<int64_t> pixels_of;
+  std::vector<int64_t> places;
+  at::Tensor known;  // (K, patches, hidden_size): features of pictures; undefined: none
 
   bool has_pictures() const { return picture_rows.defined() && picture_rows.numel() > 0; }
 
@@ -43,6 +44,7 @@ struct VlmBatch {
   void tensors(V&& visit) {
     packed.tensors(visit);
     visit(pixels);
+    visit(known);
     visit(picture_rows);
   }
 };
@@ -81,6 +83,7 @@ class Vlm {
   uint32_t projector_unit() const { return vision_->units(); }
   at::Tensor projected(const at::Tensor& features) const;
   at::Tensor seen(const VlmBatch& batch, const ForwardPass& pass) const;
+  at::Tensor encoded(const at::Tensor& pixels, const ForwardPass& pass) const;
 
   VlmConfig config_;
   std::shared_ptr<ParameterRegistry> registry_ = std::make_shared<ParameterRegistry>();

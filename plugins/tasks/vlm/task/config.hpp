@@ -52,7 +52,7 @@ struct VisionOptions {
   double lr_multiplier = 1;
   std::string resize = "crop";
   std::filesystem::path init_from;
-  int64_t cache_bytes = int64_t{1} << 30;
+  int64_t cache_bytes = int64_t{4} << 30;
 
   void describe(Options& o) {
     o("init_from", init_from, "Hugging Face folder of a CLIP, SigLIP or LLaVA model; empty: fresh weights");
@@ -70,8 +70,9 @@ struct VisionOptions {
       "crop: shortest side to image_size, then the centre; squash: both sides; pad: to a square first")
         .choices({"crop", "squash", "pad"});
     o("cache_bytes", cache_bytes,
-      "what a frozen encoder makes of a picture is kept for the next epoch, up to this much per process; 0: "
-      "no")
+      "what a frozen encoder makes of pictures is kept in run.cache_dir for other epochs, stages and runs, "
+      "up "
+      "to this much; 0: no")
         .unit("bytes")
         .min(0)
         .may_change();

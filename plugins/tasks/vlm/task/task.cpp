@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
+#include <torch/version.h>
 
 #include <algorithm>
 #include <cmath>
@@ -17,6 +19,7 @@
 #include "plugins/tasks/vlm/model/seeing_decoder.hpp"
 #include "plugins/tasks/vlm/task/majority.hpp"
 #include "tokenizer/tokenizer_setup.hpp"
+#include "transformer/kernels/kernels.hpp"
 #include "transformer/packed_batch.hpp"
 
 namespace pipeline::vlm {
@@ -206,16 +209,31 @@ std::shared_ptr<Vlm> VlmTask::build_model() {
                                     model->parameters()[0].name, ", projector.linear_1.weight and ",
                                     model->parameters()[model->parameters().size() - 1].name));
   const fs::path &vision = this->config().vision.init_from, &language = this->config().language.init_from;
-  // On a device a picture's features depend on what it is computed with, in their last bits.
-  if (model->vision_is_frozen() && this->config().vision.cache_bytes > 0 &&
-      !(context().reproducible() && device().is_cuda())) {
-    features_ = std::make_shared<FeatureCache>(static_cast<uint64_t>(this->config().vision.cache_bytes));
-    model->set_cache(features_);
-  }
+  if (model->vision_is_frozen() && this->config().vision.cache_bytes > 0) open_features(*model);
   if (kept_tokenizer_) return model;  // the weights come from a checkpoint
   if (!vision.empty()) import_vision(vision.string(), *model);
   if (!language.empty()) import_language(language.string(), *model);
   return model;
+}
+
+// Kernels other than ours may round a picture's features in the last bit as its neighbours in the batch have
+// it.
+void VlmTask::open_features(Vlm& model) {
+  const at::ScalarType compute = to_torch(run().compute_dtype);
+  if (context().reproducible() && (device().is_cuda() || compute != at::kFloat)) return;
+  const VisionOptions& options = config().vision;
+  const VisionConfig& v = options.vision;
+  features_ = std::make_shared<FeatureCache>(FeatureCache::Options{
+      .folder = std::string(view(run().cache_dir)),
+      .settings =
+          concat(v.kind, " ", v.image_size, " ", v.patch_size, " ", v.hidden_size, " ", v.num_hidden_layers,
+                 " ", v.num_attention_heads, " ", v.intermediate_size, " ", v.layer_norm_eps, " ",
+                 v.hidden_act, " ", options.resize, " ", config().data.background, " ", at::toString(compute),
+                 " ", device().is_cuda() ? "cuda" : transformer::kernels().name, " ", TORCH_VERSION),
+      .most_bytes = static_cast<uint64_t>(options.cache_bytes),
+      .note = [context = context()](const std::string& line) { context.info(line); },
+      .warn = [context = context()](const std::string& line) { context.warn(line); }});
+  model.set_cache(features_);
 }
 
 void VlmTask::import_model(const fs::path& folder) { import_llava(folder.string(), model()); }
@@ -249,6 +267,8 @@ VlmTaskBatch VlmTask::batch_of(const std::vector<Conversation>& conversations, c
   batch.split = request.split;
   at::Tensor pixels = at::empty({static_cast<int64_t>(conversations.size()), 3, side, side}, at::kFloat);
   int64_t count = 0, decoded = 0;
+  std::vector<at::Tensor> known;
+  if (features_) features_->begin_epoch(request.epoch);
   std::vector<std::vector<int64_t>> tokens, targets;
   std::vector<int64_t> rows;
   int64_t row = 0;
@@ -257,19 +277,21 @@ VlmTaskBatch VlmTask::batch_of(const std::vector<Conversation>& conversations, c
     const bool wants =
         std::find(chat.tokens.begin(), chat.tokens.end(), ChatTokens::kPatch) != chat.tokens.end();
     files::Hash128 key;
-    bool known = false;
+    at::Tensor features;
     const auto is_known = [&](const files::Hash128& content) {
       key = content;
-      return known = features_ != nullptr && features_->has(content);
+      if (features_) features = features_->find(content);
+      return features.defined();
     };
     const bool has =
         wants && pictures.load(conversation.image, pixels[decoded].mutable_data_ptr<float>(), is_known);
     batch.picture_of.push_back(has ? count++ : -1);
     if (has && features_) {
       batch.keys.push_back(key);
-      batch.pixels_of.push_back(known ? -1 : decoded);
+      if (features.defined()) known.push_back(features);
+      batch.places.push_back(features.defined() ? -static_cast<int64_t>(known.size()) : decoded);
     }
-    if (has && !known) ++decoded;
+    if (has && !features.defined()) ++decoded;
     if (wants && !has) {  // what it would say without the picture is not so
       chat = chat_->sequence(conversation, false);
       chat.targets.assign(chat.targets.size(), -1);
@@ -284,6 +306,7 @@ VlmTaskBatch VlmTask::batch_of(const std::vector<Conversation>& conversations, c
   }
   batch.packed = transformer::pack(tokens, targets);
   if (decoded > 0) batch.pixels = pixels.narrow(0, 0, decoded);
+  if (!known.empty()) batch.known = at::stack(known);
   if (count > 0) {
     batch.picture_rows = at::tensor(rows, at::kLong);
     if (batch.picture_rows.numel() != count * patches)

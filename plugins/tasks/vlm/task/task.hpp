@@ -21,7 +21,7 @@ namespace pipeline::vlm {
 
 struct VlmTaskBatch : VlmBatch {
   std::vector<uint64_t> ids;
-  std::vector<int64_t> picture_of;  // (samples) index into pixels; -1: none
+  std::vector<int64_t> picture_of;  // (samples) index among the pictures; -1: none
   Split split = Split::kTrain;
 };
 
@@ -64,6 +64,7 @@ class VlmTask : public TorchTask<VlmTaskConfig, Vlm, VlmTaskBatch> {
   void open_files();
   void open_split(Split split, const std::filesystem::path& file, const std::filesystem::path& images);
   void open_question();
+  void open_features(Vlm& model);
   bool is_asked() const { return run().purpose == PL_PURPOSE_PREDICT && config().ask.any(); }
   const ConversationStore& store(Split split) const { return stores_[static_cast<size_t>(split)]; }
   bool is_answered(const EvaluationSink& sink, uint64_t id) const;
