@@ -38,3 +38,6 @@ target_link_libraries(archive::archive INTERFACE ${ARCHIVE_LIBRARY})
 find_path(SENTENCEPIECE_INCLUDE_DIR sentencepiece_processor.h REQUIRED)
 find_library(SENTENCEPIECE_LIBRARY sentencepiece REQUIRED)
 find_library(SENTENCEPIECE_TRAIN_LIBRARY sentencepiece_train REQUIRED)
+
+# dygraphs draws the curves of reports; it becomes part of each page.
+find_path(DYGRAPHS_DIR dygraph.min.js PATHS /usr/share/javascript/dygraphs REQUIRED)

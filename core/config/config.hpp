@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -100,6 +101,9 @@ struct Difference {
 // Compares the resolved config stored by a run (Config::to_toml of its stage) with the one in force.
 std::vector<Difference> differences(std::string_view stored_toml, const Config& now,
                                     std::span<const PluginConfig* const> plugins = {});
+
+// The values in a resolved configuration that was stored, as TOML source, by key.
+std::map<std::string, std::string> stored_values(std::string_view stored_toml);
 
 // Throws ConfigError if keys that must not change have changed, with both values of each; returns the
 // allowed differences. `where` names the stored config: "runs/x/checkpoints/step-200".

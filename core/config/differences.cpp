@@ -45,6 +45,12 @@ std::vector<Difference> differences(std::string_view stored_toml, const Config& 
   return differences;
 }
 
+std::map<std::string, std::string> stored_values(std::string_view stored_toml) {
+  std::map<std::string, std::string> values;
+  for (const auto& [key, entry] : stored_entries(stored_toml)) values.emplace(key, to_toml(entry.value));
+  return values;
+}
+
 std::vector<Difference> require_resumable(std::string_view stored_toml, std::string_view where,
                                           const Config& now, std::span<const PluginConfig* const> plugins) {
   std::vector<Difference> allowed;

@@ -44,6 +44,13 @@ class FlightRecord {
 
   std::vector<Flight> recent() const;  // oldest first
 
+  // Seconds so far: that this process was blocked in waits, and that at least one collective was between its
+  // call and the end of its wait.
+  struct Times {
+    double blocked = 0, in_flight = 0;
+  };
+  Times times() const;
+
  private:
   struct Entry {
     Flight flight;
@@ -52,6 +59,9 @@ class FlightRecord {
   mutable std::mutex mutex_;
   std::vector<Entry> entries_;  // a ring: the flight with sequence s is at (s - 1) % kCapacity
   uint64_t next_ = 1;
+  Times times_;
+  uint64_t under_way_ = 0;
+  std::chrono::steady_clock::time_point first_began_{};  // of those under way
 };
 
 struct OpenArgs {

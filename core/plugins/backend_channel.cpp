@@ -20,10 +20,14 @@ void FlightRecord::begin(const char* operation, uint64_t count, pl_dtype dtype, 
   std::lock_guard lock(mutex_);
   Entry entry{{next_++, operation, count, dtype, Clock::now(), {}, false, false, {}}, work};
   entry.flight.finished = entry.flight.started;
-  if (entries_.size() < kCapacity)
+  if (under_way_++ == 0) first_began_ = entry.flight.started;
+  if (entries_.size() < kCapacity) {
     entries_.push_back(entry);
-  else
-    entries_[(entry.flight.sequence - 1) % kCapacity] = entry;
+  } else {
+    Entry& oldest = entries_[(entry.flight.sequence - 1) % kCapacity];
+    if (!oldest.flight.done) --under_way_;  // its end will not be seen
+    oldest = entry;
+  }
 }
 
 void FlightRecord::wait(const pl_work* work) {
@@ -39,7 +43,17 @@ void FlightRecord::end(const pl_work* work, bool failed) {
     entry.flight.done = true;
     entry.flight.failed = failed;
     entry.flight.finished = Clock::now();
+    const auto seconds = [&](Clock::time_point begin) {
+      return std::chrono::duration<double>(entry.flight.finished - begin).count();
+    };
+    if (entry.flight.waited) times_.blocked += seconds(*entry.flight.waited);
+    if (--under_way_ == 0) times_.in_flight += seconds(first_began_);
   }
+}
+
+FlightRecord::Times FlightRecord::times() const {
+  std::lock_guard lock(mutex_);
+  return times_;
 }
 
 std::optional<Flight> FlightRecord::find(const pl_work* work) const {

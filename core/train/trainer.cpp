@@ -11,6 +11,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/seed.hpp"
+#include "core/base/socket.hpp"
 #include "core/train/run/announce.hpp"
 #include "core/train/run/measures.hpp"
 #include "core/train/run/schedule.hpp"
@@ -204,6 +205,7 @@ void Trainer::finish(const std::vector<MetricSum>& late) {
 Outcome Trainer::run() {
   began_ = now_seconds();
   start_loading();
+  costs_.emplace(session_.group());
   const uint64_t evaluate_every = every("evaluate.every");
   const auto evaluation_due = [&](bool last) {
     if (state_.step == 0 || evaluated_step_ == state_.step) return false;
@@ -219,16 +221,19 @@ Outcome Trainer::run() {
   double looked = 0;
   for (;;) {
     Boundary boundary = agree_on_boundary();
+    costs_->lap(Cost::ranks);
     const bool last = done();
     bool cut_off = false;
     if (evaluation_due(last)) {
       cut_off = !evaluate_now();
       boundary.signal = agree_on_boundary().signal;
+      costs_->lap(Cost::evaluation);
     }
     if (boundary.signal != 0 && (!last || cut_off)) {
       log_.info(fmt::format("{}: saving at step {} and leaving{}", Signals::name(boundary.signal),
                             state_.step, cut_off ? "; the evaluation will run when the run continues" : ""));
       save(true);
+      summarize(false);
       processes_.leave_together();
       return Outcome::interrupted;
     }
@@ -244,9 +249,11 @@ Outcome Trainer::run() {
       looked = now_seconds();
     }
     metric_.reset();
+    costs_->lap(Cost::checkpoint);
     train_step();
   }
   save(true);
+  summarize(true);
   log_.console().status({});
   return Outcome::finished;
 }
@@ -259,6 +266,7 @@ void Trainer::train_step() {
 
   std::vector<plugins::Batch> batches;
   for (size_t i = 0; i < my_micro_batches_.size(); ++i) batches.push_back(std::move(*batches_->next()));
+  costs_->lap(Cost::data);
   Pending now;
   now.began = began;
   StepRecord& record = now.record;
@@ -278,6 +286,7 @@ void Trainer::train_step() {
                       .positions = batches[i].info().positions,
                       .flops = session_.task().flops(batches[i])});
   const StepFacts facts = sum_over_ranks(processes_, mine);
+  costs_->lap(Cost::ranks);
   now.weight = facts.weight;
   record.tokens = facts.tokens;
   record.positions = facts.positions;
@@ -302,15 +311,18 @@ void Trainer::train_step() {
     processes_.peers().progress();
     batches[i] = plugins::Batch();  // its memory goes before the next one needs some
   }
+  costs_->lap(Cost::compute);
   pl_step_args args{};
   args.learning_rate = record.learning_rate;
   args.clip_norm = config_.get_float("train.clip_grad_norm");
   args.inverse_scale = 1 / state_.loss_scale.value();
   now.ticket = strategy.step(args);
   now.late = session_.take_late_metrics();
+  costs_->lap(Cost::optimizer);
 
   // The report of the step before: by now it is there, so nobody waits for the device.
   collect();
+  costs_->lap(Cost::device);
   if (last_finite_) state_.loss_scale.update(*std::exchange(last_finite_, std::nullopt));
   if (state_.loss_scale.nonfinite_in_a_row() >= every("train.max_nonfinite_steps"))
     throw Error(fmt::format(
@@ -334,6 +346,8 @@ void Trainer::collect() {
   last_finite_ = !record.skipped;
   collected_ = Collected{std::move(record), session_.read_metrics(done.late)};
   if (!done.any_late) finish({});
+  if (session_.run_info().device.type == PL_DEVICE_CUDA)
+    costs_->note_device_memory(launch::cuda_memory().used);
 }
 
 // Leaves no step without its line, before something else is done; all ranks together.
@@ -359,85 +373,6 @@ void Trainer::report_skipped(uint64_t step) {
                            count > kNamed ? fmt::format(" and {} more", count - kNamed) : ""));
 }
 
-bool Trainer::evaluate_now() {
-  collect_all();
-  at("evaluation", fmt::format("evaluation after step {}", state_.step));
-  const uint64_t available = session_.task().sample_count(PL_SPLIT_VAL);
-  if (available == 0) return true;
-  std::vector<std::string> shown;
-  session_.gather_values();
-  EvaluationRequest request = request_for(session_, PL_SPLIT_VAL, PL_PURPOSE_VALIDATE);
-  request.progress = [&](uint64_t done, uint64_t total) {
-    log_.console().progress(fmt::format("evaluating after step {}", state_.step), done, total);
-  };
-  request.show = [&](uint64_t, std::string_view text) { shown.emplace_back(text); };
-  const auto result = evaluate(processes_, session_.task(), request);
-  session_.release_values();
-  log_.console().status({});
-  if (!result) return false;
-
-  record_evaluation(*result);
-  const std::string& name = config_.get_string("evaluate.best_metric");
-  const Figure* figure = result->find(name);
-  if (figure == nullptr) {
-    save(true);  // what was trained is not lost to a misspelt name
-    std::string names;
-    for (const Figure& f : result->figures) names += (names.empty() ? "" : ", ") + f.name;
-    throw config_.error("evaluate.best_metric",
-                        fmt::format("this evaluation has no such figure; it has {}", names));
-  }
-  metric_ = checkpoint::Metric{name, figure->value, figure->better == PL_BETTER_HIGHER};
-  const bool better =
-      std::isfinite(figure->value) &&
-      (!state_.best || state_.best->metric != name ||
-       (metric_->higher_is_better ? figure->value > state_.best->value : figure->value < state_.best->value));
-  if (better) state_.best = Best{name, figure->value, state_.step};
-  std::string text;
-  for (const Figure& f : result->figures) text += fmt::format("  {} {:.4f}", f.name, f.value);
-  log_.info(fmt::format("evaluation after step {}:{}  ({} of {} samples in {:.1f} s{})", state_.step, text,
-                        result->samples, available, result->seconds,
-                        better ? fmt::format("; best {} so far", name) : ""));
-  for (const std::string& lines : result->text) log_.info(lines);
-  for (const std::string& sample : shown) log_.info(sample);
-  return true;
-}
-
-void Trainer::record_evaluation(const Evaluation& result) {
-  nlohmann::ordered_json json{
-      {"step", state_.step}, {"samples", result.samples}, {"seconds", result.seconds}};
-  for (const Figure& figure : result.figures) {
-    if (json.contains(figure.name))
-      throw Error(fmt::format("{} has a figure '{}', a name reserved in eval.jsonl: rename it",
-                              session_.task_plugin().label(), figure.name));
-    json[figure.name] = std::isfinite(figure.value) ? nlohmann::ordered_json(figure.value) : nullptr;
-  }
-  if (evaluations_ && !evaluations_->append(json))
-    log_.warning(fmt::format("eval.jsonl cannot be written: {}; its lines are kept in memory",
-                             std::strerror(evaluations_->last_error())));
-  evaluated_step_ = state_.step;
-}
-
-// What would otherwise show up only after hours of training.
-void Trainer::check_evaluation() const {
-  if (session_.task().sample_count(PL_SPLIT_VAL) == 0) {
-    if (every("evaluate.every") > 0)
-      throw config_.error("evaluate.every", fmt::format("{} has no validation data: add some, or use 0",
-                                                        session_.task_plugin().label()));
-    log_.info("evaluation  none: there is no validation data to select a best checkpoint");
-    return;
-  }
-  const std::string& name = config_.get_string("evaluate.best_metric");
-  const std::vector<plugins::Metric> metrics = session_.task().metrics();
-  if (name == "loss" ||
-      std::ranges::any_of(metrics, [&](const plugins::Metric& metric) { return metric.name == name; }))
-    return;
-  std::string names = "loss";
-  for (const plugins::Metric& metric : metrics)
-    if (metric.name != "loss") names += ", " + metric.name;
-  throw config_.error("evaluate.best_metric",
-                      fmt::format("{} has no such figure; it has {}", session_.task_plugin().label(), names));
-}
-
 void Trainer::save(bool final) {
   collect_all();
   at("saving", fmt::format("saving after step {}", state_.step));
@@ -449,6 +384,21 @@ void Trainer::save(bool final) {
     checkpointer_.save(state, metric_, final);
   }
   if (final) checkpointer_.finish();
+}
+
+// All ranks together.
+void Trainer::summarize(bool finished) {
+  costs_->lap(Cost::checkpoint);
+  nlohmann::json mine = costs_->to_json();
+  mine["host"] = host_name();
+  const std::vector<nlohmann::json> ranks = processes_.exchange("costs", mine);
+  if (!processes_.is_first()) return;
+  nlohmann::ordered_json summary = describe_run(session_);
+  summary["finished"] = finished;
+  summary["steps"] = state_.step;
+  summary["seconds"] = elapsed();
+  summary["ranks"] = ranks;
+  folder_.write_file("summary.json", summary.dump(1) + "\n");
 }
 
 }  // namespace pipeline::train

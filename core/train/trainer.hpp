@@ -12,6 +12,7 @@
 #include "core/train/data/prefetcher.hpp"
 #include "core/train/data/sampler.hpp"
 #include "core/train/results/evaluation.hpp"
+#include "core/train/run/costs.hpp"
 #include "core/train/run/reporter.hpp"
 #include "core/train/run/run_folder.hpp"
 #include "core/train/run/schedule.hpp"
@@ -66,6 +67,7 @@ class Trainer {
   bool evaluate_now();
   void record_evaluation(const Evaluation& result);
   void save(bool final);
+  void summarize(bool finished);
   bool done() const;
   double elapsed() const;
   uint64_t every(const char* key) const;
@@ -96,6 +98,7 @@ class Trainer {
   double began_ = 0;                        // of this process's training, monotonic seconds
 
   Checkpointer checkpointer_;
+  std::optional<Costs> costs_;  // of run()
   std::optional<observe::JsonLines> evaluations_;
   std::unique_ptr<Reporter> reporter_;
   std::unique_ptr<Prefetcher> batches_;

@@ -75,11 +75,17 @@ def their_piece_sizes(splitter, text):
     return [len(piece) for piece, _ in splitter.pre_tokenize_str(text)]
 
 
+# Numbers since Unicode 17, which the newest releases of the library split digits by, and its regular expressions do not know yet. Every
+# released tokenizer was trained before it; to us they are as in Unicode 16, which has not assigned them.
+NUMBERS_OF_17 = {*range(0x11DE0, 0x11DEA), *range(0x16FF4, 0x16FF7)}
+
+
 def compare_pieces(report, tool, kind, splitter, texts):
     ours = tool.integers(["pieces", kind], [text.encode() for text in texts])
     report.compare(f"{kind}: pieces of texts", texts, ours, [their_piece_sizes(splitter, text) for text in texts])
+    left_out = {*range(0xD800, 0xE000), *(NUMBERS_OF_17 if kind == "smol_lm" else ())}
     for start in range(0, 0x110000, 0x10000):
-        probes = [f"a{chr(c)}b1{chr(c)}2.{chr(c)}. {chr(c)} 1\n{chr(c)}\n'{chr(c)}s" for c in range(start, start + 0x10000) if not 0xD800 <= c < 0xE000]
+        probes = [f"a{chr(c)}b1{chr(c)}2.{chr(c)}. {chr(c)} 1\n{chr(c)}\n'{chr(c)}s" for c in range(start, start + 0x10000) if c not in left_out]
         ours = tool.integers(["pieces", kind], [probe.encode() for probe in probes])
         report.compare(f"{kind}: pieces around U+{start:05X} and the next 65,535", probes, ours,
                        [their_piece_sizes(splitter, probe) for probe in probes])

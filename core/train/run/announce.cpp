@@ -173,6 +173,19 @@ double measure_peak_flops(Session& session) {
   return per_device * session.run_info().world_size;
 }
 
+nlohmann::ordered_json describe_run(Session& session) {
+  const pl_run_info& info = session.run_info();
+  const ParameterCount count = count_parameters(session);
+  return {{"task", session.task_plugin().name() + " " + session.task_plugin().version()},
+          {"strategy", session.strategy_plugin().name()},
+          {"backend", describe_backend(session)},
+          {"device", launch::describe(info.device, session.devices())},
+          {"processes", info.world_size},
+          {"precision", session.precision().name},
+          {"parameters", count.total},
+          {"trainable_parameters", count.trainable}};
+}
+
 std::string model_json(Session& session) {
   nlohmann::ordered_json json;
   const ParameterCount count = count_parameters(session);

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "core/train/run/schedule.hpp"
 #include "core/train/run/session.hpp"
 
@@ -26,5 +28,9 @@ void announce_training(Session& session, const Schedule& schedule, uint64_t step
 double measure_peak_flops(Session& session);
 
 std::string model_json(Session& session);
+
+// What the run is made of: {"task", "strategy", "backend", "device", "processes", "precision", "parameters",
+// "trainable_parameters"}.
+nlohmann::ordered_json describe_run(Session& session);
 
 }  // namespace pipeline::train

@@ -1,0 +1,212 @@
+// The verbs that look at what runs left behind: compare and report.
+#include <algorithm>
+#include <filesystem>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/base/error.hpp"
+#include "core/base/files.hpp"
+#include "core/cli/trials.hpp"
+#include "core/cli/verb.hpp"
+#include "core/report/comparison.hpp"
+#include "core/report/page.hpp"
+
+namespace pipeline::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct CompareArgs {
+  std::vector<std::string> inputs, strategies, sets, plugin_paths;
+  std::vector<int> processes;
+  std::string against, stage, folder, output;
+  double tolerance = 1e-3;
+  unsigned rounds = 3;
+};
+
+// --set values for "single", "ddp", "sharded:2", or any other plugin's name.
+std::vector<std::string> strategy_sets(const std::string& strategy) {
+  const size_t colon = strategy.find(':');
+  std::vector<std::string> sets{"strategy.plugin=\"" + strategy.substr(0, colon) + "\""};
+  if (colon != std::string::npos) sets.push_back("strategy.zero_stage=" + strategy.substr(colon + 1));
+  return sets;
+}
+
+std::string without_colon(std::string text) {
+  std::erase(text, ':');
+  return text;
+}
+
+// The stage whose curves are compared: the one asked for, or the last that trains; empty without stages.
+std::string compared_stage(const config::Config& config, const std::string& wanted) {
+  if (!config.has_stages()) {
+    if (wanted.empty()) return "";
+    throw Error(PL_ERROR_CONFIG, fmt::format("--stage {}: the configuration has no stages", wanted));
+  }
+  std::string last;
+  for (const std::string& name : config.stage_names())
+    if (name == wanted || (wanted.empty() && config.for_stage(name).get_string("stage.kind") == "train"))
+      last = name;
+  if (last.empty())
+    throw Error(PL_ERROR_CONFIG, fmt::format("--stage {}: there is no such stage; there are {}", wanted,
+                                             fmt::join(config.stage_names(), ", ")));
+  return last;
+}
+
+// One trial for each strategy and number of processes; one in all if neither is varied.
+void add_trials(const CompareArgs& args, const std::string& file, bool many_files, std::vector<Trial>& trials,
+                std::vector<fs::path>& folders) {
+  ConfigArgs one;
+  one.file = file;
+  one.sets = args.sets;
+  one.plugin_paths = args.plugin_paths;
+  const config::Config config = one.load();
+  const std::string stage = compared_stage(config, args.stage);
+  fs::path base = args.folder;
+  if (base.empty()) base = train::run_dir(config).string() + "-compare";
+  const std::vector<std::string> strategies =
+      args.strategies.empty() ? std::vector<std::string>{""} : args.strategies;
+  const std::vector<int> processes = args.processes.empty() ? std::vector<int>{0} : args.processes;
+  for (const std::string& strategy : strategies)
+    for (const int count : processes) {
+      if (strategy == "single" && count > 1) continue;  // it is for one
+      std::vector<std::string> words;
+      if (many_files) words.push_back(fs::path(file).stem().string());
+      if (!strategy.empty()) words.push_back(without_colon(strategy));
+      if (count > 0) words.push_back(std::to_string(count));
+      Trial trial{.name = fmt::format("{}", fmt::join(words, "-")), .arguments = {file}, .folder = {}};
+      trial.folder = base / trial.name;
+      std::vector<std::string> sets = args.sets;
+      sets.push_back("run.dir=\"" + trial.folder.string() + "\"");
+      if (!strategy.empty())
+        for (std::string& set : strategy_sets(strategy)) sets.push_back(std::move(set));
+      if (count > 0) sets.push_back("launch.processes=" + std::to_string(count));
+      for (const std::string& set : sets) trial.arguments.insert(trial.arguments.end(), {"--set", set});
+      for (const std::string& path : args.plugin_paths)
+        trial.arguments.insert(trial.arguments.end(), {"--plugin-path", path});
+      if (!config.has_stages())
+        trial.steps = static_cast<uint64_t>(config.find_int("train.max_steps").value_or(0));
+      folders.push_back(stage.empty() ? trial.folder : trial.folder / stage);
+      trials.push_back(std::move(trial));
+    }
+}
+
+std::string title_of(const report::Comparison& comparison) {
+  std::vector<std::string> names;
+  for (const report::RunRecord& run : comparison.runs) names.push_back(run.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+int compare_runs(const CompareArgs& args) {
+  std::vector<std::string> files;
+  std::vector<report::RunRecord> runs;
+  if (!args.against.empty())
+    runs.push_back(report::read_losses(args.against, fs::path(args.against).filename().string()));
+  for (const std::string& input : args.inputs) {
+    if (fs::path(input).extension() == ".toml")
+      files.push_back(input);
+    else
+      for (const fs::path& folder : report::run_folders(input))
+        if (args.stage.empty() || folder.filename() == args.stage || folder == input)
+          runs.push_back(report::read_run(folder, folder.lexically_normal().string()));
+  }
+  std::vector<Trial> trials;
+  std::vector<fs::path> folders;
+  for (const std::string& file : files) add_trials(args, file, files.size() > 1, trials, folders);
+  if (runs.size() + trials.size() < 2)
+    throw Error(PL_ERROR_CONFIG,
+                "there is one run to compare: give --strategies or --processes, a second configuration or "
+                "run folder, or --against");
+
+  observe::Console console(observe::Console::Mode::automatic);
+  if (!run_in_turns(trials, std::max(1U, args.rounds), console)) {
+    console.line("stopped: the same command goes on from here");
+    return kInterrupted;
+  }
+  bool all_ran = true;
+  for (size_t i = 0; i < trials.size(); ++i) {
+    all_ran = all_ran && trials[i].code == 0;
+    if (fs::exists(folders[i] / "metrics.jsonl"))
+      runs.push_back(report::read_run(folders[i], trials[i].name));
+  }
+  if (runs.size() < 2) throw Error("there are no two runs to compare: see above");
+  const report::Comparison comparison = report::compare(std::move(runs), args.tolerance);
+  console.line("\n" + report::table(comparison));
+  fs::path output = args.output;
+  if (output.empty())
+    output = trials.empty() ? fs::path("compare.html") : trials.front().folder.parent_path() / "compare.html";
+  write_atomically(output, report::page(comparison, title_of(comparison), true), "choose another --output");
+  console.line("written to " + output.string());
+  return all_ran && comparison.all_same() ? kDone : kFailed;
+}
+
+}  // namespace
+
+void add_compare(CLI::App& app, Action& action) {
+  auto args = std::make_shared<CompareArgs>();
+  CLI::App* verb = app.add_subcommand(
+      "compare",
+      "Runs configurations with several strategies, and says whether they are the same and how fast");
+  verb->add_option("RUN", args->inputs,
+                   "configurations (*.toml), which are run if they have not been, and folders of runs");
+  verb->add_option("--strategies", args->strategies,
+                   "strategies to run each configuration with, as in single,ddp,sharded:1,sharded:3")
+      ->delimiter(',');
+  verb->add_option("--processes", args->processes, "numbers of processes on this host, as in 1,2,4")
+      ->delimiter(',')
+      ->check(CLI::PositiveNumber);
+  verb->add_option("--against", args->against,
+                   "the losses of another program, as the reference: JSON objects a line, or CSV")
+      ->type_name("FILE");
+  verb->add_option("--tolerance", args->tolerance,
+                   "relative difference up to which losses are the same; 0: to the bit")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  verb->add_option("--rounds", args->rounds, "each run is made in so many parts, all runs in turns")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  verb->add_option("--stage", args->stage, "compare this [[stage]]; default: the last that trains")
+      ->type_name("NAME");
+  verb->add_option("--set", args->sets, "override a value in every run; may be repeated")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  verb->add_option("--plugin-path", args->plugin_paths, "one more plugin folder; may be repeated")
+      ->type_name("FOLDER")
+      ->allow_extra_args(false);
+  verb->add_option("--dir", args->folder, "folder of the runs that are made; default: run.dir with -compare")
+      ->type_name("FOLDER");
+  verb->add_option("--output", args->output, "the page; default: compare.html beside those runs")
+      ->type_name("FILE");
+  verb->footer(
+      "Example:\n  pipeline compare configs/template.toml --strategies single,ddp,sharded:3 --processes "
+      "1,2\n  "
+      "pipeline compare runs/a runs/b --tolerance 0\n  pipeline compare runs/a --against losses.csv\n\nThe "
+      "first run is "
+      "the reference. Exit codes: 0 the losses are the same, 1 they are not,\n75 stopped by a signal: run "
+      "the same "
+      "command again.");
+  when_chosen(*verb, action, [=] { return compare_runs(*args); });
+}
+
+void add_report(CLI::App& app, Action& action) {
+  auto run = std::make_shared<std::string>(), output = std::make_shared<std::string>();
+  CLI::App* verb = app.add_subcommand("report", "Makes a page of a run: curves, time, memory, evaluations");
+  verb->add_option("RUN", *run, "folder of a run")->required()->type_name("FOLDER");
+  verb->add_option("--output", *output, "the page; default: report.html in the folder")->type_name("FILE");
+  verb->footer("Example:\n  pipeline report runs/summarization");
+  when_chosen(*verb, action, [=] {
+    report::Comparison stages;
+    for (const fs::path& folder : report::run_folders(*run)) {
+      stages.runs.push_back(report::read_run(folder, folder.lexically_normal().filename().string()));
+      stages.verdicts.emplace_back();
+    }
+    const fs::path page = output->empty() ? fs::path(*run) / "report.html" : fs::path(*output);
+    write_atomically(page, report::page(stages, fs::path(*run).lexically_normal().string(), false),
+                     "choose another --output");
+    fmt::print("written to {}\n", page.string());
+    return kDone;
+  });
+}
+
+}  // namespace pipeline::cli

@@ -1,0 +1,26 @@
+// Runs that are made to be compared: each a `pipeline run` of its own, in turns.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/observe/console.hpp"
+
+namespace pipeline::cli {
+
+struct Trial {
+  std::string name;                    // "sharded3-4"
+  std::vector<std::string> arguments;  // after `pipeline run`
+  std::filesystem::path folder;        // run.dir
+  uint64_t steps = 0;                  // 0: not known beforehand, so it runs in one go
+  int code = 0;                        // how its last part ended
+};
+
+// Runs what has not run. In each round every trial goes on by its share of the steps and saves, so that what
+// else the machine does meets all alike. Output goes to FOLDER.log. Returns false if a signal ended it: what
+// was done is saved, and the next call goes on there.
+bool run_in_turns(std::vector<Trial>& trials, unsigned rounds, observe::Console& console);
+
+}  // namespace pipeline::cli

@@ -1,0 +1,184 @@
+#include "core/report/comparison.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "core/observe/format.hpp"
+
+namespace pipeline::report {
+namespace {
+
+// Where a run lies and what it is called says nothing about it.
+bool is_place(std::string_view key) {
+  return key == "run.dir" || key == "run.name" || key == "run.cache_dir" || key.starts_with("observe.");
+}
+
+bool is_of_plugin(std::string_view key) {
+  return key.starts_with("strategy.") || key.starts_with("backend.") || key.starts_with("task.");
+}
+
+double relative_difference(double a, double b) {
+  if (a == b || (std::isnan(a) && std::isnan(b))) return 0;
+  if (!std::isfinite(a) || !std::isfinite(b)) return std::numeric_limits<double>::infinity();
+  return std::abs(a - b) / std::max(std::abs(b), std::numeric_limits<double>::min());
+}
+
+// Columns as wide as their widest cell, two spaces apart.
+std::string aligned(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) line += fmt::format("{:<{}}", row[i], widths[i] + 2);
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+// Shares of the slowest rank's time in its steps.
+std::string time_split(const RunRecord& run) {
+  if (!run.summary.contains("ranks")) return "";
+  std::string text;
+  const auto& seconds = run.summary.at("ranks").at(0).at("seconds");
+  double all = 0;
+  for (const auto& [name, value] : seconds.items()) all += value.get<double>();
+  for (const auto& [name, value] : seconds.items())
+    if (const double share = 100 * value.get<double>() / std::max(all, 1e-9); share >= 0.5)
+      text += fmt::format("{}{} {:.0f}%", text.empty() ? "" : ", ", name, share);
+  return text;
+}
+
+}  // namespace
+
+LossVerdict compare_losses(const Curve& run, const Curve& reference, double tolerance) {
+  LossVerdict verdict;
+  const std::vector<double>*mine = run.find("loss"), *theirs = reference.find("loss");
+  for (size_t i = 0, j = 0;
+       mine != nullptr && theirs != nullptr && i < run.steps.size() && j < reference.steps.size();) {
+    if (run.steps[i] != reference.steps[j]) {
+      (run.steps[i] < reference.steps[j] ? i : j) += 1;
+      continue;
+    }
+    const uint64_t step = run.steps[i];
+    const double difference = relative_difference((*mine)[i++], (*theirs)[j++]);
+    ++verdict.steps;
+    if (difference > 0 && !verdict.first) verdict.first = step;
+    if (difference > tolerance && !verdict.first_beyond) verdict.first_beyond = step;
+    if (difference > verdict.difference) {
+      verdict.difference = difference;
+      verdict.largest_at = step;
+    }
+  }
+  verdict.kind = verdict.steps == 0        ? LossVerdict::Kind::nothing_in_common
+                 : verdict.first_beyond    ? LossVerdict::Kind::differs
+                 : verdict.difference == 0 ? LossVerdict::Kind::equal
+                                           : LossVerdict::Kind::within;
+  return verdict;
+}
+
+std::string describe(const LossVerdict& verdict) {
+  switch (verdict.kind) {
+    case LossVerdict::Kind::reference:
+      return "the reference";
+    case LossVerdict::Kind::equal:
+      return fmt::format("equal to the bit in {} steps", verdict.steps);
+    case LossVerdict::Kind::within:
+      return fmt::format("same: within {:.1e}, first differs at step {}", verdict.difference, *verdict.first);
+    case LossVerdict::Kind::differs:
+      return fmt::format("DIFFERS: by {:.1e} at step {}, beyond the tolerance from step {}",
+                         verdict.difference, verdict.largest_at, *verdict.first_beyond);
+    case LossVerdict::Kind::nothing_in_common:
+      return "NOT COMPARED: no step with a loss in both";
+  }
+  return "";
+}
+
+Comparison compare(std::vector<RunRecord> runs, double tolerance) {
+  Comparison comparison{.tolerance = tolerance, .runs = std::move(runs), .verdicts = {}};
+  for (size_t i = 0; i < comparison.runs.size(); ++i)
+    comparison.verdicts.push_back(
+        i == 0 ? LossVerdict{}
+               : compare_losses(comparison.runs[i].training, comparison.runs[0].training, tolerance));
+  return comparison;
+}
+
+bool Comparison::all_same() const { return std::ranges::all_of(verdicts, &LossVerdict::is_same); }
+
+std::optional<double> Comparison::efficiency(size_t run) const {
+  const double mine = runs[run].throughput(), reference = runs[0].throughput();
+  const auto my_processes = static_cast<double>(runs[run].processes()),
+             processes = static_cast<double>(runs[0].processes());
+  if (mine <= 0 || reference <= 0 || my_processes <= 0 || processes <= 0) return std::nullopt;
+  return mine / my_processes / (reference / processes);
+}
+
+std::vector<Comparison::Difference> Comparison::differences() const {
+  std::set<std::string> keys;
+  for (const RunRecord& run : runs)
+    for (const auto& [key, unused] : run.options)
+      if (!is_place(key)) keys.insert(key);
+  std::vector<Difference> result;
+  for (const std::string& key : keys) {
+    Difference difference{.key = key, .values = {}};
+    std::set<std::string> seen;
+    for (const RunRecord& run : runs) {
+      const auto found = run.options.find(key);
+      const bool has = found != run.options.end();
+      difference.values.push_back(has ? found->second : "");
+      // What a run does not have because its plugin is another one, is no difference of its own.
+      if (has || (!run.options.empty() && !is_of_plugin(key))) seen.insert(difference.values.back());
+    }
+    if (seen.size() > 1) result.push_back(std::move(difference));
+  }
+  return result;
+}
+
+std::string conclusion(const Comparison& comparison) {
+  return fmt::format("The losses are {}the same (tolerance {:g}, relative).",
+                     comparison.all_same() ? "" : "NOT ", comparison.tolerance);
+}
+
+std::string table(const Comparison& comparison) {
+  std::vector<std::vector<std::string>> rows{
+      {"run", "steps", "last loss", "per second", "speed", "efficiency", "memory a rank", "loss"}};
+  for (size_t i = 0; i < comparison.runs.size(); ++i) {
+    const RunRecord& run = comparison.runs[i];
+    const std::vector<double>* const loss = run.training.find("loss");
+    const double rate = run.throughput(), reference = comparison.runs[0].throughput();
+    const auto efficiency = comparison.efficiency(i);
+    rows.push_back({run.name, std::to_string(run.last_step()) + (run.finished ? "" : " so far"),
+                    loss == nullptr || loss->empty() ? "" : fmt::format("{:.6g}", loss->back()),
+                    rate > 0 ? observe::human_count(rate) : "",
+                    rate > 0 && reference > 0 ? fmt::format("{:.2f}x", rate / reference) : "",
+                    efficiency ? fmt::format("{:.0f}%", 100 * *efficiency) : "",
+                    run.peak_host_memory() > 0 ? observe::human_bytes(run.peak_host_memory()) : "",
+                    describe(comparison.verdicts[i])});
+  }
+  std::string text = aligned(rows);
+  std::vector<std::vector<std::string>> splits;
+  for (const RunRecord& run : comparison.runs)
+    if (std::string split = time_split(run); !split.empty())
+      splits.push_back({"  " + run.name, std::move(split)});
+  if (!splits.empty()) text += "\ntime of rank 0\n" + aligned(splits);
+  if (const auto differences = comparison.differences(); !differences.empty()) {
+    std::vector<std::vector<std::string>> options;
+    for (const Comparison::Difference& difference : differences) {
+      options.push_back({"  " + difference.key});
+      for (const std::string& value : difference.values)
+        options.back().push_back(value.empty() ? "-" : value);
+    }
+    text += "\noptions that differ\n" + aligned(options);
+  }
+  return text + "\n" + conclusion(comparison) + "\n";
+}
+
+}  // namespace pipeline::report

@@ -1,0 +1,60 @@
+// Are these the same run? Losses side by side, and what each run cost.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/report/run_record.hpp"
+
+namespace pipeline::report {
+
+// Of one run's loss against the reference's, over the steps that both have.
+struct LossVerdict {
+  enum class Kind { reference, equal, within, differs, nothing_in_common };
+
+  Kind kind = Kind::reference;
+  uint64_t steps = 0;  // compared
+  // |loss - reference| / |reference|, the largest; infinite where one of the two is no number.
+  double difference = 0;
+  uint64_t largest_at = 0;               // a step
+  std::optional<uint64_t> first;         // step that is not equal to the bit
+  std::optional<uint64_t> first_beyond;  // step that is outside the tolerance
+
+  bool is_same() const { return kind != Kind::differs && kind != Kind::nothing_in_common; }
+};
+
+LossVerdict compare_losses(const Curve& run, const Curve& reference, double tolerance);
+
+// "equal to the bit in 800 steps"
+std::string describe(const LossVerdict& verdict);
+
+struct Comparison {
+  double tolerance = 0;  // relative
+  std::vector<RunRecord> runs;
+  std::vector<LossVerdict> verdicts;  // of each run; the first is the reference
+
+  bool all_same() const;
+  // Of a run: times the reference's throughput, per process of its own against per process of the
+  // reference's; nullopt where one of them is not known.
+  std::optional<double> efficiency(size_t run) const;
+
+  // What is not the same in all runs that have options, but for where they lie: a value of each run.
+  struct Difference {
+    std::string key;
+    std::vector<std::string> values;  // empty: not set
+  };
+  std::vector<Difference> differences() const;
+};
+
+// The first run is the reference.
+Comparison compare(std::vector<RunRecord> runs, double tolerance);
+
+// "The losses are the same (tolerance 0.001, relative)."
+std::string conclusion(const Comparison& comparison);
+
+// For the console: a line per run, what differs, and what follows from it.
+std::string table(const Comparison& comparison);
+
+}  // namespace pipeline::report

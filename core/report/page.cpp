@@ -1,0 +1,99 @@
+#include "core/report/page.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/report/assets.hpp"
+#include "core/report/panels.hpp"
+
+namespace pipeline::report {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+
+Json to_json(const Curve& curve) {
+  const size_t stride = (curve.steps.size() + kMostPoints - 1) / kMostPoints;
+  std::vector<size_t> kept;  // every stride-th, and the last
+  for (size_t i = 0; i < curve.steps.size(); ++i)
+    if (i % stride == 0 || i + 1 == curve.steps.size()) kept.push_back(i);
+  Json steps = Json::array(), figures = Json::object();
+  for (const size_t i : kept) steps.push_back(curve.steps[i]);
+  for (const auto& [name, values] : curve.figures) {
+    Json column = Json::array();
+    for (const size_t i : kept) column.push_back(number(values[i]));
+    figures[name] = std::move(column);
+  }
+  return {{"steps", std::move(steps)}, {"figures", std::move(figures)}};
+}
+
+Json to_json(const Comparison& comparison, size_t i) {
+  const RunRecord& run = comparison.runs[i];
+  Json json = to_json(run.training);
+  json["evaluations"] = to_json(run.evaluations);
+  json["name"] = run.name;
+  json["path"] = run.path.string();
+  json["finished"] = run.finished;
+  json["last_step"] = run.last_step();
+  json["throughput"] = run.throughput();
+  json["memory"] = run.peak_host_memory();
+  json["processes"] = run.processes();
+  const auto efficiency = comparison.efficiency(i);
+  json["efficiency"] = efficiency ? Json(*efficiency) : Json(nullptr);
+  json["verdict"] = describe(comparison.verdicts[i]);
+  json["same"] = comparison.verdicts[i].is_same();
+  json["summary"] = run.summary;
+  return json;
+}
+
+// Text that ends no element, wherever it stands in a script.
+std::string in_script(const Json& json) {
+  std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  for (size_t at = text.find("</"); at != std::string::npos; at = text.find("</", at))
+    text.replace(at, 2, "<\\/");
+  for (size_t at = text.find("<!--"); at != std::string::npos; at = text.find("<!--", at))
+    text.replace(at, 4, "\\u003c!--");
+  return text;
+}
+
+std::string in_html(std::string_view text) {
+  std::string escaped;
+  for (const char c : text)
+    escaped += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : std::string(1, c);
+  return escaped;
+}
+
+}  // namespace
+
+std::string page(const Comparison& comparison, const std::string& title, bool compared) {
+  Json data{
+      {"title", title}, {"compared", compared}, {"same", comparison.all_same()}, {"runs", Json::array()}};
+  data["verdict"] = compared ? conclusion(comparison) : "";
+  data["differences"] = Json::array();
+  data["panels"] = Json::array();
+  for (size_t i = 0; i < comparison.runs.size(); ++i) {
+    data["runs"].push_back(to_json(comparison, i));
+    for (Json& panel : panels_of(comparison.runs[i])) data["panels"].push_back(std::move(panel));
+  }
+  if (compared)
+    for (const auto& [key, values] : comparison.differences())
+      data["differences"].push_back({{"key", key}, {"values", values}});
+
+  std::string text;
+  std::string_view rest = kPage;
+  const std::pair<std::string_view, std::string> parts[] = {{"@TITLE@", in_html(title)},
+                                                            {"@DYGRAPH_CSS@", std::string(kDygraphCss)},
+                                                            {"@PAGE_CSS@", std::string(kPageCss)},
+                                                            {"@DATA@", in_script(data)},
+                                                            {"@DYGRAPH_JS@", std::string(kDygraphJs)},
+                                                            {"@PAGE_JS@", std::string(kPageJs)}};
+  for (const auto& [mark, content] : parts) {
+    const size_t at = rest.find(mark);
+    text.append(rest.substr(0, at)).append(content);
+    rest.remove_prefix(at + mark.size());
+  }
+  return text.append(rest);
+}
+
+}  // namespace pipeline::report

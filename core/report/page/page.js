@@ -1,0 +1,193 @@
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const runs = data.runs;
+  // Okabe and Ito's colours, which colour-blind readers tell apart.
+  const colours = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#a08c00", "#808080"];
+  const colour = (i) => colours[i % colours.length];
+  const by = (id) => document.getElementById(id);
+  const make = (tag, text, className) => {
+    const element = document.createElement(tag);
+    if (text !== undefined) element.textContent = text;
+    if (className) element.className = className;
+    return element;
+  };
+  const bytes = (n) => {
+    if (!n) return "";
+    const power = Math.min(4, Math.floor(Math.log10(n) / 3));
+    return (n / 1000 ** power).toPrecision(3) + " " + ["B", "kB", "MB", "GB", "TB"][power];
+  };
+  const number = (x) => (x === null || x === undefined ? "" : x.toLocaleString("en", {maximumSignificantDigits: 6}));
+
+  // rows: of cells; a cell is text, or {text, className, colour}.
+  function fill(section, head, rows) {
+    const table = by(section).querySelector("table");
+    const add = (cells, tag) => {
+      const row = table.insertRow();
+      for (const cell of cells) {
+        const of = typeof cell === "object" && cell !== null ? cell : {text: cell};
+        const element = make(tag, of.text, of.className);
+        if (of.colour) {
+          const swatch = make("span", "", "swatch");
+          swatch.style.background = of.colour;
+          element.prepend(swatch);
+        }
+        row.append(element);
+      }
+    };
+    add(head, "th");
+    for (const row of rows) add(row, "td");
+  }
+  const right = (text) => ({text, className: "number"});
+
+  by("title").textContent = data.title;
+  by("verdict").textContent = data.verdict;
+  by("verdict").className = data.same ? "good" : "bad";
+  const last = (run) => (run.figures.loss || []).filter((x) => x !== null).at(-1);
+  fill("runs",
+       ["run", right("processes"), right("steps"), right("last loss"), right("per second"), right("speed"),
+        right("efficiency"), right("memory a rank"), data.compared ? "loss against " + runs[0].name : "device"],
+       runs.map((run, i) => [
+         {text: run.name, colour: colour(i)}, right(run.processes || ""),
+         right(run.last_step + (run.finished ? "" : " so far")), right(number(last(run))), right(number(run.throughput)),
+         right(runs[0].throughput && run.throughput ? (run.throughput / runs[0].throughput).toFixed(2) + "×" : ""),
+         right(run.efficiency ? Math.round(100 * run.efficiency) + "%" : ""), right(bytes(run.memory)),
+         data.compared ? {text: run.verdict, className: run.same ? "" : "bad"} : (run.summary || {}).device || ""]));
+
+  // Curves.
+  const names = new Set(), evaluated = new Set();
+  for (const run of runs) {
+    Object.keys(run.figures).forEach((name) => names.add(name));
+    Object.keys(run.evaluations.figures).forEach((name) => evaluated.add(name));
+  }
+  const select = by("figure");
+  const offer = (name, text) => {
+    const option = make("option", text);
+    option.value = name;
+    select.append(option);
+  };
+  [...names].sort((a, b) => (b === "loss") - (a === "loss")).forEach((name) => offer("train " + name, name.replaceAll("_", " ")));
+  [...evaluated].forEach((name) => offer("eval " + name, "evaluation: " + name.replaceAll("_", " ")));
+
+  const series = (run, choice) => {
+    const [kind, name] = [choice.slice(0, choice.indexOf(" ")), choice.slice(choice.indexOf(" ") + 1)];
+    const from = kind === "eval" ? run.evaluations : run;
+    return {steps: from.steps, values: from.figures[name] || []};
+  };
+  // One row a step that any of the series has.
+  function joined(all) {
+    const rows = new Map();
+    all.forEach((one, i) => one.steps.forEach((step, at) => {
+      if (!rows.has(step)) rows.set(step, new Array(all.length).fill(null));
+      rows.get(step)[i] = one.values[at] ?? null;
+    }));
+    return [...rows.keys()].sort((a, b) => a - b).map((step) => [step, ...rows.get(step)]);
+  }
+  const style = getComputedStyle(document.documentElement);
+  const common = () => ({
+    labels: ["step", ...runs.map((run) => run.name)],
+    colors: runs.map((run, i) => colour(i)),
+    connectSeparatedPoints: true,
+    strokeWidth: 1.6,
+    gridLineColor: style.getPropertyValue("--line"),
+    axisLineColor: style.getPropertyValue("--line"),
+    axisLabelWidth: 64,
+    legend: "always",
+    digitsAfterDecimal: 6,
+    axes: {y: {axisLabelFormatter: (y) => (y !== 0 && (Math.abs(y) < 1e-3 || Math.abs(y) >= 1e5) ? y.toExponential(1) : String(Number(y.toPrecision(4))))}},
+  });
+  let chart = null, difference = null;
+  function draw() {
+    const choice = select.value, all = runs.map((run) => series(run, choice));
+    const sparse = choice.startsWith("eval ");
+    const smooth = sparse ? 1 : Number(by("smooth").value);
+    by("smooth-steps").textContent = smooth;
+    by("smooth").disabled = sparse;
+    if (chart) chart.destroy();
+    chart = new Dygraph(by("chart"), joined(all), {...common(), labelsDiv: by("legend"), logscale: by("log").checked,
+                                                  rollPeriod: smooth, drawPoints: sparse, pointSize: 3});
+    if (difference) difference.destroy();
+    difference = null;
+    by("difference-part").hidden = !data.compared;
+    if (!data.compared) return;
+    const rows = joined(all).map(([step, first, ...rest]) =>
+      [step, ...rest.map((value) => (first === null || value === null ? null : Math.abs(value - first) / Math.max(Math.abs(first), 1e-300)))]);
+    const options = common();
+    options.labels = ["step", ...runs.slice(1).map((run) => run.name)];
+    options.colors = options.colors.slice(1);
+    difference = new Dygraph(by("difference"), rows, {...options, legend: "onmouseover"});
+  }
+  by("reference").textContent = runs[0].name;
+  select.onchange = by("log").onchange = by("smooth").oninput = draw;
+  if (select.options.length > 0) draw();
+
+  // Time and memory, by rank.
+  const parts = {compute: "#009e73", optimizer: "#56b4e9", communication: "#d55e00", ranks: "#cc79a7", data: "#e69f00",
+                 device: "#0072b2", evaluation: "#a08c00", checkpoint: "#808080"};
+  const told = {compute: "forward and backward", optimizer: "update", communication: "blocked in collectives",
+                ranks: "waiting for the slowest rank", data: "waiting for data", device: "waiting for the device",
+                evaluation: "evaluation", checkpoint: "checkpoints"};
+  const memory = [];
+  for (const [i, run] of runs.entries()) {
+    for (const [rank, costs] of ((run.summary || {}).ranks || []).entries()) {
+      const all = Object.values(costs.seconds).reduce((sum, x) => sum + x, 0) || 1;
+      const row = make("div", undefined, "row"), bar = make("div", undefined, "bar");
+      row.append(make("span", `${run.name}, rank ${rank}`), bar);
+      for (const part of Object.keys(parts)) {
+        const seconds = costs.seconds[part] || 0, share = (100 * seconds) / all;
+        const piece = make("span");
+        piece.style.cssText = `width:${share}%;background:${parts[part]}`;
+        piece.title = `${told[part]}: ${seconds.toFixed(2)} s, ${share.toFixed(1)}%`;
+        bar.append(piece);
+      }
+      row.append(make("span"), make("span", Object.keys(parts).filter((part) => costs.seconds[part] / all >= 0.005)
+        .map((part) => `${part} ${((100 * costs.seconds[part]) / all).toFixed(0)}%`).join(", ") +
+        (costs.overlapped_communication > 0 ? `; communication beside it ${((100 * costs.overlapped_communication) / all).toFixed(0)}%` : ""), "faint"));
+      by("bars").append(row);
+      memory.push([{text: run.name, colour: colour(i)}, right(rank), costs.host, right(bytes(costs.host_memory)), right(bytes(costs.device_memory))]);
+    }
+  }
+  if (memory.length > 0) {
+    const key = make("p", undefined, "controls faint");
+    for (const part of Object.keys(parts)) {
+      const one = make("span", told[part]), swatch = make("span", "", "swatch");
+      swatch.style.background = parts[part];
+      one.prepend(swatch);
+      key.append(one);
+    }
+    by("bars").append(key);
+    fill("memory", ["run", right("rank"), "host", right("peak on the host"), right("peak on the device")], memory);
+  }
+  by("time").hidden = by("memory").hidden = memory.length === 0;
+
+  by("options").hidden = data.differences.length === 0;
+  if (data.differences.length > 0)
+    fill("options", ["option", ...runs.map((run) => run.name)], data.differences.map(({key, values}) => [key, ...values]));
+
+  for (const panel of data.panels) {
+    const section = make("section");
+    section.append(make("h2", panel.title));
+    if (panel.kind === "html") {
+      const frame = make("iframe");
+      frame.sandbox = "";
+      frame.srcdoc = panel.content;
+      section.append(frame);
+    } else if (panel.kind === "image") {
+      const image = make("img");
+      image.src = panel.content;
+      image.alt = panel.title;
+      section.append(image);
+    } else {
+      const wide = make("div", undefined, "wide"), table = make("table");
+      wide.append(table);
+      section.append(wide);
+      panel.rows.forEach((cells, i) => {
+        const row = table.insertRow();
+        cells.forEach((cell) => row.append(make(i === 0 ? "th" : "td", cell)));
+      });
+      if (panel.more > 0) section.append(make("p", `and ${panel.more} more rows`, "faint"));
+    }
+    by("panels").append(section);
+  }
+  document.body.dataset.done = "yes";
+})();

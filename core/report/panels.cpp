@@ -1,0 +1,110 @@
+#include "core/report/panels.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+
+#include <fmt/format.h>
+
+namespace pipeline::report {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr uintmax_t kMostBytes = uintmax_t{20} << 20;
+constexpr size_t kMostRows = 40;
+
+std::vector<fs::path> sorted_entries(const fs::path& folder) {
+  std::vector<fs::path> entries;
+  std::error_code none;  // an empty list
+  for (const auto& entry : fs::directory_iterator(folder, none)) entries.push_back(entry.path());
+  std::ranges::sort(entries);
+  return entries;
+}
+
+std::string content_of(const fs::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+std::string base64(std::string_view bytes) {
+  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    uint32_t three = 0;
+    for (size_t j = 0; j < 3; ++j)
+      three = three << 8 | (i + j < bytes.size() ? static_cast<unsigned char>(bytes[i + j]) : 0U);
+    for (size_t j = 0; j < 4; ++j) text += i + j > bytes.size() ? '=' : kDigits[three >> (18 - 6 * j) & 63];
+  }
+  return text;
+}
+
+// RFC 4180.
+std::vector<std::vector<std::string>> csv_rows(std::string_view text) {
+  std::vector<std::vector<std::string>> rows;
+  std::vector<std::string> row(1);
+  bool quoted = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '"' && quoted && i + 1 < text.size() && text[i + 1] == '"') {
+      row.back() += text[++i];
+    } else if (c == '"') {
+      quoted = !quoted;
+    } else if (c == ',' && !quoted) {
+      row.emplace_back();
+    } else if (c == '\n' && !quoted) {
+      rows.push_back(std::exchange(row, std::vector<std::string>(1)));
+    } else if (c != '\r' || quoted) {
+      row.back() += c;
+    }
+  }
+  if (row.size() > 1 || !row[0].empty()) rows.push_back(std::move(row));
+  return rows;
+}
+
+Json table(std::string title, std::vector<std::vector<std::string>> rows) {
+  const size_t shown = std::min(rows.size(), kMostRows + 1), more = rows.size() - shown;
+  rows.resize(shown);
+  return {{"title", std::move(title)}, {"kind", "table"}, {"rows", std::move(rows)}, {"more", more}};
+}
+
+Json figures(std::string title, const Json& evaluation) {
+  std::vector<std::vector<std::string>> rows{{"figure", "value"}};
+  for (const auto& [name, value] : evaluation.at("figures").items())
+    rows.push_back({name, value.is_number() ? fmt::format("{:.6g}", value.get<double>()) : "none"});
+  return table(std::move(title), std::move(rows));
+}
+
+}  // namespace
+
+std::vector<Json> panels_of(const RunRecord& run) {
+  std::vector<Json> panels;
+  if (!fs::is_directory(run.path)) return panels;
+  for (const fs::path& file : sorted_entries(run.path)) {
+    const std::string name = file.stem().string();
+    if (!name.starts_with("evaluation-") || file.extension() != ".json") continue;
+    const Json evaluation = Json::parse(content_of(file), nullptr, false);
+    if (!evaluation.is_object() || !evaluation.contains("figures")) continue;
+    panels.push_back(
+        figures(fmt::format("{}: {} after step {}", run.name, name, evaluation.value("step", uint64_t{0})),
+                evaluation));
+    for (const fs::path& side : sorted_entries(run.path / (name + "-files"))) {
+      std::error_code none;
+      if (fs::file_size(side, none) > kMostBytes || none) continue;
+      const std::string title = fmt::format("{}: {}", run.name, side.filename().string()),
+                        kind = side.extension().string();
+      if (kind == ".html")
+        panels.push_back({{"title", title}, {"kind", "html"}, {"content", content_of(side)}});
+      else if (kind == ".png")
+        panels.push_back({{"title", title},
+                          {"kind", "image"},
+                          {"content", "data:image/png;base64," + base64(content_of(side))}});
+      else if (kind == ".csv")
+        panels.push_back(table(title, csv_rows(content_of(side))));
+    }
+  }
+  return panels;
+}
+
+}  // namespace pipeline::report

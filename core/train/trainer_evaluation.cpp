@@ -1,0 +1,93 @@
+// The trainer's evaluations: when one is due is the loop's to say.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.hpp"
+#include "core/train/trainer.hpp"
+
+namespace pipeline::train {
+
+bool Trainer::evaluate_now() {
+  collect_all();
+  at("evaluation", fmt::format("evaluation after step {}", state_.step));
+  const uint64_t available = session_.task().sample_count(PL_SPLIT_VAL);
+  if (available == 0) return true;
+  std::vector<std::string> shown;
+  session_.gather_values();
+  EvaluationRequest request = request_for(session_, PL_SPLIT_VAL, PL_PURPOSE_VALIDATE);
+  request.progress = [&](uint64_t done, uint64_t total) {
+    log_.console().progress(fmt::format("evaluating after step {}", state_.step), done, total);
+  };
+  request.show = [&](uint64_t, std::string_view text) { shown.emplace_back(text); };
+  const auto result = evaluate(processes_, session_.task(), request);
+  session_.release_values();
+  log_.console().status({});
+  if (!result) return false;
+
+  record_evaluation(*result);
+  const std::string& name = config_.get_string("evaluate.best_metric");
+  const Figure* figure = result->find(name);
+  if (figure == nullptr) {
+    save(true);  // what was trained is not lost to a misspelt name
+    std::string names;
+    for (const Figure& f : result->figures) names += (names.empty() ? "" : ", ") + f.name;
+    throw config_.error("evaluate.best_metric",
+                        fmt::format("this evaluation has no such figure; it has {}", names));
+  }
+  metric_ = checkpoint::Metric{name, figure->value, figure->better == PL_BETTER_HIGHER};
+  const bool better =
+      std::isfinite(figure->value) &&
+      (!state_.best || state_.best->metric != name ||
+       (metric_->higher_is_better ? figure->value > state_.best->value : figure->value < state_.best->value));
+  if (better) state_.best = Best{name, figure->value, state_.step};
+  std::string text;
+  for (const Figure& f : result->figures) text += fmt::format("  {} {:.4f}", f.name, f.value);
+  log_.info(fmt::format("evaluation after step {}:{}  ({} of {} samples in {:.1f} s{})", state_.step, text,
+                        result->samples, available, result->seconds,
+                        better ? fmt::format("; best {} so far", name) : ""));
+  for (const std::string& lines : result->text) log_.info(lines);
+  for (const std::string& sample : shown) log_.info(sample);
+  return true;
+}
+
+void Trainer::record_evaluation(const Evaluation& result) {
+  nlohmann::ordered_json json{
+      {"step", state_.step}, {"samples", result.samples}, {"seconds", result.seconds}};
+  for (const Figure& figure : result.figures) {
+    if (json.contains(figure.name))
+      throw Error(fmt::format("{} has a figure '{}', a name reserved in eval.jsonl: rename it",
+                              session_.task_plugin().label(), figure.name));
+    json[figure.name] = std::isfinite(figure.value) ? nlohmann::ordered_json(figure.value) : nullptr;
+  }
+  if (evaluations_ && !evaluations_->append(json))
+    log_.warning(fmt::format("eval.jsonl cannot be written: {}; its lines are kept in memory",
+                             std::strerror(evaluations_->last_error())));
+  evaluated_step_ = state_.step;
+}
+
+// What would otherwise show up only after hours of training.
+void Trainer::check_evaluation() const {
+  if (session_.task().sample_count(PL_SPLIT_VAL) == 0) {
+    if (every("evaluate.every") > 0)
+      throw config_.error("evaluate.every", fmt::format("{} has no validation data: add some, or use 0",
+                                                        session_.task_plugin().label()));
+    log_.info("evaluation  none: there is no validation data to select a best checkpoint");
+    return;
+  }
+  const std::string& name = config_.get_string("evaluate.best_metric");
+  const std::vector<plugins::Metric> metrics = session_.task().metrics();
+  if (name == "loss" ||
+      std::ranges::any_of(metrics, [&](const plugins::Metric& metric) { return metric.name == name; }))
+    return;
+  std::string names = "loss";
+  for (const plugins::Metric& metric : metrics)
+    if (metric.name != "loss") names += ", " + metric.name;
+  throw config_.error("evaluate.best_metric",
+                      fmt::format("{} has no such figure; it has {}", session_.task_plugin().label(), names));
+}
+
+}  // namespace pipeline::train

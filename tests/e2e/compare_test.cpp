@@ -1,0 +1,95 @@
+// `pipeline compare` and `pipeline report` as a user runs them.
+#include <csignal>
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/e2e/small_job.hpp"
+
+namespace pipeline::tests {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+class Compare : public testing::Test, public SmallJob {
+ protected:
+  Result compare(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), "compare");
+    return pipeline(std::move(arguments), folder());
+  }
+};
+
+TEST_F(Compare, RunsWhatHasNotRunAndSaysWhetherItIsTheSame) {
+  write_text(path("train.toml"), config());
+  const std::vector<std::string> arguments{"train.toml",  "--strategies", "single,ddp,sharded:2",
+                                           "--processes", "1,2",          "--tolerance",
+                                           "0",           "--rounds",     "2"};
+  const Result result = compare(arguments);
+  EXPECT_EQ(result.code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("round 1/2, sharded2-2: at step"));
+  EXPECT_THAT(result.out, testing::ContainsRegex("sharded2-2 +12 .* equal to the bit in 12 steps"));
+  EXPECT_THAT(result.out, HasSubstr("The losses are the same (tolerance 0, relative)."));
+  EXPECT_FALSE(fs::exists(path("run-compare/single-2"))) << "single is for one process";
+  EXPECT_THAT(read_text(path("run-compare/compare.html")), HasSubstr("sharded2-2"));
+  // What has run is not run again.
+  const auto written = fs::last_write_time(path("run-compare/sharded2-2/metrics.jsonl"));
+  EXPECT_EQ(compare(arguments).code, 0);
+  EXPECT_EQ(fs::last_write_time(path("run-compare/sharded2-2/metrics.jsonl")), written);
+
+  // Folders, and losses from elsewhere.
+  const Result folders = compare({"run-compare/single-1", "run-compare/sharded2-2", "--output", "two.html"});
+  EXPECT_EQ(folders.code, 0) << folders.err;
+  EXPECT_TRUE(fs::exists(path("two.html")));
+  std::string csv = "step,loss\n";
+  for (const std::string& line : read_lines(path("run-compare/sharded2-2/metrics.jsonl"))) {
+    const auto json = nlohmann::json::parse(line);
+    csv += json["step"].dump() + "," + json["loss"].dump() + "\n";
+  }
+  write_text(path("theirs.csv"), csv);
+  EXPECT_THAT(compare({"run-compare/single-1", "--against", "theirs.csv"}).out,
+              HasSubstr("equal to the bit in 12 steps"));
+  write_text(path("theirs.csv"), csv + "13,1\n" + "14,2\n");
+  EXPECT_EQ(compare({"run-compare/single-1", "--against", "theirs.csv"}).code, 0)
+      << "steps of one alone do not count";
+  write_text(path("theirs.csv"), "step,loss\n1,1\n2,1\n");
+  const Result other = compare({"run-compare/single-1", "--against", "theirs.csv"});
+  EXPECT_EQ(other.code, 1);
+  EXPECT_THAT(other.out, HasSubstr("The losses are NOT the same"));
+
+  ASSERT_EQ(pipeline({"report", "run-compare/sharded2-2"}, folder()).code, 0);
+  EXPECT_THAT(read_text(path("run-compare/sharded2-2/report.html")), HasSubstr("\"strategy\":\"sharded\""));
+}
+
+TEST_F(Compare, ASignalSavesAndTheSameCommandGoesOn) {
+  write_text(path("train.toml"), config());
+  const std::vector<std::string> arguments{"compare",  "train.toml", "--strategies", "single,ddp",
+                                           "--rounds", "1",          "--set",        "train.max_steps=300"};
+  Process running(pipeline_command(arguments), folder());
+  ASSERT_TRUE(eventually([&] { return read_lines(path("run-compare/single/metrics.jsonl")).size() > 3; }));
+  running.signal(SIGINT);
+  const Result stopped = running.wait();
+  EXPECT_EQ(stopped.code, 75) << stopped.out << stopped.err;
+  EXPECT_THAT(stopped.out, HasSubstr("the same command goes on from here"));
+  const size_t done = read_lines(path("run-compare/single/metrics.jsonl")).size();
+  EXPECT_LT(done, 300u);
+  EXPECT_EQ(pipeline(arguments, folder()).code, 0);
+  EXPECT_EQ(read_lines(path("run-compare/single/metrics.jsonl")).size(), 300u);
+}
+
+TEST_F(Compare, WrongInputIsNamed) {
+  write_text(path("train.toml"), config());
+  EXPECT_THAT(compare({"train.toml"}).err, HasSubstr("there is one run to compare"));
+  EXPECT_THAT(compare({"none", "train.toml"}).err, HasSubstr("none: there is no such file or folder"));
+  EXPECT_THAT(compare({"train.toml", "--stage", "x", "--processes", "1,2"}).err, HasSubstr("has no stages"));
+  const Result failed =
+      compare({"train.toml", "--strategies", "single,ddp,unknown", "--set", "train.max_steps=2"});
+  EXPECT_EQ(failed.code, 1);
+  EXPECT_THAT(failed.out, HasSubstr("unknown: exited with code 2")) << failed.out;
+  EXPECT_THAT(failed.out, HasSubstr("equal to the bit in 2 steps")) << "the others are compared all the same";
+  EXPECT_EQ(pipeline({"report", "train.toml"}, folder()).code, 2);
+}
+
+}  // namespace
+}  // namespace pipeline::tests

@@ -1,0 +1,93 @@
+// The page in a real browser, without a network.
+#include "core/report/page.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "tests/report/run_folder.hpp"
+
+namespace pipeline::report {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+class Page : public testing::Test {
+ protected:
+  // The document as it stands once its scripts have run, at a width.
+  std::string open(const std::string& page, int width) {
+    const std::string path = folder_.write("page.html", page);
+    const std::string command = "chromium --headless --no-sandbox --disable-gpu --user-data-dir='" +
+                                folder_ / "profile" + "' --window-size=" + std::to_string(width) +
+                                ",900 --virtual-time-budget=5000 --dump-dom 'file://" + path +
+                                "' 2>/dev/null";
+    std::string dom;
+    FILE* const pipe = ::popen(command.c_str(), "r");
+    char block[4096];
+    for (size_t count = 0; (count = std::fread(block, 1, sizeof block, pipe)) > 0;) dom.append(block, count);
+    EXPECT_EQ(::pclose(pipe), 0) << command;
+    return dom;
+  }
+  static bool has_browser() { return std::system("command -v chromium >/dev/null") == 0; }
+
+  tests::FilesFolder folder_;
+};
+
+TEST_F(Page, ShowsRunsCurvesCostsAndDifferences) {
+  if (!has_browser()) GTEST_SKIP() << "chromium is not installed";
+  const std::string options = "[strategy]\nplugin = ";
+  const Comparison comparison =
+      compare({tests::record_of("one</script><b>", {2, 1}, 1, 1, options + "\"single\"\n"),
+               tests::record_of("two", {2, 1.5}, 0.5, 2, options + "\"ddp\"\n")},
+              1e-3);
+  const std::string text = page(comparison, "one & two", true);
+  for (const int width : {390, 1200}) {
+    const std::string dom = open(text, width);
+    EXPECT_THAT(dom, HasSubstr("<h1 id=\"title\">one &amp; two</h1>"));
+    EXPECT_THAT(dom, HasSubstr("one&lt;/script&gt;&lt;b&gt;")) << "names are text";
+    EXPECT_THAT(dom, HasSubstr("DIFFERS: by 5.0e-01 at step 2, beyond the tolerance from step 2</td>"))
+        << width;
+    EXPECT_THAT(dom, HasSubstr("<canvas")) << "the curves are drawn";
+    EXPECT_THAT(dom, HasSubstr("forward and backward: 3.00 s, 75.0%"));
+    EXPECT_THAT(dom, HasSubstr("<td>strategy.plugin</td><td>\"single\"</td><td>\"ddp\"</td>"));
+    EXPECT_THAT(dom, HasSubstr("data-done=\"yes\"")) << "the script came to its end";
+  }
+}
+
+TEST_F(Page, OfOneRunHasItsEvaluations) {
+  if (!has_browser()) GTEST_SKIP() << "chromium is not installed";
+  RunRecord run = tests::record_of("run", {2, 1});
+  run.path = folder_.path();
+  folder_.write("evaluation-test.json", R"({"step": 2, "figures": {"f1": 0.25}})");
+  std::filesystem::create_directories(folder_ / "evaluation-test-files");
+  folder_.write("evaluation-test-files/answers.html", "<p>an answer</p>");
+  folder_.write("evaluation-test-files/confusion.csv", "a,\"b, c\"\n1,\"say \"\"x\"\"\"\n");
+  folder_.write("evaluation-test-files/sums.json", "{}");
+  Comparison one;
+  one.runs.push_back(std::move(run));
+  one.verdicts.emplace_back();
+  const std::string dom = open(page(one, "run", false), 800);
+  EXPECT_THAT(dom, HasSubstr("<td>f1</td><td>0.25</td>"));
+  EXPECT_THAT(dom, HasSubstr("&lt;p&gt;an answer&lt;/p&gt;")) << "in a frame of its own";
+  EXPECT_THAT(dom, HasSubstr("<th>b, c</th>"));
+  EXPECT_THAT(dom, HasSubstr("<td>say \"x\"</td>"));
+  EXPECT_THAT(dom, Not(HasSubstr("The losses are")));
+  EXPECT_THAT(dom, HasSubstr("data-done=\"yes\""));
+}
+
+TEST(Pages, CurvesOfManyStepsAreThinned) {
+  const Comparison comparison =
+      compare({tests::record_of("long", std::vector<double>(3 * kMostPoints, 1.0))}, 0);
+  const std::string text = page(comparison, "t", false);
+  const size_t begin = text.find("\"steps\":["), end = text.find(']', begin);
+  EXPECT_LE(std::count(text.begin() + static_cast<std::ptrdiff_t>(begin),
+                       text.begin() + static_cast<std::ptrdiff_t>(end), ','),
+            static_cast<std::ptrdiff_t>(kMostPoints));
+  EXPECT_THAT(text.substr(begin, end - begin), testing::EndsWith(std::to_string(3 * kMostPoints)));
+}
+
+}  // namespace
+}  // namespace pipeline::report
