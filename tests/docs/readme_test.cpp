@@ -4,6 +4,7 @@
 #include <iomanip>
 #include <iterator>
 #include <regex>
+#include <set>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -75,7 +76,8 @@ Words matches(const std::string& text, const char* pattern) {
 // the check.
 void expect_accepted(const Words& command) {
   const std::string& verb = command.front();
-  if (verb != "run" && verb != "evaluate" && verb != "predict" && verb != "export") {
+  static const std::set<std::string> kOnRuns{"run", "evaluate", "predict", "export", "compare", "report"};
+  if (!kOnRuns.contains(verb)) {
     const Result result = run(command);
     EXPECT_EQ(result.code, 0) << result.err;
     return;
@@ -98,6 +100,7 @@ void expect_accepted(const Words& command) {
     }
     if (word.ends_with(".toml")) check.push_back(word);
   }
+  if (check.size() == 1 && (verb == "compare" || verb == "report")) return;  // it works on folders
   const Result result = run(check);
   EXPECT_EQ(result.code, 0) << result.err;
 }
@@ -150,7 +153,8 @@ INSTANTIATE_TEST_SUITE_P(All, Readme,
 TEST(MainReadme, HasTheCommandsOfTheTour) {
   Words verbs;
   for (const Words& command : commands(read_text(kRoot / "README.md"))) verbs.push_back(command.front());
-  for (const char* verb : {"run", "check", "plugins", "explain", "devices", "evaluate", "predict", "export"})
+  for (const char* verb : {"run", "check", "plugins", "explain", "devices", "evaluate", "predict", "export",
+                           "compare", "report"})
     EXPECT_THAT(verbs, testing::Contains(verb));
 }
 
