@@ -42,12 +42,13 @@ std::string replaced(std::string name, const char* from, const char* to) {
   return name.replace(name.find(from), std::string_view(from).size(), to);
 }
 
-hugging_face::NameMap llama_names(const Llama& model) {
+// more_tokens: see llama_pieces().
+hugging_face::NameMap llama_names(const Llama& model, int64_t more_tokens = 0) {
   const bool tied = model.config().tie_word_embeddings;
   return {.pieces =
-              [&model](const Parameter& p) {
+              [&model, more_tokens](const Parameter& p) {
                 return p.name.starts_with(model.place().prefix)
-                           ? llama_pieces(p, model.config(), model.place().prefix)
+                           ? llama_pieces(p, model.config(), model.place().prefix, more_tokens)
                            : std::vector<Piece>();
               },
           .plain_name =
@@ -83,6 +84,7 @@ void LlamaConfig::check() const {
               head_width(), " channels: rotary positions need an even number");
   check_positive("rms_norm_eps", rms_norm_eps);
   check_positive("rope_theta", rope_theta);
+  rope_scaling.check();
   check_positive("initializer_range", initializer_range);
   check_share("attention_dropout", attention_dropout);
 }
@@ -135,7 +137,7 @@ Llama::Llama(const LlamaConfig& config, Place place, const LoraConfig& lora)
   }
   last_norm_ = norm("model.norm", unit(0));
   if (!config_.tie_word_embeddings) head_ = table("lm_head.weight");
-  frequencies_ = transformer::rotary_frequencies(head, config_.rope_theta);
+  frequencies_ = config_.rope_scaling.scaled(transformer::rotary_frequencies(head, config_.rope_theta));
 }
 
 // `down` as PEFT has it, uniform within 1 / sqrt(in); `up` is zero.
@@ -297,14 +299,8 @@ LlamaConfig read_llama_config(const ConfigFile& file) {
   file.expect("hidden_act", "silu");
   file.expect("attention_bias", false);
   file.expect("mlp_bias", false);
-  // The rotary positions' base, and since version 5 of transformers all about them, in an object.
-  for (const char* key : {"rope_scaling", "rope_parameters"}) {
-    if (file.find(key) == nullptr) continue;
-    const ConfigFile rope = file.part(key);
-    rope.expect("rope_type", "default");
-    rope.read("rope_theta", config.rope_theta);
-  }
   llama_values(config, [&](const char* key, auto& value) { file.read(key, value); });
+  read_rope(file, config.rope_scaling, config.rope_theta);
   if (config.num_key_value_heads == 0) config.num_key_value_heads = config.num_attention_heads;
   return file.checked(config);
 }
@@ -315,6 +311,7 @@ json llama_json(const LlamaConfig& config) {
   LlamaConfig written = config;
   written.head_dim = config.head_width();
   llama_values(written, [&](const char* key, auto value) { values[key] = value; });
+  if (json scaling = rope_json(config.rope_scaling); !scaling.is_null()) values["rope_scaling"] = scaling;
   return values;
 }
 
@@ -332,15 +329,19 @@ void compare_llama(const LlamaConfig& ours, const LlamaConfig& theirs,
   compare("intermediate_size", ours.intermediate_size, theirs.intermediate_size);
   compare("norm_eps", ours.rms_norm_eps, theirs.rms_norm_eps);
   compare("rope_theta", ours.rope_theta, theirs.rope_theta);
+  compare_rope(ours.rope_scaling, theirs.rope_scaling, differences);
   compare("tie_word_embeddings", ours.tie_word_embeddings, theirs.tie_word_embeddings);
 }
 
 LlamaConfig import_llama(const std::string& folder, Llama& model) {
   const LlamaConfig theirs = read_llama_config(ConfigFile(folder + "/config.json"));
+  LlamaConfig used = theirs;
+  const int64_t more = std::max<int64_t>(theirs.vocab_size - model.config().vocab_size, 0);
+  used.vocab_size -= more;
   hugging_face::Differences differences;
-  compare_llama(model.config(), theirs, differences);
+  compare_llama(model.config(), used, differences);
   differences.raise(folder);
-  hugging_face::import_weights(folder, model.parameters(), llama_names(model));
+  hugging_face::import_weights(folder, model.parameters(), llama_names(model, more));
   return theirs;
 }
 

@@ -7,6 +7,7 @@
 #include "hugging_face/config_file.hpp"
 #include "hugging_face/weights.hpp"
 #include "language/language_model.hpp"
+#include "language/rope_scaling.hpp"
 #include "transformer/layer.hpp"
 
 namespace pipeline::language {
@@ -23,6 +24,7 @@ struct LlamaConfig {
   int64_t intermediate_size = 1536;
   double rms_norm_eps = 1e-5;
   double rope_theta = 10000;
+  RopeScaling rope_scaling = {};
   double initializer_range = 0.02;
   double attention_dropout = 0;
   bool tie_word_embeddings = true;
@@ -108,7 +110,7 @@ std::vector<hugging_face::Piece> llama_pieces(const Parameter& parameter, const 
                                               const std::string& prefix, int64_t more_tokens = 0);
 
 // The model's parameters start as those of the folder; its configuration is given back. Throws unless the
-// folder holds this model; one error for all that differs.
+// folder holds this model; one error for all that differs. Its vocabulary may be larger than ours.
 LlamaConfig import_llama(const std::string& folder, Llama& model);
 
 // Writes config.json, generation_config.json and model.safetensors (fp32). The folder must exist.

@@ -107,6 +107,26 @@ struct LoraOptions : language::LoraConfig {
   }
 };
 
+struct RopeScalingOptions : language::RopeScaling {
+  void describe(Options& o) {
+    o("type", type,
+      "llama: how rotary positions are stretched; linear: all divided by factor; llama3: as in Llama 3.1")
+        .choices({"default", "linear", "llama3"});
+    o("factor", factor, "linear, llama3: slow angles are divided by this").min(1);
+    o("low_freq_factor", low_freq_factor, "llama3: turns in the original length below which all is divided")
+        .above(0);
+    o("high_freq_factor", high_freq_factor, "llama3: turns above which nothing is").above(0);
+    o("original_max_position_embeddings", original_max_position_embeddings, "llama3: the original length")
+        .unit("tokens")
+        .min(1)
+        .max(1 << 24);
+  }
+  void validate(const ConfigErrors& errors) const {
+    if (high_freq_factor <= low_freq_factor)
+      errors("high_freq_factor", concat("must be above low_freq_factor (", low_freq_factor, ")"));
+  }
+};
+
 // What a model has to know of its tokenizer.
 struct VocabularyOf {
   int64_t size, begin, end;  // how many tokens; those that begin and end a text
@@ -121,9 +141,11 @@ struct LanguageOptions {
   double norm_eps = 1e-5, rope_theta = 10000, initializer_range = 0.02, dropout = 0, lr_multiplier = 1;
   bool tie_word_embeddings = true;
   LoraOptions lora;
+  RopeScalingOptions rope_scaling;
 
   void describe(Options& o) {
     o.group("lora", lora);
+    o.group("rope_scaling", rope_scaling);
     o("init_from", init_from, "Hugging Face folder of a Llama or GPT-2 model; empty: fresh weights");
     o("architecture", architecture, "of the language model").choices({"llama", "gpt2"});
     o("hidden_size", hidden_size, "width of the residual stream").min(1);
@@ -154,6 +176,8 @@ struct LanguageOptions {
     };
     divides(num_attention_heads, hidden_size, "num_attention_heads", "hidden_size");
     if (architecture == "gpt2" && lora.rank > 0) errors("lora.rank", "is for architecture = \"llama\"");
+    if (architecture == "gpt2" && rope_scaling.type != "default")
+      errors("rope_scaling.type", "is for architecture = \"llama\"");
     if (num_key_value_heads == 0) return;
     if (architecture == "gpt2") errors("num_key_value_heads", "is for architecture = \"llama\"");
     divides(num_key_value_heads, num_attention_heads, "num_key_value_heads", "num_attention_heads");
@@ -186,6 +210,7 @@ struct LanguageOptions {
         .intermediate_size = intermediate_size > 0 ? intermediate_size : inner,
         .rms_norm_eps = norm_eps,
         .rope_theta = rope_theta,
+        .rope_scaling = rope_scaling,
         .initializer_range = initializer_range,
         .attention_dropout = dropout,
         .tie_word_embeddings = tie_word_embeddings,

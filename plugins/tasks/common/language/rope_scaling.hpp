@@ -1,0 +1,36 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+
+#include "hugging_face/config_file.hpp"
+
+namespace pipeline::language {
+
+// How rotary positions are stretched, for longer sequences than a model first learnt from; the defaults of
+// the other values are those of Llama 3.1.
+struct RopeScaling {
+  std::string type = "default";  // not at all; linear: all angles are divided by `factor`; llama3: slow ones
+  double factor = 8;
+  // llama3: turns within the original length from which on angles are as they were; up to which they are
+  // divided.
+  double high_freq_factor = 4, low_freq_factor = 1;
+  int64_t original_max_position_embeddings = 8192;
+
+  // Throws Error (PL_ERROR_CONFIG) for values that make no sense together.
+  void check() const;
+  // The positions' frequencies in place of those without scaling. As transformers computes them.
+  at::Tensor scaled(const at::Tensor& frequencies) const;
+};
+
+// Of config.json's rope_scaling, or rope_parameters since version 5 of transformers; both may be missing, and
+// have rope_theta, too. Throws for a type that we do not compute.
+void read_rope(const hugging_face::ConfigFile& config, RopeScaling& scaling, double& rope_theta);
+// As rope_scaling; null where there is none.
+nlohmann::json rope_json(const RopeScaling& scaling);
+// By the names that options have in [task.language.rope_scaling].
+void compare_rope(const RopeScaling& ours, const RopeScaling& theirs, hugging_face::Differences& differences);
+
+}  // namespace pipeline::language

@@ -1,0 +1,173 @@
+// Folders of LlamaForCausalLM, and what is learnt beside a model. tests/parity compares with transformers.
+#include "language/llama.hpp"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <pipeline/error.hpp>
+
+#include "core/safetensors/file.hpp"
+#include "core/safetensors/writer.hpp"
+#include "tests/support/declared.hpp"
+#include "tests/support/test_files.hpp"
+
+namespace pipeline::language {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using tests::FilesFolder;
+using tests::message_of;
+
+LlamaConfig tiny() {
+  return {.vocab_size = 19,
+          .max_position_embeddings = 64,
+          .hidden_size = 8,
+          .num_hidden_layers = 2,
+          .num_attention_heads = 2,
+          .num_key_value_heads = 1,
+          .intermediate_size = 12,
+          .tie_word_embeddings = false};
+}
+
+// What is read from a folder whose config.json has these values besides a tiny model's.
+LlamaConfig read(const json& values) {
+  FilesFolder folder;
+  json config = llama_json(tiny());
+  config.update(values);
+  folder.write("config.json", config.dump());
+  return read_llama_config(hugging_face::ConfigFile(folder / "config.json"));
+}
+
+std::string refused(const json& values) {
+  const std::string message = message_of<Error>([&] { read(values); });
+  return message.substr(message.find("config.json"));
+}
+
+const json kLlama3{{"rope_type", "llama3"},
+                   {"factor", 32.0},
+                   {"low_freq_factor", 1.0},
+                   {"high_freq_factor", 4.0},
+                   {"original_max_position_embeddings", 8192}};
+
+TEST(RopeScaling, IsReadAndWritten) {
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    const LlamaConfig config = read({{key, kLlama3}, {"rope_theta", 500000.0}});
+    EXPECT_EQ(config.rope_scaling.type, "llama3");
+    EXPECT_EQ(config.rope_scaling.factor, 32);
+    EXPECT_EQ(config.rope_theta, 500000);
+    EXPECT_EQ(llama_json(config)["rope_scaling"], kLlama3) << "as it was";
+  }
+  const LlamaConfig old = read({{"rope_scaling", {{"type", "linear"}, {"factor", 4.0}}}});
+  EXPECT_EQ(llama_json(old)["rope_scaling"], json({{"rope_type", "linear"}, {"factor", 4.0}}));
+  EXPECT_FALSE(llama_json(read({{"rope_scaling", nullptr}})).contains("rope_scaling"));
+  EXPECT_EQ(read({{"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 7.0}}}}).rope_theta, 7);
+}
+
+TEST(RopeScaling, WhatIsNotComputedIsRefused) {
+  EXPECT_EQ(
+      refused({{"rope_scaling", {{"rope_type", "yarn"}, {"factor", 4.0}}}}),
+      "config.json: rope_scaling: rope_type = \"yarn\": only \"default\", \"linear\" and \"llama3\" are "
+      "computed here");
+  EXPECT_EQ(refused({{"rope_scaling", {{"type", "dynamic"}, {"factor", 4.0}}}}),
+            "config.json: rope_scaling: type = \"dynamic\": only \"default\", \"linear\" and \"llama3\" are "
+            "computed here");
+  json part = kLlama3;
+  part.erase("low_freq_factor");
+  EXPECT_EQ(refused({{"rope_scaling", part}}),
+            "config.json: rope_scaling: rope_type = \"llama3\": needs low_freq_factor, which is missing");
+  json wrong = kLlama3;
+  wrong["high_freq_factor"] = 1.0;
+  EXPECT_EQ(refused({{"rope_scaling", wrong}}),
+            "config.json: rope_scaling.high_freq_factor = 1: must be above low_freq_factor (1)");
+  wrong = kLlama3;
+  wrong["factor"] = 0.5;
+  EXPECT_EQ(refused({{"rope_scaling", wrong}}), "config.json: rope_scaling.factor = 0.5: must be at least 1");
+}
+
+TEST(RopeScaling, EveryDifferenceFromAFolderIsNamed) {
+  LlamaConfig ours = tiny(), theirs = tiny();
+  theirs.rope_scaling = {.type = "llama3", .factor = 32};
+  hugging_face::Differences differences;
+  compare_llama(ours, theirs, differences);
+  const std::string message = message_of<Error>([&] { differences.raise("folder"); });
+  EXPECT_THAT(message, HasSubstr("task.language.rope_scaling.type = \"default\", the folder has \"llama3\""));
+  EXPECT_THAT(message, HasSubstr("task.language.rope_scaling.factor = 8.0, the folder has 32.0"));
+}
+
+// Long waves are stretched, short ones are not: of Llama 3.2's, the first and the last.
+TEST(RopeScaling, Llama3StretchesLongWavesAlone) {
+  const RopeScaling scaling{.type = "llama3", .factor = 32};
+  const at::Tensor plain = at::tensor({1.0f, 0.004f, 1e-6f}), scaled = scaling.scaled(plain);
+  EXPECT_EQ(scaled[0].item<float>(), 1.0f);
+  EXPECT_EQ(scaled[2].item<float>(), 1e-6f / 32);
+  // 8192 * 0.004 / 2 pi = 5.2 turns, more than 4.
+  EXPECT_EQ(scaled[1].item<float>(), 0.004f);
+}
+
+// The folder of a model of random weights, in as many files as `shards`.
+void write_folder(const FilesFolder& folder, const Llama& model, size_t shards) {
+  export_llama(folder.path(), model);
+  if (shards == 1) return;
+  const auto whole = safetensors::Folder::open(folder.path());
+  const std::vector<std::string> names = whole.names();
+  json map;
+  for (size_t shard = 0; shard < shards; ++shard) {
+    const std::string file = "model-0000" + std::to_string(shard + 1) + "-of-00002.safetensors";
+    safetensors::Writer writer(folder / file);
+    for (size_t i = shard; i < names.size(); i += shards) {
+      writer.declare(names[i], safetensors::Dtype::kF32, whole.at(names[i]).shape);
+      map[names[i]] = file;
+    }
+    for (const auto& info : writer.layout()) writer.write(info.name, whole.at(info.name).data);
+    writer.finish();
+  }
+  folder.write("model.safetensors.index.json",
+               json{{"metadata", {{"total_size", 0}}}, {"weight_map", map}}.dump());
+  std::filesystem::remove(folder / "model.safetensors");
+}
+
+TEST(LlamaFolder, OneFileAndShardsAreTheSameModel) {
+  for (const size_t shards : {1, 2}) {
+    FilesFolder folder;
+    Llama model(tiny()), again(tiny());
+    tests::initialize(model, 3);
+    write_folder(folder, model, shards);
+    import_llama(folder.path(), again);
+    tests::initialize(again, 4);
+    for (size_t i = 0; i < model.parameters().size(); ++i)
+      EXPECT_TRUE(model.parameters()[i].tensor.equal(again.parameters()[i].tensor))
+          << model.parameters()[i].name << " of " << shards << " file(s)";
+  }
+}
+
+TEST(LlamaFolder, TheVocabularyMayHaveMoreTokensThanTheTokenizer) {
+  FilesFolder folder;
+  LlamaConfig fewer = tiny();
+  fewer.vocab_size = 17;
+  Llama model(tiny()), again(fewer);
+  tests::initialize(model, 3);
+  export_llama(folder.path(), model);
+  import_llama(folder.path(), again);
+  tests::initialize(again, 4);
+  for (size_t i = 0; i < model.parameters().size(); ++i) {
+    const at::Tensor &theirs = model.parameters()[i].tensor, &ours = again.parameters()[i].tensor;
+    EXPECT_TRUE(theirs.narrow(0, 0, ours.size(0)).equal(ours)) << model.parameters()[i].name;
+  }
+  export_llama(folder.path(), again);
+  EXPECT_THAT(message_of<Error>([&] { import_llama(folder.path(), model); }),
+              HasSubstr("the tokenizer's vocabulary = 19, the folder has 17"));
+}
+
+TEST(LlamaFolder, AMissingShardIsNamed) {
+  FilesFolder folder;
+  Llama model(tiny());
+  tests::initialize(model, 3);
+  write_folder(folder, model, 2);
+  std::filesystem::remove(folder / "model-00002-of-00002.safetensors");
+  EXPECT_THAT(message_of<std::exception>([&] { import_llama(folder.path(), model); }),
+              HasSubstr("model-00002-of-00002.safetensors"));
+}
+
+}  // namespace
+}  // namespace pipeline::language
