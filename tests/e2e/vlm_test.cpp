@@ -201,8 +201,9 @@ TEST_F(Vlm, FeaturesAreOfOneEncoderAndTheWayPicturesGetThere) {
 }
 
 TEST_F(Vlm, LowRankAdditionsAreLearntBesideAModelThatStays) {
-  const std::vector<std::string> lora{"--set", "task.language.lora.rank=4", "--set",
-                                      R"(task.language.lora.targets=["q_proj", "v_proj", "o_proj"])"};
+  const std::vector<std::string> lora{
+      "--set", "task.language.lora.rank=4", "--set",
+      R"(task.language.lora.targets=["q_proj", "v_proj", "o_proj", "gate_proj", "down_proj"])"};
   const auto with = [&](std::vector<std::string> more) {
     more.insert(more.end(), lora.begin(), lora.end());
     return more;
@@ -210,7 +211,7 @@ TEST_F(Vlm, LowRankAdditionsAreLearntBesideAModelThatStays) {
   ASSERT_EQ(call("run").code, 0);
   const Result run = call("run", with({"--set", "run.dir=lora", "--set", "train.init_from=run"}));
   ASSERT_EQ(run.code, 0) << run.err;
-  EXPECT_THAT(run.out, HasSubstr("12 parameter(s): lora.model.layers.0.self_attn.q_proj.down"));
+  EXPECT_THAT(run.out, HasSubstr("20 parameter(s): lora.model.layers.0.self_attn.q_proj.down"));
   ASSERT_EQ(call("run", with({"--set", "run.dir=sharded", "--set", "train.init_from=run", "--set",
                               "strategy.plugin=sharded", "--set", "strategy.zero_stage=3", "--set",
                               "launch.processes=2"}))

@@ -169,5 +169,72 @@ TEST(LlamaFolder, AMissingShardIsNamed) {
               HasSubstr("model-00002-of-00002.safetensors"));
 }
 
+// A model with additions of random values to all matrices.
+Llama with_additions() {
+  Llama model(tiny(), {},
+              {.rank = 3, .alpha = 6, .targets = {LoraConfig::kTargets.begin(), LoraConfig::kTargets.end()}});
+  tests::initialize(model, 3);
+  at::manual_seed(1);
+  for (const auto& [name, value] : tests::named(model))
+    if (name.ends_with(".up")) at::Tensor(value).detach().normal_(0, 0.3);
+  return model;
+}
+
+at::Tensor find(const Llama& model, const std::string& wanted) {
+  for (const auto& [name, value] : tests::named(model))
+    if (name == wanted) return value;
+  ADD_FAILURE() << "no parameter " << wanted;
+  return {};
+}
+
+// The chain rule, from the gradients of the merged matrices.
+TEST(Lora, LossAndGradientsAreThoseOfTheMergedModel) {
+  const Llama model = with_additions();
+  Llama merged(tiny());
+  FilesFolder folder;
+  export_llama(folder.path(), model);
+  import_llama(folder.path(), merged);
+  tests::initialize(merged);
+  const PackedBatch batch = transformer::pack({{1, 5, 3, 18, 7}, {2, 2, 9}}, {{5, 3, 18, 7, 0}, {-1, 9, 4}});
+  const LossSum ours = model.loss(batch, {}), theirs = merged.loss(batch, {});
+  EXPECT_NEAR(ours.sum.item<double>(), theirs.sum.item<double>(), 1e-5);
+  ours.scaled.backward();
+  theirs.scaled.backward();
+  struct Part {
+    const char *target, *matrix;
+    int64_t first, columns;
+  };
+  for (const Part& part : {Part{"self_attn.q_proj", "self_attn.qkv_proj", 0, 8},
+                           {"self_attn.k_proj", "self_attn.qkv_proj", 8, 4},
+                           {"self_attn.v_proj", "self_attn.qkv_proj", 12, 4},
+                           {"self_attn.o_proj", "self_attn.o_proj", 0, 8},
+                           {"mlp.gate_proj", "mlp.gate_up_proj", 0, 12},
+                           {"mlp.up_proj", "mlp.gate_up_proj", 12, 12},
+                           {"mlp.down_proj", "mlp.down_proj", 0, 8}}) {
+    const std::string layer = "model.layers.1.", lora = "lora." + layer + part.target;
+    const at::Tensor down = find(model, lora + ".down"), up = find(model, lora + ".up");
+    const at::Tensor slope =
+        find(merged, layer + part.matrix + ".weight").grad().narrow(1, part.first, part.columns) *
+        2;  // alpha / rank
+    EXPECT_GT(slope.abs().max().item<float>(), 1e-5f);
+    const auto expect_close = [&](const at::Tensor& mine, const at::Tensor& other) {
+      EXPECT_LT((mine - other).norm().item<float>(), 1e-4f * other.norm().item<float>() + 1e-7f) << lora;
+    };
+    expect_close(down.grad(), slope.mm(up.detach().t()));
+    expect_close(up.grad(), down.detach().t().mm(slope));
+  }
+}
+
+TEST(Lora, TargetsAreChecked) {
+  const auto problem = [](const std::vector<std::string>& targets) {
+    return message_of<Error>([&] { Llama(tiny(), {}, {.rank = 2, .targets = targets}); });
+  };
+  EXPECT_EQ(problem({"q_proj", "qkv_proj"}),
+            "lora.targets has \"qkv_proj\": must be of \"q_proj\", \"k_proj\", \"v_proj\", \"o_proj\", "
+            "\"gate_proj\", \"up_proj\", \"down_proj\"");
+  EXPECT_EQ(problem({"up_proj", "up_proj"}), "lora.targets has \"up_proj\" twice");
+  EXPECT_EQ(problem({}), "lora.targets is empty: must name a matrix, or rank must be 0");
+}
+
 }  // namespace
 }  // namespace pipeline::language

@@ -22,7 +22,8 @@ MODELS = [
     ("llama3 positions", dict(rope_parameters=LLAMA3, head_dim=16), dict(max_shard_size="60KB"), []),
     ("linear positions", dict(rope_parameters=dict(rope_type="linear", factor=2.5, rope_theta=10000.0)), {}, []),
     ("additions to attention", {}, {}, ["q_proj", "k_proj", "v_proj", "o_proj"]),
-    ("additions to some", {}, {}, ["v_proj"]),
+    ("additions to all", {}, {}, ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]),
+    ("additions to some", {}, {}, ["v_proj", "up_proj"]),
 ]
 
 

@@ -92,10 +92,22 @@ void LlamaConfig::check() const {
 void LoraConfig::check() const {
   hugging_face::check_range("lora.rank", rank, 0, 1 << 14);
   hugging_face::check_positive("lora.alpha", alpha);
-  for (const std::string& target : targets)
-    if (target != "q_proj" && target != "k_proj" && target != "v_proj" && target != "o_proj")
-      fail_with(PL_ERROR_CONFIG, "lora.targets has \"", target,
-                "\": must be of \"q_proj\", \"k_proj\", \"v_proj\", \"o_proj\"");
+  if (const std::string problem = targets_problem(); !problem.empty())
+    fail_with(PL_ERROR_CONFIG, "lora.targets ", problem);
+}
+
+std::string LoraConfig::targets_problem() const {
+  if (rank > 0 && targets.empty()) return "is empty: must name a matrix, or rank must be 0";
+  for (size_t i = 0; i < targets.size(); ++i) {
+    if (std::find(targets.begin(), targets.begin() + static_cast<int64_t>(i), targets[i]) !=
+        targets.begin() + static_cast<int64_t>(i))
+      return concat("has \"", targets[i], "\" twice");
+    if (std::find(kTargets.begin(), kTargets.end(), targets[i]) != kTargets.end()) continue;
+    std::string known;
+    for (const char* target : kTargets) known += concat(known.empty() ? "\"" : "\", \"", target);
+    return concat("has \"", targets[i], "\": must be of ", known, "\"");
+  }
+  return "";
 }
 
 Llama::Llama(const LlamaConfig& config, Place place, const LoraConfig& lora)
@@ -143,45 +155,51 @@ Llama::Llama(const LlamaConfig& config, Place place, const LoraConfig& lora)
 // `down` as PEFT has it, uniform within 1 / sqrt(in); `up` is zero.
 void Llama::add_lora(const LoraConfig& lora, uint32_t layer) {
   transformer::Layer& of = layers_.at(layer);
-  const int64_t queries = heads() * head_width(), keys = key_heads() * head_width();
-  const auto add = [&](const std::string& target, int64_t first, int64_t in, int64_t out) {
-    const std::string name = "lora.model.layers." + std::to_string(layer) + ".self_attn." + target;
+  const int64_t queries = heads() * head_width(), keys = key_heads() * head_width(),
+                inner = config_.intermediate_size;
+  // To columns `first` on of a matrix that reads `in`.
+  const auto add = [&](std::vector<transformer::LowRank>& additions, const char* part, const char* target,
+                       int64_t first, int64_t in, int64_t out) {
+    if (std::find(lora.targets.begin(), lora.targets.end(), target) == lora.targets.end()) return;
+    const std::string name = concat("lora.model.layers.", layer, ".", part, ".", target);
     const double bound = 1 / std::sqrt(static_cast<double>(in));
-    const auto matrix = [&](const char* part, int64_t rows, int64_t columns, InitialValue initial) {
+    const auto matrix = [&](const char* end, int64_t rows, int64_t columns, InitialValue initial) {
       return parameters().add(
-          {.name = name + part, .shape = {rows, columns}, .unit = unit(layer + 1), .is_new = true},
+          {.name = name + end, .shape = {rows, columns}, .unit = unit(layer + 1), .is_new = true},
           std::move(initial));
     };
-    return transformer::LowRank{.down = matrix(".down", in, lora.rank,
-                                               [bound](at::Tensor& values, uint64_t seed) {
-                                                 values.uniform_(-bound, bound, make_generator(seed));
-                                               }),
-                                .up = matrix(".up", lora.rank, out, constant(0)),
-                                .first = first,
-                                .scale = lora.alpha / static_cast<double>(lora.rank)};
+    const auto uniform = [bound](at::Tensor& values, uint64_t seed) {
+      values.uniform_(-bound, bound, make_generator(seed));
+    };
+    at::Tensor down = matrix(".down", in, lora.rank, uniform);
+    additions.push_back({.down = std::move(down),
+                         .up = matrix(".up", lora.rank, out, constant(0)),
+                         .first = first,
+                         .scale = lora.alpha / static_cast<double>(lora.rank)});
   };
-  const auto is_target = [&](const char* name) {
-    return std::find(lora.targets.begin(), lora.targets.end(), name) != lora.targets.end();
-  };
-  if (is_target("q_proj")) of.qkv_additions.push_back(add("q_proj", 0, width(), queries));
-  if (is_target("k_proj")) of.qkv_additions.push_back(add("k_proj", queries, width(), keys));
-  if (is_target("v_proj")) of.qkv_additions.push_back(add("v_proj", queries + keys, width(), keys));
-  if (is_target("o_proj")) of.projection_additions.push_back(add("o_proj", 0, queries, width()));
+  add(of.qkv_additions, "self_attn", "q_proj", 0, width(), queries);
+  add(of.qkv_additions, "self_attn", "k_proj", queries, width(), keys);
+  add(of.qkv_additions, "self_attn", "v_proj", queries + keys, width(), keys);
+  add(of.projection_additions, "self_attn", "o_proj", 0, queries, width());
+  add(of.up_additions, "mlp", "gate_proj", 0, width(), inner);
+  add(of.up_additions, "mlp", "up_proj", inner, width(), inner);
+  add(of.down_additions, "mlp", "down_proj", 0, inner, width());
 }
 
 at::Tensor Llama::merged(const ParameterRegistry::Declared& parameter) const {
   const at::Tensor value = parameter.tensor.detach();
-  for (const transformer::Layer& layer : layers_) {
-    const std::vector<transformer::LowRank>* additions = nullptr;
-    if (layer.qkv.weight.is_same(parameter.tensor)) additions = &layer.qkv_additions;
-    if (layer.projection.weight.is_same(parameter.tensor)) additions = &layer.projection_additions;
-    if (additions == nullptr || additions->empty()) continue;
-    const at::Tensor sum = value.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
-    for (const transformer::LowRank& low : *additions)
-      sum.narrow(1, low.first, low.up.size(1))
-          .addmm_(low.down.detach().to(at::kFloat), low.up.detach().to(at::kFloat), 1, low.scale);
-    return sum;
-  }
+  for (const transformer::Layer& layer : layers_)
+    for (const auto& [matrix, additions] : {std::pair(&layer.qkv, &layer.qkv_additions),
+                                            {&layer.projection, &layer.projection_additions},
+                                            {&layer.up, &layer.up_additions},
+                                            {&layer.down, &layer.down_additions}}) {
+      if (additions->empty() || !matrix->weight.is_same(parameter.tensor)) continue;
+      const at::Tensor sum = value.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+      for (const transformer::LowRank& low : *additions)
+        sum.narrow(1, low.first, low.up.size(1))
+            .addmm_(low.down.detach().to(at::kFloat), low.up.detach().to(at::kFloat), 1, low.scale);
+      return sum;
+    }
   return value;
 }
 

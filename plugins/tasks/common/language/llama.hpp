@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -36,15 +37,20 @@ struct LlamaConfig {
   void check() const;
 };
 
-// What is learnt besides a model that stays as it is: for each of `targets`, of q_proj, k_proj, v_proj and
-// o_proj, alpha / rank times a product of two thin matrices, "lora.model.layers.0.self_attn.q_proj.down" (in,
-// rank) and ".up" (rank, out). A stage with them may start from one without: at first they add nothing.
+// What is learnt besides a model that stays as it is: for each of `targets` alpha / rank times a product of
+// two thin matrices, "lora.model.layers.0.self_attn.q_proj.down" (in, rank) and ".up" (rank, out). A stage
+// with them may start from one without: at first they add nothing.
 struct LoraConfig {
+  static constexpr std::array kTargets{"q_proj",    "k_proj",  "v_proj",   "o_proj",
+                                       "gate_proj", "up_proj", "down_proj"};
+
   int64_t rank = 0;  // 0: none
   double alpha = 16;
   std::vector<std::string> targets = {"q_proj", "v_proj"};
 
   void check() const;
+  // What is wrong with the targets; empty: nothing.
+  std::string targets_problem() const;
 };
 
 // Llama (Touvron et al., arXiv:2302.13971; grouped-query attention since Llama 2) for one device: RMS norms,

@@ -216,6 +216,20 @@ class NormSwigluResidual : public torch::autograd::Function<NormSwigluResidual> 
   }
 };
 
+class GatedUnit : public torch::autograd::Function<GatedUnit> {
+ public:
+  static Variable forward(AutogradContext* ctx, const Variable& gated) {
+    ctx->save_for_backward({gated});
+    return swiglu(gated);
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    // A copy: it is overwritten, and the gradient may be somebody else's, too.
+    const at::Tensor dh = grads[0].clone(at::MemoryFormat::Contiguous);
+    return {swiglu_again_and_backward(ctx->get_saved_variables()[0], dh, false).dgated};
+  }
+};
+
 }  // namespace
 
 Linear columns(const Linear& linear, int64_t first, int64_t count) {
@@ -249,5 +263,7 @@ at::Tensor norm_swiglu_residual(const at::Tensor& x, const Norm& norm, const Lin
   return NormSwigluResidual::apply(x, norm.weight, or_none(norm.bias, x), up.weight, down.weight, norm.eps,
                                    compute);
 }
+
+at::Tensor gated_unit(const at::Tensor& gated) { return GatedUnit::apply(gated); }
 
 }  // namespace pipeline::transformer

@@ -41,4 +41,7 @@ at::Tensor norm_mlp_residual(const at::Tensor& x, const Norm& norm, const Linear
 at::Tensor norm_swiglu_residual(const at::Tensor& x, const Norm& norm, const Linear& up, const Linear& down,
                                 at::ScalarType compute);
 
+// Its middle alone: (N, 2 inner) -> h (N, inner).
+at::Tensor gated_unit(const at::Tensor& gated);
+
 }  // namespace pipeline::transformer

@@ -59,25 +59,24 @@ at::Tensor rotated(const at::Tensor& x, int64_t width, const Rotation& by) {
   return by.cos.defined() ? rotate_(x, width, by) : x;
 }
 
-}  // namespace
-
-// The additions are made of the norm's output again, which is cheaper than to keep it.
-at::Tensor attention_input(const Layer& layer, const at::Tensor& x, int64_t first, int64_t count,
-                           at::ScalarType compute) {
-  const bool whole = count == layer.qkv.weight.size(1);
-  const at::Tensor y =
-      norm_linear(x, layer.attention_norm, whole ? layer.qkv : columns(layer.qkv, first, count), compute);
+// norm(x) W for columns first .. first + count - 1, additions included. These are made of the norm's output
+// again, which is cheaper than to keep it.
+at::Tensor norm_linear_added(const at::Tensor& x, const Norm& norm, const Linear& to,
+                             const std::vector<LowRank>& additions, int64_t first, int64_t count,
+                             at::ScalarType compute) {
+  const bool whole = count == to.weight.size(1);
+  const at::Tensor y = norm_linear(x, norm, whole ? to : columns(to, first, count), compute);
   std::vector<at::Tensor> downs, parts;
-  for (const LowRank& low : layer.qkv_additions)
+  for (const LowRank& low : additions)
     if (low.first >= first && low.first < first + count) downs.push_back(low.down);
   if (downs.empty()) return y;
-  const at::Tensor small = norm_linear(x, layer.attention_norm, {at::cat(downs, 1), {}}, compute);
+  const at::Tensor small = norm_linear(x, norm, {at::cat(downs, 1), {}}, compute);
   int64_t next = first, rank = 0;  // columns that are made, and that of the next addition's part of `small`
   const auto zeros = [&](int64_t end) {
     if (end > next) parts.push_back(at::zeros({x.size(0), end - next}, y.options()));
     next = end;
   };
-  for (const LowRank& low : layer.qkv_additions) {
+  for (const LowRank& low : additions) {
     if (low.first < first || low.first >= first + count) continue;
     zeros(low.first);
     parts.push_back(linear(small.narrow(1, rank, low.down.size(1)), {low.up * low.scale, {}}));
@@ -86,6 +85,28 @@ at::Tensor attention_input(const Layer& layer, const at::Tensor& x, int64_t firs
   }
   zeros(first + count);
   return y + at::cat(parts, 1);
+}
+
+// y with the additions to what made it of h.
+at::Tensor added(at::Tensor y, const at::Tensor& h, const std::vector<LowRank>& additions) {
+  for (const LowRank& low : additions)
+    y = y + linear(linear(h, {low.down, {}}), {low.up * low.scale, {}}).to(y.scalar_type());
+  return y;
+}
+
+at::Tensor gated_mlp(const Layer& layer, const at::Tensor& x, at::ScalarType compute) {
+  if (layer.up_additions.empty() && layer.down_additions.empty())
+    return norm_swiglu_residual(x, layer.mlp_norm, layer.up, layer.down, compute);
+  const at::Tensor h = gated_unit(norm_linear_added(x, layer.mlp_norm, layer.up, layer.up_additions, 0,
+                                                    layer.up.weight.size(1), compute));
+  return added(linear_residual(h, layer.down, x, {}), h, layer.down_additions);
+}
+
+}  // namespace
+
+at::Tensor attention_input(const Layer& layer, const at::Tensor& x, int64_t first, int64_t count,
+                           at::ScalarType compute) {
+  return norm_linear_added(x, layer.attention_norm, layer.qkv, layer.qkv_additions, first, count, compute);
 }
 
 bool few_rows(size_t wanted, int64_t all) {
@@ -126,10 +147,9 @@ at::Tensor after_attention(const Layer& layer, uint64_t number, const at::Tensor
   const auto dropout = [&](Site site) {
     return dropout_at(shared, pass, shared.dropout.residual, number, site);
   };
-  at::Tensor middle = linear_residual(h, layer.projection, residual, dropout(Site::kProjection));
-  for (const LowRank& low : layer.projection_additions)
-    middle = middle + linear(linear(h, {low.down, {}}), {low.up * low.scale, {}}).to(middle.scalar_type());
-  if (layer.is_gated) return norm_swiglu_residual(middle, layer.mlp_norm, layer.up, layer.down, pass.compute);
+  const at::Tensor middle = added(linear_residual(h, layer.projection, residual, dropout(Site::kProjection)),
+                                  h, layer.projection_additions);
+  if (layer.is_gated) return gated_mlp(layer, middle, pass.compute);
   return norm_mlp_residual(middle, layer.mlp_norm, layer.up, layer.down, dropout(Site::kMlp), pass.compute,
                            shared.gelu);
 }

@@ -37,6 +37,7 @@ struct Layer {
   Linear up, down;
   bool is_gated = false;  // norm_swiglu_residual() instead of norm_mlp_residual()
   std::vector<LowRank> qkv_additions = {}, projection_additions = {};
+  std::vector<LowRank> up_additions = {}, down_additions = {};  // where it is gated
 };
 
 // norm(x) W for columns first .. first + count - 1 of the layer's queries, keys and values, additions

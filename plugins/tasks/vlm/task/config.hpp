@@ -93,17 +93,15 @@ struct ProjectorOptions {
 struct LoraOptions : language::LoraConfig {
   void describe(Options& o) {
     o("rank", rank,
-      "llama: learn low-rank additions to the attention's matrices instead of the language model; 0: none")
+      "llama: learn low-rank additions to matrices of the language model instead of it; 0: none")
         .min(0)
         .max(1 << 14);
     o("alpha", alpha, "the additions are scaled by alpha / rank").above(0);
-    o("targets", targets, "the matrices: of q_proj, k_proj, v_proj, o_proj");
+    o("targets", targets,
+      "the matrices: of q_proj, k_proj, v_proj, o_proj, and of the MLP gate_proj, up_proj, down_proj");
   }
   void validate(const ConfigErrors& errors) const {
-    for (const std::string& target : targets)
-      if (target != "q_proj" && target != "k_proj" && target != "v_proj" && target != "o_proj")
-        errors("targets", "must be of \"q_proj\", \"k_proj\", \"v_proj\", \"o_proj\"");
-    if (rank > 0 && targets.empty()) errors("targets", "must name a matrix, or rank must be 0");
+    if (const std::string problem = targets_problem(); !problem.empty()) errors("targets", problem);
   }
 };
 
