@@ -90,7 +90,7 @@ struct SentencePiece::State {
     };
     const json values = read(kTokenizerConfig), added = read(kAddedTokens);
     const Section config(values, folder + kTokenizerConfig + ":", kLimit);
-    Section(added, folder + kAddedTokens + ":");  // an object
+    static_cast<void>(Section(added, folder + kAddedTokens + ":"));  // an object
     add(read_added(added, folder + kAddedTokens + ":", config));
     for (size_t id = 0; id < tokens.size(); ++id)
       if (is_special[id]) special.push_back({tokens[id], static_cast<int32_t>(id)});
