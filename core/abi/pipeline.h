@@ -54,7 +54,7 @@ extern "C" {
 #endif
 
 #define PL_ABI_MAJOR 1u /* must match between host and plugin */
-#define PL_ABI_MINOR 0u /* may differ either way */
+#define PL_ABI_MINOR 1u /* may differ either way */
 
 #define PL_FLAGS_MAY_IGNORE 0xffff0000u  /* unknown flags among these bits are ignored */
 #define PL_CODE(value) ((value)&0xffffu) /* the part of a code that must be known */
@@ -841,6 +841,16 @@ typedef struct pl_peak_flops {
   uint32_t reserved;
   pl_error* (*measure)(const pl_host* host, const pl_run_info* info, double* out);
 } pl_peak_flops;
+
+/* Extension of strategies: returns the memory that the library's allocator holds on the device and nothing
+ * uses. May wait for the device. [main] */
+#define PL_EXTENSION_DEVICE_CACHE "pl.device-cache/1"
+
+typedef struct pl_device_cache {
+  uint32_t struct_size;
+  uint32_t reserved;
+  pl_error* (*empty)(pl_strategy* self, pl_device device);
+} pl_device_cache;
 
 /* ------------------------------------------------------------------------------------------- the entry */
 

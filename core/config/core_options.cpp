@@ -186,6 +186,9 @@ constexpr pl_option kOptions[] = {
     option("observe.log_level", kString, "\"info\"", "lowest level shown", one_of(kLevels), kMayChange),
     option("observe.log_every", kInt, "10", "steps between log lines without a progress bar", in("steps"),
            at_least(1), kMayChange),
+    option("observe.empty_cache_every", kInt, "0",
+           "steps between two times LibTorch's device cache is emptied; 0: never; the CPU has none to empty",
+           in("steps"), at_least(0), kMayChange),
     option("observe.console", kString, "\"auto\"",
            "auto: a progress bar on a terminal, plain lines elsewhere", one_of(kConsoles), kMayChange),
 

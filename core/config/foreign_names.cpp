@@ -138,6 +138,14 @@ constexpr Names kTables[] = {
     {"stages", "[[stage]]"},
 };
 
+// What has no key because it needs none.
+constexpr Names kNeedless[] = {
+    {"find_unused_parameters ddp_find_unused_parameters static_graph",
+     "parameters that a step does not use are always found, at no cost"},
+    {"set_to_none zero_grad_set_to_none optimizer_zero_grad_set_to_none zero_grad",
+     "gradients are always cleared, at no cost: none is set to zero that the next one does not need"},
+};
+
 std::string_view look_up(const Names* begin, const Names* end, std::string_view theirs) {
   for (const Names* names = begin; names != end; ++names)
     for (std::string_view rest = names->theirs; !rest.empty();) {
@@ -148,16 +156,24 @@ std::string_view look_up(const Names* begin, const Names* end, std::string_view 
   return "";
 }
 
+// Of the key or, failing that, of its last parts.
+std::string_view look_up_parts(const Names* begin, const Names* end, std::string_view theirs) {
+  for (;;) {
+    const std::string_view ours = look_up(begin, end, theirs);
+    const size_t dot = theirs.find('.');
+    if (!ours.empty() || dot == std::string_view::npos) return ours;
+    theirs.remove_prefix(dot + 1);
+  }
+}
+
 }  // namespace
 
 std::string_view our_name_for_key(std::string_view foreign_key) {
-  for (;;) {
-    const std::string_view ours = look_up(std::begin(kKeys), std::end(kKeys), foreign_key);
-    if (!ours.empty()) return ours;
-    const size_t dot = foreign_key.find('.');
-    if (dot == std::string_view::npos) return "";
-    foreign_key.remove_prefix(dot + 1);
-  }
+  return look_up_parts(std::begin(kKeys), std::end(kKeys), foreign_key);
+}
+
+std::string_view why_needless(std::string_view foreign_key) {
+  return look_up_parts(std::begin(kNeedless), std::end(kNeedless), foreign_key);
 }
 
 std::string_view our_name_for_table(std::string_view foreign_table) {

@@ -88,6 +88,8 @@ std::string Vocabulary::about_key(const std::string& key, const Literal& value) 
   }
   const std::string_view ours = our_name_for_key(key);
   if (!ours.empty()) return "unknown key: write " + std::string(ours);
+  if (const std::string_view why = why_needless(key); !why.empty())
+    return "unknown key: leave it out: " + std::string(why);
   if (std::string theirs = about_option_of_another(key); !theirs.empty()) return theirs;
 
   const std::string_view name = last_part(key);

@@ -57,6 +57,8 @@ Strategy::Strategy(const Plugin& plugin, const pl_context& context, const pl_con
     destroy();
     throw;
   }
+  const auto* cache = static_cast<const pl_device_cache*>(plugin.query(PL_EXTENSION_DEVICE_CACHE));
+  if (cache != nullptr && PL_HAS(pl_device_cache, cache, empty)) empty_device_cache_ = cache->empty;
   sink_ = sized<pl_gradient_sink>();
   sink_.user = this;
   sink_.ready = ready;
@@ -127,6 +129,10 @@ pl_step_report Strategy::collect(uint64_t ticket) {
   auto report = sized<pl_step_report>();
   call_.main("collect", [&] { return api_.collect(self_, ticket, &report); });
   return report;
+}
+
+void Strategy::empty_device_cache(pl_device device) {
+  call_.main("empty", [&] { return empty_device_cache_(self_, device); });
 }
 
 namespace {

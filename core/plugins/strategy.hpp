@@ -88,6 +88,9 @@ class Strategy {
 
   void load_state(const PieceReader& read, bool values_only);
   Snapshot snapshot(uint32_t mode) const;  // PL_SNAPSHOT_COPY or _VIEW
+  // The extension pl.device-cache/1.
+  bool has_device_cache() const { return empty_device_cache_; }
+  void empty_device_cache(pl_device device);
   // Bytes used on this rank, by purpose.
   std::vector<std::pair<std::string, uint64_t>> memory() const;
 
@@ -100,6 +103,7 @@ class Strategy {
   Caller call_;
   pl_strategy* self_ = nullptr;
   pl_strategy_info info_{};
+  pl_error* (*empty_device_cache_)(pl_strategy* self, pl_device device) = nullptr;
   pl_unit_hooks hooks_{};
   pl_gradient_sink sink_{};
   SerialCheck ready_check_;

@@ -331,6 +331,11 @@ void Trainer::train_step() {
         state_.loss_scale.nonfinite_in_a_row(), step));
   pending_ = std::move(now);
   ++state_.step;
+  const uint64_t empty_every = every("observe.empty_cache_every");
+  const pl_device device = session_.run_info().device;
+  if (empty_every > 0 && state_.step % empty_every == 0 && device.type != PL_DEVICE_CPU &&
+      strategy.has_device_cache())
+    strategy.empty_device_cache(device);
 }
 
 void Trainer::collect() {

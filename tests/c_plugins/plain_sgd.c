@@ -113,6 +113,7 @@ static pl_error* create(const pl_host* host, const pl_context* context, const pl
   self = (pl_strategy*)calloc(1, sizeof *self);
   if (!self) return fail(host, PL_ERROR_OUT_OF_MEMORY, "plain_sgd: no memory");
   self->host = host;
+  self->context = context;
   self->communicator = args.communicator;
   error = check_run(host, host->run_info(context));
   if (!error) error = host->config_bool(config, kHandOver, &self->hand_over);
@@ -194,6 +195,23 @@ static const pl_strategy_api kApi = {
     .memory = memory,
 };
 
+#ifdef PL_EXTENSION_DEVICE_CACHE /* not of 1.0 */
+static pl_error* empty_cache(pl_strategy* self, pl_device device) {
+  static const pl_str kLine = STR("plain_sgd: the device's cache is emptied");
+  if (device.type != COMPUTES_ON) return fail(self->host, PL_ERROR_FAILED, "plain_sgd: another device");
+  self->host->log(self->context, PL_LOG_INFO, kLine);
+  return NULL;
+}
+
+static const void* query(pl_str id) {
+  static const pl_device_cache kCache = {sizeof(pl_device_cache), 0, empty_cache};
+  static const char kId[] = PL_EXTENSION_DEVICE_CACHE;
+  return id.len == sizeof kId - 1 && memcmp(id.ptr, kId, id.len) == 0 ? &kCache : NULL;
+}
+#else
+#define query NULL
+#endif
+
 static const pl_option kOptions[] = {
     {sizeof(pl_option), PL_OPTION_BOOL, PL_OPTION_MAY_CHANGE, 0, STR("hand_over"), STR("false"), STR(""),
      STR("let the task hand gradients over instead of adding to bound ones"), NULL, 0, 0},
@@ -211,7 +229,7 @@ static const pl_plugin kPlugin = {
     kOptions,
     1,
     &kApi,
-    NULL,
+    query,
     NULL,
 };
 

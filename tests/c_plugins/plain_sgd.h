@@ -24,6 +24,7 @@ typedef struct slot {
 
 struct pl_strategy {
   const pl_host* host;
+  const pl_context* context;
   const pl_communicator* communicator; /* NULL: one process */
   double momentum_factor;
   int nesterov;

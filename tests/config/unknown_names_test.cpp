@@ -15,6 +15,16 @@ class UnknownNames : public ConfigFiles {
   }
 };
 
+TEST_F(UnknownNames, WhatIsAlwaysOnNeedsNoKey) {
+  EXPECT_EQ(
+      problem("train.find_unused_parameters = true"),
+      "x.toml:2: train.find_unused_parameters = true: unknown key: leave it out: parameters that a step "
+      "does not use are always found, at no cost");
+  EXPECT_EQ(problem("optimizer.set_to_none = true"),
+            "x.toml:2: optimizer.set_to_none = true: unknown key: leave it out: gradients are always "
+            "cleared, at no cost: none is set to zero that the next one does not need");
+}
+
 TEST_F(UnknownNames, MisspeltKeysAndTables) {
   EXPECT_EQ(problem("train.max_stepz = 3"),
             "x.toml:2: train.max_stepz = 3: unknown key: did you mean train.max_steps?");

@@ -52,5 +52,14 @@ TEST_F(DeviceStream, IsTheRunsAndItsMetricsAreThoseOfTheirStep) {
   }
 }
 
+TEST_F(DeviceStream, UnusedMemoryIsReturnedEverySoManySteps) {
+  const Result run = call("run", {"--plugin-path", PIPELINE_BUILD_DIR "/tests/device_plugins", "--set",
+                                  "observe.empty_cache_every=3"});
+  ASSERT_EQ(run.code, 0) << run.out << run.err;
+  size_t times = 0;
+  for (size_t at = 0; (at = run.out.find("cache is emptied", at)) != std::string::npos; ++at) ++times;
+  EXPECT_EQ(times, 2u) << run.out;  // after steps 3 and 6 of 7
+}
+
 }  // namespace
 }  // namespace pipeline::tests

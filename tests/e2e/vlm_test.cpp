@@ -145,6 +145,10 @@ TEST_F(Vlm, AVisionEncoderThatIsTrainedHasTheSameBitsUnderEveryStrategyBesideTur
   EXPECT_EQ(curve_of("sharded", {"--set", "strategy.plugin=sharded", "--set", "strategy.zero_stage=3",
                                  "--set", "launch.processes=2"}),
             single);
+  for (const std::string rank : {"0", "1"})
+    EXPECT_THAT(read_text(path("sharded/logs/rank-" + rank + ".log")),
+                AllOf(HasSubstr("this is rank " + rank + ", local rank " + rank + " on host "),
+                      HasSubstr("x 2 devices: 4 samples a device")));
 }
 
 TEST_F(Vlm, ActivationCheckpointingGivesTheSameBits) {

@@ -80,11 +80,11 @@ TEST(BatchPlan, FewerMicroBatchesThanRanksIsAnError) {
 
 TEST(BatchPlan, WhatItSaysOfItselfIsRightAlsoWhereTheDevicesDoNotDivideIt) {
   EXPECT_EQ(plan_of({.global_batch = 8, .micro_batch = 2, .world_size = 1}).describe(),
-            "8 samples = micro-batch 2 x 4 accumulation steps x 1 device");
+            "8 samples = micro-batch 2 x 4 accumulation steps x 1 device: 8 samples a device");
   EXPECT_EQ(plan_of({.global_batch = 8, .micro_batch = 4, .world_size = 2}).describe(),
-            "8 samples = micro-batch 4 x 1 accumulation step x 2 devices");
+            "8 samples = micro-batch 4 x 1 accumulation step x 2 devices: 4 samples a device");
   EXPECT_EQ(plan_of({.global_batch = 8, .micro_batch = 2, .world_size = 3}).describe(),
-            "8 samples = 4 micro-batches of 2, at most 2 on each of 3 devices");
+            "8 samples = 4 micro-batches of 2, at most 2 on each of 3 devices: 4 samples a device");
 }
 
 TEST(BatchPlan, RanksTakeBlocksOrTurns) {

@@ -88,10 +88,12 @@ BatchPlan BatchPlan::make(const config::Config& config, uint64_t world) {
 std::string BatchPlan::describe() const {
   const uint64_t steps = accumulation_steps();
   if (steps * world_size != micro_batches)
-    return fmt::format("{} samples = {} micro-batches of {}, at most {} on each of {} devices", global_batch,
-                       micro_batches, micro_batch, steps, world_size);
-  return fmt::format("{} samples = micro-batch {} x {} accumulation step{} x {} device{}", global_batch,
-                     micro_batch, steps, steps == 1 ? "" : "s", world_size, world_size == 1 ? "" : "s");
+    return fmt::format(
+        "{} samples = {} micro-batches of {}, at most {} on each of {} devices: {} samples a device",
+        global_batch, micro_batches, micro_batch, steps, world_size, steps * micro_batch);
+  return fmt::format(
+      "{} samples = micro-batch {} x {} accumulation step{} x {} device{}: {} samples a device", global_batch,
+      micro_batch, steps, steps == 1 ? "" : "s", world_size, world_size == 1 ? "" : "s", steps * micro_batch);
 }
 
 std::vector<std::optional<uint64_t>> BatchPlan::micro_batches_of(uint64_t rank, uint32_t order) const {

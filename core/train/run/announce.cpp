@@ -90,6 +90,12 @@ void warn_of_unused_options(const Session& session) {
   if (!config.get_bool("loader.group_by_length"))
     unused("loader.group_window", because("loader.group_by_length"));
   if (config.get_int("loader.workers") == 0) unused("loader.prefetch", because("loader.workers"));
+  if (config.get_int("observe.empty_cache_every") > 0 && session.run_info().device.type == PL_DEVICE_CPU)
+    unused("observe.empty_cache_every", "the CPU has no cache to empty");
+  else if (config.get_int("observe.empty_cache_every") > 0 &&
+           !session.strategy_plugin().query(PL_EXTENSION_DEVICE_CACHE))
+    unused("observe.empty_cache_every",
+           session.strategy_plugin().label() + " has no " PL_EXTENSION_DEVICE_CACHE);
   if (!session.precision().loss_scaling)
     for (const char* key : {"train.loss_scale", "train.loss_scale_interval"})
       unused(key, "the precision is " + session.precision().name);

@@ -8,8 +8,8 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include "plugins/strategies/common/extensions.hpp"
 #include "plugins/strategies/common/gradient_check.hpp"
-#include "plugins/strategies/common/peak_flops.hpp"
 #include "plugins/strategies/common/reduction.hpp"
 #include "plugins/strategies/common/replica.hpp"
 #include "plugins/strategies/common/report_queue.hpp"
@@ -24,9 +24,7 @@ class Replicated : public Strategy<Config> {
   using typename Strategy<Config>::Setup;
   using typename Strategy<Config>::Storage;
 
-  static const void* query(std::string_view extension) {
-    return extension == PL_EXTENSION_PEAK_FLOPS ? peak_flops_extension() : nullptr;
-  }
+  static const void* query(std::string_view extension) { return extension_named(extension); }
 
   pl_strategy_info info() override {
     auto info = sized<pl_strategy_info>();

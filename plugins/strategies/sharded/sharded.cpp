@@ -6,10 +6,10 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include "plugins/strategies/common/extensions.hpp"
 #include "plugins/strategies/common/gradient_check.hpp"
 #include "plugins/strategies/common/gradient_norm.hpp"
 #include "plugins/strategies/common/gradient_sum.hpp"
-#include "plugins/strategies/common/peak_flops.hpp"
 #include "plugins/strategies/sharded/eager_reducer.hpp"
 
 namespace pipeline::strategies {
@@ -19,9 +19,7 @@ int64_t bucket_length(double mib) { return static_cast<int64_t>(mib * (1 << 20) 
 
 }  // namespace
 
-const void* Sharded::query(std::string_view extension) {
-  return extension == PL_EXTENSION_PEAK_FLOPS ? peak_flops_extension() : nullptr;
-}
+const void* Sharded::query(std::string_view extension) { return extension_named(extension); }
 
 Sharded::Sharded(Setup setup)
     : Strategy(std::move(setup)),

@@ -113,11 +113,11 @@ at::Tensor VisionTower::features(const at::Tensor& pixels, const ForwardPass& pa
   const std::function<void(uint32_t)> enter = [in_unit, registry = place_.registry](uint32_t unit) {
     if (in_unit) in_unit(registry->of_unit(unit));
   };
-  const transformer::LayerPass layers{
-      .layout = {.queries = rows, .keys = rows, .heads = config_.num_attention_heads, .causal = false},
-      .first_unit = place_.first_unit + 1,
-      .gelu = gelu_named(config_.hidden_act),
-      .in_unit = enter};
+  transformer::LayerPass layers;
+  layers.layout = {.queries = rows, .keys = rows, .heads = config_.num_attention_heads, .causal = false};
+  layers.first_unit = place_.first_unit + 1;
+  layers.gelu = gelu_named(config_.hidden_act);
+  layers.in_unit = enter;
   const at::Tensor x = pass.run_once(place_.first_unit,
                                      [&](const Tensors&) {
                                        enter(place_.first_unit);
