@@ -1,4 +1,4 @@
-// The verbs that look at what runs left behind: compare and report.
+// The verbs that look at what runs left behind.
 #include <algorithm>
 #include <filesystem>
 
@@ -11,6 +11,7 @@
 #include "core/cli/verb.hpp"
 #include "core/report/comparison.hpp"
 #include "core/report/page.hpp"
+#include "core/report/run_state.hpp"
 
 namespace pipeline::cli {
 namespace {
@@ -207,6 +208,39 @@ void add_report(CLI::App& app, Action& action) {
     fmt::print("written to {}\n", page.string());
     return kDone;
   });
+}
+
+namespace {
+
+void add_list(CLI::App& app, Action& action, const char* name, const char* help, const char* folder_default) {
+  auto folder = std::make_shared<std::string>(folder_default);
+  CLI::App* verb = app.add_subcommand(name, help);
+  CLI::Option* option =
+      verb->add_option("FOLDER", *folder, "folder of a run, or of runs")->type_name("FOLDER");
+  if (*folder_default == '\0')
+    option->required();
+  else
+    option->capture_default_str();
+  verb->footer(
+      "States: running; finished; stopped by a signal, after it was saved; cut off: failed or killed, the "
+      "same\n"
+      "command continues from the last checkpoint; begun: no step was done yet.");
+  when_chosen(*verb, action, [=] {
+    const std::vector<fs::path> runs = report::find_runs(*folder);
+    if (runs.empty()) throw Error(PL_ERROR_CONFIG, *folder + ": there is no run in this folder");
+    fmt::print("{}", report::list_runs(runs));
+    return kDone;
+  });
+}
+
+}  // namespace
+
+void add_status(CLI::App& app, Action& action) {
+  add_list(app, action, "status", "Says how a run and its stages stand", "");
+}
+
+void add_ls(CLI::App& app, Action& action) {
+  add_list(app, action, "ls", "Lists the runs in a folder and how they stand", "runs");
 }
 
 }  // namespace pipeline::cli

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "core/observe/format.hpp"
+#include "core/report/table.hpp"
 
 namespace pipeline::report {
 namespace {
@@ -27,24 +28,7 @@ double relative_difference(double a, double b) {
   return std::abs(a - b) / std::max(std::abs(b), std::numeric_limits<double>::min());
 }
 
-// Columns as wide as their widest cell, two spaces apart.
-std::string aligned(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<size_t> widths;
-  for (const auto& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  for (const auto& row : rows) {
-    std::string line;
-    for (size_t i = 0; i < row.size(); ++i) line += fmt::format("{:<{}}", row[i], widths[i] + 2);
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += line + "\n";
-  }
-  return text;
-}
-
-// Shares of the slowest rank's time in its steps.
+// Shares of rank 0's time.
 std::string time_split(const RunRecord& run) {
   if (!run.summary.contains("ranks")) return "";
   std::string text;

@@ -76,7 +76,8 @@ Words matches(const std::string& text, const char* pattern) {
 // the check.
 void expect_accepted(const Words& command) {
   const std::string& verb = command.front();
-  static const std::set<std::string> kOnRuns{"run", "evaluate", "predict", "export", "compare", "report"};
+  static const std::set<std::string> kOnRuns{"run",     "evaluate", "predict", "export",
+                                             "compare", "report",   "ls",      "status"};
   if (!kOnRuns.contains(verb)) {
     const Result result = run(command);
     EXPECT_EQ(result.code, 0) << result.err;
@@ -100,7 +101,7 @@ void expect_accepted(const Words& command) {
     }
     if (word.ends_with(".toml")) check.push_back(word);
   }
-  if (check.size() == 1 && (verb == "compare" || verb == "report")) return;  // it works on folders
+  if (check.size() == 1) return;  // it works on folders
   const Result result = run(check);
   EXPECT_EQ(result.code, 0) << result.err;
 }

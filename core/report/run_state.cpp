@@ -1,0 +1,125 @@
+#include "core/report/run_state.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "core/base/error.hpp"
+#include "core/observe/format.hpp"
+#include "core/report/run_record.hpp"
+#include "core/report/table.hpp"
+
+namespace pipeline::report {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kDeepest = 4;  // folders below the one that is searched
+
+bool is_run(const fs::path& folder) {
+  return fs::exists(folder / "metrics.jsonl") ||
+         (fs::exists(folder / ".lock") && fs::exists(folder / "logs"));
+}
+
+// Whether the process that the lock names holds it. Asking for the lock would be in the way of a run that
+// starts at that moment.
+bool is_locked(const fs::path& lock) {
+  struct stat of {};
+  std::string holder;
+  if (::stat(lock.c_str(), &of) != 0 || !(std::ifstream(lock) >> holder)) return false;
+  std::ifstream locks("/proc/locks");  // "1: FLOCK ADVISORY WRITE 1234 fd:01:5678 0 EOF"
+  for (std::string line; std::getline(locks, line);) {
+    std::istringstream words(line);
+    std::string number, kind, type, access, process, file;
+    words >> number >> kind >> type >> access >> process >> file;
+    if (kind == "FLOCK" && process == holder && file.ends_with(":" + std::to_string(of.st_ino))) return true;
+  }
+  return false;
+}
+
+std::string_view name_of(RunState state) {
+  switch (state) {
+    case RunState::begun:
+      return "begun";
+    case RunState::running:
+      return "running";
+    case RunState::finished:
+      return "finished";
+    case RunState::stopped:
+      return "stopped";
+    case RunState::cut_off:
+      return "cut off";
+  }
+  return "";
+}
+
+std::string last_checkpoint(const fs::path& folder) {
+  std::string last;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(folder / "checkpoints", none))
+    if (const std::string name = entry.path().filename(); name.starts_with("step-"))
+      last = std::max(last, name);
+  return last;
+}
+
+std::string ago(fs::file_time_type time) {
+  const double seconds = std::chrono::duration<double>(fs::file_time_type::clock::now() - time).count();
+  return observe::human_duration(std::max(0.0, seconds)) + " ago";
+}
+
+}  // namespace
+
+RunState state_of(const fs::path& folder) {
+  // The lock of a run with stages is held on the stage that is under way.
+  if (is_locked(folder / ".lock")) return RunState::running;
+  if (fs::exists(folder / "finished.txt")) return RunState::finished;
+  if (!fs::exists(folder / "metrics.jsonl")) return RunState::begun;
+  const RunRecord run = read_run(folder, "");
+  const bool saved = run.summary.is_object() && run.summary.value("steps", uint64_t{0}) == run.last_step();
+  return run.training.steps.empty() ? RunState::begun : saved ? RunState::stopped : RunState::cut_off;
+}
+
+std::vector<fs::path> find_runs(const fs::path& folder) {
+  if (!fs::is_directory(folder)) throw Error(PL_ERROR_CONFIG, folder.string() + ": there is no such folder");
+  std::vector<fs::path> runs;
+  if (is_run(folder)) runs.push_back(folder);
+  for (auto at = fs::recursive_directory_iterator(folder, fs::directory_options::skip_permission_denied);
+       at != fs::recursive_directory_iterator(); ++at) {
+    if (!at->is_directory()) continue;
+    if (at.depth() + 1 >= kDeepest || at->path().filename() == "checkpoints") at.disable_recursion_pending();
+    if (is_run(at->path())) runs.push_back(at->path());
+  }
+  // The folder of a run with stages has a lock of its own and nothing else: its stages say it all.
+  std::ranges::sort(runs);
+  std::erase_if(runs, [&](const fs::path& run) {
+    return !fs::exists(run / "metrics.jsonl") && std::ranges::any_of(runs, [&](const fs::path& other) {
+      return other != run && other.parent_path() == run;
+    });
+  });
+  return runs;
+}
+
+std::string list_runs(const std::vector<fs::path>& folders) {
+  std::vector<std::vector<std::string>> rows{
+      {"run", "state", "step", "loss", "per second", "checkpoint", "last written"}};
+  for (const fs::path& folder : folders) {
+    std::vector<std::string> row{folder.string(), std::string(name_of(state_of(folder)))};
+    if (fs::exists(folder / "metrics.jsonl")) {
+      const RunRecord run = read_run(folder, "");
+      const std::vector<double>* const loss = run.training.find("loss");
+      row.push_back(std::to_string(run.last_step()));
+      row.push_back(loss == nullptr ? "" : fmt::format("{:.4f}", loss->back()));
+      row.push_back(run.throughput() > 0 ? observe::human_count(run.throughput()) : "");
+      row.push_back(last_checkpoint(folder));
+      row.push_back(ago(fs::last_write_time(folder / "metrics.jsonl")));
+    }
+    rows.push_back(std::move(row));
+  }
+  return aligned(rows);
+}
+
+}  // namespace pipeline::report

@@ -1,0 +1,24 @@
+// What has become of a run: for `status` and `ls`.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace pipeline::report {
+
+// begun: by a process that is gone, before its first step. running: on this host; of a run on another host
+// that shares the folder it cannot be seen. stopped: by a signal, after it was saved. cut_off: it failed or
+// was killed; what was not saved will be done again.
+enum class RunState { begun, running, finished, stopped, cut_off };
+
+RunState state_of(const std::filesystem::path& folder);
+
+// The folders of the runs and their stages in `folder`, itself included, by name.
+std::vector<std::filesystem::path> find_runs(const std::filesystem::path& folder);
+
+// A line for each: state, step, loss, speed, last checkpoint, when it last wrote. `folders` as find_runs()
+// gives them.
+std::string list_runs(const std::vector<std::filesystem::path>& folders);
+
+}  // namespace pipeline::report
