@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/e2e/vlm_job.hpp"
+#include "tests/tokenizer/trained_sentence_piece.hpp"
 
 namespace pipeline::tests {
 namespace {
@@ -238,6 +239,50 @@ TEST_F(Vlm, LowRankAdditionsAreLearntBesideAModelThatStays) {
     return nlohmann::json::parse(read_lines(path(dir + "/eval.jsonl")).back())["loss"].get<double>();
   };
   EXPECT_NEAR(loss_of("again"), loss_of("lora"), 1e-5);
+}
+
+// As LLaVA 1.5's: tokenizer.model, and <image> among the tokens added to it.
+TEST_F(Vlm, ASentencePieceTokenizerGoesWithTheModel) {
+  const std::vector<std::string> options{
+      "--set", "task.tokenizer.path=tokens", "--set", "task.chat.template=vicuna",
+      "--set", "task.chat.max_tokens=400",   "--set", "task.language.max_position_embeddings=400"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), options.begin(), options.end());
+    return more;
+  };
+  const auto config_of = [&](const std::string& folder) {
+    return nlohmann::json::parse(read_text(path(folder + "/config.json")));
+  };
+  const std::string model = trained_sentence_piece();
+  fs::create_directories(path("tokens"));
+  write_text(path("tokens/tokenizer.model"), model);
+  write_text(path("tokens/added_tokens.json"), R"({"<image>": 330, "<pad>": 331})");
+  const Result run = call("run", with({}));
+  ASSERT_EQ(run.code, 0) << run.out << run.err;
+  EXPECT_THAT(run.out, HasSubstr("vocabulary of 332"));
+
+  // The checkpoint has it.
+  fs::rename(path("tokens"), path("elsewhere"));
+  const Result predicted = call("predict", with({"--checkpoint", "last"}));
+  EXPECT_EQ(predicted.code, 0) << predicted.out << predicted.err;
+  ASSERT_EQ(call("export", with({"--checkpoint", "last", "--output", path("whole").string()})).code, 0);
+  for (const char* file : {"tokenizer.model", "added_tokens.json"})
+    EXPECT_EQ(read_text(path("whole") / file), read_text(path("elsewhere") / file)) << file;
+  EXPECT_EQ(config_of("whole")["image_token_index"], 330);
+  EXPECT_EQ(config_of("whole")["text_config"]["vocab_size"], 332);
+  EXPECT_EQ(config_of("whole")["text_config"]["bos_token_id"], 1);
+  EXPECT_EQ(config_of("whole")["text_config"]["eos_token_id"], 2);
+
+  // The language model alone is a folder to start from.
+  ASSERT_EQ(call("export", with({"--checkpoint", "last", "--output", path("alone").string(), "--set",
+                                 "task.export=language"}))
+                .code,
+            0);
+  EXPECT_EQ(config_of("alone")["architectures"][0], "LlamaForCausalLM");
+  fs::rename(path("alone"), path("tokens"));
+  const Result again =
+      call("run", with({"--set", "run.dir=again", "--set", "task.language.init_from=tokens"}));
+  EXPECT_EQ(again.code, 0) << again.out << again.err;
 }
 
 TEST_F(Vlm, ShardsAreTheSameAsFiles) {

@@ -235,7 +235,7 @@ void export_llava(const std::string& folder, const Vlm& model, std::optional<int
   if (llama == nullptr)
     fail_with(PL_ERROR_UNSUPPORTED,
               "a GPT-2 with pictures cannot be exported: transformers gives pictures to models such as Llama "
-              "alone (task.language.architecture)");
+              "alone (task.language.architecture); task.export = \"language\" exports the GPT-2 alone");
   if (model.config().projector_layers != 2)
     fail_with(PL_ERROR_UNSUPPORTED,
               "a linear projector cannot be exported: LlavaForConditionalGeneration has two layers "
@@ -261,6 +261,13 @@ void export_llava(const std::string& folder, const Vlm& model, std::optional<int
                        {"text_config", text},
                        {"vision_config", vision_json(vision)}};
   hugging_face::write_text(folder + "/config.json", values.dump(2) + "\n");
+}
+
+void export_language(const std::string& folder, const Vlm& model) {
+  if (const auto* llama = dynamic_cast<const language::Llama*>(&model.language()))
+    language::export_llama(folder, *llama);
+  else
+    language::export_gpt2(folder, dynamic_cast<const language::Gpt2&>(model.language()));
 }
 
 }  // namespace pipeline::vlm

@@ -31,4 +31,7 @@ bool is_llava(const std::string& folder);
 // transformers cannot give one a picture.
 void export_llava(const std::string& folder, const Vlm& model, std::optional<int64_t> image_token = {});
 
+// The language model alone, as LlamaForCausalLM or GPT2LMHeadModel.
+void export_language(const std::string& folder, const Vlm& model);
+
 }  // namespace pipeline::vlm

@@ -297,8 +297,12 @@ struct VlmTaskConfig {
   GenerateOptions generate;
   AskOptions ask;
   std::vector<std::string> freeze;
+  std::string exported = "llava";
 
   void describe(Options& o) {
+    o("export", exported, "what `export` writes: the whole for LlavaForConditionalGeneration, or one part")
+        .choices({"llava", "language"})
+        .may_change();
     o("freeze", freeze,
       "parameters that are not trained, as patterns of names: [\"vision.*\", \"language.*\"]");
     o.group("data", data);

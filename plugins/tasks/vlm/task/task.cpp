@@ -239,7 +239,10 @@ void VlmTask::open_features(Vlm& model) {
 void VlmTask::import_model(const fs::path& folder) { import_llava(folder.string(), model()); }
 
 void VlmTask::export_model(const fs::path& folder) {
-  export_llava(folder.string(), model(), tokenizer_->special_token(kImageMark));
+  if (config().exported == "language")
+    export_language(folder.string(), model());
+  else
+    export_llava(folder.string(), model(), tokenizer_->special_token(kImageMark));
   tokenizer_->save(folder.string());
 }
 
