@@ -189,17 +189,20 @@ def compare_sentence_piece(report, tool, texts, training):
         report.compare("SentencePiece: decoded texts", ours, decoded, theirs.decode(ours))
 
         tool.ask(["save", folder, saved], [])
-        llama = transformers.AutoTokenizer.from_pretrained(saved, config=transformers.LlamaConfig())
-        report.compare("SentencePiece: what our files say", ["size, <image>, begin, end"],
-                       [[702, 700, 1, 2]], [[len(llama), llama.convert_tokens_to_ids("<image>"), llama.bos_token_id, llama.eos_token_id]])
         # Where a text begins with a space, transformers, unlike sentencepiece, adds none.
         plain = [i for i, text in enumerate(texts) if not text.startswith((" ", "\u2581"))]
-        report.compare("SentencePiece: ids of transformers", [texts[i] for i in plain], [ours[i] for i in plain],
-                       llama([texts[i] for i in plain], add_special_tokens=False, split_special_tokens=True).input_ids)
-        report.compare("SentencePiece: decoded by transformers", ours, decoded, llama.batch_decode(ours))
         marked = [f"<s>{text}</s>{text}<image>{text}" for text in texts]
-        report.compare("SentencePiece: special tokens recognized", marked, tool.encode(folder, [text.encode() for text in marked], special=True),
-                       llama(marked, add_special_tokens=False).input_ids)
+        recognized = tool.encode(folder, [text.encode() for text in marked], special=True)
+        # They are two classes there: one builds itself around the pieces, one takes tokenizer.json as it is.
+        for config in (transformers.LlamaConfig(), transformers.LlavaConfig()):
+            theirs = transformers.AutoTokenizer.from_pretrained(saved, config=config)
+            name = f"SentencePiece, {type(theirs).__name__} of {config.model_type}"
+            report.compare(f"{name}: what our files say", ["size, <image>, begin, end"], [[702, 700, 1, 2]],
+                           [[len(theirs), theirs.convert_tokens_to_ids("<image>"), theirs.bos_token_id, theirs.eos_token_id]])
+            report.compare(f"{name}: ids", [texts[i] for i in plain], [[1] + ours[i] for i in plain],
+                           theirs([texts[i] for i in plain], split_special_tokens=True).input_ids)
+            report.compare(f"{name}: decoded texts", ours, decoded, theirs.batch_decode(ours))
+            report.compare(f"{name}: special tokens recognized", marked, recognized, theirs(marked, add_special_tokens=False).input_ids)
 
 
 def compare_gpt2(report, tool, tokenizers, folder, texts):

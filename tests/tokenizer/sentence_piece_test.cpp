@@ -172,6 +172,9 @@ TEST(SentencePiece, StateAndFilesAreTheSameTokenizer) {
   load_tokenizer(with(alone, llama()).path())->save(again.path());
   EXPECT_EQ(json::parse(tests::read_all(again / "tokenizer_config.json"))["eos_token"], "</s>");
   EXPECT_EQ(load_tokenizer(again.path())->fingerprint(), load_tokenizer(alone.path())->fingerprint());
+  const json form = json::parse(tests::read_all(again / "tokenizer.json"));
+  EXPECT_EQ(form["model"]["vocab"].size(), 330u);
+  EXPECT_THAT(form["model"]["merges"], testing::Contains(json({"\u2581t", "he"})));
 }
 
 TEST(SentencePiece, ModelsWithoutASpaceBeforeTextsStayWithout) {
@@ -180,6 +183,15 @@ TEST(SentencePiece, ModelsWithoutASpaceBeforeTextsStayWithout) {
   const auto tokenizer = load_tokenizer(with(folder, model).path());
   EXPECT_EQ(tokenizer->encode("the cat"), librarys_ids(model, "the cat"));
   EXPECT_EQ(tokenizer->decode(tokenizer->encode(" the cat")), " the cat");
+}
+
+TEST(SentencePiece, WhatATokenizerJsonCannotSayHasNone) {
+  for (const char* option : {"--normalization_rule_name=nmt_nfkc", "--remove_extra_whitespaces=true"}) {
+    FilesFolder folder, saved;
+    load_tokenizer(with(folder, trained(option)).path())->save(saved.path());
+    EXPECT_TRUE(std::filesystem::exists(saved / "tokenizer.model"));
+    EXPECT_FALSE(std::filesystem::exists(saved / "tokenizer.json")) << option;
+  }
 }
 
 TEST(SentencePiece, DamagedFilesAreRefused) {

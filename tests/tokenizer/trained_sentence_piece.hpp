@@ -27,9 +27,9 @@ inline std::string trained_sentence_piece(const std::string& more = "") {
   std::string model;
   Sentences sentences;
   const auto status = sentencepiece::SentencePieceTrainer::Train(
-      "--model_type=bpe --vocab_size=330 --byte_fallback=true --normalization_rule_name=identity "
-      "--remove_extra_whitespaces=false --character_coverage=0.99 --minloglevel=2 " +
-          more,
+      more +  // first: of an option that is given twice, the first counts
+          " --model_type=bpe --vocab_size=330 --byte_fallback=true --normalization_rule_name=identity "
+          "--remove_extra_whitespaces=false --character_coverage=0.99 --minloglevel=2",
       &sentences, &model);
   if (!status.ok()) throw std::runtime_error(status.ToString());
   return model;

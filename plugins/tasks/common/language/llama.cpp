@@ -206,11 +206,10 @@ at::Tensor Llama::merged(const ParameterRegistry::Declared& parameter) const {
 at::Tensor Llama::body(const PackedBatch& batch, const Inserted& inserted, const std::vector<int64_t>& rows,
                        const ForwardPass& pass,
                        const std::shared_ptr<transformer::SharedGradient>& shared) const {
-  transformer::AttentionLayout layout{.queries = batch.sequences,
-                                      .keys = batch.sequences,
-                                      .heads = config_.num_attention_heads,
-                                      .key_heads = config_.num_key_value_heads};
-  const transformer::LayerPass layers{.layout = std::move(layout),
+  const transformer::LayerPass layers{.layout = {.queries = batch.sequences,
+                                                 .keys = batch.sequences,
+                                                 .heads = config_.num_attention_heads,
+                                                 .key_heads = config_.num_key_value_heads},
                                       .rotation = transformer::rotation(batch.positions, frequencies_),
                                       .dropout = {.attention = config_.attention_dropout},
                                       .first_unit = unit(1)};

@@ -10,6 +10,7 @@
 #include "core/base/utf8.hpp"
 #include "core/json/strict_json.hpp"
 #include "tokenizer/fingerprint.hpp"
+#include "tokenizer/sentence_piece_json.hpp"
 #include "tokenizer/sentence_piece_model.hpp"
 #include "tokenizer/special_tokens.hpp"
 #include "tokenizer/text_file.hpp"
@@ -24,7 +25,7 @@ using nlohmann::json;
 using strict_json::excerpt;
 
 constexpr const char *kModel = "tokenizer.model", *kAddedTokens = "added_tokens.json",
-                     *kTokenizerConfig = "tokenizer_config.json", *kByteLevel = "tokenizer.json";
+                     *kTokenizerConfig = "tokenizer_config.json", *kJsonForm = "tokenizer.json";
 // special_tokens_map.json says nothing that the others do not; Hugging Face may want it.
 constexpr std::array kBeside{kAddedTokens, kTokenizerConfig, "special_tokens_map.json"};
 
@@ -160,7 +161,7 @@ fs::path SentencePiece::find_model(const fs::path& path) {
   if (!is_there(model)) return {};
   // A model begins with the tag of a piece; Llama 3's file of that name is lines of text.
   constexpr char kPiece = '\x0a';
-  return is_there(path / kByteLevel) && !read_file(model).text.starts_with(kPiece) ? fs::path() : model;
+  return is_there(path / kJsonForm) && !read_file(model).text.starts_with(kPiece) ? fs::path() : model;
 }
 
 SentencePiece SentencePiece::load(const fs::path& model) {
@@ -263,6 +264,9 @@ void SentencePiece::save(const std::string& folder) const {
     name("unk_token", state_->model.start->unk_id());
     write_file(base / kTokenizerConfig, config.dump(2) + "\n");
   }
+  if (state_->model.is_llamas)
+    write_file(base / kJsonForm,
+               format_tokenizer_json(state_->model, state_->special, adds_bos() ? state_->bos : -1));
   sync_folder(base);
 }
 

@@ -41,7 +41,8 @@ class SentencePiece final : public Tokenizer {
   bool adds_bos() const override;
   uint64_t fingerprint() const override;
 
-  // The files as they were read; with a tokenizer_config.json where there was none.
+  // The files as they were read; with a tokenizer_config.json where there was none; and, for Llama's kind, a
+  // tokenizer.json that says the same.
   void save(const std::string& folder) const override;
 
   std::string state() const override;

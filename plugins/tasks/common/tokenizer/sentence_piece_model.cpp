@@ -67,22 +67,31 @@ class Fields {
 
 // Of ModelProto: the parts that are written behind the pieces.
 struct Options {
-  bool has_trainer = false, has_normalizer = false, adds_space = true, space_is_suffix = false;
+  bool has_trainer = false, has_normalizer = false;
+  bool adds_space = true, space_is_suffix = false, trims_spaces = true, replaces_characters = false;
+  bool is_bpe = false;
 };
 
 Options read_options(const NamedText& file) {
-  constexpr uint64_t kTrainer = 2, kNormalizer = 3, kSpaceIsSuffix = 24, kAddsSpace = 3;
+  constexpr uint64_t kTrainer = 2, kKind = 3, kSpaceIsSuffix = 24;
+  constexpr uint64_t kNormalizer = 3, kCharacters = 2, kAddsSpace = 3, kTrimsSpaces = 4;
+  constexpr uint64_t kBpe = 2;
   Options options;
   Fields fields(file.text);
   while (fields.next()) {
     if (fields.number() == kTrainer) {
       options.has_trainer = true;
-      for (Fields trainer(fields.bytes()); trainer.next();)
+      for (Fields trainer(fields.bytes()); trainer.next();) {
+        if (trainer.number() == kKind) options.is_bpe = trainer.value() == kBpe;
         if (trainer.number() == kSpaceIsSuffix) options.space_is_suffix = trainer.value() != 0;
+      }
     } else if (fields.number() == kNormalizer) {
       options.has_normalizer = true;
-      for (Fields normalizer(fields.bytes()); normalizer.next();)
+      for (Fields normalizer(fields.bytes()); normalizer.next();) {
+        if (normalizer.number() == kCharacters) options.replaces_characters = !normalizer.bytes().empty();
         if (normalizer.number() == kAddsSpace) options.adds_space = normalizer.value() != 0;
+        if (normalizer.number() == kTrimsSpaces) options.trims_spaces = normalizer.value() != 0;
+      }
     }
   }
   if (!fields.at_end() || !options.has_trainer || !options.has_normalizer)
@@ -104,7 +113,10 @@ std::shared_ptr<const sentencepiece::SentencePieceProcessor> load_model(const st
 
 }  // namespace
 
-SentencePieceModel::SentencePieceModel(const NamedText& file) : adds_space(read_options(file).adds_space) {
+SentencePieceModel::SentencePieceModel(const NamedText& file) {
+  const Options options = read_options(file);
+  adds_space = options.adds_space;
+  is_llamas = options.is_bpe && !options.trims_spaces && !options.replaces_characters;
   start = load_model(file.text, file.path);
   // A message that is appended to one overrides what it says: add_dummy_prefix and remove_extra_whitespaces
   // of the normalizer, both false.

@@ -19,6 +19,7 @@ struct SentencePieceModel {
   // For a text that starts, as the file has it; and for one within, without the space before it.
   std::shared_ptr<const sentencepiece::SentencePieceProcessor> start, within;
   bool adds_space = true;  // before a text that starts
+  bool is_llamas = false;  // BPE of texts as they are: what Hugging Face's tokenizer.json can say, too
 };
 
 }  // namespace pipeline::text

@@ -1,0 +1,114 @@
+#include "tokenizer/sentence_piece_json.hpp"
+
+#include <sentencepiece_processor.h>
+
+#include <algorithm>
+#include <unordered_set>
+
+#include <nlohmann/json.hpp>
+
+namespace pipeline::text {
+namespace {
+
+using nlohmann::json;
+using sentencepiece::SentencePieceProcessor;
+
+// "left right" for all pairs of pieces that make a piece, the best piece first. The library has no list of
+// them: it merges the neighbours that give the best piece, and of equals the leftmost.
+json merges_of(const SentencePieceProcessor& model) {
+  std::vector<std::string> pieces;
+  std::vector<int> order;
+  std::unordered_set<std::string> known;
+  for (int id = 0; id < model.GetPieceSize(); ++id) {
+    pieces.push_back(model.IdToPiece(id));
+    if (model.IsControl(id) || model.IsUnknown(id) || model.IsByte(id) || model.IsUnused(id)) continue;
+    order.push_back(id);
+    known.insert(pieces.back());
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int a, int b) { return model.GetScore(a) > model.GetScore(b); });
+  json merges = json::array();
+  for (const int id : order) {
+    const std::string& piece = pieces[static_cast<size_t>(id)];
+    for (size_t cut = 1; cut < piece.size(); ++cut) {
+      if ((piece[cut] & 0xc0) == 0x80) continue;  // within a character
+      std::string left = piece.substr(0, cut), right = piece.substr(cut);
+      if (known.contains(left) && known.contains(right))
+        merges.push_back({std::move(left), std::move(right)});
+    }
+  }
+  return merges;
+}
+
+json added_tokens(std::span<const SpecialToken> special) {
+  json tokens = json::array();
+  for (const SpecialToken& token : special)
+    tokens.push_back({{"id", token.id},
+                      {"content", token.text},
+                      {"single_word", false},
+                      {"lstrip", false},
+                      {"rstrip", false},
+                      {"normalized", false},
+                      {"special", true}});
+  return tokens;
+}
+
+// Puts `token` before every text.
+json begin_with(const std::string& token, int32_t id) {
+  const auto part = [](const char* kind, const std::string& name, int type) {
+    return json{{kind, {{"id", name}, {"type_id", type}}}};
+  };
+  const json start = part("SpecialToken", token, 0), first = part("Sequence", "A", 0);
+  return {{"type", "TemplateProcessing"},
+          {"single", {start, first}},
+          {"pair", {start, first, part("SpecialToken", token, 1), part("Sequence", "B", 1)}},
+          {"special_tokens",
+           {{token, {{"id", token}, {"ids", json::array({id})}, {"tokens", json::array({token})}}}}}};
+}
+
+json decoder(bool adds_space) {
+  json parts = {{{"type", "Replace"}, {"pattern", {{"String", "\u2581"}}}, {"content", " "}},
+                {{"type", "ByteFallback"}},
+                {{"type", "Fuse"}}};
+  if (adds_space) parts.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+  return {{"type", "Sequence"}, {"decoders", std::move(parts)}};
+}
+
+}  // namespace
+
+std::string format_tokenizer_json(const SentencePieceModel& model, std::span<const SpecialToken> special,
+                                  int32_t begin) {
+  const SentencePieceProcessor& pieces = *model.start;
+  json vocabulary = json::object();
+  bool has_bytes = false;
+  for (int id = 0; id < pieces.GetPieceSize(); ++id) {
+    vocabulary[pieces.IdToPiece(id)] = id;
+    has_bytes = has_bytes || pieces.IsByte(id);
+  }
+  const json file = {{"version", "1.0"},
+                     {"truncation", nullptr},
+                     {"padding", nullptr},
+                     {"added_tokens", added_tokens(special)},
+                     {"normalizer", nullptr},
+                     {"pre_tokenizer",
+                      {{"type", "Metaspace"},
+                       {"replacement", "\u2581"},
+                       {"prepend_scheme", model.adds_space ? "first" : "never"},
+                       {"split", false}}},
+                     {"post_processor", begin < 0 ? json() : begin_with(pieces.IdToPiece(begin), begin)},
+                     {"decoder", decoder(model.adds_space)},
+                     {"model",
+                      {{"type", "BPE"},
+                       {"dropout", nullptr},
+                       {"unk_token", pieces.IdToPiece(pieces.unk_id())},
+                       {"continuing_subword_prefix", nullptr},
+                       {"end_of_word_suffix", nullptr},
+                       {"fuse_unk", true},
+                       {"byte_fallback", has_bytes},
+                       {"ignore_merges", false},
+                       {"vocab", std::move(vocabulary)},
+                       {"merges", merges_of(pieces)}}}};
+  return file.dump();
+}
+
+}  // namespace pipeline::text

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tokenizer/sentence_piece_model.hpp"
+#include "tokenizer/special_tokens.hpp"
+
+namespace pipeline::text {
+
+// The same tokenizer as Hugging Face's tokenizer.json, for models of pairs (BPE) as Llama's are. Without it,
+// transformers 5 reads the tokenizer.model beside a LLaVA without the space before a text. `begin`: what is
+// put before every text; -1: nothing.
+std::string format_tokenizer_json(const SentencePieceModel& model, std::span<const SpecialToken> special,
+                                  int32_t begin);
+
+}  // namespace pipeline::text
