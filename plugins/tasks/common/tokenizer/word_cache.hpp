@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -34,7 +35,7 @@ class WordCache {
       owner = key.owner;
       size = key.size;
       count = static_cast<uint8_t>(tokens.size());
-      std::memcpy(ids.data(), tokens.data(), tokens.size_bytes());
+      std::ranges::copy(tokens, ids.begin());
     }
   };
 
