@@ -96,6 +96,9 @@ TEST_F(Vlm, TrainsEvaluatesPredictsAndExports) {
   EXPECT_NE(values("run/sft", trained), values("run/pretrain", trained));
   for (const char* file : {"config.json", "tokenizer.json"})
     EXPECT_TRUE(fs::exists(path("run/sft/export") / file)) << file;
+  const auto pictures = nlohmann::json::parse(read_text(path("run/sft/export/preprocessor_config.json")));
+  EXPECT_EQ(pictures["image_processor_type"], "LlavaImageProcessor");  // pads
+  EXPECT_EQ(pictures["size"]["shortest_edge"], pictures["crop_size"]["height"]);
 
   // The exported folder is a start like any other: nothing is lost on the way.
   ASSERT_EQ(call("evaluate", {"--split", "val", "--checkpoint", "last"}).code, 0);

@@ -191,7 +191,7 @@ void SentencePiece::encode_append(std::string_view text, std::vector<int32_t>& i
 void SentencePiece::encode_plain(std::string_view text, Place place, std::vector<int32_t>& ids) const {
   if (text.empty()) return;
   const auto& model = *(place == Place::kStart ? state_->model.start : state_->model.within);
-  const std::vector<int> found = model.EncodeAsIds(text);
+  const std::vector<int> found = SentencePieceModel::encode(model, text);
   // Some models have their special tokens among the pieces, and the library sees those in any text. Cut in
   // two, such a one is letters.
   const bool sees_special = std::any_of(found.begin(), found.end(), [&](int id) {

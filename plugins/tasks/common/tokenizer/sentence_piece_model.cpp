@@ -1,10 +1,12 @@
 #include "tokenizer/sentence_piece_model.hpp"
 
+#include <dlfcn.h>
 #include <sentencepiece_processor.h>
 
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "tokenizer/tokenizer.hpp"
 
@@ -103,25 +105,94 @@ Options read_options(const NamedText& file) {
   return options;
 }
 
-std::shared_ptr<const sentencepiece::SentencePieceProcessor> load_model(const std::string& bytes,
-                                                                        const std::string& path) {
-  auto processor = std::make_shared<sentencepiece::SentencePieceProcessor>();
-  const auto status = processor->LoadFromSerializedProto(bytes);
-  if (!status.ok()) throw Error(path + ": is not a SentencePiece model: " + status.error_message());
-  return processor;
-}
+using sentencepiece::SentencePieceProcessor;
+
+// libsentencepiece, loaded by itself. It has a variable of 32 bytes, FLAGS_minloglevel, and so has LibTorch's
+// libc10, of 4: in a plugin that is linked with both, the two are one, and c10's flags behind it are
+// overwritten. Most of the processor's functions are virtual; these are the others that are needed, and one
+// whose body is in the header, where it needs another of the library's.
+class Library {
+ public:
+  // Throws Error where the library is not installed.
+  static const Library& get() {
+    static const Library library;
+    return library;
+  }
+
+  std::shared_ptr<const SentencePieceProcessor> load(const NamedText& file) const {
+    void* memory = ::operator new(sizeof(SentencePieceProcessor));
+    construct_(memory);
+    const std::shared_ptr<SentencePieceProcessor> processor(static_cast<SentencePieceProcessor*>(memory));
+    const Status status = load_(processor.get(), file.text);
+    if (status.rep == nullptr) return processor;
+    const std::string message = message_(&status);
+    destroy_(&status);
+    throw Error(file.path + ": is not a SentencePiece model: " + message);
+  }
+
+  std::vector<int> encode(const SentencePieceProcessor& processor, std::string_view text) const {
+    return encode_(&processor, text);
+  }
+
+ private:
+  // sentencepiece::util::Status, whose destructor is in the library; returned in the same way.
+  struct Status {
+    const void* rep;  // null: all is well
+    ~Status() {}      // NOLINT(modernize-use-equals-default): a trivial one is returned in another way
+  };
+  static_assert(sizeof(Status) == sizeof(sentencepiece::util::Status));
+
+  Library() {
+#ifdef __SANITIZE_ADDRESS__
+    constexpr int kOwnSymbolsFirst = 0;  // the sanitizer refuses it
+#else
+    constexpr int kOwnSymbolsFirst = RTLD_DEEPBIND;
+#endif
+    library_ = ::dlopen(kName, RTLD_NOW | RTLD_LOCAL | kOwnSymbolsFirst);
+    if (library_ == nullptr)
+      throw Error(std::string(::dlerror()) + ": install it (libsentencepiece0), or use a tokenizer.json");
+    find(construct_, "_ZN13sentencepiece22SentencePieceProcessorC1Ev");
+    find(
+        load_,
+        "_ZN13sentencepiece22SentencePieceProcessor23LoadFromSerializedProtoESt17basic_string_viewIcSt11char_"
+        "traitsIcEE");
+    find(encode_,
+         "_ZNK13sentencepiece22SentencePieceProcessor11EncodeAsIdsESt17basic_string_viewIcSt11char_"
+         "traitsIcEE");
+    find(message_, "_ZNK13sentencepiece4util6Status13error_messageEv");
+    find(destroy_, "_ZN13sentencepiece4util6StatusD1Ev");
+  }
+
+  template <class Function>
+  void find(Function*& function, const char* name) {
+    function = reinterpret_cast<Function*>(::dlsym(library_, name));
+    if (function == nullptr) throw Error(std::string(kName) + ": " + ::dlerror());
+  }
+
+  static constexpr const char* kName = "libsentencepiece.so.0";
+  void* library_ = nullptr;
+  void (*construct_)(void*) = nullptr;
+  Status (*load_)(SentencePieceProcessor*, std::string_view) = nullptr;
+  std::vector<int> (*encode_)(const SentencePieceProcessor*, std::string_view) = nullptr;
+  const char* (*message_)(const Status*) = nullptr;
+  void (*destroy_)(const Status*) = nullptr;
+};
 
 }  // namespace
+
+std::vector<int> SentencePieceModel::encode(const SentencePieceProcessor& processor, std::string_view text) {
+  return Library::get().encode(processor, text);
+}
 
 SentencePieceModel::SentencePieceModel(const NamedText& file) {
   const Options options = read_options(file);
   adds_space = options.adds_space;
   is_llamas = options.is_bpe && !options.trims_spaces && !options.replaces_characters;
-  start = load_model(file.text, file.path);
+  start = Library::get().load(file);
   // A message that is appended to one overrides what it says: add_dummy_prefix and remove_extra_whitespaces
   // of the normalizer, both false.
   constexpr std::string_view kKeepSpaces("\x1a\x04\x18\x00\x20\x00", 6);
-  within = load_model(file.text + std::string(kKeepSpaces), file.path);
+  within = Library::get().load({file.path, file.text + std::string(kKeepSpaces)});
 }
 
 }  // namespace pipeline::text

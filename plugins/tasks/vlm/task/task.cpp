@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "generation/generate.hpp"
+#include "hugging_face/weights.hpp"
 #include "plugins/tasks/vlm/model/folders.hpp"
 #include "plugins/tasks/vlm/model/seeing_decoder.hpp"
 #include "plugins/tasks/vlm/task/majority.hpp"
@@ -45,6 +46,28 @@ ResizeOptions resize_options(const VisionOptions& vision) {
                                              : ResizeMode::kPad;
   if (!vision.vision.is_clip()) options.mean = options.deviation = {0.5f, 0.5f, 0.5f};
   return options;
+}
+
+// What makes the same pixels in transformers.
+std::string preprocessor_json(const ResizeOptions& options, bool is_clip) {
+  const nlohmann::json square = {{"height", options.size}, {"width", options.size}};
+  const bool squashes = options.mode == ResizeMode::kSquash, pads = options.mode == ResizeMode::kPad;
+  nlohmann::json values = {{"image_processor_type", pads      ? "LlavaImageProcessor"
+                                                    : is_clip ? "CLIPImageProcessor"
+                                                              : "SiglipImageProcessor"},
+                           {"do_convert_rgb", true},
+                           {"do_resize", true},
+                           {"size", squashes ? square : nlohmann::json{{"shortest_edge", options.size}}},
+                           {"resample", 3},  // Pillow's bicubic
+                           {"do_center_crop", !squashes},
+                           {"crop_size", square},
+                           {"do_rescale", true},
+                           {"rescale_factor", 1.0 / 255},
+                           {"do_normalize", true},
+                           {"image_mean", options.mean},
+                           {"image_std", options.deviation}};
+  if (pads) values["do_pad"] = true;
+  return values.dump(2) + "\n";
 }
 
 DecodeOptions decode_options(const DataConfig& data) {
@@ -239,10 +262,14 @@ void VlmTask::open_features(Vlm& model) {
 void VlmTask::import_model(const fs::path& folder) { import_llava(folder.string(), model()); }
 
 void VlmTask::export_model(const fs::path& folder) {
-  if (config().exported == "language")
+  if (config().exported == "language") {
     export_language(folder.string(), model());
-  else
+  } else {
     export_llava(folder.string(), model(), tokenizer_->special_token(kImageMark));
+    const VisionOptions& vision = config().vision;
+    hugging_face::write_text((folder / "preprocessor_config.json").string(),
+                             preprocessor_json(resize_options(vision), vision.vision.is_clip()));
+  }
   tokenizer_->save(folder.string());
 }
 
