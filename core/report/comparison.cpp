@@ -38,6 +38,9 @@ std::string time_split(const RunRecord& run) {
   for (const auto& [name, value] : seconds.items())
     if (const double share = 100 * value.get<double>() / std::max(all, 1e-9); share >= 0.5)
       text += fmt::format("{}{} {:.0f}%", text.empty() ? "" : ", ", name, share);
+  if (const auto straggler = run.straggler())
+    text +=
+        fmt::format("; rank {} works {:.0f}% longer than the mean", straggler->rank, 100 * straggler->excess);
   return text;
 }
 

@@ -41,6 +41,8 @@ Json to_json(const Comparison& comparison, size_t i) {
   json["processes"] = run.processes();
   const auto efficiency = comparison.efficiency(i);
   json["efficiency"] = efficiency ? Json(*efficiency) : Json(nullptr);
+  if (const auto straggler = run.straggler())
+    json["straggler"] = {{"rank", straggler->rank}, {"excess", straggler->excess}};
   json["verdict"] = describe(comparison.verdicts[i]);
   json["same"] = comparison.verdicts[i].is_same();
   json["summary"] = run.summary;

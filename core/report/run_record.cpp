@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iterator>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -154,6 +155,20 @@ uint64_t RunRecord::peak_host_memory() const {
 
 uint64_t RunRecord::processes() const {
   return summary.is_object() ? summary.value("processes", uint64_t{0}) : 0;
+}
+
+std::optional<RunRecord::Straggler> RunRecord::straggler() const {
+  if (!summary.contains("ranks") || summary.at("ranks").size() < 2) return std::nullopt;
+  std::vector<double> work;
+  for (const Json& rank : summary.at("ranks")) {
+    const Json& seconds = rank.at("seconds");
+    work.push_back(seconds.value("data", 0.0) + seconds.value("compute", 0.0) +
+                   seconds.value("optimizer", 0.0));
+  }
+  const auto longest = std::ranges::max_element(work);
+  const double mean = std::reduce(work.begin(), work.end()) / static_cast<double>(work.size());
+  if (mean <= 0) return std::nullopt;
+  return Straggler{static_cast<size_t>(longest - work.begin()), *longest / mean - 1};
 }
 
 RunRecord read_run(const fs::path& folder, std::string name) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,14 @@ struct RunRecord {
   double throughput() const;
   uint64_t peak_host_memory() const;  // bytes, of the rank with most; 0: not known
   uint64_t processes() const;         // 0: not known
+
+  // The rank that works longest, in loading, forward and backward passes and updates, while the others wait
+  // for it.
+  struct Straggler {
+    size_t rank = 0;
+    double excess = 0;  // over the mean of all ranks: 0.1 is 10% more
+  };
+  std::optional<Straggler> straggler() const;  // nullopt: one rank, or not known
 };
 
 // `folder`: of a run, or of one stage of it. Throws Error if it is not one.

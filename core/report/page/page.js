@@ -144,6 +144,8 @@
         .map((part) => `${part} ${((100 * costs.seconds[part]) / all).toFixed(0)}%`).join(", ") +
         (costs.overlapped_communication > 0 ? `; communication beside it ${((100 * costs.overlapped_communication) / all).toFixed(0)}%` : ""), "faint"));
       by("bars").append(row);
+      if (run.straggler && run.straggler.rank === rank)
+        row.lastChild.textContent += `; works ${(100 * run.straggler.excess).toFixed(0)}% longer than the mean of the ranks`;
       memory.push([{text: run.name, colour: colour(i)}, right(rank), costs.host, right(bytes(costs.host_memory)), right(bytes(costs.device_memory))]);
     }
   }
