@@ -4,6 +4,7 @@ How turns are taken: side_by_side.py.
 """
 
 import argparse
+import dataclasses
 import json
 import os
 import random
@@ -19,10 +20,30 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "parity")
 import gpt2_vocabulary  # noqa: E402
 
 FROZEN = {"pretrain": ["vision.*", "language.*"], "sft": ["vision.*"]}
-# CLIP's ViT-B/16, and the ViT-L/14 of LLaVA 1.5, whose last layer LLaVA does not compute.
-TOWERS = {"base": {"image_size": 224, "patch_size": 16, "hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072},
-          "large": {"image_size": 336, "patch_size": 14, "hidden_size": 1024, "num_attention_heads": 16, "intermediate_size": 4096}}
-LAYERS = {"base": 12, "large": 24}
+LLAMA = {"hidden_size": 576, "num_attention_heads": 9, "num_key_value_heads": 3, "intermediate_size": 1536}  # SmolLM2-135M's
+
+
+@dataclasses.dataclass
+class Shape:
+    """LLaVA does not compute the tower's last layer."""
+
+    tower: dict
+    vision_layers: int
+    language: dict
+    language_layers: int
+
+
+SHAPES = {
+    # configs/vlm.toml's
+    "small": Shape({"image_size": 64, "patch_size": 8, "hidden_size": 128, "num_attention_heads": 4, "intermediate_size": 512}, 5,
+                   {"hidden_size": 192, "num_attention_heads": 6, "num_key_value_heads": 3, "intermediate_size": 512}, 4),
+    # CLIP's ViT-B/16
+    "base": Shape({"image_size": 224, "patch_size": 16, "hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072}, 12,
+                  LLAMA, 30),
+    # the ViT-L/14 of LLaVA 1.5
+    "large": Shape({"image_size": 336, "patch_size": 14, "hidden_size": 1024, "num_attention_heads": 16, "intermediate_size": 4096}, 24,
+                   LLAMA, 30),
+}
 
 
 def make_model(folder, arguments):
@@ -36,10 +57,10 @@ def make_model(folder, arguments):
     shutil.copy(vocabulary / "encoder.json", folder / "vocab.json")
     shutil.copy(vocabulary / "vocab.bpe", folder / "merges.txt")
     tokens = len(json.loads((folder / "vocab.json").read_text()))
-    vision = CLIPVisionConfig(**TOWERS[arguments.vision], num_hidden_layers=LAYERS[arguments.vision])
-    text = LlamaConfig(vocab_size=tokens + 1, hidden_size=576, intermediate_size=1536, num_hidden_layers=arguments.layers,
-                       num_attention_heads=9, num_key_value_heads=3, max_position_embeddings=2048, rms_norm_eps=1e-5,
-                       tie_word_embeddings=True, bos_token_id=tokens - 1, eos_token_id=tokens - 1)
+    shape = SHAPES[arguments.shape]
+    vision = CLIPVisionConfig(**shape.tower, num_hidden_layers=shape.vision_layers)
+    text = LlamaConfig(**shape.language, num_hidden_layers=arguments.layers, vocab_size=tokens + 1, max_position_embeddings=2048,
+                       rms_norm_eps=1e-5, tie_word_embeddings=True, bos_token_id=tokens - 1, eos_token_id=tokens - 1)
     config = LlavaConfig(vision_config=vision, text_config=text, image_token_index=tokens, vision_feature_layer=-2,
                          vision_feature_select_strategy="default", tie_word_embeddings=True)
     LlavaForConditionalGeneration(config).save_pretrained(folder)
@@ -58,7 +79,7 @@ def make_samples(folder, arguments, tokens, count):
     ours, theirs = [], []
     for i in range(count):
         name = f"{i}.png"
-        write_png(folder / name, TOWERS[arguments.vision]["image_size"], seed=i)
+        write_png(folder / name, SHAPES[arguments.shape].tower["image_size"], seed=i)
         question = text(8, 20) if arguments.stage == "sft" else []
         answer = text(*((20, arguments.answer) if arguments.stage == "sft" else (8, 20)))
         turns = [{"from": "human", "value": "<image>" + "".join(f" {word}" for word in question)},
@@ -77,7 +98,11 @@ def make_samples(folder, arguments, tokens, count):
 def write_config(folder, arguments, steps):
     # The last step is never reached: a run that ends reports it sooner.
     config = folder / "bench.toml"
-    tower = "\n".join(f"{key} = {value}" for key, value in TOWERS[arguments.vision].items())
+    shape = SHAPES[arguments.shape]
+
+    def table(values):
+        return "\n".join(f"{key} = {value}" for key, value in values.items())
+
     config.write_text(f"""
 [run]
 device = "cpu"
@@ -90,14 +115,11 @@ train = "train.json"
 [task.tokenizer]
 path = "model"
 [task.vision]
-{tower}
-num_hidden_layers = {LAYERS[arguments.vision] - 1}
+{table(shape.tower)}
+num_hidden_layers = {shape.vision_layers - 1}
 [task.language]
-hidden_size = 576
+{table(shape.language)}
 num_hidden_layers = {arguments.layers}
-num_attention_heads = 9
-num_key_value_heads = 3
-intermediate_size = 1536
 max_position_embeddings = 2048
 [task.chat]
 template = "plain"
@@ -132,18 +154,21 @@ def main():
                         help="pretrain: captions, the projector alone is trained; sft: conversations, the language model, too (sft)")
     parser.add_argument("--batch", type=int, default=4, help="examples per step (4)")
     parser.add_argument("--answer", type=int, default=150, help="sft: tokens of the longest answer (150)")
-    parser.add_argument("--vision", choices=list(TOWERS), default="base", help="CLIP ViT-B/16 at 224 pixels, or ViT-L/14 at 336 (base)")
+    parser.add_argument("--shape", choices=list(SHAPES), default="base",
+                        help="small: the model of configs/vlm.toml; base: CLIP ViT-B/16 at 224 pixels and SmolLM2-135M's shape; "
+                             "large: ViT-L/14 at 336 and the same (base)")
     parser.add_argument("--cached", action="store_true", help="the same examples in each turn, whose pictures ours has seen before the first")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="for each of the two (all cores)")
     parser.add_argument("--turns", type=int, default=6)
     parser.add_argument("--steps", type=int, default=2, help="per turn")
-    parser.add_argument("--layers", type=int, default=30, help="of the language model")
+    parser.add_argument("--layers", type=int, help="of the language model (small 4, else 30)")
     arguments = parser.parse_args()
+    shape = SHAPES[arguments.shape]
+    arguments.layers = arguments.layers or shape.language_layers
 
     steps = arguments.turns * arguments.steps
     before = arguments.steps if arguments.cached else 1
-    tower = TOWERS[arguments.vision]
-    patches = (tower["image_size"] // tower["patch_size"]) ** 2
+    patches = (shape.tower["image_size"] // shape.tower["patch_size"]) ** 2
     with tempfile.TemporaryDirectory(prefix="pipeline-bench-") as name:
         folder = Path(name)
         tokens = make_model(folder / "model", arguments)
