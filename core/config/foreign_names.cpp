@@ -40,8 +40,8 @@ constexpr Names kKeys[] = {
      "train.precision = \"auto\", \"fp32\", \"bf16\" or \"fp16\""},
     {"initial_scale_power init_scale", "train.loss_scale"},
     {"loss_scale_window scale_window growth_interval", "train.loss_scale_interval"},
-    {"gradient_checkpointing grad_checkpointing activation_checkpoint activation_checkpointing.mode "
-     "activation_checkpointing.enabled use_checkpoint recompute",
+    {"gradient_checkpointing grad_checkpointing activation_checkpoint activation_checkpoint.mode "
+     "activation_checkpointing.mode activation_checkpointing.enabled use_checkpoint recompute",
      "train.activation_checkpointing = true"},
     {"model_name_or_path pretrained_model_name_or_path pretrained pretrained_model pretrained_path "
      "init_checkpoint initial_load_path load_from load_checkpoint init_weights",
@@ -133,6 +133,7 @@ constexpr Names kTables[] = {
     {"distributed parallelism parallel deepspeed fsdp zero_optimization", "[strategy]"},
     {"launcher accelerate", "[launch]"},
     {"fp16 bf16 amp mixed_precision", "train.precision"},
+    {"activation_checkpoint activation_checkpointing", "train.activation_checkpointing"},
     {"job experiment", "[run]"},
     {"plugin", "[plugins]"},
     {"stages", "[[stage]]"},

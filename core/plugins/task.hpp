@@ -161,7 +161,8 @@ class Task {
               std::span<const EvaluationRecord> records, const ReportSink& sink);
   bool has_predict() const { return api_.predict; }
   std::vector<std::string> prediction_columns() const;
-  std::string sample_name(uint32_t split, uint64_t sample_id) const;  // [any-thread]
+  // [any-thread] The id's digits if the task names no samples.
+  std::string sample_name(uint32_t split, uint64_t sample_id) const;
   // Throws unless each sample of the batch gets one row, with a field for each column.
   void predict(const Batch& batch, pl_evaluate_args args, const PredictionSink& sink);
   std::optional<double> flops(const Batch& batch) const;  // nullopt: not known

@@ -271,6 +271,7 @@ std::vector<std::string> Task::prediction_columns() const {
 }
 
 std::string Task::sample_name(uint32_t split, uint64_t sample_id) const {
+  if (!api_.sample_name) return std::to_string(sample_id);
   pl_str name{};
   call_.any("sample_name", [&] { return api_.sample_name(self_, split, sample_id, &name); });
   return std::string(view(name));

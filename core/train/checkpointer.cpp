@@ -55,6 +55,8 @@ std::vector<std::string> droppable_parameters(plugins::Task& task) {
   return names;
 }
 
+std::string or_not_set(const std::string& value) { return value.empty() ? "not set" : value; }
+
 std::string describe_data(const nlohmann::json& identity) {
   return fmt::format("{} training samples (content {})", identity.value("samples", nlohmann::json()).dump(),
                      identity.value("content", nlohmann::json()).dump());
@@ -77,7 +79,8 @@ void Checkpointer::require_same_run(const checkpoint::Checkpoint& from) const {
   for (const config::Difference& d : config::require_resumable(
            contents.config_toml, from.path(), session_.config(), session_.plugin_configs())) {
     if (!d.with_its_plugin)
-      log_.info(fmt::format("changed since the checkpoint: {} = {} (was {})", d.key, d.now, d.before));
+      log_.info(fmt::format("changed since the checkpoint: {} = {} (was {})", d.key, or_not_set(d.now),
+                            or_not_set(d.before)));
   }
 
   const auto then = nlohmann::json::parse(contents.identity_json, nullptr, false);
@@ -96,7 +99,7 @@ void Checkpointer::require_same_run(const checkpoint::Checkpoint& from) const {
   if ((session_.run_info().flags & PL_RUN_REPRODUCIBLE) != 0)
     throw Error(PL_ERROR_CONFIG,
                 fmt::format("{}: cannot be continued with the same bits, and run.reproducible = true: {}: "
-                            "run it as before, or set run.reproducible = false",
+                            "run it as before, or start over with --fresh",
                             from.path(), changes));
   log_.info("changed since the checkpoint, so the last digits of the results may differ: " + changes);
 }

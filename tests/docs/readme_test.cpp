@@ -1,89 +1,33 @@
 // The READMEs say what is so: their commands are accepted, their code is the code, what they name exists.
-#include <cstdlib>
 #include <filesystem>
-#include <iomanip>
-#include <iterator>
 #include <regex>
 #include <set>
-#include <sstream>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <test_paths.hpp>
 
-#include "tests/e2e/program.hpp"
+#include "tests/docs/document.hpp"
 
 namespace pipeline::tests {
 namespace {
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;
-using Words = std::vector<std::string>;
-
-const fs::path kRoot = PIPELINE_SOURCE_DIR;
-
-// The program as a reader of the README starts it: in the checkout, with the plugins beside it.
-Result run(Words arguments) {
-  ::unsetenv("PIPELINE_PLUGIN_PATH");
-  arguments.insert(arguments.begin(), PIPELINE_EXECUTABLE);
-  return Process(arguments, kRoot).wait();
-}
-
-// The text of each ```LANGUAGE block.
-Words blocks(const std::string& markdown, const std::string& language) {
-  Words found;
-  const std::string open = "\n```" + language + "\n", close = "\n```\n";
-  for (size_t at = markdown.find(open); at != std::string::npos; at = markdown.find(open, at)) {
-    at += open.size();
-    const size_t end = markdown.find(close, at - 1);
-    if (end == std::string::npos) throw std::runtime_error("a block of code does not end");
-    found.push_back(markdown.substr(at, end + 1 - at));
-    at = end;
-  }
-  return found;
-}
-
-// The arguments of every line `scripts/pipeline ...`, comments cut off.
-std::vector<Words> commands(const std::string& markdown) {
-  std::vector<Words> found;
-  for (const std::string& block : blocks(markdown, "sh")) {
-    std::istringstream lines(block);
-    for (std::string line; std::getline(lines, line);) {
-      std::istringstream text(line.substr(0, line.find('#')));
-      Words words;
-      for (std::string word; text >> std::quoted(word);) words.push_back(word);
-      if (words.empty() || words.front() != "scripts/pipeline") continue;
-      words.erase(words.begin());
-      found.push_back(std::move(words));
-    }
-  }
-  return found;
-}
-
-// Every match's first group.
-Words matches(const std::string& text, const char* pattern) {
-  const std::regex regex(pattern);
-  Words found;
-  for (std::sregex_iterator match(text.begin(), text.end(), regex), end; match != end; ++match)
-    found.push_back((*match)[1]);
-  return found;
-}
 
 // A command that works on a run is not run: its options must be in its help, and its configuration must pass
 // the check.
-void expect_accepted(const Words& command) {
+void expect_accepted(const Checkout& checkout, const Words& command) {
   const std::string& verb = command.front();
   static const std::set<std::string> kOnRuns{"run",     "evaluate", "predict", "export",
                                              "compare", "report",   "ls",      "status"};
   if (!kOnRuns.contains(verb)) {
-    const Result result = run(command);
+    const Result result = checkout.run(command);
     EXPECT_EQ(result.code, 0) << result.err;
     return;
   }
-  const Result help = run({verb, "--help"});
+  const Result help = checkout.run({verb, "--help"});
   ASSERT_EQ(help.code, 0) << help.err;
   Words check = {"check"};
   for (size_t i = 1; i < command.size(); ++i) {
@@ -103,22 +47,25 @@ void expect_accepted(const Words& command) {
   }
   const bool needs_file = verb == "run" || verb == "evaluate" || verb == "predict" || verb == "export";
   if (check.size() == 1 && !needs_file) return;  // it works on folders
-  const Result result = run(check);
+  static std::set<Words> accepted;
+  if (!accepted.insert(check).second) return;
+  const Result result = checkout.run(check);
   EXPECT_EQ(result.code, 0) << result.err;
 }
 
-class Readme : public testing::TestWithParam<const char*> {
+class Readme : public testing::TestWithParam<std::string> {
  protected:
   std::string text() const { return read_text(kRoot / GetParam()); }
 };
 
 TEST_P(Readme, CommandsAreAccepted) {
+  const Checkout checkout(text());
   for (const Words& command : commands(text())) {
     std::string line;
     for (const std::string& word : command) line += " " + word;
-    SCOPED_TRACE(std::string(GetParam()) + ": scripts/pipeline" + line);
+    SCOPED_TRACE(GetParam() + ": scripts/pipeline" + line);
     ASSERT_FALSE(command.empty());
-    expect_accepted(command);
+    expect_accepted(checkout, command);
   }
 }
 
@@ -151,6 +98,7 @@ INSTANTIATE_TEST_SUITE_P(All, Readme,
                                          "plugins/tasks/protein/README.md",
                                          "plugins/tasks/protein/data/README.md",
                                          "plugins/tasks/summarization/README.md"));
+INSTANTIATE_TEST_SUITE_P(Guides, Readme, testing::ValuesIn(guides()));
 
 TEST(MainReadme, HasTheCommandsOfTheTour) {
   Words verbs;
@@ -166,7 +114,7 @@ TEST(MainReadme, QuotesTheTemplateAsItIs) {
 }
 
 TEST(ConfigsReadme, IsWhatExplainPrints) {
-  const Result printed = run({"explain", "--readme", "configs"});
+  const Result printed = Checkout("").run({"explain", "--readme", "configs"});
   ASSERT_EQ(printed.code, 0) << printed.err;
   EXPECT_EQ(read_text(kRoot / "configs/README.md"), printed.out)
       << "options or configurations have changed: pipeline explain --readme configs > configs/README.md";

@@ -1,0 +1,51 @@
+// A document of this project, and what in it can be tested.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <test_paths.hpp>
+
+#include "tests/e2e/program.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+namespace pipeline::tests {
+
+using Words = std::vector<std::string>;
+
+inline const std::filesystem::path kRoot = PIPELINE_SOURCE_DIR;
+
+// docs/*.md, relative to the root.
+Words guides();
+
+// The text of each ```LANGUAGE block.
+Words blocks(const std::string& markdown, const std::string& language);
+
+// Every match's first group.
+Words matches(const std::string& text, const char* pattern);
+
+struct Row {
+  Words first, others;  // what stands in backquotes in the first cell, and in the others
+};
+std::vector<Row> table_rows(const std::string& markdown);
+
+// The commands of ```sh blocks that start the program, as its arguments: `scripts/pipeline ARGUMENTS` and
+// `scripts/launch/NAME ARGUMENTS of run`. Comments, and variables before a command, are cut off.
+std::vector<Words> commands(const std::string& markdown);
+
+// The checkout as a reader has it, with what the document shows: each ```toml block whose first line is
+// `# NAME.toml` is that file.
+class Checkout {
+ public:
+  explicit Checkout(const std::string& markdown);
+  const std::filesystem::path& path() const { return folder_.path(); }
+  // `scripts/pipeline ARGUMENTS`, once all is built.
+  Result run(Words arguments) const;
+  Result run_script(const std::string& script) const;
+
+ private:
+  TemporaryFolder folder_;
+};
+
+}  // namespace pipeline::tests
