@@ -1,9 +1,10 @@
 // A plugin of the user's own.
+#include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "core/base/error.hpp"
 #include "core/cli/verb.hpp"
@@ -39,11 +40,13 @@ std::string language_of(const NewArgs& args, plugins::Kind kind) {
 void require_free_name(const std::string& name) {
   const std::vector<fs::path> files = make_registry({}, {}).files(name);
   if (!files.empty())
-    throw Error(PL_ERROR_CONFIG, fmt::format("{}: a plugin of this name is there already: {}; choose another name",
-                                             name, files.front().string()));
+    throw Error(PL_ERROR_CONFIG,
+                fmt::format("{}: a plugin of this name is there already: {}; choose another name", name,
+                            files.front().string()));
 }
 
-// What has to come first where CMake would not find this program's package: it looks beside the folders of PATH.
+// What has to come first where CMake would not find this program's package: it looks beside the folders of
+// PATH.
 std::string install_hint() {
   const fs::path prefix = fs::read_symlink("/proc/self/exe").parent_path().parent_path();
   std::error_code failure;
@@ -78,14 +81,16 @@ int make_new(const NewArgs& args) {
 
 void add_new(CLI::App& app, Action& action) {
   auto args = std::make_shared<NewArgs>();
-  CLI::App* verb = app.add_subcommand("new", "Makes a folder with a plugin of your own, which builds and trains");
+  CLI::App* verb =
+      app.add_subcommand("new", "Makes a folder with a plugin of your own, which builds and trains");
   verb->add_option("KIND", args->kind, "task, strategy or backend")->required();
   verb->add_option("NAME", args->name, "the plugin's name, also of its folder")->required();
   verb->add_option("--language", args->language,
                    "c++ (default for a task or a backend) or c (default for a strategy)");
   verb->add_option("--output", args->output, "make the folder in this one; default: the current folder")
       ->type_name("FOLDER");
-  verb->footer("Examples:\n  pipeline new task my_task\n  pipeline new task my_task --language c --output ~/plugins");
+  verb->footer(
+      "Examples:\n  pipeline new task my_task\n  pipeline new task my_task --language c --output ~/plugins");
   when_chosen(*verb, action, [=] { return make_new(*args); });
 }
 

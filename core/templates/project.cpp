@@ -27,14 +27,14 @@ struct Replacement {
 struct Template {
   Kind kind;
   std::string_view language;
-  std::string_view folder;              // with / at the end; the sources are given relative to it
+  std::string_view folder;  // with / at the end; the sources are given relative to it
   std::vector<std::string_view> files;
-  std::string_view name;                // in the tree
-  std::string_view config;              // in files/
-  std::string_view components;          // of find_package
-  std::string_view arguments;           // of pipeline_plugin
-  std::string_view compared;            // arguments of `pipeline compare` for its test
-  std::string_view about;               // what it is and where to begin, for its README
+  std::string_view name;        // in the tree
+  std::string_view config;      // in files/
+  std::string_view components;  // of find_package
+  std::string_view arguments;   // of pipeline_plugin
+  std::string_view compared;    // arguments of `pipeline compare` for its test
+  std::string_view about;       // what it is and where to begin, for its README
 };
 
 const std::vector<Template>& templates() {
@@ -48,8 +48,9 @@ const std::vector<Template>& templates() {
        .components = " COMPONENTS torch",
        .arguments = " TORCH",
        .compared = "--processes 1,2",
-       .about = "A task: a network learns `y = sin(x)` from noisy samples. `@NAME@.cpp` is all of it: options, a\n"
-                "batch, a model, data, a loss. Begin with `make_batch` and `build_model`."},
+       .about =
+           "A task: a network learns `y = sin(x)` from noisy samples. `@NAME@.cpp` is all of it: options, a\n"
+           "batch, a model, data, a loss. Begin with `make_batch` and `build_model`."},
       {.kind = Kind::kTask,
        .language = "c",
        .folder = "tests/c_plugins/",
@@ -60,9 +61,10 @@ const std::vector<Template>& templates() {
        .components = "",
        .arguments = " LIBS m",
        .compared = "--processes 1,2",
-       .about = "A task in C99, without LibTorch: `y = w x + b` is fitted to data that a formula yields. The\n"
-                "data are in `@NAME@_data.c`; parameters, loss and gradients in `@NAME@_model.c`; the rest in\n"
-                "`@NAME@.c`."},
+       .about =
+           "A task in C99, without LibTorch: `y = w x + b` is fitted to data that a formula yields. The\n"
+           "data are in `@NAME@_data.c`; parameters, loss and gradients in `@NAME@_model.c`; the rest in\n"
+           "`@NAME@.c`."},
       {.kind = Kind::kStrategy,
        .language = "c",
        .folder = "tests/c_plugins/",
@@ -72,9 +74,10 @@ const std::vector<Template>& templates() {
        .components = "",
        .arguments = " LIBS m",
        .compared = "--strategies single,@NAME@",
-       .about = "A strategy in C99: every process holds all parameters in host memory, in float32, and updates\n"
-                "them by SGD. Storage is in `@NAME@.c`, a step in `@NAME@_step.c`, what a checkpoint holds in\n"
-                "`@NAME@_state.c`."},
+       .about =
+           "A strategy in C99: every process holds all parameters in host memory, in float32, and updates\n"
+           "them by SGD. Storage is in `@NAME@.c`, a step in `@NAME@_step.c`, what a checkpoint holds in\n"
+           "`@NAME@_state.c`."},
       {.kind = Kind::kBackend,
        .language = "c++",
        .folder = "backends/",
@@ -88,10 +91,11 @@ const std::vector<Template>& templates() {
        .components = "",
        .arguments = "",
        .compared = "--processes 1,2",
-       .about = "A backend for the CPU processes of one host, through shared memory. `ShmTransport::run` in\n"
-                "`plugin.cpp` carries out one collective: with pieces, rounds and segment it is what another way\n"
-                "of moving bytes replaces. `common/` checks the calls, keeps their order, and ends them after a\n"
-                "timeout or an abort."},
+       .about =
+           "A backend for the CPU processes of one host, through shared memory. `ShmTransport::run` in\n"
+           "`plugin.cpp` carries out one collective: with pieces, rounds and segment it is what another way\n"
+           "of moving bytes replaces. `common/` checks the calls, keeps their order, and ends them after a\n"
+           "timeout or an abort."},
   };
   return all;
 }
@@ -144,12 +148,11 @@ void check_name(std::string_view name) {
     throw Error(PL_ERROR_CONFIG, fmt::format("'{}' cannot be a plugin's name: {}", name, why));
   };
   const auto is_letter = [](char c) { return c >= 'a' && c <= 'z'; };
-  if (name.empty() || !is_letter(name.front()) || !std::ranges::all_of(name, [&](char c) {
-        return is_letter(c) || (c >= '0' && c <= '9') || c == '_';
-      }))
+  if (name.empty() || !is_letter(name.front()) ||
+      !std::ranges::all_of(name, [&](char c) { return is_letter(c) || (c >= '0' && c <= '9') || c == '_'; }))
     refuse("it must be made of a-z, 0-9 and _, and begin with a letter, as in my_task");
-  constexpr std::array kTaken{"all",         "auto",          "clean",  "core",           "edit_cache", "help", "install",
-                              "none",        "package",       "plugin_helpers", "rebuild_cache",  "test"};
+  constexpr std::array kTaken{"all",     "auto", "clean",   "core",           "edit_cache",    "help",
+                              "install", "none", "package", "plugin_helpers", "rebuild_cache", "test"};
   if (std::ranges::find(kTaken, name) != kTaken.end())
     refuse("it means something else in a configuration or to CMake");
 }
@@ -161,7 +164,8 @@ std::vector<File> make_project(Kind kind, std::string_view language, std::string
   std::string compiled;
   for (const std::string_view file : from.files) {
     const std::string source = std::string(from.folder) + std::string(file);
-    const std::string path = kind == Kind::kBackend ? replaced(source, rename) : replaced(std::string(file), rename);
+    const std::string path =
+        kind == Kind::kBackend ? replaced(source, rename) : replaced(std::string(file), rename);
     if (path.ends_with(".c") || path.ends_with(".cpp")) compiled += "\n  " + path;
     files.push_back({path, replaced(text_of(source), rename)});
   }
@@ -185,9 +189,10 @@ void write_project(const fs::path& folder, std::span<const File> files) {
   constexpr std::string_view kRemedy = "choose another --output";
   std::error_code failure;
   if (fs::symlink_status(folder, failure).type() != fs::file_type::not_found)
-    throw Error(PL_ERROR_CONFIG,
-                fmt::format("{} is there already, and nothing in it is overwritten: choose another name or --output",
-                            folder.string()));
+    throw Error(
+        PL_ERROR_CONFIG,
+        fmt::format("{} is there already, and nothing in it is overwritten: choose another name or --output",
+                    folder.string()));
   on_disk(kRemedy, [&] {
     if (folder.has_parent_path()) fs::create_directories(folder.parent_path());
     if (!fs::create_directory(folder)) throw write_error(folder, EEXIST, kRemedy);

@@ -1,6 +1,8 @@
 // `pipeline new`: which files it makes, and what it refuses.
+#include <filesystem>
 #include <set>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -63,7 +65,8 @@ class New : public ::testing::Test {
 };
 
 TEST_F(New, MakesAFolderWhoseTasksConfigurationIsRead) {
-  const Result result = pipeline({"new", "task", "mine", "--language", "c", "--output", "some/where"}, folder_.path());
+  const Result result =
+      pipeline({"new", "task", "mine", "--language", "c", "--output", "some/where"}, folder_.path());
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("cd some/where/mine"));
   EXPECT_THAT(read_text(folder_.path() / "some/where/mine/mine.toml"), HasSubstr("plugin = \"mine\""));
@@ -79,7 +82,8 @@ TEST_F(New, OverwritesNothing) {
 
 TEST_F(New, RefusesWhatCannotBeMade) {
   EXPECT_THAT(refusal({"task", "linear_regression"}), HasSubstr("tests/plugins/tasks/linear_regression.so"));
-  EXPECT_THAT(refusal({"strategy", "linear_regression"}), HasSubstr("a plugin of this name is there already"));
+  EXPECT_THAT(refusal({"strategy", "linear_regression"}),
+              HasSubstr("a plugin of this name is there already"));
   EXPECT_THAT(refusal({"task", "my-task"}), HasSubstr("'my-task' cannot be a plugin's name"));
   EXPECT_THAT(refusal({"tasks", "mine"}), HasSubstr("did you mean task?"));
   EXPECT_THAT(refusal({"strategy", "mine", "--language", "rust"}),
