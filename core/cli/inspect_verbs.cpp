@@ -37,8 +37,7 @@ void add_check(CLI::App& app, Action& action) {
     const World world = planned_world(*args, config);
     observe::Console console(observe::Console::Mode::plain);
     observe::Log log(console, observe::Level::info);
-    plugins::Registry registry = make_registry(args->plugin_paths, config.get_path_list("plugins.paths"),
-                                               [&](const std::string& line) { log.info(line); });
+    plugins::Registry registry = make_registry(args->plugin_paths, config.get_path_list("plugins.paths"));
     for (const config::Config& stage : train::stages_of(config)) {
       train::Session session(
           stage, registry, log,
@@ -158,7 +157,7 @@ void add_explain(CLI::App& app, Action& action) {
       "Examples:\n  pipeline explain summarization\n  pipeline explain core\n  pipeline explain launch\n  "
       "pipeline explain --schema > pipeline.schema.json");
   when_chosen(*verb, action, [=]() -> int {
-    plugins::Registry registry = make_registry(*paths, {}, [](const std::string&) {});
+    plugins::Registry registry = make_registry(*paths, {});
     if (!*schema && readme->empty()) return explain(registry, *name);
     const auto core = config::core_options();
     std::fputs((*schema ? config::json_schema(core, all_schemas(registry))
@@ -169,25 +168,46 @@ void add_explain(CLI::App& app, Action& action) {
   });
 }
 
+namespace {
+
+void print_listing(const plugins::Listing& entry, bool verbose) {
+  fmt::print("{:<9} {:<16} {:<8} {}\n", entry.kind.empty() ? "?" : entry.kind, entry.name, entry.version,
+             entry.summary);
+  fmt::print("{:36}{}\n", "", entry.path.string());
+  if (!entry.problem.empty()) fmt::print("{:36}problem: {}\n", "", entry.problem);
+  if (!verbose || entry.abi.empty()) return;  // it was refused
+  fmt::print("{:36}ABI {}{}{}\n\n", "", entry.abi, entry.runtime.empty() ? "" : ", built for ",
+             entry.runtime);
+  fmt::print("{}\n", entry.options.empty() ? "It has no options of its own.\n" : entry.options);
+}
+
+}  // namespace
+
 void add_plugins(CLI::App& app, Action& action) {
+  auto file = std::make_shared<std::string>();
   auto paths = std::make_shared<std::vector<std::string>>();
-  CLI::App* verb = app.add_subcommand("plugins", "Lists the plugins found, and why others do not load");
+  auto verbose = std::make_shared<bool>(false);
+  CLI::App* verb = app.add_subcommand("plugins", "Lists the plugins found, and why others are refused");
+  verb->add_option("FILE", *file, "a configuration, whose [plugins] paths are searched, too");
   verb->add_option("--plugin-path", *paths, "one more folder to look in")
       ->type_name("FOLDER")
       ->allow_extra_args(false);
-  verb->footer("Example:\n  PIPELINE_PLUGIN_PATH=my-plugins pipeline plugins");
+  verb->add_flag("-v,--verbose", *verbose, "print ABI version and options of each");
+  verb->footer("Examples:\n  pipeline plugins -v\n  PIPELINE_PLUGIN_PATH=my-plugins pipeline plugins");
   when_chosen(*verb, action, [=] {
-    const plugins::Registry registry =
-        make_registry(*paths, {}, [](const std::string& line) { fmt::print("{}\n", line); });
-    for (const plugins::Listing& entry : registry.list()) {
-      fmt::print("{:<9} {:<16} {:<8} {}\n", entry.kind.empty() ? "?" : entry.kind, entry.name, entry.version,
-                 entry.summary);
-      fmt::print("{:36}{}\n", "", entry.path.string());
-      if (!entry.problem.empty()) fmt::print("{:36}problem: {}\n", "", entry.problem);
-    }
-    fmt::print("\nsearched, first match wins:\n");
+    std::vector<std::string> named;
+    if (!file->empty()) named = config::load({.file = *file}).get_path_list("plugins.paths");
+    const plugins::Registry registry = make_registry(*paths, named);
+    const std::vector<plugins::Listing> found = registry.list();
+    for (const plugins::Listing& entry : found) print_listing(entry, *verbose);
+    const auto refused =
+        std::ranges::count_if(found, [](const auto& entry) { return !entry.problem.empty(); });
+    fmt::print("\n{} found, {} of them refused; this program has plugin ABI {}.{}. Searched:\n", found.size(),
+               refused, PL_ABI_MAJOR, PL_ABI_MINOR);
+    std::error_code failure;
     for (const plugins::SearchFolder& folder : registry.folders())
-      fmt::print("  {} ({})\n", folder.path.string(), folder.origin);
+      fmt::print("  {} ({}{})\n", folder.path.string(), folder.origin,
+                 std::filesystem::is_directory(folder.path, failure) ? "" : ", not there");
     return kDone;
   });
 }
@@ -210,7 +230,7 @@ void add_devices(CLI::App& app, Action& action) {
                  observe::human_bytes(gpu.memory), gpu.major, gpu.minor,
                  launch::has_bf16(gpu) ? "yes" : "no");
     }
-    const plugins::Registry registry = make_registry({}, {}, [](const std::string&) {});
+    const plugins::Registry registry = make_registry({}, {});
     for (const plugins::Listing& entry : registry.list())
       if (entry.kind == "strategy" || entry.kind == "backend")
         fmt::print("{:<10} {} {}{}\n", entry.kind, entry.name, entry.version,

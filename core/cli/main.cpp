@@ -70,6 +70,7 @@ int run(int argc, char** argv) {
   cli::add_ls(app, action);
   cli::add_check(app, action);
   cli::add_explain(app, action);
+  cli::add_new(app, action);
   cli::add_plugins(app, action);
   cli::add_check_plugin(app, action);
   cli::add_devices(app, action);

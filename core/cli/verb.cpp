@@ -28,7 +28,7 @@ void ConfigArgs::add_to(CLI::App& verb) {
 
 config::Config ConfigArgs::load() const {
   const auto find_plugins = [&](const std::vector<std::string>& paths) {
-    const auto registry = std::make_shared<plugins::Registry>(make_registry(plugin_paths, paths, {}));
+    const auto registry = std::make_shared<plugins::Registry>(make_registry(plugin_paths, paths));
     return config::KnownPlugins{
         .options = [registry](std::string_view table,
                               const std::string& plugin) -> std::optional<std::span<const pl_option>> {
@@ -45,11 +45,11 @@ config::Config ConfigArgs::load() const {
 }
 
 plugins::Registry make_registry(const std::vector<std::string>& command_line,
-                                const std::vector<std::string>& config_paths, plugins::Registry::Note note) {
+                                const std::vector<std::string>& config_paths) {
   std::vector<plugins::SearchFolder> given;
   for (const std::string& path : command_line) given.push_back({path, "--plugin-path"});
   for (const std::string& path : config_paths) given.push_back({path, "plugins.paths"});
-  return {plugins::search_folders(given), std::move(note)};
+  return plugins::Registry(plugins::search_folders(given));
 }
 
 namespace {
@@ -126,8 +126,7 @@ int with_workspace(const ConfigArgs& args, bool one_process,
   const train::Signals signals(world.supervised);
   observe::Console console(console_mode(config, world));
   observe::Log log(console, log_level(config));
-  plugins::Registry registry = make_registry(args.plugin_paths, config.get_path_list("plugins.paths"),
-                                             [&](const std::string& line) { log.info(line); });
+  plugins::Registry registry = make_registry(args.plugin_paths, config.get_path_list("plugins.paths"));
   if (!world.note.empty()) log.info(world.note);
   std::optional<train::ProcessGroup> processes;
   try {

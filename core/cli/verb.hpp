@@ -43,7 +43,7 @@ struct ConfigArgs {
 // A verb's registry: folders from the command line, the configuration, the environment and beside the
 // program.
 plugins::Registry make_registry(const std::vector<std::string>& command_line,
-                                const std::vector<std::string>& config_paths, plugins::Registry::Note note);
+                                const std::vector<std::string>& config_paths);
 
 // Rank 0's place in the run that would be started, for checking its plans. Throws what is wrong with the
 // environment or the flags.
@@ -66,6 +66,7 @@ void add_status(CLI::App& app, Action& action);
 void add_ls(CLI::App& app, Action& action);
 void add_check(CLI::App& app, Action& action);
 void add_explain(CLI::App& app, Action& action);
+void add_new(CLI::App& app, Action& action);
 void add_plugins(CLI::App& app, Action& action);
 void add_check_plugin(CLI::App& app, Action& action);
 void add_devices(CLI::App& app, Action& action);

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <boost/dll/shared_library.hpp>
 #include <list>
@@ -40,6 +41,11 @@ struct stat stat_file(const fs::path& file) {
   if (::stat(file.c_str(), &info) != 0) throw Error(PL_ERROR_CONFIG, "there is no such file");
   if (!S_ISREG(info.st_mode)) throw Error(PL_ERROR_CONFIG, "is not a file, must be a plugin (NAME.so)");
   return info;
+}
+
+void check_trust(const struct stat& info) {
+  const std::string problem = trust_problem(info, ::geteuid());
+  if (!problem.empty()) throw Error(PL_ERROR_CONFIG, problem);
 }
 
 pl_plugin_entry_fn open_library(const fs::path& file) {
@@ -136,6 +142,20 @@ void check_runtime(std::string_view runtime) {
 
 }  // namespace
 
+std::string trust_problem(const struct stat& file, uid_t user) {
+  if (user != 0) return {};
+  if (file.st_uid != 0)
+    return fmt::format(
+        "belongs to user {}, who could change what runs as root here: run as that user, or make it root's "
+        "(chown root)",
+        file.st_uid);
+  if (file.st_mode & (S_IWGRP | S_IWOTH))
+    return fmt::format(
+        "can be written to by {} (mode {:03o}), who could change what runs as root here: chmod go-w",
+        file.st_mode & S_IWOTH ? "everybody" : fmt::format("group {}", file.st_gid), file.st_mode & 0777u);
+  return {};
+}
+
 const Plugin& Plugin::load(const fs::path& file) {
   try {
     const Plugin& plugin = load_once(file);
@@ -149,6 +169,7 @@ const Plugin& Plugin::load(const fs::path& file) {
 // Two names of one file are one plugin.
 const Plugin& Plugin::load_once(const fs::path& file) {
   const struct stat info = stat_file(file);
+  check_trust(info);
   const Loaded::File key{info.st_dev, info.st_ino};
   if (auto found = loaded().plugins.find(key); found != loaded().plugins.end()) return *found->second;
   if (auto failed = loaded().failures.find(key); failed != loaded().failures.end()) throw failed->second;

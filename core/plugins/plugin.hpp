@@ -9,6 +9,9 @@
 #include <string_view>
 #include <vector>
 
+#include <sys/stat.h>
+#include <sys/types.h>
+
 #include "pipeline.h"
 
 namespace pipeline::plugins {
@@ -88,7 +91,11 @@ class Plugin {
 // Makes the last call into every loaded plugin, in reverse order of loading. Use none afterwards. [main]
 void shutdown_plugins();
 
-// What a plugin's tables are held against when it is loaded.
+// What a plugin is held against when it is loaded.
+
+// Returns why `user` must not run this file's code: root may run only what no other user can change, or
+// whoever can would be root. Empty: nothing is wrong.
+std::string trust_problem(const struct stat& file, uid_t user);
 
 // Returns what is wrong with an API table (a copy of the size that this program knows, of which the plugin
 // provided `received` bytes): a missing required slot, or an incomplete group of slots. Empty: nothing is

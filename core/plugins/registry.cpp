@@ -9,6 +9,7 @@
 
 #include "core/base/child.hpp"
 #include "core/base/error.hpp"
+#include "core/config/explain.hpp"
 #include "core/config/option.hpp"
 #include "core/config/suggest.hpp"
 
@@ -29,22 +30,28 @@ std::vector<fs::path> files_in(const fs::path& folder) {
   return files;
 }
 
-// Where the files of a kind lie in a folder, in search order.
+// Where the files of a kind lie in a folder.
 std::vector<fs::path> places(const fs::path& folder, Kind kind) {
   return {folder / kind_folder(kind), folder};
 }
 
-// Files of this name and kind, in search order; each file once.
-std::vector<fs::path> candidates(const std::vector<SearchFolder>& folders, Kind kind, std::string_view name) {
-  std::vector<fs::path> found;
+struct Candidate {
+  fs::path file;
+  std::string origin;  // of its folder
+};
+
+// Files of this name and kind; each file once.
+std::vector<Candidate> candidates(const std::vector<SearchFolder>& folders, Kind kind,
+                                  std::string_view name) {
+  std::vector<Candidate> found;
   std::error_code failure;
   for (const SearchFolder& folder : folders) {
     for (const fs::path& place : places(folder.path, kind)) {
       const fs::path file = place / fmt::format("{}.so", name);
-      const bool again = std::any_of(found.begin(), found.end(), [&](const fs::path& other) {
-        return fs::equivalent(file, other, failure);
+      const bool again = std::any_of(found.begin(), found.end(), [&](const Candidate& other) {
+        return fs::equivalent(file, other.file, failure);
       });
-      if (fs::exists(file, failure) && !again) found.push_back(file);
+      if (fs::exists(file, failure) && !again) found.push_back({file, folder.origin});
     }
   }
   return found;
@@ -57,8 +64,14 @@ Listing describe(const fs::path& file, std::string_view kind_of_folder) {
   listing.path = file;
   const ChildResult child = run_in_child(kLoadLimit, [&] {
     const Plugin& plugin = Plugin::load(file);
+    const std::string table = std::string(kind_name(plugin.kind())) + ".";
     return nlohmann::json{
-        {"kind", kind_name(plugin.kind())}, {"version", plugin.version()}, {"summary", plugin.summary()}}
+        {"kind", kind_name(plugin.kind())},
+        {"version", plugin.version()},
+        {"summary", plugin.summary()},
+        {"abi", fmt::format("{}.{}", PL_ABI_MAJOR, plugin.abi_minor())},
+        {"runtime", plugin.runtime()},
+        {"options", plugin.options().empty() ? "" : config::explain(plugin.options(), table)}}
         .dump();
   });
   if (!child.ok) {
@@ -71,6 +84,9 @@ Listing describe(const fs::path& file, std::string_view kind_of_folder) {
   listing.kind = facts["kind"];
   listing.version = facts["version"];
   listing.summary = facts["summary"];
+  listing.abi = facts["abi"];
+  listing.runtime = facts["runtime"];
+  listing.options = facts["options"];
   if (!kind_of_folder.empty() && listing.kind != kind_of_folder)
     listing.problem =
         fmt::format("is a {}, but lies in a folder for the kind {}", listing.kind, kind_of_folder);
@@ -79,26 +95,34 @@ Listing describe(const fs::path& file, std::string_view kind_of_folder) {
 
 }  // namespace
 
-Registry::Registry(std::vector<SearchFolder> folders, Note note)
-    : folders_(std::move(folders)), note_(std::move(note)) {}
-
 const Plugin& Registry::find(Kind kind, std::string_view name) {
   const auto key = std::make_pair(kind, std::string(name));
   if (auto found = found_.find(key); found != found_.end()) return *found->second;
-  const std::vector<fs::path> files = candidates(folders_, kind, name);
+  const std::vector<Candidate> files = candidates(folders_, kind, name);
   if (files.empty()) not_found(kind, name);
-  const Plugin& plugin = Plugin::load(files.front());
-  if (plugin.kind() != kind)
+  if (files.size() > 1) {
+    std::string listed;
+    for (const Candidate& each : files) listed += fmt::format("\n  {} ({})", each.file.string(), each.origin);
     throw Error(PL_ERROR_CONFIG,
-                fmt::format("{}.plugin = \"{}\": {} is a {}, must be a {}", kind_name(kind), name,
-                            files.front().string(), kind_name(plugin.kind()), kind_name(kind)));
-  if (note_) {
-    for (size_t i = 1; i < files.size(); ++i)
-      note_(fmt::format("{} is used for {} {}; {} comes later in the search order and is not",
-                        files[0].string(), kind_name(kind), name, files[i].string()));
+                fmt::format("{}.plugin = \"{}\": {} files have this name, must be one; remove or rename the "
+                            "others, or leave out their folders:{}",
+                            kind_name(kind), name, files.size(), listed));
   }
+  const fs::path& file = files.front().file;
+  const Plugin& plugin = Plugin::load(file);
+  if (plugin.kind() != kind)
+    throw Error(PL_ERROR_CONFIG, fmt::format("{}.plugin = \"{}\": {} is a {}, must be a {}", kind_name(kind),
+                                             name, file.string(), kind_name(plugin.kind()), kind_name(kind)));
   found_.emplace(key, &plugin);
   return plugin;
+}
+
+std::vector<fs::path> Registry::files(std::string_view name) const {
+  std::vector<fs::path> files;
+  for (const Kind kind : kKinds)
+    for (const Candidate& each : candidates(folders_, kind, name))
+      if (std::ranges::find(files, each.file) == files.end()) files.push_back(each.file);
+  return files;
 }
 
 void Registry::not_found(Kind kind, std::string_view name) const {
@@ -148,17 +172,23 @@ std::vector<std::string> Registry::names_with_option(std::string_view kind, std:
 
 std::vector<Listing> Registry::list() const {
   std::vector<Listing> listings;
-  std::set<std::pair<std::string, std::string>> seen;
   const auto add = [&](const fs::path& file, std::string_view kind) {
-    Listing listing = describe(file, kind);
-    if (listing.problem.empty() && !seen.emplace(listing.kind, listing.name).second)
-      listing.problem = "is not used: one of this name comes earlier in the search order";
-    listings.push_back(std::move(listing));
+    std::error_code failure;
+    const bool again = std::ranges::any_of(listings, [&](const Listing& other) {
+      return file.filename() == other.path.filename() && fs::equivalent(file, other.path, failure);
+    });
+    if (!again) listings.push_back(describe(file, kind));
   };
   for (const SearchFolder& folder : folders_) {
     for (Kind kind : kKinds)
       for (const fs::path& file : files_in(folder.path / kind_folder(kind))) add(file, kind_name(kind));
     for (const fs::path& file : files_in(folder.path)) add(file, {});
+  }
+  for (Listing& listing : listings) {
+    if (!listing.problem.empty()) continue;
+    for (const Candidate& other : candidates(folders_, *kind_called(listing.kind), listing.name))
+      if (other.file != listing.path)
+        listing.problem = fmt::format("cannot be used: {} has the same name", other.file.string());
   }
   return listings;
 }

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -18,7 +17,7 @@ struct SearchFolder {
   std::string origin;  // who named it: "plugins.paths", "PIPELINE_PLUGIN_PATH", "beside the program"
 };
 
-// Returns, in search order: `given` (--plugin-path, then [plugins] paths), the folders in the environment
+// Returns, in this order: `given` (--plugin-path, then [plugins] paths), the folders in the environment
 // variable PIPELINE_PLUGIN_PATH (separated by colons), and ../lib/pipeline/plugins, relative to the
 // program's folder. Throws Error (PL_ERROR_CONFIG) if a named one is not a folder.
 std::vector<SearchFolder> search_folders(const std::vector<SearchFolder>& given);
@@ -30,20 +29,24 @@ struct Listing {
   std::string version;
   std::string summary;
   std::filesystem::path path;
-  std::string problem;  // why it does not load or is not used; empty: none
+  std::string abi;      // "1.1", as it was built
+  std::string runtime;  // "torch 2.11.0+cu130 cxx11-abi"; empty: none
+  std::string options;  // explained, for people; empty: none
+  std::string problem;  // why it does not load or cannot be used; empty: none
 };
 
 // Finds plugins by name. The file of plugin NAME is NAME.so, in the sub-folder of its kind or in the folder
-// itself, so only the requested plugin is loaded. [main]
+// itself, so only the requested plugin is loaded. Which of two files was meant only the user knows. [main]
 class Registry {
  public:
-  using Note = std::function<void(const std::string& line)>;
+  explicit Registry(std::vector<SearchFolder> folders) : folders_(std::move(folders)) {}
 
-  // `note` receives what the user should know but is not an error, e.g. that a name was found twice.
-  Registry(std::vector<SearchFolder> folders, Note note);
-
-  // Throws Error if it is not found (naming the folders searched and similar names) or does not load.
+  // Throws Error if it is not found (naming the folders searched and similar names), if two files have this
+  // name (naming both), or if it does not load.
   const Plugin& find(Kind kind, std::string_view name);
+
+  // Returns the files of this name, of any kind, without loading anything.
+  std::vector<std::filesystem::path> files(std::string_view name) const;
 
   // Lists every plugin file in the folders; loads each in its own process, so a broken one does no harm.
   std::vector<Listing> list() const;
@@ -63,7 +66,6 @@ class Registry {
   [[noreturn]] void not_found(Kind kind, std::string_view name) const;
 
   std::vector<SearchFolder> folders_;
-  Note note_;
   std::map<std::pair<Kind, std::string>, const Plugin*> found_;
 };
 

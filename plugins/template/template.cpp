@@ -1,5 +1,5 @@
-// The smallest complete task: a network learns y = sin(x) from noisy samples. Copy this folder and change
-// what is yours.
+// The smallest complete task: a network learns y = sin(x) from noisy samples. `pipeline new task` copies
+// this file; change what is yours.
 #include <pipeline/torch/task.hpp>
 
 #include <ATen/ops/mse_loss.h>
@@ -57,4 +57,4 @@ class Sine : public pipeline::TorchTask<Config, Network, Batch> {
 
 }  // namespace
 
-PIPELINE_TASK(Sine, "template", "1.0.0", "Learns a sine from noisy samples: the task to copy")
+PIPELINE_TASK(Sine, "template", "1.0.0", "Learns a sine from noisy samples")

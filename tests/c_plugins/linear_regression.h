@@ -1,6 +1,6 @@
 /* The linear_regression task: its object, its batch, and the slots that are in other files. */
-#ifndef PIPELINE_TESTS_LINEAR_REGRESSION_H
-#define PIPELINE_TESTS_LINEAR_REGRESSION_H
+#ifndef LINEAR_REGRESSION_H
+#define LINEAR_REGRESSION_H
 
 #include "plugin_helpers.h"
 

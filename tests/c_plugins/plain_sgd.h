@@ -1,6 +1,6 @@
 /* The plain_sgd strategy: its object, and the slots that are in other files. */
-#ifndef PIPELINE_TESTS_PLAIN_SGD_H
-#define PIPELINE_TESTS_PLAIN_SGD_H
+#ifndef PLAIN_SGD_H
+#define PLAIN_SGD_H
 
 #include "plugin_helpers.h"
 

@@ -1,7 +1,7 @@
 /* What plugins in plain C need beside pipeline.h: errors with printf formats, and the receiving side of the
  * struct_size rules. */
-#ifndef PIPELINE_TESTS_PLUGIN_HELPERS_H
-#define PIPELINE_TESTS_PLUGIN_HELPERS_H
+#ifndef PLUGIN_HELPERS_H
+#define PLUGIN_HELPERS_H
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -20,8 +20,8 @@
 #define MAYBE_UNUSED
 #endif
 
-/* Memory of the host; or, with tests/c_plugins/fake_cuda.c in the place of the driver, memory of the host
- * that goes by the name of a device's. */
+/* Where the plugin's memory is. pipeline's own tests also build for a CUDA device, which they imitate in
+ * memory of the host. */
 #ifndef COMPUTES_ON
 #define COMPUTES_ON PL_DEVICE_CPU
 #endif

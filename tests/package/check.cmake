@@ -40,6 +40,11 @@ if(NOT said)
   message(FATAL_ERROR "the second run did not read the tokens that the first one had kept in ${WORK}/cache")
 endif()
 
+# A new task trains by the commands of its README; new.cmake does the others.
+run(${WORK}/moved/bin/pipeline new task c_task --language c --output ${WORK})
+run(${CMAKE_COMMAND} -E env PATH=${WORK}/moved/bin:$ENV{PATH} ${CMAKE_COMMAND} -E chdir ${WORK}/c_task
+    ${CMAKE_CURRENT_LIST_DIR}/transcript README.md)
+
 # Nothing in the prefix may name the folder it was built from or first installed to, but the LibTorch that it needs.
 file(GLOB_RECURSE texts ${WORK}/moved/lib/cmake/*)
 foreach(file ${texts})

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <fstream>
@@ -33,7 +35,7 @@ class RegistryTest : public ::testing::Test {
   Registry registry(std::vector<std::string> places = {""}) {
     std::vector<SearchFolder> folders;
     for (const std::string& place : places) folders.push_back({folder_ / place, "test"});
-    return Registry(folders, [this](const std::string& line) { notes_.push_back(line); });
+    return Registry(folders);
   }
   std::string error_of(Registry registry, Kind kind, const std::string& name) {
     try {
@@ -46,7 +48,6 @@ class RegistryTest : public ::testing::Test {
   }
 
   fs::path folder_;
-  std::vector<std::string> notes_;
 };
 
 TEST_F(RegistryTest, FindsInTheKindsFolderAndInTheFlatOne) {
@@ -56,7 +57,6 @@ TEST_F(RegistryTest, FindsInTheKindsFolderAndInTheFlatOne) {
   EXPECT_EQ(found.find(Kind::kTask, "good").name(), "good");
   EXPECT_EQ(found.find(Kind::kTask, "newer_minor").name(), "newer_minor");
   EXPECT_EQ(&found.find(Kind::kTask, "good"), &found.find(Kind::kTask, "good"));
-  EXPECT_TRUE(notes_.empty());
 }
 
 TEST_F(RegistryTest, FindingOneLoadsNoOther) {
@@ -66,17 +66,20 @@ TEST_F(RegistryTest, FindingOneLoadsNoOther) {
   EXPECT_EQ(registry().find(Kind::kTask, "good").name(), "good");
 }
 
-TEST_F(RegistryTest, TheFirstOfTwoWinsAndItIsSaid) {
+TEST_F(RegistryTest, TwoOfOneNameAreAnErrorThatListsBoth) {
   const fs::path first = put("good", "a/tasks"), second = put("good", "b");
-  EXPECT_EQ(registry({"a", "b"}).find(Kind::kTask, "good").path(), fs::canonical(first));
-  EXPECT_EQ(notes_, std::vector<std::string>{first.string() + " is used for task good; " + second.string() +
-                                             " comes later in the search order and is not"});
+  EXPECT_EQ(
+      error_of(registry({"a", "b"}), Kind::kTask, "good"),
+      "task.plugin = \"good\": 2 files have this name, must be one; remove or rename the others, or leave "
+      "out their folders:\n  " +
+          first.string() + " (test)\n  " + second.string() + " (test)");
+  EXPECT_EQ(registry({"a", "b"}).files("good"), (std::vector<fs::path>{first, second}));
 }
 
 TEST_F(RegistryTest, OneFileInTwoFoldersIsNoDuplicate) {
   put("good", "a");
-  registry({"a", "a"}).find(Kind::kTask, "good");
-  EXPECT_TRUE(notes_.empty());
+  EXPECT_EQ(registry({"a", "a"}).find(Kind::kTask, "good").name(), "good");
+  EXPECT_EQ(registry({"a", "a"}).list().size(), 1u);
 }
 
 TEST_F(RegistryTest, AMisspeltNameIsAnsweredWithTheNearestAndTheFolders) {
@@ -111,6 +114,8 @@ TEST_F(RegistryTest, ListShowsGoodAndBadAndSurvivesBoth) {
   EXPECT_EQ(by_name["good"].problem, "");
   EXPECT_EQ(by_name["good"].kind, "task");
   EXPECT_EQ(by_name["good"].version, "1.2");
+  EXPECT_EQ(by_name["good"].abi, std::to_string(PL_ABI_MAJOR) + "." + std::to_string(PL_ABI_MINOR));
+  EXPECT_EQ(by_name["good"].options, "");
   EXPECT_THAT(by_name["crashes"].problem, HasSubstr("ended by signal 6"));
   EXPECT_EQ(by_name["exits"].problem, "ended the process with exit code 3");
   EXPECT_EQ(by_name["missing_slot"].problem, "the required slot 'train' of its pl_task_api is NULL");
@@ -118,13 +123,33 @@ TEST_F(RegistryTest, ListShowsGoodAndBadAndSurvivesBoth) {
   EXPECT_EQ(by_name["prints"].kind, "task");
 }
 
-TEST_F(RegistryTest, ListMarksWhatIsNotUsed) {
-  put("good", "a");
-  put("good", "b");
+TEST_F(RegistryTest, ListMarksBothOfOneName) {
+  const fs::path first = put("needs_option", "a"), second = put("needs_option", "b/tasks");
   const std::vector<Listing> listings = registry({"a", "b"}).list();
   ASSERT_EQ(listings.size(), 2u);
-  EXPECT_EQ(listings[0].problem, "");
-  EXPECT_EQ(listings[1].problem, "is not used: one of this name comes earlier in the search order");
+  EXPECT_EQ(listings[0].problem, "cannot be used: " + second.string() + " has the same name");
+  EXPECT_EQ(listings[1].problem, "cannot be used: " + first.string() + " has the same name");
+  EXPECT_THAT(listings[0].options, HasSubstr("required"));
+}
+
+TEST_F(RegistryTest, RootRefusesWhatOthersCanChange) {
+  const fs::path file = put("good", "tasks");
+  const auto problem = [&](uid_t owner, mode_t mode, uid_t user) {
+    struct stat info {};
+    info.st_uid = owner;
+    info.st_gid = 50;
+    info.st_mode = S_IFREG | mode;
+    return trust_problem(info, user);
+  };
+  EXPECT_EQ(problem(0, 0755, 0), "");
+  EXPECT_EQ(problem(1000, 0777, 1000), "");
+  EXPECT_THAT(problem(1000, 0755, 0), HasSubstr("belongs to user 1000"));
+  EXPECT_THAT(problem(0, 0775, 0), HasSubstr("by group 50 (mode 775)"));
+  EXPECT_THAT(problem(0, 0757, 0), HasSubstr("by everybody (mode 757)"));
+  if (::geteuid() != 0) return;  // the rest needs root
+  fs::permissions(file, fs::perms::others_write, fs::perm_options::add);
+  EXPECT_THAT(error_of(registry(), Kind::kTask, "good"), HasSubstr(file.string() + ": can be written to"));
+  EXPECT_THAT(registry().list().front().problem, HasSubstr("chmod go-w"));
 }
 
 TEST_F(RegistryTest, SearchOrderIsGivenThenEnvironmentThenBesideTheProgram) {

@@ -103,8 +103,7 @@ int main(int argc, char** argv) {
                                                        "train.max_steps=1", "run.device=cpu"}});
   observe::Console console(observe::Console::Mode::off);
   observe::Log log(console, observe::Level::error);
-  plugins::Registry registry({{BENCH_PLUGINS, "the benchmark's build"}, {PRODUCT_PLUGINS, "the build"}},
-                             [](const std::string&) {});
+  plugins::Registry registry({{BENCH_PLUGINS, "the benchmark's build"}, {PRODUCT_PLUGINS, "the build"}});
   train::ProcessGroup processes({}, log,
                                 {.rendezvous = std::chrono::seconds(1), .stall = std::chrono::seconds(0)});
   train::Session session(

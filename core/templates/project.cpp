@@ -1,0 +1,216 @@
+#include "core/templates/project.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <fstream>
+#include <system_error>
+
+#include "core/base/error.hpp"
+#include "core/base/files.hpp"
+#include "core/templates/sources.hpp"
+
+namespace fs = std::filesystem;
+
+namespace pipeline::templates {
+namespace {
+
+using plugins::Kind;
+
+struct Replacement {
+  std::string text, by;
+};
+
+// A plugin of this tree that is copied. In the paths and texts of its files, its name is replaced.
+struct Template {
+  Kind kind;
+  std::string_view language;
+  std::string_view folder;  // with / at the end; the sources are given relative to it
+  std::vector<std::string_view> files;
+  std::string_view name;        // in the tree
+  std::string_view config;      // in files/
+  std::string_view components;  // of find_package
+  std::string_view arguments;   // of pipeline_plugin
+  std::string_view compared;    // arguments of `pipeline compare` for its test
+  std::string_view about;       // what it is and where to begin, for its README
+};
+
+const std::vector<Template>& templates() {
+  static const std::vector<Template> all{
+      {.kind = Kind::kTask,
+       .language = "c++",
+       .folder = "plugins/template/",
+       .files = {"template.cpp"},
+       .name = "template",
+       .config = "task_cpp.toml",
+       .components = " COMPONENTS torch",
+       .arguments = " TORCH",
+       .compared = "--processes 1,2",
+       .about =
+           "A task: a network learns `y = sin(x)` from noisy samples. `@NAME@.cpp` is all of it: options, a\n"
+           "batch, a model, data, a loss. Begin with `make_batch` and `build_model`."},
+      {.kind = Kind::kTask,
+       .language = "c",
+       .folder = "tests/c_plugins/",
+       .files = {"linear_regression.c", "linear_regression_data.c", "linear_regression_model.c",
+                 "linear_regression.h", "plugin_helpers.h"},
+       .name = "linear_regression",
+       .config = "task_c.toml",
+       .components = "",
+       .arguments = " LIBS m",
+       .compared = "--processes 1,2",
+       .about =
+           "A task in C99, without LibTorch: `y = w x + b` is fitted to data that a formula yields. The\n"
+           "data are in `@NAME@_data.c`; parameters, loss and gradients in `@NAME@_model.c`; the rest in\n"
+           "`@NAME@.c`."},
+      {.kind = Kind::kStrategy,
+       .language = "c",
+       .folder = "tests/c_plugins/",
+       .files = {"plain_sgd.c", "plain_sgd_state.c", "plain_sgd_step.c", "plain_sgd.h", "plugin_helpers.h"},
+       .name = "plain_sgd",
+       .config = "strategy.toml",
+       .components = "",
+       .arguments = " LIBS m",
+       .compared = "--strategies single,@NAME@",
+       .about =
+           "A strategy in C99: every process holds all parameters in host memory, in float32, and updates\n"
+           "them by SGD. Storage is in `@NAME@.c`, a step in `@NAME@_step.c`, what a checkpoint holds in\n"
+           "`@NAME@_state.c`."},
+      {.kind = Kind::kBackend,
+       .language = "c++",
+       .folder = "backends/",
+       .files = {"shm/plugin.cpp", "shm/pieces.cpp", "shm/rounds.cpp", "shm/segment.cpp", "common/call.cpp",
+                 "common/queue.cpp", "common/reduce.cpp", "common/signature.cpp", "shm/pieces.hpp",
+                 "shm/rounds.hpp", "shm/segment.hpp", "common/call.hpp", "common/queue.hpp",
+                 "common/queued_backend.hpp", "common/reduce.hpp", "common/signature.hpp",
+                 "common/transport.hpp"},
+       .name = "shm",
+       .config = "backend.toml",
+       .components = "",
+       .arguments = "",
+       .compared = "--processes 1,2",
+       .about =
+           "A backend for the CPU processes of one host, through shared memory. `ShmTransport::run` in\n"
+           "`plugin.cpp` carries out one collective: with pieces, rounds and segment it is what another way\n"
+           "of moving bytes replaces. `common/` checks the calls, keeps their order, and ends them after a\n"
+           "timeout or an abort."},
+  };
+  return all;
+}
+
+const Template& find(Kind kind, std::string_view language) {
+  for (const Template& each : templates())
+    if (each.kind == kind && each.language == language) return each;
+  throw Error(fmt::format("there is no {} in {} to copy", plugins::kind_name(kind), language));
+}
+
+std::string replaced(std::string text, const std::vector<Replacement>& replacements) {
+  for (const auto& [from, to] : replacements)
+    for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
+      text.replace(at, from.size(), to);
+  return text;
+}
+
+std::string upper(std::string_view name) {
+  std::string text(name);
+  std::ranges::transform(text, text.begin(), [](char c) { return c >= 'a' && c <= 'z' ? c - 32 : c; });
+  return text;
+}
+
+// What turns the tree's plugin into the user's. "shm" is also what the backend's classes and functions of the
+// system are about: only its name is replaced.
+std::vector<Replacement> renaming(const Template& from, std::string_view name) {
+  const std::string own(name);
+  if (from.kind == Kind::kBackend)
+    return {{"\"shm\"", '"' + own + '"'},
+            {"\"shm 1.0\"", '"' + own + " 1.0\""},
+            {"shm works", own + " works"},
+            {"backends/common/", "common/"},
+            {"backends/shm/", ""}};
+  return {{std::string(from.name), own}, {upper(from.name), upper(name)}};
+}
+
+std::string text_of(const std::string& path) { return std::string(sources().at(path)); }
+
+}  // namespace
+
+std::vector<std::string> languages(Kind kind) {
+  std::vector<std::string> found;
+  for (const Template& each : templates())
+    if (each.kind == kind) found.emplace_back(each.language);
+  return found;
+}
+
+void check_name(std::string_view name) {
+  const auto refuse = [&](std::string_view why) {
+    throw Error(PL_ERROR_CONFIG, fmt::format("'{}' cannot be a plugin's name: {}", name, why));
+  };
+  const auto is_letter = [](char c) { return c >= 'a' && c <= 'z'; };
+  if (name.empty() || !is_letter(name.front()) ||
+      !std::ranges::all_of(name, [&](char c) { return is_letter(c) || (c >= '0' && c <= '9') || c == '_'; }))
+    refuse("it must be made of a-z, 0-9 and _, and begin with a letter, as in my_task");
+  constexpr std::array kTaken{"all",     "auto", "clean",   "core",           "edit_cache",    "help",
+                              "install", "none", "package", "plugin_helpers", "rebuild_cache", "test"};
+  if (std::ranges::find(kTaken, name) != kTaken.end())
+    refuse("it means something else in a configuration or to CMake");
+}
+
+std::vector<File> make_project(Kind kind, std::string_view language, std::string_view name) {
+  const Template& from = find(kind, language);
+  const auto rename = renaming(from, name);
+  std::vector<File> files;
+  std::string compiled;
+  for (const std::string_view file : from.files) {
+    const std::string source = std::string(from.folder) + std::string(file);
+    const std::string path =
+        kind == Kind::kBackend ? replaced(source, rename) : replaced(std::string(file), rename);
+    if (path.ends_with(".c") || path.ends_with(".cpp")) compiled += "\n  " + path;
+    files.push_back({path, replaced(text_of(source), rename)});
+  }
+  const std::string own(name);
+  const std::vector<Replacement> fill{{"@ABOUT@", std::string(from.about)},
+                                      {"@COMPARED@", std::string(from.compared)},
+                                      {"@COMPONENTS@", std::string(from.components)},
+                                      {"@ARGUMENTS@", std::string(from.arguments)},
+                                      {"@SOURCES@", compiled},
+                                      {"@KIND@", std::string(plugins::kind_name(kind))},
+                                      {"@FOLDER@", std::string(plugins::kind_folder(kind))},
+                                      {"@NAME@", own}};
+  const std::string folder = "core/templates/files/";
+  files.push_back({own + ".toml", replaced(text_of(folder + std::string(from.config)), fill)});
+  files.push_back({"CMakeLists.txt", replaced(text_of(folder + "CMakeLists.txt"), fill)});
+  files.push_back({"README.md", replaced(text_of(folder + "README.md"), fill)});
+  return files;
+}
+
+void write_project(const fs::path& folder, std::span<const File> files) {
+  constexpr std::string_view kRemedy = "choose another --output";
+  std::error_code failure;
+  if (fs::symlink_status(folder, failure).type() != fs::file_type::not_found)
+    throw Error(
+        PL_ERROR_CONFIG,
+        fmt::format("{} is there already, and nothing in it is overwritten: choose another name or --output",
+                    folder.string()));
+  on_disk(kRemedy, [&] {
+    if (folder.has_parent_path()) fs::create_directories(folder.parent_path());
+    if (!fs::create_directory(folder)) throw write_error(folder, EEXIST, kRemedy);
+  });
+  try {
+    on_disk(kRemedy, [&] {
+      for (const File& file : files) {
+        const fs::path path = folder / file.path;
+        fs::create_directories(path.parent_path());
+        errno = 0;
+        if (!(std::ofstream(path, std::ios::binary) << file.text << std::flush))
+          throw write_error(path, errno, kRemedy);
+      }
+    });
+  } catch (...) {
+    fs::remove_all(folder, failure);
+    throw;
+  }
+}
+
+}  // namespace pipeline::templates
