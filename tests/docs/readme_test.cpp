@@ -76,9 +76,8 @@ Words matches(const std::string& text, const char* pattern) {
 // the check.
 void expect_accepted(const Words& command) {
   const std::string& verb = command.front();
-  static const std::set<std::string> kOnRuns{"run",     "evaluate", "predict", "export",
-                                             "compare", "report",   "csv",     "ls",
-                                             "status"};
+  static const std::set<std::string> kOnRuns{"run",    "evaluate", "predict", "export", "compare",
+                                             "report", "csv",      "ls",      "status"};
   if (!kOnRuns.contains(verb)) {
     const Result result = run(command);
     EXPECT_EQ(result.code, 0) << result.err;

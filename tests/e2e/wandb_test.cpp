@@ -129,7 +129,7 @@ TEST_F(Wandb, WhatIsMissingIsAnErrorBeforeTraining) {
   };
   package("is missing");
   EXPECT_THAT(refused(),
-              testing::ContainsRegex("train.toml:19: observe.wandb = true: .*python3 cannot import the "
+              testing::ContainsRegex("train.toml:20: observe.wandb = true: .*python3 cannot import the "
                                      "package wandb \\(No module named 'wandb'\\): `python3 -m "
                                      "pip install wandb`"));
   package("refuses");
