@@ -66,6 +66,7 @@ int run(int argc, char** argv) {
   cli::add_export(app, action);
   cli::add_compare(app, action);
   cli::add_report(app, action);
+  cli::add_csv(app, action);
   cli::add_status(app, action);
   cli::add_ls(app, action);
   cli::add_check(app, action);

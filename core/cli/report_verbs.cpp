@@ -10,6 +10,7 @@
 #include "core/cli/trials.hpp"
 #include "core/cli/verb.hpp"
 #include "core/report/comparison.hpp"
+#include "core/report/csv.hpp"
 #include "core/report/page.hpp"
 #include "core/report/run_state.hpp"
 
@@ -206,6 +207,26 @@ void add_report(CLI::App& app, Action& action) {
     write_atomically(page, report::page(stages, fs::path(*run).lexically_normal().string(), false),
                      "choose another --output");
     fmt::print("written to {}\n", page.string());
+    return kDone;
+  });
+}
+
+void add_csv(CLI::App& app, Action& action) {
+  auto run = std::make_shared<std::string>();
+  CLI::App* verb = app.add_subcommand("csv", "Writes the figures of a run as tables for a spreadsheet");
+  verb->add_option("RUN", *run, "folder of a run")->required()->type_name("FOLDER");
+  verb->footer(
+      "Example:\n  pipeline csv runs/summarization\n\nmetrics.jsonl and eval.jsonl of the run, or of each of "
+      "its stages, become metrics.csv and eval.csv\nbeside them, also while it trains.");
+  when_chosen(*verb, action, [=] {
+    for (const fs::path& folder : report::run_folders(*run))
+      for (const char* const name : {"metrics", "eval"}) {
+        fs::path file = folder / name;
+        const std::string table = fs::exists(file += ".jsonl") ? report::csv_of(file) : "";
+        if (table.empty()) continue;
+        write_atomically(file.replace_extension(".csv"), table);
+        fmt::print("written to {}\n", file.string());
+      }
     return kDone;
   });
 }

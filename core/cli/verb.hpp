@@ -62,6 +62,7 @@ void add_predict(CLI::App& app, Action& action);
 void add_export(CLI::App& app, Action& action);
 void add_compare(CLI::App& app, Action& action);
 void add_report(CLI::App& app, Action& action);
+void add_csv(CLI::App& app, Action& action);
 void add_status(CLI::App& app, Action& action);
 void add_ls(CLI::App& app, Action& action);
 void add_check(CLI::App& app, Action& action);

@@ -189,6 +189,13 @@ constexpr pl_option kOptions[] = {
     option("observe.empty_cache_every", kInt, "0",
            "steps between two times LibTorch's device cache is emptied; 0: never; the CPU has none to empty",
            in("steps"), at_least(0), kMayChange),
+    option("observe.tensorboard", kBool, "false",
+           "write TensorBoard's event files to the run folder: tensorboard --logdir runs", kMayChange),
+    option("observe.wandb", kBool, "false",
+           "log to Weights & Biases, through its Python package; WANDB_MODE=offline needs no account",
+           kMayChange),
+    option("observe.wandb_project", kString, "", "W&B project; default: WANDB_PROJECT, or W&B's own choice",
+           kMayChange),
     option("observe.console", kString, "\"auto\"",
            "auto: a progress bar on a terminal, plain lines elsewhere", one_of(kConsoles), kMayChange),
 

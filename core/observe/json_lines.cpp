@@ -5,9 +5,6 @@
 #include <optional>
 #include <system_error>
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <nlohmann/json.hpp>
 
 namespace pipeline::observe {
@@ -24,45 +21,9 @@ std::optional<uint64_t> integer_in(const std::string& line, const std::string& k
 
 }  // namespace
 
-JsonLines::JsonLines(std::filesystem::path file)
-    : file_(std::move(file)),
-      descriptor_(::open(file_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) {
-  if (descriptor_ < 0)
-    throw std::system_error(errno, std::generic_category(), "cannot open " + file_.string());
-}
-
-JsonLines::~JsonLines() {
-  flush();
-  ::close(descriptor_);
-}
-
 bool JsonLines::append(const nlohmann::ordered_json& line) {
   // Text from data may hold invalid UTF-8; a NaN becomes null, as JSON has none.
-  buffer_ += line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-  buffer_ += '\n';
-  ++pending_lines_;
-  return flush();
-}
-
-bool JsonLines::flush() {
-  if (buffer_.empty()) return true;
-  struct stat before {};
-  if (::fstat(descriptor_, &before) != 0) return error_ = errno, false;
-  for (size_t done = 0; done < buffer_.size();) {
-    const ssize_t wrote = ::write(descriptor_, buffer_.data() + done, buffer_.size() - done);
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote <= 0) {
-      error_ = wrote < 0 ? errno : ENOSPC;
-      // Nothing can be done if this fails too; the next continued run drops the broken line.
-      [[maybe_unused]] const int ignored = ::ftruncate(descriptor_, before.st_size);
-      return false;
-    }
-    done += static_cast<size_t>(wrote);
-  }
-  buffer_.clear();
-  pending_lines_ = 0;
-  error_ = 0;
-  return true;
+  return file_.append(line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n');
 }
 
 bool JsonLines::contains(const std::filesystem::path& file, const std::string& key, uint64_t value) {

@@ -9,21 +9,20 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "core/observe/append_file.hpp"
+
 namespace pipeline::observe {
 
 class JsonLines {
  public:
   // Opens for appending; creates the file. Throws std::system_error.
-  explicit JsonLines(std::filesystem::path file);
-  ~JsonLines();
-  JsonLines(const JsonLines&) = delete;
-  JsonLines& operator=(const JsonLines&) = delete;
+  explicit JsonLines(const std::filesystem::path& file) : file_(file) {}
 
   // False: the write failed (errno in last_error()); the line is kept for the next try.
   bool append(const nlohmann::ordered_json& line);
   // Number of lines not yet written.
-  uint64_t pending() const { return pending_lines_; }
-  int last_error() const { return error_; }
+  uint64_t pending() const { return file_.pending(); }
+  int last_error() const { return file_.last_error(); }
 
   // Whether a line has the integer `value` under `key`.
   static bool contains(const std::filesystem::path& file, const std::string& key, uint64_t value);
@@ -32,13 +31,7 @@ class JsonLines {
   static uint64_t cut_back(const std::filesystem::path& file, const std::string& key, uint64_t limit);
 
  private:
-  bool flush();
-
-  std::filesystem::path file_;
-  int descriptor_;
-  std::string buffer_;
-  uint64_t pending_lines_ = 0;
-  int error_ = 0;
+  AppendFile file_;
 };
 
 }  // namespace pipeline::observe

@@ -102,7 +102,6 @@ void Trainer::start(const Origin& origin) {
     resume(*origin.resumed);
     weights = "continued from " + origin.resumed->path();
   } else {
-    cut_back_records(0);
     weights = load_weights(session_, origin);
   }
   session_.bind();
@@ -110,12 +109,12 @@ void Trainer::start(const Origin& origin) {
   announce_training(session_, schedule_, sampler_.steps_per_epoch(), weights);
   const double peak_flops = measure_peak_flops(session_);
   if (!processes_.is_first()) return;
+  records_ = open_records(session_, folder_, state_.step + 1);
   folder_.unmark_finished();
   folder_.write_file("config.toml", session_.resolved_toml());
   folder_.write_file("model.json", model_json(session_));
-  evaluations_.emplace(folder_.evaluations());
   reporter_ =
-      std::make_unique<Reporter>(log_, folder_.metrics(),
+      std::make_unique<Reporter>(log_, *records_,
                                  Reporter::Options{.total_steps = total_steps_,
                                                    .max_seconds = max_seconds_,
                                                    .every = every("observe.log_every"),
@@ -130,20 +129,10 @@ void Trainer::resume(const checkpoint::Checkpoint& from) {
   last_finite_ = state_.unapplied;
   state_.unapplied.reset();
   checkpointer_.continue_from(state_.step, from.contents().metric.has_value());
-  cut_back_records(state_.step + 1);
   if (total_steps_ > 0 && state_.step > total_steps_)
     log_.warning(
         fmt::format("{} is already at step {}, past the end of training at step {}: nothing to train",
                     folder_.path().string(), state_.step, total_steps_));
-}
-
-// Steps that are done again are recorded again.
-void Trainer::cut_back_records(uint64_t first_step) {
-  if (!processes_.is_first()) return;
-  for (const auto& file : {folder_.metrics(), folder_.evaluations()})
-    if (const uint64_t broken = observe::JsonLines::cut_back(file, "step", first_step); broken > 0)
-      log_.warning(fmt::format("{}: {} unreadable line{} {} dropped: cut short by a kill, or damaged",
-                               file.string(), broken, broken == 1 ? "" : "s", broken == 1 ? "was" : "were"));
 }
 
 void Trainer::start_loading() {
@@ -404,6 +393,7 @@ void Trainer::summarize(bool finished) {
   summary["seconds"] = elapsed();
   summary["ranks"] = ranks;
   folder_.write_file("summary.json", summary.dump(1) + "\n");
+  records_->finish();
 }
 
 }  // namespace pipeline::train

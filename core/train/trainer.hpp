@@ -13,6 +13,7 @@
 #include "core/train/data/sampler.hpp"
 #include "core/train/results/evaluation.hpp"
 #include "core/train/run/costs.hpp"
+#include "core/train/run/records.hpp"
 #include "core/train/run/reporter.hpp"
 #include "core/train/run/run_folder.hpp"
 #include "core/train/run/schedule.hpp"
@@ -54,7 +55,6 @@ class Trainer {
   };
 
   void resume(const checkpoint::Checkpoint& from);
-  void cut_back_records(uint64_t first_step);
   void plan_length();
   void start_loading();
   Boundary agree_on_boundary();
@@ -98,8 +98,8 @@ class Trainer {
   double began_ = 0;                        // of this process's training, monotonic seconds
 
   Checkpointer checkpointer_;
-  std::optional<Costs> costs_;  // of run()
-  std::optional<observe::JsonLines> evaluations_;
+  std::optional<Costs> costs_;        // of run()
+  std::unique_ptr<Records> records_;  // of rank 0, as is the next one
   std::unique_ptr<Reporter> reporter_;
   std::unique_ptr<Prefetcher> batches_;
 };

@@ -1,7 +1,6 @@
 // The trainer's evaluations: when one is due is the loop's to say.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -63,9 +62,7 @@ void Trainer::record_evaluation(const Evaluation& result) {
                               session_.task_plugin().label(), figure.name));
     json[figure.name] = std::isfinite(figure.value) ? nlohmann::ordered_json(figure.value) : nullptr;
   }
-  if (evaluations_ && !evaluations_->append(json))
-    log_.warning(fmt::format("eval.jsonl cannot be written: {}; its lines are kept in memory",
-                             std::strerror(evaluations_->last_error())));
+  if (records_) records_->evaluation(json);
   evaluated_step_ = state_.step;
 }
 

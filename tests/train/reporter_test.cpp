@@ -48,8 +48,8 @@ class ReporterTest : public testing::Test {
   tests::TemporaryFolder folder_;
   observe::Console console_{observe::Console::Mode::off};
   observe::Log log_{console_, observe::Level::info};
-  Reporter reporter_{
-      log_, folder_.path() / "metrics.jsonl", {.total_steps = 100, .every = 1, .peak_flops = kPeak}};
+  Records records_{log_, RunFolder::of_first_rank(folder_.path()), {}};
+  Reporter reporter_{log_, records_, {.total_steps = 100, .every = 1, .peak_flops = kPeak}};
   uint64_t steps_ = 0;
 };
 

@@ -96,6 +96,7 @@ void warn_of_unused_options(const Session& session) {
            !session.strategy_plugin().query(PL_EXTENSION_DEVICE_CACHE))
     unused("observe.empty_cache_every",
            session.strategy_plugin().label() + " has no " PL_EXTENSION_DEVICE_CACHE);
+  if (!config.get_bool("observe.wandb")) unused("observe.wandb_project", because("observe.wandb"));
   if (!session.precision().loss_scaling)
     for (const char* key : {"train.loss_scale", "train.loss_scale_interval"})
       unused(key, "the precision is " + session.precision().name);

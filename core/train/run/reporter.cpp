@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -35,8 +34,8 @@ Rates sum(const std::deque<StepRecord>& records) {
 
 }  // namespace
 
-Reporter::Reporter(observe::Log& log, const std::filesystem::path& metrics_file, Options options)
-    : log_(log), options_(options), metrics_(metrics_file), peak_flops_(options.peak_flops) {}
+Reporter::Reporter(observe::Log& log, Records& records, Options options)
+    : log_(log), options_(options), records_(records), peak_flops_(options.peak_flops) {}
 
 void Reporter::step(const StepRecord& record, double elapsed_seconds, MemoryUse memory) {
   recent_.push_back(record);
@@ -98,13 +97,7 @@ void Reporter::write(const StepRecord& record, MemoryUse memory) {
   if (options_.dynamic_loss_scale) number("loss_scale", record.loss_scale);
   if (record.skipped) json["skipped"] = true;
   for (const auto& [name, value] : record.task_metrics) number(name.c_str(), value);
-
-  const bool written = metrics_.append(json);
-  if (!written && !write_failed_)
-    log_.warning(fmt::format("metrics.jsonl cannot be written: {}; lines are kept in memory until it can",
-                             std::strerror(metrics_.last_error())));
-  if (written && write_failed_) log_.info("metrics.jsonl is written again, nothing was lost");
-  write_failed_ = !written;
+  records_.step(json);
 }
 
 std::string Reporter::line(const StepRecord& record, double elapsed_seconds, MemoryUse memory) const {

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/observe/json_lines.hpp"
 #include "core/observe/log.hpp"
+#include "core/train/run/records.hpp"
 
 namespace pipeline::train {
 
@@ -54,7 +54,8 @@ class Reporter {
     bool dynamic_loss_scale = false;
   };
 
-  Reporter(observe::Log& log, const std::filesystem::path& metrics_file, Options options);
+  // `records` gets a line for every step.
+  Reporter(observe::Log& log, Records& records, Options options);
 
   void step(const StepRecord& record, double elapsed_seconds, MemoryUse memory);
 
@@ -66,8 +67,7 @@ class Reporter {
 
   observe::Log& log_;
   const Options options_;
-  observe::JsonLines metrics_;
-  bool write_failed_ = false;
+  Records& records_;
   double peak_flops_;  // the measured peak, or the best step where that was faster: no share is above 1
   bool peak_raised_ = false;
   std::deque<StepRecord> recent_;  // for rates

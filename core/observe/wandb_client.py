@@ -1,0 +1,103 @@
+"""Copies a run's figures to Weights & Biases: `pipeline` starts this where observe.wandb = true.
+
+It reads one line of JSON (folder, project, name, continued, config) and answers with one line: nothing, or what is wrong. Then it follows the
+folder's metrics.jsonl and eval.jsonl, until its input ends: after the word "end" the run is over, without it the run has failed.
+Everything that W&B keeps is in the folder `wandb` of the run: there run.json has the run's id, and which steps were logged. A continued
+run does some steps again; what was logged stays.
+"""
+import fcntl
+import json
+import os
+import select
+import signal
+import sys
+
+POLL_SECONDS = 1
+GROUPS = {"train": "metrics.jsonl", "eval": "eval.jsonl"}
+
+
+class GrowingFile:
+    """The lines that a file has got since the last look. It stays the same file when another one takes its name."""
+
+    def __init__(self, path):
+        self.path, self.file, self.rest = path, None, b""
+
+    def lines(self):
+        if self.file is None:
+            if not os.path.exists(self.path):
+                return []
+            self.file = open(self.path, "rb")
+        *whole, self.rest = (self.rest + self.file.read()).split(b"\n")
+        return [json.loads(line) for line in whole]
+
+
+class Memory:
+    """What a continued run must know of this one."""
+
+    def __init__(self, folder, continued):
+        os.makedirs(folder, exist_ok=True)
+        self.lock = os.open(folder, os.O_RDONLY)
+        fcntl.flock(self.lock, fcntl.LOCK_EX)  # while the client of an earlier launch is still uploading
+        self.path = os.path.join(folder, "run.json")
+        self.id, self.logged = None, {group: 0 for group in GROUPS}
+        if continued and os.path.exists(self.path):
+            with open(self.path) as file:
+                self.__dict__.update(json.load(file))
+
+    def save(self):
+        with open(self.path + ".tmp", "w") as file:
+            json.dump({"id": self.id, "logged": self.logged}, file)
+        os.replace(self.path + ".tmp", self.path)
+
+
+def copy(files, memory, run):
+    # Metrics first: the evaluations that belong between their steps have then been written, too.
+    new = [(line["step"], order, group, line) for order, group in enumerate(GROUPS) for line in files[group].lines()
+           if line["step"] > memory.logged[group]]
+    for step, _, group, line in sorted(new, key=lambda item: item[:2]):
+        figures = {f"{group}/{name}": value for name, value in line.items() if name != "step" and isinstance(value, (int, float))}
+        run.log({"step": step, **figures})
+        memory.logged[group] = step
+    if new:
+        memory.save()
+
+
+def start(asked):
+    try:
+        import wandb
+    except ImportError as error:
+        raise RuntimeError(f"{sys.executable} cannot import the package wandb ({error}): `python3 -m pip install wandb` in the environment "
+                           "whose python3 is first on the PATH")
+    memory = Memory(os.path.join(asked["folder"], "wandb"), asked["continued"])
+    run = wandb.init(project=asked["project"] or None, name=asked["name"], config=asked["config"], dir=asked["folder"], id=memory.id,
+                     resume="allow", settings=wandb.Settings(console="off"))
+    run.define_metric("step")
+    run.define_metric("*", step_metric="step")
+    memory.id = run.id
+    memory.save()
+    return memory, run
+
+
+def main():
+    report = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what W&B prints goes to the log
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_IGN)  # the run ends first, and then this does
+    parent = os.getppid()
+    asked = json.loads(sys.stdin.buffer.readline())
+    try:
+        memory, run = start(asked)
+    except Exception as error:
+        print(" ".join(str(error).split()), file=report, flush=True)
+        raise
+    print(file=report, flush=True)
+    files = {group: GrowingFile(os.path.join(asked["folder"], name)) for group, name in GROUPS.items()}
+    ended = False
+    while not ended and os.getppid() == parent:
+        ended = bool(select.select([0], [], [], POLL_SECONDS)[0])
+        copy(files, memory, run)
+    run.finish(exit_code=0 if ended and os.read(0, 16).strip() == b"end" else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+// What a run records of its steps and evaluations: metrics.jsonl and eval.jsonl, and beside them what
+// observe.* asks for. On rank 0; used from one thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "core/observe/event_file.hpp"
+#include "core/observe/json_lines.hpp"
+#include "core/observe/log.hpp"
+#include "core/observe/wandb.hpp"
+#include "core/train/run/run_folder.hpp"
+#include "core/train/run/session.hpp"
+
+namespace pipeline::train {
+
+struct RecordOptions {
+  uint64_t first_step = 1;  // earlier records of it and of later steps are dropped: they are made again
+  bool tensorboard = false;
+  std::optional<observe::Wandb::Options> wandb;
+};
+
+class Records {
+ public:
+  // Throws Error where W&B cannot be had.
+  Records(observe::Log& log, const RunFolder& folder, const RecordOptions& options);
+
+  // A line of metrics.jsonl and of eval.jsonl: figures by name, and the step.
+  void step(const nlohmann::ordered_json& line);
+  void evaluation(const nlohmann::ordered_json& line);
+  // The run ends here, by itself or by a signal. Waits a while for what is still to be uploaded.
+  void finish();
+
+ private:
+  template <class File>
+  void append(const char* name, File& file, const auto&... record);
+
+  observe::Log& log_;
+  std::unique_ptr<observe::Wandb> wandb_;  // first: where it cannot be had, the folder is as it was
+  observe::JsonLines steps_, evaluations_;
+  std::optional<observe::EventFile> events_;
+  std::set<std::string> failed_;  // names of those that could not be written the last time
+};
+
+// As the session's configuration has it. Throws ConfigError where W&B cannot be had.
+std::unique_ptr<Records> open_records(const Session& session, const RunFolder& folder, uint64_t first_step);
+
+}  // namespace pipeline::train
