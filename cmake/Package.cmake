@@ -18,3 +18,24 @@ write_basic_package_version_file(${CMAKE_BINARY_DIR}/pipelineConfigVersion.cmake
 install(FILES ${CMAKE_BINARY_DIR}/pipelineConfig.cmake ${CMAKE_BINARY_DIR}/pipelineConfigVersion.cmake
               cmake/Plugin.cmake cmake/plugin.map cmake/TorchWheel.cmake cmake/TorchVersion.cmake
         DESTINATION ${package_dir})
+
+# `cpack --config build/release/CPackConfig.cmake -B DIR` makes packages of what `cmake --install` installs (scripts/package builds it
+# first). LibTorch is not inside: AssemblePackage.cmake puts in a command that fetches it.
+set(CPACK_GENERATOR DEB TGZ)
+set(CPACK_PACKAGE_CONTACT "the pipeline developers")
+set(CPACK_PACKAGE_DESCRIPTION "A task defines data, model and loss; a strategy, such as ddp or sharded, where parameters and optimizer state are
+stored; a backend moves bytes between processes. Any task runs under any strategy, with the same results.
+LibTorch ${PIPELINE_TORCH_VERSION} is not part of this package: the first command that needs it downloads it into
+the user's cache.")
+set(CPACK_STRIP_FILES ON)
+set(CPACK_PRE_BUILD_SCRIPTS ${PROJECT_SOURCE_DIR}/cmake/AssemblePackage.cmake)
+set(CPACK_PIPELINE_SOURCE ${PROJECT_SOURCE_DIR})
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PACKAGE_DEPENDS "ca-certificates, python3, python3-pip") # for fetching LibTorch and data
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS "cmake, g++, ninja-build") # for plugins of one's own
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+if(TARGET torch::cpu)
+  set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PIPELINE_TORCH_DIR}/torch/lib) # no package's
+endif()
+include(CPack)

@@ -2,10 +2,12 @@
 #include <cstdio>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "core/base/error.hpp"
+#include "core/cli/completion.hpp"
 #include "core/cli/verb.hpp"
 #include "core/config/error.hpp"
 #include "core/config/suggest.hpp"
@@ -50,6 +52,12 @@ void move_local_rank_behind(int argc, char** argv) {
     std::rotate(argv + 1, argv + 2, argv + argc);
 }
 
+// For the scripts of `pipeline completion`. No verb of the app: its arguments are those of other verbs.
+void print_candidates(const CLI::App& app, const std::vector<std::string>& words) {
+  for (const cli::Candidate& candidate : cli::complete(app, words))
+    fmt::print("{}\t{}\n", candidate.text, candidate.help);
+}
+
 int run(int argc, char** argv) {
   move_local_rank_behind(argc, argv);
   CLI::App app("Trains models from the task, strategy and backend plugins named in a TOML file.", "pipeline");
@@ -75,6 +83,12 @@ int run(int argc, char** argv) {
   cli::add_plugins(app, action);
   cli::add_check_plugin(app, action);
   cli::add_devices(app, action);
+  cli::add_completion(app, action);
+  cli::add_man(app, action);
+  if (argc > 2 && argv[1] == std::string_view("complete")) {
+    print_candidates(app, {argv + 2, argv + argc});
+    return cli::kDone;
+  }
   refuse_unknown_verb(app, argc, argv);
   try {
     app.parse(argc, argv);

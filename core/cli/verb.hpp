@@ -71,5 +71,7 @@ void add_new(CLI::App& app, Action& action);
 void add_plugins(CLI::App& app, Action& action);
 void add_check_plugin(CLI::App& app, Action& action);
 void add_devices(CLI::App& app, Action& action);
+void add_completion(CLI::App& app, Action& action);
+void add_man(CLI::App& app, Action& action);
 
 }  // namespace pipeline::cli

@@ -151,6 +151,9 @@ constexpr std::string_view kRules = R"(
   evaluations must be whole (`evaluate.max_samples = 0`), of one split, and of different parts of the data.
 - Unknown keys and tables are errors.
 - Keys marked with * may change when a run is continued.
+- `#:schema ./pipeline.schema.json` in a file's first line makes editors with Taplo (VS Code: Even Better TOML)
+  complete and check it. `pipeline explain --schema > pipeline.schema.json` writes that file, with the options of your
+  own plugins as well.
 
 ## Options
 )";
@@ -160,6 +163,7 @@ std::string first_comment(const std::string& text) {
   std::istringstream lines(text);
   std::string summary;
   for (std::string line; std::getline(lines, line) && line.starts_with('#');) {
+    if (line.starts_with("#:")) continue;  // for editors
     const size_t begin = line.find_first_not_of("# \t");
     if (begin == std::string::npos) break;
     if (line.compare(begin, 5, "data:") == 0) continue;  // for scripts/pipeline

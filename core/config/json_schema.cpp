@@ -51,24 +51,38 @@ void place(const pl_option& option, Json& table) {
   (*at)["properties"][std::string(key)] = option_schema(option);
 }
 
-// A plugin's table is judged by the schema of the plugin that it names: if plugin == NAME then (core's keys
-// and NAME's).
-Json plugin_table(const Json& core_table, const std::string& table, std::span<const PluginSchema> plugins) {
+Json reference(const std::string& definition) { return {{"$ref", "#/definitions/" + definition}}; }
+
+// A plugin's table, judged by the schema of the plugin that it names: if plugin == NAME then (core's keys and
+// NAME's). Without a name, in a stage or a file that extends another, any key may be right. `anyOf`, which
+// the last, empty alternative makes hold always, is for editors: those with Taplo find completions in it, but
+// none behind a condition, nor in what has an `allOf`.
+Json plugin_table(const Json& core_table, const std::string& table, std::span<const PluginSchema> plugins,
+                  Json& definitions) {
   Json choice = {{"type", "object"}, {"properties", core_table["properties"]}};
   Json& names = choice["properties"]["plugin"]["examples"];
   names = Json::array();
   if (table != "task") names.push_back("auto");
-  Json conditions = Json::array();
+  Json any = Json::array(), conditions;
   for (const PluginSchema& plugin : plugins) {
     if (plugin.table != table) continue;
     names.push_back(plugin.name);
     Json whole = core_table;
     whole["description"] = plugin.summary;
     for (const pl_option& option : plugin.options) place(option, whole);
-    const Json named = {{"properties", {{"plugin", {{"const", plugin.name}}}}}, {"required", {"plugin"}}};
-    conditions.push_back({{"if", named}, {"then", whole}});
+    const std::string definition = table + "." + plugin.name;
+    definitions[definition] = whole;
+    any.push_back(reference(definition));
+    Json condition = {
+        {"if", {{"properties", {{"plugin", {{"const", plugin.name}}}}}, {"required", {"plugin"}}}},
+        {"then", reference(definition)}};
+    if (!conditions.is_null()) condition["else"] = std::move(conditions);
+    conditions = std::move(condition);
   }
-  if (!conditions.empty()) choice["allOf"] = conditions;
+  if (any.empty()) return choice;
+  any.push_back(Json::object());
+  choice["anyOf"] = any;
+  choice.update(conditions);
   return choice;
 }
 
@@ -77,9 +91,10 @@ Json plugin_table(const Json& core_table, const std::string& table, std::span<co
 std::string json_schema(std::span<const pl_option> core, std::span<const PluginSchema> plugins) {
   Json root = closed_object();
   for (const pl_option& option : core) place(option, root);
-  Json tables = root["properties"];
+  Json tables = root["properties"], definitions = Json::object();
   for (const std::string_view table : kPluginTables)
-    if (tables.contains(table)) tables[table] = plugin_table(tables[table], std::string(table), plugins);
+    if (tables.contains(table))
+      tables[table] = plugin_table(tables[table], std::string(table), plugins, definitions);
 
   Json schema = {{"$schema", "http://json-schema.org/draft-07/schema#"}, {"title", "pipeline configuration"}};
   schema.update(closed_object());
@@ -92,14 +107,14 @@ std::string json_schema(std::span<const pl_option> core, std::span<const PluginS
   properties["extends"] = {{"type", "string"},
                            {"description", "a file whose values this one builds on, relative to this file"}};
   for (const auto& [name, table] : tables.items()) {
-    schema["definitions"][name] = table;
-    const Json reference = {{"$ref", "#/definitions/" + name}};
-    properties[name] = reference;
-    if (name != "launch" && name != "plugins") stage["properties"][name] = reference;
+    definitions[name] = table;
+    properties[name] = reference(name);
+    if (name != "launch" && name != "plugins") stage["properties"][name] = reference(name);
   }
   properties["stage"] = {{"type", "array"},
                          {"items", stage},
                          {"description", "stages run in order; each overrides the tables above"}};
+  schema["definitions"] = std::move(definitions);
   return schema.dump(2) + "\n";
 }
 

@@ -71,7 +71,10 @@ class DataSet:
         checkout = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
         self.cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "pipeline", "data")
         self.target = os.path.join(self.cache, self.name)
-        self.link = os.path.join(checkout, "data", self.name)
+        self.put_into(checkout)
+
+    def put_into(self, folder):
+        self.link = os.path.join(folder, "data", self.name)
 
     def say(self, text):
         print(f"{self.name}: {text}", flush=True)
@@ -144,6 +147,9 @@ class DataSet:
         if arguments in (["-h"], ["--help"]):
             print(usage)
             return 0
+        if len(arguments) > 1 and arguments[0] == "--into":
+            self.put_into(os.path.abspath(arguments[1]))
+            arguments = arguments[2:]
         if arguments not in ([], ["--check"], ["--force"]):
             print(f"{self.name}: error: unknown arguments {' '.join(arguments)}: see --help", file=sys.stderr)
             return 2

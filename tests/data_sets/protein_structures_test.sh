@@ -67,6 +67,12 @@ expect "what the README lists" "$(grep -c '^| `' "$set/README.md")" 65
 expect "the link" "$(readlink checkout/data/protein-structures)" "$set"
 run --check
 expect "it is there" "$status" 0
+run --into elsewhere --check
+expect "and elsewhere it is not" "$status" 1
+run --into elsewhere
+expect "a link below another folder" "$status $(readlink elsewhere/data/protein-structures)" "0 $set"
+run --into elsewhere --check
+expect "which is there now" "$status" 0
 rm archive.tar.gz
 run
 expect "and is not fetched again" "$status $(grep -c 'in place and verified: 65 structures' output)" "0 1"

@@ -120,5 +120,18 @@ TEST(ConfigsReadme, IsWhatExplainPrints) {
       << "options or configurations have changed: pipeline explain --readme configs > configs/README.md";
 }
 
+TEST(ConfigsSchema, IsWhatExplainPrints) {
+  const Result printed = run({"explain", "--schema"});
+  ASSERT_EQ(printed.code, 0) << printed.err;
+  EXPECT_TRUE(read_text(kRoot / "configs/pipeline.schema.json") == printed.out)
+      << "options have changed: pipeline explain --schema > configs/pipeline.schema.json";
+}
+
+TEST(ConfigsSchema, IsNamedByEveryConfiguration) {
+  for (const auto& entry : fs::directory_iterator(kRoot / "configs"))
+    if (entry.path().extension() == ".toml")
+      EXPECT_TRUE(read_text(entry.path()).starts_with("#:schema ./pipeline.schema.json\n")) << entry.path();
+}
+
 }  // namespace
 }  // namespace pipeline::tests

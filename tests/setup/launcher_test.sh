@@ -72,6 +72,12 @@ run --help
 expect "LibTorch is gone" "$(steps)" "packages,torch,build release product,"
 echo "1 x" >"$torch_dir/unpacked/cpu.files"
 
+: >steps
+rm -f checkout/build/release/.built
+run complete run x
+expect "a press of the tab key builds nothing" "$(steps) $output" " [complete][run][x]"
+touch checkout/build/release/.built
+
 # A data script notes its calls; `--check` says whether its output is there.
 cat >checkout/scripts/data/words <<'DATA'
 #!/bin/sh

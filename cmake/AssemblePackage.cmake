@@ -1,0 +1,47 @@
+# Run by CPack when it has installed everything into a folder, before it packs it: makes of the prefix that belongs to this machine one for
+# any. bin/pipeline becomes scripts/setup/packaged-pipeline, the program itself moves to libexec/, and share/ gets what the former
+# needs, the configurations, and the texts that the program prints: completions, the manual page and the options of the plugins.
+cmake_minimum_required(VERSION 3.25)
+set(prefix "${CPACK_TEMPORARY_INSTALL_DIRECTORY}${CPACK_PACKAGING_INSTALL_PREFIX}")
+set(share ${prefix}/share/pipeline)
+set(source ${CPACK_PIPELINE_SOURCE})
+set(program ${prefix}/libexec/pipeline)
+
+file(MAKE_DIRECTORY ${prefix}/libexec)
+file(RENAME ${prefix}/bin/pipeline ${program})
+file(INSTALL ${source}/scripts/setup/packaged-pipeline DESTINATION ${prefix}/bin RENAME pipeline USE_SOURCE_PERMISSIONS)
+
+file(INSTALL ${source}/scripts/data DESTINATION ${share}/scripts USE_SOURCE_PERMISSIONS PATTERN __pycache__ EXCLUDE)
+file(INSTALL ${source}/scripts/setup/data.sh ${source}/scripts/setup/lib.sh ${source}/scripts/setup/torch ${source}/scripts/setup/unpack.py
+             ${source}/scripts/setup/wheels
+     DESTINATION ${share}/scripts/setup USE_SOURCE_PERMISSIONS)
+file(INSTALL ${source}/cmake/TorchVersion.cmake DESTINATION ${share}/cmake)
+file(INSTALL ${source}/configs DESTINATION ${share})
+
+# print(FILE ARGUMENT...): what the program prints. The plugins still find the LibTorch that they were built with.
+function(print file)
+  cmake_path(GET file PARENT_PATH folder)
+  file(MAKE_DIRECTORY ${folder})
+  execute_process(COMMAND ${program} ${ARGN} OUTPUT_FILE ${file} COMMAND_ERROR_IS_FATAL ANY)
+endfunction()
+print(${prefix}/share/bash-completion/completions/pipeline completion bash)
+print(${prefix}/share/zsh/vendor-completions/_pipeline completion zsh)
+print(${prefix}/share/fish/vendor_completions.d/pipeline.fish completion fish)
+set(page ${prefix}/share/man/man1/pipeline.1)
+print(${page} man)
+execute_process(COMMAND gzip -9n ${page} COMMAND_ERROR_IS_FATAL ANY)
+
+file(GLOB_RECURSE libraries ${prefix}/lib/pipeline/*.so)
+foreach(library IN LISTS libraries)
+  cmake_path(GET library STEM name)
+  if(library MATCHES "/plugins/")
+    print(${share}/explain/${name}.txt explain ${name})
+  endif()
+endforeach()
+# From here on they find it where bin/pipeline says, or in lib/torch: in no folder of this machine.
+foreach(library IN LISTS libraries)
+  file(READ_ELF ${library} RUNPATH runpath)
+  if(runpath)
+    file(RPATH_SET FILE ${library} NEW_RPATH "\$ORIGIN/../../../torch/lib")
+  endif()
+endforeach()
