@@ -76,8 +76,8 @@ Words matches(const std::string& text, const char* pattern) {
 // the check.
 void expect_accepted(const Words& command) {
   const std::string& verb = command.front();
-  static const std::set<std::string> kOnRuns{"run",     "evaluate", "predict", "export",
-                                             "compare", "report",   "ls",      "status"};
+  static const std::set<std::string> kOnRuns{"run",    "evaluate", "predict", "export", "compare",
+                                             "report", "ls",       "status",  "plan",   "find-lr"};
   if (!kOnRuns.contains(verb)) {
     const Result result = run(command);
     EXPECT_EQ(result.code, 0) << result.err;
@@ -101,7 +101,8 @@ void expect_accepted(const Words& command) {
     }
     if (word.ends_with(".toml")) check.push_back(word);
   }
-  const bool needs_file = verb == "run" || verb == "evaluate" || verb == "predict" || verb == "export";
+  const bool needs_file = verb == "run" || verb == "evaluate" || verb == "predict" || verb == "export" ||
+                          verb == "plan" || verb == "find-lr";
   if (check.size() == 1 && !needs_file) return;  // it works on folders
   const Result result = run(check);
   EXPECT_EQ(result.code, 0) << result.err;
@@ -156,7 +157,7 @@ TEST(MainReadme, HasTheCommandsOfTheTour) {
   Words verbs;
   for (const Words& command : commands(read_text(kRoot / "README.md"))) verbs.push_back(command.front());
   for (const char* verb : {"run", "check", "plugins", "explain", "devices", "evaluate", "predict", "export",
-                           "compare", "report"})
+                           "compare", "report", "plan", "find-lr"})
     EXPECT_THAT(verbs, testing::Contains(verb));
 }
 
