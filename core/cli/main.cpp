@@ -27,7 +27,7 @@ void print_problem(const std::string& text) {
   fmt::print(stderr, "error: {}{}\n", rank > 0 ? fmt::format("rank {}: ", rank) : "", text);
 }
 
-int report(const Error& error) {
+int report_error(const Error& error) {
   print_problem(error.what());
   return error.code() == PL_ERROR_CONFIG || error.code() == PL_ERROR_UNSUPPORTED
              ? cli::kUsage
@@ -69,6 +69,8 @@ int run(int argc, char** argv) {
       "command again.");
   cli::Action action;
   cli::add_run(app, action);
+  cli::add_plan(app, action);
+  cli::add_find_lr(app, action);
   cli::add_evaluate(app, action);
   cli::add_predict(app, action);
   cli::add_export(app, action);
@@ -110,9 +112,9 @@ int main(int argc, char** argv) {
     for (const std::string& problem : error.problems()) print_problem(problem);
     code = cli::kUsage;
   } catch (const Error& error) {
-    code = report(error);
+    code = report_error(error);
   } catch (const std::exception& error) {
-    code = report(Error(error.what()));
+    code = report_error(Error(error.what()));
   }
   plugins::shutdown_plugins();
   return code;

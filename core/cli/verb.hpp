@@ -57,6 +57,8 @@ int with_workspace(const ConfigArgs& args, bool one_process,
                    const std::function<train::Outcome(const train::Workspace&)>& work);
 
 void add_run(CLI::App& app, Action& action);
+void add_find_lr(CLI::App& app, Action& action);
+void add_plan(CLI::App& app, Action& action);
 void add_evaluate(CLI::App& app, Action& action);
 void add_predict(CLI::App& app, Action& action);
 void add_export(CLI::App& app, Action& action);

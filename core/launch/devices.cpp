@@ -193,7 +193,27 @@ DeviceMemory cuda_memory() {
   return {total - free, total};
 }
 
+uint64_t host_memory() { return memory_field("/proc/self/status", "VmRSS"); }
+
 uint64_t peak_host_memory() { return memory_field("/proc/self/status", "VmHWM"); }
+
+bool restart_peak_host_memory() {
+  constexpr const char* kResetPeak = "5";  // proc(5)
+  std::ofstream file("/proc/self/clear_refs");
+  return static_cast<bool>(file << kResetPeak << std::flush);
+}
+
+uint64_t available_host_memory() {
+  const uint64_t machine = memory_field("/proc/meminfo", "MemAvailable");
+  std::ifstream limit_file("/sys/fs/cgroup/memory.max"), used_file("/sys/fs/cgroup/memory.current");
+  uint64_t limit = 0, used = 0;
+  if (!(limit_file >> limit) || !(used_file >> used)) return machine;  // "max" is no number
+  std::ifstream statistics("/sys/fs/cgroup/memory.stat");
+  std::string name;
+  for (uint64_t bytes = 0; statistics >> name >> bytes;)
+    if (name == "file") used -= std::min(used, bytes);  // the page cache gives way
+  return std::min(machine, limit - std::min(limit, used));
+}
 
 bool has_bf16(const CudaDevice& device) { return device.major >= 8; }
 

@@ -51,8 +51,13 @@ struct DeviceMemory {
 };
 DeviceMemory cuda_memory();
 
-// Of this process on the host, in bytes, at most so far.
+// Of this process on the host, in bytes: now, and at most so far.
+uint64_t host_memory();
 uint64_t peak_host_memory();
+// Lets peak_host_memory() begin anew from what is in use now. False: the system does not allow it.
+bool restart_peak_host_memory();
+// What this machine, or the cgroup of this process, has left, in bytes.
+uint64_t available_host_memory();
 
 // True if the hardware has bf16 arithmetic: compute capability 8.0 or later.
 bool has_bf16(const CudaDevice& device);

@@ -66,6 +66,23 @@ std::string in_html(std::string_view text) {
   return escaped;
 }
 
+std::string with_data(const Json& data, const std::string& title) {
+  std::string text;
+  std::string_view rest = kPage;
+  const std::pair<std::string_view, std::string> parts[] = {{"@TITLE@", in_html(title)},
+                                                            {"@DYGRAPH_CSS@", std::string(kDygraphCss)},
+                                                            {"@PAGE_CSS@", std::string(kPageCss)},
+                                                            {"@DATA@", in_script(data)},
+                                                            {"@DYGRAPH_JS@", std::string(kDygraphJs)},
+                                                            {"@PAGE_JS@", std::string(kPageJs)}};
+  for (const auto& [mark, content] : parts) {
+    const size_t at = rest.find(mark);
+    text.append(rest.substr(0, at)).append(content);
+    rest.remove_prefix(at + mark.size());
+  }
+  return text.append(rest);
+}
+
 }  // namespace
 
 std::string page(const Comparison& comparison, const std::string& title, bool compared) {
@@ -82,20 +99,24 @@ std::string page(const Comparison& comparison, const std::string& title, bool co
     for (const auto& [key, values] : comparison.differences())
       data["differences"].push_back({{"key", key}, {"values", values}});
 
-  std::string text;
-  std::string_view rest = kPage;
-  const std::pair<std::string_view, std::string> parts[] = {{"@TITLE@", in_html(title)},
-                                                            {"@DYGRAPH_CSS@", std::string(kDygraphCss)},
-                                                            {"@PAGE_CSS@", std::string(kPageCss)},
-                                                            {"@DATA@", in_script(data)},
-                                                            {"@DYGRAPH_JS@", std::string(kDygraphJs)},
-                                                            {"@PAGE_JS@", std::string(kPageJs)}};
-  for (const auto& [mark, content] : parts) {
-    const size_t at = rest.find(mark);
-    text.append(rest.substr(0, at)).append(content);
-    rest.remove_prefix(at + mark.size());
-  }
-  return text.append(rest);
+  return with_data(data, title);
+}
+
+std::string page_over(const RunRecord& run, const std::string& axis, const std::string& title,
+                      const std::string& verdict) {
+  const Comparison alone{.tolerance = 0, .runs = {run}, .verdicts = {{}}};
+  Json of_run = to_json(alone, 0);
+  of_run["steps"] = of_run["figures"][axis];
+  of_run["figures"].erase(axis);
+  return with_data({{"title", title},
+                    {"compared", false},
+                    {"same", true},
+                    {"axis", axis},
+                    {"runs", Json::array({of_run})},
+                    {"verdict", verdict},
+                    {"differences", Json::array()},
+                    {"panels", Json::array()}},
+                   title);
 }
 
 }  // namespace pipeline::report

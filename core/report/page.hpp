@@ -14,4 +14,9 @@ inline constexpr size_t kMostPoints = 2000;
 // runs are the same; otherwise about each of them.
 std::string page(const Comparison& comparison, const std::string& title, bool compared);
 
+// Of one run, whose curves are drawn over its figure `axis`, on a logarithmic scale, and not over steps.
+// `verdict`: what follows from them.
+std::string page_over(const RunRecord& run, const std::string& axis, const std::string& title,
+                      const std::string& verdict);
+
 }  // namespace pipeline::report

@@ -9,6 +9,12 @@ namespace pipeline::train {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Best, metric, value, step)
 
+LossScale::Options loss_scale_options(const Session& session) {
+  return {.dynamic = session.precision().loss_scaling,
+          .initial = session.config().get_float("train.loss_scale"),
+          .growth_interval = static_cast<uint64_t>(session.config().get_int("train.loss_scale_interval"))};
+}
+
 std::string TrainState::to_json() const {
   nlohmann::json json{{"step", step}, {"seconds", seconds}, {"loss_scale", loss_scale.state()}};
   if (unapplied) json["unapplied"] = *unapplied;

@@ -7,6 +7,8 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "core/train/run/session.hpp"
+
 namespace pipeline::train {
 
 // Doubles after `growth_interval` finite steps, halves on a step that was not (as torch.amp.GradScaler).
@@ -40,6 +42,9 @@ class LossScale {
   uint64_t in_a_row_ = 0;
   uint64_t total_ = 0;
 };
+
+// As [train] says it, for the session's precision.
+LossScale::Options loss_scale_options(const Session& session);
 
 struct Best {
   std::string metric;

@@ -12,8 +12,10 @@
 #include "core/base/error.hpp"
 #include "core/base/seed.hpp"
 #include "core/base/socket.hpp"
+#include "core/observe/format.hpp"
 #include "core/train/run/announce.hpp"
 #include "core/train/run/measures.hpp"
+#include "core/train/run/sampling.hpp"
 #include "core/train/run/schedule.hpp"
 #include "core/train/run/signals.hpp"
 #include "core/train/run/weights.hpp"
@@ -22,36 +24,6 @@ namespace pipeline::train {
 namespace {
 
 constexpr double kCheckSeconds = 0.25;  // between looks at the background writer
-
-LossScale::Options loss_scale_options(const Session& session) {
-  return {.dynamic = session.precision().loss_scaling,
-          .initial = session.config().get_float("train.loss_scale"),
-          .growth_interval = static_cast<uint64_t>(session.config().get_int("train.loss_scale_interval"))};
-}
-
-Sampler::Options sampler_options(Session& session) {
-  const config::Config& config = session.config();
-  plugins::Task& task = session.task();
-  Sampler::Options options{.samples = task.sample_count(PL_SPLIT_TRAIN),
-                           .seed = session.run_info().seed,
-                           .shuffle = config.get_bool("loader.shuffle"),
-                           .window_steps = static_cast<uint64_t>(config.get_int("loader.group_window"))};
-  if (options.samples == UINT64_MAX)
-    throw Error(PL_ERROR_UNSUPPORTED,
-                fmt::format("{} has unbounded training data, which this version cannot train on: use a task "
-                            "or task option with a fixed number of samples",
-                            session.task_plugin().label()));
-  if (options.samples == 0)
-    throw Error(PL_ERROR_CONFIG, fmt::format("{} has no training samples", session.task_plugin().label()));
-  if (!config.get_bool("loader.group_by_length")) return options;
-  if (!task.has_sample_costs())
-    throw config.error("loader.group_by_length", fmt::format("{} does not report sample lengths: use false",
-                                                             session.task_plugin().label()));
-  options.costs = [&task](std::span<const uint64_t> ids, std::span<double> out) {
-    task.sample_costs(PL_SPLIT_TRAIN, ids, out);
-  };
-  return options;
-}
 
 void add_means(const std::vector<MetricSum>& metrics, StepRecord& record) {
   for (const MetricSum& metric : metrics)
@@ -79,13 +51,8 @@ Trainer::~Trainer() = default;
 uint64_t Trainer::every(const char* key) const { return static_cast<uint64_t>(config_.get_int(key)); }
 
 void Trainer::plan_length() {
-  const auto steps = config_.find_int("train.max_steps"), epochs = config_.find_int("train.max_epochs");
   max_seconds_ = config_.find_float("train.max_seconds").value_or(0);
-  if (steps) total_steps_ = static_cast<uint64_t>(*steps);
-  if (epochs) {
-    const uint64_t in_epochs = static_cast<uint64_t>(*epochs) * sampler_.steps_per_epoch();
-    total_steps_ = total_steps_ == 0 ? in_epochs : std::min(total_steps_, in_epochs);
-  }
+  total_steps_ = total_steps(config_, sampler_);
   schedule_ = make_schedule(config_, session_.plan().global_batch, total_steps_);
 }
 
@@ -282,6 +249,8 @@ void Trainer::train_step() {
   record.flops = facts.flops;
 
   plugins::Strategy& strategy = session_.strategy();
+  const bool first = !forecast_;
+  if (first) forecast_.emplace(session_, copies_checkpoints(config_, total_steps_));
   strategy.begin_step(batches.size());
   for (size_t i = 0; i < batches.size(); ++i) {
     if (!batches[i]) {
@@ -299,6 +268,7 @@ void Trainer::train_step() {
     strategy.end_micro_batch(&loss);
     processes_.peers().progress();
     batches[i] = plugins::Batch();  // its memory goes before the next one needs some
+    if (first) forecast_->micro_batch();
   }
   costs_->lap(Cost::compute);
   pl_step_args args{};
@@ -380,11 +350,27 @@ void Trainer::save(bool final) {
   if (final) checkpointer_.finish();
 }
 
+// Of this rank. On a device the measured peak is the largest use that was seen between two steps.
+void Trainer::compare_with_forecast(uint64_t predicted) {
+  const bool on_device = session_.run_info().device.type == PL_DEVICE_CUDA;
+  const uint64_t measured = on_device ? costs_->device_memory() : launch::peak_host_memory();
+  if (measured == 0) return;
+  log_.info(fmt::format(
+      "memory     {} at most{}; predicted by the first step's micro-batches and the strategy's figures: {} "
+      "({:+.1f}%)",
+      observe::human_bytes(measured), on_device ? " on the device" : "", observe::human_bytes(predicted),
+      100 * (static_cast<double>(predicted) / static_cast<double>(measured) - 1)));
+}
+
 // All ranks together.
 void Trainer::summarize(bool finished) {
   costs_->lap(Cost::checkpoint);
   nlohmann::json mine = costs_->to_json();
   mine["host"] = host_name();
+  if (forecast_) {
+    mine["predicted_memory"] = forecast_->peak();
+    compare_with_forecast(forecast_->peak());
+  }
   const std::vector<nlohmann::json> ranks = processes_.exchange("costs", mine);
   if (!processes_.is_first()) return;
   nlohmann::ordered_json summary = describe_run(session_);

@@ -13,6 +13,7 @@
 #include "core/train/data/sampler.hpp"
 #include "core/train/results/evaluation.hpp"
 #include "core/train/run/costs.hpp"
+#include "core/train/run/memory.hpp"
 #include "core/train/run/records.hpp"
 #include "core/train/run/reporter.hpp"
 #include "core/train/run/run_folder.hpp"
@@ -68,6 +69,7 @@ class Trainer {
   void record_evaluation(const Evaluation& result);
   void save(bool final);
   void summarize(bool finished);
+  void compare_with_forecast(uint64_t predicted);
   bool done() const;
   double elapsed() const;
   uint64_t every(const char* key) const;
@@ -98,8 +100,9 @@ class Trainer {
   double began_ = 0;                        // of this process's training, monotonic seconds
 
   Checkpointer checkpointer_;
-  std::optional<Costs> costs_;        // of run()
-  std::unique_ptr<Records> records_;  // of rank 0, as is the next one
+  std::optional<Costs> costs_;              // of run()
+  std::optional<MemoryForecast> forecast_;  // made in the first step of run()
+  std::unique_ptr<Records> records_;        // of rank 0, as is the next one
   std::unique_ptr<Reporter> reporter_;
   std::unique_ptr<Prefetcher> batches_;
 };

@@ -26,7 +26,7 @@ fetch() {
 # fetch_data VERB ARGUMENT...: fetches what is missing of the data for this command.
 fetch_data() {
   local argument script
-  case ${1-} in run | evaluate | predict | check | plan | compare) ;; *) return 0 ;; esac
+  case ${1-} in run | evaluate | predict | check | plan | find-lr | compare) ;; *) return 0 ;; esac
   for argument; do
     [[ $argument == *.toml ]] || continue
     [[ $argument == */* ]] || argument=./$argument

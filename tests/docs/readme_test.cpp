@@ -21,7 +21,8 @@ using testing::HasSubstr;
 void expect_accepted(const Checkout& checkout, const Words& command) {
   const std::string& verb = command.front();
   static const std::set<std::string> kOnRuns{"run",    "evaluate", "predict", "export", "compare",
-                                             "report", "csv",      "ls",      "status"};
+                                           "report", "csv",      "ls",      "status", "plan",
+                                           "find-lr"};
   if (!kOnRuns.contains(verb)) {
     const Result result = checkout.run(command);
     EXPECT_EQ(result.code, 0) << result.err;
@@ -45,7 +46,8 @@ void expect_accepted(const Checkout& checkout, const Words& command) {
     }
     if (word.ends_with(".toml")) check.push_back(word);
   }
-  const bool needs_file = verb == "run" || verb == "evaluate" || verb == "predict" || verb == "export";
+  const bool needs_file = verb == "run" || verb == "evaluate" || verb == "predict" || verb == "export" ||
+                          verb == "plan" || verb == "find-lr";
   if (check.size() == 1 && !needs_file) return;  // it works on folders
   static std::set<Words> accepted;
   if (!accepted.insert(check).second) return;
@@ -104,7 +106,7 @@ TEST(MainReadme, HasTheCommandsOfTheTour) {
   Words verbs;
   for (const Words& command : commands(read_text(kRoot / "README.md"))) verbs.push_back(command.front());
   for (const char* verb : {"run", "check", "plugins", "explain", "devices", "evaluate", "predict", "export",
-                           "compare", "report"})
+                           "compare", "report", "plan", "find-lr"})
     EXPECT_THAT(verbs, testing::Contains(verb));
 }
 

@@ -84,8 +84,11 @@
     return [...rows.keys()].sort((a, b) => a - b).map((step) => [step, ...rows.get(step)]);
   }
   const style = getComputedStyle(document.documentElement);
+  // The curves' own axis, or one of the figures, on a logarithmic scale.
+  const axis = (data.axis || "step").replaceAll("_", " ");
+  const across = data.axis ? {logscale: true, axisLabelFormatter: (x) => x.toExponential(0), valueFormatter: (x) => x.toExponential(2)} : {};
   const common = () => ({
-    labels: ["step", ...runs.map((run) => run.name)],
+    labels: [axis, ...runs.map((run) => run.name)],
     colors: runs.map((run, i) => colour(i)),
     connectSeparatedPoints: true,
     strokeWidth: 1.6,
@@ -94,7 +97,7 @@
     axisLabelWidth: 64,
     legend: "always",
     digitsAfterDecimal: 6,
-    axes: {y: {axisLabelFormatter: (y) => (y !== 0 && (Math.abs(y) < 1e-3 || Math.abs(y) >= 1e5) ? y.toExponential(1) : String(Number(y.toPrecision(4))))}},
+    axes: {x: across, y: {axisLabelFormatter: (y) => (y !== 0 && (Math.abs(y) < 1e-3 || Math.abs(y) >= 1e5) ? y.toExponential(1) : String(Number(y.toPrecision(4))))}},
   });
   let chart = null, difference = null;
   function draw() {

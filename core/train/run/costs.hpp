@@ -32,6 +32,8 @@ class Costs {
   void lap(Cost cost);
   void note_device_memory(uint64_t bytes) { device_memory_ = std::max(device_memory_, bytes); }
 
+  uint64_t device_memory() const { return device_memory_; }  // bytes, at most so far
+
   // {"seconds": {"data", ...}, "overlapped_communication": seconds, at most; "host_memory", "device_memory":
   // bytes, at most so far}.
   nlohmann::json to_json() const;

@@ -81,7 +81,8 @@ Descriptor prepare_lock(const fs::path& folder, observe::Log& log, const std::fu
   return lock;
 }
 
-// [optimizer] as strategies take it.
+}  // namespace
+
 plugins::Optimizer optimizer_of(const config::Config& config) {
   plugins::Optimizer optimizer{.name = config.get_string("optimizer.kind"), .options = {}};
   const auto add = [&](const char* name) {
@@ -96,8 +97,6 @@ plugins::Optimizer optimizer_of(const config::Config& config) {
   add("weight_decay");
   return optimizer;
 }
-
-}  // namespace
 
 Session::Session(config::Config config, plugins::Registry& registry, observe::Log& log, SessionArgs args)
     : config_(std::move(config)),

@@ -34,6 +34,9 @@ struct SessionArgs {
   ProcessGroup* processes = nullptr;  // the processes of `world`; not needed to check a configuration
 };
 
+// [optimizer] as strategies take it.
+plugins::Optimizer optimizer_of(const config::Config& config);
+
 // A metric on its way from the device.
 struct LateMetric {
   std::string name;
@@ -95,6 +98,8 @@ class Session {
   // Throws what the task itself finds wrong with its options; touches no data.
   void check_task();
 
+  // The strategy's options in force.
+  const config::PluginConfig& strategy_config() const { return *strategy_config_; }
   // The plugins' options in force, for printing and storing.
   std::vector<const config::PluginConfig*> plugin_configs() const;
   std::string resolved_toml() const;

@@ -26,8 +26,8 @@ bool is_stage(const config::Config& config, const std::string& name) {
   return config.has_stages() && std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// Where the weights of `stage`, of `whole`, come from: the folder of another stage, a path as the user wrote
-// it, or nothing.
+}  // namespace
+
 std::string init_from(const config::Config& whole, const config::Config& stage) {
   for (const char* key : {"stage.init_from", "train.init_from"}) {
     const auto value = stage.find_string(key);
@@ -38,8 +38,6 @@ std::string init_from(const config::Config& whole, const config::Config& stage) 
   }
   return {};
 }
-
-}  // namespace
 
 std::vector<config::Config> stages_of(const config::Config& whole) {
   if (!whole.has_stages()) return {whole};

@@ -38,6 +38,10 @@ SessionArgs session_args(const Workspace& workspace, uint32_t purpose, const std
 // Each stage's own configuration, in order; `whole` itself where there is no [[stage]].
 std::vector<config::Config> stages_of(const config::Config& whole);
 
+// Where the weights of `stage`, of `whole`, come from: the folder of another stage, a path as the user wrote
+// it, or nothing.
+std::string init_from(const config::Config& whole, const config::Config& stage);
+
 // PL_PURPOSE_... of stage.kind.
 uint32_t purpose_of_stage(const config::Config& stage);
 

@@ -1,0 +1,88 @@
+#include "core/train/plan/rate_test.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "core/train/plan/trial.hpp"
+#include "core/train/plan/trial_steps.hpp"
+#include "core/train/run/sampling.hpp"
+#include "core/train/run/schedule.hpp"
+
+namespace pipeline::train {
+namespace {
+
+constexpr double kSmoothing = 0.98;
+constexpr double kDiverged = 4;  // times the least smoothed loss
+
+}  // namespace
+
+bool RateCurve::add(double rate, double loss) {
+  average_ = kSmoothing * average_ + (1 - kSmoothing) * loss;
+  bias_ *= kSmoothing;
+  const double smoothed = average_ / (1 - bias_);
+  diverged_ = !std::isfinite(loss) || (!points_.empty() && smoothed > kDiverged * least_);
+  if (!std::isfinite(loss)) return false;
+  least_ = points_.empty() ? smoothed : std::min(least_, smoothed);
+  points_.push_back({rate, loss, smoothed});
+  return !diverged_;
+}
+
+std::optional<double> RateCurve::steepest() const {
+  const size_t first = points_.size() / 10;
+  double fall = 0;
+  std::optional<double> rate;
+  for (size_t i = std::max<size_t>(first, 1); i + 2 < points_.size(); ++i) {
+    const double slope = points_[i + 1].smoothed - points_[i - 1].smoothed;  // the rates are evenly apart
+    if (slope >= fall) continue;
+    fall = slope;
+    rate = points_[i].rate;
+  }
+  return rate;
+}
+
+std::optional<double> RateCurve::tenth_of_minimum() const {
+  if (points_.empty()) return std::nullopt;
+  return std::ranges::min_element(points_, {}, &RatePoint::smoothed)->rate / 10;
+}
+
+double rate_at(const RateTestArgs& args, uint64_t step) {
+  if (args.steps < 2) return args.first;
+  return args.first *
+         std::pow(args.last / args.first, static_cast<double>(step) / static_cast<double>(args.steps - 1));
+}
+
+Outcome test_rates(const Workspace& workspace, const RateTestArgs& args, RateTest& test) {
+  const config::Config stage = trial_stage(workspace.config);
+  const ScratchFolder scratch;
+  Session session(stage, workspace.registry, workspace.log,
+                  session_args(workspace, PL_PURPOSE_TRAIN, scratch.path()));
+  uint64_t step = 0;
+  return guard_work(
+      session, [&] { return fmt::format("training step {}", step + 1); },
+      [&] {
+        open_for_trial(session, workspace.config, stage, scratch);
+        Sampler sampler(session.plan(), sampler_options(session));
+        if (const double base = stage.get_float("optimizer.lr"); base > 0)
+          test.scale =
+              make_schedule(stage, session.plan().global_batch, total_steps(stage, sampler)).peak / base;
+        TrialSteps steps(session);
+        for (; step < args.steps; ++step) {
+          std::vector<std::vector<uint64_t>> micro_batches;
+          for (uint64_t m = 0; m < session.plan().micro_batches; ++m)
+            if (auto ids = sampler.micro_batch(step, m); !ids.empty())
+              micro_batches.push_back(std::move(ids));
+          const double rate = rate_at(args, step);
+          const TrialStep done = steps.run(micro_batches, rate);
+          workspace.log.console().status(
+              fmt::format("step {}/{}  rate {:.2e}  loss {:.4f}", step + 1, args.steps, rate, done.loss));
+          // A gradient that is not finite leaves the weights as they are; in fp16 it may be the scale's.
+          if (!test.curve.add(rate, done.loss)) break;
+        }
+        workspace.log.console().status({});
+        return Outcome::finished;
+      });
+}
+
+}  // namespace pipeline::train

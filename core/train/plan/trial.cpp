@@ -1,0 +1,45 @@
+#include "core/train/plan/trial.hpp"
+
+#include <system_error>
+
+#include <fmt/format.h>
+#include <stdlib.h>
+
+#include "core/base/error.hpp"
+#include "core/train/run/run_folder.hpp"
+#include "core/train/run/weights.hpp"
+
+namespace pipeline::train {
+
+namespace fs = std::filesystem;
+
+config::Config trial_stage(const config::Config& whole) {
+  for (const config::Config& stage : stages_of(whole))
+    if (!whole.has_stages() || stage.get_string("stage.kind") == "train") return stage;
+  throw whole.error("stage", "none of the stages trains: name one with --stage that does");
+}
+
+ScratchFolder::ScratchFolder() {
+  std::string name = (fs::temp_directory_path() / "pipeline-trial-XXXXXX").string();
+  if (::mkdtemp(name.data()) == nullptr)
+    throw Error(fmt::format("{}: no folder can be made in it: set TMPDIR to another one",
+                            fs::temp_directory_path().string()));
+  path_ = name;
+}
+
+ScratchFolder::~ScratchFolder() {
+  std::error_code ignored;  // it lies in the folder for temporary files
+  fs::remove_all(path_, ignored);
+}
+
+void open_for_trial(Session& session, const config::Config& whole, const config::Config& stage,
+                    const ScratchFolder& scratch) {
+  const RunFolder folder(scratch.path(), false);
+  const Origin origin = find_origin(session, folder, init_from(whole, stage));
+  session.open_task(origin.checkpoint());
+  session.create_strategy();
+  load_weights(session, origin);
+  session.bind();
+}
+
+}  // namespace pipeline::train

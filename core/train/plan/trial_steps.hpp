@@ -1,0 +1,39 @@
+// Real training steps outside of a run: nothing is recorded, evaluated or saved.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/train/run/session.hpp"
+#include "core/train/train_state.hpp"
+
+namespace pipeline::train {
+
+struct TrialStep {
+  double loss = 0;  // mean over the step's samples
+  bool finite = true;
+  double seconds = 0;       // of the whole step, without loading its data
+  double pass_seconds = 0;  // of forward and backward passes alone
+  std::optional<double> flops;
+};
+
+// In one process, whose session is bound. Used from one thread.
+class TrialSteps {
+ public:
+  explicit TrialSteps(Session& session);
+
+  // One step with these samples, by micro-batch, of which none may be empty. `after_micro_batch` may be
+  // empty.
+  TrialStep run(std::span<const std::vector<uint64_t>> micro_batches, double learning_rate,
+                const std::function<void()>& after_micro_batch = {});
+
+ private:
+  Session& session_;
+  LossScale loss_scale_;
+  uint64_t step_ = 0;
+};
+
+}  // namespace pipeline::train

@@ -1,0 +1,18 @@
+// The order of a session's samples, and how many steps follow from it.
+#pragma once
+
+#include <cstdint>
+
+#include "core/train/data/sampler.hpp"
+#include "core/train/run/session.hpp"
+
+namespace pipeline::train {
+
+// For the training data of the session's task, which is open and must outlive the sampler. Throws Error where
+// there is none, or the task cannot do what [loader] asks for.
+Sampler::Options sampler_options(Session& session);
+
+// As train.max_steps and train.max_epochs say; 0: only train.max_seconds ends the run.
+uint64_t total_steps(const config::Config& config, const Sampler& sampler);
+
+}  // namespace pipeline::train
