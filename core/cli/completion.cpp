@@ -108,7 +108,7 @@ class Context {
     if (!registry_)
       registry_ = std::make_unique<plugins::Registry>(
           make_registry(args_.plugin_paths,
-                        config_ ? config_->get_path_list("plugins.paths") : std::vector<std::string>{}, {}));
+                        config_ ? config_->get_path_list("plugins.paths") : std::vector<std::string>{}));
     return *registry_;
   }
 

@@ -123,16 +123,18 @@ TEST(ConfigsReadme, IsWhatExplainPrints) {
 }
 
 TEST(ConfigsSchema, IsWhatExplainPrints) {
-  const Result printed = run({"explain", "--schema"});
+  const Result printed = Checkout("").run({"explain", "--schema"});
   ASSERT_EQ(printed.code, 0) << printed.err;
   EXPECT_TRUE(read_text(kRoot / "configs/pipeline.schema.json") == printed.out)
       << "options have changed: pipeline explain --schema > configs/pipeline.schema.json";
 }
 
 TEST(ConfigsSchema, IsNamedByEveryConfiguration) {
-  for (const auto& entry : fs::directory_iterator(kRoot / "configs"))
-    if (entry.path().extension() == ".toml")
+  for (const auto& entry : fs::directory_iterator(kRoot / "configs")) {
+    if (entry.path().extension() == ".toml") {
       EXPECT_TRUE(read_text(entry.path()).starts_with("#:schema ./pipeline.schema.json\n")) << entry.path();
+    }
+  }
 }
 
 }  // namespace
