@@ -9,14 +9,15 @@ set(program ${prefix}/libexec/pipeline)
 
 file(MAKE_DIRECTORY ${prefix}/libexec)
 file(RENAME ${prefix}/bin/pipeline ${program})
-file(INSTALL ${source}/scripts/setup/packaged-pipeline DESTINATION ${prefix}/bin RENAME pipeline USE_SOURCE_PERMISSIONS)
+file(COPY ${source}/scripts/setup/packaged-pipeline DESTINATION ${prefix}/bin)
+file(RENAME ${prefix}/bin/packaged-pipeline ${prefix}/bin/pipeline)
 
-file(INSTALL ${source}/scripts/data DESTINATION ${share}/scripts USE_SOURCE_PERMISSIONS PATTERN __pycache__ EXCLUDE)
-file(INSTALL ${source}/scripts/setup/data.sh ${source}/scripts/setup/lib.sh ${source}/scripts/setup/torch ${source}/scripts/setup/unpack.py
-             ${source}/scripts/setup/wheels
-     DESTINATION ${share}/scripts/setup USE_SOURCE_PERMISSIONS)
-file(INSTALL ${source}/cmake/TorchVersion.cmake DESTINATION ${share}/cmake)
-file(INSTALL ${source}/configs DESTINATION ${share})
+file(COPY ${source}/scripts/data DESTINATION ${share}/scripts PATTERN __pycache__ EXCLUDE)
+file(COPY ${source}/scripts/setup/data.sh ${source}/scripts/setup/lib.sh ${source}/scripts/setup/torch ${source}/scripts/setup/unpack.py
+          ${source}/scripts/setup/wheels
+     DESTINATION ${share}/scripts/setup)
+file(COPY ${source}/cmake/TorchVersion.cmake DESTINATION ${share}/cmake)
+file(COPY ${source}/configs DESTINATION ${share})
 
 # print(FILE ARGUMENT...): what the program prints. The plugins still find the LibTorch that they were built with.
 function(print file)
@@ -40,6 +41,7 @@ foreach(library IN LISTS libraries)
 endforeach()
 # From here on they find it where bin/pipeline says, or in lib/torch: in no folder of this machine.
 foreach(library IN LISTS libraries)
+  unset(runpath) # which is set only if there is one
   file(READ_ELF ${library} RUNPATH runpath)
   if(runpath)
     file(RPATH_SET FILE ${library} NEW_RPATH "\$ORIGIN/../../../torch/lib")

@@ -30,7 +30,7 @@ struct Line {
 };
 
 void note(const CLI::Option& option, const std::string& value, Line& line) {
-  const std::string name = option.get_single_name();
+  const std::string& name = option.get_single_name();
   if (name == "FILE" || (name == "RUN" && value.ends_with(".toml"))) line.args.file = value;
   if (name == "set") line.args.sets.push_back(value);
   if (name == "stage") line.args.stage = value;
@@ -310,8 +310,8 @@ std::vector<Candidate> complete(const CLI::App& app, const std::vector<std::stri
   }
   std::erase_if(found, [&](const Candidate& each) { return !each.text.starts_with(words.back()); });
   std::ranges::sort(found, {}, &Candidate::text);
-  const auto [begin, end] = std::ranges::unique(found, {}, &Candidate::text);
-  found.erase(begin, end);
+  const auto same = [](const Candidate& a, const Candidate& b) { return a.text == b.text; };
+  found.erase(std::unique(found.begin(), found.end(), same), found.end());
   return found;
 }
 
