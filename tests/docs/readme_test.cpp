@@ -20,9 +20,8 @@ using testing::HasSubstr;
 // the check.
 void expect_accepted(const Checkout& checkout, const Words& command) {
   const std::string& verb = command.front();
-  static const std::set<std::string> kOnRuns{"run",    "evaluate", "predict", "export", "compare",
-                                           "report", "csv",      "ls",      "status", "plan",
-                                           "find-lr"};
+  static const std::set<std::string> kOnRuns{"run", "evaluate", "predict", "export", "compare", "report",
+                                             "csv", "ls",       "status",  "plan",   "find-lr"};
   if (!kOnRuns.contains(verb)) {
     const Result result = checkout.run(command);
     EXPECT_EQ(result.code, 0) << result.err;
