@@ -80,7 +80,10 @@ bool run_part(Trial& trial, uint64_t until, launch::SignalPipe& signals, observe
   }
   console.status({});
   trial.code = launch::code_of(launch::judge(status));
-  if (trial.code == launch::kExitSaved && !signalled) trial.code = 0;  // as it was told
+  // It did as it was told, or was done before it was told.
+  const bool as_told =
+      trial.code == launch::kExitSaved || (stopping && fs::exists(trial.folder / "finished.txt"));
+  if (as_told && !signalled) trial.code = 0;
   console.line(what + ": " +
                (trial.code == 0 ? fmt::format("at step {}", steps_done(trial.folder))
                                 : fmt::format("{}; the end of {}:\n{}", launch::describe_end(status, 0), log,
