@@ -19,6 +19,12 @@ file(COPY ${source}/scripts/setup/data.sh ${source}/scripts/setup/lib.sh ${sourc
 file(COPY ${source}/cmake/TorchVersion.cmake DESTINATION ${share}/cmake)
 file(COPY ${source}/configs DESTINATION ${share})
 
+# Its LibTorch is in the cache of who uses it.
+set(config ${prefix}/lib/cmake/pipeline/pipelineConfig.cmake)
+file(READ ${config} text)
+string(REPLACE "${CPACK_PIPELINE_TORCH_DIR}" "" text "${text}")
+file(WRITE ${config} "${text}")
+
 # print(FILE ARGUMENT...): what the program prints. The plugins still find the LibTorch that they were built with.
 function(print file)
   cmake_path(GET file PARENT_PATH folder)

@@ -30,9 +30,11 @@ the user's cache.")
 set(CPACK_STRIP_FILES ON)
 set(CPACK_PRE_BUILD_SCRIPTS ${PROJECT_SOURCE_DIR}/cmake/AssemblePackage.cmake)
 set(CPACK_PIPELINE_SOURCE ${PROJECT_SOURCE_DIR})
+set(CPACK_PIPELINE_TORCH_DIR ${PIPELINE_TORCH_DIR})
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
-set(CPACK_DEBIAN_PACKAGE_DEPENDS "ca-certificates, python3, python3-pip") # for fetching LibTorch and data
+set(CPACK_DEBIAN_PACKAGE_DEPENDS "ca-certificates, python3, python3-pip, libsentencepiece0 | libsentencepiece0t64")
+# The first three fetch LibTorch and data; the last one no file links, since it is loaded where it is needed.
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS "cmake, g++, ninja-build") # for plugins of one's own
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 if(TARGET torch::cpu)

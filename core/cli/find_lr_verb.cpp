@@ -86,7 +86,9 @@ int find_lr(const ConfigArgs& args, const train::RateTestArgs& test_args, const 
         output.empty() ? fs::path(train::run_dir(workspace.config).string() + "-find-lr") : fs::path(output);
     on_disk(kRemedy, [&] { fs::create_directories(folder); });  // before the work
     train::RateTest test;
-    const train::Outcome outcome = train::test_rates(workspace, test_args, test);
+    train::RateTestArgs all = test_args;
+    all.processes = static_cast<uint64_t>(planned_world(args, workspace.config).size);
+    const train::Outcome outcome = train::test_rates(workspace, all, test);
     if (outcome == train::Outcome::interrupted) return outcome;
     write_files(folder, workspace.config.file() + ": learning rates", test);
     fmt::print("\n{}\n{}\nwritten to {}\n", table(test.curve), verdict(test),

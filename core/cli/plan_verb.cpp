@@ -52,11 +52,11 @@ std::string sources(const train::Plan& plan) {
       human_bytes(plan.measured_activations),
       plan.peak_was_measured ? "" : " (at most: the system does not let the peak be measured anew)");
   text +=
-      "said       by each strategy: parameters (with master weights), gradients, optimizer, buffers, "
+      "reported   by each strategy: parameters (with master weights), gradients, optimizer, buffers, "
       "checkpoint\n"
       "formula    bytes that each process sends in a step (plugins/strategies/README.md)\n";
   if (!plan.assumed)
-    return text + "left out   of the times: communication, evaluations, checkpoints, waiting for data\n";
+    return text + "not in     the times: communication, evaluations, checkpoints, waiting for data\n";
   const train::DeviceFigures& device = *plan.assumed;
   text += fmt::format(
       "assumed    {} of memory, {:.3g} TFLOP/s in {}, {:.0f}% of it reached, {:.3g} GB/s to other devices;\n"
@@ -66,7 +66,7 @@ std::string sources(const train::Plan& plan) {
   if (plan.precision != plan.measured_precision)
     text += fmt::format(", in {} instead of {}", plan.precision, plan.measured_precision);
   return text + ";\n           all devices in one host\n" +
-         "left out   of the times: evaluations, checkpoints, waiting for data\n";
+         "not in     the times: evaluations, checkpoints, waiting for data\n";
 }
 
 std::string describe(const train::Plan& plan) {

@@ -29,6 +29,7 @@ _pipeline() {
   done < <("${words[0]/#\~/$HOME}" complete "${words[@]:1}" 2>/dev/null)
   # Files are quoted; a verb that a folder is called like is none.
   word=${COMPREPLY[0]-}
+  word=${word/#\~\//$HOME/}
   [[ ! -e $word || (-d $word && $word != */) ]] || compopt -o filenames
   [[ ${#COMPREPLY[@]} != 1 || ${COMPREPLY[0]} != *[/.=] ]] || compopt -o nospace
 }

@@ -5,12 +5,14 @@ folder's metrics.jsonl and eval.jsonl, until its input ends: after the word "end
 Everything that W&B keeps is in the folder `wandb` of the run: there run.json has the run's id, and which steps were logged. A continued
 run does some steps again; what was logged stays.
 """
+import sys
+
+sys.path = [folder for folder in sys.path if folder]  # modules are not looked for in the current folder
 import fcntl
 import json
 import os
 import select
 import signal
-import sys
 
 POLL_SECONDS = 1
 GROUPS = {"train": "metrics.jsonl", "eval": "eval.jsonl"}
@@ -88,7 +90,7 @@ def main():
     try:
         memory, run = start(asked)
     except Exception as error:
-        print(" ".join(str(error).split()), file=report, flush=True)
+        print(" ".join(str(error).split()) or repr(error), file=report, flush=True)
         raise
     print(file=report, flush=True)
     files = {group: GrowingFile(os.path.join(asked["folder"], name)) for group, name in GROUPS.items()}
@@ -96,7 +98,7 @@ def main():
     while not ended and os.getppid() == parent:
         ended = bool(select.select([0], [], [], POLL_SECONDS)[0])
         copy(files, memory, run)
-    run.finish(exit_code=0 if ended and os.read(0, 16).strip() == b"end" else 1)
+    run.finish(exit_code=0 if ended and sys.stdin.buffer.read().strip() == b"end" else 1)
 
 
 if __name__ == "__main__":

@@ -149,7 +149,7 @@ std::string trust_problem(const struct stat& file, uid_t user) {
         "belongs to user {}, who could change what runs as root here: run as that user, or make it root's "
         "(chown root)",
         file.st_uid);
-  if (file.st_mode & (S_IWGRP | S_IWOTH))
+  if ((file.st_mode & S_IWOTH) || ((file.st_mode & S_IWGRP) && file.st_gid != 0))
     return fmt::format(
         "can be written to by {} (mode {:03o}), who could change what runs as root here: chmod go-w",
         file.st_mode & S_IWOTH ? "everybody" : fmt::format("group {}", file.st_gid), file.st_mode & 0777u);

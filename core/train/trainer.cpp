@@ -379,7 +379,8 @@ void Trainer::summarize(bool finished) {
   summary["seconds"] = elapsed();
   summary["ranks"] = ranks;
   folder_.write_file("summary.json", summary.dump(1) + "\n");
-  records_->finish();
+  const ProcessGroup::Busy busy(processes_);
+  records_->finish(!finished);
 }
 
 }  // namespace pipeline::train

@@ -61,6 +61,7 @@ PlannedStrategy ask_strategy(Session& session, plugins::Registry& registry,
   const plugins::Plugin& plugin = registry.find(plugins::Kind::kStrategy, question.plugin);
   const auto processes = static_cast<int32_t>(question.batch.world_size);
   pl_run_info info = session.run_info();
+  info.device = {PL_DEVICE_CPU, 0};  // where there is room beside the session's own strategy
   info.world_size = info.local_world_size = processes;
   info.parameter_dtype = info.compute_dtype = question.dtype;
   info.global_batch = question.batch.global_batch;

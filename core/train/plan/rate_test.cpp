@@ -22,7 +22,8 @@ bool RateCurve::add(double rate, double loss) {
   average_ = kSmoothing * average_ + (1 - kSmoothing) * loss;
   bias_ *= kSmoothing;
   const double smoothed = average_ / (1 - bias_);
-  diverged_ = !std::isfinite(loss) || (!points_.empty() && smoothed > kDiverged * least_);
+  diverged_ =
+      !std::isfinite(loss) || (!points_.empty() && smoothed > least_ + (kDiverged - 1) * std::abs(least_));
   if (!std::isfinite(loss)) return false;
   least_ = points_.empty() ? smoothed : std::min(least_, smoothed);
   points_.push_back({rate, loss, smoothed});
@@ -63,18 +64,18 @@ Outcome test_rates(const Workspace& workspace, const RateTestArgs& args, RateTes
       session, [&] { return fmt::format("training step {}", step + 1); },
       [&] {
         open_for_trial(session, workspace.config, stage, scratch);
-        Sampler sampler(session.plan(), sampler_options(session));
+        const BatchPlan batch = BatchPlan::make(stage, args.processes);
+        Sampler sampler(batch, sampler_options(session));
         if (const double base = stage.get_float("optimizer.lr"); base > 0)
-          test.scale =
-              make_schedule(stage, session.plan().global_batch, total_steps(stage, sampler)).peak / base;
+          test.scale = make_schedule(stage, batch.global_batch, total_steps(stage, sampler)).peak / base;
         TrialSteps steps(session);
         for (; step < args.steps; ++step) {
           std::vector<std::vector<uint64_t>> micro_batches;
-          for (uint64_t m = 0; m < session.plan().micro_batches; ++m)
+          for (uint64_t m = 0; m < batch.micro_batches; ++m)
             if (auto ids = sampler.micro_batch(step, m); !ids.empty())
               micro_batches.push_back(std::move(ids));
           const double rate = rate_at(args, step);
-          const TrialStep done = steps.run(micro_batches, rate);
+          const TrialStep done = steps.run(micro_batches, sampler.epoch_of(step), rate);
           workspace.log.console().status(
               fmt::format("step {}/{}  rate {:.2e}  loss {:.4f}", step + 1, args.steps, rate, done.loss));
           // A gradient that is not finite leaves the weights as they are; in fp16 it may be the scale's.

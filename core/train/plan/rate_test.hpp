@@ -13,6 +13,7 @@ namespace pipeline::train {
 struct RateTestArgs {
   double first = 1e-7, last = 1;
   uint64_t steps = 100;
+  uint64_t processes = 1;  // of the run, whose global batch may depend on them
 };
 
 struct RatePoint {

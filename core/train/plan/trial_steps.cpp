@@ -8,8 +8,8 @@ namespace pipeline::train {
 
 TrialSteps::TrialSteps(Session& session) : session_(session), loss_scale_(loss_scale_options(session)) {}
 
-TrialStep TrialSteps::run(std::span<const std::vector<uint64_t>> micro_batches, double learning_rate,
-                          const std::function<void()>& after_micro_batch) {
+TrialStep TrialSteps::run(std::span<const std::vector<uint64_t>> micro_batches, uint64_t epoch,
+                          double learning_rate, const std::function<void()>& after_micro_batch) {
   plugins::Task& task = session_.task();
   plugins::Strategy& strategy = session_.strategy();
   std::vector<plugins::Batch> batches;
@@ -17,7 +17,8 @@ TrialStep TrialSteps::run(std::span<const std::vector<uint64_t>> micro_batches, 
   TrialStep result;
   result.flops = 0;
   for (const std::vector<uint64_t>& ids : micro_batches) {
-    batches.push_back(task.load({.split = PL_SPLIT_TRAIN, .purpose = PL_PURPOSE_TRAIN, .ids = ids}));
+    batches.push_back(
+        task.load({.split = PL_SPLIT_TRAIN, .purpose = PL_PURPOSE_TRAIN, .ids = ids, .epoch = epoch}));
     weight += batches.back().weight();
     const std::optional<double> flops = task.flops(batches.back());
     result.flops = result.flops && flops ? std::optional(*result.flops + *flops) : std::nullopt;

@@ -25,9 +25,9 @@ class TrialSteps {
  public:
   explicit TrialSteps(Session& session);
 
-  // One step with these samples, by micro-batch, of which none may be empty. `after_micro_batch` may be
-  // empty.
-  TrialStep run(std::span<const std::vector<uint64_t>> micro_batches, double learning_rate,
+  // One step with these samples of an epoch, by micro-batch, of which none may be empty. `after_micro_batch`
+  // may be empty.
+  TrialStep run(std::span<const std::vector<uint64_t>> micro_batches, uint64_t epoch, double learning_rate,
                 const std::function<void()>& after_micro_batch = {});
 
  private:

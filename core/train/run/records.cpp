@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::chrono::seconds kUploadLimit(30);
+constexpr std::chrono::seconds kUploadLimit(30), kUploadLimitAfterSignal(2);
 
 // Steps that are done again are recorded again.
 void cut_back(observe::Log& log, const RunFolder& folder, uint64_t first_step) {
@@ -82,10 +82,10 @@ void Records::evaluation(const nlohmann::ordered_json& line) {
   if (events_) append("TensorBoard's file", *events_, "eval", line);
 }
 
-void Records::finish() {
+void Records::finish(bool by_signal) {
   if (!wandb_) return;
   const std::string see = "see " + wandb_->log().string();
-  switch (wandb_->finish(kUploadLimit)) {
+  switch (wandb_->finish(by_signal ? kUploadLimitAfterSignal : kUploadLimit)) {
     case observe::Wandb::End::uploaded:
       break;
     case observe::Wandb::End::failed:
@@ -105,7 +105,10 @@ std::unique_ptr<Records> open_records(const Session& session, const RunFolder& f
   try {
     return std::make_unique<Records>(session.log(), folder, options);
   } catch (const Error& error) {
-    throw config.error("observe.wandb", error.what());
+    if (first_step == 1) throw config.error("observe.wandb", error.what());
+    session.log().warning(fmt::format("goes on without Weights & Biases: {}", error.what()));
+    options.wandb.reset();
+    return std::make_unique<Records>(session.log(), folder, options);
   }
 }
 

@@ -33,21 +33,23 @@ class Records {
   // A line of metrics.jsonl and of eval.jsonl: figures by name, and the step.
   void step(const nlohmann::ordered_json& line);
   void evaluation(const nlohmann::ordered_json& line);
-  // The run ends here, by itself or by a signal. Waits a while for what is still to be uploaded.
-  void finish();
+  // The run ends here, by itself or by a signal, after which it must not wait long: this waits a while for
+  // what is still to be uploaded.
+  void finish(bool by_signal);
 
  private:
   template <class File>
   void append(const char* name, File& file, const auto&... record);
 
   observe::Log& log_;
-  std::unique_ptr<observe::Wandb> wandb_;  // first: where it cannot be had, the folder is as it was
+  std::unique_ptr<observe::Wandb> wandb_;
   observe::JsonLines steps_, evaluations_;
   std::optional<observe::EventFile> events_;
   std::set<std::string> failed_;  // names of those that could not be written the last time
 };
 
-// As the session's configuration has it. Throws ConfigError where W&B cannot be had.
+// As the session's configuration has it. Throws ConfigError where W&B cannot be had, unless the run is
+// continued: then it goes on without, and the next launch logs what is missing.
 std::unique_ptr<Records> open_records(const Session& session, const RunFolder& folder, uint64_t first_step);
 
 }  // namespace pipeline::train

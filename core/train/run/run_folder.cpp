@@ -47,10 +47,10 @@ fs::path free_name(const fs::path& path) {
 bool has_results(const fs::path& path) {
   for (const fs::directory_entry& entry : fs::directory_iterator(path)) {
     const std::string name = entry.path().filename();
-    if (name == kLock || name == "train.log" || name == "logs" || name == "wandb" ||
+    const bool is_stage = fs::exists(entry.path() / kLock);
+    if (name == kLock || name == "train.log" || name == "logs" || (name == "wandb" && !is_stage) ||
         name == RunFolder::kBegunBy || name.starts_with(RunFolder::kMarkPrefix))
       continue;
-    const bool is_stage = fs::exists(entry.path() / kLock);
     if (!is_stage || has_results(entry.path())) return true;
   }
   return false;

@@ -70,8 +70,7 @@ bool already_finished(const RunFolder& folder, const Session& session, const std
                             session.plugin_configs());
   session.log().info(
       fmt::format("{} is already finished: nothing to do (--fresh starts over; a larger train.max_steps, "
-                  "train.max_epochs "
-                  "or train.max_seconds, whichever ended it, continues)",
+                  "train.max_epochs or train.max_seconds, whichever ended it, continues)",
                   folder.path().string()));
   if (!has_checkpoints(folder))
     session.log().warning(fmt::format("its checkpoints are gone from {}", folder.checkpoints().string()));
