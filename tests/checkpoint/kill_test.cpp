@@ -43,6 +43,7 @@ TEST(Kill, NoMomentLosesWhatWasSaved) {
   uint64_t last = 0;
   uint64_t longest = 40000;  // microseconds until the kill; more where a save takes longer
   for (int round = 0; round < 200; ++round) {
+    const uint64_t before = last;
     int ends[2];
     ASSERT_EQ(::pipe(ends), 0);
     const pid_t child = ::fork();
@@ -63,8 +64,8 @@ TEST(Kill, NoMomentLosesWhatWasSaved) {
     std::vector<Rejected> rejected;
     const std::optional<Checkpoint> checkpoint = store.newest_good(&rejected);
     for (const Rejected& entry : rejected) ADD_FAILURE() << entry.reason;
-    if (!checkpoint || checkpoint->contents().step == last)
-      longest = std::min<uint64_t>(longest * 9 / 8, 1000000);
+    const bool saved = checkpoint && checkpoint->contents().step > before;
+    longest = saved ? std::max<uint64_t>(longest * 7 / 8, 40000) : longest * 9 / 8;
     if (last == 0 && !checkpoint) continue;
     ASSERT_TRUE(checkpoint.has_value()) << "round " << round;
     const uint64_t step = checkpoint->contents().step;
