@@ -2,7 +2,7 @@
 # scripts/pipeline: when it sets up, when it does not, what it hands on, and which data it fetches.
 . "${BASH_SOURCE[0]%/*}/check.sh"
 
-mkdir -p checkout/scripts/data checkout/cmake checkout/core checkout/plugins checkout/backends checkout/configs
+mkdir -p checkout/scripts/data checkout/tests/c_plugins checkout/{cmake,core,plugins,backends,configs}
 cp "$source/scripts/pipeline" checkout/scripts/
 cp -r "$source/scripts/setup" checkout/scripts/
 cp "$source/cmake/TorchVersion.cmake" checkout/cmake/
