@@ -26,7 +26,8 @@ set(_torch_lib "${PIPELINE_TORCH_DIR}/torch/lib")
 if(NOT EXISTS "${_torch_include}/ATen/ATen.h" OR NOT EXISTS "${_torch_lib}/libtorch_cpu.so")
   message(FATAL_ERROR
     "LibTorch ${PIPELINE_TORCH_VERSION} is not in PIPELINE_TORCH_DIR = ${PIPELINE_TORCH_DIR}.\n"
-    "Run scripts/setup/torch (of an installed package: pipeline devices), which unpacks it there, or give the folder that holds torch/ and nvidia/: "
+    "Run scripts/setup/torch (of an installed package: pipeline devices), which unpacks it there, or give the folder "
+    "that holds torch/ and nvidia/: "
     "-DPIPELINE_TORCH_DIR=FOLDER (FOLDER/torch/lib/libtorch_cpu.so). Without LibTorch: -DPIPELINE_WITH_TORCH=OFF.")
 endif()
 

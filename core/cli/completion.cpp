@@ -37,10 +37,6 @@ void note(const CLI::Option& option, const std::string& value, Line& line) {
   if (name == "plugin-path") line.args.plugin_paths.push_back(value);
 }
 
-std::vector<const CLI::Option*> positionals_of(const CLI::App& verb) {
-  return verb.get_options([](const CLI::Option* option) { return option->get_positional(); });
-}
-
 // The positional argument with this index; the last one may take many.
 const CLI::Option* positional(const CLI::App& verb, size_t index) {
   const auto all = positionals_of(verb);
@@ -269,13 +265,13 @@ Candidates options_of(const CLI::App& app) {
 Candidates candidates(const CLI::App& app, const std::vector<std::string>& words) {
   const std::string& typed = words.back();
   const CLI::App* verb = nullptr;
-  for (const CLI::App* each : app.get_subcommands([](const CLI::App*) { return true; }))
+  for (const CLI::App* each : app.get_subcommands({}))
     if (words.size() > 1 && each->get_name() == words.front()) verb = each;
   if (!verb) {
     if (words.size() > 1) return {};
     if (typed.starts_with('-')) return options_of(app);
     Candidates verbs;
-    for (const CLI::App* each : app.get_subcommands([](const CLI::App*) { return true; }))
+    for (const CLI::App* each : app.get_subcommands({}))
       verbs.push_back({each->get_name(), each->get_description()});
     return verbs;
   }
@@ -295,6 +291,10 @@ Candidates candidates(const CLI::App& app, const std::vector<std::string>& words
 }
 
 }  // namespace
+
+std::vector<const CLI::Option*> positionals_of(const CLI::App& verb) {
+  return verb.get_options([](const CLI::Option* option) { return option->get_positional(); });
+}
 
 std::string placeholder(const CLI::Option& option) {
   std::string type = option.get_type_name();

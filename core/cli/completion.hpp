@@ -15,6 +15,9 @@ struct Candidate {
   std::string help;  // one line; may be empty
 };
 
+// In the order in which they are given.
+std::vector<const CLI::Option*> positionals_of(const CLI::App& verb);
+
 // What the help calls an option's value or a positional argument: "FILE", "val|test". Without the limits that
 // CLI11 adds.
 std::string placeholder(const CLI::Option& option);

@@ -67,8 +67,7 @@ std::string options(const CLI::App& app) {
 
 std::string synopsis(const CLI::App& verb) {
   std::string out = fmt::format(".SS pipeline {}", escaped(verb.get_name()));
-  for (const CLI::Option* option :
-       verb.get_options([](const CLI::Option* each) { return each->get_positional(); }))
+  for (const CLI::Option* option : positionals_of(verb))
     out += option->get_required() ? " " + option->get_name(true) : " [" + option->get_name(true) + "]";
   return out + " [OPTION...]\n";
 }
@@ -83,7 +82,7 @@ std::string manual(const CLI::App& app) {
   out += fmt::format(".SH DESCRIPTION\n{}\n", escaped(app.get_description())) + footer(app.get_footer());
   out += ".SH OPTIONS\n" + options(app);
   out += ".SH VERBS\n";
-  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; }))
+  for (const CLI::App* verb : app.get_subcommands({}))
     out += synopsis(*verb) + escaped(verb->get_description()) + ".\n" + options(*verb) +
            footer(verb->get_footer());
   return out;

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "core/base/error.hpp"
 #include "core/cli/verb.hpp"
 #include "core/observe/format.hpp"
 #include "core/report/table.hpp"

@@ -14,6 +14,7 @@
 #include "core/base/files.hpp"
 #include "core/launch/process.hpp"
 #include "core/launch/rank_env.hpp"
+#include "core/report/run_state.hpp"
 
 namespace pipeline::cli {
 namespace {
@@ -81,8 +82,8 @@ bool run_part(Trial& trial, uint64_t until, launch::SignalPipe& signals, observe
   console.status({});
   trial.code = launch::code_of(launch::judge(status));
   // It did as it was told, or was done before it was told.
-  const bool as_told =
-      trial.code == launch::kExitSaved || (stopping && fs::exists(trial.folder / "finished.txt"));
+  const bool as_told = trial.code == launch::kExitSaved ||
+                       (stopping && report::state_of(trial.folder) == report::RunState::finished);
   if (as_told && !signalled) trial.code = 0;
   console.line(what + ": " +
                (trial.code == 0 ? fmt::format("at step {}", steps_done(trial.folder))

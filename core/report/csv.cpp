@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/base/csv.hpp"
 #include "core/base/error.hpp"
 
 namespace pipeline::report {
@@ -13,17 +14,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Quoted where a comma, a quote or a line break would end it.
-std::string cell(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
-  return quoted + '"';
-}
-
 std::string cell(const Json& value) {
   if (value.is_null()) return "";
-  return cell(value.is_string() ? value.get<std::string>() : value.dump());
+  return csv_field(value.is_string() ? value.get<std::string>() : value.dump());
 }
 
 }  // namespace
@@ -42,7 +35,7 @@ std::string csv_of(const std::filesystem::path& json_lines) {
   }
   std::string csv;
   const auto end_cell = [&](size_t column) { csv += column + 1 < columns.size() ? ',' : '\n'; };
-  for (size_t i = 0; i < columns.size(); end_cell(i++)) csv += cell(columns[i]);
+  for (size_t i = 0; i < columns.size(); end_cell(i++)) csv += csv_field(columns[i]);
   for (const Json& row : rows)
     for (size_t i = 0; i < columns.size(); end_cell(i++)) csv += cell(row.value(columns[i], Json()));
   return csv;

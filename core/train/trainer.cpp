@@ -10,7 +10,6 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
-#include "core/base/seed.hpp"
 #include "core/base/socket.hpp"
 #include "core/observe/format.hpp"
 #include "core/train/run/announce.hpp"
@@ -19,6 +18,7 @@
 #include "core/train/run/schedule.hpp"
 #include "core/train/run/signals.hpp"
 #include "core/train/run/weights.hpp"
+#include "core/train/training_step.hpp"
 
 namespace pipeline::train {
 namespace {
@@ -257,25 +257,13 @@ void Trainer::train_step() {
       strategy.end_micro_batch(nullptr);
       continue;
     }
-    const uint64_t m = *my_micro_batches_[i];
-    pl_train_args args{};
-    args.scale = now.weight > 0 ? state_.loss_scale.value() / now.weight : 0;
-    args.seed = derive_seed(session_.run_info().seed, "dropout", step, m);
-    args.step = step;
-    args.micro_batch = m;
-    args.gradients = &strategy.gradient_sink();
-    const pl_tensor loss = session_.task().train(batches[i], args);
-    strategy.end_micro_batch(&loss);
+    train_micro_batch(session_, batches[i], {.step = step, .index = *my_micro_batches_[i]}, now.weight,
+                      state_.loss_scale);
     processes_.peers().progress();
-    batches[i] = plugins::Batch();  // its memory goes before the next one needs some
     if (first) forecast_->micro_batch();
   }
   costs_->lap(Cost::compute);
-  pl_step_args args{};
-  args.learning_rate = record.learning_rate;
-  args.clip_norm = config_.get_float("train.clip_grad_norm");
-  args.inverse_scale = 1 / state_.loss_scale.value();
-  now.ticket = strategy.step(args);
+  now.ticket = strategy.step(step_args(session_, record.learning_rate, state_.loss_scale));
   now.late = session_.take_late_metrics();
   costs_->lap(Cost::optimizer);
 

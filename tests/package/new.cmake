@@ -1,12 +1,6 @@
 # From nothing to a training run: the commands of README.md, "A task of your own", in a home of their own; then the plugins of the other
 # kinds, by the commands of their READMEs.
-function(run)
-  execute_process(COMMAND ${ARGN} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
-  if(NOT status EQUAL 0)
-    list(JOIN ARGN " " command)
-    message(FATAL_ERROR "${command}\nended with ${status}:\n${output}")
-  endif()
-endfunction()
+include(${CMAKE_CURRENT_LIST_DIR}/run.cmake)
 
 file(REMOVE_RECURSE ${WORK})
 set(ENV{HOME} ${WORK})

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "core/base/csv.hpp"
 #include "core/base/error.hpp"
 #include "core/train/results/prediction.hpp"
 #include "tests/support/temporary_folder.hpp"

@@ -1,8 +1,8 @@
 #include "core/train/plan/trial_steps.hpp"
 
 #include "core/base/error.hpp"
-#include "core/base/seed.hpp"
 #include "core/train/run/measures.hpp"
+#include "core/train/training_step.hpp"
 
 namespace pipeline::train {
 
@@ -28,23 +28,12 @@ TrialStep TrialSteps::run(std::span<const std::vector<uint64_t>> micro_batches, 
   for (size_t m = 0; m < batches.size(); ++m) {
     if (session_.args().cancelled && session_.args().cancelled())
       throw Error(PL_ERROR_CANCELLED, "stopped between two micro-batches");
-    pl_train_args args{};
-    args.scale = weight > 0 ? loss_scale_.value() / weight : 0;
-    args.seed = derive_seed(session_.run_info().seed, "dropout", step_, m);
-    args.step = step_;
-    args.micro_batch = m;
-    args.gradients = &strategy.gradient_sink();
-    const pl_tensor loss = task.train(batches[m], args);
-    strategy.end_micro_batch(&loss);
-    batches[m] = plugins::Batch();  // its memory goes before the next one needs some
+    train_micro_batch(session_, batches[m], {.step = step_, .index = m}, weight, loss_scale_);
     if (after_micro_batch) after_micro_batch();
   }
   result.pass_seconds = now_seconds() - began;
-  pl_step_args args{};
-  args.learning_rate = learning_rate;
-  args.clip_norm = session_.config().get_float("train.clip_grad_norm");
-  args.inverse_scale = 1 / loss_scale_.value();
-  const pl_step_report report = strategy.collect(strategy.step(args));
+  const pl_step_report report =
+      strategy.collect(strategy.step(step_args(session_, learning_rate, loss_scale_)));
   result.seconds = now_seconds() - began;
   result.loss = weight > 0 ? report.loss_sum / weight : 0;
   result.finite = report.finite != 0;

@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include <nlohmann/json.hpp>
 
+#include "core/base/csv.hpp"
 #include "core/base/descriptor.hpp"
 #include "core/base/error.hpp"
 #include "core/base/files.hpp"
@@ -118,13 +119,6 @@ Round exchange(ProcessGroup& processes, Round mine) {
 }
 
 }  // namespace
-
-std::string csv_field(std::string_view text) {
-  if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
-  std::string quoted = "\"";
-  for (const char c : text) quoted.append(c == '"' ? 2 : 1, c);
-  return quoted + '"';
-}
 
 Prediction predict(Session& session, const PredictionRequest& request) {
   const double began = now_seconds();

@@ -26,7 +26,4 @@ struct Prediction {
 
 Prediction predict(Session& session, const PredictionRequest& request);
 
-// RFC 4180: quoted where it holds a comma, quote, CR or LF.
-std::string csv_field(std::string_view text);
-
 }  // namespace pipeline::train

@@ -40,7 +40,6 @@ class MemoryForecast {
   // After each micro-batch of the step.
   void micro_batch() { peak_ = peak_memory(device_); }
 
-  const StrategyMemory& strategy() const { return strategy_; }
   // Process, libraries and data, or on a device its context: all that is in use between steps but for the
   // strategy's.
   uint64_t base() const;

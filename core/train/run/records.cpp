@@ -24,12 +24,6 @@ void cut_back(observe::Log& log, const RunFolder& folder, uint64_t first_step) {
                               file.string(), broken, broken == 1 ? "" : "s", broken == 1 ? "was" : "were"));
 }
 
-std::unique_ptr<observe::Wandb> start_wandb(observe::Log& log, const RunFolder& folder,
-                                            const RecordOptions& options) {
-  cut_back(log, folder, options.first_step);
-  return options.wandb ? std::make_unique<observe::Wandb>(*options.wandb) : nullptr;
-}
-
 observe::Wandb::Options wandb_options(const Session& session, const RunFolder& folder, bool continued) {
   const config::Config& config = session.config();
   const fs::path path = fs::absolute(folder.path()).lexically_normal();
@@ -52,7 +46,7 @@ observe::Wandb::Options wandb_options(const Session& session, const RunFolder& f
 
 Records::Records(observe::Log& log, const RunFolder& folder, const RecordOptions& options)
     : log_(log),
-      wandb_(start_wandb(log, folder, options)),
+      wandb_(options.wandb ? std::make_unique<observe::Wandb>(*options.wandb) : nullptr),
       steps_(folder.metrics()),
       evaluations_(folder.evaluations()) {
   if (options.tensorboard) events_.emplace(folder.path(), options.first_step);
@@ -99,6 +93,7 @@ void Records::finish(bool by_signal) {
 
 std::unique_ptr<Records> open_records(const Session& session, const RunFolder& folder, uint64_t first_step) {
   const config::Config& config = session.config();
+  cut_back(session.log(), folder, first_step);
   RecordOptions options{
       .first_step = first_step, .tensorboard = config.get_bool("observe.tensorboard"), .wandb = std::nullopt};
   if (config.get_bool("observe.wandb")) options.wandb = wandb_options(session, folder, first_step > 1);

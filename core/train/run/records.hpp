@@ -20,14 +20,14 @@
 namespace pipeline::train {
 
 struct RecordOptions {
-  uint64_t first_step = 1;  // earlier records of it and of later steps are dropped: they are made again
+  uint64_t first_step = 1;  // TensorBoard drops what it has of it and of later steps
   bool tensorboard = false;
   std::optional<observe::Wandb::Options> wandb;
 };
 
 class Records {
  public:
-  // Throws Error where W&B cannot be had.
+  // The .jsonl files go on where they end. Throws Error where W&B cannot be had.
   Records(observe::Log& log, const RunFolder& folder, const RecordOptions& options);
 
   // A line of metrics.jsonl and of eval.jsonl: figures by name, and the step.
@@ -48,7 +48,8 @@ class Records {
   std::set<std::string> failed_;  // names of those that could not be written the last time
 };
 
-// As the session's configuration has it. Throws ConfigError where W&B cannot be had, unless the run is
+// As the session's configuration has it, with no earlier records of `first_step` and later steps, which are
+// made again. Throws ConfigError where W&B cannot be had, unless the run is
 // continued: then it goes on without, and the next launch logs what is missing.
 std::unique_ptr<Records> open_records(const Session& session, const RunFolder& folder, uint64_t first_step);
 

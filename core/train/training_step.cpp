@@ -1,0 +1,29 @@
+#include "core/train/training_step.hpp"
+
+#include "core/base/seed.hpp"
+
+namespace pipeline::train {
+
+void train_micro_batch(Session& session, plugins::Batch& batch, MicroBatchPlace place, double weight,
+                       const LossScale& loss_scale) {
+  plugins::Strategy& strategy = session.strategy();
+  pl_train_args args{};
+  args.scale = weight > 0 ? loss_scale.value() / weight : 0;
+  args.seed = derive_seed(session.run_info().seed, "dropout", place.step, place.index);
+  args.step = place.step;
+  args.micro_batch = place.index;
+  args.gradients = &strategy.gradient_sink();
+  const pl_tensor loss = session.task().train(batch, args);
+  strategy.end_micro_batch(&loss);
+  batch = plugins::Batch();
+}
+
+pl_step_args step_args(const Session& session, double learning_rate, const LossScale& loss_scale) {
+  pl_step_args args{};
+  args.learning_rate = learning_rate;
+  args.clip_norm = session.config().get_float("train.clip_grad_norm");
+  args.inverse_scale = 1 / loss_scale.value();
+  return args;
+}
+
+}  // namespace pipeline::train

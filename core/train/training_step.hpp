@@ -1,0 +1,24 @@
+// What every loop that trains does alike: a run's, and those of `plan` and `find-lr`.
+#pragma once
+
+#include <cstdint>
+
+#include "core/train/run/session.hpp"
+#include "core/train/train_state.hpp"
+
+namespace pipeline::train {
+
+// Which micro-batch of training it is; dropout depends on this alone.
+struct MicroBatchPlace {
+  uint64_t step = 0, index = 0;  // in the step's global batch
+};
+
+// Forward and backward: the strategy gets the gradients and the loss of `batch`, whose memory then goes,
+// before the next one needs some. `weight`: of the step's global batch.
+void train_micro_batch(Session& session, plugins::Batch& batch, MicroBatchPlace place, double weight,
+                       const LossScale& loss_scale);
+
+// For the update at the end of a step.
+pl_step_args step_args(const Session& session, double learning_rate, const LossScale& loss_scale);
+
+}  // namespace pipeline::train
