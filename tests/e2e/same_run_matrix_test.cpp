@@ -15,10 +15,13 @@ TYPED_TEST_SUITE(SameRunMatrix, Jobs, JobNames);
 const std::vector<std::string> kStrategies{"ddp", "sharded1", "sharded2", "sharded3"};
 
 // A strategy does not know the task, nor a task the strategy: one job goes through all of the matrix, the
-// others along its diagonal.
+// others along its diagonal. How three ranks' sums are rounded is the strategies' affair alone.
+template <class JobT>
+constexpr bool kWholeMatrix = std::is_same_v<JobT, SmallJob>;
+
 template <class JobT>
 std::vector<Arrangement> arrangements(std::vector<int> processes) {
-  if (!std::is_same_v<JobT, SmallJob>) return {{"ddp", processes.front()}, {"sharded3", processes.back()}};
+  if (!kWholeMatrix<JobT>) return {{"ddp", processes.front()}, {"sharded3", processes.back()}};
   std::vector<Arrangement> all;
   for (const std::string& strategy : kStrategies)
     for (const int count : processes) all.push_back({strategy, count});
@@ -39,14 +42,6 @@ TYPED_TEST(SameRunMatrix, HasTheSameBitsUnderEveryStrategyOnPowersOfTwo) {
   }
 }
 
-TYPED_TEST(SameRunMatrix, StaysWithinAMillionthOnThreeProcesses) {
-  this->train({"single", 1});
-  for (const Arrangement& arrangement : arrangements<TypeParam>({3})) {
-    this->train(arrangement);
-    this->expect_close(arrangement.name(), this->losses("single_1"), 1e-6);
-  }
-}
-
 TYPED_TEST(SameRunMatrix, StaysCloseInTheFastMode) {
   const std::vector<std::string> fast{"--set", "run.reproducible=false", "--set", "train.max_steps=50",
                                       "--set", "launch.threads=1",       "--set", "optimizer.lr=1e-3"};
@@ -60,16 +55,26 @@ TYPED_TEST(SameRunMatrix, StaysCloseInTheFastMode) {
 
 TYPED_TEST(SameRunMatrix, GoesOnWithAnyStrategyAndNumberOfProcesses) {
   this->train({"single", 1});
-  int step = 0;
-  for (const Arrangement& arrangement :
-       {Arrangement{"ddp", 4}, Arrangement{"sharded2", 2}, Arrangement{"single", 1},
-        Arrangement{"sharded3", 4}, Arrangement{"ddp", 2}, Arrangement{"sharded1", 2}})
-    this->train(arrangement, {"--set", "train.max_steps=" + std::to_string(step += 2)}, "chain");
+  std::vector<Arrangement> chain{{"ddp", 4}, {"sharded2", 2}, {"single", 1}, {"sharded3", 4}, {"ddp", 2}, {"sharded1", 2}};
+  if (!kWholeMatrix<TypeParam>) chain = {{"ddp", 2}, {"single", 1}, {"sharded3", 4}};
+  const size_t steps = 12 / chain.size();
+  for (size_t i = 0; i < chain.size(); ++i)
+    this->train(chain[i], {"--set", "train.max_steps=" + std::to_string((i + 1) * steps)}, "chain");
   EXPECT_EQ(this->curve("chain"), this->curve("single_1"));
   EXPECT_EQ(this->exported("chain"), this->exported("single_1"));
 }
 
-TYPED_TEST(SameRunMatrix, GoesOnAfterThreeProcessesWithinAMillionth) {
+using ThreeProcesses = SameRunOf<SmallJob>;
+
+TEST_F(ThreeProcesses, StayWithinAMillionth) {
+  this->train({"single", 1});
+  for (const std::string& strategy : kStrategies) {
+    this->train({strategy, 3});
+    this->expect_close(Arrangement{strategy, 3}.name(), this->losses("single_1"), 1e-6);
+  }
+}
+
+TEST_F(ThreeProcesses, GoOnWithinAMillionth) {
   this->train({"single", 1});
   int step = 0;
   for (const Arrangement& arrangement :

@@ -80,14 +80,19 @@ def their_piece_sizes(splitter, text):
 NUMBERS_OF_17 = {*range(0x11DE0, 0x11DEA), *range(0x16FF4, 0x16FF7)}
 
 
+# Every code point of planes 0 to 3. The planes above are unassigned, private or, at the start of plane 14, tags: their ends stand for them.
+PROBED = [range(plane << 16, (plane + 1) << 16) if plane < 4 else
+          [*range(plane << 16, (plane << 16) + 512), *range((plane + 1 << 16) - 512, plane + 1 << 16)] for plane in range(17)]
+
+
 def compare_pieces(report, tool, kind, splitter, texts):
     ours = tool.integers(["pieces", kind], [text.encode() for text in texts])
     report.compare(f"{kind}: pieces of texts", texts, ours, [their_piece_sizes(splitter, text) for text in texts])
     left_out = {*range(0xD800, 0xE000), *(NUMBERS_OF_17 if kind == "smol_lm" else ())}
-    for start in range(0, 0x110000, 0x10000):
-        probes = [f"a{chr(c)}b1{chr(c)}2.{chr(c)}. {chr(c)} 1\n{chr(c)}\n'{chr(c)}s" for c in range(start, start + 0x10000) if c not in left_out]
+    for plane, characters in enumerate(PROBED):
+        probes = [f"a{chr(c)}b1{chr(c)}2.{chr(c)}. {chr(c)} 1\n{chr(c)}\n'{chr(c)}s" for c in characters if c not in left_out]
         ours = tool.integers(["pieces", kind], [probe.encode() for probe in probes])
-        report.compare(f"{kind}: pieces around U+{start:05X} and the next 65,535", probes, ours,
+        report.compare(f"{kind}: pieces around the code points of plane {plane}", probes, ours,
                        [their_piece_sizes(splitter, probe) for probe in probes])
 
 
