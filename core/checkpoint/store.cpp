@@ -108,7 +108,7 @@ std::vector<std::string> Store::recover() {
     const std::string path = options_.folder + "/" + name;
     if (name.starts_with(kTemporary) && step_of(name.substr(kTemporary.size()))) {
       file_system_.remove(path);
-      done.push_back(path + ": removed, left half-written by a killed run");
+      done.push_back(path + ": removed, left half-written or half-removed by a killed run");
     } else if (name.starts_with(kReplaced) && step_of(name.substr(kReplaced.size()))) {
       const std::string original = options_.folder + "/" + name.substr(kReplaced.size());
       if (exists(original)) {

@@ -170,6 +170,13 @@ void add_explain(CLI::App& app, Action& action) {
 
 namespace {
 
+// Each is loaded, with its libraries.
+std::vector<plugins::Listing> list_plugins(const plugins::Registry& registry) {
+  observe::Console console(observe::Console::Mode::automatic, stderr);
+  const observe::Elapsed elapsed(console, "loading the plugins");
+  return registry.list();
+}
+
 void print_listing(const plugins::Listing& entry, bool verbose) {
   fmt::print("{:<9} {:<16} {:<8} {}\n", entry.kind.empty() ? "?" : entry.kind, entry.name, entry.version,
              entry.summary);
@@ -198,7 +205,7 @@ void add_plugins(CLI::App& app, Action& action) {
     std::vector<std::string> named;
     if (!file->empty()) named = config::load({.file = *file}).get_path_list("plugins.paths");
     const plugins::Registry registry = make_registry(*paths, named);
-    const std::vector<plugins::Listing> found = registry.list();
+    const std::vector<plugins::Listing> found = list_plugins(registry);
     for (const plugins::Listing& entry : found) print_listing(entry, *verbose);
     const auto refused =
         std::ranges::count_if(found, [](const auto& entry) { return !entry.problem.empty(); });
@@ -231,7 +238,7 @@ void add_devices(CLI::App& app, Action& action) {
                  launch::has_bf16(gpu) ? "yes" : "no");
     }
     const plugins::Registry registry = make_registry({}, {});
-    for (const plugins::Listing& entry : registry.list())
+    for (const plugins::Listing& entry : list_plugins(registry))
       if (entry.kind == "strategy" || entry.kind == "backend")
         fmt::print("{:<10} {} {}{}\n", entry.kind, entry.name, entry.version,
                    entry.problem.empty() ? "" : ": " + entry.problem);

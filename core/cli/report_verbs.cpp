@@ -126,21 +126,23 @@ int compare_runs(const CompareArgs& args) {
     console.line("stopped: the same command goes on from here");
     return kInterrupted;
   }
-  bool all_ran = true;
+  std::vector<std::string> failed;
   for (size_t i = 0; i < trials.size(); ++i) {
-    all_ran = all_ran && trials[i].code == 0;
+    if (trials[i].code != 0) failed.push_back(trials[i].name);
     if (fs::exists(folders[i] / "metrics.jsonl"))
       runs.push_back(report::read_run(folders[i], trials[i].name));
   }
   if (runs.size() < 2) throw Error("there are no two runs to compare: see above");
   const report::Comparison comparison = report::compare(std::move(runs), args.tolerance);
   console.line("\n" + report::table(comparison));
+  // What can be compared of them is in the table all the same.
+  if (!failed.empty()) console.line(fmt::format("failed, see above: {}\n", fmt::join(failed, ", ")));
   fs::path output = args.output;
   if (output.empty())
     output = trials.empty() ? fs::path("compare.html") : trials.front().folder.parent_path() / "compare.html";
   write_atomically(output, report::page(comparison, title_of(comparison), true), "choose another --output");
   console.line("written to " + output.string());
-  return all_ran && comparison.all_same() ? kDone : kFailed;
+  return failed.empty() && comparison.all_same() ? kDone : kFailed;
 }
 
 }  // namespace

@@ -7,6 +7,20 @@ namespace {
 
 constexpr const char* kBash =
     R"(# Completion of pipeline for bash. For this shell: source <(pipeline completion bash)
+# Sets `plain` to what bash would make of a word, with or without its last quote.
+_pipeline_unquote() {
+  local rest=$1 quote= character
+  plain=
+  while [[ $rest ]]; do
+    character=${rest:0:1} rest=${rest:1}
+    case $quote$character in
+      \\ | \"\\) plain+=${rest:0:1} rest=${rest:1} ;;
+      \' | \") quote=$character ;;
+      \'\' | \"\") quote= ;;
+      *) plain+=$character ;;
+    esac
+  done
+}
 _pipeline() {
   # bash splits words at = and : as well, which are part of an argument here: those with no space between are one.
   local rest=${COMP_LINE:0:COMP_POINT} words=() word stripped
@@ -22,16 +36,24 @@ _pipeline() {
   done
   # What bash will replace is its own last word.
   [[ $word != [=:] ]] || word=
-  local before=${words[-1]%"$word"} text help
+  local text help plain i
+  _pipeline_unquote "${words[-1]%"$word"}"
+  local before=$plain
+  for i in "${!words[@]}"; do
+    _pipeline_unquote "${words[i]}"
+    words[i]=$plain
+  done
   COMPREPLY=()
   while IFS=$'\t' read -r text help; do
     COMPREPLY+=("${text#"$before"}")
   done < <("${words[0]/#\~/$HOME}" complete "${words[@]:1}" 2>/dev/null)
-  # Files are quoted; a verb that a folder is called like is none.
+  [[ ${#COMPREPLY[@]} != 1 || ${COMPREPLY[0]} != *[/.=] ]] || compopt -o nospace
+  # Files are quoted, and folders get their slash by bash; a verb that a folder is called like is none.
   word=${COMPREPLY[0]-}
   word=${word/#\~\//$HOME/}
-  [[ ! -e $word || (-d $word && $word != */) ]] || compopt -o filenames
-  [[ ${#COMPREPLY[@]} != 1 || ${COMPREPLY[0]} != *[/.=] ]] || compopt -o nospace
+  [[ -e $word && ! (-d $word && $word != */) ]] || return 0
+  compopt -o filenames
+  COMPREPLY=("${COMPREPLY[@]%/}")
 }
 complete -F _pipeline pipeline
 )";
@@ -49,7 +71,7 @@ _pipeline() {
     else
       whole+=("$text") whole_shown+=("$shown")
     fi
-  done < <("${(Q)words[1]}" complete "${(@Q)words[2,CURRENT-1]}" "$PREFIX" 2>/dev/null)
+  done < <("${(Q)words[1]}" complete "${(@Q)words[2,CURRENT-1]}" "${(Q)PREFIX}" 2>/dev/null)
   compadd -l -d begun_shown -S '' -a begun
   compadd -l -d whole_shown -a whole
 }
@@ -67,7 +89,7 @@ function __pipeline_complete
     set -l words (commandline -opc)
     set -l program $words[1]
     set -e words[1]
-    set -l last (commandline -ct)
+    set -l last (commandline -ct | string unescape)
     command $program complete $words "$last" 2>/dev/null
 end
 complete -c pipeline -f -a '(__pipeline_complete)'

@@ -72,9 +72,7 @@ bool run_part(Trial& trial, uint64_t until, launch::SignalPipe& signals, observe
       ::kill(child, signal);
     }
     const uint64_t done = steps_done(trial.folder);
-    if (console.interactive())
-      console.status(
-          fmt::format("{}: step {}{}", what, done, trial.steps > 0 ? fmt::format("/{}", trial.steps) : ""));
+    console.progress(what + ", steps", done, trial.steps);
     if (until == 0 || done < until || stopping) continue;
     stopping = true;
     ::kill(child, SIGTERM);

@@ -133,6 +133,7 @@ int with_workspace(const ConfigArgs& args, bool one_process,
     {  // the secret is of no use once all have met
       const launch::RunSecret secret(world, train::run_dir(config));
       if (!secret.note().empty() && world.rank == 0) log.warning(secret.note());
+      const observe::Elapsed elapsed(console, "waiting for all ranks");
       processes.emplace(
           world, log,
           train::ProcessGroup::Options{

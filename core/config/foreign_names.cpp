@@ -147,14 +147,24 @@ constexpr Names kNeedless[] = {
      "gradients are always cleared, at no cost: none is set to zero that the next one does not need"},
 };
 
-std::string_view look_up(const Names* begin, const Names* end, std::string_view theirs) {
+// Calls visit(theirs, ours) for each name, until it returns false.
+template <class Visit>
+void each_name(const Names* begin, const Names* end, const Visit& visit) {
   for (const Names* names = begin; names != end; ++names)
     for (std::string_view rest = names->theirs; !rest.empty();) {
       const std::string_view name = rest.substr(0, rest.find(' '));
-      if (name.size() == theirs.size() && edit_distance(name, theirs) == 0) return names->ours;
+      if (!visit(name, names->ours)) return;
       rest.remove_prefix(std::min(rest.size(), name.size() + 1));
     }
-  return "";
+}
+
+std::string_view look_up(const Names* begin, const Names* end, std::string_view theirs) {
+  std::string_view found;
+  each_name(begin, end, [&](std::string_view name, std::string_view ours) {
+    if (name.size() == theirs.size() && edit_distance(name, theirs) == 0) found = ours;
+    return found.empty();
+  });
+  return found;
 }
 
 // Of the key or, failing that, of its last parts.
@@ -171,6 +181,22 @@ std::string_view look_up_parts(const Names* begin, const Names* end, std::string
 
 std::string_view our_name_for_key(std::string_view foreign_key) {
   return look_up_parts(std::begin(kKeys), std::end(kKeys), foreign_key);
+}
+
+std::string_view closest_foreign_key(std::string_view key, size_t limit) {
+  std::string_view best;
+  for (;;) {
+    // There are many of these names, so fewer letters may be wrong than in one of ours.
+    size_t best_distance = std::min<size_t>(limit, key.size() < 4 ? 0 : key.size() < 8 ? 2 : 3);
+    each_name(std::begin(kKeys), std::end(kKeys), [&](std::string_view name, std::string_view) {
+      const size_t distance = edit_distance(name, key);
+      if (distance < best_distance) best = name, best_distance = distance;
+      return true;
+    });
+    const size_t dot = key.find('.');
+    if (!best.empty() || dot == std::string_view::npos) return best;
+    key.remove_prefix(dot + 1);
+  }
 }
 
 std::string_view why_needless(std::string_view foreign_key) {

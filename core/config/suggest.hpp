@@ -25,6 +25,9 @@ std::string did_you_mean(std::string_view name, std::span<const std::string> can
 // nanoGPT. Of a dotted key the longest known suffix counts, so that a name is found in any table. Returns
 // what to write instead, beginning with our key ("train.max_epochs"), or "".
 std::string_view our_name_for_key(std::string_view foreign_key);
+// The name of another tool's key that `key` is most likely a misspelling of, for our_name_for_key; "" if none
+// is near and closer than `limit`.
+std::string_view closest_foreign_key(std::string_view key, size_t limit);
 // Why there is no such option, for what other tools make optional and is always so here; or empty.
 std::string_view why_needless(std::string_view foreign_key);
 

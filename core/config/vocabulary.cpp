@@ -103,12 +103,18 @@ std::string Vocabulary::about_key(const std::string& key, const Literal& value) 
                                         sibling_names.begin())] +
            "?";
 
+  size_t nearest = name.size();
   for (const std::string& known : keys_) {
-    if (edit_distance(last_part(known), name) == 0) elsewhere.push_back(known);
+    const size_t distance = edit_distance(last_part(known), name);
+    nearest = std::min(nearest, distance);
+    if (distance == 0) elsewhere.push_back(known);
     names.emplace_back(last_part(known));
   }
   if (!elsewhere.empty() && elsewhere.size() <= 4)
     return "unknown key: did you mean " + alternatives(elsewhere) + "?";
+  if (const std::string_view theirs = closest_foreign_key(key, nearest); !theirs.empty())
+    return "unknown key: if " + std::string(theirs) + " is meant, write " +
+           std::string(our_name_for_key(theirs));
   const std::string near = closest(key, keys_);
   if (!near.empty()) return "unknown key: did you mean " + near + "?";
   // A table of --set has no header to be reported at.

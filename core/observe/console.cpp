@@ -3,15 +3,19 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <utility>
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "core/base/thread.hpp"
 #include "core/observe/format.hpp"
 
 namespace pipeline::observe {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 bool can_redraw(std::FILE* out) {
   const char* no_color = std::getenv("NO_COLOR");  // https://no-color.org: present and not empty
@@ -32,11 +36,14 @@ std::string_view cut(std::string_view text, int columns) {
 
 }  // namespace
 
-Console::Console(Mode mode, std::FILE* out)
+Console::Console(Mode mode, std::FILE* out) : Console(mode, out, Patience()) {}
+
+Console::Console(Mode mode, std::FILE* out, Patience patience)
     : out_(out),
       enabled_(mode != Mode::off),
       interactive_(mode == Mode::automatic && can_redraw(out)),
-      written_at_(std::chrono::steady_clock::now()) {}
+      patience_(patience),
+      written_at_(Clock::now()) {}
 
 Console::~Console() { status({}); }
 
@@ -48,7 +55,7 @@ int Console::width() const {
 void Console::line(std::string_view text) {
   if (!enabled_) return;
   const std::lock_guard lock(mutex_);
-  written_at_ = std::chrono::steady_clock::now();
+  written_at_ = Clock::now();
   erase();
   std::fwrite(text.data(), 1, text.size(), out_);
   std::fputc('\n', out_);
@@ -61,6 +68,7 @@ void Console::status(std::string_view text) {
   const std::lock_guard lock(mutex_);
   erase();
   status_ = cut(text, width() - 1);
+  status_is_elapsed_ = false;
   draw();
   std::fflush(out_);
 }
@@ -73,12 +81,34 @@ void Console::progress(std::string_view what, uint64_t done, uint64_t total) {
                : fmt::format("{} {} {}/{}", what, progress_bar(share, 30), grouped(done), grouped(total)));
     return;
   }
-  {
-    const std::lock_guard lock(mutex_);
-    if (std::chrono::steady_clock::now() - written_at_ < std::chrono::seconds(10)) return;
-  }
+  if (!silent()) return;
   line(total == 0 ? fmt::format("{}: {}", what, grouped(done))
                   : fmt::format("{}: {} of {}", what, grouped(done), grouped(total)));
+}
+
+bool Console::silent() {
+  const std::lock_guard lock(mutex_);
+  return Clock::now() - written_at_ >= patience_.log;
+}
+
+void Console::tick(const Elapsed& elapsed) {
+  const auto time = Clock::now() - elapsed.began_;
+  const std::string text =
+      fmt::format("{}: {} s", elapsed.what_, std::chrono::duration_cast<std::chrono::seconds>(time).count());
+  {
+    const std::lock_guard lock(mutex_);
+    if (newest_ != &elapsed || time < patience_.terminal) return;
+    if (interactive_) {
+      if (!status_.empty() && !status_is_elapsed_) return;
+      erase();
+      status_ = cut(text, width() - 1);
+      status_is_elapsed_ = true;
+      draw();
+      std::fflush(out_);
+      return;
+    }
+  }
+  if (silent()) line(text);
 }
 
 void Console::erase() {
@@ -87,6 +117,37 @@ void Console::erase() {
 
 void Console::draw() {
   if (!status_.empty()) std::fwrite(status_.data(), 1, status_.size(), out_);
+}
+
+Elapsed::Elapsed(Console& console, std::string what)
+    : console_(console), what_(std::move(what)), began_(Clock::now()) {
+  if (!console.enabled_) return;
+  {
+    const std::lock_guard lock(console.mutex_);
+    outer_ = std::exchange(console.newest_, this);
+  }
+  thread_ = start_thread("pl-elapsed", [this] {
+    std::unique_lock lock(mutex_);
+    while (!ended_.wait_for(lock, console_.patience_.terminal / 2, [this] { return over_; }))
+      console_.tick(*this);
+  });
+}
+
+Elapsed::~Elapsed() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+  }
+  ended_.notify_one();
+  thread_.join();
+  const std::lock_guard lock(console_.mutex_);
+  console_.newest_ = outer_;
+  if (!console_.status_is_elapsed_) return;
+  console_.erase();
+  console_.status_.clear();
+  console_.status_is_elapsed_ = false;
+  std::fflush(console_.out_);
 }
 
 std::string progress_bar(double done, int columns) {

@@ -64,6 +64,7 @@ void Trainer::at(const char* what, std::string phase) {
 void Trainer::start(const Origin& origin) {
   at("loading weights", "loading weights");
   const ProcessGroup::Busy busy(processes_);
+  const observe::Elapsed time(log_.console(), "loading weights");
   std::string weights;
   if (origin.resumed) {
     resume(*origin.resumed);
@@ -175,6 +176,9 @@ Outcome Trainer::run() {
   if (processes_.on_first("looking for the evaluation", was_evaluated) == "yes")
     evaluated_step_ = state_.step;
   double looked = 0;
+  // A step is told of when the next one is done, and the first ones may take long.
+  std::optional<observe::Elapsed> beginning(std::in_place, log_.console(), "training the first steps");
+  const uint64_t first = state_.step;
   for (;;) {
     Boundary boundary = agree_on_boundary();
     costs_->lap(Cost::ranks);
@@ -207,7 +211,9 @@ Outcome Trainer::run() {
     metric_.reset();
     costs_->lap(Cost::checkpoint);
     train_step();
+    if (state_.step > first + 1) beginning.reset();
   }
+  beginning.reset();
   save(true);
   summarize(true);
   log_.console().status({});
@@ -329,6 +335,8 @@ void Trainer::save(bool final) {
   collect_all();
   at("saving", fmt::format("saving after step {}", state_.step));
   const ProcessGroup::Busy busy(processes_);
+  if (final || !config_.get_bool("checkpoint.background")) log_.console().status({});
+  const observe::Elapsed time(log_.console(), phase_);
   if (!checkpointer_.saved(state_.step, metric_.has_value())) {
     TrainState state = state_;
     state.seconds = elapsed();

@@ -13,6 +13,8 @@ namespace pipeline::train {
 bool Trainer::evaluate_now() {
   collect_all();
   at("evaluation", fmt::format("evaluation after step {}", state_.step));
+  log_.console().status({});
+  const observe::Elapsed time(log_.console(), phase_);
   const uint64_t available = session_.task().sample_count(PL_SPLIT_VAL);
   if (available == 0) return true;
   std::vector<std::string> shown;

@@ -42,6 +42,35 @@ def sync(file):
     os.fsync(file.fileno())
 
 
+def run_watched(command, watch, **options):
+    """subprocess.run, with its output captured, that calls watch() every second meanwhile."""
+    import subprocess
+
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, errors="replace", **options) as process:
+        try:
+            while True:
+                try:
+                    out, err = process.communicate(timeout=1)
+                    return subprocess.CompletedProcess(command, process.returncode, out, err)
+                except subprocess.TimeoutExpired:
+                    watch()
+        except BaseException:
+            process.kill()
+            raise
+
+
+def megabytes(folder):
+    """Of the files below it; what vanishes meanwhile does not count."""
+    size = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            try:
+                size += os.lstat(os.path.join(place, name)).st_size
+            except OSError:
+                pass
+    return size // 1000000
+
+
 def file_entry(path, **figures):
     """What the manifest says of a file: the script's own figures, then these two."""
     return {**figures, "bytes": size_of(path), "sha256": sha256_of(path)}
@@ -71,13 +100,25 @@ class DataSet:
         checkout = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
         self.cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "pipeline", "data")
         self.target = os.path.join(self.cache, self.name)
+        self.shown_at = 0
         self.put_into(checkout)
 
     def put_into(self, folder):
         self.link = os.path.join(folder, "data", self.name)
 
     def say(self, text):
-        print(f"{self.name}: {text}", flush=True)
+        print(f"{self.name}: {text}" + ("\033[K" if sys.stdout.isatty() else ""), flush=True)
+
+    def show(self, text):
+        """Progress: one moving line on a terminal, elsewhere a line every 15 seconds."""
+        import time
+
+        now = time.monotonic()
+        if sys.stdout.isatty():
+            print(f"{self.name}: {text}\033[K", end="\r", flush=True)
+        elif now - self.shown_at >= 15:
+            self.shown_at = now
+            self.say(text)
 
     def fail(self, problem, remedy):
         print(f"{self.name}: error: {problem}: {remedy}", file=sys.stderr)

@@ -7,7 +7,7 @@ import sys
 import time
 from typing import NamedTuple
 
-from data_set import Unavailable
+from data_set import Unavailable, megabytes, run_watched
 
 MEGABYTES = {"Packages": 10, "Translations": 6}  # each kind of list, compressed
 
@@ -33,9 +33,8 @@ def os_release():
     return values
 
 
-def run(command, **options):
-    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
-                          env=dict(os.environ, LC_ALL="C.UTF-8"), **options)
+def run(command, watch=lambda: None, **options):
+    return run_watched(command, watch, stderr=subprocess.PIPE, env=dict(os.environ, LC_ALL="C.UTF-8"), **options)
 
 
 def apt_options(folder, kinds):
@@ -120,8 +119,8 @@ def print_complaints(done):
         print(f"  apt: {line}", file=sys.stderr)
 
 
-def fetch(folder, say, kinds=tuple(MEGABYTES)):
-    """Returns Lists, kept in `folder`; say(text) hears of progress."""
+def fetch(folder, say, show, kinds=tuple(MEGABYTES)):
+    """Returns Lists, kept in `folder`; say(text) hears what is done, show(text) how far it is."""
     for tool in ("apt-get", "apt-config", "dpkg", "dpkg-deb"):
         if not shutil.which(tool):
             raise Unavailable(f"{tool} is not on this system",
@@ -133,7 +132,7 @@ def fetch(folder, say, kinds=tuple(MEGABYTES)):
     say(f"fetching the package lists of {codename or 'this system'} into a private folder with apt-get update"
         f" (about {sum(MEGABYTES[kind] for kind in kinds)} MB)")
     started = time.monotonic()
-    update = run(["apt-get", "update"] + flags)
+    update = run(["apt-get", "update"] + flags, lambda: show(f"{megabytes(folder)} MB, unpacked"))
     found, release = wanted_targets(flags, codename, architecture, kinds)
     for kind in found:
         if not found[kind]:

@@ -1,11 +1,11 @@
 """Fetches packages of the release in use with apt and unpacks them: no root, and nothing is installed."""
 import os
 
-from data_set import Unavailable
+from data_set import Unavailable, megabytes
 from debian_lists import print_complaints, run
 
 
-def unpack(names, lists, folder, say):
+def unpack(names, lists, folder, say, show):
     """Puts each package's files into folder/NAME; apt has checked them against the release's signed lists.
     Returns the packages' versions."""
     debs = os.path.join(folder, "debs")
@@ -13,7 +13,7 @@ def unpack(names, lists, folder, say):
     say(f"downloading {', '.join(names)}")
     # Of the release itself, as its lists: no update or other repository makes another set of it.
     wanted = [f"{name}/{lists.codename}" if lists.codename else name for name in names]
-    download = run(["apt-get", "download", *lists.flags, *wanted], cwd=debs)
+    download = run(["apt-get", "download", *lists.flags, *wanted], lambda: show(f"{megabytes(debs)} MB"), cwd=debs)
     found = {file.split("_")[0]: file for file in os.listdir(debs)}
     missing = [name for name in names if name not in found]
     if download.returncode != 0 or missing:

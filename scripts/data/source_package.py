@@ -4,7 +4,7 @@ import shutil
 import subprocess
 import sys
 
-from data_set import Unavailable
+from data_set import Unavailable, megabytes, run_watched
 
 # pip asks every source package for its name and version by running its build. This answers in its place: as the build tool
 # that the package asks for, it is found first, so that no code of the package runs and no build tool is downloaded.
@@ -20,16 +20,16 @@ def prepare_metadata_for_build_wheel(folder, config_settings=None):
 """
 
 
-def run_pip(arguments, work, stand_in):
+def run_pip(arguments, work, stand_in, watch):
     # setuptools' own replacement of distutils, where it is installed, would look for the rest of it in the stand-in.
     environment = dict(os.environ, TMPDIR=work, PYTHONPATH=stand_in, SETUPTOOLS_USE_DISTUTILS="stdlib", LC_ALL="C.UTF-8")
-    return subprocess.run([sys.executable, "-m", "pip"] + arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, errors="replace", env=environment)
+    return run_watched([sys.executable, "-m", "pip"] + arguments, watch, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT,
+                       env=environment)
 
 
-def fetch(name, version, sha256, megabytes, folder, say):
-    """Returns the path of the package's archive, in `folder`; say(text) hears of progress."""
-    needed = 5 * megabytes  # the archive twice, and once unpacked by pip
+def fetch(name, version, sha256, size, folder, say, show):
+    """Returns the path of the package's archive of `size` MB, in `folder`; say(text) hears what is done, show(text) how far it is."""
+    needed = 5 * size  # the archive twice, and once unpacked by pip
     free = shutil.disk_usage(folder).free // 1000000
     if free < needed:
         raise Unavailable(f"{os.path.dirname(folder)} has {free} MB free, and this needs {needed} MB for a moment",
@@ -44,10 +44,10 @@ def fetch(name, version, sha256, megabytes, folder, say):
     with open(pins, "w", encoding="utf-8") as file:
         file.write(f"{name}=={version} --hash=sha256:{sha256}\n")
 
-    say(f"downloading {name} {version} with pip ({megabytes} MB)")
+    say(f"downloading {name} {version} with pip ({size} MB)")
     pip = run_pip(["download", "--quiet", "--disable-pip-version-check", "--no-input", "--no-cache-dir", "--progress-bar", "off",
                    "--retries", "2", "--no-deps", "--no-binary=:all:", "--no-build-isolation", "--require-hashes",
-                   "--requirement", pins, "--dest", archives], work, stand_in)
+                   "--requirement", pins, "--dest", archives], work, stand_in, lambda: show(f"{megabytes(work)} of {size} MB"))
     found = os.listdir(archives) if os.path.isdir(archives) else []
     if pip.returncode != 0 or len(found) != 1:
         for line in pip.stdout.splitlines()[-8:]:

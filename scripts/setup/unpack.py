@@ -11,12 +11,34 @@ import os
 import pathlib
 import shutil
 import sys
+import time
 import zipfile
+
+
+class Progress:
+    """As progress() in lib.sh: one moving line on a terminal, elsewhere a line every 15 seconds."""
+
+    def __init__(self):
+        self.terminal = sys.stderr.isatty()
+        self.shown = time.monotonic()
+
+    def show(self, done):
+        now = time.monotonic()
+        if now - self.shown < (0.2 if self.terminal else 15):
+            return
+        self.shown = now
+        begin, end = ("\r", "\033[K") if self.terminal else ("", "\n")
+        print(f"{begin}setup: torch: unpacked {done // 1000000} MB", end=end, file=sys.stderr, flush=True)
+
+    def end(self):
+        if self.terminal:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
 def unpack(wheels: list[pathlib.Path], target: pathlib.Path, wanted) -> dict[str, int]:
     """Unpacks the members that are `wanted`; returns their sizes by name."""
     sizes = {}
+    done, progress = 0, Progress()
     for wheel in wheels:
         with zipfile.ZipFile(wheel) as archive:
             for member in archive.infolist():
@@ -26,9 +48,13 @@ def unpack(wheels: list[pathlib.Path], target: pathlib.Path, wanted) -> dict[str
                 path.parent.mkdir(parents=True, exist_ok=True)
                 part = path.with_name(f".{path.name}.part")
                 with archive.open(member) as source, open(part, "wb") as sink:
-                    shutil.copyfileobj(source, sink, 1 << 20)
+                    while block := source.read(1 << 20):
+                        sink.write(block)
+                        done += len(block)
+                        progress.show(done)
                 os.replace(part, path)
                 sizes[member.filename] = member.file_size
+    progress.end()
     return sizes
 
 

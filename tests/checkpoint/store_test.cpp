@@ -141,9 +141,10 @@ TEST_F(StoreTest, RecoverPutsRightWhatAKilledRunLeft) {
   fs::create_directories(checkpoints_ + "/.tmp-else");      // not ours
   EXPECT_THAT(
       store.recover(),
-      ElementsAre(store.path_of(2) + ": brought back, its successor was not complete when the run was killed",
-                  store.replaced_path_of(3) + ": removed, its successor is complete",
-                  store.temporary_path_of(4) + ": removed, left half-written by a killed run"));
+      ElementsAre(
+          store.path_of(2) + ": brought back, its successor was not complete when the run was killed",
+          store.replaced_path_of(3) + ": removed, its successor is complete",
+          store.temporary_path_of(4) + ": removed, left half-written or half-removed by a killed run"));
   EXPECT_THAT(names(), ElementsAre(".tmp-else", "step-00000001", "step-00000002", "step-00000003"));
   EXPECT_THAT(store.recover(), IsEmpty());
 }

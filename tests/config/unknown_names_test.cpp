@@ -174,6 +174,21 @@ TEST_F(UnknownNames, OfOtherToolsAreAnsweredWithOurs) {
   EXPECT_EQ(problem("[model]\nn_head = 3"), "x.toml:2: [model]: unknown table: write [task.model]");
 }
 
+TEST_F(UnknownNames, OfOtherToolsMayBeMisspelt) {
+  EXPECT_EQ(problem("train.gradient_clipp1ng = 1"),
+            "x.toml:2: train.gradient_clipp1ng = 1: unknown key: if gradient_clipping is meant, write "
+            "train.clip_grad_norm");
+  EXPECT_EQ(
+      problem("num_train_epohcs = 1"),
+      "x.toml:2: num_train_epohcs = 1: unknown key: if num_train_epochs is meant, write train.max_epochs");
+  EXPECT_EQ(set_problem("optimizer.params.learning_rte=1"),
+            "--set optimizer.params.learning_rte=1: unknown key: if learning_rate is meant, write "
+            "optimizer.lr");
+  EXPECT_EQ(problem("loader.worker = 1"),
+            "x.toml:2: loader.worker = 1: unknown key: did you mean loader.workers?")
+      << "ours first";
+}
+
 TEST_F(UnknownNames, EveryAnswerBeginsWithARealKey) {
   for (const char* theirs : {"epochs",
                              "max_iters",

@@ -618,7 +618,9 @@ TEST_F(Run, WrongInputIsNamedWithExitCode2) {
             "error: --set train.max_stepz=3: unknown key: did you mean train.max_steps?\n"
             "error: --set tsk.x=1: unknown table: did you mean [task]?\n"
             "error: --set task.model.featurez=3: unknown key: did you mean task.model.features?\n");
-  EXPECT_THAT(problem({"--set", "strategy.plugin=plain_sdg"}), HasSubstr("did you mean \"plain_sgd\"?"));
+  EXPECT_THAT(problem({"--set", "strategy.plugin=plain_sdg"}),
+              HasSubstr("error: --set strategy.plugin=plain_sdg: no strategy of this name; did you mean "
+                        "\"plain_sgd\"?"));
   EXPECT_THAT(problem({"--set", "train.global_batch=12", "--set", "train.micro_batch=8"}),
               HasSubstr("use train.micro_batch = 6 or 12"));
   EXPECT_THAT(problem({"--set", "run.device=cuda"}), HasSubstr("run.device"));

@@ -1,11 +1,19 @@
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <unistd.h>
+
 #include <cmath>
 #include <fstream>
+#include <functional>
 #include <sstream>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "core/base/descriptor.hpp"
 #include "core/observe/console.hpp"
 #include "core/observe/format.hpp"
 #include "core/observe/json_lines.hpp"
@@ -54,6 +62,58 @@ TEST(Console, PlainLinesInAFile) {
   std::stringstream content;
   content << std::ifstream(path).rdbuf();
   EXPECT_EQ(content.str(), "shown\n");
+}
+
+// What a console without patience writes into a pipe or on a terminal.
+std::string written(bool terminal, const std::function<void(Console&)>& work) {
+  int ends[2] = {-1, -1};
+  if (terminal) {
+    ::setenv("TERM", "xterm", 1);
+    ends[0] = ::posix_openpt(O_RDWR | O_NOCTTY);
+    if (::grantpt(ends[0]) == 0 && ::unlockpt(ends[0]) == 0)
+      ends[1] = ::open(::ptsname(ends[0]), O_RDWR | O_NOCTTY);
+  } else {
+    EXPECT_EQ(::pipe(ends), 0);
+  }
+  const Descriptor reader(ends[0]);
+  std::FILE* const out = ::fdopen(ends[1], "w");
+  {
+    constexpr std::chrono::milliseconds kNone(10);
+    Console console(Console::Mode::automatic, out, {.terminal = kNone, .log = kNone});
+    work(console);
+  }
+  std::string text;
+  char block[4096];
+  for (pollfd ready{reader.fd(), POLLIN, 0}; ::poll(&ready, 1, 100) > 0;) {
+    const ssize_t size = ::read(reader.fd(), block, sizeof block);
+    if (size <= 0) break;
+    text.append(block, static_cast<size_t>(size));
+  }
+  std::fclose(out);
+  return text;
+}
+
+TEST(Console, WorkThatSaysNothingShowsHowLongItHasBeenGoingOn) {
+  for (const bool terminal : {false, true}) {
+    const std::string text = written(terminal, [](Console& console) {
+      const Elapsed outer(console, "exporting");
+      const Elapsed inner(console, "loading weights");
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    });
+    EXPECT_THAT(text, testing::HasSubstr("loading weights: 0 s"));
+    EXPECT_LT(text.find("loading weights"), text.find("exporting")) << "the newest shows";
+    EXPECT_EQ(text.ends_with("\r\x1b[2K"), terminal) << "and takes its line away";
+  }
+}
+
+TEST(Console, ProgressAndLinesGoBeforeTheTime) {
+  const std::string text = written(true, [](Console& console) {
+    console.progress("tokenizing", 1, 2);
+    const Elapsed elapsed(console, "preparing data");
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  });
+  EXPECT_THAT(text, testing::HasSubstr("tokenizing"));
+  EXPECT_THAT(text, testing::Not(testing::HasSubstr("preparing data")));
 }
 
 std::vector<std::string> lines(const std::filesystem::path& file) {

@@ -78,6 +78,16 @@ TEST_F(Page, OfOneRunHasItsEvaluations) {
   EXPECT_THAT(dom, HasSubstr("data-done=\"yes\""));
 }
 
+TEST_F(Page, OverAnotherAxisHasNoTableOfRuns) {
+  if (!has_browser()) GTEST_SKIP() << "chromium is not installed";
+  RunRecord run = tests::record_of("find-lr", {2, 1});
+  run.training.figures["learning_rate"] = {1e-3, 1e-2};
+  const std::string dom = open(page_over(run, "learning_rate", "rates", "suggestion"), 800);
+  EXPECT_THAT(dom, HasSubstr("<section id=\"runs\" hidden"));
+  EXPECT_THAT(dom, HasSubstr("suggestion"));
+  EXPECT_THAT(dom, HasSubstr("data-done=\"yes\""));
+}
+
 TEST(Pages, CurvesOfManyStepsAreThinned) {
   const Comparison comparison =
       compare({tests::record_of("long", std::vector<double>(3 * kMostPoints, 1.0))}, 0);

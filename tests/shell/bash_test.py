@@ -71,6 +71,12 @@ class Completion(unittest.TestCase):
         self.bash.type("pipeline run configs/two\t\x01: \x05x\t\n")
         self.bash.read_until(r"two\\ words/x\.toml")
 
+    def test_behind_a_folder_that_is_quoted(self):
+        self.complete("pipeline run configs/two\\ words/", "pipeline run configs/two words/x.toml ")
+        self.complete('pipeline run "configs/two words/', 'pipeline run "configs/two words/x.toml" ')
+        self.complete('pipeline run "configs/two wo', 'pipeline run "configs/two words"/')
+        self.complete("pipeline run x.toml --set run.dir=configs/two\\ words/", "pipeline run x.toml --set run.dir=configs/two words/x.toml ")
+
     def test_keys_and_values_around_the_signs_that_bash_splits_at(self):
         self.complete("pipeline run configs/line.toml --set tr", "pipeline run configs/line.toml --set train.")
         self.complete("pipeline run configs/line.toml --set train.max_st", "pipeline run configs/line.toml --set train.max_steps=")

@@ -8,6 +8,8 @@ cd "$work"
 export HOME=$work XDG_CONFIG_HOME=$work XDG_DATA_HOME=$work PIPELINE_PLUGIN_PATH=
 mkdir configs
 : >configs/a.toml
+mkdir 'two words'
+: >'two words/b.toml'
 failures=0
 expect() {
   if [[ $2 != "$3" ]]; then
@@ -20,6 +22,7 @@ pipeline completion fish >pipeline.fish
 fish_offers() { fish --no-config -c 'source pipeline.fish; complete -C $argv[1]' "$1" | cut -f1 | tr '\n' ' '; }
 expect "fish: a verb" "$(fish_offers 'pipeline evalu')" "evaluate "
 expect "fish: a file" "$(fish_offers 'pipeline run configs/')" "configs/a.toml "
+expect "fish: behind a folder with a space" "$(fish_offers 'pipeline run two\ words/')" "two words/b.toml "
 expect "fish: a key" "$(fish_offers 'pipeline run configs/a.toml --set train.max_st')" "train.max_steps= "
 expect "fish: a value" "$(fish_offers 'pipeline run --set train.precision=b')" "train.precision=bf16 "
 
@@ -38,6 +41,7 @@ zsh_makes() {
 }
 expect "zsh: a verb" "$(zsh_makes 'pipeline evalu')" "<pipeline evaluate>"
 expect "zsh: a file" "$(zsh_makes 'pipeline run configs/a')" "<pipeline run configs/a.toml>"
+expect "zsh: behind a folder with a space" "$(zsh_makes 'pipeline run two\ words/')" '<pipeline run two\ words/b.toml>'
 expect "zsh: a table" "$(zsh_makes 'pipeline run configs/a.toml --set tr')" "<pipeline run configs/a.toml --set train.>"
 expect "zsh: a value" "$(zsh_makes 'pipeline run --set train.precision=b')" "<pipeline run --set train.precision=bf16>"
 ((failures == 0)) && echo "passed"

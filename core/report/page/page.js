@@ -43,6 +43,7 @@
   by("title").textContent = data.title;
   by("verdict").textContent = data.verdict;
   by("verdict").className = data.same ? "good" : "bad";
+  by("runs").hidden = Boolean(data.axis);  // one trial, of which the curves and the verdict say all
   const last = (run) => (run.figures.loss || []).filter((x) => x !== null).at(-1);
   fill("runs",
        ["run", right("processes"), right("steps"), right("last loss"), right("per second"), right("speed"),

@@ -241,7 +241,10 @@ Outcome make_plan(const Workspace& workspace, const PlanArgs& args, Plan& plan) 
                                 : available / static_cast<uint64_t>(args.world.local_size);
         describe_length(session, args, plan);
         count_parameters(session, plan);
-        measure_steps(session, batch, plan);
+        {
+          const observe::Elapsed elapsed(workspace.log.console(), "measuring a few micro-batches");
+          measure_steps(session, batch, plan);
+        }
         Planner planner{
             .workspace = workspace, .args = args, .session = session, .precision = precision, .plan = plan};
         plan_runs(planner);

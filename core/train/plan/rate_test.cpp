@@ -76,8 +76,8 @@ Outcome test_rates(const Workspace& workspace, const RateTestArgs& args, RateTes
               micro_batches.push_back(std::move(ids));
           const double rate = rate_at(args, step);
           const TrialStep done = steps.run(micro_batches, sampler.epoch_of(step), rate);
-          workspace.log.console().status(
-              fmt::format("step {}/{}  rate {:.2e}  loss {:.4f}", step + 1, args.steps, rate, done.loss));
+          workspace.log.console().progress(fmt::format("rate {:.2e}  loss {:.4f}", rate, done.loss), step + 1,
+                                           args.steps);
           // A gradient that is not finite leaves the weights as they are; in fp16 it may be the scale's.
           if (!test.curve.add(rate, done.loss)) break;
         }

@@ -38,6 +38,7 @@ void open_for_trial(Session& session, const config::Config& whole, const config:
   const Origin origin = find_origin(session, folder, init_from(whole, stage));
   session.open_task(origin.checkpoint());
   session.create_strategy();
+  const observe::Elapsed elapsed(session.log().console(), "loading weights");
   load_weights(session, origin);
   session.bind();
 }

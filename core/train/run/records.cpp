@@ -78,6 +78,7 @@ void Records::evaluation(const nlohmann::ordered_json& line) {
 
 void Records::finish(bool by_signal) {
   if (!wandb_) return;
+  const observe::Elapsed elapsed(log_.console(), "waiting for Weights & Biases to upload");
   const std::string see = "see " + wandb_->log().string();
   switch (wandb_->finish(by_signal ? kUploadLimitAfterSignal : kUploadLimit)) {
     case observe::Wandb::End::uploaded:
@@ -96,7 +97,11 @@ std::unique_ptr<Records> open_records(const Session& session, const RunFolder& f
   cut_back(session.log(), folder, first_step);
   RecordOptions options{
       .first_step = first_step, .tensorboard = config.get_bool("observe.tensorboard"), .wandb = std::nullopt};
-  if (config.get_bool("observe.wandb")) options.wandb = wandb_options(session, folder, first_step > 1);
+  std::optional<observe::Elapsed> elapsed;
+  if (config.get_bool("observe.wandb")) {
+    options.wandb = wandb_options(session, folder, first_step > 1);
+    elapsed.emplace(session.log().console(), "waiting for Weights & Biases to accept the run");
+  }
   try {
     return std::make_unique<Records>(session.log(), folder, options);
   } catch (const Error& error) {

@@ -56,29 +56,49 @@ fs::path default_cache_dir() {
   return "/var/tmp/pipeline/prepared";
 }
 
-// Only one process at a time prepares data in a cache folder: the one that has this lock. Waits for it.
-// Throws Error, PL_ERROR_CANCELLED when `cancelled` says so while another process has it.
-Descriptor prepare_lock(const fs::path& folder, observe::Log& log, const std::function<bool()>& cancelled) {
-  constexpr auto kPoll = std::chrono::milliseconds(100);
+// Only one process at a time prepares data in a cache folder: the one that has this lock.
+class PrepareLock {
+ public:
+  explicit PrepareLock(const fs::path& folder);
+
+  bool try_once();
+  // Throws Error, PL_ERROR_CANCELLED when `cancelled` says so while another process has it.
+  void wait(observe::Log& log, const std::function<bool()>& cancelled);
+
+ private:
+  fs::path folder_;
+  Descriptor file_;
+  bool held_ = false;
+};
+
+PrepareLock::PrepareLock(const fs::path& folder) : folder_(folder) {
   std::error_code made;
   fs::create_directories(folder, made);
   if (made)
     throw Error(fmt::format("run.cache_dir = {}: cannot be created: {}: choose another", folder.string(),
                             made.message()));
   const fs::path file = folder / ".prepare.lock";
-  Descriptor lock(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-  if (!lock)
+  file_ = Descriptor(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  if (!file_)
     throw Error(fmt::format("{}: cannot be created; the cache folder must be writable", file.string()));
-  for (bool said = false; ::flock(lock.fd(), LOCK_EX | LOCK_NB) != 0; std::this_thread::sleep_for(kPoll)) {
-    if (errno != EWOULDBLOCK && errno != EINTR)
-      throw Error(fmt::format("{}: cannot be locked: {}: choose a run.cache_dir on a file system with locks",
-                              file.string(), std::strerror(errno)));
+}
+
+bool PrepareLock::try_once() {
+  if (held_ || ::flock(file_.fd(), LOCK_EX | LOCK_NB) == 0) return held_ = true;
+  if (errno != EWOULDBLOCK && errno != EINTR)
+    throw Error(fmt::format("{}: cannot be locked: {}: choose a run.cache_dir on a file system with locks",
+                            (folder_ / ".prepare.lock").string(), std::strerror(errno)));
+  return false;
+}
+
+void PrepareLock::wait(observe::Log& log, const std::function<bool()>& cancelled) {
+  constexpr auto kPoll = std::chrono::milliseconds(100);
+  for (bool said = false; !try_once(); std::this_thread::sleep_for(kPoll)) {
     if (cancelled && cancelled())
       throw Error(PL_ERROR_CANCELLED, "stopped while waiting for another process");
     if (!std::exchange(said, true))
-      log.info("waiting for another process that prepares data in " + folder.string());
+      log.info("waiting for another process that prepares data in " + folder_.string());
   }
-  return lock;
 }
 
 }  // namespace
@@ -166,7 +186,11 @@ void Session::find_plugins(plugins::Registry& registry, const std::string& backe
       return registry.find(kind, name);
     } catch (const Error& error) {
       if (error.code() != PL_ERROR_CONFIG) throw;
-      throw config_.error(key, error.what());
+      std::string_view problem = error.what();
+      // The configuration says key and value itself, unless the value was auto.
+      const std::string said = fmt::format("{} = \"{}\": ", key, name);
+      if (problem.starts_with(said) && config_.get_string(key) == name) problem.remove_prefix(said.size());
+      throw config_.error(key, problem);
     }
   };
   task_plugin_ = &find(plugins::Kind::kTask, config_.get_string("task.plugin"), "task.plugin");
@@ -265,15 +289,22 @@ void Session::open_task(const checkpoint::Checkpoint* weights) {
       args_.processes->peers().progress();  // so long as the one that prepares does
       return args_.cancelled && args_.cancelled();
     };
-    const Descriptor lock = prepare_lock(cache_dir_, log_, give_up);
+    const observe::Elapsed elapsed(log_.console(), "preparing data");
+    PrepareLock lock(cache_dir_);
+    // Rank 0 is the one whose progress is shown.
+    if (info_.local_rank == 0) lock.try_once();
+    args_.processes->peers().barrier("the first may prepare data");
+    lock.wait(log_, give_up);
     args_.processes->at("preparing data", 0);
     set_up_ = SetUp::preparing_data;
     task_->prepare();
     log_.console().status({});
   }
+  const observe::Elapsed elapsed(log_.console(), "opening the data and creating the model");
   args_.processes->at("opening data", 0);
   set_up_ = SetUp::opening_task;
   task_->open();
+  log_.console().status({});
 }
 
 void Session::open_group() {
@@ -296,6 +327,7 @@ void Session::open_group() {
 }
 
 void Session::create_strategy() {
+  const observe::Elapsed elapsed(log_.console(), "creating the model's parameters");
   set_up_ = SetUp::creating_parameters;
   const std::vector<pl_parameter>& parameters = task_->parameters();
   if (parameters.empty()) throw Error(fmt::format("{} has no parameters to train", task_plugin_->label()));

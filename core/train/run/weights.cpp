@@ -53,6 +53,7 @@ void warn_of_rejected(observe::Log& log, const std::string& folder,
 
 // Nothing where there are none at all.
 std::optional<checkpoint::Checkpoint> newest_checkpoint(const std::string& folder, observe::Log& log) {
+  const observe::Elapsed elapsed(log.console(), "verifying the newest checkpoint in " + folder);
   checkpoint::Store store({.folder = folder});
   for (const std::string& line : store.recover()) log.info(line);
   std::vector<checkpoint::Rejected> rejected;
@@ -83,6 +84,7 @@ std::vector<checkpoint::Wanted> wanted_values(plugins::Task& task) {
 }  // namespace
 
 checkpoint::Checkpoint open_checkpoint(const std::string& path, checkpoint::Which which, observe::Log& log) {
+  const observe::Elapsed elapsed(log.console(), "verifying the checkpoint of " + path);
   std::vector<checkpoint::Rejected> rejected;
   checkpoint::Checkpoint found = checkpoint::open_any(path, which, &rejected);
   warn_of_rejected(log, fs::path(found.path()).parent_path().string(), rejected);

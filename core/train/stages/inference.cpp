@@ -45,6 +45,7 @@ struct Loaded {
     session.open_task(&checkpoint);
     require_same_on_all_ranks(session);
     session.create_strategy();
+    const observe::Elapsed elapsed(session.log().console(), "loading weights");
     load_state(session, checkpoint, true);
     session.bind();
     session.log().info(fmt::format("{} of {}, step {}", session.task_plugin().label(), checkpoint.path(),
@@ -61,6 +62,7 @@ Outcome with_session(const config::Config& config, const Workspace& workspace, c
   if (!workspace.processes.is_first() && fs::exists(args.folder))
     workspace.log.open_files(args.folder, workspace.processes.world().rank);
   workspace.processes.at(phase, 0);
+  const observe::Elapsed elapsed(workspace.log.console(), phase);
   return guard_work(
       session, [&] { return std::string(phase); }, [&] { return work(session); });
 }

@@ -154,6 +154,7 @@ Outcome in_folder(RunFolder& folder, observe::Log& log, const std::function<Outc
 // trains.
 void check_everything(const Workspace& workspace) {
   check_stages(workspace.config);
+  const observe::Elapsed elapsed(workspace.log.console(), "loading the plugins");
   for (const config::Config& stage : stages_of(workspace.config)) {
     Session session(stage, workspace.registry, workspace.log,
                     session_args(workspace, purpose_of_stage(stage), {}));
