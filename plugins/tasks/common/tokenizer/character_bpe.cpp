@@ -74,7 +74,8 @@ bool CharacterBpe::is_kind_of(const NamedText& file) {
            object[part].contains(key) && object[part][key] == value;
   };
   return is("model", "type", "BPE") &&
-         (is("model", "byte_fallback", true) || is("pre_tokenizer", "type", "Metaspace"));
+         (is("model", "byte_fallback", true) || is("pre_tokenizer", "type", "Metaspace") ||
+          object.value("normalizer", json()).dump().find(kSpaceSign) != std::string::npos);
 }
 
 CharacterBpe::CharacterBpe(const NamedText& text) {
