@@ -155,6 +155,43 @@ TEST_F(Vlm, AVisionEncoderThatIsTrainedHasTheSameBitsUnderEveryStrategyBesideTur
                       HasSubstr("x 2 devices: 4 samples a device")));
 }
 
+// Of a language model whose state is not lost in what a process takes anyway: 6.5 million parameters.
+TEST_F(Vlm, AFrozenLanguageModelHasNoGradientsAndNoOptimizerState) {
+  const double parameters = 300 * 384 + 384 + 4 * (384 * (384 + 2 * 192 + 384 + 3 * 1024) + 2 * 384.0);
+  struct Case {
+    std::string strategy;
+    std::vector<std::string> sets;
+    double share;  // of gradients and moments that a process holds
+  };
+  for (const auto& [strategy, sets, share] :
+       {Case{"single", {}, 1},
+        {"ddp", {"launch.processes=2"}, 1},
+        {"sharded", {"launch.processes=2", "strategy.zero_stage=3"}, 0.5}}) {
+    // Each process's peak, as the operating system has it.
+    const auto peaks = [&](const std::string& dir, const std::string& freeze) {
+      std::vector<std::string> more;
+      for (const std::vector<std::string>& some :
+           {sets,
+            {"run.dir=" + dir, "strategy.plugin=" + strategy, "task.freeze=" + freeze,
+             "run.reproducible=false", "task.language.hidden_size=384", "task.language.num_hidden_layers=4",
+             "train.max_steps=2", "evaluate.every=0", "evaluate.at_end=false", "checkpoint.every=0"}})
+        for (const std::string& set : some) more.insert(more.end(), {"--set", set});
+      const Result run = call("run", more);
+      EXPECT_EQ(run.code, 0) << run.out << run.err;
+      std::vector<double> bytes;
+      for (const auto& rank : nlohmann::json::parse(read_text(path(dir + "/summary.json")))["ranks"])
+        bytes.push_back(rank["host_memory"]);
+      return bytes;
+    };
+    const auto trained = peaks(strategy + "-trained", R"(["vision.*"])"),
+               frozen = peaks(strategy + "-frozen", R"(["vision.*", "language.*"])");
+    ASSERT_EQ(trained.size(), frozen.size());
+    for (size_t rank = 0; rank < trained.size(); ++rank)
+      EXPECT_GT(trained[rank] - frozen[rank], share * 3 * sizeof(float) * parameters)
+          << strategy << ": a gradient and two moments of each";
+  }
+}
+
 TEST_F(Vlm, ActivationCheckpointingGivesTheSameBits) {
   ASSERT_EQ(call("run").code, 0);
   ASSERT_EQ(call("run", {"--set", "run.dir=again", "--set", "train.activation_checkpointing=true"}).code, 0);
@@ -286,6 +323,20 @@ TEST_F(Vlm, ASentencePieceTokenizerGoesWithTheModel) {
   const Result again =
       call("run", with({"--set", "run.dir=again", "--set", "task.language.init_from=tokens"}));
   EXPECT_EQ(again.code, 0) << again.out << again.err;
+
+  // So is that of the whole, with one token more.
+  write_text(path("tokens/added_tokens.json"), R"({"<image>": 330, "<pad>": 331, "<new>": 332})");
+  const std::vector<std::string> parts{"--set", "run.dir=parts",
+                                       "--set", "task.language.init_from=whole",
+                                       "--set", "task.vision.init_from=whole",
+                                       "--set", "train.max_steps=1"};
+  const Result grown = call("run", with(parts));
+  EXPECT_EQ(grown.code, 0) << grown.out << grown.err;
+  EXPECT_THAT(grown.out, testing::ContainsRegex("the tokenizer has 1 token.s. that .*/whole does not have, "
+                                                "from number 332 on"));
+  const Result other = call("run", {"--set", "run.dir=other", "--set", "task.language.init_from=whole"});
+  EXPECT_EQ(other.code, 2) << other.out;
+  EXPECT_THAT(other.err, testing::ContainsRegex("task.tokenizer.path = .*: must be given with weights of "));
 }
 
 TEST_F(Vlm, ShardsAreTheSameAsFiles) {

@@ -154,9 +154,6 @@ TEST(LlamaFolder, TheVocabularyMayHaveMoreTokensThanTheTokenizer) {
     const at::Tensor &theirs = model.parameters()[i].tensor, &ours = again.parameters()[i].tensor;
     EXPECT_TRUE(theirs.narrow(0, 0, ours.size(0)).equal(ours)) << model.parameters()[i].name;
   }
-  export_llama(folder.path(), again);
-  EXPECT_THAT(message_of<Error>([&] { import_llama(folder.path(), model); }),
-              HasSubstr("the tokenizer's vocabulary = 19, the folder has 17"));
 }
 
 TEST(LlamaFolder, AMissingShardIsNamed) {

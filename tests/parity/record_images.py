@@ -20,10 +20,20 @@ FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "vlm")
 
 
 def exif(orientation, endian):
-    tags = [(0x010F, 2, 4, b"abc\0"), (0x0112, 3, 1, struct.pack(endian + "HH", orientation, 0))]
+    tags = [(0x010F, 2, 4, b"abc\0")]
+    if orientation is not None:
+        tags.append((0x0112, 3, 1, struct.pack(endian + "HH", orientation, 0)))
     entries = b"".join(struct.pack(endian + "HHI", *tag[:3]) + tag[3] for tag in tags)
     start = b"II*\0" if endian == "<" else b"MM\0*"
     return start + struct.pack(endian + "IH", 8, len(tags)) + entries + bytes(4)
+
+
+def xmp(orientation, as_element=False):
+    """What programs of Adobe say of a picture; without the rest that they write."""
+    value = f"<tiff:Orientation>{orientation}</tiff:Orientation>" if as_element else ""
+    attribute = "" if as_element else f' tiff:Orientation="{orientation}"'
+    return (f'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"><rdf:Description'
+            f' xmlns:tiff="http://ns.adobe.com/tiff/1.0/"{attribute}>{value}</rdf:Description></rdf:RDF></x:xmpmeta>').encode()
 
 
 def smooth(width, height, channels):
@@ -93,6 +103,9 @@ def pngs():
     for orientation in range(1, 9):
         endian = "<>"[orientation % 2]
         yield f"turned{orientation}.png", png(2, 8, width=5, height=3, extra=[(b"eXIf", exif(orientation, endian))])
+    for compressed in (0, 1):
+        text = b"XML:com.adobe.xmp\0" + bytes([compressed, 0, 0, 0]) + (zlib.compress(xmp(6)) if compressed else xmp(6))
+        yield f"xmp{compressed}.png", png(2, 8, width=5, height=3, extra=[(b"iTXt", text)])
     yield "gamma.png", png(2, 8, width=5, height=3, extra=[(b"gAMA", struct.pack(">I", 100000)), (b"tEXt", b"Title\0x")])
 
 
@@ -113,6 +126,9 @@ def jpegs():
     assert cmyk[adobe + 11] == 0
     yield "ycck.jpg", cmyk[:adobe + 11] + b"\2" + cmyk[adobe + 12:]  # the same numbers, said to be YCCK
     yield "turned6.jpg", saved(colour, **options, exif=b"Exif\0\0" + exif(6, ">"))
+    yield "xmp.jpg", saved(colour, **options, xmp=xmp(8))
+    yield "xmp-after-exif.jpg", saved(colour, **options, exif=b"Exif\0\0" + exif(3, "<"), xmp=xmp(6))
+    yield "xmp-beside-exif.jpg", saved(colour, **options, exif=b"Exif\0\0" + exif(None, "<"), xmp=xmp(6))
     yield "turned3.jpg", saved(grey, **options, exif=b"Exif\0\0" + exif(3, "<"))
 
 
@@ -123,6 +139,7 @@ def webps():
     yield "lossless.webp", saved(colour, format="WEBP", lossless=True)
     yield "lossy-alpha.webp", saved(alpha, format="WEBP", quality=80, exact=True)
     yield "lossless-alpha.webp", saved(alpha, format="WEBP", lossless=True, exact=True)
+    yield "xmp.webp", saved(colour, format="WEBP", lossless=True, xmp=xmp(5, as_element=True))
     yield "turned8.webp", saved(colour, format="WEBP", lossless=True, exif=exif(8, "<"))
     animation = saved(alpha, format="WEBP", lossless=True, exact=True, save_all=True, append_images=[colour.convert("RGBA")])
     yield "animation.webp", animation

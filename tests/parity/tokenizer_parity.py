@@ -172,7 +172,7 @@ def compare_kind(report, tool, tokenizers, kind, theirs, folder, texts):
 
 
 def compare_sentence_piece(report, tool, texts, training):
-    """A model that sentencepiece trains as Llama's; and what we save of it, read by transformers."""
+    """A model that sentencepiece trains as Llama's; and what we save of it, read by transformers; its tokenizer.json."""
     import sentencepiece
     import transformers
 
@@ -207,7 +207,52 @@ def compare_sentence_piece(report, tool, texts, training):
             report.compare(f"{name}: ids", [texts[i] for i in plain], [[1] + ours[i] for i in plain],
                            theirs([texts[i] for i in plain], split_special_tokens=True).input_ids)
             report.compare(f"{name}: decoded texts", ours, decoded, theirs.batch_decode(ours))
-            report.compare(f"{name}: special tokens recognized", marked, recognized, theirs(marked, add_special_tokens=False).input_ids)
+            some = [i for i in plain if texts[i]]
+            report.compare(f"{name}: special tokens recognized", [marked[i] for i in some], [recognized[i] for i in some],
+                           theirs([marked[i] for i in some], add_special_tokens=False).input_ids)
+        with open(os.path.join(saved, "tokenizer.json"), encoding="utf-8") as file:
+            return json.load(file)
+
+
+def character_bpe_forms(form):
+    """tokenizer.json of Llama's kind as there are: what puts the sign before a text, and tokens added at the end."""
+    replace = form["normalizer"]["normalizers"][1]
+    metaspace = {"type": "Metaspace", "replacement": "\u2581", "split": False}
+    added = [{"id": 700 + i, "content": content, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": i < 2}
+             for i, content in enumerate(("<image>", "<pad>", "<|im_start|>"))]
+    form = {**form, "added_tokens": [token for token in form["added_tokens"] if token["id"] < 700] + added}
+    yield "legacy", form
+    plain = {**form["decoder"], "decoders": form["decoder"]["decoders"][:3]}
+    yield "no space before", {**form, "normalizer": replace, "decoder": plain}
+    for scheme in ("always", "first", "never"):
+        yield f"Metaspace, {scheme}", {**form, "normalizer": None, "pre_tokenizer": {**metaspace, "prepend_scheme": scheme},
+                                       "decoder": plain if scheme == "never" else form["decoder"]}
+    old = {**form["model"], "merges": [" ".join(merge) for merge in form["model"]["merges"]]}
+    yield "merges as before", {**form, "model": old}
+    unknown = {token: i for i, token in enumerate(token for token in form["model"]["vocab"] if not token.startswith("<0x"))}
+    merges = [merge for merge in form["model"]["merges"] if set(merge) <= set(unknown)]
+    moved = [{**token, "id": unknown.get(token["content"], len(unknown) + token["id"] - 700)} for token in form["added_tokens"]]
+    for fuse in (True, False):
+        yield f"without bytes, unknown fused: {fuse}", {**form, "added_tokens": moved, "post_processor": None, "model": {
+            **form["model"], "vocab": unknown, "merges": merges, "byte_fallback": False, "fuse_unk": fuse}}
+
+
+def compare_character_bpe(report, tool, tokenizers, form, texts):
+    marked = [f"{text}</s>{text}<image> {text}<|im_start|><pad>{text}" for text in texts[:3000]]
+    texts = texts + ["a long text\twithout an end \u2581 " + text * 40 for text in texts[:200]]
+    for name, file in character_bpe_forms(form):
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "tokenizer.json"), "w", encoding="utf-8") as out:
+                json.dump(file, out, ensure_ascii=name.startswith("legacy"))
+            theirs = tokenizers.Tokenizer.from_file(os.path.join(folder, "tokenizer.json"))
+            ours = tool.encode(folder, [text.encode() for text in texts])
+            report.compare(f"tokenizer.json of SentencePiece, {name}: ids", texts, ours,
+                           [e.ids for e in theirs.encode_batch(texts, add_special_tokens=False)])
+            report.compare(f"tokenizer.json of SentencePiece, {name}: decoded texts", ours,
+                           [text.decode() for text in tool.decode(folder, ours)], theirs.decode_batch(ours, skip_special_tokens=False))
+            report.compare(f"tokenizer.json of SentencePiece, {name}: special tokens recognized", marked,
+                           tool.encode(folder, [text.encode() for text in marked], special=True),
+                           [e.ids for e in theirs.encode_batch(marked, add_special_tokens=False)])
 
 
 def compare_gpt2(report, tool, tokenizers, folder, texts):
@@ -251,7 +296,8 @@ def main():
         compare_codes(report, tool, "trained", folder, tokenizers.Tokenizer.from_file(folder + "/tokenizer.json"), texts)
         compare_files(report, tool, tokenizers, folder, texts[:2000])
         compare_bytes(report, tool, folder, samples.random_bytes(5000, seed=3))
-    compare_sentence_piece(report, tool, texts, samples.TRAINING * 3)
+    form = compare_sentence_piece(report, tool, texts, samples.TRAINING * 3)
+    compare_character_bpe(report, tool, tokenizers, form, [text for text in texts if "<" not in text])
     try:
         compare_gpt2(report, tool, tokenizers, gpt2_vocabulary.fetch(), texts)
         compare_bytes(report, tool, gpt2_vocabulary.fetch(), samples.random_bytes(5000, seed=4))

@@ -1,5 +1,5 @@
 """Compares our vision-language model with transformers' LlavaForConditionalGeneration, live: logits, loss, every gradient, and the
-folder that we save, for randomly initialised models.
+folder that we save, for randomly initialised models; and the tokens of conversations with its processor's.
 
 PIPELINE_PYTHON names the interpreter that has the packages of requirements.txt. Exit code 77: skipped, for the reason printed.
 """
@@ -152,14 +152,20 @@ def main():
         os.execv(wanted, [wanted] + sys.argv)
     parser = argparse.ArgumentParser()
     parser.add_argument("--probe", required=True, help="the program vlm_probe")
+    parser.add_argument("--chat-probe", required=True, help="the program vlm_chat_probe")
+    parser.add_argument("--tokenizer-tool", required=True, help="the program tokenizer_tool")
     arguments = parser.parse_args()
     try:
         import torch
         import transformers
     except ImportError as error:
         skip(f"{error}: set PIPELINE_PYTHON to a Python with tests/parity/requirements.txt")
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    import chat_comparison
+
     transformers.logging.set_verbosity_error()
     torch.set_num_threads(1)  # small models: threads only wait for each other
+    chat_comparison.main(arguments.chat_probe, arguments.tokenizer_tool)
     for seed, (kind, vision, language, options) in enumerate(MODELS):
         compare(arguments.probe, kind, vision, language, options, seed)
         print(f"equal to transformers {transformers.__version__}: {kind} {vision} {language} {options}")

@@ -1,12 +1,13 @@
 // Any bytes as a tokenizer's file: an Error, or a tokenizer that works and comes back from its text. The
-// first byte says which file: j tokenizer.json or a checkpoint's text, c tokenizer_config.json for SmolLM's,
-// v vocab.json, m merges.txt for the recorded vocabulary.
+// first byte says which file: j tokenizer.json or a checkpoint's text, s tokenizer.json of SentencePiece,
+// c tokenizer_config.json for SmolLM's, v vocab.json, m merges.txt for the recorded vocabulary.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
 
 #include "tests/tokenizer/fixtures.hpp"
 #include "tokenizer/byte_level_bpe.hpp"
+#include "tokenizer/character_bpe.hpp"
 #include "tokenizer/tokenizer_files.hpp"
 
 using namespace pipeline;
@@ -30,14 +31,23 @@ text::Vocabulary parse(char file, const std::string& content) {
   return text::parse_vocab_and_merges({"vocab", vocab}, {"fuzz", content});
 }
 
+void read_sentence_piece(const std::string& content) {
+  static_cast<void>(text::CharacterBpe::is_kind_of({"fuzz", content}));
+  const text::CharacterBpe pieces({"fuzz", content});
+  for (const text::Place place : {text::Place::kStart, text::Place::kWithin})
+    for (const int id : pieces.encode("The cat's 1,234\n\xff äöü ▁ <s>", place))
+      require(id >= 0 && static_cast<size_t>(id) < pieces.bytes.size());
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
+  const std::string content(reinterpret_cast<const char*>(data) + 1, size - 1);
   text::Vocabulary vocabulary;
   try {
-    vocabulary =
-        parse(static_cast<char>(data[0]), std::string(reinterpret_cast<const char*>(data) + 1, size - 1));
+    if (data[0] == 's') return read_sentence_piece(content), 0;
+    vocabulary = parse(static_cast<char>(data[0]), content);
   } catch (const text::Error&) {
     return 0;
   }

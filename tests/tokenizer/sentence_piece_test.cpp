@@ -64,6 +64,23 @@ std::vector<std::string> texts() {
           "1999"};
 }
 
+// The model's tokenizer.json: as folders have it that have no tokenizer.model. The sign for spaces is a
+// matter of the normalizer, as transformers wrote it until 4.45.
+json json_form() {
+  FilesFolder folder, saved;
+  load_tokenizer(with(folder, llama()).path())->save(saved.path());
+  return json::parse(tests::read_all(saved / "tokenizer.json"));
+}
+
+// As it writes it since, with `legacy: false`.
+json metaspace_form() {
+  json form = json_form();
+  form["normalizer"] = nullptr;
+  form["pre_tokenizer"] = {
+      {"type", "Metaspace"}, {"replacement", "▁"}, {"prepend_scheme", "first"}, {"split", false}};
+  return form;
+}
+
 TEST(SentencePiece, IdsAreTheLibrarys) {
   FilesFolder folder;
   const auto tokenizer = load_tokenizer(with(folder, llama()).path());
@@ -131,9 +148,25 @@ TEST(SentencePiece, SpecialTokensAreRecognizedInTemplates) {
   EXPECT_EQ(tokenizer->special_token("cat"), std::nullopt);
   std::vector<int32_t> expected = tokenizer->encode("the");
   expected.insert(expected.end(), {330, 330, 2});
-  tokenizer->encode_append("cat", expected, SpecialTokens::kAsText, Place::kWithin);
+  tokenizer->encode_append("cat", expected);
+  EXPECT_EQ(tokenizer->after_special(), Place::kStart);
   EXPECT_EQ(tokenizer->encode("the<image><image></s>cat", SpecialTokens::kRecognize), expected);
-  EXPECT_EQ(tokenizer->decode(expected), "the<image><image></s>cat");
+  EXPECT_EQ(tokenizer->decode(expected), "the<image><image></s> cat");
+}
+
+TEST(SentencePiece, ATokenizerJsonBesideItSaysWhereATextAfterASpecialTokenStands) {
+  FilesFolder folder, saved;
+  const json form = metaspace_form();
+  const auto tokenizer = load_tokenizer(with(folder, llama(), {{"tokenizer.json", form}}).path());
+  EXPECT_EQ(tokenizer->after_special(), Place::kWithin);
+  std::vector<int32_t> expected{2};
+  tokenizer->encode_append("cat", expected, SpecialTokens::kAsText, Place::kWithin);
+  EXPECT_EQ(tokenizer->encode("</s>cat", SpecialTokens::kRecognize), expected);
+  tokenizer_of_state(tokenizer->state(), "state")->save(saved.path());
+  EXPECT_EQ(json::parse(tests::read_all(saved / "tokenizer.json")), form);
+  EXPECT_EQ(load_tokenizer(saved.path())->fingerprint(), tokenizer->fingerprint());
+  FilesFolder alone;
+  EXPECT_NE(load_tokenizer(with(alone, llama()).path())->fingerprint(), tokenizer->fingerprint());
 }
 
 TEST(SentencePiece, TheConfigurationNamesWhatBeginsAndEnds) {
@@ -251,6 +284,98 @@ TEST(SentencePiece, OfTwoTokenizersTheOneThatCanBeReadIsMeant) {
   EXPECT_THAT(message_of<Error>([&] { load_tokenizer(folder.path()); }), HasSubstr("tokenizer.json"));
   with(folder, llama());
   EXPECT_EQ(load_tokenizer(folder.path())->vocab_size(), 330) << "a tokenizer.json says the same again";
+}
+
+TokenizerPtr load_json(const json& form, const json& config = {}) {
+  const FilesFolder folder;
+  folder.write("tokenizer.json", form.dump());
+  if (!config.is_null()) folder.write("tokenizer_config.json", config.dump());
+  return load_tokenizer(folder.path());
+}
+
+TEST(SentencePieceJson, GivesTheLibrarysIds) {
+  const auto tokenizer = load_json(metaspace_form()), legacy = load_json(json_form());
+  for (const std::string& text : texts()) {
+    const auto expected = librarys_ids(llama(), text);
+    EXPECT_EQ(legacy->encode(text), expected) << text;
+    // Metaspace puts no sign before another one.
+    if (!text.starts_with(' ') && !text.starts_with("▁")) {
+      EXPECT_EQ(tokenizer->encode(text), expected) << text;
+    }
+    if (text != "▁a") {
+      EXPECT_EQ(legacy->decode(expected), text);
+    }
+    EXPECT_EQ(legacy->encode(text, SpecialTokens::kAsText, Place::kWithin),
+              tokenizer->encode(text, SpecialTokens::kAsText, Place::kWithin));
+  }
+  EXPECT_EQ(tokenizer->encode("the"), tokenizer->encode(" the"));
+  EXPECT_EQ(tokenizer->vocab_size(), 330);
+  EXPECT_EQ(tokenizer->bos(), 1);
+  EXPECT_EQ(tokenizer->eot(), 2);
+  EXPECT_TRUE(tokenizer->adds_bos());
+  EXPECT_FALSE(load_json(json_form(), {{"add_bos_token", false}})->adds_bos());
+}
+
+TEST(SentencePieceJson, ATextAfterASpecialTokenStartsInTheLegacyFormAlone) {
+  for (const bool is_legacy : {false, true}) {
+    json form = is_legacy ? json_form() : metaspace_form();
+    form["added_tokens"].push_back({{"id", 330}, {"content", "<image>"}, {"special", true}});
+    const auto tokenizer = load_json(form);
+    std::vector<int32_t> expected = tokenizer->encode("the");
+    expected.push_back(330);
+    tokenizer->encode_append("cat", expected, SpecialTokens::kAsText,
+                             is_legacy ? Place::kStart : Place::kWithin);
+    EXPECT_EQ(tokenizer->encode("the<image>cat", SpecialTokens::kRecognize), expected);
+    EXPECT_THAT(tokenizer->encode("the<image>cat"), testing::Not(testing::Contains(330)));
+  }
+}
+
+TEST(SentencePieceJson, ALongTextTakesNoMoreThanItsLength) {
+  std::string text;
+  while (text.size() < 1 << 20) text += "the cat sat on the mat 猫 ";  // minutes, were it the square
+  const auto tokenizer = load_json(json_form());
+  const auto ids = tokenizer->encode(text);
+  EXPECT_EQ(tokenizer->decode(ids), text);
+  EXPECT_LT(ids.size(), text.size() / 2);
+}
+
+TEST(SentencePieceJson, StateAndFilesAreTheSameTokenizer) {
+  const auto tokenizer = load_json(json_form(), {{"eos_token", "<s>"}});
+  const auto again = tokenizer_of_state(tokenizer->state(), "state");
+  EXPECT_EQ(again->fingerprint(), tokenizer->fingerprint());
+  EXPECT_EQ(again->eot(), 1);
+  const FilesFolder saved;
+  again->save(saved.path());
+  EXPECT_EQ(load_tokenizer(saved.path())->fingerprint(), tokenizer->fingerprint());
+  EXPECT_NE(load_json(metaspace_form(), {{"eos_token", "<s>"}})->fingerprint(), tokenizer->fingerprint());
+}
+
+TEST(SentencePieceJson, WhatWouldMakeOtherIdsIsRefused) {
+  const auto error = [&](const char* pointer, const json& value) {
+    json form = metaspace_form();
+    form[json::json_pointer(pointer)] = value;
+    return message_of<Error>([&] { load_json(form); });
+  };
+  EXPECT_THAT(
+      error("/pre_tokenizer/split", true),
+      HasSubstr("tokenizer.json: pre_tokenizer.split = true: must be false: the tokenizer.json of Llama 1 "
+                "and 2 has no other"));
+  EXPECT_THAT(error("/pre_tokenizer", nullptr), HasSubstr("normalizer = null: must be"));
+  EXPECT_THAT(error("/normalizer", {{"type", "NFC"}}), HasSubstr("normalizer"));
+  EXPECT_THAT(error("/model/ignore_merges", true), HasSubstr("model.ignore_merges = true: must be false"));
+  EXPECT_THAT(error("/decoder/decoders/0/content", "_"), HasSubstr("decoder.decoders = "));
+  EXPECT_THAT(error("/model/merges/0", {"qq", "zz"}),
+              HasSubstr("model.merges[0]: \"qq\" is not in the vocab"));
+  EXPECT_THAT(error("/model/merges/0", "abc"), HasSubstr("model.merges[0] = \"abc\": must be two tokens"));
+  EXPECT_THAT(error("/model/merges/0", json_form()["model"]["merges"][1]), HasSubstr("is there twice"));
+  EXPECT_THAT(error("/model/vocab/a", 2000), HasSubstr("id of \"a\" = 2000"));
+  EXPECT_THAT(error("/model/vocab/a", 3), HasSubstr("has id 3, which is"));
+  EXPECT_THAT(error("/model/unk_token", "<none>"), HasSubstr("model.unk_token = \"<none>\""));
+  EXPECT_THAT(error("/added_tokens/0/rstrip", true),
+              HasSubstr("added_tokens[0].rstrip = true: must be false"));
+  EXPECT_THAT(error("/added_tokens/0/id", 1), HasSubstr("\"<unk>\" has 0 in the vocabulary"));
+  EXPECT_THAT(error("/post_processor/single/0/SpecialToken/id", "the"),
+              HasSubstr("is not among the added_tokens"));
 }
 
 }  // namespace

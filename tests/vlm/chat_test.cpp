@@ -7,6 +7,8 @@
 
 #include <algorithm>
 
+#include <nlohmann/json.hpp>
+
 #include "tests/support/test_files.hpp"
 #include "tests/tokenizer/trained_sentence_piece.hpp"
 #include "tokenizer/bpe_trainer.hpp"
@@ -153,9 +155,9 @@ TEST(ChatWithSentencePiece, VicunasTokensAreThoseOfTheWholeText) {
       "<s>A chat between a curious user and an artificial intelligence assistant. The assistant gives "
       "helpful, detailed, and polite answers to the user's questions.";
   const Conversation two{"c", "", {{false, "what is this?"}, {true, "a cat"}, {false, "</s>"}, {true, "no"}}};
-  // The space of a text that starts is there after <s>, too.
-  std::vector<int64_t> expected = whole(
-      "<s> " + system.substr(3) + " USER: what is this? ASSISTANT: a cat</s> USER:", text::Place::kWithin);
+  // The space of a text that starts is there after <s> and </s>, too.
+  std::vector<int64_t> expected =
+      whole(system + " USER: what is this? ASSISTANT: a cat</s>USER:", text::Place::kWithin);
   const auto written = tokenizer->encode(" </s>", text::SpecialTokens::kAsText, text::Place::kWithin);
   expected.insert(expected.end(), written.begin(), written.end());
   for (const int64_t id : whole(" ASSISTANT: no", text::Place::kWithin)) expected.push_back(id);
@@ -164,9 +166,58 @@ TEST(ChatWithSentencePiece, VicunasTokensAreThoseOfTheWholeText) {
   EXPECT_EQ(std::count(expected.begin(), expected.end(), chat.end_token()), 1);
   EXPECT_EQ(chat.answer_text(chat.answer(two, 0)), "a cat</s>");
   const ChatTokens seen = chat.sequence({"c", "p.png", {{false, "<image>\nwhat"}, {true, "a cat"}}});
-  std::vector<int64_t> rest = whole("\nwhat ASSISTANT: a cat", text::Place::kWithin);
+  // LLaVA's own code makes tokens of what follows a picture by itself: a text that starts.
+  std::vector<int64_t> rest = whole("\nwhat ASSISTANT: a cat", text::Place::kStart);
+  EXPECT_NE(rest, whole("\nwhat ASSISTANT: a cat", text::Place::kWithin));
   EXPECT_THAT(std::vector<int64_t>(seen.tokens.end() - static_cast<int64_t>(rest.size()), seen.tokens.end()),
               ElementsAreArray(rest));
+}
+
+TEST(ChatWithSentencePiece, WhatFollowsAPictureStandsWhereItsTokenizerSays) {
+  const tests::FilesFolder folder, saved;
+  folder.write("tokenizer.model", tests::trained_sentence_piece());
+  text::load_tokenizer(folder.path())->save(saved.path());
+  auto form = nlohmann::json::parse(tests::read_all(saved / "tokenizer.json"));
+  form["normalizer"] = nullptr;
+  form["pre_tokenizer"] = {
+      {"type", "Metaspace"}, {"replacement", "\u2581"}, {"prepend_scheme", "first"}, {"split", false}};
+  for (const bool goes_on : {false, true}) {
+    if (goes_on) folder.write("tokenizer.json", form.dump());  // as `legacy: false`
+    const text::TokenizerPtr tokenizer = text::load_tokenizer(folder.path());
+    const text::Place place = goes_on ? text::Place::kWithin : text::Place::kStart;
+    const auto ends_with = [&](const char* style, const Conversation& conversation, const std::string& text) {
+      const auto tokens = Chat(ChatTemplate::named(style), tokenizer, 3, 1000).sequence(conversation).tokens;
+      const auto picture = std::find(tokens.rbegin(), tokens.rend(), ChatTokens::kPatch).base();
+      const auto expected = tokenizer->encode(text, text::SpecialTokens::kAsText, place);
+      EXPECT_THAT(std::vector<int64_t>(picture, tokens.end()), ElementsAreArray(expected)) << style << text;
+    };
+    ends_with("plain", {"c", "p.png", {{false, "<image>"}, {true, "a cat"}}}, "a cat");
+    ends_with("vicuna", {"c", "p.png", {{false, "the <image>"}, {true, "a cat"}}}, " ASSISTANT: a cat");
+    ends_with("vicuna", {"c", "p.png", {{false, "<image>the"}, {true, "a cat"}}}, "the ASSISTANT: a cat");
+  }
+}
+
+TEST_F(ChatTest, ChatmlEndsEveryTurnWithANewLine) {
+  text::BpeTrainer trainer;
+  trainer.add("x");
+  const tests::FilesFolder folder;
+  trainer.train({.vocab_size = 257, .on_token = nullptr}).save(folder.path());
+  auto form = nlohmann::json::parse(tests::read_all(folder / "tokenizer.json"));
+  for (const auto& [id, token] : {std::pair(257, "<|im_start|>"), {258, "<|im_end|>"}})
+    form["added_tokens"].push_back({{"id", id}, {"content", token}, {"special", true}});
+  folder.write("tokenizer.json", form.dump());
+  const text::TokenizerPtr tokenizer = text::load_tokenizer(folder.path());
+  const Chat chat(ChatTemplate::named("chatml"), tokenizer, 1, 1000);
+  const auto text_of = [&](std::vector<int64_t> tokens) {
+    std::replace(tokens.begin(), tokens.end(), ChatTokens::kPatch, int64_t{'#' - '!'});
+    return tokenizer->decode(std::vector<int32_t>(tokens.begin(), tokens.end()));
+  };
+  const std::string asked =
+      "<|im_start|>user\n#\nQ<|im_end|>\n<|im_start|>assistant\nyes<|im_end|>\n<|im_start|>user\nR<|im_end|>"
+      "\n"
+      "<|im_start|>assistant\n";
+  EXPECT_EQ(text_of(chat.sequence(two_).tokens), asked + "no") << "and an end, which is a target alone";
+  EXPECT_EQ(text_of(chat.prompt(two_, 1, 10)), asked);
 }
 
 }  // namespace

@@ -156,8 +156,14 @@ Weights::~Weights() = default;
 void Weights::read(size_t index, at::Tensor& out) const {
   for (const auto& [piece, view] : sources_.at(index)) {
     at::Tensor part = piece.of(out);
-    const at::Tensor theirs = view_of(*view, files_->path());
-    part.copy_((piece.more_rows > 0 ? theirs.narrow(0, 0, part.size(0)) : theirs).view(part.sizes()));
+    at::Tensor theirs = view_of(*view, files_->path());
+    if (piece.more_rows < 0) {
+      part.narrow(0, theirs.size(0), -piece.more_rows).copy_(theirs.to(at::kDouble).mean(0));
+      part = part.narrow(0, 0, theirs.size(0));
+    } else if (piece.more_rows > 0) {
+      theirs = theirs.narrow(0, 0, part.size(0));
+    }
+    part.copy_(theirs.view(part.sizes()));
     view->forget();
   }
 }

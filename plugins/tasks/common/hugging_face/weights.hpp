@@ -22,12 +22,14 @@ struct Piece {
   std::string name;
   int64_t first = 0, columns = 0;  // in the last dimension; 0 columns: all
   bool transposed = false;         // a matrix that is (out, in) in the folder and (in, out) here
-  int64_t more_rows = 0;           // at the end of the folder's tensor; zeros where we write it
+  // At the end of the folder's tensor; zeros where we write it. Below 0: at the end of ours, where each row
+  // starts as the mean of the folder's.
+  int64_t more_rows = 0;
   // The folder's shape where it has the same values, after all of that, in another.
   std::vector<int64_t> folded = {};
 
   at::Tensor of(const at::Tensor& parameter) const;
-  at::Tensor written(const at::Tensor& parameter) const;  // with more_rows
+  at::Tensor written(const at::Tensor& parameter) const;  // with more_rows, which are not below 0
   std::vector<int64_t> shape(const std::vector<int64_t>& parameter) const;
 };
 

@@ -22,15 +22,27 @@ bool is_mask(const std::string& name) {
   return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
 }
 
-hugging_face::NameMap gpt2_names() {
+constexpr const char* kEmbedding = "transformer.wte.weight";
+
+// more_tokens: that the folder's vocabulary has behind ours; below 0: that ours has behind the folder's.
+hugging_face::NameMap gpt2_names(const Gpt2& model, int64_t more_tokens = 0) {
   constexpr const char *kPrefix = "transformer.", *kHead = "lm_head.weight";
-  return {.plain_name =
+  return {.pieces =
+              [&model, more_tokens](const Parameter& parameter) {
+                const std::string& prefix = model.place().prefix;
+                std::vector<hugging_face::Piece> pieces;
+                if (!parameter.name.starts_with(prefix)) return pieces;
+                pieces.push_back({.name = parameter.name.substr(prefix.size())});
+                if (pieces.front().name == kEmbedding) pieces.front().more_rows = more_tokens;
+                return pieces;
+              },
+          .plain_name =
               [](const std::string& name) {
                 if (is_mask(name)) return std::string();
                 return name == kHead || name.starts_with(kPrefix) ? name : kPrefix + name;
               },
           .head = kHead,
-          .tied_to = "transformer.wte.weight"};
+          .tied_to = kEmbedding};
 }
 
 // visit(key, value) for what config.json has as we have it.
@@ -216,7 +228,6 @@ Gpt2Config read_gpt2_config(const std::string& path) {
 Gpt2Config import_gpt2(const std::string& folder, Gpt2& model) {
   const Gpt2Config &ours = model.config(), theirs = read_gpt2_config(folder + "/config.json");
   hugging_face::Differences differences;
-  differences.compare("the tokenizer's vocabulary", ours.vocab_size, theirs.vocab_size);
   differences.compare("task.model.n_layer", ours.n_layer, theirs.n_layer);
   differences.compare("task.model.n_head", ours.n_head, theirs.n_head);
   differences.compare("task.model.n_embd", ours.n_embd, theirs.n_embd);
@@ -224,12 +235,13 @@ Gpt2Config import_gpt2(const std::string& folder, Gpt2& model) {
   differences.compare("task.model.n_positions", ours.n_positions, theirs.n_positions);
   differences.compare("task.model.layer_norm_epsilon", ours.layer_norm_epsilon, theirs.layer_norm_epsilon);
   differences.raise(folder);
-  hugging_face::import_weights(folder, model.parameters(), gpt2_names());
+  hugging_face::import_weights(folder, model.parameters(),
+                               gpt2_names(model, theirs.vocab_size - ours.vocab_size));
   return theirs;
 }
 
 void export_gpt2(const std::string& folder, const Gpt2& model) {
-  hugging_face::export_weights(folder, model.parameters());
+  hugging_face::export_weights(folder, model.parameters(), gpt2_names(model));
   hugging_face::write_text(folder + "/config.json", format_gpt2_config(model.config()));
   hugging_face::write_text(folder + "/generation_config.json", format_generation_config(model.config()));
 }

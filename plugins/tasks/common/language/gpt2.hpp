@@ -86,7 +86,7 @@ Gpt2Config read_gpt2_config(const std::string& path);
 // The model's parameters start as those of the folder; its configuration is given back. Throws unless the
 // folder holds this model: one error for all values of the configuration that differ, one for all tensors
 // that are missing, unexpected or of another shape. Mask buffers (attn.bias) are passed over, and
-// lm_head.weight must equal wte.weight.
+// lm_head.weight must equal wte.weight. Its vocabulary may differ from ours: see import_llama().
 Gpt2Config import_gpt2(const std::string& folder, Gpt2& model);
 
 // Writes config.json, generation_config.json and model.safetensors (fp32) that transformers loads. The folder

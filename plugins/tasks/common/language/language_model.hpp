@@ -83,4 +83,12 @@ class LanguageModel : public generation::DecoderModel {
   Place place_;
 };
 
+// For the log: what an import has made of `count` tokens that ours has behind the folder's. Empty: there are
+// none.
+inline std::string note_of_new_tokens(const std::string& folder, int64_t vocabulary, int64_t count) {
+  if (count <= 0) return {};
+  return concat("the tokenizer has ", count, " token(s) that ", folder, " does not have, from number ",
+                vocabulary - count, " on: their rows start as the mean of the others");
+}
+
 }  // namespace pipeline::language

@@ -43,7 +43,7 @@ std::string replaced(std::string name, const char* from, const char* to) {
 }
 
 // more_tokens: see llama_pieces().
-hugging_face::NameMap llama_names(const Llama& model, int64_t more_tokens = 0) {
+hugging_face::NameMap llama_names(const Llama& model, int64_t more_tokens = 0, const FolderPart& part = {}) {
   const bool tied = model.config().tie_word_embeddings;
   return {.pieces =
               [&model, more_tokens](const Parameter& p) {
@@ -52,8 +52,10 @@ hugging_face::NameMap llama_names(const Llama& model, int64_t more_tokens = 0) {
                            : std::vector<Piece>();
               },
           .plain_name =
-              [](const std::string& name) {  // a buffer of older versions
-                return name.ends_with("rotary_emb.inv_freq") ? std::string() : name;
+              [name_of = part.name](const std::string& name) {
+                if (name.ends_with("rotary_emb.inv_freq"))
+                  return std::string();  // a buffer of older versions
+                return name_of ? name_of(name) : name;
               },
           .value = [&model](const ParameterRegistry::Declared& p) { return model.merged(p); },
           .head = tied ? "lm_head.weight" : "",
@@ -310,9 +312,18 @@ std::vector<Piece> llama_pieces(const Parameter& parameter, const LlamaConfig& c
 }
 
 LlamaConfig read_llama_config(const ConfigFile& file) {
-  LlamaConfig config;
-  config.num_key_value_heads = 0;
-  config.tie_word_embeddings = false;  // transformers' defaults
+  // transformers' defaults, which the part of a larger model's config.json may leave out.
+  LlamaConfig config{.vocab_size = 32000,
+                     .max_position_embeddings = 2048,
+                     .hidden_size = 4096,
+                     .num_hidden_layers = 32,
+                     .num_attention_heads = 32,
+                     .num_key_value_heads = 0,
+                     .intermediate_size = 11008,
+                     .rms_norm_eps = 1e-6,
+                     .tie_word_embeddings = false,
+                     .bos_token_id = 1,
+                     .eos_token_id = 2};
   file.require("model_type", "llama");
   file.expect("hidden_act", "silu");
   file.expect("attention_bias", false);
@@ -338,7 +349,6 @@ void compare_llama(const LlamaConfig& ours, const LlamaConfig& theirs,
   const auto compare = [&](const std::string& key, auto mine, auto other) {
     differences.compare("task.language." + key, mine, other);
   };
-  differences.compare("the tokenizer's vocabulary", ours.vocab_size, theirs.vocab_size);
   compare("hidden_size", ours.hidden_size, theirs.hidden_size);
   compare("num_hidden_layers", ours.num_hidden_layers, theirs.num_hidden_layers);
   compare("num_attention_heads", ours.num_attention_heads, theirs.num_attention_heads);
@@ -351,15 +361,16 @@ void compare_llama(const LlamaConfig& ours, const LlamaConfig& theirs,
   compare("tie_word_embeddings", ours.tie_word_embeddings, theirs.tie_word_embeddings);
 }
 
-LlamaConfig import_llama(const std::string& folder, Llama& model) {
-  const LlamaConfig theirs = read_llama_config(ConfigFile(folder + "/config.json"));
+LlamaConfig import_llama(const std::string& folder, Llama& model, const FolderPart& part) {
+  const ConfigFile file(folder + "/config.json");
+  const LlamaConfig theirs = read_llama_config(part.config.empty() ? file : file.part(part.config.c_str()));
   LlamaConfig used = theirs;
-  const int64_t more = std::max<int64_t>(theirs.vocab_size - model.config().vocab_size, 0);
-  used.vocab_size -= more;
+  used.vocab_size = model.config().vocab_size;
   hugging_face::Differences differences;
   compare_llama(model.config(), used, differences);
   differences.raise(folder);
-  hugging_face::import_weights(folder, model.parameters(), llama_names(model, more));
+  const int64_t more = theirs.vocab_size - used.vocab_size;
+  hugging_face::import_weights(folder, model.parameters(), llama_names(model, more, part));
   return theirs;
 }
 

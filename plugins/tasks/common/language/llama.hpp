@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -111,13 +112,21 @@ nlohmann::json llama_json(const LlamaConfig& config);
 void compare_llama(const LlamaConfig& ours, const LlamaConfig& theirs,
                    hugging_face::Differences& differences);
 // The folder's tensors for a parameter of ours, whose name begins with `prefix`. `more_tokens`: that the
-// folder's vocabulary has behind ours.
+// folder's vocabulary has behind ours; below 0: that ours has behind the folder's.
 std::vector<hugging_face::Piece> llama_pieces(const Parameter& parameter, const LlamaConfig& config,
                                               const std::string& prefix, int64_t more_tokens = 0);
 
+// A model's place in the folder of a larger one.
+struct FolderPart {
+  std::string config;  // the member of config.json
+  // The name that a tensor has in a folder of its own; empty: it is another part's.
+  std::function<std::string(const std::string& name)> name;
+};
+
 // The model's parameters start as those of the folder; its configuration is given back. Throws unless the
-// folder holds this model; one error for all that differs. Its vocabulary may be larger than ours.
-LlamaConfig import_llama(const std::string& folder, Llama& model);
+// folder holds this model; one error for all that differs. Its vocabulary may be larger than ours, or
+// smaller: the rows of tokens that it does not have start as the mean of the others.
+LlamaConfig import_llama(const std::string& folder, Llama& model, const FolderPart& part = {});
 
 // Writes config.json, generation_config.json and model.safetensors (fp32). The folder must exist.
 void export_llama(const std::string& folder, const Llama& model);

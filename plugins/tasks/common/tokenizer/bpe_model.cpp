@@ -75,6 +75,16 @@ void BpeModel::encode_short(std::string_view piece, std::vector<int32_t>& ids) c
 }
 
 void BpeModel::encode_long(std::string_view piece, std::vector<int32_t>& ids) const {
+  std::vector<int32_t> tokens;
+  tokens.reserve(piece.size());
+  for (const char byte : piece) {
+    const int32_t id = byte_ids_[static_cast<uint8_t>(byte)];
+    if (id != kNoToken) tokens.push_back(id);
+  }
+  merge_all(pairs_, tokens, ids);
+}
+
+void merge_all(const PairTable& pairs, std::span<const int32_t> tokens, std::vector<int32_t>& ids) {
   constexpr size_t kEnd = ~size_t{0};
   struct Node {  // of a list of the tokens that are left, from left to right
     int32_t token;
@@ -84,27 +94,22 @@ void BpeModel::encode_long(std::string_view piece, std::vector<int32_t>& ids) co
   struct Candidate {
     uint32_t rank;
     size_t at;  // the left token
-    int32_t left;
-    int32_t right;
     int32_t result;
     bool operator>(const Candidate& other) const {
       return std::tie(rank, at) > std::tie(other.rank, other.at);
     }
   };
+  if (tokens.empty()) return;
   std::vector<Node> nodes;
-  nodes.reserve(piece.size());
-  for (const char byte : piece) {
-    const int32_t id = byte_ids_[static_cast<uint8_t>(byte)];
-    if (id != kNoToken) nodes.push_back({id, nodes.size() - 1, nodes.size() + 1});
-  }
-  if (nodes.empty()) return;
+  nodes.reserve(tokens.size());
+  for (const int32_t token : tokens) nodes.push_back({token, nodes.size() - 1, nodes.size() + 1});
   nodes.front().previous = nodes.back().next = kEnd;
   std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> candidates;
   const auto look_up = [&](size_t at) {
     const size_t next = nodes[at].next;
     if (next == kEnd) return;
-    const PairTable::Entry& entry = pairs_.find(nodes[at].token, nodes[next].token);
-    if (entry.rank != kNoRank) candidates.push({entry.rank, at, entry.left, entry.right, entry.result});
+    const PairTable::Entry& entry = pairs.find(nodes[at].token, nodes[next].token);
+    if (entry.rank != kNoRank) candidates.push({entry.rank, at, entry.result});
   };
   for (size_t i = 0; i < nodes.size(); ++i) look_up(i);
 
@@ -113,8 +118,11 @@ void BpeModel::encode_long(std::string_view piece, std::vector<int32_t>& ids) co
     const Candidate best = candidates.top();
     candidates.pop();
     Node& left = nodes[best.at];
-    // Merges next to it may have overtaken a candidate.
-    if (left.token != best.left || left.next == kEnd || nodes[left.next].token != best.right) continue;
+    // Merges next to it may have overtaken a candidate. As in Hugging Face's, it stands as long as the pair
+    // there makes the same token.
+    if (left.token == kGone || left.next == kEnd) continue;
+    const PairTable::Entry& now = pairs.find(left.token, nodes[left.next].token);
+    if (now.rank == kNoRank || now.result != best.result) continue;
     Node& right = nodes[left.next];
     left.token = best.result;
     right.token = kGone;

@@ -56,6 +56,10 @@ class PairTable {
   std::vector<Entry> entries_;
 };
 
+// Merges neighbours in a text's first tokens: the pair with the best merge, the leftmost of equals, until no
+// pair has one. Adds what is left. Time grows with n log n.
+void merge_all(const PairTable& pairs, std::span<const int32_t> tokens, std::vector<int32_t>& ids);
+
 // Byte-pair encoding of one piece of text: its bytes become tokens, then the pair with the best merge, the
 // leftmost of equals, becomes one token, until no pair has a merge. Bytes without a token are left out. Const
 // and safe for any thread.

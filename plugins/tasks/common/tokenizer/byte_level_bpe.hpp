@@ -41,6 +41,7 @@ class ByteLevelBpe final : public Tokenizer {
   bool has_eot() const override;
   std::optional<int32_t> bos() const override;
   bool adds_bos() const override;
+  Place after_special() const override { return Place::kWithin; }
 
   // Of vocabulary, merges and special tokens.
   uint64_t fingerprint() const override;

@@ -1,7 +1,5 @@
 #include "tokenizer/sentence_piece.hpp"
 
-#include <sentencepiece_processor.h>
-
 #include <algorithm>
 #include <array>
 
@@ -9,6 +7,7 @@
 
 #include "core/base/utf8.hpp"
 #include "core/json/strict_json.hpp"
+#include "tokenizer/character_bpe.hpp"
 #include "tokenizer/fingerprint.hpp"
 #include "tokenizer/sentence_piece_json.hpp"
 #include "tokenizer/sentence_piece_model.hpp"
@@ -30,18 +29,6 @@ constexpr const char *kModel = "tokenizer.model", *kAddedTokens = "added_tokens.
 constexpr std::array kBeside{kAddedTokens, kTokenizerConfig, "special_tokens_map.json"};
 
 constexpr const char* kLimit = "the tokenizers of Llama 1 and 2 have no other";
-
-constexpr std::string_view kSpace = "\u2581";
-
-// The bytes that a piece stands for.
-std::string bytes_of(const sentencepiece::SentencePieceProcessor& model, int id) {
-  std::string piece = model.IdToPiece(id);
-  if (model.IsControl(id) || model.IsUnknown(id)) return piece;
-  if (model.IsByte(id))  // "<0x0A>"
-    return std::string(1, static_cast<char>(std::stoi(piece.substr(3, 2), nullptr, 16)));
-  for (size_t at = 0; (at = piece.find(kSpace, at)) != piece.npos;) piece.replace(at, kSpace.size(), " ");
-  return piece;
-}
 
 struct AddedToken {
   std::string text, place;
@@ -75,19 +62,36 @@ std::map<int64_t, AddedToken> read_added(const json& added, const std::string& a
   return tokens;
 }
 
+// What makes ids of text, however the file is laid out.
+std::string canonical(const json& file) {
+  return json{file.at("model"), file.value("normalizer", json()), file.value("pre_tokenizer", json())}.dump();
+}
+
+// Whether a tokenizer.json says that a text after a special token goes on, as `legacy: false` makes it.
+bool goes_on_after_special(const NamedText& file) {
+  const json object = parse_tokenizer_file(file);
+  const json spaces = object.is_object() ? object.value("pre_tokenizer", json()) : json();
+  return spaces.is_object() && spaces.value("prepend_scheme", json()) == "first";
+}
+
+std::unique_ptr<const Pieces> read_pieces(const NamedText& file, bool is_json) {
+  if (is_json) return std::make_unique<const CharacterBpe>(file);
+  return std::make_unique<const SentencePieceModel>(file);
+}
+
 }  // namespace
 
 struct SentencePiece::State {
   State(Files given, const std::string& folder)
-      : files(std::move(given)), model({folder + kModel, files.at(kModel)}) {
-    const auto& pieces = *model.start;
-    for (int id = 0; id < pieces.GetPieceSize(); ++id) {
-      tokens.push_back(bytes_of(pieces, id));
-      is_special.push_back(pieces.IsControl(id) || pieces.IsUnknown(id));
-    }
+      : files(std::move(given)),
+        file(files.contains(kModel) ? kModel : kJsonForm),
+        pieces(read_pieces({folder + file, files.at(file)}, file == kJsonForm)),
+        tokens(pieces->bytes),
+        is_special(pieces->is_special),
+        after_special(file == kModel && files.contains(kJsonForm) ? Place::kWithin : pieces->after_special) {
     const auto read = [&](const char* name) {
-      const auto file = files.find(name);
-      return file == files.end() ? json::object() : parse_tokenizer_file({folder + name, file->second});
+      const auto found = files.find(name);
+      return found == files.end() ? json::object() : parse_tokenizer_file({folder + name, found->second});
     };
     const json values = read(kTokenizerConfig), added = read(kAddedTokens);
     const Section config(values, folder + kTokenizerConfig + ":", kLimit);
@@ -95,17 +99,19 @@ struct SentencePiece::State {
     add(read_added(added, folder + kAddedTokens + ":", config));
     for (size_t id = 0; id < tokens.size(); ++id)
       if (is_special[id]) special.push_back({tokens[id], static_cast<int32_t>(id)});
-    eot = boundary(config, "eos_token", pieces.eos_id());
-    bos = boundary(config, "bos_token", pieces.bos_id());
+    eot = boundary(config, "eos_token", pieces->end);
+    bos = boundary(config, "bos_token", pieces->begin);
     config.require("add_bos_token", {true, false});
-    adds_bos = bos >= 0 && config.get("add_bos_token") != false;
+    const json& adds = config.get("add_bos_token");
+    adds_bos = bos >= 0 && (adds.is_null() ? pieces->adds_begin : adds == true);
     Fingerprint hash;
-    hash.add(files.at(kModel));
+    hash.add(file == kModel ? files.at(file) : canonical(json::parse(files.at(file))));
     for (const SpecialToken& token : special) {
       hash.add(static_cast<uint64_t>(token.id));
       hash.add(token.text);
     }
     for (const int32_t id : {eot, bos, adds_bos ? 1 : 0}) hash.add(static_cast<uint64_t>(id));
+    if (file == kModel && after_special == Place::kWithin) hash.add("goes on");
     fingerprint = hash.value();
   }
 
@@ -120,7 +126,7 @@ struct SentencePiece::State {
         is_special.push_back(true);
       } else if (tokens[at] != token.text) {
         throw Error(token.place + ": " + excerpt(token.text) + " has id " + std::to_string(id) +
-                    ", which is " + excerpt(tokens[at]) + " in " + kModel +
+                    ", which is " + excerpt(tokens[at]) + " in " + file +
                     ": the files do not belong together");
       }
       is_special[at] = true;
@@ -145,9 +151,11 @@ struct SentencePiece::State {
   }
 
   Files files;
-  SentencePieceModel model;
+  const char* file;  // the one with the pieces
+  std::unique_ptr<const Pieces> pieces;
   std::vector<std::string> tokens;  // bytes by id
   std::vector<bool> is_special;
+  Place after_special;
   std::vector<SpecialToken> special;
   int32_t eot = -1, bos = -1;
   bool adds_bos = false;
@@ -156,19 +164,26 @@ struct SentencePiece::State {
 
 fs::path SentencePiece::find_model(const fs::path& path) {
   std::error_code ignored;
-  if (!fs::is_directory(path, ignored)) return path.extension() == ".model" ? path : fs::path();
-  const fs::path model = path / kModel;
-  if (!is_there(model)) return {};
+  const bool is_folder = fs::is_directory(path, ignored);
+  if (!is_folder && path.extension() == ".model") return path;
+  const fs::path model = path / kModel, json_form = is_folder ? path / kJsonForm : path;
   // A model begins with the tag of a piece; Llama 3's file of that name is lines of text.
   constexpr char kPiece = '\x0a';
-  return is_there(path / kJsonForm) && !read_file(model).text.starts_with(kPiece) ? fs::path() : model;
+  if (is_folder && is_there(model) && (!is_there(json_form) || read_file(model).text.starts_with(kPiece)))
+    return model;
+  const bool has_json = json_form.extension() == ".json" && is_there(json_form);
+  return has_json && CharacterBpe::is_kind_of(read_file(json_form)) ? json_form : fs::path();
 }
 
 SentencePiece SentencePiece::load(const fs::path& model) {
-  Files files{{kModel, read_file(model).text}};
+  Files files{{model.extension() == ".json" ? kJsonForm : kModel, read_file(model).text}};
   const fs::path folder = model.parent_path();
   for (const char* name : kBeside)
     if (is_there(folder / name)) files[name] = read_file(folder / name).text;
+  // What it says besides is in the model, too.
+  if (files.contains(kModel) && is_there(folder / kJsonForm))
+    if (NamedText form = read_file(folder / kJsonForm); goes_on_after_special(form))
+      files[kJsonForm] = std::move(form.text);
   return {std::move(files), (folder / "").string()};
 }
 
@@ -182,7 +197,7 @@ void SentencePiece::encode_append(std::string_view text, std::vector<int32_t>& i
       encode_plain(text.substr(0, found->at), place, ids);
       ids.push_back(found->token.id);
       text.remove_prefix(found->at + found->token.text.size());
-      place = Place::kWithin;
+      place = state_->after_special;
     }
   }
   encode_plain(text, place, ids);
@@ -190,12 +205,11 @@ void SentencePiece::encode_append(std::string_view text, std::vector<int32_t>& i
 
 void SentencePiece::encode_plain(std::string_view text, Place place, std::vector<int32_t>& ids) const {
   if (text.empty()) return;
-  const auto& model = *(place == Place::kStart ? state_->model.start : state_->model.within);
-  const std::vector<int> found = SentencePieceModel::encode(model, text);
+  const std::vector<int> found = state_->pieces->encode(text, place);
   // Some models have their special tokens among the pieces, and the library sees those in any text. Cut in
   // two, such a one is letters.
   const bool sees_special = std::any_of(found.begin(), found.end(), [&](int id) {
-    return state_->is_special[static_cast<size_t>(id)] && !model.IsUnknown(id);
+    return state_->is_special[static_cast<size_t>(id)] && id != state_->pieces->unknown;
   });
   const auto special = sees_special ? first_special(text, state_->special) : std::nullopt;
   if (!special || special->token.text.size() < 2) {
@@ -220,7 +234,7 @@ std::string SentencePiece::decode_bytes(std::span<const int32_t> ids) const {
 
 std::string SentencePiece::decode(std::span<const int32_t> ids) const {
   std::string text = replace_invalid_utf8(decode_bytes(ids));
-  if (state_->model.adds_space && text.starts_with(' ')) text.erase(0, 1);
+  if (state_->pieces->adds_space && text.starts_with(' ')) text.erase(0, 1);
   return text;
 }
 
@@ -234,9 +248,8 @@ bool SentencePiece::has_eot() const { return state_->eot >= 0; }
 
 int32_t SentencePiece::eot() const {
   if (!has_eot())
-    throw Error(
-        "the tokenizer has no end of text: neither tokenizer.model nor tokenizer_config.json (eos_token) "
-        "names one");
+    throw Error("the tokenizer has no end of text: neither " + std::string(state_->file) +
+                " nor tokenizer_config.json (eos_token) names one");
   return state_->eot;
 }
 
@@ -246,27 +259,32 @@ std::optional<int32_t> SentencePiece::bos() const {
 
 bool SentencePiece::adds_bos() const { return state_->adds_bos; }
 
+Place SentencePiece::after_special() const { return state_->after_special; }
+
 uint64_t SentencePiece::fingerprint() const { return state_->fingerprint; }
 
 void SentencePiece::save(const std::string& folder) const {
   const fs::path base(folder);
   for (const auto& [name, text] : state_->files) write_file(base / name, text);
   if (!state_->files.contains(kTokenizerConfig)) {
-    json config{{"tokenizer_class", "LlamaTokenizer"},
+    const bool is_json = state_->file == kJsonForm;
+    json config{{"tokenizer_class", is_json ? "PreTrainedTokenizerFast" : "LlamaTokenizer"},
                 {"add_bos_token", adds_bos()},
                 {"add_eos_token", false},
+                {"legacy", after_special() == Place::kStart},
                 {"clean_up_tokenization_spaces", false}};
     const auto name = [&](const char* key, int32_t id) {
       if (id >= 0) config[key] = state_->tokens[static_cast<size_t>(id)];
     };
     name("bos_token", state_->bos);
     name("eos_token", state_->eot);
-    name("unk_token", state_->model.start->unk_id());
+    name("unk_token", state_->pieces->unknown);
     write_file(base / kTokenizerConfig, config.dump(2) + "\n");
   }
-  if (state_->model.is_llamas)
+  if (const auto* model = dynamic_cast<const SentencePieceModel*>(state_->pieces.get());
+      model != nullptr && model->is_llamas && !state_->files.contains(kJsonForm))
     write_file(base / kJsonForm,
-               format_tokenizer_json(state_->model, state_->special, adds_bos() ? state_->bos : -1));
+               format_tokenizer_json(*model, state_->special, adds_bos() ? state_->bos : -1));
   sync_folder(base);
 }
 
@@ -291,7 +309,8 @@ SentencePiece SentencePiece::from_state(std::string_view state, const std::strin
   if (object.is_object())
     for (const auto& [file, text] : object.items())
       if (text.is_binary()) files[file].assign(text.get_binary().begin(), text.get_binary().end());
-  if (!files.contains(kModel)) throw Error(name + ": is not the state of a tokenizer: it is damaged");
+  if (!files.contains(kModel) && !files.contains(kJsonForm))
+    throw Error(name + ": is not the state of a tokenizer: it is damaged");
   return {std::move(files), name + ": "};
 }
 

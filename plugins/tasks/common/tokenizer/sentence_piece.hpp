@@ -14,13 +14,14 @@
 
 namespace pipeline::text {
 
-// SentencePiece, the tokenizer of Llama 1 and 2, Vicuna and LLaVA 1.5, by the library that makes such files:
-// tokenizer.model, and what Hugging Face's added_tokens.json and tokenizer_config.json beside it add. Cheap
-// to copy.
+// SentencePiece, the tokenizer of Llama 1 and 2, Vicuna and LLaVA 1.5: a tokenizer.model, by the library that
+// makes such files, or a tokenizer.json that says the same; and what Hugging Face's added_tokens.json and
+// tokenizer_config.json beside it add. Cheap to copy.
 class SentencePiece final : public Tokenizer {
  public:
-  // The tokenizer.model that this path means, a file or one in a folder; empty: there is none. Another kind
-  // of that name, as Llama 3 has it, does not count where there is a tokenizer.json, too.
+  // The file that this path means, itself or one in a folder: tokenizer.model, or else a tokenizer.json of
+  // this kind; empty: there is none. Another kind of tokenizer.model, as Llama 3 has it, does not count where
+  // there is a tokenizer.json, too.
   static std::filesystem::path find_model(const std::filesystem::path& path);
 
   // Throws Error with the file and what is wrong with it.
@@ -39,10 +40,11 @@ class SentencePiece final : public Tokenizer {
   int32_t eot() const override;
   std::optional<int32_t> bos() const override;
   bool adds_bos() const override;
+  Place after_special() const override;
   uint64_t fingerprint() const override;
 
-  // The files as they were read; with a tokenizer_config.json where there was none; and, for Llama's kind, a
-  // tokenizer.json that says the same.
+  // The files as they were read; with a tokenizer_config.json where there was none; and, for a
+  // tokenizer.model of Llama's kind, a tokenizer.json that says the same.
   void save(const std::string& folder) const override;
 
   std::string state() const override;

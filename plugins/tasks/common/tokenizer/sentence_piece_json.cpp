@@ -66,15 +66,22 @@ json begin_with(const std::string& token, int32_t id) {
            {{token, {{"id", token}, {"ids", json::array({id})}, {"tokens", json::array({token})}}}}}};
 }
 
-json decoder(bool adds_space) {
-  json parts = {{{"type", "Replace"}, {"pattern", {{"String", "\u2581"}}}, {"content", " "}},
+}  // namespace
+
+json sentence_piece_normalizer(bool adds_space) {
+  json replace = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", kSpaceSign}};
+  if (!adds_space) return replace;
+  const json prepend = {{"type", "Prepend"}, {"prepend", kSpaceSign}};
+  return {{"type", "Sequence"}, {"normalizers", json::array({prepend, std::move(replace)})}};
+}
+
+json sentence_piece_decoder(bool adds_space) {
+  json parts = {{{"type", "Replace"}, {"pattern", {{"String", kSpaceSign}}}, {"content", " "}},
                 {{"type", "ByteFallback"}},
                 {{"type", "Fuse"}}};
   if (adds_space) parts.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
   return {{"type", "Sequence"}, {"decoders", std::move(parts)}};
 }
-
-}  // namespace
 
 std::string format_tokenizer_json(const SentencePieceModel& model, std::span<const SpecialToken> special,
                                   int32_t begin) {
@@ -89,14 +96,10 @@ std::string format_tokenizer_json(const SentencePieceModel& model, std::span<con
                      {"truncation", nullptr},
                      {"padding", nullptr},
                      {"added_tokens", added_tokens(special)},
-                     {"normalizer", nullptr},
-                     {"pre_tokenizer",
-                      {{"type", "Metaspace"},
-                       {"replacement", "\u2581"},
-                       {"prepend_scheme", model.adds_space ? "first" : "never"},
-                       {"split", false}}},
+                     {"normalizer", sentence_piece_normalizer(model.adds_space)},
+                     {"pre_tokenizer", nullptr},
                      {"post_processor", begin < 0 ? json() : begin_with(pieces.IdToPiece(begin), begin)},
-                     {"decoder", decoder(model.adds_space)},
+                     {"decoder", sentence_piece_decoder(model.adds_space)},
                      {"model",
                       {{"type", "BPE"},
                        {"dropout", nullptr},

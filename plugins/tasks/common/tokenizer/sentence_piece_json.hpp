@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "tokenizer/sentence_piece_model.hpp"
 #include "tokenizer/special_tokens.hpp"
 
@@ -15,5 +17,12 @@ namespace pipeline::text {
 // put before every text; -1: nothing.
 std::string format_tokenizer_json(const SentencePieceModel& model, std::span<const SpecialToken> special,
                                   int32_t begin);
+
+// What puts the sign in place of spaces, and before each text and what follows a special token. adds_space:
+// the second, too.
+nlohmann::json sentence_piece_normalizer(bool adds_space);
+
+// What makes text of its tokens. adds_space: the space before a text that starts is taken away.
+nlohmann::json sentence_piece_decoder(bool adds_space);
 
 }  // namespace pipeline::text

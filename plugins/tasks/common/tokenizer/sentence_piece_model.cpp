@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -178,10 +179,19 @@ class Library {
   void (*destroy_)(const Status*) = nullptr;
 };
 
+// The bytes that a piece stands for.
+std::string bytes_of(const SentencePieceProcessor& model, int id) {
+  const std::string& piece = model.IdToPiece(id);
+  if (model.IsControl(id) || model.IsUnknown(id)) return piece;
+  if (model.IsByte(id))  // "<0x0A>"
+    return std::string(1, static_cast<char>(std::stoi(piece.substr(3, 2), nullptr, 16)));
+  return with_spaces(piece);
+}
+
 }  // namespace
 
-std::vector<int> SentencePieceModel::encode(const SentencePieceProcessor& processor, std::string_view text) {
-  return Library::get().encode(processor, text);
+std::vector<int> SentencePieceModel::encode(std::string_view text, Place place) const {
+  return Library::get().encode(*(place == Place::kStart ? start : within), text);
 }
 
 SentencePieceModel::SentencePieceModel(const NamedText& file) {
@@ -193,6 +203,13 @@ SentencePieceModel::SentencePieceModel(const NamedText& file) {
   // of the normalizer, both false.
   constexpr std::string_view kKeepSpaces("\x1a\x04\x18\x00\x20\x00", 6);
   within = Library::get().load({file.path, file.text + std::string(kKeepSpaces)});
+  for (int id = 0; id < start->GetPieceSize(); ++id) {
+    is_special.push_back(start->IsControl(id) || start->IsUnknown(id));
+    bytes.push_back(bytes_of(*start, id));
+  }
+  unknown = start->unk_id();
+  begin = start->bos_id();
+  end = start->eos_id();
 }
 
 }  // namespace pipeline::text

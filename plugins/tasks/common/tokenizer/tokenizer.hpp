@@ -66,6 +66,10 @@ class Tokenizer {
   virtual std::optional<int32_t> bos() const = 0;
   virtual bool adds_bos() const = 0;
 
+  // Where a text stands that follows a special token, or a picture in its place, as Hugging Face's tokenizer
+  // of the same files takes it.
+  virtual Place after_special() const = 0;
+
   // The same for tokenizers that give the same ids, on any machine: for keys of caches.
   virtual uint64_t fingerprint() const = 0;
 

@@ -79,7 +79,7 @@ json format_pre_tokenizer(PreTokenizer kind) {
 
 std::string read_post_processor(const Section& file) {
   if (file.get("post_processor").is_null()) return "";
-  const Section all(file.get("post_processor"), file.place("post_processor"));
+  const Section all = file.part("post_processor");
   const auto read = [](const Section& part) {
     part.require_given("type", {"ByteLevel", "TemplateProcessing"});
     return part.get("type") == "ByteLevel" ? "" : read_template(part);

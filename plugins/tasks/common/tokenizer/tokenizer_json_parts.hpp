@@ -34,6 +34,9 @@ class Section {
     return place_ + (place_.ends_with(":") ? " " : ".") + key;
   }
 
+  // The object under `key`.
+  Section part(const char* key) const { return {get(key), place(key), limit_}; }
+
   // The option must be one of `allowed`, or null or missing.
   void require(const char* key, std::initializer_list<nlohmann::json> allowed) const {
     if (!get(key).is_null()) require_given(key, allowed);

@@ -142,8 +142,16 @@ BatchInfo Summarization::batch_info(const SummarizationBatch& batch) const {
 }
 
 void Summarization::import_model(const std::filesystem::path& folder) {
+  if (config().tokenizer.path.empty() && !kept_tokenizer_)
+    config_error("tokenizer.path",
+                 concat("must be given with weights of ", folder.string(),
+                        ", which know no tokens of a tokenizer that is trained here: name the "
+                        "folder's own"));
   const Gpt2Config theirs = import_gpt2(folder.string(), model());
-  const int64_t eot = corpus_->tokenizer().eot();
+  const int64_t size = corpus_->tokenizer().vocab_size(), eot = corpus_->tokenizer().eot();
+  if (const std::string note = language::note_of_new_tokens(folder.string(), size, size - theirs.vocab_size);
+      !note.empty())
+    context().info(note);
   for (const auto& [key, id] :
        {std::pair("bos_token_id", theirs.bos_token_id), {"eos_token_id", theirs.eos_token_id}})
     if (id != eot)

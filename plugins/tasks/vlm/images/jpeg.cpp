@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kMaxScans =
     500;  // of a progressive file; each costs a pass over all pixels, even if it is empty
-constexpr int kExifMarker = JPEG_APP0 + 1;
+constexpr int kExifMarker = JPEG_APP0 + 1;  // and XMP's
 
 class JpegReader {
  public:
@@ -118,13 +118,16 @@ class JpegReader {
   }
 
   int orientation() const {
+    constexpr std::string_view kExif("Exif\0", 6), kXmp("http://ns.adobe.com/xap/1.0/\0", 29);
+    Bytes exif, xmp;
     for (const auto* marker = info_.marker_list; marker != nullptr; marker = marker->next) {
+      if (marker->marker != kExifMarker) continue;
       const Bytes data(marker->data, marker->data_length);
-      if (marker->marker == kExifMarker && data.size() >= 6 && std::memcmp(data.data(), "Exif\0", 6) == 0) {
-        return exif_orientation(data);
-      }
+      const std::string_view text(reinterpret_cast<const char*>(data.data()), data.size());
+      if (exif.empty() && text.starts_with(kExif)) exif = data;
+      if (text.starts_with(kXmp)) xmp = data.subspan(kXmp.size());
     }
-    return 1;
+    return stated_orientation(exif, xmp);
   }
 
   // As Pillow does, which takes inks for inverted, as Adobe's programs write them, and knows no profile.

@@ -1,6 +1,7 @@
 #include "plugins/tasks/vlm/images/orientation.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -30,29 +31,53 @@ class Tiff {
 constexpr uint32_t kOrientationTag = 0x0112, kShort = 3, kLong = 4;
 constexpr uint64_t kEntryBytes = 12;  // tag, type, count, value
 
-}  // namespace
+int valid(uint32_t value) { return value >= 1 && value <= 8 ? static_cast<int>(value) : 1; }
 
-int exif_orientation(Bytes exif) {
+// None where the data do not state one.
+std::optional<int> exif_orientation(Bytes exif) {
   using std::string_view;
   const auto starts_with = [&exif](string_view text) {
     return exif.size() >= text.size() && std::equal(text.begin(), text.end(), exif.begin());
   };
   while (starts_with({"Exif\0\0", 6})) exif = exif.subspan(6);
-  if (!starts_with({"II*\0", 4}) && !starts_with({"MM\0*", 4})) return 1;
+  if (!starts_with({"II*\0", 4}) && !starts_with({"MM\0*", 4})) return std::nullopt;
   const Tiff tiff(exif);
-  if (!tiff.holds(4, 4)) return 1;
+  if (!tiff.holds(4, 4)) return std::nullopt;
   const uint64_t directory = tiff.number(4, 4);
-  if (!tiff.holds(directory, 2)) return 1;
+  if (!tiff.holds(directory, 2)) return std::nullopt;
   const uint64_t entries = tiff.number(directory, 2);
   for (uint64_t i = 0, at = directory + 2; i < entries && tiff.holds(at, kEntryBytes);
        ++i, at += kEntryBytes) {
     if (tiff.number(at, 2) != kOrientationTag) continue;
     const uint32_t type = tiff.number(at + 2, 2), count = tiff.number(at + 4, 4);
     if ((type != kShort && type != kLong) || count != 1) return 1;
-    const uint32_t value = tiff.number(at + 8, type == kShort ? 2 : 4);
-    return value >= 1 && value <= 8 ? static_cast<int>(value) : 1;
+    return valid(tiff.number(at + 8, type == kShort ? 2 : 4));
+  }
+  return std::nullopt;
+}
+
+// An attribute, tiff:Orientation="6", or an element, <tiff:Orientation>6.
+int xmp_orientation(Bytes xmp) {
+  const std::string_view text(reinterpret_cast<const char*>(xmp.data()), xmp.size());
+  constexpr std::string_view kName = "tiff:Orientation";
+  for (size_t at = 0; (at = text.find(kName, at)) != text.npos;) {
+    std::string_view rest = text.substr(at += kName.size());
+    for (const std::string_view before : {"=\"", ">"}) {
+      if (!rest.starts_with(before)) continue;
+      rest.remove_prefix(before.size());
+      if (!rest.empty() && rest.front() >= '0' && rest.front() <= '9')
+        return valid(static_cast<uint32_t>(rest.front() - '0'));
+      break;
+    }
   }
   return 1;
+}
+
+}  // namespace
+
+int stated_orientation(Bytes exif, Bytes xmp) {
+  const auto stated = exif_orientation(exif);
+  return stated ? *stated : xmp_orientation(xmp);
 }
 
 Image upright(Image image, int orientation) {

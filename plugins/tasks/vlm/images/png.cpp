@@ -13,7 +13,7 @@ namespace pipeline::vlm {
 namespace {
 
 // Not read: what a picture in RGB does not need and could make much work.
-constexpr png_byte kIgnored[] = "iCCP\0iTXt\0tEXt\0zTXt\0sPLT\0hIST";
+constexpr png_byte kIgnored[] = "iCCP\0tEXt\0zTXt\0sPLT\0hIST";
 
 class PngReader {
  public:
@@ -102,7 +102,14 @@ class PngReader {
   int orientation() {
     png_uint_32 size = 0;
     png_bytep exif = nullptr;
-    return png_get_eXIf_1(png_, info_, &size, &exif) != 0 ? exif_orientation({exif, size}) : 1;
+    if (png_get_eXIf_1(png_, info_, &size, &exif) == 0) size = 0;
+    png_textp texts = nullptr;
+    const int count = png_get_text(png_, info_, &texts, nullptr);
+    Bytes xmp;
+    for (const png_text& text : std::span(texts, static_cast<size_t>(count)))
+      if (std::strcmp(text.key, "XML:com.adobe.xmp") == 0)
+        xmp = {reinterpret_cast<const uint8_t*>(text.text), text.itxt_length};
+    return stated_orientation({exif, size}, xmp);
   }
 
   Bytes bytes_, rest_;

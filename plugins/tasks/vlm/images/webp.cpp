@@ -24,15 +24,14 @@ struct Frame {
   Frame& operator=(const Frame&) = delete;
 };
 
-int orientation(const WebPDemuxer* demuxer) {
-  WebPChunkIterator exif{};
-  int result = 1;
-  if (WebPDemuxGetChunk(demuxer, "EXIF", 1, &exif) != 0) {
-    result = exif_orientation({exif.chunk.bytes, exif.chunk.size});
-  }
-  WebPDemuxReleaseChunkIterator(&exif);
-  return result;
-}
+struct Chunk {
+  WebPChunkIterator chunk{};
+  Chunk(const WebPDemuxer* demuxer, const char* name) { WebPDemuxGetChunk(demuxer, name, 1, &chunk); }
+  ~Chunk() { WebPDemuxReleaseChunkIterator(&chunk); }
+  Chunk(const Chunk&) = delete;
+  Chunk& operator=(const Chunk&) = delete;
+  Bytes bytes() const { return {chunk.chunk.bytes, chunk.chunk.size}; }  // none: empty
+};
 
 }  // namespace
 
@@ -55,7 +54,8 @@ Decoded decode_webp(Bytes bytes, const DecodeOptions& options) {
 
   const bool alpha = (WebPDemuxGetI(demuxer.get(), WEBP_FF_FORMAT_FLAGS) & ALPHA_FLAG) != 0;
   Decoded decoded;
-  decoded.orientation = orientation(demuxer.get());
+  decoded.orientation =
+      stated_orientation(Chunk(demuxer.get(), "EXIF").bytes(), Chunk(demuxer.get(), "XMP ").bytes());
   decoded.allocate(width, height, alpha ? 4 : 3);
   const int64_t offset = (frame.y_offset * width + frame.x_offset) * decoded.channels;
   uint8_t* const out = decoded.pixels.data() + offset;

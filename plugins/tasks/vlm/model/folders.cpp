@@ -23,6 +23,15 @@ std::string replaced(std::string name, std::string_view from, std::string_view t
   return name.replace(name.find(from), from.size(), to);
 }
 
+// LLaVA's names since transformers 4.52, in which "model." has all but the head, as they were before.
+std::string old_name(const std::string& name) {
+  for (const std::string_view part : {"vision_tower.", "multi_modal_projector."})
+    if (name.starts_with("model." + std::string(part))) return after(name, "model.");
+  if (name.starts_with("model.language_model."))
+    return "language_model." + replaced(name, "language_model.", "");
+  return name == "lm_head.weight" ? "language_model." + name : name;
+}
+
 // The tensors of a vision model for a parameter of ours without its prefix; theirs begin with `prefix`.
 std::vector<Piece> vision_pieces(const Parameter& parameter, const VisionConfig& config,
                                  const std::string& prefix) {
@@ -141,7 +150,8 @@ NameMap llava_map(const Vlm& model, int64_t more_tokens) {
                 return pieces;
               },
           .plain_name =
-              [&model](const std::string& name) {
+              [&model](const std::string& given) {
+                const std::string name = old_name(given);
                 if (const auto vision = vision_name(name, true))
                   return is_unused_vision(*vision, model.config().vision.num_hidden_layers)
                              ? std::string()
@@ -152,6 +162,11 @@ NameMap llava_map(const Vlm& model, int64_t more_tokens) {
               [&model](const ParameterRegistry::Declared& parameter) {
                 return dynamic_cast<const language::Llama&>(model.language()).merged(parameter);
               }};
+}
+
+Error not_a_llama(const std::string& folder) {
+  return Error(PL_ERROR_CONFIG,
+               concat(folder, ": its language model is a Llama: set task.language.architecture = \"llama\""));
 }
 
 }  // namespace
@@ -176,7 +191,8 @@ void import_vision(const std::string& folder, Vlm& model) {
                                                         : std::vector<Piece>();
            },
        .plain_name =
-           [&](const std::string& name) {
+           [&](const std::string& given) {
+             const std::string name = old_name(given);
              const auto plain =
                  vision_name(name, name.starts_with("vision_tower.") || name.starts_with("language_model.") ||
                                        name.starts_with("multi_modal_projector."));
@@ -184,11 +200,21 @@ void import_vision(const std::string& folder, Vlm& model) {
            }});
 }
 
-void import_language(const std::string& folder, Vlm& model) {
-  if (auto* llama = dynamic_cast<language::Llama*>(&model.language()))
-    language::import_llama(folder, *llama);
-  else
-    language::import_gpt2(folder, dynamic_cast<language::Gpt2&>(model.language()));
+int64_t import_language(const std::string& folder, Vlm& model) {
+  auto* llama = dynamic_cast<language::Llama*>(&model.language());
+  language::FolderPart part;
+  if (is_llava(folder)) {
+    if (llama == nullptr) throw not_a_llama(folder);
+    part = {"text_config", [](const std::string& name) {
+              const std::string plain = old_name(name);
+              return plain.starts_with("language_model.") ? after(plain, "language_model.") : std::string();
+            }};
+  }
+  const int64_t theirs =
+      llama != nullptr
+          ? language::import_llama(folder, *llama, part).vocab_size
+          : language::import_gpt2(folder, dynamic_cast<language::Gpt2&>(model.language())).vocab_size;
+  return model.language().vocabulary() - theirs;
 }
 
 VlmConfig read_llava_config(const std::string& folder) {
@@ -213,21 +239,19 @@ VlmConfig read_llava_config(const std::string& folder) {
   return config;
 }
 
-void import_llava(const std::string& folder, Vlm& model) {
+int64_t import_llava(const std::string& folder, Vlm& model) {
   const VlmConfig theirs = read_llava_config(folder);
   const auto* ours = std::get_if<language::LlamaConfig>(&model.config().language);
-  if (ours == nullptr)
-    fail_with(PL_ERROR_CONFIG, folder,
-              ": its language model is a Llama: set task.language.architecture = \"llama\"");
-  auto other = std::get<language::LlamaConfig>(theirs.language);
-  const int64_t more = std::max<int64_t>(other.vocab_size - ours->vocab_size, 0);
-  other.vocab_size -= more;
+  if (ours == nullptr) throw not_a_llama(folder);
+  const auto& other = std::get<language::LlamaConfig>(theirs.language);
+  const int64_t more = other.vocab_size - ours->vocab_size;
   hugging_face::Differences differences;
   compare_vision(model.config().vision, theirs.vision, theirs.vision.num_hidden_layers, differences);
   differences.compare("task.projector.layers", model.config().projector_layers, theirs.projector_layers);
   language::compare_llama(*ours, other, differences);
   differences.raise(folder);
   hugging_face::import_weights(folder, model.parameters(), llava_map(model, more));
+  return -more;
 }
 
 void export_llava(const std::string& folder, const Vlm& model, std::optional<int64_t> image_token) {

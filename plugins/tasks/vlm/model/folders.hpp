@@ -14,14 +14,15 @@ namespace pipeline::vlm {
 // Throws Error (PL_ERROR_CONFIG), one for all values that differ, one for all tensors that do not fit.
 void import_vision(const std::string& folder, Vlm& model);
 
-// The language model starts as that of a folder of GPT-2 or Llama.
-void import_language(const std::string& folder, Vlm& model);
+// The language model starts as that of a folder of GPT-2, Llama or LLaVA. How many tokens ours has behind the
+// folder's is given back, below 0 where the folder has more; see import_llama().
+int64_t import_language(const std::string& folder, Vlm& model);
 
 // The model of a folder of LLaVA whose language model is a Llama. Throws Error for what we do not compute.
 VlmConfig read_llava_config(const std::string& folder);
 
-// Everything starts as in such a folder. Its vocabulary may be larger than ours.
-void import_llava(const std::string& folder, Vlm& model);
+// Everything starts as in such a folder; gives back what import_language() does.
+int64_t import_llava(const std::string& folder, Vlm& model);
 
 // Whether a folder's config.json says that it is LLaVA's.
 bool is_llava(const std::string& folder);

@@ -9,16 +9,16 @@ namespace {
 
 const std::vector<ChatTemplate>& templates() {
   static const std::vector<ChatTemplate> all{
-      {"plain", true, "", "", "", "", "", ""},
-      {"simple", true, "", "question: ", "\n", "answer: ", "", ""},
+      {"plain", true, "", "", "", "", "", "", ""},
+      {"simple", true, "", "question: ", "\n", "answer: ", "", "", ""},
       {"vicuna", true,
        "A chat between a curious user and an artificial intelligence assistant. The assistant gives helpful, "
        "detailed, and polite answers to the user's questions.",
-       " USER:", "", " ASSISTANT:", " ", ""},
-      {"chatml", false, "", "<|im_start|>user\n", "<|im_end|>\n", "<|im_start|>assistant\n", "",
-       "<|im_end|>"},
+       " USER:", "", " ASSISTANT:", " ", "", ""},
+      {"chatml", false, "", "<|im_start|>user\n", "<|im_end|>\n", "<|im_start|>assistant\n", "", "<|im_end|>",
+       "\n"},
       {"llama3", false, "<|begin_of_text|>", "<|start_header_id|>user<|end_header_id|>\n\n", "<|eot_id|>",
-       "<|start_header_id|>assistant<|end_header_id|>\n\n", "", "<|eot_id|>"},
+       "<|start_header_id|>assistant<|end_header_id|>\n\n", "", "<|eot_id|>", ""},
   };
   return all;
 }
@@ -40,7 +40,7 @@ ChatTemplate ChatTemplate::named(const std::string& name) {
 Chat::Chat(ChatTemplate style, text::TokenizerPtr tokenizer, int64_t patches, int64_t max_tokens)
     : style_(std::move(style)),
       tokenizer_(std::move(tokenizer)),
-      words_(style_.before_assistant.empty() ? text::Place::kStart : text::Place::kWithin),
+      words_(style_.before_assistant.empty() ? tokenizer_->after_special() : text::Place::kWithin),
       patches_(patches),
       max_tokens_(max_tokens) {
   const auto encode = [&](const std::string& text, text::Place place) {
@@ -51,8 +51,9 @@ Chat::Chat(ChatTemplate style, text::TokenizerPtr tokenizer, int64_t patches, in
   for (const int64_t id : encode(style_.system, text::Place::kStart)) system_.push_back(id);
   before_user_ =
       encode(style_.before_user, style_.system.empty() ? text::Place::kStart : text::Place::kWithin);
-  after_user_ = encode(style_.after_user, text::Place::kWithin);
-  before_assistant_ = encode(style_.before_assistant, text::Place::kWithin);
+  to_answer_ = encode(style_.after_user + style_.before_assistant, text::Place::kWithin);
+  picture_to_answer_ = encode(style_.after_user + style_.before_assistant, tokenizer_->after_special());
+  between_ = encode(style_.between, text::Place::kWithin);
   end_ = style_.after_assistant.empty() ? std::vector<int64_t>{tokenizer_->eot()}
                                         : encode(style_.after_assistant, text::Place::kWithin);
   if (end_.size() != 1)
@@ -61,21 +62,23 @@ Chat::Chat(ChatTemplate style, text::TokenizerPtr tokenizer, int64_t patches, in
               " tokens of this tokenizer, must be one: use a tokenizer that has it, or another template");
 }
 
-void Chat::append_text(std::string_view text, std::vector<int64_t>& out) const {
-  const auto ids = tokenizer_->encode(text, text::SpecialTokens::kAsText, words_);
+void Chat::append_text(std::string_view text, text::Place place, std::vector<int64_t>& out) const {
+  const auto ids = tokenizer_->encode(text, text::SpecialTokens::kAsText, place);
   out.insert(out.end(), ids.begin(), ids.end());
 }
 
 void Chat::append_user(const Turn& turn, bool with_picture, std::vector<int64_t>& out) const {
-  out.insert(out.end(), before_user_.begin(), before_user_.end());
+  const auto append = [&](const std::vector<int64_t>& tokens) {
+    out.insert(out.end(), tokens.begin(), tokens.end());
+  };
+  append(before_user_);
   const size_t mark = turn.text.find(kImageMark);
-  append_text(style_.before_words + turn.text.substr(0, mark), out);
-  if (mark != std::string::npos) {
-    if (with_picture) out.insert(out.end(), static_cast<size_t>(patches_), ChatTokens::kPatch);
-    append_text(std::string_view(turn.text).substr(mark + kImageMark.size()), out);
-  }
-  out.insert(out.end(), after_user_.begin(), after_user_.end());
-  out.insert(out.end(), before_assistant_.begin(), before_assistant_.end());
+  append_text(style_.before_words + turn.text.substr(0, mark), words_, out);
+  if (mark == std::string::npos) return append(to_answer_);
+  const std::string_view rest = std::string_view(turn.text).substr(mark + kImageMark.size());
+  if (with_picture) out.insert(out.end(), static_cast<size_t>(patches_), ChatTokens::kPatch);
+  append_text(rest, with_picture ? tokenizer_->after_special() : words_, out);
+  append(with_picture && rest.empty() ? picture_to_answer_ : to_answer_);
 }
 
 ChatTokens Chat::sequence(const Conversation& conversation, bool with_picture) const {
@@ -86,12 +89,13 @@ ChatTokens Chat::sequence(const Conversation& conversation, bool with_picture) c
   const auto most = static_cast<size_t>(max_tokens_) + 1;  // the last one may be a target alone
   for (size_t i = 0; i < conversation.turns.size(); i += 2) {
     const size_t before = all.size();
+    if (i > 0) all.insert(all.end(), between_.begin(), between_.end());
     append_user(conversation.turns[i], with_picture, all);
     const size_t asked = all.size();
     learnt.resize(asked, false);
     const bool is_answered = i + 1 < conversation.turns.size();
     if (is_answered) {
-      append_text(style_.before_words + conversation.turns[i + 1].text, all);
+      append_text(style_.before_words + conversation.turns[i + 1].text, words_, all);
       all.push_back(end_.front());
       learnt.resize(all.size(), true);
     }
@@ -120,8 +124,9 @@ std::vector<int64_t> Chat::prompt(const Conversation& conversation, size_t quest
     std::vector<int64_t>& part = parts.emplace_back();
     append_user(conversation.turns[2 * i], with_picture, part);
     if (i == question) break;
-    append_text(style_.before_words + conversation.turns[2 * i + 1].text, part);
+    append_text(style_.before_words + conversation.turns[2 * i + 1].text, words_, part);
     part.push_back(end_.front());
+    part.insert(part.end(), between_.begin(), between_.end());
   }
   const auto has_picture = [&](const std::vector<int64_t>& part) {
     return std::find(part.begin(), part.end(), ChatTokens::kPatch) != part.end();
@@ -142,7 +147,7 @@ std::vector<int64_t> Chat::prompt(const Conversation& conversation, size_t quest
 
 std::vector<int64_t> Chat::answer(const Conversation& conversation, size_t question) const {
   std::vector<int64_t> tokens;
-  append_text(style_.before_words + conversation.turns[2 * question + 1].text, tokens);
+  append_text(style_.before_words + conversation.turns[2 * question + 1].text, words_, tokens);
   tokens.push_back(end_.front());
   return tokens;
 }

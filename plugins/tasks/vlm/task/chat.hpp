@@ -20,6 +20,7 @@ struct ChatTemplate {
   std::string before_user, after_user, before_assistant;
   std::string before_words;     // what people and the assistant say begins with: a space belongs to a word
   std::string after_assistant;  // ends the answer and is learnt with it; empty: the end of text
+  std::string between;          // an answer's end and the next turn
 
   // Throws Error (PL_ERROR_CONFIG) for a name that there is not.
   static ChatTemplate named(const std::string& name);
@@ -61,13 +62,13 @@ class Chat {
 
  private:
   void append_user(const Turn& turn, bool with_picture, std::vector<int64_t>& out) const;
-  void append_text(std::string_view text, std::vector<int64_t>& out) const;
+  void append_text(std::string_view text, text::Place place, std::vector<int64_t>& out) const;
 
   ChatTemplate style_;
   text::TokenizerPtr tokenizer_;
-  text::Place words_;  // of what people and the assistant say
+  text::Place words_;  // of what people and the assistant say; a caption follows a picture
   int64_t patches_, max_tokens_;
-  std::vector<int64_t> system_, before_user_, after_user_, before_assistant_, end_;
+  std::vector<int64_t> system_, before_user_, to_answer_, picture_to_answer_, between_, end_;
 };
 
 }  // namespace pipeline::vlm

@@ -144,7 +144,7 @@ struct LanguageOptions {
   void describe(Options& o) {
     o.group("lora", lora);
     o.group("rope_scaling", rope_scaling);
-    o("init_from", init_from, "Hugging Face folder of a Llama or GPT-2 model; empty: fresh weights");
+    o("init_from", init_from, "Hugging Face folder of a Llama, GPT-2 or LLaVA model; empty: fresh weights");
     o("architecture", architecture, "of the language model").choices({"llama", "gpt2"});
     o("hidden_size", hidden_size, "width of the residual stream").min(1);
     o("num_hidden_layers", num_hidden_layers, "layers").min(1);

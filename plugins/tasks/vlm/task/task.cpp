@@ -192,8 +192,19 @@ std::shared_ptr<Vlm> VlmTask::build_model() {
   if (model->vision_is_frozen() && this->config().vision.cache_bytes > 0) open_features(*model);
   if (kept_tokenizer_) return model;  // the weights come from a checkpoint
   if (!vision.empty()) import_vision(vision.string(), *model);
-  if (!language.empty()) import_language(language.string(), *model);
+  if (!language.empty()) check_tokens(language, import_language(language.string(), *model));
   return model;
+}
+
+void VlmTask::check_tokens(const fs::path& folder, int64_t count) const {
+  if (config().tokenizer.path.empty() && !kept_tokenizer_)
+    config_error("tokenizer.path",
+                 concat("must be given with weights of ", folder.string(),
+                        ", which know no tokens of a tokenizer that is trained here: name the "
+                        "folder's own"));
+  if (const std::string note = language::note_of_new_tokens(folder.string(), tokenizer_->vocab_size(), count);
+      !note.empty())
+    context().info(note);
 }
 
 // Kernels other than ours may round a picture's features in the last bit as its neighbours in the batch have
@@ -216,7 +227,9 @@ void VlmTask::open_features(Vlm& model) {
   model.set_cache(features_);
 }
 
-void VlmTask::import_model(const fs::path& folder) { import_llava(folder.string(), model()); }
+void VlmTask::import_model(const fs::path& folder) {
+  check_tokens(folder, import_llava(folder.string(), model()));
+}
 
 void VlmTask::export_model(const fs::path& folder) {
   if (config().exported == "language") {

@@ -65,6 +65,8 @@ class VlmTask : public TorchTask<VlmTaskConfig, Vlm, VlmTaskBatch> {
   void open_split(Split split, const std::filesystem::path& file, const std::filesystem::path& images);
   void open_question();
   void open_features(Vlm& model);
+  // Of a folder that weights come from; ours has `count` tokens behind its own.
+  void check_tokens(const std::filesystem::path& folder, int64_t count) const;
   bool is_asked() const { return run().purpose == PL_PURPOSE_PREDICT && config().ask.any(); }
   const ConversationStore& store(Split split) const { return stores_[static_cast<size_t>(split)]; }
   bool is_answered(const EvaluationSink& sink, uint64_t id) const;

@@ -1,0 +1,242 @@
+#include "tokenizer/character_bpe.hpp"
+
+#include <unordered_set>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "core/base/utf8.hpp"
+#include "core/json/strict_json.hpp"
+#include "tokenizer/sentence_piece_json.hpp"
+#include "tokenizer/tokenizer_json_parts.hpp"
+#include "tokenizer/vocabulary_builder.hpp"
+
+namespace pipeline::text {
+namespace {
+
+using nlohmann::json;
+using strict_json::excerpt;
+
+constexpr const char* kJsonLimit = "the tokenizer.json of Llama 1 and 2 has no other";
+constexpr uint32_t kSpaceSignValue = 0x2581;
+
+// The byte that a piece such as "<0x0A>" stands for, -1 for others.
+int byte_of(const std::string& piece) {
+  constexpr std::string_view kHex = "0123456789ABCDEF";
+  if (piece.size() != 6 || !piece.starts_with("<0x") || piece.back() != '>') return -1;
+  const size_t high = kHex.find(piece[3]), low = kHex.find(piece[4]);
+  return high == kHex.npos || low == kHex.npos ? -1 : static_cast<int>(16 * high + low);
+}
+
+// The two pieces of a merge, in the newer form or in that before tokenizers 0.20.
+std::pair<std::string, std::string> read_merge(const json& merge, const std::string& place) {
+  if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string())
+    return {merge[0].get<std::string>(), merge[1].get<std::string>()};
+  if (merge.is_string()) {
+    const auto& text = merge.get_ref<const std::string&>();
+    if (const size_t space = text.find(' ');
+        space != text.npos && space > 0 && space + 1 < text.size() && text.find(' ', space + 1) == text.npos)
+      return {text.substr(0, space), text.substr(space + 1)};
+  }
+  throw Error(place + " = " + excerpt(merge) + ": must be two tokens");
+}
+
+std::vector<Merge> read_merges(const Section& model, const std::unordered_map<std::string, int32_t>& ids) {
+  const json& list = model.get("merges");
+  if (!list.is_array()) throw Error(model.place("merges") + ": must be a list");
+  std::vector<Merge> merges;
+  std::unordered_set<uint64_t> pairs;
+  for (size_t i = 0; i < list.size(); ++i) {
+    const std::string place = model.place("merges[" + std::to_string(i) + "]");
+    const auto [left, right] = read_merge(list[i], place);
+    const auto id = [&](const std::string& piece) {
+      if (const auto found = ids.find(piece); found != ids.end()) return found->second;
+      throw Error(place + ": " + excerpt(piece) + " is not in the vocabulary");
+    };
+    merges.push_back({id(left), id(right), id(left + right)});
+    const Merge& merge = merges.back();
+    if (!pairs.insert(uint64_t{static_cast<uint32_t>(merge.left)} << 32 | static_cast<uint32_t>(merge.right))
+             .second)
+      throw Error(place + " = " + excerpt(list[i]) + ": is there twice");
+  }
+  return merges;
+}
+
+}  // namespace
+
+bool CharacterBpe::is_kind_of(const NamedText& file) {
+  // Others need no second reading: what has no such sign is not of this kind.
+  if (file.text.find(kSpaceSign) == file.text.npos && file.text.find(R"(\u2581)") == file.text.npos)
+    return false;
+  const json object = parse_tokenizer_file(file);
+  const auto is = [&](const char* part, const char* key, const json& value) {
+    return object.is_object() && object.contains(part) && object[part].is_object() &&
+           object[part].contains(key) && object[part][key] == value;
+  };
+  return is("model", "type", "BPE") &&
+         (is("model", "byte_fallback", true) || is("pre_tokenizer", "type", "Metaspace") ||
+          object.value("normalizer", json()).dump().find(kSpaceSign) != std::string::npos);
+}
+
+CharacterBpe::CharacterBpe(const NamedText& text) {
+  const json object = parse_tokenizer_file(text);
+  const Section file(object, text.path + ":", kJsonLimit);
+  const Section model = file.part("model");
+  model.require("type", {"BPE"});
+  model.require("dropout", {0.0});
+  for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) model.require(key, {""});
+  model.require("ignore_merges", {false});
+  for (const char* key : {"fuse_unk", "byte_fallback"}) model.require(key, {false, true});
+  fuses_unknown_ = model.get("fuse_unk") == true;
+  read_prefix(file);
+
+  const Ids ids = read_tokens(file, model);
+  pairs_ = PairTable(read_merges(model, ids));
+  const auto find = [&](const std::string& piece) {
+    const auto found = ids.find(piece);
+    return found == ids.end() ? -1 : found->second;
+  };
+  if (const json& token = model.get("unk_token"); !token.is_null()) {
+    if (token.is_string()) unknown = find(token.get<std::string>());
+    if (unknown < 0) throw Error(model.place("unk_token") + " = " + excerpt(token) + ": must be a token");
+  }
+  const std::string first = read_post_processor(file);
+  const auto special = [&](const std::string& piece) {
+    const int32_t id = find(piece);
+    return id >= 0 && is_special[static_cast<size_t>(id)] ? id : -1;
+  };
+  adds_begin = !first.empty();
+  begin = special(adds_begin ? first : "<s>");  // these are transformers' for Llama
+  end = special("</s>");
+  if (adds_begin && begin < 0)
+    throw Error(file.place("post_processor") + ": adds " + excerpt(first) +
+                ", which is not among the added_tokens");
+}
+
+void CharacterBpe::read_prefix(const Section& file) {
+  const Section decoder = file.part("decoder");
+  const json& parts = decoder.get("decoders");
+  adds_space = parts == sentence_piece_decoder(true)["decoders"];
+  if (!adds_space && parts != sentence_piece_decoder(false)["decoders"])
+    throw Error(
+        decoder.place("decoders") + " = " + excerpt(parts) +
+        ": must be Replace, ByteFallback, Fuse, and Strip where a space is put before a text: " + kJsonLimit);
+
+  if (!file.get("pre_tokenizer").is_null()) {
+    const Section spaces = file.part("pre_tokenizer");
+    spaces.require_given("type", {"Metaspace"});
+    spaces.require_given("replacement", {std::string(kSpaceSign)});
+    spaces.require_given("split", {false});
+    spaces.require_given("prepend_scheme", {"always", "first", "never"});
+    file.require("normalizer", {});
+    const json& scheme = spaces.get("prepend_scheme");
+    prefix_ = scheme == "never" ? Prefix::kNone : Prefix::kUnlessThere;
+    after_special = scheme == "always" ? Place::kStart : Place::kWithin;
+    return;
+  }
+  const json each = sentence_piece_normalizer(true);
+  file.require_given("normalizer", {each, sentence_piece_normalizer(false)});
+  prefix_ = file.get("normalizer") == each ? Prefix::kAlways : Prefix::kNone;
+  after_special = prefix_ == Prefix::kAlways ? Place::kStart : Place::kWithin;
+}
+
+// Fills in what is known of each token; gives back the ids of the model's own.
+CharacterBpe::Ids CharacterBpe::read_tokens(const Section& file, const Section& model) {
+  const json &vocab = model.get("vocab"), &added = file.get("added_tokens");
+  if (!vocab.is_object()) throw Error(model.place("vocab") + ": must be an object of ids by token");
+  if (!added.is_null() && !added.is_array())
+    throw Error(file.place("added_tokens") + " = " + excerpt(added) + ": must be a list");
+  std::vector<std::string> texts;  // by id
+  std::vector<bool> special;
+  const auto add = [&](const std::string& token, const json& id, const std::string& place, bool is_added) {
+    if (!id.is_number_unsigned() || id.get<uint64_t>() >= vocab.size() + added.size())
+      throw Error(place + ": id of " + excerpt(token) + " = " + excerpt(id) +
+                  ": must be a token's number, without holes between them");
+    const auto at = id.get<size_t>();
+    if (at >= texts.size()) texts.resize(at + 1), special.resize(at + 1);
+    if (token.empty()) throw Error(place + ": a token is empty");
+    if (!texts[at].empty() && texts[at] != token)
+      throw Error(place + ": " + excerpt(token) + " has id " + std::to_string(at) + ", which is " +
+                  excerpt(texts[at]));
+    texts[at] = token;
+    special[at] = special[at] || is_added;
+    return static_cast<int32_t>(at);
+  };
+
+  Ids ids;
+  for (const auto& [token, id] : vocab.items()) ids[token] = add(token, id, model.place("vocab"), false);
+  for (size_t i = 0; i < added.size(); ++i) {
+    // That it is `normalized` is overruled by transformers, too.
+    const Section token(added[i], file.place("added_tokens[" + std::to_string(i) + "]"), kJsonLimit);
+    for (const char* flag : {"single_word", "lstrip", "rstrip"}) token.require(flag, {false});
+    const json& content = token.get("content");
+    if (!content.is_string())
+      throw Error(token.place("content") + " = " + excerpt(content) + ": must be a string");
+    if (const auto known = ids.find(content.get_ref<const std::string&>());
+        known != ids.end() && token.get("id") != known->second)
+      throw Error(token.place("id") + " = " + excerpt(token.get("id")) + ": " + excerpt(content) + " has " +
+                  std::to_string(known->second) + " in the vocabulary");
+    add(content, token.get("id"), token.place("content"), true);
+  }
+
+  byte_ids_.fill(-1);
+  const bool falls_back = model.get("byte_fallback") == true;
+  for (size_t id = 0; id < texts.size(); ++id) {
+    const std::string& token = texts[id];
+    if (token.empty())
+      throw Error(model.place("vocab") + ": no token has id " + std::to_string(id) + ": the ids of " +
+                  "a tokenizer must have no holes");
+    is_special.push_back(special[id]);
+    const int byte = byte_of(token);
+    bytes.push_back(special[id] ? token
+                    : byte >= 0 ? std::string(1, static_cast<char>(byte))
+                                : with_spaces(token));
+    if (!ids.contains(token)) continue;
+    if (byte >= 0 && falls_back) byte_ids_[static_cast<size_t>(byte)] = static_cast<int32_t>(id);
+    const CodePoint first = decode_utf8(token.data(), token.data() + token.size());
+    if (first.bytes == token.size()) characters_[first.value] = static_cast<int32_t>(id);
+  }
+  return ids;
+}
+
+void CharacterBpe::append_unknown(std::string_view character, std::vector<int32_t>& tokens) const {
+  const size_t before = tokens.size();
+  for (const char byte : character) {
+    const int32_t id = byte_ids_[static_cast<uint8_t>(byte)];
+    if (id < 0) {
+      tokens.resize(before);
+      if (unknown >= 0 && !(fuses_unknown_ && before > 0 && tokens.back() == unknown))
+        tokens.push_back(unknown);
+      return;
+    }
+    tokens.push_back(id);
+  }
+}
+
+std::vector<int> CharacterBpe::encode(std::string_view text, Place place) const {
+  std::vector<int> ids;
+  if (text.empty()) return ids;
+  std::vector<int32_t> tokens;
+  tokens.reserve(text.size() + 1);
+  const auto append = [&](uint32_t value, std::string_view character) {
+    const auto known = characters_.find(value);
+    known != characters_.end() ? tokens.push_back(known->second) : append_unknown(character, tokens);
+  };
+  const bool has_space = text.starts_with(' ') || text.starts_with(kSpaceSign);
+  if (place == Place::kStart &&
+      (prefix_ == Prefix::kAlways || (prefix_ == Prefix::kUnlessThere && !has_space)))
+    append(kSpaceSignValue, kSpaceSign);
+  const char* const end_of_text = text.data() + text.size();
+  for (const char* p = text.data(); p != end_of_text;) {
+    const CodePoint character = decode_utf8(p, end_of_text);
+    if (character.value == ' ')
+      append(kSpaceSignValue, kSpaceSign);
+    else
+      append(character.value, {p, character.bytes});
+    p += character.bytes;
+  }
+  merge_all(pairs_, tokens, ids);
+  return ids;
+}
+
+}  // namespace pipeline::text

@@ -1,0 +1,32 @@
+// The tokens of conversations, for tests/parity/chat_comparison.py to compare with transformers.
+//
+//   vlm_chat_probe TEMPLATE TOKENIZER PATCHES < [[turn, ...], ...] > [[token, ...], ...]
+//
+// A conversation is its turns in order, a question first; a token of -1 is a patch of its picture.
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "plugins/tasks/vlm/task/chat.hpp"
+
+int main(int argc, char** argv) {
+  using namespace pipeline::vlm;
+  if (argc != 4) {
+    std::cerr << "usage: vlm_chat_probe TEMPLATE TOKENIZER PATCHES < conversations.json\n";
+    return 2;
+  }
+  const Chat chat(ChatTemplate::named(argv[1]), pipeline::text::load_tokenizer(argv[2]), std::stoll(argv[3]),
+                  100000);
+  auto answers = nlohmann::json::array();
+  for (const auto& turns : nlohmann::json::parse(std::cin)) {
+    Conversation conversation{.id = "c", .image = "p.png", .turns = {}};
+    for (size_t i = 0; i < turns.size(); ++i) conversation.turns.push_back({i % 2 == 1, turns[i]});
+    ChatTokens sequence = chat.sequence(conversation);
+    sequence.tokens.push_back(sequence.targets.back());  // the end, which nothing comes after
+    answers.push_back(sequence.tokens);
+  }
+  std::cout << answers << "\n";
+  return 0;
+}

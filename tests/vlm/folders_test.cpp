@@ -1,0 +1,177 @@
+// Parts of Hugging Face's folders. tests/parity/vlm_parity.py compares whole ones with transformers.
+#include "plugins/tasks/vlm/model/folders.hpp"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <pipeline/error.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include "core/safetensors/file.hpp"
+#include "core/safetensors/writer.hpp"
+#include "tests/support/declared.hpp"
+#include "tests/support/test_files.hpp"
+
+namespace pipeline::vlm {
+namespace {
+
+using testing::HasSubstr;
+using tests::FilesFolder;
+using tests::message_of;
+
+VlmConfig tiny(int64_t tokens = 19) {
+  return {.vision = {.image_size = 16,
+                     .patch_size = 8,
+                     .hidden_size = 8,
+                     .num_hidden_layers = 2,
+                     .num_attention_heads = 2,
+                     .intermediate_size = 12},
+          .language = language::LlamaConfig{.vocab_size = tokens,
+                                            .max_position_embeddings = 64,
+                                            .hidden_size = 8,
+                                            .num_hidden_layers = 2,
+                                            .num_attention_heads = 2,
+                                            .num_key_value_heads = 1,
+                                            .intermediate_size = 12,
+                                            .tie_word_embeddings = false}};
+}
+
+VlmConfig tiny_gpt2(int64_t tokens = 19) {
+  VlmConfig config = tiny();
+  config.language =
+      language::Gpt2Config{.vocab_size = tokens, .n_positions = 64, .n_embd = 8, .n_layer = 2, .n_head = 2};
+  return config;
+}
+
+// The parameters of a part that are equal in both, and those that are not.
+std::pair<int, int> compared(const Vlm& a, const Vlm& b, const std::string& part) {
+  std::pair<int, int> counts{0, 0};
+  for (size_t i = 0; i < a.parameters().size(); ++i)
+    if (a.parameters()[i].name.starts_with(part))
+      ++(a.parameters()[i].tensor.equal(b.parameters()[i].tensor) ? counts.first : counts.second);
+  return counts;
+}
+
+// A folder of LLaVA with random weights; in `new_names`, as transformers has named them since 4.52.
+void write_llava(const FilesFolder& folder, const Vlm& model, bool new_names) {
+  export_llava(folder.path(), model);
+  if (!new_names) return;
+  const FilesFolder other;
+  {
+    const auto files = safetensors::Folder::open(folder.path());
+    safetensors::Writer writer(other / "model.safetensors");
+    std::map<std::string, std::string> old_names;
+    for (const std::string& name : files.names()) {
+      const std::string inner = "language_model.model.", head = "language_model.lm_head.";
+      const std::string plain = name.starts_with(inner)  ? "model.language_model." + name.substr(inner.size())
+                                : name.starts_with(head) ? "lm_head." + name.substr(head.size())
+                                                         : "model." + name;
+      old_names[plain] = name;
+      writer.declare(plain, safetensors::Dtype::kF32, files.at(name).shape);
+    }
+    for (const auto& info : writer.layout()) writer.write(info.name, files.at(old_names.at(info.name)).data);
+    writer.finish();
+  }
+  std::filesystem::rename(other / "model.safetensors", folder / "model.safetensors");
+}
+
+TEST(VlmFolders, EachPartComesFromAFolderOfLlavaByOldNamesAndNew) {
+  for (const bool new_names : {false, true}) {
+    const FilesFolder folder;
+    Vlm model(tiny());
+    tests::initialize(model, 3);
+    write_llava(folder, model, new_names);
+
+    VlmConfig fewer = tiny();  // layers of the vision encoder: LLaVA leaves out some
+    fewer.vision.num_hidden_layers = 1;
+    Vlm seeing(fewer), reading(tiny()), whole(tiny());
+    import_vision(folder.path(), seeing);
+    EXPECT_EQ(import_language(folder.path(), reading), -1) << "the placeholder";
+    EXPECT_EQ(import_llava(folder.path(), whole), -1);
+    for (Vlm* other : {&seeing, &reading, &whole}) tests::initialize(*other, 4);
+    for (const auto& parameter : seeing.parameters()) {
+      if (!parameter.name.starts_with("vision.")) continue;
+      for (const auto& theirs : model.parameters())
+        if (theirs.name == parameter.name) {
+          EXPECT_TRUE(theirs.tensor.equal(parameter.tensor)) << theirs.name;
+        }
+    }
+    EXPECT_EQ(compared(model, reading, "language.").second, 0);
+    EXPECT_GT(compared(model, reading, "vision.").second, 0) << "only that part";
+    EXPECT_EQ(compared(model, whole, "").second, 0);
+  }
+}
+
+TEST(VlmFolders, AGpt2CannotComeFromLlava) {
+  const FilesFolder folder;
+  Vlm model(tiny()), gpt2(tiny_gpt2());
+  tests::initialize(model);
+  export_llava(folder.path(), model);
+  EXPECT_EQ(message_of<Error>([&] { import_language(folder.path(), gpt2); }),
+            folder.path() + ": its language model is a Llama: set task.language.architecture = \"llama\"");
+}
+
+TEST(VlmFolders, TheLanguageModelAloneGoesThereAndBack) {
+  for (const VlmConfig& config : {tiny(), tiny_gpt2()}) {
+    const FilesFolder folder;
+    Vlm model(config), again(config);
+    tests::initialize(model, 3);
+    export_language(folder.path(), model);
+    EXPECT_EQ(import_language(folder.path(), again), 0);
+    tests::initialize(again, 4);
+    EXPECT_EQ(compared(model, again, "language.").second, 0);
+    EXPECT_GT(compared(model, again, "vision.").second, 0);
+  }
+}
+
+TEST(VlmFolders, TokensThatAFolderDoesNotHaveStartAsTheMean) {
+  for (const auto& [config, larger] : {std::pair(tiny(), tiny(22)), {tiny_gpt2(), tiny_gpt2(22)}}) {
+    const FilesFolder folder, exported;
+    Vlm model(config), more(larger);
+    tests::initialize(model, 3);
+    export_language(folder.path(), model);
+    EXPECT_EQ(import_language(folder.path(), more), 3);
+    tests::initialize(more, 4);
+    int tables = 0;
+    for (size_t i = 0; i < more.parameters().size(); ++i) {
+      const at::Tensor &ours = more.parameters()[i].tensor, &theirs = model.parameters()[i].tensor;
+      if (!more.parameters()[i].name.starts_with("language.") || ours.size(0) != 22) continue;
+      ++tables;
+      EXPECT_TRUE(ours.narrow(0, 0, 19).equal(theirs));
+      for (int64_t row = 19; row < 22; ++row)
+        EXPECT_TRUE(ours[row].allclose(theirs.mean(0), 1e-5, 1e-7)) << more.parameters()[i].name;
+    }
+    EXPECT_EQ(tables, larger.language.index() == 0 ? 2 : 1) << "the head of a Llama, too";
+    // What is exported then has them.
+    export_language(exported.path(), more);
+    EXPECT_EQ(nlohmann::json::parse(tests::read_all(exported / "config.json"))["vocab_size"], 22);
+    Vlm again(larger);
+    EXPECT_EQ(import_language(exported.path(), again), 0);
+  }
+  const FilesFolder folder;
+  Vlm model(tiny()), more(tiny(22));
+  tests::initialize(model);
+  export_llava(folder.path(), model);
+  EXPECT_EQ(import_llava(folder.path(), more), 2) << "one of the folder's 20 is the placeholder";
+}
+
+// What transformers leaves out of a part's config is its default: real folders of LLaVA 1.5 say little.
+TEST(VlmFolders, ALlamaOfFewWordsIsTransformersDefault) {
+  const FilesFolder folder;
+  folder.write("config.json", R"({"model_type": "llava",
+    "text_config": {"max_position_embeddings": 4096, "model_type": "llama", "rms_norm_eps": 1e-05, "vocab_size": 32064},
+    "vision_config": {"hidden_size": 1024, "image_size": 336, "intermediate_size": 4096, "num_attention_heads": 16,
+                      "model_type": "clip_vision_model", "num_hidden_layers": 24, "patch_size": 14}})");
+  const VlmConfig config = read_llava_config(folder.path());
+  const auto& llama = std::get<language::LlamaConfig>(config.language);
+  EXPECT_EQ(llama.hidden_size, 4096);
+  EXPECT_EQ(llama.num_hidden_layers, 32);
+  EXPECT_EQ(llama.num_key_value_heads, 32);
+  EXPECT_EQ(llama.intermediate_size, 11008);
+  EXPECT_EQ(llama.eos_token_id, 2);
+  EXPECT_EQ(config.vision.num_hidden_layers, 23);
+}
+
+}  // namespace
+}  // namespace pipeline::vlm
