@@ -117,11 +117,38 @@ uint64_t memory_field(const char* file, const std::string& name) {
   return 0;
 }
 
+// The control groups that this process is in, each of which may limit its memory.
+std::vector<std::filesystem::path> control_groups() {
+  const std::filesystem::path root = "/sys/fs/cgroup";
+  std::vector<std::filesystem::path> groups{root};
+  std::ifstream in("/proc/self/cgroup");
+  for (std::string line; std::getline(in, line);) {
+    if (!line.starts_with("0::/")) continue;  // of version 2
+    for (const std::filesystem::path& part : std::filesystem::path(line.substr(4)))
+      groups.push_back(groups.back() / part);
+  }
+  return groups;
+}
+
 uint64_t total_host_memory() {
   uint64_t total = memory_field("/proc/meminfo", "MemTotal");
-  std::ifstream limit("/sys/fs/cgroup/memory.max");
-  if (uint64_t bytes = 0; limit >> bytes) total = std::min(total, bytes);  // "max" is no number
+  for (const std::filesystem::path& group : control_groups()) {
+    std::ifstream limit(group / "memory.max");
+    if (uint64_t bytes = 0; limit >> bytes) total = std::min(total, bytes);  // "max" is no number
+  }
   return total;
+}
+
+// What a control group leaves to its processes; all there is where it has no limit.
+uint64_t available_in(const std::filesystem::path& group) {
+  std::ifstream limit_file(group / "memory.max"), used_file(group / "memory.current");
+  uint64_t limit = 0, used = 0;
+  if (!(limit_file >> limit) || !(used_file >> used)) return UINT64_MAX;  // "max" is no number
+  std::ifstream statistics(group / "memory.stat");
+  std::string name;
+  for (uint64_t bytes = 0; statistics >> name >> bytes;)
+    if (name == "file") used -= std::min(used, bytes);  // the page cache gives way
+  return limit - std::min(limit, used);
 }
 
 unsigned usable_cores() {
@@ -204,15 +231,10 @@ bool restart_peak_host_memory() {
 }
 
 uint64_t available_host_memory() {
-  const uint64_t machine = memory_field("/proc/meminfo", "MemAvailable");
-  std::ifstream limit_file("/sys/fs/cgroup/memory.max"), used_file("/sys/fs/cgroup/memory.current");
-  uint64_t limit = 0, used = 0;
-  if (!(limit_file >> limit) || !(used_file >> used)) return machine;  // "max" is no number
-  std::ifstream statistics("/sys/fs/cgroup/memory.stat");
-  std::string name;
-  for (uint64_t bytes = 0; statistics >> name >> bytes;)
-    if (name == "file") used -= std::min(used, bytes);  // the page cache gives way
-  return std::min(machine, limit - std::min(limit, used));
+  uint64_t available = memory_field("/proc/meminfo", "MemAvailable");
+  for (const std::filesystem::path& group : control_groups())
+    available = std::min(available, available_in(group));
+  return available;
 }
 
 bool has_bf16(const CudaDevice& device) { return device.major >= 8; }

@@ -56,7 +56,7 @@ uint64_t host_memory();
 uint64_t peak_host_memory();
 // Lets peak_host_memory() begin anew from what is in use now. False: the system does not allow it.
 bool restart_peak_host_memory();
-// What this machine, or the cgroup of this process, has left, in bytes.
+// What this machine, or the control groups of this process, have left, in bytes.
 uint64_t available_host_memory();
 
 // True if the hardware has bf16 arithmetic: compute capability 8.0 or later.
