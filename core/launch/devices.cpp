@@ -22,6 +22,7 @@ struct CudaDriver {
   int (*device_name)(char*, int, int);
   int (*device_memory)(size_t*, int);
   int (*device_attribute)(int*, int, int);
+  int (*device_uuid)(char[16], int);  // nullptr: too old a driver
   int (*error_name)(int, const char**);
 };
 
@@ -58,6 +59,7 @@ std::string cannot_load() {
 
 bool load(CudaDriver& driver) {
   void* library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (library != nullptr) bind(library, "cuDeviceGetUuid_v2", driver.device_uuid);
   return library != nullptr && bind(library, "cuInit", driver.init) &&
          bind(library, "cuDriverGetVersion", driver.driver_version) &&
          bind(library, "cuDeviceGetCount", driver.device_count) &&
@@ -66,6 +68,15 @@ bool load(CudaDriver& driver) {
          bind(library, "cuDeviceTotalMem_v2", driver.device_memory) &&
          bind(library, "cuDeviceGetAttribute", driver.device_attribute) &&
          bind(library, "cuGetErrorName", driver.error_name);
+}
+
+// As nvidia-smi writes it.
+std::string uuid_text(const char (&bytes)[16]) {
+  std::string text;
+  for (size_t i = 0; i < std::size(bytes); ++i)
+    text += fmt::format("{}{:02x}", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+                        static_cast<unsigned char>(bytes[i]));
+  return text;
 }
 
 void find_cuda(Devices& found) {
@@ -96,6 +107,8 @@ void find_cuda(Devices& found) {
     driver.device_memory(&memory, device);
     driver.device_attribute(&info.major, kCapabilityMajor, device);
     driver.device_attribute(&info.minor, kCapabilityMinor, device);
+    if (char uuid[16] = {}; driver.device_uuid != nullptr && driver.device_uuid(uuid, device) == 0)
+      info.uuid = uuid_text(uuid);
     info.name = name;
     info.memory = memory;
     found.cuda.push_back(info);

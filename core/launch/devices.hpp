@@ -15,6 +15,7 @@ struct CudaDevice {
   std::string name;
   uint64_t memory = 0;       // bytes
   int major = 0, minor = 0;  // compute capability
+  std::string uuid;          // "00010203-0405-0607-0809-0a0b0c0d0e0f"
 };
 
 struct Devices {

@@ -17,6 +17,11 @@ EXPORTED int cuDeviceGetName(char* name, int size, int device) {
   strncpy(name, "fake device", (size_t)size);
   return 0;
 }
+EXPORTED int cuDeviceGetUuid_v2(char* bytes, int device) {
+  int i;
+  for (i = 0; i < 16; ++i) bytes[i] = (char)i;
+  return device;
+}
 EXPORTED int cuDeviceTotalMem_v2(size_t* bytes, int device) {
   return (void)device, *bytes = (size_t)1 << 30, 0;
 }

@@ -62,6 +62,31 @@ TEST_F(DeviceStream, UnusedMemoryIsReturnedEverySoManySteps) {
   EXPECT_EQ(times, 2u) << run.out;  // after steps 3 and 6 of 7
 }
 
+// fake_nvml.c knows the device by its UUID, and says 60% and 80% in turns.
+TEST_F(DeviceStream, ItsUtilisationIsRecordedWhereThereIsNvml) {
+  ::setenv("LD_LIBRARY_PATH", PIPELINE_BUILD_DIR "/tests/fake_cuda:" PIPELINE_BUILD_DIR "/tests/fake_nvml",
+           1);
+  const Result run = call("run", {"--plugin-path", PIPELINE_BUILD_DIR "/tests/device_plugins", "--set",
+                                  "train.max_steps=unset", "--set", "train.max_seconds=1.5", "--set",
+                                  "schedule.kind=constant", "--set", "evaluate.every=0"});
+  ASSERT_EQ(run.code, 0) << run.out << run.err;
+  const auto lines = read_lines(path("run/metrics.jsonl"));
+  EXPECT_FALSE(nlohmann::json::parse(lines.front()).contains("device_utilisation"));
+  EXPECT_EQ(nlohmann::json::parse(lines.back())["device_utilisation"], 0.6) << "known after a second";
+  const auto rank = nlohmann::json::parse(read_text(path("run/summary.json")))["ranks"][0];
+  EXPECT_EQ(rank["device_utilisation"], 0.6);
+  EXPECT_EQ(rank["driver_memory"], 640 << 20);
+  EXPECT_THAT(run.out, HasSubstr("  busy 60%"));
+}
+
+TEST_F(DeviceStream, WithoutNvmlNothingIsSaid) {
+  const Result run = call("run", {"--plugin-path", PIPELINE_BUILD_DIR "/tests/device_plugins"});
+  EXPECT_THAT(run.out, Not(HasSubstr("busy")));
+  EXPECT_THAT(run.out + run.err, Not(HasSubstr("warning")));
+  EXPECT_FALSE(
+      nlohmann::json::parse(read_text(path("run/summary.json")))["ranks"][0].contains("driver_memory"));
+}
+
 // Of the fake device's 1 GiB another process has half, and a sample takes 16 MiB (device_memory.c): 16 fit,
 // 32 would leave nothing.
 class AutoMicroBatch : public DeviceStream {
