@@ -44,6 +44,8 @@ void add_check(CLI::App& app, Action& action) {
           {.purpose = train::purpose_of_stage(stage), .world = world, .processes = nullptr});
       session.check_task();
       if (session.args().purpose == PL_PURPOSE_TRAIN) train::warn_of_unused_options(session);
+      if (session.args().purpose == PL_PURPOSE_TRAIN && stage.is_auto("train.micro_batch"))
+        log.info("train.micro_batch = \"auto\": found when the run starts, by the memory there is then");
       if (config.has_stages()) console.line(fmt::format("# stage {}", stage.get_string("stage.name")));
       if (*verbose) console.line(session.resolved_toml());
     }

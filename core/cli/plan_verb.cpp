@@ -78,7 +78,9 @@ std::string describe(const train::Plan& plan) {
                                  observe::grouped(plan.parameters), observe::grouped(plan.trainable));
   text += fmt::format("device     {}, {} of memory for each process, {}\n", plan.device,
                       human_bytes(plan.memory_limit), plan.precision);
-  if (batch != nullptr) text += "batch      " + batch->batch.describe() + "\n";
+  if (batch != nullptr)
+    text += "batch      " + batch->batch.describe() +
+            (plan.finds_micro_batch ? "; train.micro_batch = \"auto\" would find that" : "") + "\n";
   const auto in_an_epoch = static_cast<double>(plan.steps_per_epoch);
   text += "length     " +
           (plan.steps > 0

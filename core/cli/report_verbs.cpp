@@ -65,6 +65,11 @@ void add_trials(const CompareArgs& args, const std::string& file, bool many_file
   one.plugin_paths = args.plugin_paths;
   const config::Config config = one.load();
   const std::string stage = compared_stage(config, args.stage);
+  for (const config::Config& one_stage : train::stages_of(config))
+    if (one_stage.is_auto("train.micro_batch"))
+      throw one_stage.error("train.micro_batch",
+                            "each run would find one of its own, and dropout and sums depend on it: write a "
+                            "number to compare with; `pipeline plan` says what fits");
   fs::path base = args.folder;
   if (base.empty()) base = train::run_dir(config).string() + "-compare";
   const std::vector<std::string> strategies =

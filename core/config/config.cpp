@@ -150,6 +150,15 @@ Config Config::for_stage(std::string_view name) const {
   return Config(sources_, name);
 }
 
+Config Config::with_found(std::string_view key, int64_t value) const {
+  Config found = *this;
+  Setting setting = this->setting(key);
+  setting.value = value;
+  setting.origin.is_auto = true;
+  found.replace(std::move(setting));
+  return found;
+}
+
 pl_config Config::plugin(std::string_view table, std::span<const pl_option> options,
                          const FindOwners& owners) const {
   const std::string prefix = std::string(table) + '.';

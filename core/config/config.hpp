@@ -63,6 +63,9 @@ class Config : public Settings {
   // such stage.
   Config for_stage(std::string_view name) const;
 
+  // The same with what was found for an integer that is "auto".
+  Config with_found(std::string_view key, int64_t value) const;
+
   // Checks `table` ("task", "strategy", "backend") against `options`. Throws ConfigError with all problems.
   pl_config plugin(std::string_view table, std::span<const pl_option> options,
                    const FindOwners& owners = {}) const;

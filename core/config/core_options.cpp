@@ -57,6 +57,7 @@ constexpr pl_str kOptimizers[] = {str("adamw"), str("sgd")};
 constexpr pl_str kSchedules[] = {str("cosine"), str("linear"), str("constant")};
 constexpr pl_str kLrScalings[] = {str("none"), str("linear"), str("sqrt"), str("conservative")};
 constexpr pl_str kPrecisions[] = {str("auto"), str("fp32"), str("bf16"), str("fp16")};
+constexpr pl_str kAuto[] = {str("auto")};
 constexpr pl_str kSplits[] = {str("val"), str("test")};
 constexpr pl_str kFullDisk[] = {str("continue"), str("stop")};
 constexpr pl_str kLevels[] = {str("debug"), str("info"), str("warning"), str("error")};
@@ -120,9 +121,11 @@ constexpr pl_option kOptions[] = {
            in("samples"), at_least(1)),
     option("train.batch_per_device", kInt, "", "instead of global_batch: samples per step and device",
            in("samples"), at_least(1)),
-    option("train.micro_batch", kInt, "",
-           "samples per forward pass; default: 8, or the global batch if smaller", in("samples"), at_least(1),
-           kMayChange),
+    option(
+        "train.micro_batch", kInt, "",
+        "samples per forward pass; auto: as many as memory has room for; default: 8, or the global batch if "
+        "smaller",
+        in("samples"), at_least(1), one_of(kAuto), kMayChange),
     option("train.accumulation_steps", kInt, "", "instead of micro_batch: micro-batches per step and device",
            at_least(1), kMayChange),
     option("train.max_steps", kInt, "", "end after this many optimizer steps", in("steps"), at_least(1),

@@ -18,8 +18,10 @@ std::string join(const std::vector<std::string>& lines) {
 }  // namespace
 
 std::string Origin::describe() const {
-  if (kind == Kind::kFile) return line > 0 ? file + ":" + std::to_string(line) : file;
-  return kind == Kind::kSet ? "--set " + set : "default";
+  const std::string place = kind == Kind::kSet    ? "--set " + set
+                            : kind == Kind::kFile ? (line > 0 ? file + ":" + std::to_string(line) : file)
+                                                  : "default";
+  return is_auto ? place + " (auto)" : place;
 }
 
 ConfigError::ConfigError(std::string problem) : ConfigError(std::vector<std::string>{std::move(problem)}) {}

@@ -27,6 +27,7 @@ constexpr Names kKeys[] = {
      "device)"},
     {"micro_batch_size microbatch_size train_micro_batch_size_per_gpu device_train_microbatch_size",
      "train.micro_batch"},
+    {"auto_find_batch_size find_executable_batch_size scale_batch_size", "train.micro_batch = \"auto\""},
     {"eval_batch_size val_batch_size per_device_eval_batch_size per_gpu_eval_batch_size",
      "train.micro_batch, which evaluation uses, too"},
     {"gradient_accumulation_steps gradient_accumulation accumulate_grad_batches grad_accumulation_steps "

@@ -21,10 +21,15 @@ Json option_schema(const pl_option& option) {
     schema[option.flags & PL_OPTION_ABOVE_MINIMUM ? "exclusiveMinimum" : "minimum"] = option.minimum;
   if (option.flags & PL_OPTION_HAS_MAXIMUM)
     schema[option.flags & PL_OPTION_BELOW_MAXIMUM ? "exclusiveMaximum" : "maximum"] = option.maximum;
+  Json choices = Json::array();
   for (uint32_t i = 0; option.choices && i < option.choice_count; ++i)
-    schema["enum"].push_back(view(option.choices[i]));
+    choices.push_back(view(option.choices[i]));
+  if (type == PL_OPTION_STRING && !choices.empty()) schema["enum"] = choices;
   if (is_list(option.type)) schema = {{"type", "array"}, {"items", schema}};
-  if (can_be_unset(option)) schema = {{"anyOf", {schema, {{"const", kUnset}}}}};
+  Json any = Json::array({schema});
+  if (type == PL_OPTION_INT && !choices.empty()) any.push_back({{"enum", choices}});
+  if (can_be_unset(option)) any.push_back({{"const", kUnset}});
+  if (any.size() > 1) schema = {{"anyOf", any}};
   std::string help(view(option.help));
   if (option.unit.len > 0) help += " (" + std::string(view(option.unit)) + ")";
   schema["description"] = help;

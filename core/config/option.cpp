@@ -78,6 +78,15 @@ Checked check_bool(const Literal& literal) {
   return wrong("must be true or false, is " + kind_name(literal));
 }
 
+// Of an integer the words that it may be instead; of a string all that it may be.
+Checked check_choice(const pl_option& option, const std::string& text) {
+  const std::vector<std::string> choices = choices_of(option);
+  if (std::ranges::find(choices, text) != choices.end()) return {Value(text), ""};
+  const std::string near = closest(text, choices);
+  return wrong((option.type == PL_OPTION_INT ? "is neither an integer nor " : "is not one of ") +
+               alternatives(choices) + (near.empty() ? "" : ": did you mean " + near + "?"));
+}
+
 Checked check_int(const pl_option& option, const Literal& literal) {
   if (literal.kind == Literal::Kind::kInt) return in_range_or_wrong(option, literal.integer);
   if (literal.kind == Literal::Kind::kFloat && std::abs(literal.number) < 9e15 &&
@@ -85,6 +94,8 @@ Checked check_int(const pl_option& option, const Literal& literal) {
     return wrong("must be an integer: write " + std::to_string(static_cast<int64_t>(literal.number)));
   if (is_quoted(option, literal))
     return wrong("must be an integer: write " + literal.text + " without quotes");
+  if (option.choice_count > 0 && literal.kind == Literal::Kind::kString)
+    return check_choice(option, literal.text);
   return wrong("must be an integer, is " + kind_name(literal));
 }
 
@@ -104,10 +115,7 @@ Checked check_string(const pl_option& option, const Literal& literal) {
   if (literal.kind != Literal::Kind::kString && !is_word)
     return wrong("must be a string, is " + kind_name(literal) + ": put it in quotes");
   const std::string& text = literal.kind == Literal::Kind::kString ? literal.text : literal.typed;
-  const std::vector<std::string> choices = choices_of(option);
-  if (choices.empty() || std::ranges::find(choices, text) != choices.end()) return {Value(text), ""};
-  const std::string near = closest(text, choices);
-  return wrong("is not one of " + range_text(option) + (near.empty() ? "" : ": did you mean " + near + "?"));
+  return option.choice_count == 0 ? Checked{Value(text), ""} : check_choice(option, text);
 }
 
 Checked check_scalar(const pl_option& option, const Literal& literal) {
@@ -158,7 +166,14 @@ bool can_be_unset(const pl_option& option) {
 }
 
 std::string range_text(const pl_option& option) {
-  if (option.choices && option.choice_count > 0) return alternatives(choices_of(option));
+  if (option.choices && option.choice_count > 0) {
+    pl_option number = option;
+    number.choice_count = 0;
+    std::vector<std::string> choices = choices_of(option);
+    if (const std::string range = range_text(number); option.type == PL_OPTION_INT && !range.empty())
+      choices.push_back(range);
+    return alternatives(choices);
+  }
   const bool low = option.flags & PL_OPTION_HAS_MINIMUM;
   const bool high = option.flags & PL_OPTION_HAS_MAXIMUM;
   const bool above = option.flags & PL_OPTION_ABOVE_MINIMUM;

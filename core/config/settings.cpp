@@ -26,6 +26,11 @@ void Settings::insert(Setting setting) {
   settings_.insert_or_assign(std::move(key), std::move(setting));
 }
 
+void Settings::replace(Setting setting) {
+  std::string key(view(setting.option.key));
+  settings_.insert_or_assign(std::move(key), std::move(setting));
+}
+
 const Setting& Settings::setting(std::string_view key) const {
   const auto found = settings_.find(key);
   if (found == settings_.end())
@@ -41,7 +46,7 @@ const T* Settings::find(std::string_view key, uint32_t type) const {
   if (found.option.type != type && !path_as_text)
     throw Error("option " + prefix_ + std::string(key) + " is of type " + type_name(found.option.type) +
                 ", and was asked for as " + type_name(type));
-  return found.value ? &std::get<T>(*found.value) : nullptr;
+  return found.value ? std::get_if<T>(&*found.value) : nullptr;
 }
 
 template <class T>
@@ -100,6 +105,12 @@ std::optional<std::string> Settings::find_string(std::string_view key) const {
 std::optional<std::string> Settings::find_path(std::string_view key) const {
   const std::string* path = find<std::string>(key, PL_OPTION_PATH);
   return path ? std::optional(absolute_path(*path)) : std::nullopt;
+}
+
+bool Settings::is_auto(std::string_view key) const {
+  const Setting& found = setting(key);
+  return found.option.type == PL_OPTION_INT && found.value &&
+         std::holds_alternative<std::string>(*found.value);
 }
 
 bool Settings::is_set(std::string_view key) const {

@@ -43,6 +43,8 @@ class Settings {
   // Returns an absolute path; "" stays "". A leading `~/` is the home folder.
   std::optional<std::string> find_path(std::string_view key) const;
 
+  // Whether the value of an integer is "auto", which the find_ functions treat as none.
+  bool is_auto(std::string_view key) const;
   // Whether the user set it (in a file or by --set); false: the default, if any, applies.
   bool is_set(std::string_view key) const;
   // Whether there is a value, given or default.
@@ -62,6 +64,8 @@ class Settings {
  protected:
   Settings(std::string prefix, std::string file) : prefix_(std::move(prefix)), file_(std::move(file)) {}
   void insert(Setting setting);
+  // Of a key that is there.
+  void replace(Setting setting);
 
  private:
   // The value, or nullptr if there is none.

@@ -8,7 +8,8 @@
 
 namespace pipeline::config {
 
-// A value that has been checked against its option. Paths are kept as written.
+// A value that has been checked against its option. Paths are kept as written; an integer may be a word of
+// its option's instead, as a string.
 using Value = std::variant<bool, int64_t, double, std::string, std::vector<int64_t>, std::vector<double>,
                            std::vector<std::string>>;
 

@@ -22,6 +22,7 @@ struct CudaDriver {
   int (*device_name)(char*, int, int);
   int (*device_memory)(size_t*, int);
   int (*device_attribute)(int*, int, int);
+  int (*device_uuid)(char[16], int);  // nullptr: too old a driver
   int (*error_name)(int, const char**);
 };
 
@@ -58,6 +59,7 @@ std::string cannot_load() {
 
 bool load(CudaDriver& driver) {
   void* library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (library != nullptr) bind(library, "cuDeviceGetUuid_v2", driver.device_uuid);
   return library != nullptr && bind(library, "cuInit", driver.init) &&
          bind(library, "cuDriverGetVersion", driver.driver_version) &&
          bind(library, "cuDeviceGetCount", driver.device_count) &&
@@ -66,6 +68,15 @@ bool load(CudaDriver& driver) {
          bind(library, "cuDeviceTotalMem_v2", driver.device_memory) &&
          bind(library, "cuDeviceGetAttribute", driver.device_attribute) &&
          bind(library, "cuGetErrorName", driver.error_name);
+}
+
+// As nvidia-smi writes it.
+std::string uuid_text(const char (&bytes)[16]) {
+  std::string text;
+  for (size_t i = 0; i < std::size(bytes); ++i)
+    text += fmt::format("{}{:02x}", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+                        static_cast<unsigned char>(bytes[i]));
+  return text;
 }
 
 void find_cuda(Devices& found) {
@@ -96,6 +107,8 @@ void find_cuda(Devices& found) {
     driver.device_memory(&memory, device);
     driver.device_attribute(&info.major, kCapabilityMajor, device);
     driver.device_attribute(&info.minor, kCapabilityMinor, device);
+    if (char uuid[16] = {}; driver.device_uuid != nullptr && driver.device_uuid(uuid, device) == 0)
+      info.uuid = uuid_text(uuid);
     info.name = name;
     info.memory = memory;
     found.cuda.push_back(info);
@@ -117,11 +130,38 @@ uint64_t memory_field(const char* file, const std::string& name) {
   return 0;
 }
 
+// The control groups that this process is in, each of which may limit its memory.
+std::vector<std::filesystem::path> control_groups() {
+  const std::filesystem::path root = "/sys/fs/cgroup";
+  std::vector<std::filesystem::path> groups{root};
+  std::ifstream in("/proc/self/cgroup");
+  for (std::string line; std::getline(in, line);) {
+    if (!line.starts_with("0::/")) continue;  // of version 2
+    for (const std::filesystem::path& part : std::filesystem::path(line.substr(4)))
+      groups.push_back(groups.back() / part);
+  }
+  return groups;
+}
+
 uint64_t total_host_memory() {
   uint64_t total = memory_field("/proc/meminfo", "MemTotal");
-  std::ifstream limit("/sys/fs/cgroup/memory.max");
-  if (uint64_t bytes = 0; limit >> bytes) total = std::min(total, bytes);  // "max" is no number
+  for (const std::filesystem::path& group : control_groups()) {
+    std::ifstream limit(group / "memory.max");
+    if (uint64_t bytes = 0; limit >> bytes) total = std::min(total, bytes);  // "max" is no number
+  }
   return total;
+}
+
+// What a control group leaves to its processes; all there is where it has no limit.
+uint64_t available_in(const std::filesystem::path& group) {
+  std::ifstream limit_file(group / "memory.max"), used_file(group / "memory.current");
+  uint64_t limit = 0, used = 0;
+  if (!(limit_file >> limit) || !(used_file >> used)) return UINT64_MAX;  // "max" is no number
+  std::ifstream statistics(group / "memory.stat");
+  std::string name;
+  for (uint64_t bytes = 0; statistics >> name >> bytes;)
+    if (name == "file") used -= std::min(used, bytes);  // the page cache gives way
+  return limit - std::min(limit, used);
 }
 
 unsigned usable_cores() {
@@ -204,15 +244,10 @@ bool restart_peak_host_memory() {
 }
 
 uint64_t available_host_memory() {
-  const uint64_t machine = memory_field("/proc/meminfo", "MemAvailable");
-  std::ifstream limit_file("/sys/fs/cgroup/memory.max"), used_file("/sys/fs/cgroup/memory.current");
-  uint64_t limit = 0, used = 0;
-  if (!(limit_file >> limit) || !(used_file >> used)) return machine;  // "max" is no number
-  std::ifstream statistics("/sys/fs/cgroup/memory.stat");
-  std::string name;
-  for (uint64_t bytes = 0; statistics >> name >> bytes;)
-    if (name == "file") used -= std::min(used, bytes);  // the page cache gives way
-  return std::min(machine, limit - std::min(limit, used));
+  uint64_t available = memory_field("/proc/meminfo", "MemAvailable");
+  for (const std::filesystem::path& group : control_groups())
+    available = std::min(available, available_in(group));
+  return available;
 }
 
 bool has_bf16(const CudaDevice& device) { return device.major >= 8; }

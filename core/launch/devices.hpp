@@ -15,6 +15,7 @@ struct CudaDevice {
   std::string name;
   uint64_t memory = 0;       // bytes
   int major = 0, minor = 0;  // compute capability
+  std::string uuid;          // "00010203-0405-0607-0809-0a0b0c0d0e0f"
 };
 
 struct Devices {
@@ -56,7 +57,7 @@ uint64_t host_memory();
 uint64_t peak_host_memory();
 // Lets peak_host_memory() begin anew from what is in use now. False: the system does not allow it.
 bool restart_peak_host_memory();
-// What this machine, or the cgroup of this process, has left, in bytes.
+// What this machine, or the control groups of this process, have left, in bytes.
 uint64_t available_host_memory();
 
 // True if the hardware has bf16 arithmetic: compute capability 8.0 or later.

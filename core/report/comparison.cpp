@@ -41,6 +41,12 @@ std::string time_split(const RunRecord& run) {
   if (const auto straggler = run.straggler())
     text +=
         fmt::format("; rank {} works {:.0f}% longer than the mean", straggler->rank, 100 * straggler->excess);
+  if (const auto use = run.device_use()) {
+    text += fmt::format("; devices busy {:.0f}%", 100 * use->mean);
+    if (use->mean - use->least >= 0.01)
+      text += fmt::format(", that of rank {} {:.0f}%", use->least_rank, 100 * use->least);
+    text += fmt::format(", {} of memory in use", observe::human_bytes(use->memory));
+  }
   return text;
 }
 

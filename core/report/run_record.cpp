@@ -171,6 +171,23 @@ std::optional<RunRecord::Straggler> RunRecord::straggler() const {
   return Straggler{static_cast<size_t>(longest - work.begin()), *longest / mean - 1};
 }
 
+std::optional<RunRecord::DeviceUse> RunRecord::device_use() const {
+  if (!summary.contains("ranks")) return std::nullopt;
+  DeviceUse use{.mean = 0, .least = 1, .least_rank = 0, .memory = 0};
+  const Json& ranks = summary.at("ranks");
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    if (!ranks[rank].contains("device_utilisation")) return std::nullopt;
+    const double busy = ranks[rank].at("device_utilisation");
+    use.mean += busy / static_cast<double>(ranks.size());
+    if (busy < use.least) {
+      use.least = busy;
+      use.least_rank = rank;
+    }
+    use.memory = std::max(use.memory, ranks[rank].value("driver_memory", uint64_t{0}));
+  }
+  return use;
+}
+
 RunRecord read_run(const fs::path& folder, std::string name) {
   if (!fs::exists(folder / "metrics.jsonl"))
     throw Error(PL_ERROR_CONFIG, folder.string() + ": is no run: it has no metrics.jsonl");

@@ -43,6 +43,15 @@ struct RunRecord {
     double excess = 0;  // over the mean of all ranks: 0.1 is 10% more
   };
   std::optional<Straggler> straggler() const;  // nullopt: one rank, or not known
+
+  // The ranks' devices, as NVML saw them.
+  struct DeviceUse {
+    double mean = 0, least = 0;  // share of the time in which something ran on them
+    size_t least_rank = 0;
+    uint64_t memory = 0;  // bytes, of the one with most, all processes together, at most
+    bool operator==(const DeviceUse&) const = default;
+  };
+  std::optional<DeviceUse> device_use() const;  // nullopt: not known
 };
 
 // `folder`: of a run, or of one stage of it. Throws Error if it is not one.

@@ -26,8 +26,13 @@ namespace {
 constexpr double kCheckSeconds = 0.25;  // between looks at the background writer
 
 void add_means(const std::vector<MetricSum>& metrics, StepRecord& record) {
-  for (const MetricSum& metric : metrics)
-    if (metric.weight > 0) record.task_metrics.emplace_back(metric.name, metric.sum / metric.weight);
+  for (const MetricSum& metric : metrics) {
+    if (metric.weight <= 0) continue;
+    if (metric.name == kDeviceUtilisation)
+      record.device_utilisation = metric.sum / metric.weight;
+    else
+      record.task_metrics.emplace_back(metric.name, metric.sum / metric.weight);
+  }
 }
 
 }  // namespace
@@ -122,6 +127,15 @@ void Trainer::start_loading() {
       sequence);
 }
 
+// Without NVML there is nothing to tell of, and nothing wrong.
+void Trainer::start_monitor() {
+  const pl_device device = session_.run_info().device;
+  if (device.type != PL_DEVICE_CUDA) return;
+  monitor_.emplace(session_.devices().cuda.at(static_cast<size_t>(device.id)).uuid);
+  if (!monitor_->problem().empty())
+    log_.debug("the device's utilisation is not known: " + monitor_->problem());
+}
+
 double Trainer::elapsed() const { return state_.seconds + now_seconds() - began_; }
 
 bool Trainer::done() const { return (total_steps_ > 0 && state_.step >= total_steps_) || time_is_up_; }
@@ -135,6 +149,8 @@ Boundary Trainer::agree_on_boundary() {
                 .metrics = session_.take_metrics(),
                 .has_late = pending_ && !pending_->late.empty(),
                 .late_metrics = collected_ ? collected_->late : std::vector<MetricSum>()};
+  if (const auto busy = monitor_ ? monitor_->recent_utilisation() : std::nullopt)
+    add(mine.metrics, {kDeviceUtilisation, *busy, 1});  // so its mean over the ranks is that of the devices
   Boundary all = agree(processes_, mine);
   time_is_up_ = all.time_is_up;
   finish(all.late_metrics);
@@ -163,6 +179,7 @@ Outcome Trainer::run() {
   began_ = now_seconds();
   start_loading();
   costs_.emplace(session_.group());
+  start_monitor();
   const uint64_t evaluate_every = every("evaluate.every");
   const auto evaluation_due = [&](bool last) {
     if (state_.step == 0 || evaluated_step_ == state_.step) return false;
@@ -363,6 +380,10 @@ void Trainer::summarize(bool finished) {
   costs_->lap(Cost::checkpoint);
   nlohmann::json mine = costs_->to_json();
   mine["host"] = host_name();
+  if (const auto use = monitor_ ? monitor_->so_far() : std::nullopt) {
+    if (use->utilisation) mine["device_utilisation"] = *use->utilisation;
+    mine["driver_memory"] = use->memory;
+  }
   if (forecast_) {
     mine["predicted_memory"] = forecast_->peak();
     compare_with_forecast(forecast_->peak());

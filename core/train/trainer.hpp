@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/launch/device_monitor.hpp"
 #include "core/train/checkpointer.hpp"
 #include "core/train/data/prefetcher.hpp"
 #include "core/train/data/sampler.hpp"
@@ -58,6 +59,7 @@ class Trainer {
   void resume(const checkpoint::Checkpoint& from);
   void plan_length();
   void start_loading();
+  void start_monitor();
   Boundary agree_on_boundary();
   void train_step();
   void collect();
@@ -100,9 +102,10 @@ class Trainer {
   double began_ = 0;                        // of this process's training, monotonic seconds
 
   Checkpointer checkpointer_;
-  std::optional<Costs> costs_;              // of run()
-  std::optional<MemoryForecast> forecast_;  // made in the first step of run()
-  std::unique_ptr<Records> records_;        // of rank 0, as is the next one
+  std::optional<Costs> costs_;                    // of run()
+  std::optional<launch::DeviceMonitor> monitor_;  // of a device, in run()
+  std::optional<MemoryForecast> forecast_;        // made in the first step of run()
+  std::unique_ptr<Records> records_;              // of rank 0, as is the next one
   std::unique_ptr<Reporter> reporter_;
   std::unique_ptr<Prefetcher> batches_;
 };

@@ -17,6 +17,11 @@ EXPORTED int cuDeviceGetName(char* name, int size, int device) {
   strncpy(name, "fake device", (size_t)size);
   return 0;
 }
+EXPORTED int cuDeviceGetUuid_v2(char* bytes, int device) {
+  int i;
+  for (i = 0; i < 16; ++i) bytes[i] = (char)i;
+  return device;
+}
 EXPORTED int cuDeviceTotalMem_v2(size_t* bytes, int device) {
   return (void)device, *bytes = (size_t)1 << 30, 0;
 }
@@ -25,9 +30,17 @@ EXPORTED int cuDeviceGetAttribute(int* value, int attribute, int device) {
   *value = attribute == 75 ? 9 : 0; /* compute capability 9.0 */
   return 0;
 }
+
+/* Half of the memory is another process's. What is taken once is kept. */
+static size_t taken;
 EXPORTED int cuMemGetInfo_v2(size_t* unused, size_t* all) {
-  *unused = (size_t)1 << 29;
+  *unused = ((size_t)1 << 29) - taken;
   *all = (size_t)1 << 30;
+  return 0;
+}
+EXPORTED int fake_cuda_take(size_t bytes) {
+  if (bytes > (size_t)1 << 29) return 2;
+  if (bytes > taken) taken = bytes;
   return 0;
 }
 EXPORTED int cuGetErrorName(int status, const char** name) { return (void)status, *name = "FAKE_ERROR", 0; }

@@ -36,6 +36,9 @@ TEST(JsonSchema, HasEveryCoreOptionWithTypeRangeChoicesAndDefault) {
   EXPECT_EQ(train["properties"]["precision"]["default"], "auto");
   EXPECT_EQ(train["properties"]["max_steps"]["anyOf"],
             nlohmann::json::parse(R"([{"type": "integer", "minimum": 1.0}, {"const": "unset"}])"));
+  EXPECT_EQ(train["properties"]["micro_batch"]["anyOf"],
+            nlohmann::json::parse(
+                R"([{"type": "integer", "minimum": 1.0}, {"enum": ["auto"]}, {"const": "unset"}])"));
   EXPECT_EQ(train["properties"]["loss_scale"]["exclusiveMinimum"], 0);
   EXPECT_EQ(root["definitions"]["optimizer"]["properties"]["beta1"]["exclusiveMaximum"], 1);
   EXPECT_EQ(root["definitions"]["plugins"]["properties"]["paths"]["items"]["type"], "string");

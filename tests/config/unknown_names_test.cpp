@@ -128,6 +128,7 @@ TEST_F(UnknownNames, OfOtherToolsAreAnsweredWithOurs) {
       {"num_train_epochs", "train.max_epochs"},
       {"batch_size", "train.global_batch"},
       {"per_device_train_batch_size", "train.micro_batch"},
+      {"auto_find_batch_size", "train.micro_batch = \"auto\""},
       {"train_micro_batch_size_per_gpu", "train.micro_batch"},
       {"gradient_accumulation_steps", "train.accumulation_steps"},
       {"accumulate_grad_batches", "train.accumulation_steps"},

@@ -26,6 +26,10 @@ TEST_F(Values, OfTheWrongTypeSayWhatToWrite) {
             "x.toml:2: train.max_steps = [20]: must be an integer, is a list");
   EXPECT_EQ(problem("train.max_steps = 2024-01-31"),
             "x.toml:2: train.max_steps = 2024-01-31: must be an integer, is a date");
+  EXPECT_EQ(problem("train.micro_batch = 'atuo'"),
+            "x.toml:2: train.micro_batch = \"atuo\": is neither an integer nor auto: did you mean auto?");
+  EXPECT_EQ(problem("train.micro_batch = '4'"),
+            "x.toml:2: train.micro_batch = \"4\": must be an integer: write 4 without quotes");
   EXPECT_EQ(problem("optimizer.lr = '3e-4'"),
             "x.toml:2: optimizer.lr = \"3e-4\": must be a number: write 3e-4 without quotes");
   EXPECT_EQ(problem("optimizer.lr = 'small'"),

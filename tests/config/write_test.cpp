@@ -1,6 +1,8 @@
 #include "tests/config/config_files.hpp"
 #include "tests/config/plugin_options.hpp"
 
+#include <gmock/gmock.h>
+
 namespace pipeline::config {
 namespace {
 
@@ -56,6 +58,18 @@ TEST_F(Write, AStageReadsBackAsThatStage) {
   EXPECT_EQ(again.for_stage("b").get_string("stage.kind"), "predict");
   EXPECT_EQ(again.for_stage("b").get_string("stage.init_from"), "a");
   EXPECT_EQ(again.for_stage("b").get_float("optimizer.lr"), 1e-5);
+}
+
+TEST_F(Write, WhatWasFoundForAutoIsTheValueThenOn) {
+  const Config config = load_text("task.plugin = 't'\ntrain.micro_batch = 'auto'\n");
+  EXPECT_TRUE(config.is_auto("train.micro_batch"));
+  EXPECT_EQ(config.find_int("train.micro_batch"), std::nullopt);
+  EXPECT_TRUE(load_text(config.to_toml(true)).is_auto("train.micro_batch"));
+  const Config found = config.with_found("train.micro_batch", 12);
+  EXPECT_FALSE(found.is_auto("train.micro_batch"));
+  EXPECT_EQ(found.get_int("train.micro_batch"), 12);
+  EXPECT_THAT(found.to_toml(true), testing::ContainsRegex("micro_batch = 12 +# x.toml:2 \\(auto\\)"));
+  EXPECT_EQ(load_text(found.to_toml(true)).get_int("train.micro_batch"), 12);
 }
 
 TEST_F(Write, AllStagesReadBack) {

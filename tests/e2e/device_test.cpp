@@ -11,6 +11,7 @@ namespace pipeline::tests {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 class DeviceStream : public testing::Test, public Job {
  protected:
@@ -59,6 +60,68 @@ TEST_F(DeviceStream, UnusedMemoryIsReturnedEverySoManySteps) {
   size_t times = 0;
   for (size_t at = 0; (at = run.out.find("cache is emptied", at)) != std::string::npos; ++at) ++times;
   EXPECT_EQ(times, 2u) << run.out;  // after steps 3 and 6 of 7
+}
+
+// fake_nvml.c knows the device by its UUID, and says 60% and 80% in turns.
+TEST_F(DeviceStream, ItsUtilisationIsRecordedWhereThereIsNvml) {
+  ::setenv("LD_LIBRARY_PATH", PIPELINE_BUILD_DIR "/tests/fake_cuda:" PIPELINE_BUILD_DIR "/tests/fake_nvml",
+           1);
+  const Result run = call("run", {"--plugin-path", PIPELINE_BUILD_DIR "/tests/device_plugins", "--set",
+                                  "train.max_steps=unset", "--set", "train.max_seconds=1.5", "--set",
+                                  "schedule.kind=constant", "--set", "evaluate.every=0"});
+  ASSERT_EQ(run.code, 0) << run.out << run.err;
+  const auto lines = read_lines(path("run/metrics.jsonl"));
+  EXPECT_FALSE(nlohmann::json::parse(lines.front()).contains("device_utilisation"));
+  EXPECT_EQ(nlohmann::json::parse(lines.back())["device_utilisation"], 0.6) << "known after a second";
+  const auto rank = nlohmann::json::parse(read_text(path("run/summary.json")))["ranks"][0];
+  EXPECT_EQ(rank["device_utilisation"], 0.6);
+  EXPECT_EQ(rank["driver_memory"], 640 << 20);
+  EXPECT_THAT(run.out, HasSubstr("  busy 60%"));
+}
+
+TEST_F(DeviceStream, WithoutNvmlNothingIsSaid) {
+  const Result run = call("run", {"--plugin-path", PIPELINE_BUILD_DIR "/tests/device_plugins"});
+  EXPECT_THAT(run.out, Not(HasSubstr("busy")));
+  EXPECT_THAT(run.out + run.err, Not(HasSubstr("warning")));
+  EXPECT_FALSE(
+      nlohmann::json::parse(read_text(path("run/summary.json")))["ranks"][0].contains("driver_memory"));
+}
+
+// Of the fake device's 1 GiB another process has half, and a sample takes 16 MiB (device_memory.c): 16 fit,
+// 32 would leave nothing.
+class AutoMicroBatch : public DeviceStream {
+ protected:
+  Result run(std::vector<std::string> more = {}) const {
+    more.insert(more.end(), {"--plugin-path", PIPELINE_BUILD_DIR "/tests/device_plugins", "--set",
+                             "train.global_batch=64", "--set", "train.micro_batch=auto"});
+    return call("run", more);
+  }
+};
+
+TEST_F(AutoMicroBatch, IsTheLargestThatFitsAndIsKept) {
+  const Result first = run();
+  ASSERT_EQ(first.code, 0) << first.out << first.err;
+  EXPECT_THAT(first.out, HasSubstr("micro-batch 16, found for \"auto\""));
+  EXPECT_THAT(first.out, HasSubstr("and 32 would take "));
+  EXPECT_THAT(first.out, HasSubstr("for the same run elsewhere write train.micro_batch = 16\n"));
+  EXPECT_THAT(first.out, HasSubstr("64 samples = micro-batch 16 x 4 accumulation steps"));
+  EXPECT_THAT(read_text(path("run/config.toml")),
+              testing::ContainsRegex("micro_batch = 16 +# --set train.micro_batch=auto \\(auto\\)"));
+  EXPECT_EQ(nlohmann::json::parse(read_text(path("run/summary.json")))["micro_batch"], 16);
+
+  const Result longer = run({"--set", "train.max_steps=9"});
+  EXPECT_EQ(longer.code, 0) << longer.err;
+  EXPECT_THAT(longer.out, Not(HasSubstr("found for")));
+  EXPECT_THAT(longer.out, HasSubstr("micro-batch 16 x 4"));
+}
+
+// More than four times as much as was predicted of 8.
+TEST_F(AutoMicroBatch, ASizeThatRunsOutOfMemoryIsNotTaken) {
+  ::setenv("FAKE_CUDA_STEEP_FROM", "8", 1);
+  const Result result = run();
+  ::unsetenv("FAKE_CUDA_STEEP_FROM");
+  ASSERT_EQ(result.code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("64 samples = micro-batch 4 x 16 accumulation steps"));
 }
 
 }  // namespace

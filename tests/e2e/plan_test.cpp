@@ -92,6 +92,16 @@ TEST_F(Plan, AsksEveryStrategyAndLeavesNothing) {
   EXPECT_GT(row(elsewhere, "ddp")["step_seconds"].get<double>(), 0);
 }
 
+TEST_F(Plan, SaysWhatAnAutomaticMicroBatchWouldBe) {
+  const json plan = planned({"--processes", "2", "--set", "train.micro_batch=auto"});
+  EXPECT_EQ(row(plan, "single")["micro_batch"], 8);
+  EXPECT_EQ(row(plan, "ddp")["micro_batch"], 4);
+  EXPECT_EQ(row(plan, "ddp")["accumulation_steps"], 1);
+  const Result compared = call("compare", {"--processes", "1,2", "--set", "train.micro_batch=auto"});
+  EXPECT_EQ(compared.code, 2);
+  EXPECT_THAT(compared.err, HasSubstr("write a number to compare with"));
+}
+
 TEST_F(Plan, WrongInputIsNamed) {
   const Result device = call("plan", {"--device", "H1000"});
   EXPECT_EQ(device.code, 2);

@@ -733,6 +733,28 @@ TEST_F(Run, OutOfMemoryEndsInOneErrorWithWhatHelps) {
   EXPECT_THAT(result.err, HasSubstr("train.activation_checkpointing = true"));
 }
 
+// The host has room for all 16 samples.
+TEST_F(Run, AnAutomaticMicroBatchGivesTheBitsOfTheSameNumber) {
+  const Result written = run({"--set", "train.micro_batch=16", "--set", "run.dir=written"});
+  ASSERT_EQ(written.code, 0) << written.err;
+  const Result found = run({"--set", "train.micro_batch=auto"});
+  ASSERT_EQ(found.code, 0) << found.err;
+  EXPECT_THAT(found.out, HasSubstr("micro-batch 16, found for \"auto\": "));
+  EXPECT_THAT(found.out, HasSubstr("warning: run.reproducible = true: where memory is another, "));
+  EXPECT_EQ(curve("run"), curve("written"));
+  EXPECT_EQ(state("run", 60), state("written", 60));
+  size_t times = 0;  // the trial's plugins say what the run's say
+  for (size_t at = 0; (at = found.out.find("4 features, 256 samples", at)) != std::string::npos; ++at)
+    ++times;
+  EXPECT_EQ(times, 1u);
+
+  const Result finished = run({"--set", "train.micro_batch=auto"});
+  EXPECT_THAT(finished.out, HasSubstr("is already finished"));
+  const Result refused = run({"--set", "train.micro_batch=auto", "--set", "train.accumulation_steps=2"});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("is given together with train.micro_batch"));
+}
+
 TEST_F(Run, MoreThreadsThanCoresAreWarnedOf) {
   const Result result = run({"--set", "launch.threads=4096", "--set", "train.max_steps=1"});
   EXPECT_EQ(result.code, 0) << result.err;

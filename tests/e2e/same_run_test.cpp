@@ -41,6 +41,14 @@ TEST_F(SameRun, IsTheSameOverEveryBackend) {
   }
 }
 
+TEST_F(SameRun, FindsOneMicroBatchForAllProcesses) {
+  const Arrangement arrangement{"sharded2", 2};
+  train(arrangement, {"--set", "train.micro_batch=4"}, "written");  // half of the global batch, which fits
+  train(arrangement, {"--set", "train.micro_batch=auto"}, "found");
+  EXPECT_EQ(curve("found"), curve("written"));
+  EXPECT_EQ(exported("found"), exported("written"));
+}
+
 TEST_F(SameRun, EvaluatesAndPredictsTheSame) {
   write_text(path("val.jsonl"), small_pairs(100, 37));
   train({"single", 1});

@@ -69,6 +69,17 @@ TEST(Comparison, SaysWhatRunsCostAndHowTheyDiffer) {
   EXPECT_THAT(text, HasSubstr("The losses are the same (tolerance 0, relative)."));
 }
 
+TEST(Comparison, DevicesThatNvmlKnowsAreSummedUp) {
+  RunRecord run = tests::record_of("a", {2, 1}, 1, 2);
+  EXPECT_EQ(run.device_use(), std::nullopt);
+  for (auto& rank : run.summary["ranks"])
+    rank.update({{"device_utilisation", 0.9}, {"driver_memory", 5'000'000'000}});
+  EXPECT_THAT(table(compare({run}, 0)), HasSubstr("mean; devices busy 90%, 5.0 GB of memory in use\n"));
+  run.summary["ranks"][1]["device_utilisation"] = 0.7;
+  EXPECT_THAT(table(compare({run}, 0)),
+              HasSubstr("; devices busy 80%, that of rank 1 70%, 5.0 GB of memory"));
+}
+
 TEST(Comparison, OneThatDiffersDecides) {
   const Comparison comparison = compare(
       {tests::record_of("a", {2, 1}), tests::record_of("b", {2, 1}), tests::record_of("c", {2, 1.5})}, 1e-3);

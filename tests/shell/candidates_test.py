@@ -60,6 +60,7 @@ class Candidates(unittest.TestCase):
 
     def test_values_of_keys(self):
         self.complete("run", "--set", "train.precision=", gives=["train.precision=" + v for v in ("auto", "bf16", "fp16", "fp32")])
+        self.complete("run", "--set", "train.micro_batch=", gives=["train.micro_batch=auto"])
         self.complete("run", "--set", "run.reproducible=t", gives=["run.reproducible=true"])
         self.assertIn("task.plugin=linear_regression", answer("run", "--set", "task.plugin="))
         self.complete("run", "--set", "run.dir=con", gives=["run.dir=configs/"])

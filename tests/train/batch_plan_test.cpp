@@ -39,6 +39,17 @@ TEST(BatchPlan, MicroBatchDefaultsToEightForEveryWorldSize) {
   EXPECT_EQ(plan_of({}).global_batch, 32u);
 }
 
+TEST(BatchPlan, AutoIsASmallOneUntilOneIsFound) {
+  const auto plan = [](std::vector<std::string> sets, uint64_t world) {
+    sets.insert(sets.end(), {"task.plugin=any", "run.name=any", "train.micro_batch=auto"});
+    return BatchPlan::make(config::load({.file = "", .sets = sets, .stage = "", .find_plugins = {}}), world);
+  };
+  EXPECT_EQ(plan({"train.global_batch=60"}, 1).micro_batch, 6u);
+  EXPECT_EQ(plan({"train.global_batch=64"}, 16).micro_batch, 4u);
+  EXPECT_THROW(plan({"train.accumulation_steps=2"}, 1), config::ConfigError);
+  EXPECT_THROW(plan({"train.global_batch=2"}, 4), config::ConfigError);
+}
+
 TEST(BatchPlan, AccumulationStepsGiveTheMicroBatch) {
   EXPECT_EQ(plan_of({.global_batch = 48, .accumulation_steps = 3, .world_size = 2}).micro_batch, 8u);
   EXPECT_EQ(problem_of({.global_batch = 50, .accumulation_steps = 3, .world_size = 2}),

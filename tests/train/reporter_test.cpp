@@ -26,8 +26,9 @@ class ReporterTest : public testing::Test {
   ReporterTest() { log_.open_files(folder_.path(), 0); }
 
   // A step of one second that did `share` of the measured peak.
-  void step(double share, MemoryUse memory = {.host = 1 << 30}) {
+  void step(double share, MemoryUse memory = {.host = 1 << 30}, std::optional<double> busy = {}) {
     StepRecord record;
+    record.device_utilisation = busy;
     record.step = ++steps_;
     record.flops = share * kPeak;
     record.seconds = 1;
@@ -87,6 +88,14 @@ TEST_F(ReporterTest, MemoryOfTheDeviceIsBesideTheHosts) {
   EXPECT_THAT(log().at(1), HasSubstr("1.1 GB  device 3.2 GB"));
   EXPECT_FALSE(metrics(0).contains("device_memory"));
   EXPECT_EQ(metrics(1)["device_memory"], uint64_t{3} << 30);
+}
+
+TEST_F(ReporterTest, HowBusyTheDeviceIsIsSaidWhereItIsKnown) {
+  step(0.5);
+  step(0.5, {.host = 1 << 30, .device = uint64_t{3} << 30}, 0.875);
+  EXPECT_THAT(log().at(1), HasSubstr("device 3.2 GB  busy 88%"));
+  EXPECT_FALSE(metrics(0).contains("device_utilisation"));
+  EXPECT_EQ(metrics(1)["device_utilisation"], 0.875);
 }
 
 }  // namespace

@@ -131,7 +131,7 @@
   const told = {compute: "forward and backward", optimizer: "update", communication: "blocked in collectives",
                 ranks: "waiting for the slowest rank", data: "waiting for data", device: "waiting for the device",
                 evaluation: "evaluation", checkpoint: "checkpoints"};
-  const memory = [];
+  const memory = [], driver = runs.some((run) => ((run.summary || {}).ranks || []).some((costs) => costs.driver_memory > 0));
   for (const [i, run] of runs.entries()) {
     for (const [rank, costs] of ((run.summary || {}).ranks || []).entries()) {
       const all = Object.values(costs.seconds).reduce((sum, x) => sum + x, 0) || 1;
@@ -150,7 +150,8 @@
       by("bars").append(row);
       if (run.straggler && run.straggler.rank === rank)
         row.lastChild.textContent += `; works ${(100 * run.straggler.excess).toFixed(0)}% longer than the mean of the ranks`;
-      memory.push([{text: run.name, colour: colour(i)}, right(rank), costs.host, right(bytes(costs.host_memory)), right(bytes(costs.device_memory))]);
+      memory.push([{text: run.name, colour: colour(i)}, right(rank), costs.host, right(bytes(costs.host_memory)), right(bytes(costs.device_memory)),
+        ...(driver ? [right(bytes(costs.driver_memory)), right(costs.device_utilisation === undefined ? "" : `${(100 * costs.device_utilisation).toFixed(0)}%`)] : [])]);
     }
   }
   if (memory.length > 0) {
@@ -162,7 +163,7 @@
       key.append(one);
     }
     by("bars").append(key);
-    fill("memory", ["run", right("rank"), "host", right("peak on the host"), right("peak on the device")], memory);
+    fill("memory", ["run", right("rank"), "host", right("peak on the host"), right("peak on the device"), ...(driver ? [right("by its driver"), right("device busy")] : [])], memory);
   }
   by("time").hidden = by("memory").hidden = memory.length === 0;
 

@@ -37,7 +37,8 @@ BatchPlan BatchPlan::make(const config::Config& config, uint64_t world) {
     throw config.error("train.batch_per_device",
                        "is given together with train.global_batch, which already fixes the samples per step: "
                        "remove one of them");
-  if (micro_batch && accumulation)
+  const bool is_auto = config.is_auto("train.micro_batch");
+  if ((micro_batch || is_auto) && accumulation)
     throw config.error("train.accumulation_steps",
                        "is given together with train.micro_batch, and each follows from the other: remove "
                        "one of them");
@@ -62,6 +63,9 @@ BatchPlan BatchPlan::make(const config::Config& config, uint64_t world) {
                                      *accumulation, world, world == 1 ? "" : "s", parts, batch,
                                      nearest_multiples(batch, parts)));
     plan.micro_batch = batch / parts;
+  } else if (is_auto) {
+    for (const uint64_t size : plan.micro_batch_choices())
+      if (size <= kDefaultMicroBatch) plan.micro_batch = size;
   } else {
     const uint64_t own = per_device ? *per_device : batch;
     plan.micro_batch = micro_batch.value_or(std::min(own, kDefaultMicroBatch));
@@ -83,6 +87,15 @@ BatchPlan BatchPlan::make(const config::Config& config, uint64_t world) {
                     plan.micro_batches == 1 ? "one" : fmt::format("{}", plan.micro_batches), world,
                     batch >= world ? nearest_divisors(batch, batch / world) : "1", world * plan.micro_batch));
   return plan;
+}
+
+std::vector<uint64_t> BatchPlan::micro_batch_choices() const {
+  const uint64_t share = global_batch / world_size,
+                 whole = global_batch % world_size == 0 ? share : global_batch;
+  std::vector<uint64_t> choices{1};
+  for (uint64_t size = 2; size <= share; ++size)
+    if (whole % size == 0) choices.push_back(size);
+  return choices;
 }
 
 std::string BatchPlan::describe() const {

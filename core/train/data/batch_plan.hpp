@@ -19,11 +19,21 @@ struct BatchPlan {
   uint64_t world_size = 1;
 
   // What the user asked for; what is not given is derived. Throws ConfigError with the key to blame and what
-  // would work.
+  // would work. Of train.micro_batch = "auto" it takes a small one until one is found.
   static BatchPlan make(const config::Config& config, uint64_t world_size);
+
+  // Another one of micro_batch_choices().
+  void set_micro_batch(uint64_t size) {
+    micro_batch = size;
+    micro_batches = global_batch / size;
+  }
 
   // Micro-batches per rank; where the world size does not divide them, the last ones of some ranks are empty.
   uint64_t accumulation_steps() const { return (micro_batches + world_size - 1) / world_size; }
+
+  // The micro-batches that the same global batch can be cut into, the smallest first: those that give each
+  // device as many samples, where that is possible.
+  std::vector<uint64_t> micro_batch_choices() const;
 
   // For people: how one step comes about.
   std::string describe() const;

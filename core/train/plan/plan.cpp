@@ -9,10 +9,11 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
+#include "core/train/micro_batch_search.hpp"
 #include "core/train/plan/planned_strategy.hpp"
 #include "core/train/plan/trial.hpp"
-#include "core/train/plan/trial_steps.hpp"
 #include "core/train/run/sampling.hpp"
+#include "core/train/trial_steps.hpp"
 
 namespace pipeline::train {
 namespace {
@@ -125,8 +126,15 @@ struct Planner {
     run.configured = is_configured(plugin, zero_stage);
     try {
       run.batch = BatchPlan::make(session.config(), processes);
-      fill(run,
-           {.plugin = plugin, .zero_stage = zero_stage, .batch = run.batch, .dtype = precision.parameter});
+      const auto ask = [&] {
+        fill(run,
+             {.plugin = plugin, .zero_stage = zero_stage, .batch = run.batch, .dtype = precision.parameter});
+      };
+      ask();
+      if (plan.finds_micro_batch && run.largest_micro_batch) {  // as the run would
+        run.batch.set_micro_batch(*run.largest_micro_batch);
+        ask();
+      }
     } catch (const Error& error) {
       if (error.code() == PL_ERROR_CANCELLED) throw;
       run.problem = error.what();
@@ -163,7 +171,8 @@ struct Planner {
     if (!plan.assumed && copies_checkpoints(session.config(), plan.steps))
       memory.checkpoint = strategy.checkpoint_bytes;
     run.bytes_sent = bytes_sent(question, strategy.reduction_bits, plan.trainable);
-    run.largest_micro_batch = largest_micro_batch(memory, run.batch, per_sample, plan.memory_limit);
+    if (!run.largest_micro_batch)
+      run.largest_micro_batch = largest_micro_batch(memory, run.batch, per_sample, plan.memory_limit);
     run.step_seconds = plan.assumed ? assumed_step_seconds(plan, run, precision.compute.bits)
                                     : std::optional(measured_step_seconds(plan, run));
   }
@@ -207,9 +216,10 @@ std::optional<uint64_t> largest_micro_batch(const PlannedMemory& memory, const B
   const uint64_t of_all = per_sample * batch.micro_batch,
                  fixed = memory.activations - std::min(memory.activations, of_all),
                  without = memory.peak() - memory.activations + fixed;
-  for (uint64_t size = batch.global_batch / batch.world_size; size > 0; --size)
-    if (batch.global_batch % size == 0 && without + size * per_sample <= limit) return size;
-  return std::nullopt;
+  std::optional<uint64_t> largest;
+  for (const uint64_t size : batch.micro_batch_choices())
+    if (without + size * per_sample <= limit) largest = size;
+  return largest;
 }
 
 Outcome make_plan(const Workspace& workspace, const PlanArgs& args, Plan& plan) {
@@ -239,6 +249,10 @@ Outcome make_plan(const Workspace& workspace, const PlanArgs& args, Plan& plan) 
                             : device.type == PL_DEVICE_CUDA
                                 ? launch::cuda_memory().total
                                 : available / static_cast<uint64_t>(args.world.local_size);
+        plan.finds_micro_batch = stage.is_auto("train.micro_batch");
+        if (plan.finds_micro_batch)
+          plan.memory_limit =
+              static_cast<uint64_t>((1 - kMemoryMargin) * static_cast<double>(plan.memory_limit));
         describe_length(session, args, plan);
         count_parameters(session, plan);
         {

@@ -52,7 +52,8 @@ struct Plan {
   uint64_t parameters = 0, trainable = 0, samples = 0;
   uint64_t steps = 0, steps_per_epoch = 0;  // steps 0: until max_seconds
   double max_seconds = 0;                   // 0: no limit
-  uint64_t memory_limit = 0;                // of each process
+  bool finds_micro_batch = false;           // train.micro_batch is "auto": each run has its largest one
+  uint64_t memory_limit = 0;                // of each process; without what a run that finds it leaves free
   bool shares_cores = false;                // the processes of a host compute on the same cores
   // Of one micro-batch of `measured_samples`, on this machine.
   uint64_t measured_samples = 0, measured_base = 0, measured_activations = 0, activations_per_sample = 0;
@@ -67,8 +68,8 @@ Outcome make_plan(const Workspace& workspace, const PlanArgs& args, Plan& plan);
 
 nlohmann::ordered_json to_json(const Plan& plan);
 
-// The largest micro-batch whose peak is within `limit`, of those that divide the global batch and leave each
-// process one; nullopt where there is none. `activations` of a micro-batch grow by `per_sample`.
+// The largest micro-batch whose peak is within `limit`, of those that the batch can be cut into; nullopt
+// where there is none. `activations` of a micro-batch grow by `per_sample`.
 std::optional<uint64_t> largest_micro_batch(const PlannedMemory& memory, const BatchPlan& batch,
                                             uint64_t per_sample, uint64_t limit);
 

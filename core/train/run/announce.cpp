@@ -189,6 +189,8 @@ nlohmann::ordered_json describe_run(Session& session) {
           {"device", launch::describe(info.device, session.devices())},
           {"processes", info.world_size},
           {"precision", session.precision().name},
+          {"global_batch", session.plan().global_batch},
+          {"micro_batch", session.plan().micro_batch},
           {"parameters", count.total},
           {"trainable_parameters", count.trainable}};
 }

@@ -94,6 +94,7 @@ void Reporter::write(const StepRecord& record, MemoryUse memory) {
   number("seconds", record.seconds);
   number("data_wait_seconds", record.data_wait_seconds);
   if (memory.device > 0) json["device_memory"] = memory.device;
+  if (record.device_utilisation) number(kDeviceUtilisation, *record.device_utilisation);
   if (options_.dynamic_loss_scale) number("loss_scale", record.loss_scale);
   if (record.skipped) json["skipped"] = true;
   for (const auto& [name, value] : record.task_metrics) number(name.c_str(), value);
@@ -115,6 +116,7 @@ std::string Reporter::line(const StepRecord& record, double elapsed_seconds, Mem
   text +=
       fmt::format("  data {:.0f}%  {}", 100 * rates.data_wait / seconds, observe::human_bytes(memory.host));
   if (memory.device > 0) text += fmt::format("  device {}", observe::human_bytes(memory.device));
+  if (record.device_utilisation) text += fmt::format("  busy {:.0f}%", 100 * *record.device_utilisation);
 
   double left = INFINITY;
   if (options_.total_steps > 0)

@@ -16,11 +16,23 @@
 namespace pipeline::train {
 
 // What a line of metrics.jsonl may hold before the task's own figures.
-inline constexpr std::string_view kMetricsFields[] = {"step",          "epoch",      "loss",
-                                                      "learning_rate", "grad_norm",  "samples",
-                                                      "tokens",        "padding",    "tokens_per_second",
-                                                      "mfu",           "seconds",    "data_wait_seconds",
-                                                      "device_memory", "loss_scale", "skipped"};
+inline constexpr std::string_view kMetricsFields[] = {"step",
+                                                      "epoch",
+                                                      "loss",
+                                                      "learning_rate",
+                                                      "grad_norm",
+                                                      "samples",
+                                                      "tokens",
+                                                      "padding",
+                                                      "tokens_per_second",
+                                                      "mfu",
+                                                      "seconds",
+                                                      "data_wait_seconds",
+                                                      "device_memory",
+                                                      "loss_scale",
+                                                      "skipped",
+                                                      "device_utilisation"};
+inline constexpr const char* kDeviceUtilisation = "device_utilisation";
 
 struct StepRecord {
   uint64_t step = 0;  // 1-based
@@ -36,6 +48,7 @@ struct StepRecord {
   std::optional<double> flops;
   double seconds = 0;
   double data_wait_seconds = 0;
+  std::optional<double> device_utilisation;  // mean of the ranks' devices, as last known
   std::vector<std::pair<std::string, double>> task_metrics;
 };
 

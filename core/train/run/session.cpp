@@ -210,6 +210,7 @@ void Session::find_plugins(plugins::Registry& registry, const std::string& backe
 void Session::set_up_context(pl_context& context, const pl_run_info& info) {
   context.set_run_info(info);
   context.log = [this](uint32_t level, std::string_view line) {
+    if (args_.rehearsal && set_up_ != SetUp::preparing_data) return;
     log_.write(level == PL_LOG_DEBUG     ? observe::Level::debug
                : level == PL_LOG_WARNING ? observe::Level::warning
                : level == PL_LOG_ERROR   ? observe::Level::error

@@ -32,6 +32,9 @@ struct SessionArgs {
   std::function<bool()> cancelled;
   World world;                        // that the plans are made for
   ProcessGroup* processes = nullptr;  // the processes of `world`; not needed to check a configuration
+  // Another session comes after it in which plugins say the same: here only what they say of preparing data,
+  // which is done once, goes to the log.
+  bool rehearsal = false;
 };
 
 // [optimizer] as strategies take it.

@@ -140,6 +140,15 @@ Origin find_origin(const Session& session, const RunFolder& folder, const std::s
   return origin;
 }
 
+Origin find_common_origin(Session& session, const RunFolder& folder, const std::string& init_from) {
+  Origin origin;
+  const std::string told = session.processes().on_first("finding the weights", [&] {
+    origin = find_origin(session, folder, init_from);
+    return origin.to_bytes();
+  });
+  return session.processes().is_first() ? std::move(origin) : Origin::from_bytes(told);
+}
+
 namespace {
 
 std::string listed(const std::vector<std::string>& names) {

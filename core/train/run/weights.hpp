@@ -32,6 +32,10 @@ struct Origin {
 // way is logged. Throws where the run has checkpoints and all are damaged: starting anew would lose it.
 Origin find_origin(const Session& session, const RunFolder& folder, const std::string& init_from);
 
+// The same for all ranks together: which checkpoint it is, is for rank 0 to say, as another rank might find a
+// newer or another one.
+Origin find_common_origin(Session& session, const RunFolder& folder, const std::string& init_from);
+
 // Fills the strategy with the values of another run, of another tool (through the task), or with the task's
 // own. Optimizer state starts at zero. Returns what was done, for people. Strict but for PL_PARAMETER_NEW and
 // _DROPPABLE, which the log names: one error lists all missing, unexpected and mis-shaped tensors.

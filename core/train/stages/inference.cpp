@@ -16,6 +16,7 @@
 #include "core/train/run/session.hpp"
 #include "core/train/run/signals.hpp"
 #include "core/train/run/weights.hpp"
+#include "core/train/stages/found_micro_batch.hpp"
 #include "core/train/stages/stages.hpp"
 
 namespace pipeline::train {
@@ -176,8 +177,9 @@ Outcome export_checkpoint(const config::Config& config, const Workspace& workspa
 
 }  // namespace
 
-Outcome infer(std::string_view verb, const config::Config& config, const Workspace& workspace,
+Outcome infer(std::string_view verb, const config::Config& stage, const Workspace& workspace,
               const InferenceArgs& args) {
+  const config::Config config = with_recorded_micro_batch(workspace.processes, stage, args.checkpoint, 1);
   return verb == "evaluate"  ? evaluate_checkpoint(config, workspace, args)
          : verb == "predict" ? predict_with_checkpoint(config, workspace, args)
                              : export_checkpoint(config, workspace, args);

@@ -11,6 +11,7 @@
 #include "core/config/config.hpp"
 #include "core/train/run/session.hpp"
 #include "core/train/run/weights.hpp"
+#include "core/train/stages/found_micro_batch.hpp"
 #include "core/train/stages/stages.hpp"
 #include "core/train/trainer.hpp"
 
@@ -87,24 +88,17 @@ Outcome stopped_early(const Workspace& workspace) {
   return Outcome::interrupted;
 }
 
-// Which checkpoint it is, is for rank 0 to say: another rank might find a newer or another one.
-Origin find_common_origin(Session& session, const RunFolder& folder, const std::string& weights) {
-  Origin origin;
-  const std::string told = session.processes().on_first("finding the weights", [&] {
-    origin = find_origin(session, folder, weights);
-    return origin.to_bytes();
-  });
-  return session.processes().is_first() ? std::move(origin) : Origin::from_bytes(told);
-}
-
 }  // namespace
 
-Outcome train_stage(const Workspace& workspace, RunFolder& folder, const config::Config& config,
+Outcome train_stage(const Workspace& workspace, RunFolder& folder, const config::Config& stage,
                     const std::string& weights) {
   ProcessGroup& processes = workspace.processes;
   workspace.log.open_files(folder.path(), processes.world().rank);
   if (folder.moved_aside())
     workspace.log.info(fmt::format("the old run was moved aside to {}", folder.moved_aside()->string()));
+  const std::optional<config::Config> found = with_found_micro_batch(workspace, folder, stage, weights);
+  if (!found) return stopped_early(workspace);
+  const config::Config& config = *found;
   Session session(config, workspace.registry, workspace.log,
                   session_args(workspace, PL_PURPOSE_TRAIN, folder.path()));
   const std::string finished = processes.on_first("looking at the run folder", [&] {

@@ -18,9 +18,11 @@ struct TrialStep {
   double seconds = 0;       // of the whole step, without loading its data
   double pass_seconds = 0;  // of forward and backward passes alone
   std::optional<double> flops;
+  uint64_t loaded_bytes = 0;  // by which the process grew when the step's batches were loaded
 };
 
-// In one process, whose session is bound. Used from one thread.
+// The session is bound. Where several processes train, all take the same steps, and weight, flops, times are
+// those of this one. Used from one thread.
 class TrialSteps {
  public:
   explicit TrialSteps(Session& session);

@@ -1,4 +1,6 @@
-#include "core/train/plan/trial_steps.hpp"
+#include "core/train/trial_steps.hpp"
+
+#include <algorithm>
 
 #include "core/base/error.hpp"
 #include "core/train/run/measures.hpp"
@@ -16,6 +18,7 @@ TrialStep TrialSteps::run(std::span<const std::vector<uint64_t>> micro_batches, 
   double weight = 0;
   TrialStep result;
   result.flops = 0;
+  const uint64_t before = launch::host_memory();
   for (const std::vector<uint64_t>& ids : micro_batches) {
     batches.push_back(
         task.load({.split = PL_SPLIT_TRAIN, .purpose = PL_PURPOSE_TRAIN, .ids = ids, .epoch = epoch}));
@@ -23,6 +26,7 @@ TrialStep TrialSteps::run(std::span<const std::vector<uint64_t>> micro_batches, 
     const std::optional<double> flops = task.flops(batches.back());
     result.flops = result.flops && flops ? std::optional(*result.flops + *flops) : std::nullopt;
   }
+  result.loaded_bytes = std::max(before, launch::host_memory()) - before;
   const double began = now_seconds();
   strategy.begin_step(batches.size());
   for (size_t m = 0; m < batches.size(); ++m) {
