@@ -189,6 +189,10 @@ constexpr pl_option kOptions[] = {
     option("observe.empty_cache_every", kInt, "0",
            "steps between two times LibTorch's device cache is emptied; 0: never; the CPU has none to empty",
            in("steps"), at_least(0), kMayChange),
+    option(
+        "observe.serve", kString, "",
+        "HOST:PORT at which a browser finds the run's page while it goes on: 127.0.0.1:8080; default: none",
+        kMayChange),
     option("observe.tensorboard", kBool, "false",
            "write TensorBoard's event files to the run folder: tensorboard --logdir runs", kMayChange),
     option("observe.wandb", kBool, "false",
