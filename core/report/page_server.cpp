@@ -133,7 +133,7 @@ class PageServer::Server {
     http::request_parser<http::empty_body> request;
     std::string head;
     std::shared_ptr<const std::string> body;
-    std::array<char, 4096> rest;
+    std::array<char, 4096> rest{};
     size_t& open;
   };
   using Client = std::shared_ptr<Connection>;

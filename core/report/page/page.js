@@ -223,7 +223,7 @@
   };
   let received = Date.now(), silent = "";
   function stand() {
-    const live = data.live, progress = by("live").querySelector("progress"), parts = [];
+    const live = data.live, bar = by("live").querySelector(".bar"), parts = [];
     by("live").hidden = false;
     parts.push((live.stage ? live.stage + ": " : "") + live.state);
     if (live.step !== undefined)
@@ -233,8 +233,8 @@
     if (live.checkpoint) parts.push(`checkpoint after step ${Number(live.checkpoint.slice(5)).toLocaleString("en")}`);
     if (live.age !== undefined && !silent) parts.push(`last step ${duration(live.age + (Date.now() - received) / 1000)} ago`);
     by("live").querySelector("p").textContent = parts.join(" · ");
-    progress.hidden = !live.steps;
-    if (live.steps) [progress.max, progress.value] = [live.steps, live.step];
+    bar.style.display = live.steps ? "" : "none";
+    if (live.steps) bar.firstChild.style.width = `${(100 * live.step) / live.steps}%`;
     if (silent) [by("verdict").textContent, by("verdict").className] = [silent, "bad"];
   }
   async function poll() {
