@@ -200,6 +200,12 @@ constexpr pl_option kOptions[] = {
            kMayChange),
     option("observe.wandb_project", kString, "", "W&B project; default: WANDB_PROJECT, or W&B's own choice",
            kMayChange),
+    option("observe.mlflow", kBool, "false", "log to MLflow, through its Python package", kMayChange),
+    option("observe.mlflow_uri", kString, "",
+           "MLflow's server or database: http://host:5000, sqlite:///mlflow.db; default: MLFLOW_TRACKING_URI",
+           kMayChange),
+    option("observe.mlflow_experiment", kString, "",
+           "MLflow experiment; default: MLFLOW_EXPERIMENT_NAME, or MLflow's own choice", kMayChange),
     option("observe.console", kString, "\"auto\"",
            "auto: a progress bar on a terminal, plain lines elsewhere", one_of(kConsoles), kMayChange),
 
