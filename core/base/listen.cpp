@@ -89,8 +89,25 @@ Address listening_address(const World& world, uint16_t port) {
   return any_address(AF_INET6, port);
 }
 
-// errno says why there is none.
-Socket try_to_listen(const Address& address) {
+Socket try_to_listen(const World& world, uint16_t port) {
+  Socket socket = listen_at(listening_address(world, port));
+  if (!socket && (errno == EAFNOSUPPORT || errno == EADDRNOTAVAIL))  // a host without IPv6
+    socket = listen_at(any_address(AF_INET, port));
+  return socket;
+}
+
+[[noreturn]] void cannot_listen(const World& world, int problem) {
+  std::string where = to_text(world.address, world.port);
+  if (world.port_tries > 1) where += fmt::format(" (nor the {} ports after it)", world.port_tries - 1);
+  throw Error(
+      fmt::format("rank 0 (host {}) cannot listen at {}: {}\n"
+                  "end that process, or choose another port: MASTER_PORT, or --master-port, on all hosts",
+                  host_name(), where, why_not_listening(problem, world.port)));
+}
+
+}  // namespace
+
+Socket listen_at(const Address& address) {
   Socket socket(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return socket;
   const int on = 1, off = 0;
@@ -105,29 +122,12 @@ Socket try_to_listen(const Address& address) {
   return socket;
 }
 
-Socket try_to_listen(const World& world, uint16_t port) {
-  Socket socket = try_to_listen(listening_address(world, port));
-  if (!socket && (errno == EAFNOSUPPORT || errno == EADDRNOTAVAIL))  // a host without IPv6
-    socket = try_to_listen(any_address(AF_INET, port));
-  return socket;
+std::string why_not_listening(int problem, uint16_t port) {
+  if (problem != EADDRINUSE) return std::strerror(problem);
+  const std::string owner = port_owner(port);
+  return "the port is in use" +
+         (owner.empty() ? " (by a process that cannot be seen from here)" : " by " + owner);
 }
-
-[[noreturn]] void cannot_listen(const World& world, int problem) {
-  std::string where = to_text(world.address, world.port);
-  if (world.port_tries > 1) where += fmt::format(" (nor the {} ports after it)", world.port_tries - 1);
-  std::string why = std::strerror(problem);
-  if (problem == EADDRINUSE) {
-    const std::string owner = port_owner(world.port);
-    why = "the port is in use" +
-          (owner.empty() ? " (by a process that cannot be seen from here)" : " by " + owner);
-  }
-  throw Error(
-      fmt::format("rank 0 (host {}) cannot listen at {}: {}\n"
-                  "end that process, or choose another port: MASTER_PORT, or --master-port, on all hosts",
-                  host_name(), where, why));
-}
-
-}  // namespace
 
 Socket listen_for(const World& world) {
   if (world.listen_socket >= 0) {

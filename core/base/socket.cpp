@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -80,6 +81,21 @@ std::string to_text(const Address& address) {
 std::string to_text(std::string_view host, uint16_t port) {
   return host.find(':') == std::string_view::npos ? fmt::format("{}:{}", host, port)
                                                   : fmt::format("[{}]:{}", host, port);
+}
+
+std::optional<HostPort> split_address(std::string_view text) {
+  const size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos) return std::nullopt;
+  std::string_view host = text.substr(0, colon);
+  const std::string_view port = text.substr(colon + 1);
+  const bool bracketed = host.starts_with('[') && host.ends_with(']');
+  if (bracketed) host = host.substr(1, host.size() - 2);
+  HostPort parts{.host = std::string(host)};
+  const auto [end, problem] = std::from_chars(port.data(), port.data() + port.size(), parts.port);
+  if (problem != std::errc() || end != port.data() + port.size() || host.empty() ||
+      bracketed != (host.find(':') != std::string_view::npos))
+    return std::nullopt;
+  return parts;
 }
 
 Resolved resolve(const std::string& name, uint16_t port) {

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,6 +36,13 @@ struct Address {
 std::string to_text(const Address& address);                // "10.0.0.1:29500", "[::1]:29500"
 std::string to_text(std::string_view host, uint16_t port);  // the same for a name
 
+// "127.0.0.1:8080", "[::1]:8080", "node-1:8080": the inverse of that. nullopt: it is not of this form.
+struct HostPort {
+  std::string host;
+  uint16_t port = 0;
+};
+std::optional<HostPort> split_address(std::string_view text);
+
 // All addresses of a name. None: `problem` says why, and `for_good` whether asking again is of no use.
 struct Resolved {
   std::vector<Address> addresses;
@@ -46,6 +54,11 @@ Resolved resolve(const std::string& name, uint16_t port);
 // Where rank 0 waits for the others: world.listen_socket, or the first free one of world's ports. Throws
 // Error that says who has the port.
 Socket listen_for(const World& world);
+
+// A socket that listens and does not block, or none and errno.
+Socket listen_at(const Address& address);
+// What that errno means for a port, and who has it if it is in use.
+std::string why_not_listening(int problem, uint16_t port);
 
 // A connection, or none and errno. The socket blocks and does not collect small writes.
 Socket connect_to(const Address& address, std::chrono::milliseconds limit);

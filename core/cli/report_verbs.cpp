@@ -205,11 +205,7 @@ void add_report(CLI::App& app, Action& action) {
   verb->add_option("--output", *output, "the page; default: report.html in the folder")->type_name("FILE");
   verb->footer("Example:\n  pipeline report runs/summarization");
   when_chosen(*verb, action, [=] {
-    report::Comparison stages;
-    for (const fs::path& folder : report::run_folders(*run)) {
-      stages.runs.push_back(report::read_run(folder, folder.lexically_normal().filename().string()));
-      stages.verdicts.emplace_back();
-    }
+    const report::Comparison stages = report::read_stages(*run);
     const fs::path page = output->empty() ? fs::path(*run) / "report.html" : fs::path(*output);
     write_atomically(page, report::page(stages, fs::path(*run).lexically_normal().string(), false),
                      "choose another --output");

@@ -1,8 +1,35 @@
 // The verbs that work in the folder of a run.
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include <fmt/format.h>
+
 #include "core/base/error.hpp"
 #include "core/cli/verb.hpp"
+#include "core/report/live_page.hpp"
 
 namespace pipeline::cli {
+namespace {
+
+// The page of the run that begins; none where it is not wanted or cannot be had, which ends no run.
+std::unique_ptr<report::LivePage> serve(const train::Workspace& workspace) {
+  const std::optional<HostPort> address = serve_address(workspace.config);
+  if (!address || !workspace.processes.is_first()) return nullptr;
+  try {
+    auto page = std::make_unique<report::LivePage>(*address, train::run_dir(workspace.config));
+    workspace.log.info("page       " + page->url());
+    return page;
+  } catch (const std::exception& error) {
+    workspace.log.warning(fmt::format(
+        "observe.serve = \"{}\": {}: the run goes on without its page; choose another address or port "
+        "(port 0: any that is free)",
+        to_text(address->host, address->port), error.what()));
+    return nullptr;
+  }
+}
+
+}  // namespace
 
 void add_run(CLI::App& app, Action& action) {
   auto args = std::make_shared<ConfigArgs>();
@@ -17,8 +44,12 @@ void add_run(CLI::App& app, Action& action) {
       "The same command continues the run. Ctrl-C saves a checkpoint and exits with code 75;\na second "
       "Ctrl-C exits at once.");
   when_chosen(*verb, action, [=] {
-    return with_workspace(*args, false,
-                          [&](const train::Workspace& w) { return train::run_stages(w, *fresh); });
+    return with_workspace(*args, false, [&](const train::Workspace& w) {
+      const auto page = serve(w);
+      return train::run_stages(w, *fresh, [&](const std::filesystem::path& folder, const std::string& kind) {
+        if (page) page->show(folder, kind);
+      });
+    });
   });
 }
 

@@ -52,18 +52,37 @@ plugins::Registry make_registry(const std::vector<std::string>& command_line,
   return plugins::Registry(plugins::search_folders(given));
 }
 
+std::optional<HostPort> serve_address(const config::Config& config) {
+  const std::string text = config.find_string("observe.serve").value_or("");
+  if (text.empty()) return std::nullopt;
+  std::optional<HostPort> address = split_address(text);
+  if (!address)
+    throw config.error("observe.serve",
+                       "must be HOST:PORT, such as 127.0.0.1:8080 or, for all of this host's "
+                       "addresses, 0.0.0.0:8080");
+  return address;
+}
+
 namespace {
 
-// The number of processes is one for the whole command.
-void require_one_launch_table(const config::Config& config) {
+// What the whole command has once.
+void require_same_for_all_stages(const config::Config& config) {
   if (!config.has_stages()) return;
   for (const std::string& name : config.stage_names()) {
     const config::Config stage = config.for_stage(name);
-    for (const char* key :
-         {"launch.processes", "launch.max_restarts", "launch.stall_seconds", "launch.rendezvous_seconds"})
+    for (const char* key : {"launch.processes", "launch.max_restarts", "launch.stall_seconds",
+                            "launch.rendezvous_seconds", "observe.serve"})
       if (stage.has_value(key) && stage.show(key) != (config.has_value(key) ? config.show(key) : ""))
-        throw stage.error(key, "must be the same for all stages: set it in the file's own [launch] table");
+        throw stage.error(key,
+                          fmt::format("must be the same for all stages: set it in the file's own [{}] table",
+                                      std::string_view(key).substr(0, std::string_view(key).find('.'))));
   }
+}
+
+// What can be wrong with the configuration as a whole, before any process is started for it.
+void check_whole(const config::Config& config) {
+  require_same_for_all_stages(config);
+  serve_address(config);
 }
 
 launch::LaunchRequest launch_request(const ConfigArgs& args, const config::Config& config, bool one_process) {
@@ -111,14 +130,14 @@ World planned_world(const launch::LaunchRequest& request) {
 }
 
 World planned_world(const ConfigArgs& args, const config::Config& config) {
-  require_one_launch_table(config);
+  check_whole(config);
   return planned_world(launch_request(args, config, false));
 }
 
 int with_workspace(const ConfigArgs& args, bool one_process,
                    const std::function<train::Outcome(const train::Workspace&)>& work) {
   const config::Config config = args.load();
-  require_one_launch_table(config);
+  check_whole(config);
   const auto place = launch::find_place(launch_request(args, config, one_process));
   if (const auto* plan = std::get_if<launch::HostPlan>(&place)) return launch::supervise(*plan);
   World world = std::get<World>(place);

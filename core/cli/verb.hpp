@@ -2,12 +2,14 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
 
+#include "core/base/socket.hpp"
 #include "core/config/config.hpp"
 #include "core/launch/launch.hpp"
 #include "core/observe/log.hpp"
@@ -49,6 +51,9 @@ plugins::Registry make_registry(const std::vector<std::string>& command_line,
 // environment or the flags.
 World planned_world(const launch::LaunchRequest& request);
 World planned_world(const ConfigArgs& args, const config::Config& config);
+
+// observe.serve; nullopt: nothing is served. Throws ConfigError for what is no address.
+std::optional<HostPort> serve_address(const config::Config& config);
 
 // Loads the configuration, finds this process's place among those of the run (or starts them), makes console,
 // log and registry, and runs `work` with them under the signal handlers. `one_process`: the verb has no use

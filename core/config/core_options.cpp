@@ -192,6 +192,10 @@ constexpr pl_option kOptions[] = {
     option("observe.empty_cache_every", kInt, "0",
            "steps between two times LibTorch's device cache is emptied; 0: never; the CPU has none to empty",
            in("steps"), at_least(0), kMayChange),
+    option(
+        "observe.serve", kString, "",
+        "HOST:PORT at which a browser finds the run's page while it goes on: 127.0.0.1:8080; default: none",
+        kMayChange),
     option("observe.tensorboard", kBool, "false",
            "write TensorBoard's event files to the run folder: tensorboard --logdir runs", kMayChange),
     option("observe.wandb", kBool, "false",
@@ -199,6 +203,12 @@ constexpr pl_option kOptions[] = {
            kMayChange),
     option("observe.wandb_project", kString, "", "W&B project; default: WANDB_PROJECT, or W&B's own choice",
            kMayChange),
+    option("observe.mlflow", kBool, "false", "log to MLflow, through its Python package", kMayChange),
+    option("observe.mlflow_uri", kString, "",
+           "MLflow's server or database: http://host:5000, sqlite:///mlflow.db; default: MLFLOW_TRACKING_URI",
+           kMayChange),
+    option("observe.mlflow_experiment", kString, "",
+           "MLflow experiment; default: MLFLOW_EXPERIMENT_NAME, or MLflow's own choice", kMayChange),
     option("observe.console", kString, "\"auto\"",
            "auto: a progress bar on a terminal, plain lines elsewhere", one_of(kConsoles), kMayChange),
 

@@ -104,6 +104,15 @@ Comparison compare(std::vector<RunRecord> runs, double tolerance) {
   return comparison;
 }
 
+Comparison read_stages(const std::filesystem::path& folder) {
+  Comparison stages;
+  for (const std::filesystem::path& stage : run_folders(folder)) {
+    stages.runs.push_back(read_run(stage, stage.lexically_normal().filename().string()));
+    stages.verdicts.emplace_back();
+  }
+  return stages;
+}
+
 bool Comparison::all_same() const { return std::ranges::all_of(verdicts, &LossVerdict::is_same); }
 
 std::optional<double> Comparison::efficiency(size_t run) const {

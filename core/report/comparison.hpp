@@ -51,6 +51,9 @@ struct Comparison {
 // The first run is the reference.
 Comparison compare(std::vector<RunRecord> runs, double tolerance);
 
+// The run in a folder, or its stages, each for itself.
+Comparison read_stages(const std::filesystem::path& folder);
+
 // "The losses are the same (tolerance 0.001, relative)."
 std::string conclusion(const Comparison& comparison);
 

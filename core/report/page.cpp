@@ -49,9 +49,8 @@ Json to_json(const Comparison& comparison, size_t i) {
   return json;
 }
 
-// Text that ends no element, wherever it stands in a script.
-std::string in_script(const Json& json) {
-  std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+// So that it ends no element, wherever it stands in a script.
+std::string in_script(std::string text) {
   for (size_t at = text.find("</"); at != std::string::npos; at = text.find("</", at))
     text.replace(at, 2, "<\\/");
   for (size_t at = text.find("<!--"); at != std::string::npos; at = text.find("<!--", at))
@@ -67,6 +66,12 @@ std::string in_html(std::string_view text) {
 }
 
 std::string with_data(const Json& data, const std::string& title) {
+  return page_with(data.dump(-1, ' ', false, Json::error_handler_t::replace), title);
+}
+
+}  // namespace
+
+std::string page_with(const std::string& data, const std::string& title) {
   std::string text;
   std::string_view rest = kPage;
   const std::pair<std::string_view, std::string> parts[] = {{"@TITLE@", in_html(title)},
@@ -83,9 +88,7 @@ std::string with_data(const Json& data, const std::string& title) {
   return text.append(rest);
 }
 
-}  // namespace
-
-std::string page(const Comparison& comparison, const std::string& title, bool compared) {
+Json page_data(const Comparison& comparison, const std::string& title, bool compared) {
   Json data{
       {"title", title}, {"compared", compared}, {"same", comparison.all_same()}, {"runs", Json::array()}};
   data["verdict"] = compared ? conclusion(comparison) : "";
@@ -98,8 +101,11 @@ std::string page(const Comparison& comparison, const std::string& title, bool co
   if (compared)
     for (const auto& [key, values] : comparison.differences())
       data["differences"].push_back({{"key", key}, {"values", values}});
+  return data;
+}
 
-  return with_data(data, title);
+std::string page(const Comparison& comparison, const std::string& title, bool compared) {
+  return with_data(page_data(comparison, title, compared), title);
 }
 
 std::string page_over(const RunRecord& run, const std::string& axis, const std::string& title,

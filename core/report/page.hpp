@@ -10,6 +10,10 @@ namespace pipeline::report {
 // Curves of more steps are thinned to this many points.
 inline constexpr size_t kMostPoints = 2000;
 
+// What is on a page, and the page with it (as JSON): apart, for one whose data are renewed.
+nlohmann::ordered_json page_data(const Comparison& comparison, const std::string& title, bool compared);
+std::string page_with(const std::string& data, const std::string& title);
+
 // With the tables and pictures that tasks have left in the runs' folders. `compared`: it is about whether the
 // runs are the same; otherwise about each of them.
 std::string page(const Comparison& comparison, const std::string& title, bool compared);

@@ -57,15 +57,6 @@ std::string_view name_of(RunState state) {
   return "";
 }
 
-std::string last_checkpoint(const fs::path& folder) {
-  std::string last;
-  std::error_code none;
-  for (const auto& entry : fs::directory_iterator(folder / "checkpoints", none))
-    if (const std::string name = entry.path().filename(); name.starts_with("step-"))
-      last = std::max(last, name);
-  return last;
-}
-
 std::string ago(fs::file_time_type time) {
   const double seconds = std::chrono::duration<double>(fs::file_time_type::clock::now() - time).count();
   return observe::human_duration(std::max(0.0, seconds)) + " ago";
@@ -81,6 +72,15 @@ RunState state_of(const fs::path& folder) {
   const RunRecord run = read_run(folder, "");
   const bool saved = run.summary.is_object() && run.summary.value("steps", uint64_t{0}) == run.last_step();
   return run.training.steps.empty() ? RunState::begun : saved ? RunState::stopped : RunState::cut_off;
+}
+
+std::string last_checkpoint(const fs::path& folder) {
+  std::string last;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(folder / "checkpoints", none))
+    if (const std::string name = entry.path().filename(); name.starts_with("step-"))
+      last = std::max(last, name);
+  return last;
 }
 
 std::vector<fs::path> find_runs(const fs::path& folder) {

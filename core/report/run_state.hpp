@@ -14,6 +14,9 @@ enum class RunState { begun, running, finished, stopped, cut_off };
 
 RunState state_of(const std::filesystem::path& folder);
 
+// "step-00000100"; empty: there is none.
+std::string last_checkpoint(const std::filesystem::path& folder);
+
 // The folders of the runs and their stages in `folder`, itself included, by name.
 std::vector<std::filesystem::path> find_runs(const std::filesystem::path& folder);
 

@@ -137,6 +137,10 @@ TEST_F(Wandb, WhatIsMissingIsAnErrorBeforeTraining) {
                                      "pip install wandb`"));
   package("refuses");
   EXPECT_THAT(refused(), HasSubstr("observe.wandb = true: no account: log in\n"));
+  write_text(job_.path("python/mlflow.py"), "raise ImportError('not here')");
+  EXPECT_THAT(job_.call("run", {"--set", "observe.wandb=false", "--set", "observe.mlflow=true"}).err,
+              testing::ContainsRegex("--set observe.mlflow=true: .*python3 cannot import the package mlflow "
+                                     "\\(not here\\): `python3 -m pip install mlflow`"));
   const std::string path = std::getenv("PATH");
   ::setenv("PATH", job_.path("none").c_str(), 1);
   EXPECT_THAT(refused(), HasSubstr("observe.wandb = true: python3 cannot be started (No such file"));

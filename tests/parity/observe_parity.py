@@ -1,5 +1,5 @@
-"""Reads the figures of a continued run with TensorBoard's own reader, and from the file that Weights & Biases' own package keeps for its
-server, and compares them with metrics.jsonl and eval.jsonl.
+"""Reads the figures of a continued run with TensorBoard's own reader, from the file that Weights & Biases' own package keeps for its server,
+and with MLflow's own client from its store, and compares them with metrics.jsonl and eval.jsonl.
 
 PIPELINE_PYTHON names the interpreter that has the packages of observe-requirements.txt. Exit code 77: skipped, for the reason printed.
 """
@@ -37,6 +37,8 @@ every = 15
 tensorboard = true
 wandb = true
 wandb_project = "lines"
+mlflow = true
+mlflow_experiment = "lines"
 """
 
 
@@ -45,12 +47,17 @@ def skip(reason):
     sys.exit(77)
 
 
+def store(folder):
+    return "file:" + os.path.join(folder, "mlruns")
+
+
 def run(arguments, folder, *sets):
     words = [os.path.abspath(arguments.pipeline), "run", "train.toml", "--plugin-path", os.path.abspath(arguments.plugins)]
     for value in sets:
         words += ["--set", value]
     # The client is the python3 that is first on the PATH.
-    environment = dict(os.environ, WANDB_MODE="offline", PATH=os.path.dirname(sys.executable) + ":" + os.environ["PATH"])
+    environment = dict(os.environ, WANDB_MODE="offline", MLFLOW_TRACKING_URI=store(folder), MLFLOW_ALLOW_FILE_STORE="true",
+                       PATH=os.path.dirname(sys.executable) + ":" + os.environ["PATH"])
     subprocess.run(words, cwd=folder, env=environment, check=True)
 
 
@@ -121,6 +128,19 @@ def in_wandb(folder):
     return figures, runs
 
 
+def in_mlflow(folder):
+    """The figures, and of each run its name, how it ended, and an option."""
+    os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"
+    client = mlflow.MlflowClient(store(folder))
+    runs = client.search_runs([client.get_experiment_by_name("lines").experiment_id])
+    figures = {}
+    for name in [name for run in runs for name in run.data.metrics]:
+        for metric in client.get_metric_history(runs[0].info.run_id, name):
+            assert (name, metric.step) not in figures, f"{name} of step {metric.step} is there twice"
+            figures[name, metric.step] = metric.value
+    return figures, [(run.info.run_name, run.info.status, run.data.params["train.max_steps"]) for run in runs]
+
+
 def compare(what, ours, theirs, tolerance):
     assert ours.keys() == theirs.keys(), f"{what}: only in the run {sorted(ours.keys() - theirs.keys())[:5]}, only there " \
         f"{sorted(theirs.keys() - ours.keys())[:5]}"
@@ -136,7 +156,9 @@ def main():
     parser.add_argument("--pipeline", required=True, help="the program")
     parser.add_argument("--plugins", required=True, help="the folder of the test plugins")
     arguments = parser.parse_args()
+    global mlflow
     try:
+        import mlflow
         import tensorboard
         import wandb
     except ImportError as error:
@@ -156,6 +178,9 @@ def main():
         theirs, runs = in_wandb(folder)
         assert len(runs) == 1 and {run[1:] for run in runs} == {("lines", "run")}, runs
         compare(f"W&B {wandb.__version__}", ours | first, theirs, 0)
+        theirs, runs = in_mlflow(root)
+        assert runs == [("run", "FINISHED", "60")], runs
+        compare(f"MLflow {mlflow.__version__}", ours | first, theirs, 0)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,9 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 
+#include "core/report/page_server.hpp"
 #include "tests/report/run_folder.hpp"
 
 namespace pipeline::report {
@@ -19,11 +21,12 @@ class Page : public testing::Test {
  protected:
   // The document as it stands once its scripts have run, at a width.
   std::string open(const std::string& page, int width) {
-    const std::string path = folder_.write("page.html", page);
+    return open_url("file://" + folder_.write("page.html", page), width);
+  }
+  std::string open_url(const std::string& url, int width) {
     const std::string command = "chromium --headless --no-sandbox --disable-gpu --user-data-dir='" +
                                 folder_ / "profile" + "' --window-size=" + std::to_string(width) +
-                                ",900 --virtual-time-budget=5000 --dump-dom 'file://" + path +
-                                "' 2>/dev/null";
+                                ",900 --virtual-time-budget=5000 --dump-dom '" + url + "' 2>/dev/null";
     std::string dom;
     FILE* const pipe = ::popen(command.c_str(), "r");
     char block[4096];
@@ -85,6 +88,29 @@ TEST_F(Page, OverAnotherAxisHasNoTableOfRuns) {
   const std::string dom = open(page_over(run, "learning_rate", "rates", "suggestion"), 800);
   EXPECT_THAT(dom, HasSubstr("<section id=\"runs\" hidden"));
   EXPECT_THAT(dom, HasSubstr("suggestion"));
+  EXPECT_THAT(dom, HasSubstr("data-done=\"yes\""));
+}
+
+TEST_F(Page, OfARunThatGoesOnRenewsItself) {
+  if (!has_browser()) GTEST_SKIP() << "chromium is not installed";
+  const auto data = [](const std::vector<double>& losses) {
+    nlohmann::ordered_json all =
+        page_data(compare({tests::record_of("align", losses)}, 0), "runs/vlm", false);
+    all["live"] = {{"stage", "align"},      {"state", "training"}, {"checkpoint", "step-00000002"},
+                   {"step", losses.size()}, {"steps", 1000},       {"rate", 8412.5},
+                   {"unit", "tokens"},      {"left", 3700.2}};
+    return all.dump();
+  };
+  const PageServer server({"127.0.0.1", 0}, [&](std::string_view path) {
+    return path == "/data"
+               ? PageServer::Text{"application/json", std::make_shared<std::string>(data({2, 1, 0.5}))}
+               : PageServer::Text{"text/html", std::make_shared<std::string>(page_with(data({2}), "t"))};
+  });
+  const std::string dom = open_url(server.url(), 390);
+  EXPECT_THAT(
+      dom, HasSubstr("align: training · step 3 of 1,000 · 8.41K tokens a second · 1:01:40 left · checkpoint "
+                     "after step 2<"));
+  EXPECT_THAT(dom, HasSubstr("<td class=\"number\">0.5</td>")) << "the last loss";
   EXPECT_THAT(dom, HasSubstr("data-done=\"yes\""));
 }
 

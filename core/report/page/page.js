@@ -1,7 +1,6 @@
 "use strict";
 (() => {
-  const data = JSON.parse(document.getElementById("data").textContent);
-  const runs = data.runs;
+  let data = JSON.parse(document.getElementById("data").textContent), runs = data.runs;
   // Okabe and Ito's colours, which colour-blind readers tell apart.
   const colours = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#a08c00", "#808080"];
   const colour = (i) => colours[i % colours.length];
@@ -22,6 +21,7 @@
   // rows: of cells; a cell is text, or {text, className, colour}.
   function fill(section, head, rows) {
     const table = by(section).querySelector("table");
+    table.replaceChildren();
     const add = (cells, tag) => {
       const row = table.insertRow();
       for (const cell of cells) {
@@ -40,35 +40,41 @@
   }
   const right = (text) => ({text, className: "number"});
 
-  by("title").textContent = data.title;
-  by("verdict").textContent = data.verdict;
-  by("verdict").className = data.same ? "good" : "bad";
-  by("runs").hidden = Boolean(data.axis);  // one trial, of which the curves and the verdict say all
   const last = (run) => (run.figures.loss || []).filter((x) => x !== null).at(-1);
-  fill("runs",
-       ["run", right("processes"), right("steps"), right("last loss"), right("per second"), right("speed"),
-        right("efficiency"), right("memory a rank"), data.compared ? "loss against " + runs[0].name : "device"],
-       runs.map((run, i) => [
-         {text: run.name, colour: colour(i)}, right(run.processes || ""),
-         right(run.last_step + (run.finished ? "" : " so far")), right(number(last(run))), right(run.throughput ? number(run.throughput) : ""),
-         right(runs[0].throughput && run.throughput ? (run.throughput / runs[0].throughput).toFixed(2) + "×" : ""),
-         right(run.efficiency ? Math.round(100 * run.efficiency) + "%" : ""), right(bytes(run.memory)),
-         data.compared ? {text: run.verdict, className: run.same ? "" : "bad"} : (run.summary || {}).device || ""]));
+  function tell() {
+    by("title").textContent = data.title;
+    by("verdict").textContent = data.verdict;
+    by("verdict").className = data.same ? "good" : "bad";
+    by("runs").hidden = runs.length === 0 || Boolean(data.axis);  // over another axis: one trial, of which the curves say all
+    fill("runs",
+         ["run", right("processes"), right("steps"), right("last loss"), right("per second"), right("speed"),
+          right("efficiency"), right("memory a rank"), data.compared ? "loss against " + runs[0].name : "device"],
+         runs.map((run, i) => [
+           {text: run.name, colour: colour(i)}, right(run.processes || ""),
+           right(run.last_step + (run.finished ? "" : " so far")), right(number(last(run))), right(run.throughput ? number(run.throughput) : ""),
+           right(runs[0].throughput && run.throughput ? (run.throughput / runs[0].throughput).toFixed(2) + "×" : ""),
+           right(run.efficiency ? Math.round(100 * run.efficiency) + "%" : ""), right(bytes(run.memory)),
+           data.compared ? {text: run.verdict, className: run.same ? "" : "bad"} : (run.summary || {}).device || ""]));
+    by("options").hidden = data.differences.length === 0;
+    if (data.differences.length > 0)
+      fill("options", ["option", ...runs.map((run) => run.name)], data.differences.map(({key, values}) => [key, ...values]));
+  }
 
   // Curves.
-  const names = new Set(), evaluated = new Set();
-  for (const run of runs) {
-    Object.keys(run.figures).forEach((name) => names.add(name));
-    Object.keys(run.evaluations.figures).forEach((name) => evaluated.add(name));
-  }
   const select = by("figure");
-  const offer = (name, text) => {
-    const option = make("option", text);
-    option.value = name;
-    select.append(option);
-  };
-  [...names].sort((a, b) => (b === "loss") - (a === "loss")).forEach((name) => offer("train " + name, name.replaceAll("_", " ")));
-  [...evaluated].forEach((name) => offer("eval " + name, "evaluation: " + name.replaceAll("_", " ")));
+  function offer() {
+    const names = new Set(), evaluated = new Set();
+    for (const run of runs) {
+      Object.keys(run.figures).forEach((name) => names.add(name));
+      Object.keys(run.evaluations.figures).forEach((name) => evaluated.add(name));
+    }
+    const options = [
+      ...[...names].sort((a, b) => (b === "loss") - (a === "loss")).map((name) => ["train " + name, name.replaceAll("_", " ")]),
+      ...[...evaluated].map((name) => ["eval " + name, "evaluation: " + name.replaceAll("_", " ")])];
+    const chosen = select.value;
+    if (options.length === select.options.length) return;  // it would close under the reader's hand
+    select.replaceChildren(...options.map(([value, text]) => new Option(text, value, false, value === chosen)));
+  }
 
   const series = (run, choice) => {
     const [kind, name] = [choice.slice(0, choice.indexOf(" ")), choice.slice(choice.indexOf(" ") + 1)];
@@ -101,29 +107,37 @@
     axes: {x: across, y: {axisLabelFormatter: (y) => (y !== 0 && (Math.abs(y) < 1e-3 || Math.abs(y) >= 1e5) ? y.toExponential(1) : String(Number(y.toPrecision(4))))}},
   });
   let chart = null, difference = null;
-  function draw() {
+  // `kept`: with what the reader has zoomed in on.
+  function drawn(before, kept, id, rows, options) {
+    if (before && kept) {
+      before.updateOptions({file: rows, ...options});
+      return before;
+    }
+    if (before) before.destroy();
+    return new Dygraph(by(id), rows, options);
+  }
+  function draw(kept) {
+    by("curves").hidden = select.options.length === 0;
+    if (by("curves").hidden) return;
     const choice = select.value, all = runs.map((run) => series(run, choice));
     const sparse = choice.startsWith("eval ");
     const smooth = sparse ? 1 : Number(by("smooth").value);
     by("smooth-steps").textContent = smooth;
     by("smooth").disabled = sparse;
-    if (chart) chart.destroy();
-    chart = new Dygraph(by("chart"), joined(all), {...common(), labelsDiv: by("legend"), logscale: by("log").checked,
-                                                  rollPeriod: smooth, drawPoints: sparse, pointSize: 3});
-    if (difference) difference.destroy();
-    difference = null;
+    chart = drawn(chart, kept, "chart", joined(all), {...common(), labelsDiv: by("legend"), logscale: by("log").checked,
+                                                      rollPeriod: smooth, drawPoints: sparse, pointSize: 3});
     by("difference-part").hidden = !data.compared;
     if (!data.compared) return;
+    by("reference").textContent = runs[0].name;
     const rows = joined(all).map(([step, first, ...rest]) =>
       [step, ...rest.map((value) => (first === null || value === null ? null : Math.abs(value - first) / Math.max(Math.abs(first), 1e-300)))]);
     const options = common();
     options.labels = ["step", ...runs.slice(1).map((run) => run.name)];
     options.colors = options.colors.slice(1);
-    difference = new Dygraph(by("difference"), rows, {...options, legend: "onmouseover"});
+    difference = drawn(difference, kept, "difference", rows, {...options, legend: "onmouseover"});
   }
-  by("reference").textContent = runs[0].name;
-  select.onchange = by("log").onchange = by("smooth").oninput = draw;
-  if (select.options.length > 0) draw();
+  select.onchange = by("log").onchange = () => draw(false);
+  by("smooth").oninput = () => draw(true);
 
   // Time and memory, by rank.
   const parts = {compute: "#009e73", optimizer: "#56b4e9", communication: "#d55e00", ranks: "#cc79a7", data: "#e69f00",
@@ -131,70 +145,124 @@
   const told = {compute: "forward and backward", optimizer: "update", communication: "blocked in collectives",
                 ranks: "waiting for the slowest rank", data: "waiting for data", device: "waiting for the device",
                 evaluation: "evaluation", checkpoint: "checkpoints"};
-  const memory = [], driver = runs.some((run) => ((run.summary || {}).ranks || []).some((costs) => costs.driver_memory > 0));
-  for (const [i, run] of runs.entries()) {
-    for (const [rank, costs] of ((run.summary || {}).ranks || []).entries()) {
-      const all = Object.values(costs.seconds).reduce((sum, x) => sum + x, 0) || 1;
-      const row = make("div", undefined, "row"), bar = make("div", undefined, "bar");
-      row.append(make("span", `${run.name}, rank ${rank}`), bar);
-      for (const part of Object.keys(parts)) {
-        const seconds = costs.seconds[part] || 0, share = (100 * seconds) / all;
-        const piece = make("span");
-        piece.style.cssText = `width:${share}%;background:${parts[part]}`;
-        piece.title = `${told[part]}: ${seconds.toFixed(2)} s, ${share.toFixed(1)}%`;
-        bar.append(piece);
+  function costs() {
+    by("bars").replaceChildren();
+    const memory = [], driver = runs.some((run) => ((run.summary || {}).ranks || []).some((costs) => costs.driver_memory > 0));
+    for (const [i, run] of runs.entries()) {
+      for (const [rank, costs] of ((run.summary || {}).ranks || []).entries()) {
+        const all = Object.values(costs.seconds).reduce((sum, x) => sum + x, 0) || 1;
+        const row = make("div", undefined, "row"), bar = make("div", undefined, "bar");
+        row.append(make("span", `${run.name}, rank ${rank}`), bar);
+        for (const part of Object.keys(parts)) {
+          const seconds = costs.seconds[part] || 0, share = (100 * seconds) / all;
+          const piece = make("span");
+          piece.style.cssText = `width:${share}%;background:${parts[part]}`;
+          piece.title = `${told[part]}: ${seconds.toFixed(2)} s, ${share.toFixed(1)}%`;
+          bar.append(piece);
+        }
+        row.append(make("span"), make("span", Object.keys(parts).filter((part) => costs.seconds[part] / all >= 0.005)
+          .map((part) => `${part} ${((100 * costs.seconds[part]) / all).toFixed(0)}%`).join(", ") +
+          (costs.overlapped_communication > 0 ? `; communication beside it ${((100 * costs.overlapped_communication) / all).toFixed(0)}%` : ""), "faint"));
+        by("bars").append(row);
+        if (run.straggler && run.straggler.rank === rank)
+          row.lastChild.textContent += `; works ${(100 * run.straggler.excess).toFixed(0)}% longer than the mean of the ranks`;
+        memory.push([{text: run.name, colour: colour(i)}, right(rank), costs.host, right(bytes(costs.host_memory)), right(bytes(costs.device_memory)),
+          ...(driver ? [right(bytes(costs.driver_memory)), right(costs.device_utilisation === undefined ? "" : `${(100 * costs.device_utilisation).toFixed(0)}%`)] : [])]);
       }
-      row.append(make("span"), make("span", Object.keys(parts).filter((part) => costs.seconds[part] / all >= 0.005)
-        .map((part) => `${part} ${((100 * costs.seconds[part]) / all).toFixed(0)}%`).join(", ") +
-        (costs.overlapped_communication > 0 ? `; communication beside it ${((100 * costs.overlapped_communication) / all).toFixed(0)}%` : ""), "faint"));
-      by("bars").append(row);
-      if (run.straggler && run.straggler.rank === rank)
-        row.lastChild.textContent += `; works ${(100 * run.straggler.excess).toFixed(0)}% longer than the mean of the ranks`;
-      memory.push([{text: run.name, colour: colour(i)}, right(rank), costs.host, right(bytes(costs.host_memory)), right(bytes(costs.device_memory)),
-        ...(driver ? [right(bytes(costs.driver_memory)), right(costs.device_utilisation === undefined ? "" : `${(100 * costs.device_utilisation).toFixed(0)}%`)] : [])]);
     }
-  }
-  if (memory.length > 0) {
-    const key = make("p", undefined, "controls faint");
-    for (const part of Object.keys(parts)) {
-      const one = make("span", told[part]), swatch = make("span", "", "swatch");
-      swatch.style.background = parts[part];
-      one.prepend(swatch);
-      key.append(one);
+    if (memory.length > 0) {
+      const key = make("p", undefined, "controls faint");
+      for (const part of Object.keys(parts)) {
+        const one = make("span", told[part]), swatch = make("span", "", "swatch");
+        swatch.style.background = parts[part];
+        one.prepend(swatch);
+        key.append(one);
+      }
+      by("bars").append(key);
+      fill("memory", ["run", right("rank"), "host", right("peak on the host"), right("peak on the device"),
+                      ...(driver ? [right("by its driver"), right("device busy")] : [])], memory);
     }
-    by("bars").append(key);
-    fill("memory", ["run", right("rank"), "host", right("peak on the host"), right("peak on the device"), ...(driver ? [right("by its driver"), right("device busy")] : [])], memory);
+    by("time").hidden = by("memory").hidden = memory.length === 0;
   }
-  by("time").hidden = by("memory").hidden = memory.length === 0;
 
-  by("options").hidden = data.differences.length === 0;
-  if (data.differences.length > 0)
-    fill("options", ["option", ...runs.map((run) => run.name)], data.differences.map(({key, values}) => [key, ...values]));
-
-  for (const panel of data.panels) {
-    const section = make("section");
-    section.append(make("h2", panel.title));
-    if (panel.kind === "html") {
-      const frame = make("iframe");
-      frame.sandbox = "";
-      frame.srcdoc = panel.content;
-      section.append(frame);
-    } else if (panel.kind === "image") {
-      const image = make("img");
-      image.src = panel.content;
-      image.alt = panel.title;
-      section.append(image);
-    } else {
-      const wide = make("div", undefined, "wide"), table = make("table");
-      wide.append(table);
-      section.append(wide);
-      panel.rows.forEach((cells, i) => {
-        const row = table.insertRow();
-        cells.forEach((cell) => row.append(make(i === 0 ? "th" : "td", cell)));
-      });
-      if (panel.more > 0) section.append(make("p", `and ${panel.more} more rows`, "faint"));
+  let panelled = "";
+  function panels() {
+    const all = JSON.stringify(data.panels);
+    if (all === panelled) return;  // the reader may have scrolled in one
+    panelled = all;
+    by("panels").replaceChildren();
+    for (const panel of data.panels) {
+      const section = make("section");
+      section.append(make("h2", panel.title));
+      if (panel.kind === "html") {
+        const frame = make("iframe");
+        frame.sandbox = "";
+        frame.srcdoc = panel.content;
+        section.append(frame);
+      } else if (panel.kind === "image") {
+        const image = make("img");
+        image.src = panel.content;
+        image.alt = panel.title;
+        section.append(image);
+      } else {
+        const wide = make("div", undefined, "wide"), table = make("table");
+        wide.append(table);
+        section.append(wide);
+        panel.rows.forEach((cells, i) => {
+          const row = table.insertRow();
+          cells.forEach((cell) => row.append(make(i === 0 ? "th" : "td", cell)));
+        });
+        if (panel.more > 0) section.append(make("p", `and ${panel.more} more rows`, "faint"));
+      }
+      by("panels").append(section);
     }
-    by("panels").append(section);
   }
+
+  // How a run stands that goes on; `silent`: why nothing new is known.
+  const duration = (seconds) => {
+    const s = Math.round(seconds), two = (n) => String(n).padStart(2, "0");
+    return s < 3600 ? `${Math.floor(s / 60)}:${two(s % 60)}` : `${Math.floor(s / 3600)}:${two(Math.floor(s / 60) % 60)}:${two(s % 60)}`;
+  };
+  let received = Date.now(), silent = "";
+  function stand() {
+    const live = data.live, bar = by("live").querySelector(".bar"), parts = [];
+    by("live").hidden = false;
+    parts.push((live.stage ? live.stage + ": " : "") + live.state);
+    if (live.step !== undefined)
+      parts.push(`step ${live.step.toLocaleString("en")}` + (live.steps ? ` of ${live.steps.toLocaleString("en")}` : ""));
+    if (live.rate) parts.push(`${live.rate.toLocaleString("en", {notation: "compact", maximumSignificantDigits: 3})} ${live.unit} a second`);
+    if (live.left !== undefined && live.state === "training") parts.push(`${duration(live.left)} left`);
+    if (live.checkpoint) parts.push(`checkpoint after step ${Number(live.checkpoint.slice(5)).toLocaleString("en")}`);
+    if (live.age !== undefined && !silent) parts.push(`last step ${duration(live.age + (Date.now() - received) / 1000)} ago`);
+    by("live").querySelector("p").textContent = parts.join(" · ");
+    bar.style.display = live.steps ? "" : "none";
+    if (live.steps) bar.firstChild.style.width = `${(100 * live.step) / live.steps}%`;
+    if (silent) [by("verdict").textContent, by("verdict").className] = [silent, "bad"];
+  }
+  async function poll() {
+    try {
+      const response = await fetch("data" + location.search, {cache: "no-store"});
+      if (!response.ok) throw new Error(await response.text());
+      data = await response.json();
+      [runs, received, silent] = [data.runs, Date.now(), ""];
+      show();
+    } catch (error) {
+      silent ||= error instanceof TypeError  // of fetch()
+        ? `Since ${new Date().toLocaleTimeString()} there is no answer: the run has ended, or cannot be reached.` : error.message;
+      stand();
+    }
+    setTimeout(() => (document.hidden ? document.addEventListener("visibilitychange", poll, {once: true}) : poll()), 3000);
+  }
+
+  function show() {
+    tell();
+    offer();
+    draw(true);
+    costs();
+    panels();
+    if (data.live) stand();
+  }
+  show();
+  if (data.live) setTimeout(poll, 3000);
   document.body.dataset.done = "yes";
 })();

@@ -97,6 +97,9 @@ void warn_of_unused_options(const Session& session) {
     unused("observe.empty_cache_every",
            session.strategy_plugin().label() + " has no " PL_EXTENSION_DEVICE_CACHE);
   if (!config.get_bool("observe.wandb")) unused("observe.wandb_project", because("observe.wandb"));
+  if (!config.get_bool("observe.mlflow"))
+    for (const char* const key : {"observe.mlflow_uri", "observe.mlflow_experiment"})
+      unused(key, because("observe.mlflow"));
   if (!session.precision().loss_scaling)
     for (const char* key : {"train.loss_scale", "train.loss_scale_interval"})
       unused(key, "the precision is " + session.precision().name);

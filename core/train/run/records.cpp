@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -24,13 +25,17 @@ void cut_back(observe::Log& log, const RunFolder& folder, uint64_t first_step) {
                               file.string(), broken, broken == 1 ? "" : "s", broken == 1 ? "was" : "were"));
 }
 
-observe::Wandb::Options wandb_options(const Session& session, const RunFolder& folder, bool continued) {
+observe::Tracker::Options tracker_options(const observe::Tracker::Service& service, const Session& session,
+                                          const RunFolder& folder, bool continued) {
   const config::Config& config = session.config();
   const fs::path path = fs::absolute(folder.path()).lexically_normal();
-  const bool is_stage = config.has_value("stage.name");
-  observe::Wandb::Options options{
+  const bool is_stage = config.has_value("stage.name"), is_mlflow = &service == &observe::Tracker::kMlflow;
+  observe::Tracker::Options options{
+      .service = &service,
       .folder = folder.path(),
-      .project = config.find_string("observe.wandb_project").value_or(""),
+      .uri = is_mlflow ? config.find_string("observe.mlflow_uri").value_or("") : "",
+      .project =
+          config.find_string(is_mlflow ? "observe.mlflow_experiment" : "observe.wandb_project").value_or(""),
       .name = (is_stage ? path.parent_path().filename() / path.filename() : path.filename()).string(),
       .continued = continued,
       .config = nlohmann::ordered_json::object(),
@@ -44,9 +49,9 @@ observe::Wandb::Options wandb_options(const Session& session, const RunFolder& f
 
 }  // namespace
 
-Records::Records(observe::Log& log, const RunFolder& folder, const RecordOptions& options)
+Records::Records(observe::Log& log, const RunFolder& folder, RecordOptions options)
     : log_(log),
-      wandb_(options.wandb ? std::make_unique<observe::Wandb>(*options.wandb) : nullptr),
+      trackers_(std::move(options.trackers)),
       steps_(folder.metrics()),
       evaluations_(folder.evaluations()) {
   if (options.tensorboard) events_.emplace(folder.path(), options.first_step);
@@ -65,10 +70,12 @@ void Records::append(const char* name, File& file, const auto&... record) {
 void Records::step(const nlohmann::ordered_json& line) {
   append("metrics.jsonl", steps_, line);
   if (events_) append("TensorBoard's file", *events_, "train", line);
-  if (!wandb_ || !wandb_->died()) return;
-  log_.warning(fmt::format("the client of Weights & Biases has ended, and the run goes on without it: see {}",
-                           wandb_->log().string()));
-  wandb_.reset();
+  std::erase_if(trackers_, [&](const auto& tracker) {
+    if (!tracker->died()) return false;
+    log_.warning(fmt::format("the client of {} has ended, and the run goes on without it: see {}",
+                             tracker->service().name, tracker->log().string()));
+    return true;
+  });
 }
 
 void Records::evaluation(const nlohmann::ordered_json& line) {
@@ -77,39 +84,42 @@ void Records::evaluation(const nlohmann::ordered_json& line) {
 }
 
 void Records::finish(bool by_signal) {
-  if (!wandb_) return;
-  const observe::Elapsed elapsed(log_.console(), "waiting for Weights & Biases to upload");
-  const std::string see = "see " + wandb_->log().string();
-  switch (wandb_->finish(by_signal ? kUploadLimitAfterSignal : kUploadLimit)) {
-    case observe::Wandb::End::uploaded:
-      break;
-    case observe::Wandb::End::failed:
-      log_.warning("the client of Weights & Biases has failed, and may not have uploaded all: " + see);
-      break;
-    case observe::Wandb::End::still_uploading:
-      log_.info("Weights & Biases is still uploading, in a process that stays behind: " + see);
+  for (const auto& tracker : trackers_) {
+    const std::string_view name = tracker->service().name;
+    const std::string see = "see " + tracker->log().string();
+    const observe::Elapsed elapsed(log_.console(), fmt::format("waiting for {} to upload", name));
+    switch (tracker->finish(by_signal ? kUploadLimitAfterSignal : kUploadLimit)) {
+      case observe::Tracker::End::uploaded:
+        break;
+      case observe::Tracker::End::failed:
+        log_.warning(
+            fmt::format("the client of {} has failed, and may not have uploaded all: {}", name, see));
+        break;
+      case observe::Tracker::End::still_uploading:
+        log_.info(fmt::format("{} is still uploading, in a process that stays behind: {}", name, see));
+    }
   }
-  wandb_.reset();
+  trackers_.clear();
 }
 
 std::unique_ptr<Records> open_records(const Session& session, const RunFolder& folder, uint64_t first_step) {
   const config::Config& config = session.config();
   cut_back(session.log(), folder, first_step);
   RecordOptions options{
-      .first_step = first_step, .tensorboard = config.get_bool("observe.tensorboard"), .wandb = std::nullopt};
-  std::optional<observe::Elapsed> elapsed;
-  if (config.get_bool("observe.wandb")) {
-    options.wandb = wandb_options(session, folder, first_step > 1);
-    elapsed.emplace(session.log().console(), "waiting for Weights & Biases to accept the run");
+      .first_step = first_step, .tensorboard = config.get_bool("observe.tensorboard"), .trackers = {}};
+  for (const auto* service : {&observe::Tracker::kWandb, &observe::Tracker::kMlflow}) {
+    const std::string key = fmt::format("observe.{}", service->key);
+    if (!config.get_bool(key)) continue;
+    try {
+      const observe::Elapsed elapsed(session.log().console(), fmt::format("waiting for {} to accept the run", service->name));
+      options.trackers.push_back(
+          std::make_unique<observe::Tracker>(tracker_options(*service, session, folder, first_step > 1)));
+    } catch (const Error& error) {
+      if (first_step == 1) throw config.error(key, error.what());
+      session.log().warning(fmt::format("goes on without {}: {}", service->name, error.what()));
+    }
   }
-  try {
-    return std::make_unique<Records>(session.log(), folder, options);
-  } catch (const Error& error) {
-    if (first_step == 1) throw config.error("observe.wandb", error.what());
-    session.log().warning(fmt::format("goes on without Weights & Biases: {}", error.what()));
-    options.wandb.reset();
-    return std::make_unique<Records>(session.log(), folder, options);
-  }
+  return std::make_unique<Records>(session.log(), folder, std::move(options));
 }
 
 }  // namespace pipeline::train

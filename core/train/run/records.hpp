@@ -7,13 +7,14 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
 #include "core/observe/event_file.hpp"
 #include "core/observe/json_lines.hpp"
 #include "core/observe/log.hpp"
-#include "core/observe/wandb.hpp"
+#include "core/observe/tracker.hpp"
 #include "core/train/run/run_folder.hpp"
 #include "core/train/run/session.hpp"
 
@@ -22,13 +23,13 @@ namespace pipeline::train {
 struct RecordOptions {
   uint64_t first_step = 1;  // TensorBoard drops what it has of it and of later steps
   bool tensorboard = false;
-  std::optional<observe::Wandb::Options> wandb;
+  std::vector<std::unique_ptr<observe::Tracker>> trackers;
 };
 
 class Records {
  public:
-  // The .jsonl files go on where they end. Throws Error where W&B cannot be had.
-  Records(observe::Log& log, const RunFolder& folder, const RecordOptions& options);
+  // The .jsonl files go on where they end.
+  Records(observe::Log& log, const RunFolder& folder, RecordOptions options);
 
   // A line of metrics.jsonl and of eval.jsonl: figures by name, and the step.
   void step(const nlohmann::ordered_json& line);
@@ -42,15 +43,15 @@ class Records {
   void append(const char* name, File& file, const auto&... record);
 
   observe::Log& log_;
-  std::unique_ptr<observe::Wandb> wandb_;
+  std::vector<std::unique_ptr<observe::Tracker>> trackers_;
   observe::JsonLines steps_, evaluations_;
   std::optional<observe::EventFile> events_;
   std::set<std::string> failed_;  // names of those that could not be written the last time
 };
 
 // As the session's configuration has it, with no earlier records of `first_step` and later steps, which are
-// made again. Throws ConfigError where W&B cannot be had, unless the run is
-// continued: then it goes on without, and the next launch logs what is missing.
+// made again. Throws ConfigError where a tracker cannot be had, unless the run is continued: then it goes on
+// without, and the next launch logs what is missing.
 std::unique_ptr<Records> open_records(const Session& session, const RunFolder& folder, uint64_t first_step);
 
 }  // namespace pipeline::train

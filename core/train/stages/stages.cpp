@@ -164,12 +164,13 @@ void check_everything(const Workspace& workspace) {
 
 }  // namespace
 
-Outcome run_stages(const Workspace& workspace, bool fresh) {
+Outcome run_stages(const Workspace& workspace, bool fresh, const OnStage& on_stage) {
   const config::Config& config = workspace.config;
   const fs::path base = run_dir(config);
   check_everything(workspace);
   if (!config.has_stages()) {
     RunFolder folder = open_folder(workspace, base, fresh);
+    on_stage(base, "train");
     return in_folder(folder, workspace.log,
                      [&] { return train_stage(workspace, folder, config, init_from(config, config)); });
   }
@@ -183,6 +184,7 @@ Outcome run_stages(const Workspace& workspace, bool fresh) {
       const std::string& kind = stage.get_string("stage.kind");
       workspace.log.info(fmt::format("stage {} ({})", name, kind));
       RunFolder folder = open_folder(workspace, base / name, fresh && one_stage);
+      on_stage(base / name, kind);
       const std::string weights = init_from(config, stage);
       const Outcome outcome = in_folder(folder, workspace.log, [&] {
         if (kind == "train") return train_stage(workspace, folder, stage, weights);

@@ -49,9 +49,12 @@ uint32_t purpose_of_stage(const config::Config& stage);
 // trained.
 void check_stages(const config::Config& whole);
 
+// Is told what begins: the folder of the run or of a stage of it, and its kind.
+using OnStage = std::function<void(const std::filesystem::path& folder, const std::string& kind)>;
+
 // Trains, evaluates, predicts, exports, adds up: every stage that is not finished yet, or the one that
 // --stage names. `fresh`: older results are moved aside first.
-Outcome run_stages(const Workspace& workspace, bool fresh);
+Outcome run_stages(const Workspace& workspace, bool fresh, const OnStage& on_stage);
 
 // Trains, or goes on, in the folder; nothing where the same is finished there. `weights`: what it begins
 // from, as find_origin() takes it.

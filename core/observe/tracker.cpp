@@ -1,4 +1,4 @@
-#include "core/observe/wandb.hpp"
+#include "core/observe/tracker.hpp"
 
 #include <cerrno>
 #include <csignal>
@@ -18,7 +18,17 @@
 
 namespace pipeline::observe {
 
-extern const char* const kWandbClient;  // wandb_client.py, built in
+// Built in: tracker_client.py, and what each tracker needs before it.
+extern const std::string_view kTrackerClient, kWandbTracker, kMlflowTracker;
+
+const Tracker::Service Tracker::kWandb{.name = "Weights & Biases",
+                                       .key = "wandb",
+                                       .script = kWandbTracker,
+                                       .advice = "WANDB_MODE=offline needs no server"};
+const Tracker::Service Tracker::kMlflow{.name = "MLflow",
+                                        .key = "mlflow",
+                                        .script = kMlflowTracker,
+                                        .advice = "a database such as sqlite:///mlflow.db needs no server"};
 
 namespace {
 
@@ -29,7 +39,7 @@ constexpr auto kStartLimit = 180s;  // W&B's own for its server is 90 s
 constexpr auto kLook = 100ms;
 
 // The client in a process group of its own: a Ctrl-C on the terminal is for the run, which then tells it.
-pid_t spawn(int input, int output, int log) {
+pid_t spawn(const Tracker::Service& service, int input, int output, int log) {
   posix_spawn_file_actions_t files;
   ::posix_spawn_file_actions_init(&files);
   ::posix_spawn_file_actions_adddup2(&files, input, STDIN_FILENO);
@@ -38,7 +48,7 @@ pid_t spawn(int input, int output, int log) {
   posix_spawnattr_t attributes;
   ::posix_spawnattr_init(&attributes);
   ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
-  std::string words[] = {"python3", "-c", kWandbClient};
+  std::string words[] = {"python3", "-c", std::string(service.script).append(kTrackerClient)};
   char* const command[] = {words[0].data(), words[1].data(), words[2].data(), nullptr};
   pid_t client = -1;
   const int error = ::posix_spawnp(&client, command[0], &files, &attributes, command, environ);
@@ -46,9 +56,9 @@ pid_t spawn(int input, int output, int log) {
   ::posix_spawn_file_actions_destroy(&files);
   if (error != 0)
     throw Error(
-        fmt::format("python3 cannot be started ({}), and W&B needs its package wandb: install them, "
+        fmt::format("python3 cannot be started ({}), and {} needs its package {}: install them, "
                     "with python3 on the PATH",
-                    std::strerror(error)));
+                    std::strerror(error), service.name, service.key));
   return client;
 }
 
@@ -59,17 +69,19 @@ void write_word(const Descriptor& to, const std::string& text) {
 
 }  // namespace
 
-Wandb::Wandb(const Options& options) : log_(options.folder / "logs" / "wandb.log") {
+Tracker::Tracker(const Options& options)
+    : service_(*options.service), log_(options.folder / "logs" / fmt::format("{}.log", service_.key)) {
   std::filesystem::create_directories(log_.parent_path());
   Pipe input, report;
   const Descriptor log(::open(log_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (!log) throw Error(fmt::format("{} cannot be opened: {}", log_.string(), std::strerror(errno)));
-  client_ = spawn(input.out.fd(), report.in.fd(), log.fd());
+  client_ = spawn(service_, input.out.fd(), report.in.fd(), log.fd());
   input.out.close();
   report.in.close();
   input_ = std::move(input.in);
   report_ = std::move(report.out);
   const nlohmann::ordered_json asked{{"folder", std::filesystem::absolute(options.folder).string()},
+                                     {"uri", options.uri},
                                      {"project", options.project},
                                      {"name", options.name},
                                      {"continued", options.continued},
@@ -82,8 +94,8 @@ Wandb::Wandb(const Options& options) : log_(options.folder / "logs" / "wandb.log
   throw Error(problem);
 }
 
-// "": W&B has accepted the run.
-std::string Wandb::answer(const std::function<bool()>& cancelled) {
+// "": the run was accepted.
+std::string Tracker::answer(const std::function<bool()>& cancelled) {
   std::string line;
   for (const auto deadline = Clock::now() + kStartLimit; Clock::now() < deadline;) {
     if (cancelled && cancelled()) return "";
@@ -95,15 +107,15 @@ std::string Wandb::answer(const std::function<bool()>& cancelled) {
     if (byte == '\n') return line;
     line += byte;
   }
-  return fmt::format("W&B did not answer within {} seconds: see {}; WANDB_MODE=offline needs no server",
-                     kStartLimit.count(), log_.string());
+  return fmt::format("{} did not answer within {} seconds: see {}; {}", service_.name, kStartLimit.count(),
+                     log_.string(), service_.advice);
 }
 
-Wandb::~Wandb() = default;  // its input ends
+Tracker::~Tracker() = default;  // its input ends
 
-bool Wandb::died() { return ::waitpid(client_, nullptr, WNOHANG) != 0; }
+bool Tracker::died() { return ::waitpid(client_, nullptr, WNOHANG) != 0; }
 
-Wandb::End Wandb::finish(std::chrono::seconds limit) {
+Tracker::End Tracker::finish(std::chrono::seconds limit) {
   write_word(input_, "end\n");
   input_.close();
   for (const auto deadline = Clock::now() + limit; Clock::now() < deadline;

@@ -1,9 +1,10 @@
-"""Copies a run's figures to Weights & Biases: `pipeline` starts this where observe.wandb = true.
+"""Copies a run's figures to a tracker: `pipeline` starts this, after the text of wandb_tracker.py or mlflow_tracker.py, whose class Tracker
+it uses.
 
-It reads one line of JSON (folder, project, name, continued, config) and answers with one line: nothing, or what is wrong. Then it follows the
-folder's metrics.jsonl and eval.jsonl, until its input ends: after the word "end" the run is over, without it the run has failed.
-Everything that W&B keeps is in the folder `wandb` of the run: there run.json has the run's id, and which steps were logged. A continued
-run does some steps again; what was logged stays.
+It reads one line of JSON (folder, uri, project, name, continued, config) and answers with one line: nothing, or what is wrong. Then it follows
+the folder's metrics.jsonl and eval.jsonl, until its input ends: after the word "end" the run is over, without it the run has failed.
+In the folder of the run that has the tracker's name, run.json has the run's id there, and which steps were logged. A continued run does some
+steps again; what was logged stays.
 """
 import sys
 
@@ -52,43 +53,42 @@ class Memory:
         os.replace(self.path + ".tmp", self.path)
 
 
-def copy(files, memory, run):
+def copy(files, memory, tracker):
     # Metrics first: the evaluations that belong between their steps have then been written, too.
     new = [(line["step"], order, group, line) for order, group in enumerate(GROUPS) for line in files[group].lines()
            if line["step"] > memory.logged[group]]
-    for step, _, group, line in sorted(new, key=lambda item: item[:2]):
-        figures = {f"{group}/{name}": value for name, value in line.items() if name != "step" and isinstance(value, (int, float))}
-        run.log({"step": step, **figures})
+    if not new:
+        return
+    new.sort(key=lambda item: item[:2])
+    tracker.log([(step, {f"{group}/{name}": value for name, value in line.items() if name != "step" and isinstance(value, (int, float))})
+                 for step, _, group, line in new])
+    for step, _, group, _ in new:
         memory.logged[group] = step
-    if new:
-        memory.save()
+    memory.save()
 
 
 def start(asked):
     try:
-        import wandb
+        __import__(Tracker.NAME)
     except ImportError as error:
-        raise RuntimeError(f"{sys.executable} cannot import the package wandb ({error}): `python3 -m pip install wandb` in the environment "
-                           "whose python3 is first on the PATH")
-    memory = Memory(os.path.join(asked["folder"], "wandb"), asked["continued"])
-    run = wandb.init(project=asked["project"] or None, name=asked["name"], config=asked["config"], dir=asked["folder"], id=memory.id,
-                     resume="allow", settings=wandb.Settings(console="off"))
-    run.define_metric("step")
-    run.define_metric("*", step_metric="step")
-    memory.id = run.id
+        raise RuntimeError(f"{sys.executable} cannot import the package {Tracker.NAME} ({error}): `python3 -m pip install {Tracker.NAME}` "
+                           "in the environment whose python3 is first on the PATH")
+    memory = Memory(os.path.join(asked["folder"], Tracker.NAME), asked["continued"])
+    tracker = Tracker(asked, memory.id)
+    memory.id = tracker.id
     memory.save()
-    return memory, run
+    return memory, tracker
 
 
 def main():
     report = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what W&B prints goes to the log
+    os.dup2(2, 1)  # what the package prints goes to the log
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(number, signal.SIG_IGN)  # the run ends first, and then this does
     parent = os.getppid()
     asked = json.loads(sys.stdin.buffer.readline())
     try:
-        memory, run = start(asked)
+        memory, tracker = start(asked)
     except Exception as error:
         print(" ".join(str(error).split()) or repr(error), file=report, flush=True)
         raise
@@ -97,8 +97,8 @@ def main():
     ended = False
     while not ended and os.getppid() == parent:
         ended = bool(select.select([0], [], [], POLL_SECONDS)[0])
-        copy(files, memory, run)
-    run.finish(exit_code=0 if ended and sys.stdin.buffer.read().strip() == b"end" else 1)
+        copy(files, memory, tracker)
+    tracker.finish(ended and sys.stdin.buffer.read().strip() == b"end")
 
 
 if __name__ == "__main__":
