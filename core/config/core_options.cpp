@@ -189,6 +189,11 @@ constexpr pl_option kOptions[] = {
     option("observe.empty_cache_every", kInt, "0",
            "steps between two times LibTorch's device cache is emptied; 0: never; the CPU has none to empty",
            in("steps"), at_least(0), kMayChange),
+    option(
+        "observe.profile", kString, "",
+        "record these optimizer steps in a trace for Perfetto, first to last: \"10-14\"; the first few are "
+        "not typical; empty: none",
+        kMayChange),
     option("observe.tensorboard", kBool, "false",
            "write TensorBoard's event files to the run folder: tensorboard --logdir runs", kMayChange),
     option("observe.wandb", kBool, "false",

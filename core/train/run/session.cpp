@@ -18,6 +18,7 @@
 
 #include "core/base/error.hpp"
 #include "core/observe/format.hpp"
+#include "core/train/run/profile.hpp"
 #include "core/train/run/reporter.hpp"
 #include "core/train/run/schedule.hpp"
 #include "core/train/run/weights.hpp"
@@ -112,7 +113,10 @@ Session::Session(config::Config config, plugins::Registry& registry, observe::Lo
   const bool training = args_.purpose == PL_PURPOSE_TRAIN;
   // Outside training it says only how large batches are.
   plan_ = BatchPlan::make(config_, training ? static_cast<uint64_t>(world.size) : 1);
-  if (training) check_schedule(config_);
+  if (training) {
+    check_schedule(config_);
+    profiled_steps(config_);
+  }
   const unsigned sharing =
       args_.processes ? args_.processes->sharing_cores() : static_cast<unsigned>(world.local_size);
   find_plugins(registry, choose_backend(config_, world, device));
