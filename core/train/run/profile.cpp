@@ -230,10 +230,10 @@ void Profile::add_collectives() {
           times->second.ended, 0);
       continue;
     }
-    const auto free =
+    const auto idle =
         std::ranges::find_if(tracks, [&](int64_t until) { return until <= at(flight.started); });
-    const auto track = free - tracks.begin();
-    if (free == tracks.end()) tracks.push_back(0);
+    const auto track = idle - tracks.begin();
+    if (idle == tracks.end()) tracks.push_back(0);
     tracks[static_cast<size_t>(track)] = at(flight.finished);
     add(flight.operation, category::kInFlight, observe::kInFlightTrack + track, flight.started,
         flight.finished, 0);
