@@ -83,7 +83,7 @@ threads = 1
 [train]
 global_batch = 16
 micro_batch = 4
-max_steps = 8
+max_steps = 20
 [evaluate]
 at_end = false
 )");
@@ -127,7 +127,7 @@ TEST_F(ProfileTest, HasBothRanksOnOneClockWithOperationsPhasesAndCollectives) {
       EXPECT_GT(event["args"]["bytes"], 0) << event;
       collectives.insert(std::regex_replace(event["name"].get<std::string>(), std::regex("#\\d+"), "#"));
     }
-    EXPECT_THAT(collectives, testing::Contains("all_reduce #, bucket 0, 388 B")) << name;
+    EXPECT_THAT(collectives, testing::Contains(testing::StartsWith("all_reduce #, bucket 0, "))) << name;
     EXPECT_THAT(collectives, testing::Contains("all_reduce #, loss, 8 B")) << name;
     // Kineto's clock and ours, and the threads: of training, of the loader.
     const json product = rank.find("cpu_op", "aten::addmm");
@@ -205,10 +205,11 @@ TEST_F(ProfileTest, ARunThatEndsOrBeginsAmongTheStepsHasThoseThatItMade) {
 }
 
 TEST_F(ProfileTest, ASignalLeavesWhatWasRecorded) {
-  Process process(
-      pipeline_command({"run", "train.toml", "--set", "run.dir=run", "--set", "train.max_steps=100000000",
-                        "--set", "observe.profile=\"2-100\"", "--set", "train.global_batch=4096"}),
-      job_.folder());
+  Process process(pipeline_command({"run", "sine.toml", "--set", "launch.processes=1", "--set", "run.dir=run",
+                                    "--set", "train.global_batch=1024", "--set", "train.micro_batch=256",
+                                    "--set", "task.width=16384", "--set", "train.max_steps=1000", "--set",
+                                    "observe.profile=\"2-100\""}),
+                  job_.folder());
   ASSERT_TRUE(eventually([&] {
     return fs::exists(job_.path("run/metrics.jsonl")) && !read_lines(job_.path("run/metrics.jsonl")).empty();
   }));
@@ -216,6 +217,7 @@ TEST_F(ProfileTest, ASignalLeavesWhatWasRecorded) {
   const Result result = process.wait();
   EXPECT_EQ(result.code, 75) << result.err;
   EXPECT_THAT(result.out, HasSubstr("profile    steps 2 to"));
+  EXPECT_THAT(result.out, Not(HasSubstr("profile    steps 2 to 100")));
   EXPECT_EQ(ranks_of(job_.path("run/profile/trace.json")).count("rank 0"), 1u);
 }
 

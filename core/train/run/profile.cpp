@@ -287,6 +287,7 @@ void Profile::merge(const std::vector<Report>& ranks) {
       session_.log().warning(fmt::format("profile of rank {}: {}", rank, problem));
   std::vector<fs::path> files;
   std::error_code none;
+  fs::remove(folder_ / "trace.json", none);  // of an earlier profile
   for (size_t rank = 0; rank < ranks.size(); ++rank)
     if (fs::exists(file_of(static_cast<int32_t>(rank)), none))
       files.push_back(file_of(static_cast<int32_t>(rank)));
@@ -325,10 +326,13 @@ void Profile::print(const std::vector<Report>& ranks) {
   const auto milliseconds = [&](int64_t total) {
     return static_cast<double>(total) / kPerMillisecond / times;
   };
+  std::error_code none;
+  const fs::path trace = folder_ / "trace.json";
   log.info(fmt::format(
-      "profile    steps {} to {}: {}, for https://ui.perfetto.dev; a step of a rank took {:.2f} ms, most "
-      "of it in",
-      last_done_ - steps_done_ + 1, last_done_, (folder_ / "trace.json").string(), milliseconds(seconds)));
+      "profile    steps {} to {}: {}; a step of a rank took {:.2f} ms, most of it in",
+      last_done_ - steps_done_ + 1, last_done_,
+      fs::exists(trace, none) ? trace.string() + ", for https://ui.perfetto.dev" : "no trace was written",
+      milliseconds(seconds)));
   log.info(fmt::format("{:>12} {:>7} {:>8}  {}", "self ms/step", "share", "calls", "what"));
   for (const observe::TraceCost& cost : costs)
     log.info(
