@@ -14,6 +14,11 @@ constexpr duration<double> kInterruptPatience{10};
 // Longer than any run, and short enough for the clock's arithmetic.
 constexpr double kForever = 1e9;
 
+// CLOCK_MONOTONIC.
+int64_t monotonic_nanoseconds() {
+  return duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
 // "1, 3"
 std::string listed(const std::vector<int32_t>& ranks) {
   std::string text;
@@ -87,6 +92,12 @@ void Queue::wait(Item& item, double timeout_seconds) {
   if (item.error) throw *item.error;
 }
 
+void Queue::observe(pl_collective_ran ran, void* user) {
+  const std::lock_guard lock(mutex_);  // the calls are made with it
+  ran_ = ran;
+  ran_user_ = user;
+}
+
 bool Queue::is_done(const Item& item) {
   const std::lock_guard lock(mutex_);
   return item.done;
@@ -119,13 +130,17 @@ void Queue::work() {
 }
 
 void Queue::carry_out(Item& item, std::unique_lock<std::mutex>& lock) {
+  const bool observed = ran_ != nullptr;
   lock.unlock();
+  const int64_t began = observed ? monotonic_nanoseconds() : 0;
   try {
     transport_->run(item.call, item.sequence);
   } catch (...) {
     item.error = current_error();
   }
+  const int64_t ended = observed ? monotonic_nanoseconds() : 0;
   lock.lock();
+  if (observed && ran_ != nullptr) ran_(ran_user_, item.sequence, began, ended);
   if (!item.error) return;
   item.error = failure(item, *item.error);
   tell_the_others(lock);

@@ -23,6 +23,8 @@ class Queue {
   std::unique_ptr<Work> start(Call call);
   void abort(std::string_view reason);
   const Transport& transport() const { return *transport_; }
+  // As pl_collective_times.
+  void observe(pl_collective_ran ran, void* user);
 
  private:
   struct Item {
@@ -53,6 +55,8 @@ class Queue {
   std::optional<double> gave_up_;  // the timeout, in seconds, if that ended the group
   bool told_ = false;              // the other ranks know
   bool closing_ = false;
+  pl_collective_ran ran_ = nullptr;
+  void* ran_user_ = nullptr;
   std::thread thread_;
 };
 

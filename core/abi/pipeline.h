@@ -54,7 +54,7 @@ extern "C" {
 #endif
 
 #define PL_ABI_MAJOR 1u /* must match between host and plugin */
-#define PL_ABI_MINOR 1u /* may differ either way */
+#define PL_ABI_MINOR 2u /* may differ either way */
 
 #define PL_FLAGS_MAY_IGNORE 0xffff0000u  /* unknown flags among these bits are ignored */
 #define PL_CODE(value) ((value)&0xffffu) /* the part of a code that must be known */
@@ -600,6 +600,9 @@ typedef struct pl_buffer {
   /* The stream that fills the buffer or used it last: the collective runs after its work. The two buffers
    * of a call may name different streams. NONE: no work is pending on any stream. */
   pl_stream stream;
+  /* (since 1.2) What the collective is for, "bucket 3": in traces, and in messages about a collective that
+   * does not end. Of the first buffer; at most 63 bytes are kept. Empty: not said. */
+  pl_str label;
 } pl_buffer;
 
 typedef struct pl_backend_open_args {
@@ -674,6 +677,22 @@ typedef struct pl_backend_api {
    * is done would defer everything. [any-thread] */
   uint32_t (*is_done)(pl_comm* comm, pl_work* work);
 } pl_backend_api;
+
+/* Extension of backends: when the group's collectives moved bytes. For those that do so on threads of their
+ * own; a device's work shows in the device's own trace. */
+#define PL_EXTENSION_COLLECTIVE_TIMES "pl.collective-times/1"
+
+/* sequence: of the group's collectives, the first one called is 1. begin, end: CLOCK_MONOTONIC, in
+ * nanoseconds; waiting for ranks that are late is part of it. */
+typedef void (*pl_collective_ran)(void* user, uint64_t sequence, int64_t begin, int64_t end);
+
+typedef struct pl_collective_times {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* From now on `ran` is called after each collective, on the backend's thread; it returns soon. NULL: no
+   * more; none is under way when this returns. [main] */
+  void (*observe)(pl_comm* comm, pl_collective_ran ran, void* user);
+} pl_collective_times;
 
 /* ------------------------------------------------------------------------------------------ strategies */
 
@@ -851,6 +870,21 @@ typedef struct pl_device_cache {
   uint32_t reserved;
   pl_error* (*empty)(pl_strategy* self, pl_device device);
 } pl_device_cache;
+
+/* Extension of tasks and strategies: records what the library that they compute with does, on all threads of
+ * the process and on its device. One recording at a time in a process, whichever plugin is asked. */
+#define PL_EXTENSION_PROFILER "pl.profiler/1"
+
+typedef struct pl_profiler {
+  uint32_t struct_size;
+  uint32_t reserved;
+  pl_error* (*start)(const pl_host* host, const pl_run_info* info); /* [main] */
+  /* Ends the recording and writes it to the file `path`: JSON in Chrome's trace event format, with
+   * `baseTimeNanoseconds`, the time since 1970 that all `ts` (in microseconds) count from. `pid` is the
+   * process for what its threads did (`tid`), and a device's number for what that did. An empty path: writes
+   * nothing. [main] */
+  pl_error* (*stop)(const pl_host* host, pl_str path);
+} pl_profiler;
 
 /* ------------------------------------------------------------------------------------------- the entry */
 

@@ -193,6 +193,11 @@ constexpr pl_option kOptions[] = {
            "steps between two times LibTorch's device cache is emptied; 0: never; the CPU has none to empty",
            in("steps"), at_least(0), kMayChange),
     option(
+        "observe.profile", kString, "",
+        "record these optimizer steps in a trace for Perfetto, first to last: \"10-14\"; the first few are "
+        "not typical; empty: none",
+        kMayChange),
+    option(
         "observe.serve", kString, "",
         "HOST:PORT at which a browser finds the run's page while it goes on: 127.0.0.1:8080; default: none",
         kMayChange),

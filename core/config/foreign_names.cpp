@@ -104,6 +104,9 @@ constexpr Names kKeys[] = {
      "metrics.log_freq",
      "observe.log_every"},
     {"logging_level verbose verbosity log_verbosity", "observe.log_level"},
+    {"profiler profiling enable_profiling profile_freq profile_steps wall_clock_breakdown profiler.enabled "
+     "profiling.enable_profiling profiling.profile_freq",
+     "observe.profile = \"10-14\", the first and the last step to record"},
     {"disable_tqdm enable_progress_bar progress_bar", "observe.console"},
 
     {"devices num_devices gpus n_gpus n_gpu num_gpus gpus_per_node nproc_per_node nproc num_processes "
@@ -129,6 +132,7 @@ constexpr Names kTables[] = {
     {"eval evaluation validation validate val", "[evaluate]"},
     {"checkpointing checkpoints ckpt", "[checkpoint]"},
     {"log logging logger metrics", "[observe]"},
+    {"profiler profiling", "observe.profile"},
     {"model network", "[task.model]"},
     {"data dataset datasets", "[task.data]"},
     {"distributed parallelism parallel deepspeed fsdp zero_optimization", "[strategy]"},

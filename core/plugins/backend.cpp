@@ -60,6 +60,41 @@ Communicator::~Communicator() {
 
 const Plugin& Communicator::plugin() const { return channel_->call.plugin(); }
 const FlightRecord& Communicator::record() const { return channel_->record; }
+
+namespace {
+
+void on_ran(void* user, uint64_t sequence, int64_t begin, int64_t end) noexcept {
+  using Time = std::chrono::steady_clock::time_point;  // CLOCK_MONOTONIC
+  static_cast<FlightRecord*>(user)->ran(
+      {sequence, Time(std::chrono::nanoseconds(begin)), Time(std::chrono::nanoseconds(end))});
+}
+
+// The backend's extension pl.collective-times/1; nullptr: it has none.
+const pl_collective_times* times_of(const Plugin& backend) {
+  const auto* times = static_cast<const pl_collective_times*>(backend.query(PL_EXTENSION_COLLECTIVE_TIMES));
+  return times != nullptr && PL_HAS(pl_collective_times, times, observe) ? times : nullptr;
+}
+
+}  // namespace
+
+void Communicator::keep_flights() {
+  channel_->record.keep();
+  if (const pl_collective_times* times = times_of(plugin()))
+    channel_->call.main("observe", [&]() -> pl_error* {
+      times->observe(channel_->comm, on_ran, &channel_->record);
+      return nullptr;
+    });
+}
+
+FlightRecord::Kept Communicator::stop_keeping_flights() {
+  if (const pl_collective_times* times = times_of(plugin()))
+    channel_->call.main("observe", [&]() -> pl_error* {
+      times->observe(channel_->comm, nullptr, nullptr);
+      return nullptr;
+    });
+  return channel_->record.stop_keeping();
+}
+
 std::string Communicator::library() const { return std::string(pipeline::view(info_of(view_).library)); }
 std::string Communicator::transport() const { return std::string(pipeline::view(info_of(view_).transport)); }
 

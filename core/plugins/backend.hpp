@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -11,6 +12,8 @@
 #include <type_traits>
 #include <utility>
 #include <vector>
+
+#include <sys/types.h>
 
 #include "core/plugins/call.hpp"
 
@@ -27,9 +30,11 @@ struct Flight {
   bool done = false;
   bool failed = false;
   std::optional<std::chrono::steady_clock::time_point> waited{};  // when this rank began to block on it
+  std::array<char, 64> label{};  // what it is for, as its caller says: "bucket 3"; ends with a zero
+  pid_t waiter = 0;              // the thread that waited; only while flights are kept
 };
 
-// "all_reduce #12 (4096 x float32)"
+// "all_reduce #12 (4096 x float32, bucket 3)"
 std::string describe(const Flight& flight);
 
 // The last collectives of one group, for when a rank hangs or fails. [any-thread]
@@ -37,12 +42,26 @@ class FlightRecord {
  public:
   static constexpr size_t kCapacity = 64;
 
-  void begin(const char* operation, uint64_t count, pl_dtype dtype, const pl_work* work);
+  void begin(const char* operation, const pl_buffer* first, const pl_work* work);
   void wait(const pl_work* work);
   void end(const pl_work* work, bool failed);
   std::optional<Flight> find(const pl_work* work) const;  // nullopt: not in progress, or long ago
 
   std::vector<Flight> recent() const;  // oldest first
+
+  // For a profile: all flights that end between keep() and stop_keeping(), and when the backend says that
+  // they ran.
+  struct Ran {
+    uint64_t sequence = 0;
+    std::chrono::steady_clock::time_point began{}, ended{};
+  };
+  struct Kept {
+    std::vector<Flight> flights;
+    std::vector<Ran> ran;
+  };
+  void keep();
+  void ran(const Ran& times);
+  Kept stop_keeping();
 
   // Seconds so far: that this process was blocked in waits, and that at least one collective was between its
   // call and the end of its wait.
@@ -59,6 +78,7 @@ class FlightRecord {
   mutable std::mutex mutex_;
   std::vector<Entry> entries_;  // a ring: the flight with sequence s is at (s - 1) % kCapacity
   uint64_t next_ = 1;
+  std::optional<Kept> kept_;
   Times times_;
   uint64_t under_way_ = 0;
   std::chrono::steady_clock::time_point first_began_{};  // of those under way
@@ -130,6 +150,9 @@ class Communicator {
   // The group as passed to a strategy.
   const pl_communicator& view() const { return view_; }
   const FlightRecord& record() const;
+  // As FlightRecord's: between the two, every collective of the group. [main]
+  void keep_flights();
+  FlightRecord::Kept stop_keeping_flights();
 
   // The state behind the forwarding table.
   struct Channel;

@@ -1,6 +1,8 @@
 // The table behind a Communicator: every call goes through it, and on record.
 #include <fmt/format.h>
 
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "core/base/abi_values.hpp"
@@ -12,13 +14,21 @@ using Clock = std::chrono::steady_clock;
 
 std::string describe(const Flight& flight) {
   if (flight.count == 0) return fmt::format("{} #{}", flight.operation, flight.sequence);
-  return fmt::format("{} #{} ({} x {})", flight.operation, flight.sequence, flight.count,
-                     dtype_name(flight.dtype));
+  const std::string_view label = flight.label.data();
+  return fmt::format("{} #{} ({} x {}{}{})", flight.operation, flight.sequence, flight.count,
+                     dtype_name(flight.dtype), label.empty() ? "" : ", ", label);
 }
 
-void FlightRecord::begin(const char* operation, uint64_t count, pl_dtype dtype, const pl_work* work) {
+void FlightRecord::begin(const char* operation, const pl_buffer* first, const pl_work* work) {
   std::lock_guard lock(mutex_);
-  Entry entry{{next_++, operation, count, dtype, Clock::now(), {}, false, false, {}}, work};
+  Entry entry{{.sequence = next_++, .operation = operation, .started = Clock::now()}, work};
+  if (first != nullptr) {
+    entry.flight.count = first->count;
+    entry.flight.dtype = first->dtype;
+    const std::string_view label =
+        PL_HAS(pl_buffer, first, label) ? view(first->label).substr(0, entry.flight.label.size() - 1) : "";
+    std::ranges::copy(label, entry.flight.label.begin());
+  }
   entry.flight.finished = entry.flight.started;
   if (under_way_++ == 0) first_began_ = entry.flight.started;
   if (entries_.size() < kCapacity) {
@@ -33,7 +43,10 @@ void FlightRecord::begin(const char* operation, uint64_t count, pl_dtype dtype, 
 void FlightRecord::wait(const pl_work* work) {
   std::lock_guard lock(mutex_);
   for (Entry& entry : entries_)
-    if (entry.work == work && !entry.flight.done) entry.flight.waited = Clock::now();
+    if (entry.work == work && !entry.flight.done) {
+      entry.flight.waited = Clock::now();
+      if (kept_) entry.flight.waiter = ::gettid();
+    }
 }
 
 void FlightRecord::end(const pl_work* work, bool failed) {
@@ -48,12 +61,28 @@ void FlightRecord::end(const pl_work* work, bool failed) {
     };
     if (entry.flight.waited) times_.blocked += seconds(*entry.flight.waited);
     if (--under_way_ == 0) times_.in_flight += seconds(first_began_);
+    if (kept_) kept_->flights.push_back(entry.flight);
   }
 }
 
 FlightRecord::Times FlightRecord::times() const {
   std::lock_guard lock(mutex_);
   return times_;
+}
+
+void FlightRecord::keep() {
+  std::lock_guard lock(mutex_);
+  kept_.emplace();
+}
+
+void FlightRecord::ran(const Ran& times) {
+  std::lock_guard lock(mutex_);
+  if (kept_) kept_->ran.push_back(times);
+}
+
+FlightRecord::Kept FlightRecord::stop_keeping() {
+  std::lock_guard lock(mutex_);
+  return std::exchange(kept_, std::nullopt).value_or(Kept());
 }
 
 std::optional<Flight> FlightRecord::find(const pl_work* work) const {
@@ -87,7 +116,7 @@ pl_error* forward(pl_comm* comm, const char* operation, const pl_buffer* first, 
     self.call.any(operation, [&] { return start(self.api, self.comm); });
     if (!*out)
       throw Error(fmt::format("{}: {} returned no error and no work", self.call.plugin().label(), operation));
-    self.record.begin(operation, first ? first->count : 0, first ? first->dtype : pl_dtype{}, *out);
+    self.record.begin(operation, first, *out);
   });
 }
 

@@ -66,6 +66,20 @@ void Trainer::at(const char* what, std::string phase) {
   processes_.at(what, state_.step + 1);
 }
 
+// The time since the last lap went into `cost`; a profile names it as given, or by what that is.
+void Trainer::lap(Cost cost, std::string_view phase) {
+  costs_->lap(cost);
+  if (profile_) profile_->lap(phase.empty() ? kPhaseNames[static_cast<size_t>(cost)] : phase);
+}
+
+// All ranks together.
+void Trainer::finish_profile() {
+  collect_all();
+  at("writing the profile", "writing the profile");
+  const ProcessGroup::Busy busy(processes_);
+  profile_->finish();
+}
+
 void Trainer::start(const Origin& origin) {
   at("loading weights", "loading weights");
   const ProcessGroup::Busy busy(processes_);
@@ -80,6 +94,8 @@ void Trainer::start(const Origin& origin) {
   session_.bind();
   check_evaluation();  // before anything says that the run has begun
   announce_training(session_, schedule_, sampler_.steps_per_epoch(), weights);
+  if (const auto steps = profiled_steps(config_))
+    profile_ = std::make_unique<Profile>(session_, folder_, *steps, state_.step + 1, total_steps_);
   const double peak_flops = measure_peak_flops(session_);
   if (!processes_.is_first()) return;
   records_ = open_records(session_, folder_, state_.step + 1);
@@ -198,18 +214,19 @@ Outcome Trainer::run() {
   const uint64_t first = state_.step;
   for (;;) {
     Boundary boundary = agree_on_boundary();
-    costs_->lap(Cost::ranks);
+    lap(Cost::ranks);
     const bool last = done();
     bool cut_off = false;
     if (evaluation_due(last)) {
       cut_off = !evaluate_now();
       boundary.signal = agree_on_boundary().signal;
-      costs_->lap(Cost::evaluation);
+      lap(Cost::evaluation);
     }
     if (boundary.signal != 0 && (!last || cut_off)) {
       log_.info(fmt::format("{}: saving at step {} and leaving{}", Signals::name(boundary.signal),
                             state_.step, cut_off ? "; the evaluation will run when the run continues" : ""));
       save(true);
+      if (profile_ && profile_->is_recording()) finish_profile();
       summarize(false);
       processes_.leave_together();
       return Outcome::interrupted;
@@ -226,12 +243,17 @@ Outcome Trainer::run() {
       looked = now_seconds();
     }
     metric_.reset();
-    costs_->lap(Cost::checkpoint);
+    lap(Cost::checkpoint);
     train_step();
     if (state_.step > first + 1) beginning.reset();
+    if (profile_ && profile_->is_over()) {
+      finish_profile();
+      lap(Cost::checkpoint);  // files, too
+    }
   }
   beginning.reset();
   save(true);
+  if (profile_ && profile_->is_recording()) finish_profile();
   summarize(true);
   log_.console().status({});
   return Outcome::finished;
@@ -240,12 +262,13 @@ Outcome Trainer::run() {
 void Trainer::train_step() {
   const uint64_t step = state_.step;
   at("data.load", fmt::format("waiting for the data of step {}", step + 1));
+  if (profile_) profile_->before_step(step + 1);
   const double began = now_seconds();
   if (pending_) pending_->record.seconds = began - pending_->began;
 
   std::vector<plugins::Batch> batches;
   for (size_t i = 0; i < my_micro_batches_.size(); ++i) batches.push_back(std::move(*batches_->next()));
-  costs_->lap(Cost::data);
+  lap(Cost::data);
   Pending now;
   now.began = began;
   StepRecord& record = now.record;
@@ -265,7 +288,7 @@ void Trainer::train_step() {
                       .positions = batches[i].info().positions,
                       .flops = session_.task().flops(batches[i])});
   const StepFacts facts = sum_over_ranks(processes_, mine);
-  costs_->lap(Cost::ranks);
+  lap(Cost::ranks);
   now.weight = facts.weight;
   record.tokens = facts.tokens;
   record.positions = facts.positions;
@@ -284,15 +307,16 @@ void Trainer::train_step() {
                       state_.loss_scale);
     processes_.peers().progress();
     if (first) forecast_->micro_batch();
+    if (profile_) lap(Cost::compute, fmt::format("forward and backward {} of {}", i + 1, batches.size()));
   }
-  costs_->lap(Cost::compute);
+  lap(Cost::compute);
   now.ticket = strategy.step(step_args(session_, record.learning_rate, state_.loss_scale));
   now.late = session_.take_late_metrics();
-  costs_->lap(Cost::optimizer);
+  lap(Cost::optimizer);
 
   // The report of the step before: by now it is there, so nobody waits for the device.
   collect();
-  costs_->lap(Cost::device);
+  lap(Cost::device);
   if (last_finite_) state_.loss_scale.update(*std::exchange(last_finite_, std::nullopt));
   if (state_.loss_scale.nonfinite_in_a_row() >= every("train.max_nonfinite_steps"))
     throw Error(fmt::format(
@@ -306,6 +330,7 @@ void Trainer::train_step() {
   if (empty_every > 0 && state_.step % empty_every == 0 && device.type != PL_DEVICE_CPU &&
       strategy.has_device_cache())
     strategy.empty_device_cache(device);
+  if (profile_) profile_->after_step(step + 1);
 }
 
 void Trainer::collect() {
@@ -377,7 +402,7 @@ void Trainer::compare_with_forecast(uint64_t predicted) {
 
 // All ranks together.
 void Trainer::summarize(bool finished) {
-  costs_->lap(Cost::checkpoint);
+  lap(Cost::checkpoint);
   nlohmann::json mine = costs_->to_json();
   mine["host"] = host_name();
   if (const auto use = monitor_ ? monitor_->so_far() : std::nullopt) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/launch/device_monitor.hpp"
@@ -15,6 +16,7 @@
 #include "core/train/results/evaluation.hpp"
 #include "core/train/run/costs.hpp"
 #include "core/train/run/memory.hpp"
+#include "core/train/run/profile.hpp"
 #include "core/train/run/records.hpp"
 #include "core/train/run/reporter.hpp"
 #include "core/train/run/run_folder.hpp"
@@ -76,6 +78,8 @@ class Trainer {
   double elapsed() const;
   uint64_t every(const char* key) const;
   void at(const char* what, std::string phase);
+  void lap(Cost cost, std::string_view phase = {});
+  void finish_profile();
 
   Session& session_;
   ProcessGroup& processes_;
@@ -108,6 +112,7 @@ class Trainer {
   std::unique_ptr<Records> records_;              // of rank 0, as is the next one
   std::unique_ptr<Reporter> reporter_;
   std::unique_ptr<Prefetcher> batches_;
+  std::unique_ptr<Profile> profile_;  // where observe.profile asks for one
 };
 
 }  // namespace pipeline::train

@@ -78,6 +78,8 @@ void set_environment(const config::Config& config, unsigned sharing) {
   if (config.get_bool("run.reproducible")) ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
   // An error of NCCL's is ours to report: c10d's watchdog would end the process by SIGABRT.
   ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0", 0);
+  // Kineto would report each device that is not there as an error; what fails is said by its functions.
+  if (!config.find_string("observe.profile").value_or("").empty()) ::setenv("KINETO_LOG_LEVEL", "99", 0);
   // Batches differ in shape, which otherwise leaves a device's memory in pieces that fit nothing.
   if (!std::getenv("PYTORCH_CUDA_ALLOC_CONF")) ::setenv("PYTORCH_ALLOC_CONF", "expandable_segments:True", 0);
 }

@@ -18,6 +18,7 @@
 
 #include "core/base/error.hpp"
 #include "core/observe/format.hpp"
+#include "core/train/run/profile.hpp"
 #include "core/train/run/reporter.hpp"
 #include "core/train/run/schedule.hpp"
 #include "core/train/run/weights.hpp"
@@ -132,7 +133,10 @@ Session::Session(config::Config config, plugins::Registry& registry, observe::Lo
   const bool training = args_.purpose == PL_PURPOSE_TRAIN;
   // Outside training it says only how large batches are.
   plan_ = BatchPlan::make(config_, training ? static_cast<uint64_t>(world.size) : 1);
-  if (training) check_schedule(config_);
+  if (training) {
+    check_schedule(config_);
+    profiled_steps(config_);
+  }
   const unsigned sharing =
       args_.processes ? args_.processes->sharing_cores() : static_cast<unsigned>(world.local_size);
   find_plugins(registry, choose_backend(config_, world, device));
@@ -373,6 +377,7 @@ void Session::bind() {
   // What loading took, and what the task had allocated for its parameters, is free now, and most of it in
   // pieces: back to the system.
   ::malloc_trim(0);
+  if (config_.get_bool("train.activation_checkpointing")) launch::return_freed_memory();
   set_up_ = SetUp::done;
 }
 

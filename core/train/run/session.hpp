@@ -93,6 +93,7 @@ class Session {
   const plugins::Communicator* group() const {
     return group_.get();
   }  // of the ranks that train; nullptr: this process alone
+  plugins::Communicator* group() { return group_.get(); }
   ProcessGroup& processes() const { return *args_.processes; }
   observe::Log& log() const { return log_; }
   const SessionArgs& args() const { return args_; }

@@ -15,10 +15,10 @@
 namespace pipeline::strategies {
 
 // Returns a contiguous tensor, written on this thread's stream, as a buffer for collectives. Its memory
-// must live until the work has been waited for.
-inline pl_buffer to_buffer(const at::Tensor& tensor) {
+// must live until the work has been waited for; `label`, which traces show, until it has been started.
+inline pl_buffer to_buffer(const at::Tensor& tensor, std::string_view label = {}) {
   return buffer(tensor.data_ptr(), static_cast<uint64_t>(tensor.numel()), to_pl(tensor.scalar_type()),
-                to_pl(tensor.device()), current_stream(tensor.device()));
+                to_pl(tensor.device()), current_stream(tensor.device()), label);
 }
 
 // Replaces each value by its maximum over all ranks, exchanged between hosts: does not wait for the device.

@@ -3,6 +3,7 @@
 #include <c10/core/CachingDeviceAllocator.h>
 
 #include <pipeline/guard.hpp>
+#include <pipeline/torch/profiler.hpp>
 #include <pipeline/torch/tensor.hpp>
 
 #include "plugins/strategies/common/peak_flops.hpp"
@@ -24,6 +25,7 @@ constexpr pl_device_cache kDeviceCache{
 
 const void* extension_named(std::string_view id) {
   if (id == PL_EXTENSION_PEAK_FLOPS) return peak_flops_extension();
+  if (id == PL_EXTENSION_PROFILER) return profiler_extension();
   return id == PL_EXTENSION_DEVICE_CACHE ? &kDeviceCache : nullptr;
 }
 

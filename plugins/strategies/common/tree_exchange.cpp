@@ -71,7 +71,8 @@ TreeExchange::Flight TreeExchange::start(const std::vector<int64_t>& cuts) const
     received += receive.back();
   }
   at::Tensor into = at::empty({static_cast<int64_t>(received)}, options_);
-  Communicator::Work work = group_.all_to_all(to_buffer(sent), to_buffer(into), send.data(), receive.data());
+  Communicator::Work work =
+      group_.all_to_all(to_buffer(sent, "gradients"), to_buffer(into), send.data(), receive.data());
   return {std::move(sent), std::move(into), count, std::move(work)};
 }
 
@@ -110,7 +111,7 @@ at::Tensor sum_losses(const Communicator& group, const std::vector<LossTree::Ent
     total += counts.back();
   }
   const at::Tensor sent = at::stack(mine), all = at::empty({static_cast<int64_t>(total)}, options);
-  group.all_gather(to_buffer(sent), to_buffer(all), counts.data()).wait();
+  group.all_gather(to_buffer(sent, "loss"), to_buffer(all), counts.data()).wait();
   LossTree tree = make_loss_tree();
   int64_t at = 0;
   for (int32_t r = 0; r < group.world_size(); ++r) {

@@ -47,7 +47,7 @@ Flight send(const Communicator& group, size_t slot, const at::Tensor& flags, con
   at::Tensor sent = late.defined()
                         ? at::cat({rows_of(late).index_select(0, index).flatten(), rest_of(late)})
                         : at::zeros({index.numel() * kChunk + rest_of(sum).numel()}, sum.options());
-  Communicator::Work work = group.all_reduce(to_buffer(sent));
+  Communicator::Work work = group.all_reduce(to_buffer(sent, "late gradients"));
   return {slot, std::move(index), std::move(sent), std::move(work)};
 }
 
@@ -158,7 +158,7 @@ void BucketReduction::send_rest() {
   at::Tensor loss = loss_.finish();
   loss =
       loss.defined() ? loss.clone() : at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(device_));
-  loss_sum_.emplace(Loss{loss, group_.all_reduce(to_buffer(loss))});
+  loss_sum_.emplace(Loss{loss, group_.all_reduce(to_buffer(loss, "loss"))});
 }
 
 StepSums BucketReduction::finish() {

@@ -75,7 +75,7 @@ void Buckets::put(size_t slot, at::Tensor gradient) {
   gradients_[slot] = std::move(gradient);
   for (const size_t bucket : buckets_of_[slot]) --missing_[bucket];
   while (flights_.size() < plan_.size() && missing_[flights_.size()] == 0) {
-    start(plan_[flights_.size()]);
+    start(flights_.size());
   }
 }
 
@@ -101,10 +101,10 @@ at::Tensor Buckets::gather(const Bucket& bucket) {
   return flat;
 }
 
-void Buckets::start(const Bucket& bucket) {
-  const at::Tensor sum = gather(bucket);
+void Buckets::start(size_t index) {
+  const at::Tensor sum = gather(plan_[index]);
   Flight& flight = flights_.emplace_back(Flight{sum, sum.to(wire_), std::nullopt});
-  flight.work.emplace(group_.all_reduce(to_buffer(flight.sent)));
+  flight.work.emplace(group_.all_reduce(to_buffer(flight.sent, concat("bucket ", index))));
 }
 
 uint64_t Buckets::copied_bytes() const {

@@ -96,7 +96,7 @@ class Buckets {
     std::optional<Communicator::Work> work;
   };
 
-  void start(const Bucket& bucket);
+  void start(size_t index);
   at::Tensor gather(const Bucket& bucket);
   void reset();
 

@@ -53,7 +53,9 @@ at::Tensor TreeReduction::sum_all(const TreeExchange& exchange) const {
     for (size_t r = 0; r + 1 < cuts.size(); ++r)
       counts.push_back(static_cast<uint64_t>(cuts[r + 1] - cuts[r]));
     const at::Tensor part = exchange.sum(std::move(current));
-    group_.all_gather(to_buffer(part), to_buffer(all.narrow(0, begin, cuts.back() - begin)), counts.data())
+    group_
+        .all_gather(to_buffer(part, "gradient sums"), to_buffer(all.narrow(0, begin, cuts.back() - begin)),
+                    counts.data())
         .wait();
   }
   return all;

@@ -40,7 +40,7 @@ void Exchange::start(size_t bucket, const Gradients& gradients) {
          partition_.part(bucket, rank), gradients);
   }
   peers_.exchange(transfer.send.narrow(0, 0, other * length), transfer.receive.narrow(0, 0, other * length),
-                  transfer.pending);
+                  transfer.pending, concat("gradients ", bucket));
 }
 
 void Exchange::fill(const at::Tensor& to, Range range, const Gradients& gradients) const {

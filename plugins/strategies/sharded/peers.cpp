@@ -6,20 +6,21 @@
 
 namespace pipeline::strategies {
 
-void Peers::all_gather(const at::Tensor& full, Pending& pending) const {
+void Peers::all_gather(const at::Tensor& full, Pending& pending, std::string_view label) const {
   if (size() == 1) return;
   const int64_t length = full.numel() / size();
   pending.emplace(
-      communicator_->all_gather(to_buffer(full.narrow(0, rank() * length, length)), to_buffer(full)));
+      communicator_->all_gather(to_buffer(full.narrow(0, rank() * length, length), label), to_buffer(full)));
 }
 
-void Peers::exchange(const at::Tensor& send, const at::Tensor& receive, Pending& pending) const {
+void Peers::exchange(const at::Tensor& send, const at::Tensor& receive, Pending& pending,
+                     std::string_view label) const {
   if (size() == 1) return;
   std::vector<uint64_t> counts(static_cast<size_t>(size()),
                                static_cast<uint64_t>(send.numel() / (size() - 1)));
   counts[static_cast<size_t>(rank())] = 0;
   pending.emplace(
-      communicator_->all_to_all(to_buffer(send), to_buffer(receive), counts.data(), counts.data()));
+      communicator_->all_to_all(to_buffer(send, label), to_buffer(receive), counts.data(), counts.data()));
 }
 
 void Peers::wait(Pending& pending) const {
@@ -32,7 +33,8 @@ at::Tensor Peers::gather_rows(const at::Tensor& row) const {
   at::Tensor rows = at::empty({size(), row.numel()}, row.options());
   rows[rank()].copy_(row);
   Pending pending;
-  all_gather(rows.view({-1}).view(at::kLong), pending);  // moved only: as a dtype that every backend has
+  all_gather(rows.view({-1}).view(at::kLong), pending,
+             "figures");  // moved only: as a dtype that every backend has
   wait(pending);
   return rows;
 }

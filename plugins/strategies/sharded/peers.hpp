@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include <pipeline/communicator.hpp>
@@ -27,11 +28,13 @@ class Peers {
   at::Device device() const { return device_; }
   const Communicator* communicator() const { return communicator_; }  // null for one rank
 
-  // `full` is as many even parts as there are ranks; this rank's is in its place already.
-  void all_gather(const at::Tensor& full, Pending& pending) const;
+  // `full` is as many even parts as there are ranks; this rank's is in its place already. `label`: what it
+  // is, for traces.
+  void all_gather(const at::Tensor& full, Pending& pending, std::string_view label) const;
   // Both are as many even parts as there are other ranks, by rank: part r of `send` goes to rank r, part r of
   // `receive` comes from it.
-  void exchange(const at::Tensor& send, const at::Tensor& receive, Pending& pending) const;
+  void exchange(const at::Tensor& send, const at::Tensor& receive, Pending& pending,
+                std::string_view label) const;
   // Makes the current stream wait; on the CPU this thread.
   void wait(Pending& pending) const;
   // Whether wait() keeps this thread: never on a device, nor where the backend cannot tell.

@@ -34,6 +34,7 @@ UnitSlots::UnitSlots(std::shared_ptr<const Layout> layout, const Partition& part
 // A unit's trained and frozen parameters are two regions, one after the other in its slot.
 void UnitSlots::place_region(const Region& region) {
   Unit& unit = units_[region.unit];
+  unit.number = region.unit;
   const int64_t shift = unit.length - region.begin;
   const auto [first, last] = partition_.buckets_of(region.begin, region.end);
   for (size_t bucket = first; bucket < last; ++bucket) {
@@ -100,7 +101,7 @@ void UnitSlots::gather(const Unit& unit) {
   for (const auto& [bucket, offset] : unit.buckets) {
     const at::Tensor memory = slot.memory.narrow(0, offset, partition_.buckets()[bucket].length());
     shard_.place(bucket, memory);
-    peers_.all_gather(memory, slot.pending.emplace_back());
+    peers_.all_gather(memory, slot.pending.emplace_back(), concat("weights of unit ", unit.number));
   }
 }
 

@@ -40,6 +40,7 @@ class UnitSlots {
 
  private:
   struct Unit {
+    uint32_t number = 0;
     size_t slot = 0;
     int64_t length = 0;
     std::vector<std::pair<size_t, int64_t>> buckets;  // and where each begins in the slot

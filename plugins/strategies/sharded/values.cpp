@@ -48,7 +48,7 @@ void Values::gather(size_t bucket, const Shard& shard) {
   const Range range = partition_.buckets()[bucket];
   const at::Tensor memory = arena_.narrow(0, range.begin, range.length());
   shard.place(bucket, memory);
-  peers_.all_gather(memory, pending_[bucket]);
+  peers_.all_gather(memory, pending_[bucket], concat("weights ", bucket));
 }
 
 void Values::gather_all(const Shard& shard) {

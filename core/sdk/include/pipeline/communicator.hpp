@@ -9,15 +9,17 @@
 
 PIPELINE_SDK_BEGIN
 
-// `count` elements of contiguous memory on `device`, last written or used on `stream`.
+// `count` elements of contiguous memory on `device`, last written or used on `stream`. `label`: what a
+// collective with it is for, "bucket 3", in traces and messages; it must live until the call returns.
 inline pl_buffer buffer(void* data, uint64_t count, pl_dtype dtype, pl_device device = kCpu,
-                        pl_stream stream = kNoStream) {
+                        pl_stream stream = kNoStream, std::string_view label = {}) {
   auto out = sized<pl_buffer>();
   out.data = data;
   out.count = count;
   out.dtype = dtype;
   out.device = device;
   out.stream = stream;
+  out.label = str(label);
   return out;
 }
 

@@ -10,6 +10,7 @@
 #include <pipeline/torch/forward.hpp>
 #include <pipeline/torch/model.hpp>
 #include <pipeline/torch/parameters.hpp>
+#include <pipeline/torch/profiler.hpp>
 #include <pipeline/torch/random.hpp>
 #include <pipeline/torch/runtime.hpp>
 #include <pipeline/torch/units.hpp>
@@ -42,6 +43,11 @@ class TorchTask : public Task<ConfigT, BatchT> {
   using typename Task<ConfigT, BatchT>::Batch;
   using Model = ModelT;
   using Task<ConfigT, BatchT>::Task;
+
+  // A task with extensions of its own ends its query() with this one.
+  static const void* query(std::string_view extension) {
+    return extension == PL_EXTENSION_PROFILER ? profiler_extension() : nullptr;
+  }
 
   // Opens the data. [main]
   virtual void open_data() = 0;
@@ -83,10 +89,12 @@ class TorchTask : public Task<ConfigT, BatchT> {
   const ForwardPass& pass() const { return pass_; }
   // Runs loss() in the run's precision. Call backward() after it, not inside: it uses the recorded dtypes.
   LossSum forward(const Batch& batch) {
+    const TraceScope trace("forward");
     const AutocastScope scope(autocast_);
     return loss(batch);
   }
   void backward(const LossSum& loss_sum, double scale) {
+    const TraceScope trace("backward");
     check_loss(loss_sum);
     const bool is_scaled = loss_sum.scaled.defined();
     const at::Tensor& root = is_scaled ? loss_sum.scaled : loss_sum.sum;

@@ -1,0 +1,148 @@
+// Traces: Kineto's file read, written on another clock, merged; what is summed up of them.
+#include <algorithm>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.hpp"
+#include "core/observe/trace.hpp"
+#include "core/observe/trace_summary.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+namespace pipeline::observe {
+namespace {
+
+using nlohmann::json;
+using testing::ElementsAre;
+
+constexpr pid_t kProcess = 4711;
+
+// As Kineto writes it on a machine with a device, shortened.
+constexpr const char* kKineto = R"({"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "a GPU"}],
+"traceEvents": [
+{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 4711, "tid": 12, "ts": 1000.500, "dur": 10.250,
+ "args": {"External id": 1, "nested": {"ph": "no event"}}},
+{"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 1005, "dur": 20, "args": {"stream": 7}},
+{"ph": "s", "id": 3, "pid": 4711, "tid": 12, "ts": 1001, "cat": "ac2g", "name": "ac2g"},
+{"ph": "f", "id": 3, "pid": 0, "tid": 7, "ts": 1005, "cat": "ac2g", "name": "ac2g", "bp": "e"},
+{"name": "process_name", "ph": "M", "ts": 1000, "pid": 4711, "tid": 0, "args": {"name": "pipeline"}},
+{"name": "thread_name", "ph": "M", "ts": 1000, "pid": 0, "tid": 7, "args": {"name": "stream 7 "}},
+{"ph": "X", "cat": "Trace", "ts": 1000, "dur": 99, "pid": "Spans", "tid": "PyTorch Profiler", "name": "all", "args": {}}
+], "baseTimeNanoseconds": 1700000000000000000, "displayTimeUnit": "ms"})";
+
+class TraceFiles : public testing::Test {
+ protected:
+  std::filesystem::path path(const char* name) const { return folder_.path() / name; }
+  std::vector<TraceEvent> kineto(const std::string& text) const {
+    std::ofstream(path("kineto.json")) << text;
+    std::vector<TraceEvent> events;
+    read_kineto(path("kineto.json"), kProcess, events);
+    return events;
+  }
+  json read(const char* name) const { return json::parse(std::ifstream(path(name))); }
+
+  tests::TemporaryFolder folder_;
+};
+
+TEST_F(TraceFiles, OfKinetoAreReadWithoutItsOwnMarks) {
+  const auto events = kineto(kKineto);
+  ASSERT_EQ(events.size(), 5u);
+  EXPECT_EQ(events[0].name, "aten::mm");
+  EXPECT_EQ(events[0].begin, 1'700'000'000'001'000'500);
+  EXPECT_EQ(events[0].duration, 10'250);
+  EXPECT_EQ(events[0].track, 12);
+  EXPECT_EQ(events[1].track, kDeviceTracks + 7);
+  EXPECT_EQ(events[4].more, R"("args":{"name":"device 0 stream 7 "})");
+  EXPECT_THROW(kineto("{\"traceEvents\": [{"), Error);
+  std::vector<TraceEvent> none;
+  EXPECT_THROW(read_kineto(path("absent"), kProcess, none), Error);
+}
+
+TEST_F(TraceFiles, OfRanksAreMergedOnOneClock) {
+  const auto events = kineto(kKineto);
+  constexpr int64_t kOrigin = 1'700'000'000'001'000'000;
+  for (const int32_t rank : {0, 1})
+    write_trace(path(rank == 0 ? "0.json" : "1.json"),
+                {.rank = rank, .ranks = 2, .host = "h", .origin = kOrigin, .events = events});
+  EXPECT_EQ(read("1.json")["distributedInfo"]["rank"], 1);
+  merge_traces({path("0.json"), path("1.json")}, path("trace.json"));
+  const json trace = read("trace.json");
+  EXPECT_EQ(trace["baseTimeNanoseconds"], kOrigin);
+  std::vector<std::string> names;
+  std::vector<int64_t> arrows;
+  for (const json& event : trace["traceEvents"]) {
+    if (event["name"] == "process_name") names.push_back(event["args"]["name"]);
+    if (event["ph"] == "f") arrows.push_back(event["id"]);
+    if (event["name"] == "aten::mm") {
+      EXPECT_EQ(event["ts"], 0.5);
+      EXPECT_EQ(event["dur"], 10.25);
+    }
+  }
+  EXPECT_THAT(names, ElementsAre("rank 0", "rank 1"));
+  EXPECT_THAT(arrows, ElementsAre(3, 3 + (int64_t{1} << 32)));
+  EXPECT_THROW(merge_traces({path("absent")}, path("trace.json")), Error);
+}
+
+TraceEvent event(std::string name, std::string_view category, int64_t track, int64_t begin, int64_t end,
+                 int64_t waiter = 0) {
+  return {.name = std::move(name),
+          .category = std::string(category),
+          .track = track,
+          .begin = begin,
+          .duration = end - begin,
+          .waiter = waiter};
+}
+
+TEST(TraceSummary, HasSelfTimesAndWhatWasHidden) {
+  const std::vector<TraceEvent> events{
+      event("aten::linear", "cpu_op", 1, 0, 100),
+      event("aten::addmm", "cpu_op", 1, 10, 70),
+      event("aten::linear", "cpu_op", 1, 200, 220),
+      event("aten::stack", "cpu_op", 2, 0, 500),  // the loader's
+      event("wait for all_reduce #1, bucket 0, 8 B", category::kWait, kPhaseTrack, 80, 95, 1),
+      event("all_reduce #1, bucket 0, 8 B", category::kCollective, kCollectiveTrack, 60, 95),
+      event("all_reduce #2, bucket 1, 8 B", category::kCollective, kCollectiveTrack, 210, 230),
+      event("optimizer", category::kPhase, kPhaseTrack, 50, 230)};
+  const TraceSummary summary = summarize(events, 1);
+  std::map<std::string, std::pair<uint64_t, int64_t>> costs;
+  for (const TraceCost& cost : summary.costs) costs[cost.name] = {cost.calls, cost.self};
+  using Pair = std::pair<uint64_t, int64_t>;
+  EXPECT_EQ(costs, (std::map<std::string, Pair>{{"aten::stack", {1, 500}},
+                                                {"aten::addmm", {1, 60}},
+                                                {"all_reduce", {2, 55}},
+                                                {"aten::linear", {2, 45}},
+                                                {"wait for all_reduce", {1, 15}}}));
+  EXPECT_EQ(summary.costs.front().name, "aten::stack");
+  EXPECT_EQ(summary.communication, 55);
+  EXPECT_EQ(summary.hidden, 20 + 10);  // not while the thread waited, and not by the loader
+  EXPECT_FALSE(summary.at_most);
+}
+
+TEST(TraceSummary, OfADeviceIsThatOfItsKernels) {
+  const std::vector<TraceEvent> events{
+      event("aten::mm", "cpu_op", 1, 0, 1000), event("gemm", "kernel", kDeviceTracks + 7, 0, 60),
+      event("ncclDevKernel_AllReduce", "kernel", kDeviceTracks + 9, 40, 100)};
+  const TraceSummary summary = summarize(events, 1);
+  EXPECT_EQ(summary.communication, 60);
+  EXPECT_EQ(summary.hidden, 20);
+}
+
+TEST(TraceSummary, WithoutOperationsIsThatOfThePhases) {
+  const std::vector<TraceEvent> events{
+      event("forward and backward 1 of 1", category::kPhase, kPhaseTrack, 0, 100),
+      event("optimizer", category::kPhase, kPhaseTrack, 100, 150),
+      event("wait for all_reduce #1", category::kWait, kPhaseTrack, 100, 140, 1),
+      event("all_reduce #1", category::kInFlight, kInFlightTrack, 80, 140)};
+  const TraceSummary summary = summarize(events, 1);
+  EXPECT_FALSE(summary.has_operations);
+  EXPECT_TRUE(summary.at_most);
+  EXPECT_EQ(summary.communication, 60);
+  EXPECT_EQ(summary.hidden, 20);
+  EXPECT_EQ(summary.costs.front().name, "forward and backward 1 of 1");
+  EXPECT_TRUE(summarize({}, 1).costs.empty());
+}
+
+}  // namespace
+}  // namespace pipeline::observe
