@@ -85,9 +85,9 @@ Intervals intervals(const std::vector<TraceEvent>& events, Condition&& condition
   return joined(std::move(parts));
 }
 
-// A row of the table: an operation, a collective, a wait for data or for one; without operations any phase.
+// A row of the table: an operation, a collective, waiting of any kind; without operations any phase.
 bool is_cost(const TraceEvent& event, bool has_operations) {
-  if (event.category == category::kPhase) return !has_operations || event.name == "waiting for data";
+  if (event.category == category::kPhase) return !has_operations || event.name.starts_with("waiting for");
   return is_operation(event) || event.category == category::kCollective || event.category == category::kWait;
 }
 

@@ -17,6 +17,7 @@
 #include <sys/file.h>
 
 #include "core/base/error.hpp"
+#include "core/launch/process.hpp"
 #include "core/observe/format.hpp"
 #include "core/train/run/profile.hpp"
 #include "core/train/run/reporter.hpp"
