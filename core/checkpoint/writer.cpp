@@ -92,10 +92,9 @@ class Transaction {
   void check_space(uint64_t needed) const {
     const uint64_t available = files_.free_bytes(folder_);
     if (available >= needed) return;
-    throw Error(PL_ERROR_NO_SPACE,
-                store_.path_of(contents_.step) + ": needs " + observe::human_bytes(needed) +
-                    ", the disk has " + observe::human_bytes(available) +
-                    " free: make room, lower checkpoint.keep, or move run.dir to another disk");
+    throw Error(PL_ERROR_NO_SPACE, store_.path_of(contents_.step) + ": needs " +
+                                       observe::human_bytes(needed) + ", the disk has " +
+                                       observe::human_bytes(available) + " free");
   }
 
   void commit() {

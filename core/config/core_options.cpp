@@ -194,8 +194,7 @@ constexpr pl_option kOptions[] = {
            in("steps"), at_least(0), kMayChange),
     option(
         "observe.profile", kString, "",
-        "record these optimizer steps in a trace for Perfetto, first to last: \"10-14\"; the first few are "
-        "not typical; empty: none",
+        "record these optimizer steps in a trace for Perfetto: \"10-14\", for the first few are not typical",
         kMayChange),
     option(
         "observe.serve", kString, "",

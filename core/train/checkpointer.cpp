@@ -137,14 +137,15 @@ void Checkpointer::guarded(bool strict, Function&& function) {
   } catch (const Error& error) {
     const bool goes_on = error.code() == PL_ERROR_NO_SPACE && !strict &&
                          session_.config().get_string("checkpoint.on_full_disk") == "continue";
-    if (!goes_on && error.code() == PL_ERROR_NO_SPACE)
-      throw Error(error.code(),
-                  fmt::format("{}; then the same command goes on from the checkpoint before", error.what()));
-    if (!goes_on) throw;
+    if (error.code() != PL_ERROR_NO_SPACE) throw;
+    const std::string text =
+        fmt::format("{}: make room, lower checkpoint.keep, or move run.dir to another disk", error.what());
+    if (!goes_on)
+      throw Error(error.code(), text + "; then the same command goes on from the checkpoint before");
     log_.warning(
         fmt::format("no checkpoint was written: {}; the one before is untouched, training goes on "
                     "(checkpoint.on_full_disk = \"continue\")",
-                    error.what()));
+                    text));
   }
 }
 

@@ -11,11 +11,13 @@
 namespace pipeline::tests {
 namespace {
 
-// Fifty over all jobs; most of them, and all that hit one of four ranks, with the smallest, which starts again soonest.
+// Fifty over all jobs; most of them, and all that hit one of four ranks, with the smallest, which starts
+// again soonest.
 template <class JobT>
 constexpr int kKills = std::is_same_v<JobT, SmallJob> ? 26 : 8;
 template <class JobT>
-constexpr const char* kProcesses = std::is_same_v<JobT, SmallJob> ? "launch.processes=4" : "launch.processes=2";
+constexpr const char* kProcesses =
+    std::is_same_v<JobT, SmallJob> ? "launch.processes=4" : "launch.processes=2";
 // Whatever the machine's speed, a kill comes after this many steps at the latest, so that the run is not over
 // before the last one.
 constexpr size_t kStepsBetweenKills = 60;

@@ -55,7 +55,8 @@ TYPED_TEST(SameRunMatrix, StaysCloseInTheFastMode) {
 
 TYPED_TEST(SameRunMatrix, GoesOnWithAnyStrategyAndNumberOfProcesses) {
   this->train({"single", 1});
-  std::vector<Arrangement> chain{{"ddp", 4}, {"sharded2", 2}, {"single", 1}, {"sharded3", 4}, {"ddp", 2}, {"sharded1", 2}};
+  std::vector<Arrangement> chain{{"ddp", 4},      {"sharded2", 2}, {"single", 1},
+                                 {"sharded3", 4}, {"ddp", 2},      {"sharded1", 2}};
   if (!kWholeMatrix<TypeParam>) chain = {{"ddp", 2}, {"single", 1}, {"sharded3", 4}};
   const size_t steps = 12 / chain.size();
   for (size_t i = 0; i < chain.size(); ++i)

@@ -111,7 +111,8 @@ std::unique_ptr<Records> open_records(const Session& session, const RunFolder& f
     const std::string key = fmt::format("observe.{}", service->key);
     if (!config.get_bool(key)) continue;
     try {
-      const observe::Elapsed elapsed(session.log().console(), fmt::format("waiting for {} to accept the run", service->name));
+      const observe::Elapsed elapsed(session.log().console(),
+                                     fmt::format("waiting for {} to accept the run", service->name));
       options.trackers.push_back(
           std::make_unique<observe::Tracker>(tracker_options(*service, session, folder, first_step > 1)));
     } catch (const Error& error) {
