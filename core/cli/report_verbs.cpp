@@ -138,16 +138,15 @@ int compare_runs(const CompareArgs& args) {
       runs.push_back(report::read_run(folders[i], trials[i].name));
   }
   if (runs.size() < 2) throw Error("there are no two runs to compare: see above");
-  const report::Comparison comparison = report::compare(std::move(runs), args.tolerance);
+  report::Comparison comparison = report::compare(std::move(runs), args.tolerance);
+  comparison.failed = std::move(failed);
   console.line("\n" + report::table(comparison));
-  // What can be compared of them is in the table all the same.
-  if (!failed.empty()) console.line(fmt::format("failed, see above: {}\n", fmt::join(failed, ", ")));
   fs::path output = args.output;
   if (output.empty())
     output = trials.empty() ? fs::path("compare.html") : trials.front().folder.parent_path() / "compare.html";
   write_atomically(output, report::page(comparison, title_of(comparison), true), "choose another --output");
   console.line("written to " + output.string());
-  return failed.empty() && comparison.all_same() ? kDone : kFailed;
+  return comparison.failed.empty() && comparison.all_same() ? kDone : kFailed;
 }
 
 }  // namespace

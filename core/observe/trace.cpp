@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <fstream>
 #include <optional>
 #include <utility>
@@ -21,7 +22,7 @@ using nlohmann::json;
 constexpr double kPerMicrosecond = 1000;
 
 int64_t nanoseconds(const json& microseconds) {
-  return static_cast<int64_t>(microseconds.get<double>() * kPerMicrosecond + 0.5);
+  return std::llround(microseconds.get<double>() * kPerMicrosecond);
 }
 
 // A file of events, one a line, that is there once it is finished.

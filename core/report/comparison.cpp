@@ -6,6 +6,7 @@
 #include <set>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/observe/format.hpp"
 #include "core/report/table.hpp"
@@ -145,8 +146,10 @@ std::vector<Comparison::Difference> Comparison::differences() const {
 }
 
 std::string conclusion(const Comparison& comparison) {
-  return fmt::format("The losses are {}the same (tolerance {:g}, relative).",
-                     comparison.all_same() ? "" : "NOT ", comparison.tolerance);
+  std::string text = fmt::format("The losses are {}the same (tolerance {:g}, relative).",
+                                 comparison.all_same() ? "" : "NOT ", comparison.tolerance);
+  if (!comparison.failed.empty()) text += fmt::format(" Failed: {}.", fmt::join(comparison.failed, ", "));
+  return text;
 }
 
 std::string table(const Comparison& comparison) {

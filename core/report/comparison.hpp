@@ -34,6 +34,8 @@ struct Comparison {
   double tolerance = 0;  // relative
   std::vector<RunRecord> runs;
   std::vector<LossVerdict> verdicts;  // of each run; the first is the reference
+  std::vector<std::string>
+      failed;  // that ended with an error; what is there of them is compared all the same
 
   bool all_same() const;
   // Of a run: times the reference's throughput, per process of its own against per process of the

@@ -89,8 +89,10 @@ std::string page_with(const std::string& data, const std::string& title) {
 }
 
 Json page_data(const Comparison& comparison, const std::string& title, bool compared) {
-  Json data{
-      {"title", title}, {"compared", compared}, {"same", comparison.all_same()}, {"runs", Json::array()}};
+  Json data{{"title", title},
+            {"compared", compared},
+            {"same", comparison.all_same() && comparison.failed.empty()},
+            {"runs", Json::array()}};
   data["verdict"] = compared ? conclusion(comparison) : "";
   data["differences"] = Json::array();
   data["panels"] = Json::array();

@@ -87,7 +87,7 @@ TEST_F(Compare, WrongInputIsNamed) {
       compare({"train.toml", "--strategies", "single,ddp,unknown", "--set", "train.max_steps=2"});
   EXPECT_EQ(failed.code, 1);
   EXPECT_THAT(failed.out, HasSubstr("unknown: exited with code 2")) << failed.out;
-  EXPECT_THAT(failed.out, HasSubstr("\nfailed, see above: unknown\n")) << failed.out;
+  EXPECT_THAT(failed.out, HasSubstr("relative). Failed: unknown.\n")) << failed.out;
   EXPECT_THAT(failed.out, HasSubstr("equal to the bit in 2 steps")) << "the others are compared all the same";
   EXPECT_EQ(pipeline({"report", "train.toml"}, folder()).code, 2);
 }

@@ -166,7 +166,7 @@ fs::path SentencePiece::find_model(const fs::path& path) {
   std::error_code ignored;
   const bool is_folder = fs::is_directory(path, ignored);
   if (!is_folder && path.extension() == ".model") return path;
-  const fs::path model = path / kModel, json_form = is_folder ? path / kJsonForm : path;
+  fs::path model = path / kModel, json_form = is_folder ? path / kJsonForm : path;
   // A model begins with the tag of a piece; Llama 3's file of that name is lines of text.
   constexpr char kPiece = '\x0a';
   if (is_folder && is_there(model) && (!is_there(json_form) || read_file(model).text.starts_with(kPiece)))

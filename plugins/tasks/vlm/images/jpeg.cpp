@@ -118,7 +118,7 @@ class JpegReader {
   }
 
   int orientation() const {
-    constexpr std::string_view kExif("Exif\0", 6), kXmp("http://ns.adobe.com/xap/1.0/\0", 29);
+    constexpr std::string_view kExif("Exif\0\0", 6), kXmp("http://ns.adobe.com/xap/1.0/\0", 29);
     Bytes exif, xmp;
     for (const auto* marker = info_.marker_list; marker != nullptr; marker = marker->next) {
       if (marker->marker != kExifMarker) continue;
