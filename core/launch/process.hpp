@@ -61,9 +61,9 @@ inline void keep_freed_memory() {
   mallopt(M_TOP_PAD, 64 << 20);
 }
 
-// For a run that recomputes activations to save memory: what it keeps between the layers would cut up the holes
-// that a layer leaves in a heap, and take as much as recomputation saves. So tensors of 4 MiB and more are
-// mapped and unmapped each time, which costs a few percent of time.
+// For a run that recomputes activations to save memory: what it keeps between the layers would cut up the
+// holes that a layer leaves in a heap, and take as much as recomputation saves. So tensors of 4 MiB and more
+// are mapped and unmapped each time, which costs a few percent of time.
 inline void return_freed_memory() { mallopt(M_MMAP_THRESHOLD, 4 << 20); }
 
 // This program and its command line, as a command for start_process().
