@@ -1,8 +1,3 @@
-# pipeline_use_torch(TARGET [UNOPTIMIZED]): links LibTorch and reuses one precompiled header for all targets that do; without it a source
-# file spends most of its compile time in these headers. A target that needs no LibTorch never sees it.
-#
-# UNOPTIMIZED: for tests, which take less than half as long to compile so. GCC takes a precompiled header only where it optimizes alike: they
-# have one of their own. What they link is optimized all the same.
 function(pipeline_torch_pch name)
   add_library(${name} OBJECT EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/cmake/torch_pch.cpp)
   target_compile_options(${name} PRIVATE ${ARGN})
@@ -23,6 +18,11 @@ if(TARGET torch::cpu)
   pipeline_torch_pch(torch_pch_unoptimized -O0)
 endif()
 
+# pipeline_use_torch(TARGET [UNOPTIMIZED]): links LibTorch and reuses one precompiled header for all targets that do; without it a source
+# file spends most of its compile time in these headers. A target that needs no LibTorch never sees it.
+#
+# UNOPTIMIZED: for tests, which take less than half as long to compile so. GCC takes a precompiled header only where it optimizes alike: they
+# have one of their own. What they link is optimized all the same.
 function(pipeline_use_torch target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "UNOPTIMIZED" "" "")
   target_link_libraries(${target} PRIVATE torch::cpu)

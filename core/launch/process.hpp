@@ -54,17 +54,14 @@ void raise_file_limit();
 // What the allocator does with memory that is freed. Tensors come and go every step: glibc would map and
 // unmap each one, and the kernel would clear its pages again every time. Only the largest, of 32 MiB and more
 // (it takes no higher threshold), are mapped: in a heap the holes that they leave would be cut up by small
-// ones, and the next one find none.
-inline void keep_freed_memory() {
-  mallopt(M_MMAP_THRESHOLD, 32 << 20);
+// ones, and the next one find none. `sparing`: from 4 MiB on, for a run that recomputes activations to save
+// memory: what it keeps between the layers cuts up the holes of a layer, which took as much as it saves. That
+// costs a few percent of time.
+inline void keep_freed_memory(bool sparing = false) {
+  mallopt(M_MMAP_THRESHOLD, (sparing ? 4 : 32) << 20);
   mallopt(M_TRIM_THRESHOLD, -1);
   mallopt(M_TOP_PAD, 64 << 20);
 }
-
-// For a run that recomputes activations to save memory: what it keeps between the layers would cut up the
-// holes that a layer leaves in a heap, and take as much as recomputation saves. So tensors of 4 MiB and more
-// are mapped and unmapped each time, which costs a few percent of time.
-inline void return_freed_memory() { mallopt(M_MMAP_THRESHOLD, 4 << 20); }
 
 // This program and its command line, as a command for start_process().
 std::vector<std::string> own_command();

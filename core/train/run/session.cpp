@@ -378,7 +378,7 @@ void Session::bind() {
   // What loading took, and what the task had allocated for its parameters, is free now, and most of it in
   // pieces: back to the system.
   ::malloc_trim(0);
-  if (config_.get_bool("train.activation_checkpointing")) launch::return_freed_memory();
+  launch::keep_freed_memory(config_.get_bool("train.activation_checkpointing"));  // a stage before may differ
   set_up_ = SetUp::done;
 }
 
