@@ -1,3 +1,24 @@
+# Not optimized, because GoogleTest's macros take more than twice as long to compile so. What a test links is optimized all the same.
+set(test_headers <chrono> <cmath> <cstdint> <cstdlib> <filesystem> <fstream> <functional> <map> <memory> <set> <sstream> <string>
+    <string_view> <thread> <utility> <vector> <gmock/gmock.h> <gtest/gtest.h> <nlohmann/json.hpp>)
+set(test_libraries GTest::gmock nlohmann_json::nlohmann_json)
+pipeline_precompile(test_pch LIBS ${test_libraries} OPTIONS -O0 HEADERS ${test_headers})
+if(TARGET torch::cpu)
+  pipeline_precompile(torch_test_pch LIBS ${test_libraries} torch::cpu OPTIONS -O0 HEADERS ${test_headers} ${PIPELINE_TORCH_HEADERS})
+endif()
+
+# pipeline_compile_quickly(TARGET [TORCH]): TARGET is a test or a program for one. TORCH links LibTorch.
+function(pipeline_compile_quickly target)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH" "" "")
+  target_compile_options(${target} PRIVATE -O0)
+  if(arg_TORCH)
+    target_link_libraries(${target} PRIVATE torch::cpu)
+    pipeline_reuse(${target} torch_test_pch)
+  else()
+    pipeline_reuse(${target} test_pch)
+  endif()
+endfunction()
+
 # pipeline_test(NAME source... [LIBS target...] [TORCH] [LONG] [TIMEOUT seconds] [PURE | RELEASE | THREADS] [SANITIZED filter])
 #
 # In the long run of the tests each is compiled and run once, in the strictest build where it can fail (PIPELINE_TEST_SET):
@@ -55,11 +76,10 @@ function(pipeline_test name)
   add_executable(${name} ${elsewhere} ${arg_UNPARSED_ARGUMENTS})
   target_link_libraries(${name} PRIVATE ${arg_LIBS} pipeline_sdk test_paths GTest::gtest_main GTest::gmock)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/bin)
-  # GoogleTest's macros take more than twice as long to compile optimized.
   if(arg_TORCH)
-    pipeline_use_torch(${name} UNOPTIMIZED)
+    pipeline_compile_quickly(${name} TORCH)
   else()
-    target_compile_options(${name} PRIVATE -O0)
+    pipeline_compile_quickly(${name})
   endif()
   if(elsewhere)
     return()

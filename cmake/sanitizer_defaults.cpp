@@ -8,9 +8,9 @@ PIPELINE_SANITIZER_HOOK __asan_default_options() {
   // unused capacity. GCC 12's runtime takes what lies before a loaded library's thread-local variables for
   // their size wherever they happen to begin 16 bytes into a page, and its leak check then reads from a wild
   // address ("Tracer caught signal 11"). It need not know where they are: what the loader allocates counts as
-  // reachable without that.
-  return "detect_stack_use_after_return=1:strict_string_checks=1:detect_container_overflow=0:intercept_tls_"
-         "get_addr=0";
+  // reachable without that. An allocation that is too large fails, as it does without the sanitizer.
+  return "detect_stack_use_after_return=1:strict_string_checks=1:detect_container_overflow=0:"
+         "intercept_tls_get_addr=0:allocator_may_return_null=1";
 }
 
 PIPELINE_SANITIZER_HOOK __ubsan_default_options();

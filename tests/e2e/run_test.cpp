@@ -717,7 +717,7 @@ TEST_F(Run, AFullDiskIsSaidAndThePreviousCheckpointStays) {
 }
 
 TEST_F(Run, OutOfMemoryEndsInOneErrorWithWhatHelps) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef PIPELINE_SANITIZED
   GTEST_SKIP() << "sanitizers map terabytes of address space, so it cannot be limited";
 #endif
   std::vector<std::string> command = pipeline_command(

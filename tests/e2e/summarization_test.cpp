@@ -131,7 +131,7 @@ TEST_F(Summarization, AFullDiskIsNoMistakeInTheConfiguration) {
 }
 
 TEST_F(Summarization, AModelThatIsTooLargeIsToldFromBatchesThatAre) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef PIPELINE_SANITIZED
   GTEST_SKIP() << "sanitizers map terabytes of address space, so it cannot be limited";
 #endif
   std::vector<std::string> command =

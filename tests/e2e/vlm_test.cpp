@@ -163,16 +163,15 @@ TEST_F(Vlm, AFrozenLanguageModelHasNoGradientsAndNoOptimizerState) {
     std::vector<std::string> sets;
     double share;  // of gradients and moments that a process holds
   };
-  for (const auto& [strategy, sets, share] :
-       {Case{"single", {}, 1},
-        {"ddp", {"launch.processes=2"}, 1},
-        {"sharded", {"launch.processes=2", "strategy.zero_stage=3"}, 0.5}}) {
+  for (const Case& one : {Case{"single", {}, 1},
+                          {"ddp", {"launch.processes=2"}, 1},
+                          {"sharded", {"launch.processes=2", "strategy.zero_stage=3"}, 0.5}}) {
     // Each process's peak, as the operating system has it.
     const auto peaks = [&](const std::string& dir, const std::string& freeze) {
       std::vector<std::string> more;
       for (const std::vector<std::string>& some :
-           {sets,
-            {"run.dir=" + dir, "strategy.plugin=" + strategy, "task.freeze=" + freeze,
+           {one.sets,
+            {"run.dir=" + dir, "strategy.plugin=" + one.strategy, "task.freeze=" + freeze,
              "run.reproducible=false", "task.language.hidden_size=384", "task.language.num_hidden_layers=4",
              "train.max_steps=2", "evaluate.every=0", "evaluate.at_end=false", "checkpoint.every=0"}})
         for (const std::string& set : some) more.insert(more.end(), {"--set", set});
@@ -183,12 +182,12 @@ TEST_F(Vlm, AFrozenLanguageModelHasNoGradientsAndNoOptimizerState) {
         bytes.push_back(rank["host_memory"]);
       return bytes;
     };
-    const auto trained = peaks(strategy + "-trained", R"(["vision.*"])"),
-               frozen = peaks(strategy + "-frozen", R"(["vision.*", "language.*"])");
+    const auto trained = peaks(one.strategy + "-trained", R"(["vision.*"])"),
+               frozen = peaks(one.strategy + "-frozen", R"(["vision.*", "language.*"])");
     ASSERT_EQ(trained.size(), frozen.size());
     for (size_t rank = 0; rank < trained.size(); ++rank)
-      EXPECT_GT(trained[rank] - frozen[rank], share * 3 * sizeof(float) * parameters)
-          << strategy << ": a gradient and two moments of each";
+      EXPECT_GT(trained[rank] - frozen[rank], one.share * 3 * sizeof(float) * parameters)
+          << one.strategy << ": a gradient and two moments of each";
   }
 }
 

@@ -9,7 +9,7 @@ static size_t bytes_of(const pl_buffer* buffer, uint64_t elements) {
 }
 
 static char* at(const pl_buffer* buffer, uint64_t element) {
-  return (char*)buffer->data + bytes_of(buffer, element);
+  return buffer->data ? (char*)buffer->data + bytes_of(buffer, element) : NULL;
 }
 
 static uint64_t sum_before(const uint64_t* counts, int32_t rank) {

@@ -52,7 +52,7 @@ int exit_code_after(bool supervised, std::initializer_list<From> senders) {
 }
 
 // The thread sanitizer holds signals back until a thread is ready for them, and two of one number become one.
-#ifdef __SANITIZE_THREAD__
+#ifdef PIPELINE_SANITIZES_THREAD
 #define skip_where_signals_are_merged() GTEST_SKIP() << "the thread sanitizer delivers two signals as one"
 #else
 #define skip_where_signals_are_merged() static_cast<void>(0)

@@ -40,15 +40,13 @@ constexpr int kAccumulators =
 
 template <class Vec>
 inline __attribute__((always_inline)) float multiply_add(float factor) {
-  Vec sums[kAccumulators] = {};
+  Vec sums[kAccumulators];
+#pragma GCC unroll 16
+  for (int i = 0; i < kAccumulators; ++i)
+    sums[i] = Vec{} + factor * static_cast<float>(i);  // of equal ones the compiler would compute one
   for (int64_t i = 0; i < kRounds; ++i) {
 #pragma GCC unroll 16
-    for (Vec& sum : sums) {
-      sum = sum * factor + factor;
-#ifndef __clang_analyzer__           // which checks the width before this is inlined
-      asm volatile("" : "+x"(sum));  // or the compiler sees that all are equal and computes one
-#endif
-    }
+    for (Vec& sum : sums) sum = sum * factor + factor;
   }
   float total = 0;
   for (const Vec& sum : sums) total += sum[0];

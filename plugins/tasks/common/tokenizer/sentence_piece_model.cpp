@@ -144,7 +144,7 @@ class Library {
   static_assert(sizeof(Status) == sizeof(sentencepiece::util::Status));
 
   Library() {
-#ifdef __SANITIZE_ADDRESS__
+#ifdef PIPELINE_SANITIZES_ADDRESS
     constexpr int kOwnSymbolsFirst = 0;  // the sanitizer refuses it
 #else
     constexpr int kOwnSymbolsFirst = RTLD_DEEPBIND;

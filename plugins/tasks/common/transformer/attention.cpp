@@ -37,6 +37,12 @@ const int64_t* counting(int64_t longest) {
   return numbers.data();
 }
 
+// base + offset. A tensor without rows has no memory, and then nothing is read from there.
+template <class T>
+T* at_offset(T* base, int64_t offset) {
+  return base ? base + offset : nullptr;
+}
+
 // A head and sequence each. Long sequences come first, so that no thread is left with one at the end.
 class Heads {
  public:
@@ -80,14 +86,14 @@ class Heads {
         .queries = layout_.queries.length(s),
         .keys = layout_.keys.length(s),
         .width = width_,
-        .q = q_ + head.query_row * q_stride_ + head.column,
-        .k = k_ + head.key_row * kv_stride_ + head.key_column,
-        .v = v_ + head.key_row * kv_stride_ + head.key_column,
+        .q = at_offset(q_, head.query_row * q_stride_ + head.column),
+        .k = at_offset(k_, head.key_row * kv_stride_ + head.key_column),
+        .v = at_offset(v_, head.key_row * kv_stride_ + head.key_column),
         .q_stride = q_stride_,
         .kv_stride = kv_stride_,
         .positions = layout_.positions.empty() || !positions_ ? positions_ : positions_ + head.query_row,
         .scale = static_cast<float>(1 / std::sqrt(static_cast<double>(width_))),
-        .bias = bias_ ? bias_ + head.pair : nullptr,
+        .bias = at_offset(bias_, head.pair),
         .dropout_key = dropout_row_key(dropout_.key, static_cast<uint64_t>(s * layout_.heads + h)),
         .dropout_threshold = dropout_.active() ? dropout_.threshold() : 0,
         .dropout_scale = dropout_.active() ? dropout_.scale() : 1};
@@ -116,8 +122,8 @@ void attention_forward(const at::Tensor& q, const at::Tensor& k, const at::Tenso
   parallel_tasks(heads.count(), heads.work(), [&](int64_t number) {
     const Head head = heads[number];
     const int64_t h = head.column / head.kernel.width;
-    kernels().attention(head.kernel, to + head.query_row * out.stride(0) + head.column, out.stride(0),
-                        sums + h * log_sum.stride(0) + head.query_row);
+    kernels().attention(head.kernel, at_offset(to, head.query_row * out.stride(0) + head.column), out.stride(0),
+                        at_offset(sums, h * log_sum.stride(0) + head.query_row));
   });
 }
 
@@ -141,9 +147,10 @@ void attention_backward(const at::Tensor& q, const at::Tensor& k, const at::Tens
       const int64_t at = head.query_row * out.stride(0) + head.column;
       const int64_t at_key = head.key_row * dk.stride(0) + head.key_column;
       kernels().attention_backward(
-          head.kernel, o + at, d_o + at, out.stride(0), sums + h * log_sum.stride(0) + head.query_row,
-          to_q + head.query_row * dq.stride(0) + head.column, dq.stride(0), to_k + at_key, to_v + at_key,
-          dk.stride(0), /*add=*/i > 0, to_bias ? to_bias + head.pair : nullptr);
+          head.kernel, at_offset(o, at), at_offset(d_o, at), out.stride(0),
+          at_offset(sums, h * log_sum.stride(0) + head.query_row),
+          at_offset(to_q, head.query_row * dq.stride(0) + head.column), dq.stride(0), at_offset(to_k, at_key),
+          at_offset(to_v, at_key), dk.stride(0), /*add=*/i > 0, at_offset(to_bias, head.pair));
     }
   });
 }

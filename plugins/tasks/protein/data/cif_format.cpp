@@ -37,6 +37,12 @@ const std::vector<std::string> kColumns = {
     "?auth_asym_id", "?label_seq_id",  "?auth_seq_id",  "?pdbx_PDB_ins_code",
     "?label_alt_id", "?occupancy",     "?group_PDB",    "?pdbx_PDB_model_num"};
 
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+
+bool has_prefix(std::string_view text, std::string_view prefix) {
+  return text.substr(0, prefix.size()) == prefix;
+}
+
 std::optional<int> number_in(std::string_view text) {
   int value;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -224,14 +230,14 @@ bool may_be_cut_off(std::string_view text) {
   const std::string_view last = text.substr(loop),
                          first_tag = last.substr(std::min(last.size(), last.find('_', 6)));
   const size_t earlier = before.find("\nloop_");
-  return first_tag.starts_with("_atom_site.") && earlier != std::string_view::npos &&
+  return has_prefix(first_tag, "_atom_site.") && earlier != std::string_view::npos &&
          has_closing_line(before.substr(earlier)) && !has_closing_line(last);
 }
 
 }  // namespace
 
 ModelParts read_cif_parts(std::string_view text) {
-  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
+  if (has_prefix(text, kByteOrderMark)) text.remove_prefix(3);
   cif::Document document;
   tao::pegtl::memory_input<> input(text.data(), text.size(), "mmCIF");
   cif::parse_input(document, input);  // without gemmi's checks of what is not read here
@@ -260,7 +266,7 @@ ModelParts read_cif_parts(std::string_view text) {
 }
 
 bool is_cif(std::string_view text) {
-  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
+  if (has_prefix(text, kByteOrderMark)) text.remove_prefix(3);
   while (!text.empty()) {
     const size_t begin = text.find_first_not_of(" \t\r\n");
     if (begin == std::string_view::npos) return false;

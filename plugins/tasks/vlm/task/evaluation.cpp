@@ -184,7 +184,7 @@ void VlmTask::report(const Report& report, const ReportSink& sink) {
   if (rows.size() > 1) {
     std::string text = "answers       F1: seen  unseen  usual     exact: seen  unseen  usual    question";
     for (const auto& [question, row] : rows) {
-      const auto share = [&](const char* kind) { return row.of.contains(kind) ? row.of.at(kind) : 0; };
+      const auto share = [&of = row.of](const char* kind) { return of.contains(kind) ? of.at(kind) : 0; };
       char line[160];
       std::snprintf(line, sizeof line, "\n  %7.0f      %6.3f  %6.3f  %5.3f         %6.3f  %6.3f  %5.3f    ",
                     row.weight, share("f1"), share("blind_f1"), share("majority_f1"), share("exact"),

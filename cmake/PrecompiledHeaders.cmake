@@ -1,0 +1,40 @@
+# Headers in which a source file would spend most of its compile time are compiled once for all targets that use them.
+
+# pipeline_precompile(NAME [LIBS target...] [OPTIONS option...] HEADERS header...): NAME is what pipeline_reuse() takes.
+function(pipeline_precompile name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "LIBS;OPTIONS;HEADERS")
+  add_library(${name} OBJECT EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/cmake/pch.cpp)
+  target_compile_options(${name} PRIVATE ${arg_OPTIONS})
+  target_link_libraries(${name} PRIVATE ${arg_LIBS})
+  target_precompile_headers(${name} PRIVATE ${arg_HEADERS})
+endfunction()
+
+# pipeline_reuse(TARGET NAME): TARGET must be compiled with the options of NAME; GCC refuses a header that was optimized otherwise.
+function(pipeline_reuse target name)
+  get_target_property(type ${target} TYPE)
+  if(type STREQUAL "EXECUTABLE")
+    # The header is compiled with -fPIC; GCC refuses it in a file compiled with -fPIE, which CMake passes for executables.
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(${target} PRIVATE -fPIC)
+  endif()
+  target_precompile_headers(${target} REUSE_FROM ${name})
+endfunction()
+
+set(PIPELINE_TORCH_HEADERS
+  <algorithm> <atomic> <cmath> <cstdint> <functional> <map> <memory> <mutex> <optional> <span> <string> <string_view> <unordered_map>
+  <utility> <vector>
+  <ATen/ATen.h>
+  <ATen/Parallel.h>
+  <torch/csrc/autograd/custom_function.h>
+  <torch/csrc/autograd/function_hook.h>
+  <torch/nn/cloneable.h>
+  <torch/nn/module.h>)
+if(TARGET torch::cpu)
+  pipeline_precompile(torch_pch LIBS torch::cpu HEADERS ${PIPELINE_TORCH_HEADERS})
+endif()
+
+# pipeline_use_torch(TARGET): links LibTorch and reuses its precompiled headers. A target that needs no LibTorch never sees it.
+function(pipeline_use_torch target)
+  target_link_libraries(${target} PRIVATE torch::cpu)
+  pipeline_reuse(${target} torch_pch)
+endfunction()

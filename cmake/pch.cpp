@@ -1,0 +1,1 @@
+// Carries the headers that pipeline_precompile() lists; holds no code.

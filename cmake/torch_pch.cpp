@@ -1,1 +1,0 @@
-// Carries the precompiled LibTorch headers that TorchPch.cmake lists; holds no code.
