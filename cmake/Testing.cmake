@@ -22,10 +22,10 @@ endfunction()
 # pipeline_test(NAME source... [LIBS target...] [TORCH] [LONG] [TIMEOUT seconds] [PURE | RELEASE | THREADS] [SANITIZED filter])
 #
 # In the long run of the tests each is compiled and run once, in the strictest build where it can fail (PIPELINE_TEST_SET):
-#   PURE      functions without floating-point sums that matter: under the address sanitizer alone
+#   PURE      what optimization cannot change, as it can sums of floats: under the address sanitizer alone
 #   RELEASE   what only the optimized build can get wrong, such as bits, or what takes long: there alone
-#   THREADS   has threads or processes of our own: everywhere, and under the thread sanitizer as well
-#   SANITIZED of the tests of whole runs those that are run under the sanitizers, too: a gtest filter
+#   THREADS   has threads or processes of our own: under both sanitizers
+#   SANITIZED tests of whole runs: in the release build, and those that this gtest filter names under the sanitizers, too
 # The others are run in the release build and under the address sanitizer.
 #
 # A GoogleTest binary. Without LibTorch every TEST is a test of CTest's; with it (TORCH) the binary is one test, because loading
@@ -54,7 +54,7 @@ function(pipeline_test name)
   if(PIPELINE_TEST_SET STREQUAL "once")
     if((PIPELINE_SANITIZE MATCHES "thread" AND NOT arg_THREADS) OR
        (PIPELINE_SANITIZE MATCHES "address" AND (arg_RELEASE OR arg_LONG)) OR
-       (NOT PIPELINE_SANITIZE AND arg_PURE))
+       (NOT PIPELINE_SANITIZE AND (arg_PURE OR (arg_THREADS AND NOT arg_SANITIZED))))
       set(elsewhere EXCLUDE_FROM_ALL)
     endif()
   endif()

@@ -62,6 +62,7 @@ Strategy::Strategy(const Plugin& plugin, const pl_context& context, const pl_con
   sink_ = sized<pl_gradient_sink>();
   sink_.user = this;
   sink_.ready = ready;
+  had_gradient_.resize(parameters.size());
   if ((info_.flags & PL_STRATEGY_TAKES_ROWS) != 0) sink_.flags = PL_GRADIENTS_IN_ROWS;
 }
 
@@ -111,6 +112,7 @@ pl_error* Strategy::ready(void* user, const pl_gradient* gradient) noexcept {
       throw Error(fmt::format("a gradient of parameter {} comes in rows, which the sink's flags do not allow",
                               gradient->index));
     self.gradient_ready(*gradient);
+    if (gradient->index < self.had_gradient_.size()) self.had_gradient_[gradient->index] = true;
   });
 }
 

@@ -82,6 +82,8 @@ class Strategy {
   void gradient_ready(const pl_gradient& gradient);  // [serialized]
   // For Task::train: calls the plugin's gradient_ready directly. Valid as long as the strategy lives.
   const pl_gradient_sink& gradient_sink() const { return sink_; }
+  // Whether the task has handed a gradient of this parameter to the sink on this rank.
+  bool had_gradient(uint64_t index) const { return had_gradient_.at(index); }
   void end_micro_batch(const pl_tensor* loss);  // nullptr: this rank had no micro-batch
   uint64_t step(pl_step_args args);             // returns the ticket
   pl_step_report collect(uint64_t ticket);
@@ -106,6 +108,7 @@ class Strategy {
   pl_error* (*empty_device_cache_)(pl_strategy* self, pl_device device) = nullptr;
   pl_unit_hooks hooks_{};
   pl_gradient_sink sink_{};
+  std::vector<bool> had_gradient_;  // per parameter
   SerialCheck ready_check_;
 };
 

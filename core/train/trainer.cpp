@@ -23,7 +23,8 @@
 namespace pipeline::train {
 namespace {
 
-constexpr double kCheckSeconds = 0.25;  // between looks at the background writer
+constexpr uint64_t kStepsForGradients = 100;  // by then each parameter that is used should have had one
+constexpr double kCheckSeconds = 0.25;        // between looks at the background writer
 
 void add_means(const std::vector<MetricSum>& metrics, StepRecord& record) {
   for (const MetricSum& metric : metrics) {
@@ -246,12 +247,15 @@ Outcome Trainer::run() {
     lap(Cost::checkpoint);
     train_step();
     if (state_.step > first + 1) beginning.reset();
+    if (state_.step == first + kStepsForGradients) warn_of_unused_parameters(session_, kStepsForGradients);
     if (profile_ && profile_->is_over()) {
       finish_profile();
       lap(Cost::checkpoint);  // files, too
     }
   }
   beginning.reset();
+  if (state_.step > first && state_.step < first + kStepsForGradients)
+    warn_of_unused_parameters(session_, state_.step - first);
   save(true);
   if (profile_ && profile_->is_recording()) finish_profile();
   summarize(true);

@@ -21,9 +21,10 @@ constexpr int64_t kWidth = 8;
 enum Unit : uint32_t { kTower0, kTower1, kText, kHead };
 
 struct Config {
-  bool adapter = false;
+  bool adapter = false, pictures = true;
   void describe(Options& o) {
     o("adapter", adapter, "a further layer, for a stage that starts from one without");
+    o("pictures", pictures, "a third of the micro-batches has pictures; without, the tower is never used");
   }
 };
 
@@ -64,7 +65,7 @@ class MixedTurns : public TorchTask<Config, Network, Batch> {
                 .picture = at::stack(pictures),
                 .ids = {request.ids.begin(), request.ids.end()}};
     batch.right = (batch.text.select(1, 0) > 0).to(at::kFloat);
-    batch.has_picture = request.ids[0] % 3 == 0;
+    batch.has_picture = config().pictures && request.ids[0] % 3 == 0;
     return batch;
   }
   BatchInfo batch_info(const Batch& b) const override {

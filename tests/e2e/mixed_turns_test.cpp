@@ -7,6 +7,7 @@ namespace pipeline::tests {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 class MixedTurnsJob : public Job {
  public:
@@ -50,6 +51,27 @@ TEST_F(MixedTurns, StepMetricsAndFiguresOfRecordsAreTheSameOnAllProcesses) {
   EXPECT_GT(evaluations.back()["auroc"].get<double>(), 0.7) << evaluations.back();
   EXPECT_TRUE(evaluations.back().contains("right_even"));
   EXPECT_EQ(lines_of(path("ddp_2/eval.jsonl")), evaluations);
+}
+
+TEST_F(MixedTurns, ParametersThatNeverHaveAGradientAreNamed) {
+  for (const std::vector<std::string>& set :
+       {std::vector<std::string>{"strategy.plugin=single"},
+        {"strategy.plugin=ddp", "launch.processes=2"},
+        {"strategy.plugin=sharded", "strategy.zero_stage=3", "launch.processes=2"}}) {
+    std::vector<std::string> more{"--set", "run.dir=" + set[0]};
+    for (const std::string& one : set) more.insert(more.end(), {"--set", one});
+    const Result used = call("run", more);
+    EXPECT_EQ(used.code, 0) << used.out << used.err;
+    EXPECT_THAT(used.out + used.err, Not(HasSubstr("no gradient")));
+    more[1] += "-unused";
+    more.insert(more.end(), {"--set", "task.pictures=false"});
+    const Result unused = call("run", more);
+    EXPECT_EQ(unused.code, 0) << unused.out << unused.err;
+    EXPECT_THAT(unused.out + unused.err,
+                HasSubstr("4 of 8 trainable parameters had no gradient in 12 steps"));
+    EXPECT_THAT(unused.out + unused.err,
+                HasSubstr("tower0.weight, tower0.bias, tower1.weight, tower1.bias: the loss"));
+  }
 }
 
 TEST_F(MixedTurns, AStageMayAddParametersAndALaterOneLeaveThemOut) {

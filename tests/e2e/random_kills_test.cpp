@@ -14,7 +14,7 @@ namespace {
 // Fifty over all jobs; most of them, and all that hit one of four ranks, with the smallest, which starts
 // again soonest.
 template <class JobT>
-constexpr int kKills = std::is_same_v<JobT, SmallJob> ? 26 : 8;
+constexpr int kKills = std::is_same_v<JobT, SmallJob> ? 26 : 6;
 template <class JobT>
 constexpr const char* kProcesses =
     std::is_same_v<JobT, SmallJob> ? "launch.processes=4" : "launch.processes=2";

@@ -109,9 +109,7 @@ class Task : public pipeline::TorchTask<Config, Network, Batch> {
     return pipeline::LossSum(at::mse_loss(y.to(at::kFloat), batch.y, at::Reduction::Sum));
   }
 
-  static void allocate_too_much() {
-    at::empty({int64_t{1} << 50});
-  }
+  static void allocate_too_much() { at::empty({int64_t{1} << 50}); }
 
   static inline at::ScalarType compute_dtype = at::kFloat;  // of the last output
   static inline bool autocast_in_backward = false;

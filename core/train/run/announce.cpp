@@ -1,6 +1,8 @@
 #include "core/train/run/announce.hpp"
 
+#include <algorithm>
 #include <map>
+#include <span>
 #include <string>
 
 #include <fmt/format.h>
@@ -103,6 +105,35 @@ void warn_of_unused_options(const Session& session) {
   if (!session.precision().loss_scaling)
     for (const char* key : {"train.loss_scale", "train.loss_scale_interval"})
       unused(key, "the precision is " + session.precision().name);
+}
+
+void warn_of_unused_parameters(Session& session, uint64_t steps) {
+  constexpr size_t kNamed = 5;
+  const std::span<const pl_parameter> parameters = session.task().parameters();
+  const double decay = session.config().get_float("optimizer.weight_decay");
+  std::vector<std::string_view> names;
+  size_t trainable = 0;
+  bool shrink = false;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (!(parameters[i].flags & PL_PARAMETER_TRAINABLE)) continue;
+    ++trainable;
+    if (session.strategy().had_gradient(i)) continue;
+    names.push_back(view(parameters[i].name));
+    shrink = shrink || (decay > 0 && (parameters[i].flags & PL_PARAMETER_DECAY));
+  }
+  if (names.empty()) return;
+  const size_t shown = std::min(names.size(), kNamed);
+  session.log().warning(fmt::format(
+      "{} of {} trainable parameters had no gradient in {} step{}{}: {}{}: the loss does not depend on "
+      "them{}. Freeze "
+      "them, or leave them out of the model, unless later data needs them",
+      names.size(), trainable, steps, steps == 1 ? "" : "s",
+      session.run_info().world_size > 1 ? fmt::format(" on rank {}", session.run_info().rank) : "",
+      fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
+      names.size() > shown ? fmt::format(" and {} more", names.size() - shown) : "",
+      shrink ? fmt::format(", and optimizer.weight_decay = {} still shrinks them",
+                           session.config().show("optimizer.weight_decay"))
+             : ""));
 }
 
 void announce_training(Session& session, const Schedule& schedule, uint64_t steps_per_epoch,

@@ -17,6 +17,9 @@ void announce_place(const Session& session);
 // Logs a warning for each setting that training as configured makes no use of. No error: it may be inherited
 // through `extends`.
 void warn_of_unused_options(const Session& session);
+// Names the parameters that have had no gradient in the `steps` steps since the session was bound. Each rank
+// knows its own.
+void warn_of_unused_parameters(Session& session, uint64_t steps);
 
 // All that a run that trains says: what it is made of, how long it will be, from which `weights` it begins.
 void announce_training(Session& session, const Schedule& schedule, uint64_t steps_per_epoch,

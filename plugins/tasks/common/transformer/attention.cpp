@@ -122,8 +122,8 @@ void attention_forward(const at::Tensor& q, const at::Tensor& k, const at::Tenso
   parallel_tasks(heads.count(), heads.work(), [&](int64_t number) {
     const Head head = heads[number];
     const int64_t h = head.column / head.kernel.width;
-    kernels().attention(head.kernel, at_offset(to, head.query_row * out.stride(0) + head.column), out.stride(0),
-                        at_offset(sums, h * log_sum.stride(0) + head.query_row));
+    kernels().attention(head.kernel, at_offset(to, head.query_row * out.stride(0) + head.column),
+                        out.stride(0), at_offset(sums, h * log_sum.stride(0) + head.query_row));
   });
 }
 
@@ -146,11 +146,11 @@ void attention_backward(const at::Tensor& q, const at::Tensor& k, const at::Tens
       const int64_t h = head.column / head.kernel.width;
       const int64_t at = head.query_row * out.stride(0) + head.column;
       const int64_t at_key = head.key_row * dk.stride(0) + head.key_column;
-      kernels().attention_backward(
-          head.kernel, at_offset(o, at), at_offset(d_o, at), out.stride(0),
-          at_offset(sums, h * log_sum.stride(0) + head.query_row),
-          at_offset(to_q, head.query_row * dq.stride(0) + head.column), dq.stride(0), at_offset(to_k, at_key),
-          at_offset(to_v, at_key), dk.stride(0), /*add=*/i > 0, at_offset(to_bias, head.pair));
+      kernels().attention_backward(head.kernel, at_offset(o, at), at_offset(d_o, at), out.stride(0),
+                                   at_offset(sums, h * log_sum.stride(0) + head.query_row),
+                                   at_offset(to_q, head.query_row * dq.stride(0) + head.column), dq.stride(0),
+                                   at_offset(to_k, at_key), at_offset(to_v, at_key), dk.stride(0),
+                                   /*add=*/i > 0, at_offset(to_bias, head.pair));
     }
   });
 }
