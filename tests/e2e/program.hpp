@@ -48,7 +48,8 @@ void write_text(const std::filesystem::path& file, const std::string& text);
 // Waits until `condition` holds, at most a minute.
 template <class Condition>
 bool eventually(Condition condition) {
-  for (int i = 0; i < 6000; ++i) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (std::chrono::steady_clock::now() < end) {
     if (condition()) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
