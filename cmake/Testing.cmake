@@ -1,3 +1,5 @@
+find_package(GTest REQUIRED)
+
 # Not optimized, because GoogleTest's macros take more than twice as long to compile so. What a test links is optimized all the same.
 set(test_headers <chrono> <cmath> <cstdint> <cstdlib> <filesystem> <fstream> <functional> <map> <memory> <set> <sstream> <string>
     <string_view> <thread> <utility> <vector> <gmock/gmock.h> <gtest/gtest.h> <nlohmann/json.hpp>)
@@ -30,7 +32,6 @@ endfunction()
 #
 # A GoogleTest binary. Without LibTorch every TEST is a test of CTest's; with it (TORCH) the binary is one test, because loading
 # LibTorch takes longer than most tests. LONG: label `long`, which only `scripts/test --all` runs.
-find_package(GTest REQUIRED)
 include(GoogleTest)
 set(PIPELINE_TEST_SET all CACHE STRING "all: every test that this build can run; once: those that no stricter build runs")
 set_property(CACHE PIPELINE_TEST_SET PROPERTY STRINGS all once)

@@ -91,7 +91,7 @@ class Heads {
         .v = at_offset(v_, head.key_row * kv_stride_ + head.key_column),
         .q_stride = q_stride_,
         .kv_stride = kv_stride_,
-        .positions = layout_.positions.empty() || !positions_ ? positions_ : positions_ + head.query_row,
+        .positions = layout_.positions.empty() ? positions_ : at_offset(positions_, head.query_row),
         .scale = static_cast<float>(1 / std::sqrt(static_cast<double>(width_))),
         .bias = at_offset(bias_, head.pair),
         .dropout_key = dropout_row_key(dropout_.key, static_cast<uint64_t>(s * layout_.heads + h)),
