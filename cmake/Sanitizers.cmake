@@ -18,13 +18,3 @@ if(PIPELINE_SANITIZE)
   add_library(sanitizer_defaults OBJECT cmake/sanitizer_defaults.cpp)
   link_libraries("$<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:$<TARGET_OBJECTS:sanitizer_defaults>>")
 endif()
-
-# pipeline_hot_loops(TARGET...): these are optimized under the sanitizers, too. All else is not: it compiles in less than half the
-# time so, and its tests take little longer.
-function(pipeline_hot_loops)
-  if(PIPELINE_SANITIZE)
-    foreach(target ${ARGN})
-      target_compile_options(${target} PRIVATE -O1)
-    endforeach()
-  endif()
-endfunction()

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <functional>
 #include <numeric>
-#include <random>
 #include <thread>
 
 #include "core/base/error.hpp"
@@ -171,11 +170,14 @@ TEST_P(Collectives, OfEveryDtypeOnFourRanks) {
   }));
 }
 
+// Of a generator that is quick under the sanitizers, too (Knuth's MMIX).
 std::vector<float> random_terms(int rank, std::size_t count) {
-  std::mt19937 generator(static_cast<unsigned>(rank) + 1);
+  uint64_t state = static_cast<uint64_t>(rank) + 1;
   std::vector<float> values(count);
-  for (float& value : values)
-    value = static_cast<float>(generator()) / 65536.0f - static_cast<float>(generator()) / 65536.0f;
+  for (float& value : values) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    value = static_cast<float>(static_cast<int32_t>(state >> 32)) / 65536.0f;
+  }
   return values;
 }
 

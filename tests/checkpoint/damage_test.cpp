@@ -93,21 +93,22 @@ TEST_F(Damage, OneFlippedBitInTheData) {
 }
 
 // White space may change into other white space; then what is read must be what was written.
-TEST_F(Damage, EveryFlippedBitInTheManifestIsSeenOrMeansNothing) {
+// One bit of every byte, each in turn.
+TEST_F(Damage, FlippedBitsInTheManifestAreSeenOrMeanNothing) {
   const std::string original = read_text(manifest_);
   const std::string meaning = format_manifest(parse_manifest(original, manifest_), manifest_);
   size_t seen = 0;
-  for (size_t bit = 0; bit < 8 * original.size(); ++bit) {
+  for (size_t byte = 0; byte < original.size(); ++byte) {
     std::string text = original;
-    text[bit / 8] = static_cast<char>(text[bit / 8] ^ 1 << bit % 8);
+    text[byte] = static_cast<char>(text[byte] ^ 1 << byte % 8);
     try {
-      EXPECT_EQ(format_manifest(parse_manifest(text, manifest_), manifest_), meaning) << bit;
+      EXPECT_EQ(format_manifest(parse_manifest(text, manifest_), manifest_), meaning) << byte;
     } catch (const Error& error) {
-      EXPECT_THAT(error.what(), StartsWith(manifest_ + ": ")) << bit;
+      EXPECT_THAT(error.what(), StartsWith(manifest_ + ": ")) << byte;
       ++seen;
     }
   }
-  EXPECT_GT(seen, 6 * original.size());
+  EXPECT_GT(seen, original.size() * 3 / 4);
 }
 
 TEST_F(Damage, ChangedManifest) {
