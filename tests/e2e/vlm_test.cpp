@@ -82,10 +82,23 @@ TEST_F(Vlm, TrainsEvaluatesPredictsAndExports) {
   ASSERT_EQ(answers.size(), 2u);
   EXPECT_THAT(answers[1], testing::StartsWith("203.png,\"What \"\"colour\"\"?\","));
   EXPECT_EQ(call("predict", {"--question", "And without?"}).code, 0);
+  EXPECT_THAT(call("predict", {"--image", "drawings/203.png", "--question", "<image> again?"}).err,
+              HasSubstr("must not have <image>"));
+  write_text(path("drawings/text.png"), "text");
+  EXPECT_THAT(call("predict", {"--image", "drawings/text.png"}).err,
+              testing::HasSubstr("starts with the bytes 74 65 78 74; JPEG, PNG, WebP and GIF are read"));
   const Result unknown = call("predict", {"--imgae", "x.png"});
   EXPECT_EQ(unknown.code, 2) << unknown.out;
   EXPECT_THAT(unknown.err, HasSubstr("did you mean task.ask.image?"));
   EXPECT_THAT(call("predict", {"x.png"}).err, HasSubstr("x.png: is no option"));
+
+  // A file of pictures and questions.
+  write_text(path("questions.jsonl"), R"({"image": "drawings/203.png", "question": "What, then?"})"
+                                      "\n");
+  const Result predicted =
+      call("predict", {"--set", "stage.sft.task.data.test=questions.jsonl", "--output", "answers.csv"});
+  ASSERT_EQ(predicted.code, 0) << predicted.out << predicted.err;
+  EXPECT_THAT(read_lines(path("answers.csv")).at(1), testing::StartsWith("1,\"What, then?\","));
 
   // What is frozen stays as it was, to the bit; what is not changes.
   ASSERT_EQ(call("export", {"--stage", "pretrain", "--checkpoint", "best"}).code, 0);

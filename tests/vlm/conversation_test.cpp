@@ -105,6 +105,33 @@ TEST_F(Conversations, CaptionsAreAnswersToAPictureAlone) {
             1u);
 }
 
+TEST_F(Conversations, ARecordMayHaveAQuestionWhoseAnswerIsTheCaption) {
+  CaptionColumns columns;
+  columns.answer_required = false;
+  const auto asked = read("q.jsonl",
+                          R"({"image":"x.png","question":"What?"})"
+                          "\n"
+                          R"({"image":"y.png","question":"In <image>?","caption":"No."})"
+                          "\n"
+                          R"({"image":"z.png","question":null})"
+                          "\n"
+                          R"({"image":"z.png","question":7})"
+                          "\n",
+                          columns);
+  ASSERT_EQ(asked.size(), 3u);
+  EXPECT_EQ(asked[0].turns.at(0).text, "<image>\nWhat?");
+  EXPECT_EQ(asked[0].turns.size(), 1u);
+  EXPECT_EQ(asked[1].turns.at(0).text, "In <image>?");
+  EXPECT_EQ(asked[1].turns.at(1).text, "No.");
+  EXPECT_EQ(asked[2].turns.at(0).text, "<image>");
+  EXPECT_THAT(report_.table("q.jsonl"), HasSubstr("1 of 4 records of q.jsonl are not used"));
+  columns.caption = "a";
+  columns.question = "q";
+  const auto table = read("q.csv", "image,q,a\nx.png,What?,This.\n", columns);
+  EXPECT_EQ(table.at(0).turns.at(0).text, "<image>\nWhat?");
+  EXPECT_EQ(table.at(0).turns.at(1).text, "This.");
+}
+
 TEST_F(Conversations, AQuestionToBeAnsweredMayComeLast) {
   CaptionColumns columns;
   columns.answer_required = false;

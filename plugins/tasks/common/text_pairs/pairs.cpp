@@ -56,7 +56,7 @@ class Collector {
 
   // `id` is absent if the file has none; `second` only where it is not required.
   void take(std::optional<std::string> id, std::string first, std::optional<std::string> second,
-            uint64_t line) {
+            std::optional<std::string> extra, uint64_t line) {
     if (is_blank(first)) return drop(DropReason::kEmptyField, line, columns_.first);
     if (columns_.second_required && is_blank(second.value_or("")))
       return drop(DropReason::kEmptyField, line, columns_.second);
@@ -65,10 +65,12 @@ class Collector {
       if (!ids_.insert(hash128(*id)).second)
         return drop(DropReason::kDuplicateId, line, "\"" + id->substr(0, 64) + "\"");
     }
-    if (is_blank(second.value_or(""))) second.reset();
+    const auto text = [](std::optional<std::string>& field) {
+      return is_blank(field.value_or("")) ? std::string() : std::move(*field);
+    };
     ++report_.pairs;
-    sink_({id ? std::move(*id) : std::to_string(report_.records), std::move(first),
-           std::move(second).value_or(""), line});
+    sink_({id ? std::move(*id) : std::to_string(report_.records), std::move(first), text(second), text(extra),
+           line});
   }
 
  private:
@@ -101,11 +103,15 @@ void take_line(const LineReader& lines, const Columns& columns, Collector& colle
   if (const size_t bad = first_invalid_utf8(lines.line()); bad != std::string_view::npos) {
     return collector.drop(DropReason::kInvalidUtf8, line, "column " + std::to_string(bad + 1));
   }
-  auto parsed = pick_fields(lines.line(), {columns.first, columns.second, columns.id});
+  auto parsed = pick_fields(lines.line(), {columns.first, columns.second, columns.id, columns.extra});
   if (const auto reason = reason_of(parsed.state, lines.has_line_end()))
     return collector.drop(*reason, line, parsed.detail);
 
-  auto &first = parsed.fields[0], &second = parsed.fields[1], &id = parsed.fields[2];
+  auto &first = parsed.fields[0], &second = parsed.fields[1], &id = parsed.fields[2],
+       &extra = parsed.fields[3];
+  const auto absent = [](const auto& field) {
+    return field.state == JsonField::kAbsent || field.state == JsonField::kNull;
+  };
   const auto missing = [&](const std::string& name) {
     collector.drop(DropReason::kMissingField, line,
                    "no \"" + name + "\"; there is " + list_names(parsed.keys));
@@ -113,15 +119,17 @@ void take_line(const LineReader& lines, const Columns& columns, Collector& colle
   const auto wrong = [&](const std::string& name) { collector.drop(DropReason::kWrongType, line, name); };
   if (first.state == JsonField::kAbsent) return missing(columns.first);
   if (first.state != JsonField::kText) return wrong(columns.first);
-  const bool no_second = second.state == JsonField::kAbsent || second.state == JsonField::kNull;
+  const bool no_second = absent(second), no_extra = columns.extra.empty() || absent(extra);
   if (columns.second_required && second.state == JsonField::kAbsent) return missing(columns.second);
   if (second.state != JsonField::kText && (columns.second_required || !no_second))
     return wrong(columns.second);
-  const bool no_id = id.state == JsonField::kAbsent || id.state == JsonField::kNull;
+  if (!no_extra && extra.state != JsonField::kText) return wrong(columns.extra);
+  const bool no_id = absent(id);
   if (columns.id_required && no_id) return missing(columns.id);
   if (!no_id && id.state != JsonField::kText && id.state != JsonField::kInteger) return wrong(columns.id);
   collector.take(no_id ? std::nullopt : std::optional(std::move(id.text)), std::move(first.text),
-                 no_second ? std::nullopt : std::optional(std::move(second.text)), line);
+                 no_second ? std::nullopt : std::optional(std::move(second.text)),
+                 no_extra ? std::nullopt : std::optional(std::move(extra.text)), line);
 }
 
 void read_jsonl(Input& input, const Columns& columns, const ReadOptions& options, Collector& collector) {
@@ -141,7 +149,7 @@ void read_jsonl(Input& input, const Columns& columns, const ReadOptions& options
 // Which of the record's fields are the pair's.
 struct CsvPlaces {
   size_t first;
-  std::optional<size_t> second, id;
+  std::optional<size_t> second, id, extra;
 };
 
 CsvPlaces find_columns(const CsvReader& header, const Columns& columns, const std::string& path) {
@@ -164,7 +172,8 @@ CsvPlaces find_columns(const CsvReader& header, const Columns& columns, const st
     return static_cast<size_t>(place - fields.begin());
   };
   return {*find(columns.first, true), find(columns.second, columns.second_required),
-          find(columns.id, columns.id_required)};
+          find(columns.id, columns.id_required),
+          columns.extra.empty() ? std::nullopt : find(columns.extra, false)};
 }
 
 void read_csv(Input& input, char separator, const Columns& columns, const ReadOptions& options,
@@ -190,15 +199,16 @@ void read_csv(Input& input, char separator, const Columns& columns, const ReadOp
       const auto field = [&](std::optional<size_t> place) {
         return place ? std::optional(std::move(csv.fields()[*place])) : std::nullopt;
       };
-      auto id = field(places.id), first = field(places.first), second = field(places.second);
+      auto id = field(places.id), first = field(places.first), second = field(places.second),
+           extra = field(places.extra);
       const auto valid = [](const auto& text) {
         return !text || first_invalid_utf8(*text) == std::string_view::npos;
       };
-      if (!valid(id) || !valid(first) || !valid(second)) {
+      if (!valid(id) || !valid(first) || !valid(second) || !valid(extra)) {
         collector.drop(DropReason::kInvalidUtf8, line);
         continue;
       }
-      collector.take(std::move(id), std::move(*first), std::move(second), line);
+      collector.take(std::move(id), std::move(*first), std::move(second), std::move(extra), line);
     }
   }
 }
@@ -219,12 +229,11 @@ bool is_blank(std::string_view text) {
 
 void read_pairs(const std::string& path, const Columns& columns, const std::function<void(Pair&&)>& sink,
                 PairReport& report, const ReadOptions& options) {
-  if (columns.first == columns.second || columns.first == columns.id || columns.second == columns.id) {
-    throw DataError(path + ": the columns \"" + columns.first + "\", \"" + columns.second + "\" and \"" +
-                    columns.id +
-                    "\" must be three different ones: name them in [task.data], by its keys that end "
-                    "in _column");
-  }
+  std::vector<std::string> names{columns.first, columns.second, columns.id};
+  if (!columns.extra.empty()) names.push_back(columns.extra);
+  if (std::unordered_set(names.begin(), names.end()).size() < names.size())
+    throw DataError(path + ": the columns " + list_names(names) +
+                    " must be different ones: name them in [task.data], by its keys that end in _column");
   report = {};
   const Format format = format_of(path);
   Input input(path, options.on_block);

@@ -18,6 +18,7 @@ struct Pair {
   std::string id;      // as in the file, or the number of the record (from 1) where the file has no ids
   std::string first;   // valid UTF-8, not blank; exactly as in the file, NUL characters included
   std::string second;  // the same, but empty if absent and not required
+  std::string extra;   // the same, but empty if absent
   uint64_t line = 0;   // where the record starts, from 1
 };
 
@@ -26,6 +27,7 @@ struct Columns {
   std::string first = "document";
   std::string second = "summary";
   std::string id = "id";
+  std::string extra;            // a third text, which may be absent; empty: none is looked for
   bool second_required = true;  // false for files that are only predicted
   bool id_required = false;
 };

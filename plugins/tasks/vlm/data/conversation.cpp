@@ -92,12 +92,13 @@ void read_captions(const std::string& path, const CaptionColumns& columns,
                          {.first = columns.image,
                           .second = columns.caption,
                           .id = columns.id.empty() ? "id" : columns.id,
+                          .extra = columns.question,
                           .second_required = columns.answer_required,
                           .id_required = !columns.id.empty()},
                          [&](text_pairs::Pair&& pair) {
                            Conversation conversation{
                                .id = std::move(pair.id), .image = std::move(pair.first), .turns = {}};
-                           conversation.turns = {{false, std::string(kImageMark)}};
+                           conversation.turns = {{false, ask_about_picture(pair.extra)}};
                            if (!pair.second.empty())
                              conversation.turns.push_back({true, std::move(pair.second)});
                            take_conversation(std::move(conversation), columns.answer_required,
@@ -109,6 +110,11 @@ void read_captions(const std::string& path, const CaptionColumns& columns,
 }
 
 }  // namespace
+
+std::string ask_about_picture(const std::string& question) {
+  if (question.empty()) return std::string(kImageMark);
+  return marks_in(question) > 0 ? question : std::string(kImageMark) + "\n" + question;
+}
 
 std::string Conversation::pack() const {
   std::string out;

@@ -55,10 +55,15 @@ struct ReadReport {
 
 // What the columns of captions are called, and what must be there.
 struct CaptionColumns {
-  std::string image = "image", caption = "caption", id;  // id empty: "id" if present, else numbered
+  std::string image = "image", caption = "caption";
+  std::string question = "question";  // where a record has one, the caption is the answer to it
+  std::string id;                     // empty: "id" if present, else numbered
   // In test files for predictions the caption may be missing, and so may the last answer of a conversation.
   bool answer_required = true;
 };
+
+// What the user says of a picture: the mark, and before a question that does not have it.
+std::string ask_about_picture(const std::string& question);
 
 // Adds it to the report, and to what is read unless it cannot be used. `where`: for people.
 void take_conversation(Conversation&& conversation, bool answer_required, const std::string& where,
@@ -72,9 +77,9 @@ struct ReadHooks {
 };
 
 // Reads a file in order: *.json is LLaVA's format, an array of {"id", "image", "conversations": [{"from":
-// "human" | "gpt", "value"}]}; *.jsonl, *.csv and *.tsv hold captions; *.tar, or a folder of such, is
-// WebDataset's form (shards.hpp). Records that cannot be used are dropped and counted. Throws DataError where
-// the file cannot be read or has nothing usable. Memory is that of a record.
+// "human" | "gpt", "value"}]}; *.jsonl, *.csv and *.tsv hold captions or questions; *.tar, or a folder of
+// such, is WebDataset's form (shards.hpp). Records that cannot be used are dropped and counted. Throws
+// DataError where the file cannot be read or has nothing usable. Memory is that of a record.
 void read_conversations(const std::string& path, const CaptionColumns& columns,
                         const std::function<void(Conversation&&)>& sink, ReadReport& report,
                         const ReadHooks& hooks = {});

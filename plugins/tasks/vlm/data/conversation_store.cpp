@@ -49,7 +49,7 @@ std::string name_of(const std::filesystem::path& source) {  // of a folder also 
 Hash128 key_of(const text_pairs::SourceFile& file, const CaptionColumns& columns) {
   files::Hasher128 hasher;
   const std::string name = std::filesystem::path(file.path).extension();  // decides the format
-  for (const std::string& text : {name, columns.image, columns.caption, columns.id,
+  for (const std::string& text : {name, columns.image, columns.caption, columns.question, columns.id,
                                   std::to_string(columns.answer_required), file.hash.hex()})
     hasher.update(std::to_string(text.size()) + ":" + text);
   return hasher.finish();

@@ -72,12 +72,14 @@ bool Pictures::load(const std::string& name, float* out,
   } catch (const ImageError& error) {
     problem = error.what();
   }
+  if (options_.is_asked) throw files::DataError(path.string() + ": " + problem);
   const std::lock_guard lock(broken_->mutex);
   if (!broken_->names.insert(name).second) return false;
   const uint64_t count = broken_->names.size();
   if (count > options_.most_broken)
     throw files::DataError(path.string() + ": " + problem + ": " + std::to_string(count) +
-                           " pictures cannot be used, and " + std::to_string(options_.most_broken) +
+                           (count == 1 ? " picture" : " pictures") + " cannot be used, and " +
+                           std::to_string(options_.most_broken) +
                            " may be: mend them, or raise task.data.max_broken_share");
   options_.warn(path.string() + ": " + problem + ": its sample is skipped");
   return false;

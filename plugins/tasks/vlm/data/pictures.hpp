@@ -24,6 +24,7 @@ class Pictures {
     DecodeOptions decode;
     ResizeOptions resize;
     uint64_t most_broken = 0;                           // pictures
+    bool is_asked = false;                              // there is one alone, which somebody has named
     std::function<void(const std::string& line)> warn;  // [any-thread]
   };
   // Throws DataError for an archive that cannot be read, or Cancelled.

@@ -36,11 +36,12 @@ Conversation conversation_of(Sample&& sample, const CaptionColumns& columns) {
     if (object.contains("conversations")) result = llava_conversation(object);
   }
   if (result.turns.empty()) {
-    result.turns = {{false, std::string(kImageMark)}};
-    if (sample.kind == "json") {
-      const auto caption = object.find(columns.caption);
-      sample.text = caption != object.end() && caption->is_string() ? caption->get<std::string>() : "";
-    }
+    const auto text_of = [&](const std::string& name) {
+      const auto field = object.find(name);
+      return field != object.end() && field->is_string() ? field->get<std::string>() : "";
+    };
+    if (sample.kind == "json") sample.text = text_of(columns.caption);
+    result.turns = {{false, ask_about_picture(text_of(columns.question))}};
     if (sample.text.ends_with('\n')) sample.text.pop_back();
     if (!text_pairs::is_blank(sample.text)) result.turns.push_back({true, std::move(sample.text)});
   }

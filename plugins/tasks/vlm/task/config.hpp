@@ -17,13 +17,15 @@ namespace pipeline::vlm {
 
 struct DataConfig {
   std::filesystem::path train, val, test, images;
-  std::string image_column = "image", caption_column = "caption", id_column, background = "white";
+  std::string image_column = "image", caption_column = "caption", question_column = "question", id_column,
+              background = "white";
   double max_broken_share = 0.01;
   int64_t max_pixels = static_cast<int64_t>(kMaxPixels);
 
   void describe(Options& o) {
     o("train", train,
-      "what to learn from: captions (JSONL, CSV, TSV), conversations (LLaVA's JSON), or "
+      "what to learn from: captions or questions and answers (JSONL, CSV, TSV), conversations (LLaVA's "
+      "JSON), or "
       "WebDataset's shards (a .tar file or a folder of such)")
         .required();
     o("val", val, "the same, to evaluate during training; empty: none");
@@ -34,6 +36,8 @@ struct DataConfig {
         .may_change();
     o("image_column", image_column, "captions: column of the picture's path");
     o("caption_column", caption_column, "captions: column of the text");
+    o("question_column", question_column,
+      "captions: column of a question, where there is one; then the caption is its answer");
     o("id_column", id_column,
       "captions: column of the id; empty: `id` if present, else records are numbered");
     o("background", background,

@@ -60,6 +60,7 @@ void VlmTask::open_split(Split split, const fs::path& file, const fs::path& imag
   store = ConversationStore(std::string(view(run().cache_dir)), file.string(),
                             {.image = data.image_column,
                              .caption = data.caption_column,
+                             .question = data.question_column,
                              .id = data.id_column,
                              .answer_required = split != Split::kTest},
                             hooks);
@@ -70,6 +71,7 @@ void VlmTask::open_split(Split split, const fs::path& file, const fs::path& imag
           .decode = decode_options(data),
           .resize = resize_options(config().vision),
           .most_broken = static_cast<uint64_t>(data.max_broken_share * static_cast<double>(store.size())),
+          .is_asked = split == Split::kTest && is_asked(),
           .warn = [&](const std::string& line) { context().warn(line); }},
       hooks);
 }
@@ -80,10 +82,12 @@ void VlmTask::open_question() {
   if (!ask.image.empty() && !fs::is_regular_file(ask.image))
     config_error("ask.image",
                  "there is no such file; a path is taken from the folder in which the program is started");
-  const std::string mark(ask.image.empty() ? ""
-                                           : std::string(kImageMark) + (ask.question.empty() ? "" : "\n"));
-  nlohmann::json object{{"id", ask.image.empty() ? "question" : ask.image.filename().string()},
-                        {"conversations", {{{"from", "human"}, {"value", mark + ask.question}}}}};
+  if (ask.question.find(kImageMark) != std::string::npos)
+    config_error("ask.question", "must not have <image>: the picture is put before it");
+  nlohmann::json object{
+      {"id", ask.image.empty() ? "question" : ask.image.filename().string()},
+      {"conversations",
+       {{{"from", "human"}, {"value", ask.image.empty() ? ask.question : ask_about_picture(ask.question)}}}}};
   if (!ask.image.empty()) object["image"] = ask.image.filename().string();
   const std::string text = nlohmann::json::array({object}).dump();
   const fs::path folder(std::string(view(run().cache_dir)));
