@@ -300,7 +300,7 @@ void Trainer::train_step() {
 
   plugins::Strategy& strategy = session_.strategy();
   const bool first = !forecast_;
-  if (first) forecast_.emplace(session_, copies_checkpoints(config_, total_steps_));
+  if (first) forecast_.emplace(session_, copies_checkpoints(config_, total_steps_), largest_to_come());
   strategy.begin_step(batches.size());
   for (size_t i = 0; i < batches.size(); ++i) {
     if (!batches[i]) {
@@ -392,16 +392,32 @@ void Trainer::save(bool final) {
   if (final) checkpointer_.finish();
 }
 
+// The cost of this rank's largest micro-batch of the run, in terms of the largest one of the coming step.
+double Trainer::largest_to_come() {
+  if (!session_.task().has_sample_costs()) return 1;
+  Sampler sampler(session_.plan(), sampler_options(session_));  // its own: it runs far ahead of the loader's
+  std::vector<uint64_t> mine;
+  for (const auto& m : my_micro_batches_)
+    if (m) mine.push_back(*m);
+  const auto costs = sample_costs(session_.task());
+  const auto largest_until = [&](uint64_t end) {
+    const auto costliest = costliest_micro_batches(sampler, costs, state_.step, end, mine, 1);
+    return costliest.empty() ? 0.0 : costliest[0].cost;
+  };
+  const double now = largest_until(state_.step + 1);
+  const uint64_t end = total_steps_ > 0 ? total_steps_ : state_.step + sampler.steps_per_epoch();
+  return now > 0 ? largest_until(end) / now : 1;
+}
+
 // Of this rank. On a device the measured peak is the largest use that was seen between two steps.
 void Trainer::compare_with_forecast(uint64_t predicted) {
   const bool on_device = session_.run_info().device.type == PL_DEVICE_CUDA;
   const uint64_t measured = on_device ? costs_->device_memory() : launch::peak_host_memory();
   if (measured == 0) return;
-  log_.info(fmt::format(
-      "memory     {} at most{}; predicted by the first step's micro-batches and the strategy's figures: {} "
-      "({:+.1f}%)",
-      observe::human_bytes(measured), on_device ? " on the device" : "", observe::human_bytes(predicted),
-      100 * (static_cast<double>(predicted) / static_cast<double>(measured) - 1)));
+  log_.info(fmt::format("memory     {} at most{}; predicted in the first step: {} ({:+.1f}%)",
+                        observe::human_bytes(measured), on_device ? " on the device" : "",
+                        observe::human_bytes(predicted),
+                        100 * (static_cast<double>(predicted) / static_cast<double>(measured) - 1)));
 }
 
 // All ranks together.

@@ -73,6 +73,7 @@ class Trainer {
   void record_evaluation(const Evaluation& result);
   void save(bool final);
   void summarize(bool finished);
+  double largest_to_come();
   void compare_with_forecast(uint64_t predicted);
   bool done() const;
   double elapsed() const;

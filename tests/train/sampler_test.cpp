@@ -1,7 +1,9 @@
 #include "core/train/data/sampler.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include <gmock/gmock.h>
@@ -114,6 +116,31 @@ TEST(Sampler, WithoutShuffleTheOrderIsTheData) {
   EXPECT_THAT(sampler.micro_batch(0, 0), testing::ElementsAre(0, 1));
   EXPECT_THAT(sampler.micro_batch(2, 0), testing::ElementsAre(8, 9));
   EXPECT_THAT(sampler.micro_batch(2, 1), testing::IsEmpty());
+}
+
+TEST(CostliestMicroBatches, AreThoseWithTheLargestSumsInTheStepsThatAreAskedFor) {
+  for (const bool grouped : {false, true}) {
+    Sampler sampler = make(103, 16, 4, grouped);
+    const Sampler::CostFunction costs = [](std::span<const uint64_t> ids, std::span<double> out) {
+      std::ranges::copy(ids, out.begin());
+    };
+    const std::vector<uint64_t> mine{1, 3};
+    std::vector<double> sums;  // of the steps 2 to 6, the last of which lacks micro-batches
+    for (uint64_t step = 2; step < 7; ++step)
+      for (const uint64_t m : mine) {
+        const auto ids = sampler.micro_batch(step, m);
+        sums.push_back(std::accumulate(ids.begin(), ids.end(), 0.0));
+      }
+    std::ranges::sort(sums, std::greater());
+    const auto found = costliest_micro_batches(sampler, costs, 2, 7, mine, 3);
+    ASSERT_EQ(found.size(), 3u);
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(found[i].cost, sums[i]) << i;
+      const auto ids = sampler.micro_batch(found[i].step, found[i].index);
+      EXPECT_EQ(std::accumulate(ids.begin(), ids.end(), 0.0), sums[i]) << i;
+    }
+    EXPECT_TRUE(costliest_micro_batches(sampler, costs, 7, 7, mine, 3).empty());
+  }
 }
 
 }  // namespace

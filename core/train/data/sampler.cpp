@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 #include <numeric>
 
 #include "core/base/seed.hpp"
@@ -104,6 +105,26 @@ Sampler::Window Sampler::make_window(uint64_t epoch, uint64_t index) const {
   Window window{epoch, index, std::vector<uint64_t>(count)};
   for (uint64_t i = 0; i < count; ++i) window.ids[i] = ids[places[i]];
   return window;
+}
+
+std::vector<CostedMicroBatch> costliest_micro_batches(Sampler& sampler, const Sampler::CostFunction& costs,
+                                                      uint64_t begin, uint64_t end,
+                                                      std::span<const uint64_t> indices, size_t count) {
+  constexpr uint64_t kMostSamples = uint64_t{1} << 17;
+  std::vector<CostedMicroBatch> all;
+  std::vector<double> of_samples;
+  uint64_t samples = 0;
+  for (uint64_t step = begin; step < end && samples < kMostSamples; ++step)
+    for (const uint64_t index : indices) {
+      const std::vector<uint64_t> ids = sampler.micro_batch(step, index);
+      of_samples.resize(ids.size());
+      costs(ids, of_samples);
+      samples += ids.size();
+      all.push_back({step, index, std::accumulate(of_samples.begin(), of_samples.end(), 0.0)});
+    }
+  std::ranges::stable_sort(all, std::ranges::greater(), &CostedMicroBatch::cost);
+  all.resize(std::min(count, all.size()));
+  return all;
 }
 
 }  // namespace pipeline::train

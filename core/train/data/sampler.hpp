@@ -75,4 +75,16 @@ class Sampler {
   Window windows_[2];  // loaders run ahead, so two windows are in use around a border
 };
 
+// A micro-batch of training, and the sum of its samples' costs.
+struct CostedMicroBatch {
+  uint64_t step, index;
+  double cost;
+};
+
+// The `count` costliest, the first one first, of those with `indices` in each of the steps begin <= step <
+// end: of so many steps as have some hundred thousand samples.
+std::vector<CostedMicroBatch> costliest_micro_batches(Sampler& sampler, const Sampler::CostFunction& costs,
+                                                      uint64_t begin, uint64_t end,
+                                                      std::span<const uint64_t> indices, size_t count);
+
 }  // namespace pipeline::train

@@ -3,6 +3,7 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
@@ -19,78 +20,101 @@ namespace pipeline::train {
 namespace {
 
 constexpr uint64_t kMicroBatches = 4;  // of a measured step, at most
-constexpr int kTimedSteps = 3;
-constexpr double kTimedSeconds = 3;  // of all timed steps; the first one counts whatever it takes
+constexpr int kTimedSteps = 10;
+constexpr double kTimedSeconds = 3;  // of all timed steps; one is taken whatever its time
 
-// The first samples of training, in micro-batches of `size`; over again where there are too few.
-std::vector<std::vector<uint64_t>> first_samples(Sampler& sampler, const BatchPlan& batch, uint64_t size,
-                                                 uint64_t count) {
+// The samples of training from `step` on, in micro-batches of `size`; over again where there are too few.
+std::vector<std::vector<uint64_t>> samples_from(uint64_t step, Sampler& sampler, const BatchPlan& batch,
+                                                uint64_t size, uint64_t count) {
   std::vector<uint64_t> ids;
-  for (uint64_t step = 0; step < sampler.steps_per_epoch() && ids.size() < size * count; ++step)
+  for (uint64_t more = 0; more < sampler.steps_per_epoch() && ids.size() < size * count; ++more)
     for (uint64_t m = 0; m < batch.micro_batches; ++m)
-      for (const uint64_t id : sampler.micro_batch(step, m)) ids.push_back(id);
+      for (const uint64_t id : sampler.micro_batch(step + more, m)) ids.push_back(id);
   std::vector<std::vector<uint64_t>> micro_batches(count);
   size_t next = 0;
   for (std::vector<uint64_t>& micro_batch : micro_batches)
-    for (uint64_t i = 0; i < std::min<uint64_t>(size, ids.size()); ++i)
-      micro_batch.push_back(ids[next++ % ids.size()]);
+    for (uint64_t i = 0; i < size; ++i) micro_batch.push_back(ids[next++ % ids.size()]);
   return micro_batches;
 }
 
-struct Measured {
-  uint64_t base = 0, activations = 0;
-  bool peak_was_measured = true;
-  TrialStep step;
-};
+// The costliest micro-batches of the run, which decide its peak. Where the task does not tell, the first
+// ones.
+std::vector<std::vector<uint64_t>> costliest_samples(Session& session, Sampler& sampler,
+                                                     const BatchPlan& batch, uint64_t size, uint64_t count) {
+  if (!session.task().has_sample_costs()) return samples_from(0, sampler, batch, size, count);
+  std::vector<uint64_t> indices(batch.micro_batches);
+  std::iota(indices.begin(), indices.end(), uint64_t{0});
+  const uint64_t steps = total_steps(session.config(), sampler);
+  std::vector<std::vector<uint64_t>> micro_batches;
+  for (const CostedMicroBatch& one :
+       costliest_micro_batches(sampler, sample_costs(session.task()), 0,
+                               steps > 0 ? steps : sampler.steps_per_epoch(), indices, count))
+    micro_batches.push_back(sampler.micro_batch(one.step, one.index));
+  return micro_batches;
+}
 
-Measured measure(Session& session, TrialSteps& steps, const std::vector<std::vector<uint64_t>>& ids) {
+// Every second one.
+std::vector<std::vector<uint64_t>> half_of(std::vector<std::vector<uint64_t>> micro_batches) {
+  for (std::vector<uint64_t>& ids : micro_batches) {
+    const size_t half = std::max<size_t>(1, ids.size() / 2);
+    for (size_t i = 0; i < half; ++i) ids[i] = ids[2 * i];
+    ids.resize(half);
+  }
+  return micro_batches;
+}
+
+// Forgets what the steps before have left, and their peak.
+MemoryForecast start_measuring(Session& session, bool& peak_begins_anew) {
   const pl_device device = session.run_info().device;
-  Measured measured;
   if (device.type == PL_DEVICE_CPU) {
     ::malloc_trim(0);
-    measured.peak_was_measured = launch::restart_peak_host_memory();
+    peak_begins_anew = launch::restart_peak_host_memory();
   } else if (session.strategy().has_device_cache()) {
     session.strategy().empty_device_cache(device);
   }
-  MemoryForecast forecast(session, false);
-  measured.step = steps.run(ids, 0, 0, [&] { forecast.micro_batch(); });
-  measured.base = forecast.base();
-  measured.activations = forecast.activations();
-  return measured;
+  return {session, false};
 }
 
 void measure_steps(Session& session, const BatchPlan& batch, Plan& plan) {
-  Sampler sampler(session.plan(), sampler_options(session));
+  Sampler sampler(batch, sampler_options(session));
   const uint64_t whole = std::min<uint64_t>(batch.micro_batch, session.task().sample_count(PL_SPLIT_TRAIN)),
                  half = std::max<uint64_t>(1, whole / 2),
                  count = std::min(batch.accumulation_steps(), kMicroBatches);
   TrialSteps steps(session);
-  const auto samples = [&](uint64_t size) { return first_samples(sampler, session.plan(), size, count); };
+  const auto largest = costliest_samples(session, sampler, batch, whole, count);
   // Libraries load code and set up buffers at their first use: these belong to the process.
-  steps.run(samples(half), 0, 0);
-  const Measured of_half = measure(session, steps, samples(half));
-  const Measured of_whole = measure(session, steps, samples(whole));
-  std::vector<TrialStep> timed{of_whole.step};
-  for (double seconds = timed[0].seconds; timed.size() < kTimedSteps && seconds < kTimedSeconds;
+  steps.run(half_of(largest), 0, 0);
+  const auto measure = [&](MemoryForecast& forecast, const auto& micro_batches) {
+    return steps.run(micro_batches, 0, 0, [&] { forecast.micro_batch(); });
+  };
+  MemoryForecast of_half = start_measuring(session, plan.peak_was_measured);
+  measure(of_half, half_of(largest));
+  MemoryForecast of_whole = start_measuring(session, plan.peak_was_measured);
+  const TrialStep heaviest = measure(of_whole, largest);
+  const uint64_t half_activations = of_half.activations(), whole_activations = of_whole.activations();
+  // Steps as the run has them; in many sizes an allocator needs more than for the largest one alone.
+  std::vector<TrialStep> timed;
+  for (double seconds = 0; timed.size() < kTimedSteps && seconds < kTimedSeconds;
        seconds += timed.back().seconds)
-    timed.push_back(steps.run(samples(whole), 0, 0));
-  const TrialStep& fastest = *std::ranges::min_element(timed, {}, &TrialStep::seconds);
+    timed.push_back(measure(of_whole, samples_from(timed.size(), sampler, batch, whole, count)));
+  std::ranges::sort(timed, {}, &TrialStep::seconds);
+  const TrialStep& median = timed[(timed.size() - 1) / 2];
 
   const auto per_micro_batch = static_cast<double>(count);
   plan.measured_samples = whole;
-  plan.measured_base = of_whole.base;
-  plan.measured_activations = of_whole.activations;
+  plan.measured_base = of_whole.base();
+  if (session.run_info().device.type == PL_DEVICE_CPU)
+    plan.measured_base += waiting_bytes(session, heaviest, batch.accumulation_steps());
+  plan.measured_activations = of_whole.activations();
   plan.activations_per_sample =
-      whole == half
-          ? of_whole.activations / whole
-          : (of_whole.activations - std::min(of_half.activations, of_whole.activations)) / (whole - half);
-  plan.peak_was_measured = of_whole.peak_was_measured;
+      whole == half ? whole_activations / whole
+                    : (whole_activations - std::min(half_activations, whole_activations)) / (whole - half);
   // A device is waited for at the end of the step alone.
   const double passes =
-      session.run_info().device.type == PL_DEVICE_CPU ? fastest.pass_seconds : fastest.seconds;
+      session.run_info().device.type == PL_DEVICE_CPU ? median.pass_seconds : median.seconds;
   plan.pass_seconds = passes / per_micro_batch;
-  plan.update_seconds = fastest.seconds - passes;
-  if (fastest.flops && *fastest.flops > 0) plan.flops = *fastest.flops / per_micro_batch;
+  plan.update_seconds = median.seconds - passes;
+  if (median.flops && *median.flops > 0) plan.flops = *median.flops / per_micro_batch;
 }
 
 // A step on an assumed device: its compute, and of what is sent all that finds no room beside the backward

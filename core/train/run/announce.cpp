@@ -1,5 +1,7 @@
 #include "core/train/run/announce.hpp"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <map>
 #include <span>
@@ -208,6 +210,7 @@ double measure_peak_flops(Session& session) {
         fmt::format("no MFU: the peak could not be measured: {}: {}", plugin.label(), error.what()));
     return 0;
   }
+  ::malloc_trim(0);  // its matrices would be in the way of smaller tensors
   announce(session.log(), "peak",
            fmt::format("{:.3g} GFLOP/s per device, measured; MFU is the task's FLOPs a second against that",
                        per_device / 1e9));

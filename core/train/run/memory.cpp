@@ -47,12 +47,13 @@ uint64_t peak_memory(pl_device device) {
   return device.type == PL_DEVICE_CUDA ? launch::cuda_memory().used : launch::peak_host_memory();
 }
 
-MemoryForecast::MemoryForecast(Session& session, bool copies_checkpoints)
+MemoryForecast::MemoryForecast(Session& session, bool copies_checkpoints, double largest)
     : device_(session.run_info().device),
       strategy_(memory_of(session.strategy())),
       // Of a device the copy is in host memory.
       checkpoint_(copies_checkpoints && device_.type == PL_DEVICE_CPU ? checkpoint_bytes(session.strategy())
                                                                       : 0),
+      largest_(largest),
       before_(memory_in_use(device_)),
       peak_(before_) {}
 
@@ -63,7 +64,8 @@ uint64_t MemoryForecast::activations() const {
 }
 
 uint64_t MemoryForecast::peak() const {
-  return before_ + strategy_.in_a_step() + activations() + checkpoint_;
+  const double largest = static_cast<double>(activations()) * largest_;
+  return before_ + strategy_.in_a_step() + static_cast<uint64_t>(largest) + checkpoint_;
 }
 
 }  // namespace pipeline::train

@@ -36,20 +36,22 @@ uint64_t peak_memory(pl_device device);
 class MemoryForecast {
  public:
   // Before the first micro-batch of the step. `copies_checkpoints`: they are written in the background.
-  MemoryForecast(Session& session, bool copies_checkpoints);
+  // `largest`: the largest micro-batch to come, in terms of the largest one of this step.
+  MemoryForecast(Session& session, bool copies_checkpoints, double largest = 1);
   // After each micro-batch of the step.
   void micro_batch() { peak_ = peak_memory(device_); }
 
   // Process, libraries and data, or on a device its context: all that is in use between steps but for the
   // strategy's.
   uint64_t base() const;
-  uint64_t activations() const;
-  uint64_t peak() const;
+  uint64_t activations() const;  // of this step
+  uint64_t peak() const;         // of all steps
 
  private:
   pl_device device_;
   StrategyMemory strategy_;
   uint64_t checkpoint_;
+  double largest_;
   uint64_t before_, peak_;
 };
 

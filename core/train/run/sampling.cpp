@@ -26,10 +26,14 @@ Sampler::Options sampler_options(Session& session) {
   if (!task.has_sample_costs())
     throw config.error("loader.group_by_length", fmt::format("{} does not report sample lengths: use false",
                                                              session.task_plugin().label()));
-  options.costs = [&task](std::span<const uint64_t> ids, std::span<double> out) {
+  options.costs = sample_costs(task);
+  return options;
+}
+
+Sampler::CostFunction sample_costs(plugins::Task& task) {
+  return [&task](std::span<const uint64_t> ids, std::span<double> out) {
     task.sample_costs(PL_SPLIT_TRAIN, ids, out);
   };
-  return options;
 }
 
 uint64_t total_steps(const config::Config& config, const Sampler& sampler) {

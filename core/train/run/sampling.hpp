@@ -12,6 +12,9 @@ namespace pipeline::train {
 // there is none, or the task cannot do what [loader] asks for.
 Sampler::Options sampler_options(Session& session);
 
+// What the samples of training cost, as the task tells: it has_sample_costs(), is open and must outlive this.
+Sampler::CostFunction sample_costs(plugins::Task& task);
+
 // As train.max_steps and train.max_epochs say; 0: only train.max_seconds ends the run.
 uint64_t total_steps(const config::Config& config, const Sampler& sampler);
 
