@@ -174,8 +174,7 @@ namespace {
 
 // Each is loaded, with its libraries.
 std::vector<plugins::Listing> list_plugins(const plugins::Registry& registry) {
-  observe::Console console(observe::Console::Mode::automatic, stderr);
-  const observe::Elapsed elapsed(console, "loading the plugins");
+  const Working working("loading the plugins");
   return registry.list();
 }
 

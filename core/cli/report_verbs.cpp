@@ -1,6 +1,7 @@
 // The verbs that look at what runs left behind.
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -108,6 +109,8 @@ std::string title_of(const report::Comparison& comparison) {
 int compare_runs(const CompareArgs& args) {
   std::vector<std::string> files;
   std::vector<report::RunRecord> runs;
+  observe::Console console(observe::Console::Mode::automatic);
+  std::optional<observe::Elapsed> reading(std::in_place, console, "reading the runs");
   if (!args.against.empty())
     runs.push_back(report::read_losses(args.against, fs::path(args.against).filename().string()));
   for (const std::string& input : args.inputs) {
@@ -126,11 +129,12 @@ int compare_runs(const CompareArgs& args) {
                 "there is one run to compare: give --strategies or --processes, a second configuration or "
                 "run folder, or --against");
 
-  observe::Console console(observe::Console::Mode::automatic);
+  reading.reset();
   if (!run_in_turns(trials, std::max(1U, args.rounds), console)) {
     console.line("stopped: the same command goes on from here");
     return kInterrupted;
   }
+  reading.emplace(console, "reading the runs");
   std::vector<std::string> failed;
   for (size_t i = 0; i < trials.size(); ++i) {
     if (trials[i].code != 0) failed.push_back(trials[i].name);
@@ -145,8 +149,27 @@ int compare_runs(const CompareArgs& args) {
   if (output.empty())
     output = trials.empty() ? fs::path("compare.html") : trials.front().folder.parent_path() / "compare.html";
   write_atomically(output, report::page(comparison, title_of(comparison), true), "choose another --output");
+  reading.reset();
   console.line("written to " + output.string());
   return comparison.failed.empty() && comparison.all_same() ? kDone : kFailed;
+}
+
+// The table beside a .jsonl file; false: it would be empty.
+bool write_csv(const fs::path& file) {
+  if (!fs::exists(file)) return false;
+  const Working working("reading " + file.string());
+  const std::string table = report::csv_of(file);
+  if (table.empty()) return false;
+  write_atomically(fs::path(file).replace_extension(".csv"), table);
+  return true;
+}
+
+// What is known of the runs in a folder, as list_runs() has it.
+std::string list_of(const std::string& folder) {
+  const Working working("reading the runs in " + folder);
+  const std::vector<fs::path> runs = report::find_runs(folder);
+  if (runs.empty()) throw Error(PL_ERROR_CONFIG, folder + ": there is no run in this folder");
+  return report::list_runs(runs);
 }
 
 }  // namespace
@@ -204,10 +227,13 @@ void add_report(CLI::App& app, Action& action) {
   verb->add_option("--output", *output, "the page; default: report.html in the folder")->type_name("FILE");
   verb->footer("Example:\n  pipeline report runs/summarization");
   when_chosen(*verb, action, [=] {
-    const report::Comparison stages = report::read_stages(*run);
     const fs::path page = output->empty() ? fs::path(*run) / "report.html" : fs::path(*output);
-    write_atomically(page, report::page(stages, fs::path(*run).lexically_normal().string(), false),
-                     "choose another --output");
+    {
+      const Working working("reading " + *run);
+      const report::Comparison stages = report::read_stages(*run);
+      write_atomically(page, report::page(stages, fs::path(*run).lexically_normal().string(), false),
+                       "choose another --output");
+    }
     fmt::print("written to {}\n", page.string());
     return kDone;
   });
@@ -224,10 +250,8 @@ void add_csv(CLI::App& app, Action& action) {
     for (const fs::path& folder : report::run_folders(*run))
       for (const char* const name : {"metrics", "eval"}) {
         fs::path file = folder / name;
-        const std::string table = fs::exists(file += ".jsonl") ? report::csv_of(file) : "";
-        if (table.empty()) continue;
-        write_atomically(file.replace_extension(".csv"), table);
-        fmt::print("written to {}\n", file.string());
+        file += ".jsonl";
+        if (write_csv(file)) fmt::print("written to {}\n", file.replace_extension(".csv").string());
       }
     return kDone;
   });
@@ -249,9 +273,7 @@ void add_list(CLI::App& app, Action& action, const char* name, const char* help,
       "same\n"
       "command continues from the last checkpoint; begun: no step was done yet.");
   when_chosen(*verb, action, [=] {
-    const std::vector<fs::path> runs = report::find_runs(*folder);
-    if (runs.empty()) throw Error(PL_ERROR_CONFIG, *folder + ": there is no run in this folder");
-    fmt::print("{}", report::list_runs(runs));
+    fmt::print("{}", list_of(*folder));
     return kDone;
   });
 }

@@ -1,6 +1,7 @@
 // What the verbs of the command line have in common. Each adds its subcommand with add_NAME.
 #pragma once
 
+#include <cstdio>
 #include <functional>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 #include "core/base/socket.hpp"
 #include "core/config/config.hpp"
 #include "core/launch/launch.hpp"
+#include "core/observe/console.hpp"
 #include "core/observe/log.hpp"
 #include "core/plugins/registry.hpp"
 #include "core/train/stages/stages.hpp"
@@ -51,6 +53,17 @@ plugins::Registry make_registry(const std::vector<std::string>& command_line,
 // environment or the flags.
 World planned_world(const launch::LaunchRequest& request);
 World planned_world(const ConfigArgs& args, const config::Config& config);
+
+// While it lives, standard error shows for how long `what` has been going on: standard output is for what the
+// verb prints.
+class Working {
+ public:
+  explicit Working(std::string what) : elapsed_(console_, std::move(what)) {}
+
+ private:
+  observe::Console console_{observe::Console::Mode::automatic, stderr};
+  const observe::Elapsed elapsed_;
+};
 
 // observe.serve; nullopt: nothing is served. Throws ConfigError for what is no address.
 std::optional<HostPort> serve_address(const config::Config& config);

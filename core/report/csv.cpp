@@ -24,20 +24,26 @@ std::string cell(const Json& value) {
 std::string csv_of(const std::filesystem::path& json_lines) {
   std::ifstream in(json_lines);
   if (!in) throw Error(PL_ERROR_CONFIG, json_lines.string() + ": cannot be read");
-  std::vector<Json> rows;
   std::vector<std::string> columns;
+  struct Row {
+    std::string cells;  // of the columns that were known
+    size_t count;
+  };
+  std::vector<Row> rows;
   for (std::string line; std::getline(in, line);) {
-    Json row = Json::parse(line, nullptr, false);
-    if (!row.is_object()) continue;
-    for (const auto& [name, unused] : row.items())
+    const Json json = Json::parse(line, nullptr, false);
+    if (!json.is_object() || json.empty()) continue;
+    for (const auto& [name, unused] : json.items())
       if (std::ranges::find(columns, name) == columns.end()) columns.push_back(name);
+    Row row{.cells = {}, .count = columns.size()};
+    for (size_t i = 0; i < columns.size(); ++i)
+      row.cells.append(i > 0 ? "," : "").append(cell(json.value(columns[i], Json())));
     rows.push_back(std::move(row));
   }
   std::string csv;
-  const auto end_cell = [&](size_t column) { csv += column + 1 < columns.size() ? ',' : '\n'; };
-  for (size_t i = 0; i < columns.size(); end_cell(i++)) csv += csv_field(columns[i]);
-  for (const Json& row : rows)
-    for (size_t i = 0; i < columns.size(); end_cell(i++)) csv += cell(row.value(columns[i], Json()));
+  for (size_t i = 0; i < columns.size(); ++i) csv.append(i > 0 ? "," : "").append(csv_field(columns[i]));
+  if (!columns.empty()) csv += '\n';
+  for (const Row& row : rows) csv.append(row.cells).append(columns.size() - row.count, ',') += '\n';
   return csv;
 }
 

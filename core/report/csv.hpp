@@ -7,7 +7,8 @@
 namespace pipeline::report {
 
 // A column for each figure of any line, in the order in which they first appear; numbers as in the file, an
-// empty cell where a line has none. What is no object is left out. Throws Error if the file cannot be read.
+// empty cell where a line has none. What is no object, or an empty one, is left out. Throws Error if the file
+// cannot be read.
 std::string csv_of(const std::filesystem::path& json_lines);
 
 }  // namespace pipeline::report

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <optional>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -57,6 +58,21 @@ std::string_view name_of(RunState state) {
   return "";
 }
 
+// nullopt: it has not come to its first step.
+std::optional<RunRecord> read(const fs::path& folder) {
+  if (!fs::exists(folder / "metrics.jsonl")) return std::nullopt;
+  return read_run(folder, "");
+}
+
+RunState state_of(const fs::path& folder, const RunRecord* run) {
+  // The lock of a run with stages is held on the stage that is under way.
+  if (is_locked(folder / ".lock")) return RunState::running;
+  if (fs::exists(folder / "finished.txt")) return RunState::finished;
+  if (run == nullptr || run->training.steps.empty()) return RunState::begun;
+  const bool saved = run->summary.is_object() && run->summary.value("steps", uint64_t{0}) == run->last_step();
+  return saved ? RunState::stopped : RunState::cut_off;
+}
+
 std::string ago(fs::file_time_type time) {
   const double seconds = std::chrono::duration<double>(fs::file_time_type::clock::now() - time).count();
   return observe::human_duration(std::max(0.0, seconds)) + " ago";
@@ -65,13 +81,8 @@ std::string ago(fs::file_time_type time) {
 }  // namespace
 
 RunState state_of(const fs::path& folder) {
-  // The lock of a run with stages is held on the stage that is under way.
-  if (is_locked(folder / ".lock")) return RunState::running;
-  if (fs::exists(folder / "finished.txt")) return RunState::finished;
-  if (!fs::exists(folder / "metrics.jsonl")) return RunState::begun;
-  const RunRecord run = read_run(folder, "");
-  const bool saved = run.summary.is_object() && run.summary.value("steps", uint64_t{0}) == run.last_step();
-  return run.training.steps.empty() ? RunState::begun : saved ? RunState::stopped : RunState::cut_off;
+  const auto run = read(folder);
+  return state_of(folder, run ? &*run : nullptr);
 }
 
 std::string last_checkpoint(const fs::path& folder) {
@@ -107,13 +118,14 @@ std::string list_runs(const std::vector<fs::path>& folders) {
   std::vector<std::vector<std::string>> rows{
       {"run", "state", "step", "loss", "per second", "checkpoint", "last written"}};
   for (const fs::path& folder : folders) {
-    std::vector<std::string> row{folder.string(), std::string(name_of(state_of(folder)))};
-    if (fs::exists(folder / "metrics.jsonl")) {
-      const RunRecord run = read_run(folder, "");
-      const std::vector<double>* const loss = run.training.find("loss");
-      row.push_back(std::to_string(run.last_step()));
+    const auto run = read(folder);
+    std::vector<std::string> row{folder.string(),
+                                 std::string(name_of(state_of(folder, run ? &*run : nullptr)))};
+    if (run) {
+      const std::vector<double>* const loss = run->training.find("loss");
+      row.push_back(std::to_string(run->last_step()));
       row.push_back(loss == nullptr ? "" : fmt::format("{:.4f}", loss->back()));
-      row.push_back(run.throughput() > 0 ? observe::human_count(run.throughput()) : "");
+      row.push_back(run->throughput() > 0 ? observe::human_count(run->throughput()) : "");
       row.push_back(last_checkpoint(folder));
       row.push_back(ago(fs::last_write_time(folder / "metrics.jsonl")));
     }
