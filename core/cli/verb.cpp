@@ -38,8 +38,7 @@ config::Config ConfigArgs::load() const {
           }
           return std::nullopt;
         },
-        .owners = [registry](std::string_view table,
-                             std::string_view option) { return registry->names_with_option(table, option); }};
+        .owners = [registry](std::string_view table) { return registry->options_of_all(table); }};
   };
   return config::load({.file = file, .sets = sets, .stage = stage, .find_plugins = find_plugins});
 }

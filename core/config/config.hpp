@@ -13,9 +13,10 @@
 
 namespace pipeline::config {
 
-// Returns the plugins of a table ("strategy") that have an option ("zero_stage"): for advice about a key
-// that the plugin in use does not know.
-using FindOwners = std::function<std::vector<std::string>(std::string_view table, std::string_view option)>;
+// The options ("zero_stage") of all plugins of a table ("strategy"), with the plugins that have each: for
+// advice about a key that the plugin in use does not know.
+using Owners = std::map<std::string, std::vector<std::string>>;
+using FindOwners = std::function<Owners(std::string_view table)>;
 
 struct KnownPlugins {
   // Returns the options of a plugin ("task", "linear_regression"); nullopt if it cannot be loaded.

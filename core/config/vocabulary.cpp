@@ -22,6 +22,13 @@ std::string_view last_part(std::string_view key) {
   return dot == std::string_view::npos ? key : key.substr(dot + 1);
 }
 
+// "is an option of the strategy ddp or sharded: name that in strategy.plugin"
+std::string owned_by(const std::string& table, const std::vector<std::string>& plugins) {
+  return "is an option of the " + table + " " + alternatives(plugins) + ": name that in " + table + ".plugin";
+}
+
+bool is_near(std::string_view name, const std::string& other) { return !closest(name, {&other, 1}).empty(); }
+
 bool is_below(std::string_view key, std::string_view table) {
   return key.size() > table.size() && key.starts_with(table) && key[table.size()] == '.';
 }
@@ -67,16 +74,6 @@ std::string Vocabulary::closest_table(std::string_view table) const {
   return {};
 }
 
-std::string Vocabulary::about_option_of_another(std::string_view key) const {
-  const size_t dot = key.find('.');
-  if (!owners_ || dot == std::string_view::npos) return {};
-  const std::string table(key.substr(0, dot));
-  const std::vector<std::string> owners = owners_(table, key.substr(dot + 1));
-  if (owners.empty()) return {};
-  return "unknown key: it is an option of the " + table + " " + alternatives(owners) + ": name that in " +
-         table + ".plugin, or leave the option out";
-}
-
 std::string Vocabulary::about_key(const std::string& key, const Literal& value) const {
   if (const std::string* above = value_above(key))
     return "unknown key: " + *above + " is a value, not a table";
@@ -90,7 +87,11 @@ std::string Vocabulary::about_key(const std::string& key, const Literal& value) 
   if (!ours.empty()) return "unknown key: write " + std::string(ours);
   if (const std::string_view why = why_needless(key); !why.empty())
     return "unknown key: leave it out: " + std::string(why);
-  if (std::string theirs = about_option_of_another(key); !theirs.empty()) return theirs;
+  const size_t dot = key.find('.');
+  const std::string table = key.substr(0, dot), option = dot == std::string::npos ? "" : key.substr(dot + 1);
+  const Owners owners = owners_ ? owners_(table) : Owners();
+  if (const auto found = owners.find(option); found != owners.end())
+    return "unknown key: it " + owned_by(table, found->second) + ", or leave the option out";
 
   const std::string_view name = last_part(key);
   const std::vector<std::string> siblings = keys_in(table_of(key));
@@ -112,9 +113,18 @@ std::string Vocabulary::about_key(const std::string& key, const Literal& value) 
   }
   if (!elsewhere.empty() && elsewhere.size() <= 4)
     return "unknown key: did you mean " + alternatives(elsewhere) + "?";
+  std::vector<std::string> options;  // of all plugins
+  for (const auto& [theirs, unused] : owners) {
+    nearest = std::min(nearest, edit_distance(theirs, option));
+    options.push_back(theirs);
+  }
   if (const std::string_view theirs = closest_foreign_key(key, nearest); !theirs.empty())
     return "unknown key: if " + std::string(theirs) + " is meant, write " +
            std::string(our_name_for_key(theirs));
+  // Options in a table of their own are near by that alone, so their names must be as well.
+  if (const std::string near = closest(option, options);
+      !near.empty() && !is_key(table + '.' + near) && is_near(name, std::string(last_part(near))))
+    return "unknown key: did you mean " + table + '.' + near + "? It " + owned_by(table, owners.at(near));
   const std::string near = closest(key, keys_);
   if (!near.empty()) return "unknown key: did you mean " + near + "?";
   // A table of --set has no header to be reported at.

@@ -38,8 +38,6 @@ class Vocabulary {
   // The name that was probably meant by an unknown table or one above it; "" if the table is known.
   std::string closest_table(std::string_view table) const;
   const std::string* value_above(std::string_view key) const;
-  // "unknown key: it is an option of ...", or "" if no other plugin has it.
-  std::string about_option_of_another(std::string_view key) const;
 
   std::vector<std::string> keys_;  // full
   FindOwners owners_;

@@ -161,13 +161,13 @@ std::vector<const Plugin*> Registry::all(Kind kind) {
   return found;
 }
 
-std::vector<std::string> Registry::names_with_option(std::string_view kind, std::string_view key) {
-  std::vector<std::string> found;
-  const auto has_it = [&](const pl_option& option) { return view(option.key) == key; };
+std::map<std::string, std::vector<std::string>> Registry::options_of_all(std::string_view kind) {
+  std::map<std::string, std::vector<std::string>> options;
   if (const auto wanted = kind_called(kind))
     for (const Plugin* plugin : all(*wanted))
-      if (std::ranges::any_of(plugin->options(), has_it)) found.push_back(plugin->name());
-  return found;
+      for (const pl_option& option : plugin->options())
+        options[std::string(view(option.key))].push_back(plugin->name());
+  return options;
 }
 
 std::vector<Listing> Registry::list() const {

@@ -57,8 +57,9 @@ class Registry {
   // Returns every plugin of a kind that find() would find and that loads.
   std::vector<const Plugin*> all(Kind kind);
 
-  // Returns the names of the plugins of kind `kind` ("strategy") that have an option `key` ("zero_stage").
-  std::vector<std::string> names_with_option(std::string_view kind, std::string_view key);
+  // Returns the options of all plugins of a kind ("strategy"): key ("zero_stage") and the names of the
+  // plugins that have it.
+  std::map<std::string, std::vector<std::string>> options_of_all(std::string_view kind);
 
   const std::vector<SearchFolder>& folders() const { return folders_; }
 

@@ -89,20 +89,27 @@ TEST_F(UnknownNames, OfCoreAndPluginsAreAllSaidAtOnce) {
 }
 
 TEST_F(UnknownNames, ThatAnotherPluginKnowsAreSaidToBeItsOptions) {
-  write("x.toml", "[task]\nplugin = 't'\nmodel.width = 1\nmodel.depth = 2\n");
-  const FindOwners owners = [](std::string_view table, std::string_view option) -> std::vector<std::string> {
+  write("x.toml", "[task]\nplugin = 't'\nmodel.width = 1\nmodel.depth = 2\nzero_stag = 3\n");
+  const FindOwners owners = [](std::string_view table) -> Owners {
     EXPECT_EQ(table, "task");
-    if (option == "model.width") return {"u", "v"};
-    return {};
+    return {{"model.bias", {"t", "v"}}, {"model.width", {"u", "v"}}, {"zero_stage", {"u"}}};
   };
-  const std::string told = problems_of(
-      [&] { load({.file = "x.toml", .sets = {}, .stage = ""}).plugin("task", task_options(), owners); });
+  const std::string told = problems_of([&] {
+    load({.file = "x.toml", .sets = {"task.modle.bais=true"}, .stage = ""})
+        .plugin("task", task_options(), owners);
+  });
   EXPECT_NE(told.find("x.toml:3: task.model.width = 1: unknown key: it is an option of the task u or v: name "
                       "that in task.plugin, or leave the option out"),
             std::string::npos)
       << told;
   EXPECT_NE(told.find("x.toml:4: task.model.depth = 2: unknown key"), std::string::npos) << told;
-  EXPECT_EQ(told.find("option of", told.find("model.depth")), std::string::npos) << told;
+  EXPECT_EQ(told.find("model.width? It is"), std::string::npos) << told << ": only the table is near";
+  EXPECT_NE(told.find("x.toml:5: task.zero_stag = 3: unknown key: did you mean task.zero_stage? It is an "
+                      "option of the task u: name that in task.plugin"),
+            std::string::npos)
+      << told;
+  EXPECT_TRUE(told.ends_with("--set task.modle.bais=true: unknown key: did you mean task.model.bias?"))
+      << told << ": one of the plugin in use";
 }
 
 TEST_F(UnknownNames, KeysInTheWrongTable) {

@@ -228,6 +228,10 @@ TEST_F(Summarization, AnOptionOfAnotherPluginIsSaidToBeOne) {
             "error: --set strategy.zero_stage=2: unknown key: it is an option of the strategy sharded: name "
             "that in strategy.plugin, or leave the option "
             "out\n");
+  EXPECT_EQ(
+      call("check", {"--set", "strategy.zero_stag=2"}).err,
+      "error: --set strategy.zero_stag=2: unknown key: did you mean strategy.zero_stage? It is an option "
+      "of the strategy sharded: name that in strategy.plugin\n");
   EXPECT_THAT(call("run", {"--set", "task.mask_ratio=0.2", "--set", "tsk.x=1"}).err,
               HasSubstr("it is an option of the task protein"));
 }

@@ -182,9 +182,7 @@ Session::~Session() {
 }
 
 void Session::find_plugins(plugins::Registry& registry, const std::string& backend) {
-  const auto owners = [&](std::string_view table, std::string_view option) {
-    return registry.names_with_option(table, option);
-  };
+  const auto owners = [&](std::string_view table) { return registry.options_of_all(table); };
   const auto find = [&](plugins::Kind kind, const std::string& name,
                         const char* key) -> const plugins::Plugin& {
     try {
