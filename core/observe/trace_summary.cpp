@@ -176,6 +176,10 @@ TraceSummary summarize(const std::vector<TraceEvent>& events, int64_t main_threa
     }
     computation = computing(events, main_thread, summary.has_operations);
   }
+  // What began in the step before or goes on after the last one is not of these steps.
+  const Intervals steps =
+      intervals(events, [](const TraceEvent& e) { return e.category == category::kStep; });
+  if (!steps.empty()) communication = common(communication, {{steps.front().begin, steps.back().end}});
   summary.communication = length(communication);
   summary.hidden = length(common(communication, computation));
   return summary;

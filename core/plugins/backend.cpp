@@ -87,12 +87,15 @@ void Communicator::keep_flights() {
 }
 
 FlightRecord::Kept Communicator::stop_keeping_flights() {
-  if (const pl_collective_times* times = times_of(plugin()))
+  const pl_collective_times* times = times_of(plugin());
+  if (times != nullptr)
     channel_->call.main("observe", [&]() -> pl_error* {
       times->observe(channel_->comm, nullptr, nullptr);
       return nullptr;
     });
-  return channel_->record.stop_keeping();
+  FlightRecord::Kept kept = channel_->record.stop_keeping();
+  kept.has_times = times != nullptr;
+  return kept;
 }
 
 std::string Communicator::library() const { return std::string(pipeline::view(info_of(view_).library)); }

@@ -23,7 +23,7 @@ namespace pipeline::plugins {
 struct Flight {
   uint64_t sequence = 0;       // 1-based, the same on all ranks
   const char* operation = "";  // "all_reduce"
-  uint64_t count = 0;          // elements of the first buffer
+  uint64_t count = 0;          // elements of the larger buffer
   pl_dtype dtype{};
   std::chrono::steady_clock::time_point started{};
   std::chrono::steady_clock::time_point finished{};  // end of its wait; `started` while in progress
@@ -42,15 +42,15 @@ class FlightRecord {
  public:
   static constexpr size_t kCapacity = 64;
 
-  void begin(const char* operation, const pl_buffer* first, const pl_work* work);
+  void begin(const char* operation, const pl_buffer* full, const pl_buffer* first, const pl_work* work);
   void wait(const pl_work* work);
   void end(const pl_work* work, bool failed);
   std::optional<Flight> find(const pl_work* work) const;  // nullopt: not in progress, or long ago
 
   std::vector<Flight> recent() const;  // oldest first
 
-  // For a profile: all flights that end between keep() and stop_keeping(), and when the backend says that
-  // they ran.
+  // For a profile: all flights that end between keep() and stop_keeping() or are still under way then, which
+  // `finished` is for those, and when the backend says that they ran.
   struct Ran {
     uint64_t sequence = 0;
     std::chrono::steady_clock::time_point began{}, ended{};
@@ -58,6 +58,7 @@ class FlightRecord {
   struct Kept {
     std::vector<Flight> flights;
     std::vector<Ran> ran;
+    bool has_times = false;  // the backend says so of all that it ends in this time
   };
   void keep();
   void ran(const Ran& times);

@@ -19,12 +19,13 @@ std::string describe(const Flight& flight) {
                      dtype_name(flight.dtype), label.empty() ? "" : ", ", label);
 }
 
-void FlightRecord::begin(const char* operation, const pl_buffer* first, const pl_work* work) {
+void FlightRecord::begin(const char* operation, const pl_buffer* full, const pl_buffer* first,
+                         const pl_work* work) {
   std::lock_guard lock(mutex_);
   Entry entry{{.sequence = next_++, .operation = operation, .started = Clock::now()}, work};
-  if (first != nullptr) {
-    entry.flight.count = first->count;
-    entry.flight.dtype = first->dtype;
+  if (full != nullptr) {
+    entry.flight.count = full->count;
+    entry.flight.dtype = full->dtype;
     const std::string_view label =
         PL_HAS(pl_buffer, first, label) ? view(first->label).substr(0, entry.flight.label.size() - 1) : "";
     std::ranges::copy(label, entry.flight.label.begin());
@@ -82,7 +83,13 @@ void FlightRecord::ran(const Ran& times) {
 
 FlightRecord::Kept FlightRecord::stop_keeping() {
   std::lock_guard lock(mutex_);
-  return std::exchange(kept_, std::nullopt).value_or(Kept());
+  Kept kept = std::exchange(kept_, std::nullopt).value_or(Kept());
+  for (const Entry& entry : entries_) {
+    if (entry.flight.done) continue;
+    kept.flights.push_back(entry.flight);
+    kept.flights.back().finished = Clock::now();
+  }
+  return kept;
 }
 
 std::optional<Flight> FlightRecord::find(const pl_work* work) const {
@@ -106,17 +113,17 @@ using Channel = Communicator::Channel;
 
 Channel& channel(pl_comm* comm) { return *reinterpret_cast<Channel*>(comm); }
 
-// Starts a collective: `start` calls the backend's slot.
+// Starts a collective: `start` calls the backend's slot. `full`: the larger buffer, `first`: of the call.
 template <class Start>
-pl_error* forward(pl_comm* comm, const char* operation, const pl_buffer* first, pl_work** out,
-                  Start&& start) noexcept {
+pl_error* forward(pl_comm* comm, const char* operation, const pl_buffer* full, const pl_buffer* first,
+                  pl_work** out, Start&& start) noexcept {
   return guard([&] {
     Channel& self = channel(comm);
     const SerialCheck::Scope scope(self.serial, self.call.plugin().label(), operation);
     self.call.any(operation, [&] { return start(self.api, self.comm); });
     if (!*out)
       throw Error(fmt::format("{}: {} returned no error and no work", self.call.plugin().label(), operation));
-    self.record.begin(operation, first, *out);
+    self.record.begin(operation, full, first, *out);
   });
 }
 
@@ -133,27 +140,27 @@ pl_error* info(pl_comm* comm, pl_backend_info* out) noexcept {
 }
 
 pl_error* all_reduce(pl_comm* comm, const pl_buffer* in_out, std::uint32_t reduce, pl_work** out) noexcept {
-  return forward(comm, "all_reduce", in_out, out, [&](const pl_backend_api& api, pl_comm* group) {
+  return forward(comm, "all_reduce", in_out, in_out, out, [&](const pl_backend_api& api, pl_comm* group) {
     return api.all_reduce(group, in_out, reduce, out);
   });
 }
 
 pl_error* reduce_scatter(pl_comm* comm, const pl_buffer* in, const pl_buffer* out_shard,
                          const std::uint64_t* counts, std::uint32_t reduce, pl_work** out) noexcept {
-  return forward(comm, "reduce_scatter", in, out, [&](const pl_backend_api& api, pl_comm* group) {
+  return forward(comm, "reduce_scatter", in, in, out, [&](const pl_backend_api& api, pl_comm* group) {
     return api.reduce_scatter(group, in, out_shard, counts, reduce, out);
   });
 }
 
 pl_error* all_gather(pl_comm* comm, const pl_buffer* in_shard, const pl_buffer* out_full,
                      const std::uint64_t* counts, pl_work** out) noexcept {
-  return forward(comm, "all_gather", out_full, out, [&](const pl_backend_api& api, pl_comm* group) {
+  return forward(comm, "all_gather", out_full, in_shard, out, [&](const pl_backend_api& api, pl_comm* group) {
     return api.all_gather(group, in_shard, out_full, counts, out);
   });
 }
 
 pl_error* broadcast(pl_comm* comm, const pl_buffer* in_out, std::int32_t root, pl_work** out) noexcept {
-  return forward(comm, "broadcast", in_out, out, [&](const pl_backend_api& api, pl_comm* group) {
+  return forward(comm, "broadcast", in_out, in_out, out, [&](const pl_backend_api& api, pl_comm* group) {
     return api.broadcast(group, in_out, root, out);
   });
 }
@@ -161,13 +168,13 @@ pl_error* broadcast(pl_comm* comm, const pl_buffer* in_out, std::int32_t root, p
 pl_error* all_to_all(pl_comm* comm, const pl_buffer* in, const pl_buffer* out_buffer,
                      const std::uint64_t* send_counts, const std::uint64_t* receive_counts,
                      pl_work** out) noexcept {
-  return forward(comm, "all_to_all", in, out, [&](const pl_backend_api& api, pl_comm* group) {
+  return forward(comm, "all_to_all", in, in, out, [&](const pl_backend_api& api, pl_comm* group) {
     return api.all_to_all(group, in, out_buffer, send_counts, receive_counts, out);
   });
 }
 
 pl_error* barrier(pl_comm* comm, pl_work** out) noexcept {
-  return forward(comm, "barrier", nullptr, out,
+  return forward(comm, "barrier", nullptr, nullptr, out,
                  [&](const pl_backend_api& api, pl_comm* group) { return api.barrier(group, out); });
 }
 

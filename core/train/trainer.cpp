@@ -73,12 +73,14 @@ void Trainer::lap(Cost cost, std::string_view phase) {
   if (profile_) profile_->lap(phase.empty() ? kPhaseNames[static_cast<size_t>(cost)] : phase);
 }
 
-// All ranks together.
+// If there is one under way. All ranks together.
 void Trainer::finish_profile() {
+  if (!profile_ || !profile_->is_recording()) return;
   collect_all();
   at("writing the profile", "writing the profile");
   const ProcessGroup::Busy busy(processes_);
   profile_->finish();
+  lap(Cost::checkpoint);  // files, too
 }
 
 void Trainer::start(const Origin& origin) {
@@ -216,9 +218,10 @@ Outcome Trainer::run() {
   for (;;) {
     Boundary boundary = agree_on_boundary();
     lap(Cost::ranks);
-    const bool last = done();
+    const bool last = done(), evaluates = evaluation_due(last);
+    if (last || evaluates) finish_profile();  // an evaluation would make a trace that is too large to open
     bool cut_off = false;
-    if (evaluation_due(last)) {
+    if (evaluates) {
       cut_off = !evaluate_now();
       boundary.signal = agree_on_boundary().signal;
       lap(Cost::evaluation);
@@ -227,7 +230,7 @@ Outcome Trainer::run() {
       log_.info(fmt::format("{}: saving at step {} and leaving{}", Signals::name(boundary.signal),
                             state_.step, cut_off ? "; the evaluation will run when the run continues" : ""));
       save(true);
-      if (profile_ && profile_->is_recording()) finish_profile();
+      finish_profile();
       summarize(false);
       processes_.leave_together();
       return Outcome::interrupted;
@@ -248,16 +251,12 @@ Outcome Trainer::run() {
     train_step();
     if (state_.step > first + 1) beginning.reset();
     if (state_.step == first + kStepsForGradients) warn_of_unused_parameters(session_, kStepsForGradients);
-    if (profile_ && profile_->is_over()) {
-      finish_profile();
-      lap(Cost::checkpoint);  // files, too
-    }
+    if (profile_ && profile_->is_over()) finish_profile();
   }
   beginning.reset();
   if (state_.step > first && state_.step < first + kStepsForGradients)
     warn_of_unused_parameters(session_, state_.step - first);
   save(true);
-  if (profile_ && profile_->is_recording()) finish_profile();
   summarize(true);
   log_.console().status({});
   return Outcome::finished;

@@ -157,6 +157,16 @@ TEST(Fake, CollectivesOverlapAndAreMatchedInCallOrder) {
   }));
 }
 
+TEST(Fake, TheRecordSaysWhatACollectiveIsFor) {
+  expect_fine(on_ranks(2, [&](Communicator& group) {
+    float full[4] = {};
+    pl_buffer shard = host_buffer(full + 2 * group.rank(), 2);
+    shard.label = to_pl("weights 3");
+    group.all_gather(shard, host_buffer(full, 4)).wait();
+    EXPECT_EQ(describe(group.record().recent().back()), "all_gather #1 (4 x float32, weights 3)");
+  }));
+}
+
 TEST(Fake, MismatchedCallsFailOnAllRanksAndNameBoth) {
   const std::vector<std::string> problems = on_ranks(2, [&](Communicator& group) {
     float values[4] = {};

@@ -157,6 +157,38 @@ TEST_F(ProfileTest, HasBothRanksOnOneClockWithOperationsPhasesAndCollectives) {
   EXPECT_FALSE(fs::exists(job_.path("without/profile")));
 }
 
+// What sharded gathers in one step is waited for in the next, also in the first and the last one recorded.
+TEST_F(ProfileTest, CollectivesSayWhatTheyAreForAndBeginWithTheRecording) {
+  const Result result =
+      run("sine.toml", "run", "3-5", {"--set", "strategy.plugin=sharded", "--set", "strategy.zero_stage=2"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  const auto ranks = ranks_of(job_.path("run/profile/trace.json"));
+  for (const char* name : {"rank 0", "rank 1"}) {
+    std::map<std::string, size_t> collectives;
+    for (const json& event : ranks.at(name).events) {
+      EXPECT_GE(event.value("ts", 0.0), 0) << name << event;
+      EXPECT_NE(event.value("cat", ""), "in flight") << "the backend says when they ran: " << event;
+      if (event.value("cat", "") == "collective")
+        ++collectives[std::regex_replace(event["name"].get<std::string>(), std::regex(" #\\d+"), "")];
+    }
+    EXPECT_EQ(collectives.size(), 3u) << name;
+    EXPECT_GE(collectives["all_gather, weights 0, 32.8 kB"], 2u) << name;
+    EXPECT_EQ(collectives["all_gather, figures, 48 B"], 3u) << name;
+    EXPECT_EQ(collectives["all_to_all, gradients 0, 16.4 kB"], 6u)
+        << name << ": in each of two micro-batches";
+  }
+}
+
+TEST_F(ProfileTest, AnEvaluationEndsTheRecordingAndIsInNoFigure) {
+  const Result result = run("sine.toml", "run", "3-6", {"--set", "evaluate.every=4"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("profile    steps 3 to 4: "));
+  EXPECT_THAT(result.out, HasSubstr("profile    ends with step 4, not 6: an evaluation followed"));
+  const auto ranks = ranks_of(job_.path("run/profile/trace.json"));
+  for (const char* name : {"rank 0", "rank 1"})
+    EXPECT_TRUE(ranks.at(name).find("phase", "evaluation").is_null()) << name;
+}
+
 TEST_F(ProfileTest, PluginsWithoutAProfilerHaveTheirPhasesRecorded) {
   const Result result = run("train.toml", "run", "3-5");
   ASSERT_EQ(result.code, 0) << result.err;
@@ -196,6 +228,7 @@ TEST_F(ProfileTest, ARunThatEndsOrBeginsAmongTheStepsHasThoseThatItMade) {
   const Result ended = run("train.toml", "run", "7-20");
   ASSERT_EQ(ended.code, 0) << ended.err;
   EXPECT_THAT(ended.out, HasSubstr("profile    steps 7 to 8:"));
+  EXPECT_THAT(ended.out, HasSubstr("profile    ends with step 8, not 20: "));
   const Result begun = run("train.toml", "run", "7-20", {"--set", "train.max_steps=30"});
   ASSERT_EQ(begun.code, 0) << begun.err;
   EXPECT_THAT(begun.out, HasSubstr("profile    steps 9 to 20:"));

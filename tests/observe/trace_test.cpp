@@ -120,6 +120,19 @@ TEST(TraceSummary, HasSelfTimesAndWhatWasHidden) {
   EXPECT_FALSE(summary.at_most);
 }
 
+TEST(TraceSummary, HasWhatPassedInTheStepsAlone) {
+  const std::vector<TraceEvent> events{
+      event("aten::mm", "cpu_op", 1, 100, 200),
+      event("step 3", category::kStep, kPhaseTrack, 100, 200),
+      event("step 4", category::kStep, kPhaseTrack, 210, 300),
+      event("all_gather #1, weights 0", category::kCollective, kCollectiveTrack, 50, 120),
+      event("all_gather #2, weights 0", category::kCollective, kCollectiveTrack, 205, 215),
+      event("all_gather #3, weights 0", category::kCollective, kCollectiveTrack, 290, 400)};
+  const TraceSummary summary = summarize(events, 1);
+  EXPECT_EQ(summary.communication, 20 + 10 + 10);
+  EXPECT_EQ(summary.hidden, 20);
+}
+
 TEST(TraceSummary, OfADeviceIsThatOfItsKernels) {
   const std::vector<TraceEvent> events{
       event("aten::mm", "cpu_op", 1, 0, 1000), event("gemm", "kernel", kDeviceTracks + 7, 0, 60),

@@ -67,7 +67,7 @@ std::optional<ProfiledSteps> profiled_steps(const config::Config& config) {
 
 // What a rank has to say of its part.
 struct Profile::Report {
-  int64_t origin = 0, seconds = 0;  // nanoseconds: when it began, by rank 0's clock; how long it took
+  int64_t origin = 0, seconds = 0;  // nanoseconds: when it began, by rank 0's clock; how long its steps took
   std::optional<ClockOffset> clock;
   observe::TraceSummary summary;
   std::vector<std::string> problems;
@@ -143,6 +143,7 @@ void Profile::after_step(uint64_t step) {
                      .duration = now - step_began_});
   ++steps_done_;
   last_done_ = step;
+  seconds_ = now - steps_began_;
 }
 
 void Profile::lap(std::string_view phase) {
@@ -160,11 +161,12 @@ void Profile::lap(std::string_view phase) {
 
 void Profile::start() {
   recording_ = true;
+  began_ = clock_nanoseconds();
   attempt("operations", [&] { start_operations(); });
   attempt("collectives", [&] {
     if (plugins::Communicator* group = session_.group()) group->keep_flights();
   });
-  began_ = lap_began_ = clock_nanoseconds();
+  steps_began_ = lap_began_ = clock_nanoseconds();
 }
 
 void Profile::start_operations() {
@@ -212,17 +214,18 @@ void Profile::add_collectives() {
         "\"args\":" +
         nlohmann::json({{"bytes", bytes}, {"sequence", flight.sequence}, {"label", flight.label.data()}})
             .dump();
-    const auto add = [&](std::string_view what, std::string_view kind, int64_t track, Time begin, Time end,
+    const auto add = [&](std::string_view what, std::string_view kind, int64_t track, Time began, Time end,
                          int64_t waiter) {
+      const int64_t begin = std::max(began_, at(began));  // it may have been called before
       events_.push_back({.name = fmt::format("{} {}", what, details),
                          .category = std::string(kind),
                          .track = track,
-                         .begin = at(begin),
-                         .duration = std::max<int64_t>(0, at(end) - at(begin)),
+                         .begin = begin,
+                         .duration = std::max<int64_t>(0, at(end) - begin),
                          .waiter = waiter,
                          .more = more});
     };
-    if (flight.waited)
+    if (flight.waited && flight.done)
       add(fmt::format("wait for {}", flight.operation), category::kWait, observe::kPhaseTrack, *flight.waited,
           flight.finished, flight.waiter);
     if (const auto times = ran.find(flight.sequence); times != ran.end()) {
@@ -230,6 +233,7 @@ void Profile::add_collectives() {
           times->second.ended, 0);
       continue;
     }
+    if (kept.has_times) continue;  // it ran before the recording, or had not ended with it
     const auto idle =
         std::ranges::find_if(tracks, [&](int64_t until) { return until <= at(flight.started); });
     const auto track = idle - tracks.begin();
@@ -244,8 +248,7 @@ void Profile::finish() {
   recording_ = false;
   ProcessGroup& processes = session_.processes();
   const int32_t rank = processes.world().rank;
-  Report mine{
-      .origin = began_, .seconds = clock_nanoseconds() - began_, .clock = {}, .summary = {}, .problems = {}};
+  Report mine{.origin = began_, .seconds = seconds_, .clock = {}, .summary = {}, .problems = {}};
   attempt("collectives", [&] { add_collectives(); });
   attempt("the folder", [&] { on_disk({}, [&] { fs::create_directories(folder_); }); });
   stop_operations(folder_ / fmt::format("rank{}.operations.tmp", rank));
@@ -344,6 +347,9 @@ void Profile::print(const std::vector<Report>& ranks) {
         "profile    communication {:.2f} ms a step, {:.0f}% of it{} hidden behind computation",
         milliseconds(communication), 100 * static_cast<double>(hidden) / static_cast<double>(communication),
         at_most ? ", at most," : ""));
+  if (last_done_ < steps_.last)
+    log.info(fmt::format("profile    ends with step {}, not {}: an evaluation followed, or the run ended",
+                         last_done_, steps_.last));
   if (!compared)
     log.warning("profile: a host's clock could not be compared with rank 0's: its rank is shown by its own");
   else if (most > 0)

@@ -74,7 +74,8 @@ class Profile {
   const plugins::Plugin* profiler_ = nullptr;  // whose profiler runs
   std::vector<observe::TraceEvent> events_;
   std::vector<std::string> problems_;
-  int64_t lap_began_ = 0, step_began_ = 0, began_ = 0;  // nanoseconds since 1970
+  int64_t began_ = 0, steps_began_ = 0, step_began_ = 0, lap_began_ = 0;  // nanoseconds since 1970
+  int64_t seconds_ = 0;                                                   // nanoseconds, of the steps so far
   uint64_t steps_done_ = 0, last_done_ = 0;
 };
 

@@ -7,8 +7,8 @@
 namespace pipeline::strategies {
 namespace {
 
-void greatest_of_all(const Communicator* group, const at::Tensor& values) {
-  if (group != nullptr) group->all_reduce(to_buffer(values), PL_REDUCE_MAX).wait();
+void greatest_of_all(const Communicator* group, const at::Tensor& values, std::string_view label) {
+  if (group != nullptr) group->all_reduce(to_buffer(values, label), PL_REDUCE_MAX).wait();
 }
 
 }  // namespace
@@ -51,7 +51,7 @@ std::vector<LateRows::Sum> LateRows::finish(const Communicator* group, at::Devic
   std::vector<int64_t> own(layout_->trainable_slots());
   for (const Part& part : parts_) own[part.slot] = part.values.size(1);
   at::Tensor widths = at::tensor(own, at::kLong).to(device);
-  greatest_of_all(group, widths);
+  greatest_of_all(group, widths, "widths of late rows");
   widths = widths.cpu();
   std::vector<Sum> sums;
   for (size_t slot = 0; slot < own.size(); ++slot) {
@@ -69,14 +69,14 @@ LateRows::Sum LateRows::sum_of(size_t slot, int64_t width, const Communicator* g
   for (const Part& part : parts_) {
     if (part.slot == slot) flags.index_fill_(0, part.rows, 1);
   }
-  greatest_of_all(group, flags);
+  greatest_of_all(group, flags, "which late rows");
   at::Tensor rows = flags.nonzero().squeeze(1);
   const at::Tensor place = flags.cumsum(0, at::kLong).sub_(1);
   at::Tensor values = at::zeros({rows.numel(), width}, options);
   for (const Part& part : parts_) {
     if (part.slot == slot) values.index_add_(0, place.index_select(0, part.rows), part.values);
   }
-  if (group != nullptr) group->all_reduce(to_buffer(values)).wait();
+  if (group != nullptr) group->all_reduce(to_buffer(values, "late rows")).wait();
   return {slot, std::move(rows), std::move(values)};
 }
 

@@ -12,7 +12,7 @@ namespace pipeline::strategies {
 namespace {
 
 at::Tensor any_rank(const Communicator& group, const at::Tensor& flags) {
-  group.all_reduce(to_buffer(flags), PL_REDUCE_MAX).wait();
+  group.all_reduce(to_buffer(flags, "rows of late gradients"), PL_REDUCE_MAX).wait();
   return flags;
 }
 

@@ -63,7 +63,7 @@ int64_t checksum(const std::vector<at::Tensor>& tensors) {
 // Sends rank 0's tensors to all ranks. One-dimensional, contiguous, the same shapes on all.
 void broadcast(const Communicator& group, const std::vector<at::Tensor>& tensors) {
   for (const at::Tensor& tensor : tensors) {
-    if (tensor.numel() > 0) group.broadcast(to_buffer(tensor), 0).wait();
+    if (tensor.numel() > 0) group.broadcast(to_buffer(tensor, "state of rank 0"), 0).wait();
   }
 }
 
@@ -73,7 +73,7 @@ void require_equal(const Communicator& group, const std::vector<at::Tensor>& ten
   const at::Tensor mine =
       at::full({1}, checksum(tensors), at::TensorOptions().dtype(at::kLong).device(device));
   const at::Tensor all = at::empty({group.world_size()}, mine.options());
-  group.all_gather(to_buffer(mine), to_buffer(all)).wait();
+  group.all_gather(to_buffer(mine, "checksums"), to_buffer(all)).wait();
   const at::Tensor sums = all.cpu();
   for (int64_t rank = 1; rank < sums.numel(); ++rank) {
     if (sums[rank].item<int64_t>() == sums[0].item<int64_t>()) continue;
