@@ -257,6 +257,7 @@ Outcome Trainer::run() {
   if (state_.step > first && state_.step < first + kStepsForGradients)
     warn_of_unused_parameters(session_, state_.step - first);
   save(true);
+  if (profile_) profile_->end(state_.step);
   summarize(true);
   log_.console().status({});
   return Outcome::finished;

@@ -232,6 +232,11 @@ TEST_F(ProfileTest, ARunThatEndsOrBeginsAmongTheStepsHasThoseThatItMade) {
   const Result begun = run("train.toml", "run", "7-20", {"--set", "train.max_steps=30"});
   ASSERT_EQ(begun.code, 0) << begun.err;
   EXPECT_THAT(begun.out, HasSubstr("profile    steps 9 to 20:"));
+  const Result early = run("train.toml", "short", "900000-900001",
+                           {"--set", "train.max_steps=unset", "--set", "train.max_seconds=0.1", "--set",
+                            "schedule.kind=constant"});
+  ASSERT_EQ(early.code, 0) << early.err;
+  EXPECT_THAT(early.out, HasSubstr("profile = \"900000-900001\" has no effect: the run ends after step "));
   const Result past = run("train.toml", "run", "7-20", {"--set", "train.max_steps=32"});
   ASSERT_EQ(past.code, 0) << past.err;
   EXPECT_THAT(past.out, HasSubstr("this run continues with step 31: nothing is recorded"));

@@ -78,7 +78,7 @@ TEST(Working, ARunThatTakesLongToReadShowsForHowLong) {
     verbs.try_emplace(verb, std::vector<std::string>{verb, "run"}, job.folder());
   }
   for (auto& [verb, process] : verbs) {
-    EXPECT_TRUE(process.shows(verb == "csv" ? "reading run/metrics.jsonl: "
+    EXPECT_TRUE(process.shows(verb == "csv"      ? "reading run/metrics.jsonl: "
                               : verb == "report" ? "reading run: "
                                                  : "reading the runs in run: "))
         << verb;

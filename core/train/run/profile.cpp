@@ -100,13 +100,25 @@ struct Profile::Report {
 
 Profile::Profile(Session& session, const RunFolder& folder, ProfiledSteps steps, uint64_t next_step,
                  uint64_t total_steps)
-    : session_(session), folder_(folder.path() / "profile"), steps_(steps) {
-  const std::string setting = "observe.profile = " + session.config().show("observe.profile");
+    : session_(session),
+      folder_(folder.path() / "profile"),
+      steps_(steps),
+      setting_("observe.profile = " + session.config().show("observe.profile")),
+      end_is_known_(total_steps > 0) {
   if (next_step > steps.last)
     session.log().info(
-        fmt::format("{}: this run continues with step {}: nothing is recorded", setting, next_step));
-  else if (total_steps > 0 && total_steps < steps.first)
-    session.log().warning(fmt::format("{} has no effect: the run ends after step {}", setting, total_steps));
+        fmt::format("{}: this run continues with step {}: nothing is recorded", setting_, next_step));
+  else if (end_is_known_)
+    warn_if_before_all(total_steps);
+}
+
+void Profile::end(uint64_t step) const {
+  if (!end_is_known_) warn_if_before_all(step);
+}
+
+void Profile::warn_if_before_all(uint64_t last) const {
+  if (last < steps_.first)
+    session_.log().warning(fmt::format("{} has no effect: the run ends after step {}", setting_, last));
 }
 
 Profile::~Profile() {

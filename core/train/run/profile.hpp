@@ -50,12 +50,15 @@ class Profile {
   // Whether finish() is due.
   bool is_over() const { return recording_ && steps_done_ > 0 && last_done_ == steps_.last; }
   bool is_recording() const { return recording_; }
+  // The run ended after `step`: says so if its steps were not among those to record and nobody could know.
+  void end(uint64_t step) const;
   // Ends the recording, writes the files and, on rank 0, prints what was found. All ranks together.
   void finish();
 
  private:
   struct Report;
 
+  void warn_if_before_all(uint64_t last) const;
   void start();
   void start_operations();
   // Both leave in problems_ what went wrong.
@@ -70,6 +73,8 @@ class Profile {
   Session& session_;
   const std::filesystem::path folder_;
   const ProfiledSteps steps_;
+  const std::string setting_;
+  const bool end_is_known_;  // beforehand
   bool recording_ = false;
   const plugins::Plugin* profiler_ = nullptr;  // whose profiler runs
   std::vector<observe::TraceEvent> events_;
