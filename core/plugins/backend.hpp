@@ -58,7 +58,7 @@ class FlightRecord {
   struct Kept {
     std::vector<Flight> flights;
     std::vector<Ran> ran;
-    bool has_times = false;  // the backend says so of all that it ends in this time
+    bool has_times;  // the backend says so of all that it ends in this time
   };
   void keep();
   void ran(const Ran& times);
