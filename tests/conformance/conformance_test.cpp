@@ -1,5 +1,5 @@
-// Every plugin that was built keeps the promises of pipeline.h. configs/NAME.toml configures a plugin that
-// needs options.
+// Every plugin of the product keeps the promises of pipeline.h, and so do those for tests that `pipeline new`
+// copies. configs/NAME.toml configures a plugin that needs options.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,10 +15,12 @@ namespace {
 namespace fs = std::filesystem;
 
 std::vector<fs::path> built_plugins() {
-  std::vector<fs::path> found;
-  for (const char* root : {"lib/pipeline/plugins", "tests/plugins", "tests/frozen_plugins"}) {
+  const fs::path build(PIPELINE_BUILD_DIR), tests = build / "tests/plugins";
+  std::vector<fs::path> found{tests / "tasks/linear_regression.so", tests / "strategies/plain_sgd.so",
+                              tests / "backends/fake.so"};
+  for (const char* root : {"lib/pipeline/plugins", "tests/frozen_plugins"}) {
     for (const char* kind : {"tasks", "strategies", "backends"}) {
-      const fs::path folder = fs::path(PIPELINE_BUILD_DIR) / root / kind;
+      const fs::path folder = build / root / kind;
       if (!fs::is_directory(folder)) continue;
       for (const auto& file : fs::directory_iterator(folder))
         if (file.path().extension() == ".so") found.push_back(file.path());
@@ -55,9 +57,6 @@ INSTANTIATE_TEST_SUITE_P(Built, Conformance, ::testing::ValuesIn(built_plugins()
                          [](const ::testing::TestParamInfo<fs::path>& tested) {
                            return test_name(tested.param);
                          });
-
-// The plugins in plain C are always built, so nothing above was left out for want of plugins.
-TEST(Conformance, FindsThePluginsInC) { EXPECT_GE(built_plugins().size(), 3u); }
 
 }  // namespace
 }  // namespace pipeline::plugins

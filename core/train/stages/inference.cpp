@@ -142,7 +142,8 @@ Outcome predict_with_checkpoint(const config::Config& config, const Workspace& w
       return cut_off(workspace, fmt::format("stopped after {} samples; the same command goes on from there",
                                             result.samples));
     workspace.log.info(fmt::format(
-        "{} samples in {:.1f} s{}, written to {}", observe::grouped(result.samples), result.seconds,
+        "{} {} in {:.1f} s{}, written to {}", observe::grouped(result.samples),
+        result.samples == 1 ? "sample" : "samples", result.seconds,
         result.continued > 0 ? fmt::format(" (the first {} by an earlier process)", result.continued) : "",
         output.string()));
     return Outcome::finished;
