@@ -139,8 +139,7 @@ class Search {
       // What an allocator keeps of a step before is in use from the beginning.
       fixed_ = std::min(fixed_, forecast.peak() - forecast.activations());
       RankMemory memory{.limit = limit_, .fixed = fixed_, .activations = forecast.peak() - fixed_};
-      if (device_.type == PL_DEVICE_CPU)
-        memory.activations += waiting_bytes(session_, done, accumulation(size));
+      if (device_.type == PL_DEVICE_CPU) memory.activations += loaded_ahead(done.loaded_bytes, size);
       return memory;
     } catch (const std::exception& error) {
       if (!is_out_of_memory(error) || size == choices_.front()) throw;
@@ -151,6 +150,13 @@ class Search {
                       "memory, less of which was predicted: {}: write train.micro_batch = {}, or less",
                       size, error.what(), *std::prev(std::ranges::lower_bound(choices_, size))));
     }
+  }
+
+  // Batches that wait in memory during a run, besides those of the trial's step.
+  uint64_t loaded_ahead(uint64_t bytes, uint64_t size) const {
+    const uint64_t tried = std::min(accumulation(size), kTrialMicroBatches),
+                   ahead = loader_options(session_, accumulation(size)).ahead;
+    return bytes / tried * (ahead - std::min(ahead, tried));
   }
 
   Session& session_;

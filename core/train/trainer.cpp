@@ -24,7 +24,8 @@ namespace pipeline::train {
 namespace {
 
 constexpr uint64_t kStepsForGradients = 100;  // by then each parameter that is used should have had one
-constexpr double kCheckSeconds = 0.25;        // between looks at the background writer
+constexpr uint64_t kStepsForMemory = 10;  // by then an allocator has what it needs for steps of many sizes
+constexpr double kCheckSeconds = 0.25;    // between looks at the background writer
 
 void add_means(const std::vector<MetricSum>& metrics, StepRecord& record) {
   for (const MetricSum& metric : metrics) {
@@ -136,14 +137,7 @@ void Trainer::start_loading() {
     if (const auto m = my_micro_batches_[index % per_step]) request.ids = sampler_.micro_batch(step, *m);
     return request;
   };
-  const unsigned workers = session_.workers();
-  batches_ = std::make_unique<Prefetcher>(
-      session_.task(),
-      Prefetcher::Options{.split = PL_SPLIT_TRAIN,
-                          .purpose = PL_PURPOSE_TRAIN,
-                          .workers = workers,
-                          .ahead = per_step + workers * every("loader.prefetch")},
-      sequence);
+  batches_ = std::make_unique<Prefetcher>(session_.task(), loader_options(session_, per_step), sequence);
 }
 
 // Without NVML there is nothing to tell of, and nothing wrong.
@@ -299,8 +293,10 @@ void Trainer::train_step() {
   record.flops = facts.flops;
 
   plugins::Strategy& strategy = session_.strategy();
-  const bool first = !forecast_;
-  if (first) forecast_.emplace(session_, copies_checkpoints(config_, total_steps_), largest_to_come());
+  if (!forecast_) {
+    forecast_.emplace(session_, copies_checkpoints(config_, total_steps_), largest_to_come());
+    forecast_steps_ = kStepsForMemory;
+  }
   strategy.begin_step(batches.size());
   for (size_t i = 0; i < batches.size(); ++i) {
     if (!batches[i]) {
@@ -310,9 +306,11 @@ void Trainer::train_step() {
     train_micro_batch(session_, batches[i], {.step = step, .index = *my_micro_batches_[i]}, now.weight,
                       state_.loss_scale);
     processes_.peers().progress();
-    if (first) forecast_->micro_batch();
+    if (forecast_steps_ > 0) forecast_->micro_batch();
+    if (checkpointer_.is_writing()) copy_in_a_step_ = true;
     if (profile_) lap(Cost::compute, fmt::format("forward and backward {} of {}", i + 1, batches.size()));
   }
+  if (forecast_steps_ > 0) --forecast_steps_;
   lap(Cost::compute);
   now.ticket = strategy.step(step_args(session_, record.learning_rate, state_.loss_scale));
   now.late = session_.take_late_metrics();
@@ -392,7 +390,8 @@ void Trainer::save(bool final) {
   if (final) checkpointer_.finish();
 }
 
-// The cost of this rank's largest micro-batch of the run, in terms of the largest one of the coming step.
+// The cost of this rank's largest micro-batch of the run, in terms of the largest one of the steps that the
+// forecast measures.
 double Trainer::largest_to_come() {
   if (!session_.task().has_sample_costs()) return 1;
   Sampler sampler(session_.plan(), sampler_options(session_));  // its own: it runs far ahead of the loader's
@@ -404,8 +403,8 @@ double Trainer::largest_to_come() {
     const auto costliest = costliest_micro_batches(sampler, costs, state_.step, end, mine, 1);
     return costliest.empty() ? 0.0 : costliest[0].cost;
   };
-  const double now = largest_until(state_.step + 1);
   const uint64_t end = total_steps_ > 0 ? total_steps_ : state_.step + sampler.steps_per_epoch();
+  const double now = largest_until(std::min(end, state_.step + kStepsForMemory));
   return now > 0 ? largest_until(end) / now : 1;
 }
 
@@ -414,8 +413,8 @@ void Trainer::compare_with_forecast(uint64_t predicted) {
   const bool on_device = session_.run_info().device.type == PL_DEVICE_CUDA;
   const uint64_t measured = on_device ? costs_->device_memory() : launch::peak_host_memory();
   if (measured == 0) return;
-  log_.info(fmt::format("memory     {} at most{}; predicted in the first step: {} ({:+.1f}%)",
-                        observe::human_bytes(measured), on_device ? " on the device" : "",
+  log_.info(fmt::format("memory     {} at most{}; predicted in the first {} steps: {} ({:+.1f}%)",
+                        observe::human_bytes(measured), on_device ? " on the device" : "", kStepsForMemory,
                         observe::human_bytes(predicted),
                         100 * (static_cast<double>(predicted) / static_cast<double>(measured) - 1)));
 }
@@ -430,8 +429,9 @@ void Trainer::summarize(bool finished) {
     mine["driver_memory"] = use->memory;
   }
   if (forecast_) {
-    mine["predicted_memory"] = forecast_->peak();
-    compare_with_forecast(forecast_->peak());
+    const uint64_t predicted = forecast_->peak(copy_in_a_step_);
+    mine["predicted_memory"] = predicted;
+    compare_with_forecast(predicted);
   }
   const std::vector<nlohmann::json> ranks = processes_.exchange("costs", mine);
   if (!processes_.is_first()) return;

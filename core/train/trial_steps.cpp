@@ -26,7 +26,6 @@ TrialStep TrialSteps::run(std::span<const std::vector<uint64_t>> micro_batches, 
     const std::optional<double> flops = task.flops(batches.back());
     result.flops = result.flops && flops ? std::optional(*result.flops + *flops) : std::nullopt;
   }
-  result.loaded = batches.size();
   result.loaded_bytes = std::max(before, launch::host_memory()) - before;
   const double began = now_seconds();
   strategy.begin_step(batches.size());
@@ -47,13 +46,6 @@ TrialStep TrialSteps::run(std::span<const std::vector<uint64_t>> micro_batches, 
   session_.read_metrics(session_.take_late_metrics());
   ++step_;
   return result;
-}
-
-uint64_t waiting_bytes(const Session& session, const TrialStep& tried, uint64_t accumulation_steps) {
-  const uint64_t ahead =
-      accumulation_steps +
-      session.workers() * static_cast<uint64_t>(session.config().get_int("loader.prefetch"));
-  return tried.loaded_bytes / tried.loaded * (ahead - std::min(ahead, tried.loaded));
 }
 
 }  // namespace pipeline::train

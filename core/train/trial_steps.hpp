@@ -18,8 +18,7 @@ struct TrialStep {
   double seconds = 0;       // of the whole step, without loading its data
   double pass_seconds = 0;  // of forward and backward passes alone
   std::optional<double> flops;
-  uint64_t loaded = 0;        // micro-batches
-  uint64_t loaded_bytes = 0;  // by which the process grew when these were loaded
+  uint64_t loaded_bytes = 0;  // by which the process grew when the step's batches were loaded
 };
 
 // The session is bound. Where several processes train, all take the same steps, and weight, flops, times are
@@ -38,8 +37,5 @@ class TrialSteps {
   LossScale loss_scale_;
   uint64_t step_ = 0;
 };
-
-// Bytes of the batches that a run's loader holds, besides those of the step that was tried.
-uint64_t waiting_bytes(const Session& session, const TrialStep& tried, uint64_t accumulation_steps);
 
 }  // namespace pipeline::train

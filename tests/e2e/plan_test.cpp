@@ -53,7 +53,7 @@ TEST_F(Plan, PredictsThePeakOfARun) {
   const Result run = call("run", larger);
   ASSERT_EQ(run.code, 0) << run.err;
   EXPECT_THAT(run.out,
-              testing::ContainsRegex("memory +[0-9.]+ [MG]B at most; predicted in the first step: "));
+              testing::ContainsRegex("memory +[0-9.]+ [MG]B at most; predicted in the first 10 steps: "));
   const json rank = json::parse(read_text(path("run/summary.json")))["ranks"][0];
   const double measured = rank["host_memory"];
   EXPECT_NEAR(rank["predicted_memory"].get<double>() / measured, 1, 0.1);
@@ -64,17 +64,17 @@ TEST_F(Plan, PredictsThePeakOfARun) {
   EXPECT_GT(state, 0.2 * measured) << "there is something to predict";
 }
 
-// A first step of short samples, whose activations are a third of those of the long ones that follow.
+// First steps of short samples, whose activations are a third of those of the long ones that follow.
 TEST_F(Plan, PredictsThePeakOfLongSamplesToCome) {
   std::string pairs;
-  for (int i = 0; i < 16; ++i)
-    pairs += R"({"document":")" + std::string(i < 8 ? 20 : 90, 'a') + R"(","summary":"b"})" + "\n";
+  for (int i = 0; i < 88; ++i)
+    pairs += R"({"document":")" + std::string(i < 80 ? 20 : 90, 'a') + R"(","summary":"b"})" + "\n";
   write_text(path("train.jsonl"), pairs);
   std::vector<std::string> sets;
   for (const char* set :
        {"run.reproducible=false", "task.model.n_layer=4", "task.model.n_head=4", "task.model.n_embd=256",
         "task.model.n_positions=128", "task.sequence.max_tokens=128", "task.tokenizer.vocab_size=257",
-        "train.global_batch=8", "train.micro_batch=8", "train.max_steps=2", "loader.shuffle=false",
+        "train.global_batch=8", "train.micro_batch=8", "train.max_steps=11", "loader.shuffle=false",
         "loader.group_by_length=false", "evaluate.every=0", "evaluate.at_end=false", "checkpoint.every=0"})
     sets.insert(sets.end(), {"--set", set});
   const json plan = planned(sets);

@@ -2,8 +2,10 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 
 #include <gtest/gtest.h>
 
@@ -102,6 +104,36 @@ TEST_F(Records, ThatWereChangedInPlaceWhileInUseAreNoticed) {
   std::filesystem::remove(path_);  // whoever has it open keeps it
   put(std::string(good.size(), 'x'));
   EXPECT_NO_THROW(store.check_length());
+}
+
+// Bytes of the file that count as this process's memory.
+uint64_t resident(const std::string& path) {
+  std::ifstream maps("/proc/self/smaps");
+  bool ours = false;
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find(path) != std::string::npos) ours = true;
+    if (ours && line.starts_with("Rss:")) return std::stoull(line.substr(4)) * 1024;
+  }
+  return UINT64_MAX;
+}
+
+TEST_F(Records, OfALargeFileThatIsReadAllTheTimePartIsInMemory) {
+  constexpr uint64_t kCount = 48, kBytes = uint64_t{1} << 20;
+  {
+    const RecordStore store = open();
+    RecordWriter writer(store, kKind);
+    for (uint64_t key = 0; key < kCount; ++key)
+      writer.append(make_record({key, 0}, std::string(kBytes, static_cast<char>('a' + key % 20))));
+  }
+  const RecordStore store = open();
+  uint64_t most = 0;
+  for (uint64_t key = 0; key < kCount; ++key) {
+    store.check(*store.find({key, 0}));
+    most = std::max(most, resident(path_));
+  }
+  EXPECT_GT(most, 16 * kBytes);
+  EXPECT_LT(most, 36 * kBytes);
+  EXPECT_EQ(held(store, 0), std::string(kBytes, 'a'));
 }
 
 TEST_F(Records, OfAnotherKindOrVersionAreNeverMisread) {

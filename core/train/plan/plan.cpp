@@ -84,13 +84,21 @@ void measure_steps(Session& session, const BatchPlan& batch, Plan& plan) {
   const auto largest = costliest_samples(session, sampler, batch, whole, count);
   // Libraries load code and set up buffers at their first use: these belong to the process.
   steps.run(half_of(largest), 0, 0);
+  // As many batches wait as in a run.
+  const auto sequence = [&](uint64_t index) -> std::optional<LoadRequest> {
+    const uint64_t step = index / batch.micro_batches;
+    return LoadRequest{.ids = sampler.micro_batch(step, index % batch.micro_batches),
+                       .epoch = sampler.epoch_of(step)};
+  };
+  Prefetcher loader(session.task(), loader_options(session, batch.accumulation_steps()), sequence);
+  loader.next();
   const auto measure = [&](MemoryForecast& forecast, const auto& micro_batches) {
     return steps.run(micro_batches, 0, 0, [&] { forecast.micro_batch(); });
   };
   MemoryForecast of_half = start_measuring(session, plan.peak_was_measured);
   measure(of_half, half_of(largest));
   MemoryForecast of_whole = start_measuring(session, plan.peak_was_measured);
-  const TrialStep heaviest = measure(of_whole, largest);
+  measure(of_whole, largest);
   const uint64_t half_activations = of_half.activations(), whole_activations = of_whole.activations();
   // Steps as the run has them; in many sizes an allocator needs more than for the largest one alone.
   std::vector<TrialStep> timed;
@@ -103,8 +111,6 @@ void measure_steps(Session& session, const BatchPlan& batch, Plan& plan) {
   const auto per_micro_batch = static_cast<double>(count);
   plan.measured_samples = whole;
   plan.measured_base = of_whole.base();
-  if (session.run_info().device.type == PL_DEVICE_CPU)
-    plan.measured_base += waiting_bytes(session, heaviest, batch.accumulation_steps());
   plan.measured_activations = of_whole.activations();
   plan.activations_per_sample =
       whole == half ? whole_activations / whole

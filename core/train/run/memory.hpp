@@ -31,21 +31,22 @@ bool copies_checkpoints(const config::Config& config, uint64_t total_steps);
 uint64_t memory_in_use(pl_device device);
 uint64_t peak_memory(pl_device device);
 
-// Predicts a rank's peak from the micro-batches of one step: by what these took beyond what the strategy
+// Predicts a rank's peak from the micro-batches of a few steps: by what these took beyond what the strategy
 // accounts for, its activations are known. Used from one thread; the session is bound.
 class MemoryForecast {
  public:
-  // Before the first micro-batch of the step. `copies_checkpoints`: they are written in the background.
-  // `largest`: the largest micro-batch to come, in terms of the largest one of this step.
+  // Before the first micro-batch. `copies_checkpoints`: they are written in the background. `largest`: the
+  // largest micro-batch of the run, in terms of the largest one of these steps.
   MemoryForecast(Session& session, bool copies_checkpoints, double largest = 1);
-  // After each micro-batch of the step.
+  // After each micro-batch.
   void micro_batch() { peak_ = peak_memory(device_); }
 
   // Process, libraries and data, or on a device its context: all that is in use between steps but for the
   // strategy's.
   uint64_t base() const;
-  uint64_t activations() const;  // of this step
-  uint64_t peak() const;         // of all steps
+  uint64_t activations() const;  // of these steps
+  // Of the run. `with_copy`: a checkpoint's copy is there during a step.
+  uint64_t peak(bool with_copy = true) const;
 
  private:
   pl_device device_;

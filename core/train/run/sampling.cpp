@@ -36,6 +36,14 @@ Sampler::CostFunction sample_costs(plugins::Task& task) {
   };
 }
 
+Prefetcher::Options loader_options(const Session& session, uint64_t accumulation_steps) {
+  return {.split = PL_SPLIT_TRAIN,
+          .purpose = PL_PURPOSE_TRAIN,
+          .workers = session.workers(),
+          .ahead = accumulation_steps +
+                   session.workers() * static_cast<uint64_t>(session.config().get_int("loader.prefetch"))};
+}
+
 uint64_t total_steps(const config::Config& config, const Sampler& sampler) {
   const auto steps = config.find_int("train.max_steps"), epochs = config.find_int("train.max_epochs");
   uint64_t total = steps ? static_cast<uint64_t>(*steps) : 0;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "core/train/data/prefetcher.hpp"
 #include "core/train/data/sampler.hpp"
 #include "core/train/run/session.hpp"
 
@@ -14,6 +15,9 @@ Sampler::Options sampler_options(Session& session);
 
 // What the samples of training cost, as the task tells: it has_sample_costs(), is open and must outlive this.
 Sampler::CostFunction sample_costs(plugins::Task& task);
+
+// Of training whose steps have so many micro-batches on a rank.
+Prefetcher::Options loader_options(const Session& session, uint64_t accumulation_steps);
 
 // As train.max_steps and train.max_epochs say; 0: only train.max_seconds ends the run.
 uint64_t total_steps(const config::Config& config, const Sampler& sampler);

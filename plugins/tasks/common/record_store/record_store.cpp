@@ -116,6 +116,13 @@ bool MappedFile::map(uint64_t bytes) {
   return true;
 }
 
+void MappedFile::count_read(uint64_t bytes) const {
+  constexpr uint64_t kMost = uint64_t{32} << 20;
+  if (bytes_.size() <= kMost || read_.fetch_add(bytes) + bytes < kMost) return;
+  read_ = 0;
+  ::madvise(const_cast<char*>(bytes_.data()), bytes_.size(), MADV_DONTNEED);
+}
+
 RecordStore::RecordStore(const std::string& path, const Kind& kind) : path_(path), kind_(kind) {
   file_ = MappedFile(path);
   if (!file_.is_open() && errno == ENOENT) return;
@@ -195,6 +202,7 @@ bool RecordStore::is_whole(const Record& record) const {
 }
 
 void RecordStore::check(const Record& record) const {
+  was_read(record);
   if (!is_whole(record)) fail_changed();
 }
 

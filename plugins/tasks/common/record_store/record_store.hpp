@@ -7,6 +7,7 @@
 // noticed, those after it are found, and a reader walks from header to header without reading the payloads.
 #pragma once
 
+#include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -81,10 +82,14 @@ class MappedFile {
   // False if that cannot be done, and errno says why.
   bool map(uint64_t bytes);
   std::string_view bytes() const { return bytes_; }  // aligned to a page
+  // So many bytes were read. Pages count as the process's memory once it has read them. After some MB all are
+  // given back: the system keeps the file's content as long as it has room.
+  void count_read(uint64_t bytes) const;
 
  private:
   int fd_ = -1;
   std::string_view bytes_;
+  mutable std::atomic<uint64_t> read_ = 0;
 };
 
 struct KeyHash {
@@ -116,6 +121,9 @@ class RecordStore {
   bool is_whole(const Record& record) const;
   // That a record that was whole still is: throws DataError, with what to do, if it is not.
   void check(const Record& record) const;
+  // For who reads records all the time: of a large file not all stays in the process's memory. check() does
+  // it.
+  void was_read(const Record& record) const { file_.count_read(record.bytes); }
   // That the file has not got shorter: to touch what is no longer there would end the process.
   void check_length() const;
   // At a multiple of 8 bytes. Valid as long as the store.

@@ -16,7 +16,7 @@ using files::Hash128;
 
 constexpr records::Kind kFeatures{
     .name = "PLVLFEAT", .version = 1, .remedy = "the pictures are encoded again"};
-constexpr uint64_t kLeastFresh = uint64_t{1} << 26;  // bytes held in memory before the files are read again
+constexpr uint64_t kLeastFresh = uint64_t{1} << 23;  // bytes held in memory before the files are read again
 constexpr uint64_t kFreshShare = 16;                 // and of what the files have one in so many
 
 // Before a record's values.
@@ -113,7 +113,9 @@ at::Tensor FeatureCache::find(const Hash128& picture) const {
   }
   for (const records::RecordStore& store : *stores) {
     const records::Record* record = store.find(picture);
-    if (record != nullptr && store.is_whole(*record)) return unpacked(store.payload(*record));
+    if (record == nullptr || !store.is_whole(*record)) continue;
+    store.was_read(*record);
+    return unpacked(store.payload(*record));
   }
   return {};
 }
