@@ -27,7 +27,6 @@ class Checkpointer {
   // Writes what the strategy holds after state.step steps; in the background unless `wait`. A full disk is an
   // error, or a warning where checkpoint.on_full_disk says so and `wait` is not set.
   void save(const TrainState& state, const std::optional<checkpoint::Metric>& metric, bool wait);
-  bool is_writing() const { return writer_.busy(); }  // in the background
   // Tells of what was written since the last call.
   void poll();
   void finish();

@@ -307,7 +307,6 @@ void Trainer::train_step() {
                       state_.loss_scale);
     processes_.peers().progress();
     if (forecast_steps_ > 0) forecast_->micro_batch();
-    if (checkpointer_.is_writing()) copy_in_a_step_ = true;
     if (profile_) lap(Cost::compute, fmt::format("forward and backward {} of {}", i + 1, batches.size()));
   }
   if (forecast_steps_ > 0) --forecast_steps_;
@@ -429,9 +428,8 @@ void Trainer::summarize(bool finished) {
     mine["driver_memory"] = use->memory;
   }
   if (forecast_) {
-    const uint64_t predicted = forecast_->peak(copy_in_a_step_);
-    mine["predicted_memory"] = predicted;
-    compare_with_forecast(predicted);
+    mine["predicted_memory"] = forecast_->peak();
+    compare_with_forecast(forecast_->peak());
   }
   const std::vector<nlohmann::json> ranks = processes_.exchange("costs", mine);
   if (!processes_.is_first()) return;

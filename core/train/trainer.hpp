@@ -111,7 +111,6 @@ class Trainer {
   std::optional<launch::DeviceMonitor> monitor_;  // of a device, in run()
   std::optional<MemoryForecast> forecast_;        // of the first steps of run()
   uint64_t forecast_steps_ = 0;                   // that are still to be measured for it
-  bool copy_in_a_step_ = false;                   // a step found the writer of a checkpoint at work
   std::unique_ptr<Records> records_;              // of rank 0, as is the next one
   std::unique_ptr<Reporter> reporter_;
   std::unique_ptr<Prefetcher> batches_;

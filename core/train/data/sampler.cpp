@@ -110,7 +110,7 @@ Sampler::Window Sampler::make_window(uint64_t epoch, uint64_t index) const {
 std::vector<CostedMicroBatch> costliest_micro_batches(Sampler& sampler, const Sampler::CostFunction& costs,
                                                       uint64_t begin, uint64_t end,
                                                       std::span<const uint64_t> indices, size_t count) {
-  constexpr uint64_t kMostSamples = uint64_t{1} << 17;
+  constexpr uint64_t kMostSamples = uint64_t{1} << 14;
   std::vector<CostedMicroBatch> all;
   std::vector<double> of_samples;
   uint64_t samples = 0;

@@ -63,9 +63,9 @@ uint64_t MemoryForecast::activations() const {
   return difference(difference(peak_, before_), strategy_.in_a_step());
 }
 
-uint64_t MemoryForecast::peak(bool with_copy) const {
+uint64_t MemoryForecast::peak() const {
   const double largest = static_cast<double>(activations()) * largest_;
-  return before_ + strategy_.in_a_step() + static_cast<uint64_t>(largest) + (with_copy ? checkpoint_ : 0);
+  return before_ + strategy_.in_a_step() + static_cast<uint64_t>(largest) + checkpoint_;
 }
 
 }  // namespace pipeline::train

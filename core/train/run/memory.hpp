@@ -45,8 +45,7 @@ class MemoryForecast {
   // strategy's.
   uint64_t base() const;
   uint64_t activations() const;  // of these steps
-  // Of the run. `with_copy`: a checkpoint's copy is there during a step.
-  uint64_t peak(bool with_copy = true) const;
+  uint64_t peak() const;         // of the run
 
  private:
   pl_device device_;
