@@ -144,6 +144,24 @@ class Check:
             text = self.runner.output(self.runner.command(verb, "summarization", "verbs"))
             assert "error" not in text, text[-1000:]
 
+    def watching(self, figures):
+        """What is said of a device before, during and after a run: planned and predicted memory, use, a found micro-batch, a trace."""
+        long = ["task.sequence.max_tokens=96", "train.global_batch=64", "train.micro_batch=32"]
+        plan = json.loads(self.runner.output([*self.runner.command("plan", "summarization", "watched", *long), "--json"]))
+        planned = next(row["memory"]["peak"] for row in plan["strategies"] if row["configured"])
+        self.runner.train("summarization", "watched", *long, "observe.profile=5-6")
+        rank = self.runner.summary("watched")["ranks"][0]
+        measured = rank["device_memory"] if self.devices else rank["host_memory"]
+        figures.update({"planned/measured": planned / measured, "predicted/measured": rank["predicted_memory"] / measured})
+        events = json.loads((self.runner.folder("watched") / "profile/trace.json").read_text())["traceEvents"]
+        figures["events"] = len(events)
+        self.runner.train("summarization", "found", "train.global_batch=64", 'train.micro_batch="auto"')
+        assert 0.9 <= figures["planned/measured"] <= 1.1, figures
+        assert 0.9 <= figures["predicted/measured"] <= 1.1, figures
+        if self.devices:
+            assert any(event.get("cat") == "kernel" for event in events), "no kernel in the trace"
+            figures.update({"utilisation": rank["device_utilisation"], "driver memory": rank["driver_memory"]})
+
     def too_large(self, figures):
         self.needs_device()
         huge = ["task.model.n_embd=1920", "task.model.n_layer=48", "task.model.n_positions=1024", "task.sequence.max_tokens=1024",
@@ -251,6 +269,7 @@ class Check:
         item("summarization ddp same bits", self.same_bits("summarization", "strategy.plugin=ddp"))
         item("summarization sharded 3 same bits", self.same_bits("summarization", "strategy.plugin=sharded", "strategy.zero_stage=3"))
         item("evaluate, predict, export", self.other_verbs)
+        item("plan, memory, use, profile", self.watching)
         item("a micro-batch that is too large", self.too_large)
         item("a hidden device", self.hidden_device)
         item("two ranks on one device", self.two_ranks_on_one_device)

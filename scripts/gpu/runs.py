@@ -73,6 +73,9 @@ class Runner:
     def metrics(self, name):
         return [json.loads(text) for text in (self.folder(name) / "metrics.jsonl").read_text().splitlines()]
 
+    def summary(self, name):
+        return json.loads((self.folder(name) / "summary.json").read_text())
+
     def losses(self, name):
         return [step["loss"] for step in self.metrics(name)]
 
