@@ -115,6 +115,13 @@ TEST_F(Plan, AsksEveryStrategyAndLeavesNothing) {
   EXPECT_GT(row(elsewhere, "ddp")["step_seconds"].get<double>(), 0);
 }
 
+TEST_F(Plan, HasFewerSamplesThanAStepTakes) {
+  write_text(path("train.jsonl"), small_pairs(0, 5));
+  const json plan = planned({"--set", "train.global_batch=64", "--set", "train.micro_batch=4"});
+  EXPECT_EQ(plan["measured"]["micro_batch"], 4);
+  EXPECT_TRUE(row(plan, "single")["configured"]);
+}
+
 TEST_F(Plan, SaysWhatAnAutomaticMicroBatchWouldBe) {
   const json plan = planned({"--processes", "2", "--set", "train.micro_batch=auto"});
   EXPECT_EQ(row(plan, "single")["micro_batch"], 8);

@@ -117,6 +117,7 @@ std::vector<CostedMicroBatch> costliest_micro_batches(Sampler& sampler, const Sa
   for (uint64_t step = begin; step < end && samples < kMostSamples; ++step)
     for (const uint64_t index : indices) {
       const std::vector<uint64_t> ids = sampler.micro_batch(step, index);
+      if (ids.empty()) continue;
       of_samples.resize(ids.size());
       costs(ids, of_samples);
       samples += ids.size();
