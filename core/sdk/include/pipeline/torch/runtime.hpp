@@ -8,6 +8,8 @@
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
+#include <ATen/ops/sin.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/Event.h>
 #include <c10/core/Stream.h>
 #include <c10/core/StreamGuard.h>
@@ -88,6 +90,9 @@ inline void apply_run_settings(const Context& context) {
   // weights, along the summed dimension.
   torch.setAllowBF16ReductionCuBLAS(false);
   torch.setAllowFP16ReductionCuBLAS(false);
+  // MKL's vector functions choose their code in the first call. If threads of the loader make it at the same
+  // time, one of them may get a less accurate one: now and then a run had other bits.
+  at::sin(at::zeros({16}));
   // cuDNN plans attention anew for every shape, which takes a second if every batch has a new one.
   torch.setSDPUseCuDNN(false);
 }
