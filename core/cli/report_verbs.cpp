@@ -110,7 +110,7 @@ int compare_runs(const CompareArgs& args) {
   std::vector<std::string> files;
   std::vector<report::RunRecord> runs;
   observe::Console console(observe::Console::Mode::automatic);
-  std::optional<observe::Elapsed> reading(std::in_place, console, "reading the runs");
+  std::optional<Working> reading(std::in_place, "reading the runs");
   if (!args.against.empty())
     runs.push_back(report::read_losses(args.against, fs::path(args.against).filename().string()));
   for (const std::string& input : args.inputs) {
@@ -134,7 +134,7 @@ int compare_runs(const CompareArgs& args) {
     console.line("stopped: the same command goes on from here");
     return kInterrupted;
   }
-  reading.emplace(console, "reading the runs");
+  reading.emplace("reading the runs");
   std::vector<std::string> failed;
   for (size_t i = 0; i < trials.size(); ++i) {
     if (trials[i].code != 0) failed.push_back(trials[i].name);

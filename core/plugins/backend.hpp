@@ -23,7 +23,7 @@ namespace pipeline::plugins {
 struct Flight {
   uint64_t sequence = 0;       // 1-based, the same on all ranks
   const char* operation = "";  // "all_reduce"
-  uint64_t count = 0;          // elements of the larger buffer
+  uint64_t count = 0;          // elements of the first buffer; of all_gather, the gathered one
   pl_dtype dtype{};
   std::chrono::steady_clock::time_point started{};
   std::chrono::steady_clock::time_point finished{};  // end of its wait; `started` while in progress

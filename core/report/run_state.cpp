@@ -64,11 +64,17 @@ std::optional<RunRecord> read(const fs::path& folder) {
   return read_run(folder, "");
 }
 
-RunState state_of(const fs::path& folder, const RunRecord* run) {
+// What can be told without its records; asked before they are read, since a run may end meanwhile.
+std::optional<RunState> marked(const fs::path& folder) {
   // The lock of a run with stages is held on the stage that is under way.
   if (is_locked(folder / ".lock")) return RunState::running;
   if (fs::exists(folder / "finished.txt")) return RunState::finished;
-  if (run == nullptr || run->training.steps.empty()) return RunState::begun;
+  return std::nullopt;
+}
+
+// Of one that has ended without being finished.
+RunState state_by(const std::optional<RunRecord>& run) {
+  if (!run || run->training.steps.empty()) return RunState::begun;
   const bool saved = run->summary.is_object() && run->summary.value("steps", uint64_t{0}) == run->last_step();
   return saved ? RunState::stopped : RunState::cut_off;
 }
@@ -81,8 +87,8 @@ std::string ago(fs::file_time_type time) {
 }  // namespace
 
 RunState state_of(const fs::path& folder) {
-  const auto run = read(folder);
-  return state_of(folder, run ? &*run : nullptr);
+  const auto state = marked(folder);
+  return state ? *state : state_by(read(folder));
 }
 
 std::string last_checkpoint(const fs::path& folder) {
@@ -118,9 +124,9 @@ std::string list_runs(const std::vector<fs::path>& folders) {
   std::vector<std::vector<std::string>> rows{
       {"run", "state", "step", "loss", "per second", "checkpoint", "last written"}};
   for (const fs::path& folder : folders) {
+    const auto state = marked(folder);
     const auto run = read(folder);
-    std::vector<std::string> row{folder.string(),
-                                 std::string(name_of(state_of(folder, run ? &*run : nullptr)))};
+    std::vector<std::string> row{folder.string(), std::string(name_of(state ? *state : state_by(run)))};
     if (run) {
       const std::vector<double>* const loss = run->training.find("loss");
       row.push_back(std::to_string(run->last_step()));

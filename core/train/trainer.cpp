@@ -236,6 +236,8 @@ Outcome Trainer::run() {
         metric_ && checkpointer_.saved(state_.step,
                                        false);  // the evaluation of a step that was saved when it was cut off
     if (boundary.save || is_best || made_up) save(false);
+    // An evaluation's memory, or a checkpoint's copy, would be taken for activations.
+    if (boundary.save || evaluates) forecast_is_made_ = forecast_.has_value();
     if (now_seconds() - looked > kCheckSeconds) {
       checkpointer_.poll();
       looked = now_seconds();
@@ -295,7 +297,6 @@ void Trainer::train_step() {
   plugins::Strategy& strategy = session_.strategy();
   if (!forecast_) {
     forecast_.emplace(session_, copies_checkpoints(config_, total_steps_), largest_to_come());
-    forecast_steps_ = kStepsForMemory;
   }
   strategy.begin_step(batches.size());
   for (size_t i = 0; i < batches.size(); ++i) {
@@ -306,10 +307,10 @@ void Trainer::train_step() {
     train_micro_batch(session_, batches[i], {.step = step, .index = *my_micro_batches_[i]}, now.weight,
                       state_.loss_scale);
     processes_.peers().progress();
-    if (forecast_steps_ > 0) forecast_->micro_batch();
+    if (!forecast_is_made_) forecast_->micro_batch();
     if (profile_) lap(Cost::compute, fmt::format("forward and backward {} of {}", i + 1, batches.size()));
   }
-  if (forecast_steps_ > 0) --forecast_steps_;
+  if (!forecast_is_made_) forecast_is_made_ = ++forecast_steps_ == kStepsForMemory;
   lap(Cost::compute);
   now.ticket = strategy.step(step_args(session_, record.learning_rate, state_.loss_scale));
   now.late = session_.take_late_metrics();
@@ -389,8 +390,8 @@ void Trainer::save(bool final) {
   if (final) checkpointer_.finish();
 }
 
-// The cost of this rank's largest micro-batch of the run, in terms of the largest one of the steps that the
-// forecast measures.
+// The cost of this rank's largest micro-batch to come, as far as it is looked for, in terms of the largest
+// one of the steps that the forecast measures.
 double Trainer::largest_to_come() {
   if (!session_.task().has_sample_costs()) return 1;
   Sampler sampler(session_.plan(), sampler_options(session_));  // its own: it runs far ahead of the loader's
@@ -412,9 +413,9 @@ void Trainer::compare_with_forecast(uint64_t predicted) {
   const bool on_device = session_.run_info().device.type == PL_DEVICE_CUDA;
   const uint64_t measured = on_device ? costs_->device_memory() : launch::peak_host_memory();
   if (measured == 0) return;
-  log_.info(fmt::format("memory     {} at most{}; predicted in the first {} steps: {} ({:+.1f}%)",
-                        observe::human_bytes(measured), on_device ? " on the device" : "", kStepsForMemory,
-                        observe::human_bytes(predicted),
+  log_.info(fmt::format("memory     {} at most{}; predicted in the first {} step{}: {} ({:+.1f}%)",
+                        observe::human_bytes(measured), on_device ? " on the device" : "", forecast_steps_,
+                        forecast_steps_ == 1 ? "" : "s", observe::human_bytes(predicted),
                         100 * (static_cast<double>(predicted) / static_cast<double>(measured) - 1)));
 }
 

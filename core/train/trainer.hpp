@@ -110,7 +110,8 @@ class Trainer {
   std::optional<Costs> costs_;                    // of run()
   std::optional<launch::DeviceMonitor> monitor_;  // of a device, in run()
   std::optional<MemoryForecast> forecast_;        // of the first steps of run()
-  uint64_t forecast_steps_ = 0;                   // that are still to be measured for it
+  uint64_t forecast_steps_ = 0;                   // that were measured for it
+  bool forecast_is_made_ = false;                 // no more are
   std::unique_ptr<Records> records_;              // of rank 0, as is the next one
   std::unique_ptr<Reporter> reporter_;
   std::unique_ptr<Prefetcher> batches_;

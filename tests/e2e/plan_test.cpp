@@ -53,7 +53,7 @@ TEST_F(Plan, PredictsThePeakOfARun) {
   const Result run = call("run", larger);
   ASSERT_EQ(run.code, 0) << run.err;
   EXPECT_THAT(run.out,
-              testing::ContainsRegex("memory +[0-9.]+ [MG]B at most; predicted in the first 10 steps: "));
+              testing::ContainsRegex("memory +[0-9.]+ [MG]B at most; predicted in the first 3 steps: "));
   const json rank = json::parse(read_text(path("run/summary.json")))["ranks"][0];
   const double measured = rank["host_memory"];
   EXPECT_NEAR(rank["predicted_memory"].get<double>() / measured, 1, 0.1);

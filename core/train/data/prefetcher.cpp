@@ -71,4 +71,16 @@ std::optional<plugins::Batch> Prefetcher::next() {
   return batch;
 }
 
+void Prefetcher::wait_until_full() {
+  if (workers_.empty()) return;
+  std::unique_lock lock(mutex_);
+  const auto is_last = [](const Slot& slot) { return slot.done && (slot.error || !slot.batch); };
+  ready_.wait(lock, [&] {
+    return std::ranges::any_of(slots_, is_last) ||
+           (slots_.size() >= options_.ahead && std::ranges::all_of(slots_, &Slot::done));
+  });
+  for (const Slot& slot : slots_)
+    if (slot.error) std::rethrow_exception(slot.error);
+}
+
 }  // namespace pipeline::train

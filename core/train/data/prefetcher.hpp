@@ -42,6 +42,9 @@ class Prefetcher {
   // The next batch; nullopt after the end of the sequence. Throws what its load threw.
   std::optional<plugins::Batch> next();
 
+  // Until as many batches as it may hold wait for next(), or all that there are. Throws what a load threw.
+  void wait_until_full();
+
  private:
   struct Slot {
     bool done = false;

@@ -110,19 +110,20 @@ Sampler::Window Sampler::make_window(uint64_t epoch, uint64_t index) const {
 std::vector<CostedMicroBatch> costliest_micro_batches(Sampler& sampler, const Sampler::CostFunction& costs,
                                                       uint64_t begin, uint64_t end,
                                                       std::span<const uint64_t> indices, size_t count) {
-  constexpr uint64_t kMostSamples = uint64_t{1} << 14;
+  constexpr uint64_t kMostSamples = uint64_t{1} << 16;
   std::vector<CostedMicroBatch> all;
   std::vector<double> of_samples;
   uint64_t samples = 0;
-  for (uint64_t step = begin; step < end && samples < kMostSamples; ++step)
+  for (uint64_t step = begin; step < end && samples < kMostSamples; ++step) {
+    samples += sampler.samples_in(step);
     for (const uint64_t index : indices) {
       const std::vector<uint64_t> ids = sampler.micro_batch(step, index);
       if (ids.empty()) continue;
       of_samples.resize(ids.size());
       costs(ids, of_samples);
-      samples += ids.size();
       all.push_back({step, index, std::accumulate(of_samples.begin(), of_samples.end(), 0.0)});
     }
+  }
   std::ranges::stable_sort(all, std::ranges::greater(), &CostedMicroBatch::cost);
   all.resize(std::min(count, all.size()));
   return all;

@@ -82,7 +82,7 @@ struct CostedMicroBatch {
 };
 
 // The `count` costliest, the first one first, of those with `indices` in each of the steps begin <= step <
-// end: of so many steps as have some ten thousand samples. Empty ones are left out.
+// end: of so many steps as have 65,536 samples. Empty ones are left out.
 std::vector<CostedMicroBatch> costliest_micro_batches(Sampler& sampler, const Sampler::CostFunction& costs,
                                                       uint64_t begin, uint64_t end,
                                                       std::span<const uint64_t> indices, size_t count);

@@ -23,13 +23,13 @@ constexpr uint64_t kMicroBatches = 4;  // of a measured step, at most
 constexpr int kTimedSteps = 10;
 constexpr double kTimedSeconds = 3;  // of all timed steps; one is taken whatever its time
 
-// The samples of training from `step` on, in micro-batches of `size`; over again where there are too few.
-std::vector<std::vector<uint64_t>> samples_from(uint64_t step, Sampler& sampler, const BatchPlan& batch,
-                                                uint64_t size, uint64_t count) {
+// `count` micro-batches of `size`, from all over a step: it may have its samples in the order of their
+// lengths. Some samples are there twice where it has too few.
+std::vector<std::vector<uint64_t>> samples_of(uint64_t step, Sampler& sampler, const BatchPlan& batch,
+                                              uint64_t size, uint64_t count) {
   std::vector<uint64_t> ids;
-  for (uint64_t more = 0; more < sampler.steps_per_epoch() && ids.size() < size * count; ++more)
-    for (uint64_t m = 0; m < batch.micro_batches; ++m)
-      for (const uint64_t id : sampler.micro_batch(step + more, m)) ids.push_back(id);
+  for (uint64_t i = 0; i < count; ++i)
+    for (const uint64_t id : sampler.micro_batch(step, i * batch.micro_batches / count)) ids.push_back(id);
   std::vector<std::vector<uint64_t>> micro_batches(count);
   size_t next = 0;
   for (std::vector<uint64_t>& micro_batch : micro_batches)
@@ -41,7 +41,7 @@ std::vector<std::vector<uint64_t>> samples_from(uint64_t step, Sampler& sampler,
 // ones.
 std::vector<std::vector<uint64_t>> costliest_samples(Session& session, Sampler& sampler,
                                                      const BatchPlan& batch, uint64_t size, uint64_t count) {
-  if (!session.task().has_sample_costs()) return samples_from(0, sampler, batch, size, count);
+  if (!session.task().has_sample_costs()) return samples_of(0, sampler, batch, size, count);
   std::vector<uint64_t> indices(batch.micro_batches);
   std::iota(indices.begin(), indices.end(), uint64_t{0});
   const uint64_t steps = total_steps(session.config(), sampler);
@@ -91,7 +91,7 @@ void measure_steps(Session& session, const BatchPlan& batch, Plan& plan) {
                        .epoch = sampler.epoch_of(step)};
   };
   Prefetcher loader(session.task(), loader_options(session, batch.accumulation_steps()), sequence);
-  loader.next();
+  loader.wait_until_full();
   const auto measure = [&](MemoryForecast& forecast, const auto& micro_batches) {
     return steps.run(micro_batches, 0, 0, [&] { forecast.micro_batch(); });
   };
@@ -104,7 +104,7 @@ void measure_steps(Session& session, const BatchPlan& batch, Plan& plan) {
   std::vector<TrialStep> timed;
   for (double seconds = 0; timed.size() < kTimedSteps && seconds < kTimedSeconds;
        seconds += timed.back().seconds)
-    timed.push_back(measure(of_whole, samples_from(timed.size(), sampler, batch, whole, count)));
+    timed.push_back(measure(of_whole, samples_of(timed.size(), sampler, batch, whole, count)));
   std::ranges::sort(timed, {}, &TrialStep::seconds);
   const TrialStep& median = timed[(timed.size() - 1) / 2];
 

@@ -35,7 +35,8 @@ bool copies_checkpoints(const config::Config& config, uint64_t total_steps) {
     const auto every = static_cast<uint64_t>(config.get_int(key));
     return every > 0 && (total_steps == 0 || every < total_steps);
   };
-  return within("checkpoint.every") || (within("evaluate.every") && config.get_bool("checkpoint.keep_best"));
+  return within("checkpoint.every") || config.get_float("checkpoint.every_seconds") > 0 ||
+         (within("evaluate.every") && config.get_bool("checkpoint.keep_best"));
 }
 
 uint64_t memory_in_use(pl_device device) {
@@ -55,6 +56,7 @@ MemoryForecast::MemoryForecast(Session& session, bool copies_checkpoints, double
                                                                       : 0),
       largest_(largest),
       before_(memory_in_use(device_)),
+      earlier_peak_(peak_memory(device_)),
       peak_(before_) {}
 
 uint64_t MemoryForecast::base() const { return difference(before_, strategy_.lasting()); }
@@ -64,6 +66,8 @@ uint64_t MemoryForecast::activations() const {
 }
 
 uint64_t MemoryForecast::peak() const {
+  // What came before these steps, such as preparing the data, took more: of them no more is known.
+  if (peak_ <= earlier_peak_) return std::max(earlier_peak_, before_ + strategy_.in_a_step() + checkpoint_);
   const double largest = static_cast<double>(activations()) * largest_;
   return before_ + strategy_.in_a_step() + static_cast<uint64_t>(largest) + checkpoint_;
 }

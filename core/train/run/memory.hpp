@@ -2,6 +2,7 @@
 // says of itself, and what can only be measured.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "core/train/run/session.hpp"
@@ -39,7 +40,7 @@ class MemoryForecast {
   // largest micro-batch of the run, in terms of the largest one of these steps.
   MemoryForecast(Session& session, bool copies_checkpoints, double largest = 1);
   // After each micro-batch.
-  void micro_batch() { peak_ = peak_memory(device_); }
+  void micro_batch() { peak_ = std::max(peak_, peak_memory(device_)); }
 
   // Process, libraries and data, or on a device its context: all that is in use between steps but for the
   // strategy's.
@@ -52,7 +53,7 @@ class MemoryForecast {
   StrategyMemory strategy_;
   uint64_t checkpoint_;
   double largest_;
-  uint64_t before_, peak_;
+  uint64_t before_, earlier_peak_, peak_;
 };
 
 }  // namespace pipeline::train

@@ -103,22 +103,22 @@ Profile::Profile(Session& session, const RunFolder& folder, ProfiledSteps steps,
     : session_(session),
       folder_(folder.path() / "profile"),
       steps_(steps),
-      setting_("observe.profile = " + session.config().show("observe.profile")),
-      end_is_known_(total_steps > 0) {
+      setting_("observe.profile = " + session.config().show("observe.profile")) {
   if (next_step > steps.last)
     session.log().info(
         fmt::format("{}: this run continues with step {}: nothing is recorded", setting_, next_step));
-  else if (end_is_known_)
+  else if (total_steps > 0)
     warn_if_before_all(total_steps);
 }
 
-void Profile::end(uint64_t step) const {
-  if (!end_is_known_) warn_if_before_all(step);
+void Profile::end(uint64_t step) {
+  if (!has_warned_) warn_if_before_all(step);
 }
 
-void Profile::warn_if_before_all(uint64_t last) const {
-  if (last < steps_.first)
-    session_.log().warning(fmt::format("{} has no effect: the run ends after step {}", setting_, last));
+void Profile::warn_if_before_all(uint64_t last) {
+  if (last >= steps_.first) return;
+  has_warned_ = true;
+  session_.log().warning(fmt::format("{} has no effect: the run ends after step {}", setting_, last));
 }
 
 Profile::~Profile() {

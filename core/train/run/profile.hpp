@@ -51,14 +51,14 @@ class Profile {
   bool is_over() const { return recording_ && steps_done_ > 0 && last_done_ == steps_.last; }
   bool is_recording() const { return recording_; }
   // The run ended after `step`: says so if its steps were not among those to record and nobody could know.
-  void end(uint64_t step) const;
+  void end(uint64_t step);
   // Ends the recording, writes the files and, on rank 0, prints what was found. All ranks together.
   void finish();
 
  private:
   struct Report;
 
-  void warn_if_before_all(uint64_t last) const;
+  void warn_if_before_all(uint64_t last);
   void start();
   void start_operations();
   // Both leave in problems_ what went wrong.
@@ -74,7 +74,7 @@ class Profile {
   const std::filesystem::path folder_;
   const ProfiledSteps steps_;
   const std::string setting_;
-  const bool end_is_known_;  // beforehand
+  bool has_warned_ = false;
   bool recording_ = false;
   const plugins::Plugin* profiler_ = nullptr;  // whose profiler runs
   std::vector<observe::TraceEvent> events_;

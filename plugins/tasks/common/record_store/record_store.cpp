@@ -117,7 +117,8 @@ bool MappedFile::map(uint64_t bytes) {
 }
 
 void MappedFile::count_read(uint64_t bytes) const {
-  constexpr uint64_t kMost = uint64_t{32} << 20;
+  constexpr uint64_t kMost = uint64_t{32} << 20, kAround = uint64_t{64} << 10;  // what Linux maps at once
+  bytes = std::max(bytes, kAround);
   if (bytes_.size() <= kMost || read_.fetch_add(bytes) + bytes < kMost) return;
   read_ = 0;
   ::madvise(const_cast<char*>(bytes_.data()), bytes_.size(), MADV_DONTNEED);

@@ -87,12 +87,14 @@ void read_llava(const std::string& path, bool answer_required,
 void read_captions(const std::string& path, const CaptionColumns& columns,
                    const std::function<void(Conversation&&)>& sink, ReadReport& report,
                    const ReadHooks& hooks) {
+  const bool is_another = columns.question == columns.image || columns.question == columns.caption ||
+                          columns.question == columns.id;
   text_pairs::PairReport pairs;
   text_pairs::read_pairs(path,
                          {.first = columns.image,
                           .second = columns.caption,
                           .id = columns.id.empty() ? "id" : columns.id,
-                          .extra = columns.question,
+                          .extra = is_another ? "" : columns.question,
                           .second_required = columns.answer_required,
                           .id_required = !columns.id.empty()},
                          [&](text_pairs::Pair&& pair) {

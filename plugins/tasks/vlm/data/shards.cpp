@@ -36,12 +36,16 @@ Conversation conversation_of(Sample&& sample, const CaptionColumns& columns) {
     if (object.contains("conversations")) result = llava_conversation(object);
   }
   if (result.turns.empty()) {
-    const auto text_of = [&](const std::string& name) {
-      const auto field = object.find(name);
-      return field != object.end() && field->is_string() ? field->get<std::string>() : "";
-    };
-    if (sample.kind == "json") sample.text = text_of(columns.caption);
-    result.turns = {{false, ask_about_picture(text_of(columns.question))}};
+    std::string question;
+    if (sample.kind == "json") {
+      const auto caption = object.find(columns.caption), asked = object.find(columns.question);
+      sample.text = caption != object.end() && caption->is_string() ? caption->get<std::string>() : "";
+      if (asked != object.end() && asked != caption && !asked->is_null()) {
+        if (!asked->is_string()) throw DataError("its \"" + columns.question + "\" is no text");
+        if (!text_pairs::is_blank(asked->get_ref<const std::string&>())) question = *asked;
+      }
+    }
+    result.turns = {{false, ask_about_picture(question)}};
     if (sample.text.ends_with('\n')) sample.text.pop_back();
     if (!text_pairs::is_blank(sample.text)) result.turns.push_back({true, std::move(sample.text)});
   }

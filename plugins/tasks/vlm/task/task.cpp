@@ -83,7 +83,9 @@ void VlmTask::open_question() {
     config_error("ask.image",
                  "there is no such file; a path is taken from the folder in which the program is started");
   if (ask.question.find(kImageMark) != std::string::npos)
-    config_error("ask.question", "must not have <image>: the picture is put before it");
+    config_error("ask.question", ask.image.empty()
+                                     ? "has <image>, and there is no picture: give task.ask.image"
+                                     : "must not have <image>: the picture is put before it");
   nlohmann::json object{
       {"id", ask.image.empty() ? "question" : ask.image.filename().string()},
       {"conversations",
