@@ -136,6 +136,23 @@ TEST_F(Records, OfALargeFileThatIsReadAllTheTimePartIsInMemory) {
   EXPECT_EQ(held(store, 0), std::string(kBytes, 'a'));
 }
 
+TEST_F(Records, OfALargeFileOfSmallOnesThatAreReadAnywherePartIsInMemory) {
+  constexpr uint64_t kCount = 12'000, kBytes = 4'000;
+  {
+    const RecordStore store = open();
+    RecordWriter writer(store, kKind);
+    for (uint64_t key = 0; key < kCount; ++key)
+      writer.append(make_record({key, 0}, std::string(kBytes, 'x')));
+  }
+  const RecordStore store = open();
+  uint64_t most = 0;
+  for (uint64_t i = 0; i < kCount / 4; ++i) {
+    store.check(*store.find({i * 7'919 % kCount, 0}));
+    if (i % 64 == 0) most = std::max(most, resident(path_));
+  }
+  EXPECT_LT(most, uint64_t{40} << 20);
+}
+
 TEST_F(Records, OfAnotherKindOrVersionAreNeverMisread) {
   append(1, "one");
   for (const Kind& other : {Kind{"TESTFILE", 2, "again"}, Kind{"OTHER", 1, "again"}}) {

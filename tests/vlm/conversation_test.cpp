@@ -127,6 +127,10 @@ TEST_F(Conversations, ARecordMayHaveAQuestionWhoseAnswerIsTheCaption) {
   EXPECT_THAT(report_.table("q.jsonl"), HasSubstr("1 of 4 records of q.jsonl are not used"));
   columns.caption = "a";
   columns.question = "q";
+  columns.question = "a";
+  EXPECT_EQ(read("c.csv", "image,a\nx.png,This.\n", columns).at(0).turns.at(0).text, "<image>")
+      << "a column is one thing";
+  columns.question = "q";
   const auto table = read("q.csv", "image,q,a\nx.png,What?,This.\n", columns);
   EXPECT_EQ(table.at(0).turns.at(0).text, "<image>\nWhat?");
   EXPECT_EQ(table.at(0).turns.at(1).text, "This.");

@@ -166,5 +166,20 @@ TEST_F(Shards, AreReadAgainWhenTheyHaveChanged) {
   }
 }
 
+TEST_F(Shards, AQuestionIsAskedAndTheCaptionAnswersIt) {
+  put("1.png", "p");
+  put("1.json", R"({"caption":"A cat.","question":"What?"})");
+  put("2.png", "p");
+  put("2.json", R"({"caption":"A dog.","question":" "})");
+  put("3.png", "p");
+  put("3.json", R"({"caption":"A cow.","question":7})");
+  const auto all = read(pack("q.tar", "--format=gnu"));
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[0].turns.at(0).text, "<image>\nWhat?");
+  EXPECT_EQ(all[0].turns.at(1).text, "A cat.");
+  EXPECT_EQ(all[1].turns.at(0).text, "<image>");
+  EXPECT_THAT(report_.table("q.tar"), testing::HasSubstr("its \"question\" is no text"));
+}
+
 }  // namespace
 }  // namespace pipeline::vlm
