@@ -1,5 +1,5 @@
-// Every plugin of the product keeps the promises of pipeline.h, and so do those for tests that `pipeline new`
-// copies. configs/NAME.toml configures a plugin that needs options.
+// Every plugin of the product keeps the promises of pipeline.h, and so do the frozen ones, those in C that
+// `pipeline new` copies, and the fake backend. configs/NAME.toml configures a plugin that needs options.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -50,7 +50,7 @@ class Profile {
   // Whether finish() is due.
   bool is_over() const { return recording_ && steps_done_ > 0 && last_done_ == steps_.last; }
   bool is_recording() const { return recording_; }
-  // The run ended after `step`: says so if its steps were not among those to record and nobody could know.
+  // The run ended after `step`: a warning, unless it was given before, if that is before all steps to record.
   void end(uint64_t step);
   // Ends the recording, writes the files and, on rank 0, prints what was found. All ranks together.
   void finish();

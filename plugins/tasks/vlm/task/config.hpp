@@ -25,8 +25,7 @@ struct DataConfig {
   void describe(Options& o) {
     o("train", train,
       "what to learn from: captions or questions and answers (JSONL, CSV, TSV), conversations (LLaVA's "
-      "JSON), or "
-      "WebDataset's shards (a .tar file or a folder of such)")
+      "JSON), or WebDataset's shards (a .tar file or a folder of such)")
         .required();
     o("val", val, "the same, to evaluate during training; empty: none");
     o("test", test, "the same, to evaluate or predict at the end; empty: none").may_change();

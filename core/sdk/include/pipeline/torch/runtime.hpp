@@ -90,8 +90,8 @@ inline void apply_run_settings(const Context& context) {
   // weights, along the summed dimension.
   torch.setAllowBF16ReductionCuBLAS(false);
   torch.setAllowFP16ReductionCuBLAS(false);
-  // MKL's vector functions choose their code in the first call. If threads of the loader make it at the same
-  // time, one of them may get a less accurate one: now and then a run had other bits.
+  // Now and then a run had other bits where threads of the loader were the first to call MKL's vector
+  // functions, several at the same time. Not since this thread calls one before them.
   at::sin(at::zeros({16}));
   // cuDNN plans attention anew for every shape, which takes a second if every batch has a new one.
   torch.setSDPUseCuDNN(false);
