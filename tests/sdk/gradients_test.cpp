@@ -68,6 +68,31 @@ TEST_F(GradientsTest, handing_over_moves_the_memory) {
   EXPECT_TRUE(at::equal(values_[1], at::ones({2, 3})));
 }
 
+// One that was added up in float32, of a parameter in bfloat16: autograd would round it.
+TEST_F(GradientsTest, a_wider_gradient_stays_as_wide) {
+  struct Wide : torch::autograd::Function<Wide> {
+    static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& x) {
+      return x.to(at::kFloat);
+    }
+    static pipeline::Tensors backward(torch::autograd::AutogradContext*, const pipeline::Tensors& gradients) {
+      return {gradients[0] * (1 + 0x1p-20f)};
+    }
+  };
+  const at::Tensor w = at::zeros({2, 3}, at::kBFloat16).requires_grad_(true);
+  value_ = value_.to(at::kBFloat16);
+  bind(w, /*hand_over=*/true);
+  const pipeline::GradientSink sink(&raw_sink_);
+  const pipeline::ParameterTable::Delivery delivery(table_, sink);
+  Wide::apply(w).sum().backward();
+  pipeline::recompute([&](const pipeline::Tensors&) { return pipeline::Tensors{Wide::apply(w).sum()}; }, {},
+                      {w})[0]
+      .backward();
+  ASSERT_EQ(values_.size(), 2u);
+  for (const at::Tensor& value : values_) EXPECT_TRUE(at::equal(value, at::full({2, 3}, 1 + 0x1p-20f)));
+  (w * 2).sum().backward();
+  EXPECT_EQ(values_.back().scalar_type(), at::kBFloat16) << "others come in the parameter's own type";
+}
+
 TEST_F(GradientsTest, a_gradient_that_is_a_view_arrives_whole_and_contiguous) {
   bind(w_, /*hand_over=*/true);
   const pipeline::GradientSink sink(&raw_sink_);

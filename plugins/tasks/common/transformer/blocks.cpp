@@ -38,7 +38,7 @@ class NormLinear : public torch::autograd::Function<NormLinear> {
     const at::Tensor input = normed.y.to(dtype);
     at::Tensor y = gemm(input, weight.to(dtype), {.bias = bias_in(bias, dtype)});
     const bool need_norm = any_needs_gradient(x, norm_weight, norm_bias, weight);
-    ctx->save_for_backward({kept_if(need_norm, x), norm_weight, norm_bias, weight, bias,
+    ctx->save_for_backward({kept_if(need_norm, x), norm_weight, norm_bias, weight,
                             kept_if(need_norm, normed.mean), kept_if(need_norm, normed.rstd),
                             kept_normed(input, weight)});
     return y;
@@ -46,15 +46,15 @@ class NormLinear : public torch::autograd::Function<NormLinear> {
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const auto t = ctx->get_saved_variables();
-    const at::Tensor &x = t[0], &norm_weight = t[1], &norm_bias = t[2], &weight = t[3], &bias = t[4],
-                     &mean = t[5], &rstd = t[6];
+    const at::Tensor &x = t[0], &norm_weight = t[1], &norm_bias = t[2], &weight = t[3], &mean = t[4],
+                     &rstd = t[5];
     const at::Tensor dy = grads[0].contiguous();
     at::Tensor dweight;
     if (ctx->needs_input_grad(3)) {
-      const at::Tensor normed = normed_again(t[7], x, {norm_weight, norm_bias}, mean, rstd, dy.scalar_type());
-      dweight = weight_gradient(normed, dy, weight, true);
+      const at::Tensor normed = normed_again(t[6], x, {norm_weight, norm_bias}, mean, rstd, dy.scalar_type());
+      dweight = weight_gradient(normed, dy, true);
     }
-    const at::Tensor dbias = bias_gradient(dy, bias, ctx->needs_input_grad(4));
+    const at::Tensor dbias = bias_gradient(dy, ctx->needs_input_grad(4));
     const bool need_norm = ctx->needs_input_grad(1) || ctx->needs_input_grad(2);
     LayerNormGradients d;
     if (ctx->needs_input_grad(0) || need_norm) {
@@ -82,20 +82,19 @@ class LinearResidual : public torch::autograd::Function<LinearResidual> {
     } else {
       y = residual + gemm(h, w, {.bias = b});
     }
-    ctx->save_for_backward({kept_if(weight.requires_grad(), h), weight, bias});
+    ctx->save_for_backward({kept_if(weight.requires_grad(), h), weight});
     keep(ctx, std::pair(dropout, dtype));
     return y;
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const auto t = ctx->get_saved_variables();
-    const at::Tensor &h = t[0], &weight = t[1], &bias = t[2];
+    const at::Tensor &h = t[0], &weight = t[1];
     const at::Tensor dresidual = grads[0].contiguous();
     const auto& [dropout, dtype] = kept<std::pair<Dropout, at::ScalarType>>(ctx);
     const at::Tensor dy = (dropout.active() ? apply_dropout(dresidual, dropout) : dresidual).to(dtype);
     return {ctx->needs_input_grad(0) ? input_gradient(dy, weight) : Variable(),
-            weight_gradient(h, dy, weight, ctx->needs_input_grad(1)),
-            bias_gradient(dy, bias, ctx->needs_input_grad(2)),
+            weight_gradient(h, dy, ctx->needs_input_grad(1)), bias_gradient(dy, ctx->needs_input_grad(2)),
             ctx->needs_input_grad(3) ? dresidual : Variable(), Variable()};
   }
 };
@@ -123,8 +122,8 @@ class NormMlpResidual : public torch::autograd::Function<NormMlpResidual> {
       y = dropout.active() ? apply_dropout(y, dropout, x, true) : y.add(x);
     }
     const bool need_norm = any_needs_gradient(x, norm_weight, norm_bias, up_weight);
-    ctx->save_for_backward({kept_if(need_norm, x), norm_weight, norm_bias, up_weight, up_bias, down_weight,
-                            down_bias, kept_if(need_norm, normed.mean), kept_if(need_norm, normed.rstd), pre,
+    ctx->save_for_backward({kept_if(need_norm, x), norm_weight, norm_bias, up_weight, down_weight,
+                            kept_if(need_norm, normed.mean), kept_if(need_norm, normed.rstd), pre,
                             kept_input});
     keep(ctx, std::pair(dropout, form));
     return y;
@@ -132,25 +131,25 @@ class NormMlpResidual : public torch::autograd::Function<NormMlpResidual> {
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const auto t = ctx->get_saved_variables();
-    const at::Tensor &x = t[0], &norm_weight = t[1], &norm_bias = t[2], &up_weight = t[3], &up_bias = t[4],
-                     &down_weight = t[5], &down_bias = t[6], &mean = t[7], &rstd = t[8], &pre = t[9];
+    const at::Tensor &x = t[0], &norm_weight = t[1], &norm_bias = t[2], &up_weight = t[3],
+                     &down_weight = t[4], &mean = t[5], &rstd = t[6], &pre = t[7];
     const auto& [dropout, form] = kept<std::pair<Dropout, Gelu>>(ctx);
     const at::Tensor dresidual = grads[0].contiguous();
     const at::Tensor dy =
         (dropout.active() ? apply_dropout(dresidual, dropout) : dresidual).to(pre.scalar_type());
 
     auto [h, dpre] = gelu_again_and_backward(pre, input_gradient(dy, down_weight), form);
-    const at::Tensor ddown_weight = weight_gradient(h, dy, down_weight, ctx->needs_input_grad(5));
-    const at::Tensor ddown_bias = bias_gradient(dy, down_bias, ctx->needs_input_grad(6));
+    const at::Tensor ddown_weight = weight_gradient(h, dy, ctx->needs_input_grad(5));
+    const at::Tensor ddown_bias = bias_gradient(dy, ctx->needs_input_grad(6));
     h.reset();
 
     at::Tensor dup_weight;
     if (ctx->needs_input_grad(3)) {
       const at::Tensor normed =
-          normed_again(t[10], x, {norm_weight, norm_bias}, mean, rstd, dpre.scalar_type());
-      dup_weight = weight_gradient(normed, dpre, up_weight, true);
+          normed_again(t[8], x, {norm_weight, norm_bias}, mean, rstd, dpre.scalar_type());
+      dup_weight = weight_gradient(normed, dpre, true);
     }
-    const at::Tensor dup_bias = bias_gradient(dpre, up_bias, ctx->needs_input_grad(4));
+    const at::Tensor dup_bias = bias_gradient(dpre, ctx->needs_input_grad(4));
     const bool need_norm = ctx->needs_input_grad(1) || ctx->needs_input_grad(2);
     LayerNormGradients d;
     if (ctx->needs_input_grad(0) || need_norm) {
@@ -197,13 +196,13 @@ class NormSwigluResidual : public torch::autograd::Function<NormSwigluResidual> 
     const at::Tensor dresidual = grads[0].contiguous(), dy = dresidual.to(gated.scalar_type());
     const bool need_down = ctx->needs_input_grad(4);
     auto [h, dgated] = swiglu_again_and_backward(gated, input_gradient(dy, down_weight), need_down);
-    const at::Tensor ddown = weight_gradient(h, dy, down_weight, need_down);
+    const at::Tensor ddown = weight_gradient(h, dy, need_down);
     h.reset();
     at::Tensor dup;
     if (ctx->needs_input_grad(3)) {
       const at::Tensor normed =
           normed_again(t[8], x, {norm_weight, norm_bias}, mean, rstd, dgated.scalar_type());
-      dup = weight_gradient(normed, dgated, up_weight, true);
+      dup = weight_gradient(normed, dgated, true);
     }
     LayerNormGradients d;
     if (ctx->needs_input_grad(0) || ctx->needs_input_grad(1)) {

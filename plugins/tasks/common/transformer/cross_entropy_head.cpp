@@ -101,7 +101,7 @@ class CrossEntropyHead : public torch::autograd::Function<CrossEntropyHead> {
                need_h = gradient && (need_norm || x.requires_grad());
     at::Tensor dh = need_h ? at::empty_like(h) : at::Tensor();
     // Over all chunks they add up in float32, or in double where that is computed in.
-    const at::TensorOptions sums = weight.options().dtype(at::promote_types(options.compute, at::kFloat));
+    const at::TensorOptions sums = weight.options().dtype(wide(options.compute));
     at::Tensor dweight = need_weight ? at::empty(weight.sizes(), sums) : at::Tensor();
     if (need_weight && count == 0) dweight.zero_();
     at::Tensor dbias = need_bias ? at::zeros(bias.sizes(), sums) : at::Tensor();

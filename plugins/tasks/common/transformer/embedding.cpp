@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "gemm.hpp"
 #include "kept.hpp"
 #include "kernels/kernels.hpp"
 #include "parallel.hpp"
@@ -14,9 +15,6 @@ struct SavedEmbedding {
   std::shared_ptr<SharedGradient> shared;
   int64_t rows, position_rows;
 };
-
-// What many rows add up in.
-at::ScalarType wide(at::ScalarType type) { return at::promote_types(type, at::kFloat); }
 
 // gradient[index[n]] += rows[n], n in order, so that repeated indices add up in one order; the gradient is
 // wide.

@@ -132,8 +132,17 @@ at::Tensor gemm(const at::Tensor& a, const at::Tensor& b, const GemmOptions& opt
   return c;
 }
 
+at::ScalarType wide(at::ScalarType type) { return at::promote_types(type, at::kFloat); }
+
+at::Tensor weight_gradient(const at::Tensor& x, const at::Tensor& dy, bool needed) {
+  if (!needed) return {};
+  at::Tensor dw = at::empty({x.size(1), dy.size(1)}, x.options().dtype(wide(x.scalar_type())));
+  gemm_out(dw, x, dy, {.a_transposed = true});
+  return dw;
+}
+
 at::Tensor column_sum(const at::Tensor& x) {
-  if (!fast_path(x)) return x.sum(0);
+  if (!fast_path(x)) return x.sum(0, /*keepdim=*/false, wide(x.scalar_type()));
   at::Tensor total = at::empty({x.size(1)}, x.options());
   parallel_rows(x.size(1), 64, x.size(0), [&](int64_t begin, int64_t end) {
     kernels().column_sum(x.const_data_ptr<float>(), total.mutable_data_ptr<float>(), x.size(0), x.size(1),

@@ -23,21 +23,20 @@ struct GemmOptions {
 void gemm_out(at::Tensor& c, const at::Tensor& a, const at::Tensor& b, const GemmOptions& options = {});
 at::Tensor gemm(const at::Tensor& a, const at::Tensor& b, const GemmOptions& options = {});
 
-// Sums over rows: (n).
+// What many terms of this type add up in: float32 for narrower ones.
+at::ScalarType wide(at::ScalarType type);
+
+// Sums over rows: (n), wide.
 at::Tensor column_sum(const at::Tensor& x);
 
-// The pieces that the blocks' backward passes are made of, for y = x W + b with W (in, out).
+// The pieces that the blocks' backward passes are made of, for y = x W + b with W (in, out). Gradients of
+// parameters are wide, whatever the parameter's own type: the strategy takes them as they are.
 
-// dW (in, out) = x^T dy in the dtype of the parameter; undefined when not needed.
-inline at::Tensor weight_gradient(const at::Tensor& x, const at::Tensor& dy, const at::Tensor& weight,
-                                  bool needed) {
-  if (!needed) return {};
-  return gemm(x, dy, {.a_transposed = true}).to(weight.scalar_type());
-}
+// dW (in, out) = x^T dy; undefined when not needed.
+at::Tensor weight_gradient(const at::Tensor& x, const at::Tensor& dy, bool needed);
 
-inline at::Tensor bias_gradient(const at::Tensor& dy, const at::Tensor& bias, bool needed) {
-  if (!needed) return {};
-  return column_sum(dy).to(bias.scalar_type());
+inline at::Tensor bias_gradient(const at::Tensor& dy, bool needed) {
+  return needed ? column_sum(dy) : at::Tensor();
 }
 
 // dx (N, in) = dy W^T

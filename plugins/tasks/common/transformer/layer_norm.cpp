@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "gemm.hpp"
 #include "kernels/kernels.hpp"
 #include "parallel.hpp"
 
@@ -33,15 +34,13 @@ at::Tensor widened_for(const at::Tensor& x, const at::Tensor& parameter) {
 
 bool is_rms(const at::Tensor& bias) { return bias.numel() == 0; }
 
-at::ScalarType wide(const at::Tensor& x) { return at::promote_types(x.scalar_type(), at::kFloat); }
-
 // In float32 as transformers does: the weight multiplies what was rounded to the type of x.
 at::Tensor rms_normed(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& rstd) {
   return (x.to(rstd.scalar_type()) * rstd).to(x.scalar_type()).mul_(weight);
 }
 
 LayerNormed rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
-  const at::Tensor rstd = x.to(wide(x)).square().mean(1, true).add_(eps).rsqrt_();
+  const at::Tensor rstd = x.to(wide(x.scalar_type())).square().mean(1, true).add_(eps).rsqrt_();
   return {rms_normed(x, weight, rstd), at::empty({0}, rstd.options()), rstd};
 }
 
@@ -52,7 +51,7 @@ LayerNormGradients rms_norm_backward(const at::Tensor& dy, const at::Tensor& x, 
   const at::ScalarType type = rstd.scalar_type();
   const at::Tensor h = x.to(type) * rstd, d = dy.to(type);
   LayerNormGradients result;
-  if (need_weight) result.weight = (d * h).sum(0).to(weight.scalar_type());
+  if (need_weight) result.weight = (d * h).sum(0);
   if (!need_x) return result;
   const at::Tensor g = d * weight.to(type);
   result.x = g.sub(h * (g * h).mean(1, true)).mul_(rstd).to(x.scalar_type());
@@ -102,9 +101,9 @@ LayerNormGradients layer_norm_backward(const at::Tensor& dy, const at::Tensor& x
   LayerNormGradients result;
   // LibTorch's kernel adds up the parameters' gradients in bfloat16, whatever their type.
   if (narrow_on_cpu(x)) {
-    const auto wide = [](const at::Tensor& t) { return t.defined() ? t.to(at::kFloat) : t; };
-    result = layer_norm_backward(wide(dy), wide(x), wide(weight), wide(bias), wide(mean), wide(rstd),
-                                 wide(residual), need_x, need_parameters);
+    const auto widened = [](const at::Tensor& t) { return t.defined() ? t.to(at::kFloat) : t; };
+    result = layer_norm_backward(widened(dy), widened(x), widened(weight), widened(bias), widened(mean),
+                                 widened(rstd), widened(residual), need_x, need_parameters);
     if (need_x) result.x = result.x.to(x.scalar_type());
     return result;
   }

@@ -4,6 +4,7 @@
 #include "plugins/tasks/protein/model/geometry.hpp"
 #include "plugins/tasks/protein/model/pair_bias.hpp"
 #include "transformer/embedding.hpp"
+#include "transformer/gemm.hpp"
 #include "transformer/packed_batch.hpp"
 
 namespace pipeline::protein {
@@ -64,7 +65,7 @@ PairFeatures pair_features(const PairInputs& inputs, int64_t sequence, at::Scala
 
 std::vector<at::Tensor> pair_bias_by_torch(const PairInputs& inputs, const PairNetwork& network) {
   const int64_t layers = network.out.size(0), heads = network.out.size(2);
-  const at::ScalarType narrow = network.weight.scalar_type(), wide = at::promote_types(narrow, at::kFloat);
+  const at::ScalarType narrow = network.weight.scalar_type(), wide = transformer::wide(narrow);
   const at::Tensor offsets =
       network.offsets.to(wide);  // whose gradients add up over all pairs of all sequences
   std::vector<std::vector<at::Tensor>> parts(static_cast<size_t>(layers));

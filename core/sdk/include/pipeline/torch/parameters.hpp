@@ -11,6 +11,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -56,6 +57,7 @@ class ParameterTable {
     entry.bound = true;
     entry.tensor.requires_grad_(entry.info.trainable);
     if (!entry.info.trainable) return;
+    entry.tensor.set_grad_dtype(std::nullopt);  // a gradient that was added up in float32 stays in float32
     entry.accumulates = grad.data != nullptr;
     entry.tensor.mutable_grad() = entry.accumulates ? to_torch(grad) : at::Tensor();
     torch::autograd::impl::set_post_acc_grad_hooks(entry.tensor, std::make_unique<Hook>(*this, index));
