@@ -33,10 +33,28 @@ TEST_P(Attention, OfSequencesOfAllLengths) {
   }
 }
 
+// With and without a plan of cuDNN's for them; 197 are those of a picture.
 TEST_P(Attention, OfEqualLengths) {
-  const AttentionLayout equal = layout({256, 256, 256}, true, 4);
-  expect_same({values({768, 3 * 4 * 64}, 1)},
-              [&](const Tensors& t, at::ScalarType) { return ragged_self_attention(t[0], equal); });
+  for (const int64_t tokens : {256, 197}) {
+    for (const int64_t usual : {tokens, int64_t{0}}) {
+      for (const bool causal : {true, false}) {
+        AttentionLayout equal = layout({tokens, tokens, tokens}, causal, 4);
+        equal.usual_length = usual;
+        expect_same({values({3 * tokens, 3 * 4 * 64}, 1)},
+                    [&](const Tensors& t, at::ScalarType) { return ragged_self_attention(t[0], equal); });
+      }
+    }
+  }
+}
+
+// As the layers of a stack do.
+TEST_P(Attention, OfALayoutThatIsOnTheDeviceAlready) {
+  const AttentionLayout all = layout({1, 130, 7, 0, 300}, true),
+                        there = on_device(all, at::Device(GetParam().device));
+  const at::Tensor qkv = here(values({all.queries.rows(), 6 * 64}, 1).to(type()));
+  EXPECT_TRUE(ragged_self_attention(qkv, there).equal(ragged_self_attention(qkv, all)));
+  const AttentionLayout some = queries_at(there, {0, 129, 130, 437});
+  EXPECT_EQ(some.uploaded, nullptr) << "it has other queries";
 }
 
 // Grouped queries: three heads to one of keys. Where all sequences are of one row flash attention rearranges

@@ -118,6 +118,36 @@ TEST(AttentionTest, FlashIsAskedOnlyForWhatItTakes) {
   }
 }
 
+TEST(AttentionTest, CudnnIsAskedOnlyForTheUsualShape) {
+  const auto usual = [](const std::vector<int64_t>& lengths, int64_t length = 64) {
+    AttentionLayout layout = self_layout(lengths, true);
+    layout.usual_length = length;
+    return layout;
+  };
+  const auto can = [](const AttentionLayout& layout, int64_t width = 64, at::ScalarType type = at::kBFloat16,
+                      const Dropout& dropout = {}, const at::Tensor& bias = {}, int capability = 90) {
+    return cudnn_can(at::zeros({layout.queries.rows(), 2 * width}, type), layout, dropout, bias, capability);
+  };
+  const AttentionLayout two = usual({64, 64});
+  EXPECT_TRUE(can(two));
+  EXPECT_TRUE(can(usual({64}), 128, at::kHalf));
+  EXPECT_FALSE(can(usual({64, 64}, 0))) << "equal by chance: a plan would hardly be used again";
+  EXPECT_FALSE(can(usual({64, 63})));
+  EXPECT_FALSE(can(usual({32, 32}, 32)));
+  EXPECT_FALSE(can(usual({})));
+  EXPECT_FALSE(can(two, 136));
+  EXPECT_FALSE(can(two, 12));
+  EXPECT_FALSE(can(two, 64, at::kFloat));
+  EXPECT_FALSE(can(two, 64, at::kBFloat16, {0.1, 3}));
+  EXPECT_FALSE(can(two, 64, at::kBFloat16, {}, at::zeros({2 * 2 * 64 * 64})));
+  EXPECT_FALSE(can(two, 64, at::kBFloat16, {}, {}, 75));
+  EXPECT_FALSE(can(queries_at(two, {63, 127})));
+  EXPECT_FALSE(can(sharing(two, 2, 1)));
+  at::globalContext().setDeterministicAlgorithms(true, false);
+  EXPECT_FALSE(can(two));
+  at::globalContext().setDeterministicAlgorithms(false, false);
+}
+
 // Queries and keys of other lengths, without a mask: what flash attention is given offsets of its own for.
 TEST(AttentionTest, OtherKeysThanQueries) {
   AttentionLayout layout{.queries = {}, .keys = {}, .heads = 2, .causal = false, .positions = {}};

@@ -40,14 +40,15 @@ at::Tensor Decoder::run(at::IntArrayRef tokens, at::IntArrayRef positions, const
   const int64_t width = model_.heads() * model_.head_width(), keys = model_.key_heads() * model_.head_width();
   const auto there = [&](at::IntArrayRef values) { return transformer::to_device(values, model_.device()); };
   const at::Tensor rows = there(cache_rows), places = there(positions);
+  const AttentionLayout uploaded = transformer::on_device(layout, model_.device());
   at::Tensor x = model_.embed(there(tokens), places);
   for (size_t i = 0; i < cache_.size(); ++i) {
     at::Tensor& cache = cache_[i];
     x = model_.layer(static_cast<int64_t>(i), x, places, compute_, [&](const at::Tensor& qkv) {
       cache.index_copy_(0, rows, qkv.narrow(1, width, 2 * keys));
-      if (layout.positions.empty()) return transformer::ragged_self_attention(qkv, layout);
+      if (layout.positions.empty()) return transformer::ragged_self_attention(qkv, uploaded);
       return transformer::ragged_attention(qkv.narrow(1, 0, width), cache.narrow(1, 0, keys),
-                                           cache.narrow(1, keys, keys), layout);
+                                           cache.narrow(1, keys, keys), uploaded);
     });
   }
   return x;

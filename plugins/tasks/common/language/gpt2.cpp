@@ -131,11 +131,13 @@ Gpt2::Gpt2(const Gpt2Config& config, Place place) : LanguageModel(std::move(plac
 at::Tensor Gpt2::body(const PackedBatch& batch, const Inserted& inserted, const std::vector<int64_t>& rows,
                       const ForwardPass& pass,
                       const std::shared_ptr<transformer::SharedGradient>& shared) const {
-  transformer::LayerPass layers{
-      .layout = {.queries = batch.sequences, .keys = batch.sequences, .heads = config_.n_head},
-      .dropout = {.attention = config_.attn_pdrop, .residual = config_.resid_pdrop},
-      .first_site = 1,  // 0 is the embedding's
-      .first_unit = unit(1)};
+  transformer::LayerPass layers{.layout = {.queries = batch.sequences,
+                                           .keys = batch.sequences,
+                                           .heads = config_.n_head,
+                                           .usual_length = batch.usual_length},
+                                .dropout = {.attention = config_.attn_pdrop, .residual = config_.resid_pdrop},
+                                .first_site = 1,  // 0 is the embedding's
+                                .first_unit = unit(1)};
   const at::Tensor x = pass.run_once(
       unit(0),
       [&](const Tensors& in) {

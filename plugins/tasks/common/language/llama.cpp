@@ -211,7 +211,8 @@ at::Tensor Llama::body(const PackedBatch& batch, const Inserted& inserted, const
   const transformer::LayerPass layers{.layout = {.queries = batch.sequences,
                                                  .keys = batch.sequences,
                                                  .heads = config_.num_attention_heads,
-                                                 .key_heads = config_.num_key_value_heads},
+                                                 .key_heads = config_.num_key_value_heads,
+                                                 .usual_length = batch.usual_length},
                                       .rotation = transformer::rotation(batch.positions, frequencies_),
                                       .dropout = {.attention = config_.attention_dropout},
                                       .first_unit = unit(1)};

@@ -2,12 +2,15 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <memory>
 #include <vector>
 
 #include "dropout.hpp"
 #include "packed_batch.hpp"
 
 namespace pipeline::transformer {
+
+struct UploadedLayout;
 
 // Who attends to what. Query rows and key rows are both laid end to end, sequence by sequence, and need not
 // be as many: queries may be a subset of the rows (the last layer needs only those with a target), or the
@@ -23,6 +26,10 @@ struct AttentionLayout {
   // (query rows) position of each query within its sequence's keys; causal: it sees keys 0 .. position.
   // Empty: row r of a sequence is at position r (then queries and keys have the same lengths).
   std::vector<int64_t> positions = {};
+  // Of the sequences in most batches, 0: not known. Where all of a batch have it, a kernel made for this
+  // shape pays.
+  int64_t usual_length = 0;
+  std::shared_ptr<const UploadedLayout> uploaded = nullptr;  // by on_device()
 
   int64_t heads_of_keys() const { return key_heads == 0 ? heads : key_heads; }
   int64_t sharing() const { return heads / heads_of_keys(); }  // queries' heads to one of keys
@@ -32,6 +39,9 @@ struct AttentionLayout {
 
 // Queries at these rows of `whole` alone (ascending), keys as they are.
 AttentionLayout queries_at(const AttentionLayout& whole, const std::vector<int64_t>& rows);
+
+// The same with what attention on this device needs of it there, uploaded once for all layers that share it.
+AttentionLayout on_device(AttentionLayout layout, at::Device device);
 
 // q: (Nq, C), k and v: (Nk, C) or key_heads' share of that, all with rows at any stride, C = heads * head
 // width
@@ -51,6 +61,10 @@ at::Tensor ragged_self_attention(const at::Tensor& qkv, const AttentionLayout& l
 // refuses what it does not take. Of chosen queries it takes consecutive ones, and to differentiate only the
 // last ones of each sequence.
 bool flash_can(const at::Tensor& q, const AttentionLayout& layout, const at::Tensor& bias, int capability);
+// Whether cuDNN's takes it. It is faster, but takes a second to make a plan for each new shape, is not
+// deterministic, and drops nothing here.
+bool cudnn_can(const at::Tensor& q, const AttentionLayout& layout, const Dropout& dropout,
+               const at::Tensor& bias, int capability);
 
 // (sequences + 1) how many pairs of a query and a key the sequences before have together.
 std::vector<int64_t> pair_starts(const AttentionLayout& layout);

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <memory>
+#include <utility>
 
 #include "packed_batch.hpp"
 
@@ -115,7 +116,8 @@ bool few_rows(size_t wanted, int64_t all) {
 }
 
 RowsOfLayer rows_of_layer(const LayerPass& pass, const std::vector<int64_t>& rows, at::Device device) {
-  RowsOfLayer result{.index = to_device(rows, device), .layout = queries_at(pass.layout, rows)};
+  RowsOfLayer result{.index = to_device(rows, device),
+                     .layout = on_device(queries_at(pass.layout, rows), device)};
   if (pass.rotation.cos.defined())
     result.rotation = {pass.rotation.cos.index_select(0, result.index),
                        pass.rotation.sin.index_select(0, result.index)};
@@ -165,8 +167,10 @@ at::Tensor run_layers(const std::vector<Layer>& layers, at::Tensor x, const Laye
   };
   const int64_t count = x.size(0);
   const bool few = few_rows(wanted.size(), count), all = static_cast<int64_t>(wanted.size()) == count;
+  LayerPass there = shared;
+  there.layout = on_device(shared.layout, x.device());
   const auto held = std::make_shared<const Held>(
-      Held{shared, pass, few ? rows_of_layer(shared, wanted, x.device()) : RowsOfLayer{}});
+      Held{std::move(there), pass, few ? rows_of_layer(shared, wanted, x.device()) : RowsOfLayer{}});
   for (size_t i = 0; i < layers.size(); ++i) {
     const auto unit = shared.first_unit + static_cast<uint32_t>(i);
     const bool is_last = i + 1 == layers.size();
