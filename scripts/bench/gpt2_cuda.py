@@ -7,13 +7,12 @@ import argparse
 import json
 import random
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 from gpt2_side_by_side import Examples, config_of
-from side_by_side import Peer, Pipeline, take_turns
+from side_by_side import Peer, Pipeline, device_figures, on_device, take_turns
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -45,29 +44,6 @@ def make_model(folder, vocabulary, arguments):
         "bos_token_id": 50256, "eos_token_id": 50256}))
     for name in ("vocab.json", "merges.txt"):
         shutil.copy(vocabulary / name, folder / name)
-
-
-def device_memory(pid):
-    """MiB that the driver says this process has on its devices; None where it does not tell."""
-    try:
-        lines = subprocess.run(["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"],
-                               capture_output=True, text=True, check=True).stdout.splitlines()
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return sum(int(memory) for owner, memory in (line.split(",") for line in lines) if int(owner) == pid) or None
-
-
-def on_device(contestant):
-    """The same with `device`: MiB after each turn."""
-
-    class OnDevice(contestant):
-        device = None
-
-        def turn(self, steps):
-            super().turn(steps)
-            self.device = device_memory(self.process.pid)
-
-    return OnDevice
 
 
 def main():
@@ -112,12 +88,8 @@ def main():
         ours, theirs = take_turns(lambda: on_device(Pipeline)(folder, ours_command), lambda: on_device(Peer)("torch.compile", peer_command),
                                   arguments.turns, arguments.steps)
     tokens = sum(len(examples[i % count][1]["tokens"]) for i in range(arguments.batch, (steps + 1) * arguments.batch))
-    result = {"tokens/s": tokens / sum(ours.seconds), "peer's tokens/s": tokens / sum(theirs.seconds),
-              "ratio": sum(theirs.seconds) / sum(ours.seconds), "ms/step": 1000 * sum(ours.seconds) / steps, "MiB": ours.device,
-              "peer's MiB": theirs.device, "first loss": ours.losses[0], "peer's first loss": theirs.losses[0],
-              "last loss": ours.losses[-1], "peer's last loss": theirs.losses[-1]}
     print("turns: " + " ".join(f"{b / a:.2f}" for a, b in zip(ours.seconds, theirs.seconds)))
-    print(json.dumps({name: value for name, value in result.items() if value is not None}))
+    print(device_figures(ours, theirs, tokens, steps))
 
 
 if __name__ == "__main__":

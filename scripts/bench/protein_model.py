@@ -25,7 +25,7 @@ def pair_features(x):
     framed = (x["has_frame"].unsqueeze(2) & x["has_frame"].unsqueeze(1)).unsqueeze(-1)
     to = ca.unsqueeze(1) - ca.unsqueeze(2)  # from i to j
     distance = to.norm(dim=-1, keepdim=True)
-    centers = torch.linspace(2, 22, GAUSSIANS)
+    centers = torch.linspace(2, 22, GAUSSIANS, device=ca.device)
     gaussians = torch.exp(-((distance - centers) ** 2) / (2 * 1.25**2))
     direction = to / distance.clamp(min=1e-4)
     from_i = torch.einsum("biac,bijc->bija", rotation, direction)
@@ -91,15 +91,15 @@ class EncoderDecoder(nn.Module):
         hidden = (x["tokens"] == MASK) | ~x["valid"]
         visible = (~hidden).sum(1)
         order = hidden.int().argsort(dim=1, stable=True)[:, : visible.max()]  # (B, V): those that are seen, in their order
-        sample = torch.arange(len(order)).unsqueeze(1)
+        sample = torch.arange(len(order), device=order.device).unsqueeze(1)
         seen = {name: value[sample, order] for name, value in x.items()}
-        seen["valid"] = torch.arange(order.shape[1]) < visible.unsqueeze(1)
+        seen["valid"] = torch.arange(order.shape[1], device=order.device) < visible.unsqueeze(1)
         h = self.encoder["tokens"](seen["tokens"]) + self.encoder["local"](seen["local"])
         for layer, bias in zip(self.encoder["layers"], self.encoder["pairs"](seen)):
             h = layer(h, bias)
 
         h = self.decoder["input"](self.decoder["input_norm"](h))
-        h = self.mask.expand(*hidden.shape, -1).masked_scatter(~hidden.unsqueeze(-1), h[seen["valid"]])
+        h = self.mask.expand(*hidden.shape, -1).masked_scatter(~hidden.unsqueeze(-1), h[seen["valid"]].to(self.mask.dtype))
         h = h + self.decoder["local"](x["local"])
         for layer, bias in zip(self.decoder["layers"], self.decoder["pairs"](x)):
             h = layer(h, bias)

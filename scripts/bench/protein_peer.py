@@ -17,34 +17,40 @@ from safetensors.torch import load_file
 class PlainPyTorch:
     """Batches are padded beforehand: loading them costs nothing."""
 
-    def __init__(self, model, steps, make_optimizer):
+    def __init__(self, model, steps, make_optimizer, device, precision):
         import protein_model
 
-        self.model = protein_model.EncoderDecoder.load(model).train()
+        def ready(batch):
+            """On the device, with how many targets, tokens, and tokens with padding there are."""
+            padded = protein_model.pad(batch)
+            return {name: value.to(device) for name, value in padded.items()}, len(batch["targets"]), int(padded["valid"].sum()), padded["valid"].numel()
+
+        self.device, self.narrow = device, precision == "bf16"
+        self.model = protein_model.EncoderDecoder.load(model).to(device).train()
         self.optimizer = make_optimizer(self.model, self.model.decayed())
-        self.steps = iter([[(protein_model.pad(batch), len(batch["targets"])) for batch in step] for step in steps])
+        self.steps = iter([[ready(batch) for batch in step] for step in steps])
 
     def step(self):
         micro_batches = next(self.steps)
-        weight, loss_sum, tokens, padded = sum(targets for _, targets in micro_batches), 0.0, 0, 0
-        for batch, _ in micro_batches:
-            loss = self.model(batch) / weight
+        _, targets, tokens, padded = zip(*micro_batches)
+        weight, loss_sum = sum(targets), 0.0
+        for batch, *_ in micro_batches:
+            with torch.autocast(self.device, torch.bfloat16, enabled=self.narrow):
+                loss = self.model(batch) / weight
             loss.backward()
-            loss_sum += loss.item()
-            tokens += int(batch["valid"].sum())
-            padded += batch["valid"].numel()
+            loss_sum += loss.detach()  # read when all steps are done: a device is not waited for
         self.optimizer.step()
         self.optimizer.zero_grad()
-        return loss_sum, tokens, padded
+        return loss_sum, sum(tokens), sum(padded)
 
 
 class Esm2:
-    """EsmForMaskedLM, a DataLoader whose collator pads to the longest of the batch, Accelerator on the CPU. Every step is one batch.
+    """EsmForMaskedLM, a DataLoader whose collator pads to the longest of the batch, Accelerator. Every step is one batch.
 
     shuffle: as many steps, from 2 on, whose examples are put into batches of the same numbers at random; None leaves all as they are.
     """
 
-    def __init__(self, model, steps, make_optimizer, shuffle=None):
+    def __init__(self, model, steps, make_optimizer, device, precision, shuffle=None):
         from accelerate import Accelerator
         from transformers import AutoTokenizer, DataCollatorForTokenClassification, EsmForMaskedLM
 
@@ -69,7 +75,7 @@ class Esm2:
             for first in range(2, len(batches), shuffle):
                 batches[first : first + shuffle] = shuffled(batches[first : first + shuffle], random.Random(first))
         loader = torch.utils.data.DataLoader(examples, batch_sampler=batches, collate_fn=collate)
-        self.accelerator = Accelerator(cpu=True)
+        self.accelerator = Accelerator(cpu=device == "cpu", mixed_precision="bf16" if precision == "bf16" else "no")
         self.model, self.optimizer, loader = self.accelerator.prepare(net, optimizer, loader)
         self.batches = iter(loader)
 
@@ -94,7 +100,7 @@ class Esm2:
         self.accelerator.backward(loss)
         self.optimizer.step()
         self.optimizer.zero_grad()
-        return loss.item(), int(batch["attention_mask"].sum()), batch["input_ids"].numel()
+        return loss.detach(), batch["attention_mask"].sum(), batch["input_ids"].numel()
 
 
 def shuffled(batches, rng):
@@ -132,16 +138,18 @@ def main():
     parser.add_argument("--esm2", action="store_true")
     parser.add_argument("--shuffle", type=int, help="put the samples of so many steps into batches at random; ESM-2 alone")
     parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
     parser.add_argument("--optimizer", type=json.loads, required=True, help="lr, betas, eps, weight_decay")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
 
-    what = (arguments.batches / "model", read_steps(arguments.batches), adamw(arguments.optimizer))
+    what = (arguments.batches / "model", read_steps(arguments.batches), adamw(arguments.optimizer), arguments.device, arguments.precision)
     job = Esm2(*what, arguments.shuffle) if arguments.esm2 else PlainPyTorch(*what)
     print(json.dumps({"ready": True}), flush=True)
     for request in sys.stdin:
         losses, tokens, padded = zip(*(job.step() for _ in range(int(request))))
-        print(json.dumps({"losses": losses, "tokens": sum(tokens), "padded_tokens": sum(padded)}), flush=True)
+        print(json.dumps({"losses": [float(loss) for loss in losses], "tokens": int(sum(tokens)), "padded_tokens": sum(padded)}), flush=True)
 
 
 if __name__ == "__main__":

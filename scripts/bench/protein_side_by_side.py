@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from side_by_side import Peer, Pipeline, take_turns
+from side_by_side import Peer, Pipeline, device_figures, on_device, take_turns
 
 # Configuration, and options of the task beside it. Nothing is dropped, so that losses can be compared.
 MODELS = {
@@ -22,8 +22,8 @@ MODELS = {
     "esm2-8M": ("protein-esm2.toml", ""),
     "esm2-35M": ("protein-esm2.toml", "esm2.num_layers = 12\nesm2.hidden_dim = 480"),
 }
-# Two runs that do not compute the same are not compared. Rounding is about 1e-7.
-TOLERANCE = 1e-5
+# Two runs that do not compute the same are not compared. Rounding is about 1e-7, in bfloat16 4e-3 for each number.
+TOLERANCE = {"fp32": 1e-5, "bf16": 2e-2}
 OPTIMIZER = {"lr": 1e-4, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.1}
 
 
@@ -34,7 +34,7 @@ def write_config(folder, arguments, steps):
     path.write_text(f"""
 extends = {json.dumps(str(arguments.configs / base))}
 [run]
-device = "cpu"
+device = "{arguments.device}"
 cache_dir = "cache"
 [task]
 pdb_path = {json.dumps(str(arguments.structures))}
@@ -51,7 +51,7 @@ weight_decay = {OPTIMIZER["weight_decay"]}
 kind = "constant"
 warmup_steps = 0
 [train]
-precision = "fp32"
+precision = "{arguments.precision}"
 global_batch = {arguments.batch}
 micro_batch = {arguments.micro_batch}
 clip_grad_norm = 0.0
@@ -73,7 +73,8 @@ threads = {arguments.threads}
 
 def write_batches(folder, config, arguments):
     """In `folder`/written/batches; returns the residues of each step."""
-    command = [arguments.pipeline, "run", config, "--set", "run.dir=written", "--set", "task.plugin=protein_batches",
+    command = [arguments.pipeline, "run", config, "--set", "run.dir=written", "--set", "task.plugin=protein_batches", "--set", "run.device=cpu",
+               "--set", "train.precision=fp32",
                "--set", f"plugins.paths={json.dumps([str(arguments.plugins)])}"]
     done = subprocess.run(command, cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if done.returncode != 0:
@@ -90,7 +91,8 @@ class Theirs(Peer):
     def __init__(self, folder, arguments):
         esm2 = arguments.model != "encoder-decoder"
         command = [sys.executable, Path(__file__).with_name("protein_peer.py"), "--batches", folder / "written" / "batches",
-                   "--threads", str(arguments.threads), "--optimizer", json.dumps(OPTIMIZER)]
+                   "--threads", str(arguments.threads), "--optimizer", json.dumps(OPTIMIZER), "--device", arguments.device,
+                   "--precision", arguments.precision]
         command += ["--esm2"] * esm2 + ["--shuffle", str(arguments.steps)] * arguments.shuffled
         super().__init__("transformers" if esm2 else "PyTorch", command)
 
@@ -117,8 +119,9 @@ def report(ours, theirs, residues, arguments):
         print("their batches were put together at random, from the chains of a turn: losses are compared before the turns alone")
     print(f"losses {ours.losses[0]:.6f} ... {pairs[-1][0]:.6f} and {theirs.losses[0]:.6f} ... {pairs[-1][1]:.6f}: "
           f"the first differs by {abs(pairs[0][0] / pairs[0][1] - 1):.1e}, the most by {most:.1e}")
-    if not most <= TOLERANCE:
-        raise SystemExit(f"the losses differ by {most:.1e}, more than {TOLERANCE:.0e}: these are not the same computations, and their times tell nothing")
+    tolerance = TOLERANCE[arguments.precision]
+    if not most <= tolerance:
+        raise SystemExit(f"the losses differ by {most:.1e}, more than {tolerance:.0e}: these are not the same computations, and their times tell nothing")
 
 
 def main():
@@ -130,6 +133,9 @@ def main():
     parser.add_argument("--micro-batch", type=int, help="samples per forward pass (all of a step; for the encoder-decoder alone)")
     parser.add_argument("--shuffled", action="store_true", help="their batches at random, not of similar length (ESM-2 alone)")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="for each of the two (all cores)")
+    parser.add_argument("--device", default="cpu", help="cpu, or cuda (cpu)")
+    parser.add_argument("--precision", choices=TOLERANCE, default="fp32", help="of both (fp32)")
+    parser.add_argument("--json", action="store_true", help="the figures once more, as a line of JSON")
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--steps", type=int, default=9, help="per turn (9: an epoch, at 8 samples a step)")
     arguments = parser.parse_args()
@@ -144,9 +150,11 @@ def main():
         folder = Path(name)
         config = write_config(folder, arguments, steps + 9)  # the last is never reached: a run that ends reports its last step sooner
         residues = write_batches(folder, config, arguments)
-        ours, theirs = take_turns(lambda: Pipeline(folder, our_command(folder, config, arguments)),
-                                  lambda: Theirs(folder, arguments), arguments.turns, arguments.steps)
+        ours, theirs = take_turns(lambda: on_device(Pipeline)(folder, our_command(folder, config, arguments)),
+                                  lambda: on_device(Theirs)(folder, arguments), arguments.turns, arguments.steps)
         report(ours, theirs, residues, arguments)
+    if arguments.json:
+        print(device_figures(ours, theirs, sum(residues[2:steps]), steps - 2))
 
 
 if __name__ == "__main__":

@@ -108,6 +108,39 @@ class Peer(Contestant):
         return answer["losses"]
 
 
+def device_memory(pid):
+    """MiB that the driver says this process has on its devices; None where it does not tell."""
+    try:
+        lines = subprocess.run(["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"],
+                               capture_output=True, text=True, check=True).stdout.splitlines()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return sum(int(memory) for owner, memory in (line.split(",") for line in lines) if int(owner) == pid) or None
+
+
+def on_device(contestant):
+    """The same with `device`: MiB after each turn."""
+
+    class OnDevice(contestant):
+        device = None
+
+        def turn(self, steps):
+            super().turn(steps)
+            self.device = device_memory(self.process.pid)
+
+    return OnDevice
+
+
+def device_figures(ours, theirs, tokens, steps):
+    """For scripts/gpu-check, as one line of JSON. tokens, steps: of all turns together."""
+    last = min(len(ours.losses), len(theirs.losses)) - 1
+    figures = {"tokens/s": tokens / sum(ours.seconds), "peer's tokens/s": tokens / sum(theirs.seconds),
+               "ratio": sum(theirs.seconds) / sum(ours.seconds), "ms/step": 1000 * sum(ours.seconds) / steps, "MiB": ours.device,
+               "peer's MiB": theirs.device, "first loss": ours.losses[0], "peer's first loss": theirs.losses[0],
+               "last loss": ours.losses[last], "peer's last loss": theirs.losses[last]}
+    return json.dumps({name: value for name, value in figures.items() if value is not None})
+
+
 class Timed:
     """A program that answers each line it is given with the seconds that took it, and a count."""
 

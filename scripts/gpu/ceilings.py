@@ -1,11 +1,12 @@
 """What the device can do at best: a copy, a large product, and the very products of GPT-2's training step. Prints one JSON line.
 
-Products in TFLOP/s on random data, copies in TB/s counting bytes read and written; each the best of three rounds of ten.
+Products and attention in TFLOP/s on random data, copies in TB/s counting bytes read and written; each the best of three rounds of ten.
 """
 
 import json
 
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 ROWS, WIDTH, VOCABULARY = 16384, 768, 50257
 
@@ -32,6 +33,20 @@ def product(m, n, k, leading=None):
     return 2e-12 * m * n * k / seconds(lambda: torch.mm(a, b, out=c))
 
 
+def attention(backend):
+    """Causal, forward and backward, on views of packed queries, keys and values; TFLOP/s, half of the square counted."""
+    sequences, tokens, heads = ROWS // 1024, 1024, WIDTH // 64
+    qkv = torch.randn(sequences, tokens, 3, heads, 64, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+    dout = torch.randn(sequences, heads, tokens, 64, device="cuda", dtype=torch.bfloat16)
+
+    def work():
+        with sdpa_kernel(backend):
+            out = torch.nn.functional.scaled_dot_product_attention(*qkv.permute(2, 0, 3, 1, 4), is_causal=True)
+        torch.autograd.grad(out, qkv, dout)
+
+    return 1e-12 * 7 * ROWS * tokens * WIDTH / seconds(work)
+
+
 def main():
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
     x = torch.empty(2**30, device="cuda", dtype=torch.uint8)
@@ -44,6 +59,11 @@ def main():
     figures["head"] = product(8192, VOCABULARY, WIDTH)
     figures["head padded"] = product(8192, VOCABULARY, WIDTH, leading=50304)
     figures["head 50304"] = product(8192, 50304, WIDTH)
+    for name, backend in (("flash attention", SDPBackend.FLASH_ATTENTION), ("cudnn attention", SDPBackend.CUDNN_ATTENTION)):
+        try:
+            figures[name] = attention(backend)
+        except RuntimeError as error:
+            print(f"{name}: {error}")
     print(json.dumps(figures))
 
 

@@ -27,12 +27,17 @@ def shell(*command, **more):
     return result.stdout + result.stderr
 
 
+def figures_of(text):
+    """Of a benchmark: its last line of JSON. Warnings of libraries may come after it."""
+    return json.loads(next(line for line in reversed(text.splitlines()) if line.startswith("{")))
+
+
 class Check:
-    def __init__(self, out):
+    def __init__(self, out, name):
         self.packed = json.loads((GPU / "pack.json").read_text())
         self.devices = self.nvidia_smi()
         self.device = "cuda" if self.devices else "cpu"
-        self.record = Record(out / "gpu-check.json", {"device": self.devices[0] if self.devices else "none", "pack": self.packed["commit"]})
+        self.record = Record(out / f"{name}.json", {"device": self.devices[0] if self.devices else "none", "pack": self.packed["commit"]})
         self.out = out
         self.work = Path(tempfile.mkdtemp(prefix="gpu-check-"))
         (self.work / "data").symlink_to(GPU / "data")
@@ -87,7 +92,7 @@ class Check:
 
     def ceilings(self, figures):
         self.needs_device()
-        figures.update(json.loads(shell(sys.executable, Path(__file__).with_name("ceilings.py")).splitlines()[-1]))
+        figures.update(figures_of(shell(sys.executable, Path(__file__).with_name("ceilings.py"))))
 
     # 1 and 2. Operations and strategies.
 
@@ -226,9 +231,8 @@ class Check:
     def gpt2(self, *arguments):
         def check(figures):
             self.needs_device()
-            result = json.loads(shell(sys.executable, BENCH / "gpt2_cuda.py", "--pipeline", self.runner.program, "--vocabulary", GPU / "data/gpt2",
-                                      *arguments, env=self.environment).splitlines()[-1])
-            figures.update(result)
+            figures.update(figures_of(shell(sys.executable, BENCH / "gpt2_cuda.py", "--pipeline", self.runner.program, "--vocabulary",
+                                            GPU / "data/gpt2", *arguments, env=self.environment)))
 
         return check
 
@@ -253,7 +257,17 @@ class Check:
         figures.update({"ms/step": sum(time for time, _ in per_step.values()) / 1000, "launches/step": sum(count for _, count in per_step.values())})
         return "; ".join(f"{time / 1000:.2f} ms {name[:60]}" for name, (time, _) in ordered[:5])
 
-    def first_half(self):
+    def protein_model(self, model, *arguments):
+        def check(figures):
+            self.needs_device()
+            prefix = GPU / "prefix"
+            figures.update(figures_of(shell(sys.executable, BENCH / "protein_side_by_side.py", model, "--pipeline", self.runner.program, "--plugins",
+                         prefix / "tests/plugins", "--configs", ROOT / "configs", "--structures", GPU / "data/protein-structures",
+                         "--device", "cuda", "--precision", "bf16", "--json", *arguments, env=self.environment)))
+
+        return check
+
+    def first_part(self):
         item = self.record.item
         item("libraries", self.libraries)
         item("devices and plugins", self.devices_and_plugins)
@@ -278,7 +292,7 @@ class Check:
         item("waits per step", self.waits)
         item("memory errors", self.memory_errors)
 
-    def second_half(self):
+    def second_part(self):
         self.record.item("libraries", self.libraries)
         for batch in (16, 8, 64):
             self.record.item(f"gpt-2, {batch} x 1024", self.gpt2("--batch", str(batch)))
@@ -286,20 +300,26 @@ class Check:
         self.record.item("gpt-2, summaries only", self.gpt2("--batch", "16", "--summaries"))
         self.record.item("gpt-2's kernels", self.kernels)
 
+    def third_part(self):
+        self.record.item("libraries", self.libraries)
+        self.record.item("esm-2 35M", self.protein_model("esm2-35M", "--batch", "16"))
+        self.record.item("esm-2 8M", self.protein_model("esm2-8M", "--batch", "16"))
+        self.record.item("protein encoder-decoder", self.protein_model("encoder-decoder", "--batch", "16"))
 
-def run(out, half):
+
+def run(out, part):
     out.mkdir(parents=True, exist_ok=True)
-    check = Check(out)
+    name = f"gpu-check-{part}" if part else "gpu-check"
+    check = Check(out, name)
     if not check.devices:
         print("gpu-check: nvidia-smi finds no device: a rehearsal on the CPU", flush=True)
     try:
-        if half != "second":
-            check.first_half()
-        if half != "first":
-            check.second_half()
+        for which, run_part in (("first", check.first_part), ("second", check.second_part), ("third", check.third_part)):
+            if part in (None, which):
+                run_part()
     finally:
         shutil.rmtree(check.work, ignore_errors=True)
         text = table(check.record.content)
-        (out / "gpu-check.txt").write_text(text + "\n")
+        (out / f"{name}.txt").write_text(text + "\n")
         print(text)
     return 1 if check.record.verdict("failed") else 0

@@ -1,6 +1,6 @@
 """gpu-check pack: what a machine with a device needs, in one folder of this checkout that git ignores.
 
-    .gpu/prefix     the installed product, stripped, with the tests that know a device; laid out as build/release
+    .gpu/prefix     the installed product, stripped, with the tests that know a device and what benchmarks need; laid out as build/release
     .gpu/lib        the distribution's libraries that they link and that another machine may lack
     .gpu/data       pairs, structures, pictures, GPT-2's vocabulary
     .gpu/pack.json  {"commit", "build": the folder for which the tests were built}
@@ -15,6 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 GPU = ROOT / ".gpu"
 TESTS = ("cuda_test", "backends_test")
+BENCHMARKS = ("protein_batches",)
 LIMIT_MIB = 40
 # Every machine that runs LibTorch has them, or LibTorch brings them.
 ELSEWHERE = re.compile(r"^(ld-linux|linux-vdso|libc|libm|libdl|libpthread|librt|libutil|libgcc_s|libstdc\+\+|libz|libtorch|libc10|libgomp|libcud|libnv)")
@@ -28,7 +29,7 @@ def run(*command):
 
 def install():
     build = ROOT / "build" / "release"
-    run(ROOT / "scripts/setup/build", "release", "product", *TESTS)
+    run(ROOT / "scripts/setup/build", "release", "product", *TESTS, *BENCHMARKS)
     shutil.rmtree(GPU, ignore_errors=True)
     subprocess.run(["cmake", "--install", build, "--prefix", GPU / "prefix", "--strip"], check=True, stdout=subprocess.DEVNULL)
     for unused in ("include", "lib/cmake"):
@@ -36,6 +37,7 @@ def install():
     for archive in (GPU / "prefix").rglob("*.a"):
         archive.unlink()
     parts = [build / "tests/bin" / name for name in TESTS] + [*(build / "tests/plugins/backends").glob("*.so")]
+    parts += [build / "tests/plugins/tasks" / f"{name}.so" for name in BENCHMARKS]
     for part in parts:
         to = GPU / "prefix" / part.relative_to(build)
         to.parent.mkdir(parents=True, exist_ok=True)
