@@ -80,6 +80,7 @@ TEST_P(Attention, OfACacheWhoseHeadsShareKeys) {
   for (const std::vector<int64_t>& rows : {std::vector<int64_t>{20, 41, 107}, {20, 107}}) {
     AttentionLayout cached = queries_at(layout({30, 30, 48}, true, 6), rows);
     cached.key_heads = 2;
+    cached.decoding = true;
     const auto run = [&](at::ScalarType in, at::DeviceType on) {
       const auto there = [&](const at::Tensor& x) { return x.to(type()).to(in).to(on); };
       const auto count = static_cast<int64_t>(rows.size());
@@ -100,9 +101,9 @@ TEST_P(Attention, OfNoTokensAtAll) {
 // A head width that flash attention does not take: it has another mask.
 TEST_P(Attention, WithDropout) {
   const AttentionLayout all = layout({40, 9, 150}, true);
-  expect_same({values({199, 6 * 12}, 1)}, [&](const Tensors& t, at::ScalarType) {
-    return ragged_self_attention(t[0], all, {0.3, 11});
-  });
+  const Dropout dropout = same_dropout({0.3, 11});
+  expect_same({values({199, 6 * 12}, 1)},
+              [&](const Tensors& t, at::ScalarType) { return ragged_self_attention(t[0], all, dropout); });
 }
 
 // Whose mask it is: it depends on the key alone, drops the share it should, and scales what is left.
@@ -144,6 +145,7 @@ TEST_P(Attention, OfTheLastQueriesOfEachSequence) {
 
   const at::NoGradGuard decoding;
   AttentionLayout cached = queries_at(all, {20, 30, 40, 41});
+  cached.decoding = true;
   const at::Tensor q = here(values({4, 128}, 1).to(type()));
   const auto keys = [&](double phase, double rest) {
     at::Tensor all_keys = values({108, 128}, phase);

@@ -62,7 +62,7 @@ TEST_P(Head, ItsLogits) {
 }
 
 TEST_P(Embedding, OfOneTokenManyTimes) {
-  for (const Dropout& dropout : {Dropout{}, Dropout{0.2, 5}}) {
+  for (const Dropout& dropout : {Dropout{}, same_dropout({0.2, 5})}) {
     expect_same({values({7, 16}, 1), values({2, 16}, 2)}, [&](const Tensors& t, at::ScalarType) {
       const auto numbers = at::TensorOptions(t[0].device()).dtype(at::kLong);
       return embed(at::full({kMany}, 3, numbers), at::arange(kMany, numbers) % 2, t[0], t[1], dropout);

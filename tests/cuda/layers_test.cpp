@@ -33,7 +33,7 @@ TEST_P(Layers, NormLinearOfManyRows) {
 }
 
 TEST_P(Layers, LinearResidual) {
-  for (const Dropout& dropout : {Dropout{}, Dropout{0.2, 5}}) {
+  for (const Dropout& dropout : {Dropout{}, same_dropout({0.2, 5})}) {
     expect_same({values({kRows, kInner}, 1), values({kInner, kWidth}, 2), values({kWidth}, 3),
                  values({kRows, kWidth}, 4)},
                 [&](const Tensors& t, at::ScalarType) {
@@ -48,14 +48,16 @@ Tensors mlp_inputs() {
           values({kInner}, 5),        values({kInner, kWidth}, 6) * 0.3,
           values({kWidth}, 7)};
 }
-at::Tensor mlp(const Tensors& t, at::ScalarType compute, Gelu form) {
-  return norm_mlp_residual(t[0], {t[1], t[2], kEps}, {t[3], t[4]}, {t[5], t[6]}, {0.2, 5}, compute, form);
+constexpr Dropout kDropout{0.2, 5};
+at::Tensor mlp(const Tensors& t, at::ScalarType compute, Gelu form, const Dropout& dropout) {
+  return norm_mlp_residual(t[0], {t[1], t[2], kEps}, {t[3], t[4]}, {t[5], t[6]}, dropout, compute, form);
 }
 
 TEST_P(Layers, Mlp) {
   for (const Gelu form : {Gelu::kTanh, Gelu::kExact, Gelu::kQuick}) {
-    expect_same(mlp_inputs(),
-                [&](const Tensors& t, at::ScalarType compute) { return mlp(t, compute, form); });
+    expect_same(mlp_inputs(), [&](const Tensors& t, at::ScalarType compute) {
+      return mlp(t, compute, form, same_dropout(kDropout));
+    });
   }
 }
 
@@ -74,11 +76,11 @@ TEST_P(Layers, RecomputedHaveTheSameBits) {
     kept.push_back(here(input.to(type())).detach().clone().requires_grad_(true));
     again.push_back(kept.back().detach().clone().requires_grad_(true));
   }
-  const at::Tensor y = mlp(kept, type(), Gelu::kTanh);
+  const at::Tensor y = mlp(kept, type(), Gelu::kTanh, kDropout);
   const LayerFn layer = [&](const Tensors& in) {
     Tensors t = again;
     t[0] = in[0];
-    return Tensors{mlp(t, type(), Gelu::kTanh)};
+    return Tensors{mlp(t, type(), Gelu::kTanh, kDropout)};
   };
   const at::Tensor z = recompute(layer, {again[0]}, Tensors(again.begin() + 1, again.end()))[0];
   EXPECT_TRUE(y.equal(z));
@@ -87,10 +89,29 @@ TEST_P(Layers, RecomputedHaveTheSameBits) {
   for (size_t i = 0; i < kept.size(); ++i) EXPECT_TRUE(kept[i].grad().equal(again[i].grad())) << i;
 }
 
-TEST_P(Layers, DropoutMasksAreTheCpus) {
+// In bfloat16 and float16 on a device the mask is another one: it depends on the key alone, drops the share
+// it should, scales what is left, and is the same for the gradient.
+TEST_P(Layers, DropoutOnItsOwn) {
+  const at::Tensor ones = here(at::ones({300, 129}, type()));
+  const auto out = [&](uint64_t key) { return apply_dropout(ones, {0.25, key}); };
+  EXPECT_TRUE(out(7).equal(out(7)));
+  EXPECT_FALSE(out(7).equal(out(8)));
+  const at::Tensor y = out(7).to(at::kDouble).cpu();
+  const double share = y.eq(0).to(at::kDouble).mean().item<double>();
+  EXPECT_NEAR(share, 0.25, 0.01);
+  EXPECT_NEAR(y.max().item<double>(), 1 / 0.75, 4e-3);  // half a step of bfloat16
+
+  const at::Tensor x = here(values({300, 129}, 1).to(type()));
+  const at::Tensor h = x.detach().requires_grad_(true), weight = here(at::eye(129, type())),
+                   zero = here(at::zeros({300, 129}, type()));
+  linear_residual(h, {weight, here(at::zeros({129}, type()))}, zero, {0.25, 7}).sum().backward();
+  EXPECT_TRUE(h.grad().eq(0).equal(out(7).eq(0))) << "what is dropped has no gradient, and nothing else";
+}
+
+TEST_P(Layers, DropoutMasksInFloatAreTheCpus) {
   const Dropout dropout{0.3, 12345};
   const auto mask = [&](at::DeviceType device) {
-    return dropout_mask(dropout, 3, 70, 129, at::TensorOptions(device).dtype(type())).cpu();
+    return dropout_mask(dropout, 3, 70, 129, at::TensorOptions(device).dtype(at::kFloat)).cpu();
   };
   EXPECT_TRUE(mask(GetParam().device).equal(mask(at::kCPU)));
 }

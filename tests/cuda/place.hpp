@@ -9,8 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "transformer/dropout.hpp"
+
 namespace pipeline::tests {
 
+using transformer::Dropout;
 using Tensors = std::vector<at::Tensor>;
 
 struct Place {
@@ -37,6 +40,11 @@ class InPlace : public ::testing::TestWithParam<Place> {
   at::Tensor here(const at::Tensor& tensor) const { return tensor.to(GetParam().device); }
   // Of a result's norm; of a gradient's, three times as much.
   double tolerance() const;
+
+  // A dropout whose mask is the CPU's here, too; none where the device draws its own.
+  Dropout same_dropout(const Dropout& dropout) const {
+    return transformer::draws_on_device(here(at::zeros({1}, type()))) ? Dropout{} : dropout;
+  }
 
   // `f`: leaves (all of one type on one device) -> a tensor; `compute` is their type. The result and all
   // gradients of f here are those of f in float64 on the CPU, from the same rounded inputs; and with

@@ -86,6 +86,7 @@ at::Tensor Decoder::append(std::span<const int64_t> slots, std::span<const int64
   AttentionLayout layout;
   layout.heads = model_.heads();
   layout.key_heads = model_.key_heads();
+  layout.decoding = true;
   std::vector<int64_t> cache_rows;
   size_t next = 0;
   for (int64_t slot = 0; slot < static_cast<int64_t>(lengths_.size()); ++slot) {

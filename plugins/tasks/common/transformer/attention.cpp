@@ -89,7 +89,10 @@ at::Tensor attention_of_sequences(const at::Tensor& q, const at::Tensor& k, cons
       }
       at::Tensor weights = at::softmax(scores, -1, q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat)
                                .to(q.scalar_type());
-      if (dropout.active()) {
+      if (dropout.active() && draws_on_device(weights)) {
+        weights =
+            dropped_on_device(weights, {dropout.p, dropout_row_key(dropout.key, static_cast<uint64_t>(s))});
+      } else if (dropout.active()) {
         std::vector<at::Tensor> masks;
         for (int64_t h = 0; h < layout.heads; ++h) {
           const Dropout of_head{dropout.p,

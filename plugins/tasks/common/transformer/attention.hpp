@@ -26,6 +26,8 @@ struct AttentionLayout {
   // (query rows) position of each query within its sequence's keys; causal: it sees keys 0 .. position.
   // Empty: row r of a sequence is at position r (then queries and keys have the same lengths).
   std::vector<int64_t> positions = {};
+  // Of a cache: each sequence's queries may see a part of its keys, and no gradient is asked for.
+  bool decoding = false;
   // Of the sequences in most batches, 0: not known. Where all of a batch have it, a kernel made for this
   // shape pays.
   int64_t usual_length = 0;
@@ -58,7 +60,7 @@ at::Tensor ragged_self_attention(const at::Tensor& qkv, const AttentionLayout& l
                                  const Dropout& dropout = {}, const at::Tensor& bias = {});
 
 // Whether LibTorch's flash attention takes this on a CUDA device of this compute capability (80: 8.0); it
-// refuses what it does not take. Of chosen queries it takes consecutive ones, and to differentiate only the
+// refuses what it does not take. Of chosen queries it takes consecutive ones, and but for decoding only the
 // last ones of each sequence.
 bool flash_can(const at::Tensor& q, const AttentionLayout& layout, const at::Tensor& bias, int capability);
 // Whether cuDNN's takes it. It is faster, but takes a second to make a plan for each new shape, is not

@@ -1,6 +1,5 @@
 // Attention on a CUDA device, by what LibTorch has there.
 #include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <array>
@@ -44,12 +43,15 @@ bool sees_all(const AttentionLayout& layout, const std::vector<int64_t>& seen) {
 }
 
 std::shared_ptr<const UploadedLayout> upload(const AttentionLayout& layout, at::Device device) {
-  const auto there = [&](const std::vector<int64_t>& numbers) { return to_device(numbers, device).to(at::kInt); };
+  const auto there = [&](const std::vector<int64_t>& numbers) {
+    return to_device(numbers, device).to(at::kInt);
+  };
   const auto seen = keys_seen(layout);
   if (!seen) return nullptr;
   auto result = std::make_shared<UploadedLayout>();
   result->of_queries = there(layout.queries.starts);
-  result->of_keys = layout.queries.starts == layout.keys.starts ? result->of_queries : there(layout.keys.starts);
+  result->of_keys =
+      layout.queries.starts == layout.keys.starts ? result->of_queries : there(layout.keys.starts);
   if (!sees_all(layout, *seen)) result->seen = there(*seen);
   return result;
 }
@@ -58,7 +60,7 @@ std::shared_ptr<const UploadedLayout> upload(const AttentionLayout& layout, at::
 // queries: then no sequence may be without one, and gradients are not asked of it.
 bool flash_shares(const AttentionLayout& layout) {
   return layout.sharing() == 1 || layout.queries.longest() > 1 ||
-         (layout.queries.rows() == layout.queries.sequences() && !at::GradMode::is_enabled());
+         (layout.queries.rows() == layout.queries.sequences() && layout.decoding);
 }
 
 // q, k, v: (N, heads, width) at any row stride.
@@ -75,17 +77,19 @@ struct Flash {
   // The result, and what the backward pass needs besides it.
   std::array<at::Tensor, 4> forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const {
     const UploadedLayout& there = *layout.uploaded;
-    auto [out, log_sum, random, unused, mask] = at::_flash_attention_forward(
-        q, k, v, there.of_queries, there.of_keys, layout.queries.longest(), layout.keys.longest(), dropout, layout.causal,
-        /*return_debug_mask=*/false, /*scale=*/{}, /*window_size_left=*/{}, /*window_size_right=*/{}, there.seen);
+    auto [out, log_sum, random, unused, mask] =
+        at::_flash_attention_forward(q, k, v, there.of_queries, there.of_keys, layout.queries.longest(),
+                                     layout.keys.longest(), dropout, layout.causal,
+                                     /*return_debug_mask=*/false, /*scale=*/{}, /*window_size_left=*/{},
+                                     /*window_size_right=*/{}, there.seen);
     return {out, log_sum, random, unused};
   }
   std::tuple<at::Tensor, at::Tensor, at::Tensor> backward(const at::Tensor& dout, const at::Tensor& q,
                                                           const at::Tensor& k, const at::Tensor& v,
                                                           at::ArrayRef<at::Tensor> forward) const {
-    return at::_flash_attention_backward(dout, q, k, v, forward[0], forward[1], layout.uploaded->of_queries,
-                                         layout.uploaded->of_keys, layout.queries.longest(),
-                                         layout.keys.longest(), dropout, layout.causal, forward[2], forward[3]);
+    return at::_flash_attention_backward(
+        dout, q, k, v, forward[0], forward[1], layout.uploaded->of_queries, layout.uploaded->of_keys,
+        layout.queries.longest(), layout.keys.longest(), dropout, layout.causal, forward[2], forward[3]);
   }
 };
 
@@ -179,9 +183,7 @@ class CudnnSelfAttention : public torch::autograd::Function<CudnnSelfAttention> 
   }
 };
 
-bool is_half(const at::Tensor& x) {
-  return x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kHalf;
-}
+bool is_half(const at::Tensor& x) { return x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kHalf; }
 
 constexpr int kOldestDevice = 80;
 constexpr int64_t kMultipleOfWidth = 8;
@@ -196,22 +198,23 @@ AttentionLayout on_device(AttentionLayout layout, at::Device device) {
 bool flash_can(const at::Tensor& q, const AttentionLayout& layout, const at::Tensor& bias, int capability) {
   constexpr int64_t kWidest = 256;  // elements of a head
   const int64_t width = q.size(1) / layout.heads;
-  if (!is_half(q) || capability < kOldestDevice || width > kWidest || width % kMultipleOfWidth != 0 || bias.defined() ||
-      layout.queries.rows() == 0 || layout.keys.rows() == 0) {
+  if (!is_half(q) || capability < kOldestDevice || width > kWidest || width % kMultipleOfWidth != 0 ||
+      bias.defined() || layout.queries.rows() == 0 || layout.keys.rows() == 0) {
     return false;
   }
   const auto seen = keys_seen(layout);
-  return seen && (sees_all(layout, *seen) || !at::GradMode::is_enabled());  // its backward pass takes all
+  return seen && (sees_all(layout, *seen) || layout.decoding);  // its backward pass takes all
 }
 
-bool cudnn_can(const at::Tensor& q, const AttentionLayout& layout, const Dropout& dropout, const at::Tensor& bias,
-               int capability) {
+bool cudnn_can(const at::Tensor& q, const AttentionLayout& layout, const Dropout& dropout,
+               const at::Tensor& bias, int capability) {
   constexpr int64_t kWidest = 128, kFewest = 64;  // elements of a head; tokens
   const int64_t width = q.size(1) / layout.heads, tokens = layout.usual_length;
   const Ragged& rows = layout.queries;
-  if (!is_half(q) || capability < kOldestDevice || width > kWidest || width % kMultipleOfWidth != 0 || bias.defined() ||
-      dropout.active() || at::globalContext().deterministicAlgorithms() || layout.sharing() != 1 ||
-      !layout.positions.empty() || tokens < kFewest || rows.sequences() == 0 || rows.starts != layout.keys.starts) {
+  if (!is_half(q) || capability < kOldestDevice || width > kWidest || width % kMultipleOfWidth != 0 ||
+      bias.defined() || dropout.active() || at::globalContext().deterministicAlgorithms() ||
+      layout.sharing() != 1 || !layout.positions.empty() || tokens < kFewest || rows.sequences() == 0 ||
+      rows.starts != layout.keys.starts) {
     return false;
   }
   for (int64_t s = 0; s < rows.sequences(); ++s) {
@@ -231,7 +234,8 @@ at::Tensor flash_attention(const at::Tensor& q, const at::Tensor& k, const at::T
   return FlashAttention::apply(q, each(k), each(v), Flash(own, dropout, q.device()));
 }
 
-at::Tensor flash_self_attention(const at::Tensor& qkv, const AttentionLayout& layout, const Dropout& dropout) {
+at::Tensor flash_self_attention(const at::Tensor& qkv, const AttentionLayout& layout,
+                                const Dropout& dropout) {
   if (flash_shares(layout)) return FlashSelfAttention::apply(qkv, Flash(layout, dropout, qkv.device()));
   const auto [q, k, v] = parts_of(qkv, layout);
   return flash_attention(q, k, v, layout, dropout);

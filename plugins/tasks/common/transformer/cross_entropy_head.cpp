@@ -29,13 +29,16 @@ at::Tensor cross_entropy_by_torch(const at::Tensor& logits, const at::Tensor& ta
   return loss;
 }
 
-// On the host as many rows at a time in float32 as stay in the cache.
-constexpr int64_t kRowsInFloat = 16;
+// In float32 as many rows at a time as stay in a processor's cache, or on a device as fill this many
+// elements.
+constexpr int64_t kRowsInFloat = 16, kElementsInFloat = int64_t{1} << 26;
 
 // The same, by our own kernel where it can.
 at::Tensor cross_entropy(at::Tensor& logits, const at::Tensor& targets, bool gradient, double scale) {
   if (!fast_path(logits)) {
-    const int64_t count = logits.size(0), most = logits.is_cpu() ? kRowsInFloat : count;
+    const int64_t count = logits.size(0),
+                  most = logits.is_cpu() ? kRowsInFloat
+                                         : std::max<int64_t>(1, kElementsInFloat / logits.size(1));
     at::Tensor loss = at::zeros({}, logits.options().dtype(at::kDouble));
     for (int64_t begin = 0; begin < count; begin += most) {
       const int64_t size = std::min(most, count - begin);

@@ -2,6 +2,9 @@
 
 #include <ATen/ATen.h>
 
+#include <pipeline/torch/random.hpp>
+
+#include "gemm.hpp"
 #include "kernels/kernels.hpp"
 #include "parallel.hpp"
 
@@ -50,10 +53,25 @@ at::Tensor dropout_mask(const Dropout& dropout, int64_t first_row, int64_t rows,
   return kept.to(options.dtype()).mul_(dropout.scale());
 }
 
+bool draws_on_device(const at::Tensor& x) { return x.is_cuda() && wide(x.scalar_type()) != x.scalar_type(); }
+
+at::Tensor dropped_on_device(const at::Tensor& x, const Dropout& dropout) {
+  seed_generator(at::globalContext().defaultGenerator(x.device()), dropout.key);
+  // Of a tensor of its own, so that the order of its elements is the same for x and for its gradient.
+  const at::Tensor kept = at::empty(x.sizes(), x.options().dtype(at::kBool)).bernoulli_(1 - dropout.p);
+  return at::native_dropout_backward(x, kept, 1 / (1 - dropout.p));  // x * kept * scale, in one kernel
+}
+
 at::Tensor apply_dropout(const at::Tensor& x, const Dropout& dropout, const at::Tensor& residual,
                          bool in_place) {
   if (!fast_path(x)) {
-    at::Tensor y = x * dropout_mask(dropout, 0, x.size(0), x.size(1), x.options());
+    const at::ScalarType type = x.scalar_type();
+    const auto by_mask = [&] {  // the scale is no number of a narrow dtype
+      return (x.to(wide(type)) *
+              dropout_mask(dropout, 0, x.size(0), x.size(1), x.options().dtype(wide(type))))
+          .to(type);
+    };
+    const at::Tensor y = draws_on_device(x) ? dropped_on_device(x, dropout) : by_mask();
     return residual.defined() ? y.add(residual) : y;
   }
   at::Tensor y = in_place ? x : at::empty_like(x);

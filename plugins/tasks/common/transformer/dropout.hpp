@@ -7,8 +7,8 @@
 namespace pipeline::transformer {
 
 // Dropout whose mask is a function of (key, row, column) alone: nothing is stored for the backward pass, and
-// neither threads, device nor recomputation can change it. Each place in a model uses its own key. (Flash
-// attention, on a device, draws a mask of its own from the key.)
+// neither threads, device nor recomputation can change it. Each place in a model uses its own key. On a
+// device and in a narrow dtype the mask is another one, drawn by the device's generator from the key.
 struct Dropout {
   double p = 0;
   uint64_t key = 0;
@@ -21,11 +21,17 @@ struct Dropout {
 // The key of one place in a model: `seed` belongs to the micro-batch, `site` numbers the place.
 uint64_t dropout_key(uint64_t seed, uint64_t site);
 
+// Whether LibTorch's generator of the device draws the mask: a few kernels instead of a dozen passes.
+bool draws_on_device(const at::Tensor& x);
+// x, of any shape, where that is so. Differentiable.
+at::Tensor dropped_on_device(const at::Tensor& x, const Dropout& dropout);
+
 // x (rows, columns) * mask [+ residual]; written over x when `in_place`.
 at::Tensor apply_dropout(const at::Tensor& x, const Dropout& dropout, const at::Tensor& residual = {},
                          bool in_place = false);
 
-// The mask itself, 0 or scale(), for code without a kernel of its own. `rows` are numbered from first_row.
+// The mask itself, 0 or scale(), for code without a kernel of its own, where !draws_on_device(). `rows` are
+// numbered from first_row.
 at::Tensor dropout_mask(const Dropout& dropout, int64_t first_row, int64_t rows, int64_t columns,
                         at::TensorOptions options);
 

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -115,9 +116,54 @@ bool few_rows(size_t wanted, int64_t all) {
   return wanted > 0 && static_cast<double>(wanted) < kFew * static_cast<double>(all);
 }
 
+namespace {
+
+bool takes_consecutive(const AttentionLayout& layout, at::Device device) {
+  return layout.causal && !device.is_cpu();
+}
+
+// In each sequence from the first of `rows` to the last.
+std::vector<int64_t> without_gaps(const std::vector<int64_t>& rows, const Ragged& sequences) {
+  std::vector<int64_t> all;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const auto next = std::upper_bound(sequences.starts.begin(), sequences.starts.end(), rows[i]);
+    if (i > 0 && rows[i - 1] >= *(next - 1))
+      for (int64_t row = rows[i - 1] + 1; row < rows[i]; ++row) all.push_back(row);
+    all.push_back(rows[i]);
+  }
+  return all;
+}
+
+// Where each of `some` is among `all`; both ascend.
+std::vector<int64_t> places(const std::vector<int64_t>& some, const std::vector<int64_t>& all) {
+  std::vector<int64_t> result;
+  for (const int64_t row : some)
+    result.push_back(std::lower_bound(all.begin(), all.end(), row) - all.begin());
+  return result;
+}
+
+void leave_out_unseen_keys(RowsOfLayer& rows, at::Device device) {
+  AttentionLayout& layout = rows.layout;
+  std::vector<int64_t> seen;
+  Ragged keys;
+  for (int64_t s = 0; s < layout.queries.sequences(); ++s) {
+    const int64_t count = layout.queries.length(s) == 0
+                              ? 0
+                              : layout.positions[static_cast<size_t>(layout.queries.start(s + 1) - 1)] + 1;
+    keys.append(count);
+    for (int64_t i = 0; i < count; ++i) seen.push_back(layout.keys.start(s) + i);
+  }
+  if (keys.rows() == layout.keys.rows()) return;
+  layout.keys = keys;
+  rows.key_index = to_device(seen, device);
+}
+
+}  // namespace
+
 RowsOfLayer rows_of_layer(const LayerPass& pass, const std::vector<int64_t>& rows, at::Device device) {
-  RowsOfLayer result{.index = to_device(rows, device),
-                     .layout = on_device(queries_at(pass.layout, rows), device)};
+  RowsOfLayer result{.index = to_device(rows, device), .layout = queries_at(pass.layout, rows)};
+  if (takes_consecutive(pass.layout, device)) leave_out_unseen_keys(result, device);
+  result.layout = on_device(std::move(result.layout), device);
   if (pass.rotation.cos.defined())
     result.rotation = {pass.rotation.cos.index_select(0, result.index),
                        pass.rotation.sin.index_select(0, result.index)};
@@ -136,7 +182,8 @@ at::Tensor run_layer(const Layer& layer, uint64_t number, const at::Tensor& x, c
     return after_attention(layer, number, ragged_self_attention(qkv, shared.layout, dropout, bias), x, shared,
                            pass);
   }
-  const at::Tensor kv = rotated(input(x, width, 2 * keys), keys, shared.rotation);
+  at::Tensor kv = rotated(input(x, width, 2 * keys), keys, shared.rotation);
+  if (rows.key_index.defined()) kv = kv.index_select(0, rows.key_index);
   const at::Tensor picked = x.index_select(0, rows.index);
   const at::Tensor q = rotated(input(picked, 0, width), width, rows.rotation);
   const at::Tensor h =
@@ -166,11 +213,13 @@ at::Tensor run_layers(const std::vector<Layer>& layers, at::Tensor x, const Laye
     RowsOfLayer last;
   };
   const int64_t count = x.size(0);
-  const bool few = few_rows(wanted.size(), count), all = static_cast<int64_t>(wanted.size()) == count;
+  const std::vector<int64_t> rows =
+      takes_consecutive(shared.layout, x.device()) ? without_gaps(wanted, shared.layout.keys) : wanted;
+  const bool few = few_rows(rows.size(), count), all = static_cast<int64_t>(wanted.size()) == count;
   LayerPass there = shared;
   there.layout = on_device(shared.layout, x.device());
   const auto held = std::make_shared<const Held>(
-      Held{std::move(there), pass, few ? rows_of_layer(shared, wanted, x.device()) : RowsOfLayer{}});
+      Held{std::move(there), pass, few ? rows_of_layer(shared, rows, x.device()) : RowsOfLayer{}});
   for (size_t i = 0; i < layers.size(); ++i) {
     const auto unit = shared.first_unit + static_cast<uint32_t>(i);
     const bool is_last = i + 1 == layers.size();
@@ -183,7 +232,8 @@ at::Tensor run_layers(const std::vector<Layer>& layers, at::Tensor x, const Laye
         },
         {x}, parameters.of_unit(unit))[0];
   }
-  return few || all ? x : x.index_select(0, to_device(wanted, x.device()));
+  if (all || (few && rows.size() == wanted.size())) return x;
+  return x.index_select(0, to_device(few ? places(wanted, rows) : wanted, x.device()));
 }
 
 }  // namespace pipeline::transformer

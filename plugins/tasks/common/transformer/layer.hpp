@@ -80,7 +80,10 @@ struct RowsOfLayer {
   at::Tensor index;  // (R) int64, ascending; undefined: all rows
   AttentionLayout layout = {};
   Rotation rotation = {};
+  at::Tensor key_index = {};  // (K) int64: rows that any of these sees; undefined: all rows
 };
+// Causal attention on a device takes queries that follow one another, and as keys all that the last one sees:
+// `rows` must be so, and the keys behind them are left out.
 RowsOfLayer rows_of_layer(const LayerPass& pass, const std::vector<int64_t>& rows, at::Device device);
 
 // Whether to compute the last layer only at the rows that are wanted.

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <array>
+#include <tuple>
 
 #include "gemm.hpp"
 #include "kernels/kernels.hpp"
@@ -40,6 +41,10 @@ at::Tensor rms_normed(const at::Tensor& x, const at::Tensor& weight, const at::T
 }
 
 LayerNormed rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
+  if (x.is_cuda()) {
+    auto [y, rstd] = at::_fused_rms_norm(x, {x.size(1)}, weight, eps);
+    return {y, at::empty({0}, rstd.options()), rstd};
+  }
   const at::Tensor rstd = x.to(wide(x.scalar_type())).square().mean(1, true).add_(eps).rsqrt_();
   return {rms_normed(x, weight, rstd), at::empty({0}, rstd.options()), rstd};
 }
@@ -48,9 +53,15 @@ LayerNormed rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) 
 LayerNormGradients rms_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& weight,
                                      const at::Tensor& rstd, const at::Tensor& residual, bool need_x,
                                      bool need_weight) {
+  LayerNormGradients result;
+  if (x.is_cuda()) {
+    std::tie(result.x, result.weight) = at::_fused_rms_norm_backward(dy.to(x.scalar_type()), x, {x.size(1)},
+                                                                     rstd, weight, {need_x, need_weight});
+    if (need_x && residual.defined()) result.x.add_(residual);
+    return result;
+  }
   const at::ScalarType type = rstd.scalar_type();
   const at::Tensor h = x.to(type) * rstd, d = dy.to(type);
-  LayerNormGradients result;
   if (need_weight) result.weight = (d * h).sum(0);
   if (!need_x) return result;
   const at::Tensor g = d * weight.to(type);

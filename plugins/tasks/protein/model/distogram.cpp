@@ -22,7 +22,7 @@ at::Tensor distogram_loss(const DistogramInputs& inputs, const DistogramHead& he
   const at::Tensor a = normed(inputs.targets, head.target_norm).matmul(head.target),
                    b = normed(inputs.others, head.other_norm).matmul(head.other);
   // Leads to the parameters even where nothing is masked.
-  at::Tensor sum = at::zeros({}, a.options().dtype(at::kFloat)) + (a.sum() + b.sum()) * 0;
+  at::Tensor sum = at::zeros({}, a.options().dtype(at::kFloat)) + (a.sum(at::kFloat) + b.sum(at::kFloat)) * 0;
   for (int64_t s = 0; s < inputs.samples.sequences(); ++s) {
     const int64_t count = inputs.target_samples.length(s), begin = inputs.samples.start(s),
                   length = inputs.samples.length(s);

@@ -114,11 +114,7 @@ at::Tensor VisionTower::features(const at::Tensor& pixels, const ForwardPass& pa
     if (in_unit) in_unit(registry->of_unit(unit));
   };
   transformer::LayerPass layers;
-  layers.layout = {.queries = rows,
-                   .keys = rows,
-                   .heads = config_.num_attention_heads,
-                   .causal = false,
-                   .usual_length = tokens};
+  layers.layout = {.queries = rows, .keys = rows, .heads = config_.num_attention_heads, .causal = false};
   layers.first_unit = place_.first_unit + 1;
   layers.gelu = gelu_named(config_.hidden_act);
   layers.in_unit = enter;

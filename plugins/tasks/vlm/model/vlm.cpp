@@ -83,7 +83,8 @@ at::Tensor Vlm::seen(const VlmBatch& batch, const ForwardPass& pass) const {
       cache_->put(batch.keys[i], found[i]);
     }
   }
-  for (at::Tensor& features : found) features = features.to(batch.packed.tokens.device());
+  for (at::Tensor& features : found)
+    features = transformer::to_device(features, batch.packed.tokens.device());
   return at::cat(found);
 }
 

@@ -310,6 +310,8 @@ VlmTaskBatch VlmTask::batch_of(const std::vector<Conversation>& conversations, c
     targets.push_back(std::move(chat.targets));
   }
   batch.packed = transformer::pack(tokens, targets);
+  require_ids(batch.packed.tokens, tokenizer_->vocab_size(), "token");
+  require_ids(batch.packed.targets, tokenizer_->vocab_size(), "target");
   if (decoded > 0) batch.pixels = pixels.narrow(0, 0, decoded);
   if (!known.empty()) batch.known = at::stack(known);
   if (count > 0) {
