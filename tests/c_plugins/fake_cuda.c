@@ -8,7 +8,12 @@
 #define EXPORTED __attribute__((visibility("default")))
 #define LATE 2
 
-EXPORTED int cuInit(unsigned flags) { return flags == 0 ? 0 : 1; }
+static int is_hidden(void) {
+  const char* visible = getenv("CUDA_VISIBLE_DEVICES");
+  return visible != NULL && *visible == 0;
+}
+
+EXPORTED int cuInit(unsigned flags) { return flags != 0 ? 1 : is_hidden() ? 100 : 0; }
 EXPORTED int cuDriverGetVersion(int* version) { return *version = 13000, 0; }
 EXPORTED int cuDeviceGetCount(int* count) { return *count = 1, 0; }
 EXPORTED int cuDeviceGet(int* device, int index) { return *device = index, index == 0 ? 0 : 101; }
@@ -22,27 +27,31 @@ EXPORTED int cuDeviceGetUuid_v2(char* bytes, int device) {
   for (i = 0; i < 16; ++i) bytes[i] = (char)i;
   return device;
 }
-EXPORTED int cuDeviceTotalMem_v2(size_t* bytes, int device) {
-  return (void)device, *bytes = (size_t)1 << 30, 0;
+/* 1 GiB, or as many as FAKE_CUDA_GIB says. */
+static size_t total(void) {
+  const char* gib = getenv("FAKE_CUDA_GIB");
+  return (gib == NULL ? (size_t)1 : (size_t)atoi(gib)) << 30;
 }
+EXPORTED int cuDeviceTotalMem_v2(size_t* bytes, int device) { return (void)device, *bytes = total(), 0; }
 EXPORTED int cuDeviceGetAttribute(int* value, int attribute, int device) {
   (void)device;
   *value = attribute == 75 ? 9 : 0; /* compute capability 9.0 */
   return 0;
 }
 
-/* Half of the memory is another process's. What is taken once is kept. */
+/* Half of the memory is another process's. What is taken once is kept until it is given back. */
 static size_t taken;
 EXPORTED int cuMemGetInfo_v2(size_t* unused, size_t* all) {
-  *unused = ((size_t)1 << 29) - taken;
-  *all = (size_t)1 << 30;
+  *unused = total() / 2 - taken;
+  *all = total();
   return 0;
 }
 EXPORTED int fake_cuda_take(size_t bytes) {
-  if (bytes > (size_t)1 << 29) return 2;
+  if (bytes > total() / 2) return 2;
   if (bytes > taken) taken = bytes;
   return 0;
 }
+EXPORTED void fake_cuda_keep(size_t bytes) { taken = bytes; }
 EXPORTED int cuGetErrorName(int status, const char** name) { return (void)status, *name = "FAKE_ERROR", 0; }
 
 static int context, stream;
