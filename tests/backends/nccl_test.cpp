@@ -106,6 +106,10 @@ TEST_F(Nccl, CollectivesOfOneRank) {
     group->all_gather(in.buffer(), out.buffer()).wait();
     group->all_to_all(in.buffer(), out.buffer()).wait();
     EXPECT_EQ(out.values(), before);
+    DeviceFloats none(0);  // a rank may have no part of a range
+    group->all_reduce(none.buffer()).wait();
+    group->all_gather(none.buffer(), none.buffer()).wait();
+    group->all_to_all(none.buffer(), none.buffer()).wait();
     group->barrier().wait();
     group->abort("enough");
     EXPECT_THAT(problem_of([&] { group->barrier().wait(); }), HasSubstr("aborted by rank 0: enough"));
