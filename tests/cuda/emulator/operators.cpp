@@ -242,7 +242,8 @@ at::Tensor& wide_addmm(const at::Tensor& c, const at::Tensor& a, const at::Tenso
   const at::Tensor before = from_device(c).clone();
   wide_mm(a, b, out_dtype, out);
   at::Tensor there = from_device(out);
-  there.mul_(alpha).add_(before, beta);
+  there.mul_(alpha);
+  if (beta.toDouble() != 0) there.add_(before, beta);  // 0: whatever was there before
   return out;
 }
 

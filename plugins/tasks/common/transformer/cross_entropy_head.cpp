@@ -14,17 +14,15 @@
 namespace pipeline::transformer {
 namespace {
 
-// Any device and dtype. Losses of the rows in double, added in order; with `gradient`, logits become scale *
-// (softmax - one hot).
-at::Tensor cross_entropy_by_torch(const at::Tensor& logits, const at::Tensor& targets, bool gradient,
-                                  double scale) {
-  at::Tensor log_p = at::log_softmax(logits, 1, at::kFloat);
-  const at::Tensor column = targets.unsqueeze(1);
-  at::Tensor loss = log_p.gather(1, column).sum(at::kDouble).neg();
+// Any device and dtype. Losses of the rows in double, added in order; with `gradient`, logits become softmax
+// - one hot.
+at::Tensor cross_entropy_by_torch(at::Tensor logits, const at::Tensor& targets, bool gradient) {
+  const at::Tensor log_p = at::log_softmax(logits, 1, wide(logits.scalar_type()));
+  const at::Tensor column = targets.unsqueeze(1), of_target = log_p.gather(1, column);
+  at::Tensor loss = of_target.sum(at::kDouble).neg();
   if (gradient) {
-    at::Tensor d = log_p.exp_().mul_(scale);
-    d.scatter_add_(1, column, at::full_like(column, -scale, d.options()));
-    logits.copy_(d);
+    at::exp_out(logits, log_p);
+    logits.scatter_(1, column, of_target.exp().sub_(1).to(logits.scalar_type()));
   }
   return loss;
 }
@@ -33,20 +31,9 @@ at::Tensor cross_entropy_by_torch(const at::Tensor& logits, const at::Tensor& ta
 // elements.
 constexpr int64_t kRowsInFloat = 16, kElementsInFloat = int64_t{1} << 26;
 
-// The same, by our own kernel where it can.
-at::Tensor cross_entropy(at::Tensor& logits, const at::Tensor& targets, bool gradient, double scale) {
-  if (!fast_path(logits)) {
-    const int64_t count = logits.size(0),
-                  most = logits.is_cpu() ? kRowsInFloat
-                                         : std::max<int64_t>(1, kElementsInFloat / logits.size(1));
-    at::Tensor loss = at::zeros({}, logits.options().dtype(at::kDouble));
-    for (int64_t begin = 0; begin < count; begin += most) {
-      const int64_t size = std::min(most, count - begin);
-      loss.add_(cross_entropy_by_torch(logits.narrow(0, begin, size), targets.narrow(0, begin, size),
-                                       gradient, scale));
-    }
-    return loss;
-  }
+// The same times `scale`, by our own kernel.
+at::Tensor cross_entropy_by_kernel(at::Tensor& logits, const at::Tensor& targets, bool gradient,
+                                   double scale) {
   const int64_t rows = logits.size(0), columns = logits.size(1);
   float* const data = logits.mutable_data_ptr<float>();
   const int64_t* const target = targets.const_data_ptr<int64_t>();
@@ -56,6 +43,26 @@ at::Tensor cross_entropy(at::Tensor& logits, const at::Tensor& targets, bool gra
                                                                  gradient, static_cast<float>(scale));
   });
   return at::scalar_tensor(std::accumulate(losses.begin(), losses.end(), 0.0), at::kDouble);
+}
+
+// Of the logits' gradient, what is left to the products with it: a pass over all logits less.
+double left_to_products(const at::Tensor& logits, double scale) { return fast_path(logits) ? 1 : scale; }
+
+// With `gradient`, logits become (softmax - one hot) * scale / left_to_products().
+at::Tensor cross_entropy(at::Tensor& logits, const at::Tensor& targets, bool gradient, double scale) {
+  if (!fast_path(logits)) {
+    const int64_t count = logits.size(0),
+                  most = logits.is_cpu() ? kRowsInFloat
+                                         : std::max<int64_t>(1, kElementsInFloat / logits.size(1));
+    at::Tensor loss = at::zeros({}, logits.options().dtype(at::kDouble));
+    for (int64_t begin = 0; begin < count; begin += most) {
+      const int64_t size = std::min(most, count - begin);
+      loss.add_(
+          cross_entropy_by_torch(logits.narrow(0, begin, size), targets.narrow(0, begin, size), gradient));
+    }
+    return loss;
+  }
+  return cross_entropy_by_kernel(logits, targets, gradient, scale);
 }
 
 // A chunk is split evenly, so that the last one is not a sliver.
@@ -116,12 +123,14 @@ class CrossEntropyHead : public torch::autograd::Function<CrossEntropyHead> {
       gemm_out(logits, h_chunk, w, {.b_transposed = true, .bias = b});
       sum.add_(cross_entropy(logits, targets.narrow(0, begin, size), gradient, options.scale));
       if (!gradient) continue;
+      const double factor = left_to_products(logits, options.scale);
       if (need_h) {
         at::Tensor dh_chunk = dh.narrow(0, begin, size);
-        gemm_out(dh_chunk, logits, w);
+        gemm_out(dh_chunk, logits, w, {.factor = factor});
       }
-      if (need_weight) gemm_out(dweight, logits, h_chunk, {.a_transposed = true, .accumulate = begin > 0});
-      if (need_bias) dbias.add_(column_sum(logits));
+      if (need_weight)
+        gemm_out(dweight, logits, h_chunk, {.a_transposed = true, .accumulate = begin > 0, .factor = factor});
+      if (need_bias) dbias.add_(column_sum(logits), factor);
     }
     if (gradient) {
       buffer.reset();

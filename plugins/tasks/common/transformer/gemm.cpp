@@ -10,10 +10,11 @@ namespace {
 
 // c (float32) [+]= left right, of bfloat16 or float16. CUDA adds up in float32 all the way. The CPU has no
 // such product: parts of it are rounded once each, and small enough to stay in the cache.
-void wide_product(at::Tensor& c, const at::Tensor& left, const at::Tensor& right, bool accumulate) {
+void wide_product(at::Tensor& c, const at::Tensor& left, const at::Tensor& right,
+                  const GemmOptions& options) {
   if (!c.is_cpu()) {
-    if (accumulate) {
-      at::addmm_out(c, c, left, right, c.scalar_type());
+    if (options.accumulate || options.factor != 1) {
+      at::addmm_out(c, c, left, right, c.scalar_type(), /*beta=*/options.accumulate ? 1 : 0, options.factor);
     } else {
       at::mm_out(c, left, right, c.scalar_type());
     }
@@ -25,7 +26,7 @@ void wide_product(at::Tensor& c, const at::Tensor& left, const at::Tensor& right
     const int64_t count = std::min(rows, c.size(0) - begin);
     const at::Tensor part = at::mm(left.narrow(0, begin, count), right);
     at::Tensor place = c.narrow(0, begin, count);
-    accumulate ? place.add_(part) : place.copy_(part);
+    options.accumulate ? place.add_(part, options.factor) : place.copy_(part).mul_(options.factor);
   }
 }
 
@@ -36,7 +37,13 @@ void aten_gemm(at::Tensor& c, const at::Tensor& a, const at::Tensor& b, const Ge
     TORCH_CHECK(c.scalar_type() == at::kFloat && !options.bias.defined() && !options.addend.defined() &&
                     !options.gelu.defined(),
                 "gemm: ", a.scalar_type(), " into ", c.scalar_type(), " is for plain products in float32");
-    return wide_product(c, left, right, options.accumulate);
+    return wide_product(c, left, right, options);
+  }
+  if (options.factor != 1) {
+    TORCH_CHECK(!options.bias.defined() && !options.addend.defined() && !options.gelu.defined(),
+                "gemm: a factor is for plain products");
+    c.addmm_(left, right, /*beta=*/options.accumulate ? 1 : 0, options.factor);
+    return;
   }
   if (options.accumulate) {
     c.addmm_(left, right);
@@ -103,7 +110,8 @@ void gemm_out(at::Tensor& c, const at::Tensor& a, const at::Tensor& b, const Gem
   const int64_t n = b.size(options.b_transposed ? 0 : 1);
   TORCH_CHECK(b.size(options.b_transposed ? 1 : 0) == k && c.size(0) == m && c.size(1) == n,
               "gemm: ", a.sizes(), " and ", b.sizes(), " into ", c.sizes());
-  if (!fast_rows(a) || !fast_rows(b) || !fast_rows(c) || k == 0) return aten_gemm(c, a, b, options);
+  if (!fast_rows(a) || !fast_rows(b) || !fast_rows(c) || k == 0 || options.factor != 1)
+    return aten_gemm(c, a, b, options);
   if (m == 0 || n == 0) return;
   TORCH_CHECK(c.stride(0) == n || !(options.addend.defined() || options.gelu.defined()),
               "gemm: addend and gelu need a contiguous result");

@@ -10,6 +10,7 @@ struct GemmOptions {
   bool a_transposed = false;
   bool b_transposed = false;
   bool accumulate = false;  // c += instead of c =
+  double factor = 1;        // of the product; another one than 1 by LibTorch alone, without what follows
   at::Tensor bias = {};     // (n), added to every row
   at::Tensor addend = {};   // (m, n), contiguous
   at::Tensor gelu = {};     // (m, n), contiguous; receives gelu(c)
