@@ -66,13 +66,15 @@ class GPT2(nn.Module):
 
 
 def batch_of(examples, language_model):
-    longest = max(len(e["tokens"]) for e in examples)
-    tokens, targets = torch.zeros(len(examples), longest, dtype=torch.long), torch.full((len(examples), longest), IGNORED)
+    """Inputs and their targets, the tokens after them: the last token of an example is a target alone."""
+    longest = max(len(e["tokens"]) for e in examples) - 1
+    inputs, targets = torch.zeros(len(examples), longest, dtype=torch.long), torch.full((len(examples), longest), IGNORED)
     for row, e in enumerate(examples):
-        count, first = len(e["tokens"]), 0 if language_model else e["prompt"] - 1
-        tokens[row, :count] = torch.tensor(e["tokens"])
-        targets[row, first : count - 1] = tokens[row, first + 1 : count]
-    return tokens, targets
+        tokens = torch.tensor(e["tokens"])
+        count, first = len(tokens) - 1, 0 if language_model else e["prompt"] - 1
+        inputs[row, :count] = tokens[:-1]
+        targets[row, first:count] = tokens[first + 1 :]
+    return inputs, targets
 
 
 def main():
@@ -102,15 +104,15 @@ def main():
     def step():
         nonlocal at
         chosen, at = examples[at : at + arguments.batch], (at + arguments.batch) % len(examples)
-        tokens, targets = (t.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else t
+        inputs, targets = (t.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else t
                            for t in batch_of(chosen, arguments.language_model))
         with torch.autocast(device.type, torch.bfloat16):
-            loss = compiled(tokens, targets)
+            loss = compiled(inputs, targets)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        return loss.detach(), sum(len(e["tokens"]) for e in chosen), tokens.numel()
+        return loss.detach(), sum(len(e["tokens"]) - 1 for e in chosen), inputs.numel()
 
     print(json.dumps({"ready": True}), flush=True)
     for request in sys.stdin:

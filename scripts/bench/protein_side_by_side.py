@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from side_by_side import Peer, Pipeline, device_figures, on_device, take_turns
+from side_by_side import DevicePipeline, Peer, Pipeline, device_figures, take_turns
 
 # Configuration, and options of the task beside it. Nothing is dropped, so that losses can be compared.
 MODELS = {
@@ -66,6 +66,7 @@ at_end = false
 every = 0
 background = false
 [launch]
+processes = 1
 threads = {arguments.threads}
 """)
     return path
@@ -96,22 +97,19 @@ class Theirs(Peer):
         command += ["--esm2"] * esm2 + ["--shuffle", str(arguments.steps)] * arguments.shuffled
         super().__init__("transformers" if esm2 else "PyTorch", command)
 
-    def warm_up(self, _steps=1):
-        self.start(1)
-        self.losses += self.wait()
-        super().warm_up()  # the second step, which ours has done as well when it reports the first
+    def warm_up(self, steps=1):
+        super().warm_up(steps + 1)  # one more, which ours has done as well when it reports the one before
 
 
 def report(ours, theirs, residues, arguments):
-    """residues: of each step. Both have done the first two before the turns."""
-    turns = [sum(residues[2 + n * arguments.steps : 2 + (n + 1) * arguments.steps]) for n in range(arguments.turns)]
+    """residues: of each step."""
     padding = 1 - theirs.tokens / theirs.padded
     for c in (theirs, ours):
-        speeds = [count / seconds for count, seconds in zip(turns, c.seconds)]
-        print(f"{c.name:13} {sum(turns) / sum(c.seconds):8.1f} residues/s (turns {min(speeds):.0f} to {max(speeds):.0f})  "
+        speeds = c.speeds(residues)
+        print(f"{c.name:13} {c.speed(residues):8.1f} residues/s (turns {min(speeds):.0f} to {max(speeds):.0f})  "
               f"padding {100 * padding if c is theirs else 0:4.1f}%  peak {c.peak / 2**20:6.0f} MiB")
-    ratios = [b / a for a, b in zip(ours.seconds, theirs.seconds)]
-    print(f"speed {sum(theirs.seconds) / sum(ours.seconds):.2f} times theirs (turns: {' '.join(f'{r:.2f}' for r in ratios)}, median "
+    ratios = [a / b for a, b in zip(ours.speeds(residues), theirs.speeds(residues))]
+    print(f"speed {ours.speed(residues) / theirs.speed(residues):.2f} times theirs (turns: {' '.join(f'{r:.2f}' for r in ratios)}, median "
           f"{statistics.median(ratios):.2f}; by CPU time {sum(theirs.cpu) / sum(ours.cpu):.2f}), peak memory {ours.peak / theirs.peak:.3f} times theirs")
     pairs = list(zip(ours.losses, theirs.losses))[: 2 if arguments.shuffled else None]
     most = max(abs(a / b - 1) for a, b in pairs)
@@ -136,6 +134,7 @@ def main():
     parser.add_argument("--device", default="cpu", help="cpu, or cuda (cpu)")
     parser.add_argument("--precision", choices=TOLERANCE, default="fp32", help="of both (fp32)")
     parser.add_argument("--json", action="store_true", help="the figures once more, as a line of JSON")
+    parser.add_argument("--device-turns", action="store_true", help=argparse.SUPPRESS)  # turns as on a device, to try them on the CPU
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--steps", type=int, default=9, help="per turn (9: an epoch, at 8 samples a step)")
     arguments = parser.parse_args()
@@ -144,17 +143,21 @@ def main():
         parser.error("the peer of ESM-2 takes a step's samples at once")
     if arguments.model == "encoder-decoder" and arguments.shuffled:
         parser.error("the encoder-decoder's peer has its batches padded beforehand: --shuffled is for ESM-2")
+    device = arguments.device == "cuda" or arguments.device_turns
+    if device and arguments.shuffled:
+        parser.error("the two do not take the same steps in their turns on a device: --shuffled is for the CPU")
 
-    steps = 2 + arguments.turns * arguments.steps
+    before, more = (5, 3) if device else (1, 0)  # steps before the turns; steps more that ours takes in a turn, at most
+    steps = before + 1 + arguments.turns * (arguments.steps + more)
     with tempfile.TemporaryDirectory(prefix="pipeline-bench-") as name:
         folder = Path(name)
         config = write_config(folder, arguments, steps + 9)  # the last is never reached: a run that ends reports its last step sooner
         residues = write_batches(folder, config, arguments)
-        ours, theirs = take_turns(lambda: on_device(Pipeline)(folder, our_command(folder, config, arguments)),
-                                  lambda: on_device(Theirs)(folder, arguments), arguments.turns, arguments.steps)
-        report(ours, theirs, residues, arguments)
+        ours, theirs = take_turns(lambda: (DevicePipeline if device else Pipeline)(folder, our_command(folder, config, arguments)),
+                                  lambda: Theirs(folder, arguments), arguments.turns, arguments.steps, before)
     if arguments.json:
-        print(device_figures(ours, theirs, sum(residues[2:steps]), steps - 2))
+        print(json.dumps(device_figures(ours, theirs, residues)))
+    report(ours, theirs, residues, arguments)
 
 
 if __name__ == "__main__":

@@ -2,10 +2,11 @@
 
 Both run all the time as processes of their own; the one whose turn it is not stands still (the pipeline by SIGSTOP, the peer waits for
 a line). A turn is the time from waking it until its steps are reported. The pipeline reports a step when the next one is done, so its
-turns are one step behind, and as long.
+turns are one step behind, and as long; on a device, where the next one is queued by then, DevicePipeline has the clock.
 """
 
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -29,10 +30,16 @@ def cpu_seconds(pid):
 
 
 class Contestant:
-    """Turns, and what they took. Subclasses: `process`, `start(steps)` wakes it, `wait()` returns the losses of these steps."""
+    """Turns, and what they took. Subclasses: `process`, `start(steps)` wakes it, `wait()` returns the losses of these steps.
+
+    covered: which steps were done in each turn, counted from 0; ahead: by how many they are later than those that were reported in it.
+    peak: bytes on the host; device: MiB on the device, where the driver tells.
+    """
+
+    ahead = 0
 
     def __init__(self):
-        self.seconds, self.cpu, self.losses, self.peak = [], [], [], 0
+        self.seconds, self.cpu, self.covered, self.losses, self.peak, self.device = [], [], [], [], 0, None
 
     def close(self):
         self.process.kill()
@@ -44,18 +51,28 @@ class Contestant:
         Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")  # the peak of the steps, not of loading
 
     def turn(self, steps):
+        first = len(self.losses) + self.ahead
         cpu, begin = cpu_seconds(self.process.pid), time.perf_counter()
         self.start(steps)
         self.losses += self.wait()
         self.seconds.append(time.perf_counter() - begin)
         self.cpu.append(cpu_seconds(self.process.pid) - cpu)
-        self.peak = process_status(self.process.pid, "VmHWM:")
+        self.covered.append(range(first, first + steps))
+        self.peak, self.device = process_status(self.process.pid, "VmHWM:"), device_memory(self.process.pid)
+
+    def speeds(self, of_steps):
+        """Of each turn, a second: `of_steps` says by number how much there is in a step."""
+        return [sum(of_steps[step] for step in turn) / seconds for turn, seconds in zip(self.covered, self.seconds)]
+
+    def speed(self, of_steps):
+        """Of all turns together."""
+        return sum(of_steps[step] for step in itertools.chain(*self.covered)) / sum(self.seconds)
 
 
 class Pipeline(Contestant):
     """command: a `pipeline run` whose run.dir is `folder`/run."""
 
-    name = "pipeline"
+    name, ahead = "pipeline", 1
 
     def __init__(self, folder, command):
         super().__init__()
@@ -71,15 +88,33 @@ class Pipeline(Contestant):
     def lines(self):
         return self.metrics.read_text().splitlines() if self.metrics.exists() else []
 
-    def wait(self):
+    def wait(self, stop=True):
         while len(self.lines()) < self.wanted:
             if self.process.poll() is not None:
                 raise SystemExit(f"pipeline ended with {self.process.returncode}\n{self.log.read_text()[-2000:]}")
             time.sleep(0.001)
-        self.process.send_signal(signal.SIGSTOP)
+        if stop:
+            self.process.send_signal(signal.SIGSTOP)
         losses = [json.loads(line)["loss"] for line in self.lines()[self.read : self.wanted]]
         self.read = self.wanted
         return losses
+
+
+class DevicePipeline(Pipeline):
+    """Its steps are done by a device, which goes on when the process stands still.
+
+    A step's line comes when the step is done and the next one is queued. So the first line of a turn tells of a step that was done while
+    nobody counted, and the clock starts with the second: from there to the line of the last step the device does these steps and no others.
+    What is queued by then is done before the peer's turn begins.
+    """
+
+    ahead = 0
+
+    def turn(self, steps):
+        self.start(len(self.lines()) - self.read + 2)
+        self.losses += self.wait(stop=False)
+        super().turn(steps)
+        time.sleep(2 * self.seconds[-1] / steps)
 
 
 class Peer(Contestant):
@@ -115,30 +150,19 @@ def device_memory(pid):
                                capture_output=True, text=True, check=True).stdout.splitlines()
     except (OSError, subprocess.CalledProcessError):
         return None
-    return sum(int(memory) for owner, memory in (line.split(",") for line in lines) if int(owner) == pid) or None
+    rows = (line.split(", ") for line in lines)
+    return sum(int(row[-1]) for row in rows if row[0] == str(pid) and row[-1].isdigit()) or None
 
 
-def on_device(contestant):
-    """The same with `device`: MiB after each turn."""
-
-    class OnDevice(contestant):
-        device = None
-
-        def turn(self, steps):
-            super().turn(steps)
-            self.device = device_memory(self.process.pid)
-
-    return OnDevice
-
-
-def device_figures(ours, theirs, tokens, steps):
-    """For scripts/gpu-check, as one line of JSON. tokens, steps: of all turns together."""
+def device_figures(ours, theirs, tokens):
+    """For scripts/gpu-check. tokens: of each step. Both may have done other steps in their turns, so speeds are compared, not times."""
     last = min(len(ours.losses), len(theirs.losses)) - 1
-    figures = {"tokens/s": tokens / sum(ours.seconds), "peer's tokens/s": tokens / sum(theirs.seconds),
-               "ratio": sum(theirs.seconds) / sum(ours.seconds), "ms/step": 1000 * sum(ours.seconds) / steps, "MiB": ours.device,
-               "peer's MiB": theirs.device, "first loss": ours.losses[0], "peer's first loss": theirs.losses[0],
+    speeds = ours.speed(tokens), theirs.speed(tokens)
+    figures = {"tokens/s": speeds[0], "peer's tokens/s": speeds[1], "ratio": speeds[0] / speeds[1],
+               "ms/step": 1000 * sum(ours.seconds) / sum(map(len, ours.covered)), "MiB": ours.device, "peer's MiB": theirs.device,
+               "first loss": ours.losses[0], "peer's first loss": theirs.losses[0],
                "last loss": ours.losses[last], "peer's last loss": theirs.losses[last]}
-    return json.dumps({name: value for name, value in figures.items() if value is not None})
+    return {name: value for name, value in figures.items() if value is not None}
 
 
 class Timed:

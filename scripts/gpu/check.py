@@ -1,6 +1,6 @@
 """gpu-check run: everything that needs a device, cheap and fatal first. Each item is independent: what fails does not stop the rest.
 
-Without a device (a rehearsal) the items run on the CPU as far as they can, and those that need one are skipped.
+Without a device (a rehearsal) the items run on the CPU as far as they can, benchmarks with tiny jobs, and those that need one are skipped.
 """
 
 import json
@@ -13,12 +13,18 @@ import tempfile
 from pathlib import Path
 
 from record import Record, Skipped, table
-from runs import JOBS, Runner, largest_difference
+from runs import JOBS, UNEVALUATED, Runner, largest_difference
 
 ROOT = Path(__file__).resolve().parents[2]
 GPU = ROOT / ".gpu"
 BENCH = ROOT / "scripts" / "bench"
 BANDS = {"bf16": 0.05, "fp16": 0.02}  # of the losses of a dozen steps, against float32
+PART_SECONDS = 575  # of the ten minutes that a command has where devices are lent; what finds no time left is skipped
+# Of a benchmark, beside its own options.
+REHEARSAL = {
+    "gpt2_cuda.py": "--device cpu --layers 2 --heads 2 --width 128 --most 128 --batch 4 --turns 1 --steps 2".split(),
+    "protein_side_by_side.py": "--device cpu --device-turns --batch 4 --turns 1 --steps 2".split(),
+}
 
 
 def shell(*command, **more):
@@ -29,11 +35,13 @@ def shell(*command, **more):
 
 def figures_of(text):
     """Of a benchmark: its last line of JSON. Warnings of libraries may come after it."""
-    return json.loads(next(line for line in reversed(text.splitlines()) if line.startswith("{")))
+    lines = [line for line in text.splitlines() if line.startswith("{")]
+    assert lines, f"there are no figures\n{text[-2000:]}"
+    return json.loads(lines[-1])
 
 
 class Check:
-    def __init__(self, out, name):
+    def __init__(self, out, name, seconds):
         self.packed = json.loads((GPU / "pack.json").read_text())
         self.devices = self.nvidia_smi()
         self.device = "cuda" if self.devices else "cpu"
@@ -41,8 +49,10 @@ class Check:
         self.out = out
         self.work = Path(tempfile.mkdtemp(prefix="gpu-check-"))
         (self.work / "data").symlink_to(GPU / "data")
-        self.environment = dict(os.environ)
-        self.runner = Runner(str(GPU / "prefix/bin/pipeline"), ROOT / "configs", self.work, self.device, self.environment)
+        self.environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
+        self.runner = Runner(str(GPU / "prefix/bin/pipeline"), ROOT / "configs", self.work, self.device, self.environment,
+                             seconds if self.devices else float("inf"))
+        self.references = {}
 
     @staticmethod
     def nvidia_smi():
@@ -50,6 +60,14 @@ class Check:
             return shell("nvidia-smi", "--query-gpu=name,memory.total,driver_version,compute_cap", "--format=csv,noheader").strip().splitlines()
         except (AssertionError, FileNotFoundError):
             return []
+
+    def item(self, name, check):
+        def in_time(figures):
+            if self.runner.seconds_left() < 5:
+                raise Skipped("no time is left")
+            return check(figures)
+
+        self.record.item(name, in_time)
 
     def needs_device(self, count=1):
         if len(self.devices) < count:
@@ -65,13 +83,15 @@ class Check:
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pipeline"
         if not any(cache.glob("torch-*/torch")):
             shell(ROOT / "scripts/setup/torch", "--from", site)
-        torch_lib = next(cache.glob("torch-*/torch")) / "lib"
-        self.environment["LD_LIBRARY_PATH"] = f"{GPU / 'lib'}:{torch_lib}"
+        linked = next(cache.glob("torch-*/torch")).parent
+        # CUPTI's folder: list_kernels.so, which links it, is loaded with the driver, before LibTorch brings it.
+        folders = [GPU / "lib", linked / "torch/lib", linked / "nvidia/cu13/lib", os.environ.get("LD_LIBRARY_PATH")]
+        self.environment["LD_LIBRARY_PATH"] = ":".join(str(folder) for folder in folders if folder)
         build = Path(self.packed["build"])  # the tests look for plugins there
         if not build.exists():
             build.parent.mkdir(parents=True, exist_ok=True)
             build.symlink_to(GPU / "prefix")
-        files = [p for p in (GPU / "prefix").rglob("*") if p.is_file() and p.read_bytes()[:4] == b"\x7fELF"]
+        files = [p for part in ("prefix", "lib") for p in (GPU / part).rglob("*") if p.is_file() and p.read_bytes()[:4] == b"\x7fELF"]
         missing = []
         for path in files:
             found = shell("ldd", path, env=self.environment)
@@ -92,17 +112,17 @@ class Check:
 
     def ceilings(self, figures):
         self.needs_device()
-        figures.update(figures_of(shell(sys.executable, Path(__file__).with_name("ceilings.py"))))
+        figures.update(figures_of(self.runner.output([sys.executable, Path(__file__).with_name("ceilings.py")])))
 
     # 1 and 2. Operations and strategies.
 
     def tests(self, program, which="*"):
         def check(figures):
             report = self.work / f"{program}.json"
-            process = subprocess.run([GPU / "prefix/tests/bin" / program, f"--gtest_filter={which}", f"--gtest_output=json:{report}"],
-                                     env=self.environment, capture_output=True, text=True, check=False, timeout=400)
-            (self.out / f"{program}.log").write_text(process.stdout + process.stderr)
-            assert report.exists(), f"ended with {process.returncode}\n{(process.stdout + process.stderr)[-2000:]}"
+            process = self.runner.start([GPU / "prefix/tests/bin" / program, f"--gtest_filter={which}", f"--gtest_output=json:{report}"])
+            text = self.runner.finish(process)
+            (self.out / f"{program}.log").write_text(text)
+            assert report.exists(), f"ended with {process.returncode}\n{text[-2000:]}"
             tests = [t for suite in json.loads(report.read_text())["testsuites"] for t in suite["testsuite"]]
             failed = [f"{t['classname']}.{t['name']}: {t['failures'][0]['failure'][:300]}" for t in tests if "failures" in t]
             skipped = sum(t.get("result") == "SKIPPED" for t in tests)
@@ -114,15 +134,20 @@ class Check:
 
     # 3. Runs.
 
-    def curve(self, job, precision, *sets):
+    def reference(self, job):
+        """Its losses on the CPU in float32."""
+        if job not in self.references:
+            self.references[job] = self.runner.train(job, f"{job}-cpu", "train.precision=fp32", "run.device=cpu")
+        return self.references[job]
+
+    def curve(self, job, precision):
         def check(figures):
             if precision == "fp16":
                 self.needs_device()  # the CPU refuses it
-            reference = self.runner.train(job, f"{job}-cpu", "train.precision=fp32", "run.device=cpu")
-            losses = self.runner.train(job, f"{job}-{precision}", f"train.precision={precision}", *sets)
-            figures["difference"] = largest_difference(losses, reference)
+            losses = self.runner.train(job, f"{job}-{precision}", f"train.precision={precision}")
+            figures["difference"] = largest_difference(losses, self.reference(job))
             band = BANDS.get(precision, 1e-4)
-            assert figures["difference"] <= band, f"more than {band}: {losses} and {reference}"
+            assert figures["difference"] <= band, f"more than {band}: {losses} and {self.reference(job)}"
 
         return check
 
@@ -133,18 +158,19 @@ class Check:
             fixed, here = ["run.reproducible=true", *sets], f"same-{len(self.record.content['items'])}"
             self.runner.train(job, f"{here}/once", *fixed)
             self.runner.train(job, f"{here}/twice", *fixed)
-            self.runner.killed_and_continued(job, f"{here}/killed", *fixed)
+            killed = self.runner.killed_and_continued(job, f"{here}/killed", *fixed)
             self.runner.train(job, f"{here}/recomputed", *fixed, "train.activation_checkpointing=true")
             wanted = self.runner.weights(f"{here}/once")
             assert wanted, "there is no checkpoint"
             different = [name for name in ("twice", "killed", "recomputed") if self.runner.weights(f"{here}/{name}") != wanted]
             assert not different, f"other bits: {', '.join(different)}"
             figures["bytes"] = sum(map(len, wanted.values()))
+            return "" if killed else "not killed: it had ended by then"
 
         return check
 
     def other_verbs(self, figures):
-        self.runner.train("summarization", "verbs")
+        self.runner.train("summarization", "verbs", "evaluate.at_end=true")
         for verb in ("evaluate", "predict", "export"):
             text = self.runner.output(self.runner.command(verb, "summarization", "verbs"))
             assert "error" not in text, text[-1000:]
@@ -165,14 +191,17 @@ class Check:
         assert 0.9 <= figures["predicted/measured"] <= 1.1, figures
         if self.devices:
             assert any(event.get("cat") == "kernel" for event in events), "no kernel in the trace"
-            figures.update({"utilisation": rank["device_utilisation"], "driver memory": rank["driver_memory"]})
+            told = {name: rank[name] for name in ("device_utilisation", "driver_memory") if name in rank}
+            figures.update(told)
+            return "" if len(told) == 2 else "NVML does not tell everything of this device, or the run was too short for it"
 
     def too_large(self, figures):
         self.needs_device()
-        huge = ["task.model.n_embd=1920", "task.model.n_layer=48", "task.model.n_positions=1024", "task.sequence.max_tokens=1024",
-                "train.global_batch=4096", "train.micro_batch=4096", "train.max_steps=2"]
+        # 930,000 tokens, and for each of 64 layers at least 9 rows of 256 of each, in bf16: 270 GB; but 51 M parameters, soon initialised.
+        huge = ["task.model.n_embd=256", "task.model.n_layer=64", "task.model.n_positions=1024", "task.sequence.max_tokens=1024",
+                "train.global_batch=8192", "train.micro_batch=8192", "train.max_steps=2", *UNEVALUATED]
         process = self.runner.start([*self.runner.command("run", "summarization", "huge", *huge), "--fresh"])
-        text = process.communicate(timeout=280)[0]
+        text = self.runner.finish(process)
         assert process.returncode not in (0, 139, -11), text[-2000:]
         assert "out of memory" in text and "micro_batch" in text, text[-2000:]
         return text.strip().splitlines()[-1]
@@ -188,7 +217,7 @@ class Check:
         self.needs_device()
         command = self.runner.command("run", "template", "two", "train.max_steps=2", f"launch.processes={len(self.devices) + 1}")
         process = self.runner.start([*command, "--fresh"])
-        text = process.communicate(timeout=120)[0]
+        text = self.runner.finish(process, 120)
         assert process.returncode == 2 and "device" in text, f"{process.returncode}: {text[-1000:]}"
         return text.strip().splitlines()[-1]
 
@@ -210,8 +239,7 @@ class Check:
         counts = []
         for steps in (20, 40):
             file = self.work / f"waits-{steps}"
-            self.runner.train("summarization", "waits", "checkpoint.every=1000", "evaluate.every=1000", steps=steps,
-                              LD_PRELOAD=str(GPU / "lib/count_waits.so"), COUNT_WAITS=str(file))
+            self.runner.train("summarization", "waits", steps=steps, LD_PRELOAD=str(GPU / "lib/count_waits.so"), COUNT_WAITS=str(file))
             counts.append({name: int(count) for name, count in (line.split() for line in file.read_text().splitlines())})
         figures.update({name: (counts[1][name] - counts[0][name]) / 20 for name in counts[0]})
         assert figures["cudaEventSynchronize"] <= 1 and figures["cudaStreamSynchronize"] == 0 and figures["cudaDeviceSynchronize"] == 0, figures
@@ -223,25 +251,41 @@ class Check:
         if not Path(tool).exists():
             raise Skipped("compute-sanitizer is not here")
         text = self.runner.output([tool, "--error-exitcode=99", "--print-limit=5",
-                                   *self.runner.command("run", "summarization", "sanitized", "train.max_steps=3"), "--fresh"])
+                                   *self.runner.command("run", "summarization", "sanitized", "train.max_steps=3", *UNEVALUATED), "--fresh"])
         return next((text_line for text_line in text.splitlines() if "ERROR SUMMARY" in text_line), "")
 
     # 6. Speed.
 
-    def gpt2(self, *arguments):
+    def beside_peer(self, script, *arguments):
+        """A benchmark's figures. Both begin with the same weights and the same examples, so their first losses differ by rounding alone."""
+
         def check(figures):
-            self.needs_device()
-            figures.update(figures_of(shell(sys.executable, BENCH / "gpt2_cuda.py", "--pipeline", self.runner.program, "--vocabulary",
-                                            GPU / "data/gpt2", *arguments, env=self.environment)))
+            small = [] if self.devices else REHEARSAL[script]
+            process = self.runner.start([sys.executable, BENCH / script, *arguments, "--pipeline", self.runner.program, *small])
+            text = self.runner.finish(process)
+            figures.update(figures_of(text))
+            assert process.returncode == 0, f"ended with {process.returncode}\n{text[-2000:]}"
+            assert abs(figures["first loss"] / figures["peer's first loss"] - 1) <= 1e-2, "the first losses are too far apart"
 
         return check
 
+    def gpt2(self, *arguments):
+        return self.beside_peer("gpt2_cuda.py", "--vocabulary", GPU / "data/gpt2", *arguments)
+
+    def protein(self, model):
+        return self.beside_peer("protein_side_by_side.py", model, "--plugins", GPU / "prefix/tests/plugins", "--configs", ROOT / "configs",
+                                "--structures", GPU / "data/protein-structures", "--device", "cuda", "--precision", "bf16", "--json",
+                                "--batch", "16", "--turns", "3", "--steps", "60")
+
     def kernels(self, figures):
-        """What the device did in a step of GPT-2 124M, between runs of 4 and of 8 steps, by kernel."""
+        """What the device did in a step of GPT-2 124M, 16 full sequences, between runs of 4 and of 8 steps, by kernel."""
         self.needs_device()
+        pairs = [json.loads(text) for text in (GPU / "data/debian-descriptions/train.jsonl").read_text().splitlines()]
+        documents = ["\n".join(pair["document"] for pair in pairs[i : i + 50]) for i in range(0, len(pairs), 50)]
+        (self.work / "long.jsonl").write_text("".join(json.dumps({"document": text, "summary": "Long"}) + "\n" for text in documents))
         shape = ["task.model.n_layer=12", "task.model.n_head=12", "task.model.n_embd=768", "task.model.n_positions=1024",
-                 "task.sequence.max_tokens=1024", f"task.tokenizer.path={GPU / 'data/gpt2'}", "train.global_batch=16", "train.micro_batch=16",
-                 "train.precision=bf16", "evaluate.every=1000", "checkpoint.every=1000"]
+                 "task.sequence.max_tokens=1024", f"task.tokenizer.path={GPU / 'data/gpt2'}", "task.data.train=long.jsonl",
+                 "train.global_batch=16", "train.micro_batch=16", "train.precision=bf16"]
         rows = []
         for steps in (4, 8):
             file = self.work / f"kernels-{steps}"
@@ -257,64 +301,59 @@ class Check:
         figures.update({"ms/step": sum(time for time, _ in per_step.values()) / 1000, "launches/step": sum(count for _, count in per_step.values())})
         return "; ".join(f"{time / 1000:.2f} ms {name[:60]}" for name, (time, _) in ordered[:5])
 
-    def protein_model(self, model, *arguments):
-        def check(figures):
-            self.needs_device()
-            prefix = GPU / "prefix"
-            figures.update(figures_of(shell(sys.executable, BENCH / "protein_side_by_side.py", model, "--pipeline", self.runner.program, "--plugins",
-                         prefix / "tests/plugins", "--configs", ROOT / "configs", "--structures", GPU / "data/protein-structures",
-                         "--device", "cuda", "--precision", "bf16", "--json", *arguments, env=self.environment)))
-
-        return check
-
     def first_part(self):
-        item = self.record.item
-        item("libraries", self.libraries)
-        item("devices and plugins", self.devices_and_plugins)
-        item("ceilings", self.ceilings)
-        item("operations and strategies", self.tests("cuda_test"))
-        item("nccl", self.tests("backends_test", "Nccl.*"))
+        self.item("devices and plugins", self.devices_and_plugins)
+        self.item("ceilings", self.ceilings)
+        self.item("operations and strategies", self.tests("cuda_test"))
+        self.item("nccl", self.tests("backends_test", "Nccl.*"))
         for job in JOBS:
-            item(f"{job} fp32", self.curve(job, "fp32"))
+            self.item(f"{job} fp32", self.curve(job, "fp32"))
+        self.item("waits per step", self.waits)
+        for job in JOBS:
             for precision in ("bf16", "fp16"):
-                item(f"{job} {precision}", self.curve(job, precision))
-        for job in ("summarization-dropout", "protein", "esm2", "vlm", "vlm-frozen"):
-            item(f"{job} same bits", self.same_bits(job))
-        item("summarization ddp same bits", self.same_bits("summarization", "strategy.plugin=ddp"))
-        item("summarization sharded 3 same bits", self.same_bits("summarization", "strategy.plugin=sharded", "strategy.zero_stage=3"))
-        item("evaluate, predict, export", self.other_verbs)
-        item("plan, memory, use, profile", self.watching)
-        item("a micro-batch that is too large", self.too_large)
-        item("a hidden device", self.hidden_device)
-        item("two ranks on one device", self.two_ranks_on_one_device)
-        for strategy, sets in (("ddp", []), ("sharded", ["strategy.zero_stage=1"]), ("sharded", ["strategy.zero_stage=2"]), ("sharded", ["strategy.zero_stage=3"])):
-            item(f"{strategy} {''.join(sets)[-1:]} on several devices", self.several_devices(strategy, *sets))
-        item("waits per step", self.waits)
-        item("memory errors", self.memory_errors)
+                self.item(f"{job} {precision}", self.curve(job, precision))
 
     def second_part(self):
-        self.record.item("libraries", self.libraries)
-        for batch in (16, 8, 64):
-            self.record.item(f"gpt-2, {batch} x 1024", self.gpt2("--batch", str(batch)))
-        self.record.item("gpt-2, dropout 0.1", self.gpt2("--batch", "16", "--dropout", "0.1"))
-        self.record.item("gpt-2, summaries only", self.gpt2("--batch", "16", "--summaries"))
-        self.record.item("gpt-2's kernels", self.kernels)
+        self.item("a hidden device", self.hidden_device)
+        self.item("two ranks on one device", self.two_ranks_on_one_device)
+        self.item("evaluate, predict, export", self.other_verbs)
+        self.item("plan, memory, use, profile", self.watching)
+        self.item("a micro-batch that is too large", self.too_large)
+        for job in ("summarization-dropout", "summarization-summary", "protein", "esm2", "vlm", "vlm-frozen"):
+            self.item(f"{job} same bits", self.same_bits(job))
+        self.item("summarization ddp same bits", self.same_bits("summarization", "strategy.plugin=ddp"))
+        self.item("summarization sharded 3 same bits", self.same_bits("summarization", "strategy.plugin=sharded", "strategy.zero_stage=3"))
+        for name in ("ddp", "sharded 1", "sharded 2", "sharded 3"):
+            strategy, *stages = name.split()
+            self.item(f"{name} on several devices", self.several_devices(strategy, *(f"strategy.zero_stage={stage}" for stage in stages)))
+        self.item("memory errors", self.memory_errors)
 
     def third_part(self):
-        self.record.item("libraries", self.libraries)
-        self.record.item("esm-2 35M", self.protein_model("esm2-35M", "--batch", "16"))
-        self.record.item("esm-2 8M", self.protein_model("esm2-8M", "--batch", "16"))
-        self.record.item("protein encoder-decoder", self.protein_model("encoder-decoder", "--batch", "16"))
+        """Compiling the peer takes 60 to 90 s each time, and an item 20 to 30 s more: the last ones may find no time left."""
+        self.item("gpt-2, 16 x 1024", self.gpt2("--batch", "16", "--steps", "20"))
+        self.item("gpt-2, 64 x 1024", self.gpt2("--batch", "64", "--steps", "8"))
+        self.item("gpt-2, 8 x 1024", self.gpt2("--batch", "8", "--steps", "30"))
+        self.item("gpt-2, dropout 0.1", self.gpt2("--batch", "16", "--steps", "20", "--dropout", "0.1"))
+        self.item("gpt-2, summaries only", self.gpt2("--batch", "16", "--steps", "20", "--summaries"))
+        self.item("gpt-2's kernels", self.kernels)
+
+    def fourth_part(self):
+        self.item("esm-2 35M", self.protein("esm2-35M"))
+        self.item("esm-2 8M", self.protein("esm2-8M"))
+        self.item("protein encoder-decoder", self.protein("encoder-decoder"))
 
 
 def run(out, part):
+    out = out.resolve()
     out.mkdir(parents=True, exist_ok=True)
     name = f"gpu-check-{part}" if part else "gpu-check"
-    check = Check(out, name)
+    check = Check(out, name, PART_SECONDS if part else float("inf"))
     if not check.devices:
         print("gpu-check: nvidia-smi finds no device: a rehearsal on the CPU", flush=True)
+    parts = {"first": check.first_part, "second": check.second_part, "third": check.third_part, "fourth": check.fourth_part}
     try:
-        for which, run_part in (("first", check.first_part), ("second", check.second_part), ("third", check.third_part)):
+        check.item("libraries", check.libraries)
+        for which, run_part in parts.items():
             if part in (None, which):
                 run_part()
     finally:

@@ -6,6 +6,7 @@ It is written after every item, so that a command that is cut off leaves what it
 
 import json
 import os
+import textwrap
 import time
 from pathlib import Path
 
@@ -41,19 +42,25 @@ class Record:
 
 
 def number(value):
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.0f}" if abs(value) >= 1e4 else f"{value:.4g}"
 
 
 def line(item):
-    figures = "  ".join(f"{name} {number(value)}" for name, value in item["figures"].items())
-    said = " | ".join(item["said"].splitlines()[-3:] if item["verdict"] == "failed" else item["said"].splitlines()[:1])
-    return f"{item['verdict']:8}{item['seconds']:7.1f} s  {item['name']:34} {figures}{'  ' if figures and said else ''}{said}"
+    """For people: as many lines as it takes, none of which ends between a figure and its name. All that was said is in the file."""
+    figures = "  ".join(f"{name} {number(value)}".replace(" ", "\xa0") for name, value in item["figures"].items())
+    said = " | ".join(text[:160] for text in (item["said"].splitlines()[-3:] if item["verdict"] == "failed" else item["said"].splitlines()[:1]))
+    head = f"{item['verdict']:8}{item['seconds']:7.1f} s  {item['name']:36}"
+    return textwrap.fill(f"{head} {figures}{'  ' if figures and said else ''}{said}", 160, subsequent_indent=" " * (len(head) + 1),
+                         break_long_words=False, break_on_hyphens=False).replace("\xa0", " ")
 
 
 def table(content):
     items = content["items"]
     counts = ", ".join(f"{sum(i['verdict'] == v for i in items)} {v}" for v in ("passed", "failed", "skipped"))
-    return "\n".join([f"device: {content['device']}; packed from {content['pack']}", *map(line, items), counts])
+    seconds = sum(item["seconds"] for item in items)
+    return "\n".join([f"device: {content['device']}; packed from {content['pack']}", *map(line, items), f"{counts}; {seconds:.0f} s"])
 
 
 def compare(old_path, new_path):

@@ -1,6 +1,7 @@
 """Runs of `pipeline` for gpu-check: small jobs of each task, what they reported, and whether two have the same bits."""
 
 import json
+import os
 import signal
 import subprocess
 import time
@@ -15,6 +16,7 @@ SMALL_PROTEIN = ["train.batch_per_device=\"unset\"", "train.global_batch=8", "tr
 SMALL_VLM = ["train.global_batch=16", "train.micro_batch=4", "task.generate.validate_samples=4", "task.generate.evaluate_samples=8",
              "task.generate.retrieval=8", "evaluate.max_samples=16"]
 STAGES = {"vlm.toml": "pretrain"}
+UNEVALUATED = ["evaluate.every=0", "evaluate.at_end=false"]  # the training alone; for `evaluate` and the like there are items of their own
 JOBS = {
     "template": ("template.toml", []),
     "summarization": ("summarization.toml", SMALL_GPT2),
@@ -29,15 +31,20 @@ JOBS = {
 
 
 class Runner:
-    """program: `pipeline`; configs, work: folders; device: "cuda" or, in a rehearsal, "cpu"; environment: of every run."""
+    """program: `pipeline`; configs, work: folders; device: "cuda" or, in a rehearsal, "cpu"; environment: of every run;
+    seconds: how long all of them may take together."""
 
-    def __init__(self, program, configs, work, device, environment):
+    def __init__(self, program, configs, work, device, environment, seconds):
         self.program, self.configs, self.work, self.device, self.environment = program, configs, work, device, environment
+        self.end = time.monotonic() + seconds
+
+    def seconds_left(self):
+        return self.end - time.monotonic()
 
     def command(self, verb, job, name, *sets):
         config, fixed = JOBS[job]
         stage = ["--stage", STAGES[config]] if config in STAGES else []
-        settings = [f"run.dir={name}", "run.cache_dir=cache", f"run.device={self.device}", *fixed, *sets]
+        settings = [f"run.dir={name}", "run.cache_dir=cache", f"run.device={self.device}", "launch.processes=1", *fixed, *sets]
         return [self.program, verb, str(self.configs / config), *stage, *(word for s in settings for word in ("--set", s))]
 
     def folder(self, name):
@@ -46,29 +53,42 @@ class Runner:
 
     def start(self, command, **environment):
         return subprocess.Popen(command, cwd=self.work, env={**self.environment, **environment}, stdin=subprocess.DEVNULL,
-                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, process_group=0)
 
-    def output(self, command, code=0, **environment):
+    def finish(self, process, timeout=280):
+        """What it printed, once it has ended. Late, it is killed with all that it started: the next item has the device for itself."""
+        timeout = max(0, min(timeout, self.seconds_left()))
+        try:
+            return process.communicate(timeout=timeout)[0]
+        except BaseException as error:
+            os.killpg(process.pid, signal.SIGKILL)
+            text = process.communicate()[0]
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            raise AssertionError(f"killed after {timeout:.0f} s: {words(process.args)}\n{text[-2000:]}") from None
+
+    def output(self, command, code=0, timeout=280, **environment):
         process = self.start(command, **environment)
-        text = process.communicate(timeout=280)[0]
-        assert process.returncode == code, f"ended with {process.returncode}, not {code}: {' '.join(command)}\n{text[-2000:]}"
+        text = self.finish(process, timeout)
+        assert process.returncode == code, f"ended with {process.returncode}, not {code}: {words(command)}\n{text[-2000:]}"
         return text
 
     def train(self, job, name, *sets, steps=12, **environment):
-        self.output([*self.command("run", job, name, f"train.max_steps={steps}", *sets), "--fresh"], **environment)
+        self.output([*self.command("run", job, name, f"train.max_steps={steps}", *UNEVALUATED, *sets), "--fresh"], **environment)
         return self.losses(name)
 
     def killed_and_continued(self, job, name, *sets, steps=12):
-        """The same in a new folder, killed once the half of its steps is saved, and started again."""
-        command = self.command("run", job, name, f"train.max_steps={steps}", f"checkpoint.every={steps // 4}", *sets)
+        """The same in a new folder, killed once a quarter of its steps is saved, and started again. Returns whether it still ran then."""
+        command = self.command("run", job, name, f"train.max_steps={steps}", f"checkpoint.every={steps // 4}", *UNEVALUATED, *sets)
         process = self.start(command)
-        saved = Path("checkpoints") / f"step-{steps // 2:08d}" / "manifest.json"
-        while process.poll() is None and not (self.folder(name) / saved).exists():
-            time.sleep(0.005)
+        saved = Path("checkpoints") / f"step-{steps // 4:08d}" / "manifest.json"
+        while process.poll() is None and self.seconds_left() > 0 and not (self.folder(name) / saved).exists():
+            time.sleep(0.001)
         if process.poll() is None:
-            process.send_signal(signal.SIGKILL)
-        process.communicate()
+            os.killpg(process.pid, signal.SIGKILL)
+        self.finish(process)
         self.output(command)
+        return process.returncode == -signal.SIGKILL
 
     def metrics(self, name):
         return [json.loads(text) for text in (self.folder(name) / "metrics.jsonl").read_text().splitlines()]
@@ -83,6 +103,10 @@ class Runner:
         """The bytes of the last checkpoint's tensors."""
         folder = self.folder(name) / "checkpoints" / f"step-{steps:08d}"
         return {path.name: path.read_bytes() for path in sorted(folder.glob("*.safetensors"))}
+
+
+def words(command):
+    return " ".join(map(str, command))
 
 
 def largest_difference(a, b):

@@ -15,6 +15,9 @@ namespace fs = std::filesystem;
 
 constexpr const char* kProgram = "scripts/pipeline";
 
+// What documents show was printed on the CPU: it must be, on a machine with a device, too.
+[[maybe_unused]] const bool kDevicesAreHidden = ::setenv("CUDA_VISIBLE_DEVICES", "", /*overwrite=*/1) == 0;
+
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 Words words_of(const std::string& line) {
