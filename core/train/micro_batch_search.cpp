@@ -1,7 +1,5 @@
 #include "core/train/micro_batch_search.hpp"
 
-#include <malloc.h>
-
 #include <algorithm>
 #include <iterator>
 #include <new>
@@ -61,7 +59,7 @@ class Search {
     ProcessGroup& processes = session_.processes();
     uint64_t size = choices_.front();
     step(size);  // libraries load code and set up buffers at their first use: these belong to the process
-    release();
+    give_back_unused(session_);
     limit_ = limit();
     processes.exchange("memory", limit_);  // nobody takes more of it before all have looked
     FoundMicroBatch found;
@@ -98,13 +96,6 @@ class Search {
     return (plan.global_batch / size + plan.world_size - 1) / plan.world_size;
   }
 
-  void release() {
-    if (device_.type == PL_DEVICE_CPU)
-      ::malloc_trim(0);
-    else if (session_.strategy().has_device_cache())
-      session_.strategy().empty_device_cache(device_);
-  }
-
   uint64_t limit() const {
     const auto left = [](uint64_t free) {
       return static_cast<uint64_t>((1 - kMemoryMargin) * static_cast<double>(free));
@@ -131,7 +122,7 @@ class Search {
 
   // nullopt: it does not fit. Where others wait for this rank in the middle of the step, that ends the run.
   std::optional<RankMemory> measure(uint64_t size) {
-    release();
+    give_back_unused(session_);
     launch::restart_peak_host_memory();
     MemoryForecast forecast(session_, copies_checkpoints(session_.config(), 0));
     try {

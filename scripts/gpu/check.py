@@ -1,6 +1,7 @@
 """gpu-check run: everything that needs a device, cheap and fatal first. Each item is independent: what fails does not stop the rest.
 
-Without a device (a rehearsal) the items run on the CPU as far as they can, benchmarks with tiny jobs, and those that need one are skipped.
+Without a device (a rehearsal) the items run on the emulated one of tests/cuda/emulator as far as they can, benchmarks with tiny jobs on the
+CPU, and those that need a real one are skipped.
 """
 
 import json
@@ -17,6 +18,7 @@ from runs import JOBS, UNEVALUATED, Runner, largest_difference
 
 ROOT = Path(__file__).resolve().parents[2]
 GPU = ROOT / ".gpu"
+EMULATED = ROOT / "build/release/tests/emulator/torch/lib"
 BENCH = ROOT / "scripts" / "bench"
 BANDS = {"bf16": 0.05, "fp16": 0.02}  # of the losses of a dozen steps, against float32
 PART_SECONDS = 575  # of the ten minutes that a command has where devices are lent; what finds no time left is skipped
@@ -44,13 +46,14 @@ class Check:
     def __init__(self, out, name, seconds):
         self.packed = json.loads((GPU / "pack.json").read_text())
         self.devices = self.nvidia_smi()
-        self.device = "cuda" if self.devices else "cpu"
-        self.record = Record(out / f"{name}.json", {"device": self.devices[0] if self.devices else "none", "pack": self.packed["commit"]})
+        self.record = Record(out / f"{name}.json", {"device": self.devices[0] if self.devices else "emulated", "pack": self.packed["commit"]})
         self.out = out
         self.work = Path(tempfile.mkdtemp(prefix="gpu-check-"))
         (self.work / "data").symlink_to(GPU / "data")
         self.environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
-        self.runner = Runner(str(GPU / "prefix/bin/pipeline"), ROOT / "configs", self.work, self.device, self.environment,
+        if not self.devices:
+            self.environment["FAKE_CUDA_GIB"] = "8"
+        self.runner = Runner(str(GPU / "prefix/bin/pipeline"), ROOT / "configs", self.work, self.environment,
                              seconds if self.devices else float("inf"))
         self.references = {}
 
@@ -71,7 +74,7 @@ class Check:
 
     def needs_device(self, count=1):
         if len(self.devices) < count:
-            raise Skipped(f"needs {count} devices, {len(self.devices)} here" if count > 1 else "needs a device")
+            raise Skipped(f"needs {count} devices, {len(self.devices)} here" if count > 1 else "needs a real device")
 
     # 0. What is here.
 
@@ -86,7 +89,8 @@ class Check:
         linked = next(cache.glob("torch-*/torch")).parent
         # CUPTI's folder: list_kernels.so, which links it, is loaded with the driver, before LibTorch brings it.
         folders = [GPU / "lib", linked / "torch/lib", linked / "nvidia/cu13/lib", os.environ.get("LD_LIBRARY_PATH")]
-        self.environment["LD_LIBRARY_PATH"] = ":".join(str(folder) for folder in folders if folder)
+        self.libraries_of_torch = ":".join(str(folder) for folder in folders if folder)
+        self.environment["LD_LIBRARY_PATH"] = self.libraries_of_torch if self.devices else f"{EMULATED}:{self.libraries_of_torch}"
         build = Path(self.packed["build"])  # the tests look for plugins there
         if not build.exists():
             build.parent.mkdir(parents=True, exist_ok=True)
@@ -102,8 +106,7 @@ class Check:
 
     def devices_and_plugins(self, figures):
         text = self.runner.output([self.runner.program, "devices"])
-        if self.devices:
-            assert "cuda:0" in text, text
+        assert "cuda:0" in text, text
         plugins = self.runner.output([self.runner.program, "plugins"])
         for name in ("summarization", "protein", "single", "ddp", "sharded", "nccl"):
             assert re.search(rf"\b{name}\b", plugins), f"{name} is not among the plugins:\n{plugins}"
@@ -116,8 +119,10 @@ class Check:
 
     # 1 and 2. Operations and strategies.
 
-    def tests(self, program, which="*"):
+    def tests(self, program, which="*", emulated=True):
         def check(figures):
+            if not emulated:
+                self.needs_device()
             report = self.work / f"{program}.json"
             process = self.runner.start([GPU / "prefix/tests/bin" / program, f"--gtest_filter={which}", f"--gtest_output=json:{report}"])
             text = self.runner.finish(process)
@@ -142,8 +147,6 @@ class Check:
 
     def curve(self, job, precision):
         def check(figures):
-            if precision == "fp16":
-                self.needs_device()  # the CPU refuses it
             losses = self.runner.train(job, f"{job}-{precision}", f"train.precision={precision}")
             figures["difference"] = largest_difference(losses, self.reference(job))
             band = BANDS.get(precision, 1e-4)
@@ -182,7 +185,7 @@ class Check:
         planned = next(row["memory"]["peak"] for row in plan["strategies"] if row["configured"])
         self.runner.train("summarization", "watched", *long, "observe.profile=5-6")
         rank = self.runner.summary("watched")["ranks"][0]
-        measured = rank["device_memory"] if self.devices else rank["host_memory"]
+        measured = rank["device_memory"]
         figures.update({"planned/measured": planned / measured, "predicted/measured": rank["predicted_memory"] / measured})
         events = json.loads((self.runner.folder("watched") / "profile/trace.json").read_text())["traceEvents"]
         figures["events"] = len(events)
@@ -196,10 +199,10 @@ class Check:
             return "" if len(told) == 2 else "NVML does not tell everything of this device, or the run was too short for it"
 
     def too_large(self, figures):
-        self.needs_device()
         # 930,000 tokens, and for each of 64 layers at least 9 rows of 256 of each, in bf16: 270 GB; but 51 M parameters, soon initialised.
+        samples = 8192 if self.devices else 256
         huge = ["task.model.n_embd=256", "task.model.n_layer=64", "task.model.n_positions=1024", "task.sequence.max_tokens=1024",
-                "train.global_batch=8192", "train.micro_batch=8192", "train.max_steps=2", *UNEVALUATED]
+                f"train.global_batch={samples}", f"train.micro_batch={samples}", "train.max_steps=2", *UNEVALUATED]
         process = self.runner.start([*self.runner.command("run", "summarization", "huge", *huge), "--fresh"])
         text = self.runner.finish(process)
         assert process.returncode not in (0, 139, -11), text[-2000:]
@@ -214,8 +217,7 @@ class Check:
     # 4. Several ranks.
 
     def two_ranks_on_one_device(self, figures):
-        self.needs_device()
-        command = self.runner.command("run", "template", "two", "train.max_steps=2", f"launch.processes={len(self.devices) + 1}")
+        command = self.runner.command("run", "template", "two", "train.max_steps=2", f"launch.processes={max(1, len(self.devices)) + 1}")
         process = self.runner.start([*command, "--fresh"])
         text = self.runner.finish(process, 120)
         assert process.returncode == 2 and "device" in text, f"{process.returncode}: {text[-1000:]}"
@@ -235,11 +237,10 @@ class Check:
 
     def waits(self, figures):
         """Per step, between runs of 20 and of 40 steps: what it takes to start and to end cancels."""
-        self.needs_device()
-        counts = []
+        counts, counter = [], {"LD_PRELOAD": str(GPU / "lib/count_waits.so")} if self.devices else {}  # the emulated one counts by itself
         for steps in (20, 40):
             file = self.work / f"waits-{steps}"
-            self.runner.train("summarization", "waits", steps=steps, LD_PRELOAD=str(GPU / "lib/count_waits.so"), COUNT_WAITS=str(file))
+            self.runner.train("summarization", "waits", steps=steps, COUNT_WAITS=str(file), **counter)
             counts.append({name: int(count) for name, count in (line.split() for line in file.read_text().splitlines())})
         figures.update({name: (counts[1][name] - counts[0][name]) / 20 for name in counts[0]})
         assert figures["cudaEventSynchronize"] <= 1 and figures["cudaStreamSynchronize"] == 0 and figures["cudaDeviceSynchronize"] == 0, figures
@@ -261,7 +262,8 @@ class Check:
 
         def check(figures):
             small = [] if self.devices else REHEARSAL[script]
-            process = self.runner.start([sys.executable, BENCH / script, *arguments, "--pipeline", self.runner.program, *small])
+            process = self.runner.start([sys.executable, BENCH / script, *arguments, "--pipeline", self.runner.program, *small],
+                                        LD_LIBRARY_PATH=self.libraries_of_torch)
             text = self.runner.finish(process)
             figures.update(figures_of(text))
             assert process.returncode == 0, f"ended with {process.returncode}\n{text[-2000:]}"
@@ -305,7 +307,7 @@ class Check:
         self.item("devices and plugins", self.devices_and_plugins)
         self.item("ceilings", self.ceilings)
         self.item("operations and strategies", self.tests("cuda_test"))
-        self.item("nccl", self.tests("backends_test", "Nccl.*"))
+        self.item("nccl", self.tests("backends_test", "Nccl.*", emulated=False))
         for job in JOBS:
             self.item(f"{job} fp32", self.curve(job, "fp32"))
         self.item("waits per step", self.waits)
@@ -349,7 +351,7 @@ def run(out, part):
     name = f"gpu-check-{part}" if part else "gpu-check"
     check = Check(out, name, PART_SECONDS if part else float("inf"))
     if not check.devices:
-        print("gpu-check: nvidia-smi finds no device: a rehearsal on the CPU", flush=True)
+        print("gpu-check: nvidia-smi finds no device: a rehearsal on an emulated one", flush=True)
     parts = {"first": check.first_part, "second": check.second_part, "third": check.third_part, "fourth": check.fourth_part}
     try:
         check.item("libraries", check.libraries)

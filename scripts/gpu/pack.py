@@ -29,7 +29,7 @@ def run(*command):
 
 def install():
     build = ROOT / "build" / "release"
-    run(ROOT / "scripts/setup/build", "release", "product", *TESTS, *BENCHMARKS)
+    run(ROOT / "scripts/setup/build", "release", "product", "emulator", *TESTS, *BENCHMARKS)
     shutil.rmtree(GPU, ignore_errors=True)
     subprocess.run(["cmake", "--install", build, "--prefix", GPU / "prefix", "--strip"], check=True, stdout=subprocess.DEVNULL)
     for unused in ("include", "lib/cmake"):

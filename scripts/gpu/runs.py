@@ -31,11 +31,11 @@ JOBS = {
 
 
 class Runner:
-    """program: `pipeline`; configs, work: folders; device: "cuda" or, in a rehearsal, "cpu"; environment: of every run;
+    """program: `pipeline`; configs, work: folders; environment: of every run;
     seconds: how long all of them may take together."""
 
-    def __init__(self, program, configs, work, device, environment, seconds):
-        self.program, self.configs, self.work, self.device, self.environment = program, configs, work, device, environment
+    def __init__(self, program, configs, work, environment, seconds):
+        self.program, self.configs, self.work, self.environment = program, configs, work, environment
         self.end = time.monotonic() + seconds
 
     def seconds_left(self):
@@ -44,7 +44,7 @@ class Runner:
     def command(self, verb, job, name, *sets):
         config, fixed = JOBS[job]
         stage = ["--stage", STAGES[config]] if config in STAGES else []
-        settings = [f"run.dir={name}", "run.cache_dir=cache", f"run.device={self.device}", "launch.processes=1", *fixed, *sets]
+        settings = [f"run.dir={name}", "run.cache_dir=cache", "run.device=cuda", "launch.processes=1", *fixed, *sets]
         return [self.program, verb, str(self.configs / config), *stage, *(word for s in settings for word in ("--set", s))]
 
     def folder(self, name):

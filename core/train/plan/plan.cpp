@@ -1,7 +1,5 @@
 #include "core/train/plan/plan.hpp"
 
-#include <malloc.h>
-
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -13,6 +11,7 @@
 #include "core/train/micro_batch_search.hpp"
 #include "core/train/plan/planned_strategy.hpp"
 #include "core/train/plan/trial.hpp"
+#include "core/train/run/memory.hpp"
 #include "core/train/run/sampling.hpp"
 #include "core/train/trial_steps.hpp"
 
@@ -65,13 +64,8 @@ std::vector<std::vector<uint64_t>> half_of(std::vector<std::vector<uint64_t>> mi
 
 // Forgets what the steps before have left, and their peak.
 MemoryForecast start_measuring(Session& session, bool& peak_begins_anew) {
-  const pl_device device = session.run_info().device;
-  if (device.type == PL_DEVICE_CPU) {
-    ::malloc_trim(0);
-    peak_begins_anew = launch::restart_peak_host_memory();
-  } else if (session.strategy().has_device_cache()) {
-    session.strategy().empty_device_cache(device);
-  }
+  give_back_unused(session);
+  if (session.run_info().device.type == PL_DEVICE_CPU) peak_begins_anew = launch::restart_peak_host_memory();
   return {session, false};
 }
 

@@ -1,7 +1,5 @@
 #include "core/train/run/announce.hpp"
 
-#include <malloc.h>
-
 #include <algorithm>
 #include <map>
 #include <span>
@@ -18,6 +16,7 @@
 #include "core/observe/format.hpp"
 #include "core/plugins/call.hpp"
 #include "core/plugins/host.hpp"
+#include "core/train/run/memory.hpp"
 #include "core/train/run/process_group.hpp"
 
 namespace pipeline::train {
@@ -210,7 +209,7 @@ double measure_peak_flops(Session& session) {
         fmt::format("no MFU: the peak could not be measured: {}: {}", plugin.label(), error.what()));
     return 0;
   }
-  ::malloc_trim(0);  // its matrices would be in the way of smaller tensors
+  give_back_unused(session);  // its matrices would be in the way of smaller tensors
   announce(session.log(), "peak",
            fmt::format("{:.3g} GFLOP/s per device, measured; MFU is the task's FLOPs a second against that",
                        per_device / 1e9));

@@ -1,5 +1,7 @@
 #include "core/train/run/memory.hpp"
 
+#include <malloc.h>
+
 #include <algorithm>
 
 namespace pipeline::train {
@@ -46,6 +48,13 @@ uint64_t memory_in_use(pl_device device) {
 uint64_t peak_memory(pl_device device) {
   // The allocator of a device keeps what it had, so what is in use now was the most.
   return device.type == PL_DEVICE_CUDA ? launch::cuda_memory().used : launch::peak_host_memory();
+}
+
+void give_back_unused(Session& session) {
+  ::malloc_trim(0);
+  const pl_device device = session.run_info().device;
+  if (device.type != PL_DEVICE_CPU && session.strategy().has_device_cache())
+    session.strategy().empty_device_cache(device);
 }
 
 MemoryForecast::MemoryForecast(Session& session, bool copies_checkpoints, double largest)

@@ -32,6 +32,10 @@ bool copies_checkpoints(const config::Config& config, uint64_t total_steps);
 uint64_t memory_in_use(pl_device device);
 uint64_t peak_memory(pl_device device);
 
+// What this process and its device's allocator keep for later goes back: what comes finds large pieces, and
+// what is in use can be told.
+void give_back_unused(Session& session);
+
 // Predicts a rank's peak from the micro-batches of a few steps: by what these took beyond what the strategy
 // accounts for, its activations are known. Used from one thread; the session is bound.
 class MemoryForecast {

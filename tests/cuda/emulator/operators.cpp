@@ -90,12 +90,22 @@ at::Storage shared(const at::Storage& storage, c10::Device device, c10::DeleterF
                      /*resizable=*/true);
 }
 
-at::Tensor with_storage(const at::Tensor& like, at::Storage storage, c10::DispatchKey key) {
-  at::Tensor made =
-      at::detail::make_tensor<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(key), like.dtype());
+at::Tensor placed_as(const at::Tensor& like, at::Tensor made) {
   made.unsafeGetTensorImpl()->set_sizes_and_strides(like.sizes(), like.strides(), like.storage_offset());
   if (like.unsafeGetTensorImpl()->is_wrapped_number()) made.unsafeGetTensorImpl()->set_wrapped_number(true);
   return made;
+}
+
+at::Tensor with_storage(const at::Tensor& like, at::Storage storage, c10::DispatchKey key) {
+  return placed_as(like, at::detail::make_tensor<c10::TensorImpl>(std::move(storage),
+                                                                  c10::DispatchKeySet(key), like.dtype()));
+}
+
+// As LibTorch makes views: also in inference mode that of a normal tensor is one.
+at::Tensor view_of(const at::Tensor& base, const at::Tensor& like) {
+  return placed_as(
+      like, at::detail::make_tensor<c10::TensorImpl>(c10::TensorImpl::VIEW, at::Storage(base.storage()),
+                                                     base.key_set(), like.dtype()));
 }
 
 struct HeldOnDevice {  // by a tensor of the device over the memory of one of the CPU
@@ -113,7 +123,7 @@ class Call {
     if (!tensor.defined() || !tensor.is_cuda()) return tensor;
     const at::Tensor made = on_host(tensor);
     originals_[made.unsafeGetTensorImpl()] = tensor;
-    storages_[made.storage().unsafeGetStorageImpl()] = tensor.storage();
+    bases_[made.storage().unsafeGetStorageImpl()] = tensor;
     kept_.push_back(made);
     return made;
   }
@@ -129,14 +139,14 @@ class Call {
                                                             result.storage_offset());
       return original;
     }
-    if (const auto found = storages_.find(result.storage().unsafeGetStorageImpl()); found != storages_.end())
-      return with_storage(result, found->second, c10::DispatchKey::CUDA);
+    if (const auto found = bases_.find(result.storage().unsafeGetStorageImpl()); found != bases_.end())
+      return view_of(found->second, result);
     return on_device(result);
   }
 
  private:
-  std::unordered_map<const void*, at::Tensor> originals_;
-  std::unordered_map<const void*, at::Storage> storages_;
+  std::unordered_map<const void*, at::Tensor> originals_;  // by the tensor on the host
+  std::unordered_map<const void*, at::Tensor> bases_;      // by its memory
   std::vector<at::Tensor> kept_;
 };
 

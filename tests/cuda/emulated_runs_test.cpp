@@ -1,0 +1,128 @@
+// Whole runs on an emulated device (emulator/README.md): every job as on the CPU, and what only a device can
+// get wrong without one.
+#include <cmath>
+#include <cstdlib>
+#include <map>
+
+#include <gmock/gmock.h>
+#include <test_paths.hpp>
+
+#include "tests/e2e/jobs.hpp"
+#include "tests/e2e/same_run.hpp"
+
+namespace pipeline::tests {
+namespace {
+
+using testing::HasSubstr;
+
+template <class JobT>
+class EmulatedRuns : public SameRunOf<JobT> {
+ protected:
+  EmulatedRuns() {
+    ::setenv("LD_LIBRARY_PATH", PIPELINE_BUILD_DIR "/tests/emulator/torch/lib", 1);
+    ::setenv("FAKE_CUDA_GIB", "8", 1);
+  }
+  ~EmulatedRuns() override {
+    ::unsetenv("LD_LIBRARY_PATH");
+    ::unsetenv("FAKE_CUDA_GIB");
+  }
+
+  static std::vector<std::string> sets(std::vector<std::string> values) {
+    std::vector<std::string> words;
+    for (std::string& value : values) words.insert(words.end(), {"--set", std::move(value)});
+    return words;
+  }
+  void run(const std::string& dir, std::vector<std::string> values) {
+    values.push_back("run.dir=" + dir);
+    const Result result = this->call("run", sets(std::move(values)));
+    ASSERT_EQ(result.code, 0) << dir << "\n" << result.out << result.err;
+  }
+  // Norms may be missing: with float16 the first steps are skipped until the scale of the loss is found.
+  std::vector<double> losses_alone(const std::string& dir) const {
+    std::vector<double> values;
+    for (const std::string& line : read_lines(this->path(dir + "/metrics.jsonl")))
+      values.push_back(nlohmann::json::parse(line)["loss"]);
+    return values;
+  }
+  // How often the host waited for the device, by what it called.
+  std::map<std::string, int> waits(int steps) {
+    const std::string file = this->path("waits-" + std::to_string(steps));
+    ::setenv("COUNT_WAITS", file.c_str(), 1);
+    run(file + "-run", {"run.device=cuda", "train.max_steps=" + std::to_string(steps), "evaluate.every=0",
+                        "evaluate.at_end=false", "checkpoint.every=0", "loader.workers=1"});
+    ::unsetenv("COUNT_WAITS");
+    std::map<std::string, int> counts;
+    for (const std::string& line : read_lines(file)) {
+      const size_t space = line.find(' ');
+      counts[line.substr(0, space)] = std::stoi(line.substr(space));
+    }
+    return counts;
+  }
+};
+
+TYPED_TEST_SUITE(EmulatedRuns, Jobs, JobNames);
+
+TYPED_TEST(EmulatedRuns, LearnAsOnTheCpu) {
+  this->run("cpu", {"run.device=cpu", "train.precision=fp32"});
+  const std::vector<double> wanted = this->losses_alone("cpu");
+  for (const auto& [precision, band] :
+       std::map<std::string, double>{{"fp32", 1e-4}, {"bf16", 0.1}, {"fp16", 0.1}}) {
+    this->run(precision, {"run.device=cuda", "train.precision=" + precision});
+    const std::vector<double> seen = this->losses_alone(precision);
+    ASSERT_EQ(seen.size(), wanted.size());
+    for (size_t i = 0; i < seen.size(); ++i)
+      EXPECT_NEAR(seen[i], wanted[i], band * std::abs(wanted[i])) << precision << ", step " << i + 1;
+  }
+}
+
+TYPED_TEST(EmulatedRuns, HaveTheSameBitsTwiceRecomputedAndContinued) {
+  this->run("once", {"run.device=cuda"});
+  this->run("twice", {"run.device=cuda"});
+  this->run("recomputed", {"run.device=cuda", "train.activation_checkpointing=true"});
+  this->run("continued", {"run.device=cuda", "train.max_steps=7"});
+  this->run("continued", {"run.device=cuda"});
+  for (const char* dir : {"twice", "recomputed", "continued"})
+    EXPECT_EQ(this->curve(dir), this->curve("once")) << dir;
+}
+
+// Only for the figures of the step before.
+TYPED_TEST(EmulatedRuns, WaitOnceAStep) {
+  const auto few = this->waits(4), many = this->waits(10);
+  ASSERT_FALSE(few.empty());
+  for (const auto& [call, count] : many)
+    EXPECT_LE(count - few.at(call), call == "cudaEventSynchronize" ? 6 : 0) << call;
+}
+
+TYPED_TEST(EmulatedRuns, EvaluatePredictAndExport) {
+  const auto on_device = this->sets({"run.device=cuda", "run.dir=verbs"});
+  for (const char* verb : {"run", "evaluate", "predict", "export"}) {
+    auto words = on_device;
+    if (std::string(verb) == "evaluate") words.insert(words.end(), {"--split", "val"});
+    const Result result = this->call(verb, words);
+    EXPECT_EQ(result.code, 0) << verb << "\n" << result.out << result.err;
+  }
+}
+
+class EmulatedRun : public EmulatedRuns<SmallJob> {};
+
+TEST_F(EmulatedRun, SaysWhatThereWasTooLittleMemoryFor) {
+  ::setenv("FAKE_CUDA_GIB", "1", 1);
+  const Result result =
+      call("run", sets({"run.device=cuda", "task.model.n_embd=2048", "task.model.n_layer=24"}));
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.err, HasSubstr("CUDA out of memory"));
+}
+
+TEST_F(EmulatedRun, GoesToTheCpuWhereTheDeviceIsHidden) {
+  ::setenv("CUDA_VISIBLE_DEVICES", "", 1);
+  const Result result = call("run", sets({"run.device=auto"}));
+  const Result asked = call("run", sets({"run.device=cuda", "run.dir=asked"}));
+  ::unsetenv("CUDA_VISIBLE_DEVICES");
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("device     cpu"));
+  EXPECT_EQ(asked.code, 2);
+  EXPECT_THAT(asked.err, HasSubstr("none is visible (see CUDA_VISIBLE_DEVICES)"));
+}
+
+}  // namespace
+}  // namespace pipeline::tests
