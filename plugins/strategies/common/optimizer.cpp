@@ -125,19 +125,29 @@ void Optimizer::advance(const GradientScale& scale) {
   if (scale.found_inf) step_count_.sub_(*scale.found_inf);
 }
 
+const Optimizer::Views& Optimizer::views_of(const GradientRun& run) {
+  const int64_t offset = run.offset - begin_, count = run.gradient.numel();
+  const auto [found, is_new] = views_.try_emplace({offset, count});
+  if (is_new) {
+    found->second.weights = master_.narrow(0, offset, count);
+    for (const OptimizerState& state : state_)
+      found->second.state.push_back(state.values.narrow(0, offset, count));
+  }
+  return found->second;
+}
+
 void Optimizer::update(const Group& group, const GradientRuns& runs, double learning_rate,
                        const GradientScale& scale) {
   Lists lists;
   lists.state.resize(state_.size());
   std::vector<std::vector<at::Tensor>> home(state_.size());  // the state where it is kept
   for (const GradientRun& run : runs) {
-    const int64_t offset = run.offset - begin_;
-    const int64_t count = run.gradient.numel();
-    if (count == 0) continue;
-    lists.weights.push_back(master_.narrow(0, offset, count));
+    if (run.gradient.numel() == 0) continue;
+    const Views& views = views_of(run);
+    lists.weights.push_back(views.weights);
     lists.gradients.push_back(run.gradient);
     for (size_t i = 0; i < state_.size(); ++i) {
-      home[i].push_back(state_[i].values.narrow(0, offset, count));
+      home[i].push_back(views.state[i]);
       lists.state[i].push_back(home[i].back().to(master_.device(), /*non_blocking=*/true));
     }
   }

@@ -2,9 +2,11 @@
 
 #include <ATen/ATen.h>
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <pipeline/strategy.hpp>
@@ -60,8 +62,17 @@ class Optimizer {
   virtual void apply(const Lists& lists, double learning_rate, uint32_t rule, const GradientScale& scale) = 0;
 
  private:
+  // What belongs to a run. Made once, because the runs of most steps are the same: a device would wait for
+  // the host that makes three views of each parameter in each step.
+  struct Views {
+    at::Tensor weights;
+    std::vector<at::Tensor> state;  // where it is kept, as in state_
+  };
+  const Views& views_of(const GradientRun& run);
+
   at::Tensor master_;
   int64_t begin_;
+  std::map<std::pair<int64_t, int64_t>, Views> views_;  // by offset and length
   std::vector<OptimizerState> state_;
   at::Tensor step_count_;
 };
