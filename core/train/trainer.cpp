@@ -329,9 +329,8 @@ void Trainer::train_step() {
   ++state_.step;
   const uint64_t empty_every = every("observe.empty_cache_every");
   const pl_device device = session_.run_info().device;
-  if (empty_every > 0 && state_.step % empty_every == 0 && device.type != PL_DEVICE_CPU &&
-      strategy.has_device_cache())
-    strategy.empty_device_cache(device);
+  if (empty_every > 0 && state_.step % empty_every == 0 && device.type != PL_DEVICE_CPU)
+    give_back_unused(session_);
   if (profile_) profile_->after_step(step + 1);
 }
 

@@ -39,7 +39,7 @@ TEST_P(Attention, OfEqualLengths) {
     for (const int64_t usual : {tokens, int64_t{0}}) {
       for (const bool causal : {true, false}) {
         AttentionLayout equal = layout({tokens, tokens, tokens}, causal, 4);
-        equal.usual_length = usual;
+        equal.full_length = usual;
         expect_same({values({3 * tokens, 3 * 4 * 64}, 1)},
                     [&](const Tensors& t, at::ScalarType) { return ragged_self_attention(t[0], equal); });
       }
@@ -109,16 +109,22 @@ TEST_P(Attention, WithDropout) {
 // Whose mask it is: it depends on the key alone, drops the share it should, and scales what is left.
 TEST_P(Attention, DropoutDependsOnItsKey) {
   const AttentionLayout all = layout({512, 300}, false);
-  at::Tensor qkv =
-      at::zeros({812, 6 * 64}, at::kFloat);  // equal weights, so that a result counts what is left
-  qkv.narrow(1, 256, 128).fill_(1);
-  const auto out = [&](uint64_t key) {
-    return ragged_self_attention(here(qkv.to(type())), all, {0.25, key}).to(at::kFloat).cpu();
-  };
-  EXPECT_TRUE(out(7).equal(out(7)));
-  EXPECT_FALSE(out(7).equal(out(8)));
-  EXPECT_NEAR(out(7).mean().item<double>(), 1, 5e-3);
-  EXPECT_GT(out(7).std().item<double>(), 1e-2);
+  for (const int64_t width : {64, 12}) {  // flash attention's, and one that it does not take
+    at::Tensor qkv =
+        at::zeros({812, 6 * width}, at::kFloat);  // equal weights, so that a result counts what is left
+    qkv.narrow(1, 4 * width, 2 * width).fill_(1);
+    const at::Tensor leaf = here(qkv.to(type())).requires_grad_(true);
+    const auto out = [&](uint64_t key) { return ragged_self_attention(leaf, all, {0.25, key}); };
+    const at::Tensor result = out(7);
+    EXPECT_TRUE(result.equal(out(7)));
+    EXPECT_FALSE(result.equal(out(8)));
+    EXPECT_NEAR(result.to(at::kFloat).mean().item<double>(), 1, 5e-3);
+    EXPECT_GT(result.to(at::kFloat).std().item<double>(), 1e-2);
+    // What flows back to the values is what came from them.
+    result.sum(at::kDouble).backward();
+    EXPECT_NEAR(leaf.grad().narrow(1, 4 * width, 2 * width).sum(at::kDouble).item<double>(),
+                result.sum(at::kDouble).item<double>(), 2e-3 * 812 * 2 * static_cast<double>(width));
+  }
 }
 
 TEST_P(Attention, OfSomeQueriesOfEachSequence) {

@@ -127,6 +127,13 @@ TEST_P(Layers, Products) {
       const at::Tensor right = here(b_transposed ? b.t().contiguous() : b);
       const GemmOptions plain{.a_transposed = a_transposed, .b_transposed = b_transposed};
       expect_close(gemm(left, right, plain), exact, tolerance(), "product");
+      GemmOptions scaled = plain;
+      scaled.factor = 0.25;
+      expect_close(gemm(left, right, scaled), exact * 0.25, tolerance(), "product times a factor");
+      at::Tensor twice = gemm(left, right, scaled);
+      scaled.accumulate = true;
+      gemm_out(twice, left, right, scaled);
+      expect_close(twice, exact * 0.5, tolerance(), "two of them");
 
       GemmOptions more = plain;
       more.bias = here(bias);

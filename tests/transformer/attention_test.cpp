@@ -120,7 +120,7 @@ TEST(AttentionTest, FlashIsAskedOnlyForWhatItTakes) {
 TEST(AttentionTest, CudnnIsAskedOnlyForTheUsualShape) {
   const auto usual = [](const std::vector<int64_t>& lengths, int64_t length = 64) {
     AttentionLayout layout = self_layout(lengths, true);
-    layout.usual_length = length;
+    layout.full_length = length;
     return layout;
   };
   const auto can = [](const AttentionLayout& layout, int64_t width = 64, at::ScalarType type = at::kBFloat16,

@@ -31,7 +31,8 @@ struct One {
     return k.size(0) == 0 ? at::full({q.size(0)}, INFINITY) : scores().logsumexp(1);
   }
   at::Tensor weights(const at::Tensor& log_sums) const {
-    return (scores() - log_sums.unsqueeze(1)).exp_().nan_to_num_(0);
+    // Rows that see no key.
+    return (scores() - log_sums.unsqueeze(1)).exp_().masked_fill_(log_sums.isinf().unsqueeze(1), 0);
   }
   at::Tensor dropped(const at::Tensor& w) const { return kept.defined() ? w * kept : w; }
   at::Tensor out(const at::Tensor& log_sums) const { return at::mm(dropped(weights(log_sums)), v); }

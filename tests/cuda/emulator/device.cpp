@@ -42,7 +42,8 @@ class Memory : public c10::DeviceAllocator {
     auto* const block =
         static_cast<Block*>(std::aligned_alloc(sizeof(Block), (sizeof(Block) + bytes + 63) / 64 * 64));
     block->bytes = bytes;
-    std::memset(block + 1, 0xff, bytes);  // not a number in any type: what was not written must not be read
+    std::memset(block + 1, 0xff,
+                bytes);  // NaN in every type of floats: what was not written must not be read
     return {block + 1, block, &release, kDevice};
   }
   c10::DeleterFnPtr raw_deleter() const override { return nullptr; }

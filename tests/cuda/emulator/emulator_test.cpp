@@ -48,7 +48,9 @@ TEST_F(Emulator, TakesTheTypesThatCudaTakes) {
   EXPECT_THROW(at::native_layer_norm(half, {6}, weight, weight, 1e-5), c10::Error);
   EXPECT_THROW(at::_log_softmax(half, 1, /*half_to_float=*/true), c10::Error);
   at::Tensor sum = at::empty({4, 4}, x.options());
-  EXPECT_THROW(at::mm_out(sum, x, x.t(), at::kFloat), c10::Error) << "of narrow factors alone";
+  EXPECT_THROW(at::mm_out(sum, half, x.t(), at::kFloat), c10::Error);
+  at::Tensor narrow = at::empty({4, 4}, half.options());
+  EXPECT_THROW(at::mm_out(narrow, half, half.t(), at::kFloat), c10::Error);
   at::mm_out(sum, half, half.t(), at::kFloat);
   const at::Tensor exact = half.cpu().to(at::kDouble);
   expect_close(sum.cpu(), at::mm(exact, exact.t()), 1e-6, "product");

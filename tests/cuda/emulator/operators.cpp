@@ -183,6 +183,8 @@ void check_devices(const c10::OperatorHandle& op, const std::vector<at::Tensor>&
 void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const c10::FunctionSchema& schema = op.schema();
   const std::string& name = op.operator_name().name;
+  const bool by_mask =
+      name == "aten::index" || name == "aten::index_put_" || name == "aten::_index_put_impl_";
   if (kWaiting.contains(name)) waited("cudaStreamSynchronize");
   if (at::globalContext().deterministicAlgorithms() && kNotDeterministic.contains(name))
     TORCH_CHECK(false, name, " does not have a deterministic implementation on CUDA");
@@ -194,6 +196,8 @@ void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     c10::IValue& value = (*stack)[begin + i];
     map_tensors(value, [&](const at::Tensor& tensor) {
       tensors.push_back(tensor);
+      if (by_mask && i == 1 && tensor.defined() && tensor.scalar_type() == at::kBool)
+        waited("cudaStreamSynchronize");
       return call.on_host_(tensor);
     });
     if (value.isDevice()) value = c10::Device(c10::kCPU);
@@ -260,7 +264,7 @@ at::Tensor& wide_addmm(const at::Tensor& c, const at::Tensor& a, const at::Tenso
 // Those that measure what a device can do at most would take a processor a minute: they are left undone.
 at::Tensor& mm_out(const at::Tensor& a, const at::Tensor& b, at::Tensor& out) {
   constexpr int64_t kLarge = int64_t{1} << 38;
-  if (a.size(0) * a.size(1) * b.size(1) > kLarge) return out;
+  if (a.size(0) * a.size(1) * b.size(1) > kLarge) return out.zero_();
   at::Tensor there = from_device(out);
   at::mm_out(there, from_device(a), from_device(b));
   return out;

@@ -134,7 +134,7 @@ at::Tensor Gpt2::body(const PackedBatch& batch, const Inserted& inserted, const 
   transformer::LayerPass layers{.layout = {.queries = batch.sequences,
                                            .keys = batch.sequences,
                                            .heads = config_.n_head,
-                                           .usual_length = batch.usual_length},
+                                           .full_length = batch.full_length},
                                 .dropout = {.attention = config_.attn_pdrop, .residual = config_.resid_pdrop},
                                 .first_site = 1,  // 0 is the embedding's
                                 .first_unit = unit(1)};

@@ -212,7 +212,7 @@ at::Tensor Llama::body(const PackedBatch& batch, const Inserted& inserted, const
                                                  .keys = batch.sequences,
                                                  .heads = config_.num_attention_heads,
                                                  .key_heads = config_.num_key_value_heads,
-                                                 .usual_length = batch.usual_length},
+                                                 .full_length = batch.full_length},
                                       .rotation = transformer::rotation(batch.positions, frequencies_),
                                       .dropout = {.attention = config_.attention_dropout},
                                       .first_unit = unit(1)};

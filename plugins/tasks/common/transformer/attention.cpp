@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "attention_paths.hpp"
+#include "gemm.hpp"
 #include "kernels/kernels.hpp"
 #include "packed_batch.hpp"
 
@@ -87,9 +88,8 @@ at::Tensor attention_of_sequences(const at::Tensor& q, const at::Tensor& k, cons
       if (layout.causal) {
         scores = scores.masked_fill(visibility(layout, s, keys, q.device()).logical_not(), -INFINITY);
       }
-      at::Tensor weights = at::softmax(scores, -1, q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat)
-                               .to(q.scalar_type());
-      if (dropout.active() && draws_on_device(weights)) {
+      at::Tensor weights = at::softmax(scores, -1, wide(q.scalar_type()));
+      if (dropout.active() && draws_on_device(q)) {
         weights =
             dropped_on_device(weights, {dropout.p, dropout_row_key(dropout.key, static_cast<uint64_t>(s))});
       } else if (dropout.active()) {
@@ -97,11 +97,11 @@ at::Tensor attention_of_sequences(const at::Tensor& q, const at::Tensor& k, cons
         for (int64_t h = 0; h < layout.heads; ++h) {
           const Dropout of_head{dropout.p,
                                 dropout_row_key(dropout.key, static_cast<uint64_t>(s * layout.heads + h))};
-          masks.push_back(dropout_mask(of_head, 0, queries, keys, q.options()));
+          masks.push_back(dropout_mask(of_head, 0, queries, keys, weights.options()));
         }
         weights = weights * at::stack(masks).unsqueeze(0);
       }
-      out = at::matmul(weights, vs);
+      out = at::matmul(weights.to(q.scalar_type()), vs);
     }
     outs.push_back(out.squeeze(0).transpose(0, 1).reshape({queries, q.size(1)}));
   }

@@ -28,9 +28,9 @@ struct AttentionLayout {
   std::vector<int64_t> positions = {};
   // Of a cache: each sequence's queries may see a part of its keys, and no gradient is asked for.
   bool decoding = false;
-  // Of the sequences in most batches, 0: not known. Where all of a batch have it, a kernel made for this
-  // shape pays.
-  int64_t usual_length = 0;
+  // The most tokens that a sequence can have, 0: not known. Where all of a batch have it, as with long texts
+  // in every batch, a kernel that is made for so many sequences of this length pays.
+  int64_t full_length = 0;
   std::shared_ptr<const UploadedLayout> uploaded = nullptr;  // by on_device()
 
   int64_t heads_of_keys() const { return key_heads == 0 ? heads : key_heads; }

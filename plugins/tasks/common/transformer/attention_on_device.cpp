@@ -209,7 +209,7 @@ bool flash_can(const at::Tensor& q, const AttentionLayout& layout, const at::Ten
 bool cudnn_can(const at::Tensor& q, const AttentionLayout& layout, const Dropout& dropout,
                const at::Tensor& bias, int capability) {
   constexpr int64_t kWidest = 128, kFewest = 64;  // elements of a head; tokens
-  const int64_t width = q.size(1) / layout.heads, tokens = layout.usual_length;
+  const int64_t width = q.size(1) / layout.heads, tokens = layout.full_length;
   const Ragged& rows = layout.queries;
   if (!is_half(q) || capability < kOldestDevice || width > kWidest || width % kMultipleOfWidth != 0 ||
       bias.defined() || dropout.active() || at::globalContext().deterministicAlgorithms() ||

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <cmath>
 #include <numeric>
 
 #include "gemm.hpp"
@@ -14,15 +15,26 @@
 namespace pipeline::transformer {
 namespace {
 
-// Any device and dtype. Losses of the rows in double, added in order; with `gradient`, logits become softmax
-// - one hot.
+// What the logits' gradients are multiplied by while they are in float16, where most probabilities of a large
+// vocabulary are too small to be exact. Not on the CPU, whose products are rounded before they are scaled.
+double range_scale(const at::Tensor& logits) {
+  return logits.scalar_type() == at::kHalf && !logits.is_cpu() ? 1024 : 1;
+}
+
+// Any device and dtype. Losses of the rows in double, added in order; with `gradient`, logits become (softmax
+// - one hot) * range_scale().
 at::Tensor cross_entropy_by_torch(at::Tensor logits, const at::Tensor& targets, bool gradient) {
   const at::Tensor log_p = at::log_softmax(logits, 1, wide(logits.scalar_type()));
-  const at::Tensor column = targets.unsqueeze(1), of_target = log_p.gather(1, column);
+  const at::Tensor of_target = log_p.gather(1, targets.unsqueeze(1)).squeeze(1);
   at::Tensor loss = of_target.sum(at::kDouble).neg();
   if (gradient) {
-    at::exp_out(logits, log_p);
-    logits.scatter_(1, column, of_target.exp().sub_(1).to(logits.scalar_type()));
+    const double by = range_scale(logits);
+    at::exp_out(logits, by == 1 ? log_p : log_p.add(std::log(by)));
+    // One element of each row: by rows, deterministic algorithms would copy all logits.
+    const int64_t rows = logits.size(0), stride = logits.stride(0);
+    const at::Tensor place = at::arange(rows, targets.options()).mul_(stride).add_(targets);
+    logits.as_strided({(rows - 1) * stride + logits.size(1)}, {1})
+        .index_put_({place}, of_target.expm1().mul_(by).to(logits.scalar_type()));
   }
   return loss;
 }
@@ -31,7 +43,7 @@ at::Tensor cross_entropy_by_torch(at::Tensor logits, const at::Tensor& targets, 
 // elements.
 constexpr int64_t kRowsInFloat = 16, kElementsInFloat = int64_t{1} << 26;
 
-// The same times `scale`, by our own kernel.
+// By our own kernel; with `gradient`, logits become (softmax - one hot) * scale.
 at::Tensor cross_entropy_by_kernel(at::Tensor& logits, const at::Tensor& targets, bool gradient,
                                    double scale) {
   const int64_t rows = logits.size(0), columns = logits.size(1);
@@ -45,10 +57,13 @@ at::Tensor cross_entropy_by_kernel(at::Tensor& logits, const at::Tensor& targets
   return at::scalar_tensor(std::accumulate(losses.begin(), losses.end(), 0.0), at::kDouble);
 }
 
-// Of the logits' gradient, what is left to the products with it: a pass over all logits less.
-double left_to_products(const at::Tensor& logits, double scale) { return fast_path(logits) ? 1 : scale; }
+// What the products with the logits' gradient still multiply by: our kernel has applied the scale, LibTorch's
+// has not, which saves a pass over all logits.
+double factor_left(const at::Tensor& logits, double scale) {
+  return fast_path(logits) ? 1 : scale / range_scale(logits);
+}
 
-// With `gradient`, logits become (softmax - one hot) * scale / left_to_products().
+// With `gradient`, logits become (softmax - one hot) * scale / factor_left().
 at::Tensor cross_entropy(at::Tensor& logits, const at::Tensor& targets, bool gradient, double scale) {
   if (!fast_path(logits)) {
     const int64_t count = logits.size(0),
@@ -123,7 +138,7 @@ class CrossEntropyHead : public torch::autograd::Function<CrossEntropyHead> {
       gemm_out(logits, h_chunk, w, {.b_transposed = true, .bias = b});
       sum.add_(cross_entropy(logits, targets.narrow(0, begin, size), gradient, options.scale));
       if (!gradient) continue;
-      const double factor = left_to_products(logits, options.scale);
+      const double factor = factor_left(logits, options.scale);
       if (need_h) {
         at::Tensor dh_chunk = dh.narrow(0, begin, size);
         gemm_out(dh_chunk, logits, w, {.factor = factor});

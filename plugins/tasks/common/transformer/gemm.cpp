@@ -8,8 +8,8 @@
 namespace pipeline::transformer {
 namespace {
 
-// c (float32) [+]= left right, of bfloat16 or float16. CUDA adds up in float32 all the way. The CPU has no
-// such product: parts of it are rounded once each, and small enough to stay in the cache.
+// c (float32) [+]= factor left right, of bfloat16 or float16. CUDA adds up in float32 all the way. The CPU
+// has no such product: parts of it are rounded once each, and small enough to stay in the cache.
 void wide_product(at::Tensor& c, const at::Tensor& left, const at::Tensor& right,
                   const GemmOptions& options) {
   if (!c.is_cpu()) {
@@ -26,7 +26,8 @@ void wide_product(at::Tensor& c, const at::Tensor& left, const at::Tensor& right
     const int64_t count = std::min(rows, c.size(0) - begin);
     const at::Tensor part = at::mm(left.narrow(0, begin, count), right);
     at::Tensor place = c.narrow(0, begin, count);
-    options.accumulate ? place.add_(part, options.factor) : place.copy_(part).mul_(options.factor);
+    options.accumulate ? place.add_(part, options.factor) : place.copy_(part);
+    if (!options.accumulate && options.factor != 1) place.mul_(options.factor);
   }
 }
 
@@ -144,6 +145,8 @@ at::ScalarType wide(at::ScalarType type) { return at::promote_types(type, at::kF
 
 at::Tensor weight_gradient(const at::Tensor& x, const at::Tensor& dy, bool needed) {
   if (!needed) return {};
+  if (x.is_cpu())
+    return gemm(x, dy, {.a_transposed = true});  // whose products are not wider than their factors
   at::Tensor dw = at::empty({x.size(1), dy.size(1)}, x.options().dtype(wide(x.scalar_type())));
   gemm_out(dw, x, dy, {.a_transposed = true});
   return dw;

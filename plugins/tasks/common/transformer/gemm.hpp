@@ -10,7 +10,7 @@ struct GemmOptions {
   bool a_transposed = false;
   bool b_transposed = false;
   bool accumulate = false;  // c += instead of c =
-  double factor = 1;        // of the product; another one than 1 by LibTorch alone, without what follows
+  double factor = 1;        // of the product; another one than 1 without bias, addend and gelu
   at::Tensor bias = {};     // (n), added to every row
   at::Tensor addend = {};   // (m, n), contiguous
   at::Tensor gelu = {};     // (m, n), contiguous; receives gelu(c)
@@ -18,9 +18,9 @@ struct GemmOptions {
 };
 
 // c (m, n) = op(a) op(b) [+ bias] [+ addend]; 2-D, rows may be further apart than their width. Not recorded
-// by autograd. c may be float32 where a and b are narrower and nothing but accumulate is asked for, so that
-// many products add up without rounding. On the CPU in fp32 the bits of an element depend on its row, its
-// column and k alone: not on threads, not on m.
+// by autograd. c may be float32 where a and b are narrower and neither bias, addend nor gelu is asked
+// for, so that many products add up without rounding. On the CPU in fp32 the bits of an element depend on its
+// row, its column and k alone: not on threads, not on m.
 void gemm_out(at::Tensor& c, const at::Tensor& a, const at::Tensor& b, const GemmOptions& options = {});
 at::Tensor gemm(const at::Tensor& a, const at::Tensor& b, const GemmOptions& options = {});
 
@@ -31,7 +31,7 @@ at::ScalarType wide(at::ScalarType type);
 at::Tensor column_sum(const at::Tensor& x);
 
 // The pieces that the blocks' backward passes are made of, for y = x W + b with W (in, out). Gradients of
-// parameters are wide, whatever the parameter's own type: the strategy takes them as they are.
+// weights and biases are wide on a device, whatever the parameter's own type: the strategy takes them so.
 
 // dW (in, out) = x^T dy; undefined when not needed.
 at::Tensor weight_gradient(const at::Tensor& x, const at::Tensor& dy, bool needed);

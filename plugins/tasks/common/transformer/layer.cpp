@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "gemm.hpp"
 #include "packed_batch.hpp"
 
 namespace pipeline::transformer {
@@ -118,8 +119,9 @@ bool few_rows(size_t wanted, int64_t all) {
 
 namespace {
 
-bool takes_consecutive(const AttentionLayout& layout, at::Device device) {
-  return layout.causal && !device.is_cpu();
+// Where flash attention may be used: not in float32, whose masks of dropout are the CPU's, by row.
+bool takes_consecutive(const AttentionLayout& layout, const at::Tensor& x, at::ScalarType compute) {
+  return layout.causal && !x.is_cpu() && wide(compute) != compute;
 }
 
 // In each sequence from the first of `rows` to the last.
@@ -160,9 +162,11 @@ void leave_out_unseen_keys(RowsOfLayer& rows, at::Device device) {
 
 }  // namespace
 
-RowsOfLayer rows_of_layer(const LayerPass& pass, const std::vector<int64_t>& rows, at::Device device) {
+RowsOfLayer rows_of_layer(const LayerPass& pass, const std::vector<int64_t>& rows, const at::Tensor& x,
+                          at::ScalarType compute) {
+  const at::Device device = x.device();
   RowsOfLayer result{.index = to_device(rows, device), .layout = queries_at(pass.layout, rows)};
-  if (takes_consecutive(pass.layout, device)) leave_out_unseen_keys(result, device);
+  if (takes_consecutive(pass.layout, x, compute)) leave_out_unseen_keys(result, device);
   result.layout = on_device(std::move(result.layout), device);
   if (pass.rotation.cos.defined())
     result.rotation = {pass.rotation.cos.index_select(0, result.index),
@@ -214,12 +218,12 @@ at::Tensor run_layers(const std::vector<Layer>& layers, at::Tensor x, const Laye
   };
   const int64_t count = x.size(0);
   const std::vector<int64_t> rows =
-      takes_consecutive(shared.layout, x.device()) ? without_gaps(wanted, shared.layout.keys) : wanted;
+      takes_consecutive(shared.layout, x, pass.compute) ? without_gaps(wanted, shared.layout.keys) : wanted;
   const bool few = few_rows(rows.size(), count), all = static_cast<int64_t>(wanted.size()) == count;
   LayerPass there = shared;
   there.layout = on_device(shared.layout, x.device());
   const auto held = std::make_shared<const Held>(
-      Held{std::move(there), pass, few ? rows_of_layer(shared, rows, x.device()) : RowsOfLayer{}});
+      Held{std::move(there), pass, few ? rows_of_layer(shared, rows, x, pass.compute) : RowsOfLayer{}});
   for (size_t i = 0; i < layers.size(); ++i) {
     const auto unit = shared.first_unit + static_cast<uint32_t>(i);
     const bool is_last = i + 1 == layers.size();

@@ -82,9 +82,11 @@ struct RowsOfLayer {
   Rotation rotation = {};
   at::Tensor key_index = {};  // (K) int64: rows that any of these sees; undefined: all rows
 };
-// Causal attention on a device takes queries that follow one another, and as keys all that the last one sees:
-// `rows` must be so, and the keys behind them are left out.
-RowsOfLayer rows_of_layer(const LayerPass& pass, const std::vector<int64_t>& rows, at::Device device);
+// Of a layer whose input is x. Causal attention in a narrow dtype on a device takes queries that follow one
+// another, and as keys all that the last one sees: `rows` must be so there, and keys behind them are left
+// out.
+RowsOfLayer rows_of_layer(const LayerPass& pass, const std::vector<int64_t>& rows, const at::Tensor& x,
+                          at::ScalarType compute);
 
 // Whether to compute the last layer only at the rows that are wanted.
 bool few_rows(size_t wanted, int64_t all);
@@ -97,7 +99,7 @@ at::Tensor run_layer(const Layer& layer, uint64_t number, const at::Tensor& x, c
 at::Tensor after_attention(const Layer& layer, uint64_t number, const at::Tensor& h,
                            const at::Tensor& residual, const LayerPass& shared, const ForwardPass& pass);
 
-// The stack, one unit a layer: (T, C), its output at `wanted` (ascending). `index`: these rows on the device.
+// The stack, one unit a layer: (T, C), its output at `wanted` (ascending).
 at::Tensor run_layers(const std::vector<Layer>& layers, at::Tensor x, const LayerPass& shared,
                       const ForwardPass& pass, const ParameterRegistry& parameters,
                       const std::vector<int64_t>& wanted);

@@ -35,7 +35,8 @@ at::Tensor widened_for(const at::Tensor& x, const at::Tensor& parameter) {
 
 bool is_rms(const at::Tensor& bias) { return bias.numel() == 0; }
 
-// In float32 as transformers does: the weight multiplies what was rounded to the type of x.
+// In float32 as transformers does (on a device LibTorch's fused kernel rounds once): the weight multiplies
+// what was rounded to the type of x.
 at::Tensor rms_normed(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& rstd) {
   return (x.to(rstd.scalar_type()) * rstd).to(x.scalar_type()).mul_(weight);
 }

@@ -14,7 +14,7 @@ struct LayerNormed {
 };
 LayerNormed layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps);
 
-// y again, from the saved mean and rstd: the same bits.
+// y again, from the saved mean and rstd: the same bits. On a device y is kept instead.
 at::Tensor layer_norm_again(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                             const at::Tensor& mean, const at::Tensor& rstd);
 

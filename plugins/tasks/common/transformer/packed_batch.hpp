@@ -35,7 +35,7 @@ struct Ragged {
 // in host memory, so that nobody waits for a device.
 struct PackedBatch {
   Ragged sequences;
-  int64_t usual_length = 0;          // of sequences in most batches, 0: not known
+  int64_t full_length = 0;           // see AttentionLayout
   at::Tensor tokens;                 // (N) int64
   at::Tensor positions;              // (N) int64 within each sequence
   at::Tensor targets;                // (T) int64: the tokens to predict

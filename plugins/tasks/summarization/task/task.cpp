@@ -128,7 +128,7 @@ SummarizationBatch Summarization::make_batch(const LoadRequest& request) const {
   SummarizationBatch batch{.packed = transformer::pack(tokens, targets),
                            .ids = {request.ids.begin(), request.ids.end()},
                            .split = request.split};
-  batch.packed.usual_length = rules_.max_tokens;
+  batch.packed.full_length = rules_.max_tokens;
   require_ids(batch.packed.tokens, corpus_->tokenizer().vocab_size(), "token");
   require_ids(batch.packed.targets, corpus_->tokenizer().vocab_size(), "target");
   return batch;

@@ -142,6 +142,7 @@ class ParameterTable {
     }
     at::Tensor gradient = std::move(entry.tensor.mutable_grad());
     entry.tensor.mutable_grad() = at::Tensor();
+    if (gradient.scalar_type() == at::kDouble) gradient = gradient.to(entry.tensor.scalar_type());
     if (!gradient.is_contiguous()) gradient = gradient.contiguous();
     auto owner = std::make_unique<at::Tensor>(std::move(gradient));
     const pl_tensor view = to_pl(*owner);
