@@ -60,7 +60,7 @@ def table(content):
     items = content["items"]
     counts = ", ".join(f"{sum(i['verdict'] == v for i in items)} {v}" for v in ("passed", "failed", "skipped"))
     seconds = sum(item["seconds"] for item in items)
-    return "\n".join([f"device: {content['device']}; packed from {content['pack']}", *map(line, items), f"{counts}; {seconds:.0f} s"])
+    return "\n".join([f"device: {content['device']}; packed from {content['pack']}; {seconds:.0f} s", *map(line, items), counts])
 
 
 def compare(old_path, new_path):
