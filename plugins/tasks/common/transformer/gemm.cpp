@@ -34,15 +34,14 @@ void wide_product(at::Tensor& c, const at::Tensor& left, const at::Tensor& right
 void aten_gemm(at::Tensor& c, const at::Tensor& a, const at::Tensor& b, const GemmOptions& options) {
   const at::Tensor left = options.a_transposed ? a.t() : a;
   const at::Tensor right = options.b_transposed ? b.t() : b;
+  const bool plain = !options.bias.defined() && !options.addend.defined() && !options.gelu.defined();
   if (c.scalar_type() != a.scalar_type()) {
-    TORCH_CHECK(c.scalar_type() == at::kFloat && !options.bias.defined() && !options.addend.defined() &&
-                    !options.gelu.defined(),
-                "gemm: ", a.scalar_type(), " into ", c.scalar_type(), " is for plain products in float32");
+    TORCH_CHECK(c.scalar_type() == at::kFloat && plain, "gemm: ", a.scalar_type(), " into ", c.scalar_type(),
+                " is for plain products in float32");
     return wide_product(c, left, right, options);
   }
   if (options.factor != 1) {
-    TORCH_CHECK(!options.bias.defined() && !options.addend.defined() && !options.gelu.defined(),
-                "gemm: a factor is for plain products");
+    TORCH_CHECK(plain, "gemm: a factor is for plain products");
     c.addmm_(left, right, /*beta=*/options.accumulate ? 1 : 0, options.factor);
     return;
   }
