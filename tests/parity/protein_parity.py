@@ -122,7 +122,7 @@ def compare(arguments, folder, unit):
     losses = [json.loads(line)["loss"] for line in (folder / f"run-{unit}" / "metrics.jsonl").read_text().splitlines()]
     assert len(losses) == STEPS
 
-    job = protein_peer.PlainPyTorch(batches / "model", protein_peer.read_steps(batches), protein_peer.adamw(OPTIMIZER))
+    job = protein_peer.PlainPyTorch(batches / "model", protein_peer.read_steps(batches), protein_peer.adamw(OPTIMIZER), "cpu", "fp32")
     start = {name: value.clone() for name, value in job.model.state_dict().items()}
     worst_loss = 0.0
     for step, loss in enumerate(losses):
