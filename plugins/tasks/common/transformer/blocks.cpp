@@ -138,7 +138,7 @@ class NormMlpResidual : public torch::autograd::Function<NormMlpResidual> {
     const at::Tensor dy =
         (dropout.active() ? apply_dropout(dresidual, dropout) : dresidual).to(pre.scalar_type());
 
-    auto [h, dpre] = gelu_again_and_backward(pre, input_gradient(dy, down_weight), form);
+    auto [h, dpre, dpre_sum] = gelu_again_and_backward(pre, input_gradient(dy, down_weight), form);
     const at::Tensor ddown_weight = weight_gradient(h, dy, ctx->needs_input_grad(5));
     const at::Tensor ddown_bias = bias_gradient(dy, ctx->needs_input_grad(6));
     h.reset();
@@ -149,7 +149,9 @@ class NormMlpResidual : public torch::autograd::Function<NormMlpResidual> {
           normed_again(t[8], x, {norm_weight, norm_bias}, mean, rstd, dpre.scalar_type());
       dup_weight = weight_gradient(normed, dpre, true);
     }
-    const at::Tensor dup_bias = bias_gradient(dpre, ctx->needs_input_grad(4));
+    const bool need_up_bias = ctx->needs_input_grad(4);
+    const at::Tensor dup_bias =
+        need_up_bias && dpre_sum.defined() ? dpre_sum : bias_gradient(dpre, need_up_bias);
     const bool need_norm = ctx->needs_input_grad(1) || ctx->needs_input_grad(2);
     LayerNormGradients d;
     if (ctx->needs_input_grad(0) || need_norm) {

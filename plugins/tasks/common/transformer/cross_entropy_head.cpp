@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "cuda/kernels.hpp"
 #include "gemm.hpp"
 #include "kept.hpp"
 #include "kernels/kernels.hpp"
@@ -65,6 +66,8 @@ double factor_left(const at::Tensor& logits, double scale) {
 
 // With `gradient`, logits become (softmax - one hot) * scale / factor_left().
 at::Tensor cross_entropy(at::Tensor& logits, const at::Tensor& targets, bool gradient, double scale) {
+  if (cuda::has_kernels_for(logits))
+    return cuda::cross_entropy(logits, targets, gradient, range_scale(logits)).sum(at::kDouble);
   if (!fast_path(logits)) {
     const int64_t count = logits.size(0),
                   most = logits.is_cpu() ? kRowsInFloat

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "cuda/kernels.hpp"
 #include "kept.hpp"
 #include "kernels/kernels.hpp"
 #include "parallel.hpp"
@@ -34,7 +35,8 @@ class GeluFunction : public torch::autograd::Function<GeluFunction> {
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const at::Tensor x = ctx->get_saved_variables()[0];
     // The gradient may be somebody else's, too.
-    const at::Tensor dy = fast_path(x) ? grads[0].clone(at::MemoryFormat::Contiguous) : grads[0];
+    const bool in_place = fast_path(x) || cuda::has_row_kernels_for(x);
+    const at::Tensor dy = in_place ? grads[0].clone(at::MemoryFormat::Contiguous) : grads[0];
     return {gelu_again_and_backward(x, dy, kept<Gelu>(ctx)).dx, Variable()};
   }
 };
@@ -52,6 +54,11 @@ void gelu_by_torch(at::Tensor& y, const at::Tensor& x, Gelu form) {
 }
 
 GeluAgain gelu_again_and_backward(const at::Tensor& x, const at::Tensor& dy, Gelu form) {
+  if (cuda::has_row_kernels_for(x) && cuda::has_row_kernels_for(dy)) {
+    at::Tensor y = at::empty_like(x), d = dy;
+    at::Tensor sum = cuda::gelu_backward(x, d, y, form);
+    return {y, d, sum};
+  }
   if (!fast_path(x) || !fast_path(dy)) {
     if (form != Gelu::kQuick)
       return {at::gelu(x, torch_name(form)), at::gelu_backward(dy, x, torch_name(form))};

@@ -9,10 +9,11 @@ namespace pipeline::transformer {
 // Differentiable; x: (N, C).
 at::Tensor gelu(const at::Tensor& x, Gelu form);
 
-// gelu(x), and the gradient of x from that of gelu(x), in the memory of dy on the fast path. Not recorded by
+// gelu(x), and the gradient of x from that of gelu(x), by kernels of our own in the memory of dy. Not recorded by
 // autograd: the blocks use it inside their own Functions.
 struct GeluAgain {
   at::Tensor y, dx;
+  at::Tensor dx_sum;  // over rows, as column_sum(); undefined where it is not a by-product
 };
 GeluAgain gelu_again_and_backward(const at::Tensor& x, const at::Tensor& dy, Gelu form);
 

@@ -1,0 +1,61 @@
+// Cross-entropy of one row of logits per block, in place: logits are read from memory once (again from the cache)
+// and written once. As kernels/rows.inc.hpp does on the CPU.
+#include "device.cuh"
+
+// logits: (rows, columns), rows `stride` apart, each aligned to 16 bytes; targets, losses: (rows). The losses are
+// negative log likelihoods of the targets. With `gradient`, logits become (softmax - one hot) * scale.
+template <class T>
+__device__ void cross_entropy(T* all, long long stride, int columns, const long long* targets, float* losses,
+                              int gradient, float scale) {
+  constexpr int kSize = Vector<T>::kSize;
+  T* const logits = all + blockIdx.x * stride;
+  auto* const vectors = reinterpret_cast<Vector<T>*>(logits);
+  const int count = columns / kSize, step = blockDim.x, self = threadIdx.x;
+  const int target = static_cast<int>(targets[blockIdx.x]);
+  const float of_target = widened(logits[target]);  // before anybody writes
+
+  float largest = -kInfinity, sum = 0;  // of exp(x - largest)
+  const auto raise = [&](float to) {
+    if (to > largest) {
+      sum *= expf(largest - to);
+      largest = to;
+    }
+  };
+  const auto add = [&](float x) { sum += x == -kInfinity ? 0 : expf(x - largest); };
+  for (int i = self; i < count; i += step) {
+    const Vector<T> vector = vectors[i];
+    float of_vector = -kInfinity;
+    for (int k = 0; k < kSize; ++k) of_vector = fmaxf(of_vector, widened(vector.values[k]));
+    raise(of_vector);
+    for (int k = 0; k < kSize; ++k) add(widened(vector.values[k]));
+  }
+  for (int j = count * kSize + self; j < columns; j += step) {
+    raise(widened(logits[j]));
+    add(widened(logits[j]));
+  }
+  const float row_largest = over_block<Maximum>(largest);
+  sum = over_block<Sum>(sum == 0 ? 0 : sum * expf(largest - row_largest));
+  if (self == 0) losses[blockIdx.x] = logf(sum) + (row_largest - of_target);
+  if (!gradient) return;
+
+  const float factor = scale / sum;
+  const auto derivative = [&](T x, int column) {
+    return rounded<T>(expf(widened(x) - row_largest) * factor - (column == target ? scale : 0));
+  };
+  // Last columns first: those are still in the cache.
+  for (int j = columns - 1 - self; j >= count * kSize; j -= step) logits[j] = derivative(logits[j], j);
+  for (int i = count - 1 - self; i >= 0; i -= step) {
+    Vector<T> vector = vectors[i];
+    for (int k = 0; k < kSize; ++k) vector.values[k] = derivative(vector.values[k], i * kSize + k);
+    vectors[i] = vector;
+  }
+}
+
+#define CROSS_ENTROPY(T)                                                                                             \
+  extern "C" __global__ void cross_entropy_##T(T* logits, long long stride, int columns, const long long* targets, \
+                                                float* losses, int gradient, float scale) {                         \
+    cross_entropy(logits, stride, columns, targets, losses, gradient, scale);                                        \
+  }
+CROSS_ENTROPY(float)
+CROSS_ENTROPY(bfloat16)
+CROSS_ENTROPY(float16)

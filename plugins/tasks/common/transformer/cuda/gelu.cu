@@ -1,0 +1,60 @@
+// GELU and the gradient of its argument in one pass, with the sums over rows that are the gradient of a bias.
+#include "device.cuh"
+
+// As transformer::Gelu.
+constexpr int kTanh = 0, kExact = 1;
+
+struct ValueAndSlope {
+  float value, slope;
+};
+
+__device__ inline ValueAndSlope gelu(int form, float x) {
+  if (form == kExact) {
+    const float below = 0.5f * erfcf(-0.7071067811865476f * x);
+    return {x * below, below + x * 0.3989422804014327f * expf(-0.5f * x * x)};
+  }
+  // x s, with s the logistic function of t: of 2 sqrt(2/pi) (x + 0.044715 x^3), or of 1.702 x.
+  const bool cubic = form == kTanh;
+  const float t = cubic ? x * (1.5957691216057308f + 0.07135481627f * x * x) : 1.702f * x;
+  const float slope = cubic ? 1.5957691216057308f + 0.21406444881f * x * x : 1.702f;
+  const float s = 1 / (1 + expf(-t));
+  return {x * s, s + x * s * (1 - s) * slope};
+}
+
+// x, d, y: (rows, columns), of whole vectors. y = gelu(x); d, the gradient of y, becomes that of x. A block does
+// `rows_each` rows of as many columns as its threads have vectors; `strips` of them are a row. sums: (blocks of a strip,
+// columns), the new d over their rows.
+template <class T>
+__device__ void gelu_backward(int form, const T* x, T* d, T* y, float* sums, long long rows, int columns, int strips,
+                              int rows_each) {
+  constexpr int kSize = Vector<T>::kSize;
+  const int vectors = columns / kSize, self = blockIdx.x % strips * blockDim.x + threadIdx.x;
+  if (self >= vectors) return;
+  const long long group = blockIdx.x / strips, begin = group * rows_each;
+  const long long end = begin + rows_each < rows ? begin + rows_each : rows;
+  float sum[kSize] = {};
+  for (long long row = begin; row < end; ++row) {
+    const long long place = row * vectors + self;
+    const Vector<T> from = reinterpret_cast<const Vector<T>*>(x)[place];
+    Vector<T> gradient = reinterpret_cast<const Vector<T>*>(d)[place], value;
+    for (int k = 0; k < kSize; ++k) {
+      const ValueAndSlope at = gelu(form, widened(from.values[k]));
+      const float dx = widened(gradient.values[k]) * at.slope;
+      value.values[k] = rounded<T>(at.value);
+      gradient.values[k] = rounded<T>(dx);
+      sum[k] += dx;
+    }
+    reinterpret_cast<Vector<T>*>(y)[place] = value;
+    reinterpret_cast<Vector<T>*>(d)[place] = gradient;
+  }
+  for (int k = 0; k < kSize; ++k) sums[group * columns + self * kSize + k] = sum[k];
+}
+
+#define GELU_BACKWARD(T)                                                                                           \
+  extern "C" __global__ void gelu_backward_##T(int form, const T* x, T* d, T* y, float* sums, long long rows,    \
+                                               int columns, int strips, int rows_each) {                         \
+    gelu_backward(form, x, d, y, sums, rows, columns, strips, rows_each);                                          \
+  }
+GELU_BACKWARD(float)
+GELU_BACKWARD(bfloat16)
+GELU_BACKWARD(float16)

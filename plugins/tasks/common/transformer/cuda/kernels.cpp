@@ -1,0 +1,104 @@
+#include "kernels.hpp"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "program.hpp"
+#include "sources.hpp"
+
+namespace pipeline::transformer::cuda {
+namespace {
+
+constexpr int64_t kWarp = 32, kMostThreads = 1024, kVectorBytes = 16;
+
+std::string named(const char* kernel, const at::Tensor& x) {
+  const at::ScalarType type = x.scalar_type();
+  const char* const suffix = type == at::kBFloat16 ? "_bfloat16" : type == at::kHalf ? "_float16" : "_float";
+  return kernel + std::string(suffix);
+}
+
+// In a row, the last of them perhaps in part.
+int64_t vectors(const at::Tensor& x) {
+  return (x.size(1) * x.element_size() + kVectorBytes - 1) / kVectorBytes;
+}
+
+int64_t whole_warps(int64_t threads) { return (threads + kWarp - 1) / kWarp * kWarp; }
+
+// Rows of each block where sums over rows are made: about so many blocks fill a device, and leave few sums to add.
+constexpr int64_t kBlocks = 1024;
+int64_t rows_of_block(int64_t rows) { return (rows + kBlocks - 1) / kBlocks; }
+
+void* data_or_null(const at::Tensor& x) {
+  return x.defined() && x.numel() > 0 ? const_cast<void*>(x.const_data_ptr()) : nullptr;
+}
+
+}  // namespace
+
+bool has_kernels_for(const at::Tensor& x) {
+  static const bool on = [] {
+    const char* const set = std::getenv("PIPELINE_CUDA_KERNELS");
+    return set != nullptr && std::string_view(set) == "1";
+  }();
+  return on && x.is_cuda() && at::isFloatingType(x.scalar_type()) && x.scalar_type() != at::kDouble;
+}
+
+bool has_row_kernels_for(const at::Tensor& x) {
+  return has_kernels_for(x) && x.dim() == 2 && x.is_contiguous() && x.numel() > 0 &&
+         x.size(1) * x.element_size() % kVectorBytes == 0 && vectors(x) <= kMostThreads;
+}
+
+at::Tensor cross_entropy(at::Tensor& logits, const at::Tensor& targets, bool gradient, double scale) {
+  static Program program("cross_entropy.cu", kCrossEntropy);
+  const int64_t rows = logits.size(0), columns = logits.size(1);
+  at::Tensor losses = at::empty({rows}, logits.options().dtype(at::kFloat));
+  if (rows == 0) return losses;
+  TORCH_CHECK(logits.stride(0) * logits.element_size() % kVectorBytes == 0 && logits.stride(1) == 1 &&
+                  targets.is_contiguous(),
+              "cross_entropy: logits ", logits.sizes(), " with strides ", logits.strides());
+  constexpr int64_t kThreads = 512;  // of a long row
+  program.launch(named("cross_entropy", logits), logits.device(), rows,
+                 std::min(whole_warps(vectors(logits)), kThreads), logits.mutable_data_ptr(),
+                 static_cast<long long>(logits.stride(0)), static_cast<int>(columns),
+                 targets.const_data_ptr<int64_t>(), losses.mutable_data_ptr<float>(),
+                 static_cast<int>(gradient), static_cast<float>(scale));
+  return losses;
+}
+
+at::Tensor gelu_backward(const at::Tensor& x, at::Tensor& d, at::Tensor& y, Gelu form) {
+  static Program program("gelu.cu", kGelu);
+  const int64_t rows = x.size(0), columns = x.size(1);
+  constexpr int64_t kThreads = 128;
+  const int64_t strips = (vectors(x) + kThreads - 1) / kThreads, each = rows_of_block(rows);
+  const int64_t groups = (rows + each - 1) / each;
+  at::Tensor sums = at::empty({groups, columns}, x.options().dtype(at::kFloat));
+  program.launch(named("gelu_backward", x), x.device(), groups * strips, kThreads, static_cast<int>(form),
+                 x.const_data_ptr(), d.mutable_data_ptr(), y.mutable_data_ptr(),
+                 sums.mutable_data_ptr<float>(), static_cast<long long>(rows), static_cast<int>(columns),
+                 static_cast<int>(strips), static_cast<int>(each));
+  return sums.sum(0);
+}
+
+std::pair<at::Tensor, at::Tensor> layer_norm_backward(const at::Tensor& dy, const at::Tensor& x,
+                                                      const at::Tensor& weight, const at::Tensor& mean,
+                                                      const at::Tensor& rstd, const at::Tensor& residual,
+                                                      at::Tensor dx) {
+  static Program program("layer_norm.cu", kLayerNorm);
+  const int64_t rows = x.size(0), columns = x.size(1), each = rows_of_block(rows);
+  const int64_t blocks = (rows + each - 1) / each;
+  at::Tensor sums = at::empty({2, blocks, columns}, x.options().dtype(at::kFloat));
+  float* const of_weight = sums.mutable_data_ptr<float>();
+  program.launch(named("layer_norm_backward", x), x.device(), blocks, whole_warps(vectors(x)),
+                 dy.const_data_ptr(), x.const_data_ptr(), weight.const_data_ptr(), data_or_null(mean),
+                 rstd.const_data_ptr(), data_or_null(residual), data_or_null(dx), of_weight,
+                 of_weight + blocks * columns, static_cast<long long>(rows), static_cast<int>(columns),
+                 static_cast<int>(each));
+  sums = sums.sum(1);
+  return {sums[0], sums[1]};
+}
+
+}  // namespace pipeline::transformer::cuda

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <array>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <utility>
+
+namespace pipeline::transformer::cuda {
+
+// The kernels of one file, compiled by NVRTC, which comes with LibTorch, for the device that is there: no CUDA
+// compiler is needed to build the project, and no list of devices. Compiled when first used, which takes some tenths
+// of a second, and kept while the process lives. Safe for any thread.
+class Program {
+ public:
+  // name, source: of the file; what it includes is device.cuh.
+  Program(std::string name, std::string source) : name_(std::move(name)), source_(std::move(source)) {}
+
+  // Starts `kernel` on the stream that this thread works on. What NVRTC or the driver reports is thrown, with
+  // its text.
+  template <class... Arguments>
+  void launch(const std::string& kernel, c10::Device device, int64_t blocks, int64_t threads,
+              Arguments... arguments) {
+    std::array<void*, sizeof...(Arguments)> places{const_cast<void*>(static_cast<const void*>(&arguments))...};
+    launch_(kernel, device, blocks, threads, places.data());
+  }
+
+ private:
+  void launch_(const std::string& kernel, c10::Device device, int64_t blocks, int64_t threads,
+               void** arguments);
+  void* module(c10::Device device);
+
+  std::string name_, source_;
+  std::once_flag compiled_;
+  void* module_ = nullptr;
+};
+
+}  // namespace pipeline::transformer::cuda
