@@ -12,7 +12,7 @@ using namespace transformer;
 class Layers : public InPlace {};
 PIPELINE_IN_ALL_PLACES(Layers);
 
-constexpr int64_t kRows = 37, kWidth = 24, kInner = 50;
+constexpr int64_t kRows = 37, kWidth = 24, kInner = 56;
 constexpr double kEps = 1e-5;
 
 TEST_P(Layers, NormLinear) {

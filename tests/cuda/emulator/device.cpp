@@ -5,7 +5,9 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -39,11 +41,11 @@ class Memory : public c10::DeviceAllocator {
   c10::DataPtr allocate(size_t bytes) override {
     if (bytes == 0) return {nullptr, kDevice};
     take(bytes);
-    auto* const block =
-        static_cast<Block*>(std::aligned_alloc(sizeof(Block), (sizeof(Block) + bytes + 63) / 64 * 64));
+    const size_t all = (sizeof(Block) + bytes + kBehind + 63) / 64 * 64;
+    auto* const block = static_cast<Block*>(std::aligned_alloc(sizeof(Block), all));
     block->bytes = bytes;
-    std::memset(block + 1, 0xff,
-                bytes);  // NaN in every type of floats: what was not written must not be read
+    // NaN in every type of floats: what was not written must not be read.
+    std::memset(block + 1, kUnwritten, bytes + kBehind);
     return {block + 1, block, &release, kDevice};
   }
   c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
@@ -61,11 +63,19 @@ class Memory : public c10::DeviceAllocator {
   void resetPeakStats(c10::DeviceIndex) override {}
 
  private:
+  static constexpr unsigned char kUnwritten = 0xff;
+  static constexpr size_t kBehind = 64;  // bytes behind a tensor's, which stay as they are
   struct alignas(64) Block {
     size_t bytes;
   };
   static void release(void* memory) {
-    give_back(static_cast<Block*>(memory)->bytes);
+    const auto* const block = static_cast<const Block*>(memory);
+    const auto* const behind = reinterpret_cast<const unsigned char*>(block + 1) + block->bytes;
+    if (std::count(behind, behind + kBehind, kUnwritten) != kBehind) {
+      std::fprintf(stderr, "emulated CUDA device: something was written behind a tensor of %zu bytes\n", block->bytes);
+      std::abort();
+    }
+    give_back(block->bytes);
     std::free(memory);
   }
 };

@@ -27,8 +27,8 @@ __device__ void layer_norm_backward(const T* dy, const T* x, const T* weight, co
       const float d = widened(of_dy.values[k]);
       h[k] = (widened(of_x.values[k]) - m) * r;
       g[k] = d * widened(weights.values[k]);
-      sums[0] += mine ? g[k] : 0;
-      sums[1] += mine ? g[k] * h[k] : 0;
+      sums[0] += g[k];
+      sums[1] += g[k] * h[k];
       sum_weight[k] += d * h[k];
       sum_bias[k] += d;
     }
