@@ -56,7 +56,9 @@ EXPORTED int cuGetErrorName(int status, const char** name) { return (void)status
 
 static int context, stream;
 EXPORTED int cuDevicePrimaryCtxRetain(void** out, int device) { return *out = &context, device; }
-EXPORTED int cuCtxSetCurrent(void* current) { return current == &context ? 0 : 1; }
+static __thread void* current;
+EXPORTED int cuCtxSetCurrent(void* to) { return current = to, to == &context ? 0 : 1; }
+EXPORTED int cuCtxGetCurrent(void** out) { return *out = current, 0; }
 EXPORTED int cuStreamCreate(void** out, unsigned flags) { return *out = &stream, flags == 1 ? 0 : 1; }
 EXPORTED int cuMemHostAlloc(void** out, size_t bytes, unsigned flags) {
   (void)flags;

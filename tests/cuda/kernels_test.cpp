@@ -34,14 +34,16 @@ TEST_P(Kernels, CrossEntropy) {
     const at::Tensor before = all.clone(), targets = here(at::tensor({int64_t{0}, columns - 1, columns / 2}));
     const at::Tensor log_p = at::log_softmax(exact(logits), 1);
     const at::Tensor of_target = log_p.gather(1, targets.cpu().unsqueeze(1));
-    const at::Tensor wanted = log_p.exp().scatter_add(1, targets.cpu().unsqueeze(1), -at::ones({kFewRows, 1}, at::kDouble));
+    const at::Tensor wanted =
+        log_p.exp().scatter_add(1, targets.cpu().unsqueeze(1), -at::ones({kFewRows, 1}, at::kDouble));
 
     expect_close(cuda::cross_entropy(logits, targets, false, kScale), -of_target.squeeze(1), 1e-6, "losses");
     EXPECT_TRUE(all.equal(before)) << "without gradient, logits are only read";
     expect_close(cuda::cross_entropy(logits, targets, true, kScale), -of_target.squeeze(1), 1e-6, "losses");
     expect_close(logits, wanted * kScale, tolerance(), "gradient");
     const int64_t rest = padded - columns;
-    EXPECT_TRUE(all.narrow(1, columns, rest).equal(before.narrow(1, columns, rest))) << "what is behind a row stays";
+    EXPECT_TRUE(all.narrow(1, columns, rest).equal(before.narrow(1, columns, rest)))
+        << "what is behind a row stays";
   }
 }
 
@@ -56,7 +58,8 @@ TEST_P(Kernels, CrossEntropyOfWhatIsNotANumber) {
 
 // The gradient is half the scale, which has more digits than the type.
 TEST_P(Kernels, RoundAsLibTorchDoes) {
-  for (const float scale : {2.0f, 2.0078125f, 2.0234375f, 2.015625f, 2.0009765625f, 2.0029296875f, 3.14159f, 1e-5f, 7e4f}) {
+  for (const float scale :
+       {2.0f, 2.0078125f, 2.0234375f, 2.015625f, 2.0009765625f, 2.0029296875f, 3.14159f, 1e-5f, 7e4f}) {
     at::Tensor logits = rounded(at::zeros({1, vector()}));
     logits.narrow(1, 2, vector() - 2).fill_(-std::numeric_limits<double>::infinity());
     cuda::cross_entropy(logits, here(at::zeros({1}, at::kLong)), true, scale);
@@ -67,7 +70,8 @@ TEST_P(Kernels, RoundAsLibTorchDoes) {
 TEST_P(Kernels, GeluBackward) {
   for (const int64_t rows : {kFewRows, kManyRows}) {
     for (const int64_t columns : {vector(), 3 * vector(), 130 * vector()}) {
-      if (rows == kManyRows && columns > 3 * vector()) continue;  // on the emulated device this would take long
+      if (rows == kManyRows && columns > 3 * vector())
+        continue;  // on the emulated device this would take long
       for (const Gelu form : {Gelu::kTanh, Gelu::kExact, Gelu::kQuick}) {
         const at::Tensor x = rounded(values({rows, columns}, 1) * 3);
         at::Tensor d = rounded(values({rows, columns}, 2) + 1), y = at::empty_like(x);
@@ -87,8 +91,10 @@ TEST_P(Kernels, LayerNormBackward) {
     for (const int64_t columns : {vector(), 3 * vector(), 96 * vector()}) {
       if (rows == kManyRows && columns > 3 * vector()) continue;
       for (const bool rms : {false, true}) {
-        const at::Tensor x = rounded(values({rows, columns}, 1) + 0.5), dy = rounded(values({rows, columns}, 2));
-        const at::Tensor weight = rounded(values({columns}, 3)), residual = rounded(values({rows, columns}, 4));
+        const at::Tensor x = rounded(values({rows, columns}, 1) + 0.5),
+                         dy = rounded(values({rows, columns}, 2));
+        const at::Tensor weight = rounded(values({columns}, 3)),
+                         residual = rounded(values({rows, columns}, 4));
         const at::Tensor leaf = exact(x).requires_grad_(true), scale = exact(weight).requires_grad_(true);
         const at::Tensor mean = rms ? at::zeros({1}, at::kDouble) : leaf.mean(1, true);
         const at::Tensor rstd = (leaf - mean).square().mean(1, true).add(1e-5).rsqrt();
@@ -97,7 +103,8 @@ TEST_P(Kernels, LayerNormBackward) {
         const auto saved = [&](const at::Tensor& t) { return here(t.detach().to(at::kFloat)); };
         const at::Tensor mean_or_none = rms ? here(at::empty({0})) : saved(mean);
         const auto backward = [&](const at::Tensor& around, const at::Tensor& dx) {
-          const auto [dweight, dbias] = cuda::layer_norm_backward(dy, x, weight, mean_or_none, saved(rstd), around, dx);
+          const auto [dweight, dbias] =
+              cuda::layer_norm_backward(dy, x, weight, mean_or_none, saved(rstd), around, dx);
           expect_close(dweight, scale.grad(), 1e-5, "gradient of the weight");
           expect_close(dbias, exact(dy).sum(0), 1e-5, "gradient of the bias");
         };
@@ -106,7 +113,8 @@ TEST_P(Kernels, LayerNormBackward) {
         backward({}, dx);
         backward(residual, with_residual);
         expect_close(dx, leaf.grad(), tolerance(), "gradient");
-        expect_close(with_residual, leaf.grad() + exact(residual), tolerance(), "gradient with the residual's");
+        expect_close(with_residual, leaf.grad() + exact(residual), tolerance(),
+                     "gradient with the residual's");
       }
     }
   }

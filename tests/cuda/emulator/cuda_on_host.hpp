@@ -1,6 +1,6 @@
-// CUDA's words for a kernel that is compiled for the CPU, and what runs one: the threads of a block are fibers of one
-// thread, which change at __syncthreads() and in shuffles. All threads of a block, not of a warp alone, must come to
-// the same ones.
+// CUDA's words for a kernel that is compiled for the CPU, and what runs one: the threads of a block are
+// fibers of one thread, which change at __syncthreads() and in shuffles. All threads of a block, not of a
+// warp alone, must come to the same ones.
 #pragma once
 
 #include <cmath>
@@ -32,7 +32,8 @@ inline unsigned __float_as_uint(float value) {
 
 namespace pipeline::emulator {
 
-// body(): once for each thread of each block. Throws if some threads of a block end while others wait for them.
+// body(): once for each thread of each block. Throws if some threads of a block end while others wait for
+// them.
 void run_blocks(unsigned blocks, unsigned threads, const std::function<void()>& body);
 
 }  // namespace pipeline::emulator

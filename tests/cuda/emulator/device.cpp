@@ -72,7 +72,8 @@ class Memory : public c10::DeviceAllocator {
     const auto* const block = static_cast<const Block*>(memory);
     const auto* const behind = reinterpret_cast<const unsigned char*>(block + 1) + block->bytes;
     if (std::count(behind, behind + kBehind, kUnwritten) != kBehind) {
-      std::fprintf(stderr, "emulated CUDA device: something was written behind a tensor of %zu bytes\n", block->bytes);
+      std::fprintf(stderr, "emulated CUDA device: something was written behind a tensor of %zu bytes\n",
+                   block->bytes);
       std::abort();
     }
     give_back(block->bytes);

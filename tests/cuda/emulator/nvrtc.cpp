@@ -1,5 +1,6 @@
-// Stands for libcaffe2_nvrtc.so, through which plugins compile and start kernels of their own: what it "compiles" are
-// the kernels of plugins/tasks/common/transformer/cuda as they were compiled for the CPU, into this library.
+// Stands for libcaffe2_nvrtc.so, through which plugins compile and start kernels of their own: what it
+// "compiles" are the kernels of plugins/tasks/common/transformer/cuda as they were compiled for the CPU, into
+// this library.
 #include <c10/util/Half.h>
 
 #include <map>
@@ -37,7 +38,8 @@ Kernel kernel(void (*function)(Arguments...)) {
   return taking(function, std::index_sequence_for<Arguments...>());
 }
 
-#define KERNEL(name) {#name, kernel(on_host::name)}
+#define KERNEL(name) \
+  { #name, kernel(on_host::name) }
 #define KERNELS(name) KERNEL(name##_float), KERNEL(name##_bfloat16), KERNEL(name##_float16)
 const std::map<std::string, Kernel, std::less<>> kKernels{KERNELS(cross_entropy), KERNELS(gelu_backward),
                                                           KERNELS(layer_norm_backward)};
@@ -50,7 +52,8 @@ char some_module;
 extern "C" {
 
 #define EXPORTED __attribute__((visibility("default")))
-EXPORTED int nvrtcCreateProgram(void**, const char*, const char*, int, const char* const*, const char* const*) {
+EXPORTED int nvrtcCreateProgram(void**, const char*, const char*, int, const char* const*,
+                                const char* const*) {
   return 0;
 }
 EXPORTED int nvrtcCompileProgram(void*, int, const char* const*) { return 0; }
@@ -61,17 +64,22 @@ EXPORTED int nvrtcGetCUBIN(void*, char*) { return 0; }
 EXPORTED int nvrtcDestroyProgram(void**) { return 0; }
 EXPORTED const char* nvrtcGetErrorString(int) { return "FAKE_ERROR"; }
 
+int cuCtxGetCurrent(void**);  // of the tests' driver
+
 EXPORTED int cuModuleLoadData(void** module, const void*) { return *module = &some_module, 0; }
 EXPORTED int cuModuleGetFunction(const void** function, void* module, const char* name) {
   const auto found = kKernels.find(name);
   if (module != &some_module || found == kKernels.end()) return kNotFound;
   return *function = &found->second, 0;
 }
-EXPORTED int cuLaunchKernel(const void* function, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned,
-                            unsigned, unsigned, void*, void** arguments, void**) {
+EXPORTED int cuLaunchKernel(const void* function, unsigned blocks, unsigned, unsigned, unsigned threads,
+                            unsigned, unsigned, unsigned, void*, void** arguments, void**) {
   constexpr int kMost = 1024;
-  if (blocks == 0 || threads == 0 || threads > kMost) return 1;
-  pipeline::emulator::run_blocks(blocks, threads, [&] { (*static_cast<const Kernel*>(function))(arguments); });
+  void* context = nullptr;
+  cuCtxGetCurrent(&context);
+  if (context == nullptr || blocks == 0 || threads == 0 || threads > kMost) return 1;
+  pipeline::emulator::run_blocks(blocks, threads,
+                                 [&] { (*static_cast<const Kernel*>(function))(arguments); });
   return 0;
 }
 }

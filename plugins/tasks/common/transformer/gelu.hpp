@@ -9,8 +9,8 @@ namespace pipeline::transformer {
 // Differentiable; x: (N, C).
 at::Tensor gelu(const at::Tensor& x, Gelu form);
 
-// gelu(x), and the gradient of x from that of gelu(x), by kernels of our own in the memory of dy. Not recorded by
-// autograd: the blocks use it inside their own Functions.
+// gelu(x), and the gradient of x from that of gelu(x), by kernels of our own in the memory of dy. Not
+// recorded by autograd: the blocks use it inside their own Functions.
 struct GeluAgain {
   at::Tensor y, dx;
   at::Tensor dx_sum;  // over rows, as column_sum(); undefined where it is not a by-product

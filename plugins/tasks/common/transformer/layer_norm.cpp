@@ -110,8 +110,8 @@ LayerNormGradients layer_norm_backward(const at::Tensor& dy, const at::Tensor& x
                                        const at::Tensor& residual, bool need_x, bool need_parameters) {
   if (cuda::has_row_kernels_for(x) && weight.scalar_type() == x.scalar_type()) {
     const at::Tensor dx = need_x ? at::empty_like(x) : at::Tensor();
-    const auto [dweight, dbias] = cuda::layer_norm_backward(dy.to(x.scalar_type()).contiguous(), x, weight,
-                                                            mean, rstd, residual, dx);
+    const auto [dweight, dbias] =
+        cuda::layer_norm_backward(dy.to(x.scalar_type()).contiguous(), x, weight, mean, rstd, residual, dx);
     if (!need_parameters) return {dx, {}, {}};
     return {dx, dweight, is_rms(bias) ? at::Tensor() : dbias};
   }

@@ -1,9 +1,9 @@
-// Cross-entropy of one row of logits per block, in place: logits are read from memory once (again from the cache)
-// and written once. As kernels/rows.inc.hpp does on the CPU.
+// Cross-entropy of one row of logits per block, in place: logits are read from memory once (again from the
+// cache) and written once. As kernels/rows.inc.hpp does on the CPU.
 #include "device.cuh"
 
-// logits: (rows, columns), rows `stride` apart, each aligned to 16 bytes; targets, losses: (rows). The losses are
-// negative log likelihoods of the targets. With `gradient`, logits become (softmax - one hot) * scale.
+// logits: (rows, columns), rows `stride` apart, each aligned to 16 bytes; targets, losses: (rows). The losses
+// are negative log likelihoods of the targets. With `gradient`, logits become (softmax - one hot) * scale.
 template <class T>
 __device__ void cross_entropy(T* all, long long stride, int columns, const long long* targets, float* losses,
                               int gradient, float scale) {
@@ -51,10 +51,11 @@ __device__ void cross_entropy(T* all, long long stride, int columns, const long 
   }
 }
 
-#define CROSS_ENTROPY(T)                                                                                             \
-  extern "C" __global__ void cross_entropy_##T(T* logits, long long stride, int columns, const long long* targets, \
-                                                float* losses, int gradient, float scale) {                         \
-    cross_entropy(logits, stride, columns, targets, losses, gradient, scale);                                        \
+#define CROSS_ENTROPY(T)                                                                              \
+  extern "C" __global__ void cross_entropy_##T(T* logits, long long stride, int columns,              \
+                                               const long long* targets, float* losses, int gradient, \
+                                               float scale) {                                         \
+    cross_entropy(logits, stride, columns, targets, losses, gradient, scale);                         \
   }
 CROSS_ENTROPY(float)
 CROSS_ENTROPY(bfloat16)

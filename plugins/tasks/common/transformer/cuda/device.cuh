@@ -1,5 +1,5 @@
-// What the kernels of this folder share. NVRTC compiles them for the device that is there; tests compile them for
-// the CPU, with tests/cuda/emulator/cuda_on_host.hpp in place of the compiler's own names.
+// What the kernels of this folder share. NVRTC compiles them for the device that is there; tests compile them
+// for the CPU, with tests/cuda/emulator/cuda_on_host.hpp in place of the compiler's own names.
 #pragma once
 
 struct bfloat16 {
@@ -61,7 +61,8 @@ struct Maximum {
   __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
 };
 
-// Of each of `values` over all threads of the block, in an order that depends on their number alone; all get it.
+// Of each of `values` over all threads of the block, in an order that depends on their number alone; all get
+// it.
 template <class Combine, int count>
 __device__ void over_block(float (&values)[count]) {
   const Combine combine{};

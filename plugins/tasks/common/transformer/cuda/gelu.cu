@@ -21,12 +21,12 @@ __device__ inline ValueAndSlope gelu(int form, float x) {
   return {x * s, s + x * s * (1 - s) * slope};
 }
 
-// x, d, y: (rows, columns), of whole vectors. y = gelu(x); d, the gradient of y, becomes that of x. A block does
-// `rows_each` rows of as many columns as its threads have vectors; `strips` of them are a row. sums: (blocks of a strip,
-// columns), the new d over their rows.
+// x, d, y: (rows, columns), of whole vectors. y = gelu(x); d, the gradient of y, becomes that of x. A block
+// does `rows_each` rows of as many columns as its threads have vectors; `strips` of them are a row. sums:
+// (blocks of a strip, columns), the new d over their rows.
 template <class T>
-__device__ void gelu_backward(int form, const T* x, T* d, T* y, float* sums, long long rows, int columns, int strips,
-                              int rows_each) {
+__device__ void gelu_backward(int form, const T* x, T* d, T* y, float* sums, long long rows, int columns,
+                              int strips, int rows_each) {
   constexpr int kSize = Vector<T>::kSize;
   const int vectors = columns / kSize, self = blockIdx.x % strips * blockDim.x + threadIdx.x;
   if (self >= vectors) return;
@@ -50,10 +50,10 @@ __device__ void gelu_backward(int form, const T* x, T* d, T* y, float* sums, lon
   for (int k = 0; k < kSize; ++k) sums[group * columns + self * kSize + k] = sum[k];
 }
 
-#define GELU_BACKWARD(T)                                                                                           \
-  extern "C" __global__ void gelu_backward_##T(int form, const T* x, T* d, T* y, float* sums, long long rows,    \
-                                               int columns, int strips, int rows_each) {                         \
-    gelu_backward(form, x, d, y, sums, rows, columns, strips, rows_each);                                          \
+#define GELU_BACKWARD(T)                                                                                 \
+  extern "C" __global__ void gelu_backward_##T(int form, const T* x, T* d, T* y, float* sums,            \
+                                               long long rows, int columns, int strips, int rows_each) { \
+    gelu_backward(form, x, d, y, sums, rows, columns, strips, rows_each);                                \
   }
 GELU_BACKWARD(float)
 GELU_BACKWARD(bfloat16)

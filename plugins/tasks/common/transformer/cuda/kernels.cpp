@@ -29,7 +29,8 @@ int64_t vectors(const at::Tensor& x) {
 
 int64_t whole_warps(int64_t threads) { return (threads + kWarp - 1) / kWarp * kWarp; }
 
-// Rows of each block where sums over rows are made: about so many blocks fill a device, and leave few sums to add.
+// Rows of each block where sums over rows are made: about so many blocks fill a device, and leave few sums to
+// add.
 constexpr int64_t kBlocks = 1024;
 int64_t rows_of_block(int64_t rows) { return (rows + kBlocks - 1) / kBlocks; }
 

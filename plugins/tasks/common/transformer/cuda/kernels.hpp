@@ -4,10 +4,10 @@
 
 #include "transformer/kernels/gelu_form.hpp"
 
-// Our own kernels for CUDA, each the counterpart of one in kernels/ for the CPU. They are off unless the environment
-// says PIPELINE_CUDA_KERNELS=1: so far they have run on the emulated device of tests/cuda alone. Tensors of a call are of
-// one device; x and what has its shape are of one type, float32, bfloat16 or float16. Results do not depend on
-// anything but the arguments.
+// Our own kernels for CUDA, each the counterpart of one in kernels/ for the CPU. They are off unless the
+// environment says PIPELINE_CUDA_KERNELS=1: so far they have run on the emulated device of tests/cuda alone.
+// Tensors of a call are of one device; x and what has its shape are of one type, float32, bfloat16 or
+// float16. Results do not depend on anything but the arguments.
 namespace pipeline::transformer::cuda {
 
 // Whether they are on, and x is of a device and a type that they take.
@@ -15,15 +15,16 @@ bool has_kernels_for(const at::Tensor& x);
 // The same for those that take contiguous rows x (N, C) of whole vectors of 16 bytes.
 bool has_row_kernels_for(const at::Tensor& x);
 
-// Negative log likelihoods of the targets: (N), float32; with `gradient`, logits become (softmax - one hot) * scale.
-// logits: (N, C), rows begin at multiples of 16 bytes; targets: (N), int64.
+// Negative log likelihoods of the targets: (N), float32; with `gradient`, logits become (softmax - one hot) *
+// scale. logits: (N, C), rows begin at multiples of 16 bytes; targets: (N), int64.
 at::Tensor cross_entropy(at::Tensor& logits, const at::Tensor& targets, bool gradient, double scale);
 
-// y = gelu(x), and d, the gradient of y, becomes that of x. Returns the new d's sums over rows: (C), float32. All (N, C).
+// y = gelu(x), and d, the gradient of y, becomes that of x. Returns the new d's sums over rows: (C), float32.
+// All (N, C).
 at::Tensor gelu_backward(const at::Tensor& x, at::Tensor& d, at::Tensor& y, Gelu form);
 
-// Of layer norm or, where `mean` has no elements, of RMS norm. Returns the gradients of weight and bias: (C), float32.
-// dx, residual: (N, C) or undefined: not wanted, none.
+// Of layer norm or, where `mean` has no elements, of RMS norm. Returns the gradients of weight and bias: (C),
+// float32. dx, residual: (N, C) or undefined: not wanted, none.
 std::pair<at::Tensor, at::Tensor> layer_norm_backward(const at::Tensor& dy, const at::Tensor& x,
                                                       const at::Tensor& weight, const at::Tensor& mean,
                                                       const at::Tensor& rstd, const at::Tensor& residual,

@@ -1,14 +1,14 @@
 // All gradients of layer norm, or of RMS norm, in one pass.
 #include "device.cuh"
 
-// dy, x, residual, dx: (rows, columns), of whole vectors; mean, rstd: (rows). With h = (x - mean) rstd and g = dy weight,
-// dx = rstd (g - mean(g) - h mean(g h)) + residual. A null mean: RMS norm, where h = x rstd and the mean of g is left out. A
-// null residual: none; a null dx: not wanted. A block does `rows_each` rows; dweight, dbias: (blocks, columns), their
-// sums of dy h and of dy.
+// dy, x, residual, dx: (rows, columns), of whole vectors; mean, rstd: (rows). With h = (x - mean) rstd and g
+// = dy weight, dx = rstd (g - mean(g) - h mean(g h)) + residual. A null mean: RMS norm, where h = x rstd and
+// the mean of g is left out. A null residual: none; a null dx: not wanted. A block does `rows_each` rows;
+// dweight, dbias: (blocks, columns), their sums of dy h and of dy.
 template <class T>
-__device__ void layer_norm_backward(const T* dy, const T* x, const T* weight, const float* mean, const float* rstd,
-                                    const T* residual, T* dx, float* dweight, float* dbias, long long rows,
-                                    int columns, int rows_each) {
+__device__ void layer_norm_backward(const T* dy, const T* x, const T* weight, const float* mean,
+                                    const float* rstd, const T* residual, T* dx, float* dweight, float* dbias,
+                                    long long rows, int columns, int rows_each) {
   constexpr int kSize = Vector<T>::kSize;
   const int vectors = columns / kSize, self = threadIdx.x;
   const bool mine = self < vectors;  // the others only add zeros up
@@ -50,11 +50,11 @@ __device__ void layer_norm_backward(const T* dy, const T* x, const T* weight, co
   }
 }
 
-#define LAYER_NORM_BACKWARD(T)                                                                                   \
-  extern "C" __global__ void layer_norm_backward_##T(                                                            \
-      const T* dy, const T* x, const T* weight, const float* mean, const float* rstd, const T* residual, T* dx,  \
-      float* dweight, float* dbias, long long rows, int columns, int rows_each) {                                \
-    layer_norm_backward(dy, x, weight, mean, rstd, residual, dx, dweight, dbias, rows, columns, rows_each);      \
+#define LAYER_NORM_BACKWARD(T)                                                                              \
+  extern "C" __global__ void layer_norm_backward_##T(                                                       \
+      const T* dy, const T* x, const T* weight, const float* mean, const float* rstd, const T* residual,    \
+      T* dx, float* dweight, float* dbias, long long rows, int columns, int rows_each) {                    \
+    layer_norm_backward(dy, x, weight, mean, rstd, residual, dx, dweight, dbias, rows, columns, rows_each); \
   }
 LAYER_NORM_BACKWARD(float)
 LAYER_NORM_BACKWARD(bfloat16)

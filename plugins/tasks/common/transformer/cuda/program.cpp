@@ -12,8 +12,8 @@
 namespace pipeline::transformer::cuda {
 namespace {
 
-// Of https://docs.nvidia.com/cuda/nvrtc and https://docs.nvidia.com/cuda/cuda-driver-api, as far as they are used here. Both are
-// found through the library by which LibTorch itself uses them.
+// Of https://docs.nvidia.com/cuda/nvrtc and https://docs.nvidia.com/cuda/cuda-driver-api, as far as they are
+// used here. Both are found through the library by which LibTorch itself uses them.
 struct Library {
   using Handle = void*;
   int (*nvrtcCreateProgram)(Handle*, const char* source, const char* name, int headers,
@@ -26,6 +26,9 @@ struct Library {
   int (*nvrtcDestroyProgram)(Handle*);
   const char* (*nvrtcGetErrorString)(int);
   int (*cuDeviceGetAttribute)(int*, int attribute, int device);
+  int (*cuCtxGetCurrent)(Handle*);
+  int (*cuCtxSetCurrent)(Handle);
+  int (*cuDevicePrimaryCtxRetain)(Handle*, int device);
   int (*cuModuleLoadData)(Handle*, const void* image);
   int (*cuModuleGetFunction)(Handle*, Handle module, const char* name);
   int (*cuLaunchKernel)(Handle, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z, unsigned threads_x,
@@ -51,6 +54,9 @@ struct Library {
     FIND(nvrtcDestroyProgram);
     FIND(nvrtcGetErrorString);
     FIND(cuDeviceGetAttribute);
+    FIND(cuCtxGetCurrent);
+    FIND(cuCtxSetCurrent);
+    FIND(cuDevicePrimaryCtxRetain);
     FIND(cuModuleLoadData);
     FIND(cuModuleGetFunction);
     FIND(cuLaunchKernel);
@@ -73,11 +79,23 @@ const Library& library() {
   return one;
 }
 
+// A thread of the backward pass has LibTorch's context only once it has called the CUDA runtime.
+void enter_context(c10::Device device) {
+  const Library& by = library();
+  Library::Handle context = nullptr;
+  by.check_driver(by.cuCtxGetCurrent(&context), "cuCtxGetCurrent");
+  if (context != nullptr) return;
+  by.check_driver(by.cuDevicePrimaryCtxRetain(&context, device.index()), "cuDevicePrimaryCtxRetain");
+  by.check_driver(by.cuCtxSetCurrent(context), "cuCtxSetCurrent");
+}
+
 std::string architecture(c10::Device device) {
   constexpr int kMajor = 75, kMinor = 76;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_...
   int major = 0, minor = 0;
-  library().check_driver(library().cuDeviceGetAttribute(&major, kMajor, device.index()), "compute capability");
-  library().check_driver(library().cuDeviceGetAttribute(&minor, kMinor, device.index()), "compute capability");
+  library().check_driver(library().cuDeviceGetAttribute(&major, kMajor, device.index()),
+                         "compute capability");
+  library().check_driver(library().cuDeviceGetAttribute(&minor, kMinor, device.index()),
+                         "compute capability");
   return "sm_" + std::to_string(10 * major + minor);
 }
 
@@ -86,7 +104,8 @@ std::string compiled(const std::string& name, const std::string& source, const s
   const Library& by = library();
   Library::Handle program = nullptr;
   const char *const header = kDeviceHeader, *const header_name = "device.cuh";
-  by.check_compiler(by.nvrtcCreateProgram(&program, source.c_str(), name.c_str(), 1, &header, &header_name), name);
+  by.check_compiler(by.nvrtcCreateProgram(&program, source.c_str(), name.c_str(), 1, &header, &header_name),
+                    name);
   const std::string for_device = "--gpu-architecture=" + architecture;
   const std::array<const char*, 2> options{for_device.c_str(), "--std=c++17"};
   const int status = by.nvrtcCompileProgram(program, static_cast<int>(options.size()), options.data());
@@ -119,12 +138,14 @@ void* Program::module(c10::Device device) {
 
 void Program::launch_(const std::string& kernel, c10::Device device, int64_t blocks, int64_t threads,
                       void** arguments) {
+  enter_context(device);
   const Library& by = library();
   Library::Handle function = nullptr;
   by.check_driver(by.cuModuleGetFunction(&function, module(device), kernel.c_str()), kernel);
-  void* const stream =
-      c10::impl::VirtualGuardImpl(device.type()).getStream(device).native_handle();
-  by.check_driver(by.cuLaunchKernel(function, static_cast<unsigned>(blocks), 1, 1, static_cast<unsigned>(threads), 1, 1, 0, stream, arguments, nullptr), kernel);
+  void* const stream = c10::impl::VirtualGuardImpl(device.type()).getStream(device).native_handle();
+  by.check_driver(by.cuLaunchKernel(function, static_cast<unsigned>(blocks), 1, 1,
+                                    static_cast<unsigned>(threads), 1, 1, 0, stream, arguments, nullptr),
+                  kernel);
 }
 
 }  // namespace pipeline::transformer::cuda

@@ -10,9 +10,9 @@
 
 namespace pipeline::transformer::cuda {
 
-// The kernels of one file, compiled by NVRTC, which comes with LibTorch, for the device that is there: no CUDA
-// compiler is needed to build the project, and no list of devices. Compiled when first used, which takes some tenths
-// of a second, and kept while the process lives. Safe for any thread.
+// The kernels of one file, compiled by NVRTC, which comes with LibTorch, for the device that is there: no
+// CUDA compiler is needed to build the project, and no list of devices. Compiled when first used, which takes
+// some tenths of a second, and kept while the process lives, which has one device. Safe for any thread.
 class Program {
  public:
   // name, source: of the file; what it includes is device.cuh.
@@ -23,7 +23,8 @@ class Program {
   template <class... Arguments>
   void launch(const std::string& kernel, c10::Device device, int64_t blocks, int64_t threads,
               Arguments... arguments) {
-    std::array<void*, sizeof...(Arguments)> places{const_cast<void*>(static_cast<const void*>(&arguments))...};
+    std::array<void*, sizeof...(Arguments)> places{
+        const_cast<void*>(static_cast<const void*>(&arguments))...};
     launch_(kernel, device, blocks, threads, places.data());
   }
 
