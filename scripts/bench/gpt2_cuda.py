@@ -71,6 +71,7 @@ def main():
     parser.add_argument("--batch", type=int, default=16, help="sequences per step")
     parser.add_argument("--dropout", type=float, default=0.0)
     parser.add_argument("--summaries", action="store_true", help="sequences of different lengths, loss over the summary")
+    parser.add_argument("--set", action="append", default=[], help="an option of our run")
     parser.add_argument("--device", default="cuda", help="cpu to rehearse")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--steps", type=int, default=30, help="per turn")
@@ -97,7 +98,7 @@ def main():
         config.write_text(config_of(arguments, model, arguments.most + 1, not arguments.summaries, train))
         drop = [f"task.model.{name}={arguments.dropout}" for name in ("embd_pdrop", "attn_pdrop", "resid_pdrop")]
         ours_command = [str(arguments.pipeline.resolve()), "run", str(config)]
-        for setting in ("run.dir=run", f"run.device={arguments.device}", "launch.processes=1", *drop):
+        for setting in ("run.dir=run", f"run.device={arguments.device}", "launch.processes=1", *drop, *arguments.set):
             ours_command += ["--set", setting]
         peer_command = [sys.executable, str(Path(__file__).with_name("gpt2_cuda_peer.py")), "--model", str(model), "--examples",
                         str(folder / "tokens.jsonl"), "--batch", str(arguments.batch), "--dropout", str(arguments.dropout), "--device",

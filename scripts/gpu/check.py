@@ -21,7 +21,7 @@ GPU = ROOT / ".gpu"
 EMULATED = ROOT / "build/release/tests/emulator/torch/lib"
 BENCH = ROOT / "scripts" / "bench"
 BANDS = {"bf16": 0.05, "fp16": 0.02}  # of the losses of a dozen steps, against float32
-OUR_KERNELS = {"PIPELINE_CUDA_KERNELS": "1"}  # which are off where the environment does not say so
+OUR_KERNELS = "task.cuda_kernels=true"
 PART_SECONDS = 575  # of the ten minutes that a command has where devices are lent; what finds no time left is skipped
 # Of a benchmark, beside its own options.
 REHEARSAL = {
@@ -120,14 +120,14 @@ class Check:
 
     # 1 and 2. Operations and strategies.
 
-    def tests(self, program, which="*", emulated=True, **environment):
+    def tests(self, program, which="*", emulated=True):
         def check(figures):
             if not emulated:
                 self.needs_device()
             report = self.work / f"{program}.json"
-            process = self.runner.start([GPU / "prefix/tests/bin" / program, f"--gtest_filter={which}", f"--gtest_output=json:{report}"], **environment)
+            process = self.runner.start([GPU / "prefix/tests/bin" / program, f"--gtest_filter={which}", f"--gtest_output=json:{report}"])
             text = self.runner.finish(process)
-            (self.out / f"{program}{'-our-kernels' * bool(environment)}.log").write_text(text)
+            (self.out / f"{program}.log").write_text(text)
             assert report.exists(), f"ended with {process.returncode}\n{text[-2000:]}"
             tests = [t for suite in json.loads(report.read_text())["testsuites"] for t in suite["testsuite"]]
             failed = [f"{t['classname']}.{t['name']}: {t['failures'][0]['failure'][:300]}" for t in tests if "failures" in t]
@@ -146,24 +146,24 @@ class Check:
             self.references[job] = self.runner.train(job, f"{job}-cpu", "train.precision=fp32", "run.device=cpu")
         return self.references[job]
 
-    def curve(self, job, precision, **environment):
+    def curve(self, job, precision, *sets):
         def check(figures):
-            losses = self.runner.train(job, f"{job}-{precision}", f"train.precision={precision}", **environment)
+            losses = self.runner.train(job, f"{job}-{precision}", f"train.precision={precision}", *sets)
             figures["difference"] = largest_difference(losses, self.reference(job))
             band = BANDS.get(precision, 1e-4)
             assert figures["difference"] <= band, f"more than {band}: {losses} and {self.reference(job)}"
 
         return check
 
-    def same_bits(self, job, *sets, **environment):
+    def same_bits(self, job, *sets):
         """Twice, killed and continued, and with activations computed again."""
 
         def check(figures):
             fixed, here = ["run.reproducible=true", *sets], f"same-{len(self.record.content['items'])}"
-            self.runner.train(job, f"{here}/once", *fixed, **environment)
-            self.runner.train(job, f"{here}/twice", *fixed, **environment)
-            killed = self.runner.killed_and_continued(job, f"{here}/killed", *fixed, **environment)
-            self.runner.train(job, f"{here}/recomputed", *fixed, "train.activation_checkpointing=true", **environment)
+            self.runner.train(job, f"{here}/once", *fixed)
+            self.runner.train(job, f"{here}/twice", *fixed)
+            killed = self.runner.killed_and_continued(job, f"{here}/killed", *fixed)
+            self.runner.train(job, f"{here}/recomputed", *fixed, "train.activation_checkpointing=true")
             wanted = self.runner.weights(f"{here}/once")
             assert wanted, "there is no checkpoint"
             different = [name for name in ("twice", "killed", "recomputed") if self.runner.weights(f"{here}/{name}") != wanted]
@@ -258,13 +258,13 @@ class Check:
 
     # 6. Speed.
 
-    def beside_peer(self, script, *arguments, **environment):
+    def beside_peer(self, script, *arguments):
         """A benchmark's figures. Both begin with the same weights and the same examples, so their first losses differ by rounding alone."""
 
         def check(figures):
             small = [] if self.devices else REHEARSAL[script]
             process = self.runner.start([sys.executable, BENCH / script, *arguments, "--pipeline", self.runner.program, *small],
-                                        LD_LIBRARY_PATH=self.libraries_of_torch, **environment)
+                                        LD_LIBRARY_PATH=self.libraries_of_torch)
             text = self.runner.finish(process)
             figures.update(figures_of(text))
             assert process.returncode == 0, f"ended with {process.returncode}\n{text[-2000:]}"
@@ -272,8 +272,8 @@ class Check:
 
         return check
 
-    def gpt2(self, *arguments, **environment):
-        return self.beside_peer("gpt2_cuda.py", "--vocabulary", GPU / "data/gpt2", *arguments, **environment)
+    def gpt2(self, *arguments):
+        return self.beside_peer("gpt2_cuda.py", "--vocabulary", GPU / "data/gpt2", *arguments)
 
     def protein(self, model):
         return self.beside_peer("protein_side_by_side.py", model, "--plugins", GPU / "prefix/tests/plugins", "--configs", ROOT / "configs",
@@ -308,7 +308,6 @@ class Check:
         self.item("devices and plugins", self.devices_and_plugins)
         self.item("ceilings", self.ceilings)
         self.item("operations and strategies", self.tests("cuda_test"))
-        self.item("operations by our kernels", self.tests("cuda_test", "*/Head*/cuda_*:*/Layers*/cuda_*", **OUR_KERNELS))
         self.item("nccl", self.tests("backends_test", "Nccl.*", emulated=False))
         for job in JOBS:
             self.item(f"{job} fp32", self.curve(job, "fp32"))
@@ -317,7 +316,7 @@ class Check:
             for precision in ("bf16", "fp16"):
                 self.item(f"{job} {precision}", self.curve(job, precision))
         for precision in ("fp32", "bf16"):
-            self.item(f"summarization {precision}, our kernels", self.curve("summarization", precision, **OUR_KERNELS))
+            self.item(f"summarization {precision}, our kernels", self.curve("summarization", precision, OUR_KERNELS))
 
     def second_part(self):
         self.item("a hidden device", self.hidden_device)
@@ -327,7 +326,7 @@ class Check:
         self.item("a micro-batch that is too large", self.too_large)
         for job in ("summarization-dropout", "summarization-summary", "protein", "esm2", "vlm", "vlm-frozen"):
             self.item(f"{job} same bits", self.same_bits(job))
-        self.item("summarization same bits, our kernels", self.same_bits("summarization", **OUR_KERNELS))
+        self.item("summarization same bits, our kernels", self.same_bits("summarization", OUR_KERNELS))
         self.item("summarization ddp same bits", self.same_bits("summarization", "strategy.plugin=ddp"))
         self.item("summarization sharded 3 same bits", self.same_bits("summarization", "strategy.plugin=sharded", "strategy.zero_stage=3"))
         for name in ("ddp", "sharded 1", "sharded 2", "sharded 3"):
@@ -338,7 +337,7 @@ class Check:
     def third_part(self):
         """Compiling the peer takes 60 to 90 s each time, and an item 20 to 30 s more: the last ones may find no time left."""
         self.item("gpt-2, 16 x 1024", self.gpt2("--batch", "16", "--steps", "20"))
-        self.item("gpt-2, 16 x 1024, our kernels", self.gpt2("--batch", "16", "--steps", "20", **OUR_KERNELS))
+        self.item("gpt-2, 16 x 1024, our kernels", self.gpt2("--batch", "16", "--steps", "20", "--set", OUR_KERNELS))
         self.item("gpt-2, 64 x 1024", self.gpt2("--batch", "64", "--steps", "8"))
         self.item("gpt-2, 8 x 1024", self.gpt2("--batch", "8", "--steps", "30"))
         self.item("gpt-2, dropout 0.1", self.gpt2("--batch", "16", "--steps", "20", "--dropout", "0.1"))

@@ -77,17 +77,17 @@ class Runner:
         self.output([*self.command("run", job, name, f"train.max_steps={steps}", *UNEVALUATED, *sets), "--fresh"], **environment)
         return self.losses(name)
 
-    def killed_and_continued(self, job, name, *sets, steps=12, **environment):
+    def killed_and_continued(self, job, name, *sets, steps=12):
         """The same in a new folder, killed once a quarter of its steps is saved, and started again. Returns whether it still ran then."""
         command = self.command("run", job, name, f"train.max_steps={steps}", f"checkpoint.every={steps // 4}", *UNEVALUATED, *sets)
-        process = self.start(command, **environment)
+        process = self.start(command)
         saved = Path("checkpoints") / f"step-{steps // 4:08d}" / "manifest.json"
         while process.poll() is None and self.seconds_left() > 0 and not (self.folder(name) / saved).exists():
             time.sleep(0.001)
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
         self.finish(process)
-        self.output(command, **environment)
+        self.output(command)
         return process.returncode == -signal.SIGKILL
 
     def metrics(self, name):

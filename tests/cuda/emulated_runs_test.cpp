@@ -110,16 +110,15 @@ class EmulatedRun : public EmulatedRuns<SmallJob> {};
 TEST_F(EmulatedRun, LearnsByOurKernelsAsOnTheCpu) {
   run("cpu", {"run.device=cpu", "train.precision=fp32"});
   const std::vector<double> wanted = losses_alone("cpu");
-  ::setenv("PIPELINE_CUDA_KERNELS", "1", 1);
   for (const auto& [precision, band] : std::map<std::string, double>{{"fp32", 1e-4}, {"bf16", 0.1}}) {
-    run(precision, {"run.device=cuda", "train.precision=" + precision});
+    run(precision, {"run.device=cuda", "task.cuda_kernels=true", "train.precision=" + precision});
     const std::vector<double> seen = losses_alone(precision);
     for (size_t i = 0; i < seen.size(); ++i)
       EXPECT_NEAR(seen[i], wanted[i], band * std::abs(wanted[i])) << precision << ", step " << i + 1;
   }
-  run("recomputed", {"run.device=cuda", "train.precision=bf16", "train.activation_checkpointing=true"});
+  run("recomputed", {"run.device=cuda", "task.cuda_kernels=true", "train.precision=bf16",
+                     "train.activation_checkpointing=true"});
   EXPECT_EQ(curve("recomputed"), curve("bf16"));
-  ::unsetenv("PIPELINE_CUDA_KERNELS");
 }
 
 TEST_F(EmulatedRun, SaysWhatThereWasTooLittleMemoryFor) {

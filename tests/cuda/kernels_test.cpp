@@ -7,7 +7,6 @@ namespace {
 
 using namespace transformer;
 
-// They are called as they are: whether a run uses them is not asked.
 class Kernels : public InPlace {
  protected:
   // Of this type on the device, and as much in float64 on the CPU.
@@ -15,10 +14,7 @@ class Kernels : public InPlace {
   static at::Tensor exact(const at::Tensor& x) { return x.cpu().to(at::kDouble); }
   int64_t vector() const { return 16 / at::elementSize(type()); }
 };
-INSTANTIATE_TEST_SUITE_P(Places, Kernels,
-                         ::testing::Values(Place{at::kCUDA, at::kFloat}, Place{at::kCUDA, at::kBFloat16},
-                                           Place{at::kCUDA, at::kHalf}),
-                         name_of);
+INSTANTIATE_TEST_SUITE_P(Places, Kernels, ::testing::Values(PIPELINE_BY_OUR_KERNELS), name_of);
 
 // Fewer than a block adds up, and several for each block.
 constexpr int64_t kFewRows = 3, kManyRows = 2500;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "transformer/cuda/kernels.hpp"
 #include "transformer/dropout.hpp"
 
 namespace pipeline::tests {
@@ -19,6 +20,7 @@ using Tensors = std::vector<at::Tensor>;
 struct Place {
   at::DeviceType device;
   at::ScalarType type;
+  bool our_kernels = false;  // for CUDA, where there are any
 };
 std::string name_of(const ::testing::TestParamInfo<Place>& place);
 
@@ -35,6 +37,7 @@ class InPlace : public ::testing::TestWithParam<Place> {
  protected:
   void SetUp() override {
     if (GetParam().device == at::kCUDA && !no_device().empty()) GTEST_SKIP() << no_device();
+    transformer::cuda::use_kernels(GetParam().our_kernels);
   }
   at::ScalarType type() const { return GetParam().type; }
   at::Tensor here(const at::Tensor& tensor) const { return tensor.to(GetParam().device); }
@@ -56,11 +59,18 @@ class InPlace : public ::testing::TestWithParam<Place> {
 void expect_close(const at::Tensor& actual, const at::Tensor& expected, double tolerance,
                   const std::string& what);
 
-#define PIPELINE_IN_ALL_PLACES(Suite)                                                                       \
-  INSTANTIATE_TEST_SUITE_P(Places, Suite,                                                                   \
-                           ::testing::Values(Place{at::kCPU, at::kFloat}, Place{at::kCPU, at::kBFloat16},   \
-                                             Place{at::kCPU, at::kHalf}, Place{at::kCUDA, at::kFloat},      \
-                                             Place{at::kCUDA, at::kBFloat16}, Place{at::kCUDA, at::kHalf}), \
+// More places may follow the suite's name.
+#define PIPELINE_IN_ALL_PLACES(Suite, ...)                                                                \
+  INSTANTIATE_TEST_SUITE_P(Places, Suite,                                                                 \
+                           ::testing::Values(Place{at::kCPU, at::kFloat}, Place{at::kCPU, at::kBFloat16}, \
+                                             Place{at::kCPU, at::kHalf}, Place{at::kCUDA, at::kFloat},    \
+                                             Place{at::kCUDA, at::kBFloat16},                             \
+                                             Place{at::kCUDA, at::kHalf} __VA_OPT__(, ) __VA_ARGS__),     \
                            name_of)
+
+#define PIPELINE_BY_OUR_KERNELS                                                      \
+  Place{at::kCUDA, at::kFloat, true}, Place{at::kCUDA, at::kBFloat16, true}, Place { \
+    at::kCUDA, at::kHalf, true                                                       \
+  }
 
 }  // namespace pipeline::tests

@@ -10,6 +10,7 @@
 #include "plugins/tasks/protein/esm2/folder.hpp"
 #include "plugins/tasks/protein/model/encoder_decoder.hpp"
 #include "plugins/tasks/protein/task/masking.hpp"
+#include "transformer/cuda/kernels.hpp"
 
 namespace pipeline::protein {
 
@@ -127,6 +128,7 @@ struct ProteinConfig {
   SplitConfig split;
   MaskConfig mask;
   PredictConfig predict;
+  bool cuda_kernels = false;
 
   void describe(Options& o) {
     o("pdb_path", pdb_path,
@@ -159,6 +161,7 @@ struct ProteinConfig {
         .min(0);
     o("dropout", model.dropout, "before each residual addition").min(0).below(1);
     o("attention_dropout", model.attention_dropout, "of attention weights").min(0).below(1);
+    o("cuda_kernels", cuda_kernels, transformer::cuda::kOptionHelp);
     o.group("esm2", esm2);
     o.group("data", data);
     o.group("split", split);

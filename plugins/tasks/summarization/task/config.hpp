@@ -10,6 +10,7 @@
 
 #include "language/gpt2.hpp"
 #include "plugins/tasks/summarization/task/sequence.hpp"
+#include "transformer/cuda/kernels.hpp"
 
 namespace pipeline::summarization {
 
@@ -122,8 +123,10 @@ struct SummarizationConfig {
   SequenceConfig sequence;
   GenerateConfig generate;
   RougeConfig rouge;
+  bool cuda_kernels = false;
 
   void describe(Options& o) {
+    o("cuda_kernels", cuda_kernels, transformer::cuda::kOptionHelp);
     o.group("data", data);
     o.group("tokenizer", tokenizer);
     o.group("model", model);

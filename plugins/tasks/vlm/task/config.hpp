@@ -12,6 +12,7 @@
 #include "plugins/tasks/vlm/images/image.hpp"
 #include "plugins/tasks/vlm/model/vlm.hpp"
 #include "plugins/tasks/vlm/task/chat.hpp"
+#include "transformer/cuda/kernels.hpp"
 
 namespace pipeline::vlm {
 
@@ -301,6 +302,7 @@ struct VlmTaskConfig {
   AskOptions ask;
   std::vector<std::string> freeze;
   std::string exported = "llava";
+  bool cuda_kernels = false;
 
   void describe(Options& o) {
     o("export", exported, "what `export` writes: the whole for LlavaForConditionalGeneration, or one part")
@@ -308,6 +310,7 @@ struct VlmTaskConfig {
         .may_change();
     o("freeze", freeze,
       "parameters that are not trained, as patterns of names: [\"vision.*\", \"language.*\"]");
+    o("cuda_kernels", cuda_kernels, transformer::cuda::kOptionHelp);
     o.group("data", data);
     o.group("vision", vision);
     o.group("projector", projector);

@@ -3,16 +3,16 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <bit>
-#include <cstdlib>
+#include <atomic>
 #include <string>
-#include <string_view>
 
 #include "program.hpp"
 #include "sources.hpp"
 
 namespace pipeline::transformer::cuda {
 namespace {
+
+std::atomic<bool> kernels_are_on = false;
 
 constexpr int64_t kWarp = 32, kMostThreads = 1024, kVectorBytes = 16;
 
@@ -40,12 +40,11 @@ void* data_or_null(const at::Tensor& x) {
 
 }  // namespace
 
+void use_kernels(bool on) { kernels_are_on = on; }
+
 bool has_kernels_for(const at::Tensor& x) {
-  static const bool on = [] {
-    const char* const set = std::getenv("PIPELINE_CUDA_KERNELS");
-    return set != nullptr && std::string_view(set) == "1";
-  }();
-  return on && x.is_cuda() && at::isFloatingType(x.scalar_type()) && x.scalar_type() != at::kDouble;
+  return kernels_are_on && x.is_cuda() && at::isFloatingType(x.scalar_type()) &&
+         x.scalar_type() != at::kDouble;
 }
 
 bool has_row_kernels_for(const at::Tensor& x) {

@@ -4,12 +4,16 @@
 
 #include "transformer/kernels/gelu_form.hpp"
 
-// Our own kernels for CUDA, each the counterpart of one in kernels/ for the CPU. They are off unless the
-// environment says PIPELINE_CUDA_KERNELS=1: so far they have run on the emulated device of tests/cuda alone.
+// Our own kernels for CUDA, each the counterpart of one in kernels/ for the CPU. They are off unless a task's
+// option turns them on: so far they have run on the emulated device of tests/cuda alone.
 // Tensors of a call are of one device; x and what has its shape are of one type, float32, bfloat16 or
 // float16. Results do not depend on anything but the arguments.
 namespace pipeline::transformer::cuda {
 
+// The option `cuda_kernels`, which each task has.
+inline constexpr const char* kOptionHelp =
+    "on a CUDA device, kernels of our own where there are any; so far they have run on an emulated one alone";
+void use_kernels(bool on);  // for all of this plugin; off at first
 // Whether they are on, and x is of a device and a type that they take.
 bool has_kernels_for(const at::Tensor& x);
 // The same for those that take contiguous rows x (N, C) of whole vectors of 16 bytes.
