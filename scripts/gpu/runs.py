@@ -99,6 +99,10 @@ class Runner:
     def losses(self, name):
         return [step["loss"] for step in self.metrics(name)]
 
+    def norms(self, name):
+        """Of the gradients; None where float16 has left out a step."""
+        return [step["grad_norm"] for step in self.metrics(name)]
+
     def weights(self, name, steps=12):
         """The bytes of the last checkpoint's tensors."""
         folder = self.folder(name) / "checkpoints" / f"step-{steps:08d}"
@@ -111,4 +115,6 @@ def words(command):
 
 def largest_difference(a, b):
     assert len(a) == len(b) > 0, f"{len(a)} and {len(b)} steps"
-    return max(abs(x - y) / max(abs(y), 1e-6) for x, y in zip(a, b))
+    differences = [abs(x - y) / max(abs(y), 1e-6) for x, y in zip(a, b) if x is not None and y is not None]
+    assert differences, "no step has both"
+    return max(differences)

@@ -113,6 +113,7 @@ TEST_F(EmulatedRun, LearnsByOurKernelsAsOnTheCpu) {
   for (const auto& [precision, band] : std::map<std::string, double>{{"fp32", 1e-4}, {"bf16", 0.1}}) {
     run(precision, {"run.device=cuda", "task.cuda_kernels=true", "train.precision=" + precision});
     const std::vector<double> seen = losses_alone(precision);
+    ASSERT_EQ(seen.size(), wanted.size());
     for (size_t i = 0; i < seen.size(); ++i)
       EXPECT_NEAR(seen[i], wanted[i], band * std::abs(wanted[i])) << precision << ", step " << i + 1;
   }

@@ -1,6 +1,8 @@
 #include "transformer/cuda/kernels.hpp"
 
 #include "tests/cuda/place.hpp"
+#include "transformer/gelu.hpp"
+#include "transformer/layer_norm.hpp"
 
 namespace pipeline::tests {
 namespace {
@@ -100,7 +102,7 @@ TEST_P(Kernels, LayerNormBackward) {
         const at::Tensor mean_or_none = rms ? here(at::empty({0})) : saved(mean);
         const auto backward = [&](const at::Tensor& around, const at::Tensor& dx) {
           const auto [dweight, dbias] =
-              cuda::layer_norm_backward(dy, x, weight, mean_or_none, saved(rstd), around, dx);
+              cuda::layer_norm_backward(dy, x, weight, mean_or_none, saved(rstd), around, dx, true);
           expect_close(dweight, scale.grad(), 1e-5, "gradient of the weight");
           expect_close(dbias, exact(dy).sum(0), 1e-5, "gradient of the bias");
         };
@@ -114,6 +116,20 @@ TEST_P(Kernels, LayerNormBackward) {
       }
     }
   }
+}
+
+TEST_P(Kernels, AreWhatLayersUse) {
+  const at::Tensor x = rounded(values({kFewRows, 8 * vector()}, 1)),
+                   weight = rounded(values({8 * vector()}, 2));
+  const LayerNormed normed = layer_norm(x, weight, weight, 1e-5);
+  const auto gradients = [&](bool need_parameters) {
+    return layer_norm_backward(x, x, weight, weight, normed.mean, normed.rstd, {}, true, need_parameters);
+  };
+  EXPECT_EQ(gradients(true).weight.scalar_type(), at::kFloat);  // LibTorch's has the type of x
+  EXPECT_FALSE(gradients(false).weight.defined());
+  EXPECT_TRUE(gelu_again_and_backward(x, x.clone(), Gelu::kTanh).dx_sum.defined());
+  const at::Tensor odd = rounded(values({kFewRows, vector() + 1}, 1));
+  EXPECT_FALSE(gelu_again_and_backward(odd, odd.clone(), Gelu::kTanh).dx_sum.defined());
 }
 
 }  // namespace

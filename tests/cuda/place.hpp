@@ -39,6 +39,7 @@ class InPlace : public ::testing::TestWithParam<Place> {
     if (GetParam().device == at::kCUDA && !no_device().empty()) GTEST_SKIP() << no_device();
     transformer::cuda::use_kernels(GetParam().our_kernels);
   }
+  void TearDown() override { transformer::cuda::use_kernels(false); }
   at::ScalarType type() const { return GetParam().type; }
   at::Tensor here(const at::Tensor& tensor) const { return tensor.to(GetParam().device); }
   // Of a result's norm; of a gradient's, three times as much.

@@ -5,6 +5,8 @@
 #include <ucontext.h>
 
 #include <array>
+#include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -77,6 +79,11 @@ void run_blocks(unsigned blocks, unsigned threads, const std::function<void()>& 
 void __syncthreads() {
   using namespace pipeline::emulator;
   if (_setjmp(fibers[threadIdx.x].place) == 0) _longjmp(scheduler, 1);
+}
+
+void __trap() {
+  std::fprintf(stderr, "emulated CUDA device: a kernel has trapped\n");
+  std::abort();
 }
 
 float __shfl_xor_sync(unsigned, float value, int lanes) {

@@ -9,6 +9,7 @@
 
 #define __device__
 #define __global__
+#define __launch_bounds__(threads)
 #define __shared__ static  // blocks run one after the other
 
 struct ThreadIndex {
@@ -17,6 +18,7 @@ struct ThreadIndex {
 extern ThreadIndex threadIdx, blockIdx, blockDim;
 
 void __syncthreads();
+void __trap();
 float __shfl_xor_sync(unsigned mask, float value, int lanes);
 
 inline float __uint_as_float(unsigned bits) {

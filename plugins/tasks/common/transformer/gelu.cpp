@@ -14,6 +14,12 @@ constexpr int64_t kGrain = 1 << 15;  // elements of a task
 constexpr int64_t kElementWork = 32;
 constexpr double kQuickSlope = 1.702;
 
+at::Tensor gradient_by_torch(const at::Tensor& x, const at::Tensor& dy, Gelu form) {
+  if (form != Gelu::kQuick) return at::gelu_backward(dy, x, torch_name(form));
+  const at::Tensor s = at::sigmoid(x * kQuickSlope);
+  return dy * (s + kQuickSlope * x * s * (1 - s));
+}
+
 class GeluFunction : public torch::autograd::Function<GeluFunction> {
  public:
   static Variable forward(AutogradContext* ctx, const Variable& x, Gelu form) {
@@ -34,10 +40,11 @@ class GeluFunction : public torch::autograd::Function<GeluFunction> {
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const at::Tensor x = ctx->get_saved_variables()[0];
+    const Gelu form = kept<Gelu>(ctx);
+    if (!fast_path(x)) return {gradient_by_torch(x, grads[0], form), Variable()};
     // The gradient may be somebody else's, too.
-    const bool in_place = fast_path(x) || cuda::has_row_kernels_for(x);
-    const at::Tensor dy = in_place ? grads[0].clone(at::MemoryFormat::Contiguous) : grads[0];
-    return {gelu_again_and_backward(x, dy, kept<Gelu>(ctx)).dx, Variable()};
+    const at::Tensor dy = grads[0].clone(at::MemoryFormat::Contiguous);
+    return {gelu_again_and_backward(x, dy, form).dx, Variable()};
   }
 };
 
@@ -54,16 +61,15 @@ void gelu_by_torch(at::Tensor& y, const at::Tensor& x, Gelu form) {
 }
 
 GeluAgain gelu_again_and_backward(const at::Tensor& x, const at::Tensor& dy, Gelu form) {
-  if (cuda::has_row_kernels_for(x) && cuda::has_row_kernels_for(dy)) {
+  if (cuda::has_row_kernels_for(x)) {
     at::Tensor y = at::empty_like(x), d = dy;
     at::Tensor sum = cuda::gelu_backward(x, d, y, form);
     return {y, d, sum};
   }
   if (!fast_path(x) || !fast_path(dy)) {
-    if (form != Gelu::kQuick)
-      return {at::gelu(x, torch_name(form)), at::gelu_backward(dy, x, torch_name(form))};
-    const at::Tensor s = at::sigmoid(x * kQuickSlope), y = x * s;
-    return {y, dy * (s + kQuickSlope * y * (1 - s))};
+    at::Tensor y = at::empty_like(x);
+    gelu_by_torch(y, x, form);
+    return {y, gradient_by_torch(x, dy, form)};
   }
   at::Tensor y = at::empty_like(x);
   const float* const from = x.const_data_ptr<float>();

@@ -108,11 +108,10 @@ at::Tensor layer_norm_again(const at::Tensor& x, const at::Tensor& weight, const
 LayerNormGradients layer_norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& weight,
                                        const at::Tensor& bias, const at::Tensor& mean, const at::Tensor& rstd,
                                        const at::Tensor& residual, bool need_x, bool need_parameters) {
-  if (cuda::has_row_kernels_for(x) && weight.scalar_type() == x.scalar_type()) {
+  if (cuda::has_norm_kernels_for(x)) {
     const at::Tensor dx = need_x ? at::empty_like(x) : at::Tensor();
-    const auto [dweight, dbias] =
-        cuda::layer_norm_backward(dy.to(x.scalar_type()).contiguous(), x, weight, mean, rstd, residual, dx);
-    if (!need_parameters) return {dx, {}, {}};
+    const auto [dweight, dbias] = cuda::layer_norm_backward(dy.to(x.scalar_type()).contiguous(), x, weight,
+                                                            mean, rstd, residual, dx, need_parameters);
     return {dx, dweight, is_rms(bias) ? at::Tensor() : dbias};
   }
   const bool fast = fast_path(x) && fast_path(dy);

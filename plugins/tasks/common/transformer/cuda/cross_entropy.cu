@@ -1,5 +1,5 @@
-// Cross-entropy of one row of logits per block, in place: logits are read from memory once (again from the
-// cache) and written once. As kernels/rows.inc.hpp does on the CPU.
+// Cross-entropy of one row of logits per block, in place: logits are read twice, the second time mostly from
+// the cache, and written once. As kernels/rows.inc.hpp does on the CPU.
 #include "device.cuh"
 
 // logits: (rows, columns), rows `stride` apart, each aligned to 16 bytes; targets, losses: (rows). The losses
@@ -11,7 +11,8 @@ __device__ void cross_entropy(T* all, long long stride, int columns, const long 
   T* const logits = all + blockIdx.x * stride;
   auto* const vectors = reinterpret_cast<Vector<T>*>(logits);
   const int count = columns / kSize, step = blockDim.x, self = threadIdx.x;
-  const int target = static_cast<int>(targets[blockIdx.x]);
+  const long long target = targets[blockIdx.x];
+  if (target < 0 || target >= columns) __trap();
   const float of_target = widened(logits[target]);  // before anybody writes
 
   float largest = -kInfinity, sum = 0;  // of exp(x - largest)
@@ -51,11 +52,11 @@ __device__ void cross_entropy(T* all, long long stride, int columns, const long 
   }
 }
 
-#define CROSS_ENTROPY(T)                                                                              \
-  extern "C" __global__ void cross_entropy_##T(T* logits, long long stride, int columns,              \
-                                               const long long* targets, float* losses, int gradient, \
-                                               float scale) {                                         \
-    cross_entropy(logits, stride, columns, targets, losses, gradient, scale);                         \
+#define CROSS_ENTROPY(T)                                                                                   \
+  extern "C" __global__ void __launch_bounds__(1024)                                                       \
+      cross_entropy_##T(T* logits, long long stride, int columns, const long long* targets, float* losses, \
+                        int gradient, float scale) {                                                       \
+    cross_entropy(logits, stride, columns, targets, losses, gradient, scale);                              \
   }
 CROSS_ENTROPY(float)
 CROSS_ENTROPY(bfloat16)

@@ -50,10 +50,11 @@ __device__ void gelu_backward(int form, const T* x, T* d, T* y, float* sums, lon
   for (int k = 0; k < kSize; ++k) sums[group * columns + self * kSize + k] = sum[k];
 }
 
-#define GELU_BACKWARD(T)                                                                                 \
-  extern "C" __global__ void gelu_backward_##T(int form, const T* x, T* d, T* y, float* sums,            \
-                                               long long rows, int columns, int strips, int rows_each) { \
-    gelu_backward(form, x, d, y, sums, rows, columns, strips, rows_each);                                \
+#define GELU_BACKWARD(T)                                                                            \
+  extern "C" __global__ void __launch_bounds__(128)                                                 \
+      gelu_backward_##T(int form, const T* x, T* d, T* y, float* sums, long long rows, int columns, \
+                        int strips, int rows_each) {                                                \
+    gelu_backward(form, x, d, y, sums, rows, columns, strips, rows_each);                           \
   }
 GELU_BACKWARD(float)
 GELU_BACKWARD(bfloat16)

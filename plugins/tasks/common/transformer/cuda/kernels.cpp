@@ -34,22 +34,42 @@ int64_t whole_warps(int64_t threads) { return (threads + kWarp - 1) / kWarp * kW
 constexpr int64_t kBlocks = 1024;
 int64_t rows_of_block(int64_t rows) { return (rows + kBlocks - 1) / kBlocks; }
 
-void* data_or_null(const at::Tensor& x) {
-  return x.defined() && x.numel() > 0 ? const_cast<void*>(x.const_data_ptr()) : nullptr;
+const float* floats_or_null(const at::Tensor& x) {
+  return x.defined() && x.numel() > 0 ? x.const_data_ptr<float>() : nullptr;
 }
+float* floats_or_null(at::Tensor& x) { return x.defined() ? x.mutable_data_ptr<float>() : nullptr; }
+
+bool is_aligned(const at::Tensor& x) {
+  return reinterpret_cast<uintptr_t>(x.const_data_ptr()) % kVectorBytes == 0;
+}
+
+// Its memory; null where it is undefined. It has to be as x is, row by row.
+void* rows_as(const at::Tensor& x, const at::Tensor& rows, const char* what) {
+  if (!rows.defined()) return nullptr;
+  TORCH_CHECK(rows.scalar_type() == x.scalar_type() && rows.device() == x.device() && rows.is_contiguous() &&
+                  rows.size(-1) == x.size(1) && is_aligned(rows),
+              what, ": ", rows.toString(), " ", rows.sizes(), ", for x ", x.toString(), " ", x.sizes());
+  return const_cast<void*>(rows.const_data_ptr());
+}
+
+static_assert(static_cast<int>(Gelu::kTanh) == 0 && static_cast<int>(Gelu::kExact) == 1);  // as gelu.cu says
 
 }  // namespace
 
 void use_kernels(bool on) { kernels_are_on = on; }
 
 bool has_kernels_for(const at::Tensor& x) {
-  return kernels_are_on && x.is_cuda() && at::isFloatingType(x.scalar_type()) &&
-         x.scalar_type() != at::kDouble;
+  const at::ScalarType type = x.scalar_type();
+  return kernels_are_on && x.is_cuda() && (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf);
 }
 
 bool has_row_kernels_for(const at::Tensor& x) {
   return has_kernels_for(x) && x.dim() == 2 && x.is_contiguous() && x.numel() > 0 &&
-         x.size(1) * x.element_size() % kVectorBytes == 0 && vectors(x) <= kMostThreads;
+         x.size(1) * x.element_size() % kVectorBytes == 0 && is_aligned(x);
+}
+
+bool has_norm_kernels_for(const at::Tensor& x) {
+  return has_row_kernels_for(x) && vectors(x) <= kMostThreads;
 }
 
 at::Tensor cross_entropy(at::Tensor& logits, const at::Tensor& targets, bool gradient, double scale) {
@@ -58,11 +78,10 @@ at::Tensor cross_entropy(at::Tensor& logits, const at::Tensor& targets, bool gra
   at::Tensor losses = at::empty({rows}, logits.options().dtype(at::kFloat));
   if (rows == 0) return losses;
   TORCH_CHECK(logits.stride(0) * logits.element_size() % kVectorBytes == 0 && logits.stride(1) == 1 &&
-                  targets.is_contiguous(),
+                  is_aligned(logits) && targets.is_contiguous() && targets.device() == logits.device(),
               "cross_entropy: logits ", logits.sizes(), " with strides ", logits.strides());
-  constexpr int64_t kThreads = 512;  // of a long row
   program.launch(named("cross_entropy", logits), logits.device(), rows,
-                 std::min(whole_warps(vectors(logits)), kThreads), logits.mutable_data_ptr(),
+                 std::min(whole_warps(vectors(logits)), kMostThreads), logits.mutable_data_ptr(),
                  static_cast<long long>(logits.stride(0)), static_cast<int>(columns),
                  targets.const_data_ptr<int64_t>(), losses.mutable_data_ptr<float>(),
                  static_cast<int>(gradient), static_cast<float>(scale));
@@ -77,28 +96,31 @@ at::Tensor gelu_backward(const at::Tensor& x, at::Tensor& d, at::Tensor& y, Gelu
   const int64_t groups = (rows + each - 1) / each;
   at::Tensor sums = at::empty({groups, columns}, x.options().dtype(at::kFloat));
   program.launch(named("gelu_backward", x), x.device(), groups * strips, kThreads, static_cast<int>(form),
-                 x.const_data_ptr(), d.mutable_data_ptr(), y.mutable_data_ptr(),
-                 sums.mutable_data_ptr<float>(), static_cast<long long>(rows), static_cast<int>(columns),
-                 static_cast<int>(strips), static_cast<int>(each));
+                 x.const_data_ptr(), rows_as(x, d, "d"), rows_as(x, y, "y"), sums.mutable_data_ptr<float>(),
+                 static_cast<long long>(rows), static_cast<int>(columns), static_cast<int>(strips),
+                 static_cast<int>(each));
   return sums.sum(0);
 }
 
 std::pair<at::Tensor, at::Tensor> layer_norm_backward(const at::Tensor& dy, const at::Tensor& x,
                                                       const at::Tensor& weight, const at::Tensor& mean,
                                                       const at::Tensor& rstd, const at::Tensor& residual,
-                                                      at::Tensor dx) {
+                                                      at::Tensor dx, bool need_parameters) {
   static Program program("layer_norm.cu", kLayerNorm);
   const int64_t rows = x.size(0), columns = x.size(1), each = rows_of_block(rows);
   const int64_t blocks = (rows + each - 1) / each;
-  at::Tensor sums = at::empty({2, blocks, columns}, x.options().dtype(at::kFloat));
-  float* const of_weight = sums.mutable_data_ptr<float>();
+  at::Tensor of_weight, of_bias;
+  if (need_parameters) {
+    of_weight = at::empty({blocks, columns}, x.options().dtype(at::kFloat));
+    of_bias = at::empty_like(of_weight);
+  }
   program.launch(named("layer_norm_backward", x), x.device(), blocks, whole_warps(vectors(x)),
-                 dy.const_data_ptr(), x.const_data_ptr(), weight.const_data_ptr(), data_or_null(mean),
-                 rstd.const_data_ptr(), data_or_null(residual), data_or_null(dx), of_weight,
-                 of_weight + blocks * columns, static_cast<long long>(rows), static_cast<int>(columns),
-                 static_cast<int>(each));
-  sums = sums.sum(1);
-  return {sums[0], sums[1]};
+                 rows_as(x, dy, "dy"), x.const_data_ptr(), rows_as(x, weight, "weight"), floats_or_null(mean),
+                 rstd.const_data_ptr<float>(), rows_as(x, residual, "residual"), rows_as(x, dx, "dx"),
+                 floats_or_null(of_weight), floats_or_null(of_bias), static_cast<long long>(rows),
+                 static_cast<int>(columns), static_cast<int>(each));
+  if (!need_parameters) return {};
+  return {of_weight.sum(0), of_bias.sum(0)};
 }
 
 }  // namespace pipeline::transformer::cuda

@@ -10,14 +10,16 @@
 // float16. Results do not depend on anything but the arguments.
 namespace pipeline::transformer::cuda {
 
-// The option `cuda_kernels`, which each task has.
+// The option `cuda_kernels` of the tasks whose models are made of this folder's layers.
 inline constexpr const char* kOptionHelp =
     "on a CUDA device, kernels of our own where there are any; so far they have run on an emulated one alone";
 void use_kernels(bool on);  // for all of this plugin; off at first
 // Whether they are on, and x is of a device and a type that they take.
 bool has_kernels_for(const at::Tensor& x);
-// The same for those that take contiguous rows x (N, C) of whole vectors of 16 bytes.
+// The same for those that take contiguous rows x (N, C) of whole vectors of 16 bytes, and for the norms',
+// where a thread has a vector.
 bool has_row_kernels_for(const at::Tensor& x);
+bool has_norm_kernels_for(const at::Tensor& x);
 
 // Negative log likelihoods of the targets: (N), float32; with `gradient`, logits become (softmax - one hot) *
 // scale. logits: (N, C), rows begin at multiples of 16 bytes; targets: (N), int64.
@@ -27,11 +29,12 @@ at::Tensor cross_entropy(at::Tensor& logits, const at::Tensor& targets, bool gra
 // All (N, C).
 at::Tensor gelu_backward(const at::Tensor& x, at::Tensor& d, at::Tensor& y, Gelu form);
 
-// Of layer norm or, where `mean` has no elements, of RMS norm. Returns the gradients of weight and bias: (C),
-// float32. dx, residual: (N, C) or undefined: not wanted, none.
+// Of layer norm or, where `mean` has no elements, of RMS norm. mean, rstd: float32. dx, residual: (N, C) or
+// undefined: not wanted, none. Returns the gradients of weight and bias: (C), float32, undefined where they
+// are not needed.
 std::pair<at::Tensor, at::Tensor> layer_norm_backward(const at::Tensor& dy, const at::Tensor& x,
                                                       const at::Tensor& weight, const at::Tensor& mean,
                                                       const at::Tensor& rstd, const at::Tensor& residual,
-                                                      at::Tensor dx);
+                                                      at::Tensor dx, bool need_parameters);
 
 }  // namespace pipeline::transformer::cuda

@@ -3,7 +3,7 @@
 
 // dy, x, residual, dx: (rows, columns), of whole vectors; mean, rstd: (rows). With h = (x - mean) rstd and g
 // = dy weight, dx = rstd (g - mean(g) - h mean(g h)) + residual. A null mean: RMS norm, where h = x rstd and
-// the mean of g is left out. A null residual: none; a null dx: not wanted. A block does `rows_each` rows;
+// the mean of g is left out. A null residual: none; null results: not wanted. A block does `rows_each` rows;
 // dweight, dbias: (blocks, columns), their sums of dy h and of dy.
 template <class T>
 __device__ void layer_norm_backward(const T* dy, const T* x, const T* weight, const float* mean,
@@ -21,6 +21,7 @@ __device__ void layer_norm_backward(const T* dy, const T* x, const T* weight, co
   const long long end = begin + rows_each < rows ? begin + rows_each : rows;
   for (long long row = begin; row < end; ++row) {
     const Vector<T> of_dy = read(dy, row), of_x = read(x, row);
+    const Vector<T> around = residual != nullptr ? read(residual, row) : Vector<T>{};
     const float m = mean != nullptr ? mean[row] : 0, r = rstd[row];
     float g[kSize], h[kSize], sums[2] = {};  // of g, of g h
     for (int k = 0; k < kSize; ++k) {
@@ -36,13 +37,12 @@ __device__ void layer_norm_backward(const T* dy, const T* x, const T* weight, co
     over_block<Sum>(sums);
     if (!mine) continue;
     const float mean_g = mean != nullptr ? sums[0] / columns : 0, mean_gh = sums[1] / columns;
-    const Vector<T> around = residual != nullptr ? read(residual, row) : Vector<T>{};
     Vector<T> result;
     for (int k = 0; k < kSize; ++k)
       result.values[k] = rounded<T>(r * (g[k] - mean_g - h[k] * mean_gh) + widened(around.values[k]));
     reinterpret_cast<Vector<T>*>(dx)[row * vectors + self] = result;
   }
-  if (!mine) return;
+  if (!mine || dweight == nullptr) return;
   for (int k = 0; k < kSize; ++k) {
     const long long place = static_cast<long long>(blockIdx.x) * columns + self * kSize + k;
     dweight[place] = sum_weight[k];
@@ -51,7 +51,7 @@ __device__ void layer_norm_backward(const T* dy, const T* x, const T* weight, co
 }
 
 #define LAYER_NORM_BACKWARD(T)                                                                              \
-  extern "C" __global__ void layer_norm_backward_##T(                                                       \
+  extern "C" __global__ void __launch_bounds__(1024) layer_norm_backward_##T(                               \
       const T* dy, const T* x, const T* weight, const float* mean, const float* rstd, const T* residual,    \
       T* dx, float* dweight, float* dbias, long long rows, int columns, int rows_each) {                    \
     layer_norm_backward(dy, x, weight, mean, rstd, residual, dx, dweight, dbias, rows, columns, rows_each); \

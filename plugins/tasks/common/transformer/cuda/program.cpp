@@ -1,11 +1,10 @@
 #include "program.hpp"
 
+#include <ATen/Context.h>
 #include <c10/core/Stream.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 #include <dlfcn.h>
-
-#include <vector>
 
 #include "sources.hpp"
 
@@ -37,8 +36,12 @@ struct Library {
   int (*cuGetErrorName)(int, const char**);
 
   Library() {
-    constexpr const char* kName = "libcaffe2_nvrtc.so";
-    void* const library = dlopen(kName, RTLD_NOW | RTLD_LOCAL);
+    constexpr const char* kName = "libcaffe2_nvrtc.so";  // beside LibTorch's other libraries
+    Dl_info cpu_half{};
+    dladdr(reinterpret_cast<const void*>(&at::globalContext), &cpu_half);
+    std::string path(cpu_half.dli_fname == nullptr ? "" : cpu_half.dli_fname);
+    path = path.substr(0, path.rfind('/') + 1) + kName;
+    void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     TORCH_CHECK(library != nullptr, kName, ", by which LibTorch uses NVRTC, cannot be loaded: ", dlerror());
     const auto find = [&](auto& function, const char* name) {
       function = reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(library, name));
@@ -70,6 +73,8 @@ struct Library {
   void check_driver(int status, const std::string& what) const {
     const char* name = "an unknown error";
     if (status != 0) cuGetErrorName(status, &name);
+    constexpr int kOutOfMemory = 2;
+    TORCH_CHECK_WITH(OutOfMemoryError, status != kOutOfMemory, what, ": CUDA out of memory, says the driver");
     TORCH_CHECK(status == 0, what, ": the CUDA driver says ", name);
   }
 };
