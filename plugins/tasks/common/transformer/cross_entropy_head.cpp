@@ -58,8 +58,8 @@ at::Tensor cross_entropy_by_kernel(at::Tensor& logits, const at::Tensor& targets
   return at::scalar_tensor(std::accumulate(losses.begin(), losses.end(), 0.0), at::kDouble);
 }
 
-// What the products with the logits' gradient still multiply by: our kernel has applied the scale, LibTorch's
-// has not, which saves a pass over all logits.
+// What the products with the logits' gradient still multiply by: our kernel for the CPU has applied the
+// scale. LibTorch's operations would need a pass over all logits for it.
 double factor_left(const at::Tensor& logits, double scale) {
   return fast_path(logits) ? 1 : scale / range_scale(logits);
 }

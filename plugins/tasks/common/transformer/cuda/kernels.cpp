@@ -6,8 +6,8 @@
 #include <atomic>
 #include <string>
 
+#include "device_code.hpp"
 #include "program.hpp"
-#include "sources.hpp"
 
 namespace pipeline::transformer::cuda {
 namespace {

@@ -6,7 +6,7 @@
 #include <c10/util/Exception.h>
 #include <dlfcn.h>
 
-#include "sources.hpp"
+#include "device_code.hpp"
 
 namespace pipeline::transformer::cuda {
 namespace {
