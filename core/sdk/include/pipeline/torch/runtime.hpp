@@ -42,6 +42,14 @@ inline c10::Stream to_torch(pl_stream stream, c10::Device device) {
   return c10::Stream(c10::Stream::UNSAFE, device, reinterpret_cast<c10::StreamId>(stream.handle));
 }
 
+// Path of another of LibTorch's libraries: they are in one folder.
+inline std::string libtorch_path(const char* name) {
+  Dl_info cpu_half{};
+  dladdr(reinterpret_cast<const void*>(&at::globalContext), &cpu_half);
+  const std::string path(cpu_half.dli_fname == nullptr ? "" : cpu_half.dli_fname);
+  return path.substr(0, path.rfind('/') + 1) + name;
+}
+
 // Makes the run's device and stream usable and current in this thread, the main one, or throws. Plugins
 // link only the CPU half of LibTorch; the CUDA half registers itself when loaded, which must happen before
 // the process first uses CUDA.
@@ -49,11 +57,7 @@ inline c10::Device open_device(const pl_run_info& run) {
   const pl_device device = run.device;
   const c10::Device result = to_torch(device);
   if (!result.is_cuda()) return result;
-  Dl_info cpu_half{};
-  dladdr(reinterpret_cast<const void*>(&at::globalContext), &cpu_half);
-  std::string path(cpu_half.dli_fname == nullptr ? "" : cpu_half.dli_fname);
-  path = path.substr(0, path.rfind('/') + 1) + "libtorch_cuda.so";
-  if (dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr)
+  if (dlopen(libtorch_path("libtorch_cuda.so").c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr)
     fail_with(PL_ERROR_UNSUPPORTED, name_of(device),
               ": the CUDA half of LibTorch cannot be loaded: ", dlerror());
   if (!at::globalContext().hasCUDA())

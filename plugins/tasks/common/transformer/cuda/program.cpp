@@ -1,10 +1,8 @@
 #include "program.hpp"
 
-#include <ATen/Context.h>
-#include <c10/core/Stream.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 #include <dlfcn.h>
+#include <pipeline/torch/runtime.hpp>
 
 #include "device_code.hpp"
 
@@ -36,12 +34,8 @@ struct Library {
   int (*cuGetErrorName)(int, const char**);
 
   Library() {
-    constexpr const char* kName = "libcaffe2_nvrtc.so";  // beside LibTorch's other libraries
-    Dl_info cpu_half{};
-    dladdr(reinterpret_cast<const void*>(&at::globalContext), &cpu_half);
-    std::string path(cpu_half.dli_fname == nullptr ? "" : cpu_half.dli_fname);
-    path = path.substr(0, path.rfind('/') + 1) + kName;
-    void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    constexpr const char* kName = "libcaffe2_nvrtc.so";
+    void* const library = dlopen(libtorch_path(kName).c_str(), RTLD_NOW | RTLD_LOCAL);
     TORCH_CHECK(library != nullptr, kName, ", by which LibTorch uses NVRTC, cannot be loaded: ", dlerror());
     const auto find = [&](auto& function, const char* name) {
       function = reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(library, name));
@@ -147,7 +141,7 @@ void Program::launch_(const std::string& kernel, c10::Device device, int64_t blo
   const Library& by = library();
   Library::Handle function = nullptr;
   by.check_driver(by.cuModuleGetFunction(&function, module(device), kernel.c_str()), kernel);
-  void* const stream = c10::impl::VirtualGuardImpl(device.type()).getStream(device).native_handle();
+  void* const stream = current_stream(device).handle;
   by.check_driver(by.cuLaunchKernel(function, static_cast<unsigned>(blocks), 1, 1,
                                     static_cast<unsigned>(threads), 1, 1, 0, stream, arguments, nullptr),
                   kernel);
