@@ -1,34 +1,19 @@
 #include "attention.hpp"
 
 #include <ATen/ATen.h>
-#include <dlfcn.h>
 
 #include <algorithm>
 #include <cmath>
 #include <optional>
 
 #include "attention_paths.hpp"
+#include "cuda/program.hpp"
 #include "gemm.hpp"
 #include "kernels/kernels.hpp"
 #include "packed_batch.hpp"
 
 namespace pipeline::transformer {
 namespace {
-
-// Compute capability of a CUDA device, 80 for 8.0. LibTorch's half for the CPU, which alone is linked, does
-// not tell; the driver, which it has loaded, does.
-int compute_capability(at::Device device) {
-  constexpr int kMajor = 75, kMinor = 76;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_...
-  static const auto ask = [] {
-    void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    return reinterpret_cast<int (*)(int*, int, int)>(driver ? dlsym(driver, "cuDeviceGetAttribute")
-                                                            : nullptr);
-  }();
-  int major = 0, minor = 0;
-  const bool known =
-      ask != nullptr && ask(&major, kMajor, device.index()) == 0 && ask(&minor, kMinor, device.index()) == 0;
-  return known ? 10 * major + minor : 0;
-}
 
 at::Tensor per_head(const at::Tensor& x, int64_t start, int64_t length, int64_t heads) {  // (1, H, length, D)
   return x.narrow(0, start, length).view({length, heads, -1}).transpose(0, 1).unsqueeze(0);
@@ -162,7 +147,7 @@ at::Tensor ragged_attention(const at::Tensor& q, const at::Tensor& k, const at::
               " heads, ", layout.heads_of_keys(), " of keys");
   check_bias(bias, layout);
   if (kernels_take(q, k, v, bias)) return attention_by_kernels(q, k, v, layout, dropout, bias);
-  if (q.is_cuda() && flash_can(q, layout, bias, compute_capability(q.device())))
+  if (q.is_cuda() && flash_can(q, layout, bias, cuda::compute_capability(q.device())))
     return flash_attention(q, k, v, layout, dropout);
   return attention_of_sequences(q, k, v, layout, dropout, bias);
 }
@@ -173,7 +158,7 @@ at::Tensor ragged_self_attention(const at::Tensor& qkv, const AttentionLayout& l
   check_bias(bias, layout);
   if (kernels_take(q, k, v, bias)) return self_attention_by_kernels(qkv, layout, dropout, bias);
   if (q.is_cuda()) {
-    const int capability = compute_capability(q.device());
+    const int capability = cuda::compute_capability(q.device());
     if (cudnn_can(q, layout, dropout, bias, capability)) return cudnn_self_attention(qkv, layout);
     if (flash_can(q, layout, bias, capability)) return flash_self_attention(qkv, layout, dropout);
   }

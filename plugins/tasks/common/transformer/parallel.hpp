@@ -8,8 +8,8 @@
 
 namespace pipeline::transformer {
 
-// Our own kernels take contiguous fp32 rows in host memory. Everything else (CUDA, bf16, fp16, fp64) goes
-// through ATen, which computes the same functions.
+// Our own kernels for the CPU take contiguous fp32 rows in host memory. Everything else (CUDA, bf16, fp16,
+// fp64) goes through ATen, which computes the same functions, but for what cuda/kernels.hpp may take.
 inline bool fast_path(const at::Tensor& x) {
   return x.device().is_cpu() && x.scalar_type() == at::kFloat && x.is_contiguous();
 }

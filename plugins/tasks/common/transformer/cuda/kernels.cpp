@@ -6,7 +6,6 @@
 #include <atomic>
 #include <string>
 
-#include "device_code.hpp"
 #include "program.hpp"
 
 namespace pipeline::transformer::cuda {

@@ -4,8 +4,6 @@
 #include <dlfcn.h>
 #include <pipeline/torch/runtime.hpp>
 
-#include "device_code.hpp"
-
 namespace pipeline::transformer::cuda {
 namespace {
 
@@ -22,7 +20,6 @@ struct Library {
   int (*nvrtcGetCUBIN)(Handle, char*);
   int (*nvrtcDestroyProgram)(Handle*);
   const char* (*nvrtcGetErrorString)(int);
-  int (*cuDeviceGetAttribute)(int*, int attribute, int device);
   int (*cuCtxGetCurrent)(Handle*);
   int (*cuCtxSetCurrent)(Handle);
   int (*cuDevicePrimaryCtxRetain)(Handle*, int device);
@@ -52,7 +49,6 @@ struct Library {
     FIND(nvrtcGetCUBIN);
     FIND(nvrtcDestroyProgram);
     FIND(nvrtcGetErrorString);
-    FIND(cuDeviceGetAttribute);
     FIND(cuCtxGetCurrent);
     FIND(cuCtxSetCurrent);
     FIND(cuDevicePrimaryCtxRetain);
@@ -90,16 +86,6 @@ void enter_context(c10::Device device) {
   by.check_driver(by.cuCtxSetCurrent(context), "cuCtxSetCurrent");
 }
 
-std::string architecture(c10::Device device) {
-  constexpr int kMajor = 75, kMinor = 76;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_...
-  int major = 0, minor = 0;
-  library().check_driver(library().cuDeviceGetAttribute(&major, kMajor, device.index()),
-                         "compute capability");
-  library().check_driver(library().cuDeviceGetAttribute(&minor, kMinor, device.index()),
-                         "compute capability");
-  return "sm_" + std::to_string(10 * major + minor);
-}
-
 // Code for the device.
 std::string compiled(const std::string& name, const std::string& source, const std::string& architecture) {
   const Library& by = library();
@@ -129,9 +115,22 @@ std::string compiled(const std::string& name, const std::string& source, const s
 
 }  // namespace
 
+int compute_capability(c10::Device device) {
+  constexpr int kMajor = 75, kMinor = 76;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_...
+  static const auto ask = [] {
+    void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    return reinterpret_cast<int (*)(int*, int, int)>(driver ? dlsym(driver, "cuDeviceGetAttribute")
+                                                            : nullptr);
+  }();
+  int major = 0, minor = 0;
+  const bool known =
+      ask != nullptr && ask(&major, kMajor, device.index()) == 0 && ask(&minor, kMinor, device.index()) == 0;
+  return known ? 10 * major + minor : 0;
+}
+
 void* Program::module(c10::Device device) {
   std::call_once(compiled_, [&] {
-    const std::string code = compiled(name_, source_, architecture(device));
+    const std::string code = compiled(name_, source_, "sm_" + std::to_string(compute_capability(device)));
     library().check_driver(library().cuModuleLoadData(&module_, code.data()), name_);
   });
   return module_;
