@@ -49,8 +49,7 @@ TEST_P(Attention, OfEqualLengths) {
 
 // As the layers of a stack do.
 TEST_P(Attention, OfALayoutThatIsOnTheDeviceAlready) {
-  const AttentionLayout all = layout({1, 130, 7, 0, 300}, true),
-                        there = on_device(all, at::Device(GetParam().device));
+  const AttentionLayout all = layout({1, 130, 7, 0, 300}, true), there = shared_by_layers(all);
   const at::Tensor qkv = here(values({all.queries.rows(), 6 * 64}, 1).to(type()));
   EXPECT_TRUE(ragged_self_attention(qkv, there).equal(ragged_self_attention(qkv, all)));
   const AttentionLayout some = queries_at(there, {0, 129, 130, 437});
@@ -170,6 +169,36 @@ TEST_P(Attention, WithABias) {
   const AttentionLayout all = layout({5, 140, 0, 33}, false);
   expect_same({values({178, 3 * 32}, 1), values({pair_starts(all).back() * all.heads}, 4)},
               [&](const Tensors& t, at::ScalarType) { return ragged_self_attention(t[0], all, {}, t[1]); });
+}
+
+// As that of chosen rows of proteins, which see all of theirs. Between CPU and device the rectangles differ.
+TEST_P(Attention, WithABiasOfPairs) {
+  AttentionLayout some{.heads = 2, .causal = false};
+  some.queries.starts = {0, 2, 2, 6, 7};
+  some.keys.starts = {0, 9, 12, 160, 170};
+  const int64_t pairs = pair_starts(some).back();
+  const auto attend = [&](const Tensors& t, at::ScalarType) {
+    const AttentionLayout layout = shared_by_layers(some);
+    const PairIndex index = pairs_of(layout, t[0].device());
+    EXPECT_EQ(index.query.numel(), pairs);
+    const Tensors biases = biases_of_pairs(t[3], index, layout);
+    return ragged_attention(t[0], t[1], t[2], layout, {}, biases[0]) +
+           ragged_attention(t[0], t[1], t[2], layout, {}, biases[1]);
+  };
+  const Tensors in = {values({7, 32}, 1), values({170, 32}, 2), values({170, 32}, 3), values({pairs, 4}, 4)};
+  expect_same(in, attend);
+  // The same numbers in the other form: of each sequence head by head.
+  Tensors by_head;
+  const std::vector<int64_t> starts = pair_starts(some);
+  for (size_t s = 0; s + 1 < starts.size(); ++s)
+    by_head.push_back(in[3].narrow(0, starts[s], starts[s + 1] - starts[s]).narrow(1, 0, 2).t().flatten());
+  const at::Tensor exact = ragged_attention(in[0], in[1], in[2], some, {}, at::cat(by_head));
+  const AttentionLayout layout = shared_by_layers(some);
+  const at::Tensor x = here(in[3].to(type()));
+  const at::Tensor made =
+      ragged_attention(here(in[0].to(type())), here(in[1].to(type())), here(in[2].to(type())), layout, {},
+                       biases_of_pairs(x, pairs_of(layout, x.device()), layout)[0]);
+  expect_close(made, exact, 3 * tolerance(), "by heads");
 }
 
 // In float32 everywhere, so that a rotated bfloat16 is rounded once.

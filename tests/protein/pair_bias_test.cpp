@@ -17,8 +17,7 @@ PairInputs inputs_of(const PackedProteins& batch) {
           .flags = batch.flags,
           .positions = batch.positions,
           .chains = batch.chains,
-          .keys = batch.sequences,
-          .queries = batch.sequences,
+          .layout = {.queries = batch.sequences, .keys = batch.sequences, .heads = 3, .causal = false},
           .query_rows = {}};
 }
 
@@ -27,12 +26,40 @@ std::vector<at::Tensor> networks(int64_t layers, int64_t width = 24, int64_t hea
           values({layers, width, heads}, 3) * 0.3};
 }
 
-// Our kernels against ATen in double precision; results of all layers, one after another.
+PairNetwork network_of(const std::vector<at::Tensor>& in) {
+  return {.weight = in[0], .offsets = in[1], .out = in[2]};
+}
+
+// (pairs, layers * heads) of what the kernels make.
+at::Tensor by_pairs(const std::vector<at::Tensor>& biases, const transformer::AttentionLayout& layout) {
+  const std::vector<int64_t> starts = transformer::pair_starts(layout);
+  std::vector<at::Tensor> layers;
+  for (const at::Tensor& bias : biases) {
+    std::vector<at::Tensor> parts;
+    for (size_t s = 0; s + 1 < starts.size(); ++s) {
+      const int64_t count = starts[s + 1] - starts[s];
+      parts.push_back(
+          bias.narrow(0, starts[s] * layout.heads, count * layout.heads).view({layout.heads, count}).t());
+    }
+    layers.push_back(at::cat(parts));
+  }
+  return at::cat(layers, 1);
+}
+
+at::Tensor values_by_torch(const PairInputs& inputs, const std::vector<at::Tensor>& network) {
+  const transformer::PairIndex pairs =
+      transformer::pairs_of(transformer::shared_by_layers(inputs.layout), at::kCPU);
+  return pair_values(inputs, network_of(network), pairs);
+}
+
+// Our kernels against LibTorch in double precision.
 void expect_same(const PairInputs& inputs, int64_t layers) {
-  const auto joined = [&](const std::vector<at::Tensor>& in) {
-    return at::cat(pair_bias(inputs, {.weight = in[0], .offsets = in[1], .out = in[2]}));
-  };
-  expect_same_function(networks(layers), joined, joined, 5e-6);
+  expect_same_function(
+      networks(layers),
+      [&](const std::vector<at::Tensor>& in) {
+        return by_pairs(pair_bias(inputs, network_of(in)), inputs.layout);
+      },
+      [&](const std::vector<at::Tensor>& in) { return values_by_torch(inputs, in); }, 5e-6);
 }
 
 TEST(PairBias, IsWhatAtenComputes) {
@@ -43,7 +70,7 @@ TEST(PairBias, OfSomeQueriesOnly) {
   const PackedProteins batch = pack({chain(70), chain(4, 2), chain(123, 3)});
   PairInputs inputs = inputs_of(batch);
   inputs.query_rows = {0, 9, 69, 74, 75, 196};
-  inputs.queries.starts = {0, 3, 3, 6};
+  inputs.layout.queries.starts = {0, 3, 3, 6};
   expect_same(inputs, 2);
 }
 
@@ -60,7 +87,7 @@ TEST(PairBias, OfResiduesWithMissingAtomsAndOfSeveralChains) {
 TEST(PairBias, ThreadsDoNotMatter) {
   const PairInputs inputs = inputs_of(pack({chain(150), chain(170, 2)}));
   expect_threads_do_not_matter(networks(2), [&](const std::vector<at::Tensor>& in) {
-    return at::cat(pair_bias(inputs, {.weight = in[0], .offsets = in[1], .out = in[2]}));
+    return at::cat(pair_bias(inputs, network_of(in)));
   });
 }
 
@@ -72,15 +99,12 @@ TEST(PairBias, OfLowPrecisionNetworksSeesExactPlaces) {
     for (Vec3* place : {&residue.n, &residue.ca, &residue.c}) place->x += 150;
   const PairInputs near = inputs_of(pack({chain(60)})), far = inputs_of(pack({residues}));
   std::vector<at::Tensor> network = networks(2);
-  const auto bias = [&](const PairInputs& inputs, auto&& of) {
-    return at::cat(of(inputs, PairNetwork{.weight = network[0], .offsets = network[1], .out = network[2]}));
-  };
-  const at::Tensor exact = bias(near, pair_bias);
+  const at::Tensor exact = values_by_torch(near, network);
   for (at::Tensor& tensor : network) tensor = tensor.to(at::kBFloat16);
-  for (const at::Tensor& rounded : {bias(far, pair_bias), bias(far, pair_bias_by_torch)}) {
-    EXPECT_EQ(rounded.scalar_type(), at::kFloat);
+  const std::vector<at::Tensor> biases = pair_bias(far, network_of(network));
+  EXPECT_EQ(biases[0].scalar_type(), at::kFloat);
+  for (const at::Tensor& rounded : {by_pairs(biases, far.layout), values_by_torch(far, network)})
     EXPECT_LT((rounded - exact).norm().item<float>(), 0.02f * exact.norm().item<float>());
-  }
 }
 
 // Far more pairs share a class than bfloat16 can count.
@@ -92,9 +116,7 @@ TEST(PairBias, GradientsOfLowPrecisionOffsetsAddUpInFloat) {
     std::vector<at::Tensor> leaves;
     for (const at::Tensor& tensor : network)
       leaves.push_back(tensor.to(at::kBFloat16).to(type).requires_grad_(true));
-    at::cat(pair_bias_by_torch(inputs, {.weight = leaves[0], .offsets = leaves[1], .out = leaves[2]}))
-        .sum()
-        .backward();
+    values_by_torch(inputs, leaves).sum().backward();
     return leaves[1].grad();
   };
   transformer::testing::expect_close(gradient(at::kBFloat16), gradient(at::kDouble), 1e-2, "offsets");
@@ -103,10 +125,9 @@ TEST(PairBias, GradientsOfLowPrecisionOffsetsAddUpInFloat) {
 TEST(PairBias, OfNothing) {
   PairInputs inputs = inputs_of(pack({chain(5)}));
   inputs.query_rows = {};
-  inputs.queries.starts = {0, 0};
+  inputs.layout.queries.starts = {0, 0};
   const std::vector<at::Tensor> network = networks(2);
-  const std::vector<at::Tensor> biases =
-      pair_bias(inputs, {.weight = network[0], .offsets = network[1], .out = network[2]});
+  const std::vector<at::Tensor> biases = pair_bias(inputs, network_of(network));
   ASSERT_EQ(biases.size(), 2u);
   EXPECT_EQ(biases[0].numel(), 0);
 }

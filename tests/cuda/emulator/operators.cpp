@@ -44,15 +44,10 @@ Waits& waits() {
 }
 
 // Their results depend on values in their size.
-const std::unordered_set<std::string> kWaiting{"aten::nonzero",
-                                               "aten::masked_select",
-                                               "aten::_unique2",
-                                               "aten::unique_dim",
-                                               "aten::unique_consecutive",
-                                               "aten::repeat_interleave",
-                                               "aten::bincount",
-                                               "aten::equal",
-                                               "aten::is_nonzero"};
+const std::unordered_set<std::string> kWaiting{
+    "aten::nonzero",    "aten::masked_select",      "aten::_unique2",
+    "aten::unique_dim", "aten::unique_consecutive", "aten::bincount",
+    "aten::equal",      "aten::is_nonzero"};
 
 // CUDA has no deterministic implementation of them
 // (https://docs.pytorch.org/docs/stable/generated/torch.use_deterministic_algorithms.html).
@@ -185,7 +180,8 @@ void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const std::string& name = op.operator_name().name;
   const bool by_mask =
       name == "aten::index" || name == "aten::index_put_" || name == "aten::_index_put_impl_";
-  if (kWaiting.contains(name)) waited("cudaStreamSynchronize");
+  const bool unknown_size = name == "aten::repeat_interleave" && stack->back().isNone();  // of its output
+  if (kWaiting.contains(name) || unknown_size) waited("cudaStreamSynchronize");
   if (at::globalContext().deterministicAlgorithms() && kNotDeterministic.contains(name))
     TORCH_CHECK(false, name, " does not have a deterministic implementation on CUDA");
 

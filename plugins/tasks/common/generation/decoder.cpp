@@ -40,7 +40,7 @@ at::Tensor Decoder::run(at::IntArrayRef tokens, at::IntArrayRef positions, const
   const int64_t width = model_.heads() * model_.head_width(), keys = model_.key_heads() * model_.head_width();
   const auto there = [&](at::IntArrayRef values) { return transformer::to_device(values, model_.device()); };
   const at::Tensor rows = there(cache_rows), places = there(positions);
-  const AttentionLayout uploaded = transformer::on_device(layout, model_.device());
+  const AttentionLayout uploaded = transformer::shared_by_layers(layout);
   at::Tensor x = model_.embed(there(tokens), places);
   for (size_t i = 0; i < cache_.size(); ++i) {
     at::Tensor& cache = cache_[i];

@@ -31,7 +31,7 @@ struct AttentionLayout {
   // The most tokens that a sequence can have, 0: not known. Where all of a batch have it, as with long texts
   // in every batch, a kernel that is made for so many sequences of this length pays.
   int64_t full_length = 0;
-  std::shared_ptr<const UploadedLayout> uploaded = nullptr;  // by on_device()
+  std::shared_ptr<UploadedLayout> uploaded = nullptr;  // by shared_by_layers()
 
   int64_t heads_of_keys() const { return key_heads == 0 ? heads : key_heads; }
   int64_t sharing() const { return heads / heads_of_keys(); }  // queries' heads to one of keys
@@ -42,14 +42,14 @@ struct AttentionLayout {
 // Queries at these rows of `whole` alone (ascending), keys as they are.
 AttentionLayout queries_at(const AttentionLayout& whole, const std::vector<int64_t>& rows);
 
-// The same with what attention on this device needs of it there, uploaded once for all layers that share it.
-AttentionLayout on_device(AttentionLayout layout, at::Device device);
+// The same, whose copies share what attention needs of it on a device: it is made and uploaded once.
+AttentionLayout shared_by_layers(AttentionLayout layout);
 
 // q: (Nq, C), k and v: (Nk, C) or key_heads' share of that, all with rows at any stride, C = heads * head
 // width
 // -> (Nq, C), fp32 or the dtype of q. Scaled by 1/sqrt(head width). Differentiable.
 // `bias`: (pairs * heads), undefined for none: for each sequence, one after another, (heads, queries, keys);
-// added to the scaled scores. Differentiable.
+// or one of biases_of_pairs(). Added to the scaled scores. Differentiable.
 at::Tensor ragged_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             const AttentionLayout& layout, const Dropout& dropout = {},
                             const at::Tensor& bias = {});
@@ -70,5 +70,16 @@ bool cudnn_can(const at::Tensor& q, const AttentionLayout& layout, const Dropout
 
 // (sequences + 1) how many pairs of a query and a key the sequences before have together.
 std::vector<int64_t> pair_starts(const AttentionLayout& layout);
+
+// All pairs on a device: sequence by sequence, query by query. (pairs) int64 each.
+struct PairIndex {
+  at::Tensor query, key;  // their rows
+  at::Tensor place;       // in a bias
+};
+PairIndex pairs_of(const AttentionLayout& layout, at::Device device);
+
+// (pairs, n * heads) -> n biases for attention of this very layout, on any device. Differentiable.
+std::vector<at::Tensor> biases_of_pairs(const at::Tensor& of_pairs, const PairIndex& pairs,
+                                        const AttentionLayout& layout);
 
 }  // namespace pipeline::transformer

@@ -223,7 +223,7 @@ class CrossAttention : public torch::autograd::Function<CrossAttention> {
 
 bool kernels_take(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& bias) {
   return fast_rows(q) && fast_rows(k) && fast_rows(v) && k.stride(0) == v.stride(0) &&
-         (!bias.defined() || bias.scalar_type() == at::kFloat);
+         (!bias.defined() || (bias.dim() == 1 && bias.scalar_type() == at::kFloat));
 }
 
 at::Tensor attention_by_kernels(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,

@@ -12,11 +12,6 @@
 
 namespace pipeline::transformer {
 
-struct UploadedLayout {
-  at::Tensor of_queries, of_keys;  // (sequences + 1) int32: where each begins
-  std::optional<at::Tensor> seen;  // (sequences) int32: how many keys there are; not set: all
-};
-
 namespace {
 
 // How many keys the queries of each sequence see, all of them or up to the last query's position; nullopt
@@ -42,18 +37,17 @@ bool sees_all(const AttentionLayout& layout, const std::vector<int64_t>& seen) {
   return true;
 }
 
-std::shared_ptr<const UploadedLayout> upload(const AttentionLayout& layout, at::Device device) {
+const FlashOffsets& flash_offsets(const AttentionLayout& layout, at::Device device) {
+  std::optional<FlashOffsets>& made = layout.uploaded->offsets;
+  if (made) return *made;
   const auto there = [&](const std::vector<int64_t>& numbers) {
     return to_device(numbers, device).to(at::kInt);
   };
+  made.emplace().of_queries = there(layout.queries.starts);
+  made->of_keys = layout.queries.starts == layout.keys.starts ? made->of_queries : there(layout.keys.starts);
   const auto seen = keys_seen(layout);
-  if (!seen) return nullptr;
-  auto result = std::make_shared<UploadedLayout>();
-  result->of_queries = there(layout.queries.starts);
-  result->of_keys =
-      layout.queries.starts == layout.keys.starts ? result->of_queries : there(layout.keys.starts);
-  if (!sees_all(layout, *seen)) result->seen = there(*seen);
-  return result;
+  if (seen && !sees_all(layout, *seen)) made->seen = there(*seen);
+  return *made;
 }
 
 // Where there is at most one query to a sequence and heads share keys, flash attention takes these heads for
@@ -69,14 +63,14 @@ struct Flash {
   double dropout;
 
   Flash(const AttentionLayout& of, const Dropout& drop, at::Device device)
-      : layout(on_device(of, device)), dropout(drop.active() ? drop.p : 0.0) {
+      : layout(shared_by_layers(of)), dropout(drop.active() ? drop.p : 0.0) {
     // Computed again, this call must drop the same.
     if (drop.active()) seed_generator(at::globalContext().defaultGenerator(device), drop.key);
   }
 
   // The result, and what the backward pass needs besides it.
   std::array<at::Tensor, 4> forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const {
-    const UploadedLayout& there = *layout.uploaded;
+    const FlashOffsets& there = flash_offsets(layout, q.device());
     auto [out, log_sum, random, unused, mask] =
         at::_flash_attention_forward(q, k, v, there.of_queries, there.of_keys, layout.queries.longest(),
                                      layout.keys.longest(), dropout, layout.causal,
@@ -87,13 +81,13 @@ struct Flash {
   std::tuple<at::Tensor, at::Tensor, at::Tensor> backward(const at::Tensor& dout, const at::Tensor& q,
                                                           const at::Tensor& k, const at::Tensor& v,
                                                           at::ArrayRef<at::Tensor> forward) const {
-    return at::_flash_attention_backward(
-        dout, q, k, v, forward[0], forward[1], layout.uploaded->of_queries, layout.uploaded->of_keys,
-        layout.queries.longest(), layout.keys.longest(), dropout, layout.causal, forward[2], forward[3]);
+    const FlashOffsets& there = flash_offsets(layout, q.device());
+    return at::_flash_attention_backward(dout, q, k, v, forward[0], forward[1], there.of_queries,
+                                         there.of_keys, layout.queries.longest(), layout.keys.longest(),
+                                         dropout, layout.causal, forward[2], forward[3]);
   }
 };
 
-at::Tensor heads_of(const at::Tensor& x, int64_t heads) { return x.view({x.size(0), heads, -1}); }
 // (N, heads, width) each.
 Parts parts_of_heads(const at::Tensor& qkv, const AttentionLayout& layout) {
   const int64_t heads = layout.heads, keys = layout.heads_of_keys();
@@ -190,11 +184,6 @@ constexpr int64_t kMultipleOfWidth = 8;
 
 }  // namespace
 
-AttentionLayout on_device(AttentionLayout layout, at::Device device) {
-  if (device.is_cuda() && !layout.uploaded) layout.uploaded = upload(layout, device);
-  return layout;
-}
-
 bool flash_can(const at::Tensor& q, const AttentionLayout& layout, const at::Tensor& bias, int capability) {
   constexpr int64_t kWidest = 256;  // elements of a head
   const int64_t width = q.size(1) / layout.heads;
@@ -227,7 +216,7 @@ at::Tensor flash_attention(const at::Tensor& q, const at::Tensor& k, const at::T
                            const AttentionLayout& layout, const Dropout& dropout) {
   if (flash_shares(layout)) return FlashAttention::apply(q, k, v, Flash(layout, dropout, q.device()));
   const auto each = [&](const at::Tensor& of) {
-    return joined(for_each_head(heads_of(of, layout.key_heads), layout));
+    return joined(heads_of(of, layout.key_heads).repeat_interleave(layout.sharing(), 1));
   };
   AttentionLayout own = layout;
   own.key_heads = 0;

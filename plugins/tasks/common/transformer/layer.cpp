@@ -167,7 +167,7 @@ RowsOfLayer rows_of_layer(const LayerPass& pass, const std::vector<int64_t>& row
   const at::Device device = x.device();
   RowsOfLayer result{.index = to_device(rows, device), .layout = queries_at(pass.layout, rows)};
   if (takes_consecutive(pass.layout, x, compute)) leave_out_unseen_keys(result, device);
-  result.layout = on_device(std::move(result.layout), device);
+  result.layout = shared_by_layers(std::move(result.layout));
   if (pass.rotation.cos.defined())
     result.rotation = {pass.rotation.cos.index_select(0, result.index),
                        pass.rotation.sin.index_select(0, result.index)};
@@ -221,7 +221,7 @@ at::Tensor run_layers(const std::vector<Layer>& layers, at::Tensor x, const Laye
       takes_consecutive(shared.layout, x, pass.compute) ? without_gaps(wanted, shared.layout.keys) : wanted;
   const bool few = few_rows(rows.size(), count), all = static_cast<int64_t>(wanted.size()) == count;
   LayerPass there = shared;
-  there.layout = on_device(shared.layout, x.device());
+  there.layout = shared_by_layers(shared.layout);
   const auto held = std::make_shared<const Held>(
       Held{std::move(there), pass, few ? rows_of_layer(shared, rows, x, pass.compute) : RowsOfLayer{}});
   for (size_t i = 0; i < layers.size(); ++i) {

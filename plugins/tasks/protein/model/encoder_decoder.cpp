@@ -152,7 +152,8 @@ EncoderDecoder::States EncoderDecoder::body(const PackedProteins& batch, const F
   const Rows visible = rows_of(batch, batch.visible_rows), targets = rows_of(batch, batch.target_rows);
   const auto of_visible = [&](const at::Tensor& x) { return x.index_select(0, visible.index); };
   const auto layout = [&](const Ragged& queries, const Ragged& keys) {
-    return AttentionLayout{.queries = queries, .keys = keys, .heads = config_.num_heads, .causal = false};
+    return transformer::shared_by_layers(
+        {.queries = queries, .keys = keys, .heads = config_.num_heads, .causal = false});
   };
   const auto among = [&](const Ragged& rows) {
     return transformer::LayerPass{
@@ -160,6 +161,8 @@ EncoderDecoder::States EncoderDecoder::body(const PackedProteins& batch, const F
         .dropout = {.attention = config_.attention_dropout, .residual = config_.dropout}};
   };
   const transformer::LayerPass among_visible = among(visible.samples), among_all = among(batch.sequences);
+  const transformer::RowsOfLayer at_targets{.index = targets.index,
+                                            .layout = layout(targets.samples, batch.sequences)};
 
   const Tensors x = pass.run_once(
       0,
@@ -170,8 +173,7 @@ EncoderDecoder::States EncoderDecoder::body(const PackedProteins& batch, const F
                                             .flags = of_visible(batch.flags),
                                             .positions = of_visible(batch.positions),
                                             .chains = of_visible(batch.chains),
-                                            .keys = visible.samples,
-                                            .queries = visible.samples,
+                                            .layout = among_visible.layout,
                                             .query_rows = {}},
                                            encoder_pairs_));
       },
@@ -203,8 +205,7 @@ EncoderDecoder::States EncoderDecoder::body(const PackedProteins& batch, const F
                          .flags = batch.flags,
                          .positions = batch.positions,
                          .chains = batch.chains,
-                         .keys = batch.sequences,
-                         .queries = batch.sequences,
+                         .layout = among_all.layout,
                          .query_rows = {}};
         const int64_t whole = config_.num_decoder_layers - 1;
         Tensors biases;
@@ -212,7 +213,7 @@ EncoderDecoder::States EncoderDecoder::body(const PackedProteins& batch, const F
         network.out = decoder_pairs_.out.narrow(0, 0, whole);
         if (whole > 0) biases = pair_bias(pairs, network);
         network.out = decoder_pairs_.out.narrow(0, whole, 1);
-        pairs.queries = targets.samples;
+        pairs.layout = at_targets.layout;
         pairs.query_rows = targets.numbers;
         biases.push_back(pair_bias(pairs, network)[0]);
         return with_first(start, biases);
@@ -220,8 +221,6 @@ EncoderDecoder::States EncoderDecoder::body(const PackedProteins& batch, const F
       {h});
   h = y[0];
   for (size_t i = 0; i + 1 < decoder_.size(); ++i) h = run(decoder_[i], h, y[i + 1], among_all, {});
-  const transformer::RowsOfLayer at_targets{.index = targets.index,
-                                            .layout = layout(targets.samples, batch.sequences)};
   return {run(decoder_.back(), h, y.back(), among_all, at_targets), h};
 }
 

@@ -48,8 +48,8 @@ class Pairs {
         positions_(inputs.positions.const_data_ptr<int64_t>()),
         chains_(inputs.chains.const_data_ptr<int64_t>()) {
     starts_.push_back(0);
-    for (int64_t s = 0; s < inputs.keys.sequences(); ++s) {
-      const int64_t queries = inputs.queries.length(s), keys = inputs.keys.length(s);
+    for (int64_t s = 0; s < inputs.layout.keys.sequences(); ++s) {
+      const int64_t queries = inputs.layout.queries.length(s), keys = inputs.layout.keys.length(s);
       starts_.push_back(starts_.back() + queries * keys);
       if (queries == 0) continue;
       const int64_t each = std::max<int64_t>(1, kTaskPairs / keys);
@@ -61,8 +61,8 @@ class Pairs {
   int64_t count() const { return starts_.back(); }
   const std::vector<Task>& tasks() const { return tasks_; }
   int64_t start(int64_t sequence) const { return starts_[static_cast<size_t>(sequence)]; }
-  int64_t keys(int64_t sequence) const { return inputs_.keys.length(sequence); }
-  int64_t queries(int64_t sequence) const { return inputs_.queries.length(sequence); }
+  int64_t keys(int64_t sequence) const { return inputs_.layout.keys.length(sequence); }
+  int64_t queries(int64_t sequence) const { return inputs_.layout.queries.length(sequence); }
 
   // Calls body(pair, count, features, classes) for blocks of a task's pairs; `pair` counts within the
   // sequence.
@@ -86,13 +86,13 @@ class Pairs {
  private:
   void write_run(int64_t sequence, int64_t query, int64_t first_key, int64_t count, float* features,
                  int64_t* classes) const {
-    const int64_t number = inputs_.queries.start(sequence) + query;
+    const int64_t number = inputs_.layout.queries.start(sequence) + query;
     const int64_t i = inputs_.query_rows.empty() ? number : inputs_.query_rows[static_cast<size_t>(number)];
     const float* const a = frames_ + i * kFrameSize;
     const uint8_t flags = flags_[i];
     thread_local std::vector<float> distances;
     distances.resize(static_cast<size_t>(count));
-    const int64_t row = inputs_.keys.start(sequence) + first_key;
+    const int64_t row = inputs_.layout.keys.start(sequence) + first_key;
     for (int64_t n = 0; n < count; ++n) {
       const float* const b = frames_ + (row + n) * kFrameSize;
       const float x = b[9] - a[9], y = b[10] - a[10], z = b[11] - a[11];
@@ -267,8 +267,11 @@ class PairBias : public torch::autograd::Function<PairBias> {
 }  // namespace
 
 std::vector<at::Tensor> pair_bias(const PairInputs& inputs, const PairNetwork& network) {
-  if (!transformer::fast_path(inputs.frames) || network.weight.scalar_type() == at::kDouble)
-    return pair_bias_by_torch(inputs, network);
+  if (!transformer::fast_path(inputs.frames) || network.weight.scalar_type() == at::kDouble) {
+    const transformer::AttentionLayout layout = transformer::shared_by_layers(inputs.layout);
+    const transformer::PairIndex pairs = transformer::pairs_of(layout, inputs.frames.device());
+    return transformer::biases_of_pairs(pair_values(inputs, network, pairs), pairs, layout);
+  }
   const auto as_kernels_take = [](const at::Tensor& x) { return x.to(at::kFloat).contiguous(); };
   return PairBias::apply(as_kernels_take(network.weight), as_kernels_take(network.offsets),
                          as_kernels_take(network.out), inputs);

@@ -40,27 +40,22 @@ struct PairNetwork {
 
 // The residues that pairs are made of: rows as in PackedProteins.
 struct PairInputs {
-  at::Tensor frames;     // (N, 12)
-  at::Tensor flags;      // (N) uint8
-  at::Tensor positions;  // (N) int64
-  at::Tensor chains;     // (N) int64
-  transformer::Ragged keys;
-  transformer::Ragged queries;
-  std::vector<int64_t> query_rows;  // (queries.rows()) which rows these are, ascending; empty: all
+  at::Tensor frames;                    // (N, 12)
+  at::Tensor flags;                     // (N) uint8
+  at::Tensor positions;                 // (N) int64
+  at::Tensor chains;                    // (N) int64
+  transformer::AttentionLayout layout;  // which pairs: that of the attention which the bias is for
+  std::vector<int64_t> query_rows;      // (layout.queries.rows()) which rows these are, ascending; empty: all
 };
 
-// For each layer the bias that ragged_attention takes: fp32, of networks of any dtype. Differentiable in the
-// network's tensors. On the CPU the pairs are computed block by block, in the backward pass again, so that
+// For each layer the bias that ragged_attention takes. Differentiable in the network's tensors, which may
+// have any dtype. On the CPU the pairs are computed block by block, in the backward pass again, so that
 // nothing larger than a bias is kept.
 std::vector<at::Tensor> pair_bias(const PairInputs& inputs, const PairNetwork& network);
 
-// The same from ATen's operations, on any device: (pairs, kPairFeatures) in `dtype` and (pairs) int64 of one
-// sequence. Features are made in fp32 at least, whatever the network's dtype: a coordinate of 100 Å is half
-// an ångström off in bf16.
-struct PairFeatures {
-  at::Tensor features, classes;
-};
-PairFeatures pair_features(const PairInputs& inputs, int64_t sequence, at::ScalarType dtype);
-std::vector<at::Tensor> pair_bias_by_torch(const PairInputs& inputs, const PairNetwork& network);
+// The same by LibTorch's operations, on any device: (pairs, layers * heads), all pairs at once. Features are
+// made in fp32 at least, whatever the network's dtype: a coordinate of 100 Å is half an ångström off in bf16.
+at::Tensor pair_values(const PairInputs& inputs, const PairNetwork& network,
+                       const transformer::PairIndex& pairs);
 
 }  // namespace pipeline::protein

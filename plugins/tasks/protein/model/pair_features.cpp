@@ -10,78 +10,60 @@
 namespace pipeline::protein {
 namespace {
 
-at::Tensor rows_of(const at::Tensor& x, const transformer::Ragged& ragged, int64_t sequence) {
-  return x.narrow(0, ragged.start(sequence), ragged.length(sequence));
-}
+struct PairFeatures {
+  at::Tensor features;  // (pairs, kPairFeatures)
+  at::Tensor classes;   // (pairs) int64
+};
 
-at::Tensor with_flag(const at::Tensor& flags, int64_t flag) { return flags.bitwise_and(flag).ne(0); }
-
-}  // namespace
-
-PairFeatures pair_features(const PairInputs& inputs, int64_t sequence, at::ScalarType dtype) {
-  const auto keys = [&](const at::Tensor& x) { return rows_of(x, inputs.keys, sequence); };
-  const auto queries = [&](const at::Tensor& x) {
-    if (inputs.query_rows.empty()) return rows_of(x, inputs.queries, sequence);
-    const int64_t* const first = inputs.query_rows.data() + inputs.queries.start(sequence);
-    return x.index_select(
-        0, transformer::to_device({first, static_cast<size_t>(inputs.queries.length(sequence))}, x.device()));
+PairFeatures pair_features(const PairInputs& inputs, const transformer::PairIndex& pairs,
+                           at::ScalarType dtype) {
+  const at::Tensor i = inputs.query_rows.empty()
+                           ? pairs.query
+                           : transformer::to_device(inputs.query_rows, pairs.query.device())
+                                 .index_select(0, pairs.query),
+                   j = pairs.key;
+  const auto both = [&](int64_t flag) {  // (pairs, 1)
+    const at::Tensor has = inputs.flags.bitwise_and(flag).ne(0).to(dtype);
+    return (has.index_select(0, i) * has.index_select(0, j)).unsqueeze(1);
   };
-  const at::Tensor frames_i = queries(inputs.frames).to(dtype), frames_j = keys(inputs.frames).to(dtype);
-  const int64_t q = frames_i.size(0), k = frames_j.size(0);
-  const auto rotation = [](const at::Tensor& frames) { return frames.narrow(1, 0, 9).view({-1, 3, 3}); };
-  const auto ca = [](const at::Tensor& frames) { return frames.narrow(1, 9, 3); };
-  const auto both = [&](int64_t flag) {
-    return with_flag(queries(inputs.flags), flag)
-        .unsqueeze(1)
-        .logical_and(with_flag(keys(inputs.flags), flag).unsqueeze(0));
+  const at::Tensor frames = inputs.frames.to(dtype), frames_i = frames.index_select(0, i),
+                   frames_j = frames.index_select(0, j), known = both(Residue::kHasCa),
+                   framed = both(Residue::kHasFrame);
+  const auto rotation = [](const at::Tensor& of) { return of.narrow(1, 0, 9).view({-1, 3, 3}); };
+  const auto ca = [](const at::Tensor& of) { return of.narrow(1, 9, 3); };
+  const auto seen_from = [&](const at::Tensor& of, const at::Tensor& direction) {  // (pairs, 3)
+    return (rotation(of) * direction.unsqueeze(1)).sum(2);
   };
-  const at::Tensor known = both(Residue::kHasCa), framed = both(Residue::kHasFrame);
 
-  const at::Tensor to = ca(frames_j).unsqueeze(0) - ca(frames_i).unsqueeze(1);  // (q, k, 3)
-  const at::Tensor distance = to.square().sum(-1).sqrt();
+  const at::Tensor to = ca(frames_j) - ca(frames_i);
+  const at::Tensor distance = to.square().sum(1, /*keepdim=*/true).sqrt();
   const at::Tensor centers = at::arange(kGaussians, to.options()) * kGaussianStep + kFirstGaussian;
-  const at::Tensor gaussians = (distance.unsqueeze(-1) - centers).square().mul(-kGaussianFactor).exp();
-  const at::Tensor direction = to / distance.clamp_min(kLeastDistance).unsqueeze(-1);
-  const at::Tensor from_i = at::einsum("iab,ijb->ija", {rotation(frames_i), direction});
-  const at::Tensor from_j = at::einsum("jab,ijb->ija", {rotation(frames_j), -direction});
+  const at::Tensor gaussians = (distance - centers).square().mul(-kGaussianFactor).exp();
+  const at::Tensor direction = to / distance.clamp_min(kLeastDistance);
   const at::Tensor turn =
-      at::einsum("iac,jbc->ijab", {rotation(frames_i), rotation(frames_j)}).reshape({q, k, 9});
-  const auto where = [](const at::Tensor& mask, const at::Tensor& x) {
-    return x * mask.unsqueeze(-1).to(x.scalar_type());
-  };
+      (rotation(frames_i).unsqueeze(2) * rotation(frames_j).unsqueeze(1)).sum(3).view({-1, 9});
 
   PairFeatures result;
-  result.features = at::cat({where(known, gaussians), where(framed, from_i), where(framed, from_j),
-                             where(framed, turn), known.logical_not().unsqueeze(-1).to(dtype)},
-                            -1)
-                        .view({q * k, kPairFeatures});
-  const at::Tensor offset = (keys(inputs.positions).unsqueeze(0) - queries(inputs.positions).unsqueeze(1))
-                                .clamp(-kFarthestOffset, kFarthestOffset)
-                                .add(kFarthestOffset);
-  const at::Tensor same = keys(inputs.chains).unsqueeze(0).eq(queries(inputs.chains).unsqueeze(1));
-  result.classes = at::where(same, offset, at::full_like(offset, kOffsets - 1)).view({q * k});
+  result.features = at::cat({gaussians * known, seen_from(frames_i, direction) * framed,
+                             seen_from(frames_j, -direction) * framed, turn * framed, 1 - known},
+                            1);
+  const auto difference = [&](const at::Tensor& of) { return of.index_select(0, j) - of.index_select(0, i); };
+  const at::Tensor offset =
+      difference(inputs.positions).clamp(-kFarthestOffset, kFarthestOffset).add(kFarthestOffset);
+  result.classes = offset.masked_fill(difference(inputs.chains).ne(0), kOffsets - 1);
   return result;
 }
 
-std::vector<at::Tensor> pair_bias_by_torch(const PairInputs& inputs, const PairNetwork& network) {
-  const int64_t layers = network.out.size(0), heads = network.out.size(2);
+}  // namespace
+
+at::Tensor pair_values(const PairInputs& inputs, const PairNetwork& network,
+                       const transformer::PairIndex& pairs) {
   const at::ScalarType narrow = network.weight.scalar_type(), wide = transformer::wide(narrow);
-  const at::Tensor offsets =
-      network.offsets.to(wide);  // whose gradients add up over all pairs of all sequences
-  std::vector<std::vector<at::Tensor>> parts(static_cast<size_t>(layers));
-  for (int64_t s = 0; s < inputs.keys.sequences(); ++s) {
-    const PairFeatures pairs = pair_features(inputs, s, wide);
-    const at::Tensor hidden = at::gelu(pairs.features.to(narrow).matmul(network.weight) +
-                                           transformer::look_up(offsets, pairs.classes).to(narrow),
-                                       "tanh");
-    for (int64_t l = 0; l < layers; ++l)
-      parts[static_cast<size_t>(l)].push_back(
-          hidden.matmul(network.out[l]).to(wide).t().reshape({heads * pairs.features.size(0)}));
-  }
-  std::vector<at::Tensor> biases;
-  for (const auto& layer : parts)
-    biases.push_back(layer.empty() ? at::zeros({0}, network.out.options().dtype(wide)) : at::cat(layer));
-  return biases;
+  const PairFeatures of = pair_features(inputs, pairs, wide);
+  // Gradients of offsets add up over all pairs.
+  const at::Tensor offsets = transformer::look_up(network.offsets.to(wide), of.classes).to(narrow);
+  const at::Tensor hidden = at::gelu(of.features.to(narrow).matmul(network.weight) + offsets, "tanh");
+  return hidden.matmul(network.out.transpose(0, 1).flatten(1));
 }
 
 }  // namespace pipeline::protein
