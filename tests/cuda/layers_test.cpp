@@ -1,8 +1,11 @@
+#include <numeric>
+
 #include <pipeline/torch/recompute.hpp>
 
 #include "tests/cuda/place.hpp"
 #include "transformer/blocks.hpp"
 #include "transformer/gemm.hpp"
+#include "transformer/layer.hpp"
 
 namespace pipeline::tests {
 namespace {
@@ -89,6 +92,48 @@ TEST_P(Layers, RecomputedHaveTheSameBits) {
   y.sum().backward();
   z.sum().backward();
   for (size_t i = 0; i < kept.size(); ++i) EXPECT_TRUE(kept[i].grad().equal(again[i].grad())) << i;
+}
+
+// A stack whose last layer is computed at chosen rows: with gaps between them, one alone, and so many that
+// all are computed; sequences have none or are empty.
+TEST_P(Layers, AtChosenRows) {
+  constexpr int64_t kCount = 113;
+  const auto matrix = [](int64_t in, int64_t out, double phase) { return values({in, out}, phase) * 0.1; };
+  const auto norm = [](double phase) { return 1 + 0.1 * values({kWidth}, phase); };
+  Tensors inputs{values({kCount, kWidth}, 1)};
+  for (const double phase : {0.1, 0.2}) {
+    for (const at::Tensor& t :
+         {norm(phase), values({kWidth}, phase + 1), matrix(kWidth, 3 * kWidth, phase + 2),
+          values({3 * kWidth}, phase + 3), matrix(kWidth, kWidth, phase + 4), values({kWidth}, phase + 5),
+          norm(phase + 6), values({kWidth}, phase + 7), matrix(kWidth, kInner, phase + 8),
+          values({kInner}, phase + 9), matrix(kInner, kWidth, phase + 10), values({kWidth}, phase + 11)})
+      inputs.push_back(t);
+  }
+  LayerPass shared{.layout = {.heads = 3}};  // eight elements to a head: flash attention's
+  for (const int64_t length : {30, 1, 0, 77, 5}) shared.layout.queries.append(length);
+  shared.layout.keys = shared.layout.queries;
+  std::vector<int64_t> most(kCount - 9);
+  std::iota(most.begin(), most.end(), 4);
+  ParameterRegistry units;  // the parameters are in `inputs`
+  for (const uint32_t unit : {0, 1, 2})
+    units.add({.name = std::to_string(unit), .shape = {1}, .unit = unit}, constant(0));
+  for (const bool causal : {true, false}) {
+    shared.layout.causal = causal;
+    for (const std::vector<int64_t>& wanted : {std::vector<int64_t>{3, 9, 29, 31, 90}, {30}, most}) {
+      const auto stack = [&](const Tensors& t, at::ScalarType compute) {
+        std::vector<Layer> layers;
+        for (size_t i = 1; i < t.size(); i += 12)
+          layers.push_back({.attention_norm = {t[i], t[i + 1], kEps},
+                            .qkv = {t[i + 2], t[i + 3]},
+                            .projection = {t[i + 4], t[i + 5]},
+                            .mlp_norm = {t[i + 6], t[i + 7], kEps},
+                            .up = {t[i + 8], t[i + 9]},
+                            .down = {t[i + 10], t[i + 11]}});
+        return run_layers(layers, t[0], shared, {.compute = compute}, units, wanted);
+      };
+      expect_same(inputs, stack, 4);
+    }
+  }
 }
 
 // In bfloat16 and float16 on a device the mask is another one: it depends on the key alone, drops the share

@@ -36,7 +36,9 @@ at::Tensor values(at::IntArrayRef shape, double phase);
 class InPlace : public ::testing::TestWithParam<Place> {
  protected:
   void SetUp() override {
-    if (GetParam().device == at::kCUDA && !no_device().empty()) GTEST_SKIP() << no_device();
+    // Before any test of the CPU: LibTorch looks for CUDA once.
+    const std::string& reason = no_device();
+    if (GetParam().device == at::kCUDA && !reason.empty()) GTEST_SKIP() << reason;
     transformer::cuda::use_kernels(GetParam().our_kernels);
   }
   void TearDown() override { transformer::cuda::use_kernels(false); }

@@ -41,7 +41,7 @@ int64_t padded_keys(const AttentionLayout& layout, int64_t s) {
 }
 
 // From the longest to the shortest; sequences without a query are left out.
-std::vector<Rectangle> rectangles_of(const AttentionLayout& layout, int64_t most_padding) {
+std::vector<Rectangle> rectangles_of(const AttentionLayout& layout, int64_t limit) {
   std::vector<int64_t> order;
   for (int64_t s = 0; s < layout.queries.sequences(); ++s)
     if (layout.queries.length(s) > 0) order.push_back(s);
@@ -55,7 +55,7 @@ std::vector<Rectangle> rectangles_of(const AttentionLayout& layout, int64_t most
       Rectangle& last = result.back();
       const int64_t most = std::max(last.queries, queries);
       const int64_t all = (last.count() + 1) * most * last.keys;
-      if (all - pairs - queries * keys <= most_padding) {
+      if (all - pairs - queries * keys <= limit) {
         last.sequences.push_back(s);
         last.queries = most;
         pairs += queries * keys;
@@ -163,46 +163,42 @@ class Gather : public torch::autograd::Function<Gather> {
   }
 };
 
-// Attention of one rectangle. q, k, v: (heads, count, rows, width); bias: (heads, count, queries, keys).
-struct Rectangular {
-  const AttentionLayout& layout;
-  const Dropout& dropout;
+// weights: (heads, count, queries, keys) of the rectangle with this number.
+at::Tensor dropped(const at::Tensor& weights, const Rectangle& rectangle, int64_t number,
+                   const AttentionLayout& layout, const Dropout& dropout, bool drawn) {
+  const auto keyed = [&](int64_t n) {
+    return Dropout{dropout.p, dropout_row_key(dropout.key, static_cast<uint64_t>(n))};
+  };
+  if (drawn) return dropped_on_device(weights, keyed(number));
+  std::vector<at::Tensor> masks;
+  for (int64_t h = 0; h < layout.heads; ++h)
+    for (const int64_t s : rectangle.sequences)
+      masks.push_back(
+          dropout_mask(keyed(s * layout.heads + h), 0, rectangle.queries, rectangle.keys, weights.options()));
+  return weights * at::stack(masks).view_as(weights);
+}
 
-  at::Tensor attend(const Rectangle& rectangle, int64_t number, const at::Tensor& q, const at::Tensor& k,
-                    const at::Tensor& v, const at::Tensor& bias) const {
-    if (!dropout.active() && !bias.defined()) {
-      const std::optional<at::Tensor> mask =
-          rectangle.mask.defined() ? std::optional(rectangle.mask.unsqueeze(0)) : std::nullopt;
-      return at::scaled_dot_product_attention(q, k, v, mask, 0.0, is_triangle(layout));
-    }
-    const double scale = 1 / std::sqrt(static_cast<double>(q.size(-1)));
-    const at::Tensor addend =
-        bias.defined() ? bias.to(q.scalar_type()).flatten(0, 1) : at::zeros({1}, q.options());
-    at::Tensor scores =
-        at::baddbmm(addend, q.flatten(0, 1), k.flatten(0, 1).transpose(1, 2), bias.defined() ? 1 : 0, scale)
-            .view({q.size(0), q.size(1), q.size(2), k.size(2)});
-    const at::Tensor mask = is_triangle(layout) ? mask_of(rectangle, layout, q.device()) : rectangle.mask;
-    if (mask.defined()) scores = scores.masked_fill(mask.logical_not(), -INFINITY);
-    const at::Tensor weights = at::softmax(scores, -1, wide(q.scalar_type()));
-    const at::Tensor left =
-        dropout.active() ? dropped(weights, rectangle, number, draws_on_device(q)) : weights;
-    return at::matmul(left.to(q.scalar_type()), v);
+// q, k, v: (heads, count, rows, width); bias: (heads, count, queries, keys).
+at::Tensor attend_rectangle(const Rectangle& rectangle, int64_t number, const at::Tensor& q,
+                            const at::Tensor& k, const at::Tensor& v, const AttentionLayout& layout,
+                            const Dropout& dropout, const at::Tensor& bias) {
+  if (!dropout.active() && !bias.defined()) {
+    const std::optional<at::Tensor> mask =
+        rectangle.mask.defined() ? std::optional(rectangle.mask.unsqueeze(0)) : std::nullopt;
+    return at::scaled_dot_product_attention(q, k, v, mask, 0.0, is_triangle(layout));
   }
-
-  at::Tensor dropped(const at::Tensor& weights, const Rectangle& rectangle, int64_t number,
-                     bool drawn) const {
-    const auto keyed = [&](int64_t n) {
-      return Dropout{dropout.p, dropout_row_key(dropout.key, static_cast<uint64_t>(n))};
-    };
-    if (drawn) return dropped_on_device(weights, keyed(number));
-    std::vector<at::Tensor> masks;
-    for (int64_t h = 0; h < layout.heads; ++h)
-      for (const int64_t s : rectangle.sequences)
-        masks.push_back(dropout_mask(keyed(s * layout.heads + h), 0, rectangle.queries, rectangle.keys,
-                                     weights.options()));
-    return weights * at::stack(masks).view_as(weights);
-  }
-};
+  const at::Tensor addend =
+      bias.defined() ? bias.to(q.scalar_type()).flatten(0, 1) : at::zeros({1}, q.options());
+  const double scale = 1 / std::sqrt(static_cast<double>(q.size(-1)));
+  at::Tensor scores = at::baddbmm(addend, q.flatten(0, 1), k.flatten(0, 1).transpose(1, 2),
+                                  /*beta=*/bias.defined() ? 1 : 0, /*alpha=*/scale)
+                          .view({q.size(0), q.size(1), q.size(2), k.size(2)});
+  const at::Tensor mask = is_triangle(layout) ? mask_of(rectangle, layout, q.device()) : rectangle.mask;
+  if (mask.defined()) scores = scores.masked_fill(mask.logical_not(), -INFINITY);
+  at::Tensor weights = at::softmax(scores, -1, wide(q.scalar_type()));
+  if (dropout.active()) weights = dropped(weights, rectangle, number, layout, dropout, draws_on_device(q));
+  return at::matmul(weights.to(q.scalar_type()), v);
+}
 
 // Of sequences one after another (heads, queries, keys) each: (heads, pairs of all rectangles).
 at::Tensor padded_bias(const at::Tensor& bias, const AttentionLayout& layout) {
@@ -237,10 +233,9 @@ at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                ? biases.narrow(1, pairs, rectangle.pairs())
                                      .reshape({layout.heads, count, rectangle.queries, rectangle.keys})
                                : bias;
-    outs.push_back(Rectangular{layout, dropout}
-                       .attend(rectangle, static_cast<int64_t>(n), rows(q, queries, rectangle.queries),
-                               of_heads(rows(k, keys, rectangle.keys)),
-                               of_heads(rows(v, keys, rectangle.keys)), own)
+    outs.push_back(attend_rectangle(rectangle, static_cast<int64_t>(n), rows(q, queries, rectangle.queries),
+                                    of_heads(rows(k, keys, rectangle.keys)),
+                                    of_heads(rows(v, keys, rectangle.keys)), layout, dropout, own)
                        .flatten(1, 2));
     queries += count * rectangle.queries;
     keys += count * rectangle.keys;
