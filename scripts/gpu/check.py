@@ -84,7 +84,10 @@ class Check:
 
     def libraries(self, figures):
         """Finds LibTorch where Python has it, puts links where the programs look, and loads each of them."""
-        import torch
+        try:
+            import torch
+        except ModuleNotFoundError:
+            raise AssertionError(f"{sys.executable} has no torch: run this with the Python that has torch 2.11.0+cu130") from None
 
         site = Path(torch.__path__[0]).parent
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pipeline"
@@ -233,7 +236,7 @@ class Check:
         command = self.runner.command("run", "template", "two", "train.max_steps=2", f"launch.processes={max(1, len(self.devices)) + 1}")
         process = self.runner.start([*command, "--fresh"])
         text = self.runner.finish(process, 120)
-        assert process.returncode == 2 and "device" in text, f"{process.returncode}: {text[-1000:]}"
+        assert process.returncode == 2 and "need a CUDA device each" in text, f"{process.returncode}: {text[-1000:]}"
         return text.strip().splitlines()[-1]
 
     def several_devices(self, strategy, *sets):
@@ -384,6 +387,8 @@ def run(out, part):
     parts = {"first": check.first_part, "second": check.second_part, "third": check.third_part, "fourth": check.fourth_part}
     try:
         check.item("libraries", check.libraries)
+        if check.record.verdict("failed"):
+            parts = {}  # nothing else can run
         for which, run_part in parts.items():
             if part in (None, which):
                 run_part()
