@@ -68,7 +68,7 @@ at::Tensor norm_linear_added(const at::Tensor& x, const Norm& norm, const Linear
                              const std::vector<LowRank>& additions, int64_t first, int64_t count,
                              at::ScalarType compute) {
   const bool whole = count == to.weight.size(1);
-  const at::Tensor y = norm_linear(x, norm, whole ? to : columns(to, first, count), compute);
+  at::Tensor y = norm_linear(x, norm, whole ? to : columns(to, first, count), compute);
   std::vector<at::Tensor> downs, parts;
   for (const LowRank& low : additions)
     if (low.first >= first && low.first < first + count) downs.push_back(low.down);

@@ -104,7 +104,7 @@ at::Tensor gelu_backward(const at::Tensor& x, at::Tensor& d, at::Tensor& y, Gelu
 std::pair<at::Tensor, at::Tensor> layer_norm_backward(const at::Tensor& dy, const at::Tensor& x,
                                                       const at::Tensor& weight, const at::Tensor& mean,
                                                       const at::Tensor& rstd, const at::Tensor& residual,
-                                                      at::Tensor dx, bool need_parameters) {
+                                                      const at::Tensor& dx, bool need_parameters) {
   static Program program("layer_norm.cu", kLayerNorm);
   const int64_t rows = x.size(0), columns = x.size(1), each = rows_of_block(rows);
   const int64_t blocks = (rows + each - 1) / each;

@@ -35,6 +35,6 @@ at::Tensor gelu_backward(const at::Tensor& x, at::Tensor& d, at::Tensor& y, Gelu
 std::pair<at::Tensor, at::Tensor> layer_norm_backward(const at::Tensor& dy, const at::Tensor& x,
                                                       const at::Tensor& weight, const at::Tensor& mean,
                                                       const at::Tensor& rstd, const at::Tensor& residual,
-                                                      at::Tensor dx, bool need_parameters);
+                                                      const at::Tensor& dx, bool need_parameters);
 
 }  // namespace pipeline::transformer::cuda
