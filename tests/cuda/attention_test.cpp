@@ -171,6 +171,16 @@ TEST_P(Attention, WithABias) {
               [&](const Tensors& t, at::ScalarType) { return ragged_self_attention(t[0], all, {}, t[1]); });
 }
 
+// So far that they do not share a rectangle: padding would cost more than another one.
+TEST_P(Attention, OfLengthsFarApart) {
+  const AttentionLayout all = layout({8, 1100, 0, 3}, false);
+  const Dropout dropout = same_dropout({0.3, 11});
+  expect_same({values({1111, 6 * 10}, 1)},
+              [&](const Tensors& t, at::ScalarType) { return ragged_self_attention(t[0], all, dropout); });
+  expect_same({values({1111, 6 * 10}, 1), values({pair_starts(all).back() * all.heads}, 4)},
+              [&](const Tensors& t, at::ScalarType) { return ragged_self_attention(t[0], all, {}, t[1]); });
+}
+
 // As that of chosen rows of proteins, which see all of theirs. Between CPU and device the rectangles differ.
 TEST_P(Attention, WithABiasOfPairs) {
   AttentionLayout some{.heads = 2, .causal = false};

@@ -2,11 +2,8 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
-
 #include "attention_paths.hpp"
 #include "cuda/program.hpp"
-#include "gemm.hpp"
 #include "kernels/kernels.hpp"
 #include "packed_batch.hpp"
 

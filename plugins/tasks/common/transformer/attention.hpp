@@ -42,7 +42,8 @@ struct AttentionLayout {
 // Queries at these rows of `whole` alone (ascending), keys as they are.
 AttentionLayout queries_at(const AttentionLayout& whole, const std::vector<int64_t>& rows);
 
-// The same, whose copies share what attention needs of it on a device: it is made and uploaded once.
+// The same, whose copies share what attention needs of it on the device where it is used: it is made and
+// uploaded once. Who changes a copy's queries, keys, positions, causal or decoding has to reset `uploaded`.
 AttentionLayout shared_by_layers(AttentionLayout layout);
 
 // q: (Nq, C), k and v: (Nk, C) or key_heads' share of that, all with rows at any stride, C = heads * head
@@ -78,7 +79,8 @@ struct PairIndex {
 };
 PairIndex pairs_of(const AttentionLayout& layout, at::Device device);
 
-// (pairs, n * heads) -> n biases for attention of this very layout, on any device. Differentiable.
+// (pairs, n * heads) -> n biases for attention of this very layout, on this device. Differentiable. The
+// layout is by shared_by_layers(), here and for pairs_of().
 std::vector<at::Tensor> biases_of_pairs(const at::Tensor& of_pairs, const PairIndex& pairs,
                                         const AttentionLayout& layout);
 

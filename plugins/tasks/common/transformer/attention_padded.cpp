@@ -1,11 +1,13 @@
 // Attention of sequences that are padded to rectangles, by LibTorch's operations: any device and dtype, with
-// whatever a layout may have, in a number of operations that does not grow with the sequences.
+// whatever a layout may have. On a device the number of operations does not grow with the sequences, but for
+// dropout in float32 and for a bias that is laid out for the CPU's kernels.
 #include <ATen/ATen.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "attention_paths.hpp"
 #include "gemm.hpp"
@@ -14,7 +16,7 @@
 namespace pipeline::transformer {
 namespace {
 
-// Of pairs of a query and a key that are computed for nothing. On a device another rectangle costs more.
+// At most so many pairs of a rectangle may be padding: on a device another rectangle costs more than these.
 int64_t most_padding(at::Device device) { return device.is_cuda() ? int64_t{1} << 20 : 0; }
 
 bool is_triangle(const AttentionLayout& layout) { return layout.causal && layout.positions.empty(); }
@@ -36,6 +38,7 @@ int64_t seen_by_any(const AttentionLayout& layout, int64_t s) {
   return most;
 }
 
+// All keys, since a bias has places for all; of a cache, which has no bias, those that are seen.
 int64_t padded_keys(const AttentionLayout& layout, int64_t s) {
   return std::max<int64_t>(1, layout.decoding ? seen_by_any(layout, s) : layout.keys.length(s));
 }
@@ -47,23 +50,25 @@ std::vector<Rectangle> rectangles_of(const AttentionLayout& layout, int64_t limi
     if (layout.queries.length(s) > 0) order.push_back(s);
   const auto size = [&](int64_t s) { return std::pair(padded_keys(layout, s), layout.queries.length(s)); };
   std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return size(a) > size(b); });
+  // A key has a row of keys and one of values, which cost as much as a few dozen pairs.
+  const auto cost = [](int64_t queries, int64_t keys) { return std::max<int64_t>(queries, 64) * keys; };
   std::vector<Rectangle> result;
-  int64_t pairs = 0;  // of the last rectangle's sequences
+  int64_t needed = 0;  // by the last rectangle's sequences
   for (const int64_t s : order) {
     const auto [keys, queries] = size(s);
     if (!result.empty()) {
       Rectangle& last = result.back();
       const int64_t most = std::max(last.queries, queries);
-      const int64_t all = (last.count() + 1) * most * last.keys;
-      if (all - pairs - queries * keys <= limit) {
+      const int64_t all = (last.count() + 1) * cost(most, last.keys);
+      if (all - needed - cost(queries, keys) <= limit) {
         last.sequences.push_back(s);
         last.queries = most;
-        pairs += queries * keys;
+        needed += cost(queries, keys);
         continue;
       }
     }
     result.push_back({.sequences = {s}, .queries = queries, .keys = keys, .mask = {}});
-    pairs = queries * keys;
+    needed = cost(queries, keys);
   }
   return result;
 }
@@ -117,21 +122,27 @@ PaddedLayout padded(const AttentionLayout& layout, at::Device device) {
 }
 
 const PaddedLayout& padded_once(const AttentionLayout& layout, at::Device device) {
+  TORCH_CHECK(layout.uploaded, "attention: a layout that is not by shared_by_layers()");
   std::optional<PaddedLayout>& made = layout.uploaded->padded;
   if (!made) made = padded(layout, device);
+  TORCH_CHECK(made->query_places.device() == device, "attention: a layout made for ",
+              made->query_places.device(), " on ", device);
   return *made;
 }
 
-// (rows, heads, width) -> (heads, count, width) where `rows` of x, all if it is undefined, are at `places`,
-// no two at the same, and all else is zero.
+// x (from, heads, width) -> (heads, count, width): the chosen rows of x, or all, each at a place of its own,
+// and zero where there is none. And back.
 struct Places {
-  at::Tensor places, rows;
-  int64_t count, from;  // rows of x
+  at::Tensor places;  // (chosen rows) int64, below `count`
+  at::Tensor rows;    // which are chosen; undefined: all
+  int64_t count, from;
 
   at::Tensor spread(const at::Tensor& x) const {
-    const at::Tensor chosen = rows.defined() ? x.index_select(0, rows) : x;
-    return at::zeros({x.size(1), count, x.size(2)}, x.options())
-        .index_copy_(1, places, chosen.transpose(0, 1));
+    // Whole rows first: where it has to be deterministic, they are sorted by place.
+    return at::zeros({count, x.size(1), x.size(2)}, x.options())
+        .index_copy_(0, places, rows.defined() ? x.index_select(0, rows) : x)
+        .transpose(0, 1)
+        .contiguous();
   }
   at::Tensor gather(const at::Tensor& y) const {
     const at::Tensor chosen = y.index_select(1, places).transpose(0, 1);
@@ -218,6 +229,9 @@ at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                   const AttentionLayout& layout, const Dropout& dropout, const at::Tensor& bias) {
   const PaddedLayout& all = padded_once(layout, q.device());
   const at::Tensor biases = bias.defined() ? padded_bias(bias, layout) : bias;
+  TORCH_CHECK(!bias.defined() || biases.sizes() == at::IntArrayRef({layout.heads, all.pairs}),
+              "attention: a bias of ", biases.sizes(), " made for another layout, must be (", layout.heads,
+              ", ", all.pairs, ")");
   std::vector<at::Tensor> outs;
   int64_t queries = 0, keys = 0, pairs = 0;
   for (size_t n = 0; n < all.rectangles.size(); ++n) {

@@ -42,7 +42,7 @@ struct FlashOffsets {
   std::optional<at::Tensor> seen;  // (sequences) int32: how many keys there are; not set: all
 };
 
-// What attention needs of a layout on a device, made when it is first asked for. One thread at a time.
+// What attention needs of a layout as tensors, made when it is first asked for. One thread at a time.
 struct UploadedLayout {
   std::optional<PaddedLayout> padded;
   std::optional<FlashOffsets> offsets;

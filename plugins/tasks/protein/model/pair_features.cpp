@@ -59,10 +59,11 @@ PairFeatures pair_features(const PairInputs& inputs, const transformer::PairInde
 at::Tensor pair_values(const PairInputs& inputs, const PairNetwork& network,
                        const transformer::PairIndex& pairs) {
   const at::ScalarType narrow = network.weight.scalar_type(), wide = transformer::wide(narrow);
-  const PairFeatures of = pair_features(inputs, pairs, wide);
+  PairFeatures of = pair_features(inputs, pairs, wide);
+  of.features = of.features.to(narrow);
   // Gradients of offsets add up over all pairs.
   const at::Tensor offsets = transformer::look_up(network.offsets.to(wide), of.classes).to(narrow);
-  const at::Tensor hidden = at::gelu(of.features.to(narrow).matmul(network.weight) + offsets, "tanh");
+  const at::Tensor hidden = at::gelu(of.features.matmul(network.weight) + offsets, "tanh");
   return hidden.matmul(network.out.transpose(0, 1).flatten(1));
 }
 
