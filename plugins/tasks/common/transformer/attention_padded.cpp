@@ -21,17 +21,15 @@ int64_t most_padding(at::Device device) { return device.is_cuda() ? int64_t{1} <
 
 bool is_triangle(const AttentionLayout& layout) { return layout.causal && layout.positions.empty(); }
 
-// How many keys the query in this row of sequence s sees.
+// How many keys the query in this row of sequence s sees, where that is no triangle.
 int64_t seen_by(const AttentionLayout& layout, int64_t s, int64_t row) {
-  if (!layout.causal) return layout.keys.length(s);
-  return 1 + (layout.positions.empty() ? row - layout.queries.start(s)
-                                       : layout.positions[static_cast<size_t>(row)]);
+  return layout.causal ? 1 + layout.positions[static_cast<size_t>(row)] : layout.keys.length(s);
 }
 
 // How many keys of sequence s any of its queries sees. The rows behind them may hold anything, as those of a
 // cache do, and a mask does not hide it: 0 * NaN is NaN.
 int64_t seen_by_any(const AttentionLayout& layout, int64_t s) {
-  if (!layout.causal || layout.positions.empty()) return layout.keys.length(s);
+  if (!layout.causal || is_triangle(layout)) return layout.keys.length(s);
   int64_t most = 0;
   for (int64_t row = layout.queries.start(s); row < layout.queries.start(s + 1); ++row)
     most = std::max(most, seen_by(layout, s, row));
@@ -73,9 +71,10 @@ std::vector<Rectangle> rectangles_of(const AttentionLayout& layout, int64_t limi
   return result;
 }
 
-// Which of its rectangle's keys each query sees, (count, queries, keys) of booleans; undefined: all. What
-// stands for a query sees one, so that nothing becomes NaN.
+// Which of its rectangle's keys each query sees, (count, queries, keys) of booleans; undefined: all, or up to
+// itself in a triangle. What stands for a query sees one, so that nothing becomes NaN.
 at::Tensor mask_of(const Rectangle& rectangle, const AttentionLayout& layout, at::Device device) {
+  if (is_triangle(layout)) return {};
   std::vector<int64_t> seen;
   bool all = true;
   for (const int64_t s : rectangle.sequences) {
@@ -95,19 +94,20 @@ constexpr int64_t kNowhere = -1;
 PaddedLayout padded(const AttentionLayout& layout, at::Device device) {
   PaddedLayout result;
   result.rectangles = rectangles_of(layout, most_padding(device));
-  std::vector<int64_t> queries(static_cast<size_t>(layout.queries.rows()), kNowhere),
+  std::vector<int64_t> queries(static_cast<size_t>(layout.queries.rows())),
       keys(static_cast<size_t>(layout.keys.rows()), kNowhere);
   for (Rectangle& rectangle : result.rectangles) {
     for (const int64_t s : rectangle.sequences) {
       for (int64_t i = 0; i < layout.queries.length(s); ++i)
         queries[static_cast<size_t>(layout.queries.start(s) + i)] = result.queries + i;
-      for (int64_t j = 0; j < seen_by_any(layout, s); ++j)
+      const int64_t seen = seen_by_any(layout, s);
+      for (int64_t j = 0; j < seen; ++j)
         keys[static_cast<size_t>(layout.keys.start(s) + j)] = result.keys + j;
       result.queries += rectangle.queries;
       result.keys += rectangle.keys;
       result.pairs += rectangle.queries * rectangle.keys;
     }
-    if (!is_triangle(layout)) rectangle.mask = mask_of(rectangle, layout, device);
+    rectangle.mask = mask_of(rectangle, layout, device);
   }
   result.query_places = to_device(queries, device);
   std::vector<int64_t> rows;
@@ -204,7 +204,9 @@ at::Tensor attend_rectangle(const Rectangle& rectangle, int64_t number, const at
   at::Tensor scores = at::baddbmm(addend, q.flatten(0, 1), k.flatten(0, 1).transpose(1, 2),
                                   /*beta=*/bias.defined() ? 1 : 0, /*alpha=*/scale)
                           .view({q.size(0), q.size(1), q.size(2), k.size(2)});
-  const at::Tensor mask = is_triangle(layout) ? mask_of(rectangle, layout, q.device()) : rectangle.mask;
+  const at::Tensor mask = is_triangle(layout)
+                              ? at::ones({q.size(2), k.size(2)}, q.options().dtype(at::kBool)).tril()
+                              : rectangle.mask;
   if (mask.defined()) scores = scores.masked_fill(mask.logical_not(), -INFINITY);
   at::Tensor weights = at::softmax(scores, -1, wide(q.scalar_type()));
   if (dropout.active()) weights = dropped(weights, rectangle, number, layout, dropout, draws_on_device(q));

@@ -22,7 +22,7 @@ inline at::Tensor heads_of(const at::Tensor& x, int64_t heads) { return x.view({
 struct Rectangle {
   std::vector<int64_t> sequences;  // their numbers
   int64_t queries = 0, keys = 0;   // of each
-  at::Tensor mask;                 // (count, queries, keys): which keys a query sees; undefined: all
+  at::Tensor mask;  // (count, queries, keys): which keys a query sees; undefined: see mask_of()
 
   int64_t count() const { return static_cast<int64_t>(sequences.size()); }
   int64_t pairs() const { return count() * queries * keys; }
