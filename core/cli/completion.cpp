@@ -11,7 +11,6 @@
 
 #include "core/base/abi_values.hpp"
 #include "core/base/error.hpp"
-#include "core/cli/verb.hpp"
 #include "core/config/option.hpp"
 
 namespace pipeline::cli {
@@ -22,14 +21,7 @@ using Candidates = std::vector<Candidate>;
 
 bool takes_value(const CLI::Option& option) { return option.get_items_expected_max() > 0; }
 
-// The words before the cursor, sorted out as the verb's parser would.
-struct Line {
-  ConfigArgs args;  // those that the verb has
-  size_t positionals = 0;
-  const CLI::Option* open = nullptr;  // the option whose value is being typed
-};
-
-void note(const CLI::Option& option, const std::string& value, Line& line) {
+void note(const CLI::Option& option, const std::string& value, CommandLine& line) {
   const std::string& name = option.get_single_name();
   if (name == "FILE" || (name == "RUN" && value.ends_with(".toml"))) line.args.file = value;
   if (name == "set") line.args.sets.push_back(value);
@@ -44,8 +36,10 @@ const CLI::Option* positional(const CLI::App& verb, size_t index) {
   return !all.empty() && all.back()->get_expected_max() > 1 ? all.back() : nullptr;
 }
 
-Line read(const CLI::App& verb, std::span<const std::string> words) {
-  Line line;
+}  // namespace
+
+CommandLine read_words(const CLI::App& verb, std::span<const std::string> words) {
+  CommandLine line;
   for (const std::string& word : words) {
     if (line.open) {
       note(*line.open, word, line);
@@ -64,6 +58,14 @@ Line read(const CLI::App& verb, std::span<const std::string> words) {
   }
   return line;
 }
+
+const CLI::App* verb_called(const CLI::App& app, std::string_view name) {
+  for (const CLI::App* verb : app.get_subcommands({}))
+    if (verb->get_name() == name) return verb;
+  return nullptr;
+}
+
+namespace {
 
 // Folders, and the files with this extension ("": all), of the folder that `typed` is in.
 Candidates files(const std::string& typed, std::string_view extension, bool folders_alone = false) {
@@ -225,7 +227,7 @@ Candidates explained(Context& context) {
 }
 
 // What may stand for a placeholder of the help.
-Candidates arguments(const CLI::Option& option, const std::string& typed, const Line& line) {
+Candidates arguments(const CLI::Option& option, const std::string& typed, const CommandLine& line) {
   const std::string what = placeholder(option);
   if (what.find('|') != std::string::npos) {  // words, and perhaps PATH
     Candidates found;
@@ -264,9 +266,7 @@ Candidates options_of(const CLI::App& app) {
 
 Candidates candidates(const CLI::App& app, const std::vector<std::string>& words) {
   const std::string& typed = words.back();
-  const CLI::App* verb = nullptr;
-  for (const CLI::App* each : app.get_subcommands({}))
-    if (words.size() > 1 && each->get_name() == words.front()) verb = each;
+  const CLI::App* verb = words.size() > 1 ? verb_called(app, words.front()) : nullptr;
   if (!verb) {
     if (words.size() > 1) return {};
     if (typed.starts_with('-')) return options_of(app);
@@ -275,7 +275,7 @@ Candidates candidates(const CLI::App& app, const std::vector<std::string>& words
       verbs.push_back({each->get_name(), each->get_description()});
     return verbs;
   }
-  const Line line = read(*verb, std::span(words).subspan(1, words.size() - 2));
+  const CommandLine line = read_words(*verb, std::span(words).subspan(1, words.size() - 2));
   if (line.open) return arguments(*line.open, typed, line);
   if (typed.starts_with('-')) {
     const size_t equals = typed.find('=');

@@ -1,13 +1,29 @@
-// Completion of command lines and the manual page. Both take verbs, options and help from the CLI11 app, so
-// that they have what --help has.
+// Completion of command lines, the manual page, and what a command needs. All take verbs, options and help
+// from the CLI11 app, so that they have what --help has.
 #pragma once
 
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <CLI/CLI.hpp>
 
+#include "core/cli/verb.hpp"
+
 namespace pipeline::cli {
+
+// Null: there is none of this name.
+const CLI::App* verb_called(const CLI::App& app, std::string_view name);
+
+// The words after a verb, sorted out as its parser would, but without an error where some are missing or
+// wrong.
+struct CommandLine {
+  ConfigArgs args;  // those that the verb has, without the launch flags
+  size_t positionals = 0;
+  const CLI::Option* open = nullptr;  // the option whose value would come next
+};
+CommandLine read_words(const CLI::App& verb, std::span<const std::string> words);
 
 // Something that may stand where the cursor is. Ends with '/', '.' or '=' where more is to follow at once.
 struct Candidate {
@@ -25,6 +41,11 @@ std::string placeholder(const CLI::Option& option);
 // `words`: the arguments up to the cursor; the last one, perhaps empty, is what is being typed. Loads plugins
 // only for the keys and values of their own options. Never throws: what cannot be known has no candidates.
 std::vector<Candidate> complete(const CLI::App& app, const std::vector<std::string>& words);
+
+// The targets of the build that a command (`words`: verb and arguments) needs besides the program: plugins by
+// name, "strategies", "backends", or "product" for all. scripts/pipeline builds them before it runs the
+// command. Never throws: a command that is wrong needs nothing and says so itself.
+std::vector<std::string> needed_targets(const CLI::App& app, const std::vector<std::string>& words);
 
 // The script that makes a shell (bash, zsh, fish) ask `pipeline complete` for candidates.
 std::string completion_script(const std::string& shell);

@@ -52,10 +52,18 @@ void move_local_rank_behind(int argc, char** argv) {
     std::rotate(argv + 1, argv + 2, argv + argc);
 }
 
-// For the scripts of `pipeline completion`. No verb of the app: its arguments are those of other verbs.
-void print_candidates(const CLI::App& app, const std::vector<std::string>& words) {
-  for (const cli::Candidate& candidate : cli::complete(app, words))
-    fmt::print("{}\t{}\n", candidate.text, candidate.help);
+// For the scripts of `pipeline completion`, and for scripts/pipeline. No verbs of the app: their arguments
+// are those of other verbs.
+bool answer_script(const CLI::App& app, std::string_view question, const std::vector<std::string>& words) {
+  if (question == "complete") {
+    for (const cli::Candidate& candidate : cli::complete(app, words))
+      fmt::print("{}\t{}\n", candidate.text, candidate.help);
+  } else if (question == "needs") {
+    for (const std::string& target : cli::needed_targets(app, words)) fmt::print("{}\n", target);
+  } else {
+    return false;
+  }
+  return true;
 }
 
 int run(int argc, char** argv) {
@@ -87,10 +95,7 @@ int run(int argc, char** argv) {
   cli::add_devices(app, action);
   cli::add_completion(app, action);
   cli::add_man(app, action);
-  if (argc > 2 && argv[1] == std::string_view("complete")) {
-    print_candidates(app, {argv + 2, argv + argc});
-    return cli::kDone;
-  }
+  if (argc > 2 && answer_script(app, argv[1], {argv + 2, argv + argc})) return cli::kDone;
   refuse_unknown_verb(app, argc, argv);
   try {
     app.parse(argc, argv);

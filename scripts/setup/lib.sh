@@ -59,3 +59,23 @@ torch_unpacked() {
   ((${#libraries[@]} == 0)) ||
     [[ $(cd "$torch_dir" && stat -c '%s %n' "${libraries[@]#* }" 2>/dev/null) == "$(<"$state/$1.libraries")" ]]
 }
+
+# unchanged STAMP: whether nothing that the product is made of changed since STAMP: no source (a deleted or renamed file shows in its
+# folder's time), no installed package, no pin.
+unchanged() {
+  local stamp=$1 set
+  [[ -f $stamp && ! /var/lib/dpkg/status -nt $stamp && ! $root/scripts/setup/packages.txt -nt $stamp ]] || return 1
+  wheel_sets
+  for set in "${sets[@]}"; do torch_unpacked "$set" || return 1; done
+  [[ -z $(cd "$root" && find CMakeLists.txt CMakePresets.json cmake core plugins backends tests/c_plugins -newer "$stamp" -print -quit) ]]
+}
+
+# built TARGET: whether build/release has it, made of the sources as they are now. The file .built is as old as the build's look at the
+# sources, and names what was made of them; all of it is `product`.
+built() {
+  if [[ -z ${built_targets-} ]]; then
+    built_targets=" "
+    if [[ -x $build/bin/pipeline ]] && unchanged "$build/.built"; then built_targets=" $(<"$build/.built") "; fi
+  fi
+  [[ $built_targets == *" $1 "* || $built_targets == *" product "* ]]
+}

@@ -26,7 +26,7 @@ export WORK=$work
 build() {
   : >steps
   status=0
-  PATH=$work/bin:$PATH checkout/scripts/setup/build release >output 2>&1 || status=$?
+  PATH=$work/bin:$PATH checkout/scripts/setup/build release "$@" >output 2>&1 || status=$?
 }
 build
 expect "the first build configures" "$status $(<steps)" "0 configure"
@@ -42,6 +42,31 @@ if [[ -f /var/lib/dpkg/status ]]; then
   expect "a configuration that failed is done again" "$status $(<steps)" "0 configure"
 fi
 
+# What is built of the sources as they are, which scripts/pipeline asks lib.sh.
+. checkout/scripts/setup/lib.sh
+for set in cpu cuda nccl; do
+  mkdir -p "$torch_dir/unpacked"
+  cp "checkout/scripts/setup/wheels/$set.txt" "$torch_dir/unpacked/"
+  echo "1 x" >"$torch_dir/unpacked/$set.files"
+  : >"$torch_dir/unpacked/$set.libraries"
+done
+mkdir -p checkout/{core,plugins,backends} checkout/tests/c_plugins checkout/build/release/bin
+touch checkout/CMakeLists.txt checkout/CMakePresets.json checkout/build/release/bin/pipeline
+chmod +x checkout/build/release/bin/pipeline
+find checkout/{CMakeLists.txt,CMakePresets.json,cmake,core,plugins,backends,tests} -exec touch -d '1 hour ago' {} +
+rm checkout/build/release/.built
+has() { (built "$1" && echo "yes" || echo "no"); }
+build pipeline
+expect "the program, and no plugin" "$(has pipeline) $(has single)" "yes no"
+build single
+expect "a plugin beside it" "$(has pipeline) $(has single) $(has ddp)" "yes yes no"
+touch -d '1 second' checkout/core
+build single
+touch -d '1 minute ago' checkout/core
+expect "of newer sources the plugin alone" "$(has pipeline) $(has single)" "no yes"
+build
+expect "everything" "$(has pipeline) $(has ddp)" "yes yes"
+
 # scripts/test with all that it needs but clang.
 mkdir tools
 for tool in bash readlink sed mkdir; do ln -s "$(command -v $tool)" tools/; done
@@ -51,7 +76,6 @@ PATH=$work/tools bash checkout/scripts/test >output 2>&1 || status=$?
 expect "the tests need clang" "$status $(grep -c 'error: clang is missing' output)" "1 1"
 
 # Elsewhere than on a terminal: not before 15 seconds, and only what is new.
-. checkout/scripts/setup/lib.sh
 {
   SECONDS=5 && progress "too early" 900 200
   SECONDS=20 && progress "first" 300 200

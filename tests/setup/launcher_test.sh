@@ -8,7 +8,7 @@ cp -r "$source/scripts/setup" checkout/scripts/
 cp "$source/cmake/TorchVersion.cmake" checkout/cmake/
 touch checkout/CMakeLists.txt checkout/CMakePresets.json checkout/core/a.cpp
 
-# Stand-ins: each set-up step notes that it ran; the build makes a program that shows its arguments.
+# Stand-ins: each set-up step notes that it ran; the build makes a program that shows its arguments, and needs what the file `needs` has.
 for step in packages torch; do
   printf '#!/bin/sh\necho %s >>"%s/steps"\n' $step "$work" >checkout/scripts/setup/$step
 done
@@ -18,10 +18,19 @@ set -e
 . "${BASH_SOURCE[0]%/*}/lib.sh"
 echo "build $*" >>"$root/../steps"
 mkdir -p "$build/bin"
-printf '#!/usr/bin/env bash\n[[ ${1-} != die ]] || kill -TERM $$\nprintf "[%%s]" "$@"\nexit 75\n' >"$build/bin/pipeline"
+cat >"$build/bin/pipeline" <<'PROGRAM'
+#!/usr/bin/env bash
+[[ ${1-} != needs ]] || exec cat "${0%/bin/*}/../../../needs"
+[[ ${1-} != die ]] || kill -TERM $$
+printf "[%s]" "$@"
+exit 75
+PROGRAM
 chmod +x "$build/bin/pipeline"
-touch "$build/.built"
+printf '%s\n' one two >"$build/plugins.txt"
+shift
+echo "$*" >"$build/.built"
 STEP
+: >needs
 . checkout/scripts/setup/lib.sh
 wheel_sets
 for set in "${sets[@]}"; do
@@ -40,7 +49,7 @@ steps() { tr '\n' ',' <steps; }
 age() { find checkout -exec touch -d '1 hour ago' {} +; }
 
 run --help
-expect "the first run sets up" "$(steps)" "packages,torch,build release product,"
+expect "the first run sets up" "$(steps)" "packages,torch,build release pipeline,"
 age
 touch checkout/build/release/.built
 run run 'a b' ''
@@ -50,33 +59,52 @@ expect "the exit code is the program's" "$status" 75
 run die
 expect "a signal's death is the program's" "$status" 143
 
+printf 'one\nsomebody-elses\n' >needs
+run run x
+expect "a plugin that is named for the first time" "$(steps)" "build release one,"
+echo pipeline one two >checkout/build/release/.built
+run run x
+expect "one that is there" "$(steps)" ""
+touch checkout/core/a.cpp
+run run x
+expect "the program and the plugins that are needed, of newer sources" "$(steps)" "packages,torch,build release pipeline,build release one,"
+echo strategies >needs
+age
+echo pipeline one >checkout/build/release/.built
+run plan x
+expect "all of a kind" "$(steps)" "build release strategies,"
+echo product >checkout/build/release/.built
+run plan x
+expect "all is there" "$(steps)" ""
+: >needs
+
 touch checkout/core/a.cpp
 run --help
-expect "a newer source" "$(steps)" "packages,torch,build release product,"
+expect "a newer source" "$(steps)" "packages,torch,build release pipeline,"
 age
 touch checkout/build/release/.built
 touch -d '1 hour' checkout/core/b.cpp
 touch -d '1 minute ago' checkout/core
 run --help
-expect "a new source" "$(steps)" "packages,torch,build release product,"
+expect "a new source" "$(steps)" "packages,torch,build release pipeline,"
 rm checkout/core/b.cpp
 age
 touch checkout/build/release/.built
 touch -d '1 second' checkout/core
 run --help
-expect "a removed source shows in its folder" "$(steps)" "packages,torch,build release product,"
+expect "a removed source shows in its folder" "$(steps)" "packages,torch,build release pipeline,"
 age
 touch checkout/build/release/.built
 rm "$torch_dir/unpacked/cpu.files"
 run --help
-expect "LibTorch is gone" "$(steps)" "packages,torch,build release product,"
+expect "LibTorch is gone" "$(steps)" "packages,torch,build release pipeline,"
 echo "1 x" >"$torch_dir/unpacked/cpu.files"
 
 : >steps
 rm -f checkout/build/release/.built
 run complete run x
 expect "a press of the tab key builds nothing" "$(steps) $output" " [complete][run][x]"
-touch checkout/build/release/.built
+echo pipeline >checkout/build/release/.built
 
 # A data script notes its calls; `--check` says whether its output is there.
 cat >checkout/scripts/data/words <<'DATA'

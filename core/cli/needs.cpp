@@ -1,0 +1,69 @@
+// What of the build a command needs: a checkout compiles the plugins that a configuration names, and no more.
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include "core/cli/completion.hpp"
+#include "core/config/option.hpp"
+#include "core/train/stages/stages.hpp"
+
+namespace pipeline::cli {
+namespace {
+
+using Targets = std::set<std::string>;
+
+// Whether the table `kind` sets an option besides the plugin's name. Under "auto" such an option may be any
+// plugin's, and only they can say whose.
+bool has_options(const config::Config& config, const std::string& kind) {
+  return std::ranges::any_of(config.rows(), [&](const config::Row& row) {
+    return row.key.starts_with(kind + ".") && row.key != kind + ".plugin";
+  });
+}
+
+void add(const config::Config& config, bool alone, Targets& targets) {
+  targets.insert(config.find_string("task.plugin").value_or(""));
+  for (const auto& [kind, all, of_one] :
+       {std::tuple("strategy", "strategies", "single"), std::tuple("backend", "backends", "")}) {
+    const std::string named = config.find_string(std::string(kind) + ".plugin").value_or("auto");
+    if (named != "auto")
+      targets.insert(named);
+    else
+      targets.insert(alone && !has_options(config, kind) ? of_one : all);
+  }
+}
+
+void add_command(const std::string& verb, const CommandLine& line, const std::vector<std::string>& words,
+                 Targets& targets) {
+  const config::Config config = line.args.load();
+  const bool several = verb == "plan" || verb == "compare" || std::ranges::any_of(words, [](const auto& word) {
+    return word.starts_with("--node") || word.starts_with("--master");
+  });
+  const bool alone = !several && planned_world(line.args, config).size == 1;
+  for (const config::Config& stage : train::stages_of(config)) add(stage, alone, targets);
+}
+
+}  // namespace
+
+std::vector<std::string> needed_targets(const CLI::App& app, const std::vector<std::string>& words) {
+  const CLI::App* verb = words.empty() ? nullptr : verb_called(app, words.front());
+  if (!verb) return {};
+  const std::string& name = words.front();
+  Targets targets;
+  try {
+    const CommandLine line = read_words(*verb, std::span(words).subspan(1));
+    if (name == "plugins" || name == "check-plugin")
+      targets = {"product"};
+    else if (name == "devices")
+      targets = {"strategies", "backends"};
+    else if (name == "explain")
+      targets = {words.size() > 1 ? words[1] : ""};
+    else if (!line.args.file.empty())
+      add_command(name, line, words, targets);
+  } catch (const std::exception&) {
+    targets = {};
+  }
+  targets.erase("");
+  return {targets.begin(), targets.end()};
+}
+
+}  // namespace pipeline::cli
