@@ -1,5 +1,6 @@
 # How far a target is optimized. Most of the product's code runs a few times a step: optimized less, it compiles in two thirds of the time.
-# What is not said here is compiled with -O1 in a Release build and not optimized at all under the sanitizers.
+# What is not said here is compiled with -O1 in a Release build and not optimized at all under the sanitizers. What uses LibTorch is hot, all
+# of it: GCC 12 crashes where a precompiled header and the file that uses it differ in their optimization.
 add_compile_options($<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
 # A file takes some 500 MB anyway: collecting garbage below that costs GCC a twelfth of its time.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")

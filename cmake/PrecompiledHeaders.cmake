@@ -31,10 +31,12 @@ set(PIPELINE_TORCH_HEADERS
   <torch/nn/module.h>)
 if(TARGET torch::cpu)
   pipeline_precompile(torch_pch LIBS torch::cpu HEADERS ${PIPELINE_TORCH_HEADERS})
+  pipeline_hot(torch_pch)
 endif()
 
 # pipeline_use_torch(TARGET): links LibTorch and reuses its precompiled headers. A target that needs no LibTorch never sees it.
 function(pipeline_use_torch target)
   target_link_libraries(${target} PRIVATE torch::cpu)
   pipeline_reuse(${target} torch_pch)
+  pipeline_hot(${target})
 endfunction()
