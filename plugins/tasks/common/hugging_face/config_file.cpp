@@ -1,5 +1,6 @@
 #include "hugging_face/config_file.hpp"
 
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <sstream>
@@ -91,6 +92,12 @@ std::vector<std::string> ConfigFile::keys() const {
 const json* ConfigFile::find(const char* key) const {
   const auto found = values_.find(key);
   return found == values_.end() || found->is_null() ? nullptr : &*found;
+}
+
+bool has_tokenizer(const std::string& folder) {
+  for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.json", "encoder.json"})
+    if (std::filesystem::exists(std::filesystem::path(folder) / name)) return true;
+  return false;
 }
 
 void check_range(const char* key, int64_t value, int64_t least, int64_t most) {

@@ -224,7 +224,12 @@ at::Tensor Gpt2::logits_of(const at::Tensor& x, at::ScalarType compute) const {
 Gpt2Config read_gpt2_config(const std::string& path) {
   const ConfigFile file(path);
   file.type({"gpt2"});
-  return file.checked(hugging_face::read_fields(file, gpt2_fields(), "GPT2Config", Gpt2Config()));
+  Gpt2Config config = hugging_face::read_fields(file, gpt2_fields(), "GPT2Config", Gpt2Config());
+  for (const auto& [key, id] :
+       {std::pair("bos_token_id", &config.bos_token_id), {"eos_token_id", &config.eos_token_id}})
+    if (const json* value = file.find(key); value != nullptr && value->is_number_integer())
+      *id = value->get<int64_t>();
+  return file.checked(config);
 }
 
 Gpt2Config import_gpt2(const std::string& folder, Gpt2& model) {
