@@ -1,5 +1,6 @@
 #include "core/train/run/value_source.hpp"
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <optional>
@@ -26,6 +27,13 @@ std::optional<ValueSource> options_of(const std::string& checkpoint) {
   return ValueSource{
       .from = checkpoint,
       .options = config::stored_values(checkpoint::parse_manifest(text, path.string()).contents.config_toml)};
+}
+
+// Whether that run began with values of others itself, so that its options may have followed them.
+bool has_followed(const ValueSource& source) {
+  return std::ranges::any_of(source.options, [](const auto& option) {
+    return option.first.ends_with(".init_from") && option.second != "\"\"";
+  });
 }
 
 // A plugin's answers, as the configuration takes them.
@@ -82,13 +90,14 @@ std::vector<config::ModelOption> model_options(const plugins::Plugin& task, cons
                                                const ValueSource& source) {
   Answers answers{.task = task};
   if (source.is_own || !source.from.empty()) {
+    const uint32_t flags =
+        PL_OPTION_OF_MODEL | (source.is_own || has_followed(source) ? PL_OPTION_FOLLOWS : 0u);
     for (const pl_option& option : task.options()) {
-      const bool follows =
-          (option.flags & (PL_OPTION_OF_MODEL | (source.is_own ? PL_OPTION_FOLLOWS : 0u))) != 0;
-      const auto stored = source.options.find("task." + std::string(view(option.key)));
-      if (follows && stored != source.options.end())
-        answers.said.push_back(
-            {.key = std::string(view(option.key)), .value = stored->second, .from = source.from});
+      const std::string key(view(option.key));
+      const auto stored = source.options.find(config.prefix() + key);
+      if ((option.flags & flags) == 0 || stored == source.options.end() || stored->second == config.show(key))
+        continue;
+      answers.said.push_back({.key = key, .value = stored->second, .from = source.from});
     }
     return answers.said;
   }
