@@ -70,7 +70,7 @@ TEST_F(Summarization, TrainsEvaluatesPredictsAndExports) {
                    "task.tokenizer.path=run/export", "--set", "task.model.layer_norm_epsilon=1e-6"});
   EXPECT_EQ(other.code, 2) << other.out;
   EXPECT_THAT(other.err,
-              HasSubstr("--set task.model.layer_norm_epsilon=1e-6: run/export/config.json has 1e-05, "
+              HasSubstr("--set task.model.layer_norm_epsilon=1e-6: run/export/config.json has 1e-5, "
                         "and these weights are of that model"));
 }
 
@@ -92,8 +92,11 @@ max_steps = 2
 class FromAFolder : public Summarization {
  protected:
   FromAFolder() {
-    EXPECT_EQ(call("run", {"--set", "train.max_steps=1", "--set", "task.model.attn_pdrop=0.25"}).code, 0);
-    EXPECT_EQ(call("export", {"--output", "theirs"}).code, 0);
+    const std::vector<std::string> dropout{"--set", "train.max_steps=1", "--set",
+                                           "task.model.attn_pdrop=0.25"};
+    EXPECT_EQ(call("run", dropout).code, 0);
+    EXPECT_EQ(call("export", dropout).code, 0);
+    fs::rename(path("run/export"), path("theirs"));
     write_text(path("train.toml"), kFromAFolder);
   }
 };
@@ -143,7 +146,7 @@ TEST_F(FromAFolder, EveryDifferenceIsToldWithItsLine) {
     const std::string remedy =
         ", and these weights are of that model: leave the option out, or begin with other weights\n";
     EXPECT_EQ(wrong.err, "error: train.toml:14: task.model.n_layer = 3: theirs/config.json has 2" + remedy +
-                             "--set task.model.n_positions=128: theirs/config.json has 64" + remedy);
+                             "error: --set task.model.n_positions=128: theirs/config.json has 64" + remedy);
   }
 }
 
