@@ -355,7 +355,8 @@ TEST_F(Vlm, ASentencePieceTokenizerGoesWithTheModel) {
   const Result other = call("run", own);
   EXPECT_EQ(other.code, 0) << other.out << other.err;
   EXPECT_THAT(other.out, testing::ContainsRegex("from .*/whole/config.json: .*task.tokenizer.path = "));
-  fs::remove(path("whole/tokenizer.model"));
+  for (const char* file : {"tokenizer.model", "tokenizer.json"}) fs::remove(path("whole") / file);
+  fs::remove_all(path("other"));
   EXPECT_THAT(call("check", own).err,
               testing::ContainsRegex("task.tokenizer.path = .*: there is no tokenizer in "));
 }

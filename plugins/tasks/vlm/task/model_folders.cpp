@@ -27,6 +27,7 @@ class Teller {
     (*this)(key, say_.is_set(table_ + key) && is_as_good ? set : value);
   }
   bool is_set(const char* key) const { return say_.is_set(table_ + key); }
+  std::string file() const { return file_.string(); }
   void problem(const char* key, const std::string& text) const { say_.problem(table_ + key, text); }
 
  private:
@@ -102,7 +103,7 @@ void tell_language(const Teller& tell, const language::Gpt2Config& theirs, const
   if (theirs.embd_pdrop == theirs.attn_pdrop && theirs.attn_pdrop == theirs.resid_pdrop)
     tell("dropout", theirs.embd_pdrop);
   else if (!tell.is_set("dropout"))
-    tell.problem("dropout", concat("the folder has three: embd_pdrop ", theirs.embd_pdrop, ", attn_pdrop ",
+    tell.problem("dropout", concat(tell.file(), " has three: embd_pdrop ", theirs.embd_pdrop, ", attn_pdrop ",
                                    theirs.attn_pdrop, ", resid_pdrop ", theirs.resid_pdrop,
                                    ": set the one to train with"));
 }
