@@ -54,7 +54,7 @@ extern "C" {
 #endif
 
 #define PL_ABI_MAJOR 1u /* must match between host and plugin */
-#define PL_ABI_MINOR 2u /* may differ either way */
+#define PL_ABI_MINOR 3u /* may differ either way */
 
 #define PL_FLAGS_MAY_IGNORE 0xffff0000u  /* unknown flags among these bits are ignored */
 #define PL_CODE(value) ((value)&0xffffu) /* the part of a code that must be known */
@@ -153,6 +153,11 @@ typedef struct pl_tensor {
 #define PL_OPTION_ABOVE_MINIMUM 8u  /* value > minimum; with HAS_MINIMUM */
 #define PL_OPTION_BELOW_MAXIMUM 16u /* value < maximum; with HAS_MAXIMUM */
 #define PL_OPTION_MAY_CHANGE 32u    /* may change when a run continues: it cannot affect the result */
+/* (since 1.3) Where the user does not set it, the option follows the model that the first values come from:
+ * by PL_EXTENSION_MODEL_OPTIONS that of another tool's folder, or the options of the run that wrote the
+ * checkpoint. */
+#define PL_OPTION_OF_MODEL 65536u /* the weights are right with it alone: another value is an error */
+#define PL_OPTION_FOLLOWS 131072u /* the user may set another value */
 
 /* One option of a plugin. The host validates it, fills in the default, and prints it
  * (`pipeline explain`). */
@@ -885,6 +890,32 @@ typedef struct pl_profiler {
    * nothing. [main] */
   pl_error* (*stop)(const pl_host* host, pl_str path);
 } pl_profiler;
+
+/* Extension of tasks: what options with PL_OPTION_OF_MODEL or PL_OPTION_FOLLOWS are by the model folders of
+ * other tools that first values come from. */
+#define PL_EXTENSION_MODEL_OPTIONS "pl.model-options/1"
+
+/* Both functions [main]. */
+typedef struct pl_model_options_sink {
+  uint32_t struct_size;
+  uint32_t reserved;
+  void* user;
+  /* The option's value by the file `from`, as TOML source. It is in force where the user did not set the
+   * option; a set one with PL_OPTION_OF_MODEL must be equal. */
+  pl_error* (*value)(void* user, pl_str key, pl_str toml, pl_str from);
+  /* What else is wrong with an option beside these folders. The user is told all problems at once. */
+  pl_error* (*problem)(void* user, pl_str key, pl_str problem);
+} pl_model_options_sink;
+
+typedef struct pl_model_options {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* Called before `create` where no checkpoint gives the values. init_from: the folder that import_model
+   * will receive, empty if there is none; options name others. config: as the user has set it, the rest at
+   * its defaults. Reads no more than small files that describe a model. [main] */
+  pl_error* (*read)(const pl_host* host, const pl_config* config, pl_str init_from,
+                    const pl_model_options_sink* sink);
+} pl_model_options;
 
 /* ------------------------------------------------------------------------------------------- the entry */
 

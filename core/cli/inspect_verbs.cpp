@@ -38,11 +38,16 @@ void add_check(CLI::App& app, Action& action) {
     observe::Console console(observe::Console::Mode::plain);
     observe::Log log(console, observe::Level::info);
     plugins::Registry registry = make_registry(args->plugin_paths, config.get_path_list("plugins.paths"));
+    train::ValueSources sources(config);
     for (const config::Config& stage : train::stages_of(config)) {
-      train::Session session(
-          stage, registry, log,
-          {.purpose = train::purpose_of_stage(stage), .world = world, .processes = nullptr});
+      train::Session session(stage, registry, log,
+                             {.purpose = train::purpose_of_stage(stage),
+                              .world = world,
+                              .processes = nullptr,
+                              .values = sources.of(stage)});
       session.check_task();
+      sources.add_planned(session);
+      train::announce_model_options(session);
       if (session.args().purpose == PL_PURPOSE_TRAIN) train::warn_of_unused_options(session);
       if (session.args().purpose == PL_PURPOSE_TRAIN && stage.is_auto("train.micro_batch"))
         log.info("train.micro_batch = \"auto\": found when the run starts, by the memory there is then");

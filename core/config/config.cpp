@@ -84,6 +84,34 @@ std::vector<Setting> check_plugin(std::span<const pl_option> options, const std:
   return settings;
 }
 
+// Puts into force what the model says of an option that is not set.
+void follow(const ModelOption& said, const std::string& prefix, std::vector<Setting>& settings,
+            Problems& problems) {
+  const auto found = std::ranges::find_if(
+      settings, [&](const Setting& setting) { return view(setting.option.key) == said.key; });
+  const std::optional<Literal> literal = parse_value(said.value);
+  if (found == settings.end() || (!literal && said.problem.empty()))
+    throw Error("the task says that the option " + said.key + " is " + said.value + " by " + said.from +
+                ": it has no such option, or this is no TOML");
+  const std::string key = prefix + said.key, ours = found->value ? to_toml(*found->value) : "";
+  if (!said.problem.empty())
+    return problems.add(found->origin, format_problem(found->origin, key, ours, said.problem));
+  if (found->origin.kind == Origin::Kind::kDefault) {
+    const Origin origin{Origin::Kind::kModel, said.from, 0, 0, ""};
+    Checked checked = check(found->option, *literal);
+    if (!checked.value) return add_problem({*literal, origin}, key, checked.problem, problems);
+    found->value = std::move(checked.value);
+    found->origin = origin;
+    return;
+  }
+  if (!said.must_be || same(*parse_value(ours), *literal)) return;
+  problems.add(found->origin,
+               format_problem(found->origin, key, ours,
+                              said.from + " has " + said.value +
+                                  ", and these weights are of that model: leave the option out, or begin "
+                                  "with other weights"));
+}
+
 // Where a plugin cannot be had, its keys are judged when this is in order.
 void check_plugins(const Sources& sources, const LoadArgs& args, Problems& problems) {
   for (const StageLayer& stage : sources.stages) {
@@ -159,12 +187,13 @@ Config Config::with_found(std::string_view key, int64_t value) const {
   return found;
 }
 
-pl_config Config::plugin(std::string_view table, std::span<const pl_option> options,
-                         const FindOwners& owners) const {
+pl_config Config::plugin(std::string_view table, std::span<const pl_option> options, const FindOwners& owners,
+                         std::span<const ModelOption> model) const {
   const std::string prefix = std::string(table) + '.';
   Problems problems;
-  std::vector<Setting> settings =
-      check_plugin(options, prefix, sources_->merged(stage_), sources_->file, owners, problems);
+  const Table table_here = sources_->merged(stage_);
+  std::vector<Setting> settings = check_plugin(options, prefix, table_here, sources_->file, owners, problems);
+  for (const ModelOption& said : model) follow(said, prefix, settings, problems);
   problems.throw_if_any();
   return pl_config(prefix, sources_->file, std::move(settings));
 }

@@ -48,6 +48,15 @@ struct Row {
   bool may_change;  // when a run is continued
 };
 
+// What the model that a run's values come from says of an option.
+struct ModelOption {
+  std::string key;       // as in the plugin's schema
+  std::string value;     // TOML source
+  std::string from;      // what says so: "models/gpt2/config.json"
+  bool must_be = false;  // a set value may not differ
+  std::string problem;   // not empty: what is wrong with the option beside the model, in place of a value
+};
+
 // A configuration: the core's own options, checked, and the plugins' tables, which plugin() checks against
 // a plugin's schema. Later sources win: defaults, the files that `extends` names, the file, its [[stage]],
 // --set. An immutable value type.
@@ -68,8 +77,9 @@ class Config : public Settings {
   Config with_found(std::string_view key, int64_t value) const;
 
   // Checks `table` ("task", "strategy", "backend") against `options`. Throws ConfigError with all problems.
-  pl_config plugin(std::string_view table, std::span<const pl_option> options,
-                   const FindOwners& owners = {}) const;
+  // `model`: what is in force instead of the defaults.
+  pl_config plugin(std::string_view table, std::span<const pl_option> options, const FindOwners& owners = {},
+                   std::span<const ModelOption> model = {}) const;
 
   // The file it was loaded from, as the user wrote it.
   const std::string& file() const;

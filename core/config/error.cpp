@@ -18,9 +18,10 @@ std::string join(const std::vector<std::string>& lines) {
 }  // namespace
 
 std::string Origin::describe() const {
-  const std::string place = kind == Kind::kSet    ? "--set " + set
-                            : kind == Kind::kFile ? (line > 0 ? file + ":" + std::to_string(line) : file)
-                                                  : "default";
+  const std::string place = kind == Kind::kSet       ? "--set " + set
+                            : kind == Kind::kDefault ? "default"
+                            : line > 0               ? file + ":" + std::to_string(line)
+                                                     : file;
   return is_auto ? place + " (auto)" : place;
 }
 

@@ -10,16 +10,17 @@ namespace pipeline::config {
 
 // Where a value comes from, as shown in messages and in the resolved config.
 struct Origin {
-  enum class Kind { kDefault, kFile, kSet };
+  enum class Kind { kDefault, kFile, kSet, kModel };
 
   Kind kind = Kind::kDefault;
-  std::string file;      // as the user wrote it; empty unless kFile
+  std::string file;      // as the user wrote it; kModel: what describes the model; otherwise empty
   int line = 0;          // 1-based; 0: the file as a whole
   int order = 0;         // of the file, as read: problems are listed in this order, then by line
   std::string set;       // the whole argument of --set; empty unless kSet
   bool is_auto = false;  // "auto" was given there, and the value found for it
 
-  // "configs/x.toml:14", "--set train.max_steps=20" or "default"; "configs/x.toml:14 (auto)".
+  // "configs/x.toml:14", "--set train.max_steps=20", "gpt2/config.json" or "default"; "configs/x.toml:14
+  // (auto)".
   std::string describe() const;
 };
 

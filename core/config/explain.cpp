@@ -37,6 +37,13 @@ std::vector<std::string> wrapped(std::string_view text, size_t width) {
   return lines;
 }
 
+bool follows_model(const pl_option& option) {
+  return (option.flags & (PL_OPTION_OF_MODEL | PL_OPTION_FOLLOWS)) != 0;
+}
+
+constexpr std::string_view kFollows =
+    "follows the model: where it is not set, it is as in the folder or run that the weights come from";
+
 bool may_change(const pl_option& option) { return option.flags & PL_OPTION_MAY_CHANGE; }
 
 std::string default_text(const pl_option& option) {
@@ -50,6 +57,7 @@ std::string help_text(const pl_option& option) {
   std::string facts(view(option.unit));
   if (!named_in_help && !range_text(option).empty())
     facts += (facts.empty() ? "" : ", ") + range_text(option);
+  if (follows_model(option)) facts += facts.empty() ? "follows the model" : "; follows the model";
   if (!facts.empty()) text += " (" + facts + ")";
   return text;
 }
@@ -111,6 +119,7 @@ std::string explain(std::span<const pl_option> options, std::string_view prefix,
     }
   }
   if (std::ranges::any_of(options, may_change)) out += "\n* may change when a run is continued\n";
+  if (std::ranges::any_of(options, follows_model)) out += "\n" + std::string(kFollows) + "\n";
   return out;
 }
 
@@ -151,6 +160,7 @@ constexpr std::string_view kRules = R"(
   evaluations must be whole (`evaluate.max_samples = 0`), of one split, and of different parts of the data.
 - Unknown keys and tables are errors.
 - Keys marked with * may change when a run is continued.
+- A key that follows the model is, where it is not set, as in the folder or run that the weights come from.
 - `#:schema ./pipeline.schema.json` in a file's first line makes editors with Taplo (VS Code: Even Better TOML)
   complete and check it. `pipeline explain --schema > pipeline.schema.json` writes that file, with the options of your
   own plugins as well.

@@ -114,7 +114,8 @@ bool Settings::is_auto(std::string_view key) const {
 }
 
 bool Settings::is_set(std::string_view key) const {
-  return setting(key).origin.kind != Origin::Kind::kDefault;
+  const Origin::Kind kind = setting(key).origin.kind;
+  return kind == Origin::Kind::kFile || kind == Origin::Kind::kSet;
 }
 
 bool Settings::has_value(std::string_view key) const { return setting(key).value.has_value(); }

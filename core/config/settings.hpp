@@ -45,7 +45,8 @@ class Settings {
 
   // Whether the value of an integer is "auto", which the find_ functions treat as none.
   bool is_auto(std::string_view key) const;
-  // Whether the user set it (in a file or by --set); false: the default, if any, applies.
+  // Whether the user set it (in a file or by --set); false: the default, if any, applies, or what a model
+  // says (ModelOption).
   bool is_set(std::string_view key) const;
   // Whether there is a value, given or default.
   bool has_value(std::string_view key) const;

@@ -65,6 +65,42 @@ TEST_F(PluginTable, ReportsAllMistakesAtOnce) {
             "--set task.model.dropout=much: must be a number, is a string");
 }
 
+TEST_F(PluginTable, WhatIsNotSetFollowsTheModel) {
+  const std::string from = "models/x/config.json";
+  const std::vector<ModelOption> model{{.key = "model.n_head", .value = "20", .from = from, .must_be = true},
+                                       {.key = "model.dropout", .value = "0.5", .from = from},
+                                       {.key = "model.bias", .value = "false", .from = from},
+                                       {.key = "show", .value = "4", .from = from, .must_be = true}};
+  const auto with = [&](std::string_view text) {
+    return load_text(text).plugin("task", task_options(), {}, model);
+  };
+  const pl_config config =
+      with("[task]\nplugin = 't'\nshow = 4\n[task.data]\ntrain = 'a.csv'\n[task.model]\ndropout = 0.2\n");
+  EXPECT_EQ(config.get_int("model.n_head"), 20);
+  EXPECT_FALSE(config.is_set("model.n_head"));
+  EXPECT_EQ(config.origin("model.n_head").describe(), from);
+  EXPECT_EQ(config.get_float("model.dropout"), 0.2) << "set";
+  EXPECT_FALSE(config.get_bool("model.bias"));
+  EXPECT_STREQ(config.error("model.n_head", "is odd").what(),
+               "models/x/config.json: task.model.n_head = 20: is odd");
+}
+
+TEST_F(PluginTable, EveryDifferenceFromTheModelIsTold) {
+  const std::vector<ModelOption> model{{.key = "model.n_head", .value = "20", .from = "x", .must_be = true},
+                                       {.key = "show", .value = "9", .from = "x", .must_be = true},
+                                       {.key = "model.window", .value = "\"wide\"", .from = "x"},
+                                       {.key = "model.bias", .problem = "is not for this model"}};
+  const std::string rest =
+      ", and these weights are of that model: leave the option out, or begin with other weights\n";
+  EXPECT_EQ(
+      problems_of([&] {
+        load_text(kTask, {"task.show=5", "task.model.bias=true"}).plugin("task", task_options(), {}, model);
+      }),
+      "x: task.model.window = \"wide\": must be an integer, is a string\n"
+      "x.toml:6: task.model.n_head = 7: x has 20" +
+          rest + "--set task.show=5: x has 9" + rest + "--set task.model.bias=true: is not for this model");
+}
+
 TEST_F(PluginTable, StagesHaveTheirOwn) {
   const Config config =
       load_text(std::string(kTask) + "[[stage]]\nname = 'a'\n[[stage]]\nname = 'b'\ntask.model.n_head = 9\n");

@@ -29,10 +29,25 @@ TEST(Guides, AreAllInTheirIndex) {
   }
 }
 
+// The folders of other tools that snippets begin with, as far as a check reads them.
+void write_models(const fs::path& folder) {
+  const auto write = [&](const char* name, const std::string& config) {
+    write_text(folder / name / "config.json", config);
+    write_text(folder / name / "vocab.json", "{}");
+  };
+  write("gpt2", R"({"model_type": "gpt2"})");
+  write("llava", R"({"model_type": "llava", "text_config": {"model_type": "llama"}, "vision_config":
+    {"model_type": "clip_vision_model", "image_size": 336, "patch_size": 14, "hidden_size": 1024,
+     "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096}})");
+  write("esm2-35M", R"({"model_type": "esm", "vocab_size": 33, "mask_token_id": 32,
+    "position_embedding_type": "rotary"})");
+}
+
 TEST(Guides, SnippetsPassTheCheck) {
   for (const std::string& file : guides()) {
     const std::string text = read_text(kRoot / file);
     const Checkout checkout(text);
+    write_models(checkout.path() / "models");
     for (const std::string& block : blocks(text, "toml")) {
       const Words name = matches(block.substr(0, block.find('\n')), R"(^# ([\w-]+\.toml)$)");
       ASSERT_EQ(name.size(), 1u) << file << ": a snippet without its file's name:\n" << block;

@@ -75,6 +75,17 @@ TEST_F(Esm2, TrainsOnTheSameData) {
   ASSERT_EQ(call("export").code, 0);
   for (const char* file : {"config.json", "model.safetensors", "vocab.txt"})
     EXPECT_TRUE(fs::exists(path("run/export") / file)) << file;
+
+  // The folder says which model it is, and of what sizes.
+  write_text(path("train.toml"), protein_config(""));
+  const Result again = call(
+      "run", {"--set", "run.dir=again", "--set", "train.init_from=run/export", "--set", "train.max_steps=1"});
+  ASSERT_EQ(again.code, 0) << again.out << again.err;
+  EXPECT_THAT(again.out, HasSubstr("from run/export/config.json: task.model = \"esm2\", "));
+  EXPECT_THAT(again.out, HasSubstr("task.esm2.hidden_dim = 16"));
+  const Result other = call("check", {"--set", "run.dir=other", "--set", "train.init_from=run/export",
+                                      "--set", "task.model=encoder-decoder"});
+  EXPECT_THAT(other.err, HasSubstr("--set task.model=encoder-decoder: run/export/config.json has \"esm2\""));
 }
 
 void expect_low_precision_learns_alike(const Job& job, const std::vector<std::string>& options) {

@@ -248,7 +248,7 @@ TEST_F(Run, AFreshRunThatCannotBeginCostsNothing) {
     EXPECT_EQ(state("run", 60), before) << mistake;
     EXPECT_FALSE(fs::exists(path("run.1"))) << mistake;
   }
-  EXPECT_THAT(run({"--fresh", "--set", "train.init_from=nowhere"}).out,
+  EXPECT_THAT(run({"--fresh", "--set", "evaluate.best_metric=typo"}).out,
               HasSubstr("nothing was started, so the old run is back in run"));
   EXPECT_THAT(run().out, HasSubstr("is already finished"));
 }

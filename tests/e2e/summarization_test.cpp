@@ -69,7 +69,99 @@ TEST_F(Summarization, TrainsEvaluatesPredictsAndExports) {
       call("run", {"--set", "run.dir=other", "--set", "train.init_from=run/export", "--set",
                    "task.tokenizer.path=run/export", "--set", "task.model.layer_norm_epsilon=1e-6"});
   EXPECT_EQ(other.code, 2) << other.out;
-  EXPECT_THAT(other.err, HasSubstr("task.model.layer_norm_epsilon = 1e-06, the folder has 1e-05"));
+  EXPECT_THAT(other.err,
+              HasSubstr("--set task.model.layer_norm_epsilon=1e-6: run/export/config.json has 1e-5, "
+                        "and these weights are of that model"));
+}
+
+// Plugin, weights and data; sizes, dropout, the tokenizer and lengths that fit are those of the folder.
+constexpr const char* kFromAFolder = R"([run]
+dir = "tuned"
+cache_dir = "cache"
+device = "cpu"
+[task]
+plugin = "summarization"
+data.train = "train.jsonl"
+[train]
+init_from = "theirs"
+global_batch = 8
+micro_batch = 2
+max_steps = 2
+)";
+
+class FromAFolder : public Summarization {
+ protected:
+  FromAFolder() {
+    const std::vector<std::string> dropout{"--set", "train.max_steps=1", "--set",
+                                           "task.model.attn_pdrop=0.25"};
+    EXPECT_EQ(call("run", dropout).code, 0);
+    EXPECT_EQ(call("export", dropout).code, 0);
+    fs::rename(path("run/export"), path("theirs"));
+    write_text(path("train.toml"), kFromAFolder);
+  }
+};
+
+TEST_F(FromAFolder, WhatIsNotSetFollowsIt) {
+  const Result check = call("check", {"-v"});
+  ASSERT_EQ(check.code, 0) << check.err;
+  for (const char* line :
+       {"n_layer = 2 ", "n_embd = 16 ", "attn_pdrop = 0.25 ", "path = \"theirs\" ", "max_tokens = 64 "})
+    EXPECT_THAT(check.out, testing::ContainsRegex(std::string(line) + " *# theirs/config.json")) << line;
+  EXPECT_THAT(check.out + check.err, HasSubstr("from theirs/config.json: task.tokenizer.path = \"theirs\", "
+                                               "task.model.n_layer = 2"));
+  const Result run = call("run");
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("weights imported from theirs"));
+
+  // What it left is complete: it goes on, and is used, where the folder is not.
+  fs::rename(path("theirs"), path("elsewhere"));
+  EXPECT_EQ(call("check").code, 0);
+  ASSERT_EQ(call("run", {"--set", "train.max_steps=4"}).code, 0);
+  ASSERT_EQ(call("export", {"--output", "ours"}).code, 0);
+  ASSERT_EQ(call("predict", {"--set", "task.data.test=test.csv"}).code, 0);
+  const auto config = nlohmann::json::parse(read_text(path("ours/config.json")));
+  EXPECT_EQ(config["n_embd"], 16);
+  EXPECT_EQ(config["attn_pdrop"], 0.25);
+  const Result anew = call("run", {"--fresh"});
+  EXPECT_EQ(anew.code, 2);
+  EXPECT_THAT(anew.err, HasSubstr("train.toml:9: train.init_from = \"theirs\": there is no folder theirs"));
+
+  // Its resolved configuration is one like any other, also for a run that begins with its weights.
+  fs::rename(path("elsewhere"), path("theirs"));
+  fs::copy_file(path("tuned/config.toml"), path("train.toml"), fs::copy_options::overwrite_existing);
+  ASSERT_EQ(call("run", {"--set", "run.dir=again"}).code, 0);
+  EXPECT_EQ(read_text(path("again/metrics.jsonl")).empty(), false);
+  write_text(path("train.toml"), kFromAFolder);
+  const Result next = call("run", {"--set", "run.dir=next", "--set", "train.init_from=tuned"});
+  ASSERT_EQ(next.code, 0) << next.err;
+  EXPECT_THAT(next.out, HasSubstr("task.model.n_embd = 16"));
+}
+
+TEST_F(FromAFolder, EveryDifferenceIsToldWithItsLine) {
+  write_text(path("train.toml"),
+             std::string(kFromAFolder) + "[task.model]\nn_layer = 3\nn_inner = 64\nattn_pdrop = 0.5\n");
+  for (const char* verb : {"check", "run"}) {
+    const Result wrong = call(verb, {"--set", "task.model.n_positions=128"});
+    EXPECT_EQ(wrong.code, 2) << wrong.out;
+    const std::string remedy =
+        ", and these weights are of that model: leave the option out, or begin with other weights\n";
+    EXPECT_EQ(wrong.err, "error: train.toml:14: task.model.n_layer = 3: theirs/config.json has 2" + remedy +
+                             "error: --set task.model.n_positions=128: theirs/config.json has 64" + remedy);
+  }
+}
+
+TEST_F(FromAFolder, StagesAfterTheFirstFollowIt) {
+  const std::string text = kFromAFolder;
+  write_text(
+      path("train.toml"),
+      text.substr(0, text.find("[train]")) +
+          "[train]\nglobal_batch = 8\nmicro_batch = 2\nmax_steps = 2\n[[stage]]\nname = \"first\"\n"
+          "[stage.train]\ninit_from = \"theirs\"\n[[stage]]\nname = \"second\"\ninit_from = \"first\"\n");
+  ASSERT_EQ(call("check").code, 0);
+  const Result run = call("run");
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(read_text(path("tuned/second/config.toml")),
+              testing::ContainsRegex("n_embd = 16 *# tuned/first"));
 }
 
 TEST_F(Summarization, AnEvaluationCountsTheSamplesThatHaveASummary) {

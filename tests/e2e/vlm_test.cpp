@@ -346,9 +346,19 @@ TEST_F(Vlm, ASentencePieceTokenizerGoesWithTheModel) {
   EXPECT_EQ(grown.code, 0) << grown.out << grown.err;
   EXPECT_THAT(grown.out, testing::ContainsRegex("the tokenizer has 1 token.s. that .*/whole does not have, "
                                                 "from number 332 on"));
-  const Result other = call("run", {"--set", "run.dir=other", "--set", "task.language.init_from=whole"});
-  EXPECT_EQ(other.code, 2) << other.out;
-  EXPECT_THAT(other.err, testing::ContainsRegex("task.tokenizer.path = .*: must be given with weights of "));
+  EXPECT_THAT(grown.out, testing::ContainsRegex("parameters of vision.\\* from .*/whole"));
+  EXPECT_THAT(grown.out, testing::ContainsRegex("parameters of language.\\* from .*/whole"));
+
+  // The folder brings its tokenizer.
+  const std::vector<std::string> own{"--set", "run.dir=other",    "--set", "task.language.init_from=whole",
+                                     "--set", "train.max_steps=1"};
+  const Result other = call("run", own);
+  EXPECT_EQ(other.code, 0) << other.out << other.err;
+  EXPECT_THAT(other.out, testing::ContainsRegex("from .*/whole/config.json: .*task.tokenizer.path = "));
+  for (const char* file : {"tokenizer.model", "tokenizer.json"}) fs::remove(path("whole") / file);
+  fs::remove_all(path("other"));
+  EXPECT_THAT(call("check", own).err,
+              testing::ContainsRegex("task.tokenizer.path = .*: there is no tokenizer in "));
 }
 
 TEST_F(Vlm, ShardsAreTheSameAsFiles) {

@@ -296,7 +296,7 @@ TEST_F(Esm2FolderTest, AModelOfAnotherSizeIsNamedByAllThatDiffers) {
 
 TEST_F(Esm2FolderTest, ModelsThatAreNotEsm2AreRefused) {
   const std::vector<std::tuple<std::string, nlohmann::json, std::string>> cases = {
-      {"model_type", "bert", "model_type = \"bert\": only \"esm\" is supported"},
+      {"model_type", "bert", "model_type = \"bert\": this is a bert model; accepted are esm"},
       {"position_embedding_type", "absolute", "position_embedding_type = \"absolute\": only \"rotary\""},
       {"emb_layer_norm_before", true, "emb_layer_norm_before = true: only false"},
       {"is_folding_model", true, "is_folding_model = true: only false"},

@@ -199,11 +199,19 @@ TEST_F(HuggingFaceTest, OtherDtypesAreRefused) {
 
 TEST_F(HuggingFaceTest, OtherArchitecturesAreRefused) {
   write_config(R"({"model_type": "llama"})");
-  EXPECT_THAT(error(), HasSubstr("config.json: model_type = \"llama\": only \"gpt2\" is supported"));
+  EXPECT_THAT(error(),
+              HasSubstr("config.json: model_type = \"llama\": this is a llama model; accepted are gpt2"));
+  write_config(R"({"n_layer": "12"})");
+  EXPECT_THAT(error(),
+              HasSubstr("config.json: model_type is missing: says what the model is; accepted are gpt2"));
   write_config(R"({"model_type": "gpt2", "activation_function": "relu"})");
   EXPECT_THAT(error(), HasSubstr("activation_function = \"relu\""));
   write_config(R"({"model_type": "gpt2", "scale_attn_by_inverse_layer_idx": true})");
   EXPECT_THAT(error(), HasSubstr("scale_attn_by_inverse_layer_idx = true: only false"));
+  write_config(R"({"model_type": "gpt2", "quantization_config": {"bits": 4}})");
+  EXPECT_THAT(error(), HasSubstr("quantization_config = {\"bits\":4}: only null is supported"));
+  write_config(R"({"model_type": "gpt2", "sliding_window": 4})");
+  EXPECT_THAT(error(), HasSubstr("sliding_window = 4: is no field of a GPT2Config that is known here"));
   write_config(R"({"model_type": "gpt2", "n_layer": "12"})");
   EXPECT_THAT(error(), HasSubstr("n_layer = \"12\": must be an integer"));
   write_config(R"({"model_type": "gpt2", "n_embd": 30, "n_head": 4})");

@@ -251,7 +251,8 @@ Outcome make_plan(const Workspace& workspace, const PlanArgs& args, Plan& plan) 
   const ScratchFolder scratch;
   const uint64_t available = launch::available_host_memory();
   Session session(stage, workspace.registry, workspace.log,
-                  session_args(workspace, PL_PURPOSE_TRAIN, scratch.path()));
+                  session_args(workspace, PL_PURPOSE_TRAIN, scratch.path(),
+                               values_of_run({}, init_from(workspace.config, stage))));
   return guard_work(
       session, [] { return "measuring a few micro-batches"; },
       [&] {

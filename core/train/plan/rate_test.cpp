@@ -58,7 +58,8 @@ Outcome test_rates(const Workspace& workspace, const RateTestArgs& args, RateTes
   const config::Config stage = trial_stage(workspace.config);
   const ScratchFolder scratch;
   Session session(stage, workspace.registry, workspace.log,
-                  session_args(workspace, PL_PURPOSE_TRAIN, scratch.path()));
+                  session_args(workspace, PL_PURPOSE_TRAIN, scratch.path(),
+                               values_of_run({}, init_from(workspace.config, stage))));
   uint64_t step = 0;
   return guard_work(
       session, [&] { return fmt::format("training step {}", step + 1); },

@@ -72,6 +72,20 @@ void announce_place(const Session& session) {
                     info.threads, session.devices().cores, session.devices().cores == 1 ? "" : "s"));
 }
 
+void announce_model_options(const Session& session) {
+  if (session.args().values.is_own) return;
+  const config::PluginConfig& options = *session.plugin_configs().front();
+  std::map<std::string, std::string> by_file;
+  for (const std::string& key : options.keys()) {
+    const config::Origin& origin = options.origin(key);
+    if (origin.kind != config::Origin::Kind::kModel) continue;
+    std::string& text = by_file[origin.file];
+    text += fmt::format("{}{}{} = {}", text.empty() ? "" : ", ", options.prefix(), key, options.show(key));
+  }
+  for (const auto& [file, text] : by_file)
+    announce(session.log(), "options", fmt::format("from {}: {}", file, text));
+}
+
 void warn_of_unused_options(const Session& session) {
   const config::Config& config = session.config();
   const auto unused = [&](const char* key, const std::string& why) {

@@ -14,6 +14,9 @@ namespace pipeline::train {
 // The lines "device" and "processes": where the session works.
 void announce_place(const Session& session);
 
+// What options follow from a model that another tool or run has made: a line for each.
+void announce_model_options(const Session& session);
+
 // Logs a warning for each setting that training as configured makes no use of. No error: it may be inherited
 // through `extends`.
 void warn_of_unused_options(const Session& session);

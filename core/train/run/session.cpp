@@ -200,6 +200,9 @@ void Session::find_plugins(plugins::Registry& registry, const std::string& backe
   strategy_plugin_ =
       &find(plugins::Kind::kStrategy, choose_strategy(config_, args_.world), "strategy.plugin");
   task_config_.emplace(config_.plugin("task", task_plugin_->options(), owners));
+  if (!args_.values.folder.empty()) require_folder(config_, args_.values.folder);
+  if (const auto said = model_options(*task_plugin_, *task_config_, args_.values); !said.empty())
+    task_config_.emplace(config_.plugin("task", task_plugin_->options(), owners, said));
   strategy_config_.emplace(config_.plugin("strategy", strategy_plugin_->options(), owners));
   if (backend.empty()) {
     (void)config_.plugin("backend", {}, owners);  // none is loaded, so it has no options

@@ -23,6 +23,7 @@
 #include "core/train/run/compute.hpp"
 #include "core/train/run/measures.hpp"
 #include "core/train/run/process_group.hpp"
+#include "core/train/run/value_source.hpp"
 
 namespace pipeline::train {
 
@@ -32,6 +33,7 @@ struct SessionArgs {
   std::function<bool()> cancelled;
   World world;                        // that the plans are made for
   ProcessGroup* processes = nullptr;  // the processes of `world`; not needed to check a configuration
+  ValueSource values;                 // what options of the task follow
   // Another session comes after it in which plugins say the same: here only what they say of preparing data,
   // which is done once, goes to the log.
   bool rehearsal = false;

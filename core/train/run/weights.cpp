@@ -26,16 +26,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A checkpoint of ours, a folder of them, or a run's folder.
-bool is_ours(const fs::path& path) {
-  for (const char* mark : {"manifest.json", "checkpoints", ".lock"})
-    if (fs::exists(path / mark)) return true;
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(path, error))
-    if (checkpoint::step_of(entry.path().filename().string())) return true;
-  return false;
-}
-
 // Weights come from a stage, or from what the user named.
 const char* origin_key(const config::Config& config) {
   return config.is_set("stage.init_from") ? "stage.init_from" : "train.init_from";
@@ -119,6 +109,17 @@ Origin Origin::from_bytes(const std::string& bytes) {
   return origin;
 }
 
+void require_folder(const config::Config& config, const std::string& init_from) {
+  if (fs::is_directory(init_from)) return;
+  throw config.error(
+      origin_key(config),
+      init_from == "unset"
+          ? "there is no folder unset: to start from fresh weights write \"\""
+          : fmt::format("there is no folder {}: run the stage that makes it first, or name a stage, a run, a "
+                        "checkpoint or a folder of another tool that is there",
+                        init_from));
+}
+
 Origin find_origin(const Session& session, const RunFolder& folder, const std::string& init_from) {
   Origin origin;
   origin.resumed = newest_checkpoint(folder.checkpoints().string(), session.log());
@@ -127,15 +128,7 @@ Origin find_origin(const Session& session, const RunFolder& folder, const std::s
     origin.weights = open_checkpoint(init_from, checkpoint::Which::kBest, session.log());
     return origin;
   }
-  if (!fs::is_directory(init_from))
-    throw session.config().error(
-        origin_key(session.config()),
-        init_from == "unset"
-            ? "there is no folder unset: to start from fresh weights write \"\""
-            : fmt::format(
-                  "there is no folder {}: run the stage that makes it first, or name a stage, a run, a "
-                  "checkpoint or a folder of another tool that is there",
-                  init_from));
+  require_folder(session.config(), init_from);
   origin.foreign = init_from;
   return origin;
 }
@@ -235,14 +228,26 @@ std::string load_weights(Session& session, const Origin& origin) {
                                 : "weights imported from " + origin.foreign;
 }
 
-std::string checkpoint_of(const std::string& weights) {
+bool is_ours(const std::string& weights) {
+  const fs::path path = weights;
+  for (const char* mark : {"manifest.json", "checkpoints", ".lock"})
+    if (fs::exists(path / mark)) return true;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path, error))
+    if (checkpoint::step_of(entry.path().filename().string())) return true;
+  return false;
+}
+
+std::string best_checkpoint(const std::string& weights) {
   const fs::path nested = fs::path(weights) / "checkpoints";
   const checkpoint::Store store({.folder = fs::exists(nested) ? nested.string() : weights});
-  std::string path = weights;
-  if (const auto best = store.best())
-    path = best->path;
-  else if (const checkpoint::Scan scan = store.scan(); !scan.checkpoints.empty())
-    path = scan.checkpoints.front().path;
+  if (const auto best = store.best()) return best->path;
+  const checkpoint::Scan scan = store.scan();
+  return scan.checkpoints.empty() ? weights : scan.checkpoints.front().path;
+}
+
+std::string checkpoint_of(const std::string& weights) {
+  const std::string path = best_checkpoint(weights);
   std::ifstream manifest(fs::path(path) / checkpoint::kManifestName, std::ios::binary);
   if (!manifest) return path;
   const std::string text(std::istreambuf_iterator<char>(manifest), {});

@@ -48,6 +48,13 @@ void load_state(Session& session, const checkpoint::Checkpoint& from, bool value
 // As checkpoint::open_any; what is passed over in the folder is logged.
 checkpoint::Checkpoint open_checkpoint(const std::string& path, checkpoint::Which which, observe::Log& log);
 
+// Whether it is a run, a checkpoint of ours or a folder of such.
+bool is_ours(const std::string& weights);
+// The best checkpoint in it, the newest where none was evaluated, or `weights` itself.
+std::string best_checkpoint(const std::string& weights);
+// Throws ConfigError where the folder of another tool that init_from names is not there.
+void require_folder(const config::Config& config, const std::string& init_from);
+
 // The checkpoint that `weights` means at the moment, and which one of that name; `weights` itself where it is
 // none of ours.
 std::string checkpoint_of(const std::string& weights);

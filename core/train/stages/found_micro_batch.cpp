@@ -97,7 +97,8 @@ std::optional<config::Config> with_found_micro_batch(const Workspace& workspace,
   std::optional<FoundMicroBatch> found;
   {
     bool stepping = false;  // a rank that stopped by itself would leave the others waiting
-    SessionArgs args = session_args(workspace, PL_PURPOSE_TRAIN, folder.path());
+    SessionArgs args =
+        session_args(workspace, PL_PURPOSE_TRAIN, folder.path(), values_of_run(folder.path(), weights));
     args.rehearsal = true;
     args.cancelled = [&stepping] { return !stepping && Signals::received() != 0; };
     // Of the smallest one: sums along a tree (run.reproducible) take the most with it.

@@ -59,7 +59,8 @@ struct Loaded {
 Outcome with_session(const config::Config& config, const Workspace& workspace, const InferenceArgs& args,
                      uint32_t purpose, const char* phase, const std::function<Outcome(Session&)>& work) {
   if (args.output.empty() && workspace.processes.is_first()) RunFolder::make(args.folder);
-  Session session(config, workspace.registry, workspace.log, session_args(workspace, purpose, args.folder));
+  Session session(config, workspace.registry, workspace.log,
+                  session_args(workspace, purpose, args.folder, values_of_result(args.checkpoint)));
   if (!workspace.processes.is_first() && fs::exists(args.folder))
     workspace.log.open_files(args.folder, workspace.processes.world().rank);
   workspace.processes.at(phase, 0);
@@ -191,8 +192,9 @@ Outcome inference_stage(const Workspace& workspace, RunFolder& folder, const con
   const std::string& kind = config.get_string("stage.kind");
   ProcessGroup& processes = workspace.processes;
   workspace.log.open_files(folder.path(), processes.world().rank);
-  const Session options(config, workspace.registry, workspace.log,
-                        session_args(workspace, purpose_of_stage(config), folder.path()));
+  const Session options(
+      config, workspace.registry, workspace.log,
+      session_args(workspace, purpose_of_stage(config), folder.path(), values_of_result(weights)));
   const std::string what = fmt::format("{} of {}\n{}", kind, checkpoint_of(weights), options.resolved_toml());
   const std::string finished = processes.on_first("looking at the run folder", [&] {
     if (const auto before = folder.finished()) {

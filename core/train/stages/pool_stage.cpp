@@ -90,6 +90,7 @@ void require_same(const char* key, const config::Config& first, const config::Co
 
 std::vector<KeptEvaluation> read_evaluations(const Workspace& workspace, const std::string& pool) {
   std::vector<KeptEvaluation> evaluations;
+  const ValueSources sources(workspace.config);
   for (const config::Config& stage : evaluations_before(workspace.config, pool)) {
     const std::string& name = stage.get_string("stage.name");
     const RunFolder folder = RunFolder::of_first_rank(run_dir(workspace.config) / name);
@@ -100,7 +101,7 @@ std::vector<KeptEvaluation> read_evaluations(const Workspace& workspace, const s
           fmt::format("{}: is not finished, so its evaluation cannot be pooled: run the stage '{}' first",
                       folder.path().string(), name));
     const Session now(stage, workspace.registry, workspace.log,
-                      session_args(workspace, PL_PURPOSE_EVALUATE, folder.path()));
+                      session_args(workspace, PL_PURPOSE_EVALUATE, folder.path(), sources.of(stage)));
     const std::string then = finished->substr(finished->find('\n') + 1);  // below the line that says of what
     if (const auto other = other_options(then, stage, now.plugin_configs()); !other.empty())
       workspace.log.warning(
@@ -245,8 +246,9 @@ void check_pool(const config::Config& whole, const config::Config& stage) {
 
 Outcome pool_stage(const Workspace& workspace, RunFolder& folder, const config::Config& stage) {
   workspace.log.open_files(folder.path(), workspace.processes.world().rank);
-  Session session(stage, workspace.registry, workspace.log,
-                  session_args(workspace, PL_PURPOSE_EVALUATE, folder.path()));
+  Session session(
+      stage, workspace.registry, workspace.log,
+      session_args(workspace, PL_PURPOSE_EVALUATE, folder.path(), ValueSources(workspace.config).of(stage)));
   workspace.processes.at("pooling evaluations", 0);
   return guard_work(
       session, [] { return std::string("pooling evaluations"); },

@@ -39,6 +39,41 @@ std::string init_from(const config::Config& whole, const config::Config& stage) 
   return {};
 }
 
+namespace {
+
+fs::path folder_of(const config::Config& whole, const config::Config& stage) {
+  return whole.has_stages() ? run_dir(whole) / stage.get_string("stage.name") : run_dir(whole);
+}
+
+}  // namespace
+
+ValueSource ValueSources::of(const config::Config& stage) const {
+  const std::string& kind = stage.get_string("stage.kind");
+  if (kind == "pool") {  // of evaluations of one model
+    for (const std::string& name : whole_.all_stage_names())
+      if (const config::Config other = whole_.for_stage(name); other.get_string("stage.kind") == "evaluate")
+        return of(other);
+    return {};
+  }
+  const std::string weights = init_from(whole_, stage);
+  ValueSource source;
+  if (kind == "train") source = values_of_run(fresh_ ? fs::path() : folder_of(whole_, stage), "");
+  if (source.is_own || weights.empty()) return source;
+  if (const auto planned = planned_.find(weights); planned != planned_.end()) {
+    source = planned->second;
+    source.is_own = kind != "train";
+    return source;
+  }
+  const bool is_of_stage = whole_.has_stages() && fs::path(weights).parent_path() == run_dir(whole_);
+  if (is_of_stage && !fs::exists(weights)) return {};  // without it the stage cannot run
+  return kind == "train" ? values_of_run({}, weights) : values_of_result(weights);
+}
+
+void ValueSources::add_planned(const Session& session) {
+  const std::string folder = folder_of(whole_, session.config()).string();
+  planned_[folder] = {.from = folder, .options = config::stored_values(session.resolved_toml())};
+}
+
 std::vector<config::Config> stages_of(const config::Config& whole) {
   if (!whole.has_stages()) return {whole};
   std::vector<config::Config> stages;
@@ -152,13 +187,15 @@ Outcome in_folder(RunFolder& folder, observe::Log& log, const std::function<Outc
 
 // A mistake shows before a folder is made or moved aside for it, one in the last stage before the first one
 // trains.
-void check_everything(const Workspace& workspace) {
+void check_everything(const Workspace& workspace, bool fresh) {
   check_stages(workspace.config);
   const observe::Elapsed elapsed(workspace.log.console(), "loading the plugins");
+  ValueSources sources(workspace.config, fresh);
   for (const config::Config& stage : stages_of(workspace.config)) {
     Session session(stage, workspace.registry, workspace.log,
-                    session_args(workspace, purpose_of_stage(stage), {}));
+                    session_args(workspace, purpose_of_stage(stage), {}, sources.of(stage)));
     session.check_task();
+    sources.add_planned(session);
   }
 }
 
@@ -167,7 +204,7 @@ void check_everything(const Workspace& workspace) {
 Outcome run_stages(const Workspace& workspace, bool fresh, const OnStage& on_stage) {
   const config::Config& config = workspace.config;
   const fs::path base = run_dir(config);
-  check_everything(workspace);
+  check_everything(workspace, fresh);
   if (!config.has_stages()) {
     RunFolder folder = open_folder(workspace, base, fresh);
     on_stage(base, "train");
@@ -247,12 +284,14 @@ fs::path without_trailing_slash(const fs::path& path) {
   return normal.has_filename() || normal == normal.root_path() ? normal : normal.parent_path();
 }
 
-SessionArgs session_args(const Workspace& workspace, uint32_t purpose, const fs::path& folder) {
+SessionArgs session_args(const Workspace& workspace, uint32_t purpose, const fs::path& folder,
+                         ValueSource values) {
   return {.purpose = purpose,
           .run_dir = folder,
           .cancelled = [] { return Signals::received() != 0; },
           .world = workspace.processes.world(),
-          .processes = &workspace.processes};
+          .processes = &workspace.processes,
+          .values = std::move(values)};
 }
 
 }  // namespace pipeline::train

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,7 +34,8 @@ std::filesystem::path run_dir(const config::Config& config);
 std::filesystem::path without_trailing_slash(const std::filesystem::path& path);
 
 // For a session in `folder` that a signal stops.
-SessionArgs session_args(const Workspace& workspace, uint32_t purpose, const std::filesystem::path& folder);
+SessionArgs session_args(const Workspace& workspace, uint32_t purpose, const std::filesystem::path& folder,
+                         ValueSource values);
 
 // Each stage's own configuration, in order; `whole` itself where there is no [[stage]].
 std::vector<config::Config> stages_of(const config::Config& whole);
@@ -41,6 +43,21 @@ std::vector<config::Config> stages_of(const config::Config& whole);
 // Where the weights of `stage`, of `whole`, come from: the folder of another stage, a path as the user wrote
 // it, or nothing.
 std::string init_from(const config::Config& whole, const config::Config& stage);
+
+// Where the values of each stage come from: its own checkpoints, another stage, what init_from names.
+class ValueSources {
+ public:
+  // `fresh`: older results are about to be moved aside.
+  explicit ValueSources(const config::Config& whole, bool fresh = false) : whole_(whole), fresh_(fresh) {}
+  ValueSource of(const config::Config& stage) const;
+  // The session's stage is yet to run; others may begin with what it will leave.
+  void add_planned(const Session& session);
+
+ private:
+  const config::Config& whole_;
+  bool fresh_;
+  std::map<std::string, ValueSource> planned_;  // by the stage's folder
+};
 
 // PL_PURPOSE_... of stage.kind.
 uint32_t purpose_of_stage(const config::Config& stage);

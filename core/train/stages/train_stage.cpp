@@ -9,6 +9,7 @@
 #include "core/base/error.hpp"
 #include "core/checkpoint/store.hpp"
 #include "core/config/config.hpp"
+#include "core/train/run/announce.hpp"
 #include "core/train/run/session.hpp"
 #include "core/train/run/weights.hpp"
 #include "core/train/stages/found_micro_batch.hpp"
@@ -99,14 +100,16 @@ Outcome train_stage(const Workspace& workspace, RunFolder& folder, const config:
   const std::optional<config::Config> found = with_found_micro_batch(workspace, folder, stage, weights);
   if (!found) return stopped_early(workspace);
   const config::Config& config = *found;
-  Session session(config, workspace.registry, workspace.log,
-                  session_args(workspace, PL_PURPOSE_TRAIN, folder.path()));
+  Session session(
+      config, workspace.registry, workspace.log,
+      session_args(workspace, PL_PURPOSE_TRAIN, folder.path(), values_of_run(folder.path(), weights)));
   const std::string finished = processes.on_first("looking at the run folder", [&] {
     if (already_finished(folder, session, weights)) return "yes";
     require_checkpoints(folder);
     return "no";
   });
   if (finished == "yes") return Outcome::finished;
+  announce_model_options(session);
   std::unique_ptr<Trainer> trainer;
   return guard_work(
       session, [&] { return trainer ? trainer->phase() : std::string("finding the weights"); },

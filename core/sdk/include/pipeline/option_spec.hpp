@@ -30,6 +30,17 @@ class OptionSpec {
     flags_ |= PL_OPTION_REQUIRED;
     return *this;
   }
+  // A part of the model: not set, it follows the model that the run's values come from (ModelOptions), and
+  // may not be set to anything else.
+  OptionSpec& of_model() {
+    flags_ |= PL_OPTION_OF_MODEL;
+    return *this;
+  }
+  // Not set, it follows that model; the user may choose another value.
+  OptionSpec& follows() {
+    flags_ |= PL_OPTION_FOLLOWS;
+    return *this;
+  }
   // May differ when a run is continued: it cannot change the result.
   OptionSpec& may_change() {
     flags_ |= PL_OPTION_MAY_CHANGE;

@@ -75,7 +75,8 @@ concept OptionValue = std::integral<T> || std::floating_point<T> || std::same_as
 class Options {
  public:
   Options() = default;
-  explicit Options(const pl_config* config) : config_(config) {}
+  // validates = false: reads the values without checking how they go together.
+  explicit Options(const pl_config* config, bool validates = true) : config_(config), validates_(validates) {}
 
   template <class T>
   OptionSpec& operator()(std::string_view key, T& value, std::string_view help) {
@@ -92,7 +93,7 @@ class Options {
     prefix_ += std::string(key) + '.';
     config.describe(*this);
     if constexpr (ValidatesOptions<T>) {
-      if (config_ != nullptr) config.validate(ConfigErrors(config_, prefix_));
+      if (config_ != nullptr && validates_) config.validate(ConfigErrors(config_, prefix_));
     }
     prefix_ = outer;
   }
@@ -190,6 +191,7 @@ class Options {
   }
 
   const pl_config* config_ = nullptr;
+  bool validates_ = true;
   std::string prefix_;
   std::deque<OptionSpec> specs_;  // a deque: `describe` holds references while it chains
   OptionSpec ignored_;            // the setters write here while reading

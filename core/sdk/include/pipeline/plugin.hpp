@@ -3,6 +3,7 @@
 #pragma once
 
 #include <pipeline/guard.hpp>
+#include <pipeline/model_options.hpp>
 #include <pipeline/namespace.hpp>
 #include <pipeline/schema.hpp>
 
@@ -49,8 +50,14 @@ const pl_plugin* make_plugin(const pl_host* sent, pl_error** error, const Plugin
     plugin.option_count = options.size();
     plugin.api = Table::api();
     if (runtime_tag != nullptr) plugin.runtime = str(runtime_tag());
-    if constexpr (requires { Class::query(std::string_view()); }) {
-      plugin.query = [](pl_str id) -> const void* { return Class::query(view(id)); };
+    using Config = typename Class::Config;
+    if constexpr (ReadsModel<Config> || requires { Class::query(std::string_view()); }) {
+      plugin.query = [](pl_str id) -> const void* {
+        if constexpr (ReadsModel<Config>)
+          if (view(id) == PL_EXTENSION_MODEL_OPTIONS) return model_options_extension<Config>();
+        if constexpr (requires { Class::query(std::string_view()); }) return Class::query(view(id));
+        return nullptr;
+      };
     }
     if constexpr (requires { Class::shutdown(); }) {
       plugin.shutdown = [] { guard_void(nullptr, [] { Class::shutdown(); }); };

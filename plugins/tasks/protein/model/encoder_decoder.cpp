@@ -10,7 +10,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "hugging_face/config_file.hpp"
+#include "hugging_face/config_fields.hpp"
 #include "hugging_face/weights.hpp"
 #include "plugins/tasks/protein/data/structure.hpp"
 #include "plugins/tasks/protein/model/geometry.hpp"
@@ -50,8 +50,6 @@ at::Tensor linear_in_its_type(const at::Tensor& x, const Linear& l) {
   return transformer::linear(x.to(l.weight.scalar_type()), l);
 }
 
-constexpr const char* kModelType = "pipeline-protein-encoder-decoder";
-
 // What has to be the same for the weights to mean the same.
 std::vector<std::pair<const char*, int64_t>> shape_of(const EncoderDecoderConfig& config) {
   return {{"hidden_dim", config.hidden_dim},
@@ -64,8 +62,10 @@ std::vector<std::pair<const char*, int64_t>> shape_of(const EncoderDecoderConfig
 
 void check_config(const std::string& path, const EncoderDecoderConfig& config) {
   const hugging_face::ConfigFile file(path + "/config.json");
-  file.require("model_type", kModelType);
-  file.require("amino_acids", std::string(kAminoAcids));  // what the rows of embeddings and head stand for
+  file.type({kEncoderDecoderType});
+  check_only(
+      file, "amino_acids",
+      hugging_face::required(std::string(kAminoAcids)));  // what the rows of embeddings and head stand for
   hugging_face::Differences differences;
   const auto compare = [&](const char* key, const nlohmann::json& ours) {
     const nlohmann::json* const theirs = file.find(key);
@@ -297,7 +297,7 @@ void EncoderDecoder::import_folder(const std::filesystem::path& folder) {
 
 void EncoderDecoder::export_folder(const std::filesystem::path& folder) const {
   hugging_face::export_weights(folder.string(), parameters_);
-  nlohmann::ordered_json json{{"model_type", kModelType}};
+  nlohmann::ordered_json json{{"model_type", kEncoderDecoderType}};
   for (const auto& [key, value] : shape_of(config_)) json[key] = value;
   json["layer_norm_epsilon"] = config_.layer_norm_epsilon;
   json["amino_acids"] = kAminoAcids;

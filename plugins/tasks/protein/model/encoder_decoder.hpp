@@ -52,6 +52,9 @@ struct DistogramInputs {
 // place is hidden (one that is shown with another amino acid is not).
 at::Tensor distogram_loss(const DistogramInputs& inputs, const DistogramHead& head);
 
+// Of the folders that it exports.
+inline constexpr const char* kEncoderDecoderType = "pipeline-protein-encoder-decoder";
+
 struct EncoderDecoderConfig {
   int64_t hidden_dim = 256;  // C
   int64_t num_encoder_layers = 3;

@@ -1,6 +1,7 @@
 // The options of the protein task.
 #pragma once
 
+#include <pipeline/model_options.hpp>
 #include <pipeline/options.hpp>
 
 #include <cstdint>
@@ -97,19 +98,23 @@ struct Esm2Options {
   void describe(Options& o) {
     o("num_layers", model.num_layers, "layers: 6 (8M model), 12 (35M), 30 (150M), 33 (650M)")
         .min(1)
-        .max(kMostLayers);
-    o("hidden_dim", model.hidden_dim, "width: 320, 480, 640, 1280").min(2).max(kMostWidth);
-    o("num_heads", model.num_heads, "attention heads; 20 in all four").min(1);
+        .max(kMostLayers)
+        .of_model();
+    o("hidden_dim", model.hidden_dim, "width: 320, 480, 640, 1280").min(2).max(kMostWidth).of_model();
+    o("num_heads", model.num_heads, "attention heads; 20 in all four").min(1).of_model();
     o("intermediate_dim", model.intermediate, "width of the feed-forward layers; 0: 4 x hidden_dim")
         .min(0)
-        .max(kMostWidth);
+        .max(kMostWidth)
+        .of_model();
     o("layer_norm_epsilon", model.layer_norm_epsilon,
       "added to the variance in layer norms; 1e-5 in all four")
-        .above(0);
+        .above(0)
+        .of_model();
     o("token_dropout", model.token_dropout,
-      "zero the embeddings of masked residues and rescale the others, as ESM-2 does");
-    o("hidden_dropout", model.hidden_dropout, "before each residual addition").min(0).below(1);
-    o("attention_dropout", model.attention_dropout, "of attention weights").min(0).below(1);
+      "zero the embeddings of masked residues and rescale the others, as ESM-2 does")
+        .of_model();
+    o("hidden_dropout", model.hidden_dropout, "before each residual addition").min(0).below(1).follows();
+    o("attention_dropout", model.attention_dropout, "of attention weights").min(0).below(1).follows();
   }
   void validate(const ConfigErrors& errors) const {
     if (model.hidden_dim % (2 * model.num_heads) != 0)
@@ -143,19 +148,26 @@ struct ProteinConfig {
         .min(0.001)
         .below(1);
     o("model", kind, "an encoder-decoder that sees the structure, or ESM-2, which sees the sequence")
-        .choices({"encoder-decoder", "esm2"});
-    o("hidden_dim", model.hidden_dim, "width of the model").min(1).max(kMostWidth);
+        .choices({"encoder-decoder", "esm2"})
+        .of_model();
+    o("hidden_dim", model.hidden_dim, "width of the model").min(1).max(kMostWidth).of_model();
     o("num_encoder_layers", model.num_encoder_layers, "layers over the unmasked residues")
         .min(1)
-        .max(kMostLayers);
-    o("num_decoder_layers", model.num_decoder_layers, "layers over all residues").min(1).max(kMostLayers);
-    o("num_heads", model.num_heads, "attention heads").min(1);
+        .max(kMostLayers)
+        .of_model();
+    o("num_decoder_layers", model.num_decoder_layers, "layers over all residues")
+        .min(1)
+        .max(kMostLayers)
+        .of_model();
+    o("num_heads", model.num_heads, "attention heads").min(1).of_model();
     o("feed_forward_dim", model.feed_forward_dim, "width of the feed-forward layers; 0: 4 x hidden_dim")
         .min(0)
-        .max(kMostWidth);
+        .max(kMostWidth)
+        .of_model();
     o("pair_dim", model.pair_dim, "width of the networks that turn pairs of residues into attention")
         .min(1)
-        .max(kMostWidth);
+        .max(kMostWidth)
+        .of_model();
     o("distogram", model.distogram,
       "weight of the distance loss; above 0, coordinates of masked residues are hidden; 0 shows them")
         .min(0);
@@ -184,6 +196,10 @@ struct ProteinConfig {
           "esm2.layer_norm_epsilon", "esm2.token_dropout", "esm2.hidden_dropout", "esm2.attention_dropout"})
       if (!is_esm2 && errors.is_set(key)) errors(key, "is of no use without task.model = \"esm2\"");
   }
+
+  // What the folder of an ESM-2, or of a model that this task exported, says.
+  static void read_model(const ProteinConfig& config, const std::filesystem::path& init_from,
+                         const ModelOptions& say);
 };
 
 }  // namespace pipeline::protein

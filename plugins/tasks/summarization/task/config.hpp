@@ -1,6 +1,7 @@
 // The options of the summarization task.
 #pragma once
 
+#include <pipeline/model_options.hpp>
 #include <pipeline/options.hpp>
 
 #include <algorithm>
@@ -38,7 +39,8 @@ struct TokenizerConfig {
     o("path", path,
       "tokenizer.json, tokenizer.model, or a folder with one of them or with vocab.json and merges.txt; "
       "empty: "
-      "train on the data");
+      "train on the data")
+        .follows();
     o("vocab_size", vocab_size, "size of a trained tokenizer").unit("tokens").min(257).max(1 << 20);
   }
 };
@@ -47,16 +49,18 @@ struct ModelConfig {
   language::Gpt2Config gpt2;  // vocab_size and the token ids come from the tokenizer
 
   void describe(Options& o) {
-    o("n_layer", gpt2.n_layer, "layers").min(1);
-    o("n_head", gpt2.n_head, "attention heads").min(1);
-    o("n_embd", gpt2.n_embd, "width of the residual stream").min(1);
-    o("n_inner", gpt2.n_inner, "width of the feed-forward layer; 0: 4 x n_embd").min(0);
-    o("n_positions", gpt2.n_positions, "longest sequence").unit("tokens").min(8);
-    o("embd_pdrop", gpt2.embd_pdrop, "dropout after the embedding").min(0).below(1);
-    o("attn_pdrop", gpt2.attn_pdrop, "dropout of attention weights").min(0).below(1);
-    o("resid_pdrop", gpt2.resid_pdrop, "dropout before each residual addition").min(0).below(1);
-    o("layer_norm_epsilon", gpt2.layer_norm_epsilon, "added to the variance").above(0);
-    o("initializer_range", gpt2.initializer_range, "standard deviation of initial weights").above(0);
+    o("n_layer", gpt2.n_layer, "layers").min(1).of_model();
+    o("n_head", gpt2.n_head, "attention heads").min(1).of_model();
+    o("n_embd", gpt2.n_embd, "width of the residual stream").min(1).of_model();
+    o("n_inner", gpt2.n_inner, "width of the feed-forward layer; 0: 4 x n_embd").min(0).of_model();
+    o("n_positions", gpt2.n_positions, "longest sequence").unit("tokens").min(8).of_model();
+    o("embd_pdrop", gpt2.embd_pdrop, "dropout after the embedding").min(0).below(1).follows();
+    o("attn_pdrop", gpt2.attn_pdrop, "dropout of attention weights").min(0).below(1).follows();
+    o("resid_pdrop", gpt2.resid_pdrop, "dropout before each residual addition").min(0).below(1).follows();
+    o("layer_norm_epsilon", gpt2.layer_norm_epsilon, "added to the variance").above(0).of_model();
+    o("initializer_range", gpt2.initializer_range, "standard deviation of initial weights")
+        .above(0)
+        .follows();
   }
   void validate(const ConfigErrors& errors) const {
     if (gpt2.n_embd % gpt2.n_head != 0)
@@ -72,8 +76,9 @@ struct SequenceConfig {
     o("max_tokens", max_tokens,
       "limit for document, separator and summary together; the document is cut to fit")
         .unit("tokens")
-        .min(8);
-    o("max_summary_tokens", max_summary_tokens, "a longer summary is cut").unit("tokens").min(1);
+        .min(8)
+        .follows();
+    o("max_summary_tokens", max_summary_tokens, "a longer summary is cut").unit("tokens").min(1).follows();
     o("separator", separator, "text between document and summary");
     o("loss", loss, "loss over the summary, or over the whole text").choices({"summary", "all"});
   }
@@ -96,7 +101,7 @@ struct GenerateConfig {
         .may_change();
     o("beams", beams, "beam: hypotheses kept").min(1).max(64).may_change();
     o("length_penalty", length_penalty, "beam: scores are divided by length to this power").may_change();
-    o("max_tokens", max_tokens, "longest generated summary").unit("tokens").min(1).may_change();
+    o("max_tokens", max_tokens, "longest generated summary").unit("tokens").min(1).follows().may_change();
   }
 };
 
@@ -142,6 +147,10 @@ struct SummarizationConfig {
     if (const std::string problem = writing_problem(1); !problem.empty())
       errors("generate.max_tokens", problem);
   }
+
+  // What the folder of a GPT-2 says, of which the run begins; lengths are made to fit into its positions.
+  static void read_model(const SummarizationConfig& config, const std::filesystem::path& init_from,
+                         const ModelOptions& say);
 
   // What is wrong with generate.max_tokens beside a separator of so many tokens; empty: nothing.
   std::string writing_problem(int64_t separator) const {

@@ -38,7 +38,7 @@ void add_rouge(const EvaluationSink& sink, const std::string& prefix, std::strin
 
 void Summarization::set_extra_state(std::string_view state) {
   kept_tokenizer_ = text::tokenizer_of_checkpoint(
-      state, config().tokenizer.path, context(),
+      state, is_set("tokenizer.path") ? config().tokenizer.path : std::filesystem::path(), context(),
       [&](const std::string& problem) { config_error("tokenizer.path", problem); });
 }
 
@@ -61,7 +61,8 @@ void Summarization::check_paths() const {
     check("data.val", data.val, false);
     check("data.test", data.test, false);
   }
-  if (!kept_tokenizer_ || !to_use) check("tokenizer.path", config().tokenizer.path, true);
+  if (!kept_tokenizer_ || (!to_use && is_set("tokenizer.path")))
+    check("tokenizer.path", config().tokenizer.path, true);
 }
 
 void Summarization::prepare() {

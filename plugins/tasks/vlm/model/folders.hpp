@@ -18,6 +18,12 @@ void import_vision(const std::string& folder, Vlm& model);
 // folder's is given back, below 0 where the folder has more; see import_llama().
 int64_t import_language(const std::string& folder, Vlm& model);
 
+// What the folders of the parts say of them. Throw Error for what we do not compute.
+VisionConfig read_vision_folder(const std::string& folder);
+LanguageConfig read_language_folder(const std::string& folder);
+// The token that stands for a picture in a folder of LLaVA.
+int64_t read_image_token(const std::string& folder);
+
 // The model of a folder of LLaVA whose language model is a Llama. Throws Error for what we do not compute.
 VlmConfig read_llava_config(const std::string& folder);
 

@@ -18,9 +18,11 @@
 
 namespace pipeline::vlm {
 
+using LanguageConfig = std::variant<language::LlamaConfig, language::Gpt2Config>;
+
 struct VlmConfig {
   VisionConfig vision;
-  std::variant<language::LlamaConfig, language::Gpt2Config> language;
+  LanguageConfig language;
   language::LoraConfig lora = {};  // of a Llama
   int64_t projector_layers = 2;    // 1: linear; 2: a GELU between two
 

@@ -1,6 +1,7 @@
 // The options of the vision-language task.
 #pragma once
 
+#include <pipeline/model_options.hpp>
 #include <pipeline/options.hpp>
 
 #include <cstdint>
@@ -60,16 +61,23 @@ struct VisionOptions {
 
   void describe(Options& o) {
     o("init_from", init_from, "Hugging Face folder of a CLIP, SigLIP or LLaVA model; empty: fresh weights");
-    o("kind", vision.kind, "architecture").choices({"clip", "siglip"});
-    o("image_size", vision.image_size, "side of the square that a picture becomes").unit("pixels").min(1);
-    o("patch_size", vision.patch_size, "side of a patch").unit("pixels").min(1);
-    o("hidden_size", vision.hidden_size, "width").min(1);
-    o("num_hidden_layers", vision.num_hidden_layers, "layers").min(1);
-    o("num_attention_heads", vision.num_attention_heads, "attention heads").min(1);
-    o("intermediate_size", vision.intermediate_size, "width of the feed-forward layer").min(1);
-    o("hidden_act", vision.hidden_act, "activation").choices({"quick_gelu", "gelu", "gelu_pytorch_tanh"});
-    o("layer_norm_eps", vision.layer_norm_eps, "added to the variance").above(0);
-    o("initializer_range", vision.initializer_range, "standard deviation of initial weights").above(0);
+    o("kind", vision.kind, "architecture").choices({"clip", "siglip"}).of_model();
+    o("image_size", vision.image_size, "side of the square that a picture becomes")
+        .unit("pixels")
+        .min(1)
+        .of_model();
+    o("patch_size", vision.patch_size, "side of a patch").unit("pixels").min(1).of_model();
+    o("hidden_size", vision.hidden_size, "width").min(1).of_model();
+    o("num_hidden_layers", vision.num_hidden_layers, "layers").min(1).of_model();
+    o("num_attention_heads", vision.num_attention_heads, "attention heads").min(1).of_model();
+    o("intermediate_size", vision.intermediate_size, "width of the feed-forward layer").min(1).of_model();
+    o("hidden_act", vision.hidden_act, "activation")
+        .choices({"quick_gelu", "gelu", "gelu_pytorch_tanh"})
+        .of_model();
+    o("layer_norm_eps", vision.layer_norm_eps, "added to the variance").above(0).of_model();
+    o("initializer_range", vision.initializer_range, "standard deviation of initial weights")
+        .above(0)
+        .follows();
     o("resize", resize,
       "crop: shortest side to image_size, then the centre; squash: both sides; pad: to a square first")
         .choices({"crop", "squash", "pad"});
@@ -89,7 +97,7 @@ struct ProjectorOptions {
   double lr_multiplier = 1;
 
   void describe(Options& o) {
-    o("layers", layers, "1: linear; 2: with a GELU between").min(1).max(2);
+    o("layers", layers, "1: linear; 2: with a GELU between").min(1).max(2).of_model();
     o("lr_multiplier", lr_multiplier, "times the learning rate").above(0);
   }
 };
@@ -113,15 +121,18 @@ struct RopeScalingOptions : language::RopeScaling {
   void describe(Options& o) {
     o("type", type,
       "llama: how rotary positions are stretched; linear: all divided by factor; llama3: as in Llama 3.1")
-        .choices({"default", "linear", "llama3"});
-    o("factor", factor, "linear, llama3: slow angles are divided by this").min(1);
+        .choices({"default", "linear", "llama3"})
+        .of_model();
+    o("factor", factor, "linear, llama3: slow angles are divided by this").min(1).of_model();
     o("low_freq_factor", low_freq_factor, "llama3: turns in the original length below which all is divided")
-        .above(0);
-    o("high_freq_factor", high_freq_factor, "llama3: turns above which nothing is").above(0);
+        .above(0)
+        .of_model();
+    o("high_freq_factor", high_freq_factor, "llama3: turns above which nothing is").above(0).of_model();
     o("original_max_position_embeddings", original_max_position_embeddings, "llama3: the original length")
         .unit("tokens")
         .min(1)
-        .max(1 << 24);
+        .max(1 << 24)
+        .of_model();
   }
   void validate(const ConfigErrors& errors) const {
     if (high_freq_factor <= low_freq_factor)
@@ -139,7 +150,7 @@ struct LanguageOptions {
   std::string architecture = "llama";
   std::filesystem::path init_from;
   int64_t hidden_size = 576, num_hidden_layers = 30, num_attention_heads = 9, num_key_value_heads = 0,
-          intermediate_size = 0, max_position_embeddings = 2048;
+          head_dim = 0, intermediate_size = 0, max_position_embeddings = 2048;
   double norm_eps = 1e-5, rope_theta = 10000, initializer_range = 0.02, dropout = 0, lr_multiplier = 1;
   bool tie_word_embeddings = true;
   LoraOptions lora;
@@ -149,34 +160,42 @@ struct LanguageOptions {
     o.group("lora", lora);
     o.group("rope_scaling", rope_scaling);
     o("init_from", init_from, "Hugging Face folder of a Llama, GPT-2 or LLaVA model; empty: fresh weights");
-    o("architecture", architecture, "of the language model").choices({"llama", "gpt2"});
-    o("hidden_size", hidden_size, "width of the residual stream").min(1);
-    o("num_hidden_layers", num_hidden_layers, "layers").min(1);
-    o("num_attention_heads", num_attention_heads, "attention heads").min(1);
+    o("architecture", architecture, "of the language model").choices({"llama", "gpt2"}).of_model();
+    o("hidden_size", hidden_size, "width of the residual stream").min(1).of_model();
+    o("num_hidden_layers", num_hidden_layers, "layers").min(1).of_model();
+    o("num_attention_heads", num_attention_heads, "attention heads").min(1).of_model();
     o("num_key_value_heads", num_key_value_heads, "llama: heads of keys and values; 0: num_attention_heads")
-        .min(0);
+        .min(0)
+        .of_model();
+    o("head_dim", head_dim, "llama: channels of a head; 0: hidden_size / num_attention_heads")
+        .min(0)
+        .of_model();
     o("intermediate_size", intermediate_size,
       "width of the feed-forward layer; 0: 4 x hidden_size, or 8/3 with llama, in multiples of 32")
-        .min(0);
+        .min(0)
+        .of_model();
     o("max_position_embeddings", max_position_embeddings, "longest sequence, a picture's patches included")
         .unit("tokens")
-        .min(8);
-    o("norm_eps", norm_eps, "added to the variance").above(0);
-    o("rope_theta", rope_theta, "llama: base of the rotary positions").above(0);
-    o("tie_word_embeddings", tie_word_embeddings, "llama: the embedding is the output head, too");
+        .min(8)
+        .of_model();
+    o("norm_eps", norm_eps, "added to the variance").above(0).of_model();
+    o("rope_theta", rope_theta, "llama: base of the rotary positions").above(0).of_model();
+    o("tie_word_embeddings", tie_word_embeddings, "llama: the embedding is the output head, too").of_model();
     o("dropout", dropout,
       "gpt2: of the embedding, attention weights and before residual additions; llama: of "
       "attention weights")
         .min(0)
-        .below(1);
-    o("initializer_range", initializer_range, "standard deviation of initial weights").above(0);
+        .below(1)
+        .follows();
+    o("initializer_range", initializer_range, "standard deviation of initial weights").above(0).follows();
     o("lr_multiplier", lr_multiplier, "times the learning rate").above(0);
   }
   void validate(const ConfigErrors& errors) const {
     const auto divides = [&](int64_t part, int64_t whole, const char* key, const char* other) {
       if (whole % part != 0) errors(key, concat("must divide task.language.", other, " (", whole, ")"));
     };
-    divides(num_attention_heads, hidden_size, "num_attention_heads", "hidden_size");
+    if (head_dim == 0) divides(num_attention_heads, hidden_size, "num_attention_heads", "hidden_size");
+    if (architecture == "gpt2" && head_dim > 0) errors("head_dim", "is for architecture = \"llama\"");
     if (architecture == "gpt2" && lora.rank > 0) errors("lora.rank", "is for architecture = \"llama\"");
     if (architecture == "gpt2" && rope_scaling.type != "default")
       errors("rope_scaling.type", "is for architecture = \"llama\"");
@@ -185,7 +204,12 @@ struct LanguageOptions {
     divides(num_key_value_heads, num_attention_heads, "num_key_value_heads", "num_attention_heads");
   }
 
-  std::variant<language::LlamaConfig, language::Gpt2Config> model(const VocabularyOf& tokenizer) const {
+  static int64_t llama_inner(int64_t width) {
+    constexpr int64_t kMultiple = 32;
+    return (8 * width / 3 + kMultiple - 1) / kMultiple * kMultiple;
+  }
+
+  LanguageConfig model(const VocabularyOf& tokenizer) const {
     if (architecture == "gpt2")
       return language::Gpt2Config{.vocab_size = tokenizer.size,
                                   .n_positions = max_position_embeddings,
@@ -200,8 +224,6 @@ struct LanguageOptions {
                                   .resid_pdrop = dropout,
                                   .bos_token_id = tokenizer.end,
                                   .eos_token_id = tokenizer.end};
-    constexpr int64_t kMultiple = 32;
-    const int64_t inner = (8 * hidden_size / 3 + kMultiple - 1) / kMultiple * kMultiple;
     return language::LlamaConfig{
         .vocab_size = tokenizer.size,
         .max_position_embeddings = max_position_embeddings,
@@ -209,7 +231,8 @@ struct LanguageOptions {
         .num_hidden_layers = num_hidden_layers,
         .num_attention_heads = num_attention_heads,
         .num_key_value_heads = num_key_value_heads > 0 ? num_key_value_heads : num_attention_heads,
-        .intermediate_size = intermediate_size > 0 ? intermediate_size : inner,
+        .head_dim = head_dim,
+        .intermediate_size = intermediate_size > 0 ? intermediate_size : llama_inner(hidden_size),
         .rms_norm_eps = norm_eps,
         .rope_theta = rope_theta,
         .rope_scaling = rope_scaling,
@@ -229,7 +252,8 @@ struct TokenizerOptions {
     o("path", path,
       "tokenizer.json, tokenizer.model, or a folder with one of them or with vocab.json and merges.txt; "
       "empty: "
-      "train on the data");
+      "train on the data")
+        .follows();
     o("vocab_size", vocab_size, "size of a trained tokenizer").unit("tokens").min(257).max(1 << 20);
   }
 };
@@ -241,7 +265,7 @@ struct ChatOptions {
   void describe(Options& o) {
     o("template", style, "what stands around the turns; plain: nothing, for captions")
         .choices({"plain", "simple", "vicuna", "chatml", "llama3"});
-    o("max_tokens", max_tokens, "longer conversations are cut at a turn").unit("tokens").min(4);
+    o("max_tokens", max_tokens, "longer conversations are cut at a turn").unit("tokens").min(4).follows();
   }
 };
 
@@ -262,7 +286,7 @@ struct GenerateOptions {
         .may_change();
     o("beams", beams, "beam: hypotheses kept").min(1).max(64).may_change();
     o("length_penalty", length_penalty, "beam: scores are divided by length to this power").may_change();
-    o("max_tokens", max_tokens, "longest generated answer").unit("tokens").min(1).may_change();
+    o("max_tokens", max_tokens, "longest generated answer").unit("tokens").min(1).follows().may_change();
     o("validate_samples", validate_samples, "samples answered and scored per evaluation during training")
         .unit("samples")
         .min(0)
@@ -336,6 +360,10 @@ struct VlmTaskConfig {
              concat("must be more than a picture's ", v.patches(), " patches and task.generate.max_tokens (",
                     generate.max_tokens, ") together"));
   }
+
+  // What the folder of a LLaVA says, or of the towers; lengths are made to fit a picture and a conversation.
+  static void read_model(const VlmTaskConfig& config, const std::filesystem::path& init_from,
+                         const ModelOptions& say);
 
   VlmConfig model(const VocabularyOf& vocabulary) const {
     return {.vision = vision.vision,

@@ -43,7 +43,7 @@ const char* key_of(Split split) {
 
 void VlmTask::set_extra_state(std::string_view state) {
   kept_tokenizer_ = text::tokenizer_of_checkpoint(
-      state, config().tokenizer.path, context(),
+      state, is_set("tokenizer.path") ? config().tokenizer.path : fs::path(), context(),
       [&](const std::string& problem) { config_error("tokenizer.path", problem); });
 }
 
@@ -198,8 +198,20 @@ std::shared_ptr<Vlm> VlmTask::build_model() {
   const fs::path &vision = this->config().vision.init_from, &language = this->config().language.init_from;
   if (model->vision_is_frozen() && this->config().vision.cache_bytes > 0) open_features(*model);
   if (kept_tokenizer_) return model;  // the weights come from a checkpoint
-  if (!vision.empty()) import_vision(vision.string(), *model);
-  if (!language.empty()) check_tokens(language, import_language(language.string(), *model));
+  const auto announce = [&](const char* part, const fs::path& folder) {
+    int64_t count = 0;
+    for (const ParameterRegistry::Declared& parameter : model->parameters())
+      if (parameter.name.starts_with(part)) count += parameter.tensor.numel();
+    context().info("weights    ", count, " parameters of ", part, "* from ", folder.string());
+  };
+  if (!vision.empty()) {
+    import_vision(vision.string(), *model);
+    announce("vision.", vision);
+  }
+  if (!language.empty()) {
+    check_tokens(language, import_language(language.string(), *model));
+    announce("language.", language);
+  }
   return model;
 }
 

@@ -1,0 +1,31 @@
+// What options follow that are not set: the model whose values a run begins with.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/config/config.hpp"
+#include "core/plugins/plugin.hpp"
+
+namespace pipeline::train {
+
+struct ValueSource {
+  std::string folder;                          // of another tool, by init_from; empty: none
+  std::string from;                            // what of ours has `options`, for people; empty: nothing
+  std::map<std::string, std::string> options;  // with which the values were trained: TOML source, by full key
+  bool is_own = false;                         // the run's own: it goes on, or its result is used
+};
+
+// The run in `folder` (empty: none) goes on where it has a checkpoint; otherwise the values are those of
+// `weights`: a run, a checkpoint, or a folder of another tool. Reads no tensors.
+ValueSource values_of_run(const std::filesystem::path& folder, const std::string& weights);
+// To use the result of a run, or a checkpoint.
+ValueSource values_of_result(const std::string& weights);
+
+// What `source` says of the options of `task`, whose own values `config` has.
+std::vector<config::ModelOption> model_options(const plugins::Plugin& task, const pl_config& config,
+                                               const ValueSource& source);
+
+}  // namespace pipeline::train

@@ -1,0 +1,42 @@
+// What options follow from the folder of a GPT-2.
+#include "hugging_face/config_file.hpp"
+#include "plugins/tasks/summarization/task/config.hpp"
+
+namespace pipeline::summarization {
+
+void SummarizationConfig::read_model(const SummarizationConfig& config,
+                                     const std::filesystem::path& init_from, const ModelOptions& say) {
+  if (init_from.empty()) return;
+  const std::filesystem::path file = init_from / "config.json";
+  const language::Gpt2Config theirs = language::read_gpt2_config(file.string());
+  const auto tell = [&](const char* key, const auto& value) { say(key, value, file); };
+  tell("model.n_layer", theirs.n_layer);
+  tell("model.n_head", theirs.n_head);
+  tell("model.n_embd", theirs.n_embd);
+  language::Gpt2Config same = theirs;  // 0 and 4 x n_embd are one
+  same.n_inner = config.model.gpt2.n_inner;
+  tell("model.n_inner",
+       say.is_set("model.n_inner") && same.inner() == theirs.inner() ? same.n_inner : theirs.n_inner);
+  tell("model.n_positions", theirs.n_positions);
+  tell("model.layer_norm_epsilon", theirs.layer_norm_epsilon);
+  tell("model.initializer_range", theirs.initializer_range);
+  tell("model.embd_pdrop", theirs.embd_pdrop);
+  tell("model.attn_pdrop", theirs.attn_pdrop);
+  tell("model.resid_pdrop", theirs.resid_pdrop);
+  if (hugging_face::has_tokenizer(init_from.string()))
+    say("tokenizer.path", init_from, file);
+  else if (!say.is_set("tokenizer.path"))
+    say.problem("tokenizer.path",
+                concat("there is no tokenizer in ", init_from.string(), ": name the one of these weights"));
+
+  SummarizationConfig run = config;
+  if (!say.is_set("sequence.max_tokens") && run.sequence.max_tokens > theirs.n_positions)
+    tell("sequence.max_tokens", run.sequence.max_tokens = theirs.n_positions);
+  constexpr int64_t kSeparator = 8;  // what it has at most, about
+  if (run.writing_problem(kSeparator).empty()) return;
+  const int64_t quarter = std::max<int64_t>(run.sequence.max_tokens / 4, 1);
+  tell("sequence.max_summary_tokens", std::min(run.sequence.max_summary_tokens, quarter));
+  tell("generate.max_tokens", std::min(run.generate.max_tokens, quarter));
+}
+
+}  // namespace pipeline::summarization

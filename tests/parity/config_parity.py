@@ -1,0 +1,229 @@
+"""Walks all fields of transformers' configuration classes: each is changed in a folder's config.json, and `pipeline check` must say what is
+promised here: the option that follows it, that it has no effect, or its name in a refusal. A field that is not listed here fails: decide
+what becomes of it in the model's table (plugins/tasks/common/hugging_face/config_fields.hpp) first. The unchanged folders also train.
+
+PIPELINE_PYTHON names the interpreter that has the packages of requirements.txt. Exit code 77: skipped, for the reason printed.
+"""
+import argparse
+import dataclasses
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+NO_EFFECT = {  # of every class
+    "transformers_version": "4.0", "architectures": ["Other"], "output_hidden_states": True, "return_dict": False, "dtype": "float16",
+    "chunk_size_feed_forward": 2, "id2label": {"0": "a"}, "label2id": {"a": 0}, "problem_type": "regression", "use_cache": False,
+    "bos_token_id": 3, "eos_token_id": [3, 4], "pad_token_id": 5, "torch_dtype": "float16", "_name_or_path": "x", "max_length": 30}
+REFUSED = {"is_encoder_decoder": True, "is_decoder": True, "add_cross_attention": True, "quantization_config": {"bits": 4},
+           "field_of_tomorrow": 3, "model_type": "bert"}
+
+ROPE = {"rope_type": "linear", "factor": 2.0, "rope_theta": 10000.0}
+LLAMA = dict(
+    follows={
+        "hidden_size": (48, "language.hidden_size"), "intermediate_size": (80, "language.intermediate_size"),
+        "num_hidden_layers": (2, "language.num_hidden_layers"), "num_attention_heads": (4, "language.num_attention_heads"),
+        "num_key_value_heads": (2, "language.num_key_value_heads"), "head_dim": (8, "language.head_dim"),
+        "max_position_embeddings": (128, "language.max_position_embeddings"), "rms_norm_eps": (0.001, "language.norm_eps"),
+        "initializer_range": (0.5, "language.initializer_range"), "attention_dropout": (0.25, "language.dropout"),
+        "tie_word_embeddings": (False, "language.tie_word_embeddings"), "rope_parameters": (ROPE, "language.rope_scaling.factor", 2.0)},
+    no_effect={"vocab_size": 1000, "pretraining_tp": 2},
+    refused={"hidden_act": "gelu", "attention_bias": True, "mlp_bias": True, "sliding_window": 16, "partial_rotary_factor": 0.5})
+VISION = dict(
+    follows={
+        "hidden_size": (48, "vision.hidden_size"), "intermediate_size": (80, "vision.intermediate_size"),
+        "num_hidden_layers": (3, "vision.num_hidden_layers"), "num_attention_heads": (4, "vision.num_attention_heads"),
+        "image_size": (64, "vision.image_size"), "patch_size": (8, "vision.patch_size"), "hidden_act": ("gelu", "vision.hidden_act"),
+        "layer_norm_eps": (0.001, "vision.layer_norm_eps"), "initializer_range": (0.5, "vision.initializer_range")},
+    no_effect={"projection_dim": 64, "initializer_factor": 2.0, "vision_use_head": False},
+    refused={"num_channels": 1, "attention_dropout": 0.1})
+CLASSES = {
+    "GPT2Config": dict(
+        follows={
+            "n_positions": (64, "model.n_positions"), "n_embd": (48, "model.n_embd"), "n_layer": (2, "model.n_layer"),
+            "n_head": (4, "model.n_head"), "n_inner": (80, "model.n_inner"), "resid_pdrop": (0.25, "model.resid_pdrop"),
+            "embd_pdrop": (0.25, "model.embd_pdrop"), "attn_pdrop": (0.25, "model.attn_pdrop"),
+            "layer_norm_epsilon": (0.001, "model.layer_norm_epsilon"), "initializer_range": (0.5, "model.initializer_range")},
+        no_effect={"vocab_size": 1000, "summary_type": "mean", "summary_use_proj": False, "summary_activation": "tanh",
+                   "summary_proj_to_labels": False, "summary_first_dropout": 0.5, "reorder_and_upcast_attn": True},
+        refused={"activation_function": "relu", "scale_attn_weights": False, "scale_attn_by_inverse_layer_idx": True,
+                 "tie_word_embeddings": False}),
+    "LlamaConfig": LLAMA,
+    "CLIPVisionConfig": VISION,
+    "SiglipVisionConfig": VISION,
+    "CLIPConfig": dict(
+        follows={}, no_effect={"projection_dim": 64, "logit_scale_init_value": 1.0, "initializer_factor": 2.0, "text_config": {"x": 1}},
+        refused={"vision_config": {"model_type": "clip_vision_model", "num_channels": 1}, "vision_config_dict": {"num_hidden_layers": 9}}),
+    "SiglipConfig": dict(follows={}, no_effect={"initializer_factor": 2.0, "text_config": {"x": 1}},
+                         refused={"vision_config": {"model_type": "siglip_vision_model", "num_channels": 1}}),
+    "LlavaConfig": dict(
+        follows={"vision_feature_layer": (-1, "vision.num_hidden_layers", 2)}, no_effect={"ignore_index": 3},
+        refused={"image_token_index": 5, "image_seq_length": 7, "projector_hidden_act": "relu", "vision_feature_select_strategy": "full",
+                 "multimodal_projector_bias": False, "tie_word_embeddings": True, "vision_config": {"model_type": "clip_vision_model",
+                 "num_channels": 1}, "text_config": {"model_type": "llama", "mlp_bias": True}}),
+    "EsmConfig": dict(
+        follows={
+            "hidden_size": (48, "esm2.hidden_dim"), "num_hidden_layers": (2, "esm2.num_layers"),
+            "num_attention_heads": (4, "esm2.num_heads"), "intermediate_size": (80, "esm2.intermediate_dim"),
+            "hidden_dropout_prob": (0.25, "esm2.hidden_dropout"), "attention_probs_dropout_prob": (0.25, "esm2.attention_dropout"),
+            "layer_norm_eps": (0.001, "esm2.layer_norm_epsilon"), "token_dropout": (False, "esm2.token_dropout")},
+        no_effect={"max_position_embeddings": 64, "initializer_range": 0.5},
+        refused={"vocab_size": 34, "mask_token_id": 31, "rope_theta": 5000.0, "position_embedding_type": "absolute",
+                 "emb_layer_norm_before": True, "is_folding_model": True, "esmfold_config": {"x": 1}, "vocab_list": ["a"],
+                 "tie_word_embeddings": False, "pad_token_id": 2}),
+}
+
+
+def skip(reason):
+    print(f"skipped: {reason}")
+    sys.exit(77)
+
+
+def write_tokenizer(folder, texts):
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=280, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    tokenizer.add_special_tokens([AddedToken("<|endoftext|>", normalized=False, special=True)])
+    os.makedirs(folder, exist_ok=True)
+    tokenizer.save(os.path.join(folder, "tokenizer.json"))
+    with open(os.path.join(folder, "tokenizer_config.json"), "w") as file:
+        json.dump({"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>"}, file)
+    return tokenizer.get_vocab_size()
+
+
+def make_folders(work):
+    """A tiny model of each class, and the TOML that fine-tunes it: three lines besides data and steps."""
+    import transformers as t
+    from PIL import Image
+
+    pairs = [{"document": f"apples {i} and pears {i}", "summary": f"fruit {i}"} for i in range(8)]
+    vocabulary = write_tokenizer(os.path.join(work, "tokenizer"), [p["document"] for p in pairs])
+    text = dict(vocab_size=vocabulary, hidden_size=32, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1,
+                intermediate_size=64, max_position_embeddings=256, tie_word_embeddings=True)
+    vision = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2, image_size=32, patch_size=16)
+    words = dict(vocab_size=50, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, pad_token_id=1,
+                 bos_token_id=2, eos_token_id=3)
+    llava = t.LlavaConfig(vision_config=t.CLIPVisionConfig(**vision), text_config=t.LlamaConfig(**{**text, "tie_word_embeddings": False}))
+    models = {
+        "GPT2Config": t.GPT2LMHeadModel(t.GPT2Config(vocab_size=vocabulary, n_positions=128, n_embd=32, n_layer=1, n_head=2)),
+        "LlamaConfig": t.LlamaForCausalLM(t.LlamaConfig(**text)),
+        "CLIPVisionConfig": t.CLIPVisionModel(t.CLIPVisionConfig(**vision)),
+        "SiglipVisionConfig": t.SiglipVisionModel(t.SiglipVisionConfig(**vision)),
+        "CLIPConfig": t.CLIPModel(t.CLIPConfig(vision_config=vision, text_config=words)),
+        "SiglipConfig": t.SiglipModel(t.SiglipConfig(vision_config=vision, text_config=words)),
+        "LlavaConfig": t.LlavaForConditionalGeneration(llava),
+        "EsmConfig": t.EsmForMaskedLM(t.EsmConfig(vocab_size=33, mask_token_id=32, pad_token_id=1, hidden_size=32, num_hidden_layers=1,
+                                                 num_attention_heads=2, intermediate_size=64, position_embedding_type="rotary",
+                                                 emb_layer_norm_before=False, token_dropout=True)),
+    }
+    for name, model in models.items():
+        folder = os.path.join(work, name)
+        model.save_pretrained(folder)
+        if name in ("GPT2Config", "LlamaConfig", "LlavaConfig"):
+            write_tokenizer(folder, [p["document"] for p in pairs])
+    with open(os.path.join(work, "pairs.jsonl"), "w") as file:
+        file.writelines(json.dumps(p) + "\n" for p in pairs)
+    with open(os.path.join(work, "captions.jsonl"), "w") as file:
+        file.writelines(json.dumps({"image": "picture.png", "caption": p["summary"]}) + "\n" for p in pairs)
+    Image.new("RGB", (40, 30), (200, 30, 30)).save(os.path.join(work, "picture.png"))
+    steps = "\n[train]\nglobal_batch = 2\nmicro_batch = 2\nmax_steps = 1\n"
+    small = ("[task.language]\nhidden_size = 32\nnum_hidden_layers = 1\nnum_attention_heads = 2\n[task.tokenizer]\nvocab_size = 280\n")
+    tasks = {name: f'[task]\nplugin = "vlm"\nvision.init_from = "{name}"\ndata.train = "captions.jsonl"\n' + small
+             for name in ("CLIPVisionConfig", "SiglipVisionConfig", "CLIPConfig", "SiglipConfig")}
+    tasks["LlamaConfig"] = ('[task]\nplugin = "vlm"\nlanguage.init_from = "LlamaConfig"\ndata.train = "captions.jsonl"\n'
+                            "[task.vision]\nimage_size = 32\npatch_size = 16\nhidden_size = 32\nnum_hidden_layers = 1\n"
+                            "num_attention_heads = 2\nintermediate_size = 64\n")
+    tasks["GPT2Config"] = '[task]\nplugin = "summarization"\ndata.train = "pairs.jsonl"\n'
+    tasks["LlavaConfig"] = '[task]\nplugin = "vlm"\ndata.train = "captions.jsonl"\n'
+    tasks["EsmConfig"] = '[task]\nplugin = "protein"\npdb_path = "."\n'
+    for name, task in tasks.items():
+        whole = f'init_from = "{name}"\n' if name in ("GPT2Config", "LlavaConfig", "EsmConfig") else ""
+        with open(os.path.join(work, name + ".toml"), "w") as file:
+            file.write(f'[run]\ndir = "run-{name}"\ncache_dir = "cache"\n' + task + steps + whole)
+    return models
+
+
+class Folders:
+    def __init__(self, program, work):
+        self.program, self.work = program, work
+
+    def call(self, verb, name, *more):
+        result = subprocess.run([self.program, verb, name + ".toml", *more], cwd=self.work, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        return result.returncode, result.stdout
+
+    def check(self, name, changed):
+        """`pipeline check -v` with other values in config.json."""
+        path = os.path.join(self.work, name, "config.json")
+        with open(path) as file:
+            before = file.read()
+        with open(path, "w") as file:
+            json.dump({**json.loads(before), **changed}, file)
+        try:
+            return self.call("check", name, "-v")
+        finally:
+            with open(path, "w") as file:
+                file.write(before)
+
+    def option(self, text, key):
+        table, _, last = key.rpartition(".")
+        found = re.search(rf"\[task\.{re.escape(table)}\]\n(?:.+\n)*?{last} = (\S+)", text)
+        assert found, f"no task.{key} in\n{text}"
+        return json.loads(found.group(1))
+
+
+def walk(folders, name, fields):
+    code, unchanged = folders.check(name, {})
+    assert code == 0, unchanged
+    promised = CLASSES[name]
+    no_effect = {**{k: v for k, v in NO_EFFECT.items() if k not in promised["refused"]}, **promised["no_effect"]}
+    refused = {**REFUSED, **promised["refused"]}
+    unknown = [f for f in fields if f not in no_effect and f not in refused and f not in promised["follows"]]
+    assert not unknown, f"{name}: {unknown}: decide what becomes of these fields"
+    for field, (value, option, *other) in promised["follows"].items():
+        code, out = folders.check(name, {field: value})
+        expected = other[0] if other else value
+        assert code == 0 and folders.option(out, option) == expected, f"{name}.{field} = {value}: expected task.{option}:\n{out}"
+    for field, value in no_effect.items():
+        code, out = folders.check(name, {field: value})
+        assert (code, out) == (0, unchanged), f"{name}.{field} = {value}: expected no effect:\n{out}"
+    for field, value in refused.items():
+        code, out = folders.check(name, {field: value})
+        # of a part, the field in it
+        part = [f for f in value if f != "model_type"] if isinstance(value, dict) and field.endswith(("_config", "_dict")) else []
+        named = part[0] if part and field not in ("quantization_config", "esmfold_config") else field
+        assert code == 2 and f"{named} = " in out and "config.json" in out, f"{name}.{field} = {value}: expected a refusal:\n{out}"
+    print(f"{name}: {len(promised['follows'])} fields are followed, {len(no_effect)} have no effect, {len(refused)} are refused")
+
+
+def main():
+    if wanted := os.environ.pop("PIPELINE_PYTHON", None):
+        os.execv(wanted, [wanted] + sys.argv)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--pipeline", required=True)
+    args = parser.parse_args()
+    try:
+        import tokenizers  # noqa: F401
+        import transformers
+        from PIL import Image  # noqa: F401
+    except ImportError as error:
+        skip(f"{error}: set PIPELINE_PYTHON to a Python with tests/parity/requirements.txt")
+    transformers.logging.set_verbosity_error()
+    with tempfile.TemporaryDirectory() as work:
+        make_folders(work)
+        folders = Folders(os.path.abspath(args.pipeline), work)
+        for name in CLASSES:
+            walk(folders, name, [f.name for f in dataclasses.fields(getattr(transformers, name))])
+            if name == "EsmConfig":
+                continue  # needs structures: tests/e2e/protein_test.cpp trains from a folder
+            code, out = folders.call("run", name)
+            assert code == 0, out
+
+
+if __name__ == "__main__":
+    main()
