@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "core/base/foreign.hpp"
 #include "tokenizer/tokenizer.hpp"
 
 namespace pipeline::text {
@@ -45,6 +46,9 @@ NamedText read_file(const fs::path& path) {
   std::ifstream stream(path, std::ios::binary);
   NamedText file{path.string(), std::string(std::istreambuf_iterator<char>(stream), {})};
   if (!stream || stream.bad()) throw system_error(path, "cannot be read");
+  if (const std::string found = foreign::content(std::string_view(file.text).substr(0, foreign::kStart));
+      !found.empty())
+    throw Error(path.string() + ": " + found);
   return file;
 }
 

@@ -1,9 +1,9 @@
 #include "tokenizer/tokenizer.hpp"
 
-#include <filesystem>
-
+#include "core/base/foreign.hpp"
 #include "tokenizer/byte_level_bpe.hpp"
 #include "tokenizer/sentence_piece.hpp"
+#include "tokenizer/text_file.hpp"
 
 namespace pipeline::text {
 
@@ -15,6 +15,7 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, SpecialTokens spec
 }
 
 TokenizerPtr load_tokenizer(const std::string& path) {
+  if (!is_there(path)) throw Error(path + ": " + foreign::folder(path));
   if (const auto model = SentencePiece::find_model(path); !model.empty())
     return std::make_shared<const SentencePiece>(SentencePiece::load(model));
   return std::make_shared<const ByteLevelBpe>(ByteLevelBpe::load(path));

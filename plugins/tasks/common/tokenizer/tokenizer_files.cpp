@@ -3,6 +3,7 @@
 #include <array>
 #include <filesystem>
 
+#include "core/base/foreign.hpp"
 #include "tokenizer/vocabulary.hpp"
 
 namespace pipeline::text {
@@ -36,8 +37,12 @@ Vocabulary load_tokens(const fs::path& path) {
     for (const FilePair& pair : kPairs) {
       if (is_there(path / pair.vocab)) return load_pair(path, pair);
     }
-    throw Error(path.string() +
-                ": has no tokenizer: neither tokenizer.json, tokenizer.model nor vocab.json with merges.txt");
+    const std::string found = foreign::folder(path);
+    throw Error(
+        path.string() + ": " +
+        (found.empty()
+             ? "has no tokenizer: neither tokenizer.json, tokenizer.model nor vocab.json with merges.txt"
+             : found));
   }
   for (const FilePair& pair : kPairs) {
     if (path.filename() == pair.vocab || path.filename() == pair.merges)

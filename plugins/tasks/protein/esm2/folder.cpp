@@ -9,6 +9,7 @@
 #include <c10/util/accumulate.h>
 #include <nlohmann/json.hpp>
 
+#include "core/base/foreign.hpp"
 #include "core/json/strict_json.hpp"
 #include "hugging_face/config_file.hpp"
 #include "hugging_face/weights.hpp"
@@ -172,6 +173,8 @@ std::string format_config(const Esm2Config& config) {
 
 void check_vocabulary(const std::string& path) {
   if (!std::filesystem::exists(path)) return;
+  if (const std::string found = foreign::file(path); !found.empty())
+    throw std::runtime_error(path + ": " + found);
   std::ifstream file(path, std::ios::binary);
   std::vector<std::string> lines;
   for (std::string line; std::getline(file, line);) {
