@@ -177,7 +177,8 @@ std::string folder(const fs::path& path) {
     return "is a LoRA adapter, without the model that it is for: merge the two, and name the new folder: "
            "python3 -c 'from peft import AutoPeftModelForCausalLM as M; M.from_pretrained(\"" +
            path.string() + "\").merge_and_unload().save_pretrained(\"merged\")'";
-  if (entries(path).empty()) return "is an empty folder: name one with config.json and model.safetensors";
+  if (entries(path).empty())
+    return "is an empty folder: name the model's, with config.json, model.safetensors and tokenizer.json";
   if (!has(path / "config.json"))
     if (std::string found = too_high(path); !found.empty()) return found;
   if (!has_weights)

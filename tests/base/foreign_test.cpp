@@ -69,7 +69,7 @@ TEST(Foreign, NamesTheFolderThatIsMeant) {
             "is a file, must be a folder: name the one that it is in, \"" + files.path() + "\"");
   EXPECT_TRUE(foreign::folder(files.write("m.gguf", "GGUF")).starts_with("is a GGUF file"));
   EXPECT_EQ(foreign::folder(folder("empty")),
-            "is an empty folder: name one with config.json and model.safetensors");
+            "is an empty folder: name the model's, with config.json, model.safetensors and tokenizer.json");
 }
 
 TEST(Foreign, NamesWeightsThatAreNotRead) {

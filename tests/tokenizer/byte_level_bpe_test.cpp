@@ -177,7 +177,7 @@ TEST(ByteLevelBpe, SpecialTokensAreTextUnlessRecognized) {
 TEST(ByteLevelBpe, OfSpecialTokensTheFirstThenTheLongestWins) {
   Vocabulary vocabulary = trained_tokenizer().vocabulary();
   for (const char* token : {"<s>", "<s><s>", "s><"}) {
-    vocabulary.special.push_back(static_cast<int32_t>(vocabulary.tokens.size()));
+    vocabulary.added.push_back({static_cast<int32_t>(vocabulary.tokens.size()), token});
     vocabulary.tokens.emplace_back(token);
   }
   const ByteLevelBpe tokenizer(vocabulary);
@@ -212,13 +212,13 @@ TEST(ByteLevelBpe, FingerprintsTellVocabulariesApart) {
   Vocabulary ending = original;
   ending.end_of_text = 511;  // as without a name
   EXPECT_EQ(ByteLevelBpe(ending).fingerprint(), trained_tokenizer().fingerprint());
-  ending.special = {510, 511};
+  ending.added = {{510, "<end>"}, original.added[0]};
   ending.end_of_text = 510;
   Vocabulary with_another = original;
-  with_another.special = {510, 511};
+  with_another.added = ending.added;
   EXPECT_NE(ByteLevelBpe(ending).fingerprint(), ByteLevelBpe(with_another).fingerprint());
   Vocabulary special = original;
-  special.special.clear();
+  special.added.clear();
   EXPECT_NE(ByteLevelBpe(special).fingerprint(), trained_tokenizer().fingerprint());
   EXPECT_FALSE(ByteLevelBpe(special).has_eot());
   EXPECT_EQ(

@@ -102,6 +102,9 @@ TEST(TokenizerFiles, TheFormOfGpt2OnTheHubIsRead) {
 
 TEST(TokenizerFiles, MissingFilesAreNamed) {
   const FilesFolder folder;
+  EXPECT_THAT(message_of<Error>([&] { ByteLevelBpe::load(folder.path()); }),
+              HasSubstr(": is an empty folder: "));
+  folder.write("notes.txt", "");
   EXPECT_EQ(message_of<Error>([&] { ByteLevelBpe::load(folder.path()); }),
             folder.path() +
                 ": has no tokenizer: neither tokenizer.json, tokenizer.model nor vocab.json with merges.txt");
@@ -120,7 +123,7 @@ TEST(TokenizerFiles, MissingFilesAreNamed) {
   EXPECT_EQ(message_of<Error>([&] { ByteLevelBpe::load(folder.path()); }),
             folder / "tokenizer.json: is a folder, expected a file");
   EXPECT_THAT(message_of<Error>([&] { trained_tokenizer().save(folder / "none"); }),
-              StartsWith(folder / "none/vocab.json: cannot be written: "));
+              StartsWith(folder / "none/merges.txt: cannot be written: "));
 }
 
 TEST(TokenizerFiles, AFullDiskIsToldFromOtherErrors) {
@@ -220,10 +223,10 @@ TEST(TokenizerJson, WhatIsNotGpt2sIsRefusedByName) {
             "t.json: model.end_of_word_suffix = \"</w>\": must be \"\"" + remedy);
   EXPECT_EQ(json_error([](json& f) { f["model"]["byte_fallback"] = true; }),
             "t.json: model.byte_fallback = true: must be false" + remedy);
-  EXPECT_EQ(json_error([](json& f) { f["added_tokens"][0]["lstrip"] = true; }),
-            "t.json: added_tokens[0].lstrip = true: must be false" + remedy);
-  EXPECT_EQ(json_error([](json& f) { f["added_tokens"][0]["special"] = false; }),
-            "t.json: added_tokens[0].special = false: must be true" + remedy);
+  EXPECT_EQ(json_error([](json& f) { f["added_tokens"][0]["single_word"] = true; }),
+            "t.json: added_tokens[0].single_word = true: must be false" + remedy);
+  EXPECT_EQ(json_error([](json& f) { f["added_tokens"][0]["lstrip"] = 1; }),
+            "t.json: added_tokens[0].lstrip = 1: must be false or true" + remedy);
 }
 
 TEST(TokenizerJson, WhatIsNeitherSmolLmsNorLlama3sIsRefusedByName) {
@@ -252,8 +255,8 @@ TEST(TokenizerJson, WhatIsNeitherSmolLmsNorLlama3sIsRefusedByName) {
   EXPECT_EQ(error("llama3", [](json& f) { f["pre_tokenizer"]["pretokenizers"][1].erase("use_regex"); }),
             "t.json: pre_tokenizer.pretokenizers[1].use_regex = null: must be false" + remedy);
   EXPECT_EQ(error("llama3", [](json& f) { f["post_processor"]["processors"][1]["single"] = {1}; }),
-            "t.json: post_processor.processors[1].single = [1]: must be one special token, then the text: no "
-            "other template is read here");
+            "t.json: post_processor.processors[1].single = [1]: must be the text, or one special token and "
+            "then the text: no other template is read here");
   EXPECT_EQ(error("llama3", [](json& f) { f["added_tokens"][0]["content"] = "<|other|>"; }),
             "t.json: post_processor: adds \"<|begin_of_text|>\", which is not among the added_tokens");
 }
@@ -269,7 +272,7 @@ TEST_P(FilesOfOtherKinds, AreSavedInTheirOwnFormAlone) {
   EXPECT_EQ(again.fingerprint(), tokenizer.fingerprint());
   EXPECT_EQ(again.bos(), tokenizer.bos());
   EXPECT_EQ(again.adds_bos(), tokenizer.adds_bos());
-  EXPECT_EQ(again.vocabulary().special, tokenizer.vocabulary().special);
+  EXPECT_EQ(again.vocabulary().added, tokenizer.vocabulary().added);
 }
 
 INSTANTIATE_TEST_SUITE_P(TokenizerFiles, FilesOfOtherKinds, ::testing::Values("smol_lm", "llama3"));
@@ -340,11 +343,14 @@ TEST(TokenizerJson, DefectsAreNamed) {
   EXPECT_EQ(json_error([](json& f) { f["added_tokens"][0]["id"] = "x"; }),
             "t.json: added_tokens[0].id = \"x\": must be a non-negative integer");
   EXPECT_EQ(json_error([](json& f) { f["added_tokens"][0]["content"] = "!"; }),
-            "t.json: model.vocab: id of \"!\" = 0: the special token has 511");
+            "t.json: model.vocab: id of \"!\" = 0: the added token has 511");
   EXPECT_EQ(json_error([](json& f) { f["added_tokens"].push_back(f["added_tokens"][0]); }),
             "t.json: added_tokens[1].content: \"<|endoftext|>\" was added before");
-  EXPECT_EQ(json_error([](json& f) { f["added_tokens"][0]["content"] = " "; }),
-            "t.json: model.vocab: two tokens stand for \" \"");
+  EXPECT_EQ(json_error([](json& f) {
+              f["model"]["vocab"]["Ġthe "] = 511;
+              f["added_tokens"] = json::array();
+            }),
+            "t.json: model.vocab: token \"\\u0120the \": is not written in GPT-2's byte alphabet");
 }
 
 }  // namespace

@@ -35,6 +35,18 @@ bool sync(const fs::path& path) {
 
 }  // namespace
 
+NamedFiles named(const std::map<std::string, std::string>& texts, const std::string& prefix) {
+  NamedFiles files;
+  for (const auto& [name, text] : texts) files[name] = {prefix + name, text};
+  return files;
+}
+
+std::map<std::string, std::string> texts_of(const NamedFiles& files) {
+  std::map<std::string, std::string> texts;
+  for (const auto& [name, file] : files) texts[name] = file.text;
+  return texts;
+}
+
 bool is_there(const fs::path& path) {
   std::error_code ignored;
   return fs::exists(path, ignored);

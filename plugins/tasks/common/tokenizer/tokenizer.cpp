@@ -15,15 +15,19 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, SpecialTokens spec
 }
 
 TokenizerPtr load_tokenizer(const std::string& path) {
-  if (!is_there(path)) throw Error(path + ": " + foreign::folder(path));
+  if (!is_there(path)) {
+    const std::string remedy = foreign::hub_remedy(path);
+    throw Error(path + ": there is no such file or folder" + (remedy.empty() ? "" : "; " + remedy));
+  }
   if (const auto model = SentencePiece::find_model(path); !model.empty())
     return std::make_shared<const SentencePiece>(SentencePiece::load(model));
   return std::make_shared<const ByteLevelBpe>(ByteLevelBpe::load(path));
 }
 
 TokenizerPtr tokenizer_of_state(std::string_view state, const std::string& name) {
-  if (SentencePiece::is_state(state))
-    return std::make_shared<const SentencePiece>(SentencePiece::from_state(state, name));
+  if (is_packed(state))
+    if (const NamedFiles files = named(unpack(state, name), name + ": "); SentencePiece::is_kind_of(files))
+      return std::make_shared<const SentencePiece>(files);
   return std::make_shared<const ByteLevelBpe>(ByteLevelBpe::from_state(state, name));
 }
 

@@ -3,6 +3,7 @@
 #include "files/cache_folder.hpp"
 #include "tokenizer/bpe_trainer.hpp"
 #include "tokenizer/byte_level_bpe.hpp"
+#include "tokenizer/tokenizer_files.hpp"
 
 namespace pipeline::text {
 namespace {
@@ -28,7 +29,8 @@ ByteLevelBpe train(const TrainingTexts& texts, int64_t size, const Context& cont
 std::optional<ByteLevelBpe> load_trained(const fs::path& folder, const Context& context) {
   if (!fs::exists(folder)) return std::nullopt;
   try {
-    ByteLevelBpe tokenizer = ByteLevelBpe::load(folder.string());
+    // Without its files: it is the same as just after training.
+    ByteLevelBpe tokenizer(parse_vocabulary(read_byte_level_files(folder.string())));
     files::mark_used(folder.string());
     return tokenizer;
   } catch (const Error& error) {
