@@ -34,7 +34,7 @@ class GenerationTest : public ::testing::Test {
     for (const auto& tokens : fixture()["prompts"].get<Sequences>())
       prompts_.push_back({prompts_.size() + 100, tokens});
     options_.max_new_tokens = 12;
-    options_.eos_token_id = fixture()["eos_token_id"];
+    options_.eos_token_ids = {fixture()["eos_token_id"]};
   }
 
   // Each prompt in a batch of its own.
@@ -50,14 +50,15 @@ class GenerationTest : public ::testing::Test {
 };
 
 TEST_F(GenerationTest, GreedyIsThatOfTransformers) {
-  EXPECT_EQ(generate(model_, prompts_, options_), without_end(fixture()["greedy"], options_.eos_token_id));
+  EXPECT_EQ(generate(model_, prompts_, options_),
+            without_end(fixture()["greedy"], options_.eos_token_ids.front()));
 }
 
 TEST_F(GenerationTest, BeamSearchIsThatOfTransformers) {
   options_.beams = 4;
   for (const auto& [penalty, expected] : fixture()["beam"].items()) {
     options_.length_penalty = std::stod(penalty);
-    EXPECT_EQ(generate(model_, prompts_, options_), without_end(expected, options_.eos_token_id))
+    EXPECT_EQ(generate(model_, prompts_, options_), without_end(expected, options_.eos_token_ids.front()))
         << "penalty " << penalty;
   }
 }

@@ -63,7 +63,7 @@ void ConfigFile::read(const char* key, std::string& value) const {
 
 ConfigFile ConfigFile::part(const char* key) const {
   const json* found = find(key);
-  if (!found) fail_with(PL_ERROR_CONFIG, path_, ": ", key, " is missing: must be an object");
+  if (!found) fail_missing(key, "must be an object");
   if (!found->is_object()) fail(key, "must be an object");
   ConfigFile inner;
   inner.path_ = path_ + ": " + key;
@@ -71,18 +71,29 @@ ConfigFile ConfigFile::part(const char* key) const {
   return inner;
 }
 
-void ConfigFile::expect(const char* key, const json& expected) const {
-  const json* found = find(key);
-  if (found && *found != expected) fail(key, "only " + expected.dump() + " is supported");
-}
-
-void ConfigFile::require(const char* key, const json& expected) const {
-  if (!find(key)) fail_with(PL_ERROR_CONFIG, path_, ": ", key, " is missing: must be ", expected.dump());
-  expect(key, expected);
+std::string ConfigFile::type(std::initializer_list<const char*> accepted) const {
+  std::string is, list;
+  read("model_type", is);
+  for (const char* one : accepted) {
+    if (is == one) return is;
+    list += concat(list.empty() ? "" : ", ", one);
+  }
+  if (is.empty()) fail_missing("model_type", "says what the model is; accepted are " + list);
+  fail("model_type", concat("this is a ", is, " model; accepted are ", list));
 }
 
 void ConfigFile::fail(const char* key, const std::string& problem) const {
   fail_with(PL_ERROR_CONFIG, path_, ": ", key, " = ", strict_json::excerpt(values_.at(key)), ": ", problem);
+}
+
+void ConfigFile::fail_missing(const char* key, const std::string& problem) const {
+  fail_with(PL_ERROR_CONFIG, path_, ": ", key, " is missing: ", problem);
+}
+
+std::vector<std::string> ConfigFile::keys() const {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : values_.items()) keys.push_back(key);
+  return keys;
 }
 
 const json* ConfigFile::find(const char* key) const {

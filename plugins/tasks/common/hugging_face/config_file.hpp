@@ -3,8 +3,10 @@
 #include <pipeline/error.hpp>
 
 #include <cstdint>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 namespace pipeline::hugging_face {
 
@@ -23,13 +25,14 @@ class ConfigFile {
   void read(const char* key, bool& value) const;
   void read(const char* key, std::string& value) const;
 
-  // Absent is right, too: then transformers uses `expected`.
-  void expect(const char* key, const nlohmann::json& expected) const;
-  void require(const char* key, const nlohmann::json& expected) const;
+  // `model_type`, which must be one of `accepted`: to be asked before anything else.
+  std::string type(std::initializer_list<const char*> accepted) const;
 
   // null counts as absent, as it does in transformers; nullptr when it is.
   const nlohmann::json* find(const char* key) const;
+  std::vector<std::string> keys() const;
   [[noreturn]] void fail(const char* key, const std::string& problem) const;
+  [[noreturn]] void fail_missing(const char* key, const std::string& problem) const;
 
   // What was read, after its check(), whose error gets the file's name.
   template <class Config>

@@ -5,7 +5,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include "hugging_face/config_file.hpp"
+#include "hugging_face/config_fields.hpp"
 #include "hugging_face/weights.hpp"
 #include "transformer/cross_entropy_head.hpp"
 #include "transformer/dropout.hpp"
@@ -45,22 +45,33 @@ hugging_face::NameMap gpt2_names(const Gpt2& model, int64_t more_tokens = 0) {
           .tied_to = kEmbedding};
 }
 
-// visit(key, value) for what config.json has as we have it.
-template <class Config, class Visit>
-void gpt2_values(Config& config, Visit&& visit) {
-  visit("vocab_size", config.vocab_size);
-  visit("n_positions", config.n_positions);
-  visit("n_embd", config.n_embd);
-  visit("n_layer", config.n_layer);
-  visit("n_head", config.n_head);
-  visit("n_inner", config.n_inner);
-  visit("layer_norm_epsilon", config.layer_norm_epsilon);
-  visit("initializer_range", config.initializer_range);
-  visit("embd_pdrop", config.embd_pdrop);
-  visit("attn_pdrop", config.attn_pdrop);
-  visit("resid_pdrop", config.resid_pdrop);
-  visit("bos_token_id", config.bos_token_id);
-  visit("eos_token_id", config.eos_token_id);
+const hugging_face::Fields<Gpt2Config>& gpt2_fields() {
+  using namespace hugging_face;
+  static const Fields<Gpt2Config> kFields{
+      {"vocab_size", &Gpt2Config::vocab_size},
+      {"n_positions", &Gpt2Config::n_positions},
+      {"n_embd", &Gpt2Config::n_embd},
+      {"n_layer", &Gpt2Config::n_layer},
+      {"n_head", &Gpt2Config::n_head},
+      {"n_inner", &Gpt2Config::n_inner},
+      {"layer_norm_epsilon", &Gpt2Config::layer_norm_epsilon},
+      {"initializer_range", &Gpt2Config::initializer_range},
+      {"embd_pdrop", &Gpt2Config::embd_pdrop},
+      {"attn_pdrop", &Gpt2Config::attn_pdrop},
+      {"resid_pdrop", &Gpt2Config::resid_pdrop},
+      {"activation_function", only({"gelu_new", "gelu_pytorch_tanh", "gelu_fast"})},  // one function
+      {"scale_attn_weights", only({true})},
+      {"scale_attn_by_inverse_layer_idx", only({false})},
+      {"tie_word_embeddings", only({true})},
+      {"reorder_and_upcast_attn", kWithoutEffect},  // the same, in another precision
+      {"n_ctx", kWithoutEffect},                    // an old name of n_positions
+      {"summary_type", kWithoutEffect},
+      {"summary_use_proj", kWithoutEffect},
+      {"summary_activation", kWithoutEffect},
+      {"summary_proj_to_labels", kWithoutEffect},
+      {"summary_first_dropout", kWithoutEffect},
+  };
+  return kFields;
 }
 
 std::string format_gpt2_config(const Gpt2Config& config) {
@@ -73,8 +84,10 @@ std::string format_gpt2_config(const Gpt2Config& config) {
       {"tie_word_embeddings", true},
       {"use_cache", true},
       {"torch_dtype", "float32"},
+      {"bos_token_id", config.bos_token_id},
+      {"eos_token_id", config.eos_token_id},
   };
-  gpt2_values(config, [&](const char* key, auto value) { values[key] = value; });
+  hugging_face::write_fields(config, gpt2_fields(), values);
   if (config.n_inner == 0) values["n_inner"] = nullptr;
   return values.dump(2) + "\n";
 }
@@ -210,21 +223,8 @@ at::Tensor Gpt2::logits_of(const at::Tensor& x, at::ScalarType compute) const {
 
 Gpt2Config read_gpt2_config(const std::string& path) {
   const ConfigFile file(path);
-  Gpt2Config config;
-  file.require("model_type", "gpt2");
-  if (const json* activation = file.find("activation_function")) {
-    // Three names for the tanh form of GELU.
-    if (*activation != "gelu_new" && *activation != "gelu_pytorch_tanh" && *activation != "gelu_fast") {
-      file.fail("activation_function",
-                "only \"gelu_new\" (also named \"gelu_pytorch_tanh\", \"gelu_fast\") is supported");
-    }
-  }
-  file.expect("scale_attn_weights", true);
-  file.expect("scale_attn_by_inverse_layer_idx", false);
-  file.expect("add_cross_attention", false);
-  file.expect("tie_word_embeddings", true);
-  gpt2_values(config, [&](const char* key, auto& value) { file.read(key, value); });
-  return file.checked(config);
+  file.type({"gpt2"});
+  return file.checked(hugging_face::read_fields(file, gpt2_fields(), "GPT2Config", Gpt2Config()));
 }
 
 Gpt2Config import_gpt2(const std::string& folder, Gpt2& model) {

@@ -6,7 +6,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include "hugging_face/config_file.hpp"
+#include "hugging_face/config_fields.hpp"
 #include "hugging_face/weights.hpp"
 #include "transformer/cross_entropy_head.hpp"
 #include "transformer/rotary.hpp"
@@ -18,24 +18,33 @@ using hugging_face::ConfigFile;
 using hugging_face::Piece;
 using nlohmann::json;
 
-// visit(key, value) for what config.json has as we have it.
-template <class Config, class Visit>
-void llama_values(Config& config, Visit&& visit) {
-  visit("vocab_size", config.vocab_size);
-  visit("max_position_embeddings", config.max_position_embeddings);
-  visit("hidden_size", config.hidden_size);
-  visit("num_hidden_layers", config.num_hidden_layers);
-  visit("num_attention_heads", config.num_attention_heads);
-  visit("num_key_value_heads", config.num_key_value_heads);
-  visit("head_dim", config.head_dim);
-  visit("intermediate_size", config.intermediate_size);
-  visit("rms_norm_eps", config.rms_norm_eps);
-  visit("rope_theta", config.rope_theta);
-  visit("initializer_range", config.initializer_range);
-  visit("attention_dropout", config.attention_dropout);
-  visit("tie_word_embeddings", config.tie_word_embeddings);
-  visit("bos_token_id", config.bos_token_id);
-  visit("eos_token_id", config.eos_token_id);
+const hugging_face::Fields<LlamaConfig>& llama_fields() {
+  using namespace hugging_face;
+  static const Fields<LlamaConfig> kFields{
+      {"vocab_size", &LlamaConfig::vocab_size},
+      {"max_position_embeddings", &LlamaConfig::max_position_embeddings},
+      {"hidden_size", &LlamaConfig::hidden_size},
+      {"num_hidden_layers", &LlamaConfig::num_hidden_layers},
+      {"num_attention_heads", &LlamaConfig::num_attention_heads},
+      {"num_key_value_heads", &LlamaConfig::num_key_value_heads},
+      {"head_dim", &LlamaConfig::head_dim},
+      {"intermediate_size", &LlamaConfig::intermediate_size},
+      {"rms_norm_eps", &LlamaConfig::rms_norm_eps},
+      {"rope_theta", &LlamaConfig::rope_theta},
+      {"rope_scaling", kReadElsewhere},
+      {"rope_parameters", kReadElsewhere},  // with rope_theta in it, since transformers 5
+      {"initializer_range", &LlamaConfig::initializer_range},
+      {"attention_dropout", &LlamaConfig::attention_dropout},
+      {"tie_word_embeddings", &LlamaConfig::tie_word_embeddings},
+      {"hidden_act", only({"silu", "swish"})},
+      {"attention_bias", only({false})},
+      {"mlp_bias", only({false})},
+      {"partial_rotary_factor", only({1.0})},
+      {"sliding_window", only({nullptr})},
+      {"pretraining_tp", kWithoutEffect},  // in how many slices a product was computed
+      {"is_llama_config", kWithoutEffect},
+  };
+  return kFields;
 }
 
 std::string replaced(std::string name, const char* from, const char* to) {
@@ -325,22 +334,25 @@ LlamaConfig read_llama_config(const ConfigFile& file) {
                      .tie_word_embeddings = false,
                      .bos_token_id = 1,
                      .eos_token_id = 2};
-  file.require("model_type", "llama");
-  file.expect("hidden_act", "silu");
-  file.expect("attention_bias", false);
-  file.expect("mlp_bias", false);
-  llama_values(config, [&](const char* key, auto& value) { file.read(key, value); });
+  file.type({"llama"});
+  config = hugging_face::read_fields(file, llama_fields(), "LlamaConfig", config);
   read_rope(file, config.rope_scaling, config.rope_theta);
   if (config.num_key_value_heads == 0) config.num_key_value_heads = config.num_attention_heads;
   return file.checked(config);
 }
 
 json llama_json(const LlamaConfig& config) {
-  json values = {{"model_type", "llama"}, {"hidden_act", "silu"}, {"attention_bias", false},
-                 {"mlp_bias", false},     {"use_cache", true},    {"torch_dtype", "float32"}};
+  json values = {{"model_type", "llama"},
+                 {"hidden_act", "silu"},
+                 {"attention_bias", false},
+                 {"mlp_bias", false},
+                 {"use_cache", true},
+                 {"torch_dtype", "float32"},
+                 {"bos_token_id", config.bos_token_id},
+                 {"eos_token_id", config.eos_token_id}};
   LlamaConfig written = config;
   written.head_dim = config.head_width();
-  llama_values(written, [&](const char* key, auto value) { values[key] = value; });
+  hugging_face::write_fields(written, llama_fields(), values);
   if (json scaling = rope_json(config.rope_scaling); !scaling.is_null()) values["rope_scaling"] = scaling;
   return values;
 }

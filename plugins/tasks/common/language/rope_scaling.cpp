@@ -4,6 +4,8 @@
 
 #include <numbers>
 
+#include "hugging_face/config_fields.hpp"
+
 namespace pipeline::language {
 namespace {
 
@@ -18,6 +20,21 @@ void rope_values(Scaling& scaling, Visit&& visit) {
   visit("low_freq_factor", scaling.low_freq_factor);
   visit("high_freq_factor", scaling.high_freq_factor);
   visit("original_max_position_embeddings", scaling.original_max_position_embeddings);
+}
+
+const hugging_face::Fields<RopeScaling>& rope_fields() {
+  using namespace hugging_face;
+  static const Fields<RopeScaling> kFields{
+      {"type", kReadElsewhere},
+      {"rope_type", kReadElsewhere},
+      {"rope_theta", kReadElsewhere},
+      {"factor", kReadElsewhere},
+      {"low_freq_factor", kReadElsewhere},
+      {"high_freq_factor", kReadElsewhere},
+      {"original_max_position_embeddings", kReadElsewhere},
+      {"partial_rotary_factor", only({1.0})},
+  };
+  return kFields;
 }
 
 }  // namespace
@@ -58,7 +75,7 @@ void read_rope(const ConfigFile& config, RopeScaling& scaling, double& rope_thet
           scaling.type != "llama3")
         rope.fail(name, "only \"default\", \"linear\" and \"llama3\" are computed here");
     }
-    rope.expect("partial_rotary_factor", 1.0);
+    hugging_face::read_fields(rope, rope_fields(), "LlamaConfig", scaling);
     rope_values(scaling, [&](const char* name, auto& value) {
       if (rope.find(name) == nullptr)
         rope.fail(rope.find("rope_type") != nullptr ? "rope_type" : "type",

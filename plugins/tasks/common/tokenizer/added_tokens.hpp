@@ -11,8 +11,8 @@ namespace pipeline::text {
 
 // How a token that was added to a vocabulary is found in a text, as Hugging Face's files say it.
 struct Matching {
-  bool is_special = true;                   // SpecialTokens says whether it is found; others always are
-  bool is_normalized = false;               // it is looked for in what is left between the others
+  bool is_special = true;                        // SpecialTokens says whether it is found; others always are
+  bool is_normalized = false;                    // it is looked for in what is left between the others
   bool takes_left = false, takes_right = false;  // white space that stands there: lstrip, rstrip
 
   bool operator==(const Matching&) const = default;

@@ -76,7 +76,7 @@ ByteLevelBpe ByteLevelBpe::load(const std::string& path) {
 void ByteLevelBpe::save(const std::string& folder) const {
   Files all = files();
   all.merge(format_vocabulary(state_->vocabulary));  // where it was read from a file, that one stays
-  write_files(all, folder);
+  write_tokenizer_files(all, folder);
 }
 
 std::string ByteLevelBpe::state() const {

@@ -10,6 +10,7 @@
 #include "core/json/strict_json.hpp"
 #include "tokenizer/text_file.hpp"
 #include "tokenizer/tokenizer.hpp"
+#include "tokenizer/vocabulary_builder.hpp"
 
 namespace pipeline::text {
 namespace {
@@ -19,21 +20,23 @@ using nlohmann::json;
 
 constexpr std::initializer_list<const char*> kTokens{"tokenizer.json", "tokenizer.model", "vocab.json",
                                                      "merges.txt"};
-constexpr std::initializer_list<const char*> kBesideTokens{
-    "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja",
-    "chat_template.json"};
+constexpr std::initializer_list<const char*> kBesideTokens{"tokenizer_config.json", "special_tokens_map.json",
+                                                           "added_tokens.json", "chat_template.jinja",
+                                                           "chat_template.json"};
 constexpr const char *kTemplates = "additional_chat_templates", *kTemplate = ".jinja";
-constexpr const char* kModelConfig = "config.json";
 
 bool is_template(const fs::path& name) {
   return name.parent_path() == kTemplates && name.extension() == kTemplate;
 }
 
+bool is_one_of(std::initializer_list<const char*> names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
 // A checkpoint comes from anywhere: what it has is written under these names alone.
 bool is_known(const std::string& name) {
-  for (const auto& names : {kTokens, kBesideTokens, kLanguageModelFiles, kVisionModelFiles})
-    if (std::find(names.begin(), names.end(), name) != names.end()) return true;
-  return is_template(name);
+  return is_one_of(kTokens, name) || is_one_of(kBesideTokens, name) || is_one_of(kModelFiles, name) ||
+         is_template(name);
 }
 
 std::string read_kept(const fs::path& path) {
@@ -45,6 +48,7 @@ std::string read_kept(const fs::path& path) {
   std::string text = read_file(path).text;
   if (const size_t at = first_invalid_utf8(text); at != text.npos)
     throw Error(path.string() + ": is not UTF-8 at byte " + std::to_string(at) + ": save it as UTF-8");
+  if (path.extension() == ".json") static_cast<void>(parse_tokenizer_file({path.string(), text}));
   return text;
 }
 
@@ -101,9 +105,9 @@ Files unpack(std::string_view text, const std::string& name) {
   return files;
 }
 
-void write_files(const Files& files, const fs::path& folder) {
+void write_tokenizer_files(const Files& files, const fs::path& folder) {
   for (const auto& [name, text] : files) {
-    if (name == kModelConfig) continue;
+    if (is_one_of(kModelFiles, name)) continue;
     if (is_template(name)) {
       std::error_code error;
       fs::create_directory(folder / kTemplates, error);

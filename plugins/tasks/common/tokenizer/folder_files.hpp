@@ -20,7 +20,10 @@ inline constexpr std::initializer_list<const char*> kLanguageModelFiles{"config.
                                                                         "generation_config.json"};
 inline constexpr std::initializer_list<const char*> kVisionModelFiles{"preprocessor_config.json",
                                                                       "processor_config.json"};
-// Those of these that are there. Throws Error where one cannot be read, is no UTF-8 or has more than 4 MiB.
+inline constexpr std::initializer_list<const char*> kModelFiles{
+    "config.json", "generation_config.json", "preprocessor_config.json", "processor_config.json"};
+// Those of these that are there. Throws Error where one cannot be read, is no UTF-8, is no JSON
+// for all that it is called so, or has more than 4 MiB.
 Files files_of(const std::filesystem::path& folder, std::initializer_list<const char*> names);
 
 // As one text for checkpoints, and back. unpack() throws Error for what is none, and for names of other files
@@ -29,7 +32,7 @@ std::string pack(const Files& files);
 bool is_packed(std::string_view text);
 Files unpack(std::string_view text, const std::string& name);
 
-// All but config.json, which is the exported model's own. Waits until they are on the disk.
-void write_files(const Files& files, const std::filesystem::path& folder);
+// Those of a tokenizer; a model's are written by who exports it. Waits until they are on the disk.
+void write_tokenizer_files(const Files& files, const std::filesystem::path& folder);
 
 }  // namespace pipeline::text

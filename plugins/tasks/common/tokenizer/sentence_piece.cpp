@@ -291,7 +291,7 @@ void SentencePiece::save(const std::string& folder) const {
   if (const auto* model = dynamic_cast<const SentencePieceModel*>(state_->pieces.get());
       model != nullptr && model->is_llamas && !all.contains(kJsonForm))
     all[kJsonForm] = format_tokenizer_json(*model, state_->added.all(), adds_bos() ? state_->bos : -1);
-  write_files(all, folder);
+  write_tokenizer_files(all, folder);
 }
 
 TokenizerPtr SentencePiece::with(const Files& more) const { return Tokenizer::with(*this, more); }

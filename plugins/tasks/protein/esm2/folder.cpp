@@ -11,7 +11,7 @@
 
 #include "core/base/foreign.hpp"
 #include "core/json/strict_json.hpp"
-#include "hugging_face/config_file.hpp"
+#include "hugging_face/config_fields.hpp"
 #include "hugging_face/weights.hpp"
 #include "plugins/tasks/protein/esm2/sequences.hpp"
 #include "transformer/rotary.hpp"
@@ -75,18 +75,33 @@ void compare(const std::string& path, const Esm2Config& ours, const Esm2Config& 
   differences.raise(path);
 }
 
-// visit(key, value) for what config.json has as we have it.
-template <class Config, class Visit>
-void each_value(Config& config, Visit&& visit) {
-  visit("num_hidden_layers", config.num_layers);
-  visit("hidden_size", config.hidden_dim);
-  visit("num_attention_heads", config.num_heads);
-  visit("intermediate_size", config.intermediate);
-  visit("hidden_dropout_prob", config.hidden_dropout);
-  visit("attention_probs_dropout_prob", config.attention_dropout);
-  visit("token_dropout", config.token_dropout);
-  visit("layer_norm_eps", config.layer_norm_epsilon);
-  visit("initializer_range", config.initializer_range);
+const hugging_face::Fields<Esm2Config>& esm2_fields() {
+  using namespace hugging_face;
+  static const Fields<Esm2Config> kFields{
+      {"num_hidden_layers", &Esm2Config::num_layers},
+      {"hidden_size", &Esm2Config::hidden_dim},
+      {"num_attention_heads", &Esm2Config::num_heads},
+      {"intermediate_size", &Esm2Config::intermediate},
+      {"hidden_dropout_prob", &Esm2Config::hidden_dropout},
+      {"attention_probs_dropout_prob", &Esm2Config::attention_dropout},
+      {"token_dropout", &Esm2Config::token_dropout},
+      {"layer_norm_eps", &Esm2Config::layer_norm_epsilon},
+      {"initializer_range", &Esm2Config::initializer_range},
+      {"position_embedding_type", required("rotary")},
+      {"vocab_size", required(kVocabulary.size())},
+      {"mask_token_id", required(kMask)},
+      {"pad_token_id", only({kPad})},
+      {"vocab_list", only({kVocabulary})},
+      {"emb_layer_norm_before", only({false})},
+      {"hidden_act", only({"gelu"})},
+      {"is_folding_model", only({false})},
+      {"esmfold_config", only({nullptr})},
+      {"tie_word_embeddings", only({true})},
+      {"rope_theta", only({10000.0})},
+      {"max_position_embeddings", kWithoutEffect},  // rotary positions know no limit
+      {"classifier_dropout", kWithoutEffect},
+  };
+  return kFields;
 }
 
 }  // namespace
@@ -125,20 +140,7 @@ Extras Extras::unpack(std::string_view text, const Esm2Config& config) {
 
 Esm2Config read_config(const std::string& path) {
   const ConfigFile file(path);
-  file.require("model_type", "esm");
-  file.require("position_embedding_type", "rotary");
-  file.expect("emb_layer_norm_before", false);
-  file.expect("hidden_act", "gelu");
-  file.expect("is_folding_model", false);
-  file.expect("is_decoder", false);
-  file.expect("add_cross_attention", false);
-  file.expect("tie_word_embeddings", true);
-  file.expect("rope_theta", 10000.0);
-  file.require("vocab_size", kVocabulary.size());
-  file.expect("vocab_list", kVocabulary);
-  file.require("mask_token_id", kMask);
-  file.expect("pad_token_id", kPad);
-
+  file.type({"esm"});
   Esm2Config config;  // with transformers' defaults
   config.hidden_dim = 768;
   config.num_layers = config.num_heads = 12;
@@ -146,8 +148,7 @@ Esm2Config read_config(const std::string& path) {
   config.hidden_dropout = config.attention_dropout = 0.1;
   config.layer_norm_epsilon = 1e-12;
   config.token_dropout = false;
-  each_value(config, [&](const char* key, auto& value) { file.read(key, value); });
-  return file.checked(config);
+  return file.checked(hugging_face::read_fields(file, esm2_fields(), "EsmConfig", config));
 }
 
 std::string format_config(const Esm2Config& config) {
@@ -166,7 +167,7 @@ std::string format_config(const Esm2Config& config) {
       {"max_position_embeddings", 1026},  // as the published models; rotary positions know no limit
       {"torch_dtype", "float32"},
   };
-  each_value(config, [&](const char* key, auto value) { values[key] = value; });
+  hugging_face::write_fields(config, esm2_fields(), values);
   values["intermediate_size"] = config.inner();
   return values.dump(2) + "\n";
 }

@@ -10,7 +10,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "hugging_face/config_file.hpp"
+#include "hugging_face/config_fields.hpp"
 #include "hugging_face/weights.hpp"
 #include "plugins/tasks/protein/data/structure.hpp"
 #include "plugins/tasks/protein/model/geometry.hpp"
@@ -64,8 +64,10 @@ std::vector<std::pair<const char*, int64_t>> shape_of(const EncoderDecoderConfig
 
 void check_config(const std::string& path, const EncoderDecoderConfig& config) {
   const hugging_face::ConfigFile file(path + "/config.json");
-  file.require("model_type", kModelType);
-  file.require("amino_acids", std::string(kAminoAcids));  // what the rows of embeddings and head stand for
+  file.type({kModelType});
+  check_only(
+      file, "amino_acids",
+      hugging_face::required(std::string(kAminoAcids)));  // what the rows of embeddings and head stand for
   hugging_face::Differences differences;
   const auto compare = [&](const char* key, const nlohmann::json& ours) {
     const nlohmann::json* const theirs = file.find(key);

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "hugging_face/config_file.hpp"
+#include "hugging_face/config_fields.hpp"
 #include "hugging_face/weights.hpp"
 
 namespace pipeline::vlm {
@@ -72,31 +72,73 @@ std::optional<std::string> vision_name(const std::string& name, bool whole) {
   return name;
 }
 
-VisionConfig read_vision_config(const ConfigFile& file) {
-  std::string type;
-  file.read("model_type", type);
-  if (type == "clip" || type == "siglip" || type == "llava")
-    return read_vision_config(file.part("vision_config"));
-  if (type != "clip_vision_model" && type != "siglip_vision_model")
-    file.fail("model_type", "must be a model with the vision encoder of CLIP or SigLIP");
+// Of CLIPVisionConfig and SiglipVisionConfig.
+const hugging_face::Fields<VisionConfig>& vision_fields() {
+  using namespace hugging_face;
+  static const Fields<VisionConfig> kFields{
+      {"image_size", &VisionConfig::image_size},
+      {"patch_size", &VisionConfig::patch_size},
+      {"hidden_size", &VisionConfig::hidden_size},
+      {"num_hidden_layers", &VisionConfig::num_hidden_layers},
+      {"num_attention_heads", &VisionConfig::num_attention_heads},
+      {"intermediate_size", &VisionConfig::intermediate_size},
+      {"layer_norm_eps", &VisionConfig::layer_norm_eps},
+      {"initializer_range", &VisionConfig::initializer_range},
+      {"hidden_act", &VisionConfig::hidden_act},
+      {"num_channels", only({3})},
+      {"attention_dropout", only({0.0})},
+      {"initializer_factor", kWithoutEffect},
+      {"projection_dim", kWithoutEffect},   // of CLIP's own comparison with texts
+      {"vision_use_head", kWithoutEffect},  // SigLIP's pooling: only patches are used
+      {"vocab_size", kWithoutEffect},       // LLaVA's writes it here, too
+      {"tie_word_embeddings", kWithoutEffect},
+  };
+  return kFields;
+}
+
+// Of CLIPConfig and SiglipConfig, of which the vision part alone is used.
+const hugging_face::Fields<VisionConfig>& contrastive_fields() {
+  using namespace hugging_face;
+  static const Fields<VisionConfig> kFields{
+      {"vision_config", kReadElsewhere},      {"vision_config_dict", kReadElsewhere},
+      {"text_config", kWithoutEffect},        {"text_config_dict", kWithoutEffect},
+      {"projection_dim", kWithoutEffect},     {"logit_scale_init_value", kWithoutEffect},
+      {"initializer_factor", kWithoutEffect}, {"tie_word_embeddings", kWithoutEffect},
+  };
+  return kFields;
+}
+
+VisionConfig read_vision_tower(const ConfigFile& file) {
   VisionConfig config;
-  config.kind = type == "clip_vision_model" ? "clip" : "siglip";
+  config.kind =
+      file.type({"clip_vision_model", "siglip_vision_model"}) == "clip_vision_model" ? "clip" : "siglip";
   if (!config.is_clip()) {  // transformers' defaults
     config.hidden_act = "gelu_pytorch_tanh";
     config.patch_size = 16;
     config.layer_norm_eps = 1e-6;
   }
-  file.expect("num_channels", 3);
-  file.read("image_size", config.image_size);
-  file.read("patch_size", config.patch_size);
-  file.read("hidden_size", config.hidden_size);
-  file.read("num_hidden_layers", config.num_hidden_layers);
-  file.read("num_attention_heads", config.num_attention_heads);
-  file.read("intermediate_size", config.intermediate_size);
-  file.read("layer_norm_eps", config.layer_norm_eps);
-  file.read("initializer_range", config.initializer_range);
-  file.read("hidden_act", config.hidden_act);
+  config = hugging_face::read_fields(file, vision_fields(),
+                                     config.is_clip() ? "CLIPVisionConfig" : "SiglipVisionConfig", config);
   return file.checked(config);
+}
+
+VisionConfig read_vision_config(const ConfigFile& file) {
+  const std::string type = file.type({"clip", "clip_vision_model", "siglip", "siglip_vision_model", "llava"});
+  if (type.ends_with("_vision_model")) return read_vision_tower(file);
+  const ConfigFile part = file.part("vision_config");
+  if (type == "llava") return read_vision_tower(part);
+  hugging_face::read_fields(file, contrastive_fields(), type == "clip" ? "CLIPConfig" : "SiglipConfig",
+                            VisionConfig());
+  // An old form of vision_config, which goes first in transformers.
+  if (file.find("vision_config_dict") != nullptr) {
+    const ConfigFile old = file.part("vision_config_dict");
+    for (const std::string& key : old.keys())
+      if (const json* there = part.find(key.c_str()), *here = old.find(key.c_str());
+          here != nullptr && (there == nullptr || *here != *there))
+        old.fail(key.c_str(),
+                 "differs from what vision_config says: take vision_config_dict out of the file");
+  }
+  return read_vision_tower(part);
 }
 
 // `used`: how many of the folder's layers are computed; 0: as many as we have, or more are there.
@@ -172,9 +214,7 @@ Error not_a_llama(const std::string& folder) {
 }  // namespace
 
 bool is_llava(const std::string& folder) {
-  std::string type;
-  ConfigFile(folder + "/config.json").read("model_type", type);
-  return type == "llava";
+  return ConfigFile(folder + "/config.json").type({"gpt2", "llama", "llava"}) == "llava";
 }
 
 void import_vision(const std::string& folder, Vlm& model) {
@@ -217,18 +257,51 @@ int64_t import_language(const std::string& folder, Vlm& model) {
   return model.language().vocabulary() - theirs;
 }
 
+namespace {
+
+const hugging_face::Fields<VlmConfig>& llava_fields() {
+  using namespace hugging_face;
+  static const Fields<VlmConfig> kFields{
+      {"vision_config", kReadElsewhere},
+      {"text_config", kReadElsewhere},
+      {"vision_feature_layer", kReadElsewhere},
+      {"vision_feature_select_strategy", kReadElsewhere},
+      {"image_seq_length", kReadElsewhere},
+      {"image_token_index", kReadElsewhere},
+      {"tie_word_embeddings", kReadElsewhere},
+      {"projector_hidden_act", only({"gelu"})},
+      {"multimodal_projector_bias", only({true})},
+      {"vocab_size", kWithoutEffect},    // old: text_config's counts
+      {"ignore_index", kWithoutEffect},  // old: which targets have no loss
+  };
+  return kFields;
+}
+
+// What of a LLaVA's own fields has to agree with its parts.
+void check_llava_fields(const ConfigFile& file, const VisionConfig& vision,
+                        const language::LlamaConfig& text) {
+  using hugging_face::only;
+  // Without the class token, which SigLIP does not have.
+  check_only(file, "vision_feature_select_strategy",
+             {{vision.is_clip() ? "default" : "full"}, /*is_required=*/!vision.is_clip()});
+  // transformers' default, whatever the tower; it uses the tower's own.
+  check_only(file, "image_seq_length", only({vision.patches(), 576}));
+  bool tied = text.tie_word_embeddings;
+  file.read("tie_word_embeddings", tied);
+  if (tied != text.tie_word_embeddings)
+    file.fail("tie_word_embeddings",
+              concat("text_config says ", text.tie_word_embeddings ? "true" : "false", ": both must agree"));
+}
+
+}  // namespace
+
 VlmConfig read_llava_config(const std::string& folder) {
   const ConfigFile file(folder + "/config.json");
-  file.require("model_type", "llava");
-  file.expect("projector_hidden_act", "gelu");
-  file.expect("multimodal_projector_bias", true);
-  VlmConfig config{.vision = read_vision_config(file),
-                   .language = language::read_llama_config(file.part("text_config")),
-                   .projector_layers = 2};
-  // Without the class token, which SigLIP does not have.
-  std::string strategy = "default";
-  file.read("vision_feature_select_strategy", strategy);
-  file.expect("vision_feature_select_strategy", config.vision.is_clip() ? "default" : "full");
+  file.type({"llava"});
+  const auto text = language::read_llama_config(file.part("text_config"));
+  VlmConfig config{.vision = read_vision_config(file), .language = text, .projector_layers = 2};
+  config = hugging_face::read_fields(file, llava_fields(), "LlavaConfig", config);
+  check_llava_fields(file, config.vision, text);
   int64_t layer = -2;
   file.read("vision_feature_layer", layer);
   int64_t& layers = config.vision.num_hidden_layers;

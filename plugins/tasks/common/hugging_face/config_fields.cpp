@@ -1,0 +1,76 @@
+#include "hugging_face/config_fields.hpp"
+
+#include <algorithm>
+#include <string_view>
+
+namespace pipeline::hugging_face {
+namespace {
+
+using nlohmann::json;
+
+// Of transformers' PretrainedConfig, in version 5 and before.
+const Fields<json>& shared_fields() {
+  static const Fields<json> kFields = [] {
+    Fields<json> fields{
+        {"quantization_config", only({nullptr})},
+        {"is_encoder_decoder", only({false})},
+        {"is_decoder", only({false})},
+        {"add_cross_attention", only({false})},
+    };
+    for (const char* key :
+         {"model_type",  // checked before anything else
+          "transformers_version", "architectures", "tokenizer_class", "transformers.js_config",
+          // how weights are stored, and how much is computed at a time
+          "dtype", "torch_dtype", "torchscript", "use_bfloat16", "chunk_size_feed_forward", "use_cache",
+          // what a call gives back
+          "return_dict", "output_hidden_states", "output_attentions",
+          // other heads than that of the language model
+          "id2label", "label2id", "num_labels", "problem_type", "finetuning_task", "task_specific_params",
+          // the tokenizer says them
+          "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "decoder_start_token_id",
+          // generation
+          "max_length", "min_length", "do_sample", "early_stopping", "num_beams", "num_beam_groups",
+          "diversity_penalty", "temperature", "top_k", "top_p", "typical_p", "repetition_penalty",
+          "length_penalty", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "bad_words_ids",
+          "num_return_sequences", "output_scores", "return_dict_in_generate", "forced_bos_token_id",
+          "forced_eos_token_id", "remove_invalid_values", "exponential_decay_length_penalty",
+          "suppress_tokens", "begin_suppress_tokens", "prefix"})
+      fields.push_back({key, kWithoutEffect});
+    return fields;
+  }();
+  return kFields;
+}
+
+bool means_not_used(const json& value) {
+  return value.is_null() || value == false || value == 0 || value == "" ||
+         (value.is_structured() && value.empty());
+}
+
+}  // namespace
+
+void check_only(const ConfigFile& file, const char* key, const Only& only) {
+  std::string accepted;
+  for (const json& value : only.values) accepted += concat(accepted.empty() ? "" : ", ", value.dump());
+  const json* const found = file.find(key);
+  if (found == nullptr) {
+    if (only.is_required) file.fail_missing(key, "must be " + accepted);
+    return;
+  }
+  if (std::find(only.values.begin(), only.values.end(), *found) == only.values.end())
+    file.fail(key, concat("only ", accepted, " is supported"));
+}
+
+void check_shared_field(const ConfigFile& file, const char* key, const std::string& type) {
+  if (std::string_view(key).starts_with('_')) return;  // transformers' own notes
+  for (const Field<json>& field : shared_fields()) {
+    if (std::string_view(key) != field.key) continue;
+    if (const auto* only = std::get_if<Only>(&field.use)) check_only(file, key, *only);
+    return;
+  }
+  if (const json* found = file.find(key); found != nullptr && !means_not_used(*found))
+    file.fail(key, concat("is no field of a ", type,
+                          " that is known here, so it may change what the model computes: if it does not, "
+                          "take it out of the file"));
+}
+
+}  // namespace pipeline::hugging_face
