@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "generation/generate.hpp"
@@ -61,6 +62,16 @@ TEST_F(GenerationTest, BeamSearchIsThatOfTransformers) {
     EXPECT_EQ(generate(model_, prompts_, options_), without_end(expected, options_.eos_token_ids.front()))
         << "penalty " << penalty;
   }
+}
+
+TEST_F(GenerationTest, EachEndTokenEndsAText) {
+  options_.eos_token_ids = {};
+  Sequences expected = generate(model_, prompts_, options_);
+  options_.eos_token_ids = {84, expected[0][2], expected[1][5]};
+  for (auto& tokens : expected)
+    tokens.erase(std::find_if(tokens.begin(), tokens.end(), [&](int64_t t) { return options_.ends(t); }),
+                 tokens.end());
+  EXPECT_EQ(generate(model_, prompts_, options_), expected);
 }
 
 TEST_F(GenerationTest, TheBatchDoesNotChangeASample) {

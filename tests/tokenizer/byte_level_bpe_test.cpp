@@ -174,6 +174,37 @@ TEST(ByteLevelBpe, SpecialTokensAreTextUnlessRecognized) {
   EXPECT_EQ(tokenizer.decode(expected), text);
 }
 
+// tests/parity/tokenizer_parity.py compares with tokenizers.
+TEST(ByteLevelBpe, AddedTokensThatAreNotSpecialAreWordsOfTheVocabulary) {
+  Vocabulary vocabulary = trained_tokenizer().vocabulary();
+  const auto add = [&](const char* text, const Matching& how) {
+    vocabulary.added.push_back({static_cast<int32_t>(vocabulary.tokens.size()), text, how});
+    vocabulary.tokens.emplace_back(text);
+  };
+  add("Acme", {.is_special = false, .is_normalized = true});                    // 512
+  add("eC", {.is_special = false});                                             // looked for before
+  add("Both", {.is_special = false, .takes_left = true, .takes_right = true});  // 514
+  add("[PAD]", {});
+  const ByteLevelBpe tokenizer(vocabulary);
+  const auto ids = [&](const std::vector<std::pair<std::string, int32_t>>& parts) {
+    Ids all;
+    for (const auto& [text, id] : parts) {
+      tokenizer.encode_append(text, all);
+      if (id >= 0) all.push_back(id);
+    }
+    return all;
+  };
+  EXPECT_EQ(tokenizer.encode("an Acme\u00a0 Both \n BothAcmeCorp"),
+            ids({{"an ", 512}, {"", 514}, {"", 514}, {"Acm", 513}, {"orp", -1}}));
+  EXPECT_EQ(tokenizer.encode("[PAD]Acme").back(), 512);
+  EXPECT_NE(tokenizer.encode("[PAD]Acme").front(), 515) << "a special one is letters";
+  EXPECT_EQ(tokenizer.encode("[PAD]Acme", SpecialTokens::kRecognize), (Ids{515, 512}));
+  EXPECT_NE(ByteLevelBpe(trained_tokenizer().vocabulary()).fingerprint(), tokenizer.fingerprint());
+  Vocabulary special = vocabulary;
+  for (Added& token : special.added) token.how.is_special = true;
+  EXPECT_NE(ByteLevelBpe(special).fingerprint(), tokenizer.fingerprint()) << "for caches of ids";
+}
+
 TEST(ByteLevelBpe, OfSpecialTokensTheFirstThenTheLongestWins) {
   Vocabulary vocabulary = trained_tokenizer().vocabulary();
   for (const char* token : {"<s>", "<s><s>", "s><"}) {

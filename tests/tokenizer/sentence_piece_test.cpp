@@ -241,7 +241,7 @@ TEST(SentencePiece, DamagedFilesAreRefused) {
     EXPECT_THAT(error(llama().substr(0, size)), StartsWith(start)) << size;
   EXPECT_THAT(error(trained("--treat_whitespace_as_suffix=true")), HasSubstr("treat_whitespace_as_suffix"));
   EXPECT_EQ(message_of<Error>([&] { load_tokenizer(folder / "none.model"); }),
-            folder / "none.model: there is no such file or folder");
+            folder / "none.model: cannot be read: No such file or directory");
 }
 
 TEST(SentencePiece, FilesThatDoNotBelongTogetherAreRefused) {

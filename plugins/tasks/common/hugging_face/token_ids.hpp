@@ -27,9 +27,9 @@ std::vector<int64_t> end_tokens(const FolderTexts& texts, const OwnTokens& own);
 std::vector<std::string> unknown_tokens(const FolderTexts& texts, const OwnTokens& own,
                                         const std::string& folder);
 
-// After a model was written into `folder`: puts the numbers that `texts` have in place of the model's own into
-// its config.json, and writes generation_config.json as it is in `texts` or, without, with the same numbers.
-// `own.end` joins those that end a text.
+// After a model was written into `folder`: puts the numbers that `texts` have in place of the model's own
+// into its config.json, and writes generation_config.json as it is in `texts` or, without, with the same
+// numbers. `own.end` joins those that end a text.
 void write_token_ids(const std::string& folder, const FolderTexts& texts, const OwnTokens& own);
 
 }  // namespace pipeline::hugging_face

@@ -33,12 +33,6 @@ bool is_one_of(std::initializer_list<const char*> names, const std::string& name
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// A checkpoint comes from anywhere: what it has is written under these names alone.
-bool is_known(const std::string& name) {
-  return is_one_of(kTokens, name) || is_one_of(kBesideTokens, name) || is_one_of(kModelFiles, name) ||
-         is_template(name);
-}
-
 std::string read_kept(const fs::path& path) {
   constexpr uintmax_t kMost = 4 << 20;
   std::error_code ignored;
@@ -53,6 +47,12 @@ std::string read_kept(const fs::path& path) {
 }
 
 }  // namespace
+
+// A checkpoint comes from anywhere: what it has is written under these names alone.
+bool is_folder_file(const std::string& name) {
+  return is_one_of(kTokens, name) || is_one_of(kBesideTokens, name) || is_one_of(kModelFiles, name) ||
+         is_template(name);
+}
 
 Files files_of(const fs::path& folder, std::initializer_list<const char*> names) {
   Files files;
@@ -97,7 +97,7 @@ Files unpack(std::string_view text, const std::string& name) {
   if (!object.is_object()) throw Error(name + ": is not the state of a tokenizer: it is damaged");
   Files files;
   for (const auto& [file, content] : object.items()) {
-    if (!is_known(file) || !content.is_binary())
+    if (!is_folder_file(file) || !content.is_binary())
       throw Error(name + ": has " + strict_json::excerpt(file) +
                   ", which is no file of a tokenizer: it is damaged, or of a newer version");
     files[file].assign(content.get_binary().begin(), content.get_binary().end());

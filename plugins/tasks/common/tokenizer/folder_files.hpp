@@ -26,6 +26,9 @@ inline constexpr std::initializer_list<const char*> kModelFiles{
 // for all that it is called so, or has more than 4 MiB.
 Files files_of(const std::filesystem::path& folder, std::initializer_list<const char*> names);
 
+// Whether a folder's file of this name can be among these.
+bool is_folder_file(const std::string& name);
+
 // As one text for checkpoints, and back. unpack() throws Error for what is none, and for names of other files
 // than these; `name` stands for the text then.
 std::string pack(const Files& files);

@@ -1,9 +1,7 @@
 #include "tokenizer/tokenizer.hpp"
 
-#include "core/base/foreign.hpp"
 #include "tokenizer/byte_level_bpe.hpp"
 #include "tokenizer/sentence_piece.hpp"
-#include "tokenizer/text_file.hpp"
 
 namespace pipeline::text {
 
@@ -15,10 +13,6 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, SpecialTokens spec
 }
 
 TokenizerPtr load_tokenizer(const std::string& path) {
-  if (!is_there(path)) {
-    const std::string remedy = foreign::hub_remedy(path);
-    throw Error(path + ": there is no such file or folder" + (remedy.empty() ? "" : "; " + remedy));
-  }
   if (const auto model = SentencePiece::find_model(path); !model.empty())
     return std::make_shared<const SentencePiece>(SentencePiece::load(model));
   return std::make_shared<const ByteLevelBpe>(ByteLevelBpe::load(path));

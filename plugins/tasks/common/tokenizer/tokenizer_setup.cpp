@@ -1,5 +1,6 @@
 #include "tokenizer/tokenizer_setup.hpp"
 
+#include "core/base/foreign.hpp"
 #include "files/cache_folder.hpp"
 #include "tokenizer/bpe_trainer.hpp"
 #include "tokenizer/byte_level_bpe.hpp"
@@ -61,6 +62,12 @@ TokenizerPtr trained_tokenizer(const TrainingTexts& texts, int64_t size, const C
   return std::make_shared<const ByteLevelBpe>(*std::move(tokenizer));
 }
 
+std::string missing_tokenizer(const fs::path& path) {
+  const std::string remedy = foreign::hub_remedy(path);
+  return "there is no such file or folder; a path is taken from the folder in which the program is started" +
+         (remedy.empty() ? "" : "; " + remedy);
+}
+
 TokenizerPtr tokenizer_of_checkpoint(std::string_view state, const fs::path& path, const Context& context,
                                      const std::function<void(const std::string& problem)>& refuse) {
   TokenizerPtr kept = tokenizer_of_state(state, "the checkpoint's tokenizer");
@@ -70,7 +77,7 @@ TokenizerPtr tokenizer_of_checkpoint(std::string_view state, const fs::path& pat
     return kept;
   }
   if (!fs::exists(path)) {
-    refuse("there is no such file; a path is taken from the folder in which the program is started");
+    refuse(missing_tokenizer(path));
     return kept;
   }
   try {

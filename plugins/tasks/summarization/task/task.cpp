@@ -52,8 +52,11 @@ void Summarization::check_paths() const {
   const auto check = [this](const char* key, const std::filesystem::path& path, bool may_be_folder) {
     if (path.empty()) return;
     if (!std::filesystem::exists(path))
-      config_error(key,
-                   "there is no such file; a path is taken from the folder in which the program is started");
+      config_error(
+          key,
+          may_be_folder
+              ? text::missing_tokenizer(path)
+              : "there is no such file; a path is taken from the folder in which the program is started");
     if (!may_be_folder && std::filesystem::is_directory(path))
       config_error(key, "is a folder, must be a .jsonl, .csv or .tsv file");
   };

@@ -124,8 +124,9 @@ void VlmTask::open_files() {
     if (is_asked()) open_question();
     if (kept_tokenizer_) {
       tokenizer_ = kept_tokenizer_;
-    } else if (!config().tokenizer.path.empty()) {
-      tokenizer_ = text::load_tokenizer(config().tokenizer.path.string());
+    } else if (const fs::path& path = config().tokenizer.path; !path.empty()) {
+      if (!fs::exists(path)) config_error("tokenizer.path", text::missing_tokenizer(path));
+      tokenizer_ = text::load_tokenizer(path.string());
     } else {
       const ConversationStore& train = store(Split::kTrain);
       tokenizer_ = text::trained_tokenizer(
