@@ -17,24 +17,24 @@ const Fields<json>& shared_fields() {
         {"is_decoder", only({false})},
         {"add_cross_attention", only({false})},
     };
-    for (const char* key :
-         {"model_type",  // checked before anything else
-          "transformers_version", "architectures", "tokenizer_class", "transformers.js_config",
-          // how weights are stored, and how much is computed at a time
-          "dtype", "torch_dtype", "torchscript", "use_bfloat16", "chunk_size_feed_forward", "use_cache",
-          // what a call gives back
-          "return_dict", "output_hidden_states", "output_attentions",
-          // other heads than that of the language model
-          "id2label", "label2id", "num_labels", "problem_type", "finetuning_task", "task_specific_params",
-          // the tokenizer says them
-          "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "decoder_start_token_id",
-          // generation
-          "max_length", "min_length", "do_sample", "early_stopping", "num_beams", "num_beam_groups",
-          "diversity_penalty", "temperature", "top_k", "top_p", "typical_p", "repetition_penalty",
-          "length_penalty", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "bad_words_ids",
-          "num_return_sequences", "output_scores", "return_dict_in_generate", "forced_bos_token_id",
-          "forced_eos_token_id", "remove_invalid_values", "exponential_decay_length_penalty",
-          "suppress_tokens", "begin_suppress_tokens", "prefix"})
+    for (const char* key : {
+             "model_type",  // checked before anything else
+             "transformers_version", "architectures", "tokenizer_class", "transformers.js_config",
+             // how weights are stored, and how much is computed at a time
+             "dtype", "torch_dtype", "torchscript", "use_bfloat16", "chunk_size_feed_forward", "use_cache",
+             // what a call gives back
+             "return_dict", "output_hidden_states", "output_attentions",
+             // other heads than that of the language model
+             "id2label", "label2id", "num_labels", "problem_type", "finetuning_task", "task_specific_params",
+             // the tokenizer says them
+             "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "decoder_start_token_id",
+             // generation
+             "max_length", "min_length", "do_sample", "early_stopping", "num_beams", "num_beam_groups",
+             "diversity_penalty", "temperature", "top_k", "top_p", "typical_p", "repetition_penalty",
+             "length_penalty", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "bad_words_ids",
+             "num_return_sequences", "output_scores", "return_dict_in_generate", "forced_bos_token_id",
+             "forced_eos_token_id", "remove_invalid_values", "exponential_decay_length_penalty",
+             "suppress_tokens", "begin_suppress_tokens", "prefix"})
       fields.push_back({key, kWithoutEffect});
     return fields;
   }();

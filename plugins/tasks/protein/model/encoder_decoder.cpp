@@ -65,9 +65,7 @@ std::vector<std::pair<const char*, int64_t>> shape_of(const EncoderDecoderConfig
 void check_config(const std::string& path, const EncoderDecoderConfig& config) {
   const hugging_face::ConfigFile file(path + "/config.json");
   file.type({kModelType});
-  check_only(
-      file, "amino_acids",
-      hugging_face::required(std::string(kAminoAcids)));  // what the rows of embeddings and head stand for
+  check_only(file, "amino_acids", hugging_face::required(std::string(kAminoAcids)));  // what the rows of embeddings and head stand for
   hugging_face::Differences differences;
   const auto compare = [&](const char* key, const nlohmann::json& ours) {
     const nlohmann::json* const theirs = file.find(key);

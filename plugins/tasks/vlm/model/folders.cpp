@@ -100,18 +100,18 @@ const hugging_face::Fields<VisionConfig>& vision_fields() {
 const hugging_face::Fields<VisionConfig>& contrastive_fields() {
   using namespace hugging_face;
   static const Fields<VisionConfig> kFields{
-      {"vision_config", kReadElsewhere},      {"vision_config_dict", kReadElsewhere},
-      {"text_config", kWithoutEffect},        {"text_config_dict", kWithoutEffect},
-      {"projection_dim", kWithoutEffect},     {"logit_scale_init_value", kWithoutEffect},
-      {"initializer_factor", kWithoutEffect}, {"tie_word_embeddings", kWithoutEffect},
+      {"vision_config", kReadElsewhere},        {"vision_config_dict", kReadElsewhere},
+      {"text_config", kWithoutEffect},          {"text_config_dict", kWithoutEffect},
+      {"projection_dim", kWithoutEffect},       {"logit_scale_init_value", kWithoutEffect},
+      {"initializer_factor", kWithoutEffect},   {"tie_word_embeddings", kWithoutEffect},
   };
   return kFields;
 }
 
 VisionConfig read_vision_tower(const ConfigFile& file) {
   VisionConfig config;
-  config.kind =
-      file.type({"clip_vision_model", "siglip_vision_model"}) == "clip_vision_model" ? "clip" : "siglip";
+  config.kind = file.type({"clip_vision_model", "siglip_vision_model"}) == "clip_vision_model" ? "clip"
+                                                                                             : "siglip";
   if (!config.is_clip()) {  // transformers' defaults
     config.hidden_act = "gelu_pytorch_tanh";
     config.patch_size = 16;
@@ -123,7 +123,8 @@ VisionConfig read_vision_tower(const ConfigFile& file) {
 }
 
 VisionConfig read_vision_config(const ConfigFile& file) {
-  const std::string type = file.type({"clip", "clip_vision_model", "siglip", "siglip_vision_model", "llava"});
+  const std::string type =
+      file.type({"clip", "clip_vision_model", "siglip", "siglip_vision_model", "llava"});
   if (type.ends_with("_vision_model")) return read_vision_tower(file);
   const ConfigFile part = file.part("vision_config");
   if (type == "llava") return read_vision_tower(part);
@@ -135,8 +136,7 @@ VisionConfig read_vision_config(const ConfigFile& file) {
     for (const std::string& key : old.keys())
       if (const json* there = part.find(key.c_str()), *here = old.find(key.c_str());
           here != nullptr && (there == nullptr || *here != *there))
-        old.fail(key.c_str(),
-                 "differs from what vision_config says: take vision_config_dict out of the file");
+        old.fail(key.c_str(), "differs from what vision_config says: take vision_config_dict out of the file");
   }
   return read_vision_tower(part);
 }
