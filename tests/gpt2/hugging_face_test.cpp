@@ -128,7 +128,7 @@ TEST_F(HuggingFaceTest, AllEndTokensOfAFolderAreKept) {
   EXPECT_EQ(config["pad_token_id"], 80);
   EXPECT_EQ(config["bos_token_id"], 82);
   EXPECT_EQ(config["n_embd"], tiny_config().n_embd) << "all else is the model's own";
-  EXPECT_EQ(generation, nlohmann::json({{"eos_token_id", {83, 84}}, {"temperature", 0.6}}));
+  EXPECT_EQ(generation, nlohmann::json({{"eos_token_id", {83, 84, 81}}, {"temperature", 0.6}}));
 
   texts = {{"config.json", R"({"text_config": {"eos_token_id": 81}, "pad_token_id": 3})"}};
   EXPECT_EQ(end_tokens(texts, own), (std::vector<int64_t>{84, 81}));

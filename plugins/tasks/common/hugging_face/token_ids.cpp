@@ -95,26 +95,26 @@ void write_token_ids(const std::string& folder, const FolderTexts& texts, const 
   const std::string path = folder + "/" + kModel;
   std::ifstream file(path, std::ios::binary);
   json model = strict_json::parse(std::string(std::istreambuf_iterator<char>(file), {}), path);
-  // What `from` has, else `into`; with own.end where texts are ended at all.
-  const auto take = [&](const json& from, json& into, bool ends) {
+  // What `from` has, else `into`; `ends` join those that end a text.
+  const auto take = [&](const json& from, json& into, const std::vector<int64_t>& ends) {
     for (const char* key : kKeys) {
       std::vector<int64_t> ids = ids_of(from, key, folder);
       std::erase_if(ids, [&](int64_t id) { return !own.is_special(id); });
       if (ids.empty()) ids = ids_of(into, key, folder);
-      if (ends && key == kEnd && std::find(ids.begin(), ids.end(), own.end) == ids.end())
-        ids.push_back(own.end);
+      for (const int64_t end : ends)
+        if (key == kEnd && std::find(ids.begin(), ids.end(), end) == ids.end()) ids.push_back(end);
       if (!ids.empty()) into[key] = written(ids);
     }
   };
   json theirs = read(texts, kModel, folder);
-  take(language_of(theirs), language_of(model), true);
-  if (theirs.contains(kText) && model.contains(kText)) take(theirs, model, false);
+  take(language_of(theirs), language_of(model), {own.end});
+  if (theirs.contains(kText) && model.contains(kText)) take(theirs, model, {});
   write_text(path, model.dump(2) + "\n");
 
   const json kept = read(texts, kGeneration, folder);
   json generation = kept;
   for (const char* key : kKeys) generation.erase(key);
-  take(kept.empty() ? language_of(model) : kept, generation, true);
+  take(kept.empty() ? language_of(model) : kept, generation, end_tokens(texts, own));
   write_text(folder + "/" + kGeneration, generation.dump(2) + "\n");
 }
 

@@ -81,7 +81,9 @@ TokenizerPtr tokenizer_of_checkpoint(std::string_view state, const fs::path& pat
     return kept;
   }
   try {
-    if (load_tokenizer(path.string())->fingerprint() == kept->fingerprint()) return kept;
+    TokenizerPtr there = load_tokenizer(path.string());
+    // Checkpoints of before had no files.
+    if (there->fingerprint() == kept->fingerprint()) return kept->files().empty() ? there : kept;
     refuse(
         "is not the tokenizer that the weights were trained with, so they would read other words: use that "
         "one, or leave the key out to use the checkpoint's");
