@@ -29,7 +29,8 @@ std::vector<std::string> unknown_tokens(const FolderTexts& texts, const OwnToken
 
 // After a model was written into `folder`: puts the numbers that `texts` have in place of the model's own
 // into its config.json, and writes generation_config.json as it is in `texts` or, without, with the same
-// numbers. `own.end` joins those that end a text.
+// numbers. `own.end` joins those that end a text; in generation_config.json, which generate() reads, all of
+// end_tokens() do.
 void write_token_ids(const std::string& folder, const FolderTexts& texts, const OwnTokens& own);
 
 }  // namespace pipeline::hugging_face
