@@ -153,7 +153,10 @@ std::string file(const fs::path& path) {
 }
 
 std::string hub_remedy(const fs::path& path) {
-  const std::string id = hub_id(path.string());
+  // An option's path was made absolute, from the folder in which the program was started.
+  std::error_code ignored;
+  const std::string id =
+      hub_id((path.is_absolute() ? path.lexically_relative(fs::current_path(ignored)) : path).string());
   if (id.empty()) return "";
   const std::string name = id.substr(id.find('/') + 1);
   return "if it is a model's id on the Hugging Face hub, run `hf download " + id + " --local-dir " + name +

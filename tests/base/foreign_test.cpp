@@ -33,6 +33,7 @@ TEST(Foreign, TakesANameForAHubsIdWhereItCanBeOne) {
             "openai-community/no-such-gpt2 --local-dir no-such-gpt2` and name the folder \"no-such-gpt2\"");
   EXPECT_TRUE(foreign::hub_remedy("https://huggingface.co/a/b").find("`hf download a/b ") !=
               std::string::npos);
+  EXPECT_EQ(foreign::hub_remedy(fs::current_path() / "a" / "b"), foreign::hub_remedy("a/b"));
   for (const char* path : {"/models/gpt2", "a/b/c", "../gpt2", "a b"}) {
     EXPECT_EQ(foreign::hub_remedy(path), "") << path;
     EXPECT_EQ(foreign::folder(path), "there is no such folder") << path;
