@@ -103,7 +103,6 @@ TEST_F(HuggingFaceTest, WhatIsSavedIsReadBack) {
   EXPECT_EQ(read.inner(), saved.inner());
   EXPECT_EQ(read.vocab_size, saved.vocab_size);
   EXPECT_EQ(read.n_positions, saved.n_positions);
-  EXPECT_EQ(read.eos_token_id, saved.eos_token_id);
   EXPECT_EQ(read.resid_pdrop, 0);
   EXPECT_EQ(read.layer_norm_epsilon, saved.layer_norm_epsilon);
 }
