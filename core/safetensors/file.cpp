@@ -1,5 +1,6 @@
 #include "core/safetensors/file.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -11,6 +12,7 @@
 #include <unistd.h>
 
 #include "core/base/descriptor.hpp"
+#include "core/base/foreign.hpp"
 #include "core/json/strict_json.hpp"
 #include "core/safetensors/header.hpp"
 
@@ -51,6 +53,9 @@ File File::open(const std::string& path) {
   file.path_ = path;
   const std::span<std::byte> image = map_file(path);
   file.image_ = {image.data(), Unmap{image.size()}};
+  const std::string_view start(reinterpret_cast<const char*>(image.data()),
+                               std::min(image.size(), foreign::kStart));
+  if (const std::string found = foreign::content(start); !found.empty()) throw Error(path + ": " + found);
   Header header = parse_header(image, path);
   file.metadata_ = std::move(header.metadata);
   for (TensorInfo& tensor : header.tensors) {
@@ -109,7 +114,9 @@ Folder Folder::open(const std::string& folder) {
   } else if (std::filesystem::exists(base / kIndex, ignored)) {
     result.open_shards((base / kIndex).string());
   } else {
-    throw Error(folder + ": has neither " + kSingle + " nor " + kIndex);
+    const std::string found = foreign::folder(folder);
+    throw Error(folder + ": " +
+                (found.empty() ? std::string("has neither ") + kSingle + " nor " + kIndex : found));
   }
   return result;
 }

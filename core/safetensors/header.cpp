@@ -141,7 +141,7 @@ void check_tiling(const std::vector<TensorInfo>& tensors, uint64_t data_bytes, c
     if (tensor.end > data_bytes)
       throw Error(file + ": tensor " + strict_json::excerpt(tensor.name) + ": data_offsets " +
                   range_string(tensor.begin, tensor.end) + " reach past the " + std::to_string(data_bytes) +
-                  " bytes of data in the file: truncated?");
+                  " bytes of data in the file: is it cut short? Copy or download it again");
     position = tensor.end;
   }
   if (position != data_bytes)
@@ -202,7 +202,8 @@ Header parse_header(std::span<const std::byte> image, const std::string& file) {
                 std::to_string(kMaxHeaderBytes) + ": not a safetensors file?");
   if (length > image.size() - kLengthBytes)
     throw Error(file + ": header length = " + std::to_string(length) + ", but the file has only " +
-                std::to_string(image.size() - kLengthBytes) + " bytes after it: truncated?");
+                std::to_string(image.size() - kLengthBytes) +
+                " bytes after it: is it cut short? Copy or download it again");
   const std::string_view text(reinterpret_cast<const char*>(image.data()) + kLengthBytes, length);
   if (!text.starts_with('{')) throw Error(file + ": the header must begin with '{': not a safetensors file?");
   const json object = parse_object(text, file);

@@ -284,6 +284,36 @@ TEST_F(Summarization, Stage3WithATaskThatDeclaresNoLayersNamesTheStagesThatWork)
                         "another strategy"));
 }
 
+// What came with a model is in what is exported of it, although its folder is gone by then.
+TEST_F(Summarization, AnExportHasWhatCameWithTheModel) {
+  ASSERT_EQ(call("run", {"--set", "train.max_steps=1"}).code, 0);
+  ASSERT_EQ(call("export").code, 0);
+  std::filesystem::rename(path("run/export"), path("m"));
+  const auto json_of = [&](const std::string& name) { return nlohmann::json::parse(read_text(path(name))); };
+  auto tokenizer = json_of("m/tokenizer.json"), config = json_of("m/config.json");
+  const auto size = config["vocab_size"].get<int64_t>();
+  tokenizer["added_tokens"].push_back({{"id", size}, {"content", "<|eot|>"}, {"special", true}});
+  tokenizer["padding"] = {{"strategy", "BatchLongest"}};
+  write_text(path("m/tokenizer.json"), tokenizer.dump());
+  config["eos_token_id"] = {config["eos_token_id"], size};
+  write_text(path("m/config.json"), config.dump());
+  write_text(path("m/tokenizer_config.json"), R"({"model_max_length": 64, "padding_side": "left"})");
+  write_text(path("m/chat_template.jinja"), "{{ messages }}");
+  write_text(path("m/generation_config.json"), R"({"top_p": 0.5})");
+  ASSERT_EQ(call("run", {"--set", "run.dir=b", "--set", "train.init_from=m", "--set", "task.tokenizer.path=m",
+                         "--set", "train.max_steps=1"})
+                .code,
+            0);
+  std::filesystem::rename(path("m"), path("gone"));
+  const Result exported = call("export", {"--set", "run.dir=b", "--set", "task.tokenizer.path=m", "--set",
+                                          "train.max_steps=1", "--output", "out"});
+  ASSERT_EQ(exported.code, 0) << exported.err;
+  for (const std::string name : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja"})
+    EXPECT_EQ(read_text(path("out/" + name)), read_text(path("gone/" + name))) << name;
+  EXPECT_EQ(json_of("out/config.json")["eos_token_id"], config["eos_token_id"]);
+  EXPECT_EQ(json_of("out/generation_config.json")["top_p"], 0.5);
+}
+
 // The folder's own numbers of tokens are another vocabulary's, and its sizes may be anything.
 TEST_F(Summarization, WhatAFoldersConfigSaysIsCheckedAndToldOf) {
   ASSERT_EQ(call("run", {"--set", "train.max_steps=1"}).code, 0);

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "core/safetensors/file.hpp"
 #include "core/safetensors/writer.hpp"
@@ -186,12 +187,19 @@ TEST_F(Esm2FolderTest, WhatIsNotTrainedIsKept) {
   tensors["esm.contact_head.regression.bias"] = at::rand({1});
   tensors["esm.rotary_embeddings.inv_freq"] = tensors["esm.rotary_embeddings.inv_freq"] * 0.5;
   write(tensors);
+  const std::string config = R"({"model_max_length": 1024, "made_up": true})";
+  std::ofstream(folder_ / "tokenizer_config.json") << config;
   Esm2 importing(tiny_config()), exporting(tiny_config());
   importing.import_folder(folder_);
+  std::ofstream(folder_ / "tokenizer_config.json") << "{}";
   exporting.set_extra_state(importing.extra_state());
   fill_with_numbers(importing);
   fill_with_numbers(exporting);
   exporting.export_folder(folder_);
+  std::stringstream kept;
+  kept << std::ifstream(folder_ / "tokenizer_config.json").rdbuf();
+  EXPECT_EQ(kept.str(), config);
+  EXPECT_THROW(exporting.set_extra_state(R"({"files": {"../x": ""}})"), std::runtime_error);
   const Stored again = stored();
   for (const auto& [name, value] : tensors) EXPECT_TRUE(again.at(name).equal(value)) << name;
   const PackedProteins batch = batch_of(tiny_samples());

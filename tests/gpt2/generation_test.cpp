@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "generation/generate.hpp"
@@ -34,7 +35,7 @@ class GenerationTest : public ::testing::Test {
     for (const auto& tokens : fixture()["prompts"].get<Sequences>())
       prompts_.push_back({prompts_.size() + 100, tokens});
     options_.max_new_tokens = 12;
-    options_.eos_token_id = fixture()["eos_token_id"];
+    options_.eos_token_ids = {fixture()["eos_token_id"]};
   }
 
   // Each prompt in a batch of its own.
@@ -50,16 +51,27 @@ class GenerationTest : public ::testing::Test {
 };
 
 TEST_F(GenerationTest, GreedyIsThatOfTransformers) {
-  EXPECT_EQ(generate(model_, prompts_, options_), without_end(fixture()["greedy"], options_.eos_token_id));
+  EXPECT_EQ(generate(model_, prompts_, options_),
+            without_end(fixture()["greedy"], options_.eos_token_ids.front()));
 }
 
 TEST_F(GenerationTest, BeamSearchIsThatOfTransformers) {
   options_.beams = 4;
   for (const auto& [penalty, expected] : fixture()["beam"].items()) {
     options_.length_penalty = std::stod(penalty);
-    EXPECT_EQ(generate(model_, prompts_, options_), without_end(expected, options_.eos_token_id))
+    EXPECT_EQ(generate(model_, prompts_, options_), without_end(expected, options_.eos_token_ids.front()))
         << "penalty " << penalty;
   }
+}
+
+TEST_F(GenerationTest, EachEndTokenEndsAText) {
+  options_.eos_token_ids = {};
+  Sequences expected = generate(model_, prompts_, options_);
+  options_.eos_token_ids = {84, expected[0][2], expected[1][5]};
+  for (auto& tokens : expected)
+    tokens.erase(std::find_if(tokens.begin(), tokens.end(), [&](int64_t t) { return options_.ends(t); }),
+                 tokens.end());
+  EXPECT_EQ(generate(model_, prompts_, options_), expected);
 }
 
 TEST_F(GenerationTest, TheBatchDoesNotChangeASample) {

@@ -81,7 +81,7 @@ int main(int argc, char** argv) {
   for (const auto& tokens : request["prompts"].get<Sequences>()) prompts.push_back({prompts.size(), tokens});
   pipeline::generation::GenerationOptions options;
   options.max_new_tokens = request["max_new_tokens"];
-  options.eos_token_id = request["eos_token_id"];
+  options.eos_token_ids = request["eos_token_id"].get<std::vector<int64_t>>();
   answer["greedy"] = generate(model, prompts, options);
   options.beams = 4;
   answer["beam"] = generate(model, prompts, options);

@@ -11,6 +11,7 @@
 
 #include "core/safetensors/file.hpp"
 #include "core/safetensors/writer.hpp"
+#include "hugging_face/token_ids.hpp"
 #include "hugging_face/weights.hpp"
 #include "tiny_model.hpp"
 
@@ -102,9 +103,39 @@ TEST_F(HuggingFaceTest, WhatIsSavedIsReadBack) {
   EXPECT_EQ(read.inner(), saved.inner());
   EXPECT_EQ(read.vocab_size, saved.vocab_size);
   EXPECT_EQ(read.n_positions, saved.n_positions);
-  EXPECT_EQ(read.eos_token_id, saved.eos_token_id);
   EXPECT_EQ(read.resid_pdrop, 0);
   EXPECT_EQ(read.layer_norm_epsilon, saved.layer_norm_epsilon);
+}
+
+// As Llama 3 Instruct has them.
+TEST_F(HuggingFaceTest, AllEndTokensOfAFolderAreKept) {
+  using hugging_face::end_tokens;
+  const hugging_face::OwnTokens own{84, [](int64_t id) { return id >= 80; }};
+  hugging_face::FolderTexts texts{
+      {"config.json", R"({"eos_token_id": [81, 83, 5], "pad_token_id": 80, "bos_token_id": 82})"},
+      {"generation_config.json", R"({"eos_token_id": 83, "temperature": 0.6})"}};
+  EXPECT_EQ(end_tokens(texts, own), (std::vector<int64_t>{84, 81, 83}));
+  EXPECT_EQ(
+      hugging_face::unknown_tokens(texts, own, "m"),
+      std::vector<std::string>{"m: eos_token_id = 5 there; here it is 84, the tokenizer's end of text"});
+  const auto written = [&](const char* name) {
+    hugging_face::write_token_ids(folder_, texts, own);
+    return nlohmann::json::parse(std::ifstream(folder_ / name));
+  };
+  const auto config = written("config.json"), generation = written("generation_config.json");
+  EXPECT_EQ(config["eos_token_id"], nlohmann::json({81, 83, 84}));
+  EXPECT_EQ(config["pad_token_id"], 80);
+  EXPECT_EQ(config["bos_token_id"], 82);
+  EXPECT_EQ(config["n_embd"], tiny_config().n_embd) << "all else is the model's own";
+  EXPECT_EQ(generation, nlohmann::json({{"eos_token_id", {83, 84, 81}}, {"temperature", 0.6}}));
+
+  texts = {{"config.json", R"({"text_config": {"eos_token_id": 81}, "pad_token_id": 3})"}};
+  EXPECT_EQ(end_tokens(texts, own), (std::vector<int64_t>{84, 81}));
+  texts["generation_config.json"] = R"({"eos_token_id": [81, "x"]})";
+  EXPECT_THROW(end_tokens(texts, own), Error);
+  texts.clear();
+  export_gpt2(folder_, model_);
+  EXPECT_EQ(written("generation_config.json"), nlohmann::json({{"bos_token_id", 84}, {"eos_token_id", 84}}));
 }
 
 TEST_F(HuggingFaceTest, SavedNamesHaveThePrefixAndNoHead) {

@@ -40,6 +40,7 @@ def compare(probe, size, seed):
 
     torch.manual_seed(seed)
     eos = size["vocab_size"] - 1
+    ends = [eos, *range(0, eos, 9)]  # as a chat model has several; so many that some are met
     config = GPT2Config(**size, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=eos, eos_token_id=eos)
     model = GPT2LMHeadModel(config).eval()
     with torch.no_grad():
@@ -55,7 +56,7 @@ def compare(probe, size, seed):
         source, saved = os.path.join(folder, "source"), os.path.join(folder, "saved")
         model.save_pretrained(source)
         os.mkdir(saved)
-        request = {"tokens": tokens, "targets": targets, "prompts": prompts, "eos_token_id": eos, "max_new_tokens": NEW_TOKENS,
+        request = {"tokens": tokens, "targets": targets, "prompts": prompts, "eos_token_id": ends, "max_new_tokens": NEW_TOKENS,
                    "adamw": ADAMW}
         result = subprocess.run([probe, source, saved], input=json.dumps(request), stdout=subprocess.PIPE, text=True, check=True,
                                 env={**os.environ, "OMP_NUM_THREADS": "1"})
@@ -79,9 +80,9 @@ def compare(probe, size, seed):
             ids = torch.tensor([prompt])
             with torch.no_grad():
                 out = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=NEW_TOKENS, do_sample=False,
-                                     num_beams=beams, length_penalty=1.0, early_stopping=False, pad_token_id=eos)
+                                     num_beams=beams, length_penalty=1.0, early_stopping=False, pad_token_id=eos, eos_token_id=ends)
             theirs = out[0, len(prompt):].tolist()
-            theirs = theirs[: theirs.index(eos)] if eos in theirs else theirs
+            theirs = theirs[: min((theirs.index(end) for end in ends if end in theirs), default=None)]
             assert mine == theirs, f"{beams} beams, prompt {prompt}: ours {mine}, transformers {theirs}"
 
     decayed = [p for p in model.parameters() if p.dim() >= 2]

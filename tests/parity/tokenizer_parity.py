@@ -171,6 +171,44 @@ def compare_kind(report, tool, tokenizers, kind, theirs, folder, texts):
     report.compare(f"{kind}: vocabulary after our saving", [kind], [read.get_vocab()], [theirs.get_vocab()])
 
 
+def added_tokens(tokenizers):
+    """Of all kinds that we read: special or not, in each other, next to and with white space."""
+    token = tokenizers.AddedToken
+    return [token("Acme", special=False), token("AcmeCorp", special=False), token("<sep>", normalized=False, special=False),
+            token("the", special=False), token("p><", special=False), token("Left", lstrip=True, special=False),
+            token("Both", lstrip=True, rstrip=True, normalized=False, special=False), token(" \u3000", rstrip=True, special=False),
+            token("é", special=False), token("<mask>", lstrip=True, special=True), token("[PAD]", special=True)]
+
+
+def texts_with(tokens, texts, count):
+    rng = random.Random(7)
+    parts = [token.content for token in tokens] + [" ", "  ", "\n", "\u00a0", "\u3000 ", "a", "A", "Acm", "s"]
+    return ["".join(rng.choice(parts) if rng.random() < 0.6 else rng.choice(texts)[:12] for _ in range(rng.randrange(1, 12)))
+            for _ in range(count)]
+
+
+def compare_added(report, tool, tokenizers, name, file, texts):
+    """A tokenizer.json to which tokens are added: ids of texts in which special tokens are letters, and in which they are not."""
+    theirs = tokenizers.Tokenizer.from_str(json.dumps(file))
+    tokens = added_tokens(tokenizers)
+    theirs.add_tokens([token for token in tokens if not token.special])
+    theirs.add_special_tokens([token for token in tokens if token.special])
+    theirs.enable_padding(length=64)  # what a call with padding leaves behind says nothing about ids
+    theirs.enable_truncation(3)
+    texts = texts_with(tokens, texts, 4000)
+    with tempfile.TemporaryDirectory() as folder:
+        theirs.save(os.path.join(folder, "tokenizer.json"))
+        theirs.no_padding()
+        theirs.no_truncation()
+        for letters in (True, False):
+            theirs.encode_special_tokens = letters
+            # One special token within another word is cut out before it is seen to be letters: then nothing else is found there.
+            some = [text for text in texts if not letters or not any(t.special and t.content in text for t in tokens)]
+            report.compare(f"{name}, tokens added, special ones {'letters' if letters else 'recognized'}: ids", some,
+                           tool.encode(folder, [text.encode() for text in some], special=not letters),
+                           [e.ids for e in theirs.encode_batch(some, add_special_tokens=False)])
+
+
 def compare_sentence_piece(report, tool, texts, training):
     """A model that sentencepiece trains as Llama's; and what we save of it, read by transformers; its tokenizer.json."""
     import sentencepiece
@@ -290,6 +328,7 @@ def main():
     for kind, make in tokenizer_kinds.KINDS.items():
         with tempfile.TemporaryDirectory() as folder:
             compare_kind(report, tool, tokenizers, kind, make(600), folder, samples.AWKWARD + texts)
+        compare_added(report, tool, tokenizers, kind, json.loads(make(600).to_str()), texts)
     with tempfile.TemporaryDirectory() as folder:
         compare_training(report, tool, tokenizers, "a few sentences", folder, samples.TRAINING, 512, 2)
         compare_training(report, tool, tokenizers, "random texts", folder, samples.random_texts(20000, seed=2), 4096, 2)
@@ -298,6 +337,9 @@ def main():
         compare_bytes(report, tool, folder, samples.random_bytes(5000, seed=3))
     form = compare_sentence_piece(report, tool, texts, samples.TRAINING * 3)
     compare_character_bpe(report, tool, tokenizers, form, [text for text in texts if "<" not in text])
+    for name, file in character_bpe_forms(form):
+        if file["normalizer"] is None:
+            compare_added(report, tool, tokenizers, f"tokenizer.json of SentencePiece, {name}", file, texts)
     try:
         compare_gpt2(report, tool, tokenizers, gpt2_vocabulary.fetch(), texts)
         compare_bytes(report, tool, gpt2_vocabulary.fetch(), samples.random_bytes(5000, seed=4))

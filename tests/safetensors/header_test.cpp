@@ -56,7 +56,8 @@ TEST(Header, SubByteTypesMustFillWholeBytes) {
 TEST(Header, EachDefectHasItsMessage) {
   EXPECT_EQ(error("1234567"), "m.st: is 7 bytes long: too short for a safetensors file");
   EXPECT_EQ(error(image("{}", 0, 3)),
-            "m.st: header length = 3, but the file has only 2 bytes after it: truncated?");
+            "m.st: header length = 3, but the file has only 2 bytes after it: is it cut short? Copy or "
+            "download it again");
   EXPECT_EQ(error(image("{}", 0, ~uint64_t{0} - 1)),
             "m.st: header length = 18446744073709551614: must be at most 100000000: not a safetensors file?");
   EXPECT_EQ(error(image("[]", 0)), "m.st: the header must begin with '{': not a safetensors file?");
@@ -106,7 +107,8 @@ TEST(Header, TheDataMustBeTiledExactly) {
   EXPECT_EQ(two("[0,4]", "[5,9]", 9), "m.st: tensor \"b\": data_offsets [5, 9] leave a gap: must begin at 4");
   EXPECT_EQ(two("[1,5]", "[5,9]", 9), "m.st: tensor \"a\": data_offsets [1, 5] leave a gap: must begin at 0");
   EXPECT_EQ(two("[0,4]", "[4,8]", 7),
-            "m.st: tensor \"b\": data_offsets [4, 8] reach past the 7 bytes of data in the file: truncated?");
+            "m.st: tensor \"b\": data_offsets [4, 8] reach past the 7 bytes of data in the file: is it cut "
+            "short? Copy or download it again");
   EXPECT_EQ(two("[0,4]", "[4,8]", 9), "m.st: holds 9 bytes of data, but its tensors only 8");
 }
 

@@ -174,10 +174,41 @@ TEST(ByteLevelBpe, SpecialTokensAreTextUnlessRecognized) {
   EXPECT_EQ(tokenizer.decode(expected), text);
 }
 
+// tests/parity/tokenizer_parity.py compares with tokenizers.
+TEST(ByteLevelBpe, AddedTokensThatAreNotSpecialAreWordsOfTheVocabulary) {
+  Vocabulary vocabulary = trained_tokenizer().vocabulary();
+  const auto add = [&](const char* text, const Matching& how) {
+    vocabulary.added.push_back({static_cast<int32_t>(vocabulary.tokens.size()), text, how});
+    vocabulary.tokens.emplace_back(text);
+  };
+  add("Acme", {.is_special = false, .is_normalized = true});                    // 512
+  add("eC", {.is_special = false});                                             // looked for before
+  add("Both", {.is_special = false, .takes_left = true, .takes_right = true});  // 514
+  add("[PAD]", {});
+  const ByteLevelBpe tokenizer(vocabulary);
+  const auto ids = [&](const std::vector<std::pair<std::string, int32_t>>& parts) {
+    Ids all;
+    for (const auto& [text, id] : parts) {
+      tokenizer.encode_append(text, all);
+      if (id >= 0) all.push_back(id);
+    }
+    return all;
+  };
+  EXPECT_EQ(tokenizer.encode("an Acme\u00a0 Both \n BothAcmeCorp"),
+            ids({{"an ", 512}, {"", 514}, {"", 514}, {"Acm", 513}, {"orp", -1}}));
+  EXPECT_EQ(tokenizer.encode("[PAD]Acme").back(), 512);
+  EXPECT_NE(tokenizer.encode("[PAD]Acme").front(), 515) << "a special one is letters";
+  EXPECT_EQ(tokenizer.encode("[PAD]Acme", SpecialTokens::kRecognize), (Ids{515, 512}));
+  EXPECT_NE(ByteLevelBpe(trained_tokenizer().vocabulary()).fingerprint(), tokenizer.fingerprint());
+  Vocabulary special = vocabulary;
+  for (Added& token : special.added) token.how.is_special = true;
+  EXPECT_NE(ByteLevelBpe(special).fingerprint(), tokenizer.fingerprint()) << "for caches of ids";
+}
+
 TEST(ByteLevelBpe, OfSpecialTokensTheFirstThenTheLongestWins) {
   Vocabulary vocabulary = trained_tokenizer().vocabulary();
   for (const char* token : {"<s>", "<s><s>", "s><"}) {
-    vocabulary.special.push_back(static_cast<int32_t>(vocabulary.tokens.size()));
+    vocabulary.added.push_back({static_cast<int32_t>(vocabulary.tokens.size()), token});
     vocabulary.tokens.emplace_back(token);
   }
   const ByteLevelBpe tokenizer(vocabulary);
@@ -212,13 +243,13 @@ TEST(ByteLevelBpe, FingerprintsTellVocabulariesApart) {
   Vocabulary ending = original;
   ending.end_of_text = 511;  // as without a name
   EXPECT_EQ(ByteLevelBpe(ending).fingerprint(), trained_tokenizer().fingerprint());
-  ending.special = {510, 511};
+  ending.added = {{510, "<end>"}, original.added[0]};
   ending.end_of_text = 510;
   Vocabulary with_another = original;
-  with_another.special = {510, 511};
+  with_another.added = ending.added;
   EXPECT_NE(ByteLevelBpe(ending).fingerprint(), ByteLevelBpe(with_another).fingerprint());
   Vocabulary special = original;
-  special.special.clear();
+  special.added.clear();
   EXPECT_NE(ByteLevelBpe(special).fingerprint(), trained_tokenizer().fingerprint());
   EXPECT_FALSE(ByteLevelBpe(special).has_eot());
   EXPECT_EQ(

@@ -22,7 +22,8 @@ text::Vocabulary parse(char file, const std::string& content) {
   static const std::string vocab = text::format_vocab_json(tests::trained_tokenizer().vocabulary());
   if (file == 'j') return text::parse_tokenizer_state({"fuzz", content});
   if (file == 'c') {
-    static const text::Vocabulary smol_lm = text::load_vocabulary(tests::fixture("kinds/smol_lm"));
+    static const text::Vocabulary smol_lm =
+        text::ByteLevelBpe::load(tests::fixture("kinds/smol_lm")).vocabulary();
     text::Vocabulary vocabulary = smol_lm;
     text::read_tokenizer_config({"fuzz", content}, vocabulary);
     return vocabulary;
@@ -47,6 +48,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   text::Vocabulary vocabulary;
   try {
     if (data[0] == 's') return read_sentence_piece(content), 0;
+    if (data[0] == 'p') return require(text::tokenizer_of_state(content, "fuzz")->vocab_size() > 0), 0;
     vocabulary = parse(static_cast<char>(data[0]), content);
   } catch (const text::Error&) {
     return 0;

@@ -100,8 +100,22 @@ TEST(TokenizerFiles, TheFormOfGpt2OnTheHubIsRead) {
             trained_tokenizer().fingerprint());
 }
 
+// As transformers 5 saves a tokenizer that was trained with nothing around a text.
+TEST(TokenizerFiles, ATemplateThatAddsNothingIsNone) {
+  json file = trained_json();
+  const json text = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
+  file["post_processor"] = {
+      {"type", "TemplateProcessing"}, {"single", {text}}, {"special_tokens", json::object()}};
+  const ByteLevelBpe tokenizer(parse_tokenizer_json({"t.json", file.dump()}));
+  EXPECT_EQ(tokenizer.fingerprint(), trained_tokenizer().fingerprint());
+  EXPECT_FALSE(tokenizer.adds_bos());
+}
+
 TEST(TokenizerFiles, MissingFilesAreNamed) {
   const FilesFolder folder;
+  EXPECT_THAT(message_of<Error>([&] { ByteLevelBpe::load(folder.path()); }),
+              HasSubstr(": is an empty folder: "));
+  folder.write("notes.txt", "");
   EXPECT_EQ(message_of<Error>([&] { ByteLevelBpe::load(folder.path()); }),
             folder.path() +
                 ": has no tokenizer: neither tokenizer.json, tokenizer.model nor vocab.json with merges.txt");
@@ -120,7 +134,7 @@ TEST(TokenizerFiles, MissingFilesAreNamed) {
   EXPECT_EQ(message_of<Error>([&] { ByteLevelBpe::load(folder.path()); }),
             folder / "tokenizer.json: is a folder, expected a file");
   EXPECT_THAT(message_of<Error>([&] { trained_tokenizer().save(folder / "none"); }),
-              StartsWith(folder / "none/vocab.json: cannot be written: "));
+              StartsWith(folder / "none/merges.txt: cannot be written: "));
 }
 
 TEST(TokenizerFiles, AFullDiskIsToldFromOtherErrors) {
@@ -220,10 +234,10 @@ TEST(TokenizerJson, WhatIsNotGpt2sIsRefusedByName) {
             "t.json: model.end_of_word_suffix = \"</w>\": must be \"\"" + remedy);
   EXPECT_EQ(json_error([](json& f) { f["model"]["byte_fallback"] = true; }),
             "t.json: model.byte_fallback = true: must be false" + remedy);
-  EXPECT_EQ(json_error([](json& f) { f["added_tokens"][0]["lstrip"] = true; }),
-            "t.json: added_tokens[0].lstrip = true: must be false" + remedy);
-  EXPECT_EQ(json_error([](json& f) { f["added_tokens"][0]["special"] = false; }),
-            "t.json: added_tokens[0].special = false: must be true" + remedy);
+  EXPECT_EQ(json_error([](json& f) { f["added_tokens"][0]["single_word"] = true; }),
+            "t.json: added_tokens[0].single_word = true: must be false" + remedy);
+  EXPECT_EQ(json_error([](json& f) { f["added_tokens"][0]["lstrip"] = 1; }),
+            "t.json: added_tokens[0].lstrip = 1: must be false or true" + remedy);
 }
 
 TEST(TokenizerJson, WhatIsNeitherSmolLmsNorLlama3sIsRefusedByName) {
@@ -252,8 +266,8 @@ TEST(TokenizerJson, WhatIsNeitherSmolLmsNorLlama3sIsRefusedByName) {
   EXPECT_EQ(error("llama3", [](json& f) { f["pre_tokenizer"]["pretokenizers"][1].erase("use_regex"); }),
             "t.json: pre_tokenizer.pretokenizers[1].use_regex = null: must be false" + remedy);
   EXPECT_EQ(error("llama3", [](json& f) { f["post_processor"]["processors"][1]["single"] = {1}; }),
-            "t.json: post_processor.processors[1].single = [1]: must be one special token, then the text: no "
-            "other template is read here");
+            "t.json: post_processor.processors[1].single = [1]: must be the text, or one special token and "
+            "then the text: no other template is read here");
   EXPECT_EQ(error("llama3", [](json& f) { f["added_tokens"][0]["content"] = "<|other|>"; }),
             "t.json: post_processor: adds \"<|begin_of_text|>\", which is not among the added_tokens");
 }
@@ -269,7 +283,7 @@ TEST_P(FilesOfOtherKinds, AreSavedInTheirOwnFormAlone) {
   EXPECT_EQ(again.fingerprint(), tokenizer.fingerprint());
   EXPECT_EQ(again.bos(), tokenizer.bos());
   EXPECT_EQ(again.adds_bos(), tokenizer.adds_bos());
-  EXPECT_EQ(again.vocabulary().special, tokenizer.vocabulary().special);
+  EXPECT_EQ(again.vocabulary().added, tokenizer.vocabulary().added);
 }
 
 INSTANTIATE_TEST_SUITE_P(TokenizerFiles, FilesOfOtherKinds, ::testing::Values("smol_lm", "llama3"));
@@ -316,6 +330,84 @@ TEST(TokenizerConfig, DefectsAreNamed) {
   EXPECT_EQ(error(R"({"bos_token": 1})"), "bos_token = 1: must be a token");
   EXPECT_THAT(error(R"({"add_prefix_space": true})"), StartsWith("add_prefix_space = true: must be false"));
   EXPECT_THAT(error("{"), StartsWith("not valid JSON: "));
+  EXPECT_EQ(
+      error(
+          R"({"added_tokens_decoder": {"511": {"content": "<|endoftext|>"}, "512": {"content": "[PAD]"}}})"),
+      "added_tokens_decoder.512.content = \"[PAD]\": is not among the added tokens of tokenizer.json with "
+      "this id: save the tokenizer again");
+}
+
+// What lies beside a tokenizer, of whatever kind its files are, goes through a checkpoint into an export,
+// byte for byte.
+TEST(FolderFiles, GoThroughACheckpointIntoAnExport) {
+  const std::string config = R"({ "eos_token": "<|endoftext|>", "pad_token": "[PAD]", "padding_side":"left",
+  "model_max_length": 1000000000000000019884624838656, "made_up": [1, {"a": null}] })";
+  json form = trained_json();
+  form["padding"] = {{"strategy", "BatchLongest"}, {"pad_id", 512}, {"pad_token", "[PAD]"}};
+  form["truncation"] = {{"max_length", 8}};
+  form["added_tokens"].push_back({{"id", 512}, {"content", "[PAD]"}, {"special", true}});
+  const auto vocabulary = trained_tokenizer().vocabulary();
+  const Files beside{{"tokenizer_config.json", config},
+                     {"special_tokens_map.json", R"({"pad_token": "[PAD]"})"},
+                     {"chat_template.jinja", "{% for m in messages %}\u00e9{{ m.content }}{% endfor %}"},
+                     {"additional_chat_templates/tool.jinja", "{{ tools }}"}};
+  for (const Files& tokens :
+       {Files{{"tokenizer.json", form.dump(1)}},
+        Files{{"vocab.json", format_vocab_json(vocabulary)}, {"merges.txt", format_merges(vocabulary)}}}) {
+    const FilesFolder folder, saved;
+    std::filesystem::create_directory(folder / "additional_chat_templates");
+    Files all = beside;
+    all.insert(tokens.begin(), tokens.end());
+    for (const auto& [name, text] : all) folder.write(name, text);
+    folder.write("README.md", "not kept");
+    const TokenizerPtr read = load_tokenizer(folder.path());
+    const TokenizerPtr more = read->with({{"generation_config.json", R"({"eos_token_id": [1]})"}});
+    const TokenizerPtr kept = tokenizer_of_state(more->state(), "state");
+    EXPECT_EQ(kept->fingerprint(), read->fingerprint());
+    EXPECT_EQ(kept->state(), more->state());
+    EXPECT_EQ(kept->files().at("generation_config.json"), R"({"eos_token_id": [1]})");
+    kept->save(saved.path());
+    for (const auto& [name, text] : all) EXPECT_EQ(read_all(saved / name), text) << name;
+    EXPECT_FALSE(std::filesystem::exists(saved / "README.md"));
+    EXPECT_FALSE(std::filesystem::exists(saved / "generation_config.json")) << "the model's";
+    EXPECT_EQ(load_tokenizer(saved.path())->fingerprint(), read->fingerprint());
+  }
+}
+
+TEST(FolderFiles, OfATrainedTokenizerAreAddedToIt) {
+  const ByteLevelBpe trained(trained_tokenizer().vocabulary());
+  EXPECT_FALSE(is_packed(trained.state())) << "as checkpoints have had it";
+  const TokenizerPtr kept =
+      tokenizer_of_state(trained.with({{"preprocessor_config.json", "{}"}})->state(), "state");
+  EXPECT_EQ(kept->fingerprint(), trained.fingerprint());
+  EXPECT_EQ(kept->files().at("preprocessor_config.json"), "{}");
+}
+
+TEST(FolderFiles, AreBoundedAndOfKnownNames) {
+  const FilesFolder folder;
+  folder.write("tokenizer.json", read_all(fixture("tokenizer.json")));
+  const auto error = [&](const char* name, const std::string& text) {
+    folder.write(name, text);
+    const std::string message = message_of<Error>([&] { load_tokenizer(folder.path()); });
+    std::filesystem::remove(folder / name);
+    return message;
+  };
+  EXPECT_THAT(error("chat_template.jinja", std::string((4 << 20) + 1, 'a')),
+              StartsWith(folder / "chat_template.jinja: has 4194305 bytes, must have at most 4194304: "));
+  EXPECT_EQ(error("chat_template.jinja", "a\xff"),
+            folder / "chat_template.jinja: is not UTF-8 at byte 1: save it as UTF-8");
+  EXPECT_THAT(error("special_tokens_map.json", "{"),
+              StartsWith(folder / "special_tokens_map.json: not valid JSON"));
+  const auto unpacked = [](const char* name) {
+    return message_of<Error>([&] { unpack(pack({{name, "text"}}), "state"); });
+  };
+  for (const char* name : {"../x", "/etc/passwd", "additional_chat_templates/../x.jinja",
+                           "additional_chat_templates/a/b.jinja", "notes"})
+    EXPECT_THAT(unpacked(name), HasSubstr("which is no file of a tokenizer: it is damaged")) << name;
+  EXPECT_EQ(message_of<Error>([] {
+              tokenizer_of_state(pack({{"config.json", "{}"}}), "state");
+            }),
+            "state: is not the state of a tokenizer: it is damaged");
 }
 
 TEST(TokenizerJson, DefectsAreNamed) {
@@ -340,11 +432,14 @@ TEST(TokenizerJson, DefectsAreNamed) {
   EXPECT_EQ(json_error([](json& f) { f["added_tokens"][0]["id"] = "x"; }),
             "t.json: added_tokens[0].id = \"x\": must be a non-negative integer");
   EXPECT_EQ(json_error([](json& f) { f["added_tokens"][0]["content"] = "!"; }),
-            "t.json: model.vocab: id of \"!\" = 0: the special token has 511");
+            "t.json: model.vocab: id of \"!\" = 0: the added token has 511");
   EXPECT_EQ(json_error([](json& f) { f["added_tokens"].push_back(f["added_tokens"][0]); }),
             "t.json: added_tokens[1].content: \"<|endoftext|>\" was added before");
-  EXPECT_EQ(json_error([](json& f) { f["added_tokens"][0]["content"] = " "; }),
-            "t.json: model.vocab: two tokens stand for \" \"");
+  EXPECT_EQ(json_error([](json& f) {
+              f["model"]["vocab"]["Ġthe "] = 511;
+              f["added_tokens"] = json::array();
+            }),
+            "t.json: model.vocab: token \"\\u0120the \": is not written in GPT-2's byte alphabet");
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 
 #include "core/base/abi_values.hpp"
 #include "core/base/error.hpp"
+#include "core/base/foreign.hpp"
 #include "core/checkpoint/manifest.hpp"
 #include "core/checkpoint/store.hpp"
 #include "core/safetensors/crc32c.hpp"
@@ -59,6 +60,17 @@ std::optional<checkpoint::Checkpoint> newest_checkpoint(const std::string& folde
                     "lines above say what is wrong), or start over with --fresh, which moves the run aside",
                     folder, damaged, damaged == 1 ? "" : "s", damaged == 1 ? "it" : "one"));
   return found;
+}
+
+// What is wrong with weights that are no folder.
+std::string no_folder(const std::string& path) {
+  if (path == "unset") return "there is no folder unset: to start from fresh weights write \"\"";
+  if (fs::exists(path)) return fmt::format("{} {}", path, foreign::folder(path));
+  const std::string remedy = foreign::hub_remedy(path);
+  return fmt::format(
+      "there is no folder {}: run the stage that makes it first, or name a stage, a run, a checkpoint or a "
+      "folder of another tool that is there{}",
+      path, remedy.empty() ? "" : "; " + remedy);
 }
 
 // The parameters of a task as a checkpoint must have them.
@@ -111,13 +123,7 @@ Origin Origin::from_bytes(const std::string& bytes) {
 
 void require_folder(const config::Config& config, const std::string& init_from) {
   if (fs::is_directory(init_from)) return;
-  throw config.error(
-      origin_key(config),
-      init_from == "unset"
-          ? "there is no folder unset: to start from fresh weights write \"\""
-          : fmt::format("there is no folder {}: run the stage that makes it first, or name a stage, a run, a "
-                        "checkpoint or a folder of another tool that is there",
-                        init_from));
+  throw config.error(origin_key(config), no_folder(init_from));
 }
 
 Origin find_origin(const Session& session, const RunFolder& folder, const std::string& init_from) {

@@ -144,7 +144,7 @@ class Outside : public TorchTask<Config, Model, Batch> {
       const auto first = tokens_.begin() + static_cast<std::ptrdiff_t>(id) * kLength;
       const auto written =
           generation::generate(model(), {{.id = id, .tokens = {first, first + 4}}},
-                               {.max_new_tokens = 8, .eos_token_id = tokenizer_->eot(), .beams = 2});
+                               {.max_new_tokens = 8, .eos_token_ids = {tokenizer_->eot()}, .beams = 2});
       sink.row(id, {tokenizer_->decode(std::vector<int32_t>(written[0].begin(), written[0].end()))});
     }
   }

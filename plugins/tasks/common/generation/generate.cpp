@@ -48,7 +48,7 @@ Sequences sample(Decoder& decoder, const std::vector<Prompt>& prompts, const Gen
       const double draw =
           uniform(options.seed, prompts[static_cast<size_t>(p)].id, static_cast<uint64_t>(step));
       const int64_t token = choose_token(logits(static_cast<int64_t>(row)), options.sampling, draw);
-      if (token == options.eos_token_id) continue;
+      if (options.ends(token)) continue;
       results[static_cast<size_t>(p)].push_back(token);
       still_active.push_back(p);
       tokens.push_back(token);
@@ -115,9 +115,10 @@ double BeamSearch::penalized(double score, size_t length) const {
 
 void BeamSearch::advance(std::span<const float> logits) {
   const size_t vocab = logits.size() / running_.size();
-  // Twice as many candidates as beams: at most one of each beam's ends the text, so enough are left to go on
-  // with.
-  const size_t wanted = std::min(static_cast<size_t>(2 * options_.beams), logits.size());
+  // As many more candidates than beams as each beam can end in ways, so that enough are left to go on with;
+  // as transformers counts them.
+  const size_t ways = std::max<size_t>(1, options_.eos_token_ids.size());
+  const size_t wanted = std::min((1 + ways) * static_cast<size_t>(options_.beams), logits.size());
   std::vector<Candidate> candidates;
   for (size_t b = 0; b < running_.size(); ++b) {
     const std::span<const float> row = logits.subspan(b * vocab, vocab);
@@ -136,7 +137,7 @@ void BeamSearch::advance(std::span<const float> logits) {
   std::vector<Beam> next;
   for (size_t rank = 0; rank < candidates.size(); ++rank) {
     const Candidate& c = candidates[rank];
-    const bool ends = c.token == options_.eos_token_id;
+    const bool ends = options_.ends(c.token);
     if (!ends && !last && next.size() == beams) continue;
     Beam beam{running_[static_cast<size_t>(c.beam)].tokens, c.score, c.beam};
     if (!ends) beam.tokens.push_back(c.token);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -28,17 +29,21 @@ struct Prompt {
 
 struct GenerationOptions {
   int64_t max_new_tokens = 64;
-  int64_t eos_token_id = 50256;
-  SamplingOptions sampling = {};  // used with beams = 1
+  std::vector<int64_t> eos_token_ids = {50256};  // each ends a text
+  SamplingOptions sampling = {};                 // used with beams = 1
   int64_t beams = 1;
   double length_penalty =
       1;  // with beams > 1 scores are divided by length^penalty: above 0 favours long ones
   uint64_t seed = 0;
   at::ScalarType compute = at::kFloat;
+
+  bool ends(int64_t token) const {
+    return std::find(eos_token_ids.begin(), eos_token_ids.end(), token) != eos_token_ids.end();
+  }
 };
 
-// The continuation of each prompt, up to and without the end-of-text token. The prompts are run together, as
-// one batch; the results do not depend on what is batched with what.
+// The continuation of each prompt, up to and without the first of the end-of-text tokens. The prompts are run
+// together, as one batch; the results do not depend on what is batched with what.
 std::vector<std::vector<int64_t>> generate(const DecoderModel& model, const std::vector<Prompt>& prompts,
                                            const GenerationOptions& options);
 

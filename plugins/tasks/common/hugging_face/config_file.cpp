@@ -5,6 +5,7 @@
 #include <limits>
 #include <sstream>
 
+#include "core/base/foreign.hpp"
 #include "core/json/strict_json.hpp"
 
 namespace pipeline::hugging_face {
@@ -13,8 +14,14 @@ using nlohmann::json;
 
 ConfigFile::ConfigFile(const std::string& path) : path_(path) {
   std::ifstream file(path, std::ios::binary);
-  if (!file)
+  if (!file) {
+    const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+    if (const std::string found = foreign::folder(folder); !found.empty())
+      fail_with(PL_ERROR_CONFIG, folder.string(), ": ", found);
     fail_with(PL_ERROR_CONFIG, path, ": cannot be read: a Hugging Face model folder has a config.json");
+  }
+  if (const std::string found = foreign::file(path); !found.empty())
+    fail_with(PL_ERROR_CONFIG, path, ": ", found);
   std::stringstream text;
   text << file.rdbuf();
   try {

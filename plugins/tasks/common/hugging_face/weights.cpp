@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <span>
@@ -191,6 +192,16 @@ std::shared_ptr<const Weights> import_weights(const std::string& folder, Paramet
     parameters.start_from(i, [weights, i](at::Tensor& out, uint64_t /*seed*/) { weights->read(i, out); });
   }
   return weights;
+}
+
+std::string note_of_weights(const std::string& folder) {
+  constexpr const char *kWhole = "model.safetensors", *kIndex = "model.safetensors.index.json";
+  const std::filesystem::path path(folder);
+  std::error_code ignored;
+  if (!std::filesystem::exists(path / kWhole, ignored) || !std::filesystem::exists(path / kIndex, ignored))
+    return "";
+  return concat(folder, ": has both ", kWhole, " and ", kIndex, ": ", kWhole,
+                " is read, as transformers does, and not the files that the index names");
 }
 
 void export_weights(const std::string& folder, const ParameterRegistry& parameters, const NameMap& map,

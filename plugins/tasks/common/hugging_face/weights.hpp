@@ -81,6 +81,10 @@ class Weights {
 std::shared_ptr<const Weights> import_weights(const std::string& folder, ParameterRegistry& parameters,
                                               const NameMap& map = {});
 
+// For the log: which weights of a folder are read where it has two kinds, as one to which a new model was
+// saved has. Empty: it has one.
+std::string note_of_weights(const std::string& folder);
+
 // Writes model.safetensors in fp32: the parameters, then `others`, which are no parameters. The folder must
 // exist; the memory needed does not grow with the model.
 void export_weights(const std::string& folder, const ParameterRegistry& parameters, const NameMap& map = {},

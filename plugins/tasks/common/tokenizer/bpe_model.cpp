@@ -17,14 +17,14 @@ constexpr int32_t kNoToken = -1;
 
 BpeModel::BpeModel(const Vocabulary& vocabulary) : pairs_(vocabulary.merges) {
   byte_ids_.fill(kNoToken);
-  for (size_t id = 0; id < vocabulary.tokens.size(); ++id) {
-    const std::string& token = vocabulary.tokens[id];
-    if (token.size() == 1) byte_ids_[static_cast<uint8_t>(token[0])] = static_cast<int32_t>(id);
+  for (size_t i = 0; i < vocabulary.tokens.size(); ++i) {
+    const std::string& token = vocabulary.tokens[i];
+    const auto id = static_cast<int32_t>(i);
+    const bool added = is_added(vocabulary, i);
+    if (token.size() == 1)
+      if (int32_t& known = byte_ids_[static_cast<uint8_t>(token[0])]; !added || known == kNoToken) known = id;
+    if (vocabulary.ignore_merges && !added) wholes_.emplace(token, id);
   }
-  if (!vocabulary.ignore_merges) return;
-  for (size_t id = 0; id < vocabulary.tokens.size(); ++id)
-    wholes_.emplace(vocabulary.tokens[id], static_cast<int32_t>(id));
-  for (const int32_t id : vocabulary.special) wholes_.erase(vocabulary.tokens[static_cast<size_t>(id)]);
 }
 
 void BpeModel::encode_append(std::string_view piece, std::vector<int32_t>& ids) const {

@@ -191,7 +191,7 @@ ByteLevelBpe BpeTrainer::train(const TrainerOptions& options) const {
     if (options.on_token && ++words % 4096 == 0) options.on_token(256);
   }
   Vocabulary vocabulary = learner.learn(options);
-  vocabulary.special.push_back(static_cast<int32_t>(vocabulary.tokens.size()));
+  vocabulary.added.push_back({static_cast<int32_t>(vocabulary.tokens.size()), kEndOfText});
   vocabulary.tokens.push_back(kEndOfText);
   return ByteLevelBpe(std::move(vocabulary));
 }

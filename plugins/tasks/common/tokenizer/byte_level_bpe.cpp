@@ -4,10 +4,10 @@
 #include <atomic>
 
 #include "core/base/utf8.hpp"
+#include "tokenizer/added_tokens.hpp"
 #include "tokenizer/bpe_model.hpp"
 #include "tokenizer/fingerprint.hpp"
 #include "tokenizer/pre_tokenizer.hpp"
-#include "tokenizer/special_tokens.hpp"
 #include "tokenizer/tokenizer_files.hpp"
 #include "tokenizer/word_cache.hpp"
 
@@ -26,7 +26,7 @@ uint64_t fingerprint_of(const Vocabulary& vocabulary) {
     hash.add(static_cast<uint64_t>(merge.left));
     hash.add(static_cast<uint64_t>(merge.right));
   }
-  for (const int32_t id : vocabulary.special) hash.add(static_cast<uint64_t>(id));
+  for (const Added& token : vocabulary.added) hash.add(static_cast<uint64_t>(token.id));
   // What GPT-2's has not says nothing, so that its keys of caches stay what they were.
   if (vocabulary.pre_tokenizer != PreTokenizer::kGpt2 || vocabulary.ignore_merges) {
     hash.add(static_cast<uint64_t>(vocabulary.pre_tokenizer));
@@ -34,6 +34,7 @@ uint64_t fingerprint_of(const Vocabulary& vocabulary) {
   }
   if (const int32_t end = end_of_text(vocabulary); end != special_token(vocabulary, kEndOfText))
     hash.add(static_cast<uint64_t>(end));
+  for (const Added& token : vocabulary.added) hash_matching(token.id, token.how, hash);
   return hash.value();
 }
 
@@ -51,41 +52,55 @@ struct ByteLevelBpe::State {
         eot(end_of_text(vocabulary)),
         fingerprint(fingerprint_of(vocabulary)),
         cache_owner(next_owner()) {
-    for (const int32_t id : vocabulary.special)
-      special.push_back({vocabulary.tokens[static_cast<size_t>(id)], id});
+    std::vector<AddedTokens::Token> tokens;
+    for (const Added& token : vocabulary.added) tokens.push_back({token.text, token.id, token.how});
+    added = AddedTokens(std::move(tokens));
   }
 
   Vocabulary vocabulary;
   BpeModel model;
-  std::vector<SpecialToken> special;
+  AddedTokens added;
   int32_t eot;  // -1: none
   uint64_t fingerprint;
   uint32_t cache_owner;
 };
 
-ByteLevelBpe::ByteLevelBpe(Vocabulary vocabulary)
-    : state_(std::make_shared<const State>(std::move(vocabulary))) {}
+ByteLevelBpe::ByteLevelBpe(Vocabulary vocabulary, Files files)
+    : Tokenizer(std::move(files)), state_(std::make_shared<const State>(std::move(vocabulary))) {}
 
-ByteLevelBpe ByteLevelBpe::load(const std::string& path) { return ByteLevelBpe(load_vocabulary(path)); }
+ByteLevelBpe ByteLevelBpe::load(const std::string& path) {
+  const NamedFiles files = read_byte_level_files(path);
+  return ByteLevelBpe(parse_vocabulary(files), texts_of(files));
+}
 
-void ByteLevelBpe::save(const std::string& folder) const { save_vocabulary(state_->vocabulary, folder); }
+void ByteLevelBpe::save(const std::string& folder) const {
+  Files all = files();
+  all.merge(format_vocabulary(state_->vocabulary));  // where it was read from a file, that one stays
+  write_tokenizer_files(all, folder);
+}
 
-std::string ByteLevelBpe::state() const { return format_tokenizer_state(state_->vocabulary); }
+std::string ByteLevelBpe::state() const {
+  if (files().empty()) return format_tokenizer_state(state_->vocabulary);
+  Files all = files();
+  if (!has_tokens(all)) all.merge(format_vocabulary(state_->vocabulary));
+  return pack(all);
+}
 
 ByteLevelBpe ByteLevelBpe::from_state(std::string_view state, const std::string& name) {
-  return ByteLevelBpe(parse_tokenizer_state({name, std::string(state)}));
+  if (!is_packed(state)) return ByteLevelBpe(parse_tokenizer_state({name, std::string(state)}));
+  Files files = unpack(state, name);
+  if (!has_tokens(files)) throw Error(name + ": is not the state of a tokenizer: it is damaged");
+  Vocabulary vocabulary = parse_vocabulary(named(files, name + ": "));
+  return ByteLevelBpe(std::move(vocabulary), std::move(files));
 }
+
+TokenizerPtr ByteLevelBpe::with(const Files& more) const { return Tokenizer::with(*this, more); }
 
 void ByteLevelBpe::encode_append(std::string_view text, std::vector<int32_t>& ids, SpecialTokens special,
                                  Place /*place*/) const {
-  if (special == SpecialTokens::kRecognize) {
-    while (const auto found = first_special(text, state_->special)) {
-      encode_plain(text.substr(0, found->at), ids);
-      ids.push_back(found->token.id);
-      text.remove_prefix(found->at + found->token.text.size());
-    }
-  }
-  encode_plain(text, ids);
+  state_->added.cut(
+      text, special, [&](std::string_view part) { encode_plain(part, ids); },
+      [&](int32_t id) { ids.push_back(id); });
 }
 
 void ByteLevelBpe::encode_plain(std::string_view text, std::vector<int32_t>& ids) const {
@@ -132,6 +147,10 @@ int32_t ByteLevelBpe::vocab_size() const { return static_cast<int32_t>(state_->v
 std::optional<int32_t> ByteLevelBpe::special_token(std::string_view text) const {
   const int32_t id = text::special_token(state_->vocabulary, text);
   return id >= 0 ? std::optional(id) : std::nullopt;
+}
+
+bool ByteLevelBpe::is_special(int64_t id) const {
+  return id >= 0 && is_added(state_->vocabulary, static_cast<size_t>(id));
 }
 
 bool ByteLevelBpe::has_eot() const { return state_->eot >= 0; }

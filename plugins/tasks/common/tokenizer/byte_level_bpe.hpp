@@ -24,7 +24,8 @@ class ByteLevelBpe final : public Tokenizer {
   // that begin and end a text. Throws Error with the file and the line or entry that is wrong.
   static ByteLevelBpe load(const std::string& path);
 
-  explicit ByteLevelBpe(Vocabulary vocabulary);
+  // `files`: what the vocabulary was read from.
+  explicit ByteLevelBpe(Vocabulary vocabulary, Files files = {});
 
   void encode_append(std::string_view text, std::vector<int32_t>& ids,
                      SpecialTokens special = SpecialTokens::kAsText,
@@ -35,6 +36,7 @@ class ByteLevelBpe final : public Tokenizer {
   const Vocabulary& vocabulary() const;
   int32_t vocab_size() const override;
   std::optional<int32_t> special_token(std::string_view text) const override;
+  bool is_special(int64_t id) const override;
 
   // eos_token of tokenizer_config.json, else "<|endoftext|>", else "<|end_of_text|>".
   int32_t eot() const override;
@@ -43,14 +45,17 @@ class ByteLevelBpe final : public Tokenizer {
   bool adds_bos() const override;
   Place after_special() const override { return Place::kWithin; }
 
-  // Of vocabulary, merges and special tokens.
+  // Of vocabulary, merges and added tokens.
   uint64_t fingerprint() const override;
 
-  // Writes tokenizer.json and tokenizer_config.json into an existing folder, and vocab.json with merges.txt
-  // where these alone say the same.
+  TokenizerPtr with(const Files& more) const override;
+
+  // Writes its files; and, where they are not among them, tokenizer.json and tokenizer_config.json, and
+  // vocab.json with merges.txt where these alone say the same.
   void save(const std::string& folder) const override;
 
-  // A text in JSON. Throws Error for what is no such text; `name` stands for it then.
+  // Its files; of one that was trained, a text in JSON. Throws Error for what is neither; `name` stands for
+  // it then.
   std::string state() const override;
   static ByteLevelBpe from_state(std::string_view state, const std::string& name);
 

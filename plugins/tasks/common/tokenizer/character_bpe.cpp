@@ -166,9 +166,12 @@ CharacterBpe::Ids CharacterBpe::read_tokens(const Section& file, const Section& 
   Ids ids;
   for (const auto& [token, id] : vocab.items()) ids[token] = add(token, id, model.place("vocab"), false);
   for (size_t i = 0; i < added.size(); ++i) {
-    // That it is `normalized` is overruled by transformers, too.
     const Section token(added[i], file.place("added_tokens[" + std::to_string(i) + "]"), kJsonLimit);
-    for (const char* flag : {"single_word", "lstrip", "rstrip"}) token.require(flag, {false});
+    Matching how = read_matching(token);
+    if (how.is_special) how.is_normalized = false;  // transformers overrules it, too
+    if (how.is_normalized && prefix_ == Prefix::kAlways)
+      throw Error(token.place("normalized") +
+                  " = true: the normalizer puts a space before this token, too: set it to false");
     const json& content = token.get("content");
     if (!content.is_string())
       throw Error(token.place("content") + " = " + excerpt(content) + ": must be a string");
@@ -176,7 +179,7 @@ CharacterBpe::Ids CharacterBpe::read_tokens(const Section& file, const Section& 
         known != ids.end() && token.get("id") != known->second)
       throw Error(token.place("id") + " = " + excerpt(token.get("id")) + ": " + excerpt(content) + " has " +
                   std::to_string(known->second) + " in the vocabulary");
-    add(content, token.get("id"), token.place("content"), true);
+    matching[add(content, token.get("id"), token.place("content"), true)] = how;
   }
 
   byte_ids_.fill(-1);

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "tokenizer/added_tokens.hpp"
+
 namespace pipeline::text {
 
 // FNV-1a, 64 bits.
@@ -19,5 +21,13 @@ class Fingerprint {
  private:
   uint64_t value_ = 0xcbf29ce484222325;
 };
+
+// Nothing where the token is found as "<|endoftext|>" is, so that keys of caches stay what they were.
+inline void hash_matching(int32_t id, const Matching& how, Fingerprint& hash) {
+  if (how.is_special && !how.takes_left && !how.takes_right) return;
+  hash.add(static_cast<uint64_t>(id));
+  for (const bool flag : {how.is_special, how.is_normalized, how.takes_left, how.takes_right})
+    hash.add(uint64_t{flag});
+}
 
 }  // namespace pipeline::text

@@ -11,7 +11,6 @@
 #include "tokenizer/fingerprint.hpp"
 #include "tokenizer/sentence_piece_json.hpp"
 #include "tokenizer/sentence_piece_model.hpp"
-#include "tokenizer/special_tokens.hpp"
 #include "tokenizer/text_file.hpp"
 #include "tokenizer/tokenizer_json_parts.hpp"
 #include "tokenizer/vocabulary_builder.hpp"
@@ -25,13 +24,12 @@ using strict_json::excerpt;
 
 constexpr const char *kModel = "tokenizer.model", *kAddedTokens = "added_tokens.json",
                      *kTokenizerConfig = "tokenizer_config.json", *kJsonForm = "tokenizer.json";
-// special_tokens_map.json says nothing that the others do not; Hugging Face may want it.
-constexpr std::array kBeside{kAddedTokens, kTokenizerConfig, "special_tokens_map.json"};
 
 constexpr const char* kLimit = "the tokenizers of Llama 1 and 2 have no other";
 
 struct AddedToken {
   std::string text, place;
+  Matching how = {};
 };
 
 // Of added_tokens.json, {"<image>": 32000}, and added_tokens_decoder of tokenizer_config.json, {"32000":
@@ -51,13 +49,14 @@ std::map<int64_t, AddedToken> read_added(const json& added, const std::string& a
     throw Error(config.place("added_tokens_decoder") + " = " + excerpt(decoder) + ": must be an object");
   for (const auto& [id, value] : decoder.items()) {
     const Section token(value, config.place("added_tokens_decoder." + id), kLimit);
-    for (const char* flag : {"single_word", "lstrip", "rstrip"}) token.require(flag, {false});
+    Matching how = read_matching(token);
+    how.is_normalized = false;  // the library's normalizer is for its pieces alone
     const json& content = token.get("content");
     if (!content.is_string() || content.get_ref<const std::string&>().empty())
       throw Error(token.place("content") + " = " + excerpt(content) + ": must be a token");
     if (id.empty() || id.size() > 9 || id.find_first_not_of("0123456789") != id.npos)
       throw Error(config.place("added_tokens_decoder") + ": key " + excerpt(id) + ": must be a token's id");
-    tokens[std::stoll(id)] = {content, token.place("content")};
+    tokens[std::stoll(id)] = {content, token.place("content"), how};
   }
   return tokens;
 }
@@ -82,41 +81,49 @@ std::unique_ptr<const Pieces> read_pieces(const NamedText& file, bool is_json) {
 }  // namespace
 
 struct SentencePiece::State {
-  State(Files given, const std::string& folder)
-      : files(std::move(given)),
-        file(files.contains(kModel) ? kModel : kJsonForm),
-        pieces(read_pieces({folder + file, files.at(file)}, file == kJsonForm)),
+  explicit State(const NamedFiles& files)
+      : file(files.contains(kModel) ? kModel : kJsonForm),
+        pieces(read_pieces(files.at(file), file == kJsonForm)),
         tokens(pieces->bytes),
         is_special(pieces->is_special),
+        matching(pieces->matching),
         after_special(file == kModel && files.contains(kJsonForm) ? Place::kWithin : pieces->after_special) {
     const auto read = [&](const char* name) {
       const auto found = files.find(name);
-      return found == files.end() ? json::object() : parse_tokenizer_file({folder + name, found->second});
+      return found == files.end() ? json::object() : parse_tokenizer_file(found->second);
     };
-    const json values = read(kTokenizerConfig), added = read(kAddedTokens);
-    const Section config(values, folder + kTokenizerConfig + ":", kLimit);
-    static_cast<void>(Section(added, folder + kAddedTokens + ":"));  // an object
-    add(read_added(added, folder + kAddedTokens + ":", config));
+    const auto place = [&](const char* name) {
+      const auto found = files.find(name);
+      return (found == files.end() ? name : found->second.path) + ":";
+    };
+    const json values = read(kTokenizerConfig), in_file = read(kAddedTokens);
+    const Section config(values, place(kTokenizerConfig), kLimit);
+    static_cast<void>(Section(in_file, place(kAddedTokens)));  // an object
+    add(read_added(in_file, place(kAddedTokens), config));
+    std::vector<AddedTokens::Token> list;
     for (size_t id = 0; id < tokens.size(); ++id)
-      if (is_special[id]) special.push_back({tokens[id], static_cast<int32_t>(id)});
+      if (is_special[id])
+        list.push_back({tokens[id], static_cast<int32_t>(id), matching[static_cast<int32_t>(id)]});
+    added = AddedTokens(std::move(list));
     eot = boundary(config, "eos_token", pieces->end);
     bos = boundary(config, "bos_token", pieces->begin);
     config.require("add_bos_token", {true, false});
     const json& adds = config.get("add_bos_token");
     adds_bos = bos >= 0 && (adds.is_null() ? pieces->adds_begin : adds == true);
     Fingerprint hash;
-    hash.add(file == kModel ? files.at(file) : canonical(json::parse(files.at(file))));
-    for (const SpecialToken& token : special) {
+    hash.add(file == kModel ? files.at(file).text : canonical(json::parse(files.at(file).text)));
+    for (const AddedTokens::Token& token : added.all()) {
       hash.add(static_cast<uint64_t>(token.id));
       hash.add(token.text);
     }
     for (const int32_t id : {eot, bos, adds_bos ? 1 : 0}) hash.add(static_cast<uint64_t>(id));
     if (file == kModel && after_special == Place::kWithin) hash.add("goes on");
+    for (const AddedTokens::Token& token : added.all()) hash_matching(token.id, token.how, hash);
     fingerprint = hash.value();
   }
 
-  void add(const std::map<int64_t, AddedToken>& added) {
-    for (const auto& [id, token] : added) {
+  void add(const std::map<int64_t, AddedToken>& list) {
+    for (const auto& [id, token] : list) {
       const auto at = static_cast<size_t>(id);
       if (at > tokens.size())
         throw Error(token.place + ": " + excerpt(token.text) + " has id " + std::to_string(id) +
@@ -130,6 +137,7 @@ struct SentencePiece::State {
                     ": the files do not belong together");
       }
       is_special[at] = true;
+      matching[static_cast<int32_t>(id)] = token.how;
     }
   }
 
@@ -145,18 +153,18 @@ struct SentencePiece::State {
   }
 
   std::optional<int32_t> find(std::string_view text) const {
-    for (const SpecialToken& token : special)
+    for (const AddedTokens::Token& token : added.all())
       if (token.text == text) return token.id;
     return std::nullopt;
   }
 
-  Files files;
   const char* file;  // the one with the pieces
   std::unique_ptr<const Pieces> pieces;
   std::vector<std::string> tokens;  // bytes by id
   std::vector<bool> is_special;
+  std::map<int32_t, Matching> matching;
   Place after_special;
-  std::vector<SpecialToken> special;
+  AddedTokens added;
   int32_t eot = -1, bos = -1;
   bool adds_bos = false;
   uint64_t fingerprint = 0;
@@ -176,31 +184,27 @@ fs::path SentencePiece::find_model(const fs::path& path) {
 }
 
 SentencePiece SentencePiece::load(const fs::path& model) {
-  Files files{{model.extension() == ".json" ? kJsonForm : kModel, read_file(model).text}};
   const fs::path folder = model.parent_path();
-  for (const char* name : kBeside)
-    if (is_there(folder / name)) files[name] = read_file(folder / name).text;
+  NamedFiles files = named(files_beside_tokenizer(folder), (folder / "").string());
+  files[model.extension() == ".json" ? kJsonForm : kModel] = read_file(model);
   // What it says besides is in the model, too.
   if (files.contains(kModel) && is_there(folder / kJsonForm))
     if (NamedText form = read_file(folder / kJsonForm); goes_on_after_special(form))
-      files[kJsonForm] = std::move(form.text);
-  return {std::move(files), (folder / "").string()};
+      files[kJsonForm] = std::move(form);
+  return SentencePiece(files);
 }
 
-SentencePiece::SentencePiece(Files files, const std::string& folder)
-    : state_(std::make_shared<const State>(std::move(files), folder)) {}
+SentencePiece::SentencePiece(const NamedFiles& files)
+    : Tokenizer(texts_of(files)), state_(std::make_shared<const State>(files)) {}
 
 void SentencePiece::encode_append(std::string_view text, std::vector<int32_t>& ids, SpecialTokens special,
                                   Place place) const {
-  if (special == SpecialTokens::kRecognize) {
-    while (const auto found = first_special(text, state_->special)) {
-      encode_plain(text.substr(0, found->at), place, ids);
-      ids.push_back(found->token.id);
-      text.remove_prefix(found->at + found->token.text.size());
-      place = state_->after_special;
-    }
-  }
-  encode_plain(text, place, ids);
+  state_->added.cut(
+      text, special, [&](std::string_view part) { encode_plain(part, place, ids); },
+      [&](int32_t id) {
+        ids.push_back(id);
+        place = state_->after_special;
+      });
 }
 
 void SentencePiece::encode_plain(std::string_view text, Place place, std::vector<int32_t>& ids) const {
@@ -211,12 +215,12 @@ void SentencePiece::encode_plain(std::string_view text, Place place, std::vector
   const bool sees_special = std::any_of(found.begin(), found.end(), [&](int id) {
     return state_->is_special[static_cast<size_t>(id)] && id != state_->pieces->unknown;
   });
-  const auto special = sees_special ? first_special(text, state_->special) : std::nullopt;
-  if (!special || special->token.text.size() < 2) {
+  const auto special = sees_special ? state_->added.first_special(text) : AddedTokens::Found();
+  if (special.token == nullptr || special.token->text.size() < 2) {
     ids.insert(ids.end(), found.begin(), found.end());
     return;
   }
-  const size_t cut = special->at + decode_utf8(text.data() + special->at, text.data() + text.size()).bytes;
+  const size_t cut = special.at + decode_utf8(text.data() + special.at, text.data() + text.size()).bytes;
   encode_plain(text.substr(0, cut), place, ids);
   encode_plain(text.substr(cut), Place::kWithin, ids);
 }
@@ -244,6 +248,10 @@ std::optional<int32_t> SentencePiece::special_token(std::string_view text) const
   return state_->find(text);
 }
 
+bool SentencePiece::is_special(int64_t id) const {
+  return id >= 0 && id < vocab_size() && state_->is_special[static_cast<size_t>(id)];
+}
+
 bool SentencePiece::has_eot() const { return state_->eot >= 0; }
 
 int32_t SentencePiece::eot() const {
@@ -264,9 +272,8 @@ Place SentencePiece::after_special() const { return state_->after_special; }
 uint64_t SentencePiece::fingerprint() const { return state_->fingerprint; }
 
 void SentencePiece::save(const std::string& folder) const {
-  const fs::path base(folder);
-  for (const auto& [name, text] : state_->files) write_file(base / name, text);
-  if (!state_->files.contains(kTokenizerConfig)) {
+  Files all = files();
+  if (!all.contains(kTokenizerConfig)) {
     const bool is_json = state_->file == kJsonForm;
     json config{{"tokenizer_class", is_json ? "PreTrainedTokenizerFast" : "LlamaTokenizer"},
                 {"add_bos_token", adds_bos()},
@@ -279,39 +286,21 @@ void SentencePiece::save(const std::string& folder) const {
     name("bos_token", state_->bos);
     name("eos_token", state_->eot);
     name("unk_token", state_->pieces->unknown);
-    write_file(base / kTokenizerConfig, config.dump(2) + "\n");
+    all[kTokenizerConfig] = config.dump(2) + "\n";
   }
   if (const auto* model = dynamic_cast<const SentencePieceModel*>(state_->pieces.get());
-      model != nullptr && model->is_llamas && !state_->files.contains(kJsonForm))
-    write_file(base / kJsonForm,
-               format_tokenizer_json(*model, state_->special, adds_bos() ? state_->bos : -1));
-  sync_folder(base);
+      model != nullptr && model->is_llamas && !all.contains(kJsonForm))
+    all[kJsonForm] = format_tokenizer_json(*model, state_->added.all(), adds_bos() ? state_->bos : -1);
+  write_tokenizer_files(all, folder);
 }
 
-// The files in CBOR, whose first byte says that it is an object; that of the other kind's is text.
-std::string SentencePiece::state() const {
-  json files = json::object();
-  for (const auto& [name, text] : state_->files)
-    files[name] = json::binary(std::vector<uint8_t>(text.begin(), text.end()));
-  std::string state;
-  json::to_cbor(files, state);
-  return state;
-}
+TokenizerPtr SentencePiece::with(const Files& more) const { return Tokenizer::with(*this, more); }
 
-bool SentencePiece::is_state(std::string_view state) {
-  constexpr uint8_t kObject = 0xa0, kKinds = 0xe0;
-  return !state.empty() && (static_cast<uint8_t>(state.front()) & kKinds) == kObject;
-}
+std::string SentencePiece::state() const { return pack(files()); }
 
-SentencePiece SentencePiece::from_state(std::string_view state, const std::string& name) {
-  const json object = json::from_cbor(state, /*strict=*/true, /*allow_exceptions=*/false);
-  Files files;
-  if (object.is_object())
-    for (const auto& [file, text] : object.items())
-      if (text.is_binary()) files[file].assign(text.get_binary().begin(), text.get_binary().end());
-  if (!files.contains(kModel) && !files.contains(kJsonForm))
-    throw Error(name + ": is not the state of a tokenizer: it is damaged");
-  return {std::move(files), name + ": "};
+bool SentencePiece::is_kind_of(const NamedFiles& files) {
+  const auto form = files.find(kJsonForm);
+  return files.contains(kModel) || (form != files.end() && CharacterBpe::is_kind_of(form->second));
 }
 
 }  // namespace pipeline::text

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -10,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tokenizer/text_file.hpp"
 #include "tokenizer/tokenizer.hpp"
 
 namespace pipeline::text {
@@ -36,6 +36,7 @@ class SentencePiece final : public Tokenizer {
 
   int32_t vocab_size() const override;
   std::optional<int32_t> special_token(std::string_view text) const override;
+  bool is_special(int64_t id) const override;
   bool has_eot() const override;
   int32_t eot() const override;
   std::optional<int32_t> bos() const override;
@@ -43,20 +44,19 @@ class SentencePiece final : public Tokenizer {
   Place after_special() const override;
   uint64_t fingerprint() const override;
 
-  // The files as they were read; with a tokenizer_config.json where there was none; and, for a
-  // tokenizer.model of Llama's kind, a tokenizer.json that says the same.
+  // The files as they were read, and those beside them; with a tokenizer_config.json where there was none;
+  // and, for a tokenizer.model of Llama's kind, a tokenizer.json that says the same.
   void save(const std::string& folder) const override;
 
+  TokenizerPtr with(const Files& more) const override;
   std::string state() const override;
-  static bool is_state(std::string_view state);
-  static SentencePiece from_state(std::string_view state, const std::string& name);
+
+  // What load() reads; is_kind_of(): whether that is such a tokenizer.
+  static bool is_kind_of(const NamedFiles& files);
+  explicit SentencePiece(const NamedFiles& files);
 
  private:
-  using Files = std::map<std::string, std::string>;  // by name
   struct State;
-
-  // `folder` is for errors.
-  SentencePiece(Files files, const std::string& folder);
   void encode_plain(std::string_view text, Place place, std::vector<int32_t>& ids) const;
 
   std::shared_ptr<const State> state_;

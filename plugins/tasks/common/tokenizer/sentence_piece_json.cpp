@@ -7,6 +7,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tokenizer/tokenizer_json_parts.hpp"
+
 namespace pipeline::text {
 namespace {
 
@@ -40,16 +42,9 @@ json merges_of(const SentencePieceProcessor& model) {
   return merges;
 }
 
-json added_tokens(std::span<const SpecialToken> special) {
+json added_tokens(std::span<const AddedTokens::Token> special) {
   json tokens = json::array();
-  for (const SpecialToken& token : special)
-    tokens.push_back({{"id", token.id},
-                      {"content", token.text},
-                      {"single_word", false},
-                      {"lstrip", false},
-                      {"rstrip", false},
-                      {"normalized", false},
-                      {"special", true}});
+  for (const auto& [text, id, how] : special) tokens.push_back(format_added(id, text, how));
   return tokens;
 }
 
@@ -83,8 +78,8 @@ json sentence_piece_decoder(bool adds_space) {
   return {{"type", "Sequence"}, {"decoders", std::move(parts)}};
 }
 
-std::string format_tokenizer_json(const SentencePieceModel& model, std::span<const SpecialToken> special,
-                                  int32_t begin) {
+std::string format_tokenizer_json(const SentencePieceModel& model,
+                                  std::span<const AddedTokens::Token> special, int32_t begin) {
   const SentencePieceProcessor& pieces = *model.start;
   json vocabulary = json::object();
   bool has_bytes = false;

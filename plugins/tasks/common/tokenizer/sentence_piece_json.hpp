@@ -7,16 +7,16 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "tokenizer/added_tokens.hpp"
 #include "tokenizer/sentence_piece_model.hpp"
-#include "tokenizer/special_tokens.hpp"
 
 namespace pipeline::text {
 
 // The same tokenizer as Hugging Face's tokenizer.json, for models of pairs (BPE) as Llama's are. Without it,
 // transformers 5 reads the tokenizer.model beside a LLaVA without the space before a text. `begin`: what is
 // put before every text; -1: nothing.
-std::string format_tokenizer_json(const SentencePieceModel& model, std::span<const SpecialToken> special,
-                                  int32_t begin);
+std::string format_tokenizer_json(const SentencePieceModel& model,
+                                  std::span<const AddedTokens::Token> special, int32_t begin);
 
 // What puts the sign in place of spaces, and before each text and what follows a special token. adds_space:
 // the second, too.

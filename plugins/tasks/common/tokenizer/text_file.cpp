@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "core/base/foreign.hpp"
 #include "tokenizer/tokenizer.hpp"
 
 namespace pipeline::text {
@@ -34,6 +35,18 @@ bool sync(const fs::path& path) {
 
 }  // namespace
 
+NamedFiles named(const std::map<std::string, std::string>& texts, const std::string& prefix) {
+  NamedFiles files;
+  for (const auto& [name, text] : texts) files[name] = {prefix + name, text};
+  return files;
+}
+
+std::map<std::string, std::string> texts_of(const NamedFiles& files) {
+  std::map<std::string, std::string> texts;
+  for (const auto& [name, file] : files) texts[name] = file.text;
+  return texts;
+}
+
 bool is_there(const fs::path& path) {
   std::error_code ignored;
   return fs::exists(path, ignored);
@@ -45,6 +58,9 @@ NamedText read_file(const fs::path& path) {
   std::ifstream stream(path, std::ios::binary);
   NamedText file{path.string(), std::string(std::istreambuf_iterator<char>(stream), {})};
   if (!stream || stream.bad()) throw system_error(path, "cannot be read");
+  if (const std::string found = foreign::content(std::string_view(file.text).substr(0, foreign::kStart));
+      !found.empty())
+    throw Error(path.string() + ": " + found);
   return file;
 }
 

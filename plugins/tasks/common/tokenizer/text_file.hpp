@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <string>
 
 namespace pipeline::text {
@@ -10,6 +11,12 @@ struct NamedText {
   std::string path;
   std::string text;
 };
+
+// By the names that Hugging Face gives the files.
+using NamedFiles = std::map<std::string, NamedText>;
+NamedFiles named(const std::map<std::string, std::string>& texts,
+                 const std::string& prefix);  // of their paths
+std::map<std::string, std::string> texts_of(const NamedFiles& files);
 
 bool is_there(const std::filesystem::path& path);
 

@@ -1,7 +1,5 @@
 #include "tokenizer/tokenizer.hpp"
 
-#include <filesystem>
-
 #include "tokenizer/byte_level_bpe.hpp"
 #include "tokenizer/sentence_piece.hpp"
 
@@ -21,8 +19,9 @@ TokenizerPtr load_tokenizer(const std::string& path) {
 }
 
 TokenizerPtr tokenizer_of_state(std::string_view state, const std::string& name) {
-  if (SentencePiece::is_state(state))
-    return std::make_shared<const SentencePiece>(SentencePiece::from_state(state, name));
+  if (is_packed(state))
+    if (const NamedFiles files = named(unpack(state, name), name + ": "); SentencePiece::is_kind_of(files))
+      return std::make_shared<const SentencePiece>(files);
   return std::make_shared<const ByteLevelBpe>(ByteLevelBpe::from_state(state, name));
 }
 

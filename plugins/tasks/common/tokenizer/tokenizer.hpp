@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tokenizer/folder_files.hpp"
+
 namespace pipeline::text {
 
 // What is wrong with a tokenizer's files, or with ids given to it: the file, the line or entry, what was
@@ -25,13 +27,17 @@ class Error : public std::runtime_error {
 
 // What becomes of "<|endoftext|>", "</s>" and other special tokens that stand in a text.
 enum class SpecialTokens {
-  kAsText,     // they are letters like any other: for text from outside
+  kAsText,     // they are letters like any other: for text from outside. Added tokens that the files call
+               // not special are words of the vocabulary, and found in any case
   kRecognize,  // each becomes its one token, as in Hugging Face's encode()
 };
 
 // Where a text stands. SentencePiece puts a space before one that starts, so that its first word is the same
 // token as within; byte-level BPE does not care.
 enum class Place { kStart, kWithin };
+
+class Tokenizer;
+using TokenizerPtr = std::shared_ptr<const Tokenizer>;
 
 // Text to tokens and back. Immutable and safe for any thread. One call is a whole text: no call per token.
 class Tokenizer {
@@ -54,8 +60,9 @@ class Tokenizer {
 
   virtual int32_t vocab_size() const = 0;
 
-  // The special token that reads so, such as "<image>".
+  // The special or added token that reads so, such as "<image>"; and whether a token is one.
   virtual std::optional<int32_t> special_token(std::string_view text) const = 0;
+  virtual bool is_special(int64_t id) const = 0;
 
   // The special token that ends a text. eot() throws Error where there is none.
   virtual bool has_eot() const = 0;
@@ -73,22 +80,35 @@ class Tokenizer {
   // The same for tokenizers that give the same ids, on any machine: for keys of caches.
   virtual uint64_t fingerprint() const = 0;
 
-  // Writes files that Hugging Face's tokenizers load into an existing folder; waits until they are on the
-  // disk.
+  // What it was read from, and what lay beside it.
+  const Files& files() const { return files_; }
+  // The same tokenizer with more files, in place of those of the same names: of the model that it belongs to.
+  virtual TokenizerPtr with(const Files& more) const = 0;
+
+  // Writes files that Hugging Face's tokenizers load into an existing folder, its own as they are; waits
+  // until they are on the disk.
   virtual void save(const std::string& folder) const = 0;
 
   // All of it, for checkpoints.
   virtual std::string state() const = 0;
 
  protected:
-  Tokenizer() = default;
+  explicit Tokenizer(Files files = {}) : files_(std::move(files)) {}
   Tokenizer(const Tokenizer&) = default;
   Tokenizer& operator=(const Tokenizer&) = default;
   Tokenizer(Tokenizer&&) = default;
   Tokenizer& operator=(Tokenizer&&) = default;
-};
 
-using TokenizerPtr = std::shared_ptr<const Tokenizer>;
+  template <class Kind>
+  static TokenizerPtr with(const Kind& tokenizer, const Files& more) {
+    auto copy = std::make_shared<Kind>(tokenizer);
+    for (const auto& [name, text] : more) copy->files_[name] = text;
+    return copy;
+  }
+
+ private:
+  Files files_;
+};
 
 // From a folder or one of its files: a SentencePiece tokenizer.model, else byte-level BPE as
 // ByteLevelBpe::load() reads it. Throws Error with the file and the line or entry that is wrong.

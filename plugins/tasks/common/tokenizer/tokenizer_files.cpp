@@ -3,6 +3,7 @@
 #include <array>
 #include <filesystem>
 
+#include "core/base/foreign.hpp"
 #include "tokenizer/vocabulary.hpp"
 
 namespace pipeline::text {
@@ -19,55 +20,75 @@ struct FilePair {
 };
 constexpr std::array<FilePair, 2> kPairs = {{{"vocab.json", "merges.txt"}, {"encoder.json", "vocab.bpe"}}};
 
-Vocabulary load_pair(const fs::path& folder, const FilePair& pair) {
+// Under GPT-2's names, whatever they are there.
+NamedFiles read_pair(const fs::path& folder, const FilePair& pair) {
   // Hugging Face's slow tokenizers keep added tokens here; without them ids would be missing.
   if (is_there(folder / "added_tokens.json")) {
     throw Error((folder / "added_tokens.json").string() +
                 ": added tokens are read from tokenizer.json only: save the tokenizer in that form");
   }
-  return parse_vocab_and_merges(read_file(folder / pair.vocab), read_file(folder / pair.merges));
+  return {{kPairs[0].vocab, read_file(folder / pair.vocab)},
+          {kPairs[0].merges, read_file(folder / pair.merges)}};
 }
 
-// Without the config.
-Vocabulary load_tokens(const fs::path& path) {
-  std::error_code ignored;
-  if (fs::is_directory(path, ignored)) {
-    if (is_there(path / kTokenizerJson)) return parse_tokenizer_json(read_file(path / kTokenizerJson));
+// Without what lies beside them.
+NamedFiles read_tokens(const fs::path& path, bool is_folder) {
+  if (is_folder) {
+    if (is_there(path / kTokenizerJson)) return {{kTokenizerJson, read_file(path / kTokenizerJson)}};
     for (const FilePair& pair : kPairs) {
-      if (is_there(path / pair.vocab)) return load_pair(path, pair);
+      if (is_there(path / pair.vocab)) return read_pair(path, pair);
     }
-    throw Error(path.string() +
-                ": has no tokenizer: neither tokenizer.json, tokenizer.model nor vocab.json with merges.txt");
+    const std::string found = foreign::folder(path);
+    throw Error(
+        path.string() + ": " +
+        (found.empty()
+             ? "has no tokenizer: neither tokenizer.json, tokenizer.model nor vocab.json with merges.txt"
+             : found));
   }
   for (const FilePair& pair : kPairs) {
     if (path.filename() == pair.vocab || path.filename() == pair.merges)
-      return load_pair(path.parent_path(), pair);
+      return read_pair(path.parent_path(), pair);
   }
-  return parse_tokenizer_json(read_file(path));
+  return {{kTokenizerJson, read_file(path)}};
 }
 
 }  // namespace
 
-Vocabulary load_vocabulary(const std::string& path) {
-  Vocabulary vocabulary = load_tokens(path);
+NamedFiles read_byte_level_files(const std::string& path) {
   std::error_code ignored;
-  const fs::path folder = fs::is_directory(path, ignored) ? fs::path(path) : fs::path(path).parent_path();
-  if (is_there(folder / kConfig)) read_tokenizer_config(read_file(folder / kConfig), vocabulary);
+  const bool is_folder = fs::is_directory(path, ignored);
+  const fs::path folder = is_folder ? fs::path(path) : fs::path(path).parent_path();
+  NamedFiles files = read_tokens(path, is_folder);
+  files.merge(named(files_beside_tokenizer(folder), (folder / "").string()));
+  return files;
+}
+
+Vocabulary parse_vocabulary(const NamedFiles& files) {
+  const auto json_form = files.find(kTokenizerJson);
+  Vocabulary vocabulary = json_form != files.end()
+                              ? parse_tokenizer_json(json_form->second)
+                              : parse_vocab_and_merges(files.at(kPairs[0].vocab), files.at(kPairs[0].merges));
+  if (const auto config = files.find(kConfig); config != files.end())
+    read_tokenizer_config(config->second, vocabulary);
   return vocabulary;
 }
 
-void save_vocabulary(const Vocabulary& vocabulary, const std::string& folder) {
-  const fs::path base(folder);
+bool has_tokens(const Files& files) {
+  return files.contains(kTokenizerJson) ||
+         (files.contains(kPairs[0].vocab) && files.contains(kPairs[0].merges));
+}
+
+Files format_vocabulary(const Vocabulary& vocabulary) {
+  Files files{{kTokenizerJson, format_tokenizer_json(vocabulary)},
+              {kConfig, format_tokenizer_config(vocabulary)}};
   // This form is always read as GPT-2's, with its one special token.
   const bool is_gpt2 = vocabulary.pre_tokenizer == PreTokenizer::kGpt2 && !vocabulary.ignore_merges;
-  const bool has_others = vocabulary.special.size() > (special_token(vocabulary, kEndOfText) < 0 ? 0u : 1u);
+  const bool has_others = vocabulary.added.size() > (special_token(vocabulary, kEndOfText) < 0 ? 0u : 1u);
   if (is_gpt2 && !has_others) {
-    write_file(base / kPairs[0].vocab, format_vocab_json(vocabulary));
-    write_file(base / kPairs[0].merges, format_merges(vocabulary));
+    files[kPairs[0].vocab] = format_vocab_json(vocabulary);
+    files[kPairs[0].merges] = format_merges(vocabulary);
   }
-  write_file(base / kTokenizerJson, format_tokenizer_json(vocabulary));
-  write_file(base / kConfig, format_tokenizer_config(vocabulary));
-  sync_folder(base);
+  return files;
 }
 
 }  // namespace pipeline::text

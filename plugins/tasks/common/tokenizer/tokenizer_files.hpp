@@ -9,8 +9,10 @@
 namespace pipeline::text {
 
 // See ByteLevelBpe::load() and save().
-Vocabulary load_vocabulary(const std::string& path);
-void save_vocabulary(const Vocabulary& vocabulary, const std::string& folder);
+NamedFiles read_byte_level_files(const std::string& path);
+Vocabulary parse_vocabulary(const NamedFiles& files);
+Files format_vocabulary(const Vocabulary& vocabulary);
+bool has_tokens(const Files& files);
 
 // GPT-2's own form: vocab.json, an object of ids by token, and merges.txt, "#version" on the first line (it
 // may be missing), then "left right" on each. "<|endoftext|>" is special where it is a token.

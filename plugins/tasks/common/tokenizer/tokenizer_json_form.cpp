@@ -53,14 +53,13 @@ json format_boundaries(const Vocabulary& vocabulary) {
   return members;
 }
 
-void add_special_tokens(const Section& file, VocabularyBuilder& builder) {
+void add_added_tokens(const Section& file, VocabularyBuilder& builder) {
   const json& list = file.get("added_tokens");
   if (list.is_null()) return;
   if (!list.is_array()) throw Error(file.place("added_tokens") + " = " + excerpt(list) + ": must be a list");
   for (size_t i = 0; i < list.size(); ++i) {
     const Section token(list[i], file.place("added_tokens[" + std::to_string(i) + "]"));
-    for (const char* flag : {"single_word", "lstrip", "rstrip"}) token.require(flag, {false});
-    token.require("special", {true});
+    const Matching how = read_matching(token);
     const json& content = token.get("content");
     const json& id = token.get("id");
     if (!content.is_string())
@@ -68,7 +67,7 @@ void add_special_tokens(const Section& file, VocabularyBuilder& builder) {
     if (!id.is_number_unsigned()) {
       throw Error(token.place("id") + " = " + excerpt(id) + ": must be a non-negative integer");
     }
-    builder.add_special(content.get<std::string>(), id_of(id), token.place("content"));
+    builder.add_added(content.get<std::string>(), id_of(id), how, token.place("content"));
   }
 }
 
@@ -103,7 +102,7 @@ Vocabulary parse_object(const Section& file) {
   model.require("ignore_merges", {false, true});
 
   VocabularyBuilder builder(read_pre_tokenizer(file));
-  add_special_tokens(file, builder);
+  add_added_tokens(file, builder);
   add_vocab(model.get("vocab"), model.place("vocab"), builder);
   if (!builder.has_all_bytes()) model.require("unk_token", {});
   add_merges(model, builder);
@@ -128,15 +127,7 @@ Vocabulary parse_tokenizer_json(const NamedText& text) {
 
 std::string format_tokenizer_json(const Vocabulary& vocabulary) {
   json added = json::array();
-  for (const int32_t id : vocabulary.special) {
-    added.push_back({{"id", id},
-                     {"content", vocabulary.tokens[static_cast<size_t>(id)]},
-                     {"single_word", false},
-                     {"lstrip", false},
-                     {"rstrip", false},
-                     {"normalized", false},
-                     {"special", true}});
-  }
+  for (const Added& token : vocabulary.added) added.push_back(format_added(token.id, token.text, token.how));
   const std::vector<std::string> texts = token_texts(vocabulary);
   std::string merges;  // one string each: readable by every version of tokenizers
   for (const Merge& merge : vocabulary.merges) {
@@ -161,6 +152,18 @@ void read_tokenizer_config(const NamedText& file, Vocabulary& vocabulary) {
   const json object = parse_tokenizer_file(file);
   const Section config(object, file.path + ":");
   config.require("add_prefix_space", {false});
+  const json& added = config.get("added_tokens_decoder");
+  if (!added.is_null() && !added.is_object())
+    throw Error(config.place("added_tokens_decoder") + " = " + excerpt(added) + ": must be an object");
+  for (const auto& [id, token] :
+       added.items()) {  // transformers adds those that tokenizer.json does not have
+    const std::string place = config.place("added_tokens_decoder." + id);
+    const json& content = Section(token, place).get("content");
+    if (!content.is_string() ||
+        std::to_string(special_token(vocabulary, content.get_ref<const std::string&>())) != id)
+      throw Error(place + ".content = " + excerpt(content) +
+                  ": is not among the added tokens of tokenizer.json with this id: save the tokenizer again");
+  }
   read_boundaries(config, vocabulary);
 }
 

@@ -10,19 +10,41 @@ constexpr const char* kLlama3Expression =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
     R"(\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-// The special token that a template puts before every text.
+// The special token that a template puts before every text; empty: none, as transformers 5 saves a tokenizer
+// that adds nothing.
 std::string read_template(const Section& part) {
   const json& single = part.get("single");
   const json sequence = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
+  if (single == json::array({sequence})) return "";
   if (single.is_array() && single.size() == 2 && single[1] == sequence && single[0].is_object() &&
       single[0].contains("SpecialToken") && single[0]["SpecialToken"].is_object() &&
       single[0]["SpecialToken"].contains("id") && single[0]["SpecialToken"]["id"].is_string())
     return single[0]["SpecialToken"]["id"];
   throw Error(part.place("single") + " = " + excerpt(single) +
-              ": must be one special token, then the text: no other template is read here");
+              ": must be the text, or one special token and then the text: no other template is read here");
 }
 
 }  // namespace
+
+Matching read_matching(const Section& token) {
+  token.require("single_word", {false});  // what a word is, is said by more tables of Unicode than are here
+  for (const char* flag : {"special", "normalized", "lstrip", "rstrip"}) token.require(flag, {false, true});
+  const auto is = [&](const char* flag) { return token.get(flag) == true; };
+  return {.is_special = token.get("special") != false,
+          .is_normalized = is("normalized"),
+          .takes_left = is("lstrip"),
+          .takes_right = is("rstrip")};
+}
+
+json format_added(int32_t id, std::string_view text, const Matching& how) {
+  return {{"id", id},
+          {"content", text},
+          {"single_word", false},
+          {"lstrip", how.takes_left},
+          {"rstrip", how.takes_right},
+          {"normalized", how.is_normalized},
+          {"special", how.is_special}};
+}
 
 PreTokenizer read_pre_tokenizer(const Section& file) {
   const Section all(file.get("pre_tokenizer"), file.place("pre_tokenizer"));

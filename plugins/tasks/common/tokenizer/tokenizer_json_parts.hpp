@@ -60,6 +60,10 @@ class Section {
   const char* limit_;
 };
 
+// How an added token is found: its flags, missing ones as `tokenizers` takes them.
+Matching read_matching(const Section& token);
+nlohmann::json format_added(int32_t id, std::string_view text, const Matching& how);
+
 // What cuts a text into pieces: `pre_tokenizer`.
 PreTokenizer read_pre_tokenizer(const Section& file);
 nlohmann::json format_pre_tokenizer(PreTokenizer kind);

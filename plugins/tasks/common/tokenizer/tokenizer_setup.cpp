@@ -1,8 +1,10 @@
 #include "tokenizer/tokenizer_setup.hpp"
 
+#include "core/base/foreign.hpp"
 #include "files/cache_folder.hpp"
 #include "tokenizer/bpe_trainer.hpp"
 #include "tokenizer/byte_level_bpe.hpp"
+#include "tokenizer/tokenizer_files.hpp"
 
 namespace pipeline::text {
 namespace {
@@ -28,7 +30,8 @@ ByteLevelBpe train(const TrainingTexts& texts, int64_t size, const Context& cont
 std::optional<ByteLevelBpe> load_trained(const fs::path& folder, const Context& context) {
   if (!fs::exists(folder)) return std::nullopt;
   try {
-    ByteLevelBpe tokenizer = ByteLevelBpe::load(folder.string());
+    // Without its files: it is the same as just after training.
+    ByteLevelBpe tokenizer(parse_vocabulary(read_byte_level_files(folder.string())));
     files::mark_used(folder.string());
     return tokenizer;
   } catch (const Error& error) {
@@ -59,6 +62,12 @@ TokenizerPtr trained_tokenizer(const TrainingTexts& texts, int64_t size, const C
   return std::make_shared<const ByteLevelBpe>(*std::move(tokenizer));
 }
 
+std::string missing_tokenizer(const fs::path& path) {
+  const std::string remedy = foreign::hub_remedy(path);
+  return "there is no such file or folder; a path is taken from the folder in which the program is started" +
+         (remedy.empty() ? "" : "; " + remedy);
+}
+
 TokenizerPtr tokenizer_of_checkpoint(std::string_view state, const fs::path& path, const Context& context,
                                      const std::function<void(const std::string& problem)>& refuse) {
   TokenizerPtr kept = tokenizer_of_state(state, "the checkpoint's tokenizer");
@@ -68,11 +77,13 @@ TokenizerPtr tokenizer_of_checkpoint(std::string_view state, const fs::path& pat
     return kept;
   }
   if (!fs::exists(path)) {
-    refuse("there is no such file; a path is taken from the folder in which the program is started");
+    refuse(missing_tokenizer(path));
     return kept;
   }
   try {
-    if (load_tokenizer(path.string())->fingerprint() == kept->fingerprint()) return kept;
+    TokenizerPtr there = load_tokenizer(path.string());
+    // Checkpoints of before had no files.
+    if (there->fingerprint() == kept->fingerprint()) return kept->files().empty() ? there : kept;
     refuse(
         "is not the tokenizer that the weights were trained with, so they would read other words: use that "
         "one, or leave the key out to use the checkpoint's");

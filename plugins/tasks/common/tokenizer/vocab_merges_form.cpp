@@ -69,7 +69,7 @@ Vocabulary parse_vocab_and_merges(const NamedText& vocab, const NamedText& merge
   VocabularyBuilder builder;
   const json object = parse_tokenizer_file(vocab);
   if (object.is_object() && object.contains(kEndOfText) && object[kEndOfText].is_number_unsigned()) {
-    builder.add_special(kEndOfText, id_of(object[kEndOfText]), vocab.path);
+    builder.add_added(kEndOfText, id_of(object[kEndOfText]), {}, vocab.path);
   }
   add_vocab(object, vocab.path, builder);
   add_merges(merges, builder);
@@ -79,8 +79,7 @@ Vocabulary parse_vocab_and_merges(const NamedText& vocab, const NamedText& merge
 std::vector<std::string> token_texts(const Vocabulary& vocabulary) {
   std::vector<std::string> texts;
   for (const std::string& token : vocabulary.tokens) texts.push_back(to_alphabet(token));
-  for (const int32_t id : vocabulary.special)
-    texts[static_cast<size_t>(id)] = vocabulary.tokens[static_cast<size_t>(id)];
+  for (const Added& token : vocabulary.added) texts[static_cast<size_t>(token.id)] = token.text;
   return texts;
 }
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tokenizer/tokenizer.hpp"
+#include "tokenizer/added_tokens.hpp"
 
 namespace pipeline::text {
 
@@ -16,15 +16,24 @@ struct Merge {
   int32_t result;  // its bytes are those of left and right
 };
 
+// A token that stands for itself and no merge makes.
+struct Added {
+  int32_t id;
+  std::string text;  // that is looked for
+  Matching how = {};
+
+  bool operator==(const Added&) const = default;
+};
+
 // Which regular expression cuts texts into pieces: see PieceScanner.
 enum class PreTokenizer : uint8_t { kGpt2, kSmolLm, kLlama3 };
 
 // What a byte-level BPE tokenizer's files hold, checked: every byte has a token of its own (SmolLM: every
-// printable ASCII character), no two tokens are the same, merges are distinct pairs of them.
+// printable ASCII character), no two tokens but added ones are the same, merges are distinct pairs of them.
 struct Vocabulary {
   std::vector<std::string> tokens;  // bytes by id
   std::vector<Merge> merges;        // the first has precedence
-  std::vector<int32_t> special;     // ids of tokens that stand for themselves and no merge makes; rising
+  std::vector<Added> added;         // by id
   PreTokenizer pre_tokenizer = PreTokenizer::kGpt2;
   bool ignore_merges = false;  // a piece that is a token becomes that one, whatever the merges make of it
 
@@ -38,7 +47,10 @@ struct Vocabulary {
 inline constexpr const char* kEndOfText = "<|endoftext|>";
 inline constexpr const char* kLlama3EndOfText = "<|end_of_text|>";
 
-// The id of a special token, -1 where there is none that reads so.
+// Whether a token, by its id, is an added one.
+bool is_added(const Vocabulary& vocabulary, size_t id);
+
+// The id of an added token, -1 where there is none that reads so.
 int32_t special_token(const Vocabulary& vocabulary, std::string_view text);
 
 // The id of the special token that ends a text, -1 where there is none.

@@ -47,9 +47,15 @@ constexpr Alphabet kAlphabet = make_alphabet();
 
 }  // namespace
 
+bool is_added(const Vocabulary& vocabulary, size_t id) {
+  const auto first = std::lower_bound(vocabulary.added.begin(), vocabulary.added.end(), id,
+                                      [](const Added& a, size_t b) { return static_cast<size_t>(a.id) < b; });
+  return first != vocabulary.added.end() && static_cast<size_t>(first->id) == id;
+}
+
 int32_t special_token(const Vocabulary& vocabulary, std::string_view text) {
-  for (const int32_t id : vocabulary.special)
-    if (vocabulary.tokens[static_cast<size_t>(id)] == text) return id;
+  for (const Added& token : vocabulary.added)
+    if (token.text == text) return token.id;
   return -1;
 }
 
@@ -91,21 +97,24 @@ void VocabularyBuilder::insert(const std::string& text, std::string bytes, int64
   tokens_.emplace(text, Token{std::move(bytes), static_cast<int32_t>(id)});
 }
 
-void VocabularyBuilder::add_special(const std::string& content, int64_t id, const std::string& place) {
+void VocabularyBuilder::add_added(const std::string& content, int64_t id, const Matching& how,
+                                  const std::string& place) {
   if (content.empty()) throw Error(place + ": is empty");
   if (tokens_.contains(content)) throw Error(place + ": " + excerpt(content) + " was added before");
   insert(content, content, id, place);
-  vocabulary_.special.push_back(static_cast<int32_t>(id));
+  vocabulary_.added.push_back({static_cast<int32_t>(id), content, how});
 }
 
 void VocabularyBuilder::add_token(const std::string& text, int64_t id, const std::string& place) {
+  auto bytes = from_alphabet(text);
   const auto known = tokens_.find(text);
   if (known != tokens_.end()) {
+    // "é" is found as it is written, and stands for the byte that the alphabet writes so.
+    if (known->second.id == id && bytes && !bytes->empty()) known->second.bytes = *std::move(bytes);
     if (known->second.id == id) return;
-    throw Error(place + ": id of " + excerpt(text) + " = " + std::to_string(id) + ": the special token has " +
+    throw Error(place + ": id of " + excerpt(text) + " = " + std::to_string(id) + ": the added token has " +
                 std::to_string(known->second.id));
   }
-  auto bytes = from_alphabet(text);
   if (!bytes || bytes->empty()) {
     throw Error(place + ": token " + excerpt(text) + ": is not written in GPT-2's byte alphabet");
   }
@@ -127,23 +136,23 @@ void VocabularyBuilder::check_tokens(const std::string& place) {
     }
     text_of[id] = &text;
   }
-  std::unordered_set<std::string_view> distinct;
+  std::sort(vocabulary_.added.begin(), vocabulary_.added.end(),
+            [](const Added& a, const Added& b) { return a.id < b.id; });
+  std::unordered_set<std::string_view> all;
   vocabulary_.tokens.reserve(text_of.size());
   for (const std::string* text : text_of) {
-    const std::string& bytes = tokens_.at(*text).bytes;
-    if (!distinct.insert(bytes).second) throw Error(place + ": two tokens stand for " + excerpt(bytes));
-    vocabulary_.tokens.push_back(bytes);
+    vocabulary_.tokens.push_back(tokens_.at(*text).bytes);
+    all.insert(tokens_.at(*text).bytes);
   }
   for (const uint8_t byte : alphabet_order()) {
     const std::string bytes(1, static_cast<char>(byte));
-    if (distinct.contains(bytes)) continue;
+    if (all.contains(bytes)) continue;
     has_all_bytes_ = false;  // SmolLM's own lacks bytes that no text has, or few
     if (vocabulary_.pre_tokenizer != PreTokenizer::kSmolLm || (byte >= ' ' && byte <= '~')) {
       throw Error(place + ": byte " + std::to_string(byte) + ", written " + excerpt(to_alphabet(bytes)) +
                   ", has no token: not the vocabulary of a byte-level tokenizer?");
     }
   }
-  std::sort(vocabulary_.special.begin(), vocabulary_.special.end());
 }
 
 int32_t VocabularyBuilder::id_of(const std::string& text, const std::function<std::string()>& place) const {

@@ -26,7 +26,7 @@ std::optional<std::string> from_alphabet(std::string_view text);
 // The bytes in the order that GPT-2's vocabulary gives them: that of their characters.
 const std::array<uint8_t, 256>& alphabet_order();
 
-// Puts a Vocabulary together from the entries of files and checks it: special tokens first, then tokens, then
+// Puts a Vocabulary together from the entries of files and checks it: added tokens first, then tokens, then
 // merges. Every member throws Error with the place given to it.
 class VocabularyBuilder {
  public:
@@ -34,14 +34,13 @@ class VocabularyBuilder {
     vocabulary_.pre_tokenizer = pre_tokenizer;
   }
 
-  // A special token, written as it is. It may come again among the tokens, with the same id.
-  void add_special(const std::string& content, int64_t id, const std::string& place);
+  // An added token, written as it is. It may come again among the tokens, with the same id.
+  void add_added(const std::string& content, int64_t id, const Matching& how, const std::string& place);
 
   // A token in GPT-2's byte alphabet.
   void add_token(const std::string& text, int64_t id, const std::string& place);
 
-  // Call when all tokens are there: ids are 0 to n - 1, tokens are distinct, and each byte that must have one
-  // has its own.
+  // Call when all tokens are there: ids are 0 to n - 1, and each byte that must have one has its own.
   void check_tokens(const std::string& place);
   bool has_all_bytes() const { return has_all_bytes_; }
 

@@ -9,6 +9,7 @@
 #include <c10/util/accumulate.h>
 #include <nlohmann/json.hpp>
 
+#include "core/base/foreign.hpp"
 #include "core/json/strict_json.hpp"
 #include "hugging_face/config_fields.hpp"
 #include "hugging_face/weights.hpp"
@@ -18,7 +19,7 @@
 namespace pipeline::protein::esm2 {
 namespace {
 
-constexpr const char* kWhat = "what the weights carry besides ESM-2's parameters";
+constexpr const char *kWhat = "what the weights carry besides ESM-2's parameters", *kFiles = "files";
 
 [[noreturn]] void fail(const std::string& problem) {
   throw std::runtime_error(std::string(kWhat) + ": " + problem);
@@ -113,6 +114,7 @@ std::string Extras::pack(const Esm2Config& config) const {
     const float* const values = tensor.const_data_ptr<float>();
     packed[name] = std::vector<float>(values, values + tensor.numel());
   });
+  if (!files.empty()) packed[kFiles] = files;
   return packed.empty() ? "" : packed.dump();
 }
 
@@ -133,6 +135,15 @@ Extras Extras::unpack(std::string_view text, const Esm2Config& config) {
     tensor = at::tensor(found->get<std::vector<float>>()).view(shape);
     packed.erase(found);
   });
+  if (const auto found = packed.find(kFiles); found != packed.end()) {
+    for (const auto& [name, content] : found->items()) {
+      if (!text::is_folder_file(name) || !content.is_string())
+        fail(std::string(kFiles) + " has " + strict_json::excerpt(name) +
+             ", which is no file of a tokenizer");
+      extras.files[name] = content;
+    }
+    packed.erase(found);
+  }
   if (!packed.empty()) fail(packed.begin().key() + " is nothing that this version knows");
   return extras;
 }
@@ -173,6 +184,8 @@ std::string format_config(const Esm2Config& config) {
 
 void check_vocabulary(const std::string& path) {
   if (!std::filesystem::exists(path)) return;
+  if (const std::string found = foreign::file(path); !found.empty())
+    throw std::runtime_error(path + ": " + found);
   std::ifstream file(path, std::ios::binary);
   std::vector<std::string> lines;
   for (std::string line; std::getline(file, line);) {
@@ -211,6 +224,7 @@ Extras import_folder(const std::string& path, const Esm2Config& config, Paramete
   compare(path, config, read_config(path + "/config.json"));
   check_vocabulary(path + "/vocab.txt");
   Extras extras;
+  extras.files = text::files_beside_tokenizer(path);
   hugging_face::NameMap map{
       .pieces = pieces_of, .plain_name = plain_name, .head = "lm_head.decoder.weight", .tied_to = kWords};
   Extras::each(extras, config, [&](const char* name, const at::Tensor&, const std::vector<int64_t>& shape) {
@@ -247,6 +261,7 @@ void export_folder(const std::string& path, const Esm2Config& config, const Para
   hugging_face::export_weights(path, parameters, {.pieces = pieces_of}, others);
   hugging_face::write_text(path + "/config.json", format_config(config));
   write_tokenizer(path);
+  text::write_tokenizer_files(extras.files, path);
 }
 
 }  // namespace pipeline::protein::esm2

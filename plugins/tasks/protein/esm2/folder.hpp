@@ -9,6 +9,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "tokenizer/folder_files.hpp"
+
 namespace pipeline::protein {
 
 constexpr int64_t kMostWidth = 1 << 20,
@@ -44,6 +46,8 @@ struct Extras {
   at::Tensor contact_bias;    // (1)
   at::Tensor frequencies;     // (head width / 2), where they are others than rotary_frequencies(): as
                               // transformers says, those of older folders were rounded to fp16
+
+  text::Files files;  // beside the tokenizer's vocabulary: tokenizer_config.json, ...
 
   // All that is there as text, empty where nothing is, and back.
   std::string pack(const Esm2Config& config) const;

@@ -1,4 +1,5 @@
 // What the weights of a task were trained with, and what follows for its evaluations.
+#include "hugging_face/weights.hpp"
 #include "plugins/tasks/protein/task/task.hpp"
 #include "plugins/tasks/protein/task/task_state.hpp"
 
@@ -48,6 +49,8 @@ void ProteinTask::require_unseen(Split split, Purpose purpose) const {
 
 void ProteinTask::import_model(const std::filesystem::path& folder) {
   model().import_folder(folder);
+  if (const std::string note = hugging_face::note_of_weights(folder.string()); !note.empty())
+    context().info(note);
   learnt_ = read_learnt(folder);
   if (!learnt_)
     context().info("what the weights in ", folder.string(),

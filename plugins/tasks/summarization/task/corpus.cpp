@@ -106,6 +106,14 @@ Corpus::Corpus(const SummarizationConfig& config, const Context& context, const 
   }
 }
 
+void Corpus::carry_files_of(const fs::path& folder) {
+  try {
+    tokenizer_ = tokenizer_->with(text::files_of(folder, text::kLanguageModelFiles));
+  } catch (const text::Error& error) {
+    fail_with_system(error.what(), error.code());
+  }
+}
+
 void Corpus::open(Split split, TokenCacheSource source, const Context& context) {
   source.tokenizer = std::to_string(tokenizer_->fingerprint());
   source.vocabulary_size = static_cast<uint32_t>(tokenizer_->vocab_size());

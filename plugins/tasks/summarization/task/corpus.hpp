@@ -25,6 +25,9 @@ class Corpus {
   // with. [main]
   Corpus(const SummarizationConfig& config, const Context& context, const text::TokenizerPtr& kept);
 
+  // From now on the tokenizer carries what a model's folder says beside its weights. [main]
+  void carry_files_of(const std::filesystem::path& folder);
+
   const text::Tokenizer& tokenizer() const { return *tokenizer_; }
   uint64_t size(Split split) const { return cache(split) ? cache(split)->size() : 0; }
   // Samples that have one.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "generation/generate.hpp"
+#include "hugging_face/weights.hpp"
 #include "plugins/tasks/summarization/rouge/scorer.hpp"
 #include "tokenizer/tokenizer_setup.hpp"
 
@@ -51,8 +52,11 @@ void Summarization::check_paths() const {
   const auto check = [this](const char* key, const std::filesystem::path& path, bool may_be_folder) {
     if (path.empty()) return;
     if (!std::filesystem::exists(path))
-      config_error(key,
-                   "there is no such file; a path is taken from the folder in which the program is started");
+      config_error(
+          key,
+          may_be_folder
+              ? text::missing_tokenizer(path)
+              : "there is no such file; a path is taken from the folder in which the program is started");
     if (!may_be_folder && std::filesystem::is_directory(path))
       config_error(key, "is a folder, must be a .jsonl, .csv or .tsv file");
   };
@@ -91,6 +95,7 @@ void Summarization::open_data() {
   if (const std::string problem = config().writing_problem(static_cast<int64_t>(rules_.separator.size()));
       !problem.empty())
     fail_with(PL_ERROR_CONFIG, "task.generate.max_tokens = ", config().generate.max_tokens, ": ", problem);
+  ends_ = hugging_face::end_tokens(tokenizer.files(), own_tokens());
   if (run().purpose == PL_PURPOSE_EXPORT) return;
   const uint64_t train = corpus_->size(Split::kTrain);
   context().info("data       ", train, " training, ", corpus_->size(Split::kVal), " validation, ",
@@ -151,20 +156,27 @@ void Summarization::import_model(const std::filesystem::path& folder) {
                         ", which know no tokens of a tokenizer that is trained here: name the "
                         "folder's own"));
   const Gpt2Config theirs = import_gpt2(folder.string(), model());
-  const int64_t size = corpus_->tokenizer().vocab_size(), eot = corpus_->tokenizer().eot();
+  const int64_t size = corpus_->tokenizer().vocab_size();
   if (const std::string note = language::note_of_new_tokens(folder.string(), size, size - theirs.vocab_size);
       !note.empty())
     context().info(note);
-  for (const auto& [key, id] :
-       {std::pair("bos_token_id", theirs.bos_token_id), {"eos_token_id", theirs.eos_token_id}})
-    if (id != eot)
-      context().warn(folder.string(), ": ", key, " = ", id, " there; here it is ", eot,
-                     ", the tokenizer's end of text");
+  if (const std::string note = hugging_face::note_of_weights(folder.string()); !note.empty())
+    context().info(note);
+  corpus_->carry_files_of(folder);
+  const text::Files& files = corpus_->tokenizer().files();
+  for (const std::string& line : hugging_face::unknown_tokens(files, own_tokens(), folder.string()))
+    context().warn(line);
+  ends_ = hugging_face::end_tokens(files, own_tokens());
+}
+
+hugging_face::OwnTokens Summarization::own_tokens() const {
+  return {rules_.end_of_text, [this](int64_t id) { return corpus_->tokenizer().is_special(id); }};
 }
 
 void Summarization::export_model(const std::filesystem::path& folder) {
   export_gpt2(folder.string(), model());
   corpus_->tokenizer().save(folder.string());
+  hugging_face::write_token_ids(folder.string(), corpus_->tokenizer().files(), own_tokens());
 }
 
 std::string Summarization::text(const TokenView& tokens) const {
@@ -176,7 +188,7 @@ std::string Summarization::text(const TokenView& tokens) const {
 std::vector<std::string> Summarization::write_summaries(Split split, const std::vector<uint64_t>& ids) {
   const GenerateConfig& wanted = config().generate;
   generation::GenerationOptions options{.max_new_tokens = wanted.max_tokens,
-                                        .eos_token_id = rules_.end_of_text,
+                                        .eos_token_ids = ends_,
                                         .sampling = {},
                                         .beams = wanted.method == "beam" ? wanted.beams : 1,
                                         .length_penalty = wanted.length_penalty,

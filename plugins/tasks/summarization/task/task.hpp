@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "hugging_face/token_ids.hpp"
 #include "language/gpt2.hpp"
 #include "plugins/tasks/summarization/task/config.hpp"
 #include "plugins/tasks/summarization/task/corpus.hpp"
@@ -64,10 +65,12 @@ class Summarization : public TorchTask<SummarizationConfig, Gpt2, SummarizationB
   bool is_scored(const EvaluationSink& sink, Split split, uint64_t id) const;
   std::vector<std::string> write_summaries(Split split, const std::vector<uint64_t>& ids);
   std::string text(const TokenView& tokens) const;
+  hugging_face::OwnTokens own_tokens() const;
 
   text::TokenizerPtr kept_tokenizer_;  // came with the weights
   std::optional<Corpus> corpus_;
   SequenceRules rules_;
+  std::vector<int64_t> ends_;  // of what is generated
 };
 
 }  // namespace pipeline::summarization

@@ -14,26 +14,69 @@ ResizeOptions resize_options(const VisionOptions& vision) {
   return options;
 }
 
-std::string preprocessor_json(const VisionOptions& vision) {
+namespace {
+
+using nlohmann::json;
+
+// An object of a file that was carried; an empty one where it is none.
+json object_in(const text::Files& files, const char* name) {
+  const auto found = files.find(name);
+  json object =
+      found == files.end() ? json() : json::parse(found->second, nullptr, /*allow_exceptions=*/false);
+  return object.is_object() ? object : json::object();
+}
+
+json image_processor(const VisionOptions& vision) {
   const ResizeOptions options = resize_options(vision);
-  const nlohmann::json square = {{"height", options.size}, {"width", options.size}};
+  const json square = {{"height", options.size}, {"width", options.size}};
   const bool squashes = options.mode == ResizeMode::kSquash, pads = options.mode == ResizeMode::kPad;
-  nlohmann::json values = {{"image_processor_type", pads                      ? "LlavaImageProcessor"
-                                                    : vision.vision.is_clip() ? "CLIPImageProcessor"
-                                                                              : "SiglipImageProcessor"},
-                           {"do_convert_rgb", true},
-                           {"do_resize", true},
-                           {"size", squashes ? square : nlohmann::json{{"shortest_edge", options.size}}},
-                           {"resample", 3},  // Pillow's bicubic
-                           {"do_center_crop", !squashes},
-                           {"crop_size", square},
-                           {"do_rescale", true},
-                           {"rescale_factor", 1.0 / 255},
-                           {"do_normalize", true},
-                           {"image_mean", options.mean},
-                           {"image_std", options.deviation}};
+  json values = {{"image_processor_type", pads                      ? "LlavaImageProcessor"
+                                          : vision.vision.is_clip() ? "CLIPImageProcessor"
+                                                                    : "SiglipImageProcessor"},
+                 {"do_convert_rgb", true},
+                 {"do_resize", true},
+                 {"size", squashes ? square : json{{"shortest_edge", options.size}}},
+                 {"resample", 3},  // Pillow's bicubic
+                 {"do_center_crop", !squashes},
+                 {"crop_size", square},
+                 {"do_rescale", true},
+                 {"rescale_factor", 1.0 / 255},
+                 {"do_normalize", true},
+                 {"image_mean", options.mean},
+                 {"image_std", options.deviation}};
   if (pads) values["do_pad"] = true;
-  return values.dump(2) + "\n";
+  return values;
+}
+
+// `theirs` is for another class where the types differ, with other options.
+json with_options_of(const json& theirs, const json& ours) {
+  constexpr const char* kType = "image_processor_type";
+  json merged = theirs.value(kType, json()) == ours.at(kType) ? theirs : json::object();
+  merged.update(ours);
+  return merged;
+}
+
+}  // namespace
+
+text::Files processor_files(const VisionOptions& vision, const text::Files& carried,
+                            const std::string& image_token) {
+  constexpr const char *kImages = "preprocessor_config.json", *kWhole = "processor_config.json",
+                       *kNested = "image_processor";
+  json whole = object_in(carried, kWhole);
+  const bool is_nested = whole.contains(kNested) && whole[kNested].is_object();  // since transformers 5
+  const json images =
+      with_options_of(is_nested ? whole[kNested] : object_in(carried, kImages), image_processor(vision));
+  text::Files files{{kImages, images.dump(2) + "\n"}};
+  if (whole.empty() && image_token.empty()) return files;
+  if (is_nested) whole[kNested] = images;
+  if (!image_token.empty()) whole["image_token"] = image_token;
+  const bool is_clip = vision.vision.is_clip();  // which has a class token that is not used
+  whole.update({{"processor_class", "LlavaProcessor"},
+                {"patch_size", vision.vision.patch_size},
+                {"vision_feature_select_strategy", is_clip ? "default" : "full"},
+                {"num_additional_image_tokens", is_clip ? 1 : 0}});
+  files[kWhole] = whole.dump(2) + "\n";
+  return files;
 }
 
 DecodeOptions decode_options(const DataConfig& data) {

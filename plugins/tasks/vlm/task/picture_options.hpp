@@ -6,13 +6,17 @@
 #include "plugins/tasks/vlm/images/image.hpp"
 #include "plugins/tasks/vlm/images/resize.hpp"
 #include "plugins/tasks/vlm/task/config.hpp"
+#include "tokenizer/folder_files.hpp"
 
 namespace pipeline::vlm {
 
 DecodeOptions decode_options(const DataConfig& data);
 ResizeOptions resize_options(const VisionOptions& vision);
 
-// The preprocessor_config.json with which transformers makes the same pixels.
-std::string preprocessor_json(const VisionOptions& vision);
+// preprocessor_config.json and processor_config.json, with which transformers makes the same pixels, and as
+// many tokens of them: those that were `carried` from the model's folder, with the configuration's values.
+// The second needs a token that stands for a picture; empty: there is none.
+text::Files processor_files(const VisionOptions& vision, const text::Files& carried,
+                            const std::string& image_token);
 
 }  // namespace pipeline::vlm

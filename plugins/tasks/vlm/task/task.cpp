@@ -124,8 +124,9 @@ void VlmTask::open_files() {
     if (is_asked()) open_question();
     if (kept_tokenizer_) {
       tokenizer_ = kept_tokenizer_;
-    } else if (!config().tokenizer.path.empty()) {
-      tokenizer_ = text::load_tokenizer(config().tokenizer.path.string());
+    } else if (const fs::path& path = config().tokenizer.path; !path.empty()) {
+      if (!fs::exists(path)) config_error("tokenizer.path", text::missing_tokenizer(path));
+      tokenizer_ = text::load_tokenizer(path.string());
     } else {
       const ConversationStore& train = store(Split::kTrain);
       tokenizer_ = text::trained_tokenizer(
@@ -162,6 +163,7 @@ void VlmTask::open_data() {
               "the tokenizer names no token that ends a text (eos_token), which an answer ends with");
   chat_.emplace(ChatTemplate::named(config().chat.style), tokenizer_, config().vision.vision.patches(),
                 config().chat.max_tokens);
+  find_ends();
   if (run().purpose == PL_PURPOSE_EXPORT) return;
   context().info("data       ", sample_count(Split::kTrain), " training, ", sample_count(Split::kVal),
                  " validation, ", sample_count(Split::kTest), " test samples; ",
@@ -207,12 +209,34 @@ std::shared_ptr<Vlm> VlmTask::build_model() {
   if (!vision.empty()) {
     import_vision(vision.string(), *model);
     announce("vision.", vision);
+    carry_files_of(vision, text::kVisionModelFiles);
   }
   if (!language.empty()) {
     check_tokens(language, import_language(language.string(), *model));
     announce("language.", language);
+    carry_files_of(language, text::kLanguageModelFiles);
   }
   return model;
+}
+
+void VlmTask::carry_files_of(const fs::path& folder, std::initializer_list<const char*> names) {
+  try {
+    const text::Files files = text::files_of(folder, names);
+    tokenizer_ = tokenizer_->with(files);
+    for (const std::string& line : hugging_face::unknown_tokens(files, own_tokens(), folder.string()))
+      context().warn(line);
+  } catch (const text::Error& error) {
+    fail_with(PL_ERROR_CONFIG, error.what());
+  }
+  if (const std::string note = hugging_face::note_of_weights(folder.string()); !note.empty())
+    context().info(note);
+  find_ends();
+}
+
+void VlmTask::find_ends() { ends_ = hugging_face::end_tokens(tokenizer_->files(), own_tokens()); }
+
+hugging_face::OwnTokens VlmTask::own_tokens() const {
+  return {chat_->end_token(), [this](int64_t id) { return tokenizer_->is_special(id); }};
 }
 
 void VlmTask::check_tokens(const fs::path& folder, int64_t count) const {
@@ -248,17 +272,21 @@ void VlmTask::open_features(Vlm& model) {
 
 void VlmTask::import_model(const fs::path& folder) {
   check_tokens(folder, import_llava(folder.string(), model()));
+  carry_files_of(folder, text::kModelFiles);
 }
 
 void VlmTask::export_model(const fs::path& folder) {
+  const text::Files& files = tokenizer_->files();
   if (config().exported == "language") {
     export_language(folder.string(), model());
   } else {
     export_llava(folder.string(), model(), tokenizer_->special_token(kImageMark));
-    hugging_face::write_text((folder / "preprocessor_config.json").string(),
-                             preprocessor_json(config().vision));
+    for (const auto& [name, text] : processor_files(
+             config().vision, files, tokenizer_->special_token(kImageMark) ? std::string(kImageMark) : ""))
+      hugging_face::write_text((folder / name).string(), text);
   }
   tokenizer_->save(folder.string());
+  hugging_face::write_token_ids(folder.string(), files, own_tokens());
 }
 
 // The test data may change in a continued run, and training does not see them.
@@ -360,7 +388,7 @@ std::vector<std::string> VlmTask::answers(const VlmTaskBatch& batch,
   const GenerateOptions& wanted = config().generate;
   generation::GenerationOptions options{
       .max_new_tokens = wanted.max_tokens,
-      .eos_token_id = chat_->end_token(),
+      .eos_token_ids = ends_,
       .sampling = {},
       .beams = wanted.method == "beam" ? wanted.beams : 1,
       .length_penalty = wanted.length_penalty,

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "hugging_face/token_ids.hpp"
 #include "plugins/tasks/vlm/data/conversation_store.hpp"
 #include "plugins/tasks/vlm/data/pictures.hpp"
 #include "plugins/tasks/vlm/model/vlm.hpp"
@@ -67,6 +68,10 @@ class VlmTask : public TorchTask<VlmTaskConfig, Vlm, VlmTaskBatch> {
   void open_features(Vlm& model);
   // Of a folder that weights come from; ours has `count` tokens behind its own.
   void check_tokens(const std::filesystem::path& folder, int64_t count) const;
+  // From now on the tokenizer carries what a model's folder says beside its weights.
+  void carry_files_of(const std::filesystem::path& folder, std::initializer_list<const char*> names);
+  void find_ends();
+  hugging_face::OwnTokens own_tokens() const;
   bool is_asked() const { return run().purpose == PL_PURPOSE_PREDICT && config().ask.any(); }
   const ConversationStore& store(Split split) const { return stores_[static_cast<size_t>(split)]; }
   bool is_answered(const EvaluationSink& sink, uint64_t id) const;
@@ -88,6 +93,7 @@ class VlmTask : public TorchTask<VlmTaskConfig, Vlm, VlmTaskBatch> {
   std::array<ConversationStore, 3> stores_;
   std::array<std::optional<Pictures>, 3> pictures_;
   std::optional<Chat> chat_;
+  std::vector<int64_t> ends_;                                      // of what is generated
   std::shared_ptr<FeatureCache> features_;                         // of a frozen encoder
   std::optional<MajorityAnswers> majority_;                        // made when first asked for
   std::array<std::optional<std::vector<uint64_t>>, 3> retrieved_;  // the same

@@ -1,0 +1,121 @@
+#include "hugging_face/token_ids.hpp"
+
+#include <pipeline/error.hpp>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <set>
+
+#include <nlohmann/json.hpp>
+
+#include "core/json/strict_json.hpp"
+#include "hugging_face/weights.hpp"
+
+namespace pipeline::hugging_face {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char *kModel = "config.json", *kGeneration = "generation_config.json", *kText = "text_config",
+                     *kBegin = "bos_token_id", *kEnd = "eos_token_id";
+constexpr std::initializer_list<const char*> kKeys{kBegin, kEnd, "pad_token_id"};
+
+// The object in one of the files; an empty one where it is not there.
+json read(const FolderTexts& texts, const char* file, const std::string& folder) {
+  const auto found = texts.find(file);
+  if (found == texts.end()) return json::object();
+  const std::string path = folder + "/" + file;
+  try {
+    json object = strict_json::parse(found->second, path);
+    if (object.is_object()) return object;
+    fail_with(PL_ERROR_CONFIG, path, ": is ", strict_json::excerpt(object), ": must be a JSON object");
+  } catch (const strict_json::Error& error) {
+    fail_with(PL_ERROR_CONFIG, error.what());
+  }
+}
+
+// The language model's part of a config.json.
+json& language_of(json& config) {
+  return config.contains(kText) && config[kText].is_object() ? config[kText] : config;
+}
+
+std::vector<int64_t> ids_of(const json& object, const char* key, const std::string& place) {
+  const auto found = object.find(key);
+  if (found == object.end() || found->is_null()) return {};
+  std::vector<int64_t> ids;
+  const auto add = [&](const json& id) {
+    if (!id.is_number_integer() || (id.is_number_unsigned() && id.get<uint64_t>() > uint64_t{INT64_MAX}))
+      fail_with(PL_ERROR_CONFIG, place, ": ", key, " = ", strict_json::excerpt(*found),
+                ": must be a token's number, or a list of such numbers");
+    ids.push_back(id.get<int64_t>());
+  };
+  if (found->is_array())
+    for (const json& id : *found) add(id);
+  else
+    add(*found);
+  return ids;
+}
+
+// One number, or a list where there are more.
+json written(const std::vector<int64_t>& ids) { return ids.size() == 1 ? json(ids.front()) : json(ids); }
+
+// What both files have, each once, rising.
+std::set<int64_t> all_ids(const FolderTexts& texts, const char* key, const std::string& folder) {
+  std::set<int64_t> all;
+  for (const char* file : {kModel, kGeneration}) {
+    json object = read(texts, file, folder);
+    for (const json* part : {&object, &language_of(object)})
+      for (const int64_t id : ids_of(*part, key, folder + "/" + file)) all.insert(id);
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<int64_t> end_tokens(const FolderTexts& texts, const OwnTokens& own) {
+  std::vector<int64_t> ends{own.end};
+  for (const int64_t id : all_ids(texts, kEnd, "the weights' folder"))
+    if (id != own.end && own.is_special(id)) ends.push_back(id);
+  return ends;
+}
+
+std::vector<std::string> unknown_tokens(const FolderTexts& texts, const OwnTokens& own,
+                                        const std::string& folder) {
+  std::vector<std::string> lines;
+  for (const char* key : {kBegin, kEnd})
+    for (const int64_t id : all_ids(texts, key, folder))
+      if (!own.is_special(id))
+        lines.push_back(concat(folder, ": ", key, " = ", id, " there; here it is ", own.end,
+                               ", the tokenizer's end of text"));
+  return lines;
+}
+
+void write_token_ids(const std::string& folder, const FolderTexts& texts, const OwnTokens& own) {
+  const std::string path = folder + "/" + kModel;
+  std::ifstream file(path, std::ios::binary);
+  json model = strict_json::parse(std::string(std::istreambuf_iterator<char>(file), {}), path);
+  // What `from` has, else `into`; `ends` join those that end a text.
+  const auto take = [&](const json& from, json& into, const std::vector<int64_t>& ends) {
+    for (const char* key : kKeys) {
+      std::vector<int64_t> ids = ids_of(from, key, folder);
+      std::erase_if(ids, [&](int64_t id) { return !own.is_special(id); });
+      if (ids.empty()) ids = ids_of(into, key, folder);
+      for (const int64_t end : ends)
+        if (key == kEnd && std::find(ids.begin(), ids.end(), end) == ids.end()) ids.push_back(end);
+      if (!ids.empty()) into[key] = written(ids);
+    }
+  };
+  json theirs = read(texts, kModel, folder);
+  take(language_of(theirs), language_of(model), {own.end});
+  if (theirs.contains(kText) && model.contains(kText)) take(theirs, model, {});
+  write_text(path, model.dump(2) + "\n");
+
+  const json kept = read(texts, kGeneration, folder);
+  json generation = kept;
+  for (const char* key : kKeys) generation.erase(key);
+  take(kept.empty() ? language_of(model) : kept, generation, end_tokens(texts, own));
+  write_text(folder + "/" + kGeneration, generation.dump(2) + "\n");
+}
+
+}  // namespace pipeline::hugging_face

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <filesystem>
+#include <initializer_list>
+#include <map>
+#include <string>
+#include <string_view>
+
+namespace pipeline::text {
+
+// Texts of a Hugging Face folder by the names of their files: what a tokenizer is read from, and what lies
+// beside it and beside a model's weights. They go from the folder that a run starts from, through its
+// checkpoints, to the one that it exports, as they are.
+using Files = std::map<std::string, std::string>;
+
+// What save_pretrained() writes beside a tokenizer's tokens: tokenizer_config.json, chat templates, ...; and
+// beside a model's weights.
+Files files_beside_tokenizer(const std::filesystem::path& folder);
+inline constexpr std::initializer_list<const char*> kLanguageModelFiles{"config.json",
+                                                                        "generation_config.json"};
+inline constexpr std::initializer_list<const char*> kVisionModelFiles{"preprocessor_config.json",
+                                                                      "processor_config.json"};
+inline constexpr std::initializer_list<const char*> kModelFiles{
+    "config.json", "generation_config.json", "preprocessor_config.json", "processor_config.json"};
+// Those of these that are there. Throws Error where one cannot be read, is no UTF-8, is no JSON
+// for all that it is called so, or has more than 4 MiB.
+Files files_of(const std::filesystem::path& folder, std::initializer_list<const char*> names);
+
+// Whether a folder's file of this name can be among these.
+bool is_folder_file(const std::string& name);
+
+// As one text for checkpoints, and back. unpack() throws Error for what is none, and for names of other files
+// than these; `name` stands for the text then.
+std::string pack(const Files& files);
+bool is_packed(std::string_view text);
+Files unpack(std::string_view text, const std::string& name);
+
+// Those of a tokenizer; a model's are written by who exports it. Waits until they are on the disk.
+void write_tokenizer_files(const Files& files, const std::filesystem::path& folder);
+
+}  // namespace pipeline::text
