@@ -20,7 +20,7 @@ namespace pipeline::safetensors {
 namespace {
 
 std::span<std::byte> map_file(const std::string& path) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a pipe would hold us up
   if (!file) throw system_error(path + ": cannot be opened");
   struct stat status;
   if (::fstat(file.fd(), &status) != 0) throw system_error(path + ": cannot be examined");

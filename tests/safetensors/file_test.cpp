@@ -1,5 +1,7 @@
 #include "core/safetensors/file.hpp"
 
+#include <sys/stat.h>
+
 #include <cstring>
 #include <fstream>
 #include <numeric>
@@ -224,6 +226,8 @@ TEST(File, WhatIsNotAFileIsNamed) {
   EXPECT_THAT(message_of<Error>([&] { File::open(folder / "none"); }),
               HasSubstr("none: cannot be opened: No such"));
   EXPECT_EQ(message_of<Error>([&] { File::open(folder.path()); }), folder.path() + ": is not a regular file");
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  EXPECT_EQ(message_of<Error>([&] { File::open(folder / "pipe"); }), folder / "pipe: is not a regular file");
   EXPECT_EQ(message_of<Error>([&] { File::open(folder.write("empty", "")); }), folder / "empty: is empty");
 }
 

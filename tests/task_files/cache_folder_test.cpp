@@ -1,10 +1,13 @@
 #include "plugins/tasks/common/files/cache_folder.hpp"
 
+#include <sys/stat.h>
+
 #include <chrono>
 #include <filesystem>
 
 #include <gtest/gtest.h>
 
+#include "plugins/tasks/common/files/error.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace pipeline::files {
@@ -30,6 +33,14 @@ TEST(Unused, OldEntriesWithAMatchingNameAreRemovedAndNamed) {
   EXPECT_TRUE(fs::exists(folder / "new.cache") && fs::exists(folder / "old.txt") &&
               fs::exists(folder / "used.cache"));
   EXPECT_EQ(remove_unused(folder.path(), std::regex(".*\\.cache")), "");
+}
+
+// Opening a pipe would wait for its other end, and no signal would end that.
+TEST(Lock, APipeInPlaceOfItsFileIsRefused) {
+  const tests::FilesFolder folder;
+  ASSERT_EQ(::mkfifo((folder / "lock").c_str(), 0600), 0);
+  EXPECT_EQ(tests::message_of<DataError>([&] { FileLock(folder / "lock", nullptr, nullptr); }),
+            folder / "lock: is a pipe (FIFO), must be a regular file: remove it: it is made again");
 }
 
 TEST(Unused, AFolderThatIsNotThereHoldsNothingUnused) {

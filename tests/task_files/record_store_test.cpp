@@ -235,5 +235,14 @@ TEST_F(Records, OneCanBeAFileOfItsOwn) {
   EXPECT_TRUE(problem);
 }
 
+TEST_F(Records, APipeInPlaceOfAFileIsNamed) {
+  ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
+  EXPECT_EQ(tests::message_of<files::DataError>([&] { open(); }),
+            path_ + ": is a pipe (FIFO), must be a regular file: remove it: it is built again");
+  ASSERT_EQ(::mkfifo((path_ + ".part").c_str(), 0600), 0);
+  EXPECT_EQ(tests::message_of<files::DataError>([&] { RecordWriter(path_, kKind); }),
+            path_ + ".part: is a pipe (FIFO), must be a regular file: remove it");
+}
+
 }  // namespace
 }  // namespace pipeline::records

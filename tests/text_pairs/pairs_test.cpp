@@ -1,6 +1,7 @@
 #include "plugins/tasks/common/text_pairs/pairs.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "tests/text_pairs/reading.hpp"
 
@@ -94,8 +95,11 @@ TEST(Pairs, FilesThatCannotBeReadAreNamed) {
   const tests::FilesFolder folder;
   EXPECT_NE(tests::message_of<DataError>([&] { read_file(folder / "no.jsonl"); }).find("No such file"),
             std::string::npos);
+  ASSERT_EQ(::mkfifo((folder / "pipe.csv").c_str(), 0600), 0);
+  EXPECT_NE(tests::message_of<DataError>([&] { read_file(folder / "pipe.csv"); }).find("is a pipe (FIFO)"),
+            std::string::npos);
   std::filesystem::create_directory(folder / "folder.csv");
-  EXPECT_NE(tests::message_of<DataError>([&] { read_file(folder / "folder.csv"); }).find("directory"),
+  EXPECT_NE(tests::message_of<DataError>([&] { read_file(folder / "folder.csv"); }).find("is a folder"),
             std::string::npos);
 }
 

@@ -1,5 +1,7 @@
 #include "tokenizer/tokenizer_files.hpp"
 
+#include <sys/stat.h>
+
 #include <filesystem>
 
 #include <gmock/gmock.h>
@@ -130,6 +132,9 @@ TEST(TokenizerFiles, MissingFilesAreNamed) {
             folder /
                 "added_tokens.json: added tokens are read from tokenizer.json only: save the tokenizer in "
                 "that form");
+  ASSERT_EQ(::mkfifo((folder / "pipe.json").c_str(), 0600), 0);
+  EXPECT_EQ(message_of<Error>([&] { ByteLevelBpe::load(folder / "pipe.json"); }),
+            folder / "pipe.json: is a pipe or a device, expected a file");
   std::filesystem::create_directory(folder / "tokenizer.json");
   EXPECT_EQ(message_of<Error>([&] { ByteLevelBpe::load(folder.path()); }),
             folder / "tokenizer.json: is a folder, expected a file");

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "plugins/tasks/common/files/error.hpp"
+#include "plugins/tasks/common/files/regular_file.hpp"
 
 namespace pipeline::files {
 namespace {
@@ -18,6 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kDays = 30;
+constexpr const char* kRemedy = "remove it: it is made again";
 
 uint64_t bytes_of(const fs::path& path) {
   std::error_code ignored;
@@ -31,10 +33,9 @@ uint64_t bytes_of(const fs::path& path) {
 
 FileLock::FileLock(const std::string& path, const std::function<void()>& waiting,
                    const std::function<bool()>& cancelled)
-    : fd_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
+    : fd_(open_regular(path, O_RDWR | O_CREAT, kRemedy)) {
   if (fd_ < 0)
-    throw system_error(path, errno == EISDIR ? "remove it: it is made again"
-                                             : "the cache folder must exist and be writable");
+    throw system_error(path, errno == EISDIR ? kRemedy : "the cache folder must exist and be writable");
   try {
     for (bool told = false; ::flock(fd_, LOCK_EX | LOCK_NB) != 0;) {
       if (errno == EINTR) continue;

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "plugins/tasks/common/files/error.hpp"
+#include "plugins/tasks/common/files/regular_file.hpp"
 #include "plugins/tasks/common/record_store/record_writer.hpp"
 
 namespace pipeline::records {
@@ -90,7 +91,8 @@ std::string make_record(const Hash128& key, std::string_view payload) {
   return record;
 }
 
-MappedFile::MappedFile(const std::string& path) : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
+MappedFile::MappedFile(const std::string& path)
+    : fd_(files::open_regular(path, O_RDONLY, "remove it: it is built again")) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(fd_, other.fd_);

@@ -71,7 +71,8 @@ static_assert(std::endian::native == std::endian::little);
 class MappedFile {
  public:
   MappedFile() = default;
-  explicit MappedFile(const std::string& path);  // errno says why, where is_open() is false
+  // errno says why, where is_open() is false. Throws DataError for what is no regular file.
+  explicit MappedFile(const std::string& path);
   MappedFile(MappedFile&& other) noexcept { *this = std::move(other); }
   MappedFile& operator=(MappedFile&& other) noexcept;
   ~MappedFile();

@@ -8,6 +8,7 @@
 
 #include "plugins/tasks/common/files/error.hpp"
 #include "plugins/tasks/common/files/hash128.hpp"
+#include "plugins/tasks/common/files/regular_file.hpp"
 
 namespace pipeline::records {
 namespace {
@@ -36,7 +37,7 @@ RecordWriter::RecordWriter(const RecordStore& store, const Kind& kind) : path_(s
     return;
   }
   end_ = store.end();
-  fd_ = ::open(path_.c_str(), O_RDWR | O_CLOEXEC);
+  fd_ = files::open_regular(path_, O_RDWR);
   if (fd_ >= 0 && ::ftruncate(fd_, static_cast<off_t>(end_)) == 0) return;
   const files::DataError error = files::system_error(path_, kRemedy);
   close();
@@ -53,7 +54,7 @@ void RecordWriter::close() {
 }
 
 void RecordWriter::start() {
-  fd_ = ::open(part_of(path_).c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  fd_ = files::open_regular(part_of(path_), O_RDWR | O_CREAT | O_TRUNC, "remove it");
   if (fd_ < 0) throw files::system_error(part_of(path_), kRemedy);
   is_part_ = true;
   try {

@@ -5,6 +5,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "plugins/tasks/common/files/regular_file.hpp"
+
 namespace pipeline::text_pairs {
 namespace {
 
@@ -39,7 +41,7 @@ SourceFile state_of(const std::string& path) {
 Input::Input(const std::string& path, OnBlock on_block)
     : path_(path),
       on_block_(std::move(on_block)),
-      fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)),
+      fd_(files::open_regular(path, O_RDONLY)),
       block_(kBlockBytes) {
   if (fd_ < 0) throw system_error(path, "check the path and its permissions");
   try {
@@ -53,7 +55,7 @@ Input::Input(const std::string& path, OnBlock on_block)
 Input::~Input() { ::close(fd_); }
 
 void Input::look_at_start() {
-  // A pipe may hand out fewer bytes than a signature has.
+  // A read may hand out fewer bytes than a signature has.
   while (end_ < 8) {
     const size_t before = end_;
     fill();

@@ -55,6 +55,7 @@ bool is_there(const fs::path& path) {
 NamedText read_file(const fs::path& path) {
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) throw Error(path.string() + ": is a folder, expected a file");
+  if (fs::is_other(path, ignored)) throw Error(path.string() + ": is a pipe or a device, expected a file");
   std::ifstream stream(path, std::ios::binary);
   NamedText file{path.string(), std::string(std::istreambuf_iterator<char>(stream), {})};
   if (!stream || stream.bad()) throw system_error(path, "cannot be read");

@@ -1,0 +1,28 @@
+#include "plugins/tasks/common/files/regular_file.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "plugins/tasks/common/files/error.hpp"
+
+namespace pipeline::files {
+namespace {
+
+const char* kind_of(mode_t mode) {
+  return S_ISDIR(mode) ? "a folder" : S_ISFIFO(mode) ? "a pipe (FIFO)" : "a device";
+}
+
+}  // namespace
+
+int open_regular(const std::string& path, int flags, std::string_view remedy) {
+  // Without O_NONBLOCK a pipe waits for its other end, and a signal does not end that.
+  const int fd = ::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
+  struct stat status {};
+  if (fd < 0 || (::fstat(fd, &status) == 0 && S_ISREG(status.st_mode))) return fd;
+  ::close(fd);
+  throw DataError(path + ": is " + kind_of(status.st_mode) + ", must be a regular file" +
+                  (remedy.empty() ? "" : ": " + std::string(remedy)));
+}
+
+}  // namespace pipeline::files

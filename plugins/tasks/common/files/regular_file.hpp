@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace pipeline::files {
+
+// open(2) of a regular file, or of a link to one. Where something else has the name, such as a pipe, which
+// would hold us up for good, a DataError says what it is and what to do (`remedy`, a clause). -1, and errno
+// says why, where nothing can be opened.
+int open_regular(const std::string& path, int flags, std::string_view remedy = {});
+
+}  // namespace pipeline::files
