@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/stat.h>
+
 #include <cstdlib>
 
 #include "plugins/tasks/vlm/data/conversation_store.hpp"
@@ -16,6 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::StartsWith;
 
 class Shards : public testing::Test {
  protected:
@@ -61,6 +64,7 @@ TEST_F(Shards, FilesAreFoundInEveryFormOfTar) {
     put(foreign, "cat");
     put("holes.png", "x");
     fs::resize_file(folder_ / "in/holes.png", 300'000);
+    fs::create_hard_link(folder_ / "in/a.png", folder_ / "in/hard.png");
     fs::create_symlink("a.png", folder_ / "in/link.png");
     if (!is_short) put(deep, "deep");
     const TarIndex index({pack("x.tar", options)});
@@ -72,7 +76,11 @@ TEST_F(Shards, FilesAreFoundInEveryFormOfTar) {
     EXPECT_EQ(text(index.read("empty.png")), "") << options;
     EXPECT_EQ(text(index.read(foreign)), "cat") << options;
     EXPECT_EQ(text(index.read("holes.png")), "x" + std::string(299'999, '\0')) << options;
-    EXPECT_EQ(text(index.read("link.png")), "(none)") << options;
+    EXPECT_EQ(text(index.read("hard.png")), "first") << options;
+    EXPECT_EQ(problem(index, "link.png"), folder_ /
+                                              "x.tar: link.png: is a symbolic link to a.png: pack the "
+                                              "file itself (tar --dereference)")
+        << options;
     EXPECT_EQ(text(index.read("folder")), "(none)") << options;
     EXPECT_EQ(text(index.read("y.tar/a.png")), "(none)") << options;
     if (!is_short) {
@@ -88,7 +96,7 @@ TEST_F(Shards, ANameInTwoArchivesNeedsTheArchives) {
   put("a.png", "2");
   const TarIndex index({one, pack("2.tar")});
   EXPECT_EQ(text(index.read("only.png")), "o");
-  EXPECT_EQ(problem(index, "a.png"), "is in 1.tar and in 2.tar: write 1.tar/a.png");
+  EXPECT_EQ(problem(index, "a.png"), "a.png: is in 1.tar and in 2.tar: write 1.tar/a.png");
   EXPECT_EQ(text(index.read("1.tar/a.png")), "1");
   EXPECT_EQ(text(index.read("2.tar/a.png")), "2");
 }
@@ -108,6 +116,53 @@ TEST_F(Shards, ABrokenArchiveIsAnError) {
   EXPECT_THAT(tests::message_of<DataError>([&] { TarIndex({path}).read("a.png"); }), HasSubstr("cut.tar: "));
 }
 
+// Every header is summed, so a bit that is wrong in one never hides a file.
+TEST_F(Shards, NoChangedBitOfAHeaderLosesAFile) {
+  for (const char* name : {"a.png", "b.png", "c.png"}) put(name, name);
+  const std::string path = pack("x.tar", "--format=ustar", "*"), good = tests::read_all(path);
+  for (const size_t header : {0, 1024, 2048}) {
+    for (size_t at = header; at < header + 512; at += 23) {
+      folder_.write("x.tar", std::string(good).replace(at, 1, 1, static_cast<char>(good[at] ^ 4)));
+      EXPECT_THAT(tests::message_of<DataError>([&] { TarIndex({path}); }),
+                  HasSubstr("must be a whole tar archive"))
+          << at;
+    }
+  }
+}
+
+TEST_F(Shards, AnArchiveHasItsEndAndNothingAfterIt) {
+  put("a.png", std::string(50'000, 'a'));
+  const std::string path = pack("x.tar", "--format=ustar -b 1", "*"), good = tests::read_all(path);
+  const auto problem = [&](const std::string& bytes) {
+    folder_.write("x.tar", bytes);
+    return tests::message_of<DataError>([&] { TarIndex({path}); });
+  };
+  EXPECT_EQ(problem(good.substr(0, good.size() - 512)), "(nothing was thrown)") << "one of two zero headers";
+  for (const size_t size : {good.size() - 513, good.size() - 1024, good.size() - 30'000})
+    EXPECT_THAT(problem(good.substr(0, size)),
+                StartsWith(path + ": what follows a.png: is cut off or damaged"))
+        << size;
+  EXPECT_THAT(problem(good + good), HasSubstr("is the end of the archive, and yet there is more"));
+  EXPECT_THAT(problem(good + std::string(1 << 20, '\0')), HasSubstr("has not been written completely"));
+}
+
+TEST_F(Shards, TwoFilesOfOneNameInAnArchiveAreAnError) {
+  put("a.png", "1");
+  pack("x.tar");
+  put("a.png", "2");
+  EXPECT_EQ(std::system(("cd '" + folder_ / "in" + "' && tar -rf ../x.tar a.png").c_str()), 0);
+  EXPECT_EQ(tests::message_of<DataError>([&] { TarIndex({folder_ / "x.tar"}); }),
+            folder_ /
+                "x.tar: holds a.png twice, and which one is meant is not known: unpack it, and pack it "
+                "again");
+}
+
+TEST_F(Shards, WhatIsNoFileIsNamed) {
+  ASSERT_EQ(::mkfifo((folder_ / "pipe.tar").c_str(), 0600), 0);
+  EXPECT_EQ(tests::message_of<DataError>([&] { TarIndex(tar_archives(folder_.path())); }),
+            folder_ / "pipe.tar: is a pipe (FIFO), must be a regular file");
+}
+
 TEST_F(Shards, SamplesAreFilesOfOneName) {
   fs::create_directories(folder_ / "shards");
   put("000.jpg", "j");
@@ -125,11 +180,21 @@ TEST_F(Shards, SamplesAreFilesOfOneName) {
   put("005.txt", "caf\xe9");
   put("006.gif", "g");
   put("006.json", "{");
+  put("007.gif", "g");
+  put("007.png", "p");
+  put("007.txt", "which?");
+  put("008.gif", "g");
+  put("008.caption", "this");
+  put("008.txt", "or that?");
+  put("009.gif", "g");
+  fs::create_hard_link(folder_ / "in/008.txt", folder_ / "in/009.txt");
+  put("010.gif", "g");
+  fs::create_symlink("009.txt", folder_ / "in/010.txt");
   put("README", "none of a sample's");
   pack("shards/1.tar");
 
   const auto all = read(folder_ / "shards");
-  ASSERT_EQ(all.size(), 3u);
+  ASSERT_EQ(all.size(), 4u);
   EXPECT_EQ(all[0].id, "000");
   EXPECT_EQ(all[0].image, "0.tar/000.jpg");
   EXPECT_EQ(all[0].turns.at(0).text, "<image>");
@@ -139,13 +204,19 @@ TEST_F(Shards, SamplesAreFilesOfOneName) {
   EXPECT_EQ(all[1].turns.at(1).text, "a dog");
   EXPECT_EQ(all[2].image, "1.tar/002.webp");
   EXPECT_EQ(all[2].turns.at(0).text, "<image> What?");
-  EXPECT_EQ(report_.records, 7u);
+  EXPECT_EQ(all[3].image, "1.tar/009.gif");
+  EXPECT_EQ(all[3].turns.at(1).text, "or that?");
+  EXPECT_EQ(report_.records, 11u);
   std::vector<std::string> reasons;
   for (const auto& [reason, drop] : report_.drops) reasons.push_back(reason + ": " + drop.first);
   EXPECT_THAT(reasons, ElementsAre(HasSubstr("<image> in the text, and no picture: 1.tar: 004"),
                                    HasSubstr("JSON of another form: 1.tar: 006"),
+                                   HasSubstr("a text that is a link to no file of the archive: pack the "
+                                             "file (tar --dereference): 1.tar: 010"),
                                    HasSubstr("no answer to the last question: 1.tar: 003"),
-                                   HasSubstr("text that is not UTF-8: 1.tar: 005")));
+                                   HasSubstr("text that is not UTF-8: 1.tar: 005"),
+                                   HasSubstr("two captions in one sample: 1.tar: 008"),
+                                   HasSubstr("two pictures in one sample: 1.tar: 007")));
   EXPECT_EQ(read(folder_ / "shards/0.tar").size(), 2u) << "one shard alone";
   fs::create_directories(folder_ / "empty");
   EXPECT_THAT(tests::message_of<DataError>([&] { read(folder_ / "empty"); }),

@@ -15,7 +15,7 @@ using files::Hash128;
 
 // The conversations in order, each under its number. The last record has the key of the whole and, as its
 // payload, this and the report.
-constexpr records::Kind kConversations{.name = "PLVLCONV", .version = 1, .remedy = "read the file again"};
+constexpr records::Kind kConversations{.name = "PLVLCONV", .version = 2, .remedy = "read the file again"};
 struct Head {
   uint64_t conversations;
   Hash128 content;

@@ -1,26 +1,41 @@
 #include "plugins/tasks/vlm/data/pictures.hpp"
 
-#include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <mutex>
 #include <set>
-#include <span>
+#include <string_view>
 #include <vector>
 
+#include "core/base/descriptor.hpp"
+#include "core/base/foreign.hpp"
 #include "plugins/tasks/common/files/error.hpp"
+#include "plugins/tasks/common/files/regular_file.hpp"
 
 namespace pipeline::vlm {
 namespace {
 
-std::vector<std::byte> read_file(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!file) throw ImageError(std::strerror(errno));
-  std::vector<std::byte> bytes(static_cast<size_t>(file.tellg()));
-  file.seekg(0).read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-  if (!file) throw ImageError("cannot be read to its end");
+std::vector<std::byte> read_file(const std::string& path) {
+  const Descriptor file(files::open_regular(path, O_RDONLY));
+  const off_t size = file ? ::lseek(file.fd(), 0, SEEK_END) : -1;
+  if (size < 0) throw files::system_error(path, "check the name and task.data.images");
+  if (static_cast<uint64_t>(size) > kMostFileBytes)
+    throw files::DataError(path + ": has " + std::to_string(size) + " bytes: may have " +
+                           std::to_string(kMostFileBytes));
+  std::vector<std::byte> bytes(static_cast<size_t>(size));
+  for (size_t filled = 0; filled < bytes.size();) {
+    const ssize_t got = ::pread(file.fd(), &bytes[filled], bytes.size() - filled, static_cast<off_t>(filled));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw files::system_error(path, "check the disk");
+    if (got == 0) throw files::DataError(path + ": has become shorter while it was being read");
+    filled += static_cast<size_t>(got);
+  }
   return bytes;
+}
+
+std::string_view text_of(const std::vector<std::byte>& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
 // A name from a data file must not lead out of the pictures' folder.
@@ -29,59 +44,75 @@ bool leads_out(const std::filesystem::path& name) {
   return normal.is_absolute() || (!normal.empty() && *normal.begin() == "..");
 }
 
+TarIndex index_of(const Pictures::Options& options, const files::Hooks& hooks) {
+  try {
+    return TarIndex(options.archives, hooks);
+  } catch (const files::DataError& error) {
+    throw files::DataError(error.what() +
+                           std::string(": it is read because pictures are looked for in the "
+                                       "*.tar files of ") +
+                           options.folder.string() + ": mend it, or move it away");
+  }
+}
+
 }  // namespace
 
-struct Pictures::Broken {
+struct Pictures::Said {
   std::mutex mutex;
-  std::set<std::string> names;
+  std::set<std::string> broken;  // names of pictures
+  std::set<std::string> notes;
 };
 
 Pictures::Pictures(Options options, const files::Hooks& hooks)
-    : options_(std::move(options)),
-      archives_(tar_archives(options_.folder), hooks),
-      broken_(std::make_shared<Broken>()) {}
+    : options_(std::move(options)), archives_(index_of(options_, hooks)), said_(std::make_shared<Said>()) {}
 
 std::vector<std::byte> Pictures::bytes(const std::string& name) const {
   if (leads_out(name)) throw ImageError("leads out of the pictures' folder");
-  try {
-    if (auto found = archives_.read(name)) return std::move(*found);
-  } catch (const files::DataError& error) {
-    throw ImageError(error.what());
-  }
-  return read_file(options_.folder / name);
+  if (auto found = archives_.read(name)) return std::move(*found);
+  return read_file((options_.folder / name).string());
+}
+
+void Pictures::note(const std::string& name, const std::string& text) const {
+  const std::lock_guard lock(said_->mutex);
+  if (!said_->notes.insert(text).second) return;
+  options_.warn((options_.folder / name).string() + ": " + text +
+                "; if others are like it, they are not named");
 }
 
 std::string Pictures::png(const std::string& name) const {
   try {
     return encode_png(squared(decode_image(bytes(name), options_.decode), options_.resize));
-  } catch (const ImageError&) {
+  } catch (const std::runtime_error&) {
     return {};  // load() has named it
   }
 }
 
 bool Pictures::load(const std::string& name, float* out,
                     const std::function<bool(const files::Hash128& content)>& is_known) const {
-  const std::filesystem::path path = options_.folder / name;
   std::string problem;
+  std::vector<std::byte> file;
   try {
-    const std::vector<std::byte> file = bytes(name);
-    if (is_known && is_known(files::hash128({reinterpret_cast<const char*>(file.data()), file.size()})))
-      return true;
-    resize_image(decode_image(file, options_.decode), options_.resize, out);
+    file = bytes(name);
+    if (is_known && is_known(files::hash128(text_of(file)))) return true;
+    DecodeOptions decode = options_.decode;
+    decode.note = [&](const std::string& text) { note(name, text); };
+    resize_image(decode_image(file, decode), options_.resize, out);
     return true;
   } catch (const ImageError& error) {
+    const std::string what = foreign::content(text_of(file).substr(0, foreign::kStart));
+    problem = (options_.folder / name).string() + ": " + (what.empty() ? error.what() : what);
+  } catch (const files::DataError& error) {  // names the file
     problem = error.what();
   }
-  if (options_.is_asked) throw files::DataError(path.string() + ": " + problem);
-  const std::lock_guard lock(broken_->mutex);
-  if (!broken_->names.insert(name).second) return false;
-  const uint64_t count = broken_->names.size();
+  if (options_.is_asked) throw files::DataError(problem);
+  const std::lock_guard lock(said_->mutex);
+  if (!said_->broken.insert(name).second) return false;
+  const uint64_t count = said_->broken.size();
   if (count > options_.most_broken)
-    throw files::DataError(path.string() + ": " + problem + ": " + std::to_string(count) +
-                           (count == 1 ? " picture" : " pictures") + " cannot be used, and " +
-                           std::to_string(options_.most_broken) +
+    throw files::DataError(problem + ": " + std::to_string(count) + (count == 1 ? " picture" : " pictures") +
+                           " cannot be used, and " + std::to_string(options_.most_broken) +
                            " may be: mend them, or raise task.data.max_broken_share");
-  options_.warn(path.string() + ": " + problem + ": its sample is skipped");
+  options_.warn(problem + ": its sample is skipped");
   return false;
 }
 

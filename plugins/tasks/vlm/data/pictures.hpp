@@ -16,11 +16,12 @@
 namespace pipeline::vlm {
 
 // Reads, decodes and resizes. A picture that cannot be used is named once and counted; more of them than
-// allowed are an error. Safe for concurrent use.
+// allowed are an error. What else pictures lose is said of the first. Safe for concurrent use.
 class Pictures {
  public:
   struct Options {
-    std::filesystem::path folder;  // its *.tar files are folders, too
+    std::filesystem::path folder;
+    std::vector<std::filesystem::path> archives;  // in which pictures are looked for first
     DecodeOptions decode;
     ResizeOptions resize;
     uint64_t most_broken = 0;                           // pictures
@@ -40,13 +41,14 @@ class Pictures {
   std::string png(const std::string& name) const;
 
  private:
-  struct Broken;
+  struct Said;
 
   std::vector<std::byte> bytes(const std::string& name) const;
+  void note(const std::string& name, const std::string& text) const;
 
   Options options_;
   TarIndex archives_;
-  std::shared_ptr<Broken> broken_;
+  std::shared_ptr<Said> said_;
 };
 
 }  // namespace pipeline::vlm

@@ -24,6 +24,7 @@ constexpr std::string_view kTexts[] = {"txt", "caption", "json"};
 // The files of one sample.
 struct Sample {
   std::string key, image, text, kind;  // kind: of kTexts
+  std::string problem;                 // why it cannot be used
 };
 
 // What the text says of the picture.
@@ -54,6 +55,36 @@ Conversation conversation_of(Sample&& sample, const CaptionColumns& columns) {
   return result;
 }
 
+bool is_one_of(const auto& kinds, std::string_view kind) {
+  return std::find(std::begin(kinds), std::end(kinds), kind) != std::end(kinds);
+}
+
+// Takes the file that the reader has come to into the sample; `kind` is what follows the first dot of its
+// name.
+void take_file(Sample& sample, TarReader& reader, std::string&& kind, const fs::path& shard) {
+  if (is_one_of(kPictures, kind)) {
+    if (!sample.image.empty()) sample.problem = "two pictures in one sample";
+    sample.image = shard.filename().string() + "/" + reader.name();
+    return;
+  }
+  if (!is_one_of(kTexts, kind)) return;
+  // Beside a plain caption, JSON is what a downloader has noted.
+  if (!sample.kind.empty() && kind == "json") return;
+  if (!reader.problem().empty()) {
+    sample.problem = "a text that is a link to no file of the archive: pack the file (tar --dereference)";
+    return;
+  }
+  if (!sample.kind.empty() && sample.kind != "json") sample.problem = "two captions in one sample";
+  if (reader.bytes() > kMostTextBytes)
+    throw DataError(shard.string() + ": " + reader.name() + ": has " + std::to_string(reader.bytes()) +
+                    " bytes: a text may have " + std::to_string(kMostTextBytes));
+  const std::vector<std::byte> text = reader.read();
+  sample.text.assign(reinterpret_cast<const char*>(text.data()), text.size());
+  sample.kind = std::move(kind);
+}
+
+}  // namespace
+
 std::vector<fs::path> shards_of(const fs::path& path) {
   if (!fs::is_directory(path)) return {path};
   std::vector<fs::path> shards = tar_archives(path);
@@ -61,14 +92,13 @@ std::vector<fs::path> shards_of(const fs::path& path) {
   return shards;
 }
 
-}  // namespace
-
 bool is_sharded(const fs::path& path) { return path.extension() == ".tar" || fs::is_directory(path); }
 
 text_pairs::SourceFile look_at_shards(const fs::path& path) {
   text_pairs::SourceFile result{.path = path.string(), .bytes = 0, .time = {}, .hash = {}};
   files::Hasher128 hasher;
   for (const fs::path& shard : shards_of(path)) {
+    TarReader archive(shard);  // says what it is, if it is none
     const uint64_t bytes = fs::file_size(shard);
     const int64_t time = fs::last_write_time(shard).time_since_epoch().count();
     hasher.update(shard.filename().string() + "\n" + std::to_string(bytes) + " " + std::to_string(time) +
@@ -90,6 +120,7 @@ void read_shards(const fs::path& path, const CaptionColumns& columns,
       if (!sample) return;
       ++report.records;
       const std::string where = archive + ": " + sample->key;
+      if (!sample->problem.empty()) return report.drop(sample->problem, where);
       try {
         if (first_invalid_utf8(sample->text) != std::string::npos)
           return report.drop("text that is not UTF-8", where);
@@ -106,22 +137,11 @@ void read_shards(const fs::path& path, const CaptionColumns& columns,
       if (dot == std::string::npos || dot == base) continue;  // no sample's, or hidden
       if (!sample || sample->key != name.substr(0, dot)) {
         finish();
-        sample = Sample{.key = name.substr(0, dot), .image = {}, .text = {}, .kind = {}};
+        sample = Sample{.key = name.substr(0, dot), .image = {}, .text = {}, .kind = {}, .problem = {}};
       }
       std::string kind = name.substr(dot + 1);
       std::transform(kind.begin(), kind.end(), kind.begin(), [](unsigned char c) { return std::tolower(c); });
-      if (std::find(std::begin(kPictures), std::end(kPictures), kind) != std::end(kPictures)) {
-        sample->image = archive + "/" + name;
-      } else if (std::find(std::begin(kTexts), std::end(kTexts), kind) != std::end(kTexts)) {
-        // Beside a plain caption, JSON is what a downloader has noted.
-        if (!sample->kind.empty() && kind == "json") continue;
-        if (reader.bytes() > kMostTextBytes)
-          throw DataError(shard.string() + ": " + name + ": has " + std::to_string(reader.bytes()) +
-                          " bytes: a text may have " + std::to_string(kMostTextBytes));
-        const std::vector<std::byte> text = reader.read();
-        sample->text.assign(reinterpret_cast<const char*>(text.data()), text.size());
-        sample->kind = std::move(kind);
-      }
+      take_file(*sample, reader, std::move(kind), shard);
       if (hooks.on_bytes) hooks.on_bytes(bytes + reader.position());
     }
     finish();

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <vector>
 
 #include "plugins/tasks/common/text_pairs/input.hpp"
 #include "plugins/tasks/vlm/data/conversation.hpp"
@@ -12,6 +13,8 @@ namespace pipeline::vlm {
 
 // A *.tar file, or a folder of such.
 bool is_sharded(const std::filesystem::path& path);
+// The file itself, or the folder's *.tar files. Throws DataError if it has none.
+std::vector<std::filesystem::path> shards_of(const std::filesystem::path& path);
 // With a hash of their names, sizes and times: they are too large to be read for it.
 text_pairs::SourceFile look_at_shards(const std::filesystem::path& path);
 

@@ -3,34 +3,47 @@
 #include <archive.h>
 #include <archive_entry.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <span>
 #include <tuple>
+
+#include "core/base/foreign.hpp"
+#include "plugins/tasks/common/files/regular_file.hpp"
 
 namespace pipeline::vlm {
 namespace {
 
 constexpr size_t kBlockBytes = size_t{1} << 14;
-constexpr uint64_t kMostBytes = uint64_t{1} << 30;  // of a file
+// At the end of an archive are two headers of zeros, and more of them up to a multiple of what its writer
+// writes at once.
+constexpr int64_t kLeastEnd = 512, kMostEnd = int64_t{1} << 20;
 
 // "./a/b" is "a/b": archives of `tar -c .` have such names.
 std::string normal(std::string_view name) { return std::filesystem::path(name).lexically_normal().string(); }
+
+// Names are UTF-8 or bytes, whatever the process's locale.
+const char* either(const char* utf8, const char* bytes) { return utf8 != nullptr ? utf8 : bytes; }
 
 }  // namespace
 
 TarReader::TarReader(const std::filesystem::path& path, uint64_t position)
     : path_(path),
-      fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)),
+      fd_(files::open_regular(path.string(), O_RDONLY)),
       archive_(archive_read_new(), &archive_read_free),
       start_(position) {
   if (fd_ < 0) throw files::system_error(path.string(), "check the path and its permissions");
   try {
     if (::lseek(fd_, static_cast<off_t>(position), SEEK_SET) < 0 ||
         archive_read_support_format_tar(archive_.get()) != ARCHIVE_OK ||
-        archive_read_open_fd(archive_.get(), fd_, kBlockBytes) != ARCHIVE_OK)
-      fail("its start");
+        archive_read_open_fd(archive_.get(), fd_, kBlockBytes) != ARCHIVE_OK) {
+      if (const std::string what = foreign::file(path); !what.empty())
+        throw files::DataError(path.string() + ": " + what);
+      fail("its start", "is no tar header");
+    }
   } catch (...) {
     ::close(fd_);
     throw;
@@ -42,44 +55,97 @@ TarReader::~TarReader() {
   ::close(fd_);
 }
 
-void TarReader::fail(const std::string& doing) {
-  const char* const problem = archive_error_string(archive_.get());
-  throw files::DataError(path_.string() + ": " + doing + ": " + (problem != nullptr ? problem : "no reason") +
+void TarReader::fail(const std::string& where, const std::string& problem) const {
+  throw files::DataError(path_.string() + ": " + where + ": " + problem +
                          ": must be a whole tar archive that is not compressed");
 }
 
 bool TarReader::next() {
   archive_entry* entry = nullptr;
+  const char* symbolic = nullptr;
+  const char* hard = nullptr;
+  const std::string where = name_.empty() ? "its start" : "what follows " + name_;
   do {
     const int status = archive_read_next_header(archive_.get(), &entry);
-    if (status == ARCHIVE_EOF) return false;
-    if (status < ARCHIVE_WARN) fail(name_.empty() ? "its start" : "what follows " + name_);
-  } while (archive_entry_filetype(entry) != AE_IFREG || archive_entry_hardlink(entry) != nullptr);
-  // Names are UTF-8 or bytes, whatever the process's locale.
-  const char* name = archive_entry_pathname_utf8(entry);
-  if (name == nullptr) name = archive_entry_pathname(entry);
-  if (name == nullptr) fail("the name of what follows " + name_);
+    if (status == ARCHIVE_EOF) {
+      check_end(where);
+      return false;
+    }
+    // After a header with a wrong sum the library would look for the next one, and what is between would be
+    // lost without a word. It warns of damage, too, and of names that the locale does not have (EILSEQ).
+    if (status != ARCHIVE_OK && (status != ARCHIVE_WARN || archive_errno(archive_.get()) != EILSEQ))
+      fail(where, "is cut off or damaged");
+    symbolic = either(archive_entry_symlink_utf8(entry), archive_entry_symlink(entry));
+    hard = either(archive_entry_hardlink_utf8(entry), archive_entry_hardlink(entry));
+  } while (symbolic == nullptr && hard == nullptr && archive_entry_filetype(entry) != AE_IFREG);
+  const char* const name = either(archive_entry_pathname_utf8(entry), archive_entry_pathname(entry));
+  if (name == nullptr) fail(where, "has no name");
   name_ = normal(name);
   position_ = start_ + static_cast<uint64_t>(archive_read_header_position(archive_.get()));
   bytes_ = static_cast<uint64_t>(archive_entry_size(entry));
+  problem_.clear();
+  is_elsewhere_ = false;
+  if (symbolic != nullptr) {
+    problem_ =
+        std::string("is a symbolic link to ") + symbolic + ": pack the file itself (tar --dereference)";
+    return true;
+  }
+  if (hard != nullptr) {
+    const auto target = files_.find(files::hash128(normal(hard)));
+    is_elsewhere_ = target != files_.end();
+    if (is_elsewhere_) {
+      std::tie(position_, bytes_) = target->second;
+    } else {
+      problem_ = std::string("is a hard link to ") + hard + ", which is not before it: pack the file itself";
+      return true;
+    }
+  }
+  if (!files_.try_emplace(files::hash128(name_), position_, bytes_).second)
+    throw files::DataError(path_.string() + ": holds " + name_ +
+                           " twice, and which one is meant is not known: unpack it, and pack it again");
   return true;
 }
 
+// That nothing is after the last file but zeros, and those are there.
+void TarReader::check_end(const std::string& where) const {
+  const auto at = static_cast<off_t>(start_) + archive_read_header_position(archive_.get());
+  struct stat status {};
+  if (::fstat(fd_, &status) != 0) throw files::system_error(path_.string(), "check the disk");
+  const int64_t left = status.st_size - at;
+  if (left < kLeastEnd) fail(where, "is cut off or damaged: the zeros that end an archive are not there");
+  std::vector<char> end(static_cast<size_t>(std::min(left, kMostEnd)));
+  const ssize_t got = ::pread(fd_, end.data(), end.size(), at);
+  if (got < 0) throw files::system_error(path_.string(), "check the disk");
+  end.resize(static_cast<size_t>(got));
+  if (std::any_of(end.begin(), end.end(), [](char c) { return c != 0; }))
+    fail(where, "is the end of the archive, and yet there is more: joined archives, or damage");
+  if (left > kMostEnd) fail(where, std::to_string(left) + " bytes of zeros: has not been written completely");
+}
+
 std::vector<std::byte> TarReader::read() {
-  if (bytes_ > kMostBytes)
-    throw files::DataError(path_.string() + ": " + name_ + ": has " + std::to_string(bytes_) +
-                           " bytes: may have " + std::to_string(kMostBytes));
+  const std::string where = path_.string() + ": " + name_ + ": ";
+  if (!problem_.empty()) throw files::DataError(where + problem_);
+  if (bytes_ > kMostFileBytes)
+    throw files::DataError(where + "has " + std::to_string(bytes_) + " bytes: may have " +
+                           std::to_string(kMostFileBytes));
+  if (is_elsewhere_) {
+    TarReader file(path_, position_);
+    if (!file.next()) throw files::DataError(where + "is not there any more: the archive has changed");
+    return file.read();
+  }
   std::vector<std::byte> content;
   const void* block = nullptr;
   size_t size = 0;
   la_int64_t offset = 0;
   int status = ARCHIVE_OK;
   while ((status = archive_read_data_block(archive_.get(), &block, &size, &offset)) == ARCHIVE_OK) {
-    content.resize(static_cast<size_t>(offset));  // a sparse file has holes
-    const auto* const begin = static_cast<const std::byte*>(block);
-    content.insert(content.end(), begin, begin + size);
+    const auto begin = static_cast<uint64_t>(offset);
+    if (begin > bytes_ || size > bytes_ - begin) break;
+    content.resize(begin);  // a sparse file has holes
+    const auto* const data = static_cast<const std::byte*>(block);
+    content.insert(content.end(), data, data + size);
   }
-  if (status != ARCHIVE_EOF || content.size() > bytes_) fail(name_);
+  if (status != ARCHIVE_EOF) fail(name_, "is cut off or damaged");
   content.resize(bytes_);
   return content;
 }
@@ -88,7 +154,7 @@ std::vector<std::filesystem::path> tar_archives(const std::filesystem::path& fol
   std::vector<std::filesystem::path> result;
   std::error_code ignored;  // who needs the folder finds out that it is not there
   for (const auto& entry : std::filesystem::directory_iterator(folder, ignored))
-    if (entry.path().extension() == ".tar" && entry.is_regular_file()) result.push_back(entry.path());
+    if (entry.path().extension() == ".tar" && !entry.is_directory(ignored)) result.push_back(entry.path());
   std::sort(result.begin(), result.end());
   return result;
 }
@@ -122,8 +188,8 @@ std::optional<std::vector<std::byte>> TarIndex::read(std::string_view name) cons
   if (const auto all = all_of(whole); !all.empty()) {
     const auto archive = [&](size_t i) { return archives_[all[i].archive].filename().string(); };
     if (all.size() > 1)
-      throw files::DataError("is in " + archive(0) + " and in " + archive(1) + ": write " + archive(0) + "/" +
-                             whole);
+      throw files::DataError(whole + ": is in " + archive(0) + " and in " + archive(1) + ": write " +
+                             archive(0) + "/" + whole);
     found = &all[0];
   } else if (const size_t slash = whole.find('/'); slash != std::string::npos) {
     for (const Entry& entry : all_of(whole.substr(slash + 1)))

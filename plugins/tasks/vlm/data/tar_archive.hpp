@@ -7,6 +7,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "plugins/tasks/common/files/error.hpp"
@@ -16,7 +18,10 @@ struct archive;
 
 namespace pipeline::vlm {
 
-// One file after the other, of an archive that is not compressed. Not safe for concurrent use.
+inline constexpr uint64_t kMostFileBytes = uint64_t{1} << 30;  // of what is read as a whole, a picture
+
+// One file after the other, of an archive that is whole and not compressed: every header has its sum, no name
+// is there twice, and after the last file come the zeros that end an archive. Not safe for concurrent use.
 class TarReader {
  public:
   // `position`: of a file, as position() gave it; 0: the first. Throws files::DataError, as all here do.
@@ -25,22 +30,32 @@ class TarReader {
   TarReader(const TarReader&) = delete;
   TarReader& operator=(const TarReader&) = delete;
 
-  // On to the next file; false at the end. What is not a file is passed over.
+  // On to the next file or link; false at the end. Folders and devices are passed over.
   bool next();
   const std::string& name() const { return name_; }
+  // Of the file, which for a hard link is the one that it stands for. It must have come before.
   uint64_t position() const { return position_; }
   uint64_t bytes() const { return bytes_; }
+  // What is wrong with a link that stands for no file here, in a clause. read() throws it.
+  const std::string& problem() const { return problem_; }
   // The file's content, once.
   std::vector<std::byte> read();
 
  private:
-  [[noreturn]] void fail(const std::string& doing);
+  struct NameHash {
+    size_t operator()(const files::Hash128& name) const { return name.low; }
+  };
+
+  void check_end(const std::string& where) const;
+  [[noreturn]] void fail(const std::string& where, const std::string& problem) const;
 
   std::filesystem::path path_;
   int fd_;
   std::unique_ptr<archive, int (*)(archive*)> archive_;
   uint64_t start_, position_ = 0, bytes_ = 0;
-  std::string name_;
+  std::string name_, problem_;
+  bool is_elsewhere_ = false;  // the content: that of a hard link
+  std::unordered_map<files::Hash128, std::pair<uint64_t, uint64_t>, NameHash> files_;  // position and bytes
 };
 
 // The *.tar files of a folder, in the order of their names.
@@ -54,7 +69,7 @@ class TarIndex {
 
   bool empty() const { return entries_.empty(); }
   // `name`: within an archive, or after the archive's file name and a slash. Nothing if no archive has it.
-  // Throws DataError also if several archives have it.
+  // Throws DataError also if several archives have it, or if it is a link to nothing in its archive.
   std::optional<std::vector<std::byte>> read(std::string_view name) const;
 
  private:

@@ -16,6 +16,7 @@
 
 #include "generation/generate.hpp"
 #include "hugging_face/weights.hpp"
+#include "plugins/tasks/vlm/data/shards.hpp"
 #include "plugins/tasks/vlm/model/folders.hpp"
 #include "plugins/tasks/vlm/model/seeing_decoder.hpp"
 #include "plugins/tasks/vlm/task/majority.hpp"
@@ -65,13 +66,18 @@ void VlmTask::open_split(Split split, const fs::path& file, const fs::path& imag
                              .answer_required = split != Split::kTest},
                             hooks);
   if (!store.report().empty()) context().warn(store.report());
+  const bool asked = split == Split::kTest && is_asked();
   pictures_[static_cast<size_t>(split)].emplace(
       Pictures::Options{
           .folder = images,
+          // Shards hold their pictures: what else lies beside them is none of theirs.
+          .archives = asked              ? std::vector<fs::path>()
+                      : is_sharded(file) ? shards_of(file)
+                                         : tar_archives(images),
           .decode = decode_options(data),
           .resize = resize_options(config().vision),
           .most_broken = static_cast<uint64_t>(data.max_broken_share * static_cast<double>(store.size())),
-          .is_asked = split == Split::kTest && is_asked(),
+          .is_asked = asked,
           .warn = [&](const std::string& line) { context().warn(line); }},
       hooks);
 }

@@ -1,0 +1,65 @@
+// Pictures that cannot be used, and what is said of them.
+#include "plugins/tasks/vlm/data/pictures.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <array>
+
+#include "tests/support/test_files.hpp"
+#include "tests/vlm/pictures.hpp"
+
+namespace pipeline::vlm {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+class UnusablePictures : public testing::Test {
+ protected:
+  // What is said of one, or "" if it can be used.
+  std::string said(const std::string& name) {
+    std::string warning;
+    const Pictures pictures({.folder = folder_.path(),
+                             .archives = tar_archives(folder_.path()),
+                             .decode = {},
+                             .resize = {.size = 1},
+                             .most_broken = 1,
+                             .is_asked = false,
+                             .warn = [&](const std::string& line) { warning = line; }});
+    std::array<float, 3> pixels{};
+    const bool is_loaded = pictures.load(name, pixels.data());
+    EXPECT_EQ(is_loaded, warning.empty());
+    return warning;
+  }
+
+  tests::FilesFolder folder_;
+};
+
+TEST_F(UnusablePictures, AreNamedForWhatTheyAre) {
+  folder_.write("good.png", tests::picture("colour8.png"));
+  EXPECT_EQ(said("good.png"), "");
+  EXPECT_THAT(said("none.png"), StartsWith(folder_ / "none.png: No such file or directory: "));
+  EXPECT_THAT(said("../x.png"), HasSubstr("leads out of the pictures' folder"));
+  folder_.write("text.png", "hello");
+  EXPECT_THAT(said("text.png"), StartsWith(folder_ / "text.png: no picture in a known format"));
+  folder_.write("lfs.png", "version https://git-lfs.github.com/spec/v1\noid sha256:" + std::string(64, '7') +
+                               "\nsize 5171\n");
+  EXPECT_THAT(said("lfs.png"), StartsWith(folder_ / "lfs.png: is a Git LFS pointer"));
+  ASSERT_EQ(::mkfifo((folder_ / "pipe.png").c_str(), 0600), 0);
+  EXPECT_EQ(said("pipe.png"),
+            folder_ / "pipe.png: is a pipe (FIFO), must be a regular file: its sample is skipped");
+}
+
+TEST_F(UnusablePictures, AnArchiveThatIsReadForThemSaysWhy) {
+  folder_.write("beside.tar", "no archive");
+  EXPECT_EQ(tests::message_of<files::DataError>([&] { said("a.png"); }),
+            folder_ /
+                    "beside.tar: its start: is no tar header: must be a whole tar archive that is not "
+                    "compressed: it is read because pictures are looked for in the *.tar files of " +
+                folder_.path() + ": mend it, or move it away");
+}
+
+}  // namespace
+}  // namespace pipeline::vlm
