@@ -1,11 +1,13 @@
 """Records what Pillow and transformers make of pictures, as the fixtures of tests/vlm: run with requirements.txt installed.
 
 pictures/*: files of every format and mode. fixtures/pictures.json: their pixels by Pillow. fixtures/squares.json: pictures of a formula,
-resized, and as the processors of CLIP, SigLIP and LLaVA leave them.
+resized, and as the processors of CLIP, SigLIP and LLaVA leave them. fixtures/damaged.json: a bit changed in a GIF or PNG, and the sum of
+the pixels that Pillow sees then, or null where it sees no picture.
 """
 import io
 import json
 import os
+import random
 import struct
 import warnings
 import zlib
@@ -195,8 +197,6 @@ def record_pictures():
         with open(os.path.join(folder, name), "wb") as file:
             file.write(data)
         image = ImageOps.exif_transpose(Image.open(io.BytesIO(data)))
-        if image.mode == "I;16":  # Pillow would clip it
-            image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
         if name == "grey2-clear.png":  # Pillow scales the pixels to 8 bits, but not the transparent grey
             image.info["transparency"] *= 85
         record = {"name": name, **pixels(image.convert("RGB"))}
@@ -206,6 +206,23 @@ def record_pictures():
             under.paste(rgba, mask=rgba.getchannel("A"))
             record["over_white"] = under.tobytes().hex()
         records.append(record)
+    return records
+
+
+def record_damaged():
+    chance, records = random.Random(1), []
+    for name, data in (*pngs(), *gifs()):
+        for _ in range(12):
+            at, bit = chance.randrange(len(data)), chance.randrange(8)
+            changed = bytearray(data)
+            changed[at] ^= 1 << bit
+            try:
+                image = Image.open(io.BytesIO(bytes(changed)))
+                image.load()
+                seen = zlib.crc32(ImageOps.exif_transpose(image).convert("RGB").tobytes())
+            except Exception:
+                seen = None
+            records.append({"name": name, "at": at, "bit": bit, "seen": seen})
     return records
 
 
@@ -235,7 +252,7 @@ def record_squares():
 def main():
     warnings.simplefilter("ignore")
     os.makedirs(os.path.join(FOLDER, "fixtures"), exist_ok=True)
-    for name, records in (("pictures", record_pictures()), ("squares", record_squares())):
+    for name, records in (("pictures", record_pictures()), ("damaged", record_damaged()), ("squares", record_squares())):
         with open(os.path.join(FOLDER, "fixtures", name + ".json"), "w", encoding="ascii") as file:
             json.dump(records, file, separators=(",", ":"))
             file.write("\n")

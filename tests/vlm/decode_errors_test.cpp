@@ -1,5 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <zlib.h>
+
+#include <cstdio>
+
+#include <jpeglib.h>  // after <cstdio>, which it needs
 
 #include "tests/vlm/pictures.hpp"
 
@@ -23,6 +28,25 @@ std::string error_of(const std::string& bytes, const DecodeOptions& options = {}
 
 std::string with(std::string bytes, size_t at, const std::string& replacement) {
   return bytes.replace(at, replacement.size(), replacement);
+}
+
+std::string chunk(const std::string& name, const std::string& data) {
+  const std::string summed = name + data;
+  const auto number = [](uint64_t value) {
+    std::string text;
+    for (int shift = 24; shift >= 0; shift -= 8) text += static_cast<char>(value >> shift & 255);
+    return text;
+  };
+  return number(data.size()) + summed +
+         number(::crc32(0, reinterpret_cast<const Bytef*>(summed.data()), static_cast<uInt>(summed.size())));
+}
+
+std::string packed(const std::string& data) {
+  uLongf size = ::compressBound(data.size());
+  std::string out(size, '\0');
+  ::compress(reinterpret_cast<Bytef*>(out.data()), &size, reinterpret_cast<const Bytef*>(data.data()),
+             data.size());
+  return out.substr(0, size);
 }
 
 TEST(DecodeErrors, UnknownFormatsShowTheirFirstBytes) {
@@ -67,7 +91,65 @@ TEST(DecodeErrors, ManyEmptyScansAreRefused) {
   const size_t scan = bytes.rfind(std::string("\xff\xda\0\x0c\x03", 5)), end = bytes.find("\xff\xc4", scan);
   std::string repeated = bytes.substr(0, scan);
   for (int i = 0; i < 600; ++i) repeated += bytes.substr(scan, end - scan);
-  EXPECT_EQ(error_of(repeated + "\xff\xd9"), "JPEG, 18x10 pixels: broken: more than 500 scans");
+  EXPECT_EQ(error_of(repeated + "\xff\xd9"),
+            "JPEG, 18x10 pixels: broken: more than 500 scans, which is for its size too much work");
+}
+
+// A grey picture of one colour, and its last scan 20 times more.
+TEST(DecodeErrors, ALargePictureMayHaveFewScans) {
+  constexpr int kSide = 5200;
+  jpeg_compress_struct info{};
+  jpeg_error_mgr errors{};
+  info.err = jpeg_std_error(&errors);
+  jpeg_create_compress(&info);
+  unsigned char* out = nullptr;
+  unsigned long size = 0;  // NOLINT(google-runtime-int): the library's
+  jpeg_mem_dest(&info, &out, &size);
+  info.image_width = info.image_height = kSide;
+  info.input_components = 1;
+  info.in_color_space = JCS_GRAYSCALE;
+  jpeg_set_defaults(&info);
+  jpeg_simple_progression(&info);
+  jpeg_start_compress(&info, TRUE);
+  std::vector<unsigned char> line(kSide, 127);
+  JSAMPROW row = line.data();
+  for (int y = 0; y < kSide; ++y) jpeg_write_scanlines(&info, &row, 1);
+  jpeg_finish_compress(&info);
+  const std::string bytes(reinterpret_cast<const char*>(out), size);
+  jpeg_destroy_compress(&info);
+  std::free(out);
+
+  const size_t scan = bytes.rfind("\xff\xda");
+  const std::string last = bytes.substr(scan, bytes.size() - 2 - scan);
+  std::string repeated = bytes.substr(0, bytes.size() - 2);
+  for (int i = 0; i < 20; ++i) repeated += last;
+  EXPECT_EQ(error_of(repeated + "\xff\xd9"),
+            "JPEG, 5200x5200 pixels: broken: more than 20 scans, which is for its size too much work");
+}
+
+// A PNG of 9x8 grey pixels with these chunks before its data, which begin with `packed`.
+std::string png_with(const std::string& chunks, const std::string& packed) {
+  const std::string bytes = picture("grey8.png");
+  return bytes.substr(0, 33) + chunks + chunk("IDAT", packed) + chunk("IEND", "");
+}
+
+TEST(DecodeErrors, PngsWithFarMoreDataThanPixels) {
+  const std::string pixels(8 * 10, '\0');
+  EXPECT_EQ(error_of(png_with("", packed(pixels))), "");
+  EXPECT_EQ(error_of(png_with("", packed(pixels + std::string(100'000, '\0')))), "") << "as in Pillow";
+  EXPECT_EQ(error_of(png_with("", packed(pixels + std::string(50'000'000, '\0')))),
+            "PNG, 9x8 pixels: broken: it has far more data than its pixels are made of");
+  const std::string xmp =
+      std::string("XML:com.adobe.xmp\0\1\0\0\0", 22) + packed(std::string(2'000'000, ' '));
+  EXPECT_EQ(error_of(png_with(chunk("iTXt", xmp), packed(pixels))),
+            "PNG, 9x8 pixels: broken: its XMP data unpack to more than 1048576 bytes");
+}
+
+TEST(DecodeErrors, PngsThatLoseTransparencyOrRotation) {
+  EXPECT_EQ(error_of(png_with(chunk("tRNS", std::string(3, '\0')), packed(std::string(80, '\0')))),
+            "PNG: broken: tRNS: invalid");
+  const std::string turned = picture("turned6.png");
+  EXPECT_EQ(error_of(with(turned, turned.find("eXIf") + 8, "x")), "PNG: broken: eXIf: CRC error");
 }
 
 TEST(DecodeErrors, DamagedPngs) {
@@ -83,8 +165,14 @@ TEST(DecodeErrors, DamagedWebpsAndGifs) {
             "WebP, 17x11 pixels: broken: its first frame cannot be decoded");
   EXPECT_EQ(error_of(with(webp, 12, "JUNK")), "WebP: broken: its parts do not fit together");
   const std::string gif = picture("plain.gif");
-  EXPECT_EQ(error_of(with(gif, 61, "?")), "GIF: broken: Wrong record type detected");
   EXPECT_EQ(error_of(with(gif, 61, ";")), "GIF, 15x10 pixels: broken: no frame");
+  EXPECT_EQ(error_of(std::string(gif).insert(61, "??")), "") << "passed over, as in Pillow";
+  EXPECT_EQ(error_of(with(gif, 61 + 10, "\x0d")), "GIF, 15x10 pixels: broken: codes of 13 bits");
+  // The first code, of five bits, clears the table; then 31 is none, and 17 is the end.
+  EXPECT_EQ(error_of(with(gif, 61 + 12, "\xf0\x03")),
+            "GIF, 15x10 pixels: broken: a code that stands for nothing");
+  EXPECT_EQ(error_of(with(gif, 61 + 12, "\x30\x02")),
+            "GIF, 15x10 pixels: broken: its data end before its pixels do");
 }
 
 TEST(DecodeErrors, PicturesWithoutPixels) {

@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <zlib.h>
 
 #include <thread>
 
@@ -31,6 +32,26 @@ TEST(Decode, PixelsArePillows) {
   }
 }
 
+// A GIF with a changed bit is a picture where it is one to Pillow, and has the same pixels. A PNG has sums,
+// which are all checked here, and in part there.
+TEST(Decode, DamageIsNeverTakenForPixels) {
+  for (const auto& record : recorded("damaged.json")) {
+    const std::string name = record.at("name");
+    SCOPED_TRACE(record.dump());
+    std::string bytes = picture(name);
+    char& changed = bytes[record.at("at").get<size_t>()];
+    changed = static_cast<char>(changed ^ 1 << record.at("bit").get<int>());
+    nlohmann::json seen = nullptr;
+    try {
+      const Image image = decode(bytes, {.background = std::nullopt});
+      seen = ::crc32(0, image.pixels.data(), static_cast<uInt>(image.pixels.size()));
+    } catch (const pipeline::vlm::ImageError&) {
+      if (name.ends_with(".png")) continue;
+    }
+    EXPECT_EQ(seen, record.at("seen"));
+  }
+}
+
 TEST(Decode, TheBackgroundShowsThroughTransparentPixelsOnly) {
   const std::string bytes =
       picture("palette2-interlaced.png");  // its colours 0 to 3, of which 1 is transparent
@@ -56,9 +77,20 @@ TEST(Decode, DamagedExifDataTurnNothing) {
        {std::pair(tiff, "XX"), std::pair(tiff + 4, "\xff\xff"), std::pair(tiff + 7, "\xf0"),
         std::pair(tag, "\x02"), std::pair(tag + 3, "\x02"), std::pair(tag + 7, "\x02"),
         std::pair(tag + 9, "\x09")}) {
-    const Image upright = decode(std::string(bytes).replace(at, std::string(value).size(), value));
+    std::string note;
+    const Image upright = decode(std::string(bytes).replace(at, std::string(value).size(), value),
+                                 {.note = [&](const std::string& text) { note = text; }});
     EXPECT_EQ(upright.width, 18) << "byte " << at - tiff << " of the EXIF data";
+    const bool states_another = at == tag || at == tag + 9;
+    EXPECT_EQ(note,
+              states_another ? "" : "its EXIF data are damaged: if they said how to turn it, that is lost");
   }
+}
+
+TEST(Decode, GreyThatIsCutOffIsSaid) {
+  std::string note;
+  decode(picture("grey16.png"), {.note = [&](const std::string& text) { note = text; }});
+  EXPECT_EQ(note, "of its 16 bits of grey what is above 255 is white, as in Pillow: convert it to 8 bits");
 }
 
 TEST(Decode, IsTheSameInManyThreads) {

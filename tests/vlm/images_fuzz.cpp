@@ -18,11 +18,11 @@ void require(bool holds, const char* what) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  constexpr DecodeOptions kOptions{.max_pixels = 100'000};  // larger ones take long, and are no different
+  const DecodeOptions options{.max_pixels = 100'000};  // larger ones take long, and are no different
   try {
-    const Image image = decode_image(std::as_bytes(std::span(data, size)), kOptions);
+    const Image image = decode_image(std::as_bytes(std::span(data, size)), options);
     require(image.width > 0 && image.height > 0, "a picture has pixels");
-    require(static_cast<uint64_t>(image.width * image.height) <= kOptions.max_pixels,
+    require(static_cast<uint64_t>(image.width * image.height) <= options.max_pixels,
             "no more than are allowed");
     require(image.pixels.size() == static_cast<size_t>(image.width * image.height * 3),
             "three bytes a pixel");

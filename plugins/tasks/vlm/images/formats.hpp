@@ -13,12 +13,19 @@ namespace pipeline::vlm {
 
 using Bytes = std::span<const uint8_t>;
 
+// 1 to 8, as in EXIF; 1 where nothing is stated, or where the data are damaged: then the picture itself is
+// all right.
+struct Orientation {
+  int value = 1;
+  bool is_damaged = false;
+};
+
 // A picture as its file has it.
 struct Decoded {
   int64_t width = 0, height = 0;
   int64_t channels = 3;         // 4: with alpha
   std::vector<uint8_t> pixels;  // (height, width, channels)
-  int orientation = 1;          // EXIF's
+  Orientation orientation;
 
   // Takes the memory for the pixels, once the size is known to be within the limits.
   void allocate(int64_t w, int64_t h, int64_t c) {

@@ -72,7 +72,9 @@ ImageError broken(const char* format, int64_t width, int64_t height, const std::
 Image decode_image(std::span<const std::byte> bytes, const DecodeOptions& options) {
   Decoded decoded = decode({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, options);
   if (decoded.channels == 4) remove_alpha(decoded.pixels, options.background);
-  return upright({decoded.width, decoded.height, std::move(decoded.pixels)}, decoded.orientation);
+  if (decoded.orientation.is_damaged && options.note)
+    options.note("its EXIF data are damaged: if they said how to turn it, that is lost");
+  return upright({decoded.width, decoded.height, std::move(decoded.pixels)}, decoded.orientation.value);
 }
 
 }  // namespace pipeline::vlm

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -40,13 +41,14 @@ struct DecodeOptions {
   // What shows through transparent pixels. Without one alpha is dropped, as Pillow's convert("RGB") does:
   // then the colours show that transparent pixels happen to have, which are black in many files.
   std::optional<Color> background = Color{255, 255, 255};
+  // What a picture loses although it can be used; optional.
+  std::function<void(const std::string&)> note = nullptr;
 };
 
 // The picture in a JPEG, PNG, WebP or GIF file, told apart by content; the first frame of an animation. It is
 // upright: the orientation that EXIF data state is applied. Pixels are those of Pillow's convert("RGB") and
-// ImageOps.exif_transpose, except that 16-bit grey is scaled to 8 bits where Pillow clips it. Throws
-// ImageError: for unknown formats, broken and truncated files, and sizes beyond the limits, which are checked
-// before memory for pixels is taken. Thread-safe.
+// ImageOps.exif_transpose. Throws ImageError: for unknown formats, broken and truncated files, and sizes
+// beyond the limits, which are checked before memory for pixels is taken. Thread-safe.
 Image decode_image(std::span<const std::byte> bytes, const DecodeOptions& options = {});
 
 // A PNG file with these pixels.

@@ -17,8 +17,9 @@
 namespace pipeline::vlm {
 namespace {
 
-constexpr int kMaxScans =
-    500;  // of a progressive file; each costs a pass over all pixels, even if it is empty
+// Of a progressive file: each costs a pass over all pixels, even if it is empty. Encoders make up to 18; a
+// picture may have more as long as all passes together are over so many pixels, which takes a second.
+constexpr uint64_t kScans = 20, kMaxScans = 500, kMaxScannedPixels = uint64_t{1} << 29;
 constexpr int kExifMarker = JPEG_APP0 + 1;  // and XMP's
 
 class JpegReader {
@@ -59,6 +60,8 @@ class JpegReader {
   Decoded read(const DecodeOptions& options) {
     step([this] { return jpeg_read_header(&info_, TRUE) == JPEG_HEADER_OK; });
     check_size("JPEG", info_.image_width, info_.image_height, options);
+    const uint64_t pixels = uint64_t{info_.image_width} * info_.image_height;
+    max_scans_ = static_cast<int>(std::clamp(kMaxScannedPixels / pixels, kScans, kMaxScans));
     const bool four_inks = info_.jpeg_color_space == JCS_CMYK || info_.jpeg_color_space == JCS_YCCK;
     info_.out_color_space = four_inks ? JCS_CMYK : JCS_RGB;
 
@@ -94,8 +97,9 @@ class JpegReader {
   }
 
   void check_scans() {
-    if (info_.input_scan_number <= kMaxScans) return;
-    std::snprintf(message_, sizeof(message_), "more than %d scans", kMaxScans);
+    if (info_.input_scan_number <= max_scans_) return;
+    std::snprintf(message_, sizeof(message_), "more than %d scans, which is for its size too much work",
+                  max_scans_);
     std::longjmp(failed_, 1);
   }
 
@@ -117,7 +121,7 @@ class JpegReader {
     return calls() ? kDone : kTruncated;
   }
 
-  int orientation() const {
+  Orientation orientation() const {
     constexpr std::string_view kExif("Exif\0\0", 6), kXmp("http://ns.adobe.com/xap/1.0/\0", 29);
     Bytes exif, xmp;
     for (const auto* marker = info_.marker_list; marker != nullptr; marker = marker->next) {
@@ -148,6 +152,7 @@ class JpegReader {
   jpeg_progress_mgr monitor_{};
   std::jmp_buf failed_{};
   char message_[JMSG_LENGTH_MAX] = "";
+  int max_scans_ = kMaxScans;
 };
 
 }  // namespace

@@ -33,24 +33,27 @@ constexpr uint64_t kEntryBytes = 12;  // tag, type, count, value
 
 int valid(uint32_t value) { return value >= 1 && value <= 8 ? static_cast<int>(value) : 1; }
 
-// None where the data do not state one.
-std::optional<int> exif_orientation(Bytes exif) {
+// None where the data do not state one, with `is_damaged` set if they may have.
+std::optional<int> exif_orientation(Bytes exif, bool& is_damaged) {
   using std::string_view;
   const auto starts_with = [&exif](string_view text) {
     return exif.size() >= text.size() && std::equal(text.begin(), text.end(), exif.begin());
   };
   while (starts_with({"Exif\0\0", 6})) exif = exif.subspan(6);
+  is_damaged = !exif.empty();
   if (!starts_with({"II*\0", 4}) && !starts_with({"MM\0*", 4})) return std::nullopt;
   const Tiff tiff(exif);
   if (!tiff.holds(4, 4)) return std::nullopt;
   const uint64_t directory = tiff.number(4, 4);
   if (!tiff.holds(directory, 2)) return std::nullopt;
   const uint64_t entries = tiff.number(directory, 2);
-  for (uint64_t i = 0, at = directory + 2; i < entries && tiff.holds(at, kEntryBytes);
-       ++i, at += kEntryBytes) {
+  uint64_t at = directory + 2;
+  is_damaged = !tiff.holds(at, entries * kEntryBytes);
+  for (uint64_t i = 0; i < entries && tiff.holds(at, kEntryBytes); ++i, at += kEntryBytes) {
     if (tiff.number(at, 2) != kOrientationTag) continue;
     const uint32_t type = tiff.number(at + 2, 2), count = tiff.number(at + 4, 4);
-    if ((type != kShort && type != kLong) || count != 1) return 1;
+    is_damaged = (type != kShort && type != kLong) || count != 1;
+    if (is_damaged) return std::nullopt;
     return valid(tiff.number(at + 8, type == kShort ? 2 : 4));
   }
   return std::nullopt;
@@ -75,9 +78,10 @@ int xmp_orientation(Bytes xmp) {
 
 }  // namespace
 
-int stated_orientation(Bytes exif, Bytes xmp) {
-  const auto stated = exif_orientation(exif);
-  return stated ? *stated : xmp_orientation(xmp);
+Orientation stated_orientation(Bytes exif, Bytes xmp) {
+  bool is_damaged = false;
+  if (const auto stated = exif_orientation(exif, is_damaged)) return {*stated};
+  return {xmp_orientation(xmp), is_damaged};
 }
 
 Image upright(Image image, int orientation) {

@@ -4,10 +4,9 @@
 
 namespace pipeline::vlm {
 
-// The orientation (1 to 8) that EXIF data state, or, where these have none, XMP data: as Pillow's
-// exif_transpose has it. 1 where neither does or they are damaged, since the picture itself is all right
-// then.
-int stated_orientation(Bytes exif, Bytes xmp);
+// The orientation that EXIF data state, or, where these have none, XMP data: as Pillow's exif_transpose has
+// it.
+Orientation stated_orientation(Bytes exif, Bytes xmp);
 
 // The picture as it is to be looked at.
 Image upright(Image image, int orientation);

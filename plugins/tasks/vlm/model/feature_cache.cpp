@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 using files::Hash128;
 
 constexpr records::Kind kFeatures{
-    .name = "PLVLFEAT", .version = 1, .remedy = "the pictures are encoded again"};
+    .name = "PLVLFEAT", .version = 2, .remedy = "the pictures are encoded again"};
 constexpr uint64_t kLeastFresh = uint64_t{1} << 23;  // bytes held in memory before the files are read again
 constexpr uint64_t kFreshShare = 16;                 // and of what the files have one in so many
 
