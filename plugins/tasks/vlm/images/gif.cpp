@@ -13,9 +13,9 @@ namespace pipeline::vlm {
 namespace {
 
 // Rows in the order in which a frame has them.
-class Rows {
+class RowOrder {
  public:
-  Rows(int64_t height, bool is_interlaced)
+  RowOrder(int64_t height, bool is_interlaced)
       : height_(height), passes_(is_interlaced ? std::span<const Pass>(kInterlaced) : kWhole) {}
 
   int64_t row() const { return row_; }
@@ -63,7 +63,7 @@ class GifReader {
 
     // Where the frame does not reach the screen has the transparent colour, or the first one.
     indices_.assign(static_cast<size_t>(width_ * height_), static_cast<uint8_t>(std::max(transparent_, 0)));
-    unpack(Rows(frame_height_, (frame_flags & 0x40) != 0));
+    unpack(RowOrder(frame_height_, (frame_flags & 0x40) != 0));
     return colored();
   }
 
@@ -131,7 +131,7 @@ class GifReader {
   }
 
   // LZW: codes of growing width, each for a string that is that of an earlier code and one index more.
-  void unpack(Rows rows) {
+  void unpack(RowOrder rows) {
     const int bits = byte();
     if (bits > kMostBits) fail("codes of " + std::to_string(bits) + " bits");
     const int clear = 1 << bits, end = clear + 1;
