@@ -19,6 +19,12 @@ void wait_for_line(int pipe) {
   ASSERT_EQ(::read(pipe, &byte, 1), 1);
 }
 
+// As ulimit -f sets it: the write that goes beyond fails, and is reported like any other.
+TEST(Signals, ALimitOnFilesDoesNotEndARun) {
+  const Signals signals;
+  EXPECT_EQ(::raise(SIGXFSZ), 0);
+}
+
 // The exit code of a rank that gets SIGTERM from each of these in turn: 75 if it was not ended by them.
 int exit_code_after(bool supervised, std::initializer_list<From> senders) {
   int ready[2], go[2];

@@ -15,7 +15,7 @@ std::atomic<int> first_signal{0};
 std::atomic<int> from_supervisor{0}, direct{0};  // how many
 pid_t supervisor = 0;                            // 0: none
 static_assert(std::atomic<int>::is_always_lock_free, "a handler must not wait");
-struct sigaction previous[std::size(kSignals)], previous_pipe;
+struct sigaction previous[std::size(kSignals)], previous_pipe, previous_limit;
 bool are_ignored = false;
 
 void on_signal(int signal, siginfo_t* info, void*) {
@@ -46,12 +46,14 @@ Signals::Signals(bool supervised) {
   struct sigaction ignore {};
   ignore.sa_handler = SIG_IGN;
   ::sigaction(SIGPIPE, &ignore, &previous_pipe);
+  ::sigaction(SIGXFSZ, &ignore, &previous_limit);
 }
 
 Signals::~Signals() {
   if (are_ignored) return;
   for (size_t i = 0; i < std::size(kSignals); ++i) ::sigaction(kSignals[i], &previous[i], nullptr);
   ::sigaction(SIGPIPE, &previous_pipe, nullptr);
+  ::sigaction(SIGXFSZ, &previous_limit, nullptr);
 }
 
 void Signals::ignore() {

@@ -1,6 +1,7 @@
 // Signals as a flag that the loop looks at between steps: nothing is saved inside a handler. The first
 // SIGINT, SIGTERM, SIGUSR1 or SIGHUP (unless it is ignored, as under nohup) asks for a checkpoint and exit
-// code 75; the second one leaves at once. A console that goes away (SIGPIPE) does not end a run.
+// code 75; the second one leaves at once. A console that goes away (SIGPIPE) does not end a run,
+// and where a file may not grow (SIGXFSZ), the write fails.
 #pragma once
 
 #include <string>
