@@ -171,17 +171,44 @@ TEST_F(Summarization, AnEvaluationCountsTheSamplesThatHaveASummary) {
   EXPECT_THAT(none.err,
               HasSubstr("none of the 3 samples of this split has a summary in the column 'summary'"));
   EXPECT_THAT(none.err, HasSubstr("use `predict`"));
+  std::string said;
   const auto figures = [&](const std::string& rows) {
     write_text(path("test.csv"), "id,document,summary\n" + rows);
     const Result result = call("evaluate");
     EXPECT_EQ(result.code, 0) << result.err;
+    said = result.out;
     return nlohmann::json::parse(read_text(path("run/evaluation-test.json")))["figures"];
   };
   const std::string first = "x1,the quick brown fox,the fox\n", second = "x2,a lazy dog,lazy\n";
   const auto expected = figures(first + second);
   EXPECT_GT(expected["loss"].get<double>(), 0);
-  EXPECT_EQ(figures("x3,nobody sums this up,\nx4,nor this,\n" + first + second + "x5,a blank one,\"  \"\n"),
-            expected);
+  EXPECT_EQ(
+      figures("x3,nobody sums this up,\nx4,nor this,\n" + first + second + "x5,a blank one,\"  \"\nx6,,a\n"),
+      expected);
+  EXPECT_THAT(said, HasSubstr("2 of the 6 records of the test file: 3 have no summary, and 1 was dropped"));
+  EXPECT_THAT(said, HasSubstr("2 of the 2 samples of test"));
+}
+
+TEST_F(Summarization, AShareOfTheTrainingFileCanBeHeldOut) {
+  const std::vector<std::string> share{"--set", "task.data.val=\"\"",
+                                       "--set", "task.data.validation_share=0.25",
+                                       "--set", "task.rouge.validate_samples=40",
+                                       "--set", "train.max_steps=1"};
+  write_text(path("train.jsonl"), small_pairs(0, 40) + "no record\n");
+  const Result both = call("run", {"--set", "task.data.validation_share=0.25"});
+  EXPECT_EQ(both.code, 2) << both.out;
+  EXPECT_THAT(both.err, HasSubstr("task.data.val names a file for the same"));
+  const Result run = call("run", share);
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(run.out, testing::ContainsRegex("held out   [0-9]+ of the 40 usable records of .*train.jsonl"));
+  EXPECT_THAT(run.out + run.err, HasSubstr("1 of 41 records"));
+  EXPECT_THAT(run.out + run.err, HasSubstr("ROUGE counts words of the letters a to z and digits alone"));
+  std::vector<std::string> evaluate = share;
+  evaluate.insert(evaluate.end(), {"--split", "val"});
+  const Result evaluated = call("evaluate", evaluate);
+  EXPECT_EQ(evaluated.code, 0) << evaluated.err;
+  EXPECT_THAT(evaluated.out, testing::ContainsRegex("samples of val"));
+  EXPECT_THAT(evaluated.out + evaluated.err, Not(HasSubstr("1 of 41 records"))) << "training has said so";
 }
 
 // Entries of the cache whose names start and end so.

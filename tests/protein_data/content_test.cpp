@@ -5,6 +5,7 @@
 #include <fstream>
 #include <thread>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/protein_data/gzip.hpp"
@@ -39,7 +40,11 @@ TEST(Content, PackedFilesThatAreDamagedOrCutOffAreReasons) {
   EXPECT_EQ(summary_of(gzip("")), "is empty");
 }
 
-TEST(Content, OtherPackersAreNamed) {
+TEST(Content, WhatIsNoStructureIsNamed) {
+  EXPECT_THAT(summary_of("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 12345\n"),
+              testing::HasSubstr("is a Git LFS pointer"));
+  EXPECT_THAT(summary_of("<!DOCTYPE html><html>Not found"), testing::HasSubstr("is a web page"));
+  EXPECT_THAT(summary_of(">1ABC_1|Chain A\nMKV\n"), testing::HasSubstr("a FASTA file"));
   EXPECT_EQ(summary_of("BZh91AY&SY"), "compressed with bzip2: unpack it first (bunzip2)");
   EXPECT_EQ(summary_of(std::string("\xfd\x37zXZ\0", 6)), "compressed with xz: unpack it first (unxz)");
   EXPECT_EQ(summary_of("PK\x03\x04 and so on"), "a zip archive: unpack it first (unzip)");

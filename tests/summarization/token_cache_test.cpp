@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <set>
 #include <stdexcept>
 
 #include <gtest/gtest.h>
@@ -39,7 +40,7 @@ TEST_F(TokenCacheTest, HoldsTheTokensOfEveryPairInOrder) {
 }
 
 TEST_F(TokenCacheTest, KeepsTheReportOfWhatWasDropped) {
-  EXPECT_EQ(open(source_of(path_)).report().drop(DropReason::kNotAnObject).lines, std::vector<uint64_t>{2});
+  EXPECT_EQ(open(source_of(path_)).report().drops.at(0).lines, std::vector<uint64_t>{2});
   EXPECT_EQ(open(source_of(path_)).report().records, 4u);
 }
 
@@ -68,10 +69,38 @@ TEST_F(TokenCacheTest, AnythingThatMattersGivesAnotherKey) {
   EXPECT_TRUE(differs([](auto& s) { s.columns.first = "text"; }));
   EXPECT_TRUE(differs([](auto& s) { s.columns.second_required = false; }));
   EXPECT_TRUE(differs([](auto& s) { s.max_record_bytes = 100; }));
+  EXPECT_TRUE(differs([](auto& s) { s.quotes = text_pairs::Quotes::kText; }));
+  EXPECT_TRUE(differs([](auto& s) { s.part.held_out = 0.5; }));
   EXPECT_TRUE(
       differs([&](auto& s) { s.file = hash_source(folder_.write("changed.jsonl", kThreePairs + "\n")); }));
   EXPECT_FALSE(differs([&](auto& s) { s.file = hash_source(folder_.write("renamed.jsonl", kThreePairs)); }));
   EXPECT_TRUE(differs([&](auto& s) { s.file = hash_source(folder_.write("train.csv", kThreePairs)); }));
+}
+
+TEST_F(TokenCacheTest, APartHasItsRecordsOfTheFileInAnyOrder) {
+  std::string ascending, descending;
+  for (int i = 0; i < 1000; ++i) {
+    const std::string pair = "{\"document\":\"d" + std::to_string(i / 2) + "\",\"summary\":\"s\"}\n";
+    ascending += pair;
+    descending = pair + descending;
+  }
+  const auto documents = [&](const std::string& text, bool validation) {
+    auto source = source_of(folder_.write("many.jsonl", text));
+    source.part = {.held_out = 0.1, .is_validation = validation};
+    const TokenCache cache = open(source);
+    EXPECT_EQ(cache.report().records, 1000u) << "of the file";
+    std::multiset<std::string> all;
+    for (uint64_t i = 0; i < cache.size(); ++i) all.insert(text_of(cache.sample(i).document));
+    return all;
+  };
+  const auto training = documents(ascending, false), validation = documents(ascending, true);
+  EXPECT_EQ(training.size() + validation.size(), 1000u);
+  EXPECT_EQ(validation.size(), 108u) << "another hash deals out otherwise, and old runs with it";
+  for (const std::string& document : validation) {
+    EXPECT_EQ(validation.count(document), 2u) << "equal documents stay together";
+    EXPECT_FALSE(training.contains(document));
+  }
+  EXPECT_EQ(documents(descending, true), validation);
 }
 
 TEST_F(TokenCacheTest, TakesVocabulariesOfEverySize) {

@@ -12,7 +12,6 @@ namespace pipeline::summarization {
 
 using files::FileLock;
 using files::hash128;
-using text_pairs::DropReason;
 using text_pairs::hash_source;
 
 // One token a byte, moved by `shift` so that tokenizers can differ.

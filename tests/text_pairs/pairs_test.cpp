@@ -1,5 +1,6 @@
 #include "plugins/tasks/common/text_pairs/pairs.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -48,12 +49,12 @@ TEST(Pairs, DuplicateIdsAndBlankFieldsAreDroppedByReason) {
                               "{\"id\":\"\",\"document\":\"e\",\"summary\":\"t\"}\n"
                               "{\"id\":\"d\",\"document\":\"f\",\"summary\":\"u\"}\n");
   EXPECT_EQ(read.pairs.size(), 2u);
-  EXPECT_EQ(read.report.drop(DropReason::kDuplicateId).detail, "\"a\"");
-  EXPECT_EQ(read.report.drop(DropReason::kEmptyField).lines, (std::vector<uint64_t>{3, 4, 5}));
   EXPECT_EQ(read.report.table("a.jsonl"),
             "4 of 6 records of a.jsonl were dropped\n"
-            "  3: a field is empty (document), lines 3, 4, 5: fill it or remove the record\n"
-            "  1: the id was there before (\"a\"), line 2: make ids unique, or leave the column out");
+            "  1: the id was there before (\"a\"), line 2: make ids unique, or leave the column out\n"
+            "  1: \"document\" is nothing but white space, line 3: fill it or remove the record\n"
+            "  1: \"summary\" is nothing but white space, line 4: fill it or remove the record\n"
+            "  1: \"id\" is empty, line 5: fill it or remove the record");
 }
 
 TEST(Pairs, TheReportKeepsTheFirstLinesOnlyAndSurvivesJson) {
@@ -71,13 +72,13 @@ TEST(Pairs, TheReportKeepsTheFirstLinesOnlyAndSurvivesJson) {
 }
 
 TEST(Pairs, AFileWithoutAUsablePairIsAnErrorOfItsFirstLine) {
-  EXPECT_EQ(error_of("a.jsonl", "\n{\"text\":\"d\"}\nx\n"),
-            "a.jsonl:2: a field is missing (no \"document\"; there is \"text\"); none of the 2 records is a "
-            "usable pair: name the "
-            "columns in [task.data], by its keys that end in _column");
+  EXPECT_EQ(
+      error_of("a.jsonl", "\n{\"text\":\"d\"}\nx\n"),
+      "a.jsonl:2: no \"document\" (there is \"text\"); none of the 2 records is a usable pair: name the "
+      "columns in [task.data], by its keys that end in _column");
   EXPECT_EQ(error_of("a.json", "[\n{\"document\":\"d\"}\n]"),
-            "a.json:1: not a JSON object (a list, not an object); none of the 3 records is a usable pair: "
-            "write one JSON object a line");
+            "a.json:2: no \"summary\" (there is \"document\"); this is the only record: name the columns in "
+            "[task.data], by its keys that end in _column");
   EXPECT_EQ(error_of("a.jsonl", "\n\n"), "a.jsonl: no records, only blank lines or a header: give it pairs");
   EXPECT_EQ(error_of("a.csv", "document,summary\n"),
             "a.csv: no records, only blank lines or a header: give it pairs");
@@ -92,6 +93,7 @@ TEST(Pairs, FilesThatCannotBeReadAreNamed) {
                                           6)),
             "a.csv: UTF-16 text: convert it first (iconv -f UTF-16 -t UTF-8)");
   EXPECT_NE(error_of("a.txt", "x").find("must end in .jsonl"), std::string::npos);
+  EXPECT_THAT(error_of("a.parquet", "PAR1..."), testing::HasSubstr("a.parquet: a Parquet file: convert it"));
   const tests::FilesFolder folder;
   EXPECT_NE(tests::message_of<DataError>([&] { read_file(folder / "no.jsonl"); }).find("No such file"),
             std::string::npos);

@@ -29,6 +29,14 @@ inline Read read_text(const std::string& name, const std::string& text, const Co
   return read_file(folder.write(name, text), columns, options);
 }
 
+// What was dropped for this reason: one subject's.
+inline const Drop& drop(const Read& read, DropReason reason) {
+  static const Drop none;
+  for (const Drop& one : read.report.drops)
+    if (one.reason == reason) return one;
+  return none;
+}
+
 // The error that reading this text ends in.
 inline std::string error_of(const std::string& name, const std::string& text, const Columns& columns = {}) {
   const tests::FilesFolder folder;

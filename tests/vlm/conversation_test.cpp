@@ -1,10 +1,13 @@
 // Reading captions and conversations, and keeping them.
 #include "plugins/tasks/vlm/data/conversation.hpp"
 
+#include <array>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "plugins/tasks/vlm/data/conversation_store.hpp"
+#include "plugins/tasks/vlm/data/pictures.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace pipeline::vlm {
@@ -52,6 +55,30 @@ TEST_F(Conversations, AreReadInLlavasFormat) {
   EXPECT_EQ(report_.table("a.json"), "");
 }
 
+// As other programs write the same: a line each, messages with parts, a list of one picture.
+TEST_F(Conversations, AreReadInOtherForms) {
+  const auto lines =
+      read("a.jsonl", R"({"image":["p.jpg"],"conversations":[{"from":"system","value":" "},)"
+                      R"({"from":"human","value":"<image>\nWhat?"},{"from":"gpt","value":"red"}]})"
+                      "\n"
+                      R"({"images":["p.jpg"],"messages":[{"role":"user","content":"<image>\nWhat?"},)"
+                      R"({"role":"assistant","content":"red"}]})"
+                      "\n"
+                      R"({"messages":[{"role":"user","content":[{"type":"image","image":"p.jpg"},)"
+                      R"({"type":"text","text":"What?"}]},)"
+                      R"({"role":"assistant","content":[{"type":"text","text":"red"}]}]})"
+                      "\n");
+  ASSERT_EQ(lines.size(), 3u) << report_.table("a.jsonl");
+  for (const Conversation& one : lines) {
+    EXPECT_EQ(one.image, "p.jpg");
+    ASSERT_EQ(one.turns.size(), 2u);
+    EXPECT_EQ(one.turns[0].text, "<image>\nWhat?");
+    EXPECT_EQ(one.turns[1].text, "red");
+  }
+  EXPECT_EQ(read("c.json", R"([{"image":"x.png","caption":"a list of captions"}])").at(0).turns.at(1).text,
+            "a list of captions");
+}
+
 TEST_F(Conversations, ThatCannotBeUsedAreNamed) {
   const auto turns = [](const std::string& list) { return R"({"conversations":[)" + list + "]}"; };
   const std::string human = R"({"from":"human","value":"q"})", gpt = R"({"from":"gpt","value":"a"})",
@@ -66,19 +93,55 @@ TEST_F(Conversations, ThatCannotBeUsedAreNamed) {
   EXPECT_EQ(
       reason(R"({"image":"a.png","conversations":[)" + marked + "," + gpt + "," + marked + "," + gpt + "]}"),
       "several <image>");
-  EXPECT_THAT(reason(turns(human + R"(,{"from":"system","value":"a"})")), HasSubstr("not LLaVA's"));
-  EXPECT_THAT(reason(R"({"texts":[]})"), HasSubstr("not LLaVA's"));
-  EXPECT_THAT(reason("3"), HasSubstr("not LLaVA's"));
+  const std::string system = R"({"from":"system","value":"a"},)";
+  EXPECT_THAT(reason(turns(system + human + "," + gpt)),
+              HasSubstr("a system turn, for which task.chat.template has no place"));
+  EXPECT_EQ(reason(turns(human + R"(,{"from":"bot","value":"a"})")),
+            R"(a turn of "bot", must be "human" or "gpt")");
+  EXPECT_EQ(reason(turns(human + R"(,{"from":"gpt","value":7})")), "\"value\" is a number, must be text");
+  EXPECT_EQ(reason(turns(human + R"(,{"value":"a"})")), "a turn without \"from\"");
+  EXPECT_EQ(reason(turns("7")), "a turn that is a number, must be an object");
+  const std::string rest = R"(,"conversations":[)" + marked + "," + gpt + "]}";
+  EXPECT_EQ(reason(R"({"image":["a.png","b.png"])" + rest), "several pictures: a conversation may have one");
+  EXPECT_EQ(reason(R"({"image":{"bytes":""})" + rest), "\"image\" is an object, must be a picture's path");
+  EXPECT_EQ(reason(R"({"image":"https://example.org/a.png")" + rest),
+            "the picture is a web address: download it, and name the file");
+  EXPECT_EQ(reason(R"({"texts":[]})"), "no list of turns as \"conversations\" or \"messages\"");
+  EXPECT_EQ(reason("3"), "a number, must be an object with \"conversations\"");
+  EXPECT_EQ(reason(R"({"conversations":NaN})"), "not JSON in UTF-8");
+  EXPECT_EQ(report_.drops.begin()->second.first,
+            "record 2, line 1: NaN, which JSON does not have: write null or leave the field out");
   EXPECT_EQ(report_.table("a.json"),
             "1 of 2 records of a.json are not used:\n  1: " + report_.drops.begin()->first +
                 "; the first is " + report_.drops.begin()->second.first);
 }
 
+TEST_F(Conversations, MayNamePicturesByTheirWholePath) {
+  folder_.write("a.png", encode_png({1, 1, {255, 0, 0}}));
+  std::string warning;
+  Pictures::Options options;
+  options.folder = folder_.path();
+  options.resize.size = 1;
+  options.most_broken = 3;
+  options.warn = [&](const std::string& line) { warning = line; };
+  const Pictures pictures(options);
+  std::array<float, 3> pixels{};
+  EXPECT_TRUE(pictures.load("a.png", pixels.data()));
+  EXPECT_TRUE(pictures.load(folder_ / "a.png", pixels.data())) << warning;
+  for (const std::string& outside :
+       {folder_.path() + ".png", folder_ / "../a.png", std::string("../a.png")}) {
+    warning.clear();
+    EXPECT_FALSE(pictures.load(outside, pixels.data())) << outside;
+    EXPECT_THAT(warning, HasSubstr("leads out of the pictures' folder")) << outside;
+  }
+}
+
 TEST_F(Conversations, AFileThatIsNoneIsAnError) {
-  for (const auto& [text, problem] : {std::pair("{}", "must be an array"),
-                                      {"[1, ", "parse error"},
-                                      {"[]", "none of its 0 records can be used"},
-                                      {"", "parse error"}}) {
+  for (const auto& [text, problem] : {std::pair("{}", "no \"image\""),
+                                      {"[1, ", "not a JSON object (a single value, not an object)"},
+                                      {"[]", "no records"},
+                                      {R"([{"conversations":[]}])", "none of its 1 records can be used"},
+                                      {"", "the file is empty"}}) {
     try {
       read("b.json", text);
       FAIL() << text << " was read";
@@ -124,7 +187,9 @@ TEST_F(Conversations, ARecordMayHaveAQuestionWhoseAnswerIsTheCaption) {
   EXPECT_EQ(asked[1].turns.at(0).text, "In <image>?");
   EXPECT_EQ(asked[1].turns.at(1).text, "No.");
   EXPECT_EQ(asked[2].turns.at(0).text, "<image>");
-  EXPECT_THAT(report_.table("q.jsonl"), HasSubstr("1 of 4 records of q.jsonl are not used"));
+  EXPECT_THAT(report_.table("q.jsonl"),
+              HasSubstr("1 of 4 records of q.jsonl are not used:\n"
+                        "  1: \"question\" is a number (7): texts must be strings"));
   columns.caption = "a";
   columns.question = "q";
   columns.question = "a";
@@ -164,6 +229,9 @@ TEST_F(Conversations, AreKeptAsTheyWere) {
     }
     fingerprint = store.fingerprint();
   }
+  const ConversationStore training(cache, path, {}, {}, {.held_out = 0.5, .is_validation = false}),
+      validation(cache, path, {}, {}, {.held_out = 0.5, .is_validation = true});
+  EXPECT_EQ(training.size() + validation.size(), 2u) << "each is in one part";
   folder_.write("a.json", R"([{"conversations":[{"from":"human","value":"q"},{"from":"gpt","value":"c"}]}])");
   const ConversationStore changed(cache, path, {}, {});
   EXPECT_EQ(changed.size(), 1u);

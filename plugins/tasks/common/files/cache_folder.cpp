@@ -29,11 +29,22 @@ uint64_t bytes_of(const fs::path& path) {
   return sum;
 }
 
+// Opens the lock file, in a folder that may have to be made first.
+int open_lock(const std::string& path) {
+  std::error_code error;
+  fs::create_directories(fs::path(path).parent_path(), error);
+  if (error)
+    throw DataError(fs::path(path).parent_path().string() + ": " + error.message() +
+                        ": the cache folder must be writable",
+                    error.value());
+  return open_regular(path, O_RDWR | O_CREAT, kRemedy);
+}
+
 }  // namespace
 
 FileLock::FileLock(const std::string& path, const std::function<void()>& waiting,
                    const std::function<bool()>& cancelled)
-    : fd_(open_regular(path, O_RDWR | O_CREAT, kRemedy)) {
+    : fd_(open_lock(path)) {
   if (fd_ < 0)
     throw system_error(path, errno == EISDIR ? kRemedy : "the cache folder must exist and be writable");
   try {

@@ -12,9 +12,9 @@ namespace pipeline::files {
 // The file stays: removing it would let two processes hold locks on two files of one name.
 class FileLock {
  public:
-  // Waits as long as it takes. `waiting` (optional) is called once if another process holds it; `cancelled`
-  // (optional) is asked several times a second and ends the wait with Cancelled. Throws DataError if the file
-  // cannot be created.
+  // Makes the folder, and waits as long as it takes. `waiting` (optional) is called once if another process
+  // holds it; `cancelled` (optional) is asked several times a second and ends the wait with Cancelled. Throws
+  // DataError if the folder or the file cannot be created.
   FileLock(const std::string& path, const std::function<void()>& waiting,
            const std::function<bool()>& cancelled);
   ~FileLock();

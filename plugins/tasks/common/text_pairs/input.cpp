@@ -6,26 +6,12 @@
 #include <unistd.h>
 
 #include "plugins/tasks/common/files/regular_file.hpp"
+#include "plugins/tasks/common/files/text_file.hpp"
 
 namespace pipeline::text_pairs {
 namespace {
 
 constexpr size_t kBlockBytes = size_t{1} << 16;
-
-struct Signature {
-  std::string_view start;
-  const char* problem;
-};
-
-constexpr Signature kRefused[] = {
-    {"\x1f\x8b", "compressed with gzip: unpack it first (gunzip)"},
-    {"\x28\xb5\x2f\xfd", "compressed with zstd: unpack it first (unzstd)"},
-    {"\xfd\x37zXZ", "compressed with xz: unpack it first (unxz)"},
-    {"PK\x03\x04", "a zip archive: unpack it first (unzip)"},
-    {"PAR1", "a Parquet file: convert it to JSONL or CSV first"},
-    {"\xff\xfe", "UTF-16 text: convert it first (iconv -f UTF-16 -t UTF-8)"},
-    {"\xfe\xff", "UTF-16 text: convert it first (iconv -f UTF-16 -t UTF-8)"},
-};
 
 // What is wrong with a file that has no state, those who open it say better.
 SourceFile state_of(const std::string& path) {
@@ -55,17 +41,16 @@ Input::Input(const std::string& path, OnBlock on_block)
 Input::~Input() { ::close(fd_); }
 
 void Input::look_at_start() {
-  // A read may hand out fewer bytes than a signature has.
-  while (end_ < 8) {
+  // A read may hand out fewer bytes than are asked for.
+  while (end_ < files::kStartOfText) {
     const size_t before = end_;
     fill();
     if (end_ == before) break;
   }
   const std::string_view start(block_.data(), end_);
   if (start.empty()) throw DataError(path_ + ": the file is empty: it must hold at least one pair");
-  for (const auto& [signature, problem] : kRefused) {
-    if (start.starts_with(signature)) throw DataError(path_ + ": " + problem);
-  }
+  if (const std::string problem = files::why_no_text(start); !problem.empty())
+    throw DataError(path_ + ": " + problem);
   if (start.starts_with("\xef\xbb\xbf")) at_ = 3;
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -9,11 +8,11 @@ namespace pipeline::text_pairs {
 
 // Why a record is not used.
 enum class DropReason {
-  kNotAnObject,    // JSONL: no JSON, or no object
+  kNotAnObject,    // JSON: none, or no object
   kInvalidUtf8,    //
-  kLoneSurrogate,  // JSONL: a \u escape that is half of a pair
-  kMissingField,   // JSONL
-  kWrongType,      // JSONL: a field that is not text
+  kLoneSurrogate,  // JSON: a \u escape that is half of a pair
+  kMissingField,   // JSON
+  kWrongType,      // JSON: a field that is not text
   kEmptyField,     //
   kDuplicateId,    //
   kTooLong,        //
@@ -21,23 +20,31 @@ enum class DropReason {
   kBadQuotes,      // CSV: text after a closing quote
   kUnfinished,     // the file ends inside the record
 };
-constexpr size_t kDropReasons = 11;
 
+// Records that are not used for one reason.
 struct Drop {
+  DropReason reason{};
+  std::string subject;  // where the reason is a field's: which one, and what it is: `"summary" is null`
   uint64_t count = 0;
-  std::vector<uint64_t> lines;  // the first few
-  std::string detail;           // of the first one, may be empty
+  std::vector<uint64_t> lines;    // of the first few
+  std::vector<uint64_t> records;  // of these the numbers, where another is before it in the line; else 0
+  std::string detail;             // of the first one, may be empty
+
+  std::string problem() const;  // with the detail
+  std::string remedy() const;
 };
 
 // What became of a file's records.
 struct PairReport {
   uint64_t records = 0;  // blank lines are none
   uint64_t pairs = 0;    // used
-  std::array<Drop, kDropReasons> drops;
+  std::vector<Drop> drops;
+  std::vector<std::string> notes;  // how the file was read, where another reader may differ
 
-  const Drop& drop(DropReason reason) const { return drops[static_cast<size_t>(reason)]; }
   uint64_t dropped() const { return records - pairs; }
-  void add_drop(DropReason reason, uint64_t line, std::string detail);
+  void begin_record(uint64_t line);
+  // Of the record that has begun.
+  void add_drop(DropReason reason, std::string detail = {}, const std::string& subject = {});
 
   // Lines for people: "3 of 100 records of train.jsonl were dropped", then one a reason with its count, first
   // lines and remedy. Empty if nothing was dropped.
@@ -49,6 +56,10 @@ struct PairReport {
   // One line of JSON and back; from_json throws DataError.
   std::string to_json() const;
   static PairReport from_json(const std::string& text);
+
+ private:
+  uint64_t line_ = 0;  // of the record that has begun
+  bool shares_line_ = false;
 };
 
 }  // namespace pipeline::text_pairs

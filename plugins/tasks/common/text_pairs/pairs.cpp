@@ -1,13 +1,15 @@
 #include "plugins/tasks/common/text_pairs/pairs.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <optional>
 #include <unordered_set>
 #include <utility>
 
 #include "core/base/utf8.hpp"
+#include "plugins/tasks/common/text_pairs/csv_reader.hpp"
 #include "plugins/tasks/common/text_pairs/input.hpp"
-#include "plugins/tasks/common/text_pairs/records.hpp"
+#include "plugins/tasks/common/text_pairs/json_records.hpp"
 
 namespace pipeline::text_pairs {
 namespace {
@@ -18,14 +20,14 @@ constexpr std::string_view kBlanks[] = {" ",      "\t",     "\n",     "\v",     
                                         "\u2005", "\u2006", "\u2007", "\u2008", "\u2009", "\u200a", "\u2028",
                                         "\u2029", "\u202f", "\u205f", "\u3000", "\u200b", "\ufeff"};
 
-enum class Format { kJsonl, kCsv, kTsv };
+enum class Format { kJson, kCsv, kTsv };
 
 Format format_of(const std::string& path) {
   std::string name = path;
   std::transform(name.begin(), name.end(), name.begin(),
                  [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
   for (const auto* suffix : {".jsonl", ".ndjson", ".json"}) {
-    if (name.ends_with(suffix)) return Format::kJsonl;
+    if (name.ends_with(suffix)) return Format::kJson;
   }
   if (name.ends_with(".csv")) return Format::kCsv;
   if (name.ends_with(".tsv")) return Format::kTsv;
@@ -43,27 +45,49 @@ std::string list_names(const std::vector<std::string>& names) {
   return text.empty() ? "nothing" : text;
 }
 
+// Of the names, the one that differs from the wanted one in capitals and white space alone.
+std::string alike(const std::vector<std::string>& names, const std::string& wanted) {
+  const auto bare = [](const std::string& name) {
+    std::string text;
+    for (const char c : name)
+      if (!is_blank({&c, 1})) text += c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+    return text;
+  };
+  for (const std::string& name : names)
+    if (bare(name) == bare(wanted)) return " (is it \"" + name + "\"?)";
+  return "";
+}
+
 // What both formats come to: checks a record's fields and hands the pair on, or counts why not.
 class Collector {
  public:
   Collector(const Columns& columns, const std::function<void(Pair&&)>& sink, PairReport& report)
       : columns_(columns), sink_(sink), report_(report) {}
 
-  void begin_record() { ++report_.records; }
-  void drop(DropReason reason, uint64_t line, std::string detail = {}) {
-    report_.add_drop(reason, line, std::move(detail));
+  void begin_record(uint64_t line) { report_.begin_record(line); }
+  void drop(DropReason reason, std::string detail = {}, const std::string& subject = {}) {
+    report_.add_drop(reason, std::move(detail), subject);
   }
+  void drop_too_long(uint64_t limit) {
+    drop(DropReason::kTooLong, "over " + std::to_string(limit) + " bytes");
+  }
+  void note(std::string text) { report_.notes.push_back(std::move(text)); }
 
   // `id` is absent if the file has none; `second` only where it is not required.
   void take(std::optional<std::string> id, std::string first, std::optional<std::string> second,
             std::optional<std::string> extra, uint64_t line) {
-    if (is_blank(first)) return drop(DropReason::kEmptyField, line, columns_.first);
-    if (columns_.second_required && is_blank(second.value_or("")))
-      return drop(DropReason::kEmptyField, line, columns_.second);
+    const auto is_missing = [&](const std::string& name, std::string_view text) {
+      if (!is_blank(text)) return false;
+      drop(DropReason::kEmptyField, {},
+           "\"" + name + (text.empty() ? "\" is empty" : "\" is nothing but white space"));
+      return true;
+    };
+    if (is_missing(columns_.first, first)) return;
+    if (columns_.second_required && is_missing(columns_.second, second.value_or(""))) return;
     if (id) {
-      if (is_blank(*id)) return drop(DropReason::kEmptyField, line, columns_.id);
+      if (is_missing(columns_.id, *id)) return;
       if (!ids_.insert(hash128(*id)).second)
-        return drop(DropReason::kDuplicateId, line, "\"" + id->substr(0, 64) + "\"");
+        return drop(DropReason::kDuplicateId, "\"" + id->substr(0, 64) + "\"");
     }
     const auto text = [](std::optional<std::string>& field) {
       return is_blank(field.value_or("")) ? std::string() : std::move(*field);
@@ -84,65 +108,70 @@ class Collector {
   std::unordered_set<Hash128, FirstHalf> ids_;
 };
 
-std::optional<DropReason> reason_of(JsonFields::State state, bool has_line_end) {
-  switch (state) {
-    case JsonFields::kOk:
-      return std::nullopt;
-    case JsonFields::kLoneSurrogate:
-      return DropReason::kLoneSurrogate;
-    case JsonFields::kUnfinished:
-      return has_line_end ? DropReason::kNotAnObject : DropReason::kUnfinished;
-    case JsonFields::kNotAnObject:
-      return DropReason::kNotAnObject;
+std::string kind_of(const JsonField& field) {
+  switch (field.state) {
+    case JsonField::kNull:
+      return "null";
+    case JsonField::kBool:
+      return "true or false";
+    case JsonField::kList:
+      return "a list";
+    case JsonField::kObject:
+      return "an object";
+    default:
+      return "a number";
   }
-  return DropReason::kNotAnObject;
 }
 
-void take_line(const LineReader& lines, const Columns& columns, Collector& collector) {
-  const uint64_t line = lines.number();
-  if (const size_t bad = first_invalid_utf8(lines.line()); bad != std::string_view::npos) {
-    return collector.drop(DropReason::kInvalidUtf8, line, "column " + std::to_string(bad + 1));
-  }
-  auto parsed = pick_fields(lines.line(), {columns.first, columns.second, columns.id, columns.extra});
-  if (const auto reason = reason_of(parsed.state, lines.has_line_end()))
-    return collector.drop(*reason, line, parsed.detail);
+void take_object(const JsonRecords& records, const Columns& columns, Collector& collector) {
+  if (const size_t bad = first_invalid_utf8(records.text()); bad != std::string_view::npos)
+    return collector.drop(DropReason::kInvalidUtf8, "column " + std::to_string(bad + 1));
+  auto parsed = pick_fields(records.text(), {columns.first, columns.second, columns.id, columns.extra});
+  if (parsed.state == JsonFields::kLoneSurrogate) return collector.drop(DropReason::kLoneSurrogate);
+  if (parsed.state == JsonFields::kUnfinished && records.is_cut_off())
+    return collector.drop(DropReason::kUnfinished);
+  if (parsed.state == JsonFields::kUnfinished) parsed.detail = "it does not end in its line";
+  if (parsed.state != JsonFields::kOk) return collector.drop(DropReason::kNotAnObject, parsed.detail);
 
+  // False: the record is dropped.
+  const auto check = [&](const std::string& name, const JsonField& field, bool required, bool is_id) {
+    const bool may_be_absent =
+        !required && (field.state == JsonField::kAbsent || field.state == JsonField::kNull);
+    if (may_be_absent || field.state == JsonField::kText || (is_id && field.state == JsonField::kInteger))
+      return true;
+    if (field.state == JsonField::kAbsent) {
+      std::string detail = "there is " + list_names(parsed.keys) + alike(parsed.keys, name);
+      if (!parsed.lists.empty())
+        detail += "; " + list_names(parsed.lists) + " is a list: if it has the records, write it alone";
+      collector.drop(DropReason::kMissingField, detail, "no \"" + name + "\"");
+    } else {
+      collector.drop(DropReason::kWrongType, field.text, "\"" + name + "\" is " + kind_of(field));
+    }
+    return false;
+  };
   auto &first = parsed.fields[0], &second = parsed.fields[1], &id = parsed.fields[2],
        &extra = parsed.fields[3];
-  const auto absent = [](const auto& field) {
-    return field.state == JsonField::kAbsent || field.state == JsonField::kNull;
+  if (!check(columns.first, first, true, false) ||
+      !check(columns.second, second, columns.second_required, false) ||
+      (!columns.extra.empty() && !check(columns.extra, extra, false, false)) ||
+      !check(columns.id, id, columns.id_required, true))
+    return;
+  const auto text = [](JsonField& field) {
+    const bool is_there = field.state == JsonField::kText || field.state == JsonField::kInteger;
+    return is_there ? std::optional(std::move(field.text)) : std::nullopt;
   };
-  const auto missing = [&](const std::string& name) {
-    collector.drop(DropReason::kMissingField, line,
-                   "no \"" + name + "\"; there is " + list_names(parsed.keys));
-  };
-  const auto wrong = [&](const std::string& name) { collector.drop(DropReason::kWrongType, line, name); };
-  if (first.state == JsonField::kAbsent) return missing(columns.first);
-  if (first.state != JsonField::kText) return wrong(columns.first);
-  const bool no_second = absent(second), no_extra = columns.extra.empty() || absent(extra);
-  if (columns.second_required && second.state == JsonField::kAbsent) return missing(columns.second);
-  if (second.state != JsonField::kText && (columns.second_required || !no_second))
-    return wrong(columns.second);
-  if (!no_extra && extra.state != JsonField::kText) return wrong(columns.extra);
-  const bool no_id = absent(id);
-  if (columns.id_required && no_id) return missing(columns.id);
-  if (!no_id && id.state != JsonField::kText && id.state != JsonField::kInteger) return wrong(columns.id);
-  collector.take(no_id ? std::nullopt : std::optional(std::move(id.text)), std::move(first.text),
-                 no_second ? std::nullopt : std::optional(std::move(second.text)),
-                 no_extra ? std::nullopt : std::optional(std::move(extra.text)), line);
+  collector.take(text(id), std::move(first.text), text(second),
+                 columns.extra.empty() ? std::nullopt : text(extra), records.line());
 }
 
-void read_jsonl(Input& input, const Columns& columns, const ReadOptions& options, Collector& collector) {
-  LineReader lines(input, options.max_record_bytes);
-  while (lines.next()) {
-    if (!lines.too_long() && is_blank(lines.line())) continue;
-    collector.begin_record();
-    if (lines.too_long()) {
-      collector.drop(DropReason::kTooLong, lines.number(),
-                     "over " + std::to_string(options.max_record_bytes) + " bytes");
-    } else {
-      take_line(lines, columns, collector);
-    }
+void read_json(Input& input, const Columns& columns, const ReadOptions& options, Collector& collector) {
+  JsonRecords records(input, options.max_record_bytes);
+  while (records.next()) {
+    collector.begin_record(records.line());
+    if (records.too_long())
+      collector.drop_too_long(options.max_record_bytes);
+    else
+      take_object(records, columns, collector);
   }
 }
 
@@ -152,10 +181,13 @@ struct CsvPlaces {
   std::optional<size_t> second, id, extra;
 };
 
+std::string where(const CsvReader& csv, const std::string& path) {
+  return path + ":" + std::to_string(csv.line()) + ": ";
+}
+
 CsvPlaces find_columns(const CsvReader& header, const Columns& columns, const std::string& path) {
-  const std::string where = path + ":" + std::to_string(header.line()) + ": ";
   if (header.too_long() || header.bad_quotes() || header.unfinished()) {
-    throw DataError(where +
+    throw DataError(where(header, path) +
                     "the header row cannot be read: it must hold the columns' names, quoted correctly");
   }
   const auto find = [&](const std::string& name, bool required) -> std::optional<size_t> {
@@ -163,11 +195,12 @@ CsvPlaces find_columns(const CsvReader& header, const Columns& columns, const st
     const auto place = std::find(fields.begin(), fields.end(), name);
     if (place == fields.end()) {
       if (!required) return std::nullopt;
-      throw DataError(where + "no column \"" + name + "\"; the header has " + list_names(fields) +
+      throw DataError(where(header, path) + "no column \"" + name + "\"; the header has " +
+                      list_names(fields) + alike(fields, name) +
                       ": name the columns in [task.data], by its keys that end in _column");
     }
     if (std::find(place + 1, fields.end(), name) != fields.end()) {
-      throw DataError(where + "two columns are named \"" + name + "\": rename one of them");
+      throw DataError(where(header, path) + "two columns are named \"" + name + "\": rename one of them");
     }
     return static_cast<size_t>(place - fields.begin());
   };
@@ -176,41 +209,135 @@ CsvPlaces find_columns(const CsvReader& header, const Columns& columns, const st
           columns.extra.empty() ? std::nullopt : find(columns.extra, false)};
 }
 
-void read_csv(Input& input, char separator, const Columns& columns, const ReadOptions& options,
-              Collector& collector) {
-  CsvReader csv(input, separator, options.max_record_bytes);
-  if (!csv.next()) return;
-  const auto places = find_columns(csv, columns, input.path());
-  const size_t width = csv.field_count();
-  while (csv.next()) {
-    collector.begin_record();
-    const uint64_t line = csv.line();
-    if (csv.too_long()) {
-      collector.drop(DropReason::kTooLong, line,
-                     "over " + std::to_string(options.max_record_bytes) + " bytes");
-    } else if (csv.unfinished()) {
-      collector.drop(DropReason::kUnfinished, line);
-    } else if (csv.bad_quotes()) {
-      collector.drop(DropReason::kBadQuotes, line);
-    } else if (csv.field_count() != width) {
-      collector.drop(DropReason::kFieldCount, line,
-                     std::to_string(csv.field_count()) + " instead of " + std::to_string(width));
-    } else {
-      const auto field = [&](std::optional<size_t> place) {
-        return place ? std::optional(std::move(csv.fields()[*place])) : std::nullopt;
+std::string name_of_separator(char separator) {
+  return separator == '\t' ? "tabs" : separator == ' ' ? "spaces" : std::string("\"") + separator + "\"";
+}
+
+// How the file's name and first lines say that it is written. Excel's first line may name the separator
+// alone; and where the usual one does not lead to the columns in the header, another that does is meant.
+struct CsvStart {
+  CsvReader::Form form;
+  bool names_separator = false;  // in a line of its own, before the header
+};
+
+CsvStart look_at_start(std::string_view text, char usual, const Columns& columns, Quotes quotes) {
+  const auto take_line = [&] {
+    text.remove_prefix(std::min(text.find_first_not_of("\r\n"), text.size()));
+    const std::string_view line = text.substr(0, text.find_first_of("\r\n"));
+    text.remove_prefix(line.size());
+    return line;
+  };
+  CsvStart start{.form = {.separator = usual}};
+  std::string_view header = take_line();
+  if (header.size() == 5 && header.starts_with("sep=")) {
+    start = {.form = {.separator = header.back()}, .names_separator = true};
+    header = take_line();
+  } else {
+    for (const char other : {usual, ';', '\t', ','}) {
+      const auto names = header_names(header, other);
+      const auto has = [&](const std::string& name) {
+        return std::find(names.begin(), names.end(), name) != names.end();
       };
-      auto id = field(places.id), first = field(places.first), second = field(places.second),
-           extra = field(places.extra);
-      const auto valid = [](const auto& text) {
-        return !text || first_invalid_utf8(*text) == std::string_view::npos;
-      };
-      if (!valid(id) || !valid(first) || !valid(second) || !valid(extra)) {
-        collector.drop(DropReason::kInvalidUtf8, line);
-        continue;
-      }
-      collector.take(std::move(id), std::move(*first), std::move(second), std::move(extra), line);
+      if (!has(columns.first) || (columns.second_required && !has(columns.second))) continue;
+      start.form.separator = other;
+      break;
     }
   }
+  start.form.quotes_are_text =
+      quotes == Quotes::kText ||
+      (quotes == Quotes::kAuto && start.form.separator == '\t' && !header.starts_with('"'));
+  return start;
+}
+
+// Whether a program that quotes fields as CSV does has written this: all quotes within are doubled.
+bool looks_quoted(std::string_view field) {
+  if (field.size() < 4 || field.front() != '"' || field.back() != '"') return false;
+  field = field.substr(1, field.size() - 2);
+  size_t doubled = 0;
+  for (size_t at = field.find('"'); at != field.npos; at = field.find('"', at + 2), ++doubled)
+    if (at + 1 == field.size() || field[at + 1] != '"') return false;
+  return doubled > 0;
+}
+
+// In TSV quotes are text unless somebody says otherwise. A file whose quotes have a meaning all the same
+// would be misread: its fields have doubled quotes, or its records go over several lines.
+class PlainQuotes {
+ public:
+  PlainQuotes(std::string path, size_t width) : path_(std::move(path)), width_(width) {}
+
+  void check(const CsvReader& csv) {
+    for (const std::string& field : csv.fields()) {
+      if (!field.starts_with('"')) continue;
+      ++fields_;
+      if (csv.field_count() != width_ || looks_quoted(field))
+        throw DataError(where(csv, path_) + "the field " + field.substr(0, 40) +
+                        (field.size() > 40 ? "..." : "") +
+                        (csv.field_count() != width_
+                             ? " begins with a quote, and there are " + std::to_string(csv.field_count()) +
+                                   " fields instead of " + std::to_string(width_)
+                             : " is quoted as CSV quotes fields") +
+                        ": set task.data.quotes = \"csv\" if a program (pandas, Excel) has put quotes around "
+                        "fields, or \"text\" if they are part of the texts");
+    }
+  }
+  void tell(Collector& collector) const {
+    if (fields_ > 0)
+      collector.note(std::to_string(fields_) + (fields_ == 1 ? " field begins" : " fields begin") +
+                     " with a quote, which is text in TSV; for quoted fields set task.data.quotes = \"csv\"");
+  }
+
+ private:
+  std::string path_;
+  size_t width_;
+  uint64_t fields_ = 0;
+};
+
+void take_row(CsvReader& csv, const CsvPlaces& places, Collector& collector) {
+  const auto field = [&](std::optional<size_t> place) {
+    return place ? std::optional(std::move(csv.fields()[*place])) : std::nullopt;
+  };
+  auto id = field(places.id), first = field(places.first), second = field(places.second),
+       extra = field(places.extra);
+  for (const auto* text : {&id, &first, &second, &extra}) {
+    const size_t bad = *text ? first_invalid_utf8(**text) : std::string::npos;
+    if (bad == std::string::npos) continue;
+    char byte[3];
+    std::snprintf(byte, sizeof byte, "%02x", static_cast<unsigned char>((**text)[bad]));
+    return collector.drop(DropReason::kInvalidUtf8, std::string("the byte ") + byte);
+  }
+  collector.take(std::move(id), std::move(*first), std::move(second), std::move(extra), csv.line());
+}
+
+void read_csv(Input& input, char usual, const Columns& columns, const ReadOptions& options,
+              Collector& collector) {
+  const auto [form, names_separator] = look_at_start(input.ahead(), usual, columns, options.quotes);
+  if (form.separator != usual)
+    collector.note("fields are separated by " + name_of_separator(form.separator) +
+                   ", as its first line shows");
+  CsvReader csv(input, form, options.max_record_bytes);
+  if ((names_separator && !csv.next()) || !csv.next()) return;
+  const auto places = find_columns(csv, columns, input.path());
+  const size_t width = csv.field_count();
+  PlainQuotes quotes(input.path(), width);
+  const bool is_guess = form.quotes_are_text && options.quotes == Quotes::kAuto;
+  while (csv.next()) {
+    if (is_guess && !csv.too_long()) quotes.check(csv);
+    collector.begin_record(csv.line());
+    if (csv.too_long()) {
+      collector.drop_too_long(options.max_record_bytes);
+      continue;
+    }
+    if (csv.unfinished())
+      collector.drop(DropReason::kUnfinished);
+    else if (csv.bad_quotes())
+      collector.drop(DropReason::kBadQuotes);
+    else if (csv.field_count() != width)
+      collector.drop(DropReason::kFieldCount,
+                     std::to_string(csv.field_count()) + " instead of " + std::to_string(width));
+    else
+      take_row(csv, places, collector);
+  }
+  quotes.tell(collector);
 }
 
 }  // namespace
@@ -227,6 +354,12 @@ bool is_blank(std::string_view text) {
   return true;
 }
 
+Quotes quotes_named(std::string_view name) {
+  return name == "csv" ? Quotes::kCsv : name == "text" ? Quotes::kText : Quotes::kAuto;
+}
+
+bool is_json(const std::string& path) { return format_of(path) == Format::kJson; }
+
 void read_pairs(const std::string& path, const Columns& columns, const std::function<void(Pair&&)>& sink,
                 PairReport& report, const ReadOptions& options) {
   std::vector<std::string> names{columns.first, columns.second, columns.id};
@@ -235,14 +368,13 @@ void read_pairs(const std::string& path, const Columns& columns, const std::func
     throw DataError(path + ": the columns " + list_names(names) +
                     " must be different ones: name them in [task.data], by its keys that end in _column");
   report = {};
+  Input input(path, options.on_block);  // first: it names files that are of no such kind by their content
   const Format format = format_of(path);
-  Input input(path, options.on_block);
   Collector collector(columns, sink, report);
-  if (format == Format::kJsonl) {
-    read_jsonl(input, columns, options, collector);
-  } else {
+  if (format == Format::kJson)
+    read_json(input, columns, options, collector);
+  else
     read_csv(input, format == Format::kTsv ? '\t' : ',', columns, options, collector);
-  }
   if (report.pairs == 0) throw DataError(report.nothing_usable(path));
 }
 

@@ -32,17 +32,33 @@ struct Columns {
   bool id_required = false;
 };
 
+// What quotes mean in CSV and TSV: kCsv, a field may be quoted as in RFC 4180; kText, nothing. kAuto: the
+// former in CSV, the latter in TSV, unless the header's first name is quoted.
+enum class Quotes { kAuto, kCsv, kText };
+
+// The option of tasks, which has the values "auto", "csv" and "text".
+inline constexpr const char* kQuotesHelp =
+    "what quotes mean in CSV and TSV: csv: a field may be quoted; text: nothing; auto: csv in CSV, and text "
+    "in "
+    "TSV unless its header is quoted";
+Quotes quotes_named(std::string_view name);
+
+// By the ending of its name.
+bool is_json(const std::string& path);
+
 struct ReadOptions {
   // Longer ones are dropped, and memory stays bounded by a few times this.
   uint64_t max_record_bytes = uint64_t{16} << 20;
+  Quotes quotes = Quotes::kAuto;
   std::function<void(uint64_t)> on_block;  // bytes read so far, often; may throw to stop
 };
 
-// Reads pairs of texts from a file, one record at a time and in order: JSONL (*.jsonl, *.ndjson,
-// *.json: an object a line) or CSV with a header row as RFC 4180 has it (*.csv; *.tsv with tabs). A pair that
-// is not usable is dropped and counted in `report` by reason. Throws DataError when the file cannot be read,
-// lacks a column, or has no usable pair. Beside a record and a block of the file the memory used is 32 bytes
-// for each explicit id (to find duplicates).
+// Reads pairs of texts from a file, one record at a time and in order: JSON (*.jsonl, *.ndjson, *.json: an
+// object a line, or one list of objects) or CSV with a header row as RFC 4180 has it (*.csv; *.tsv with
+// tabs). A pair that is not usable is dropped and counted in `report` by reason. Throws DataError when the
+// file cannot be read, lacks a column, or has no usable pair; and, after pairs perhaps, when the quotes of a
+// TSV file cannot be what they are taken for. Beside a record and a block of the file the memory used is 32
+// bytes for each explicit id (to find duplicates).
 void read_pairs(const std::string& path, const Columns& columns, const std::function<void(Pair&&)>& sink,
                 PairReport& report, const ReadOptions& options = {});
 

@@ -4,25 +4,20 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "files/error.hpp"
 #include "tokenizer/folder_files.hpp"
 
 namespace pipeline::text {
 
 // What is wrong with a tokenizer's files, or with ids given to it: the file, the line or entry, what was
 // expected.
-class Error : public std::runtime_error {
+class Error : public files::DataError {
  public:
-  explicit Error(const std::string& message, int code = 0) : std::runtime_error(message), code_(code) {}
-
-  int code() const { return code_; }  // errno, or 0 where the system had no part in it
-
- private:
-  int code_;
+  using DataError::DataError;
 };
 
 // What becomes of "<|endoftext|>", "</s>" and other special tokens that stand in a text.

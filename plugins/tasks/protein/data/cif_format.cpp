@@ -240,7 +240,12 @@ ModelParts read_cif_parts(std::string_view text) {
   if (has_prefix(text, kByteOrderMark)) text.remove_prefix(3);
   cif::Document document;
   tao::pegtl::memory_input<> input(text.data(), text.size(), "mmCIF");
-  cif::parse_input(document, input);  // without gemmi's checks of what is not read here
+  try {
+    cif::parse_input(document, input);  // without gemmi's checks of what is not read here
+  } catch (const tao::pegtl::parse_error& error) {
+    throw files::DataError("damaged or cut off: its line " + std::to_string(error.positions().front().line) +
+                           " does not continue as mmCIF");
+  }
   ModelParts model;
   std::string first, others;
   for (cif::Block& block : document.blocks) {

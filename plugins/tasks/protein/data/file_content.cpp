@@ -8,23 +8,10 @@
 #include <cerrno>
 #include <limits>
 
+#include "plugins/tasks/common/files/text_file.hpp"
+
 namespace pipeline::protein {
 namespace {
-
-struct Signature {
-  std::string_view start;
-  const char* problem;
-};
-
-constexpr Signature kRefused[] = {
-    {"BZh", "compressed with bzip2: unpack it first (bunzip2)"},
-    {"\xfd\x37zXZ", "compressed with xz: unpack it first (unxz)"},
-    {"\x28\xb5\x2f\xfd", "compressed with zstd: unpack it first (unzstd)"},
-    {"\x1f\x9d", "compressed with compress: unpack it first (uncompress)"},
-    {"PK\x03\x04", "a zip archive: unpack it first (unzip)"},
-    {"\xff\xfe", "UTF-16 text: convert it first (iconv -f UTF-16 -t UTF-8)"},
-    {"\xfe\xff", "UTF-16 text: convert it first (iconv -f UTF-16 -t UTF-8)"},
-};
 
 ReadError too_large(const ReadLimits& limits, const char* what) {
   return ReadError(std::string(what) + " more than " + std::to_string(limits.max_file_bytes) +
@@ -137,9 +124,8 @@ std::string_view unpack(std::string_view bytes, const ReadLimits& limits, std::s
     unpacked = inflated(bytes, limits);
     bytes = unpacked;
   }
-  for (const auto& [start, problem] : kRefused) {
-    if (bytes.starts_with(start)) throw files::DataError(problem);
-  }
+  if (const std::string problem = files::why_no_text(bytes.substr(0, files::kStartOfText)); !problem.empty())
+    throw files::DataError(problem);
   return bytes;
 }
 

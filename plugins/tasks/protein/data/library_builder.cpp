@@ -90,8 +90,7 @@ class Builder {
   }
 
   void work_under_lock() {
-    std::filesystem::create_directories(options_.cache_dir);
-    if (::access(options_.cache_dir.c_str(), W_OK) != 0)
+    if (::access(options_.cache_dir.c_str(), W_OK) != 0 && errno != ENOENT)
       throw files::system_error(options_.cache_dir, "the cache folder must be writable");
     const files::FileLock lock(
         lock_path(),
@@ -229,11 +228,8 @@ class Builder {
 
 }  // namespace
 
-Built build_library(const InputFiles& inputs, const LibraryOptions& options, const files::Hooks& hooks) try {
+Built build_library(const InputFiles& inputs, const LibraryOptions& options, const files::Hooks& hooks) {
   return Builder(inputs, options, hooks).build();
-} catch (const std::filesystem::filesystem_error& error) {
-  throw files::DataError(std::string(error.what()) + ": check that the cache folder can be written",
-                         error.code().value());
 }
 
 }  // namespace pipeline::protein

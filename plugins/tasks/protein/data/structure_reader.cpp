@@ -31,6 +31,8 @@ std::string why_no_chain(const ModelParts& model) {
 
 Structure parse_text(std::string_view text) try {
   if (text.empty()) throw files::DataError("is empty");
+  if (text.starts_with('>'))
+    throw files::DataError("a FASTA file, sequences without structures: structures are PDB or mmCIF files");
   const ModelParts model = is_cif(text) ? read_cif_parts(text) : read_pdb_parts(text);
   Structure structure = protein_chains(model);
   if (structure.chains.empty()) throw files::DataError(why_no_chain(model));

@@ -1,11 +1,10 @@
 #include "plugins/tasks/protein/task/dataset.hpp"
 
-#include <cerrno>
 #include <numeric>
 #include <set>
 #include <sstream>
 
-#include "plugins/tasks/common/files/error.hpp"
+#include "plugins/tasks/common/files/data_errors.hpp"
 #include "plugins/tasks/protein/task/report_text.hpp"
 
 namespace pipeline::protein {
@@ -42,8 +41,8 @@ StructureLibrary open_library(const std::filesystem::path& root, const ProteinCo
   return library;
 }
 
-[[noreturn]] void fail_with_system(const std::string& message, int code) {
-  fail_with(code == ENOSPC || code == EDQUOT ? PL_ERROR_NO_SPACE : PL_ERROR_CONFIG, message);
+StructureView structure_of(const Entry& entry) {
+  return files::with_data_errors([&] { return entry.library->structure(entry.structure); });
 }
 
 }  // namespace
@@ -58,7 +57,7 @@ Dataset::Dataset(const ProteinConfig& config, const Context& context, const Lear
       comparison_(config, context_),
       own_test_(!config.test_path.empty() && context.run().purpose != PL_PURPOSE_TRAIN) {
   if (context.run().purpose == PL_PURPOSE_EXPORT) return;  // reads no data
-  try {
+  files::with_data_errors([&] {
     if (needs_structures()) {
       deal_out(open(structures_, config.pdb_path, "task.pdb_path"));
       fingerprint_ = structures_->fingerprint().hex();
@@ -67,13 +66,7 @@ Dataset::Dataset(const ProteinConfig& config, const Context& context, const Lear
       take_test_structures(open(test_structures_, config.test_path, "task.test_path"), learnt);
       fingerprint_ += test_structures_->fingerprint().hex();
     }
-  } catch (const files::DataError& error) {
-    fail_with_system(error.what(), error.code());
-  } catch (const std::filesystem::filesystem_error& error) {
-    fail_with_system(error.what(), error.code().value());
-  } catch (const files::Cancelled& error) {
-    fail_with(PL_ERROR_CANCELLED, error.what());
-  }
+  });
   describe();
 }
 
@@ -128,7 +121,7 @@ void Dataset::describe() const {
 
 Sample Dataset::sample(Split split, uint64_t id) const {
   const Entry& from = entry(split, id);
-  const StructureView structure = from.library->structure(from.structure);
+  const StructureView structure = structure_of(from);
   std::vector<std::span<const Residue>> chains;
   for (const size_t chain : from.chains) chains.push_back(structure.chains[chain].residues);
   return make_sample(chains);
@@ -136,7 +129,7 @@ Sample Dataset::sample(Split split, uint64_t id) const {
 
 std::vector<std::string> Dataset::chain_names(Split split, uint64_t id) const {
   const Entry& from = entry(split, id);
-  const StructureView structure = from.library->structure(from.structure);
+  const StructureView structure = structure_of(from);
   std::vector<std::string> names;
   for (const size_t chain : from.chains) names.emplace_back(structure.chains[chain].name);
   return names;
@@ -146,7 +139,7 @@ Frequencies Dataset::frequencies() const {
   Frequencies counts;
   counts.fill(1);
   for (const Entry& entry : entries(Split::kTrain)) {
-    const StructureView structure = entry.library->structure(entry.structure);
+    const StructureView structure = structure_of(entry);
     for (const size_t chain : entry.chains)
       for (const Residue& residue : structure.chains[chain].residues)
         if (residue.amino_acid < kAminoAcidCount) counts[residue.amino_acid] += 1;

@@ -22,8 +22,8 @@ void TokenCache::refuse(const std::string& problem) const {
 
 void TokenCache::read_list(const records::Record& record) {
   if (!store_.is_whole(record)) refuse("its list of blocks is damaged");
-  fingerprint_ = record.hash;
   std::string_view bytes = store_.payload(record);
+  const std::string_view all = bytes;
   Hash128 key;
   bool whole = take(bytes, list_);
   for (uint64_t i = 0; whole && i < list_.blocks; ++i) {
@@ -36,6 +36,7 @@ void TokenCache::read_list(const records::Record& record) {
   uint64_t samples = 0;
   for (const Block& block : blocks_) samples += block.is.samples;
   if (!whole || samples != list_.samples) refuse("its list of blocks does not fit them");
+  fingerprint_ = files::hash128(all.substr(0, all.size() - bytes.size()));
   report_ = PairReport::from_json(std::string(bytes));
 }
 

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "plugins/tasks/common/files/part.hpp"
 #include "plugins/tasks/common/record_store/record_store.hpp"
 #include "plugins/tasks/common/text_pairs/input.hpp"
 #include "plugins/tasks/common/text_pairs/pair_report.hpp"
@@ -64,7 +65,7 @@ struct TokenSample {
 //   report                 PairReport as JSON: what was dropped when the file was read
 //
 // A change of any of this raises the version, which is part of every cache's key.
-constexpr records::Kind kTokens{.name = "PLTOKENS", .version = 3, .remedy = "build it again"};
+constexpr records::Kind kTokens{.name = "PLTOKENS", .version = 4, .remedy = "build it again"};
 
 struct TokenBlock {
   uint32_t samples, token_bytes;
@@ -96,7 +97,7 @@ class TokenCache {
   const PairReport& report() const { return report_; }  // of the reading that filled it
   const std::string& path() const { return store_.path(); }
 
-  // Equal where every id and token is: what ranks compare.
+  // Equal where every id and token is: what ranks and checkpoints compare.
   const Hash128& fingerprint() const { return fingerprint_; }
 
  private:
@@ -122,6 +123,8 @@ struct TokenCacheSource {
   SourceFile file;  // the pairs
   Columns columns;
   uint64_t max_record_bytes = ReadOptions{}.max_record_bytes;
+  text_pairs::Quotes quotes = text_pairs::Quotes::kAuto;
+  files::Part part;       // of the file's records, by their documents
   std::string tokenizer;  // a fingerprint: another text for tokenizers that give other tokens
   uint32_t vocabulary_size = 0;
 };

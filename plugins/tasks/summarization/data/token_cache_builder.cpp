@@ -168,8 +168,11 @@ void build(const std::string& path, const Hash128& key, const TokenCacheSource& 
     hooks.throw_if_cancelled();
     hooks.report(bytes_done, source.file.bytes);
   };
-  read_pairs(source.file.path, source.columns, [&](Pair&& pair) { encoder.add(std::move(pair)); }, report,
-             {source.max_record_bytes, on_block});
+  const auto add = [&](Pair&& pair) {
+    if (source.part.takes(pair.first)) encoder.add(std::move(pair));
+  };
+  read_pairs(source.file.path, source.columns, add, report,
+             {source.max_record_bytes, source.quotes, on_block});
   writer.append(records::make_record(key, encoder.finish(report)));
   check_unchanged(source.file);
   writer.replace();
@@ -196,10 +199,10 @@ Hash128 token_cache_key(const TokenCacheSource& source) {
   const auto add = [&](const std::string& text) { hasher.update(std::to_string(text.size()) + ":" + text); };
   const Columns& c = source.columns;
   const auto name = std::filesystem::path(source.file.path).extension().string();  // decides the format
-  for (const auto& text : {name, c.first, c.second, c.id, source.tokenizer}) add(text);
+  for (const auto& text : {name, c.first, c.second, c.id, source.part.key(), source.tokenizer}) add(text);
   for (const uint64_t number :
        {uint64_t{kTokens.version}, uint64_t{c.second_required}, uint64_t{c.id_required},
-        source.max_record_bytes, uint64_t{source.vocabulary_size}}) {
+        source.max_record_bytes, static_cast<uint64_t>(source.quotes), uint64_t{source.vocabulary_size}}) {
     add(std::to_string(number));
   }
   add(source.file.hash.hex());
@@ -212,11 +215,10 @@ std::string token_cache_path(const std::string& folder, const TokenCacheSource& 
 }
 
 TokenCache open_or_build_token_cache(const std::string& folder, const TokenCacheSource& source,
-                                     const TokenCacheHooks& hooks) try {
+                                     const TokenCacheHooks& hooks) {
   const auto key = token_cache_key(source);
   const auto path = token_cache_path(folder, source, key);
   if (auto cache = try_open(path, key, hooks)) return std::move(*cache);
-  std::filesystem::create_directories(folder);
   const FileLock lock(
       path + ".lock",
       [&] { hooks.tell("waiting for another process that is tokenizing " + source.file.path); },
@@ -228,9 +230,6 @@ TokenCache open_or_build_token_cache(const std::string& folder, const TokenCache
   build(path, key, source, hooks);
   hooks.tell(files::remove_unused(folder, cache_names()));
   return TokenCache(path, key);
-} catch (const std::filesystem::filesystem_error& error) {
-  throw DataError(std::string(error.what()) + ": check that the cache folder can be written",
-                  error.code().value());
 }
 
 }  // namespace pipeline::summarization

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "language/gpt2.hpp"
+#include "plugins/tasks/common/text_pairs/pairs.hpp"
 #include "plugins/tasks/summarization/task/sequence.hpp"
 #include "transformer/cuda/kernels.hpp"
 
@@ -17,17 +18,28 @@ namespace pipeline::summarization {
 
 struct DataConfig {
   std::filesystem::path train, val, test;
-  std::string document_column = "document", summary_column = "summary", id_column;
+  double validation_share = 0;
+  std::string document_column = "document", summary_column = "summary", id_column, quotes = "auto";
   int64_t max_record_bytes = 16 << 20;
 
   void describe(Options& o) {
-    o("train", train, "pairs to learn from: JSONL or CSV").required();
+    o("train", train, "pairs to learn from: JSON, CSV or TSV").required();
     o("val", val, "pairs to evaluate during training; empty: none");
+    o("validation_share", validation_share,
+      "in place of val: this share of train is evaluated and not learnt from; chosen by a hash of the "
+      "documents, so that equal ones stay together")
+        .min(0)
+        .max(0.9);
     o("test", test, "pairs to evaluate or predict at the end; empty: none").may_change();
     o("document_column", document_column, "column of the text to summarize");
     o("summary_column", summary_column, "column of the summary; not needed in a test file for predictions");
     o("id_column", id_column, "column of the id; empty: `id` if present, else records are numbered");
+    o("quotes", quotes, text_pairs::kQuotesHelp).choices({"auto", "csv", "text"});
     o("max_record_bytes", max_record_bytes, "longer records are dropped").unit("bytes").min(1024);
+  }
+  void validate(const ConfigErrors& errors) const {
+    if (validation_share > 0 && !val.empty())
+      errors("validation_share", "task.data.val names a file for the same: leave one of the two out");
   }
 };
 

@@ -1,9 +1,9 @@
 #include "plugins/tasks/summarization/task/corpus.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <sstream>
 
+#include "files/data_errors.hpp"
 #include "plugins/tasks/common/text_pairs/input.hpp"
 #include "plugins/tasks/summarization/data/token_cache.hpp"
 #include "tokenizer/tokenizer_setup.hpp"
@@ -22,7 +22,8 @@ Columns columns_of(const DataConfig& data, Split split) {
 }
 
 const fs::path& file_of(const DataConfig& data, Split split) {
-  return split == Split::kTrain ? data.train : split == Split::kVal ? data.val : data.test;
+  if (split == Split::kTest) return data.test;
+  return split == Split::kTrain || data.validation_share > 0 ? data.train : data.val;
 }
 
 void say_lines(const Context& context, const std::string& text) {
@@ -39,7 +40,10 @@ TokenCacheSource source_of(const SummarizationConfig& config, Split split, const
                                             context.progress(what, done, total);
                                           }),
           .columns = columns_of(config.data, split),
-          .max_record_bytes = static_cast<uint64_t>(config.data.max_record_bytes)};
+          .max_record_bytes = static_cast<uint64_t>(config.data.max_record_bytes),
+          .quotes = text_pairs::quotes_named(config.data.quotes),
+          .part = {.held_out = split == Split::kTest ? 0 : config.data.validation_share,
+                   .is_validation = split == Split::kVal}};
 }
 
 std::string cache_folder(const Context& context) { return std::string(view(context.run().cache_dir)); }
@@ -50,12 +54,14 @@ text::TokenizerPtr trained_tokenizer(TokenCacheSource source, int64_t size, cons
   source.vocabulary_size = static_cast<uint32_t>(size);
   const auto each = [&](const auto& text, const auto& read) {
     PairReport report;
-    text_pairs::read_pairs(source.file.path, source.columns,
-                           [&](Pair&& pair) {
-                             text(pair.first);
-                             text(pair.second);
-                           },
-                           report, {.max_record_bytes = source.max_record_bytes, .on_block = read});
+    text_pairs::read_pairs(
+        source.file.path, source.columns,
+        [&](Pair&& pair) {
+          if (!source.part.takes(pair.first)) return;
+          text(pair.first);
+          text(pair.second);
+        },
+        report, {.max_record_bytes = source.max_record_bytes, .quotes = source.quotes, .on_block = read});
     text_pairs::check_unchanged(source.file);
   };
   return text::trained_tokenizer({.key = token_cache_key(source).hex(),
@@ -75,14 +81,10 @@ bool is_needed(const SummarizationConfig& config, Split split, bool has_tokenize
   return false;
 }
 
-[[noreturn]] void fail_with_system(const std::string& message, int code) {
-  fail_with(code == ENOSPC || code == EDQUOT ? PL_ERROR_NO_SPACE : PL_ERROR_CONFIG, message);
-}
-
 }  // namespace
 
 Corpus::Corpus(const SummarizationConfig& config, const Context& context, const text::TokenizerPtr& kept) {
-  try {
+  files::with_data_errors([&] {
     if (kept)
       tokenizer_ = kept;
     else if (!config.tokenizer.path.empty())
@@ -95,15 +97,23 @@ Corpus::Corpus(const SummarizationConfig& config, const Context& context, const 
                                        context);  // on the training split, the first
       open(split, std::move(source), context);
     }
-  } catch (const DataError& error) {
-    fail_with_system(error.what(), error.code());
-  } catch (const text::Error& error) {
-    fail_with_system(error.what(), error.code());
-  } catch (const fs::filesystem_error& error) {
-    fail_with_system(error.what(), error.code().value());
-  } catch (const Cancelled& error) {
-    fail_with(PL_ERROR_CANCELLED, error.what());
-  }
+    if (const double share = config.data.validation_share; share > 0 && cache(Split::kTrain))
+      context.info(
+          files::held_out_text(config.data.train.string(), share, size(Split::kTrain), size(Split::kVal)));
+  });
+  if (context.run().purpose == PL_PURPOSE_EVALUATE && cache(Split::kTest)) leave_out_unanswered(context);
+}
+
+// A document without a summary can be predicted, not evaluated.
+void Corpus::leave_out_unanswered(const Context& context) {
+  const TokenCache& test = *cache(Split::kTest);
+  if (test.summaries() == 0 || test.summaries() == test.size()) return;
+  for (uint64_t i = 0; i < test.size(); ++i)
+    if (test.sample(i).summary.size() > 0) answered_.push_back(i);
+  const uint64_t dropped = test.report().dropped();
+  context.info("evaluated  ", answered_.size(), " of the ", test.report().records,
+               " records of the test file: ", test.size() - answered_.size(), " have no summary, and ",
+               dropped, dropped == 1 ? " was dropped" : " were dropped");
 }
 
 void Corpus::carry_files_of(const fs::path& folder) {
@@ -126,7 +136,17 @@ void Corpus::open(Split split, TokenCacheSource source, const Context& context) 
   hooks.cancelled = [&] { return context.cancelled(); };
   auto& cache = caches_[static_cast<size_t>(split)];
   cache = open_or_build_token_cache(cache_folder(context), source, hooks);
+  // What training has said of its file is not said again.
+  const bool is_known = split == Split::kTrain ? context.run().purpose != PL_PURPOSE_TRAIN
+                                               : split == Split::kVal && source.part.held_out > 0;
+  if (is_known) return;
   say_lines(context, cache->report().table(source.file.path));
+  for (const std::string& note : cache->report().notes) context.info(source.file.path, ": ", note);
+}
+
+TokenSample Corpus::sample(Split split, uint64_t id) const {
+  const bool is_listed = split == Split::kTest && !answered_.empty();
+  return files::with_data_errors([&] { return cache(split)->sample(is_listed ? answered_[id] : id); });
 }
 
 std::string Corpus::fingerprint(std::initializer_list<Split> splits) const {

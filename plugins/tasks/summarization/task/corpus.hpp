@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "plugins/tasks/summarization/data/token_cache.hpp"
 #include "plugins/tasks/summarization/task/config.hpp"
@@ -22,25 +23,30 @@ class Corpus {
   // Opens the caches in the run's cache folder, and makes those that are missing: trains a tokenizer where
   // there is neither `kept` nor one in the configuration, and tokenizes. Says what it dropped from the files.
   // To use a model, files of other splits need not be there. `kept`: the one that the weights were trained
-  // with. [main]
+  // with. An evaluation has those test samples that have a summary, unless none has. [main]
   Corpus(const SummarizationConfig& config, const Context& context, const text::TokenizerPtr& kept);
 
   // From now on the tokenizer carries what a model's folder says beside its weights. [main]
   void carry_files_of(const std::filesystem::path& folder);
 
   const text::Tokenizer& tokenizer() const { return *tokenizer_; }
-  uint64_t size(Split split) const { return cache(split) ? cache(split)->size() : 0; }
+  uint64_t size(Split split) const {
+    if (split == Split::kTest && !answered_.empty()) return answered_.size();
+    return cache(split) ? cache(split)->size() : 0;
+  }
   // Samples that have one.
   uint64_t summaries(Split split) const { return cache(split) ? cache(split)->summaries() : 0; }
-  TokenSample sample(Split split, uint64_t id) const { return cache(split)->sample(id); }  // [any-thread]
+  TokenSample sample(Split split, uint64_t id) const;                  // [any-thread]
   std::string fingerprint(std::initializer_list<Split> splits) const;  // of these and the tokenizer
 
  private:
   void open(Split split, TokenCacheSource source, const Context& context);
+  void leave_out_unanswered(const Context& context);
   const std::optional<TokenCache>& cache(Split split) const { return caches_[static_cast<size_t>(split)]; }
 
   text::TokenizerPtr tokenizer_;
   std::array<std::optional<TokenCache>, 3> caches_;
+  std::vector<uint64_t> answered_;  // an evaluation's test samples, where not all have a summary
 };
 
 }  // namespace pipeline::summarization

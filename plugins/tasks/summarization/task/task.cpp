@@ -58,7 +58,7 @@ void Summarization::check_paths() const {
               ? text::missing_tokenizer(path)
               : "there is no such file; a path is taken from the folder in which the program is started");
     if (!may_be_folder && std::filesystem::is_directory(path))
-      config_error(key, "is a folder, must be a .jsonl, .csv or .tsv file");
+      config_error(key, "is a folder, must be a .jsonl, .json, .csv or .tsv file");
   };
   if (!to_use) {  // a model can be used where its training files are not
     check("data.train", data.train, false);
@@ -101,10 +101,29 @@ void Summarization::open_data() {
   context().info("data       ", train, " training, ", corpus_->size(Split::kVal), " validation, ",
                  corpus_->size(Split::kTest), " test pairs; vocabulary of ", tokenizer.vocab_size(),
                  kept_tokenizer_ ? ", as the weights have it" : "");
-  for (const auto& [split, name] : {std::pair(Split::kVal, "validation"), std::pair(Split::kTest, "test")})
-    if (const uint64_t all = corpus_->size(split), with = corpus_->summaries(split); with < all)
-      context().info(all - with, " of the ", all, " ", name,
-                     " pairs have no summary: evaluations count the other ", with);
+  if (const uint64_t all = corpus_->size(Split::kTest), with = corpus_->summaries(Split::kTest); with < all)
+    context().info(all - with, " of the ", all, " test pairs have no summary: evaluations count the other ",
+                   with);
+  warn_of_scripts();
+}
+
+void Summarization::warn_of_scripts() const {
+  const bool trains = run().purpose == PL_PURPOSE_TRAIN;
+  if (!trains && run().purpose != PL_PURPOSE_EVALUATE) return;
+  for (const Split split : {Split::kVal, Split::kTest}) {
+    if (trains && split == Split::kTest) continue;
+    const int64_t most = trains ? config().rouge.validate_samples : config().rouge.evaluate_samples;
+    uint64_t scored = corpus_->size(split), unseen = 0;
+    if (trains || most > 0) scored = std::min(scored, static_cast<uint64_t>(most));
+    for (uint64_t id = 0; id < scored; ++id) {
+      const TokenView summary = corpus_->sample(split, id).summary;
+      unseen += summary.size() > 0 && rouge::tokenize(text(summary), false).empty() ? 1 : 0;
+    }
+    if (unseen > 0)
+      context().warn("ROUGE counts words of the letters a to z and digits alone: ", unseen, " of the ",
+                     scored, split == Split::kVal ? " validation" : " test",
+                     " summaries that it scores have none, and count as 0 whatever is written");
+  }
 }
 
 std::shared_ptr<Gpt2> Summarization::build_model() {

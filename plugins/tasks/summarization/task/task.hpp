@@ -61,7 +61,8 @@ class Summarization : public TorchTask<SummarizationConfig, Gpt2, SummarizationB
   double flops(const SummarizationBatch& batch) override { return model().flops(batch.packed); }
 
  private:
-  void check_paths() const;  // of the files that the configuration names
+  void warn_of_scripts() const;  // that ROUGE does not see
+  void check_paths() const;      // of the files that the configuration names
   bool is_scored(const EvaluationSink& sink, Split split, uint64_t id) const;
   std::vector<std::string> write_summaries(Split split, const std::vector<uint64_t>& ids);
   std::string text(const TokenView& tokens) const;

@@ -1,13 +1,11 @@
 #include "plugins/tasks/vlm/data/conversation.hpp"
 
-#include <filesystem>
-#include <fstream>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
 #include "plugins/tasks/common/files/hash128.hpp"
-#include "plugins/tasks/common/text_pairs/pairs.hpp"
+#include "plugins/tasks/common/text_pairs/json_records.hpp"
 #include "plugins/tasks/vlm/data/shards.hpp"
 
 namespace pipeline::vlm {
@@ -53,34 +51,103 @@ std::string problem_of(const Conversation& conversation, bool answer_required) {
   return marks == 1 ? "" : marks == 0 ? "a picture, and no <image> in the text" : "several <image>";
 }
 
-void read_llava(const std::string& path, bool answer_required,
+std::string kind_of(const json& value) {
+  return value.is_null()      ? "null"
+         : value.is_array()   ? "a list"
+         : value.is_object()  ? "an object"
+         : value.is_boolean() ? "true or false"
+         : value.is_number()  ? "a number"
+                              : "text";
+}
+
+const json* find(const json& object, const char* key) {
+  const auto found = object.find(key);
+  return found == object.end() || found->is_null() ? nullptr : &*found;
+}
+
+std::string text_at(const json& object, const char* key) {
+  const json* const value = find(object, key);
+  if (value == nullptr) throw DataError("a turn without \"" + std::string(key) + "\"");
+  if (!value->is_string())
+    throw DataError("\"" + std::string(key) + "\" is " + kind_of(*value) + ", must be text");
+  return value->get<std::string>();
+}
+
+// A path, or a list of one.
+std::string picture_of(const json& value, const char* key) {
+  if (value.is_array() && value.size() > 1) throw DataError("several pictures: a conversation may have one");
+  if (value.is_array()) return value.empty() ? "" : picture_of(value[0], key);
+  if (!value.is_string())
+    throw DataError("\"" + std::string(key) + "\" is " + kind_of(value) + ", must be a picture's path");
+  const auto& name = value.get_ref<const std::string&>();
+  if (name.find("://") != std::string::npos)
+    throw DataError("the picture is a web address: download it, and name the file");
+  if (name.starts_with("data:"))
+    throw DataError("the picture is within the record: write it to a file, and name that");
+  return name;
+}
+
+// Text, or OpenAI's list of parts: {"type": "text", "text"} and {"type": "image"}, which may name the
+// picture.
+std::string content_of(const json& turn, std::string& image) {
+  const json* const content = find(turn, "content");
+  if (content == nullptr || !content->is_array()) return text_at(turn, "content");
+  std::string text;
+  for (const json& part : *content) {
+    const std::string type = text_at(part, "type");
+    if (type == "text") {
+      text += text_at(part, "text");
+    } else if (type == "image") {
+      text += std::string(kImageMark) + "\n";
+      if (const json* const name = find(part, "image"); name != nullptr) image = picture_of(*name, "image");
+    } else {
+      throw DataError("a part of the type \"" + type.substr(0, 40) + "\", must be \"text\" or \"image\"");
+    }
+  }
+  while (text.ends_with('\n')) text.pop_back();
+  return text;
+}
+
+// A column of captions, or turns? The first record that can be read says so.
+bool has_turns(const std::string& path) {
+  text_pairs::Input input(path, nullptr);
+  text_pairs::JsonRecords records(input, text_pairs::ReadOptions{}.max_record_bytes);
+  while (records.next()) {
+    const auto found = text_pairs::pick_fields(records.text(), {"conversations", "messages"});
+    if (found.state != text_pairs::JsonFields::kOk) continue;
+    return found.fields[0].state != text_pairs::JsonField::kAbsent ||
+           found.fields[1].state != text_pairs::JsonField::kAbsent;
+  }
+  return false;
+}
+
+void read_turns(const std::string& path, bool answer_required,
                 const std::function<void(Conversation&&)>& sink, ReadReport& report, const ReadHooks& hooks) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw files::system_error(path + " cannot be opened", "check the path and its permissions");
-  bool is_array = false;
-  // Each object is used and dropped as soon as it is complete.
-  const auto each = [&](int depth, json::parse_event_t event, json& value) {
-    if (depth == 0 && event == json::parse_event_t::array_start) is_array = true;
-    if (depth != 1 || !is_array || event == json::parse_event_t::array_start ||
-        event == json::parse_event_t::object_start || event == json::parse_event_t::key)
-      return true;
-    const std::string where = "record " + std::to_string(++report.records);
-    if (hooks.on_bytes && report.records % 256 == 0) hooks.on_bytes(static_cast<uint64_t>(file.tellg()));
+  text_pairs::Input input(path, hooks.on_bytes);
+  text_pairs::JsonRecords records(input, text_pairs::ReadOptions{}.max_record_bytes);
+  while (records.next()) {
+    ++report.records;
+    const std::string where =
+        "record " + std::to_string(report.records) + ", line " + std::to_string(records.line());
+    if (records.too_long()) {
+      report.drop("longer than " + std::to_string(text_pairs::ReadOptions{}.max_record_bytes) + " bytes",
+                  where);
+      continue;
+    }
+    const json object = json::parse(records.text(), nullptr, false);
+    if (object.is_discarded()) {
+      const std::string detail = text_pairs::pick_fields(records.text(), {}).detail;
+      report.drop(records.is_cut_off() ? "the file ends inside the record" : "not JSON in UTF-8",
+                  detail.empty() ? where : where + ": " + detail);
+      continue;
+    }
     try {
-      Conversation conversation = llava_conversation(value);
+      Conversation conversation = llava_conversation(object);
       if (conversation.id.empty()) conversation.id = std::to_string(report.records);
       take_conversation(std::move(conversation), answer_required, where, sink, report);
     } catch (const DataError& error) {
-      report.drop("not LLaVA's {\"id\", \"image\", \"conversations\": [{\"from\", \"value\"}]}",
-                  where + ": " + error.what());
+      report.drop(error.what(), where);
     }
-    return false;
-  };
-  try {
-    const json rest = json::parse(file, each);
-    if (!is_array) throw DataError(path + ": must be an array of conversations, is " + rest.type_name());
-  } catch (const json::exception& error) {
-    throw DataError(path + ": " + error.what());
   }
 }
 
@@ -106,9 +173,12 @@ void read_captions(const std::string& path, const CaptionColumns& columns,
                            take_conversation(std::move(conversation), columns.answer_required,
                                              "line " + std::to_string(pair.line), sink, report);
                          },
-                         pairs, {.on_block = hooks.on_bytes});
+                         pairs, {.quotes = columns.quotes, .on_block = hooks.on_bytes});
   report.records = pairs.records;
-  if (pairs.dropped() > 0) report.drops["what follows:\n" + pairs.table(path)].count = pairs.dropped();
+  for (const text_pairs::Drop& drop : pairs.drops)
+    report.drops[drop.problem() + ": " + drop.remedy()] = {drop.count,
+                                                           "line " + std::to_string(drop.lines.at(0))};
+  for (const std::string& note : pairs.notes) report.notes += path + ": " + note + "\n";
 }
 
 }  // namespace
@@ -133,7 +203,8 @@ Conversation Conversation::unpack(std::string_view bytes) {
 }
 
 void ReadReport::drop(const std::string& reason, const std::string& where) {
-  Drop& entry = drops[reason];
+  constexpr size_t kMost = 32;  // some have words of the file in them
+  Drop& entry = drops[drops.size() < kMost || drops.contains(reason) ? reason : "other reasons"];
   if (entry.count++ == 0) entry.first = where;
 }
 
@@ -156,22 +227,34 @@ void take_conversation(Conversation&& conversation, bool answer_required, const 
   sink(std::move(conversation));
 }
 
-Conversation llava_conversation(const json& object) try {
+Conversation llava_conversation(const json& object) {
+  if (!object.is_object()) throw DataError(kind_of(object) + ", must be an object with \"conversations\"");
   Conversation result;
-  if (const auto id = object.find("id"); id != object.end())
+  if (const json* const id = find(object, "id"); id != nullptr)
     result.id = id->is_string() ? id->get<std::string>() : id->dump();
-  if (const auto image = object.find("image"); image != object.end() && !image->is_null())
-    result.image = image->get<std::string>();
-  for (const json& turn : object.at("conversations")) {
-    const std::string from = turn.at("from");
+  for (const char* const key : {"image", "images"})
+    if (const json* const image = find(object, key); image != nullptr && result.image.empty())
+      result.image = picture_of(*image, key);
+  const json* const llava = find(object, "conversations");
+  const json* const turns = llava != nullptr ? llava : find(object, "messages");
+  if (turns == nullptr || !turns->is_array())
+    throw DataError("no list of turns as \"conversations\" or \"messages\"");
+  for (const json& turn : *turns) {
+    if (!turn.is_object()) throw DataError("a turn that is " + kind_of(turn) + ", must be an object");
+    const bool is_message = turn.contains("role");
+    const std::string from = text_at(turn, is_message ? "role" : "from"),
+                      text = is_message ? content_of(turn, result.image) : text_at(turn, "value");
     const bool assistant = from == "gpt" || from == "assistant";
+    if (from == "system" && text_pairs::is_blank(text)) continue;
+    if (from == "system")
+      throw DataError(
+          "a system turn, for which task.chat.template has no place: remove it, or put its text before the "
+          "question");
     if (!assistant && from != "human" && from != "user")
-      throw DataError("\"from\": \"" + from + "\", must be \"human\" or \"gpt\"");
-    result.turns.push_back({assistant, turn.at("value")});
+      throw DataError("a turn of \"" + from.substr(0, 40) + "\", must be \"human\" or \"gpt\"");
+    result.turns.push_back({assistant, text});
   }
   return result;
-} catch (const json::exception& error) {
-  throw DataError(error.what());
 }
 
 void read_conversations(const std::string& path, const CaptionColumns& columns,
@@ -180,8 +263,8 @@ void read_conversations(const std::string& path, const CaptionColumns& columns,
   report = {};
   if (is_sharded(path))
     read_shards(path, columns, sink, report, hooks);
-  else if (std::filesystem::path(path).extension() == ".json")
-    read_llava(path, columns.answer_required, sink, report, hooks);
+  else if (text_pairs::is_json(path) && has_turns(path))
+    read_turns(path, columns.answer_required, sink, report, hooks);
   else
     read_captions(path, columns, sink, report, hooks);
   if (report.used == 0)

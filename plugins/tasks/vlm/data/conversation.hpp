@@ -11,6 +11,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "plugins/tasks/common/files/error.hpp"
+#include "plugins/tasks/common/text_pairs/pairs.hpp"
 
 namespace pipeline::vlm {
 
@@ -35,6 +36,10 @@ struct Conversation {
   // The last question: its turn is 2 * this.
   size_t last_question() const { return (turns.size() - 1) / 2; }
 
+  // What conversations that belong to one part of the data have in common: the picture, else the first
+  // question.
+  const std::string& content() const { return image.empty() ? turns.front().text : image; }
+
   std::string pack() const;
   static Conversation unpack(std::string_view bytes);  // throws DataError
 };
@@ -47,6 +52,7 @@ struct ReadReport {
   };
   uint64_t records = 0, used = 0;
   std::map<std::string, Drop> drops;  // by reason
+  std::string notes;                  // lines for the log: how the file was read
 
   void drop(const std::string& reason, const std::string& where);
   // Lines for the log; empty if nothing was dropped.
@@ -60,6 +66,7 @@ struct CaptionColumns {
   std::string id;                     // empty: "id" if present, else numbered
   // In test files for predictions the caption may be missing, and so may the last answer of a conversation.
   bool answer_required = true;
+  text_pairs::Quotes quotes = text_pairs::Quotes::kAuto;
 };
 
 // What the user says of a picture: the mark, and before a question that does not have it.
@@ -69,17 +76,18 @@ std::string ask_about_picture(const std::string& question);
 void take_conversation(Conversation&& conversation, bool answer_required, const std::string& where,
                        const std::function<void(Conversation&&)>& sink, ReadReport& report);
 
-// One of LLaVA's objects. Throws DataError for one of another form.
+// One of LLaVA's objects, or one with "messages" of "role" and "content". Throws DataError, whose message is
+// a reason for ReadReport, for one of another form.
 Conversation llava_conversation(const nlohmann::json& object);
 
 struct ReadHooks {
   std::function<void(uint64_t)> on_bytes;  // read so far, often; may throw to stop
 };
 
-// Reads a file in order: *.json is LLaVA's format, an array of {"id", "image", "conversations": [{"from":
-// "human" | "gpt", "value"}]}; *.jsonl, *.csv and *.tsv hold captions or questions; *.tar, or a folder of
-// such, is WebDataset's form (shards.hpp). Records that cannot be used are dropped and counted. Throws
-// DataError where the file cannot be read or has nothing usable. Memory is that of a record.
+// Reads a file in order. *.json and *.jsonl, a list or an object a line, hold LLaVA's {"id", "image",
+// "conversations": [{"from": "human" | "gpt", "value"}]}, or captions and questions, as *.csv and *.tsv do;
+// *.tar, or a folder of such, is WebDataset's form (shards.hpp). Records that cannot be used are dropped and
+// counted. Throws DataError where the file cannot be read or has nothing usable. Memory is that of a record.
 void read_conversations(const std::string& path, const CaptionColumns& columns,
                         const std::function<void(Conversation&&)>& sink, ReadReport& report,
                         const ReadHooks& hooks = {});

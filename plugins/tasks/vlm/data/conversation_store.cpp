@@ -46,11 +46,13 @@ std::string name_of(const std::filesystem::path& source) {  // of a folder also 
   return (source.has_filename() ? source : source.parent_path()).stem().string();
 }
 
-Hash128 key_of(const text_pairs::SourceFile& file, const CaptionColumns& columns) {
+Hash128 key_of(const text_pairs::SourceFile& file, const CaptionColumns& columns, const files::Part& part) {
   files::Hasher128 hasher;
   const std::string name = std::filesystem::path(file.path).extension();  // decides the format
-  for (const std::string& text : {name, columns.image, columns.caption, columns.question, columns.id,
-                                  std::to_string(columns.answer_required), file.hash.hex()})
+  for (const std::string& text :
+       {name, columns.image, columns.caption, columns.question, columns.id,
+        std::to_string(columns.answer_required), std::to_string(static_cast<int>(columns.quotes)), part.key(),
+        file.hash.hex()})
     hasher.update(std::to_string(text.size()) + ":" + text);
   return hasher.finish();
 }
@@ -58,16 +60,16 @@ Hash128 key_of(const text_pairs::SourceFile& file, const CaptionColumns& columns
 }  // namespace
 
 ConversationStore::ConversationStore(const std::string& folder, const std::string& source,
-                                     const CaptionColumns& columns, const files::Hooks& hooks) {
+                                     const CaptionColumns& columns, const files::Hooks& hooks,
+                                     const files::Part& part) {
   const text_pairs::SourceFile file = look_at(source, hooks);
-  const Hash128 key = key_of(file, columns);
+  const Hash128 key = key_of(file, columns, part);
   const std::string path =
       (std::filesystem::path(folder) / (name_of(source) + "-" + key.hex() + ".conversations")).string();
   if (open(path, key)) {
     files::mark_used(path);
     return;
   }
-  std::filesystem::create_directories(folder);
   const files::FileLock lock(
       path + ".lock", [&] { hooks.tell("waiting for another process that is reading " + source); },
       hooks.cancelled);
@@ -78,6 +80,7 @@ ConversationStore::ConversationStore(const std::string& folder, const std::strin
   records::RecordWriter writer(path, kConversations);
   read_conversations(source, columns,
                      [&](Conversation&& conversation) {
+                       if (!part.takes(conversation.content())) return;
                        const std::string packed = conversation.pack();
                        content.update(files::bytes_of(files::hash128(packed)));
                        writer.append(records::make_record(number_key(head.conversations++), packed));
@@ -87,7 +90,8 @@ ConversationStore::ConversationStore(const std::string& folder, const std::strin
                        hooks.report(file.bytes + done, 2 * file.bytes);
                      }});
   head.content = content.finish();
-  writer.append(records::make_record(key, std::string(files::bytes_of(head)) + report.table(source)));
+  writer.append(records::make_record(
+      key, std::string(files::bytes_of(head)) + report.notes + '\0' + report.table(source)));
   refuse_change(file);
   writer.replace();
   hooks.tell(files::remove_unused(folder, cache_names()));
@@ -103,7 +107,9 @@ bool ConversationStore::open(const std::string& path, const Hash128& key) {
   if (!files::take(payload, head) || store.records().size() != head.conversations + 1) return false;
   size_ = head.conversations;
   fingerprint_ = head.content.hex();
-  report_ = payload;
+  const size_t end = payload.find('\0');
+  notes_ = payload.substr(0, end);
+  report_ = payload.substr(end + 1);
   store_ = std::move(store);
   return true;
 }

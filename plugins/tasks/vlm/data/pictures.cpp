@@ -38,10 +38,16 @@ std::string_view text_of(const std::vector<std::byte>& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// A name from a data file must not lead out of the pictures' folder.
-bool leads_out(const std::filesystem::path& name) {
-  const std::filesystem::path normal = name.lexically_normal();
-  return normal.is_absolute() || (!normal.empty() && *normal.begin() == "..");
+// The name relative to the folder, which an absolute one may have at its start. A name from a data file must
+// not lead out of the pictures' folder.
+std::filesystem::path within(const std::filesystem::path& folder, const std::filesystem::path& name) {
+  std::filesystem::path normal = name.lexically_normal();
+  if (normal.is_absolute())
+    normal = normal.lexically_relative(
+        std::filesystem::absolute(folder.empty() ? "." : folder).lexically_normal());
+  if (normal.empty() || *normal.begin() == "..")
+    throw ImageError("leads out of the pictures' folder (" + folder.string() + "): set task.data.images");
+  return normal;
 }
 
 TarIndex index_of(const Pictures::Options& options, const files::Hooks& hooks) {
@@ -67,9 +73,9 @@ Pictures::Pictures(Options options, const files::Hooks& hooks)
     : options_(std::move(options)), archives_(index_of(options_, hooks)), said_(std::make_shared<Said>()) {}
 
 std::vector<std::byte> Pictures::bytes(const std::string& name) const {
-  if (leads_out(name)) throw ImageError("leads out of the pictures' folder");
-  if (auto found = archives_.read(name)) return std::move(*found);
-  return read_file((options_.folder / name).string());
+  const std::filesystem::path inner = within(options_.folder, name);
+  if (auto found = archives_.read(inner.string())) return std::move(*found);
+  return read_file((options_.folder / inner).string());
 }
 
 void Pictures::note(const std::string& name, const std::string& text) const {

@@ -58,8 +58,6 @@ void FeatureCache::open(const Hash128& weights) {
     open_mine();
   } catch (const files::DataError& error) {
     stop_keeping(error.what());
-  } catch (const fs::filesystem_error& error) {
-    stop_keeping(error.what());
   }
   reopen();
   for (const records::RecordStore& store : *stores_) files::mark_used(store.path());
@@ -70,7 +68,6 @@ void FeatureCache::open(const Hash128& weights) {
 
 // The first file that no other process writes.
 void FeatureCache::open_mine() {
-  fs::create_directories(options_.folder);
   size_t number = 0;
   for (; !lock_; ++number) try {
       lock_.emplace(path(number) + ".lock", nullptr, [] { return true; });

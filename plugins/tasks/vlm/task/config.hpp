@@ -21,15 +21,21 @@ struct DataConfig {
   std::filesystem::path train, val, test, images;
   std::string image_column = "image", caption_column = "caption", question_column = "question", id_column,
               background = "white";
-  double max_broken_share = 0.01;
+  std::string quotes = "auto";
+  double max_broken_share = 0.01, validation_share = 0;
   int64_t max_pixels = static_cast<int64_t>(kMaxPixels);
 
   void describe(Options& o) {
     o("train", train,
-      "what to learn from: captions or questions and answers (JSONL, CSV, TSV), conversations (LLaVA's "
+      "what to learn from: captions or questions and answers (JSON, CSV, TSV), conversations (LLaVA's "
       "JSON), or WebDataset's shards (a .tar file or a folder of such)")
         .required();
     o("val", val, "the same, to evaluate during training; empty: none");
+    o("validation_share", validation_share,
+      "in place of val: this share of train is evaluated and not learnt from; chosen by a hash of the "
+      "pictures' names, so that what is about one picture stays together")
+        .min(0)
+        .max(0.9);
     o("test", test, "the same, to evaluate or predict at the end; empty: none").may_change();
     o("images", images,
       "folder of the pictures that the files name, and of .tar archives with such; empty: each file's own "
@@ -41,6 +47,7 @@ struct DataConfig {
       "captions: column of a question, where there is one; then the caption is its answer");
     o("id_column", id_column,
       "captions: column of the id; empty: `id` if present, else records are numbered");
+    o("quotes", quotes, text_pairs::kQuotesHelp).choices({"auto", "csv", "text"});
     o("background", background,
       "colour behind transparent pictures; drop: ignore transparency, as Pillow does")
         .choices({"white", "black", "grey", "drop"});
@@ -49,6 +56,10 @@ struct DataConfig {
         .min(0)
         .max(1);
     o("max_pixels", max_pixels, "a picture with more is refused before it is decoded").unit("pixels").min(1);
+  }
+  void validate(const ConfigErrors& errors) const {
+    if (validation_share > 0 && !val.empty())
+      errors("validation_share", "task.data.val names a file for the same: leave one of the two out");
   }
 };
 

@@ -11,9 +11,11 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <sstream>
 
 #include <nlohmann/json.hpp>
 
+#include "files/data_errors.hpp"
 #include "generation/generate.hpp"
 #include "hugging_face/weights.hpp"
 #include "plugins/tasks/vlm/data/shards.hpp"
@@ -33,11 +35,17 @@ namespace fs = std::filesystem;
 constexpr std::array kSplits{Split::kTrain, Split::kVal, Split::kTest};
 
 const fs::path& file_of(const DataConfig& data, Split split) {
-  return split == Split::kTrain ? data.train : split == Split::kVal ? data.val : data.test;
+  if (split == Split::kTest) return data.test;
+  return split == Split::kTrain || data.validation_share > 0 ? data.train : data.val;
 }
 
 const char* key_of(Split split) {
   return split == Split::kTrain ? "data.train" : split == Split::kVal ? "data.val" : "data.test";
+}
+
+void say_lines(const std::string& text, const std::function<void(const std::string&)>& say) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) say(line);
 }
 
 }  // namespace
@@ -57,15 +65,24 @@ void VlmTask::open_split(Split split, const fs::path& file, const fs::path& imag
       .progress = [&](uint64_t done, uint64_t total) { context().progress(what, done, total); },
       .note = [&](const std::string& line) { context().info(line); },
       .cancelled = [&] { return context().cancelled(); }};
+  const files::Part part{.held_out = split == Split::kTest ? 0 : data.validation_share,
+                         .is_validation = split == Split::kVal};
   auto& store = stores_[static_cast<size_t>(split)];
   store = ConversationStore(std::string(view(run().cache_dir)), file.string(),
                             {.image = data.image_column,
                              .caption = data.caption_column,
                              .question = data.question_column,
                              .id = data.id_column,
-                             .answer_required = split != Split::kTest},
-                            hooks);
-  if (!store.report().empty()) context().warn(store.report());
+                             .answer_required = split != Split::kTest,
+                             .quotes = text_pairs::quotes_named(data.quotes)},
+                            hooks, part);
+  // What training has said of its file is not said again.
+  const bool is_known =
+      split == Split::kTrain ? run().purpose != PL_PURPOSE_TRAIN : split == Split::kVal && part.held_out > 0;
+  if (!is_known) {
+    say_lines(store.report(), [&](const std::string& line) { context().warn(line); });
+    say_lines(store.notes(), [&](const std::string& line) { context().info(line); });
+  }
   const bool asked = split == Split::kTest && is_asked();
   pictures_[static_cast<size_t>(split)].emplace(
       Pictures::Options{
@@ -102,7 +119,9 @@ void VlmTask::open_question() {
   fs::create_directories(folder);
   const fs::path file = folder / ("asked-" + files::hash128(text).hex() + ".json");
   const fs::path unfinished = file.string() + "." + std::to_string(::getpid());  // ranks write the same
-  std::ofstream(unfinished, std::ios::binary) << text;
+  std::ofstream stream(unfinished, std::ios::binary);
+  if (!(stream << text).flush())
+    throw files::system_error(unfinished.string(), "the cache folder must be writable and have room");
   fs::rename(unfinished, file);
   open_split(Split::kTest, file, ask.image.has_parent_path() ? ask.image.parent_path() : ".");
 }
@@ -111,7 +130,7 @@ void VlmTask::open_files() {
   const DataConfig& data = config().data;
   const std::string folder(view(run().cache_dir));
   const bool to_use = run().purpose != PL_PURPOSE_TRAIN && kept_tokenizer_;
-  try {
+  files::with_data_errors([&] {
     for (const Split split : kSplits) {
       const fs::path& file = file_of(data, split);
       if (file.empty() || (run().purpose == PL_PURPOSE_EXPORT && kept_tokenizer_)) continue;
@@ -127,6 +146,9 @@ void VlmTask::open_files() {
       open_split(split, file,
                  data.images.empty() ? (fs::is_directory(file) ? file : file.parent_path()) : data.images);
     }
+    if (const uint64_t learnt = sample_count(Split::kTrain), held_out = sample_count(Split::kVal);
+        data.validation_share > 0 && learnt + held_out > 0)
+      context().info(files::held_out_text(data.train.string(), data.validation_share, learnt, held_out));
     if (is_asked()) open_question();
     if (kept_tokenizer_) {
       tokenizer_ = kept_tokenizer_;
@@ -149,16 +171,7 @@ void VlmTask::open_files() {
                }},
           config().tokenizer.vocab_size, context());
     }
-  } catch (const files::DataError& error) {
-    fail_with(error.code() == ENOSPC || error.code() == EDQUOT ? PL_ERROR_NO_SPACE : PL_ERROR_CONFIG,
-              error.what());
-  } catch (const text::Error& error) {
-    fail_with(PL_ERROR_CONFIG, error.what());
-  } catch (const fs::filesystem_error& error) {
-    fail_with(error.code().value() == ENOSPC ? PL_ERROR_NO_SPACE : PL_ERROR_CONFIG, error.what());
-  } catch (const files::Cancelled& error) {
-    fail_with(PL_ERROR_CANCELLED, error.what());
-  }
+  });
   is_open_ = true;
 }
 
@@ -371,13 +384,11 @@ VlmTaskBatch VlmTask::batch_of(const std::vector<Conversation>& conversations, c
 }
 
 VlmTaskBatch VlmTask::make_batch(const LoadRequest& request) const {
-  std::vector<Conversation> conversations;
-  for (const uint64_t id : request.ids) conversations.push_back(store(request.split)[id]);
-  try {
+  return files::with_data_errors([&] {
+    std::vector<Conversation> conversations;
+    for (const uint64_t id : request.ids) conversations.push_back(store(request.split)[id]);
     return batch_of(conversations, request, true);
-  } catch (const files::DataError& error) {
-    fail_with(PL_ERROR_CONFIG, error.what());
-  }
+  });
 }
 
 BatchInfo VlmTask::batch_info(const VlmTaskBatch& batch) const {

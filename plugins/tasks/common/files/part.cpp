@@ -1,0 +1,33 @@
+#include "plugins/tasks/common/files/part.hpp"
+
+#include <sstream>
+
+#include "plugins/tasks/common/files/error.hpp"
+
+namespace pipeline::files {
+
+bool Part::takes(std::string_view content) const {
+  if (held_out == 0) return true;
+  const double place = static_cast<double>(hash128(content).low >> 11) * 0x1p-53;  // in [0, 1)
+  return (place < held_out) == is_validation;
+}
+
+std::string Part::key() const {
+  return held_out == 0 ? "" : std::string(bytes_of(held_out)) + (is_validation ? "validation" : "training");
+}
+
+std::string held_out_text(const std::string& path, double share, uint64_t training, uint64_t validation) {
+  const uint64_t all = training + validation;
+  std::ostringstream text;
+  if (training == 0 || validation == 0) {
+    text << path << ": " << (validation == 0 ? "none" : "each") << " of its " << all
+         << " usable records is held out by task.data.validation_share = " << share
+         << ": give another share, or a file as task.data.val";
+    throw DataError(text.str());
+  }
+  text << "held out   " << validation << " of the " << all << " usable records of " << path
+       << " for validation (task.data.validation_share = " << share << ")";
+  return text.str();
+}
+
+}  // namespace pipeline::files

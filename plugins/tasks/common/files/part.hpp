@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "files/hash128.hpp"
+
+namespace pipeline::files {
+
+// One of the two parts that a file's records are dealt out to: a share that is held out for validation, and
+// the rest. A record's content alone says where it belongs, so that equal ones are in one part, in any order
+// of the file and on any machine.
+struct Part {
+  double held_out = 0;         // the share; 0: the file is one part
+  bool is_validation = false;  // this part is what is held out
+
+  bool takes(std::string_view content) const;
+  std::string key() const;  // the same for equal parts: for keys of caches
+};
+
+// A line for the log about the records of both parts. Throws DataError where one has none.
+std::string held_out_text(const std::string& path, double share, uint64_t training, uint64_t validation);
+
+}  // namespace pipeline::files
