@@ -207,7 +207,9 @@ std::vector<File> make_project(Kind kind, std::string_view language, std::string
 void write_project(const fs::path& folder, std::span<const File> files) {
   constexpr std::string_view kRemedy = "choose another --output";
   std::error_code failure;
-  if (fs::symlink_status(folder, failure).type() != fs::file_type::not_found)
+  const fs::file_type there = fs::symlink_status(folder, failure).type();
+  if (there == fs::file_type::none) throw write_error(folder, failure.value(), kRemedy);
+  if (there != fs::file_type::not_found)
     throw Error(
         PL_ERROR_CONFIG,
         fmt::format("{} is there already, and nothing in it is overwritten: choose another name or --output",

@@ -92,6 +92,8 @@ TEST_F(New, RefusesWhatCannotBeMade) {
   write_text(folder_.path() / "file", "");
   EXPECT_THAT(refusal({"task", "mine", "--output", "file"}), HasSubstr("choose another --output"));
   EXPECT_THAT(refusal({"task", "mine", "--output", "/proc/none"}), HasSubstr("choose another --output"));
+  EXPECT_THAT(refusal({"task", "mine", "--output", std::string(300, 'x')}),
+              HasSubstr("File name too long: choose another --output"));
   EXPECT_FALSE(fs::exists(folder_.path() / "mine"));
 }
 
