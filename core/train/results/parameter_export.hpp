@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string_view>
 
 #include "core/checkpoint/checkpoint.hpp"
 #include "core/plugins/task.hpp"
