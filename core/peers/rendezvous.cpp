@@ -115,7 +115,8 @@ std::string Rendezvous::missing_text() const {
   const std::vector<int32_t> ranks = missing();
   text = fmt::format("{} of {} {} missing (there: {})", list_of(ranks), rank_0_.size,
                      ranks.size() == 1 ? "is" : "are", text);
-  if (!if_alone_.empty()) text += "; " + if_alone_;
+  const bool alone = ranks.size() + 1 == seats_.size() && strangers_ == 0;
+  if (alone && !if_alone_.empty()) text += "; " + if_alone_;
   if (strangers_ > 0)
     text += fmt::format("\nturned away: {} connection{}, the last one from {}", strangers_,
                         strangers_ == 1 ? "" : "s", stranger_);
