@@ -29,6 +29,8 @@ struct World {
   uint32_t attempt = 0;     // restarts so far; under torchrun hosts may count them differently
   bool supervised = false;  // by our own supervisor, which prints how processes end and what they wrote last
   std::string note;  // what the user should know about how this place was found, for the log; empty: nothing
+  // What to do if this process is the only one that was started; empty: that would not be `launcher`'s way.
+  std::string if_alone;
 };
 
 }  // namespace pipeline

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -118,6 +119,8 @@ int main(int argc, char** argv) {
     code = cli::kUsage;
   } catch (const Error& error) {
     code = report_error(error);
+  } catch (const std::filesystem::filesystem_error& error) {
+    code = report_error(Error(fmt::format("{}: {}", error.path1().string(), error.code().message())));
   } catch (const std::exception& error) {
     code = report_error(Error(error.what()));
   }

@@ -85,7 +85,7 @@ void add_new(CLI::App& app, Action& action) {
       app.add_subcommand("new", "Makes a folder with a plugin of your own, which builds and trains");
   verb->add_option("KIND", args->kind, "what it is")->required()->type_name("task|strategy|backend");
   verb->add_option("PLUGIN_NAME", args->name, "the plugin's name, also of its folder")->required();
-  verb->add_option("--language", args->language, "default: c++ for a task or a backend, c for a strategy")
+  verb->add_option("--language", args->language, "default: c++; a backend is made in nothing else")
       ->type_name("c|c++");
   verb->add_option("--output", args->output, "make the folder in this one; default: the current folder")
       ->type_name("FOLDER");

@@ -69,22 +69,30 @@ Json plugin_table(const Json& core_table, const std::string& table, std::span<co
   names = Json::array();
   if (table != "task") names.push_back("auto");
   Json any = Json::array(), conditions;
+  const auto add = [&](const std::string& name, Json whole) {
+    const std::string definition = table + "." + name;
+    definitions[definition] = std::move(whole);
+    any.push_back(reference(definition));
+    Json condition = {{"if", {{"properties", {{"plugin", {{"const", name}}}}}, {"required", {"plugin"}}}},
+                      {"then", reference(definition)}};
+    if (!conditions.is_null()) condition["else"] = std::move(conditions);
+    conditions = std::move(condition);
+  };
+  Json of_all = core_table;  // "auto" may become any of them
+  of_all["description"] = "chosen by the number of processes and their devices";
   for (const PluginSchema& plugin : plugins) {
     if (plugin.table != table) continue;
     names.push_back(plugin.name);
     Json whole = core_table;
     whole["description"] = plugin.summary;
-    for (const pl_option& option : plugin.options) place(option, whole);
-    const std::string definition = table + "." + plugin.name;
-    definitions[definition] = whole;
-    any.push_back(reference(definition));
-    Json condition = {
-        {"if", {{"properties", {{"plugin", {{"const", plugin.name}}}}}, {"required", {"plugin"}}}},
-        {"then", reference(definition)}};
-    if (!conditions.is_null()) condition["else"] = std::move(conditions);
-    conditions = std::move(condition);
+    for (const pl_option& option : plugin.options) {
+      place(option, whole);
+      place(option, of_all);
+    }
+    add(plugin.name, std::move(whole));
   }
   if (any.empty()) return choice;
+  if (table != "task") add("auto", std::move(of_all));
   any.push_back(Json::object());
   choice["anyOf"] = any;
   choice.update(conditions);
@@ -106,15 +114,23 @@ std::string json_schema(std::span<const pl_option> core, std::span<const PluginS
   Json stage = closed_object();
   if (tables.contains("stage")) {
     stage["properties"] = tables["stage"]["properties"];
+    stage["properties"]["name"]["pattern"] = "^[A-Za-z0-9_-]+$";
+    stage["required"] = {"name"};
     tables.erase("stage");
   }
   Json& properties = schema["properties"];
   properties["extends"] = {{"type", "string"},
+                           {"minLength", 1},
                            {"description", "a file whose values this one builds on, relative to this file"}};
   for (const auto& [name, table] : tables.items()) {
     definitions[name] = table;
     properties[name] = reference(name);
-    if (name != "launch" && name != "plugins") stage["properties"][name] = reference(name);
+    Json own = closed_object();
+    for (const auto& [key, option] : table["properties"].items())
+      if (!belongs_to_run(name + "." + key)) own["properties"][key] = option;
+    const size_t left = own["properties"].size();
+    if (left > 0)
+      stage["properties"][name] = left == table["properties"].size() ? reference(name) : std::move(own);
   }
   properties["stage"] = {{"type", "array"},
                          {"items", stage},

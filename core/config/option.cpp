@@ -115,6 +115,8 @@ Checked check_string(const pl_option& option, const Literal& literal) {
   if (literal.kind != Literal::Kind::kString && !is_word)
     return wrong("must be a string, is " + kind_name(literal) + ": put it in quotes");
   const std::string& text = literal.kind == Literal::Kind::kString ? literal.text : literal.typed;
+  if (option.type == PL_OPTION_PATH && text.starts_with('$'))
+    return wrong("variables are not replaced here: write the path itself; ~/ is the home folder");
   return option.choice_count == 0 ? Checked{Value(text), ""} : check_choice(option, text);
 }
 

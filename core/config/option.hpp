@@ -41,4 +41,9 @@ std::span<const pl_option> core_options();
 // The tables whose keys, except the core's own, belong to a plugin.
 inline constexpr std::string_view kPluginTables[] = {"task", "strategy", "backend"};
 
+// What describes the whole run, so that it cannot differ between its stages.
+inline bool belongs_to_run(std::string_view key) {
+  return key.starts_with("launch.") || key.starts_with("plugins.") || key == "run.name" || key == "run.dir";
+}
+
 }  // namespace pipeline::config

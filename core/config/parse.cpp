@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "core/base/utf8.hpp"
 #include "core/config/document.hpp"
 
 namespace {
@@ -224,11 +225,8 @@ Assignment parse_set(const std::string& argument) {
   if (!is_dotted_key(out.key))
     throw fail("is not a dotted key before the =: write for example --set train.max_steps=20");
   if (value.empty()) throw fail("has no value: write --set " + out.key + "=\"\" for an empty string");
-  try {
-    refuse_unreadable(argument, "--set");
-  } catch (const ConfigError& error) {
-    throw fail("is not plain UTF-8 text");
-  }
+  if (first_invalid_utf8(value) != std::string::npos)
+    throw fail("is not UTF-8 text, and paths must be, too: rename the file or folder");
 
   const Origin origin{Origin::Kind::kSet, "", 0, 0, argument};
   std::optional<Literal> literal = parse_value(value);

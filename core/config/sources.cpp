@@ -82,11 +82,6 @@ Document read(const std::string& file, const std::string& problem_prefix, Chain&
 
 constexpr std::string_view kImpliedStage = "train";
 
-// What describes the whole run, so that it cannot differ between its stages.
-bool belongs_to_run(std::string_view key) {
-  return key.starts_with("launch.") || key.starts_with("plugins.") || key == "run.name" || key == "run.dir";
-}
-
 std::string text_of(const Table& table, std::string_view key) {
   const auto found = table.entries.find(key);
   return found == table.entries.end() ? "" : found->second.value.text;

@@ -182,6 +182,8 @@ std::string in_plain_words(std::string_view text, size_t line, size_t column, st
   }
   if (place == "boolean")
     return "not a TOML value: booleans are true and false in lower case, text needs quotes";
+  if (says("escape sequence") || place == "unicode scalar sequence")
+    return "a backslash in \"...\" begins an escape sequence: put text with backslashes in '...'";
   if (says("control characters") && place.find("string") != std::string_view::npos)
     return "a string does not end in its line: close it with the quote that it began with";
   if (says("end-of-file")) return "the file ends in the middle of " + with_article(place) + ": close it";

@@ -1,6 +1,7 @@
 #include "core/launch/devices.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -215,10 +216,15 @@ DeviceChoice choose_device(std::string_view wanted, const Devices& devices) {
           devices.cuda_problem);
     return choice;
   }
-  choice.problem = !devices.cuda_problem.empty() ? "no CUDA device can be used: " + devices.cuda_problem
-                   : devices.cuda_driver == 0
-                       ? "there is no NVIDIA driver on this machine: install one, or use \"cpu\""
-                       : "no CUDA device can be used: none is visible (see CUDA_VISIBLE_DEVICES)";
+  if (devices.cuda_problem.empty() && devices.cuda_driver == 0) {
+    choice.problem = "there is no NVIDIA driver on this machine: install one, or use \"cpu\"";
+    return choice;
+  }
+  std::string why = devices.cuda_problem;
+  if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES"); why.empty() && visible != nullptr)
+    why = fmt::format("CUDA_VISIBLE_DEVICES={} hides them all: unset it, or use \"cpu\"", visible);
+  choice.problem =
+      "no CUDA device can be used: " + (why.empty() ? "the driver shows none: use \"cpu\"" : why);
   return choice;
 }
 

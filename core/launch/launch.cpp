@@ -145,7 +145,10 @@ std::variant<World, HostPlan> place_by_hand(const LaunchRequest& request, const 
 
 std::variant<World, HostPlan> find_place(const LaunchRequest& request, const Variables& variables) {
   std::optional<RankEnv> env = find_rank_env(variables);
-  if (env) env->world.secret = text(variables, kRunSecret).value_or("");
+  if (env) {
+    env->world.secret = text(variables, kRunSecret).value_or("");
+    env->world.if_alone = hint_if_alone(variables, env->world);
+  }
   return env ? place_in(*env, request) : place_by_hand(request, variables);
 }
 

@@ -82,7 +82,8 @@ std::optional<RankEnv> openmpi_env(const Variables& variables) {
     return std::nullopt;
   RankEnv env{.rank_name = "OMPI_COMM_WORLD_RANK", .size_name = "OMPI_COMM_WORLD_SIZE", .one_per_host = true};
   World& world = env.world;
-  const std::string because = "OpenMPI's mpirun sets it";
+  const std::string because =
+      "OpenMPI's mpirun sets it; without mpirun unset OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE";
   world.launcher = "OpenMPI (mpirun)";
   world.rank = required_number(variables, "OMPI_COMM_WORLD_RANK", 0, because);
   world.size = required_number(variables, "OMPI_COMM_WORLD_SIZE", 1, because);
@@ -97,7 +98,8 @@ std::optional<RankEnv> pmi_env(const Variables& variables) {
   if (!text(variables, "PMI_RANK") && !text(variables, "PMI_SIZE")) return std::nullopt;
   RankEnv env{.rank_name = "PMI_RANK", .size_name = "PMI_SIZE", .one_per_host = true};
   World& world = env.world;
-  const std::string because = "mpiexec of MPICH and Intel MPI sets it";
+  const std::string because =
+      "mpiexec of MPICH and Intel MPI sets it; without mpiexec unset PMI_RANK and PMI_SIZE";
   world.launcher = "MPI (PMI)";
   world.rank = required_number(variables, "PMI_RANK", 0, because);
   world.size = required_number(variables, "PMI_SIZE", 1, because);

@@ -81,6 +81,22 @@ std::optional<RankEnv> find_rank_env(const Variables& variables) {
   return env;
 }
 
+std::string hint_if_alone(const Variables& variables, const World& world) {
+  if (world.size == 1) return {};
+  if (world.launcher == "Slurm (srun)")
+    return fmt::format(
+        "{} in the environment: a shell in a step of so many tasks (srun --pty bash) is one of them, and "
+        "nobody starts the others: put srun before the command to start all, or unset SLURM_STEP_ID to "
+        "train without them",
+        quote(variables, {"SLURM_STEP_NUM_TASKS"}));
+  if (world.supervised || (world.launcher != "PyTorchJob" && world.launcher != "RANK and LOCAL_RANK"))
+    return {};
+  return fmt::format(
+      "{} in the environment: if no launcher starts so many processes, unset RANK, WORLD_SIZE, LOCAL_RANK, "
+      "MASTER_ADDR and MASTER_PORT",
+      quote(variables, {"WORLD_SIZE"}));
+}
+
 namespace {
 
 // What the program itself reads, and what its libraries read and users ask about. Never by prefix: some
@@ -155,12 +171,14 @@ std::string quote(const Variables& variables, const std::vector<std::string>& na
 }
 
 std::vector<std::string> variables_in_force() {
+  constexpr const char* kNotUsed = " (not used: launch.threads is)";
   std::vector<std::string> lines;
   const Variables own = own_variables();
   // What our own supervisor has set is nobody's choice.
   const Variables set_by_us = own.contains(kSupervisor) ? supervised_variables({}) : Variables();
   for (const auto& [name, value] : own)
-    if (is_listed(name) && !set_by_us.contains(name)) lines.push_back(name + "=" + value);
+    if (is_listed(name) && !set_by_us.contains(name))
+      lines.push_back(name + "=" + value + (name.ends_with("_NUM_THREADS") ? kNotUsed : ""));
   return lines;
 }
 

@@ -57,6 +57,9 @@ std::optional<RankEnv> torch_variables_env(const Variables& variables);  // by a
 // contradict each other and are not a known nesting.
 std::optional<RankEnv> find_rank_env(const Variables& variables);
 
+// For World::if_alone: where the variables may be a shell's, or left over from another command.
+std::string hint_if_alone(const Variables& variables, const World& world);
+
 // Chooses a port for rank 0 if none was agreed on: sets World::port and port_tries. All processes of run
 // `run_id` compute the same one.
 void choose_port(World& world);

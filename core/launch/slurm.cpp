@@ -112,7 +112,7 @@ std::vector<int32_t> expand_tasks(const std::string& list) {
 
 namespace {
 
-const std::string kBecause = "srun sets it";
+const std::string kBecause = "srun sets it; without srun unset SLURM_STEP_ID";
 
 int32_t tasks_on_this_node(const Variables& variables, int32_t tasks) {
   const std::optional<std::string> list = text(variables, "SLURM_STEP_TASKS_PER_NODE");

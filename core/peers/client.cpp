@@ -75,9 +75,17 @@ Socket Client::come_in() {
 void Client::await_start(Clock::time_point deadline) {
   std::unique_lock lock(mutex_);
   reading_ = true;
+  const auto notice = std::chrono::duration_cast<Clock::duration>(options_.notice);
+  Clock::time_point told_at = begun_;
+  std::string told;
   const auto read_until = [&](Clock::time_point until, const auto& over) {
     while (!started_ && !verdict_ && !closed_ && !over() && Clock::now() < until) {
       lock.unlock();
+      if (options_.on_waiting && Clock::now() - told_at >= notice && missing_ != told) {
+        told = missing_;
+        told_at = Clock::now();
+        options_.on_waiting(told);
+      }
       if (wait_for(socket_.fd(), POLLIN, std::min(until, Clock::now() + kLook))) read(MSG_DONTWAIT);
       lock.lock();
     }

@@ -34,8 +34,11 @@ std::string secret_remedy() {
          "ranks";
 }
 
-Rendezvous::Rendezvous(Hello rank_0, std::string here)
-    : rank_0_(std::move(rank_0)), here_(std::move(here)), seats_(static_cast<std::size_t>(rank_0_.size)) {}
+Rendezvous::Rendezvous(Hello rank_0, std::string here, std::string if_alone)
+    : rank_0_(std::move(rank_0)),
+      here_(std::move(here)),
+      if_alone_(std::move(if_alone)),
+      seats_(static_cast<std::size_t>(rank_0_.size)) {}
 
 // A run that is under way is not ended by who comes late; that may be the next attempt at it, while this one
 // ends.
@@ -77,7 +80,7 @@ void Rendezvous::take_seat(const Hello& hello) { seats_[static_cast<std::size_t>
 
 void Rendezvous::turned_away(const std::string& address, const std::string& why) {
   ++strangers_;
-  stranger_ = fmt::format("{} ({})", address, why);
+  stranger_ = fmt::format("{}: {}", address, why);
 }
 
 std::vector<int32_t> Rendezvous::missing() const {
@@ -110,16 +113,19 @@ std::string Rendezvous::missing_text() const {
   for (const auto& [host, ranks] : there)
     text += fmt::format("{}{} (host {})", text.empty() ? "" : ", ", list_of(ranks), host);
   const std::vector<int32_t> ranks = missing();
-  return fmt::format("{} of {} {} missing (there: {})", list_of(ranks), rank_0_.size,
+  text = fmt::format("{} of {} {} missing (there: {})", list_of(ranks), rank_0_.size,
                      ranks.size() == 1 ? "is" : "are", text);
+  const bool alone = ranks.size() + 1 == seats_.size() && strangers_ == 0;
+  if (alone && !if_alone_.empty()) text += "; " + if_alone_;
+  if (strangers_ > 0)
+    text += fmt::format("\nturned away: {} connection{}, the last one from {}", strangers_,
+                        strangers_ == 1 ? "" : "s", stranger_);
+  return text;
 }
 
 std::string Rendezvous::timeout_text(Seconds waited) const {
   std::string text = fmt::format("rank 0 (host {}) waited {} at {} for all ranks: {}\n", rank_0_.host,
                                  seconds_text(waited), here_, missing_text());
-  if (strangers_ > 0)
-    text += fmt::format("turned away: {} connection{}, the last one {}\n", strangers_,
-                        strangers_ == 1 ? "" : "s", stranger_);
   return text +
          "look at the logs of the missing ranks: did they start, with this address and port (MASTER_ADDR and "
          "MASTER_PORT, or --master-address "

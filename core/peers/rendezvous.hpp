@@ -20,8 +20,8 @@ std::string secret_remedy();
 
 class Rendezvous {
  public:
-  // `here`: where rank 0 listens.
-  Rendezvous(Hello rank_0, std::string here);
+  // `here`: where rank 0 listens. `if_alone`: see World.
+  Rendezvous(Hello rank_0, std::string here, std::string if_alone);
 
   struct Objection {
     Refusal refusal;
@@ -31,21 +31,23 @@ class Rendezvous {
   std::optional<Objection> object_to(const Hello& hello) const;
 
   void take_seat(const Hello& hello);
-  void turned_away(const std::string& address, const std::string& why);  // remembered for timeout_text()
+  void turned_away(const std::string& address, const std::string& why);  // remembered for missing_text()
 
   bool complete() const { return missing().empty(); }
   std::vector<int32_t> missing() const;
   std::vector<std::string> hosts() const;  // by rank; empty for those that are missing
   std::string host_of(int32_t rank) const;
 
-  std::string missing_text() const;  // "ranks 2-3 of 4 are missing (there: ranks 0-1 (host a))"
+  // "ranks 2-3 of 4 are missing (there: ranks 0-1 (host a))", what to do if nobody else was started, and who
+  // was turned away.
+  std::string missing_text() const;
   std::string timeout_text(Seconds waited) const;
 
  private:
   std::optional<Refusal> refuse(const Hello& hello) const;
 
   const Hello rank_0_;
-  const std::string here_;
+  const std::string here_, if_alone_;
   std::vector<std::optional<Hello>> seats_;
   std::string stranger_;  // the last one
   uint64_t strangers_ = 0;

@@ -35,6 +35,12 @@ std::string left_text(int32_t rank, const std::string& host, const std::string& 
                      exchange);
 }
 
+// Of a process that left when asked to prove that it knows the run's secret, or could not.
+std::string other_secret(const Hello& hello) {
+  return fmt::format("it calls itself rank {}, and its run secret differs from rank 0's: {}", hello.rank,
+                     secret_remedy());
+}
+
 std::string place_of(const World& world) { return to_text(world.address, world.port); }
 
 }  // namespace
@@ -44,7 +50,7 @@ Server::Server(const World& world, Seconds timeout, Seconds stall)
       timeout_(timeout),
       listener_(world.size > 1 ? listen_for(world) : Socket()),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
-      rendezvous_(hello_of(world), place_of(world)),
+      rendezvous_(hello_of(world), place_of(world), world.if_alone),
       rounds_(world.size),
       left_(static_cast<std::size_t>(world.size)),
       clock_(heartbeat_period(stall)),
@@ -143,9 +149,7 @@ bool Server::read(Connection& connection) {
     if (connection.reader.receive(connection.fd(), MSG_DONTWAIT) == FrameReader::Input::end) {
       if (may_be_lost()) lose(connection, "its connection broke without a word");
       if (connection.stage == Stage::challenged)
-        rendezvous_.turned_away(
-            connection.address(),
-            "it left when asked to prove that it knows the run's secret: " + secret_remedy());
+        rendezvous_.turned_away(connection.address(), other_secret(connection.hello));
       return false;
     }
     while (connection.stage != Stage::leaving) {
@@ -200,7 +204,7 @@ void Server::on_hello(Connection& connection, const Frame& frame) {
 // Nothing that a connection has said counts before this.
 void Server::on_answer(Connection& connection, const Frame& frame) {
   if (!same_in_constant_time(frame.body, connection.expected))
-    return turn_away(connection, {"it does not know the run's secret: " + secret_remedy(), PL_ERROR_CONFIG});
+    return turn_away(connection, {other_secret(connection.hello), PL_ERROR_CONFIG});
   if (object(connection)) return;
   connection.stage = Stage::invited;
   send(connection, encode(FrameType::seat));

@@ -14,6 +14,7 @@
 #include "core/base/abi_values.hpp"
 #include "core/base/error.hpp"
 #include "core/plugins/call.hpp"
+#include "core/plugins/elf.hpp"
 #include "core/plugins/host.hpp"
 
 namespace fs = std::filesystem;
@@ -38,6 +39,9 @@ Loaded& loaded() {
 
 struct stat stat_file(const fs::path& file) {
   struct stat info {};
+  std::error_code failure;
+  if (const fs::path target = fs::read_symlink(file, failure); !failure && !fs::exists(file, failure))
+    throw Error(PL_ERROR_CONFIG, fmt::format("is a link to {}, which is not there", target.string()));
   if (::stat(file.c_str(), &info) != 0) throw Error(PL_ERROR_CONFIG, "there is no such file");
   if (!S_ISREG(info.st_mode)) throw Error(PL_ERROR_CONFIG, "is not a file, must be a plugin (NAME.so)");
   return info;
@@ -48,18 +52,31 @@ void check_trust(const struct stat& info) {
   if (!problem.empty()) throw Error(PL_ERROR_CONFIG, problem);
 }
 
+// What the linker says, without the file's name; of a library that the file needs, with what to do.
+std::string linker_problem(const fs::path& file, std::string text) {
+  const std::string prefix = file.string() + ": ";
+  if (text.starts_with(prefix)) text.erase(0, prefix.size());
+  constexpr std::string_view kMissing = ": cannot open shared object file: ";
+  const size_t at = text.find(kMissing);
+  if (at == std::string::npos) return "cannot be loaded: " + text;
+  return fmt::format(
+      "needs the library {}, which cannot be opened: {}: `ldd {}` lists what is missing; LD_LIBRARY_PATH "
+      "names "
+      "further folders to look in",
+      text.substr(0, at), text.substr(at + kMissing.size()), file.string());
+}
+
 pl_plugin_entry_fn open_library(const fs::path& file) {
+  if (const std::string problem = elf_problem(file); !problem.empty()) throw Error(PL_ERROR_CONFIG, problem);
   const auto mode = static_cast<boost::dll::load_mode::type>(RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   std::error_code failure;
   boost::dll::shared_library& library = loaded().libraries.emplace_back();
   library.load(file, failure, mode);
   if (failure) {
     const char* reason = dlerror();
-    std::string text = reason ? reason : failure.message();
-    const std::string prefix = file.string() + ": ";
-    if (text.starts_with(prefix)) text.erase(0, prefix.size());
+    const std::string problem = linker_problem(file, reason ? reason : failure.message());
     loaded().libraries.pop_back();
-    throw Error("cannot be loaded: " + text);
+    throw Error(problem);
   }
   if (!library.has("pl_plugin_entry"))
     throw Error(

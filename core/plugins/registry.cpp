@@ -51,7 +51,7 @@ std::vector<Candidate> candidates(const std::vector<SearchFolder>& folders, Kind
       const bool again = std::any_of(found.begin(), found.end(), [&](const Candidate& other) {
         return fs::equivalent(file, other.file, failure);
       });
-      if (fs::exists(file, failure) && !again) found.push_back({file, folder.origin});
+      if (fs::exists(fs::symlink_status(file, failure)) && !again) found.push_back({file, folder.origin});
     }
   }
   return found;

@@ -47,10 +47,11 @@ const std::vector<Template>& templates() {
        .config = "task_cpp.toml",
        .components = " COMPONENTS torch",
        .arguments = " TORCH",
-       .compared = "--processes 1,2",
+       .compared = "--strategies single,sharded:3 --processes 1,2",
        .about =
            "A task: a network learns `y = sin(x)` from noisy samples. `@NAME@.cpp` is all of it: options, a\n"
-           "batch, a model, data, a loss. Begin with `make_batch` and `build_model`."},
+           "batch, a model, data, a loss, an evaluation, predictions. Begin with `make_batch` and\n"
+           "`build_model`; give each layer that you add a unit of its own."},
       {.kind = Kind::kTask,
        .language = "c",
        .folder = "tests/c_plugins/",
@@ -60,11 +61,25 @@ const std::vector<Template>& templates() {
        .config = "task_c.toml",
        .components = "",
        .arguments = " LIBS m",
-       .compared = "--processes 1,2",
+       .compared = "--strategies single,sharded:3 --processes 1,2",
        .about =
            "A task in C99, without LibTorch: `y = w x + b` is fitted to data that a formula yields. The\n"
            "data are in `@NAME@_data.c`; parameters, loss and gradients in `@NAME@_model.c`; the rest in\n"
            "`@NAME@.c`."},
+      {.kind = Kind::kStrategy,
+       .language = "c++",
+       .folder = "plugins/template/",
+       .files = {"host_sgd.cpp"},
+       .name = "host_sgd",
+       .config = "strategy.toml",
+       .components = "",
+       .arguments = "",
+       .compared = "--strategies single,@NAME@",
+       .about =
+           "A strategy: every process holds all parameters in host memory, in float32, and updates them by\n"
+           "SGD. `@NAME@.cpp` is all of it: storage, sums of gradients, a step, what a checkpoint holds.\n"
+           "Begin with `update`. Where it updates otherwise than `single` on purpose, say so in\n"
+           "`CMakeLists.txt`, at `losses_are_those_of`."},
       {.kind = Kind::kStrategy,
        .language = "c",
        .folder = "tests/c_plugins/",
@@ -77,7 +92,8 @@ const std::vector<Template>& templates() {
        .about =
            "A strategy in C99: every process holds all parameters in host memory, in float32, and updates\n"
            "them by SGD. Storage is in `@NAME@.c`, a step in `@NAME@_step.c`, what a checkpoint holds in\n"
-           "`@NAME@_state.c`."},
+           "`@NAME@_state.c`. Where it updates otherwise than `single` on purpose, say so in\n"
+           "`CMakeLists.txt`, at `losses_are_those_of`."},
       {.kind = Kind::kBackend,
        .language = "c++",
        .folder = "backends/",
@@ -169,26 +185,31 @@ std::vector<File> make_project(Kind kind, std::string_view language, std::string
     if (path.ends_with(".c") || path.ends_with(".cpp")) compiled += "\n  " + path;
     files.push_back({path, replaced(text_of(source), rename)});
   }
-  const std::string own(name);
-  const std::vector<Replacement> fill{{"@ABOUT@", std::string(from.about)},
-                                      {"@COMPARED@", std::string(from.compared)},
-                                      {"@COMPONENTS@", std::string(from.components)},
-                                      {"@ARGUMENTS@", std::string(from.arguments)},
-                                      {"@SOURCES@", compiled},
-                                      {"@KIND@", std::string(plugins::kind_name(kind))},
-                                      {"@FOLDER@", std::string(plugins::kind_folder(kind))},
-                                      {"@NAME@", own}};
-  const std::string folder = "core/templates/files/";
+  const std::string own(name), folder = "core/templates/files/";
+  const bool is_strategy = kind == Kind::kStrategy;
+  const std::vector<Replacement> fill{
+      {"@ABOUT@", std::string(from.about)},
+      {"@TEST@", text_of(folder + (is_strategy ? "losses_of_strategy.cmake" : "losses_alike.cmake"))},
+      {"@COMPARED@", std::string(from.compared)},
+      {"@COMPONENTS@", std::string(from.components)},
+      {"@ARGUMENTS@", std::string(from.arguments)},
+      {"@SOURCES@", compiled},
+      {"@KIND@", std::string(plugins::kind_name(kind))},
+      {"@FOLDER@", std::string(plugins::kind_folder(kind))},
+      {"@NAME@", own}};
   files.push_back({own + ".toml", replaced(text_of(folder + std::string(from.config)), fill)});
   files.push_back({"CMakeLists.txt", replaced(text_of(folder + "CMakeLists.txt"), fill)});
   files.push_back({"README.md", replaced(text_of(folder + "README.md"), fill)});
+  if (is_strategy) files.push_back({"own_losses.cmake", text_of(folder + "own_losses.cmake")});
   return files;
 }
 
 void write_project(const fs::path& folder, std::span<const File> files) {
   constexpr std::string_view kRemedy = "choose another --output";
   std::error_code failure;
-  if (fs::symlink_status(folder, failure).type() != fs::file_type::not_found)
+  const fs::file_type there = fs::symlink_status(folder, failure).type();
+  if (there == fs::file_type::none) throw write_error(folder, failure.value(), kRemedy);
+  if (there != fs::file_type::not_found)
     throw Error(
         PL_ERROR_CONFIG,
         fmt::format("{} is there already, and nothing in it is overwritten: choose another name or --output",

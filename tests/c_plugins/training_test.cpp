@@ -46,6 +46,18 @@ TEST(CPlugins, GradientsInPlaceAndHandedOverTrainAlike) {
   EXPECT_EQ(in_place.values, handed.values);
 }
 
+// What `pipeline new strategy` copies in C++ is plain_sgd again.
+TEST(CPlugins, TheStrategyInCppTrainsAsTheOneInC) {
+  TrainingArgs args = c_plugins();
+  const TrainingResult in_c = train(args);
+  args.strategy = kBuilt / "strategies/host_sgd.so";
+  const TrainingResult alone = train(args);
+  EXPECT_EQ(alone.values, in_c.values);
+  EXPECT_EQ(alone.losses, in_c.losses);
+  args.backend = kBuilt / "backends/fake.so";
+  EXPECT_EQ(train_with_threads(args, 4).values, in_c.values);
+}
+
 TEST(CPlugins, TheSameRunOnOneTwoAndFourRanks) {
   TrainingArgs args = c_plugins();
   const TrainingResult alone = train(args);

@@ -51,6 +51,8 @@ TEST(JsonSchema, StagesOverrideTablesButNotThoseOfTheRun) {
   EXPECT_EQ(stage["train"]["$ref"], "#/definitions/train");
   EXPECT_TRUE(stage.contains("task"));
   EXPECT_FALSE(stage.contains("launch"));
+  EXPECT_TRUE(stage["run"]["properties"].contains("seed"));
+  EXPECT_FALSE(stage["run"]["properties"].contains("dir"));
 }
 
 TEST(JsonSchema, APluginsOptionsApplyWhereItIsNamed) {
@@ -70,6 +72,7 @@ TEST(JsonSchema, APluginsOptionsApplyWhereItIsNamed) {
   EXPECT_EQ(model["properties"]["widths"]["default"], nlohmann::json({1, 2}));
   EXPECT_EQ(root["definitions"]["strategy"]["properties"]["plugin"]["examples"],
             nlohmann::json({"auto", "ddp"}));
+  EXPECT_TRUE(root["definitions"]["strategy.auto"]["properties"].contains("bucket"));
 }
 
 }  // namespace

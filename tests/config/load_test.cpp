@@ -126,7 +126,8 @@ TEST_F(Load, SetTakesTomlValuesAndBareWords) {
 }
 
 TEST_F(Load, SetTakesWordsThatLookLikeOtherValuesAsStringsWhereAStringIsWanted) {
-  for (const char* name : {"2024", "1e5", "true", "2024-01-31", "a#b", "12#b", "nan", "it's", "a,b", "x=y"})
+  for (const char* name : {"2024", "1e5", "true", "2024-01-31", "a#b", "12#b", "nan", "it's", "a,b", "x=y",
+                           "l\xc3\xa4ufe/mein lauf 1", "\xe6\x97\xa5\xe6\x9c\xac"})
     EXPECT_EQ(load_text("task.plugin = 't'\n", {std::string("run.name=") + name}).get_string("run.name"),
               name);
 }
@@ -148,7 +149,8 @@ TEST_F(Load, SetRefusesWhatItCannotUnderstand) {
   EXPECT_EQ(set_problem("run.name=\"a"),
             "--set run.name=\"a: the value is not valid TOML: check its quotes and brackets (a list of "
             "strings is [\"a\", \"b\"])");
-  EXPECT_EQ(set_problem("run.name=\xff"), "--set run.name=\xff: is not plain UTF-8 text");
+  EXPECT_EQ(set_problem("run.name=\xff"),
+            "--set run.name=\xff: is not UTF-8 text, and paths must be, too: rename the file or folder");
   EXPECT_EQ(set_problem("train.max_steps=x"), "--set train.max_steps=x: must be an integer, is a string");
   EXPECT_EQ(set_problem("train.max_steps=1\ntrain.max_epochs=2"),
             "--set train.max_steps=1\ntrain.max_epochs=2: must be an integer, is a string");

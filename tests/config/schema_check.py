@@ -35,6 +35,8 @@ RIGHT = [
     '[task]\nplugin = "template"\nwidth = 8',
     '[task.model]\nn_head = 2',  # in a file that extends another: no plugin is named
     '[task]\nplugin = "one_of_my_own"\nanything = 1',
+    '[strategy]\nplugin = "auto"\nbucket_mib = 2.0',
+    '[[stage]]\nname = "a"\nrun.seed = 3',
     '[train]\nmax_steps = "unset"',
     '[[stage]]\nname = "sft"\ninit_from = "pretrain"\n[stage.train]\nmax_steps = 3',
 ]
@@ -48,6 +50,11 @@ WRONG = {
     '[train]\nprecision = "fp8"': "train.precision: ",
     '[optimizer]\nlr = "fast"': "optimizer.lr: ",
     '[[stage]]\nname = "a"\n[stage.launch]\nprocesses = 2': "stage.0: ",
+    '[[stage]]\nname = "a"\nrun.dir = "runs/a"': "stage.0.run: ",
+    '[[stage]]\nkind = "train"': "stage.0: 'name' is a required property",
+    '[[stage]]\nname = "a b"': "stage.0.name: ",
+    '[strategy]\nplugin = "auto"\nzero_stages = 2': "strategy: ",
+    'extends = ""': "extends: ",
 }
 for text in RIGHT:
     assert not errors(text), (text, errors(text))

@@ -53,6 +53,12 @@ TEST_F(Syntax, WhatIsMissingOrTooMuch) {
             "x.toml:1:7: unexpected text after the value: one key = value in a line, text in quotes");
   EXPECT_EQ(problems("a = 01\n"),
             "x.toml:1:7: leading zeroes are prohibited (in a decimal integer): see toml.io for the syntax");
+  for (const char* path : {"C:\\data", "C:\\Users", "C:\\x"})
+    EXPECT_NE(
+        problems("a = \"" + std::string(path) + "\"\n")
+            .find(": a backslash in \"...\" begins an escape sequence: put text with backslashes in '...'"),
+        std::string::npos)
+        << path;
   EXPECT_EQ(problems("a = 99999999999999999999\n"),
             "x.toml:1:25: '99999999999999999999' is not representable in 64 bits (in a decimal integer): see "
             "toml.io for the syntax");

@@ -138,7 +138,7 @@ TEST_F(EmulatedRun, GoesToTheCpuWhereTheDeviceIsHidden) {
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("device     cpu"));
   EXPECT_EQ(asked.code, 2);
-  EXPECT_THAT(asked.err, HasSubstr("none is visible (see CUDA_VISIBLE_DEVICES)"));
+  EXPECT_THAT(asked.err, HasSubstr("CUDA_VISIBLE_DEVICES= hides them all: unset it"));
 }
 
 }  // namespace

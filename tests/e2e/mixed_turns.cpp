@@ -53,6 +53,8 @@ class MixedTurns : public TorchTask<Config, Network, Batch> {
   using TorchTask::TorchTask;
 
   void open_data() override {}
+  std::string extra_state() override { return "turns"; }
+  void set_extra_state(std::string_view /*state*/) override {}
   uint64_t sample_count(Split split) const override { return split == Split::kTrain ? 64 : 24; }
   Batch make_batch(const LoadRequest& request) const override {
     std::vector<at::Tensor> texts, pictures;

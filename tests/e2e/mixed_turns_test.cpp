@@ -1,6 +1,7 @@
 // What the ABI offers beside one loss over one stack of layers, through the whole program.
 #include <gmock/gmock.h>
 
+#include "core/safetensors/file.hpp"
 #include "tests/e2e/same_run.hpp"
 
 namespace pipeline::tests {
@@ -38,6 +39,16 @@ TEST_F(MixedTurns, HaveTheSameBitsWhereWeightsComeUnitByUnit) {
     train(arrangement);
     EXPECT_EQ(curve(arrangement.name()), curve("single_1")) << arrangement.name();
   }
+
+  // The task has no form of its own to export: its parameters are one that does not depend on the strategy.
+  EXPECT_EQ(exported("single_1"), exported("sharded3_2"));
+  const auto file = safetensors::File::open(path("single_1/export/model.safetensors"));
+  EXPECT_EQ(file.tensors().size(), 8u);
+  EXPECT_EQ(file.at("head.weight").shape, (safetensors::Shape{1, 8}));
+  const std::string readme = read_text(path("single_1/export/README.md"));
+  EXPECT_THAT(readme, HasSubstr("| `head.weight` | 1 x 8 |\n"));
+  EXPECT_EQ(read_text(path("sharded3_2/export/README.md")), readme);
+  EXPECT_EQ(read_text(path("single_1/export/extra_state.bin")), "turns");
 }
 
 TEST_F(MixedTurns, StepMetricsAndFiguresOfRecordsAreTheSameOnAllProcesses) {

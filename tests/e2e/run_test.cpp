@@ -632,9 +632,16 @@ TEST_F(Run, WrongInputIsNamedWithExitCode2) {
   EXPECT_THAT(problem({"--set", "train.max_steps=unset"}), HasSubstr("nothing says when training ends"));
   EXPECT_THAT(problem({"--set", "run.dir=\"\"", "--set", "run.name=.."}),
               HasSubstr("run.name=..: must be a plain name"));
+  const std::string long_name(250, 'x');
+  EXPECT_THAT(problem({"--set", "run.dir=" + long_name}),
+              HasSubstr(long_name + ": its name has 250 bytes: must have at most 213"));
+  EXPECT_THAT(problem({"--set", "run.dir=" + long_name + long_name + "/run"}),
+              HasSubstr("a folder's name has 500 bytes: must have at most 255"));
   EXPECT_THAT(problem({"--nonsense"}), HasSubstr("--nonsense"));
   EXPECT_THAT(problem({"--master-port", "99999"}), HasSubstr("99999 not in range 1 to 65535"));
   EXPECT_FALSE(fs::exists(path("run"))) << "no folder is made for a run that cannot begin";
+  EXPECT_EQ(pipeline({"status", std::string(300, 'x')}).err,
+            "error: " + std::string(300, 'x') + ": File name too long\n");
   const Result verb = pipeline({"rnu"});
   EXPECT_EQ(verb.code, 2);
   EXPECT_THAT(verb.err, HasSubstr("did you mean 'run'?"));

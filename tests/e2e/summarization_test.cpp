@@ -485,6 +485,9 @@ TEST_F(Summarization, UnusableInputIsNamed) {
               HasSubstr("of which the separator takes 8"));  // as the tokenizer says
   EXPECT_THAT(problem({"--set", "train.init_from=nowhere"}), HasSubstr("there is no folder nowhere"));
   EXPECT_THAT(problem({"--set", "task.data.document_column=text"}), HasSubstr("text"));
+  EXPECT_THAT(
+      problem({"--set", "run.cache_dir=/proc/none"}),
+      HasSubstr("run.cache_dir = /proc/none: cannot be created: No such file or directory: set it to"));
 }
 
 }  // namespace

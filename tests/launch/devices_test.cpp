@@ -42,7 +42,10 @@ TEST(DevicesTest, AutoIsTheCpuWithoutAWordOnlyWhereThereIsNothingElse) {
     EXPECT_THAT(choice.warning + choice.problem, IsEmpty());
   }
   EXPECT_THAT(choose_device("cuda", Devices{}).problem, HasSubstr("no NVIDIA driver"));
-  EXPECT_THAT(choose_device("cuda", hidden).problem, HasSubstr("CUDA_VISIBLE_DEVICES"));
+  EXPECT_THAT(choose_device("cuda", hidden).problem, HasSubstr("the driver shows none"));
+  ::setenv("CUDA_VISIBLE_DEVICES", "-1", 1);
+  EXPECT_THAT(choose_device("cuda", hidden).problem, HasSubstr("CUDA_VISIBLE_DEVICES=-1"));
+  ::unsetenv("CUDA_VISIBLE_DEVICES");
 }
 
 TEST(DevicesTest, ADriverThatFailsIsSaid) {

@@ -245,6 +245,22 @@ TEST(Environment, TheShellOfSbatchIsNoRank) {
   EXPECT_EQ(plan_of(kSbatch, {.processes = 2}).processes, 2);
 }
 
+// A shell of a step is one of its tasks; variables of an earlier command stay. Nobody starts the others.
+TEST(Environment, WhoMayBeAloneIsToldWhichVariableSaysOtherwise) {
+  EXPECT_THAT(rank_of(kSrun).if_alone,
+              AllOf(HasSubstr("SLURM_STEP_NUM_TASKS=5"), HasSubstr("unset SLURM_STEP_ID")));
+  EXPECT_THAT(
+      rank_of({{"RANK", "0"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}}).if_alone,
+      AllOf(HasSubstr("WORLD_SIZE=4"), HasSubstr("unset RANK, WORLD_SIZE")));
+  for (const Variables& started : {kTorchrun, kMpirun}) EXPECT_EQ(rank_of(started).if_alone, "");
+}
+
+TEST(Environment, TheNumberOfThreadsIsNotFromIt) {
+  ::setenv("OMP_NUM_THREADS", "4,2", 1);
+  EXPECT_THAT(variables_in_force(), testing::Contains("OMP_NUM_THREADS=4,2 (not used: launch.threads is)"));
+  ::unsetenv("OMP_NUM_THREADS");
+}
+
 TEST(Environment, OneTaskOfSlurmStandsForItsHost) {
   const Variables one = {{"SLURM_JOB_ID", "17"},        {"SLURM_STEP_ID", "0"},
                          {"SLURM_PROCID", "0"},         {"SLURM_STEP_NUM_TASKS", "1"},

@@ -82,6 +82,21 @@ TEST(Rendezvous, MissingRanksAreNamedOnAll) {
                              HasSubstr("MASTER_PORT"), HasSubstr("launch.rendezvous_seconds")));
 }
 
+// And what to do about it, if that is known.
+TEST(Rendezvous, WhoIsMissingIsToldWhileItIsWaitedFor) {
+  Group run(3);
+  World world = run.world(0);
+  world.if_alone = "unset WORLD_SIZE";
+  Options options = within(seconds(60));
+  std::string told;
+  options.notice = Milliseconds(0);
+  options.on_waiting = [&](const std::string& missing) { told = missing; };
+  options.cancelled = [&] { return told.find("are missing") != told.npos; };
+  EXPECT_THROW(Peers(world, options), Error);
+  EXPECT_THAT(
+      told, AllOf(HasSubstr("ranks 1-2 of 3 are missing (there: rank 0 "), HasSubstr("); unset WORLD_SIZE")));
+}
+
 TEST(Rendezvous, ARankThatGivesUpFirstSaysSo) {
   Group run(3);
   const auto thrown = as_threads(
@@ -223,7 +238,7 @@ TEST(Rendezvous, WhoDoesNotKnowTheSecretIsNobody) {
     greet(twin, hello_of(run.world(1)), "a guess", encode(FrameType::seated));
     const std::optional<Frame> answer = next_frame(twin);
     ASSERT_TRUE(answer && answer->type == FrameType::refused);
-    EXPECT_THAT(parse<Refusal>(answer->body).why, HasSubstr("does not know the run's secret"));
+    EXPECT_THAT(parse<Refusal>(answer->body).why, HasSubstr("its run secret differs from rank 0's"));
     Hello hello = hello_of(run.world(1));
     hello.size = 5;
     greet(larger, hello, "");
@@ -240,7 +255,11 @@ TEST(Rendezvous, RanksWithDifferentSecretsAreToldWhatToDo) {
     if (rank == 1) world.secret = "another";
     Peers peers(world, within(seconds(1)));
   });
-  EXPECT_THAT(thrown[0], AllOf(HasSubstr("rank 1 of 2 is missing"), HasSubstr("PIPELINE_RUN_SECRET")));
+  EXPECT_THAT(
+      thrown[0],
+      AllOf(HasSubstr("rank 1 of 2 is missing"), HasSubstr("the last one from 127.0.0.1:"),
+            HasSubstr("it calls itself rank 1, and its run secret differs from rank 0's: make run.dir"),
+            HasSubstr("PIPELINE_RUN_SECRET")));
   EXPECT_THAT(thrown[1], AllOf(HasSubstr("have different run secrets"), HasSubstr("PIPELINE_RUN_SECRET")));
 }
 

@@ -1,4 +1,5 @@
 #include <dlfcn.h>
+#include <elf.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,6 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::EndsWith;
+using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 TEST(Loading, AGoodPluginTellsItsFacts) {
@@ -123,8 +125,9 @@ INSTANTIATE_TEST_SUITE_P(
              "calls itself 'something_else', so its file must be called something_else.so: plugins are found "
              "by their file's name"},
         Case{"unresolved", "cannot be loaded: undefined symbol: zoo_function_that_nobody_has"},
-        Case{"not_elf", "cannot be loaded: invalid ELF header"},
-        Case{"empty", "cannot be loaded: file too short"}, Case{"does_not_exist", "there is no such file"}),
+        Case{"not_elf",
+             "is no shared library of Linux (ELF): it begins with 54 68 69 73 20 69 73 20 ('This is ')"},
+        Case{"empty", "is empty: build or copy it again"}, Case{"does_not_exist", "there is no such file"}),
     [](const ::testing::TestParamInfo<Case>& tested) { return std::string(tested.param.name); });
 
 // What loading ends in when the file is `bytes`.
@@ -141,15 +144,40 @@ std::string read_bytes(const fs::path& file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-TEST(Loading, ALibraryForAnotherArchitectureIsRefused) {
+TEST(Loading, ALibraryForAnotherMachineIsNamedAsOne) {
   std::string bytes = read_bytes(zoo("good"));
-  bytes[4] = 1;  // EI_CLASS = ELFCLASS32
-  EXPECT_EQ(problem_of_bytes("class32", bytes), "cannot be loaded: wrong ELF class: ELFCLASS32");
+  bytes[offsetof(Elf64_Ehdr, e_machine)] = static_cast<char>(EM_AARCH64);
+  EXPECT_EQ(problem_of_bytes("arm", bytes),
+            "was built for ARM64, this program for x86-64: build it on a machine of this kind");
+  bytes = read_bytes(zoo("good"));
+  bytes[EI_CLASS] = ELFCLASS32;
+  EXPECT_THAT(problem_of_bytes("class32", bytes), HasSubstr("x86-64 with another word size or byte order"));
 }
 
+TEST(Loading, WhatIsNoSharedLibraryIsNamedAsWhatItIs) {
+  EXPECT_THAT(problem_of_bytes("archive", "!<arch>\nfoo.o/"), StartsWith("is a static library"));
+  std::string bytes = read_bytes(zoo("good"));
+  bytes[offsetof(Elf64_Ehdr, e_type)] = ET_REL;
+  EXPECT_THAT(problem_of_bytes("object", bytes), StartsWith("is an object file"));
+  EXPECT_THAT(problem_of("/proc/self/exe"), StartsWith("is a program"));
+}
+
+TEST(Loading, ALibraryThatItNeedsIsNamed) {
+  std::string bytes = read_bytes(zoo("good"));
+  const std::string needed = "libc.so.6";
+  bytes.replace(bytes.find(needed), needed.size(), "libq.so.6");
+  EXPECT_THAT(
+      problem_of_bytes("needs", bytes),
+      StartsWith("needs the library libq.so.6, which cannot be opened: No such file or directory: `ldd "));
+}
+
+// The linker would be killed by what is not there.
 TEST(Loading, ATruncatedLibraryIsRefused) {
   const std::string bytes = read_bytes(zoo("good"));
-  EXPECT_THAT(problem_of_bytes("header", bytes.substr(0, 60)), StartsWith("cannot be loaded: "));
+  EXPECT_EQ(problem_of_bytes("header", bytes.substr(0, 60)),
+            "is cut off: it has 60 bytes; build or copy it again");
+  EXPECT_THAT(problem_of_bytes("half", bytes.substr(0, 5000)),
+              StartsWith("is cut off: it has 5000 bytes of "));
 }
 
 TEST(Loading, AFailureIsRememberedAndTheEntryNotCalledAgain) {

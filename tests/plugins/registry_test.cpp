@@ -123,6 +123,14 @@ TEST_F(RegistryTest, ListShowsGoodAndBadAndSurvivesBoth) {
   EXPECT_EQ(by_name["prints"].kind, "task");
 }
 
+TEST_F(RegistryTest, ALinkToNothingIsFoundAndNamed) {
+  fs::create_symlink("nowhere.so", folder_ / "lost.so");
+  const std::string file = (folder_ / "lost.so").string();
+  EXPECT_EQ(error_of(registry(), Kind::kTask, "lost"),
+            file + ": is a link to nowhere.so, which is not there");
+  EXPECT_EQ(registry().list().front().problem, "is a link to nowhere.so, which is not there");
+}
+
 TEST_F(RegistryTest, ListMarksBothOfOneName) {
   const fs::path first = put("needs_option", "a"), second = put("needs_option", "b/tasks");
   const std::vector<Listing> listings = registry({"a", "b"}).list();

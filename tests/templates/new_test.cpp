@@ -28,7 +28,8 @@ struct Case {
 
 TEST(Templates, AreRenamedThroughout) {
   for (const Case& each : {Case{Kind::kTask, "c++", "template"}, Case{Kind::kTask, "c", "linear_regression"},
-                           Case{Kind::kStrategy, "c", "plain_sgd"}, Case{Kind::kBackend, "c++", "\"shm\""}}) {
+                           Case{Kind::kStrategy, "c++", "host_sgd"}, Case{Kind::kStrategy, "c", "plain_sgd"},
+                           Case{Kind::kBackend, "c++", "\"shm\""}}) {
     std::set<std::string> paths;
     std::string sources, build;
     for (const templates::File& file : templates::make_project(each.kind, each.language, "my_own")) {
@@ -87,10 +88,12 @@ TEST_F(New, RefusesWhatCannotBeMade) {
   EXPECT_THAT(refusal({"task", "my-task"}), HasSubstr("'my-task' cannot be a plugin's name"));
   EXPECT_THAT(refusal({"tasks", "mine"}), HasSubstr("did you mean task?"));
   EXPECT_THAT(refusal({"strategy", "mine", "--language", "rust"}),
-              HasSubstr("--language rust: a strategy is made in c"));
+              HasSubstr("--language rust: a strategy is made in c++ or c"));
   write_text(folder_.path() / "file", "");
   EXPECT_THAT(refusal({"task", "mine", "--output", "file"}), HasSubstr("choose another --output"));
   EXPECT_THAT(refusal({"task", "mine", "--output", "/proc/none"}), HasSubstr("choose another --output"));
+  EXPECT_THAT(refusal({"task", "mine", "--output", std::string(300, 'x')}),
+              HasSubstr("File name too long: choose another --output"));
   EXPECT_FALSE(fs::exists(folder_.path() / "mine"));
 }
 

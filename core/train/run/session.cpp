@@ -77,12 +77,17 @@ PrepareLock::PrepareLock(const fs::path& folder) : folder_(folder) {
   std::error_code made;
   fs::create_directories(folder, made);
   if (made)
-    throw Error(fmt::format("run.cache_dir = {}: cannot be created: {}: choose another", folder.string(),
-                            made.message()));
+    throw Error(
+        PL_ERROR_CONFIG,
+        fmt::format("run.cache_dir = {}: cannot be created: {}: set it to a folder that you can write "
+                    "to; where it is not set, it is below XDG_CACHE_HOME or HOME",
+                    folder.string(), made.message()));
   const fs::path file = folder / ".prepare.lock";
   file_ = Descriptor(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
   if (!file_)
-    throw Error(fmt::format("{}: cannot be created; the cache folder must be writable", file.string()));
+    throw Error(PL_ERROR_CONFIG,
+                fmt::format("{}: cannot be created: {}: set run.cache_dir to a folder that you can write to",
+                            file.string(), std::strerror(errno)));
 }
 
 bool PrepareLock::try_once() {

@@ -9,6 +9,7 @@
 #include "core/checkpoint/checkpoint.hpp"
 #include "core/observe/format.hpp"
 #include "core/train/results/evaluation.hpp"
+#include "core/train/results/parameter_export.hpp"
 #include "core/train/results/prediction.hpp"
 #include "core/train/results/result_files.hpp"
 #include "core/train/run/announce.hpp"
@@ -161,18 +162,20 @@ Outcome export_checkpoint(const config::Config& config, const Workspace& workspa
     session.processes().on_first(kLooking, [&] { require_folder_place(output, remedy_for(args)); });
     const Loaded loaded(session, args);
     plugins::Task& task = session.task();
-    if (!task.has_export_model())
-      throw Error(PL_ERROR_CONFIG,
-                  fmt::format("{} has no form that other tools load", session.task_plugin().label()));
     workspace.processes.on_first("exporting", [&] {
       const fs::path temporary = output.string() + ".tmp";
       fs::remove_all(temporary);
       fs::create_directories(temporary);
-      task.export_model(temporary);
+      if (task.has_export_model())
+        task.export_model(temporary);
+      else
+        export_parameters(loaded.checkpoint, task, temporary, remedy_for(args));
       fs::remove(output);  // an empty folder
       fs::rename(temporary, output);
     });
-    workspace.log.info("written to " + output.string());
+    workspace.log.info(fmt::format("{}written to {}",
+                                   task.has_export_model() ? "" : "the parameters, as its README.md says, ",
+                                   output.string()));
     return Outcome::finished;
   });
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <climits>
 #include <fstream>
 #include <functional>
 #include <optional>
@@ -10,6 +11,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "core/base/error.hpp"
 #include "core/train/run/session.hpp"
@@ -89,10 +91,44 @@ uint32_t purpose_of_stage(const config::Config& stage) {
                                               : PL_PURPOSE_TRAIN;
 }
 
+namespace {
+
+// What the file system at `path` takes as a name; it need not be there.
+size_t longest_name_at(fs::path path) {
+  long limit = ::pathconf(path.c_str(), _PC_NAME_MAX);
+  for (; limit < 0 && path.has_relative_path(); limit = ::pathconf(path.c_str(), _PC_NAME_MAX))
+    path = path.parent_path();
+  return limit < 0 ? NAME_MAX : static_cast<size_t>(limit);
+}
+
+// A name that is too long shows before anything is trained. The longest that are made of a run's folder are
+// that of its secret, .NAME.HASH.secret.RANDOM, beside it, and the paths of its checkpoints.
+fs::path with_room_for_names(const config::Config& config, const char* key, fs::path dir) {
+  constexpr size_t kBeside = 42, kInside = 160;
+  const fs::path whole = fs::absolute(dir);
+  const size_t longest = longest_name_at(whole), name = whole.filename().native().size();
+  for (const fs::path& part : whole.parent_path())
+    if (const size_t size = part.native().size(); size > longest)
+      throw config.error(key,
+                         fmt::format("a folder's name has {} bytes: must have at most {}", size, longest));
+  if (name + kBeside > longest)
+    throw config.error(key, fmt::format("its name has {} bytes: must have at most {}, since files beside a "
+                                        "run's folder are named after it, and the file system takes {}",
+                                        name, longest - kBeside, longest));
+  if (const size_t size = whole.native().size(); size + kInside > PATH_MAX)
+    throw config.error(key, fmt::format("the path has {} bytes: must have at most {}, since files in it have "
+                                        "longer ones, and the system takes {}",
+                                        size, PATH_MAX - kInside, PATH_MAX));
+  return dir;
+}
+
+}  // namespace
+
 void check_stages(const config::Config& whole) {
   if (!whole.has_stages()) return;
   for (const config::Config& stage : stages_of(whole)) {
     const std::string& kind = stage.get_string("stage.kind");
+    with_room_for_names(stage, "stage.name", run_dir(whole) / stage.get_string("stage.name"));
     if (kind == "pool")
       check_pool(whole, stage);
     else if (kind != "train" && init_from(whole, stage).empty())
@@ -270,13 +306,16 @@ fs::path run_dir(const config::Config& config) {
     const fs::path dir = without_trailing_slash(*given);
     const fs::path relative =
         dir.lexically_relative(fs::current_path());  // shorter to read, where it is below
-    return relative.empty() || *relative.begin() == ".." ? dir : relative;
+    return with_room_for_names(config, "run.dir",
+                               relative.empty() || *relative.begin() == ".." ? dir : relative);
   }
   const auto name = config.find_string("run.name");
   if (name && (*name == "." || *name == ".." || name->find('/') != std::string::npos))
     throw config.error("run.name",
                        "must be a plain name, which the folder below runs/ gets: for a path use run.dir");
-  return fs::path("runs") / (name && !name->empty() ? *name : fs::path(config.file()).stem().string());
+  const bool is_named = name && !name->empty();
+  return with_room_for_names(config, is_named ? "run.name" : "run.dir",
+                             fs::path("runs") / (is_named ? *name : fs::path(config.file()).stem().string()));
 }
 
 fs::path without_trailing_slash(const fs::path& path) {
