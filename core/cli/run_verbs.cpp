@@ -7,6 +7,7 @@
 
 #include "core/base/error.hpp"
 #include "core/cli/verb.hpp"
+#include "core/launch/devices.hpp"
 #include "core/report/live_page.hpp"
 
 namespace pipeline::cli {
@@ -17,8 +18,17 @@ std::unique_ptr<report::LivePage> serve(const train::Workspace& workspace) {
   const std::optional<HostPort> address = serve_address(workspace.config);
   if (!address || !workspace.processes.is_first()) return nullptr;
   try {
-    auto page = std::make_unique<report::LivePage>(*address, train::run_dir(workspace.config));
-    workspace.log.info("page       " + page->url());
+    auto page = std::make_unique<report::LivePage>(*address, train::run_dir(workspace.config),
+                                                   launch::peak_host_memory);
+    // Others may read the log's files, so the token is not in them.
+    const std::string& url = page->url();
+    const size_t token = url.find('?');
+    if (token != std::string::npos && workspace.config.get_string("observe.console") == "off")
+      throw Error("only the console shows the token that a page at this address needs, and observe.console is "
+                  "\"off\"");
+    workspace.log.console().line("page       " + url);
+    workspace.log.file_only("page       " + url.substr(0, token) +
+                            (token == std::string::npos ? "" : ", with the token that the console has shown"));
     return page;
   } catch (const std::exception& error) {
     workspace.log.warning(fmt::format(
