@@ -24,11 +24,13 @@ std::unique_ptr<report::LivePage> serve(const train::Workspace& workspace) {
     const std::string& url = page->url();
     const size_t token = url.find('?');
     if (token != std::string::npos && workspace.config.get_string("observe.console") == "off")
-      throw Error("only the console shows the token that a page at this address needs, and observe.console is "
-                  "\"off\"");
+      throw Error(
+          "only the console shows the token that a page at this address needs, and observe.console is "
+          "\"off\"");
     workspace.log.console().line("page       " + url);
-    workspace.log.file_only("page       " + url.substr(0, token) +
-                            (token == std::string::npos ? "" : ", with the token that the console has shown"));
+    workspace.log.file_only(
+        "page       " + url.substr(0, token) +
+        (token == std::string::npos ? "" : ", with the token that the console has shown"));
     return page;
   } catch (const std::exception& error) {
     workspace.log.warning(fmt::format(

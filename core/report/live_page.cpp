@@ -84,7 +84,9 @@ std::string_view work_of(std::string_view kind) {
 }  // namespace
 
 LivePage::LivePage(const HostPort& at, fs::path folder, std::function<uint64_t()> memory)
-    : folder_(std::move(folder)), memory_(std::move(memory)), server_(at, [this](std::string_view path) { return answer(path); }) {}
+    : folder_(std::move(folder)),
+      memory_(std::move(memory)),
+      server_(at, [this](std::string_view path) { return answer(path); }) {}
 
 void LivePage::show(const fs::path& folder, const std::string& kind) {
   const std::scoped_lock lock(mutex_);

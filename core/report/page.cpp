@@ -74,7 +74,8 @@ std::string with_data(const Json& data, const std::string& title) {
 std::string name_of_run(const Comparison& stages, const std::filesystem::path& folder) {
   for (const RunRecord& stage : stages.runs)
     if (const auto name = stage.options.find("run.name"); name != stage.options.end())
-      if (const Json text = Json::parse(name->second, nullptr, false); text.is_string() && text != "") return text;
+      if (const Json text = Json::parse(name->second, nullptr, false); text.is_string() && text != "")
+        return text;
   const std::filesystem::path path = std::filesystem::absolute(folder / "").lexically_normal();
   return path.parent_path().filename().string();
 }

@@ -161,7 +161,8 @@ class PageServer::Server {
   // oldest of all.
   void make_room() {
     if (open_.size() < kMostConnections) return;
-    const auto silent = std::ranges::find_if(open_, [](const Connection* each) { return each->head.empty(); });
+    const auto silent =
+        std::ranges::find_if(open_, [](const Connection* each) { return each->head.empty(); });
     const auto oldest = silent == open_.end() ? open_.begin() : silent;
     (*oldest)->stream.close();  // what is under way for it ends, and with that its life
     open_.erase(oldest);
