@@ -20,6 +20,18 @@ std::vector<std::string> options_of(const CLI::App& verb) {
   return names;
 }
 
+// The option that is meant where it can be no other: in another spelling, or cut short as other parsers
+// allow.
+std::string same_option(const std::string& name, const std::vector<std::string>& options) {
+  constexpr size_t kShortest = 3;
+  std::vector<std::string> longer;
+  for (const std::string& option : options) {
+    if (config::edit_distance(option, name) == 0) return option;
+    if (name.size() >= kShortest && option.starts_with(name)) longer.push_back(option);
+  }
+  return longer.size() == 1 ? longer.front() : "";
+}
+
 std::string_view name_of(std::string_view key) { return key.substr(key.rfind('.') + 1); }
 
 // The core's keys that are `name`, or called so in some table.
@@ -45,15 +57,16 @@ std::string in_place_of(const std::string& name, const std::string& value, const
   constexpr std::string_view kSettings = "pipeline takes settings as ";
   const auto did_you_mean = [](const std::string& option) { return "did you mean --" + option + "?"; };
   const std::vector<std::string> options = options_of(verb);
+  if (const std::string same = same_option(name, options); !same.empty()) return did_you_mean(same);
   const std::string near = config::closest(name, options);
-  const bool has_settings = verb.get_option_no_throw("--set") != nullptr;
-  if (!near.empty() && (config::edit_distance(near, name) == 0 || !has_settings)) return did_you_mean(near);
-  if (!has_settings) return "";
+  if (!verb.get_option_no_throw("--set")) return near.empty() ? "" : did_you_mean(near);
 
-  const std::vector<std::string> keys = keys_called(name);
+  const std::string_view ours = config::our_name_for_option(name);
+  std::vector<std::string> keys = keys_called(name);
+  if (keys.empty() && ours.empty()) keys = keys_called(name_of(name));  // --trainer.max_steps
   if (keys.size() == 1) return fmt::format("{}{}", kSettings, setting(keys.front(), value));
   if (!keys.empty()) return fmt::format("{}--set KEY=VALUE: {}", kSettings, config::alternatives(keys));
-  if (const std::string_view ours = config::our_name_for_option(name); !ours.empty()) {
+  if (!ours.empty()) {
     const bool is_setting = ours.substr(0, ours.find_first_of(" ,:")).find('.') != std::string_view::npos;
     return is_setting ? fmt::format("{}{}", kSettings, setting(ours, value)) : std::string(ours);
   }
@@ -69,7 +82,7 @@ std::string in_place_of(const std::string& name, const std::string& value, const
     return fmt::format("{}--set KEY=VALUE: did you mean {}?", kSettings,
                        config::alternatives(keys_called(similar)));
   if (const std::string_view theirs = config::closest_foreign_key(name, name.size()); !theirs.empty())
-    return fmt::format("{}--set KEY=VALUE: if {} is meant, {}", kSettings, theirs,
+    return fmt::format("{}--set KEY=VALUE: if {} is meant, write {}", kSettings, theirs,
                        config::our_name_for_key(theirs));
   return fmt::format("{}--set KEY=VALUE; `pipeline explain` lists the keys", kSettings);
 }

@@ -168,7 +168,8 @@ constexpr Names kVerbs[] = {
 constexpr Names kFlags[] = {
     {"config config_file config_path config_name cfg yaml c f",
      "the file comes without an option, right behind the verb"},
-    {"resume resume_from resume_from_checkpoint auto_resume continue ckpt_path",
+    {"resume resume_from resume_from_checkpoint auto_resume continue ckpt ckpt_path checkpoint "
+     "checkpoint_path",
      "the same command continues the run in run.dir by itself; weights alone come from train.init_from"},
     {"overwrite overwrite_output_dir force restart", "write --fresh"},
     {"master_addr rdzv_endpoint main_process_ip", "write --master-address"},
@@ -189,6 +190,8 @@ constexpr Names kFlags[] = {
     {"task", "task.plugin"},
     {"strategy", "strategy.plugin"},
     {"backend", "backend.plugin"},
+    {"optimizer opt", "optimizer.kind"},
+    {"schedule", "schedule.kind"},
 };
 
 // What has no key because it needs none.

@@ -660,17 +660,19 @@ TEST_F(Run, VerbsAndOptionsOfOtherToolsAreTranslated) {
            {{"--max-steps=3"}, takes + "train.max_steps=3\n"},
            {{"train.max_steps=3"}, takes + "train.max_steps=3\n"},
            {{"--seed", "1"}, takes + "run.seed=1\n"},
+           {{"--trainer.max_steps=3"}, takes + "train.max_steps=3\n"},
            {{"--every", "3"}, takes + "KEY=VALUE: evaluate.every or checkpoint.every\n"},
            {{"--epochs"}, takes + "train.max_epochs=VALUE\n"},
            {{"--nproc_per_node", "2"}, takes + "launch.processes=2, per host\n"},
            {{"--batch-size", "8"}, takes + "KEY=VALUE: train.global_batch (samples"},
            {{"--max_stpes", "3"}, takes + "KEY=VALUE: did you mean train.max_steps?\n"},
-           {{"--epohcs", "3"}, takes + "KEY=VALUE: if epochs is meant, train.max_epochs\n"},
+           {{"--epohcs", "3"}, takes + "KEY=VALUE: if epochs is meant, write train.max_epochs\n"},
            {{"--model", "x"}, takes + "KEY=VALUE: the keys in [task.model] are in `pipeline explain`\n"},
            {{"--config", "x"}, "the file comes without an option, right behind the verb\n"},
            {{"--resume"}, "the same command continues the run in run.dir by itself"},
            {{"--zero_grad"}, "leave it out: gradients are always cleared"},
            {{"--node_rank", "1"}, "did you mean --node-rank?\n"},
+           {{"--plug", "x"}, "did you mean --plugin-path?\n"},
            {{"--freesh"}, "did you mean --fresh?\n"}}) {
     const std::string option = words[0].substr(0, words[0].find('='));
     std::vector<std::string> all{"run", "train.toml"};
