@@ -23,7 +23,8 @@ using testing::Not;
 constexpr const char* kMeasure = R"(<script>setInterval(() => {
   const parts = [document.documentElement, ...document.querySelectorAll(".wide")],
         verdict = document.getElementById("verdict") || document.querySelector("p");
-  frameElement.dataset.wide = parts.filter((part) => part.scrollWidth > Math.min(part.clientWidth, innerWidth)).length;
+  const isWide = (part) => part.scrollWidth > Math.min(part.clientWidth, innerWidth);
+  frameElement.dataset.wide = parts.filter(isWide).length;
   frameElement.dataset.sight = verdict.getBoundingClientRect().bottom < innerHeight / 2;
 }, 100);</script>)";
 
