@@ -9,9 +9,9 @@
 
 #include "core/base/error.hpp"
 #include "core/cli/completion.hpp"
+#include "core/cli/unknown_words.hpp"
 #include "core/cli/verb.hpp"
 #include "core/config/error.hpp"
-#include "core/config/suggest.hpp"
 #include "core/launch/launch.hpp"
 #include "core/launch/process.hpp"
 #include "core/plugins/host.hpp"
@@ -33,17 +33,6 @@ int report_error(const Error& error) {
   return error.code() == PL_ERROR_CONFIG || error.code() == PL_ERROR_UNSUPPORTED
              ? cli::kUsage
              : cli::kFailed;  // the same again would fail again
-}
-
-// CLI11 only says that a word was not expected.
-void refuse_unknown_verb(const CLI::App& app, int argc, char** argv) {
-  if (argc < 2 || argv[1][0] == '-') return;
-  std::vector<std::string> names;
-  for (const CLI::App* verb : app.get_subcommands({})) names.push_back(verb->get_name());
-  if (std::find(names.begin(), names.end(), argv[1]) != names.end()) return;
-  const std::string guess = config::closest(argv[1], names);
-  throw Error(PL_ERROR_CONFIG, fmt::format("unknown verb '{}'{}; `pipeline --help` lists them", argv[1],
-                                           guess.empty() ? "" : fmt::format(", did you mean '{}'?", guess)));
 }
 
 // `python -m torch.distributed.launch` puts its own argument first; it is one of the verb's.
@@ -97,10 +86,12 @@ int run(int argc, char** argv) {
   cli::add_completion(app, action);
   cli::add_man(app, action);
   if (argc > 2 && answer_script(app, argv[1], {argv + 2, argv + argc})) return cli::kDone;
-  refuse_unknown_verb(app, argc, argv);
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  cli::refuse_unknown_verb(app, arguments);
   try {
     app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
+  } catch (const CLI::ParseError& error) {  // which only says that a word was not expected
+    if (error.get_exit_code() != 0) cli::refuse_unknown_option(app, arguments);
     return app.exit(error) == 0 ? cli::kDone : cli::kUsage;
   }
   return action();

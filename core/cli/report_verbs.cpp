@@ -231,7 +231,7 @@ void add_report(CLI::App& app, Action& action) {
     {
       const Working working("reading " + *run);
       const report::Comparison stages = report::read_stages(*run);
-      write_atomically(page, report::page(stages, fs::path(*run).lexically_normal().string(), false),
+      write_atomically(page, report::page(stages, report::name_of_run(stages, *run), false),
                        "choose another --output");
     }
     fmt::print("written to {}\n", page.string());

@@ -1,4 +1,5 @@
 // The verbs that work in the folder of a run.
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -7,6 +8,8 @@
 
 #include "core/base/error.hpp"
 #include "core/cli/verb.hpp"
+#include "core/config/suggest.hpp"
+#include "core/launch/devices.hpp"
 #include "core/report/live_page.hpp"
 
 namespace pipeline::cli {
@@ -17,8 +20,19 @@ std::unique_ptr<report::LivePage> serve(const train::Workspace& workspace) {
   const std::optional<HostPort> address = serve_address(workspace.config);
   if (!address || !workspace.processes.is_first()) return nullptr;
   try {
-    auto page = std::make_unique<report::LivePage>(*address, train::run_dir(workspace.config));
-    workspace.log.info("page       " + page->url());
+    auto page = std::make_unique<report::LivePage>(*address, train::run_dir(workspace.config),
+                                                   launch::peak_host_memory);
+    // Others may read the log's files, so the token is not in them.
+    const std::string& url = page->url();
+    const size_t token = url.find('?');
+    if (token != std::string::npos && workspace.config.get_string("observe.console") == "off")
+      throw Error(
+          "only the console shows the token that a page at this address needs, and observe.console is "
+          "\"off\"");
+    workspace.log.console().line("page       " + url);
+    workspace.log.file_only(
+        "page       " + url.substr(0, token) +
+        (token == std::string::npos ? "" : ", with the token that the console has shown"));
     return page;
   } catch (const std::exception& error) {
     workspace.log.warning(fmt::format(
@@ -58,14 +72,19 @@ namespace {
 // What a verb does not know is an option of the task's `ask` table: --image cat.png sets task.ask.image.
 void ask(const std::vector<std::string>& words, ConfigArgs& args) {
   for (size_t i = 0; i < words.size(); i += 2) {
-    if (!words[i].starts_with("--") || i + 1 == words.size())
-      throw Error(PL_ERROR_CONFIG, words[i] +
-                                       ": is no option; what a task can be asked comes as --NAME VALUE, "
-                                       "where task.ask.NAME is one of its options: see pipeline explain");
+    const std::string name = words[i].substr(std::min<size_t>(2, words[i].size()));
+    if (!words[i].starts_with("--") || i + 1 == words.size()) {
+      const std::string_view ours = config::our_name_for_option(name);
+      throw Error(PL_ERROR_CONFIG,
+                  fmt::format("{}: {}", words[i],
+                              ours.empty() ? "is no option; what a task can be asked comes as --NAME VALUE, "
+                                             "where task.ask.NAME is one of its options: see pipeline explain"
+                                           : ours));
+    }
     std::string value;
     for (const char c : words[i + 1])
       value += c == '\\' || c == '"' ? std::string{'\\', c} : c == '\n' ? "\\n" : std::string{c};
-    args.sets.push_back("task.ask." + words[i].substr(2) + "=\"" + value + "\"");
+    args.sets.push_back("task.ask." + name + "=\"" + value + "\"");
   }
 }
 

@@ -144,6 +144,56 @@ constexpr Names kTables[] = {
     {"stages", "[[stage]]"},
 };
 
+// Of command lines: verbs, and options that kKeys and our own keys do not explain.
+constexpr Names kVerbs[] = {
+    {"train fit finetune fine_tune pretrain sft start launch", "run"},
+    {"resume continue restart requeue", "run, which continues the run that it began"},
+    {"test eval validate val score", "evaluate"},
+    {"generate inference infer sample ask chat", "predict"},
+    {"convert save merge push", "export"},
+    {"init create scaffold", "new"},
+    {"list runs", "ls"},
+    {"info env hardware gpus", "devices"},
+    {"lint verify dry_run", "check"},
+    {"estimate profile benchmark bench", "plan"},
+    {"tune lr_find lr_finder", "find-lr"},
+    {"plot show visualize", "report"},
+    {"serve watch monitor dashboard tensorboard", "run FILE --set observe.serve=127.0.0.1:8080"},
+    {"diff", "compare"},
+    {"options keys schema docs", "explain"},
+    {"help", "--help, or VERB --help"},
+    {"version", "--version"},
+};
+
+constexpr Names kFlags[] = {
+    {"config config_file config_path config_name cfg yaml c f",
+     "the file comes without an option, right behind the verb"},
+    {"resume resume_from resume_from_checkpoint auto_resume continue ckpt ckpt_path checkpoint "
+     "checkpoint_path",
+     "the same command continues the run in run.dir by itself; weights alone come from train.init_from"},
+    {"overwrite overwrite_output_dir force restart", "write --fresh"},
+    {"master_addr rdzv_endpoint main_process_ip", "write --master-address"},
+    {"main_process_port", "write --master-port"},
+    {"nnodes num_nodes num_machines", "write --nodes"},
+    {"machine_rank", "write --node-rank"},
+    {"train do_train", "write the verb run"},
+    {"eval eval_only do_eval test test_only do_test", "write the verb evaluate"},
+    {"predict do_predict generate inference", "write the verb predict"},
+    {"dry_run dryrun", "write the verb check, or plan for what a run would take"},
+    {"gpu gpu_ids gpu_id device_ids cuda",
+     "all devices are used: choose some by CUDA_VISIBLE_DEVICES, or their number by launch.processes"},
+    {"no_cuda use_cpu cpu", "write --set run.device=cpu"},
+    {"n np", "launch.processes, per host"},
+    {"o out output", "run.dir"},
+    {"v", "observe.log_level"},
+    {"q quiet silent", "observe.console = \"off\""},
+    {"task", "task.plugin"},
+    {"strategy", "strategy.plugin"},
+    {"backend", "backend.plugin"},
+    {"optimizer opt", "optimizer.kind"},
+    {"schedule", "schedule.kind"},
+};
+
 // What has no key because it needs none.
 constexpr Names kNeedless[] = {
     {"find_unused_parameters ddp_find_unused_parameters static_graph",
@@ -206,6 +256,15 @@ std::string_view closest_foreign_key(std::string_view key, size_t limit) {
 
 std::string_view why_needless(std::string_view foreign_key) {
   return look_up_parts(std::begin(kNeedless), std::end(kNeedless), foreign_key);
+}
+
+std::string_view our_name_for_verb(std::string_view foreign_verb) {
+  return look_up(std::begin(kVerbs), std::end(kVerbs), foreign_verb);
+}
+
+std::string_view our_name_for_option(std::string_view foreign_option) {
+  const std::string_view ours = look_up(std::begin(kFlags), std::end(kFlags), foreign_option);
+  return ours.empty() ? our_name_for_key(foreign_option) : ours;
 }
 
 std::string_view our_name_for_table(std::string_view foreign_table) {

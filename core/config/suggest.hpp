@@ -34,4 +34,9 @@ std::string_view why_needless(std::string_view foreign_key);
 // The same for tables: "training" -> "[train]".
 std::string_view our_name_for_table(std::string_view foreign_table);
 
+// The same for words of a command line: "fit" -> "run"; "nproc_per_node", of --nproc_per_node, -> our key, or
+// what to do instead.
+std::string_view our_name_for_verb(std::string_view foreign_verb);
+std::string_view our_name_for_option(std::string_view foreign_option);
+
 }  // namespace pipeline::config

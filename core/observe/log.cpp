@@ -50,16 +50,15 @@ void Log::open_files(const std::filesystem::path& run_dir, int rank) {
 void Log::write(Level level, std::string_view line) {
   if (level < level_) return;
   console_.line(std::string(prefix(level)).append(line));
+  to_files(level, line);
+}
+
+void Log::to_files(Level level, std::string_view line) {
   const std::lock_guard lock(mutex_);
   if (files_)
     files_->log(to_spdlog(level), line);
   else
     early_.push_back({level, std::string(line)});
-}
-
-void Log::file_only(std::string_view line) {
-  const std::lock_guard lock(mutex_);
-  if (files_) files_->log(spdlog::level::info, line);
 }
 
 void Log::flush() {

@@ -35,12 +35,14 @@ class Log {
   void warning(std::string_view line) { write(Level::warning, line); }
 
   // Writes to the files only, for what the console shows by other means.
-  void file_only(std::string_view line);
+  void file_only(std::string_view line) { to_files(Level::info, line); }
 
   Console& console() { return console_; }
   void flush();
 
  private:
+  void to_files(Level level, std::string_view line);
+
   struct Early {
     Level level;
     std::string line;

@@ -3,6 +3,7 @@
 
 class Tracker:
     NAME = "mlflow"
+    STATUS = {"finished": "FINISHED", "stopped": "KILLED"}
     AT_ONCE = {"metrics": 1000, "params": 100}  # as many as its server takes
 
     def __init__(self, asked, run_id):
@@ -27,5 +28,5 @@ class Tracker:
         now = int(1000 * time.time())
         self.send("metrics", [self.mlflow.entities.Metric(name, value, now, step) for step, figures in points for name, value in figures.items()])
 
-    def finish(self, ended):
-        self.mlflow.end_run("FINISHED" if ended else "FAILED")
+    def finish(self, how):
+        self.mlflow.end_run(self.STATUS.get(how, "FAILED"))

@@ -115,9 +115,12 @@ Tracker::~Tracker() = default;  // its input ends
 
 bool Tracker::died() { return ::waitpid(client_, nullptr, WNOHANG) != 0; }
 
-Tracker::End Tracker::finish(std::chrono::seconds limit) {
-  write_word(input_, "end\n");
+void Tracker::say_end(bool finished) {
+  write_word(input_, finished ? "finished\n" : "stopped\n");
   input_.close();
+}
+
+Tracker::End Tracker::wait(std::chrono::seconds limit) {
   for (const auto deadline = Clock::now() + limit; Clock::now() < deadline;
        std::this_thread::sleep_for(kLook)) {
     int status = 0;

@@ -42,17 +42,19 @@ class Tracker {
   // Starts the client and waits until the tracker has accepted the run. The .jsonl files must have been cut
   // back before. Throws Error: what is missing, and what to do.
   explicit Tracker(const Options& options);
-  // Without finish(): the run has failed. The client finds that out by itself, also where this process is
-  // killed.
+  // Without say_end(): the run has failed. The client finds that out by itself, also where this process is
+  // killed, and copies what is left.
   ~Tracker();
   Tracker(const Tracker&) = delete;
   Tracker& operator=(const Tracker&) = delete;
 
   // Whether the client has ended on its own; to be asked until it has.
   bool died();
-  // Tells the client that the run is over, and waits for it at most so long.
+  // Tells the client that the run is over: finished, or stopped by a signal.
+  void say_end(bool finished);
+  // Then waits for it at most so long.
   enum class End { uploaded, failed, still_uploading };
-  End finish(std::chrono::seconds limit);
+  End wait(std::chrono::seconds limit);
   const Service& service() const { return service_; }
   // What the client and the package print.
   const std::filesystem::path& log() const { return log_; }

@@ -2,7 +2,8 @@
 it uses.
 
 It reads one line of JSON (folder, uri, project, name, continued, config) and answers with one line: nothing, or what is wrong. Then it follows
-the folder's metrics.jsonl and eval.jsonl, until its input ends: after the word "end" the run is over, without it the run has failed.
+the folder's metrics.jsonl and eval.jsonl until its input ends and all that they have is copied, however long that takes and whatever becomes of
+the folder's name. The input's last word is how the run ended, "finished" or "stopped"; without one it has failed or was killed.
 In the folder of the run that has the tracker's name, run.json has the run's id there, and which steps were logged. A continued run does some
 steps again; what was logged stays.
 """
@@ -22,14 +23,15 @@ GROUPS = {"train": "metrics.jsonl", "eval": "eval.jsonl"}
 class GrowingFile:
     """The lines that a file has got since the last look. It stays the same file when another one takes its name."""
 
-    def __init__(self, path):
-        self.path, self.file, self.rest = path, None, b""
+    def __init__(self, folder, name):
+        self.folder, self.name, self.file, self.rest = folder, name, None, b""
 
     def lines(self):
         if self.file is None:
-            if not os.path.exists(self.path):
+            try:
+                self.file = open(os.open(self.name, os.O_RDONLY, dir_fd=self.folder), "rb")
+            except FileNotFoundError:
                 return []
-            self.file = open(self.path, "rb")
         *whole, self.rest = (self.rest + self.file.read()).split(b"\n")
         return [json.loads(line) for line in whole]
 
@@ -39,18 +41,18 @@ class Memory:
 
     def __init__(self, folder, continued):
         os.makedirs(folder, exist_ok=True)
-        self.lock = os.open(folder, os.O_RDONLY)
-        fcntl.flock(self.lock, fcntl.LOCK_EX)  # while the client of an earlier launch is still uploading
-        self.path = os.path.join(folder, "run.json")
+        self.folder = os.open(folder, os.O_RDONLY)
+        fcntl.flock(self.folder, fcntl.LOCK_EX)  # while the client of an earlier launch is still uploading
         self.id, self.logged = None, {group: 0 for group in GROUPS}
-        if continued and os.path.exists(self.path):
-            with open(self.path) as file:
-                self.__dict__.update(json.load(file))
+        if continued and os.path.exists(os.path.join(folder, "run.json")):
+            with open(os.path.join(folder, "run.json")) as file:
+                known = json.load(file)
+            self.id, self.logged = known["id"], known["logged"]
 
     def save(self):
-        with open(self.path + ".tmp", "w") as file:
+        with open(os.open("run.json.tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644, dir_fd=self.folder), "w") as file:
             json.dump({"id": self.id, "logged": self.logged}, file)
-        os.replace(self.path + ".tmp", self.path)
+        os.replace("run.json.tmp", "run.json", src_dir_fd=self.folder, dst_dir_fd=self.folder)
 
 
 def copy(files, memory, tracker):
@@ -81,24 +83,31 @@ def start(asked):
 
 
 def main():
-    report = os.fdopen(os.dup(1), "w")
+    report = os.dup(1)
     os.dup2(2, 1)  # what the package prints goes to the log
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(number, signal.SIG_IGN)  # the run ends first, and then this does
-    parent = os.getppid()
+
+    def answer(line):
+        try:
+            os.write(report, f"{line}\n".encode())
+        except BrokenPipeError:  # the run was killed meanwhile
+            pass
+
     asked = json.loads(sys.stdin.buffer.readline())
+    folder = os.open(asked["folder"], os.O_RDONLY)
     try:
         memory, tracker = start(asked)
     except Exception as error:
-        print(" ".join(str(error).split()) or repr(error), file=report, flush=True)
+        answer(" ".join(str(error).split()) or repr(error))
         raise
-    print(file=report, flush=True)
-    files = {group: GrowingFile(os.path.join(asked["folder"], name)) for group, name in GROUPS.items()}
+    answer("")
+    files = {group: GrowingFile(folder, name) for group, name in GROUPS.items()}
     ended = False
-    while not ended and os.getppid() == parent:
-        ended = bool(select.select([0], [], [], POLL_SECONDS)[0])
+    while not ended:
+        ended = bool(select.select([0], [], [], POLL_SECONDS)[0])  # also where the run is killed
         copy(files, memory, tracker)
-    tracker.finish(ended and sys.stdin.buffer.read().strip() == b"end")
+    tracker.finish(sys.stdin.buffer.read().decode().strip())
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 
 class Tracker:
     NAME = "wandb"
+    EXIT_CODES = {"finished": 0, "stopped": 75}
 
     def __init__(self, asked, run_id):
         import wandb
@@ -17,5 +18,5 @@ class Tracker:
         for step, figures in points:
             self.run.log({"step": step, **figures})
 
-    def finish(self, ended):
-        self.run.finish(exit_code=0 if ended else 1)
+    def finish(self, how):
+        self.run.finish(exit_code=self.EXIT_CODES.get(how, 1))

@@ -56,6 +56,8 @@ void add_progress(const RunRecord& run, Json& live) {
                tokens = sum_of_last(run, "tokens", kRateSteps),
                done = tokens > 0 ? tokens : sum_of_last(run, "samples", kRateSteps);
   live["step"] = run.last_step();
+  if (const std::vector<double>* const memory = run.training.find("device_memory"))
+    live["device_memory"] = memory->back();
   double left = std::numeric_limits<double>::infinity();
   if (const auto total = total_steps(run)) {
     live["steps"] = *total;
@@ -81,8 +83,10 @@ std::string_view work_of(std::string_view kind) {
 
 }  // namespace
 
-LivePage::LivePage(const HostPort& at, fs::path folder)
-    : folder_(std::move(folder)), server_(at, [this](std::string_view path) { return answer(path); }) {}
+LivePage::LivePage(const HostPort& at, fs::path folder, std::function<uint64_t()> memory)
+    : folder_(std::move(folder)),
+      memory_(std::move(memory)),
+      server_(at, [this](std::string_view path) { return answer(path); }) {}
 
 void LivePage::show(const fs::path& folder, const std::string& kind) {
   const std::scoped_lock lock(mutex_);
@@ -97,18 +101,16 @@ PageServer::Text LivePage::answer(std::string_view path) {
     stage = stage_;
   }
   if (const auto now = Clock::now(); !data_ || stage.folder != data_of_ || now >= next_) {
-    data_ = std::make_shared<const std::string>(read(stage));
+    read(stage);
     data_of_ = stage.folder;
     const auto end = Clock::now();
     next_ = end + std::max<Clock::duration>(kPause, kPauseShare * (end - now));
   }
   if (path == "/data") return {.type = "application/json", .text = data_};
-  return {
-      .type = "text/html",
-      .text = std::make_shared<const std::string>(page_with(*data_, folder_.lexically_normal().string()))};
+  return {.type = "text/html", .text = std::make_shared<const std::string>(page_with(*data_, title_))};
 }
 
-std::string LivePage::read(const Stage& stage) const {
+void LivePage::read(const Stage& stage) {
   Comparison stages;
   Json live{{"stage", ""}, {"state", work_of(stage.kind)}, {"checkpoint", ""}};
   if (!stage.folder.empty()) {
@@ -130,9 +132,12 @@ std::string LivePage::read(const Stage& stage) const {
           std::max(0.0, std::chrono::duration<double>(fs::file_time_type::clock::now() - written).count());
     }
   }
-  Json data = page_data(stages, folder_.lexically_normal().string(), false);
+  title_ = name_of_run(stages, folder_);
+  Json data = page_data(stages, title_, false);
+  if (live["state"] == "training")  // its summary has that once it has ended
+    data["runs"][static_cast<size_t>(run - stages.runs.begin())]["memory"] = memory_();
   data["live"] = std::move(live);
-  return data.dump(-1, ' ', false, Json::error_handler_t::replace);
+  data_ = std::make_shared<const std::string>(data.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 }  // namespace pipeline::report

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -14,9 +16,9 @@ namespace pipeline::report {
 
 class LivePage {
  public:
-  // `folder`: of the run. Until show() it counts as empty: it may have an older run. Throws Error where the
-  // page cannot be served.
-  LivePage(const HostPort& at, std::filesystem::path folder);
+  // `folder`: of the run. Until show() it counts as empty: it may have an older run. `memory`: bytes of host
+  // memory that this rank has taken. Throws Error where the page cannot be served.
+  LivePage(const HostPort& at, std::filesystem::path folder, std::function<uint64_t()> memory);
 
   // What runs from now on: the run, or a stage of it in a folder of its own, of a kind as in stage.kind. From
   // any thread.
@@ -31,13 +33,15 @@ class LivePage {
   };
 
   PageServer::Text answer(std::string_view path);
-  std::string read(const Stage& stage) const;
+  void read(const Stage& stage);
 
   const std::filesystem::path folder_;
+  const std::function<uint64_t()> memory_;
   std::mutex mutex_;
   Stage stage_;  // guarded by mutex_
   // Of the server's thread: what was read last, of which stage, and when it may be read again.
   std::shared_ptr<const std::string> data_;
+  std::string title_;
   std::filesystem::path data_of_;
   std::chrono::steady_clock::time_point next_;
   PageServer server_;  // the last member: its thread uses the others

@@ -71,6 +71,15 @@ std::string with_data(const Json& data, const std::string& title) {
 
 }  // namespace
 
+std::string name_of_run(const Comparison& stages, const std::filesystem::path& folder) {
+  for (const RunRecord& stage : stages.runs)
+    if (const auto name = stage.options.find("run.name"); name != stage.options.end())
+      if (const Json text = Json::parse(name->second, nullptr, false); text.is_string() && text != "")
+        return text;
+  const std::filesystem::path path = std::filesystem::absolute(folder / "").lexically_normal();
+  return path.parent_path().filename().string();
+}
+
 std::string page_with(const std::string& data, const std::string& title) {
   std::string text;
   std::string_view rest = kPage;

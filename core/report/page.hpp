@@ -1,6 +1,7 @@
 // A comparison, or one run, as a page: one HTML file that needs no network.
 #pragma once
 
+#include <filesystem>
 #include <string>
 
 #include "core/report/comparison.hpp"
@@ -9,6 +10,9 @@ namespace pipeline::report {
 
 // Curves of more steps are thinned to this many points.
 inline constexpr size_t kMostPoints = 2000;
+
+// What a page of the run in a folder is called: run.name, or as the folder is.
+std::string name_of_run(const Comparison& stages, const std::filesystem::path& folder);
 
 // What is on a page, and the page with it (as JSON): apart, for one whose data are renewed.
 nlohmann::ordered_json page_data(const Comparison& comparison, const std::string& title, bool compared);

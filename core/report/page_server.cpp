@@ -12,6 +12,7 @@
 #include <sstream>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <boost/asio/buffer.hpp>
@@ -42,10 +43,10 @@ using boost::system::error_code;
 using tcp = asio::ip::tcp;
 using namespace std::chrono_literals;
 
-constexpr size_t kMostConnections = 16;  // others wait in the kernel's queue
+constexpr size_t kMostConnections = 16;
 constexpr size_t kMostRequestBytes = size_t{8} << 10;
 constexpr auto kRequestLimit = 10s, kResponseLimit = 60s, kFarewellLimit = 1s;
-constexpr auto kRetry = 100ms;  // where there are too many, or descriptors have run out
+constexpr auto kRetry = 100ms;  // where descriptors have run out
 constexpr int kNice = 10;
 
 std::string random_token() {
@@ -120,11 +121,11 @@ class PageServer::Server {
  private:
   // One request, one answer. Lives as long as something is under way for it.
   struct Connection {
-    Connection(tcp::socket socket, size_t& count) : stream(std::move(socket)), open(count) {
+    Connection(tcp::socket socket, std::vector<Connection*>& all) : stream(std::move(socket)), open(all) {
       request.header_limit(static_cast<uint32_t>(kMostRequestBytes));
-      ++open;
+      open.push_back(this);
     }
-    ~Connection() { --open; }
+    ~Connection() { std::erase(open, this); }
     Connection(const Connection&) = delete;
     Connection& operator=(const Connection&) = delete;
 
@@ -134,7 +135,7 @@ class PageServer::Server {
     std::string head;
     std::shared_ptr<const std::string> body;
     std::array<char, 4096> rest{};
-    size_t& open;
+    std::vector<Connection*>& open;
   };
   using Client = std::shared_ptr<Connection>;
 
@@ -150,14 +151,26 @@ class PageServer::Server {
     acceptor_.async_accept([this](error_code error, tcp::socket socket) {
       if (error) return accept_later();
       ::fcntl(socket.native_handle(), F_SETFD, FD_CLOEXEC);
+      make_room();
       read(std::make_shared<Connection>(std::move(socket), open_));
-      open_ < kMostConnections ? accept() : accept_later();
+      accept();
     });
+  }
+
+  // Who wants the page asks for it at once: of too many the oldest goes that has not asked, or else the
+  // oldest of all.
+  void make_room() {
+    if (open_.size() < kMostConnections) return;
+    const auto silent =
+        std::ranges::find_if(open_, [](const Connection* each) { return each->head.empty(); });
+    const auto oldest = silent == open_.end() ? open_.begin() : silent;
+    (*oldest)->stream.close();  // what is under way for it ends, and with that its life
+    open_.erase(oldest);
   }
 
   void accept_later() {
     pause_.expires_after(kRetry);
-    pause_.async_wait([this](error_code) { open_ < kMostConnections ? accept() : accept_later(); });
+    pause_.async_wait([this](error_code) { accept(); });
   }
 
   void read(const Client& client) {
@@ -209,8 +222,8 @@ class PageServer::Server {
     if (!token_.empty()) {
       if (!query.empty()) query.remove_prefix(1);
       return same_token(token_in(query), token_) ? ""
-                                                 : "this needs the token that the run's log has: open the "
-                                                   "whole address that is written there";
+                                                 : "this needs the token that the run's console has shown: "
+                                                   "open the whole address that is there";
     }
     const auto host = request[http::field::host];
     const std::string_view name = without_port({host.data(), host.size()});
@@ -257,7 +270,7 @@ class PageServer::Server {
   const HostPort at_;
   const Answer answer_;
   std::string token_, url_;
-  size_t open_ = 0;  // connections
+  std::vector<Connection*> open_;  // the oldest first
   asio::io_context io_{1};
   tcp::acceptor acceptor_{io_};
   asio::steady_timer pause_{io_};

@@ -26,7 +26,7 @@ struct RunRecord {
   std::filesystem::path path;  // of the folder or file
   Curve training, evaluations;
   std::map<std::string, std::string> options;  // as resolved: "train.global_batch" -> "32"
-  nlohmann::ordered_json summary;              // summary.json; null before the first end of the run
+  nlohmann::ordered_json summary;              // summary.json; null before the run trains
   bool finished = false;
 
   uint64_t last_step() const { return training.steps.empty() ? 0 : training.steps.back(); }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <fstream>
 #include <system_error>
@@ -116,6 +115,33 @@ const std::vector<Template>& templates() {
   return all;
 }
 
+// Names that a plugin cannot have, space-separated, and why.
+struct Taken {
+  std::string_view names, why;
+};
+
+constexpr Taken kTaken[] = {
+    {"all auto clean core depend edit_cache help install none package package_source pipeline plugin_helpers "
+     "rebuild_cache test c dl m pthread rt torch torch_cpu c10",
+     "it means something else in a configuration or to CMake"},
+    {"ddp gloo nccl protein sharded shm single summarization template vlm",
+     "a plugin of this name comes with pipeline"},
+    {"alignas alignof and and_eq asm atomic_cancel atomic_commit atomic_noexcept auto bitand bitor bool "
+     "break case catch char char8_t char16_t char32_t class co_await co_return co_yield compl concept "
+     "const consteval constexpr constinit const_cast continue decltype default delete do double "
+     "dynamic_cast else enum explicit export extern false float for friend goto if inline int long "
+     "mutable namespace new noexcept not not_eq nullptr operator or or_eq private protected public "
+     "reflexpr register reinterpret_cast requires restrict return short signed sizeof static "
+     "static_assert static_cast struct switch synchronized this thread_local throw true try typedef "
+     "typeid typename typeof typeof_unqual union unsigned using virtual void volatile wchar_t while xor "
+     "xor_eq as assert async await def del elif except finally from global import in is lambda nonlocal "
+     "pass raise with yield",
+     "it is a reserved word of C, C++ or Python"},
+    {"complex ctype errno fenv inttypes iso646 limits locale math setjmp signal stdalign stdarg stdatomic "
+     "stdbool stdckdint stddef stdint stdio stdlib stdnoreturn string tgmath threads time uchar wchar wctype",
+     "a header of the C library is called so, and the plugin's own would hide it"},
+};
+
 const Template& find(Kind kind, std::string_view language) {
   for (const Template& each : templates())
     if (each.kind == kind && each.language == language) return each;
@@ -167,10 +193,9 @@ void check_name(std::string_view name) {
   if (name.empty() || !is_letter(name.front()) ||
       !std::ranges::all_of(name, [&](char c) { return is_letter(c) || (c >= '0' && c <= '9') || c == '_'; }))
     refuse("it must be made of a-z, 0-9 and _, and begin with a letter, as in my_task");
-  constexpr std::array kTaken{"all",     "auto", "clean",   "core",           "edit_cache",    "help",
-                              "install", "none", "package", "plugin_helpers", "rebuild_cache", "test"};
-  if (std::ranges::find(kTaken, name) != kTaken.end())
-    refuse("it means something else in a configuration or to CMake");
+  for (const auto& [names, why] : kTaken)
+    if (fmt::format(" {} ", names).find(fmt::format(" {} ", name)) != std::string::npos)
+      refuse(fmt::format("{}: choose another, such as my_{}", why, name));
 }
 
 std::vector<File> make_project(Kind kind, std::string_view language, std::string_view name) {

@@ -106,6 +106,8 @@ void Trainer::start(const Origin& origin) {
   folder_.unmark_finished();
   folder_.write_file("config.toml", session_.resolved_toml());
   folder_.write_file("model.json", model_json(session_));
+  // Until summarize() can say more.
+  folder_.write_file("summary.json", describe_run(session_).dump(1) + "\n");
   reporter_ =
       std::make_unique<Reporter>(log_, *records_,
                                  Reporter::Options{.total_steps = total_steps_,

@@ -71,6 +71,10 @@ train.max_steps = 1000000000
   ASSERT_TRUE(shows("first")) << run.output();
   EXPECT_EQ(data["title"], "run");
   EXPECT_LE(data["live"]["left"], 3);
+  const json& first = data["runs"][0];
+  EXPECT_EQ(first["processes"], 1);
+  EXPECT_THAT(first["summary"]["device"], testing::StartsWith("cpu"));
+  EXPECT_GT(first["memory"], 1'000'000);
   ASSERT_TRUE(shows("second")) << run.output();
   EXPECT_EQ(data["live"]["steps"], 1000000000);
   EXPECT_EQ(data["runs"].size(), 2u) << data["runs"];
@@ -80,7 +84,7 @@ train.max_steps = 1000000000
   EXPECT_EQ(request(port, "GET /"), "") << "it ends with the run";
 }
 
-TEST_F(LivePage, OfAnyOtherAddressHasATokenWhichTheLogHasOnce) {
+TEST_F(LivePage, OfAnyOtherAddressHasATokenWhichOnlyTheConsoleHas) {
   Process run(pipeline_command({"run", "train.toml", "--set", "train.max_steps=1000000000", "--set",
                                 "observe.serve=0.0.0.0:0"}),
               job_.folder());
@@ -89,8 +93,23 @@ TEST_F(LivePage, OfAnyOtherAddressHasATokenWhichTheLogHasOnce) {
   const std::string page = request(port_of(url), "GET " + token);
   EXPECT_THAT(page, testing::StartsWith("HTTP/1.1 200 "));
   EXPECT_THAT(page, Not(HasSubstr(token)));
+  EXPECT_TRUE(eventually([&] { return std::filesystem::exists(job_.path("run/metrics.jsonl")); }));
   run.signal(SIGKILL);
   EXPECT_EQ(run.output().find(token), run.output().rfind(token));
+  EXPECT_THAT(read_text(job_.path("run/train.log")),
+              ContainsRegex("page       http://.*/, with the token that the console has shown\n"));
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(job_.path("run"))) {
+    if (!entry.is_regular_file()) continue;
+    EXPECT_THAT(read_text(entry.path()), Not(HasSubstr(token.substr(2)))) << entry.path();
+  }
+}
+
+TEST_F(LivePage, WhoseTokenNobodyWouldSeeIsNotServed) {
+  const Result result = job_.call("run", {"--set", "train.max_steps=2", "--set", "observe.serve=0.0.0.0:0",
+                                          "--set", "observe.console=off"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(read_text(job_.path("run/train.log")),
+              HasSubstr("only the console shows the token that a page at this address needs"));
 }
 
 TEST_F(LivePage, WhichCannotBeHadEndsNoRun) {

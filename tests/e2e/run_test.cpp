@@ -647,6 +647,53 @@ TEST_F(Run, WrongInputIsNamedWithExitCode2) {
   EXPECT_THAT(verb.err, HasSubstr("did you mean 'run'?"));
 }
 
+TEST_F(Run, VerbsAndOptionsOfOtherToolsAreTranslated) {
+  const auto answer = [&](const std::vector<std::string>& words) {
+    const Result result = pipeline(words, folder_.path());
+    EXPECT_EQ(result.code, 2) << words[0] << result.out;
+    return result.err;
+  };
+  for (const auto& [verb, ours] : {std::pair{"train", "run"},
+                                   {"fit", "run"},
+                                   {"resume", "run, which continues the run that it began"},
+                                   {"test", "evaluate"},
+                                   {"generate", "predict"}})
+    EXPECT_THAT(answer({verb}), HasSubstr(std::string("': write pipeline ") + ours + "; `pipeline --help`"));
+  EXPECT_THAT(answer({"train.toml"}), HasSubstr("a verb comes first: pipeline run train.toml"));
+
+  const std::string takes = "pipeline takes settings as --set ";
+  for (const auto& [words, ours] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"--max_steps", "3"}, takes + "train.max_steps=3\n"},
+           {{"--max-steps=3"}, takes + "train.max_steps=3\n"},
+           {{"train.max_steps=3"}, takes + "train.max_steps=3\n"},
+           {{"--seed", "1"}, takes + "run.seed=1\n"},
+           {{"--trainer.max_steps=3"}, takes + "train.max_steps=3\n"},
+           {{"--every", "3"}, takes + "KEY=VALUE: evaluate.every or checkpoint.every\n"},
+           {{"--epochs"}, takes + "train.max_epochs=VALUE\n"},
+           {{"--nproc_per_node", "2"}, takes + "launch.processes=2, per host\n"},
+           {{"--batch-size", "8"}, takes + "KEY=VALUE: train.global_batch (samples"},
+           {{"--max_stpes", "3"}, takes + "KEY=VALUE: did you mean train.max_steps?\n"},
+           {{"--epohcs", "3"}, takes + "KEY=VALUE: if epochs is meant, write train.max_epochs\n"},
+           {{"--model", "x"}, takes + "KEY=VALUE: the keys in [task.model] are in `pipeline explain`\n"},
+           {{"--config", "x"}, "the file comes without an option, right behind the verb\n"},
+           {{"--resume"}, "the same command continues the run in run.dir by itself"},
+           {{"--zero_grad"}, "leave it out: gradients are always cleared"},
+           {{"--node_rank", "1"}, "did you mean --node-rank?\n"},
+           {{"--plug", "x"}, "did you mean --plugin-path?\n"},
+           {{"--freesh"}, "did you mean --fresh?\n"}}) {
+    const std::string option = words[0].substr(0, words[0].find('='));
+    std::vector<std::string> all{"run", "train.toml"};
+    all.insert(all.end(), words.begin(), words.end());
+    EXPECT_THAT(answer(all), HasSubstr("error: " + option + ": " + ours));
+  }
+  EXPECT_EQ(answer({"--max_steps", "3"}), "error: --max_steps: " + takes +
+                                              "train.max_steps=3; a verb and the file come first: pipeline "
+                                              "run FILE.toml\n");
+  EXPECT_EQ(answer({"report", "run", "--max_steps", "3"}),
+            "error: --max_steps: unknown option; `pipeline report --help` lists them\n");
+  EXPECT_THAT(answer({"predict", "--config", "train.toml"}), HasSubstr("the file comes without an option"));
+}
+
 TEST_F(Run, AnInheritedStartIsTakenBackByTheEmptyString) {
   std::string base = kConfig;
   base.insert(base.find("max_steps"), "init_from = \"pretrained\"\n");

@@ -19,7 +19,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
-constexpr const char* kPackage = R"(import json, os
+constexpr const char* kPackage = R"(import json, os, time
 
 WHAT = os.environ.get("FAKE_WANDB")
 if WHAT == "is missing":
@@ -37,6 +37,7 @@ class Run:
     def log(self, figures):
         note("log", figures)
         if WHAT == "dies": os._exit(3)
+        while WHAT == "is slow" and not os.path.exists("uploaded"): time.sleep(0.01)
     def finish(self, exit_code): note("finish", exit_code)
 
 def init(project, name, config, dir, id, resume, settings):
@@ -87,10 +88,11 @@ wandb_project = "lines"
     for (std::string line; std::getline(whole, line);) calls.push_back(json::parse(line));
     return calls;
   }
-  // Where it does not end by itself.
+  // Where it does not end by itself, in steps that take a while.
   Process start() const {
     return Process(pipeline_command({"run", "train.toml", "--set", "train.max_steps=1000000000", "--set",
-                                     "evaluate.every=0", "--set", "checkpoint.every=0"}),
+                                     "evaluate.every=0", "--set", "checkpoint.every=0", "--set",
+                                     "train.global_batch=1024", "--set", "train.micro_batch=1"}),
                    job_.folder());
   }
 
@@ -157,6 +159,31 @@ TEST_F(Wandb, AClientThatDiesIsOneWarning) {
   const std::string warning = "warning: the client of Weights & Biases has ended";
   EXPECT_EQ(result.out.find(warning), result.out.rfind(warning)) << result.out;
   EXPECT_THAT(result.out, HasSubstr("see run/logs/wandb.log"));
+}
+
+TEST_F(Wandb, AClientThatOutlivesTheRunCopiesTheRestAndSaysHowItEnded) {
+  namespace fs = std::filesystem;
+  package("is slow");
+  for (const auto& [signal, exit_code] : {std::pair{SIGINT, 75}, {SIGKILL, 1}}) {
+    Process run = start();
+    ASSERT_TRUE(eventually([&] { return calls().size() == 2; })) << "it is held up by the first step";
+    const auto size = [&] { return fs::file_size(job_.path("run/metrics.jsonl")); };
+    ASSERT_TRUE(eventually([&, then = size()] { return size() > then; })) << "which the run is not";
+    run.signal(signal);
+    run.wait();
+    fs::rename(job_.path("run"), job_.path("old"));  // as --fresh does
+    write_text(job_.path("uploaded"), "");
+    EXPECT_TRUE(eventually([&] { return calls().back() == json{"finish", exit_code}; })) << calls().back();
+    std::vector<int> steps, logged;
+    std::istringstream lines(read_text(job_.path("old/metrics.jsonl")));
+    for (std::string line; std::getline(lines, line) && !lines.eof();)
+      steps.push_back(json::parse(line)["step"]);
+    for (const json& call : calls())
+      if (call[0] == "log") logged.push_back(call[1]["step"]);
+    EXPECT_EQ(logged, steps);
+    EXPECT_EQ(json::parse(read_text(job_.path("old/wandb/run.json")))["logged"]["train"], steps.back());
+    for (const char* const left : {"old", "uploaded", "calls"}) fs::remove_all(job_.path(left));
+  }
 }
 
 TEST_F(Wandb, ARunThatIsKilledHasFailedThereAndOneThatBeginsAnewIsAnother) {

@@ -32,7 +32,7 @@ class Live : public testing::Test {
   }
 
   tests::FilesFolder folder_;
-  LivePage page_{{"127.0.0.1", 0}, folder_.path()};
+  LivePage page_{{"127.0.0.1", 0}, folder_.path(), [] { return 5'000'000; }};
   const uint16_t port_ = tests::port_of(page_.url());
 };
 
@@ -46,6 +46,7 @@ TEST_F(Live, SaysHowTheStageStandsThatRuns) {
   fs::remove_all(folder_ / "old");
   write_stage("first", 20, "[train]\nmax_steps = 100\nmax_epochs = 5\n");
   json live = data()["live"];
+  EXPECT_EQ(data()["runs"][0]["memory"], 5'000'000) << "which its summary does not have yet";
   live.erase("age");
   EXPECT_EQ(live, (json{{"stage", "first"},
                         {"state", "training"},
@@ -67,6 +68,14 @@ TEST_F(Live, SaysHowTheStageStandsThatRuns) {
   EXPECT_EQ(data()["live"]["state"], "preparing") << "these steps are of an earlier launch";
   EXPECT_EQ(data()["live"]["left"], 58.5);
   EXPECT_EQ(data()["runs"].size(), 2u);
+}
+
+TEST_F(Live, HasTheRunsName) {
+  EXPECT_EQ(data()["title"], fs::path(folder_.path()).filename().string());
+  page_.show(folder_ / "first", "train");
+  write_stage("first", 2, "[run]\nname = \"a <name>\"\n");
+  EXPECT_EQ(data()["title"], "a <name>");
+  EXPECT_THAT(tests::body_of(tests::request(port_, "GET /")), HasSubstr("<title>a &lt;name&gt;</title>"));
 }
 
 TEST_F(Live, IsThePageWithItsDataAndNoOtherFile) {

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "core/report/page_server.hpp"
+#include "plugins/tasks/vlm/task/answer_page.hpp"
 #include "tests/report/run_folder.hpp"
 
 namespace pipeline::report {
@@ -16,6 +17,24 @@ namespace {
 
 using testing::HasSubstr;
 using testing::Not;
+
+// In the frame of a telephone's size that a page is looked at in: how many of its parts are wider, and
+// whether its verdict, or what stands in for it, is in sight.
+constexpr const char* kMeasure = R"(<script>setInterval(() => {
+  const parts = [document.documentElement, ...document.querySelectorAll(".wide")],
+        verdict = document.getElementById("verdict") || document.querySelector("p");
+  const isWide = (part) => part.scrollWidth > Math.min(part.clientWidth, innerWidth);
+  frameElement.dataset.wide = parts.filter(isWide).length;
+  frameElement.dataset.sight = verdict.getBoundingClientRect().bottom < innerHeight / 2;
+}, 100);</script>)";
+
+// The window of a browser cannot be made so narrow.
+std::string in_telephone(const std::string& name, const std::string& page) {
+  std::string text;
+  for (const char c : page + kMeasure) text += c == '&' ? "&amp;" : c == '"' ? "&quot;" : std::string(1, c);
+  return "<iframe width=\"390\" height=\"800\" style=\"border: 0\" srcdoc=\"" + text + "\" name=\"" + name +
+         "\"></iframe>";
+}
 
 class Page : public testing::Test {
  protected:
@@ -49,13 +68,15 @@ TEST_F(Page, ShowsRunsCurvesCostsAndDifferences) {
   const std::string text = page(comparison, "one & two", true);
   for (const int width : {390, 1200}) {
     const std::string dom = open(text, width);
-    EXPECT_THAT(dom, HasSubstr("<h1 id=\"title\">one &amp; two</h1>"));
+    EXPECT_THAT(dom, HasSubstr(">one &amp; two</h1>"));
     EXPECT_THAT(dom, HasSubstr("one&lt;/script&gt;&lt;b&gt;")) << "names are text";
     EXPECT_THAT(dom, HasSubstr("DIFFERS: by 5.0e-01 at step 2, beyond the tolerance from step 2</td>"))
         << width;
     EXPECT_THAT(dom, HasSubstr("<canvas")) << "the curves are drawn";
     EXPECT_THAT(dom, HasSubstr("forward and backward: 3.00 s, 75.0%"));
-    EXPECT_THAT(dom, HasSubstr("<td>strategy.plugin</td><td>\"single\"</td><td>\"ddp\"</td>"));
+    EXPECT_THAT(
+        dom,
+        HasSubstr("<td>strategy.plugin</td><td data-head=\"one&lt;/script&gt;&lt;b&gt;\">\"single\"</td>"));
     EXPECT_THAT(dom, HasSubstr("data-done=\"yes\"")) << "the script came to its end";
   }
 }
@@ -73,10 +94,10 @@ TEST_F(Page, OfOneRunHasItsEvaluations) {
   one.runs.push_back(std::move(run));
   one.verdicts.emplace_back();
   const std::string dom = open(page(one, "run", false), 800);
-  EXPECT_THAT(dom, HasSubstr("<td>f1</td><td>0.25</td>"));
+  EXPECT_THAT(dom, HasSubstr("<td>f1</td><td data-head=\"value\">0.25</td>"));
   EXPECT_THAT(dom, HasSubstr("&lt;p&gt;an answer&lt;/p&gt;")) << "in a frame of its own";
   EXPECT_THAT(dom, HasSubstr("<th>b, c</th>"));
-  EXPECT_THAT(dom, HasSubstr("<td>say \"x\"</td>"));
+  EXPECT_THAT(dom, HasSubstr("<td data-head=\"b, c\">say \"x\"</td>"));
   EXPECT_THAT(dom, Not(HasSubstr("The losses are")));
   EXPECT_THAT(dom, HasSubstr("data-done=\"yes\""));
 }
@@ -89,6 +110,35 @@ TEST_F(Page, OverAnotherAxisHasNoTableOfRuns) {
   EXPECT_THAT(dom, HasSubstr("<section id=\"runs\" hidden"));
   EXPECT_THAT(dom, HasSubstr("suggestion"));
   EXPECT_THAT(dom, HasSubstr("data-done=\"yes\""));
+}
+
+TEST_F(Page, OfEachKindFitsATelephone) {
+  if (!has_browser()) GTEST_SKIP() << "chromium is not installed";
+  const std::string name = "a/folder_" + std::string(100, 'x'),
+                    options = "[task]\nplugin = \"x\"\n" + name.substr(2) + " = ";
+  RunRecord run = tests::record_of(name, {2, 1}, 1, 2, options + "\"" + name + "\"");
+  run.path = folder_.path();
+  run.summary["device"] = name;
+  run.training.figures["learning_rate"] = {1e-3, 1e-2};
+  std::filesystem::create_directories(folder_ / "evaluation-test-files");
+  folder_.write("evaluation-test.json", R"({"figures": {")" + name + R"(": 1}})");
+  std::string columns = name;
+  for (int i = 0; i < 30; ++i) columns += ",column";
+  folder_.write("evaluation-test-files/wide.csv", columns + "\n" + columns + "\n");
+  const Comparison all =
+      compare({run, tests::record_of("b", {2, 1.5}, 1, 1, options + "1"), run, run, run, run}, 0);
+  nlohmann::ordered_json live = page_data(compare({run}, 0), name, false);
+  live["live"] = {{"stage", name}, {"state", "training"}, {"checkpoint", "step-00000002"}, {"step", 2}};
+  const std::string dom =
+      open(in_telephone("compare", page(all, name + ", " + name + ", " + name, true)) +
+               in_telephone("report", page(compare({run}, 0), name, false)) +
+               in_telephone("find-lr", page_over(run, "learning_rate", name, "suggestion: " + name)) +
+               in_telephone("live", page_with(live.dump(), name)) +
+               in_telephone("answers", vlm::answer_page({{name, "", name, name, name, name, true}}, name)),
+           1200);
+  for (const char* const kind : {"compare", "report", "find-lr", "live", "answers"})
+    EXPECT_THAT(
+        dom, HasSubstr(" name=\"" + std::string(kind) + "\" data-wide=\"0\" data-sight=\"true\"></iframe>"));
 }
 
 TEST_F(Page, OfARunThatGoesOnRenewsItself) {
@@ -110,7 +160,7 @@ TEST_F(Page, OfARunThatGoesOnRenewsItself) {
   EXPECT_THAT(
       dom, HasSubstr("align: training · step 3 of 1,000 · 8.41K tokens a second · 1:01:40 left · checkpoint "
                      "after step 2<"));
-  EXPECT_THAT(dom, HasSubstr("<td class=\"number\">0.5</td>")) << "the last loss";
+  EXPECT_THAT(dom, HasSubstr("<td class=\"number\" data-head=\"last loss\">0.5</td>")) << "the last loss";
   EXPECT_THAT(dom, HasSubstr("data-done=\"yes\""));
 }
 

@@ -6,11 +6,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <test_paths.hpp>
 
 #include "core/base/error.hpp"
 #include "core/templates/project.hpp"
 #include "tests/e2e/program.hpp"
 #include "tests/support/temporary_folder.hpp"
+#include "tests/support/test_files.hpp"
 
 namespace pipeline::tests {
 namespace {
@@ -51,6 +53,36 @@ TEST(Templates, NamesAreIdentifiers) {
   for (const char* good : {"my_task", "a", "sine2"}) EXPECT_NO_THROW(templates::check_name(good)) << good;
   for (const char* bad : {"", "2sine", "_x", "My", "my-task", "a b", "../x", "a/b", "test", "auto", "ä"})
     EXPECT_THROW(templates::check_name(bad), Error) << bad;
+}
+
+std::string why_not(std::string_view name) {
+  return message_of<Error>([&] { templates::check_name(name); });
+}
+
+TEST(Templates, NamesMeanNothingElse) {
+  for (const char* word : {"class", "int", "template", "import", "lambda", "co_await", "not"})
+    EXPECT_THAT(why_not(word), HasSubstr(std::string(": choose another, such as my_") + word));
+  EXPECT_THAT(why_not("class"), HasSubstr("it is a reserved word of C, C++ or Python"));
+  EXPECT_THAT(why_not("math"), HasSubstr("a header of the C library"));
+  EXPECT_THAT(why_not("m"), HasSubstr("to CMake"));
+  EXPECT_NO_THROW(templates::check_name("classes"));
+}
+
+// Also those that are not built here.
+TEST(Templates, NamesAreNotThoseOfThisTreesPlugins) {
+  int plugins = 0;
+  for (const char* folder : {"plugins", "backends"})
+    for (const auto& entry : fs::recursive_directory_iterator(fs::path(PIPELINE_SOURCE_DIR) / folder)) {
+      if (entry.path().filename() != "CMakeLists.txt") continue;
+      const std::string build = read_text(entry.path());
+      constexpr std::string_view kMakes = "pipeline_plugin(";
+      for (size_t at = 0; (at = build.find(kMakes, at)) != std::string::npos; ++plugins) {
+        at += kMakes.size();
+        EXPECT_THAT(why_not(std::string_view(build).substr(at, build.find(' ', at) - at)),
+                    HasSubstr("a plugin of this name comes with pipeline"));
+      }
+    }
+  EXPECT_GT(plugins, 5);
 }
 
 class New : public ::testing::Test {

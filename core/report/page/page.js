@@ -18,46 +18,52 @@
   };
   const number = (x) => (x === null || x === undefined ? "" : x.toLocaleString("en", {maximumSignificantDigits: 6}));
 
-  // rows: of cells; a cell is text, or {text, className, colour}.
-  function fill(section, head, rows) {
-    const table = by(section).querySelector("table");
+  // rows: of cells, the first of them the heads; a cell is text, or {text, className, colour}.
+  const longest = 24;  // letters beside other cells
+  function fill(table, rows) {
+    const parts = (cell) => (typeof cell === "object" && cell !== null ? cell : {text: cell});
     table.replaceChildren();
-    const add = (cells, tag) => {
+    rows.forEach((cells, at) => {
       const row = table.insertRow();
-      for (const cell of cells) {
-        const of = typeof cell === "object" && cell !== null ? cell : {text: cell};
-        const element = make(tag, of.text, of.className);
+      cells.forEach((cell, column) => {
+        const of = parts(cell), element = make(at === 0 ? "th" : "td", of.text, of.className);
+        if (String(of.text).length > longest) element.classList.add("long");
+        if (at > 0 && column > 0) element.dataset.head = parts(rows[0][column]).text;
         if (of.colour) {
           const swatch = make("span", "", "swatch");
           swatch.style.background = of.colour;
           element.prepend(swatch);
         }
         row.append(element);
-      }
-    };
-    add(head, "th");
-    for (const row of rows) add(row, "td");
+      });
+    });
+  }
+  function fit() {
+    for (const wide of document.querySelectorAll(".wide")) {
+      wide.classList.remove("cards");
+      wide.classList.toggle("cards", wide.scrollWidth > wide.clientWidth);
+    }
   }
   const right = (text) => ({text, className: "number"});
 
   const last = (run) => (run.figures.loss || []).filter((x) => x !== null).at(-1);
   function tell() {
-    by("title").textContent = data.title;
+    by("title").textContent = by("title").title = data.title;
     by("verdict").textContent = data.verdict;
     by("verdict").className = data.same ? "good" : "bad";
     by("runs").hidden = runs.length === 0 || Boolean(data.axis);  // over another axis: one trial, of which the curves say all
-    fill("runs",
+    fill(by("runs").querySelector("table"), [
          ["run", right("processes"), right("steps"), right("last loss"), right("per second"), right("speed"),
           right("efficiency"), right("memory a rank"), data.compared ? "loss against " + runs[0].name : "device"],
-         runs.map((run, i) => [
+         ...runs.map((run, i) => [
            {text: run.name, colour: colour(i)}, right(run.processes || ""),
            right(run.last_step + (run.finished ? "" : " so far")), right(number(last(run))), right(run.throughput ? number(run.throughput) : ""),
            right(runs[0].throughput && run.throughput ? (run.throughput / runs[0].throughput).toFixed(2) + "×" : ""),
            right(run.efficiency ? Math.round(100 * run.efficiency) + "%" : ""), right(bytes(run.memory)),
-           data.compared ? {text: run.verdict, className: run.same ? "" : "bad"} : (run.summary || {}).device || ""]));
+           data.compared ? {text: run.verdict, className: run.same ? "" : "bad"} : (run.summary || {}).device || ""])]);
     by("options").hidden = data.differences.length === 0;
     if (data.differences.length > 0)
-      fill("options", ["option", ...runs.map((run) => run.name)], data.differences.map(({key, values}) => [key, ...values]));
+      fill(by("options").querySelector("table"), [["option", ...runs.map((run) => run.name)], ...data.differences.map(({key, values}) => [key, ...values])]);
   }
 
   // Curves.
@@ -179,8 +185,8 @@
         key.append(one);
       }
       by("bars").append(key);
-      fill("memory", ["run", right("rank"), "host", right("peak on the host"), right("peak on the device"),
-                      ...(driver ? [right("by its driver"), right("device busy")] : [])], memory);
+      fill(by("memory").querySelector("table"), [["run", right("rank"), "host", right("peak on the host"), right("peak on the device"),
+                      ...(driver ? [right("by its driver"), right("device busy")] : [])], ...memory]);
     }
     by("time").hidden = by("memory").hidden = memory.length === 0;
   }
@@ -208,10 +214,7 @@
         const wide = make("div", undefined, "wide"), table = make("table");
         wide.append(table);
         section.append(wide);
-        panel.rows.forEach((cells, i) => {
-          const row = table.insertRow();
-          cells.forEach((cell) => row.append(make(i === 0 ? "th" : "td", cell)));
-        });
+        fill(table, panel.rows);
         if (panel.more > 0) section.append(make("p", `and ${panel.more} more rows`, "faint"));
       }
       by("panels").append(section);
@@ -232,6 +235,7 @@
       parts.push(`step ${live.step.toLocaleString("en")}` + (live.steps ? ` of ${live.steps.toLocaleString("en")}` : ""));
     if (live.rate) parts.push(`${live.rate.toLocaleString("en", {notation: "compact", maximumSignificantDigits: 3})} ${live.unit} a second`);
     if (live.left !== undefined && live.state === "training") parts.push(`${duration(live.left)} left`);
+    if (live.device_memory) parts.push(`${bytes(live.device_memory)} on the device`);
     if (live.checkpoint) parts.push(`checkpoint after step ${Number(live.checkpoint.slice(5)).toLocaleString("en")}`);
     if (live.age !== undefined && !silent) parts.push(`last step ${duration(live.age + (Date.now() - received) / 1000)} ago`);
     by("live").querySelector("p").textContent = parts.join(" · ");
@@ -260,9 +264,11 @@
     draw(true);
     costs();
     panels();
+    fit();
     if (data.live) stand();
   }
   show();
+  window.addEventListener("resize", fit);
   if (data.live) setTimeout(poll, 3000);
   document.body.dataset.done = "yes";
 })();

@@ -84,11 +84,12 @@ void Records::evaluation(const nlohmann::ordered_json& line) {
 }
 
 void Records::finish(bool by_signal) {
+  for (const auto& tracker : trackers_) tracker->say_end(!by_signal);  // all, before one is waited for
   for (const auto& tracker : trackers_) {
     const std::string_view name = tracker->service().name;
     const std::string see = "see " + tracker->log().string();
     const observe::Elapsed elapsed(log_.console(), fmt::format("waiting for {} to upload", name));
-    switch (tracker->finish(by_signal ? kUploadLimitAfterSignal : kUploadLimit)) {
+    switch (tracker->wait(by_signal ? kUploadLimitAfterSignal : kUploadLimit)) {
       case observe::Tracker::End::uploaded:
         break;
       case observe::Tracker::End::failed:

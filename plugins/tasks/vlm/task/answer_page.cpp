@@ -12,10 +12,10 @@ using nlohmann::json;
 constexpr const char* kStyle = R"(
 :root { color-scheme: light dark; }
 body { font: 15px/1.4 system-ui, sans-serif; margin: 1.5rem auto; max-width: 1200px; padding: 0 1rem;
-  background: light-dark(#fafafa, #16181c); color: light-dark(#1a1a1a, #e6e6e6); }
-main { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fill, minmax(17rem, 1fr)); }
+  background: light-dark(#fafafa, #16181c); color: light-dark(#1a1a1a, #e6e6e6); overflow-wrap: anywhere; }
+main { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fill, minmax(min(17rem, 100%), 1fr)); }
 article { border: 1px solid light-dark(#d8d8d8, #3a3d44); border-left-width: 5px; border-radius: 6px;
-  padding: .8rem; background: light-dark(#fff, #1f2228); overflow-wrap: anywhere; }
+  padding: .8rem; background: light-dark(#fff, #1f2228); }
 article.right { border-left-color: light-dark(#1f8a4c, #46c27e); }
 article.wrong { border-left-color: light-dark(#c0392b, #ef7d70); }
 img { width: 8rem; height: 8rem; object-fit: contain; image-rendering: pixelated; background: #fff;
@@ -80,7 +80,8 @@ std::string answer_page(const std::vector<ShownAnswer>& answers, const std::stri
       "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>" +
       escaped(title) + "</title><style>" + kStyle + "</style></head><body><h1>" + escaped(title) +
-      "</h1>\n<main>\n";
+      "</h1>\n<p>" + std::to_string(std::ranges::count(answers, true, &ShownAnswer::right)) + " of these " +
+      std::to_string(answers.size()) + " are right.</p>\n<main>\n";
   for (const ShownAnswer& shown : answers) {
     page += std::string("<article class=\"") + (shown.right ? "right" : "wrong") + "\">";
     if (!shown.picture.empty())
