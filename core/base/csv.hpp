@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace pipeline {
 
@@ -12,5 +14,13 @@ inline std::string csv_field(std::string_view text) {
   for (const char c : text) quoted.append(c == '"' ? 2 : 1, c);
   return quoted + '"';
 }
+
+struct CsvRow {
+  size_t line;  // in which it begins, from 1
+  std::vector<std::string> cells;
+};
+
+// The rows of such a text; a byte order mark and blank lines are none of them.
+std::vector<CsvRow> csv_rows(std::string_view text);
 
 }  // namespace pipeline

@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <span>
 #include <string>
 
@@ -23,7 +24,44 @@ bool is_of_the_path(int error) {
   return false;
 }
 
+const char* kind_of(fs::file_type type) {
+  switch (type) {
+    case fs::file_type::directory:
+      return "folder";
+    case fs::file_type::fifo:
+      return "FIFO";
+    case fs::file_type::socket:
+      return "socket";
+    default:
+      return "device";
+  }
+}
+
 }  // namespace
+
+bool is_there(const fs::path& path) {
+  std::error_code not_there;
+  return fs::exists(path, not_there);
+}
+
+std::ifstream open_file(const fs::path& path) {
+  const auto fail = [&](const std::string& problem) {
+    return Error(PL_ERROR_CONFIG, fmt::format("{}: {}", path.string(), problem));
+  };
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::status_known(status) || !fs::exists(status)) throw fail("cannot be read: " + error.message());
+  if (!fs::is_regular_file(status))
+    throw fail(fmt::format("is a {}, must be a file", kind_of(status.type())));
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) throw fail(std::string("cannot be read: ") + std::strerror(errno));
+  return stream;
+}
+
+std::string read_file(const fs::path& path) {
+  std::ifstream stream = open_file(path);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
 
 Error write_error(const fs::path& path, int error, std::string_view remedy) {
   const bool full = error == ENOSPC || error == EDQUOT;

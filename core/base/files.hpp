@@ -1,12 +1,23 @@
-// Writing files: as a whole or not at all, and what is said when that fails.
+// Files, read only where they are files; written as a whole or not at all; and what is said when that fails.
 #pragma once
 
 #include <filesystem>
+#include <fstream>
+#include <string>
 #include <string_view>
 
 #include "core/base/error.hpp"
 
 namespace pipeline {
+
+// False also for what cannot be looked at, such as a link to itself.
+bool is_there(const std::filesystem::path& path);
+
+// A file, open at its beginning. Throws Error (PL_ERROR_CONFIG) for what cannot be read, and for what is no
+// file: a folder, or a FIFO or device, which may never end.
+std::ifstream open_file(const std::filesystem::path& path);
+// All that is in it.
+std::string read_file(const std::filesystem::path& path);
 
 // What cannot be written, why (`error`: an errno), and what to do: `remedy`, in a clause, as in "choose
 // another --output"; where it is given and the path is what is wrong, a PL_ERROR_CONFIG.

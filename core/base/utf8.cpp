@@ -104,4 +104,24 @@ std::string replace_invalid_utf8(std::string text) {
   return result;
 }
 
+std::string printable(std::string_view text, std::string_view kept) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string result;
+  const char* const end = text.data() + text.size();
+  for (const char* p = text.data(); p != end;) {
+    const auto [value, bytes] = decode_utf8(p, end);
+    const bool is_control = value < 0x20 || (value >= 0x7f && value < 0xa0);
+    const bool is_shown = value != kInvalidByte && (!is_control || kept.find(*p) != std::string_view::npos);
+    for (const char c : std::string_view(p, bytes)) {
+      const auto byte = static_cast<uint8_t>(c);
+      if (is_shown)
+        result += c;
+      else
+        result.append("\\x").append(1, kDigits[byte >> 4]).append(1, kDigits[byte & 0xf]);
+    }
+    p += bytes;
+  }
+  return result;
+}
+
 }  // namespace pipeline

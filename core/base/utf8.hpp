@@ -29,4 +29,8 @@ void append_utf8(uint32_t code_point, std::string& text);
 // the parts: the longest prefix of a well-formed sequence, or one byte.
 std::string replace_invalid_utf8(std::string text);
 
+// The text as it may reach a terminal, which obeys control characters: these and ill-formed bytes are shown
+// as \xNN. `kept`: those that may stay.
+std::string printable(std::string_view text, std::string_view kept = "\n\t");
+
 }  // namespace pipeline

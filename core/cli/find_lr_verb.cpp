@@ -91,8 +91,8 @@ int find_lr(const ConfigArgs& args, const train::RateTestArgs& test_args, const 
     const train::Outcome outcome = train::test_rates(workspace, all, test);
     if (outcome == train::Outcome::interrupted) return outcome;
     write_files(folder, workspace.config.file() + ": learning rates", test);
-    fmt::print("\n{}\n{}\nwritten to {}\n", table(test.curve), verdict(test),
-               (folder / "find-lr.html").string());
+    print(fmt::format("\n{}\n{}\nwritten to {}\n", table(test.curve), verdict(test),
+                      (folder / "find-lr.html").string()));
     return outcome;
   });
 }
@@ -108,11 +108,11 @@ void add_find_lr(CLI::App& app, Action& action) {
   args->add_to(*verb);
   verb->add_option("--start", test->first, "the first rate")
       ->type_name("RATE")
-      ->check(CLI::PositiveNumber)
+      ->check(at_least(0, true))
       ->capture_default_str();
   verb->add_option("--end", test->last, "the last rate")
       ->type_name("RATE")
-      ->check(CLI::PositiveNumber)
+      ->check(at_least(0, true))
       ->capture_default_str();
   verb->add_option("--steps", test->steps, "steps from one to the other, with the run's global batch")
       ->type_name("N")

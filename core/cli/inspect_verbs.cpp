@@ -74,7 +74,7 @@ void add_check_plugin(CLI::App& app, Action& action) {
       ->allow_extra_args(false);
   verb->add_option("--limit", *seconds, "seconds allowed per check")
       ->type_name("SECONDS")
-      ->check(CLI::PositiveNumber);
+      ->check(at_least(1));
   verb->footer("Example:\n  pipeline check-plugin my-plugins/tasks/my_task.so --config my_task.toml");
   when_chosen(*verb, action, [=]() -> int {
     args->plugin = *file;
@@ -184,10 +184,10 @@ std::vector<plugins::Listing> list_plugins(const plugins::Registry& registry) {
 }
 
 void print_listing(const plugins::Listing& entry, bool verbose) {
-  fmt::print("{:<9} {:<16} {:<8} {}\n", entry.kind.empty() ? "?" : entry.kind, entry.name, entry.version,
-             entry.summary);
-  fmt::print("{:36}{}\n", "", entry.path.string());
-  if (!entry.problem.empty()) fmt::print("{:36}problem: {}\n", "", entry.problem);
+  print(fmt::format("{:<9} {:<16} {:<8} {}\n", entry.kind.empty() ? "?" : entry.kind, entry.name,
+                    entry.version, entry.summary));
+  print(fmt::format("{:36}{}\n", "", entry.path.string()));
+  if (!entry.problem.empty()) print(fmt::format("{:36}problem: {}\n", "", entry.problem));
   if (!verbose || entry.abi.empty()) return;  // it was refused
   fmt::print("{:36}ABI {}{}{}\n\n", "", entry.abi, entry.runtime.empty() ? "" : ", built for ",
              entry.runtime);
@@ -219,8 +219,8 @@ void add_plugins(CLI::App& app, Action& action) {
                refused, PL_ABI_MAJOR, PL_ABI_MINOR);
     std::error_code failure;
     for (const plugins::SearchFolder& folder : registry.folders())
-      fmt::print("  {} ({}{})\n", folder.path.string(), folder.origin,
-                 std::filesystem::is_directory(folder.path, failure) ? "" : ", not there");
+      print(fmt::format("  {} ({}{})\n", folder.path.string(), folder.origin,
+                        std::filesystem::is_directory(folder.path, failure) ? "" : ", not there"));
     return kDone;
   });
 }

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.hpp"
+#include "core/base/utf8.hpp"
 #include "core/cli/completion.hpp"
 #include "core/cli/unknown_words.hpp"
 #include "core/cli/verb.hpp"
@@ -25,7 +26,7 @@ using namespace pipeline;
 // explains it.
 void print_problem(const std::string& text) {
   const int rank = launch::rank_in_environment();
-  fmt::print(stderr, "error: {}{}\n", rank > 0 ? fmt::format("rank {}: ", rank) : "", text);
+  fmt::print(stderr, "error: {}{}\n", rank > 0 ? fmt::format("rank {}: ", rank) : "", printable(text));
 }
 
 int report_error(const Error& error) {

@@ -68,12 +68,12 @@ int make_new(const NewArgs& args) {
   const fs::path folder = (fs::path(args.output) / args.name).lexically_normal();
   const std::vector<templates::File> files = templates::make_project(kind, language, args.name);
   templates::write_project(folder, files);
-  fmt::print("{}: a {} in {}\n", folder.string(), args.kind, language == "c" ? "C" : "C++");
-  for (const templates::File& file : files) fmt::print("  {}\n", file.path.string());
-  fmt::print(
+  print(fmt::format("{}: a {} in {}\n", folder.string(), args.kind, language == "c" ? "C" : "C++"));
+  for (const templates::File& file : files) print(fmt::format("  {}\n", file.path.string()));
+  print(fmt::format(
       "Next:\n{}  cd {}\n  cmake -G Ninja -B build && cmake --build build\n  ctest --test-dir build\n"
       "  pipeline run {}.toml\n",
-      install_hint(), folder.string(), args.name);
+      install_hint(), folder.string(), args.name));
   return kDone;
 }
 

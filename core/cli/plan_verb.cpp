@@ -113,7 +113,7 @@ void add_plan(CLI::App& app, Action& action) {
   args->add_to(*verb);
   verb->add_option("--processes", *processes, "plan for so many on one host; default: as the run would")
       ->type_name("N")
-      ->check(CLI::PositiveNumber);
+      ->check(at_least(1));
   verb->add_option("--device", *device, "plan for a device that is not here, as in H200 or \"RTX 4090\"")
       ->type_name("NAME");
   verb->add_flag("--json", *json, "print JSON instead of a table");

@@ -1,6 +1,7 @@
 // The verbs that look at what runs left behind.
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <optional>
 
 #include <fmt/format.h>
@@ -8,10 +9,12 @@
 
 #include "core/base/error.hpp"
 #include "core/base/files.hpp"
+#include "core/base/utf8.hpp"
 #include "core/cli/trials.hpp"
 #include "core/cli/verb.hpp"
 #include "core/report/comparison.hpp"
 #include "core/report/csv.hpp"
+#include "core/report/loss_file.hpp"
 #include "core/report/page.hpp"
 #include "core/report/run_state.hpp"
 
@@ -57,9 +60,19 @@ std::string compared_stage(const config::Config& config, const std::string& want
   return last;
 }
 
-// One trial for each strategy and number of processes; one in all if neither is varied.
+// A run that was to be made, as a row of the table.
+report::RunRecord not_made(std::string name, report::RunRecord::Made made, std::string why_not) {
+  report::RunRecord run{
+      .name = std::move(name), .path = {}, .training = {}, .evaluations = {}, .options = {}, .summary = {}};
+  run.made = made;
+  run.why_not = std::move(why_not);
+  return run;
+}
+
+// One trial for each strategy and number of processes; one in all if neither is varied. What does not go
+// together is one of `runs`, which says so.
 void add_trials(const CompareArgs& args, const std::string& file, bool many_files, std::vector<Trial>& trials,
-                std::vector<fs::path>& folders) {
+                std::vector<fs::path>& folders, std::vector<report::RunRecord>& runs) {
   ConfigArgs one;
   one.file = file;
   one.sets = args.sets;
@@ -78,12 +91,16 @@ void add_trials(const CompareArgs& args, const std::string& file, bool many_file
   const std::vector<int> processes = args.processes.empty() ? std::vector<int>{0} : args.processes;
   for (const std::string& strategy : strategies)
     for (const int count : processes) {
-      if (strategy == "single" && count > 1) continue;  // it is for one
       std::vector<std::string> words;
       if (many_files) words.push_back(fs::path(file).stem().string());
       if (!strategy.empty()) words.push_back(without_colon(strategy));
       if (count > 0) words.push_back(std::to_string(count));
       Trial trial{.name = fmt::format("{}", fmt::join(words, "-")), .arguments = {file}, .folder = {}};
+      if (strategy == "single" && count > 1) {
+        runs.push_back(
+            not_made(trial.name, report::RunRecord::Made::no, "the strategy single is for one process"));
+        continue;
+      }
       trial.folder = base / trial.name;
       std::vector<std::string> sets = args.sets;
       sets.push_back("run.dir=\"" + trial.folder.string() + "\"");
@@ -111,8 +128,11 @@ int compare_runs(const CompareArgs& args) {
   std::vector<report::RunRecord> runs;
   observe::Console console(observe::Console::Mode::automatic);
   std::optional<Working> reading(std::in_place, "reading the runs");
-  if (!args.against.empty())
-    runs.push_back(report::read_losses(args.against, fs::path(args.against).filename().string()));
+  if (!args.against.empty()) {
+    report::LossFile losses = report::read_losses(args.against, fs::path(args.against).filename().string());
+    console.line(losses.how_read);
+    runs.push_back(std::move(losses.run));
+  }
   for (const std::string& input : args.inputs) {
     if (fs::path(input).extension() == ".toml")
       files.push_back(input);
@@ -123,7 +143,8 @@ int compare_runs(const CompareArgs& args) {
   }
   std::vector<Trial> trials;
   std::vector<fs::path> folders;
-  for (const std::string& file : files) add_trials(args, file, files.size() > 1, trials, folders);
+  std::vector<report::RunRecord> not_run;
+  for (const std::string& file : files) add_trials(args, file, files.size() > 1, trials, folders, not_run);
   if (runs.size() + trials.size() < 2)
     throw Error(PL_ERROR_CONFIG,
                 "there is one run to compare: give --strategies or --processes, a second configuration or "
@@ -135,15 +156,17 @@ int compare_runs(const CompareArgs& args) {
     return kInterrupted;
   }
   reading.emplace("reading the runs");
-  std::vector<std::string> failed;
   for (size_t i = 0; i < trials.size(); ++i) {
-    if (trials[i].code != 0) failed.push_back(trials[i].name);
-    if (fs::exists(folders[i] / "metrics.jsonl"))
-      runs.push_back(report::read_run(folders[i], trials[i].name));
+    report::RunRecord run = report::has_steps(folders[i]) ? report::read_run(folders[i], trials[i].name)
+                                                          : not_made(trials[i].name, {}, "");
+    if (trials[i].code != 0) {
+      run.made = report::RunRecord::Made::failed;
+      run.why_not = trials[i].problem;
+    }
+    runs.push_back(std::move(run));
   }
-  if (runs.size() < 2) throw Error("there are no two runs to compare: see above");
-  report::Comparison comparison = report::compare(std::move(runs), args.tolerance);
-  comparison.failed = std::move(failed);
+  std::ranges::move(not_run, std::back_inserter(runs));
+  const report::Comparison comparison = report::compare(std::move(runs), args.tolerance);
   console.line("\n" + report::table(comparison));
   fs::path output = args.output;
   if (output.empty())
@@ -151,7 +174,7 @@ int compare_runs(const CompareArgs& args) {
   write_atomically(output, report::page(comparison, title_of(comparison), true), "choose another --output");
   reading.reset();
   console.line("written to " + output.string());
-  return comparison.failed.empty() && comparison.all_same() ? kDone : kFailed;
+  return comparison.all_same() ? kDone : kFailed;
 }
 
 // The table beside a .jsonl file; false: it would be empty.
@@ -164,12 +187,16 @@ bool write_csv(const fs::path& file) {
   return true;
 }
 
-// What is known of the runs in a folder, as list_runs() has it.
-std::string list_of(const std::string& folder) {
-  const Working working("reading the runs in " + folder);
+// What is known of the runs in a folder.
+int list(const std::string& folder) {
+  std::optional<Working> working(std::in_place, "reading the runs in " + folder);
   const std::vector<fs::path> runs = report::find_runs(folder);
   if (runs.empty()) throw Error(PL_ERROR_CONFIG, folder + ": there is no run in this folder");
-  return report::list_runs(runs);
+  const report::RunList known = report::list_runs(runs);
+  working.reset();
+  print(known.table);
+  for (const std::string& problem : known.problems) fmt::print(stderr, "error: {}\n", printable(problem));
+  return known.problems.empty() ? kDone : kFailed;
 }
 
 }  // namespace
@@ -186,16 +213,16 @@ void add_compare(CLI::App& app, Action& action) {
       ->delimiter(',');
   verb->add_option("--processes", args->processes, "numbers of processes on this host, as in 1,2,4")
       ->delimiter(',')
-      ->check(CLI::PositiveNumber);
+      ->check(at_least(1));
   verb->add_option("--against", args->against,
                    "the losses of another program, as the reference: JSON objects a line, or CSV")
       ->type_name("FILE");
   verb->add_option("--tolerance", args->tolerance,
                    "relative difference up to which losses are the same; 0: to the bit")
-      ->check(CLI::NonNegativeNumber)
+      ->check(at_least(0))
       ->capture_default_str();
   verb->add_option("--rounds", args->rounds, "each run is made in so many parts, all runs in turns")
-      ->check(CLI::PositiveNumber)
+      ->check(at_least(1))
       ->capture_default_str();
   verb->add_option("--stage", args->stage, "compare this [[stage]]; default: the last that trains")
       ->type_name("NAME");
@@ -234,7 +261,7 @@ void add_report(CLI::App& app, Action& action) {
       write_atomically(page, report::page(stages, report::name_of_run(stages, *run), false),
                        "choose another --output");
     }
-    fmt::print("written to {}\n", page.string());
+    print(fmt::format("written to {}\n", page.string()));
     return kDone;
   });
 }
@@ -251,7 +278,7 @@ void add_csv(CLI::App& app, Action& action) {
       for (const char* const name : {"metrics", "eval"}) {
         fs::path file = folder / name;
         file += ".jsonl";
-        if (write_csv(file)) fmt::print("written to {}\n", file.replace_extension(".csv").string());
+        if (write_csv(file)) print(fmt::format("written to {}\n", file.replace_extension(".csv").string()));
       }
     return kDone;
   });
@@ -271,11 +298,9 @@ void add_list(CLI::App& app, Action& action, const char* name, const char* help,
   verb->footer(
       "States: running; finished; stopped by a signal, after it was saved; cut off: failed or killed, the "
       "same\n"
-      "command continues from the last checkpoint; begun: no step was done yet.");
-  when_chosen(*verb, action, [=] {
-    fmt::print("{}", list_of(*folder));
-    return kDone;
-  });
+      "command continues from the last checkpoint; begun: no step was done yet; unreadable: its records are "
+      "damaged,\nand what is wrong is said below the list.");
+  when_chosen(*verb, action, [=] { return list(*folder); });
 }
 
 }  // namespace

@@ -83,10 +83,10 @@ bool run_part(Trial& trial, uint64_t until, launch::SignalPipe& signals, observe
   const bool as_told = trial.code == launch::kExitSaved ||
                        (stopping && report::state_of(trial.folder) == report::RunState::finished);
   if (as_told && !signalled) trial.code = 0;
+  if (trial.code != 0) trial.problem = fmt::format("{}; see {}", launch::describe_end(status, 0), log);
   console.line(what + ": " +
                (trial.code == 0 ? fmt::format("at step {}", steps_done(trial.folder))
-                                : fmt::format("{}; the end of {}:\n{}", launch::describe_end(status, 0), log,
-                                              last_line(log))));
+                                : fmt::format("{}; the end of it:\n{}", trial.problem, last_line(log))));
   return !signalled;
 }
 

@@ -16,6 +16,7 @@ struct Trial {
   std::filesystem::path folder;        // run.dir
   uint64_t steps = 0;                  // 0: not known beforehand, so it runs in one go
   int code = 0;                        // how its last part ended
+  std::string problem;                 // why it failed, if it did
 };
 
 // Runs what has not run. In each round every trial goes on by its share of the steps and saves, so that what

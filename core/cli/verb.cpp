@@ -1,12 +1,14 @@
 #include "core/cli/verb.hpp"
 
 #include <chrono>
+#include <cmath>
 #include <optional>
 #include <variant>
 
 #include <fmt/format.h>
 
 #include "core/base/error.hpp"
+#include "core/base/utf8.hpp"
 #include "core/launch/devices.hpp"
 #include "core/launch/launch.hpp"
 #include "core/train/run/compute.hpp"
@@ -15,8 +17,25 @@
 
 namespace pipeline::cli {
 
+void print(std::string_view text) {
+  std::fputs(printable(text).c_str(), stdout);
+  std::fflush(stdout);  // before what is said on standard error
+}
+
+CLI::Validator at_least(double least, bool open) {
+  return CLI::Validator(
+      [=](const std::string& text) {
+        double number = 0;
+        const bool is_number = CLI::detail::lexical_cast(text, number);
+        if (is_number && std::isfinite(number) && (number > least || (!open && number == least)))
+          return std::string();
+        return fmt::format("{}: must be a number {} {:g}", text, open ? "above" : "of at least", least);
+      },
+      "");
+}
+
 void ConfigArgs::add_to(CLI::App& verb) {
-  verb.add_option("FILE", file, "the configuration, a TOML file")->required();
+  verb.add_option("FILE", file, "the configuration, a TOML file, or the folder of a run")->required();
   verb.add_option("--set", sets, "override a value, as in --set train.max_steps=20; may be repeated")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);

@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -28,6 +29,12 @@ using Action = std::function<int()>;
 inline void when_chosen(CLI::App& verb, Action& action, Action work) {
   verb.callback([&action, work = std::move(work)] { action = work; });
 }
+
+// On standard output; control characters in names from outside do not reach the terminal.
+void print(std::string_view text);
+
+// Numbers from `least` (`open`: above it); CLI11's own checks show the limits of a double.
+CLI::Validator at_least(double least, bool open = false);
 
 // The arguments of verbs that work on a configuration.
 struct ConfigArgs {

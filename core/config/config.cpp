@@ -39,8 +39,15 @@ Setting resolve(const pl_option& option, const std::string& key, const Table& ta
     add_problem(found->second, key, checked.problem, problems);
     return setting;
   }
+  if (found->second.origin.kept && checked.value == setting.value) return setting;
   setting.value = std::move(checked.value);
   setting.origin = found->second.origin;
+  // It will be kept beside paths that are relative to another folder.
+  if (const Origin& origin = setting.origin; origin.kind == Origin::Kind::kSet && !origin.base.empty()) {
+    if (option.type == PL_OPTION_PATH) setting.value = absolute_path(std::get<std::string>(*setting.value));
+    if (option.type == PL_OPTION_PATH_LIST)
+      for (std::string& path : std::get<std::vector<std::string>>(*setting.value)) path = absolute_path(path);
+  }
   return setting;
 }
 
@@ -118,7 +125,8 @@ void check_plugins(const Sources& sources, const LoadArgs& args, Problems& probl
     const Table table = sources.merged(stage.name);
     std::vector<std::string> paths;
     if (const auto given = table.entries.find("plugins.paths"); given != table.entries.end())
-      for (const Literal& path : given->second.value.items) paths.push_back(absolute_path(path.text));
+      for (const Literal& path : given->second.value.items)
+        paths.push_back(absolute_path(path.text, given->second.origin.base));
     const KnownPlugins plugins = args.find_plugins(paths);
     for (const std::string_view kind : kPluginTables) {
       const std::string prefix = std::string(kind) + '.';
@@ -170,6 +178,10 @@ std::vector<std::string> Config::all_stage_names() const { return sources_->stag
 bool Config::has_stages() const { return sources_->has_stages; }
 
 const std::string& Config::file() const { return sources_->file; }
+
+const std::string& Config::paths_from() const { return sources_->paths_from; }
+
+bool Config::is_of_one_stage() const { return sources_->is_resolved_stage; }
 
 Config Config::for_stage(std::string_view name) const {
   if (!sources_->find_stage(name))

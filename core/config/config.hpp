@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -26,7 +27,8 @@ struct KnownPlugins {
 };
 
 struct LoadArgs {
-  std::string file;               // as the user wrote it; empty: only `sets` and defaults
+  // As the user wrote it, also the folder of a run, which keeps its own; empty: only `sets` and defaults.
+  std::string file;
   std::vector<std::string> sets;  // arguments of --set: "train.max_steps=20", "stage.sft.optimizer.lr=1e-5"
   std::string stage;              // argument of --stage; empty: all stages
   // Called only if the core's own keys are wrong, so that problems with the plugins' keys are reported
@@ -81,8 +83,12 @@ class Config : public Settings {
   pl_config plugin(std::string_view table, std::span<const pl_option> options, const FindOwners& owners = {},
                    std::span<const ModelOption> model = {}) const;
 
-  // The file it was loaded from, as the user wrote it.
+  // The file it was loaded from, as the user wrote it; of a run's folder, the one in it.
   const std::string& file() const;
+  // What the paths of a run's configuration are relative to; "": where this program was started.
+  const std::string& paths_from() const;
+  // Whether it is what one stage of several keeps, so that it does not have the others.
+  bool is_of_one_stage() const;
   // Every key: the core's, then those of the plugin tables. `plugins`: what plugin() returned, so that
   // their defaults are included.
   std::vector<Row> rows(std::span<const PluginConfig* const> plugins = {}) const;
@@ -101,6 +107,11 @@ class Config : public Settings {
 // Reads, merges and checks everything except the plugins' own options. Throws ConfigError.
 Config load(const LoadArgs& args);
 
+// What a run keeps as config.toml: `resolved_toml` and where it was started, so that the file loads as the
+// same run from anywhere, also after the folder was moved together with what it is in.
+std::string stored_config(const Config& config, const std::string& resolved_toml,
+                          const std::filesystem::path& run_folder);
+
 // One key whose value has changed since the run was started.
 struct Difference {
   std::string key;
@@ -112,12 +123,15 @@ struct Difference {
   bool with_its_plugin;  // it came or went with a strategy or backend; a run may continue under another
 };
 
-// Compares the resolved config stored by a run (Config::to_toml of its stage) with the one in force.
+// Compares the resolved config stored by a run (Config::to_toml of its stage) with the one in force. `where`:
+// of the former, for messages.
 std::vector<Difference> differences(std::string_view stored_toml, const Config& now,
-                                    std::span<const PluginConfig* const> plugins = {});
+                                    std::span<const PluginConfig* const> plugins = {},
+                                    const std::string& where = "stored configuration");
 
-// The values in a resolved configuration that was stored, as TOML source, by key.
-std::map<std::string, std::string> stored_values(std::string_view stored_toml);
+// The values in a resolved configuration that was stored, as TOML source, by key. `file`: for messages.
+std::map<std::string, std::string> stored_values(std::string_view stored_toml,
+                                                 const std::string& file = "stored configuration");
 
 // Throws ConfigError if keys that must not change have changed, with both values of each; returns the
 // allowed differences. `where` names the stored config: "runs/x/checkpoints/step-200".

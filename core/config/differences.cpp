@@ -6,8 +6,8 @@
 namespace pipeline::config {
 namespace {
 
-std::map<std::string, Entry> stored_entries(std::string_view toml) {
-  const Document document = parse(toml, "stored configuration", 0);
+std::map<std::string, Entry> stored_entries(std::string_view toml, const std::string& file) {
+  const Document document = parse(toml, file, 0);
   std::map<std::string, Entry> entries(document.root.entries.begin(), document.root.entries.end());
   if (document.resolved_stage)
     for (const auto& [key, entry] : document.resolved_stage->table.entries)
@@ -26,8 +26,8 @@ std::string or_not_set(const std::string& value) { return value.empty() ? "not s
 }  // namespace
 
 std::vector<Difference> differences(std::string_view stored_toml, const Config& now,
-                                    std::span<const PluginConfig* const> plugins) {
-  std::map<std::string, Entry> stored = stored_entries(stored_toml);
+                                    std::span<const PluginConfig* const> plugins, const std::string& where) {
+  std::map<std::string, Entry> stored = stored_entries(stored_toml, where);
   std::vector<Difference> differences;
   for (const Row& row : now.rows(plugins)) {
     const auto before = stored.find(row.key);
@@ -45,9 +45,10 @@ std::vector<Difference> differences(std::string_view stored_toml, const Config& 
   return differences;
 }
 
-std::map<std::string, std::string> stored_values(std::string_view stored_toml) {
+std::map<std::string, std::string> stored_values(std::string_view stored_toml, const std::string& file) {
   std::map<std::string, std::string> values;
-  for (const auto& [key, entry] : stored_entries(stored_toml)) values.emplace(key, to_toml(entry.value));
+  for (const auto& [key, entry] : stored_entries(stored_toml, file))
+    values.emplace(key, to_toml(entry.value));
   return values;
 }
 
@@ -55,7 +56,7 @@ std::vector<Difference> require_resumable(std::string_view stored_toml, std::str
                                           const Config& now, std::span<const PluginConfig* const> plugins) {
   std::vector<Difference> allowed;
   Problems problems;
-  for (Difference& difference : differences(stored_toml, now, plugins)) {
+  for (Difference& difference : differences(stored_toml, now, plugins, std::string(where))) {
     if (difference.may_change) {
       allowed.push_back(std::move(difference));
       continue;

@@ -35,8 +35,9 @@ struct StageTable {
 
 // One parsed TOML text.
 struct Document {
-  Table root;  // without `extends` and `stage`
+  Table root;  // without these:
   std::optional<Entry> extends;
+  std::optional<Entry> started_in;           // of a configuration that a run keeps
   std::optional<Entry> stage_value;          // `stage` if it is neither a table nor an array of tables
   std::optional<StageTable> resolved_stage;  // [stage], as in a resolved config
   std::optional<std::vector<StageTable>> stages;

@@ -18,6 +18,8 @@ struct Origin {
   int order = 0;         // of the file, as read: problems are listed in this order, then by line
   std::string set;       // the whole argument of --set; empty unless kSet
   bool is_auto = false;  // "auto" was given there, and the value found for it
+  std::string base;      // what a path there is relative to; empty: where the program was started
+  bool kept = false;     // by a run, which keeps every value in force: one that is the default was not set
 
   // "configs/x.toml:14", "--set train.max_steps=20", "gpt2/config.json" or "default"; "configs/x.toml:14
   // (auto)".

@@ -175,6 +175,8 @@ Document parse(std::string_view text, const std::string& file, int order) {
   for (const auto& [name, node] : root) {
     if (name == "extends") {
       document.extends = Entry{flattener.literal(node), flattener.origin(node)};
+    } else if (name == "started_in") {
+      document.started_in = Entry{flattener.literal(node), flattener.origin(node)};
     } else if (name == "stage") {
       document.stages = stage_list(node, flattener);
       if (node.is_table()) document.resolved_stage = flattener.stage(*node.as_table());

@@ -8,7 +8,7 @@
 
 namespace pipeline::config {
 
-std::string absolute_path(const std::string& path) {
+std::string absolute_path(const std::string& path, const std::string& base) {
   if (path.empty()) return path;
   std::filesystem::path full = path;
   if (path.starts_with("~/")) {
@@ -17,7 +17,7 @@ std::string absolute_path(const std::string& path) {
       throw ConfigError(path + ": ~ is the home folder, and HOME is not set: write the whole path");
     full = std::filesystem::path(home) / path.substr(2);
   }
-  return std::filesystem::absolute(full).lexically_normal().string();
+  return std::filesystem::absolute(base / full).lexically_normal().string();
 }
 
 void Settings::insert(Setting setting) {
@@ -78,7 +78,7 @@ const std::vector<std::string>& Settings::get_string_list(std::string_view key) 
 std::vector<std::string> Settings::get_path_list(std::string_view key) const {
   std::vector<std::string> paths;
   for (const std::string& path : get<std::vector<std::string>>(key, PL_OPTION_PATH_LIST))
-    paths.push_back(absolute_path(path));
+    paths.push_back(absolute_path(path, origin(key).base));
   return paths;
 }
 
@@ -104,7 +104,7 @@ std::optional<std::string> Settings::find_string(std::string_view key) const {
 
 std::optional<std::string> Settings::find_path(std::string_view key) const {
   const std::string* path = find<std::string>(key, PL_OPTION_PATH);
-  return path ? std::optional(absolute_path(*path)) : std::nullopt;
+  return path ? std::optional(absolute_path(*path, origin(key).base)) : std::nullopt;
 }
 
 bool Settings::is_auto(std::string_view key) const {
@@ -146,7 +146,7 @@ PluginConfig::PluginConfig(std::string prefix, std::string file, std::vector<Set
     if (const auto* list = std::get_if<std::vector<std::string>>(&*found.value)) strings->storage = *list;
     const bool is_path = found.option.type == PL_OPTION_PATH || found.option.type == PL_OPTION_PATH_LIST;
     for (std::string& text : strings->storage) {
-      if (is_path) text = absolute_path(text);
+      if (is_path) text = absolute_path(text, found.origin.base);
       strings->views.push_back({text.data(), text.size()});
     }
     strings_.emplace(key, std::move(strings));

@@ -81,8 +81,9 @@ class Settings {
   std::map<std::string, Setting, std::less<>> settings_;
 };
 
-// Converts a path like Settings::find_path. Throws ConfigError if `~/` is used and there is no home folder.
-std::string absolute_path(const std::string& path);
+// Converts a path like Settings::find_path; `base`: as Origin has it. Throws ConfigError if `~/` is used and
+// there is no home folder.
+std::string absolute_path(const std::string& path, const std::string& base = "");
 
 // The options of one plugin, which reads them through pl_host.config_*: its table (`[task]`, `[strategy]`,
 // `[backend]`), checked against the schema that it publishes. Keys are those of the schema

@@ -233,14 +233,24 @@ Table Sources::merged(std::string_view stage) const {
 
 Sources read_sources(const LoadArgs& args, Problems& problems) {
   Sources sources;
-  sources.file = args.file;
+  sources.file = file_of_run(args.file);
   sources.selected_stage = args.stage;
   Document document;
   Chain chain;
-  if (!args.file.empty()) document = read(args.file, "", chain);
+  if (!args.file.empty()) {
+    document = read(sources.file, "", chain);
+    sources.paths_from = place_in_run(document, sources.file, sources.file != args.file);
+  }
+  sources.is_resolved_stage = document.resolved_stage.has_value();
   sources.base = std::move(document.root);
   StageReader(sources, problems).read(document);
   for (const std::string& argument : args.sets) read_set(argument, sources, problems);
+  if (!sources.paths_from.empty()) {
+    const std::string here = fs::current_path().string();
+    for (auto& [key, entry] : sources.sets.entries) entry.origin.base = here;
+    for (auto& [name, sets] : sources.stage_sets)
+      for (auto& [key, entry] : sets.entries) entry.origin.base = here;
+  }
 
   if (!args.stage.empty() && !sources.find_stage(args.stage)) {
     const Origin origin{Origin::Kind::kSet, "", 0, 0, ""};

@@ -12,23 +12,39 @@ namespace {
 // The library walks what it has parsed by recursion, which a hostile file must not be able to make deep.
 constexpr int kMaxDepth = 32;
 
+template <class Json>
+Json parse_checked(std::string_view text, const std::string& context) {
+  using Event = typename Json::parse_event_t;
+  std::vector<std::unordered_set<std::string>> keys;  // of the objects that are open, outermost first
+  const auto check = [&](int depth, Event event, Json& value) {
+    if (depth > kMaxDepth)
+      throw Error(context + ": nested deeper than " + std::to_string(kMaxDepth) + " levels");
+    if (event == Event::object_start) keys.emplace_back();
+    if (event == Event::object_end) keys.pop_back();
+    if (event == Event::key && !keys.back().insert(value.template get<std::string>()).second)
+      throw Error(context + ": key " + excerpt(json(value)) + " stands twice in one object");
+    return true;
+  };
+  return Json::parse(text, check);
+}
+
 }  // namespace
 
 json parse(std::string_view text, const std::string& context) {
-  std::vector<std::unordered_set<std::string>> keys;  // of the objects that are open, outermost first
-  const auto check = [&](int depth, json::parse_event_t event, json& value) {
-    if (depth > kMaxDepth)
-      throw Error(context + ": nested deeper than " + std::to_string(kMaxDepth) + " levels");
-    if (event == json::parse_event_t::object_start) keys.emplace_back();
-    if (event == json::parse_event_t::object_end) keys.pop_back();
-    if (event == json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second)
-      throw Error(context + ": key " + excerpt(value) + " stands twice in one object");
-    return true;
-  };
   try {
-    return json::parse(text, check);
+    return parse_checked<json>(text, context);
   } catch (const json::exception& error) {
     throw Error(context + ": not valid JSON: " + error.what());
+  }
+}
+
+nlohmann::ordered_json parse_ordered(std::string_view text, const std::string& context) {
+  try {
+    return parse_checked<nlohmann::ordered_json>(text, context);
+  } catch (const nlohmann::ordered_json::parse_error& error) {
+    throw Error(context + ": not valid JSON at byte " + std::to_string(error.byte));
+  } catch (const nlohmann::ordered_json::exception&) {  // the only other one
+    throw Error(context + ": has a number that is out of range");
   }
 }
 

@@ -18,6 +18,9 @@ class Error : public std::runtime_error {
 // nesting. Throws Error with `context` (the file), the byte and the cause.
 nlohmann::json parse(std::string_view text, const std::string& context);
 
+// The same with an object's keys in their order; what is wrong is said without the library's words.
+nlohmann::ordered_json parse_ordered(std::string_view text, const std::string& context);
+
 // A value as it may stand in an error message: JSON, shortened, pure ASCII.
 std::string excerpt(const nlohmann::json& value);
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "core/base/hash.hpp"
+#include "core/base/utf8.hpp"
 #include "core/launch/attempt.hpp"
 #include "core/launch/process.hpp"
 #include "core/launch/rank_env.hpp"
@@ -166,7 +167,7 @@ namespace {
 // To the console, over a status line that rank 0 may be drawing, and to logs/launch.log once the run has its
 // folder.
 void say(const HostPlan& plan, const std::string& text) {
-  fmt::print(stderr, "{}{}\n", ::isatty(STDERR_FILENO) ? "\r\033[K" : "", text);
+  fmt::print(stderr, "{}{}\n", ::isatty(STDERR_FILENO) ? "\r\033[K" : "", printable(text));
   if (!plan.run_dir.empty())
     std::ofstream(plan.run_dir / "logs" / "launch.log", std::ios::app) << text << '\n';
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "core/base/thread.hpp"
+#include "core/base/utf8.hpp"
 #include "core/observe/format.hpp"
 
 namespace pipeline::observe {
@@ -57,8 +58,7 @@ void Console::line(std::string_view text) {
   const std::lock_guard lock(mutex_);
   written_at_ = Clock::now();
   erase();
-  std::fwrite(text.data(), 1, text.size(), out_);
-  std::fputc('\n', out_);
+  std::fputs((printable(text) + '\n').c_str(), out_);
   draw();
   std::fflush(out_);
 }
@@ -67,7 +67,7 @@ void Console::status(std::string_view text) {
   if (!interactive_) return;
   const std::lock_guard lock(mutex_);
   erase();
-  status_ = cut(text, width() - 1);
+  status_ = cut(printable(text, ""), width() - 1);
   status_is_elapsed_ = false;
   draw();
   std::fflush(out_);
@@ -101,7 +101,7 @@ void Console::tick(const Elapsed& elapsed) {
     if (interactive_) {
       if (!status_.empty() && !status_is_elapsed_) return;
       erase();
-      status_ = cut(text, width() - 1);
+      status_ = cut(printable(text, ""), width() - 1);
       status_is_elapsed_ = true;
       draw();
       std::fflush(out_);

@@ -1,29 +1,117 @@
 #include "core/observe/json_lines.hpp"
 
+#include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <fstream>
-#include <optional>
+#include <limits>
+#include <string_view>
 #include <system_error>
 
 #include <nlohmann/json.hpp>
 
+#include "core/base/error.hpp"
+#include "core/base/files.hpp"
+#include "core/json/strict_json.hpp"
+
 namespace pipeline::observe {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kNan = "NaN", kInfinity = "Infinity", kMinusInfinity = "-Infinity";
+
+bool is_not_finite(const Json& value) {
+  return value.is_number_float() && !std::isfinite(value.get<double>());
+}
+
+std::string_view word_for(double value) {
+  return std::isnan(value) ? kNan : value > 0 ? kInfinity : kMinusInfinity;
+}
+
+// With bare words, as Python writes them, in quotes.
+std::string with_quoted_words(const std::string& line) {
+  if (line.find(kNan) == std::string::npos && line.find(kInfinity) == std::string::npos) return line;
+  std::string result;
+  bool in_string = false;
+  for (size_t i = 0; i < line.size();) {
+    const std::string_view rest = std::string_view(line).substr(i);
+    size_t taken = in_string && rest[0] == '\\' ? std::min<size_t>(2, rest.size()) : 1;
+    bool is_word = false;
+    for (const std::string_view word : {kNan, kInfinity, kMinusInfinity})
+      if (!in_string && rest.starts_with(word)) {
+        taken = word.size();
+        is_word = true;
+      }
+    if (rest[0] == '"') in_string = !in_string;
+    result.append(is_word ? "\"" : "").append(rest.substr(0, taken)).append(is_word ? "\"" : "");
+    i += taken;
+  }
+  return result;
+}
+
+// Throws strict_json::Error.
+Json parse_line(const std::string& line, const std::string& where) {
+  Json object = strict_json::parse_ordered(with_quoted_words(line), where);
+  if (!object.is_object()) throw strict_json::Error(where + ": is no JSON object");
+  return object;
+}
+
 // The integer under `key` of a line of JSON; nullopt where the line is broken or has none.
 std::optional<uint64_t> integer_in(const std::string& line, const std::string& key) {
-  const auto parsed = nlohmann::json::parse(line, nullptr, false);
-  if (parsed.is_discarded() || !parsed.is_object()) return std::nullopt;
-  const auto value = parsed.find(key);
-  if (value == parsed.end() || !value->is_number_unsigned()) return std::nullopt;
-  return value->get<uint64_t>();
+  try {
+    const Json object = parse_line(line, "");
+    const auto value = object.find(key);
+    if (value == object.end() || !value->is_number_unsigned()) return std::nullopt;
+    return value->get<uint64_t>();
+  } catch (const strict_json::Error&) {
+    return std::nullopt;
+  }
 }
 
 }  // namespace
 
-bool JsonLines::append(const nlohmann::ordered_json& line) {
-  // Text from data may hold invalid UTF-8; a NaN becomes null, as JSON has none.
-  return file_.append(line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n');
+std::optional<double> figure_of(const Json& value) {
+  using Limits = std::numeric_limits<double>;
+  if (value.is_number()) return value.get<double>();
+  if (value.is_null()) return Limits::quiet_NaN();
+  const std::string* const word = value.get_ptr<const std::string*>();
+  if (word == nullptr) return std::nullopt;
+  if (*word == kNan) return Limits::quiet_NaN();
+  if (*word == kInfinity) return Limits::infinity();
+  if (*word == kMinusInfinity) return -Limits::infinity();
+  return std::nullopt;
+}
+
+bool JsonLines::append(const Json& line) {
+  Json strict = line;
+  for (Json& value : strict)
+    if (is_not_finite(value)) value = std::string(word_for(value.get<double>()));
+  // Text from data may hold invalid UTF-8.
+  return file_.append(strict.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n');
+}
+
+size_t JsonLines::read(const std::filesystem::path& file, const Use& use) {
+  std::ifstream in = open_file(file);
+  return read(in, file.string(), use);
+}
+
+size_t JsonLines::read(std::istream& in, const std::string& name, const Use& use) {
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+  size_t number = 0;
+  for (std::string line; std::getline(in, line);) {
+    if (++number == 1 && line.starts_with(kByteOrderMark)) line.erase(0, kByteOrderMark.size());
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    Json object;
+    try {
+      object = parse_line(line, name + ":" + std::to_string(number));
+    } catch (const strict_json::Error& error) {
+      if (in.eof()) return number;  // it has no end
+      throw Error(PL_ERROR_CONFIG, error.what());
+    }
+    use(number, object);
+  }
+  return 0;
 }
 
 bool JsonLines::contains(const std::filesystem::path& file, const std::string& key, uint64_t value) {
@@ -34,8 +122,8 @@ bool JsonLines::contains(const std::filesystem::path& file, const std::string& k
 }
 
 uint64_t JsonLines::cut_back(const std::filesystem::path& file, const std::string& key, uint64_t limit) {
-  std::ifstream in(file);
-  if (!in) return 0;
+  if (!std::filesystem::exists(file)) return 0;
+  std::ifstream in = open_file(file);
   uint64_t broken = 0;
   const std::filesystem::path temporary = file.string() + ".tmp";
   {

@@ -1,10 +1,16 @@
 // A file of one JSON object per line, appended to during a run. A line is complete or absent: what a full
 // disk refused is kept and retried with the next line, and a line that a kill cut short is dropped when the
 // run continues.
+//
+// JSON has no numbers that are not finite: they are written as the words "NaN", "Infinity" and "-Infinity".
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <iosfwd>
+#include <optional>
 #include <string>
 
 #include <nlohmann/json_fwd.hpp>
@@ -12,6 +18,9 @@
 #include "core/observe/append_file.hpp"
 
 namespace pipeline::observe {
+
+// The number that a line has under a name, also one of these words; null is NaN. nullopt: it is none.
+std::optional<double> figure_of(const nlohmann::ordered_json& value);
 
 class JsonLines {
  public:
@@ -23,6 +32,14 @@ class JsonLines {
   // Number of lines not yet written.
   uint64_t pending() const { return file_.pending(); }
   int last_error() const { return file_.last_error(); }
+
+  using Use = std::function<void(size_t line, const nlohmann::ordered_json& object)>;
+  // Hands over each line, also of other programs: NaN, Infinity and -Infinity may stand there as Python
+  // writes them. Blank lines are skipped. A last line that is broken and has no end was cut short, or is
+  // being written: its number is returned; 0: there is none. Throws Error (PL_ERROR_CONFIG) with the file and
+  // line of any other that is no JSON object.
+  static size_t read(const std::filesystem::path& file, const Use& use);
+  static size_t read(std::istream& in, const std::string& name, const Use& use);
 
   // Whether a line has the integer `value` under `key`.
   static bool contains(const std::filesystem::path& file, const std::string& key, uint64_t value);

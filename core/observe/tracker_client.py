@@ -18,6 +18,7 @@ import signal
 
 POLL_SECONDS = 1
 GROUPS = {"train": "metrics.jsonl", "eval": "eval.jsonl"}
+NOT_FINITE = ("NaN", "Infinity", "-Infinity")  # as words, since JSON has no such numbers
 
 
 class GrowingFile:
@@ -55,6 +56,11 @@ class Memory:
         os.replace("run.json.tmp", "run.json", src_dir_fd=self.folder, dst_dir_fd=self.folder)
 
 
+def figures(group, line):
+    values = {name: float(value) if value in NOT_FINITE else value for name, value in line.items() if name != "step"}
+    return {f"{group}/{name}": value for name, value in values.items() if isinstance(value, (int, float))}
+
+
 def copy(files, memory, tracker):
     # Metrics first: the evaluations that belong between their steps have then been written, too.
     new = [(line["step"], order, group, line) for order, group in enumerate(GROUPS) for line in files[group].lines()
@@ -62,8 +68,7 @@ def copy(files, memory, tracker):
     if not new:
         return
     new.sort(key=lambda item: item[:2])
-    tracker.log([(step, {f"{group}/{name}": value for name, value in line.items() if name != "step" and isinstance(value, (int, float))})
-                 for step, _, group, line in new])
+    tracker.log([(step, figures(group, line)) for step, _, group, line in new])
     for step, _, group, _ in new:
         memory.logged[group] = step
     memory.save()

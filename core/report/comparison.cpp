@@ -63,13 +63,17 @@ LossVerdict compare_losses(const Curve& run, const Curve& reference, double tole
       continue;
     }
     const uint64_t step = run.steps[i];
-    const double difference = relative_difference((*mine)[i++], (*theirs)[j++]);
+    const double loss = (*mine)[i++], other = (*theirs)[j++];
+    const double difference = relative_difference(loss, other);
     ++verdict.steps;
+    if (difference == 0 && !std::isfinite(loss) && verdict.not_finite++ == 0) verdict.first_not_finite = step;
     if (difference > 0 && !verdict.first) verdict.first = step;
     if (difference > tolerance && !verdict.first_beyond) verdict.first_beyond = step;
     if (difference > verdict.difference) {
       verdict.difference = difference;
       verdict.largest_at = step;
+      verdict.loss_there = loss;
+      verdict.reference_there = other;
     }
   }
   verdict.kind = verdict.steps == 0        ? LossVerdict::Kind::nothing_in_common
@@ -80,14 +84,23 @@ LossVerdict compare_losses(const Curve& run, const Curve& reference, double tole
 }
 
 std::string describe(const LossVerdict& verdict) {
+  const std::string same_but_not_finite =
+      verdict.not_finite == 0 ? ""
+                              : fmt::format("; in {} of them both are not finite, first at step {}",
+                                            verdict.not_finite, verdict.first_not_finite);
   switch (verdict.kind) {
     case LossVerdict::Kind::reference:
       return "the reference";
     case LossVerdict::Kind::equal:
-      return fmt::format("equal to the bit in {} steps", verdict.steps);
+      return fmt::format("equal to the bit in {} steps{}", verdict.steps, same_but_not_finite);
     case LossVerdict::Kind::within:
-      return fmt::format("same: within {:.1e}, first differs at step {}", verdict.difference, *verdict.first);
+      return fmt::format("same: within {:.1e}, first differs at step {}{}", verdict.difference,
+                         *verdict.first, same_but_not_finite);
     case LossVerdict::Kind::differs:
+      if (std::isinf(verdict.difference))
+        return fmt::format("DIFFERS: {:.6g} against {:.6g} at step {}, beyond the tolerance from step {}",
+                           verdict.loss_there, verdict.reference_there, verdict.largest_at,
+                           *verdict.first_beyond);
       return fmt::format("DIFFERS: by {:.1e} at step {}, beyond the tolerance from step {}",
                          verdict.difference, verdict.largest_at, *verdict.first_beyond);
     case LossVerdict::Kind::nothing_in_common:
@@ -97,6 +110,7 @@ std::string describe(const LossVerdict& verdict) {
 }
 
 Comparison compare(std::vector<RunRecord> runs, double tolerance) {
+  std::ranges::stable_sort(runs, {}, &RunRecord::made);
   Comparison comparison{.tolerance = tolerance, .runs = std::move(runs), .verdicts = {}};
   for (size_t i = 0; i < comparison.runs.size(); ++i)
     comparison.verdicts.push_back(
@@ -114,7 +128,25 @@ Comparison read_stages(const std::filesystem::path& folder) {
   return stages;
 }
 
-bool Comparison::all_same() const { return std::ranges::all_of(verdicts, &LossVerdict::is_same); }
+std::string Comparison::verdict(size_t run) const {
+  const RunRecord& record = runs[run];
+  if (record.made == RunRecord::Made::yes) return describe(verdicts[run]);
+  const bool failed = record.made == RunRecord::Made::failed;
+  std::string text = fmt::format("{}: {}", failed ? "FAILED" : "not run", record.why_not);
+  if (run > 0 && verdicts[run].steps > 0) text += "; until then " + describe(verdicts[run]);
+  return text;
+}
+
+bool Comparison::is_same(size_t run) const {
+  return runs[run].made == RunRecord::Made::no ||
+         (runs[run].made == RunRecord::Made::yes && verdicts[run].is_same());
+}
+
+bool Comparison::all_same() const {
+  for (size_t i = 0; i < runs.size(); ++i)
+    if (!is_same(i)) return false;
+  return true;
+}
 
 std::optional<double> Comparison::efficiency(size_t run) const {
   const double mine = runs[run].throughput(), reference = runs[0].throughput();
@@ -146,9 +178,20 @@ std::vector<Comparison::Difference> Comparison::differences() const {
 }
 
 std::string conclusion(const Comparison& comparison) {
-  std::string text = fmt::format("The losses are {}the same (tolerance {:g}, relative).",
-                                 comparison.all_same() ? "" : "NOT ", comparison.tolerance);
-  if (!comparison.failed.empty()) text += fmt::format(" Failed: {}.", fmt::join(comparison.failed, ", "));
+  size_t made = 0;
+  bool same = true;
+  std::vector<std::string> failed;
+  for (size_t i = 0; i < comparison.runs.size(); ++i) {
+    if (comparison.runs[i].made == RunRecord::Made::failed) failed.push_back(comparison.runs[i].name);
+    if (comparison.runs[i].made != RunRecord::Made::yes) continue;
+    ++made;
+    same &= comparison.is_same(i);
+  }
+  std::string text = made < 2 ? "NOT COMPARED: there are no two runs with losses."
+                              : fmt::format("The losses{} are {}the same (tolerance {:g}, relative).",
+                                            failed.empty() ? "" : " of the runs that did not fail",
+                                            same ? "" : "NOT ", comparison.tolerance);
+  if (!failed.empty()) text += fmt::format("\nFailed: {}.", fmt::join(failed, ", "));
   return text;
 }
 
@@ -160,13 +203,15 @@ std::string table(const Comparison& comparison) {
     const std::vector<double>* const loss = run.training.find("loss");
     const double rate = run.throughput(), reference = comparison.runs[0].throughput();
     const auto efficiency = comparison.efficiency(i);
-    rows.push_back({run.name, std::to_string(run.last_step()) + (run.finished ? "" : " so far"),
+    const bool has_steps = run.made == RunRecord::Made::yes || !run.training.steps.empty();
+    rows.push_back({run.name,
+                    has_steps ? std::to_string(run.last_step()) + (run.finished ? "" : " so far") : "",
                     loss == nullptr || loss->empty() ? "" : fmt::format("{:.6g}", loss->back()),
                     rate > 0 ? observe::human_count(rate) : "",
                     rate > 0 && reference > 0 ? fmt::format("{:.2f}x", rate / reference) : "",
                     efficiency ? fmt::format("{:.0f}%", 100 * *efficiency) : "",
                     run.peak_host_memory() > 0 ? observe::human_bytes(run.peak_host_memory()) : "",
-                    describe(comparison.verdicts[i])});
+                    comparison.verdict(i)});
   }
   std::string text = aligned(rows);
   std::vector<std::vector<std::string>> splits;

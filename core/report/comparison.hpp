@@ -16,9 +16,12 @@ struct LossVerdict {
 
   Kind kind = Kind::reference;
   uint64_t steps = 0;  // compared
+  // Of these, where both losses are the same infinity or no number, which is the same; and the first of them.
+  uint64_t not_finite = 0, first_not_finite = 0;
   // |loss - reference| / |reference|, the largest; infinite where one of the two is no number.
   double difference = 0;
-  uint64_t largest_at = 0;               // a step
+  uint64_t largest_at = 0;  // a step, where the losses are these
+  double loss_there = 0, reference_there = 0;
   std::optional<uint64_t> first;         // step that is not equal to the bit
   std::optional<uint64_t> first_beyond;  // step that is outside the tolerance
 
@@ -34,9 +37,11 @@ struct Comparison {
   double tolerance = 0;  // relative
   std::vector<RunRecord> runs;
   std::vector<LossVerdict> verdicts;  // of each run; the first is the reference
-  std::vector<std::string>
-      failed;  // that ended with an error; what is there of them is compared all the same
 
+  // Of a run: what is to be said of its losses, and whether nothing is wrong with them. One that was not made
+  // has none.
+  std::string verdict(size_t run) const;
+  bool is_same(size_t run) const;
   bool all_same() const;
   // Of a run: times the reference's throughput, per process of its own against per process of the
   // reference's; nullopt where one of them is not known.
@@ -50,13 +55,13 @@ struct Comparison {
   std::vector<Difference> differences() const;
 };
 
-// The first run is the reference.
+// The first run that was made is the reference; those that failed or were not made come last.
 Comparison compare(std::vector<RunRecord> runs, double tolerance);
 
 // The run in a folder, or its stages, each for itself.
 Comparison read_stages(const std::filesystem::path& folder);
 
-// "The losses are the same (tolerance 0.001, relative)."
+// "The losses are the same (tolerance 0.001, relative).", and in a line of its own which runs have failed.
 std::string conclusion(const Comparison& comparison);
 
 // For the console: a line per run, what differs, and what follows from it.

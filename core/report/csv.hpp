@@ -6,9 +6,9 @@
 
 namespace pipeline::report {
 
-// A column for each figure of any line, in the order in which they first appear; numbers as in the file, an
-// empty cell where a line has none. What is no object, or an empty one, is left out. Throws Error if the file
-// cannot be read.
+// A column for each figure of any line, in the order in which they first appear; numbers as in the file, what
+// is not finite as NaN, Infinity or -Infinity, an empty cell where a line has none. A last line that is cut
+// short is left out. Throws Error if the file, or any other line of it, cannot be read.
 std::string csv_of(const std::filesystem::path& json_lines);
 
 }  // namespace pipeline::report

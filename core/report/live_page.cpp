@@ -116,10 +116,7 @@ void LivePage::read(const Stage& stage) {
   if (!stage.folder.empty()) {
     if (stage.folder != folder_) live["stage"] = stage.folder.filename().string();
     live["checkpoint"] = last_checkpoint(stage.folder);
-    try {
-      stages = read_stages(folder_);
-    } catch (const Error&) {  // none has begun to train
-    }
+    if (!find_stages(folder_).empty()) stages = read_stages(folder_);
   }
   const auto run = std::ranges::find(stages.runs, stage.folder, &RunRecord::path);
   if (run != stages.runs.end() && !run->training.steps.empty()) {

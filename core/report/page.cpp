@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include <fmt/format.h>
+
 #include "core/report/assets.hpp"
 #include "core/report/panels.hpp"
 
@@ -28,14 +30,22 @@ Json to_json(const Curve& curve) {
   return {{"steps", std::move(steps)}, {"figures", std::move(figures)}};
 }
 
+// A number, or "nan" and the like, which JSON has not.
+Json last_loss(const RunRecord& run) {
+  const std::vector<double>* const loss = run.training.find("loss");
+  if (loss == nullptr || loss->empty()) return nullptr;
+  return std::isfinite(loss->back()) ? Json(loss->back()) : Json(fmt::format("{}", loss->back()));
+}
+
 Json to_json(const Comparison& comparison, size_t i) {
   const RunRecord& run = comparison.runs[i];
   Json json = to_json(run.training);
   json["evaluations"] = to_json(run.evaluations);
   json["name"] = run.name;
   json["path"] = run.path.string();
-  json["finished"] = run.finished;
+  json["finished"] = run.finished || run.made != RunRecord::Made::yes;  // no step will be added
   json["last_step"] = run.last_step();
+  json["last_loss"] = last_loss(run);
   json["throughput"] = run.throughput();
   json["memory"] = run.peak_host_memory();
   json["processes"] = run.processes();
@@ -43,8 +53,8 @@ Json to_json(const Comparison& comparison, size_t i) {
   json["efficiency"] = efficiency ? Json(*efficiency) : Json(nullptr);
   if (const auto straggler = run.straggler())
     json["straggler"] = {{"rank", straggler->rank}, {"excess", straggler->excess}};
-  json["verdict"] = describe(comparison.verdicts[i]);
-  json["same"] = comparison.verdicts[i].is_same();
+  json["verdict"] = comparison.verdict(i);
+  json["same"] = comparison.is_same(i);
   json["summary"] = run.summary;
   return json;
 }
@@ -98,10 +108,8 @@ std::string page_with(const std::string& data, const std::string& title) {
 }
 
 Json page_data(const Comparison& comparison, const std::string& title, bool compared) {
-  Json data{{"title", title},
-            {"compared", compared},
-            {"same", comparison.all_same() && comparison.failed.empty()},
-            {"runs", Json::array()}};
+  Json data{
+      {"title", title}, {"compared", compared}, {"same", comparison.all_same()}, {"runs", Json::array()}};
   data["verdict"] = compared ? conclusion(comparison) : "";
   data["differences"] = Json::array();
   data["panels"] = Json::array();

@@ -1,10 +1,13 @@
 #include "core/report/panels.hpp"
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 
 #include <fmt/format.h>
+
+#include "core/base/csv.hpp"
+#include "core/base/error.hpp"
+#include "core/base/files.hpp"
+#include "core/report/json_file.hpp"
 
 namespace pipeline::report {
 namespace {
@@ -23,11 +26,6 @@ std::vector<fs::path> sorted_entries(const fs::path& folder) {
   return entries;
 }
 
-std::string content_of(const fs::path& file) {
-  std::ifstream stream(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
-
 std::string base64(std::string_view bytes) {
   constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   std::string text;
@@ -40,33 +38,24 @@ std::string base64(std::string_view bytes) {
   return text;
 }
 
-// RFC 4180.
-std::vector<std::vector<std::string>> csv_rows(std::string_view text) {
-  std::vector<std::vector<std::string>> rows;
-  std::vector<std::string> row(1);
-  bool quoted = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (c == '"' && quoted && i + 1 < text.size() && text[i + 1] == '"') {
-      row.back() += text[++i];
-    } else if (c == '"') {
-      quoted = !quoted;
-    } else if (c == ',' && !quoted) {
-      row.emplace_back();
-    } else if (c == '\n' && !quoted) {
-      rows.push_back(std::exchange(row, std::vector<std::string>(1)));
-    } else if (c != '\r' || quoted) {
-      row.back() += c;
-    }
-  }
-  if (row.size() > 1 || !row[0].empty()) rows.push_back(std::move(row));
-  return rows;
-}
-
 Json table(std::string title, std::vector<std::vector<std::string>> rows) {
   const size_t shown = std::min(rows.size(), kMostRows + 1), more = rows.size() - shown;
   rows.resize(shown);
   return {{"title", std::move(title)}, {"kind", "table"}, {"rows", std::move(rows)}, {"more", more}};
+}
+
+std::vector<std::vector<std::string>> cells_of(std::vector<CsvRow> rows) {
+  std::vector<std::vector<std::string>> cells;
+  for (CsvRow& row : rows) cells.push_back(std::move(row.cells));
+  return cells;
+}
+
+Json read_evaluation(const fs::path& file) {
+  Json evaluation = read_object(file);
+  if (!evaluation.value("figures", Json::object()).is_object() ||
+      !evaluation.value("step", Json(0U)).is_number_unsigned())
+    throw Error(PL_ERROR_CONFIG, file.string() + ": is not as an evaluation writes it: move it away");
+  return evaluation;
 }
 
 Json figures(std::string title, const Json& evaluation) {
@@ -84,8 +73,8 @@ std::vector<Json> panels_of(const RunRecord& run) {
   for (const fs::path& file : sorted_entries(run.path)) {
     const std::string name = file.stem().string();
     if (!name.starts_with("evaluation-") || file.extension() != ".json") continue;
-    const Json evaluation = Json::parse(content_of(file), nullptr, false);
-    if (!evaluation.is_object() || !evaluation.contains("figures")) continue;
+    const Json evaluation = read_evaluation(file);
+    if (!evaluation.contains("figures")) continue;
     panels.push_back(
         figures(fmt::format("{}: {} after step {}", run.name, name, evaluation.value("step", uint64_t{0})),
                 evaluation));
@@ -95,13 +84,13 @@ std::vector<Json> panels_of(const RunRecord& run) {
       const std::string title = fmt::format("{}: {}", run.name, side.filename().string()),
                         kind = side.extension().string();
       if (kind == ".html")
-        panels.push_back({{"title", title}, {"kind", "html"}, {"content", content_of(side)}});
+        panels.push_back({{"title", title}, {"kind", "html"}, {"content", read_file(side)}});
       else if (kind == ".png")
         panels.push_back({{"title", title},
                           {"kind", "image"},
-                          {"content", "data:image/png;base64," + base64(content_of(side))}});
+                          {"content", "data:image/png;base64," + base64(read_file(side))}});
       else if (kind == ".csv")
-        panels.push_back(table(title, csv_rows(content_of(side))));
+        panels.push_back(table(title, cells_of(csv_rows(read_file(side)))));
     }
   }
   return panels;

@@ -1,5 +1,4 @@
-// What a run left behind, read for comparing and showing: its own folder, or a file of losses from another
-// program.
+// What a run left behind, read for comparing and showing.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +10,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/report/curve.hpp"
+
 namespace pipeline::report {
-
-// Figures by step. A figure that a line does not have, or has as null, is NaN there.
-struct Curve {
-  std::vector<uint64_t> steps;  // ascending
-  std::map<std::string, std::vector<double>> figures;
-
-  const std::vector<double>* find(const std::string& name) const;
-};
 
 struct RunRecord {
   std::string name;            // short, for legends
@@ -28,6 +21,9 @@ struct RunRecord {
   std::map<std::string, std::string> options;  // as resolved: "train.global_batch" -> "32"
   nlohmann::ordered_json summary;              // summary.json; null before the run trains
   bool finished = false;
+  // Of one that was to be made for a comparison.
+  enum class Made { yes, failed, no } made = Made::yes;
+  std::string why_not;  // "exited with code 2"
 
   uint64_t last_step() const { return training.steps.empty() ? 0 : training.steps.back(); }
   // Tokens, or else samples, in a second: the median over the steps, which starts and other work on the
@@ -54,15 +50,16 @@ struct RunRecord {
   std::optional<DeviceUse> device_use() const;  // nullopt: not known
 };
 
-// `folder`: of a run, or of one stage of it. Throws Error if it is not one.
+// Whether it is the folder of a run, or of a stage of it, that has begun to train.
+bool has_steps(const std::filesystem::path& folder);
+
+// `folder`: such a one. Throws Error (PL_ERROR_CONFIG) if it is not, and for what cannot be read in it.
 RunRecord read_run(const std::filesystem::path& folder, std::string name);
 
-// The folders of the runs in `folder`: itself, or those of its stages in the order in which they began.
+// The folders of the runs in `folder`: itself, or those of its stages in the order in which they began; empty
+// where none has begun.
+std::vector<std::filesystem::path> find_stages(const std::filesystem::path& folder);
+// The same; throws Error where there is none.
 std::vector<std::filesystem::path> run_folders(const std::filesystem::path& folder);
-
-// A file of another program: JSON objects a line, or CSV with a header. The step is the column `step`,
-// `global_step`, `_step`, `iter` or `iteration`, the loss `loss`, `train_loss`, `train/loss` or
-// `training_loss`. Throws Error that names the columns found where these are missing.
-RunRecord read_losses(const std::filesystem::path& file, std::string name);
 
 }  // namespace pipeline::report

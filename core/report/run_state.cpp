@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.hpp"
+#include "core/base/files.hpp"
 #include "core/observe/format.hpp"
 #include "core/report/run_record.hpp"
 #include "core/report/table.hpp"
@@ -22,8 +23,7 @@ namespace fs = std::filesystem;
 constexpr int kDeepest = 4;  // folders below the one that is searched
 
 bool is_run(const fs::path& folder) {
-  return fs::exists(folder / "metrics.jsonl") ||
-         (fs::exists(folder / ".lock") && fs::exists(folder / "logs"));
+  return has_steps(folder) || (is_there(folder / ".lock") && is_there(folder / "logs"));
 }
 
 // Whether the process that the lock names holds it. Asking for the lock would be in the way of a run that
@@ -31,7 +31,8 @@ bool is_run(const fs::path& folder) {
 bool is_locked(const fs::path& lock) {
   struct stat of {};
   std::string holder;
-  if (::stat(lock.c_str(), &of) != 0 || !(std::ifstream(lock) >> holder)) return false;
+  if (::stat(lock.c_str(), &of) != 0 || !S_ISREG(of.st_mode) || !(std::ifstream(lock) >> holder))
+    return false;
   std::ifstream locks("/proc/locks");  // "1: FLOCK ADVISORY WRITE 1234 fd:01:5678 0 EOF"
   for (std::string line; std::getline(locks, line);) {
     std::istringstream words(line);
@@ -60,7 +61,7 @@ std::string_view name_of(RunState state) {
 
 // nullopt: it has not come to its first step.
 std::optional<RunRecord> read(const fs::path& folder) {
-  if (!fs::exists(folder / "metrics.jsonl")) return std::nullopt;
+  if (!has_steps(folder)) return std::nullopt;
   return read_run(folder, "");
 }
 
@@ -68,7 +69,7 @@ std::optional<RunRecord> read(const fs::path& folder) {
 std::optional<RunState> marked(const fs::path& folder) {
   // The lock of a run with stages is held on the stage that is under way.
   if (is_locked(folder / ".lock")) return RunState::running;
-  if (fs::exists(folder / "finished.txt")) return RunState::finished;
+  if (is_there(folder / "finished.txt")) return RunState::finished;
   return std::nullopt;
 }
 
@@ -101,43 +102,56 @@ std::string last_checkpoint(const fs::path& folder) {
 }
 
 std::vector<fs::path> find_runs(const fs::path& folder) {
-  if (!fs::is_directory(folder)) throw Error(PL_ERROR_CONFIG, folder.string() + ": there is no such folder");
+  std::error_code error;
+  if (!fs::is_directory(folder, error))
+    throw Error(PL_ERROR_CONFIG, folder.string() + ": there is no such folder");
   std::vector<fs::path> runs;
   if (is_run(folder)) runs.push_back(folder);
-  for (auto at = fs::recursive_directory_iterator(folder, fs::directory_options::skip_permission_denied);
-       at != fs::recursive_directory_iterator(); ++at) {
-    if (!at->is_directory()) continue;
+  for (fs::recursive_directory_iterator at(folder, fs::directory_options::skip_permission_denied, error), end;
+       !error && at != end; at.increment(error)) {
+    std::error_code no_folder;  // such as a link to itself
+    if (!at->is_directory(no_folder)) continue;
     if (at.depth() + 1 >= kDeepest || at->path().filename() == "checkpoints") at.disable_recursion_pending();
     if (is_run(at->path())) runs.push_back(at->path());
   }
+  if (error) throw Error(fmt::format("{}: cannot be read: {}", folder.string(), error.message()));
   // The folder of a run with stages has a lock of its own and nothing else: its stages say it all.
   std::ranges::sort(runs);
   std::erase_if(runs, [&](const fs::path& run) {
-    return !fs::exists(run / "metrics.jsonl") && std::ranges::any_of(runs, [&](const fs::path& other) {
+    return !has_steps(run) && std::ranges::any_of(runs, [&](const fs::path& other) {
       return other != run && other.parent_path() == run;
     });
   });
   return runs;
 }
 
-std::string list_runs(const std::vector<fs::path>& folders) {
+RunList list_runs(const std::vector<fs::path>& folders) {
   std::vector<std::vector<std::string>> rows{
       {"run", "state", "step", "loss", "per second", "checkpoint", "last written"}};
+  RunList list;
   for (const fs::path& folder : folders) {
-    const auto state = marked(folder);
-    const auto run = read(folder);
-    std::vector<std::string> row{folder.string(), std::string(name_of(state ? *state : state_by(run)))};
-    if (run) {
-      const std::vector<double>* const loss = run->training.find("loss");
-      row.push_back(std::to_string(run->last_step()));
-      row.push_back(loss == nullptr ? "" : fmt::format("{:.4f}", loss->back()));
-      row.push_back(run->throughput() > 0 ? observe::human_count(run->throughput()) : "");
-      row.push_back(last_checkpoint(folder));
-      row.push_back(ago(fs::last_write_time(folder / "metrics.jsonl")));
+    std::vector<std::string> row{folder.string()};
+    try {
+      const auto state = marked(folder);
+      const auto run = read(folder);
+      row.emplace_back(name_of(state ? *state : state_by(run)));
+      if (run) {
+        const std::vector<double>* const loss = run->training.find("loss");
+        row.push_back(std::to_string(run->last_step()));
+        row.push_back(loss == nullptr ? "" : fmt::format("{:.4f}", loss->back()));
+        row.push_back(run->throughput() > 0 ? observe::human_count(run->throughput()) : "");
+        row.push_back(last_checkpoint(folder));
+        row.push_back(ago(fs::last_write_time(folder / "metrics.jsonl")));
+      }
+    } catch (const Error& error) {
+      row.resize(1);
+      row.emplace_back("unreadable");
+      list.problems.emplace_back(error.what());
     }
     rows.push_back(std::move(row));
   }
-  return aligned(rows);
+  list.table = aligned(rows);
+  return list;
 }
 
 }  // namespace pipeline::report

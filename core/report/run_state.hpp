@@ -20,8 +20,12 @@ std::string last_checkpoint(const std::filesystem::path& folder);
 // The folders of the runs and their stages in `folder`, itself included, by name.
 std::vector<std::filesystem::path> find_runs(const std::filesystem::path& folder);
 
-// A line for each: state, step, loss, speed, last checkpoint, when it last wrote. `folders` as find_runs()
-// gives them.
-std::string list_runs(const std::vector<std::filesystem::path>& folders);
+struct RunList {
+  std::string table;  // a line for each: state, step, loss, speed, last checkpoint, when it last wrote
+  std::vector<std::string> problems;  // of those whose state is "unreadable"
+};
+
+// `folders` as find_runs() gives them.
+RunList list_runs(const std::vector<std::filesystem::path>& folders);
 
 }  // namespace pipeline::report

@@ -4,13 +4,18 @@
 
 #include <fmt/format.h>
 
+#include "core/base/utf8.hpp"
+
 namespace pipeline::report {
 
-std::string aligned(const std::vector<std::vector<std::string>>& rows) {
+std::string aligned(std::vector<std::vector<std::string>> rows) {
   std::vector<size_t> widths;
-  for (const auto& row : rows) {
+  for (auto& row : rows) {
     widths.resize(std::max(widths.size(), row.size()));
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+    for (size_t i = 0; i < row.size(); ++i) {
+      row[i] = printable(row[i], "");
+      widths[i] = std::max(widths[i], row[i].size());
+    }
   }
   std::string text;
   for (const auto& row : rows) {

@@ -104,7 +104,7 @@ void Trainer::start(const Origin& origin) {
   if (!processes_.is_first()) return;
   records_ = open_records(session_, folder_, state_.step + 1);
   folder_.unmark_finished();
-  folder_.write_file("config.toml", session_.resolved_toml());
+  folder_.write_file("config.toml", config::stored_config(config_, session_.resolved_toml(), folder_.path()));
   folder_.write_file("model.json", model_json(session_));
   // Until summarize() can say more.
   folder_.write_file("summary.json", describe_run(session_).dump(1) + "\n");

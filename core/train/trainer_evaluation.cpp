@@ -62,7 +62,7 @@ void Trainer::record_evaluation(const Evaluation& result) {
     if (json.contains(figure.name))
       throw Error(fmt::format("{} has a figure '{}', a name reserved in eval.jsonl: rename it",
                               session_.task_plugin().label(), figure.name));
-    json[figure.name] = std::isfinite(figure.value) ? nlohmann::ordered_json(figure.value) : nullptr;
+    json[figure.name] = figure.value;
   }
   if (records_) records_->evaluation(json);
   evaluated_step_ = state_.step;

@@ -1,6 +1,7 @@
 #include "core/base/files.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "tests/support/test_files.hpp"
 
@@ -8,6 +9,23 @@ namespace pipeline {
 namespace {
 
 namespace fs = std::filesystem;
+
+TEST(ReadFile, ReadsFilesAlone) {
+  const tests::FilesFolder folder;
+  EXPECT_EQ(read_file(folder.write("file", "a\nb")), "a\nb");
+  const auto problem = [](const std::string& path) {
+    return tests::message_of<Error>([&] { read_file(path); }).substr(path.size());
+  };
+  ASSERT_EQ(::mkfifo((folder / "fifo").c_str(), 0600), 0);
+  fs::create_symlink("loop", folder / "loop");
+  EXPECT_TRUE(is_there(folder / "fifo"));
+  EXPECT_FALSE(is_there(folder / "loop"));
+  EXPECT_EQ(problem(folder / "fifo"), ": is a FIFO, must be a file");
+  EXPECT_EQ(problem(folder.path()), ": is a folder, must be a file");
+  EXPECT_EQ(problem("/dev/zero"), ": is a device, must be a file");
+  EXPECT_EQ(problem(folder / "none"), ": cannot be read: No such file or directory");
+  EXPECT_EQ(problem(folder / "loop"), ": cannot be read: Too many levels of symbolic links");
+}
 
 TEST(WriteAtomically, PutsTheNewContentInPlaceOfTheOld) {
   const tests::FilesFolder folder;

@@ -26,5 +26,14 @@ TEST(Utf8, RefusesWhatTheStandardCallsIllFormed) {
   EXPECT_EQ(first_invalid_utf8("caf\xe9 latin-1 text"), 3u);
 }
 
+TEST(Utf8, ControlCharactersAreShownAndNotObeyed) {
+  EXPECT_EQ(printable("é 中 \U0001f980\n\t"), "é 中 \U0001f980\n\t");
+  EXPECT_EQ(printable("\x1b[31m\r\x7f\xc2\x9b"
+                      "1m\xff"),
+            "\\x1b[31m\\x0d\\x7f\\xc2\\x9b1m\\xff");
+  EXPECT_EQ(printable("a\nb", ""), "a\\x0ab");
+  EXPECT_EQ(printable(std::string_view("a\0b", 3)), "a\\x00b");
+}
+
 }  // namespace
 }  // namespace pipeline

@@ -179,7 +179,9 @@ TEST_F(Load, AMissingFileSuggestsItsNeighbours) {
   EXPECT_EQ(missing("config/summarization.toml"),
             "config/summarization.toml: no such file: there is no folder config");
   EXPECT_EQ(missing("x.toml"), "x.toml: no such file: there are no .toml files in that folder");
-  EXPECT_EQ(missing("configs"), "configs: is a folder: name a .toml file in it");
+  write("extending.toml", "extends = 'configs'\n");
+  EXPECT_EQ(missing("extending.toml"),
+            "extending.toml:1: extends = \"configs\": configs: is a folder: name a .toml file in it");
 }
 
 TEST_F(Load, AHugeFileIsRefused) {

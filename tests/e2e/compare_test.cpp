@@ -30,7 +30,9 @@ TEST_F(Compare, RunsWhatHasNotRunAndSaysWhetherItIsTheSame) {
   EXPECT_EQ(result.code, 0) << result.out << result.err;
   EXPECT_THAT(result.out, HasSubstr("round 1/2, sharded2-2: at step"));
   EXPECT_THAT(result.out, testing::ContainsRegex("sharded2-2 +12 .* equal to the bit in 12 steps"));
-  EXPECT_THAT(result.out, HasSubstr("The losses are the same (tolerance 0, relative)."));
+  EXPECT_THAT(result.out,
+              testing::ContainsRegex("single-2 .* not run: the strategy single is for one process"));
+  EXPECT_THAT(result.out, HasSubstr("\nThe losses are the same (tolerance 0, relative).\n"));
   EXPECT_FALSE(fs::exists(path("run-compare/single-2"))) << "single is for one process";
   EXPECT_THAT(read_text(path("run-compare/compare.html")), HasSubstr("sharded2-2"));
   // What has run is not run again.
@@ -56,7 +58,15 @@ TEST_F(Compare, RunsWhatHasNotRunAndSaysWhetherItIsTheSame) {
   write_text(path("theirs.csv"), "step,loss\n1,1\n2,1\n");
   const Result other = compare({"run-compare/single-1", "--against", "theirs.csv"});
   EXPECT_EQ(other.code, 1);
+  EXPECT_THAT(other.out, HasSubstr("theirs.csv: the step is step, the loss is loss\n"));
   EXPECT_THAT(other.out, HasSubstr("The losses are NOT the same"));
+
+  // The configuration that a run keeps finds the data from anywhere.
+  const Result evaluated = pipeline({"evaluate", ".", "--split", "val"}, path("run-compare/single-1"));
+  EXPECT_EQ(evaluated.code, 0) << evaluated.err;
+  EXPECT_TRUE(fs::exists(path("run-compare/single-1/evaluation-val.json")));
+  for (const char* const verb : {"check", "run"})
+    EXPECT_EQ(pipeline({verb, "../single-1"}, path("run-compare/sharded2-2")).code, 0) << verb;
 
   ASSERT_EQ(pipeline({"report", "run-compare/sharded2-2"}, folder()).code, 0);
   EXPECT_THAT(read_text(path("run-compare/sharded2-2/report.html")), HasSubstr("\"strategy\":\"sharded\""));
@@ -87,7 +97,10 @@ TEST_F(Compare, WrongInputIsNamed) {
       compare({"train.toml", "--strategies", "single,ddp,unknown", "--set", "train.max_steps=2"});
   EXPECT_EQ(failed.code, 1);
   EXPECT_THAT(failed.out, HasSubstr("unknown: exited with code 2")) << failed.out;
-  EXPECT_THAT(failed.out, HasSubstr("relative). Failed: unknown.\n")) << failed.out;
+  EXPECT_THAT(failed.out, testing::ContainsRegex("\nunknown  .* FAILED: exited with code 2; see "))
+      << failed.out;
+  EXPECT_THAT(failed.out, HasSubstr("relative).\nFailed: unknown.\n")) << failed.out;
+  EXPECT_THAT(read_text(path("run-compare/compare.html")), HasSubstr("FAILED: exited with code 2"));
   EXPECT_THAT(failed.out, HasSubstr("equal to the bit in 2 steps")) << "the others are compared all the same";
   EXPECT_EQ(pipeline({"report", "train.toml"}, folder()).code, 2);
 }

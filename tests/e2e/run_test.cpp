@@ -554,6 +554,15 @@ init_from = "second"
   EXPECT_THAT(again.out, Not(HasSubstr("step 1/")));
   EXPECT_THAT(again.out, HasSubstr("run/figures is already finished"));
 
+  const Result by_folder = pipeline({"run", ".."}, path("run/second"));
+  EXPECT_EQ(by_folder.code, 0) << by_folder.err;
+  EXPECT_THAT(by_folder.out, HasSubstr("run/second is already finished"));
+  EXPECT_THAT(by_folder.out, HasSubstr("run/figures is already finished"));
+  const Result stage = pipeline({"run", "run/first"}, folder_.path());
+  EXPECT_EQ(stage.code, 0) << stage.err;
+  EXPECT_THAT(stage.out, HasSubstr("run/first is already finished"));
+  EXPECT_THAT(stage.out, Not(HasSubstr("run/second")));
+
   const Result other_split = run({"--set", "evaluate.split=val"});
   EXPECT_EQ(other_split.code, 0) << other_split.err;
   EXPECT_THAT(other_split.out, HasSubstr("run/figures was made with other options or weights: repeating it"));

@@ -106,14 +106,16 @@ TEST(EventFile, HoldsEveryFigureByStep) {
     EXPECT_TRUE(out.append("train", {{"step", 1}, {"loss", 1.5}, {"mfu", nullptr}, {"tokens", 40}}));
     EXPECT_TRUE(
         out.append("train", {{"step", 300}, {"skipped", true}, {long_name, -2}, {"text", "no figure"}}));
-    EXPECT_TRUE(out.append("eval", {{"step", 300}, {"loss", 0.25}}));
+    EXPECT_TRUE(out.append("eval", {{"step", 300}, {"loss", 0.25}, {"perplexity", NAN}}));
   }
   const std::vector<fs::path> files = event_files(folder.path());
   ASSERT_EQ(files.size(), 1u);
   EXPECT_THAT(files[0].filename().string(), testing::StartsWith("events.out.tfevents."));
   EXPECT_THAT(events_in(tests::read_all(files[0])),
               ElementsAre("brain.Event:2", "restart 1", "1 train/loss 1.5", "1 train/tokens 40.0",
-                          "300 train/skipped 1.0", "300 train/" + long_name + " -2.0", "300 eval/loss 0.25"));
+                          "300 train/skipped 1.0", "300 train/" + long_name + " -2.0", "300 eval/loss 0.25",
+                          "300 eval/perplexity null"))
+      << "null: NaN";
 }
 
 // TensorBoard drops what earlier files have of that step and later ones, and reads files by name.

@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/descriptor.hpp"
+#include "core/base/error.hpp"
 #include "core/observe/console.hpp"
 #include "core/observe/format.hpp"
 #include "core/observe/json_lines.hpp"
@@ -62,6 +63,16 @@ TEST(Console, PlainLinesInAFile) {
   std::stringstream content;
   content << std::ifstream(path).rdbuf();
   EXPECT_EQ(content.str(), "shown\n");
+}
+
+TEST(Console, ControlCharactersOfNamesDoNotReachTheTerminal) {
+  std::FILE* const file = std::tmpfile();
+  Console(Console::Mode::plain, file).line("a\x1b[2Jb\tc\nd");
+  std::rewind(file);
+  char text[64] = {};
+  EXPECT_GT(std::fread(text, 1, sizeof text - 1, file), 0u);
+  std::fclose(file);
+  EXPECT_STREQ(text, "a\\x1b[2Jb\tc\nd\n");
 }
 
 // What a console without patience writes into a pipe or on a terminal.
@@ -134,6 +145,67 @@ TEST(JsonLines, AppendsWholeLinesAndCutsBack) {
   JsonLines::cut_back(file, "step", 4);
   EXPECT_THAT(lines(file), testing::ElementsAre(R"({"step":1,"loss":1.5})", R"({"step":2,"loss":1.5})",
                                                 R"({"step":3,"loss":1.5})"));
+}
+
+std::vector<std::string> read_lines(const std::string& text) {
+  std::istringstream in(text);
+  std::vector<std::string> read;
+  if (const size_t cut = JsonLines::read(in, "x.jsonl", [&](size_t line, const auto& object) {
+        read.push_back(std::to_string(line) + " " + object.dump());
+      }))
+    read.push_back("cut short: " + std::to_string(cut));
+  return read;
+}
+
+std::string problem_with(const std::string& text) {
+  try {
+    read_lines(text);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// The lines stay JSON, and the figures what they were.
+TEST(JsonLines, WritesWhatIsNotFiniteInWords) {
+  const tests::TemporaryFolder folder;
+  const auto file = folder.path() / "metrics.jsonl";
+  EXPECT_TRUE(JsonLines(file).append({{"step", 1}, {"a", NAN}, {"b", INFINITY}, {"c", -INFINITY}, {"d", 1}}));
+  EXPECT_THAT(lines(file),
+              testing::ElementsAre(R"({"step":1,"a":"NaN","b":"Infinity","c":"-Infinity","d":1})"));
+  JsonLines::read(file, [](size_t, const auto& object) {
+    EXPECT_TRUE(std::isnan(*figure_of(object.at("a"))));
+    EXPECT_EQ(figure_of(object.at("b")), INFINITY);
+    EXPECT_EQ(figure_of(object.at("c")), -INFINITY);
+    EXPECT_EQ(figure_of(object.at("d")), 1);
+  });
+  EXPECT_EQ(figure_of("NaNs"), std::nullopt);
+  EXPECT_TRUE(std::isnan(*figure_of(nullptr)));
+}
+
+TEST(JsonLines, ReadsWhatOtherProgramsWrite) {
+  EXPECT_THAT(
+      read_lines("\xef\xbb\xbf{\"a\": NaN, \"b\": [-Infinity, Infinity]}\r\n\r\n{\"NaN \\\" NaN\": 1}"),
+      testing::ElementsAre(R"(1 {"a":"NaN","b":["-Infinity","Infinity"]})", R"(3 {"NaN \" NaN":1})"));
+  EXPECT_THAT(read_lines("{\"a\": 1}\n{\"a\": 2"), testing::ElementsAre(R"(1 {"a":1})", "cut short: 2"));
+}
+
+TEST(JsonLines, NamesTheLineThatCannotBeRead) {
+  EXPECT_EQ(problem_with("{}\n{\"a\": nan}\n{}\n"), "x.jsonl:2: not valid JSON at byte 8");
+  EXPECT_EQ(problem_with("{\"a\": 1\n"), "x.jsonl:1: not valid JSON at byte 8") << "it has an end";
+  EXPECT_EQ(problem_with("[1]\n"), "x.jsonl:1: is no JSON object");
+  EXPECT_EQ(problem_with("{\"a\": 1e999}\n"), "x.jsonl:1: has a number that is out of range");
+  EXPECT_EQ(problem_with("{\"a\": " + std::string(100'000, '[') + std::string(100'000, ']') + "}\n"),
+            "x.jsonl:1: nested deeper than 32 levels");
+}
+
+TEST(JsonLines, KeepsALineThatPythonWrote) {
+  const tests::TemporaryFolder folder;
+  const auto file = folder.path() / "metrics.jsonl";
+  std::ofstream(file) << "{\"step\": 1, \"loss\": NaN}\n{\"step\": 2}\n";
+  EXPECT_TRUE(JsonLines::contains(file, "step", 1));
+  EXPECT_EQ(JsonLines::cut_back(file, "step", 2), 0u);
+  EXPECT_THAT(lines(file), testing::ElementsAre("{\"step\": 1, \"loss\": NaN}"));
 }
 
 TEST(JsonLines, SurvivesInvalidText) {

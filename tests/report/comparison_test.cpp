@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/report/page.hpp"
 #include "tests/report/run_folder.hpp"
 
 namespace pipeline::report {
@@ -44,6 +45,18 @@ TEST(LossVerdict, WhatIsNoNumberIsSameOnlyAsThat) {
   EXPECT_FALSE(compare_losses(losses({1}, {kNan}), losses({1}, {1}), 1e9).is_same());
   EXPECT_FALSE(compare_losses(losses({1}, {1}), losses({1}, {kNan}), 1e9).is_same());
   EXPECT_FALSE(compare_losses(losses({1}, {1}), losses({1}, {0}), 1e9).is_same());
+}
+
+TEST(LossVerdict, SaysWhereALossIsNoNumber) {
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN(),
+                   kInfinite = std::numeric_limits<double>::infinity();
+  const Curve diverges = losses({1, 2, 3, 4}, {4, kInfinite, kNan, kNan});
+  EXPECT_EQ(describe(compare_losses(losses({1, 2, 3, 4}, {4, 3, 2, 1}), diverges, 1e9)),
+            "DIFFERS: 3 against inf at step 2, beyond the tolerance from step 2");
+  EXPECT_EQ(describe(compare_losses(diverges, diverges, 0)),
+            "equal to the bit in 4 steps; in 3 of them both are not finite, first at step 2");
+  EXPECT_EQ(describe(compare_losses(losses({1, 2, 3, 4}, {4, kNan, kNan, kNan}), diverges, 0)),
+            "DIFFERS: nan against inf at step 2, beyond the tolerance from step 2");
 }
 
 TEST(Comparison, SaysWhatRunsCostAndHowTheyDiffer) {
@@ -85,6 +98,33 @@ TEST(Comparison, OneThatDiffersDecides) {
       {tests::record_of("a", {2, 1}), tests::record_of("b", {2, 1}), tests::record_of("c", {2, 1.5})}, 1e-3);
   EXPECT_FALSE(comparison.all_same());
   EXPECT_THAT(table(comparison), HasSubstr("The losses are NOT the same"));
+}
+
+TEST(Comparison, RunsThatFailedOrWereNotMadeAreRowsAfterTheOthers) {
+  RunRecord failed = tests::record_of("failed", {2, 1}), not_run = tests::record_of("not", {});
+  failed.made = RunRecord::Made::failed;
+  failed.why_not = "exited with code 2";
+  not_run.made = RunRecord::Made::no;
+  not_run.why_not = "it is for one";
+  const Comparison comparison =
+      compare({not_run, failed, tests::record_of("a", {2, 1}), tests::record_of("b", {2, 1})}, 0);
+  EXPECT_FALSE(comparison.all_same()) << "one failed";
+  const std::string text = table(comparison);
+  EXPECT_THAT(text, testing::ContainsRegex("\na +2 .* the reference\nb +2 .* equal to the bit in 2 steps\n"
+                                           "failed +2 .* FAILED: exited with code 2; until then equal to the "
+                                           "bit in 2 steps\nnot  .* not run: it is for one\n"));
+  EXPECT_THAT(text, testing::EndsWith("\nThe losses of the runs that did not fail are the same (tolerance 0, "
+                                      "relative).\nFailed: failed.\n"));
+  EXPECT_TRUE(compare({not_run, tests::record_of("a", {2}), tests::record_of("b", {2})}, 0).all_same());
+  EXPECT_THAT(table(compare({failed, tests::record_of("a", {2, 1})}, 0)),
+              HasSubstr("\nNOT COMPARED: there are no two runs with losses.\nFailed: failed.\n"));
+  const auto data = page_data(comparison, "", true);
+  EXPECT_EQ(data["runs"][2]["verdict"], "FAILED: exited with code 2; until then equal to the bit in 2 steps");
+  EXPECT_EQ(data["runs"][3]["same"], true);
+  EXPECT_EQ(data["same"], false);
+  EXPECT_EQ(data["runs"][0]["last_loss"], 1);
+  const RunRecord diverged = tests::record_of("d", {2, NAN});
+  EXPECT_EQ(page_data(compare({diverged}, 0), "", false)["runs"][0]["last_loss"], "nan");
 }
 
 }  // namespace

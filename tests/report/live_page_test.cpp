@@ -94,10 +94,10 @@ TEST_F(Live, AFolderThatCannotBeReadIsSaid) {
   page_.show(folder_ / "first", "train");
   write_stage("first", 20, "");
   write_stage("second", 20, "");
-  fs::remove(folder_ / "first/config.toml");
+  folder_.write("first/metrics.jsonl", "no JSON\n");
   const std::string answer = tests::request(port_, "GET /data");
   EXPECT_THAT(answer, testing::StartsWith("HTTP/1.1 503 "));
-  EXPECT_THAT(answer, HasSubstr("config.toml"));
+  EXPECT_THAT(answer, HasSubstr("first/metrics.jsonl:1: not valid JSON"));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cmath>
 
@@ -64,22 +65,52 @@ TEST(RunRecord, FoldersOfStagesAreFound) {
               HasSubstr("there is no such file"));
 }
 
-TEST(RunRecord, LossesOfOtherProgramsAreRead) {
+// "" where it is read.
+std::string problem_with(const std::string& file, const std::string& text) {
   const tests::FilesFolder folder;
-  for (const auto& [name, text] :
-       {std::pair("a.jsonl",
-                  "{\"_step\": 10, \"train/loss\": 2.5}\n{\"_step\": 20, "
-                  "\"train/loss\": 2, \"note\": \"x\"}\n"),
-        {"a.csv", "\xef\xbb\xbfiter,\"train_loss\",lr\r\n10,2.5,1e-3\r\n20,2,1e-3\r\n"},
-        {"b.csv", "global_step,loss\n10,2.5\n20,2.0\n"}}) {
-    const RunRecord run = read_losses(folder.write(name, text), name);
-    EXPECT_THAT(run.training.steps, ElementsAre(10, 20)) << name;
-    ASSERT_NE(run.training.find("loss"), nullptr) << name;
-    EXPECT_THAT(*run.training.find("loss"), ElementsAre(2.5, 2)) << name;
+  folder.write("metrics.jsonl", "{\"step\":1,\"loss\":1}\n");
+  folder.write(file, text);
+  try {
+    read_run(folder.path(), "");
+  } catch (const Error& error) {
+    const std::string what = error.what();
+    return what.starts_with(folder.path()) ? what.substr(folder.path().size() + 1) : "no file: " + what;
   }
-  EXPECT_THAT(
-      tests::message_of<Error>([&] { read_losses(folder.write("c.csv", "step,accuracy\n1,2\n"), ""); }),
-      HasSubstr("the columns are: accuracy"));
+  return "";
+}
+
+TEST(RunRecord, IsReadRightOrItsFileAndLineAreNamed) {
+  const tests::FilesFolder folder;
+  folder.write("metrics.jsonl",
+               "\xef\xbb\xbf{\"step\":2,\"loss\":NaN}\r\n\r\n{\"step\":1.0,\"loss\":\"Infinity\"}\r\n");
+  const Curve curve = read_run(folder.path(), "").training;
+  EXPECT_THAT(curve.steps, ElementsAre(1, 2)) << "steps out of order";
+  EXPECT_TRUE(std::isinf(curve.find("loss")->at(0)));
+  EXPECT_TRUE(std::isnan(curve.find("loss")->at(1)));
+
+  const std::string line = "{\"step\":5,\"loss\":1}\n", whole = ": must be a whole number, 0 or more";
+  EXPECT_EQ(problem_with("metrics.jsonl", line + "{\"step\":6,\n" + line),
+            "metrics.jsonl:2: not valid JSON at byte 11");
+  EXPECT_EQ(problem_with("metrics.jsonl", line + "{\"step\":6}\n" + line),
+            "metrics.jsonl:3: step = 5: stands in line 1, too: keep the one that counts");
+  EXPECT_EQ(problem_with("metrics.jsonl", "{\"loss\":1}\n"), "metrics.jsonl:1: has no step");
+  EXPECT_EQ(problem_with("metrics.jsonl", "{\"step\":\"x\"}\n"), "metrics.jsonl:1: step = \"x\"" + whole);
+  EXPECT_EQ(problem_with("metrics.jsonl", "{\"step\":-1}\n"), "metrics.jsonl:1: step = -1" + whole);
+  EXPECT_EQ(problem_with("metrics.jsonl", "{\"step\":1,\"loss\":\"low\"}\n"),
+            "metrics.jsonl:1: loss = \"low\": must be a number");
+  EXPECT_EQ(problem_with("eval.jsonl", "[]\n"), "eval.jsonl:1: is no JSON object");
+  EXPECT_EQ(
+      problem_with("summary.json", "{\"ranks\": [{\"seconds\": [1]}]}"),
+      "summary.json: is not as a run writes it: move it away, the rest of the run can be read without it");
+  EXPECT_EQ(problem_with("summary.json", "[1]"), "summary.json: is no JSON object");
+  EXPECT_THAT(problem_with("config.toml", "a = \xff\x00"), testing::StartsWith("config.toml:1"));
+}
+
+TEST(RunRecord, WhatIsNoFileIsNamedAndNotWaitedFor) {
+  const tests::FilesFolder folder;
+  ASSERT_EQ(::mkfifo((folder / "metrics.jsonl").c_str(), 0600), 0);
+  EXPECT_EQ(tests::message_of<Error>([&] { read_run(folder.path(), ""); }),
+            folder / "metrics.jsonl: is a FIFO, must be a file");
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <gmock/gmock.h>
@@ -66,11 +67,33 @@ TEST_F(States, OfAllRunsAreListed) {
   fs::create_directories(folder_ / "none");
   const auto runs = find_runs(folder_.path());
   EXPECT_THAT(runs, ElementsAre(folder_ / "group/two/pretrain", folder_ / "one"));
-  const std::string text = list_runs(runs);
+  const std::string text = list_runs(runs).table;
   EXPECT_THAT(text, HasSubstr("cut off  2     0.5000              step-00000002  0:0"));
   EXPECT_TRUE(find_runs(folder_ / "none").empty());
   EXPECT_THAT(tests::message_of<Error>([&] { find_runs(folder_ / "x"); }),
               HasSubstr("there is no such folder"));
+}
+
+TEST_F(States, OneThatCannotBeReadDoesNotHideTheOthers) {
+  run("a\x1b[2Jb\nc");
+  steps("a\x1b[2Jb\nc", 2);
+  run("damaged");
+  folder_.write("damaged/metrics.jsonl", "no JSON\n");
+  run("pipe");
+  ASSERT_EQ(::mkfifo((folder_ / "pipe/metrics.jsonl").c_str(), 0600), 0);
+  fs::create_symlink("loop", folder_ / "loop");
+  const RunList list = list_runs(find_runs(folder_.path()));
+  EXPECT_THAT(list.table, HasSubstr("/a\\x1b[2Jb\\x0ac  cut off     2     0.5000"));
+  EXPECT_THAT(list.table, HasSubstr("/damaged         unreadable\n"));
+  EXPECT_THAT(list.problems, ElementsAre(folder_ / "damaged/metrics.jsonl:1: not valid JSON at byte 2",
+                                         folder_ / "pipe/metrics.jsonl: is a FIFO, must be a file"));
+}
+
+TEST_F(States, ALossThatIsNoNumberIsShown) {
+  run("a");
+  folder_.write("a/metrics.jsonl",
+                "{\"step\":1,\"loss\":2}\n{\"step\":2,\"loss\":\"NaN\"}\n{\"step\":3,\"lo");
+  EXPECT_THAT(list_runs({folder_ / "a"}).table, testing::ContainsRegex("cut off +2 +nan "));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <cmath>
 #include <fstream>
 
 #include "tests/support/temporary_folder.hpp"
@@ -26,8 +27,10 @@ class ReporterTest : public testing::Test {
   ReporterTest() { log_.open_files(folder_.path(), 0); }
 
   // A step of one second that did `share` of the measured peak.
-  void step(double share, MemoryUse memory = {.host = 1 << 30}, std::optional<double> busy = {}) {
+  void step(double share, MemoryUse memory = {.host = 1 << 30}, std::optional<double> busy = {},
+            double loss = 0) {
     StepRecord record;
+    record.loss = loss;
     record.device_utilisation = busy;
     record.step = ++steps_;
     record.flops = share * kPeak;
@@ -53,6 +56,13 @@ class ReporterTest : public testing::Test {
   Reporter reporter_{log_, records_, {.total_steps = 100, .every = 1, .peak_flops = kPeak}};
   uint64_t steps_ = 0;
 };
+
+TEST_F(ReporterTest, ALossThatIsNoNumberIsWrittenAsOne) {
+  step(0.5, {}, {}, NAN);
+  step(0.5, {}, {}, INFINITY);
+  EXPECT_EQ(metrics(0)["loss"], "NaN");
+  EXPECT_EQ(metrics(1)["loss"], "Infinity");
+}
 
 TEST_F(ReporterTest, NoShareOfThePeakIsAboveAll) {
   for (const double share : {0.5, 1.5, 0.75, 1.2, 3.0}) step(share);

@@ -46,7 +46,6 @@
   }
   const right = (text) => ({text, className: "number"});
 
-  const last = (run) => (run.figures.loss || []).filter((x) => x !== null).at(-1);
   function tell() {
     by("title").textContent = by("title").title = data.title;
     by("verdict").textContent = data.verdict;
@@ -57,7 +56,7 @@
           right("efficiency"), right("memory a rank"), data.compared ? "loss against " + runs[0].name : "device"],
          ...runs.map((run, i) => [
            {text: run.name, colour: colour(i)}, right(run.processes || ""),
-           right(run.last_step + (run.finished ? "" : " so far")), right(number(last(run))), right(run.throughput ? number(run.throughput) : ""),
+           right(run.last_step + (run.finished ? "" : " so far")), right(number(run.last_loss)), right(run.throughput ? number(run.throughput) : ""),
            right(runs[0].throughput && run.throughput ? (run.throughput / runs[0].throughput).toFixed(2) + "×" : ""),
            right(run.efficiency ? Math.round(100 * run.efficiency) + "%" : ""), right(bytes(run.memory)),
            data.compared ? {text: run.verdict, className: run.same ? "" : "bad"} : (run.summary || {}).device || ""])]);

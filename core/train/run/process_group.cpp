@@ -11,6 +11,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/thread.hpp"
+#include "core/base/utf8.hpp"
 #include "core/config/error.hpp"
 #include "core/launch/launch.hpp"
 #include "core/train/run/signals.hpp"
@@ -167,7 +168,7 @@ void ProcessGroup::tell(const peers::Failure& failure) {
   const bool known = here && (!failure.by_peer_loss || (world_.supervised && !failure.stalled));
   if (known || world_.local_rank != teller) return;
   const std::lock_guard lock(mutex_);
-  if (!std::exchange(told_, true)) fmt::print(stderr, "error: {}\n", peers::describe(failure));
+  if (!std::exchange(told_, true)) fmt::print(stderr, "error: {}\n", printable(peers::describe(failure)));
 }
 
 std::optional<peers::Failure> ProcessGroup::cause_of(const std::exception& error) {

@@ -76,28 +76,25 @@ void Reporter::raise_peak(const StepRecord& record) {
 
 void Reporter::write(const StepRecord& record, MemoryUse memory) {
   nlohmann::ordered_json json;
-  const auto number = [&](const char* key, double value) {
-    json[key] = std::isfinite(value) ? nlohmann::ordered_json(value) : nullptr;
-  };
   json["step"] = record.step;
-  number("epoch", record.epoch);
-  number("loss", record.loss);
-  number("learning_rate", record.learning_rate);
-  number("grad_norm", record.grad_norm);
+  json["epoch"] = record.epoch;
+  json["loss"] = record.loss;
+  json["learning_rate"] = record.learning_rate;
+  json["grad_norm"] = record.grad_norm;
   json["samples"] = record.samples;
   json["tokens"] = record.tokens;
   if (record.positions > 0)
-    number("padding", 1 - static_cast<double>(record.tokens) / static_cast<double>(record.positions));
-  number("tokens_per_second", record.seconds > 0 ? static_cast<double>(record.tokens) / record.seconds : 0);
+    json["padding"] = 1 - static_cast<double>(record.tokens) / static_cast<double>(record.positions);
+  json["tokens_per_second"] = record.seconds > 0 ? static_cast<double>(record.tokens) / record.seconds : 0;
   const bool has_mfu = record.flops && peak_flops_ > 0 && record.seconds > 0;
   json["mfu"] = has_mfu ? nlohmann::ordered_json(*record.flops / record.seconds / peak_flops_) : nullptr;
-  number("seconds", record.seconds);
-  number("data_wait_seconds", record.data_wait_seconds);
+  json["seconds"] = record.seconds;
+  json["data_wait_seconds"] = record.data_wait_seconds;
   if (memory.device > 0) json["device_memory"] = memory.device;
-  if (record.device_utilisation) number(kDeviceUtilisation, *record.device_utilisation);
-  if (options_.dynamic_loss_scale) number("loss_scale", record.loss_scale);
+  if (record.device_utilisation) json[kDeviceUtilisation] = *record.device_utilisation;
+  if (options_.dynamic_loss_scale) json["loss_scale"] = record.loss_scale;
   if (record.skipped) json["skipped"] = true;
-  for (const auto& [name, value] : record.task_metrics) number(name.c_str(), value);
+  for (const auto& [name, value] : record.task_metrics) json[name] = value;
   records_.step(json);
 }
 

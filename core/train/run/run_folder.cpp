@@ -48,7 +48,7 @@ bool has_results(const fs::path& path) {
   for (const fs::directory_entry& entry : fs::directory_iterator(path)) {
     const std::string name = entry.path().filename();
     const bool is_stage = fs::exists(entry.path() / kLock);
-    if (name == kLock || name == "train.log" || name == "logs" ||
+    if (name == kLock || name == "train.log" || name == "logs" || name == "config.toml" ||
         ((name == "wandb" || name == "mlflow") && !is_stage) || name == RunFolder::kBegunBy ||
         name.starts_with(RunFolder::kMarkPrefix))
       continue;

@@ -252,13 +252,23 @@ std::string best_checkpoint(const std::string& weights) {
   return scan.checkpoints.empty() ? weights : scan.checkpoints.front().path;
 }
 
+constexpr const char* kManifest = " (manifest ";  // and its checksum
+
 std::string checkpoint_of(const std::string& weights) {
   const std::string path = best_checkpoint(weights);
   std::ifstream manifest(fs::path(path) / checkpoint::kManifestName, std::ios::binary);
   if (!manifest) return path;
   const std::string text(std::istreambuf_iterator<char>(manifest), {});
-  return fmt::format("{} (manifest {})", path,
+  return fmt::format("{}{}{})", path, kManifest,
                      checkpoint::hex(safetensors::crc32c(0, std::as_bytes(std::span(text)))));
+}
+
+bool same_weights(const std::string& then, const std::string& now, const std::string& base) {
+  if (then.empty() || now.empty()) return then == now;
+  const size_t manifest_then = then.rfind(kManifest), manifest_now = now.rfind(kManifest);
+  if (manifest_then != std::string::npos && manifest_now != std::string::npos)
+    return then.substr(manifest_then) == now.substr(manifest_now);
+  return config::absolute_path(then, base) == config::absolute_path(now);
 }
 
 }  // namespace pipeline::train

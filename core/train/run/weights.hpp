@@ -59,6 +59,10 @@ void require_folder(const config::Config& config, const std::string& init_from);
 // none of ours.
 std::string checkpoint_of(const std::string& weights);
 
+// Whether two such texts are of the same weights, wherever they lie now. `base`: what the path in the first
+// one is relative to, as config::Origin has it.
+bool same_weights(const std::string& then, const std::string& now, const std::string& base);
+
 // The extra state of a task in checkpoints is a tensor of bytes, of the kind "extra_state" and with the
 // task's name as that of the parameter.
 

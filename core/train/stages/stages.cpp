@@ -34,9 +34,11 @@ std::string init_from(const config::Config& whole, const config::Config& stage) 
   for (const char* key : {"stage.init_from", "train.init_from"}) {
     const auto value = stage.find_string(key);
     if (!value || value->empty()) continue;
-    return std::string_view(key) == "stage.init_from" || is_stage(whole, *value)
-               ? (run_dir(whole) / *value).string()
-               : *value;
+    if (std::string_view(key) == "stage.init_from" || is_stage(whole, *value))
+      return (run_dir(whole) / *value).string();
+    // As the user wrote it, unless that is relative to another folder now.
+    const std::string& base = stage.origin(key).base;
+    return base.empty() ? *value : config::absolute_path(*value, base);
   }
   return {};
 }
@@ -252,6 +254,8 @@ Outcome run_stages(const Workspace& workspace, bool fresh, const OnStage& on_sta
   if (all.moved_aside())
     workspace.log.info(fmt::format("the old run was moved aside to {}", all.moved_aside()->string()));
   return in_folder(all, workspace.log, [&] {
+    if (workspace.processes.is_first() && !config.is_of_one_stage())
+      all.write_file("config.toml", config::stored_config(config, config.to_toml(true), all.path()));
     for (const config::Config& stage : stages_of(config)) {
       const std::string& name = stage.get_string("stage.name");
       const std::string& kind = stage.get_string("stage.kind");

@@ -48,15 +48,17 @@ void require_checkpoints(const RunFolder& folder) {
 }
 
 // `then`, `now`: lines that begin with kWeights, or empty: the task's own values.
-void warn_of_other_origin(const Session& session, const RunFolder& folder, std::string_view then,
-                          std::string_view now) {
-  const auto name = [](std::string_view line) {
+void warn_if_of_other_origin(const Session& session, const RunFolder& folder, const std::string& then,
+                             const std::string& now) {
+  const auto name = [](const std::string& line) {
     return line.size() > kWeights.size() ? line.substr(kWeights.size(), line.size() - kWeights.size() - 1)
-                                         : "fresh weights";
+                                         : std::string();
   };
+  if (same_weights(name(then), name(now), session.config().paths_from())) return;
+  const auto told = [](const std::string& weights) { return weights.empty() ? "fresh weights" : weights; };
   session.log().warning(fmt::format(
       "{} began from {}, and now that would be {}: train it again with --fresh{}", folder.path().string(),
-      name(then), name(now), session.config().has_stages() ? " and --stage" : ""));
+      told(name(then)), told(name(now)), session.config().has_stages() ? " and --stage" : ""));
 }
 
 // True if a finished run of the same options lies in the folder. That it began from weights which have
@@ -78,7 +80,7 @@ bool already_finished(const RunFolder& folder, const Session& session, const std
     session.log().warning(fmt::format("its checkpoints are gone from {}", folder.checkpoints().string()));
   const std::string then = finished->substr(mark),
                     now = weights.empty() ? "" : fmt::format("{}{}\n", kWeights, checkpoint_of(weights));
-  if (then != now) warn_of_other_origin(session, folder, then, now);
+  warn_if_of_other_origin(session, folder, then, now);
   return true;
 }
 
@@ -118,7 +120,7 @@ Outcome train_stage(const Workspace& workspace, RunFolder& folder, const config:
             weights.empty() ? "" : fmt::format("{}{}\n", kWeights, checkpoint_of(weights));
         Origin origin = find_common_origin(session, folder, weights);
         if (const auto then = folder.read_file(kOrigin); origin.resumed && then) {
-          if (*then != began_from) warn_of_other_origin(session, folder, *then, began_from);
+          warn_if_of_other_origin(session, folder, *then, began_from);
           began_from = *then;
         }
         if (processes.stopped([&] { session.open_task(origin.checkpoint()); }))

@@ -1,0 +1,87 @@
+// The configuration that a run keeps in its folder, and what its paths are relative to.
+#include <filesystem>
+
+#include "core/config/settings.hpp"
+#include "core/config/sources.hpp"
+
+namespace pipeline::config {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kFile = "config.toml";
+
+fs::path normal(const fs::path& path) {
+  const fs::path full = fs::absolute(path).lexically_normal();
+  return full.has_filename() ? full : full.parent_path();
+}
+
+void mark(Table& table, const std::string& base) {
+  for (auto& [key, entry] : table.entries) {
+    entry.origin.base = base;
+    entry.origin.kept = true;
+  }
+}
+
+// `path` as seen from `start`, where it is below; whole elsewhere.
+std::string seen_from(const fs::path& start, const fs::path& path) {
+  const fs::path relative = path.lexically_relative(start);
+  return (relative.empty() || *relative.begin() == ".." ? path : relative).string();
+}
+
+}  // namespace
+
+std::string file_of_run(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return path;
+  const fs::path file = fs::path(path) / kFile;
+  if (fs::exists(file, error)) return file.string();
+  throw ConfigError(
+      path + ": is a folder without a " + kFile +
+      ": name a .toml file, or the folder of a run, or of a stage of it, that has begun to train");
+}
+
+std::string place_in_run(Document& document, const std::string& file, bool named_as_folder) {
+  const fs::path folder = normal(file).parent_path();
+  std::error_code error;
+  const bool lies_in_run = document.started_in && fs::exists(folder / ".lock", error);
+  if (!named_as_folder && !lies_in_run) return "";  // also a copy elsewhere
+  std::string base;
+  if (document.started_in && document.started_in->value.kind == Literal::Kind::kString)
+    base = normal(folder / document.started_in->value.text).string();
+  if (base == fs::current_path()) base.clear();
+  mark(document.root, base);
+  if (document.resolved_stage) mark(document.resolved_stage->table, base);
+  if (document.stages)
+    for (StageTable& stage : *document.stages) mark(stage.table, base);
+
+  fs::path run = folder;
+  if (document.resolved_stage) {
+    const auto& entries = document.resolved_stage->table.entries;
+    const auto stage = entries.find("name");
+    if (stage != entries.end() && stage->second.value.text != folder.filename())
+      throw ConfigError(file + ": is of the stage " + stage->second.value.text +
+                        ", so its folder must be called that, and lie in the folder of the run");
+    run = folder.parent_path();
+  }
+  const auto stored = document.root.entries.find("run.dir");
+  if (stored != document.root.entries.end() && normal(absolute_path(stored->second.value.text, base)) == run)
+    return base;
+  Entry here{Literal::of_string(seen_from(base.empty() ? fs::current_path() : fs::path(base), run)),
+             Origin{Origin::Kind::kFile, file, 0, 0, ""}};
+  here.origin.base = base;
+  document.root.entries.insert_or_assign("run.dir", std::move(here));
+  return base;
+}
+
+std::string stored_config(const Config& config, const std::string& resolved_toml,
+                          const fs::path& run_folder) {
+  const fs::path start = config.paths_from().empty() ? fs::current_path() : fs::path(config.paths_from());
+  const fs::path folder = normal(run_folder);
+  const bool is_below = fs::path(seen_from(start, folder)).is_relative();
+  const std::string started_in = (is_below ? start.lexically_relative(folder) : start).string();
+  return "started_in = " + to_toml(std::string_view(started_in)) +
+         "  # from this folder; paths are relative to it\n\n" + resolved_toml;
+}
+
+}  // namespace pipeline::config

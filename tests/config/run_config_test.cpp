@@ -1,0 +1,114 @@
+// What a run keeps as config.toml loads as that run again.
+#include <gtest/gtest.h>
+
+#include "tests/config/config_files.hpp"
+
+namespace pipeline::config {
+namespace {
+
+namespace fs = std::filesystem;
+using Strings = std::vector<std::string>;
+
+class RunConfig : public ConfigFiles {
+ protected:
+  // Of a run that was started here, with a path of its own.
+  void keep(const std::string& folder, const std::string& run_dir) {
+    const Config config = load_text(run_dir + "\n[task]\nplugin = 't'\n[plugins]\npaths = ['more']\n");
+    write(folder + "/config.toml", stored_config(config, config.to_toml(true), folder));
+  }
+  Config load_run(const std::string& file, Strings sets = {}) const {
+    return load({.file = file, .sets = std::move(sets), .stage = ""});
+  }
+  std::string here(const std::string& path) const { return folder_.path() / path; }
+};
+
+TEST_F(RunConfig, LoadsByTheNameOfItsFolder) {
+  for (const char* run_dir : {"run.dir = 'runs/x'", ""}) {
+    keep("runs/x", run_dir);
+    const Config config = load_run("runs/x/");
+    EXPECT_EQ(config.file(), "runs/x/config.toml");
+    EXPECT_EQ(config.find_path("run.dir"), here("runs/x"));
+    EXPECT_EQ(config.get_path_list("plugins.paths"), Strings{here("more")});
+    EXPECT_EQ(load_run("runs/x", {"run.dir=runs/other"}).find_path("run.dir"), here("runs/other"));
+  }
+}
+
+TEST_F(RunConfig, ItsPathsAreRelativeToWhereItWasStarted) {
+  keep("runs/x", "run.dir = 'runs/x'");
+  fs::create_directory("elsewhere");
+  fs::current_path("elsewhere");
+  const Config config = load_run("../runs/x", {"run.cache_dir=cache"});
+  EXPECT_EQ(config.find_path("run.dir"), here("runs/x"));
+  EXPECT_EQ(config.get_path_list("plugins.paths"), Strings{here("more")});
+  EXPECT_EQ(config.find_path("run.cache_dir"), here("elsewhere/cache")) << "of the command line, as ever";
+  // It may be kept again.
+  const std::string kept = stored_config(config, config.to_toml(true), "../runs/x");
+  EXPECT_EQ(kept.substr(0, kept.find('#')), "started_in = \"../..\"  ");
+  EXPECT_NE(kept.find("paths = [\"more\"]"), std::string::npos) << kept;
+  EXPECT_NE(kept.find("cache_dir = \"" + here("elsewhere/cache")), std::string::npos) << kept;
+  fs::current_path(here("runs/x"));
+  EXPECT_EQ(load_run(".").get_path_list("plugins.paths"), Strings{here("more")});
+}
+
+TEST_F(RunConfig, ADefaultThatWasKeptWasNotSet) {
+  keep("runs/x", "optimizer.lr = 0.5");
+  const Config config = load_run("runs/x");
+  EXPECT_TRUE(config.is_set("optimizer.lr"));
+  EXPECT_FALSE(config.is_set("optimizer.momentum"));
+  EXPECT_EQ(config.show("run.dir"), "\"runs/x\"");
+}
+
+TEST_F(RunConfig, TheFolderMayBeMoved) {
+  keep("a/runs/x", "run.dir = 'a/runs/x'");
+  fs::rename("a/runs/x", "a/runs/y");
+  EXPECT_EQ(load_run("a/runs/y").find_path("run.dir"), here("a/runs/y"));
+  EXPECT_EQ(load_run("a/runs/y").get_path_list("plugins.paths"), Strings{here("more")});
+}
+
+TEST_F(RunConfig, OutsideOfWhereItWasStartedThatIsKeptWhole) {
+  fs::create_directory("project");
+  fs::current_path("project");
+  keep("../scratch/x", "run.dir = '../scratch/x'");
+  fs::current_path("..");
+  EXPECT_EQ(load_run("scratch/x").get_path_list("plugins.paths"), Strings{here("project/more")});
+}
+
+TEST_F(RunConfig, ACopyIsAConfigurationLikeAnyOther) {
+  keep("runs/x", "run.dir = 'runs/x'");
+  fs::create_directory("configs");
+  fs::copy_file("runs/x/config.toml", "configs/copy.toml");
+  EXPECT_EQ(load_run("configs/copy.toml").find_path("run.dir"), here("runs/x"));
+  EXPECT_EQ(load_run("configs/copy.toml").get_path_list("plugins.paths"), Strings{here("more")});
+  write("runs/x/.lock", "");
+  fs::rename("runs/x", "runs/y");
+  EXPECT_EQ(load_run("runs/y/config.toml").find_path("run.dir"), here("runs/y"))
+      << "this one is the run's own";
+}
+
+TEST_F(RunConfig, OfOneStageIsInTheRunsFolder) {
+  const Config config = load_text("[task]\nplugin = 't'\n[[stage]]\nname = 'a'\n[[stage]]\nname = 'b'\n");
+  write("runs/x/config.toml", stored_config(config, config.to_toml(true), "runs/x"));
+  write("runs/x/b/config.toml", stored_config(config, config.for_stage("b").to_toml(true), "runs/x/b"));
+  const Config whole = load_run("runs/x"), one = load_run("runs/x/b");
+  EXPECT_EQ(whole.stage_names(), (Strings{"a", "b"}));
+  EXPECT_EQ(one.stage_names(), Strings{"b"});
+  EXPECT_EQ(whole.find_path("run.dir"), here("runs/x"));
+  EXPECT_EQ(one.find_path("run.dir"), here("runs/x"));
+  EXPECT_FALSE(whole.is_of_one_stage());
+  EXPECT_TRUE(one.is_of_one_stage());
+  fs::rename("runs/x/b", "runs/x/c");
+  EXPECT_EQ(
+      problems_of([&] { load_run("runs/x/c"); }),
+      "runs/x/c/config.toml: is of the stage b, so its folder must be called that, and lie in the folder "
+      "of the run");
+}
+
+TEST_F(RunConfig, AFolderThatIsNoRunIsNamed) {
+  fs::create_directory("configs");
+  EXPECT_EQ(problems_of([&] { load_run("configs"); }),
+            "configs: is a folder without a config.toml: name a .toml file, or the folder of a run, or of a "
+            "stage of it, that has begun to train");
+}
+
+}  // namespace
+}  // namespace pipeline::config
