@@ -32,7 +32,7 @@ struct Line {
 void note(const CLI::Option& option, const std::string& value, Line& line) {
   const std::string& name = option.get_single_name();
   if (name == "FILE" || (name == "RUN" && value.ends_with(".toml"))) line.args.file = value;
-  if (name == "set") line.args.sets.push_back(value);
+  if (name == "set" || name == "change") line.args.sets.push_back(value);
   if (name == "stage") line.args.stage = value;
   if (name == "plugin-path") line.args.plugin_paths.push_back(value);
 }

@@ -271,7 +271,8 @@ void add_list(CLI::App& app, Action& action, const char* name, const char* help,
   verb->footer(
       "States: running; finished; stopped by a signal, after it was saved; cut off: failed or killed, the "
       "same\n"
-      "command continues from the last checkpoint; begun: no step was done yet.");
+      "command continues from the last checkpoint; diverged: diverged.txt in its folder says how; begun: no "
+      "step was done yet.");
   when_chosen(*verb, action, [=] {
     fmt::print("{}", list_of(*folder));
     return kDone;

@@ -32,7 +32,7 @@ inline void when_chosen(CLI::App& verb, Action& action, Action work) {
 // The arguments of verbs that work on a configuration.
 struct ConfigArgs {
   std::string file;
-  std::vector<std::string> sets;
+  std::vector<std::string> sets, changes;
   std::string stage;
   std::vector<std::string> plugin_paths;
   launch::LaunchFlags launch;

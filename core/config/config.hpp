@@ -28,7 +28,8 @@ struct KnownPlugins {
 struct LoadArgs {
   std::string file;               // as the user wrote it; empty: only `sets` and defaults
   std::vector<std::string> sets;  // arguments of --set: "train.max_steps=20", "stage.sft.optimizer.lr=1e-5"
-  std::string stage;              // argument of --stage; empty: all stages
+  std::vector<std::string> changes;  // the same of --change, which come last
+  std::string stage;                 // argument of --stage; empty: all stages
   // Called only if the core's own keys are wrong, so that problems with the plugins' keys are reported
   // together with them. `paths`: the configuration's plugins.paths.
   std::function<KnownPlugins(const std::vector<std::string>& paths)> find_plugins;
@@ -46,6 +47,7 @@ struct Row {
   std::string value;  // TOML source; empty: not given, and no default
   Origin origin;
   bool may_change;  // when a run is continued
+  bool by_name;     // so long as --change names it
 };
 
 // A configuration: the core's own options, checked, and the plugins' tables, which plugin() checks against
@@ -66,6 +68,9 @@ class Config : public Settings {
 
   // The same with what was found for an integer that is "auto".
   Config with_found(std::string_view key, int64_t value) const;
+  // The same with a value that an earlier launch was given with --change: TOML source, empty: none. `when`:
+  // "after step 40".
+  Config with_changed(std::string_view key, const std::string& value, const std::string& when) const;
 
   // Checks `table` ("task", "strategy", "backend") against `options`. Throws ConfigError with all problems.
   pl_config plugin(std::string_view table, std::span<const pl_option> options,
@@ -100,17 +105,22 @@ struct Difference {
   bool may_change;  // it cannot change the result, or is meant to be changed (length of training, devices,
                     // ...)
   bool with_its_plugin;  // it came or went with a strategy or backend; a run may continue under another
+  bool by_name;          // may change so long as --change names it,
+  bool named;            // which it does
 };
 
 // Compares the resolved config stored by a run (Config::to_toml of its stage) with the one in force.
 std::vector<Difference> differences(std::string_view stored_toml, const Config& now,
                                     std::span<const PluginConfig* const> plugins = {});
 
+// Whether two TOML sources are the same value; 1 and 1.0 are.
+bool same_value(const std::string& a, const std::string& b);
+
 // The values in a resolved configuration that was stored, as TOML source, by key.
 std::map<std::string, std::string> stored_values(std::string_view stored_toml);
 
-// Throws ConfigError if keys that must not change have changed, with both values of each; returns the
-// allowed differences. `where` names the stored config: "runs/x/checkpoints/step-200".
+// Throws ConfigError if keys have changed that must not, or that --change does not name, with both values of
+// each; returns the allowed differences. `where` names the stored config: "runs/x/checkpoints/step-200".
 std::vector<Difference> require_resumable(std::string_view stored_toml, std::string_view where,
                                           const Config& now,
                                           std::span<const PluginConfig* const> plugins = {});
