@@ -116,6 +116,7 @@ std::string describe_data(const nlohmann::json& identity) {
 Checkpointer::Checkpointer(Session& session, const RunFolder& folder)
     : session_(session),
       log_(session.log()),
+      folder_(folder),
       store_(store_options(session, folder)),
       group_(group_of(session.processes())),
       writer_(store_, group_),
@@ -142,6 +143,16 @@ bool Checkpointer::continue_changed(const checkpoint::Checkpoint& from) {
   }
   require_same_numbers(from);
   return changes_.size() > contents.changes.size();
+}
+
+void Checkpointer::write_changes() const {
+  constexpr const char* kFile = "changes.json";
+  if (changes_.empty() && !folder_.read_file(kFile)) return;
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  for (const checkpoint::Change& change : changes_)
+    json.push_back(
+        {{"step", change.step}, {"key", change.key}, {"before", change.before}, {"now", change.now}});
+  folder_.write_file(kFile, json.dump(1) + "\n");
 }
 
 void Checkpointer::require_same_numbers(const checkpoint::Checkpoint& from) const {
@@ -216,6 +227,24 @@ bool Checkpointer::saved(uint64_t step, bool with_metric) const {
   return saved_step_ == step && (saved_metric_ || !with_metric);
 }
 
+std::vector<std::string> Checkpointer::ruined_on_any_rank(const checkpoint::PieceSource& pieces) const {
+  std::set<std::string> names;
+  for (const nlohmann::json& rank : session_.processes().exchange(
+           "ruined", ruined(pieces, parameters_with(session_.task(), PL_PARAMETER_TRAINABLE))))
+    for (const nlohmann::json& name : rank) names.insert(name);
+  return {names.begin(), names.end()};
+}
+
+void Checkpointer::require_finite(const std::string& weights) const {
+  const plugins::Snapshot snapshot(session_.strategy().snapshot(PL_SNAPSHOT_VIEW));
+  const std::vector<std::string> names =
+      ruined_on_any_rank([&](const checkpoint::PieceVisitor& visit) { snapshot.pieces(visit); });
+  if (!names.empty())
+    throw Error(PL_ERROR_CONFIG, fmt::format("{}: has values that are not finite, so nothing can be learnt: "
+                                             "{}: begin from other weights",
+                                             weights, observe::listed(names)));
+}
+
 std::vector<std::string> Checkpointer::save(const TrainState& state,
                                             const std::optional<checkpoint::Metric>& metric, bool wait) {
   nlohmann::json identity = numeric_identity(session_);
@@ -235,13 +264,8 @@ std::vector<std::string> Checkpointer::save(const TrainState& state,
   checkpoint::PieceSource pieces = [snapshot](const checkpoint::PieceVisitor& visit) {
     snapshot->pieces(visit);
   };
-  if (wait) {
-    std::set<std::string> names;
-    for (const nlohmann::json& rank : session_.processes().exchange(
-             "ruined", ruined(pieces, parameters_with(session_.task(), PL_PARAMETER_TRAINABLE))))
-      for (const nlohmann::json& name : rank) names.insert(name);
-    if (!names.empty()) return {names.begin(), names.end()};
-  }
+  if (wait)
+    if (std::vector<std::string> names = ruined_on_any_rank(pieces); !names.empty()) return names;
   continue_from(state.step, metric.has_value());
   guarded(wait, [&] {
     if (session_.run_info().rank == 0) pieces = with_extra_state(session_.task(), std::move(pieces));

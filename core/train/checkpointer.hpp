@@ -23,8 +23,11 @@ class Checkpointer {
   // mode another micro-batch, number of threads, device, precision or library. What --change names is added
   // to the changes of that run. False: there is nothing new among them.
   bool continue_changed(const checkpoint::Checkpoint& from);
-  // What was changed on the way, in this launch and before.
-  const std::vector<checkpoint::Change>& changes() const { return changes_; }
+  // Into changes.json, for people: what was changed on the way, in this launch and before.
+  void write_changes() const;
+
+  // Throws where weights that are to be trained are not finite. `weights`: which ones, for people.
+  void require_finite(const std::string& weights) const;
 
   bool due(uint64_t step) const;
   // Writes what the strategy holds after state.step steps; in the background unless `wait`. A full disk is an
@@ -44,6 +47,7 @@ class Checkpointer {
   void continue_from(uint64_t step, bool has_metric);
 
  private:
+  std::vector<std::string> ruined_on_any_rank(const checkpoint::PieceSource& pieces) const;
   void require_same_numbers(const checkpoint::Checkpoint& from) const;
   void tell(const std::optional<checkpoint::Saved>& saved);
   template <class Function>
@@ -51,6 +55,7 @@ class Checkpointer {
 
   Session& session_;
   observe::Log& log_;
+  const RunFolder& folder_;
   checkpoint::Store store_;
   checkpoint::Group group_;
   checkpoint::BackgroundWriter writer_;

@@ -9,10 +9,16 @@
 
 namespace pipeline::train {
 
+bool Health::is_sound(double loss) const {
+  constexpr double kMost = 10;  // times the first one, or 1, as that may be next to nothing
+  return std::abs(loss) <= kMost * std::max(1.0, std::abs(first_loss_.value_or(0)));
+}
+
 void Health::add_step(uint64_t step, double loss, bool updated) {
   step_ = step;
   if (std::isfinite(loss)) {
-    sound_ = std::max(sound_, step - 1);
+    if (!first_loss_) first_loss_ = loss;
+    if (is_sound(loss)) sound_ = std::max(sound_, step - 1);
     last_finite_loss_ = Loss{step, loss};
   }
   if (updated) {
@@ -22,14 +28,15 @@ void Health::add_step(uint64_t step, double loss, bool updated) {
   }
 }
 
-void Health::add_evaluation(uint64_t step, std::string problem) {
+void Health::add_evaluation(uint64_t step, double loss, std::string problem) {
   bad_evaluation_ = std::move(problem);
-  if (bad_evaluation_.empty()) sound_ = std::max(sound_, step);
+  if (bad_evaluation_.empty() && is_sound(loss)) sound_ = std::max(sound_, step);
 }
 
 nlohmann::json Health::state() const {
   nlohmann::json json{{"step", step_}, {"updated", updated_}, {"sound", sound_}};
   if (!bad_evaluation_.empty()) json["bad_evaluation"] = bad_evaluation_;
+  if (first_loss_) json["first_loss"] = *first_loss_;
   if (last_finite_loss_)
     json["last_finite_loss"] = {{"step", last_finite_loss_->step}, {"value", last_finite_loss_->value}};
   return json;
@@ -40,6 +47,7 @@ void Health::load_state(const nlohmann::json& state) {
   updated_ = state.at("updated").get<uint64_t>();
   sound_ = state.at("sound").get<uint64_t>();
   bad_evaluation_ = state.value("bad_evaluation", "");
+  if (state.contains("first_loss")) first_loss_ = state["first_loss"].get<double>();
   if (state.contains("last_finite_loss")) {
     const nlohmann::json& loss = state["last_finite_loss"];
     last_finite_loss_ = Loss{loss.at("step").get<uint64_t>(), loss.at("value").get<double>()};
@@ -78,7 +86,7 @@ std::string describe(const Divergence& divergence, const config::Config& config,
   std::string text = fmt::format("the run has diverged: {}", fmt::join(signs, "; "));
   const auto& loss = health.last_finite_loss();
   text += "\n  last finite loss: " +
-          (loss ? fmt::format("{:.4f}, in step {}", loss->value, loss->step) : std::string("none"));
+          (loss ? fmt::format("{:.6g}, in step {}", loss->value, loss->step) : std::string("none"));
   text += "\n  last good checkpoint: " + (divergence.last_good.empty() ? "none" : divergence.last_good);
   if (!divergence.set_aside.empty())
     text += fmt::format("\n  set aside, not to be gone on from: {}", fmt::join(divergence.set_aside, ", "));

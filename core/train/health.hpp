@@ -15,7 +15,8 @@
 namespace pipeline::train {
 
 // Of the steps whose reports have been collected. A gradient can be finite and its update still ruin the
-// weights: that shows in the first loss that is made with them, one step later.
+// weights: that shows in the first loss that is made with them, one step later. That may be finite, too,
+// before the gradient no longer is: so a loss far above the first one of the run tells nothing good either.
 class Health {
  public:
   // Of a run that goes on after `step` updates, of which no more is known.
@@ -24,13 +25,13 @@ class Health {
   // `updated`: the gradient was finite, so that there was an update.
   void add_step(uint64_t step, double loss, bool updated);
   // `problem`: what of it was not finite, for people; empty: nothing.
-  void add_evaluation(uint64_t step, std::string problem);
+  void add_evaluation(uint64_t step, double loss, std::string problem);
 
   // Updates that were skipped in a row, up to the last step.
   uint64_t skipped() const { return step_ - updated_; }
   uint64_t first_skipped() const { return updated_ + 1; }
-  // The newest step after which the weights are known to give a finite loss; before the updates that were
-  // skipped at the end.
+  // The newest step after which the weights are known to be good; before the updates that were skipped at the
+  // end.
   uint64_t sound() const { return sound_; }
   uint64_t sound_before_skips() const { return std::min(sound_, updated_); }
   // Are the weights still those that were sound before updates were skipped?
@@ -54,9 +55,12 @@ class Health {
   void load_state(const nlohmann::json& state);
 
  private:
+  bool is_sound(double loss) const;
+
   uint64_t step_, updated_;  // the last one, and the last one with an update
   uint64_t sound_ = 0;
   std::string bad_evaluation_;  // the last one, if it was
+  std::optional<double> first_loss_;
   std::optional<Loss> last_finite_loss_;
 };
 

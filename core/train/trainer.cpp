@@ -96,6 +96,7 @@ void Trainer::start(const Origin& origin) {
     weights = load_weights(session_, origin);
   }
   session_.bind();
+  checkpointer_.require_finite(weights);
   check_evaluation();  // before anything says that the run has begun
   announce_training(session_, schedule_, sampler_.steps_per_epoch(), weights);
   if (const auto steps = profiled_steps(config_))
@@ -107,6 +108,7 @@ void Trainer::start(const Origin& origin) {
   folder_.unmark_diverged();
   folder_.write_file("config.toml", session_.resolved_toml());
   folder_.write_file("model.json", model_json(session_));
+  checkpointer_.write_changes();
   reporter_ =
       std::make_unique<Reporter>(log_, *records_,
                                  Reporter::Options{.total_steps = total_steps_,
@@ -458,9 +460,6 @@ void Trainer::summarize(bool finished) {
   summary["steps"] = state_.step;
   summary["seconds"] = elapsed();
   summary["ranks"] = ranks;
-  for (const checkpoint::Change& change : checkpointer_.changes())
-    summary["changes"].push_back(
-        {{"step", change.step}, {"key", change.key}, {"before", change.before}, {"now", change.now}});
   folder_.write_file("summary.json", summary.dump(1) + "\n");
   const ProcessGroup::Busy busy(processes_);
   records_->finish(!finished);

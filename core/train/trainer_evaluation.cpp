@@ -53,8 +53,9 @@ bool Trainer::evaluate_now() {
                         fmt::format("this evaluation has no such figure; it has {}", names));
   }
   const std::string problem = not_finite(*result, name);
+  const Figure* loss = result->find("loss");
   state_.health.add_evaluation(
-      state_.step,
+      state_.step, loss ? loss->value : figure->value,
       problem.empty() ? "" : fmt::format("the evaluation after step {} gave {}", state_.step, problem));
   // Other figures can look good where the loss is NaN.
   metric_ = checkpoint::Metric{name, problem.empty() ? figure->value : std::nan(""),
