@@ -16,7 +16,7 @@ void Trainer::end_if_skipping() {
     end_badly({fmt::format("train.max_nonfinite_steps = {} ends the run here", most)});
 }
 
-// Weights that are not known to be ruined were trained at some cost.
+// What is not known to be ruined is saved first: it was trained at some cost.
 void Trainer::end_badly(std::vector<std::string> signs) {
   collect_all();
   if (state_.health.skipped() == 0 || state_.health.skips_on_sound_weights())

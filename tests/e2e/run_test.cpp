@@ -289,6 +289,17 @@ TEST_F(Run, ADivergedRunFailsAndKeepsItsLastGoodCheckpoint) {
   EXPECT_THAT(bounded.err, HasSubstr("start over with --fresh and a lower optimizer.lr (it was 1e+30)"));
 }
 
+// By the last update, so that no loss tells.
+TEST_F(Run, WeightsThatAreNotFiniteAreNotSaved) {
+  const Result result =
+      run({"--set", "optimizer.lr=1e40", "--set", "train.clip_grad_norm=0", "--set", "train.max_steps=1",
+           "--set", "evaluate.at_end=false", "--set", "schedule.kind=constant"});
+  EXPECT_EQ(result.code, 1) << result.out;
+  EXPECT_THAT(result.err, HasSubstr("the run has diverged: after step 1 weights are not finite: "));
+  EXPECT_THAT(result.err, HasSubstr("last good checkpoint: none\n"));
+  EXPECT_TRUE(checkpoints("run").empty());
+}
+
 TEST_F(Run, AStageAfterADivergedOneDoesNotBegin) {
   write_text(path("train.toml"), std::string(kConfig) + R"(
 [[stage]]

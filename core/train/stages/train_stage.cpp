@@ -70,12 +70,15 @@ bool already_finished(const RunFolder& folder, const Session& session, const std
   if (finished->substr(0, mark) != length_of(session.config())) return false;
   const auto stored = folder.read_file("config.toml");
   if (!stored) return false;
-  config::require_resumable(*stored, (folder.path() / "config.toml").string(), session.config(),
-                            session.plugin_configs());
+  const auto changed = config::require_resumable(*stored, (folder.path() / "config.toml").string(),
+                                                 session.config(), session.plugin_configs());
   session.log().info(
       fmt::format("{} is already finished: nothing to do (--fresh starts over; a larger train.max_steps, "
                   "train.max_epochs or train.max_seconds, whichever ended it, continues)",
                   folder.path().string()));
+  for (const config::Difference& d : changed)
+    if (d.named)
+      session.log().warning(fmt::format("--change {}={} has no effect: no step is left to do", d.key, d.now));
   if (!has_checkpoints(folder))
     session.log().warning(fmt::format("its checkpoints are gone from {}", folder.checkpoints().string()));
   const std::string then = finished->substr(mark),
