@@ -147,6 +147,25 @@ std::vector<std::string> parse_droppable(const Object& root, const Json& json) {
   return names;
 }
 
+Json changes_json(const std::vector<Change>& changes) {
+  Json json = Json::array();
+  for (const Change& change : changes)
+    json.push_back(
+        {{"step", change.step}, {"key", change.key}, {"before", change.before}, {"now", change.now}});
+  return json;
+}
+
+// Only where there are any.
+std::vector<Change> parse_changes(const Object& root, const Json& json, const std::string& path) {
+  std::vector<Change> changes;
+  if (!json.contains("changes")) return changes;
+  for (const Json& entry : root.list("changes")) {
+    const Object object(entry, path + ": an entry of \"changes\"");
+    changes.push_back({object.count("step"), object.text("key"), object.text("before"), object.text("now")});
+  }
+  return changes;
+}
+
 StoredFile parse_file(const Json& json, const std::string& path) {
   const Object object(json, path + ": an entry of \"files\"");
   const std::optional<uint32_t> crc = from_hex(object.text("crc32c"));
@@ -172,9 +191,13 @@ Manifest parse(std::string_view text, const std::string& path) {
     corrupt(path + ": is damaged: its checksum says " + root.text("checksum") + ", its content has " +
             actual);
   Manifest manifest;
-  manifest.contents = {root.count("step"),       root.object("train_state").dump(),
-                       root.text("config"),      root.object("identity").dump(),
-                       parse_metric(root, path), parse_droppable(root, json)};
+  manifest.contents = {root.count("step"),
+                       root.object("train_state").dump(),
+                       root.text("config"),
+                       root.object("identity").dump(),
+                       parse_metric(root, path),
+                       parse_droppable(root, json),
+                       parse_changes(root, json, path)};
   manifest.world_size = static_cast<int>(root.count("world_size"));
   for (const Json& file : root.list("files")) manifest.files.push_back(parse_file(file, path));
   for (const Json& tensor : root.list("tensors"))
@@ -202,6 +225,7 @@ std::string format_manifest(const Manifest& manifest, const std::string& path) {
     }
     for (const Tensor& tensor : manifest.tensors) json["tensors"].push_back(tensor_json(tensor));
     if (!contents.droppable.empty()) json["droppable"] = contents.droppable;
+    if (!contents.changes.empty()) json["changes"] = changes_json(contents.changes);
     json["checksum"] = checksum_of(json);
     return json.dump(1) + "\n";
   } catch (const strict_json::Error& error) {

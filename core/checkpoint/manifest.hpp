@@ -21,6 +21,13 @@ struct Metric {
   bool higher_is_better = false;
 };
 
+// What a user changed (run --change) after `step` updates. Values are TOML source; empty: none.
+struct Change {
+  uint64_t step = 0;
+  std::string key, before, now;
+  bool operator==(const Change&) const = default;
+};
+
 // What a checkpoint holds besides its tensors. The JSON texts are objects that only the core understands.
 struct Contents {
   uint64_t step = 0;  // optimizer steps done; names the folder
@@ -29,6 +36,7 @@ struct Contents {
   std::string identity_json = "{}";
   std::optional<Metric> metric;
   std::vector<std::string> droppable;  // parameters that a later stage may leave out
+  std::vector<Change> changes;         // of the run so far, in order
 };
 
 // A PieceSource calls the visitor once per piece, always in the same order. The source is called twice,

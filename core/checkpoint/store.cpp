@@ -15,6 +15,7 @@ namespace {
 constexpr std::string_view kStep = "step-";
 constexpr std::string_view kTemporary = ".tmp-";
 constexpr std::string_view kReplaced = ".old-";
+constexpr std::string_view kSetAside = "diverged-";
 
 const Found* best_of(const std::vector<Found>& newest_first) {
   const Found* best = nullptr;
@@ -28,6 +29,11 @@ const Found* best_of(const std::vector<Found>& newest_first) {
     if (a.name == b.name && (b.higher_is_better ? a.value >= b.value : a.value <= b.value)) best = &found;
   }
   return best;
+}
+
+const Found* newest_up_to(uint64_t step, const std::vector<Found>& newest_first) {
+  const auto found = std::ranges::find_if(newest_first, [&](const Found& f) { return f.step <= step; });
+  return found == newest_first.end() ? nullptr : &*found;
 }
 
 // Opens and verifies; one that is damaged is added to `rejected`.
@@ -66,8 +72,10 @@ Scan Store::scan() const {
     const std::optional<uint64_t> step = step_of(name);
     if (!step) {
       const bool ours = name.starts_with(kTemporary) || name.starts_with(kReplaced);
-      scan.rejected.push_back({name, ours
-                                         ? "is being written or was left by a killed run"
+      const bool set_aside = name.starts_with(kSetAside) && step_of(name.substr(kSetAside.size()));
+      scan.rejected.push_back({name, ours ? "is being written or was left by a killed run"
+                                     : set_aside
+                                         ? "was set aside when the run diverged"
                                          : "is not a checkpoint: its name is not of the form step-00000123"});
       continue;
     }
@@ -129,9 +137,11 @@ std::vector<std::string> Store::prune(uint64_t step) {
   if (options_.keep == 0) return removed;
   const Scan found = scan();
   const Found* best = options_.keep_best ? best_of(found.checkpoints) : nullptr;
+  const Found* sound = newest_up_to(std::min(sound_, step), found.checkpoints);
   uint64_t seen = 0;
   for (const Found& candidate : found.checkpoints) {
-    if (candidate.step > step || seen++ < options_.keep || &candidate == best) continue;
+    if (candidate.step > step || seen++ < options_.keep || &candidate == best || &candidate == sound)
+      continue;
     // Renamed first: a run that is killed in between leaves no checkpoint with missing files.
     const std::string doomed = temporary_path_of(candidate.step);
     file_system_.rename(candidate.path, doomed);
@@ -139,6 +149,28 @@ std::vector<std::string> Store::prune(uint64_t step) {
     removed.push_back(folder_name(candidate.step));
   }
   return removed;
+}
+
+std::optional<Found> Store::newest_sound() const {
+  const Scan found = scan();
+  const Found* sound = newest_up_to(sound_, found.checkpoints);
+  return sound ? std::optional(*sound) : std::nullopt;
+}
+
+std::vector<std::string> Store::set_aside(uint64_t step) {
+  std::vector<std::string> names;
+  const Scan found = scan();
+  const Found* sound = newest_up_to(sound_, found.checkpoints);
+  if (!sound) return names;
+  for (const Found& candidate : found.checkpoints) {
+    if (candidate.step <= sound->step || candidate.step > step) continue;
+    const std::string name = std::string(kSetAside) + folder_name(candidate.step);
+    file_system_.remove(options_.folder + "/" + name);  // of an earlier attempt
+    file_system_.rename(candidate.path, options_.folder + "/" + name);
+    names.push_back(name);
+  }
+  if (!names.empty()) file_system_.sync_folder(options_.folder);
+  return names;
 }
 
 std::string Store::path_of(uint64_t step) const { return options_.folder + "/" + folder_name(step); }

@@ -48,9 +48,19 @@ class Store {
   // to be replaced. Returns what it did, one line each. Rank 0 calls it before anything is read or written.
   std::vector<std::string> recover();
 
-  // Removes checkpoints up to `step` that are neither among the newest `keep` nor the best. Damaged and
-  // foreign entries, and checkpoints beyond `step`, are left alone. Returns the names of those removed.
+  // Removes checkpoints up to `step` that are neither among the newest `keep`, nor the best, nor the newest
+  // sound one. Damaged and foreign entries, and checkpoints beyond `step`, are left alone. Returns the names
+  // of those removed.
   std::vector<std::string> prune(uint64_t step);
+
+  // Checkpoints up to `step` are known to be good: those after it may have been ruined by the last update.
+  // Not while a checkpoint is written.
+  void set_sound(uint64_t step) { sound_ = step; }
+  // The newest that is known to be good.
+  std::optional<Found> newest_sound() const;
+  // Renames the checkpoints after the newest sound one, up to `step`, so that nothing goes on from them; none
+  // where no other is left. Returns their new names.
+  std::vector<std::string> set_aside(uint64_t step);
 
   std::string path_of(uint64_t step) const;            // step-00000123
   std::string temporary_path_of(uint64_t step) const;  // being written or being removed
@@ -59,6 +69,7 @@ class Store {
  private:
   StoreOptions options_;
   FileSystem& file_system_;
+  uint64_t sound_ = 0;
 };
 
 // "step-00000123" and back; nothing for any other name.

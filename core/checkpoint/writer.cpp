@@ -1,8 +1,10 @@
 #include "core/checkpoint/writer.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <functional>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <utility>
@@ -157,14 +159,17 @@ class Transaction {
 Saved write(Store& store, const Contents& contents, const PieceSource& pieces, const Group& group) {
   const auto start = std::chrono::steady_clock::now();
   Saved saved{contents.step, store.path_of(contents.step), 0, 0, {}, {}};
-  saved.bytes = Transaction(store, contents, group).run(pieces);
-  if (group.rank == 0) {
+  const auto prune = [&] {
+    if (group.rank != 0) return;
     try {
-      saved.pruned = store.prune(contents.step);
+      std::ranges::move(store.prune(contents.step), std::back_inserter(saved.pruned));
     } catch (const Error& error) {
       saved.prune_problem = error.what();
     }
-  }
+  };
+  prune();  // what was kept until the last one proved sound makes room
+  saved.bytes = Transaction(store, contents, group).run(pieces);
+  prune();
   saved.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return saved;
 }

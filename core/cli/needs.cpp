@@ -35,9 +35,10 @@ void add(const config::Config& config, bool alone, Targets& targets) {
 void add_command(const std::string& verb, const CommandLine& line, const std::vector<std::string>& words,
                  Targets& targets) {
   const config::Config config = line.args.load();
-  const bool several = verb == "plan" || verb == "compare" || std::ranges::any_of(words, [](const auto& word) {
-    return word.starts_with("--node") || word.starts_with("--master");
-  });
+  const bool several =
+      verb == "plan" || verb == "compare" || std::ranges::any_of(words, [](const auto& word) {
+        return word.starts_with("--node") || word.starts_with("--master");
+      });
   const bool alone = !several && planned_world(line.args, config).size == 1;
   for (const config::Config& stage : train::stages_of(config)) add(stage, alone, targets);
 }

@@ -298,8 +298,8 @@ void add_list(CLI::App& app, Action& action, const char* name, const char* help,
   verb->footer(
       "States: running; finished; stopped by a signal, after it was saved; cut off: failed or killed, the "
       "same\n"
-      "command continues from the last checkpoint; begun: no step was done yet; unreadable: its records are "
-      "damaged,\nand what is wrong is said below the list.");
+      "command continues from the last checkpoint; diverged: diverged.txt in its folder says how; begun: no "
+      "step\nwas done yet; unreadable: its records are damaged, and what is wrong is said below the list.");
   when_chosen(*verb, action, [=] { return list(*folder); });
 }
 

@@ -51,10 +51,17 @@ void add_run(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand("run", "Trains as configured, or continues an interrupted run");
   args->add_to(*verb);
   args->add_launch_to(*verb);
+  verb->add_option(
+          "--change", args->changes,
+          "as --set, and a continued run takes it from its next step on: learning rate, schedule, weight "
+          "decay and the like, marked + in pipeline explain; may be repeated")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
   verb->add_flag("--fresh", *fresh, "start over; the old run in run.dir is moved aside, not deleted");
   verb->footer(
       "Example:\n  pipeline run configs/summarization.toml --set train.max_steps=20 --set "
-      "run.dir=runs/try\n\n"
+      "run.dir=runs/try\n"
+      "  pipeline run configs/summarization.toml --change optimizer.lr=1e-4\n\n"
       "The same command continues the run. Ctrl-C saves a checkpoint and exits with code 75;\na second "
       "Ctrl-C exits at once.");
   when_chosen(*verb, action, [=] {

@@ -13,7 +13,7 @@
 namespace pipeline::cli {
 namespace {
 
-std::vector<std::string> options_of(const CLI::App& verb) {
+std::vector<std::string> option_names(const CLI::App& verb) {
   std::vector<std::string> names;
   for (const CLI::Option* option : verb.get_options())
     for (const std::string& name : option->get_lnames()) names.push_back(name);
@@ -56,7 +56,7 @@ std::string setting(std::string_view ours, const std::string& value) {
 std::string in_place_of(const std::string& name, const std::string& value, const CLI::App& verb) {
   constexpr std::string_view kSettings = "pipeline takes settings as ";
   const auto did_you_mean = [](const std::string& option) { return "did you mean --" + option + "?"; };
-  const std::vector<std::string> options = options_of(verb);
+  const std::vector<std::string> options = option_names(verb);
   if (const std::string same = same_option(name, options); !same.empty()) return did_you_mean(same);
   const std::string near = config::closest(name, options);
   if (!verb.get_option_no_throw("--set")) return near.empty() ? "" : did_you_mean(near);

@@ -59,7 +59,8 @@ config::Config ConfigArgs::load() const {
         },
         .owners = [registry](std::string_view table) { return registry->options_of_all(table); }};
   };
-  return config::load({.file = file, .sets = sets, .stage = stage, .find_plugins = find_plugins});
+  return config::load(
+      {.file = file, .sets = sets, .changes = changes, .stage = stage, .find_plugins = find_plugins});
 }
 
 plugins::Registry make_registry(const std::vector<std::string>& command_line,

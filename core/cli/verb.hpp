@@ -39,7 +39,7 @@ CLI::Validator at_least(double least, bool open = false);
 // The arguments of verbs that work on a configuration.
 struct ConfigArgs {
   std::string file;
-  std::vector<std::string> sets;
+  std::vector<std::string> sets, changes;
   std::string stage;
   std::vector<std::string> plugin_paths;
   launch::LaunchFlags launch;

@@ -151,6 +151,43 @@ void check_all(const Sources& sources, Problems& problems) {
   for (const auto& [name, table] : sources.stage_sets) check_layer(table, problems);
 }
 
+// What a continued run may not change, and why: for those who want to.
+std::string why_not(std::string_view key, uint32_t flags) {
+  if ((flags & PL_OPTION_MAY_CHANGE) || is_placement(key)) return "may change anyway: write --set";
+  if (key.starts_with("task."))
+    return "belongs to the data or the model that the run began with (what may change has a * in pipeline "
+           "explain, and takes --set)";
+  if (key.starts_with("loader.") || key == "train.global_batch" || key == "train.batch_per_device")
+    return "decides which samples each step sees, from the first one on";
+  if (key == "run.seed" || key == "run.reproducible") return "decides all numbers, from the first one on";
+  if (key == "optimizer.kind") return "decides what the optimizer has stored so far";
+  if (key == "train.precision" || key == "train.loss_scale")
+    return "decides how gradients are scaled, from the first step on";
+  return "decides with which weights the run began";
+}
+
+void check_changes(const Sources& sources, Problems& problems) {
+  const auto check = [&](const Table& table) {
+    for (const auto& [key, entry] : table.entries) {
+      if (entry.origin.kind != Origin::Kind::kChange) continue;
+      const auto options = core_options();
+      const auto known = std::ranges::find(options, key, [](const pl_option& o) { return view(o.key); });
+      const uint32_t flags = known == options.end() ? 0 : known->flags;
+      if ((flags & kChangesByName) || (known == options.end() && !is_for_plugin(key))) continue;
+      const std::string reason = why_not(key, flags);
+      problems.add(entry.origin,
+                   format_problem(entry.origin, key, shown(entry.value),
+                                  reason.starts_with("may")
+                                      ? reason
+                                      : "a continued run cannot change it: it " + reason +
+                                            ": begin another run from the weights of this one, with "
+                                            "train.init_from and another run.dir"));
+    }
+  };
+  check(sources.sets);
+  for (const auto& [name, table] : sources.stage_sets) check(table);
+}
+
 }  // namespace
 
 Config::Config(std::shared_ptr<const Sources> sources, std::string_view stage)
@@ -199,6 +236,16 @@ Config Config::with_found(std::string_view key, int64_t value) const {
   return found;
 }
 
+Config Config::with_changed(std::string_view key, const std::string& value, const std::string& when) const {
+  Config changed = *this;
+  Setting setting = this->setting(key);
+  const std::optional<Literal> literal = parse_value(value);
+  setting.value = literal ? check(setting.option, *literal).value : std::nullopt;
+  setting.origin = {Origin::Kind::kChanged, "", 0, 0, when};
+  changed.replace(std::move(setting));
+  return changed;
+}
+
 pl_config Config::plugin(std::string_view table, std::span<const pl_option> options, const FindOwners& owners,
                          std::span<const ModelOption> model) const {
   const std::string prefix = std::string(table) + '.';
@@ -214,6 +261,7 @@ Config load(const LoadArgs& args) {
   Problems problems;
   auto sources = std::make_shared<Sources>(read_sources(args, problems));
   check_all(*sources, problems);
+  check_changes(*sources, problems);
   if (!problems.empty() && args.find_plugins) check_plugins(*sources, args, problems);
   problems.throw_if_any();
   return Config(std::move(sources), "");
@@ -232,7 +280,8 @@ std::vector<Row> Config::rows(std::span<const PluginConfig* const> plugins) cons
       const std::string full = settings.prefix() + key;
       if (full.starts_with("stage.") && (stage_.empty() || !has_stages())) continue;
       const bool may_change = is_placement(full) || (setting.option.flags & PL_OPTION_MAY_CHANGE);
-      rows.push_back({full, settings.show(key), setting.origin, may_change});
+      const bool by_name = settings.prefix().empty() && (setting.option.flags & kChangesByName);
+      rows.push_back({full, settings.show(key), setting.origin, may_change, by_name});
       known.insert(full);
     }
   };
@@ -241,7 +290,7 @@ std::vector<Row> Config::rows(std::span<const PluginConfig* const> plugins) cons
   // Values of plugins whose schema was not given, as they were written.
   for (const auto& [key, entry] : sources_->merged(stage_).entries)
     if (!known.contains(key) && !key.starts_with("stage."))
-      rows.push_back({key, config::to_toml(entry.value), entry.origin, is_placement(key)});
+      rows.push_back({key, config::to_toml(entry.value), entry.origin, is_placement(key), false});
   return rows;
 }
 

@@ -30,7 +30,8 @@ struct LoadArgs {
   // As the user wrote it, also the folder of a run, which keeps its own; empty: only `sets` and defaults.
   std::string file;
   std::vector<std::string> sets;  // arguments of --set: "train.max_steps=20", "stage.sft.optimizer.lr=1e-5"
-  std::string stage;              // argument of --stage; empty: all stages
+  std::vector<std::string> changes;  // the same of --change, which come last
+  std::string stage;                 // argument of --stage; empty: all stages
   // Called only if the core's own keys are wrong, so that problems with the plugins' keys are reported
   // together with them. `paths`: the configuration's plugins.paths.
   std::function<KnownPlugins(const std::vector<std::string>& paths)> find_plugins;
@@ -48,6 +49,7 @@ struct Row {
   std::string value;  // TOML source; empty: not given, and no default
   Origin origin;
   bool may_change;  // when a run is continued
+  bool by_name;     // so long as --change names it
 };
 
 // What the model that a run's values come from says of an option.
@@ -77,6 +79,9 @@ class Config : public Settings {
 
   // The same with what was found for an integer that is "auto".
   Config with_found(std::string_view key, int64_t value) const;
+  // The same with a value that an earlier launch was given with --change: TOML source, empty: none. `when`:
+  // "after step 40".
+  Config with_changed(std::string_view key, const std::string& value, const std::string& when) const;
 
   // Checks `table` ("task", "strategy", "backend") against `options`. Throws ConfigError with all problems.
   // `model`: what is in force instead of the defaults.
@@ -121,6 +126,8 @@ struct Difference {
   bool may_change;  // it cannot change the result, or is meant to be changed (length of training, devices,
                     // ...)
   bool with_its_plugin;  // it came or went with a strategy or backend; a run may continue under another
+  bool by_name;          // may change so long as --change names it,
+  bool named;            // which it does
 };
 
 // Compares the resolved config stored by a run (Config::to_toml of its stage) with the one in force. `where`:
@@ -129,12 +136,15 @@ std::vector<Difference> differences(std::string_view stored_toml, const Config& 
                                     std::span<const PluginConfig* const> plugins = {},
                                     const std::string& where = "stored configuration");
 
+// Whether two TOML sources are the same value; 1 and 1.0 are.
+bool same_value(const std::string& a, const std::string& b);
+
 // The values in a resolved configuration that was stored, as TOML source, by key. `file`: for messages.
 std::map<std::string, std::string> stored_values(std::string_view stored_toml,
                                                  const std::string& file = "stored configuration");
 
-// Throws ConfigError if keys that must not change have changed, with both values of each; returns the
-// allowed differences. `where` names the stored config: "runs/x/checkpoints/step-200".
+// Throws ConfigError if keys have changed that must not, or that --change does not name, with both values of
+// each; returns the allowed differences. `where` names the stored config: "runs/x/checkpoints/step-200".
 std::vector<Difference> require_resumable(std::string_view stored_toml, std::string_view where,
                                           const Config& now,
                                           std::span<const PluginConfig* const> plugins = {});

@@ -8,7 +8,8 @@ namespace {
 constexpr pl_str str(std::string_view text) { return {text.data(), text.size()}; }
 
 // What is not common to all options: each is an option without a name, of which what is set is taken over.
-constexpr pl_option kMayChange{.flags = PL_OPTION_MAY_CHANGE}, kRequired{.flags = PL_OPTION_REQUIRED};
+constexpr pl_option kMayChange{.flags = PL_OPTION_MAY_CHANGE}, kRequired{.flags = PL_OPTION_REQUIRED},
+    kByName{.flags = kChangesByName};
 constexpr pl_option at_least(double value) { return {.flags = PL_OPTION_HAS_MINIMUM, .minimum = value}; }
 constexpr pl_option at_most(double value) { return {.flags = PL_OPTION_HAS_MAXIMUM, .maximum = value}; }
 constexpr pl_option above(double value) {
@@ -63,8 +64,8 @@ constexpr pl_str kFullDisk[] = {str("continue"), str("stop")};
 constexpr pl_str kLevels[] = {str("debug"), str("info"), str("warning"), str("error")};
 constexpr pl_str kConsoles[] = {str("auto"), str("plain"), str("off")};
 
-// May change when a run is continued: its length, what it reports and keeps, where it runs. Not: what decides
-// the result.
+// May change when a run is continued: its length, what it reports and keeps, where it runs. By name, with
+// --change: what decides the result from a step on. Not: what decides it from the beginning.
 constexpr pl_option kOptions[] = {
     option("run.name", kString, "", "name of the run; default: the file's name", kMayChange),
     option("run.dir", kPath, "", "run folder; default: runs/NAME", kMayChange),
@@ -83,28 +84,30 @@ constexpr pl_option kOptions[] = {
 
     option("optimizer.kind", kString, "\"adamw\"", "the update rule", one_of(kOptimizers)),
     option("optimizer.lr", kFloat, "3e-4", "learning rate after warm-up, for a batch of schedule.base_batch",
-           at_least(0)),
-    option("optimizer.beta1", kFloat, "0.9", "AdamW: decay of the first moment", at_least(0), below(1)),
-    option("optimizer.beta2", kFloat, "0.999", "AdamW: decay of the second moment", at_least(0), below(1)),
-    option("optimizer.epsilon", kFloat, "1e-8", "AdamW: added to the denominator", above(0)),
+           at_least(0), kByName),
+    option("optimizer.beta1", kFloat, "0.9", "AdamW: decay of the first moment", at_least(0), below(1),
+           kByName),
+    option("optimizer.beta2", kFloat, "0.999", "AdamW: decay of the second moment", at_least(0), below(1),
+           kByName),
+    option("optimizer.epsilon", kFloat, "1e-8", "AdamW: added to the denominator", above(0), kByName),
     option("optimizer.weight_decay", kFloat, "0.01",
            "weight decay: decoupled in AdamW, added to the gradient in SGD; the task selects the weights",
-           at_least(0)),
-    option("optimizer.momentum", kFloat, "0.9", "SGD: momentum", at_least(0), below(1)),
-    option("optimizer.nesterov", kBool, "false", "SGD: Nesterov momentum"),
+           at_least(0), kByName),
+    option("optimizer.momentum", kFloat, "0.9", "SGD: momentum", at_least(0), below(1), kByName),
+    option("optimizer.nesterov", kBool, "false", "SGD: Nesterov momentum", kByName),
 
     option("schedule.kind", kString, "\"cosine\"", "how the learning rate falls after warm-up",
-           one_of(kSchedules)),
+           one_of(kSchedules), kByName),
     option("schedule.warmup_steps", kInt, "0", "steps over which the learning rate rises from near zero",
-           in("steps"), at_least(0)),
+           in("steps"), at_least(0), kByName),
     option("schedule.min_lr_ratio", kFloat, "0.1", "final learning rate as a share of the peak", at_least(0),
-           at_most(1)),
+           at_most(1), kByName),
     option("schedule.lr_scaling", kString, "\"none\"",
            "how the learning rate scales with effective batch / base_batch; conservative means none",
-           one_of(kLrScalings)),
+           one_of(kLrScalings), kByName),
     option("schedule.base_batch", kInt, "",
-           "effective batch that optimizer.lr is meant for; needed by lr_scaling", in("samples"),
-           at_least(1)),
+           "effective batch that optimizer.lr is meant for; needed by lr_scaling", in("samples"), at_least(1),
+           kByName),
 
     option("loader.workers", kInt, "4", "threads that load batches ahead; 0: load between steps",
            in("threads"), at_least(0), at_most(256), kMayChange),
@@ -129,43 +132,46 @@ constexpr pl_option kOptions[] = {
     option("train.accumulation_steps", kInt, "", "instead of micro_batch: micro-batches per step and device",
            at_least(1), kMayChange),
     option("train.max_steps", kInt, "", "end after this many optimizer steps", in("steps"), at_least(1),
-           kMayChange),
+           kMayChange, kByName),
     option("train.max_epochs", kInt, "", "end after this many passes over the data", in("epochs"),
-           at_least(1), kMayChange),
+           at_least(1), kMayChange, kByName),
     option("train.max_seconds", kFloat, "", "end after this time, counting earlier parts of the run",
-           in("seconds"), above(0), kMayChange),
+           in("seconds"), above(0), kMayChange, kByName),
     option("train.precision", kString, "\"auto\"",
            "compute precision; auto: bf16 if the device has it, else fp16; fp32 on the CPU",
            one_of(kPrecisions)),
-    option("train.clip_grad_norm", kFloat, "1.0", "scale gradients down to this norm; 0: off", at_least(0)),
+    option("train.clip_grad_norm", kFloat, "1.0", "scale gradients down to this norm; 0: off", at_least(0),
+           kByName),
     option("train.activation_checkpointing", kBool, "false",
            "recompute activations in the backward pass: less memory", kMayChange),
     option("train.init_from", kString, "",
            "initial weights: a stage, a checkpoint, or a Hugging Face folder; \"\" unsets it"),
     option("train.max_nonfinite_steps", kInt, "10",
-           "stop after this many consecutive steps with non-finite gradients", in("steps"), at_least(1),
-           kMayChange),
+           "end the run after this many updates skipped in a row, as gradients were not finite", in("steps"),
+           at_least(1), kMayChange, kByName),
     option("train.loss_scale", kFloat, "65536", "fp16: initial loss scale", above(0)),
     option("train.loss_scale_interval", kInt, "2000", "fp16: finite steps before the loss scale doubles",
-           in("steps"), at_least(1)),
+           in("steps"), at_least(1), kByName),
 
     option("evaluate.every", kInt, "0", "evaluate on the val split during training; 0: never", in("steps"),
-           at_least(0), kMayChange),
-    option("evaluate.at_end", kBool, "true", "evaluate on the val split after the last step", kMayChange),
+           at_least(0), kMayChange, kByName),
+    option("evaluate.at_end", kBool, "true", "evaluate on the val split after the last step", kMayChange,
+           kByName),
     option("evaluate.split", kString, "\"test\"", "split used by full evaluations and predictions",
            one_of(kSplits), kMayChange),
     option("evaluate.max_samples", kInt, "0", "evaluate at most this many samples of the split; 0: all",
-           in("samples"), at_least(0), kMayChange),
+           in("samples"), at_least(0), kMayChange, kByName),
     option("evaluate.samples", kInt, "3", "samples shown with the model's answers", at_least(0),
            at_most(1000), kMayChange),
-    option("evaluate.best_metric", kString, "\"loss\"", "figure that selects the best checkpoint",
-           kMayChange),
+    option("evaluate.best_metric", kString, "\"loss\"", "figure that selects the best checkpoint", kMayChange,
+           kByName),
 
     option("checkpoint.every", kInt, "0", "steps between checkpoints; 0: only at the end", in("steps"),
            at_least(0), kMayChange),
     option("checkpoint.every_seconds", kFloat, "0", "time between checkpoints; 0: never", in("seconds"),
            at_least(0), kMayChange),
-    option("checkpoint.keep", kInt, "3", "newest checkpoints to keep; 0: all", at_least(0), kMayChange),
+    option("checkpoint.keep", kInt, "3",
+           "newest checkpoints to keep, and the newest known to be good; 0: all", at_least(0), kMayChange),
     option("checkpoint.keep_best", kBool, "true",
            "also keep the checkpoint with the best evaluate.best_metric", kMayChange),
     option("checkpoint.background", kBool, "true", "write during training, from a snapshot in memory",

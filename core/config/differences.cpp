@@ -15,15 +15,15 @@ std::map<std::string, Entry> stored_entries(std::string_view toml, const std::st
   return entries;
 }
 
-bool same_source(const std::string& a, const std::string& b) {
+std::string or_not_set(const std::string& value) { return value.empty() ? "not set" : value; }
+
+}  // namespace
+
+bool same_value(const std::string& a, const std::string& b) {
   const std::optional<Literal> left = parse_value(a);
   const std::optional<Literal> right = parse_value(b);
   return left && right ? same(*left, *right) : a == b;
 }
-
-std::string or_not_set(const std::string& value) { return value.empty() ? "not set" : value; }
-
-}  // namespace
 
 std::vector<Difference> differences(std::string_view stored_toml, const Config& now,
                                     std::span<const PluginConfig* const> plugins, const std::string& where) {
@@ -32,15 +32,30 @@ std::vector<Difference> differences(std::string_view stored_toml, const Config& 
   for (const Row& row : now.rows(plugins)) {
     const auto before = stored.find(row.key);
     const std::string value = before == stored.end() ? "" : to_toml(before->second.value);
-    if (!same_source(value, row.value)) {
+    if (!same_value(value, row.value)) {
       const bool came = before == stored.end() && is_placement(row.key);
-      differences.push_back({row.key, value, row.value, row.origin, row.may_change || came, came});
+      const bool named = row.by_name && row.origin.kind == Origin::Kind::kChange;
+      differences.push_back({.key = row.key,
+                             .before = value,
+                             .now = row.value,
+                             .origin = row.origin,
+                             .may_change = row.may_change || came || named,
+                             .with_its_plugin = came,
+                             .by_name = row.by_name,
+                             .named = named});
     }
     if (before != stored.end()) stored.erase(before);
   }
   for (const auto& [key, entry] : stored) {
     const bool went = is_placement(key);
-    differences.push_back({key, to_toml(entry.value), "", Origin{}, went, went});
+    differences.push_back({.key = key,
+                           .before = to_toml(entry.value),
+                           .now = "",
+                           .origin = Origin{},
+                           .may_change = went,
+                           .with_its_plugin = went,
+                           .by_name = false,
+                           .named = false});
   }
   return differences;
 }
@@ -56,18 +71,22 @@ std::vector<Difference> require_resumable(std::string_view stored_toml, std::str
                                           const Config& now, std::span<const PluginConfig* const> plugins) {
   std::vector<Difference> allowed;
   Problems problems;
+  const std::string stage = now.has_stages() ? "stage." + now.get_string("stage.name") + "." : "";
   for (Difference& difference : differences(stored_toml, now, plugins, std::string(where))) {
     if (difference.may_change) {
       allowed.push_back(std::move(difference));
       continue;
     }
     const std::string before = shorten(or_not_set(difference.before), 80);
-    const std::string remedy = ", and it must stay the same when a run is continued: " +
-                               (difference.before.empty() ? "remove it" : "write " + before);
+    std::string remedy = ", and it must stay the same when a run is continued: " +
+                         (difference.before.empty() ? "remove it" : "write " + before);
+    if (difference.by_name && !difference.now.empty())
+      remedy += ", or change it from here on with --change " + stage + difference.key + "=" + difference.now;
     problems.add(difference.origin,
                  format_problem(difference.origin, difference.key, shorten(or_not_set(difference.now), 80),
                                 "was " + before + " in " + std::string(where) + remedy +
-                                    ", or start over with --fresh"));
+                                    ", or begin another run from these weights (train.init_from, and another "
+                                    "run.dir), or start over with --fresh"));
   }
   problems.throw_if_any();
   return allowed;

@@ -46,12 +46,12 @@ struct Document {
 // Throws ConfigError on a syntax error: `file:line:column: what is wrong`. `order`: see Origin.
 Document parse(std::string_view text, const std::string& file, int order);
 
-// One argument of --set. Bare words are strings. Throws ConfigError.
+// One argument of --set, or of --change (`kind`). Bare words are strings. Throws ConfigError.
 struct Assignment {
   std::string key;
   Table table;  // one value under `key`, or the values of an inline table
 };
-Assignment parse_set(const std::string& argument);
+Assignment parse_set(const std::string& argument, Origin::Kind kind = Origin::Kind::kSet);
 
 // Parses the TOML source of one value, as in pl_option.default_value; nullopt if it is not a value.
 std::optional<Literal> parse_value(std::string_view text);

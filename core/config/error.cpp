@@ -19,6 +19,8 @@ std::string join(const std::vector<std::string>& lines) {
 
 std::string Origin::describe() const {
   const std::string place = kind == Kind::kSet       ? "--set " + set
+                            : kind == Kind::kChange  ? "--change " + set
+                            : kind == Kind::kChanged ? "changed " + set
                             : kind == Kind::kDefault ? "default"
                             : line > 0               ? file + ":" + std::to_string(line)
                                                      : file;
@@ -33,7 +35,7 @@ ConfigError::ConfigError(std::vector<std::string> problems)
 std::string format_problem(const Origin& origin, std::string_view key, std::string_view value,
                            std::string_view problem) {
   // "--set a.b=c" names key and value already, but not those inside of an inline table.
-  if (origin.kind == Origin::Kind::kSet && origin.set.find('{') == std::string::npos)
+  if (origin.is_argument() && origin.set.find('{') == std::string::npos)
     return origin.describe() + ": " + std::string(problem);
   std::string text = origin.kind == Origin::Kind::kDefault ? "(default)" : origin.describe();
   text.append(": ").append(key);
@@ -50,7 +52,7 @@ void Problems::throw_if_any() const {
   if (entries_.empty()) return;
   std::vector<Entry> sorted = entries_;
   std::ranges::stable_sort(sorted, {}, [](const Entry& entry) {
-    return std::tuple(entry.origin.kind == Origin::Kind::kSet, entry.origin.order, entry.origin.line);
+    return std::tuple(entry.origin.is_argument(), entry.origin.order, entry.origin.line);
   });
   std::vector<std::string> lines;
   for (Entry& entry : sorted) lines.push_back(std::move(entry.line));

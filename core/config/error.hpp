@@ -10,13 +10,14 @@ namespace pipeline::config {
 
 // Where a value comes from, as shown in messages and in the resolved config.
 struct Origin {
-  enum class Kind { kDefault, kFile, kSet, kModel };
+  // kChange: by --change; kChanged: by --change in an earlier launch of the run.
+  enum class Kind { kDefault, kFile, kSet, kModel, kChange, kChanged };
 
   Kind kind = Kind::kDefault;
-  std::string file;      // as the user wrote it; kModel: what describes the model; otherwise empty
-  int line = 0;          // 1-based; 0: the file as a whole
-  int order = 0;         // of the file, as read: problems are listed in this order, then by line
-  std::string set;       // the whole argument of --set; empty unless kSet
+  std::string file;  // as the user wrote it; kModel: what describes the model; otherwise empty
+  int line = 0;      // 1-based; 0: the file as a whole
+  int order = 0;     // of the file, as read: problems are listed in this order, then by line
+  std::string set;   // the whole argument of --set or --change; of kChanged, when that was: "after step 40"
   bool is_auto = false;  // "auto" was given there, and the value found for it
   std::string base;      // what a path there is relative to; empty: where the program was started
   bool kept = false;     // by a run, which keeps every value in force: one that is the default was not set
@@ -24,6 +25,7 @@ struct Origin {
   // "configs/x.toml:14", "--set train.max_steps=20", "gpt2/config.json" or "default"; "configs/x.toml:14
   // (auto)".
   std::string describe() const;
+  bool is_argument() const { return kind == Kind::kSet || kind == Kind::kChange; }
 };
 
 // What is wrong with a configuration: every problem found, one line each, of the form `file:line: key =

@@ -44,7 +44,11 @@ bool follows_model(const pl_option& option) {
 constexpr std::string_view kFollows =
     "follows the model: where it is not set, it is as in the folder or run that the weights come from";
 
-bool may_change(const pl_option& option) { return option.flags & PL_OPTION_MAY_CHANGE; }
+// What may be done with the option when a run is continued. `prefix`: empty for the core's own.
+std::string mark(const pl_option& option, std::string_view prefix) {
+  if (option.flags & PL_OPTION_MAY_CHANGE) return "*";
+  return prefix.empty() && (option.flags & kChangesByName) ? "+" : "";
+}
 
 std::string default_text(const pl_option& option) {
   if (option.flags & PL_OPTION_REQUIRED) return "required";
@@ -68,8 +72,7 @@ struct SplitKey {
 };
 
 SplitKey split(const pl_option& option, std::string_view prefix) {
-  const std::string key =
-      std::string(prefix) + std::string(view(option.key)) + (may_change(option) ? "*" : "");
+  const std::string key = std::string(prefix) + std::string(view(option.key)) + mark(option, prefix);
   const size_t dot = key.rfind('.');
   return dot == std::string::npos ? SplitKey{"", key} : SplitKey{key.substr(0, dot), key.substr(dot + 1)};
 }
@@ -118,7 +121,12 @@ std::string explain(std::span<const pl_option> options, std::string_view prefix,
       line.clear();
     }
   }
-  if (std::ranges::any_of(options, may_change)) out += "\n* may change when a run is continued\n";
+  const auto has = [&](const char* wanted) {
+    return std::ranges::any_of(options,
+                               [&](const pl_option& option) { return mark(option, prefix) == wanted; });
+  };
+  if (has("*")) out += "\n* may change when a run is continued\n";
+  if (has("+")) out += "+ may, if named: pipeline run FILE --change KEY=VALUE\n";
   if (std::ranges::any_of(options, follows_model)) out += "\n" + std::string(kFollows) + "\n";
   return out;
 }
@@ -128,9 +136,9 @@ std::string explain_markdown(std::span<const pl_option> options, std::string_vie
   for (const pl_option& option : options) {
     const std::string value = default_text(option);
     const bool is_code = option.default_value.len > 0;
-    out += "| `" + std::string(prefix) + std::string(view(option.key)) +
-           (may_change(option) ? "`* | " : "` | ") + type_name(option.type) + " | " +
-           (is_code ? "`" + escaped(value) + "`" : value) + " | " + escaped(help_text(option)) + " |\n";
+    out += "| `" + std::string(prefix) + std::string(view(option.key)) + "`" + mark(option, prefix) + " | " +
+           type_name(option.type) + " | " + (is_code ? "`" + escaped(value) + "`" : value) + " | " +
+           escaped(help_text(option)) + " |\n";
   }
   return out;
 }
@@ -159,7 +167,7 @@ constexpr std::string_view kRules = R"(
   the sums of all earlier evaluations and prints the figures of all their samples, as for cross-validation. The
   evaluations must be whole (`evaluate.max_samples = 0`), of one split, and of different parts of the data.
 - Unknown keys and tables are errors.
-- Keys marked with * may change when a run is continued.
+- Keys marked with * may change when a run is continued, those with + if `run --change KEY=VALUE` names them.
 - A key that follows the model is, where it is not set, as in the folder or run that the weights come from.
 - `#:schema ./pipeline.schema.json` in a file's first line makes editors with Taplo (VS Code: Even Better TOML)
   complete and check it. `pipeline explain --schema > pipeline.schema.json` writes that file, with the options of your

@@ -38,6 +38,10 @@ std::optional<Value> default_value(const pl_option& option);
 // Every option of the core itself, by full key ("train.max_steps"), in display order. Static.
 std::span<const pl_option> core_options();
 
+// A flag of the core's own options: what such an option does it does from a step on, so a continued run may
+// change it where the user names it (--change).
+inline constexpr uint32_t kChangesByName = 1u << 31;
+
 // The tables whose keys, except the core's own, belong to a plugin.
 inline constexpr std::string_view kPluginTables[] = {"task", "strategy", "backend"};
 

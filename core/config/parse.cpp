@@ -209,13 +209,14 @@ std::optional<Literal> parse_value(std::string_view text) {
   }
 }
 
-Assignment parse_set(const std::string& argument) {
+Assignment parse_set(const std::string& argument, Origin::Kind kind) {
+  const std::string flag = kind == Origin::Kind::kChange ? "--change " : "--set ";
   const auto fail = [&](const std::string& problem) {
-    return ConfigError("--set " + shorten(argument, 200) + ": " + problem);
+    return ConfigError(flag + shorten(argument, 200) + ": " + problem);
   };
   const size_t equals = argument.find('=');
   if (equals == std::string::npos)
-    throw fail("has no =: write --set KEY=VALUE, for example --set train.max_steps=20");
+    throw fail("has no =: write " + flag + "KEY=VALUE, for example " + flag + "train.max_steps=20");
   const auto trim = [](const std::string& text) {
     const size_t begin = text.find_first_not_of(" \t");
     return begin == std::string::npos ? std::string()
@@ -225,12 +226,12 @@ Assignment parse_set(const std::string& argument) {
   out.key = trim(argument.substr(0, equals));
   const std::string value = trim(argument.substr(equals + 1));
   if (!is_dotted_key(out.key))
-    throw fail("is not a dotted key before the =: write for example --set train.max_steps=20");
-  if (value.empty()) throw fail("has no value: write --set " + out.key + "=\"\" for an empty string");
+    throw fail("is not a dotted key before the =: write for example " + flag + "train.max_steps=20");
+  if (value.empty()) throw fail("has no value: write " + flag + out.key + "=\"\" for an empty string");
   if (first_invalid_utf8(value) != std::string::npos)
     throw fail("is not UTF-8 text, and paths must be, too: rename the file or folder");
 
-  const Origin origin{Origin::Kind::kSet, "", 0, 0, argument};
+  const Origin origin{kind, "", 0, 0, argument};
   std::optional<Literal> literal = parse_value(value);
   if (literal && literal->what == "a table") {
     const toml::table table = toml::parse("x = " + value);

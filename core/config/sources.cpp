@@ -170,12 +170,13 @@ class StageReader {
   Problems& problems_;
 };
 
-void read_set(const std::string& argument, Sources& sources, Problems& problems) {
+void read_set(const std::string& argument, Origin::Kind kind, Sources& sources, Problems& problems) {
+  const Origin origin{kind, "", 0, 0, argument};
   Assignment assignment;
   try {
-    assignment = parse_set(argument);
+    assignment = parse_set(argument, kind);
   } catch (const ConfigError& error) {
-    problems.add({Origin::Kind::kSet, "", 0, 0, argument}, error.what());
+    problems.add(origin, error.what());
     return;
   }
   if (assignment.key != "stage" && !assignment.key.starts_with("stage.")) {
@@ -183,9 +184,8 @@ void read_set(const std::string& argument, Sources& sources, Problems& problems)
     return;
   }
   if (!sources.has_stages) {
-    problems.add(
-        {Origin::Kind::kSet, "", 0, 0, argument},
-        "--set " + shorten(argument, 200) + ": this configuration has no [[stage]]: leave stage.NAME. out");
+    problems.add(origin, shorten(origin.describe(), 200) +
+                             ": this configuration has no [[stage]]: leave stage.NAME. out");
     return;
   }
   // stage.NAME.TABLE.KEY, from an argument or from an inline table.
@@ -244,7 +244,9 @@ Sources read_sources(const LoadArgs& args, Problems& problems) {
   sources.is_resolved_stage = document.resolved_stage.has_value();
   sources.base = std::move(document.root);
   StageReader(sources, problems).read(document);
-  for (const std::string& argument : args.sets) read_set(argument, sources, problems);
+  for (const std::string& argument : args.sets) read_set(argument, Origin::Kind::kSet, sources, problems);
+  for (const std::string& argument : args.changes)
+    read_set(argument, Origin::Kind::kChange, sources, problems);
   if (!sources.paths_from.empty()) {
     const std::string here = fs::current_path().string();
     for (auto& [key, entry] : sources.sets.entries) entry.origin.base = here;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace pipeline::observe {
 namespace {
@@ -41,6 +42,13 @@ std::string grouped(uint64_t count) {
   std::string digits = std::to_string(count);
   for (size_t i = digits.size(); i > 3; i -= 3) digits.insert(i - 3, ",");
   return digits;
+}
+
+std::string listed(const std::vector<std::string>& names) {
+  constexpr size_t kMost = 8;
+  const auto end = names.begin() + static_cast<std::ptrdiff_t>(std::min(kMost, names.size()));
+  return fmt::format("{}{}", fmt::join(names.begin(), end, ", "),
+                     names.size() > kMost ? fmt::format(" and {} more", names.size() - kMost) : "");
 }
 
 }  // namespace pipeline::observe

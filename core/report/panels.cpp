@@ -1,6 +1,7 @@
 #include "core/report/panels.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -65,11 +66,24 @@ Json figures(std::string title, const Json& evaluation) {
   return table(std::move(title), std::move(rows));
 }
 
+// What was changed with `run --change`.
+std::optional<Json> changes(const RunRecord& run) {
+  const fs::path file = run.path / "changes.json";
+  const Json json = fs::exists(file) ? Json::parse(read_file(file), nullptr, false) : Json();
+  if (!json.is_array()) return std::nullopt;
+  std::vector<std::vector<std::string>> rows{{"after step", "option", "before", "now"}};
+  for (const Json& change : json)
+    rows.push_back({std::to_string(change.value("step", uint64_t{0})), change.value("key", ""),
+                    change.value("before", ""), change.value("now", "")});
+  return table(fmt::format("{}: changed on the way", run.name), std::move(rows));
+}
+
 }  // namespace
 
 std::vector<Json> panels_of(const RunRecord& run) {
   std::vector<Json> panels;
   if (!fs::is_directory(run.path)) return panels;
+  if (auto panel = changes(run)) panels.push_back(std::move(*panel));
   for (const fs::path& file : sorted_entries(run.path)) {
     const std::string name = file.stem().string();
     if (!name.starts_with("evaluation-") || file.extension() != ".json") continue;

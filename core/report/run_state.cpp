@@ -51,6 +51,8 @@ std::string_view name_of(RunState state) {
       return "running";
     case RunState::finished:
       return "finished";
+    case RunState::diverged:
+      return "diverged";
     case RunState::stopped:
       return "stopped";
     case RunState::cut_off:
@@ -70,6 +72,7 @@ std::optional<RunState> marked(const fs::path& folder) {
   // The lock of a run with stages is held on the stage that is under way.
   if (is_locked(folder / ".lock")) return RunState::running;
   if (is_there(folder / "finished.txt")) return RunState::finished;
+  if (is_there(folder / "diverged.txt")) return RunState::diverged;
   return std::nullopt;
 }
 

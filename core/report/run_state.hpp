@@ -9,8 +9,8 @@ namespace pipeline::report {
 
 // begun: by a process that is gone, before its first step. running: on this host; of a run on another host
 // that shares the folder it cannot be seen. stopped: by a signal, after it was saved. cut_off: it failed or
-// was killed; what was not saved will be done again.
-enum class RunState { begun, running, finished, stopped, cut_off };
+// was killed; what was not saved will be done again. diverged: diverged.txt says how.
+enum class RunState { begun, running, finished, diverged, stopped, cut_off };
 
 RunState state_of(const std::filesystem::path& folder);
 

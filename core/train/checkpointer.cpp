@@ -1,6 +1,9 @@
 #include "core/train/checkpointer.hpp"
 
 #include <algorithm>
+#include <cstring>
+#include <set>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -48,11 +51,57 @@ nlohmann::json data_identity(plugins::Task& task) {
   return {{"content", task.data_fingerprint()}, {"samples", task.sample_count(PL_SPLIT_TRAIN)}};
 }
 
-std::vector<std::string> droppable_parameters(plugins::Task& task) {
+std::vector<std::string> parameters_with(plugins::Task& task, uint32_t flag) {
   std::vector<std::string> names;
   for (const pl_parameter& parameter : task.parameters())
-    if ((parameter.flags & PL_PARAMETER_DROPPABLE) != 0) names.emplace_back(view(parameter.name));
+    if ((parameter.flags & flag) != 0) names.emplace_back(view(parameter.name));
   return names;
+}
+
+bool is_finite(const float* values, uint64_t count) {
+  constexpr uint32_t kExponent = 0x7f800000;
+  bool finite = true;
+  for (uint64_t i = 0; i < count; ++i) {
+    uint32_t bits;
+    std::memcpy(&bits, values + i, sizeof bits);
+    finite &= (bits & kExponent) != kExponent;
+  }
+  return finite;
+}
+
+// Those of `names` whose values in the pieces are not all finite.
+std::vector<std::string> ruined(const checkpoint::PieceSource& pieces,
+                                const std::vector<std::string>& names) {
+  const std::set<std::string_view> wanted(names.begin(), names.end());
+  std::set<std::string> found;
+  pieces([&](const pl_piece& piece) {
+    if (view(piece.kind) == "value" && piece.dtype.code == PL_DTYPE_FLOAT && piece.dtype.bits == 32 &&
+        wanted.contains(view(piece.parameter)) &&
+        !is_finite(static_cast<const float*>(piece.data), piece.count))
+      found.emplace(view(piece.parameter));
+  });
+  return {found.begin(), found.end()};
+}
+
+// The weights in a checkpoint, tensor by tensor.
+checkpoint::PieceSource values_of(const checkpoint::Checkpoint& from) {
+  return [&from](const checkpoint::PieceVisitor& visit) {
+    std::vector<float> values;
+    for (const checkpoint::Tensor& tensor : from.tensors()) {
+      if (tensor.kind != "value" || tensor.dtype != "F32") continue;
+      values.resize(checkpoint::element_count(tensor.shape));
+      pl_piece piece = sized<pl_piece>();
+      piece.parameter = to_pl(tensor.parameter);
+      piece.kind = to_pl(tensor.kind);
+      piece.ndim = static_cast<uint32_t>(tensor.shape.size());
+      piece.shape = tensor.shape.data();
+      piece.count = values.size();
+      piece.dtype = {PL_DTYPE_FLOAT, 32, 1};
+      from.read(piece, values.data());
+      piece.data = values.data();
+      visit(piece);
+    }
+  };
 }
 
 std::string or_not_set(const std::string& value) { return value.empty() ? "not set" : value; }
@@ -67,6 +116,7 @@ std::string describe_data(const nlohmann::json& identity) {
 Checkpointer::Checkpointer(Session& session, const RunFolder& folder)
     : session_(session),
       log_(session.log()),
+      folder_(folder),
       store_(store_options(session, folder)),
       group_(group_of(session.processes())),
       writer_(store_, group_),
@@ -74,15 +124,39 @@ Checkpointer::Checkpointer(Session& session, const RunFolder& folder)
       every_seconds_(session.config().get_float("checkpoint.every_seconds")),
       saved_at_(now_seconds()) {}
 
-void Checkpointer::require_same_run(const checkpoint::Checkpoint& from) const {
+bool Checkpointer::continue_changed(const checkpoint::Checkpoint& from) {
   const checkpoint::Contents& contents = from.contents();
+  changes_ = contents.changes;
   for (const config::Difference& d : config::require_resumable(
            contents.config_toml, from.path(), session_.config(), session_.plugin_configs())) {
     if (!d.with_its_plugin)
-      log_.info(fmt::format("changed since the checkpoint: {} = {} (was {})", d.key, or_not_set(d.now),
-                            or_not_set(d.before)));
+      log_.info(fmt::format("changed {}: {} = {} (was {})",
+                            d.named ? fmt::format("after step {}", contents.step) : "since the checkpoint",
+                            d.key, or_not_set(d.now), or_not_set(d.before)));
+    if (!d.named) continue;
+    if (d.key == "optimizer.momentum" && config::same_value(d.before, "0"))
+      throw session_.config().error(
+          d.key, fmt::format("was 0 in {}, which has no momentum to go on from: leave it at 0, or start over "
+                             "with --fresh",
+                             from.path()));
+    changes_.push_back({contents.step, d.key, d.before, d.now});
   }
+  require_same_numbers(from);
+  return changes_.size() > contents.changes.size();
+}
 
+void Checkpointer::write_changes() const {
+  constexpr const char* kFile = "changes.json";
+  if (changes_.empty() && !folder_.read_file(kFile)) return;
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  for (const checkpoint::Change& change : changes_)
+    json.push_back(
+        {{"step", change.step}, {"key", change.key}, {"before", change.before}, {"now", change.now}});
+  folder_.write_file(kFile, json.dump(1) + "\n");
+}
+
+void Checkpointer::require_same_numbers(const checkpoint::Checkpoint& from) const {
+  const checkpoint::Contents& contents = from.contents();
   const auto then = nlohmann::json::parse(contents.identity_json, nullptr, false);
   const nlohmann::json data = data_identity(session_.task());
   if (then.is_object() && then.contains("data") && then["data"] != data)
@@ -153,7 +227,26 @@ bool Checkpointer::saved(uint64_t step, bool with_metric) const {
   return saved_step_ == step && (saved_metric_ || !with_metric);
 }
 
-void Checkpointer::save(const TrainState& state, const std::optional<checkpoint::Metric>& metric, bool wait) {
+std::vector<std::string> Checkpointer::ruined_on_any_rank(const checkpoint::PieceSource& pieces) const {
+  std::set<std::string> names;
+  for (const nlohmann::json& rank : session_.processes().exchange(
+           "ruined", ruined(pieces, parameters_with(session_.task(), PL_PARAMETER_TRAINABLE))))
+    for (const nlohmann::json& name : rank) names.insert(name);
+  return {names.begin(), names.end()};
+}
+
+void Checkpointer::require_finite(const std::string& weights) const {
+  const plugins::Snapshot snapshot(session_.strategy().snapshot(PL_SNAPSHOT_VIEW));
+  const std::vector<std::string> names =
+      ruined_on_any_rank([&](const checkpoint::PieceVisitor& visit) { snapshot.pieces(visit); });
+  if (!names.empty())
+    throw Error(PL_ERROR_CONFIG, fmt::format("{}: has values that are not finite, so nothing can be learnt: "
+                                             "{}: begin from other weights",
+                                             weights, observe::listed(names)));
+}
+
+std::vector<std::string> Checkpointer::save(const TrainState& state,
+                                            const std::optional<checkpoint::Metric>& metric, bool wait) {
   nlohmann::json identity = numeric_identity(session_);
   identity["data"] = data_identity(session_.task());
   checkpoint::Contents contents{.step = state.step,
@@ -161,22 +254,27 @@ void Checkpointer::save(const TrainState& state, const std::optional<checkpoint:
                                 .config_toml = session_.resolved_toml(),
                                 .identity_json = identity.dump(),
                                 .metric = metric,
-                                .droppable = droppable_parameters(session_.task())};
+                                .droppable = parameters_with(session_.task(), PL_PARAMETER_DROPPABLE),
+                                .changes = changes_};
   const bool background = !wait && session_.config().get_bool("checkpoint.background");
   guarded(false, [&] { tell(writer_.finish()); });
+  store_.set_sound(state.health.sound_before_skips());
+  const auto snapshot = std::make_shared<plugins::Snapshot>(
+      session_.strategy().snapshot(background ? PL_SNAPSHOT_COPY : PL_SNAPSHOT_VIEW));
+  checkpoint::PieceSource pieces = [snapshot](const checkpoint::PieceVisitor& visit) {
+    snapshot->pieces(visit);
+  };
+  if (wait)
+    if (std::vector<std::string> names = ruined_on_any_rank(pieces); !names.empty()) return names;
   continue_from(state.step, metric.has_value());
   guarded(wait, [&] {
-    const auto snapshot = std::make_shared<plugins::Snapshot>(
-        session_.strategy().snapshot(background ? PL_SNAPSHOT_COPY : PL_SNAPSHOT_VIEW));
-    checkpoint::PieceSource pieces = [snapshot](const checkpoint::PieceVisitor& visit) {
-      snapshot->pieces(visit);
-    };
     if (session_.run_info().rank == 0) pieces = with_extra_state(session_.task(), std::move(pieces));
     if (background)
       writer_.start(std::move(contents), pieces);
     else
       tell(checkpoint::write(store_, contents, pieces, group_));
   });
+  return {};
 }
 
 void Checkpointer::poll() {
@@ -185,6 +283,25 @@ void Checkpointer::poll() {
 
 void Checkpointer::finish() {
   guarded(true, [&] { tell(writer_.finish()); });
+}
+
+void Checkpointer::set_aside(uint64_t step, Divergence& divergence) {
+  store_.set_sound(divergence.health.sound());
+  const std::vector<std::string> names = parameters_with(session_.task(), PL_PARAMETER_TRAINABLE);
+  const auto is_good = [&](const std::string& path) {  // a loss need not depend on all weights
+    try {
+      return ruined(values_of(checkpoint::Checkpoint::open(path)), names).empty();
+    } catch (const Error&) {
+      return false;
+    }
+  };
+  auto good = store_.newest_sound();
+  while (good && !is_good(good->path)) {
+    store_.set_sound(good->step - 1);
+    good = good->step > 0 ? store_.newest_sound() : std::nullopt;
+  }
+  if (good) divergence.last_good = good->path;
+  divergence.set_aside = store_.set_aside(step);
 }
 
 }  // namespace pipeline::train

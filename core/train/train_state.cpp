@@ -16,7 +16,8 @@ LossScale::Options loss_scale_options(const Session& session) {
 }
 
 std::string TrainState::to_json() const {
-  nlohmann::json json{{"step", step}, {"seconds", seconds}, {"loss_scale", loss_scale.state()}};
+  nlohmann::json json{
+      {"step", step}, {"seconds", seconds}, {"loss_scale", loss_scale.state()}, {"health", health.state()}};
   if (unapplied) json["unapplied"] = *unapplied;
   if (best) json["best"] = *best;
   return json.dump();
@@ -31,6 +32,8 @@ TrainState TrainState::from_json(const std::string& text, const LossScale::Optio
     state.seconds = json.at("seconds").get<double>();
     state.loss_scale = LossScale(options);
     state.loss_scale.load_state(json.at("loss_scale"));
+    state.health = Health(state.step);
+    if (json.contains("health")) state.health.load_state(json["health"]);  // not in older checkpoints
     if (json.contains("unapplied")) state.unapplied = json["unapplied"].get<bool>();
     if (json.contains("best")) state.best = json["best"].get<Best>();
     return state;
@@ -50,7 +53,7 @@ void LossScale::update(bool finite) {
     return;
   }
   in_a_row_ = 0;
-  if (options_.dynamic && ++finite_steps_ == options_.growth_interval) {
+  if (options_.dynamic && ++finite_steps_ >= options_.growth_interval) {
     scale_ *= 2;
     finite_steps_ = 0;
   }

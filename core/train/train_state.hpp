@@ -7,6 +7,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "core/train/health.hpp"
 #include "core/train/run/session.hpp"
 
 namespace pipeline::train {
@@ -57,7 +58,8 @@ struct TrainState {
   double seconds = 0;  // spent training, over all processes that continued this run
   LossScale loss_scale{{}};
   std::optional<bool> unapplied;  // was the last step finite? loss_scale learns of it one step late
-  std::optional<Best> best;       // by evaluate.best_metric as it was then
+  Health health;
+  std::optional<Best> best;  // by evaluate.best_metric as it was then
 
   std::string to_json() const;
   // Throws pipeline::Error (PL_ERROR_CORRUPT) naming `where`.

@@ -96,6 +96,7 @@ void Trainer::start(const Origin& origin) {
     weights = load_weights(session_, origin);
   }
   session_.bind();
+  checkpointer_.require_finite(weights);
   check_evaluation();  // before anything says that the run has begun
   announce_training(session_, schedule_, sampler_.steps_per_epoch(), weights);
   if (const auto steps = profiled_steps(config_))
@@ -104,10 +105,12 @@ void Trainer::start(const Origin& origin) {
   if (!processes_.is_first()) return;
   records_ = open_records(session_, folder_, state_.step + 1);
   folder_.unmark_finished();
+  folder_.unmark_diverged();
   folder_.write_file("config.toml", config::stored_config(config_, session_.resolved_toml(), folder_.path()));
   folder_.write_file("model.json", model_json(session_));
   // Until summarize() can say more.
   folder_.write_file("summary.json", describe_run(session_).dump(1) + "\n");
+  checkpointer_.write_changes();
   reporter_ =
       std::make_unique<Reporter>(log_, *records_,
                                  Reporter::Options{.total_steps = total_steps_,
@@ -118,12 +121,17 @@ void Trainer::start(const Origin& origin) {
 }
 
 void Trainer::resume(const checkpoint::Checkpoint& from) {
-  checkpointer_.require_same_run(from);
+  const bool is_changed = checkpointer_.continue_changed(from);
   load_state(session_, from, false);
   state_ = TrainState::from_json(from.contents().train_state_json, loss_scale_options(session_), from.path());
   last_finite_ = state_.unapplied;
   state_.unapplied.reset();
-  checkpointer_.continue_from(state_.step, from.contents().metric.has_value());
+  // A change is kept at once, in this very checkpoint: otherwise a kill before the next one would undo it.
+  save_is_owed_ = is_changed;
+  if (is_changed)
+    metric_ = from.contents().metric;
+  else
+    checkpointer_.continue_from(state_.step, from.contents().metric.has_value());
   if (total_steps_ > 0 && state_.step > total_steps_)
     log_.warning(
         fmt::format("{} is already at step {}, past the end of training at step {}: nothing to train",
@@ -195,6 +203,7 @@ Outcome Trainer::run() {
   start_loading();
   costs_.emplace(session_.group());
   start_monitor();
+  if (save_is_owed_) save(true);
   const uint64_t evaluate_every = every("evaluate.every");
   const auto evaluation_due = [&](bool last) {
     if (state_.step == 0 || evaluated_step_ == state_.step) return false;
@@ -205,7 +214,8 @@ Outcome Trainer::run() {
   const auto was_evaluated = [&] {
     return observe::JsonLines::contains(folder_.evaluations(), "step", state_.step) ? "yes" : "no";
   };
-  if (processes_.on_first("looking for the evaluation", was_evaluated) == "yes")
+  if (processes_.on_first("looking for the evaluation", was_evaluated) == "yes" &&
+      state_.health.bad_evaluation().empty())
     evaluated_step_ = state_.step;
   double looked = 0;
   // A step is told of when the next one is done, and the first ones may take long.
@@ -237,7 +247,7 @@ Outcome Trainer::run() {
     const bool made_up =
         metric_ && checkpointer_.saved(state_.step,
                                        false);  // the evaluation of a step that was saved when it was cut off
-    if (boundary.save || is_best || made_up) save(false);
+    if (boundary.save || save_is_owed_ || is_best || made_up) save(false);
     // An evaluation's memory, or a checkpoint's copy, would be taken for activations.
     if (boundary.save || evaluates) forecast_is_made_ = forecast_.has_value();
     if (now_seconds() - looked > kCheckSeconds) {
@@ -247,6 +257,7 @@ Outcome Trainer::run() {
     metric_.reset();
     lap(Cost::checkpoint);
     train_step();
+    end_if_skipping();
     if (state_.step > first + 1) beginning.reset();
     if (state_.step == first + kStepsForGradients) warn_of_unused_parameters(session_, kStepsForGradients);
     if (profile_ && profile_->is_over()) finish_profile();
@@ -254,6 +265,8 @@ Outcome Trainer::run() {
   beginning.reset();
   if (state_.step > first && state_.step < first + kStepsForGradients)
     warn_of_unused_parameters(session_, state_.step - first);
+  collect_all();
+  if (state_.health.ends_badly()) end_badly({});
   save(true);
   if (profile_) profile_->end(state_.step);
   summarize(true);
@@ -322,11 +335,6 @@ void Trainer::train_step() {
   collect();
   lap(Cost::device);
   if (last_finite_) state_.loss_scale.update(*std::exchange(last_finite_, std::nullopt));
-  if (state_.loss_scale.nonfinite_in_a_row() >= every("train.max_nonfinite_steps"))
-    throw Error(fmt::format(
-        "the gradient was not finite in {} consecutive steps, up to step {} (train.max_nonfinite_steps): "
-        "lower optimizer.lr or train.clip_grad_norm, or check the samples named above",
-        state_.loss_scale.nonfinite_in_a_row(), step));
   pending_ = std::move(now);
   ++state_.step;
   const uint64_t empty_every = every("observe.empty_cache_every");
@@ -343,9 +351,10 @@ void Trainer::collect() {
   StepRecord& record = done.record;
   const pl_step_report report = session_.strategy().collect(done.ticket);  // waits for the device
   if (record.seconds == 0) record.seconds = now_seconds() - done.began;
-  record.loss = done.weight > 0 ? report.loss_sum / done.weight : 0;
-  record.grad_norm = report.grad_norm;
+  record.loss = observe::without_sign_if_nan(done.weight > 0 ? report.loss_sum / done.weight : 0);
+  record.grad_norm = observe::without_sign_if_nan(report.grad_norm);
   record.skipped = report.finite == 0;
+  state_.health.add_step(record.step, record.loss, !record.skipped);
   last_finite_ = !record.skipped;
   collected_ = Collected{std::move(record), session_.read_metrics(done.late)};
   if (!done.any_late) finish({});
@@ -378,17 +387,30 @@ void Trainer::report_skipped(uint64_t step) {
 
 void Trainer::save(bool final) {
   collect_all();
+  // The weights are those from before the skipped updates, if not ruined: a checkpoint of them waits for an
+  // update, so that it does not push out a good one.
+  const bool evaluated = metric_ && std::isfinite(metric_->value);
+  save_is_owed_ = !final && !evaluated && state_.health.skipped() > 0;
+  if (save_is_owed_) return;
+  if (const std::string ruined = write_checkpoint(final); !ruined.empty()) end_diverged({ruined});
+}
+
+std::string Trainer::write_checkpoint(bool final) {
   at("saving", fmt::format("saving after step {}", state_.step));
   const ProcessGroup::Busy busy(processes_);
   if (final || !config_.get_bool("checkpoint.background")) log_.console().status({});
   const observe::Elapsed time(log_.console(), phase_);
+  std::vector<std::string> ruined;
   if (!checkpointer_.saved(state_.step, metric_.has_value())) {
     TrainState state = state_;
     state.seconds = elapsed();
     state.unapplied = last_finite_;
-    checkpointer_.save(state, metric_, final);
+    ruined = checkpointer_.save(state, metric_, final);
   }
   if (final) checkpointer_.finish();
+  return ruined.empty()
+             ? ""
+             : fmt::format("after step {} weights are not finite: {}", state_.step, observe::listed(ruined));
 }
 
 // The cost of this rank's largest micro-batch to come, as far as it is looked for, in terms of the largest

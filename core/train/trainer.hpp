@@ -72,6 +72,11 @@ class Trainer {
   bool evaluate_now();
   void record_evaluation(const Evaluation& result);
   void save(bool final);
+  // Returns what is wrong with the weights, which are not written then; empty: nothing.
+  std::string write_checkpoint(bool final);
+  void end_if_skipping();
+  [[noreturn]] void end_badly(std::vector<std::string> signs);
+  [[noreturn]] void end_diverged(std::vector<std::string> signs);
   void summarize(bool finished);
   double largest_to_come();
   void compare_with_forecast(uint64_t predicted);
@@ -101,6 +106,7 @@ class Trainer {
   std::optional<bool> last_finite_;  // of the step before, applied after the one that runs
   double waited_ = 0;                // for data, by this rank in the last step
   bool time_is_up_ = false;          // train.max_seconds, as all ranks agreed
+  bool save_is_owed_ = false;        // one was due when updates were skipped
   std::optional<checkpoint::Metric>
       metric_;                              // evaluate.best_metric, if it was evaluated after this very step
   uint64_t evaluated_step_ = ~uint64_t{0};  // after which the last evaluation was

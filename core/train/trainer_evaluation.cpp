@@ -9,6 +9,19 @@
 #include "core/train/trainer.hpp"
 
 namespace pipeline::train {
+namespace {
+
+// The figures that a run goes by, its loss and the one that selects the best checkpoint, where they are not
+// finite: "loss nan".
+std::string not_finite(const Evaluation& evaluation, const std::string& selecting) {
+  std::string text;
+  for (const Figure& figure : evaluation.figures)
+    if ((figure.name == "loss" || figure.name == selecting) && !std::isfinite(figure.value))
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", figure.name, figure.value);
+  return text;
+}
+
+}  // namespace
 
 bool Trainer::evaluate_now() {
   collect_all();
@@ -39,9 +52,16 @@ bool Trainer::evaluate_now() {
     throw config_.error("evaluate.best_metric",
                         fmt::format("this evaluation has no such figure; it has {}", names));
   }
-  metric_ = checkpoint::Metric{name, figure->value, figure->better == PL_BETTER_HIGHER};
+  const std::string problem = not_finite(*result, name);
+  const Figure* loss = result->find("loss");
+  state_.health.add_evaluation(
+      state_.step, loss ? loss->value : figure->value,
+      problem.empty() ? "" : fmt::format("the evaluation after step {} gave {}", state_.step, problem));
+  // Other figures can look good where the loss is NaN.
+  metric_ = checkpoint::Metric{name, problem.empty() ? figure->value : std::nan(""),
+                               figure->better == PL_BETTER_HIGHER};
   const bool better =
-      std::isfinite(figure->value) &&
+      problem.empty() &&
       (!state_.best || state_.best->metric != name ||
        (metric_->higher_is_better ? figure->value > state_.best->value : figure->value < state_.best->value));
   if (better) state_.best = Best{name, figure->value, state_.step};

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/error.hpp"
+#include "core/observe/format.hpp"
 #include "core/train/run/measures.hpp"
 #include "core/train/training_step.hpp"
 
@@ -39,7 +40,7 @@ TrialStep TrialSteps::run(std::span<const std::vector<uint64_t>> micro_batches, 
   const pl_step_report report =
       strategy.collect(strategy.step(step_args(session_, learning_rate, loss_scale_)));
   result.seconds = now_seconds() - began;
-  result.loss = weight > 0 ? report.loss_sum / weight : 0;
+  result.loss = observe::without_sign_if_nan(weight > 0 ? report.loss_sum / weight : 0);
   result.finite = report.finite != 0;
   loss_scale_.update(result.finite);
   session_.take_metrics();

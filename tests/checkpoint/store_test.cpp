@@ -110,6 +110,34 @@ TEST_F(StoreTest, NewerOnesOfAnAbandonedContinuationDoNotPushOutGoodOnes) {
   EXPECT_THAT(names(), ElementsAre("step-00000030", "step-00000090", "step-00000100"));
 }
 
+TEST_F(StoreTest, NeverPrunesTheNewestSoundOne) {
+  Store store = make(1);
+  save(store, 1);
+  store.set_sound(1);
+  save(store, 2);  // of which nothing is known yet
+  EXPECT_THAT(names(), ElementsAre("step-00000001", "step-00000002"));
+  save(store, 3);
+  save(store, 4);
+  EXPECT_THAT(names(), ElementsAre("step-00000001", "step-00000004"));
+  EXPECT_EQ(store.newest_sound()->step, 1u);
+  store.set_sound(4);
+  save(store, 5);
+  EXPECT_THAT(names(), ElementsAre("step-00000004", "step-00000005"));
+}
+
+TEST_F(StoreTest, SetsAsideWhatCameAfterTheNewestSoundOne) {
+  Store store = make(0);
+  for (const uint64_t step : {1, 2, 3, 4, 9}) save(store, step);
+  EXPECT_THAT(store.set_aside(4), IsEmpty()) << "there would be none left to go on from";
+  store.set_sound(2);
+  EXPECT_THAT(store.set_aside(4), ElementsAre("diverged-step-00000004", "diverged-step-00000003"));
+  EXPECT_THAT(names(), ElementsAre("diverged-step-00000003", "diverged-step-00000004", "step-00000001",
+                                   "step-00000002", "step-00000009"));
+  EXPECT_EQ(store.scan().rejected[0].reason, "was set aside when the run diverged");
+  save(store, 4);
+  EXPECT_THAT(store.set_aside(4), ElementsAre("diverged-step-00000004"));
+}
+
 TEST_F(StoreTest, ForeignThingsAreNamedAndLeftAlone) {
   Store store = make(1);
   save(store, 1);

@@ -54,12 +54,64 @@ TEST_F(Differences, InWhatMustStayAreAnErrorThatShowsBoth) {
   const PluginConfig* plugins[] = {&task};
   EXPECT_EQ(problems_of([&] { require_resumable(before, "runs/x", config, plugins); }),
             "--set train.global_batch=512: was 256 in runs/x, and it must stay the same when a run is "
-            "continued: write 256, or start "
-            "over with --fresh");
+            "continued: write 256, or begin another run from these weights (train.init_from, and another "
+            "run.dir), or start over with --fresh");
   const Config longer = load_text(kBefore, {"train.max_steps=7"});
   const std::vector<Difference> allowed = require_resumable(before, "runs/x", longer, plugins);
   ASSERT_EQ(allowed.size(), 1u);
   EXPECT_EQ(allowed[0].key, "train.max_steps");
+}
+
+TEST_F(Differences, InWhatActsFromAStepOnAreAllowedWhereTheyAreNamed) {
+  const std::string before = stored();
+  const auto load_with = [&](std::vector<std::string> sets, std::vector<std::string> changes) {
+    write("x.toml", kBefore);
+    return load({.file = "x.toml",
+                 .sets = std::move(sets),
+                 .changes = std::move(changes),
+                 .stage = "",
+                 .find_plugins = {}});
+  };
+  const Config set = load_with({"optimizer.lr=0.5"}, {}), named = load_with({}, {"optimizer.lr=0.5"});
+  const pl_config task = set.plugin("task", task_options());
+  const PluginConfig* plugins[] = {&task};
+  EXPECT_EQ(
+      problems_of([&] { require_resumable(before, "runs/x", set, plugins); }),
+      "--set optimizer.lr=0.5: was 1.0 in runs/x, and it must stay the same when a run is continued: write "
+      "1.0, or change it from here on with --change optimizer.lr=0.5, or begin another run from these "
+      "weights (train.init_from, and another run.dir), or start over with --fresh");
+  const std::vector<Difference> allowed = require_resumable(before, "runs/x", named, plugins);
+  ASSERT_EQ(allowed.size(), 1u);
+  EXPECT_TRUE(allowed[0].named);
+  EXPECT_EQ(named.get_float("optimizer.lr"), 0.5);
+  EXPECT_EQ(named.with_changed("optimizer.lr", "0.25", "after step 7").get_float("optimizer.lr"), 0.25);
+}
+
+TEST_F(Differences, WhatDecidesTheRunFromItsBeginningCannotBeNamed) {
+  const auto problem = [&](const std::string& change) {
+    return problems_of([&] {
+      write("x.toml", kBefore);
+      load({.file = "x.toml", .sets = {}, .changes = {change}, .stage = "", .find_plugins = {}});
+    });
+  };
+  constexpr const char* kRemedy =
+      ": begin another run from the weights of this one, with train.init_from and another run.dir";
+  EXPECT_EQ(problem("train.global_batch=8"),
+            std::string("--change train.global_batch=8: a continued run cannot change it: it decides which "
+                        "samples each step sees, from the first one on") +
+                kRemedy);
+  EXPECT_EQ(problem("optimizer.kind=sgd"),
+            std::string("--change optimizer.kind=sgd: a continued run cannot change it: it decides what the "
+                        "optimizer has stored so far") +
+                kRemedy);
+  for (const char* key : {"run.seed=3", "loader.shuffle=false", "task.model.n_head=3", "train.init_from=x",
+                          "train.precision=fp32", "task.plugin=u"})
+    EXPECT_TRUE(problem(key).ends_with(kRemedy)) << problem(key);
+  EXPECT_EQ(problem("loader.workers=3"), "--change loader.workers=3: may change anyway: write --set");
+  EXPECT_EQ(problem("optimizer.lrr=3"), "--change optimizer.lrr=3: unknown key: did you mean optimizer.lr?");
+  EXPECT_EQ(problem("optimizer.lr"),
+            "--change optimizer.lr: has no =: write --change KEY=VALUE, for example --change "
+            "train.max_steps=20");
 }
 
 TEST_F(Differences, OfAValueThatIsGoneOrNew) {
@@ -69,13 +121,15 @@ TEST_F(Differences, OfAValueThatIsGoneOrNew) {
       "16\noptimizer.lr = 1\n");
   const pl_config task = config.plugin("task", task_options());
   const PluginConfig* plugins[] = {&task};
-  EXPECT_EQ(problems_of([&] { require_resumable(before, "runs/x", config, plugins); }),
-            "(default): train.global_batch = not set: was 256 in runs/x, and it must stay the same when a "
-            "run is continued: write 256, "
-            "or start over with --fresh\n"
-            "x.toml:4: train.batch_per_device = 16: was not set in runs/x, and it must stay the same when a "
-            "run is continued: remove "
-            "it, or start over with --fresh");
+  EXPECT_EQ(
+      problems_of([&] { require_resumable(before, "runs/x", config, plugins); }),
+      "(default): train.global_batch = not set: was 256 in runs/x, and it must stay the same when a "
+      "run is continued: write 256, or begin another run from these weights (train.init_from, and "
+      "another run.dir), or start over with --fresh\n"
+      "x.toml:4: train.batch_per_device = 16: was not set in runs/x, and it must stay the same when a "
+      "run is continued: remove "
+      "it, or begin another run from these weights (train.init_from, and another run.dir), or start over "
+      "with --fresh");
 }
 
 TEST_F(Differences, TheStrategysOptionsComeAndGoWithIt) {

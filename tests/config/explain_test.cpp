@@ -49,9 +49,16 @@ TEST(Explain, FitsTheWidthAndNamesEveryKey) {
   size_t keys = 0;
   for (std::string line; std::getline(lines, line);) {
     EXPECT_LE(line.size(), 100u) << line;
-    if (!line.empty() && line[0] != ' ' && line[0] != '[' && line[0] != '*') ++keys;
+    if (!line.empty() && line[0] != ' ' && line[0] != '[' && line[0] != '*' && line[0] != '+') ++keys;
   }
   EXPECT_EQ(keys, core_options().size());
+}
+
+TEST(Explain, MarksWhatMayChangeByNameOfTheCoreAlone) {
+  const pl_option option = make_option("lr", PL_OPTION_FLOAT, "1.0", kChangesByName);
+  EXPECT_NE(explain(std::span(&option, 1), "").find("lr+ "), std::string::npos);
+  EXPECT_NE(explain(std::span(&option, 1), "").find("\n+ may, if named: "), std::string::npos);
+  EXPECT_EQ(explain(std::span(&option, 1), "task.").find('+'), std::string::npos);
 }
 
 TEST(Explain, MarkdownIsOneRowForEachOption) {

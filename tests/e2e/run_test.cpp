@@ -230,6 +230,93 @@ TEST_F(Run, AnotherOptionThatDecidesTheResultIsRefused) {
   EXPECT_THAT(result.err, HasSubstr("0.06"));
 }
 
+TEST_F(Run, AChangedRunGoesOnExactly) {
+  const auto train = [&](const std::string& dir, std::vector<std::string> more) {
+    more.insert(more.begin(), {"--set", "run.dir=" + dir, "--set", "schedule.kind=constant", "--set",
+                               "checkpoint.every=0", "--set", "evaluate.every=0"});
+    return more;
+  };
+  const std::vector<std::string> named{"--change", "optimizer.lr=0.02", "--set", "train.max_steps=3000"};
+  for (const char* dir : {"whole", "killed"})
+    ASSERT_EQ(run(train(dir, {"--set", "train.max_steps=20"})).code, 0);
+  const Result whole = run(train("whole", named));
+  ASSERT_EQ(whole.code, 0) << whole.err;
+  EXPECT_THAT(whole.out, HasSubstr("changed after step 20: optimizer.lr = 0.02 (was 0.05)"));
+  Process process = start(train("killed", named));
+  EXPECT_TRUE(eventually([&] { return read_lines(path("killed/metrics.jsonl")).size() > 200; }));
+  process.signal(SIGKILL);
+  process.wait();
+  // No checkpoint was due before, and the command no longer names what was changed.
+  const Result unnamed = run(train("killed", {"--set", "train.max_steps=3000"}));
+  ASSERT_EQ(unnamed.code, 0) << unnamed.err;
+  EXPECT_THAT(unnamed.out, HasSubstr("optimizer.lr = 0.02, as changed after step 20 (train.toml:11: 0.05;"));
+  EXPECT_EQ(curve("killed"), curve("whole"));
+  EXPECT_EQ(state("killed", 3000), state("whole", 3000));
+  EXPECT_EQ(nlohmann::json::parse(read_text(path("killed/changes.json"))).dump(),
+            R"([{"before":"0.05","key":"optimizer.lr","now":"0.02","step":20}])");
+  EXPECT_EQ(run(train("killed", named)).code, 0) << "named again it is nothing new";
+  EXPECT_EQ(run(train("killed", {"--set", "train.max_steps=3001", "--set", "optimizer.lr=0.03"})).code, 2);
+}
+
+TEST_F(Run, ADivergedRunFailsAndKeepsItsLastGoodCheckpoint) {
+  const std::vector<std::string> each{"--set", "checkpoint.every=1", "--set", "checkpoint.keep=1"};
+  const auto train = [&](std::vector<std::string> more) {
+    more.insert(more.end(), each.begin(), each.end());
+    return run(more);
+  };
+  ASSERT_EQ(train({"--set", "train.max_steps=30"}).code, 0);
+  const Result result = train({"--set", "train.max_steps=36", "--change", "optimizer.lr=1e30"});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.out, Not(HasSubstr("loss -nan")));
+  for (const char* text : {"the update was skipped, in 4 steps in a row, from step 33 on",
+                           "the evaluation after step 36 gave loss nan", ", in step 32\n",
+                           "last good checkpoint: run/checkpoints/step-00000030\n"})
+    EXPECT_THAT(result.err, HasSubstr(text));
+  EXPECT_EQ(checkpoints("run"), (std::vector<std::string>{"diverged-step-00000032", "step-00000030"}));
+  EXPECT_FALSE(fs::exists(path("run/finished.txt")));
+  const Result again = train({"--set", "train.max_steps=36"});
+  EXPECT_EQ(again.code, 1);
+  EXPECT_THAT(again.err, HasSubstr("in an earlier launch the run has diverged: the gradient was not finite"));
+  const Result cured = train({"--set", "train.max_steps=36", "--change", "optimizer.lr=0.01"});
+  EXPECT_EQ(cured.code, 0) << cured.err;
+  EXPECT_TRUE(fs::exists(path("run/finished.txt")));
+  EXPECT_FALSE(fs::exists(path("run/diverged.txt")));
+
+  const Result bounded = run({"--fresh", "--set", "optimizer.lr=1e30", "--set", "train.max_steps=3000",
+                              "--set", "train.max_nonfinite_steps=5"});
+  EXPECT_EQ(bounded.code, 1);
+  EXPECT_THAT(bounded.err, HasSubstr("train.max_nonfinite_steps = 5 ends the run here\n"));
+  EXPECT_THAT(bounded.err, HasSubstr("start over with --fresh and a lower optimizer.lr (it was 1e+30)"));
+}
+
+// By the last update, so that no loss tells.
+TEST_F(Run, WeightsThatAreNotFiniteAreNotSaved) {
+  const Result result =
+      run({"--set", "optimizer.lr=1e40", "--set", "train.clip_grad_norm=0", "--set", "train.max_steps=1",
+           "--set", "evaluate.at_end=false", "--set", "schedule.kind=constant"});
+  EXPECT_EQ(result.code, 1) << result.out;
+  EXPECT_THAT(result.err, HasSubstr("the run has diverged: after step 1 weights are not finite: "));
+  EXPECT_THAT(result.err, HasSubstr("last good checkpoint: none\n"));
+  EXPECT_TRUE(checkpoints("run").empty());
+}
+
+TEST_F(Run, AStageAfterADivergedOneDoesNotBegin) {
+  write_text(path("train.toml"), std::string(kConfig) + R"(
+[[stage]]
+name = "first"
+train.max_steps = 5
+optimizer.lr = 1e30
+[[stage]]
+name = "second"
+init_from = "first"
+)");
+  EXPECT_EQ(run().code, 1);
+  const Result second = run({"--stage", "second"});
+  EXPECT_EQ(second.code, 2);
+  EXPECT_THAT(second.err, HasSubstr("run/first did not come to its end: the run has diverged"));
+  EXPECT_FALSE(fs::exists(path("run/second/metrics.jsonl")));
+}
+
 TEST_F(Run, FreshMovesTheOldRunAside) {
   ASSERT_EQ(run().code, 0);
   const Result result = run({"--fresh", "--set", "optimizer.lr=0.06"});

@@ -49,6 +49,21 @@ TEST_F(SameRun, FindsOneMicroBatchForAllProcesses) {
   EXPECT_EQ(exported("found"), exported("written"));
 }
 
+TEST_F(SameRun, DivergesOnAllRanksAtOnce) {
+  const auto diverge = [&](const Arrangement& arrangement) {
+    std::vector<std::string> arguments{"--set", "optimizer.kind=sgd",           "--set", "optimizer.lr=1e30",
+                                       "--set", "run.dir=" + arrangement.name()};
+    for (const std::string& text : arrangement.sets()) arguments.push_back(text);
+    const Result result = call("run", arguments);
+    EXPECT_EQ(result.code, 1) << result.out << result.err;
+    EXPECT_FALSE(std::filesystem::exists(path(arrangement.name() + "/finished.txt")));
+    return read_text(path(arrangement.name() + "/diverged.txt"));
+  };
+  const std::string alone = diverge({"single", 1});
+  EXPECT_THAT(alone, HasSubstr("in 11 steps in a row, from step 2 on;"));
+  EXPECT_EQ(diverge({"sharded2", 2}), alone);
+}
+
 TEST_F(SameRun, EvaluatesAndPredictsTheSame) {
   write_text(path("val.jsonl"), small_pairs(100, 37));
   train({"single", 1});

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "core/base/error.hpp"
+#include "core/report/panels.hpp"
 #include "tests/report/run_folder.hpp"
 
 namespace pipeline::report {
@@ -25,6 +26,18 @@ TEST(RunRecord, IsReadFromARunsFolder) {
   EXPECT_EQ(run.peak_host_memory(), 5'000'000u);
   EXPECT_EQ(run.processes(), 2u);
   EXPECT_EQ(run.options.at("train.global_batch"), "8");
+}
+
+TEST(Panels, ShowWhatWasChangedOnTheWay) {
+  const tests::FilesFolder folder;
+  folder.write("metrics.jsonl", "{\"step\":1,\"loss\":1}\n");
+  EXPECT_TRUE(panels_of(read_run(folder.path(), "a")).empty());
+  folder.write("changes.json", R"([{"step": 40, "key": "optimizer.lr", "before": "0.1", "now": "0.01"}])");
+  const auto panels = panels_of(read_run(folder.path(), "a"));
+  ASSERT_EQ(panels.size(), 1u);
+  EXPECT_EQ(panels[0]["title"], "a: changed on the way");
+  EXPECT_EQ(panels[0]["rows"].dump(),
+            R"([["after step","option","before","now"],["40","optimizer.lr","0.1","0.01"]])");
 }
 
 TEST(RunRecord, TheMedianIsTheThroughput) {

@@ -46,6 +46,8 @@ TEST_F(States, SayWhatBecameOfARun) {
   EXPECT_EQ(state_of(folder), RunState::cut_off) << "it went on after it was stopped at step 5";
   folder_.write("a/summary.json", R"({"steps": 7})");
   EXPECT_EQ(state_of(folder), RunState::stopped);
+  folder_.write("a/diverged.txt", "");
+  EXPECT_EQ(state_of(folder), RunState::diverged);
   folder_.write("a/finished.txt", "");
   EXPECT_EQ(state_of(folder), RunState::finished);
 

@@ -35,7 +35,7 @@ ScratchFolder::~ScratchFolder() {
 void open_for_trial(Session& session, const config::Config& whole, const config::Config& stage,
                     const ScratchFolder& scratch) {
   const RunFolder folder(scratch.path(), false);
-  const Origin origin = find_origin(session, folder, init_from(whole, stage));
+  const Origin origin = find_origin(session.config(), session.log(), folder, init_from(whole, stage));
   session.open_task(origin.checkpoint());
   session.create_strategy();
   const observe::Elapsed elapsed(session.log().console(), "loading weights");

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
+#include "core/observe/format.hpp"
 
 namespace pipeline::plugins {
 
@@ -38,7 +39,9 @@ std::vector<Figure> figures(const std::vector<plugins::EvaluationValue>& sums,
     const auto sum = std::ranges::find_if(sums, [&](const plugins::EvaluationValue& s) {
       return s.group.empty() && s.name == source_of(metric);
     });
-    if (sum != sums.end()) result.push_back({metric.name, aggregate(*sum, metric.aggregate), metric.better});
+    if (sum != sums.end())
+      result.push_back(
+          {metric.name, observe::without_sign_if_nan(aggregate(*sum, metric.aggregate)), metric.better});
   };
   const bool loss_described =
       std::any_of(metrics.begin(), metrics.end(), [](const auto& m) { return m.name == "loss"; });
@@ -130,7 +133,7 @@ void report(plugins::Task& task, uint32_t split, uint32_t purpose,
              if (result.find(name) != nullptr)
                throw Error(fmt::format("{}: report gave the figure '{}', which is there already",
                                        task.plugin().label(), name));
-             result.figures.push_back({std::string(name), value, better});
+             result.figures.push_back({std::string(name), observe::without_sign_if_nan(value), better});
            },
        .text = [&](std::string_view lines) { result.text.emplace_back(lines); },
        .file =

@@ -20,6 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kLock = ".lock";
 constexpr const char* kFinished = "finished.txt";
+constexpr const char* kDiverged = "diverged.txt";
 
 [[noreturn]] void fail(const fs::path& path, const char* what) {
   const int error = errno;
@@ -55,6 +56,12 @@ bool has_results(const fs::path& path) {
     if (!is_stage || has_results(entry.path())) return true;
   }
   return false;
+}
+
+std::optional<std::string> text_of(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) return std::nullopt;
+  return std::string(std::istreambuf_iterator<char>(in), {});
 }
 
 Descriptor lock(const fs::path& path) {
@@ -108,15 +115,17 @@ bool RunFolder::put_back_unless_begun() {
 }
 
 std::optional<std::string> RunFolder::read_file(const std::string& name) const {
-  std::ifstream in(path_ / name, std::ios::binary);
-  if (!in) return std::nullopt;
-  return std::string(std::istreambuf_iterator<char>(in), {});
+  return text_of(path_ / name);
 }
 
 std::optional<std::string> RunFolder::finished() const { return read_file(kFinished); }
 void RunFolder::mark_finished(const std::string& how) const { write_file(kFinished, how); }
 
 void RunFolder::unmark_finished() const { fs::remove(path_ / kFinished); }
+
+std::optional<std::string> RunFolder::diverged_in(const fs::path& path) { return text_of(path / kDiverged); }
+void RunFolder::mark_diverged(const std::string& how) const { write_file(kDiverged, how); }
+void RunFolder::unmark_diverged() const { fs::remove(path_ / kDiverged); }
 
 void RunFolder::make(const fs::path& path) {
   if (create(path)) lock(path);

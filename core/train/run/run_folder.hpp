@@ -43,6 +43,11 @@ class RunFolder {
   std::optional<std::string> finished() const;
   void mark_finished(const std::string& how) const;
   void unmark_finished() const;
+  // The same of a run that has diverged, with what was said of it.
+  std::optional<std::string> diverged() const { return diverged_in(path_); }
+  static std::optional<std::string> diverged_in(const std::filesystem::path& path);
+  void mark_diverged(const std::string& how) const;
+  void unmark_diverged() const;
 
   // For a verb that writes into the folder of a run that may be in use by another process: makes the folder
   // if needed, so that a later run takes it for its own.

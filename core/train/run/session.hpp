@@ -104,7 +104,8 @@ class Session {
   // Throws what the task itself finds wrong with its options; touches no data.
   void check_task();
 
-  // The strategy's options in force.
+  // The task's and the strategy's options in force.
+  const config::PluginConfig& task_config() const { return *task_config_; }
   const config::PluginConfig& strategy_config() const { return *strategy_config_; }
   // The plugins' options in force, for printing and storing.
   std::vector<const config::PluginConfig*> plugin_configs() const;

@@ -20,6 +20,7 @@
 #include "core/base/foreign.hpp"
 #include "core/checkpoint/manifest.hpp"
 #include "core/checkpoint/store.hpp"
+#include "core/observe/format.hpp"
 #include "core/safetensors/crc32c.hpp"
 
 namespace pipeline::train {
@@ -71,6 +72,16 @@ std::string no_folder(const std::string& path) {
       "there is no folder {}: run the stage that makes it first, or name a stage, a run, a checkpoint or a "
       "folder of another tool that is there{}",
       path, remedy.empty() ? "" : "; " + remedy);
+}
+
+// A stage does not begin from one that has diverged, unless the user names it.
+void require_not_diverged(const config::Config& config, observe::Log& log, const std::string& path) {
+  const auto how = RunFolder::diverged_in(path);
+  if (!how) return;
+  const std::string key = origin_key(config);
+  const std::string text = fmt::format("{} did not come to its end: {}", path, *how);
+  if (key == "stage.init_from") throw config.error(key, text);
+  log.warning(fmt::format("{} = {}", key, text));
 }
 
 // The parameters of a task as a checkpoint must have them.
@@ -126,37 +137,32 @@ void require_folder(const config::Config& config, const std::string& init_from) 
   throw config.error(origin_key(config), no_folder(init_from));
 }
 
-Origin find_origin(const Session& session, const RunFolder& folder, const std::string& init_from) {
+Origin find_origin(const config::Config& config, observe::Log& log, const RunFolder& folder,
+                   const std::string& init_from) {
   Origin origin;
-  origin.resumed = newest_checkpoint(folder.checkpoints().string(), session.log());
+  origin.resumed = newest_checkpoint(folder.checkpoints().string(), log);
   if (origin.resumed || init_from.empty()) return origin;
   if (is_ours(init_from)) {
-    origin.weights = open_checkpoint(init_from, checkpoint::Which::kBest, session.log());
+    require_not_diverged(config, log, init_from);
+    origin.weights = open_checkpoint(init_from, checkpoint::Which::kBest, log);
     return origin;
   }
-  require_folder(session.config(), init_from);
+  require_folder(config, init_from);
   origin.foreign = init_from;
   return origin;
 }
 
-Origin find_common_origin(Session& session, const RunFolder& folder, const std::string& init_from) {
+Origin find_common_origin(const config::Config& config, observe::Log& log, ProcessGroup& processes,
+                          const RunFolder& folder, const std::string& init_from) {
   Origin origin;
-  const std::string told = session.processes().on_first("finding the weights", [&] {
-    origin = find_origin(session, folder, init_from);
+  const std::string told = processes.on_first("finding the weights", [&] {
+    origin = find_origin(config, log, folder, init_from);
     return origin.to_bytes();
   });
-  return session.processes().is_first() ? std::move(origin) : Origin::from_bytes(told);
+  return processes.is_first() ? std::move(origin) : Origin::from_bytes(told);
 }
 
 namespace {
-
-std::string listed(const std::vector<std::string>& names) {
-  constexpr size_t kMost = 8;
-  const std::vector<std::string> first(
-      names.begin(), names.begin() + static_cast<std::ptrdiff_t>(std::min(kMost, names.size())));
-  return fmt::format("{}{}", fmt::join(first, ", "),
-                     names.size() > kMost ? fmt::format(" and {} more", names.size() - kMost) : "");
-}
 
 // A plugins::PieceReader over Task::initialize: one parameter at a time, so that no rank ever holds a whole
 // model that it does not keep.
@@ -198,10 +204,10 @@ void load_from_stage(Session& session, const checkpoint::Checkpoint& from) {
   const checkpoint::Differences differ = from.check("value", wanted_values(session.task()), true);
   if (!differ.missing.empty())
     session.log().info(fmt::format("new, not in {}: {} parameter(s): {}", from.path(), differ.missing.size(),
-                                   listed(differ.missing)));
+                                   observe::listed(differ.missing)));
   if (!differ.dropped.empty())
     session.log().info(fmt::format("left out of {}: {} parameter(s): {}", from.path(), differ.dropped.size(),
-                                   listed(differ.dropped)));
+                                   observe::listed(differ.dropped)));
   const std::set<std::string, std::less<>> is_new(differ.missing.begin(), differ.missing.end());
   InitialValues initial(session.task());
   session.strategy().load_state(
@@ -230,8 +236,25 @@ std::string load_weights(Session& session, const Origin& origin) {
   InitialValues values(session.task());
   session.strategy().load_state([&](const pl_piece& piece, void* destination) { values(piece, destination); },
                                 true);
-  return origin.foreign.empty() ? fmt::format("fresh weights (run.seed {})", session.run_info().seed)
-                                : "weights imported from " + origin.foreign;
+  if (!origin.foreign.empty()) return "weights imported from " + origin.foreign;
+  const std::vector<std::string> parts = origins_of_parts(session);
+  return fmt::format(
+      "{} (run.seed {})",
+      parts.empty() ? "fresh weights" : fmt::format("weights of {}, the rest fresh", fmt::join(parts, ", ")),
+      session.run_info().seed);
+}
+
+std::vector<std::string> origins_of_parts(const Session& session) {
+  std::vector<std::string> parts;
+  const config::PluginConfig& options = session.task_config();
+  for (const std::string& key : options.keys()) {
+    if (options.setting(key).option.type != PL_OPTION_PATH ||
+        (key != "init_from" && !key.ends_with(".init_from")))
+      continue;
+    if (const std::string folder = options.find_string(key).value_or(""); !folder.empty())
+      parts.push_back(fmt::format("task.{} = {}", key, folder));
+  }
+  return parts;
 }
 
 bool is_ours(const std::string& weights) {

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/checkpoint/checkpoint.hpp"
 #include "core/plugins/task.hpp"
@@ -30,16 +31,22 @@ struct Origin {
 // The newest checkpoint of the run itself that verifies; without any, what `init_from` names: a checkpoint, a
 // run folder, a folder of another tool, or nothing where it is empty. What was repaired or passed over on the
 // way is logged. Throws where the run has checkpoints and all are damaged: starting anew would lose it.
-Origin find_origin(const Session& session, const RunFolder& folder, const std::string& init_from);
+Origin find_origin(const config::Config& config, observe::Log& log, const RunFolder& folder,
+                   const std::string& init_from);
 
 // The same for all ranks together: which checkpoint it is, is for rank 0 to say, as another rank might find a
 // newer or another one.
-Origin find_common_origin(Session& session, const RunFolder& folder, const std::string& init_from);
+Origin find_common_origin(const config::Config& config, observe::Log& log, ProcessGroup& processes,
+                          const RunFolder& folder, const std::string& init_from);
 
 // Fills the strategy with the values of another run, of another tool (through the task), or with the task's
 // own. Optimizer state starts at zero. Returns what was done, for people. Strict but for PL_PARAMETER_NEW and
 // _DROPPABLE, which the log names: one error lists all missing, unexpected and mis-shaped tensors.
 std::string load_weights(Session& session, const Origin& origin);
+
+// The folders that a task's own initial values come from, part by part: its options of type path that are
+// named init_from, where they are set. "task.language.init_from = models/llama".
+std::vector<std::string> origins_of_parts(const Session& session);
 
 // What a checkpoint of the very same model holds. `values_only`: for evaluation, prediction and export;
 // otherwise the optimizer's state as well, and the run goes on.

@@ -106,7 +106,8 @@ std::optional<config::Config> with_found_micro_batch(const Workspace& workspace,
     const Outcome outcome = guard_work(
         session, [] { return "finding the micro-batch"; },
         [&] {
-          const Origin origin = find_common_origin(session, folder, weights);
+          const Origin origin =
+              find_common_origin(session.config(), session.log(), processes, folder, weights);
           if (processes.stopped([&] { session.open_task(origin.checkpoint()); })) return Outcome::interrupted;
           require_same_on_all_ranks(session);
           session.create_strategy();

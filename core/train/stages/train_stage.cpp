@@ -10,6 +10,7 @@
 #include "core/checkpoint/store.hpp"
 #include "core/config/config.hpp"
 #include "core/train/run/announce.hpp"
+#include "core/train/run/changes.hpp"
 #include "core/train/run/session.hpp"
 #include "core/train/run/weights.hpp"
 #include "core/train/stages/found_micro_batch.hpp"
@@ -28,7 +29,9 @@ std::string length_of(const config::Config& config) {
 }
 
 constexpr std::string_view kWeights = "weights = ";  // a line of what a finished stage remembers
-constexpr const char* kOrigin = "origin.txt";        // that line, from the beginning of training on
+constexpr const char* kOrigin = "origin.txt";        // that line, or those of the model's parts
+
+std::string weights_line(const std::string& text) { return text.starts_with(kWeights) ? text : ""; }
 
 bool has_checkpoints(const RunFolder& folder) {
   const checkpoint::Scan scan = checkpoint::Store({.folder = folder.checkpoints().string()}).scan();
@@ -70,18 +73,33 @@ bool already_finished(const RunFolder& folder, const Session& session, const std
   if (finished->substr(0, mark) != length_of(session.config())) return false;
   const auto stored = folder.read_file("config.toml");
   if (!stored) return false;
-  config::require_resumable(*stored, (folder.path() / "config.toml").string(), session.config(),
-                            session.plugin_configs());
+  const auto changed = config::require_resumable(*stored, (folder.path() / "config.toml").string(),
+                                                 session.config(), session.plugin_configs());
   session.log().info(
       fmt::format("{} is already finished: nothing to do (--fresh starts over; a larger train.max_steps, "
                   "train.max_epochs or train.max_seconds, whichever ended it, continues)",
                   folder.path().string()));
+  for (const config::Difference& d : changed)
+    if (d.named)
+      session.log().warning(fmt::format("--change {}={} has no effect: no step is left to do", d.key, d.now));
   if (!has_checkpoints(folder))
     session.log().warning(fmt::format("its checkpoints are gone from {}", folder.checkpoints().string()));
   const std::string then = finished->substr(mark),
                     now = weights.empty() ? "" : fmt::format("{}{}\n", kWeights, checkpoint_of(weights));
   warn_if_of_other_origin(session, folder, then, now);
   return true;
+}
+
+// A run that has diverged would do so again.
+void require_change(const RunFolder& folder, const Session& session) {
+  const auto how = folder.diverged();
+  if (!how) return;
+  if (const auto stored = folder.read_file("config.toml")) {
+    const auto changed = config::differences(*stored, session.config(), session.plugin_configs());
+    if (std::ranges::any_of(changed, [](const auto& d) { return !d.may_change || d.named; })) return;
+  }
+  throw Error(fmt::format("{}: in an earlier launch {}\n  To do the same once more, remove {}",
+                          folder.path().string(), *how, (folder.path() / "diverged.txt").string()));
 }
 
 Outcome stopped_early(const Workspace& workspace) {
@@ -101,16 +119,23 @@ Outcome train_stage(const Workspace& workspace, RunFolder& folder, const config:
     workspace.log.info(fmt::format("the old run was moved aside to {}", folder.moved_aside()->string()));
   const std::optional<config::Config> found = with_found_micro_batch(workspace, folder, stage, weights);
   if (!found) return stopped_early(workspace);
-  const config::Config& config = *found;
-  Session session(
-      config, workspace.registry, workspace.log,
-      session_args(workspace, PL_PURPOSE_TRAIN, folder.path(), values_of_run(folder.path(), weights)));
+  const ValueSource values = values_of_run(folder.path(), weights);
   const std::string finished = processes.on_first("looking at the run folder", [&] {
+    if (!folder.finished() && !folder.diverged()) return "no";
+    const Session session(with_changes(*found, folder), workspace.registry, workspace.log,
+                          session_args(workspace, PL_PURPOSE_TRAIN, folder.path(), values));
     if (already_finished(folder, session, weights)) return "yes";
     require_checkpoints(folder);
+    require_change(folder, session);
     return "no";
   });
   if (finished == "yes") return Outcome::finished;
+  // A checkpoint brings what was changed before it, which the session is made of.
+  Origin origin = find_common_origin(*found, workspace.log, processes, folder, weights);
+  const config::Config config =
+      origin.resumed ? with_changes(*found, origin.resumed->contents(), &workspace.log) : *found;
+  Session session(config, workspace.registry, workspace.log,
+                  session_args(workspace, PL_PURPOSE_TRAIN, folder.path(), values));
   announce_model_options(session);
   std::unique_ptr<Trainer> trainer;
   return guard_work(
@@ -118,10 +143,13 @@ Outcome train_stage(const Workspace& workspace, RunFolder& folder, const config:
       [&] {
         std::string began_from =
             weights.empty() ? "" : fmt::format("{}{}\n", kWeights, checkpoint_of(weights));
-        Origin origin = find_common_origin(session, folder, weights);
+        std::string origins = began_from;
+        if (weights.empty())
+          for (const std::string& part : origins_of_parts(session)) origins += part + "\n";
         if (const auto then = folder.read_file(kOrigin); origin.resumed && then) {
-          warn_if_of_other_origin(session, folder, *then, began_from);
-          began_from = *then;
+          warn_if_of_other_origin(session, folder, weights_line(*then), began_from);
+          began_from = weights_line(*then);
+          origins = *then;
         }
         if (processes.stopped([&] { session.open_task(origin.checkpoint()); }))
           return stopped_early(workspace);
@@ -129,7 +157,7 @@ Outcome train_stage(const Workspace& workspace, RunFolder& folder, const config:
         session.create_strategy();
         trainer = std::make_unique<Trainer>(session, folder);
         trainer->start(origin);
-        if (processes.is_first()) folder.write_file(kOrigin, began_from);
+        if (processes.is_first()) folder.write_file(kOrigin, origins);
         origin = {};  // closes the files of a checkpoint that may be removed meanwhile
         const Outcome outcome = trainer->run();
         if (outcome == Outcome::finished && processes.is_first()) {

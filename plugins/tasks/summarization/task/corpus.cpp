@@ -117,11 +117,8 @@ void Corpus::leave_out_unanswered(const Context& context) {
 }
 
 void Corpus::carry_files_of(const fs::path& folder) {
-  try {
-    tokenizer_ = tokenizer_->with(text::files_of(folder, text::kLanguageModelFiles));
-  } catch (const text::Error& error) {
-    fail_with_system(error.what(), error.code());
-  }
+  files::with_data_errors(
+      [&] { tokenizer_ = tokenizer_->with(text::files_of(folder, text::kLanguageModelFiles)); });
 }
 
 void Corpus::open(Split split, TokenCacheSource source, const Context& context) {

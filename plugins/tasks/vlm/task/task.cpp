@@ -239,17 +239,12 @@ std::shared_ptr<Vlm> VlmTask::build_model() {
 }
 
 void VlmTask::carry_files_of(const fs::path& folder, std::initializer_list<const char*> names) {
-  try {
-    const text::Files files = text::files_of(folder, names);
-    tokenizer_ = tokenizer_->with(files);
-    for (const std::string& line : hugging_face::unknown_tokens(files, own_tokens(), folder.string()))
+  files::with_data_errors([&] {
+    const text::Files read = text::files_of(folder, names);
+    tokenizer_ = tokenizer_->with(read);
+    for (const std::string& line : hugging_face::unknown_tokens(read, own_tokens(), folder.string()))
       context().warn(line);
-  } catch (const text::Error& error) {
-    fail_with(PL_ERROR_CONFIG, error.what());
-  }
-  if (const std::string note = hugging_face::note_of_weights(folder.string()); !note.empty())
-    context().info(note);
-  find_ends();
+  });
 }
 
 void VlmTask::find_ends() { ends_ = hugging_face::end_tokens(tokenizer_->files(), own_tokens()); }
