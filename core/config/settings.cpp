@@ -115,7 +115,7 @@ bool Settings::is_auto(std::string_view key) const {
 
 bool Settings::is_set(std::string_view key) const {
   const Origin::Kind kind = setting(key).origin.kind;
-  return kind == Origin::Kind::kFile || kind == Origin::Kind::kSet;
+  return kind != Origin::Kind::kDefault && kind != Origin::Kind::kModel;
 }
 
 bool Settings::has_value(std::string_view key) const { return setting(key).value.has_value(); }

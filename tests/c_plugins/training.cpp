@@ -15,7 +15,7 @@ class Rank {
       : args_(args),
         task_plugin_(Plugin::load(args.task)),
         strategy_plugin_(Plugin::load(args.strategy)),
-        config_(config::load({"", with_plugins(args.sets), ""})),
+        config_(config::load({.file = "", .sets = with_plugins(args.sets)})),
         task_config_(config_.plugin("task", task_plugin_.options())),
         strategy_config_(config_.plugin("strategy", strategy_plugin_.options())) {
     for (pl_context* context : {&task_context_, &strategy_context_, &backend_context_})

@@ -86,8 +86,8 @@ class TaskTest : public ::testing::Test {
  protected:
   TaskTest()
       : plugin_(Plugin::load(kBuilt / "tasks/linear_regression.so")),
-        config_(
-            config::load({"", {"task.plugin=\"linear_regression\""}, ""}).plugin("task", plugin_.options())) {
+        config_(config::load({.file = "", .sets = {"task.plugin=\"linear_regression\""}})
+                    .plugin("task", plugin_.options())) {
     auto info = sized<pl_run_info>();
     info.device = {PL_DEVICE_CPU, 0};
     context_.set_run_info(info);

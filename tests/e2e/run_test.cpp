@@ -737,7 +737,7 @@ TEST_F(Run, WrongInputIsNamedWithExitCode2) {
   EXPECT_THAT(problem({"--master-port", "99999"}), HasSubstr("99999 not in range 1 to 65535"));
   EXPECT_FALSE(fs::exists(path("run"))) << "no folder is made for a run that cannot begin";
   EXPECT_EQ(pipeline({"status", std::string(300, 'x')}).err,
-            "error: " + std::string(300, 'x') + ": File name too long\n");
+            "error: " + std::string(300, 'x') + ": there is no such folder\n");
   const Result verb = pipeline({"rnu"});
   EXPECT_EQ(verb.code, 2);
   EXPECT_THAT(verb.err, HasSubstr("did you mean 'run'?"));

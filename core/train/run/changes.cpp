@@ -22,9 +22,10 @@ config::Config with_changes(config::Config config, const checkpoint::Contents& c
     if (config.origin(key).kind == config::Origin::Kind::kChange || config::same_value(given, change->now) ||
         !config::same_value(in_force == stored.end() ? "" : in_force->second, change->now))
       continue;
-    const bool is_older = std::ranges::any_of(contents.changes, [&](const checkpoint::Change& other) {
-      return other.key == key && config::same_value(other.before, given);
-    });
+    const bool is_older =
+        std::ranges::any_of(contents.changes, [&, key = key](const checkpoint::Change& other) {
+          return other.key == key && config::same_value(other.before, given);
+        });
     if (!is_older) continue;
     const std::string when = fmt::format("after step {}", change->step);
     if (log != nullptr)

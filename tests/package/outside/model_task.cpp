@@ -128,7 +128,7 @@ class Outside : public TorchTask<Config, Model, Batch> {
   LossSum loss(const Batch& batch) override { return model().loss(batch.packed, pass()); }
 
   void import_model(const std::filesystem::path& folder) override {
-    hugging_face::ConfigFile(folder / "config.json").require("model_type", "outside");
+    hugging_face::ConfigFile(folder / "config.json").type({"outside"});
     hugging_face::import_weights(folder, model().parameters());
   }
   void export_model(const std::filesystem::path& folder) override {

@@ -88,7 +88,7 @@ AddedTokens::AddedTokens(std::vector<Token> tokens) : tokens_(std::move(tokens))
 void AddedTokens::cut(std::string_view text, SpecialTokens special,
                       const std::function<void(std::string_view)>& plain,
                       const std::function<void(int32_t)>& token) const {
-  const List(&lists)[2] = lists_[special == SpecialTokens::kRecognize];
+  const std::array<List, 2>& lists = lists_[special == SpecialTokens::kRecognize];
   cut_at(
       lists[0], text, [&](std::string_view part) { cut_at(lists[1], part, plain, token); }, token);
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <string_view>
@@ -47,7 +48,7 @@ class AddedTokens {
   using List = std::vector<Token>;
   List tokens_;
   // By whether special tokens are found, those that are looked for first and those in what is left.
-  List lists_[2][2];
+  std::array<std::array<List, 2>, 2> lists_;
 };
 
 }  // namespace pipeline::text
