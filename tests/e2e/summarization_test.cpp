@@ -251,7 +251,7 @@ TEST_F(Summarization, AFileThatCannotGrowIsNoMistakeInTheConfiguration) {
   const Result result = call("run", {"--set", "run.dir=full"});
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
   EXPECT_EQ(result.code, 1) << result.out;
-  EXPECT_THAT(result.err, HasSubstr(".tokens.part: File too large"));
+  EXPECT_THAT(result.err, HasSubstr(".tokens: File too large"));
 }
 
 TEST_F(Summarization, AModelThatIsTooLargeIsToldFromBatchesThatAre) {
