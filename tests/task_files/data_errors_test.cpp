@@ -27,7 +27,8 @@ TEST(DataErrors, HaveTheCodeOfTheirCause) {
                                     {EFBIG, PL_ERROR_FAILED},
                                     {EMFILE, PL_ERROR_FAILED}}) {
     const std::pair expected(code, std::string("x.tokens: no"));
-    EXPECT_EQ(error_of([&]() -> int { throw DataError("x.tokens: no", cause); }), expected) << cause;
+    EXPECT_EQ(error_of([cause = cause]() -> int { throw DataError("x.tokens: no", cause); }), expected)
+        << cause;
   }
   EXPECT_EQ(error_of([] { throw Cancelled(); }).first, PL_ERROR_CANCELLED);
   EXPECT_EQ(with_data_errors([] { return 7; }), 7);

@@ -41,7 +41,7 @@ class Ours : public Competitor {
   Ours(const std::string& name, const Place& place, peers::Peers& peers)
       : name_(name),
         plugin_(plugins::Plugin::load(std::string(BACKENDS) + '/' + name + ".so")),
-        config_(config::load({"", {"task.plugin=none", "backend.plugin=" + name}, ""})
+        config_(config::load({.file = "", .sets = {"task.plugin=none", "backend.plugin=" + name}})
                     .plugin("backend", plugin_.options())),
         context_(name),
         group_((plugins::give_exchange(context_, peers), plugin_), context_, &config_,

@@ -23,7 +23,7 @@ const plugins::Plugin& load(const std::string& file) {
 pl_config config_for(const char* kind, const plugins::Plugin& plugin, const std::string& set) {
   std::vector<std::string> sets{"task.plugin=none", std::string(kind) + ".plugin=" + plugin.name()};
   if (!set.empty()) sets.push_back(set);
-  return config::load({"", sets, ""}).plugin(kind, plugin.options());
+  return config::load({.file = "", .sets = sets}).plugin(kind, plugin.options());
 }
 
 plugins::Optimizer adamw() {
