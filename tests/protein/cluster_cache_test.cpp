@@ -57,12 +57,13 @@ TEST_F(ClusterCacheFile, OneThatIsDamagedIsMadeAgain) {
 }
 
 TEST_F(ClusterCacheFile, OneThatCannotBeWrittenIsSaidInTheLog) {
-  cache.folder = (folder.path() / "nowhere").string();
+  std::ofstream(folder.path() / "file") << "no folder";
+  cache.folder = (folder.path() / "file" / "nowhere").string();
   EXPECT_THAT(get(), ElementsAre(0, 1, 0));
   ASSERT_EQ(notes.size(), 1u);
   EXPECT_THAT(notes[0], HasSubstr("cannot be kept, so every process and run repeats it: " + cache.folder +
                                   "/protein-clusters-"));
-  EXPECT_THAT(notes[0], HasSubstr("No such file or directory"));
+  EXPECT_THAT(notes[0], HasSubstr("Not a directory"));
 }
 
 TEST_F(ClusterCacheFile, OfTwoThatWantItAtOnceOneComputes) {

@@ -74,7 +74,9 @@ TEST(Folder, AnIndexThatDisagreesWithItsFilesIsAnError) {
 TEST(Folder, NothingThereIsNamed) {
   const FilesFolder folder;
   EXPECT_EQ(message_of<Error>([&] { Folder::open(folder.path()); }),
-            folder.path() + ": has neither model.safetensors nor model.safetensors.index.json");
+            folder.path() +
+                ": is an empty folder: name the model's, with config.json, model.safetensors and "
+                "tokenizer.json");
 }
 
 }  // namespace
