@@ -23,7 +23,8 @@ bool takes_value(const CLI::Option& option) { return option.get_items_expected_m
 
 void note(const CLI::Option& option, const std::string& value, CommandLine& line) {
   const std::string& name = option.get_single_name();
-  if (name == "FILE" || (name == "RUN" && value.ends_with(".toml"))) line.args.file = value;
+  if (name == "FILE" || (name == "RUN" && value.ends_with(".toml")))
+    line.files.push_back(line.args.file = value);
   if (name == "set" || name == "change") line.args.sets.push_back(value);
   if (name == "stage") line.args.stage = value;
   if (name == "plugin-path") line.args.plugin_paths.push_back(value);

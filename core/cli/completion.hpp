@@ -19,7 +19,8 @@ const CLI::App* verb_called(const CLI::App& app, std::string_view name);
 // The words after a verb, sorted out as its parser would, but without an error where some are missing or
 // wrong.
 struct CommandLine {
-  ConfigArgs args;  // those that the verb has, without the launch flags
+  ConfigArgs args;                 // those that the verb has, without the launch flags
+  std::vector<std::string> files;  // all configurations; the last one is that of `args`
   size_t positionals = 0;
   const CLI::Option* open = nullptr;  // the option whose value would come next
 };

@@ -4,7 +4,6 @@
 #include <tuple>
 
 #include "core/cli/completion.hpp"
-#include "core/config/option.hpp"
 #include "core/train/stages/stages.hpp"
 
 namespace pipeline::cli {
@@ -32,14 +31,15 @@ void add(const config::Config& config, bool alone, Targets& targets) {
   }
 }
 
-void add_command(const std::string& verb, const CommandLine& line, const std::vector<std::string>& words,
-                 Targets& targets) {
-  const config::Config config = line.args.load();
+void add_command(const std::string& verb, ConfigArgs args, const std::string& file,
+                 const std::vector<std::string>& words, Targets& targets) {
+  args.file = file;
+  const config::Config config = args.load();
   const bool several =
       verb == "plan" || verb == "compare" || std::ranges::any_of(words, [](const auto& word) {
         return word.starts_with("--node") || word.starts_with("--master");
       });
-  const bool alone = !several && planned_world(line.args, config).size == 1;
+  const bool alone = !several && planned_world(args, config).size == 1;
   for (const config::Config& stage : train::stages_of(config)) add(stage, alone, targets);
 }
 
@@ -56,10 +56,12 @@ std::vector<std::string> needed_targets(const CLI::App& app, const std::vector<s
       targets = {"product"};
     else if (name == "devices")
       targets = {"strategies", "backends"};
+    else if (name == "explain" && line.positionals == 0 && words.size() > 1)  // --schema, --readme: of all
+      targets = {"product"};
     else if (name == "explain")
-      targets = {words.size() > 1 ? words[1] : ""};
-    else if (!line.args.file.empty())
-      add_command(name, line, words, targets);
+      targets.insert(words.begin() + 1, words.end());
+    else
+      for (const std::string& file : line.files) add_command(name, line.args, file, words, targets);
   } catch (const std::exception&) {
     targets = {};
   }

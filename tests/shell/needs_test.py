@@ -23,12 +23,18 @@ class Needs(unittest.TestCase):
         for words in (["run", "--set", "launch.processes=2"], ["run", "--nodes", "2"], ["plan"], ["compare"]):
             self.needs(words[0], "configs/line.toml", *words[1:], are="backends linear_regression strategies")
 
+    def test_all_files_that_are_compared_count(self):
+        pathlib.Path("other.toml").write_text('[task]\nplugin = "vlm"\n')
+        self.needs("compare", "configs/line.toml", "other.toml", are="backends linear_regression strategies vlm")
+
     def test_options_of_a_strategy_that_is_not_named_may_be_any_ones(self):
         self.needs("run", "configs/line.toml", "--set", "strategy.zero_stage=2", are="linear_regression strategies")
 
     def test_verbs_without_a_configuration(self):
         self.needs("plugins", are="product")
         self.needs("explain", "vlm", are="vlm")
+        self.needs("explain", "--schema", are="product")
+        self.needs("explain", "--readme", "configs", are="product")
         self.needs("devices", are="backends strategies")
         self.needs("ls", "runs", are="")
 
