@@ -99,6 +99,19 @@ Checkout::Checkout(const std::string& markdown) {
     fs::create_directory_symlink(kRoot / name, path() / name);
   write_text(path() / kProgram, "#!/bin/sh\nexec " PIPELINE_EXECUTABLE " \"$@\"\n");
   fs::permissions(path() / kProgram, fs::perms::owner_all);
+  // What a reader has made or downloaded, as far as `check` looks at it.
+  fs::create_directories(path() / "runs/summarization/checkpoints");
+  for (const auto& [name, config] : {
+           std::pair("gpt2", R"({"model_type": "gpt2"})"),
+           std::pair("esm2-35M",
+                     R"({"model_type": "esm", "position_embedding_type": "rotary", "vocab_size": 33,
+                                     "mask_token_id": 32})"),
+           std::pair("llava", R"({"model_type": "llava", "vision_config": {"model_type": "clip_vision_model"},
+                                  "text_config": {"model_type": "llama"}})"),
+       }) {
+    write_text(path() / "models" / name / "config.json", config);
+    write_text(path() / "models" / name / "tokenizer.json", "{}");
+  }
   for (const std::string& block : blocks(markdown, "toml")) {
     const Words name = matches(first_line(block), R"(^# ([\w-]+\.toml))");
     if (!name.empty()) write_text(path() / name.front(), block);

@@ -34,7 +34,8 @@ std::vector<Row> table_rows(const std::string& markdown);
 // `scripts/launch/NAME ARGUMENTS of run`. Comments, and variables before a command, are cut off.
 std::vector<Words> commands(const std::string& markdown);
 
-// The checkout as a reader has it, with what the document shows: each ```toml block whose first line is
+// The checkout as a reader has it, with a run and models of theirs and with what the document shows: each
+// ```toml block whose first line is
 // `# NAME.toml` is that file.
 class Checkout {
  public:
