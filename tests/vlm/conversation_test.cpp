@@ -102,6 +102,8 @@ TEST_F(Conversations, ThatCannotBeUsedAreNamed) {
   EXPECT_EQ(reason(turns(human + R"(,{"value":"a"})")), "a turn without \"from\"");
   EXPECT_EQ(reason(turns("7")), "a turn that is a number, must be an object");
   const std::string rest = R"(,"conversations":[)" + marked + "," + gpt + "]}";
+  EXPECT_EQ(reason(R"({"id":[[1]])" + rest), "\"id\" is a list, must be text or a number");
+  EXPECT_EQ(reason(R"({"image":[["a.png"]])" + rest), "\"image\" is a list, must be a picture's path");
   EXPECT_EQ(reason(R"({"image":["a.png","b.png"])" + rest), "several pictures: a conversation may have one");
   EXPECT_EQ(reason(R"({"image":{"bytes":""})" + rest), "\"image\" is an object, must be a picture's path");
   EXPECT_EQ(reason(R"({"image":"https://example.org/a.png")" + rest),

@@ -73,10 +73,17 @@ std::string text_at(const json& object, const char* key) {
   return value->get<std::string>();
 }
 
+// As text. What is nested in a record may be so deep that dump() leaves the stack.
+std::string number_or_bool(const json& id) {
+  if (!id.is_primitive()) throw DataError("\"id\" is " + kind_of(id) + ", must be text or a number");
+  return id.dump();
+}
+
 // A path, or a list of one.
-std::string picture_of(const json& value, const char* key) {
-  if (value.is_array() && value.size() > 1) throw DataError("several pictures: a conversation may have one");
-  if (value.is_array()) return value.empty() ? "" : picture_of(value[0], key);
+std::string picture_of(const json& given, const char* key) {
+  if (given.is_array() && given.size() > 1) throw DataError("several pictures: a conversation may have one");
+  if (given.is_array() && given.empty()) return "";
+  const json& value = given.is_array() ? given[0] : given;
   if (!value.is_string())
     throw DataError("\"" + std::string(key) + "\" is " + kind_of(value) + ", must be a picture's path");
   const auto& name = value.get_ref<const std::string&>();
@@ -231,7 +238,7 @@ Conversation llava_conversation(const json& object) {
   if (!object.is_object()) throw DataError(kind_of(object) + ", must be an object with \"conversations\"");
   Conversation result;
   if (const json* const id = find(object, "id"); id != nullptr)
-    result.id = id->is_string() ? id->get<std::string>() : id->dump();
+    result.id = id->is_string() ? id->get<std::string>() : number_or_bool(*id);
   for (const char* const key : {"image", "images"})
     if (const json* const image = find(object, key); image != nullptr && result.image.empty())
       result.image = picture_of(*image, key);

@@ -245,6 +245,7 @@ void VlmTask::carry_files_of(const fs::path& folder, std::initializer_list<const
     for (const std::string& line : hugging_face::unknown_tokens(read, own_tokens(), folder.string()))
       context().warn(line);
   });
+  find_ends();
 }
 
 void VlmTask::find_ends() { ends_ = hugging_face::end_tokens(tokenizer_->files(), own_tokens()); }
