@@ -139,6 +139,9 @@ std::vector<Difference> differences(std::string_view stored_toml, const Config& 
 // Whether two TOML sources are the same value; 1 and 1.0 are.
 bool same_value(const std::string& a, const std::string& b);
 
+// A TOML source as messages show it: "not set" where it is empty.
+std::string or_not_set(const std::string& value);
+
 // The values in a resolved configuration that was stored, as TOML source, by key. `file`: for messages.
 std::map<std::string, std::string> stored_values(std::string_view stored_toml,
                                                  const std::string& file = "stored configuration");

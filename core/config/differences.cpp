@@ -15,9 +15,9 @@ std::map<std::string, Entry> stored_entries(std::string_view toml, const std::st
   return entries;
 }
 
-std::string or_not_set(const std::string& value) { return value.empty() ? "not set" : value; }
-
 }  // namespace
+
+std::string or_not_set(const std::string& value) { return value.empty() ? "not set" : value; }
 
 bool same_value(const std::string& a, const std::string& b) {
   const std::optional<Literal> left = parse_value(a);

@@ -104,8 +104,6 @@ checkpoint::PieceSource values_of(const checkpoint::Checkpoint& from) {
   };
 }
 
-std::string or_not_set(const std::string& value) { return value.empty() ? "not set" : value; }
-
 std::string describe_data(const nlohmann::json& identity) {
   return fmt::format("{} training samples (content {})", identity.value("samples", nlohmann::json()).dump(),
                      identity.value("content", nlohmann::json()).dump());
@@ -132,7 +130,7 @@ bool Checkpointer::continue_changed(const checkpoint::Checkpoint& from) {
     if (!d.with_its_plugin)
       log_.info(fmt::format("changed {}: {} = {} (was {})",
                             d.named ? fmt::format("after step {}", contents.step) : "since the checkpoint",
-                            d.key, or_not_set(d.now), or_not_set(d.before)));
+                            d.key, config::or_not_set(d.now), config::or_not_set(d.before)));
     if (!d.named) continue;
     if (d.key == "optimizer.momentum" && config::same_value(d.before, "0"))
       throw session_.config().error(

@@ -30,8 +30,8 @@ config::Config with_changes(config::Config config, const checkpoint::Contents& c
     const std::string when = fmt::format("after step {}", change->step);
     if (log != nullptr)
       log->info(fmt::format("{} = {}, as changed {} ({}: {}; --change changes it again)", key,
-                            change->now.empty() ? "not set" : change->now, when,
-                            config.origin(key).describe(), given.empty() ? "not set" : given));
+                            config::or_not_set(change->now), when, config.origin(key).describe(),
+                            config::or_not_set(given)));
     config = config.with_changed(key, change->now, when);
   }
   return config;

@@ -216,8 +216,8 @@ std::vector<std::string> other_options(std::string_view stored_toml, const confi
     const bool moved =
         dir != all.end() && without_folder(one.before, dir->before) == without_folder(one.now, dir->now);
     if (moved || one.key == "run.dir" || one.key == "run.name") continue;
-    const auto shown = [](const std::string& value) { return value.empty() ? "not set" : value; };
-    other.push_back(fmt::format("{} was {} and is {}", one.key, shown(one.before), shown(one.now)));
+    other.push_back(fmt::format("{} was {} and is {}", one.key, config::or_not_set(one.before),
+                                config::or_not_set(one.now)));
   }
   return other;
 } catch (const config::ConfigError&) {  // such as what a stage of another kind keeps
