@@ -19,7 +19,11 @@ int open_regular(const std::string& path, int flags, std::string_view remedy) {
   // Without O_NONBLOCK a pipe waits for its other end, and a signal does not end that.
   const int fd = ::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
   struct stat status {};
-  if (fd < 0 || (::fstat(fd, &status) == 0 && S_ISREG(status.st_mode))) return fd;
+  if (fd < 0) return fd;
+  // Writing to a device waits for nobody, and one without room says so.
+  const bool is_written = (flags & O_TRUNC) != 0;
+  if (::fstat(fd, &status) == 0 && (S_ISREG(status.st_mode) || (is_written && S_ISCHR(status.st_mode))))
+    return fd;
   ::close(fd);
   throw DataError(path + ": is " + kind_of(status.st_mode) + ", must be a regular file" +
                   (remedy.empty() ? "" : ": " + std::string(remedy)));

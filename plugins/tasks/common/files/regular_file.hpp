@@ -6,8 +6,8 @@
 namespace pipeline::files {
 
 // open(2) of a regular file, or of a link to one. Where something else has the name, such as a pipe, which
-// would hold us up for good, a DataError says what it is and what to do (`remedy`, a clause). -1, and errno
-// says why, where nothing can be opened.
+// would hold us up for good, a DataError says what it is and what to do (`remedy`, a clause). With O_TRUNC it
+// may be a device. -1, and errno says why, where nothing can be opened.
 int open_regular(const std::string& path, int flags, std::string_view remedy = {});
 
 }  // namespace pipeline::files
