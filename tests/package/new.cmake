@@ -6,6 +6,8 @@ file(REMOVE_RECURSE ${WORK})
 set(ENV{HOME} ${WORK})
 file(MAKE_DIRECTORY ${WORK}/checkout/build)
 file(CREATE_LINK ${BUILD} ${WORK}/checkout/build/release SYMBOLIC)
+file(WRITE ${WORK}/checkout/scripts/pipeline "#!/bin/sh\nexec ${BUILD}/bin/pipeline \"$@\"\n") # all is built
+file(CHMOD ${WORK}/checkout/scripts/pipeline PERMISSIONS OWNER_READ OWNER_EXECUTE)
 run(${CMAKE_COMMAND} -E chdir ${WORK}/checkout ${CMAKE_CURRENT_LIST_DIR}/transcript ${ROOT}/README.md "## A task of your own")
 if(NOT EXISTS ${WORK}/my_task/runs/my_task/summary.json)
   message(FATAL_ERROR "my_task has not trained")
