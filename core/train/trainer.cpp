@@ -224,6 +224,7 @@ Outcome Trainer::run() {
   for (;;) {
     Boundary boundary = agree_on_boundary();
     lap(Cost::ranks);
+    end_if_skipping();
     const bool last = done(), evaluates = evaluation_due(last);
     if (last || evaluates) finish_profile();  // an evaluation would make a trace that is too large to open
     bool cut_off = false;
@@ -257,7 +258,6 @@ Outcome Trainer::run() {
     metric_.reset();
     lap(Cost::checkpoint);
     train_step();
-    end_if_skipping();
     if (state_.step > first + 1) beginning.reset();
     if (state_.step == first + kStepsForGradients) warn_of_unused_parameters(session_, kStepsForGradients);
     if (profile_ && profile_->is_over()) finish_profile();

@@ -98,7 +98,8 @@ void require_change(const RunFolder& folder, const Session& session) {
     const auto changed = config::differences(*stored, session.config(), session.plugin_configs());
     if (std::ranges::any_of(changed, [](const auto& d) { return !d.may_change || d.named; })) return;
   }
-  throw Error(fmt::format("{}: in an earlier launch {}\n  To do the same once more, remove {}",
+  throw Error(PL_ERROR_CONFIG,
+              fmt::format("{}: in an earlier launch {}\n  To do the same once more, remove {}",
                           folder.path().string(), *how, (folder.path() / "diverged.txt").string()));
 }
 
