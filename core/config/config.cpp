@@ -246,6 +246,10 @@ Config Config::with_changed(std::string_view key, const std::string& value, cons
   return changed;
 }
 
+Config Config::without_changes() const {
+  return sources_->unchanged ? Config(sources_->unchanged, stage_) : *this;
+}
+
 pl_config Config::plugin(std::string_view table, std::span<const pl_option> options, const FindOwners& owners,
                          std::span<const ModelOption> model) const {
   const std::string prefix = std::string(table) + '.';
@@ -264,6 +268,11 @@ Config load(const LoadArgs& args) {
   check_changes(*sources, problems);
   if (!problems.empty() && args.find_plugins) check_plugins(*sources, args, problems);
   problems.throw_if_any();
+  if (!args.changes.empty()) {
+    LoadArgs unchanged = args;
+    unchanged.changes.clear();
+    sources->unchanged = std::make_shared<Sources>(read_sources(unchanged, problems));
+  }
   return Config(std::move(sources), "");
 }
 

@@ -83,6 +83,9 @@ class Config : public Settings {
   // "after step 40".
   Config with_changed(std::string_view key, const std::string& value, const std::string& when) const;
 
+  // The same without what --change names in this launch.
+  Config without_changes() const;
+
   // Checks `table` ("task", "strategy", "backend") against `options`. Throws ConfigError with all problems.
   // `model`: what is in force instead of the defaults.
   pl_config plugin(std::string_view table, std::span<const pl_option> options, const FindOwners& owners = {},

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,6 +30,7 @@ struct Sources {
   std::vector<StageLayer> stages;                        // in order
   Table sets;                                            // --set KEY=VALUE
   std::map<std::string, Table, std::less<>> stage_sets;  // --set stage.NAME.KEY=VALUE, by NAME
+  std::shared_ptr<const Sources> unchanged;              // without --change; nullptr: there is none
 
   const StageLayer* find_stage(std::string_view name) const;
   std::vector<std::string> stage_names() const;

@@ -93,6 +93,7 @@ void Trainer::start(const Origin& origin) {
     resume(*origin.resumed);
     weights = "continued from " + origin.resumed->path();
   } else {
+    checkpointer_.begin_changed();
     weights = load_weights(session_, origin);
   }
   session_.bind();
@@ -110,7 +111,7 @@ void Trainer::start(const Origin& origin) {
   folder_.write_file("model.json", model_json(session_));
   // Until summarize() can say more.
   folder_.write_file("summary.json", describe_run(session_).dump(1) + "\n");
-  checkpointer_.write_changes();
+  write_changes(folder_.path(), checkpointer_.changes());
   reporter_ =
       std::make_unique<Reporter>(log_, *records_,
                                  Reporter::Options{.total_steps = total_steps_,

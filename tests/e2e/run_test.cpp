@@ -258,6 +258,38 @@ TEST_F(Run, AChangedRunGoesOnExactly) {
   EXPECT_EQ(run(train("killed", {"--set", "train.max_steps=3001", "--set", "optimizer.lr=0.03"})).code, 2);
 }
 
+// In the first launch, which ends before a checkpoint, and in a stage that is yet to begin.
+TEST_F(Run, AChangeFromTheBeginningStaysInForce) {
+  write_text(path("train.toml"), std::string(kConfig) + R"(
+[[stage]]
+name = "first"
+train.max_steps = 1000000
+[[stage]]
+name = "second"
+init_from = "first"
+train.max_steps = 3
+)");
+  const std::vector<std::string> as_ever{"--set", "checkpoint.every=0", "--set", "evaluate.every=0"};
+  std::vector<std::string> named = as_ever;
+  named.insert(named.end(), {"--change", "optimizer.lr=0.02", "--change", "stage.second.optimizer.lr=0.03"});
+  Process process = start(named);
+  EXPECT_TRUE(eventually([&] { return !read_lines(path("run/first/metrics.jsonl")).empty(); }));
+  process.signal(SIGKILL);
+  process.wait();
+  for (int launch = 0; launch < 2; ++launch) {  // without a checkpoint, and with one
+    std::vector<std::string> unnamed = as_ever;
+    unnamed.insert(unnamed.end(), {"--set", "stage.first.train.max_steps=" + std::to_string(5 + launch)});
+    const Result result = run(unnamed);
+    ASSERT_EQ(result.code, 0) << result.err;
+    EXPECT_THAT(result.out, HasSubstr("optimizer.lr = 0.02, as changed after step 0 (train.toml:11: 0.05;"));
+    if (launch > 0) break;
+    EXPECT_THAT(result.out, HasSubstr("optimizer.lr = 0.03, as changed after step 0 (train.toml:11: 0.05;"));
+  }
+  for (const auto& [stage, rate] : {std::pair("first", "0.02"), std::pair("second", "0.03")})
+    EXPECT_EQ(nlohmann::json::parse(read_text(path("run") / stage / "changes.json")).dump(),
+              R"([{"before":"0.05","key":"optimizer.lr","now":")" + std::string(rate) + R"(","step":0}])");
+}
+
 TEST_F(Run, ADivergedRunFailsAndKeepsItsLastGoodCheckpoint) {
   const std::vector<std::string> each{"--set", "checkpoint.every=1", "--set", "checkpoint.keep=1"};
   const auto train = [&](std::vector<std::string> more) {
@@ -667,6 +699,28 @@ init_from = "second"
   const Result figures = run({"--stage", "figures"});
   EXPECT_EQ(figures.code, 0) << figures.err;
   EXPECT_THAT(figures.out, HasSubstr("repeating it")) << "other weights under the name that they had before";
+}
+
+TEST_F(Run, ALaunchThatIsRefusedLeavesTheRunAsItIs) {
+  write_text(path("train.toml"), std::string(kConfig) + R"(
+[[stage]]
+name = "first"
+[[stage]]
+name = "second"
+init_from = "first"
+train.max_steps = 10
+)");
+  ASSERT_EQ(run().code, 0);
+  const std::string before = read_text(path("run/config.toml"));
+  for (const char* refused : {"optimizer.lr=0.06", "stage.second.optimizer.lr=0.06"}) {
+    const Result result = run({"--set", refused, "--set", "stage.first.train.max_steps=80"});
+    EXPECT_EQ(result.code, 2);
+    EXPECT_THAT(result.err, HasSubstr("optimizer.lr=0.06: was 0.05 in run/"));
+  }
+  write_text(path("run/second/diverged.txt"), "the run has diverged");
+  EXPECT_EQ(run({"--set", "stage.second.train.max_steps=20"}).code, 2);
+  EXPECT_EQ(read_text(path("run/config.toml")), before);
+  EXPECT_EQ(read_lines(path("run/first/metrics.jsonl")).size(), 60u) << "nothing was trained";
 }
 
 TEST_F(Run, AMistakeInALaterStageShowsBeforeTheFirstTrains) {

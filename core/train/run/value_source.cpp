@@ -24,9 +24,7 @@ std::optional<ValueSource> options_of(const std::string& checkpoint) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return std::nullopt;
   const std::string text(std::istreambuf_iterator<char>(file), {});
-  return ValueSource{
-      .from = checkpoint,
-      .options = config::stored_values(checkpoint::parse_manifest(text, path.string()).contents.config_toml)};
+  return values_of_checkpoint(checkpoint, checkpoint::parse_manifest(text, path.string()).contents);
 }
 
 // Whether that run began with values of others itself, so that its options may have followed them.
@@ -65,6 +63,10 @@ struct Answers {
 };
 
 }  // namespace
+
+ValueSource values_of_checkpoint(const std::string& path, const checkpoint::Contents& contents) {
+  return {.from = path, .options = config::stored_values(contents.config_toml)};
+}
 
 ValueSource values_of_run(const fs::path& folder, const std::string& weights) {
   if (!folder.empty()) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/checkpoint/manifest.hpp"
 #include "core/config/config.hpp"
 #include "core/plugins/plugin.hpp"
 
@@ -18,6 +19,8 @@ struct ValueSource {
   bool is_own = false;                         // the run's own: it goes on, or its result is used
 };
 
+// By the checkpoint with these contents.
+ValueSource values_of_checkpoint(const std::string& path, const checkpoint::Contents& contents);
 // The run in `folder` (empty: none) goes on where it has a checkpoint; otherwise the values are those of
 // `weights`: a run, a checkpoint, or a folder of another tool. Reads no tensors.
 ValueSource values_of_run(const std::filesystem::path& folder, const std::string& weights);

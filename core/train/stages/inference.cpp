@@ -207,7 +207,7 @@ Outcome infer(std::string_view verb, const config::Config& stage, const Workspac
 }
 
 Outcome inference_stage(const Workspace& workspace, RunFolder& folder, const config::Config& config,
-                        const std::string& weights) {
+                        const std::string& weights, const OnBegin& on_begin) {
   const std::string& kind = config.get_string("stage.kind");
   ProcessGroup& processes = workspace.processes;
   workspace.log.open_files(folder.path(), processes.world().rank);
@@ -223,6 +223,7 @@ Outcome inference_stage(const Workspace& workspace, RunFolder& folder, const con
           fmt::format("{} was made with other options or weights: repeating it", folder.path().string()));
       folder.unmark_finished();
     }
+    on_begin();
     if (kind == "export") fs::remove_all(folder.path() / "export");  // unfinished, or of other weights
     return "no";
   });

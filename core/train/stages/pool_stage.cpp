@@ -244,7 +244,8 @@ void check_pool(const config::Config& whole, const config::Config& stage) {
   require_same("task.plugin", evaluations.front(), stage, name);
 }
 
-Outcome pool_stage(const Workspace& workspace, RunFolder& folder, const config::Config& stage) {
+Outcome pool_stage(const Workspace& workspace, RunFolder& folder, const config::Config& stage,
+                   const OnBegin& on_begin) {
   workspace.log.open_files(folder.path(), workspace.processes.world().rank);
   Session session(
       stage, workspace.registry, workspace.log,
@@ -264,6 +265,7 @@ Outcome pool_stage(const Workspace& workspace, RunFolder& folder, const config::
                                            folder.path().string()));
             folder.unmark_finished();
           }
+          on_begin();
           add_up(session, folder, evaluations);
           folder.mark_finished(mark);
         });

@@ -20,7 +20,8 @@ namespace pipeline::train {
 void check_pool(const config::Config& whole, const config::Config& stage);
 
 // Does it, unless these evaluations were added up with these options before. `stage`: of workspace.config.
-Outcome pool_stage(const Workspace& workspace, RunFolder& folder, const config::Config& stage);
+Outcome pool_stage(const Workspace& workspace, RunFolder& folder, const config::Config& stage,
+                   const OnBegin& on_begin);
 
 // The options that are not what they were when a stage was made, with both values: where the run's folder is,
 // and how a path in it begins, do not count. `stored_toml`: what the stage was made with; `now`, `plugins`:
