@@ -46,6 +46,10 @@ Sources read_sources(const LoadArgs& args, Problems& problems);
 // that has none.
 std::string file_of_run(const std::string& path);
 
+// A path that is relative to one folder, for a configuration whose paths are relative to another: as Origin
+// has them.
+std::string path_for(const std::string& path, const std::string& base, const std::string& other_base);
+
 // Where `file`, which was read, is in the folder of a run: its paths are relative to where that run was
 // started, and run.dir is where it is now. Returns the former, "" where that is where this program was
 // started.

@@ -65,7 +65,10 @@ struct Answers {
 }  // namespace
 
 ValueSource values_of_checkpoint(const std::string& path, const checkpoint::Contents& contents) {
-  return {.from = path, .options = config::stored_values(contents.config_toml)};
+  const fs::path checkpoints = fs::path(path).parent_path();
+  return {.from = path,
+          .options = config::stored_values(contents.config_toml),
+          .base = config::paths_base_of_run(checkpoints.parent_path())};
 }
 
 ValueSource values_of_run(const fs::path& folder, const std::string& weights) {
@@ -73,7 +76,7 @@ ValueSource values_of_run(const fs::path& folder, const std::string& weights) {
     const checkpoint::Scan scan = checkpoint::Store({.folder = (folder / "checkpoints").string()}).scan();
     if (!scan.checkpoints.empty())
       if (auto own = options_of(scan.checkpoints.front().path)) {
-        own->is_own = true;
+        own->is_own = own->goes_on = true;
         return *own;
       }
   }
@@ -99,7 +102,11 @@ std::vector<config::ModelOption> model_options(const plugins::Plugin& task, cons
       const auto stored = source.options.find(config.prefix() + key);
       if ((option.flags & flags) == 0 || stored == source.options.end() || stored->second == config.show(key))
         continue;
-      answers.said.push_back({.key = key, .value = stored->second, .from = source.from});
+      answers.said.push_back({.key = key,
+                              .value = stored->second,
+                              .from = source.from,
+                              .must_be = (option.flags & PL_OPTION_OF_MODEL) != 0 && !source.goes_on,
+                              .base = source.base});
     }
     return answers.said;
   }

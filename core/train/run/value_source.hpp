@@ -16,7 +16,9 @@ struct ValueSource {
   std::string folder;                          // of another tool, by init_from; empty: none
   std::string from;                            // what of ours has `options`, for people; empty: nothing
   std::map<std::string, std::string> options;  // with which the values were trained: TOML source, by full key
-  bool is_own = false;                         // the run's own: it goes on, or its result is used
+  std::string base;      // what paths in them are relative to; empty: where this program was started
+  bool is_own = false;   // the run's own: it goes on, or its result is used
+  bool goes_on = false;  // that its options are what they were is seen to elsewhere
 };
 
 // By the checkpoint with these contents.

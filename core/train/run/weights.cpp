@@ -165,7 +165,7 @@ Origin find_common_origin(const config::Config& config, observe::Log& log, Proce
 ValueSource values_of(const Origin& origin) {
   if (origin.checkpoint() == nullptr) return {.folder = origin.foreign};
   ValueSource source = values_of_checkpoint(origin.checkpoint()->path(), origin.checkpoint()->contents());
-  source.is_own = origin.resumed.has_value();
+  source.is_own = source.goes_on = origin.resumed.has_value();
   return source;
 }
 

@@ -77,7 +77,9 @@ ValueSource ValueSources::of(const config::Config& stage) const {
 
 void ValueSources::add_planned(const Session& session) {
   const std::string folder = folder_of(whole_, session.config()).string();
-  planned_[folder] = {.from = folder, .options = config::stored_values(session.resolved_toml())};
+  planned_[folder] = {.from = folder,
+                      .options = config::stored_values(session.resolved_toml()),
+                      .base = session.config().paths_from()};
 }
 
 std::vector<config::Config> stages_of(const config::Config& whole) {
@@ -233,12 +235,11 @@ void check_everything(const Workspace& workspace, bool fresh) {
   ValueSources sources(workspace.config, fresh);
   for (const config::Config& stage : stages_of(workspace.config)) {
     const ValueSource source = sources.of(stage);
-    const bool goes_on = source.is_own && stage.get_string("stage.kind") == "train";
-    Session session(goes_on ? with_changes(stage, folder_of(workspace.config, stage)) : stage,
+    Session session(source.goes_on ? with_changes(stage, folder_of(workspace.config, stage)) : stage,
                     workspace.registry, workspace.log,
                     session_args(workspace, purpose_of_stage(stage), {}, source));
     session.check_task();
-    if (goes_on)
+    if (source.goes_on)
       config::require_resumable(checkpoint::read_manifest(source.from).contents.config_toml, source.from,
                                 session.config(), session.plugin_configs());
     sources.add_planned(session);
