@@ -674,6 +674,10 @@ init_from = "second"
   EXPECT_EQ(again.code, 0);
   EXPECT_THAT(again.out, Not(HasSubstr("step 1/")));
   EXPECT_THAT(again.out, HasSubstr("run/figures is already finished"));
+  const Result changed = run({"--change", "optimizer.lr=0.01"});
+  EXPECT_EQ(changed.code, 0) << changed.err;
+  EXPECT_THAT(changed.out, HasSubstr("--change optimizer.lr=0.01 has no effect: no step is left to do"));
+  EXPECT_THAT(changed.out, HasSubstr("run/figures is already finished"));
 
   const Result by_folder = pipeline({"run", ".."}, path("run/second"));
   EXPECT_EQ(by_folder.code, 0) << by_folder.err;
