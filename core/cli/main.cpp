@@ -93,8 +93,11 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {  // which only says that a word was not expected
-    if (error.get_exit_code() != 0) cli::refuse_unknown_option(app, arguments);
-    return app.exit(error) == 0 ? cli::kDone : cli::kUsage;
+    if (error.get_exit_code() == 0) return app.exit(error), cli::kDone;  // --help, --version
+    cli::refuse_unknown_option(app, arguments);
+    const auto verbs = app.get_subcommands();
+    const std::string verb = verbs.empty() ? "pipeline" : "pipeline " + verbs.front()->get_name();
+    throw Error(PL_ERROR_CONFIG, fmt::format("{0}: {1}: see {0} --help", verb, error.what()));
   }
   return action();
 }

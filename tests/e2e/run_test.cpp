@@ -794,7 +794,10 @@ TEST_F(Run, WrongInputIsNamedWithExitCode2) {
   EXPECT_THAT(problem({"--set", "run.dir=" + long_name + long_name + "/run"}),
               HasSubstr("a folder's name has 500 bytes: must have at most 255"));
   EXPECT_THAT(problem({"--nonsense"}), HasSubstr("--nonsense"));
-  EXPECT_THAT(problem({"--master-port", "99999"}), HasSubstr("99999 not in range 1 to 65535"));
+  EXPECT_EQ(
+      problem({"--master-port", "99999"}),
+      "error: pipeline run: --master-port: Value 99999 not in range 1 to 65535: see pipeline run --help\n");
+  EXPECT_EQ(pipeline({"run"}).err, "error: pipeline run: FILE is required: see pipeline run --help\n");
   EXPECT_FALSE(fs::exists(path("run"))) << "no folder is made for a run that cannot begin";
   EXPECT_EQ(pipeline({"status", std::string(300, 'x')}).err,
             "error: " + std::string(300, 'x') + ": there is no such folder\n");
