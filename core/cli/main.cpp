@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <new>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -117,6 +118,10 @@ int main(int argc, char** argv) {
     code = report_error(error);
   } catch (const std::filesystem::filesystem_error& error) {
     code = report_error(Error(fmt::format("{}: {}", error.path1().string(), error.code().message())));
+  } catch (const std::bad_alloc&) {
+    code = report_error(Error(PL_ERROR_OUT_OF_MEMORY,
+                              "out of memory on the host: end other programs, or raise the memory limit of "
+                              "this one (ulimit -v, or the batch system's)"));
   } catch (const std::exception& error) {
     code = report_error(Error(error.what()));
   }

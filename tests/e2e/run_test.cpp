@@ -933,11 +933,18 @@ TEST_F(Run, OutOfMemoryEndsInOneErrorWithWhatHelps) {
 #ifdef PIPELINE_SANITIZED
   GTEST_SKIP() << "sanitizers map terabytes of address space, so it cannot be limited";
 #endif
-  std::vector<std::string> command = pipeline_command(
-      {"run", "train.toml", "--set", "task.model.features=4096", "--set", "task.data.samples=1000000",
-       "--set", "train.global_batch=1000000", "--set", "train.micro_batch=1000000"});
-  command.insert(command.begin(), {"/bin/sh", "-c", "ulimit -v 2000000 && exec \"$@\"", "sh"});
-  const Result result = Process(command, folder_.path()).wait();
+  const auto run_in = [&](int kib, std::vector<std::string> arguments) {
+    std::vector<std::string> command = pipeline_command(std::move(arguments));
+    command.insert(command.begin(),
+                   {"/bin/sh", "-c", "ulimit -v " + std::to_string(kib) + " && exec \"$@\"", "sh"});
+    return Process(command, folder_.path()).wait();
+  };
+  const Result anywhere = run_in(60000, {"check", "train.toml"});  // before there is anything to advise
+  EXPECT_EQ(anywhere.code, 1);
+  EXPECT_THAT(anywhere.err, testing::StartsWith("error: out of memory on the host: "));
+  const Result result = run_in(2000000, {"run", "train.toml", "--set", "task.model.features=4096", "--set",
+                                         "task.data.samples=1000000", "--set", "train.global_batch=1000000",
+                                         "--set", "train.micro_batch=1000000"});
   EXPECT_EQ(result.code, 1);
   EXPECT_THAT(result.err, HasSubstr("out of memory on the host while "));
   EXPECT_THAT(result.err, HasSubstr("train.micro_batch = 500000 (the global batch stays 1000000; what is "
