@@ -9,6 +9,7 @@
 #include "core/base/error.hpp"
 #include "core/checkpoint/manifest.hpp"
 #include "core/checkpoint/store.hpp"
+#include "core/config/document.hpp"
 #include "core/plugins/call.hpp"
 #include "core/plugins/host.hpp"
 #include "core/train/run/weights.hpp"
@@ -27,11 +28,24 @@ std::optional<ValueSource> options_of(const std::string& checkpoint) {
   return values_of_checkpoint(checkpoint, checkpoint::parse_manifest(text, path.string()).contents);
 }
 
-// Whether that run began with values of others itself, so that its options may have followed them.
-bool has_followed(const ValueSource& source) {
-  return std::ranges::any_of(source.options, [](const auto& option) {
-    return option.first.ends_with(".init_from") && option.second != "\"\"";
-  });
+fs::path run_of(const std::string& checkpoint) { return fs::path(checkpoint).parent_path().parent_path(); }
+
+// What the option of type string was.
+std::string text_of(const ValueSource& source, const char* key) {
+  const auto found = source.options.find(key);
+  const auto literal = found == source.options.end() ? std::nullopt : config::parse_value(found->second);
+  return literal ? literal->text : "";
+}
+
+// Where the weights that a run of ours began with came from: another stage of it, or elsewhere; empty: from
+// nowhere.
+std::string origin_of(const ValueSource& source) {
+  const fs::path stages = run_of(source.from).parent_path();
+  if (const std::string stage = text_of(source, "stage.init_from"); !stage.empty()) return stages / stage;
+  const std::string weights = text_of(source, "train.init_from");
+  const bool may_be_stage = !weights.empty() && !text_of(source, "stage.name").empty();
+  if (may_be_stage && is_ours(stages / weights)) return stages / weights;
+  return config::absolute_path(weights, source.base);
 }
 
 // A plugin's answers, as the configuration takes them.
@@ -65,10 +79,9 @@ struct Answers {
 }  // namespace
 
 ValueSource values_of_checkpoint(const std::string& path, const checkpoint::Contents& contents) {
-  const fs::path checkpoints = fs::path(path).parent_path();
   return {.from = path,
           .options = config::stored_values(contents.config_toml),
-          .base = config::paths_base_of_run(checkpoints.parent_path())};
+          .base = config::paths_base_of_run(run_of(path))};
 }
 
 ValueSource values_of_run(const fs::path& folder, const std::string& weights) {
@@ -89,6 +102,25 @@ ValueSource values_of_result(const std::string& weights) {
   ValueSource source = options_of(best_checkpoint(weights)).value_or(ValueSource());
   source.is_own = true;
   return source;
+}
+
+bool has_followed(const ValueSource& of) {
+  constexpr int kLongest = 32;  // of runs, which may have begun with each other
+  ValueSource source = of;
+  for (int run = 0; run < kLongest; ++run) {
+    if (source.followed) return *source.followed;
+    if (std::ranges::any_of(source.options, [](const auto& option) {
+          return option.first.starts_with("task.") && option.first.ends_with(".init_from") &&
+                 option.second != "\"\"";
+        }))
+      return true;
+    const std::string weights = origin_of(source);
+    if (weights.empty()) return false;
+    const auto before = is_ours(weights) ? options_of(best_checkpoint(weights)) : std::nullopt;
+    if (!before) return true;
+    source = *before;
+  }
+  return true;
 }
 
 std::vector<config::ModelOption> model_options(const plugins::Plugin& task, const pl_config& config,

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,9 +17,10 @@ struct ValueSource {
   std::string folder;                          // of another tool, by init_from; empty: none
   std::string from;                            // what of ours has `options`, for people; empty: nothing
   std::map<std::string, std::string> options;  // with which the values were trained: TOML source, by full key
-  std::string base;      // what paths in them are relative to; empty: where this program was started
-  bool is_own = false;   // the run's own: it goes on, or its result is used
-  bool goes_on = false;  // that its options are what they were is seen to elsewhere
+  std::string base;              // what paths in them are relative to; empty: where this program was started
+  bool is_own = false;           // the run's own: it goes on, or its result is used
+  bool goes_on = false;          // that its options are what they were is seen to elsewhere
+  std::optional<bool> followed;  // has_followed(), where it is known
 };
 
 // By the checkpoint with these contents.
@@ -28,6 +30,10 @@ ValueSource values_of_checkpoint(const std::string& path, const checkpoint::Cont
 ValueSource values_of_run(const std::filesystem::path& folder, const std::string& weights);
 // To use the result of a run, or a checkpoint.
 ValueSource values_of_result(const std::string& weights);
+
+// Whether a run of ours began with values of another tool, itself or through runs before it, so that its
+// options may have followed them.
+bool has_followed(const ValueSource& source);
 
 // What `source` says of the options of `task`, whose own values `config` has.
 std::vector<config::ModelOption> model_options(const plugins::Plugin& task, const pl_config& config,

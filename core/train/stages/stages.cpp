@@ -17,6 +17,7 @@
 #include "core/checkpoint/checkpoint.hpp"
 #include "core/train/run/changes.hpp"
 #include "core/train/run/session.hpp"
+#include "core/train/run/weights.hpp"
 #include "core/train/stages/pool_stage.hpp"
 #include "pipeline.h"
 
@@ -77,9 +78,12 @@ ValueSource ValueSources::of(const config::Config& stage) const {
 
 void ValueSources::add_planned(const Session& session) {
   const std::string folder = folder_of(whole_, session.config()).string();
+  const ValueSource& values = session.args().values;
   planned_[folder] = {.from = folder,
                       .options = config::stored_values(session.resolved_toml()),
-                      .base = session.config().paths_from()};
+                      .base = session.config().paths_from(),
+                      .followed = !values.folder.empty() || !origins_of_parts(session).empty() ||
+                                  (!values.from.empty() && has_followed(values))};
 }
 
 std::vector<config::Config> stages_of(const config::Config& whole) {
