@@ -66,8 +66,7 @@ int run(int argc, char** argv) {
   app.footer(
       "Example:\n  pipeline run configs/summarization.toml\n\nEach verb has --help. Exit codes: 0 done, 1 "
       "failed, 2 wrong usage or configuration, or a run that has diverged,\n75 stopped by a signal, "
-      "checkpoint saved: run the same "
-      "command again.");
+      "checkpoint saved: run the same command again.");
   cli::Action action;
   cli::add_run(app, action);
   cli::add_plan(app, action);

@@ -65,6 +65,8 @@ checkpoint::Contents changed_before_first(const fs::path& folder) {
   checkpoint::Contents contents;
   const fs::path path = folder / kFile;
   if (is_there(path)) contents.changes = checkpoint::parse_changes(read_file(path), path.string());
+  // Where checkpoints were taken away: what counted from one of them on.
+  std::erase_if(contents.changes, [](const checkpoint::Change& change) { return change.step > 0; });
   return contents;
 }
 
