@@ -9,7 +9,7 @@
 namespace pipeline::train {
 namespace {
 
-class HasFollowed : public testing::Test {
+class ValuesOfRuns : public testing::Test {
  protected:
   // A run, or a stage of one, that has a checkpoint.
   ValueSource run(const std::string& name, const std::string& options) {
@@ -26,7 +26,7 @@ class HasFollowed : public testing::Test {
   tests::FilesFolder folder_;
 };
 
-TEST_F(HasFollowed, ByTheRunThatAllBeganWith) {
+TEST_F(ValuesOfRuns, HaveFollowedWhatTheFirstOneBeganWith) {
   EXPECT_FALSE(has_followed(run("x/first", "[train]\ninit_from = ''\n[stage]\nname = 'first'\n")));
   EXPECT_FALSE(has_followed(run("x/second", "[stage]\nname = 'second'\ninit_from = 'first'\n")));
   EXPECT_FALSE(has_followed(run("x/third", "train.init_from = 'second'\n[stage]\nname = 'third'\n")));
@@ -37,9 +37,18 @@ TEST_F(HasFollowed, ByTheRunThatAllBeganWith) {
   EXPECT_TRUE(has_followed(run("gone", "train.init_from = 'removed'\n")));
 }
 
-TEST_F(HasFollowed, RunsThatBeganWithEachOtherHaveAnEnd) {
+TEST_F(ValuesOfRuns, OfRunsThatBeganWithEachOtherAreFoundOut) {
   run("a", "train.init_from = 'b'\n");
   EXPECT_TRUE(has_followed(run("b", "train.init_from = 'a'\n")));
+}
+
+TEST_F(ValuesOfRuns, AKilledRunGoesOnFromTheCheckpointThatItWasAboutToReplace) {
+  run("x", "train.init_from = 'gone'\n");
+  std::filesystem::rename(folder_ / "x/checkpoints/step-00000001",
+                          folder_ / "x/checkpoints/.old-step-00000001");
+  const ValueSource own = values_of_run(folder_ / "x", "gone");
+  EXPECT_TRUE(own.goes_on);
+  EXPECT_EQ(own.options.at("train.init_from"), "\"gone\"");
 }
 
 }  // namespace

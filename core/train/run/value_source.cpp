@@ -86,12 +86,15 @@ ValueSource values_of_checkpoint(const std::string& path, const checkpoint::Cont
 
 ValueSource values_of_run(const fs::path& folder, const std::string& weights) {
   if (!folder.empty()) {
-    const checkpoint::Scan scan = checkpoint::Store({.folder = (folder / "checkpoints").string()}).scan();
-    if (!scan.checkpoints.empty())
-      if (auto own = options_of(scan.checkpoints.front().path)) {
-        own->is_own = own->goes_on = true;
-        return *own;
-      }
+    const fs::path checkpoints = folder / "checkpoints";
+    const checkpoint::Scan scan = checkpoint::Store({.folder = checkpoints.string()}).scan();
+    std::string newest = scan.checkpoints.empty() ? "" : scan.checkpoints.front().path;
+    for (const checkpoint::Rejected& entry : scan.rejected)  // that a launch is about to bring back
+      if (newest.empty() && checkpoint::is_replaced(entry.name)) newest = checkpoints / entry.name;
+    if (auto own = newest.empty() ? std::nullopt : options_of(newest)) {
+      own->is_own = own->goes_on = true;
+      return *own;
+    }
   }
   if (weights.empty()) return {};
   if (is_ours(weights)) return options_of(best_checkpoint(weights)).value_or(ValueSource());

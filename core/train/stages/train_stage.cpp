@@ -37,7 +37,7 @@ bool has_checkpoints(const RunFolder& folder) {
   const checkpoint::Scan scan = checkpoint::Store({.folder = folder.checkpoints().string()}).scan();
   return !scan.checkpoints.empty() ||
          std::ranges::any_of(scan.rejected, [](const checkpoint::Rejected& entry) {
-           return checkpoint::step_of(entry.name) || entry.name.starts_with(".old-step-");
+           return checkpoint::step_of(entry.name) || checkpoint::is_replaced(entry.name);
          });
 }
 
