@@ -63,8 +63,8 @@ std::string place_in_run(Document& document, const std::string& file, bool named
     const auto& [value, origin] = *document.started_in;
     throw ConfigError(format_problem(origin, "started_in", shown(value),
                                      "counts in the folder of a run alone: name that folder in place of the "
-                                     "file, or remove this line from "
-                                     "a copy: its paths are relative to where the program is started"));
+                                     "file, or remove this line from a copy: its paths are relative to where "
+                                     "the program is started"));
   }
   mark(document.root, base);
   if (document.resolved_stage) mark(document.resolved_stage->table, base);

@@ -42,6 +42,14 @@ TEST_F(ValuesOfRuns, OfRunsThatBeganWithEachOtherAreFoundOut) {
   EXPECT_TRUE(has_followed(run("b", "train.init_from = 'a'\n")));
 }
 
+TEST_F(ValuesOfRuns, NeedNoRunAroundACheckpoint) {
+  const std::string whole = run("x", "train.max_steps = 3\n").base;
+  std::filesystem::rename(folder_ / "x/checkpoints", folder_ / "x/downloads");
+  folder_.write("x/config.toml", "of another program");
+  EXPECT_EQ(whole, folder_.path());
+  EXPECT_EQ(values_of_run({}, folder_ / "x/downloads").base, "");
+}
+
 TEST_F(ValuesOfRuns, AKilledRunGoesOnFromTheCheckpointThatItWasAboutToReplace) {
   run("x", "train.init_from = 'gone'\n");
   std::filesystem::rename(folder_ / "x/checkpoints/step-00000001",

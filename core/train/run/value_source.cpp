@@ -28,7 +28,11 @@ std::optional<ValueSource> options_of(const std::string& checkpoint) {
   return values_of_checkpoint(checkpoint, checkpoint::parse_manifest(text, path.string()).contents);
 }
 
-fs::path run_of(const std::string& checkpoint) { return fs::path(checkpoint).parent_path().parent_path(); }
+// Empty: it lies elsewhere.
+fs::path run_of(const std::string& checkpoint) {
+  const fs::path checkpoints = fs::absolute(checkpoint).parent_path();
+  return checkpoints.filename() == "checkpoints" ? checkpoints.parent_path() : fs::path();
+}
 
 // What the option of type string was.
 std::string text_of(const ValueSource& source, const char* key) {
@@ -79,9 +83,10 @@ struct Answers {
 }  // namespace
 
 ValueSource values_of_checkpoint(const std::string& path, const checkpoint::Contents& contents) {
+  const fs::path run = run_of(path);
   return {.from = path,
           .options = config::stored_values(contents.config_toml),
-          .base = config::paths_base_of_run(run_of(path))};
+          .base = run.empty() ? "" : config::paths_base_of_run(run)};
 }
 
 ValueSource values_of_run(const fs::path& folder, const std::string& weights) {
