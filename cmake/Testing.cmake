@@ -6,7 +6,8 @@ set(test_headers <chrono> <cmath> <cstdint> <cstdlib> <filesystem> <fstream> <fu
 set(test_libraries GTest::gmock nlohmann_json::nlohmann_json)
 pipeline_precompile(test_pch LIBS ${test_libraries} OPTIONS -O0 HEADERS ${test_headers})
 if(TARGET torch::cpu)
-  pipeline_precompile(torch_test_pch LIBS ${test_libraries} torch::cpu OPTIONS -O0 HEADERS ${test_headers} ${PIPELINE_TORCH_HEADERS})
+  pipeline_precompile(torch_test_pch LIBS ${test_libraries} torch::cpu OPTIONS -O0
+    HEADERS ${test_headers} <ATen/ATen.h> <ATen/Parallel.h> <torch/csrc/autograd/custom_function.h> <torch/nn/cloneable.h>)
 endif()
 
 # pipeline_compile_quickly(TARGET [TORCH]): TARGET is a test or a program for one. TORCH links LibTorch.

@@ -9,6 +9,8 @@
 #include <optional>
 #include <utility>
 
+#include <ATen/ops/empty.h>
+
 namespace pipeline::strategies {
 namespace {
 

@@ -4,6 +4,8 @@
 
 #include <pipeline/torch/tensor.hpp>
 
+#include <ATen/ops/aminmax.h>
+
 namespace pipeline::strategies {
 
 namespace {

@@ -7,6 +7,13 @@
 #include <cmath>
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/_foreach_norm.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/sum.h>
+#include <ATen/ops/zeros.h>
 
 #include "plugins/strategies/common/layout.hpp"
 

@@ -2,7 +2,7 @@
 
 #include <pipeline.h>
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 
 #include "plugins/strategies/common/layout.hpp"
 #include "plugins/strategies/common/optimizer.hpp"

@@ -2,6 +2,9 @@
 
 #include <utility>
 
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
 namespace pipeline::strategies {
 namespace {
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 
 #include "plugins/strategies/common/layout.hpp"
 #include "plugins/strategies/common/sum_tree.hpp"

@@ -2,6 +2,10 @@
 
 #include <algorithm>
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+
 #include "plugins/strategies/common/collective.hpp"
 
 namespace pipeline::strategies {

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 
 namespace pipeline::strategies {
 

@@ -6,6 +6,10 @@
 
 #include <pipeline/error.hpp>
 
+#include <ATen/ops/_fused_adamw.h>
+#include <ATen/ops/_fused_sgd.h>
+#include <ATen/ops/zeros.h>
+
 namespace pipeline::strategies {
 namespace {
 

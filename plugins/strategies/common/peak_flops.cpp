@@ -4,8 +4,12 @@
 #include <pipeline/torch/runtime.hpp>
 #include <pipeline/torch/tensor.hpp>
 
-#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/remainder.h>
 
 #include <algorithm>
 #include <chrono>

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include <ATen/ops/zeros.h>
+
 namespace pipeline::strategies {
 namespace {
 

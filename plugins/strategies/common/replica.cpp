@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <ATen/ops/zeros.h>
+
 #include "plugins/strategies/common/gradient_norm.hpp"
 
 namespace pipeline::strategies {

@@ -4,6 +4,9 @@
 
 #include <pipeline/receive.hpp>
 
+#include <ATen/ops/empty.h>
+#include <ATen/ops/stack.h>
+
 namespace pipeline::strategies {
 
 uint64_t ReportQueue::push(const at::Tensor& loss_sum, const at::Tensor& grad_norm,

@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/stack.h>
+
 #include "plugins/strategies/common/collective.hpp"
 
 namespace pipeline::strategies {

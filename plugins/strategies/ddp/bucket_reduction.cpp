@@ -6,6 +6,10 @@
 
 #include <pipeline/torch/runtime.hpp>
 
+#include <ATen/ops/aminmax.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/zeros.h>
+
 #include "plugins/strategies/common/collective.hpp"
 
 namespace pipeline::strategies {

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
 #include "plugins/strategies/common/collective.hpp"
 
 namespace pipeline::strategies {

@@ -7,8 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 
 #include "plugins/strategies/common/collective.hpp"
 #include "plugins/strategies/common/replicated.hpp"

@@ -4,6 +4,8 @@
 #include <optional>
 #include <utility>
 
+#include <ATen/ops/empty.h>
+
 #include "plugins/strategies/common/collective.hpp"
 
 namespace pipeline::strategies {

@@ -8,6 +8,8 @@
 #include <pipeline/error.hpp>
 #include <pipeline/torch/runtime.hpp>
 
+#include <ATen/ops/zeros.h>
+
 namespace pipeline::strategies {
 
 EagerReducer::EagerReducer(const ReducerArgs& args, const std::vector<Parameter>& parameters, When when,

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <ATen/ops/empty.h>
+
 namespace pipeline::strategies {
 
 Exchange::Exchange(std::shared_ptr<const Layout> layout, const Partition& partition, const Peers& peers,

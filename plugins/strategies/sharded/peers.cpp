@@ -2,6 +2,8 @@
 
 #include <pipeline/torch/runtime.hpp>
 
+#include <ATen/ops/empty.h>
+
 #include "plugins/strategies/common/collective.hpp"
 
 namespace pipeline::strategies {

@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
 #include "plugins/strategies/common/gradient_norm.hpp"
 
 namespace pipeline::strategies {

@@ -2,6 +2,12 @@
 
 #include <utility>
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/stack.h>
+
 #include "plugins/strategies/common/gradient_norm.hpp"
 
 namespace pipeline::strategies {

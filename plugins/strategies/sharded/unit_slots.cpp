@@ -6,6 +6,8 @@
 
 #include <pipeline/error.hpp>
 
+#include <ATen/ops/full.h>
+
 namespace pipeline::strategies {
 
 UnitSlots::UnitSlots(std::shared_ptr<const Layout> layout, const Partition& partition, const Peers& peers,

@@ -7,7 +7,9 @@
 #include <cstring>
 #include <utility>
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros.h>
 #include <sys/mman.h>
 
 namespace pipeline::strategies {

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <vector>
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 
 namespace pipeline::generation {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 
 #include "hugging_face/config_fields.hpp"

@@ -1,6 +1,7 @@
 #include "language/rope_scaling.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/where.h>
 
 #include <numbers>
 

@@ -1,6 +1,6 @@
 #include "attention.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 
 #include "attention_paths.hpp"
 #include "cuda/program.hpp"

@@ -1,7 +1,18 @@
 // Attention of sequences that are padded to rectangles, by LibTorch's operations: any device and dtype, with
 // whatever a layout may have. On a device the number of operations does not grow with the sequences, but for
 // dropout in float32 and for a bias that is laid out for the CPU's kernels.
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/baddbmm.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/repeat_interleave.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <cmath>

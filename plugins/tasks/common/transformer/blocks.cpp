@@ -1,6 +1,9 @@
 #include "blocks.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 
 #include "gemm.hpp"
 #include "kept.hpp"

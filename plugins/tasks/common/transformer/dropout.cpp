@@ -1,6 +1,10 @@
 #include "dropout.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/native_dropout_backward.h>
 
 #include <pipeline/torch/random.hpp>
 

@@ -1,6 +1,10 @@
 #include "embedding.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/index_select.h>
+#include <ATen/ops/zeros.h>
 
 #include "gemm.hpp"
 #include "kept.hpp"

@@ -1,6 +1,9 @@
 #include "gelu.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/gelu_backward.h>
+#include <ATen/ops/sigmoid.h>
 
 #include "cuda/kernels.hpp"
 #include "kept.hpp"

@@ -1,6 +1,9 @@
 #include "gemm.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/promote_types.h>
 
 #include "kernels/kernels.hpp"
 #include "parallel.hpp"

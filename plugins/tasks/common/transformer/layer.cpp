@@ -1,6 +1,8 @@
 #include "layer.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <memory>

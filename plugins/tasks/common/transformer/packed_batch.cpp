@@ -1,7 +1,8 @@
 #include "packed_batch.hpp"
 
-#include <ATen/ATen.h>
 #include <ATen/Functions.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/tensor.h>
 
 namespace pipeline::transformer {
 

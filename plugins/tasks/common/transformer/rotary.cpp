@@ -1,7 +1,9 @@
 #include "rotary.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/pow.h>
 
 #include "kept.hpp"
 #include "packed_batch.hpp"

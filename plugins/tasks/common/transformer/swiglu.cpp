@@ -1,6 +1,11 @@
 #include "swiglu.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/sigmoid.h>
+#include <ATen/ops/silu.h>
 
 #include "kernels/kernels.hpp"
 #include "parallel.hpp"

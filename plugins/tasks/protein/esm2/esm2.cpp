@@ -1,7 +1,9 @@
 #include "plugins/tasks/protein/esm2/esm2.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/log_softmax.h>
 
 #include <algorithm>
 

@@ -5,7 +5,9 @@
 #include <fstream>
 #include <stdexcept>
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <c10/util/accumulate.h>
 #include <nlohmann/json.hpp>
 

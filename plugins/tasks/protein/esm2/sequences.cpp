@@ -2,8 +2,9 @@
 
 #include <algorithm>
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
 
 #include "plugins/tasks/protein/data/structure.hpp"
 #include "transformer/packed_batch.hpp"

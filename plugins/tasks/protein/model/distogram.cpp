@@ -1,6 +1,10 @@
 #include "plugins/tasks/protein/model/encoder_decoder.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/layer_norm.h>
+#include <ATen/ops/log_softmax.h>
+#include <ATen/ops/zeros.h>
 
 #include "transformer/packed_batch.hpp"
 

@@ -1,7 +1,8 @@
 #include "plugins/tasks/protein/model/encoder_decoder.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/log_softmax.h>
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,7 @@
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/gelu.h>
 
 #include "plugins/tasks/protein/data/structure.hpp"
 #include "plugins/tasks/protein/model/geometry.hpp"

@@ -3,7 +3,8 @@
 #include <numeric>
 #include <optional>
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/tensor.h>
 
 namespace pipeline::protein {
 

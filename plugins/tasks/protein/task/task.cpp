@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 
 #include "plugins/tasks/protein/esm2/esm2.hpp"
 #include "plugins/tasks/protein/model/encoder_decoder.hpp"

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 
 #include "plugins/tasks/protein/task/pack.hpp"
 #include "plugins/tasks/protein/task/predictions.hpp"

@@ -1,6 +1,7 @@
 #include "plugins/tasks/vlm/model/feature_cache.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <filesystem>

@@ -1,6 +1,8 @@
 #include "plugins/tasks/vlm/model/folders.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
 
 #include <vector>
 

@@ -1,6 +1,9 @@
 #include "plugins/tasks/vlm/model/vision_tower.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/layer_norm.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 

@@ -1,6 +1,8 @@
 #include "plugins/tasks/vlm/model/vlm.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
 
 #include <algorithm>
 

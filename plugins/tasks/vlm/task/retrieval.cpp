@@ -1,6 +1,7 @@
 #include "plugins/tasks/vlm/task/retrieval.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/log_softmax.h>
 
 #include <algorithm>
 #include <cmath>

@@ -9,6 +9,8 @@
 #include <concepts>
 #include <vector>
 
+#include <ATen/ops/zeros.h>
+
 PIPELINE_SDK_BEGIN
 
 // A model runs layer k of its stack as `x = units(k, *layer, x)` or, without modules, as units.run(k, fn,
