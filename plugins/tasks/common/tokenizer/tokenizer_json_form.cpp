@@ -89,12 +89,12 @@ void add_merges(const Section& model, VocabularyBuilder& builder) {
 }
 
 Vocabulary parse_object(const Section& file) {
+  const Section model(file.get("model"), file.place("model"));
+  model.require("type", {"BPE"});  // first: what another kind has around it does not matter
   file.require("normalizer", {});
   require_byte_level(file, "decoder");
   const std::string begin = read_post_processor(file);
 
-  const Section model(file.get("model"), file.place("model"));
-  model.require("type", {"BPE"});
   model.require("dropout", {0.0});
   model.require("continuing_subword_prefix", {""});
   model.require("end_of_word_suffix", {""});

@@ -68,6 +68,18 @@ std::string missing_tokenizer(const fs::path& path) {
          (remedy.empty() ? "" : "; " + remedy);
 }
 
+std::string tokenizer_problem(const fs::path& path) {
+  std::error_code ignored;
+  if (path.empty() || !fs::exists(path, ignored)) return "";
+  try {
+    return load_tokenizer(path.string())->has_eot()
+               ? ""
+               : "the tokenizer names no token that ends a text (eos_token), which each text here ends with";
+  } catch (const files::DataError& error) {
+    return error.what();
+  }
+}
+
 TokenizerPtr tokenizer_of_checkpoint(std::string_view state, const fs::path& path, const Context& context,
                                      const std::function<void(const std::string& problem)>& refuse) {
   TokenizerPtr kept = tokenizer_of_state(state, "the checkpoint's tokenizer");

@@ -176,7 +176,7 @@ void Summarization::import_model(const std::filesystem::path& folder) {
                         "folder's own"));
   const Gpt2Config theirs = import_gpt2(folder.string(), model());
   const int64_t size = corpus_->tokenizer().vocab_size();
-  if (const std::string note = language::note_of_new_tokens(folder.string(), size, size - theirs.vocab_size);
+  if (const std::string note = language::note_of_vocabulary(folder.string(), size, size - theirs.vocab_size);
       !note.empty())
     context().info(note);
   if (const std::string note = hugging_face::note_of_weights(folder.string()); !note.empty())

@@ -4,7 +4,7 @@
 #include "hugging_face/config_file.hpp"
 #include "plugins/tasks/vlm/model/folders.hpp"
 #include "plugins/tasks/vlm/task/config.hpp"
-#include "tokenizer/tokenizer.hpp"
+#include "tokenizer/tokenizer_setup.hpp"
 
 namespace pipeline::vlm {
 namespace {
@@ -114,12 +114,19 @@ int64_t positions_of(const LanguageConfig& config) {
                           : std::get<language::Gpt2Config>(config).n_positions;
 }
 
+void check_tokenizer(const ModelOptions& say, const fs::path& path) {
+  if (const std::string problem = text::tokenizer_problem(path); !problem.empty())
+    say.problem("tokenizer.path", problem);
+}
+
 void tell_tokenizer(const ModelOptions& say, const fs::path& folder, const fs::path& set) {
-  if (hugging_face::has_tokenizer(folder.string()))
+  if (hugging_face::has_tokenizer(folder.string())) {
     say("tokenizer.path", folder, folder / "config.json");
-  else if (set.empty())
+    if (set.empty()) check_tokenizer(say, folder);
+  } else if (set.empty()) {
     say.problem("tokenizer.path",
                 concat("there is no tokenizer in ", folder.string(), ": name the one of these weights"));
+  }
 }
 
 // Where text has the token that stands for a picture in `folder`, the text would mean something else there.
@@ -133,7 +140,7 @@ void check_image_token(const ModelOptions& say, const fs::path& folder, const fs
                   concat((folder / "config.json").string(), ": image_token_index = ", token,
                          ": is a token of text in this tokenizer: must be the number of ", kImageMark,
                          mark ? concat(", ", *mark) : " or one that it does not have"));
-  } catch (const text::Error&) {  // the run says what is wrong with the tokenizer
+  } catch (const text::Error&) {  // check_tokenizer() says what is wrong with it
   }
 }
 
@@ -141,6 +148,7 @@ void check_image_token(const ModelOptions& say, const fs::path& folder, const fs
 
 void VlmTaskConfig::read_model(const VlmTaskConfig& config, const fs::path& init_from,
                                const ModelOptions& say) {
+  check_tokenizer(say, config.tokenizer.path);
   VisionConfig vision = config.vision.vision;
   int64_t positions = config.language.max_position_embeddings;
   const auto read_language = [&](const fs::path& folder, const LanguageConfig& theirs) {

@@ -260,9 +260,13 @@ void VlmTask::check_tokens(const fs::path& folder, int64_t count) const {
                  concat("must be given with weights of ", folder.string(),
                         ", which know no tokens of a tokenizer that is trained here: name the "
                         "folder's own"));
-  if (const std::string note = language::note_of_new_tokens(folder.string(), tokenizer_->vocab_size(), count);
+  if (const std::string note = language::note_of_vocabulary(folder.string(), tokenizer_->vocab_size(), count);
       !note.empty())
     context().info(note);
+  if (is_set("chat.template")) return;
+  if (const std::string note = ChatTemplate::note_of_folder(tokenizer_->files(), config().chat.style);
+      !note.empty())
+    context().warn(note);
 }
 
 // Kernels other than ours may round a picture's features in the last bit as its neighbours in the batch have
