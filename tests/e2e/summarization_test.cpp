@@ -150,6 +150,20 @@ TEST_F(FromAFolder, EveryDifferenceIsToldWithItsLine) {
   }
 }
 
+TEST_F(FromAFolder, ATokenizerThatIsNotReadIsToldByCheckAsByRun) {
+  std::string text = read_text(path("theirs/tokenizer.json"));
+  const std::string kind = "\"type\": \"BPE\"";
+  ASSERT_NE(text.find(kind), text.npos);
+  write_text(path("theirs/tokenizer.json"),
+             text.replace(text.find(kind), kind.size(), R"("type": "Unigram")"));
+  for (const char* verb : {"check", "run"}) {
+    const Result wrong = call(verb);
+    EXPECT_EQ(wrong.code, 2) << wrong.out;
+    EXPECT_THAT(wrong.err, HasSubstr("task.tokenizer.path = \"theirs\": theirs/tokenizer.json: model.type = "
+                                     "\"Unigram\": must be \"BPE\""));
+  }
+}
+
 TEST_F(FromAFolder, StagesAfterTheFirstFollowIt) {
   const std::string text = kFromAFolder;
   write_text(

@@ -4,6 +4,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <system_error>
+
 #include "plugins/tasks/common/files/error.hpp"
 
 namespace pipeline::files {
@@ -14,6 +17,14 @@ const char* kind_of(mode_t mode) {
 }
 
 }  // namespace
+
+std::string path_problem(const std::filesystem::path& path, std::string_view what) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0) return "";
+  if (errno != ENOENT && errno != ENOTDIR) return std::generic_category().message(errno);
+  return "there is no such " + std::string(what) +
+         "; a path is taken from the folder in which the program is started";
+}
 
 int open_regular(const std::string& path, int flags, std::string_view remedy) {
   // Without O_NONBLOCK a pipe waits for its other end, and a signal does not end that.

@@ -1,9 +1,14 @@
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <string_view>
 
 namespace pipeline::files {
+
+// Why nothing can be read at a path that a configuration names, where `what` is expected. Empty: something is
+// there.
+std::string path_problem(const std::filesystem::path& path, std::string_view what);
 
 // open(2) of a regular file, or of a link to one. Where something else has the name, such as a pipe, which
 // would hold us up for good, a DataError says what it is and what to do (`remedy`, a clause). With O_TRUNC it

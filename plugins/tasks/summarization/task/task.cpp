@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "files/regular_file.hpp"
 #include "generation/generate.hpp"
 #include "hugging_face/weights.hpp"
 #include "plugins/tasks/summarization/rouge/scorer.hpp"
@@ -51,12 +52,8 @@ void Summarization::check_paths() const {
       run().purpose != PL_PURPOSE_TRAIN && (kept_tokenizer_ || !config().tokenizer.path.empty());
   const auto check = [this](const char* key, const std::filesystem::path& path, bool may_be_folder) {
     if (path.empty()) return;
-    if (!std::filesystem::exists(path))
-      config_error(
-          key,
-          may_be_folder
-              ? text::missing_tokenizer(path)
-              : "there is no such file; a path is taken from the folder in which the program is started");
+    if (const std::string problem = files::path_problem(path, "file"); !problem.empty())
+      config_error(key, may_be_folder ? text::missing_tokenizer(path) : problem);
     if (!may_be_folder && std::filesystem::is_directory(path))
       config_error(key, "is a folder, must be a .jsonl, .json, .csv or .tsv file");
   };

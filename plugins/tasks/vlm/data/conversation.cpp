@@ -274,6 +274,7 @@ void read_conversations(const std::string& path, const CaptionColumns& columns,
     read_turns(path, columns.answer_required, sink, report, hooks);
   else
     read_captions(path, columns, sink, report, hooks);
+  if (report.records == 0) throw DataError(path + ": has no records");
   if (report.used == 0)
     throw DataError(path + ": none of its " + std::to_string(report.records) + " records can be used.\n" +
                     report.table(path));

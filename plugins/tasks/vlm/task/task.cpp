@@ -16,6 +16,7 @@
 #include <nlohmann/json.hpp>
 
 #include "files/data_errors.hpp"
+#include "files/regular_file.hpp"
 #include "generation/generate.hpp"
 #include "hugging_face/weights.hpp"
 #include "plugins/tasks/vlm/data/shards.hpp"
@@ -102,9 +103,9 @@ void VlmTask::open_split(Split split, const fs::path& file, const fs::path& imag
 // One question in place of the test file.
 void VlmTask::open_question() {
   const AskOptions& ask = config().ask;
-  if (!ask.image.empty() && !fs::is_regular_file(ask.image))
-    config_error("ask.image",
-                 "there is no such file; a path is taken from the folder in which the program is started");
+  if (!ask.image.empty())
+    if (const std::string problem = files::path_problem(ask.image, "file"); !problem.empty())
+      config_error("ask.image", problem);
   if (ask.question.find(kImageMark) != std::string::npos)
     config_error("ask.question", ask.image.empty()
                                      ? "has <image>, and there is no picture: give task.ask.image"
@@ -135,11 +136,8 @@ void VlmTask::open_files() {
       const fs::path& file = file_of(data, split);
       if (file.empty() || (run().purpose == PL_PURPOSE_EXPORT && kept_tokenizer_)) continue;
       if (is_asked() && (split == Split::kTest || kept_tokenizer_)) continue;
-      if (!fs::exists(file)) {
-        if (!to_use)
-          config_error(
-              key_of(split),
-              "there is no such file; a path is taken from the folder in which the program is started");
+      if (const std::string problem = files::path_problem(file, "file"); !problem.empty()) {
+        if (!to_use) config_error(key_of(split), problem);
         context().warn(file.string(), " is not there: going on without it");
         continue;
       }
@@ -153,7 +151,8 @@ void VlmTask::open_files() {
     if (kept_tokenizer_) {
       tokenizer_ = kept_tokenizer_;
     } else if (const fs::path& path = config().tokenizer.path; !path.empty()) {
-      if (!fs::exists(path)) config_error("tokenizer.path", text::missing_tokenizer(path));
+      if (!files::path_problem(path, "").empty())
+        config_error("tokenizer.path", text::missing_tokenizer(path));
       tokenizer_ = text::load_tokenizer(path.string());
     } else {
       const ConversationStore& train = store(Split::kTrain);
