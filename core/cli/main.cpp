@@ -91,9 +91,10 @@ int run(int argc, char** argv) {
   cli::refuse_unknown_verb(app, arguments);
   try {
     app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {  // which only says that a word was not expected
-    if (error.get_exit_code() != 0) cli::refuse_unknown_option(app, arguments);
-    return app.exit(error) == 0 ? cli::kDone : cli::kUsage;
+  } catch (const CLI::ParseError& error) {                   // which only says that a word was not expected
+    if (error.get_exit_code() == 0) return app.exit(error);  // the help that was asked for
+    cli::refuse_unknown_option(app, arguments);
+    throw cli::usage_error(app, error);
   }
   return action();
 }
