@@ -164,6 +164,23 @@ TEST_F(FromAFolder, ATokenizerThatIsNotReadIsToldByCheckAsByRun) {
   }
 }
 
+TEST_F(FromAFolder, WeightsThatAreNotReadAreToldByCheckAsByRun) {
+  const std::string file = path("theirs/model.safetensors"), whole = read_text(file);
+  const auto expect = [&](const std::string& problem) {
+    for (const char* verb : {"check", "run"}) {
+      const Result wrong = call(verb);
+      EXPECT_EQ(wrong.code, 2) << wrong.out;
+      EXPECT_THAT(wrong.err, HasSubstr(problem)) << verb;
+    }
+  };
+  write_text(file, whole.substr(0, whole.size() - 8));
+  expect("is it cut short? Copy or download it again");
+  write_text(file, "version https://git-lfs.github.com/spec/v1\nsize 12\n");
+  expect("is a Git LFS pointer");
+  fs::remove(file);
+  expect("has neither model.safetensors nor model.safetensors.index.json");
+}
+
 TEST_F(FromAFolder, StagesAfterTheFirstFollowIt) {
   const std::string text = kFromAFolder;
   write_text(

@@ -194,6 +194,12 @@ std::shared_ptr<const Weights> import_weights(const std::string& folder, Paramet
   return weights;
 }
 
+void check_weights(const std::string& folder) try {
+  static_cast<void>(safetensors::Folder::open(folder));
+} catch (const std::exception& error) {
+  fail_with(PL_ERROR_CONFIG, error.what());
+}
+
 std::string note_of_weights(const std::string& folder) {
   constexpr const char *kWhole = "model.safetensors", *kIndex = "model.safetensors.index.json";
   const std::filesystem::path path(folder);

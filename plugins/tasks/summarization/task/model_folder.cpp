@@ -1,5 +1,6 @@
 // What options follow from the folder of a GPT-2.
 #include "hugging_face/config_file.hpp"
+#include "hugging_face/weights.hpp"
 #include "plugins/tasks/summarization/task/config.hpp"
 #include "tokenizer/tokenizer_setup.hpp"
 
@@ -15,6 +16,7 @@ void SummarizationConfig::read_model(const SummarizationConfig& config,
   if (init_from.empty()) return;
   const std::filesystem::path file = init_from / "config.json";
   const language::Gpt2Config theirs = language::read_gpt2_config(file.string());
+  hugging_face::check_weights(init_from.string());
   const auto tell = [&](const char* key, const auto& value) { say(key, value, file); };
   tell("model.n_layer", theirs.n_layer);
   tell("model.n_head", theirs.n_head);

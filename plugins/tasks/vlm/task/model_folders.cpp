@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "hugging_face/config_file.hpp"
+#include "hugging_face/weights.hpp"
 #include "plugins/tasks/vlm/model/folders.hpp"
 #include "plugins/tasks/vlm/task/config.hpp"
 #include "tokenizer/tokenizer_setup.hpp"
@@ -174,6 +175,8 @@ void VlmTaskConfig::read_model(const VlmTaskConfig& config, const fs::path& init
     if (!of_language.empty()) read_language(of_language, read_language_folder(of_language.string()));
     if (of_vision.empty() && of_language.empty()) return;
   }
+  for (const fs::path& folder : {init_from, of_vision, of_language})
+    if (!folder.empty()) hugging_face::check_weights(folder.string());
 
   // A picture, a question and an answer, where the defaults leave no room for them.
   const fs::path from = (!init_from.empty()   ? init_from
