@@ -88,9 +88,8 @@ class LanguageModel : public generation::DecoderModel {
 inline std::string note_of_vocabulary(const std::string& folder, int64_t vocabulary, int64_t count) {
   if (count == 0) return {};
   if (count < 0)
-    return concat(folder, " has ", -count,
-                  " row(s) of the vocabulary for which the tokenizer has no token, from number ", vocabulary,
-                  " on: they are left out, here and in an export");
+    return concat(folder, " has ", -count, " row(s) for which the tokenizer has no token, from number ",
+                  vocabulary, " on: they are left out");
   return concat("the tokenizer has ", count, " token(s) that ", folder, " does not have, from number ",
                 vocabulary - count, " on: their rows start as the mean of the others");
 }

@@ -41,13 +41,14 @@ ChatTemplate ChatTemplate::named(const std::string& name) {
 }
 
 std::string ChatTemplate::note_of_folder(const text::Files& files, const std::string& used) {
-  constexpr const char *kKey = "chat_template", *kConfig = "tokenizer_config.json";
-  for (const char* name : {"chat_template.jinja", "chat_template.json", kConfig}) {
+  constexpr const char* kConfig = "tokenizer_config.json";
+  for (const std::string name : {"chat_template.jinja", "chat_template.json", kConfig}) {
     const auto file = files.find(name);
     if (file == files.end()) continue;
-    const nlohmann::json config = nlohmann::json::parse(file->second, nullptr, false);
-    if (name == kConfig && (!config.is_object() || !config.contains(kKey) || config[kKey].is_null()))
-      continue;
+    if (name == kConfig) {
+      const nlohmann::json config = nlohmann::json::parse(file->second, nullptr, false);
+      if (!config.is_object() || config.value("chat_template", nlohmann::json()).is_null()) continue;
+    }
     std::string nearest;
     for (const auto& [mark, ours] :
          {std::pair("<|im_start|>", "chatml"), {"<|start_header_id|>", "llama3"}, {"ASSISTANT:", "vicuna"}})
