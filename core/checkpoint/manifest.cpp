@@ -147,7 +147,7 @@ std::vector<std::string> parse_droppable(const Object& root, const Json& json) {
   return names;
 }
 
-Json changes_json(const std::vector<Change>& changes) {
+Json to_json(const std::vector<Change>& changes) {
   Json json = Json::array();
   for (const Change& change : changes)
     json.push_back(
@@ -155,12 +155,10 @@ Json changes_json(const std::vector<Change>& changes) {
   return json;
 }
 
-// Only where there are any.
-std::vector<Change> parse_changes(const Object& root, const Json& json, const std::string& path) {
+std::vector<Change> changes_of(const Json& list, const std::string& where) {
   std::vector<Change> changes;
-  if (!json.contains("changes")) return changes;
-  for (const Json& entry : root.list("changes")) {
-    const Object object(entry, path + ": an entry of \"changes\"");
+  for (const Json& entry : list) {
+    const Object object(entry, where);
     changes.push_back({object.count("step"), object.text("key"), object.text("before"), object.text("now")});
   }
   return changes;
@@ -197,7 +195,9 @@ Manifest parse(std::string_view text, const std::string& path) {
                        root.object("identity").dump(),
                        parse_metric(root, path),
                        parse_droppable(root, json),
-                       parse_changes(root, json, path)};
+                       json.contains("changes")
+                           ? changes_of(root.list("changes"), path + ": an entry of \"changes\"")
+                           : std::vector<Change>()};
   manifest.world_size = static_cast<int>(root.count("world_size"));
   for (const Json& file : root.list("files")) manifest.files.push_back(parse_file(file, path));
   for (const Json& tensor : root.list("tensors"))
@@ -206,6 +206,14 @@ Manifest parse(std::string_view text, const std::string& path) {
 }
 
 }  // namespace
+
+std::string format_changes(const std::vector<Change>& changes) { return to_json(changes).dump(1) + "\n"; }
+
+std::vector<Change> parse_changes(std::string_view text, const std::string& path) {
+  const Json json = strict_json::parse(text, path);
+  if (!json.is_array()) corrupt(path + ": is " + strict_json::excerpt(json) + ", expected a list");
+  return changes_of(json, path + ": an entry");
+}
 
 std::string format_manifest(const Manifest& manifest, const std::string& path) {
   const Contents& contents = manifest.contents;
@@ -225,7 +233,7 @@ std::string format_manifest(const Manifest& manifest, const std::string& path) {
     }
     for (const Tensor& tensor : manifest.tensors) json["tensors"].push_back(tensor_json(tensor));
     if (!contents.droppable.empty()) json["droppable"] = contents.droppable;
-    if (!contents.changes.empty()) json["changes"] = changes_json(contents.changes);
+    if (!contents.changes.empty()) json["changes"] = to_json(contents.changes);
     json["checksum"] = checksum_of(json);
     return json.dump(1) + "\n";
   } catch (const strict_json::Error& error) {

@@ -92,6 +92,10 @@ struct Manifest {
 std::string format_manifest(const Manifest& manifest, const std::string& path);
 Manifest parse_manifest(std::string_view text, const std::string& path);
 
+// What was changed, as a manifest lists it. Parsing throws as above.
+std::string format_changes(const std::vector<Change>& changes);
+std::vector<Change> parse_changes(std::string_view text, const std::string& path);
+
 // Adds what another rank wrote: its files and, tensor by tensor, its extents.
 void merge(Manifest& into, const Manifest& share, const std::string& path);
 

@@ -117,7 +117,7 @@ std::vector<std::string> Store::recover() {
     if (name.starts_with(kTemporary) && step_of(name.substr(kTemporary.size()))) {
       file_system_.remove(path);
       done.push_back(path + ": removed, left half-written or half-removed by a killed run");
-    } else if (name.starts_with(kReplaced) && step_of(name.substr(kReplaced.size()))) {
+    } else if (is_replaced(name)) {
       const std::string original = options_.folder + "/" + name.substr(kReplaced.size());
       if (exists(original)) {
         file_system_.remove(path);
@@ -197,6 +197,10 @@ std::optional<uint64_t> step_of(std::string_view name) {
   if (error != std::errc() || end != digits.data() + digits.size() || folder_name(step) != name)
     return std::nullopt;
   return step;
+}
+
+bool is_replaced(std::string_view name) {
+  return name.starts_with(kReplaced) && step_of(name.substr(kReplaced.size()));
 }
 
 Checkpoint open_any(const std::string& path, Which which, std::vector<Rejected>* rejected) {

@@ -75,5 +75,7 @@ class Store {
 // "step-00000123" and back; nothing for any other name.
 std::string folder_name(uint64_t step);
 std::optional<uint64_t> step_of(std::string_view folder_name);
+// Whether it is one that recover() brings back where its successor is not complete.
+bool is_replaced(std::string_view folder_name);
 
 }  // namespace pipeline::checkpoint

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <new>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -64,8 +65,8 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app.footer(
       "Example:\n  pipeline run configs/summarization.toml\n\nEach verb has --help. Exit codes: 0 done, 1 "
-      "failed, 2 wrong usage or configuration,\n75 stopped by a signal, checkpoint saved: run the same "
-      "command again.");
+      "failed, 2 wrong usage or configuration, or a run that has diverged,\n75 stopped by a signal, "
+      "checkpoint saved: run the same command again.");
   cli::Action action;
   cli::add_run(app, action);
   cli::add_plan(app, action);
@@ -91,10 +92,12 @@ int run(int argc, char** argv) {
   cli::refuse_unknown_verb(app, arguments);
   try {
     app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {                   // which only says that a word was not expected
-    if (error.get_exit_code() == 0) return app.exit(error);  // the help that was asked for
+  } catch (const CLI::ParseError& error) {  // which only says that a word was not expected
+    if (error.get_exit_code() == 0) return app.exit(error), cli::kDone;  // --help, --version
     cli::refuse_unknown_option(app, arguments);
-    throw cli::usage_error(app, error);
+    const auto verbs = app.get_subcommands();
+    const std::string verb = verbs.empty() ? "pipeline" : "pipeline " + verbs.front()->get_name();
+    throw Error(PL_ERROR_CONFIG, fmt::format("{0}: {1}: see {0} --help", verb, error.what()));
   }
   return action();
 }
@@ -114,6 +117,10 @@ int main(int argc, char** argv) {
     code = report_error(error);
   } catch (const std::filesystem::filesystem_error& error) {
     code = report_error(Error(fmt::format("{}: {}", error.path1().string(), error.code().message())));
+  } catch (const std::bad_alloc&) {
+    code = report_error(Error(PL_ERROR_OUT_OF_MEMORY,
+                              "out of memory on the host: end other programs, or raise the memory limit of "
+                              "this one (ulimit -v, or the batch system's)"));
   } catch (const std::exception& error) {
     code = report_error(Error(error.what()));
   }

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/error.hpp"
 #include "core/config/option.hpp"
 #include "core/config/suggest.hpp"
 
@@ -133,14 +134,6 @@ void refuse_unknown_option(const CLI::App& app, std::span<const std::string> arg
                                                        verb.get_name())
                                          : answer,
                           has_verb ? "" : "; a verb and the file come first: pipeline run FILE.toml"));
-}
-
-Error usage_error(const CLI::App& app, const CLI::ParseError& error) {
-  std::string text = error.what();
-  if (text.starts_with("The ")) text[0] = 't';
-  const std::string verb =
-      app.get_subcommands().empty() ? "" : " " + app.get_subcommands().front()->get_name();
-  return {PL_ERROR_CONFIG, fmt::format("{}; `pipeline{} --help` says how it is called", text, verb)};
 }
 
 }  // namespace pipeline::cli

@@ -6,8 +6,6 @@
 
 #include <CLI/CLI.hpp>
 
-#include "core/base/error.hpp"
-
 namespace pipeline::cli {
 
 // Throws Error (PL_ERROR_CONFIG) where the first argument is neither a verb of the app nor an option.
@@ -16,8 +14,5 @@ void refuse_unknown_verb(const CLI::App& app, std::span<const std::string> argum
 // After a failed parse: throws Error (PL_ERROR_CONFIG) that says what to write in place of the first option
 // that the verb does not have, if there is one.
 void refuse_unknown_option(const CLI::App& app, std::span<const std::string> arguments);
-
-// What else is wrong with a command line, in the form of all errors.
-Error usage_error(const CLI::App& app, const CLI::ParseError& error);
 
 }  // namespace pipeline::cli

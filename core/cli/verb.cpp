@@ -198,7 +198,7 @@ int with_workspace(const ConfigArgs& args, bool one_process,
     if (!cause) throw;
     log.file_only("caused by " + peers::describe(*cause));
     processes->tell(*cause);
-    return launch::kPeerFailed;
+    return train::ProcessGroup::exit_code(*cause);
   }
 }
 

@@ -39,7 +39,10 @@ Setting resolve(const pl_option& option, const std::string& key, const Table& ta
     add_problem(found->second, key, checked.problem, problems);
     return setting;
   }
-  if (found->second.origin.kept && checked.value == setting.value) return setting;
+  if (found->second.origin.kept && checked.value == setting.value) {
+    setting.origin.kept = true;
+    return setting;
+  }
   setting.value = std::move(checked.value);
   setting.origin = found->second.origin;
   // It will be kept beside paths that are relative to another folder.
@@ -92,8 +95,8 @@ std::vector<Setting> check_plugin(std::span<const pl_option> options, const std:
 }
 
 // Puts into force what the model says of an option that is not set.
-void follow(const ModelOption& said, const std::string& prefix, std::vector<Setting>& settings,
-            Problems& problems) {
+void follow(const ModelOption& said, const std::string& prefix, const std::string& paths_from,
+            std::vector<Setting>& settings, Problems& problems) {
   const auto found = std::ranges::find_if(
       settings, [&](const Setting& setting) { return view(setting.option.key) == said.key; });
   const std::optional<Literal> literal = parse_value(said.value);
@@ -103,10 +106,17 @@ void follow(const ModelOption& said, const std::string& prefix, std::vector<Sett
   const std::string key = prefix + said.key, ours = found->value ? to_toml(*found->value) : "";
   if (!said.problem.empty())
     return problems.add(found->origin, format_problem(found->origin, key, ours, said.problem));
-  if (found->origin.kind == Origin::Kind::kDefault) {
-    const Origin origin{Origin::Kind::kModel, said.from, 0, 0, ""};
+  // A default that a run has kept is a value that it had; but of the model it has to be.
+  if (found->origin.kind == Origin::Kind::kDefault && (said.must_be || !found->origin.kept)) {
+    Origin origin{Origin::Kind::kModel, said.from, 0, 0, ""};
+    origin.base = paths_from;
     Checked checked = check(found->option, *literal);
     if (!checked.value) return add_problem({*literal, origin}, key, checked.problem, problems);
+    if (found->option.type == PL_OPTION_PATH && said.base != paths_from) {
+      auto& path = std::get<std::string>(*checked.value);
+      path = path_for(path, said.base, paths_from);
+      origin.followed = said.value;
+    }
     found->value = std::move(checked.value);
     found->origin = origin;
     return;
@@ -246,13 +256,17 @@ Config Config::with_changed(std::string_view key, const std::string& value, cons
   return changed;
 }
 
+Config Config::without_changes() const {
+  return sources_->unchanged ? Config(sources_->unchanged, stage_) : *this;
+}
+
 pl_config Config::plugin(std::string_view table, std::span<const pl_option> options, const FindOwners& owners,
                          std::span<const ModelOption> model) const {
   const std::string prefix = std::string(table) + '.';
   Problems problems;
   const Table table_here = sources_->merged(stage_);
   std::vector<Setting> settings = check_plugin(options, prefix, table_here, sources_->file, owners, problems);
-  for (const ModelOption& said : model) follow(said, prefix, settings, problems);
+  for (const ModelOption& said : model) follow(said, prefix, sources_->paths_from, settings, problems);
   problems.throw_if_any();
   return pl_config(prefix, sources_->file, std::move(settings));
 }
@@ -264,6 +278,11 @@ Config load(const LoadArgs& args) {
   check_changes(*sources, problems);
   if (!problems.empty() && args.find_plugins) check_plugins(*sources, args, problems);
   problems.throw_if_any();
+  if (!args.changes.empty()) {
+    LoadArgs unchanged = args;
+    unchanged.changes.clear();
+    sources->unchanged = std::make_shared<Sources>(read_sources(unchanged, problems));
+  }
   return Config(std::move(sources), "");
 }
 

@@ -59,6 +59,7 @@ struct ModelOption {
   std::string from;      // what says so: "models/gpt2/config.json"
   bool must_be = false;  // a set value may not differ
   std::string problem;   // not empty: what is wrong with the option beside the model, in place of a value
+  std::string base;      // what a path in `value` is relative to, as Origin has it
 };
 
 // A configuration: the core's own options, checked, and the plugins' tables, which plugin() checks against
@@ -82,6 +83,9 @@ class Config : public Settings {
   // The same with a value that an earlier launch was given with --change: TOML source, empty: none. `when`:
   // "after step 40".
   Config with_changed(std::string_view key, const std::string& value, const std::string& when) const;
+
+  // The same without what --change names in this launch.
+  Config without_changes() const;
 
   // Checks `table` ("task", "strategy", "backend") against `options`. Throws ConfigError with all problems.
   // `model`: what is in force instead of the defaults.
@@ -116,6 +120,10 @@ Config load(const LoadArgs& args);
 // same run from anywhere, also after the folder was moved together with what it is in.
 std::string stored_config(const Config& config, const std::string& resolved_toml,
                           const std::filesystem::path& run_folder);
+
+// What the paths in the configuration that the run in a folder keeps are relative to; "" where that is where
+// this program was started, and where it keeps none.
+std::string paths_base_of_run(const std::filesystem::path& run_folder);
 
 // One key whose value has changed since the run was started.
 struct Difference {

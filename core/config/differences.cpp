@@ -32,7 +32,8 @@ std::vector<Difference> differences(std::string_view stored_toml, const Config& 
   for (const Row& row : now.rows(plugins)) {
     const auto before = stored.find(row.key);
     const std::string value = before == stored.end() ? "" : to_toml(before->second.value);
-    if (!same_value(value, row.value)) {
+    const bool is_followed = !row.origin.followed.empty() && same_value(value, row.origin.followed);
+    if (!is_followed && !same_value(value, row.value)) {
       const bool came = before == stored.end() && is_placement(row.key);
       const bool named = row.by_name && row.origin.kind == Origin::Kind::kChange;
       differences.push_back({.key = row.key,

@@ -21,6 +21,7 @@ struct Origin {
   bool is_auto = false;  // "auto" was given there, and the value found for it
   std::string base;      // what a path there is relative to; empty: where the program was started
   bool kept = false;     // by a run, which keeps every value in force: one that is the default was not set
+  std::string followed;  // kModel: the value as it is there, where a path is relative to another folder
 
   // "configs/x.toml:14", "--set train.max_steps=20", "gpt2/config.json" or "default"; "configs/x.toml:14
   // (auto)".

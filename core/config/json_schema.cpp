@@ -111,11 +111,12 @@ std::string json_schema(std::span<const pl_option> core, std::span<const PluginS
 
   Json schema = {{"$schema", "http://json-schema.org/draft-07/schema#"}, {"title", "pipeline configuration"}};
   schema.update(closed_object());
-  Json stage = closed_object();
+  Json stage = closed_object(), resolved = closed_object();
   if (tables.contains("stage")) {
     stage["properties"] = tables["stage"]["properties"];
     stage["properties"]["name"]["pattern"] = "^[A-Za-z0-9_-]+$";
     stage["required"] = {"name"};
+    resolved = stage;
     tables.erase("stage");
   }
   Json& properties = schema["properties"];
@@ -132,8 +133,10 @@ std::string json_schema(std::span<const pl_option> core, std::span<const PluginS
     if (left > 0)
       stage["properties"][name] = left == table["properties"].size() ? reference(name) : std::move(own);
   }
-  properties["stage"] = {{"type", "array"},
-                         {"items", stage},
+  resolved["description"] = "the one stage that a run's configuration, or what check -v prints, is of";
+  properties["stage"] = {{"if", {{"type", "object"}}},
+                         {"then", resolved},
+                         {"else", {{"type", "array"}, {"items", stage}}},
                          {"description", "stages run in order; each overrides the tables above"}};
   schema["definitions"] = std::move(definitions);
   return schema.dump(2) + "\n";

@@ -23,6 +23,18 @@ void mark(Table& table, const std::string& base) {
   }
 }
 
+// Of the run in `folder`, as Config::paths_from() has it.
+std::string base_of(const Document& document, const fs::path& folder) {
+  if (!document.started_in) return "";
+  const auto& [value, origin] = *document.started_in;
+  if (value.kind != Literal::Kind::kString)
+    throw ConfigError(
+        format_problem(origin, "started_in", shown(value),
+                       "must be the folder that paths are relative to, is " + kind_name(value)));
+  const std::string base = normal(folder / value.text).string();
+  return base == fs::current_path() ? "" : base;
+}
+
 // `path` as seen from `start`, where it is below; whole elsewhere.
 std::string seen_from(const fs::path& start, const fs::path& path) {
   const fs::path relative = path.lexically_relative(start);
@@ -45,11 +57,15 @@ std::string place_in_run(Document& document, const std::string& file, bool named
   const fs::path folder = normal(file).parent_path();
   std::error_code error;
   const bool lies_in_run = document.started_in && fs::exists(folder / ".lock", error);
-  if (!named_as_folder && !lies_in_run) return "";  // also a copy elsewhere
-  std::string base;
-  if (document.started_in && document.started_in->value.kind == Literal::Kind::kString)
-    base = normal(folder / document.started_in->value.text).string();
-  if (base == fs::current_path()) base.clear();
+  const std::string base = base_of(document, folder);
+  if (!named_as_folder && !lies_in_run) {
+    if (!document.started_in) return "";
+    const auto& [value, origin] = *document.started_in;
+    throw ConfigError(format_problem(origin, "started_in", shown(value),
+                                     "counts in the folder of a run alone: name that folder in place of the "
+                                     "file, or remove this line from a copy: its paths are relative to where "
+                                     "the program is started"));
+  }
   mark(document.root, base);
   if (document.resolved_stage) mark(document.resolved_stage->table, base);
   if (document.stages)
@@ -72,6 +88,18 @@ std::string place_in_run(Document& document, const std::string& file, bool named
   here.origin.base = base;
   document.root.entries.insert_or_assign("run.dir", std::move(here));
   return base;
+}
+
+std::string path_for(const std::string& path, const std::string& base, const std::string& other_base) {
+  if (path.empty() || path.starts_with("~/") || fs::path(path).is_absolute()) return path;
+  return seen_from(other_base.empty() ? fs::current_path() : fs::path(other_base), absolute_path(path, base));
+}
+
+std::string paths_base_of_run(const fs::path& run_folder) {
+  const fs::path file = run_folder / kFile;
+  std::error_code error;
+  if (!fs::exists(file, error)) return "";
+  return base_of(parse(read_file(file.string(), ""), file.string(), 0), normal(run_folder));
 }
 
 std::string stored_config(const Config& config, const std::string& resolved_toml,

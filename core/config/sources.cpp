@@ -209,6 +209,18 @@ void read_set(const std::string& argument, Origin::Kind kind, Sources& sources, 
   }
 }
 
+// Arguments beside the configuration of a run that was started elsewhere. What may be a path is only known
+// here to be none, but a stage; other paths are made whole where their options are.
+void mark_as_from_here(Table& sets, const Sources& sources) {
+  for (auto& [key, entry] : sets.entries) {
+    entry.origin.base = fs::current_path().string();
+    const Literal& value = entry.value;
+    if (key == "train.init_from" && value.kind == Literal::Kind::kString && value.text != kUnset &&
+        !sources.find_stage(value.text))
+      entry.value = Literal::of_string(absolute_path(value.text));
+  }
+}
+
 }  // namespace
 
 const StageLayer* Sources::find_stage(std::string_view name) const {
@@ -248,10 +260,8 @@ Sources read_sources(const LoadArgs& args, Problems& problems) {
   for (const std::string& argument : args.changes)
     read_set(argument, Origin::Kind::kChange, sources, problems);
   if (!sources.paths_from.empty()) {
-    const std::string here = fs::current_path().string();
-    for (auto& [key, entry] : sources.sets.entries) entry.origin.base = here;
-    for (auto& [name, sets] : sources.stage_sets)
-      for (auto& [key, entry] : sets.entries) entry.origin.base = here;
+    mark_as_from_here(sources.sets, sources);
+    for (auto& [name, sets] : sources.stage_sets) mark_as_from_here(sets, sources);
   }
 
   if (!args.stage.empty() && !sources.find_stage(args.stage)) {

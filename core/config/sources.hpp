@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,6 +30,7 @@ struct Sources {
   std::vector<StageLayer> stages;                        // in order
   Table sets;                                            // --set KEY=VALUE
   std::map<std::string, Table, std::less<>> stage_sets;  // --set stage.NAME.KEY=VALUE, by NAME
+  std::shared_ptr<const Sources> unchanged;              // without --change; nullptr: there is none
 
   const StageLayer* find_stage(std::string_view name) const;
   std::vector<std::string> stage_names() const;
@@ -43,6 +45,10 @@ Sources read_sources(const LoadArgs& args, Problems& problems);
 // The configuration that the run in a folder keeps; another path as it is. Throws ConfigError for a folder
 // that has none.
 std::string file_of_run(const std::string& path);
+
+// A path that is relative to one folder, for a configuration whose paths are relative to another: as Origin
+// has them.
+std::string path_for(const std::string& path, const std::string& base, const std::string& other_base);
 
 // Where `file`, which was read, is in the folder of a run: its paths are relative to where that run was
 // started, and run.dir is where it is now. Returns the former, "" where that is where this program was

@@ -67,9 +67,9 @@ int32_t rank_in_environment() noexcept;
 
 // Starts `command` once per local rank (empty: this program with this command line), watches the processes,
 // ends all when one fails, restarts them up to max_restarts times, and returns the overall exit code: 0; 75
-// if all saved on request; 2 for configuration errors; 128 + n after a second signal n; otherwise 1. Takes
-// over the process's signals. Call it from the main thread: the processes die with the thread that started
-// them.
+// if all saved on request; 2 for what would fail so again, such as configuration errors; 128 + n after a
+// second signal n; otherwise 1. Takes over the process's signals. Call it from the main thread: the processes
+// die with the thread that started them.
 int supervise(const HostPlan& plan, std::vector<std::string> command = {});
 
 // The environment variables in force, out of the closed list that the program and its libraries read, as

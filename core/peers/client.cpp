@@ -290,19 +290,20 @@ std::optional<Failure> Client::failure(Seconds wait) {
 
 void Client::settle(Verdict verdict) {
   verdict.failure.stalled = verdict.failure.by_peer_loss && verdict.code == PL_ERROR_TIMEOUT;
+  verdict.failure.lasting = !verdict.failure.by_peer_loss && verdict.code == PL_ERROR_CONFIG;
   std::lock_guard lock(mutex_);
   if (!verdict_ && !left_) verdict_ = std::move(verdict);
   changed_.notify_all();
 }
 
-void Client::fail(std::string_view what) {
+void Client::fail(std::string_view what, uint32_t code) {
   const Clock::time_point deadline = Clock::now() + kReceiptTime;
   const std::string text(what.substr(0, kMaxText));
   {
     std::lock_guard lock(mutex_);
     if (verdict_ || left_) return;
   }
-  sender_.send(FrameType::fail, PL_ERROR_FAILED, {}, text, deadline);
+  sender_.send(FrameType::fail, static_cast<uint8_t>(code), {}, text, deadline);
   {
     std::unique_lock lock(mutex_);
     await(

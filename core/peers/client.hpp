@@ -54,7 +54,7 @@ class Client {
                        const Cancelled& cancelled = {});
   void put(std::string_view key, std::string_view value);
   std::optional<std::string> get(std::string_view key, Seconds timeout, const Cancelled& cancelled);
-  void fail(std::string_view what);
+  void fail(std::string_view what, uint32_t code);
   void leave();
   std::optional<Failure> failure(Seconds wait);
 

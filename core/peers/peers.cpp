@@ -49,9 +49,9 @@ void Peers::at(std::string_view phase, uint64_t step) { client_->activity.at(pha
 
 void Peers::progress() { client_->activity.moved(); }
 
-void Peers::fail(std::string_view what) noexcept {
+void Peers::fail(std::string_view what, uint32_t code) noexcept {
   try {
-    client_->fail(what);
+    client_->fail(what, code);
   } catch (...) {  // no memory for a text: the others will see the connection break
   }
 }

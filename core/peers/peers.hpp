@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/base/world.hpp"
+#include "pipeline.h"
 
 namespace pipeline::peers {
 
@@ -26,6 +27,7 @@ struct Failure {
   // that names the ranks.
   bool by_peer_loss = false;
   bool stalled = false;  // with by_peer_loss: the process is there, but does nothing
+  bool lasting = false;  // reported with PL_ERROR_CONFIG: the same again would fail so again
 };
 
 // "rank 3 (host b): cannot read ...", for people.
@@ -92,7 +94,7 @@ class Peers {
   // the server has it, after two seconds at most, so that the process may end right away. If the failure
   // only follows from another rank's (PL_ERROR_PEER of a backend), report it only if failure(2s) returns
   // nothing better. [any-thread]
-  void fail(std::string_view what) noexcept;
+  void fail(std::string_view what, uint32_t code = PL_ERROR_FAILED) noexcept;
 
   // Ends participation normally: afterwards a lost connection is not a failure, and exchanges throw. Rank 0
   // keeps serving the others until its Peers is destroyed. An exchange that waits for a rank that has left

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -55,6 +56,16 @@ std::vector<Candidate> candidates(const std::vector<SearchFolder>& folders, Kind
     }
   }
   return found;
+}
+
+// Those of a kind that the build tree of a checkout can make, built or not.
+std::vector<std::string> can_be_built(const fs::path& folder, Kind kind) {
+  std::vector<std::string> names;
+  const std::string prefix = fmt::format("{}/", kind_folder(kind));
+  std::ifstream list(folder / "plugins.txt");
+  for (std::string line; std::getline(list, line);)
+    if (line.starts_with(prefix)) names.push_back(line.substr(prefix.size()));
+  return names;
 }
 
 Listing describe(const fs::path& file, std::string_view kind_of_folder) {
@@ -131,11 +142,17 @@ void Registry::not_found(Kind kind, std::string_view name) const {
   for (const SearchFolder& folder : folders_)
     searched += fmt::format("\n  {} ({}{})", folder.path.string(), folder.origin,
                             fs::is_directory(folder.path, failure) ? "" : ", not there");
-  const std::vector<std::string> known = names(kind);
+  std::set<std::string> built_or_not;
+  for (std::string& built : names(kind)) built_or_not.insert(std::move(built));
+  for (const SearchFolder& folder : folders_)
+    for (std::string& other : can_be_built(folder.path, kind)) built_or_not.insert(std::move(other));
+  const std::vector<std::string> known(built_or_not.begin(), built_or_not.end());
   std::string meant = config::closest(name, known);
-  std::string hint = !meant.empty()  ? fmt::format("; did you mean \"{}\"?", meant)
-                     : known.empty() ? fmt::format("; there is no {} at all", kind_name(kind))
-                                     : fmt::format("; there are: {}", fmt::join(known, ", "));
+  std::string hint = meant == name
+                         ? "; it is not built: run the command with scripts/pipeline, which builds it"
+                     : !meant.empty() ? fmt::format("; did you mean \"{}\"?", meant)
+                     : known.empty()  ? fmt::format("; there is no {} at all", kind_name(kind))
+                                      : fmt::format("; there are: {}", fmt::join(known, ", "));
   throw Error(
       PL_ERROR_CONFIG,
       fmt::format("{0}.plugin = \"{1}\": no {0} of this name{2}\nSearched for {3}/{1}.so and {1}.so in:{4}",

@@ -143,16 +143,6 @@ bool Checkpointer::continue_changed(const checkpoint::Checkpoint& from) {
   return changes_.size() > contents.changes.size();
 }
 
-void Checkpointer::write_changes() const {
-  constexpr const char* kFile = "changes.json";
-  if (changes_.empty() && !folder_.read_file(kFile)) return;
-  nlohmann::ordered_json json = nlohmann::ordered_json::array();
-  for (const checkpoint::Change& change : changes_)
-    json.push_back(
-        {{"step", change.step}, {"key", change.key}, {"before", change.before}, {"now", change.now}});
-  folder_.write_file(kFile, json.dump(1) + "\n");
-}
-
 void Checkpointer::require_same_numbers(const checkpoint::Checkpoint& from) const {
   const checkpoint::Contents& contents = from.contents();
   const auto then = nlohmann::json::parse(contents.identity_json, nullptr, false);

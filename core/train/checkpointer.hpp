@@ -8,6 +8,7 @@
 
 #include "core/checkpoint/store.hpp"
 #include "core/checkpoint/writer.hpp"
+#include "core/train/run/changes.hpp"
 #include "core/train/run/run_folder.hpp"
 #include "core/train/run/session.hpp"
 #include "core/train/train_state.hpp"
@@ -23,8 +24,10 @@ class Checkpointer {
   // mode another micro-batch, number of threads, device, precision or library. What --change names is added
   // to the changes of that run. False: there is nothing new among them.
   bool continue_changed(const checkpoint::Checkpoint& from);
-  // Into changes.json, for people: what was changed on the way, in this launch and before.
-  void write_changes() const;
+  // For a run that begins: with what --change names, and named before it had a checkpoint.
+  void begin_changed() { changes_ = changes_from_start(session_.config(), folder_.path()); }
+  // What was changed on the way, in this launch and before.
+  const std::vector<checkpoint::Change>& changes() const { return changes_; }
 
   // Throws where weights that are to be trained are not finite. `weights`: which ones, for people.
   void require_finite(const std::string& weights) const;

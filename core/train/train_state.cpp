@@ -43,16 +43,21 @@ TrainState TrainState::from_json(const std::string& text, const LossScale::Optio
   }
 }
 
+uint64_t LossScale::nonfinite_in_a_row(std::optional<bool> next) const {
+  if (!next) return in_a_row_;
+  if (*next) return 0;
+  // Above 1 the scale itself explains an overflow, and halving it is the cure.
+  return scale_ <= 1 ? in_a_row_ + 1 : in_a_row_;
+}
+
 void LossScale::update(bool finite) {
+  in_a_row_ = nonfinite_in_a_row(finite);
   if (!finite) {
-    // Above 1 the scale itself explains an overflow, and halving it is the cure.
-    if (scale_ <= 1) ++in_a_row_;
     ++total_;
     finite_steps_ = 0;
     if (options_.dynamic) scale_ /= 2;
     return;
   }
-  in_a_row_ = 0;
   if (options_.dynamic && ++finite_steps_ >= options_.growth_interval) {
     scale_ *= 2;
     finite_steps_ = 0;

@@ -25,8 +25,9 @@ class LossScale {
       : options_(options), scale_(options.dynamic ? options.initial : 1) {}
 
   double value() const { return scale_; }
-  // Steps in a row that failed although the scale did not explain it (it was 1 or less).
-  uint64_t nonfinite_in_a_row() const { return in_a_row_; }
+  // Steps in a row that failed although the scale did not explain it (it was 1 or less); with the one after
+  // those that update() has taken in, where it is known.
+  uint64_t nonfinite_in_a_row(std::optional<bool> next = std::nullopt) const;
   uint64_t nonfinite_total() const { return total_; }
   bool dynamic() const { return options_.dynamic; }
 

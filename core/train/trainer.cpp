@@ -93,6 +93,7 @@ void Trainer::start(const Origin& origin) {
     resume(*origin.resumed);
     weights = "continued from " + origin.resumed->path();
   } else {
+    checkpointer_.begin_changed();
     weights = load_weights(session_, origin);
   }
   session_.bind();
@@ -110,7 +111,7 @@ void Trainer::start(const Origin& origin) {
   folder_.write_file("model.json", model_json(session_));
   // Until summarize() can say more.
   folder_.write_file("summary.json", describe_run(session_).dump(1) + "\n");
-  checkpointer_.write_changes();
+  write_changes(folder_.path(), checkpointer_.changes());
   reporter_ =
       std::make_unique<Reporter>(log_, *records_,
                                  Reporter::Options{.total_steps = total_steps_,
@@ -224,6 +225,7 @@ Outcome Trainer::run() {
   for (;;) {
     Boundary boundary = agree_on_boundary();
     lap(Cost::ranks);
+    end_if_skipping();
     const bool last = done(), evaluates = evaluation_due(last);
     if (last || evaluates) finish_profile();  // an evaluation would make a trace that is too large to open
     bool cut_off = false;
@@ -257,7 +259,6 @@ Outcome Trainer::run() {
     metric_.reset();
     lap(Cost::checkpoint);
     train_step();
-    end_if_skipping();
     if (state_.step > first + 1) beginning.reset();
     if (state_.step == first + kStepsForGradients) warn_of_unused_parameters(session_, kStepsForGradients);
     if (profile_ && profile_->is_over()) finish_profile();

@@ -8,11 +8,12 @@
 
 namespace pipeline::train {
 
+// The report of the last step is waited for only where it can be the one too many.
 void Trainer::end_if_skipping() {
   const uint64_t most = every("train.max_nonfinite_steps");
-  if (state_.loss_scale.nonfinite_in_a_row() < most) return;
+  if (!pending_ || state_.loss_scale.nonfinite_in_a_row() + 1 < most) return;
   collect_all();
-  if (state_.health.skipped() > 0)
+  if (state_.loss_scale.nonfinite_in_a_row(last_finite_) >= most)
     end_badly({fmt::format("train.max_nonfinite_steps = {} ends the run here", most)});
 }
 
@@ -34,7 +35,7 @@ void Trainer::end_diverged(std::vector<std::string> signs) {
     checkpointer_.set_aside(state_.step, divergence);
     const std::string text = describe(divergence, config_, session_.precision().name);
     folder_.mark_diverged(text);
-    throw Error(text);
+    throw Error(PL_ERROR_CONFIG, text);  // the same again would end so again: it is not restarted
   });
   throw Error(PL_ERROR_PEER, "rank 0 has ended the run");  // which ends this one first
 }

@@ -25,8 +25,9 @@ TEST(JsonSchema, HasEveryCoreOptionWithTypeRangeChoicesAndDefault) {
     const std::string key(view(option.key));
     const std::string table = key.substr(0, key.find('.'));
     const std::string name = key.substr(key.find('.') + 1);
-    const nlohmann::json& properties = table == "stage" ? root["properties"]["stage"]["items"]["properties"]
-                                                        : root["definitions"][table]["properties"];
+    const nlohmann::json& properties = table == "stage"
+                                           ? root["properties"]["stage"]["else"]["items"]["properties"]
+                                           : root["definitions"][table]["properties"];
     ASSERT_TRUE(properties.contains(name)) << key;
     EXPECT_FALSE(properties[name]["description"].get<std::string>().empty()) << key;
   }
@@ -46,7 +47,7 @@ TEST(JsonSchema, HasEveryCoreOptionWithTypeRangeChoicesAndDefault) {
 }
 
 TEST(JsonSchema, StagesOverrideTablesButNotThoseOfTheRun) {
-  const nlohmann::json stage = schema()["properties"]["stage"]["items"]["properties"];
+  const nlohmann::json stage = schema()["properties"]["stage"]["else"]["items"]["properties"];
   EXPECT_EQ(stage["kind"]["enum"], nlohmann::json({"train", "evaluate", "predict", "export", "pool"}));
   EXPECT_EQ(stage["train"]["$ref"], "#/definitions/train");
   EXPECT_TRUE(stage.contains("task"));

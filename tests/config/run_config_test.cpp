@@ -1,7 +1,10 @@
 // What a run keeps as config.toml loads as that run again.
 #include <gtest/gtest.h>
 
+#include <iterator>
+
 #include "tests/config/config_files.hpp"
+#include "tests/config/plugin_options.hpp"
 
 namespace pipeline::config {
 namespace {
@@ -58,6 +61,55 @@ TEST_F(RunConfig, ADefaultThatWasKeptWasNotSet) {
   EXPECT_EQ(config.show("run.dir"), "\"runs/x\"");
 }
 
+// Nothing that follows a model takes its place; what must be of the model does.
+TEST_F(RunConfig, ADefaultThatWasKeptIsAValueThatItHad) {
+  const Config config = load_text("[task]\nplugin = 't'\ndata.train = 'a.csv'\n");
+  const pl_config task = config.plugin("task", task_options());
+  const PluginConfig* plugins[] = {&task};
+  write("runs/x/config.toml", stored_config(config, config.to_toml(true, plugins), "runs/x"));
+  const std::vector<ModelOption> model{{.key = "model.n_head", .value = "20", .from = "m", .must_be = true},
+                                       {.key = "model.bias", .value = "false", .from = "m"}};
+  const auto bias = [&](const Config& now) {
+    return now.plugin("task", task_options(), {}, model).get_bool("model.bias");
+  };
+  EXPECT_FALSE(bias(config));
+  EXPECT_TRUE(bias(load_run("runs/x")));
+  EXPECT_EQ(load_run("runs/x").plugin("task", task_options(), {}, model).get_int("model.n_head"), 20);
+}
+
+TEST_F(RunConfig, WhereItBeganIsAFolder) {
+  write("runs/x/config.toml", "started_in = 5\n[task]\nplugin = 't'\n");
+  EXPECT_EQ(
+      problems_of([&] { load_run("runs/x"); }),
+      "runs/x/config.toml:1: started_in = 5: must be the folder that paths are relative to, is an integer");
+}
+
+// A run that begins elsewhere with the weights of another one, by the command line.
+TEST_F(RunConfig, InitFromOfTheCommandLineIsKeptAsThatFolder) {
+  keep("runs/x", "run.dir = 'runs/x'");
+  fs::create_directory("elsewhere");
+  fs::current_path("elsewhere");
+  const Config config = load_run("../runs/x", {"train.init_from=theirs", "run.dir=y"});
+  EXPECT_EQ(config.get_string("train.init_from"), here("elsewhere/theirs"));
+}
+
+TEST_F(RunConfig, APathThatFollowsAnotherRunIsThatFile) {
+  const std::vector<pl_option> options{make_option("tokenizer", PL_OPTION_PATH, "")};
+  const Config config = load_text("[task]\nplugin = 't'\n");
+  const auto following = [&](const std::string& base) {
+    const std::vector<ModelOption> model{{.key = "tokenizer", .value = "'it'", .from = "m", .base = base}};
+    return config.plugin("task", options, {}, model);
+  };
+  const pl_config same = following(""), below = following(here("sub")), far = following("/far");
+  EXPECT_EQ(same.get_string("tokenizer"), "it");
+  EXPECT_EQ(below.get_string("tokenizer"), "sub/it");
+  EXPECT_EQ(below.find_path("tokenizer"), here("sub/it"));
+  EXPECT_EQ(far.get_string("tokenizer"), "/far/it");
+  // A run that goes on elsewhere has not changed.
+  const PluginConfig *then[] = {&same}, *now[] = {&far};
+  EXPECT_TRUE(differences(config.to_toml(true, then), config, now).empty());
+}
+
 TEST_F(RunConfig, TheFolderMayBeMoved) {
   keep("a/runs/x", "run.dir = 'a/runs/x'");
   fs::rename("a/runs/x", "a/runs/y");
@@ -77,6 +129,14 @@ TEST_F(RunConfig, ACopyIsAConfigurationLikeAnyOther) {
   keep("runs/x", "run.dir = 'runs/x'");
   fs::create_directory("configs");
   fs::copy_file("runs/x/config.toml", "configs/copy.toml");
+  EXPECT_EQ(
+      problems_of([&] { load_run("configs/copy.toml"); }),
+      "configs/copy.toml:1: started_in = \"../..\": counts in the folder of a run alone: name that folder "
+      "in place of the file, or remove this line from a copy: its paths are relative to where the program "
+      "is started");
+  std::ifstream file("runs/x/config.toml");
+  const std::string kept(std::istreambuf_iterator<char>(file), {});
+  write("configs/copy.toml", kept.substr(kept.find('\n')));
   EXPECT_EQ(load_run("configs/copy.toml").find_path("run.dir"), here("runs/x"));
   EXPECT_EQ(load_run("configs/copy.toml").get_path_list("plugins.paths"), Strings{here("more")});
   write("runs/x/.lock", "");

@@ -38,6 +38,7 @@ RIGHT = [
     '[strategy]\nplugin = "auto"\nbucket_mib = 2.0',
     '[[stage]]\nname = "a"\nrun.seed = 3',
     '[train]\nmax_steps = "unset"',
+    '[stage]\nname = "sft"\nkind = "train"\ninit_from = "pretrain"',  # as a run keeps it
     '[[stage]]\nname = "sft"\ninit_from = "pretrain"\n[stage.train]\nmax_steps = 3',
 ]
 WRONG = {
@@ -54,6 +55,8 @@ WRONG = {
     '[[stage]]\nkind = "train"': "stage.0: 'name' is a required property",
     '[[stage]]\nname = "a b"': "stage.0.name: ",
     '[strategy]\nplugin = "auto"\nzero_stages = 2': "strategy: ",
+    '[stage]\nname = "a"\ntrain.max_steps = 3': "stage: ",
+    'stage = 3': "stage: ",
     'extends = ""': "extends: ",
 }
 for text in RIGHT:

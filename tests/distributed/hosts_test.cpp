@@ -96,6 +96,20 @@ TEST_F(TwoHosts, BothStartAgain) {
   EXPECT_EQ(runs_.curve("a").substr(0, runs_.expected().size()), runs_.expected());
 }
 
+// Rank 0 says so alone, and the other host does not wait for what would end so again.
+TEST_F(TwoHosts, NeitherStartsAgainWhatDiverges) {
+  const Words more = {"--set", "launch.max_restarts=1", "--set", "optimizer.kind=sgd",
+                      "--set", "optimizer.lr=1e30",     "--set", "train.max_nonfinite_steps=2"};
+  const auto first = start(by_hand(1, runs_.short_run("a") + more)),
+             second = start(by_hand(2, runs_.short_run("a") + more));
+  const Result here = first->wait(), there = second->wait();
+  for (const Result& host : {here, there}) {
+    EXPECT_EQ(host.code, 2) << host.out << host.err;
+    EXPECT_THAT(host.err, HasSubstr("the run has diverged"));
+    EXPECT_THAT(host.err, Not(HasSubstr("restart 1 of 1")));
+  }
+}
+
 TEST_F(TwoHosts, ASignalToOneSavesOnBoth) {
   const auto first = start(by_hand(1, runs_.endless_run("a"))),
              second = start(by_hand(2, runs_.endless_run("a")));

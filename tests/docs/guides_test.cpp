@@ -139,7 +139,7 @@ TEST(TroubleshootingGuide, ARunThatDivergesSaysSo) {
   const Checkout checkout("");
   const Result result = checkout.run({"run", "configs/template.toml", "--set", "optimizer.lr=1e30", "--set",
                                       "optimizer.kind=sgd", "--set", "train.max_nonfinite_steps=2"});
-  EXPECT_EQ(result.code, 1) << result.err;
+  EXPECT_EQ(result.code, 2) << result.err;
   EXPECT_THAT(result.out + result.err,
               HasSubstr("the gradient is not finite; the update was skipped. Samples: "));
   EXPECT_THAT(result.err, HasSubstr("the run has diverged: the gradient was not finite"));

@@ -258,6 +258,38 @@ TEST_F(Run, AChangedRunGoesOnExactly) {
   EXPECT_EQ(run(train("killed", {"--set", "train.max_steps=3001", "--set", "optimizer.lr=0.03"})).code, 2);
 }
 
+// In the first launch, which ends before a checkpoint, and in a stage that is yet to begin.
+TEST_F(Run, AChangeFromTheBeginningStaysInForce) {
+  write_text(path("train.toml"), std::string(kConfig) + R"(
+[[stage]]
+name = "first"
+train.max_steps = 1000000
+[[stage]]
+name = "second"
+init_from = "first"
+train.max_steps = 3
+)");
+  const std::vector<std::string> as_ever{"--set", "checkpoint.every=0", "--set", "evaluate.every=0"};
+  std::vector<std::string> named = as_ever;
+  named.insert(named.end(), {"--change", "optimizer.lr=0.02", "--change", "stage.second.optimizer.lr=0.03"});
+  Process process = start(named);
+  EXPECT_TRUE(eventually([&] { return !read_lines(path("run/first/metrics.jsonl")).empty(); }));
+  process.signal(SIGKILL);
+  process.wait();
+  for (int launch = 0; launch < 2; ++launch) {  // without a checkpoint, and with one
+    std::vector<std::string> unnamed = as_ever;
+    unnamed.insert(unnamed.end(), {"--set", "stage.first.train.max_steps=" + std::to_string(5 + launch)});
+    const Result result = run(unnamed);
+    ASSERT_EQ(result.code, 0) << result.err;
+    EXPECT_THAT(result.out, HasSubstr("optimizer.lr = 0.02, as changed after step 0 (train.toml:11: 0.05;"));
+    if (launch > 0) break;
+    EXPECT_THAT(result.out, HasSubstr("optimizer.lr = 0.03, as changed after step 0 (train.toml:11: 0.05;"));
+  }
+  for (const auto& [stage, rate] : {std::pair("first", "0.02"), std::pair("second", "0.03")})
+    EXPECT_EQ(nlohmann::json::parse(read_text(path("run") / stage / "changes.json")).dump(),
+              R"([{"before":"0.05","key":"optimizer.lr","now":")" + std::string(rate) + R"(","step":0}])");
+}
+
 TEST_F(Run, ADivergedRunFailsAndKeepsItsLastGoodCheckpoint) {
   const std::vector<std::string> each{"--set", "checkpoint.every=1", "--set", "checkpoint.keep=1"};
   const auto train = [&](std::vector<std::string> more) {
@@ -266,7 +298,7 @@ TEST_F(Run, ADivergedRunFailsAndKeepsItsLastGoodCheckpoint) {
   };
   ASSERT_EQ(train({"--set", "train.max_steps=30"}).code, 0);
   const Result result = train({"--set", "train.max_steps=36", "--change", "optimizer.lr=1e30"});
-  EXPECT_EQ(result.code, 1);
+  EXPECT_EQ(result.code, 2);
   EXPECT_THAT(result.out, Not(HasSubstr("loss -nan")));
   for (const char* text : {"the update was skipped, in 4 steps in a row, from step 33 on",
                            "the evaluation after step 36 gave loss nan", ", in step 32\n",
@@ -275,7 +307,7 @@ TEST_F(Run, ADivergedRunFailsAndKeepsItsLastGoodCheckpoint) {
   EXPECT_EQ(checkpoints("run"), (std::vector<std::string>{"diverged-step-00000032", "step-00000030"}));
   EXPECT_FALSE(fs::exists(path("run/finished.txt")));
   const Result again = train({"--set", "train.max_steps=36"});
-  EXPECT_EQ(again.code, 1);
+  EXPECT_EQ(again.code, 2);
   EXPECT_THAT(again.err, HasSubstr("in an earlier launch the run has diverged: the gradient was not finite"));
   const Result cured = train({"--set", "train.max_steps=36", "--change", "optimizer.lr=0.01"});
   EXPECT_EQ(cured.code, 0) << cured.err;
@@ -283,9 +315,11 @@ TEST_F(Run, ADivergedRunFailsAndKeepsItsLastGoodCheckpoint) {
   EXPECT_FALSE(fs::exists(path("run/diverged.txt")));
 
   const Result bounded = run({"--fresh", "--set", "optimizer.lr=1e30", "--set", "train.max_steps=3000",
-                              "--set", "train.max_nonfinite_steps=5"});
-  EXPECT_EQ(bounded.code, 1);
-  EXPECT_THAT(bounded.err, HasSubstr("train.max_nonfinite_steps = 5 ends the run here\n"));
+                              "--set", "train.max_nonfinite_steps=5", "--set", "launch.max_restarts=2"});
+  EXPECT_EQ(bounded.code, 2);
+  EXPECT_THAT(bounded.err, HasSubstr("in 5 steps in a row, from step 3 on; train.max_nonfinite_steps = 5 "
+                                     "ends the run here\n"));
+  EXPECT_THAT(bounded.err, Not(HasSubstr("restart"))) << "it would end so again";
   EXPECT_THAT(bounded.err, HasSubstr("start over with --fresh and a lower optimizer.lr (it was 1e+30)"));
 }
 
@@ -294,7 +328,7 @@ TEST_F(Run, WeightsThatAreNotFiniteAreNotSaved) {
   const Result result =
       run({"--set", "optimizer.lr=1e40", "--set", "train.clip_grad_norm=0", "--set", "train.max_steps=1",
            "--set", "evaluate.at_end=false", "--set", "schedule.kind=constant"});
-  EXPECT_EQ(result.code, 1) << result.out;
+  EXPECT_EQ(result.code, 2) << result.out;
   EXPECT_THAT(result.err, HasSubstr("the run has diverged: after step 1 weights are not finite: "));
   EXPECT_THAT(result.err, HasSubstr("last good checkpoint: none\n"));
   EXPECT_TRUE(checkpoints("run").empty());
@@ -310,7 +344,7 @@ optimizer.lr = 1e30
 name = "second"
 init_from = "first"
 )");
-  EXPECT_EQ(run().code, 1);
+  EXPECT_EQ(run().code, 2);
   const Result second = run({"--stage", "second"});
   EXPECT_EQ(second.code, 2);
   EXPECT_THAT(second.err, HasSubstr("run/first did not come to its end: the run has diverged"));
@@ -640,6 +674,10 @@ init_from = "second"
   EXPECT_EQ(again.code, 0);
   EXPECT_THAT(again.out, Not(HasSubstr("step 1/")));
   EXPECT_THAT(again.out, HasSubstr("run/figures is already finished"));
+  const Result changed = run({"--change", "optimizer.lr=0.01"});
+  EXPECT_EQ(changed.code, 0) << changed.err;
+  EXPECT_THAT(changed.out, HasSubstr("--change optimizer.lr=0.01 has no effect: no step is left to do"));
+  EXPECT_THAT(changed.out, HasSubstr("run/figures is already finished"));
 
   const Result by_folder = pipeline({"run", ".."}, path("run/second"));
   EXPECT_EQ(by_folder.code, 0) << by_folder.err;
@@ -665,6 +703,28 @@ init_from = "second"
   const Result figures = run({"--stage", "figures"});
   EXPECT_EQ(figures.code, 0) << figures.err;
   EXPECT_THAT(figures.out, HasSubstr("repeating it")) << "other weights under the name that they had before";
+}
+
+TEST_F(Run, ALaunchThatIsRefusedLeavesTheRunAsItIs) {
+  write_text(path("train.toml"), std::string(kConfig) + R"(
+[[stage]]
+name = "first"
+[[stage]]
+name = "second"
+init_from = "first"
+train.max_steps = 10
+)");
+  ASSERT_EQ(run().code, 0);
+  const std::string before = read_text(path("run/config.toml"));
+  for (const char* refused : {"optimizer.lr=0.06", "stage.second.optimizer.lr=0.06"}) {
+    const Result result = run({"--set", refused, "--set", "stage.first.train.max_steps=80"});
+    EXPECT_EQ(result.code, 2);
+    EXPECT_THAT(result.err, HasSubstr("optimizer.lr=0.06: was 0.05 in run/"));
+  }
+  write_text(path("run/second/diverged.txt"), "the run has diverged");
+  EXPECT_EQ(run({"--set", "stage.second.train.max_steps=20"}).code, 2);
+  EXPECT_EQ(read_text(path("run/config.toml")), before);
+  EXPECT_EQ(read_lines(path("run/first/metrics.jsonl")).size(), 60u) << "nothing was trained";
 }
 
 TEST_F(Run, AMistakeInALaterStageShowsBeforeTheFirstTrains) {
@@ -721,7 +781,7 @@ TEST_F(Run, WrongInputIsNamedWithExitCode2) {
               HasSubstr("use train.micro_batch = 6 or 12"));
   EXPECT_THAT(problem({"--set", "run.device=cuda"}), HasSubstr("run.device"));
   EXPECT_EQ(problem({"--set"}),
-            "error: --set: 1 required KEY=VALUE missing; `pipeline run --help` says how it is called\n");
+            "error: pipeline run: --set: 1 required KEY=VALUE missing: see pipeline run --help\n");
   EXPECT_THAT(problem({"--nodes", "2"}), HasSubstr("--node-rank"));
   EXPECT_THAT(problem({"--set", "train.global_batch=4", "--set", "launch.processes=2"}),
               HasSubstr("train.micro_batch = 2"));
@@ -736,7 +796,10 @@ TEST_F(Run, WrongInputIsNamedWithExitCode2) {
   EXPECT_THAT(problem({"--set", "run.dir=" + long_name + long_name + "/run"}),
               HasSubstr("a folder's name has 500 bytes: must have at most 255"));
   EXPECT_THAT(problem({"--nonsense"}), HasSubstr("--nonsense"));
-  EXPECT_THAT(problem({"--master-port", "99999"}), HasSubstr("99999 not in range 1 to 65535"));
+  EXPECT_EQ(
+      problem({"--master-port", "99999"}),
+      "error: pipeline run: --master-port: Value 99999 not in range 1 to 65535: see pipeline run --help\n");
+  EXPECT_EQ(pipeline({"run"}).err, "error: pipeline run: FILE is required: see pipeline run --help\n");
   EXPECT_FALSE(fs::exists(path("run"))) << "no folder is made for a run that cannot begin";
   EXPECT_EQ(pipeline({"status", std::string(300, 'x')}).err,
             "error: " + std::string(300, 'x') + ": there is no such folder\n");
@@ -872,11 +935,18 @@ TEST_F(Run, OutOfMemoryEndsInOneErrorWithWhatHelps) {
 #ifdef PIPELINE_SANITIZED
   GTEST_SKIP() << "sanitizers map terabytes of address space, so it cannot be limited";
 #endif
-  std::vector<std::string> command = pipeline_command(
-      {"run", "train.toml", "--set", "task.model.features=4096", "--set", "task.data.samples=1000000",
-       "--set", "train.global_batch=1000000", "--set", "train.micro_batch=1000000"});
-  command.insert(command.begin(), {"/bin/sh", "-c", "ulimit -v 2000000 && exec \"$@\"", "sh"});
-  const Result result = Process(command, folder_.path()).wait();
+  const auto run_in = [&](int kib, std::vector<std::string> arguments) {
+    std::vector<std::string> command = pipeline_command(std::move(arguments));
+    command.insert(command.begin(),
+                   {"/bin/sh", "-c", "ulimit -v " + std::to_string(kib) + " && exec \"$@\"", "sh"});
+    return Process(command, folder_.path()).wait();
+  };
+  const Result anywhere = run_in(60000, {"check", "train.toml"});  // before there is anything to advise
+  EXPECT_EQ(anywhere.code, 1);
+  EXPECT_THAT(anywhere.err, testing::StartsWith("error: out of memory on the host: "));
+  const Result result = run_in(2000000, {"run", "train.toml", "--set", "task.model.features=4096", "--set",
+                                         "task.data.samples=1000000", "--set", "train.global_batch=1000000",
+                                         "--set", "train.micro_batch=1000000"});
   EXPECT_EQ(result.code, 1);
   EXPECT_THAT(result.err, HasSubstr("out of memory on the host while "));
   EXPECT_THAT(result.err, HasSubstr("train.micro_batch = 500000 (the global batch stays 1000000; what is "

@@ -128,13 +128,27 @@ TEST_F(FromAFolder, WhatIsNotSetFollowsIt) {
 
   // Its resolved configuration is one like any other, also for a run that begins with its weights.
   fs::rename(path("elsewhere"), path("theirs"));
-  fs::copy_file(path("tuned/config.toml"), path("train.toml"), fs::copy_options::overwrite_existing);
+  const std::string kept = read_text(path("tuned/config.toml"));
+  write_text(path("train.toml"), kept.substr(kept.find('\n')));  // without where that run was started
   ASSERT_EQ(call("run", {"--set", "run.dir=again"}).code, 0);
   EXPECT_EQ(read_text(path("again/metrics.jsonl")).empty(), false);
   write_text(path("train.toml"), kFromAFolder);
   const Result next = call("run", {"--set", "run.dir=next", "--set", "train.init_from=tuned"});
   ASSERT_EQ(next.code, 0) << next.err;
   EXPECT_THAT(next.out, HasSubstr("task.model.n_embd = 16"));
+
+  // A run of ours is a model as any other, though its weights have the shape of this one, too.
+  for (const auto& [verb, more] :
+       {std::pair("run",
+                  std::vector<std::string>{"--set", "run.dir=other", "--set", "train.init_from=tuned"}),
+        std::pair("export", std::vector<std::string>{"--output", "other"})}) {
+    std::vector<std::string> arguments = more;
+    arguments.insert(arguments.end(), {"--set", "task.model.n_head=8"});
+    const Result other = call(verb, arguments);
+    EXPECT_EQ(other.code, 2) << other.out;
+    EXPECT_THAT(other.err, testing::ContainsRegex("task.model.n_head=8: tuned/checkpoints/step-00000004 has "
+                                                  "[124], and these weights are of that model"));
+  }
 }
 
 TEST_F(FromAFolder, EveryDifferenceIsToldWithItsLine) {

@@ -3,8 +3,12 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <map>
+#include <optional>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -60,33 +64,49 @@ class OnTerminal {
   std::string shown_;
 };
 
-// Half a gigabyte of empty lines takes seconds to read.
+// While it lives, whoever opens the file waits: by a lease, which the kernel asks this process to give up.
+class HeldFile {
+ public:
+  explicit HeldFile(const std::filesystem::path& path) : file_(::open(path.c_str(), O_RDWR | O_CLOEXEC)) {
+    ::signal(SIGIO, SIG_IGN);  // which is how it asks
+    EXPECT_EQ(::fcntl(file_.fd(), F_SETLEASE, F_WRLCK), 0) << path << ": " << std::strerror(errno);
+  }
+
+ private:
+  const Descriptor file_;
+};
+
 TEST(Working, ARunThatTakesLongToReadShowsForHowLong) {
   ::setenv("TERM", "xterm", 1);
   ::unsetenv("NO_COLOR");
-  const std::map<std::string, std::string> output{{"report", "written to run/report.html\n"},
-                                                  {"csv", "written to run/metrics.csv\n"},
-                                                  {"status", "run  state    step  loss"},
-                                                  {"ls", "run  state    step  loss"}};
-  const Job big;
-  write_text(big.path("metrics.jsonl"), std::string(size_t{500} << 20, '\n') + kLines);
-  std::map<std::string, Job> jobs;
-  std::map<std::string, OnTerminal> verbs;
-  for (const auto& [verb, unused] : output) {
-    const Job& job = jobs[verb];
-    write_text(job.path("run/config.toml"), "");
-    std::filesystem::create_hard_link(big.path("metrics.jsonl"), job.path("run/metrics.jsonl"));
-    verbs.try_emplace(verb, std::vector<std::string>{verb, "run"}, job.folder());
+  struct Verb {
+    std::string name, shown, output;
+  };
+  const std::vector<Verb> verbs{{"report", "reading run: ", "written to run/report.html\n"},
+                                {"csv", "reading run/metrics.jsonl: ", "written to run/metrics.csv\n"},
+                                {"status", "reading the runs in run: ", "run  state    step  loss"},
+                                {"ls", "reading the runs in run: ", "run  state    step  loss"}};
+  struct Reading {
+    Job job;
+    std::optional<HeldFile> held;
+    std::optional<OnTerminal> process;
+  };
+  std::map<std::string, Reading> readings;
+  for (const Verb& verb : verbs) {
+    Reading& reading = readings[verb.name];
+    write_text(reading.job.path("run/config.toml"), "");
+    write_text(reading.job.path("run/metrics.jsonl"), kLines);
+    reading.held.emplace(reading.job.path("run/metrics.jsonl"));
+    reading.process.emplace(std::vector<std::string>{verb.name, "run"}, reading.job.folder());
   }
-  for (auto& [verb, process] : verbs) {
-    EXPECT_TRUE(process.shows(verb == "csv"      ? "reading run/metrics.jsonl: "
-                              : verb == "report" ? "reading run: "
-                                                 : "reading the runs in run: "))
-        << verb;
-    const Result result = process.wait();
-    EXPECT_EQ(result.code, 0) << verb << result.err;
-    EXPECT_TRUE(result.out.starts_with(output.at(verb))) << verb << ": " << result.out;
-    EXPECT_TRUE(result.err.ends_with("\r\x1b[2K")) << verb << " leaves its line: " << result.err;
+  for (const Verb& verb : verbs) {
+    auto& [job, held, process] = readings[verb.name];
+    EXPECT_TRUE(process->shows(verb.shown)) << verb.name;
+    held.reset();
+    const Result result = process->wait();
+    EXPECT_EQ(result.code, 0) << verb.name << result.err;
+    EXPECT_TRUE(result.out.starts_with(verb.output)) << verb.name << ": " << result.out;
+    EXPECT_TRUE(result.err.ends_with("\r\x1b[2K")) << verb.name << " leaves its line: " << result.err;
   }
 }
 

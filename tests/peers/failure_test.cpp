@@ -52,6 +52,7 @@ TEST(Failure, ReachesEveryRankWithItsText) {
     EXPECT_EQ(failure->rank, 1);
     EXPECT_EQ(failure->what, "cannot read data.csv: it is gone");
     EXPECT_FALSE(failure->by_peer_loss);
+    EXPECT_FALSE(failure->lasting);
     while (told < 3) std::this_thread::sleep_for(Milliseconds(1));
     peers.barrier("after it");
   });
@@ -62,6 +63,18 @@ TEST(Failure, ReachesEveryRankWithItsText) {
               std::string("rank 1 (host ") + host + "): cannot read data.csv: it is gone");
     EXPECT_EQ(heard[static_cast<std::size_t>(rank)].times(), 1);
   }
+}
+
+TEST(Failure, OfTheConfigurationWouldComeAgain) {
+  Group run(2);
+  const auto thrown = as_ranks(run, {}, [](int32_t rank, Peers& peers) {
+    if (rank == 0) peers.fail("the run has diverged", PL_ERROR_CONFIG);
+    const auto failure = peers.failure(seconds(20));
+    ASSERT_TRUE(failure);
+    EXPECT_TRUE(failure->lasting);
+    peers.barrier("never");
+  });
+  for (const std::string& error : thrown) EXPECT_THAT(error, HasSubstr("the run has diverged"));
 }
 
 TEST(Failure, EndsExchangesThatAreUnderWay) {

@@ -95,6 +95,16 @@ TEST_F(RegistryTest, AMisspeltNameIsAnsweredWithTheNearestAndTheFolders) {
   EXPECT_THAT(error_of(registry({"none"}), Kind::kTask, "protein"), HasSubstr("none (test, not there)"));
 }
 
+TEST_F(RegistryTest, WhatACheckoutCanBuildIsKnownBeforeItIs) {
+  put("good", "tasks");
+  std::ofstream(folder_ / "plugins.txt") << "tasks/protein\ntasks/vlm\nstrategies/ddp\n";
+  EXPECT_THAT(error_of(registry(), Kind::kTask, "protien"), HasSubstr("; did you mean \"protein\"?\n"));
+  EXPECT_THAT(error_of(registry(), Kind::kTask, "xxxxxx"), HasSubstr("; there are: good, protein, vlm\n"));
+  EXPECT_THAT(error_of(registry(), Kind::kTask, "vlm"),
+              HasSubstr("; it is not built: run the command with "));
+  EXPECT_THAT(error_of(registry(), Kind::kStrategy, "dpd"), HasSubstr("; did you mean \"ddp\"?\n"));
+}
+
 TEST_F(RegistryTest, ATaskIsNoStrategy) {
   const fs::path file = put("good", "");
   EXPECT_EQ(error_of(registry(), Kind::kStrategy, "good"),

@@ -26,7 +26,8 @@ printf "[%s]" "$@"
 exit 75
 PROGRAM
 chmod +x "$build/bin/pipeline"
-printf '%s\n' one two >"$build/plugins.txt"
+mkdir -p "$build/lib/pipeline/plugins"
+printf '%s\n' tasks/one strategies/two >"$build/lib/pipeline/plugins/plugins.txt"
 shift
 echo "$*" >"$build/.built"
 STEP

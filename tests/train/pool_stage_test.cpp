@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/train/stages/other_options.hpp"
 #include "core/train/stages/stages.hpp"
 #include "tests/support/test_files.hpp"
 
@@ -43,6 +44,14 @@ TEST(PoolStage, TakesACopyOfARunForWhatItIs) {
   EXPECT_THAT(other("run.dir = 'cv'\ntask.file = 'cv/a'\ntask.files = ['cv/a', 'cv/b']\n",
                     "run.dir = 'cv2'\ntask.file = 'cv2/a'\ntask.files = ['cv2/a', 'cv2/b']\n"),
               IsEmpty());
+}
+
+TEST(PoolStage, IsNotMadeAnewForWhatTrainingAloneReads) {
+  EXPECT_THAT(
+      other("optimizer.lr = 1\ntrain.max_steps = 5\ncheckpoint.keep = 2\n",
+            "optimizer.lr = 2\nschedule.kind = 'constant'\ntrain.clip_grad_norm = 3\nobserve.wandb = true\n"),
+      testing::IsEmpty());
+  EXPECT_THAT(other("", "train.precision = 'bf16'\nevaluate.max_samples = 2\n"), testing::SizeIs(2));
 }
 
 TEST(PoolStage, NamesTheOptionsThatAreOthers) {

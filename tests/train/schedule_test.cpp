@@ -51,6 +51,7 @@ TEST(LossScale, OverflowsThatAHigherScaleExplainsDoNotCountAsFailures) {
   scale.update(false);
   EXPECT_EQ(scale.nonfinite_in_a_row(), 0u);
   EXPECT_EQ(scale.value(), 1);
+  EXPECT_EQ(scale.nonfinite_in_a_row(false), 1u);
   scale.update(false);
   EXPECT_EQ(scale.nonfinite_in_a_row(), 1u);
 }
@@ -61,6 +62,8 @@ TEST(LossScale, WithoutScalingEveryFailureCounts) {
   scale.update(false);
   EXPECT_EQ(scale.value(), 1);
   EXPECT_EQ(scale.nonfinite_in_a_row(), 2u);
+  EXPECT_EQ(scale.nonfinite_in_a_row(false), 3u) << "with the step that it has yet to take in";
+  EXPECT_EQ(scale.nonfinite_in_a_row(true), 0u);
   scale.update(true);
   EXPECT_EQ(scale.nonfinite_in_a_row(), 0u);
   EXPECT_EQ(scale.nonfinite_total(), 2u);

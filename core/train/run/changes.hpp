@@ -1,10 +1,13 @@
-// What a user changed on the way (run --change): it stays in force in later launches, which do not name it.
+// What a user changed on the way (run --change): it stays in force in later launches, which do not name it. A
+// checkpoint holds it; until the first one is there, changes.json does.
 #pragma once
+
+#include <filesystem>
+#include <vector>
 
 #include "core/checkpoint/manifest.hpp"
 #include "core/config/config.hpp"
 #include "core/observe/log.hpp"
-#include "core/train/run/run_folder.hpp"
 
 namespace pipeline::train {
 
@@ -13,7 +16,21 @@ namespace pipeline::train {
 // where the file still has the value of the beginning; nullptr: nobody is told.
 config::Config with_changes(config::Config config, const checkpoint::Contents& contents, observe::Log* log);
 
-// The same by the newest checkpoint in the folder, whatever is in its other files.
-config::Config with_changes(config::Config config, const RunFolder& folder);
+// The same by the newest checkpoint in the run's folder, or what waits for the first one, whatever is in its
+// other files.
+config::Config with_changes(config::Config config, const std::filesystem::path& folder);
+
+// What was changed before the first checkpoint in the run's folder, without the rest of one.
+checkpoint::Contents changed_before_first(const std::filesystem::path& folder);
+
+// All that was, for a run that begins with `config`: what --change names counts from its first step on.
+std::vector<checkpoint::Change> changes_from_start(const config::Config& config,
+                                                   const std::filesystem::path& folder);
+
+// Into the run's changes.json, for people, and for a launch that comes before the first checkpoint.
+void write_changes(const std::filesystem::path& folder, const std::vector<checkpoint::Change>& changes);
+
+// Does this for a run that another one of the same launch comes before; nothing where it has checkpoints.
+void keep_changes_for_later(const config::Config& config, const std::filesystem::path& folder);
 
 }  // namespace pipeline::train

@@ -14,6 +14,7 @@
 #include "core/base/utf8.hpp"
 #include "core/config/error.hpp"
 #include "core/launch/launch.hpp"
+#include "core/launch/process.hpp"
 #include "core/train/run/signals.hpp"
 
 namespace pipeline::train {
@@ -157,8 +158,12 @@ void ProcessGroup::start_last_resort(const peers::Failure& failure) {
     tell(failure);
     log_.file_only("error: leaving without a clean end: " + peers::describe(failure));
     log_.flush();
-    ::_exit(world_.size == 1 ? 1 : launch::kPeerFailed);
+    ::_exit(world_.size == 1 ? 1 : exit_code(failure));
   });
+}
+
+int ProcessGroup::exit_code(const peers::Failure& failure) {
+  return failure.lasting ? launch::kExitConfig : launch::kPeerFailed;
 }
 
 void ProcessGroup::tell(const peers::Failure& failure) {
@@ -184,7 +189,7 @@ std::optional<peers::Failure> ProcessGroup::cause_of(const std::exception& error
       follows || (common && !is_first()) ? kNews : std::chrono::seconds(0);
   cause_.emplace(peers_->failure(wait));
   if (*cause_ && (*cause_)->rank == world_.rank && !(*cause_)->by_peer_loss) cause_->reset();
-  if (!*cause_) peers_->fail(error.what());
+  if (!*cause_) peers_->fail(error.what(), common ? PL_ERROR_CONFIG : PL_ERROR_FAILED);
   return *cause_;
 }
 

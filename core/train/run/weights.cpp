@@ -162,6 +162,13 @@ Origin find_common_origin(const config::Config& config, observe::Log& log, Proce
   return processes.is_first() ? std::move(origin) : Origin::from_bytes(told);
 }
 
+ValueSource values_of(const Origin& origin) {
+  if (origin.checkpoint() == nullptr) return {.folder = origin.foreign};
+  ValueSource source = values_of_checkpoint(origin.checkpoint()->path(), origin.checkpoint()->contents());
+  source.is_own = source.goes_on = origin.resumed.has_value();
+  return source;
+}
+
 namespace {
 
 // A plugins::PieceReader over Task::initialize: one parameter at a time, so that no rank ever holds a whole

@@ -39,6 +39,9 @@ Origin find_origin(const config::Config& config, observe::Log& log, const RunFol
 Origin find_common_origin(const config::Config& config, observe::Log& log, ProcessGroup& processes,
                           const RunFolder& folder, const std::string& init_from);
 
+// What options follow that are not set, where values come from there.
+ValueSource values_of(const Origin& origin);
+
 // Fills the strategy with the values of another run, of another tool (through the task), or with the task's
 // own. Optimizer state starts at zero. Returns what was done, for people. Strict but for PL_PARAMETER_NEW and
 // _DROPPABLE, which the log names: one error lists all missing, unexpected and mis-shaped tensors.

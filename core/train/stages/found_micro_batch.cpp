@@ -96,9 +96,9 @@ std::optional<config::Config> with_found_micro_batch(const Workspace& workspace,
 
   std::optional<FoundMicroBatch> found;
   {
+    const Origin origin = find_common_origin(before, workspace.log, processes, folder, weights);
     bool stepping = false;  // a rank that stopped by itself would leave the others waiting
-    SessionArgs args =
-        session_args(workspace, PL_PURPOSE_TRAIN, folder.path(), values_of_run(folder.path(), weights));
+    SessionArgs args = session_args(workspace, PL_PURPOSE_TRAIN, folder.path(), values_of(origin));
     args.rehearsal = true;
     args.cancelled = [&stepping] { return !stepping && Signals::received() != 0; };
     // Of the smallest one: sums along a tree (run.reproducible) take the most with it.
@@ -106,8 +106,6 @@ std::optional<config::Config> with_found_micro_batch(const Workspace& workspace,
     const Outcome outcome = guard_work(
         session, [] { return "finding the micro-batch"; },
         [&] {
-          const Origin origin =
-              find_common_origin(session.config(), session.log(), processes, folder, weights);
           if (processes.stopped([&] { session.open_task(origin.checkpoint()); })) return Outcome::interrupted;
           require_same_on_all_ranks(session);
           session.create_strategy();

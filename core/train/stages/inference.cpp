@@ -19,6 +19,7 @@
 #include "core/train/run/signals.hpp"
 #include "core/train/run/weights.hpp"
 #include "core/train/stages/found_micro_batch.hpp"
+#include "core/train/stages/other_options.hpp"
 #include "core/train/stages/stages.hpp"
 
 namespace pipeline::train {
@@ -184,16 +185,13 @@ Outcome export_checkpoint(const config::Config& config, const Workspace& workspa
 // Whether a finished stage was just this: `before` as it is written below, by a launch that may have been
 // elsewhere and have found the same options in another file.
 bool is_as_before(const std::string& before, const std::string& kind, const std::string& weights,
-                  const RunFolder& folder, const Session& session) {
+                  const Session& session) {
   const std::string begin = kind + " of ";
   const size_t end = before.find('\n');
   if (!before.starts_with(begin) || end == std::string::npos ||
       !same_weights(before.substr(begin.size(), end - begin.size()), weights, session.config().paths_from()))
     return false;
-  return std::ranges::all_of(
-      config::differences(before.substr(end + 1), session.config(), session.plugin_configs(),
-                          (folder.path() / "finished.txt").string()),
-      [](const config::Difference& one) { return one.key == "run.dir" || one.key == "run.name"; });
+  return other_options(before.substr(end + 1), session.config(), session.plugin_configs()).empty();
 }
 
 }  // namespace
@@ -207,7 +205,7 @@ Outcome infer(std::string_view verb, const config::Config& stage, const Workspac
 }
 
 Outcome inference_stage(const Workspace& workspace, RunFolder& folder, const config::Config& config,
-                        const std::string& weights) {
+                        const std::string& weights, const OnBegin& on_begin) {
   const std::string& kind = config.get_string("stage.kind");
   ProcessGroup& processes = workspace.processes;
   workspace.log.open_files(folder.path(), processes.world().rank);
@@ -218,11 +216,12 @@ Outcome inference_stage(const Workspace& workspace, RunFolder& folder, const con
   const std::string what = fmt::format("{} of {}\n{}", kind, checkpoint, options.resolved_toml());
   const std::string finished = processes.on_first("looking at the run folder", [&] {
     if (const auto before = folder.finished()) {
-      if (is_as_before(*before, kind, checkpoint, folder, options)) return "yes";
+      if (is_as_before(*before, kind, checkpoint, options)) return "yes";
       workspace.log.info(
           fmt::format("{} was made with other options or weights: repeating it", folder.path().string()));
       folder.unmark_finished();
     }
+    on_begin();
     if (kind == "export") fs::remove_all(folder.path() / "export");  // unfinished, or of other weights
     return "no";
   });

@@ -18,6 +18,7 @@
 #include "core/train/results/evaluation.hpp"
 #include "core/train/results/result_files.hpp"
 #include "core/train/run/session.hpp"
+#include "core/train/stages/other_options.hpp"
 #include "core/train/stages/stages.hpp"
 
 namespace pipeline::train {
@@ -113,24 +114,15 @@ std::vector<KeptEvaluation> read_evaluations(const Workspace& workspace, const s
   return evaluations;
 }
 
-// Values are TOML source, and so is `folder`: "runs/x". What lies in the folder goes by its path there.
-std::string without_folder(std::string value, std::string folder) {
-  if (folder.size() < 3) return value;  // none, or ""
-  folder.back() = '/';
-  for (size_t at = value.find(folder); at != value.npos; at = value.find(folder, at + 1))
-    value.erase(at + 1, folder.size() - 1);
-  return value;
-}
-
-// By what a finished stage is recognized: what it added up, and how.
-std::string mark_of(const std::vector<KeptEvaluation>& evaluations, const Session& session) {
+// What it adds up, by which, and by its options, a finished stage is recognized.
+std::string mark_of(const std::vector<KeptEvaluation>& evaluations) {
   std::string text = "pool of\n";
   for (const KeptEvaluation& one : evaluations) {
     const std::string sums = sums_text(one.sums);
     text += fmt::format("{} (sums {:08x})\n", one.figures,
                         safetensors::crc32c(0, std::as_bytes(std::span(sums))));
   }
-  return text + session.resolved_toml();
+  return text;
 }
 
 // On one rank: there is no more to it than reading and writing a few small files.
@@ -207,23 +199,6 @@ Evaluation pool(plugins::Task& task, const std::vector<KeptEvaluation>& evaluati
   return result;
 }
 
-std::vector<std::string> other_options(std::string_view stored_toml, const config::Config& now,
-                                       std::span<const config::PluginConfig* const> plugins) try {
-  const std::vector<config::Difference> all = config::differences(stored_toml, now, plugins);
-  const auto dir = std::ranges::find(all, "run.dir", &config::Difference::key);
-  std::vector<std::string> other;
-  for (const config::Difference& one : all) {
-    const bool moved =
-        dir != all.end() && without_folder(one.before, dir->before) == without_folder(one.now, dir->now);
-    if (moved || one.key == "run.dir" || one.key == "run.name") continue;
-    other.push_back(fmt::format("{} was {} and is {}", one.key, config::or_not_set(one.before),
-                                config::or_not_set(one.now)));
-  }
-  return other;
-} catch (const config::ConfigError&) {  // such as what a stage of another kind keeps
-  return {"its stored options cannot be read"};
-}
-
 void check_pool(const config::Config& whole, const config::Config& stage) {
   const std::string& name = stage.get_string("stage.name");
   if (stage.is_set("stage.init_from"))
@@ -244,7 +219,8 @@ void check_pool(const config::Config& whole, const config::Config& stage) {
   require_same("task.plugin", evaluations.front(), stage, name);
 }
 
-Outcome pool_stage(const Workspace& workspace, RunFolder& folder, const config::Config& stage) {
+Outcome pool_stage(const Workspace& workspace, RunFolder& folder, const config::Config& stage,
+                   const OnBegin& on_begin) {
   workspace.log.open_files(folder.path(), workspace.processes.world().rank);
   Session session(
       stage, workspace.registry, workspace.log,
@@ -256,16 +232,19 @@ Outcome pool_stage(const Workspace& workspace, RunFolder& folder, const config::
         workspace.processes.on_first("pooling evaluations", [&] {
           const std::vector<KeptEvaluation> evaluations =
               read_evaluations(workspace, stage.get_string("stage.name"));
-          const std::string mark = mark_of(evaluations, session);
-          if (const auto before = folder.finished(); before == mark) {
+          const std::string mark = mark_of(evaluations);
+          const auto before = folder.finished();
+          if (before && before->starts_with(mark) &&
+              other_options(before->substr(mark.size()), stage, session.plugin_configs()).empty()) {
             return workspace.log.info(fmt::format("{} is already finished", folder.path().string()));
           } else if (before) {
             workspace.log.info(fmt::format("{} was made with other options or evaluations: repeating it",
                                            folder.path().string()));
             folder.unmark_finished();
           }
+          on_begin();
           add_up(session, folder, evaluations);
-          folder.mark_finished(mark);
+          folder.mark_finished(mark + session.resolved_toml());
         });
         return Outcome::finished;
       });

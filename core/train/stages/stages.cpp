@@ -14,7 +14,10 @@
 #include <unistd.h>
 
 #include "core/base/error.hpp"
+#include "core/checkpoint/checkpoint.hpp"
+#include "core/train/run/changes.hpp"
 #include "core/train/run/session.hpp"
+#include "core/train/run/weights.hpp"
 #include "core/train/stages/pool_stage.hpp"
 #include "pipeline.h"
 
@@ -75,7 +78,12 @@ ValueSource ValueSources::of(const config::Config& stage) const {
 
 void ValueSources::add_planned(const Session& session) {
   const std::string folder = folder_of(whole_, session.config()).string();
-  planned_[folder] = {.from = folder, .options = config::stored_values(session.resolved_toml())};
+  const ValueSource& values = session.args().values;
+  planned_[folder] = {.from = folder,
+                      .options = config::stored_values(session.resolved_toml()),
+                      .base = session.config().paths_from(),
+                      .followed = !values.folder.empty() || !origins_of_parts(session).empty() ||
+                                  (!values.from.empty() && has_followed(values))};
 }
 
 std::vector<config::Config> stages_of(const config::Config& whole) {
@@ -230,9 +238,14 @@ void check_everything(const Workspace& workspace, bool fresh) {
   const observe::Elapsed elapsed(workspace.log.console(), "loading the plugins");
   ValueSources sources(workspace.config, fresh);
   for (const config::Config& stage : stages_of(workspace.config)) {
-    Session session(stage, workspace.registry, workspace.log,
-                    session_args(workspace, purpose_of_stage(stage), {}, sources.of(stage)));
+    const ValueSource source = sources.of(stage);
+    Session session(source.goes_on ? with_changes(stage, folder_of(workspace.config, stage)) : stage,
+                    workspace.registry, workspace.log,
+                    session_args(workspace, purpose_of_stage(stage), {}, source));
     session.check_task();
+    if (source.goes_on)
+      config::require_resumable(checkpoint::read_manifest(source.from).contents.config_toml, source.from,
+                                session.config(), session.plugin_configs());
     sources.add_planned(session);
   }
 }
@@ -246,17 +259,24 @@ Outcome run_stages(const Workspace& workspace, bool fresh, const OnStage& on_sta
   if (!config.has_stages()) {
     RunFolder folder = open_folder(workspace, base, fresh);
     on_stage(base, "train");
-    return in_folder(folder, workspace.log,
-                     [&] { return train_stage(workspace, folder, config, init_from(config, config)); });
+    return in_folder(folder, workspace.log, [&] {
+      return train_stage(workspace, folder, config, init_from(config, config), [] {});
+    });
   }
-  const bool one_stage = config.stage_names().size() == 1;
+  const std::vector<config::Config> stages = stages_of(config);
+  const bool one_stage = stages.size() == 1;
   RunFolder all = open_folder(workspace, base, fresh && !one_stage);
   if (all.moved_aside())
     workspace.log.info(fmt::format("the old run was moved aside to {}", all.moved_aside()->string()));
-  return in_folder(all, workspace.log, [&] {
-    if (workspace.processes.is_first() && !config.is_of_one_stage())
+  // A launch that is refused leaves the run's own configuration as it is.
+  const auto keep_launch = [&] {
+    if (!config.is_of_one_stage())
       all.write_file("config.toml", config::stored_config(config, config.to_toml(true), all.path()));
-    for (const config::Config& stage : stages_of(config)) {
+    for (const config::Config& stage : stages)
+      if (stage.get_string("stage.kind") == "train") keep_changes_for_later(stage, folder_of(config, stage));
+  };
+  return in_folder(all, workspace.log, [&] {
+    for (const config::Config& stage : stages) {
       const std::string& name = stage.get_string("stage.name");
       const std::string& kind = stage.get_string("stage.kind");
       workspace.log.info(fmt::format("stage {} ({})", name, kind));
@@ -264,9 +284,9 @@ Outcome run_stages(const Workspace& workspace, bool fresh, const OnStage& on_sta
       on_stage(base / name, kind);
       const std::string weights = init_from(config, stage);
       const Outcome outcome = in_folder(folder, workspace.log, [&] {
-        if (kind == "train") return train_stage(workspace, folder, stage, weights);
-        if (kind == "pool") return pool_stage(workspace, folder, stage);
-        return inference_stage(workspace, folder, stage, weights);
+        if (kind == "train") return train_stage(workspace, folder, stage, weights, keep_launch);
+        if (kind == "pool") return pool_stage(workspace, folder, stage, keep_launch);
+        return inference_stage(workspace, folder, stage, weights, keep_launch);
       });
       if (outcome == Outcome::interrupted) return outcome;
     }

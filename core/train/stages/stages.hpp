@@ -73,10 +73,13 @@ using OnStage = std::function<void(const std::filesystem::path& folder, const st
 // --stage names. `fresh`: older results are moved aside first.
 Outcome run_stages(const Workspace& workspace, bool fresh, const OnStage& on_stage);
 
+// Is told, by rank 0, that there is something to do, and that nothing speaks against it.
+using OnBegin = std::function<void()>;
+
 // Trains, or goes on, in the folder; nothing where the same is finished there. `weights`: what it begins
 // from, as find_origin() takes it.
 Outcome train_stage(const Workspace& workspace, RunFolder& folder, const config::Config& config,
-                    const std::string& weights);
+                    const std::string& weights, const OnBegin& on_begin);
 
 struct VerbArgs {
   std::string checkpoint = "best";  // best, last, or a path
@@ -112,6 +115,6 @@ Outcome infer(std::string_view verb, const config::Config& config, const Workspa
 
 // Does it, unless the same was done with the same weights before. `weights`: a run, stage or checkpoint.
 Outcome inference_stage(const Workspace& workspace, RunFolder& folder, const config::Config& config,
-                        const std::string& weights);
+                        const std::string& weights, const OnBegin& on_begin);
 
 }  // namespace pipeline::train

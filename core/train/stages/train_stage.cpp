@@ -37,7 +37,7 @@ bool has_checkpoints(const RunFolder& folder) {
   const checkpoint::Scan scan = checkpoint::Store({.folder = folder.checkpoints().string()}).scan();
   return !scan.checkpoints.empty() ||
          std::ranges::any_of(scan.rejected, [](const checkpoint::Rejected& entry) {
-           return checkpoint::step_of(entry.name) || entry.name.starts_with(".old-step-");
+           return checkpoint::step_of(entry.name) || checkpoint::is_replaced(entry.name);
          });
 }
 
@@ -98,7 +98,8 @@ void require_change(const RunFolder& folder, const Session& session) {
     const auto changed = config::differences(*stored, session.config(), session.plugin_configs());
     if (std::ranges::any_of(changed, [](const auto& d) { return !d.may_change || d.named; })) return;
   }
-  throw Error(fmt::format("{}: in an earlier launch {}\n  To do the same once more, remove {}",
+  throw Error(PL_ERROR_CONFIG,
+              fmt::format("{}: in an earlier launch {}\n  To do the same once more, remove {}",
                           folder.path().string(), *how, (folder.path() / "diverged.txt").string()));
 }
 
@@ -112,18 +113,18 @@ Outcome stopped_early(const Workspace& workspace) {
 }  // namespace
 
 Outcome train_stage(const Workspace& workspace, RunFolder& folder, const config::Config& stage,
-                    const std::string& weights) {
+                    const std::string& weights, const OnBegin& on_begin) {
   ProcessGroup& processes = workspace.processes;
   workspace.log.open_files(folder.path(), processes.world().rank);
   if (folder.moved_aside())
     workspace.log.info(fmt::format("the old run was moved aside to {}", folder.moved_aside()->string()));
   const std::optional<config::Config> found = with_found_micro_batch(workspace, folder, stage, weights);
   if (!found) return stopped_early(workspace);
-  const ValueSource values = values_of_run(folder.path(), weights);
   const std::string finished = processes.on_first("looking at the run folder", [&] {
     if (!folder.finished() && !folder.diverged()) return "no";
-    const Session session(with_changes(*found, folder), workspace.registry, workspace.log,
-                          session_args(workspace, PL_PURPOSE_TRAIN, folder.path(), values));
+    const Session session(
+        with_changes(*found, folder.path()), workspace.registry, workspace.log,
+        session_args(workspace, PL_PURPOSE_TRAIN, folder.path(), values_of_run(folder.path(), weights)));
     if (already_finished(folder, session, weights)) return "yes";
     require_checkpoints(folder);
     require_change(folder, session);
@@ -133,9 +134,10 @@ Outcome train_stage(const Workspace& workspace, RunFolder& folder, const config:
   // A checkpoint brings what was changed before it, which the session is made of.
   Origin origin = find_common_origin(*found, workspace.log, processes, folder, weights);
   const config::Config config =
-      origin.resumed ? with_changes(*found, origin.resumed->contents(), &workspace.log) : *found;
+      with_changes(*found, origin.resumed ? origin.resumed->contents() : changed_before_first(folder.path()),
+                   &workspace.log);
   Session session(config, workspace.registry, workspace.log,
-                  session_args(workspace, PL_PURPOSE_TRAIN, folder.path(), values));
+                  session_args(workspace, PL_PURPOSE_TRAIN, folder.path(), values_of(origin)));
   announce_model_options(session);
   std::unique_ptr<Trainer> trainer;
   return guard_work(
@@ -157,7 +159,10 @@ Outcome train_stage(const Workspace& workspace, RunFolder& folder, const config:
         session.create_strategy();
         trainer = std::make_unique<Trainer>(session, folder);
         trainer->start(origin);
-        if (processes.is_first()) folder.write_file(kOrigin, origins);
+        if (processes.is_first()) {
+          folder.write_file(kOrigin, origins);
+          on_begin();
+        }
         origin = {};  // closes the files of a checkpoint that may be removed meanwhile
         const Outcome outcome = trainer->run();
         if (outcome == Outcome::finished && processes.is_first()) {
