@@ -52,9 +52,6 @@ class ConfigFile {
   nlohmann::json values_;
 };
 
-// Whether there is a file of a tokenizer in a folder.
-bool has_tokenizer(const std::string& folder);
-
 // For check(): an Error (PL_ERROR_CONFIG) that names key, value and what it must be.
 void check_range(const char* key, int64_t value, int64_t least, int64_t most);
 void check_positive(const char* key, double value);

@@ -170,6 +170,8 @@ struct SentencePiece::State {
   uint64_t fingerprint = 0;
 };
 
+bool SentencePiece::has_model(const fs::path& folder) { return is_there(folder / kModel); }
+
 fs::path SentencePiece::find_model(const fs::path& path) {
   std::error_code ignored;
   const bool is_folder = fs::is_directory(path, ignored);

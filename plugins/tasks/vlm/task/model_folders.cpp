@@ -1,7 +1,6 @@
 // What options follow from the folders of a LLaVA or of its parts.
 #include <algorithm>
 
-#include "hugging_face/config_file.hpp"
 #include "plugins/tasks/vlm/model/folders.hpp"
 #include "plugins/tasks/vlm/task/config.hpp"
 #include "tokenizer/tokenizer.hpp"
@@ -115,7 +114,7 @@ int64_t positions_of(const LanguageConfig& config) {
 }
 
 void tell_tokenizer(const ModelOptions& say, const fs::path& folder, const fs::path& set) {
-  if (hugging_face::has_tokenizer(folder.string()))
+  if (text::has_tokenizer(folder))
     say("tokenizer.path", folder, folder / "config.json");
   else if (set.empty())
     say.problem("tokenizer.path",
