@@ -276,11 +276,11 @@ void VlmTask::open_features(Vlm& model) {
   const VisionConfig& v = options.vision;
   features_ = std::make_shared<FeatureCache>(FeatureCache::Options{
       .folder = std::string(view(run().cache_dir)),
-      .settings =
-          concat(v.kind, " ", v.image_size, " ", v.patch_size, " ", v.hidden_size, " ", v.num_hidden_layers,
-                 " ", v.num_attention_heads, " ", v.intermediate_size, " ", v.layer_norm_eps, " ",
-                 v.hidden_act, " ", options.resize, " ", config().data.background, " ", at::toString(compute),
-                 " ", device().is_cuda() ? "cuda" : transformer::kernels().name, " ", TORCH_VERSION),
+      .settings = concat(v.kind, " ", v.image_size, " ", v.patch_size, " ", v.hidden_size, " ",
+                         v.num_hidden_layers, " ", v.num_attention_heads, " ", v.intermediate_size, " ",
+                         v.layer_norm_eps, " ", v.hidden_act, " ", options.resize, " ", options.resample, " ",
+                         config().data.background, " ", at::toString(compute), " ",
+                         device().is_cuda() ? "cuda" : transformer::kernels().name, " ", TORCH_VERSION),
       .most_bytes = static_cast<uint64_t>(options.cache_bytes),
       .note = [context = context()](const std::string& line) { context.info(line); },
       .warn = [context = context()](const std::string& line) { context.warn(line); }});
