@@ -209,13 +209,15 @@ TEST_F(HuggingFaceTest, EveryDifferenceIsInOneError) {
     return tensor.name == "h.1.ln_2.bias" || tensor.name == "wpe.weight";
   });
   tensors.push_back({"h.3.ln_1.weight", at::ones({32})});
+  tensors.push_back({"z\n" + std::string(1000, 'z'), at::ones({32})});
   for (Stored& tensor : tensors) {
     if (tensor.name == "h.0.attn.c_attn.weight") tensor.value = tensor.value.t();
   }
   write(tensors);
-  EXPECT_THAT(error(), AllOf(HasSubstr("missing (2): transformer.wpe.weight, transformer.h.1.ln_2.bias"),
-                             HasSubstr("unexpected (1): h.3.ln_1.weight"),
-                             HasSubstr("h.0.attn.c_attn.weight is [96, 32], must be [32, 96]")));
+  EXPECT_THAT(error(),
+              AllOf(HasSubstr("missing (2): transformer.wpe.weight, transformer.h.1.ln_2.bias"),
+                    HasSubstr("unexpected (2): h.3.ln_1.weight, z\\x0a" + std::string(198, 'z') + "..."),
+                    HasSubstr("h.0.attn.c_attn.weight is [96, 32], must be [32, 96]")));
 }
 
 TEST_F(HuggingFaceTest, AnUntiedHeadIsRefused) {
@@ -247,6 +249,10 @@ TEST_F(HuggingFaceTest, OtherArchitecturesAreRefused) {
   EXPECT_THAT(error(), HasSubstr("quantization_config = {\"bits\":4}: only null is supported"));
   write_config(R"({"model_type": "gpt2", "sliding_window": 4})");
   EXPECT_THAT(error(), HasSubstr("sliding_window = 4: is no field of a GPT2Config that is known here"));
+  write_config(R"({"model_type": "gpt2", "a\nb": 4})");
+  EXPECT_THAT(error(), HasSubstr("config.json: a\\x0ab = 4: is no field of a GPT2Config"));
+  write_config(R"({"model_type": "gpt2", "n_layer\u0000": 4})");
+  EXPECT_THAT(error(), HasSubstr("n_layer\\x00 = 4: is no field of a GPT2Config"));
   write_config(R"({"model_type": "gpt2", "n_layer": "12"})");
   EXPECT_THAT(error(), HasSubstr("n_layer = \"12\": must be an integer"));
   write_config(R"({"model_type": "gpt2", "n_embd": 30, "n_head": 4})");

@@ -188,7 +188,7 @@ TEST(VocabJson, DefectsAreNamed) {
   EXPECT_THAT(message_of<Error>([] {
                 parse_vocab_and_merges({"v.json", "{"}, {"m.txt", ""});
               }),
-              StartsWith("v.json: not valid JSON: "));
+              StartsWith("v.json: not valid JSON at byte "));
 }
 
 TEST(MergesTxt, DefectsAreNamedWithTheirLine) {
@@ -334,7 +334,7 @@ TEST(TokenizerConfig, DefectsAreNamed) {
             "eos_token = \"</s>\": is not a special token of the tokenizer: add it there, or name another");
   EXPECT_EQ(error(R"({"bos_token": 1})"), "bos_token = 1: must be a token");
   EXPECT_THAT(error(R"({"add_prefix_space": true})"), StartsWith("add_prefix_space = true: must be false"));
-  EXPECT_THAT(error("{"), StartsWith("not valid JSON: "));
+  EXPECT_THAT(error("{"), StartsWith("not valid JSON at byte "));
   EXPECT_EQ(
       error(
           R"({"added_tokens_decoder": {"511": {"content": "<|endoftext|>"}, "512": {"content": "[PAD]"}}})"),

@@ -4,12 +4,18 @@
 #include <limits>
 
 #include "core/base/foreign.hpp"
+#include "core/base/utf8.hpp"
 #include "core/json/strict_json.hpp"
 #include "files/regular_file.hpp"
 
 namespace pipeline::hugging_face {
 
 using nlohmann::json;
+
+std::string shown(std::string_view name) {
+  constexpr size_t kMostBytes = 200;
+  return printable(name.substr(0, kMostBytes), "") + (name.size() > kMostBytes ? "..." : "");
+}
 
 ConfigFile::ConfigFile(const std::string& path) : path_(path) {
   std::error_code unknown;
@@ -77,12 +83,13 @@ std::string ConfigFile::type(std::initializer_list<const char*> accepted) const 
   fail("model_type", concat("this is a ", is, " model; accepted are ", list));
 }
 
-void ConfigFile::fail(const char* key, const std::string& problem) const {
-  fail_with(PL_ERROR_CONFIG, path_, ": ", key, " = ", strict_json::excerpt(values_.at(key)), ": ", problem);
+void ConfigFile::fail(std::string_view key, const std::string& problem) const {
+  fail_with(PL_ERROR_CONFIG, path_, ": ", shown(key), " = ", strict_json::excerpt(values_.at(key)), ": ",
+            problem);
 }
 
-void ConfigFile::fail_missing(const char* key, const std::string& problem) const {
-  fail_with(PL_ERROR_CONFIG, path_, ": ", key, " is missing: ", problem);
+void ConfigFile::fail_missing(std::string_view key, const std::string& problem) const {
+  fail_with(PL_ERROR_CONFIG, path_, ": ", shown(key), " is missing: ", problem);
 }
 
 std::vector<std::string> ConfigFile::keys() const {
@@ -91,7 +98,7 @@ std::vector<std::string> ConfigFile::keys() const {
   return keys;
 }
 
-const json* ConfigFile::find(const char* key) const {
+const json* ConfigFile::find(std::string_view key) const {
   const auto found = values_.find(key);
   return found == values_.end() || found->is_null() ? nullptr : &*found;
 }

@@ -137,10 +137,9 @@ VisionConfig read_vision_config(const ConfigFile& file) {
   if (file.find("vision_config_dict") != nullptr) {
     const ConfigFile old = file.part("vision_config_dict");
     for (const std::string& key : old.keys())
-      if (const json* there = part.find(key.c_str()), *here = old.find(key.c_str());
+      if (const json* there = part.find(key), *here = old.find(key);
           here != nullptr && (there == nullptr || *here != *there))
-        old.fail(key.c_str(),
-                 "differs from what vision_config says: take vision_config_dict out of the file");
+        old.fail(key, "differs from what vision_config says: take vision_config_dict out of the file");
   }
   return read_vision_tower(part);
 }
