@@ -84,6 +84,8 @@ TEST(ImageProcessor, WhatWouldBeOtherNumbersIsRefusedByName) {
             "supported for this kind of encoder");
   EXPECT_THAT(problem(kClip, false),
               HasSubstr("image_mean = [0.48145466,0.4578275,0.40821073]: only [0.5,0.5,0.5]"));
+  EXPECT_THAT(problem({{"image_processor_type", "SiglipImageProcessor"}}),
+              HasSubstr("image_mean is missing: only [0.48145466,0.4578275,0.40821073]"));
   EXPECT_THAT(problem(with(kClip, "image_std", 1)), HasSubstr("image_std = 1: only [0.26862954"));
   EXPECT_THAT(problem(kClip, true, 336), HasSubstr("size = {\"shortest_edge\":224}: must be the 336 pixels"));
   EXPECT_THAT(problem(json::object(), true, 336), HasSubstr("size is missing: must be the 336 pixels"));

@@ -172,9 +172,8 @@ TEST_F(Shards, SamplesAreFilesOfOneName) {
   put("sub/001.json", R"({"caption": "a dog"})");
   pack("shards/0.tar", "--format=gnu", "000.jpg 000.json 000.txt sub");
   put("002.webp", "w");
-  put("002.json",
-      R"({"conversations": [{"from": "human", "value": "<image> What?"}, {"from": "gpt",)"
-      R"("value": "A bee."}]})");
+  put("002.json", R"({"conversations": [{"from": "human", "value": "<image> What?"}, {"from": "gpt",)"
+                  R"("value": "A bee."}]})");
   put("003.jpg", "no text");
   put("004.txt", "no picture");
   put("005.gif", "g");

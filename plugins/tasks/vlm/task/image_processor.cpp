@@ -73,19 +73,21 @@ bool is_near(const json& value, double expected) {
   return value.is_number() && std::abs(value.get<double>() - expected) <= 1e-6 * std::abs(expected);
 }
 
-void check_channels(const ConfigFile& file, const char* key, const std::array<double, 3>& expected) {
-  const json* const found = file.find(key);
-  if (found == nullptr) return;  // of the class, which are these
-  bool is_same = found->is_array() && found->size() == expected.size();
-  for (size_t i = 0; is_same && i < expected.size(); ++i) is_same = is_near((*found)[i], expected[i]);
-  if (!is_same)
-    file.fail(key, concat("only ", json(expected).dump(), " is supported for this kind of encoder"));
-}
-
 // What is wrong with a field, which may be absent.
 [[noreturn]] void refuse(const ConfigFile& file, const char* key, const std::string& problem) {
   if (file.find(key) == nullptr) file.fail_missing(key, problem);
   file.fail(key, problem);
+}
+
+// `is_default`: without the field they are what is expected.
+void check_channels(const ConfigFile& file, const char* key, const std::array<double, 3>& expected,
+                    bool is_default) {
+  const json* const found = file.find(key);
+  bool is_same = found == nullptr ? is_default : found->is_array() && found->size() == expected.size();
+  for (size_t i = 0; found != nullptr && is_same && i < expected.size(); ++i)
+    is_same = is_near((*found)[i], expected[i]);
+  if (!is_same)
+    refuse(file, key, concat("only ", json(expected).dump(), " is supported for this kind of encoder"));
 }
 
 // Whether it says the shortest edge, not both of a square: as one number or absent it is the `usual` one.
@@ -107,8 +109,9 @@ std::optional<ImageProcessor> read_image_processor(const fs::path& folder, const
   const ConfigFile& file = *opened;
   const std::string kind = class_of(file, is_clip ? "CLIP" : "Siglip");
   hugging_face::read_fields(file, processor_fields(), kind + "ImageProcessor", Processor());
-  check_channels(file, "image_mean", ours.mean);
-  check_channels(file, "image_std", ours.deviation);
+  const bool is_own_class = is_clip == (kind != "Siglip");
+  check_channels(file, "image_mean", ours.mean, is_own_class);
+  check_channels(file, "image_std", ours.deviation, is_own_class);
   if (const json* factor = file.find("rescale_factor"); factor != nullptr && !is_near(*factor, 1.0 / 255))
     file.fail("rescale_factor", "only 1/255 is supported");
 
