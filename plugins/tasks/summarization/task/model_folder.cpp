@@ -1,7 +1,7 @@
 // What options follow from the folder of a GPT-2.
-#include "hugging_face/config_file.hpp"
 #include "hugging_face/weights.hpp"
 #include "plugins/tasks/summarization/task/config.hpp"
+#include "tokenizer/tokenizer.hpp"
 #include "tokenizer/tokenizer_setup.hpp"
 
 namespace pipeline::summarization {
@@ -31,7 +31,7 @@ void SummarizationConfig::read_model(const SummarizationConfig& config,
   tell("model.embd_pdrop", theirs.embd_pdrop);
   tell("model.attn_pdrop", theirs.attn_pdrop);
   tell("model.resid_pdrop", theirs.resid_pdrop);
-  if (hugging_face::has_tokenizer(init_from.string())) {
+  if (text::has_tokenizer(init_from)) {
     say("tokenizer.path", init_from, file);
     if (!say.is_set("tokenizer.path")) check_tokenizer(init_from);
   } else if (!say.is_set("tokenizer.path")) {

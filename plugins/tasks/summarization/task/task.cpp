@@ -186,7 +186,8 @@ void Summarization::import_model(const std::filesystem::path& folder) {
 }
 
 hugging_face::OwnTokens Summarization::own_tokens() const {
-  return {rules_.end_of_text, [this](int64_t id) { return corpus_->tokenizer().is_special(id); }};
+  return {rules_.end_of_text, rules_.end_of_text,
+          [this](int64_t id) { return corpus_->tokenizer().is_special(id); }};
 }
 
 void Summarization::export_model(const std::filesystem::path& folder) {

@@ -1,10 +1,12 @@
 // What options follow from the folders of a LLaVA or of its parts.
 #include <algorithm>
 
-#include "hugging_face/config_file.hpp"
 #include "hugging_face/weights.hpp"
 #include "plugins/tasks/vlm/model/folders.hpp"
 #include "plugins/tasks/vlm/task/config.hpp"
+#include "plugins/tasks/vlm/task/image_processor.hpp"
+#include "plugins/tasks/vlm/task/picture_options.hpp"
+#include "tokenizer/tokenizer.hpp"
 #include "tokenizer/tokenizer_setup.hpp"
 
 namespace pipeline::vlm {
@@ -51,6 +53,15 @@ void tell_vision(const Teller& tell, const VisionConfig& theirs, VisionConfig& r
   tell("layer_norm_eps", theirs.layer_norm_eps);
   tell("initializer_range", theirs.initializer_range);
   run = theirs;
+}
+
+// What the user has not set follows the folder; what cannot be followed is refused.
+void tell_pictures(const ModelOptions& say, const fs::path& folder, const VisionConfig& theirs) {
+  const ResizeOptions ours = resize_options({.vision = theirs});
+  const auto processor = read_image_processor(folder, ours, theirs.is_clip());
+  if (!processor) return;
+  say("vision.resize", processor->resize, processor->file);
+  say("vision.resample", processor->resample, processor->file);
 }
 
 void tell_rope(const Teller& tell, const language::RopeScaling& theirs) {
@@ -121,7 +132,7 @@ void check_tokenizer(const ModelOptions& say, const fs::path& path) {
 }
 
 void tell_tokenizer(const ModelOptions& say, const fs::path& folder, const fs::path& set) {
-  if (hugging_face::has_tokenizer(folder.string())) {
+  if (text::has_tokenizer(folder)) {
     say("tokenizer.path", folder, folder / "config.json");
     if (set.empty()) check_tokenizer(say, folder);
   } else if (set.empty()) {
@@ -166,12 +177,16 @@ void VlmTaskConfig::read_model(const VlmTaskConfig& config, const fs::path& init
          {std::pair("vision.init_from", of_vision), {"language.init_from", of_language}})
       if (!folder.empty()) say.problem(key, "train.init_from has this part, too: leave one of the two out");
     tell_vision(Teller(say, "vision.", init_from), theirs.vision, vision, false);
+    tell_pictures(say, init_from, theirs.vision);
     read_language(init_from, theirs.language);
     check_image_token(say, init_from, config.tokenizer.path);
     say("projector.layers", theirs.projector_layers, init_from / "config.json");
   } else {
-    if (!of_vision.empty())
-      tell_vision(Teller(say, "vision.", of_vision), read_vision_folder(of_vision.string()), vision, true);
+    if (!of_vision.empty()) {
+      const VisionConfig theirs = read_vision_folder(of_vision.string());
+      tell_vision(Teller(say, "vision.", of_vision), theirs, vision, true);
+      tell_pictures(say, of_vision, theirs);
+    }
     if (!of_language.empty()) read_language(of_language, read_language_folder(of_language.string()));
     if (of_vision.empty() && of_language.empty()) return;
   }

@@ -15,6 +15,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/base/utf8.hpp"
 #include "files/data_errors.hpp"
 #include "files/regular_file.hpp"
 #include "generation/generate.hpp"
@@ -76,7 +77,7 @@ void VlmTask::open_split(Split split, const fs::path& file, const fs::path& imag
                              .id = data.id_column,
                              .answer_required = split != Split::kTest,
                              .quotes = text_pairs::quotes_named(data.quotes)},
-                            hooks, part);
+                            hooks, part, images);
   // What training has said of its file is not said again.
   const bool is_known =
       split == Split::kTrain ? run().purpose != PL_PURPOSE_TRAIN : split == Split::kVal && part.held_out > 0;
@@ -250,7 +251,8 @@ void VlmTask::carry_files_of(const fs::path& folder, std::initializer_list<const
 void VlmTask::find_ends() { ends_ = hugging_face::end_tokens(tokenizer_->files(), own_tokens()); }
 
 hugging_face::OwnTokens VlmTask::own_tokens() const {
-  return {chat_->end_token(), [this](int64_t id) { return tokenizer_->is_special(id); }};
+  return {tokenizer_->bos().value_or(tokenizer_->eot()), chat_->end_token(),
+          [this](int64_t id) { return tokenizer_->is_special(id); }};
 }
 
 void VlmTask::check_tokens(const fs::path& folder, int64_t count) const {
@@ -277,11 +279,11 @@ void VlmTask::open_features(Vlm& model) {
   const VisionConfig& v = options.vision;
   features_ = std::make_shared<FeatureCache>(FeatureCache::Options{
       .folder = std::string(view(run().cache_dir)),
-      .settings =
-          concat(v.kind, " ", v.image_size, " ", v.patch_size, " ", v.hidden_size, " ", v.num_hidden_layers,
-                 " ", v.num_attention_heads, " ", v.intermediate_size, " ", v.layer_norm_eps, " ",
-                 v.hidden_act, " ", options.resize, " ", config().data.background, " ", at::toString(compute),
-                 " ", device().is_cuda() ? "cuda" : transformer::kernels().name, " ", TORCH_VERSION),
+      .settings = concat(v.kind, " ", v.image_size, " ", v.patch_size, " ", v.hidden_size, " ",
+                         v.num_hidden_layers, " ", v.num_attention_heads, " ", v.intermediate_size, " ",
+                         v.layer_norm_eps, " ", v.hidden_act, " ", options.resize, " ", options.resample, " ",
+                         config().data.background, " ", at::toString(compute), " ",
+                         device().is_cuda() ? "cuda" : transformer::kernels().name, " ", TORCH_VERSION),
       .most_bytes = static_cast<uint64_t>(options.cache_bytes),
       .note = [context = context()](const std::string& line) { context.info(line); },
       .warn = [context = context()](const std::string& line) { context.warn(line); }});
@@ -423,8 +425,8 @@ std::vector<std::string> VlmTask::answers(const VlmTaskBatch& batch,
     std::vector<int64_t> tokens =
         chat_->prompt(conversation, question.index, wanted.max_tokens, picture >= 0);
     if (tokens.empty())
-      fail_with(PL_ERROR_CONFIG, "conversation ", conversation.id, ": question ", question.index + 1,
-                " does not fit beside an answer of ", wanted.max_tokens,
+      fail_with(PL_ERROR_CONFIG, "conversation ", printable(conversation.id, ""), ": question ",
+                question.index + 1, " does not fit beside an answer of ", wanted.max_tokens,
                 " tokens: raise task.chat.max_tokens (", config().chat.max_tokens, ") or shorten it");
     prompts.push_back({.id = batch.ids[question.sample], .tokens = std::move(tokens)});
     if (picture >= 0) pictures.push_back(picture);
