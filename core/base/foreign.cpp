@@ -32,6 +32,8 @@ std::vector<fs::path> entries(const fs::path& folder) {
 }
 
 std::string start_of(const fs::path& path) {
+  std::error_code ignored;
+  if (!fs::is_regular_file(path, ignored)) return "";  // a pipe would hold us up
   std::string start(kStart, '\0');
   std::ifstream stream(path, std::ios::binary);
   stream.read(start.data(), kStart);
@@ -147,10 +149,7 @@ std::string content(std::string_view start) {
          ", which is not read: take the model's folder with config.json and model.safetensors";
 }
 
-std::string file(const fs::path& path) {
-  std::error_code ignored;
-  return fs::is_regular_file(path, ignored) ? content(start_of(path)) : "";
-}
+std::string file(const fs::path& path) { return content(start_of(path)); }
 
 std::string hub_remedy(const fs::path& path) {
   // An option's path was made absolute, from the folder in which the program was started.

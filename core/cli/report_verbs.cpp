@@ -92,10 +92,16 @@ void add_trials(const CompareArgs& args, const std::string& file, bool many_file
   for (const std::string& strategy : strategies)
     for (const int count : processes) {
       std::vector<std::string> words;
-      if (many_files) words.push_back(fs::path(file).stem().string());
+      if (many_files || (strategy.empty() && count == 0)) words.push_back(fs::path(file).stem().string());
       if (!strategy.empty()) words.push_back(without_colon(strategy));
       if (count > 0) words.push_back(std::to_string(count));
       Trial trial{.name = fmt::format("{}", fmt::join(words, "-")), .arguments = {file}, .folder = {}};
+      for (const Trial& other : trials)  // they would share a folder, and a run is the same as itself
+        if (other.name == trial.name)
+          throw Error(PL_ERROR_CONFIG,
+                      fmt::format("{} and {}: two runs would be called {}: give each file a name of its own, "
+                                  "and each strategy and number of processes once",
+                                  other.arguments.front(), file, trial.name));
       if (strategy == "single" && count > 1) {
         runs.push_back(
             not_made(trial.name, report::RunRecord::Made::no, "the strategy single is for one process"));

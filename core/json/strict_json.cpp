@@ -12,8 +12,9 @@ namespace {
 // The library walks what it has parsed by recursion, which a hostile file must not be able to make deep.
 constexpr int kMaxDepth = 32;
 
+// What is wrong is said without the library's words, which have any length and bytes of the text in them.
 template <class Json>
-Json parse_checked(std::string_view text, const std::string& context) {
+Json parse_checked(std::string_view text, const std::string& context) try {
   using Event = typename Json::parse_event_t;
   std::vector<std::unordered_set<std::string>> keys;  // of the objects that are open, outermost first
   const auto check = [&](int depth, Event event, Json& value) {
@@ -26,26 +27,18 @@ Json parse_checked(std::string_view text, const std::string& context) {
     return true;
   };
   return Json::parse(text, check);
+} catch (const typename Json::parse_error& error) {
+  throw Error(context + ": not valid JSON at byte " + std::to_string(error.byte));
+} catch (const typename Json::exception&) {  // the only other one
+  throw Error(context + ": has a number that is out of range");
 }
 
 }  // namespace
 
-json parse(std::string_view text, const std::string& context) {
-  try {
-    return parse_checked<json>(text, context);
-  } catch (const json::exception& error) {
-    throw Error(context + ": not valid JSON: " + error.what());
-  }
-}
+json parse(std::string_view text, const std::string& context) { return parse_checked<json>(text, context); }
 
 nlohmann::ordered_json parse_ordered(std::string_view text, const std::string& context) {
-  try {
-    return parse_checked<nlohmann::ordered_json>(text, context);
-  } catch (const nlohmann::ordered_json::parse_error& error) {
-    throw Error(context + ": not valid JSON at byte " + std::to_string(error.byte));
-  } catch (const nlohmann::ordered_json::exception&) {  // the only other one
-    throw Error(context + ": has a number that is out of range");
-  }
+  return parse_checked<nlohmann::ordered_json>(text, context);
 }
 
 std::string excerpt(const json& value) {

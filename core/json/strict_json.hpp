@@ -15,10 +15,10 @@ class Error : public std::runtime_error {
 };
 
 // Parses JSON and also refuses what the library lets pass: a key that stands twice in one object, and deep
-// nesting. Throws Error with `context` (the file), the byte and the cause.
+// nesting. Throws Error with `context` (the file) and the byte or the cause.
 nlohmann::json parse(std::string_view text, const std::string& context);
 
-// The same with an object's keys in their order; what is wrong is said without the library's words.
+// The same with an object's keys in their order.
 nlohmann::ordered_json parse_ordered(std::string_view text, const std::string& context);
 
 // A value as it may stand in an error message: JSON, shortened, pure ASCII.

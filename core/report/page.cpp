@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 
 #include <fmt/format.h>
 
+#include "core/base/files.hpp"
 #include "core/report/assets.hpp"
 #include "core/report/panels.hpp"
 
@@ -59,6 +61,31 @@ Json to_json(const Comparison& comparison, size_t i) {
   return json;
 }
 
+// What is wrong with a run by what it left. Empty: nothing.
+std::string problem_of(const RunRecord& run) {
+  const std::filesystem::path file = run.path / "diverged.txt";
+  std::string line;
+  if (std::ifstream stream; is_there(file) && (stream = open_file(file))) std::getline(stream, line);
+  const std::vector<double>* const loss = run.training.find("loss");
+  if (!line.empty() || loss == nullptr) return line;
+  const auto is_bad = [](double value) { return !std::isfinite(value); };
+  const auto first = std::ranges::find_if(*loss, is_bad);
+  if (first == loss->end()) return "";
+  return fmt::format("the loss is not finite in {} of {} steps, first in step {}",
+                     std::ranges::count_if(*loss, is_bad), loss->size(),
+                     run.training.steps[static_cast<size_t>(first - loss->begin())]);
+}
+
+// Of all runs that have one.
+std::string problems_of(const Comparison& comparison) {
+  std::string text;
+  for (const RunRecord& run : comparison.runs)
+    if (const std::string problem = problem_of(run); !problem.empty())
+      text += fmt::format("{}{}{}", text.empty() ? "" : "; ",
+                          comparison.runs.size() > 1 ? run.name + ": " : std::string(), problem);
+  return text;
+}
+
 // So that it ends no element, wherever it stands in a script.
 std::string in_script(std::string text) {
   for (size_t at = text.find("</"); at != std::string::npos; at = text.find("</", at))
@@ -108,9 +135,11 @@ std::string page_with(const std::string& data, const std::string& title) {
 }
 
 Json page_data(const Comparison& comparison, const std::string& title, bool compared) {
-  Json data{
-      {"title", title}, {"compared", compared}, {"same", comparison.all_same()}, {"runs", Json::array()}};
-  data["verdict"] = compared ? conclusion(comparison) : "";
+  Json data{{"title", title},
+            {"compared", compared},
+            {"same", compared && comparison.all_same()},
+            {"runs", Json::array()}};
+  data["verdict"] = compared ? conclusion(comparison) : problems_of(comparison);
   data["differences"] = Json::array();
   data["panels"] = Json::array();
   for (size_t i = 0; i < comparison.runs.size(); ++i) {

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <utility>
 
 #include <fcntl.h>
@@ -66,7 +64,7 @@ File File::open(const std::string& path) {
   return file;
 }
 
-void File::Unmap::operator()(void* address) const { ::munmap(address, size); }
+void Unmap::operator()(void* address) const { ::munmap(address, size); }
 
 const TensorView* File::find(std::string_view name) const {
   const auto found = index_.find(name);
@@ -92,7 +90,7 @@ bool is_plain_name(const std::string& name) {
          name.find('\0') == std::string::npos;
 }
 
-json parse_index(const std::string& text, const std::string& path) {
+json parse_index(std::string_view text, const std::string& path) {
   try {
     return strict_json::parse(text, path);
   } catch (const strict_json::Error& error) {
@@ -122,10 +120,9 @@ Folder Folder::open(const std::string& folder) {
 }
 
 void Folder::open_shards(const std::string& index_path) {
-  std::ifstream stream(index_path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(stream), {}};
-  if (!stream) throw Error(index_path + ": cannot be read");
-  const json index = parse_index(text, index_path);
+  const std::span<std::byte> image = map_file(index_path);
+  const std::unique_ptr<void, Unmap> owner(image.data(), Unmap{image.size()});
+  const json index = parse_index({reinterpret_cast<const char*>(image.data()), image.size()}, index_path);
   if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object())
     throw Error(index_path + ": must be an object with \"weight_map\", an object of file names");
 

@@ -29,6 +29,11 @@ struct TensorView {
   void forget() const { safetensors::forget(data); }
 };
 
+struct Unmap {  // of a file in memory
+  size_t size;
+  void operator()(void* address) const;
+};
+
 // A safetensors file, mapped into memory read-only: opening reads only the header, data is read on access.
 // Immutable and safe for any thread. If another process shortens the file while it is mapped, access raises
 // SIGBUS, as with any mapped file: write new files and rename them into place.
@@ -45,11 +50,6 @@ class File {
   const TensorView& at(std::string_view name) const;    // throws Error if there is none
 
  private:
-  struct Unmap {
-    size_t size;
-    void operator()(void* address) const;
-  };
-
   File() = default;
 
   std::string path_;

@@ -92,6 +92,13 @@ std::vector<Words> commands(const std::string& markdown) {
   return found;
 }
 
+void write_model(const fs::path& folder, const std::string& config) {
+  write_text(folder / "config.json", config);
+  fs::copy_file(kRoot / "tests/tokenizer/fixtures/tokenizer.json", folder / "tokenizer.json",
+                fs::copy_options::overwrite_existing);
+  write_text(folder / "model.safetensors", std::string("\x02\0\0\0\0\0\0\0{}", 10));
+}
+
 Checkout::Checkout(const std::string& markdown) {
   ::unsetenv("PIPELINE_PLUGIN_PATH");
   ::setenv("XDG_CACHE_HOME", (path() / "cache").c_str(), 1);
@@ -109,8 +116,7 @@ Checkout::Checkout(const std::string& markdown) {
            std::pair("llava", R"({"model_type": "llava", "vision_config": {"model_type": "clip_vision_model"},
                                   "text_config": {"model_type": "llama"}})"),
        }) {
-    write_text(path() / "models" / name / "config.json", config);
-    write_text(path() / "models" / name / "tokenizer.json", "{}");
+    write_model(path() / "models" / name, config);
   }
   for (const std::string& block : blocks(markdown, "toml")) {
     const Words name = matches(first_line(block), R"(^# ([\w-]+\.toml))");

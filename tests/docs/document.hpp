@@ -34,6 +34,9 @@ std::vector<Row> table_rows(const std::string& markdown);
 // `scripts/launch/NAME ARGUMENTS of run`. Comments, and variables before a command, are cut off.
 std::vector<Words> commands(const std::string& markdown);
 
+// The folder of another tool that a run may begin with, as far as `check` reads it: it has no tensors.
+void write_model(const std::filesystem::path& folder, const std::string& config);
+
 // The checkout as a reader has it, with a run and models of theirs and with what the document shows: each
 // ```toml block whose first line is
 // `# NAME.toml` is that file.

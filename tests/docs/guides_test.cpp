@@ -29,12 +29,9 @@ TEST(Guides, AreAllInTheirIndex) {
   }
 }
 
-// The folders of other tools that snippets begin with, as far as a check reads them.
+// The folders that snippets begin with.
 void write_models(const fs::path& folder) {
-  const auto write = [&](const char* name, const std::string& config) {
-    write_text(folder / name / "config.json", config);
-    write_text(folder / name / "vocab.json", "{}");
-  };
+  const auto write = [&](const char* name, const std::string& config) { write_model(folder / name, config); };
   write("gpt2", R"({"model_type": "gpt2"})");
   write("llava", R"({"model_type": "llava", "text_config": {"model_type": "llama"}, "vision_config":
     {"model_type": "clip_vision_model", "image_size": 336, "patch_size": 14, "hidden_size": 1024,

@@ -52,6 +52,9 @@ TEST_F(Compare, RunsWhatHasNotRunAndSaysWhetherItIsTheSame) {
   write_text(path("theirs.csv"), csv);
   EXPECT_THAT(compare({"run-compare/single-1", "--against", "theirs.csv"}).out,
               HasSubstr("equal to the bit in 12 steps"));
+  const Result one = compare({"train.toml", "--against", "theirs.csv", "--rounds", "1"});
+  EXPECT_EQ(one.code, 0) << one.out << one.err;
+  EXPECT_THAT(one.out, testing::ContainsRegex("\ntrain +12 .* equal to the bit in 12 steps"));
   write_text(path("theirs.csv"), csv + "13,1\n" + "14,2\n");
   EXPECT_EQ(compare({"run-compare/single-1", "--against", "theirs.csv"}).code, 0)
       << "steps of one alone do not count";
@@ -93,6 +96,10 @@ TEST_F(Compare, WrongInputIsNamed) {
   EXPECT_THAT(compare({"train.toml"}).err, HasSubstr("there is one run to compare"));
   EXPECT_THAT(compare({"none", "train.toml"}).err, HasSubstr("none: there is no such file or folder"));
   EXPECT_THAT(compare({"train.toml", "--stage", "x", "--processes", "1,2"}).err, HasSubstr("has no stages"));
+  fs::create_directory(path("other"));
+  write_text(path("other/train.toml"), config());
+  EXPECT_THAT(compare({"train.toml", "other/train.toml"}).err,
+              HasSubstr("train.toml and other/train.toml: two runs would be called train: "));
   const Result failed =
       compare({"train.toml", "--strategies", "single,ddp,unknown", "--set", "train.max_steps=2"});
   EXPECT_EQ(failed.code, 1);

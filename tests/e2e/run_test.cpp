@@ -780,6 +780,8 @@ TEST_F(Run, WrongInputIsNamedWithExitCode2) {
   EXPECT_THAT(problem({"--set", "train.global_batch=12", "--set", "train.micro_batch=8"}),
               HasSubstr("use train.micro_batch = 6 or 12"));
   EXPECT_THAT(problem({"--set", "run.device=cuda"}), HasSubstr("run.device"));
+  EXPECT_EQ(problem({"--set"}),
+            "error: pipeline run: --set: 1 required KEY=VALUE missing: see pipeline run --help\n");
   EXPECT_THAT(problem({"--nodes", "2"}), HasSubstr("--node-rank"));
   EXPECT_THAT(problem({"--set", "train.global_batch=4", "--set", "launch.processes=2"}),
               HasSubstr("train.micro_batch = 2"));

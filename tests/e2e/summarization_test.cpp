@@ -164,6 +164,37 @@ TEST_F(FromAFolder, EveryDifferenceIsToldWithItsLine) {
   }
 }
 
+TEST_F(FromAFolder, ATokenizerThatIsNotReadIsToldByCheckAsByRun) {
+  std::string text = read_text(path("theirs/tokenizer.json"));
+  const std::string kind = "\"type\": \"BPE\"";
+  ASSERT_NE(text.find(kind), text.npos);
+  write_text(path("theirs/tokenizer.json"),
+             text.replace(text.find(kind), kind.size(), R"("type": "Unigram")"));
+  for (const char* verb : {"check", "run"}) {
+    const Result wrong = call(verb);
+    EXPECT_EQ(wrong.code, 2) << wrong.out;
+    EXPECT_THAT(wrong.err, HasSubstr("task.tokenizer.path = \"theirs\": theirs/tokenizer.json: model.type = "
+                                     "\"Unigram\": must be \"BPE\""));
+  }
+}
+
+TEST_F(FromAFolder, WeightsThatAreNotReadAreToldByCheckAsByRun) {
+  const std::string file = path("theirs/model.safetensors"), whole = read_text(file);
+  const auto expect = [&](const std::string& problem) {
+    for (const char* verb : {"check", "run"}) {
+      const Result wrong = call(verb);
+      EXPECT_EQ(wrong.code, 2) << wrong.out;
+      EXPECT_THAT(wrong.err, HasSubstr(problem)) << verb;
+    }
+  };
+  write_text(file, whole.substr(0, whole.size() - 8));
+  expect("is it cut short? Copy or download it again");
+  write_text(file, "version https://git-lfs.github.com/spec/v1\nsize 12\n");
+  expect("is a Git LFS pointer");
+  fs::remove(file);
+  expect("has neither model.safetensors nor model.safetensors.index.json");
+}
+
 TEST_F(FromAFolder, StagesAfterTheFirstFollowIt) {
   const std::string text = kFromAFolder;
   write_text(

@@ -336,6 +336,24 @@ TEST_F(Vlm, ASentencePieceTokenizerGoesWithTheModel) {
       call("run", with({"--set", "run.dir=again", "--set", "task.language.init_from=tokens"}));
   EXPECT_EQ(again.code, 0) << again.out << again.err;
 
+  // Its end tokens end what this very run writes: without a norm all tokens are equal, and the first is one.
+  const std::string norm = "model.norm.weight", weights = path("tokens/model.safetensors");
+  std::string bytes = read_text(weights);
+  uint64_t size = 0;
+  std::memcpy(&size, bytes.data(), sizeof size);
+  const auto range = nlohmann::json::parse(bytes.substr(8, size)).at(norm).at("data_offsets");
+  for (size_t at = range[0]; at < range[1]; ++at) bytes[8 + size + at] = 0;
+  write_text(weights, bytes);
+  const auto written = [&](const char* dir, const char* ends) {
+    write_text(path("tokens/generation_config.json"), ends);
+    return call("run",
+                with({"--set", std::string("run.dir=") + dir, "--set", "task.language.init_from=tokens",
+                      "--set", "optimizer.lr=0.0", "--set", "train.max_steps=1"}))
+        .out;
+  };
+  EXPECT_THAT(written("one", R"({"eos_token_id": 2})"), testing::Not(HasSubstr("written: (nothing)")));
+  EXPECT_THAT(written("two", R"({"eos_token_id": [2, 0]})"), HasSubstr("written: (nothing)"));
+
   // So is that of the whole, with one token more.
   write_text(path("tokens/added_tokens.json"), R"({"<image>": 330, "<pad>": 331, "<new>": 332})");
   const std::vector<std::string> parts{"--set", "run.dir=parts",

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -327,7 +328,7 @@ TEST_F(Esm2FolderTest, ModelsThatAreNotEsm2AreRefused) {
   set_config("position_embedding_type", nullptr);  // transformers takes "absolute" then
   EXPECT_THAT(error(), HasSubstr("position_embedding_type is missing"));
   std::filesystem::remove(folder_ / "config.json");
-  EXPECT_THAT(error(), HasSubstr("config.json: cannot be read"));
+  EXPECT_THAT(error(), HasSubstr("config.json: is not there"));
 }
 
 TEST_F(Esm2FolderTest, AnotherVocabularyIsRefused) {
@@ -335,6 +336,9 @@ TEST_F(Esm2FolderTest, AnotherVocabularyIsRefused) {
   EXPECT_THAT(error(), HasSubstr("vocab.txt: line 5 is \"A\", must be \"L\""));
   std::ofstream(folder_ / "vocab.txt") << "<cls>\r\n<pad>\r\n";
   EXPECT_THAT(error(), HasSubstr("vocab.txt: line 3 is not there, must be \"<eos>\""));
+  std::filesystem::remove(folder_ / "vocab.txt");
+  ASSERT_EQ(::mkfifo((folder_ / "vocab.txt").c_str(), 0600), 0);
+  EXPECT_THAT(error(), HasSubstr("vocab.txt: is a pipe (FIFO), must be a regular file"));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cmath>
 #include <filesystem>
@@ -110,7 +111,7 @@ TEST_F(HuggingFaceTest, WhatIsSavedIsReadBack) {
 // As Llama 3 Instruct has them.
 TEST_F(HuggingFaceTest, AllEndTokensOfAFolderAreKept) {
   using hugging_face::end_tokens;
-  const hugging_face::OwnTokens own{84, [](int64_t id) { return id >= 80; }};
+  const hugging_face::OwnTokens own{82, 84, [](int64_t id) { return id >= 80; }};
   hugging_face::FolderTexts texts{
       {"config.json", R"({"eos_token_id": [81, 83, 5], "pad_token_id": 80, "bos_token_id": 82})"},
       {"generation_config.json", R"({"eos_token_id": 83, "temperature": 0.6})"}};
@@ -118,6 +119,9 @@ TEST_F(HuggingFaceTest, AllEndTokensOfAFolderAreKept) {
   EXPECT_EQ(
       hugging_face::unknown_tokens(texts, own, "m"),
       std::vector<std::string>{"m: eos_token_id = 5 there; here it is 84, the tokenizer's end of text"});
+  EXPECT_EQ(
+      hugging_face::unknown_tokens({{"config.json", R"({"bos_token_id": 6})"}}, own, "m"),
+      std::vector<std::string>{"m: bos_token_id = 6 there; here it is 82, the tokenizer's begin of text"});
   const auto written = [&](const char* name) {
     hugging_face::write_token_ids(folder_, texts, own);
     return nlohmann::json::parse(std::ifstream(folder_ / name));
@@ -205,13 +209,15 @@ TEST_F(HuggingFaceTest, EveryDifferenceIsInOneError) {
     return tensor.name == "h.1.ln_2.bias" || tensor.name == "wpe.weight";
   });
   tensors.push_back({"h.3.ln_1.weight", at::ones({32})});
+  tensors.push_back({"z\n" + std::string(1000, 'z'), at::ones({32})});
   for (Stored& tensor : tensors) {
     if (tensor.name == "h.0.attn.c_attn.weight") tensor.value = tensor.value.t();
   }
   write(tensors);
-  EXPECT_THAT(error(), AllOf(HasSubstr("missing (2): transformer.wpe.weight, transformer.h.1.ln_2.bias"),
-                             HasSubstr("unexpected (1): h.3.ln_1.weight"),
-                             HasSubstr("h.0.attn.c_attn.weight is [96, 32], must be [32, 96]")));
+  EXPECT_THAT(error(),
+              AllOf(HasSubstr("missing (2): transformer.wpe.weight, transformer.h.1.ln_2.bias"),
+                    HasSubstr("unexpected (2): h.3.ln_1.weight, z\\x0a" + std::string(198, 'z') + "..."),
+                    HasSubstr("h.0.attn.c_attn.weight is [96, 32], must be [32, 96]")));
 }
 
 TEST_F(HuggingFaceTest, AnUntiedHeadIsRefused) {
@@ -243,6 +249,10 @@ TEST_F(HuggingFaceTest, OtherArchitecturesAreRefused) {
   EXPECT_THAT(error(), HasSubstr("quantization_config = {\"bits\":4}: only null is supported"));
   write_config(R"({"model_type": "gpt2", "sliding_window": 4})");
   EXPECT_THAT(error(), HasSubstr("sliding_window = 4: is no field of a GPT2Config that is known here"));
+  write_config(R"({"model_type": "gpt2", "a\nb": 4})");
+  EXPECT_THAT(error(), HasSubstr("config.json: a\\x0ab = 4: is no field of a GPT2Config"));
+  write_config(R"({"model_type": "gpt2", "n_layer\u0000": 4})");
+  EXPECT_THAT(error(), HasSubstr("n_layer\\x00 = 4: is no field of a GPT2Config"));
   write_config(R"({"model_type": "gpt2", "n_layer": "12"})");
   EXPECT_THAT(error(), HasSubstr("n_layer = \"12\": must be an integer"));
   write_config(R"({"model_type": "gpt2", "n_embd": 30, "n_head": 4})");
@@ -252,7 +262,9 @@ TEST_F(HuggingFaceTest, OtherArchitecturesAreRefused) {
   write_config(R"({"model_type": "gpt2", "n_positions": 9223372036854775808})");
   EXPECT_THAT(error(), HasSubstr("n_positions = 9223372036854775808: must be at most 9223372036854775807"));
   std::filesystem::remove(folder_ / "config.json");
-  EXPECT_THAT(error(), HasSubstr("config.json: cannot be read"));
+  EXPECT_THAT(error(), HasSubstr("config.json: is not there"));
+  ASSERT_EQ(::mkfifo((folder_ / "config.json").c_str(), 0600), 0);
+  EXPECT_THAT(error(), HasSubstr("config.json: is a pipe (FIFO), must be a regular file"));
 }
 
 TEST(InitialValueTest, IsAFunctionOfSeedAndIndexWithTheRightSpread) {

@@ -148,6 +148,21 @@ def make_folders(work):
     return models
 
 
+def write_processor(folder, name):
+    """How pictures are prepared, as transformers writes it, and what the options are then."""
+    from transformers import LlavaImageProcessorPil
+    from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+    from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
+
+    square = {"height": 32, "width": 32}
+    edge = {"size": {"shortest_edge": 32}, "crop_size": square}
+    processor, resize = ((SiglipImageProcessorPil(size=square), "squash") if "Siglip" in name else
+                         (LlavaImageProcessorPil(do_pad=True, **edge), "pad") if "Llava" in name else
+                         (CLIPImageProcessorPil(**edge), "crop"))
+    processor.save_pretrained(folder)
+    return resize
+
+
 class Folders:
     def __init__(self, program, work):
         self.program, self.work = program, work
@@ -221,6 +236,10 @@ def main():
             walk(folders, name, [f.name for f in dataclasses.fields(getattr(transformers, name))])
             if name == "EsmConfig":
                 continue  # needs structures: tests/e2e/protein_test.cpp trains from a folder
+            if any(part in name for part in ("CLIP", "Siglip", "Llava")):
+                resize = write_processor(os.path.join(work, name), name)
+                code, out = folders.check(name, {})
+                assert code == 0 and folders.option(out, "vision.resize") == resize, out
             code, out = folders.call("run", name)
             assert code == 0, out
 

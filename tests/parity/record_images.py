@@ -231,8 +231,9 @@ def record_squares():
     for size, to in (((40, 30), (16, 12)), ((7, 5), (20, 13)), ((1, 9), (4, 4)), ((9, 1), (5, 7)), ((1, 1), (3, 2)),
                      ((33, 17), (33, 5)), ((17, 33), (5, 33)), ((12, 11), (12, 11)), ((200, 3), (7, 7)),
                      ((640, 480), (9, 7)), ((31, 29), (30, 30)), ((5, 64), (64, 5)), ((20, 90), (13, 40)), ((50, 40), (1, 1))):
-        image = Image.fromarray(patterned(*size)).resize(to, Image.Resampling.BICUBIC)
-        resized.append({"from": size, **pixels(image)})
+        for how in (Image.Resampling.BICUBIC, Image.Resampling.BILINEAR):
+            image = Image.fromarray(patterned(*size)).resize(to, how)
+            resized.append({"from": size, "filter": how.name.lower(), **pixels(image)})
     plain = {"do_rescale": False, "do_normalize": False, "return_tensors": "np"}
     squares = []
     for size in ((40, 30), (7, 9), (1, 5), (64, 3), (15, 70)):

@@ -39,14 +39,14 @@ TEST_F(InputFilesTest, AreFoundByTheirEndingsInAnyFolderAndSorted) {
 
 TEST_F(InputFilesTest, OthersAreCounted) {
   for (const auto* name :
-       {"a.pdb", "1.txt", "2.TXT", "3.xyz", "README", "4.txt.gz", ".hidden.pdb", ".git/b.pdb"})
+       {"a.pdb", "1.txt", "2.TXT", "3.xyz", "README", "4.txt.gz", "5.a\nb", ".hidden.pdb", ".git/b.pdb"})
     write(name);
   for (const auto* name : {"protein-structures-1.cache", "protein-data.lock", "protein-unusable-0123abcd.txt",
                            "protein-unusable-0123abcd.txt.123.part", "protein-structures-2.index",
                            "protein-structures-2.index.part"})
     write(name);
   const auto inputs = find_inputs(folder_.path(), nullptr);
-  EXPECT_EQ(inputs.ignored_text(), "5 files: .txt 2, without an ending 1, .txt.gz 1, .xyz 1");
+  EXPECT_EQ(inputs.ignored_text(), "6 files: .txt 2, without an ending 1, .a\\x0ab 1, .txt.gz 1, .xyz 1");
   EXPECT_EQ(inputs.files.size(), 1u);
 }
 

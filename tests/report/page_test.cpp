@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -100,6 +101,21 @@ TEST_F(Page, OfOneRunHasItsEvaluations) {
   EXPECT_THAT(dom, HasSubstr("<td data-head=\"b, c\">say \"x\"</td>"));
   EXPECT_THAT(dom, Not(HasSubstr("The losses are")));
   EXPECT_THAT(dom, HasSubstr("data-done=\"yes\""));
+}
+
+TEST_F(Page, OfOneRunSaysWhatIsWrongWithIt) {
+  const auto verdict = [&](RunRecord run) {
+    run.path = folder_.path();
+    Comparison one;
+    one.runs.push_back(std::move(run));
+    one.verdicts.emplace_back();
+    return page_data(one, "run", false)["verdict"].get<std::string>();
+  };
+  EXPECT_EQ(verdict(tests::record_of("run", {2, 1})), "");
+  EXPECT_EQ(verdict(tests::record_of("run", {2, std::nan(""), 1})),
+            "the loss is not finite in 1 of 3 steps, first in step 2");
+  folder_.write("diverged.txt", "the run has diverged: why\n  what to do\n");
+  EXPECT_EQ(verdict(tests::record_of("run", {2, 1})), "the run has diverged: why");
 }
 
 TEST_F(Page, OverAnotherAxisHasNoTableOfRuns) {

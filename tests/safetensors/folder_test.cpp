@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "core/safetensors/header.hpp"
 #include "core/safetensors/writer.hpp"
@@ -52,6 +54,10 @@ TEST(Folder, AnIndexThatDisagreesWithItsFilesIsAnError) {
     folder.write(kIndex, index);
     return message_of<Error>([&] { Folder::open(folder.path()); });
   };
+  ASSERT_EQ(::mkfifo((folder / kIndex).c_str(), 0600), 0);
+  EXPECT_EQ(message_of<Error>([&] { Folder::open(folder.path()); }),
+            folder / kIndex + ": is not a regular file");
+  ASSERT_EQ(::unlink((folder / kIndex).c_str()), 0);
   write_file(folder / "1.safetensors", {"a", "b"});
   write_file(folder / "2.safetensors", {"b"});
   EXPECT_THAT(error(R"({"weight_map":{"a":"1.safetensors"}})"), HasSubstr("tensor \"b\": "));

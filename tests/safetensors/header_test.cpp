@@ -62,8 +62,8 @@ TEST(Header, EachDefectHasItsMessage) {
             "m.st: header length = 18446744073709551614: must be at most 100000000: not a safetensors file?");
   EXPECT_EQ(error(image("[]", 0)), "m.st: the header must begin with '{': not a safetensors file?");
   EXPECT_EQ(error(image("", 0)), "m.st: the header must begin with '{': not a safetensors file?");
-  EXPECT_THAT(error(image("{\"a\":", 0)), StartsWith("m.st: header: not valid JSON: "));
-  EXPECT_THAT(error(image("{\"\xff\":1}", 0)), StartsWith("m.st: header: not valid JSON: "));
+  EXPECT_THAT(error(image("{\"a\":", 0)), StartsWith("m.st: header: not valid JSON at byte "));
+  EXPECT_THAT(error(image("{\"\xff\":1}", 0)), StartsWith("m.st: header: not valid JSON at byte "));
   EXPECT_EQ(error(image(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
                         R"("a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})",
                         1)),

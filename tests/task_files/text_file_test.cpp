@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "plugins/tasks/common/files/regular_file.hpp"
+#include "tests/support/temporary_folder.hpp"
+
 namespace pipeline::files {
 namespace {
 
@@ -33,6 +36,16 @@ TEST(TextFile, TextIsNot) {
   for (const auto text : {""sv, "document,summary\n"sv, "\xef\xbb\xbfid\n"sv, "[{\"document\": \"PAR1\"}]"sv,
                           "a\0b"sv, "\xe4\xb8\xad\xe6\x96\x87"sv})
     EXPECT_EQ(why_no_text(text), "") << text;
+}
+
+TEST(Paths, WhatIsNotThereOrCannotBeReachedIsSaid) {
+  const tests::TemporaryFolder folder;
+  const std::filesystem::path loop = folder.path() / "loop";
+  std::filesystem::create_symlink("loop", loop);
+  EXPECT_EQ(path_problem(loop, "file"), "Too many levels of symbolic links");
+  EXPECT_EQ(path_problem(folder.path(), "file"), "");
+  for (const char* name : {"none", "none/x"})
+    EXPECT_THAT(path_problem(folder.path() / name, "file"), StartsWith("there is no such file; a path is"));
 }
 
 }  // namespace

@@ -139,6 +139,18 @@ TEST(SentencePiece, WhatPeopleWriteIsNeverASpecialToken) {
                              testing::Contains(330)));
 }
 
+// Each takes one step of a loop.
+TEST(SentencePiece, ManySpecialTokensInATextAreNoRecursion) {
+  FilesFolder folder;
+  const std::string model = trained("--user_defined_symbols=<im>");
+  const json config{{"added_tokens_decoder", {{"3", {{"content", "<im>"}, {"special", true}}}}}};
+  const TokenizerPtr tokenizer =
+      load_tokenizer(with(folder, model, {{"tokenizer_config.json", config}}).path());
+  std::string text;
+  for (int i = 0; i < 2000; ++i) text += "<im>";
+  EXPECT_EQ(tokenizer->decode(tokenizer->encode(text)), text);
+}
+
 TEST(SentencePiece, SpecialTokensAreRecognizedInTemplates) {
   FilesFolder folder;
   const auto tokenizer = load_tokenizer(
@@ -240,8 +252,9 @@ TEST(SentencePiece, DamagedFilesAreRefused) {
   for (size_t size = 1; size < llama().size(); size += 97)
     EXPECT_THAT(error(llama().substr(0, size)), StartsWith(start)) << size;
   EXPECT_THAT(error(trained("--treat_whitespace_as_suffix=true")), HasSubstr("treat_whitespace_as_suffix"));
-  EXPECT_EQ(message_of<Error>([&] { load_tokenizer(folder / "none.model"); }),
-            folder / "none.model: cannot be read: No such file or directory");
+  EXPECT_EQ(
+      message_of<Error>([&] { load_tokenizer(folder / "none.model"); }),
+      folder / "none.model: cannot be read: No such file or directory: check the path and its permissions");
 }
 
 TEST(SentencePiece, FilesThatDoNotBelongTogetherAreRefused) {
@@ -329,6 +342,21 @@ TEST(SentencePieceJson, ATextAfterASpecialTokenStartsInTheLegacyFormAlone) {
     EXPECT_EQ(tokenizer->encode("the<image>cat", SpecialTokens::kRecognize), expected);
     EXPECT_THAT(tokenizer->encode("the<image>cat"), testing::Not(testing::Contains(330)));
   }
+}
+
+// A field of bytes in a file of protobuf's.
+std::string field(const std::string& bytes) {
+  std::string size;
+  for (size_t rest = bytes.size(); rest > 0; rest >>= 7)
+    size += static_cast<char>((rest & 0x7f) | (rest > 0x7f ? 0x80 : 0));
+  return "\x0a" + size + bytes;
+}
+
+TEST(SentencePieceJson, ALongPieceTakesNoMoreThanItsLength) {
+  FilesFolder folder, saved;
+  const std::string piece(1 << 20, 'a');  // minutes, were it the square
+  load_tokenizer(with(folder, llama() + field(field(piece))).path())->save(saved.path());
+  EXPECT_EQ(json::parse(tests::read_all(saved / "tokenizer.json"))["model"]["vocab"][piece], 330);
 }
 
 TEST(SentencePieceJson, ALongTextTakesNoMoreThanItsLength) {

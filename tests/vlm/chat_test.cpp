@@ -142,6 +142,17 @@ TEST_F(ChatTest, AnEndThatTheTokenizerDoesNotHaveIsAnError) {
 }
 
 // As Vicuna and LLaVA learned it: the words are the tokens that they are in the whole text.
+TEST(ChatTemplates, AFoldersOwnIsToldBesideTheNearestOfOurs) {
+  const auto note = [](const text::Files& files) { return ChatTemplate::note_of_folder(files, "simple"); };
+  EXPECT_EQ(note({}), "");
+  EXPECT_EQ(note({{"tokenizer_config.json", R"({"chat_template": null})"}}), "");
+  EXPECT_THAT(note({{"chat_template.jinja", "<|im_start|>{{ role }}"}}),
+              testing::AllOf(testing::HasSubstr("task.chat.template = \"simple\""),
+                             testing::HasSubstr("\"chatml\" is nearer")));
+  EXPECT_THAT(note({{"tokenizer_config.json", R"({"chat_template": "{{ x }} ASSISTANT: "})"}}),
+              testing::HasSubstr("\"vicuna\" is nearer"));
+}
+
 TEST(ChatWithSentencePiece, VicunasTokensAreThoseOfTheWholeText) {
   const tests::FilesFolder folder;
   folder.write("tokenizer.model", tests::trained_sentence_piece());

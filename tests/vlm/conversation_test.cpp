@@ -79,6 +79,53 @@ TEST_F(Conversations, AreReadInOtherForms) {
             "a list of captions");
 }
 
+// What a part of text ends with is its own; the line after a picture is ours.
+TEST_F(Conversations, PartsAreJoinedAsTheyAre) {
+  const auto question = [&](const std::string& parts, const std::string& rest = "") {
+    return R"({"messages":[{"role":"user","content":[)" + parts +
+           R"(]},{"role":"assistant","content":[{"type":"text","text":"red\n"}]}])" + rest + "}";
+  };
+  const std::string picture = R"({"type":"image","image":"p.jpg"})",
+                    text = R"({"type":"text","text":"What?\n"})", same = R"(,"image":"p.jpg")",
+                    another = R"(,"image":"q.jpg")";
+  const auto read_text = [&](const std::string& record) {
+    return read("a.json", record).at(0).turns.at(0).text;
+  };
+  EXPECT_EQ(read_text(question(picture + "," + text)), "<image>\nWhat?\n");
+  EXPECT_EQ(read_text(question(text + "," + picture)), "What?\n<image>");
+  EXPECT_EQ(read_text(question(picture, same)), "<image>");
+  EXPECT_EQ(read("a.json", question(picture)).at(0).turns.at(1).text, "red\n");
+  EXPECT_EQ(reason(question(picture, another)), "several pictures: a conversation may have one");
+  EXPECT_EQ(reason(question(picture + R"(,{"type":"image","image":"q.jpg"})")),
+            "several pictures: a conversation may have one");
+  EXPECT_EQ(reason(question("7")), "a part that is a number, must be an object");
+}
+
+TEST_F(Conversations, AKeyThatStandsTwiceIsNoChoice) {
+  EXPECT_EQ(
+      reason(R"({"conversations":[{"from":"human","value":"q","value":"p"},{"from":"gpt","value":"a"}]})"),
+      "its JSON: key \"value\" stands twice in one object");
+}
+
+// A log has one line a thing, in UTF-8, whatever the data are.
+TEST_F(Conversations, WordsOfTheDataAreQuotedInTheLog) {
+  const std::string cut =
+      R"({"conversations":[{"from":")" + std::string(39, 'x') + "\xc3\xa9" + R"(\nerror:","value":"q"}]})";
+  EXPECT_EQ(reason(cut),
+            "a turn of \"" + std::string(39, 'x') + R"(\u00e9\nerror:", must be "human" or "gpt")");
+}
+
+TEST_F(Conversations, OnePictureIsInOnePartHoweverItIsNamed) {
+  const auto content = [&](const std::string& image) {
+    return Conversation{.id = {}, .image = image, .turns = {}}.content("/data/p");
+  };
+  for (const char* name :
+       {"a.jpg", "./a.jpg", "x/../a.jpg", ".//a.jpg", "/data/p/a.jpg", "/data//q/../p/./a.jpg"})
+    EXPECT_EQ(content(name), "a.jpg") << name;
+  EXPECT_EQ(content("../a.jpg"), "../a.jpg");
+  EXPECT_EQ((Conversation{.id = {}, .image = {}, .turns = {{false, "./q"}}}.content("")), "./q");
+}
+
 TEST_F(Conversations, ThatCannotBeUsedAreNamed) {
   const auto turns = [](const std::string& list) { return R"({"conversations":[)" + list + "]}"; };
   const std::string human = R"({"from":"human","value":"q"})", gpt = R"({"from":"gpt","value":"a"})",

@@ -53,10 +53,11 @@ std::pair<int, int> compared(const Vlm& a, const Vlm& b, const std::string& part
   return counts;
 }
 
-// A folder of LLaVA with random weights; in `new_names`, as transformers has named them since 4.52.
-void write_llava(const FilesFolder& folder, const Vlm& model, bool new_names) {
+// A folder of LLaVA with random weights; in `new_names`, as transformers has named them since 4.52. `extra`:
+// one tensor more.
+void write_llava(const FilesFolder& folder, const Vlm& model, bool new_names, const std::string& extra = "") {
   export_llava(folder.path(), model);
-  if (!new_names) return;
+  if (!new_names && extra.empty()) return;
   const FilesFolder other;
   {
     const auto files = safetensors::Folder::open(folder.path());
@@ -64,11 +65,17 @@ void write_llava(const FilesFolder& folder, const Vlm& model, bool new_names) {
     std::map<std::string, std::string> old_names;
     for (const std::string& name : files.names()) {
       const std::string inner = "language_model.model.", head = "language_model.lm_head.";
-      const std::string plain = name.starts_with(inner)  ? "model.language_model." + name.substr(inner.size())
+      const std::string plain = !new_names ? name
+                                : name.starts_with(inner)
+                                    ? "model.language_model." + name.substr(inner.size())
                                 : name.starts_with(head) ? "lm_head." + name.substr(head.size())
                                                          : "model." + name;
       old_names[plain] = name;
       writer.declare(plain, safetensors::Dtype::kF32, files.at(name).shape);
+    }
+    if (!extra.empty()) {
+      old_names[extra] = files.names().front();
+      writer.declare(extra, safetensors::Dtype::kF32, files.at(old_names[extra]).shape);
     }
     for (const auto& info : writer.layout()) writer.write(info.name, files.at(old_names.at(info.name)).data);
     writer.finish();
@@ -100,6 +107,18 @@ TEST(VlmFolders, EachPartComesFromAFolderOfLlavaByOldNamesAndNew) {
     EXPECT_EQ(compared(model, reading, "language.").second, 0);
     EXPECT_GT(compared(model, reading, "vision.").second, 0) << "only that part";
     EXPECT_EQ(compared(model, whole, "").second, 0);
+  }
+}
+
+// Names of tensors come from anywhere.
+TEST(VlmFolders, ALayerWithoutANumberIsNone) {
+  for (const char* number : {"x", "", "99999999999999999999", "-", "1"}) {
+    const FilesFolder folder;
+    Vlm model(tiny());
+    tests::initialize(model, 3);
+    write_llava(folder, model, false, std::string("vision_tower.vision_model.encoder.layers.") + number);
+    const std::string problem = message_of<Error>([&] { import_vision(folder.path(), model); });
+    EXPECT_THAT(problem, HasSubstr("unexpected (1): ")) << number;
   }
 }
 

@@ -29,9 +29,11 @@ TEST(Resample, PixelsArePillows) {
   const auto records = recorded("squares.json");
   for (const auto& record : records.at("resized")) {
     SCOPED_TRACE(record.at("from").dump() + " to " + record.at("width").dump() + ", " +
-                 record.at("height").dump());
+                 record.at("height").dump() + ", " + record.at("filter").dump());
     const int64_t width = record.at("width"), height = record.at("height");
-    const Image resized = resample(patterned(record.at("from")), width, height, {0, 0, width, height});
+    const Filter filter = record.at("filter") == "bilinear" ? Filter::kBilinear : Filter::kBicubic;
+    const Image resized =
+        resample(patterned(record.at("from")), width, height, {0, 0, width, height}, filter);
     EXPECT_EQ(resized, (Image{width, height, from_hex(record.at("pixels"))}));
   }
 }

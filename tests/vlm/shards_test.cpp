@@ -172,8 +172,8 @@ TEST_F(Shards, SamplesAreFilesOfOneName) {
   put("sub/001.json", R"({"caption": "a dog"})");
   pack("shards/0.tar", "--format=gnu", "000.jpg 000.json 000.txt sub");
   put("002.webp", "w");
-  put("002.json",
-      R"({"conversations": [{"from": "human", "value": "<image> What?"}, {"from": "gpt", "value": "A bee."}]})");
+  put("002.json", R"({"conversations": [{"from": "human", "value": "<image> What?"}, {"from": "gpt",)"
+                  R"("value": "A bee."}]})");
   put("003.jpg", "no text");
   put("004.txt", "no picture");
   put("005.gif", "g");
@@ -237,6 +237,24 @@ TEST_F(Shards, AreReadAgainWhenTheyHaveChanged) {
   }
 }
 
+// As in other files, and the picture is the sample's, whatever the record calls it.
+TEST_F(Shards, ASampleMayHaveTurnsInAnyForm) {
+  put("1.png", "p");
+  put("1.json", R"({"image":"https://x.org/1.png","messages":[{"role":"user","content":[{"type":"image"},)"
+                R"({"type":"text","text":"What?"}]},{"role":"assistant","content":"A cat."}]})");
+  put("2.png", "p");
+  put("2.json", R"({"caption":"A dog.","caption":"A cow."})");
+  put("3\n.png", "p");
+  put("3\n.txt", "caf\xe9");
+  const auto all = read(pack("q.tar", "--format=gnu"));
+  ASSERT_EQ(all.size(), 1u) << report_.table("q.tar");
+  EXPECT_EQ(all[0].image, "q.tar/1.png");
+  EXPECT_EQ(all[0].turns.at(0).text, "<image>\nWhat?");
+  EXPECT_EQ(all[0].turns.at(1).text, "A cat.");
+  EXPECT_THAT(report_.table("q.tar"), HasSubstr("2: its JSON: key \"caption\" stands twice in one object"));
+  EXPECT_THAT(report_.table("q.tar"), HasSubstr("text that is not UTF-8; the first is q.tar: 3\\x0a"));
+}
+
 TEST_F(Shards, AQuestionIsAskedAndTheCaptionAnswersIt) {
   put("1.png", "p");
   put("1.json", R"({"caption":"A cat.","question":"What?"})");
@@ -249,7 +267,7 @@ TEST_F(Shards, AQuestionIsAskedAndTheCaptionAnswersIt) {
   EXPECT_EQ(all[0].turns.at(0).text, "<image>\nWhat?");
   EXPECT_EQ(all[0].turns.at(1).text, "A cat.");
   EXPECT_EQ(all[1].turns.at(0).text, "<image>");
-  EXPECT_THAT(report_.table("q.tar"), testing::HasSubstr("its \"question\" is no text"));
+  EXPECT_THAT(report_.table("q.tar"), testing::HasSubstr("\"question\" is a number, must be text"));
 }
 
 }  // namespace

@@ -53,7 +53,7 @@
     by("runs").hidden = runs.length === 0 || Boolean(data.axis);  // over another axis: one trial, of which the curves say all
     fill(by("runs").querySelector("table"), [
          ["run", right("processes"), right("steps"), right("last loss"), right("per second"), right("speed"),
-          right("efficiency"), right("memory a rank"), data.compared ? "loss against " + runs[0].name : "device"],
+          right("efficiency"), right("memory a rank"), data.compared ? "loss against the reference" : "device"],
          ...runs.map((run, i) => [
            {text: run.name, colour: colour(i)}, right(run.processes || ""),
            right(run.last_step + (run.finished ? "" : " so far")), right(number(run.last_loss)), right(run.throughput ? number(run.throughput) : ""),
@@ -84,14 +84,14 @@
   const series = (run, choice) => {
     const [kind, name] = [choice.slice(0, choice.indexOf(" ")), choice.slice(choice.indexOf(" ") + 1)];
     const from = kind === "eval" ? run.evaluations : run;
-    return {steps: from.steps, values: from.figures[name] || []};
+    return {steps: from.steps, values: from.figures[name] || [], hole: name === "loss" ? NaN : null};  // a loss that is not finite is a gap
   };
   // One row a step that any of the series has.
   function joined(all) {
     const rows = new Map();
     all.forEach((one, i) => one.steps.forEach((step, at) => {
       if (!rows.has(step)) rows.set(step, new Array(all.length).fill(null));
-      rows.get(step)[i] = one.values[at] ?? null;
+      rows.get(step)[i] = one.values[at] ?? one.hole;
     }));
     return [...rows.keys()].sort((a, b) => a - b).map((step) => [step, ...rows.get(step)]);
   }

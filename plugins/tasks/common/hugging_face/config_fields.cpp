@@ -60,11 +60,11 @@ void check_only(const ConfigFile& file, const char* key, const Only& only) {
     file.fail(key, concat("only ", accepted, " is supported"));
 }
 
-void check_shared_field(const ConfigFile& file, const char* key, const std::string& type) {
-  if (std::string_view(key).starts_with('_')) return;  // transformers' own notes
+void check_shared_field(const ConfigFile& file, const std::string& key, const std::string& type) {
+  if (key.starts_with('_')) return;  // transformers' own notes
   for (const Field<json>& field : shared_fields()) {
-    if (std::string_view(key) != field.key) continue;
-    if (const auto* only = std::get_if<Only>(&field.use)) check_only(file, key, *only);
+    if (key != field.key) continue;
+    if (const auto* only = std::get_if<Only>(&field.use)) check_only(file, field.key, *only);
     return;
   }
   if (const json* found = file.find(key); found != nullptr && !means_not_used(*found))

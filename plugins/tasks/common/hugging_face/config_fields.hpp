@@ -39,7 +39,7 @@ using Fields = std::vector<Field<Config>>;
 
 // For fields that the model's table does not have: those that all of transformers' configurations share, and
 // others, which may be there as what means "not used" alone: null, false, 0, empty. `type`: of the class.
-void check_shared_field(const ConfigFile& file, const char* key, const std::string& type);
+void check_shared_field(const ConfigFile& file, const std::string& key, const std::string& type);
 void check_only(const ConfigFile& file, const char* key, const Only& only);
 
 // `defaults` with what the file has. Throws an Error (PL_ERROR_CONFIG) that names the first field whose value
@@ -60,7 +60,7 @@ Config read_fields(const ConfigFile& file, const Fields<Config>& fields, const s
   }
   for (const std::string& key : file.keys()) {
     const auto is_it = [&](const Field<Config>& field) { return key == field.key; };
-    if (std::none_of(fields.begin(), fields.end(), is_it)) check_shared_field(file, key.c_str(), type);
+    if (std::none_of(fields.begin(), fields.end(), is_it)) check_shared_field(file, key, type);
   }
   return defaults;
 }

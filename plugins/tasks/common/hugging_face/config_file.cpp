@@ -1,31 +1,32 @@
 #include "hugging_face/config_file.hpp"
 
 #include <filesystem>
-#include <fstream>
 #include <limits>
-#include <sstream>
 
 #include "core/base/foreign.hpp"
+#include "core/base/utf8.hpp"
 #include "core/json/strict_json.hpp"
+#include "files/regular_file.hpp"
 
 namespace pipeline::hugging_face {
 
 using nlohmann::json;
 
+std::string shown(std::string_view name) {
+  constexpr size_t kMostBytes = 200;
+  return printable(name.substr(0, kMostBytes), "") + (name.size() > kMostBytes ? "..." : "");
+}
+
 ConfigFile::ConfigFile(const std::string& path) : path_(path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
+  std::error_code unknown;
+  if (!std::filesystem::exists(path, unknown) && !unknown) {
     const std::filesystem::path folder = std::filesystem::path(path).parent_path();
     if (const std::string found = foreign::folder(folder); !found.empty())
       fail_with(PL_ERROR_CONFIG, folder.string(), ": ", found);
-    fail_with(PL_ERROR_CONFIG, path, ": cannot be read: a Hugging Face model folder has a config.json");
+    fail_with(PL_ERROR_CONFIG, path, ": is not there: a Hugging Face model folder has a config.json");
   }
-  if (const std::string found = foreign::file(path); !found.empty())
-    fail_with(PL_ERROR_CONFIG, path, ": ", found);
-  std::stringstream text;
-  text << file.rdbuf();
   try {
-    values_ = strict_json::parse(text.str(), path);
+    values_ = strict_json::parse(files::read_regular(path, files::kMostSettings), path);
   } catch (const std::exception& error) {
     fail_with(PL_ERROR_CONFIG, error.what());
   }
@@ -82,12 +83,13 @@ std::string ConfigFile::type(std::initializer_list<const char*> accepted) const 
   fail("model_type", concat("this is a ", is, " model; accepted are ", list));
 }
 
-void ConfigFile::fail(const char* key, const std::string& problem) const {
-  fail_with(PL_ERROR_CONFIG, path_, ": ", key, " = ", strict_json::excerpt(values_.at(key)), ": ", problem);
+void ConfigFile::fail(std::string_view key, const std::string& problem) const {
+  fail_with(PL_ERROR_CONFIG, path_, ": ", shown(key), " = ", strict_json::excerpt(values_.at(key)), ": ",
+            problem);
 }
 
-void ConfigFile::fail_missing(const char* key, const std::string& problem) const {
-  fail_with(PL_ERROR_CONFIG, path_, ": ", key, " is missing: ", problem);
+void ConfigFile::fail_missing(std::string_view key, const std::string& problem) const {
+  fail_with(PL_ERROR_CONFIG, path_, ": ", shown(key), " is missing: ", problem);
 }
 
 std::vector<std::string> ConfigFile::keys() const {
@@ -96,15 +98,9 @@ std::vector<std::string> ConfigFile::keys() const {
   return keys;
 }
 
-const json* ConfigFile::find(const char* key) const {
+const json* ConfigFile::find(std::string_view key) const {
   const auto found = values_.find(key);
   return found == values_.end() || found->is_null() ? nullptr : &*found;
-}
-
-bool has_tokenizer(const std::string& folder) {
-  for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.json", "encoder.json"})
-    if (std::filesystem::exists(std::filesystem::path(folder) / name)) return true;
-  return false;
 }
 
 void check_range(const char* key, int64_t value, int64_t least, int64_t most) {

@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace pipeline::hugging_face {
@@ -29,10 +30,10 @@ class ConfigFile {
   std::string type(std::initializer_list<const char*> accepted) const;
 
   // null counts as absent, as it does in transformers; nullptr when it is.
-  const nlohmann::json* find(const char* key) const;
+  const nlohmann::json* find(std::string_view key) const;
   std::vector<std::string> keys() const;
-  [[noreturn]] void fail(const char* key, const std::string& problem) const;
-  [[noreturn]] void fail_missing(const char* key, const std::string& problem) const;
+  [[noreturn]] void fail(std::string_view key, const std::string& problem) const;
+  [[noreturn]] void fail_missing(std::string_view key, const std::string& problem) const;
 
   // What was read, after its check(), whose error gets the file's name.
   template <class Config>
@@ -52,8 +53,8 @@ class ConfigFile {
   nlohmann::json values_;
 };
 
-// Whether there is a file of a tokenizer in a folder.
-bool has_tokenizer(const std::string& folder);
+// A name from a file, of a field or a tensor, as it may stand in an error: one line, shortened.
+std::string shown(std::string_view name);
 
 // For check(): an Error (PL_ERROR_CONFIG) that names key, value and what it must be.
 void check_range(const char* key, int64_t value, int64_t least, int64_t most);

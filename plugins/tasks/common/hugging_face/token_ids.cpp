@@ -3,13 +3,13 @@
 #include <pipeline/error.hpp>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <set>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
 #include "core/json/strict_json.hpp"
+#include "files/regular_file.hpp"
 #include "hugging_face/weights.hpp"
 
 namespace pipeline::hugging_face {
@@ -83,18 +83,17 @@ std::vector<int64_t> end_tokens(const FolderTexts& texts, const OwnTokens& own) 
 std::vector<std::string> unknown_tokens(const FolderTexts& texts, const OwnTokens& own,
                                         const std::string& folder) {
   std::vector<std::string> lines;
-  for (const char* key : {kBegin, kEnd})
+  for (const auto& [key, here] : {std::pair(kBegin, own.begin), {kEnd, own.end}})
     for (const int64_t id : all_ids(texts, key, folder))
       if (!own.is_special(id))
-        lines.push_back(concat(folder, ": ", key, " = ", id, " there; here it is ", own.end,
-                               ", the tokenizer's end of text"));
+        lines.push_back(concat(folder, ": ", key, " = ", id, " there; here it is ", here,
+                               ", the tokenizer's ", here == own.end ? "end" : "begin", " of text"));
   return lines;
 }
 
 void write_token_ids(const std::string& folder, const FolderTexts& texts, const OwnTokens& own) {
   const std::string path = folder + "/" + kModel;
-  std::ifstream file(path, std::ios::binary);
-  json model = strict_json::parse(std::string(std::istreambuf_iterator<char>(file), {}), path);
+  json model = strict_json::parse(files::read_regular(path, files::kMostSettings), path);
   // What `from` has, else `into`; `ends` join those that end a text.
   const auto take = [&](const json& from, json& into, const std::vector<int64_t>& ends) {
     for (const char* key : kKeys) {

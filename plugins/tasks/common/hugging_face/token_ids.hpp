@@ -12,10 +12,10 @@ namespace pipeline::hugging_face {
 // Texts of the folder by the names of their files; others than those two do not matter.
 using FolderTexts = std::map<std::string, std::string>;
 
-// What the tokenizer in use says: what ends a text there, and which numbers are special tokens. Those of a
-// folder that are none, as where it had another tokenizer, are left out of everything.
+// What the tokenizer in use says: what begins and ends a text there, and which numbers are special tokens.
+// Those of a folder that are none, as where it had another tokenizer, are left out of everything.
 struct OwnTokens {
-  int64_t end;
+  int64_t begin, end;
   std::function<bool(int64_t)> is_special;
 };
 

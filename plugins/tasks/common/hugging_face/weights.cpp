@@ -19,6 +19,7 @@
 #include "core/safetensors/file.hpp"
 #include "core/safetensors/header.hpp"
 #include "core/safetensors/writer.hpp"
+#include "hugging_face/config_file.hpp"
 
 namespace pipeline::hugging_face {
 namespace {
@@ -29,7 +30,9 @@ using safetensors::TensorView;
 class Problems {
  public:
   // kind: "missing", "unexpected", ...
-  void add(const std::string& kind, const std::string& what) { lists_[kind].push_back(what); }
+  void add(const std::string& kind, const std::string& name, const std::string& problem = "") {
+    lists_[kind].push_back(shown(name) + problem);
+  }
 
   void raise(const std::string& folder) const {
     constexpr size_t kMostListed = 20;
@@ -60,7 +63,7 @@ at::ScalarType scalar_type(const TensorView& tensor, const std::string& folder) 
   if (name == "F16") return at::kHalf;
   if (name == "BF16") return at::kBFloat16;
   if (name == "F64") return at::kDouble;
-  fail_with(PL_ERROR_CONFIG, folder, ": ", tensor.name, " has dtype ", name,
+  fail_with(PL_ERROR_CONFIG, folder, ": ", shown(tensor.name), " has dtype ", name,
             ": must be F32, F16, BF16 or F64");
 }
 
@@ -125,8 +128,9 @@ Weights::Weights(const std::string& folder, const ParameterRegistry& parameters,
   };
   const auto check = [&](const TensorView& view, const std::vector<int64_t>& shape) {
     if (view.shape != shape) {
-      problems.add("of another shape", view.name + " is " + safetensors::shape_string(view.shape) +
-                                           ", must be " + safetensors::shape_string(shape));
+      problems.add(
+          "of another shape", view.name,
+          " is " + safetensors::shape_string(view.shape) + ", must be " + safetensors::shape_string(shape));
     }
     scalar_type(view, folder);
   };
@@ -196,6 +200,12 @@ std::shared_ptr<const Weights> import_weights(const std::string& folder, Paramet
     parameters.start_from(i, [weights, i](at::Tensor& out, uint64_t /*seed*/) { weights->read(i, out); });
   }
   return weights;
+}
+
+void check_weights(const std::string& folder) try {
+  static_cast<void>(safetensors::Folder::open(folder));
+} catch (const std::exception& error) {
+  fail_with(PL_ERROR_CONFIG, error.what());
 }
 
 std::string note_of_weights(const std::string& folder) {

@@ -81,6 +81,10 @@ class Weights {
 std::shared_ptr<const Weights> import_weights(const std::string& folder, ParameterRegistry& parameters,
                                               const NameMap& map = {});
 
+// What can be said of a folder's weights without a model, so that `check` says it as the run would: throws
+// Error (PL_ERROR_CONFIG) where there are none, or files are missing, cut off or of another kind.
+void check_weights(const std::string& folder);
+
 // For the log: which weights of a folder are read where it has two kinds, as one to which a new model was
 // saved has. Empty: it has one.
 std::string note_of_weights(const std::string& folder);

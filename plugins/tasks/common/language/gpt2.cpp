@@ -92,10 +92,6 @@ std::string format_gpt2_config(const Gpt2Config& config) {
   return values.dump(2) + "\n";
 }
 
-std::string format_generation_config(const Gpt2Config& config) {
-  return json{{"bos_token_id", config.bos_token_id}, {"eos_token_id", config.eos_token_id}}.dump(2) + "\n";
-}
-
 }  // namespace
 
 void Gpt2Config::check() const {
@@ -250,7 +246,6 @@ Gpt2Config import_gpt2(const std::string& folder, Gpt2& model) {
 void export_gpt2(const std::string& folder, const Gpt2& model) {
   hugging_face::export_weights(folder, model.parameters(), gpt2_names(model));
   hugging_face::write_text(folder + "/config.json", format_gpt2_config(model.config()));
-  hugging_face::write_text(folder + "/generation_config.json", format_generation_config(model.config()));
 }
 
 }  // namespace pipeline::language

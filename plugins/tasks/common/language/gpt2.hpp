@@ -89,8 +89,7 @@ Gpt2Config read_gpt2_config(const std::string& path);
 // lm_head.weight must equal wte.weight. Its vocabulary may differ from ours: see import_llama().
 Gpt2Config import_gpt2(const std::string& folder, Gpt2& model);
 
-// Writes config.json, generation_config.json and model.safetensors (fp32) that transformers loads. The folder
-// must exist.
+// Writes config.json and model.safetensors (fp32) that transformers loads. The folder must exist.
 void export_gpt2(const std::string& folder, const Gpt2& model);
 
 }  // namespace pipeline::language

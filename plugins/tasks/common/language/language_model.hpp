@@ -83,10 +83,13 @@ class LanguageModel : public generation::DecoderModel {
   Place place_;
 };
 
-// For the log: what an import has made of `count` tokens that ours has behind the folder's. Empty: there are
-// none.
-inline std::string note_of_new_tokens(const std::string& folder, int64_t vocabulary, int64_t count) {
-  if (count <= 0) return {};
+// For the log: what an import has made of the `count` tokens that ours has behind the folder's, or below 0 of
+// the folder's rows that have no token here. Empty: there are none.
+inline std::string note_of_vocabulary(const std::string& folder, int64_t vocabulary, int64_t count) {
+  if (count == 0) return {};
+  if (count < 0)
+    return concat(folder, " has ", -count, " row(s) for which the tokenizer has no token, from number ",
+                  vocabulary, " on: they are left out");
   return concat("the tokenizer has ", count, " token(s) that ", folder, " does not have, from number ",
                 vocabulary - count, " on: their rows start as the mean of the others");
 }

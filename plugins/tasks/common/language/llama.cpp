@@ -392,11 +392,6 @@ void export_llama(const std::string& folder, const Llama& model) {
   json values = llama_json(model.config());
   values["architectures"] = {"LlamaForCausalLM"};
   hugging_face::write_text(folder + "/config.json", values.dump(2) + "\n");
-  hugging_face::write_text(
-      folder + "/generation_config.json",
-      json{{"bos_token_id", model.config().bos_token_id}, {"eos_token_id", model.config().eos_token_id}}.dump(
-          2) +
-          "\n");
 }
 
 }  // namespace pipeline::language

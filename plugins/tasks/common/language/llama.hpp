@@ -128,7 +128,7 @@ struct FolderPart {
 // smaller: the rows of tokens that it does not have start as the mean of the others.
 LlamaConfig import_llama(const std::string& folder, Llama& model, const FolderPart& part = {});
 
-// Writes config.json, generation_config.json and model.safetensors (fp32). The folder must exist.
+// Writes config.json and model.safetensors (fp32). The folder must exist.
 void export_llama(const std::string& folder, const Llama& model);
 
 }  // namespace pipeline::language

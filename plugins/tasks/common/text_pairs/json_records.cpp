@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/json/strict_json.hpp"
 #include "plugins/tasks/common/text_pairs/pairs.hpp"
 
 namespace pipeline::text_pairs {
@@ -52,7 +53,8 @@ class Picker : public nlohmann::json_sax<nlohmann::json> {
     key_is_kept_ = is_kept;
     const auto name = std::find(names_.begin(), names_.end(), key);
     field_ = name == names_.end() ? nullptr : &out_.fields[static_cast<size_t>(name - names_.begin())];
-    if (field_ && field_->state != JsonField::kAbsent) return fail("the key \"" + key + "\" occurs twice");
+    if (field_ && field_->state != JsonField::kAbsent)
+      return fail("the key " + strict_json::excerpt(key) + " occurs twice");
     return true;
   }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/base/utf8.hpp"
+#include "core/json/strict_json.hpp"
 #include "plugins/tasks/common/text_pairs/csv_reader.hpp"
 #include "plugins/tasks/common/text_pairs/input.hpp"
 #include "plugins/tasks/common/text_pairs/json_records.hpp"
@@ -40,7 +41,7 @@ std::string list_names(const std::vector<std::string>& names) {
   std::string text;
   for (size_t i = 0; i < names.size(); ++i) {
     if (i == 8) return text + ", ...";
-    text += (i ? ", \"" : "\"") + names[i] + "\"";
+    text += (i ? ", " : "") + strict_json::excerpt(names[i]);
   }
   return text.empty() ? "nothing" : text;
 }
@@ -54,7 +55,7 @@ std::string alike(const std::vector<std::string>& names, const std::string& want
     return text;
   };
   for (const std::string& name : names)
-    if (bare(name) == bare(wanted)) return " (is it \"" + name + "\"?)";
+    if (bare(name) == bare(wanted)) return " (is it " + strict_json::excerpt(name) + "?)";
   return "";
 }
 
@@ -86,8 +87,7 @@ class Collector {
     if (columns_.second_required && is_missing(columns_.second, second.value_or(""))) return;
     if (id) {
       if (is_missing(columns_.id, *id)) return;
-      if (!ids_.insert(hash128(*id)).second)
-        return drop(DropReason::kDuplicateId, "\"" + id->substr(0, 64) + "\"");
+      if (!ids_.insert(hash128(*id)).second) return drop(DropReason::kDuplicateId, strict_json::excerpt(*id));
     }
     const auto text = [](std::optional<std::string>& field) {
       return is_blank(field.value_or("")) ? std::string() : std::move(*field);
@@ -145,7 +145,8 @@ void take_object(const JsonRecords& records, const Columns& columns, Collector& 
         detail += "; " + list_names(parsed.lists) + " is a list: if it has the records, write it alone";
       collector.drop(DropReason::kMissingField, detail, "no \"" + name + "\"");
     } else {
-      collector.drop(DropReason::kWrongType, field.text, "\"" + name + "\" is " + kind_of(field));
+      collector.drop(DropReason::kWrongType, field.text.substr(0, 40),
+                     "\"" + name + "\" is " + kind_of(field));
     }
     return false;
   };
@@ -270,8 +271,7 @@ class PlainQuotes {
       if (!field.starts_with('"')) continue;
       ++fields_;
       if (csv.field_count() != width_ || looks_quoted(field))
-        throw DataError(where(csv, path_) + "the field " + field.substr(0, 40) +
-                        (field.size() > 40 ? "..." : "") +
+        throw DataError(where(csv, path_) + "the field " + strict_json::excerpt(field) +
                         (csv.field_count() != width_
                              ? " begins with a quote, and there are " + std::to_string(csv.field_count()) +
                                    " fields instead of " + std::to_string(width_)

@@ -1,5 +1,8 @@
 #include "tokenizer/added_tokens.hpp"
 
+#include <algorithm>
+#include <queue>
+#include <tuple>
 #include <utility>
 
 #include "core/base/utf8.hpp"
@@ -35,45 +38,54 @@ size_t after_spaces(std::string_view text, size_t at) {
 }
 
 // Goes from token to token, the leftmost and then the longest first. Each token is looked for once in the
-// whole text, whatever the others do.
+// whole text, whatever the others do, and however many parts it is cut into.
 class Finder {
  public:
   Finder(std::string_view text, const std::vector<Token>& tokens) : text_(text) {
-    for (const Token& token : tokens)
-      if (const size_t at = text.find(token.text); at != text.npos) places_.push_back({&token, at});
+    for (const Token& token : tokens) look_for(&token, 0);
   }
 
-  // From `from` on; no token where there is none.
-  AddedTokens::Found next(size_t from) {
-    AddedTokens::Found first{nullptr, text_.npos};
-    for (AddedTokens::Found& place : places_) {
-      if (place.at < from) place.at = text_.find(place.token->text, from);
-      if (place.at < first.at || (place.at == first.at && first.token != nullptr &&
-                                  place.token->text.size() > first.token->text.size()))
-        first = place;
+  // Within [from, end), neither of which may go back; no token where there is none.
+  AddedTokens::Found next(size_t from, size_t end) {
+    while (!places_.empty() && places_.top().at < end) {
+      const AddedTokens::Found first = places_.top();
+      if (first.at >= from && first.at + first.token->text.size() <= end) return first;
+      places_.pop();
+      look_for(first.token, std::max(from, first.at + 1));
     }
-    return first;
+    return {nullptr, text_.npos};
   }
 
  private:
+  struct IsLater {
+    bool operator()(const AddedTokens::Found& a, const AddedTokens::Found& b) const {
+      return std::tuple(a.at, b.token->text.size(), a.token) >
+             std::tuple(b.at, a.token->text.size(), b.token);
+    }
+  };
+
+  void look_for(const Token* token, size_t from) {
+    if (const size_t at = text_.find(token->text, from); at != text_.npos) places_.push({token, at});
+  }
+
   std::string_view text_;
-  std::vector<AddedTokens::Found> places_;
+  std::priority_queue<AddedTokens::Found, std::vector<AddedTokens::Found>, IsLater> places_;
 };
 
-void cut_at(const std::vector<Token>& tokens, std::string_view text,
-            const std::function<void(std::string_view)>& plain, const std::function<void(int32_t)>& take) {
-  Finder finder(text, tokens);
-  size_t done = 0, from = 0;
-  while (true) {
-    const auto [token, at] = finder.next(from);
+// The part [done, end) of a text.
+void cut_at(Finder& finder, std::string_view text, size_t done, size_t end,
+            const std::function<void(size_t begin, size_t end)>& plain,
+            const std::function<void(int32_t)>& take) {
+  for (size_t from = done;;) {
+    const auto [token, at] = finder.next(from, end);
     if (token == nullptr) break;
     from = at + token->text.size();
     const size_t begin = token->how.takes_left ? before_spaces(text, at, done) : at;
-    if (begin > done) plain(text.substr(done, begin - done));
+    if (begin > done) plain(done, begin);
     take(token->id);
-    done = token->how.takes_right ? after_spaces(text, from) : from;
+    done = token->how.takes_right ? after_spaces(text.substr(0, end), from) : from;
   }
-  if (done < text.size()) plain(text.substr(done));
+  if (done < end) plain(done, end);
 }
 
 }  // namespace
@@ -89,8 +101,11 @@ void AddedTokens::cut(std::string_view text, SpecialTokens special,
                       const std::function<void(std::string_view)>& plain,
                       const std::function<void(int32_t)>& token) const {
   const std::array<List, 2>& lists = lists_[special == SpecialTokens::kRecognize];
+  Finder first(text, lists[0]), rest(text, lists[1]);
+  const auto plain_text = [&](size_t begin, size_t end) { plain(text.substr(begin, end - begin)); };
   cut_at(
-      lists[0], text, [&](std::string_view part) { cut_at(lists[1], part, plain, token); }, token);
+      first, text, 0, text.size(),
+      [&](size_t begin, size_t end) { cut_at(rest, text, begin, end, plain_text, token); }, token);
 }
 
 AddedTokens::Found AddedTokens::first_special(std::string_view text) const {

@@ -34,12 +34,7 @@ bool is_one_of(std::initializer_list<const char*> names, const std::string& name
 }
 
 std::string read_kept(const fs::path& path) {
-  constexpr uintmax_t kMost = 4 << 20;
-  std::error_code ignored;
-  if (const uintmax_t bytes = fs::file_size(path, ignored); !ignored && bytes > kMost)
-    throw Error(path.string() + ": has " + std::to_string(bytes) + " bytes, must have at most " +
-                std::to_string(kMost) + ": it is kept in every checkpoint; take it away, or make it smaller");
-  std::string text = read_file(path).text;
+  std::string text = read_file(path, files::kMostSettings).text;
   if (const size_t at = first_invalid_utf8(text); at != text.npos)
     throw Error(path.string() + ": is not UTF-8 at byte " + std::to_string(at) + ": save it as UTF-8");
   if (path.extension() == ".json") static_cast<void>(parse_tokenizer_file({path.string(), text}));

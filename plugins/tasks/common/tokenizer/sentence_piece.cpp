@@ -170,6 +170,8 @@ struct SentencePiece::State {
   uint64_t fingerprint = 0;
 };
 
+bool SentencePiece::has_model(const fs::path& folder) { return is_there(folder / kModel); }
+
 fs::path SentencePiece::find_model(const fs::path& path) {
   std::error_code ignored;
   const bool is_folder = fs::is_directory(path, ignored);
@@ -208,21 +210,23 @@ void SentencePiece::encode_append(std::string_view text, std::vector<int32_t>& i
 }
 
 void SentencePiece::encode_plain(std::string_view text, Place place, std::vector<int32_t>& ids) const {
-  if (text.empty()) return;
-  const std::vector<int> found = state_->pieces->encode(text, place);
-  // Some models have their special tokens among the pieces, and the library sees those in any text. Cut in
-  // two, such a one is letters.
-  const bool sees_special = std::any_of(found.begin(), found.end(), [&](int id) {
-    return state_->is_special[static_cast<size_t>(id)] && id != state_->pieces->unknown;
-  });
-  const auto special = sees_special ? state_->added.first_special(text) : AddedTokens::Found();
-  if (special.token == nullptr || special.token->text.size() < 2) {
-    ids.insert(ids.end(), found.begin(), found.end());
-    return;
+  while (!text.empty()) {
+    const std::vector<int> found = state_->pieces->encode(text, place);
+    // Some models have their special tokens among the pieces, and the library sees those in any text. Cut in
+    // two, such a one is letters.
+    const bool sees_special = std::any_of(found.begin(), found.end(), [&](int id) {
+      return state_->is_special[static_cast<size_t>(id)] && id != state_->pieces->unknown;
+    });
+    const auto special = sees_special ? state_->added.first_special(text) : AddedTokens::Found();
+    if (special.token == nullptr || special.token->text.size() < 2) {
+      ids.insert(ids.end(), found.begin(), found.end());
+      return;
+    }
+    const size_t cut = special.at + decode_utf8(text.data() + special.at, text.data() + text.size()).bytes;
+    encode_plain(text.substr(0, cut), place, ids);
+    text.remove_prefix(cut);
+    place = Place::kWithin;
   }
-  const size_t cut = special.at + decode_utf8(text.data() + special.at, text.data() + text.size()).bytes;
-  encode_plain(text.substr(0, cut), place, ids);
-  encode_plain(text.substr(cut), Place::kWithin, ids);
 }
 
 std::string SentencePiece::decode_bytes(std::span<const int32_t> ids) const {

@@ -23,6 +23,7 @@ class SentencePiece final : public Tokenizer {
   // this kind; empty: there is none. Another kind of tokenizer.model, as Llama 3 has it, does not count where
   // there is a tokenizer.json, too.
   static std::filesystem::path find_model(const std::filesystem::path& path);
+  static bool has_model(const std::filesystem::path& folder);  // a tokenizer.model, of whatever kind
 
   // Throws Error with the file and what is wrong with it.
   static SentencePiece load(const std::filesystem::path& model);

@@ -21,11 +21,14 @@ json merges_of(const SentencePieceProcessor& model) {
   std::vector<std::string> pieces;
   std::vector<int> order;
   std::unordered_set<std::string> known;
+  std::vector<bool> has_length;  // a known one: most places to cut a long piece at need no look at its text
   for (int id = 0; id < model.GetPieceSize(); ++id) {
     pieces.push_back(model.IdToPiece(id));
     if (model.IsControl(id) || model.IsUnknown(id) || model.IsByte(id) || model.IsUnused(id)) continue;
     order.push_back(id);
     known.insert(pieces.back());
+    has_length.resize(std::max(has_length.size(), pieces.back().size() + 1));
+    has_length[pieces.back().size()] = true;
   }
   std::stable_sort(order.begin(), order.end(),
                    [&](int a, int b) { return model.GetScore(a) > model.GetScore(b); });
@@ -33,6 +36,7 @@ json merges_of(const SentencePieceProcessor& model) {
   for (const int id : order) {
     const std::string& piece = pieces[static_cast<size_t>(id)];
     for (size_t cut = 1; cut < piece.size(); ++cut) {
+      if (!has_length[cut] || !has_length[piece.size() - cut]) continue;
       if ((piece[cut] & 0xc0) == 0x80) continue;  // within a character
       std::string left = piece.substr(0, cut), right = piece.substr(cut);
       if (known.contains(left) && known.contains(right))

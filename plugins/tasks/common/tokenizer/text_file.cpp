@@ -6,9 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 
-#include "core/base/foreign.hpp"
 #include "tokenizer/tokenizer.hpp"
 
 namespace pipeline::text {
@@ -52,17 +50,12 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
-NamedText read_file(const fs::path& path) {
-  std::error_code ignored;
-  if (fs::is_directory(path, ignored)) throw Error(path.string() + ": is a folder, expected a file");
-  if (fs::is_other(path, ignored)) throw Error(path.string() + ": is a pipe or a device, expected a file");
-  std::ifstream stream(path, std::ios::binary);
-  NamedText file{path.string(), std::string(std::istreambuf_iterator<char>(stream), {})};
-  if (!stream || stream.bad()) throw system_error(path, "cannot be read");
-  if (const std::string found = foreign::content(std::string_view(file.text).substr(0, foreign::kStart));
-      !found.empty())
-    throw Error(path.string() + ": " + found);
-  return file;
+NamedText read_file(const fs::path& path, uint64_t most_bytes) {
+  try {
+    return {path.string(), files::read_regular(path.string(), most_bytes)};
+  } catch (const files::DataError& error) {
+    throw Error(error.what(), error.code());
+  }
 }
 
 void write_file(const fs::path& path, const std::string& text) {

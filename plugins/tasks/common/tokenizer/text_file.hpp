@@ -4,6 +4,8 @@
 #include <map>
 #include <string>
 
+#include "files/regular_file.hpp"
+
 namespace pipeline::text {
 
 // A file's text and the name for it in errors.
@@ -20,8 +22,8 @@ std::map<std::string, std::string> texts_of(const NamedFiles& files);
 
 bool is_there(const std::filesystem::path& path);
 
-// Throws Error where it cannot be read.
-NamedText read_file(const std::filesystem::path& path);
+// files::read_regular(). Throws Error.
+NamedText read_file(const std::filesystem::path& path, uint64_t most_bytes = files::kMostTokens);
 
 // Waits until it is on the disk. Throws Error where it cannot be written.
 void write_file(const std::filesystem::path& path, const std::string& text);

@@ -2,6 +2,7 @@
 
 #include "tokenizer/byte_level_bpe.hpp"
 #include "tokenizer/sentence_piece.hpp"
+#include "tokenizer/tokenizer_files.hpp"
 
 namespace pipeline::text {
 
@@ -10,6 +11,10 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, SpecialTokens spec
   ids.reserve(text.size() / 3);  // English has more than 4 bytes a token, many scripts fewer than 3
   encode_append(text, ids, special, place);
   return ids;
+}
+
+bool has_tokenizer(const std::filesystem::path& folder) {
+  return SentencePiece::has_model(folder) || has_byte_level_files(folder);
 }
 
 TokenizerPtr load_tokenizer(const std::string& path) {

@@ -109,6 +109,9 @@ class Tokenizer {
 // ByteLevelBpe::load() reads it. Throws Error with the file and the line or entry that is wrong.
 TokenizerPtr load_tokenizer(const std::string& path);
 
+// Whether a folder has a file that load_tokenizer() reads tokens from.
+bool has_tokenizer(const std::filesystem::path& folder);
+
 // From state(). Throws Error for what is none; `name` stands for it then.
 TokenizerPtr tokenizer_of_state(std::string_view state, const std::string& name);
 

@@ -1,5 +1,6 @@
 #include "tokenizer/tokenizer_files.hpp"
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 
@@ -53,6 +54,12 @@ NamedFiles read_tokens(const fs::path& path, bool is_folder) {
 }
 
 }  // namespace
+
+bool has_byte_level_files(const fs::path& folder) {
+  return is_there(folder / kTokenizerJson) ||
+         std::any_of(kPairs.begin(), kPairs.end(),
+                     [&](const FilePair& pair) { return is_there(folder / pair.vocab); });
+}
 
 NamedFiles read_byte_level_files(const std::string& path) {
   std::error_code ignored;

@@ -9,6 +9,7 @@
 namespace pipeline::text {
 
 // See ByteLevelBpe::load() and save().
+bool has_byte_level_files(const std::filesystem::path& folder);
 NamedFiles read_byte_level_files(const std::string& path);
 Vocabulary parse_vocabulary(const NamedFiles& files);
 Files format_vocabulary(const Vocabulary& vocabulary);

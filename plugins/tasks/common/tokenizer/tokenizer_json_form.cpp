@@ -1,5 +1,8 @@
 // tokenizer.json and tokenizer_config.json.
 
+#include <string_view>
+#include <unordered_map>
+
 #include <nlohmann/json.hpp>
 
 #include "core/json/strict_json.hpp"
@@ -89,12 +92,12 @@ void add_merges(const Section& model, VocabularyBuilder& builder) {
 }
 
 Vocabulary parse_object(const Section& file) {
+  const Section model(file.get("model"), file.place("model"));
+  model.require("type", {"BPE"});  // first: what another kind has around it does not matter
   file.require("normalizer", {});
   require_byte_level(file, "decoder");
   const std::string begin = read_post_processor(file);
 
-  const Section model(file.get("model"), file.place("model"));
-  model.require("type", {"BPE"});
   model.require("dropout", {0.0});
   model.require("continuing_subword_prefix", {""});
   model.require("end_of_word_suffix", {""});
@@ -155,12 +158,14 @@ void read_tokenizer_config(const NamedText& file, Vocabulary& vocabulary) {
   const json& added = config.get("added_tokens_decoder");
   if (!added.is_null() && !added.is_object())
     throw Error(config.place("added_tokens_decoder") + " = " + excerpt(added) + ": must be an object");
+  std::unordered_map<std::string_view, std::string> ids;
+  for (const Added& token : vocabulary.added) ids.emplace(token.text, std::to_string(token.id));
   for (const auto& [id, token] :
        added.items()) {  // transformers adds those that tokenizer.json does not have
     const std::string place = config.place("added_tokens_decoder." + id);
     const json& content = Section(token, place).get("content");
-    if (!content.is_string() ||
-        std::to_string(special_token(vocabulary, content.get_ref<const std::string&>())) != id)
+    const auto known = content.is_string() ? ids.find(content.get_ref<const std::string&>()) : ids.end();
+    if (known == ids.end() || known->second != id)
       throw Error(place + ".content = " + excerpt(content) +
                   ": is not among the added tokens of tokenizer.json with this id: save the tokenizer again");
   }

@@ -2,6 +2,7 @@
 
 #include "core/base/foreign.hpp"
 #include "files/cache_folder.hpp"
+#include "files/regular_file.hpp"
 #include "tokenizer/bpe_trainer.hpp"
 #include "tokenizer/byte_level_bpe.hpp"
 #include "tokenizer/tokenizer_files.hpp"
@@ -64,19 +65,31 @@ TokenizerPtr trained_tokenizer(const TrainingTexts& texts, int64_t size, const C
 
 std::string missing_tokenizer(const fs::path& path) {
   const std::string remedy = foreign::hub_remedy(path);
-  return "there is no such file or folder; a path is taken from the folder in which the program is started" +
-         (remedy.empty() ? "" : "; " + remedy);
+  return files::path_problem(path, "file or folder") + (remedy.empty() ? "" : "; " + remedy);
+}
+
+std::string tokenizer_problem(const fs::path& path) {
+  std::error_code ignored;
+  if (path.empty() || !fs::exists(path, ignored)) return "";
+  try {
+    return load_tokenizer(path.string())->has_eot()
+               ? ""
+               : "the tokenizer names no token that ends a text (eos_token), which each text here ends with";
+  } catch (const files::DataError& error) {
+    return error.what();
+  }
 }
 
 TokenizerPtr tokenizer_of_checkpoint(std::string_view state, const fs::path& path, const Context& context,
                                      const std::function<void(const std::string& problem)>& refuse) {
   TokenizerPtr kept = tokenizer_of_state(state, "the checkpoint's tokenizer");
   if (path.empty()) return kept;
-  if (context.run().purpose != PL_PURPOSE_TRAIN && !fs::exists(path)) {
+  const bool is_there = files::path_problem(path, "").empty();
+  if (context.run().purpose != PL_PURPOSE_TRAIN && !is_there) {
     context.info(path.string(), " is not there: using the tokenizer that came with the weights");
     return kept;
   }
-  if (!fs::exists(path)) {
+  if (!is_there) {
     refuse(missing_tokenizer(path));
     return kept;
   }

@@ -32,6 +32,10 @@ TokenizerPtr trained_tokenizer(const TrainingTexts& texts, int64_t size, const C
 // What is wrong with a configuration's path that is not there.
 std::string missing_tokenizer(const std::filesystem::path& path);
 
+// Why what is there cannot be a task's tokenizer, so that `check` says it as the run would. Empty: it can, or
+// nothing is there.
+std::string tokenizer_problem(const std::filesystem::path& path);
+
 // The tokenizer that a checkpoint carries as `state` (see Task::extra_state). `path`: what the configuration
 // says, or empty; another tokenizer there is a problem, which refuse() is told, since the weights would read
 // other words. When a model is only used, the path need not exist.

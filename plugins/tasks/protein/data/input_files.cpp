@@ -12,6 +12,7 @@
 #include <system_error>
 #include <utility>
 
+#include "core/base/utf8.hpp"
 #include "plugins/tasks/common/files/error.hpp"
 #include "plugins/tasks/common/files/hash128.hpp"
 #include "plugins/tasks/common/record_store/record_store.hpp"
@@ -128,7 +129,7 @@ std::string InputFiles::ignored_text() const {
   constexpr size_t kMost = 8;
   std::vector<std::pair<uint64_t, std::string>> counts;
   for (const auto& [ending, count] : ignored)
-    counts.emplace_back(count, ending.empty() ? "without an ending" : ending);
+    counts.emplace_back(count, ending.empty() ? "without an ending" : printable(ending, ""));
   std::stable_sort(counts.begin(), counts.end(),
                    [](const auto& a, const auto& b) { return a.first > b.first; });
   const uint64_t all = ignored_count();

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
+#include <sstream>
 #include <stdexcept>
 
 #include <ATen/core/Tensor.h>
@@ -11,11 +11,11 @@
 #include <c10/util/accumulate.h>
 #include <nlohmann/json.hpp>
 
-#include "core/base/foreign.hpp"
 #include "core/json/strict_json.hpp"
 #include "hugging_face/config_fields.hpp"
 #include "hugging_face/weights.hpp"
 #include "plugins/tasks/protein/esm2/sequences.hpp"
+#include "tokenizer/text_file.hpp"
 #include "transformer/rotary.hpp"
 
 namespace pipeline::protein::esm2 {
@@ -186,9 +186,7 @@ std::string format_config(const Esm2Config& config) {
 
 void check_vocabulary(const std::string& path) {
   if (!std::filesystem::exists(path)) return;
-  if (const std::string found = foreign::file(path); !found.empty())
-    throw std::runtime_error(path + ": " + found);
-  std::ifstream file(path, std::ios::binary);
+  std::istringstream file(text::read_file(path, files::kMostSettings).text);
   std::vector<std::string> lines;
   for (std::string line; std::getline(file, line);) {
     line.erase(0, line.find_first_not_of(" \t\r"));

@@ -1,5 +1,6 @@
 // What options follow from the folder of a model.
 #include "hugging_face/config_file.hpp"
+#include "hugging_face/weights.hpp"
 #include "plugins/tasks/protein/esm2/folder.hpp"
 #include "plugins/tasks/protein/model/encoder_decoder.hpp"
 #include "plugins/tasks/protein/task/config.hpp"
@@ -17,6 +18,7 @@ void ProteinConfig::read_model(const ProteinConfig& config, const std::filesyste
     tell(key, say.is_set(key) && is_same ? set : theirs);
   };
   const hugging_face::ConfigFile file(path.string());
+  hugging_face::check_weights(init_from.string());
   if (file.type({"esm", kEncoderDecoderType}) == "esm") {
     const Esm2Config theirs = esm2::read_config(path.string());
     tell("model", std::string("esm2"));

@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "plugins/tasks/common/files/regular_file.hpp"
 #include "plugins/tasks/protein/esm2/esm2.hpp"
 #include "plugins/tasks/protein/model/encoder_decoder.hpp"
 #include "plugins/tasks/protein/task/masking.hpp"
@@ -15,10 +16,9 @@ namespace pipeline::protein {
 
 void ProteinTask::open_structures() {
   const auto check = [this](const char* key, const std::filesystem::path& path) {
-    if (!path.empty() && !std::filesystem::exists(path))
-      config_error(
-          key,
-          "there is no such folder or file; a path is taken from the folder in which the program is started");
+    if (path.empty()) return;
+    if (const std::string problem = files::path_problem(path, "folder or file"); !problem.empty())
+      config_error(key, problem);
   };
   const uint32_t purpose = run().purpose;
   if (purpose != PL_PURPOSE_EXPORT) {  // reads no data

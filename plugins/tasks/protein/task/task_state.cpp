@@ -3,12 +3,12 @@
 #include <pipeline/error.hpp>
 
 #include <algorithm>
-#include <fstream>
 
 #include <nlohmann/json.hpp>
 
 #include "hugging_face/weights.hpp"
 #include "plugins/tasks/common/files/hash128.hpp"
+#include "plugins/tasks/common/files/regular_file.hpp"
 
 namespace pipeline::protein {
 namespace {
@@ -91,8 +91,8 @@ void write_learnt(const std::filesystem::path& folder, const Learnt& learnt) {
 std::optional<Learnt> read_learnt(const std::filesystem::path& folder) {
   const std::filesystem::path file = folder / kLearntFile;
   if (!std::filesystem::exists(file)) return std::nullopt;
-  std::ifstream in(file);
-  return learnt_from(nlohmann::json::parse(in, nullptr, false), file.string());
+  const std::string text = files::read_regular(file.string(), files::kMostSettings);
+  return learnt_from(nlohmann::json::parse(text, nullptr, false), file.string());
 }
 
 }  // namespace pipeline::protein

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "files/regular_file.hpp"
 #include "generation/generate.hpp"
 #include "hugging_face/weights.hpp"
 #include "plugins/tasks/summarization/rouge/scorer.hpp"
@@ -51,12 +52,8 @@ void Summarization::check_paths() const {
       run().purpose != PL_PURPOSE_TRAIN && (kept_tokenizer_ || !config().tokenizer.path.empty());
   const auto check = [this](const char* key, const std::filesystem::path& path, bool may_be_folder) {
     if (path.empty()) return;
-    if (!std::filesystem::exists(path))
-      config_error(
-          key,
-          may_be_folder
-              ? text::missing_tokenizer(path)
-              : "there is no such file; a path is taken from the folder in which the program is started");
+    if (const std::string problem = files::path_problem(path, "file"); !problem.empty())
+      config_error(key, may_be_folder ? text::missing_tokenizer(path) : problem);
     if (!may_be_folder && std::filesystem::is_directory(path))
       config_error(key, "is a folder, must be a .jsonl, .json, .csv or .tsv file");
   };
@@ -176,7 +173,7 @@ void Summarization::import_model(const std::filesystem::path& folder) {
                         "folder's own"));
   const Gpt2Config theirs = import_gpt2(folder.string(), model());
   const int64_t size = corpus_->tokenizer().vocab_size();
-  if (const std::string note = language::note_of_new_tokens(folder.string(), size, size - theirs.vocab_size);
+  if (const std::string note = language::note_of_vocabulary(folder.string(), size, size - theirs.vocab_size);
       !note.empty())
     context().info(note);
   if (const std::string note = hugging_face::note_of_weights(folder.string()); !note.empty())
@@ -189,7 +186,8 @@ void Summarization::import_model(const std::filesystem::path& folder) {
 }
 
 hugging_face::OwnTokens Summarization::own_tokens() const {
-  return {rules_.end_of_text, [this](int64_t id) { return corpus_->tokenizer().is_special(id); }};
+  return {rules_.end_of_text, rules_.end_of_text,
+          [this](int64_t id) { return corpus_->tokenizer().is_special(id); }};
 }
 
 void Summarization::export_model(const std::filesystem::path& folder) {

@@ -1,17 +1,19 @@
 #include "plugins/tasks/vlm/data/conversation.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
 #include "plugins/tasks/common/files/hash128.hpp"
 #include "plugins/tasks/common/text_pairs/json_records.hpp"
+#include "plugins/tasks/vlm/data/pictures.hpp"
 #include "plugins/tasks/vlm/data/shards.hpp"
+#include "plugins/tasks/vlm/data/turn_records.hpp"
 
 namespace pipeline::vlm {
 namespace {
-
-using nlohmann::json;
 
 void put(std::string& out, std::string_view text) {
   const uint64_t size = text.size();
@@ -51,79 +53,16 @@ std::string problem_of(const Conversation& conversation, bool answer_required) {
   return marks == 1 ? "" : marks == 0 ? "a picture, and no <image> in the text" : "several <image>";
 }
 
-std::string kind_of(const json& value) {
-  return value.is_null()      ? "null"
-         : value.is_array()   ? "a list"
-         : value.is_object()  ? "an object"
-         : value.is_boolean() ? "true or false"
-         : value.is_number()  ? "a number"
-                              : "text";
-}
-
-const json* find(const json& object, const char* key) {
-  const auto found = object.find(key);
-  return found == object.end() || found->is_null() ? nullptr : &*found;
-}
-
-std::string text_at(const json& object, const char* key) {
-  const json* const value = find(object, key);
-  if (value == nullptr) throw DataError("a turn without \"" + std::string(key) + "\"");
-  if (!value->is_string())
-    throw DataError("\"" + std::string(key) + "\" is " + kind_of(*value) + ", must be text");
-  return value->get<std::string>();
-}
-
-// As text. What is nested in a record may be so deep that dump() leaves the stack.
-std::string number_or_bool(const json& id) {
-  if (!id.is_primitive()) throw DataError("\"id\" is " + kind_of(id) + ", must be text or a number");
-  return id.dump();
-}
-
-// A path, or a list of one.
-std::string picture_of(const json& given, const char* key) {
-  if (given.is_array() && given.size() > 1) throw DataError("several pictures: a conversation may have one");
-  if (given.is_array() && given.empty()) return "";
-  const json& value = given.is_array() ? given[0] : given;
-  if (!value.is_string())
-    throw DataError("\"" + std::string(key) + "\" is " + kind_of(value) + ", must be a picture's path");
-  const auto& name = value.get_ref<const std::string&>();
-  if (name.find("://") != std::string::npos)
-    throw DataError("the picture is a web address: download it, and name the file");
-  if (name.starts_with("data:"))
-    throw DataError("the picture is within the record: write it to a file, and name that");
-  return name;
-}
-
-// Text, or OpenAI's list of parts: {"type": "text", "text"} and {"type": "image"}, which may name the
-// picture.
-std::string content_of(const json& turn, std::string& image) {
-  const json* const content = find(turn, "content");
-  if (content == nullptr || !content->is_array()) return text_at(turn, "content");
-  std::string text;
-  for (const json& part : *content) {
-    const std::string type = text_at(part, "type");
-    if (type == "text") {
-      text += text_at(part, "text");
-    } else if (type == "image") {
-      text += std::string(kImageMark) + "\n";
-      if (const json* const name = find(part, "image"); name != nullptr) image = picture_of(*name, "image");
-    } else {
-      throw DataError("a part of the type \"" + type.substr(0, 40) + "\", must be \"text\" or \"image\"");
-    }
-  }
-  while (text.ends_with('\n')) text.pop_back();
-  return text;
-}
-
 // A column of captions, or turns? The first record that can be read says so.
-bool has_turns(const std::string& path) {
+bool file_has_turns(const std::string& path) {
   text_pairs::Input input(path, nullptr);
   text_pairs::JsonRecords records(input, text_pairs::ReadOptions{}.max_record_bytes);
   while (records.next()) {
-    const auto found = text_pairs::pick_fields(records.text(), {"conversations", "messages"});
+    const auto found = text_pairs::pick_fields(records.text(), {std::begin(kTurnKeys), std::end(kTurnKeys)});
     if (found.state != text_pairs::JsonFields::kOk) continue;
-    return found.fields[0].state != text_pairs::JsonField::kAbsent ||
-           found.fields[1].state != text_pairs::JsonField::kAbsent;
+    return std::any_of(found.fields.begin(), found.fields.end(), [](const text_pairs::JsonField& field) {
+      return field.state != text_pairs::JsonField::kAbsent;
+    });
   }
   return false;
 }
@@ -141,15 +80,15 @@ void read_turns(const std::string& path, bool answer_required,
                   where);
       continue;
     }
-    const json object = json::parse(records.text(), nullptr, false);
-    if (object.is_discarded()) {
-      const std::string detail = text_pairs::pick_fields(records.text(), {}).detail;
-      report.drop(records.is_cut_off() ? "the file ends inside the record" : "not JSON in UTF-8",
-                  detail.empty() ? where : where + ": " + detail);
-      continue;
-    }
     try {
-      Conversation conversation = llava_conversation(object);
+      const nlohmann::json object = parse_record(records.text());
+      if (object.is_discarded()) {
+        const std::string detail = text_pairs::pick_fields(records.text(), {}).detail;
+        report.drop(records.is_cut_off() ? "the file ends inside the record" : "not JSON in UTF-8",
+                    detail.empty() ? where : where + ": " + detail);
+        continue;
+      }
+      Conversation conversation = conversation_of_turns(object);
       if (conversation.id.empty()) conversation.id = std::to_string(report.records);
       take_conversation(std::move(conversation), answer_required, where, sink, report);
     } catch (const DataError& error) {
@@ -195,6 +134,12 @@ std::string ask_about_picture(const std::string& question) {
   return marks_in(question) > 0 ? question : std::string(kImageMark) + "\n" + question;
 }
 
+std::string Conversation::content(const std::filesystem::path& images) const {
+  if (image.empty()) return turns.front().text;
+  const std::filesystem::path name = name_within(images, image);
+  return name.empty() ? image : name.string();
+}
+
 std::string Conversation::pack() const {
   std::string out;
   put(out, id);
@@ -234,46 +179,17 @@ void take_conversation(Conversation&& conversation, bool answer_required, const 
   sink(std::move(conversation));
 }
 
-Conversation llava_conversation(const json& object) {
-  if (!object.is_object()) throw DataError(kind_of(object) + ", must be an object with \"conversations\"");
-  Conversation result;
-  if (const json* const id = find(object, "id"); id != nullptr)
-    result.id = id->is_string() ? id->get<std::string>() : number_or_bool(*id);
-  for (const char* const key : {"image", "images"})
-    if (const json* const image = find(object, key); image != nullptr && result.image.empty())
-      result.image = picture_of(*image, key);
-  const json* const llava = find(object, "conversations");
-  const json* const turns = llava != nullptr ? llava : find(object, "messages");
-  if (turns == nullptr || !turns->is_array())
-    throw DataError("no list of turns as \"conversations\" or \"messages\"");
-  for (const json& turn : *turns) {
-    if (!turn.is_object()) throw DataError("a turn that is " + kind_of(turn) + ", must be an object");
-    const bool is_message = turn.contains("role");
-    const std::string from = text_at(turn, is_message ? "role" : "from"),
-                      text = is_message ? content_of(turn, result.image) : text_at(turn, "value");
-    const bool assistant = from == "gpt" || from == "assistant";
-    if (from == "system" && text_pairs::is_blank(text)) continue;
-    if (from == "system")
-      throw DataError(
-          "a system turn, for which task.chat.template has no place: remove it, or put its text before the "
-          "question");
-    if (!assistant && from != "human" && from != "user")
-      throw DataError("a turn of \"" + from.substr(0, 40) + "\", must be \"human\" or \"gpt\"");
-    result.turns.push_back({assistant, text});
-  }
-  return result;
-}
-
 void read_conversations(const std::string& path, const CaptionColumns& columns,
                         const std::function<void(Conversation&&)>& sink, ReadReport& report,
                         const ReadHooks& hooks) {
   report = {};
   if (is_sharded(path))
     read_shards(path, columns, sink, report, hooks);
-  else if (text_pairs::is_json(path) && has_turns(path))
+  else if (text_pairs::is_json(path) && file_has_turns(path))
     read_turns(path, columns.answer_required, sink, report, hooks);
   else
     read_captions(path, columns, sink, report, hooks);
+  if (report.records == 0) throw DataError(path + ": has no records");
   if (report.used == 0)
     throw DataError(path + ": none of its " + std::to_string(report.records) + " records can be used.\n" +
                     report.table(path));

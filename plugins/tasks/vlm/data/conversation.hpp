@@ -2,13 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <nlohmann/json_fwd.hpp>
 
 #include "plugins/tasks/common/files/error.hpp"
 #include "plugins/tasks/common/text_pairs/pairs.hpp"
@@ -36,9 +35,9 @@ struct Conversation {
   // The last question: its turn is 2 * this.
   size_t last_question() const { return (turns.size() - 1) / 2; }
 
-  // What conversations that belong to one part of the data have in common: the picture, else the first
-  // question.
-  const std::string& content() const { return image.empty() ? turns.front().text : image; }
+  // What conversations that belong to one part of the data have in common: the picture, however its path in
+  // the folder `images` is written, else the first question.
+  std::string content(const std::filesystem::path& images) const;
 
   std::string pack() const;
   static Conversation unpack(std::string_view bytes);  // throws DataError
@@ -76,16 +75,13 @@ std::string ask_about_picture(const std::string& question);
 void take_conversation(Conversation&& conversation, bool answer_required, const std::string& where,
                        const std::function<void(Conversation&&)>& sink, ReadReport& report);
 
-// One of LLaVA's objects, or one with "messages" of "role" and "content". Throws DataError, whose message is
-// a reason for ReadReport, for one of another form.
-Conversation llava_conversation(const nlohmann::json& object);
-
 struct ReadHooks {
   std::function<void(uint64_t)> on_bytes;  // read so far, often; may throw to stop
 };
 
-// Reads a file in order. *.json and *.jsonl, a list or an object a line, hold LLaVA's {"id", "image",
-// "conversations": [{"from": "human" | "gpt", "value"}]}, or captions and questions, as *.csv and *.tsv do;
+// Reads a file in order. *.json and *.jsonl, a list or an object a line, hold conversations
+// (turn_records.hpp) such as LLaVA's {"id", "image", "conversations": [{"from": "human" | "gpt", "value"}]},
+// or captions and questions, as *.csv and *.tsv do;
 // *.tar, or a folder of such, is WebDataset's form (shards.hpp). Records that cannot be used are dropped and
 // counted. Throws DataError where the file cannot be read or has nothing usable. Memory is that of a record.
 void read_conversations(const std::string& path, const CaptionColumns& columns,

@@ -15,7 +15,7 @@ using files::Hash128;
 
 // The conversations in order, each under its number. The last record has the key of the whole and, as its
 // payload, this and the report.
-constexpr records::Kind kConversations{.name = "PLVLCONV", .version = 2, .remedy = "read the file again"};
+constexpr records::Kind kConversations{.name = "PLVLCONV", .version = 3, .remedy = "read the file again"};
 struct Head {
   uint64_t conversations;
   Hash128 content;
@@ -46,13 +46,12 @@ std::string name_of(const std::filesystem::path& source) {  // of a folder also 
   return (source.has_filename() ? source : source.parent_path()).stem().string();
 }
 
-Hash128 key_of(const text_pairs::SourceFile& file, const CaptionColumns& columns, const files::Part& part) {
+Hash128 key_of(const text_pairs::SourceFile& file, const CaptionColumns& columns, const std::string& part) {
   files::Hasher128 hasher;
   const std::string name = std::filesystem::path(file.path).extension();  // decides the format
-  for (const std::string& text :
-       {name, columns.image, columns.caption, columns.question, columns.id,
-        std::to_string(columns.answer_required), std::to_string(static_cast<int>(columns.quotes)), part.key(),
-        file.hash.hex()})
+  for (const std::string& text : {name, columns.image, columns.caption, columns.question, columns.id,
+                                  std::to_string(columns.answer_required),
+                                  std::to_string(static_cast<int>(columns.quotes)), part, file.hash.hex()})
     hasher.update(std::to_string(text.size()) + ":" + text);
   return hasher.finish();
 }
@@ -61,9 +60,9 @@ Hash128 key_of(const text_pairs::SourceFile& file, const CaptionColumns& columns
 
 ConversationStore::ConversationStore(const std::string& folder, const std::string& source,
                                      const CaptionColumns& columns, const files::Hooks& hooks,
-                                     const files::Part& part) {
+                                     const files::Part& part, const std::filesystem::path& images) {
   const text_pairs::SourceFile file = look_at(source, hooks);
-  const Hash128 key = key_of(file, columns, part);
+  const Hash128 key = key_of(file, columns, part.key() + (part.key().empty() ? "" : images.string()));
   const std::string path =
       (std::filesystem::path(folder) / (name_of(source) + "-" + key.hex() + ".conversations")).string();
   if (open(path, key)) {
@@ -80,7 +79,7 @@ ConversationStore::ConversationStore(const std::string& folder, const std::strin
   records::RecordWriter writer(path, kConversations);
   read_conversations(source, columns,
                      [&](Conversation&& conversation) {
-                       if (!part.takes(conversation.content())) return;
+                       if (!part.takes(conversation.content(images))) return;
                        const std::string packed = conversation.pack();
                        content.update(files::bytes_of(files::hash128(packed)));
                        writer.append(records::make_record(number_key(head.conversations++), packed));

@@ -15,10 +15,11 @@ class ConversationStore {
  public:
   ConversationStore() = default;  // empty
   // Opens the store of a part of `source` in the cache folder; makes it first if it is missing, damaged or of
-  // another content. Of several processes that ask at once one makes it and the others wait. Throws
-  // DataError, or Cancelled.
+  // another content. Of several processes that ask at once one makes it and the others wait. `images`: the
+  // folder of the pictures. Throws DataError, or Cancelled.
   ConversationStore(const std::string& folder, const std::string& source, const CaptionColumns& columns,
-                    const files::Hooks& hooks, const files::Part& part = {});
+                    const files::Hooks& hooks, const files::Part& part = {},
+                    const std::filesystem::path& images = {});
 
   uint64_t size() const { return size_; }
   Conversation operator[](uint64_t i) const;  // i < size(). DataError if the file was changed meanwhile

@@ -10,6 +10,7 @@
 
 #include "core/base/descriptor.hpp"
 #include "core/base/foreign.hpp"
+#include "core/base/utf8.hpp"
 #include "plugins/tasks/common/files/error.hpp"
 #include "plugins/tasks/common/files/regular_file.hpp"
 
@@ -38,18 +39,6 @@ std::string_view text_of(const std::vector<std::byte>& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// The name relative to the folder, which an absolute one may have at its start. A name from a data file must
-// not lead out of the pictures' folder.
-std::filesystem::path within(const std::filesystem::path& folder, const std::filesystem::path& name) {
-  std::filesystem::path normal = name.lexically_normal();
-  if (normal.is_absolute())
-    normal = normal.lexically_relative(
-        std::filesystem::absolute(folder.empty() ? "." : folder).lexically_normal());
-  if (normal.empty() || *normal.begin() == "..")
-    throw ImageError("leads out of the pictures' folder (" + folder.string() + "): set task.data.images");
-  return normal;
-}
-
 TarIndex index_of(const Pictures::Options& options, const files::Hooks& hooks) {
   try {
     return TarIndex(options.archives, hooks);
@@ -63,6 +52,14 @@ TarIndex index_of(const Pictures::Options& options, const files::Hooks& hooks) {
 
 }  // namespace
 
+std::filesystem::path name_within(const std::filesystem::path& folder, const std::filesystem::path& name) {
+  std::filesystem::path normal = name.lexically_normal();
+  if (normal.is_absolute())
+    normal = normal.lexically_relative(
+        std::filesystem::absolute(folder.empty() ? "." : folder).lexically_normal());
+  return normal.empty() || *normal.begin() == ".." ? std::filesystem::path() : normal;
+}
+
 struct Pictures::Said {
   std::mutex mutex;
   std::set<std::string> broken;  // names of pictures
@@ -73,16 +70,22 @@ Pictures::Pictures(Options options, const files::Hooks& hooks)
     : options_(std::move(options)), archives_(index_of(options_, hooks)), said_(std::make_shared<Said>()) {}
 
 std::vector<std::byte> Pictures::bytes(const std::string& name) const {
-  const std::filesystem::path inner = within(options_.folder, name);
+  const std::filesystem::path inner = name_within(options_.folder, name);
+  if (inner.empty())
+    throw ImageError("leads out of the pictures' folder (" + options_.folder.string() +
+                     "): set task.data.images");
   if (auto found = archives_.read(inner.string())) return std::move(*found);
   return read_file((options_.folder / inner).string());
+}
+
+std::string Pictures::shown(const std::string& name) const {
+  return printable((options_.folder / name).string(), "");
 }
 
 void Pictures::note(const std::string& name, const std::string& text) const {
   const std::lock_guard lock(said_->mutex);
   if (!said_->notes.insert(text).second) return;
-  options_.warn((options_.folder / name).string() + ": " + text +
-                "; if others are like it, they are not named");
+  options_.warn(shown(name) + ": " + text + "; if others are like it, they are not named");
 }
 
 std::string Pictures::png(const std::string& name) const {
@@ -106,9 +109,9 @@ bool Pictures::load(const std::string& name, float* out,
     return true;
   } catch (const ImageError& error) {
     const std::string what = foreign::content(text_of(file).substr(0, foreign::kStart));
-    problem = (options_.folder / name).string() + ": " + (what.empty() ? error.what() : what);
+    problem = shown(name) + ": " + (what.empty() ? error.what() : what);
   } catch (const files::DataError& error) {  // names the file
-    problem = error.what();
+    problem = printable(error.what(), "");
   }
   if (options_.is_asked) throw files::DataError(problem);
   const std::lock_guard lock(said_->mutex);

@@ -15,6 +15,10 @@
 
 namespace pipeline::vlm {
 
+// The name relative to the folder, which an absolute one may have at its start. A name from a data file must
+// not lead out of the pictures' folder: empty.
+std::filesystem::path name_within(const std::filesystem::path& folder, const std::filesystem::path& name);
+
 // Reads, decodes and resizes. A picture that cannot be used is named once and counted; more of them than
 // allowed are an error. What else pictures lose is said of the first. Safe for concurrent use.
 class Pictures {
@@ -44,6 +48,7 @@ class Pictures {
   struct Said;
 
   std::vector<std::byte> bytes(const std::string& name) const;
+  std::string shown(const std::string& name) const;
   void note(const std::string& name, const std::string& text) const;
 
   Options options_;

@@ -10,6 +10,7 @@
 #include "core/base/utf8.hpp"
 #include "plugins/tasks/common/text_pairs/pairs.hpp"
 #include "plugins/tasks/vlm/data/tar_archive.hpp"
+#include "plugins/tasks/vlm/data/turn_records.hpp"
 
 namespace pipeline::vlm {
 namespace {
@@ -30,22 +31,22 @@ struct Sample {
 // What the text says of the picture.
 Conversation conversation_of(Sample&& sample, const CaptionColumns& columns) {
   Conversation result;
-  json object;
+  std::string question;
+  bool is_caption = true;
   if (sample.kind == "json") {
-    object = json::parse(sample.text, nullptr, false);
+    json object = parse_record(sample.text);
     if (!object.is_object()) throw DataError("its text is not a JSON object");
-    if (object.contains("conversations")) result = llava_conversation(object);
-  }
-  if (result.turns.empty()) {
-    std::string question;
-    if (sample.kind == "json") {
-      const auto caption = object.find(columns.caption), asked = object.find(columns.question);
-      sample.text = caption != object.end() && caption->is_string() ? caption->get<std::string>() : "";
-      if (asked != object.end() && asked != caption && !asked->is_null()) {
-        if (!asked->is_string()) throw DataError("its \"" + columns.question + "\" is no text");
-        if (!text_pairs::is_blank(asked->get_ref<const std::string&>())) question = *asked;
-      }
+    for (const char* key : {"image", "images"}) object.erase(key);  // it is in the archive
+    is_caption = !has_turns(object);
+    if (is_caption) {
+      sample.text = optional_text(object, columns.caption);
+      if (columns.question != columns.caption) question = optional_text(object, columns.question);
+      if (text_pairs::is_blank(question)) question.clear();
+    } else {
+      result = conversation_of_turns(object);
     }
+  }
+  if (is_caption) {
     result.turns = {{false, ask_about_picture(question)}};
     if (sample.text.ends_with('\n')) sample.text.pop_back();
     if (!text_pairs::is_blank(sample.text)) result.turns.push_back({true, std::move(sample.text)});
@@ -76,8 +77,9 @@ void take_file(Sample& sample, TarReader& reader, std::string&& kind, const fs::
   }
   if (!sample.kind.empty() && sample.kind != "json") sample.problem = "two captions in one sample";
   if (reader.bytes() > kMostTextBytes)
-    throw DataError(shard.string() + ": " + reader.name() + ": has " + std::to_string(reader.bytes()) +
-                    " bytes: a text may have " + std::to_string(kMostTextBytes));
+    throw DataError(shard.string() + ": " + printable(reader.name(), "") + ": has " +
+                    std::to_string(reader.bytes()) + " bytes: a text may have " +
+                    std::to_string(kMostTextBytes));
   const std::vector<std::byte> text = reader.read();
   sample.text.assign(reinterpret_cast<const char*>(text.data()), text.size());
   sample.kind = std::move(kind);
@@ -119,7 +121,7 @@ void read_shards(const fs::path& path, const CaptionColumns& columns,
     const auto finish = [&] {
       if (!sample) return;
       ++report.records;
-      const std::string where = archive + ": " + sample->key;
+      const std::string where = archive + ": " + printable(sample->key, "");
       if (!sample->problem.empty()) return report.drop(sample->problem, where);
       try {
         if (first_invalid_utf8(sample->text) != std::string::npos)

@@ -19,8 +19,8 @@ std::vector<std::filesystem::path> shards_of(const std::filesystem::path& path);
 text_pairs::SourceFile look_at_shards(const std::filesystem::path& path);
 
 // A sample is a picture and its caption (*.txt, *.caption, or in *.json under the caption's column) or its
-// conversation (*.json with LLaVA's "conversations"). Its id is the name before the dot, and its picture's
-// name is the archive's, a slash and the file's. Throws as read_conversations() does.
+// conversation (*.json with turns, see turn_records.hpp). Its id is the name before the dot, and its
+// picture's name is the archive's, a slash and the file's. Throws as read_conversations() does.
 void read_shards(const std::filesystem::path& path, const CaptionColumns& columns,
                  const std::function<void(Conversation&&)>& sink, ReadReport& report, const ReadHooks& hooks);
 

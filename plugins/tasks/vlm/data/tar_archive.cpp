@@ -12,6 +12,7 @@
 #include <tuple>
 
 #include "core/base/foreign.hpp"
+#include "core/base/utf8.hpp"
 #include "plugins/tasks/common/files/regular_file.hpp"
 
 namespace pipeline::vlm {
@@ -64,7 +65,7 @@ bool TarReader::next() {
   archive_entry* entry = nullptr;
   const char* symbolic = nullptr;
   const char* hard = nullptr;
-  const std::string where = name_.empty() ? "its start" : "what follows " + name_;
+  const std::string where = name_.empty() ? "its start" : "what follows " + printable(name_, "");
   do {
     const int status = archive_read_next_header(archive_.get(), &entry);
     if (status == ARCHIVE_EOF) {
@@ -87,7 +88,7 @@ bool TarReader::next() {
   is_elsewhere_ = false;
   if (symbolic != nullptr) {
     problem_ =
-        std::string("is a symbolic link to ") + symbolic + ": pack the file itself (tar --dereference)";
+        "is a symbolic link to " + printable(symbolic, "") + ": pack the file itself (tar --dereference)";
     return true;
   }
   if (hard != nullptr) {
@@ -96,12 +97,13 @@ bool TarReader::next() {
     if (is_elsewhere_) {
       std::tie(position_, bytes_) = target->second;
     } else {
-      problem_ = std::string("is a hard link to ") + hard + ", which is not before it: pack the file itself";
+      problem_ =
+          "is a hard link to " + printable(hard, "") + ", which is not before it: pack the file itself";
       return true;
     }
   }
   if (!files_.try_emplace(files::hash128(name_), position_, bytes_).second)
-    throw files::DataError(path_.string() + ": holds " + name_ +
+    throw files::DataError(path_.string() + ": holds " + printable(name_, "") +
                            " twice, and which one is meant is not known: unpack it, and pack it again");
   return true;
 }
@@ -123,7 +125,7 @@ void TarReader::check_end(const std::string& where) const {
 }
 
 std::vector<std::byte> TarReader::read() {
-  const std::string where = path_.string() + ": " + name_ + ": ";
+  const std::string shown = printable(name_, ""), where = path_.string() + ": " + shown + ": ";
   if (!problem_.empty()) throw files::DataError(where + problem_);
   if (bytes_ > kMostFileBytes)
     throw files::DataError(where + "has " + std::to_string(bytes_) + " bytes: may have " +
@@ -145,7 +147,7 @@ std::vector<std::byte> TarReader::read() {
     const auto* const data = static_cast<const std::byte*>(block);
     content.insert(content.end(), data, data + size);
   }
-  if (status != ARCHIVE_EOF) fail(name_, "is cut off or damaged");
+  if (status != ARCHIVE_EOF) fail(shown, "is cut off or damaged");
   content.resize(bytes_);
   return content;
 }
@@ -188,8 +190,9 @@ std::optional<std::vector<std::byte>> TarIndex::read(std::string_view name) cons
   if (const auto all = all_of(whole); !all.empty()) {
     const auto archive = [&](size_t i) { return archives_[all[i].archive].filename().string(); };
     if (all.size() > 1)
-      throw files::DataError(whole + ": is in " + archive(0) + " and in " + archive(1) + ": write " +
-                             archive(0) + "/" + whole);
+      throw files::DataError(printable(
+          whole + ": is in " + archive(0) + " and in " + archive(1) + ": write " + archive(0) + "/" + whole,
+          ""));
     found = &all[0];
   } else if (const size_t slash = whole.find('/'); slash != std::string::npos) {
     for (const Entry& entry : all_of(whole.substr(slash + 1)))

@@ -21,6 +21,8 @@ typedef uint32_t Bits __attribute__((vector_size(16)));
 typedef int32_t Pixel __attribute__((vector_size(16)));
 typedef int32_t TwoPixels __attribute__((vector_size(32)));
 
+double bilinear(double x) { return std::max(1.0 - std::abs(x), 0.0); }
+
 double bicubic(double x) {
   constexpr double kA = -0.5;
   x = std::abs(x);
@@ -37,9 +39,10 @@ struct Taps {
   std::vector<int64_t> first, count;  // counted from `begin`
 
   // Of `outputs` of them, from the given one on, of a side that goes from `in` to `out` pixels.
-  Taps(int64_t in, int64_t out, int64_t first_output, int64_t outputs) {
+  Taps(int64_t in, int64_t out, int64_t first_output, int64_t outputs, Filter filter) {
+    const auto weight_at = filter == Filter::kBilinear ? bilinear : bicubic;
     const double scale = static_cast<double>(in) / static_cast<double>(out), wide = std::max(scale, 1.0);
-    const double support = 2.0 * wide;
+    const double support = (filter == Filter::kBilinear ? 1.0 : 2.0) * wide;
     stride = static_cast<int64_t>(std::ceil(support)) * 2 + 2;  // even: the kernel takes two at a time
     weights.resize(static_cast<size_t>(outputs * stride));
     std::vector<double> exact(static_cast<size_t>(stride));
@@ -49,7 +52,7 @@ struct Taps {
       const int64_t to = std::min(static_cast<int64_t>(std::floor(center + support + 0.5)), in);
       double sum = 0.0;
       for (int64_t x = from; x < to; ++x) {
-        const double weight = bicubic((static_cast<double>(x) - center + 0.5) * (1.0 / wide));
+        const double weight = weight_at((static_cast<double>(x) - center + 0.5) * (1.0 / wide));
         exact[static_cast<size_t>(x - from)] = weight;
         sum += weight;
       }
@@ -164,11 +167,11 @@ Kernels fastest() {
 
 }  // namespace
 
-Image resample(const Image& image, int64_t width, int64_t height, const Window& window) {
+Image resample(const Image& image, int64_t width, int64_t height, const Window& window, Filter filter) {
   static const Kernels kernels = fastest();
   std::optional<Taps> columns, lines;
-  if (width != image.width) columns.emplace(image.width, width, window.left, window.width);
-  if (height != image.height) lines.emplace(image.height, height, window.top, window.height);
+  if (width != image.width) columns.emplace(image.width, width, window.left, window.width, filter);
+  if (height != image.height) lines.emplace(image.height, height, window.top, window.height, filter);
 
   // What is needed of the picture, and then of what was made of it.
   int64_t left = window.left, top = window.top;

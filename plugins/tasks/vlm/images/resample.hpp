@@ -9,8 +9,11 @@ struct Window {
   int64_t left = 0, top = 0, width = 0, height = 0;
 };
 
-// Pillow's image.resize((width, height), BICUBIC), bit for bit; of the result only the window, and only its
+enum class Filter : uint8_t { kBicubic, kBilinear };
+
+// Pillow's image.resize((width, height), filter), bit for bit; of the result only the window, and only its
 // pixels are computed.
-Image resample(const Image& image, int64_t width, int64_t height, const Window& window);
+Image resample(const Image& image, int64_t width, int64_t height, const Window& window,
+               Filter filter = Filter::kBicubic);
 
 }  // namespace pipeline::vlm

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 
-#include "plugins/tasks/vlm/images/resample.hpp"
-
 namespace pipeline::vlm {
 namespace {
 
@@ -45,7 +43,7 @@ Image cropped(const Image& image, const ResizeOptions& options) {
   const int64_t shortest = std::min(image.width, image.height);
   const int64_t width = image.width * edge / shortest, height = image.height * edge / shortest;
   const Overlap x(width, size), y(height, size);
-  Image inside = resample(image, width, height, {x.from, y.from, x.length, y.length});
+  Image inside = resample(image, width, height, {x.from, y.from, x.length, y.length}, options.filter);
   if (x.length == size && y.length == size) return inside;
   Image result{size, size, std::vector<uint8_t>(static_cast<size_t>(size * size * 3))};
   for (int64_t row = 0; row < y.length; ++row) {
@@ -61,7 +59,7 @@ Image squared(const Image& image, const ResizeOptions& options) {
   const int64_t size = options.size;
   switch (options.mode) {
     case ResizeMode::kSquash:
-      return resample(image, size, size, {0, 0, size, size});
+      return resample(image, size, size, {0, 0, size, size}, options.filter);
     case ResizeMode::kPad:
       if (image.width != image.height) return cropped(padded(image, options.mean), options);
       break;

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "plugins/tasks/vlm/images/image.hpp"
+#include "plugins/tasks/vlm/images/resample.hpp"
 
 namespace pipeline::vlm {
 
@@ -20,6 +21,7 @@ struct ResizeOptions {
   // Of each channel, of values from 0 to 1: OpenAI's CLIP's.
   std::array<double, 3> mean = {0.48145466, 0.4578275, 0.40821073};
   std::array<double, 3> deviation = {0.26862954, 0.26130258, 0.27577711};
+  Filter filter = Filter::kBicubic;
   int64_t shortest_edge = 0;  // after scaling, if it is not `size`; kSquash does without
 };
 

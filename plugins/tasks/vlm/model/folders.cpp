@@ -4,6 +4,7 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 
+#include <charconv>
 #include <vector>
 
 #include "hugging_face/config_fields.hpp"
@@ -61,7 +62,10 @@ bool is_unused_vision(const std::string& name, int64_t layers) {
   for (const char* part : {"post_layernorm.", "head.", "embeddings.position_ids"})
     if (name.starts_with(part)) return true;
   constexpr std::string_view kLayer = "encoder.layers.";
-  return name.starts_with(kLayer) && std::stoll(name.substr(kLayer.size())) >= layers;
+  if (!name.starts_with(kLayer)) return false;
+  int64_t layer = 0;
+  const auto [end, error] = std::from_chars(&name[kLayer.size()], name.data() + name.size(), layer);
+  return error == std::errc() && *end == '.' && layer >= layers;
 }
 
 // `name` of a vision tensor without what comes before it in the folder; nullopt for others.
@@ -135,10 +139,9 @@ VisionConfig read_vision_config(const ConfigFile& file) {
   if (file.find("vision_config_dict") != nullptr) {
     const ConfigFile old = file.part("vision_config_dict");
     for (const std::string& key : old.keys())
-      if (const json* there = part.find(key.c_str()), *here = old.find(key.c_str());
+      if (const json* there = part.find(key), *here = old.find(key);
           here != nullptr && (there == nullptr || *here != *there))
-        old.fail(key.c_str(),
-                 "differs from what vision_config says: take vision_config_dict out of the file");
+        old.fail(key, "differs from what vision_config says: take vision_config_dict out of the file");
   }
   return read_vision_tower(part);
 }

@@ -3,6 +3,9 @@
 #include <pipeline/error.hpp>
 
 #include <algorithm>
+#include <utility>
+
+#include <nlohmann/json.hpp>
 
 namespace pipeline::vlm {
 namespace {
@@ -35,6 +38,28 @@ ChatTemplate ChatTemplate::named(const std::string& name) {
   for (const ChatTemplate& one : templates())
     if (one.name == name) return one;
   fail_with(PL_ERROR_CONFIG, "there is no chat template \"", name, "\"");
+}
+
+std::string ChatTemplate::note_of_folder(const text::Files& files, const std::string& used) {
+  constexpr const char* kConfig = "tokenizer_config.json";
+  for (const std::string name : {"chat_template.jinja", "chat_template.json", kConfig}) {
+    const auto file = files.find(name);
+    if (file == files.end()) continue;
+    if (name == kConfig) {
+      const nlohmann::json config = nlohmann::json::parse(file->second, nullptr, false);
+      if (!config.is_object() || config.value("chat_template", nlohmann::json()).is_null()) continue;
+    }
+    std::string nearest;
+    for (const auto& [mark, ours] :
+         {std::pair("<|im_start|>", "chatml"), {"<|start_header_id|>", "llama3"}, {"ASSISTANT:", "vicuna"}})
+      if (nearest.empty() && file->second.find(mark) != std::string::npos) nearest = ours;
+    return concat("the model has a chat template of its own, in ", name,
+                  ", which is not read here: the turns are learnt as task.chat.template = \"", used,
+                  "\" writes them: ",
+                  nearest.empty() ? "set it to one, if another is nearer"
+                                  : concat("\"", nearest, "\" is nearer; set it to choose"));
+  }
+  return {};
 }
 
 Chat::Chat(ChatTemplate style, text::TokenizerPtr tokenizer, int64_t patches, int64_t max_tokens)

@@ -25,6 +25,10 @@ struct ChatTemplate {
   // Throws Error (PL_ERROR_CONFIG) for a name that there is not.
   static ChatTemplate named(const std::string& name);
   static std::vector<std::string> names();
+
+  // For the log, where nobody has chosen one: that `used` is not the template that a folder has of its own,
+  // and which one is nearest to it. Empty: the folder has none.
+  static std::string note_of_folder(const text::Files& files, const std::string& used);
 };
 
 // A conversation as the language model reads it.

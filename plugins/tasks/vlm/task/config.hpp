@@ -66,7 +66,7 @@ struct DataConfig {
 struct VisionOptions {
   VisionConfig vision;
   double lr_multiplier = 1;
-  std::string resize = "crop";
+  std::string resize = "crop", resample = "bicubic";
   std::filesystem::path init_from;
   int64_t cache_bytes = int64_t{4} << 30;
 
@@ -91,7 +91,11 @@ struct VisionOptions {
         .follows();
     o("resize", resize,
       "crop: shortest side to image_size, then the centre; squash: both sides; pad: to a square first")
-        .choices({"crop", "squash", "pad"});
+        .choices({"crop", "squash", "pad"})
+        .follows();
+    o("resample", resample, "how pictures are scaled; SigLIP 2's are bilinear")
+        .choices({"bicubic", "bilinear"})
+        .follows();
     o("cache_bytes", cache_bytes,
       "what a frozen encoder makes of pictures is kept in run.cache_dir for other epochs, stages and runs, "
       "up "

@@ -74,8 +74,10 @@ void VlmTask::score_answers(const VlmTaskBatch& batch, const std::vector<Convers
     const std::string question = plain_question(conversation.turns[0].text),
                       &truth = conversation.turns[1].text;
     const AnswerScore score = score_answer(truth, written[i]);
-    sink.sample(id, concat("  ", one_line(conversation.id), " ", conversation.image, ": ", one_line(question),
-                           "\n    real:    ", one_line(truth), "\n    written: ", one_line(written[i])));
+    sink.sample(
+        id, concat("  ", one_line(conversation.id), " ",
+                   conversation.image.empty() ? "" : one_line(conversation.image), ": ", one_line(question),
+                   "\n    real:    ", one_line(truth), "\n    written: ", one_line(written[i])));
     if (!is_answered(sink, id)) continue;
     sink.value("exact", score.exact, 1);
     sink.value("f1", score.f1, 1);
@@ -189,7 +191,7 @@ void VlmTask::report(const Report& report, const ReportSink& sink) {
       std::snprintf(line, sizeof line, "\n  %7.0f      %6.3f  %6.3f  %5.3f         %6.3f  %6.3f  %5.3f    ",
                     row.weight, share("f1"), share("blind_f1"), share("majority_f1"), share("exact"),
                     share("blind_exact"), share("majority_exact"));
-      text += std::string(line) + (question.empty() ? "(caption)" : std::string(question));
+      text += std::string(line) + (question.empty() ? "(caption)" : one_line(std::string(question)));
     }
     sink.text(text);
   }

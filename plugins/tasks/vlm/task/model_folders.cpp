@@ -1,10 +1,13 @@
 // What options follow from the folders of a LLaVA or of its parts.
 #include <algorithm>
 
-#include "hugging_face/config_file.hpp"
+#include "hugging_face/weights.hpp"
 #include "plugins/tasks/vlm/model/folders.hpp"
 #include "plugins/tasks/vlm/task/config.hpp"
+#include "plugins/tasks/vlm/task/image_processor.hpp"
+#include "plugins/tasks/vlm/task/picture_options.hpp"
 #include "tokenizer/tokenizer.hpp"
+#include "tokenizer/tokenizer_setup.hpp"
 
 namespace pipeline::vlm {
 namespace {
@@ -50,6 +53,15 @@ void tell_vision(const Teller& tell, const VisionConfig& theirs, VisionConfig& r
   tell("layer_norm_eps", theirs.layer_norm_eps);
   tell("initializer_range", theirs.initializer_range);
   run = theirs;
+}
+
+// What the user has not set follows the folder; what cannot be followed is refused.
+void tell_pictures(const ModelOptions& say, const fs::path& folder, const VisionConfig& theirs) {
+  const ResizeOptions ours = resize_options({.vision = theirs});
+  const auto processor = read_image_processor(folder, ours, theirs.is_clip());
+  if (!processor) return;
+  say("vision.resize", processor->resize, processor->file);
+  say("vision.resample", processor->resample, processor->file);
 }
 
 void tell_rope(const Teller& tell, const language::RopeScaling& theirs) {
@@ -114,12 +126,19 @@ int64_t positions_of(const LanguageConfig& config) {
                           : std::get<language::Gpt2Config>(config).n_positions;
 }
 
+void check_tokenizer(const ModelOptions& say, const fs::path& path) {
+  if (const std::string problem = text::tokenizer_problem(path); !problem.empty())
+    say.problem("tokenizer.path", problem);
+}
+
 void tell_tokenizer(const ModelOptions& say, const fs::path& folder, const fs::path& set) {
-  if (hugging_face::has_tokenizer(folder.string()))
+  if (text::has_tokenizer(folder)) {
     say("tokenizer.path", folder, folder / "config.json");
-  else if (set.empty())
+    if (set.empty()) check_tokenizer(say, folder);
+  } else if (set.empty()) {
     say.problem("tokenizer.path",
                 concat("there is no tokenizer in ", folder.string(), ": name the one of these weights"));
+  }
 }
 
 // Where text has the token that stands for a picture in `folder`, the text would mean something else there.
@@ -133,7 +152,7 @@ void check_image_token(const ModelOptions& say, const fs::path& folder, const fs
                   concat((folder / "config.json").string(), ": image_token_index = ", token,
                          ": is a token of text in this tokenizer: must be the number of ", kImageMark,
                          mark ? concat(", ", *mark) : " or one that it does not have"));
-  } catch (const text::Error&) {  // the run says what is wrong with the tokenizer
+  } catch (const text::Error&) {  // check_tokenizer() says what is wrong with it
   }
 }
 
@@ -141,6 +160,7 @@ void check_image_token(const ModelOptions& say, const fs::path& folder, const fs
 
 void VlmTaskConfig::read_model(const VlmTaskConfig& config, const fs::path& init_from,
                                const ModelOptions& say) {
+  check_tokenizer(say, config.tokenizer.path);
   VisionConfig vision = config.vision.vision;
   int64_t positions = config.language.max_position_embeddings;
   const auto read_language = [&](const fs::path& folder, const LanguageConfig& theirs) {
@@ -157,15 +177,21 @@ void VlmTaskConfig::read_model(const VlmTaskConfig& config, const fs::path& init
          {std::pair("vision.init_from", of_vision), {"language.init_from", of_language}})
       if (!folder.empty()) say.problem(key, "train.init_from has this part, too: leave one of the two out");
     tell_vision(Teller(say, "vision.", init_from), theirs.vision, vision, false);
+    tell_pictures(say, init_from, theirs.vision);
     read_language(init_from, theirs.language);
     check_image_token(say, init_from, config.tokenizer.path);
     say("projector.layers", theirs.projector_layers, init_from / "config.json");
   } else {
-    if (!of_vision.empty())
-      tell_vision(Teller(say, "vision.", of_vision), read_vision_folder(of_vision.string()), vision, true);
+    if (!of_vision.empty()) {
+      const VisionConfig theirs = read_vision_folder(of_vision.string());
+      tell_vision(Teller(say, "vision.", of_vision), theirs, vision, true);
+      tell_pictures(say, of_vision, theirs);
+    }
     if (!of_language.empty()) read_language(of_language, read_language_folder(of_language.string()));
     if (of_vision.empty() && of_language.empty()) return;
   }
+  for (const fs::path& folder : {init_from, of_vision, of_language})
+    if (!folder.empty()) hugging_face::check_weights(folder.string());
 
   // A picture, a question and an answer, where the defaults leave no room for them.
   const fs::path from = (!init_from.empty()   ? init_from

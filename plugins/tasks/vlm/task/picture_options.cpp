@@ -10,6 +10,7 @@ ResizeOptions resize_options(const VisionOptions& vision) {
   options.mode = vision.resize == "crop"     ? ResizeMode::kCrop
                  : vision.resize == "squash" ? ResizeMode::kSquash
                                              : ResizeMode::kPad;
+  options.filter = vision.resample == "bilinear" ? Filter::kBilinear : Filter::kBicubic;
   if (!vision.vision.is_clip()) options.mean = options.deviation = {0.5f, 0.5f, 0.5f};
   return options;
 }
@@ -36,7 +37,7 @@ json image_processor(const VisionOptions& vision) {
                  {"do_convert_rgb", true},
                  {"do_resize", true},
                  {"size", squashes ? square : json{{"shortest_edge", options.size}}},
-                 {"resample", 3},  // Pillow's bicubic
+                 {"resample", options.filter == Filter::kBilinear ? 2 : 3},  // Pillow's numbers
                  {"do_center_crop", !squashes},
                  {"crop_size", square},
                  {"do_rescale", true},

@@ -15,7 +15,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/base/utf8.hpp"
 #include "files/data_errors.hpp"
+#include "files/regular_file.hpp"
 #include "generation/generate.hpp"
 #include "hugging_face/weights.hpp"
 #include "plugins/tasks/vlm/data/shards.hpp"
@@ -75,7 +77,7 @@ void VlmTask::open_split(Split split, const fs::path& file, const fs::path& imag
                              .id = data.id_column,
                              .answer_required = split != Split::kTest,
                              .quotes = text_pairs::quotes_named(data.quotes)},
-                            hooks, part);
+                            hooks, part, images);
   // What training has said of its file is not said again.
   const bool is_known =
       split == Split::kTrain ? run().purpose != PL_PURPOSE_TRAIN : split == Split::kVal && part.held_out > 0;
@@ -102,9 +104,9 @@ void VlmTask::open_split(Split split, const fs::path& file, const fs::path& imag
 // One question in place of the test file.
 void VlmTask::open_question() {
   const AskOptions& ask = config().ask;
-  if (!ask.image.empty() && !fs::is_regular_file(ask.image))
-    config_error("ask.image",
-                 "there is no such file; a path is taken from the folder in which the program is started");
+  if (!ask.image.empty())
+    if (const std::string problem = files::path_problem(ask.image, "file"); !problem.empty())
+      config_error("ask.image", problem);
   if (ask.question.find(kImageMark) != std::string::npos)
     config_error("ask.question", ask.image.empty()
                                      ? "has <image>, and there is no picture: give task.ask.image"
@@ -135,11 +137,8 @@ void VlmTask::open_files() {
       const fs::path& file = file_of(data, split);
       if (file.empty() || (run().purpose == PL_PURPOSE_EXPORT && kept_tokenizer_)) continue;
       if (is_asked() && (split == Split::kTest || kept_tokenizer_)) continue;
-      if (!fs::exists(file)) {
-        if (!to_use)
-          config_error(
-              key_of(split),
-              "there is no such file; a path is taken from the folder in which the program is started");
+      if (const std::string problem = files::path_problem(file, "file"); !problem.empty()) {
+        if (!to_use) config_error(key_of(split), problem);
         context().warn(file.string(), " is not there: going on without it");
         continue;
       }
@@ -153,7 +152,8 @@ void VlmTask::open_files() {
     if (kept_tokenizer_) {
       tokenizer_ = kept_tokenizer_;
     } else if (const fs::path& path = config().tokenizer.path; !path.empty()) {
-      if (!fs::exists(path)) config_error("tokenizer.path", text::missing_tokenizer(path));
+      if (!files::path_problem(path, "").empty())
+        config_error("tokenizer.path", text::missing_tokenizer(path));
       tokenizer_ = text::load_tokenizer(path.string());
     } else {
       const ConversationStore& train = store(Split::kTrain);
@@ -251,7 +251,8 @@ void VlmTask::carry_files_of(const fs::path& folder, std::initializer_list<const
 void VlmTask::find_ends() { ends_ = hugging_face::end_tokens(tokenizer_->files(), own_tokens()); }
 
 hugging_face::OwnTokens VlmTask::own_tokens() const {
-  return {chat_->end_token(), [this](int64_t id) { return tokenizer_->is_special(id); }};
+  return {tokenizer_->bos().value_or(tokenizer_->eot()), chat_->end_token(),
+          [this](int64_t id) { return tokenizer_->is_special(id); }};
 }
 
 void VlmTask::check_tokens(const fs::path& folder, int64_t count) const {
@@ -260,9 +261,13 @@ void VlmTask::check_tokens(const fs::path& folder, int64_t count) const {
                  concat("must be given with weights of ", folder.string(),
                         ", which know no tokens of a tokenizer that is trained here: name the "
                         "folder's own"));
-  if (const std::string note = language::note_of_new_tokens(folder.string(), tokenizer_->vocab_size(), count);
+  if (const std::string note = language::note_of_vocabulary(folder.string(), tokenizer_->vocab_size(), count);
       !note.empty())
     context().info(note);
+  if (is_set("chat.template")) return;
+  if (const std::string note = ChatTemplate::note_of_folder(tokenizer_->files(), config().chat.style);
+      !note.empty())
+    context().warn(note);
 }
 
 // Kernels other than ours may round a picture's features in the last bit as its neighbours in the batch have
@@ -274,11 +279,11 @@ void VlmTask::open_features(Vlm& model) {
   const VisionConfig& v = options.vision;
   features_ = std::make_shared<FeatureCache>(FeatureCache::Options{
       .folder = std::string(view(run().cache_dir)),
-      .settings =
-          concat(v.kind, " ", v.image_size, " ", v.patch_size, " ", v.hidden_size, " ", v.num_hidden_layers,
-                 " ", v.num_attention_heads, " ", v.intermediate_size, " ", v.layer_norm_eps, " ",
-                 v.hidden_act, " ", options.resize, " ", config().data.background, " ", at::toString(compute),
-                 " ", device().is_cuda() ? "cuda" : transformer::kernels().name, " ", TORCH_VERSION),
+      .settings = concat(v.kind, " ", v.image_size, " ", v.patch_size, " ", v.hidden_size, " ",
+                         v.num_hidden_layers, " ", v.num_attention_heads, " ", v.intermediate_size, " ",
+                         v.layer_norm_eps, " ", v.hidden_act, " ", options.resize, " ", options.resample, " ",
+                         config().data.background, " ", at::toString(compute), " ",
+                         device().is_cuda() ? "cuda" : transformer::kernels().name, " ", TORCH_VERSION),
       .most_bytes = static_cast<uint64_t>(options.cache_bytes),
       .note = [context = context()](const std::string& line) { context.info(line); },
       .warn = [context = context()](const std::string& line) { context.warn(line); }});
@@ -420,8 +425,8 @@ std::vector<std::string> VlmTask::answers(const VlmTaskBatch& batch,
     std::vector<int64_t> tokens =
         chat_->prompt(conversation, question.index, wanted.max_tokens, picture >= 0);
     if (tokens.empty())
-      fail_with(PL_ERROR_CONFIG, "conversation ", conversation.id, ": question ", question.index + 1,
-                " does not fit beside an answer of ", wanted.max_tokens,
+      fail_with(PL_ERROR_CONFIG, "conversation ", printable(conversation.id, ""), ": question ",
+                question.index + 1, " does not fit beside an answer of ", wanted.max_tokens,
                 " tokens: raise task.chat.max_tokens (", config().chat.max_tokens, ") or shorten it");
     prompts.push_back({.id = batch.ids[question.sample], .tokens = std::move(tokens)});
     if (picture >= 0) pictures.push_back(picture);

@@ -1,0 +1,138 @@
+#include "plugins/tasks/vlm/task/image_processor.hpp"
+
+#include <cmath>
+
+#include <nlohmann/json.hpp>
+
+#include "hugging_face/config_fields.hpp"
+
+namespace pipeline::vlm {
+namespace {
+
+namespace fs = std::filesystem;
+using hugging_face::ConfigFile;
+using nlohmann::json;
+
+struct Processor {};  // without members: what has a value is read by code
+
+// Of the three image processors, in transformers 5 and before, and of CLIP's older form.
+const hugging_face::Fields<Processor>& processor_fields() {
+  using namespace hugging_face;
+  static const Fields<Processor> kFields{
+      {"image_processor_type", kReadElsewhere},
+      {"feature_extractor_type", kReadElsewhere},
+      {"size", kReadElsewhere},
+      {"crop_size", kReadElsewhere},
+      {"do_center_crop", kReadElsewhere},
+      {"do_pad", kReadElsewhere},
+      {"resample", kReadElsewhere},
+      {"rescale_factor", kReadElsewhere},
+      {"image_mean", kReadElsewhere},
+      {"image_std", kReadElsewhere},
+      {"do_resize", only({true})},
+      {"do_rescale", only({true})},
+      {"do_normalize", only({true})},
+      {"do_convert_rgb", kWithoutEffect},  // pictures are in any case
+      {"default_to_square", kWithoutEffect},
+      // what a call takes and gives back
+      {"processor_class", kWithoutEffect},
+      {"data_format", kWithoutEffect},
+      {"input_data_format", kWithoutEffect},
+      {"return_tensors", kWithoutEffect},
+      {"device", kWithoutEffect},
+      {"disable_grouping", kWithoutEffect},
+  };
+  return kFields;
+}
+
+std::optional<ConfigFile> find_processor(const fs::path& folder, fs::path& file) {
+  constexpr const char* kNested = "image_processor";
+  std::error_code ignored;
+  if (file = folder / "processor_config.json"; fs::exists(file, ignored))
+    if (const ConfigFile whole(file.string()); whole.find(kNested) != nullptr) return whole.part(kNested);
+  file = folder / "preprocessor_config.json";
+  return fs::exists(file, ignored) ? std::optional(ConfigFile(file.string())) : std::nullopt;
+}
+
+// "Siglip" of SiglipImageProcessorFast; `usual` where no class is named.
+std::string class_of(const ConfigFile& file, const std::string& usual) {
+  for (const char* key : {"image_processor_type", "feature_extractor_type"}) {
+    std::string name;
+    file.read(key, name);
+    if (name.empty()) continue;
+    for (const char* known : {"CLIP", "Siglip", "Llava"})
+      for (const char* rest :
+           {"ImageProcessor", "ImageProcessorFast", "ImageProcessorPil", "FeatureExtractor"})
+        if (name == std::string(known) + rest) return known;
+    file.fail(key, "must be CLIPImageProcessor, SiglipImageProcessor or LlavaImageProcessor");
+  }
+  return usual;
+}
+
+bool is_near(const json& value, double expected) {
+  return value.is_number() && std::abs(value.get<double>() - expected) <= 1e-6 * std::abs(expected);
+}
+
+// What is wrong with a field, which may be absent.
+[[noreturn]] void refuse(const ConfigFile& file, const char* key, const std::string& problem) {
+  if (file.find(key) == nullptr) file.fail_missing(key, problem);
+  file.fail(key, problem);
+}
+
+// `is_default`: without the field they are what is expected.
+void check_channels(const ConfigFile& file, const char* key, const std::array<double, 3>& expected,
+                    bool is_default) {
+  const json* const found = file.find(key);
+  bool is_same = found == nullptr ? is_default : found->is_array() && found->size() == expected.size();
+  for (size_t i = 0; found != nullptr && is_same && i < expected.size(); ++i)
+    is_same = is_near((*found)[i], expected[i]);
+  if (!is_same)
+    refuse(file, key, concat("only ", json(expected).dump(), " is supported for this kind of encoder"));
+}
+
+// Whether it says the shortest edge, not both of a square: as one number or absent it is the `usual` one.
+bool is_edge(const ConfigFile& file, const char* key, int64_t expected, bool usual) {
+  const json* const found = file.find(key);
+  if (found == nullptr ? expected == 224 : *found == expected) return usual;
+  if (found != nullptr && *found == json{{"shortest_edge", expected}}) return true;
+  if (found != nullptr && *found == json{{"height", expected}, {"width", expected}}) return false;
+  refuse(file, key, concat("must be the ", expected, " pixels of image_size in config.json"));
+}
+
+}  // namespace
+
+std::optional<ImageProcessor> read_image_processor(const fs::path& folder, const ResizeOptions& ours,
+                                                   bool is_clip) {
+  ImageProcessor result;
+  const std::optional<ConfigFile> opened = find_processor(folder, result.file);
+  if (!opened) return std::nullopt;
+  const ConfigFile& file = *opened;
+  const std::string kind = class_of(file, is_clip ? "CLIP" : "Siglip");
+  hugging_face::read_fields(file, processor_fields(), kind + "ImageProcessor", Processor());
+  const bool is_own_class = is_clip == (kind != "Siglip");
+  check_channels(file, "image_mean", ours.mean, is_own_class);
+  check_channels(file, "image_std", ours.deviation, is_own_class);
+  if (const json* factor = file.find("rescale_factor"); factor != nullptr && !is_near(*factor, 1.0 / 255))
+    file.fail("rescale_factor", "only 1/255 is supported");
+
+  bool crops = kind != "Siglip", pads = false;
+  file.read("do_center_crop", crops);
+  file.read("do_pad", pads);
+  if (pads && kind != "Llava") file.fail("do_pad", "only false is supported");
+  const bool by_edge = is_edge(file, "size", ours.size, kind != "Siglip");
+  if (crops && is_edge(file, "crop_size", ours.size, false)) refuse(file, "crop_size", "must be a square");
+  if (by_edge && !crops)
+    refuse(file, "do_center_crop", "must be true where size is that of the shortest edge alone");
+  if (pads && !by_edge) refuse(file, "size", "must be a shortest_edge where do_pad is true");
+  result.resize = pads ? "pad" : by_edge ? "crop" : "squash";
+
+  constexpr int64_t kBilinear = 2, kBicubic = 3;  // Pillow's numbers
+  int64_t resample = kBicubic;
+  file.read("resample", resample);
+  if (resample != kBilinear && resample != kBicubic)
+    file.fail("resample", "only 2 (bilinear) and 3 (bicubic) are supported");
+  result.resample = resample == kBilinear ? "bilinear" : "bicubic";
+  return result;
+}
+
+}  // namespace pipeline::vlm

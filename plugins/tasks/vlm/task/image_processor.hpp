@@ -1,0 +1,24 @@
+// How a model's folder says that its pictures are prepared.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "plugins/tasks/vlm/images/resize.hpp"
+
+namespace pipeline::vlm {
+
+struct ImageProcessor {
+  std::filesystem::path file;
+  std::string resize, resample;  // as in task.vision
+};
+
+// What preprocessor_config.json says, or the part of processor_config.json where transformers 5 writes it and
+// reads it first. Nothing where neither is there. Throws an Error (PL_ERROR_CONFIG) that names the first
+// field by which the model would see other numbers than `ours`. `is_clip`: whose defaults count where no
+// class is named.
+std::optional<ImageProcessor> read_image_processor(const std::filesystem::path& folder,
+                                                   const ResizeOptions& ours, bool is_clip);
+
+}  // namespace pipeline::vlm

@@ -1,0 +1,110 @@
+// What transformers writes of how pictures are prepared, as it writes it.
+#include "plugins/tasks/vlm/task/image_processor.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <pipeline/error.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/support/test_files.hpp"
+
+namespace pipeline::vlm {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+const json kClip =
+    json::parse(R"({"do_convert_rgb": true, "do_resize": true, "resample": 3, "do_rescale": true,
+  "rescale_factor": 0.00392156862745098, "do_normalize": true, "do_center_crop": true,
+  "size": {"shortest_edge": 224}, "crop_size": {"height": 224, "width": 224},
+  "image_mean": [0.48145466, 0.4578275, 0.40821073], "image_std": [0.26862954, 0.26130258, 0.27577711],
+  "image_processor_type": "CLIPImageProcessor"})");
+const json kSiglip2 = json::parse(R"({"do_convert_rgb": null, "do_normalize": true, "do_rescale": true,
+  "do_resize": true, "image_mean": [0.5, 0.5, 0.5], "image_processor_type": "SiglipImageProcessor",
+  "image_std": [0.5, 0.5, 0.5], "processor_class": "SiglipProcessor", "resample": 2,
+  "rescale_factor": 0.00392156862745098, "size": {"height": 224, "width": 224}})");
+// Of openai/clip-vit-base-patch32, of 2021.
+const json kOldClip = json::parse(R"({"crop_size": 224, "do_center_crop": true, "do_normalize": true,
+  "do_resize": true, "feature_extractor_type": "CLIPFeatureExtractor",
+  "image_mean": [0.48145466, 0.4578275, 0.40821073], "image_std": [0.26862954, 0.26130258, 0.27577711],
+  "resample": 3, "size": 224})");
+
+json with(json processor, const char* key, json value) {
+  processor[key] = std::move(value);
+  return processor;
+}
+
+ResizeOptions options_of(bool is_clip, int64_t size = 224) {
+  ResizeOptions options{.size = size};
+  if (!is_clip) options.mean = options.deviation = {0.5, 0.5, 0.5};
+  return options;
+}
+
+std::string read(const json& processor, bool is_clip = true, int64_t size = 224) {
+  const tests::FilesFolder folder;
+  folder.write("preprocessor_config.json", processor.dump());
+  const auto found = read_image_processor(folder.path(), options_of(is_clip, size), is_clip);
+  return found->resize + " " + found->resample;
+}
+
+TEST(ImageProcessor, WhatTransformersWritesIsFollowed) {
+  EXPECT_EQ(read(kClip), "crop bicubic");
+  EXPECT_EQ(read(kOldClip), "crop bicubic");
+  EXPECT_EQ(read(kSiglip2, false), "squash bilinear");
+  EXPECT_EQ(read(with(kSiglip2, "resample", 3), false), "squash bicubic");
+  json llava = with(kClip, "image_processor_type", "LlavaImageProcessorFast");
+  EXPECT_EQ(read(with(llava, "do_pad", false)), "crop bicubic");
+  EXPECT_EQ(read(with(llava, "do_pad", true)), "pad bicubic");
+  EXPECT_EQ(read(with(kClip, "size", {{"height", 224}, {"width", 224}})), "squash bicubic");
+  EXPECT_EQ(read(json::object()), "crop bicubic") << "the defaults of the class";
+  EXPECT_EQ(read(json::object(), false), "squash bicubic");
+}
+
+TEST(ImageProcessor, TheNewerFormIsReadFirst) {
+  const tests::FilesFolder folder;
+  EXPECT_FALSE(read_image_processor(folder.path(), options_of(true), true));
+  folder.write("preprocessor_config.json", kClip.dump());
+  folder.write("processor_config.json", R"({"patch_size": 14})");
+  EXPECT_EQ(read_image_processor(folder.path(), options_of(true), true)->file.filename(),
+            "preprocessor_config.json");
+  folder.write("processor_config.json", json{{"image_processor", with(kClip, "do_normalize", false)}}.dump());
+  EXPECT_EQ(tests::message_of<Error>([&] { read_image_processor(folder.path(), options_of(true), true); }),
+            folder / "processor_config.json: image_processor: do_normalize = false: only true is supported");
+}
+
+TEST(ImageProcessor, WhatWouldBeOtherNumbersIsRefusedByName) {
+  const auto problem = [](const json& processor, bool is_clip = true, int64_t size = 224) {
+    const std::string text = tests::message_of<Error>([&] { read(processor, is_clip, size); });
+    return text.substr(std::min(text.find("preprocessor_config.json"), text.size()));
+  };
+  EXPECT_EQ(problem(with(kClip, "image_mean", {0.5, 0.5, 0.5})),
+            "preprocessor_config.json: image_mean = [0.5,0.5,0.5]: only [0.48145466,0.4578275,0.40821073] is "
+            "supported for this kind of encoder");
+  EXPECT_THAT(problem(kClip, false),
+              HasSubstr("image_mean = [0.48145466,0.4578275,0.40821073]: only [0.5,0.5,0.5]"));
+  EXPECT_THAT(problem({{"image_processor_type", "SiglipImageProcessor"}}),
+              HasSubstr("image_mean is missing: only [0.48145466,0.4578275,0.40821073]"));
+  EXPECT_THAT(problem(with(kClip, "image_std", 1)), HasSubstr("image_std = 1: only [0.26862954"));
+  EXPECT_THAT(problem(kClip, true, 336), HasSubstr("size = {\"shortest_edge\":224}: must be the 336 pixels"));
+  EXPECT_THAT(problem(json::object(), true, 336), HasSubstr("size is missing: must be the 336 pixels"));
+  EXPECT_THAT(problem(with(kClip, "size", {{"shortest_edge", 256}})),
+              HasSubstr("size = {\"shortest_edge\":256}: must be the 224"));
+  EXPECT_THAT(problem(with(kClip, "crop_size", 192)), HasSubstr("crop_size = 192: must be the 224 pixels"));
+  EXPECT_THAT(problem(with(kClip, "do_center_crop", false)),
+              HasSubstr("do_center_crop = false: must be true"));
+  EXPECT_THAT(problem(with(kClip, "do_pad", true)), HasSubstr("do_pad = true: only false"));
+  EXPECT_THAT(problem(with(kClip, "resample", 0)),
+              HasSubstr("resample = 0: only 2 (bilinear) and 3 (bicubic)"));
+  EXPECT_THAT(problem(with(kClip, "rescale_factor", 1)), HasSubstr("rescale_factor = 1: only 1/255"));
+  for (const char* key : {"do_resize", "do_rescale", "do_normalize"})
+    EXPECT_THAT(problem(with(kClip, key, false)), HasSubstr(key + std::string(" = false: only true")));
+  EXPECT_THAT(problem(with(kClip, "crop_pct", 0.9)),
+              HasSubstr("crop_pct = 0.9: is no field of a CLIPImageProcessor"));
+  EXPECT_THAT(problem(with(kClip, "image_processor_type", "Siglip2ImageProcessor")),
+              HasSubstr("image_processor_type = \"Siglip2ImageProcessor\": must be CLIPImageProcessor"));
+}
+
+}  // namespace
+}  // namespace pipeline::vlm
