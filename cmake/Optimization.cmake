@@ -1,7 +1,6 @@
 # How far a target is optimized. Most of the product's code runs a few times a step: optimized less, it compiles in two thirds of the time.
-# What is not said here is compiled with -O1 in a Release build and not optimized at all under the sanitizers. What uses LibTorch is hot, all
-# of it: GCC 12 crashes where a precompiled header and the file that uses it differ in their optimization.
-add_compile_options($<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
+# What is not said here is compiled with -Og in a Release build and not optimized at all under the sanitizers.
+add_compile_options($<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-Og>)
 # A file takes some 500 MB anyway: collecting garbage below that costs GCC a twelfth of its time.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options("SHELL:$<$<COMPILE_LANGUAGE:CXX>:--param ggc-min-heapsize=600000>")
@@ -21,4 +20,10 @@ function(pipeline_hot_in_tests)
       target_compile_options(${target} PRIVATE -O1)
     endforeach()
   endif()
+endfunction()
+
+# pipeline_warm(TARGET): uses LibTorch, which does most of the work, beside a few loops over floats that are worth vectors. All such
+# targets are the same: GCC 12 crashes where a precompiled header and the file that uses it differ in their optimization.
+function(pipeline_warm target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1$<SEMICOLON>-ftree-vectorize>)
 endfunction()

@@ -4,8 +4,6 @@
 function(pipeline_precompile name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "LIBS;OPTIONS;HEADERS")
   add_library(${name} OBJECT EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/cmake/pch.cpp)
-  set_source_files_properties(${PROJECT_SOURCE_DIR}/cmake/pch.cpp TARGET_DIRECTORY ${name} PROPERTIES
-    SKIP_PRECOMPILE_HEADERS ON SKIP_UNITY_BUILD_INCLUSION ON)
   target_compile_options(${name} PRIVATE ${arg_OPTIONS})
   target_link_libraries(${name} PRIVATE ${arg_LIBS})
   target_precompile_headers(${name} PRIVATE ${arg_HEADERS})
@@ -33,7 +31,7 @@ set(torch_headers <algorithm> <atomic> <cmath> <cstdint> <functional> <map> <mem
 if(TARGET torch::cpu)
   pipeline_precompile(torch_pch LIBS torch::cpu HEADERS ${torch_headers})
   target_compile_definitions(torch_pch PRIVATE AT_PER_OPERATOR_HEADERS)
-  pipeline_hot(torch_pch)
+  pipeline_warm(torch_pch)
 endif()
 
 # pipeline_use_torch(TARGET): links LibTorch and reuses its precompiled headers. A target that needs no LibTorch never sees it.
@@ -41,5 +39,5 @@ function(pipeline_use_torch target)
   target_link_libraries(${target} PRIVATE torch::cpu)
   target_compile_definitions(${target} PRIVATE AT_PER_OPERATOR_HEADERS) # ATen's own headers include few operators, too
   pipeline_reuse(${target} torch_pch)
-  pipeline_hot(${target})
+  pipeline_warm(${target})
 endfunction()

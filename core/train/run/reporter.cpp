@@ -20,7 +20,7 @@ struct Rates {
   std::optional<double> flops = 0;  // nullopt: not known of all of them
 };
 
-Rates sum(const std::deque<StepRecord>& records) {
+Rates rates_of(const std::deque<StepRecord>& records) {
   Rates total;
   for (const StepRecord& r : records) {
     total.seconds += r.seconds;
@@ -99,7 +99,7 @@ void Reporter::write(const StepRecord& record, MemoryUse memory) {
 }
 
 std::string Reporter::line(const StepRecord& record, double elapsed_seconds, MemoryUse memory) const {
-  const Rates rates = sum(recent_);
+  const Rates rates = rates_of(recent_);
   const double seconds = std::max(rates.seconds, 1e-9);
   std::string text = options_.total_steps > 0 ? fmt::format("step {}/{}", record.step, options_.total_steps)
                                               : fmt::format("step {}", record.step);
