@@ -68,15 +68,26 @@ std::string missing_tokenizer(const fs::path& path) {
   return files::path_problem(path, "file or folder") + (remedy.empty() ? "" : "; " + remedy);
 }
 
-std::string tokenizer_problem(const fs::path& path) {
+void check_tokenizer(const ModelOptions& say, const fs::path& path) {
   std::error_code ignored;
-  if (path.empty() || !fs::exists(path, ignored)) return "";
+  if (path.empty() || !fs::exists(path, ignored)) return;
   try {
-    return load_tokenizer(path.string())->has_eot()
-               ? ""
-               : "the tokenizer names no token that ends a text (eos_token), which each text here ends with";
+    if (!load_tokenizer(path.string())->has_eot())
+      say.problem(
+          "tokenizer.path",
+          "the tokenizer names no token that ends a text (eos_token), which each text here ends with");
   } catch (const files::DataError& error) {
-    return error.what();
+    say.problem("tokenizer.path", error.what());
+  }
+}
+
+void follow_tokenizer(const ModelOptions& say, const fs::path& folder, bool is_set) {
+  if (has_tokenizer(folder)) {
+    say("tokenizer.path", folder, folder / "config.json");
+    if (!is_set) check_tokenizer(say, folder);
+  } else if (!is_set) {
+    say.problem("tokenizer.path",
+                concat("there is no tokenizer in ", folder.string(), ": name the one of these weights"));
   }
 }
 

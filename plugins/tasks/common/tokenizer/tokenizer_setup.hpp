@@ -2,6 +2,7 @@
 #pragma once
 
 #include <pipeline/context.hpp>
+#include <pipeline/model_options.hpp>
 
 #include <cstdint>
 #include <filesystem>
@@ -32,9 +33,11 @@ TokenizerPtr trained_tokenizer(const TrainingTexts& texts, int64_t size, const C
 // What is wrong with a configuration's path that is not there.
 std::string missing_tokenizer(const std::filesystem::path& path);
 
-// Why what is there cannot be a task's tokenizer, so that `check` says it as the run would. Empty: it can, or
-// nothing is there.
-std::string tokenizer_problem(const std::filesystem::path& path);
+// For read_model(), so that `check` says of the option tokenizer.path what the run would.
+// What is there and cannot be a task's tokenizer is a problem of the option.
+void check_tokenizer(const ModelOptions& say, const std::filesystem::path& path);
+// The option follows a model's folder. Where it is not set, the folder must have a tokenizer that can be one.
+void follow_tokenizer(const ModelOptions& say, const std::filesystem::path& folder, bool is_set);
 
 // The tokenizer that a checkpoint carries as `state` (see Task::extra_state). `path`: what the configuration
 // says, or empty; another tokenizer there is a problem, which refuse() is told, since the weights would read

@@ -1,18 +1,13 @@
 // What options follow from the folder of a GPT-2.
 #include "hugging_face/weights.hpp"
 #include "plugins/tasks/summarization/task/config.hpp"
-#include "tokenizer/tokenizer.hpp"
 #include "tokenizer/tokenizer_setup.hpp"
 
 namespace pipeline::summarization {
 
 void SummarizationConfig::read_model(const SummarizationConfig& config,
                                      const std::filesystem::path& init_from, const ModelOptions& say) {
-  const auto check_tokenizer = [&](const std::filesystem::path& path) {
-    if (const std::string problem = text::tokenizer_problem(path); !problem.empty())
-      say.problem("tokenizer.path", problem);
-  };
-  check_tokenizer(config.tokenizer.path);
+  text::check_tokenizer(say, config.tokenizer.path);
   if (init_from.empty()) return;
   const std::filesystem::path file = init_from / "config.json";
   const language::Gpt2Config theirs = language::read_gpt2_config(file.string());
@@ -31,13 +26,7 @@ void SummarizationConfig::read_model(const SummarizationConfig& config,
   tell("model.embd_pdrop", theirs.embd_pdrop);
   tell("model.attn_pdrop", theirs.attn_pdrop);
   tell("model.resid_pdrop", theirs.resid_pdrop);
-  if (text::has_tokenizer(init_from)) {
-    say("tokenizer.path", init_from, file);
-    if (!say.is_set("tokenizer.path")) check_tokenizer(init_from);
-  } else if (!say.is_set("tokenizer.path")) {
-    say.problem("tokenizer.path",
-                concat("there is no tokenizer in ", init_from.string(), ": name the one of these weights"));
-  }
+  text::follow_tokenizer(say, init_from, say.is_set("tokenizer.path"));
 
   SummarizationConfig run = config;
   if (!say.is_set("sequence.max_tokens") && run.sequence.max_tokens > theirs.n_positions)

@@ -126,21 +126,6 @@ int64_t positions_of(const LanguageConfig& config) {
                           : std::get<language::Gpt2Config>(config).n_positions;
 }
 
-void check_tokenizer(const ModelOptions& say, const fs::path& path) {
-  if (const std::string problem = text::tokenizer_problem(path); !problem.empty())
-    say.problem("tokenizer.path", problem);
-}
-
-void tell_tokenizer(const ModelOptions& say, const fs::path& folder, const fs::path& set) {
-  if (text::has_tokenizer(folder)) {
-    say("tokenizer.path", folder, folder / "config.json");
-    if (set.empty()) check_tokenizer(say, folder);
-  } else if (set.empty()) {
-    say.problem("tokenizer.path",
-                concat("there is no tokenizer in ", folder.string(), ": name the one of these weights"));
-  }
-}
-
 // Where text has the token that stands for a picture in `folder`, the text would mean something else there.
 void check_image_token(const ModelOptions& say, const fs::path& folder, const fs::path& tokenizer) {
   const int64_t token = read_image_token(folder.string());
@@ -160,7 +145,7 @@ void check_image_token(const ModelOptions& say, const fs::path& folder, const fs
 
 void VlmTaskConfig::read_model(const VlmTaskConfig& config, const fs::path& init_from,
                                const ModelOptions& say) {
-  check_tokenizer(say, config.tokenizer.path);
+  text::check_tokenizer(say, config.tokenizer.path);
   VisionConfig vision = config.vision.vision;
   int64_t positions = config.language.max_position_embeddings;
   const auto read_language = [&](const fs::path& folder, const LanguageConfig& theirs) {
@@ -168,7 +153,7 @@ void VlmTaskConfig::read_model(const VlmTaskConfig& config, const fs::path& init
     std::visit([&](const auto& of) { tell_language(tell, of, config.language); }, theirs);
     positions = say.is_set("language.max_position_embeddings") ? std::min(positions, positions_of(theirs))
                                                                : positions_of(theirs);
-    tell_tokenizer(say, folder, config.tokenizer.path);
+    text::follow_tokenizer(say, folder, !config.tokenizer.path.empty());
   };
   const fs::path &of_vision = config.vision.init_from, &of_language = config.language.init_from;
   if (!init_from.empty()) {
