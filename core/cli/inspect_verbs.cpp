@@ -31,7 +31,7 @@ void add_check(CLI::App& app, Action& action) {
   verb->add_flag("-v,--verbose", *verbose, "print every value in force and where it was set");
   verb->footer("Example:\n  pipeline check configs/summarization.toml -v");
   when_chosen(*verb, action, [=] {
-    const config::Config config = args->load();
+    const config::Config config = args->load_for_task();
     train::run_dir(config);
     train::check_stages(config);
     const World world = planned_world(*args, config);
@@ -65,7 +65,7 @@ void add_check_plugin(CLI::App& app, Action& action) {
   auto seconds = std::make_shared<int>(static_cast<int>(args->limit.count()));
   CLI::App* verb = app.add_subcommand(
       "check-plugin", "Checks that a plugin follows the ABI; each check runs in its own process");
-  verb->add_option("PLUGIN", *file, "the library, NAME.so")->required();
+  verb->add_option("PLUGIN", *file, "the library, NAME.so, or a Python file with a task")->required();
   verb->add_option("--config", args->config,
                    "a configuration with options for this plugin; needed if an option is required")
       ->type_name("FILE");
@@ -77,6 +77,7 @@ void add_check_plugin(CLI::App& app, Action& action) {
       ->check(at_least(1));
   verb->footer("Example:\n  pipeline check-plugin my-plugins/tasks/my_task.so --config my_task.toml");
   when_chosen(*verb, action, [=]() -> int {
+    go_on_as_python(*file);
     args->plugin = *file;
     args->limit = std::chrono::seconds(*seconds);
     // At once, also into a pipe: a check may take minutes, and one that hangs should not be guessed.
@@ -116,18 +117,21 @@ int explain(plugins::Registry& registry, const std::string& name) {
                        [&](const pl_option& option) { return view(option.key).starts_with(name + '.'); });
   if (!of_table.empty()) std::fputs(config::explain(of_table).c_str(), stdout);
   bool found = !of_table.empty();
-  for (const plugins::Kind kind : plugins::kKinds) {
-    const auto names = registry.names(kind);
-    if (std::find(names.begin(), names.end(), name) == names.end()) continue;
-    const plugins::Plugin& plugin = registry.find(kind, name);
+  const auto describe = [&](const plugins::Plugin& plugin) {
     fmt::print("{}{} {}: {}\n\n", found ? "\n" : "", plugin.label(), plugin.version(), plugin.summary());
     if (plugin.options().empty())
       fmt::print("It has no options of its own.\n");
     else
-      std::fputs(config::explain(plugin.options(), std::string(plugins::kind_name(kind)) + ".").c_str(),
-                 stdout);
+      std::fputs(
+          config::explain(plugin.options(), std::string(plugins::kind_name(plugin.kind())) + ".").c_str(),
+          stdout);
     found = true;
+  };
+  for (const plugins::Kind kind : plugins::kKinds) {
+    const auto names = registry.names(kind);
+    if (std::find(names.begin(), names.end(), name) != names.end()) describe(registry.find(kind, name));
   }
+  if (const plugins::Plugin* own = plugins::Plugin::in_process(name)) describe(*own);
   if (!found) refuse(registry, name);
   return kDone;
 }
@@ -152,7 +156,7 @@ void add_explain(CLI::App& app, Action& action) {
   auto readme = std::make_shared<std::string>();
   CLI::App* verb =
       app.add_subcommand("explain", "Lists the options of a plugin, of the core, or of one table");
-  verb->add_option("NAME", *name, "a plugin, core (default), or a core table");
+  verb->add_option("NAME", *name, "a plugin, a Python file with a task, core (default), or a core table");
   verb->add_option("--plugin-path", *paths, "one more folder to look for plugins in")
       ->type_name("FOLDER")
       ->allow_extra_args(false);
@@ -165,7 +169,10 @@ void add_explain(CLI::App& app, Action& action) {
       "pipeline explain --schema > pipeline.schema.json");
   when_chosen(*verb, action, [=]() -> int {
     plugins::Registry registry = make_registry(*paths, {});
-    if (!*schema && readme->empty()) return explain(registry, *name);
+    if (!*schema && readme->empty()) {
+      go_on_as_python(*name);
+      return explain(registry, *name);
+    }
     const auto core = config::core_options();
     std::fputs((*schema ? config::json_schema(core, all_schemas(registry))
                         : config::configs_readme(config::list_configs(*readme), core, all_schemas(registry)))

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.hpp"
+#include "core/base/program.hpp"
 #include "core/cli/verb.hpp"
 #include "core/config/suggest.hpp"
 #include "core/templates/project.hpp"
@@ -48,7 +49,7 @@ void require_free_name(const std::string& name) {
 // What has to come first where CMake would not find this program's package: it looks beside the folders of
 // PATH.
 std::string install_hint() {
-  const fs::path prefix = fs::read_symlink("/proc/self/exe").parent_path().parent_path();
+  const fs::path& prefix = program().prefix;
   std::error_code failure;
   if (!fs::exists(prefix / "lib/cmake/pipeline/pipelineConfig.cmake", failure))
     return fmt::format("  cmake --install {} --prefix ~/pipeline\n  export PATH=~/pipeline/bin:$PATH\n",

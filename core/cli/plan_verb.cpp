@@ -127,7 +127,7 @@ void add_plan(CLI::App& app, Action& action) {
     ConfigArgs of_run = *args;
     if (*processes > 0) of_run.sets.push_back(fmt::format("launch.processes={}", *processes));
     if (*json) of_run.sets.emplace_back("observe.console=\"off\"");
-    plan_args.world = planned_world(of_run, of_run.load());
+    plan_args.world = planned_world(of_run, of_run.load_for_task());
     return with_workspace(of_run, true, [&](const train::Workspace& workspace) {
       train::Plan plan;
       const train::Outcome outcome = train::make_plan(workspace, plan_args, plan);

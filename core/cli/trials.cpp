@@ -12,6 +12,7 @@
 
 #include "core/base/descriptor.hpp"
 #include "core/base/files.hpp"
+#include "core/base/program.hpp"
 #include "core/launch/process.hpp"
 #include "core/launch/rank_env.hpp"
 #include "core/report/run_state.hpp"
@@ -56,7 +57,8 @@ bool run_part(Trial& trial, uint64_t until, launch::SignalPipe& signals, observe
   const std::string log = trial.folder.string() + ".log";
   const Descriptor output(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   if (!output) throw write_error(log, errno, "choose another --dir");
-  std::vector<std::string> command{launch::own_command().front(), "run"};
+  std::vector<std::string> command = program().command;
+  command.emplace_back("run");
   command.insert(command.end(), trial.arguments.begin(), trial.arguments.end());
   const launch::Variables environment = launch::own_variables();
   const pid_t child = launch::start_process(

@@ -63,6 +63,12 @@ config::Config ConfigArgs::load() const {
       {.file = file, .sets = sets, .changes = changes, .stage = stage, .find_plugins = find_plugins});
 }
 
+config::Config ConfigArgs::load_for_task() const {
+  config::Config config = load();
+  go_on_as_python(config);
+  return config;
+}
+
 plugins::Registry make_registry(const std::vector<std::string>& command_line,
                                 const std::vector<std::string>& config_paths) {
   std::vector<plugins::SearchFolder> given;
@@ -155,7 +161,7 @@ World planned_world(const ConfigArgs& args, const config::Config& config) {
 
 int with_workspace(const ConfigArgs& args, bool one_process,
                    const std::function<train::Outcome(const train::Workspace&)>& work) {
-  const config::Config config = args.load();
+  const config::Config config = args.load_for_task();
   check_whole(config);
   const auto place = launch::find_place(launch_request(args, config, one_process));
   if (const auto* plan = std::get_if<launch::HostPlan>(&place)) return launch::supervise(*plan);

@@ -49,7 +49,15 @@ struct ConfigArgs {
   // Adds --nodes, --node-rank, --master-address and --master-port.
   void add_launch_to(CLI::App& verb);
   config::Config load() const;
+  // The same for a verb that needs the task: where that is Python's, this process goes on as Python.
+  config::Config load_for_task() const;
 };
+
+// Where the task of a stage is a class in a Python file, starts Python in place of this process, with the same
+// command line: it loads this program as a library. Returns if no task is, or if this process is Python already.
+void go_on_as_python(const config::Config& config);
+// The same for a verb that is given that file. Returns if the file is none of Python's.
+void go_on_as_python(const std::string& file);
 
 // A verb's registry: folders from the command line, the configuration, the environment and beside the
 // program.

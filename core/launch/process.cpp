@@ -16,22 +16,13 @@
 #include <unistd.h>
 
 #include "core/base/error.hpp"
+#include "core/base/program.hpp"
 #include "core/launch/launch.hpp"
 
 namespace pipeline::launch {
 namespace {
 
 constexpr int kCannotStart = 127;  // as shells have it
-
-// This very program, even if its file has been replaced meanwhile; by its path where that will do, because ps
-// and the kernel's log show the last part of it.
-std::string own_program() {
-  namespace fs = std::filesystem;
-  constexpr const char* kSelf = "/proc/self/exe";
-  std::error_code error;
-  const fs::path path = fs::read_symlink(kSelf, error);
-  return !error && fs::equivalent(path, kSelf, error) && !error ? path.string() : kSelf;
-}
 
 std::vector<char*> pointers(std::vector<std::string>& strings) {
   std::vector<char*> all;
@@ -91,11 +82,8 @@ void raise_file_limit() {
 }
 
 std::vector<std::string> own_command() {
-  std::ifstream in("/proc/self/cmdline", std::ios::binary);
-  std::vector<std::string> command;
-  for (std::string argument; std::getline(in, argument, '\0');) command.push_back(argument);
-  if (command.empty()) throw Error("cannot read /proc/self/cmdline, so no processes can be started");
-  command.front() = own_program();
+  std::vector<std::string> command = program().command;
+  command.insert(command.end(), program().arguments.begin(), program().arguments.end());
   return command;
 }
 

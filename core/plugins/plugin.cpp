@@ -9,6 +9,7 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <ranges>
 #include <utility>
 
 #include "core/base/abi_values.hpp"
@@ -28,6 +29,7 @@ struct Loaded {
   using File = std::pair<dev_t, ino_t>;
   std::map<File, std::unique_ptr<const Plugin>> plugins;
   std::map<File, Error> failures;  // pl_plugin_entry is called once, so its failure is remembered
+  std::vector<std::unique_ptr<const Plugin>> of_process;  // the newest last
   std::vector<const Plugin*> order;
   std::list<boost::dll::shared_library> libraries;  // never closed
 };
@@ -174,6 +176,7 @@ std::string trust_problem(const struct stat& file, uid_t user) {
 }
 
 const Plugin& Plugin::load(const fs::path& file) {
+  if (const Plugin* own = in_process(file)) return *own;
   try {
     const Plugin& plugin = load_once(file);
     check_file_name(file, plugin.name());
@@ -202,6 +205,29 @@ const Plugin& Plugin::load_once(const fs::path& file) {
     if (opened) loaded().failures.emplace(key, e);
     throw;
   }
+}
+
+const Plugin& Plugin::add(pl_plugin_entry_fn entry, const fs::path& file) {
+  try {
+    std::unique_ptr<const Plugin> plugin(new Plugin(file, *call_entry(entry)));
+    loaded().order.push_back(plugin.get());
+    return *loaded().of_process.emplace_back(std::move(plugin));
+  } catch (const Error& e) {
+    throw Error(e.code(), file.string() + ": " + e.what());
+  }
+}
+
+const Plugin* Plugin::in_process(Kind kind, std::string_view name) {
+  for (const auto& plugin : loaded().of_process | std::views::reverse)
+    if (plugin->kind() == kind && plugin->name() == name) return plugin.get();
+  return nullptr;
+}
+
+const Plugin* Plugin::in_process(const fs::path& file) {
+  std::error_code failure;
+  for (const auto& plugin : loaded().of_process | std::views::reverse)
+    if (fs::equivalent(plugin->path(), file, failure)) return plugin.get();
+  return nullptr;
 }
 
 Plugin::Plugin(fs::path path, const pl_plugin& raw)

@@ -49,6 +49,14 @@ class Plugin {
   // to any file. [main]
   static const Plugin& load(const std::filesystem::path& file);
 
+  // Adds a plugin that is code of this process itself, not a library: a task in Python. It takes the place of
+  // an earlier one of its kind and name. `file`: where that code is, for messages. Throws as load() does.
+  // [main]
+  static const Plugin& add(pl_plugin_entry_fn entry, const std::filesystem::path& file);
+  // Returns what add() added last of this kind and name, or with the code of this file; nullptr: nothing.
+  static const Plugin* in_process(Kind kind, std::string_view name);
+  static const Plugin* in_process(const std::filesystem::path& file);
+
   Kind kind() const { return kind_; }
   const std::string& name() const { return name_; }
   const std::string& version() const { return version_; }

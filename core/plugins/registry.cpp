@@ -10,6 +10,7 @@
 
 #include "core/base/child.hpp"
 #include "core/base/error.hpp"
+#include "core/base/program.hpp"
 #include "core/config/explain.hpp"
 #include "core/config/option.hpp"
 #include "core/config/suggest.hpp"
@@ -107,6 +108,7 @@ Listing describe(const fs::path& file, std::string_view kind_of_folder) {
 }  // namespace
 
 const Plugin& Registry::find(Kind kind, std::string_view name) {
+  if (const Plugin* own = Plugin::in_process(kind, name)) return *own;
   const auto key = std::make_pair(kind, std::string(name));
   if (auto found = found_.find(key); found != found_.end()) return *found->second;
   const std::vector<Candidate> files = candidates(folders_, kind, name);
@@ -240,9 +242,7 @@ std::vector<SearchFolder> search_folders(const std::vector<SearchFolder>& given)
   }
 
   // The build tree and an installed prefix have the same layout.
-  const fs::path program = fs::read_symlink("/proc/self/exe");
-  folders.push_back(
-      {program.parent_path().parent_path() / "lib" / "pipeline" / "plugins", "beside the program"});
+  folders.push_back({program().prefix / "lib" / "pipeline" / "plugins", "beside the program"});
   return folders;
 }
 

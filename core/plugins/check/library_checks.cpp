@@ -65,7 +65,12 @@ std::vector<std::string> exported_symbols(const std::filesystem::path& file) {
 
 namespace {
 
+void require_library(const CheckArgs& args) {
+  if (Plugin::in_process(args.plugin)) throw Skip{"it is a class in Python"};
+}
+
 void exports_one_symbol(const CheckArgs& args) {
+  require_library(args);
   const std::vector<std::string> names = exported_symbols(args.plugin);
   if (names != std::vector<std::string>{"pl_plugin_entry"})
     throw Error(fmt::format(
@@ -77,6 +82,7 @@ void exports_one_symbol(const CheckArgs& args) {
 void loads(const CheckArgs& args) { Plugin::load(args.plugin); }
 
 void entry_is_repeatable(const CheckArgs& args) {
+  require_library(args);
   boost::dll::shared_library library(args.plugin, boost::dll::load_mode::rtld_now);
   auto* entry = &library.get<const pl_plugin*(const pl_host*, pl_error**)>("pl_plugin_entry");
   pl_error* error = nullptr;

@@ -1,0 +1,141 @@
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <new>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/base/error.hpp"
+#include "core/base/program.hpp"
+#include "core/base/utf8.hpp"
+#include "core/cli/completion.hpp"
+#include "core/cli/embedding.h"
+#include "core/cli/unknown_words.hpp"
+#include "core/cli/verb.hpp"
+#include "core/config/error.hpp"
+#include "core/launch/launch.hpp"
+#include "core/launch/process.hpp"
+#include "core/plugins/host.hpp"
+#include "core/plugins/plugin.hpp"
+
+using namespace pipeline;
+
+namespace {
+
+// The first line of a problem says that it is one, and where there are many processes, whose; what follows
+// explains it.
+void print_problem(const std::string& text) {
+  const int rank = launch::rank_in_environment();
+  fmt::print(stderr, "error: {}{}\n", rank > 0 ? fmt::format("rank {}: ", rank) : "", printable(text));
+}
+
+int report_error(const Error& error) {
+  print_problem(error.what());
+  return error.code() == PL_ERROR_CONFIG || error.code() == PL_ERROR_UNSUPPORTED
+             ? cli::kUsage
+             : cli::kFailed;  // the same again would fail again
+}
+
+// `python -m torch.distributed.launch` puts its own argument first; it is one of the verb's.
+void move_local_rank_behind(std::vector<std::string>& arguments) {
+  if (arguments.size() < 2) return;
+  const std::string_view first = arguments.front();
+  if (first.starts_with("--local-rank=") || first.starts_with("--local_rank="))
+    std::rotate(arguments.begin(), arguments.begin() + 1, arguments.end());
+}
+
+// For the scripts of `pipeline completion`, and for scripts/pipeline. No verbs of the app: their arguments
+// are those of other verbs.
+bool answer_script(const CLI::App& app, std::string_view question, const std::vector<std::string>& words) {
+  if (question == "complete") {
+    for (const cli::Candidate& candidate : cli::complete(app, words))
+      fmt::print("{}\t{}\n", candidate.text, candidate.help);
+  } else if (question == "needs") {
+    for (const std::string& target : cli::needed_targets(app, words)) fmt::print("{}\n", target);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+int run(std::vector<std::string> arguments) {
+  move_local_rank_behind(arguments);
+  CLI::App app("Trains models from the task, strategy and backend plugins named in a TOML file.", "pipeline");
+  app.set_version_flag("--version", PIPELINE_VERSION);
+  app.require_subcommand(1);
+  app.footer(
+      "Example:\n  pipeline run configs/summarization.toml\n\nEach verb has --help. Exit codes: 0 done, 1 "
+      "failed, 2 wrong usage or configuration, or a run that has diverged,\n75 stopped by a signal, "
+      "checkpoint saved: run the same command again.");
+  cli::Action action;
+  cli::add_run(app, action);
+  cli::add_plan(app, action);
+  cli::add_find_lr(app, action);
+  cli::add_evaluate(app, action);
+  cli::add_predict(app, action);
+  cli::add_export(app, action);
+  cli::add_compare(app, action);
+  cli::add_report(app, action);
+  cli::add_csv(app, action);
+  cli::add_status(app, action);
+  cli::add_ls(app, action);
+  cli::add_check(app, action);
+  cli::add_explain(app, action);
+  cli::add_new(app, action);
+  cli::add_plugins(app, action);
+  cli::add_check_plugin(app, action);
+  cli::add_devices(app, action);
+  cli::add_completion(app, action);
+  cli::add_man(app, action);
+  if (arguments.size() > 1 &&
+      answer_script(app, arguments.front(), {arguments.begin() + 1, arguments.end()}))
+    return cli::kDone;
+  cli::refuse_unknown_verb(app, arguments);
+  try {
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // as CLI11 takes them
+  } catch (const CLI::ParseError& error) {  // which only says that a word was not expected
+    if (error.get_exit_code() == 0) return app.exit(error), cli::kDone;  // --help, --version
+    cli::refuse_unknown_option(app, arguments);
+    const auto verbs = app.get_subcommands();
+    const std::string verb = verbs.empty() ? "pipeline" : "pipeline " + verbs.front()->get_name();
+    throw Error(PL_ERROR_CONFIG, fmt::format("{0}: {1}: see {0} --help", verb, error.what()));
+  }
+  return action();
+}
+
+}  // namespace
+
+int pipeline_main(int argc, const char* const* argv, const pipeline_embedding* embedding) {
+  launch::keep_freed_memory();
+  launch::raise_file_limit();
+  Program started = program();
+  started.arguments.assign(argv + 1, argv + argc);
+  if (embedding) {
+    started.prefix = embedding->prefix;
+    started.command.clear();
+    for (const char* const* word = embedding->command; *word; ++word) started.command.emplace_back(*word);
+  }
+  set_program(started);
+  try {
+    if (embedding && embedding->entry) plugins::Plugin::add(embedding->entry, embedding->file);
+    return run(started.arguments);
+  } catch (const config::ConfigError& error) {
+    for (const std::string& problem : error.problems()) print_problem(problem);
+    return cli::kUsage;
+  } catch (const Error& error) {
+    return report_error(error);
+  } catch (const std::filesystem::filesystem_error& error) {
+    return report_error(Error(fmt::format("{}: {}", error.path1().string(), error.code().message())));
+  } catch (const std::bad_alloc&) {
+    return report_error(Error(PL_ERROR_OUT_OF_MEMORY,
+                              "out of memory on the host: end other programs, or raise the memory limit of "
+                              "this one (ulimit -v, or the batch system's)"));
+  } catch (const std::exception& error) {
+    return report_error(Error(error.what()));
+  }
+}
+
+void pipeline_end() { plugins::shutdown_plugins(); }

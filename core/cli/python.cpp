@@ -1,0 +1,85 @@
+// A task in Python: a class of the user's, in the user's own Python. Python is then the process, and this program a
+// library in it.
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "core/base/error.hpp"
+#include "core/base/program.hpp"
+#include "core/cli/verb.hpp"
+#include "core/plugins/plugin.hpp"
+
+namespace pipeline::cli {
+namespace {
+
+constexpr const char* kPlugin = "python";
+
+struct PythonTask {
+  std::string file, of_class;  // of_class: empty where the file has one
+  std::string interpreter;
+  bool operator==(const PythonTask&) const = default;
+};
+
+// The one that the user is in, or the first of PATH.
+std::string default_interpreter() {
+  const char* environment = std::getenv("VIRTUAL_ENV");
+  return environment && *environment ? std::string(environment) + "/bin/python" : "python3";
+}
+
+std::optional<PythonTask> python_task(const config::Config& stage) {
+  if (stage.find_string("task.plugin") != kPlugin) return std::nullopt;
+  const auto file = stage.unchecked_string("task.file", true);
+  if (!file)
+    throw Error(PL_ERROR_CONFIG,
+                fmt::format("{}: task.file is required with task.plugin = \"python\": the Python file that has "
+                            "the task's class",
+                            stage.file()));
+  return PythonTask{.file = *file,
+                    .of_class = stage.unchecked_string("task.class", false).value_or(""),
+                    .interpreter = stage.unchecked_string("task.python", true).value_or(default_interpreter())};
+}
+
+[[noreturn]] void become(const PythonTask& task) {
+  std::vector<std::string> command{task.interpreter, program().prefix / "lib/pipeline/python",
+                                   "--task=" + task.file, "--class=" + task.of_class};
+  command.insert(command.end(), program().arguments.begin(), program().arguments.end());
+  std::vector<char*> words;
+  for (std::string& word : command) words.push_back(word.data());
+  words.push_back(nullptr);
+  ::execvp(words.front(), words.data());
+  throw Error(PL_ERROR_CONFIG, fmt::format("task.python = {}: cannot be started: {}; name the Python that has "
+                                           "your packages, or activate its environment",
+                                           task.interpreter, std::strerror(errno)));
+}
+
+}  // namespace
+
+void go_on_as_python(const config::Config& config) {
+  if (plugins::Plugin::in_process(plugins::Kind::kTask, kPlugin)) return;
+  std::optional<PythonTask> named;
+  for (const config::Config& stage : train::stages_of(config)) {
+    const std::optional<PythonTask> task = python_task(stage);
+    if (!task) continue;
+    if (named && *named != *task)
+      throw Error(PL_ERROR_CONFIG,
+                  fmt::format("{}: the stages' tasks are in {} and in {}: one run has one Python file, class "
+                              "and interpreter; run the stages apart, with --stage",
+                              config.file(), named->file, task->file));
+    named = task;
+  }
+  if (named) become(*named);
+}
+
+void go_on_as_python(const std::string& file) {
+  if (file.ends_with(".py") && !plugins::Plugin::in_process(plugins::Kind::kTask, kPlugin))
+    become({.file = std::filesystem::absolute(file), .of_class = {}, .interpreter = default_interpreter()});
+}
+
+}  // namespace pipeline::cli

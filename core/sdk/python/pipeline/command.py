@@ -1,0 +1,122 @@
+"""Python as the process of a run: finds the user's class and runs the program, libpipeline.so, with it."""
+
+import atexit
+import ctypes
+import importlib.util
+import inspect
+import os
+import sys
+
+from . import abi
+from .host import PACKAGE, ConfigError, Host
+
+_ERROR = 2  # exit code: wrong usage or configuration
+_library = None
+_tables = []  # entered plugins stay
+
+
+def program():
+    """`python3 .../lib/pipeline/python --task=FILE --class=NAME VERB ...`"""
+    words = sys.argv[1:]
+    if len(words) < 2 or not words[0].startswith("--task=") or not words[1].startswith("--class="):
+        print("error: this folder is started by `pipeline`; the package in it is for `import pipeline`", file=sys.stderr)
+        return _ERROR
+    file, name = words[0][len("--task="):], words[1][len("--class="):]
+    return _main(words[2:], file, name, lambda: load_class(file, name))
+
+
+def main(task):
+    """The last line of a file with a task's class: `python my_task.py run train.toml` is then
+    `pipeline run train.toml` in this Python."""
+    raise SystemExit(_main(sys.argv[1:], _file_of(task), task.__name__, lambda: task))
+
+
+def run(config, task, **values):
+    """Trains: what `pipeline run config` does, in this process.
+
+    values: what --set would set, as in run("train.toml", MyTask, train__max_steps=100); the two underscores are the dot.
+    Raises RuntimeError unless the run ends with exit code 0; its messages are on the console.
+    """
+    words = ["run", os.fspath(config)]
+    for key, value in values.items():
+        words += ["--set", f"{key.replace('__', '.')}={_toml(value)}"]
+    code = _main(words, _file_of(task), task.__name__, lambda: task)
+    if code != 0:
+        raise RuntimeError(f"pipeline {' '.join(words)} ended with exit code {code}: see the messages above")
+
+
+def _toml(value):
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _file_of(task):
+    try:
+        return os.path.abspath(inspect.getsourcefile(task) or "")
+    except (OSError, TypeError):  # in a notebook
+        return ""
+
+
+def load_class(file, name):
+    """The Task class of that name in the file, or the only one."""
+    from .task import Task
+    if not os.path.isfile(file):
+        raise ConfigError(f"task.file = {file}: there is no such file")
+    module_name = os.path.splitext(os.path.basename(file))[0]
+    sys.path.insert(0, os.path.dirname(os.path.abspath(file)))
+    spec = importlib.util.spec_from_file_location(module_name, file)
+    if spec is None:
+        raise ConfigError(f"task.file = {file}: must be a Python file, NAME.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module
+    spec.loader.exec_module(module)
+    classes = {key: value for key, value in vars(module).items() if isinstance(value, type)
+               and issubclass(value, Task) and value.__module__ == module_name}
+    if name:
+        if name not in classes:
+            raise ConfigError(f"{file}: task.class = {name}: the file has no task of this name"
+                              + (f", but {', '.join(sorted(classes))}" if classes else ""))
+        return classes[name]
+    if len(classes) != 1:
+        raise ConfigError(f"{file}: " + (f"has several tasks: set task.class to one of {', '.join(sorted(classes))}"
+                                         if classes else "has no class that derives from pipeline.Task"))
+    return next(iter(classes.values()))
+
+
+def _prefix():
+    """The folder of bin/ and lib/: this package in a wheel, or four folders up from lib/pipeline/python/pipeline."""
+    for folder in (PACKAGE, os.path.normpath(os.path.join(PACKAGE, "../../../.."))):
+        if os.path.isfile(os.path.join(folder, "lib/pipeline/libpipeline.so")):
+            return folder
+    raise ImportError(f"lib/pipeline/libpipeline.so is neither in {PACKAGE} nor four folders above: install pipeline again")
+
+
+def _main(words, file, name, find_class):
+    global _library
+    prefix = _prefix()
+    if _library is None:
+        _library = ctypes.CDLL(os.path.join(prefix, "lib/pipeline/libpipeline.so"))
+        _library.pipeline_main.argtypes = [ctypes.c_int, ctypes.POINTER(ctypes.c_char_p), ctypes.POINTER(abi.Embedding)]
+        atexit.register(_library.pipeline_end)
+
+    @abi.ENTRY
+    def entry(address, error):
+        host = Host(address)
+        try:
+            from .table import Table
+            table = Table(host, find_class(), file)
+            _tables.append(table)
+            return ctypes.addressof(table.plugin)
+        except BaseException as failure:
+            error[0] = host.from_exception(failure, file)
+            return None
+    _tables.append(entry)
+    command = [sys.executable, os.path.join(prefix, "lib/pipeline/python"), f"--task={file}", f"--class={name}"]
+    embedding = abi.Embedding(os.fsencode(prefix), _array(command), entry, os.fsencode(file or "<notebook>"))
+    arguments = ["pipeline", *words]
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return _library.pipeline_main(len(arguments), _array(arguments), ctypes.byref(embedding))
+
+
+def _array(words):
+    return (ctypes.c_char_p * (len(words) + 1))(*(os.fsencode(word) for word in words), None)

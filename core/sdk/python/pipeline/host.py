@@ -1,0 +1,88 @@
+"""The host's functions, and errors on their way over the ABI."""
+
+import ctypes
+import os
+import traceback
+
+from . import abi
+
+PACKAGE = os.path.dirname(os.path.abspath(__file__))
+
+
+class ConfigError(Exception):
+    """The user's configuration or input is wrong: the run ends with exit code 2 and this message."""
+
+
+class HostError(Exception):
+    """An error of the host's, passed on as it is."""
+
+    def __init__(self, pointer):
+        super().__init__(pointer)
+        self.pointer = pointer
+
+
+class Host:
+    """The functions of one process; [any-thread] but for `metric`."""
+
+    def __init__(self, address):
+        self.functions = abi.Host.received(address)
+
+    def error(self, code, message):
+        return self.functions.error_new(code, abi.string(message))
+
+    def check(self, error):
+        if error:
+            raise HostError(error)
+
+    def from_exception(self, error, task_file):
+        """What a slot returns for an exception: NULL never."""
+        if isinstance(error, HostError):
+            return error.pointer
+        if isinstance(error, ConfigError):
+            return self.error(abi.ERROR_CONFIG, str(error))
+        return self.error(abi.ERROR_FAILED, describe(error, task_file))
+
+
+def describe(error, task_file):
+    """The exception as text: where in the user's file first, then the traceback without this package's frames."""
+    told = traceback.TracebackException.from_exception(error)
+    part = told
+    while part is not None:
+        frames = [frame for frame in part.stack if not frame.filename.startswith(PACKAGE + os.sep)
+                  and not frame.filename.startswith("<frozen")]
+        part.stack = traceback.StackSummary.from_list(frames)
+        part = part.__cause__ or part.__context__
+    what = "".join(told.format_exception_only()).strip()
+    own = [frame for frame in told.stack if frame.filename == task_file]
+    where = (own or list(told.stack) or [None])[-1]
+    if where is not None:
+        what = f"{where.filename}:{where.lineno}: {what}"
+    return what if not told.stack else what + "\n" + "".join(told.format()).rstrip()
+
+
+class Context:
+    """What the host tells one task object: its run, seeds, the log."""
+
+    def __init__(self, host, pointer):
+        self._host = host.functions
+        self._pointer = pointer
+        self.info = abi.RunInfo.received(self._host.run_info(pointer))
+
+    def log(self, level, line):
+        for part in str(line).splitlines():
+            self._host.log(self._pointer, abi.LOG_LEVELS[level], abi.string(part))
+
+    def metric(self, name, total, weight):
+        self._host.metric(self._pointer, abi.string(name), total, weight)
+
+    def metric_tensor(self, name, view, weight):
+        self._host.metric_tensor(self._pointer, abi.string(name), ctypes.byref(view), weight)
+
+    def progress(self, what, done, total):
+        self._host.progress(self._pointer, abi.string(what), done, total)
+
+    def cancelled(self):
+        return bool(self._host.cancelled(self._pointer))
+
+    def seed(self, name, *numbers):
+        return self._host.seed(self._pointer, abi.string(name), *(list(numbers) + [0, 0, 0])[:3])

@@ -1,0 +1,78 @@
+"""A run's settings in torch, process-wide, and which torch it is."""
+
+import importlib.util
+import os
+
+import torch
+
+from . import abi
+from .host import ConfigError
+from .tensors import device_of
+
+
+def torch_tag():
+    """The build of torch, as plugins in C++ name theirs: two builds cannot be in one process."""
+    version = torch.__version__
+    if "+" not in version:
+        version += "+cu" + torch.version.cuda.replace(".", "") if torch.version.cuda else "+cpu"
+    return f"torch {version} {'cxx11-abi' if torch._C._GLIBCXX_USE_CXX11_ABI else 'old-cxx-abi'}"
+
+
+def open_device(run):
+    """Makes the run's device and stream current in this thread, the main one."""
+    device = device_of(run.device)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+        if run.stream.kind == abi.STREAM_DEVICE:
+            torch.cuda.set_stream(torch.cuda.ExternalStream(run.stream.handle, device))
+    return device
+
+
+def apply_run_settings(threads, reproducible):
+    """The same as for tasks in C++: core/sdk/include/pipeline/torch/runtime.hpp says why."""
+    if threads:
+        torch.set_num_threads(threads)
+        if torch.get_num_interop_threads() != 1:
+            try:
+                torch.set_num_interop_threads(1)
+            except RuntimeError:  # can be set once, and a plugin has
+                pass
+    torch.use_deterministic_algorithms(reproducible)
+    torch.utils.deterministic.fill_uninitialized_memory = False
+    torch.backends.cudnn.deterministic = reproducible
+    torch.backends.cudnn.benchmark = not reproducible
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    torch.sin(torch.zeros(16))
+
+
+def autocast_of(device, compute):
+    """() -> a context in which matrix products run in `compute`."""
+    narrow = compute in (torch.bfloat16, torch.float16)
+    return lambda: torch.autocast(device.type, dtype=compute if narrow else torch.bfloat16, enabled=narrow)
+
+
+class Buffers:
+    """A model's tensors that are not parameters. Checkpoints do not contain them, so training must not change them."""
+
+    def __init__(self, model, device):
+        self._buffers = []
+        for name, buffer in model.named_buffers():
+            if buffer.device != device:
+                buffer.data = buffer.to(device)
+            self._buffers.append((name, buffer, buffer._version))
+
+    def check_unchanged(self):
+        for name, buffer, version in self._buffers:
+            if buffer._version != version:
+                raise RuntimeError(
+                    f"buffer {name} was changed in training, and no checkpoint would have it: make it a parameter, or use "
+                    "a layer without running statistics, such as LayerNorm or GroupNorm in place of BatchNorm")
+
+
+def cell(value):
+    """A value of a prediction's row as text."""
+    if isinstance(value, torch.Tensor) and value.numel() == 1:
+        value = value.item()
+    return value if isinstance(value, str) else str(value)

@@ -1,0 +1,251 @@
+"""The C table of a Task class: each slot calls the task, and no exception leaves it."""
+
+import ctypes
+import inspect
+import itertools
+
+import torch
+
+from . import abi, runtime
+from .host import Context
+from .options import Schema
+from .parameters import ParameterTable
+from .task import Task
+from .tensors import View, dtype_of, on_device, pinned
+from .units import Units
+
+
+class _Batch:
+    def __init__(self, ids, data):
+        self.ids, self.data = ids, data
+        self.weight = self.tokens = self.positions = 0
+
+
+class TaskObject:
+    """One pl_task: a task with what the host borrows from it."""
+
+    def __init__(self, host, context, task, options):
+        self.host, self.context, self.task = host, Context(host, context), task
+        self.run = self.context.info
+        self.strings = abi.Strings()
+        self.batches, self._numbers = {}, itertools.count(1)
+        self.units = self.parameters = None
+        self._loss = None
+        self._checked = False
+        task.options, task._context = options, self.context
+
+    def flag(self, flag):
+        return bool(self.run.flags & flag)
+
+    # ---------------------------------------------------------------------------------------------- slots
+
+    def open(self):
+        task, run = self.task, self.run
+        task.device = runtime.open_device(run)
+        runtime.apply_run_settings(run.threads, self.flag(abi.RUN_REPRODUCIBLE))
+        self.autocast = runtime.autocast_of(task.device, dtype_of(run.compute_dtype))
+        task.open_data()
+        torch.manual_seed(task.seed("initialize"))
+        model = task.build_model()
+        if not isinstance(model, torch.nn.Module):
+            raise TypeError(f"build_model() returned {type(model).__name__}, must return a torch.nn.Module")
+        layers = list(task.layers(model))
+        self.units = Units(self.host, model, layers, self.flag(abi.RUN_ACTIVATION_CHECKPOINTING))
+        if self.flag(abi.RUN_ACTIVATION_CHECKPOINTING) and not layers:
+            raise runtime.ConfigError("train.activation_checkpointing is on, but layers() of this task names none: "
+                                      "switch it off, or write layers()")
+        self.parameters = ParameterTable(self.host, model, self.units.unit_of, task.describe_parameter)
+        self.buffers = runtime.Buffers(model, task.device)
+        task.model = model.train()
+
+    def sample_count(self, split, out):
+        out[0] = self.task.sample_count(abi.SPLITS[split])
+
+    def sample_costs(self, split, ids, count, out):
+        for i, cost in enumerate(self.task.costs(abi.SPLITS[split], ids[:count])):
+            out[i] = cost
+
+    def load(self, args, out):
+        args = abi.LoadArgs.received(args)
+        split, ids = abi.SPLITS[args.split], args.ids[:args.count]
+        with torch.no_grad():
+            batch = _Batch(ids, self.task.batch(split, ids, args.epoch))
+            batch.weight = float(self.task.weight(batch.data, len(ids)))
+            batch.tokens, batch.positions = int(self.task.tokens(batch.data)), int(self.task.positions(batch.data))
+            if self.flag(abi.RUN_PIN_MEMORY):
+                batch.data = pinned(batch.data)
+        number = next(self._numbers)
+        self.batches[number] = batch
+        out[0] = number
+
+    def batch_info(self, number, out):
+        batch = self.batches[number]
+        abi.BatchInfo.new(weight=batch.weight, samples=len(batch.ids), tokens=batch.tokens,
+                          positions=batch.positions).fill(out)
+
+    def batch_free(self, number):
+        del self.batches[number]
+
+    def parameter_count(self):
+        return len(self.parameters.infos)
+
+    def parameter(self, index, out):
+        self.parameters.fill(index, out)
+
+    def initialize(self, index, out):
+        from .tensors import from_host
+        with torch.no_grad():
+            from_host(out[0]).copy_(self.parameters.tensors[index])
+
+    def bind(self, index, value, grad):
+        self.parameters.bind(index, value[0], grad[0])
+
+    def set_unit_hooks(self, hooks):
+        self.units.set_hooks(abi.UnitHooks.received(hooks))
+
+    def train(self, number, args, out):
+        args = abi.TrainArgs.received(args)
+        self._begin(True)
+        torch.manual_seed(args.seed)
+        batch = on_device(self.batches[number].data, self.task.device)
+        self.parameters.deliver_to(abi.GradientSink.received(args.gradients))
+        try:
+            with self.units.forward_pass(), self.autocast():
+                loss = self._checked_loss(batch)
+            if not loss.requires_grad:
+                raise ValueError("the loss does not lead back to any parameter")
+            with self.units.backward_pass():
+                loss.backward(torch.full((), args.scale, dtype=loss.dtype, device=loss.device))
+        finally:
+            self.parameters.deliver_to(None)
+        self.buffers.check_unchanged()
+        self._loss = View(loss)
+        out[0] = self._loss.raw
+
+    def evaluate(self, number, args, sink):
+        sink, batch = abi.EvaluationSink.received(sink), self.batches[number]
+
+        def send(name, total, weight):
+            self.host.check(sink.value(sink.user, abi.string(""), abi.string(name), float(total), float(weight)))
+
+        def work(data):
+            send("loss", self._checked_loss(data), batch.weight)
+            for name, value in self.task.evaluate(data).items():
+                send(name, *(value if isinstance(value, tuple) else (value, batch.weight)))
+        self._without_gradients(batch, work)
+
+    def metric_count(self):
+        return len(self.task.metrics)
+
+    def metric(self, index, out):
+        name, metric = list(self.task.metrics.items())[index]
+        abi.Metric.new(aggregate=abi.AGGREGATES[metric.aggregate], better=abi.BETTER[metric.better],
+                       name=self.strings(name), source=self.strings(metric.source), help=self.strings(metric.help)).fill(out)
+
+    def prediction_columns(self, out, count):
+        self._columns = self.strings.array([str(column) for column in self.task.columns])
+        out[0], count[0] = self._columns, len(self._columns)
+
+    def sample_name(self, split, sample, out):
+        out[0] = self.strings(self.task.sample_name(abi.SPLITS[split], sample))
+
+    def predict(self, number, args, sink):
+        sink, batch = abi.PredictionSink.received(sink), self.batches[number]
+
+        def work(data):
+            rows = list(self.task.predict(data))
+            if len(rows) != len(batch.ids):
+                raise ValueError(f"predict() returned {len(rows)} rows for a batch of {len(batch.ids)} samples")
+            for sample, row in zip(batch.ids, rows):
+                texts = [abi.string(runtime.cell(value)) for value in row]
+                fields = (abi.Str * len(texts))(*texts)
+                self.host.check(sink.row(sink.user, sample, fields, len(texts)))
+        self._without_gradients(batch, work)
+
+    # ------------------------------------------------------------------------------------------------ parts
+
+    def _begin(self, training):
+        if not self._checked:
+            self.parameters.check_bound()
+            self._checked = True
+        if self.task.training != training:
+            self.task.model.train(training)
+        self.task.training = training
+
+    def _without_gradients(self, batch, work):
+        self._begin(False)
+        torch.manual_seed(self.task.seed("evaluate"))
+        guard = torch.no_grad if abi.PURPOSES[self.run.purpose] == "train" else torch.inference_mode
+        with guard(), self.units.forward_pass(), self.autocast():
+            work(on_device(batch.data, self.task.device))
+
+    def _checked_loss(self, batch):
+        loss = self.task.loss(batch)
+        if not isinstance(loss, torch.Tensor):
+            raise TypeError(f"loss() returned {type(loss).__name__}, must return a tensor: the sum over the batch")
+        if loss.dim() != 0:
+            raise ValueError(f"loss() returned a tensor of shape {tuple(loss.shape)}, must return the sum, a scalar")
+        if loss.dtype not in (torch.float32, torch.float64):
+            raise TypeError(f"loss() returned {loss.dtype}, must return a sum in float32 or float64")
+        return loss
+
+
+class Table:
+    """pl_plugin and pl_task_api of one Task class, for as long as the process lives."""
+
+    def __init__(self, host, task_class, file):
+        self._host, self._class, self._file = host, task_class, file
+        self._objects, self._numbers = {}, itertools.count(1)
+        self.schema = Schema(task_class.Options)
+        self._strings = abi.Strings()
+        self._slots = []
+        self._api = abi.TaskApi.new()
+        for name, type in abi.SLOTS.items():
+            if name == "create":
+                self._set(name, type(self._create))
+            elif name == "destroy":
+                self._set(name, type(lambda number: self._objects.pop(number, None) and None))
+            elif hasattr(TaskObject, name) and self._provides(name):
+                self._set(name, type(self._slot(name, type)))
+        summary = (inspect.getdoc(task_class) or task_class.__name__).splitlines()[0]
+        self.plugin = abi.Plugin.new(
+            abi_major=abi.ABI_MAJOR, abi_minor=abi.ABI_MINOR, kind=abi.PLUGIN_TASK, name=self._strings("python"),
+            version=self._strings(task_class.version), summary=self._strings(summary),
+            runtime=self._strings(runtime.torch_tag()), options=self.schema.structs,
+            option_count=len(self.schema.structs), api=ctypes.addressof(self._api))
+
+    def _provides(self, slot):
+        """Optional slots are there if the class has what they call."""
+        task = self._class
+        if slot in ("prediction_columns", "sample_name", "predict"):
+            return bool(task.columns)
+        if slot in ("metric_count", "metric"):
+            return bool(task.metrics)
+        return slot != "sample_costs" or hasattr(task, "costs")
+
+    def _set(self, name, function):
+        self._slots.append(function)
+        setattr(self._api, name, function)
+
+    def _create(self, host, context, config, out):
+        try:
+            task = self._class()
+            number = next(self._numbers)
+            self._objects[number] = TaskObject(self._host, context, task, self.schema.values(self._host, config))
+            out[0] = number
+            return None
+        except BaseException as error:
+            return self._host.from_exception(error, self._file)
+
+    def _slot(self, name, type):
+        method = getattr(TaskObject, name)
+        if type._restype_ is not abi.ERROR:
+            return lambda number, *args: method(self._objects[number], *args)
+
+        def call(number, *args):
+            try:
+                method(self._objects[number], *args)
+                return None
+            except BaseException as error:
+                return self._host.from_exception(error, self._file)
+        return call

@@ -1,0 +1,159 @@
+"""The class that a user derives from."""
+
+import torch
+from torch.utils.data import default_collate
+
+
+class Metric:
+    """How a value of `evaluate` becomes a figure.
+
+    aggregate: "mean" (sum / weight), "sum" or "exp_mean" (exp(sum / weight), as perplexity is).
+    better: "lower" or "higher". source: the value it is computed from; default: the one of its own name.
+    """
+
+    def __init__(self, help="", better="lower", aggregate="mean", source=""):
+        self.help, self.better, self.aggregate, self.source = help, better, aggregate, source
+
+
+class Task:
+    """Data, model and loss of a run. The smallest complete one:
+
+        class Sine(pipeline.Task):
+            def sample_count(self, split):
+                return {"train": 2000, "val": 200}.get(split, 0)
+
+            def batch(self, split, ids, epoch):
+                x = torch.stack([torch.rand(1, generator=self.generator("x", i)) for i in ids])
+                return x, torch.sin(x)
+
+            def build_model(self):
+                return torch.nn.Sequential(torch.nn.Linear(1, 32), torch.nn.Tanh(), torch.nn.Linear(32, 1))
+
+            def loss(self, batch):
+                x, y = batch
+                return (self.model(x) - y).square().sum()
+
+    `split` is "train", "val" or "test"; `ids` a list of sample numbers below sample_count(split). A batch is any nesting
+    of tuples, lists and dicts with tensors in it; all methods but `batch`, `weight`, `tokens` and `positions` get it on
+    the run's device.
+    """
+
+    Options = None  # a dataclass: the keys of [task]; its values are self.options
+    metrics = {}  # name: Metric, of the values that evaluate() returns besides the loss
+    columns = ()  # of the table that `pipeline predict` writes, after the id
+    version = "1.0.0"
+
+    # What a task is given: before open_data() `options`, before the first batch all of it.
+    options = None
+    model = None
+    device = torch.device("cpu")
+    training = True  # False in an evaluation or a prediction
+
+    # ------------------------------------------------------------------------------------------------ data
+
+    def open_data(self):
+        """Opens what `batch` reads from."""
+
+    def dataset(self, split):
+        """A map-style torch.utils.data.Dataset, in place of sample_count() and batch(); None: no such split.
+
+        Samples depend on their index alone; what is random in one takes self.generator(...).
+        """
+        raise NotImplementedError(f"{type(self).__name__} needs sample_count() and batch(), or dataset()")
+
+    def collate(self, samples):
+        """Makes a batch of a list of samples of the dataset."""
+        return default_collate(samples)
+
+    def sample_count(self, split):
+        """Samples of the split; 0: there is none."""
+        dataset = self._dataset(split)
+        return 0 if dataset is None else len(dataset)
+
+    def batch(self, split, ids, epoch):
+        """Reads samples, on the CPU. Called ahead of time by several threads.
+
+        What is random must come from self.generator(...), so that a sample depends on the run's seed, its id and the
+        epoch alone.
+        """
+        dataset = self._dataset(split)
+        return self.collate([dataset[i] for i in ids])
+
+    def weight(self, batch, samples):
+        """What the loss is divided by, such as the number of target tokens. Default: the number of samples."""
+        return samples
+
+    def tokens(self, batch):
+        """Useful positions of the batch, for tokens/s; 0: not applicable."""
+        return 0
+
+    def positions(self, batch):
+        """Positions of the batch with padding."""
+        return self.tokens(batch)
+
+    # ----------------------------------------------------------------------------------------------- model
+
+    def build_model(self):
+        """A new torch.nn.Module, on the CPU. torch's default generator is seeded."""
+        raise NotImplementedError(f"{type(self).__name__} needs build_model()")
+
+    def layers(self, model):
+        """The modules that a strategy may hold one at a time, and whose activations may be recomputed, in the order in
+        which every batch goes through them. Default: the longest ModuleList."""
+        lists = [module for module in model.modules() if isinstance(module, torch.nn.ModuleList)]
+        return list(max(lists, key=len)) if lists else []
+
+    def describe_parameter(self, parameter):
+        """May change `decay`, `trainable` and `lr_multiplier` of a pipeline.Parameter."""
+
+    def loss(self, batch):
+        """The sum of the losses of the batch: a scalar in float32 or float64. It is divided by the sum of all weights
+        of the step, on all processes."""
+        raise NotImplementedError(f"{type(self).__name__} needs loss()")
+
+    # --------------------------------------------------------------------------------- evaluation, prediction
+
+    def evaluate(self, batch):
+        """Values besides the loss: {name: sum}, over weight(batch), or {name: (sum, weight)}."""
+        return {}
+
+    def predict(self, batch):
+        """A sequence with one row of self.columns for each sample of the batch, in order."""
+        raise NotImplementedError(f"{type(self).__name__} needs predict()")
+
+    def sample_name(self, split, id):
+        """A sample's name in tables."""
+        return str(id)
+
+    # ----------------------------------------------------------------------------------- given to every task
+
+    def seed(self, name, *numbers):
+        """A seed that depends on the run's seed, the name and up to three numbers, and on nothing else."""
+        return self._context.seed(name, *numbers)
+
+    def generator(self, name, *numbers):
+        """A torch.Generator with that seed."""
+        return torch.Generator().manual_seed(self.seed(name, *numbers))
+
+    def log(self, line, level="info"):
+        """level: "debug", "info", "warning" or "error"."""
+        self._context.log(level, line)
+
+    def metric(self, name, total, weight=1.0):
+        """A figure of this training step, in metrics.jsonl: the sum of `total` over the sum of `weight`. A tensor is read
+        one step later, so that nothing waits for the device."""
+        if isinstance(total, torch.Tensor):
+            self._context.metric_tensor(name, total, weight)
+        else:
+            self._context.metric(name, float(total), weight)
+
+    # ------------------------------------------------------------------------------------------- of this package
+
+    _context = None
+
+    def _dataset(self, split):
+        if not hasattr(self, "_datasets"):
+            self._datasets = {}
+        if split not in self._datasets:
+            self._datasets[split] = self.dataset(split)
+        return self._datasets[split]
