@@ -25,8 +25,8 @@ void Caller::finish(std::exception_ptr thrown, pl_error* error) const {
   try {
     check(error);
   } catch (const Error& e) {
-    if (e.code() == PL_ERROR_CONFIG) throw;
     std::string_view message = e.what();
+    if (e.code() == PL_ERROR_CONFIG || message.starts_with(plugin_.path().native())) throw;
     const std::string own = plugin_.name() + ": ";  // plugins put their name in front, too
     if (message.starts_with(own)) message.remove_prefix(own.size());
     throw Error(e.code(), fmt::format("{}: {}", plugin_.label(), message));

@@ -88,7 +88,8 @@ pl_plugin_entry_fn open_library(const fs::path& file) {
       &library.get<const pl_plugin*(const pl_host*, pl_error**)>("pl_plugin_entry"));
 }
 
-const pl_plugin* call_entry(pl_plugin_entry_fn entry) {
+// `refusal`: what comes before the reason of an entry that returns an error.
+const pl_plugin* call_entry(pl_plugin_entry_fn entry, std::string_view refusal) {
   pl_error* error = nullptr;
   const pl_plugin* table = nullptr;
   try {
@@ -104,7 +105,7 @@ const pl_plugin* call_entry(pl_plugin_entry_fn entry) {
     } catch (const Error& e) {
       if (table)
         throw Error(fmt::format("its pl_plugin_entry returned a table and also an error: {}", e.what()));
-      throw Error(e.code(), fmt::format("does not work with this program: {}", e.what()));
+      throw Error(e.code(), fmt::format("{}{}", refusal, e.what()));
     }
   }
   if (!table) throw Error("its pl_plugin_entry returned NULL and no error");
@@ -198,7 +199,8 @@ const Plugin& Plugin::load_once(const fs::path& file) {
   try {
     const pl_plugin_entry_fn entry = open_library(path);
     opened = true;
-    std::unique_ptr<const Plugin> plugin(new Plugin(path, *call_entry(entry)));
+    std::unique_ptr<const Plugin> plugin(
+        new Plugin(path, *call_entry(entry, "does not work with this program: ")));
     loaded().order.push_back(plugin.get());
     return *loaded().plugins.emplace(key, std::move(plugin)).first->second;
   } catch (const Error& e) {
@@ -208,13 +210,9 @@ const Plugin& Plugin::load_once(const fs::path& file) {
 }
 
 const Plugin& Plugin::add(pl_plugin_entry_fn entry, const fs::path& file) {
-  try {
-    std::unique_ptr<const Plugin> plugin(new Plugin(file, *call_entry(entry)));
-    loaded().order.push_back(plugin.get());
-    return *loaded().of_process.emplace_back(std::move(plugin));
-  } catch (const Error& e) {
-    throw Error(e.code(), file.string() + ": " + e.what());
-  }
+  std::unique_ptr<const Plugin> plugin(new Plugin(file, *call_entry(entry, "")));
+  loaded().order.push_back(plugin.get());
+  return *loaded().of_process.emplace_back(std::move(plugin));
 }
 
 const Plugin* Plugin::in_process(Kind kind, std::string_view name) {

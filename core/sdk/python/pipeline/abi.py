@@ -65,6 +65,15 @@ class Sized(Structure):
         ctypes.memmove(ctypes.byref(copy), address, min(size, ctypes.sizeof(cls)))
         return copy
 
+    @classmethod
+    def received_args(cls, address):
+        """The same of options, of which none may be ignored."""
+        size, known = c_uint32.from_address(address).value, ctypes.sizeof(cls)
+        args = cls.received(address)
+        if args.reserved or (size > known and any(ctypes.string_at(address + known, size - known))):
+            raise ValueError(f"{cls.__name__} sets an option that this package does not know: both must be of one version")
+        return args
+
     def fill(self, address):
         """Writes this to the caller's struct at `address`, as much of it as the caller knows."""
         size = c_uint32.from_address(address).value

@@ -10,7 +10,6 @@ import sys
 from . import abi
 from .host import PACKAGE, ConfigError, Host
 
-_ERROR = 2  # exit code: wrong usage or configuration
 _library = None
 _tables = []  # entered plugins stay
 
@@ -19,16 +18,23 @@ def program():
     """`python3 .../lib/pipeline/python --task=FILE --class=NAME VERB ...`"""
     words = sys.argv[1:]
     if len(words) < 2 or not words[0].startswith("--task=") or not words[1].startswith("--class="):
-        print("error: this folder is started by `pipeline`; the package in it is for `import pipeline`", file=sys.stderr)
-        return _ERROR
+        raise SystemExit("error: this folder is started by `pipeline`; the package in it is for `import pipeline`")
     file, name = words[0][len("--task="):], words[1][len("--class="):]
-    return _main(words[2:], file, name, lambda: load_class(file, name))
+    _leave(_main(words[2:], file, name, lambda: load_class(file, name)))
 
 
 def main(task):
     """The last line of a file with a task's class: `python my_task.py run train.toml` is then
     `pipeline run train.toml` in this Python."""
-    raise SystemExit(_main(sys.argv[1:], _file_of(task), task.__name__, lambda: task))
+    _leave(_main(sys.argv[1:], _file_of(task), task.__name__, lambda: task))
+
+
+def _leave(code):
+    """Ends this process, whatever threads of the user's are still alive: the run is over."""
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def run(config, task, **values):
@@ -107,7 +113,7 @@ def _main(words, file, name, find_class):
             _tables.append(table)
             return ctypes.addressof(table.plugin)
         except BaseException as failure:
-            error[0] = host.from_exception(failure, file)
+            error[0] = host.from_exception(failure, file, abi.ERROR_CONFIG)
             return None
     _tables.append(entry)
     command = [sys.executable, os.path.join(prefix, "lib/pipeline/python"), f"--task={file}", f"--class={name}"]

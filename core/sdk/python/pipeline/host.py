@@ -34,13 +34,12 @@ class Host:
         if error:
             raise HostError(error)
 
-    def from_exception(self, error, task_file):
-        """What a slot returns for an exception: NULL never."""
+    def from_exception(self, error, task_file, code=abi.ERROR_FAILED):
+        """What a slot returns for an exception; never NULL."""
         if isinstance(error, HostError):
             return error.pointer
-        if isinstance(error, ConfigError):
-            return self.error(abi.ERROR_CONFIG, str(error))
-        return self.error(abi.ERROR_FAILED, describe(error, task_file))
+        text = str(error) if isinstance(error, ConfigError) else describe(error, task_file)
+        return self.error(abi.ERROR_CONFIG if isinstance(error, ConfigError) else code, text)
 
 
 def describe(error, task_file):
@@ -55,8 +54,7 @@ def describe(error, task_file):
     what = "".join(told.format_exception_only()).strip()
     own = [frame for frame in told.stack if frame.filename == task_file]
     where = (own or list(told.stack) or [None])[-1]
-    if where is not None:
-        what = f"{where.filename}:{where.lineno}: {what}"
+    what = f"{where.filename}:{where.lineno}: {what}" if where else f"{task_file}: {what}"
     return what if not told.stack else what + "\n" + "".join(told.format()).rstrip()
 
 

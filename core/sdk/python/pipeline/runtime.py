@@ -1,12 +1,8 @@
 """A run's settings in torch, process-wide, and which torch it is."""
 
-import importlib.util
-import os
-
 import torch
 
 from . import abi
-from .host import ConfigError
 from .tensors import device_of
 
 

@@ -7,11 +7,11 @@ import itertools
 import torch
 
 from . import abi, runtime
-from .host import Context
+from .host import ConfigError, Context
 from .options import Schema
 from .parameters import ParameterTable
 from .task import Task
-from .tensors import View, dtype_of, on_device, pinned
+from .tensors import View, dtype_of, from_host, on_device, pinned
 from .units import Units
 
 
@@ -52,7 +52,7 @@ class TaskObject:
         layers = list(task.layers(model))
         self.units = Units(self.host, model, layers, self.flag(abi.RUN_ACTIVATION_CHECKPOINTING))
         if self.flag(abi.RUN_ACTIVATION_CHECKPOINTING) and not layers:
-            raise runtime.ConfigError("train.activation_checkpointing is on, but layers() of this task names none: "
+            raise ConfigError("train.activation_checkpointing is on, but layers() of this task names none: "
                                       "switch it off, or write layers()")
         self.parameters = ParameterTable(self.host, model, self.units.unit_of, task.describe_parameter)
         self.buffers = runtime.Buffers(model, task.device)
@@ -66,8 +66,11 @@ class TaskObject:
             out[i] = cost
 
     def load(self, args, out):
-        args = abi.LoadArgs.received(args)
+        args = abi.LoadArgs.received_args(args)
         split, ids = abi.SPLITS[args.split], args.ids[:args.count]
+        count = self.task.sample_count(split)
+        if max(ids) >= count:
+            raise IndexError(f"sample {max(ids)} of split {split}, which has {count}")
         with torch.no_grad():
             batch = _Batch(ids, self.task.batch(split, ids, args.epoch))
             batch.weight = float(self.task.weight(batch.data, len(ids)))
@@ -93,7 +96,6 @@ class TaskObject:
         self.parameters.fill(index, out)
 
     def initialize(self, index, out):
-        from .tensors import from_host
         with torch.no_grad():
             from_host(out[0]).copy_(self.parameters.tensors[index])
 
@@ -104,7 +106,7 @@ class TaskObject:
         self.units.set_hooks(abi.UnitHooks.received(hooks))
 
     def train(self, number, args, out):
-        args = abi.TrainArgs.received(args)
+        args = abi.TrainArgs.received_args(args)
         self._begin(True)
         torch.manual_seed(args.seed)
         batch = on_device(self.batches[number].data, self.task.device)
