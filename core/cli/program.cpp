@@ -90,8 +90,7 @@ int run(std::vector<std::string> arguments) {
   cli::add_devices(app, action);
   cli::add_completion(app, action);
   cli::add_man(app, action);
-  if (arguments.size() > 1 &&
-      answer_script(app, arguments.front(), {arguments.begin() + 1, arguments.end()}))
+  if (arguments.size() > 1 && answer_script(app, arguments.front(), {arguments.begin() + 1, arguments.end()}))
     return cli::kDone;
   cli::refuse_unknown_verb(app, arguments);
   try {
@@ -108,7 +107,7 @@ int run(std::vector<std::string> arguments) {
 
 }  // namespace
 
-int pipeline_main(int argc, const char* const* argv, const pipeline_embedding* embedding) {
+int pipeline_main(int argc, const char* const* argv, const pl_embedding* embedding) {
   launch::keep_freed_memory();
   launch::raise_file_limit();
   Program started = program();

@@ -1,5 +1,5 @@
-// A task in Python: a class of the user's, in the user's own Python. Python is then the process, and this program a
-// library in it.
+// A task in Python: a class of the user's, in the user's own Python. Python is then the process, and this
+// program a library in it.
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -37,13 +37,15 @@ std::optional<PythonTask> python_task(const config::Config& stage) {
   if (stage.find_string("task.plugin") != kPlugin) return std::nullopt;
   const auto file = stage.unchecked_string("task.file", true);
   if (!file)
-    throw Error(PL_ERROR_CONFIG,
-                fmt::format("{}: task.file is required with task.plugin = \"python\": the Python file that has "
-                            "the task's class",
-                            stage.file()));
-  return PythonTask{.file = *file,
-                    .of_class = stage.unchecked_string("task.class", false).value_or(""),
-                    .interpreter = stage.unchecked_string("task.python", true).value_or(default_interpreter())};
+    throw Error(
+        PL_ERROR_CONFIG,
+        fmt::format("{}: task.file is required with task.plugin = \"python\": the Python file that has "
+                    "the task's class",
+                    stage.file()));
+  return PythonTask{
+      .file = *file,
+      .of_class = stage.unchecked_string("task.class", false).value_or(""),
+      .interpreter = stage.unchecked_string("task.python", true).value_or(default_interpreter())};
 }
 
 [[noreturn]] void become(const PythonTask& task) {
@@ -54,9 +56,10 @@ std::optional<PythonTask> python_task(const config::Config& stage) {
   for (std::string& word : command) words.push_back(word.data());
   words.push_back(nullptr);
   ::execvp(words.front(), words.data());
-  throw Error(PL_ERROR_CONFIG, fmt::format("task.python = {}: cannot be started: {}; name the Python that has "
-                                           "your packages, or activate its environment",
-                                           task.interpreter, std::strerror(errno)));
+  throw Error(PL_ERROR_CONFIG,
+              fmt::format("task.python = {}: cannot be started: {}; name the Python that has "
+                          "your packages, or activate its environment",
+                          task.interpreter, std::strerror(errno)));
 }
 
 }  // namespace

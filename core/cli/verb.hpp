@@ -53,8 +53,9 @@ struct ConfigArgs {
   config::Config load_for_task() const;
 };
 
-// Where the task of a stage is a class in a Python file, starts Python in place of this process, with the same
-// command line: it loads this program as a library. Returns if no task is, or if this process is Python already.
+// Where the task of a stage is a class in a Python file, starts Python in place of this process, with the
+// same command line: it loads this program as a library. Returns if no task is, or if this process is Python
+// already.
 void go_on_as_python(const config::Config& config);
 // The same for a verb that is given that file. Returns if the file is none of Python's.
 void go_on_as_python(const std::string& file);

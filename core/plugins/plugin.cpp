@@ -5,11 +5,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/dll/shared_library.hpp>
 #include <list>
 #include <map>
 #include <memory>
-#include <ranges>
 #include <utility>
 
 #include "core/base/abi_values.hpp"
@@ -215,17 +215,24 @@ const Plugin& Plugin::add(pl_plugin_entry_fn entry, const fs::path& file) {
   return *loaded().of_process.emplace_back(std::move(plugin));
 }
 
+namespace {
+
+template <class Is>
+const Plugin* newest_of_process(const Is& is) {
+  const auto& plugins = loaded().of_process;
+  const auto found = std::find_if(plugins.rbegin(), plugins.rend(), [&](const auto& p) { return is(*p); });
+  return found == plugins.rend() ? nullptr : found->get();
+}
+
+}  // namespace
+
 const Plugin* Plugin::in_process(Kind kind, std::string_view name) {
-  for (const auto& plugin : loaded().of_process | std::views::reverse)
-    if (plugin->kind() == kind && plugin->name() == name) return plugin.get();
-  return nullptr;
+  return newest_of_process([&](const Plugin& p) { return p.kind() == kind && p.name() == name; });
 }
 
 const Plugin* Plugin::in_process(const fs::path& file) {
   std::error_code failure;
-  for (const auto& plugin : loaded().of_process | std::views::reverse)
-    if (fs::equivalent(plugin->path(), file, failure)) return plugin.get();
-  return nullptr;
+  return newest_of_process([&](const Plugin& p) { return fs::equivalent(p.path(), file, failure); });
 }
 
 Plugin::Plugin(fs::path path, const pl_plugin& raw)
