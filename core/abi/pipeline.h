@@ -345,8 +345,9 @@ typedef struct pl_gradient_sink {
 /* The task calls these where its units begin and end, so that a strategy can hold one unit's parameters at
  * a time. Between enter and leave the unit's values are at the addresses they were bound to, for work on
  * pl_run_info.stream; outside, their contents are undefined. A unit's gradients are delivered before it is
- * left in the backward pass. Units may overlap and may be entered again. After an error the micro-batch is
- * over: no more units are entered or left.
+ * left in the backward pass. Units may overlap and may be entered again; unit 0 is the one for what the whole
+ * pass uses, such as an embedding that is also the head. After an error the micro-batch is over: no more units
+ * are entered or left.
  *
  * Both are [collective]: every micro-batch of every rank enters and leaves the same units in the same
  * order, forward and backward. A model whose micro-batches use different units, e.g. text with or without

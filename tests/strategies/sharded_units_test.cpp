@@ -13,7 +13,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// A model of five units, the first one entered again at the end as a tied head, and one that is used in the
+// A model of five units, unit 0 entered again at the end as a tied head, and one that is used in the
 // forward pass alone.
 const std::vector<ParameterSpec> kSpecs{
     {"tied", {300, 33}, true, 1, true, 0},  {"forward", {41, 100}, true, 1, true, 1},
@@ -199,14 +199,17 @@ TEST(ShardedUnits, AreNotInMemoryWhenTheyAreNotInUse) {
     };
     const Gradients values = random_gradients(kSpecs, 99);
     visit(0);
-    EXPECT_TRUE(run.value(0).equal(values[0]));
     visit(1);
-    EXPECT_TRUE(run.value(0).equal(values[0]));  // still there: it will not be sent again
+    EXPECT_TRUE(run.value(1).equal(values[1]));
     visit(2);
-    EXPECT_FALSE(run.value(0).equal(values[0]));
     EXPECT_TRUE(run.value(2).equal(values[2]));
     EXPECT_TRUE(run.value(4).equal(at::ones({5000})));
-    EXPECT_EQ(run.value(0).data_ptr(), run.value(2).data_ptr());
+    EXPECT_TRUE(run.value(1).equal(values[1]));  // still there: it will not be sent again
+    visit(3);
+    EXPECT_FALSE(run.value(1).equal(values[1]));
+    EXPECT_TRUE(run.value(5).equal(values[5]));
+    EXPECT_EQ(run.value(1).data_ptr(), run.value(5).data_ptr());
+    EXPECT_TRUE(run.value(0).equal(values[0]));  // unit 0 shares its place with none
   });
 }
 
@@ -216,7 +219,7 @@ size_t collectives_started(const Rank& rank) {
   return flights.empty() ? 0 : flights.back().sequence;
 }
 
-// With two slots, units 0, 2 and 4 share one. Unit 2 is two collectives, since part of it is frozen.
+// With two slots, units 1 and 3 share one, and units 2 and 4. Unit 2 is two collectives, since part of it is frozen.
 TEST(ShardedUnits, AreGatheredOneAheadOnceTheWayIsKnownAndNotWhenTheyAreThere) {
   on_ranks(2, [](const Rank& rank) {
     RunOptions options = stage3(false, 2);
@@ -240,8 +243,8 @@ TEST(ShardedUnits, AreGatheredOneAheadOnceTheWayIsKnownAndNotWhenTheyAreThere) {
       return gathered;
     };
     run.strategy().begin_step(2);
-    EXPECT_THAT(micro_batch(), ElementsAre(1, 1, 2, 1, 1, 1, /* backward: */ 0, 1, 0, 2, 1));
-    EXPECT_THAT(micro_batch(), ElementsAre(1, 2, 1, 1, 0, 1, /* backward: */ 0, 1, 2, 0, 1));
+    EXPECT_THAT(micro_batch(), ElementsAre(1, 1, 2, 1, 1, 0, /* backward: */ 0, 0, 0, 2, 0));
+    EXPECT_THAT(micro_batch(), ElementsAre(1, 0, 1, 1, 0, 0, /* backward: */ 0, 0, 2, 0, 0));
     run.strategy().step(StrategyRun::step_args(0.1));
   });
 }
@@ -249,12 +252,12 @@ TEST(ShardedUnits, AreGatheredOneAheadOnceTheWayIsKnownAndNotWhenTheyAreThere) {
 TEST(ShardedUnits, ThatNeedTheSamePlaceAtOnceAreAnError) {
   StrategyRun run(kSpecs, adamw(), stage3(false, 2));
   const pl_unit_hooks& hooks = run.strategy().unit_hooks();
-  check(hooks.enter(hooks.user, 0, PL_PASS_FORWARD));
+  check(hooks.enter(hooks.user, 1, PL_PASS_FORWARD));
   try {
-    check(hooks.enter(hooks.user, 2, PL_PASS_FORWARD));
+    check(hooks.enter(hooks.user, 3, PL_PASS_FORWARD));
     FAIL();
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("unit 2 is entered while another unit uses its slot: use "
+    EXPECT_THAT(error.what(), HasSubstr("unit 3 is entered while another unit uses its slot: use "
                                         "strategy.unit_slots = 3 or more"));
   }
 }

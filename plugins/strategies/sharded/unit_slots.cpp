@@ -17,12 +17,12 @@ UnitSlots::UnitSlots(std::shared_ptr<const Layout> layout, const Partition& part
       peers_(peers),
       shard_(shard),
       offsets_(layout_->slots().size()),
-      slots_(slots) {
+      slots_(slots + 1) {
   for (const Region& region : layout_->regions()) place_region(region);
   std::vector<int64_t> lengths(slots_.size(), 0);
   size_t index = 0;
   for (auto& [number, unit] : units_) {
-    unit.slot = index++ % slots_.size();
+    unit.slot = number == 0 ? 0 : 1 + index++ % slots;
     lengths[unit.slot] = std::max(lengths[unit.slot], unit.length);
   }
   const auto options = at::TensorOptions().dtype(dtype).device(peers_.device());
@@ -74,7 +74,7 @@ void UnitSlots::enter(uint32_t number) {
   if (slot.unit != unit) {
     if (slot.users > 0) {
       fail("unit ", number,
-           " is entered while another unit uses its slot: use strategy.unit_slots = ", slots_.size() + 1,
+           " is entered while another unit uses its slot: use strategy.unit_slots = ", slots_.size(),
            " or more");
     }
     gather(*unit);
