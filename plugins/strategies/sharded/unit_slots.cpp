@@ -23,13 +23,13 @@ UnitSlots::UnitSlots(std::shared_ptr<const Layout> layout, const Partition& part
   size_t index = 0;
   for (auto& [number, unit] : units_) {
     unit.slot = number == 0 ? 0 : 1 + index++ % slots;
-    lengths[unit.slot] = std::max(lengths[unit.slot], unit.length);
+    lengths[unit.slot] = std::max({lengths[unit.slot], unit.length, int64_t{1}});
   }
   const auto options = at::TensorOptions().dtype(dtype).device(peers_.device());
   for (size_t slot = 0; slot < slots_.size(); ++slot) {
     // Nobody may read what no unit has put there.
     slots_[slot].memory =
-        at::full({std::max<int64_t>(lengths[slot], 1)}, std::numeric_limits<double>::quiet_NaN(), options);
+        at::full({lengths[slot]}, std::numeric_limits<double>::quiet_NaN(), options);
   }
 }
 
